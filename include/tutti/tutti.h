@@ -1,0 +1,73 @@
+/* SPDX-FileCopyrightText: 2026 the Tutti authors
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Tutti's C API. Offered by libtutti.so, and by libtutti-mpi.so when it is preloaded.
+ * C ABI version: TUTTI_ABI_VERSION; a new number when a function changes its meaning.
+ *
+ * Functions that return `char*` return a JSON document (UTF-8, NUL-terminated) that the caller
+ * gives back to tutti_free; they never return NULL. A failure is {"error": "..."}.
+ */
+#ifndef TUTTI_TUTTI_H_
+#define TUTTI_TUTTI_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TUTTI_ABI_VERSION 1
+#define TUTTI_API __attribute__((visibility("default")))
+
+/** Version of the library, for example "0.1.0". Static; do not free. */
+TUTTI_API const char* tutti_version(void);
+/** TUTTI_ABI_VERSION the library was built with. */
+TUTTI_API int tutti_abi_version(void);
+/** Frees a document. NULL is allowed. */
+TUTTI_API void tutti_free(char* document);
+
+/** Every knob: [{"name","type","unit","range","default","value","origin","effect","since"}]. */
+TUTTI_API char* tutti_config_json(void);
+/** Complaints about TUTTI_* variables: [{"error": bool, "text"}]. */
+TUTTI_API char* tutti_config_problems_json(void);
+
+/**
+ * Which plan a call would get and why. `query` is JSON:
+ * {"collective": "allreduce", "bytes": 65536 | null, "ranks": 8, "nodes": 2, "memory": "device",
+ *  "op": "sum", "type": "float32", "ccl": true, "ccl_name": "nccl", "mpi_device_aware": false}
+ * Uses the effective tuning table of this process's environment.
+ */
+TUTTI_API char* tutti_explain_json(const char* query);
+
+/** Checks a tuning file: {"ok": true, "rules": N} or {"error": "file:line: key: ..."}. */
+TUTTI_API char* tutti_tuning_check_json(const char* path);
+/** Converts MPICH's selection JSON: {"tuning": {...}, "not_carried": ["..."]}. */
+TUTTI_API char* tutti_tuning_import_json(const char* path);
+/** The effective table, in order: {"file": path | null, "rules": [...]}. */
+TUTTI_API char* tutti_tuning_show_json(void);
+
+/**
+ * This machine as Tutti sees it: {"device": {"name","library","reason","devices":[{"ordinal",
+ * "name","identity"}]}, "ccl": {"name","path","version","found_by"} | {"reason"}}.
+ * Initialises the GPU driver (no context is created).
+ */
+TUTTI_API char* tutti_machine_json(void);
+
+/**
+ * Counters of this process since start: {"communicators":N, "plans": {"mpi-gamma": calls, ...},
+ * "fallbacks": [{"text","count"}], "staged_bytes":N, "agreements":N}.
+ */
+TUTTI_API char* tutti_counters_json(void);
+
+/**
+ * Memory of the host device (TUTTI_DEVICE=host), for tests and programs on machines without a
+ * GPU: the CPU may read and write it, Tutti treats it as device memory. NULL when out of memory.
+ */
+TUTTI_API void* tutti_host_device_alloc(size_t bytes);
+TUTTI_API void tutti_host_device_free(void* pointer);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* TUTTI_TUTTI_H_ */

@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The effective configuration: every TUTTI_* variable, parsed once. The only place that reads the
+// environment (tools/tidy enforces it). The knobs themselves stand in base/config_table.hpp.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "base/log.hpp"
+#include "base/units.hpp"
+
+namespace tutti {
+
+/// Names of the 17 blocking collectives in the order of select::Collective; each has a variable
+/// TUTTI_<NAME> (upper case) that holds a plan list, for example "8K:mpi-gamma,ccl-beta".
+inline constexpr int kCollectiveCount = 17;
+inline constexpr std::array<const char*, kCollectiveCount> kCollectiveNames = {
+    "barrier",        "bcast",     "gather",        "gatherv", "scatter",
+    "scatterv",       "allgather", "allgatherv",    "alltoall", "alltoallv",
+    "alltoallw",      "reduce",    "allreduce",     "reduce_scatter",
+    "reduce_scatter_block", "scan", "exscan"};
+
+/// Parsed values; fields carry the knobs' names in lower case without the prefix.
+struct Config {
+  bool enable = true;   ///< false: every call goes straight to MPI.
+  bool strict = false;  ///< A fall-back is an error.
+  LogLevel log_level = LogLevel::kWarn;
+  std::string log_file;
+  std::string device = "auto";  ///< auto | cuda | hip | host | none
+  std::string ccl = "auto";     ///< auto | nccl | rccl | none
+  std::string ccl_library;      ///< Path; empty: search.
+  std::string tuning_file;      ///< Path; empty: user's, then system's, then built-in.
+  std::array<std::string, kCollectiveCount> plans;  ///< TUTTI_<COLLECTIVE>; empty: unset.
+  int virtual_nodes = 0;                            ///< 0: real nodes.
+  double timeout_s = 1800;                          ///< 0: wait for ever.
+  Bytes pipeline_chunk_bytes = 1 << 20;             ///< Staged native collectives are cut into these.
+  Bytes pinned_pool_bytes = 256 << 20;              ///< Cached pinned staging memory per process.
+  bool sync_device = false;  ///< Debug: wait for the whole device before each collective.
+  bool chain = false;        ///< Native calls go to the next MPI_X (a profiler), not PMPI_X.
+};
+
+/// One complaint about the environment: an unknown variable ("did you mean"), a bad value.
+struct ConfigProblem {
+  bool is_error = false;  ///< A bad value (error) or an unknown name (warning).
+  std::string text;       ///< Names the variable, what is wrong, the remedy.
+};
+
+struct ParsedConfig {
+  Config config;  ///< Bad values leave the default in place.
+  std::vector<ConfigProblem> problems;
+};
+
+/// Pure: parses the given "NAME=value" strings; names that do not start with TUTTI_ are skipped.
+ParsedConfig parse_config(const std::vector<std::string>& environment);
+
+/// Reads the process's environment and calls parse_config. Not cached: the engine keeps it.
+ParsedConfig config_from_environment();
+
+/// Plain getenv for the few variables that belong to others (HOME, XDG_CONFIG_HOME, NCCL_HOSTID,
+/// MPI launchers' ranks); empty when unset.
+std::string environment_value(const char* name);
+
+/// All knobs with type, unit, range, default, value, origin ("default" or "environment"), effect
+/// and since-version, as a JSON array; `tutti config` prints it.
+std::string config_json(const std::vector<std::string>& environment);
+
+}  // namespace tutti

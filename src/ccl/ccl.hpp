@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// One table for NCCL (>= 2.18) and RCCL: the same API, found at run time, never linked. Knows
+// nothing of plans or MPI. Types and operations are NCCL's; the translation from the call's type
+// and op, and what is refused, stands in ccl/types.hpp.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/units.hpp"
+#include "device/device.hpp"
+
+namespace tutti::ccl {
+
+/// ncclUniqueId: 128 opaque bytes.
+struct UniqueId {
+  char bytes[128];
+};
+
+/// ncclDataType_t; values as in nccl.h (checked at compile time in tests/abi).
+enum class NcclType : int {
+  kInt8 = 0, kUint8 = 1, kInt32 = 2, kUint32 = 3, kInt64 = 4, kUint64 = 5,
+  kFloat16 = 6, kFloat32 = 7, kFloat64 = 8, kBfloat16 = 9,
+};
+
+/// ncclRedOp_t.
+enum class NcclOp : int { kSum = 0, kProd = 1, kMax = 2, kMin = 3 };
+
+/// An ncclComm_t with the device it is bound to; owned by Library::init_rank's caller.
+using Communicator = void*;
+
+/// A loaded NCCL or RCCL. Thread-safe as the library is: one thread at a time per communicator.
+class Library {
+ public:
+  /// Search order: already loaded in the process; `path` (TUTTI_CCL_LIBRARY); the PyTorch wheel's
+  /// copy (nvidia/nccl/lib beside site-packages on the loader's and Python's paths); the system's.
+  /// A given `path` that does not load is an error, not a reason to look further.
+  /// `wanted` is auto | nccl | rccl; auto follows `device_name` ("cuda" -> nccl, "hip" -> rccl).
+  /// Errors: not found (each place with its reason), version below 2.18, a symbol missing.
+  static Result<std::unique_ptr<Library>> open(const std::string& wanted,
+                                               const std::string& device_name,
+                                               const std::string& path);
+  virtual ~Library() = default;
+
+  virtual const char* name() const = 0;      ///< "nccl" or "rccl".
+  virtual std::string path() const = 0;      ///< The file that was taken.
+  virtual std::string found_by() const = 0;  ///< Which step of the search took it.
+  virtual int version() const = 0;           ///< ncclGetVersion, for example 22807.
+
+  virtual Result<UniqueId> unique_id() = 0;
+  /// Collective over `ranks`; the current device is the rank's. Bounded by `timeout_s` (0: none)
+  /// through ncclCommInitRankConfig(blocking = 0) where the library has it.
+  virtual Result<Communicator> init_rank(int ranks, const UniqueId& id, int rank,
+                                         double timeout_s) = 0;
+  virtual Status destroy(Communicator communicator) = 0;
+  virtual Status abort(Communicator communicator) = 0;
+  /// ncclCommGetAsyncError: ok, or what went wrong behind our back.
+  virtual Status async_error(Communicator communicator) = 0;
+
+  virtual Status all_reduce(const void* send, void* recv, std::size_t count, NcclType type,
+                            NcclOp op, Communicator communicator, device::Stream stream) = 0;
+  virtual Status broadcast(const void* send, void* recv, std::size_t count, NcclType type, int root,
+                           Communicator communicator, device::Stream stream) = 0;
+  virtual Status reduce(const void* send, void* recv, std::size_t count, NcclType type, NcclOp op,
+                        int root, Communicator communicator, device::Stream stream) = 0;
+  virtual Status all_gather(const void* send, void* recv, std::size_t send_count, NcclType type,
+                            Communicator communicator, device::Stream stream) = 0;
+  virtual Status reduce_scatter(const void* send, void* recv, std::size_t recv_count, NcclType type,
+                                NcclOp op, Communicator communicator, device::Stream stream) = 0;
+  virtual Status send(const void* buffer, std::size_t count, NcclType type, int peer,
+                      Communicator communicator, device::Stream stream) = 0;
+  virtual Status recv(void* buffer, std::size_t count, NcclType type, int peer,
+                      Communicator communicator, device::Stream stream) = 0;
+  virtual Status group_start() = 0;
+  virtual Status group_end() = 0;
+};
+
+/// Lowest version we accept (ncclCommInitRankConfig and the config's `blocking`).
+inline constexpr int kMinimumVersion = 21800;
+
+/// 22807 -> "2.28.7".
+std::string format_version(int version);
+
+}  // namespace tutti::ccl

@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// One table for what we need of a GPU runtime. Filled by CUDA's driver API (cuda.cpp), by HIP
+// (hip.cpp) and by the host (host.cpp: a real device made of threads, for machines without GPUs
+// and for tests). All three are found at run time; nothing foreign is linked.
+//
+// Rules that every implementation keeps:
+//  - no context is created: the application's current context or a retained *active or requested*
+//    primary context is used; the application's current device is restored on every return;
+//  - every return code is checked and becomes a Status with the library's own words;
+//  - before the application has initialised the driver, every pointer is host memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/config.hpp"
+#include "base/result.hpp"
+#include "base/units.hpp"
+
+namespace tutti::device {
+
+enum class MemoryKind : std::uint8_t {
+  kHost,     ///< Pageable or pinned: the CPU reads and writes it. Managed memory counts here.
+  kDevice,   ///< Only the device reads and writes it fast.
+};
+
+/// Result of a classification. `device` is the ordinal that owns the memory, -1 for host memory.
+struct PointerInfo {
+  MemoryKind kind = MemoryKind::kHost;
+  int device = -1;
+};
+
+/// Opaque handles; CUstream / hipStream_t / our own. Null is never a valid stream of ours.
+using Stream = void*;
+using Event = void*;
+using Module = void*;
+using Function = void*;
+
+/// Bytes that let another process map an allocation (CUDA: CUipcMemHandle is 64 bytes).
+struct IpcHandle {
+  unsigned char bytes[64];
+};
+
+struct LaunchShape {
+  unsigned grid[3] = {1, 1, 1};
+  unsigned block[3] = {1, 1, 1};
+  unsigned shared_bytes = 0;
+};
+
+/// The table. Thread-safe. A Stream belongs to the device it was created on; functions that take
+/// one make that device current for the call and restore the application's afterwards.
+class Api {
+ public:
+  virtual ~Api() = default;
+
+  /// "cuda", "hip" or "host".
+  virtual const char* name() const = 0;
+  /// The library file and its version, for `tutti info`.
+  virtual std::string library() const = 0;
+  /// Devices visible to this process; 0 before the application has initialised the driver unless
+  /// initialize() was called.
+  virtual Result<int> device_count() = 0;
+  /// Initialises the driver (cuInit). Creates no context. Called when a device buffer or a plan
+  /// needs the device, never from MPI_Init.
+  virtual Status initialize() = 0;
+
+  /// Asks the library, uncached (50-500 ns). Never fails: what the library does not know is host.
+  virtual PointerInfo classify(const void* pointer) = 0;
+  /// The application's current device, -1 when it has none.
+  virtual int current_device() = 0;
+  /// Stable identity of the physical device, equal in every process ("GPU-<uuid>" or PCI bus id).
+  virtual Result<std::string> identity(int device) = 0;
+  /// Product name, for example "NVIDIA H200".
+  virtual Result<std::string> device_name(int device) = 0;
+
+  /// Blocking copy between any two kinds of memory; returns when `destination` is readable.
+  virtual Status copy(void* destination, const void* source, Bytes bytes) = 0;
+  /// Stream-ordered copy. Asynchronous to the host only when host memory is pinned.
+  virtual Status copy_async(void* destination, const void* source, Bytes bytes, Stream stream) = 0;
+  /// Stream-ordered fill with one byte.
+  virtual Status fill_async(void* destination, int value, Bytes bytes, Stream stream) = 0;
+
+  /// Non-blocking stream of the highest priority on `device`.
+  virtual Result<Stream> create_stream(int device) = 0;
+  virtual Status destroy_stream(Stream stream) = 0;
+  /// True when all work of the stream is done.
+  virtual Result<bool> stream_done(Stream stream) = 0;
+  /// Blocks the calling thread until all work of the stream is done.
+  virtual Status wait_stream(Stream stream) = 0;
+  /// Blocks until the whole device is idle (TUTTI_SYNC_DEVICE).
+  virtual Status wait_device(int device) = 0;
+
+  virtual Result<Event> create_event(int device) = 0;
+  virtual Status destroy_event(Event event) = 0;
+  virtual Status record_event(Event event, Stream stream) = 0;
+  virtual Result<bool> event_done(Event event) = 0;
+  /// Work queued on `stream` after this call waits for the event.
+  virtual Status stream_wait_event(Stream stream, Event event) = 0;
+
+  /// Page-locked host memory, portable to all devices and mapped.
+  virtual Result<void*> allocate_pinned(Bytes bytes) = 0;
+  virtual Status free_pinned(void* pointer) = 0;
+  virtual Result<void*> allocate_device(int device, Bytes bytes) = 0;
+  virtual Status free_device(void* pointer) = 0;
+
+  /// For memory of allocate_device: a handle another process of this node opens.
+  virtual Result<IpcHandle> export_memory(void* pointer) = 0;
+  virtual Result<void*> open_memory(int device, const IpcHandle& handle) = 0;
+  virtual Status close_memory(void* pointer) = 0;
+
+  /// Loads a device image (cubin, PTX, code object) and finds a kernel in it.
+  virtual Result<Module> load_module(int device, const void* image) = 0;
+  virtual Status unload_module(Module module) = 0;
+  virtual Result<Function> find_function(Module module, const char* name) = 0;
+  virtual Status launch(Function function, const LaunchShape& shape, Stream stream,
+                        void** arguments) = 0;
+
+  /// Makes `device` current on this thread and returns what to give to restore_device. Used
+  /// around calls into NCCL and RCCL, which act on the current device.
+  virtual Result<void*> make_current(int device) = 0;
+  virtual void restore_current(void* previous) = 0;
+};
+
+/// Makes a device current for a scope and restores the application's choice at its end.
+class CurrentDevice {
+ public:
+  static Result<CurrentDevice> set(Api& api, int device);
+  CurrentDevice(CurrentDevice&& other) noexcept;
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(CurrentDevice&&) = delete;
+  ~CurrentDevice();
+
+ private:
+  CurrentDevice(Api* api, void* previous) : api_(api), previous_(previous) {}
+  Api* api_;
+  void* previous_;
+};
+
+/// What open() found and what it did not find, for `tutti info` and the INFO line.
+struct OpenReport {
+  std::string taken;                ///< "cuda: /usr/lib/libcuda.so.1", or "none".
+  std::string reason;               ///< Why nothing (or not the other) was taken.
+};
+
+/// The table for this process by TUTTI_DEVICE (auto: CUDA's driver if its library loads, else HIP,
+/// else none; never the host device unless asked for). Loads libraries, initialises nothing.
+/// Null when there is none; `report` says why.
+std::unique_ptr<Api> open(const std::string& wanted, OpenReport* report);
+
+std::unique_ptr<Api> open_cuda(OpenReport* report);  ///< cuda.cpp
+std::unique_ptr<Api> open_hip(OpenReport* report);   ///< hip.cpp
+std::unique_ptr<Api> open_host();                    ///< host.cpp; never fails
+
+}  // namespace tutti::device

@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// choose(): pure; equal inputs give equal plans on every rank. Everything else about selection
+// (explaining, caching) stands around it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "select/plan.hpp"
+#include "select/shape.hpp"
+#include "select/table.hpp"
+
+namespace tutti::select {
+
+/// A rule that matched but whose plan cannot carry the call.
+struct Refused {
+  std::size_t rule = 0;
+  Plan plan;
+  std::string reason;
+};
+
+struct Decision {
+  Plan plan;
+  /// Index in Table::rules, or -1 when no rule matched (native).
+  int rule = -1;
+  /// Non-empty: the first match was not taken, so this is a fall-back, counted and reported.
+  std::vector<Refused> refused;
+};
+
+/// First rule that matches and can carry the shape; native when none does.
+Decision choose(const Shape& shape, const CommFacts& facts, const Table& table);
+
+/// The decision, the rule's origin, each refused rule with its reason and every other plan with
+/// whether it could carry the call, as a JSON document (schema in docs/tuning.md).
+std::string explain_json(const Shape& shape, const CommFacts& facts, const Table& table);
+
+}  // namespace tutti::select

@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A plan: which backend carries the call, in which composition, with which parameters.
+// Written backend-composition: "mpi-gamma", "ccl-beta"; "nccl-beta" and "rccl-beta" are read as
+// "ccl-beta". "native" and "mpi" mean the MPI library's own collective in the composition that fits.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.hpp"
+#include "select/shape.hpp"
+
+namespace tutti::select {
+
+enum class Backend : std::uint8_t { kMpi, kCcl };
+
+enum class Composition : std::uint8_t {
+  kBeta,   ///< Flat over the communicator.
+  kGamma,  ///< Flat on one node (all ranks of the communicator share it).
+  kAlpha,  ///< On each node to its leader, among leaders, back on each node.
+};
+
+/// Parameters a rule may set. Absent: the configuration's default.
+struct PlanParameters {
+  std::optional<Bytes> chunk_bytes;       ///< Pipelining of staged native collectives; 0: none.
+  std::optional<Backend> node_backend;    ///< alpha: within a node. Default: the plan's backend.
+  std::optional<Backend> leaders_backend; ///< alpha: among leaders. Default: the plan's backend.
+
+  bool operator==(const PlanParameters&) const = default;
+};
+
+struct Plan {
+  Backend backend = Backend::kMpi;
+  Composition composition = Composition::kBeta;
+  /// Device buffers pass through pinned host memory even if the MPI takes device pointers.
+  bool staged = false;
+  PlanParameters parameters;
+
+  bool operator==(const Plan&) const = default;
+};
+
+/// "mpi-gamma", "mpi-staged", "ccl-alpha".
+std::string to_string(const Plan& plan);
+
+/// Parses a plan's name. "mpi", "native", "ccl", "nccl", "rccl" without a composition leave it to
+/// fit(): gamma on one node, beta on several. Errors list the names there are.
+Result<Plan> parse_plan(std::string_view name);
+
+/// Why `plan` cannot carry `shape` on a communicator with `facts`; empty when it can.
+/// The one place that knows what each backend and composition supports.
+std::string refusal(const Plan& plan, const Shape& shape, const CommFacts& facts);
+
+/// The plan every call has: the MPI library's own collective, flat.
+Plan native_plan(const CommFacts& facts);
+
+}  // namespace tutti::select

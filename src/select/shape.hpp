@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What a plan may depend on: facts of a call and of a communicator that are equal on every rank.
+// Nothing here may hold a pointer, a datatype handle or anything else that MPI lets ranks of one
+// call choose differently.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/config.hpp"
+#include "base/units.hpp"
+
+namespace tutti::select {
+
+/// Order equals kCollectiveNames.
+enum class Collective : std::uint8_t {
+  kBarrier, kBcast, kGather, kGatherv, kScatter, kScatterv, kAllgather, kAllgatherv, kAlltoall,
+  kAlltoallv, kAlltoallw, kReduce, kAllreduce, kReduceScatter, kReduceScatterBlock, kScan, kExscan,
+};
+
+const char* to_string(Collective collective);
+std::optional<Collective> parse_collective(std::string_view name);  ///< also "reducescatter", "all_reduce"
+
+/// True for the collectives that combine values with an operation.
+bool is_reduction(Collective collective);
+
+/// Basic types, canonical: MPI_INT, MPI_INT32_T and MPI_INTEGER are all kInt32. Data movement is
+/// kByte always, since only its bytes matter. kOther: derived types with user operations, long
+/// double, MINLOC pairs, logical and character types in reductions.
+enum class DataType : std::uint8_t {
+  kByte, kInt8, kUint8, kInt16, kUint16, kInt32, kUint32, kInt64, kUint64,
+  kFloat16, kBfloat16, kFloat32, kFloat64, kComplex64, kComplex128, kOther,
+};
+
+const char* to_string(DataType type);  ///< "float32"
+std::optional<DataType> parse_data_type(std::string_view name);
+/// Size of one element; 0 for kOther.
+Bytes size_of(DataType type);
+
+enum class ReduceOp : std::uint8_t {
+  kNone,  ///< Not a reduction.
+  kSum, kProd, kMin, kMax, kLand, kLor, kLxor, kBand, kBor, kBxor, kMinloc, kMaxloc, kUser,
+};
+
+const char* to_string(ReduceOp op);
+std::optional<ReduceOp> parse_reduce_op(std::string_view name);
+
+/// Where the communicator's ranks keep the buffers of calls of this shape, as *agreed* (see
+/// engine/agreement.hpp); never one rank's own view.
+enum class Memory : std::uint8_t { kHost, kDevice };
+
+const char* to_string(Memory memory);
+std::optional<Memory> parse_memory(std::string_view name);
+
+/// One call, as every rank sees it.
+struct Shape {
+  Collective collective = Collective::kAllreduce;
+  /// Total payload by type signature, the same number on every rank, and the number that rules
+  /// compare with and that benchmarks print: allreduce, reduce, bcast, scan: the vector; allgather,
+  /// gather, scatter, reduce_scatter, alltoall: one rank's whole vector (block x ranks).
+  /// Absent where a rank cannot know it (gatherv, scatterv, alltoallv, alltoallw).
+  std::optional<Bytes> bytes;
+  DataType type = DataType::kByte;
+  ReduceOp op = ReduceOp::kNone;
+  Memory memory = Memory::kHost;
+
+  bool operator==(const Shape&) const = default;
+};
+
+/// Agreed facts of a communicator.
+struct CommFacts {
+  int ranks = 1;
+  int nodes = 1;
+  int ranks_per_node_max = 1;
+  bool mpi_device_aware = false;  ///< The MPI takes device pointers itself, on every rank.
+  bool ccl_usable = false;        ///< Every rank has the same library and a GPU of its own.
+  std::string ccl_name = "ccl";   ///< "nccl", "rccl"; for messages.
+  std::string ccl_refusal;        ///< Why not, when !ccl_usable.
+
+  bool operator==(const CommFacts&) const = default;
+};
+
+}  // namespace tutti::select

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The tuning table: an ordered list of rules, first match wins. Sources by precedence:
+// TUTTI_<COLLECTIVE>, the tuning file (TUTTI_TUNING_FILE, else the user's, else the system's), the
+// shipped defaults. Format: docs/tuning.md, schema tuning/schema.json.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/config.hpp"
+#include "base/result.hpp"
+#include "select/plan.hpp"
+#include "select/shape.hpp"
+
+namespace tutti::select {
+
+/// Closed interval.
+struct Range {
+  std::uint64_t min = 0;
+  std::uint64_t max = UINT64_MAX;
+  bool contains(std::uint64_t value) const { return min <= value && value <= max; }
+  bool operator==(const Range&) const = default;
+};
+
+/// Absent predicates match everything; a `bytes` predicate does not match a shape without bytes.
+struct Rule {
+  std::vector<Collective> collectives;  ///< Empty: all.
+  std::optional<Range> bytes;
+  std::optional<Range> nodes;
+  std::optional<Range> ranks;
+  std::optional<Range> ranks_per_node;
+  std::optional<Memory> memory;
+  std::vector<ReduceOp> ops;    ///< Empty: all.
+  std::vector<DataType> types;  ///< Empty: all.
+  Plan plan;
+  /// plan's composition was not given ("mpi", "ccl"): gamma on one node, beta on several.
+  bool composition_fits = false;
+  std::string origin;  ///< "TUTTI_ALLREDUCE", "/path/file.json:12", "default: <why>".
+};
+
+struct Table {
+  std::vector<Rule> rules;
+  /// Equal on two ranks exactly when their rules are (origins do not count).
+  std::uint64_t hash() const;
+};
+
+/// The shipped rules: host memory native; device memory native staged up to 8 KiB on one node and
+/// 32 KiB on several (MPI4AI's switch points), the CCL above; what a rank cannot size: the CCL.
+Table default_table();
+
+/// "8K:mpi-gamma,64K:ccl-beta,mpi" -> up to 8K (inclusive) the first, up to 64K the second, above
+/// the last. A single name holds for all sizes. `origin` is put in each rule and in errors.
+Result<std::vector<Rule>> parse_plan_list(Collective collective, std::string_view text,
+                                          const std::string& origin);
+
+/// Parses a tuning file's text. Errors: "<file>:<line>: <key>: what is wrong; remedy".
+Result<Table> parse_table(const std::string& text, const std::string& file);
+Result<Table> load_table(const std::string& file);
+
+/// Environment over file over defaults. A problem of any source is an error that names it.
+Result<Table> effective_table(const Config& config);
+/// The tuning file effective_table would read, empty when none.
+std::string tuning_file_path(const Config& config);
+
+/// MPICH's selection JSON -> our format. `not_carried` lists what could not be, with line numbers.
+struct ImportedTable {
+  std::string json;
+  std::vector<std::string> not_carried;
+};
+Result<ImportedTable> import_mpich(const std::string& text, const std::string& file);
+
+}  // namespace tutti::select
