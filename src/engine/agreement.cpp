@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "engine/agreement.hpp"
+
+#include <bit>
+#include <string>
+#include <string_view>
+
+namespace tutti::engine {
+
+bool agreement_due(std::uint64_t call_number) {
+  constexpr std::uint64_t kPeriod = 1024;
+  return call_number < kPeriod ? std::has_single_bit(call_number) : call_number % kPeriod == 0;
+}
+
+MemoryModes::Class& MemoryModes::of(select::Collective collective, std::optional<Bytes> bytes) {
+  const int size_class = bytes ? std::bit_width(*bytes) : kSizeClasses - 1;
+  return classes_[static_cast<std::size_t>(collective)][static_cast<std::size_t>(size_class)];
+}
+
+std::optional<select::Memory> asserted_memory(const std::string& kinds) {
+  bool host = false;
+  bool device = false;
+  std::string_view rest = kinds;
+  while (!rest.empty()) {
+    const auto comma = rest.find(',');
+    std::string_view kind = rest.substr(0, comma);
+    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+    while (!kind.empty() && kind.front() == ' ') {
+      kind.remove_prefix(1);
+    }
+    while (!kind.empty() && kind.back() == ' ') {
+      kind.remove_suffix(1);
+    }
+    if (kind == "system" || kind == "mpi" || kind.starts_with("mpi:") || kind == "cuda:host" ||
+        kind == "rocm:host") {
+      host = true;
+    } else if (kind == "cuda:device" || kind == "rocm:device") {
+      device = true;
+    } else if (!kind.empty()) {
+      return std::nullopt;  // Managed and unknown kinds can be either.
+    }
+  }
+  if (host == device) {
+    return std::nullopt;
+  }
+  return device ? select::Memory::kDevice : select::Memory::kHost;
+}
+
+}  // namespace tutti::engine

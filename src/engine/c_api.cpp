@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "device/host_memory.hpp"
+#include "engine/process.hpp"
+#include "select/choose.hpp"
+#include "tutti/tutti.h"
+
+namespace {
+
+using nlohmann::json;
+using tutti::Status;
+using tutti::engine::Process;
+
+char* document(const std::string& text) {
+  char* copy = static_cast<char*>(std::malloc(text.size() + 1));
+  if (copy != nullptr) {
+    std::memcpy(copy, text.c_str(), text.size() + 1);
+  }
+  return copy;
+}
+
+char* document(const json& value) {
+  return document(value.dump(-1, ' ', false, json::error_handler_t::replace));
+}
+
+/// Runs `body`; nothing it throws crosses the C boundary.
+template <class Body>
+char* guarded(Body body) {
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    return document(json{{"error", error.what()}});
+  }
+}
+
+json failure(const Status& status) { return {{"error", status.message()}}; }
+
+template <class T, class Parse>
+bool parse_field(const json& query, const char* key, Parse parse, T* out, std::string* error) {
+  if (!query.contains(key) || query[key].is_null()) {
+    return true;
+  }
+  const std::string text = query[key].is_string() ? query[key].get<std::string>() : query[key].dump();
+  auto parsed = parse(text);
+  if (!parsed) {
+    *error = std::string(key) + ": unknown value '" + text + "'";
+    return false;
+  }
+  *out = *parsed;
+  return true;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* tutti_version(void) { return TUTTI_VERSION; }
+
+int tutti_abi_version(void) { return TUTTI_ABI_VERSION; }
+
+void tutti_free(char* text) { std::free(text); }
+
+char* tutti_config_json(void) {
+  return guarded([] { return document(tutti::config_json(tutti::process_environment())); });
+}
+
+char* tutti_config_problems_json(void) {
+  return guarded([] {
+    json problems = json::array();
+    for (const auto& problem : tutti::config_from_environment().problems) {
+      problems.push_back({{"error", problem.is_error}, {"text", problem.text}});
+    }
+    return document(problems);
+  });
+}
+
+char* tutti_explain_json(const char* text) {
+  return guarded([&] {
+    const json query = json::parse(text == nullptr ? "" : text, nullptr, false);
+    if (!query.is_object()) {
+      return document(json{{"error", "the query is not a JSON object"}});
+    }
+    tutti::select::Shape shape;
+    tutti::select::CommFacts facts;
+    std::string error;
+    tutti::Bytes bytes = 0;
+    const bool ok =
+        parse_field(query, "collective", tutti::select::parse_collective, &shape.collective,
+                    &error) &&
+        parse_field(query, "memory", tutti::select::parse_memory, &shape.memory, &error) &&
+        parse_field(query, "op", tutti::select::parse_reduce_op, &shape.op, &error) &&
+        parse_field(query, "type", tutti::select::parse_data_type, &shape.type, &error) &&
+        parse_field(query, "bytes", tutti::parse_bytes, &bytes, &error);
+    if (!ok) {
+      return document(json{{"error", error}});
+    }
+    if (query.contains("bytes") && !query["bytes"].is_null()) {
+      shape.bytes = bytes;
+    }
+    if (!tutti::select::is_reduction(shape.collective)) {
+      shape.type = tutti::select::DataType::kByte;
+      shape.op = tutti::select::ReduceOp::kNone;
+    }
+    facts.ranks = query.value("ranks", 1);
+    facts.nodes = query.value("nodes", 1);
+    if (facts.nodes < 1 || facts.ranks < facts.nodes) {
+      return document(json{{"error", "nodes must be at least 1 and at most ranks"}});
+    }
+    facts.ranks_per_node_max = (facts.ranks + facts.nodes - 1) / facts.nodes;
+    facts.mpi_device_aware = query.value("mpi_device_aware", false);
+    facts.ccl_usable = query.value("ccl", true);
+    facts.ccl_name = query.value("ccl_name", "ccl");
+    if (!facts.ccl_usable) {
+      facts.ccl_refusal = "the query says there is no CCL";
+    }
+    const auto table = tutti::select::effective_table(tutti::config_from_environment().config);
+    if (!table.ok()) {
+      return document(failure(table.status()));
+    }
+    return document(tutti::select::explain_json(shape, facts, *table));
+  });
+}
+
+char* tutti_tuning_check_json(const char* path) {
+  return guarded([&] {
+    const auto table = tutti::select::load_table(path == nullptr ? "" : path);
+    if (!table.ok()) {
+      return document(failure(table.status()));
+    }
+    return document(json{{"ok", true}, {"rules", table->rules.size()}});
+  });
+}
+
+char* tutti_tuning_import_json(const char* path) {
+  return guarded([&] {
+    std::ifstream file(path == nullptr ? "" : path, std::ios::binary);
+    if (!file) {
+      return document(
+          json{{"error", std::string(path == nullptr ? "" : path) + ": cannot be read"}});
+    }
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const auto imported = tutti::select::import_mpich(text, path);
+    if (!imported.ok()) {
+      return document(failure(imported.status()));
+    }
+    return document(json{{"tuning", json::parse(imported->json)},
+                         {"not_carried", imported->not_carried}});
+  });
+}
+
+char* tutti_tuning_show_json(void) {
+  return guarded([] {
+    const auto config = tutti::config_from_environment().config;
+    const auto table = tutti::select::effective_table(config);
+    if (!table.ok()) {
+      return document(failure(table.status()));
+    }
+    const std::string file = tutti::select::tuning_file_path(config);
+    return document(json{{"file", file.empty() ? json() : json(file)},
+                         {"rules", json::parse(tutti::select::table_json(*table))}});
+  });
+}
+
+char* tutti_machine_json(void) {
+  return guarded([] {
+    Process& process = Process::get();
+    json devices = json::array();
+    json device = {{"name", nullptr}, {"library", nullptr},
+                   {"taken", process.device_report().taken},
+                   {"reason", process.device_report().reason}};
+    if (tutti::device::Api* api = process.device(); api != nullptr) {
+      device["name"] = api->name();
+      device["library"] = api->library();
+      const Status ready = api->initialize();
+      const auto count = ready.ok() ? api->device_count() : tutti::Result<int>(ready);
+      if (!count.ok()) {
+        device["reason"] = count.status().message();
+      } else {
+        for (int ordinal = 0; ordinal < *count; ++ordinal) {
+          const auto name = api->device_name(ordinal);
+          const auto identity = api->identity(ordinal);
+          devices.push_back({{"ordinal", ordinal},
+                             {"name", name.ok() ? *name : name.status().message()},
+                             {"identity", identity.ok() ? *identity : identity.status().message()}});
+        }
+      }
+    }
+    device["devices"] = devices;
+    json ccl;
+    if (const auto library = process.ccl(); library.ok()) {
+      ccl = {{"name", (*library)->name()},
+             {"path", (*library)->path()},
+             {"version", tutti::ccl::format_version((*library)->version())},
+             {"found_by", (*library)->found_by()}};
+    } else {
+      ccl = {{"reason", library.status().message()}};
+    }
+    return document(json{{"device", device}, {"ccl", ccl}});
+  });
+}
+
+char* tutti_counters_json(void) {
+  return guarded([] { return document(Process::get().counters().json()); });
+}
+
+void* tutti_host_device_alloc(size_t bytes) { return tutti::device::host_device_alloc(bytes); }
+
+void tutti_host_device_free(void* pointer) { tutti::device::host_device_free(pointer); }
+
+}  // extern "C"

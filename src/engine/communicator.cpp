@@ -1,0 +1,300 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "engine/communicator.hpp"
+
+#include <algorithm>
+
+#include "base/log.hpp"
+#include "engine/compositions.hpp"
+
+namespace tutti::engine {
+
+using select::Backend;
+using select::Collective;
+using select::Composition;
+using select::Memory;
+using select::Shape;
+
+namespace {
+
+bool is_native_flat(const select::Plan& plan) {
+  return plan.backend == Backend::kMpi && plan.composition != Composition::kAlpha;
+}
+
+/// True when some rule can give a call on host memory a plan other than the MPI's own.
+bool acts_on_host_memory(const select::Table& table) {
+  return std::any_of(table.rules.begin(), table.rules.end(), [](const select::Rule& rule) {
+    return !is_native_flat(rule.plan) && rule.memory.value_or(Memory::kHost) == Memory::kHost;
+  });
+}
+
+std::size_t cache_slot(const Shape& shape, std::size_t size) {
+  std::uint64_t hash = shape.bytes.value_or(~Bytes{0}) * 0x9E3779B97F4A7C15ULL;
+  hash ^= (static_cast<std::uint64_t>(shape.collective) << 1) ^
+          (static_cast<std::uint64_t>(shape.type) << 6) ^
+          (static_cast<std::uint64_t>(shape.op) << 11) ^
+          static_cast<std::uint64_t>(shape.memory);
+  hash ^= hash >> 29;
+  return hash % size;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
+                                                           runners::MpiLibrary& mpi,
+                                                           const Place& place, const Hints& hints) {
+  std::unique_ptr<Communicator> self(new Communicator(process, mpi, place));
+  TUTTI_RETURN_IF_ERROR(self->agree_configuration(hints));
+  if (self->inert_) {
+    return self;
+  }
+  TUTTI_RETURN_IF_ERROR(self->agree_placement());
+  self->mpi_runner_ = std::make_unique<runners::MpiRunner>(
+      mpi, process.device(), process.scratch(), process.counters().staged_bytes);
+  if (self->asserted_ == Memory::kDevice && self->disagreement_.empty()) {
+    TUTTI_RETURN_IF_ERROR(self->setup_ccl(-1));
+  }
+  process.counters().communicators.fetch_add(1, std::memory_order_relaxed);
+  if (self->is_speaker() && log_enabled(LogLevel::kInfo)) {
+    log(LogLevel::kInfo,
+        "communicator: " + std::to_string(place.ranks) + " ranks on " +
+            std::to_string(self->facts_.nodes) + " node(s), MPI " +
+            (self->facts_.mpi_device_aware ? "device-aware" : "not device-aware (staging)") +
+            ", device " + process.device_report().taken +
+            (self->asserted_ ? std::string(", memory asserted: ") + to_string(*self->asserted_)
+                             : std::string(", memory agreed per call class")));
+  }
+  return self;
+}
+
+Communicator::~Communicator() = default;
+
+Status Communicator::agree_configuration(const Hints& hints) {
+  table_ = process_.table();
+  if (!hints.plan.empty()) {
+    select::Table hinted;
+    for (int index = 0; index < kCollectiveCount; ++index) {
+      auto rules = select::parse_plan_list(static_cast<Collective>(index), hints.plan,
+                                           "info key tutti_plan");
+      if (!rules.ok()) {
+        if (is_speaker()) {
+          log(LogLevel::kError, rules.status().message() + "; the hint is ignored");
+        }
+        hinted.rules.clear();
+        break;
+      }
+      hinted.rules.insert(hinted.rules.end(), rules->begin(), rules->end());
+    }
+    table_.rules.insert(table_.rules.begin(), hinted.rules.begin(), hinted.rules.end());
+  }
+  asserted_ = asserted_memory(hints.memory_kinds);
+
+  // One small maximum tells everything: a value and its complement give both ends of a range.
+  enum : std::size_t {
+    kDevice, kActive, kHash, kHashInverse, kStrict, kNotAware, kDisabled, kAsserted,
+    kAssertedInverse, kCount
+  };
+  const std::uint64_t hash = process_.agreement_hash() ^ table_.hash();
+  const std::uint64_t asserted = asserted_ ? (*asserted_ == Memory::kDevice ? 2 : 1) : 0;
+  std::array<std::uint64_t, kCount> values{};
+  values[kDevice] = process_.device() != nullptr ? 1 : 0;
+  values[kActive] = acts_on_host_memory(table_) ? 1 : 0;
+  values[kHash] = hash;
+  values[kHashInverse] = ~hash;
+  values[kStrict] = process_.config().strict ? 1 : 0;
+  values[kNotAware] = place_.mpi_device_aware ? 0 : 1;
+  values[kDisabled] = process_.config().enable ? 0 : 1;
+  values[kAsserted] = asserted;
+  values[kAssertedInverse] = ~asserted;
+  TUTTI_RETURN_IF_ERROR(mpi_.max_in_place(values.data(), kCount));
+
+  strict_ = values[kStrict] != 0;
+  facts_.ranks = place_.ranks;
+  facts_.mpi_device_aware = values[kNotAware] == 0;
+  if (values[kAsserted] != ~values[kAssertedInverse]) {
+    asserted_.reset();  // The standard wants it equal on all ranks; it is not, so it fixes nothing.
+  }
+  asserted_host_ = asserted_ == Memory::kHost;
+  if (values[kDisabled] != 0) {
+    inert_ = true;
+    return {};
+  }
+  if (values[kHash] != ~values[kHashInverse]) {
+    std::vector<std::uint64_t> hashes(static_cast<std::size_t>(place_.ranks));
+    TUTTI_RETURN_IF_ERROR(mpi_.allgather(&hash, hashes.data(), sizeof(hash)));
+    const auto differs = std::find_if(hashes.begin(), hashes.end(),
+                                      [&](std::uint64_t other) { return other != hashes[0]; });
+    disagreement_ = "rank " + std::to_string(differs - hashes.begin()) +
+                    " has other tuning rules or TUTTI_* settings than rank 0; native plans for "
+                    "all (give every rank the same environment and tuning file)";
+  } else if (!process_.config_error().empty()) {
+    disagreement_ = process_.config_error() + "; native plans for all";
+  }
+  // An erroneous configuration must be heard even where there is nothing to speed up.
+  inert_ = values[kDevice] == 0 && values[kActive] == 0 && disagreement_.empty();
+  if (asserted_host_ && values[kActive] == 0 && disagreement_.empty()) {
+    inert_ = true;
+  }
+  return {};
+}
+
+Status Communicator::agree_placement() {
+  const std::uint64_t mine = node_identity(process_.config().virtual_nodes, place_.world_rank,
+                                           place_.world_ranks);
+  std::vector<std::uint64_t> identities(static_cast<std::size_t>(place_.ranks));
+  TUTTI_RETURN_IF_ERROR(mpi_.allgather(&mine, identities.data(), sizeof(mine)));
+  placement_ = make_placement(identities);
+  facts_.nodes = placement_.nodes();
+  facts_.ranks_per_node_max = placement_.ranks_per_node_max();
+  facts_.ccl_refusal = "no device buffers seen yet";
+  return {};
+}
+
+Status Communicator::agree_memory(MemoryModes::Class& memory, int device) {
+  std::uint64_t any_device = device >= 0 ? 1 : 0;
+  TUTTI_RETURN_IF_ERROR(mpi_.max_in_place(&any_device, 1));
+  process_.counters().agreements.fetch_add(1, std::memory_order_relaxed);
+  memory.mode = any_device != 0 ? Memory::kDevice : Memory::kHost;
+  if (any_device != 0 && !ccl_tried_ && disagreement_.empty()) {
+    return setup_ccl(device);
+  }
+  return {};
+}
+
+Result<const Route*> Communicator::route(Collective collective, std::optional<Bytes> bytes,
+                                         select::DataType type, select::ReduceOp op, int device) {
+  Shape shape{collective, bytes, type, op, Memory::kHost};
+  if (asserted_) {
+    shape.memory = *asserted_;
+  } else {
+    MemoryModes::Class& memory = modes_.of(collective, bytes);
+    if (agreement_due(++memory.calls)) {
+      TUTTI_RETURN_IF_ERROR(agree_memory(memory, device));
+    }
+    shape.memory = memory.mode;
+  }
+  if ((device >= 0) != (shape.memory == Memory::kDevice)) [[unlikely]] {
+    process_.counters().misfits.fetch_add(1, std::memory_order_relaxed);
+  }
+  CachedRoute& cached = routes_[cache_slot(shape, kRouteCacheSize)];
+  if (!cached.valid || cached.shape != shape) [[unlikely]] {
+    cached.valid = false;
+    TUTTI_ASSIGN_OR_RETURN(cached.route, decide(shape));
+    cached.shape = shape;
+    cached.valid = true;
+  }
+  cached.route.calls->fetch_add(1, std::memory_order_relaxed);
+  if (cached.route.fallbacks != nullptr) [[unlikely]] {
+    cached.route.fallbacks->fetch_add(1, std::memory_order_relaxed);
+  }
+  last_route_ = &cached.route;
+  return last_route_;
+}
+
+Result<Route> Communicator::decide(const Shape& shape) {
+  if (!disagreement_.empty()) {
+    return make_route(shape, select::native_plan(facts_), disagreement_);
+  }
+  select::CommFacts facts = facts_;
+  for (;;) {
+    const select::Decision decision = select::choose(shape, facts, table_);
+    std::string fallback;
+    if (!decision.refused.empty()) {
+      const select::Refused& first = decision.refused.front();
+      fallback = std::string(to_string(shape.collective)) + ": " + to_string(first.plan) +
+                 " refused: " + first.reason + "; using " + to_string(decision.plan);
+    }
+    if (decision.plan.composition == Composition::kAlpha) {
+      std::string refusal;
+      TUTTI_RETURN_IF_ERROR(prepare_alpha(decision.plan, &refusal));
+      if (!refusal.empty()) {
+        // Agreed by all ranks: choose again as if the CCL were not there.
+        facts.ccl_usable = false;
+        facts.ccl_refusal = refusal;
+        continue;
+      }
+    }
+    return make_route(shape, decision.plan, fallback);
+  }
+}
+
+Result<Route> Communicator::make_route(const Shape& shape, const select::Plan& plan,
+                                       const std::string& fallback) {
+  if (!fallback.empty() && strict_) {
+    if (is_speaker()) {
+      log(LogLevel::kError, "TUTTI_STRICT: " + fallback);
+    }
+    return Status(ErrorCode::kFallback, fallback);
+  }
+  Route route;
+  route.plan = plan;
+  if (!plan.parameters.chunk_bytes) {
+    route.plan.parameters.chunk_bytes = process_.config().pipeline_chunk_bytes;
+  }
+  route.memory = shape.memory;
+  // Chunks only where every rank must expect staging, and only on what all ranks can divide alike.
+  const bool staging = shape.memory == Memory::kDevice && (!facts_.mpi_device_aware || plan.staged);
+  const bool chunked = staging && shape.bytes && !runners::has_counts(shape.collective) &&
+                       shape.op != select::ReduceOp::kUser &&
+                       shape.type != select::DataType::kOther &&
+                       *route.plan.parameters.chunk_bytes != 0 &&
+                       *shape.bytes > *route.plan.parameters.chunk_bytes;
+  if (!chunked) {
+    route.plan.parameters.chunk_bytes = 0;
+  }
+  route.native_flat = is_native_flat(plan) && !chunked;
+  route.calls = &process_.counters().plan(to_string(plan));
+  if (!fallback.empty()) {
+    route.fallbacks = &process_.fallback(fallback, is_speaker());
+  }
+  return route;
+}
+
+runners::Runner& Communicator::runner(Backend backend) {
+  if (backend == Backend::kCcl) {
+    return *ccl_runner_;
+  }
+  return *mpi_runner_;
+}
+
+Status Communicator::prepare_alpha(const select::Plan& plan, std::string* refusal) {
+  if (!scopes_made_) {
+    TUTTI_RETURN_IF_ERROR(mpi_.make_scopes(placement_.node_of[static_cast<std::size_t>(place_.rank)]));
+    scopes_made_ = true;
+  }
+  const Backend node = plan.parameters.node_backend.value_or(plan.backend);
+  const Backend leaders = plan.parameters.leaders_backend.value_or(plan.backend);
+  if (node == Backend::kCcl) {
+    TUTTI_RETURN_IF_ERROR(init_ccl_scope(runners::Scope::kNode, refusal));
+  }
+  if (leaders == Backend::kCcl && refusal->empty()) {
+    TUTTI_RETURN_IF_ERROR(init_ccl_scope(runners::Scope::kLeaders, refusal));
+  }
+  return {};
+}
+
+Status Communicator::run(const Route& route, const runners::Call& call) {
+  mpi_runner_->set_options({.stage_device = !mpi_reads_device(route),
+                            .chunk_bytes = *route.plan.parameters.chunk_bytes});
+  if (route.plan.composition != Composition::kAlpha) {
+    return runner(route.plan.backend).run(runners::Scope::kWhole, call);
+  }
+  const Backend node = route.plan.parameters.node_backend.value_or(route.plan.backend);
+  const Backend leaders = route.plan.parameters.leaders_backend.value_or(route.plan.backend);
+  const AlphaContext context{
+      .placement = placement_,
+      .rank = place_.rank,
+      .node = runner(node),
+      .leaders = runner(leaders),
+      .scratch_on_device = node == Backend::kCcl || leaders == Backend::kCcl,
+      .device = device_,
+      .api = process_.device(),
+      .scratch = process_.scratch()};
+  return run_alpha(context, call);
+}
+
+std::string Communicator::last_plan() const {
+  return last_route_ == nullptr ? std::string() : to_string(last_route_->plan);
+}
+
+}  // namespace tutti::engine

@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The engine's side of one MPI communicator: what its ranks agreed on, the plans it chose, the
+// runners that carry them. Made at the communicator's first collective, by all ranks together.
+// Used by one thread at a time, as MPI demands of collectives on one communicator; holds no lock
+// across a call, so two threads on two communicators never wait for each other here.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/agreement.hpp"
+#include "engine/process.hpp"
+#include "engine/virtual_nodes.hpp"
+#include "runners/ccl/ccl_runner.hpp"
+#include "runners/mpi/mpi_runner.hpp"
+#include "runners/runner.hpp"
+#include "select/choose.hpp"
+
+namespace tutti::engine {
+
+/// What the application said of this communicator by info keys; must be equal on all ranks.
+struct Hints {
+  std::string plan;          ///< "tutti_plan": a plan list that goes before every other rule.
+  std::string memory_kinds;  ///< "mpi_assert_memory_alloc_kinds".
+};
+
+/// Facts of this rank that only the front door knows.
+struct Place {
+  int rank = 0;
+  int ranks = 1;
+  int world_rank = 0;
+  int world_ranks = 1;
+  bool mpi_device_aware = false;
+};
+
+/// What all ranks do with one shape of call.
+struct Route {
+  select::Plan plan;
+  select::Memory memory = select::Memory::kHost;
+  /// The MPI's own collective on the application's own arguments carries the call, on every rank
+  /// whose local buffers the MPI can read; ranks whose buffers it cannot read stage them alone.
+  bool native_flat = true;
+  Counter* calls = nullptr;
+  Counter* fallbacks = nullptr;  ///< Null when the plan is the first choice.
+};
+
+class Communicator {
+ public:
+  /// Collective. First agreement on the configuration and on whether there is anything to do.
+  static Result<std::unique_ptr<Communicator>> create(Process& process, runners::MpiLibrary& mpi,
+                                                      const Place& place, const Hints& hints);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  /// True when every call on this communicator is native on the application's own arguments:
+  /// no rank can have device memory and no rule asks for anything else.
+  bool is_inert() const { return inert_; }
+  /// False when local buffers need no classification (asserted memory kinds, no device).
+  bool classifies() const { return process_.device() != nullptr && !asserted_host_; }
+
+  /// The plan for a call; equal on all ranks. May communicate (agreement, CCL set-up).
+  /// `device` is the ordinal of a local device buffer of this call, -1 when all are host memory.
+  /// Errors under TUTTI_STRICT when the plan is a fall-back.
+  Result<const Route*> route(select::Collective collective, std::optional<Bytes> bytes,
+                             select::DataType type, select::ReduceOp op, int device);
+
+  /// Carries out a route that is not native on the application's arguments, or whose local
+  /// buffers the MPI cannot read.
+  Status run(const Route& route, const runners::Call& call);
+
+  /// Whether a native call may be given local device pointers.
+  bool mpi_reads_device(const Route& route) const {
+    return facts_.mpi_device_aware && !route.plan.staged;
+  }
+  /// Name of the plan used last, for the info key tutti_plan_used.
+  std::string last_plan() const;
+  Process& process() { return process_; }
+
+ private:
+  Communicator(Process& process, runners::MpiLibrary& mpi, const Place& place)
+      : process_(process), mpi_(mpi), place_(place) {}
+
+  Status agree_configuration(const Hints& hints);
+  Status agree_placement();
+  Status agree_memory(MemoryModes::Class& memory, int device);
+  /// Loads the CCL and brings up its communicator; the answer is agreed (ccl_setup.cpp).
+  Status setup_ccl(int device);
+  Status agree_ccl(int device);
+  Status init_ccl_scope(runners::Scope scope, std::string* refusal);
+  Status prepare_alpha(const select::Plan& plan, std::string* refusal);
+
+  Result<Route> decide(const select::Shape& shape);
+  Result<Route> make_route(const select::Shape& shape, const select::Plan& plan,
+                           const std::string& fallback);
+  runners::Runner& runner(select::Backend backend);
+  bool is_speaker() const { return place_.rank == 0; }
+
+  Process& process_;
+  runners::MpiLibrary& mpi_;
+  Place place_;
+  bool inert_ = false;
+  bool asserted_host_ = false;
+  std::optional<select::Memory> asserted_;
+  bool strict_ = false;
+  std::string disagreement_;  ///< Non-empty: ranks differ in configuration; native plans for all.
+  select::Table table_;
+  select::CommFacts facts_;
+  Placement placement_;
+  bool scopes_made_ = false;
+  bool ccl_tried_ = false;
+  int device_ = -1;  ///< This rank's GPU on this communicator.
+  MemoryModes modes_;
+  std::unique_ptr<runners::MpiRunner> mpi_runner_;
+  std::unique_ptr<runners::CclRunner> ccl_runner_;
+  std::array<bool, runners::kScopeCount> ccl_scopes_{};  ///< Up on all ranks.
+
+  struct CachedRoute {
+    bool valid = false;
+    select::Shape shape;
+    Route route;
+  };
+  static constexpr std::size_t kRouteCacheSize = 256;
+  std::array<CachedRoute, kRouteCacheSize> routes_;
+  const Route* last_route_ = nullptr;
+};
+
+}  // namespace tutti::engine

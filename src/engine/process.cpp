@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "engine/process.hpp"
+
+#include "base/log.hpp"
+
+namespace tutti::engine {
+namespace {
+
+std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
+  // FNV-1a over the value's bytes.
+  constexpr std::uint64_t kPrime = 1099511628211ULL;
+  for (int byte = 0; byte < 8; ++byte) {
+    hash = (hash ^ ((value >> (8 * byte)) & 0xff)) * kPrime;
+  }
+  return hash;
+}
+
+}  // namespace
+
+Process& Process::get() {
+  // Never destroyed: other threads of the host program may be in a call while statics go away.
+  static Process* const process = new Process();
+  return *process;
+}
+
+Process::Process() {
+  ParsedConfig parsed = config_from_environment();
+  config_ = parsed.config;
+  problems_ = std::move(parsed.problems);
+  configure_log(config_.log_level, config_.log_file);
+  for (const ConfigProblem& problem : problems_) {
+    if (problem.is_error && config_error_.empty()) {
+      config_error_ = problem.text;
+    }
+  }
+  auto table = select::effective_table(config_);
+  if (table.ok()) {
+    table_ = std::move(*table);
+  } else {
+    table_ = select::default_table();
+    problems_.push_back({true, table.status().message()});
+    if (config_error_.empty()) {
+      config_error_ = table.status().message();
+    }
+  }
+  agreement_hash_ = mix(table_.hash(), static_cast<std::uint64_t>(config_.virtual_nodes));
+  agreement_hash_ = mix(agreement_hash_, config_.pipeline_chunk_bytes);
+  agreement_hash_ = mix(agreement_hash_, config_error_.empty() ? 0 : 1);
+  device_ = device::open(config_.device, &device_report_);
+  scratch_ = std::make_unique<runners::Scratch>(device_.get(), config_.pinned_pool_bytes);
+}
+
+Result<ccl::Library*> Process::ccl() {
+  const std::lock_guard lock(ccl_mutex_);
+  if (!ccl_tried_) {
+    ccl_tried_ = true;
+    if (device_ == nullptr) {
+      ccl_status_ = Status(ErrorCode::kUnavailable, "no GPU library: " + device_report_.reason);
+    } else if (config_.ccl == "none") {
+      ccl_status_ = Status(ErrorCode::kUnavailable, "TUTTI_CCL=none");
+    } else {
+      auto opened = ccl::Library::open(config_.ccl, device_->name(), config_.ccl_library);
+      if (opened.ok()) {
+        ccl_ = std::move(*opened);
+      } else {
+        ccl_status_ = opened.status();
+      }
+    }
+  }
+  if (ccl_ == nullptr) {
+    return ccl_status_;
+  }
+  return ccl_.get();
+}
+
+void Process::report_configuration(int world_rank) {
+  std::call_once(reported_, [&] {
+    set_log_rank(world_rank);
+    if (world_rank != 0) {
+      return;
+    }
+    for (const ConfigProblem& problem : problems_) {
+      log(problem.is_error ? LogLevel::kError : LogLevel::kWarn, problem.text);
+    }
+    if (log_enabled(LogLevel::kInfo)) {
+      const std::string file = select::tuning_file_path(config_);
+      log(LogLevel::kInfo, "device " + device_report_.taken + "; tuning file " +
+                               (file.empty() ? "none" : file) + "; " +
+                               std::to_string(table_.rules.size()) + " rules");
+    }
+  });
+}
+
+Counter& Process::fallback(const std::string& text, bool is_speaker) {
+  bool is_new = false;
+  Counter& counter = counters_.fallback(text, &is_new);
+  if (is_new && is_speaker) {
+    log(LogLevel::kWarn, "fall-back: " + text);
+  }
+  return counter;
+}
+
+}  // namespace tutti::engine

@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What a process has once: the configuration, the tuning table, the device and CCL tables,
+// scratch memory, counters. Made at the first eligible collective, never when the library loads.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/config.hpp"
+#include "ccl/ccl.hpp"
+#include "device/device.hpp"
+#include "engine/counters.hpp"
+#include "runners/scratch.hpp"
+#include "select/table.hpp"
+
+namespace tutti::engine {
+
+class Process {
+ public:
+  /// The one of this process; configured from its environment.
+  static Process& get();
+
+  const Config& config() const { return config_; }
+  const select::Table& table() const { return table_; }
+  /// Empty when the configuration is sound; else the first problem. Calls then run natively, or
+  /// fail under TUTTI_STRICT.
+  const std::string& config_error() const { return config_error_; }
+  /// Hash of everything that must be equal on all ranks for equal plans.
+  std::uint64_t agreement_hash() const { return agreement_hash_; }
+
+  /// Null on a machine without a GPU library.
+  device::Api* device() { return device_.get(); }
+  const device::OpenReport& device_report() const { return device_report_; }
+  /// Loads the CCL at the first call; the same answer afterwards.
+  Result<ccl::Library*> ccl();
+
+  runners::Scratch& scratch() { return *scratch_; }
+  Counters& counters() { return counters_; }
+
+  /// Prints configuration problems and the effective configuration, once, from one rank.
+  void report_configuration(int world_rank);
+  /// Counts a fall-back and, the first time, warns about it from `is_speaker`.
+  Counter& fallback(const std::string& text, bool is_speaker);
+
+ private:
+  Process();
+
+  Config config_;
+  std::vector<ConfigProblem> problems_;
+  select::Table table_;
+  std::string config_error_;
+  std::uint64_t agreement_hash_ = 0;
+  device::OpenReport device_report_;
+  std::unique_ptr<device::Api> device_;
+  std::unique_ptr<runners::Scratch> scratch_;
+  std::mutex ccl_mutex_;
+  bool ccl_tried_ = false;
+  std::unique_ptr<ccl::Library> ccl_;
+  Status ccl_status_;
+  Counters counters_;
+  std::once_flag reported_;
+};
+
+}  // namespace tutti::engine

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "engine/virtual_nodes.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <string>
+
+namespace tutti::engine {
+namespace {
+
+std::int64_t virtual_node(int virtual_nodes, int world_rank, int world_ranks) {
+  return static_cast<std::int64_t>(world_rank) * virtual_nodes / world_ranks;
+}
+
+}  // namespace
+
+std::uint64_t node_identity(int virtual_nodes, int world_rank, int world_ranks) {
+  if (virtual_nodes > 0) {
+    return static_cast<std::uint64_t>(virtual_node(virtual_nodes, world_rank, world_ranks));
+  }
+  char host[256] = {};
+  static_cast<void>(gethostname(host, sizeof(host) - 1));
+  std::string identity = host;
+  std::string boot_id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
+  identity += boot_id;
+  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a, 64 bit.
+  for (const char c : identity) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  }
+  return hash;
+}
+
+void announce_virtual_node(int virtual_nodes, int world_rank, int world_ranks) {
+  if (virtual_nodes > 0) {
+    const std::string id =
+        "tutti-virtual-node-" + std::to_string(virtual_node(virtual_nodes, world_rank, world_ranks));
+    static_cast<void>(setenv("NCCL_HOSTID", id.c_str(), 0));
+  }
+}
+
+int Placement::ranks_per_node_max() const {
+  std::size_t most = 0;
+  for (const auto& ranks : ranks_of) {
+    most = std::max(most, ranks.size());
+  }
+  return static_cast<int>(most);
+}
+
+bool Placement::is_consecutive() const {
+  return std::is_sorted(node_of.begin(), node_of.end());
+}
+
+Placement make_placement(const std::vector<std::uint64_t>& identities) {
+  Placement placement;
+  std::map<std::uint64_t, int> index_of;
+  for (std::size_t rank = 0; rank < identities.size(); ++rank) {
+    auto [entry, is_new] = index_of.try_emplace(identities[rank], placement.nodes());
+    if (is_new) {
+      placement.ranks_of.emplace_back();
+    }
+    auto& ranks = placement.ranks_of[static_cast<std::size_t>(entry->second)];
+    placement.node_of.push_back(entry->second);
+    placement.local_of.push_back(static_cast<int>(ranks.size()));
+    ranks.push_back(static_cast<int>(rank));
+  }
+  return placement;
+}
+
+}  // namespace tutti::engine

@@ -1,0 +1,409 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The wrappers: each fills a View of its arguments and says how to call MPI itself; perform()
+// (perform.cpp) does the rest for all of them. One template serves the int and the _c form.
+#include "mpi/perform.hpp"
+#include "mpi/types.hpp"
+
+namespace tutti::mpi::TUTTI_FLAVOUR {
+namespace {
+
+using select::Collective;
+
+/// The common shape of a wrapper. `native(send, recv)` calls MPI with these buffers.
+template <class Fill, class Native>
+inline int through(MPI_Comm comm, const void* send, void* recv, Fill fill, Native native) {
+  int error = MPI_SUCCESS;
+  Session* session = session_of(comm, &error);
+  if (session == nullptr) [[likely]] {
+    return error == MPI_SUCCESS ? native(send, recv) : error;
+  }
+  View view;
+  view.send = send;
+  view.recv = recv;
+  fill(view);
+  return perform(*session, view, NativeCall(native));
+}
+
+template <class C>
+struct Wrap {
+  using D = Displacement<C>;
+
+  static int Bcast(void* buffer, C count, MPI_Datatype type, int root, MPI_Comm comm) {
+    return through(
+        comm, nullptr, buffer,
+        [&](View& view) {
+          view.collective = Collective::kBcast;
+          view.recv_count = count;
+          view.recv_type = type;
+          view.root = root;
+        },
+        [&](const void*, void* recv) {
+          return pmpi.native<C>().Bcast(recv, count, type, root, comm);
+        });
+  }
+
+  static int Gather(const void* send, C send_count, MPI_Datatype send_type, void* recv,
+                    C recv_count, MPI_Datatype recv_type, int root, MPI_Comm comm) {
+    return through(
+        comm, send, recv,
+        [&](View& view) {
+          view.collective = Collective::kGather;
+          view.send_count = send_count;
+          view.send_type = send_type;
+          view.recv_count = recv_count;
+          view.recv_type = recv_type;
+          view.root = root;
+        },
+        [&](const void* s, void* r) {
+          return pmpi.native<C>().Gather(s, send_count, send_type, r, recv_count, recv_type, root,
+                                         comm);
+        });
+  }
+
+  static int Gatherv(const void* send, C send_count, MPI_Datatype send_type, void* recv,
+                     const C* recv_counts, const D* recv_displs, MPI_Datatype recv_type, int root,
+                     MPI_Comm comm) {
+    return through(
+        comm, send, recv,
+        [&](View& view) {
+          view.collective = Collective::kGatherv;
+          view.send_count = send_count;
+          view.send_type = send_type;
+          view.recv_counts = recv_counts;
+          view.recv_displs = recv_displs;
+          view.recv_type = recv_type;
+          view.root = root;
+        },
+        [&](const void* s, void* r) {
+          return pmpi.native<C>().Gatherv(s, send_count, send_type, r, recv_counts, recv_displs,
+                                          recv_type, root, comm);
+        });
+  }
+
+  static int Scatter(const void* send, C send_count, MPI_Datatype send_type, void* recv,
+                     C recv_count, MPI_Datatype recv_type, int root, MPI_Comm comm) {
+    return through(
+        comm, send, recv,
+        [&](View& view) {
+          view.collective = Collective::kScatter;
+          view.send_count = send_count;
+          view.send_type = send_type;
+          view.recv_count = recv_count;
+          view.recv_type = recv_type;
+          view.root = root;
+        },
+        [&](const void* s, void* r) {
+          return pmpi.native<C>().Scatter(s, send_count, send_type, r, recv_count, recv_type, root,
+                                          comm);
+        });
+  }
+
+  static int Scatterv(const void* send, const C* send_counts, const D* send_displs,
+                      MPI_Datatype send_type, void* recv, C recv_count, MPI_Datatype recv_type,
+                      int root, MPI_Comm comm) {
+    return through(
+        comm, send, recv,
+        [&](View& view) {
+          view.collective = Collective::kScatterv;
+          view.send_counts = send_counts;
+          view.send_displs = send_displs;
+          view.send_type = send_type;
+          view.recv_count = recv_count;
+          view.recv_type = recv_type;
+          view.root = root;
+        },
+        [&](const void* s, void* r) {
+          return pmpi.native<C>().Scatterv(s, send_counts, send_displs, send_type, r, recv_count,
+                                           recv_type, root, comm);
+        });
+  }
+
+  static int Allgather(const void* send, C send_count, MPI_Datatype send_type, void* recv,
+                       C recv_count, MPI_Datatype recv_type, MPI_Comm comm) {
+    return through(
+        comm, send, recv,
+        [&](View& view) {
+          view.collective = Collective::kAllgather;
+          view.send_count = send_count;
+          view.send_type = send_type;
+          view.recv_count = recv_count;
+          view.recv_type = recv_type;
+        },
+        [&](const void* s, void* r) {
+          return pmpi.native<C>().Allgather(s, send_count, send_type, r, recv_count, recv_type,
+                                            comm);
+        });
+  }
+
+  static int Allgatherv(const void* send, C send_count, MPI_Datatype send_type, void* recv,
+                        const C* recv_counts, const D* recv_displs, MPI_Datatype recv_type,
+                        MPI_Comm comm) {
+    return through(
+        comm, send, recv,
+        [&](View& view) {
+          view.collective = Collective::kAllgatherv;
+          view.send_count = send_count;
+          view.send_type = send_type;
+          view.recv_counts = recv_counts;
+          view.recv_displs = recv_displs;
+          view.recv_type = recv_type;
+        },
+        [&](const void* s, void* r) {
+          return pmpi.native<C>().Allgatherv(s, send_count, send_type, r, recv_counts, recv_displs,
+                                             recv_type, comm);
+        });
+  }
+
+  static int Alltoall(const void* send, C send_count, MPI_Datatype send_type, void* recv,
+                      C recv_count, MPI_Datatype recv_type, MPI_Comm comm) {
+    return through(
+        comm, send, recv,
+        [&](View& view) {
+          view.collective = Collective::kAlltoall;
+          view.send_count = send_count;
+          view.send_type = send_type;
+          view.recv_count = recv_count;
+          view.recv_type = recv_type;
+        },
+        [&](const void* s, void* r) {
+          return pmpi.native<C>().Alltoall(s, send_count, send_type, r, recv_count, recv_type,
+                                           comm);
+        });
+  }
+
+  static int Alltoallv(const void* send, const C* send_counts, const D* send_displs,
+                       MPI_Datatype send_type, void* recv, const C* recv_counts,
+                       const D* recv_displs, MPI_Datatype recv_type, MPI_Comm comm) {
+    return through(
+        comm, send, recv,
+        [&](View& view) {
+          view.collective = Collective::kAlltoallv;
+          view.send_counts = send_counts;
+          view.send_displs = send_displs;
+          view.send_type = send_type;
+          view.recv_counts = recv_counts;
+          view.recv_displs = recv_displs;
+          view.recv_type = recv_type;
+        },
+        [&](const void* s, void* r) {
+          return pmpi.native<C>().Alltoallv(s, send_counts, send_displs, send_type, r, recv_counts,
+                                            recv_displs, recv_type, comm);
+        });
+  }
+
+  static int Alltoallw(const void* send, const C* send_counts, const D* send_displs,
+                       const MPI_Datatype* send_types, void* recv, const C* recv_counts,
+                       const D* recv_displs, const MPI_Datatype* recv_types, MPI_Comm comm) {
+    return through(
+        comm, send, recv,
+        [&](View& view) {
+          view.collective = Collective::kAlltoallw;
+          view.send_counts = send_counts;
+          view.send_displs = send_displs;
+          view.send_types = send_types;
+          view.recv_counts = recv_counts;
+          view.recv_displs = recv_displs;
+          view.recv_types = recv_types;
+        },
+        [&](const void* s, void* r) {
+          return pmpi.native<C>().Alltoallw(s, send_counts, send_displs, send_types, r,
+                                            recv_counts, recv_displs, recv_types, comm);
+        });
+  }
+
+  static int Reduce(const void* send, void* recv, C count, MPI_Datatype type, MPI_Op op, int root,
+                    MPI_Comm comm) {
+    return through(
+        comm, send, recv,
+        [&](View& view) {
+          fill_reduction(view, Collective::kReduce, count, type, op);
+          view.root = root;
+        },
+        [&](const void* s, void* r) {
+          return pmpi.native<C>().Reduce(s, r, count, type, op, root, comm);
+        });
+  }
+
+  static int Allreduce(const void* send, void* recv, C count, MPI_Datatype type, MPI_Op op,
+                       MPI_Comm comm) {
+    return through(
+        comm, send, recv,
+        [&](View& view) { fill_reduction(view, Collective::kAllreduce, count, type, op); },
+        [&](const void* s, void* r) {
+          return pmpi.native<C>().Allreduce(s, r, count, type, op, comm);
+        });
+  }
+
+  static int Reduce_scatter(const void* send, void* recv, const C* recv_counts, MPI_Datatype type,
+                            MPI_Op op, MPI_Comm comm) {
+    return through(
+        comm, send, recv,
+        [&](View& view) {
+          fill_reduction(view, Collective::kReduceScatter, 0, type, op);
+          view.recv_counts = recv_counts;
+        },
+        [&](const void* s, void* r) {
+          return pmpi.native<C>().Reduce_scatter(s, r, recv_counts, type, op, comm);
+        });
+  }
+
+  static int Reduce_scatter_block(const void* send, void* recv, C count, MPI_Datatype type,
+                                  MPI_Op op, MPI_Comm comm) {
+    return through(
+        comm, send, recv,
+        [&](View& view) { fill_reduction(view, Collective::kReduceScatterBlock, count, type, op); },
+        [&](const void* s, void* r) {
+          return pmpi.native<C>().Reduce_scatter_block(s, r, count, type, op, comm);
+        });
+  }
+
+  static int Scan(const void* send, void* recv, C count, MPI_Datatype type, MPI_Op op,
+                  MPI_Comm comm) {
+    return through(
+        comm, send, recv,
+        [&](View& view) { fill_reduction(view, Collective::kScan, count, type, op); },
+        [&](const void* s, void* r) {
+          return pmpi.native<C>().Scan(s, r, count, type, op, comm);
+        });
+  }
+
+  static int Exscan(const void* send, void* recv, C count, MPI_Datatype type, MPI_Op op,
+                    MPI_Comm comm) {
+    return through(
+        comm, send, recv,
+        [&](View& view) { fill_reduction(view, Collective::kExscan, count, type, op); },
+        [&](const void* s, void* r) {
+          return pmpi.native<C>().Exscan(s, r, count, type, op, comm);
+        });
+  }
+
+ private:
+  static void fill_reduction(View& view, Collective collective, C count, MPI_Datatype type,
+                             MPI_Op op) {
+    view.collective = collective;
+    view.recv_count = count;
+    view.recv_type = type;
+    view.op = op;
+  }
+};
+
+int Barrier(MPI_Comm comm) {
+  int error = MPI_SUCCESS;
+  Session* session = session_of(comm, &error);
+  if (session == nullptr) {
+    return error == MPI_SUCCESS ? pmpi.native_Barrier(comm) : error;
+  }
+  // No buffers: always the MPI's own. Asked for all the same, so that a rule that wants something
+  // else is reported as the fall-back it is.
+  auto route = session->engine->route(Collective::kBarrier, 0, select::DataType::kByte,
+                                      select::ReduceOp::kNone, -1);
+  return route.ok() ? pmpi.native_Barrier(comm) : raise(comm, route.status());
+}
+
+// --- Hints -------------------------------------------------------------------------------------
+
+constexpr const char* kPlanKey = "tutti_plan";
+constexpr const char* kPlanUsedKey = "tutti_plan_used";
+constexpr const char* kMemoryKindsKey = "mpi_assert_memory_alloc_kinds";
+
+std::string info_value(MPI_Info info, const char* key) {
+  char value[MPI_MAX_INFO_VAL + 1] = {};
+  int found = 0;
+  if (info == MPI_INFO_NULL ||
+      pmpi.Info_get(info, key, MPI_MAX_INFO_VAL, value, &found) != MPI_SUCCESS || found == 0) {
+    return {};
+  }
+  return value;
+}
+
+void take_hints(MPI_Comm comm, MPI_Info info) {
+  engine::Hints hints{info_value(info, kPlanKey), info_value(info, kMemoryKindsKey)};
+  if (hints.plan.empty() && hints.memory_kinds.empty()) {
+    return;
+  }
+  Session* session = session_for_hints(comm);
+  if (session == nullptr) {
+    return;
+  }
+  if (!hints.plan.empty()) {
+    session->hints.plan = hints.plan;
+  }
+  if (!hints.memory_kinds.empty()) {
+    session->hints.memory_kinds = hints.memory_kinds;
+  }
+  restart(session);
+}
+
+int Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* copy) {
+  const int code = pmpi.Comm_dup_with_info(comm, info, copy);
+  if (code == MPI_SUCCESS && *copy != MPI_COMM_NULL) {
+    take_hints(*copy, info);
+  }
+  return code;
+}
+
+int Comm_set_info(MPI_Comm comm, MPI_Info info) {
+  const int code = pmpi.Comm_set_info(comm, info);
+  if (code == MPI_SUCCESS) {
+    take_hints(comm, info);
+  }
+  return code;
+}
+
+int Comm_get_info(MPI_Comm comm, MPI_Info* info) {
+  const int code = pmpi.Comm_get_info(comm, info);
+  if (code != MPI_SUCCESS || comm == MPI_COMM_NULL) {
+    return code;
+  }
+  const Session* session = existing_session(comm);
+  if (session == nullptr) {
+    return code;
+  }
+  auto set = [&](const char* key, const std::string& value) {
+    if (!value.empty()) {
+      pmpi.Info_set(*info, key, value.c_str());
+    }
+  };
+  set(kPlanKey, session->hints.plan);
+  set(kMemoryKindsKey, session->hints.memory_kinds);
+  if (session->engine != nullptr) {
+    set(kPlanUsedKey, session->engine->is_inert() ? "native" : session->engine->last_plan());
+  }
+  return code;
+}
+
+template <class Function>
+void* entry(Function* function) {
+  return reinterpret_cast<void*>(function);
+}
+
+}  // namespace
+
+}  // namespace tutti::mpi::TUTTI_FLAVOUR
+
+namespace tutti::mpi {
+
+bool TUTTI_PASTE(open_door_, TUTTI_FLAVOUR)(Lookup lookup, Lookup native, Door* door) {
+  namespace flavour = TUTTI_FLAVOUR;
+  if (!flavour::load_pmpi(lookup, native)) {
+    return false;
+  }
+  flavour::load_types();
+  flavour::load_sessions(lookup);
+#define TUTTI_ENTRY(name, arguments)                                        \
+  door->entries[k##name] = flavour::entry(flavour::Wrap<int>::name);        \
+  door->entries[k##name##_c] =                                              \
+      flavour::pmpi.native_large.name == nullptr                            \
+          ? nullptr                                                         \
+          : flavour::entry(flavour::Wrap<MPI_Count>::name);
+  TUTTI_COUNTED_COLLECTIVES(TUTTI_ENTRY)
+#undef TUTTI_ENTRY
+#define TUTTI_ENTRY(name, arguments) door->entries[k##name] = flavour::entry(flavour::name);
+  TUTTI_OTHER_ENTRIES(TUTTI_ENTRY)
+#undef TUTTI_ENTRY
+  return true;
+}
+
+}  // namespace tutti::mpi

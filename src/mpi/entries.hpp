@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The MPI functions the door stands in front of, with their number of arguments, and the table of
+// one MPI flavour's implementations. Every argument of these functions is an integer or a pointer,
+// so a dispatcher that knows nothing but their number can pass them on: on x86-64 and AArch64
+// (System V, AAPCS64) each takes one integer register or one 8-byte stack slot, and the bits above
+// an int are nobody's.
+#pragma once
+
+// X(name, arguments): blocking collectives that have an _c form.
+#define TUTTI_COUNTED_COLLECTIVES(X) \
+  X(Bcast, 5)                        \
+  X(Gather, 8)                       \
+  X(Gatherv, 9)                      \
+  X(Scatter, 8)                      \
+  X(Scatterv, 9)                     \
+  X(Allgather, 7)                    \
+  X(Allgatherv, 8)                   \
+  X(Alltoall, 7)                     \
+  X(Alltoallv, 9)                    \
+  X(Alltoallw, 9)                    \
+  X(Reduce, 7)                       \
+  X(Allreduce, 6)                    \
+  X(Reduce_scatter, 6)               \
+  X(Reduce_scatter_block, 6)         \
+  X(Scan, 6)                         \
+  X(Exscan, 6)
+
+// X(name, arguments): without an _c form. The info functions carry our hints, since MPI libraries
+// drop keys they do not know.
+#define TUTTI_OTHER_ENTRIES(X) \
+  X(Barrier, 1)                \
+  X(Comm_dup_with_info, 3)     \
+  X(Comm_set_info, 2)          \
+  X(Comm_get_info, 2)
+
+namespace tutti::mpi {
+
+enum Entry : int {
+#define TUTTI_ENTRY(name, arguments) k##name, k##name##_c,
+  TUTTI_COUNTED_COLLECTIVES(TUTTI_ENTRY)
+#undef TUTTI_ENTRY
+#define TUTTI_ENTRY(name, arguments) k##name,
+      TUTTI_OTHER_ENTRIES(TUTTI_ENTRY)
+#undef TUTTI_ENTRY
+          kEntryCount
+};
+
+/// Finds a symbol of the process's MPI library; null when it has none.
+using Lookup = void* (*)(const char* name);
+
+/// Functions with the MPI's own signatures, callable through integers.
+struct Door {
+  void* entries[kEntryCount] = {};
+};
+
+/// One per flavour compiled in; fills the door, false when the library lacks something basic.
+/// `native` finds what a call falls through to (PMPI_X, or the next MPI_X under TUTTI_CHAIN).
+bool open_door_mpich(Lookup lookup, Lookup native, Door* door);
+bool open_door_openmpi(Lookup lookup, Lookup native, Door* door);
+bool open_door_abi(Lookup lookup, Lookup native, Door* door);
+
+}  // namespace tutti::mpi

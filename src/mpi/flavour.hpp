@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// mpi.h of the flavour this file is compiled for (TUTTI_FLAVOUR is mpich, openmpi or abi), made
+// safe for a library that is loaded before, or without, any MPI: nothing here may need a symbol
+// of libmpi at load time.
+#pragma once
+
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include "mpi/entries.hpp"
+
+#define TUTTI_PASTE_INNER(a, b) a##b
+#define TUTTI_PASTE(a, b) TUTTI_PASTE_INNER(a, b)
+
+namespace tutti::mpi::TUTTI_FLAVOUR {
+
+/// Finds a symbol of the process's MPI library; set once by open_door.
+extern Lookup mpi_symbol;
+
+}  // namespace tutti::mpi::TUTTI_FLAVOUR
+
+#ifdef OMPI_PREDEFINED_GLOBAL
+// Open MPI's handles are addresses of its exported objects: look them up instead of linking.
+#undef OMPI_PREDEFINED_GLOBAL
+#define OMPI_PREDEFINED_GLOBAL(type, global) \
+  (reinterpret_cast<type>(::tutti::mpi::TUTTI_FLAVOUR::mpi_symbol(#global)))
+#endif

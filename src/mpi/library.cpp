@@ -1,0 +1,249 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/library.hpp"
+
+#include <climits>
+#include <numeric>
+#include <vector>
+
+#include "mpi/types.hpp"
+
+namespace tutti::mpi::TUTTI_FLAVOUR {
+
+using runners::Call;
+using runners::Scope;
+using runners::ScopeRank;
+using select::Collective;
+
+Status check(int code, const char* what) {
+  if (code == MPI_SUCCESS) {
+    return {};
+  }
+  char text[MPI_MAX_ERROR_STRING + 1] = {};
+  int length = 0;
+  pmpi.Error_string(code, text, &length);
+  return Status::mpi(code, std::string(what) + ": " + text);
+}
+
+Library::Library(MPI_Comm application) : application_(application) {
+  pmpi.Comm_rank(application, &rank_);
+  pmpi.Comm_size(application, &ranks_);
+  comms_.fill(MPI_COMM_NULL);
+  comms_[0] = application;
+  places_[0] = {rank_, ranks_};
+}
+
+Library::~Library() {
+  for (MPI_Comm& comm : comms_) {
+    if (comm != MPI_COMM_NULL && comm != application_) {
+      pmpi.Comm_free(&comm);
+    }
+  }
+}
+
+Status Library::duplicate() {
+  if (ranks_ == 1 || comms_[0] != application_) {
+    return {};
+  }
+  MPI_Comm copy = MPI_COMM_NULL;
+  TUTTI_RETURN_IF_ERROR(check(pmpi.Comm_dup(application_, &copy), "MPI_Comm_dup"));
+  comms_[0] = copy;
+  return check(pmpi.Comm_set_errhandler(copy, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+}
+
+Status Library::allgather(const void* send, void* recv, Bytes bytes_each) {
+  const int bytes = static_cast<int>(bytes_each);
+  return check(
+      pmpi.small.Allgather(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, whole()),
+      "MPI_Allgather");
+}
+
+Status Library::max_in_place(std::uint64_t* values, int count) {
+  return check(
+      pmpi.small.Allreduce(MPI_IN_PLACE, values, count, MPI_UINT64_T, MPI_MAX, whole()),
+      "MPI_Allreduce");
+}
+
+Status Library::make_scopes(int node) {
+  auto split = [&](Scope scope, int color) -> Status {
+    MPI_Comm& comm = comms_[static_cast<std::size_t>(scope)];
+    TUTTI_RETURN_IF_ERROR(
+        check(pmpi.Comm_split(whole(), color, rank_, &comm), "MPI_Comm_split"));
+    ScopeRank& place = places_[static_cast<std::size_t>(scope)];
+    if (comm == MPI_COMM_NULL) {
+      place = {-1, 0};
+      return {};
+    }
+    TUTTI_RETURN_IF_ERROR(
+        check(pmpi.Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
+    TUTTI_RETURN_IF_ERROR(check(pmpi.Comm_rank(comm, &place.rank), "MPI_Comm_rank"));
+    return check(pmpi.Comm_size(comm, &place.ranks), "MPI_Comm_size");
+  };
+  TUTTI_RETURN_IF_ERROR(split(Scope::kNode, node));
+  const bool is_leader = scope_rank(Scope::kNode).rank == 0;
+  return split(Scope::kLeaders, is_leader ? 0 : MPI_UNDEFINED);
+}
+
+namespace {
+
+/// Largest count or offset of a call in elements: whether int arguments can say it.
+std::uint64_t largest_number(const Call& call) {
+  std::uint64_t largest = call.count;
+  for (auto numbers : {call.send_counts, call.send_offsets, call.recv_counts, call.recv_offsets}) {
+    for (const std::uint64_t number : numbers) {
+      largest = std::max(largest, number);
+    }
+  }
+  return largest;
+}
+
+/// Greatest common divisor of all counts and offsets, for an MPI without _c functions.
+std::uint64_t common_unit(const Call& call) {
+  std::uint64_t unit = call.count;
+  for (auto numbers : {call.send_counts, call.send_offsets, call.recv_counts, call.recv_offsets}) {
+    for (const std::uint64_t number : numbers) {
+      unit = std::gcd(unit, number);
+    }
+  }
+  return std::max<std::uint64_t>(unit, 1);
+}
+
+template <class T>
+std::vector<T> scaled(std::span<const std::uint64_t> numbers, std::uint64_t unit) {
+  std::vector<T> result(numbers.size());
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    result[i] = static_cast<T>(static_cast<std::int64_t>(numbers[i]) /
+                               static_cast<std::int64_t>(unit));
+  }
+  return result;
+}
+
+/// A contiguous run of `elements` of a type, freed at the end of the call.
+class UnitType {
+ public:
+  ~UnitType() {
+    if (type_ != MPI_DATATYPE_NULL) {
+      pmpi.Type_free(&type_);
+    }
+  }
+  UnitType() : type_(MPI_DATATYPE_NULL) {}
+  UnitType(const UnitType&) = delete;
+  UnitType& operator=(const UnitType&) = delete;
+  Status make(std::uint64_t elements) {
+    TUTTI_RETURN_IF_ERROR(check(
+        pmpi.Type_contiguous(static_cast<int>(elements), MPI_BYTE, &type_), "MPI_Type_contiguous"));
+    return check(pmpi.Type_commit(&type_), "MPI_Type_commit");
+  }
+  MPI_Datatype get() const { return type_; }
+
+ private:
+  MPI_Datatype type_;
+};
+
+}  // namespace
+
+Status Library::collective(Scope scope, const Call& call) {
+  const ScopeRank& me = scope_rank(scope);
+  MPI_Comm comm = comms_[static_cast<std::size_t>(scope)];
+  const bool reduction = select::is_reduction(call.collective);
+  if (!reduction && call.element_bytes != 1) {
+    return Status(ErrorCode::kInvalidArgument, "data movement must come as bytes");
+  }
+  const MPI_Datatype type = reduction ? handle_from<MPI_Datatype>(call.mpi_type) : MPI_BYTE;
+  if (largest_number(call) <= INT_MAX) {
+    return collective_as<int>(comm, me, call, type, 1);
+  }
+  if (pmpi.large.Allreduce != nullptr) {
+    return collective_as<MPI_Count>(comm, me, call, type, 1);
+  }
+  const std::uint64_t unit = std::min<std::uint64_t>(common_unit(call), 1U << 30);
+  if (!reduction && call.collective != Collective::kAlltoallw && common_unit(call) % unit == 0 &&
+      largest_number(call) / unit <= INT_MAX) {
+    UnitType wide;
+    TUTTI_RETURN_IF_ERROR(wide.make(unit));
+    return collective_as<int>(comm, me, call, wide.get(), unit);
+  }
+  return Status(ErrorCode::kUnsupported,
+                std::string(select::to_string(call.collective)) +
+                    ": counts over 2^31 need an MPI with large-count (_c) functions");
+}
+
+template <class C>
+Status Library::collective_as(MPI_Comm comm, const ScopeRank& me, const Call& call,
+                              MPI_Datatype type, std::uint64_t unit_bytes) {
+  using D = Displacement<C>;
+  const Collectives<C>& table = pmpi.of<C>();
+  const auto count = static_cast<C>(call.count / unit_bytes);
+  const auto op = handle_from<MPI_Op>(call.mpi_op);
+  // MPI forbids buffers that overlap; ours do only where the application said MPI_IN_PLACE.
+  const runners::Aliasing aliasing = runners::aliasing_of(call, me.rank);
+  const bool send_in_place = aliasing == runners::Aliasing::kSame ||
+                             aliasing == runners::Aliasing::kSendInRecv;
+  const void* send = send_in_place ? MPI_IN_PLACE : call.send;
+  void* recv = aliasing == runners::Aliasing::kRecvInSend ? MPI_IN_PLACE : call.recv;
+  const char* name = select::to_string(call.collective);
+  switch (call.collective) {
+    case Collective::kBcast:
+      return check(table.Bcast(recv, count, type, call.root, comm), name);
+    case Collective::kGather:
+      return check(table.Gather(send, count, type, recv, count, type, call.root, comm), name);
+    case Collective::kScatter:
+      return check(table.Scatter(send, count, type, recv, count, type, call.root, comm), name);
+    case Collective::kAllgather:
+      return check(table.Allgather(send, count, type, recv, count, type, comm), name);
+    case Collective::kAlltoall:
+      return check(table.Alltoall(send, count, type, recv, count, type, comm), name);
+    case Collective::kReduce:
+      // Only the root may say MPI_IN_PLACE; elsewhere the receive buffer does not exist.
+      return check(table.Reduce(send, recv, count, type, op, call.root, comm), name);
+    case Collective::kAllreduce:
+      return check(table.Allreduce(send, recv, count, type, op, comm), name);
+    case Collective::kScan:
+      return check(table.Scan(send, recv, count, type, op, comm), name);
+    case Collective::kExscan:
+      return check(table.Exscan(send, recv, count, type, op, comm), name);
+    case Collective::kReduceScatterBlock:
+      return check(table.Reduce_scatter_block(send, recv, count, type, op, comm), name);
+    default:
+      break;
+  }
+  const std::vector<C> send_counts = scaled<C>(call.send_counts, unit_bytes);
+  const std::vector<C> recv_counts = scaled<C>(call.recv_counts, unit_bytes);
+  // alltoallw's displacements are bytes whatever the type.
+  const std::uint64_t displacement_unit =
+      call.collective == Collective::kAlltoallw ? 1 : unit_bytes;
+  const std::vector<D> send_displs = scaled<D>(call.send_offsets, displacement_unit);
+  const std::vector<D> recv_displs = scaled<D>(call.recv_offsets, displacement_unit);
+  switch (call.collective) {
+    case Collective::kReduceScatter:
+      return check(table.Reduce_scatter(send, recv, recv_counts.data(), type, op, comm), name);
+    case Collective::kGatherv:
+      return check(table.Gatherv(send, count, type, recv, recv_counts.data(), recv_displs.data(),
+                                 type, call.root, comm),
+                   name);
+    case Collective::kScatterv:
+      return check(table.Scatterv(send, send_counts.data(), send_displs.data(), type, recv, count,
+                                  type, call.root, comm),
+                   name);
+    case Collective::kAllgatherv:
+      return check(table.Allgatherv(send, count, type, recv, recv_counts.data(),
+                                    recv_displs.data(), type, comm),
+                   name);
+    case Collective::kAlltoallv:
+      return check(table.Alltoallv(send, send_counts.data(), send_displs.data(), type, recv,
+                                   recv_counts.data(), recv_displs.data(), type, comm),
+                   name);
+    case Collective::kAlltoallw: {
+      // Not as alltoallv: ranks that need no staging call MPI_Alltoallw itself.
+      const std::vector<MPI_Datatype> types(static_cast<std::size_t>(me.ranks), type);
+      return check(table.Alltoallw(send, send_counts.data(), send_displs.data(), types.data(),
+                                   recv, recv_counts.data(), recv_displs.data(), types.data(),
+                                   comm),
+                   name);
+    }
+    default:
+      return Status(ErrorCode::kUnsupported, std::string(name) + " has no MPI form");
+  }
+}
+
+}  // namespace tutti::mpi::TUTTI_FLAVOUR

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// runners::MpiLibrary on this flavour's PMPI. Everything runs on a private duplicate of the
+// application's communicator (and on splits of it), so nothing of ours can meet a message of the
+// application, and errors return to us first. One rank alone needs no duplicate.
+#pragma once
+
+#include <array>
+
+#include "mpi/pmpi.hpp"
+#include "runners/runner.hpp"
+
+namespace tutti::mpi::TUTTI_FLAVOUR {
+
+class Library : public runners::MpiLibrary {
+ public:
+  explicit Library(MPI_Comm application);
+  ~Library() override;
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+
+  /// Makes the private duplicate. Collective. Before it, calls run on the application's own.
+  Status duplicate();
+  /// Communicator for steps of ours over all ranks.
+  MPI_Comm whole() const { return comms_[0]; }
+
+  Status allgather(const void* send, void* recv, Bytes bytes_each) override;
+  Status max_in_place(std::uint64_t* values, int count) override;
+  Status make_scopes(int node) override;
+  runners::ScopeRank scope_rank(runners::Scope scope) const override {
+    return places_[static_cast<std::size_t>(scope)];
+  }
+  Status collective(runners::Scope scope, const runners::Call& call) override;
+
+ private:
+  template <class C>
+  Status collective_as(MPI_Comm comm, const runners::ScopeRank& me, const runners::Call& call,
+                       MPI_Datatype type, std::uint64_t unit_bytes);
+
+  MPI_Comm application_;
+  int rank_ = 0;
+  int ranks_ = 1;
+  std::array<MPI_Comm, runners::kScopeCount> comms_;
+  std::array<runners::ScopeRank, runners::kScopeCount> places_{};
+};
+
+/// MPI_SUCCESS -> ok; else a Status that carries the code and MPI's words for it.
+Status check(int code, const char* what);
+
+}  // namespace tutti::mpi::TUTTI_FLAVOUR

@@ -1,0 +1,637 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/perform.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "device/pointer_cache.hpp"
+#include "mpi/types.hpp"
+#include "runners/relocate.hpp"
+
+namespace tutti::mpi::TUTTI_FLAVOUR {
+
+using device::MemoryKind;
+using device::PointerInfo;
+using runners::Call;
+using runners::Lease;
+using select::Collective;
+
+namespace {
+
+/// How one side of a call is described.
+enum class Form : std::uint8_t {
+  kAbsent,  ///< Not significant at this rank (or there is no such buffer).
+  kOne,     ///< count elements.
+  kBlocks,  ///< count elements for each rank.
+  kCounts,  ///< counts and displacements, one type.
+  kTypes,   ///< alltoallw: counts, displacements in bytes, types.
+};
+
+struct Forms {
+  Form send = Form::kAbsent;
+  Form recv = Form::kAbsent;
+};
+
+Forms forms_of(Collective collective, bool is_root) {
+  switch (collective) {
+    case Collective::kBcast:
+      return {Form::kAbsent, Form::kOne};
+    case Collective::kGather:
+      return {Form::kOne, is_root ? Form::kBlocks : Form::kAbsent};
+    case Collective::kGatherv:
+      return {Form::kOne, is_root ? Form::kCounts : Form::kAbsent};
+    case Collective::kScatter:
+      return {is_root ? Form::kBlocks : Form::kAbsent, Form::kOne};
+    case Collective::kScatterv:
+      return {is_root ? Form::kCounts : Form::kAbsent, Form::kOne};
+    case Collective::kAllgather:
+      return {Form::kOne, Form::kBlocks};
+    case Collective::kAllgatherv:
+      return {Form::kOne, Form::kCounts};
+    case Collective::kAlltoall:
+      return {Form::kBlocks, Form::kBlocks};
+    case Collective::kAlltoallv:
+      return {Form::kCounts, Form::kCounts};
+    case Collective::kAlltoallw:
+      return {Form::kTypes, Form::kTypes};
+    default:
+      return {};
+  }
+}
+
+bool is_rooted(Collective collective) {
+  switch (collective) {
+    case Collective::kBcast:
+    case Collective::kGather:
+    case Collective::kGatherv:
+    case Collective::kScatter:
+    case Collective::kScatterv:
+    case Collective::kReduce:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// One side of a data movement call: the application's arguments and what they mean in bytes.
+struct Side {
+  Form form = Form::kAbsent;
+  const void* buffer = nullptr;
+  std::int64_t count = 0;
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  Numbers<MPI_Count, int> counts;
+  Numbers<MPI_Aint, int> displs;
+  const MPI_Datatype* types = nullptr;
+  bool in_place = false;
+  TypeLayout layout;
+  PointerInfo memory;
+
+  bool present() const { return form != Form::kAbsent && !in_place; }
+};
+
+/// A run of elements of one type in a side's buffer.
+struct Piece {
+  std::int64_t offset = 0;  ///< Bytes from the buffer's start to the first element's origin.
+  std::int64_t count = 0;
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  TypeLayout layout;
+
+  Bytes bytes() const { return static_cast<Bytes>(count) * layout.size; }
+};
+
+/// Carries one call. Lives on the stack of perform().
+class Performance {
+ public:
+  Performance(Session& session, const View& view, const NativeCall& native)
+      : session_(session), engine_(*session.engine), api_(engine_.process().device()),
+        view_(view), native_(native), rank_(session.library->rank()),
+        ranks_(session.library->ranks()) {}
+
+  /// Empty: the code to return is in `code`.
+  Status run(int* code);
+
+ private:
+  bool read_arguments();
+  bool read_data_movement();
+  bool read_reduction();
+  bool read_layout(Side& side);
+  std::optional<Bytes> total_bytes() const;
+  void classify();
+  bool reads_everything(const engine::Route& route) const;
+
+  Status run_reduction(const engine::Route& route, int* code);
+  Status run_opaque_reduction(int* code);
+  Status run_movement(const engine::Route& route);
+  std::vector<Piece> pieces(const Side& side) const;
+  Status to_dense(const Side& side, const void** data, PointerInfo* memory,
+                  std::vector<std::uint64_t>* counts, std::vector<std::uint64_t>* offsets,
+                  Lease* lease, bool copy_in);
+  Status from_dense(const Side& side, const Lease& lease);
+  Status pack(const Side& side, const Piece& piece, std::byte* dense);
+  Status unpack(const Side& side, const Piece& piece, const std::byte* dense);
+
+  Session& session_;
+  engine::Communicator& engine_;
+  device::Api* api_;
+  const View& view_;
+  const NativeCall& native_;
+  int rank_;
+  int ranks_;
+
+  Side send_;
+  Side recv_;
+  bool reduction_ = false;
+  select::DataType type_ = select::DataType::kByte;
+  select::ReduceOp op_ = select::ReduceOp::kNone;
+  std::uint64_t send_elements_ = 0;  ///< Reductions.
+  std::uint64_t recv_elements_ = 0;
+  std::optional<Bytes> bytes_;
+};
+
+bool Performance::read_layout(Side& side) {
+  if (side.form == Form::kTypes || !side.present()) {
+    return true;
+  }
+  return side.count >= 0 && type_layout(side.type, &side.layout);
+}
+
+bool Performance::read_data_movement() {
+  const Forms forms = forms_of(view_.collective, rank_ == view_.root);
+  send_ = {forms.send, view_.send, view_.send_count, view_.send_type, view_.send_counts,
+           view_.send_displs, view_.send_types, false, {}, {}};
+  recv_ = {forms.recv, view_.recv, view_.recv_count, view_.recv_type, view_.recv_counts,
+           view_.recv_displs, view_.recv_types, false, {}, {}};
+  send_.in_place = forms.send != Form::kAbsent && view_.send == MPI_IN_PLACE;
+  recv_.in_place = forms.recv != Form::kAbsent && view_.recv == MPI_IN_PLACE;
+  return read_layout(send_) && read_layout(recv_);
+}
+
+bool Performance::read_reduction() {
+  if (view_.op == MPI_OP_NULL || view_.recv_count < 0) {
+    return false;
+  }
+  Side side;
+  side.form = Form::kOne;
+  side.type = view_.recv_type;
+  side.count = view_.recv_count;
+  if (!read_layout(side)) {
+    return false;
+  }
+  type_ = data_type(view_.recv_type);
+  op_ = reduce_op(view_.op);
+  const auto count = static_cast<std::uint64_t>(view_.recv_count);
+  const auto ranks = static_cast<std::uint64_t>(ranks_);
+  send_elements_ = recv_elements_ = count;
+  if (view_.collective == Collective::kReduceScatterBlock) {
+    send_elements_ = count * ranks;
+  } else if (view_.collective == Collective::kReduceScatter) {
+    send_elements_ = 0;
+    for (std::size_t i = 0; i < ranks; ++i) {
+      if (view_.recv_counts[i] < 0) {
+        return false;
+      }
+      send_elements_ += static_cast<std::uint64_t>(view_.recv_counts[i]);
+    }
+    recv_elements_ = static_cast<std::uint64_t>(view_.recv_counts[static_cast<std::size_t>(rank_)]);
+  }
+  const bool receives = view_.collective != Collective::kReduce || rank_ == view_.root;
+  send_ = side;
+  send_.buffer = view_.send;
+  send_.in_place = view_.send == MPI_IN_PLACE;
+  recv_ = side;
+  recv_.buffer = view_.recv;
+  if (!receives) {
+    recv_.form = Form::kAbsent;
+    recv_elements_ = 0;
+  }
+  // Every other rank's MPI_IN_PLACE is an error that MPI itself should report.
+  return !(send_.in_place && view_.collective == Collective::kReduce && !receives);
+}
+
+bool Performance::read_arguments() {
+  if (is_rooted(view_.collective) && (view_.root < 0 || view_.root >= ranks_)) {
+    return false;
+  }
+  reduction_ = select::is_reduction(view_.collective);
+  return reduction_ ? read_reduction() : read_data_movement();
+}
+
+/// The number select::Shape::bytes asks for; the same on every rank.
+std::optional<Bytes> Performance::total_bytes() const {
+  const auto ranks = static_cast<Bytes>(ranks_);
+  auto block = [](const Side& side) {
+    return static_cast<Bytes>(side.count) * side.layout.size;
+  };
+  switch (view_.collective) {
+    case Collective::kBcast:
+      return block(recv_);
+    case Collective::kGather:
+      return ranks * block(send_.present() ? send_ : recv_);
+    case Collective::kScatter:
+      return ranks * block(recv_.present() ? recv_ : send_);
+    case Collective::kAllgather:
+    case Collective::kAlltoall:
+      return ranks * block(recv_);
+    case Collective::kAllgatherv: {
+      Bytes total = 0;
+      for (std::size_t i = 0; i < ranks; ++i) {
+        total += static_cast<Bytes>(std::max<std::int64_t>(view_.recv_counts[i], 0));
+      }
+      return total * recv_.layout.size;
+    }
+    case Collective::kGatherv:
+    case Collective::kScatterv:
+    case Collective::kAlltoallv:
+    case Collective::kAlltoallw:
+      return std::nullopt;
+    default:
+      return send_elements_ * send_.layout.size;
+  }
+}
+
+void Performance::classify() {
+  if (!engine_.classifies()) {
+    return;
+  }
+  for (Side* side : {&send_, &recv_}) {
+    if (side->present()) {
+      side->memory = device::classify_cached(api_, side->buffer);
+    }
+  }
+}
+
+bool Performance::reads_everything(const engine::Route& route) const {
+  const bool on_device = send_.memory.kind == MemoryKind::kDevice ||
+                         recv_.memory.kind == MemoryKind::kDevice;
+  return !on_device || engine_.mpi_reads_device(route);
+}
+
+Status Performance::run(int* code) {
+  // What MPI would refuse goes to MPI, which says so in its own words.
+  if (!read_arguments()) {
+    *code = native_(view_.send, view_.recv);
+    return {};
+  }
+  bytes_ = total_bytes();
+  if (bytes_ == Bytes{0}) {
+    *code = native_(view_.send, view_.recv);  // Nothing moves; the same on every rank.
+    return {};
+  }
+  classify();
+  const int device = std::max(send_.memory.device, recv_.memory.device);
+  if (engine_.process().config().sync_device && device >= 0) {
+    TUTTI_RETURN_IF_ERROR(api_->wait_device(device));
+  }
+  TUTTI_ASSIGN_OR_RETURN(const engine::Route* route,
+                         engine_.route(view_.collective, bytes_, type_, op_, device));
+  if (route->native_flat && reads_everything(*route)) {
+    *code = native_(view_.send, view_.recv);
+    return {};
+  }
+  *code = MPI_SUCCESS;
+  return reduction_ ? run_reduction(*route, code) : run_movement(*route);
+}
+
+// --- Reductions ---------------------------------------------------------------------------------
+
+Status Performance::run_reduction(const engine::Route& route, int* code) {
+  if (type_ == select::DataType::kOther || op_ == select::ReduceOp::kUser) {
+    return run_opaque_reduction(code);
+  }
+  Call call;
+  call.collective = view_.collective;
+  call.type = type_;
+  call.op = op_;
+  call.element_bytes = send_.layout.size;
+  call.root = view_.root;
+  call.mpi_type = handle_bits(view_.recv_type);
+  call.mpi_op = handle_bits(view_.op);
+  call.count = static_cast<std::uint64_t>(view_.recv_count);
+  call.recv = recv_.present() ? view_.recv : nullptr;
+  call.recv_memory = recv_.memory;
+  call.send = send_.in_place ? view_.recv : view_.send;
+  call.send_memory = send_.in_place ? recv_.memory : send_.memory;
+  std::vector<std::uint64_t> counts;
+  if (view_.collective == Collective::kReduceScatter) {
+    for (int i = 0; i < ranks_; ++i) {
+      counts.push_back(static_cast<std::uint64_t>(view_.recv_counts[static_cast<std::size_t>(i)]));
+    }
+    call.recv_counts = counts;
+  }
+  return engine_.run(route, call);
+}
+
+/// User operations and types that only the MPI library can reduce: the buffers as they are, gaps
+/// and all, in host memory; then the application's own call on those.
+Status Performance::run_opaque_reduction(int* code) {
+  struct Copy {
+    Lease lease;
+    std::int64_t lower = 0;
+    Bytes span = 0;
+    void* origin = nullptr;  ///< What MPI is given: the copy's element 0.
+  };
+  auto stage = [&](const Side& side, std::uint64_t elements, bool with_data, Copy* copy) -> Status {
+    const std::int64_t last =
+        elements == 0 ? 0 : static_cast<std::int64_t>(elements - 1) * side.layout.extent;
+    copy->lower = std::min<std::int64_t>(0, last) + side.layout.true_lower;
+    copy->span =
+        elements == 0 ? 0 : static_cast<Bytes>(std::abs(last) + side.layout.true_extent);
+    TUTTI_ASSIGN_OR_RETURN(copy->lease, engine_.process().scratch().pinned(copy->span));
+    copy->origin = static_cast<std::byte*>(copy->lease.data()) - copy->lower;
+    if (!with_data) {
+      return {};
+    }
+    return runners::copy_any(api_, copy->lease.data(), {},
+                             static_cast<const std::byte*>(side.buffer) + copy->lower, side.memory,
+                             copy->span);
+  };
+  const void* send = view_.send;
+  void* recv = view_.recv;
+  Copy send_copy;
+  Copy recv_copy;
+  if (send_.present() && send_.memory.kind == MemoryKind::kDevice) {
+    TUTTI_RETURN_IF_ERROR(stage(send_, send_elements_, true, &send_copy));
+    send = send_copy.origin;
+  }
+  const bool copies_recv = recv_.present() && recv_.memory.kind == MemoryKind::kDevice;
+  if (copies_recv) {
+    // In place the input fills the receive buffer; and what lies between elements must survive.
+    const std::uint64_t elements = send_.in_place ? send_elements_ : recv_elements_;
+    TUTTI_RETURN_IF_ERROR(stage(recv_, elements, true, &recv_copy));
+    recv = recv_copy.origin;
+  }
+  *code = native_(send, recv);
+  if (*code != MPI_SUCCESS || !copies_recv) {
+    return {};
+  }
+  return runners::copy_any(api_, static_cast<std::byte*>(view_.recv) + recv_copy.lower,
+                           recv_.memory, recv_copy.lease.data(), {}, recv_copy.span);
+}
+
+// --- Data movement ------------------------------------------------------------------------------
+
+std::vector<Piece> Performance::pieces(const Side& side) const {
+  std::vector<Piece> result;
+  const auto ranks = static_cast<std::size_t>(ranks_);
+  switch (side.form) {
+    case Form::kAbsent:
+      break;
+    case Form::kOne:
+      result.push_back({0, side.count, side.type, side.layout});
+      break;
+    case Form::kBlocks:
+      for (std::size_t i = 0; i < ranks; ++i) {
+        result.push_back({static_cast<std::int64_t>(i) * side.count * side.layout.extent,
+                          side.count, side.type, side.layout});
+      }
+      break;
+    case Form::kCounts:
+      for (std::size_t i = 0; i < ranks; ++i) {
+        result.push_back({side.displs[i] * side.layout.extent, side.counts[i], side.type,
+                          side.layout});
+      }
+      break;
+    case Form::kTypes:
+      for (std::size_t i = 0; i < ranks; ++i) {
+        Piece piece{side.displs[i], side.counts[i], side.types[i], {}};
+        if (piece.count > 0) {
+          type_layout(piece.type, &piece.layout);
+        }
+        result.push_back(piece);
+      }
+      break;
+  }
+  return result;
+}
+
+/// Where a piece's bytes lie around its first element: from `lower`, `span` bytes.
+struct PieceSpan {
+  std::int64_t lower = 0;
+  Bytes span = 0;
+};
+
+PieceSpan span_of(const Piece& piece) {
+  if (piece.count == 0) {
+    return {};
+  }
+  const std::int64_t last = (piece.count - 1) * piece.layout.extent;
+  return {std::min<std::int64_t>(0, last) + piece.layout.true_lower,
+          static_cast<Bytes>(std::abs(last) + piece.layout.true_extent)};
+}
+
+/// MPI_Pack counts its buffer in int: packs or unpacks in batches that fit.
+template <class Step>
+Status in_batches(const Piece& piece, Step step) {
+  constexpr std::uint64_t kBatchBytes = 1U << 30;
+  if (piece.layout.size > kBatchBytes) {
+    return Status(ErrorCode::kUnsupported, "one element of a datatype with gaps is over 1 GiB");
+  }
+  const auto batch = static_cast<std::int64_t>(
+      kBatchBytes / std::max<std::uint64_t>(piece.layout.size, 1));
+  for (std::int64_t first = 0; first < piece.count; first += batch) {
+    TUTTI_RETURN_IF_ERROR(step(first, std::min(batch, piece.count - first)));
+  }
+  return {};
+}
+
+Status Performance::pack(const Side& side, const Piece& piece, std::byte* dense) {
+  if (piece.bytes() == 0) {
+    return {};
+  }
+  const std::byte* origin = static_cast<const std::byte*>(side.buffer) + piece.offset;
+  Lease lease;
+  if (side.memory.kind == MemoryKind::kDevice) {
+    const PieceSpan span = span_of(piece);
+    TUTTI_ASSIGN_OR_RETURN(lease, engine_.process().scratch().pinned(span.span));
+    TUTTI_RETURN_IF_ERROR(runners::copy_any(api_, lease.data(), {}, origin + span.lower,
+                                            side.memory, span.span));
+    origin = static_cast<std::byte*>(lease.data()) - span.lower;
+  }
+  return in_batches(piece, [&](std::int64_t first, std::int64_t count) {
+    int position = 0;
+    const Bytes bytes = static_cast<Bytes>(count) * piece.layout.size;
+    return check(pmpi.Pack(origin + first * piece.layout.extent, static_cast<int>(count),
+                           piece.type,
+                           dense + static_cast<Bytes>(first) * piece.layout.size,
+                           static_cast<int>(bytes), &position, session_.library->whole()),
+                 "MPI_Pack");
+  });
+}
+
+Status Performance::unpack(const Side& side, const Piece& piece, const std::byte* dense) {
+  if (piece.bytes() == 0) {
+    return {};
+  }
+  std::byte* origin = static_cast<std::byte*>(const_cast<void*>(side.buffer)) + piece.offset;
+  std::byte* const application = origin;
+  const PieceSpan span = span_of(piece);
+  Lease lease;
+  const bool on_device = side.memory.kind == MemoryKind::kDevice;
+  if (on_device) {
+    // What lies between the elements goes down and comes back unchanged.
+    TUTTI_ASSIGN_OR_RETURN(lease, engine_.process().scratch().pinned(span.span));
+    TUTTI_RETURN_IF_ERROR(runners::copy_any(api_, lease.data(), {}, application + span.lower,
+                                            side.memory, span.span));
+    origin = static_cast<std::byte*>(lease.data()) - span.lower;
+  }
+  TUTTI_RETURN_IF_ERROR(in_batches(piece, [&](std::int64_t first, std::int64_t count) {
+    int position = 0;
+    const Bytes bytes = static_cast<Bytes>(count) * piece.layout.size;
+    return check(pmpi.Unpack(dense + static_cast<Bytes>(first) * piece.layout.size,
+                             static_cast<int>(bytes), &position,
+                             origin + first * piece.layout.extent, static_cast<int>(count),
+                             piece.type, session_.library->whole()),
+                 "MPI_Unpack");
+  }));
+  if (!on_device) {
+    return {};
+  }
+  return runners::copy_any(api_, application + span.lower, side.memory, lease.data(), {},
+                           span.span);
+}
+
+/// Gives a side's data as dense bytes: where it lies if it is dense, else packed in host memory.
+Status Performance::to_dense(const Side& side, const void** data, PointerInfo* memory,
+                             std::vector<std::uint64_t>* counts,
+                             std::vector<std::uint64_t>* offsets, Lease* lease, bool copy_in) {
+  const std::vector<Piece> parts = pieces(side);
+  const bool all_dense = std::all_of(parts.begin(), parts.end(), [](const Piece& piece) {
+    return piece.layout.dense || piece.bytes() == 0;
+  });
+  counts->clear();
+  offsets->clear();
+  Bytes total = 0;
+  for (const Piece& piece : parts) {
+    counts->push_back(piece.bytes());
+    // Displacements may be negative; they wrap, and wrap back when added to the address.
+    offsets->push_back(all_dense ? static_cast<std::uint64_t>(piece.offset) : total);
+    total += piece.bytes();
+  }
+  if (all_dense) {
+    *data = side.buffer;
+    *memory = side.memory;
+    return {};
+  }
+  TUTTI_ASSIGN_OR_RETURN(*lease, engine_.process().scratch().pinned(total));
+  *data = lease->data();
+  *memory = {};
+  if (!copy_in) {
+    return {};
+  }
+  std::byte* dense = static_cast<std::byte*>(lease->data());
+  for (const Piece& piece : parts) {
+    TUTTI_RETURN_IF_ERROR(pack(side, piece, dense));
+    dense += piece.bytes();
+  }
+  return {};
+}
+
+Status Performance::from_dense(const Side& side, const Lease& lease) {
+  const std::byte* dense = static_cast<const std::byte*>(lease.data());
+  for (const Piece& piece : pieces(side)) {
+    TUTTI_RETURN_IF_ERROR(unpack(side, piece, dense));
+    dense += piece.bytes();
+  }
+  return {};
+}
+
+Status Performance::run_movement(const engine::Route& route) {
+  Call call;
+  call.collective = view_.collective;
+  call.type = select::DataType::kByte;
+  call.element_bytes = 1;
+  call.root = view_.root;
+
+  const bool is_bcast = view_.collective == Collective::kBcast;
+  // MPI_IN_PLACE of alltoall(v,w) puts the input into the receive buffer.
+  const bool input_in_recv = send_.in_place && (recv_.form == Form::kBlocks ||
+                                                recv_.form == Form::kCounts ||
+                                                recv_.form == Form::kTypes) &&
+                             forms_of(view_.collective, true).send == recv_.form;
+  Lease send_lease;
+  Lease recv_lease;
+  std::vector<std::uint64_t> send_counts;
+  std::vector<std::uint64_t> send_offsets;
+  std::vector<std::uint64_t> recv_counts;
+  std::vector<std::uint64_t> recv_offsets;
+  const void* data = nullptr;
+  if (recv_.present()) {
+    const bool copy_in = (is_bcast && rank_ == view_.root) || input_in_recv;
+    TUTTI_RETURN_IF_ERROR(to_dense(recv_, &data, &call.recv_memory, &recv_counts, &recv_offsets,
+                                   &recv_lease, copy_in));
+    call.recv = const_cast<void*>(data);
+  }
+  if (send_.present()) {
+    TUTTI_RETURN_IF_ERROR(to_dense(send_, &call.send, &call.send_memory, &send_counts,
+                                   &send_offsets, &send_lease, true));
+  }
+  const auto self = static_cast<std::size_t>(rank_);
+  if (send_.in_place) {
+    call.send_memory = call.recv_memory;
+    if (input_in_recv) {
+      call.send = call.recv;
+      send_counts = recv_counts;
+      send_offsets = recv_offsets;
+    } else {
+      // gather(v) at the root, allgather(v): the own block is where it will be received. Packed
+      // copies of it come from the receive buffer too.
+      call.send = runners::at(call.recv, recv_offsets[self], 1);
+      if (recv_lease.data() != nullptr) {
+        const std::vector<Piece> parts = pieces(recv_);
+        TUTTI_RETURN_IF_ERROR(pack(recv_, parts[self],
+                                   runners::at(recv_lease.data(), recv_offsets[self], 1)));
+      }
+      send_counts = {recv_counts[self]};
+    }
+  }
+  if (recv_.in_place) {
+    // scatter(v) at the root: its own block stays where it is.
+    call.recv = const_cast<std::byte*>(runners::at(call.send, send_offsets[self], 1));
+    call.recv_memory = call.send_memory;
+    recv_counts = {send_counts[self]};
+  }
+
+  const auto first = [](const std::vector<std::uint64_t>& counts) {
+    return counts.empty() ? 0 : counts.front();
+  };
+  switch (view_.collective) {
+    case Collective::kGather:
+    case Collective::kGatherv:
+    case Collective::kAllgatherv:
+      call.count = first(send_counts);
+      break;
+    default:
+      call.count = first(recv_counts);
+      break;
+  }
+  if (runners::has_counts(view_.collective)) {
+    const Forms forms = forms_of(view_.collective, rank_ == view_.root);
+    if (forms.send == Form::kCounts || forms.send == Form::kTypes) {
+      call.send_counts = send_counts;
+      call.send_offsets = send_offsets;
+    }
+    if (forms.recv == Form::kCounts || forms.recv == Form::kTypes) {
+      call.recv_counts = recv_counts;
+      call.recv_offsets = recv_offsets;
+    }
+  }
+  TUTTI_RETURN_IF_ERROR(engine_.run(route, call));
+  // A packed buffer received into is unpacked; the root of a bcast only sent.
+  if (recv_.present() && recv_lease.data() != nullptr && !(is_bcast && rank_ == view_.root)) {
+    return from_dense(recv_, recv_lease);
+  }
+  return {};
+}
+
+}  // namespace
+
+int perform(Session& session, const View& view, const NativeCall& native) {
+  int code = MPI_SUCCESS;
+  const Status status = Performance(session, view, native).run(&code);
+  return status.ok() ? code : raise(session.comm, status);
+}
+
+}  // namespace tutti::mpi::TUTTI_FLAVOUR

@@ -1,0 +1,240 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/session.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "base/log.hpp"
+
+namespace tutti::mpi::TUTTI_FLAVOUR {
+namespace {
+
+Lookup g_lookup = nullptr;
+
+/// Guards keyvals, the error class and the list of sessions; never held across MPI communication.
+std::mutex g_mutex;
+int g_session_keyval = MPI_KEYVAL_INVALID;
+int g_shutdown_keyval = MPI_KEYVAL_INVALID;
+std::vector<Session*> g_sessions;
+
+/// Grows when a session is deleted, so that threads forget the communicator they looked up last:
+/// MPI may give its handle to a new communicator.
+std::atomic<std::uint64_t> g_generation{1};
+
+struct LastLookup {
+  MPI_Comm comm;
+  Session* session = nullptr;
+  std::uint64_t generation = 0;
+};
+thread_local LastLookup t_last;
+
+int do_not_copy(MPI_Comm /*comm*/, int /*keyval*/, void* /*extra*/, void* /*in*/, void* /*out*/,
+                int* flag) {
+  *flag = 0;
+  return MPI_SUCCESS;
+}
+
+void stop(Session* session) {
+  session->engine.reset();
+  session->library.reset();
+  session->inert = true;
+}
+
+int delete_session(MPI_Comm /*comm*/, int /*keyval*/, void* value, void* /*extra*/) {
+  auto* session = static_cast<Session*>(value);
+  g_generation.fetch_add(1, std::memory_order_acq_rel);
+  {
+    const std::lock_guard lock(g_mutex);
+    g_sessions.erase(std::remove(g_sessions.begin(), g_sessions.end(), session),
+                     g_sessions.end());
+  }
+  stop(session);
+  delete session;
+  return MPI_SUCCESS;
+}
+
+/// MPI_Finalize deletes the attributes of MPI_COMM_SELF before anything else: all of MPI still
+/// works here. Sessions stop in the order they were made, which ranks share.
+int shut_down(MPI_Comm /*comm*/, int /*keyval*/, void* /*value*/, void* /*extra*/) {
+  g_generation.fetch_add(1, std::memory_order_acq_rel);
+  std::vector<Session*> sessions;
+  {
+    const std::lock_guard lock(g_mutex);
+    sessions = g_sessions;
+  }
+  for (Session* session : sessions) {
+    stop(session);
+  }
+  engine::Process::get().scratch().release();
+  return MPI_SUCCESS;
+}
+
+bool mpi_is_running() {
+  int flag = 0;
+  if (pmpi.Initialized(&flag) != MPI_SUCCESS || flag == 0) {
+    return false;
+  }
+  return pmpi.Finalized(&flag) == MPI_SUCCESS && flag == 0;
+}
+
+bool ensure_keyvals() {
+  const std::lock_guard lock(g_mutex);
+  if (g_session_keyval != MPI_KEYVAL_INVALID) {
+    return true;
+  }
+  int session_keyval = MPI_KEYVAL_INVALID;
+  if (pmpi.Comm_create_keyval(do_not_copy, delete_session, &session_keyval, nullptr) !=
+          MPI_SUCCESS ||
+      pmpi.Comm_create_keyval(do_not_copy, shut_down, &g_shutdown_keyval, nullptr) !=
+          MPI_SUCCESS ||
+      pmpi.Comm_set_attr(MPI_COMM_SELF, g_shutdown_keyval, nullptr) != MPI_SUCCESS) {
+    return false;
+  }
+  g_session_keyval = session_keyval;
+  return true;
+}
+
+Session* attach(MPI_Comm comm) {
+  auto session = std::make_unique<Session>();
+  session->comm = comm;
+  if (pmpi.Comm_set_attr(comm, g_session_keyval, session.get()) != MPI_SUCCESS) {
+    return nullptr;
+  }
+  const std::lock_guard lock(g_mutex);
+  g_sessions.push_back(session.get());
+  return session.release();
+}
+
+Status start(Session* session) {
+  session->started = true;
+  int is_inter = 0;
+  if (pmpi.Comm_test_inter(session->comm, &is_inter) != MPI_SUCCESS || is_inter != 0) {
+    session->inert = true;
+    return {};
+  }
+  engine::Process& process = engine::Process::get();
+  session->library = std::make_unique<Library>(session->comm);
+  engine::Place place;
+  place.rank = session->library->rank();
+  place.ranks = session->library->ranks();
+  // World rank 0 speaks; without a world (sessions model) each communicator's rank 0 does.
+  place.world_rank = place.rank;
+  place.world_ranks = place.ranks;
+  pmpi.Comm_rank(MPI_COMM_WORLD, &place.world_rank);
+  pmpi.Comm_size(MPI_COMM_WORLD, &place.world_ranks);
+  process.report_configuration(place.world_rank);
+  place.mpi_device_aware =
+      process.device() != nullptr && mpi_is_device_aware(process.device()->name());
+  auto created = engine::Communicator::create(process, *session->library, place, session->hints);
+  if (!created.ok()) {
+    return created.status();
+  }
+  session->engine = std::move(*created);
+  session->inert = session->engine->is_inert();
+  return {};
+}
+
+}  // namespace
+
+void load_sessions(Lookup lookup) { g_lookup = lookup; }
+
+Session* existing_session(MPI_Comm comm) {
+  if (g_session_keyval == MPI_KEYVAL_INVALID) {
+    return nullptr;
+  }
+  void* value = nullptr;
+  int found = 0;
+  if (pmpi.Comm_get_attr(comm, g_session_keyval, static_cast<void*>(&value), &found) !=
+          MPI_SUCCESS ||
+      found == 0) {
+    return nullptr;
+  }
+  return static_cast<Session*>(value);
+}
+
+Session* session_for_hints(MPI_Comm comm) {
+  if (comm == MPI_COMM_NULL || !mpi_is_running() || !ensure_keyvals()) {
+    return nullptr;
+  }
+  Session* session = existing_session(comm);
+  return session != nullptr ? session : attach(comm);
+}
+
+void restart(Session* session) {
+  session->engine.reset();
+  session->library.reset();
+  session->inert = false;
+  session->started = false;
+}
+
+Session* session_of(MPI_Comm comm, int* error) {
+  if (t_last.session != nullptr && t_last.comm == comm && t_last.session->started &&
+      t_last.generation == g_generation.load(std::memory_order_acquire)) [[likely]] {
+    return t_last.session->inert ? nullptr : t_last.session;
+  }
+  Session* session = session_for_hints(comm);
+  if (session == nullptr) {
+    return nullptr;
+  }
+  if (!session->started) {
+    const Status status = start(session);
+    if (!status.ok()) {
+      session->inert = true;
+      *error = raise(comm, status);
+      return nullptr;
+    }
+  }
+  t_last = {comm, session, g_generation.load(std::memory_order_acquire)};
+  return session->inert ? nullptr : session;
+}
+
+int raise(MPI_Comm comm, const Status& status) {
+  int code = status.mpi_code();
+  if (status.code() != ErrorCode::kMpiFailed) {
+    log(LogLevel::kError, status.message());
+    static int error_class = MPI_ERR_OTHER;
+    const std::lock_guard lock(g_mutex);
+    if (error_class == MPI_ERR_OTHER && pmpi.Add_error_class(&error_class) != MPI_SUCCESS) {
+      error_class = MPI_ERR_OTHER;
+    }
+    if (error_class != MPI_ERR_OTHER) {
+      const std::string text =
+          ("tutti: " + std::string(to_string(status.code())) + ": " + status.message())
+              .substr(0, MPI_MAX_ERROR_STRING - 1);
+      pmpi.Add_error_string(error_class, text.c_str());
+    }
+    code = error_class;
+  }
+  pmpi.Comm_call_errhandler(comm, code);
+  return code;
+}
+
+bool mpi_is_device_aware(const char* device_name) {
+  const bool is_cuda = std::strcmp(device_name, "cuda") == 0;
+  const bool is_hip = std::strcmp(device_name, "hip") == 0;
+  // Open MPI: MPIX_Query_*_support() answer 0 or 1 (mpi-ext.h).
+  using Query = int();
+  for (const char* name :
+       {is_cuda ? "MPIX_Query_cuda_support" : "MPIX_Query_rocm_support",
+        is_hip ? "MPIX_Query_hip_support" : "MPIX_Query_cuda_support"}) {
+    if (auto* query = reinterpret_cast<Query*>(g_lookup(name));
+        query != nullptr && (is_cuda || is_hip) &&
+        (std::strstr(name, "cuda") != nullptr) == is_cuda && query() == 1) {
+      return true;
+    }
+  }
+  // MPICH: MPIX_GPU_query_support(type, &flag); CUDA is 0, HIP is 2 (mpi.h of MPICH 4 and 5).
+  using GpuQuery = int(int, int*);
+  if (auto* query = reinterpret_cast<GpuQuery*>(g_lookup("MPIX_GPU_query_support"));
+      query != nullptr && (is_cuda || is_hip)) {
+    int flag = 0;
+    return query(is_cuda ? 0 : 2, &flag) == MPI_SUCCESS && flag != 0;
+  }
+  return false;
+}
+
+}  // namespace tutti::mpi::TUTTI_FLAVOUR

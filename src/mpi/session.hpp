@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What the door keeps for one MPI communicator, as an attribute of it: made at its first
+// collective, deleted by the attribute's callback when the communicator is freed, and by a
+// callback on MPI_COMM_SELF when MPI_Finalize begins. No wrapper of Init, Finalize or Comm_free is
+// needed, so Fortran bindings that bypass the C symbols lose nothing.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "engine/communicator.hpp"
+#include "mpi/library.hpp"
+
+namespace tutti::mpi::TUTTI_FLAVOUR {
+
+struct Session {
+  MPI_Comm comm;
+  engine::Hints hints;
+  /// Null until the first collective, and after MPI_Finalize has begun.
+  std::unique_ptr<Library> library;
+  std::unique_ptr<engine::Communicator> engine;
+  /// Every call goes straight to MPI: an intercommunicator, nothing to gain, or shut down.
+  bool inert = false;
+  /// A first collective was tried; a failed set-up is not tried again.
+  bool started = false;
+};
+
+/// The session of a communicator, started if this is its first collective. Null when the call
+/// must go to MPI untouched (a null communicator, inert, MPI not running). When set-up failed
+/// `*error` holds the code to return, already passed to the communicator's error handler.
+Session* session_of(MPI_Comm comm, int* error);
+
+/// The session for hints, without starting it.
+Session* session_for_hints(MPI_Comm comm);
+/// Looks only; null when the communicator has none.
+Session* existing_session(MPI_Comm comm);
+/// New hints: the next collective starts the session anew.
+void restart(Session* session);
+
+/// Turns a failure into the communicator's MPI error: its error handler is called with a code
+/// whose text is the message; returns the code.
+int raise(MPI_Comm comm, const Status& status);
+
+/// After load_pmpi: keyvals are made at first use.
+void load_sessions(Lookup lookup);
+
+/// True when every rank's MPI reads device memory itself, as far as this rank's library says.
+bool mpi_is_device_aware(const char* device_name);
+
+}  // namespace tutti::mpi::TUTTI_FLAVOUR

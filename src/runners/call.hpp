@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A collective call at one rank, free of MPI: dense elements, explicit pointers. The front door
+// has already turned datatypes into elements (data movement: bytes) and MPI_IN_PLACE into
+// pointers, so a runner never meets either. Counts and offsets are in elements.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.hpp"
+#include "device/device.hpp"
+#include "select/shape.hpp"
+
+namespace tutti::runners {
+
+/// Part of a communicator that a step of a composition runs on.
+enum class Scope : std::uint8_t {
+  kWhole,
+  kNode,     ///< The ranks of this rank's node, in communicator order.
+  kLeaders,  ///< The first rank of each node, in the order of those ranks. Others do not take part.
+};
+inline constexpr int kScopeCount = 3;
+
+struct Call {
+  select::Collective collective = select::Collective::kAllreduce;
+  select::DataType type = select::DataType::kByte;
+  select::ReduceOp op = select::ReduceOp::kNone;
+  Bytes element_bytes = 1;
+  int root = 0;  ///< In the scope's numbering; rooted collectives only.
+
+  /// Null where the rank does not send or receive. May alias: MPI_IN_PLACE of alltoall and
+  /// reduce_scatter gives send == recv, of allgather send == recv + own block. Bcast uses recv
+  /// on every rank (the root reads it).
+  const void* send = nullptr;
+  void* recv = nullptr;
+  device::PointerInfo send_memory;
+  device::PointerInfo recv_memory;
+
+  /// Elements per block of regular forms.
+  std::uint64_t count = 0;
+  /// v-forms and reduce_scatter, one entry per rank of the scope; empty where not significant.
+  std::span<const std::uint64_t> send_counts;
+  std::span<const std::uint64_t> send_offsets;
+  std::span<const std::uint64_t> recv_counts;
+  std::span<const std::uint64_t> recv_offsets;
+
+  /// The application's MPI_Datatype and MPI_Op of a reduction, for the MPI's own collectives.
+  std::uintptr_t mpi_type = 0;
+  std::uintptr_t mpi_op = 0;
+};
+
+/// How many blocks of `count` elements the rank's send and recv buffers have; 0 where the rank
+/// has no such buffer. Regular forms only.
+struct BlockCounts {
+  std::uint64_t send = 0;
+  std::uint64_t recv = 0;
+};
+BlockCounts block_counts(const Call& call, int rank, int ranks);
+
+/// The largest block count of any rank, equal on all: what pipelining divides by.
+std::uint64_t block_count_max(select::Collective collective, int ranks);
+
+/// True when `collective` takes per-rank counts (gatherv, ..., alltoallw, reduce_scatter).
+bool has_counts(select::Collective collective);
+
+/// MPI_IN_PLACE as pointers. An MPI library may run another algorithm in place, so a rank that
+/// moves its buffers elsewhere must stay in place there: the other ranks do.
+enum class Aliasing : std::uint8_t {
+  kNone,
+  kSame,        ///< send == recv: reductions, alltoall(v, w).
+  kSendInRecv,  ///< send is the own block of recv: allgather(v), gather(v) at the root.
+  kRecvInSend,  ///< recv is the own block of send: scatter(v) at the root.
+};
+Aliasing aliasing_of(const Call& call, int rank);
+/// Offset of the own block in the buffer that holds it; kSendInRecv and kRecvInSend.
+std::uint64_t own_block_offset(const Call& call, int rank);
+
+/// A run of elements of a buffer.
+struct Run {
+  std::uint64_t offset = 0;
+  std::uint64_t count = 0;
+};
+
+/// What the rank reads and writes, block by block in rank order (empty blocks included).
+std::vector<Run> send_runs(const Call& call, int rank, int ranks);
+std::vector<Run> recv_runs(const Call& call, int rank, int ranks);
+
+/// Neighbouring runs joined and empty ones dropped: what a copy loop should walk.
+struct CopyRun {
+  std::uint64_t source = 0;
+  std::uint64_t destination = 0;
+  std::uint64_t count = 0;
+};
+
+/// Copies that pack `runs` densely in order: source offsets are the runs', destinations dense.
+std::vector<CopyRun> dense_copies(std::span<const Run> runs);
+
+inline std::byte* at(void* base, std::uint64_t offset, Bytes element_bytes) {
+  return static_cast<std::byte*>(base) + offset * element_bytes;
+}
+inline const std::byte* at(const void* base, std::uint64_t offset, Bytes element_bytes) {
+  return static_cast<const std::byte*>(base) + offset * element_bytes;
+}
+
+}  // namespace tutti::runners

@@ -1,0 +1,348 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runners/ccl/ccl_runner.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "runners/ccl/types.hpp"
+#include "runners/relocate.hpp"
+
+namespace tutti::runners {
+
+using select::Collective;
+
+namespace {
+
+/// Element type and count as the library counts them. Data movement goes as bytes.
+struct Element {
+  ccl::NcclType type = ccl::NcclType::kUint8;
+  std::uint64_t factor = 1;
+};
+
+Result<Element> element_of(const Call& call) {
+  if (!select::is_reduction(call.collective)) {
+    return Element{ccl::NcclType::kUint8, call.element_bytes};
+  }
+  const auto translated = translate(call.type);
+  if (!translated) {
+    return Status(ErrorCode::kUnsupported,
+                  std::string("type ") + select::to_string(call.type) + " is not the CCL's");
+  }
+  return Element{translated->type, translated->count_factor};
+}
+
+/// Closes a group on every path: an open group would swallow the next call.
+class Group {
+ public:
+  static Result<Group> open(ccl::Library& library) {
+    TUTTI_RETURN_IF_ERROR(library.group_start());
+    return Group(&library);
+  }
+  Group(Group&& other) noexcept : library_(std::exchange(other.library_, nullptr)) {}
+  Group& operator=(Group&&) = delete;
+  ~Group() {
+    if (library_ != nullptr) {
+      Status ignored = library_->group_end();  // Already failing: the first error is the story.
+      static_cast<void>(ignored);
+    }
+  }
+  Status close() { return std::exchange(library_, nullptr)->group_end(); }
+
+ private:
+  explicit Group(ccl::Library* library) : library_(library) {}
+  ccl::Library* library_;
+};
+
+bool all_equal(std::span<const std::uint64_t> values) {
+  return std::all_of(values.begin(), values.end(),
+                     [&](std::uint64_t value) { return value == values.front(); });
+}
+
+bool dense(std::span<const std::uint64_t> counts, std::span<const std::uint64_t> offsets) {
+  std::uint64_t next = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (!offsets.empty() && offsets[i] != next) {
+      return false;
+    }
+    next += counts[i];
+  }
+  return true;
+}
+
+}  // namespace
+
+CclRunner::~CclRunner() {
+  auto current = device::CurrentDevice::set(api_, device_);
+  for (ccl::Communicator communicator : communicators_) {
+    if (communicator != nullptr) {
+      Status ignored = broken_ ? library_.abort(communicator) : library_.destroy(communicator);
+      static_cast<void>(ignored);
+    }
+  }
+  if (stream_ != nullptr && !broken_) {
+    Status ignored = api_.destroy_stream(stream_);
+    static_cast<void>(ignored);
+  }
+}
+
+Status CclRunner::init_scope(Scope scope, const ccl::UniqueId& id) {
+  const ScopeRank me = mpi_.scope_rank(scope);
+  if (me.rank < 0 || has_scope(scope)) {
+    return {};
+  }
+  TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
+  if (stream_ == nullptr) {
+    TUTTI_ASSIGN_OR_RETURN(stream_, api_.create_stream(device_));
+  }
+  TUTTI_ASSIGN_OR_RETURN(communicators_[index(scope)],
+                         library_.init_rank(me.ranks, id, me.rank, timeout_s_));
+  return {};
+}
+
+Status CclRunner::run(Scope scope, const Call& call) {
+  const ScopeRank me = mpi_.scope_rank(scope);
+  if (me.rank < 0) {
+    return {};
+  }
+  if (broken_) {
+    return Status(ErrorCode::kLibraryFailed,
+                  std::string(library_.name()) + ": this communicator failed before");
+  }
+  auto misfit = [&](const device::PointerInfo& memory) {
+    return memory.kind != device::MemoryKind::kDevice || memory.device != device_;
+  };
+  TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
+  Relocated relocated;
+  TUTTI_RETURN_IF_ERROR(relocated.move_in(call, me, Place::kDevice, device_,
+                                          misfit(call.send_memory), misfit(call.recv_memory), &api_,
+                                          scratch_));
+  Status status = enqueue(relocated.call(), me, communicators_[index(scope)]);
+  if (status.ok()) {
+    status = wait(scope, select::to_string(call.collective));
+  }
+  if (!status.ok()) {
+    // The device may still run what was queued: nothing it can write to is ever reused.
+    broken_ = true;
+    relocated.abandon();
+    scratch_lease_.abandon();
+    return status;
+  }
+  scratch_lease_ = {};
+  return relocated.move_out();
+}
+
+Status CclRunner::copy_on_stream(void* destination, const void* source, Bytes bytes) {
+  if (bytes == 0 || destination == source) {
+    return {};
+  }
+  return api_.copy_async(destination, source, bytes, stream_);
+}
+
+Status CclRunner::enqueue(const Call& call, const ScopeRank& me, ccl::Communicator communicator) {
+  TUTTI_ASSIGN_OR_RETURN(const Element element, element_of(call));
+  const std::uint64_t count = call.count * element.factor;
+  ccl::NcclOp op = ccl::NcclOp::kSum;
+  if (select::is_reduction(call.collective)) {
+    const auto translated = translate_op(call.op);
+    if (!translated) {
+      return Status(ErrorCode::kUnsupported,
+                    std::string("operation ") + select::to_string(call.op) + " is not the CCL's");
+    }
+    op = *translated;
+  }
+  switch (call.collective) {
+    case Collective::kAllreduce:
+      return library_.all_reduce(call.send, call.recv, count, element.type, op, communicator,
+                                 stream_);
+    case Collective::kReduce:
+      return library_.reduce(call.send, call.recv, count, element.type, op, call.root, communicator,
+                             stream_);
+    case Collective::kBcast:
+      return library_.broadcast(call.recv, call.recv, count, element.type, call.root, communicator,
+                                stream_);
+    case Collective::kAllgather:
+      return library_.all_gather(call.send, call.recv, count, element.type, communicator, stream_);
+    case Collective::kReduceScatterBlock: {
+      void* result = call.recv;
+      const bool aliased = call.send == call.recv;
+      if (aliased) {
+        // MPI puts the result into block 0 of the input, NCCL wants it in the rank's own block:
+        // neither may be written while others still read, so the result takes its own buffer.
+        TUTTI_ASSIGN_OR_RETURN(scratch_lease_,
+                               scratch_.device(device_, call.count * call.element_bytes));
+        result = scratch_lease_.data();
+      }
+      TUTTI_RETURN_IF_ERROR(library_.reduce_scatter(call.send, result, count, element.type, op,
+                                                    communicator, stream_));
+      return aliased ? copy_on_stream(call.recv, result, call.count * call.element_bytes)
+                     : Status();
+    }
+    case Collective::kReduceScatter: {
+      if (all_equal(call.recv_counts)) {
+        Call regular = call;
+        regular.collective = Collective::kReduceScatterBlock;
+        regular.count = call.recv_counts.front();
+        return enqueue(regular, me, communicator);
+      }
+      const std::uint64_t mine = call.recv_counts[static_cast<std::size_t>(me.rank)];
+      void* result = call.recv;
+      const bool aliased = call.send == call.recv;
+      if (aliased && mine > 0) {
+        TUTTI_ASSIGN_OR_RETURN(scratch_lease_, scratch_.device(device_, mine * call.element_bytes));
+        result = scratch_lease_.data();
+      }
+      {
+        TUTTI_ASSIGN_OR_RETURN(auto group, Group::open(library_));
+        std::uint64_t offset = 0;
+        for (int peer = 0; peer < me.ranks; ++peer) {
+          const std::uint64_t block = call.recv_counts[static_cast<std::size_t>(peer)];
+          if (block > 0) {
+            TUTTI_RETURN_IF_ERROR(library_.reduce(
+                at(call.send, offset, call.element_bytes), peer == me.rank ? result : nullptr,
+                block * element.factor, element.type, op, peer, communicator, stream_));
+          }
+          offset += block;
+        }
+        TUTTI_RETURN_IF_ERROR(group.close());
+      }
+      return aliased ? copy_on_stream(call.recv, result, mine * call.element_bytes) : Status();
+    }
+    case Collective::kAllgatherv: {
+      if (all_equal(call.recv_counts) && dense(call.recv_counts, call.recv_offsets)) {
+        // An own part outside its place is copied by the library; in place it is not.
+        return library_.all_gather(call.send, call.recv, call.recv_counts.front() * element.factor,
+                                   element.type, communicator, stream_);
+      }
+      TUTTI_ASSIGN_OR_RETURN(auto group, Group::open(library_));
+      for (int peer = 0; peer < me.ranks; ++peer) {
+        const auto i = static_cast<std::size_t>(peer);
+        if (call.recv_counts[i] == 0) {
+          continue;
+        }
+        void* block = at(call.recv, call.recv_offsets[i], call.element_bytes);
+        TUTTI_RETURN_IF_ERROR(library_.broadcast(peer == me.rank ? call.send : block, block,
+                                                 call.recv_counts[i] * element.factor, element.type,
+                                                 peer, communicator, stream_));
+      }
+      return group.close();
+    }
+    default:
+      return enqueue_peers(call, me, communicator);
+  }
+}
+
+Status CclRunner::enqueue_peers(const Call& call, const ScopeRank& me,
+                                ccl::Communicator communicator) {
+  // Everything here is data movement: elements are bytes times element_bytes.
+  const auto ranks = static_cast<std::uint64_t>(me.ranks);
+  const bool is_root = me.rank == call.root;
+  std::vector<Run> sends(ranks);
+  std::vector<Run> recvs(ranks);
+  auto regular = [&](std::vector<Run>& runs) {
+    for (std::uint64_t peer = 0; peer < ranks; ++peer) {
+      runs[peer] = {peer * call.count, call.count};
+    }
+  };
+  const auto root = static_cast<std::size_t>(call.root);
+  switch (call.collective) {
+    case Collective::kGather:
+      sends[root] = {0, call.count};
+      if (is_root) {
+        regular(recvs);
+      }
+      break;
+    case Collective::kScatter:
+      recvs[root] = {0, call.count};
+      if (is_root) {
+        regular(sends);
+      }
+      break;
+    case Collective::kAlltoall:
+      regular(sends);
+      regular(recvs);
+      break;
+    case Collective::kGatherv:
+      sends[root] = {0, call.count};
+      if (is_root) {
+        recvs = recv_runs(call, me.rank, me.ranks);
+      }
+      break;
+    case Collective::kScatterv:
+      recvs[root] = {0, call.count};
+      if (is_root) {
+        sends = send_runs(call, me.rank, me.ranks);
+      }
+      break;
+    case Collective::kAlltoallv:
+    case Collective::kAlltoallw:
+      sends = send_runs(call, me.rank, me.ranks);
+      recvs = recv_runs(call, me.rank, me.ranks);
+      break;
+    default:
+      return Status(ErrorCode::kUnsupported,
+                    std::string(select::to_string(call.collective)) + " is not the CCL's");
+  }
+  const void* source = call.send;
+  if (call.send == call.recv && call.recv != nullptr) {
+    // alltoall with MPI_IN_PLACE: what is sent must not be overwritten by what arrives.
+    std::uint64_t end = 0;
+    for (const Run& run : sends) {
+      end = std::max(end, run.offset + run.count);
+    }
+    TUTTI_ASSIGN_OR_RETURN(scratch_lease_, scratch_.device(device_, end * call.element_bytes));
+    TUTTI_RETURN_IF_ERROR(
+        copy_on_stream(scratch_lease_.data(), call.send, end * call.element_bytes));
+    source = scratch_lease_.data();
+  }
+  const auto self = static_cast<std::size_t>(me.rank);
+  if (recvs[self].count > 0) {
+    TUTTI_RETURN_IF_ERROR(copy_on_stream(at(call.recv, recvs[self].offset, call.element_bytes),
+                                         at(source, sends[self].offset, call.element_bytes),
+                                         recvs[self].count * call.element_bytes));
+  }
+  TUTTI_ASSIGN_OR_RETURN(auto group, Group::open(library_));
+  for (int peer = 0; peer < me.ranks; ++peer) {
+    const auto i = static_cast<std::size_t>(peer);
+    if (peer == me.rank) {
+      continue;
+    }
+    if (sends[i].count > 0) {
+      TUTTI_RETURN_IF_ERROR(library_.send(at(source, sends[i].offset, call.element_bytes),
+                                          sends[i].count * call.element_bytes,
+                                          ccl::NcclType::kUint8, peer, communicator, stream_));
+    }
+    if (recvs[i].count > 0) {
+      TUTTI_RETURN_IF_ERROR(library_.recv(at(call.recv, recvs[i].offset, call.element_bytes),
+                                          recvs[i].count * call.element_bytes,
+                                          ccl::NcclType::kUint8, peer, communicator, stream_));
+    }
+  }
+  return group.close();
+}
+
+Status CclRunner::wait(Scope scope, const char* what) {
+  using Clock = std::chrono::steady_clock;
+  // The error query and the clock cost more than a stream query: look at them now and then.
+  constexpr int kQueriesPerLook = 1024;
+  const auto start = Clock::now();
+  for (int queries = 1;; ++queries) {
+    TUTTI_ASSIGN_OR_RETURN(const bool done, api_.stream_done(stream_));
+    if (done) {
+      return {};
+    }
+    if (queries % kQueriesPerLook != 0) {
+      continue;
+    }
+    TUTTI_RETURN_IF_ERROR(library_.async_error(communicators_[index(scope)]));
+    const double waited_s = std::chrono::duration<double>(Clock::now() - start).count();
+    if (timeout_s_ > 0 && waited_s > timeout_s_) {
+      return Status(ErrorCode::kTimeout, std::string(library_.name()) + " " + what +
+                                             ": not finished after TUTTI_TIMEOUT=" +
+                                             std::to_string(timeout_s_) +
+                                             " s; a peer may be dead or not in the call");
+    }
+  }
+}
+
+}  // namespace tutti::runners

@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runners/scratch.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+
+namespace tutti::runners {
+namespace {
+
+constexpr int kSmallestClass = 12;  // 4 KiB: a page.
+constexpr int kLargestClass = 46;
+
+int class_of(Bytes bytes) {
+  return std::max<int>(kSmallestClass, std::bit_width(bytes == 0 ? 0 : bytes - 1));
+}
+
+}  // namespace
+
+Lease& Lease::operator=(Lease&& other) noexcept {
+  if (this != &other) {
+    give_back();
+    pool_ = other.pool_;
+    data_ = std::exchange(other.data_, nullptr);
+    device_ = other.device_;
+    size_class_ = other.size_class_;
+  }
+  return *this;
+}
+
+void Lease::give_back() {
+  if (data_ != nullptr) {
+    pool_->put(device_, size_class_, std::exchange(data_, nullptr));
+  }
+}
+
+Result<Lease> Scratch::lease(int device, Bytes bytes) {
+  Lease lease;
+  lease.pool_ = this;
+  lease.device_ = device;
+  lease.size_class_ = class_of(bytes);
+  if (lease.size_class_ > kLargestClass) {
+    return Status(ErrorCode::kOutOfMemory,
+                  "staging buffer of " + std::to_string(bytes) + " bytes is over any memory");
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    auto found = free_.find({device, lease.size_class_});
+    if (found != free_.end() && !found->second.empty()) {
+      lease.data_ = found->second.back();
+      found->second.pop_back();
+      if (device < 0) {
+        cached_pinned_bytes_ -= Bytes{1} << lease.size_class_;
+      }
+      return lease;
+    }
+  }
+  TUTTI_ASSIGN_OR_RETURN(lease.data_, allocate(device, Bytes{1} << lease.size_class_));
+  return lease;
+}
+
+Result<void*> Scratch::allocate(int device, Bytes bytes) {
+  if (device >= 0) {
+    return api_->allocate_device(device, bytes);
+  }
+  if (api_ != nullptr) {
+    auto pinned = api_->allocate_pinned(bytes);
+    // A rank without a usable device stages with ordinary memory: slower copies, same result.
+    if (pinned.ok() || pinned.status().code() != ErrorCode::kUnavailable) {
+      return pinned;
+    }
+  }
+  void* data = std::aligned_alloc(4096, bytes);
+  if (data == nullptr) {
+    return Status(ErrorCode::kOutOfMemory,
+                  "no host memory for a staging buffer of " + std::to_string(bytes) + " bytes");
+  }
+  const std::lock_guard lock(mutex_);
+  plain_.insert(data);
+  return data;
+}
+
+void Scratch::free(int device, void* data) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (device < 0 && plain_.erase(data) != 0) {
+      std::free(data);
+      return;
+    }
+  }
+  Status ignored = device >= 0 ? api_->free_device(data) : api_->free_pinned(data);
+  static_cast<void>(ignored);
+}
+
+void Scratch::put(int device, int size_class, void* data) {
+  const Bytes bytes = Bytes{1} << size_class;
+  {
+    const std::lock_guard lock(mutex_);
+    if (device >= 0 || cached_pinned_bytes_ + bytes <= cached_pinned_bytes_max_) {
+      free_[{device, size_class}].push_back(data);
+      if (device < 0) {
+        cached_pinned_bytes_ += bytes;
+      }
+      return;
+    }
+  }
+  free(device, data);
+}
+
+void Scratch::release() {
+  std::map<std::pair<int, int>, std::vector<void*>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    all.swap(free_);
+    cached_pinned_bytes_ = 0;
+  }
+  for (auto& [key, buffers] : all) {
+    for (void* data : buffers) {
+      free(key.first, data);
+    }
+  }
+}
+
+}  // namespace tutti::runners
