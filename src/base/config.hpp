@@ -59,6 +59,9 @@ ParsedConfig parse_config(const std::vector<std::string>& environment);
 /// Reads the process's environment and calls parse_config. Not cached: the engine keeps it.
 ParsedConfig config_from_environment();
 
+/// The process's environment as "NAME=value" strings.
+std::vector<std::string> process_environment();
+
 /// Plain getenv for the few variables that belong to others (HOME, XDG_CONFIG_HOME, NCCL_HOSTID,
 /// MPI launchers' ranks); empty when unset.
 std::string environment_value(const char* name);

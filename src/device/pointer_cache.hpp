@@ -1,11 +1,10 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Pointer classification in nanoseconds: a small direct-mapped cache per thread, keyed by
-// address >> 21, in front of Api::classify. Device addresses come from ranges that the driver
-// reserves, so "is device" stays true while the allocation lives; a host answer is short-lived,
-// because a host page can be registered or unmapped and mapped again as managed memory.
-// Without a device library the cost is one load and one branch.
+// Pointer classification in nanoseconds: a thread's stack and the brk heap are host memory by two
+// comparisons; of everything else the library is asked, because an answer by address does not
+// keep (pointer_cache.cpp says what was measured). Without a device library the cost is one load
+// and one branch.
 // Source: design note "Pointer classification in nanoseconds" in docs/architecture.md.
 #pragma once
 
@@ -13,10 +12,12 @@
 
 namespace tutti::device {
 
-/// Classifies through the cache. `api` null means host. Null pointers are host.
+/// Classifies, asking the library only where that is needed. `api` null means host. Null pointers
+/// are host.
 PointerInfo classify_cached(Api* api, const void* pointer);
 
-/// Forgets everything on all threads (a device library was closed, tests).
+/// Forgets every answer on all threads (a device library was closed, tests). No answer is kept
+/// today.
 void forget_classifications();
 
 }  // namespace tutti::device

@@ -28,7 +28,7 @@ void put(char (&field)[N], const std::string& text) {
 }
 
 /// The first reason, in rank order, why this communicator cannot use the CCL; empty: it can.
-std::string refusal_of(const std::vector<CclFacts>& all, const Placement& placement) {
+std::string refusal_of(const std::vector<CclFacts>& all, const Placement& machines) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].usable == 0) {
       return "rank " + std::to_string(rank) + ": " + all[rank].reason;
@@ -42,7 +42,7 @@ std::string refusal_of(const std::vector<CclFacts>& all, const Placement& placem
              ccl::format_version(all[0].version) + "; give all ranks the same library";
     }
   }
-  for (const auto& node : placement.ranks_of) {
+  for (const auto& node : machines.ranks_of) {
     for (std::size_t i = 0; i < node.size(); ++i) {
       for (std::size_t j = i + 1; j < node.size(); ++j) {
         const CclFacts& a = all[static_cast<std::size_t>(node[i])];
@@ -92,7 +92,7 @@ Status Communicator::agree_ccl(int device) {
       if (!count.ok() || *count < 1) {
         ready = count.ok() ? Status(ErrorCode::kUnavailable, "no GPU is visible") : count.status();
       } else {
-        device_ = placement_.local_of[static_cast<std::size_t>(place_.rank)] % *count;
+        device_ = machines_.local_of[static_cast<std::size_t>(place_.rank)] % *count;
       }
     }
     if (explain(ready)) {
@@ -105,7 +105,7 @@ Status Communicator::agree_ccl(int device) {
   }
   std::vector<CclFacts> all(static_cast<std::size_t>(place_.ranks));
   TUTTI_RETURN_IF_ERROR(mpi_.allgather(&mine, all.data(), sizeof(mine)));
-  facts_.ccl_refusal = refusal_of(all, placement_);
+  facts_.ccl_refusal = refusal_of(all, machines_);
   if (!facts_.ccl_refusal.empty()) {
     return {};
   }

@@ -139,11 +139,19 @@ Status Communicator::agree_configuration(const Hints& hints) {
 }
 
 Status Communicator::agree_placement() {
-  const std::uint64_t mine = node_identity(process_.config().virtual_nodes, place_.world_rank,
-                                           place_.world_ranks);
-  std::vector<std::uint64_t> identities(static_cast<std::size_t>(place_.ranks));
-  TUTTI_RETURN_IF_ERROR(mpi_.allgather(&mine, identities.data(), sizeof(mine)));
-  placement_ = make_placement(identities);
+  const std::array<std::uint64_t, 2> mine = {
+      node_identity(process_.config().virtual_nodes, place_.world_rank, place_.world_ranks),
+      machine_identity()};
+  std::vector<std::array<std::uint64_t, 2>> all(static_cast<std::size_t>(place_.ranks));
+  TUTTI_RETURN_IF_ERROR(mpi_.allgather(mine.data(), all.data(), sizeof(mine)));
+  std::vector<std::uint64_t> nodes;
+  std::vector<std::uint64_t> machines;
+  for (const auto& [node, machine] : all) {
+    nodes.push_back(node);
+    machines.push_back(machine);
+  }
+  placement_ = make_placement(nodes);
+  machines_ = make_placement(machines);
   facts_.nodes = placement_.nodes();
   facts_.ranks_per_node_max = placement_.ranks_per_node_max();
   facts_.ccl_refusal = "no device buffers seen yet";

@@ -110,7 +110,8 @@ class Communicator {
   std::string disagreement_;  ///< Non-empty: ranks differ in configuration; native plans for all.
   select::Table table_;
   select::CommFacts facts_;
-  Placement placement_;
+  Placement placement_;  ///< By node, real or virtual: what plans see.
+  Placement machines_;   ///< By machine: who shares GPUs.
   bool scopes_made_ = false;
   bool ccl_tried_ = false;
   int device_ = -1;  ///< This rank's GPU on this communicator.

@@ -19,10 +19,7 @@ std::int64_t virtual_node(int virtual_nodes, int world_rank, int world_ranks) {
 
 }  // namespace
 
-std::uint64_t node_identity(int virtual_nodes, int world_rank, int world_ranks) {
-  if (virtual_nodes > 0) {
-    return static_cast<std::uint64_t>(virtual_node(virtual_nodes, world_rank, world_ranks));
-  }
+std::uint64_t machine_identity() {
   char host[256] = {};
   static_cast<void>(gethostname(host, sizeof(host) - 1));
   std::string identity = host;
@@ -34,6 +31,12 @@ std::uint64_t node_identity(int virtual_nodes, int world_rank, int world_ranks) 
     hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
   }
   return hash;
+}
+
+std::uint64_t node_identity(int virtual_nodes, int world_rank, int world_ranks) {
+  return virtual_nodes > 0
+             ? static_cast<std::uint64_t>(virtual_node(virtual_nodes, world_rank, world_ranks))
+             : machine_identity();
 }
 
 void announce_virtual_node(int virtual_nodes, int world_rank, int world_ranks) {

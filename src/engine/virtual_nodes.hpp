@@ -10,8 +10,10 @@
 
 namespace tutti::engine {
 
-/// Identity of this rank's node, equal exactly on the ranks of one node: a hash of the host name
-/// and the boot id, or of the virtual node's number.
+/// Identity of this rank's machine, equal exactly on the ranks of one: a hash of the host name and
+/// the boot id.
+std::uint64_t machine_identity();
+/// Identity of this rank's node: its machine, or its virtual node.
 std::uint64_t node_identity(int virtual_nodes, int world_rank, int world_ranks);
 
 /// Tells NCCL and RCCL that virtual nodes are hosts of their own (NCCL_HOSTID), so that traffic

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
 #include "select/shape.hpp"
@@ -46,9 +47,27 @@ struct Plan {
 /// "mpi-gamma", "mpi-staged", "ccl-alpha".
 std::string to_string(const Plan& plan);
 
+/// "mpi", "ccl".
+const char* to_string(Backend backend);
+/// "mpi", "native", "ccl", "nccl", "rccl".
+std::optional<Backend> parse_backend(std::string_view name);
+
 /// Parses a plan's name. "mpi", "native", "ccl", "nccl", "rccl" without a composition leave it to
 /// fit(): gamma on one node, beta on several. Errors list the names there are.
 Result<Plan> parse_plan(std::string_view name);
+
+/// A plan's name, taken apart.
+struct PlanName {
+  Plan plan;
+  bool composition_fits = false;  ///< No composition was given: fit() sets it.
+};
+Result<PlanName> parse_plan_name(std::string_view name);
+
+/// `plan` in the composition that a communicator's nodes ask for: gamma on one, beta on several.
+Plan fit(Plan plan, const CommFacts& facts);
+
+/// Every plan without parameters, in the order in which messages and explanations list them.
+std::vector<Plan> all_plans();
 
 /// Why `plan` cannot carry `shape` on a communicator with `facts`; empty when it can.
 /// The one place that knows what each backend and composition supports.

@@ -28,6 +28,9 @@ std::optional<Collective> parse_collective(std::string_view name);  ///< also "r
 /// True for the collectives that combine values with an operation.
 bool is_reduction(Collective collective);
 
+/// False where no rank can know the size (gatherv, scatterv, alltoallv, alltoallw) and for barrier.
+bool has_size(Collective collective);
+
 /// Basic types, canonical: MPI_INT, MPI_INT32_T and MPI_INTEGER are all kInt32. Data movement is
 /// kByte always, since only its bytes matter. kOther: derived types with user operations, long
 /// double, MINLOC pairs, logical and character types in reductions.
@@ -35,6 +38,8 @@ enum class DataType : std::uint8_t {
   kByte, kInt8, kUint8, kInt16, kUint16, kInt32, kUint32, kInt64, kUint64,
   kFloat16, kBfloat16, kFloat32, kFloat64, kComplex64, kComplex128, kOther,
 };
+
+inline constexpr int kDataTypeCount = 16;
 
 const char* to_string(DataType type);  ///< "float32"
 std::optional<DataType> parse_data_type(std::string_view name);
@@ -45,6 +50,8 @@ enum class ReduceOp : std::uint8_t {
   kNone,  ///< Not a reduction.
   kSum, kProd, kMin, kMax, kLand, kLor, kLxor, kBand, kBor, kBxor, kMinloc, kMaxloc, kUser,
 };
+
+inline constexpr int kReduceOpCount = 14;
 
 const char* to_string(ReduceOp op);
 std::optional<ReduceOp> parse_reduce_op(std::string_view name);

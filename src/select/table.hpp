@@ -40,6 +40,7 @@ struct Rule {
   Plan plan;
   /// plan's composition was not given ("mpi", "ccl"): gamma on one node, beta on several.
   bool composition_fits = false;
+  std::string comment;  ///< Free text of the tuning file; never compared.
   std::string origin;  ///< "TUTTI_ALLREDUCE", "/path/file.json:12", "default: <why>".
 };
 
@@ -49,12 +50,22 @@ struct Table {
   std::uint64_t hash() const;
 };
 
+/// "mpi", "ccl" when the composition fits itself to the communicator, else the plan's name.
+std::string plan_name(const Rule& rule);
+/// "allreduce, device, 1 node, bytes <= 8K -> mpi-gamma"
+std::string rule_to_text(const Rule& rule);
+/// The rules in order as a JSON array, each as in a tuning file plus its "origin".
+std::string table_json(const Table& table);
+/// The rules as a tuning file: parse_table reads it back, origins apart.
+std::string tuning_file_json(const Table& table, const std::string& comment = "");
+
 /// The shipped rules: host memory native; device memory native staged up to 8 KiB on one node and
 /// 32 KiB on several (MPI4AI's switch points), the CCL above; what a rank cannot size: the CCL.
 Table default_table();
 
 /// "8K:mpi-gamma,64K:ccl-beta,mpi" -> up to 8K (inclusive) the first, up to 64K the second, above
-/// the last. A single name holds for all sizes. `origin` is put in each rule and in errors.
+/// the last. A single name holds for all sizes; of a list for a collective without a size that all
+/// ranks know (has_size) the last plan holds. `origin` is put in each rule and in errors.
 Result<std::vector<Rule>> parse_plan_list(Collective collective, std::string_view text,
                                           const std::string& origin);
 

@@ -286,13 +286,19 @@ Status CclRunner::enqueue_peers(const Call& call, const ScopeRank& me,
   const void* source = call.send;
   if (call.send == call.recv && call.recv != nullptr) {
     // alltoall with MPI_IN_PLACE: what is sent must not be overwritten by what arrives.
-    std::uint64_t end = 0;
+    std::uint64_t dense = 0;
     for (const Run& run : sends) {
-      end = std::max(end, run.offset + run.count);
+      dense += run.count;
     }
-    TUTTI_ASSIGN_OR_RETURN(scratch_lease_, scratch_.device(device_, end * call.element_bytes));
-    TUTTI_RETURN_IF_ERROR(
-        copy_on_stream(scratch_lease_.data(), call.send, end * call.element_bytes));
+    TUTTI_ASSIGN_OR_RETURN(scratch_lease_, scratch_.device(device_, dense * call.element_bytes));
+    dense = 0;
+    for (Run& run : sends) {
+      TUTTI_RETURN_IF_ERROR(copy_on_stream(at(scratch_lease_.data(), dense, call.element_bytes),
+                                           at(call.send, run.offset, call.element_bytes),
+                                           run.count * call.element_bytes));
+      run.offset = dense;
+      dense += run.count;
+    }
     source = scratch_lease_.data();
   }
   const auto self = static_cast<std::size_t>(me.rank);

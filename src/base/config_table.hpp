@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The one table of knobs. Parsing, `tutti config` and docs/config.md are driven by it or checked
+// against it. Defaults are not repeated here: they are the initial values in base/config.hpp.
+// A removed knob stays as an entry whose `replaced_by` says what to use in its place.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/config.hpp"
+
+namespace tutti {
+
+/// A knob's field in Config, which is also its type. A size_t is an index into Config::plans.
+using KnobField =
+    std::variant<std::monostate, bool Config::*, int Config::*, double Config::*, Bytes Config::*,
+                 LogLevel Config::*, std::string Config::*, std::size_t>;
+
+struct Knob {
+  std::string name;         ///< "TUTTI_ENABLE"
+  KnobField field;          ///< monostate: removed.
+  std::string unit;         ///< "s", "bytes", "" for none.
+  std::string range;        ///< "a|b|c" (choices), "low..high" (numbers), "" (free text).
+  std::string effect;       ///< One sentence.
+  std::string since;        ///< First release that has it.
+  std::string replaced_by;  ///< Only in removed entries: what to set instead.
+};
+
+/// Every knob in the order in which `tutti config` prints them.
+inline const std::vector<Knob>& knobs() {
+  static const std::vector<Knob> table = [] {
+    std::vector<Knob> all = {
+        {"TUTTI_ENABLE", &Config::enable, "", "", "0: every call goes straight to MPI.", "0.1", ""},
+        {"TUTTI_STRICT", &Config::strict, "", "",
+         "A call that its plan cannot carry is an error in place of a fall-back.", "0.1", ""},
+        {"TUTTI_LOG_LEVEL", &Config::log_level, "", "error|warn|info|debug",
+         "Lines of this level and the graver ones are logged.", "0.1", ""},
+        {"TUTTI_LOG_FILE", &Config::log_file, "", "",
+         "Log file; %h is the host, %p the process. Unset: standard error.", "0.1", ""},
+        {"TUTTI_DEVICE", &Config::device, "", "auto|cuda|hip|host|none",
+         "Which GPU runtime is loaded; host is a stand-in for machines without a GPU.", "0.1", ""},
+        {"TUTTI_CCL", &Config::ccl, "", "auto|nccl|rccl|none",
+         "Which collective communication library is loaded.", "0.1", ""},
+        {"TUTTI_CCL_LIBRARY", &Config::ccl_library, "", "",
+         "Path of that library. Unset: searched for.", "0.1", ""},
+        {"TUTTI_TUNING_FILE", &Config::tuning_file, "", "",
+         "Tuning file. Unset: the user's, then the system's, then the shipped rules alone.", "0.1",
+         ""},
+        {"TUTTI_VIRTUAL_NODES", &Config::virtual_nodes, "nodes", "0..65536",
+         "Splits one machine into this many nodes, for tests. 0: the real nodes.", "0.1", ""},
+        {"TUTTI_TIMEOUT", &Config::timeout_s, "s", "0..31536000",
+         "A collective or a set-up that takes longer is an error. 0: wait for ever.", "0.1", ""},
+        {"TUTTI_PIPELINE_CHUNK", &Config::pipeline_chunk_bytes, "bytes", "0..16G",
+         "Collectives staged through the host are cut into chunks of this size. 0: no pipelining.",
+         "0.1", ""},
+        {"TUTTI_PINNED_POOL", &Config::pinned_pool_bytes, "bytes", "0..1T",
+         "Most pinned host memory that a process keeps for staging.", "0.1", ""},
+        {"TUTTI_SYNC_DEVICE", &Config::sync_device, "", "",
+         "Waits for the whole device before each collective; finds missing synchronisation.", "0.1",
+         ""},
+        {"TUTTI_CHAIN", &Config::chain, "", "",
+         "Native calls go to the next MPI_ function (a profiler), not to PMPI_.", "0.1", ""},
+    };
+    for (std::size_t i = 0; i < kCollectiveNames.size(); ++i) {
+      std::string name = "TUTTI_";
+      for (const char* c = kCollectiveNames[i]; *c != '\0'; ++c) {
+        name += *c == '_' ? '_' : static_cast<char>(*c - 'a' + 'A');
+      }
+      all.push_back({name, i, "", "",
+                     std::string("Plan or plan list of ") + kCollectiveNames[i] +
+                         ", for example 8K:mpi,ccl. Goes before every tuning file.",
+                     "0.1", ""});
+    }
+    return all;
+  }();
+  return table;
+}
+
+}  // namespace tutti

@@ -1,0 +1,563 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Communicators are created non-blocking and stay so: every call then returns at once, perhaps
+// with ncclInProgress, and the wait for it is ours and bounded (NCCL connects ranks lazily, so not
+// only init waits for peers). In the steady state a non-blocking call launches on the calling
+// thread as a blocking one does; only calls that connect go through a thread of the library.
+#include "ccl/ccl.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <thread>
+#include <utility>
+
+#include "base/dynamic_library.hpp"
+#include "ccl/nccl_abi.hpp"
+#include "ccl/search.hpp"
+
+namespace tutti::ccl {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// What a Communicator points to.
+struct Handle {
+  abi::Comm comm = nullptr;
+  int rank = 0;
+  int ranks = 0;
+  double timeout_s = 0;  ///< Bound of every wait on this communicator; 0: none.
+};
+
+Handle* handle_of(Communicator communicator) { return static_cast<Handle*>(communicator); }
+
+/// The open group of this thread. Per thread, as the library's own group state is. One for both
+/// brands, since a process works with one of them.
+struct Group {
+  int depth = 0;
+  std::vector<Handle*> touched;  ///< Communicators with an operation in the group.
+};
+thread_local Group open_group;
+
+struct Functions {
+  abi::GetVersion* get_version = nullptr;
+  abi::GetUniqueId* get_unique_id = nullptr;
+  abi::CommInitRankConfig* init_rank_config = nullptr;
+  abi::CommFinalize* finalize = nullptr;
+  abi::CommDestroy* destroy = nullptr;
+  abi::CommAbort* abort = nullptr;
+  abi::CommGetAsyncError* get_async_error = nullptr;
+  abi::GetErrorString* get_error_string = nullptr;
+  abi::GetLastError* get_last_error = nullptr;
+  abi::AllReduce* all_reduce = nullptr;
+  abi::Broadcast* broadcast = nullptr;
+  abi::Reduce* reduce = nullptr;
+  abi::AllGather* all_gather = nullptr;
+  abi::ReduceScatter* reduce_scatter = nullptr;
+  abi::Send* send = nullptr;
+  abi::Recv* recv = nullptr;
+  abi::GroupStart* group_start = nullptr;
+  abi::GroupEnd* group_end = nullptr;
+
+  /// Empty, or the first symbol that the library lacks.
+  std::string resolve(const DynamicLibrary& library) {
+    const char* missing = nullptr;
+    const auto need = [&](const char* name, auto** function) {
+      if (!library.resolve(name, function) && missing == nullptr) {
+        missing = name;
+      }
+    };
+    need("ncclGetVersion", &get_version);
+    need("ncclGetUniqueId", &get_unique_id);
+    need("ncclCommInitRankConfig", &init_rank_config);
+    need("ncclCommFinalize", &finalize);
+    need("ncclCommDestroy", &destroy);
+    need("ncclCommAbort", &abort);
+    need("ncclCommGetAsyncError", &get_async_error);
+    need("ncclGetErrorString", &get_error_string);
+    need("ncclGetLastError", &get_last_error);
+    need("ncclAllReduce", &all_reduce);
+    need("ncclBroadcast", &broadcast);
+    need("ncclReduce", &reduce);
+    need("ncclAllGather", &all_gather);
+    need("ncclReduceScatter", &reduce_scatter);
+    need("ncclSend", &send);
+    need("ncclRecv", &recv);
+    need("ncclGroupStart", &group_start);
+    need("ncclGroupEnd", &group_end);
+    return missing == nullptr ? std::string() : missing;
+  }
+};
+
+/// Waits a little longer each time: the answer often comes within microseconds, and when it does
+/// not, a peer is being waited for and the core is worth more to somebody else.
+class Backoff {
+ public:
+  void wait() {
+    if (rounds_++ < kYields) {
+      sched_yield();
+      return;
+    }
+    std::this_thread::sleep_for(sleep_);
+    sleep_ = std::min(sleep_ * 2, kLongestSleep);
+  }
+
+ private:
+  static constexpr int kYields = 100;
+  static constexpr std::chrono::microseconds kLongestSleep{1000};
+  int rounds_ = 0;
+  std::chrono::microseconds sleep_{20};
+};
+
+std::string seconds_text(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g s", seconds);
+  return text;
+}
+
+class LoadedLibrary final : public Library {
+ public:
+  LoadedLibrary(Brand brand, std::string path, std::string found_by, int version,
+                const Functions& functions)
+      : brand_(brand),
+        path_(std::move(path)),
+        found_by_(std::move(found_by)),
+        version_(version),
+        nccl_(functions) {}
+
+  const char* name() const override { return to_string(brand_); }
+  std::string path() const override { return path_; }
+  std::string found_by() const override { return found_by_; }
+  int version() const override { return version_; }
+
+  Result<UniqueId> unique_id() override {
+    UniqueId id{};
+    TUTTI_RETURN_IF_ERROR(check(nccl_.get_unique_id(&id), "ncclGetUniqueId", nullptr));
+    return id;
+  }
+
+  Result<Communicator> init_rank(int ranks, const UniqueId& id, int rank,
+                                 double timeout_s) override {
+    if (ranks < 1 || rank < 0 || rank >= ranks) {
+      return Status(ErrorCode::kInvalidArgument, "ncclCommInitRankConfig: rank " +
+                                                     std::to_string(rank) + " of " +
+                                                     std::to_string(ranks) + " ranks");
+    }
+    abi::Config config = abi::default_config();
+    config.blocking = 0;
+    auto handle = std::make_unique<Handle>();
+    handle->rank = rank;
+    handle->ranks = ranks;
+    handle->timeout_s = timeout_s;
+    // RCCL before the summer of 2026 may block in here when a peer never comes; there the bound
+    // begins only afterwards, and only the launcher can end such a job.
+    const abi::Result begun = nccl_.init_rank_config(&handle->comm, ranks, id, rank, &config);
+    Status status = settle(handle.get(), begun, "ncclCommInitRankConfig");
+    if (status.ok()) {
+      return Communicator(handle.release());
+    }
+    if (handle->comm != nullptr) {
+      // Frees what init built so far and stops its thread; the first failure is the one to tell.
+      static_cast<void>(nccl_.abort(handle->comm));
+    }
+    return status;
+  }
+
+  Status destroy(Communicator communicator) override {
+    const std::unique_ptr<Handle> handle(handle_of(communicator));
+    if (handle == nullptr) {
+      return no_communicator("ncclCommDestroy");
+    }
+    // Finalize waits for work in flight, which destroy alone would do unbounded.
+    const Status status = settle(handle.get(), nccl_.finalize(handle->comm), "ncclCommFinalize");
+    if (!status.ok()) {
+      static_cast<void>(nccl_.abort(handle->comm));
+      return status;
+    }
+    return check_last(nccl_.destroy(handle->comm), "ncclCommDestroy");
+  }
+
+  Status abort(Communicator communicator) override {
+    const std::unique_ptr<Handle> handle(handle_of(communicator));
+    if (handle == nullptr) {
+      return no_communicator("ncclCommAbort");
+    }
+    return check_last(nccl_.abort(handle->comm), "ncclCommAbort");
+  }
+
+  Status async_error(Communicator communicator) override {
+    Handle* handle = handle_of(communicator);
+    if (handle == nullptr) {
+      return no_communicator("ncclCommGetAsyncError");
+    }
+    abi::Result state = abi::kSuccess;
+    TUTTI_RETURN_IF_ERROR(
+        check(nccl_.get_async_error(handle->comm, &state), "ncclCommGetAsyncError", handle->comm));
+    return state == abi::kInProgress ? Status()
+                                     : check(state, "ncclCommGetAsyncError", handle->comm);
+  }
+
+  Status all_reduce(const void* send, void* recv, std::size_t count, NcclType type, NcclOp op,
+                    Communicator communicator, device::Stream stream) override {
+    return operate("ncclAllReduce", communicator, [&](abi::Comm comm) {
+      return nccl_.all_reduce(send, recv, count, static_cast<int>(type), static_cast<int>(op), comm,
+                              stream);
+    });
+  }
+
+  Status broadcast(const void* send, void* recv, std::size_t count, NcclType type, int root,
+                   Communicator communicator, device::Stream stream) override {
+    return operate("ncclBroadcast", communicator, [&](abi::Comm comm) {
+      return nccl_.broadcast(send, recv, count, static_cast<int>(type), root, comm, stream);
+    });
+  }
+
+  Status reduce(const void* send, void* recv, std::size_t count, NcclType type, NcclOp op, int root,
+                Communicator communicator, device::Stream stream) override {
+    return operate("ncclReduce", communicator, [&](abi::Comm comm) {
+      return nccl_.reduce(send, recv, count, static_cast<int>(type), static_cast<int>(op), root,
+                          comm, stream);
+    });
+  }
+
+  Status all_gather(const void* send, void* recv, std::size_t send_count, NcclType type,
+                    Communicator communicator, device::Stream stream) override {
+    return operate("ncclAllGather", communicator, [&](abi::Comm comm) {
+      return nccl_.all_gather(send, recv, send_count, static_cast<int>(type), comm, stream);
+    });
+  }
+
+  Status reduce_scatter(const void* send, void* recv, std::size_t recv_count, NcclType type,
+                        NcclOp op, Communicator communicator, device::Stream stream) override {
+    return operate("ncclReduceScatter", communicator, [&](abi::Comm comm) {
+      return nccl_.reduce_scatter(send, recv, recv_count, static_cast<int>(type),
+                                  static_cast<int>(op), comm, stream);
+    });
+  }
+
+  Status send(const void* buffer, std::size_t count, NcclType type, int peer,
+              Communicator communicator, device::Stream stream) override {
+    return operate("ncclSend", communicator, [&](abi::Comm comm) {
+      return nccl_.send(buffer, count, static_cast<int>(type), peer, comm, stream);
+    });
+  }
+
+  Status recv(void* buffer, std::size_t count, NcclType type, int peer, Communicator communicator,
+              device::Stream stream) override {
+    return operate("ncclRecv", communicator, [&](abi::Comm comm) {
+      return nccl_.recv(buffer, count, static_cast<int>(type), peer, comm, stream);
+    });
+  }
+
+  Status group_start() override {
+    TUTTI_RETURN_IF_ERROR(check(nccl_.group_start(), "ncclGroupStart", nullptr));
+    ++open_group.depth;
+    return {};
+  }
+
+  Status group_end() override {
+    if (open_group.depth == 0) {
+      return {ErrorCode::kInvalidArgument, "ncclGroupEnd: no group is open on this thread"};
+    }
+    const abi::Result result = nccl_.group_end();
+    if (--open_group.depth > 0) {
+      return check_last(result, "ncclGroupEnd");
+    }
+    const std::vector<Handle*> touched = std::exchange(open_group.touched, {});
+    Status first = check_last(result, "ncclGroupEnd");
+    // The group's own result speaks for one communicator only; each is asked for its own.
+    for (Handle* handle : touched) {
+      Status status = settle(handle, abi::kInProgress, "ncclGroupEnd");
+      if (first.ok() && !status.ok()) {
+        first = std::move(status);
+      }
+    }
+    return first;
+  }
+
+ private:
+  static Status no_communicator(const char* symbol) {
+    return {ErrorCode::kInvalidArgument, std::string(symbol) + ": no communicator"};
+  }
+
+  /// "ncclAllReduce: internal error: <the library's last words>".
+  Status check(abi::Result result, const char* symbol, abi::Comm comm) const {
+    if (result == abi::kSuccess) {
+      return {};
+    }
+    std::string text = symbol;
+    if (const char* what = nccl_.get_error_string(result); what != nullptr && what[0] != '\0') {
+      text += std::string(": ") + what;
+    }
+    if (const char* why = nccl_.get_last_error(comm); why != nullptr && why[0] != '\0') {
+      text += std::string(": ") + why;
+    }
+    return {result == abi::kTimeout ? ErrorCode::kTimeout : ErrorCode::kLibraryFailed, text};
+  }
+
+  /// For calls after which the communicator may be gone or is not one: in-progress means that a
+  /// thread of the library finishes the work, and nothing may be asked of the handle any more.
+  Status check_last(abi::Result result, const char* symbol) const {
+    return result == abi::kInProgress ? Status() : check(result, symbol, nullptr);
+  }
+
+  /// Waits until the call that returned `result` is done, at most the communicator's timeout.
+  /// On kTimeout the communicator is good for abort() only.
+  Status settle(Handle* handle, abi::Result result, const char* symbol) const {
+    if (result != abi::kInProgress) {
+      return check(result, symbol, handle->comm);
+    }
+    if (handle->comm == nullptr) {
+      return {ErrorCode::kLibraryFailed,
+              std::string(symbol) + ": in progress, but without a communicator"};
+    }
+    const Clock::time_point begin = Clock::now();
+    Backoff backoff;
+    while (true) {
+      abi::Result state = abi::kSuccess;
+      TUTTI_RETURN_IF_ERROR(check(nccl_.get_async_error(handle->comm, &state),
+                                  "ncclCommGetAsyncError", handle->comm));
+      if (state != abi::kInProgress) {
+        return check(state, symbol, handle->comm);
+      }
+      const std::chrono::duration<double> waited = Clock::now() - begin;
+      if (handle->timeout_s > 0 && waited.count() >= handle->timeout_s) {
+        return {ErrorCode::kTimeout,
+                std::string(symbol) + ": rank " + std::to_string(handle->rank) + " of " +
+                    std::to_string(handle->ranks) + " waited " + seconds_text(handle->timeout_s) +
+                    " for the others; see whether a rank died or does not take part, or raise "
+                    "TUTTI_TIMEOUT"};
+      }
+      backoff.wait();
+    }
+  }
+
+  template <class Call>
+  Status operate(const char* symbol, Communicator communicator, Call&& call) {
+    Handle* handle = handle_of(communicator);
+    if (handle == nullptr) {
+      return no_communicator(symbol);
+    }
+    const abi::Result result = call(handle->comm);
+    if (open_group.depth == 0) {
+      return settle(handle, result, symbol);
+    }
+    if (std::find(open_group.touched.begin(), open_group.touched.end(), handle) ==
+        open_group.touched.end()) {
+      open_group.touched.push_back(handle);
+    }
+    // Nothing of the group starts before its end, so there is nothing to wait for here.
+    return result == abi::kInProgress ? Status() : check(result, symbol, handle->comm);
+  }
+
+  const Brand brand_;
+  const std::string path_;
+  const std::string found_by_;
+  const int version_;
+  const Functions nccl_;
+};
+
+/// The DT_SONAME of a loaded object, empty when it has none: tells NCCL from RCCL whatever the
+/// file is called.
+std::string soname_of(const std::string& path) {
+  void* handle = path.empty() ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  link_map* map = nullptr;
+  std::string soname;
+  if (handle != nullptr && dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr) {
+    const char* strings = nullptr;
+    std::uint64_t offset = 0;
+    for (const ElfW(Dyn)* entry = map->l_ld; entry->d_tag != DT_NULL; ++entry) {
+      if (entry->d_tag == DT_STRTAB) {
+        // glibc relocates this pointer on most processors and musl on none.
+        const auto address = static_cast<std::uintptr_t>(entry->d_un.d_ptr);
+        const auto base = static_cast<std::uintptr_t>(map->l_addr);
+        strings = reinterpret_cast<const char*>(address < base ? base + address : address);
+      } else if (entry->d_tag == DT_SONAME) {
+        offset = entry->d_un.d_val;
+      }
+    }
+    if (strings != nullptr && offset != 0) {
+      soname = strings + offset;
+    }
+  }
+  if (handle != nullptr) {
+    dlclose(handle);
+  }
+  return soname;
+}
+
+Brand other(Brand brand) { return brand == Brand::kNccl ? Brand::kRccl : Brand::kNccl; }
+
+const char* display_name(Brand brand) { return brand == Brand::kNccl ? "NCCL" : "RCCL"; }
+
+const char* display_device(Brand brand) { return brand == Brand::kNccl ? "CUDA" : "HIP"; }
+
+std::string wrong_brand(Brand brand) {
+  return std::string("is ") + display_name(other(brand)) + ", which cannot drive a " +
+         display_device(brand) + " device";
+}
+
+std::string remedy(Brand brand) {
+  return brand == Brand::kNccl
+             ? "install NCCL 2.18 or newer (pip install nvidia-nccl-cu12) or set "
+               "TUTTI_CCL_LIBRARY to its libnccl.so.2"
+             : "install RCCL 2.18 or newer (ROCm 6.0) or set TUTTI_CCL_LIBRARY to its "
+               "librccl.so.1";
+}
+
+/// Which library the two settings mean together.
+Result<Brand> brand_for(const std::string& wanted, const std::string& device_name) {
+  if (wanted != "auto" && wanted != "nccl" && wanted != "rccl") {
+    return wanted == "none"
+               ? Status(ErrorCode::kUnavailable, "TUTTI_CCL=none: NCCL and RCCL are turned off")
+               : Status(ErrorCode::kInvalidConfig,
+                        "TUTTI_CCL=" + wanted + ": takes auto, nccl, rccl or none");
+  }
+  if (device_name != "cuda" && device_name != "hip") {
+    return Status(ErrorCode::kUnsupported,
+                  "NCCL needs a CUDA device and RCCL a HIP device; the "
+                  "device here is \"" +
+                      device_name + "\"");
+  }
+  const Brand brand = device_name == "cuda" ? Brand::kNccl : Brand::kRccl;
+  if (wanted != "auto" && wanted != to_string(brand)) {
+    return Status(ErrorCode::kInvalidConfig, "TUTTI_CCL=" + wanted + ": " + wanted +
+                                                 " cannot drive a " + display_device(brand) +
+                                                 " device; use " + to_string(brand) + " or auto");
+  }
+  return brand;
+}
+
+/// Judges a library that has been loaded: brand, symbols, version.
+Result<std::unique_ptr<Library>> adopt(Brand brand, const DynamicLibrary& library,
+                                       const std::string& found_by) {
+  const std::string path = library.path();
+  const std::string soname = soname_of(path);
+  if (is_copy_of(other(brand), soname) || is_copy_of(other(brand), path)) {
+    return Status(ErrorCode::kInvalidConfig, path + " " + wrong_brand(brand));
+  }
+  Functions functions;
+  if (const std::string missing = functions.resolve(library); !missing.empty()) {
+    // An old version lacks symbols; its number says more than the first name that is missing.
+    int version = 0;
+    const bool old = functions.get_version != nullptr &&
+                     functions.get_version(&version) == abi::kSuccess && version < kMinimumVersion;
+    return Status(ErrorCode::kUnsupported, old ? path + ": version " + format_version(version) +
+                                                     " is below " + format_version(kMinimumVersion)
+                                               : path + ": has no symbol " + missing);
+  }
+  int version = 0;
+  if (const abi::Result result = functions.get_version(&version); result != abi::kSuccess) {
+    return Status(ErrorCode::kLibraryFailed,
+                  path + ": ncclGetVersion: " + functions.get_error_string(result));
+  }
+  if (version < kMinimumVersion) {
+    return Status(ErrorCode::kUnsupported, path + ": version " + format_version(version) +
+                                               " is below " + format_version(kMinimumVersion));
+  }
+  return std::unique_ptr<Library>(
+      std::make_unique<LoadedLibrary>(brand, path, found_by, version, functions));
+}
+
+/// The process's own copy, if it has one. Two copies in one process would each believe that the
+/// GPUs are theirs, so an unusable one ends the search.
+Result<DynamicLibrary> find_loaded(Brand brand, const ProcessFacts& facts) {
+  std::vector<std::string> names = sonames(brand);
+  for (std::string& path : loaded_copies(brand, facts)) {
+    names.push_back(std::move(path));
+  }
+  for (const std::string& name : names) {
+    if (auto library = DynamicLibrary::open_loaded(name); library.ok()) {
+      return library;
+    }
+  }
+  return Status(ErrorCode::kUnavailable,
+                std::string("no lib") + to_string(brand) + ".so in this process");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Library>> Library::open(const std::string& wanted,
+                                               const std::string& device_name,
+                                               const std::string& path) {
+  TUTTI_ASSIGN_OR_RETURN(const Brand brand, brand_for(wanted, device_name));
+  const ProcessFacts facts = process_facts();
+
+  const auto loaded = find_loaded(brand, facts);
+  if (loaded.ok()) {
+    auto library = adopt(brand, *loaded, "already loaded in the process");
+    if (!library.ok()) {
+      return Status(library.status().code(),
+                    "the " + std::string(display_name(brand)) +
+                        " that this process has already loaded cannot be used: " +
+                        library.status().message() + "; " + remedy(brand) +
+                        " before the program loads its own");
+    }
+    return library;
+  }
+  std::string places = "already loaded: " + loaded.status().message();
+
+  if (!path.empty()) {
+    // Judged by its name before it is loaded: loading RCCL starts HIP's runtime.
+    if (is_copy_of(other(brand), path)) {
+      return Status(ErrorCode::kInvalidConfig,
+                    "TUTTI_CCL_LIBRARY: " + path + " " + wrong_brand(brand));
+    }
+    const auto named = DynamicLibrary::open(path);
+    if (!named.ok()) {
+      return Status(ErrorCode::kInvalidConfig, "TUTTI_CCL_LIBRARY: " + named.status().message() +
+                                                   "; correct the path or unset the variable");
+    }
+    auto library = adopt(brand, *named, "TUTTI_CCL_LIBRARY");
+    if (!library.ok()) {
+      return Status(library.status().code(),
+                    "TUTTI_CCL_LIBRARY: " + library.status().message() + "; " + remedy(brand));
+    }
+    return library;
+  }
+  places += "; TUTTI_CCL_LIBRARY: not set";
+
+  struct Step {
+    const char* found_by;
+    std::vector<std::string> names;
+    const char* when_empty;
+  };
+  const Step steps[] = {
+      {"PyTorch wheel", wheel_copies(brand, facts), "no site-packages directory known"},
+      {"system", system_copies(brand, facts), "nothing to ask for"},
+  };
+  for (const Step& step : steps) {
+    places += std::string("; ") + step.found_by + ": ";
+    if (step.names.empty()) {
+      places += step.when_empty;
+    }
+    for (const std::string& name : step.names) {
+      const auto candidate = DynamicLibrary::open(name);
+      auto library = candidate.ok() ? adopt(brand, *candidate, step.found_by)
+                                    : Result<std::unique_ptr<Library>>(candidate.status());
+      if (library.ok()) {
+        return library;
+      }
+      places += (&name == &step.names.front() ? "" : ", ") + library.status().message();
+    }
+  }
+  return Status(ErrorCode::kUnavailable, std::string("no usable ") + display_name(brand) +
+                                             " for this " + display_device(brand) + " device (" +
+                                             places + "); " + remedy(brand));
+}
+
+std::string format_version(int version) {
+  // Since 2.9 the major version counts ten thousands; before, thousands.
+  const int major_unit = version >= 10000 ? 10000 : 1000;
+  return std::to_string(version / major_unit) + "." + std::to_string(version % major_unit / 100) +
+         "." + std::to_string(version % 100);
+}
+
+}  // namespace tutti::ccl

@@ -1,0 +1,247 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "select/plan.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "select/message.hpp"
+
+namespace tutti::select {
+namespace {
+
+constexpr std::string_view kStaged = "staged";
+
+const char* to_string(Composition composition) {
+  switch (composition) {
+    case Composition::kBeta:
+      return "beta";
+    case Composition::kGamma:
+      return "gamma";
+    case Composition::kAlpha:
+      return "alpha";
+  }
+  return "?";
+}
+
+std::optional<Composition> parse_composition(std::string_view name) {
+  for (Composition composition : {Composition::kBeta, Composition::kGamma, Composition::kAlpha}) {
+    if (name == to_string(composition)) {
+      return composition;
+    }
+  }
+  return name == "flat" ? std::optional(Composition::kBeta) : std::nullopt;
+}
+
+/// Takes "-word" off the end of `name`; the word must satisfy `take`.
+template <class Take>
+void take_suffix(std::string_view* name, Take take) {
+  std::size_t dash = name->rfind('-');
+  if (dash != std::string_view::npos && take(name->substr(dash + 1))) {
+    *name = name->substr(0, dash);
+  }
+}
+
+std::string on_nodes(int nodes) {
+  return "this communicator is on " + std::to_string(nodes) + (nodes == 1 ? " node" : " nodes");
+}
+
+bool predefined(ReduceOp op) { return op != ReduceOp::kUser && op != ReduceOp::kNone; }
+
+/// Which backends carry some part of the plan.
+bool uses(const Plan& plan, Backend backend) {
+  if (plan.composition != Composition::kAlpha) {
+    return plan.backend == backend;
+  }
+  return plan.parameters.node_backend.value_or(plan.backend) == backend ||
+         plan.parameters.leaders_backend.value_or(plan.backend) == backend;
+}
+
+/// NCCL 2.x and RCCL 2.x: ncclRedOp_t and ncclDataType_t, and a complex number as two reals.
+std::string ccl_reduction_refusal(const Shape& shape, const std::string& ccl) {
+  switch (shape.op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kProd:
+    case ReduceOp::kMin:
+    case ReduceOp::kMax:
+      break;
+    case ReduceOp::kUser:
+      return ccl + " cannot call a user-defined operation";
+    default:
+      return ccl + " has no operation '" + to_string(shape.op) + "'; it has sum, prod, min and max";
+  }
+  switch (shape.type) {
+    case DataType::kInt8:
+    case DataType::kUint8:
+    case DataType::kInt32:
+    case DataType::kUint32:
+    case DataType::kInt64:
+    case DataType::kUint64:
+    case DataType::kFloat16:
+    case DataType::kBfloat16:
+    case DataType::kFloat32:
+    case DataType::kFloat64:
+      return "";
+    case DataType::kComplex64:
+    case DataType::kComplex128:
+      return shape.op == ReduceOp::kSum ? ""
+                                        : ccl + " can only sum " + to_string(shape.type) +
+                                              ", not '" + to_string(shape.op) + "'";
+    case DataType::kOther:
+      return ccl + " does not know this datatype";
+    default:
+      return ccl + " does not reduce " + to_string(shape.type);
+  }
+}
+
+std::string ccl_refusal(const Shape& shape, const CommFacts& facts) {
+  switch (shape.collective) {
+    case Collective::kBarrier:
+    case Collective::kScan:
+    case Collective::kExscan:
+      return facts.ccl_name + " has no " + to_string(shape.collective) + "; it stays native";
+    default:
+      break;
+  }
+  if (shape.memory == Memory::kHost) {
+    return "buffers are in host memory";
+  }
+  if (!facts.ccl_usable) {
+    return facts.ccl_refusal.empty() ? "no collective communication library" : facts.ccl_refusal;
+  }
+  return is_reduction(shape.collective) ? ccl_reduction_refusal(shape, facts.ccl_name) : "";
+}
+
+std::string alpha_refusal(const Shape& shape, const CommFacts& facts) {
+  switch (shape.collective) {
+    case Collective::kBcast:
+    case Collective::kAllgather:
+    case Collective::kReduce:
+    case Collective::kAllreduce:
+    case Collective::kReduceScatterBlock:
+      break;
+    default:
+      return std::string("alpha is not made for ") + to_string(shape.collective) +
+             "; it is for allreduce, reduce, bcast, allgather and reduce_scatter_block";
+  }
+  if (facts.nodes <= 1) {
+    return "alpha needs several nodes; " + on_nodes(facts.nodes);
+  }
+  if (!is_reduction(shape.collective)) {
+    return "";
+  }
+  if (!predefined(shape.op)) {
+    return std::string("alpha changes the order of a reduction; ") + to_string(shape.collective) +
+           " with a user-defined operation stays flat";
+  }
+  if (shape.type == DataType::kOther) {
+    return std::string("alpha does not know this datatype; ") + to_string(shape.collective) +
+           " with it stays flat";
+  }
+  return "";
+}
+
+}  // namespace
+
+const char* to_string(Backend backend) { return backend == Backend::kMpi ? "mpi" : "ccl"; }
+
+std::optional<Backend> parse_backend(std::string_view name) {
+  if (name == "mpi" || name == "native") {
+    return Backend::kMpi;
+  }
+  if (name == "ccl" || name == "nccl" || name == "rccl") {
+    return Backend::kCcl;
+  }
+  return std::nullopt;
+}
+
+std::string to_string(const Plan& plan) {
+  std::string name = to_string(plan.backend);
+  if (!plan.staged) {
+    return name + "-" + to_string(plan.composition);
+  }
+  // Staged is flat unless it says otherwise: "mpi-staged", "mpi-alpha-staged".
+  if (plan.composition != Composition::kBeta) {
+    name += std::string("-") + to_string(plan.composition);
+  }
+  return name + "-" + std::string(kStaged);
+}
+
+Result<PlanName> parse_plan_name(std::string_view name) {
+  std::string text(name);
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::string_view rest = text;
+  PlanName result;
+  bool given = false;
+  take_suffix(&rest, [&](std::string_view word) {
+    result.plan.staged = word == kStaged;
+    return result.plan.staged;
+  });
+  take_suffix(&rest, [&](std::string_view word) {
+    std::optional<Composition> composition = parse_composition(word);
+    given = composition.has_value();
+    result.plan.composition = composition.value_or(Composition::kBeta);
+    return given;
+  });
+  std::optional<Backend> backend = parse_backend(rest);
+  if (!backend || (result.plan.staged && *backend != Backend::kMpi)) {
+    std::string names = "mpi, ccl";
+    for (const Plan& plan : all_plans()) {
+      names += ", " + to_string(plan);
+    }
+    return Status(ErrorCode::kInvalidConfig, in_quotes(name) + " is not a plan; plans are " +
+                                                 names + " (native is mpi; nccl and rccl are ccl)");
+  }
+  result.plan.backend = *backend;
+  result.composition_fits = !given && !result.plan.staged;
+  return result;
+}
+
+Result<Plan> parse_plan(std::string_view name) {
+  TUTTI_ASSIGN_OR_RETURN(PlanName parsed, parse_plan_name(name));
+  return parsed.plan;
+}
+
+Plan fit(Plan plan, const CommFacts& facts) {
+  plan.composition = facts.nodes == 1 ? Composition::kGamma : Composition::kBeta;
+  return plan;
+}
+
+std::vector<Plan> all_plans() {
+  std::vector<Plan> plans;
+  for (Backend backend : {Backend::kMpi, Backend::kCcl}) {
+    for (Composition composition : {Composition::kBeta, Composition::kGamma, Composition::kAlpha}) {
+      Plan plan;
+      plan.backend = backend;
+      plan.composition = composition;
+      plans.push_back(plan);
+    }
+  }
+  Plan staged;
+  staged.staged = true;
+  plans.push_back(staged);
+  return plans;
+}
+
+std::string refusal(const Plan& plan, const Shape& shape, const CommFacts& facts) {
+  // On host memory "staged" has nothing to stage and is the same flat call: never a refusal.
+  if (plan.staged && plan.backend == Backend::kCcl) {
+    return facts.ccl_name + " reads device memory itself; staged is for mpi";
+  }
+  if (plan.composition == Composition::kGamma && facts.nodes != 1) {
+    return "gamma is for one node; " + on_nodes(facts.nodes);
+  }
+  if (plan.composition == Composition::kAlpha) {
+    std::string reason = alpha_refusal(shape, facts);
+    if (!reason.empty()) {
+      return reason;
+    }
+  }
+  return uses(plan, Backend::kCcl) ? ccl_refusal(shape, facts) : "";
+}
+
+Plan native_plan(const CommFacts& facts) { return fit(Plan{}, facts); }
+
+}  // namespace tutti::select

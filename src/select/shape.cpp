@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "select/shape.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+
+namespace tutti::select {
+namespace {
+
+constexpr const char* kDataTypeNames[] = {
+    "byte",   "int8",    "uint8",    "int16",   "uint16",  "int32",     "uint32",     "int64",
+    "uint64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128", "other"};
+constexpr Bytes kDataTypeSizes[] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 8, 16, 0};
+static_assert(std::size(kDataTypeNames) == kDataTypeCount);
+static_assert(std::size(kDataTypeSizes) == kDataTypeCount);
+
+constexpr const char* kReduceOpNames[] = {"none", "sum",    "prod",   "min",  "max",
+                                          "land", "lor",    "lxor",   "band", "bor",
+                                          "bxor", "minloc", "maxloc", "user"};
+static_assert(std::size(kReduceOpNames) == kReduceOpCount);
+
+constexpr const char* kMemoryNames[] = {"host", "device"};
+
+/// Lower case, without an "mpi_" in front.
+std::string plain(std::string_view name) {
+  std::string result(name);
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return result.rfind("mpi_", 0) == 0 ? result.substr(4) : result;
+}
+
+std::string without_underscores(std::string text) {
+  text.erase(std::remove(text.begin(), text.end(), '_'), text.end());
+  return text;
+}
+
+/// The enumerator whose name it is.
+template <class Enum, std::size_t kCount>
+std::optional<Enum> find(const char* const (&names)[kCount], const std::string& name) {
+  auto found = std::find(std::begin(names), std::end(names), name);
+  if (found == std::end(names)) {
+    return std::nullopt;
+  }
+  return static_cast<Enum>(found - std::begin(names));
+}
+
+}  // namespace
+
+const char* to_string(Collective collective) {
+  return kCollectiveNames[static_cast<std::size_t>(collective)];
+}
+
+std::optional<Collective> parse_collective(std::string_view name) {
+  std::string wanted = without_underscores(plain(name));
+  for (std::size_t i = 0; i < kCollectiveNames.size(); ++i) {
+    if (wanted == without_underscores(kCollectiveNames[i])) {
+      return static_cast<Collective>(i);
+    }
+  }
+  return std::nullopt;
+}
+
+bool is_reduction(Collective collective) {
+  switch (collective) {
+    case Collective::kReduce:
+    case Collective::kAllreduce:
+    case Collective::kReduceScatter:
+    case Collective::kReduceScatterBlock:
+    case Collective::kScan:
+    case Collective::kExscan:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool has_size(Collective collective) {
+  switch (collective) {
+    case Collective::kBarrier:
+    case Collective::kGatherv:
+    case Collective::kScatterv:
+    case Collective::kAlltoallv:
+    case Collective::kAlltoallw:
+      return false;
+    default:
+      return true;
+  }
+}
+
+const char* to_string(DataType type) { return kDataTypeNames[static_cast<std::size_t>(type)]; }
+
+std::optional<DataType> parse_data_type(std::string_view name) {
+  struct Alias {
+    const char* name;
+    DataType type;
+  };
+  static constexpr Alias kAliases[] = {
+      {"fp16", DataType::kFloat16}, {"half", DataType::kFloat16},   {"bf16", DataType::kBfloat16},
+      {"fp32", DataType::kFloat32}, {"float", DataType::kFloat32},  {"fp64", DataType::kFloat64},
+      {"int", DataType::kInt32},    {"double", DataType::kFloat64},
+  };
+  std::string wanted = plain(name);
+  for (const Alias& alias : kAliases) {
+    if (wanted == alias.name) {
+      return alias.type;
+    }
+  }
+  return find<DataType>(kDataTypeNames, wanted);
+}
+
+Bytes size_of(DataType type) { return kDataTypeSizes[static_cast<std::size_t>(type)]; }
+
+const char* to_string(ReduceOp op) { return kReduceOpNames[static_cast<std::size_t>(op)]; }
+
+std::optional<ReduceOp> parse_reduce_op(std::string_view name) {
+  return find<ReduceOp>(kReduceOpNames, plain(name));
+}
+
+const char* to_string(Memory memory) { return kMemoryNames[static_cast<std::size_t>(memory)]; }
+
+std::optional<Memory> parse_memory(std::string_view name) {
+  return find<Memory>(kMemoryNames, plain(name));
+}
+
+}  // namespace tutti::select
