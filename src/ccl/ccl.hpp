@@ -53,10 +53,11 @@ class Library {
   virtual int version() const = 0;           ///< ncclGetVersion, for example 22807.
 
   virtual Result<UniqueId> unique_id() = 0;
-  /// Collective over `ranks`; the current device is the rank's. Bounded by `timeout_s` (0: none)
-  /// through ncclCommInitRankConfig(blocking = 0) where the library has it.
-  virtual Result<Communicator> init_rank(int ranks, const UniqueId& id, int rank,
-                                         double timeout_s) = 0;
+  /// Collective over `ranks`. Runs on a thread of its own, on which `device` of `api` is made
+  /// current (null: none), so that the wait for the others is bounded by `timeout_s` (0: none).
+  virtual Result<Communicator> init_rank(int ranks, const UniqueId& id, int rank, double timeout_s,
+                                         device::Api* api = nullptr, int device = -1) = 0;
+  /// For a communicator whose work is done; abort() for any other.
   virtual Status destroy(Communicator communicator) = 0;
   virtual Status abort(Communicator communicator) = 0;
   /// ncclCommGetAsyncError: ok, or what went wrong behind our back.

@@ -48,6 +48,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
   if (self->inert_) {
     return self;
   }
+  TUTTI_RETURN_IF_ERROR(mpi.duplicate());
   TUTTI_RETURN_IF_ERROR(self->agree_placement());
   self->mpi_runner_ = std::make_unique<runners::MpiRunner>(
       mpi, process.device(), process.scratch(), process.counters().staged_bytes);
@@ -174,7 +175,7 @@ Result<const Route*> Communicator::route(Collective collective, std::optional<By
   Shape shape{collective, bytes, type, op, Memory::kHost};
   if (asserted_) {
     shape.memory = *asserted_;
-  } else {
+  } else if (collective != Collective::kBarrier) {
     MemoryModes::Class& memory = modes_.of(collective, bytes);
     if (agreement_due(++memory.calls)) {
       TUTTI_RETURN_IF_ERROR(agree_memory(memory, device));

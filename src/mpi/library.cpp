@@ -42,7 +42,7 @@ Library::~Library() {
 }
 
 Status Library::duplicate() {
-  if (ranks_ == 1 || comms_[0] != application_) {
+  if (comms_[0] != application_) {
     return {};
   }
   MPI_Comm copy = MPI_COMM_NULL;

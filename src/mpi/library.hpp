@@ -3,7 +3,7 @@
 //
 // runners::MpiLibrary on this flavour's PMPI. Everything runs on a private duplicate of the
 // application's communicator (and on splits of it), so nothing of ours can meet a message of the
-// application, and errors return to us first. One rank alone needs no duplicate.
+// application, and errors return to us first, to be raised once on the application's own.
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@ class Library : public runners::MpiLibrary {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  /// Makes the private duplicate. Collective. Before it, calls run on the application's own.
-  Status duplicate();
+  /// Before it, calls run on the application's own communicator.
+  Status duplicate() override;
   /// Communicator for steps of ours over all ranks.
   MPI_Comm whole() const { return comms_[0]; }
 

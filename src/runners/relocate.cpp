@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "runners/runner.hpp"
 
@@ -49,17 +50,43 @@ Status Relocated::copy_in(const Call& call, const device::PointerInfo& target,
                           std::span<const Run> runs, const void* from,
                           const device::PointerInfo& from_memory, void* to) {
   for (const CopyRun& run : dense_copies(runs)) {
-    TUTTI_RETURN_IF_ERROR(copy_any(api_, at(to, run.destination, call.element_bytes), target,
+    TUTTI_RETURN_IF_ERROR(copy(at(to, run.destination, call.element_bytes), target,
                                    at(from, run.source, call.element_bytes), from_memory,
                                    run.count * call.element_bytes));
   }
   return {};
 }
 
+Status Relocated::copy(void* destination, const device::PointerInfo& destination_memory,
+                       const void* source, const device::PointerInfo& source_memory, Bytes bytes) {
+  const bool on_device = destination_memory.kind == device::MemoryKind::kDevice ||
+                         source_memory.kind == device::MemoryKind::kDevice;
+  if (stream_ == nullptr || !on_device || bytes == 0) {
+    return copy_any(api_, destination, destination_memory, source, source_memory, bytes);
+  }
+  copying_ = true;
+  return api_->copy_async(destination, source, bytes, stream_);
+}
+
+Status Relocated::finish_copies() {
+  if (!std::exchange(copying_, false)) {
+    return {};
+  }
+  return api_->wait_stream(stream_);
+}
+
 Status Relocated::move_in(const Call& call, const ScopeRank& me, Place place, int device,
-                          bool move_send, bool move_recv, device::Api* api, Scratch& scratch) {
-  call_ = call;
+                          bool move_send, bool move_recv, device::Api* api, Scratch& scratch,
+                          device::Stream stream) {
   api_ = api;
+  stream_ = stream;
+  TUTTI_RETURN_IF_ERROR(stage(call, me, place, device, move_send, move_recv, scratch));
+  return finish_copies();
+}
+
+Status Relocated::stage(const Call& call, const ScopeRank& me, Place place, int device,
+                        bool move_send, bool move_recv, Scratch& scratch) {
+  call_ = call;
   original_recv_ = call.recv;
   original_memory_ = call.recv_memory;
   const device::PointerInfo target = place == Place::kDevice
@@ -141,12 +168,12 @@ Status Relocated::move_in(const Call& call, const ScopeRank& me, Place place, in
 
 Status Relocated::move_out() {
   for (const CopyRun& run : out_) {
-    TUTTI_RETURN_IF_ERROR(copy_any(api_, at(original_recv_, run.source, call_.element_bytes),
-                                   original_memory_,
-                                   at(recv_.data(), run.destination, call_.element_bytes),
-                                   call_.recv_memory, run.count * call_.element_bytes));
+    TUTTI_RETURN_IF_ERROR(copy(at(original_recv_, run.source, call_.element_bytes),
+                               original_memory_,
+                               at(recv_.data(), run.destination, call_.element_bytes),
+                               call_.recv_memory, run.count * call_.element_bytes));
   }
-  return {};
+  return finish_copies();
 }
 
 void Relocated::abandon() {

@@ -21,10 +21,18 @@ enum class Place : std::uint8_t { kPinnedHost, kDevice };
 
 class Relocated {
  public:
+  Relocated() = default;
+  Relocated(const Relocated&) = delete;
+  Relocated& operator=(const Relocated&) = delete;
+  /// No lease goes back to its pool while a copy engine still uses it.
+  ~Relocated() { static_cast<void>(finish_copies()); }
+
   /// Leases memory and copies in. A side is moved when `move_send` / `move_recv` says so; the
   /// other side keeps its pointers. `device`: ordinal for Place::kDevice.
+  /// Copies go through `stream`, one wait for all of a direction; null: one by one, blocking.
   Status move_in(const Call& call, const ScopeRank& me, Place place, int device, bool move_send,
-                 bool move_recv, device::Api* api, Scratch& scratch);
+                 bool move_recv, device::Api* api, Scratch& scratch,
+                 device::Stream stream = nullptr);
   const Call& call() const { return call_; }
   /// Copies what was received back to the application's buffer.
   Status move_out();
@@ -35,8 +43,16 @@ class Relocated {
   Status copy_in(const Call& call, const device::PointerInfo& target, std::span<const Run> runs,
                  const void* from, const device::PointerInfo& from_memory, void* to);
 
+  Status stage(const Call& call, const ScopeRank& me, Place place, int device, bool move_send,
+               bool move_recv, Scratch& scratch);
+  Status copy(void* destination, const device::PointerInfo& destination_memory, const void* source,
+              const device::PointerInfo& source_memory, Bytes bytes);
+  Status finish_copies();
+
   Call call_;
   device::Api* api_ = nullptr;
+  device::Stream stream_ = nullptr;
+  bool copying_ = false;
   Lease send_;
   Lease recv_;
   std::vector<CopyRun> out_;

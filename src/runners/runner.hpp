@@ -30,6 +30,9 @@ class Runner {
 class MpiLibrary {
  public:
   virtual ~MpiLibrary() = default;
+  /// Moves to a private duplicate of the communicator, on which everything after runs. Collective;
+  /// called once it is known that there is anything to do.
+  virtual Status duplicate() = 0;
   /// Gathers `bytes_each` from every rank of the communicator, host memory, rank order.
   virtual Status allgather(const void* send, void* recv, Bytes bytes_each) = 0;
   /// Maximum over ranks, element by element, in place.

@@ -360,10 +360,15 @@ class Importer {
       case Collective::kAllgather:
       case Collective::kReduce:
       case Collective::kAllreduce:
-      case Collective::kReduceScatterBlock:
         break;
-      default:
+      case Collective::kBarrier:
+      case Collective::kAlltoall:
+      case Collective::kScan:
         not_carried(line, key, "alpha is not made for this collective; the rule says mpi");
+        emit(conditions, "mpi", comment);
+        return;
+      default:
+        // Of the others MPICH has one composition, the flat one, and calls it alpha.
         emit(conditions, "mpi", comment);
         return;
     }

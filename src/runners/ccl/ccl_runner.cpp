@@ -96,7 +96,7 @@ Status CclRunner::init_scope(Scope scope, const ccl::UniqueId& id) {
     TUTTI_ASSIGN_OR_RETURN(stream_, api_.create_stream(device_));
   }
   TUTTI_ASSIGN_OR_RETURN(communicators_[index(scope)],
-                         library_.init_rank(me.ranks, id, me.rank, timeout_s_));
+                         library_.init_rank(me.ranks, id, me.rank, timeout_s_, &api_, device_));
   return {};
 }
 
@@ -116,7 +116,7 @@ Status CclRunner::run(Scope scope, const Call& call) {
   Relocated relocated;
   TUTTI_RETURN_IF_ERROR(relocated.move_in(call, me, Place::kDevice, device_,
                                           misfit(call.send_memory), misfit(call.recv_memory), &api_,
-                                          scratch_));
+                                          scratch_, stream_));
   Status status = enqueue(relocated.call(), me, communicators_[index(scope)]);
   if (status.ok()) {
     status = wait(scope, select::to_string(call.collective));

@@ -92,9 +92,11 @@ Status MpiRunner::run_whole(Scope scope, const Call& call, const ScopeRank& me) 
   if (!move_send && !move_recv) {
     return mpi_.collective(scope, call);
   }
+  TUTTI_RETURN_IF_ERROR(ensure_streams(move_send ? call.send_memory.device
+                                                 : call.recv_memory.device));
   Relocated relocated;
   TUTTI_RETURN_IF_ERROR(relocated.move_in(call, me, Place::kPinnedHost, -1, move_send, move_recv,
-                                          api_, scratch_));
+                                          api_, scratch_, in_stream_));
   staged_bytes_.fetch_add(call.count * call.element_bytes, std::memory_order_relaxed);
   TUTTI_RETURN_IF_ERROR(mpi_.collective(scope, relocated.call()));
   return relocated.move_out();
