@@ -1,0 +1,670 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// TEST DOUBLE of libcuda.so.1, never installed. It exports the real symbols of the driver API
+// over host memory and threads, and is strict where the driver is: nothing works before cuInit,
+// most things need a current context, an unknown pointer or handle is an error. There is no
+// cuCtxCreate: code that makes a context of its own does not run here.
+//
+// Beyond the driver's symbols:
+//   tutti_fake_enqueue(stream, function, argument)  a host function in the stream's order
+//   tutti_fake_fail(spec)                           FAKE_GPU_FAIL at run time
+//   tutti_fake_calls(symbol)                        calls of a symbol since the last fail()
+//   tutti_fake_active_contexts()                    primary contexts that are retained now
+//   tutti_fake_reset_device(device)                 what cudaDeviceReset does to a context
+#include "support/fake_gpu.hpp"
+
+#include <atomic>
+
+#include "device/driver_cuda.hpp"
+
+using namespace tutti::fake;  // NOLINT(google-build-using-namespace): the whole file is the double.
+namespace cuda = tutti::device::cuda;
+using cuda::DevicePointer;
+
+struct CUctx_st {
+  int device = -1;
+  int references = 0;
+  std::atomic<bool> is_destroyed = false;
+};
+
+namespace {
+
+struct State {
+  std::atomic<bool> initialized = false;
+  std::mutex mutex;
+  CUctx_st* primary[tutti::device::kHostDeviceCount] = {};
+  std::vector<CUctx_st*> contexts;  // Every one ever made: handles stay readable for ever.
+};
+
+State& state() {
+  static auto* const kept = new State;
+  return *kept;
+}
+
+thread_local std::vector<CUctx_st*> context_stack;
+
+CUctx_st* current() { return context_stack.empty() ? nullptr : context_stack.back(); }
+
+bool is_device(int device) { return device >= 0 && device < device_count(); }
+
+void* as_pointer(DevicePointer pointer) { return reinterpret_cast<void*>(pointer); }
+
+}  // namespace
+
+#define CUDA_CALL(symbol, parameters) TUTTI_FAKE_EXPORT int symbol parameters
+/// First line of every function: counts the call, and fails it when the test asked for that.
+#define ENTER(symbol)                                                      \
+  if (const int injected = calls().enter(#symbol); injected != kSuccess) { \
+    return injected;                                                       \
+  }                                                                        \
+  static_assert(true)
+#define NEEDS_INIT(symbol)           \
+  ENTER(symbol);                     \
+  if (!state().initialized.load()) { \
+    return kNotInitialized;          \
+  }                                  \
+  static_assert(true)
+#define NEEDS_CONTEXT(symbol)                            \
+  NEEDS_INIT(symbol);                                    \
+  if (current() == nullptr || current()->is_destroyed) { \
+    return current() == nullptr ? kInvalidContext : 709; \
+  }                                                      \
+  static_assert(true)
+
+// ---- start, devices -----------------------------------------------------------------------------
+
+CUDA_CALL(cuInit, (unsigned flags)) {
+  ENTER(cuInit);
+  if (flags != 0) {
+    return kInvalidValue;
+  }
+  if (device_count() == 0) {
+    return cuda::kErrorNoDevice;
+  }
+  state().initialized.store(true);
+  return kSuccess;
+}
+
+CUDA_CALL(cuDriverGetVersion, (int* version)) {
+  ENTER(cuDriverGetVersion);
+  *version = 12040;
+  return kSuccess;
+}
+
+CUDA_CALL(cuGetErrorName, (int error, const char** text)) {
+  *text = error_name(error, false);
+  return kSuccess;
+}
+
+CUDA_CALL(cuGetErrorString, (int error, const char** text)) {
+  *text = error == kSuccess ? "no error" : "reported by the test double";
+  return kSuccess;
+}
+
+CUDA_CALL(cuDeviceGetCount, (int* count)) {
+  NEEDS_INIT(cuDeviceGetCount);
+  *count = device_count();
+  return kSuccess;
+}
+
+CUDA_CALL(cuDeviceGet, (int* device, int ordinal)) {
+  NEEDS_INIT(cuDeviceGet);
+  if (!is_device(ordinal)) {
+    return kInvalidDevice;
+  }
+  *device = ordinal;
+  return kSuccess;
+}
+
+CUDA_CALL(cuDeviceGetName, (char* name, int bytes, int device)) {
+  NEEDS_INIT(cuDeviceGetName);
+  if (!is_device(device) || bytes <= 0) {
+    return kInvalidDevice;
+  }
+  std::snprintf(name, static_cast<std::size_t>(bytes), "Fake CUDA device");
+  return kSuccess;
+}
+
+CUDA_CALL(cuDeviceGetUuid_v2, (cuda::Uuid * uuid, int device)) {
+  NEEDS_INIT(cuDeviceGetUuid_v2);
+  if (!is_device(device)) {
+    return kInvalidDevice;
+  }
+  for (int i = 0; i < 16; ++i) {
+    uuid->bytes[i] = static_cast<unsigned char>(i == 15 ? device : 0xf0 + i % 10);
+  }
+  return kSuccess;
+}
+
+CUDA_CALL(cuDeviceGetUuid, (cuda::Uuid * uuid, int device)) {
+  return cuDeviceGetUuid_v2(uuid, device);
+}
+
+CUDA_CALL(cuDeviceGetPCIBusId, (char* text, int bytes, int device)) {
+  NEEDS_INIT(cuDeviceGetPCIBusId);
+  if (!is_device(device) || bytes < 13) {
+    return kInvalidValue;
+  }
+  std::snprintf(text, static_cast<std::size_t>(bytes), "0000:%02X:00.0", 0x10 + device);
+  return kSuccess;
+}
+
+CUDA_CALL(cuDeviceGetAttribute, (int* value, int attribute, int device)) {
+  NEEDS_INIT(cuDeviceGetAttribute);
+  if (!is_device(device)) {
+    return kInvalidDevice;
+  }
+  constexpr int kComputeCapabilityMajor = 75;
+  constexpr int kPciBusId = 33;
+  constexpr int kUnifiedAddressing = 41;
+  switch (attribute) {
+    case kComputeCapabilityMajor:
+      *value = 9;
+      break;
+    case kPciBusId:
+      *value = 0x10 + device;
+      break;
+    case kUnifiedAddressing:
+      *value = 1;
+      break;
+    default:
+      *value = 0;
+  }
+  return kSuccess;
+}
+
+CUDA_CALL(cuDeviceTotalMem_v2, (std::size_t * bytes, int device)) {
+  NEEDS_INIT(cuDeviceTotalMem_v2);
+  if (!is_device(device)) {
+    return kInvalidDevice;
+  }
+  *bytes = std::size_t{16} << 30;
+  return kSuccess;
+}
+
+CUDA_CALL(cuDeviceCanAccessPeer, (int* can, int device, int peer)) {
+  NEEDS_INIT(cuDeviceCanAccessPeer);
+  if (!is_device(device) || !is_device(peer)) {
+    return kInvalidDevice;
+  }
+  *can = device != peer;
+  return kSuccess;
+}
+
+// ---- contexts -----------------------------------------------------------------------------------
+
+CUDA_CALL(cuDevicePrimaryCtxRetain, (CUctx_st * *context, int device)) {
+  NEEDS_INIT(cuDevicePrimaryCtxRetain);
+  if (!is_device(device)) {
+    return kInvalidDevice;
+  }
+  const std::lock_guard lock(state().mutex);
+  CUctx_st*& primary = state().primary[device];
+  if (primary == nullptr || primary->is_destroyed) {
+    primary = state().contexts.emplace_back(new CUctx_st);
+    primary->device = device;
+  }
+  ++primary->references;
+  *context = primary;
+  return kSuccess;
+}
+
+CUDA_CALL(cuDevicePrimaryCtxRelease_v2, (int device)) {
+  NEEDS_INIT(cuDevicePrimaryCtxRelease_v2);
+  if (!is_device(device)) {
+    return kInvalidDevice;
+  }
+  const std::lock_guard lock(state().mutex);
+  CUctx_st* primary = state().primary[device];
+  if (primary == nullptr || primary->references == 0) {
+    return kInvalidContext;
+  }
+  --primary->references;
+  return kSuccess;
+}
+
+CUDA_CALL(cuDevicePrimaryCtxGetState, (int device, unsigned* flags, int* active)) {
+  NEEDS_INIT(cuDevicePrimaryCtxGetState);
+  if (!is_device(device)) {
+    return kInvalidDevice;
+  }
+  const std::lock_guard lock(state().mutex);
+  const CUctx_st* primary = state().primary[device];
+  *flags = 0;
+  *active = primary != nullptr && primary->references > 0;
+  return kSuccess;
+}
+
+CUDA_CALL(cuCtxSetCurrent, (CUctx_st * context)) {
+  NEEDS_INIT(cuCtxSetCurrent);
+  if (!context_stack.empty()) {
+    context_stack.pop_back();
+  }
+  if (context != nullptr) {
+    context_stack.push_back(context);
+  }
+  return kSuccess;
+}
+
+CUDA_CALL(cuCtxPushCurrent_v2, (CUctx_st * context)) {
+  NEEDS_INIT(cuCtxPushCurrent_v2);
+  if (context == nullptr) {
+    return kInvalidContext;
+  }
+  const std::lock_guard lock(state().mutex);
+  if (context->is_destroyed) {
+    return cuda::kErrorContextIsDestroyed;
+  }
+  context_stack.push_back(context);
+  return kSuccess;
+}
+
+CUDA_CALL(cuCtxPopCurrent_v2, (CUctx_st * *context)) {
+  NEEDS_INIT(cuCtxPopCurrent_v2);
+  if (context_stack.empty()) {
+    return kInvalidContext;
+  }
+  if (context != nullptr) {
+    *context = context_stack.back();
+  }
+  context_stack.pop_back();
+  return kSuccess;
+}
+
+CUDA_CALL(cuCtxGetCurrent, (CUctx_st * *context)) {
+  NEEDS_INIT(cuCtxGetCurrent);
+  *context = current();
+  return kSuccess;
+}
+
+CUDA_CALL(cuCtxGetDevice, (int* device)) {
+  NEEDS_CONTEXT(cuCtxGetDevice);
+  *device = current()->device;
+  return kSuccess;
+}
+
+CUDA_CALL(cuCtxSynchronize, ()) {
+  NEEDS_CONTEXT(cuCtxSynchronize);
+  return code_of(host().wait_device(current()->device), kUnknown);
+}
+
+CUDA_CALL(cuCtxGetStreamPriorityRange, (int* least, int* greatest)) {
+  NEEDS_CONTEXT(cuCtxGetStreamPriorityRange);
+  *least = 0;
+  *greatest = -5;
+  return kSuccess;
+}
+
+CUDA_CALL(cuCtxEnablePeerAccess, (CUctx_st * peer, unsigned)) {
+  NEEDS_CONTEXT(cuCtxEnablePeerAccess);
+  return peer == nullptr || peer == current() ? kInvalidContext : kSuccess;
+}
+
+// ---- memory -------------------------------------------------------------------------------------
+
+CUDA_CALL(cuMemAlloc_v2, (DevicePointer * pointer, std::size_t bytes)) {
+  NEEDS_CONTEXT(cuMemAlloc_v2);
+  if (pointer == nullptr || bytes == 0) {
+    return kInvalidValue;
+  }
+  tutti::Result<void*> memory = host().allocate_device(current()->device, bytes);
+  if (!memory.ok()) {
+    return code_of(memory.status(), kInvalidValue);
+  }
+  *pointer = reinterpret_cast<DevicePointer>(*memory);
+  return kSuccess;
+}
+
+CUDA_CALL(cuMemFree_v2, (DevicePointer pointer)) {
+  NEEDS_CONTEXT(cuMemFree_v2);
+  return free_memory(as_pointer(pointer));
+}
+
+CUDA_CALL(cuMemAllocManaged, (DevicePointer * pointer, std::size_t bytes, unsigned)) {
+  NEEDS_CONTEXT(cuMemAllocManaged);
+  void* memory = nullptr;
+  const int code = managed().allocate(&memory, bytes);
+  *pointer = reinterpret_cast<DevicePointer>(memory);
+  return code;
+}
+
+CUDA_CALL(cuMemHostAlloc, (void** pointer, std::size_t bytes, unsigned flags)) {
+  NEEDS_CONTEXT(cuMemHostAlloc);
+  if (flags > 7) {
+    return kInvalidValue;
+  }
+  tutti::Result<void*> memory = host().allocate_pinned(bytes);
+  if (!memory.ok()) {
+    return code_of(memory.status(), kInvalidValue);
+  }
+  *pointer = *memory;
+  return kSuccess;
+}
+
+CUDA_CALL(cuMemAllocHost_v2, (void** pointer, std::size_t bytes)) {
+  return cuMemHostAlloc(pointer, bytes, 0);
+}
+
+CUDA_CALL(cuMemFreeHost, (void* pointer)) {
+  NEEDS_CONTEXT(cuMemFreeHost);
+  return code_of(host().free_pinned(pointer), kInvalidValue);
+}
+
+CUDA_CALL(cuMemHostGetDevicePointer_v2, (DevicePointer * device_pointer, void* pointer, unsigned)) {
+  NEEDS_CONTEXT(cuMemHostGetDevicePointer_v2);
+  if (is_pageable(pointer) || is_device_memory(pointer)) {
+    return kInvalidValue;
+  }
+  *device_pointer = reinterpret_cast<DevicePointer>(pointer);
+  return kSuccess;
+}
+
+CUDA_CALL(cuMemGetAddressRange_v2,
+          (DevicePointer * base, std::size_t* bytes, DevicePointer pointer)) {
+  NEEDS_CONTEXT(cuMemGetAddressRange_v2);
+  const auto range = tutti::device::host_device_range(as_pointer(pointer));
+  if (range.device < 0) {
+    return kNotFound;
+  }
+  if (base != nullptr) {
+    *base = reinterpret_cast<DevicePointer>(range.base);
+  }
+  if (bytes != nullptr) {
+    *bytes = range.bytes;
+  }
+  return kSuccess;
+}
+
+CUDA_CALL(cuMemGetInfo_v2, (std::size_t * free_bytes, std::size_t* total_bytes)) {
+  NEEDS_CONTEXT(cuMemGetInfo_v2);
+  *free_bytes = std::size_t{15} << 30;
+  *total_bytes = std::size_t{16} << 30;
+  return kSuccess;
+}
+
+CUDA_CALL(cuPointerGetAttributes,
+          (unsigned count, int* attributes, void** data, DevicePointer pointer)) {
+  NEEDS_INIT(cuPointerGetAttributes);
+  const void* address = as_pointer(pointer);
+  const auto range = tutti::device::host_device_range(address);
+  const bool is_managed = managed().contains(address);
+  for (unsigned i = 0; i < count; ++i) {
+    switch (attributes[i]) {
+      case cuda::kPointerAttributeMemoryType:
+        // 0 for what the driver does not know; managed memory says "device".
+        *static_cast<unsigned*>(data[i]) =
+            range.device >= 0 || is_managed ? cuda::kMemoryTypeDevice : (range.bytes != 0 ? 1 : 0);
+        break;
+      case cuda::kPointerAttributeIsManaged:
+        *static_cast<unsigned char*>(data[i]) = is_managed;
+        break;
+      case cuda::kPointerAttributeDeviceOrdinal:
+        *static_cast<int*>(data[i]) = range.bytes == 0 ? -2 : std::max(range.device, 0);
+        break;
+      default:
+        return kInvalidValue;
+    }
+  }
+  return kSuccess;
+}
+
+CUDA_CALL(cuPointerGetAttribute, (void* data, int attribute, DevicePointer pointer)) {
+  NEEDS_INIT(cuPointerGetAttribute);
+  if (tutti::device::host_device_range(as_pointer(pointer)).bytes == 0) {
+    return kInvalidValue;
+  }
+  return cuPointerGetAttributes(1, &attribute, &data, pointer);
+}
+
+CUDA_CALL(cuMemcpy, (DevicePointer destination, DevicePointer source, std::size_t bytes)) {
+  NEEDS_CONTEXT(cuMemcpy);
+  return copy(as_pointer(destination), as_pointer(source), bytes, current()->device);
+}
+
+CUDA_CALL(cuMemcpyHtoD_v2, (DevicePointer destination, const void* source, std::size_t bytes)) {
+  NEEDS_CONTEXT(cuMemcpyHtoD_v2);
+  if (bytes != 0 && !is_device_memory(as_pointer(destination))) {
+    return kInvalidValue;
+  }
+  return copy(as_pointer(destination), source, bytes, current()->device);
+}
+
+CUDA_CALL(cuMemcpyDtoH_v2, (void* destination, DevicePointer source, std::size_t bytes)) {
+  NEEDS_CONTEXT(cuMemcpyDtoH_v2);
+  if (bytes != 0 && !is_device_memory(as_pointer(source))) {
+    return kInvalidValue;
+  }
+  return copy(destination, as_pointer(source), bytes, current()->device);
+}
+
+CUDA_CALL(cuMemcpyDtoD_v2, (DevicePointer destination, DevicePointer source, std::size_t bytes)) {
+  NEEDS_CONTEXT(cuMemcpyDtoD_v2);
+  return copy(as_pointer(destination), as_pointer(source), bytes, current()->device);
+}
+
+/// The host device's stream of a handle, in a function whose `stream` is a parameter.
+#define FIND_STREAM(name)                                                       \
+  const tutti::device::Stream name = streams().find(stream, current()->device); \
+  if (name == nullptr) {                                                        \
+    return kInvalidHandle;                                                      \
+  }                                                                             \
+  static_assert(true)
+
+CUDA_CALL(cuMemcpyAsync,
+          (DevicePointer destination, DevicePointer source, std::size_t bytes, void* stream)) {
+  NEEDS_CONTEXT(cuMemcpyAsync);
+  FIND_STREAM(queue);
+  return copy_async(as_pointer(destination), as_pointer(source), bytes, queue);
+}
+
+CUDA_CALL(cuMemcpyHtoDAsync_v2,
+          (DevicePointer destination, const void* source, std::size_t bytes, void* stream)) {
+  NEEDS_CONTEXT(cuMemcpyHtoDAsync_v2);
+  FIND_STREAM(queue);
+  return copy_async(as_pointer(destination), source, bytes, queue);
+}
+
+CUDA_CALL(cuMemcpyDtoHAsync_v2,
+          (void* destination, DevicePointer source, std::size_t bytes, void* stream)) {
+  NEEDS_CONTEXT(cuMemcpyDtoHAsync_v2);
+  FIND_STREAM(queue);
+  return copy_async(destination, as_pointer(source), bytes, queue);
+}
+
+CUDA_CALL(cuMemcpyDtoDAsync_v2,
+          (DevicePointer destination, DevicePointer source, std::size_t bytes, void* stream)) {
+  NEEDS_CONTEXT(cuMemcpyDtoDAsync_v2);
+  FIND_STREAM(queue);
+  return copy_async(as_pointer(destination), as_pointer(source), bytes, queue);
+}
+
+CUDA_CALL(cuMemsetD8_v2, (DevicePointer destination, unsigned char value, std::size_t count)) {
+  NEEDS_CONTEXT(cuMemsetD8_v2);
+  return fill(as_pointer(destination), value, count, streams().find(nullptr, current()->device));
+}
+
+CUDA_CALL(cuMemsetD8Async,
+          (DevicePointer destination, unsigned char value, std::size_t count, void* stream)) {
+  NEEDS_CONTEXT(cuMemsetD8Async);
+  FIND_STREAM(queue);
+  return fill(as_pointer(destination), value, count, queue);
+}
+
+// ---- streams and events -------------------------------------------------------------------------
+
+CUDA_CALL(cuStreamCreateWithPriority, (void** stream, unsigned flags, int)) {
+  NEEDS_CONTEXT(cuStreamCreateWithPriority);
+  if (flags > cuda::kStreamNonBlocking) {
+    return kInvalidValue;
+  }
+  return streams().create(stream, current()->device, flags == 0);
+}
+
+CUDA_CALL(cuStreamCreate, (void** stream, unsigned flags)) {
+  return cuStreamCreateWithPriority(stream, flags, 0);
+}
+
+CUDA_CALL(cuStreamDestroy_v2, (void* stream)) {
+  NEEDS_CONTEXT(cuStreamDestroy_v2);
+  return streams().destroy(stream);
+}
+
+CUDA_CALL(cuStreamQuery, (void* stream)) {
+  NEEDS_CONTEXT(cuStreamQuery);
+  FIND_STREAM(queue);
+  return event_result(host().stream_done(queue));
+}
+
+CUDA_CALL(cuStreamSynchronize, (void* stream)) {
+  NEEDS_CONTEXT(cuStreamSynchronize);
+  FIND_STREAM(queue);
+  streams().order(queue);
+  return code_of(host().wait_stream(queue), kUnknown);
+}
+
+CUDA_CALL(cuStreamGetCtx, (void* stream, CUctx_st** context)) {
+  NEEDS_INIT(cuStreamGetCtx);
+  const int device = streams().device_of(stream);
+  if (device < 0) {
+    return kInvalidHandle;
+  }
+  *context = state().primary[device];
+  return kSuccess;
+}
+
+CUDA_CALL(cuStreamWaitEvent, (void* stream, void* event, unsigned)) {
+  NEEDS_CONTEXT(cuStreamWaitEvent);
+  FIND_STREAM(queue);
+  streams().order(queue);
+  return code_of(host().stream_wait_event(queue, event), kInvalidHandle);
+}
+
+CUDA_CALL(cuLaunchHostFunc, (void* stream, void (*function)(void*), void* argument)) {
+  NEEDS_CONTEXT(cuLaunchHostFunc);
+  FIND_STREAM(queue);
+  streams().order(queue);
+  tutti::device::host_device_enqueue(queue, function, argument);
+  return kSuccess;
+}
+
+CUDA_CALL(cuEventCreate, (void** event, unsigned)) {
+  NEEDS_CONTEXT(cuEventCreate);
+  *event = *host().create_event(current()->device);
+  return kSuccess;
+}
+
+CUDA_CALL(cuEventDestroy_v2, (void* event)) {
+  NEEDS_CONTEXT(cuEventDestroy_v2);
+  return code_of(host().destroy_event(event), kInvalidHandle);
+}
+
+CUDA_CALL(cuEventRecord, (void* event, void* stream)) {
+  NEEDS_CONTEXT(cuEventRecord);
+  FIND_STREAM(queue);
+  streams().order(queue);
+  return code_of(host().record_event(event, queue), kInvalidHandle);
+}
+
+CUDA_CALL(cuEventQuery, (void* event)) {
+  NEEDS_CONTEXT(cuEventQuery);
+  return event_result(host().event_done(event));
+}
+
+CUDA_CALL(cuEventSynchronize, (void* event)) {
+  NEEDS_CONTEXT(cuEventSynchronize);
+  return wait_event(event);
+}
+
+// ---- handles for other processes, modules -------------------------------------------------------
+
+CUDA_CALL(cuIpcGetMemHandle, (cuda::IpcMemHandle * handle, DevicePointer pointer)) {
+  NEEDS_CONTEXT(cuIpcGetMemHandle);
+  return ipc_export(handle->reserved, as_pointer(pointer));
+}
+
+CUDA_CALL(cuIpcOpenMemHandle_v2,
+          (DevicePointer * pointer, cuda::IpcMemHandle handle, unsigned flags)) {
+  NEEDS_CONTEXT(cuIpcOpenMemHandle_v2);
+  if (flags != cuda::kIpcMemLazyEnablePeerAccess) {
+    return kInvalidValue;
+  }
+  void* mapped = nullptr;
+  const int code = imports().open(&mapped, current()->device, handle.reserved);
+  *pointer = reinterpret_cast<DevicePointer>(mapped);
+  return code;
+}
+
+CUDA_CALL(cuIpcCloseMemHandle, (DevicePointer pointer)) {
+  NEEDS_CONTEXT(cuIpcCloseMemHandle);
+  return imports().close(as_pointer(pointer));
+}
+
+CUDA_CALL(cuModuleLoadData, (void** module, const void* image)) {
+  NEEDS_CONTEXT(cuModuleLoadData);
+  tutti::Result<void*> loaded = host().load_module(current()->device, image);
+  if (!loaded.ok()) {
+    return 200;  // CUDA_ERROR_INVALID_IMAGE
+  }
+  *module = *loaded;
+  return kSuccess;
+}
+
+CUDA_CALL(cuModuleUnload, (void* module)) {
+  NEEDS_CONTEXT(cuModuleUnload);
+  return code_of(host().unload_module(module), kInvalidHandle);
+}
+
+CUDA_CALL(cuModuleGetFunction, (void** function, void* module, const char* name)) {
+  NEEDS_CONTEXT(cuModuleGetFunction);
+  tutti::Result<void*> found = host().find_function(module, name);
+  if (!found.ok()) {
+    return kNotFound;
+  }
+  *function = *found;
+  return kSuccess;
+}
+
+CUDA_CALL(cuLaunchKernel, (void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                           unsigned block_x, unsigned block_y, unsigned block_z,
+                           unsigned shared_bytes, void* stream, void** arguments, void** extra)) {
+  NEEDS_CONTEXT(cuLaunchKernel);
+  if (extra != nullptr) {
+    return kNotSupported;
+  }
+  const unsigned shape[] = {grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes};
+  return launch(function, shape, stream, current()->device, arguments);
+}
+
+// ---- for tests and for the doubles of the libraries above ---------------------------------------
+
+TUTTI_FAKE_EXPORT void tutti_fake_enqueue(void* stream, void (*function)(void*), void* argument) {
+  const tutti::device::Stream queue =
+      streams().find(stream, current() == nullptr ? 0 : current()->device);
+  if (queue == nullptr) {
+    std::fprintf(stderr, "fake libcuda: tutti_fake_enqueue on an unknown stream\n");
+    std::abort();
+  }
+  streams().order(queue);
+  tutti::device::host_device_enqueue(queue, function, argument);
+}
+
+TUTTI_FAKE_EXPORT void tutti_fake_fail(const char* spec) { calls().set_failures(spec); }
+
+TUTTI_FAKE_EXPORT long tutti_fake_calls(const char* symbol) { return calls().count(symbol); }
+
+TUTTI_FAKE_EXPORT int tutti_fake_active_contexts() {
+  const std::lock_guard lock(state().mutex);
+  int active = 0;
+  for (const CUctx_st* primary : state().primary) {
+    active += primary != nullptr && !primary->is_destroyed && primary->references > 0;
+  }
+  return active;
+}
+
+TUTTI_FAKE_EXPORT void tutti_fake_reset_device(int device) {
+  const std::lock_guard lock(state().mutex);
+  if (is_device(device) && state().primary[device] != nullptr) {
+    state().primary[device]->is_destroyed = true;
+  }
+}
