@@ -1,0 +1,33 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""The `tutti` command; each subcommand is a file of its name."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from tutti import __version__
+
+COMMANDS = ("run", "bench", "explain", "info", "config", "tuning", "plot")
+
+
+class _Commands(click.Group):
+    """Loads a subcommand's file when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"tutti.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tutti")
+def main() -> None:
+    """Fast collective communication without changing the programs that call it."""

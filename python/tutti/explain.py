@@ -1,0 +1,97 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""`tutti explain`: which plan a call gets, by which rule, and what else could carry it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tutti import api, output, sizes, terms
+from tutti.call_options import collective_argument, op_option, type_option
+from tutti.sizes import format_bytes
+
+
+def text(document: dict[str, Any]) -> str:
+    """The explanation in words."""
+    call, comm = document["call"], document["communicator"]
+    size = "a size that ranks cannot know" if call["bytes"] is None else format_bytes(call["bytes"])
+    what = f"{call['collective']}, {size}, {call['memory']} memory"
+    if call["op"] != "none":
+        what += f", {call['op']} of {call['type']}"
+    rule = document["rule"]
+    ccl = comm.get("ccl_name") if comm["ccl"] else f"none ({comm.get('ccl_refusal', '')})"
+    rows = [
+        ("call", what),
+        ("communicator", f"{comm['ranks']} ranks on {comm['nodes']} nodes; CCL: {ccl}"),
+        ("plan", click.style(document["plan"], bold=True)),
+        *((f"  {name}", str(value)) for name, value in (document["parameters"] or {}).items()),
+    ]
+    if rule is None:
+        rows.append(("rule", "none matches: the MPI library's own collective"))
+    else:
+        rows.append(("rule", rule["text"]))
+        rows.append(("from", rule["origin"]))
+    lines = [output.columns(rows)]
+    for refused in document["refused"]:
+        lines.append(
+            f"fall-back: {refused['plan']} ({refused['rule']['origin']}): {refused['reason']}"
+        )
+    others = [plan for plan in document["plans"] if plan["plan"] != document["plan"]]
+    lines += ["", "alternatives"]
+    alternatives = [
+        (plan["plan"], "possible" if plan["possible"] else plan["reason"]) for plan in others
+    ]
+    lines.append(output.columns(alternatives, "  "))
+    return "\n".join(lines)
+
+
+@click.command()
+@collective_argument
+@click.option("-b", "--bytes", "size", type=sizes.size, help="Size; absent: no rank can know it.")
+@click.option("-n", "--ranks", type=click.IntRange(1), default=2, show_default=True)
+@click.option("--nodes", type=click.IntRange(1), default=1, show_default=True)
+@click.option(
+    "--memory", type=click.Choice(["host", "device"]), default="device", show_default=True
+)
+@op_option
+@type_option
+@click.option("--no-ccl", is_flag=True, help="As if no NCCL or RCCL were there.")
+@click.option("--gpu-aware", is_flag=True, help="As if the MPI took device pointers.")
+@click.option("--json", "as_json", is_flag=True)
+def command(
+    collective: str,
+    size: int | None,
+    ranks: int,
+    nodes: int,
+    memory: str,
+    op: str,
+    data_type: str,
+    no_ccl: bool,
+    gpu_aware: bool,
+    as_json: bool,
+) -> None:
+    """Say which plan COLLECTIVE gets and why.
+
+    Example: tutti explain allreduce --bytes 64K --ranks 8 --nodes 2
+    """
+    reduction = collective in terms.REDUCTIONS
+    document = api.library().explain(
+        {
+            "collective": collective,
+            "bytes": size,
+            "ranks": ranks,
+            "nodes": nodes,
+            "memory": memory,
+            "op": op if reduction else "none",
+            "type": data_type if reduction else "byte",
+            "ccl": not no_ccl,
+            "ccl_name": "ccl",
+            "mpi_device_aware": gpu_aware,
+        }
+    )
+    if as_json:
+        output.echo_json(document)
+    else:
+        output.echo(text(document))

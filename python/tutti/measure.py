@@ -1,0 +1,256 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs the measured program and turns its lines into a results document."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from tutti import __version__, api, launch, machine, mpi, paths, terms
+from tutti.errors import TuttiError
+from tutti.results import Latency, Results, Row, Versions
+
+# Info keys of a communicator: what it asks for, what its last call used.
+PLAN_KEY = "tutti_plan"
+PLAN_USED_KEY = "tutti_plan_used"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One measurement: a collective over a range of sizes for several plans."""
+
+    collective: str
+    ranks: int
+    begin: int = 4
+    end: int = 1 << 20
+    factor: int = 2
+    iterations: int | None = None
+    warmup: int | None = None
+    time_cap_s: float | None = None
+    memory: str = "host"
+    type: str = "float32"
+    op: str = "sum"
+    plans: tuple[str, ...] = ("native", "hybrid")
+    check: bool = False
+    virtual_nodes: int = 0
+    settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> int:
+        """Nodes as selection sees them on one machine."""
+        return max(1, self.virtual_nodes or int(os.environ.get("TUTTI_VIRTUAL_NODES") or 0))
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A communicator of the measured program: its name there, its hint, what rows call it."""
+
+    name: str
+    plan: str
+    hint: str | None
+
+
+def query(job: Job, size_bytes: int | None) -> dict[str, Any]:
+    """The question for `explain` that describes a job's call."""
+    ccl = api.library().machine().get("ccl") or {}
+    reduction = job.collective in terms.REDUCTIONS
+    return {
+        "collective": job.collective,
+        "bytes": size_bytes,
+        "ranks": job.ranks,
+        "nodes": job.nodes,
+        "memory": "host" if job.memory == "host" else "device",
+        "op": job.op if reduction else "none",
+        "type": job.type if reduction else "byte",
+        "ccl": "path" in ccl,
+        "ccl_name": ccl.get("name", "ccl"),
+        "mpi_device_aware": False,
+    }
+
+
+def expand_plans(job: Job) -> list[str]:
+    """`all` becomes native, hybrid and every plan that could carry the call."""
+    plans: list[str] = []
+    for plan in job.plans:
+        if plan != "all":
+            plans.append(plan)
+            continue
+        asked = query(job, job.begin)
+        offered = api.library().explain(asked)["plans"]
+        plans += ["native", "hybrid", *(p["plan"] for p in offered if p["possible"])]
+        if job.memory == "device" and asked["ccl"]:
+            plans.append("nccl")
+    return list(dict.fromkeys(plans))
+
+
+def variants(job: Job) -> list[Variant]:
+    """The measured program's variants for the plans of a job."""
+    found = []
+    for plan in expand_plans(job):
+        if plan == "native" and job.memory != "host":
+            # What a user has to do today: the program copies through pinned host memory itself.
+            found.append(Variant("staged", plan, "native"))
+        elif plan in ("nccl", "rccl"):
+            found.append(Variant("nccl", plan, None))
+        else:
+            found.append(Variant(plan, plan, None if plan == "hybrid" else plan))
+    return found
+
+
+def needs_preload(chosen: Sequence[Variant]) -> bool:
+    """True when a variant is something that only Tutti offers."""
+    return any(v.name not in ("native", "staged", "nccl") for v in chosen)
+
+
+def arguments(job: Job, chosen: Sequence[Variant]) -> list[str]:
+    """Options of the measured program."""
+    specs = [v.name + (f":{PLAN_KEY}={v.hint}" if v.hint else "") for v in chosen]
+    words = ["--collective", job.collective, "--begin", str(job.begin), "--end", str(job.end)]
+    words += ["--factor", str(job.factor), "--type", job.type, "--op", job.op]
+    words += ["--memory", job.memory, "--variants", ",".join(specs)]
+    words += ["--harness", f"{PLAN_KEY}=native", "--report-info", PLAN_USED_KEY]
+    if job.check:
+        words.append("--check")
+    if job.iterations is not None:
+        words += ["--iterations", str(job.iterations)]
+    if job.warmup is not None:
+        words += ["--warmup", str(job.warmup)]
+    if job.time_cap_s is not None:
+        words += ["--time-cap", str(job.time_cap_s)]
+    return words
+
+
+def _ccl_arguments(chosen: Sequence[Variant]) -> list[str]:
+    """The raw variant uses the same NCCL or RCCL as Tutti does."""
+    if paths.find(paths.LIBRARY) is None or not any(v.name == "nccl" for v in chosen):
+        return []
+    ccl = api.library().machine().get("ccl") or {}
+    return ["--ccl-library", str(ccl["path"])] if "path" in ccl else []
+
+
+def run(job: Job, library: mpi.Mpi, on_progress: Callable[[float], None] | None = None) -> Results:
+    """Measures; raises TuttiError when the program fails. Wrong elements are in the rows."""
+    chosen = variants(job)
+    preload = paths.require(paths.PRELOAD) if needs_preload(chosen) else None
+    if job.memory == "hostdevice" and preload is None:
+        preload = paths.require(paths.PRELOAD)
+    settings = dict(job.settings)
+    if job.virtual_nodes:
+        settings["TUTTI_VIRTUAL_NODES"] = str(job.virtual_nodes)
+    if job.memory == "hostdevice":
+        settings.setdefault("TUTTI_DEVICE", "host")
+    env = launch.environment(os.environ, preload, settings, library.library_directory)
+    program = [str(paths.require_measure(library.abi)), *arguments(job, chosen)]
+    command = launch.ranks_command(library, job.ranks, [*program, *_ccl_arguments(chosen)], env)
+    lines, status = _execute(command, env, on_progress)
+    results = _results(job, chosen, lines)
+    if status != 0 and results.wrong() == 0:
+        raise TuttiError(f"the measured program failed with status {status}: {shlex.join(command)}")
+    return results
+
+
+def _execute(
+    command: Sequence[str], env: dict[str, str], on_progress: Callable[[float], None] | None
+) -> tuple[list[dict[str, Any]], int]:
+    """The program's JSON lines and its exit status; whatever else it prints goes to stderr."""
+    lines: list[dict[str, Any]] = []
+    try:
+        process = subprocess.Popen(
+            command, env=env, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+        )
+    except OSError as error:
+        raise TuttiError(f"{command[0]}: {error.strerror}") from None
+    assert process.stdout is not None
+    try:
+        for text in process.stdout:
+            try:
+                line = json.loads(text)
+            except ValueError:
+                line = None
+            if not isinstance(line, dict):
+                click.echo(text.rstrip("\n"), err=True)
+            elif "progress" in line:
+                if on_progress:
+                    on_progress(float(line["progress"]))
+            else:
+                lines.append(line)
+    except BaseException:
+        process.terminate()
+        raise
+    finally:
+        status = process.wait()
+    return lines, status
+
+
+def _results(job: Job, chosen: Sequence[Variant], lines: Sequence[dict[str, Any]]) -> Results:
+    """The document of the lines."""
+    header = next((line for line in lines if line.get("header")), None)
+    if header is None:
+        raise TuttiError("the measured program ended before it measured anything")
+    for line in lines:
+        if "skipped" in line:
+            click.echo(f"tutti: {line['skipped']} is left out: {line['reason']}", err=True)
+    by_name = {variant.name: variant for variant in chosen}
+    gpu_driver = machine.gpus().driver
+    place = machine.describe()
+    place.gpus = place.gpus or header["devices"]
+    return Results(
+        command=shlex.join(["tutti", *sys.argv[1:]]),
+        date=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        machine=place,
+        versions=Versions(
+            tutti=__version__,
+            mpi=" ".join(header["mpi"].split()),
+            ccl=_ccl_version(header),
+            driver=gpu_driver or header["driver"],
+        ),
+        collective=job.collective,
+        ranks=int(header["ranks"]),
+        nodes=job.nodes if job.nodes > 1 else int(header["nodes"]),
+        memory=job.memory,
+        type=job.type,
+        op=header["op"],
+        rows=[_row(job, by_name[line["variant"]], line) for line in lines if "variant" in line],
+    )
+
+
+def _ccl_version(header: dict[str, Any]) -> str:
+    """Of the library the program loaded, else of the one Tutti would load."""
+    if header["ccl_version"]:
+        name = "RCCL" if "rccl" in header["ccl_library"] else "NCCL"
+        return f"{name} {header['ccl_version']}"
+    if header["memory"] == "host" or paths.find(paths.LIBRARY) is None:
+        return ""
+    ccl = api.library().machine().get("ccl") or {}
+    return f"{str(ccl['name']).upper()} {ccl['version']}" if "version" in ccl else ""
+
+
+def _row(job: Job, variant: Variant, line: dict[str, Any]) -> Row:
+    """One measured line; the hybrid's plan is what its communicator reports, else explain's."""
+    plan, hybrid = variant.plan, variant.plan == "hybrid"
+    if hybrid:
+        plan = line.get("plan_used") or ""
+        if not plan:
+            plan = str(api.library().explain(query(job, line["bytes"]))["plan"])
+    algorithm, bus = terms.bandwidths_gbps(job.collective, job.ranks, line["bytes"], line["p50_us"])
+    return Row(
+        bytes=line["bytes"],
+        plan=plan,
+        hybrid=hybrid,
+        latency_us=Latency(
+            min=line["min_us"], p50=line["p50_us"], p99=line["p99_us"], max=line["max_us"]
+        ),
+        algbw_gbps=round(algorithm, 6),
+        busbw_gbps=round(bus, 6),
+        wrong=line["wrong"] if line["checked"] else None,
+    )

@@ -1,0 +1,147 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""The results document, schema `tutti-results/1`: one JSON document for one measured collective.
+
+Units are in the names. `bytes` counts as nccl-tests does: the vector, or for allgather,
+reduce_scatter, alltoall, gather and scatter one rank's block times the ranks.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tutti.errors import TuttiError
+from tutti.terms import COLLECTIVES
+
+SCHEMA = "tutti-results/1"
+
+
+class Latency(msgspec.Struct):
+    """Of the timed calls; a call's latency is that of its slowest rank."""
+
+    min: float
+    p50: float
+    p99: float
+    max: float
+
+
+class Row(msgspec.Struct):
+    """One plan at one size. Bandwidths are at the median latency, in GB/s (10^9 bytes)."""
+
+    bytes: int
+    plan: str
+    hybrid: bool  # The row that selection itself gave; `plan` is the plan it used.
+    latency_us: Latency
+    algbw_gbps: float
+    busbw_gbps: float
+    wrong: int | None = None  # Wrong elements; null: not checked.
+
+
+class Machine(msgspec.Struct):
+    """Where it was measured. `links` is the matrix of `nvidia-smi topo -m`, one row per GPU."""
+
+    gpus: list[str] = []
+    links: list[list[str]] = []
+    cpus: str = ""
+    cores: int = 0
+    memory_bytes: int = 0
+
+
+class Versions(msgspec.Struct):
+    """Empty: not used or not known."""
+
+    tutti: str = ""
+    mpi: str = ""
+    ccl: str = ""
+    driver: str = ""
+
+
+class Results(msgspec.Struct, kw_only=True):
+    """The whole document."""
+
+    schema: str = SCHEMA
+    command: str
+    date: str  # ISO 8601 with the offset from UTC.
+    machine: Machine
+    versions: Versions
+    collective: str
+    ranks: int
+    nodes: int
+    memory: str
+    type: str
+    op: str
+    rows: list[Row] = []
+
+    def native(self, size_bytes: int) -> Row | None:
+        """The row of the MPI library's own collective at a size."""
+        for row in self.rows:
+            if row.bytes == size_bytes and row.plan == "native" and not row.hybrid:
+                return row
+        return None
+
+    def speedup(self, row: Row) -> float | None:
+        """Median latency of native over the row's."""
+        native = self.native(row.bytes)
+        if native is None or row.latency_us.p50 <= 0:
+            return None
+        return native.latency_us.p50 / row.latency_us.p50
+
+    def wrong(self) -> int:
+        """Wrong elements of all rows."""
+        return sum(row.wrong or 0 for row in self.rows)
+
+
+def validate(results: Results, where: str) -> Results:
+    """The document itself, or a TuttiError that names the field."""
+    if results.schema != SCHEMA:
+        raise TuttiError(f"{where}: schema: '{results.schema}' is not {SCHEMA}")
+    if results.collective not in COLLECTIVES:
+        raise TuttiError(f"{where}: collective: '{results.collective}' is no collective")
+    for index, row in enumerate(results.rows):
+        latency = row.latency_us
+        if not 0 <= latency.min <= latency.p50 <= latency.p99 <= latency.max:
+            raise TuttiError(
+                f"{where}: rows[{index}].latency_us: min <= p50 <= p99 <= max is false"
+            )
+    return results
+
+
+def decode(data: bytes, where: str) -> list[Results]:
+    """The documents of a text: one, or an array of them."""
+    try:
+        if data.lstrip()[:1] == b"[":
+            documents = msgspec.json.decode(data, type=list[Results])
+        else:
+            documents = [msgspec.json.decode(data, type=Results)]
+    except msgspec.DecodeError as error:
+        raise TuttiError(f"{where}: not a results document: {error}") from None
+    return [validate(document, where) for document in documents]
+
+
+def load(path: Path) -> list[Results]:
+    """Reads a results file."""
+    try:
+        return decode(path.read_bytes(), str(path))
+    except OSError as error:
+        raise TuttiError(f"{path}: {error.strerror}") from None
+
+
+def encode(results: Results | list[Results]) -> bytes:
+    """The JSON text, indented, with a newline at its end."""
+    return msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n"
+
+
+def save(results: Results | list[Results], path: Path) -> None:
+    """Writes a results file."""
+    try:
+        path.write_bytes(encode(results))
+    except OSError as error:
+        raise TuttiError(f"{path}: {error.strerror}") from None
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of the document."""
+    return msgspec.json.schema(Results)

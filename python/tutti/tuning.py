@@ -1,0 +1,94 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""`tutti tuning`: checks, converts and shows tuning files."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tutti import api, output, results, tuner
+from tutti.errors import TuttiError
+
+_FILE = click.argument("file", type=click.Path(path_type=Path))
+
+
+def predicates(rule: dict[str, Any]) -> str:
+    """What calls a rule is for, as in `allreduce; nodes 1; bytes ..8K`."""
+    words = []
+    for key, value in rule.items():
+        if key in ("plan", "origin", "parameters"):
+            continue
+        if isinstance(value, dict):
+            value = f"{value.get('min', '')}..{value.get('max', '')}"
+        elif isinstance(value, list):
+            value = ", ".join(str(part) for part in value)
+        words.append(str(value) if key in ("collective", "memory") else f"{key} {value}")
+    return "; ".join(words) or "any"
+
+
+def _write(text: str, out: Path | None) -> None:
+    if out is None:
+        output.echo(text)
+        return
+    try:
+        out.write_text(text)
+    except OSError as error:
+        raise TuttiError(f"{out}: {error.strerror}") from None
+
+
+@click.group()
+def command() -> None:
+    """Check, make, import and show tuning files."""
+
+
+@command.command()
+@_FILE
+def check(file: Path) -> None:
+    """Check FILE; an error names file, line and key."""
+    found = api.library().tuning_check(str(file))
+    output.echo(f"{file}: {found['rules']} rules, correct")
+
+
+@command.command("import")
+@_FILE
+@click.option("-o", "--output", "out", type=click.Path(dir_okay=False, path_type=Path))
+def import_(file: Path, out: Path | None) -> None:
+    """Convert MPICH's selection JSON; what cannot be carried over is listed on stderr."""
+    found = api.library().tuning_import(str(file))
+    for line in found["not_carried"]:
+        output.note(f"not carried over: {line}")
+    _write(json.dumps(found["tuning"], indent=2) + "\n", out)
+
+
+@command.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--output", "out", type=click.Path(dir_okay=False, path_type=Path))
+def make(files: tuple[Path, ...], out: Path | None) -> None:
+    """Make a tuning file from the results documents FILES (`tutti bench ... --plans mpi,ccl -o`)."""
+    documents = [document for file in files for document in results.load(file)]
+    _write(json.dumps(tuner.make(documents), indent=2) + "\n", out)
+
+
+@command.command()
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option("--json", "as_json", is_flag=True)
+def show(file: Path | None, as_json: bool) -> None:
+    """Show the effective rules in order, of FILE where one is given."""
+    if file is not None:
+        os.environ["TUTTI_TUNING_FILE"] = str(file)
+    found = api.library().tuning_show()
+    if as_json:
+        output.echo_json(found)
+        return
+    click.echo(f"# tuning file: {found['file'] or 'none'}", file=sys.stdout)
+    rows = [
+        (str(index), predicates(rule), str(rule["plan"]), str(rule.get("origin", "")))
+        for index, rule in enumerate(found["rules"])
+    ]
+    output.echo(output.columns([("", "call", "plan", "from"), *rows]))

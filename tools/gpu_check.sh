@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Checks and measures this tree on a machine with GPUs, without a network, in one go:
+#   tools/gpu_check.sh BUILD WHEELS OUT [check|measure|all]
+# BUILD: a build directory (lib/, bench/measure/, tests/mpi/), made elsewhere or here. WHEELS: a
+# directory with the wheels of mpich and of the Python packages that the machine lacks. OUT: gets
+# the results. Correctness first: every collective on device memory, mixed memory and threads.
+set -uo pipefail
+build=$(realpath "$1") wheels=$(realpath "$2") out=$(realpath -m "$3") what=${4:-all}
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+mkdir -p "$out"
+
+# NVLink multicast stays off: it can put a shared host's GPUs out of service.
+export NCCL_NVLS_ENABLE=0
+env=${TMPDIR:-/tmp}/tutti-gpu-env
+python=$(command -v python3)
+if [[ ! -x $env/bin/mpirun ]]; then
+  "$python" -m venv "$env" &&
+    "$env/bin/pip" install -q --no-index --no-deps --no-compile "$wheels"/*.whl || exit 1
+fi
+export PATH=$env/bin:$PATH LD_LIBRARY_PATH=$env/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} TUTTI_LIBRARY_DIR=$build/lib
+# The machine's own Python has most packages; the environment adds those that came as wheels.
+PYTHONPATH=$PWD/python:$("$env/bin/python" -c 'import site; print(site.getsitepackages()[0])')
+export PYTHONPATH
+gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
+status=0
+
+run() { # run SECONDS RANKS PROGRAM...: under the preload; settings come from the environment
+  local seconds=$1 ranks=$2
+  shift 2
+  LD_PRELOAD=$build/lib/libtutti-mpi.so timeout "$seconds" mpirun -n "$ranks" "$@"
+}
+
+if [[ $what != measure ]]; then
+  for ranks in 2 "$gpus"; do
+    for plan in default ccl-beta; do
+      for mixed in none alternate; do
+        (
+          if [[ $plan != default ]]; then
+            for collective in BCAST GATHER GATHERV SCATTER SCATTERV ALLGATHER ALLGATHERV ALLTOALL \
+              ALLTOALLV ALLTOALLW REDUCE ALLREDUCE REDUCE_SCATTER REDUCE_SCATTER_BLOCK; do
+              export "TUTTI_$collective=$plan"
+            done
+          fi
+          export TUTTI_LOG_LEVEL=error
+          run 150 "$ranks" "$build/tests/mpi/mpich/collectives" --memory cuda --mixed "$mixed" \
+            --watchdog 60 >"$out/check-$ranks-$plan-$mixed.txt" 2>&1
+          echo "check: $ranks ranks, $plan, mixed $mixed: rc $? $(tail -n 1 "$out/check-$ranks-$plan-$mixed.txt")"
+        ) | tee -a "$out/check.txt"
+      done
+    done
+  done
+  run 60 2 "$build/tests/mpi/mpich/threads" --memory cuda >"$out/threads.txt" 2>&1
+  echo "threads: rc $? $(tail -n 1 "$out/threads.txt")" | tee -a "$out/check.txt"
+  run 60 2 "$build/tests/mpi/mpich/collectives" --memory cuda --same-device --only matrix \
+    >"$out/same-device.txt" 2>&1
+  echo "two ranks on one GPU: rc $? $(grep -m1 share "$out/same-device.txt")" | tee -a "$out/check.txt"
+  grep -q "rc [^0]" "$out/check.txt" && status=1
+fi
+if [[ $what != check ]]; then
+  "$python" -m tutti info --json >"$out/info.json" 2>"$out/info.err" || status=1
+  read -ra arguments <<<"${GPU_NODE_ARGS:-}"
+  "$python" bench/gpu_node.py --mpi "$env" --out "$out" ${arguments[@]+"${arguments[@]}"} \
+    >"$out/summary.txt" 2>"$out/measure.log" || status=1
+  tail -n 200 "$out/summary.txt"
+  tail -n 5 "$out/measure.log"
+fi
+exit $status
