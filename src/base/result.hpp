@@ -36,10 +36,12 @@ class [[nodiscard]] Status {
   Status() = default;
   Status(ErrorCode code, std::string message) : code_(code), message_(std::move(message)) {}
 
-  /// An error that PMPI returned: `mpi_code` is handed back to the application unchanged.
-  static Status mpi(int mpi_code, std::string message) {
+  /// An error that PMPI returned: `mpi_code` is handed back to the application unchanged. `raised`:
+  /// MPI has called the application's error handler already, and nobody may call it again.
+  static Status mpi(int mpi_code, std::string message, bool raised = false) {
     Status status(ErrorCode::kMpiFailed, std::move(message));
     status.mpi_code_ = mpi_code;
+    status.raised_ = raised;
     return status;
   }
 
@@ -47,11 +49,13 @@ class [[nodiscard]] Status {
   explicit operator bool() const { return ok(); }
   ErrorCode code() const { return code_; }
   int mpi_code() const { return mpi_code_; }
+  bool raised() const { return raised_; }
   const std::string& message() const { return message_; }
 
  private:
   ErrorCode code_ = ErrorCode::kOk;
   int mpi_code_ = 0;
+  bool raised_ = false;
   std::string message_;
 };
 

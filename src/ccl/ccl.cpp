@@ -3,8 +3,8 @@
 //
 // Communicators are blocking: a non-blocking one hands every call to a thread of the library, which
 // was measured to cost 0.3 ms a call on NVLink where the call itself takes 16 us. The one step that
-// waits for peers at length, init, therefore runs on a thread of ours, and the wait for it is bounded;
-// the operations only queue work, and their callers bound the wait for the stream.
+// waits for peers at length, init, therefore runs on a thread of ours, and the wait for it is
+// bounded; the operations only queue work, and their callers bound the wait for the stream.
 #include "ccl/ccl.hpp"
 
 #include <dlfcn.h>
@@ -81,6 +81,21 @@ struct Functions {
     need("ncclGroupEnd", &group_end);
     return missing == nullptr ? std::string() : missing;
   }
+
+  /// "ncclAllReduce: internal error: <the library's last words>".
+  Status check(abi::Result result, const char* symbol, abi::Comm comm) const {
+    if (result == abi::kSuccess) {
+      return {};
+    }
+    std::string text = symbol;
+    if (const char* what = get_error_string(result); what != nullptr && what[0] != '\0') {
+      text += std::string(": ") + what;
+    }
+    if (const char* why = get_last_error(comm); why != nullptr && why[0] != '\0') {
+      text += std::string(": ") + why;
+    }
+    return {result == abi::kTimeout ? ErrorCode::kTimeout : ErrorCode::kLibraryFailed, text};
+  }
 };
 
 std::string seconds_text(double seconds) {
@@ -118,7 +133,8 @@ class LoadedLibrary final : public Library {
                                                      std::to_string(ranks) + " ranks");
     }
     const auto init = std::make_shared<Init>();
-    std::thread thread([this, init, ranks, id, rank, api, device] {
+    // Takes a copy of the table: an abandoned thread may outlive this object.
+    std::thread thread([nccl = nccl_, init, ranks, id, rank, api, device] {
       Status status;
       abi::Comm comm = nullptr;
       {
@@ -131,13 +147,13 @@ class LoadedLibrary final : public Library {
         if (status.ok()) {
           abi::Config config = abi::default_config();
           config.blocking = 1;
-          status = check(nccl_.init_rank_config(&comm, ranks, id, rank, &config),
-                         "ncclCommInitRankConfig", nullptr);
+          status = nccl.check(nccl.init_rank_config(&comm, ranks, id, rank, &config),
+                              "ncclCommInitRankConfig", nullptr);
         }
       }
       const std::lock_guard lock(init->mutex);
       if (init->abandoned && comm != nullptr) {
-        static_cast<void>(nccl_.abort(comm));  // Nobody waits for it any more.
+        static_cast<void>(nccl.abort(comm));  // Nobody waits for it any more.
         comm = nullptr;
       }
       init->comm = comm;
@@ -248,9 +264,7 @@ class LoadedLibrary final : public Library {
     });
   }
 
-  Status group_start() override {
-    return check(nccl_.group_start(), "ncclGroupStart", nullptr);
-  }
+  Status group_start() override { return check(nccl_.group_start(), "ncclGroupStart", nullptr); }
 
   Status group_end() override { return check(nccl_.group_end(), "ncclGroupEnd", nullptr); }
 
@@ -259,19 +273,8 @@ class LoadedLibrary final : public Library {
     return {ErrorCode::kInvalidArgument, std::string(symbol) + ": no communicator"};
   }
 
-  /// "ncclAllReduce: internal error: <the library's last words>".
   Status check(abi::Result result, const char* symbol, abi::Comm comm) const {
-    if (result == abi::kSuccess) {
-      return {};
-    }
-    std::string text = symbol;
-    if (const char* what = nccl_.get_error_string(result); what != nullptr && what[0] != '\0') {
-      text += std::string(": ") + what;
-    }
-    if (const char* why = nccl_.get_last_error(comm); why != nullptr && why[0] != '\0') {
-      text += std::string(": ") + why;
-    }
-    return {result == abi::kTimeout ? ErrorCode::kTimeout : ErrorCode::kLibraryFailed, text};
+    return nccl_.check(result, symbol, comm);
   }
 
   /// For calls after which the communicator may be gone or is not one: in-progress means that a

@@ -91,6 +91,10 @@ class Api {
   virtual Result<bool> stream_done(Stream stream) = 0;
   /// Blocks the calling thread until all work of the stream is done.
   virtual Status wait_stream(Stream stream) = 0;
+  /// Blocks until what the application has queued on its (legacy) default stream is done; a query
+  /// when that is nothing. A cudaMemcpy from pageable memory may return before its data arrives,
+  /// and our streams do not wait for the default one.
+  virtual Status wait_default_stream(int device) = 0;
   /// Blocks until the whole device is idle (TUTTI_SYNC_DEVICE).
   virtual Status wait_device(int device) = 0;
 

@@ -25,7 +25,7 @@ Status check(int code, const char* what) {
   return Status::mpi(code, std::string(what) + ": " + text);
 }
 
-Library::Library(MPI_Comm application) : application_(application) {
+Library::Library(MPI_Comm application) : application_(application), own_(application) {
   pmpi.Comm_rank(application, &rank_);
   pmpi.Comm_size(application, &ranks_);
   comms_.fill(MPI_COMM_NULL);
@@ -34,6 +34,9 @@ Library::Library(MPI_Comm application) : application_(application) {
 }
 
 Library::~Library() {
+  if (own_ != application_) {
+    pmpi.Comm_free(&own_);
+  }
   for (MPI_Comm& comm : comms_) {
     if (comm != MPI_COMM_NULL && comm != application_) {
       pmpi.Comm_free(&comm);
@@ -42,25 +45,25 @@ Library::~Library() {
 }
 
 Status Library::duplicate() {
-  if (comms_[0] != application_) {
+  if (own_ != application_) {
     return {};
   }
   MPI_Comm copy = MPI_COMM_NULL;
   TUTTI_RETURN_IF_ERROR(check(pmpi.Comm_dup(application_, &copy), "MPI_Comm_dup"));
-  comms_[0] = copy;
+  own_ = copy;
   return check(pmpi.Comm_set_errhandler(copy, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
 }
 
 Status Library::allgather(const void* send, void* recv, Bytes bytes_each) {
   const int bytes = static_cast<int>(bytes_each);
   return check(
-      pmpi.small.Allgather(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, whole()),
+      pmpi.small.Allgather(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, own()),
       "MPI_Allgather");
 }
 
 Status Library::max_in_place(std::uint64_t* values, int count) {
   return check(
-      pmpi.small.Allreduce(MPI_IN_PLACE, values, count, MPI_UINT64_T, MPI_MAX, whole()),
+      pmpi.small.Allreduce(MPI_IN_PLACE, values, count, MPI_UINT64_T, MPI_MAX, own()),
       "MPI_Allreduce");
 }
 
@@ -68,7 +71,7 @@ Status Library::make_scopes(int node) {
   auto split = [&](Scope scope, int color) -> Status {
     MPI_Comm& comm = comms_[static_cast<std::size_t>(scope)];
     TUTTI_RETURN_IF_ERROR(
-        check(pmpi.Comm_split(whole(), color, rank_, &comm), "MPI_Comm_split"));
+        check(pmpi.Comm_split(own(), color, rank_, &comm), "MPI_Comm_split"));
     ScopeRank& place = places_[static_cast<std::size_t>(scope)];
     if (comm == MPI_COMM_NULL) {
       place = {-1, 0};
@@ -143,6 +146,14 @@ class UnitType {
 }  // namespace
 
 Status Library::collective(Scope scope, const Call& call) {
+  const Status status = collective_on(scope, call);
+  if (status.code() == ErrorCode::kMpiFailed && scope == Scope::kWhole) {
+    return Status::mpi(status.mpi_code(), status.message(), /*raised=*/true);
+  }
+  return status;
+}
+
+Status Library::collective_on(Scope scope, const Call& call) {
   const ScopeRank& me = scope_rank(scope);
   MPI_Comm comm = comms_[static_cast<std::size_t>(scope)];
   const bool reduction = select::is_reduction(call.collective);

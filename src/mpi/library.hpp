@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// runners::MpiLibrary on this flavour's PMPI. Everything runs on a private duplicate of the
-// application's communicator (and on splits of it), so nothing of ours can meet a message of the
-// application, and errors return to us first, to be raised once on the application's own.
+// runners::MpiLibrary on this flavour's PMPI. Calls of the whole communicator run on the
+// application's own, as those of ranks that need no staging do; what is ours (agreements, steps on
+// nodes and among leaders) runs on a private duplicate and its splits, where nothing can meet a
+// message of the application.
 #pragma once
 
 #include <array>
@@ -26,7 +27,7 @@ class Library : public runners::MpiLibrary {
   /// Before it, calls run on the application's own communicator.
   Status duplicate() override;
   /// Communicator for steps of ours over all ranks.
-  MPI_Comm whole() const { return comms_[0]; }
+  MPI_Comm own() const { return own_; }
 
   Status allgather(const void* send, void* recv, Bytes bytes_each) override;
   Status max_in_place(std::uint64_t* values, int count) override;
@@ -37,11 +38,13 @@ class Library : public runners::MpiLibrary {
   Status collective(runners::Scope scope, const runners::Call& call) override;
 
  private:
+  Status collective_on(runners::Scope scope, const runners::Call& call);
   template <class C>
   Status collective_as(MPI_Comm comm, const runners::ScopeRank& me, const runners::Call& call,
                        MPI_Datatype type, std::uint64_t unit_bytes);
 
   MPI_Comm application_;
+  MPI_Comm own_;  ///< The duplicate; the application's own before duplicate().
   int rank_ = 0;
   int ranks_ = 1;
   std::array<MPI_Comm, runners::kScopeCount> comms_;

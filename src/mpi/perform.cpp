@@ -282,8 +282,10 @@ Status Performance::run(int* code) {
   }
   classify();
   const int device = std::max(send_.memory.device, recv_.memory.device);
-  if (engine_.process().config().sync_device && device >= 0) {
-    TUTTI_RETURN_IF_ERROR(api_->wait_device(device));
+  if (device >= 0) {
+    TUTTI_RETURN_IF_ERROR(engine_.process().config().sync_device
+                              ? api_->wait_device(device)
+                              : api_->wait_default_stream(device));
   }
   TUTTI_ASSIGN_OR_RETURN(const engine::Route* route,
                          engine_.route(view_.collective, bytes_, type_, op_, device));
@@ -456,7 +458,7 @@ Status Performance::pack(const Side& side, const Piece& piece, std::byte* dense)
     return check(pmpi.Pack(origin + first * piece.layout.extent, static_cast<int>(count),
                            piece.type,
                            dense + static_cast<Bytes>(first) * piece.layout.size,
-                           static_cast<int>(bytes), &position, session_.library->whole()),
+                           static_cast<int>(bytes), &position, session_.library->own()),
                  "MPI_Pack");
   });
 }
@@ -483,7 +485,7 @@ Status Performance::unpack(const Side& side, const Piece& piece, const std::byte
     return check(pmpi.Unpack(dense + static_cast<Bytes>(first) * piece.layout.size,
                              static_cast<int>(bytes), &position,
                              origin + first * piece.layout.extent, static_cast<int>(count),
-                             piece.type, session_.library->whole()),
+                             piece.type, session_.library->own()),
                  "MPI_Unpack");
   }));
   if (!on_device) {

@@ -194,6 +194,9 @@ Session* session_of(MPI_Comm comm, int* error) {
 
 int raise(MPI_Comm comm, const Status& status) {
   int code = status.mpi_code();
+  if (status.raised()) {
+    return code;
+  }
   if (status.code() != ErrorCode::kMpiFailed) {
     log(LogLevel::kError, status.message());
     static int error_class = MPI_ERR_OTHER;

@@ -30,8 +30,8 @@ class Runner {
 class MpiLibrary {
  public:
   virtual ~MpiLibrary() = default;
-  /// Moves to a private duplicate of the communicator, on which everything after runs. Collective;
-  /// called once it is known that there is anything to do.
+  /// Makes a private duplicate of the communicator for the steps that are ours. Collective; called
+  /// once it is known that there is anything to do.
   virtual Status duplicate() = 0;
   /// Gathers `bytes_each` from every rank of the communicator, host memory, rank order.
   virtual Status allgather(const void* send, void* recv, Bytes bytes_each) = 0;
@@ -41,7 +41,8 @@ class MpiLibrary {
   virtual Status make_scopes(int node) = 0;
   virtual ScopeRank scope_rank(Scope scope) const = 0;
   /// The MPI library's own collective on dense buffers it can read (host memory, or device memory
-  /// when the MPI is device-aware).
+  /// when the MPI is device-aware). Of the whole scope it must meet the plain calls of ranks that
+  /// need no staging: same communicator, same function, in place where they are.
   virtual Status collective(Scope scope, const Call& call) = 0;
 };
 

@@ -1311,7 +1311,7 @@ thread_local Group group;
 Result wait_init(Comm& comm) {
   Backoff backoff;
   while (true) {
-    const Result result = advance_init(comm);
+    const Result result = comm.stalled.load() ? abi::kInProgress : advance_init(comm);
     if (result != abi::kInProgress) {
       return result;
     }

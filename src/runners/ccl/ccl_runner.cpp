@@ -14,11 +14,7 @@ using select::Collective;
 
 namespace {
 
-/// Element type and count as the library counts them. Data movement goes as bytes.
-struct Element {
-  ccl::NcclType type = ccl::NcclType::kUint8;
-  std::uint64_t factor = 1;
-};
+using Element = CclRunner::Element;
 
 Result<Element> element_of(const Call& call) {
   if (!select::is_reduction(call.collective)) {
@@ -209,10 +205,9 @@ Status CclRunner::enqueue(const Call& call, const ScopeRank& me, ccl::Communicat
       return aliased ? copy_on_stream(call.recv, result, mine * call.element_bytes) : Status();
     }
     case Collective::kAllgatherv: {
-      if (all_equal(call.recv_counts) && dense(call.recv_counts, call.recv_offsets)) {
-        // An own part outside its place is copied by the library; in place it is not.
-        return library_.all_gather(call.send, call.recv, call.recv_counts.front() * element.factor,
-                                   element.type, communicator, stream_);
+      // Counts are equal on all ranks, displacements are each rank's own: only counts may choose.
+      if (all_equal(call.recv_counts)) {
+        return enqueue_equal_allgatherv(call, element, communicator);
       }
       TUTTI_ASSIGN_OR_RETURN(auto group, Group::open(library_));
       for (int peer = 0; peer < me.ranks; ++peer) {
@@ -230,6 +225,27 @@ Status CclRunner::enqueue(const Call& call, const ScopeRank& me, ccl::Communicat
     default:
       return enqueue_peers(call, me, communicator);
   }
+}
+
+Status CclRunner::enqueue_equal_allgatherv(const Call& call, const Element& element,
+                                           ccl::Communicator communicator) {
+  const std::uint64_t count = call.recv_counts.front();
+  if (dense(call.recv_counts, call.recv_offsets)) {
+    return library_.all_gather(call.send, call.recv, count * element.factor, element.type,
+                               communicator, stream_);
+  }
+  const Bytes block_bytes = count * call.element_bytes;
+  TUTTI_ASSIGN_OR_RETURN(scratch_lease_,
+                         scratch_.device(device_, call.recv_counts.size() * block_bytes));
+  TUTTI_RETURN_IF_ERROR(library_.all_gather(call.send, scratch_lease_.data(),
+                                            count * element.factor, element.type, communicator,
+                                            stream_));
+  for (std::size_t i = 0; i < call.recv_counts.size(); ++i) {
+    TUTTI_RETURN_IF_ERROR(copy_on_stream(at(call.recv, call.recv_offsets[i], call.element_bytes),
+                                         at(scratch_lease_.data(), i * count, call.element_bytes),
+                                         block_bytes));
+  }
+  return {};
 }
 
 Status CclRunner::enqueue_peers(const Call& call, const ScopeRank& me,
@@ -301,16 +317,13 @@ Status CclRunner::enqueue_peers(const Call& call, const ScopeRank& me,
     }
     source = scratch_lease_.data();
   }
-  const auto self = static_cast<std::size_t>(me.rank);
-  if (recvs[self].count > 0) {
-    TUTTI_RETURN_IF_ERROR(copy_on_stream(at(call.recv, recvs[self].offset, call.element_bytes),
-                                         at(source, sends[self].offset, call.element_bytes),
-                                         recvs[self].count * call.element_bytes));
-  }
   TUTTI_ASSIGN_OR_RETURN(auto group, Group::open(library_));
   for (int peer = 0; peer < me.ranks; ++peer) {
     const auto i = static_cast<std::size_t>(peer);
-    if (peer == me.rank) {
+    // The own part goes to oneself within the group, which beats a copy of its own; a root's part
+    // that is where it belongs (in place) does not move.
+    if (peer == me.rank && at(source, sends[i].offset, call.element_bytes) ==
+                               at(call.recv, recvs[i].offset, call.element_bytes)) {
       continue;
     }
     if (sends[i].count > 0) {

@@ -32,9 +32,17 @@ class CclRunner : public Runner {
   bool has_scope(Scope scope) const { return communicators_[index(scope)] != nullptr; }
   Status run(Scope scope, const Call& call) override;
 
+  /// Element type and count as the library counts them. Data movement goes as bytes.
+  struct Element {
+    ccl::NcclType type = ccl::NcclType::kUint8;
+    std::uint64_t factor = 1;
+  };
+
  private:
   static std::size_t index(Scope scope) { return static_cast<std::size_t>(scope); }
   Status enqueue(const Call& call, const ScopeRank& me, ccl::Communicator communicator);
+  Status enqueue_equal_allgatherv(const Call& call, const Element& element,
+                                  ccl::Communicator communicator);
   Status enqueue_peers(const Call& call, const ScopeRank& me, ccl::Communicator communicator);
   Status copy_on_stream(void* destination, const void* source, Bytes bytes);
   Status wait(Scope scope, const char* what);
