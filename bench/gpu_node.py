@@ -58,7 +58,9 @@ def compare(documents: list[results.Results]) -> dict:
         for size, found in sorted(by_size.items()):
             if "hybrid" not in found:
                 continue
-            rivals = {name: found[name].latency_us.p50 for name in ("native", "nccl") if name in found}
+            rivals = {
+                name: found[name].latency_us.p50 for name in ("native", "nccl") if name in found
+            }
             hybrid = found["hybrid"]
             rows.append(
                 {
@@ -111,7 +113,9 @@ def main() -> None:
                 log(f"plans of {collective}, {ranks} ranks on {nodes} node(s)")
                 try:
                     documents.append(
-                        measure.run(job(args, collective, ranks, nodes, plans=plans_of(nodes)), library)
+                        measure.run(
+                            job(args, collective, ranks, nodes, plans=plans_of(nodes)), library
+                        )
                     )
                 except TuttiError as error:
                     log(f"FAILED: {error}")

@@ -14,9 +14,9 @@ namespace tutti {
 
 }  // namespace tutti
 
-#define CHECK(expression, values)                                             \
-  do {                                                                        \
-    if (!(expression)) [[unlikely]] {                                         \
-      ::tutti::check_failed(__FILE__, __LINE__, #expression, (values));       \
-    }                                                                         \
+#define CHECK(expression, values)                                       \
+  do {                                                                  \
+    if (!(expression)) [[unlikely]] {                                   \
+      ::tutti::check_failed(__FILE__, __LINE__, #expression, (values)); \
+    }                                                                   \
   } while (0)

@@ -18,10 +18,10 @@ namespace tutti {
 /// TUTTI_<NAME> (upper case) that holds a plan list, for example "8K:mpi-gamma,ccl-beta".
 inline constexpr int kCollectiveCount = 17;
 inline constexpr std::array<const char*, kCollectiveCount> kCollectiveNames = {
-    "barrier",        "bcast",     "gather",        "gatherv", "scatter",
-    "scatterv",       "allgather", "allgatherv",    "alltoall", "alltoallv",
-    "alltoallw",      "reduce",    "allreduce",     "reduce_scatter",
-    "reduce_scatter_block", "scan", "exscan"};
+    "barrier",   "bcast",     "gather",     "gatherv",        "scatter",
+    "scatterv",  "allgather", "allgatherv", "alltoall",       "alltoallv",
+    "alltoallw", "reduce",    "allreduce",  "reduce_scatter", "reduce_scatter_block",
+    "scan",      "exscan"};
 
 /// Parsed values; fields carry the knobs' names in lower case without the prefix.
 struct Config {
@@ -36,8 +36,8 @@ struct Config {
   std::array<std::string, kCollectiveCount> plans;  ///< TUTTI_<COLLECTIVE>; empty: unset.
   int virtual_nodes = 0;                            ///< 0: real nodes.
   double timeout_s = 1800;                          ///< 0: wait for ever.
-  Bytes pipeline_chunk_bytes = 1 << 20;             ///< Staged native collectives are cut into these.
-  Bytes pinned_pool_bytes = 256 << 20;              ///< Cached pinned staging memory per process.
+  Bytes pipeline_chunk_bytes = 1 << 20;  ///< Staged native collectives are cut into these.
+  Bytes pinned_pool_bytes = 256 << 20;   ///< Cached pinned staging memory per process.
   bool sync_device = false;  ///< Debug: wait for the whole device before each collective.
   bool chain = false;        ///< Native calls go to the next MPI_X (a profiler), not PMPI_X.
 };

@@ -83,12 +83,12 @@ class [[nodiscard]] Result {
 }  // namespace tutti
 
 /// Returns early with the failure of `expr`, a Status.
-#define TUTTI_RETURN_IF_ERROR(expr)                        \
-  do {                                                     \
-    ::tutti::Status tutti_status = (expr);                 \
-    if (!tutti_status.ok()) [[unlikely]] {                 \
-      return tutti_status;                                 \
-    }                                                      \
+#define TUTTI_RETURN_IF_ERROR(expr)        \
+  do {                                     \
+    ::tutti::Status tutti_status = (expr); \
+    if (!tutti_status.ok()) [[unlikely]] { \
+      return tutti_status;                 \
+    }                                      \
   } while (0)
 
 #define TUTTI_CONCAT_INNER(a, b) a##b

@@ -31,7 +31,8 @@ Result<Bytes> parse_bytes(std::string_view text) {
     auto at = kSuffixes.find(suffix[0]);
     std::string_view unit = suffix.substr(1);
     if (at == std::string_view::npos || !(unit.empty() || unit == "b" || unit == "ib")) {
-      return Status(ErrorCode::kInvalidConfig, "'" + std::string(text) + "': unknown size suffix '" +
+      return Status(ErrorCode::kInvalidConfig, "'" + std::string(text) +
+                                                   "': unknown size suffix '" +
                                                    std::string(suffix) + "'; use K, M, G or T");
     }
     shift = static_cast<int>(at + 1) * 10;

@@ -223,15 +223,6 @@ class CudaApi final : public Api {
     return check("cuStreamSynchronize", cu_.stream_synchronize(static_cast<cuda::Stream>(stream)));
   }
 
-  Status wait_default_stream(int device) override {
-    Scope scope(*this);
-    TUTTI_RETURN_IF_ERROR(scope.enter(device));
-    if (cu_.stream_query(nullptr) == cuda::kSuccess) {
-      return {};
-    }
-    return check("cuStreamSynchronize", cu_.stream_synchronize(nullptr));
-  }
-
   Status wait_device(int device) override {
     Scope scope(*this);
     TUTTI_RETURN_IF_ERROR(scope.enter(device));

@@ -24,8 +24,8 @@
 namespace tutti::device {
 
 enum class MemoryKind : std::uint8_t {
-  kHost,     ///< Pageable or pinned: the CPU reads and writes it. Managed memory counts here.
-  kDevice,   ///< Only the device reads and writes it fast.
+  kHost,    ///< Pageable or pinned: the CPU reads and writes it. Managed memory counts here.
+  kDevice,  ///< Only the device reads and writes it fast.
 };
 
 /// Result of a classification. `device` is the ordinal that owns the memory, -1 for host memory.
@@ -91,10 +91,6 @@ class Api {
   virtual Result<bool> stream_done(Stream stream) = 0;
   /// Blocks the calling thread until all work of the stream is done.
   virtual Status wait_stream(Stream stream) = 0;
-  /// Blocks until what the application has queued on its (legacy) default stream is done; a query
-  /// when that is nothing. A cudaMemcpy from pageable memory may return before its data arrives,
-  /// and our streams do not wait for the default one.
-  virtual Status wait_default_stream(int device) = 0;
   /// Blocks until the whole device is idle (TUTTI_SYNC_DEVICE).
   virtual Status wait_device(int device) = 0;
 
@@ -147,8 +143,8 @@ class CurrentDevice {
 
 /// What open() found and what it did not find, for `tutti info` and the INFO line.
 struct OpenReport {
-  std::string taken;                ///< "cuda: /usr/lib/libcuda.so.1", or "none".
-  std::string reason;               ///< Why nothing (or not the other) was taken.
+  std::string taken;   ///< "cuda: /usr/lib/libcuda.so.1", or "none".
+  std::string reason;  ///< Why nothing (or not the other) was taken.
 };
 
 /// The table for this process by TUTTI_DEVICE (auto: CUDA's driver if its library loads, else HIP,

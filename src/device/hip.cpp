@@ -208,12 +208,6 @@ class HipApi final : public Api {
     return check("hipStreamSynchronize", hip_.stream_synchronize(static_cast<hip::Stream>(stream)));
   }
 
-  Status wait_default_stream(int device) override {
-    Scope scope(*this);
-    TUTTI_RETURN_IF_ERROR(scope.enter(device));
-    return check("hipStreamSynchronize", hip_.stream_synchronize(nullptr));
-  }
-
   Status wait_device(int device) override {
     Scope scope(*this);
     TUTTI_RETURN_IF_ERROR(scope.enter(device));

@@ -840,8 +840,6 @@ class HostApi final : public Api {
     return {};
   }
 
-  Status wait_default_stream(int device) override { return check_device(device); }
-
   Status wait_device(int device) override {
     TUTTI_RETURN_IF_ERROR(check_device(device));
     return wait_for_device(device);

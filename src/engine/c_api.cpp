@@ -46,7 +46,8 @@ bool parse_field(const json& query, const char* key, Parse parse, T* out, std::s
   if (!query.contains(key) || query[key].is_null()) {
     return true;
   }
-  const std::string text = query[key].is_string() ? query[key].get<std::string>() : query[key].dump();
+  const std::string text =
+      query[key].is_string() ? query[key].get<std::string>() : query[key].dump();
   auto parsed = parse(text);
   if (!parsed) {
     *error = std::string(key) + ": unknown value '" + text + "'";
@@ -149,8 +150,8 @@ char* tutti_tuning_import_json(const char* path) {
     if (!imported.ok()) {
       return document(failure(imported.status()));
     }
-    return document(json{{"tuning", json::parse(imported->json)},
-                         {"not_carried", imported->not_carried}});
+    return document(
+        json{{"tuning", json::parse(imported->json)}, {"not_carried", imported->not_carried}});
   });
 }
 
@@ -171,7 +172,8 @@ char* tutti_machine_json(void) {
   return guarded([] {
     Process& process = Process::get();
     json devices = json::array();
-    json device = {{"name", nullptr}, {"library", nullptr},
+    json device = {{"name", nullptr},
+                   {"library", nullptr},
                    {"taken", process.device_report().taken},
                    {"reason", process.device_report().reason}};
     if (tutti::device::Api* api = process.device(); api != nullptr) {
@@ -185,9 +187,10 @@ char* tutti_machine_json(void) {
         for (int ordinal = 0; ordinal < *count; ++ordinal) {
           const auto name = api->device_name(ordinal);
           const auto identity = api->identity(ordinal);
-          devices.push_back({{"ordinal", ordinal},
-                             {"name", name.ok() ? *name : name.status().message()},
-                             {"identity", identity.ok() ? *identity : identity.status().message()}});
+          devices.push_back(
+              {{"ordinal", ordinal},
+               {"name", name.ok() ? *name : name.status().message()},
+               {"identity", identity.ok() ? *identity : identity.status().message()}});
         }
       }
     }

@@ -32,8 +32,7 @@ std::size_t cache_slot(const Shape& shape, std::size_t size) {
   std::uint64_t hash = shape.bytes.value_or(~Bytes{0}) * 0x9E3779B97F4A7C15ULL;
   hash ^= (static_cast<std::uint64_t>(shape.collective) << 1) ^
           (static_cast<std::uint64_t>(shape.type) << 6) ^
-          (static_cast<std::uint64_t>(shape.op) << 11) ^
-          static_cast<std::uint64_t>(shape.memory);
+          (static_cast<std::uint64_t>(shape.op) << 11) ^ static_cast<std::uint64_t>(shape.memory);
   hash ^= hash >> 29;
   return hash % size;
 }
@@ -50,8 +49,8 @@ Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
   }
   TUTTI_RETURN_IF_ERROR(mpi.duplicate());
   TUTTI_RETURN_IF_ERROR(self->agree_placement());
-  self->mpi_runner_ = std::make_unique<runners::MpiRunner>(
-      mpi, process.device(), process.scratch(), process.counters().staged_bytes);
+  self->mpi_runner_ = std::make_unique<runners::MpiRunner>(mpi, process.device(), process.scratch(),
+                                                           process.counters().staged_bytes);
   if (self->asserted_ == Memory::kDevice && self->disagreement_.empty()) {
     TUTTI_RETURN_IF_ERROR(self->setup_ccl(-1));
   }
@@ -92,8 +91,16 @@ Status Communicator::agree_configuration(const Hints& hints) {
 
   // One small maximum tells everything: a value and its complement give both ends of a range.
   enum : std::size_t {
-    kDevice, kActive, kHash, kHashInverse, kStrict, kNotAware, kDisabled, kAsserted,
-    kAssertedInverse, kCount
+    kDevice,
+    kActive,
+    kHash,
+    kHashInverse,
+    kStrict,
+    kNotAware,
+    kDisabled,
+    kAsserted,
+    kAssertedInverse,
+    kCount
   };
   const std::uint64_t hash = process_.agreement_hash() ^ table_.hash();
   const std::uint64_t asserted = asserted_ ? (*asserted_ == Memory::kDevice ? 2 : 1) : 0;
@@ -243,11 +250,10 @@ Result<Route> Communicator::make_route(const Shape& shape, const select::Plan& p
   route.memory = shape.memory;
   // Chunks only where every rank must expect staging, and only on what all ranks can divide alike.
   const bool staging = shape.memory == Memory::kDevice && (!facts_.mpi_device_aware || plan.staged);
-  const bool chunked = staging && shape.bytes && !runners::has_counts(shape.collective) &&
-                       shape.op != select::ReduceOp::kUser &&
-                       shape.type != select::DataType::kOther &&
-                       *route.plan.parameters.chunk_bytes != 0 &&
-                       *shape.bytes > *route.plan.parameters.chunk_bytes;
+  const bool chunked =
+      staging && shape.bytes && !runners::has_counts(shape.collective) &&
+      shape.op != select::ReduceOp::kUser && shape.type != select::DataType::kOther &&
+      *route.plan.parameters.chunk_bytes != 0 && *shape.bytes > *route.plan.parameters.chunk_bytes;
   if (!chunked) {
     route.plan.parameters.chunk_bytes = 0;
   }
@@ -268,7 +274,8 @@ runners::Runner& Communicator::runner(Backend backend) {
 
 Status Communicator::prepare_alpha(const select::Plan& plan, std::string* refusal) {
   if (!scopes_made_) {
-    TUTTI_RETURN_IF_ERROR(mpi_.make_scopes(placement_.node_of[static_cast<std::size_t>(place_.rank)]));
+    TUTTI_RETURN_IF_ERROR(
+        mpi_.make_scopes(placement_.node_of[static_cast<std::size_t>(place_.rank)]));
     scopes_made_ = true;
   }
   const Backend node = plan.parameters.node_backend.value_or(plan.backend);
@@ -290,15 +297,14 @@ Status Communicator::run(const Route& route, const runners::Call& call) {
   }
   const Backend node = route.plan.parameters.node_backend.value_or(route.plan.backend);
   const Backend leaders = route.plan.parameters.leaders_backend.value_or(route.plan.backend);
-  const AlphaContext context{
-      .placement = placement_,
-      .rank = place_.rank,
-      .node = runner(node),
-      .leaders = runner(leaders),
-      .scratch_on_device = node == Backend::kCcl || leaders == Backend::kCcl,
-      .device = device_,
-      .api = process_.device(),
-      .scratch = process_.scratch()};
+  const AlphaContext context{.placement = placement_,
+                             .rank = place_.rank,
+                             .node = runner(node),
+                             .leaders = runner(leaders),
+                             .scratch_on_device = node == Backend::kCcl || leaders == Backend::kCcl,
+                             .device = device_,
+                             .api = process_.device(),
+                             .scratch = process_.scratch()};
   return run_alpha(context, call);
 }
 

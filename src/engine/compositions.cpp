@@ -17,7 +17,9 @@ namespace {
 class Alpha {
  public:
   Alpha(const AlphaContext& context, const Call& call)
-      : context_(context), call_(call), node_(context.placement.node_of[at(context.rank)]),
+      : context_(context),
+        call_(call),
+        node_(context.placement.node_of[at(context.rank)]),
         local_(context.placement.local_of[at(context.rank)]),
         node_ranks_(context.placement.ranks_of[at(node_)].size()),
         memory_(context.scratch_on_device
@@ -152,8 +154,7 @@ Status Alpha::bcast() {
     leaders.recv_memory = call_.recv_memory;
     TUTTI_RETURN_IF_ERROR(context_.leaders.run(Scope::kLeaders, leaders));
   }
-  return node_ == root_node ? Status()
-                            : node_bcast(call_.recv, call_.recv_memory, call_.count, 0);
+  return node_ == root_node ? Status() : node_bcast(call_.recv, call_.recv_memory, call_.count, 0);
 }
 
 Status Alpha::allgather() {
@@ -199,8 +200,7 @@ Status Alpha::allgather() {
       for (const auto& node : placement.ranks_of) {
         for (const int rank : node) {
           TUTTI_RETURN_IF_ERROR(runners::copy_any(
-              context_.api,
-              runners::at(call_.recv, at(rank) * call_.count, call_.element_bytes),
+              context_.api, runners::at(call_.recv, at(rank) * call_.count, call_.element_bytes),
               call_.recv_memory, runners::at(all_blocks.data(), source, call_.element_bytes),
               memory_, call_.count * call_.element_bytes));
           source += call_.count;

@@ -28,9 +28,12 @@ std::string Counters::json() const {
   for (const auto& [text, count] : fallbacks_) {
     fallbacks.push_back({{"text", text}, {"count", count.load()}});
   }
-  return nlohmann::json{{"communicators", communicators.load()}, {"plans", plans},
-                        {"fallbacks", fallbacks},                {"agreements", agreements.load()},
-                        {"staged_bytes", staged_bytes.load()},   {"misfits", misfits.load()}}
+  return nlohmann::json{{"communicators", communicators.load()},
+                        {"plans", plans},
+                        {"fallbacks", fallbacks},
+                        {"agreements", agreements.load()},
+                        {"staged_bytes", staged_bytes.load()},
+                        {"misfits", misfits.load()}}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

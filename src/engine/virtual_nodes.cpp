@@ -41,8 +41,8 @@ std::uint64_t node_identity(int virtual_nodes, int world_rank, int world_ranks) 
 
 void announce_virtual_node(int virtual_nodes, int world_rank, int world_ranks) {
   if (virtual_nodes > 0) {
-    const std::string id =
-        "tutti-virtual-node-" + std::to_string(virtual_node(virtual_nodes, world_rank, world_ranks));
+    const std::string id = "tutti-virtual-node-" +
+                           std::to_string(virtual_node(virtual_nodes, world_rank, world_ranks));
     static_cast<void>(setenv("NCCL_HOSTID", id.c_str(), 0));
   }
 }
@@ -55,9 +55,7 @@ int Placement::ranks_per_node_max() const {
   return static_cast<int>(most);
 }
 
-bool Placement::is_consecutive() const {
-  return std::is_sorted(node_of.begin(), node_of.end());
-}
+bool Placement::is_consecutive() const { return std::is_sorted(node_of.begin(), node_of.end()); }
 
 Placement make_placement(const std::vector<std::uint64_t>& identities) {
   Placement placement;

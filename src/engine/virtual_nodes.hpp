@@ -22,8 +22,8 @@ void announce_virtual_node(int virtual_nodes, int world_rank, int world_ranks);
 
 /// Where each rank of a communicator lives; equal on all ranks.
 struct Placement {
-  std::vector<int> node_of;       ///< Node index of each rank, numbered by first rank.
-  std::vector<int> local_of;      ///< Index of each rank among its node's ranks.
+  std::vector<int> node_of;                ///< Node index of each rank, numbered by first rank.
+  std::vector<int> local_of;               ///< Index of each rank among its node's ranks.
   std::vector<std::vector<int>> ranks_of;  ///< Ranks of each node, ascending.
   int nodes() const { return static_cast<int>(ranks_of.size()); }
   int ranks_per_node_max() const;

@@ -208,8 +208,8 @@ struct Wrap {
           view.recv_types = recv_types;
         },
         [&](const void* s, void* r) {
-          return pmpi.native<C>().Alltoallw(s, send_counts, send_displs, send_types, r,
-                                            recv_counts, recv_displs, recv_types, comm);
+          return pmpi.native<C>().Alltoallw(s, send_counts, send_displs, send_types, r, recv_counts,
+                                            recv_displs, recv_types, comm);
         });
   }
 
@@ -264,9 +264,7 @@ struct Wrap {
     return through(
         comm, send, recv,
         [&](View& view) { fill_reduction(view, Collective::kScan, count, type, op); },
-        [&](const void* s, void* r) {
-          return pmpi.native<C>().Scan(s, r, count, type, op, comm);
-        });
+        [&](const void* s, void* r) { return pmpi.native<C>().Scan(s, r, count, type, op, comm); });
   }
 
   static int Exscan(const void* send, void* recv, C count, MPI_Datatype type, MPI_Op op,
@@ -392,12 +390,11 @@ bool TUTTI_PASTE(open_door_, TUTTI_FLAVOUR)(Lookup lookup, Lookup native, Door* 
   }
   flavour::load_types();
   flavour::load_sessions(lookup);
-#define TUTTI_ENTRY(name, arguments)                                        \
-  door->entries[k##name] = flavour::entry(flavour::Wrap<int>::name);        \
-  door->entries[k##name##_c] =                                              \
-      flavour::pmpi.native_large.name == nullptr                            \
-          ? nullptr                                                         \
-          : flavour::entry(flavour::Wrap<MPI_Count>::name);
+#define TUTTI_ENTRY(name, arguments)                                      \
+  door->entries[k##name] = flavour::entry(flavour::Wrap<int>::name);      \
+  door->entries[k##name##_c] = flavour::pmpi.native_large.name == nullptr \
+                                   ? nullptr                              \
+                                   : flavour::entry(flavour::Wrap<MPI_Count>::name);
   TUTTI_COUNTED_COLLECTIVES(TUTTI_ENTRY)
 #undef TUTTI_ENTRY
 #define TUTTI_ENTRY(name, arguments) door->entries[k##name] = flavour::entry(flavour::name);

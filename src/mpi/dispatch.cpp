@@ -70,8 +70,8 @@ const Door* open_door(const void* caller) {
     log(LogLevel::kError, "two MPI libraries in one process (" + mpi.path + " and " +
                               mpi.other_path + "); every call goes to MPI untouched");
     fill_untouched(&door);
-  } else if (!open_flavour(mpi.flavour,
-                           parsed.config.chain ? mpi_lookup_next_in_chain : mpi_lookup, &door)) {
+  } else if (!open_flavour(mpi.flavour, parsed.config.chain ? mpi_lookup_next_in_chain : mpi_lookup,
+                           &door)) {
     fill_untouched(&door);
   }
   g_door.store(&door, std::memory_order_release);
@@ -115,12 +115,12 @@ inline int pass(const void* caller, std::index_sequence<I...>, const Word (&word
 #define TUTTI_NAMES_8 TUTTI_NAMES_7, h
 #define TUTTI_NAMES_9 TUTTI_NAMES_8, i
 
-#define TUTTI_EXPORT(name, arguments)                                                            \
-  TUTTI_API int MPI_##name(TUTTI_WORDS_##arguments);                                             \
-  TUTTI_API int MPI_##name(TUTTI_WORDS_##arguments) {                                            \
-    return tutti::mpi::pass<tutti::mpi::k##name>(__builtin_return_address(0),                    \
-                                                 std::make_index_sequence<arguments>{},          \
-                                                 {TUTTI_NAMES_##arguments});                     \
+#define TUTTI_EXPORT(name, arguments)                                                   \
+  TUTTI_API int MPI_##name(TUTTI_WORDS_##arguments);                                    \
+  TUTTI_API int MPI_##name(TUTTI_WORDS_##arguments) {                                   \
+    return tutti::mpi::pass<tutti::mpi::k##name>(__builtin_return_address(0),           \
+                                                 std::make_index_sequence<arguments>{}, \
+                                                 {TUTTI_NAMES_##arguments});            \
   }
 #define TUTTI_EXPORT_BOTH(name, arguments) \
   TUTTI_EXPORT(name, arguments)            \

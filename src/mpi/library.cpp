@@ -56,22 +56,19 @@ Status Library::duplicate() {
 
 Status Library::allgather(const void* send, void* recv, Bytes bytes_each) {
   const int bytes = static_cast<int>(bytes_each);
-  return check(
-      pmpi.small.Allgather(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, own()),
-      "MPI_Allgather");
+  return check(pmpi.small.Allgather(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, own()),
+               "MPI_Allgather");
 }
 
 Status Library::max_in_place(std::uint64_t* values, int count) {
-  return check(
-      pmpi.small.Allreduce(MPI_IN_PLACE, values, count, MPI_UINT64_T, MPI_MAX, own()),
-      "MPI_Allreduce");
+  return check(pmpi.small.Allreduce(MPI_IN_PLACE, values, count, MPI_UINT64_T, MPI_MAX, own()),
+               "MPI_Allreduce");
 }
 
 Status Library::make_scopes(int node) {
   auto split = [&](Scope scope, int color) -> Status {
     MPI_Comm& comm = comms_[static_cast<std::size_t>(scope)];
-    TUTTI_RETURN_IF_ERROR(
-        check(pmpi.Comm_split(own(), color, rank_, &comm), "MPI_Comm_split"));
+    TUTTI_RETURN_IF_ERROR(check(pmpi.Comm_split(own(), color, rank_, &comm), "MPI_Comm_split"));
     ScopeRank& place = places_[static_cast<std::size_t>(scope)];
     if (comm == MPI_COMM_NULL) {
       place = {-1, 0};
@@ -115,8 +112,8 @@ template <class T>
 std::vector<T> scaled(std::span<const std::uint64_t> numbers, std::uint64_t unit) {
   std::vector<T> result(numbers.size());
   for (std::size_t i = 0; i < numbers.size(); ++i) {
-    result[i] = static_cast<T>(static_cast<std::int64_t>(numbers[i]) /
-                               static_cast<std::int64_t>(unit));
+    result[i] =
+        static_cast<T>(static_cast<std::int64_t>(numbers[i]) / static_cast<std::int64_t>(unit));
   }
   return result;
 }
@@ -133,8 +130,8 @@ class UnitType {
   UnitType(const UnitType&) = delete;
   UnitType& operator=(const UnitType&) = delete;
   Status make(std::uint64_t elements) {
-    TUTTI_RETURN_IF_ERROR(check(
-        pmpi.Type_contiguous(static_cast<int>(elements), MPI_BYTE, &type_), "MPI_Type_contiguous"));
+    TUTTI_RETURN_IF_ERROR(check(pmpi.Type_contiguous(static_cast<int>(elements), MPI_BYTE, &type_),
+                                "MPI_Type_contiguous"));
     return check(pmpi.Type_commit(&type_), "MPI_Type_commit");
   }
   MPI_Datatype get() const { return type_; }
@@ -188,8 +185,8 @@ Status Library::collective_as(MPI_Comm comm, const ScopeRank& me, const Call& ca
   const auto op = handle_from<MPI_Op>(call.mpi_op);
   // MPI forbids buffers that overlap; ours do only where the application said MPI_IN_PLACE.
   const runners::Aliasing aliasing = runners::aliasing_of(call, me.rank);
-  const bool send_in_place = aliasing == runners::Aliasing::kSame ||
-                             aliasing == runners::Aliasing::kSendInRecv;
+  const bool send_in_place =
+      aliasing == runners::Aliasing::kSame || aliasing == runners::Aliasing::kSendInRecv;
   const void* send = send_in_place ? MPI_IN_PLACE : call.send;
   void* recv = aliasing == runners::Aliasing::kRecvInSend ? MPI_IN_PLACE : call.recv;
   const char* name = select::to_string(call.collective);
@@ -237,8 +234,8 @@ Status Library::collective_as(MPI_Comm comm, const ScopeRank& me, const Call& ca
                                   type, call.root, comm),
                    name);
     case Collective::kAllgatherv:
-      return check(table.Allgatherv(send, count, type, recv, recv_counts.data(),
-                                    recv_displs.data(), type, comm),
+      return check(table.Allgatherv(send, count, type, recv, recv_counts.data(), recv_displs.data(),
+                                    type, comm),
                    name);
     case Collective::kAlltoallv:
       return check(table.Alltoallv(send, send_counts.data(), send_displs.data(), type, recv,
@@ -247,9 +244,8 @@ Status Library::collective_as(MPI_Comm comm, const ScopeRank& me, const Call& ca
     case Collective::kAlltoallw: {
       // Not as alltoallv: ranks that need no staging call MPI_Alltoallw itself.
       const std::vector<MPI_Datatype> types(static_cast<std::size_t>(me.ranks), type);
-      return check(table.Alltoallw(send, send_counts.data(), send_displs.data(), types.data(),
-                                   recv, recv_counts.data(), recv_displs.data(), types.data(),
-                                   comm),
+      return check(table.Alltoallw(send, send_counts.data(), send_displs.data(), types.data(), recv,
+                                   recv_counts.data(), recv_displs.data(), types.data(), comm),
                    name);
     }
     default:

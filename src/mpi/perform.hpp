@@ -17,8 +17,8 @@ template <class Wide, class Narrow>
 class Numbers {
  public:
   Numbers() = default;
-  Numbers(const Narrow* array) : array_(array) {}              // NOLINT
-  Numbers(const Wide* array) : array_(array), wide_(true) {}   // NOLINT
+  Numbers(const Narrow* array) : array_(array) {}             // NOLINT
+  Numbers(const Wide* array) : array_(array), wide_(true) {}  // NOLINT
   std::int64_t operator[](std::size_t i) const {
     return wide_ ? static_cast<std::int64_t>(static_cast<const Wide*>(array_)[i])
                  : static_cast<std::int64_t>(static_cast<const Narrow*>(array_)[i]);

@@ -24,17 +24,17 @@ bool load_pmpi(Lookup lookup, Lookup native) {
 #define TUTTI_FUNCTION(name) required(pmpi.name, "PMPI_" #name, lookup);
   TUTTI_PMPI_FUNCTIONS(TUTTI_FUNCTION)
 #undef TUTTI_FUNCTION
-#define TUTTI_FUNCTION(name, arguments)                              \
-  required(pmpi.small.name, "PMPI_" #name, lookup);                  \
-  optional(pmpi.large.name, "PMPI_" #name "_c", lookup);             \
-  required(pmpi.native_small.name, "PMPI_" #name, native);           \
+#define TUTTI_FUNCTION(name, arguments)                    \
+  required(pmpi.small.name, "PMPI_" #name, lookup);        \
+  optional(pmpi.large.name, "PMPI_" #name "_c", lookup);   \
+  required(pmpi.native_small.name, "PMPI_" #name, native); \
   optional(pmpi.native_large.name, "PMPI_" #name "_c", native);
   TUTTI_COUNTED_COLLECTIVES(TUTTI_FUNCTION)
 #undef TUTTI_FUNCTION
   required(pmpi.native_Barrier, "PMPI_Barrier", native);
   if (missing != nullptr) {
-    log(LogLevel::kError, std::string("the MPI library has no ") + missing +
-                              "; every call goes to it untouched");
+    log(LogLevel::kError,
+        std::string("the MPI library has no ") + missing + "; every call goes to it untouched");
     return false;
   }
   return true;

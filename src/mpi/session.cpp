@@ -49,8 +49,7 @@ int delete_session(MPI_Comm /*comm*/, int /*keyval*/, void* value, void* /*extra
   g_generation.fetch_add(1, std::memory_order_acq_rel);
   {
     const std::lock_guard lock(g_mutex);
-    g_sessions.erase(std::remove(g_sessions.begin(), g_sessions.end(), session),
-                     g_sessions.end());
+    g_sessions.erase(std::remove(g_sessions.begin(), g_sessions.end(), session), g_sessions.end());
   }
   stop(session);
   delete session;
@@ -89,8 +88,7 @@ bool ensure_keyvals() {
   int session_keyval = MPI_KEYVAL_INVALID;
   if (pmpi.Comm_create_keyval(do_not_copy, delete_session, &session_keyval, nullptr) !=
           MPI_SUCCESS ||
-      pmpi.Comm_create_keyval(do_not_copy, shut_down, &g_shutdown_keyval, nullptr) !=
-          MPI_SUCCESS ||
+      pmpi.Comm_create_keyval(do_not_copy, shut_down, &g_shutdown_keyval, nullptr) != MPI_SUCCESS ||
       pmpi.Comm_set_attr(MPI_COMM_SELF, g_shutdown_keyval, nullptr) != MPI_SUCCESS) {
     return false;
   }
@@ -221,9 +219,8 @@ bool mpi_is_device_aware(const char* device_name) {
   const bool is_hip = std::strcmp(device_name, "hip") == 0;
   // Open MPI: MPIX_Query_*_support() answer 0 or 1 (mpi-ext.h).
   using Query = int();
-  for (const char* name :
-       {is_cuda ? "MPIX_Query_cuda_support" : "MPIX_Query_rocm_support",
-        is_hip ? "MPIX_Query_hip_support" : "MPIX_Query_cuda_support"}) {
+  for (const char* name : {is_cuda ? "MPIX_Query_cuda_support" : "MPIX_Query_rocm_support",
+                           is_hip ? "MPIX_Query_hip_support" : "MPIX_Query_cuda_support"}) {
     if (auto* query = reinterpret_cast<Query*>(g_lookup(name));
         query != nullptr && (is_cuda || is_hip) &&
         (std::strstr(name, "cuda") != nullptr) == is_cuda && query() == 1) {

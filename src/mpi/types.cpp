@@ -70,9 +70,7 @@ MPI_Count size_of_type(MPI_Datatype type) {
 void load_types() {
   // Fortran types exist only where the library was built with Fortran: their size is asked for,
   // never assumed, and a null type asks nothing.
-  auto add = [](MPI_Datatype type, DataType value) {
-    g_types.add(handle_bits(type), {value});
-  };
+  auto add = [](MPI_Datatype type, DataType value) { g_types.add(handle_bits(type), {value}); };
   auto add_fortran = [&](MPI_Datatype type, auto choose) {
     if (type != MPI_DATATYPE_NULL && handle_bits(type) != 0) {
       add(type, choose(size_of_type(type)));

@@ -51,8 +51,8 @@ Status Relocated::copy_in(const Call& call, const device::PointerInfo& target,
                           const device::PointerInfo& from_memory, void* to) {
   for (const CopyRun& run : dense_copies(runs)) {
     TUTTI_RETURN_IF_ERROR(copy(at(to, run.destination, call.element_bytes), target,
-                                   at(from, run.source, call.element_bytes), from_memory,
-                                   run.count * call.element_bytes));
+                               at(from, run.source, call.element_bytes), from_memory,
+                               run.count * call.element_bytes));
   }
   return {};
 }

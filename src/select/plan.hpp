@@ -3,7 +3,8 @@
 //
 // A plan: which backend carries the call, in which composition, with which parameters.
 // Written backend-composition: "mpi-gamma", "ccl-beta"; "nccl-beta" and "rccl-beta" are read as
-// "ccl-beta". "native" and "mpi" mean the MPI library's own collective in the composition that fits.
+// "ccl-beta". "native" and "mpi" mean the MPI library's own collective in the composition that
+// fits.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +28,9 @@ enum class Composition : std::uint8_t {
 
 /// Parameters a rule may set. Absent: the configuration's default.
 struct PlanParameters {
-  std::optional<Bytes> chunk_bytes;       ///< Pipelining of staged native collectives; 0: none.
-  std::optional<Backend> node_backend;    ///< alpha: within a node. Default: the plan's backend.
-  std::optional<Backend> leaders_backend; ///< alpha: among leaders. Default: the plan's backend.
+  std::optional<Bytes> chunk_bytes;        ///< Pipelining of staged native collectives; 0: none.
+  std::optional<Backend> node_backend;     ///< alpha: within a node. Default: the plan's backend.
+  std::optional<Backend> leaders_backend;  ///< alpha: among leaders. Default: the plan's backend.
 
   bool operator==(const PlanParameters&) const = default;
 };

@@ -18,12 +18,28 @@ namespace tutti::select {
 
 /// Order equals kCollectiveNames.
 enum class Collective : std::uint8_t {
-  kBarrier, kBcast, kGather, kGatherv, kScatter, kScatterv, kAllgather, kAllgatherv, kAlltoall,
-  kAlltoallv, kAlltoallw, kReduce, kAllreduce, kReduceScatter, kReduceScatterBlock, kScan, kExscan,
+  kBarrier,
+  kBcast,
+  kGather,
+  kGatherv,
+  kScatter,
+  kScatterv,
+  kAllgather,
+  kAllgatherv,
+  kAlltoall,
+  kAlltoallv,
+  kAlltoallw,
+  kReduce,
+  kAllreduce,
+  kReduceScatter,
+  kReduceScatterBlock,
+  kScan,
+  kExscan,
 };
 
 const char* to_string(Collective collective);
-std::optional<Collective> parse_collective(std::string_view name);  ///< also "reducescatter", "all_reduce"
+std::optional<Collective> parse_collective(
+    std::string_view name);  ///< also "reducescatter", "all_reduce"
 
 /// True for the collectives that combine values with an operation.
 bool is_reduction(Collective collective);
@@ -35,8 +51,22 @@ bool has_size(Collective collective);
 /// kByte always, since only its bytes matter. kOther: derived types with user operations, long
 /// double, MINLOC pairs, logical and character types in reductions.
 enum class DataType : std::uint8_t {
-  kByte, kInt8, kUint8, kInt16, kUint16, kInt32, kUint32, kInt64, kUint64,
-  kFloat16, kBfloat16, kFloat32, kFloat64, kComplex64, kComplex128, kOther,
+  kByte,
+  kInt8,
+  kUint8,
+  kInt16,
+  kUint16,
+  kInt32,
+  kUint32,
+  kInt64,
+  kUint64,
+  kFloat16,
+  kBfloat16,
+  kFloat32,
+  kFloat64,
+  kComplex64,
+  kComplex128,
+  kOther,
 };
 
 inline constexpr int kDataTypeCount = 16;
@@ -48,7 +78,19 @@ Bytes size_of(DataType type);
 
 enum class ReduceOp : std::uint8_t {
   kNone,  ///< Not a reduction.
-  kSum, kProd, kMin, kMax, kLand, kLor, kLxor, kBand, kBor, kBxor, kMinloc, kMaxloc, kUser,
+  kSum,
+  kProd,
+  kMin,
+  kMax,
+  kLand,
+  kLor,
+  kLxor,
+  kBand,
+  kBor,
+  kBxor,
+  kMinloc,
+  kMaxloc,
+  kUser,
 };
 
 inline constexpr int kReduceOpCount = 14;

@@ -41,7 +41,7 @@ struct Rule {
   /// plan's composition was not given ("mpi", "ccl"): gamma on one node, beta on several.
   bool composition_fits = false;
   std::string comment;  ///< Free text of the tuning file; never compared.
-  std::string origin;  ///< "TUTTI_ALLREDUCE", "/path/file.json:12", "default: <why>".
+  std::string origin;   ///< "TUTTI_ALLREDUCE", "/path/file.json:12", "default: <why>".
 };
 
 struct Table {

@@ -31,7 +31,11 @@ class CollectiveCase {
   /// `count`: elements of a block. Counted forms use count + peer elements for a peer.
   CollectiveCase(Collective collective, int rank, int ranks, int root, std::uint64_t count,
                  bool in_place, bool on_device)
-      : collective_(collective), rank_(rank), ranks_(ranks), root_(root), count_(count),
+      : collective_(collective),
+        rank_(rank),
+        ranks_(ranks),
+        root_(root),
+        count_(count),
         on_device_(on_device) {
     const bool reduction = select::is_reduction(collective);
     scale_ = reduction ? 1 : 8;
@@ -72,11 +76,11 @@ class CollectiveCase {
       default:
         break;
     }
-    const bool aliases = in_place && (collective == Collective::kAllreduce ||
-                                      collective == Collective::kAlltoall ||
-                                      collective == Collective::kReduceScatterBlock ||
-                                      collective == Collective::kScan ||
-                                      (collective == Collective::kReduce && is_root));
+    const bool aliases =
+        in_place &&
+        (collective == Collective::kAllreduce || collective == Collective::kAlltoall ||
+         collective == Collective::kReduceScatterBlock || collective == Collective::kScan ||
+         (collective == Collective::kReduce && is_root));
     const bool own_block = in_place && (collective == Collective::kAllgather ||
                                         (collective == Collective::kGather && is_root));
     recv_size_ = aliases ? std::max(send_elements, recv_elements) : recv_elements;

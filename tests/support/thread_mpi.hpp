@@ -23,7 +23,8 @@ namespace tutti::testing {
 /// What the ranks of one scope share.
 struct Board {
   explicit Board(int ranks)
-      : barrier(ranks), calls(static_cast<std::size_t>(ranks)),
+      : barrier(ranks),
+        calls(static_cast<std::size_t>(ranks)),
         inputs(static_cast<std::size_t>(ranks)) {}
   std::barrier<> barrier;
   std::vector<runners::Call> calls;

@@ -356,10 +356,10 @@ Status CclRunner::wait(Scope scope, const char* what) {
     TUTTI_RETURN_IF_ERROR(library_.async_error(communicators_[index(scope)]));
     const double waited_s = std::chrono::duration<double>(Clock::now() - start).count();
     if (timeout_s_ > 0 && waited_s > timeout_s_) {
-      return Status(ErrorCode::kTimeout, std::string(library_.name()) + " " + what +
-                                             ": not finished after TUTTI_TIMEOUT=" +
-                                             std::to_string(timeout_s_) +
-                                             " s; a peer may be dead or not in the call");
+      return Status(ErrorCode::kTimeout,
+                    std::string(library_.name()) + " " + what +
+                        ": not finished after TUTTI_TIMEOUT=" + std::to_string(timeout_s_) +
+                        " s; a peer may be dead or not in the call");
     }
   }
 }

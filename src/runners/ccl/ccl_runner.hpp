@@ -20,7 +20,11 @@ class CclRunner : public Runner {
   /// `device`: this rank's GPU on this communicator. `timeout_s`: 0 waits for ever.
   CclRunner(ccl::Library& library, device::Api& api, int device, MpiLibrary& mpi, Scratch& scratch,
             double timeout_s)
-      : library_(library), api_(api), device_(device), mpi_(mpi), scratch_(scratch),
+      : library_(library),
+        api_(api),
+        device_(device),
+        mpi_(mpi),
+        scratch_(scratch),
         timeout_s_(timeout_s) {}
   ~CclRunner() override;
   CclRunner(const CclRunner&) = delete;

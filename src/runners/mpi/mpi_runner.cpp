@@ -32,9 +32,7 @@ struct Side {
 
   bool present() const { return blocks > 0; }
   /// One host block needs no staging: a chunk of it is contiguous where it is.
-  bool direct() const {
-    return std::max(blocks, staged_blocks) == 1 && !on_device(memory);
-  }
+  bool direct() const { return std::max(blocks, staged_blocks) == 1 && !on_device(memory); }
 
   void* chunk(std::size_t slot, std::uint64_t offset) const {
     return direct() ? static_cast<void*>(at(base, offset, element_bytes)) : staging[slot].data();
@@ -43,8 +41,8 @@ struct Side {
 
 /// Calls `copy(application_address, staging_address, bytes)` for each block's part of a chunk.
 template <class Copy>
-Status for_each_block(const Side& side, void* staging, std::uint64_t offset,
-                      std::uint64_t elements, Copy copy) {
+Status for_each_block(const Side& side, void* staging, std::uint64_t offset, std::uint64_t elements,
+                      Copy copy) {
   for (std::uint64_t block = 0; block < side.blocks; ++block) {
     std::byte* application =
         at(side.base, block * side.block_elements + offset, side.element_bytes);
@@ -71,7 +69,8 @@ std::uint64_t MpiRunner::chunk_elements(const Call& call, int ranks, Bytes chunk
     return call.count;
   }
   const Bytes row_bytes = block_count_max(call.collective, ranks) * call.element_bytes;
-  return std::clamp<std::uint64_t>(chunk_bytes / row_bytes, 1, std::max<std::uint64_t>(call.count, 1));
+  return std::clamp<std::uint64_t>(chunk_bytes / row_bytes, 1,
+                                   std::max<std::uint64_t>(call.count, 1));
 }
 
 Status MpiRunner::run(Scope scope, const Call& call) {
@@ -92,8 +91,8 @@ Status MpiRunner::run_whole(Scope scope, const Call& call, const ScopeRank& me) 
   if (!move_send && !move_recv) {
     return mpi_.collective(scope, call);
   }
-  TUTTI_RETURN_IF_ERROR(ensure_streams(move_send ? call.send_memory.device
-                                                 : call.recv_memory.device));
+  TUTTI_RETURN_IF_ERROR(
+      ensure_streams(move_send ? call.send_memory.device : call.recv_memory.device));
   Relocated relocated;
   TUTTI_RETURN_IF_ERROR(relocated.move_in(call, me, Place::kPinnedHost, -1, move_send, move_recv,
                                           api_, scratch_, in_stream_));
@@ -146,9 +145,8 @@ Status MpiRunner::run_chunked(Scope scope, const Call& call, const ScopeRank& me
     const bool held_by_other = side == &send ? send_in_recv : recv_in_send;
     if (side->present() && !side->direct() && !held_by_other) {
       for (Lease& lease : side->staging) {
-        TUTTI_ASSIGN_OR_RETURN(
-            lease, scratch_.pinned(std::max(side->blocks, side->staged_blocks) * chunk_elements *
-                                   call.element_bytes));
+        TUTTI_ASSIGN_OR_RETURN(lease, scratch_.pinned(std::max(side->blocks, side->staged_blocks) *
+                                                      chunk_elements * call.element_bytes));
       }
     }
   }
@@ -236,15 +234,15 @@ Status MpiRunner::run_chunked(Scope scope, const Call& call, const ScopeRank& me
     // An aliased chunk goes where the last one of this slot may still be on its way out.
     const std::size_t slot = chunk % kSlots;
     TUTTI_RETURN_IF_ERROR(copied_out[slot].wait());
-    TUTTI_RETURN_IF_ERROR(for_each_block(
-        send, send_chunk(chunk), chunk * chunk_elements, elements_of(chunk),
-        [&](std::byte* application, std::byte* staged, Bytes bytes) -> Status {
-          if (device_send) {
-            return api_->copy_async(staged, application, bytes, in_stream_);
-          }
-          std::memcpy(staged, application, bytes);
-          return {};
-        }));
+    TUTTI_RETURN_IF_ERROR(
+        for_each_block(send, send_chunk(chunk), chunk * chunk_elements, elements_of(chunk),
+                       [&](std::byte* application, std::byte* staged, Bytes bytes) -> Status {
+                         if (device_send) {
+                           return api_->copy_async(staged, application, bytes, in_stream_);
+                         }
+                         std::memcpy(staged, application, bytes);
+                         return {};
+                       }));
     return device_send ? copied_in[slot].record(api_, stream_device_, in_stream_) : Status();
   };
   auto copy_out = [&](std::uint64_t chunk) -> Status {
@@ -252,15 +250,15 @@ Status MpiRunner::run_chunked(Scope scope, const Call& call, const ScopeRank& me
       return {};
     }
     const std::size_t slot = chunk % kSlots;
-    TUTTI_RETURN_IF_ERROR(for_each_block(
-        recv, recv_chunk(chunk), chunk * chunk_elements, elements_of(chunk),
-        [&](std::byte* application, std::byte* staged, Bytes bytes) -> Status {
-          if (device_recv) {
-            return api_->copy_async(application, staged, bytes, out_stream_);
-          }
-          std::memcpy(application, staged, bytes);
-          return {};
-        }));
+    TUTTI_RETURN_IF_ERROR(
+        for_each_block(recv, recv_chunk(chunk), chunk * chunk_elements, elements_of(chunk),
+                       [&](std::byte* application, std::byte* staged, Bytes bytes) -> Status {
+                         if (device_recv) {
+                           return api_->copy_async(application, staged, bytes, out_stream_);
+                         }
+                         std::memcpy(application, staged, bytes);
+                         return {};
+                       }));
     return device_recv ? copied_out[slot].record(api_, stream_device_, out_stream_) : Status();
   };
 

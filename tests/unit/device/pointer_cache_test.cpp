@@ -41,7 +41,6 @@ class AskedApi final : public Api {
   Status destroy_stream(Stream) override { return unused(); }
   Result<bool> stream_done(Stream) override { return unused(); }
   Status wait_stream(Stream) override { return unused(); }
-  Status wait_default_stream(int) override { return unused(); }
   Status wait_device(int) override { return unused(); }
   Result<Event> create_event(int) override { return unused(); }
   Status destroy_event(Event) override { return unused(); }

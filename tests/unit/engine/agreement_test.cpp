@@ -19,9 +19,9 @@ TEST(agreement, agreement_due__powers_of_two_then_every_1024th) {
       due.push_back(call);
     }
   }
-  EXPECT_EQ((std::vector<std::uint64_t>{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3072,
-                                        4096}),
-            due);
+  EXPECT_EQ(
+      (std::vector<std::uint64_t>{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3072, 4096}),
+      due);
 }
 
 TEST(agreement, of__small_and_large_calls_hold_their_own_mode) {

@@ -34,7 +34,10 @@ class Environment : public ::testing::Environment {
 const auto* const kEnvironment = ::testing::AddGlobalTestEnvironment(new Environment());
 
 Place place_of(int rank, int ranks) {
-  return {.rank = rank, .ranks = ranks, .world_rank = rank, .world_ranks = ranks,
+  return {.rank = rank,
+          .ranks = ranks,
+          .world_rank = rank,
+          .world_ranks = ranks,
           .mpi_device_aware = false};
 }
 
@@ -56,8 +59,8 @@ TEST(communicator, route__mixed_memory_gives_every_rank_the_same_mode) {
     for (std::size_t call = 0; call < modes.size(); ++call) {
       // Each rank's memory changes from call to call, each in its own rhythm.
       const int device = (call / static_cast<std::size_t>(rank + 1)) % 2 == 0 ? 0 : -1;
-      auto route = comm.route(Collective::kAllreduce, 1 << 20, DataType::kInt64, ReduceOp::kSum,
-                              device);
+      auto route =
+          comm.route(Collective::kAllreduce, 1 << 20, DataType::kInt64, ReduceOp::kSum, device);
       ASSERT_TRUE(route.ok());
       const std::lock_guard lock(mutex);
       modes[call].insert((*route)->memory);
@@ -72,21 +75,18 @@ TEST(communicator, route__mixed_memory_gives_every_rank_the_same_mode) {
 TEST(communicator, route__asserted_kinds_need_no_agreement) {
   const std::uint64_t before = Process::get().counters().agreements;
   on_ranks(2, {.plan = {}, .memory_kinds = "cuda:device"}, [&](int, Communicator& comm) {
-    auto route =
-        comm.route(Collective::kAllreduce, 1 << 20, DataType::kInt64, ReduceOp::kSum, 0);
+    auto route = comm.route(Collective::kAllreduce, 1 << 20, DataType::kInt64, ReduceOp::kSum, 0);
     ASSERT_TRUE(route.ok());
     EXPECT_EQ(Memory::kDevice, (*route)->memory);
   });
   EXPECT_EQ(before, Process::get().counters().agreements);
-  on_ranks(2, {.plan = {}, .memory_kinds = "system,mpi"}, [&](int, Communicator& comm) {
-    EXPECT_TRUE(comm.is_inert());
-  });
+  on_ranks(2, {.plan = {}, .memory_kinds = "system,mpi"},
+           [&](int, Communicator& comm) { EXPECT_TRUE(comm.is_inert()); });
 }
 
 TEST(communicator, route__a_refused_plan_is_a_counted_fallback) {
   on_ranks(2, {.plan = "ccl-beta", .memory_kinds = {}}, [&](int, Communicator& comm) {
-    auto route =
-        comm.route(Collective::kBcast, 1 << 20, DataType::kByte, ReduceOp::kNone, 0);
+    auto route = comm.route(Collective::kBcast, 1 << 20, DataType::kByte, ReduceOp::kNone, 0);
     ASSERT_TRUE(route.ok());
     EXPECT_EQ(select::Backend::kMpi, (*route)->plan.backend);
     ASSERT_NE(nullptr, (*route)->fallbacks);
@@ -114,8 +114,7 @@ TEST(communicator, run__staged_and_chunked_result_is_right) {
 TEST(communicator, route__barrier_never_agrees_on_memory) {
   const std::uint64_t before = Process::get().counters().agreements;
   on_ranks(2, {}, [&](int, Communicator& comm) {
-    ASSERT_TRUE(
-        comm.route(Collective::kBarrier, 0, DataType::kByte, ReduceOp::kNone, -1).ok());
+    ASSERT_TRUE(comm.route(Collective::kBarrier, 0, DataType::kByte, ReduceOp::kNone, -1).ok());
   });
   EXPECT_EQ(before, Process::get().counters().agreements);
 }

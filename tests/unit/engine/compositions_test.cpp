@@ -89,9 +89,8 @@ TEST(compositions, run_alpha__refuses_what_it_has_not) {
   runners::MpiRunner runner(mpi, nullptr, scratch, staged);
   runners::Call call;
   call.collective = Collective::kAlltoall;
-  const Status status =
-      run_alpha({.placement = placement, .node = runner, .leaders = runner, .scratch = scratch},
-                call);
+  const Status status = run_alpha(
+      {.placement = placement, .node = runner, .leaders = runner, .scratch = scratch}, call);
   EXPECT_EQ(ErrorCode::kUnsupported, status.code());
 }
 

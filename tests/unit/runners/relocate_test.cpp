@@ -58,8 +58,8 @@ TEST(relocate, move_in__v_form_with_holes_becomes_dense_and_holes_survive) {
   call.recv_offsets = recv_offsets;
 
   Relocated moved;
-  ASSERT_TRUE(moved.move_in(call, {0, 3}, Place::kPinnedHost, -1, true, true, api.get(), scratch)
-                  .ok());
+  ASSERT_TRUE(
+      moved.move_in(call, {0, 3}, Place::kPinnedHost, -1, true, true, api.get(), scratch).ok());
   const Call& there = moved.call();
   EXPECT_EQ(device::MemoryKind::kHost, there.send_memory.kind);
   const auto* dense = static_cast<const std::uint8_t*>(there.send);
@@ -93,8 +93,8 @@ TEST(relocate, move_in__in_place_stays_in_place) {
   call.send_memory = call.recv_memory = kDevice;
   ASSERT_EQ(Aliasing::kSendInRecv, aliasing_of(call, 1));
   Relocated moved;
-  ASSERT_TRUE(moved.move_in(call, {1, 3}, Place::kPinnedHost, -1, true, true, api.get(), scratch)
-                  .ok());
+  ASSERT_TRUE(
+      moved.move_in(call, {1, 3}, Place::kPinnedHost, -1, true, true, api.get(), scratch).ok());
   EXPECT_EQ(Aliasing::kSendInRecv, aliasing_of(moved.call(), 1));
   EXPECT_EQ(4, *static_cast<const std::uint8_t*>(moved.call().send));
 
@@ -102,9 +102,8 @@ TEST(relocate, move_in__in_place_stays_in_place) {
   call.send = recv;
   ASSERT_EQ(Aliasing::kSame, aliasing_of(call, 1));
   Relocated exchange;
-  ASSERT_TRUE(exchange
-                  .move_in(call, {1, 3}, Place::kPinnedHost, -1, true, true, api.get(), scratch)
-                  .ok());
+  ASSERT_TRUE(
+      exchange.move_in(call, {1, 3}, Place::kPinnedHost, -1, true, true, api.get(), scratch).ok());
   EXPECT_EQ(exchange.call().send, exchange.call().recv);
   EXPECT_EQ(11, static_cast<const std::uint8_t*>(exchange.call().send)[11]);
 }
@@ -122,8 +121,8 @@ TEST(relocate, move_in__one_side_only) {
   call.recv = recv;
   call.recv_memory = kDevice;
   Relocated moved;
-  ASSERT_TRUE(moved.move_in(call, {0, 2}, Place::kPinnedHost, -1, false, true, api.get(), scratch)
-                  .ok());
+  ASSERT_TRUE(
+      moved.move_in(call, {0, 2}, Place::kPinnedHost, -1, false, true, api.get(), scratch).ok());
   EXPECT_EQ(host, moved.call().send);
   std::fill_n(static_cast<std::uint8_t*>(moved.call().recv), 8, std::uint8_t{77});
   EXPECT_EQ(0, recv[0]);

@@ -1,0 +1,110 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Short names for everyday work; CMakePresets.json and pyproject.toml do the real thing. Each target
+# first gets what the machine lacks (tools/set_up.sh) and says in one line what cannot be had.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+JOBS ?= $(shell nproc)
+BUILD := build/dev
+# Not for the programs under test, which take TUTTI_* for knobs of the library.
+WHEELS := $(TUTTI_WHEELS)
+unexport TUTTI_WHEELS
+export PATH := $(CURDIR)/.env/tools/bin:$(PATH)
+export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+
+set_up := TUTTI_WHEELS="$(WHEELS)" tools/set_up.sh
+tutti := TUTTI_LIBRARY_DIR=$(CURDIR)/$(BUILD)/lib PYTHONPATH=$(CURDIR)/python python3 -m
+
+# In CI the counts of `test` and `sanitize` are added up at the end (.ci/run).
+keep = $(if $(CI),--name $@)
+
+# configure(preset): only where the preset has no build directory yet, Ninja looks after the rest.
+define configure
+test -f build/$(1)/build.ninja || TUTTI_WHEELS="$(WHEELS)" cmake --preset $(1)
+endef
+
+.PHONY: help
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
+
+.PHONY: demo
+demo: product ## native MPI against hybrid on this machine: a table and demo.png
+	@$(tutti) tutti.demo
+
+.PHONY: product
+product: ## the libraries and the measured programs, without the tests
+	@$(set_up) compiler tools mpi
+	@$(call configure,dev)
+	@cmake --build --preset dev --target tutti_product
+
+.PHONY: build
+build: ## everything in build/dev
+	@$(set_up) compiler tests tools mpi headers
+	@$(call configure,dev)
+	@cmake --build --preset dev
+
+.PHONY: test
+test: build ## all tests; the last line counts them
+	@TUTTI_LIBRARY_DIR=$(CURDIR)/$(BUILD)/lib PYTHONPATH=$(CURDIR)/python \
+	  python3 tools/run_tests.py --jobs $(JOBS) $(keep) --ctest $(BUILD) --pytest
+
+.PHONY: sanitize
+sanitize: ## unit, property and fuzz tests under ASan + UBSan and under TSan
+	@$(set_up) compiler tests tools mpi
+	@$(call configure,asan-ubsan)
+	@$(call configure,tsan)
+	@cmake --build --preset asan-ubsan --target tutti_pure_tests
+	@cmake --build --preset tsan --target tutti_pure_tests
+	@python3 tools/run_tests.py --jobs $(JOBS) $(keep) --ctest build/asan-ubsan --ctest build/tsan
+
+.PHONY: lint
+lint: lint-format lint-python lint-shell lint-tree lint-cpp ## formatters, linters, types, tools/tidy.py
+
+sources = $(shell git ls-files --cached --others --exclude-standard -- $(1))
+
+.PHONY: lint-set-up lint-format lint-python lint-shell lint-tree lint-cpp
+lint-set-up:
+	@$(set_up) compiler lint tools mpi
+lint-format: lint-set-up
+	clang-format --dry-run -Werror $(call sources,'*.cpp' '*.hpp' '*.c' '*.h')
+lint-python: lint-set-up
+	ruff check --quiet .
+	ruff format --check --quiet .
+	mypy
+lint-shell: lint-set-up
+	shellcheck $(call sources,'*.sh' .ci/run)
+lint-tree: lint-set-up
+	python3 tools/tidy.py
+# Clang does not know all of GCC's warning options.
+lint-cpp: lint-set-up
+	@$(call configure,dev)
+	run-clang-tidy -quiet -j $(JOBS) -p $(BUILD) -extra-arg=-Wno-unknown-warning-option \
+	  '^$(CURDIR)/(src|bench)/' 2>/dev/null >$(BUILD)/clang-tidy.log \
+	  || { grep -E -A4 '(error|warning):' $(BUILD)/clang-tidy.log; exit 1; }
+
+.PHONY: format
+format: lint-set-up ## puts every file into its right form
+	clang-format -i $(call sources,'*.cpp' '*.hpp' '*.c' '*.h')
+	ruff check --quiet --fix . || true
+	ruff format --quiet .
+
+.PHONY: bench
+bench: product ## the measurements of bench/*.py, each against its bound
+	@ran=0; for script in bench/*.py; do \
+	  [[ -f $$script ]] || continue; \
+	  echo "== $$script"; \
+	  TUTTI_LIBRARY_DIR=$(CURDIR)/$(BUILD)/lib PYTHONPATH=$(CURDIR)/python python3 $$script; ran=1; \
+	done; [[ $$ran == 1 ]] || { echo "make: no bench/*.py" >&2; exit 1; }
+
+.PHONY: wheel
+wheel: ## dist/tutti-*.whl and the source archive
+	@$(set_up) compiler tools
+	TUTTI_WHEELS="$(WHEELS)" python3 -m build --outdir dist
+
+.PHONY: clean
+clean: ## removes build/ and dist/; .env stays (rm -r .env)
+	rm -rf build dist

@@ -1,0 +1,64 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# What `cmake --install` lays down; the prefix may be moved afterwards.
+#
+#   component runtime       lib/libtutti.so.0 lib/libtutti-mpi.so share/tutti/tuning/*.json
+#                           share/modulefiles/tutti/<version>
+#   component measure       lib/tutti/tutti-measure-* (bench/measure)
+#   component development   include/tutti/*.h lib/cmake/tutti lib/pkgconfig/tutti.pc
+#
+# The wheel (scikit-build-core sets SKBUILD) takes runtime and measure, below tutti/ in the package,
+# all binaries in tutti/lib. A wheel cannot hold symbolic links, so the library there is plain
+# libtutti.so.
+include(CMakePackageConfigHelpers)
+
+# All that `tutti` needs, without the tests.
+add_custom_target(tutti_product DEPENDS tutti_shared tutti_mpi_preload)
+foreach(flavour mpich openmpi abi)
+  if(TARGET tutti-measure-${flavour})
+    add_dependencies(tutti_product tutti-measure-${flavour})
+  endif()
+endforeach()
+
+file(GLOB public_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/tutti/*.h"
+                                           "${PROJECT_SOURCE_DIR}/include/tutti/*.hpp")
+target_sources(tutti_shared PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}/include"
+                                   FILES ${public_headers})
+set_target_properties(tutti_shared PROPERTIES OUTPUT_NAME tutti EXPORT_NAME tutti)
+if(NOT SKBUILD)
+  set_target_properties(tutti_shared PROPERTIES VERSION ${PROJECT_VERSION}
+                                                SOVERSION ${PROJECT_VERSION_MAJOR})
+endif()
+set_target_properties(tutti_mpi_preload PROPERTIES OUTPUT_NAME tutti-mpi)
+
+install(TARGETS tutti_shared EXPORT tuttiTargets
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
+                NAMELINK_COMPONENT development
+        FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+install(TARGETS tutti_mpi_preload
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/tuning/" DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti/tuning
+        COMPONENT runtime FILES_MATCHING PATTERN "*.json")
+
+if(NOT SKBUILD)
+  configure_file("${CMAKE_CURRENT_LIST_DIR}/modulefile.in" modulefile @ONLY)
+  install(FILES "${CMAKE_CURRENT_BINARY_DIR}/modulefile" COMPONENT runtime
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/modulefiles/tutti RENAME ${PROJECT_VERSION})
+endif()
+
+set(package_directory ${CMAKE_INSTALL_LIBDIR}/cmake/tutti)
+install(EXPORT tuttiTargets NAMESPACE tutti:: DESTINATION ${package_directory}
+        COMPONENT development)
+configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/tuttiConfig.cmake.in" tuttiConfig.cmake
+                              INSTALL_DESTINATION ${package_directory}
+                              PATH_VARS CMAKE_INSTALL_LIBDIR)
+write_basic_package_version_file(tuttiConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/tuttiConfig.cmake"
+              "${CMAKE_CURRENT_BINARY_DIR}/tuttiConfigVersion.cmake"
+        DESTINATION ${package_directory} COMPONENT development)
+
+file(RELATIVE_PATH pkgconfig_to_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+configure_file("${CMAKE_CURRENT_LIST_DIR}/tutti.pc.in" tutti.pc @ONLY)
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/tutti.pc"
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)

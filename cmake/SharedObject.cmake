@@ -1,0 +1,18 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+include_guard(GLOBAL)
+
+# tutti_shared_object(<target>): makes a shared library fit to be loaded into any process. It brings
+# its C++ runtime along, hidden; it needs nothing but libc's family; it exports only what
+# cmake/exports.map names. tests/python/test_shared_objects.py checks all three.
+# Exported functions must be compiled into <target> itself, not come from a room's archive.
+function(tutti_shared_object target)
+  set(map "${PROJECT_SOURCE_DIR}/cmake/exports.map")
+  target_link_options(${target} PRIVATE "LINKER:--version-script=${map}" LINKER:--exclude-libs,ALL
+                                        LINKER:--as-needed)
+  # A sanitizer's runtime is in the executable: symbols stay open, one C++ runtime for all.
+  if(NOT TUTTI_SANITIZE)
+    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc LINKER:-z,defs)
+  endif()
+  set_target_properties(${target} PROPERTIES LINK_DEPENDS "${map}" INSTALL_RPATH "$ORIGIN")
+endfunction()

@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Our declarations of the GPU libraries against the vendors' headers, at compile time: that this
+// file compiles is the test. TUTTI_HAVE_CUDA_H and TUTTI_HAVE_HIP_H say which header there is.
+//
+// A function fits when the vendor's prototype, with every foreign type replaced by what it is in
+// the ABI (an enum by its integer, a pointer to a foreign struct by void*), is the type of our
+// pointer. The real declarations are named by the versioned symbol that we resolve.
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#if TUTTI_HAVE_CUDA_H
+// The macros of cuda.h turn cuMemAlloc into cuMemAlloc_v2; only so are the _v2 names declared.
+#include <cuda.h>
+
+#include "device/driver_cuda.hpp"
+#endif
+#if TUTTI_HAVE_HIP_H
+#include <hip/hip_runtime_api.h>
+
+#include "device/driver_hip.hpp"
+#endif
+
+namespace {
+
+/// What a parameter is to the calling convention.
+template <class T, class = void>
+struct Abi {
+  using Type = T;
+};
+template <class T>
+struct Abi<T, std::enable_if_t<std::is_enum_v<T>>> {
+  using Type = std::make_signed_t<std::underlying_type_t<T>>;
+};
+template <class T>
+struct Abi<T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, char> &&
+                               !std::is_same_v<T, bool>>> {
+  // unsigned long and unsigned long long are both 64 bits here.
+  using Type =
+      std::conditional_t<sizeof(T) == 8, std::int64_t,
+                         std::conditional_t<sizeof(T) == 4, std::int32_t, std::make_signed_t<T>>>;
+};
+// Structures are compared by size and alignment where they are passed by value.
+template <std::size_t size, std::size_t alignment>
+struct Block {};
+template <class T>
+struct Abi<T, std::enable_if_t<std::is_class_v<T>>> {
+  using Type = Block<sizeof(T), alignof(T)>;
+};
+// Pointers: to an integer, an enum or another pointer by what they point at; else just an address.
+template <class T>
+struct Abi<T*, void> {
+  using Bare = std::remove_const_t<T>;
+  static constexpr bool kIsValue =
+      std::is_integral_v<Bare> || std::is_enum_v<Bare> || std::is_pointer_v<Bare>;
+  template <class U, bool is_value>
+  struct Pointee {
+    using Type = void*;
+  };
+  template <class U>
+  struct Pointee<U, true> {
+    using Type = typename Abi<U>::Type*;
+  };
+  using Type = typename Pointee<Bare, kIsValue>::Type;
+};
+
+template <class F>
+struct Signature;
+template <class R, class... A>
+struct Signature<R(A...)> {
+  using Type = typename Abi<R>::Type(typename Abi<std::remove_const_t<A>>::Type...);
+};
+template <class R, class... A>
+struct Signature<R (*)(A...)> : Signature<R(A...)> {};
+template <class R, class... A>
+struct Signature<R (*const)(A...)> : Signature<R(A...)> {};
+
+template <class Ours, class Theirs>
+constexpr bool fits() {
+  return std::is_same_v<typename Signature<Ours>::Type, typename Signature<Theirs>::Type>;
+}
+
+// The comparison itself: it must tell a wrong declaration from a right one.
+enum Sample : unsigned { kSample };
+static_assert(fits<int (*)(unsigned*), Sample (*)(int*)>());
+static_assert(!fits<int (*)(unsigned*), Sample (*)(std::size_t*)>());
+static_assert(!fits<int (*)(unsigned), int (*)(std::size_t)>());
+static_assert(!fits<int (*)(unsigned, void*), int (*)(unsigned)>());
+
+}  // namespace
+
+#if TUTTI_HAVE_CUDA_H
+namespace cuda = tutti::device::cuda;
+
+#define TUTTI_CHECK(member, symbol, parameters) \
+  static_assert(fits<decltype(cuda::Functions::member), decltype(::symbol)>(), #symbol);
+TUTTI_CUDA_FUNCTIONS(TUTTI_CHECK)
+// Since CUDA 13 the plain name is a macro for _v2, so this checks the one prototype twice.
+TUTTI_CHECK(device_get_uuid, cuDeviceGetUuid, )
+#undef TUTTI_CHECK
+
+static_assert(sizeof(cuda::Uuid) == sizeof(CUuuid));
+static_assert(sizeof(cuda::IpcMemHandle) == sizeof(CUipcMemHandle));
+static_assert(alignof(cuda::IpcMemHandle) == alignof(CUipcMemHandle));
+static_assert(sizeof(cuda::DevicePointer) == sizeof(CUdeviceptr));
+static_assert(sizeof(cuda::Device) == sizeof(CUdevice));
+static_assert(cuda::kSuccess == CUDA_SUCCESS);
+static_assert(cuda::kErrorInvalidValue == CUDA_ERROR_INVALID_VALUE);
+static_assert(cuda::kErrorOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);
+static_assert(cuda::kErrorNotInitialized == CUDA_ERROR_NOT_INITIALIZED);
+static_assert(cuda::kErrorDeinitialized == CUDA_ERROR_DEINITIALIZED);
+static_assert(cuda::kErrorNoDevice == CUDA_ERROR_NO_DEVICE);
+static_assert(cuda::kErrorInvalidDevice == CUDA_ERROR_INVALID_DEVICE);
+static_assert(cuda::kErrorInvalidContext == CUDA_ERROR_INVALID_CONTEXT);
+static_assert(cuda::kErrorInvalidHandle == CUDA_ERROR_INVALID_HANDLE);
+static_assert(cuda::kErrorNotFound == CUDA_ERROR_NOT_FOUND);
+static_assert(cuda::kErrorNotReady == CUDA_ERROR_NOT_READY);
+static_assert(cuda::kErrorContextIsDestroyed == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+static_assert(cuda::kErrorNotSupported == CUDA_ERROR_NOT_SUPPORTED);
+static_assert(cuda::kErrorSystemNotReady == CUDA_ERROR_SYSTEM_NOT_READY);
+static_assert(cuda::kPointerAttributeMemoryType == CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+static_assert(cuda::kPointerAttributeIsManaged == CU_POINTER_ATTRIBUTE_IS_MANAGED);
+static_assert(cuda::kPointerAttributeDeviceOrdinal == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+static_assert(cuda::kMemoryTypeDevice == CU_MEMORYTYPE_DEVICE);
+static_assert(cuda::kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
+static_assert(cuda::kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
+static_assert(cuda::kMemHostAllocPortable == CU_MEMHOSTALLOC_PORTABLE);
+static_assert(cuda::kMemHostAllocDeviceMap == CU_MEMHOSTALLOC_DEVICEMAP);
+static_assert(cuda::kIpcMemLazyEnablePeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+#endif  // TUTTI_HAVE_CUDA_H
+
+#if TUTTI_HAVE_HIP_H
+namespace hip = tutti::device::hip;
+
+// hip_runtime_api.h overloads these two with templates for C++; the cast picks the plain function,
+// and does not compile unless that has exactly this type.
+constexpr auto tutti_hip_malloc = static_cast<hipError_t (*)(void**, std::size_t)>(&::hipMalloc);
+constexpr auto tutti_hip_host_malloc =
+    static_cast<hipError_t (*)(void**, std::size_t, unsigned)>(&::hipHostMalloc);
+#define hipMalloc tutti_hip_malloc
+#define hipHostMalloc tutti_hip_host_malloc
+
+#define TUTTI_CHECK(member, symbol, parameters) \
+  static_assert(fits<decltype(hip::Functions::member), decltype(::symbol)>(), #symbol);
+TUTTI_HIP_FUNCTIONS(TUTTI_CHECK)
+TUTTI_HIP_OPTIONAL_FUNCTIONS(TUTTI_CHECK)
+TUTTI_CHECK(get_error_name, hipGetErrorName, )
+TUTTI_CHECK(get_error_string, hipGetErrorString, )
+#undef TUTTI_CHECK
+#undef hipMalloc
+#undef hipHostMalloc
+
+static_assert(sizeof(hip::Uuid) == sizeof(hipUUID));
+static_assert(sizeof(hip::IpcMemHandle) == sizeof(hipIpcMemHandle_t));
+static_assert(alignof(hip::IpcMemHandle) == alignof(hipIpcMemHandle_t));
+static_assert(sizeof(hip::DevicePointer) == sizeof(hipDeviceptr_t));
+static_assert(sizeof(hip::Device) == sizeof(hipDevice_t));
+static_assert(hip::kSuccess == hipSuccess);
+static_assert(hip::kErrorInvalidValue == hipErrorInvalidValue);
+static_assert(hip::kErrorOutOfMemory == hipErrorOutOfMemory);
+static_assert(hip::kErrorNotInitialized == hipErrorNotInitialized);
+static_assert(hip::kErrorDeinitialized == hipErrorDeinitialized);
+static_assert(hip::kErrorNoDevice == hipErrorNoDevice);
+static_assert(hip::kErrorInvalidDevice == hipErrorInvalidDevice);
+static_assert(hip::kErrorInvalidContext == hipErrorInvalidContext);
+static_assert(hip::kErrorInvalidHandle == hipErrorInvalidHandle);
+static_assert(hip::kErrorNotFound == hipErrorNotFound);
+static_assert(hip::kErrorNotReady == hipErrorNotReady);
+static_assert(hip::kErrorNotSupported == hipErrorNotSupported);
+static_assert(hip::kPointerAttributeMemoryType == HIP_POINTER_ATTRIBUTE_MEMORY_TYPE);
+static_assert(hip::kPointerAttributeIsManaged == HIP_POINTER_ATTRIBUTE_IS_MANAGED);
+static_assert(hip::kPointerAttributeDeviceOrdinal == HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+#if HIP_VERSION_MAJOR >= 6
+static_assert(hip::kMemoryTypeDeviceRocm6 == hipMemoryTypeDevice);
+#else
+static_assert(hip::kMemoryTypeDeviceRocm5 == hipMemoryTypeDevice);
+#endif
+static_assert(hip::kMemcpyDefault == hipMemcpyDefault);
+static_assert(hip::kStreamNonBlocking == hipStreamNonBlocking);
+static_assert(hip::kEventDisableTiming == hipEventDisableTiming);
+static_assert(hip::kHostMallocPortable == hipHostMallocPortable);
+static_assert(hip::kHostMallocMapped == hipHostMallocMapped);
+static_assert(hip::kHostMallocCoherent == hipHostMallocCoherent);
+static_assert(hip::kIpcMemLazyEnablePeerAccess == hipIpcMemLazyEnablePeerAccess ||
+              hip::kIpcMemLazyEnablePeerAccessOld == hipIpcMemLazyEnablePeerAccess);
+#endif  // TUTTI_HAVE_HIP_H

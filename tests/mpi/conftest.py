@@ -1,0 +1,59 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fixtures of the MPI tests. Where CI is set, a missing piece is a failure, not a skip."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import harness
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Registers the marks used here."""
+    config.addinivalue_line(
+        "markers", "deep: long; run with -m deep, or all with -m 'deep or not deep'"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deep tests run only when a -m expression names them."""
+    if "deep" in (config.getoption("-m") or ""):
+        return
+    for item in items:
+        if item.get_closest_marker("deep"):
+            item.add_marker(pytest.mark.skip(reason="deep: run with -m deep"))
+
+
+def unavailable(reason: str) -> None:
+    """Skips with the reason; fails where nothing may be missing."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(params=harness.FLAVOURS)
+def mpi(request: pytest.FixtureRequest) -> harness.Mpi:
+    """Each MPI ABI, with its test programs built."""
+    found = harness.find_mpi(request.param)
+    if isinstance(found, str):
+        unavailable(found)
+        raise AssertionError
+    if not found.program("collectives").exists():
+        unavailable(f"{found.program('collectives')} is not built (cmake --build build/dev)")
+    return found
+
+
+@pytest.fixture
+def door() -> Path:
+    """libtutti-mpi.so."""
+    path = harness.door()
+    if not path.exists():
+        unavailable(f"{path} is not built (cmake --build build/dev)")
+    return path

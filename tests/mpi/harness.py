@@ -1,0 +1,216 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""Starts MPI jobs for the tests: finds the MPIs and the build, gives ranks their environment.
+
+Every job has a time limit, so a hang is a failure, and every process of a job that ran out of time
+is killed. The preload and the ranks' variables are set by a small shell script that mpirun starts
+on each rank; the launcher itself keeps the caller's environment.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FLAVOURS = ("mpich", "openmpi", "abi")
+
+COLLECTIVES = [
+    "barrier",
+    "bcast",
+    "gather",
+    "gatherv",
+    "scatter",
+    "scatterv",
+    "allgather",
+    "allgatherv",
+    "alltoall",
+    "alltoallv",
+    "alltoallw",
+    "reduce",
+    "allreduce",
+    "reduce_scatter",
+    "reduce_scatter_block",
+    "scan",
+    "exscan",
+]
+
+
+def build_directory() -> Path:
+    """The CMake build under test."""
+    return Path(os.environ.get("TUTTI_BUILD_DIR", ROOT / "build" / "dev")).resolve()
+
+
+def door() -> Path:
+    """libtutti-mpi.so of the build."""
+    return build_directory() / "lib" / "libtutti-mpi.so"
+
+
+def doubles(vendor: str) -> Path:
+    """Directory with the test doubles of "cuda" (and NCCL) or "hip" (and RCCL)."""
+    return build_directory() / "tests" / "support" / "doubles" / vendor
+
+
+@dataclasses.dataclass(frozen=True)
+class Mpi:
+    """An MPI library and its launcher."""
+
+    flavour: str
+    prefix: Path
+
+    @property
+    def libraries(self) -> Path:
+        return self.prefix / "lib"
+
+    def program(self, name: str) -> Path:
+        return build_directory() / "tests" / "mpi" / self.flavour / name
+
+    def launch(self, ranks: int) -> list[str]:
+        command = [str(self.prefix / "bin" / "mpirun")]
+        if self.flavour == "openmpi":
+            command += ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+        return [*command, "-n", str(ranks)]
+
+
+def find_mpi(flavour: str) -> Mpi | str:
+    """The MPI, or why it is not there."""
+    name = "openmpi" if flavour == "openmpi" else "mpich"
+    variable = f"TUTTI_{name.upper()}_ROOT"
+    prefix = Path(os.environ.get(variable, ROOT / ".env" / name))
+    if not (prefix / "bin" / "mpirun").exists():
+        return (
+            f"no {name}: {prefix}/bin/mpirun does not exist (run `make build`, or set {variable})"
+        )
+    return Mpi(flavour, prefix)
+
+
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    """A job that has ended. `status` is None when it ran out of time and was killed."""
+
+    command: str
+    status: int | None
+    stdout: str
+    stderr: str
+
+    def __str__(self) -> str:
+        return (
+            f"$ {self.command}\nstatus {self.status}\n--- stdout ---\n{self.stdout[-4000:]}\n"
+            f"--- stderr ---\n{self.stderr[-8000:]}"
+        )
+
+    def verdict(self, program: str) -> tuple[int, int] | None:
+        """(checks, failed) of the program's last line."""
+        found = re.findall(rf"^{program}: (\d+) checks, (\d+) failed$", self.stdout, re.MULTILINE)
+        return (int(found[-1][0]), int(found[-1][1])) if found else None
+
+    def assert_passed(self, program: str) -> None:
+        """Ended well, checked something, and found nothing wrong."""
+        assert self.status == 0, str(self)
+        verdict = self.verdict(program)
+        assert verdict is not None, str(self)
+        checks, failed = verdict
+        assert checks > 0, str(self)
+        assert failed == 0, str(self)
+
+    def lines(self, pattern: str) -> list[str]:
+        """Lines of stderr that match."""
+        return [line for line in self.stderr.splitlines() if re.search(pattern, line)]
+
+
+def execute(command: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> Finished:
+    """Runs a command in a session of its own and kills all of it when time is up."""
+    process = subprocess.Popen(
+        command,
+        env=dict(environment),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    status: int | None
+    try:
+        stdout, stderr = process.communicate(timeout=timeout_s)
+        status = process.returncode
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        stdout, stderr = process.communicate()
+        status = None
+    return Finished(shlex.join(command), status, stdout, stderr)
+
+
+def plain_environment() -> dict[str, str]:
+    """The caller's environment without variables that change what is tested."""
+    ours = ("TUTTI_", "FAKE_", "NCCL_", "LD_PRELOAD")
+    return {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+
+
+def rank_script(
+    directory: Path,
+    environment: Mapping[str, str],
+    of_rank: Mapping[int, Mapping[str, str]],
+) -> Path:
+    """A shell script that sets variables, some on one rank only, and becomes its arguments."""
+
+    def exports(variables: Mapping[str, str]) -> str:
+        return "".join(f"export {k}={shlex.quote(v)}; " for k, v in variables.items())
+
+    cases = "".join(f"  {rank}) {exports(some)};;\n" for rank, some in of_rank.items())
+    script = directory / "rank.sh"
+    script.write_text(
+        "#!/bin/sh\n"
+        "rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${PMIX_RANK:-0}}}\n"
+        f"{exports(environment)}\n"
+        f'case "$rank" in\n{cases}  *) ;;\nesac\n'
+        'exec "$@"\n'
+    )
+    script.chmod(0o755)
+    return script
+
+
+def job(
+    mpi: Mpi,
+    ranks: int,
+    command: Sequence[str | Path],
+    directory: Path,
+    *,
+    environment: Mapping[str, str] | None = None,
+    of_rank: Mapping[int, Mapping[str, str]] | None = None,
+    library_path: Sequence[Path] = (),
+    preload: bool = True,
+    timeout_s: float = 120,
+) -> Finished:
+    """Runs `command` on `ranks` ranks.
+
+    `environment` is set on every rank, `of_rank` on single ones; `library_path` goes before the
+    MPI's own directory.
+    """
+    paths = [*library_path, mpi.libraries]
+    variables = {"LD_LIBRARY_PATH": ":".join(map(str, paths))}
+    variables.update(environment or {})
+    if preload:
+        variables["LD_PRELOAD"] = str(door())
+    script = rank_script(directory, variables, of_rank or {})
+    outer = plain_environment()
+    outer["LD_LIBRARY_PATH"] = str(mpi.libraries)
+    line = [*mpi.launch(ranks), str(script), *map(str, command)]
+    return execute(line, outer, timeout_s)
+
+
+def forced(plan: str) -> dict[str, str]:
+    """The variables that give every collective one plan."""
+    return {f"TUTTI_{name.upper()}": plan for name in COLLECTIVES}
+
+
+def mpi4py_python() -> str:
+    """A Python that has mpi4py and numpy."""
+    return os.environ.get("TUTTI_MPI4PY_PYTHON", sys.executable)

@@ -1,0 +1,547 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""The MPI door, shown from outside: unmodified programs, with and without the preload.
+
+    pytest tests/mpi                      about ten minutes on two cores
+    pytest tests/mpi -m deep              every plan, memory, mix and 1-9 ranks with all parts
+    TUTTI_BUILD_DIR=build/asan-ubsan pytest tests/mpi
+
+"cuda" and "hip" are the test doubles of tests/support, not real GPUs: the CUDA, HIP, NCCL and RCCL
+tables are exercised end to end, the vendors' libraries are not. TUTTI_TEST_REAL_GPU=1 uses the real
+CUDA and NCCL in place of their doubles.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import unavailable
+from harness import (
+    Finished,
+    Mpi,
+    build_directory,
+    doubles,
+    execute,
+    forced,
+    job,
+    mpi4py_python,
+    plain_environment,
+)
+
+# Parts of the programme that meet every collective, root, v-form, layout and user operation.
+QUICK = "roots,vectors,user,mixed,errors"
+# Small enough for more ranks than cores.
+TINY = "barrier,roots,mixed"
+
+REAL_GPU = os.environ.get("TUTTI_TEST_REAL_GPU") == "1"
+
+HOST_PLANS = [("mpi-gamma", 0), ("mpi-beta", 0), ("mpi-alpha", 2), ("mpi-alpha", 3)]
+STAGED_PLANS = [("", 0), ("mpi-staged", 0), ("mpi-alpha", 2)]
+CCL_PLANS = [("", 0), ("ccl-beta", 0), ("ccl-gamma", 0), ("ccl-alpha", 2), ("ccl-alpha", 3)]
+CCL_PLANS += [("mpi-staged", 0), ("mpi-alpha", 2)]
+MIXES = ["even", "odd", "alternate", "random:7", "every", "rootonly", "sendonly", "recvonly"]
+
+LONG_S = 280
+
+
+def setting(memory: str, plan: str = "", nodes: int = 0) -> tuple[dict[str, str], list[Path]]:
+    """Variables and library path for a kind of memory and a plan forced on every collective."""
+    environment = {"TUTTI_TIMEOUT": "60", "FAKE_GPUS": "9"}
+    path: list[Path] = []
+    if memory == "hostdevice":
+        environment["TUTTI_DEVICE"] = "host"
+    elif memory in ("cuda", "hip"):
+        environment["TUTTI_DEVICE"] = memory
+        if not (REAL_GPU and memory == "cuda"):
+            path = [doubles(memory)]
+            if not path[0].is_dir():
+                unavailable(f"{path[0]} is not built")
+    if plan:
+        environment.update(forced(plan))
+    if nodes:
+        environment["TUTTI_VIRTUAL_NODES"] = str(nodes)
+    return environment, path
+
+
+def collectives(
+    mpi: Mpi,
+    ranks: int,
+    tmp_path: Path,
+    memory: str = "host",
+    *options: str,
+    plan: str = "",
+    nodes: int = 0,
+    extra: dict[str, str] | None = None,
+    of_rank: dict[int, dict[str, str]] | None = None,
+    preload: bool = True,
+    timeout_s: float = 120,
+) -> Finished:
+    """Runs the collectives program."""
+    environment, path = setting(memory, plan, nodes)
+    environment.update(extra or {})
+    command = [mpi.program("collectives"), "--memory", memory, "--watchdog", "60", *options]
+    return job(
+        mpi,
+        ranks,
+        command,
+        tmp_path,
+        environment=environment,
+        of_rank=of_rank,
+        library_path=path,
+        preload=preload,
+        timeout_s=timeout_s,
+    )
+
+
+def small_allreduces(
+    mpi: Mpi,
+    ranks: int,
+    tmp_path: Path,
+    *options: str,
+    extra: dict[str, str] | None = None,
+    of_rank: dict[int, dict[str, str]] | None = None,
+) -> Finished:
+    """Device allreduces under ccl-beta, for tests of what is said when the CCL cannot be had."""
+    variables = {"TUTTI_ALLREDUCE": "ccl-beta", "TUTTI_LOG_LEVEL": "warn"}
+    return collectives(
+        mpi,
+        ranks,
+        tmp_path,
+        "cuda",
+        "--only",
+        "matrix",
+        *options,
+        extra=variables | (extra or {}),
+        of_rank=of_rank,
+    )
+
+
+# The harness itself.
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_harness__failure_on_one_rank_fails_the_run(mpi: Mpi, rank: int, tmp_path: Path) -> None:
+    result = collectives(
+        mpi, 2, tmp_path, "host", "--only", "counts", "--sabotage", str(rank), preload=False
+    )
+    assert result.status not in (0, None), str(result)
+    assert len(result.lines(rf"^FAILED .*rank {rank} ")) == 1, str(result)
+
+
+def test_harness__hang_fails_the_run() -> None:
+    started = time.monotonic()
+    assert execute(["sh", "-c", "sleep 60 & sleep 60"], plain_environment(), 1).status is None
+    assert time.monotonic() - started < 20
+
+
+def test_harness__nothing_checked_is_no_success(mpi: Mpi, tmp_path: Path) -> None:
+    result = collectives(mpi, 1, tmp_path, "host", "--only", "huge", preload=False)
+    assert result.status != 0, str(result)
+
+
+# Everything, natively and through the door.
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_native(mpi: Mpi, ranks: int, tmp_path: Path) -> None:
+    collectives(mpi, ranks, tmp_path, preload=False).assert_passed("collectives")
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("memory", ["host", "hostdevice", "cuda"])
+def test_all_parts(mpi: Mpi, ranks: int, memory: str, door: Path, tmp_path: Path) -> None:
+    collectives(mpi, ranks, tmp_path, memory, timeout_s=LONG_S).assert_passed("collectives")
+
+
+@pytest.mark.parametrize(("plan", "nodes"), HOST_PLANS)
+def test_host_plans(mpi: Mpi, plan: str, nodes: int, door: Path, tmp_path: Path) -> None:
+    result = collectives(mpi, 3, tmp_path, "host", "--only", QUICK, plan=plan, nodes=nodes)
+    result.assert_passed("collectives")
+
+
+@pytest.mark.parametrize(("plan", "nodes"), STAGED_PLANS)
+def test_host_device_plans(mpi: Mpi, plan: str, nodes: int, door: Path, tmp_path: Path) -> None:
+    result = collectives(mpi, 3, tmp_path, "hostdevice", "--only", QUICK, plan=plan, nodes=nodes)
+    result.assert_passed("collectives")
+
+
+@pytest.mark.parametrize(("plan", "nodes"), CCL_PLANS)
+@pytest.mark.parametrize("memory", ["cuda", "hip"])
+def test_ccl_plans(
+    mpi: Mpi, memory: str, plan: str, nodes: int, door: Path, tmp_path: Path
+) -> None:
+    if memory == "hip" and mpi.flavour != "openmpi":
+        pytest.skip("the HIP table is the same under every MPI: once is enough (deep: all)")
+    result = collectives(
+        mpi, 3, tmp_path, memory, "--only", "roots,vectors,user", plan=plan, nodes=nodes
+    )
+    result.assert_passed("collectives")
+
+
+@pytest.mark.parametrize("ranks", [5, 9])
+def test_many_ranks(mpi: Mpi, ranks: int, door: Path, tmp_path: Path) -> None:
+    for memory, plan, nodes in [("hostdevice", "", 0), ("cuda", "ccl-alpha", 3)]:
+        result = collectives(
+            mpi, ranks, tmp_path, memory, "--only", TINY, plan=plan, nodes=nodes, timeout_s=LONG_S
+        )
+        result.assert_passed("collectives")
+
+
+@pytest.mark.parametrize("mix", MIXES)
+@pytest.mark.parametrize("memory", ["hostdevice", "cuda"])
+def test_mixed_memory(mpi: Mpi, memory: str, mix: str, door: Path, tmp_path: Path) -> None:
+    """Ranks and buffers of differing kinds, in every order, end and are right."""
+    for ranks in (2, 3):
+        parts = "mixed,vectors" if ranks == 2 else "mixed"
+        result = collectives(mpi, ranks, tmp_path, memory, "--mixed", mix, "--only", parts)
+        result.assert_passed("collectives")
+
+
+def test_threads(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    for memory in ("host", "hostdevice", "cuda"):
+        environment, path = setting(memory)
+        result = job(
+            mpi,
+            3,
+            [mpi.program("threads"), "--memory", memory],
+            tmp_path,
+            environment=environment,
+            library_path=path,
+        )
+        assert result.status == 0, str(result)
+        if "threads: skipped" in result.stdout:
+            pytest.skip(result.stdout.strip())
+        result.assert_passed("threads")
+
+
+# NCCL really runs.
+
+
+def ccl_calls(log: Path) -> set[str]:
+    """Names of the functions the NCCL double logged."""
+    return {line.split()[0] for line in log.read_text().splitlines()} if log.exists() else set()
+
+
+@pytest.mark.skipif(REAL_GPU, reason="the real NCCL writes no log of calls")
+def test_ccl_carries_the_calls(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    log = tmp_path / "ccl.log"
+    collectives(
+        mpi,
+        2,
+        tmp_path,
+        "cuda",
+        "--only",
+        "counts,roots",
+        plan="ccl-beta",
+        extra={"FAKE_CCL_LOG": str(log)},
+    ).assert_passed("collectives")
+    expected = "AllReduce AllGather ReduceScatter Reduce Broadcast Send Recv"
+    assert {f"nccl{name}" for name in expected.split()} <= ccl_calls(log)
+
+
+@pytest.mark.skipif(REAL_GPU, reason="the real NCCL writes no log of calls")
+def test_ccl_stays_out_of_native_plans(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    log = tmp_path / "ccl.log"
+    collectives(
+        mpi,
+        2,
+        tmp_path,
+        "cuda",
+        "--only",
+        "roots",
+        plan="mpi-staged",
+        extra={"FAKE_CCL_LOG": str(log)},
+    ).assert_passed("collectives")
+    carriers = {call for call in ccl_calls(log) if re.fullmatch(r"nccl[A-Z][a-zA-Z]+", call)}
+    assert not carriers & {"ncclAllReduce", "ncclReduce", "ncclBroadcast", "ncclSend", "ncclRecv"}
+
+
+# What ranks disagree on.
+
+# Each: name, options, variables of all, variables of rank 1, what the one line says.
+NOWHERE = "/nowhere/libnccl.so.2"
+DISAGREEMENTS = [
+    ("same-gpu", ["--same-device"], {}, {}, r"ranks 0 and 1 share"),
+    ("no-nccl", [], {}, {"TUTTI_CCL_LIBRARY": NOWHERE}, rf"rank 1: .*{NOWHERE}"),
+    ("versions", [], {}, {"FAKE_CCL_VERSION": "21903"}, r"rank 1 has nccl 2\.19\.3"),
+    ("rules", [], {}, {"TUTTI_ALLREDUCE": "mpi"}, r"rank 1 has other tuning rules"),
+]
+
+
+@pytest.mark.parametrize("case", DISAGREEMENTS, ids=[case[0] for case in DISAGREEMENTS])
+def test_disagreement__one_line_and_native_for_all(
+    mpi: Mpi,
+    case: tuple[str, list[str], dict[str, str], dict[str, str], str],
+    door: Path,
+    tmp_path: Path,
+) -> None:
+    _, options, extra, rank1, expected = case
+    log = tmp_path / "ccl.log"
+    environment = {"FAKE_CCL_LOG": str(log), **extra}
+    result = small_allreduces(
+        mpi, 2, tmp_path, *options, extra=environment, of_rank={1: rank1} if rank1 else None
+    )
+    result.assert_passed("collectives")
+    said = [line for line in result.lines(expected) if "allreduce" in line or "rules" in line]
+    assert len(said) == 1, f"{len(said)} lines say {expected!r}\n{result}"
+    assert "ncclAllReduce" not in ccl_calls(log)
+
+
+@pytest.mark.parametrize("case", DISAGREEMENTS, ids=[case[0] for case in DISAGREEMENTS])
+def test_disagreement__strict_makes_it_an_error(
+    mpi: Mpi,
+    case: tuple[str, list[str], dict[str, str], dict[str, str], str],
+    door: Path,
+    tmp_path: Path,
+) -> None:
+    _, options, extra, rank1, expected = case
+    result = small_allreduces(
+        mpi,
+        2,
+        tmp_path,
+        *options,
+        extra={"TUTTI_STRICT": "1", **extra},
+        of_rank={1: rank1} if rank1 else None,
+    )
+    assert result.status not in (0, None), str(result)
+    assert result.lines(r"FAILED allreduce.*returned"), str(result)
+    assert result.lines(expected), str(result)
+
+
+# Failures.
+
+
+def run_errors(mpi: Mpi, tmp_path: Path, *options: str, ranks: int = 2, **extra: str) -> Finished:
+    environment, path = setting("cuda", "ccl-beta")
+    environment.update(extra)
+    return job(
+        mpi,
+        ranks,
+        [mpi.program("errors"), "--memory", "cuda", *options],
+        tmp_path,
+        environment=environment,
+        library_path=path,
+        timeout_s=90,
+    )
+
+
+def error_counts(result: Finished) -> tuple[int, int, int, int]:
+    found = re.search(
+        r"^errors: (\d+) calls, (\d+) errors, (\d+) wrong, (\d+) handler calls$",
+        result.stdout,
+        re.MULTILINE,
+    )
+    assert found, str(result)
+    calls, errors, wrong, handled = map(int, found.groups())
+    return calls, errors, wrong, handled
+
+
+def test_errors__none_without_a_fault(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    result = run_errors(mpi, tmp_path)
+    assert result.status == 0, str(result)
+    assert error_counts(result) == (16, 0, 0, 0), str(result)
+
+
+@pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
+@pytest.mark.parametrize("handler", ["return", "count"])
+def test_errors__failing_ccl_reaches_the_error_handler(
+    mpi: Mpi, handler: str, door: Path, tmp_path: Path
+) -> None:
+    result = run_errors(mpi, tmp_path, "--handler", handler, FAKE_CCL_FAIL="ncclAllReduce:2")
+    assert result.status == 0, str(result)
+    calls, errors, wrong, handled = error_counts(result)
+    assert (calls, wrong) == (16, 0), str(result)
+    assert errors >= 2, str(result)
+    assert handled == (errors if handler == "count" else 0), str(result)
+
+
+@pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
+def test_errors__fault_on_one_rank_only_is_no_hang(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    started = time.monotonic()
+    result = run_errors(mpi, tmp_path, FAKE_CCL_FAIL="ncclAllReduce:2@1", TUTTI_TIMEOUT="5")
+    assert result.status is not None, str(result)
+    assert time.monotonic() - started < 60
+    if "errors:" in result.stdout:
+        assert error_counts(result)[2] == 0, str(result)
+
+
+@pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
+def test_errors__stalled_ccl_ends_by_the_timeout(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    started = time.monotonic()
+    result = run_errors(
+        mpi, tmp_path, "--calls", "4", FAKE_CCL_STALL="ncclAllReduce:1", TUTTI_TIMEOUT="3"
+    )
+    assert result.status == 0, str(result)
+    calls, errors, wrong, _ = error_counts(result)
+    assert (calls, wrong) == (8, 0), str(result)
+    assert errors >= 2, str(result)
+    assert time.monotonic() - started < 60
+
+
+def test_errors__killed_peer_is_no_hang(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    started = time.monotonic()
+    result = run_errors(mpi, tmp_path, "--kill", "1", ranks=3, TUTTI_TIMEOUT="5")
+    assert result.status not in (0, None), str(result)
+    assert time.monotonic() - started < 60
+
+
+# Configuration.
+
+
+def test_unknown_variable__warned_of_once(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    result = small_allreduces(mpi, 2, tmp_path, extra={"TUTTI_TIMEOUTT": "3"})
+    result.assert_passed("collectives")
+    said = result.lines(r"TUTTI_TIMEOUTT")
+    assert len(said) == 1, str(result)
+    assert re.search(r"did you mean.*TUTTI_TIMEOUT\b", said[0]), str(result)
+
+
+def test_bad_tuning_file__named_and_native(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    tuning = tmp_path / "tuning.json"
+    tuning.write_text('{\n  "rules": [\n    {"colective": "allreduce", "plan": "ccl-beta"}\n  ]\n}')
+    result = small_allreduces(mpi, 2, tmp_path, extra={"TUTTI_TUNING_FILE": str(tuning)})
+    result.assert_passed("collectives")
+    said = result.lines(re.escape(str(tuning)))
+    assert any(re.search(r"tuning\.json:\d+: .*colective", line) for line in said), str(result)
+
+
+def test_disabled__is_silent(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    result = collectives(
+        mpi, 2, tmp_path, "host", "--only", "roots", extra={"TUTTI_ENABLE": "0"}, plan="ccl-beta"
+    )
+    result.assert_passed("collectives")
+    assert not result.lines("tutti"), str(result)
+
+
+def test_defaults_on_host_buffers__are_silent(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    command = [mpi.program("collectives"), "--only", "roots,errors"]
+    result = job(mpi, 2, command, tmp_path, environment={})
+    result.assert_passed("collectives")
+    assert result.stderr.strip() == "", str(result)
+
+
+# Not in the way.
+
+
+def test_inert__in_a_program_without_mpi(door: Path) -> None:
+    program = build_directory() / "tests" / "mpi" / "none" / "inert"
+    for variables in ({}, {"LD_LIBRARY_PATH": str(doubles("cuda")), "TUTTI_TYPO": "1"}):
+        environment = plain_environment() | {"LD_PRELOAD": str(door)} | variables
+        result = execute([str(program)], environment, 30)
+        assert result.status == 0, str(result)
+        assert (result.stdout, result.stderr) == ("", ""), str(result)
+
+
+def test_inert__in_shells_and_python(door: Path) -> None:
+    environment = plain_environment() | {"LD_PRELOAD": str(door)}
+    for command in (["sh", "-c", "echo $((6*7)) | cat"], ["python3", "-c", "print(42)"]):
+        result = execute(command, environment, 30)
+        assert (result.status, result.stdout, result.stderr) == (0, "42\n", ""), str(result)
+
+
+def test_preload_of_the_launcher_itself(mpi: Mpi, door: Path) -> None:
+    """LD_PRELOAD in front of mpirun: the launcher works, and its children are accelerated."""
+    environment = plain_environment() | {
+        "LD_PRELOAD": str(door),
+        "LD_LIBRARY_PATH": str(mpi.libraries),
+    }
+    command = [*mpi.launch(2), str(mpi.program("collectives")), "--only", "roots"]
+    result = execute(command, environment, 60)
+    result.assert_passed("collectives")
+    assert result.stderr.strip() == "", str(result)
+
+
+# Mpi4py.
+
+
+def mpi4py_environment(mpi: Mpi) -> tuple[str, dict[str, str]]:
+    """A Python with an mpi4py for this MPI, and the variables it needs."""
+    variable = "TUTTI_MPI4PY_ABI_PYTHON"
+    if mpi.flavour == "abi":
+        python = os.environ.get(variable, "")
+        if not python:
+            unavailable(f"no mpi4py for libmpi_abi: {variable} names a Python that has one")
+        return python, {}
+    python = mpi4py_python()
+    probe = subprocess.run([python, "-c", "import mpi4py, numpy"], capture_output=True, check=False)
+    if probe.returncode != 0:
+        unavailable(f"{python} has no mpi4py and numpy (pip install mpi4py numpy)")
+    libraries = {"mpich": "libmpi.so.12", "openmpi": "libmpi.so.40"}
+    return python, {
+        "MPI4PY_MPIABI": mpi.flavour,
+        "MPI4PY_LIBMPI": str(mpi.libraries / libraries[mpi.flavour]),
+    }
+
+
+@pytest.mark.parametrize("memory", ["native", "host", "hostdevice", "mixed"])
+def test_mpi4py(mpi: Mpi, memory: str, door: Path, tmp_path: Path) -> None:
+    python, variables = mpi4py_environment(mpi)
+    environment, _ = setting("host" if memory in ("native", "host") else "hostdevice")
+    environment.update(variables)
+    program = Path(__file__).with_name("mpi4py_collectives.py")
+    kind = "host" if memory == "native" else memory
+    for ranks in (1, 3):
+        result = job(
+            mpi,
+            ranks,
+            [python, program, "--memory", kind],
+            tmp_path,
+            environment=environment,
+            preload=memory != "native",
+        )
+        result.assert_passed("collectives")
+
+
+# Deep.
+
+DEEP_CASES = [
+    *[("host", plan, nodes) for plan, nodes in HOST_PLANS],
+    *[("hostdevice", plan, nodes) for plan, nodes in STAGED_PLANS],
+    *[("cuda", plan, nodes) for plan, nodes in CCL_PLANS],
+    *[("hip", plan, nodes) for plan, nodes in CCL_PLANS],
+]
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("ranks", range(1, 10))
+@pytest.mark.parametrize(("memory", "plan", "nodes"), DEEP_CASES)
+def test_deep_plans(
+    mpi: Mpi, memory: str, plan: str, nodes: int, ranks: int, door: Path, tmp_path: Path
+) -> None:
+    result = collectives(mpi, ranks, tmp_path, memory, plan=plan, nodes=nodes, timeout_s=1800)
+    result.assert_passed("collectives")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("mix", MIXES)
+@pytest.mark.parametrize("memory", ["hostdevice", "cuda", "hip"])
+@pytest.mark.parametrize("plan", ["", "ccl-beta", "mpi-staged"])
+def test_deep_mixed(mpi: Mpi, memory: str, mix: str, plan: str, door: Path, tmp_path: Path) -> None:
+    for ranks in (2, 3, 4):
+        result = collectives(
+            mpi, ranks, tmp_path, memory, "--mixed", mix, plan=plan, timeout_s=1800
+        )
+        result.assert_passed("collectives")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("memory", ["host", "hostdevice", "cuda"])
+def test_deep_combinations(mpi: Mpi, memory: str, door: Path, tmp_path: Path) -> None:
+    """Every type, operation and reduction, every pair of layouts, 2000 random calls."""
+    collectives(mpi, 2, tmp_path, memory, "--deep", timeout_s=1800).assert_passed("collectives")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("memory", ["host", "hostdevice"])
+def test_deep_huge(mpi: Mpi, memory: str, door: Path, tmp_path: Path) -> None:
+    """More than 2^31 bytes; needs about 16 GiB of memory."""
+    result = collectives(
+        mpi, 2, tmp_path, memory, "--huge", "--only", "huge", "--watchdog", "600", timeout_s=900
+    )
+    result.assert_passed("collectives")

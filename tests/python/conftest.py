@@ -1,0 +1,66 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""A stand-in C API for tests of the command line, and results to print."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tutti import api
+from tutti.results import Latency, Machine, Results, Row, Versions
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="session")
+def stand_in_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library directory with a stand-in libtutti.so and an empty libtutti-mpi.so."""
+    directory = tmp_path_factory.mktemp("lib")
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    source = HERE / "stand_in_api.c"
+    for name in ("libtutti.so", "libtutti-mpi.so"):
+        command = [compiler, "-shared", "-fPIC", "-o", str(directory / name), str(source)]
+        subprocess.run(command, check=True)
+    return directory
+
+
+@pytest.fixture
+def stand_in(stand_in_directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The commands use the stand-in library."""
+    monkeypatch.setenv("TUTTI_LIBRARY_DIR", str(stand_in_directory))
+    api.library.cache_clear()
+    yield stand_in_directory
+    api.library.cache_clear()
+
+
+def row(size: int, plan: str, p50: float, hybrid: bool = False, wrong: int | None = 0) -> Row:
+    latency = Latency(min=p50 / 2, p50=p50, p99=p50 * 2, max=p50 * 4)
+    return Row(size, plan, hybrid, latency, size / p50 / 1e3, size / p50 / 1e3 * 1.5, wrong)
+
+
+@pytest.fixture
+def document() -> Results:
+    return Results(
+        command="tutti bench allreduce -n 4",
+        date="2026-11-21T10:00:00+00:00",
+        machine=Machine(gpus=["NVIDIA H200"] * 2, links=[["X", "NV18"], ["NV18", "X"]]),
+        versions=Versions(tutti="0.1.0", mpi="MPICH Version: 5.0.2", ccl="NCCL 2.30.7"),
+        collective="allreduce",
+        ranks=4,
+        nodes=1,
+        memory="device",
+        type="float32",
+        op="sum",
+        rows=[
+            row(1024, "native", 20.0),
+            row(1024, "mpi-gamma", 20.0, hybrid=True),
+            row(1 << 20, "native", 1000.0),
+            row(1 << 20, "ccl-gamma", 25.0, hybrid=True),
+        ],
+    )

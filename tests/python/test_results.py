@@ -1,0 +1,77 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tutti import results
+from tutti.errors import TuttiError
+from tutti.results import Results
+
+
+def test_document__round_trip(document: Results, tmp_path: Path) -> None:
+    results.save(document, tmp_path / "r.json")
+    assert results.load(tmp_path / "r.json") == [document]
+
+
+def test_document__array_round_trip(document: Results, tmp_path: Path) -> None:
+    results.save([document, document], tmp_path / "r.json")
+    assert results.load(tmp_path / "r.json") == [document, document]
+
+
+def test_document__fields_are_those_of_the_schema(document: Results) -> None:
+    raw = json.loads(results.encode(document))
+    assert raw["schema"] == "tutti-results/1"
+    assert list(raw) == [
+        *("schema", "command", "date", "machine", "versions", "collective", "ranks", "nodes"),
+        *("memory", "type", "op", "rows"),
+    ]
+    assert list(raw["rows"][0]) == [
+        *("bytes", "plan", "hybrid", "latency_us", "algbw_gbps", "busbw_gbps", "wrong")
+    ]
+    assert list(raw["rows"][0]["latency_us"]) == ["min", "p50", "p99", "max"]
+    assert set(results.json_schema()["$defs"]["Results"]["required"]) >= {"collective", "ranks"}
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"schema": "other/2"}, "schema: 'other/2' is not tutti-results/1"),
+        ({"collective": "allredu"}, "collective: 'allredu'"),
+        ({"ranks": "four"}, r"\$.ranks"),
+        ({"rows": [{"bytes": 1}]}, r"\$.rows\[0\]"),
+    ],
+)
+def test_load__names_what_is_wrong(
+    document: Results, tmp_path: Path, change: dict[str, object], complaint: str
+) -> None:
+    raw = json.loads(results.encode(document)) | change
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(raw))
+    with pytest.raises(TuttiError, match=complaint):
+        results.load(path)
+
+
+def test_load__latency_out_of_order(document: Results, tmp_path: Path) -> None:
+    document.rows[1].latency_us.p50 = 1e9
+    results.save(document, tmp_path / "r.json")
+    with pytest.raises(TuttiError, match=r"rows\[1\].latency_us"):
+        results.load(tmp_path / "r.json")
+
+
+def test_load__missing_file(tmp_path: Path) -> None:
+    with pytest.raises(TuttiError, match="No such file"):
+        results.load(tmp_path / "none.json")
+
+
+def test_speedup__against_native_of_the_same_size(document: Results) -> None:
+    assert [document.speedup(row) for row in document.rows] == [1.0, 1.0, 1.0, 40.0]
+
+
+def test_speedup__a_hybrid_that_went_native_is_not_its_own_yardstick(document: Results) -> None:
+    hybrid = document.rows[1]
+    hybrid.plan = "native"
+    document.rows = [hybrid]
+    assert document.speedup(hybrid) is None

@@ -1,0 +1,181 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""What we ship, as the processes that load it see it.
+
+The shared objects need nothing but libc's family and show nothing but our API and MPI's names; the
+public headers stand alone; the installed prefix works after it was moved.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+LIBRARIES = Path(os.environ.get("TUTTI_LIBRARY_DIR", REPOSITORY / "build/dev/lib"))
+OBJECTS = ["libtutti.so", "libtutti-mpi.so"]
+HEADERS = sorted((REPOSITORY / "include").rglob("*.h*"))
+
+ALLOWED_NEEDED = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux.*)\.so\.\d+")
+API = re.compile(r"tutti_[a-z0-9_]+")
+# C: MPI_Allreduce; Fortran as compilers spell it: mpi_allreduce_, mpi_allreduce__, MPI_ALLREDUCE.
+MPI = re.compile(r"MPI_[A-Z][A-Za-z0-9_]*|mpi_[a-z0-9_]+")
+
+PROGRAM = """
+#include <stdio.h>
+#include <string.h>
+#include <tutti/tutti.h>
+int main(void) {
+  char* machine = tutti_machine_json();
+  int good = machine[0] == '{' && tutti_abi_version() == TUTTI_ABI_VERSION;
+  tutti_free(machine);
+  puts(tutti_version());
+  return good ? 0 : 1;
+}
+"""
+
+
+def output(*command: str | Path, **options: object) -> str:
+    """What a command prints; its stderr is in the failure."""
+    result = subprocess.run(
+        [str(word) for word in command], check=False, capture_output=True, text=True, **options
+    )  # type: ignore[call-overload]
+    assert result.returncode == 0, f"{command}:\n{result.stdout}{result.stderr}"
+    return str(result.stdout)
+
+
+def version() -> str:
+    found = re.search(
+        r"project\(tutti VERSION ([0-9.]+)", (REPOSITORY / "CMakeLists.txt").read_text()
+    )
+    assert found
+    return found.group(1)
+
+
+def shared_objects(where: Path) -> list[Path]:
+    return sorted(path for path in where.rglob("*.so*") if path.is_file() and not path.is_symlink())
+
+
+def check_needed(path: Path) -> None:
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "-dW", path))
+    foreign = [name for name in needed if not ALLOWED_NEEDED.fullmatch(name)]
+    assert needed, f"{path.name} needs nothing, not even libc: did readelf read it?"
+    assert not foreign, (
+        f"{path.name} needs {foreign}; load it by DynamicLibrary in place of linking"
+    )
+
+
+def check_exported(path: Path) -> None:
+    listed = output("nm", "-D", "--defined-only", "--format=posix", path)
+    names = [line.split()[0].partition("@")[0] for line in listed.splitlines()]
+    assert "tutti_version" in names
+    with_mpi = path.name.startswith("libtutti-mpi")
+    odd = [n for n in names if not API.fullmatch(n) and not (with_mpi and MPI.fullmatch(n))]
+    assert not odd, f"{path.name} shows {odd[:10]}; cmake/exports.map says what may be seen"
+    if with_mpi:
+        assert "MPI_Allreduce" in names
+
+
+def check_run_path(path: Path) -> None:
+    paths = re.findall(r"\((?:RPATH|RUNPATH)\).*\[(.*)\]", output("readelf", "-dW", path))
+    assert all(entry.startswith("$ORIGIN") for entry in paths), f"{path.name}: {paths}"
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_build__needs_only_libc(name: str) -> None:
+    check_needed(LIBRARIES / name)
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_build__shows_only_our_names(name: str) -> None:
+    check_exported(LIBRARIES / name)
+
+
+def test_build__no_other_shared_object() -> None:
+    names = {path.name for path in shared_objects(LIBRARIES)}
+    assert names == {f"libtutti.so.{version()}", "libtutti-mpi.so"}
+
+
+def test_wheel__objects_inside(tmp_path: Path) -> None:
+    wheels = sorted(
+        (REPOSITORY / "dist").glob("tutti-*.whl"), key=lambda path: path.stat().st_mtime
+    )
+    if not wheels:
+        pytest.skip("no wheel in dist/ (make wheel)")
+    assert "-py3-none-" in wheels[-1].name
+    with zipfile.ZipFile(wheels[-1]) as archive:
+        archive.extractall(tmp_path)
+    objects = shared_objects(tmp_path / "tutti" / "lib")
+    assert [path.name for path in objects] == sorted(OBJECTS)
+    for path in objects:
+        check_needed(path)
+        check_exported(path)
+        check_run_path(path)
+
+
+@pytest.mark.parametrize("header", HEADERS, ids=lambda path: path.name)
+@pytest.mark.parametrize("language", ["c", "c++"])
+def test_public_header__compiles_alone(header: Path, language: str, tmp_path: Path) -> None:
+    if language == "c" and header.suffix == ".hpp":
+        pytest.skip(f"{header.name} is a C++ header")
+    standard = {"c": "-std=c11", "c++": "-std=c++20"}[language]
+    source = tmp_path / "alone"
+    source.write_text(f"#include <{header.relative_to(REPOSITORY / 'include')}>\n")
+    warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    include = f"-I{REPOSITORY / 'include'}"
+    output("c++", "-x", language, standard, *warnings, include, "-fsyntax-only", source)
+
+
+@pytest.fixture(scope="module")
+def moved_prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An installation that was moved after `cmake --install`."""
+    top = tmp_path_factory.mktemp("install")
+    output("cmake", "--install", LIBRARIES.parent, "--prefix", top / "before")
+    (top / "before").rename(top / "after")
+    return top / "after"
+
+
+def run_against(prefix: Path, program: Path) -> str:
+    return output(program, env={**os.environ, "LD_LIBRARY_PATH": str(prefix / "lib")}).strip()
+
+
+def test_prefix__has_everything(moved_prefix: Path) -> None:
+    for name in OBJECTS:
+        check_needed(moved_prefix / "lib" / name)
+        check_run_path(moved_prefix / "lib" / name)
+    assert (moved_prefix / "include/tutti/tutti.h").is_file()
+    assert (moved_prefix / "share/modulefiles/tutti" / version()).is_file()
+    old = str(moved_prefix.with_name("before"))
+    for file in moved_prefix.rglob("*"):
+        if file.suffix in (".cmake", ".pc") or "modulefiles" in file.parts:
+            assert file.is_dir() or old not in file.read_text(), f"{file} names {old}"
+
+
+def test_prefix__pkg_config(moved_prefix: Path, tmp_path: Path) -> None:
+    if shutil.which("pkg-config") is None:
+        pytest.skip("pkg-config is missing")
+    environment = {**os.environ, "PKG_CONFIG_PATH": str(moved_prefix / "lib/pkgconfig")}
+    flags = output("pkg-config", "--cflags", "--libs", "tutti", env=environment).split()
+    (tmp_path / "a.c").write_text(PROGRAM)
+    output("cc", tmp_path / "a.c", "-o", tmp_path / "a", *flags)
+    assert run_against(moved_prefix, tmp_path / "a") == version()
+
+
+def test_prefix__cmake_package(moved_prefix: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text(PROGRAM)
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.25)\nproject(a C)\n"
+        f"find_package(tutti {version()} REQUIRED)\n"
+        "if(NOT EXISTS ${TUTTI_MPI_PRELOAD})\n  message(FATAL_ERROR moved)\nendif()\n"
+        "add_executable(a a.c)\ntarget_link_libraries(a PRIVATE tutti::tutti)\n"
+    )
+    build = tmp_path / "build"
+    output("cmake", "-S", tmp_path, "-B", build, f"-DCMAKE_PREFIX_PATH={moved_prefix}")
+    output("cmake", "--build", build)
+    assert run_against(moved_prefix, build / "a") == version()

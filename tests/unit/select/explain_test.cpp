@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "select/choose.hpp"
+#include "unit/select/samples.hpp"
+
+namespace tutti::select {
+namespace {
+
+using nlohmann::json;
+
+TEST(Explain, explain_json__the_call_and_the_choice) {
+  json document =
+      json::parse(explain_json(device_allreduce(1 << 20), facts_on(2), default_table()));
+  EXPECT_EQ(document["call"], json::parse(R"({"collective": "allreduce", "bytes": 1048576,
+    "memory": "device", "op": "sum", "type": "float32"})"));
+  EXPECT_EQ(document["communicator"], json::parse(R"({"ranks": 8, "nodes": 2, "ranks_per_node": 4,
+    "mpi_device_aware": false, "ccl": true, "ccl_name": "nccl"})"));
+  EXPECT_EQ(document["plan"], "ccl-beta");
+  EXPECT_EQ(document["parameters"], json::object());
+  EXPECT_EQ(document["rule"], json::parse(R"({"index": 4, "origin": "default: device memory",
+    "text": "any, device -> ccl"})"));
+  EXPECT_EQ(document["fallback"], false);
+  EXPECT_EQ(document["refused"], json::array());
+  EXPECT_EQ(document["table_hash"].get<std::string>().size(), 16U);
+}
+
+TEST(Explain, explain_json__refused_rules_with_reasons) {
+  CommFacts facts = facts_on(1);
+  facts.ccl_usable = false;
+  facts.ccl_refusal = "no library found";
+  json document = json::parse(explain_json(device_allreduce(1 << 20), facts, default_table()));
+  EXPECT_EQ(document["plan"], "mpi-gamma");
+  EXPECT_EQ(document["fallback"], true);
+  ASSERT_EQ(document["refused"].size(), 1U);
+  EXPECT_EQ(document["refused"][0]["plan"], "ccl-gamma");
+  EXPECT_EQ(document["refused"][0]["reason"], "no library found");
+  EXPECT_EQ(document["refused"][0]["rule"]["index"], 4);
+  EXPECT_EQ(document["communicator"]["ccl_refusal"], "no library found");
+}
+
+TEST(Explain, explain_json__every_plan_with_its_verdict) {
+  json document = json::parse(explain_json(device_allreduce(8), facts_on(1), default_table()));
+  std::string possible;
+  for (const json& plan : document["plans"]) {
+    EXPECT_EQ(plan.contains("reason"), !plan["possible"].get<bool>());
+    possible += plan["possible"].get<bool>() ? plan["plan"].get<std::string>() + " " : "";
+  }
+  EXPECT_EQ(document["plans"].size(), all_plans().size());
+  EXPECT_EQ(possible, "mpi-beta mpi-gamma ccl-beta ccl-gamma mpi-staged ");
+}
+
+TEST(Explain, explain_json__unknown_size_and_no_rule) {
+  Shape shape;
+  shape.collective = Collective::kGatherv;
+  json document = json::parse(explain_json(shape, facts_on(1), Table{}));
+  EXPECT_TRUE(document["call"]["bytes"].is_null());
+  EXPECT_TRUE(document["rule"].is_null());
+}
+
+TEST(Explain, explain_json__parameters_of_the_plan) {
+  Rule rule;
+  rule.plan.parameters.chunk_bytes = 1 << 20;
+  json document = json::parse(explain_json(device_allreduce(8), facts_on(1), Table{{rule}}));
+  EXPECT_EQ(document["parameters"], json::parse(R"({"chunk_bytes": "1M"})"));
+}
+
+}  // namespace
+}  // namespace tutti::select

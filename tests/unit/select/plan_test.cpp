@@ -1,0 +1,235 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "select/plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "unit/select/samples.hpp"
+
+namespace tutti::select {
+namespace {
+
+std::string reason(const char* plan, const Shape& shape, const CommFacts& facts) {
+  return refusal(*parse_plan(plan), shape, facts);
+}
+
+TEST(Plan, to_string__every_plan_parses_back) {
+  for (const Plan& plan : all_plans()) {
+    EXPECT_EQ(*parse_plan(to_string(plan)), plan) << to_string(plan);
+  }
+}
+
+TEST(Plan, to_string__staged) {
+  Plan plan;
+  plan.staged = true;
+  EXPECT_EQ(to_string(plan), "mpi-staged");
+  plan.composition = Composition::kAlpha;
+  EXPECT_EQ(to_string(plan), "mpi-alpha-staged");
+  EXPECT_EQ(*parse_plan("mpi-alpha-staged"), plan);
+}
+
+TEST(Plan, parse_plan__library_names_are_ccl) {
+  for (const char* name : {"ccl-gamma", "nccl-gamma", "rccl-gamma", "NCCL-Gamma"}) {
+    Result<Plan> plan = parse_plan(name);
+    ASSERT_TRUE(plan.ok()) << name;
+    EXPECT_EQ(to_string(*plan), "ccl-gamma");
+  }
+}
+
+TEST(Plan, parse_plan__error_lists_the_names) {
+  for (const char* name : {"", "-", "mpi-", "-gamma", "mpi-delta", "ccl-staged", "rings",
+                           "mpi-gamma-beta", "mpi gamma"}) {
+    Result<Plan> plan = parse_plan(name);
+    ASSERT_FALSE(plan.ok()) << name;
+    EXPECT_NE(plan.status().message().find("mpi-beta, mpi-gamma, mpi-alpha, ccl-beta"),
+              std::string::npos);
+  }
+}
+
+TEST(Plan, parse_plan_name__open_composition) {
+  for (const char* name : {"mpi", "native", "ccl", "nccl", "rccl"}) {
+    EXPECT_TRUE(parse_plan_name(name)->composition_fits) << name;
+  }
+  for (const char* name : {"mpi-beta", "native-flat", "ccl-alpha", "mpi-staged"}) {
+    EXPECT_FALSE(parse_plan_name(name)->composition_fits) << name;
+  }
+}
+
+TEST(Plan, parse_backend__names) {
+  EXPECT_EQ(parse_backend("native"), Backend::kMpi);
+  EXPECT_EQ(parse_backend("rccl"), Backend::kCcl);
+  EXPECT_EQ(parse_backend("direct"), std::nullopt);
+}
+
+TEST(Plan, fit__gamma_on_one_node_beta_on_several) {
+  EXPECT_EQ(fit(Plan{}, facts_on(1)).composition, Composition::kGamma);
+  EXPECT_EQ(fit(Plan{}, facts_on(3)).composition, Composition::kBeta);
+}
+
+TEST(Plan, native_plan__is_never_refused) {
+  for (int nodes : {1, 2}) {
+    CommFacts facts = facts_on(nodes);
+    facts.ccl_usable = false;
+    Shape shape = device_allreduce(0);
+    shape.op = ReduceOp::kUser;
+    shape.type = DataType::kOther;
+    EXPECT_EQ(refusal(native_plan(facts), shape, facts), "");
+  }
+}
+
+TEST(Plan, refusal__gamma_says_how_many_nodes) {
+  EXPECT_EQ(reason("mpi-gamma", device_allreduce(8), facts_on(1)), "");
+  EXPECT_EQ(reason("mpi-gamma", device_allreduce(8), facts_on(3)),
+            "gamma is for one node; this communicator is on 3 nodes");
+  EXPECT_EQ(reason("ccl-gamma", device_allreduce(8), facts_on(2)),
+            "gamma is for one node; this communicator is on 2 nodes");
+}
+
+TEST(Plan, refusal__beta_is_allowed_everywhere) {
+  for (int nodes : {1, 2}) {
+    EXPECT_EQ(reason("mpi-beta", device_allreduce(8), facts_on(nodes)), "");
+    EXPECT_EQ(reason("ccl-beta", device_allreduce(8), facts_on(nodes)), "");
+  }
+}
+
+TEST(Plan, refusal__alpha_needs_several_nodes) {
+  EXPECT_EQ(reason("mpi-alpha", device_allreduce(8), facts_on(1)),
+            "alpha needs several nodes; this communicator is on 1 node");
+  EXPECT_EQ(reason("mpi-alpha", device_allreduce(8), facts_on(2)), "");
+}
+
+TEST(Plan, refusal__alpha_is_made_for_five_collectives) {
+  std::string allowed;
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    Shape shape = device_allreduce(8);
+    shape.collective = static_cast<Collective>(i);
+    if (!is_reduction(shape.collective)) {
+      shape.op = ReduceOp::kNone;
+      shape.type = DataType::kByte;
+    }
+    std::string why = reason("mpi-alpha", shape, facts_on(2));
+    if (why.empty()) {
+      allowed += std::string(to_string(shape.collective)) + " ";
+    } else {
+      EXPECT_NE(why.find(to_string(shape.collective)), std::string::npos) << why;
+    }
+  }
+  EXPECT_EQ(allowed, "bcast allgather reduce allreduce reduce_scatter_block ");
+}
+
+TEST(Plan, refusal__alpha_keeps_off_user_operations_and_unknown_types) {
+  Shape shape = device_allreduce(8);
+  shape.op = ReduceOp::kUser;
+  EXPECT_EQ(reason("mpi-alpha", shape, facts_on(2)),
+            "alpha changes the order of a reduction; allreduce with a user-defined operation stays "
+            "flat");
+  EXPECT_EQ(reason("mpi-beta", shape, facts_on(2)), "");
+  shape.op = ReduceOp::kMinloc;
+  shape.type = DataType::kOther;
+  EXPECT_NE(reason("mpi-alpha", shape, facts_on(2)), "");
+  EXPECT_EQ(reason("mpi-beta", shape, facts_on(2)), "");
+}
+
+TEST(Plan, refusal__alpha_with_a_ccl_part_needs_the_ccl) {
+  Plan plan = *parse_plan("mpi-alpha");
+  plan.parameters.node_backend = Backend::kCcl;
+  CommFacts facts = facts_on(2);
+  EXPECT_EQ(refusal(plan, device_allreduce(8), facts), "");
+  facts.ccl_usable = false;
+  facts.ccl_refusal = "two ranks share a GPU";
+  EXPECT_EQ(refusal(plan, device_allreduce(8), facts), "two ranks share a GPU");
+  Plan both = *parse_plan("ccl-alpha");
+  both.parameters.node_backend = Backend::kMpi;
+  both.parameters.leaders_backend = Backend::kMpi;
+  EXPECT_EQ(refusal(both, device_allreduce(8), facts), "");
+}
+
+TEST(Plan, refusal__ccl_wants_device_memory_and_a_library) {
+  Shape shape = device_allreduce(8);
+  shape.memory = Memory::kHost;
+  EXPECT_EQ(reason("ccl-gamma", shape, facts_on(1)), "buffers are in host memory");
+  CommFacts facts = facts_on(1);
+  facts.ccl_usable = false;
+  facts.ccl_refusal = "libnccl.so.2 not found";
+  EXPECT_EQ(reason("ccl-gamma", device_allreduce(8), facts), "libnccl.so.2 not found");
+  facts.ccl_refusal.clear();
+  EXPECT_NE(reason("ccl-gamma", device_allreduce(8), facts), "");
+}
+
+TEST(Plan, refusal__ccl_lacks_three_collectives) {
+  std::string lacking;
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    Shape shape = device_allreduce(8);
+    shape.collective = static_cast<Collective>(i);
+    std::string why = reason("ccl-gamma", shape, facts_on(1));
+    if (!why.empty()) {
+      EXPECT_EQ(why,
+                std::string("nccl has no ") + to_string(shape.collective) + "; it stays native");
+      lacking += std::string(to_string(shape.collective)) + " ";
+    }
+  }
+  EXPECT_EQ(lacking, "barrier scan exscan ");
+}
+
+TEST(Plan, refusal__ccl_moves_bytes_of_unknown_number) {
+  Shape shape;
+  shape.collective = Collective::kAlltoallv;
+  shape.memory = Memory::kDevice;
+  EXPECT_EQ(reason("ccl-gamma", shape, facts_on(1)), "");
+}
+
+TEST(Plan, refusal__ccl_operations_and_types) {
+  std::string carried;
+  for (int op = 0; op < kReduceOpCount; ++op) {
+    for (int type = 0; type < kDataTypeCount; ++type) {
+      Shape shape = device_allreduce(8);
+      shape.op = static_cast<ReduceOp>(op);
+      shape.type = static_cast<DataType>(type);
+      if (reason("ccl-gamma", shape, facts_on(1)).empty()) {
+        carried += std::string(to_string(shape.op)) + ":" + to_string(shape.type) + " ";
+      }
+    }
+  }
+  const std::string real = "int8 uint8 int32 uint32 int64 uint64 float16 bfloat16 float32 float64";
+  std::string expected;
+  for (const char* op : {"sum", "prod", "min", "max"}) {
+    std::istringstream types(real);
+    for (std::string type; types >> type;) {
+      expected += std::string(op) + ":" + type + " ";
+    }
+    if (std::string(op) == "sum") {
+      expected += "sum:complex64 sum:complex128 ";
+    }
+  }
+  EXPECT_EQ(carried, expected);
+}
+
+TEST(Plan, refusal__ccl_reasons_name_operation_and_type) {
+  Shape shape = device_allreduce(8);
+  shape.op = ReduceOp::kMinloc;
+  EXPECT_EQ(reason("ccl-gamma", shape, facts_on(1)),
+            "nccl has no operation 'minloc'; it has sum, prod, min and max");
+  shape.op = ReduceOp::kUser;
+  EXPECT_EQ(reason("ccl-gamma", shape, facts_on(1)), "nccl cannot call a user-defined operation");
+  shape.op = ReduceOp::kProd;
+  shape.type = DataType::kComplex64;
+  EXPECT_EQ(reason("ccl-gamma", shape, facts_on(1)), "nccl can only sum complex64, not 'prod'");
+  shape.op = ReduceOp::kSum;
+  shape.type = DataType::kInt16;
+  EXPECT_EQ(reason("ccl-gamma", shape, facts_on(1)), "nccl does not reduce int16");
+}
+
+TEST(Plan, refusal__staged_is_flat_on_host_memory) {
+  Shape shape = device_allreduce(8);
+  EXPECT_EQ(reason("mpi-staged", shape, facts_on(2)), "");
+  shape.memory = Memory::kHost;
+  EXPECT_EQ(reason("mpi-staged", shape, facts_on(2)), "");
+  Plan plan = *parse_plan("ccl-beta");
+  plan.staged = true;
+  EXPECT_NE(refusal(plan, device_allreduce(8), facts_on(1)), "");
+}
+
+}  // namespace
+}  // namespace tutti::select

