@@ -52,6 +52,11 @@ test: build ## all tests; the last line counts them
 	@TUTTI_LIBRARY_DIR=$(CURDIR)/$(BUILD)/lib PYTHONPATH=$(CURDIR)/python \
 	  python3 tools/run_tests.py --jobs $(JOBS) $(keep) --ctest $(BUILD) --pytest
 
+.PHONY: check
+check: build ## the tests without the real MPI runs of tests/mpi
+	@TUTTI_LIBRARY_DIR=$(CURDIR)/$(BUILD)/lib PYTHONPATH=$(CURDIR)/python \
+	  python3 tools/run_tests.py --jobs $(JOBS) $(keep) --ctest $(BUILD) --pytest tests/python
+
 .PHONY: sanitize
 sanitize: ## unit, property and fuzz tests under ASan + UBSan and under TSan
 	@$(set_up) compiler tests tools mpi

@@ -44,8 +44,11 @@ def choices(results: Results) -> list[tuple[int, str]]:
 
 
 def rules(results: Results) -> list[dict[str, Any]]:
-    """Rules for one document's collective and layout. A plan holds from the smallest size it won
-    at (the first from zero) up to just below the next switch (the last without end)."""
+    """Rules for one document's collective and layout.
+
+    A plan holds from the smallest size it won at (the first from zero) up to just below the next
+    switch (the last without end).
+    """
     found: list[dict[str, Any]] = []
     for size, plan in choices(results):
         if found and found[-1]["plan"] == plan:

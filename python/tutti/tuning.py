@@ -70,7 +70,7 @@ def import_(file: Path, out: Path | None) -> None:
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-o", "--output", "out", type=click.Path(dir_okay=False, path_type=Path))
 def make(files: tuple[Path, ...], out: Path | None) -> None:
-    """Make a tuning file from the results documents FILES (`tutti bench ... --plans mpi,ccl -o`)."""
+    """Make a tuning file from results documents, FILES of `tutti bench --plans mpi,ccl -o`."""
     documents = [document for file in files for document in results.load(file)]
     _write(json.dumps(tuner.make(documents), indent=2) + "\n", out)
 

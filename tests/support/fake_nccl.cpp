@@ -24,6 +24,7 @@
 #include <link.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -40,10 +41,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -92,6 +95,28 @@ struct Slot {
   std::atomic<std::int32_t> pid;
   std::atomic<std::uint64_t> device;  ///< Identity of the physical device; 0: no driver.
 };
+
+constexpr const char* kNamePrefix = "tutti-fake-ccl-";
+
+/// Removes segments whose maker is dead and which have lain for a minute: those of ranks that ended
+/// while they waited for the others.
+void remove_stale_segments() {
+  std::error_code error;
+  const auto now = std::filesystem::file_time_type::clock::now();
+  for (std::filesystem::directory_iterator entry("/dev/shm", error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.rfind(kNamePrefix, 0) != 0) {
+      continue;
+    }
+    std::error_code gone;  // Another process may be quicker.
+    const auto written = std::filesystem::last_write_time(entry->path(), gone);
+    const pid_t maker = std::atoi(name.c_str() + std::strlen(kNamePrefix));
+    if (!gone && now - written > std::chrono::minutes(1) && kill(maker, 0) != 0 && errno == ESRCH) {
+      shm_unlink(("/" + name).c_str());
+    }
+  }
+}
 
 /// All zeros is the valid first state of everything in the segment.
 struct Shared {
@@ -1567,11 +1592,12 @@ FAKE_EXPORT Result ncclGetUniqueId(UniqueId* id) {
   if (id == nullptr) {
     return fail(abi::kInvalidArgument, "null unique id");
   }
+  remove_stale_segments();
   static std::atomic<unsigned> counter{0};
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
   IdContent content{};
   content.magic = kIdMagic;
-  std::snprintf(content.name, sizeof content.name, "/tutti-fake-ccl-%d-%u-%llx", getpid(),
+  std::snprintf(content.name, sizeof content.name, "/%s%d-%u-%llx", kNamePrefix, getpid(),
                 counter.fetch_add(1), static_cast<unsigned long long>(now));
   std::memset(id, 0, sizeof *id);
   std::memcpy(id, &content, sizeof content);
