@@ -69,7 +69,6 @@ Status Communicator::setup_ccl(int device) {
 }
 
 Status Communicator::agree_ccl(int device) {
-  announce_virtual_node(process_.config().virtual_nodes, place_.world_rank, place_.world_ranks);
   CclFacts mine;
   ccl::Library* library = nullptr;
   const auto explain = [&mine](const Status& status) {

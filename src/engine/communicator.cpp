@@ -147,6 +147,8 @@ Status Communicator::agree_configuration(const Hints& hints) {
 }
 
 Status Communicator::agree_placement() {
+  // Before the application or we make an NCCL communicator: both must see the same hosts.
+  announce_virtual_node(process_.config().virtual_nodes, place_.world_rank, place_.world_ranks);
   const std::array<std::uint64_t, 2> mine = {
       node_identity(process_.config().virtual_nodes, place_.world_rank, place_.world_ranks),
       machine_identity()};
