@@ -3,7 +3,7 @@
 //
 // One table for NCCL (>= 2.18) and RCCL: the same API, found at run time, never linked. Knows
 // nothing of plans or MPI. Types and operations are NCCL's; the translation from the call's type
-// and op, and what is refused, stands in ccl/types.hpp.
+// and op, and what is refused, stands in runners/ccl/types.hpp.
 #pragma once
 
 #include <cstddef>
