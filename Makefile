@@ -43,7 +43,7 @@ product: ## the libraries and the measured programs, without the tests
 
 .PHONY: build
 build: ## everything in build/dev
-	@$(set_up) compiler tests tools mpi headers
+	@$(set_up) compiler tests tools mpi mpi4py_abi headers
 	@$(call configure,dev)
 	@cmake --build --preset dev
 

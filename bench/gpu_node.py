@@ -2,17 +2,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Measures one GPU node: plans, a tuning file made from them, and the hybrid that uses it.
 
-  python3 bench/gpu_node.py --mpi PREFIX --out DIR [--ranks 4,2] [--virtual-nodes 2]
+  python3 bench/gpu_node.py --mpi PREFIX --out DIR [--layouts 4x1,2x1,4x2]
 
 Writes into DIR: plans-*.json (each plan forced), tuning.json (`tutti tuning make` of those),
 hybrid-*.json (hybrid against the program's own staging and NCCL called directly, in turns in one
-job, every element checked), summary.json (what is promised and what was measured).
+job, every element checked), summary.json (per size the hybrid over the best of the two: the median
+of the jobs, since ranks and NCCL's threads land differently in each).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -50,115 +52,125 @@ def job(args: argparse.Namespace, collective: str, ranks: int, nodes: int, **mor
     )
 
 
+def ratios(document: results.Results) -> dict[int, dict]:
+    """Of one job: at each size the hybrid's plan and the latencies, p50 in microseconds."""
+    by_size: dict[int, dict[str, results.Row]] = {}
+    for row in document.rows:
+        by_size.setdefault(row.bytes, {})["hybrid" if row.hybrid else row.plan] = row
+    found = {}
+    for size, rows in sorted(by_size.items()):
+        if "hybrid" not in rows:
+            continue
+        rivals = {n: rows[n].latency_us.p50 for n in ("native", "nccl") if n in rows}
+        hybrid_us = rows["hybrid"].latency_us.p50
+        found[size] = {
+            "plan": rows["hybrid"].plan,
+            "hybrid_us": hybrid_us,
+            **{f"{name}_us": value for name, value in rivals.items()},
+            "over_best": hybrid_us / min(rivals.values()),
+            "speedup_over_native": rivals["native"] / hybrid_us,
+            "wrong": sum(row.wrong or 0 for row in rows.values()),
+        }
+    return found
+
+
 def compare(documents: list[results.Results]) -> dict:
-    """Hybrid over the best rival at every size."""
-    rows = []
+    """Hybrid over the best rival at every size: per job, then the median of the jobs."""
+    groups: dict[tuple, list[dict]] = {}
     for document in documents:
-        by_size: dict[int, dict[str, results.Row]] = {}
-        for row in document.rows:
-            by_size.setdefault(row.bytes, {})["hybrid" if row.hybrid else row.plan] = row
-        for size, found in sorted(by_size.items()):
-            if "hybrid" not in found:
-                continue
-            rivals = {
-                name: found[name].latency_us.p50 for name in ("native", "nccl") if name in found
-            }
-            hybrid = found["hybrid"]
-            rows.append(
-                {
-                    "collective": document.collective,
-                    "ranks": document.ranks,
-                    "nodes": document.nodes,
-                    "bytes": size,
-                    "plan": hybrid.plan,
-                    "hybrid_us": hybrid.latency_us.p50,
-                    **{f"{name}_us": value for name, value in rivals.items()},
-                    "over_best": hybrid.latency_us.p50 / min(rivals.values()),
-                    "speedup_over_native": rivals["native"] / hybrid.latency_us.p50,
-                    "wrong": sum(row.wrong or 0 for row in found.values()),
-                }
-            )
+        for size, found in ratios(document).items():
+            key = (document.collective, document.ranks, document.nodes, size)
+            groups.setdefault(key, []).append(found)
+    rows = []
+    for (collective, ranks, nodes, size), jobs in groups.items():
+        row = {"collective": collective, "ranks": ranks, "nodes": nodes, "bytes": size}
+        row["plan"] = jobs[0]["plan"]
+        for name in ("hybrid_us", "native_us", "nccl_us", "over_best", "speedup_over_native"):
+            if name in jobs[0]:
+                row[name] = round(statistics.median(found[name] for found in jobs), 3)
+        row["over_best_min"] = round(min(found["over_best"] for found in jobs), 3)
+        row["over_best_max"] = round(max(found["over_best"] for found in jobs), 3)
+        row["wrong"] = sum(found["wrong"] for found in jobs)
+        rows.append(row)
     return {
-        "schema": "tutti-gpu-node/1",
-        "rows": rows,
+        "schema": "tutti-gpu-node/2",
         "worst_over_best": max((row["over_best"] for row in rows), default=None),
         "over_1.10": sum(row["over_best"] > 1.10 for row in rows),
         "wrong": sum(row["wrong"] for row in rows),
+        "rows": rows,
     }
+
+
+def summary_text(summary: dict) -> str:
+    """JSON, one row to a line."""
+    head = json.dumps({**summary, "rows": []}, indent=2)
+    rows = ",\n".join("    " + json.dumps(row) for row in summary["rows"])
+    return head.replace('"rows": []', f'"rows": [\n{rows}\n  ]') + "\n"
+
+
+def measured(
+    args: argparse.Namespace, library: mpi.Mpi, what: str, layouts: list, plans_for, **more
+) -> list[results.Results]:
+    """Every collective and layout, `repeats` jobs each; saved as WHAT-<ranks>r<nodes>n.json."""
+    found = []
+    for ranks, nodes in layouts:
+        documents = []
+        for repeat in range(args.repeats):
+            for collective in args.collectives.split(","):
+                log(f"{what} {collective}, {ranks} ranks on {nodes} node(s), job {repeat + 1}")
+                plans = plans_for(collective, nodes)
+                try:
+                    one = job(args, collective, ranks, nodes, plans=plans, **more)
+                    documents.append(measure.run(one, library))
+                except TuttiError as error:
+                    log(f"FAILED: {error}")
+        results.save(documents, args.out / f"{what}-{ranks}r{nodes}n.json")
+        found += documents
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mpi", required=True, help="prefix of the MPI, or mpich")
     parser.add_argument("--out", required=True, type=Path)
-    parser.add_argument("--ranks", default="4,2")
-    parser.add_argument("--virtual-nodes", type=int, default=2)
+    parser.add_argument(
+        "--layouts", default="4x1,2x1,4x2", help="RANKSxNODES,...; several nodes are virtual ones"
+    )
     parser.add_argument("--collectives", default=",".join(COLLECTIVES))
     parser.add_argument("--begin", type=sizes.parse_bytes, default=4)
     parser.add_argument("--end", type=sizes.parse_bytes, default=256 << 20)
-    parser.add_argument("--time-cap", type=float, default=1.5, help="seconds per size")
+    parser.add_argument("--time-cap", type=float, default=0.4, help="seconds per size and job")
+    parser.add_argument("--repeats", type=int, default=3, help="jobs of each measurement")
     parser.add_argument("--tuning", type=Path, help="use this file, measure no plans")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     library = mpi.find(args.mpi)
-    layouts = [(int(ranks), 1) for ranks in args.ranks.split(",")]
-    if args.virtual_nodes > 1:
-        layouts.append((layouts[0][0], args.virtual_nodes))
-    collectives = args.collectives.split(",")
-
+    layouts = [tuple(map(int, layout.split("x"))) for layout in args.layouts.split(",") if layout]
     tuning = args.tuning
     if tuning is None:
-        measured = []
-        for ranks, nodes in layouts:
-            documents = []
-            for collective in collectives:
-                log(f"plans of {collective}, {ranks} ranks on {nodes} node(s)")
-                try:
-                    documents.append(
-                        measure.run(
-                            job(args, collective, ranks, nodes, plans=plans_of(collective, nodes)),
-                            library,
-                        )
-                    )
-                except TuttiError as error:
-                    log(f"FAILED: {error}")
-            results.save(documents, args.out / f"plans-{ranks}r{nodes}n.json")
-            measured += documents
         tuning = args.out / "tuning.json"
-        tuning.write_text(json.dumps(tuner.make(measured), indent=2) + "\n")
-
-    hybrid = []
-    for ranks, nodes in layouts:
-        documents = []
-        for collective in collectives:
-            log(f"hybrid {collective}, {ranks} ranks on {nodes} node(s)")
-            try:
-                documents.append(
-                    measure.run(
-                        job(
-                            args,
-                            collective,
-                            ranks,
-                            nodes,
-                            plans=("native", "nccl", "hybrid"),
-                            check=True,
-                            settings={"TUTTI_TUNING_FILE": str(tuning.resolve())},
-                        ),
-                        library,
-                    )
-                )
-            except TuttiError as error:
-                log(f"FAILED: {error}")
-        results.save(documents, args.out / f"hybrid-{ranks}r{nodes}n.json")
-        hybrid += documents
-        (args.out / "summary.json").write_text(json.dumps(compare(hybrid), indent=1) + "\n")
-    summary = compare(hybrid)
+        documents = measured(args, library, "plans", layouts, plans_of)
+        tuning.write_text(json.dumps(tuner.make(documents), indent=2) + "\n")
+    measured(
+        args,
+        library,
+        "hybrid",
+        layouts,
+        lambda *_: ("native", "nccl", "hybrid"),
+        check=True,
+        settings={"TUTTI_TUNING_FILE": str(tuning.resolve())},
+    )
+    # Of all layouts there are, also those of earlier runs.
+    files = sorted(args.out.glob("hybrid-*.json"))
+    summary = compare([document for file in files for document in results.load(file)])
+    (args.out / "summary.json").write_text(summary_text(summary))
     for row in summary["rows"]:
         print(
             f"{row['collective']:15} {row['ranks']}r{row['nodes']}n {row['bytes']:>10} "
             f"{row['plan']:10} hybrid {row['hybrid_us']:10.1f} "
             f"native {row.get('native_us', 0):10.1f} "
-            f"nccl {row.get('nccl_us', 0):10.1f} over best {row['over_best']:.3f}"
+            f"nccl {row.get('nccl_us', 0):10.1f} over best {row['over_best']:.3f} "
+            f"({row['over_best_min']:.3f} to {row['over_best_max']:.3f})"
         )
     print(
         f"worst over best {summary['worst_over_best']}, over 1.10: {summary['over_1.10']} of "

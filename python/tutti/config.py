@@ -41,8 +41,7 @@ def command(as_json: bool, origin: bool) -> None:
     library = api.library()
     knobs = library.config()
     for problem in library.config_problems():
-        if "TUTTI_LIBRARY_DIR" not in problem["text"]:
-            output.note(problem["text"])
+        output.note(problem["text"])
     if as_json:
         output.echo_json(knobs)
     else:

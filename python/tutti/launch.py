@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tutti.mpi import LAUNCHER_NAMES, Mpi, launcher_kind
 
-# Read by this command only; the library would warn about a name it does not know.
+# Read by this command only.
 _OWN_VARIABLES = ("TUTTI_LIBRARY_DIR",)
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import click
@@ -192,6 +193,13 @@ def _execute(
     return lines, status
 
 
+def command_line(arguments: Sequence[str]) -> list[str]:
+    """The command as a reader would type it: files by name, since where they lay is nobody's."""
+    program = Path(arguments[0])
+    called = ["tutti"] if program.stem in ("tutti", "__main__") else ["python3", program.name]
+    return called + [Path(word).name if word.startswith("/") else word for word in arguments[1:]]
+
+
 def _results(job: Job, chosen: Sequence[Variant], lines: Sequence[dict[str, Any]]) -> Results:
     """The document of the lines."""
     header = next((line for line in lines if line.get("header")), None)
@@ -205,12 +213,12 @@ def _results(job: Job, chosen: Sequence[Variant], lines: Sequence[dict[str, Any]
     place = machine.describe()
     place.gpus = place.gpus or header["devices"]
     return Results(
-        command=shlex.join(["tutti", *sys.argv[1:]]),
+        command=shlex.join(command_line(sys.argv)),
         date=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         machine=place,
         versions=Versions(
             tutti=__version__,
-            mpi=" ".join(header["mpi"].split()),
+            mpi=mpi.short_version(" ".join(header["mpi"].split())),
             ccl=_ccl_version(header),
             driver=gpu_driver or header["driver"],
         ),

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from tutti import figure, results
+from tutti.errors import TuttiError
 
 
 @click.command()
@@ -23,7 +24,14 @@ from tutti import figure, results
     type=click.Path(dir_okay=False, path_type=Path),
     help="Image to write: .png, .pdf or .svg.",
 )
-def command(files: tuple[Path, ...], out: Path) -> None:
-    """Draw latency per plan and the hybrid's speedup over native, one panel per document."""
+@click.option("--collective", "collectives", multiple=True, help="Only this one; may be repeated.")
+def command(files: tuple[Path, ...], out: Path, collectives: tuple[str, ...]) -> None:
+    """Draw latency per plan and the hybrid's speedup over native.
+
+    One panel per collective and layout; repeated measurements are drawn as their median.
+    """
     documents = [document for file in files for document in results.load(file)]
-    figure.save(documents, out)
+    if unknown := set(collectives) - {document.collective for document in documents}:
+        raise TuttiError(f"--collective {', '.join(sorted(unknown))}: not in these files")
+    wanted = [d for d in documents if not collectives or d.collective in collectives]
+    figure.save(results.merge(wanted), out)

@@ -8,6 +8,9 @@ reduce_scatter, alltoall, gather and scatter one rank's block times the ranks.
 
 from __future__ import annotations
 
+import re
+import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -129,9 +132,48 @@ def load(path: Path) -> list[Results]:
         raise TuttiError(f"{path}: {error.strerror}") from None
 
 
+def merge(documents: Sequence[Results]) -> list[Results]:
+    """One document for each collective, layout, memory, type and operation.
+
+    Repeated measurements become medians, plans of different files stand side by side.
+    """
+    groups: dict[tuple[str, int, int, str, str, str], list[Results]] = {}
+    for one in documents:
+        key = (one.collective, one.ranks, one.nodes, one.memory, one.type, one.op)
+        groups.setdefault(key, []).append(one)
+    merged = []
+    for group in groups.values():
+        rows: dict[tuple[int, str], list[Row]] = {}
+        for row in (row for one in group for row in one.rows):
+            rows.setdefault((row.bytes, "hybrid" if row.hybrid else row.plan), []).append(row)
+        merged.append(msgspec.structs.replace(group[0], rows=[_median(r) for r in rows.values()]))
+    return merged
+
+
+def _median(rows: Sequence[Row]) -> Row:
+    """Field by field, of one plan at one size; wrong elements add up."""
+    if len(rows) == 1:
+        return rows[0]
+    latency = {
+        name: statistics.median(getattr(row.latency_us, name) for row in rows)
+        for name in Latency.__struct_fields__
+    }
+    checked = [row.wrong for row in rows if row.wrong is not None]
+    return msgspec.structs.replace(
+        rows[0],
+        latency_us=Latency(**latency),
+        algbw_gbps=statistics.median(row.algbw_gbps for row in rows),
+        busbw_gbps=statistics.median(row.busbw_gbps for row in rows),
+        wrong=sum(checked) if checked else None,
+    )
+
+
 def encode(results: Results | list[Results]) -> bytes:
-    """The JSON text, indented, with a newline at its end."""
-    return msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n"
+    """The JSON text, indented, one row to a line, with a newline at its end."""
+    text = msgspec.json.format(msgspec.json.encode(results), indent=2)
+    # A row is an object that holds one object: the only such thing in a document.
+    rows = re.compile(rb'\{\s*"bytes":[^{}]*\{[^{}]*\}[^{}]*\}')
+    return rows.sub(lambda row: re.sub(rb"\s*\n\s*", b" ", row[0]), text) + b"\n"
 
 
 def save(results: Results | list[Results], path: Path) -> None:

@@ -4,62 +4,82 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
 from tutti import sizes
 from tutti.errors import TuttiError
-from tutti.results import Results, Row
+from tutti.results import Results
 
 SCHEMA = "tutti-tuning/1"
 
-# A plan must be this much faster to take over from the plan of the next smaller size: below it the
-# difference is noise, and every switch is one more thing that can differ on another day.
+# What one more switch must gain, as a factor over all sizes together: less is noise, and every
+# switch is one more thing that can differ on another day.
 WORTH_SWITCHING = 1.03
 
 # Rows that are not plans: the program's own staging, and the library called directly.
 RIVALS = ("native", "nccl", "rccl")
 
 
-def candidates(results: Results) -> dict[int, dict[str, Row]]:
-    """Rows of forced plans, by size and plan; hybrid rows and rivals are left out."""
-    found: dict[int, dict[str, Row]] = {}
-    for row in results.rows:
-        if not row.hybrid and row.plan not in RIVALS:
-            found.setdefault(row.bytes, {})[row.plan] = row
-    return found
+def candidates(documents: Sequence[Results]) -> dict[int, dict[str, float]]:
+    """Microseconds of forced plans, by size and plan: the median of the documents' medians.
+
+    Hybrid rows and rivals are left out.
+    """
+    found: dict[int, dict[str, list[float]]] = {}
+    for document in documents:
+        for row in document.rows:
+            if not row.hybrid and row.plan not in RIVALS:
+                plans = found.setdefault(row.bytes, {})
+                plans.setdefault(row.plan, []).append(row.latency_us.p50)
+    return {
+        size: {plan: statistics.median(values) for plan, values in plans.items()}
+        for size, plans in found.items()
+    }
 
 
-def choices(results: Results) -> list[tuple[int, str]]:
-    """(size, best plan) in ascending order of size, with few switches."""
-    chosen: list[tuple[int, str]] = []
-    for size, plans in sorted(candidates(results).items()):
-        best = min(plans, key=lambda name: plans[name].latency_us.p50)
-        if chosen and (before := plans.get(chosen[-1][1])):
-            gain = before.latency_us.p50 / max(plans[best].latency_us.p50, 1e-9)
-            if gain < WORTH_SWITCHING:
-                best = chosen[-1][1]
-        chosen.append((size, best))
-    return chosen
+def choices(documents: Sequence[Results]) -> list[tuple[int, str]]:
+    """(size, plan) in ascending order of size: least product of latencies and of switches.
+
+    The shortest path through sizes x plans, where a step's length is the logarithm of the plan's
+    median latency, plus that of WORTH_SWITCHING when the plan before was another one.
+    """
+    # Plan at the last size -> (length of the best path that ends in it, the path).
+    paths: dict[str, tuple[float, list[tuple[int, str]]]] = {}
+    for size, plans in sorted(candidates(documents).items()):
+        longer = {}
+        for plan, latency_us in plans.items():
+            before = [
+                (length + (0 if last == plan else math.log(WORTH_SWITCHING)), path)
+                for last, (length, path) in paths.items()
+            ]
+            length, path = min(before, default=(0.0, []), key=lambda item: item[0])
+            step = math.log(max(latency_us, 1e-9))
+            longer[plan] = (length + step, [*path, (size, plan)])
+        paths = longer
+    return min(paths.values(), default=(0.0, []), key=lambda item: item[0])[1]
 
 
-def rules(results: Results) -> list[dict[str, Any]]:
-    """Rules for one document's collective and layout.
+def rules(documents: Sequence[Results]) -> list[dict[str, Any]]:
+    """Rules for the collective and layout that the documents share.
 
     A plan holds from the smallest size it won at (the first from zero) up to just below the next
     switch (the last without end).
     """
     found: list[dict[str, Any]] = []
-    for size, plan in choices(results):
+    shared = documents[0]
+    for size, plan in choices(documents):
         if found and found[-1]["plan"] == plan:
             continue
         if found:
             found[-1].setdefault("bytes", {})["max"] = size - 1
         rule: dict[str, Any] = {
-            "collective": results.collective,
-            "nodes": results.nodes,
-            "ranks": results.ranks,
-            "memory": results.memory,
+            "collective": shared.collective,
+            "nodes": shared.nodes,
+            "ranks": shared.ranks,
+            "memory": shared.memory,
         }
         if found:
             rule["bytes"] = {"min": sizes.format_bytes(size)}
@@ -69,8 +89,15 @@ def rules(results: Results) -> list[dict[str, Any]]:
 
 
 def make(documents: Sequence[Results]) -> dict[str, Any]:
-    """The tuning document. Raises TuttiError when no document has plans to choose from."""
-    found = [rule for document in documents for rule in rules(document)]
+    """The tuning document; several measurements of one collective and layout are one.
+
+    Raises TuttiError when no document has plans to choose from.
+    """
+    groups: dict[tuple[str, int, int, str], list[Results]] = {}
+    for document in documents:
+        key = (document.collective, document.nodes, document.ranks, document.memory)
+        groups.setdefault(key, []).append(document)
+    found = [rule for group in groups.values() for rule in rules(group)]
     if not found:
         raise TuttiError("no measured plans: run `tutti bench ... --plans mpi,ccl -o FILE` first")
     first = documents[0]

@@ -40,6 +40,7 @@ struct Config {
   Bytes pinned_pool_bytes = 256 << 20;   ///< Cached pinned staging memory per process.
   bool sync_device = false;  ///< Debug: wait for the whole device before each collective.
   bool chain = false;        ///< Native calls go to the next MPI_X (a profiler), not PMPI_X.
+  std::string library_dir;   ///< Read by the tutti command alone; a knob so that its name is known.
 };
 
 /// One complaint about the environment: an unknown variable ("did you mean"), a bad value.

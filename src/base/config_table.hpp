@@ -64,6 +64,8 @@ inline const std::vector<Knob>& knobs() {
          ""},
         {"TUTTI_CHAIN", &Config::chain, "", "",
          "Native calls go to the next MPI_ function (a profiler), not to PMPI_.", "0.1", ""},
+        {"TUTTI_LIBRARY_DIR", &Config::library_dir, "", "",
+         "Directory of the shared objects that the tutti command uses. Unset: its own.", "0.1", ""},
     };
     for (std::size_t i = 0; i < kCollectiveNames.size(); ++i) {
       std::string name = "TUTTI_";

@@ -63,9 +63,11 @@ class Library {
   virtual Result<UniqueId> unique_id() = 0;
   /// Collective over `ranks`. Runs on a thread of its own, on which `device` of `api` is made
   /// current (null: none), so that the wait for the others is bounded by `timeout_s` (0: none).
+  /// After a time-out that thread is left to end by itself: `api` must outlive the process's use.
   virtual Result<Communicator> init_rank(int ranks, const UniqueId& id, int rank, double timeout_s,
                                          device::Api* api = nullptr, int device = -1) = 0;
-  /// For a communicator whose work is done; abort() for any other.
+  /// For a communicator whose work is done; abort() for any other. Both take the handle, also when
+  /// they return an error: it must not be used again.
   virtual Status destroy(Communicator communicator) = 0;
   virtual Status abort(Communicator communicator) = 0;
   /// ncclCommGetAsyncError: ok, or what went wrong behind our back.

@@ -479,7 +479,7 @@ class CudaApi final : public Api {
     return result == cuda::kErrorDeinitialized ? Status() : check(call, result);
   }
   /// The same for making the context current before a free; the free then gives the answer.
-  static Status gone_is_fine(Status status) {
+  static Status gone_is_fine(const Status& status) {
     return status.code() == ErrorCode::kUnavailable ? Status() : status;
   }
 

@@ -437,7 +437,7 @@ class HipApi final : public Api {
     }
     return check(call, result);
   }
-  static Status gone_is_fine(Status status) {
+  static Status gone_is_fine(const Status& status) {
     return status.code() == ErrorCode::kUnavailable ? Status() : status;
   }
 

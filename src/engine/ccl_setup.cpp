@@ -105,7 +105,7 @@ Status Communicator::agree_ccl(int device) {
   std::vector<CclFacts> all(static_cast<std::size_t>(place_.ranks));
   TUTTI_RETURN_IF_ERROR(mpi_.allgather(&mine, all.data(), sizeof(mine)));
   facts_.ccl_refusal = refusal_of(all, machines_);
-  if (!facts_.ccl_refusal.empty()) {
+  if (!facts_.ccl_refusal.empty() || library == nullptr) {
     return {};
   }
   facts_.ccl_name = all[0].name;

@@ -3,6 +3,7 @@
 #include "engine/communicator.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/log.hpp"
 #include "engine/compositions.hpp"
@@ -83,7 +84,12 @@ Status Communicator::agree_configuration(const Hints& hints) {
         hinted.rules.clear();
         break;
       }
-      hinted.rules.insert(hinted.rules.end(), rules->begin(), rules->end());
+      // One plan list for all collectives: what a CCL does not have is no broken wish.
+      std::copy_if(rules->begin(), rules->end(), std::back_inserter(hinted.rules),
+                   [&](const select::Rule& rule) {
+                     return rule.plan.backend == Backend::kMpi ||
+                            select::ccl_has(static_cast<Collective>(index));
+                   });
     }
     table_.rules.insert(table_.rules.begin(), hinted.rules.begin(), hinted.rules.end());
   }

@@ -390,11 +390,9 @@ bool TUTTI_PASTE(open_door_, TUTTI_FLAVOUR)(Lookup lookup, Lookup native, Door* 
   }
   flavour::load_types();
   flavour::load_sessions(lookup);
-#define TUTTI_ENTRY(name, arguments)                                      \
-  door->entries[k##name] = flavour::entry(flavour::Wrap<int>::name);      \
-  door->entries[k##name##_c] = flavour::pmpi.native_large.name == nullptr \
-                                   ? nullptr                              \
-                                   : flavour::entry(flavour::Wrap<MPI_Count>::name);
+#define TUTTI_ENTRY(name, arguments)                                 \
+  door->entries[k##name] = flavour::entry(flavour::Wrap<int>::name); \
+  door->entries[k##name##_c] = flavour::entry(flavour::Wrap<MPI_Count>::name);
   TUTTI_COUNTED_COLLECTIVES(TUTTI_ENTRY)
 #undef TUTTI_ENTRY
 #define TUTTI_ENTRY(name, arguments) door->entries[k##name] = flavour::entry(flavour::name);

@@ -3,6 +3,7 @@
 #include "mpi/pmpi.hpp"
 
 #include "base/log.hpp"
+#include "mpi/narrow.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 
@@ -31,6 +32,7 @@ bool load_pmpi(Lookup lookup, Lookup native) {
   optional(pmpi.native_large.name, "PMPI_" #name "_c", native);
   TUTTI_COUNTED_COLLECTIVES(TUTTI_FUNCTION)
 #undef TUTTI_FUNCTION
+  fill_with_narrow(pmpi.native_large);
   required(pmpi.native_Barrier, "PMPI_Barrier", native);
   if (missing != nullptr) {
     log(LogLevel::kError,

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The PMPI functions we call, found at run time. Collectives exist in two forms: C = int, and
-// C = MPI_Count for the _c functions (null where the library is older than MPI 4).
+// C = MPI_Count for the _c functions of MPI 4.
 #pragma once
 
 #include <type_traits>
@@ -48,6 +48,7 @@ struct Collectives {
   X(Barrier)                    \
   X(Comm_rank)                  \
   X(Comm_size)                  \
+  X(Comm_remote_size)           \
   X(Comm_test_inter)            \
   X(Comm_dup)                   \
   X(Comm_split)                 \
@@ -81,10 +82,11 @@ struct Pmpi {
 #define TUTTI_FUNCTION(name) decltype(&PMPI_##name) name = nullptr;
   TUTTI_PMPI_FUNCTIONS(TUTTI_FUNCTION)
 #undef TUTTI_FUNCTION
-  /// What our own steps call.
+  /// What our own steps call; `large` is null where the library has no _c functions.
   Collectives<int> small = {};
   Collectives<MPI_Count> large = {};
   /// What an application's call falls through to: the same, or the next tool's MPI_X.
+  /// Never null: without _c functions `native_large` narrows its counts (narrow.hpp).
   Collectives<int> native_small = {};
   Collectives<MPI_Count> native_large = {};
   decltype(&PMPI_Barrier) native_Barrier = nullptr;

@@ -55,7 +55,7 @@ std::string path_of_mpi(const void* caller, const std::vector<std::string>& load
   if (!caller_path.empty()) {
     if (void* handle = dlopen(caller_path.c_str(), RTLD_LAZY | RTLD_NOLOAD); handle != nullptr) {
       void* symbol = dlsym(handle, "PMPI_Comm_rank");
-      const std::string path = file_of(symbol);
+      std::string path = file_of(symbol);
       dlclose(handle);
       if (!path.empty()) {
         return path;

@@ -96,13 +96,8 @@ std::string ccl_reduction_refusal(const Shape& shape, const std::string& ccl) {
 }
 
 std::string ccl_refusal(const Shape& shape, const CommFacts& facts) {
-  switch (shape.collective) {
-    case Collective::kBarrier:
-    case Collective::kScan:
-    case Collective::kExscan:
-      return facts.ccl_name + " has no " + to_string(shape.collective) + "; it stays native";
-    default:
-      break;
+  if (!ccl_has(shape.collective)) {
+    return facts.ccl_name + " has no " + to_string(shape.collective) + "; it stays native";
   }
   if (shape.memory == Memory::kHost) {
     return "buffers are in host memory";
@@ -154,6 +149,11 @@ std::optional<Backend> parse_backend(std::string_view name) {
     return Backend::kCcl;
   }
   return std::nullopt;
+}
+
+bool ccl_has(Collective collective) {
+  return collective != Collective::kBarrier && collective != Collective::kScan &&
+         collective != Collective::kExscan;
 }
 
 std::string to_string(const Plan& plan) {

@@ -70,6 +70,9 @@ Plan fit(Plan plan, const CommFacts& facts);
 /// Every plan without parameters, in the order in which messages and explanations list them.
 std::vector<Plan> all_plans();
 
+/// Whether NCCL and RCCL have, or can be composed to, this collective: not barrier, scan, exscan.
+bool ccl_has(Collective collective);
+
 /// Why `plan` cannot carry `shape` on a communicator with `facts`; empty when it can.
 /// The one place that knows what each backend and composition supports.
 std::string refusal(const Plan& plan, const Shape& shape, const CommFacts& facts);

@@ -211,6 +211,10 @@ def forced(plan: str) -> dict[str, str]:
     return {f"TUTTI_{name.upper()}": plan for name in COLLECTIVES}
 
 
-def mpi4py_python() -> str:
-    """A Python that has mpi4py and numpy."""
+def mpi4py_python(flavour: str) -> str:
+    """A Python that has mpi4py and numpy: the wheel's, which serves the MPICH and Open MPI ABIs,
+    or one that was built for libmpi_abi."""
+    if flavour == "abi":
+        built = ROOT / ".env" / "abi" / "bin" / "python"
+        return os.environ.get("TUTTI_MPI4PY_ABI_PYTHON", str(built))
     return os.environ.get("TUTTI_MPI4PY_PYTHON", sys.executable)

@@ -31,7 +31,7 @@ static struct {
   int (*cuMemAlloc)(DevicePointer*, size_t);
   int (*cuMemFree)(DevicePointer);
   int (*cuMemcpyHtoD)(DevicePointer, const void*, size_t);
-  int (*cuCtxSynchronize)(void);
+  int (*cuStreamSynchronize)(void*);
   int (*cuMemcpyDtoH)(void*, DevicePointer, size_t);
 
   int expected_device;
@@ -95,7 +95,7 @@ static void open_cuda(int local_rank, bool same_device) {
   find(library, "cuMemAlloc_v2", &state.cuMemAlloc);
   find(library, "cuMemFree_v2", &state.cuMemFree);
   find(library, "cuMemcpyHtoD_v2", &state.cuMemcpyHtoD);
-  find(library, "cuCtxSynchronize", &state.cuCtxSynchronize);
+  find(library, "cuStreamSynchronize", &state.cuStreamSynchronize);
   find(library, "cuMemcpyDtoH_v2", &state.cuMemcpyDtoH);
   TRY(state.cuInit(0));
   TRY(state.cuDeviceGetCount(&state.devices));
@@ -187,9 +187,10 @@ void memory_write(bool on_device, void* destination, const void* source, size_t 
   }
   bind();
   if (state.kind == kCuda) {
-    /* From pageable memory it may return before the data arrives, and MPI wants it there. */
+    /* From pageable memory it may return before the data arrives, and MPI wants it there. Not the
+     whole context: another thread's collective may be waiting in it for a peer's thread. */
     TRY(state.cuMemcpyHtoD((DevicePointer)(size_t)destination, source, bytes));
-    TRY(state.cuCtxSynchronize());
+    TRY(state.cuStreamSynchronize(NULL));
   } else {
     TRY(state.hipMemcpy(destination, source, bytes, kHostToDevice));
   }

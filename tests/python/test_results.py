@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from tutti import results
 from tutti.errors import TuttiError
-from tutti.results import Results
+from tutti.results import Latency, Results
 
 
 def test_document__round_trip(document: Results, tmp_path: Path) -> None:
@@ -75,3 +76,22 @@ def test_speedup__a_hybrid_that_went_native_is_not_its_own_yardstick(document: R
     hybrid.plan = "native"
     document.rows = [hybrid]
     assert document.speedup(hybrid) is None
+
+
+def test_merge__repeats_become_medians_and_plans_stand_side_by_side(document: Results) -> None:
+    row = document.rows[0]
+
+    def once(p50: float, plan: str, wrong: int | None) -> Results:
+        latency = Latency(min=p50 / 2, p50=p50, p99=p50, max=p50)
+        other = msgspec.structs.replace(row, plan=plan, hybrid=False, latency_us=latency)
+        return msgspec.structs.replace(document, rows=[msgspec.structs.replace(other, wrong=wrong)])
+
+    repeats = [once(p50, "mpi", wrong) for p50, wrong in ((1, 0), (9, 2), (3, None))]
+    (merged,) = results.merge([*repeats, once(7, "ccl", None)])
+    found = {r.plan: (r.latency_us.p50, r.latency_us.min, r.wrong) for r in merged.rows}
+    assert found == {"mpi": (3, 1.5, 2), "ccl": (7, 3.5, None)}
+
+
+def test_merge__other_layouts_stay_apart(document: Results) -> None:
+    other = msgspec.structs.replace(document, ranks=document.ranks + 1)
+    assert results.merge([document, other]) == [document, other]

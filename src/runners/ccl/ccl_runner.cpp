@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "runners/ccl/types.hpp"
 #include "runners/relocate.hpp"
@@ -50,6 +51,15 @@ class Group {
   ccl::Library* library_;
 };
 
+/// Lets the core's other thread run for some tens of nanoseconds.
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");
+#endif
+}
+
 bool all_equal(std::span<const std::uint64_t> values) {
   return std::all_of(values.begin(), values.end(),
                      [&](std::uint64_t value) { return value == values.front(); });
@@ -72,7 +82,7 @@ CclRunner::~CclRunner() {
   auto current = device::CurrentDevice::set(api_, device_);
   for (ccl::Communicator communicator : communicators_) {
     if (communicator != nullptr) {
-      Status ignored = broken_ ? library_.abort(communicator) : library_.destroy(communicator);
+      Status ignored = library_.destroy(communicator);
       static_cast<void>(ignored);
     }
   }
@@ -82,8 +92,28 @@ CclRunner::~CclRunner() {
   }
 }
 
+Status CclRunner::failed_before() const {
+  return Status(ErrorCode::kLibraryFailed,
+                std::string(library_.name()) + ": this communicator failed before");
+}
+
+void CclRunner::break_off() {
+  broken_ = true;
+  // Now, not at the end: kernels that wait for a dead peer would hold the device, and the
+  // application's next cudaDeviceSynchronize with it.
+  for (ccl::Communicator& communicator : communicators_) {
+    if (ccl::Communicator ended = std::exchange(communicator, nullptr); ended != nullptr) {
+      Status ignored = library_.abort(ended);
+      static_cast<void>(ignored);
+    }
+  }
+}
+
 Status CclRunner::init_scope(Scope scope, const ccl::UniqueId& id) {
   const ScopeRank me = mpi_.scope_rank(scope);
+  if (broken_) {
+    return failed_before();
+  }
   if (me.rank < 0 || has_scope(scope)) {
     return {};
   }
@@ -102,8 +132,7 @@ Status CclRunner::run(Scope scope, const Call& call) {
     return {};
   }
   if (broken_) {
-    return Status(ErrorCode::kLibraryFailed,
-                  std::string(library_.name()) + ": this communicator failed before");
+    return failed_before();
   }
   auto misfit = [&](const device::PointerInfo& memory) {
     return memory.kind != device::MemoryKind::kDevice || memory.device != device_;
@@ -119,7 +148,7 @@ Status CclRunner::run(Scope scope, const Call& call) {
   }
   if (!status.ok()) {
     // The device may still run what was queued: nothing it can write to is ever reused.
-    broken_ = true;
+    break_off();
     relocated.abandon();
     scratch_lease_.abandon();
     return status;
@@ -344,11 +373,19 @@ Status CclRunner::wait(Scope scope, const char* what) {
   using Clock = std::chrono::steady_clock;
   // The error query and the clock cost more than a stream query: look at them now and then.
   constexpr int kQueriesPerLook = 1024;
+  // Queries take the driver's lock, which the library's own threads want too: the longer the wait,
+  // the larger the gap between queries, up to about a hundredth of the time waited.
+  constexpr int kQueriesPerPause = 16;
+  constexpr int kPausesMax = 64;
   const auto start = Clock::now();
   for (int queries = 1;; ++queries) {
     TUTTI_ASSIGN_OR_RETURN(const bool done, api_.stream_done(stream_));
     if (done) {
-      return {};
+      // Kernels also end when the library gave up on a peer; then the buffer is unwritten.
+      return library_.async_error(communicators_[index(scope)]);
+    }
+    for (int i = std::min(queries / kQueriesPerPause, kPausesMax); i > 0; --i) {
+      pause();
     }
     if (queries % kQueriesPerLook != 0) {
       continue;

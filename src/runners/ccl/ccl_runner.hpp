@@ -50,6 +50,9 @@ class CclRunner : public Runner {
   Status enqueue_peers(const Call& call, const ScopeRank& me, ccl::Communicator communicator);
   Status copy_on_stream(void* destination, const void* source, Bytes bytes);
   Status wait(Scope scope, const char* what);
+  /// After a failure: aborts every scope's communicator; all further calls are refused.
+  void break_off();
+  Status failed_before() const;
 
   ccl::Library& library_;
   device::Api& api_;

@@ -63,22 +63,4 @@ std::optional<NcclOp> translate_op(ReduceOp op) {
   }
 }
 
-std::string refusal(DataType type, ReduceOp op) {
-  if (op == ReduceOp::kNone) {
-    return {};
-  }
-  if (!translate_op(op)) {
-    return std::string("NCCL has no operation for ") + select::to_string(op);
-  }
-  const std::optional<Translation> translation = translate(type);
-  if (!translation || translation->as_bytes) {
-    return std::string("NCCL cannot reduce ") + select::to_string(type);
-  }
-  if (translation->count_factor > 1 && op != ReduceOp::kSum) {
-    return std::string("NCCL reduces ") + select::to_string(type) + " with sum only, not " +
-           select::to_string(op);
-  }
-  return {};
-}
-
 }  // namespace tutti::runners

@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <optional>
-#include <string>
 
 #include "ccl/ccl.hpp"
 #include "select/shape.hpp"
@@ -28,9 +27,5 @@ std::optional<Translation> translate(select::DataType type);
 
 /// Absent for what NCCL has no operation for, kNone among it.
 std::optional<ccl::NcclOp> translate_op(select::ReduceOp op);
-
-/// Why NCCL and RCCL cannot reduce with this pair; empty when they can, or when `op` is kNone
-/// (moving data takes any type as bytes).
-std::string refusal(select::DataType type, select::ReduceOp op);
 
 }  // namespace tutti::runners

@@ -95,6 +95,17 @@ TEST(communicator, route__a_refused_plan_is_a_counted_fallback) {
   EXPECT_NE(std::string::npos, Process::get().counters().json().find("ccl-beta refused"));
 }
 
+TEST(communicator, route__a_hint_for_all_asks_no_ccl_for_what_it_does_not_have) {
+  on_ranks(2, {.plan = "ccl", .memory_kinds = {}}, [&](int, Communicator& comm) {
+    for (const Collective collective :
+         {Collective::kBarrier, Collective::kScan, Collective::kExscan}) {
+      auto route = comm.route(collective, 64, DataType::kInt64, ReduceOp::kSum, 0);
+      ASSERT_TRUE(route.ok());
+      EXPECT_EQ(nullptr, (*route)->fallbacks) << to_string(collective);
+    }
+  });
+}
+
 TEST(communicator, run__staged_and_chunked_result_is_right) {
   on_ranks(3, {}, [&](int rank, Communicator& comm) {
     // 3 MiB in device memory: over the 1 MiB chunk of the default configuration.

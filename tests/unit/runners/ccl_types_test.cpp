@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runners/ccl/types.hpp"
+#include "select/plan.hpp"
 
 namespace tutti::runners {
 namespace {
@@ -72,29 +73,31 @@ TEST(CclTypes, translate_op__four_operations) {
             4);
 }
 
-TEST(CclTypes, refusal__ten_types_with_four_operations_and_complex_sums_run) {
+/// Selection refuses what NCCL has not; what it lets through, the runner must be able to say.
+TEST(CclTypes, translate__everything_that_selection_lets_through) {
+  select::CommFacts facts;
+  facts.ranks = 2;
+  facts.ccl_usable = true;
+  select::Plan plan;
+  plan.backend = select::Backend::kCcl;
+  int passed = 0;
   for (const DataType type : kAllTypes) {
-    const bool plain = type != DataType::kByte && type != DataType::kInt16 &&
-                       type != DataType::kUint16 && type != DataType::kOther;
-    const bool complex = type == DataType::kComplex64 || type == DataType::kComplex128;
     for (const ReduceOp op : kAllOps) {
-      const bool basic = op == ReduceOp::kSum || op == ReduceOp::kProd || op == ReduceOp::kMin ||
-                         op == ReduceOp::kMax;
-      const bool runs =
-          op == ReduceOp::kNone || (plain && (complex ? op == ReduceOp::kSum : basic));
-      EXPECT_EQ(refusal(type, op).empty(), runs)
-          << select::to_string(type) << " " << select::to_string(op);
+      if (op == ReduceOp::kNone) {
+        continue;
+      }
+      const select::Shape shape{select::Collective::kAllreduce, 64, type, op,
+                                select::Memory::kDevice};
+      const auto translation = translate(type);
+      const bool exact = translation && !translation->as_bytes && translate_op(op) &&
+                         (translation->count_factor == 1 || op == ReduceOp::kSum);
+      const std::string refusal = select::refusal(plan, shape, facts);
+      EXPECT_EQ(exact, refusal.empty())
+          << select::to_string(type) << " " << select::to_string(op) << ": " << refusal;
+      passed += refusal.empty() ? 1 : 0;
     }
   }
-}
-
-TEST(CclTypes, refusal__says_why) {
-  EXPECT_EQ(refusal(DataType::kInt32, ReduceOp::kBxor), "NCCL has no operation for bxor");
-  EXPECT_EQ(refusal(DataType::kInt16, ReduceOp::kSum), "NCCL cannot reduce int16");
-  EXPECT_EQ(refusal(DataType::kOther, ReduceOp::kMax), "NCCL cannot reduce other");
-  EXPECT_EQ(refusal(DataType::kComplex64, ReduceOp::kProd),
-            "NCCL reduces complex64 with sum only, not prod");
-  EXPECT_EQ(refusal(DataType::kFloat32, ReduceOp::kMin), "");
+  EXPECT_EQ(passed, 10 * 4 + 2);  // Ten types with four operations, and complex sums.
 }
 
 }  // namespace

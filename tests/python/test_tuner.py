@@ -1,0 +1,81 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""From measured plans to rules."""
+
+from __future__ import annotations
+
+import pytest
+from tutti import tuner
+from tutti.errors import TuttiError
+from tutti.results import Latency, Machine, Results, Row, Versions
+
+
+def measured(latencies_us: dict[int, dict[str, float]], hybrid: str = "") -> Results:
+    rows = [
+        Row(
+            bytes=size,
+            plan=plan,
+            hybrid=plan == hybrid,
+            latency_us=Latency(min=p50, p50=p50, p99=p50, max=p50),
+            algbw_gbps=0,
+            busbw_gbps=0,
+        )
+        for size, plans in latencies_us.items()
+        for plan, p50 in plans.items()
+    ]
+    return Results(
+        command="",
+        date="2026-01-01T00:00:00+00:00",
+        machine=Machine(gpus=["B", "A", "A"]),
+        versions=Versions(mpi="MPICH 5.0.2"),
+        collective="allreduce",
+        ranks=4,
+        nodes=1,
+        memory="device",
+        type="float32",
+        op="sum",
+        rows=rows,
+    )
+
+
+def test_choices__fastest_plan_of_each_size() -> None:
+    found = tuner.choices([measured({4: {"mpi": 10, "ccl": 16}, 8192: {"mpi": 30, "ccl": 17}})])
+    assert found == [(4, "mpi"), (8192, "ccl")]
+
+
+def test_choices__a_switch_stands_where_it_gains_most() -> None:
+    """Three small gains in a row are one switch, at the first of them."""
+    latencies = {s: {"mpi": m, "ccl": 16.0} for s, m in ((4, 14), (16, 16.2), (64, 16.3))}
+    found = tuner.choices([measured({**latencies, 256: {"mpi": 20, "ccl": 16}})])
+    assert found == [(4, "mpi"), (16, "ccl"), (64, "ccl"), (256, "ccl")]
+
+
+def test_choices__noise_makes_no_switches() -> None:
+    wobble = {size: {"mpi": 10 + 0.2 * (size % 3), "ccl": 10.1} for size in range(1, 9)}
+    assert len({plan for _, plan in tuner.choices([measured(wobble)])}) == 1
+
+
+def test_choices__a_plan_that_is_missing_at_a_size_is_left_there() -> None:
+    found = tuner.choices([measured({4: {"ccl": 1, "mpi": 2}, 8: {"mpi": 2}, 16: {"ccl": 1}})])
+    assert found == [(4, "ccl"), (8, "mpi"), (16, "ccl")]
+
+
+def test_make__rules_cover_every_size_once() -> None:
+    document = tuner.make([measured({4: {"mpi": 1, "ccl": 9}, 64: {"mpi": 9, "ccl": 1}})])
+    shape = {"collective": "allreduce", "nodes": 1, "ranks": 4, "memory": "device"}
+    assert document["rules"] == [
+        {**shape, "plan": "mpi", "bytes": {"max": 63}},
+        {**shape, "plan": "ccl", "bytes": {"min": "64"}},
+    ]
+    assert document["machine"]["gpus"] == "A, B"
+
+
+def test_make__rivals_and_the_hybrid_are_no_plans() -> None:
+    with pytest.raises(TuttiError, match="no measured plans"):
+        tuner.make([measured({4: {"native": 1, "nccl": 1, "mpi": 1}}, hybrid="mpi")])
+
+
+def test_make__repeated_measurements_are_one() -> None:
+    """Two of three say ccl; one job that was unlucky changes nothing."""
+    repeats = [measured({4: {"mpi": mpi, "ccl": 10}}) for mpi in (11, 5, 12)]
+    assert [rule["plan"] for rule in tuner.make(repeats)["rules"]] == ["ccl"]
