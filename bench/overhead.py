@@ -129,8 +129,8 @@ def main() -> int:
     """Measures, prints, writes; 1 when the claim does not hold."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mpi", choices=harness.FLAVOURS, default="mpich")
-    parser.add_argument("--pairs", type=int, default=24, help="pairs of runs (24)")
-    parser.add_argument("--iterations", type=int, default=100000, help="calls per run (100000)")
+    parser.add_argument("--pairs", type=int, default=60, help="pairs of runs (60)")
+    parser.add_argument("--iterations", type=int, default=60000, help="calls per run (60000)")
     parser.add_argument(
         "-o", "--output", type=Path, help="results file; holds one row per MPI, others are kept"
     )
