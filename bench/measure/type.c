@@ -115,7 +115,7 @@ static uint32_t value_of(int rank, size_t x, uint32_t limit, bool product) {
 static void encode(const struct type* type, const uint32_t part[2], size_t x,
                    unsigned char* table) {
   const size_t bytes = type->bytes / (size_t)type->parts;
-  for (int p = 0; p < type->parts; ++p)
+  for (int p = 0; p < (type->parts == 2 ? 2 : 1); ++p)
     encode_part(type, part[p], table + x * type->bytes + (size_t)p * bytes);
 }
 

@@ -14,7 +14,7 @@ bool agreement_due(std::uint64_t call_number) {
 }
 
 MemoryModes::Class& MemoryModes::of(select::Collective collective, std::optional<Bytes> bytes) {
-  const int size_class = bytes ? std::bit_width(*bytes) : kSizeClasses - 1;
+  const int size_class = bytes ? static_cast<int>(std::bit_width(*bytes)) : kSizeClasses - 1;
   return classes_[static_cast<std::size_t>(collective)][static_cast<std::size_t>(size_class)];
 }
 

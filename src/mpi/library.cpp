@@ -143,7 +143,7 @@ class UnitType {
 }  // namespace
 
 Status Library::collective(Scope scope, const Call& call) {
-  const Status status = collective_on(scope, call);
+  Status status = collective_on(scope, call);
   if (status.code() == ErrorCode::kMpiFailed && scope == Scope::kWhole) {
     return Status::mpi(status.mpi_code(), status.message(), /*raised=*/true);
   }

@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/narrow.hpp"
 
+#include <algorithm>
 #include <climits>
+#include <iterator>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -25,10 +28,12 @@ int to_int(T value) {
 class Ints {
  public:
   template <class T>
-  Ints(const T* values, int count) : is_null_(values == nullptr) {
-    for (int i = 0; !is_null_ && i < count; ++i) {
-      values_.push_back(to_int(values[i]));
+  Ints(const T* values, int count) {
+    if (values == nullptr) {
+      return;
     }
+    is_null_ = false;
+    std::transform(values, values + count, std::back_inserter(values_), to_int<T>);
   }
   /// For an array that is not significant: it may not even be readable.
   Ints() = default;

@@ -13,7 +13,7 @@ constexpr int kSmallestClass = 12;  // 4 KiB: a page.
 constexpr int kLargestClass = 46;
 
 int class_of(Bytes bytes) {
-  return std::max<int>(kSmallestClass, std::bit_width(bytes == 0 ? 0 : bytes - 1));
+  return std::max(kSmallestClass, static_cast<int>(std::bit_width(bytes == 0 ? 0 : bytes - 1)));
 }
 
 }  // namespace
