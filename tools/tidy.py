@@ -27,8 +27,10 @@ ROOMS: dict[str, set[str]] = {
     "device": {"base"},
     "ccl": {"base", "device"},
     "select": {"base"},
+    "topology": {"base"},
+    "schedule": {"base", "select", "topology"},
     "runners": {"base", "device", "ccl", "select"},
-    "engine": {"base", "device", "ccl", "select", "runners"},
+    "engine": {"base", "device", "ccl", "select", "topology", "runners"},
     "mpi": {"engine"},
 }
 

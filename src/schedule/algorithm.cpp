@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "schedule/algorithm.hpp"
+
+#include "schedule/generators.hpp"
+
+namespace tutti::schedule {
+namespace {
+
+std::string odd_ranks(const Task& task) {
+  return task.ranks() > 1 && task.ranks() % 2 != 0
+             ? "neighbor-exchange needs an even number of ranks; there are " +
+                   std::to_string(task.ranks())
+             : "";
+}
+
+std::string irregular(const Task& task) {
+  return task.problem.collective == Collective::kAlltoall
+             ? ""
+             : "bruck needs blocks of one size; alltoallv has any";
+}
+
+constexpr bool kExact = true;
+constexpr bool kBound = false;
+
+#define TUTTI_ENTRY(name) name, name##_cost
+const Algorithm kAlgorithms[] = {
+    {Collective::kAllgather, "linear", "every rank sends to every other",
+     TUTTI_ENTRY(allgather_linear)},
+    {Collective::kAllgather, "ring", "blocks go round a ring of ranks",
+     TUTTI_ENTRY(allgather_ring)},
+    {Collective::kAllgather, "recursive-doubling", "twice as many blocks to a rank twice as far",
+     TUTTI_ENTRY(allgather_recursive_doubling), kBound},
+    {Collective::kAllgather, "bruck", "log2 P rounds on any number of ranks",
+     TUTTI_ENTRY(allgather_bruck), kBound},
+    {Collective::kAllgather, "neighbor-exchange", "pairs of blocks between neighbours",
+     TUTTI_ENTRY(allgather_neighbor_exchange), kExact, odd_ranks},
+    {Collective::kAllgather, "rings", "a ring per local rank over the nodes (Parallel Rings)",
+     TUTTI_ENTRY(allgather_rings), kBound},
+    {Collective::kAllgather, "rings-xor",
+     "Parallel Rings; in the node no two send to one at a time", TUTTI_ENTRY(allgather_rings_xor),
+     kBound},
+    {Collective::kReduceScatterBlock, "ring", "sums go round a ring of ranks",
+     TUTTI_ENTRY(reduce_scatter_ring)},
+    {Collective::kReduceScatterBlock, "pairwise", "every rank sends to every other",
+     TUTTI_ENTRY(reduce_scatter_pairwise)},
+    {Collective::kReduceScatterBlock, "recursive-halving", "half the blocks, half as far",
+     TUTTI_ENTRY(reduce_scatter_recursive_halving), kBound},
+    {Collective::kReduceScatterBlock, "rings", "a ring per local rank over the nodes",
+     TUTTI_ENTRY(reduce_scatter_rings), kBound},
+    {Collective::kAllreduce, "ring", "reduce-scatter and allgather round a ring; segments overlap",
+     TUTTI_ENTRY(allreduce_ring), kBound},
+    {Collective::kAllreduce, "recursive-doubling", "the whole vector, log2 P times",
+     TUTTI_ENTRY(allreduce_recursive_doubling), kBound},
+    {Collective::kAllreduce, "rabenseifner", "recursive halving, then recursive doubling",
+     TUTTI_ENTRY(allreduce_rabenseifner), kBound},
+    {Collective::kBcast, "knomial", "a tree with radix - 1 children per level; 2 is binomial",
+     TUTTI_ENTRY(bcast_knomial), kBound},
+    {Collective::kBcast, "chain", "segments pass from rank to rank", TUTTI_ENTRY(bcast_chain)},
+    {Collective::kBcast, "scatter-allgather", "binomial scatter, ring allgather",
+     TUTTI_ENTRY(bcast_scatter_allgather), kBound},
+    {Collective::kReduce, "binomial", "a tree", TUTTI_ENTRY(reduce_binomial), kBound},
+    {Collective::kGather, "binomial", "a tree", TUTTI_ENTRY(gather_binomial), kBound},
+    {Collective::kScatter, "binomial", "a tree", TUTTI_ENTRY(scatter_binomial), kBound},
+    {Collective::kAlltoall, "linear", "everything at once", TUTTI_ENTRY(alltoall_linear)},
+    {Collective::kAlltoall, "pairwise", "one partner each way at a time",
+     TUTTI_ENTRY(alltoall_pairwise)},
+    {Collective::kAlltoall, "bruck", "log2 P rounds for small blocks", TUTTI_ENTRY(alltoall_bruck),
+     kBound, irregular},
+    {Collective::kBarrier, "dissemination", "log2 P rounds", TUTTI_ENTRY(barrier_dissemination)},
+};
+#undef TUTTI_ENTRY
+
+/// v-forms have the algorithms of their regular forms.
+Collective family(Collective collective) {
+  switch (collective) {
+    case Collective::kAllgatherv:
+      return Collective::kAllgather;
+    case Collective::kGatherv:
+      return Collective::kGather;
+    case Collective::kScatterv:
+      return Collective::kScatter;
+    case Collective::kReduceScatter:
+      return Collective::kReduceScatterBlock;
+    case Collective::kAlltoallv:
+      return Collective::kAlltoall;
+    default:
+      return collective;
+  }
+}
+
+}  // namespace
+
+std::span<const Algorithm> algorithms() { return kAlgorithms; }
+
+const Algorithm* find_algorithm(Collective collective, std::string_view name) {
+  for (const Algorithm& algorithm : kAlgorithms) {
+    if (algorithm.collective == family(collective) && algorithm.name == name) {
+      return &algorithm;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace tutti::schedule

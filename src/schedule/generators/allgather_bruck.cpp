@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Allgather, Bruck: in round k a rank has the 2^k blocks from its own on and gets the next ones
+// from the rank 2^k further. Blocks lie where they belong at once, so that a run of blocks that
+// goes around the end is two messages and nothing is rotated afterwards. Rounds ceil(log2 P); each
+// rank sends (P - 1) n. Source: Bruck et al., "Efficient Algorithms for All-to-All Communications",
+// 1997.
+#include <algorithm>
+#include <bit>
+
+#include "schedule/builder.hpp"
+#include "schedule/generators.hpp"
+
+namespace tutti::schedule {
+namespace {
+
+/// Blocks first, first + 1, ... around the end, as one or two regions.
+template <class Visit>
+void around(const Blocks& blocks, int first, int many, Visit visit) {
+  const int straight = std::min(many, blocks.size() - first);
+  visit(blocks.range(Buffer::kOutput, first, first + straight));
+  visit(blocks.range(Buffer::kOutput, 0, many - straight));
+}
+
+}  // namespace
+
+Program allgather_bruck(const Task& task) {
+  const Blocks blocks = blocks_of(task.problem);
+  Builder builder;
+  builder.copy({Buffer::kInput, 0, blocks.count(task.rank)}, blocks.in(Buffer::kOutput, task.rank));
+  for (int have = 1; have < task.ranks(); have *= 2) {
+    const int many = std::min(have, task.ranks() - have);
+    around(blocks, task.rank, many,
+           [&](const Region& region) { builder.send(task.after(-have), region); });
+    around(blocks, task.after(have), many,
+           [&](const Region& region) { builder.recv(task.after(have), region); });
+  }
+  return std::move(builder).finish();
+}
+
+Cost allgather_bruck_cost(const Task& task) {
+  const auto others = static_cast<unsigned>(task.ranks() - 1);
+  return {static_cast<int>(std::bit_width(others)), others * task.problem.counts[0]};
+}
+
+}  // namespace tutti::schedule

@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Allreduce, recursive doubling: in round k exchange the whole vector with the rank whose k-th bit
+// differs and add. Not a power of two: fold.hpp.
+// P = 2^k: rounds k; each rank sends k n. Else k + 2 rounds and at most (k + 1) n.
+// Source: Thakur et al. 2005, section 4.5.
+#include "schedule/fold.hpp"
+#include "schedule/generators.hpp"
+
+namespace tutti::schedule {
+
+Program allreduce_recursive_doubling(const Task& task) {
+  const std::uint64_t count = task.problem.counts[0];
+  const Region output{Buffer::kOutput, 0, count};
+  const Fold fold(task.ranks());
+  Builder builder;
+  builder.copy({Buffer::kInput, 0, count}, output);
+  if (fold.is_folded(task.rank)) {
+    builder.send(task.rank - fold.core, output);
+    builder.recv(task.rank - fold.core, output);
+    return std::move(builder).finish();
+  }
+  const int partner = task.rank + fold.core;
+  const Region arrived = builder.scratch(count);
+  if (fold.has_partner(task.rank)) {
+    builder.recv(partner, arrived);
+    builder.reduce(arrived, output);
+  }
+  for (int bit = 1; bit < fold.core; bit *= 2) {
+    builder.send(task.rank ^ bit, output);
+    builder.recv(task.rank ^ bit, arrived);
+    builder.reduce(arrived, output);
+  }
+  if (fold.has_partner(task.rank)) {
+    builder.send(partner, output);
+  }
+  return std::move(builder).finish();
+}
+
+Cost allreduce_recursive_doubling_cost(const Task& task) {
+  const Fold fold(task.ranks());
+  const bool folds = fold.extra > 0;
+  const auto sends = static_cast<std::uint64_t>(fold.rounds() + (folds ? 1 : 0));
+  return {fold.rounds() + (folds ? 2 : 0), sends * task.problem.counts[0]};
+}
+
+}  // namespace tutti::schedule

@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Alltoall(v), pairwise: one partner each way at a time, so that no receiver is sent to by two.
+// Rounds P - 1; each rank sends (P - 1) n. Source: Thakur et al. 2005, section 4.4.
+#include "schedule/builder.hpp"
+#include "schedule/exchange.hpp"
+#include "schedule/generators.hpp"
+
+namespace tutti::schedule {
+
+Program alltoall_pairwise(const Task& task) {
+  const Exchange exchange(task.problem, task.rank);
+  Builder builder;
+  builder.copy(exchange.leaves(task.rank), exchange.arrives(task.rank));
+  for (int distance = 1; distance < task.ranks(); ++distance) {
+    builder.fence();
+    builder.recv(task.after(-distance), exchange.arrives(task.after(-distance)));
+    builder.send(task.after(distance), exchange.leaves(task.after(distance)));
+  }
+  return std::move(builder).finish();
+}
+
+Cost alltoall_pairwise_cost(const Task& task) {
+  const int others = task.ranks() - 1;
+  return {others, static_cast<std::uint64_t>(others) * task.problem.counts[0]};
+}
+
+}  // namespace tutti::schedule

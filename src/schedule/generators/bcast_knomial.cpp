@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Broadcast, k-nomial tree: with ranks counted from the root and written in base k, a rank's parent
+// has its lowest digit that is not 0 set to 0. k = 2 is the binomial tree.
+// At most ceil(log_k P) rounds; the root sends at most (k - 1) ceil(log_k P) n.
+// Source: Thakur et al. 2005, section 4.2.
+#include "schedule/builder.hpp"
+#include "schedule/generators.hpp"
+
+namespace tutti::schedule {
+
+Program bcast_knomial(const Task& task) {
+  const int ranks = task.ranks();
+  const int radix = task.parameters.radix;
+  const int me = task.after(-task.root());
+  const Region output{Buffer::kOutput, 0, task.problem.counts[0]};
+  auto rank_of = [&](int relative) { return (relative + task.root()) % ranks; };
+  Builder builder;
+  if (me == 0) {
+    builder.copy({Buffer::kInput, 0, output.count}, output);
+  }
+  int weight = 1;  // Of the lowest digit that is not 0; of the digit above all for the root.
+  for (; weight < ranks; weight *= radix) {
+    if (const int digit = me / weight % radix; digit != 0) {
+      builder.recv(rank_of(me - digit * weight), output);
+      break;
+    }
+  }
+  for (weight /= radix; weight >= 1; weight /= radix) {
+    for (int digit = 1; digit < radix && me + digit * weight < ranks; ++digit) {
+      builder.send(rank_of(me + digit * weight), output);
+    }
+  }
+  return std::move(builder).finish();
+}
+
+Cost bcast_knomial_cost(const Task& task) {
+  int rounds = 0;
+  for (int reach = 1; reach < task.ranks(); reach *= task.parameters.radix) {
+    ++rounds;
+  }
+  const auto children = static_cast<std::uint64_t>(rounds * (task.parameters.radix - 1));
+  return {rounds, children * task.problem.counts[0]};
+}
+
+}  // namespace tutti::schedule

@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Broadcast for long vectors: binomial scatter of P even parts, then a ring allgather of them.
+// At most ceil(log2 P) + P - 1 rounds; the root sends at most 2 n.
+// Source: van de Geijn; Thakur et al. 2005, section 4.2.
+#include <algorithm>
+#include <bit>
+
+#include "schedule/builder.hpp"
+#include "schedule/generators.hpp"
+
+namespace tutti::schedule {
+
+Program bcast_scatter_allgather(const Task& task) {
+  const int ranks = task.ranks();
+  const int me = task.after(-task.root());
+  const std::uint64_t count = task.problem.counts[0];
+  const Blocks parts = Blocks::even(count, ranks);
+  auto rank_of = [&](int relative) { return (relative + task.root()) % ranks; };
+  auto run = [&](int first, int width) {
+    return parts.range(Buffer::kOutput, first, std::min(first + width, ranks));
+  };
+  Builder builder;
+  int width = static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks)));
+  if (me == 0) {
+    builder.copy({Buffer::kInput, 0, count}, {Buffer::kOutput, 0, count});
+  } else {
+    width = me & -me;
+    builder.recv(rank_of(me - width), run(me, width));
+  }
+  for (int half = width / 2; half >= 1; half /= 2) {
+    if (me + half < ranks) {
+      builder.send(rank_of(me + half), run(me + half, half));
+    }
+  }
+  auto part = [&](int index) { return parts.in(Buffer::kOutput, (index % ranks + ranks) % ranks); };
+  // A rank has its own run of parts from the scatter; around the ring it gets the others alone, and
+  // its right neighbour, which lacks all but its own run, needs each that is not in there.
+  auto has = [&](int relative, int index) {
+    const int wide = relative == 0 ? ranks : relative & -relative;
+    return index >= relative && index < relative + wide;
+  };
+  const int right = (me + 1) % ranks;
+  for (int round = 0; round < ranks - 1; ++round) {
+    const int leaves = ((me - round) % ranks + ranks) % ranks;
+    const int arrives = ((me - round - 1) % ranks + ranks) % ranks;
+    if (!has(right, leaves)) {
+      builder.send(task.after(1), part(leaves));
+    }
+    if (!has(me, arrives)) {
+      builder.recv(task.after(-1), part(arrives));
+    }
+  }
+  return std::move(builder).finish();
+}
+
+Cost bcast_scatter_allgather_cost(const Task& task) {
+  const auto others = static_cast<unsigned>(task.ranks() - 1);
+  return {static_cast<int>(std::bit_width(others) + others), 2 * task.problem.counts[0]};
+}
+
+}  // namespace tutti::schedule

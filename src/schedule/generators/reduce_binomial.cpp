@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Reduce, binomial tree: the broadcast's tree the other way round.
+// At most ceil(log2 P) rounds; each rank sends n once.
+// Source: Thakur et al. 2005, section 4.4.
+#include <bit>
+
+#include "schedule/builder.hpp"
+#include "schedule/generators.hpp"
+
+namespace tutti::schedule {
+
+Program reduce_binomial(const Task& task) {
+  const int ranks = task.ranks();
+  const int me = task.after(-task.root());
+  const std::uint64_t count = task.problem.counts[0];
+  auto rank_of = [&](int relative) { return (relative + task.root()) % ranks; };
+  Builder builder;
+  Region sum{Buffer::kInput, 0, count};
+  auto own_sum = [&] {
+    if (sum.buffer == Buffer::kInput) {
+      const Region place = me == 0 ? Region{Buffer::kOutput, 0, count} : builder.scratch(count);
+      builder.copy(sum, place);
+      sum = place;
+    }
+  };
+  if (me == 0) {
+    own_sum();
+  }
+  for (int bit = 1; bit < ranks; bit *= 2) {
+    if ((me & bit) != 0) {
+      builder.send(rank_of(me - bit), sum);
+      break;
+    }
+    if (me + bit < ranks) {
+      own_sum();
+      const Region arrived = builder.scratch(count);
+      builder.recv(rank_of(me + bit), arrived);
+      builder.reduce(arrived, sum);
+    }
+  }
+  return std::move(builder).finish();
+}
+
+Cost reduce_binomial_cost(const Task& task) {
+  return {static_cast<int>(std::bit_width(static_cast<unsigned>(task.ranks() - 1))),
+          task.ranks() > 1 ? task.problem.counts[0] : 0};
+}
+
+}  // namespace tutti::schedule

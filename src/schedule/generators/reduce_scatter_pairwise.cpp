@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Reduce-scatter, pairwise: every rank sends each other rank that one's block and adds up what
+// comes for its own, in the order of distance. Rounds 1; each rank sends (P - 1) n; scratch (P - 1)
+// n. Source: Thakur et al. 2005, section 4.3.
+#include "schedule/builder.hpp"
+#include "schedule/generators.hpp"
+
+namespace tutti::schedule {
+
+Program reduce_scatter_pairwise(const Task& task) {
+  const Blocks blocks = blocks_of(task.problem);
+  const Region output{Buffer::kOutput, 0, blocks.count(task.rank)};
+  Builder builder;
+  builder.copy(blocks.in(Buffer::kInput, task.rank), output);
+  for (int distance = 1; distance < task.ranks(); ++distance) {
+    const Region arrived = builder.scratch(output.count);
+    builder.recv(task.after(-distance), arrived);
+    builder.send(task.after(distance), blocks.in(Buffer::kInput, task.after(distance)));
+    builder.reduce(arrived, output);
+  }
+  return std::move(builder).finish();
+}
+
+Cost reduce_scatter_pairwise_cost(const Task& task) {
+  const auto others = static_cast<std::uint64_t>(task.ranks() - 1);
+  return {others > 0 ? 1 : 0, others * task.problem.counts[0]};
+}
+
+}  // namespace tutti::schedule

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Reduce-scatter, recursive halving: in round k exchange, with the rank whose k-th highest bit
+// differs, the half of the blocks that the other one keeps. Not a power of two: fold.hpp.
+// P = 2^k: rounds k; each rank sends (P - 1) n. Else at most k + 2 rounds and 2 P n. Scratch 2 P n.
+// Source: Thakur et al. 2005, section 4.3.
+#include <algorithm>
+
+#include "schedule/fold.hpp"
+#include "schedule/generators.hpp"
+
+namespace tutti::schedule {
+
+Program reduce_scatter_recursive_halving(const Task& task) {
+  const Blocks blocks = blocks_of(task.problem);
+  const Fold fold(task.ranks());
+  const FoldedBlocks folded{fold, blocks};
+  const Region input{Buffer::kInput, 0, blocks.total()};
+  const Region output{Buffer::kOutput, 0, blocks.count(task.rank)};
+  Builder builder;
+  if (fold.is_folded(task.rank)) {
+    builder.send(task.rank - fold.core, input);
+    builder.recv(task.rank - fold.core, output);
+    return std::move(builder).finish();
+  }
+  const Region sum = builder.scratch(blocks.total());
+  const Region arrived = builder.scratch(blocks.total());
+  builder.copy(input, sum);
+  const int partner = task.rank + fold.core;
+  if (fold.has_partner(task.rank)) {
+    builder.recv(partner, arrived);
+    builder.reduce(arrived, sum);
+  }
+  for (int half = fold.core / 2; half >= 1; half /= 2) {
+    const int peer = task.rank ^ half;
+    const int mine = task.rank & ~(half - 1);
+    const int theirs = peer & ~(half - 1);
+    folded.each(Buffer::kScratch, theirs, theirs + half,
+                [&](const Region& region) { builder.send(peer, region); });
+    folded.each(Buffer::kScratch, mine, mine + half, [&](const Region& region) {
+      const Region into = arrived.part(region.offset, region.count);
+      builder.recv(peer, into);
+      builder.reduce(into, region);
+    });
+  }
+  builder.copy(blocks.in(Buffer::kScratch, task.rank), output);
+  if (fold.has_partner(task.rank)) {
+    builder.send(partner, blocks.in(Buffer::kScratch, partner));
+  }
+  return std::move(builder).finish();
+}
+
+Cost reduce_scatter_recursive_halving_cost(const Task& task) {
+  const Fold fold(task.ranks());
+  const auto ranks = static_cast<std::uint64_t>(task.ranks());
+  const std::uint64_t count = task.problem.counts[0];
+  return fold.extra == 0 ? Cost{fold.rounds(), (ranks - 1) * count}
+                         : Cost{fold.rounds() + 2, 2 * ranks * count};
+}
+
+}  // namespace tutti::schedule

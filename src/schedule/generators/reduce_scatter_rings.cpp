@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Reduce-scatter, Parallel Rings: the allgather's rings the other way round. For every other node
+// the ranks of a node first add up, each for the lanes it is a member of, what goes there; the sums
+// travel one ring per lane and collect each node's contribution on their way home. N nodes of L
+// ranks: rounds at most N; a rank sends (N - 1) n over the network and N (L - 1) n within its node;
+// scratch P n + N (L - 1) n. Source: mirror of Barati Sedeh, Grant and Afsahi, "... Allgather Using
+// Parallel Rings".
+#include "schedule/builder.hpp"
+#include "schedule/generators.hpp"
+#include "schedule/lanes.hpp"
+
+namespace tutti::schedule {
+
+Program reduce_scatter_rings(const Task& task) {
+  const Blocks blocks = blocks_of(task.problem);
+  const Lanes lanes(task.layout, blocks);
+  const auto index = topology::Layout::index;
+  const int node = task.layout.node_of[index(task.rank)];
+  const int nodes = lanes.nodes();
+  const auto& neighbors = task.layout.ranks_of[index(node)];
+  const int width = lanes.width(node);
+  const int local = task.layout.local_of[index(task.rank)];
+  auto wrap = [&](int number) { return (number % nodes + nodes) % nodes; };
+
+  Builder builder;
+  // Sum over this node of what goes to a lane's part of `of_node`, at the lane's member.
+  auto node_sum = [&](int of_node, int lane) {
+    const Region own = lanes.part(Buffer::kInput, of_node, lane);
+    const Region sum = builder.scratch(own.count);
+    builder.copy(own, sum);
+    return sum;
+  };
+  const Region output{Buffer::kOutput, 0, blocks.count(task.rank)};
+  std::vector<Region> incoming;  // By lane of this rank, what the last round brought.
+  for (int round = 0; round < nodes; ++round) {
+    // Round 0 makes the sums for the farthest node; the last round those for this one.
+    const int target = wrap(node - round - 1);
+    std::vector<Region> sums;
+    lanes.each_of(task.rank, [&](int lane) { sums.push_back(node_sum(target, lane)); });
+    for (int turn = 1; turn < width; ++turn) {
+      const int to = neighbors[index((local + turn) % width)];
+      const int from = neighbors[index((local - turn + width) % width)];
+      lanes.each_of(to,
+                    [&](int lane) { builder.send(to, lanes.part(Buffer::kInput, target, lane)); });
+      std::size_t at = 0;
+      lanes.each_of(task.rank, [&](int) {
+        const Region sum = sums[at++];
+        const Region arrived = builder.scratch(sum.count);
+        builder.recv(from, arrived);
+        builder.reduce(arrived, sum);
+      });
+    }
+    std::size_t at = 0;
+    lanes.each_of(task.rank, [&](int lane) {
+      const Region sum = sums[at];
+      if (round > 0) {
+        builder.reduce(incoming[at], sum);
+      }
+      ++at;
+      if (round < nodes - 1) {
+        builder.send(lanes.member(wrap(node + 1), lane), sum);
+      } else {
+        const Region home = lanes.part(Buffer::kOutput, node, lane);
+        builder.copy(sum, output.part(home.offset - blocks.offset(task.rank), home.count));
+      }
+    });
+    if (round < nodes - 1) {
+      incoming.clear();
+      lanes.each_of(task.rank, [&](int lane) {
+        const Region arrives =
+            builder.scratch(lanes.part(Buffer::kInput, wrap(target - 1), lane).count);
+        builder.recv(lanes.member(wrap(node - 1), lane), arrives);
+        incoming.push_back(arrives);
+      });
+    }
+  }
+  return std::move(builder).finish();
+}
+
+Cost reduce_scatter_rings_cost(const Task& task) {
+  const auto nodes = static_cast<std::uint64_t>(task.layout.nodes());
+  const auto width = static_cast<std::uint64_t>(task.layout.ranks_per_node_max());
+  return {static_cast<int>(nodes) - 1 + (width > 1 ? 1 : 0),
+          (nodes - 1 + nodes * (width - 1)) * task.problem.counts[0]};
+}
+
+}  // namespace tutti::schedule

@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The rings of Parallel Rings. A lane is one ring over the nodes with one member on each; every
+// rank of a node is a member of at least one, and so is every NIC. There are as many lanes as the
+// largest node has ranks or NICs. A node's data is cut by lane: a rank that is a member of one lane
+// gives it its block, a rank of several lanes cuts its block into as many stripes. So unequal
+// nodes, fewer NICs than ranks (a rail then carries several rings) and more NICs than ranks (a rank
+// stripes) are one case.
+#pragma once
+
+#include <algorithm>
+
+#include "schedule/algorithm.hpp"
+
+namespace tutti::schedule {
+
+class Lanes {
+ public:
+  Lanes(const topology::Layout& layout, const Blocks& blocks)
+      : layout_(layout), blocks_(blocks), count_(layout.ranks_per_node_max()) {
+    for (int node = 0; node < layout.nodes(); ++node) {
+      count_ = std::max(count_, layout.rails(node));
+    }
+  }
+
+  int count() const { return count_; }
+  int nodes() const { return layout_.nodes(); }
+  /// Ranks of a node.
+  int width(int node) const {
+    return static_cast<int>(layout_.ranks_of[topology::Layout::index(node)].size());
+  }
+  int member(int node, int lane) const {
+    return layout_
+        .ranks_of[topology::Layout::index(node)][topology::Layout::index(lane % width(node))];
+  }
+  /// What a node gives to a lane: a stripe of its member's block, in a buffer of all blocks.
+  Region part(Buffer buffer, int node, int lane) const {
+    const int ranks = width(node);
+    const int local = lane % ranks;
+    const int stripes = (count_ - local + ranks - 1) / ranks;
+    const Region block = blocks_.in(buffer, member(node, lane));
+    const Blocks cut = Blocks::even(block.count, stripes);
+    const int stripe = lane / ranks;
+    return block.part(cut.offset(stripe), cut.count(stripe));
+  }
+  /// Lanes of which a rank is the member on its node.
+  template <class Visit>
+  void each_of(int rank, Visit visit) const {
+    const int node = layout_.node_of[topology::Layout::index(rank)];
+    for (int lane = layout_.local_of[topology::Layout::index(rank)]; lane < count_;
+         lane += width(node)) {
+      visit(lane);
+    }
+  }
+
+ private:
+  const topology::Layout& layout_;
+  const Blocks& blocks_;
+  int count_;
+};
+
+}  // namespace tutti::schedule

@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "topology/layout.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace tutti::topology {
+
+int Layout::ranks_per_node_max() const {
+  std::size_t most = 0;
+  for (const auto& ranks : ranks_of) {
+    most = std::max(most, ranks.size());
+  }
+  return static_cast<int>(most);
+}
+
+int Layout::rails(int node) const {
+  return rails_of.empty() ? static_cast<int>(ranks_of[index(node)].size()) : rails_of[index(node)];
+}
+
+bool Layout::is_consecutive() const { return std::is_sorted(node_of.begin(), node_of.end()); }
+
+Layout make_layout(const std::vector<std::uint64_t>& identities) {
+  Layout layout;
+  std::unordered_map<std::uint64_t, int> nodes;
+  for (std::size_t rank = 0; rank < identities.size(); ++rank) {
+    const auto [found, is_new] =
+        nodes.try_emplace(identities[rank], static_cast<int>(layout.ranks_of.size()));
+    if (is_new) {
+      layout.ranks_of.emplace_back();
+    }
+    auto& ranks = layout.ranks_of[Layout::index(found->second)];
+    layout.node_of.push_back(found->second);
+    layout.local_of.push_back(static_cast<int>(ranks.size()));
+    ranks.push_back(static_cast<int>(rank));
+  }
+  return layout;
+}
+
+Layout regular_layout(int nodes, int ranks_per_node) {
+  std::vector<std::uint64_t> identities;
+  for (int rank = 0; rank < nodes * ranks_per_node; ++rank) {
+    identities.push_back(static_cast<std::uint64_t>(rank / ranks_per_node));
+  }
+  return make_layout(identities);
+}
+
+}  // namespace tutti::topology

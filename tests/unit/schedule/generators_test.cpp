@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Every generator against the validator and against its own closed formula.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tasks.hpp"
+
+namespace tutti::schedule {
+namespace {
+
+using testing::equal_problem;
+using testing::first_error;
+using testing::generate_all;
+using testing::odd_layout;
+using testing::uneven_problem;
+using topology::Layout;
+
+class EveryGenerator : public ::testing::TestWithParam<int> {
+ protected:
+  const Algorithm& algorithm() const { return algorithms()[static_cast<std::size_t>(GetParam())]; }
+  bool refuses(const Layout& layout, const Problem& problem, Parameters parameters = {}) const {
+    return algorithm().refusal != nullptr &&
+           !algorithm().refusal({layout, problem, 0, parameters}).empty();
+  }
+  void expect_right(const Layout& layout, const Problem& problem, Parameters parameters = {}) {
+    if (refuses(layout, problem, parameters)) {
+      return;
+    }
+    const Report report = validate(problem, generate_all(algorithm(), layout, problem, parameters));
+    EXPECT_TRUE(report.ok()) << problem.ranks << " ranks on " << layout.nodes() << " nodes, root "
+                             << problem.root << ": " << first_error(report);
+    ++checked_;
+  }
+  int checked_ = 0;
+};
+
+TEST_P(EveryGenerator, all_ranks_and_sizes) {
+  for (int ranks = 1; ranks <= 64; ++ranks) {
+    // 0, 1, fewer elements than ranks, a prime: blocks of parts that differ and are empty.
+    for (const std::uint64_t count : {0, 1, 13}) {
+      expect_right(topology::regular_layout(1, ranks),
+                   equal_problem(algorithm().collective, ranks, count));
+    }
+  }
+  EXPECT_GT(checked_, 90);
+}
+
+TEST_P(EveryGenerator, odd_layouts_and_blocks) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const int ranks = static_cast<int>(1 + seed * 7 % 41);
+    expect_right(odd_layout(ranks, seed), uneven_problem(algorithm().collective, ranks, seed));
+    expect_right(odd_layout(ranks, seed), equal_problem(algorithm().collective, ranks, 24));
+  }
+}
+
+TEST_P(EveryGenerator, segments_and_radix) {
+  for (const Parameters parameters : {Parameters{3, 1}, Parameters{4, 3}, Parameters{7, 5}}) {
+    for (const int ranks : {1, 2, 6, 17, 27}) {
+      expect_right(topology::regular_layout(1, ranks),
+                   equal_problem(algorithm().collective, ranks, 29), parameters);
+    }
+  }
+}
+
+TEST_P(EveryGenerator, cost_is_the_closed_formula) {
+  for (const auto& [nodes, width] :
+       {std::pair(1, 1), {1, 2}, {1, 6}, {1, 16}, {4, 1}, {4, 4}, {8, 2}, {3, 5}, {16, 4}}) {
+    const Layout layout = topology::regular_layout(nodes, width);
+    const int ranks = nodes * width;
+    const Problem problem = equal_problem(algorithm().collective, ranks, 48);
+    if (refuses(layout, problem)) {
+      continue;
+    }
+    const Report report = validate(problem, generate_all(algorithm(), layout, problem));
+    ASSERT_TRUE(report.ok()) << first_error(report);
+    const Cost cost = algorithm().cost({layout, problem, 0, {}});
+    const std::uint64_t sent = *std::max_element(report.sent.begin(), report.sent.end());
+    if (algorithm().is_exact) {
+      EXPECT_EQ(cost.rounds, report.rounds) << ranks << " ranks";
+      EXPECT_EQ(cost.sent_max, sent) << ranks << " ranks";
+    } else {
+      EXPECT_GE(cost.rounds, report.rounds) << ranks << " ranks";
+      EXPECT_GE(cost.sent_max, sent) << ranks << " ranks";
+    }
+  }
+}
+
+TEST_P(EveryGenerator, thousands_of_ranks) {
+  // Whole programs at 256; one rank's own part at 1024 and 4096.
+  expect_right(topology::regular_layout(32, 8), equal_problem(algorithm().collective, 256, 3, 100));
+  for (const int ranks : {1024, 4096}) {
+    const Layout layout = topology::regular_layout(ranks / 8, 8);
+    const Problem problem = equal_problem(algorithm().collective, ranks, 3, 77);
+    for (const int rank : {0, 77, ranks / 2 + 1, ranks - 1}) {
+      if (algorithm().collective == Collective::kAlltoall && ranks > 1024) {
+        break;
+      }
+      const Program program = algorithm().generate({layout, problem, rank, {}});
+      EXPECT_LE(program.steps.size(), static_cast<std::size_t>(40 * ranks));
+      if (program.steps.size() < 6000) {
+        const auto errors = validate_local(problem, rank, program);
+        EXPECT_TRUE(errors.empty()) << errors.front();
+      }
+    }
+  }
+}
+
+class EveryRootedGenerator : public EveryGenerator {};
+
+TEST_P(EveryRootedGenerator, all_roots) {
+  for (const int ranks : {2, 3, 5, 8, 13, 16}) {
+    for (int root = 0; root < ranks; ++root) {
+      const auto seed = static_cast<std::uint64_t>(root);
+      expect_right(topology::regular_layout(1, ranks),
+                   equal_problem(algorithm().collective, ranks, 7, root));
+      expect_right(topology::regular_layout(1, ranks),
+                   uneven_problem(algorithm().collective, ranks, seed, root));
+    }
+  }
+}
+
+std::vector<int> rooted() {
+  std::vector<int> numbers;
+  for (std::size_t i = 0; i < algorithms().size(); ++i) {
+    const Collective collective = algorithms()[i].collective;
+    if (collective == Collective::kBcast || collective == Collective::kReduce ||
+        collective == Collective::kGather || collective == Collective::kScatter) {
+      numbers.push_back(static_cast<int>(i));
+    }
+  }
+  return numbers;
+}
+
+std::string name_of(const ::testing::TestParamInfo<int>& info) {
+  const Algorithm& algorithm = algorithms()[static_cast<std::size_t>(info.param)];
+  std::string name = std::string(select::to_string(algorithm.collective)) + "_" + algorithm.name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(generators, EveryGenerator,
+                         ::testing::Range(0, static_cast<int>(algorithms().size())), name_of);
+
+INSTANTIATE_TEST_SUITE_P(generators, EveryRootedGenerator, ::testing::ValuesIn(rooted()), name_of);
+
+TEST(generators, rings__use_every_rail_alike_and_no_more_than_needed) {
+  const Layout layout = topology::regular_layout(4, 4);
+  const Problem problem = equal_problem(Collective::kAllgather, 16, 100);
+  const Algorithm& rings = *find_algorithm(Collective::kAllgather, "rings");
+  const auto programs = generate_all(rings, layout, problem);
+  for (const std::uint64_t out : network_out(programs, layout)) {
+    EXPECT_EQ(12U * 100, out);  // (P - L) n: what the node has to learn, once.
+  }
+  for (std::size_t rank = 0; rank < 16; ++rank) {
+    std::uint64_t over_network = 0;
+    for (const Step& step : programs[rank].steps) {
+      if (step.kind == StepKind::kSend &&
+          layout.node_of[static_cast<std::size_t>(step.peer)] != layout.node_of[rank]) {
+        over_network += step.count();
+      }
+    }
+    EXPECT_EQ(3U * 100, over_network);
+  }
+}
+
+TEST(generators, find_algorithm__v_forms_share_names) {
+  EXPECT_NE(nullptr, find_algorithm(Collective::kAllgatherv, "rings"));
+  EXPECT_EQ(nullptr, find_algorithm(Collective::kAllgather, "no-such"));
+  EXPECT_EQ(nullptr, find_algorithm(Collective::kScan, "ring"));
+}
+
+}  // namespace
+}  // namespace tutti::schedule
