@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The one table of knobs. Parsing, `tutti config` and docs/config.md are driven by it or checked
+// The one table of knobs. Parsing and `tutti config` are driven by it or checked
 // against it. Defaults are not repeated here: they are the initial values in base/config.hpp.
 // A removed knob stays as an entry whose `replaced_by` says what to use in its place.
 #pragma once

@@ -5,7 +5,6 @@
 // comparisons; of everything else the library is asked, because an answer by address does not
 // keep (pointer_cache.cpp says what was measured). Without a device library the cost is one load
 // and one branch.
-// Source: design note "Pointer classification in nanoseconds" in docs/architecture.md.
 #pragma once
 
 #include "device/device.hpp"

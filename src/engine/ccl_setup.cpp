@@ -28,7 +28,7 @@ void put(char (&field)[N], const std::string& text) {
 }
 
 /// The first reason, in rank order, why this communicator cannot use the CCL; empty: it can.
-std::string refusal_of(const std::vector<CclFacts>& all, const Placement& machines) {
+std::string refusal_of(const std::vector<CclFacts>& all, const topology::Layout& machines) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].usable == 0) {
       return "rank " + std::to_string(rank) + ": " + all[rank].reason;
@@ -131,6 +131,11 @@ Status Communicator::init_ccl_scope(runners::Scope scope, std::string* refusal) 
   if (ccl_scopes_[static_cast<std::size_t>(scope)]) {
     return {};
   }
+  std::string& known_refusal = ccl_scope_refusals_[static_cast<std::size_t>(scope)];
+  if (!known_refusal.empty()) {
+    *refusal = known_refusal;
+    return {};
+  }
   struct Ticket {
     ccl::UniqueId id{};
     std::int32_t ok = 0;
@@ -166,7 +171,8 @@ Status Communicator::init_ccl_scope(runners::Scope scope, std::string* refusal) 
     if (!status.ok()) {
       log(LogLevel::kWarn, status.message());
     }
-    *refusal = "rank " + std::to_string(failed - 1) + " could not initialise it (see its log)";
+    known_refusal = "rank " + std::to_string(failed - 1) + " could not initialise it (see its log)";
+    *refusal = known_refusal;
     return {};
   }
   ccl_scopes_[static_cast<std::size_t>(scope)] = true;

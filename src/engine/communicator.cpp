@@ -52,9 +52,6 @@ Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
   TUTTI_RETURN_IF_ERROR(self->agree_placement());
   self->mpi_runner_ = std::make_unique<runners::MpiRunner>(mpi, process.device(), process.scratch(),
                                                            process.counters().staged_bytes);
-  if (self->asserted_ == Memory::kDevice && self->disagreement_.empty()) {
-    TUTTI_RETURN_IF_ERROR(self->setup_ccl(-1));
-  }
   process.counters().communicators.fetch_add(1, std::memory_order_relaxed);
   if (self->is_speaker() && log_enabled(LogLevel::kInfo)) {
     log(LogLevel::kInfo,
@@ -166,8 +163,8 @@ Status Communicator::agree_placement() {
     nodes.push_back(node);
     machines.push_back(machine);
   }
-  placement_ = make_placement(nodes);
-  machines_ = make_placement(machines);
+  placement_ = topology::make_layout(nodes);
+  machines_ = topology::make_layout(machines);
   facts_.nodes = placement_.nodes();
   facts_.ranks_per_node_max = placement_.ranks_per_node_max();
   facts_.ccl_refusal = "no device buffers seen yet";
@@ -190,6 +187,11 @@ Result<const Route*> Communicator::route(Collective collective, std::optional<By
   Shape shape{collective, bytes, type, op, Memory::kHost};
   if (asserted_) {
     shape.memory = *asserted_;
+    // The same call on every rank, and the first that can show which GPU is this rank's.
+    if (asserted_ == Memory::kDevice && !ccl_tried_ && disagreement_.empty() &&
+        collective != Collective::kBarrier) {
+      TUTTI_RETURN_IF_ERROR(setup_ccl(device));
+    }
   } else if (collective != Collective::kBarrier) {
     MemoryModes::Class& memory = modes_.of(collective, bytes);
     if (agreement_due(++memory.calls)) {

@@ -19,6 +19,7 @@
 #include "runners/mpi/mpi_runner.hpp"
 #include "runners/runner.hpp"
 #include "select/choose.hpp"
+#include "topology/layout.hpp"
 
 namespace tutti::engine {
 
@@ -73,6 +74,16 @@ class Communicator {
   /// buffers the MPI cannot read.
   Status run(const Route& route, const runners::Call& call);
 
+  /// What broke this communicator on this rank, ok while nothing has. A rank that failed after the
+  /// choice no longer counts calls as its peers do: its next call would meet their last one.
+  const Status& failure() const { return failure_; }
+  void fail(const Status& status) { failure_ = status; }
+  /// A stream for copies to and from `device` that stage a native call; `bytes` are counted.
+  Result<device::Stream> staging_stream(int device, Bytes bytes) {
+    process_.counters().staged_bytes.fetch_add(bytes, std::memory_order_relaxed);
+    return mpi_runner_->staging_stream(device);
+  }
+
   /// Whether a native call may be given local device pointers.
   bool mpi_reads_device(const Route& route) const {
     return facts_.mpi_device_aware && !route.plan.staged;
@@ -107,11 +118,12 @@ class Communicator {
   bool asserted_host_ = false;
   std::optional<select::Memory> asserted_;
   bool strict_ = false;
+  Status failure_;
   std::string disagreement_;  ///< Non-empty: ranks differ in configuration; native plans for all.
   select::Table table_;
   select::CommFacts facts_;
-  Placement placement_;  ///< By node, real or virtual: what plans see.
-  Placement machines_;   ///< By machine: who shares GPUs.
+  topology::Layout placement_;  ///< By node, real or virtual: what plans see.
+  topology::Layout machines_;   ///< By machine: who shares GPUs.
   bool scopes_made_ = false;
   bool ccl_tried_ = false;
   int device_ = -1;  ///< This rank's GPU on this communicator.
@@ -119,6 +131,8 @@ class Communicator {
   std::unique_ptr<runners::MpiRunner> mpi_runner_;
   std::unique_ptr<runners::CclRunner> ccl_runner_;
   std::array<bool, runners::kScopeCount> ccl_scopes_{};  ///< Up on all ranks.
+  /// Why a scope's communicator could not be made; a second try could not meet all ranks.
+  std::array<std::string, runners::kScopeCount> ccl_scope_refusals_;
 
   struct CachedRoute {
     bool valid = false;

@@ -83,11 +83,13 @@ Status Alpha::allreduce() {
   if (is_leader()) {
     node_reduce.recv = call_.recv;
     node_reduce.recv_memory = call_.recv_memory;
+    node_reduce.in_place = call_.in_place;
   }
   TUTTI_RETURN_IF_ERROR(context_.node.run(Scope::kNode, node_reduce));
   if (is_leader()) {
     Call leaders = step(Collective::kAllreduce, call_.count, 0);
     leaders.send = leaders.recv = call_.recv;
+    leaders.in_place = true;
     leaders.send_memory = leaders.recv_memory = call_.recv_memory;
     TUTTI_RETURN_IF_ERROR(context_.leaders.run(Scope::kLeaders, leaders));
   }

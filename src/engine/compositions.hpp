@@ -11,14 +11,14 @@
 // Any placement of ranks; unequal nodes; predefined (commutative) operations only.
 #pragma once
 
-#include "engine/virtual_nodes.hpp"
 #include "runners/runner.hpp"
 #include "runners/scratch.hpp"
+#include "topology/layout.hpp"
 
 namespace tutti::engine {
 
 struct AlphaContext {
-  const Placement& placement;
+  const topology::Layout& placement;
   int rank = 0;  ///< Of this process in the communicator.
   runners::Runner& node;
   runners::Runner& leaders;

@@ -4,10 +4,8 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <map>
 #include <string>
 
 namespace tutti::engine {
@@ -45,32 +43,6 @@ void announce_virtual_node(int virtual_nodes, int world_rank, int world_ranks) {
                            std::to_string(virtual_node(virtual_nodes, world_rank, world_ranks));
     static_cast<void>(setenv("NCCL_HOSTID", id.c_str(), 0));
   }
-}
-
-int Placement::ranks_per_node_max() const {
-  std::size_t most = 0;
-  for (const auto& ranks : ranks_of) {
-    most = std::max(most, ranks.size());
-  }
-  return static_cast<int>(most);
-}
-
-bool Placement::is_consecutive() const { return std::is_sorted(node_of.begin(), node_of.end()); }
-
-Placement make_placement(const std::vector<std::uint64_t>& identities) {
-  Placement placement;
-  std::map<std::uint64_t, int> index_of;
-  for (std::size_t rank = 0; rank < identities.size(); ++rank) {
-    auto [entry, is_new] = index_of.try_emplace(identities[rank], placement.nodes());
-    if (is_new) {
-      placement.ranks_of.emplace_back();
-    }
-    auto& ranks = placement.ranks_of[static_cast<std::size_t>(entry->second)];
-    placement.node_of.push_back(entry->second);
-    placement.local_of.push_back(static_cast<int>(ranks.size()));
-    ranks.push_back(static_cast<int>(rank));
-  }
-  return placement;
 }
 
 }  // namespace tutti::engine

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 namespace tutti::engine {
 
@@ -19,17 +18,5 @@ std::uint64_t node_identity(int virtual_nodes, int world_rank, int world_ranks);
 /// Tells NCCL and RCCL that virtual nodes are hosts of their own (NCCL_HOSTID), so that traffic
 /// between them takes the network. Must run before the library makes its first communicator.
 void announce_virtual_node(int virtual_nodes, int world_rank, int world_ranks);
-
-/// Where each rank of a communicator lives; equal on all ranks.
-struct Placement {
-  std::vector<int> node_of;                ///< Node index of each rank, numbered by first rank.
-  std::vector<int> local_of;               ///< Index of each rank among its node's ranks.
-  std::vector<std::vector<int>> ranks_of;  ///< Ranks of each node, ascending.
-  int nodes() const { return static_cast<int>(ranks_of.size()); }
-  int ranks_per_node_max() const;
-  /// True when every node's ranks are consecutive and nodes follow in order.
-  bool is_consecutive() const;
-};
-Placement make_placement(const std::vector<std::uint64_t>& identities);
 
 }  // namespace tutti::engine

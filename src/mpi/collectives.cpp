@@ -302,26 +302,14 @@ int Barrier(MPI_Comm comm) {
 
 // --- Hints -------------------------------------------------------------------------------------
 
-constexpr const char* kPlanKey = "tutti_plan";
 constexpr const char* kPlanUsedKey = "tutti_plan_used";
-constexpr const char* kMemoryKindsKey = "mpi_assert_memory_alloc_kinds";
 
-std::string info_value(MPI_Info info, const char* key) {
-  char value[MPI_MAX_INFO_VAL + 1] = {};
-  int found = 0;
-  if (info == MPI_INFO_NULL ||
-      pmpi.Info_get(info, key, MPI_MAX_INFO_VAL, value, &found) != MPI_SUCCESS || found == 0) {
-    return {};
-  }
-  return value;
-}
-
+/// Collective. A session that has started starts anew on every rank, whatever the rank's own info
+/// says: hints may differ, and agreeing on them is part of the start.
 void take_hints(MPI_Comm comm, MPI_Info info) {
   engine::Hints hints{info_value(info, kPlanKey), info_value(info, kMemoryKindsKey)};
-  if (hints.plan.empty() && hints.memory_kinds.empty()) {
-    return;
-  }
-  Session* session = session_for_hints(comm);
+  const bool is_hinted = !hints.plan.empty() || !hints.memory_kinds.empty();
+  Session* session = is_hinted ? session_for_hints(comm) : existing_session(comm);
   if (session == nullptr) {
     return;
   }
@@ -338,6 +326,14 @@ int Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* copy) {
   const int code = pmpi.Comm_dup_with_info(comm, info, copy);
   if (code == MPI_SUCCESS && *copy != MPI_COMM_NULL) {
     take_hints(*copy, info);
+  }
+  return code;
+}
+
+int Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm* part) {
+  const int code = pmpi.Comm_split_type(comm, type, key, info, part);
+  if (code == MPI_SUCCESS && *part != MPI_COMM_NULL) {
+    take_hints(*part, info);
   }
   return code;
 }

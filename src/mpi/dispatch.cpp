@@ -68,7 +68,7 @@ const Door* open_door(const void* caller) {
   const ParsedConfig parsed = config_from_environment();
   if (!mpi.other_path.empty()) {
     log(LogLevel::kError, "two MPI libraries in one process (" + mpi.path + " and " +
-                              mpi.other_path + "); every call goes to MPI untouched");
+                              mpi.other_path + "); every call goes untouched to the first of them");
     fill_untouched(&door);
   } else if (!open_flavour(mpi.flavour, parsed.config.chain ? mpi_lookup_next_in_chain : mpi_lookup,
                            &door)) {

@@ -32,6 +32,7 @@
 #define TUTTI_OTHER_ENTRIES(X) \
   X(Barrier, 1)                \
   X(Comm_dup_with_info, 3)     \
+  X(Comm_split_type, 5)        \
   X(Comm_set_info, 2)          \
   X(Comm_get_info, 2)
 

@@ -44,25 +44,34 @@ Library::~Library() {
   }
 }
 
+Status Library::own_check(int code, const char* what) const {
+  Status status = check(code, what);
+  return status.ok() || own_ != application_
+             ? status
+             : Status::mpi(status.mpi_code(), status.message(), /*raised=*/true);
+}
+
 Status Library::duplicate() {
   if (own_ != application_) {
     return {};
   }
   MPI_Comm copy = MPI_COMM_NULL;
-  TUTTI_RETURN_IF_ERROR(check(pmpi.Comm_dup(application_, &copy), "MPI_Comm_dup"));
+  // Not MPI_Comm_dup, which runs the copy callbacks of the application's attributes.
+  TUTTI_RETURN_IF_ERROR(
+      own_check(pmpi.Comm_split(application_, 0, rank_, &copy), "MPI_Comm_split"));
   own_ = copy;
   return check(pmpi.Comm_set_errhandler(copy, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
 }
 
 Status Library::allgather(const void* send, void* recv, Bytes bytes_each) {
   const int bytes = static_cast<int>(bytes_each);
-  return check(pmpi.small.Allgather(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, own()),
-               "MPI_Allgather");
+  return own_check(pmpi.small.Allgather(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, own()),
+                   "MPI_Allgather");
 }
 
 Status Library::max_in_place(std::uint64_t* values, int count) {
-  return check(pmpi.small.Allreduce(MPI_IN_PLACE, values, count, MPI_UINT64_T, MPI_MAX, own()),
-               "MPI_Allreduce");
+  return own_check(pmpi.small.Allreduce(MPI_IN_PLACE, values, count, MPI_UINT64_T, MPI_MAX, own()),
+                   "MPI_Allreduce");
 }
 
 Status Library::make_scopes(int node) {
@@ -86,12 +95,18 @@ Status Library::make_scopes(int node) {
 
 namespace {
 
+/// Offsets may be negative; in a Call they are wrapped.
+std::uint64_t magnitude(std::uint64_t number) {
+  const auto value = static_cast<std::int64_t>(number);
+  return value < 0 ? 0 - number : number;
+}
+
 /// Largest count or offset of a call in elements: whether int arguments can say it.
 std::uint64_t largest_number(const Call& call) {
   std::uint64_t largest = call.count;
   for (auto numbers : {call.send_counts, call.send_offsets, call.recv_counts, call.recv_offsets}) {
     for (const std::uint64_t number : numbers) {
-      largest = std::max(largest, number);
+      largest = std::max(largest, magnitude(number));
     }
   }
   return largest;
@@ -102,7 +117,7 @@ std::uint64_t common_unit(const Call& call) {
   std::uint64_t unit = call.count;
   for (auto numbers : {call.send_counts, call.send_offsets, call.recv_counts, call.recv_offsets}) {
     for (const std::uint64_t number : numbers) {
-      unit = std::gcd(unit, number);
+      unit = std::gcd(unit, magnitude(number));
     }
   }
   return std::max<std::uint64_t>(unit, 1);
@@ -184,7 +199,7 @@ Status Library::collective_as(MPI_Comm comm, const ScopeRank& me, const Call& ca
   const auto count = static_cast<C>(call.count / unit_bytes);
   const auto op = handle_from<MPI_Op>(call.mpi_op);
   // MPI forbids buffers that overlap; ours do only where the application said MPI_IN_PLACE.
-  const runners::Aliasing aliasing = runners::aliasing_of(call, me.rank);
+  const runners::Aliasing aliasing = runners::aliasing_of(call);
   const bool send_in_place =
       aliasing == runners::Aliasing::kSame || aliasing == runners::Aliasing::kSendInRecv;
   const void* send = send_in_place ? MPI_IN_PLACE : call.send;

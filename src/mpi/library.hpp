@@ -38,6 +38,8 @@ class Library : public runners::MpiLibrary {
   Status collective(runners::Scope scope, const runners::Call& call) override;
 
  private:
+  /// check() for a step of ours: on the application's communicator MPI has raised the error.
+  Status own_check(int code, const char* what) const;
   Status collective_on(runners::Scope scope, const runners::Call& call);
   template <class C>
   Status collective_as(MPI_Comm comm, const runners::ScopeRank& me, const runners::Call& call,

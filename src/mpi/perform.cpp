@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "device/pointer_cache.hpp"
 #include "mpi/types.hpp"
-#include "runners/relocate.hpp"
+#include "runners/copies.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 
@@ -126,9 +127,15 @@ class Performance {
   void classify();
   bool reads_everything(const engine::Route& route) const;
 
-  Status run_reduction(const engine::Route& route, int* code);
-  Status run_opaque_reduction(int* code);
+  Status run_reduction(const engine::Route& route);
   Status run_movement(const engine::Route& route);
+  struct Staged;
+  Status run_native_staged(int* code);
+  Status stage(const Side& side, std::span<const Piece> parts, Staged* staged);
+  Status copy_pieces(const Side& side, std::span<const Piece> parts, const Staged& staged, bool in,
+                     runners::Copies* copies);
+  std::vector<Piece> native_pieces(const Side& side, std::uint64_t elements) const;
+  bool input_in_recv() const;
   std::vector<Piece> pieces(const Side& side) const;
   Status to_dense(const Side& side, const void** data, PointerInfo* memory,
                   std::vector<std::uint64_t>* counts, std::vector<std::uint64_t>* offsets,
@@ -288,6 +295,7 @@ bool Performance::reads_everything(const engine::Route& route) const {
 }
 
 Status Performance::run(int* code) {
+  TUTTI_RETURN_IF_ERROR(engine_.failure());
   // What MPI would refuse goes to MPI, which says so in its own words.
   if (!read_arguments()) {
     *code = native_(view_.send, view_.recv);
@@ -307,20 +315,21 @@ Status Performance::run(int* code) {
   }
   TUTTI_ASSIGN_OR_RETURN(const engine::Route* route,
                          engine_.route(view_.collective, bytes_, type_, op_, device));
-  if (route->native_flat && reads_everything(*route)) {
+  if (route->native_flat) {
+    if (!reads_everything(*route)) {
+      return run_native_staged(code);
+    }
     *code = native_(view_.send, view_.recv);
     return {};
   }
   *code = MPI_SUCCESS;
-  return reduction_ ? run_reduction(*route, code) : run_movement(*route);
+  return reduction_ ? run_reduction(*route) : run_movement(*route);
 }
 
 // --- Reductions ---------------------------------------------------------------------------------
 
-Status Performance::run_reduction(const engine::Route& route, int* code) {
-  if (type_ == select::DataType::kOther || op_ == select::ReduceOp::kUser) {
-    return run_opaque_reduction(code);
-  }
+/// Of basic types with predefined operations: selection gives all others native plans.
+Status Performance::run_reduction(const engine::Route& route) {
   Call call;
   call.collective = view_.collective;
   call.type = type_;
@@ -334,6 +343,7 @@ Status Performance::run_reduction(const engine::Route& route, int* code) {
   call.recv_memory = recv_.memory;
   call.send = send_.in_place ? view_.recv : view_.send;
   call.send_memory = send_.in_place ? recv_.memory : send_.memory;
+  call.in_place = send_.in_place;
   std::vector<std::uint64_t> counts;
   if (view_.collective == Collective::kReduceScatter) {
     for (int i = 0; i < ranks_; ++i) {
@@ -342,52 +352,6 @@ Status Performance::run_reduction(const engine::Route& route, int* code) {
     call.recv_counts = counts;
   }
   return engine_.run(route, call);
-}
-
-/// User operations and types that only the MPI library can reduce: the buffers as they are, gaps
-/// and all, in host memory; then the application's own call on those.
-Status Performance::run_opaque_reduction(int* code) {
-  struct Copy {
-    Lease lease;
-    std::int64_t lower = 0;
-    Bytes span = 0;
-    void* origin = nullptr;  ///< What MPI is given: the copy's element 0.
-  };
-  auto stage = [&](const Side& side, std::uint64_t elements, bool with_data, Copy* copy) -> Status {
-    const std::int64_t last =
-        elements == 0 ? 0 : static_cast<std::int64_t>(elements - 1) * side.layout.extent;
-    copy->lower = std::min<std::int64_t>(0, last) + side.layout.true_lower;
-    copy->span = elements == 0 ? 0 : static_cast<Bytes>(std::abs(last) + side.layout.true_extent);
-    TUTTI_ASSIGN_OR_RETURN(copy->lease, engine_.process().scratch().pinned(copy->span));
-    copy->origin = static_cast<std::byte*>(copy->lease.data()) - copy->lower;
-    if (!with_data) {
-      return {};
-    }
-    return runners::copy_any(api_, copy->lease.data(), {},
-                             static_cast<const std::byte*>(side.buffer) + copy->lower, side.memory,
-                             copy->span);
-  };
-  const void* send = view_.send;
-  void* recv = view_.recv;
-  Copy send_copy;
-  Copy recv_copy;
-  if (send_.present() && send_.memory.kind == MemoryKind::kDevice) {
-    TUTTI_RETURN_IF_ERROR(stage(send_, send_elements_, true, &send_copy));
-    send = send_copy.origin;
-  }
-  const bool copies_recv = recv_.present() && recv_.memory.kind == MemoryKind::kDevice;
-  if (copies_recv) {
-    // In place the input fills the receive buffer; and what lies between elements must survive.
-    const std::uint64_t elements = send_.in_place ? send_elements_ : recv_elements_;
-    TUTTI_RETURN_IF_ERROR(stage(recv_, elements, true, &recv_copy));
-    recv = recv_copy.origin;
-  }
-  *code = native_(send, recv);
-  if (*code != MPI_SUCCESS || !copies_recv) {
-    return {};
-  }
-  return runners::copy_any(api_, static_cast<std::byte*>(view_.recv) + recv_copy.lower,
-                           recv_.memory, recv_copy.lease.data(), {}, recv_copy.span);
 }
 
 // --- Data movement ------------------------------------------------------------------------------
@@ -439,6 +403,136 @@ PieceSpan span_of(const Piece& piece) {
   const std::int64_t last = (piece.count - 1) * piece.layout.extent;
   return {std::min<std::int64_t>(0, last) + piece.layout.true_lower,
           static_cast<Bytes>(std::abs(last) + piece.layout.true_extent)};
+}
+
+// --- The MPI's own collective on copies in host memory
+// ---------------------------------------------
+
+/// Where a buffer of the application lies while MPI works on it.
+struct Performance::Staged {
+  Lease lease;
+  std::int64_t lower = 0;       ///< Bytes from the application's address to the lease's first byte.
+  const void* given = nullptr;  ///< What MPI gets in place of the application's address.
+
+  std::byte* at(std::int64_t offset) const {
+    return static_cast<std::byte*>(lease.data()) + (offset - lower);
+  }
+};
+
+/// `side` as the native call sees it; reductions are one run of `elements`.
+std::vector<Piece> Performance::native_pieces(const Side& side, std::uint64_t elements) const {
+  if (!reduction_) {
+    return pieces(side);
+  }
+  return {{0, static_cast<std::int64_t>(elements), side.type, side.layout}};
+}
+
+/// Host memory in which every piece has the distance from the others that it has in the
+/// application's buffer.
+Status Performance::stage(const Side& side, std::span<const Piece> parts, Staged* staged) {
+  std::int64_t low = INT64_MAX;
+  std::int64_t high = INT64_MIN;
+  for (const Piece& piece : parts) {
+    if (const PieceSpan span = span_of(piece); span.span > 0) {
+      low = std::min(low, piece.offset + span.lower);
+      high = std::max(high, piece.offset + span.lower + static_cast<std::int64_t>(span.span));
+    }
+  }
+  staged->given = side.buffer;
+  if (low >= high) {
+    return {};
+  }
+  staged->lower = low;
+  TUTTI_ASSIGN_OR_RETURN(staged->lease,
+                         engine_.process().scratch().pinned(static_cast<Bytes>(high - low)));
+  staged->given = staged->at(0);
+  return {};
+}
+
+/// Copies pieces down (`in`) or back; neighbours go as one.
+Status Performance::copy_pieces(const Side& side, std::span<const Piece> parts,
+                                const Staged& staged, bool in, runners::Copies* copies) {
+  std::int64_t start = 0;
+  std::int64_t end = 0;
+  auto flush = [&]() -> Status {
+    auto* application = static_cast<std::byte*>(const_cast<void*>(side.buffer)) + start;
+    const auto bytes = static_cast<Bytes>(end - start);
+    return in ? copies->add(staged.at(start), {}, application, side.memory, bytes)
+              : copies->add(application, side.memory, staged.at(start), {}, bytes);
+  };
+  for (const Piece& piece : parts) {
+    const PieceSpan span = span_of(piece);
+    if (span.span == 0) {
+      continue;
+    }
+    const std::int64_t first = piece.offset + span.lower;
+    if (first != end || end == start) {
+      if (end > start) {
+        TUTTI_RETURN_IF_ERROR(flush());
+      }
+      start = first;
+    }
+    end = first + static_cast<std::int64_t>(span.span);
+  }
+  return end > start ? flush() : Status();
+}
+
+/// The application's own call, with its counts, types, displacements and MPI_IN_PLACE, on copies of
+/// its device buffers: this rank does exactly what the ranks do that stage nothing, so that the
+/// MPI's choice of algorithm and of segments is the same on all.
+Status Performance::run_native_staged(int* code) {
+  const auto on_device = [](const Side& side) {
+    return side.present() && side.memory.kind == MemoryKind::kDevice;
+  };
+  const bool is_bcast = view_.collective == Collective::kBcast;
+  const bool is_exscan = view_.collective == Collective::kExscan;
+  const auto self = static_cast<std::size_t>(rank_);
+  Staged send{.lease = {}, .lower = 0, .given = view_.send};
+  Staged recv{.lease = {}, .lower = 0, .given = view_.recv};
+  const int device = std::max(send_.memory.device, recv_.memory.device);
+  Bytes total = 0;
+  std::vector<Piece> send_parts;
+  std::vector<Piece> recv_parts;
+  if (on_device(send_)) {
+    send_parts = native_pieces(send_, send_elements_);
+    TUTTI_RETURN_IF_ERROR(stage(send_, send_parts, &send));
+  }
+  if (on_device(recv_)) {
+    // In place a reduction's input fills the receive buffer.
+    recv_parts = native_pieces(recv_, send_.in_place ? send_elements_ : recv_elements_);
+    TUTTI_RETURN_IF_ERROR(stage(recv_, recv_parts, &recv));
+  }
+  for (const auto* parts : {&send_parts, &recv_parts}) {
+    for (const Piece& piece : *parts) {
+      total += piece.bytes();
+    }
+  }
+  TUTTI_ASSIGN_OR_RETURN(const device::Stream stream, engine_.staging_stream(device, total));
+  runners::Copies copies(api_, stream);
+  if (on_device(send_)) {
+    TUTTI_RETURN_IF_ERROR(copy_pieces(send_, send_parts, send, true, &copies));
+  }
+  if (on_device(recv_)) {
+    const bool has_gaps = std::any_of(recv_parts.begin(), recv_parts.end(), [](const Piece& piece) {
+      return piece.bytes() > 0 && !piece.layout.dense;
+    });
+    const bool reads_all = has_gaps || is_exscan || (is_bcast && rank_ == view_.root) ||
+                           (send_.in_place && (reduction_ || input_in_recv()));
+    std::span<const Piece> down = recv_parts;
+    if (!reads_all) {
+      // Gathers in place find the own block where it will be received.
+      down = send_.in_place ? down.subspan(self, 1) : down.subspan(0, 0);
+    }
+    TUTTI_RETURN_IF_ERROR(copy_pieces(recv_, down, recv, true, &copies));
+  }
+  TUTTI_RETURN_IF_ERROR(copies.finish());
+  *code = native_(send.given, const_cast<void*>(recv.given));
+  if (*code != MPI_SUCCESS || !on_device(recv_) || (is_bcast && rank_ == view_.root)) {
+    return {};
+  }
+  recv_parts = native_pieces(recv_, recv_elements_);
+  TUTTI_RETURN_IF_ERROR(copy_pieces(recv_, recv_parts, recv, false, &copies));
+  return copies.finish();
 }
 
 /// MPI_Pack counts its buffer in int: packs or unpacks in batches that fit.
@@ -556,6 +650,14 @@ Status Performance::from_dense(const Side& side, const Lease& lease) {
   return {};
 }
 
+/// MPI_IN_PLACE of alltoall(v,w) puts the input into the receive buffer.
+bool Performance::input_in_recv() const {
+  return send_.in_place &&
+         (recv_.form == Form::kBlocks || recv_.form == Form::kCounts ||
+          recv_.form == Form::kTypes) &&
+         forms_of(view_.collective, true).send == recv_.form;
+}
+
 Status Performance::run_movement(const engine::Route& route) {
   Call call;
   call.collective = view_.collective;
@@ -563,12 +665,10 @@ Status Performance::run_movement(const engine::Route& route) {
   call.element_bytes = 1;
   call.root = view_.root;
 
+  call.in_place = send_.in_place || recv_.in_place;
+
   const bool is_bcast = view_.collective == Collective::kBcast;
-  // MPI_IN_PLACE of alltoall(v,w) puts the input into the receive buffer.
-  const bool input_in_recv =
-      send_.in_place &&
-      (recv_.form == Form::kBlocks || recv_.form == Form::kCounts || recv_.form == Form::kTypes) &&
-      forms_of(view_.collective, true).send == recv_.form;
+  const bool input_in_recv = this->input_in_recv();
   Lease send_lease;
   Lease recv_lease;
   std::vector<std::uint64_t> send_counts;
@@ -649,7 +749,14 @@ Status Performance::run_movement(const engine::Route& route) {
 int perform(Session& session, const View& view, const NativeCall& native) {
   int code = MPI_SUCCESS;
   const Status status = Performance(session, view, native).run(&code);
-  return status.ok() ? code : raise(session.comm, status);
+  if (status.ok()) {
+    return code;
+  }
+  // A refused fall-back is the same on all ranks, and MPI's own errors are MPI's to handle.
+  if (status.code() != ErrorCode::kFallback && status.code() != ErrorCode::kMpiFailed) {
+    session.engine->fail(status);
+  }
+  return raise(session.comm, status);
 }
 
 }  // namespace tutti::mpi::TUTTI_FLAVOUR

@@ -50,8 +50,8 @@ struct Collectives {
   X(Comm_size)                  \
   X(Comm_remote_size)           \
   X(Comm_test_inter)            \
-  X(Comm_dup)                   \
   X(Comm_split)                 \
+  X(Comm_split_type)            \
   X(Comm_free)                  \
   X(Comm_create_keyval)         \
   X(Comm_get_attr)              \
@@ -62,6 +62,7 @@ struct Collectives {
   X(Comm_dup_with_info)         \
   X(Comm_set_info)              \
   X(Comm_get_info)              \
+  X(Info_free)                  \
   X(Info_get)                   \
   X(Info_set)                   \
   X(Type_size_x)                \

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/log.hpp"
@@ -72,27 +73,33 @@ int shut_down(MPI_Comm /*comm*/, int /*keyval*/, void* /*value*/, void* /*extra*
   return MPI_SUCCESS;
 }
 
-bool mpi_is_running() {
+/// MPI_COMM_WORLD and MPI_COMM_SELF exist: MPI_Init was called, not only MPI_Session_init.
+bool has_world() {
   int flag = 0;
-  if (pmpi.Initialized(&flag) != MPI_SUCCESS || flag == 0) {
-    return false;
-  }
-  return pmpi.Finalized(&flag) == MPI_SUCCESS && flag == 0;
+  return pmpi.Initialized(&flag) == MPI_SUCCESS && flag != 0;
+}
+
+/// A program with a communicator in its hand has started MPI, in one way or the other.
+bool is_finalized() {
+  int flag = 0;
+  return pmpi.Finalized(&flag) != MPI_SUCCESS || flag != 0;
 }
 
 bool ensure_keyvals() {
   const std::lock_guard lock(g_mutex);
-  if (g_session_keyval != MPI_KEYVAL_INVALID) {
-    return true;
-  }
-  int session_keyval = MPI_KEYVAL_INVALID;
-  if (pmpi.Comm_create_keyval(do_not_copy, delete_session, &session_keyval, nullptr) !=
-          MPI_SUCCESS ||
-      pmpi.Comm_create_keyval(do_not_copy, shut_down, &g_shutdown_keyval, nullptr) != MPI_SUCCESS ||
-      pmpi.Comm_set_attr(MPI_COMM_SELF, g_shutdown_keyval, nullptr) != MPI_SUCCESS) {
+  if (g_session_keyval == MPI_KEYVAL_INVALID &&
+      pmpi.Comm_create_keyval(do_not_copy, delete_session, &g_session_keyval, nullptr) !=
+          MPI_SUCCESS) {
+    g_session_keyval = MPI_KEYVAL_INVALID;
     return false;
   }
-  g_session_keyval = session_keyval;
+  // Without a world (sessions model) each communicator is freed before its session ends.
+  if (g_shutdown_keyval == MPI_KEYVAL_INVALID && has_world() &&
+      (pmpi.Comm_create_keyval(do_not_copy, shut_down, &g_shutdown_keyval, nullptr) !=
+           MPI_SUCCESS ||
+       pmpi.Comm_set_attr(MPI_COMM_SELF, g_shutdown_keyval, nullptr) != MPI_SUCCESS)) {
+    return false;
+  }
   return true;
 }
 
@@ -105,6 +112,22 @@ Session* attach(MPI_Comm comm) {
   const std::lock_guard lock(g_mutex);
   g_sessions.push_back(session.get());
   return session.release();
+}
+
+/// Hints that came with a communicator in a way we do not stand in front of, as far as MPI kept
+/// them.
+void take_missing_hints(Session* session) {
+  MPI_Info info = MPI_INFO_NULL;
+  if (pmpi.Comm_get_info(session->comm, &info) != MPI_SUCCESS || info == MPI_INFO_NULL) {
+    return;
+  }
+  for (auto [key, hint] : {std::pair(kPlanKey, &session->hints.plan),
+                           std::pair(kMemoryKindsKey, &session->hints.memory_kinds)}) {
+    if (hint->empty()) {
+      *hint = info_value(info, key);
+    }
+  }
+  pmpi.Info_free(&info);
 }
 
 Status start(Session* session) {
@@ -122,11 +145,14 @@ Status start(Session* session) {
   // World rank 0 speaks; without a world (sessions model) each communicator's rank 0 does.
   place.world_rank = place.rank;
   place.world_ranks = place.ranks;
-  pmpi.Comm_rank(MPI_COMM_WORLD, &place.world_rank);
-  pmpi.Comm_size(MPI_COMM_WORLD, &place.world_ranks);
+  if (has_world()) {
+    pmpi.Comm_rank(MPI_COMM_WORLD, &place.world_rank);
+    pmpi.Comm_size(MPI_COMM_WORLD, &place.world_ranks);
+  }
   process.report_configuration(place.world_rank);
   place.mpi_device_aware =
       process.device() != nullptr && mpi_is_device_aware(process.device()->name());
+  take_missing_hints(session);
   auto created = engine::Communicator::create(process, *session->library, place, session->hints);
   if (!created.ok()) {
     return created.status();
@@ -139,6 +165,16 @@ Status start(Session* session) {
 }  // namespace
 
 void load_sessions(Lookup lookup) { g_lookup = lookup; }
+
+std::string info_value(MPI_Info info, const char* key) {
+  char value[MPI_MAX_INFO_VAL + 1] = {};
+  int found = 0;
+  if (info == MPI_INFO_NULL ||
+      pmpi.Info_get(info, key, MPI_MAX_INFO_VAL, value, &found) != MPI_SUCCESS || found == 0) {
+    return {};
+  }
+  return value;
+}
 
 Session* existing_session(MPI_Comm comm) {
   if (g_session_keyval == MPI_KEYVAL_INVALID) {
@@ -155,7 +191,7 @@ Session* existing_session(MPI_Comm comm) {
 }
 
 Session* session_for_hints(MPI_Comm comm) {
-  if (comm == MPI_COMM_NULL || !mpi_is_running() || !ensure_keyvals()) {
+  if (comm == MPI_COMM_NULL || is_finalized() || !ensure_keyvals()) {
     return nullptr;
   }
   Session* session = existing_session(comm);
@@ -167,11 +203,15 @@ void restart(Session* session) {
   session->library.reset();
   session->inert = false;
   session->started = false;
+  session->failure = {};
 }
 
 Session* session_of(MPI_Comm comm, int* error) {
-  if (t_last.session != nullptr && t_last.comm == comm && t_last.session->started &&
-      t_last.generation == g_generation.load(std::memory_order_acquire)) [[likely]] {
+  // The generation first, and as it was before the session was looked up: with another one the
+  // session may be gone.
+  const std::uint64_t generation = g_generation.load(std::memory_order_acquire);
+  if (t_last.generation == generation && t_last.comm == comm && t_last.session != nullptr &&
+      t_last.session->started) [[likely]] {
     return t_last.session->inert ? nullptr : t_last.session;
   }
   Session* session = session_for_hints(comm);
@@ -179,14 +219,16 @@ Session* session_of(MPI_Comm comm, int* error) {
     return nullptr;
   }
   if (!session->started) {
-    const Status status = start(session);
-    if (!status.ok()) {
-      session->inert = true;
-      *error = raise(comm, status);
-      return nullptr;
-    }
+    session->failure = start(session);
   }
-  t_last = {comm, session, g_generation.load(std::memory_order_acquire)};
+  if (!session->failure.ok()) {
+    *error = raise(comm, session->failure);
+    if (session->failure.raised()) {  // By MPI, once: from now on it is ours to raise.
+      session->failure = Status::mpi(*error, session->failure.message());
+    }
+    return nullptr;
+  }
+  t_last = {comm, session, generation};
   return session->inert ? nullptr : session;
 }
 

@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "engine/communicator.hpp"
 #include "mpi/library.hpp"
@@ -23,8 +24,10 @@ struct Session {
   std::unique_ptr<engine::Communicator> engine;
   /// Every call goes straight to MPI: an intercommunicator, nothing to gain, or shut down.
   bool inert = false;
-  /// A first collective was tried; a failed set-up is not tried again.
+  /// A first collective was tried; a failed set-up is not tried again: it fails every call, since
+  /// what the other ranks came to is not known.
   bool started = false;
+  Status failure;
 };
 
 /// The session of a communicator, started if this is its first collective. Null when the call
@@ -38,6 +41,12 @@ Session* session_for_hints(MPI_Comm comm);
 Session* existing_session(MPI_Comm comm);
 /// New hints: the next collective starts the session anew.
 void restart(Session* session);
+
+/// Info keys of a communicator.
+inline constexpr const char* kPlanKey = "tutti_plan";
+inline constexpr const char* kMemoryKindsKey = "mpi_assert_memory_alloc_kinds";
+/// The key's value, empty when the info has none.
+std::string info_value(MPI_Info info, const char* key);
 
 /// Turns a failure into the communicator's MPI error: its error handler is called with a code
 /// whose text is the message; returns the code.

@@ -161,6 +161,22 @@ ReduceOp reduce_op(MPI_Op op) {
 
 namespace {
 
+/// Made by a large-count constructor (MPI_Type_contiguous_c): asking for its envelope in ints is an
+/// error, which MPI would raise in the application.
+bool has_large_counts(MPI_Datatype type) {
+  using EnvelopeLarge = int(MPI_Datatype, MPI_Count*, MPI_Count*, MPI_Count*, MPI_Count*, int*);
+  static auto* const envelope =
+      reinterpret_cast<EnvelopeLarge*>(mpi_symbol("PMPI_Type_get_envelope_c"));
+  MPI_Count integers = 0;
+  MPI_Count addresses = 0;
+  MPI_Count counts = 0;
+  MPI_Count types = 0;
+  int combiner = 0;
+  return envelope != nullptr &&
+         (envelope(type, &integers, &addresses, &counts, &types, &combiner) != MPI_SUCCESS ||
+          counts != 0);
+}
+
 /// Whether a derived type is its bytes in order. Equal size and extents are not enough: an
 /// indexed type may list its blocks backwards. So only constructors that keep order count.
 bool is_in_order(MPI_Datatype type, int depth) {
@@ -169,7 +185,7 @@ bool is_in_order(MPI_Datatype type, int depth) {
   int addresses = 0;
   int types = 0;
   int combiner = 0;
-  if (depth > kDepthMax ||
+  if (depth > kDepthMax || has_large_counts(type) ||
       pmpi.Type_get_envelope(type, &integers, &addresses, &types, &combiner) != MPI_SUCCESS) {
     return false;
   }

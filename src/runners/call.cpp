@@ -85,21 +85,14 @@ std::uint64_t own_block_offset(const Call& call, int rank) {
   return offsets.empty() ? self * call.count : offsets[self];
 }
 
-Aliasing aliasing_of(const Call& call, int rank) {
-  if (call.send == nullptr || call.recv == nullptr || call.collective == Collective::kBcast) {
+Aliasing aliasing_of(const Call& call) {
+  if (!call.in_place) {
     return Aliasing::kNone;
   }
   if (gathers(call.collective)) {
-    return call.send == at(call.recv, own_block_offset(call, rank), call.element_bytes)
-               ? Aliasing::kSendInRecv
-               : Aliasing::kNone;
+    return Aliasing::kSendInRecv;
   }
-  if (scatters(call.collective)) {
-    return call.recv == at(call.send, own_block_offset(call, rank), call.element_bytes)
-               ? Aliasing::kRecvInSend
-               : Aliasing::kNone;
-  }
-  return call.send == call.recv ? Aliasing::kSame : Aliasing::kNone;
+  return scatters(call.collective) ? Aliasing::kRecvInSend : Aliasing::kSame;
 }
 
 namespace {

@@ -31,13 +31,14 @@ struct Call {
   Bytes element_bytes = 1;
   int root = 0;  ///< In the scope's numbering; rooted collectives only.
 
-  /// Null where the rank does not send or receive. May alias: MPI_IN_PLACE of alltoall and
-  /// reduce_scatter gives send == recv, of allgather send == recv + own block. Bcast uses recv
-  /// on every rank (the root reads it).
+  /// Null where the rank does not send or receive. With MPI_IN_PLACE they alias: alltoall and
+  /// reductions have send == recv, allgather has send == recv + own block. Equal pointers alone
+  /// mean nothing: `in_place` says it. Bcast uses recv on every rank (the root reads it).
   const void* send = nullptr;
   void* recv = nullptr;
   device::PointerInfo send_memory;
   device::PointerInfo recv_memory;
+  bool in_place = false;
 
   /// Elements per block of regular forms.
   std::uint64_t count = 0;
@@ -74,7 +75,7 @@ enum class Aliasing : std::uint8_t {
   kSendInRecv,  ///< send is the own block of recv: allgather(v), gather(v) at the root.
   kRecvInSend,  ///< recv is the own block of send: scatter(v) at the root.
 };
-Aliasing aliasing_of(const Call& call, int rank);
+Aliasing aliasing_of(const Call& call);
 /// Offset of the own block in the buffer that holds it; kSendInRecv and kRecvInSend.
 std::uint64_t own_block_offset(const Call& call, int rank);
 

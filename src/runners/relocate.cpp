@@ -33,55 +33,23 @@ std::vector<std::uint64_t> dense_offsets(std::span<const std::uint64_t> counts) 
 
 }  // namespace
 
-Status copy_any(device::Api* api, void* destination, const device::PointerInfo& destination_memory,
-                const void* source, const device::PointerInfo& source_memory, Bytes bytes) {
-  if (bytes == 0 || destination == source) {
-    return {};
-  }
-  if (api == nullptr || (destination_memory.kind == device::MemoryKind::kHost &&
-                         source_memory.kind == device::MemoryKind::kHost)) {
-    std::memmove(destination, source, bytes);
-    return {};
-  }
-  return api->copy(destination, source, bytes);
-}
-
 Status Relocated::copy_in(const Call& call, const device::PointerInfo& target,
                           std::span<const Run> runs, const void* from,
                           const device::PointerInfo& from_memory, void* to) {
   for (const CopyRun& run : dense_copies(runs)) {
-    TUTTI_RETURN_IF_ERROR(copy(at(to, run.destination, call.element_bytes), target,
-                               at(from, run.source, call.element_bytes), from_memory,
-                               run.count * call.element_bytes));
+    TUTTI_RETURN_IF_ERROR(copies_.add(at(to, run.destination, call.element_bytes), target,
+                                      at(from, run.source, call.element_bytes), from_memory,
+                                      run.count * call.element_bytes));
   }
   return {};
-}
-
-Status Relocated::copy(void* destination, const device::PointerInfo& destination_memory,
-                       const void* source, const device::PointerInfo& source_memory, Bytes bytes) {
-  const bool on_device = destination_memory.kind == device::MemoryKind::kDevice ||
-                         source_memory.kind == device::MemoryKind::kDevice;
-  if (stream_ == nullptr || !on_device || bytes == 0) {
-    return copy_any(api_, destination, destination_memory, source, source_memory, bytes);
-  }
-  copying_ = true;
-  return api_->copy_async(destination, source, bytes, stream_);
-}
-
-Status Relocated::finish_copies() {
-  if (!std::exchange(copying_, false)) {
-    return {};
-  }
-  return api_->wait_stream(stream_);
 }
 
 Status Relocated::move_in(const Call& call, const ScopeRank& me, Place place, int device,
                           bool move_send, bool move_recv, device::Api* api, Scratch& scratch,
                           device::Stream stream) {
-  api_ = api;
-  stream_ = stream;
+  copies_.use(api, stream);
   TUTTI_RETURN_IF_ERROR(stage(call, me, place, device, move_send, move_recv, scratch));
-  return finish_copies();
+  return copies_.finish();
 }
 
 Status Relocated::stage(const Call& call, const ScopeRank& me, Place place, int device,
@@ -98,7 +66,7 @@ Status Relocated::stage(const Call& call, const ScopeRank& me, Place place, int 
   };
   const auto sends = send_runs(call, me.rank, me.ranks);
   const auto recvs = recv_runs(call, me.rank, me.ranks);
-  const Aliasing aliasing = aliasing_of(call, me.rank);
+  const Aliasing aliasing = aliasing_of(call);
 
   if (call.collective == select::Collective::kBcast) {
     // One buffer, which the root reads and the others write.
@@ -168,12 +136,12 @@ Status Relocated::stage(const Call& call, const ScopeRank& me, Place place, int 
 
 Status Relocated::move_out() {
   for (const CopyRun& run : out_) {
-    TUTTI_RETURN_IF_ERROR(copy(at(original_recv_, run.source, call_.element_bytes),
-                               original_memory_,
-                               at(recv_.data(), run.destination, call_.element_bytes),
-                               call_.recv_memory, run.count * call_.element_bytes));
+    TUTTI_RETURN_IF_ERROR(copies_.add(at(original_recv_, run.source, call_.element_bytes),
+                                      original_memory_,
+                                      at(recv_.data(), run.destination, call_.element_bytes),
+                                      call_.recv_memory, run.count * call_.element_bytes));
   }
-  return finish_copies();
+  return copies_.finish();
 }
 
 void Relocated::abandon() {

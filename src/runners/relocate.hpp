@@ -11,6 +11,7 @@
 
 #include "base/result.hpp"
 #include "runners/call.hpp"
+#include "runners/copies.hpp"
 #include "runners/runner.hpp"
 #include "runners/scratch.hpp"
 
@@ -24,8 +25,6 @@ class Relocated {
   Relocated() = default;
   Relocated(const Relocated&) = delete;
   Relocated& operator=(const Relocated&) = delete;
-  /// No lease goes back to its pool while a copy engine still uses it.
-  ~Relocated() { static_cast<void>(finish_copies()); }
 
   /// Leases memory and copies in. A side is moved when `move_send` / `move_recv` says so; the
   /// other side keeps its pointers. `device`: ordinal for Place::kDevice.
@@ -45,25 +44,16 @@ class Relocated {
 
   Status stage(const Call& call, const ScopeRank& me, Place place, int device, bool move_send,
                bool move_recv, Scratch& scratch);
-  Status copy(void* destination, const device::PointerInfo& destination_memory, const void* source,
-              const device::PointerInfo& source_memory, Bytes bytes);
-  Status finish_copies();
 
   Call call_;
-  device::Api* api_ = nullptr;
-  device::Stream stream_ = nullptr;
-  bool copying_ = false;
   Lease send_;
   Lease recv_;
+  Copies copies_;  ///< After the leases: finishes before they go back.
   std::vector<CopyRun> out_;
   void* original_recv_ = nullptr;
   device::PointerInfo original_memory_;
   std::vector<std::uint64_t> send_offsets_;
   std::vector<std::uint64_t> recv_offsets_;
 };
-
-/// Copies between any kinds of memory; `api` null means both are host memory.
-Status copy_any(device::Api* api, void* destination, const device::PointerInfo& destination_memory,
-                const void* source, const device::PointerInfo& source_memory, Bytes bytes);
 
 }  // namespace tutti::runners

@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstdlib>
 
+#include "base/log.hpp"
+
 namespace tutti::runners {
 namespace {
 
@@ -66,9 +68,14 @@ Result<void*> Scratch::allocate(int device, Bytes bytes) {
   }
   if (api_ != nullptr) {
     auto pinned = api_->allocate_pinned(bytes);
-    // A rank without a usable device stages with ordinary memory: slower copies, same result.
-    if (pinned.ok() || pinned.status().code() != ErrorCode::kUnavailable) {
+    if (pinned.ok()) {
       return pinned;
+    }
+    // Ordinary memory gives slower copies and the same result; an error here would leave the other
+    // ranks alone in the collective. Without a usable device there is nothing to be slow.
+    if (pinned.status().code() != ErrorCode::kUnavailable) {
+      log(LogLevel::kWarn,
+          "staging through memory that is not pinned: " + pinned.status().message());
     }
   }
   void* data = std::aligned_alloc(4096, bytes);

@@ -107,6 +107,7 @@ class CollectiveCase {
     call.send = send;
     call.recv = recv_size_ > 0 ? recv_ : nullptr;
     call.send_memory = call.recv_memory = memory();
+    call.in_place = aliases || own_block;
   }
 
   ~CollectiveCase() {

@@ -139,10 +139,11 @@ Status CclRunner::run(Scope scope, const Call& call) {
   };
   TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
   Relocated relocated;
-  TUTTI_RETURN_IF_ERROR(relocated.move_in(call, me, Place::kDevice, device_,
-                                          misfit(call.send_memory), misfit(call.recv_memory), &api_,
-                                          scratch_, stream_));
-  Status status = enqueue(relocated.call(), me, communicators_[index(scope)]);
+  Status status = relocated.move_in(call, me, Place::kDevice, device_, misfit(call.send_memory),
+                                    misfit(call.recv_memory), &api_, scratch_, stream_);
+  if (status.ok()) {
+    status = enqueue(relocated.call(), me, communicators_[index(scope)]);
+  }
   if (status.ok()) {
     status = wait(scope, select::to_string(call.collective));
   }

@@ -101,6 +101,11 @@ Status MpiRunner::run_whole(Scope scope, const Call& call, const ScopeRank& me) 
   return relocated.move_out();
 }
 
+Result<device::Stream> MpiRunner::staging_stream(int device) {
+  TUTTI_RETURN_IF_ERROR(ensure_streams(device));
+  return in_stream_;
+}
+
 Status MpiRunner::ensure_streams(int device) {
   if (in_stream_ != nullptr && stream_device_ == device) {
     return {};
@@ -135,15 +140,17 @@ Status MpiRunner::run_chunked(Scope scope, const Call& call, const ScopeRank& me
   }
   // In place stays in place (see Aliasing): the side that holds both is staged once, and the other
   // is a pointer into it.
-  const Aliasing aliasing = aliasing_of(call, me.rank);
+  const Aliasing aliasing = aliasing_of(call);
   const bool send_in_recv = aliasing == Aliasing::kSame || aliasing == Aliasing::kSendInRecv;
   const bool recv_in_send = aliasing == Aliasing::kRecvInSend;
   if (aliasing == Aliasing::kSame) {
     recv.staged_blocks = std::max(send.blocks, recv.blocks);
+  } else if (call.collective == select::Collective::kExscan) {
+    recv.staged_blocks = 1;  // Rank 0 receives nothing, yet MPI wants a buffer.
   }
   for (Side* side : {&send, &recv}) {
     const bool held_by_other = side == &send ? send_in_recv : recv_in_send;
-    if (side->present() && !side->direct() && !held_by_other) {
+    if (std::max(side->blocks, side->staged_blocks) > 0 && !side->direct() && !held_by_other) {
       for (Lease& lease : side->staging) {
         TUTTI_ASSIGN_OR_RETURN(lease, scratch_.pinned(std::max(side->blocks, side->staged_blocks) *
                                                       chunk_elements * call.element_bytes));
@@ -206,7 +213,7 @@ Status MpiRunner::run_chunked(Scope scope, const Call& call, const ScopeRank& me
     return at(base, static_cast<std::uint64_t>(me.rank) * elements_of(chunk), call.element_bytes);
   };
   auto recv_chunk = [&](std::uint64_t chunk) -> void* {
-    if (!recv.present() && aliasing == Aliasing::kNone) {
+    if (std::max(recv.blocks, recv.staged_blocks) == 0 && aliasing == Aliasing::kNone) {
       return nullptr;
     }
     const std::uint64_t offset = chunk * chunk_elements;

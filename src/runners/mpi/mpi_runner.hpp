@@ -34,6 +34,9 @@ class MpiRunner : public Runner {
   void set_options(const MpiRunnerOptions& options) { options_ = options; }
   Status run(Scope scope, const Call& call) override;
 
+  /// A stream on `device` for copies into staging memory and out of it.
+  Result<device::Stream> staging_stream(int device);
+
   /// Elements of each block per chunk; the call's count when it is not cut. Equal on all ranks.
   static std::uint64_t chunk_elements(const Call& call, int ranks, Bytes chunk_bytes);
 

@@ -26,7 +26,7 @@ std::uint64_t wrong_elements(Collective collective, const std::vector<std::uint6
                              int root, std::uint64_t count, bool in_place, unsigned device_mask,
                              bool scratch_on_device) {
   const int ranks = static_cast<int>(nodes.size());
-  const Placement placement = make_placement(nodes);
+  const topology::Layout placement = topology::make_layout(nodes);
   ThreadWorld world(ranks);
   auto api = device::open_host();
   runners::Scratch scratch(api.get(), 1 << 24);
@@ -81,7 +81,7 @@ TEST(compositions, run_alpha__sizes) {
 }
 
 TEST(compositions, run_alpha__refuses_what_it_has_not) {
-  const Placement placement = make_placement({1});
+  const topology::Layout placement = topology::make_layout({1});
   ThreadWorld world(1);
   ThreadMpi mpi(world, 0);
   runners::Scratch scratch(nullptr, 0);

@@ -1,0 +1,160 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""What MPI promises beyond one plain call, with and without the preload: tests/mpi/semantics.c.
+
+    pytest tests/mpi/test_semantics.py -k "exscan and mpich"
+
+A case runs natively too: what an MPI does not do by itself is no promise of MPI. Tests that are
+the same under every MPI, or slow, name the MPI that they run under.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from harness import Finished, Mpi, job
+from test_mpi import REAL_GPU, ccl_calls, setting
+
+# Several pieces per buffer, so that whatever happens between two of them happens. Not for odd
+# types: a message of one piece is too small for the MPI to cut it.
+PIECES = {"TUTTI_PIPELINE_CHUNK": "4K"}
+# Bounds the calls whose peer failed, and no call of a good run.
+TIMEOUT_S = 5
+
+CASES = ["exscan", "regular", "aliased", "negative", "oddtypes", "info", "attributes", "reuse"]
+# Plans that cut buffers, beside what the library chooses by itself.
+STAGED_PLANS = [("mpi-staged", 0), ("mpi-alpha", 2)]
+CCL_PLANS = [("ccl-beta", 0), ("ccl-alpha", 2)]
+# Algorithms of Open MPI's broadcast that cut it: chain, pipeline, binary tree, binomial.
+CUTTING_BCASTS = [2, 3, 5, 6]
+
+
+def semantics(
+    mpi: Mpi,
+    ranks: int,
+    tmp_path: Path,
+    case: str,
+    memory: str = "host",
+    *options: str,
+    plan: str = "",
+    nodes: int = 0,
+    extra: dict[str, str] | None = None,
+    preload: bool = True,
+) -> Finished:
+    """Runs one case; a program without progress ends itself long before the job's limit."""
+    environment, path = setting(memory, plan, nodes)
+    environment.update(PIECES if case != "oddtypes" else {})
+    environment["TUTTI_TIMEOUT"] = str(TIMEOUT_S)
+    environment.update(extra or {})
+    return job(
+        mpi,
+        ranks,
+        [mpi.program("semantics"), "--case", case, "--memory", memory, *options],
+        tmp_path,
+        environment=environment,
+        library_path=path,
+        preload=preload,
+        timeout_s=45,
+    )
+
+
+def assert_passed_or_skip(result: Finished) -> None:
+    """Skips what this MPI's headers do not have."""
+    if result.status == 0 and "semantics: skipped:" in result.stdout:
+        pytest.skip(result.stdout.splitlines()[0])
+    result.assert_passed("semantics")
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_native(mpi: Mpi, ranks: int, tmp_path: Path) -> None:
+    semantics(mpi, ranks, tmp_path, "all", preload=False).assert_passed("semantics")
+
+
+@pytest.mark.parametrize("case", ["largetypes", "sessions"])
+def test_native__mpi_4(mpi: Mpi, case: str, tmp_path: Path) -> None:
+    assert_passed_or_skip(semantics(mpi, 2, tmp_path, case, preload=False))
+
+
+def test_host_memory(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    semantics(mpi, 3, tmp_path, "all").assert_passed("semantics")
+
+
+@pytest.mark.parametrize("memory", ["hostdevice", "cuda"])
+@pytest.mark.parametrize("case", CASES)
+def test_case(mpi: Mpi, case: str, memory: str, door: Path, tmp_path: Path) -> None:
+    ranks = 3 if memory == "hostdevice" else 2
+    semantics(mpi, ranks, tmp_path, case, memory).assert_passed("semantics")
+
+
+@pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)
+@pytest.mark.parametrize(("plan", "nodes"), STAGED_PLANS)
+@pytest.mark.parametrize("case", ["exscan", "regular", "aliased", "negative"])
+def test_staged_plans(
+    mpi: Mpi, case: str, plan: str, nodes: int, door: Path, tmp_path: Path
+) -> None:
+    result = semantics(mpi, 3, tmp_path, case, "hostdevice", plan=plan, nodes=nodes)
+    result.assert_passed("semantics")
+
+
+@pytest.mark.parametrize("mpi", ["mpich"], indirect=True)
+@pytest.mark.parametrize(("plan", "nodes"), CCL_PLANS)
+@pytest.mark.parametrize("case", ["regular", "aliased", "negative"])
+def test_ccl_plans(mpi: Mpi, case: str, plan: str, nodes: int, door: Path, tmp_path: Path) -> None:
+    result = semantics(mpi, 3, tmp_path, case, "cuda", plan=plan, nodes=nodes)
+    result.assert_passed("semantics")
+
+
+@pytest.mark.parametrize("memory", ["host", "hostdevice", "cuda"])
+def test_large_types__with_the_default_error_handler(
+    mpi: Mpi, memory: str, door: Path, tmp_path: Path
+) -> None:
+    assert_passed_or_skip(semantics(mpi, 2, tmp_path, "largetypes", memory))
+
+
+@pytest.mark.parametrize("memory", ["host", "hostdevice"])
+def test_sessions(mpi: Mpi, memory: str, door: Path, tmp_path: Path) -> None:
+    assert_passed_or_skip(semantics(mpi, 2, tmp_path, "sessions", memory))
+
+
+@pytest.mark.skipif(REAL_GPU, reason="the real NCCL writes no log of calls")
+def test_sessions__are_carried_by_the_ccl(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    """The CPU reads the doubles' memory: a right result does not show who made it."""
+    log = tmp_path / "ccl.log"
+    extra = {"FAKE_CCL_LOG": str(log)}
+    result = semantics(mpi, 2, tmp_path, "sessions", "cuda", plan="ccl-beta", extra=extra)
+    assert_passed_or_skip(result)
+    assert "ncclAllReduce" in ccl_calls(log), str(result)
+
+
+@pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)
+@pytest.mark.parametrize("algorithm", CUTTING_BCASTS)
+def test_odd_types__in_segments(mpi: Mpi, algorithm: int, door: Path, tmp_path: Path) -> None:
+    """Open MPI cuts a message at whole items, so all ranks must give it items of one size."""
+    extra = {
+        "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
+        "OMPI_MCA_coll_tuned_bcast_algorithm": str(algorithm),
+        "OMPI_MCA_coll_tuned_bcast_algorithm_segmentsize": "8192",
+    }
+    semantics(mpi, 3, tmp_path, "oddtypes", extra=extra, preload=False).assert_passed("semantics")
+    result = semantics(mpi, 3, tmp_path, "oddtypes", "hostdevice", extra=extra)
+    result.assert_passed("semantics")
+
+
+@pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
+@pytest.mark.parametrize(
+    ("mpi", "symbol", "victim"),
+    [("mpich", "cuMemAlloc_v2", 1), ("openmpi", "cuMemcpyAsync", 0)],
+    indirect=["mpi"],
+)
+def test_failure__of_one_rank_before_the_ccl(
+    mpi: Mpi, symbol: str, victim: int, door: Path, tmp_path: Path
+) -> None:
+    """Its peers' calls are under way and must not be met by its next one."""
+    started = time.monotonic()
+    options = ["--fail", symbol, "--victim", str(victim)]
+    result = semantics(mpi, 2, tmp_path, "failure", "cuda", *options, plan="ccl-beta")
+    result.assert_passed("semantics")
+    assert time.monotonic() - started < 3 * TIMEOUT_S
