@@ -29,7 +29,7 @@ ROOMS: dict[str, set[str]] = {
     "select": {"base"},
     "topology": {"base"},
     "schedule": {"base", "select", "topology"},
-    "runners": {"base", "device", "ccl", "select"},
+    "runners": {"base", "device", "ccl", "select", "topology", "schedule"},
     "engine": {"base", "device", "ccl", "select", "topology", "runners"},
     "mpi": {"engine"},
 }

@@ -16,7 +16,7 @@ from tutti.call_options import collective_argument, op_option, type_option
 def parse_plans(text: str) -> tuple[str, ...]:
     """`native,hybrid` -> its names, each once."""
     plans = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    bad = [plan for plan in plans if not plan.replace("-", "").isalnum()]
+    bad = [plan for plan in plans if not plan.replace("-", "").replace(":", "").isalnum()]
     if not plans or bad:
         raise click.UsageError(f"--plans {text}: names with commas between, as in native,hybrid")
     return plans

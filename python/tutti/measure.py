@@ -104,7 +104,9 @@ def variants(job: Job) -> list[Variant]:
         elif plan in ("nccl", "rccl"):
             found.append(Variant("nccl", plan, None))
         else:
-            found.append(Variant(plan, plan, None if plan == "hybrid" else plan))
+            # The measured program ends a variant's name at a colon.
+            name = plan.replace(":", ".")
+            found.append(Variant(name, plan, None if plan == "hybrid" else plan))
     return found
 
 

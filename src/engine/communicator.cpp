@@ -81,11 +81,10 @@ Status Communicator::agree_configuration(const Hints& hints) {
         hinted.rules.clear();
         break;
       }
-      // One plan list for all collectives: what a CCL does not have is no broken wish.
+      // One plan list for all collectives: what a backend does not have is no broken wish.
       std::copy_if(rules->begin(), rules->end(), std::back_inserter(hinted.rules),
                    [&](const select::Rule& rule) {
-                     return rule.plan.backend == Backend::kMpi ||
-                            select::ccl_has(static_cast<Collective>(index));
+                     return select::backend_has(rule.plan, static_cast<Collective>(index));
                    });
     }
     table_.rules.insert(table_.rules.begin(), hinted.rules.begin(), hinted.rules.end());
@@ -261,9 +260,10 @@ Result<Route> Communicator::make_route(const Shape& shape, const select::Plan& p
   // Chunks only where every rank must expect staging, and only on what all ranks can divide alike.
   const bool staging = shape.memory == Memory::kDevice && (!facts_.mpi_device_aware || plan.staged);
   const bool chunked =
-      staging && shape.bytes && !runners::has_counts(shape.collective) &&
-      shape.op != select::ReduceOp::kUser && shape.type != select::DataType::kOther &&
-      *route.plan.parameters.chunk_bytes != 0 && *shape.bytes > *route.plan.parameters.chunk_bytes;
+      plan.backend == Backend::kMpi && staging && shape.bytes &&
+      !runners::has_counts(shape.collective) && shape.op != select::ReduceOp::kUser &&
+      shape.type != select::DataType::kOther && *route.plan.parameters.chunk_bytes != 0 &&
+      *shape.bytes > *route.plan.parameters.chunk_bytes;
   if (!chunked) {
     route.plan.parameters.chunk_bytes = 0;
   }
@@ -302,6 +302,9 @@ Status Communicator::prepare_alpha(const select::Plan& plan, std::string* refusa
 Status Communicator::run(const Route& route, const runners::Call& call) {
   mpi_runner_->set_options({.stage_device = !mpi_reads_device(route),
                             .chunk_bytes = *route.plan.parameters.chunk_bytes});
+  if (route.plan.backend == Backend::kSchedule) {
+    return run_schedule(route.plan, call);
+  }
   if (route.plan.composition != Composition::kAlpha) {
     return runner(route.plan.backend).run(runners::Scope::kWhole, call);
   }
@@ -316,6 +319,18 @@ Status Communicator::run(const Route& route, const runners::Call& call) {
                              .api = process_.device(),
                              .scratch = process_.scratch()};
   return run_alpha(context, call);
+}
+
+Status Communicator::run_schedule(const select::Plan& plan, const runners::Call& call) {
+  if (schedule_runner_ == nullptr) {
+    schedule_runner_ = std::make_unique<runners::ScheduleRunner>(mpi_, process_.device(),
+                                                                 process_.scratch(), placement_);
+  }
+  device::Stream stream = nullptr;
+  if (const int device = std::max(call.send_memory.device, call.recv_memory.device); device >= 0) {
+    TUTTI_ASSIGN_OR_RETURN(stream, staging_stream(device, call.count * call.element_bytes));
+  }
+  return schedule_runner_->run(plan.algorithm, call, stream);
 }
 
 std::string Communicator::last_plan() const {

@@ -191,6 +191,43 @@ Status Library::collective_on(Scope scope, const Call& call) {
                     ": counts over 2^31 need an MPI with large-count (_c) functions");
 }
 
+MPI_Request* Library::request(int slot) {
+  const auto needed = static_cast<std::size_t>(slot) + 1;
+  if (requests_.size() < needed) {
+    requests_.resize(needed, MPI_REQUEST_NULL);
+    indices_.resize(needed);
+  }
+  return &requests_[static_cast<std::size_t>(slot)];
+}
+
+Status Library::isend(const void* data, Bytes bytes, int peer, int tag, int slot) {
+  return check(pmpi.Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, own(), request(slot)),
+               "MPI_Isend");
+}
+
+Status Library::irecv(void* data, Bytes bytes, int peer, int tag, int slot) {
+  return check(pmpi.Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, own(), request(slot)),
+               "MPI_Irecv");
+}
+
+Status Library::test_some(int slots, std::vector<int>* completed) {
+  int many = 0;
+  TUTTI_RETURN_IF_ERROR(
+      check(pmpi.Testsome(slots, requests_.data(), &many, indices_.data(), MPI_STATUSES_IGNORE),
+            "MPI_Testsome"));
+  if (many != MPI_UNDEFINED) {
+    completed->insert(completed->end(), indices_.begin(), indices_.begin() + many);
+  }
+  return {};
+}
+
+Status Library::reduce_local(const void* in, void* inout, std::uint64_t count, const Call& call) {
+  return check(
+      pmpi.Reduce_local(in, inout, static_cast<int>(count),
+                        handle_from<MPI_Datatype>(call.mpi_type), handle_from<MPI_Op>(call.mpi_op)),
+      "MPI_Reduce_local");
+}
+
 template <class C>
 Status Library::collective_as(MPI_Comm comm, const ScopeRank& me, const Call& call,
                               MPI_Datatype type, std::uint64_t unit_bytes) {

@@ -36,6 +36,11 @@ class Library : public runners::MpiLibrary {
     return places_[static_cast<std::size_t>(scope)];
   }
   Status collective(runners::Scope scope, const runners::Call& call) override;
+  Status isend(const void* data, Bytes bytes, int peer, int tag, int slot) override;
+  Status irecv(void* data, Bytes bytes, int peer, int tag, int slot) override;
+  Status test_some(int slots, std::vector<int>* completed) override;
+  Status reduce_local(const void* in, void* inout, std::uint64_t count,
+                      const runners::Call& call) override;
 
  private:
   /// check() for a step of ours: on the application's communicator MPI has raised the error.
@@ -51,6 +56,9 @@ class Library : public runners::MpiLibrary {
   int ranks_ = 1;
   std::array<MPI_Comm, runners::kScopeCount> comms_;
   std::array<runners::ScopeRank, runners::kScopeCount> places_{};
+  std::vector<MPI_Request> requests_;  ///< By slot.
+  std::vector<int> indices_;           ///< What MPI_Testsome writes.
+  MPI_Request* request(int slot);
 };
 
 /// MPI_SUCCESS -> ok; else a Status that carries the code and MPI's words for it.

@@ -73,6 +73,10 @@ struct Collectives {
   X(Type_contiguous)            \
   X(Type_commit)                \
   X(Type_free)                  \
+  X(Isend)                      \
+  X(Irecv)                      \
+  X(Testsome)                   \
+  X(Reduce_local)               \
   X(Pack)                       \
   X(Unpack)                     \
   X(Add_error_class)            \

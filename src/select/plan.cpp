@@ -12,6 +12,13 @@ namespace tutti::select {
 namespace {
 
 constexpr std::string_view kStaged = "staged";
+const std::string kSchedulePrefix = "schedule:";
+
+/// Parallel Rings have names of their own.
+bool is_rings(std::string_view name) { return name == "rings" || name == "rings-xor"; }
+
+/// Largest message of a schedule: MPI counts it in int.
+constexpr Bytes kScheduleBytesMax = (Bytes{1} << 31) - 1;
 
 const char* to_string(Composition composition) {
   switch (composition) {
@@ -48,6 +55,50 @@ std::string on_nodes(int nodes) {
 }
 
 bool predefined(ReduceOp op) { return op != ReduceOp::kUser && op != ReduceOp::kNone; }
+
+constexpr Collective kScheduled[] = {Collective::kBcast,
+                                     Collective::kGather,
+                                     Collective::kScatter,
+                                     Collective::kAllgather,
+                                     Collective::kReduce,
+                                     Collective::kAllreduce,
+                                     Collective::kReduceScatterBlock,
+                                     Collective::kAlltoall};
+
+bool is_schedule(const std::string& name) {
+  return std::any_of(std::begin(kScheduled), std::end(kScheduled), [&](Collective collective) {
+    const auto names = schedule_names(collective);
+    return std::find(names.begin(), names.end(), name) != names.end();
+  });
+}
+
+/// "allgather: linear, ring; bcast: ..."
+std::string all_schedules() {
+  std::string text;
+  for (const Collective collective : kScheduled) {
+    text += (text.empty() ? "" : "; ") + std::string(to_string(collective)) + ":";
+    for (const std::string& name : schedule_names(collective)) {
+      text += " " + name;
+    }
+  }
+  return text;
+}
+
+std::string schedule_refusal(const Plan& plan, const Shape& shape, const CommFacts& facts) {
+  if (!backend_has(plan, shape.collective)) {
+    return "no schedule '" + plan.algorithm + "' for " + to_string(shape.collective);
+  }
+  if (is_reduction(shape.collective) && (!predefined(shape.op) || shape.type == DataType::kOther)) {
+    return "schedules reduce basic types with predefined operations";
+  }
+  if (shape.bytes && *shape.bytes > kScheduleBytesMax) {
+    return "schedules carry at most 2 GiB";
+  }
+  if (plan.algorithm == "neighbor-exchange" && facts.ranks > 1 && facts.ranks % 2 != 0) {
+    return "neighbor-exchange needs an even number of ranks";
+  }
+  return "";
+}
 
 /// Which backends carry some part of the plan.
 bool uses(const Plan& plan, Backend backend) {
@@ -95,6 +146,11 @@ std::string ccl_reduction_refusal(const Shape& shape, const std::string& ccl) {
   }
 }
 
+bool ccl_has(Collective collective) {
+  return collective != Collective::kBarrier && collective != Collective::kScan &&
+         collective != Collective::kExscan;
+}
+
 std::string ccl_refusal(const Shape& shape, const CommFacts& facts) {
   if (!ccl_has(shape.collective)) {
     return facts.ccl_name + " has no " + to_string(shape.collective) + "; it stays native";
@@ -139,7 +195,40 @@ std::string alpha_refusal(const Shape& shape, const CommFacts& facts) {
 
 }  // namespace
 
-const char* to_string(Backend backend) { return backend == Backend::kMpi ? "mpi" : "ccl"; }
+const char* to_string(Backend backend) {
+  switch (backend) {
+    case Backend::kMpi:
+      return "mpi";
+    case Backend::kCcl:
+      return "ccl";
+    case Backend::kSchedule:
+      return "schedule";
+  }
+  return "?";
+}
+
+std::vector<std::string> schedule_names(Collective collective) {
+  switch (collective) {
+    case Collective::kAllgather:
+      return {"linear", "ring",     "recursive-doubling", "bruck", "neighbor-exchange",
+              "rings",  "rings-xor"};
+    case Collective::kReduceScatter:
+    case Collective::kReduceScatterBlock:
+      return {"ring", "pairwise", "recursive-halving", "rings"};
+    case Collective::kAllreduce:
+      return {"ring", "recursive-doubling", "rabenseifner"};
+    case Collective::kBcast:
+      return {"knomial", "chain", "scatter-allgather"};
+    case Collective::kReduce:
+    case Collective::kGather:
+    case Collective::kScatter:
+      return {"binomial"};
+    case Collective::kAlltoall:
+      return {"linear", "pairwise", "bruck"};
+    default:
+      return {};
+  }
+}
 
 std::optional<Backend> parse_backend(std::string_view name) {
   if (name == "mpi" || name == "native") {
@@ -151,12 +240,24 @@ std::optional<Backend> parse_backend(std::string_view name) {
   return std::nullopt;
 }
 
-bool ccl_has(Collective collective) {
-  return collective != Collective::kBarrier && collective != Collective::kScan &&
-         collective != Collective::kExscan;
+bool backend_has(const Plan& plan, Collective collective) {
+  switch (plan.backend) {
+    case Backend::kMpi:
+      return true;
+    case Backend::kCcl:
+      return ccl_has(collective);
+    case Backend::kSchedule: {
+      const auto names = schedule_names(collective);
+      return std::find(names.begin(), names.end(), plan.algorithm) != names.end();
+    }
+  }
+  return false;
 }
 
 std::string to_string(const Plan& plan) {
+  if (plan.backend == Backend::kSchedule) {
+    return is_rings(plan.algorithm) ? plan.algorithm : kSchedulePrefix + plan.algorithm;
+  }
   std::string name = to_string(plan.backend);
   if (!plan.staged) {
     return name + "-" + to_string(plan.composition);
@@ -174,6 +275,15 @@ Result<PlanName> parse_plan_name(std::string_view name) {
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   std::string_view rest = text;
   PlanName result;
+  if (is_rings(text) || text.starts_with(kSchedulePrefix)) {
+    result.plan.backend = Backend::kSchedule;
+    result.plan.algorithm = is_rings(text) ? text : text.substr(kSchedulePrefix.size());
+    if (!is_schedule(result.plan.algorithm)) {
+      return Status(ErrorCode::kInvalidConfig,
+                    in_quotes(name) + " is not an algorithm; there are " + all_schedules());
+    }
+    return result;
+  }
   bool given = false;
   take_suffix(&rest, [&](std::string_view word) {
     result.plan.staged = word == kStaged;
@@ -222,6 +332,12 @@ std::vector<Plan> all_plans() {
   Plan staged;
   staged.staged = true;
   plans.push_back(staged);
+  for (const char* name : {"rings", "ring"}) {
+    Plan scheduled;
+    scheduled.backend = Backend::kSchedule;
+    scheduled.algorithm = name;
+    plans.push_back(scheduled);
+  }
   return plans;
 }
 
@@ -229,6 +345,9 @@ std::string refusal(const Plan& plan, const Shape& shape, const CommFacts& facts
   // On host memory "staged" has nothing to stage and is the same flat call: never a refusal.
   if (plan.staged && plan.backend == Backend::kCcl) {
     return facts.ccl_name + " reads device memory itself; staged is for mpi";
+  }
+  if (plan.backend == Backend::kSchedule) {
+    return schedule_refusal(plan, shape, facts);
   }
   if (plan.composition == Composition::kGamma && facts.nodes != 1) {
     return "gamma is for one node; " + on_nodes(facts.nodes);

@@ -4,7 +4,8 @@
 // A plan: which backend carries the call, in which composition, with which parameters.
 // Written backend-composition: "mpi-gamma", "ccl-beta"; "nccl-beta" and "rccl-beta" are read as
 // "ccl-beta". "native" and "mpi" mean the MPI library's own collective in the composition that
-// fits.
+// fits. "schedule:ring" is an algorithm of ours over MPI point-to-point; "rings" is short for
+// "schedule:rings".
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@
 
 namespace tutti::select {
 
-enum class Backend : std::uint8_t { kMpi, kCcl };
+enum class Backend : std::uint8_t { kMpi, kCcl, kSchedule };
 
 enum class Composition : std::uint8_t {
   kBeta,   ///< Flat over the communicator.
@@ -40,6 +41,7 @@ struct Plan {
   Composition composition = Composition::kBeta;
   /// Device buffers pass through pinned host memory even if the MPI takes device pointers.
   bool staged = false;
+  std::string algorithm;  ///< kSchedule: its name in schedule/algorithm.cpp.
   PlanParameters parameters;
 
   bool operator==(const Plan&) const = default;
@@ -67,11 +69,17 @@ Result<PlanName> parse_plan_name(std::string_view name);
 /// `plan` in the composition that a communicator's nodes ask for: gamma on one, beta on several.
 Plan fit(Plan plan, const CommFacts& facts);
 
-/// Every plan without parameters, in the order in which messages and explanations list them.
+/// Names of the algorithms that carry `collective` as schedules; the same as in
+/// schedule/algorithm.cpp, which this room does not know.
+std::vector<std::string> schedule_names(Collective collective);
+
+/// Every plan without parameters (of schedules those that are for several collectives), in the
+/// order in which messages and explanations list them.
 std::vector<Plan> all_plans();
 
-/// Whether NCCL and RCCL have, or can be composed to, this collective: not barrier, scan, exscan.
-bool ccl_has(Collective collective);
+/// Whether a plan's backend has this collective at all: NCCL and RCCL lack barrier, scan and
+/// exscan, a schedule is for some collectives.
+bool backend_has(const Plan& plan, Collective collective);
 
 /// Why `plan` cannot carry `shape` on a communicator with `facts`; empty when it can.
 /// The one place that knows what each backend and composition supports.

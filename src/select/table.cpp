@@ -64,6 +64,10 @@ void add_rule(const Rule& rule, Fnv1a* hash) {
   hash->add_enum(rule.plan.backend);
   hash->add_enum(rule.plan.composition);
   hash->add(rule.plan.staged);
+  hash->add(rule.plan.algorithm.size());
+  for (const char c : rule.plan.algorithm) {
+    hash->add(static_cast<unsigned char>(c));
+  }
   hash->add_optional(rule.plan.parameters.chunk_bytes);
   hash->add_optional(rule.plan.parameters.node_backend);
   hash->add_optional(rule.plan.parameters.leaders_backend);

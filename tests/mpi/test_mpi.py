@@ -45,6 +45,28 @@ HOST_PLANS = [("mpi-gamma", 0), ("mpi-beta", 0), ("mpi-alpha", 2), ("mpi-alpha",
 STAGED_PLANS = [("", 0), ("mpi-staged", 0), ("mpi-alpha", 2)]
 CCL_PLANS = [("", 0), ("ccl-beta", 0), ("ccl-gamma", 0), ("ccl-alpha", 2), ("ccl-alpha", 3)]
 CCL_PLANS += [("mpi-staged", 0), ("mpi-alpha", 2)]
+TREES = dict.fromkeys(("reduce", "gather", "scatter"), "schedule:binomial")
+SCHEDULES = [
+    TREES
+    | dict.fromkeys(("allgather", "reduce_scatter", "reduce_scatter_block"), "rings")
+    | {"allreduce": "schedule:ring", "bcast": "schedule:knomial", "alltoall": "schedule:linear"},
+    {
+        "allgather": "schedule:bruck",
+        "reduce_scatter": "schedule:recursive-halving",
+        "reduce_scatter_block": "schedule:pairwise",
+        "allreduce": "schedule:rabenseifner",
+        "bcast": "schedule:scatter-allgather",
+        "alltoall": "schedule:bruck",
+    },
+    {
+        "allgather": "schedule:recursive-doubling",
+        "reduce_scatter_block": "schedule:ring",
+        "allreduce": "schedule:recursive-doubling",
+        "bcast": "schedule:chain",
+        "alltoall": "schedule:pairwise",
+    },
+    {"allgather": "rings-xor", "reduce_scatter": "schedule:ring"},
+]
 MIXES = ["even", "odd", "alternate", "random:7", "every", "rootonly", "sendonly", "recvonly"]
 
 LONG_S = 280
@@ -168,6 +190,28 @@ def test_host_plans(mpi: Mpi, plan: str, nodes: int, door: Path, tmp_path: Path)
 @pytest.mark.parametrize(("plan", "nodes"), STAGED_PLANS)
 def test_host_device_plans(mpi: Mpi, plan: str, nodes: int, door: Path, tmp_path: Path) -> None:
     result = collectives(mpi, 3, tmp_path, "hostdevice", "--only", QUICK, plan=plan, nodes=nodes)
+    result.assert_passed("collectives")
+
+
+@pytest.mark.parametrize("choice", range(len(SCHEDULES)))
+@pytest.mark.parametrize("memory", ["host", "hostdevice"])
+def test_schedules(mpi: Mpi, memory: str, choice: int, door: Path, tmp_path: Path) -> None:
+    """Five ranks on two nodes of three and two; what a schedule does not carry stays native."""
+    extra = {f"TUTTI_{name.upper()}": plan for name, plan in SCHEDULES[choice].items()}
+    log = {"TUTTI_LOG_LEVEL": "error"}
+    result = collectives(mpi, 5, tmp_path, memory, "--only", "roots", nodes=2, extra=extra | log)
+    result.assert_passed("collectives")
+
+
+@pytest.mark.parametrize("choice", range(2))
+def test_schedules__really_carry_the_calls(
+    mpi: Mpi, choice: int, door: Path, tmp_path: Path
+) -> None:
+    """Under TUTTI_STRICT a call that the schedule did not carry is an error."""
+    moving = {k: v for k, v in SCHEDULES[choice].items() if "reduce" not in k}
+    extra = {f"TUTTI_{name.upper()}": plan for name, plan in moving.items()}
+    extra |= {"TUTTI_STRICT": "1", "TUTTI_LOG_LEVEL": "error"}
+    result = collectives(mpi, 3, tmp_path, "host", "--only", "roots", nodes=2, extra=extra)
     result.assert_passed("collectives")
 
 

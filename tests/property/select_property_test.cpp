@@ -94,7 +94,8 @@ rc::Gen<Rule> rule() {
     rule.ops = *names<ReduceOp>(kReduceOpCount);
     rule.types = *names<DataType>(kDataTypeCount);
     rule.plan = *plan();
-    rule.composition_fits = !rule.plan.staged && rule.plan.composition == Composition::kBeta &&
+    rule.composition_fits = !rule.plan.staged && rule.plan.backend != Backend::kSchedule &&
+                            rule.plan.composition == Composition::kBeta &&
                             *rc::gen::arbitrary<bool>();
     rule.origin = *rc::gen::element<std::string>("a", "b");
     return rule;
@@ -211,8 +212,8 @@ RC_GTEST_PROP(SelectProperty, refusal__gamma_equals_beta_on_one_node, ()) {
   communicator.nodes = 1;
   Shape call = *shape();
   Backend backend = *enumerator<Backend>(2);
-  RC_ASSERT(refusal(Plan{backend, Composition::kBeta, false, {}}, call, communicator) ==
-            refusal(Plan{backend, Composition::kGamma, false, {}}, call, communicator));
+  RC_ASSERT(refusal(Plan{backend, Composition::kBeta, false, "", {}}, call, communicator) ==
+            refusal(Plan{backend, Composition::kGamma, false, "", {}}, call, communicator));
 }
 
 RC_GTEST_PROP(SelectProperty, choose__equal_inputs_give_equal_decisions, ()) {

@@ -9,11 +9,13 @@
 
 #include <barrier>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "runners/runner.hpp"
@@ -44,6 +46,23 @@ class ThreadWorld {
     }
     return board;
   }
+  /// Messages under way, by sender, receiver and tag.
+  using Envelope = std::tuple<int, int, int>;
+  void put(const Envelope& envelope, std::vector<unsigned char> data) {
+    const std::lock_guard lock(mutex_);
+    mail_[envelope].push_back(std::move(data));
+  }
+  bool take(const Envelope& envelope, std::vector<unsigned char>* data) {
+    const std::lock_guard lock(mutex_);
+    auto found = mail_.find(envelope);
+    if (found == mail_.end() || found->second.empty()) {
+      return false;
+    }
+    *data = std::move(found->second.front());
+    found->second.pop_front();
+    return true;
+  }
+
   /// Runs `body(rank)` on a thread per rank.
   template <class Body>
   void run(Body body) {
@@ -60,6 +79,7 @@ class ThreadWorld {
   int ranks_;
   std::mutex mutex_;
   std::map<std::vector<int>, std::shared_ptr<Board>> boards_;
+  std::map<Envelope, std::deque<std::vector<unsigned char>>> mail_;
 };
 
 /// One rank's MPI. Reductions are sums of int64; data movement is bytes.
@@ -152,6 +172,45 @@ class ThreadMpi : public runners::MpiLibrary {
     }
     board.barrier.arrive_and_wait();
     return same;
+  }
+
+  Status isend(const void* data, Bytes bytes, int peer, int tag, int slot) override {
+    const auto* first = static_cast<const unsigned char*>(data);
+    world_.put({scopes_[0].place.rank, peer, tag}, {first, first + bytes});
+    pending_[slot] = {};
+    return {};
+  }
+  Status irecv(void* data, Bytes bytes, int peer, int tag, int slot) override {
+    pending_[slot] = {true, data, bytes, {peer, scopes_[0].place.rank, tag}};
+    return {};
+  }
+  Status test_some(int slots, std::vector<int>* completed) override {
+    for (auto entry = pending_.begin(); entry != pending_.end() && entry->first < slots;) {
+      const Pending& pending = entry->second;
+      std::vector<unsigned char> data;
+      if (pending.receives && !world_.take(pending.envelope, &data)) {
+        ++entry;
+        continue;
+      }
+      if (pending.receives && data.size() != pending.bytes) {
+        return Status(ErrorCode::kMpiFailed, "a message of another size");
+      }
+      if (!data.empty()) {
+        std::memcpy(pending.data, data.data(), data.size());
+      }
+      completed->push_back(entry->first);
+      entry = pending_.erase(entry);
+    }
+    std::this_thread::yield();
+    return {};
+  }
+  Status reduce_local(const void* in, void* inout, std::uint64_t count,
+                      const runners::Call& call) override {
+    for (std::uint64_t i = 0; i < count; ++i) {
+      store(inout, i, call.element_bytes,
+            load(in, i, call.element_bytes) + load(inout, i, call.element_bytes));
+    }
+    return {};
   }
 
   /// Every collective this rank carried, for tests of what was called.
@@ -301,6 +360,13 @@ class ThreadMpi : public runners::MpiLibrary {
     }
   }
 
+  struct Pending {
+    bool receives = false;
+    void* data = nullptr;
+    Bytes bytes = 0;
+    ThreadWorld::Envelope envelope;
+  };
+  std::map<int, Pending> pending_;
   ThreadWorld& world_;
   std::array<Scope, runners::kScopeCount> scopes_;
 };

@@ -45,6 +45,13 @@ TEST(PlanList, parse_plan_list__inf_may_close_the_list) {
             (Texts{"bcast, bytes = 0 -> mpi", "bcast, bytes >= 1 -> ccl"}));
 }
 
+TEST(PlanList, parse_plan_list__schedules_have_a_colon_of_their_own) {
+  EXPECT_EQ(texts(Collective::kAllgather, "schedule:ring"), Texts{"allgather -> schedule:ring"});
+  EXPECT_EQ(
+      texts(Collective::kAllgather, "8K:schedule:bruck,rings"),
+      (Texts{"allgather, bytes <= 8K -> schedule:bruck", "allgather, bytes >= 8193 -> rings"}));
+}
+
 TEST(PlanList, parse_plan_list__blanks_do_not_matter) {
   EXPECT_EQ(texts(Collective::kAllreduce, " 8K : mpi , ccl "),
             texts(Collective::kAllreduce, "8K:mpi,ccl"));

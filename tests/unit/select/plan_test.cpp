@@ -39,13 +39,51 @@ TEST(Plan, parse_plan__library_names_are_ccl) {
 }
 
 TEST(Plan, parse_plan__error_lists_the_names) {
-  for (const char* name : {"", "-", "mpi-", "-gamma", "mpi-delta", "ccl-staged", "rings",
+  for (const char* name : {"", "-", "mpi-", "-gamma", "mpi-delta", "ccl-staged", "tornado",
                            "mpi-gamma-beta", "mpi gamma"}) {
     Result<Plan> plan = parse_plan(name);
     ASSERT_FALSE(plan.ok()) << name;
     EXPECT_NE(plan.status().message().find("mpi-beta, mpi-gamma, mpi-alpha, ccl-beta"),
               std::string::npos);
   }
+}
+
+TEST(Plan, parse_plan__schedules) {
+  for (const char* name : {"rings", "rings-xor", "schedule:ring", "schedule:recursive-doubling"}) {
+    const Result<Plan> plan = parse_plan(name);
+    ASSERT_TRUE(plan.ok()) << name;
+    EXPECT_EQ(plan->backend, Backend::kSchedule);
+    EXPECT_EQ(to_string(*plan), name);
+    EXPECT_FALSE(parse_plan_name(name)->composition_fits);
+  }
+  EXPECT_EQ(to_string(*parse_plan("schedule:rings")), "rings");
+  const Result<Plan> unknown = parse_plan("schedule:rnig");
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_NE(unknown.status().message().find("allreduce: ring recursive-doubling rabenseifner"),
+            std::string::npos);
+}
+
+TEST(Plan, refusal__schedules_carry_what_they_have) {
+  CommFacts facts;
+  facts.ranks = 5;
+  facts.nodes = 2;
+  auto why = [&](const char* name, Shape shape) {
+    return refusal(*parse_plan(name), shape, facts);
+  };
+  const Shape sum{Collective::kAllreduce, 64, DataType::kInt16, ReduceOp::kSum, Memory::kHost};
+  EXPECT_EQ(why("schedule:ring", sum), "");
+  EXPECT_EQ(why("rings", sum), "no schedule 'rings' for allreduce");
+  Shape user = sum;
+  user.op = ReduceOp::kUser;
+  EXPECT_NE(why("schedule:ring", user), "");
+  Shape large = sum;
+  large.bytes = Bytes{3} << 30;
+  EXPECT_NE(why("schedule:ring", large), "");
+  const Shape gather{Collective::kAllgather, 64, DataType::kByte, ReduceOp::kNone, Memory::kDevice};
+  EXPECT_EQ(why("rings", gather), "");
+  EXPECT_NE(why("schedule:neighbor-exchange", gather), "");
+  facts.ranks = 6;
+  EXPECT_EQ(why("schedule:neighbor-exchange", gather), "");
 }
 
 TEST(Plan, parse_plan_name__open_composition) {

@@ -156,8 +156,8 @@ TEST(TuningFile, parse_table__unknown_names) {
             "f:2: rules[0].memory: unknown name 'managed'; there are host, device");
   EXPECT_EQ(rule_error(R"({"plan": "mpi", "op": ["sum", "MPI_SUM"]})"),
             "f:2: rules[0].op[1]: 'sum' stands twice; remove one of them");
-  EXPECT_EQ(
-      rule_error(R"({"plan": "rings"})").rfind("f:2: rules[0].plan: 'rings' is not a plan", 0), 0U);
+  EXPECT_EQ(rule_error(R"({"plan": "rigs"})").rfind("f:2: rules[0].plan: 'rigs' is not a plan", 0),
+            0U);
 }
 
 TEST(TuningFile, parse_table__parameters_must_fit_the_plan) {

@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Every algorithm carried over messages between ranks that are threads, against the definition.
+#include "runners/mpi/schedule_runner.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "schedule/algorithm.hpp"
+#include "select/plan.hpp"
+#include "support/collective_cases.hpp"
+#include "support/thread_mpi.hpp"
+
+namespace tutti {
+namespace {
+
+using runners::ScheduleRunner;
+using schedule::Algorithm;
+using select::Collective;
+using testing::CollectiveCase;
+using testing::ThreadMpi;
+using testing::ThreadWorld;
+
+/// Runs a collective `calls` times over `ranks` threads on `nodes` uneven nodes, rank r's buffers
+/// on the device where `device_mask` has bit r. Returns wrong elements.
+std::uint64_t wrong_elements(const Algorithm& algorithm, int ranks, int nodes, int root,
+                             std::uint64_t count, bool in_place, unsigned device_mask) {
+  ThreadWorld world(ranks);
+  auto api = device::open_host();
+  runners::Scratch scratch(api.get(), 1 << 24);
+  std::vector<std::uint64_t> identities;
+  for (int rank = 0; rank < ranks; ++rank) {
+    identities.push_back(static_cast<std::uint64_t>(rank * rank % nodes));
+  }
+  std::atomic<std::uint64_t> wrong{0};
+  world.run([&](int rank) {
+    ThreadMpi mpi(world, rank);
+    ScheduleRunner runner(mpi, api.get(), scratch, topology::make_layout(identities));
+    for (int call = 0; call < 2; ++call) {  // The second from the cache.
+      CollectiveCase test(algorithm.collective, rank, ranks, root, count, in_place,
+                          (device_mask >> rank & 1) != 0);
+      const Status status = runner.run(algorithm.name, test.call, nullptr);
+      wrong += status.ok() ? test.wrong() : 1000000;
+    }
+  });
+  return wrong;
+}
+
+class ScheduledAlgorithm : public ::testing::TestWithParam<int> {};
+
+TEST_P(ScheduledAlgorithm, gives_what_the_definition_says) {
+  const Algorithm& algorithm = schedule::algorithms()[static_cast<std::size_t>(GetParam())];
+  if (algorithm.collective == Collective::kBarrier) {
+    return;  // Has no data; the validator proves it.
+  }
+  for (const int ranks : {1, 2, 3, 6, 7}) {
+    if (std::string(algorithm.name) == "neighbor-exchange" && ranks > 1 && ranks % 2 != 0) {
+      continue;
+    }
+    for (const bool in_place : {false, true}) {
+      for (const unsigned mask : {0U, 0b1010101U, 0b1111111U}) {
+        for (const std::uint64_t count : {1U, 64U, 1000U}) {
+          EXPECT_EQ(0U, wrong_elements(algorithm, ranks, 3, ranks / 2, count, in_place, mask))
+              << ranks << " ranks, in place " << in_place << ", mask " << mask << ", count "
+              << count;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(algorithms, ScheduledAlgorithm,
+                         ::testing::Range(0, static_cast<int>(schedule::algorithms().size())));
+
+/// Selection names algorithms that it cannot see.
+TEST(schedule_runner, selection_offers_exactly_what_there_is) {
+  for (int number = 0; number < kCollectiveCount; ++number) {
+    const auto collective = static_cast<Collective>(number);
+    if (collective == Collective::kBarrier || runners::has_counts(collective)) {
+      continue;  // Barrier has no buffers to carry; of the v-forms only reduce_scatter is offered.
+    }
+    std::vector<std::string> there_are;
+    for (const Algorithm& algorithm : schedule::algorithms()) {
+      if (algorithm.collective == collective) {
+        there_are.emplace_back(algorithm.name);
+      }
+    }
+    EXPECT_EQ(there_are, select::schedule_names(collective)) << to_string(collective);
+  }
+}
+
+}  // namespace
+}  // namespace tutti
