@@ -19,7 +19,7 @@ struct Fold {
 
   explicit Fold(int ranks)
       : core(static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)))), extra(ranks - core) {}
-  int rounds() const { return std::bit_width(static_cast<unsigned>(core)) - 1; }
+  int rounds() const { return static_cast<int>(std::bit_width(static_cast<unsigned>(core))) - 1; }
   /// Rank `rank` takes part for its own partner as well.
   bool has_partner(int rank) const { return rank < extra; }
   bool is_folded(int rank) const { return rank >= core; }

@@ -39,7 +39,7 @@ class Bits {
     }
     return false;
   }
-  auto operator<=>(const Bits&) const = default;
+  bool operator<(const Bits& other) const { return words_ < other.words_; }
 
  private:
   std::vector<std::uint64_t> words_;
@@ -260,7 +260,6 @@ class Execution {
   struct Place {
     int rank = 0;
     std::uint32_t step = 0;
-    auto operator<=>(const Place&) const = default;
   };
   struct State {
     std::uint32_t waits_for = 0;

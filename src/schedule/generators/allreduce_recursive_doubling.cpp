@@ -41,7 +41,8 @@ Program allreduce_recursive_doubling(const Task& task) {
 Cost allreduce_recursive_doubling_cost(const Task& task) {
   const Fold fold(task.ranks());
   const bool folds = fold.extra > 0;
-  const auto sends = static_cast<std::uint64_t>(fold.rounds() + (folds ? 1 : 0));
+  const int sends_most = fold.rounds() + (folds ? 1 : 0);
+  const auto sends = static_cast<std::uint64_t>(sends_most);
   return {fold.rounds() + (folds ? 2 : 0), sends * task.problem.counts[0]};
 }
 

@@ -40,7 +40,8 @@ Cost bcast_knomial_cost(const Task& task) {
   for (int reach = 1; reach < task.ranks(); reach *= task.parameters.radix) {
     ++rounds;
   }
-  const auto children = static_cast<std::uint64_t>(rounds * (task.parameters.radix - 1));
+  const int children_most = rounds * (task.parameters.radix - 1);
+  const auto children = static_cast<std::uint64_t>(children_most);
   return {rounds, children * task.problem.counts[0]};
 }
 
