@@ -330,7 +330,7 @@ Status Communicator::run_schedule(const select::Plan& plan, const runners::Call&
   if (const int device = std::max(call.send_memory.device, call.recv_memory.device); device >= 0) {
     TUTTI_ASSIGN_OR_RETURN(stream, staging_stream(device, call.count * call.element_bytes));
   }
-  const Status status = schedule_runner_->run(plan.algorithm, call, stream);
+  Status status = schedule_runner_->run(plan.algorithm, call, stream);
   if (!status.ok()) {
     fail(status);  // Messages of this call may still be under way: no later one may meet them.
   }
