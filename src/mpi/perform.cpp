@@ -295,7 +295,9 @@ bool Performance::reads_everything(const engine::Route& route) const {
 }
 
 Status Performance::run(int* code) {
-  TUTTI_RETURN_IF_ERROR(engine_.failure());
+  if (!engine_.failure().ok()) [[unlikely]] {
+    return engine_.failure();
+  }
   // What MPI would refuse goes to MPI, which says so in its own words.
   if (!read_arguments()) {
     *code = native_(view_.send, view_.recv);

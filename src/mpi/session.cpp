@@ -199,6 +199,8 @@ Session* session_for_hints(MPI_Comm comm) {
 }
 
 void restart(Session* session) {
+  // Threads that looked it up last would take it for started again, with or without an engine.
+  g_generation.fetch_add(1, std::memory_order_acq_rel);
   session->engine.reset();
   session->library.reset();
   session->inert = false;

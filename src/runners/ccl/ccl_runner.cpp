@@ -191,7 +191,7 @@ Status CclRunner::enqueue(const Call& call, const ScopeRank& me, ccl::Communicat
       return library_.all_gather(call.send, call.recv, count, element.type, communicator, stream_);
     case Collective::kReduceScatterBlock: {
       void* result = call.recv;
-      const bool aliased = call.send == call.recv;
+      const bool aliased = aliasing_of(call) == Aliasing::kSame;
       if (aliased) {
         // MPI puts the result into block 0 of the input, NCCL wants it in the rank's own block:
         // neither may be written while others still read, so the result takes its own buffer.
@@ -213,7 +213,7 @@ Status CclRunner::enqueue(const Call& call, const ScopeRank& me, ccl::Communicat
       }
       const std::uint64_t mine = call.recv_counts[static_cast<std::size_t>(me.rank)];
       void* result = call.recv;
-      const bool aliased = call.send == call.recv;
+      const bool aliased = aliasing_of(call) == Aliasing::kSame;
       if (aliased && mine > 0) {
         TUTTI_ASSIGN_OR_RETURN(scratch_lease_, scratch_.device(device_, mine * call.element_bytes));
         result = scratch_lease_.data();
@@ -330,7 +330,7 @@ Status CclRunner::enqueue_peers(const Call& call, const ScopeRank& me,
                     std::string(select::to_string(call.collective)) + " is not the CCL's");
   }
   const void* source = call.send;
-  if (call.send == call.recv && call.recv != nullptr) {
+  if (aliasing_of(call) == Aliasing::kSame) {
     // alltoall with MPI_IN_PLACE: what is sent must not be overwritten by what arrives.
     std::uint64_t dense = 0;
     for (const Run& run : sends) {
