@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runners/mpi/schedule_runner.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "runners/relocate.hpp"
@@ -20,19 +22,33 @@ namespace {
 /// Programs kept; a program that shapes no longer need is made again.
 constexpr std::size_t kCacheSize = 64;
 
-/// Elements by rank, or one number, as schedule::Problem wants them.
-std::vector<std::uint64_t> counts_of(const Call& call, int ranks) {
-  switch (call.collective) {
-    case Collective::kBcast:
-    case Collective::kReduce:
-    case Collective::kAllreduce:
-    case Collective::kAlltoall:
-      return {call.count};
-    case Collective::kReduceScatter:
-      return {call.recv_counts.begin(), call.recv_counts.end()};
-    default:
-      return std::vector<std::uint64_t>(static_cast<std::size_t>(ranks), call.count);
+/// schedule::Problem::counts of a call has one number for all, not one for each rank.
+bool has_one_count(Collective collective) {
+  return collective == Collective::kBcast || collective == Collective::kReduce ||
+         collective == Collective::kAllreduce || collective == Collective::kAlltoall;
+}
+
+schedule::Problem problem_of(const Call& call, int ranks) {
+  schedule::Problem problem;
+  problem.collective = call.collective;
+  problem.ranks = ranks;
+  problem.root = call.root;
+  if (call.collective == Collective::kReduceScatter) {
+    problem.counts.assign(call.recv_counts.begin(), call.recv_counts.end());
+  } else {
+    problem.counts.assign(has_one_count(call.collective) ? 1 : static_cast<std::size_t>(ranks),
+                          call.count);
   }
+  return problem;
+}
+
+/// Whether a call has this problem; allocates nothing.
+bool is_problem_of(const schedule::Problem& problem, const Call& call) {
+  return problem.collective == call.collective && problem.root == call.root &&
+         (call.collective == Collective::kReduceScatter
+              ? std::equal(problem.counts.begin(), problem.counts.end(), call.recv_counts.begin(),
+                           call.recv_counts.end())
+              : problem.counts.front() == call.count);
 }
 
 /// In place, programs read the input only to copy it to where it belongs in the output, except
@@ -58,22 +74,19 @@ struct ScheduleRunner::Bases {
 
 const ScheduleRunner::Prepared& ScheduleRunner::prepared(const std::string& algorithm,
                                                          const Call& call, const ScopeRank& me) {
-  std::vector<std::uint64_t> counts = counts_of(call, me.ranks);
-  const Key key{algorithm, call.collective, counts, call.root};
-  if (const auto found = cache_.find(key); found != cache_.end()) {
-    return *found->second;
+  for (const auto& known : cache_) {
+    if (known->algorithm == algorithm && is_problem_of(known->problem, call)) {
+      return *known;
+    }
   }
   if (cache_.size() >= kCacheSize) {
     cache_.clear();
   }
-  schedule::Problem problem;
-  problem.collective = call.collective;
-  problem.ranks = me.ranks;
-  problem.root = call.root;
-  problem.counts = std::move(counts);
   auto made = std::make_unique<Prepared>();
+  made->algorithm = algorithm;
+  made->problem = problem_of(call, me.ranks);
   made->program = schedule::find_algorithm(call.collective, algorithm)
-                      ->generate({layout_, problem, me.rank, {}});
+                      ->generate({layout_, made->problem, me.rank, {}});
   const Program& program = made->program;
   made->first_follower.assign(program.steps.size() + 1, 0);
   for (const std::uint32_t before : program.dependencies) {
@@ -91,7 +104,7 @@ const ScheduleRunner::Prepared& ScheduleRunner::prepared(const std::string& algo
       made->followers[next[before]++] = number;
     }
   }
-  return *(cache_[key] = std::move(made));
+  return *cache_.emplace_back(std::move(made));
 }
 
 Status ScheduleRunner::run(const std::string& algorithm, const Call& call, device::Stream stream) {
@@ -107,7 +120,10 @@ Status ScheduleRunner::run(const std::string& algorithm, const Call& call, devic
   TUTTI_RETURN_IF_ERROR(relocated.move_in(call, me, Place::kPinnedHost, -1,
                                           on_device(call.send_memory), on_device(call.recv_memory),
                                           api_, scratch_, stream));
-  TUTTI_RETURN_IF_ERROR(run_on_host(ready, relocated.call(), me));
+  if (Status status = run_on_host(ready, relocated.call(), me); !status.ok()) {
+    relocated.abandon();
+    return status;
+  }
   return relocated.move_out();
 }
 
@@ -116,7 +132,7 @@ Status ScheduleRunner::run_on_host(const Prepared& prepared, const Call& call,
   const Program& program = prepared.program;
   Bases bases;
   bases.element_bytes = call.element_bytes;
-  TUTTI_ASSIGN_OR_RETURN(const Lease scratch,
+  TUTTI_ASSIGN_OR_RETURN(Lease scratch,
                          scratch_.pinned(program.scratch_count * call.element_bytes));
   const bool is_bcast = call.collective == Collective::kBcast;
   bases.base[0] = static_cast<std::byte*>(const_cast<void*>(is_bcast ? call.recv : call.send));
@@ -133,6 +149,19 @@ Status ScheduleRunner::run_on_host(const Prepared& prepared, const Call& call,
     bases.base[0] = static_cast<std::byte*>(own_input.data());
   }
 
+  Status status = carry_out(prepared, call, bases);
+  if (!status.ok()) {
+    // A message that is under way may still be written here: never reused.
+    scratch.abandon();
+    own_input.abandon();
+  }
+  return status;
+}
+
+Status ScheduleRunner::carry_out(const Prepared& prepared, const Call& call, const Bases& bases) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kPollsPerLook = 1024;
+  const Program& program = prepared.program;
   waiting_ = prepared.waits_for;
   ready_.clear();
   step_of_slot_.clear();
@@ -147,6 +176,8 @@ Status ScheduleRunner::run_on_host(const Prepared& prepared, const Call& call,
     }
   }
   std::size_t begun = 0;
+  int polls = 0;
+  const auto start = Clock::now();
   while (done_ < program.steps.size()) {
     while (begun < ready_.size()) {
       const std::uint32_t number = ready_[begun++];
@@ -158,6 +189,14 @@ Status ScheduleRunner::run_on_host(const Prepared& prepared, const Call& call,
     }
     if (done_ == program.steps.size()) {
       break;
+    }
+    if (++polls % kPollsPerLook == 0 && timeout_s_ > 0 &&
+        std::chrono::duration<double>(Clock::now() - start).count() > timeout_s_) {
+      return Status(ErrorCode::kTimeout, "schedule " + prepared.algorithm +
+                                             ": not finished after "
+                                             "TUTTI_TIMEOUT=" +
+                                             std::to_string(timeout_s_) +
+                                             " s; a peer may be dead or not in the call");
     }
     completed_.clear();
     TUTTI_RETURN_IF_ERROR(mpi_.test_some(static_cast<int>(step_of_slot_.size()), &completed_));

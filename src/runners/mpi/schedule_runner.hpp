@@ -6,43 +6,48 @@
 // device buffers are staged whole. Knows no algorithm's name but to ask for its program.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "runners/call.hpp"
 #include "runners/runner.hpp"
 #include "runners/scratch.hpp"
-#include "schedule/program.hpp"
+#include "schedule/problem.hpp"
 #include "topology/layout.hpp"
 
 namespace tutti::runners {
 
 class ScheduleRunner {
  public:
-  ScheduleRunner(MpiLibrary& mpi, device::Api* api, Scratch& scratch, topology::Layout layout)
-      : mpi_(mpi), api_(api), scratch_(scratch), layout_(std::move(layout)) {}
+  /// A call that is not complete after `timeout_s` is an error; 0: wait for ever.
+  ScheduleRunner(MpiLibrary& mpi, device::Api* api, Scratch& scratch, topology::Layout layout,
+                 double timeout_s)
+      : mpi_(mpi),
+        api_(api),
+        scratch_(scratch),
+        layout_(std::move(layout)),
+        timeout_s_(timeout_s) {}
 
-  /// Collective over the communicator. Regular forms and reduce_scatter; selection has made sure
+  /// Collective over the communicator; after an error messages may still be under way, and no
+  /// further call may follow. Regular forms and reduce_scatter; selection has made sure
   /// that there is such an algorithm. `stream` is for staging, null without device buffers.
   Status run(const std::string& algorithm, const Call& call, device::Stream stream);
 
  private:
   /// A program with what running it needs, made once per shape.
   struct Prepared {
+    std::string algorithm;
+    schedule::Problem problem;
     schedule::Program program;
     std::vector<std::uint32_t> waits_for;       ///< By step: dependencies.
     std::vector<std::uint32_t> first_follower;  ///< By step, one more than steps: into followers.
     std::vector<std::uint32_t> followers;
   };
-  using Key = std::tuple<std::string, select::Collective, std::vector<std::uint64_t>, int>;
-
   const Prepared& prepared(const std::string& algorithm, const Call& call, const ScopeRank& me);
   Status run_on_host(const Prepared& prepared, const Call& call, const ScopeRank& me);
-
   struct Bases;
+  Status carry_out(const Prepared& prepared, const Call& call, const Bases& bases);
   Status begin(const schedule::Step& step, std::uint32_t number, const Call& call,
                const Bases& bases);
   void finish(const Prepared& prepared, std::uint32_t number);
@@ -51,7 +56,8 @@ class ScheduleRunner {
   device::Api* api_;
   Scratch& scratch_;
   topology::Layout layout_;
-  std::map<Key, std::unique_ptr<Prepared>> cache_;
+  double timeout_s_;
+  std::vector<std::unique_ptr<Prepared>> cache_;
   // Of the call in flight; kept, so that calls allocate nothing once they have grown.
   std::vector<std::uint32_t> waiting_;       ///< By step: dependencies not complete.
   std::vector<std::uint32_t> ready_;         ///< Steps to begin.

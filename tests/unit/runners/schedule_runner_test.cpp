@@ -37,7 +37,7 @@ std::uint64_t wrong_elements(const Algorithm& algorithm, int ranks, int nodes, i
   std::atomic<std::uint64_t> wrong{0};
   world.run([&](int rank) {
     ThreadMpi mpi(world, rank);
-    ScheduleRunner runner(mpi, api.get(), scratch, topology::make_layout(identities));
+    ScheduleRunner runner(mpi, api.get(), scratch, topology::make_layout(identities), 60);
     for (int call = 0; call < 2; ++call) {  // The second from the cache.
       CollectiveCase test(algorithm.collective, rank, ranks, root, count, in_place,
                           (device_mask >> rank & 1) != 0);
@@ -73,6 +73,21 @@ TEST_P(ScheduledAlgorithm, gives_what_the_definition_says) {
 
 INSTANTIATE_TEST_SUITE_P(algorithms, ScheduledAlgorithm,
                          ::testing::Range(0, static_cast<int>(schedule::algorithms().size())));
+
+TEST(schedule_runner, run__a_peer_that_never_comes_is_an_error_in_bounded_time) {
+  ThreadWorld world(2);
+  auto api = device::open_host();
+  runners::Scratch scratch(api.get(), 1 << 24);
+  world.run([&](int rank) {
+    if (rank == 1) {
+      return;
+    }
+    ThreadMpi mpi(world, rank);
+    ScheduleRunner runner(mpi, api.get(), scratch, topology::regular_layout(1, 2), 0.05);
+    CollectiveCase test(Collective::kAllreduce, rank, 2, 0, 8, false, false);
+    EXPECT_EQ(ErrorCode::kTimeout, runner.run("ring", test.call, nullptr).code());
+  });
+}
 
 /// Selection names algorithms that it cannot see.
 TEST(schedule_runner, selection_offers_exactly_what_there_is) {
