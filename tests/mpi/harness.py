@@ -19,32 +19,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tutti.terms import COLLECTIVES
+
 ROOT = Path(__file__).resolve().parents[2]
 FLAVOURS = ("mpich", "openmpi", "abi")
 
 # Open MPI's launcher on a busy machine, before it has started any rank: not what is tested here.
 LAUNCHER_FAULT = "PMIx server's listener thread failed to start"
 LAUNCHES = 3
-
-COLLECTIVES = [
-    "barrier",
-    "bcast",
-    "gather",
-    "gatherv",
-    "scatter",
-    "scatterv",
-    "allgather",
-    "allgatherv",
-    "alltoall",
-    "alltoallv",
-    "alltoallw",
-    "reduce",
-    "allreduce",
-    "reduce_scatter",
-    "reduce_scatter_block",
-    "scan",
-    "exscan",
-]
 
 
 def build_directory() -> Path:
