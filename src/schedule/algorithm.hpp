@@ -17,9 +17,10 @@
 
 namespace tutti::schedule {
 
+/// 0: the algorithm's own choice.
 struct Parameters {
-  int radix = 2;     ///< Children per parent in k-nomial trees, at least 2.
-  int segments = 1;  ///< Parts that a vector is cut into to overlap phases, at least 1.
+  int radix = 0;     ///< k of k-nomial trees, at least 2.
+  int segments = 0;  ///< Parts that a vector is cut into to overlap phases, at least 1.
 };
 
 /// All a generator may look at.
@@ -28,6 +29,9 @@ struct Task {
   const Problem& problem;
   int rank = 0;
   Parameters parameters;
+
+  int radix_or(int own) const { return parameters.radix > 1 ? parameters.radix : own; }
+  int segments_or(int own) const { return parameters.segments > 0 ? parameters.segments : own; }
 
   int ranks() const { return problem.ranks; }
   int root() const { return problem.root; }

@@ -103,6 +103,9 @@ void Builder::add(Step step) {
   for (std::uint32_t before = fenced_begin_; before < fenced_end_; ++before) {
     waits_for_.push_back(before);
   }
+  for (std::uint32_t before = also_begin_; before < also_end_; ++before) {
+    waits_for_.push_back(before);
+  }
   if (step.kind != StepKind::kRecv) {
     touch(step.source, false, number, &waits_for_);
   }
@@ -125,6 +128,11 @@ void Builder::send_token(int peer) {
 
 void Builder::recv_token(int peer) {
   add({.kind = StepKind::kRecv, .peer = peer, .tag = received_[peer]++});
+}
+
+void Builder::wait_also(std::uint32_t first, std::uint32_t last) {
+  also_begin_ = first;
+  also_end_ = last;
 }
 
 void Builder::fence() {

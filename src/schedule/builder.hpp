@@ -30,6 +30,10 @@ class Builder {
   void recv_token(int peer);
   /// All that follows waits for all that came before: rounds that must not run into one another.
   void fence();
+  /// Number of the next step.
+  std::uint32_t next() const { return static_cast<std::uint32_t>(program_.steps.size()); }
+  /// The following steps wait for steps [first, last) as well, until this is called again.
+  void wait_also(std::uint32_t first, std::uint32_t last);
   /// Elements of scratch, beside those already taken; returns their region.
   Region scratch(std::uint64_t count);
 
@@ -54,6 +58,8 @@ class Builder {
   std::unordered_map<int, std::uint32_t> sent_;
   std::unordered_map<int, std::uint32_t> received_;
   std::vector<std::uint32_t> waits_for_;
+  std::uint32_t also_begin_ = 0;
+  std::uint32_t also_end_ = 0;
   std::uint32_t fenced_begin_ = 0;  ///< Steps between the last two fences: later ones wait for
   std::uint32_t fenced_end_ = 0;    ///< them, and through them for all before.
 };

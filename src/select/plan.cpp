@@ -15,7 +15,7 @@ constexpr std::string_view kStaged = "staged";
 const std::string kSchedulePrefix = "schedule:";
 
 /// Parallel Rings have names of their own.
-bool is_rings(std::string_view name) { return name == "rings" || name == "rings-xor"; }
+bool is_rings(std::string_view name) { return name.starts_with("rings"); }
 
 /// Largest message of a schedule: MPI counts it in int.
 constexpr Bytes kScheduleBytesMax = (Bytes{1} << 31) - 1;
@@ -210,8 +210,19 @@ const char* to_string(Backend backend) {
 std::vector<std::string> schedule_names(Collective collective) {
   switch (collective) {
     case Collective::kAllgather:
-      return {"linear", "ring",     "recursive-doubling", "bruck", "neighbor-exchange",
-              "rings",  "rings-xor"};
+      return {"linear",
+              "ring",
+              "recursive-doubling",
+              "bruck",
+              "neighbor-exchange",
+              "rings",
+              "rings-xor",
+              "rings-knomial",
+              "rings-binomial-doubling",
+              "rings-binomial-halving",
+              "rings-recursive-doubling",
+              "rings-inter-socket",
+              "rings-inter-socket-pipelined"};
     case Collective::kReduceScatter:
     case Collective::kReduceScatterBlock:
       return {"ring", "pairwise", "recursive-halving", "rings"};

@@ -14,7 +14,7 @@ Program allreduce_ring(const Task& task) {
   const std::uint64_t count = task.problem.counts[0];
   const int ranks = task.ranks();
   const Region output{Buffer::kOutput, 0, count};
-  const Blocks segments = Blocks::even(count, task.parameters.segments);
+  const Blocks segments = Blocks::even(count, task.segments_or(1));
   Builder builder;
   builder.copy({Buffer::kInput, 0, count}, output);
   std::vector<Blocks> parts;
@@ -45,7 +45,7 @@ Program allreduce_ring(const Task& task) {
 
 Cost allreduce_ring_cost(const Task& task) {
   const auto ranks = static_cast<std::uint64_t>(task.ranks());
-  const auto segments = static_cast<std::uint64_t>(task.parameters.segments);
+  const auto segments = static_cast<std::uint64_t>(task.segments_or(1));
   const std::uint64_t part = task.problem.counts[0] / (ranks * segments) + 1;
   return {2 * (task.ranks() - 1), 2 * (ranks - 1) * segments * part};
 }

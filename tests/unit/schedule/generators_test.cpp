@@ -169,6 +169,29 @@ TEST(generators, rings__use_every_rail_alike_and_no_more_than_needed) {
   }
 }
 
+TEST(generators, rings_inter_socket__crosses_once_and_never_two_to_one) {
+  Layout layout = topology::regular_layout(1, 4);
+  layout.socket_of = {0, 0, 1, 1};
+  const Problem problem = equal_problem(Collective::kAllgather, 4, 10);
+  for (const char* name : {"rings-inter-socket", "rings-inter-socket-pipelined"}) {
+    const auto programs =
+        generate_all(*find_algorithm(Collective::kAllgather, name), layout, problem, {0, 2});
+    ASSERT_TRUE(validate(problem, programs).ok());
+    // The ring 0 -> 2 -> 1 -> 3 -> 0.
+    const int across[] = {2, 3, 1, 0};
+    for (int rank = 0; rank < 4; ++rank) {
+      std::uint64_t crossed = 0;
+      for (const Step& step : programs[static_cast<std::size_t>(rank)].steps) {
+        if (step.kind == StepKind::kSend && layout.socket(step.peer) != layout.socket(rank)) {
+          EXPECT_EQ(across[rank], step.peer);
+          crossed += step.count();
+        }
+      }
+      EXPECT_EQ(10U, crossed);
+    }
+  }
+}
+
 TEST(generators, find_algorithm__v_forms_share_names) {
   EXPECT_NE(nullptr, find_algorithm(Collective::kAllgatherv, "rings"));
   EXPECT_EQ(nullptr, find_algorithm(Collective::kAllgather, "no-such"));

@@ -67,6 +67,10 @@ inline topology::Layout odd_layout(int ranks, std::uint64_t seed) {
   for (int node = 0; node < layout.nodes(); ++node) {
     layout.rails_of.push_back(static_cast<int>(1 + random() % 6));
   }
+  const std::uint64_t sockets = 1 + seed % 3;
+  for (int rank = 0; sockets > 1 && rank < ranks; ++rank) {
+    layout.socket_of.push_back(static_cast<int>(random() % sockets));
+  }
   return layout;
 }
 
