@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/algorithm.hpp"
 
+#include <algorithm>
+
+#include "schedule/builder.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -19,6 +22,13 @@ std::string irregular(const Task& task) {
              ? ""
              : "bruck needs blocks of one size; alltoallv has any";
 }
+
+/// Of 4096 elements or more, and not so many that latency outweighs what overlaps.
+int long_chain(const Task& task) {
+  return static_cast<int>(std::clamp<std::uint64_t>(task.problem.counts[0] / 4096, 1, 64));
+}
+
+int few(const Task& /*task*/) { return 8; }
 
 constexpr bool kExact = true;
 constexpr bool kBound = false;
@@ -55,8 +65,8 @@ const Algorithm kAlgorithms[] = {
      "Parallel Rings; a block crosses between sockets once, in three phases",
      TUTTI_ENTRY(allgather_rings_inter_socket), kBound},
     {Collective::kAllgather, "rings-inter-socket-pipelined",
-     "the same in segments that do not wait for phases",
-     TUTTI_ENTRY(allgather_rings_inter_socket_pipelined), kBound},
+     "the same in segments that do not wait for phases", TUTTI_ENTRY(allgather_rings_inter_socket),
+     kBound, nullptr, few},
     {Collective::kReduceScatterBlock, "ring", "sums go round a ring of ranks",
      TUTTI_ENTRY(reduce_scatter_ring)},
     {Collective::kReduceScatterBlock, "pairwise", "every rank sends to every other",
@@ -73,7 +83,8 @@ const Algorithm kAlgorithms[] = {
      TUTTI_ENTRY(allreduce_rabenseifner), kBound},
     {Collective::kBcast, "knomial", "a tree with radix - 1 children per level; 2 is binomial",
      TUTTI_ENTRY(bcast_knomial), kBound},
-    {Collective::kBcast, "chain", "segments pass from rank to rank", TUTTI_ENTRY(bcast_chain)},
+    {Collective::kBcast, "chain", "segments pass from rank to rank", TUTTI_ENTRY(bcast_chain),
+     kExact, nullptr, long_chain},
     {Collective::kBcast, "scatter-allgather", "binomial scatter, ring allgather",
      TUTTI_ENTRY(bcast_scatter_allgather), kBound},
     {Collective::kReduce, "binomial", "a tree", TUTTI_ENTRY(reduce_binomial), kBound},
@@ -107,6 +118,15 @@ Collective family(Collective collective) {
 }
 
 }  // namespace
+
+Program generate(const Algorithm& algorithm, const Task& task) {
+  int segments = task.parameters.segments;
+  if (segments < 1) {
+    segments = algorithm.segments != nullptr ? algorithm.segments(task) : 1;
+  }
+  Program program = algorithm.make(task);
+  return segments > 1 ? Builder::segmented(program, segments) : program;
+}
 
 std::span<const Algorithm> algorithms() { return kAlgorithms; }
 

@@ -101,7 +101,7 @@ TEST_P(EveryGenerator, thousands_of_ranks) {
       if (algorithm().collective == Collective::kAlltoall && ranks > 1024) {
         break;
       }
-      const Program program = algorithm().generate({layout, problem, rank, {}});
+      const Program program = generate(algorithm(), {layout, problem, rank, {}});
       EXPECT_LE(program.steps.size(), static_cast<std::size_t>(40 * ranks));
       if (program.steps.size() < 6000) {
         const auto errors = validate_local(problem, rank, program);
