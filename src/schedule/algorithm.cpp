@@ -20,7 +20,7 @@ std::string odd_ranks(const Task& task) {
 std::string irregular(const Task& task) {
   return task.problem.collective == Collective::kAlltoall
              ? ""
-             : "bruck needs blocks of one size; alltoallv has any";
+             : "it needs blocks of one size; alltoallv has any";
 }
 
 /// Of 4096 elements or more, and not so many that latency outweighs what overlaps.
@@ -81,12 +81,18 @@ const Algorithm kAlgorithms[] = {
      TUTTI_ENTRY(allreduce_recursive_doubling), kBound},
     {Collective::kAllreduce, "rabenseifner", "recursive halving, then recursive doubling",
      TUTTI_ENTRY(allreduce_rabenseifner), kBound},
+    {Collective::kAllreduce, "rings", "Parallel Rings there and back", TUTTI_ENTRY(allreduce_rings),
+     kBound},
+    {Collective::kAllreduce, "double-tree", "half the vector up and down each of two trees",
+     TUTTI_ENTRY(allreduce_double_tree), kBound, nullptr, long_chain},
     {Collective::kBcast, "knomial", "a tree with radix - 1 children per level; 2 is binomial",
      TUTTI_ENTRY(bcast_knomial), kBound},
     {Collective::kBcast, "chain", "segments pass from rank to rank", TUTTI_ENTRY(bcast_chain),
      kExact, nullptr, long_chain},
     {Collective::kBcast, "scatter-allgather", "binomial scatter, ring allgather",
      TUTTI_ENTRY(bcast_scatter_allgather), kBound},
+    {Collective::kBcast, "double-tree", "half the vector down each of two trees",
+     TUTTI_ENTRY(bcast_double_tree), kBound, nullptr, long_chain},
     {Collective::kReduce, "binomial", "a tree", TUTTI_ENTRY(reduce_binomial), kBound},
     {Collective::kGather, "binomial", "a tree", TUTTI_ENTRY(gather_binomial), kBound},
     {Collective::kScatter, "binomial", "a tree", TUTTI_ENTRY(scatter_binomial), kBound},
@@ -95,6 +101,8 @@ const Algorithm kAlgorithms[] = {
      TUTTI_ENTRY(alltoall_pairwise)},
     {Collective::kAlltoall, "bruck", "log2 P rounds for small blocks", TUTTI_ENTRY(alltoall_bruck),
      kBound, irregular},
+    {Collective::kAlltoall, "rails", "a rank carries what goes to its local index elsewhere",
+     TUTTI_ENTRY(alltoall_rails), kBound, irregular},
     {Collective::kBarrier, "dissemination", "log2 P rounds", TUTTI_ENTRY(barrier_dissemination)},
 };
 #undef TUTTI_ENTRY

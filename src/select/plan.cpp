@@ -227,15 +227,15 @@ std::vector<std::string> schedule_names(Collective collective) {
     case Collective::kReduceScatterBlock:
       return {"ring", "pairwise", "recursive-halving", "rings"};
     case Collective::kAllreduce:
-      return {"ring", "recursive-doubling", "rabenseifner"};
+      return {"ring", "recursive-doubling", "rabenseifner", "rings", "double-tree"};
     case Collective::kBcast:
-      return {"knomial", "chain", "scatter-allgather"};
+      return {"knomial", "chain", "scatter-allgather", "double-tree"};
     case Collective::kReduce:
     case Collective::kGather:
     case Collective::kScatter:
       return {"binomial"};
     case Collective::kAlltoall:
-      return {"linear", "pairwise", "bruck"};
+      return {"linear", "pairwise", "bruck", "rails"};
     default:
       return {};
   }
