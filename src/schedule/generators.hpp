@@ -45,6 +45,11 @@ TUTTI_GENERATOR(alltoall_pairwise)
 TUTTI_GENERATOR(alltoall_bruck)
 TUTTI_GENERATOR(alltoall_rails)
 TUTTI_GENERATOR(barrier_dissemination)
+TUTTI_GENERATOR(allgather_alpha)
+TUTTI_GENERATOR(allreduce_alpha)
+TUTTI_GENERATOR(allreduce_delta)
+TUTTI_GENERATOR(bcast_alpha)
+TUTTI_GENERATOR(reduce_alpha)
 #undef TUTTI_GENERATOR
 
 }  // namespace tutti::schedule

@@ -222,15 +222,18 @@ std::vector<std::string> schedule_names(Collective collective) {
               "rings-binomial-halving",
               "rings-recursive-doubling",
               "rings-inter-socket",
-              "rings-inter-socket-pipelined"};
+              "rings-inter-socket-pipelined",
+              "alpha"};
     case Collective::kReduceScatter:
     case Collective::kReduceScatterBlock:
       return {"ring", "pairwise", "recursive-halving", "rings"};
     case Collective::kAllreduce:
-      return {"ring", "recursive-doubling", "rabenseifner", "rings", "double-tree"};
+      return {"ring", "recursive-doubling", "rabenseifner", "rings", "double-tree", "alpha",
+              "delta"};
     case Collective::kBcast:
-      return {"knomial", "chain", "scatter-allgather", "double-tree"};
+      return {"knomial", "chain", "scatter-allgather", "double-tree", "alpha"};
     case Collective::kReduce:
+      return {"binomial", "alpha"};
     case Collective::kGather:
     case Collective::kScatter:
       return {"binomial"};
