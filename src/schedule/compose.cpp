@@ -132,6 +132,9 @@ Program alpha_allgather(const Task& task, Make gather, Make allgather, Make bcas
   }
   Builder builder;
   const Region output{Buffer::kOutput, 0, blocks.total()};
+  const Region block = blocks.in(Buffer::kOutput, task.rank);
+  // From here on all is in the output, of which the input may be a part (in place).
+  builder.copy({Buffer::kInput, 0, block.count}, block);
   // In the order of nodes; that of ranks may be another.
   Region gathered = output;
   Region own = output;
@@ -143,8 +146,7 @@ Program alpha_allgather(const Task& task, Make gather, Make allgather, Make bcas
     const int place = leaders.place_of(task.rank);
     own = gathered.part(by_node.offset(place), by_node.count(place));
   }
-  append(builder, task, node, gather, Collective::kGather, of_ranks, leader,
-         {Buffer::kInput, 0, blocks.count(task.rank)}, own);
+  append(builder, task, node, gather, Collective::kGather, of_ranks, leader, block, own);
   append(builder, task, leaders, allgather, Collective::kAllgather, of_nodes, leader, own,
          gathered);
   if (task.rank == leader && gathered != output) {

@@ -30,9 +30,14 @@ class EveryGenerator : public ::testing::TestWithParam<int> {
     if (refuses(layout, problem, parameters)) {
       return;
     }
-    const Report report = validate(problem, generate_all(algorithm(), layout, problem, parameters));
-    EXPECT_TRUE(report.ok()) << problem.ranks << " ranks on " << layout.nodes() << " nodes, root "
-                             << problem.root << ": " << first_error(report);
+    const auto programs = generate_all(algorithm(), layout, problem, parameters);
+    for (const Memory memory : {Memory::kApart, Memory::kInPlace}) {
+      const Report report = validate(problem, programs, memory);
+      EXPECT_TRUE(report.ok()) << problem.ranks << " ranks on " << layout.nodes() << " nodes, root "
+                               << problem.root
+                               << (memory == Memory::kInPlace ? ", in place: " : ": ")
+                               << first_error(report);
+    }
     ++checked_;
   }
   int checked_ = 0;
