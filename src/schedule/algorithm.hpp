@@ -20,7 +20,9 @@ namespace tutti::schedule {
 /// 0: the algorithm's own choice.
 struct Parameters {
   int radix = 0;     ///< k of k-nomial trees, at least 2.
-  int segments = 0;  ///< Parts that a vector is cut into to overlap phases, at least 1.
+  int segments = 0;  ///< Parts that every step is cut into to overlap phases, at least 1.
+
+  bool operator==(const Parameters&) const = default;
 };
 
 /// All a generator may look at.

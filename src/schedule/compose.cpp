@@ -35,7 +35,9 @@ void append(Builder& builder, const Task& task, const Group& group, Make make,
                         .ranks = group.size(),
                         .root = group.place_of(root),
                         .counts = std::move(counts),
-                        .matrix = {}};
+                        .matrix = {},
+                        .sends = {},
+                        .recvs = {}};
   builder.append(make({layout, problem, group.place_of(task.rank), task.parameters}), group.ranks,
                  input, output);
 }
