@@ -12,13 +12,16 @@ namespace tutti::schedule {
 
 void Builder::send(int peer, const Region& from) {
   if (from.count > 0) {
-    add({.kind = StepKind::kSend, .peer = peer, .tag = sent_[peer]++, .source = from});
+    add({.kind = StepKind::kSend, .peer = peer, .tag = next_tag(&sent_, peer), .source = from});
   }
 }
 
 void Builder::recv(int peer, const Region& into) {
   if (into.count > 0) {
-    add({.kind = StepKind::kRecv, .peer = peer, .tag = received_[peer]++, .destination = into});
+    add({.kind = StepKind::kRecv,
+         .peer = peer,
+         .tag = next_tag(&received_, peer),
+         .destination = into});
   }
 }
 
@@ -34,6 +37,14 @@ void Builder::reduce(const Region& from, const Region& into) {
   if (from.count > 0) {
     add({.kind = StepKind::kReduce, .source = from, .destination = into});
   }
+}
+
+std::uint32_t Builder::next_tag(std::vector<std::uint32_t>* messages, int peer) {
+  const auto at = static_cast<std::size_t>(peer);
+  if (at >= messages->size()) {
+    messages->resize(at + 1);
+  }
+  return (*messages)[at]++;
 }
 
 Region Builder::scratch(std::uint64_t count) {
@@ -63,37 +74,52 @@ void Builder::touch(const Region& region, bool writes, std::uint32_t step,
     return;
   }
   Stretches& stretches = stretches_[static_cast<std::size_t>(region.buffer)];
-  auto at = split(stretches, region.offset);
-  split(stretches, region.end());
-  std::uint64_t from = region.offset;
-  auto fresh = [&](std::uint64_t begin, std::uint64_t end) {
-    Stretch stretch{.end = end, .writer = writes ? std::int64_t{step} : -1, .readers = {}};
-    if (!writes) {
-      stretch.readers.push_back(step);
-    }
-    stretches.emplace_hint(at, begin, std::move(stretch));
-  };
-  at = stretches.lower_bound(region.offset);
-  while (at != stretches.end() && at->first < region.end()) {
-    if (from < at->first) {
-      fresh(from, at->first);
-    }
-    Stretch& stretch = at->second;
+  const auto visit = [&](Stretch& stretch) {
     if (stretch.writer >= 0) {
       waits_for->push_back(static_cast<std::uint32_t>(stretch.writer));
     }
     if (writes) {
-      waits_for->insert(waits_for->end(), stretch.readers.begin(), stretch.readers.end());
+      if (stretch.reader >= 0) {
+        waits_for->push_back(static_cast<std::uint32_t>(stretch.reader));
+        waits_for->insert(waits_for->end(), stretch.more_readers.begin(),
+                          stretch.more_readers.end());
+      }
       stretch.writer = step;
-      stretch.readers.clear();
+      stretch.reader = -1;
+      stretch.more_readers.clear();
+    } else if (stretch.reader < 0) {
+      stretch.reader = step;
     } else {
-      stretch.readers.push_back(step);
+      stretch.more_readers.push_back(step);
     }
-    from = stretch.end;
+  };
+  const auto fresh = [&](Stretches::iterator before, std::uint64_t begin, std::uint64_t end) {
+    stretches.emplace_hint(before, begin,
+                           Stretch{.end = end,
+                                   .writer = writes ? std::int64_t{step} : -1,
+                                   .reader = writes ? -1 : std::int64_t{step},
+                                   .more_readers = {}});
+  };
+  // Most regions are those of an earlier step, or touch none.
+  auto at = stretches.lower_bound(region.offset);
+  if (at != stretches.end() && at->first == region.offset && at->second.end == region.end()) {
+    visit(at->second);
+    return;
+  }
+  split(stretches, region.offset);
+  split(stretches, region.end());
+  at = stretches.lower_bound(region.offset);
+  std::uint64_t from = region.offset;
+  while (at != stretches.end() && at->first < region.end()) {
+    if (from < at->first) {
+      fresh(at, from, at->first);
+    }
+    visit(at->second);
+    from = at->second.end;
     ++at;
   }
   if (from < region.end()) {
-    fresh(from, region.end());
+    fresh(at, from, region.end());
   }
 }
 
@@ -114,8 +140,10 @@ void Builder::add(Step step) {
   if (step.kind != StepKind::kSend) {
     touch(step.destination, true, number, &waits_for_);
   }
-  std::sort(waits_for_.begin(), waits_for_.end());
-  waits_for_.erase(std::unique(waits_for_.begin(), waits_for_.end()), waits_for_.end());
+  if (waits_for_.size() > 1) {
+    std::sort(waits_for_.begin(), waits_for_.end());
+    waits_for_.erase(std::unique(waits_for_.begin(), waits_for_.end()), waits_for_.end());
+  }
   // A reduction reads and writes its destination: its own number may have come in.
   std::erase(waits_for_, number);
   step.first_dependency = static_cast<std::uint32_t>(program_.dependencies.size());
@@ -125,11 +153,11 @@ void Builder::add(Step step) {
 }
 
 void Builder::send_token(int peer) {
-  add({.kind = StepKind::kSend, .peer = peer, .tag = sent_[peer]++});
+  add({.kind = StepKind::kSend, .peer = peer, .tag = next_tag(&sent_, peer)});
 }
 
 void Builder::recv_token(int peer) {
-  add({.kind = StepKind::kRecv, .peer = peer, .tag = received_[peer]++});
+  add({.kind = StepKind::kRecv, .peer = peer, .tag = next_tag(&received_, peer)});
 }
 
 void Builder::add_part(const Step& step, std::uint64_t from, std::uint64_t count) {
@@ -141,9 +169,9 @@ void Builder::add_part(const Step& step, std::uint64_t from, std::uint64_t count
     part.destination = step.destination.part(from, count);
   }
   if (step.kind == StepKind::kSend) {
-    part.tag = sent_[step.peer]++;
+    part.tag = next_tag(&sent_, step.peer);
   } else if (step.kind == StepKind::kRecv) {
-    part.tag = received_[step.peer]++;
+    part.tag = next_tag(&received_, step.peer);
   }
   add(part);
 }

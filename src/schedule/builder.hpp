@@ -11,7 +11,7 @@
 
 #include <cstdint>
 #include <map>
-#include <unordered_map>
+#include <memory_resource>
 #include <vector>
 
 #include "schedule/program.hpp"
@@ -55,10 +55,12 @@ class Builder {
   struct Stretch {
     std::uint64_t end = 0;
     std::int64_t writer = -1;
-    std::vector<std::uint32_t> readers;
+    std::int64_t reader = -1;                 ///< The first reader: mostly there is one.
+    std::vector<std::uint32_t> more_readers;  ///< The others.
   };
-  using Stretches = std::map<std::uint64_t, Stretch>;  ///< By start; gaps were never touched.
+  using Stretches = std::pmr::map<std::uint64_t, Stretch>;  ///< By start; gaps were never touched.
 
+  static std::uint32_t next_tag(std::vector<std::uint32_t>* messages, int peer);
   Stretches::iterator split(Stretches& stretches, std::uint64_t at);
   void touch(const Region& region, bool writes, std::uint32_t step,
              std::vector<std::uint32_t>* waits_for);
@@ -66,9 +68,10 @@ class Builder {
   void add_part(const Step& step, std::uint64_t from, std::uint64_t count);
 
   Program program_;
-  Stretches stretches_[3];
-  std::unordered_map<int, std::uint32_t> sent_;
-  std::unordered_map<int, std::uint32_t> received_;
+  std::pmr::monotonic_buffer_resource memory_;  ///< A program of many steps makes many stretches.
+  Stretches stretches_[3] = {Stretches(&memory_), Stretches(&memory_), Stretches(&memory_)};
+  std::vector<std::uint32_t> sent_;  ///< Messages by peer.
+  std::vector<std::uint32_t> received_;
   std::vector<std::uint32_t> waits_for_;
   std::vector<std::uint32_t> explicit_;  ///< Of the next step alone, beside what data asks for.
   std::uint32_t also_begin_ = 0;

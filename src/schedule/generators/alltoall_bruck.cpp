@@ -4,6 +4,7 @@
 // Alltoall, Bruck: blocks that must travel d ranks go 2^k ranks in each round k whose bit is in d.
 // Rounds ceil(log2 P); each rank sends P / 2 blocks or fewer per round; scratch 3 P n.
 // Source: Bruck et al., "Efficient Algorithms for All-to-All Communications", 1997.
+#include <algorithm>
 #include <bit>
 
 #include "schedule/builder.hpp"
@@ -19,38 +20,39 @@ Program alltoall_bruck(const Task& task) {
   Builder builder;
   // By the distance that is left to travel in all.
   const Region travels = builder.scratch(static_cast<std::uint64_t>(ranks) * count);
-  auto block = [&](int distance) {
-    return travels.part(static_cast<std::uint64_t>(distance) * count, count);
+  auto blocks = [&](const Region& region, int first, int many) {
+    return region.part(static_cast<std::uint64_t>(first) * count,
+                       static_cast<std::uint64_t>(many) * count);
   };
-  for (int distance = 0; distance < ranks; ++distance) {
-    builder.copy(exchange.leaves(task.after(distance)), block(distance));
-  }
+  const Region input{Buffer::kInput, 0, travels.count};
+  const int to_end = ranks - task.rank;
+  builder.copy(blocks(input, task.rank, to_end), blocks(travels, 0, to_end));
+  builder.copy(blocks(input, 0, task.rank), blocks(travels, to_end, task.rank));
   for (int bit = 1; bit < ranks; bit *= 2) {
-    std::uint64_t many = 0;
-    for (int distance = bit; distance < ranks; ++distance) {
-      many += (distance & bit) != 0 ? 1 : 0;
-    }
-    const Region packed = builder.scratch(many * count);
-    const Region arrived = builder.scratch(many * count);
-    std::uint64_t next = 0;
-    for (int distance = bit; distance < ranks; ++distance) {
-      if ((distance & bit) != 0) {
-        builder.copy(block(distance), packed.part(next, count));
-        next += count;
+    // Distances with this bit come in runs of as many.
+    auto each_run = [&](auto visit) {
+      int packed = 0;
+      for (int first = bit; first < ranks; first += 2 * bit) {
+        const int many = std::min(bit, ranks - first);
+        visit(first, packed, many);
+        packed += many;
       }
-    }
+      return packed;
+    };
+    const int many = each_run([](int, int, int) {});
+    const Region packed = builder.scratch(static_cast<std::uint64_t>(many) * count);
+    const Region arrived = builder.scratch(packed.count);
+    each_run([&](int first, int at, int run) {
+      builder.copy(blocks(travels, first, run), blocks(packed, at, run));
+    });
     builder.send(task.after(bit), packed);
     builder.recv(task.after(-bit), arrived);
-    next = 0;
-    for (int distance = bit; distance < ranks; ++distance) {
-      if ((distance & bit) != 0) {
-        builder.copy(arrived.part(next, count), block(distance));
-        next += count;
-      }
-    }
+    each_run([&](int first, int at, int run) {
+      builder.copy(blocks(arrived, at, run), blocks(travels, first, run));
+    });
   }
   for (int distance = 0; distance < ranks; ++distance) {
-    builder.copy(block(distance), exchange.arrives(task.after(-distance)));
+    builder.copy(blocks(travels, distance, 1), exchange.arrives(task.after(-distance)));
   }
   return std::move(builder).finish();
 }
