@@ -330,7 +330,9 @@ Status Communicator::run_schedule(const select::Plan& plan, const runners::Call&
   if (const int device = std::max(call.send_memory.device, call.recv_memory.device); device >= 0) {
     TUTTI_ASSIGN_OR_RETURN(stream, staging_stream(device, call.count * call.element_bytes));
   }
-  Status status = schedule_runner_->run(plan.algorithm, call, stream);
+  const schedule::Parameters parameters{.radix = plan.parameters.radix.value_or(0),
+                                        .segments = plan.parameters.segments.value_or(0)};
+  Status status = schedule_runner_->run(plan.algorithm, parameters, call, stream);
   if (!status.ok()) {
     fail(status);  // Messages of this call may still be under way: no later one may meet them.
   }

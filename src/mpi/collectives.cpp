@@ -304,11 +304,20 @@ int Barrier(MPI_Comm comm) {
   if (session == nullptr) {
     return error == MPI_SUCCESS ? pmpi.native_Barrier(comm) : error;
   }
-  // No buffers: always the MPI's own. Asked for all the same, so that a rule that wants something
-  // else is reported as the fall-back it is.
+  // No buffers: the MPI's own, or a schedule. Asked for all the same, so that a rule that wants
+  // something else is reported as the fall-back it is.
   auto route = session->engine->route(Collective::kBarrier, 0, select::DataType::kByte,
                                       select::ReduceOp::kNone, -1);
-  return route.ok() ? pmpi.native_Barrier(comm) : raise(comm, route.status());
+  if (!route.ok()) {
+    return raise(comm, route.status());
+  }
+  if ((*route)->native_flat) {
+    return pmpi.native_Barrier(comm);
+  }
+  runners::Call call;
+  call.collective = Collective::kBarrier;
+  const Status status = session->engine->run(**route, call);
+  return status.ok() ? MPI_SUCCESS : raise(comm, status);
 }
 
 // --- Hints -------------------------------------------------------------------------------------

@@ -149,6 +149,12 @@ class UnitType {
                                 "MPI_Type_contiguous"));
     return check(pmpi.Type_commit(&type_), "MPI_Type_commit");
   }
+  /// Two runs of two types.
+  Status make(int (&counts)[2], MPI_Aint (&offsets)[2], MPI_Datatype (&types)[2]) {
+    TUTTI_RETURN_IF_ERROR(check(pmpi.Type_create_struct(2, counts, offsets, types, &type_),
+                                "MPI_Type_create_struct"));
+    return check(pmpi.Type_commit(&type_), "MPI_Type_commit");
+  }
   MPI_Datatype get() const { return type_; }
 
  private:
@@ -200,14 +206,33 @@ MPI_Request* Library::request(int slot) {
   return &requests_[static_cast<std::size_t>(slot)];
 }
 
+/// `bytes` bytes as a count of a type: MPI_BYTE, or one element of a type of that many bytes.
+template <class Begin>
+Status with_bytes(Bytes bytes, Begin begin) {
+  if (bytes <= INT_MAX) {
+    return begin(static_cast<int>(bytes), MPI_BYTE);
+  }
+  constexpr Bytes kUnit = Bytes{1} << 30;
+  UnitType unit;
+  TUTTI_RETURN_IF_ERROR(unit.make(kUnit));
+  int counts[] = {static_cast<int>(bytes / kUnit), static_cast<int>(bytes % kUnit)};
+  MPI_Aint offsets[] = {0, static_cast<MPI_Aint>(bytes / kUnit * kUnit)};
+  MPI_Datatype types[] = {unit.get(), MPI_BYTE};
+  UnitType whole;
+  TUTTI_RETURN_IF_ERROR(whole.make(counts, offsets, types));
+  return begin(1, whole.get());  // A type that is freed lives on until its messages are complete.
+}
+
 Status Library::isend(const void* data, Bytes bytes, int peer, int tag, int slot) {
-  return check(pmpi.Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, own(), request(slot)),
-               "MPI_Isend");
+  return with_bytes(bytes, [&](int count, MPI_Datatype type) {
+    return check(pmpi.Isend(data, count, type, peer, tag, own(), request(slot)), "MPI_Isend");
+  });
 }
 
 Status Library::irecv(void* data, Bytes bytes, int peer, int tag, int slot) {
-  return check(pmpi.Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, own(), request(slot)),
-               "MPI_Irecv");
+  return with_bytes(bytes, [&](int count, MPI_Datatype type) {
+    return check(pmpi.Irecv(data, count, type, peer, tag, own(), request(slot)), "MPI_Irecv");
+  });
 }
 
 Status Library::test_some(int slots, std::vector<int>* completed) {
@@ -222,10 +247,16 @@ Status Library::test_some(int slots, std::vector<int>* completed) {
 }
 
 Status Library::reduce_local(const void* in, void* inout, std::uint64_t count, const Call& call) {
-  return check(
-      pmpi.Reduce_local(in, inout, static_cast<int>(count),
-                        handle_from<MPI_Datatype>(call.mpi_type), handle_from<MPI_Op>(call.mpi_op)),
-      "MPI_Reduce_local");
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 30;
+  for (std::uint64_t done = 0; done < count; done += kMost) {
+    TUTTI_RETURN_IF_ERROR(check(pmpi.Reduce_local(runners::at(in, done, call.element_bytes),
+                                                  runners::at(inout, done, call.element_bytes),
+                                                  static_cast<int>(std::min(count - done, kMost)),
+                                                  handle_from<MPI_Datatype>(call.mpi_type),
+                                                  handle_from<MPI_Op>(call.mpi_op)),
+                                "MPI_Reduce_local"));
+  }
+  return {};
 }
 
 template <class C>

@@ -71,6 +71,7 @@ struct Collectives {
   X(Type_get_envelope)          \
   X(Type_get_contents)          \
   X(Type_contiguous)            \
+  X(Type_create_struct)         \
   X(Type_commit)                \
   X(Type_free)                  \
   X(Isend)                      \

@@ -11,6 +11,11 @@ namespace tutti::schedule {
 class Exchange {
  public:
   Exchange(const Problem& problem, int rank) {
+    if (!problem.sends.empty()) {
+      sends_ = Blocks(problem.sends);
+      recvs_ = Blocks(problem.recvs);
+      return;
+    }
     std::vector<std::uint64_t> sends;
     std::vector<std::uint64_t> recvs;
     const bool regular = problem.collective == Collective::kAlltoall;

@@ -11,8 +11,7 @@
 namespace tutti::schedule {
 namespace {
 
-constexpr int kRadix = 4;     // Trees that are deeper than two on a node of 16 gain nothing.
-constexpr int kSegments = 8;  // Beyond it a segment's latency outweighs what overlaps.
+constexpr int kRadix = 4;  // Trees that are deeper than two on a node of 16 gain nothing.
 
 int radix_of(NodeForm form, const Parameters& parameters) {
   return form != NodeForm::kKnomial ? 2 : parameters.radix > 1 ? parameters.radix : kRadix;
@@ -28,16 +27,6 @@ void recv_all(Builder& builder, int peer, const std::vector<Region>& regions) {
   for (const Region& region : regions) {
     builder.recv(peer, region);
   }
-}
-
-/// One of `parts` segments of each region.
-std::vector<Region> segment(const std::vector<Region>& regions, int number, int parts) {
-  std::vector<Region> cut;
-  for (const Region& region : regions) {
-    const Blocks blocks = Blocks::even(region.count, parts);
-    cut.push_back(region.part(blocks.offset(number), blocks.count(number)));
-  }
-  return cut;
 }
 
 }  // namespace
@@ -74,10 +63,7 @@ void NodeExchange::add(Builder& builder, const Held& held) const {
     case NodeForm::kRecursiveDoubling:
       return add_recursive_doubling(builder, held);
     case NodeForm::kInterSocket:
-      return add_inter_socket(builder, held, 1, true);
-    case NodeForm::kInterSocketPipelined:
-      return add_inter_socket(builder, held,
-                              parameters_.segments > 0 ? parameters_.segments : kSegments, false);
+      return add_inter_socket(builder, held);
   }
 }
 
@@ -177,8 +163,7 @@ void NodeExchange::add_recursive_doubling(Builder& builder, const Held& held) co
   }
 }
 
-void NodeExchange::add_inter_socket(Builder& builder, const Held& held, int segments,
-                                    bool is_fenced) const {
+void NodeExchange::add_inter_socket(Builder& builder, const Held& held) const {
   const auto index = topology::Layout::index;
   const int mine = socket_of_[index(local_)];
   const auto& neighbors = sockets_[index(mine)];
@@ -214,28 +199,23 @@ void NodeExchange::add_inter_socket(Builder& builder, const Held& held, int segm
     send_all(builder, peer(sibling), held(local_));
     recv_all(builder, peer(sibling), held(sibling));
   }
-  if (is_fenced) {
-    builder.wait_also(first, builder.next());
+  // As published; in segments it is not waited for (Builder::segmented).
+  builder.wait_also(first, builder.next());
+  for (int socket = 0; socket < static_cast<int>(sockets_.size()); ++socket) {
+    if (socket != mine) {
+      send_all(builder, peer(across(local_, socket)), held(local_));
+    }
   }
-  for (int part = 0; part < segments; ++part) {
-    for (int socket = 0; socket < static_cast<int>(sockets_.size()); ++socket) {
-      if (socket != mine) {
-        send_all(builder, peer(across(local_, socket)), segment(held(local_), part, segments));
-      }
-    }
-    for (const int from : arrivals) {
-      recv_all(builder, peer(from), segment(held(from), part, segments));
-    }
+  for (const int from : arrivals) {
+    recv_all(builder, peer(from), held(from));
   }
   builder.wait_also(0, 0);
-  for (int part = 0; part < segments; ++part) {
-    for (const int sibling : siblings) {
-      for (const int from : arrivals) {
-        send_all(builder, peer(sibling), segment(held(from), part, segments));
-      }
-      for (const int from : crossing_to(sibling)) {
-        recv_all(builder, peer(sibling), segment(held(from), part, segments));
-      }
+  for (const int sibling : siblings) {
+    for (const int from : arrivals) {
+      send_all(builder, peer(sibling), held(from));
+    }
+    for (const int from : crossing_to(sibling)) {
+      recv_all(builder, peer(sibling), held(from));
     }
   }
 }
@@ -254,8 +234,6 @@ int NodeExchange::rounds(NodeForm form, int width, const Parameters& parameters)
     }
     case NodeForm::kInterSocket:
       return 3;
-    case NodeForm::kInterSocketPipelined:
-      return 2;
     default: {
       // A digit is one message however large it is: a parent's sends do not wait for one another.
       const int radix = radix_of(form, parameters);

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // How the ranks of one node come to hold what each of them holds: the step of Parallel Rings
-// within a node. The forms are those that Barati Sedeh, Grant and Afsahi compare, and two of ours.
+// within a node. The forms are those that Barati Sedeh, Grant and Afsahi compare, and one of ours
+// (XOR).
 #pragma once
 
 #include <functional>
@@ -23,8 +24,6 @@ enum class NodeForm : std::uint8_t {
   /// Three phases that send each block between sockets once and never two to one rank: within the
   /// socket; once to each other socket; within the socket what came across.
   kInterSocket,
-  /// Ours: the same in segments, without waiting between the phases.
-  kInterSocketPipelined,
 };
 
 class NodeExchange {
@@ -42,7 +41,7 @@ class NodeExchange {
   void add_linear(Builder& builder, const Held& held) const;
   void add_trees(Builder& builder, const Held& held) const;
   void add_recursive_doubling(Builder& builder, const Held& held) const;
-  void add_inter_socket(Builder& builder, const Held& held, int segments, bool is_fenced) const;
+  void add_inter_socket(Builder& builder, const Held& held) const;
 
   struct Branch {
     int parent;  ///< -1 at the root.

@@ -24,8 +24,10 @@ struct Problem {
   /// Barrier: empty.
   std::vector<std::uint64_t> counts;
   /// alltoallv: elements that rank i sends to rank j at [i * ranks + j]. A generator reads the row
-  /// and the column of its own rank alone: the rest may be absent (zero) on a real rank.
+  /// and the column of its own rank alone; a real rank, which knows no others, gives them below.
   std::vector<std::uint64_t> matrix;
+  std::vector<std::uint64_t> sends;  ///< alltoallv without a matrix: elements to each rank,
+  std::vector<std::uint64_t> recvs;  ///< and from each.
 };
 
 /// A dense sequence of blocks, one per rank.

@@ -17,9 +17,6 @@ const std::string kSchedulePrefix = "schedule:";
 /// Parallel Rings have names of their own.
 bool is_rings(std::string_view name) { return name.starts_with("rings"); }
 
-/// Largest message of a schedule: MPI counts it in int.
-constexpr Bytes kScheduleBytesMax = (Bytes{1} << 31) - 1;
-
 const char* to_string(Composition composition) {
   switch (composition) {
     case Composition::kBeta:
@@ -63,7 +60,8 @@ constexpr Collective kScheduled[] = {Collective::kBcast,
                                      Collective::kReduce,
                                      Collective::kAllreduce,
                                      Collective::kReduceScatterBlock,
-                                     Collective::kAlltoall};
+                                     Collective::kAlltoall,
+                                     Collective::kBarrier};
 
 bool is_schedule(const std::string& name) {
   return std::any_of(std::begin(kScheduled), std::end(kScheduled), [&](Collective collective) {
@@ -90,9 +88,6 @@ std::string schedule_refusal(const Plan& plan, const Shape& shape, const CommFac
   }
   if (is_reduction(shape.collective) && (!predefined(shape.op) || shape.type == DataType::kOther)) {
     return "schedules reduce basic types with predefined operations";
-  }
-  if (shape.bytes && *shape.bytes > kScheduleBytesMax) {
-    return "schedules carry at most 2 GiB";
   }
   if (plan.algorithm == "neighbor-exchange" && facts.ranks > 1 && facts.ranks % 2 != 0) {
     return "neighbor-exchange needs an even number of ranks";
@@ -210,6 +205,7 @@ const char* to_string(Backend backend) {
 std::vector<std::string> schedule_names(Collective collective) {
   switch (collective) {
     case Collective::kAllgather:
+    case Collective::kAllgatherv:
       return {"linear",
               "ring",
               "recursive-doubling",
@@ -222,20 +218,27 @@ std::vector<std::string> schedule_names(Collective collective) {
               "rings-binomial-halving",
               "rings-recursive-doubling",
               "rings-inter-socket",
-              "rings-inter-socket-pipelined"};
+              "rings-inter-socket-pipelined",
+              "alpha"};
     case Collective::kReduceScatter:
     case Collective::kReduceScatterBlock:
       return {"ring", "pairwise", "recursive-halving", "rings"};
     case Collective::kAllreduce:
-      return {"ring", "recursive-doubling", "rabenseifner"};
+      return {"ring", "recursive-doubling", "rabenseifner", "rings", "double-tree", "alpha",
+              "delta"};
     case Collective::kBcast:
-      return {"knomial", "chain", "scatter-allgather"};
+      return {"knomial", "chain", "scatter-allgather", "double-tree", "alpha"};
     case Collective::kReduce:
+      return {"binomial", "alpha"};
     case Collective::kGather:
     case Collective::kScatter:
       return {"binomial"};
     case Collective::kAlltoall:
-      return {"linear", "pairwise", "bruck"};
+      return {"linear", "pairwise", "bruck", "rails"};
+    case Collective::kAlltoallv:
+      return {"linear", "pairwise"};
+    case Collective::kBarrier:
+      return {"dissemination"};
     default:
       return {};
   }

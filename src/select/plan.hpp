@@ -31,6 +31,8 @@ enum class Composition : std::uint8_t {
 struct PlanParameters {
   std::optional<Bytes> chunk_bytes;        ///< Pipelining of staged native collectives; 0: none.
   std::optional<Backend> node_backend;     ///< alpha: within a node. Default: the plan's backend.
+  std::optional<int> radix;                ///< Schedules: k of k-nomial trees.
+  std::optional<int> segments;             ///< Schedules: parts that steps are cut into.
   std::optional<Backend> leaders_backend;  ///< alpha: among leaders. Default: the plan's backend.
 
   bool operator==(const PlanParameters&) const = default;

@@ -71,6 +71,8 @@ void add_rule(const Rule& rule, Fnv1a* hash) {
   hash->add_optional(rule.plan.parameters.chunk_bytes);
   hash->add_optional(rule.plan.parameters.node_backend);
   hash->add_optional(rule.plan.parameters.leaders_backend);
+  hash->add_optional(rule.plan.parameters.radix);
+  hash->add_optional(rule.plan.parameters.segments);
   hash->add(rule.composition_fits);
 }
 
@@ -190,6 +192,12 @@ nlohmann::ordered_json parameters_json(const PlanParameters& parameters) {
   if (parameters.leaders_backend) {
     json["leaders_backend"] = to_string(*parameters.leaders_backend);
   }
+  if (parameters.radix) {
+    json["radix"] = *parameters.radix;
+  }
+  if (parameters.segments) {
+    json["segments"] = *parameters.segments;
+  }
   return json;
 }
 
@@ -237,6 +245,12 @@ std::string rule_to_text(const Rule& rule) {
   }
   if (parameters.node_backend) {
     add(std::string("within nodes ") + to_string(*parameters.node_backend));
+  }
+  if (parameters.radix) {
+    add("radix " + std::to_string(*parameters.radix));
+  }
+  if (parameters.segments) {
+    add(std::to_string(*parameters.segments) + " segments");
   }
   if (parameters.leaders_backend) {
     add(std::string("among leaders ") + to_string(*parameters.leaders_backend));

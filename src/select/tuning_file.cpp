@@ -205,8 +205,15 @@ class Reader {
       } else if (member.key == "leaders_backend") {
         TUTTI_RETURN_IF_ERROR(name<Backend>(member.value, path, parse_backend, kBackends,
                                             &parameters.leaders_backend));
+      } else if (member.key == "radix" || member.key == "segments") {
+        const bool is_radix = member.key == "radix";
+        TUTTI_RETURN_IF_ERROR(schedule_number(member.value, path, plan->backend, is_radix ? 2 : 1,
+                                              is_radix ? 1024 : 256,
+                                              is_radix ? &parameters.radix : &parameters.segments));
+        continue;
       } else {
-        return unknown_key(member, parent, {"chunk_bytes", "node_backend", "leaders_backend"});
+        return unknown_key(member, parent,
+                           {"chunk_bytes", "node_backend", "leaders_backend", "radix", "segments"});
       }
       if (member.key != "chunk_bytes" && plan->composition != Composition::kAlpha) {
         return fail(member.line, path, "is for alpha plans only; leave it out");
@@ -219,6 +226,22 @@ class Reader {
                   "is for what goes through the MPI library; this plan has no such part, leave it "
                   "out");
     }
+    return {};
+  }
+
+  Status schedule_number(const JsonValue& value, const std::string& path, Backend backend,
+                         int least, int most, std::optional<int>* result) const {
+    if (backend != Backend::kSchedule) {
+      return fail(value.line, path, "is for schedules (rings, schedule:NAME) only; leave it out");
+    }
+    std::uint64_t number_read = 0;
+    TUTTI_RETURN_IF_ERROR(number(value, path, false, &number_read));
+    if (number_read < static_cast<std::uint64_t>(least) ||
+        number_read > static_cast<std::uint64_t>(most)) {
+      return fail(value.line, path,
+                  "must be " + std::to_string(least) + " to " + std::to_string(most));
+    }
+    *result = static_cast<int>(number_read);
     return {};
   }
 

@@ -65,7 +65,35 @@ SCHEDULES = [
         "bcast": "schedule:chain",
         "alltoall": "schedule:pairwise",
     },
-    {"allgather": "rings-xor", "reduce_scatter": "schedule:ring"},
+    {
+        "allgather": "rings-xor",
+        "allgatherv": "rings",
+        "reduce": "schedule:alpha",
+        "reduce_scatter": "schedule:ring",
+        "allreduce": "rings",
+        "bcast": "schedule:double-tree",
+        "alltoall": "schedule:rails",
+        "alltoallv": "schedule:pairwise",
+        "barrier": "schedule:dissemination",
+    },
+    {
+        "allgather": "rings-inter-socket",
+        "allgatherv": "rings-inter-socket-pipelined",
+        "allreduce": "schedule:double-tree",
+        "bcast": "schedule:alpha",
+        "alltoallv": "schedule:linear",
+    },
+    {
+        "allgather": "rings-knomial",
+        "allgatherv": "rings-recursive-doubling",
+        "allreduce": "schedule:delta",
+    },
+    {
+        "allgather": "schedule:alpha",
+        "allgatherv": "rings-binomial-halving",
+        "allreduce": "schedule:alpha",
+    },
+    {"allgather": "rings-binomial-doubling", "allgatherv": "schedule:bruck"},
 ]
 MIXES = ["even", "odd", "alternate", "random:7", "every", "rootonly", "sendonly", "recvonly"]
 
@@ -199,7 +227,8 @@ def test_schedules(mpi: Mpi, memory: str, choice: int, door: Path, tmp_path: Pat
     """Five ranks on two nodes of three and two; what a schedule does not carry stays native."""
     extra = {f"TUTTI_{name.upper()}": plan for name, plan in SCHEDULES[choice].items()}
     log = {"TUTTI_LOG_LEVEL": "error"}
-    result = collectives(mpi, 5, tmp_path, memory, "--only", "roots", nodes=2, extra=extra | log)
+    parts = "roots,vectors,barrier"
+    result = collectives(mpi, 5, tmp_path, memory, "--only", parts, nodes=2, extra=extra | log)
     result.assert_passed("collectives")
 
 

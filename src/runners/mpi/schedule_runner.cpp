@@ -33,30 +33,65 @@ schedule::Problem problem_of(const Call& call, int ranks) {
   problem.collective = call.collective;
   problem.ranks = ranks;
   problem.root = call.root;
-  if (call.collective == Collective::kReduceScatter) {
-    problem.counts.assign(call.recv_counts.begin(), call.recv_counts.end());
-  } else {
-    problem.counts.assign(has_one_count(call.collective) ? 1 : static_cast<std::size_t>(ranks),
-                          call.count);
+  switch (call.collective) {
+    case Collective::kBarrier:
+      break;
+    case Collective::kAlltoallv:
+      problem.sends.assign(call.send_counts.begin(), call.send_counts.end());
+      problem.recvs.assign(call.recv_counts.begin(), call.recv_counts.end());
+      break;
+    case Collective::kAllgatherv:
+    case Collective::kReduceScatter:
+      problem.counts.assign(call.recv_counts.begin(), call.recv_counts.end());
+      break;
+    default:
+      problem.counts.assign(has_one_count(call.collective) ? 1 : static_cast<std::size_t>(ranks),
+                            call.count);
   }
   return problem;
 }
 
 /// Whether a call has this problem; allocates nothing.
 bool is_problem_of(const schedule::Problem& problem, const Call& call) {
-  return problem.collective == call.collective && problem.root == call.root &&
-         (call.collective == Collective::kReduceScatter
-              ? std::equal(problem.counts.begin(), problem.counts.end(), call.recv_counts.begin(),
-                           call.recv_counts.end())
-              : problem.counts.front() == call.count);
+  if (problem.collective != call.collective || problem.root != call.root) {
+    return false;
+  }
+  const auto same = [](const std::vector<std::uint64_t>& known,
+                       std::span<const std::uint64_t> counts) {
+    return std::equal(known.begin(), known.end(), counts.begin(), counts.end());
+  };
+  switch (call.collective) {
+    case Collective::kBarrier:
+      return true;
+    case Collective::kAlltoallv:
+      return same(problem.sends, call.send_counts) && same(problem.recvs, call.recv_counts);
+    case Collective::kAllgatherv:
+    case Collective::kReduceScatter:
+      return same(problem.counts, call.recv_counts);
+    default:
+      return problem.counts.front() == call.count;
+  }
+}
+
+/// Blocks lie one behind the other, as programs have them.
+bool is_dense(std::span<const std::uint64_t> counts, std::span<const std::uint64_t> offsets) {
+  std::uint64_t end = 0;
+  for (std::size_t i = 0; i < offsets.size(); ++i) {
+    if (counts[i] > 0 && offsets[i] != end) {
+      return false;
+    }
+    end += counts[i];
+  }
+  return true;
 }
 
 /// In place, programs read the input only to copy it to where it belongs in the output, except
 /// where MPI puts the output elsewhere in the input (reduce_scatter) or on all of it (alltoall).
 bool needs_own_input(const Call& call) {
-  return call.in_place && (call.collective == Collective::kAlltoall ||
-                           call.collective == Collective::kReduceScatter ||
-                           call.collective == Collective::kReduceScatterBlock);
+  return call.in_place &&
+         (call.collective == Collective::kAlltoall || call.collective == Collective::kAlltoallv ||
+          call.collective == Collective::kReduceScatter ||
+          call.collective == Collective::kReduceScatterBlock);
 }
 
 }  // namespace
@@ -73,9 +108,11 @@ struct ScheduleRunner::Bases {
 };
 
 const ScheduleRunner::Prepared& ScheduleRunner::prepared(const std::string& algorithm,
+                                                         const schedule::Parameters& parameters,
                                                          const Call& call, const ScopeRank& me) {
   for (const auto& known : cache_) {
-    if (known->algorithm == algorithm && is_problem_of(known->problem, call)) {
+    if (known->algorithm == algorithm && known->parameters == parameters &&
+        is_problem_of(known->problem, call)) {
       return *known;
     }
   }
@@ -84,9 +121,10 @@ const ScheduleRunner::Prepared& ScheduleRunner::prepared(const std::string& algo
   }
   auto made = std::make_unique<Prepared>();
   made->algorithm = algorithm;
+  made->parameters = parameters;
   made->problem = problem_of(call, me.ranks);
-  made->program = schedule::find_algorithm(call.collective, algorithm)
-                      ->generate({layout_, made->problem, me.rank, {}});
+  made->program = schedule::generate(*schedule::find_algorithm(call.collective, algorithm),
+                                     {layout_, made->problem, me.rank, parameters});
   const Program& program = made->program;
   made->first_follower.assign(program.steps.size() + 1, 0);
   for (const std::uint32_t before : program.dependencies) {
@@ -107,18 +145,21 @@ const ScheduleRunner::Prepared& ScheduleRunner::prepared(const std::string& algo
   return *cache_.emplace_back(std::move(made));
 }
 
-Status ScheduleRunner::run(const std::string& algorithm, const Call& call, device::Stream stream) {
+Status ScheduleRunner::run(const std::string& algorithm, const schedule::Parameters& parameters,
+                           const Call& call, device::Stream stream) {
   const ScopeRank me = mpi_.scope_rank(Scope::kWhole);
-  const Prepared& ready = prepared(algorithm, call, me);
-  const auto on_device = [](const device::PointerInfo& memory) {
-    return memory.kind == device::MemoryKind::kDevice;
+  const Prepared& ready = prepared(algorithm, parameters, call, me);
+  const auto moves = [](const device::PointerInfo& memory, std::span<const std::uint64_t> counts,
+                        std::span<const std::uint64_t> offsets) {
+    return memory.kind == device::MemoryKind::kDevice || !is_dense(counts, offsets);
   };
-  if (!on_device(call.send_memory) && !on_device(call.recv_memory)) {
+  const bool move_send = moves(call.send_memory, call.send_counts, call.send_offsets);
+  const bool move_recv = moves(call.recv_memory, call.recv_counts, call.recv_offsets);
+  if (!move_send && !move_recv) {
     return run_on_host(ready, call, me);
   }
   Relocated relocated;
-  TUTTI_RETURN_IF_ERROR(relocated.move_in(call, me, Place::kPinnedHost, -1,
-                                          on_device(call.send_memory), on_device(call.recv_memory),
+  TUTTI_RETURN_IF_ERROR(relocated.move_in(call, me, Place::kPinnedHost, -1, move_send, move_recv,
                                           api_, scratch_, stream));
   if (Status status = run_on_host(ready, relocated.call(), me); !status.ok()) {
     relocated.abandon();

@@ -13,7 +13,7 @@
 #include "runners/call.hpp"
 #include "runners/runner.hpp"
 #include "runners/scratch.hpp"
-#include "schedule/problem.hpp"
+#include "schedule/algorithm.hpp"
 #include "topology/layout.hpp"
 
 namespace tutti::runners {
@@ -30,21 +30,25 @@ class ScheduleRunner {
         timeout_s_(timeout_s) {}
 
   /// Collective over the communicator; after an error messages may still be under way, and no
-  /// further call may follow. Regular forms and reduce_scatter; selection has made sure
-  /// that there is such an algorithm. `stream` is for staging, null without device buffers.
-  Status run(const std::string& algorithm, const Call& call, device::Stream stream);
+  /// further call may follow. Selection has made sure that there is such an algorithm. Blocks of
+  /// v-forms that are not dense pass through scratch. `stream` is for staging, null without device
+  /// buffers.
+  Status run(const std::string& algorithm, const schedule::Parameters& parameters, const Call& call,
+             device::Stream stream);
 
  private:
   /// A program with what running it needs, made once per shape.
   struct Prepared {
     std::string algorithm;
+    schedule::Parameters parameters;
     schedule::Problem problem;
     schedule::Program program;
     std::vector<std::uint32_t> waits_for;       ///< By step: dependencies.
     std::vector<std::uint32_t> first_follower;  ///< By step, one more than steps: into followers.
     std::vector<std::uint32_t> followers;
   };
-  const Prepared& prepared(const std::string& algorithm, const Call& call, const ScopeRank& me);
+  const Prepared& prepared(const std::string& algorithm, const schedule::Parameters& parameters,
+                           const Call& call, const ScopeRank& me);
   Status run_on_host(const Prepared& prepared, const Call& call, const ScopeRank& me);
   struct Bases;
   Status carry_out(const Prepared& prepared, const Call& call, const Bases& bases);

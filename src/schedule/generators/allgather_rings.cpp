@@ -80,7 +80,6 @@ TUTTI_RINGS(allgather_rings_binomial_doubling, NodeForm::kBinomialDoubling)
 TUTTI_RINGS(allgather_rings_binomial_halving, NodeForm::kBinomialHalving)
 TUTTI_RINGS(allgather_rings_recursive_doubling, NodeForm::kRecursiveDoubling)
 TUTTI_RINGS(allgather_rings_inter_socket, NodeForm::kInterSocket)
-TUTTI_RINGS(allgather_rings_inter_socket_pipelined, NodeForm::kInterSocketPipelined)
 #undef TUTTI_RINGS
 
 }  // namespace tutti::schedule

@@ -38,10 +38,11 @@ std::uint64_t wrong_elements(const Algorithm& algorithm, int ranks, int nodes, i
   world.run([&](int rank) {
     ThreadMpi mpi(world, rank);
     ScheduleRunner runner(mpi, api.get(), scratch, topology::make_layout(identities), 60);
-    for (int call = 0; call < 2; ++call) {  // The second from the cache.
+    for (const schedule::Parameters parameters : {schedule::Parameters{}, {}, {3, 3}}) {
+      // The second from the cache.
       CollectiveCase test(algorithm.collective, rank, ranks, root, count, in_place,
                           (device_mask >> rank & 1) != 0);
-      const Status status = runner.run(algorithm.name, test.call, nullptr);
+      const Status status = runner.run(algorithm.name, parameters, test.call, nullptr);
       wrong += status.ok() ? test.wrong() : 1000000;
     }
   });
@@ -85,7 +86,7 @@ TEST(schedule_runner, run__a_peer_that_never_comes_is_an_error_in_bounded_time) 
     ThreadMpi mpi(world, rank);
     ScheduleRunner runner(mpi, api.get(), scratch, topology::regular_layout(1, 2), 0.05);
     CollectiveCase test(Collective::kAllreduce, rank, 2, 0, 8, false, false);
-    EXPECT_EQ(ErrorCode::kTimeout, runner.run("ring", test.call, nullptr).code());
+    EXPECT_EQ(ErrorCode::kTimeout, runner.run("ring", {}, test.call, nullptr).code());
   });
 }
 
@@ -93,8 +94,13 @@ TEST(schedule_runner, run__a_peer_that_never_comes_is_an_error_in_bounded_time) 
 TEST(schedule_runner, selection_offers_exactly_what_there_is) {
   for (int number = 0; number < kCollectiveCount; ++number) {
     const auto collective = static_cast<Collective>(number);
-    if (collective == Collective::kBarrier || runners::has_counts(collective)) {
-      continue;  // Barrier has no buffers to carry; of the v-forms only reduce_scatter is offered.
+    const auto offered = select::schedule_names(collective);
+    for (const std::string& name : offered) {
+      EXPECT_NE(nullptr, schedule::find_algorithm(collective, name))
+          << to_string(collective) << " " << name;
+    }
+    if (runners::has_counts(collective)) {
+      continue;  // Some algorithms of the regular form need equal blocks, or sizes none knows.
     }
     std::vector<std::string> there_are;
     for (const Algorithm& algorithm : schedule::algorithms()) {
@@ -102,7 +108,7 @@ TEST(schedule_runner, selection_offers_exactly_what_there_is) {
         there_are.emplace_back(algorithm.name);
       }
     }
-    EXPECT_EQ(there_are, select::schedule_names(collective)) << to_string(collective);
+    EXPECT_EQ(there_are, offered) << to_string(collective);
   }
 }
 

@@ -17,7 +17,7 @@ inline std::vector<Program> generate_all(const Algorithm& algorithm, const topol
                                          const Problem& problem, Parameters parameters = {}) {
   std::vector<Program> programs;
   for (int rank = 0; rank < problem.ranks; ++rank) {
-    programs.push_back(algorithm.generate({layout, problem, rank, parameters}));
+    programs.push_back(generate(algorithm, {layout, problem, rank, parameters}));
   }
   return programs;
 }

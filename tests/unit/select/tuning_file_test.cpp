@@ -95,7 +95,7 @@ TEST(TuningFile, parse_table__unknown_keys) {
             "f:2: rules[0].bytes: unknown key 'maximum'; there are min, max");
   EXPECT_EQ(rule_error(R"({"plan": "mpi", "parameters": {"chunk": 1}})"),
             "f:2: rules[0].parameters: unknown key 'chunk'; there are chunk_bytes, node_backend, "
-            "leaders_backend");
+            "leaders_backend, radix, segments");
 }
 
 TEST(TuningFile, parse_table__duplicate_keys) {
@@ -166,6 +166,14 @@ TEST(TuningFile, parse_table__parameters_must_fit_the_plan) {
   EXPECT_EQ(rule_error(R"({"parameters": {"chunk_bytes": "1M"}, "plan": "ccl"})"),
             "f:2: rules[0].parameters.chunk_bytes: is for what goes through the MPI library; this "
             "plan has no such part, leave it out");
+  EXPECT_EQ(
+      rule_error(R"({"parameters": {"segments": 4}, "plan": "mpi"})"),
+      "f:2: rules[0].parameters.segments: is for schedules (rings, schedule:NAME) only; leave "
+      "it out");
+  EXPECT_EQ(rule_error(R"({"parameters": {"radix": 1}, "plan": "schedule:knomial"})"),
+            "f:2: rules[0].parameters.radix: must be 2 to 1024");
+  EXPECT_EQ(rule_text(R"({"parameters": {"segments": 4, "radix": 3}, "plan": "schedule:knomial"})"),
+            "any -> schedule:knomial, radix 3, 4 segments");
   EXPECT_EQ(rule_text(R"({"parameters": {"chunk_bytes": 0}, "plan": "mpi"})"),
             "any -> mpi, chunks of 0");
 }
