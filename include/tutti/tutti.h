@@ -40,6 +40,19 @@ TUTTI_API char* tutti_config_problems_json(void);
  */
 TUTTI_API char* tutti_explain_json(const char* query);
 
+/** Algorithms of ours and what the simulator compares them with: [{"collective","name",
+ * "summary"}]. */
+TUTTI_API char* tutti_algorithms_json(void);
+/**
+ * Predicted time of a collective on a cluster (docs/simulation.md). `query` is JSON:
+ * {"cluster": path, "collective": "allgather", "algorithm": "rings", "ranks": 64,
+ *  "bytes": [2097152, ...], "element_bytes": 1, "radix": 0, "segments": 0, "steps": false}
+ * `bytes`: the vector, or the ranks' blocks together. {"cluster", "nodes", "refusal": why the
+ * algorithm cannot | null, "rows": [{"bytes","block_bytes","time_ps","time_ps_min",
+ * "program_steps","links":[...],"steps":[...] when asked for}]}
+ */
+TUTTI_API char* tutti_simulate_json(const char* query);
+
 /** Checks a tuning file: {"ok": true, "rules": N} or {"error": "file:line: key: ..."}. */
 TUTTI_API char* tutti_tuning_check_json(const char* path);
 /** Converts MPICH's selection JSON: {"tuning": {...}, "not_carried": ["..."]}. */

@@ -73,6 +73,15 @@ class Library:
         text = json.dumps(query).encode()
         return cast(Document, self._document("tutti_explain_json", text))
 
+    def algorithms(self) -> list[Document]:
+        """What the simulator can be asked about."""
+        return cast(list[Document], self._document("tutti_algorithms_json"))
+
+    def simulate(self, query: Document) -> Document:
+        """Predicted times of one algorithm."""
+        text = json.dumps(query).encode()
+        return cast(Document, self._document("tutti_simulate_json", text))
+
     def tuning_check(self, path: str) -> Document:
         """Checks a tuning file."""
         return cast(Document, self._document("tutti_tuning_check_json", path.encode()))

@@ -8,6 +8,7 @@
 
 #include "device/host_memory.hpp"
 #include "engine/process.hpp"
+#include "runners/sim/predict.hpp"
 #include "select/choose.hpp"
 #include "tutti/tutti.h"
 
@@ -125,6 +126,18 @@ char* tutti_explain_json(const char* text) {
       return document(failure(table.status()));
     }
     return document(tutti::select::explain_json(shape, facts, *table));
+  });
+}
+
+char* tutti_algorithms_json(void) {
+  return guarded([] { return document(tutti::runners::sim::algorithms_json()); });
+}
+
+char* tutti_simulate_json(const char* text) {
+  return guarded([&] {
+    const auto result =
+        tutti::runners::sim::predict(json::parse(text == nullptr ? "" : text, nullptr, false));
+    return result.ok() ? document(*result) : document(failure(result.status()));
   });
 }
 
