@@ -30,7 +30,7 @@ ROOMS: dict[str, set[str]] = {
     "topology": {"base"},
     "schedule": {"base", "select", "topology"},
     "runners": {"base", "device", "ccl", "select", "topology", "schedule"},
-    "engine": {"base", "device", "ccl", "select", "topology", "runners"},
+    "engine": {"base", "device", "ccl", "select", "topology", "schedule", "runners"},
     "mpi": {"engine"},
 }
 

@@ -41,7 +41,7 @@ TUTTI_API char* tutti_config_problems_json(void);
 TUTTI_API char* tutti_explain_json(const char* query);
 
 /** Algorithms of ours and what the simulator compares them with: [{"collective","name",
- * "summary"}]. */
+ * "summary","simulated_only"}]. */
 TUTTI_API char* tutti_algorithms_json(void);
 /**
  * Predicted time of a collective on a cluster (docs/simulation.md). `query` is JSON:
@@ -52,6 +52,18 @@ TUTTI_API char* tutti_algorithms_json(void);
  * "program_steps","links":[...],"steps":[...] when asked for}]}
  */
 TUTTI_API char* tutti_simulate_json(const char* query);
+
+/**
+ * Proves an algorithm on a layout: generates all ranks' programs and carries them out on symbols.
+ * `query` is JSON: {"collective": "allgather", "algorithm": "rings", "nodes": [5, 4, 3] (ranks of
+ * each), "sockets": 1, "count": 16 (elements of a block), "root": 0, "in_place": false, "radix": 0,
+ * "segments": 0, "rank": 3 (whose steps to list; may be left out)}
+ * {"ranks", "nodes", "refusal": why it cannot} or {"ranks", "nodes", "ok", "errors": [...],
+ * "rounds", "sent_max", "messages_max", "scratch_max", "steps_max", "network_out": [by node],
+ * "formula": {"rounds","sent_max","exact"} on equal nodes, "steps": [{"text","after":[...]}]}.
+ * Counts are elements.
+ */
+TUTTI_API char* tutti_schedule_check_json(const char* query);
 
 /** Checks a tuning file: {"ok": true, "rules": N} or {"error": "file:line: key: ..."}. */
 TUTTI_API char* tutti_tuning_check_json(const char* path);

@@ -82,6 +82,11 @@ class Library:
         text = json.dumps(query).encode()
         return cast(Document, self._document("tutti_simulate_json", text))
 
+    def check_schedule(self, query: Document) -> Document:
+        """The proof of one algorithm on a layout."""
+        text = json.dumps(query).encode()
+        return cast(Document, self._document("tutti_schedule_check_json", text))
+
     def tuning_check(self, path: str) -> Document:
         """Checks a tuning file."""
         return cast(Document, self._document("tutti_tuning_check_json", path.encode()))

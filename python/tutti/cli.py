@@ -10,7 +10,7 @@ import click
 
 from tutti import __version__
 
-COMMANDS = ("run", "bench", "explain", "info", "config", "tuning", "plot", "sim")
+COMMANDS = ("run", "bench", "explain", "info", "config", "tuning", "plot", "schedule", "sim")
 
 
 class _Commands(click.Group):

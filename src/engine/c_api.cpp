@@ -8,6 +8,7 @@
 
 #include "device/host_memory.hpp"
 #include "engine/process.hpp"
+#include "engine/schedule_check.hpp"
 #include "runners/sim/predict.hpp"
 #include "select/choose.hpp"
 #include "tutti/tutti.h"
@@ -131,6 +132,13 @@ char* tutti_explain_json(const char* text) {
 
 char* tutti_algorithms_json(void) {
   return guarded([] { return document(tutti::runners::sim::algorithms_json()); });
+}
+
+char* tutti_schedule_check_json(const char* text) {
+  return guarded([&] {
+    const auto result = tutti::engine::check_schedule(text == nullptr ? "" : text);
+    return result.ok() ? document(*result) : document(failure(result.status()));
+  });
 }
 
 char* tutti_simulate_json(const char* text) {

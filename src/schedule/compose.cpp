@@ -34,10 +34,7 @@ void append(Builder& builder, const Task& task, const Group& group, Make make,
   const Problem problem{.collective = collective,
                         .ranks = group.size(),
                         .root = group.place_of(root),
-                        .counts = std::move(counts),
-                        .matrix = {},
-                        .sends = {},
-                        .recvs = {}};
+                        .counts = std::move(counts)};
   builder.append(make({layout, problem, group.place_of(task.rank), task.parameters}), group.ranks,
                  input, output);
 }

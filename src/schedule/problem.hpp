@@ -22,12 +22,12 @@ struct Problem {
   /// Elements by rank. bcast, reduce, allreduce: one number, the vector's. allgather(v), gather(v),
   /// scatter(v), reduce_scatter(_block): each rank's block. alltoall: one number, a block's.
   /// Barrier: empty.
-  std::vector<std::uint64_t> counts;
+  std::vector<std::uint64_t> counts = {};
   /// alltoallv: elements that rank i sends to rank j at [i * ranks + j]. A generator reads the row
   /// and the column of its own rank alone; a real rank, which knows no others, gives them below.
-  std::vector<std::uint64_t> matrix;
-  std::vector<std::uint64_t> sends;  ///< alltoallv without a matrix: elements to each rank,
-  std::vector<std::uint64_t> recvs;  ///< and from each.
+  std::vector<std::uint64_t> matrix = {};
+  std::vector<std::uint64_t> sends = {};  ///< alltoallv without a matrix: elements to each rank,
+  std::vector<std::uint64_t> recvs = {};  ///< and from each.
 };
 
 /// A dense sequence of blocks, one per rank.

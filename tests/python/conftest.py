@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tutti import api
+from tutti import api, paths
 from tutti.results import Latency, Machine, Results, Row, Versions
 
 HERE = Path(__file__).parent
@@ -36,6 +36,16 @@ def stand_in(stand_in_directory: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.setenv("TUTTI_LIBRARY_DIR", str(stand_in_directory))
     api.library.cache_clear()
     yield stand_in_directory
+    api.library.cache_clear()
+
+
+@pytest.fixture
+def library() -> Iterator[None]:
+    """The real library, whatever stand-in a test before used."""
+    if paths.find(paths.LIBRARY) is None:
+        pytest.skip("libtutti.so is not built")
+    api.library.cache_clear()
+    yield
     api.library.cache_clear()
 
 

@@ -144,7 +144,7 @@ Problem problem_of(const Query& query, Bytes bytes) {
                          query.collective == Collective::kReduce ||
                          query.collective == Collective::kAllreduce;
   const auto ranks = static_cast<std::size_t>(query.ranks);
-  Problem problem{.collective = query.collective, .ranks = query.ranks, .counts = {}, .matrix = {}};
+  Problem problem{.collective = query.collective, .ranks = query.ranks};
   if (is_vector || query.collective == Collective::kAlltoall) {
     problem.counts.assign(1, bytes / query.element_bytes / (is_vector ? 1 : ranks));
   } else if (query.collective != Collective::kBarrier) {
@@ -221,7 +221,8 @@ json algorithms_json() {
   auto add = [&](const Algorithm& algorithm) {
     list.push_back({{"collective", select::to_string(algorithm.collective)},
                     {"name", algorithm.name},
-                    {"summary", algorithm.summary}});
+                    {"summary", algorithm.summary},
+                    {"simulated_only", algorithm.cost == nullptr}});
   };
   for (const Algorithm& algorithm : schedule::algorithms()) {
     add(algorithm);
@@ -254,7 +255,7 @@ Result<json> predict(const json& text) {
     std::vector<Program> programs;
     std::size_t steps = 0;
     for (int rank = 0; rank < query.ranks; ++rank) {
-      programs.push_back(algorithm->generate(task_of(rank)));
+      programs.push_back(generate(*algorithm, task_of(rank)));
       steps += programs.back().steps.size();
     }
     TUTTI_ASSIGN_OR_RETURN(const Outcome outcome,

@@ -12,12 +12,7 @@ namespace {
 
 /// One of the two halves as a problem of its own.
 Problem half(const Task& task, Collective collective) {
-  Problem problem{.collective = collective,
-                  .ranks = task.ranks(),
-                  .counts = {},
-                  .matrix = {},
-                  .sends = {},
-                  .recvs = {}};
+  Problem problem{.collective = collective, .ranks = task.ranks()};
   const Blocks parts = Blocks::even(task.problem.counts[0], task.ranks());
   for (int rank = 0; rank < task.ranks(); ++rank) {
     problem.counts.push_back(parts.count(rank));

@@ -21,10 +21,7 @@ class Sum {
     const Problem problem{.collective = collective,
                           .ranks = ranks,
                           .counts = std::vector<std::uint64_t>(
-                              is_per_rank ? static_cast<std::size_t>(ranks) : 1, count),
-                          .matrix = {},
-                          .sends = {},
-                          .recvs = {}};
+                              is_per_rank ? static_cast<std::size_t>(ranks) : 1, count)};
     const Cost part = cost({layout, problem, 0, task_.parameters});
     total_.rounds += part.rounds;
     total_.sent_max += part.sent_max;
