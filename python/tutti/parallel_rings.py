@@ -69,6 +69,8 @@ NOTES = (
     "NCCL: the paper gives one number; in the model the gain is the fixed cost of P - 1 hops, so "
     "it stands for 2M blocks. At large ones our order keeps a few per cent and the published one "
     "loses as much: NCCL's rings have the same bandwidth.",
+    "rings-inter-socket-pipelined cuts each message into 8, and over the network each piece pays a "
+    "message's fixed cost: it is for large blocks.",
     "Ibcast and Iallgather are one program here; the paper measures 74.6 and 75.5.",
     "Our Parallel Rings begin the first round over the network together with the first exchange "
     "within the node. apart %: that exchange first and alone, as the paper lists the phases.",

@@ -26,7 +26,14 @@ from tutti.results import Machine, Versions
 from tutti.sizes import format_bytes
 
 SCHEMA = "tutti-prediction/1"
-BLOCKS = ("allgather", "reduce_scatter", "reduce_scatter_block", "alltoall", "gather", "scatter")
+# Blocks are equal here, so these are the same as their regular forms.
+_REGULAR = {
+    "allgatherv": "allgather",
+    "gatherv": "gather",
+    "scatterv": "scatter",
+    "reduce_scatter": "reduce_scatter_block",
+}
+BLOCKS = ("allgather", "reduce_scatter_block", "alltoall", "gather", "scatter", *_REGULAR)
 
 
 class Link(msgspec.Struct, omit_defaults=True):
@@ -120,8 +127,8 @@ def find_cluster(name: str) -> Path:
 
 def algorithm_names(collective: str) -> list[str]:
     """What can be simulated, in the library's order."""
-    family = "reduce_scatter_block" if collective == "reduce_scatter" else collective
-    return [a["name"] for a in api.library().algorithms() if a["collective"] == family]
+    regular = _REGULAR.get(collective, collective)
+    return [a["name"] for a in api.library().algorithms() if a["collective"] == regular]
 
 
 class Simulator:

@@ -86,7 +86,9 @@ def test_refusal__is_said_and_no_row() -> None:
     assert "# neighbor-exchange: neighbor-exchange needs an even number of ranks" in shown.stdout
 
 
-@pytest.mark.parametrize("collective", ["allreduce", "bcast", "alltoall", "reduce_scatter"])
+@pytest.mark.parametrize(
+    "collective", ["allgatherv", "allreduce", "bcast", "alltoall", "reduce_scatter"]
+)
 def test_other_collectives(collective: str) -> None:
     shown = invoke(collective, "--cluster", "dgx-h100", "-n", "32", "-b", "32M", "-e", "32M")
     assert shown.exit_code == 0, shown.output

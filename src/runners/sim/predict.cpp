@@ -127,7 +127,9 @@ Result<const Algorithm*> algorithm_of(const Query& query) {
   if (query.collective == Collective::kAlltoallv) {
     return bad("alltoallv: its blocks are the program's own; take alltoall");
   }
-  if (query.collective == Collective::kAllgather && query.algorithm == kNcclRings) {
+  const bool is_allgather =
+      query.collective == Collective::kAllgather || query.collective == Collective::kAllgatherv;
+  if (is_allgather && query.algorithm == kNcclRings) {
     return &kNcclAlgorithm;
   }
   const Algorithm* found = schedule::find_algorithm(query.collective, query.algorithm);
@@ -144,7 +146,9 @@ Problem problem_of(const Query& query, Bytes bytes) {
                          query.collective == Collective::kReduce ||
                          query.collective == Collective::kAllreduce;
   const auto ranks = static_cast<std::size_t>(query.ranks);
-  Problem problem{.collective = query.collective, .ranks = query.ranks};
+  Problem problem;
+  problem.collective = query.collective;
+  problem.ranks = query.ranks;
   if (is_vector || query.collective == Collective::kAlltoall) {
     problem.counts.assign(1, bytes / query.element_bytes / (is_vector ? 1 : ranks));
   } else if (query.collective != Collective::kBarrier) {
@@ -255,7 +259,7 @@ Result<json> predict(const json& text) {
     std::vector<Program> programs;
     std::size_t steps = 0;
     for (int rank = 0; rank < query.ranks; ++rank) {
-      programs.push_back(generate(*algorithm, task_of(rank)));
+      programs.push_back(schedule::generate(*algorithm, task_of(rank)));
       steps += programs.back().steps.size();
     }
     TUTTI_ASSIGN_OR_RETURN(const Outcome outcome,

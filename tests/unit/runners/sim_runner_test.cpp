@@ -287,6 +287,7 @@ Case odd_case(int ranks, std::uint64_t seed) {
                           : schedule::testing::odd_layout(ranks, seed),
             small_cluster()};
   std::mt19937_64 random(seed);
+  made.layout.socket_of.clear();
   for (int rank = 0; rank < ranks; ++rank) {
     made.layout.socket_of.push_back(static_cast<int>(random() % 2));
   }
