@@ -5,10 +5,11 @@
 
     tools/fetch_headers.py .env/headers
 
-leaves cuda/cuda.h, nccl/nccl.h and hip/hip/hip_runtime_api.h below that directory, as far as they
-can be had: from this machine, else from PyPI (CUDA, NCCL; headers alone are kept) and from Debian
-(HIP; unpacked, not installed). Nothing of them is compiled into the product. One line on stderr for
-each vendor that is missing; the exit code is then 1.
+leaves cuda/cuda.h, nccl/nccl.h, nvml/nvml.h, hip/hip/hip_runtime_api.h and
+rocm_smi/rocm_smi/rocm_smi.h below that directory, as far as they can be had: from this machine,
+else from PyPI (CUDA, NCCL, NVML; headers alone are kept) and from Debian (HIP, ROCm SMI; unpacked,
+not installed). Nothing of them is compiled into the product. One line on stderr for each vendor
+that is missing; the exit code is then 1.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ CUDA_HEADERS = (
     "texture_",
     "vector_",
 )
+NVML = "nvidia-nvml-dev-cu12==12.9.79"
 HIP = "libamdhip64-dev"
+ROCM_SMI = "librocm-smi-dev"
 
 
 def wheel(requirement: str, into: Path) -> zipfile.ZipFile:
@@ -96,6 +99,19 @@ def linked_to(candidates: list[str], header: str, into: Path) -> bool:
     return False
 
 
+def debian(package: str, directory: str, into: Path, scratch: Path) -> None:
+    """Unpacks /usr/include/`directory` of a package of the distribution."""
+    scratch.chmod(0o777)  # apt drops its privileges for the download
+    download = ["apt-get", "download", package]
+    if subprocess.run(download, cwd=scratch, check=False, capture_output=True).returncode != 0:
+        subprocess.run(["apt-get", "update"], check=False, capture_output=True)
+        subprocess.run(download, cwd=scratch, check=True, capture_output=True)
+    unpacked = scratch / "unpacked"
+    archive = next(scratch.glob("*.deb"))
+    subprocess.run(["dpkg", "-x", archive, unpacked], check=True, capture_output=True)
+    shutil.copytree(unpacked / "usr/include" / directory, into / directory)
+
+
 def cuda(into: Path, scratch: Path) -> None:
     """cuda.h, cuda_runtime.h and what they include."""
     homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
@@ -114,15 +130,19 @@ def hip(into: Path, scratch: Path) -> None:
     """hip/hip_runtime_api.h and what it includes."""
     if linked_to(["/opt/rocm/include/hip", "/usr/include/hip"], "hip_runtime_api.h", into / "hip"):
         return
-    scratch.chmod(0o777)  # apt drops its privileges for the download
-    download = ["apt-get", "download", HIP]
-    if subprocess.run(download, cwd=scratch, check=False, capture_output=True).returncode != 0:
-        subprocess.run(["apt-get", "update"], check=False, capture_output=True)
-        subprocess.run(download, cwd=scratch, check=True, capture_output=True)
-    package = next(scratch.glob("*.deb"))
-    unpacked = scratch / "unpacked"
-    subprocess.run(["dpkg", "-x", package, unpacked], check=True, capture_output=True)
-    shutil.copytree(unpacked / "usr/include/hip", into / "hip")
+    debian(HIP, "hip", into, scratch)
+
+
+def nvml(into: Path, scratch: Path) -> None:
+    """nvml.h."""
+    keep(wheel(NVML, scratch), into, ("nvml.h",))
+
+
+def rocm_smi(into: Path, scratch: Path) -> None:
+    """rocm_smi/rocm_smi.h and what it includes."""
+    places = ["/opt/rocm/include/rocm_smi", "/usr/include/rocm_smi"]
+    if not linked_to(places, "rocm_smi.h", into / "rocm_smi"):
+        debian(ROCM_SMI, "rocm_smi", into, scratch)
 
 
 def main() -> int:
@@ -133,7 +153,7 @@ def main() -> int:
     top = Path(sys.argv[1])
     top.mkdir(parents=True, exist_ok=True)
     status = 0
-    for fetch in (cuda, nccl, hip):
+    for fetch in (cuda, nccl, hip, nvml, rocm_smi):
         name = fetch.__name__
         if (top / name).exists():
             continue

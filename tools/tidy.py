@@ -28,15 +28,25 @@ ROOMS: dict[str, set[str]] = {
     "ccl": {"base", "device"},
     "select": {"base"},
     "topology": {"base"},
+    "discover": {"base", "topology"},
     "schedule": {"base", "select", "topology"},
     "runners": {"base", "device", "ccl", "select", "topology", "schedule"},
-    "engine": {"base", "device", "ccl", "select", "topology", "schedule", "runners"},
+    "engine": {
+        "base",
+        "device",
+        "ccl",
+        "select",
+        "topology",
+        "discover",
+        "schedule",
+        "runners",
+    },
     "mpi": {"engine"},
 }
 
 # Rooms that know no clock, no generator, no environment, no device and no network.
 PURE = {"select", "schedule", "topology", "transport", "simulate"}
-IMPURE = {"runners", "wire", "device", "ccl", "engine", "mpi", "nccl_net"}
+IMPURE = {"discover", "runners", "wire", "device", "ccl", "engine", "mpi", "nccl_net"}
 
 # Foreign headers and the only places of src/ that may include them.
 FOREIGN: list[tuple[str, str, str]] = [

@@ -80,6 +80,15 @@ TUTTI_API char* tutti_tuning_show_json(void);
 TUTTI_API char* tutti_machine_json(void);
 
 /**
+ * Nodes: sockets, GPUs, NICs and what joins them. `file`: a topology file; else `root`: a recorded
+ * machine (a directory that holds sys/, or a listing); else TUTTI_TOPOLOGY_FILE; else this machine.
+ * NULL and "" are none. {"schema", "nodes": [...], "derived": [{"devices", "matrix": [["X",
+ * "PIX"]], "nics_of_gpus": [[0]], "rail_nics": [0], "rails": N | null}], "unavailable": ["..."]};
+ * without the last two it is a topology file (docs/topology.md).
+ */
+TUTTI_API char* tutti_topology_json(const char* file, const char* root);
+
+/**
  * Counters of this process since start: {"communicators":N, "plans": {"mpi-gamma": calls, ...},
  * "fallbacks": [{"text","count"}], "staged_bytes":N, "agreements":N}.
  */

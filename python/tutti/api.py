@@ -99,6 +99,11 @@ class Library:
         """The effective table."""
         return cast(Document, self._document("tutti_tuning_show_json"))
 
+    def topology(self, file: str = "", root: str = "") -> Document:
+        """Nodes by a topology file, a recorded machine, or (neither given) as discovered."""
+        arguments = (file.encode(), root.encode())
+        return cast(Document, self._document("tutti_topology_json", *arguments))
+
     def machine(self) -> Document:
         """Devices and the CCL library of this machine."""
         return cast(Document, self._document("tutti_machine_json"))

@@ -10,7 +10,18 @@ import click
 
 from tutti import __version__
 
-COMMANDS = ("run", "bench", "explain", "info", "config", "tuning", "plot", "schedule", "sim")
+COMMANDS = (
+    "run",
+    "bench",
+    "explain",
+    "info",
+    "topo",
+    "config",
+    "tuning",
+    "plot",
+    "schedule",
+    "sim",
+)
 
 
 class _Commands(click.Group):

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tutti import __version__, api, machine, mpi, output, paths
+from tutti import __version__, api, machine, mpi, output, paths, topo
 from tutti.errors import TuttiError
 
 
@@ -70,11 +70,8 @@ def _mpi(found: mpi.Mpi) -> dict[str, Any]:
 
 
 def link_matrix(links: list[list[str]]) -> str:
-    """The matrix and its legend, as the vendors' tools print them."""
-    names = [f"GPU{index}" for index in range(len(links))]
-    rows = [["", *names], *([name, *row] for name, row in zip(names, links, strict=True))]
-    legend = [(f"{word} =", meaning) for word, meaning in machine.LINK_LEGEND.items()]
-    return output.columns(rows, "  ") + "\n\n" + output.columns(legend, "  ")
+    """The matrix of the GPUs and its legend."""
+    return topo.matrix([f"GPU{index}" for index in range(len(links))], links)
 
 
 def text(document: dict[str, Any]) -> str:

@@ -138,6 +138,17 @@ class CudaApi final : public Api {
     return text;
   }
 
+  Result<std::string> pci_address(int device) override {
+    TUTTI_ASSIGN_OR_RETURN(const cuda::Device handle, device_handle(device));
+    if (cu_.device_get_pci_bus_id == nullptr) {
+      return Status(ErrorCode::kUnsupported, "cuda: the driver has no cuDeviceGetPCIBusId");
+    }
+    char text[64] = {};
+    TUTTI_RETURN_IF_ERROR(
+        check("cuDeviceGetPCIBusId", cu_.device_get_pci_bus_id(text, sizeof text - 1, handle)));
+    return std::string(text);
+  }
+
   Result<std::string> device_name(int device) override {
     TUTTI_ASSIGN_OR_RETURN(const cuda::Device handle, device_handle(device));
     char text[256] = {};

@@ -5,6 +5,11 @@
 #include "device/device.hpp"
 
 namespace tutti::device {
+
+Result<std::string> Api::pci_address(int) {
+  return Status(ErrorCode::kUnsupported, std::string(name()) + ": no device is on a PCI bus");
+}
+
 namespace {
 
 void take(OpenReport* report, const Api& api, const std::string& reason) {

@@ -74,6 +74,8 @@ class Api {
   virtual int current_device() = 0;
   /// Stable identity of the physical device, equal in every process ("GPU-<uuid>" or PCI bus id).
   virtual Result<std::string> identity(int device) = 0;
+  /// Where it sits on the PCI bus, "0000:1b:00.0"; not every device is on one.
+  virtual Result<std::string> pci_address(int device);
   /// Product name, for example "NVIDIA H200".
   virtual Result<std::string> device_name(int device) = 0;
 

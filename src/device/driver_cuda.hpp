@@ -113,7 +113,8 @@ inline constexpr unsigned kIpcMemLazyEnablePeerAccess = 1;
 /// Functions that a library may lack; null then.
 #define TUTTI_CUDA_OPTIONAL_FUNCTIONS(X)                                  \
   X(device_get_uuid_v2, cuDeviceGetUuid_v2, (Uuid * uuid, Device device)) \
-  X(device_get_uuid, cuDeviceGetUuid, (Uuid * uuid, Device device))
+  X(device_get_uuid, cuDeviceGetUuid, (Uuid * uuid, Device device))       \
+  X(device_get_pci_bus_id, cuDeviceGetPCIBusId, (char* text, int bytes, Device device))
 
 struct Functions {
 #define TUTTI_CUDA_MEMBER(member, symbol, parameters) Result(*member) parameters = nullptr;

@@ -124,6 +124,13 @@ class HipApi final : public Api {
     return text + "-" + bus;
   }
 
+  Result<std::string> pci_address(int device) override {
+    char text[64] = {};
+    TUTTI_RETURN_IF_ERROR(
+        check("hipDeviceGetPCIBusId", hip_.device_get_pci_bus_id(text, sizeof text - 1, device)));
+    return std::string(text);
+  }
+
   Result<std::string> device_name(int device) override {
     hip::Device handle = -1;
     TUTTI_RETURN_IF_ERROR(check("hipDeviceGet", hip_.device_get(&handle, device)));

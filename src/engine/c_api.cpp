@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "device/host_memory.hpp"
+#include "discover/discover.hpp"
 #include "engine/process.hpp"
 #include "engine/schedule_check.hpp"
 #include "runners/sim/predict.hpp"
@@ -57,6 +58,20 @@ bool parse_field(const json& query, const char* key, Parse parse, T* out, std::s
   }
   *out = *parsed;
   return true;
+}
+
+/// What follows from a machine, so that no reader has to derive it again.
+nlohmann::ordered_json derived_json(const tutti::topology::Machine& machine) {
+  nlohmann::ordered_json devices = nlohmann::ordered_json::array();
+  for (int device = 0; device < machine.devices(); ++device) {
+    devices.push_back(tutti::topology::device_label(machine, device));
+  }
+  const int rails = tutti::topology::rail_count(machine);
+  return {{"devices", devices},
+          {"matrix", tutti::topology::link_matrix(machine)},
+          {"nics_of_gpus", tutti::topology::nics_of_gpus(machine)},
+          {"rail_nics", tutti::topology::rail_nics(machine)},
+          {"rails", rails == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(rails)}};
 }
 
 }  // namespace
@@ -226,6 +241,45 @@ char* tutti_machine_json(void) {
       ccl = {{"reason", library.status().message()}};
     }
     return document(json{{"device", device}, {"ccl", ccl}});
+  });
+}
+
+char* tutti_topology_json(const char* file, const char* root) {
+  return guarded([&] {
+    std::string path = file == nullptr ? "" : file;
+    const std::string recorded = root == nullptr ? "" : root;
+    if (path.empty() && recorded.empty()) {
+      path = tutti::config_from_environment().config.topology_file;
+    }
+    tutti::topology::TopologyFile topology;
+    std::vector<std::string> unavailable;
+    if (!path.empty()) {
+      auto loaded = tutti::engine::load_topology(path);
+      if (!loaded.ok()) {
+        return document(failure(loaded.status()));
+      }
+      topology = std::move(*loaded);
+    } else {
+      auto found = recorded.empty()
+                       ? tutti::Result<tutti::discover::Discovery>(tutti::discover::this_machine())
+                       : tutti::discover::recorded_machine(recorded);
+      if (!found.ok()) {
+        return document(failure(found.status()));
+      }
+      unavailable = found->unavailable;
+      auto& node = topology.nodes.emplace_back();
+      if (!found->machine.host.empty()) {
+        node.hosts.push_back(found->machine.host);
+      }
+      node.machine = std::move(found->machine);
+    }
+    auto answer = nlohmann::ordered_json::parse(tutti::topology::topology_json(topology));
+    answer["derived"] = nlohmann::ordered_json::array();
+    for (const auto& node : topology.nodes) {
+      answer["derived"].push_back(derived_json(node.machine));
+    }
+    answer["unavailable"] = unavailable;
+    return document(answer.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   });
 }
 

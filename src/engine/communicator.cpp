@@ -7,6 +7,7 @@
 
 #include "base/log.hpp"
 #include "engine/compositions.hpp"
+#include "engine/placement.hpp"
 
 namespace tutti::engine {
 
@@ -26,6 +27,13 @@ bool is_native_flat(const select::Plan& plan) {
 bool acts_on_host_memory(const select::Table& table) {
   return std::any_of(table.rules.begin(), table.rules.end(), [](const select::Rule& rule) {
     return !is_native_flat(rule.plan) && rule.memory.value_or(Memory::kHost) == Memory::kHost;
+  });
+}
+
+/// True when some rule asks for an algorithm of ours: nothing else looks at sockets and rails.
+bool has_schedules(const select::Table& table) {
+  return std::any_of(table.rules.begin(), table.rules.end(), [](const select::Rule& rule) {
+    return rule.plan.backend == Backend::kSchedule;
   });
 }
 
@@ -151,18 +159,31 @@ Status Communicator::agree_configuration(const Hints& hints) {
 Status Communicator::agree_placement() {
   // Before the application or we make an NCCL communicator: both must see the same hosts.
   announce_virtual_node(process_.config().virtual_nodes, place_.world_rank, place_.world_ranks);
-  const std::array<std::uint64_t, 2> mine = {
+  // The table is equal on all ranks, and who leaves it out says "unknown": nobody waits for nobody.
+  const topology::RankPlace own = has_schedules(table_)
+                                      ? own_place(process_, place_.world_rank, place_.world_ranks)
+                                      : topology::RankPlace{};
+  struct Facts {
+    std::uint64_t node;
+    std::uint64_t machine;
+    std::int32_t rails;
+    std::int32_t socket;
+  };
+  const Facts mine = {
       node_identity(process_.config().virtual_nodes, place_.world_rank, place_.world_ranks),
-      machine_identity()};
-  std::vector<std::array<std::uint64_t, 2>> all(static_cast<std::size_t>(place_.ranks));
-  TUTTI_RETURN_IF_ERROR(mpi_.allgather(mine.data(), all.data(), sizeof(mine)));
+      machine_identity(), own.rails, own.socket};
+  std::vector<Facts> all(static_cast<std::size_t>(place_.ranks));
+  TUTTI_RETURN_IF_ERROR(mpi_.allgather(&mine, all.data(), sizeof(mine)));
   std::vector<std::uint64_t> nodes;
   std::vector<std::uint64_t> machines;
-  for (const auto& [node, machine] : all) {
-    nodes.push_back(node);
-    machines.push_back(machine);
+  std::vector<topology::RankPlace> places;
+  for (const Facts& rank : all) {
+    nodes.push_back(rank.node);
+    machines.push_back(rank.machine);
+    places.push_back({.rails = rank.rails, .socket = rank.socket});
   }
   placement_ = topology::make_layout(nodes);
+  topology::set_places(places, &placement_);
   machines_ = topology::make_layout(machines);
   facts_.nodes = placement_.nodes();
   facts_.ranks_per_node_max = placement_.ranks_per_node_max();

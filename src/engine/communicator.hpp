@@ -89,6 +89,8 @@ class Communicator {
   bool mpi_reads_device(const Route& route) const {
     return facts_.mpi_device_aware && !route.plan.staged;
   }
+  /// Where the ranks sit, equal on all of them.
+  const topology::Layout& placement() const { return placement_; }
   /// Name of the plan used last, for the info key tutti_plan_used.
   std::string last_plan() const;
   Process& process() { return process_; }

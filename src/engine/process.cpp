@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/process.hpp"
 
+#include "base/json_document.hpp"
 #include "base/log.hpp"
+#include "discover/discover.hpp"
 
 namespace tutti::engine {
 namespace {
@@ -17,6 +19,11 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
 }
 
 }  // namespace
+
+Result<topology::TopologyFile> load_topology(const std::string& path) {
+  TUTTI_ASSIGN_OR_RETURN(const std::string text, read_json_file(path));
+  return topology::parse_topology(text, path);
+}
 
 Process& Process::get() {
   // Never destroyed: other threads of the host program may be in a call while statics go away.
@@ -44,11 +51,27 @@ Process::Process() {
       config_error_ = table.status().message();
     }
   }
+  if (!config_.topology_file.empty()) {
+    auto topology = load_topology(config_.topology_file);
+    if (topology.ok()) {
+      topology_file_ = std::move(*topology);
+    } else {
+      problems_.push_back({true, topology.status().message()});
+      if (config_error_.empty()) {
+        config_error_ = topology.status().message();
+      }
+    }
+  }
   agreement_hash_ = mix(table_.hash(), static_cast<std::uint64_t>(config_.virtual_nodes));
   agreement_hash_ = mix(agreement_hash_, config_.pipeline_chunk_bytes);
   agreement_hash_ = mix(agreement_hash_, config_error_.empty() ? 0 : 1);
   device_ = device::open(config_.device, &device_report_);
   scratch_ = std::make_unique<runners::Scratch>(device_.get(), config_.pinned_pool_bytes);
+}
+
+const topology::Machine& Process::machine() {
+  std::call_once(machine_read_, [this] { machine_ = discover::this_machine_by_sysfs(); });
+  return machine_;
 }
 
 Result<ccl::Library*> Process::ccl() {

@@ -15,8 +15,12 @@
 #include "engine/counters.hpp"
 #include "runners/scratch.hpp"
 #include "select/table.hpp"
+#include "topology/topology_file.hpp"
 
 namespace tutti::engine {
+
+/// Reads and checks a topology file. Errors name file, line and key.
+Result<topology::TopologyFile> load_topology(const std::string& path);
 
 class Process {
  public:
@@ -25,6 +29,10 @@ class Process {
 
   const Config& config() const { return config_; }
   const select::Table& table() const { return table_; }
+  /// What TUTTI_TOPOLOGY_FILE says; no nodes when there is none.
+  const topology::TopologyFile& topology_file() const { return topology_file_; }
+  /// This machine by sysfs, read at the first call.
+  const topology::Machine& machine();
   /// Empty when the configuration is sound; else the first problem. Calls then run natively, or
   /// fail under TUTTI_STRICT.
   const std::string& config_error() const { return config_error_; }
@@ -51,6 +59,9 @@ class Process {
   Config config_;
   std::vector<ConfigProblem> problems_;
   select::Table table_;
+  topology::TopologyFile topology_file_;
+  std::once_flag machine_read_;
+  topology::Machine machine_;
   std::string config_error_;
   std::uint64_t agreement_hash_ = 0;
   device::OpenReport device_report_;

@@ -9,13 +9,17 @@
 #include <string>
 
 namespace tutti::engine {
-namespace {
 
-std::int64_t virtual_node(int virtual_nodes, int world_rank, int world_ranks) {
-  return static_cast<std::int64_t>(world_rank) * virtual_nodes / world_ranks;
+VirtualNode virtual_node(int virtual_nodes, int world_rank, int world_ranks) {
+  const std::int64_t number = static_cast<std::int64_t>(world_rank) * virtual_nodes / world_ranks;
+  // The first rank r with r * virtual_nodes / world_ranks == number, rounded down.
+  const auto first = [&](std::int64_t node) {
+    return (node * world_ranks + virtual_nodes - 1) / virtual_nodes;
+  };
+  return {.number = static_cast<int>(number),
+          .first_rank = static_cast<int>(first(number)),
+          .ranks = static_cast<int>(first(number + 1) - first(number))};
 }
-
-}  // namespace
 
 std::uint64_t machine_identity() {
   char host[256] = {};
@@ -32,15 +36,16 @@ std::uint64_t machine_identity() {
 }
 
 std::uint64_t node_identity(int virtual_nodes, int world_rank, int world_ranks) {
-  return virtual_nodes > 0
-             ? static_cast<std::uint64_t>(virtual_node(virtual_nodes, world_rank, world_ranks))
-             : machine_identity();
+  return virtual_nodes > 0 ? static_cast<std::uint64_t>(
+                                 virtual_node(virtual_nodes, world_rank, world_ranks).number)
+                           : machine_identity();
 }
 
 void announce_virtual_node(int virtual_nodes, int world_rank, int world_ranks) {
   if (virtual_nodes > 0) {
-    const std::string id = "tutti-virtual-node-" +
-                           std::to_string(virtual_node(virtual_nodes, world_rank, world_ranks));
+    const std::string id =
+        "tutti-virtual-node-" +
+        std::to_string(virtual_node(virtual_nodes, world_rank, world_ranks).number);
     static_cast<void>(setenv("NCCL_HOSTID", id.c_str(), 0));
   }
 }

@@ -12,6 +12,13 @@ namespace tutti::engine {
 /// Identity of this rank's machine, equal exactly on the ranks of one: a hash of the host name and
 /// the boot id.
 std::uint64_t machine_identity();
+/// The run of MPI_COMM_WORLD's ranks that a rank belongs to.
+struct VirtualNode {
+  int number = 0;
+  int first_rank = 0;
+  int ranks = 0;
+};
+VirtualNode virtual_node(int virtual_nodes, int world_rank, int world_ranks);
 /// Identity of this rank's node: its machine, or its virtual node.
 std::uint64_t node_identity(int virtual_nodes, int world_rank, int world_ranks);
 

@@ -16,8 +16,8 @@
 #include <charconv>
 #include <iterator>
 
-#include "select/json_document.hpp"
-#include "select/message.hpp"
+#include "base/json_document.hpp"
+#include "base/message.hpp"
 #include "select/table.hpp"
 
 namespace tutti::select {

@@ -6,7 +6,7 @@
 #include <array>
 #include <cctype>
 
-#include "select/message.hpp"
+#include "base/message.hpp"
 
 namespace tutti::select {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "select/message.hpp"
+#include "base/message.hpp"
 #include "select/table.hpp"
 
 namespace tutti::select {

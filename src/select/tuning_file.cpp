@@ -4,8 +4,8 @@
 // Reads the tuning file, format tutti-tuning/1 (docs/tuning.md, tuning/schema.json).
 #include <algorithm>
 
-#include "select/json_document.hpp"
-#include "select/message.hpp"
+#include "base/json_document.hpp"
+#include "base/message.hpp"
 #include "select/table.hpp"
 #include "select/tuning_format.hpp"
 

@@ -38,6 +38,27 @@ Layout make_layout(const std::vector<std::uint64_t>& identities) {
   return layout;
 }
 
+void set_places(const std::vector<RankPlace>& places, Layout* layout) {
+  const auto place = [&](int rank) { return places[Layout::index(rank)]; };
+  if (std::any_of(places.begin(), places.end(), [](const auto& one) { return one.socket >= 0; })) {
+    layout->socket_of.clear();
+    for (const RankPlace& one : places) {
+      layout->socket_of.push_back(std::max(one.socket, 0));
+    }
+  }
+  if (layout->nodes() < 2 ||
+      std::none_of(places.begin(), places.end(), [](const auto& one) { return one.rails > 0; })) {
+    return;
+  }
+  layout->rails_of.clear();
+  for (const auto& ranks : layout->ranks_of) {
+    const auto knows =
+        std::find_if(ranks.begin(), ranks.end(), [&](int rank) { return place(rank).rails > 0; });
+    layout->rails_of.push_back(knows != ranks.end() ? place(*knows).rails
+                                                    : static_cast<int>(ranks.size()));
+  }
+}
+
 Layout regular_layout(int nodes, int ranks_per_node) {
   std::vector<std::uint64_t> identities;
   for (int rank = 0; rank < nodes * ranks_per_node; ++rank) {

@@ -31,6 +31,15 @@ struct Layout {
 
 /// From one identity per rank (a host's hash): ranks with equal identities share a node.
 Layout make_layout(const std::vector<std::uint64_t>& identities);
+/// What each rank knows of where it runs.
+struct RankPlace {
+  int rails = 0;    ///< Of its node; 0: unknown.
+  int socket = -1;  ///< Its own, within its node; -1: unknown.
+};
+/// Fills in sockets and rails from one entry per rank, the same list on every rank. Where nobody
+/// knows anything the layout stays as it was; else an unknown socket is 0, and a node's rails
+/// are what its lowest rank that knows says, or as many as its ranks. One node alone needs none.
+void set_places(const std::vector<RankPlace>& places, Layout* layout);
 /// `nodes` nodes of `ranks_per_node` consecutive ranks each.
 Layout regular_layout(int nodes, int ranks_per_node);
 

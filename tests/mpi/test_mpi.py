@@ -244,6 +244,48 @@ def test_schedules__really_carry_the_calls(
     result.assert_passed("collectives")
 
 
+def topology_file(path: Path, nodes: str) -> dict[str, str]:
+    """The variable that names a topology file with these nodes, after writing it."""
+    path.write_text(f'{{"schema": "tutti-topology/1", "nodes": {nodes}}}')
+    return {"TUTTI_TOPOLOGY_FILE": str(path)}
+
+
+RINGS = dict.fromkeys(
+    ("TUTTI_ALLGATHER", "TUTTI_ALLGATHERV", "TUTTI_REDUCE_SCATTER_BLOCK"), "rings"
+) | {"TUTTI_LOG_LEVEL": "error"}
+
+
+@pytest.mark.parametrize("nodes", ['[{"rails": 4}]', '[{"rails": 1}, {"rails": 7}]'])
+def test_rings__over_the_rails_of_a_topology_file(
+    mpi: Mpi, nodes: str, door: Path, tmp_path: Path
+) -> None:
+    """More rails than ranks stripe each rank's block; the file is another on one rank."""
+    extra = RINGS | topology_file(tmp_path / "all.json", nodes)
+    one = topology_file(tmp_path / "one.json", '[{"rails": 3, "sockets": [{}, {}]}]')
+    for of_rank in (None, {1: one}):
+        result = collectives(
+            mpi, 5, tmp_path, "host", "--only", "roots", nodes=2, extra=extra, of_rank=of_rank
+        )
+        result.assert_passed("collectives")
+
+
+@pytest.mark.parametrize("rank", [None, 1])
+def test_bad_topology_file__named_and_native(
+    mpi: Mpi, rank: int | None, door: Path, tmp_path: Path
+) -> None:
+    bad = topology_file(tmp_path / "bad.json", '[{"railz": 4}]')
+    extra = RINGS | {"TUTTI_LOG_LEVEL": "warn"} | ({} if rank is not None else bad)
+    result = collectives(
+        mpi, 3, tmp_path, "host", "--only", "roots", nodes=2, extra=extra,
+        of_rank=None if rank is None else {rank: bad},
+    )  # fmt: skip
+    result.assert_passed("collectives")
+    if rank is None:
+        assert result.lines(r"bad\.json:1: nodes\[0\]: unknown key 'railz'"), result
+    else:
+        assert result.lines("rank 1 has other tuning rules"), result
+
+
 @pytest.mark.parametrize(("plan", "nodes"), CCL_PLANS)
 @pytest.mark.parametrize("memory", ["cuda", "hip"])
 def test_ccl_plans(

@@ -83,6 +83,14 @@ TEST_P(Contract, device_name__not_empty_and_bad_ordinal_fails) {
   EXPECT_FALSE(api().device_name(0)->empty());
   EXPECT_FALSE(api().device_name(99).ok());
   EXPECT_FALSE(api().identity(-1).ok());
+  // Threads are on no bus; the drivers' devices are each on one of their own.
+  const auto first = api().pci_address(0);
+  const auto second = api().pci_address(1);
+  EXPECT_EQ(first.ok(), std::string(api().name()) != "host");
+  if (first.ok()) {
+    EXPECT_NE(*first, *second);
+    EXPECT_NE(std::string::npos, first->find(':'));
+  }
   EXPECT_FALSE(api().create_stream(99).ok());
   EXPECT_FALSE(api().create_event(-1).ok());
   EXPECT_FALSE(api().allocate_device(99, 64).ok());

@@ -28,6 +28,33 @@ TEST(layout, rails__as_many_as_ranks_unless_told) {
   EXPECT_EQ(4, layout.rails(1));
 }
 
+TEST(layout, set_places__nothing_known_changes_nothing) {
+  Layout layout = make_layout({1, 1, 2});
+  set_places({{}, {}, {}}, &layout);
+  EXPECT_TRUE(layout.socket_of.empty());
+  EXPECT_TRUE(layout.rails_of.empty());
+}
+
+TEST(layout, set_places__what_is_known_goes_to_all) {
+  // Round-robin placement; the lowest rank of a node that knows decides its rails.
+  Layout layout = make_layout({1, 2, 1, 2, 3});
+  set_places({{.rails = 0, .socket = 1},
+              {.rails = 1, .socket = -1},
+              {.rails = 4, .socket = 0},
+              {.rails = 2, .socket = 3},
+              {}},
+             &layout);
+  EXPECT_EQ((std::vector<int>{1, 0, 0, 3, 0}), layout.socket_of);
+  EXPECT_EQ((std::vector<int>{4, 1, 1}), layout.rails_of);
+}
+
+TEST(layout, set_places__one_node_has_no_rails) {
+  Layout layout = make_layout({1, 1});
+  set_places({{.rails = 8, .socket = 0}, {.rails = 8, .socket = 1}}, &layout);
+  EXPECT_TRUE(layout.rails_of.empty());
+  EXPECT_EQ((std::vector<int>{0, 1}), layout.socket_of);
+}
+
 TEST(layout, regular_layout__consecutive_nodes) {
   const Layout layout = regular_layout(3, 4);
   EXPECT_EQ(12, layout.ranks());

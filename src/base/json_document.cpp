@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "select/json_document.hpp"
+#include "base/json_document.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,9 +14,9 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
-#include "select/message.hpp"
+#include "base/message.hpp"
 
-namespace tutti::select {
+namespace tutti {
 namespace {
 
 /// Which line the parser has reached. The character read last does not count yet: a number ends
@@ -263,4 +263,4 @@ const char* kind_name(JsonValue::Kind kind) {
   return "?";
 }
 
-}  // namespace tutti::select
+}  // namespace tutti

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "select/json_document.hpp"
+#include "base/json_document.hpp"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include <fstream>
 
-namespace tutti::select {
+namespace tutti {
 namespace {
 
 std::string error_of(const std::string& text) {
@@ -126,4 +126,4 @@ TEST(JsonDocument, kind_name__words) {
 }
 
 }  // namespace
-}  // namespace tutti::select
+}  // namespace tutti

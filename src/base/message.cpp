@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "select/message.hpp"
+#include "base/message.hpp"
 
 #include <algorithm>
 
 #include "base/units.hpp"
 
-namespace tutti::select {
+namespace tutti {
 namespace {
 
 constexpr std::size_t kShownCharacters = 60;
@@ -39,4 +39,4 @@ std::string did_you_mean(std::string_view text, const std::vector<std::string>& 
   return nearest != nullptr ? "; did you mean '" + *nearest + "'?" : "; there are " + all;
 }
 
-}  // namespace tutti::select
+}  // namespace tutti

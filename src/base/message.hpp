@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Words that several parsers of this room put into their messages.
+// Words that several parsers put into their messages.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace tutti::select {
+namespace tutti {
 
 /// 'text' as it may stand in a message: short, printable ASCII.
 std::string in_quotes(std::string_view text);
@@ -16,4 +16,4 @@ std::string in_quotes(std::string_view text);
 /// The nearest of `names`, as "; did you mean 'x'?", or ", one of a, b, c" when none is near.
 std::string did_you_mean(std::string_view text, const std::vector<std::string>& names);
 
-}  // namespace tutti::select
+}  // namespace tutti

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // A JSON text as a tree that remembers the line of each value and the order of each object's keys.
-// The tuning file and MPICH's selection file are read through it, so that every complaint can
+// Every JSON file that a user writes is read through it, so that every complaint can
 // name its line. Syntax errors, duplicate keys, too deep a nesting and what is not text are errors
 // here already.
 #pragma once
@@ -13,7 +13,7 @@
 
 #include "base/result.hpp"
 
-namespace tutti::select {
+namespace tutti {
 
 struct JsonMember;
 
@@ -56,4 +56,4 @@ Result<std::string> read_json_file(const std::string& file);
 /// "a string", "an object", for messages.
 const char* kind_name(JsonValue::Kind kind);
 
-}  // namespace tutti::select
+}  // namespace tutti
