@@ -54,17 +54,22 @@ char* tutti_tuning_show_json(void) {
 
 char* tutti_topology_json(const char* file, const char* root) {
   (void)root;
-  if (strstr(file, "bad")) return document("{\"error\": \"bad.json:3: nodes[0].railz: unknown key\"}");
+  if (strstr(file, "bad"))
+    return document("{\"error\": \"bad.json:3: nodes[0].railz: unknown key\"}");
   return document(
       "{\"schema\": \"tutti-topology/1\", \"nodes\": [{\"hosts\": [\"a\", \"<b>\"], \"sockets\": "
       "[{\"number\": 0, \"cpus\": \"0-3\"}, {\"number\": 1, \"cpus\": \"4-7\"}], \"numa_nodes\": "
-      "[{\"number\": 0, \"socket\": 0, \"cpus\": \"0-3\"}, {\"number\": 1, \"socket\": 1, \"cpus\": "
+      "[{\"number\": 0, \"socket\": 0, \"cpus\": \"0-3\"}, {\"number\": 1, \"socket\": 1, "
+      "\"cpus\": "
       "\"4-7\"}], \"gpus\": [{\"name\": \"NVIDIA H200\", \"pci\": \"0000:1b:00.0\", \"numa\": 0, "
-      "\"socket\": 0}, {\"pci\": \"0000:9d:00.0\", \"numa\": 1, \"socket\": 1}], \"nics\": [{\"name\": "
-      "\"mlx5_0\", \"net\": \"ib0\", \"mbit_s\": 400000, \"rdma\": true, \"up\": true, \"numa\": 0, "
+      "\"socket\": 0}, {\"pci\": \"0000:9d:00.0\", \"numa\": 1, \"socket\": 1}], \"nics\": "
+      "[{\"name\": "
+      "\"mlx5_0\", \"net\": \"ib0\", \"mbit_s\": 400000, \"rdma\": true, \"up\": true, \"numa\": "
+      "0, "
       "\"socket\": 0}, {\"name\": \"eno1\", \"net\": \"eno1\", \"mbit_s\": 1000, \"rdma\": false, "
       "\"up\": false}], \"links\": [{\"between\": [\"GPU0\", \"GPU1\"], \"kind\": \"NV18\", "
-      "\"mbit_s\": 3600000}]}], \"derived\": [{\"devices\": [\"GPU0\", \"GPU1\", \"NIC0\", \"NIC1\"], "
+      "\"mbit_s\": 3600000}]}], \"derived\": [{\"devices\": [\"GPU0\", \"GPU1\", \"NIC0\", "
+      "\"NIC1\"], "
       "\"matrix\": [[\"X\", \"NV18\", \"PIX\", \"SYS\"], [\"NV18\", \"X\", \"SYS\", \"SYS\"], "
       "[\"PIX\", \"SYS\", \"X\", \"SYS\"], [\"SYS\", \"SYS\", \"SYS\", \"X\"]], \"nics_of_gpus\": "
       "[[0], [0]], \"rail_nics\": [0], \"rails\": 1}], \"unavailable\": [\"XGMI: no library\"]}");
