@@ -4,14 +4,12 @@
 
 #include <algorithm>
 
-#include "select/json_document.hpp"
-#include "select/message.hpp"
+#include "base/json_document.hpp"
+#include "base/message.hpp"
 
 namespace tutti::runners::sim {
 namespace {
 
-using select::JsonMember;
-using select::JsonValue;
 using Kind = JsonValue::Kind;
 
 struct Range {
@@ -69,8 +67,8 @@ class Reader {
                      const std::vector<std::string>& keys) const {
     return {ErrorCode::kInvalidConfig, file_ + ":" + std::to_string(member.line) + ": " +
                                            (parent.empty() ? "" : parent + ": ") + "unknown key " +
-                                           select::in_quotes(member.key) +
-                                           select::did_you_mean(member.key, keys)};
+                                           in_quotes(member.key) +
+                                           did_you_mean(member.key, keys)};
   }
 
   Result<std::uint64_t> number(const JsonValue& value, const Range& range,
@@ -100,7 +98,7 @@ class Reader {
                  ? Status()
                  : fail(value.line, key,
                         "this build reads '" + std::string(kClusterSchema) + "', not " +
-                            select::in_quotes(value.text));
+                            in_quotes(value.text));
     }
     if (key == "name") {
       cluster->name = value.text;
@@ -175,7 +173,7 @@ class Reader {
           return fail(member.value.line, here,
                       "'mesh' (each pair of GPUs has lanes of its own) or 'switch' is expected, "
                       "not " +
-                          select::in_quotes(member.value.text));
+                          in_quotes(member.value.text));
         }
         link->shares_inbound = member.value.text == "switch";
       } else {
@@ -228,12 +226,12 @@ const char* to_string(LinkKind kind) {
 }
 
 Result<Cluster> parse_cluster(const std::string& text, const std::string& file) {
-  TUTTI_ASSIGN_OR_RETURN(const JsonValue root, select::parse_json(text, file));
+  TUTTI_ASSIGN_OR_RETURN(const JsonValue root, parse_json(text, file));
   return Reader(file).cluster(root);
 }
 
 Result<Cluster> load_cluster(const std::string& file) {
-  TUTTI_ASSIGN_OR_RETURN(const std::string text, select::read_json_file(file));
+  TUTTI_ASSIGN_OR_RETURN(const std::string text, read_json_file(file));
   return parse_cluster(text, file);
 }
 
