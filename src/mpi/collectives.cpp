@@ -12,11 +12,13 @@ namespace {
 using select::Collective;
 
 /// The common shape of a wrapper. `native(send, recv)` calls MPI with these buffers.
+/// All but the call that goes to MPI untouched; apart, so that that one needs no stack frame.
 template <class Fill, class Native>
-inline int through(MPI_Comm comm, const void* send, void* recv, Fill fill, Native native) {
+[[gnu::noinline]] int look_and_perform(MPI_Comm comm, const void* send, void* recv, Fill fill,
+                                       Native native) {
   int error = MPI_SUCCESS;
   Session* session = session_of(comm, &error);
-  if (session == nullptr) [[likely]] {
+  if (session == nullptr) {
     return error == MPI_SUCCESS ? native(send, recv) : error;
   }
   View view;
@@ -26,6 +28,15 @@ inline int through(MPI_Comm comm, const void* send, void* recv, Fill fill, Nativ
   return perform(*session, view, NativeCall(native));
 }
 
+/// `fill` and `native` capture by value: what they hold stays in registers until it is needed.
+template <class Fill, class Native>
+inline int through(MPI_Comm comm, const void* send, void* recv, Fill fill, Native native) {
+  if (known_inert(comm)) [[likely]] {
+    return native(send, recv);
+  }
+  return look_and_perform(comm, send, recv, fill, native);
+}
+
 template <class C>
 struct Wrap {
   using D = Displacement<C>;
@@ -33,13 +44,13 @@ struct Wrap {
   static int Bcast(void* buffer, C count, MPI_Datatype type, int root, MPI_Comm comm) {
     return through(
         comm, nullptr, buffer,
-        [&](View& view) {
+        [=](View& view) {
           view.collective = Collective::kBcast;
           view.recv_count = count;
           view.recv_type = type;
           view.root = root;
         },
-        [&](const void*, void* recv) {
+        [=](const void*, void* recv) {
           return pmpi.native<C>().Bcast(recv, count, type, root, comm);
         });
   }
@@ -48,7 +59,7 @@ struct Wrap {
                     C recv_count, MPI_Datatype recv_type, int root, MPI_Comm comm) {
     return through(
         comm, send, recv,
-        [&](View& view) {
+        [=](View& view) {
           view.collective = Collective::kGather;
           view.send_count = send_count;
           view.send_type = send_type;
@@ -56,7 +67,7 @@ struct Wrap {
           view.recv_type = recv_type;
           view.root = root;
         },
-        [&](const void* s, void* r) {
+        [=](const void* s, void* r) {
           return pmpi.native<C>().Gather(s, send_count, send_type, r, recv_count, recv_type, root,
                                          comm);
         });
@@ -67,7 +78,7 @@ struct Wrap {
                      MPI_Comm comm) {
     return through(
         comm, send, recv,
-        [&](View& view) {
+        [=](View& view) {
           view.collective = Collective::kGatherv;
           view.send_count = send_count;
           view.send_type = send_type;
@@ -76,7 +87,7 @@ struct Wrap {
           view.recv_type = recv_type;
           view.root = root;
         },
-        [&](const void* s, void* r) {
+        [=](const void* s, void* r) {
           return pmpi.native<C>().Gatherv(s, send_count, send_type, r, recv_counts, recv_displs,
                                           recv_type, root, comm);
         });
@@ -86,7 +97,7 @@ struct Wrap {
                      C recv_count, MPI_Datatype recv_type, int root, MPI_Comm comm) {
     return through(
         comm, send, recv,
-        [&](View& view) {
+        [=](View& view) {
           view.collective = Collective::kScatter;
           view.send_count = send_count;
           view.send_type = send_type;
@@ -94,7 +105,7 @@ struct Wrap {
           view.recv_type = recv_type;
           view.root = root;
         },
-        [&](const void* s, void* r) {
+        [=](const void* s, void* r) {
           return pmpi.native<C>().Scatter(s, send_count, send_type, r, recv_count, recv_type, root,
                                           comm);
         });
@@ -105,7 +116,7 @@ struct Wrap {
                       int root, MPI_Comm comm) {
     return through(
         comm, send, recv,
-        [&](View& view) {
+        [=](View& view) {
           view.collective = Collective::kScatterv;
           view.send_counts = send_counts;
           view.send_displs = send_displs;
@@ -114,7 +125,7 @@ struct Wrap {
           view.recv_type = recv_type;
           view.root = root;
         },
-        [&](const void* s, void* r) {
+        [=](const void* s, void* r) {
           return pmpi.native<C>().Scatterv(s, send_counts, send_displs, send_type, r, recv_count,
                                            recv_type, root, comm);
         });
@@ -124,14 +135,14 @@ struct Wrap {
                        C recv_count, MPI_Datatype recv_type, MPI_Comm comm) {
     return through(
         comm, send, recv,
-        [&](View& view) {
+        [=](View& view) {
           view.collective = Collective::kAllgather;
           view.send_count = send_count;
           view.send_type = send_type;
           view.recv_count = recv_count;
           view.recv_type = recv_type;
         },
-        [&](const void* s, void* r) {
+        [=](const void* s, void* r) {
           return pmpi.native<C>().Allgather(s, send_count, send_type, r, recv_count, recv_type,
                                             comm);
         });
@@ -142,7 +153,7 @@ struct Wrap {
                         MPI_Comm comm) {
     return through(
         comm, send, recv,
-        [&](View& view) {
+        [=](View& view) {
           view.collective = Collective::kAllgatherv;
           view.send_count = send_count;
           view.send_type = send_type;
@@ -150,7 +161,7 @@ struct Wrap {
           view.recv_displs = recv_displs;
           view.recv_type = recv_type;
         },
-        [&](const void* s, void* r) {
+        [=](const void* s, void* r) {
           return pmpi.native<C>().Allgatherv(s, send_count, send_type, r, recv_counts, recv_displs,
                                              recv_type, comm);
         });
@@ -160,14 +171,14 @@ struct Wrap {
                       C recv_count, MPI_Datatype recv_type, MPI_Comm comm) {
     return through(
         comm, send, recv,
-        [&](View& view) {
+        [=](View& view) {
           view.collective = Collective::kAlltoall;
           view.send_count = send_count;
           view.send_type = send_type;
           view.recv_count = recv_count;
           view.recv_type = recv_type;
         },
-        [&](const void* s, void* r) {
+        [=](const void* s, void* r) {
           return pmpi.native<C>().Alltoall(s, send_count, send_type, r, recv_count, recv_type,
                                            comm);
         });
@@ -178,7 +189,7 @@ struct Wrap {
                        const D* recv_displs, MPI_Datatype recv_type, MPI_Comm comm) {
     return through(
         comm, send, recv,
-        [&](View& view) {
+        [=](View& view) {
           view.collective = Collective::kAlltoallv;
           view.send_counts = send_counts;
           view.send_displs = send_displs;
@@ -187,7 +198,7 @@ struct Wrap {
           view.recv_displs = recv_displs;
           view.recv_type = recv_type;
         },
-        [&](const void* s, void* r) {
+        [=](const void* s, void* r) {
           return pmpi.native<C>().Alltoallv(s, send_counts, send_displs, send_type, r, recv_counts,
                                             recv_displs, recv_type, comm);
         });
@@ -198,7 +209,7 @@ struct Wrap {
                        const D* recv_displs, const MPI_Datatype* recv_types, MPI_Comm comm) {
     return through(
         comm, send, recv,
-        [&](View& view) {
+        [=](View& view) {
           view.collective = Collective::kAlltoallw;
           view.send_counts = send_counts;
           view.send_displs = send_displs;
@@ -207,7 +218,7 @@ struct Wrap {
           view.recv_displs = recv_displs;
           view.recv_types = recv_types;
         },
-        [&](const void* s, void* r) {
+        [=](const void* s, void* r) {
           return pmpi.native<C>().Alltoallw(s, send_counts, send_displs, send_types, r, recv_counts,
                                             recv_displs, recv_types, comm);
         });
@@ -217,11 +228,11 @@ struct Wrap {
                     MPI_Comm comm) {
     return through(
         comm, send, recv,
-        [&](View& view) {
+        [=](View& view) {
           fill_reduction(view, Collective::kReduce, count, type, op);
           view.root = root;
         },
-        [&](const void* s, void* r) {
+        [=](const void* s, void* r) {
           return pmpi.native<C>().Reduce(s, r, count, type, op, root, comm);
         });
   }
@@ -230,8 +241,8 @@ struct Wrap {
                        MPI_Comm comm) {
     return through(
         comm, send, recv,
-        [&](View& view) { fill_reduction(view, Collective::kAllreduce, count, type, op); },
-        [&](const void* s, void* r) {
+        [=](View& view) { fill_reduction(view, Collective::kAllreduce, count, type, op); },
+        [=](const void* s, void* r) {
           return pmpi.native<C>().Allreduce(s, r, count, type, op, comm);
         });
   }
@@ -240,11 +251,11 @@ struct Wrap {
                             MPI_Op op, MPI_Comm comm) {
     return through(
         comm, send, recv,
-        [&](View& view) {
+        [=](View& view) {
           fill_reduction(view, Collective::kReduceScatter, 0, type, op);
           view.recv_counts = recv_counts;
         },
-        [&](const void* s, void* r) {
+        [=](const void* s, void* r) {
           return pmpi.native<C>().Reduce_scatter(s, r, recv_counts, type, op, comm);
         });
   }
@@ -253,8 +264,8 @@ struct Wrap {
                                   MPI_Op op, MPI_Comm comm) {
     return through(
         comm, send, recv,
-        [&](View& view) { fill_reduction(view, Collective::kReduceScatterBlock, count, type, op); },
-        [&](const void* s, void* r) {
+        [=](View& view) { fill_reduction(view, Collective::kReduceScatterBlock, count, type, op); },
+        [=](const void* s, void* r) {
           return pmpi.native<C>().Reduce_scatter_block(s, r, count, type, op, comm);
         });
   }
@@ -263,16 +274,16 @@ struct Wrap {
                   MPI_Comm comm) {
     return through(
         comm, send, recv,
-        [&](View& view) { fill_reduction(view, Collective::kScan, count, type, op); },
-        [&](const void* s, void* r) { return pmpi.native<C>().Scan(s, r, count, type, op, comm); });
+        [=](View& view) { fill_reduction(view, Collective::kScan, count, type, op); },
+        [=](const void* s, void* r) { return pmpi.native<C>().Scan(s, r, count, type, op, comm); });
   }
 
   static int Exscan(const void* send, void* recv, C count, MPI_Datatype type, MPI_Op op,
                     MPI_Comm comm) {
     return through(
         comm, send, recv,
-        [&](View& view) { fill_reduction(view, Collective::kExscan, count, type, op); },
-        [&](const void* s, void* r) {
+        [=](View& view) { fill_reduction(view, Collective::kExscan, count, type, op); },
+        [=](const void* s, void* r) {
           return pmpi.native<C>().Exscan(s, r, count, type, op, comm);
         });
   }

@@ -3,7 +3,6 @@
 #include "mpi/session.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -12,6 +11,10 @@
 #include "base/log.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
+
+std::atomic<std::uint64_t> g_generation{1};
+thread_local constinit LastLookup t_last{};
+
 namespace {
 
 Lookup g_lookup = nullptr;
@@ -21,17 +24,6 @@ std::mutex g_mutex;
 int g_session_keyval = MPI_KEYVAL_INVALID;
 int g_shutdown_keyval = MPI_KEYVAL_INVALID;
 std::vector<Session*> g_sessions;
-
-/// Grows when a session is deleted, so that threads forget the communicator they looked up last:
-/// MPI may give its handle to a new communicator.
-std::atomic<std::uint64_t> g_generation{1};
-
-struct LastLookup {
-  MPI_Comm comm;
-  Session* session = nullptr;
-  std::uint64_t generation = 0;
-};
-thread_local LastLookup t_last;
 
 int do_not_copy(MPI_Comm /*comm*/, int /*keyval*/, void* /*extra*/, void* /*in*/, void* /*out*/,
                 int* flag) {
@@ -212,9 +204,8 @@ Session* session_of(MPI_Comm comm, int* error) {
   // The generation first, and as it was before the session was looked up: with another one the
   // session may be gone.
   const std::uint64_t generation = g_generation.load(std::memory_order_acquire);
-  if (t_last.generation == generation && t_last.comm == comm && t_last.session != nullptr &&
-      t_last.session->started) [[likely]] {
-    return t_last.session->inert ? nullptr : t_last.session;
+  if (t_last.generation == generation && t_last.comm == comm) [[likely]] {
+    return t_last.inert ? nullptr : t_last.session;
   }
   Session* session = session_for_hints(comm);
   if (session == nullptr) {
@@ -230,7 +221,7 @@ Session* session_of(MPI_Comm comm, int* error) {
     }
     return nullptr;
   }
-  t_last = {comm, session, generation};
+  t_last = {comm, session, generation, session->inert};
   return session->inert ? nullptr : session;
 }
 

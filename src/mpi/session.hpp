@@ -7,6 +7,8 @@
 // needed, so Fortran bindings that bypass the C symbols lose nothing.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -29,6 +31,26 @@ struct Session {
   bool started = false;
   Status failure;
 };
+
+/// Grows when a session is deleted or restarted, so that threads forget the communicator they
+/// looked up last: MPI may give its handle to a new communicator.
+extern std::atomic<std::uint64_t> g_generation;
+
+/// The communicator a thread looked up last. Initial-exec: this library is loaded at start, and a
+/// call into the loader for every collective would be half of what the preload costs.
+struct LastLookup {
+  MPI_Comm comm;
+  Session* session;
+  std::uint64_t generation;  ///< 0: none; generations start at 1.
+  bool inert;
+};
+extern thread_local constinit LastLookup t_last __attribute__((tls_model("initial-exec")));
+
+/// True when the call goes to MPI untouched as the thread's last call did; false says nothing.
+inline bool known_inert(MPI_Comm comm) {
+  return t_last.generation == g_generation.load(std::memory_order_acquire) && t_last.comm == comm &&
+         t_last.inert;
+}
 
 /// The session of a communicator, started if this is its first collective. Null when the call
 /// must go to MPI untouched (a null communicator, inert, MPI not running). When set-up failed

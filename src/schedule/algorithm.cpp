@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/algorithm.hpp"
 
+#include <algorithm>
+
+#include "schedule/builder.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -17,8 +20,15 @@ std::string odd_ranks(const Task& task) {
 std::string irregular(const Task& task) {
   return task.problem.collective == Collective::kAlltoall
              ? ""
-             : "bruck needs blocks of one size; alltoallv has any";
+             : "it needs blocks of one size; alltoallv has any";
 }
+
+/// Of 4096 elements or more, and not so many that latency outweighs what overlaps.
+int long_chain(const Task& task) {
+  return static_cast<int>(std::clamp<std::uint64_t>(task.problem.counts[0] / 4096, 1, 64));
+}
+
+int few(const Task& /*task*/) { return 8; }
 
 constexpr bool kExact = true;
 constexpr bool kBound = false;
@@ -40,6 +50,25 @@ const Algorithm kAlgorithms[] = {
     {Collective::kAllgather, "rings-xor",
      "Parallel Rings; in the node no two send to one at a time", TUTTI_ENTRY(allgather_rings_xor),
      kBound},
+    {Collective::kAllgather, "rings-knomial", "Parallel Rings; k-nomial trees in the node",
+     TUTTI_ENTRY(allgather_rings_knomial), kBound},
+    {Collective::kAllgather, "rings-binomial-doubling",
+     "Parallel Rings; binomial trees in the node, nearest first",
+     TUTTI_ENTRY(allgather_rings_binomial_doubling), kBound},
+    {Collective::kAllgather, "rings-binomial-halving",
+     "Parallel Rings; binomial trees in the node, farthest first",
+     TUTTI_ENTRY(allgather_rings_binomial_halving), kBound},
+    {Collective::kAllgather, "rings-recursive-doubling",
+     "Parallel Rings; recursive doubling in the node",
+     TUTTI_ENTRY(allgather_rings_recursive_doubling), kBound},
+    {Collective::kAllgather, "rings-inter-socket",
+     "Parallel Rings; a block crosses between sockets once, in three phases",
+     TUTTI_ENTRY(allgather_rings_inter_socket), kBound},
+    {Collective::kAllgather, "rings-inter-socket-pipelined",
+     "the same in segments that do not wait for phases", TUTTI_ENTRY(allgather_rings_inter_socket),
+     kBound, nullptr, few},
+    {Collective::kAllgather, "alpha", "gather to leaders, ring of leaders, broadcast in nodes",
+     TUTTI_ENTRY(allgather_alpha), kBound},
     {Collective::kReduceScatterBlock, "ring", "sums go round a ring of ranks",
      TUTTI_ENTRY(reduce_scatter_ring)},
     {Collective::kReduceScatterBlock, "pairwise", "every rank sends to every other",
@@ -54,12 +83,27 @@ const Algorithm kAlgorithms[] = {
      TUTTI_ENTRY(allreduce_recursive_doubling), kBound},
     {Collective::kAllreduce, "rabenseifner", "recursive halving, then recursive doubling",
      TUTTI_ENTRY(allreduce_rabenseifner), kBound},
+    {Collective::kAllreduce, "rings", "Parallel Rings there and back", TUTTI_ENTRY(allreduce_rings),
+     kBound},
+    {Collective::kAllreduce, "double-tree", "half the vector up and down each of two trees",
+     TUTTI_ENTRY(allreduce_double_tree), kBound, nullptr, long_chain},
+    {Collective::kAllreduce, "alpha", "reduce to leaders, exchange among them, broadcast in nodes",
+     TUTTI_ENTRY(allreduce_alpha), kBound},
+    {Collective::kAllreduce, "delta", "as alpha, every rank the leader of a slice",
+     TUTTI_ENTRY(allreduce_delta), kBound},
     {Collective::kBcast, "knomial", "a tree with radix - 1 children per level; 2 is binomial",
      TUTTI_ENTRY(bcast_knomial), kBound},
-    {Collective::kBcast, "chain", "segments pass from rank to rank", TUTTI_ENTRY(bcast_chain)},
+    {Collective::kBcast, "chain", "segments pass from rank to rank", TUTTI_ENTRY(bcast_chain),
+     kExact, nullptr, long_chain},
     {Collective::kBcast, "scatter-allgather", "binomial scatter, ring allgather",
      TUTTI_ENTRY(bcast_scatter_allgather), kBound},
+    {Collective::kBcast, "double-tree", "half the vector down each of two trees",
+     TUTTI_ENTRY(bcast_double_tree), kBound, nullptr, long_chain},
+    {Collective::kBcast, "alpha", "a tree of leaders, then trees in nodes",
+     TUTTI_ENTRY(bcast_alpha), kBound},
     {Collective::kReduce, "binomial", "a tree", TUTTI_ENTRY(reduce_binomial), kBound},
+    {Collective::kReduce, "alpha", "trees in nodes, then a tree of leaders",
+     TUTTI_ENTRY(reduce_alpha), kBound},
     {Collective::kGather, "binomial", "a tree", TUTTI_ENTRY(gather_binomial), kBound},
     {Collective::kScatter, "binomial", "a tree", TUTTI_ENTRY(scatter_binomial), kBound},
     {Collective::kAlltoall, "linear", "everything at once", TUTTI_ENTRY(alltoall_linear)},
@@ -67,6 +111,8 @@ const Algorithm kAlgorithms[] = {
      TUTTI_ENTRY(alltoall_pairwise)},
     {Collective::kAlltoall, "bruck", "log2 P rounds for small blocks", TUTTI_ENTRY(alltoall_bruck),
      kBound, irregular},
+    {Collective::kAlltoall, "rails", "a rank carries what goes to its local index elsewhere",
+     TUTTI_ENTRY(alltoall_rails), kBound, irregular},
     {Collective::kBarrier, "dissemination", "log2 P rounds", TUTTI_ENTRY(barrier_dissemination)},
 };
 #undef TUTTI_ENTRY
@@ -90,6 +136,15 @@ Collective family(Collective collective) {
 }
 
 }  // namespace
+
+Program generate(const Algorithm& algorithm, const Task& task) {
+  int segments = task.parameters.segments;
+  if (segments < 1) {
+    segments = algorithm.segments != nullptr ? algorithm.segments(task) : 1;
+  }
+  Program program = algorithm.make(task);
+  return segments > 1 ? Builder::segmented(program, segments) : program;
+}
 
 std::span<const Algorithm> algorithms() { return kAlgorithms; }
 

@@ -17,9 +17,10 @@
 
 namespace tutti::schedule {
 
+/// 0: the algorithm's own choice.
 struct Parameters {
-  int radix = 2;     ///< Children per parent in k-nomial trees, at least 2.
-  int segments = 1;  ///< Parts that a vector is cut into to overlap phases, at least 1.
+  int radix = 0;     ///< k of k-nomial trees, at least 2.
+  int segments = 0;  ///< Parts that a vector is cut into to overlap phases, at least 1.
 };
 
 /// All a generator may look at.
@@ -28,6 +29,8 @@ struct Task {
   const Problem& problem;
   int rank = 0;
   Parameters parameters;
+
+  int radix_or(int own) const { return parameters.radix > 1 ? parameters.radix : own; }
 
   int ranks() const { return problem.ranks; }
   int root() const { return problem.root; }
@@ -45,13 +48,19 @@ struct Algorithm {
   select::Collective collective;
   const char* name;
   const char* summary;
-  Program (*generate)(const Task&);
+  /// Unsegmented; callers use generate().
+  Program (*make)(const Task&);
   /// For equal blocks; exact where `is_exact`, else an upper bound.
   Cost (*cost)(const Task&);
   bool is_exact = true;
   /// Why it cannot carry a task, a function of what is equal on all ranks; null: it always can.
   std::string (*refusal)(const Task&) = nullptr;
+  /// Segments where parameters name none; null: one.
+  int (*segments)(const Task&) = nullptr;
 };
+
+/// What `task.rank` does, cut into the segments that the parameters or the algorithm ask for.
+Program generate(const Algorithm& algorithm, const Task& task);
 
 std::span<const Algorithm> algorithms();
 /// Null when there is none of that name. v-forms and their regular forms share algorithms.

@@ -103,6 +103,11 @@ void Builder::add(Step step) {
   for (std::uint32_t before = fenced_begin_; before < fenced_end_; ++before) {
     waits_for_.push_back(before);
   }
+  waits_for_.insert(waits_for_.end(), explicit_.begin(), explicit_.end());
+  explicit_.clear();
+  for (std::uint32_t before = also_begin_; before < also_end_; ++before) {
+    waits_for_.push_back(before);
+  }
   if (step.kind != StepKind::kRecv) {
     touch(step.source, false, number, &waits_for_);
   }
@@ -125,6 +130,88 @@ void Builder::send_token(int peer) {
 
 void Builder::recv_token(int peer) {
   add({.kind = StepKind::kRecv, .peer = peer, .tag = received_[peer]++});
+}
+
+void Builder::add_part(const Step& step, std::uint64_t from, std::uint64_t count) {
+  Step part = step;
+  if (step.kind != StepKind::kRecv) {
+    part.source = step.source.part(from, count);
+  }
+  if (step.kind != StepKind::kSend) {
+    part.destination = step.destination.part(from, count);
+  }
+  if (step.kind == StepKind::kSend) {
+    part.tag = sent_[step.peer]++;
+  } else if (step.kind == StepKind::kRecv) {
+    part.tag = received_[step.peer]++;
+  }
+  add(part);
+}
+
+void Builder::append(const Program& program, const std::vector<int>& ranks, const Region& input,
+                     const Region& output) {
+  constexpr std::uint32_t kNone = ~0U;
+  const Region bases[] = {input, output, scratch(program.scratch_count)};
+  const auto here = [&](const Region& region) {
+    const Region& base = bases[static_cast<std::size_t>(region.buffer)];
+    return base.part(region.offset, region.count);
+  };
+  std::vector<std::uint32_t> numbers;  // By step of `program`; kNone: nothing is left of it.
+  for (const Step& step : program.steps) {
+    Step moved = step;
+    moved.source = here(step.source);
+    moved.destination = here(step.destination);
+    if (step.kind == StepKind::kCopy && moved.source == moved.destination) {
+      numbers.push_back(kNone);
+      continue;
+    }
+    if (moved.peer >= 0 && !ranks.empty()) {
+      moved.peer = ranks[static_cast<std::size_t>(step.peer)];
+    }
+    for (const std::uint32_t before : program.dependencies_of(step)) {
+      if (numbers[before] != kNone) {
+        explicit_.push_back(numbers[before]);
+      }
+    }
+    numbers.push_back(next());
+    add_part(moved, 0, step.count());
+  }
+}
+
+Program Builder::segmented(const Program& program, int segments) {
+  Builder builder;
+  builder.scratch(program.scratch_count);
+  std::vector<std::uint32_t> first;  // By step of `program`: the first of its parts.
+  for (const Step& step : program.steps) {
+    first.push_back(builder.next());
+    const std::uint64_t count = step.count();
+    if (count == 0) {
+      for (const std::uint32_t before : program.dependencies_of(step)) {
+        const std::uint32_t end = before + 1 < first.size() ? first[before + 1] : builder.next();
+        for (std::uint32_t part = first[before]; part < end; ++part) {
+          builder.explicit_.push_back(part);
+        }
+      }
+      builder.add_part(step, 0, 0);
+      continue;
+    }
+    const auto parts = std::min<std::uint64_t>(count, static_cast<std::uint64_t>(segments));
+    for (std::uint64_t part = 0; part < parts; ++part) {
+      const std::uint64_t from = count * part / parts;
+      for (const std::uint32_t before : program.dependencies_of(step)) {
+        if (program.steps[before].count() == 0) {
+          builder.explicit_.push_back(first[before]);
+        }
+      }
+      builder.add_part(step, from, count * (part + 1) / parts - from);
+    }
+  }
+  return std::move(builder).finish();
+}
+
+void Builder::wait_also(std::uint32_t first, std::uint32_t last) {
+  also_begin_ = first;
+  also_end_ = last;
 }
 
 void Builder::fence() {

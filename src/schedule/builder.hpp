@@ -30,10 +30,25 @@ class Builder {
   void recv_token(int peer);
   /// All that follows waits for all that came before: rounds that must not run into one another.
   void fence();
+  /// Number of the next step.
+  std::uint32_t next() const { return static_cast<std::uint32_t>(program_.steps.size()); }
+  /// The following steps wait for steps [first, last) as well, until this is called again.
+  void wait_also(std::uint32_t first, std::uint32_t last);
+  /// The steps of another program, whose rank i is ranks[i] here (empty: the same), and whose
+  /// input and output are these regions. All ranks of that program must append it, in the same
+  /// order with respect to other messages between them.
+  void append(const Program& program, const std::vector<int>& ranks, const Region& input,
+              const Region& output);
   /// Elements of scratch, beside those already taken; returns their region.
   Region scratch(std::uint64_t count);
 
   Program finish() &&;
+
+  /// The program with every step cut into at most `segments` parts, each of which waits only for
+  /// the data that it needs: phases that follow one another then overlap. Waits that are not for
+  /// data (fences) are dropped, but for those of messages without data. Source: the pipelining of
+  /// Watts and van de Geijn 1995, as a transformation.
+  static Program segmented(const Program& program, int segments);
 
  private:
   /// Steps that last wrote a stretch of a buffer, and that have read it since.
@@ -48,12 +63,16 @@ class Builder {
   void touch(const Region& region, bool writes, std::uint32_t step,
              std::vector<std::uint32_t>* waits_for);
   void add(Step step);
+  void add_part(const Step& step, std::uint64_t from, std::uint64_t count);
 
   Program program_;
   Stretches stretches_[3];
   std::unordered_map<int, std::uint32_t> sent_;
   std::unordered_map<int, std::uint32_t> received_;
   std::vector<std::uint32_t> waits_for_;
+  std::vector<std::uint32_t> explicit_;  ///< Of the next step alone, beside what data asks for.
+  std::uint32_t also_begin_ = 0;
+  std::uint32_t also_end_ = 0;
   std::uint32_t fenced_begin_ = 0;  ///< Steps between the last two fences: later ones wait for
   std::uint32_t fenced_end_ = 0;    ///< them, and through them for all before.
 };

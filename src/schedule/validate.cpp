@@ -118,7 +118,7 @@ void append(Pieces* pieces, const Piece& piece) {
   pieces->push_back(piece);
 }
 
-class Memory {
+class Contents {
  public:
   void write(std::uint64_t offset, const Pieces& pieces) {
     std::uint64_t end = offset;
@@ -233,11 +233,66 @@ bool equal(const Pieces& a, const Pieces& b) {
   });
 }
 
+/// In place, a region that is the same memory as one of another buffer.
+struct Alias {
+  Region region;
+  Region is;
+};
+
+/// Absent: input and output of the rank are apart.
+std::optional<Alias> alias_of(const Problem& problem, int rank) {
+  const Region input{Buffer::kInput, 0, input_count(problem, rank)};
+  const Region output{Buffer::kOutput, 0, output_count(problem, rank)};
+  switch (problem.collective) {
+    case Collective::kAllreduce:
+      return Alias{input, output};
+    case Collective::kBcast:
+    case Collective::kReduce:
+      return rank == problem.root ? std::optional(Alias{input, output}) : std::nullopt;
+    case Collective::kAllgather:
+    case Collective::kAllgatherv:
+      return Alias{input, blocks_of(problem).in(Buffer::kOutput, rank)};
+    case Collective::kGather:
+    case Collective::kGatherv:
+      return rank == problem.root
+                 ? std::optional(Alias{input, blocks_of(problem).in(Buffer::kOutput, rank)})
+                 : std::nullopt;
+    case Collective::kScatter:
+    case Collective::kScatterv:
+      return rank == problem.root
+                 ? std::optional(Alias{output, blocks_of(problem).in(Buffer::kInput, rank)})
+                 : std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// The program with aliased regions named as what they are; a copy onto itself does nothing.
+Program in_place(const Program& program, const Alias& alias) {
+  Program named = program;
+  for (Step& step : named.steps) {
+    for (Region* region : {&step.source, &step.destination}) {
+      if (region->buffer == alias.region.buffer) {
+        *region = {alias.is.buffer, alias.is.offset + region->offset, region->count};
+      }
+    }
+    if (step.kind == StepKind::kCopy && step.source == step.destination) {
+      step.source.count = step.destination.count = 0;
+    }
+  }
+  return named;
+}
+
 /// All programs, carried out together.
 class Execution {
  public:
-  Execution(const Problem& problem, const std::vector<Program>& programs, Report* report)
-      : problem_(problem), programs_(programs), report_(*report), sets_(problem.ranks) {}
+  Execution(const Problem& problem, const std::vector<Program>& programs, Memory memory,
+            Report* report)
+      : problem_(problem),
+        programs_(programs),
+        memory_(memory),
+        report_(*report),
+        sets_(problem.ranks) {}
 
   void run() {
     if (!pair_messages()) {
@@ -337,7 +392,12 @@ class Execution {
       Pieces own;
       append(&own,
              {input_count(problem_, static_cast<int>(rank)), static_cast<std::uint32_t>(rank), 0});
-      memories_[rank][0].write(0, own);
+      Region place{Buffer::kInput, 0, 0};
+      const auto alias = alias_of(problem_, static_cast<int>(rank));
+      if (memory_ == Memory::kInPlace && alias && alias->region.buffer == Buffer::kInput) {
+        place = alias->is;
+      }
+      contents(static_cast<int>(rank), place.buffer).write(place.offset, own);
     }
     for_each([&](const Place& place, const Step& one) {
       const Program& program = programs_[static_cast<std::size_t>(place.rank)];
@@ -394,12 +454,12 @@ class Execution {
       return;
     }
     auto pieces =
-        memory(from.rank, source.source.buffer).read(source.source.offset, source.source.count);
+        contents(from.rank, source.source.buffer).read(source.source.offset, source.source.count);
     if (!pieces) {
       error(name(from) + " reads what was never written");
       return;
     }
-    Memory& target = memory(to.rank, sink.destination.buffer);
+    Contents& target = contents(to.rank, sink.destination.buffer);
     if (sink.kind == StepKind::kReduce) {
       const auto old = target.read(sink.destination.offset, sink.destination.count);
       pieces = old ? join(*old, *pieces) : std::nullopt;
@@ -438,7 +498,7 @@ class Execution {
     return joined;
   }
 
-  Memory& memory(int rank, Buffer buffer) {
+  Contents& contents(int rank, Buffer buffer) {
     return memories_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(buffer)];
   }
 
@@ -472,7 +532,12 @@ class Execution {
       for (const Piece& piece : wanted) {
         count += piece.count;
       }
-      const auto found = memory(rank, Buffer::kOutput).read(0, count);
+      Region place{Buffer::kOutput, 0, 0};
+      const auto alias = alias_of(problem_, rank);
+      if (memory_ == Memory::kInPlace && alias && alias->region.buffer == Buffer::kOutput) {
+        place = alias->is;
+      }
+      const auto found = contents(rank, place.buffer).read(place.offset, count);
       if (!found || !equal(*found, wanted)) {
         error("rank " + std::to_string(rank) + ": the output is not what " +
               select::to_string(problem_.collective) + " says");
@@ -501,10 +566,11 @@ class Execution {
 
   const Problem& problem_;
   const std::vector<Program>& programs_;
+  Memory memory_;
   Report& report_;
   Sets sets_;
   std::vector<std::vector<State>> states_;
-  std::vector<std::array<Memory, 3>> memories_;
+  std::vector<std::array<Contents, 3>> memories_;
   std::vector<std::vector<Bits>> known_;  ///< Ranks whose start each step has heard of.
   std::vector<Place> ready_;
 };
@@ -602,19 +668,32 @@ std::vector<std::string> validate_local(const Problem& problem, int rank, const 
   return errors;
 }
 
-Report validate(const Problem& problem, const std::vector<Program>& programs) {
+Report validate(const Problem& problem, const std::vector<Program>& programs, Memory memory) {
   Report report;
   if (programs.size() != static_cast<std::size_t>(problem.ranks)) {
     report.errors.push_back(std::to_string(programs.size()) + " programs for " +
                             std::to_string(problem.ranks) + " ranks");
     return report;
   }
-  for (int rank = 0; rank < problem.ranks; ++rank) {
-    auto errors = validate_local(problem, rank, programs[static_cast<std::size_t>(rank)]);
+  auto check = [&](int rank, const Program& program) {
+    auto errors = validate_local(problem, rank, program);
     std::move(errors.begin(), errors.end(), std::back_inserter(report.errors));
+  };
+  std::vector<Program> named;  // As they are in place.
+  for (int rank = 0; rank < problem.ranks; ++rank) {
+    const Program& program = programs[static_cast<std::size_t>(rank)];
+    const auto alias = alias_of(problem, rank);
+    if (memory == Memory::kApart || !alias) {
+      check(rank, program);
+      if (memory == Memory::kInPlace) {
+        named.push_back(program);
+      }
+    } else {
+      check(rank, named.emplace_back(in_place(program, *alias)));
+    }
   }
   if (report.ok()) {
-    Execution(problem, programs, &report).run();
+    Execution(problem, memory == Memory::kInPlace ? named : programs, memory, &report).run();
   }
   return report;
 }

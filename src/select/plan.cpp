@@ -15,7 +15,7 @@ constexpr std::string_view kStaged = "staged";
 const std::string kSchedulePrefix = "schedule:";
 
 /// Parallel Rings have names of their own.
-bool is_rings(std::string_view name) { return name == "rings" || name == "rings-xor"; }
+bool is_rings(std::string_view name) { return name.starts_with("rings"); }
 
 /// Largest message of a schedule: MPI counts it in int.
 constexpr Bytes kScheduleBytesMax = (Bytes{1} << 31) - 1;
@@ -210,21 +210,35 @@ const char* to_string(Backend backend) {
 std::vector<std::string> schedule_names(Collective collective) {
   switch (collective) {
     case Collective::kAllgather:
-      return {"linear", "ring",     "recursive-doubling", "bruck", "neighbor-exchange",
-              "rings",  "rings-xor"};
+      return {"linear",
+              "ring",
+              "recursive-doubling",
+              "bruck",
+              "neighbor-exchange",
+              "rings",
+              "rings-xor",
+              "rings-knomial",
+              "rings-binomial-doubling",
+              "rings-binomial-halving",
+              "rings-recursive-doubling",
+              "rings-inter-socket",
+              "rings-inter-socket-pipelined",
+              "alpha"};
     case Collective::kReduceScatter:
     case Collective::kReduceScatterBlock:
       return {"ring", "pairwise", "recursive-halving", "rings"};
     case Collective::kAllreduce:
-      return {"ring", "recursive-doubling", "rabenseifner"};
+      return {"ring", "recursive-doubling", "rabenseifner", "rings", "double-tree", "alpha",
+              "delta"};
     case Collective::kBcast:
-      return {"knomial", "chain", "scatter-allgather"};
+      return {"knomial", "chain", "scatter-allgather", "double-tree", "alpha"};
     case Collective::kReduce:
+      return {"binomial", "alpha"};
     case Collective::kGather:
     case Collective::kScatter:
       return {"binomial"};
     case Collective::kAlltoall:
-      return {"linear", "pairwise", "bruck"};
+      return {"linear", "pairwise", "bruck", "rails"};
     default:
       return {};
   }

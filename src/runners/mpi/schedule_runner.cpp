@@ -85,8 +85,8 @@ const ScheduleRunner::Prepared& ScheduleRunner::prepared(const std::string& algo
   auto made = std::make_unique<Prepared>();
   made->algorithm = algorithm;
   made->problem = problem_of(call, me.ranks);
-  made->program = schedule::find_algorithm(call.collective, algorithm)
-                      ->generate({layout_, made->problem, me.rank, {}});
+  made->program = schedule::generate(*schedule::find_algorithm(call.collective, algorithm),
+                                     {layout_, made->problem, me.rank, {}});
   const Program& program = made->program;
   made->first_follower.assign(program.steps.size() + 1, 0);
   for (const std::uint32_t before : program.dependencies) {

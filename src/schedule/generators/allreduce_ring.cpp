@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Allreduce, ring: reduce-scatter around the ring, then allgather around it, on P even parts of the
-// vector. With S segments each does so by itself and their phases overlap (segmented ring).
+// vector. In segments its phases overlap (segmented ring).
 // Rounds 2 (P - 1); each rank sends at most 2 (P - 1) ceil(n / P).
 // Source: Patarasuk and Yuan, "Bandwidth Optimal All-reduce Algorithms", 2009.
 #include "schedule/builder.hpp"
@@ -13,31 +13,18 @@ namespace tutti::schedule {
 Program allreduce_ring(const Task& task) {
   const std::uint64_t count = task.problem.counts[0];
   const int ranks = task.ranks();
-  const Region output{Buffer::kOutput, 0, count};
-  const Blocks segments = Blocks::even(count, task.parameters.segments);
+  const Blocks parts = Blocks::even(count, ranks);
   Builder builder;
-  builder.copy({Buffer::kInput, 0, count}, output);
-  std::vector<Blocks> parts;
-  for (int segment = 0; segment < segments.size(); ++segment) {
-    parts.push_back(Blocks::even(segments.count(segment), ranks));
-  }
-  auto part = [&](int segment, int index) {
-    const Blocks& blocks = parts[static_cast<std::size_t>(segment)];
-    return output.part(segments.offset(segment) + blocks.offset(index), blocks.count(index));
-  };
+  builder.copy({Buffer::kInput, 0, count}, {Buffer::kOutput, 0, count});
   for (int round = 0; round < 2 * (ranks - 1); ++round) {
-    const bool reduces = round < ranks - 1;
-    for (int segment = 0; segment < segments.size(); ++segment) {
-      const Region leaves = part(segment, task.after(-round));
-      const Region arrives = part(segment, task.after(-round - 1));
-      builder.send(task.after(1), leaves);
-      if (!reduces) {
-        builder.recv(task.after(-1), arrives);
-        continue;
-      }
+    const Region arrives = parts.in(Buffer::kOutput, task.after(-round - 1));
+    builder.send(task.after(1), parts.in(Buffer::kOutput, task.after(-round)));
+    if (round < ranks - 1) {
       const Region contribution = builder.scratch(arrives.count);
       builder.recv(task.after(-1), contribution);
       builder.reduce(contribution, arrives);
+    } else {
+      builder.recv(task.after(-1), arrives);
     }
   }
   return std::move(builder).finish();
@@ -45,9 +32,7 @@ Program allreduce_ring(const Task& task) {
 
 Cost allreduce_ring_cost(const Task& task) {
   const auto ranks = static_cast<std::uint64_t>(task.ranks());
-  const auto segments = static_cast<std::uint64_t>(task.parameters.segments);
-  const std::uint64_t part = task.problem.counts[0] / (ranks * segments) + 1;
-  return {2 * (task.ranks() - 1), 2 * (ranks - 1) * segments * part};
+  return {2 * (task.ranks() - 1), 2 * (ranks - 1) * (task.problem.counts[0] / ranks + 1)};
 }
 
 }  // namespace tutti::schedule

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Broadcast, pipelined chain: each rank passes on S segments one after the other.
-// Rounds P - 1 for the last rank to get a segment; each rank sends n.
-// Source: Watts and van de Geijn, "A Pipelined Broadcast for Multidimensional Meshes", 1995.
+// Broadcast, chain: each rank passes the vector on, in segments one after the other
+// (algorithm.cpp). Rounds P - 1 for the last rank to get a segment; each rank sends n. Source:
+// Watts and van de Geijn, "A Pipelined Broadcast for Multidimensional Meshes", 1995.
 #include "schedule/builder.hpp"
 #include "schedule/generators.hpp"
 
@@ -11,18 +11,15 @@ namespace tutti::schedule {
 
 Program bcast_chain(const Task& task) {
   const int me = task.after(-task.root());
-  const Blocks segments = Blocks::even(task.problem.counts[0], task.parameters.segments);
+  const Region output{Buffer::kOutput, 0, task.problem.counts[0]};
   Builder builder;
-  for (int segment = 0; segment < segments.size(); ++segment) {
-    const Region output = segments.in(Buffer::kOutput, segment);
-    if (me == 0) {
-      builder.copy(segments.in(Buffer::kInput, segment), output);
-    } else {
-      builder.recv(task.after(-1), output);
-    }
-    if (me + 1 < task.ranks()) {
-      builder.send(task.after(1), output);
-    }
+  if (me == 0) {
+    builder.copy({Buffer::kInput, 0, output.count}, output);
+  } else {
+    builder.recv(task.after(-1), output);
+  }
+  if (me + 1 < task.ranks()) {
+    builder.send(task.after(1), output);
   }
   return std::move(builder).finish();
 }

@@ -12,7 +12,7 @@ namespace tutti::schedule {
 
 Program bcast_knomial(const Task& task) {
   const int ranks = task.ranks();
-  const int radix = task.parameters.radix;
+  const int radix = task.radix_or(2);
   const int me = task.after(-task.root());
   const Region output{Buffer::kOutput, 0, task.problem.counts[0]};
   auto rank_of = [&](int relative) { return (relative + task.root()) % ranks; };
@@ -37,10 +37,10 @@ Program bcast_knomial(const Task& task) {
 
 Cost bcast_knomial_cost(const Task& task) {
   int rounds = 0;
-  for (int reach = 1; reach < task.ranks(); reach *= task.parameters.radix) {
+  for (int reach = 1; reach < task.ranks(); reach *= task.radix_or(2)) {
     ++rounds;
   }
-  const int children_most = rounds * (task.parameters.radix - 1);
+  const int children_most = rounds * (task.radix_or(2) - 1);
   const auto children = static_cast<std::uint64_t>(children_most);
   return {rounds, children * task.problem.counts[0]};
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "schedule/double_tree.hpp"
 #include "tasks.hpp"
 
 namespace tutti::schedule {
@@ -29,9 +30,14 @@ class EveryGenerator : public ::testing::TestWithParam<int> {
     if (refuses(layout, problem, parameters)) {
       return;
     }
-    const Report report = validate(problem, generate_all(algorithm(), layout, problem, parameters));
-    EXPECT_TRUE(report.ok()) << problem.ranks << " ranks on " << layout.nodes() << " nodes, root "
-                             << problem.root << ": " << first_error(report);
+    const auto programs = generate_all(algorithm(), layout, problem, parameters);
+    for (const Memory memory : {Memory::kApart, Memory::kInPlace}) {
+      const Report report = validate(problem, programs, memory);
+      EXPECT_TRUE(report.ok()) << problem.ranks << " ranks on " << layout.nodes() << " nodes, root "
+                               << problem.root
+                               << (memory == Memory::kInPlace ? ", in place: " : ": ")
+                               << first_error(report);
+    }
     ++checked_;
   }
   int checked_ = 0;
@@ -51,8 +57,10 @@ TEST_P(EveryGenerator, all_ranks_and_sizes) {
 TEST_P(EveryGenerator, odd_layouts_and_blocks) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const int ranks = static_cast<int>(1 + seed * 7 % 41);
-    expect_right(odd_layout(ranks, seed), uneven_problem(algorithm().collective, ranks, seed));
-    expect_right(odd_layout(ranks, seed), equal_problem(algorithm().collective, ranks, 24));
+    const int root = static_cast<int>(seed % static_cast<std::uint64_t>(ranks));
+    expect_right(odd_layout(ranks, seed),
+                 uneven_problem(algorithm().collective, ranks, seed, root));
+    expect_right(odd_layout(ranks, seed), equal_problem(algorithm().collective, ranks, 24, root));
   }
 }
 
@@ -101,7 +109,7 @@ TEST_P(EveryGenerator, thousands_of_ranks) {
       if (algorithm().collective == Collective::kAlltoall && ranks > 1024) {
         break;
       }
-      const Program program = algorithm().generate({layout, problem, rank, {}});
+      const Program program = generate(algorithm(), {layout, problem, rank, {}});
       EXPECT_LE(program.steps.size(), static_cast<std::size_t>(40 * ranks));
       if (program.steps.size() < 6000) {
         const auto errors = validate_local(problem, rank, program);
@@ -166,6 +174,52 @@ TEST(generators, rings__use_every_rail_alike_and_no_more_than_needed) {
       }
     }
     EXPECT_EQ(3U * 100, over_network);
+  }
+}
+
+TEST(generators, rings_inter_socket__crosses_once_and_never_two_to_one) {
+  Layout layout = topology::regular_layout(1, 4);
+  layout.socket_of = {0, 0, 1, 1};
+  const Problem problem = equal_problem(Collective::kAllgather, 4, 10);
+  for (const char* name : {"rings-inter-socket", "rings-inter-socket-pipelined"}) {
+    const auto programs =
+        generate_all(*find_algorithm(Collective::kAllgather, name), layout, problem, {0, 2});
+    ASSERT_TRUE(validate(problem, programs).ok());
+    // The ring 0 -> 2 -> 1 -> 3 -> 0.
+    const int across[] = {2, 3, 1, 0};
+    for (int rank = 0; rank < 4; ++rank) {
+      std::uint64_t crossed = 0;
+      for (const Step& step : programs[static_cast<std::size_t>(rank)].steps) {
+        if (step.kind == StepKind::kSend && layout.socket(step.peer) != layout.socket(rank)) {
+          EXPECT_EQ(across[rank], step.peer);
+          crossed += step.count();
+        }
+      }
+      EXPECT_EQ(10U, crossed);
+    }
+  }
+}
+
+TEST(generators, double_tree__who_has_children_in_one_has_none_in_the_other) {
+  for (int ranks = 1; ranks <= 70; ++ranks) {
+    const DoubleTree trees(ranks);
+    int in_both = 0;
+    for (const int tree : {0, 1}) {
+      std::vector<int> parent(static_cast<std::size_t>(ranks), -1);
+      for (int rank = 0; rank < ranks; ++rank) {
+        EXPECT_LE(trees.place(tree, rank).children.size(), 2U);
+        for (const int child : trees.place(tree, rank).children) {
+          EXPECT_EQ(rank, trees.place(tree, child).parent);
+          parent[static_cast<std::size_t>(child)] = rank;
+        }
+      }
+      EXPECT_EQ(ranks - 1,
+                std::count_if(parent.begin(), parent.end(), [](int p) { return p >= 0; }));
+    }
+    for (int rank = 1; rank < ranks; ++rank) {
+      in_both += !trees.place(0, rank).children.empty() && !trees.place(1, rank).children.empty();
+    }
+    EXPECT_EQ(0, in_both) << ranks << " ranks";
   }
 }
 

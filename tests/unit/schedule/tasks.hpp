@@ -17,7 +17,7 @@ inline std::vector<Program> generate_all(const Algorithm& algorithm, const topol
                                          const Problem& problem, Parameters parameters = {}) {
   std::vector<Program> programs;
   for (int rank = 0; rank < problem.ranks; ++rank) {
-    programs.push_back(algorithm.generate({layout, problem, rank, parameters}));
+    programs.push_back(generate(algorithm, {layout, problem, rank, parameters}));
   }
   return programs;
 }
@@ -66,6 +66,10 @@ inline topology::Layout odd_layout(int ranks, std::uint64_t seed) {
   topology::Layout layout = topology::make_layout(identities);
   for (int node = 0; node < layout.nodes(); ++node) {
     layout.rails_of.push_back(static_cast<int>(1 + random() % 6));
+  }
+  const std::uint64_t sockets = 1 + seed % 3;
+  for (int rank = 0; sockets > 1 && rank < ranks; ++rank) {
+    layout.socket_of.push_back(static_cast<int>(random() % sockets));
   }
   return layout;
 }

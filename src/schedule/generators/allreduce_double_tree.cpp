@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Allreduce, double binary tree: half of the vector is summed up each of two trees and comes down
+// again, in segments. Rounds at most 2 ceil(log2 P); a rank sends at most 2 (n + 1).
+// Source: double_tree.hpp.
+#include "schedule/builder.hpp"
+#include "schedule/double_tree.hpp"
+#include "schedule/generators.hpp"
+
+namespace tutti::schedule {
+
+Program allreduce_double_tree(const Task& task) {
+  const DoubleTree trees(task.ranks());
+  const Blocks halves = Blocks::even(task.problem.counts[0], 2);
+  Builder builder;
+  const Region output = halves.range(Buffer::kOutput, 0, 2);
+  builder.copy({Buffer::kInput, 0, output.count}, output);
+  for (const int tree : {0, 1}) {
+    const Region half = halves.in(Buffer::kOutput, tree);
+    const auto place = trees.place(tree, task.rank);
+    for (const int child : place.children) {
+      const Region contribution = builder.scratch(half.count);
+      builder.recv(child, contribution);
+      builder.reduce(contribution, half);
+    }
+    if (place.parent >= 0) {
+      builder.send(place.parent, half);
+      builder.recv(place.parent, half);
+    }
+    for (const int child : place.children) {
+      builder.send(child, half);
+    }
+  }
+  return std::move(builder).finish();
+}
+
+Cost allreduce_double_tree_cost(const Task& task) {
+  const DoubleTree trees(task.ranks());
+  return {2 * trees.depth(), task.ranks() > 1 ? 2 * (task.problem.counts[0] + 1) : 0};
+}
+
+}  // namespace tutti::schedule

@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Broadcast, double binary tree: half of the vector down each of two trees, in segments.
+// Rounds at most ceil(log2 P); a rank sends at most n + 1. Source: double_tree.hpp.
+#include "schedule/builder.hpp"
+#include "schedule/double_tree.hpp"
+#include "schedule/generators.hpp"
+
+namespace tutti::schedule {
+
+Program bcast_double_tree(const Task& task) {
+  const int ranks = task.ranks();
+  const int me = task.after(-task.root());
+  const DoubleTree trees(ranks);
+  const Blocks halves = Blocks::even(task.problem.counts[0], 2);
+  auto rank_of = [&](int relative) { return (relative + task.root()) % ranks; };
+  Builder builder;
+  if (me == 0) {
+    const Region output = halves.range(Buffer::kOutput, 0, 2);
+    builder.copy({Buffer::kInput, 0, output.count}, output);
+  }
+  for (const int tree : {0, 1}) {
+    const Region half = halves.in(Buffer::kOutput, tree);
+    const auto place = trees.place(tree, me);
+    if (place.parent >= 0) {
+      builder.recv(rank_of(place.parent), half);
+    }
+    for (const int child : place.children) {
+      builder.send(rank_of(child), half);
+    }
+  }
+  return std::move(builder).finish();
+}
+
+Cost bcast_double_tree_cost(const Task& task) {
+  const DoubleTree trees(task.ranks());
+  return {trees.depth(), task.ranks() > 1 ? task.problem.counts[0] + 1 : 0};
+}
+
+}  // namespace tutti::schedule
