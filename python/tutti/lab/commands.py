@@ -37,7 +37,7 @@ def rank_settings(library: mpi.Mpi, preload: bool, chosen: dict[str, str]) -> di
     inherited = {
         name: value
         for name, value in os.environ.items()
-        if name in ("LD_PRELOAD", "LD_LIBRARY_PATH")
+        if name in ("LD_PRELOAD", "LD_LIBRARY_PATH") or name.startswith("TUTTI_")
     }
     return launch.environment(inherited, door, chosen, library.library_directory)
 

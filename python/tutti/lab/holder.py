@@ -57,7 +57,8 @@ def hold_box(box: dict[str, Any], hosts: Path, connection: socket.socket) -> NoR
     if box["own_processes"]:
         namespaces.mount_process_table()
         namespaces.mount_shared_memory()
-    namespaces.bind(hosts, "/etc/hosts")
+    if Path("/etc/hosts").exists():
+        namespaces.bind(hosts, "/etc/hosts")
     namespaces.set_host_name(box["name"])
     report(connection, {"box": box["name"]})
     connection.close()
@@ -75,7 +76,7 @@ def start_box(box: dict[str, Any], hosts: Path, connection: socket.socket) -> No
             os._exit(0)
         hold_box(box, hosts, connection)
     except OSError as error:
-        report(connection, {"error": f"{box['name']}: {error}"})
+        report(connection, {"error": f"{box['name']}: {error}", "errno": error.errno})
     os._exit(1)
 
 

@@ -87,12 +87,16 @@ class Place:
         """The state."""
         return self.directory / "state.json"
 
+    def check_owner(self) -> None:
+        """Commands trust what is in the directory, so it must be this user's."""
+        if self.base.stat().st_uid != os.geteuid():
+            raise TuttiError(f"{self.base} belongs to another user; remedy: --directory")
+
     def create(self) -> None:
-        """The directories; others may not write there, since commands trust what is in them."""
+        """The directories."""
         try:
             self.base.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self.base.stat().st_uid != os.geteuid():
-                raise TuttiError(f"{self.base} belongs to another user; remedy: set --directory")
+            self.check_owner()
             self.directory.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise TuttiError(f"{self.directory}: {error.strerror}") from None
@@ -106,6 +110,7 @@ class Place:
     def load(self) -> State | None:
         """The state; None when there is none."""
         try:
+            self.check_owner()
             found = json.loads(self.file.read_text())
             return State(
                 spec=Spec(**found["spec"]),
