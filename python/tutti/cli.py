@@ -21,6 +21,7 @@ COMMANDS = (
     "plot",
     "schedule",
     "sim",
+    "lab",
 )
 
 

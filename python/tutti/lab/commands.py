@@ -1,0 +1,183 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""The subcommands of `tutti lab`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from tutti import launch, mpi, output, paths
+from tutti.lab import job, lifetime, network, plan, state
+from tutti.run import settings
+
+
+def _rate(_: click.Context, __: click.Parameter, value: str) -> int:
+    try:
+        return plan.parse_rate(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _fabric(_: click.Context, __: click.Parameter, value: str) -> int:
+    try:
+        return plan.parse_fabric(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def rank_settings(library: mpi.Mpi, preload: bool, chosen: dict[str, str]) -> dict[str, str]:
+    """Variables that a rank needs: where its MPI library is, and Tutti."""
+    door = paths.require(paths.PRELOAD) if preload else None
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name in ("LD_PRELOAD", "LD_LIBRARY_PATH") or name.startswith("TUTTI_")
+    }
+    return launch.environment(inherited, door, chosen, library.library_directory)
+
+
+@click.group()
+@click.option("--name", default="lab", show_default=True, help="Of the lab: there may be several.")
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where labs are kept; default /run/tutti-lab, or under XDG_RUNTIME_DIR.",
+)
+@click.pass_context
+def command(context: click.Context, name: str, directory: Path | None) -> None:
+    """Several hosts on one machine, with several shaped links each, for tests of MPI jobs."""
+    base = directory.absolute() if directory else state.default_base()
+    context.obj = state.Place(base, state.check_name(name))
+
+
+@command.command()
+@click.option("--nodes", type=click.IntRange(1, plan.NODES_MAX), default=2, show_default=True)
+@click.option("--rails", type=click.IntRange(1, plan.RAILS_MAX), default=1, show_default=True)
+@click.option(
+    "--rate",
+    default="100mbit",
+    show_default=True,
+    callback=_rate,
+    help="Of each link in each direction.",
+)
+@click.option(
+    "--fabric",
+    default="flat",
+    show_default=True,
+    callback=_fabric,
+    metavar="flat|leaf-spine:SPINES",
+    help="One switch that never blocks, or a leaf for each node and so many spines.",
+)
+@click.pass_obj
+def up(place: state.Place, nodes: int, rails: int, rate: int, fabric: int) -> None:
+    """Start a lab."""
+    spec = plan.Spec(nodes, rails, rate, fabric)
+    lifetime.up(place, spec)
+    output.note(f"lab of {nodes} nodes with {rails} rails is up; end it with `tutti lab down`")
+
+
+@command.command()
+@click.pass_obj
+def down(place: state.Place) -> None:
+    """End the lab and everything that runs in it."""
+    output.note("the lab is down" if state.take_down(place) else "no lab is up")
+
+
+@command.command("exec", context_settings={"ignore_unknown_options": True})
+@click.argument("node")
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
+@click.pass_obj
+def execute(place: state.Place, node: str, words: tuple[str, ...]) -> None:
+    """Run CMD on NODE: n0, n1, ..., or head, which has the management network only.
+
+    Example: tutti lab exec n0 -- python3 -m http.server
+    """
+    sys.exit(lifetime.run_in_box(place.require(), node, words, os.environ))
+
+
+@command.command("shell", hidden=True, context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_obj
+def shell(place: state.Place, words: tuple[str, ...]) -> None:
+    """What a launcher calls in place of ssh: options, a host, words for its shell."""
+    found = list(words)
+    while found and found[0].startswith("-"):
+        found.pop(0)
+    if len(found) < 2:
+        raise click.UsageError("HOST COMMAND...")
+    line = " ".join(found[1:])
+    # Nodes share the files of the machine, but number their processes alike, and launchers name
+    # their temporary files by such numbers.
+    temporary = place.directory / "tmp" / found[0]
+    temporary.mkdir(parents=True, exist_ok=True)
+    env = {**os.environ, "TMPDIR": str(temporary)}
+    sys.exit(lifetime.run_in_box(place.require(), found[0], ["/bin/sh", "-c", line], env))
+
+
+@command.command("run", context_settings={"ignore_unknown_options": True})
+@click.option("-n", "--ranks", type=click.IntRange(1), required=True)
+@click.option("--ppn", type=click.IntRange(1), default=1, show_default=True, help="Ranks per node.")
+@click.option("--mpi", "mpi_name", metavar="MPI", help="mpich, openmpi, or a path.")
+@click.option("--striped", is_flag=True, help="Each rank uses all rails, not only its own.")
+@click.option("--no-preload", is_flag=True, help="The MPI library alone, without Tutti.")
+@click.option("--strict", is_flag=True, help="A fall-back is an error.")
+@click.option("--log-level", type=click.Choice(["error", "warn", "info", "debug"]))
+@click.option("--plan", "plans", multiple=True, metavar="COLL=PLANS", help="As in allgather=rings.")
+@click.option("--print", "only_print", is_flag=True, help="Print what would run; run nothing.")
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
+@click.pass_obj
+def run(
+    place: state.Place,
+    ranks: int,
+    ppn: int,
+    mpi_name: str | None,
+    striped: bool,
+    no_preload: bool,
+    strict: bool,
+    log_level: str | None,
+    plans: tuple[str, ...],
+    only_print: bool,
+    words: tuple[str, ...],
+) -> None:
+    """Run CMD as an MPI job across the nodes, local rank i on rail i, with Tutti in its processes.
+
+    Example: tutti lab run -n 16 --ppn 4 --plan allgather=rings -- ./app
+    """
+    found = place.require()
+    library = mpi.find(mpi_name)
+    chosen = rank_settings(library, not no_preload, settings(strict, log_level, None, plans))
+    agent = place.directory / "agent"
+    wanted = job.Job(ranks, ppn, words, striped, chosen)
+    line = job.command(library, wanted, found.spec, agent)
+    if only_print:
+        output.echo(shlex.join(line))
+        return
+    env = job.environment(os.environ, library, agent)
+    env = launch.environment(env, None, {}, library.library_directory)
+    sys.exit(lifetime.run_in_box(found, plan.HEAD, line, env))
+
+
+@command.command()
+@click.option("--json", "as_json", is_flag=True)
+@click.pass_obj
+def links(place: state.Place, as_json: bool) -> None:
+    """Bytes sent over each link since the lab is up."""
+    found = place.require()
+    counted = network.counters(
+        plan.make(found.spec), {name: box.pid for name, box in found.boxes.items()}
+    )
+    if as_json:
+        output.echo_json([asdict(one) for one in counted])
+        return
+    rows = [["from", "to", "bytes", "back", "dropped"]]
+    rows += [
+        [one.a, one.b, str(one.a_to_b_bytes), str(one.b_to_a_bytes), str(one.dropped_packets)]
+        for one in counted
+    ]
+    output.echo(output.columns(rows))

@@ -1,0 +1,216 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""Builds a plan's network between the boxes, and reads its counters, through netlink.
+
+Each box is changed by a child process that enters its network namespace first, so nothing is ever
+made in the machine's own. The library that speaks netlink is pyroute2; only this file knows it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tutti.errors import TuttiError
+from tutti.lab import namespaces
+from tutti.lab.plan import Box, Link, Plan, Port, burst_bytes, queue_bytes, segment_bytes
+
+
+@dataclass(frozen=True)
+class Counter:
+    """Bytes that left each end of a link since the lab is up, and packets its queue dropped.
+
+    A segment that the kernel cuts late is counted once, with one header: the sum is what the
+    application sent plus a little.
+    """
+
+    a: str  # BOX:DEVICE
+    b: str
+    shaped: bool
+    a_to_b_bytes: int
+    b_to_a_bytes: int
+    dropped_packets: int
+
+
+def require_library() -> Any:
+    """The netlink library; an error that names the remedy."""
+    try:
+        import pyroute2
+    except ImportError:
+        raise TuttiError(
+            "`tutti lab` needs the Python package pyroute2; remedy: pip install pyroute2"
+        ) from None
+    return pyroute2
+
+
+@contextmanager
+def _netlink() -> Iterator[Any]:
+    with require_library().IPRoute() as route:
+        yield route
+
+
+def inside(pid: int, action: Callable[[], Any]) -> Any:
+    """What `action` returns (as JSON has it) in a child in the network namespace of `pid`."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        answer: dict[str, Any] = {}
+        try:
+            namespaces.enter(pid, namespaces.NEW_NET)
+            answer["value"] = action()
+        except BaseException as error:
+            answer["error"] = f"{type(error).__name__}: {error}"
+            # The library's errors have a number as OSError has, but are none.
+            answer["errno"] = getattr(error, "errno", None) or getattr(error, "code", None)
+        with os.fdopen(writer, "w") as stream:
+            json.dump(answer, stream)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as stream:
+        text = stream.read()
+    os.waitpid(child, 0)
+    answer = json.loads(text) if text else {"error": "a child died"}
+    if "error" in answer:
+        if answer.get("errno") in (errno.EPERM, errno.EACCES):
+            raise TuttiError(f"the kernel refused: {answer['error']}; remedy: run as root")
+        raise TuttiError(f"the lab's network: {answer['error']}")
+    return answer["value"]
+
+
+def _index(route: Any, device: str) -> int:
+    found = route.link_lookup(ifname=device)
+    if not found:
+        raise FileNotFoundError(errno.ENOENT, f"no device {device}")
+    return int(found[0])
+
+
+def _start_box(box: Box) -> None:
+    for name, value in box.sysctls:
+        file = Path("/proc/sys", name)
+        if file.exists():  # A kernel without IPv6 need not be told to leave it.
+            file.write_text(value)
+    with _netlink() as route:
+        route.link("set", index=_index(route, "lo"), state="up")
+        for bridge in box.bridges:
+            route.link("add", ifname=bridge, kind="bridge")
+            route.link("set", index=_index(route, bridge), state="up")
+
+
+def _shape(route: Any, index: int, rate_bps: int) -> None:
+    route.link("set", index=index, gso_max_size=segment_bytes(rate_bps))
+    route.tc(
+        "add",
+        "tbf",
+        index,
+        # In bits per second as the library reads text, bytes as it reads numbers.
+        rate=f"{rate_bps}bit",
+        burst=burst_bytes(rate_bps),
+        limit=queue_bytes(rate_bps),
+    )
+
+
+def _add_links(links: Sequence[Link], pids: Mapping[str, int]) -> None:
+    """Creates the pairs from the box of their end b; all links have that box."""
+    with _netlink() as route:
+        for link in links:
+            descriptor = os.open(f"/proc/{pids[link.a.box]}/ns/net", os.O_RDONLY)
+            try:
+                route.link(
+                    "add",
+                    ifname=link.b.device,
+                    kind="veth",
+                    peer={"ifname": link.a.device, "net_ns_fd": descriptor},
+                )
+            finally:
+                os.close(descriptor)
+
+
+def _start_port(route: Any, port: Port, rate_bps: int | None) -> None:
+    index = _index(route, port.device)
+    if port.bridge:
+        route.link("set", index=index, master=_index(route, port.bridge))
+    if port.address:
+        address, _, length = port.address.partition("/")
+        route.addr("add", index=index, address=address, prefixlen=int(length))
+    if rate_bps is not None:
+        _shape(route, index, rate_bps)
+    route.link("set", index=index, state="up")
+
+
+def _finish_box(plan: Plan, box: Box) -> None:
+    with _netlink() as route:
+        for link in plan.links:
+            for port in (link.a, link.b):
+                if port.box == box.name:
+                    _start_port(route, port, link.rate_bps)
+        for one in box.routes:
+            words: dict[str, Any] = {"dst": one.destination, "table": one.table}
+            if one.device:
+                words["oif"] = _index(route, one.device)
+            if len(one.via) == 1:
+                words["gateway"] = one.via[0]
+            elif one.via:
+                words["multipath"] = [{"gateway": gateway} for gateway in one.via]
+            elif one.device:
+                words["scope"] = 253  # RT_SCOPE_LINK: the destination is on the link itself.
+            route.route("add", **words)
+        for rule in box.rules:
+            route.rule("add", src=rule.source, src_len=32, table=rule.table, priority=rule.table)
+
+
+def build(plan: Plan, pids: Mapping[str, int]) -> None:
+    """Makes the whole network; `pids` has a process of each box."""
+    require_library()  # Once, before the children.
+    for box in plan.boxes:
+        inside(pids[box.name], partial(_start_box, box))
+    for box in plan.boxes:
+        links = [link for link in plan.links if link.b.box == box.name]
+        if links:
+            inside(pids[box.name], partial(_add_links, links, pids))
+    for box in plan.boxes:
+        inside(pids[box.name], partial(_finish_box, plan, box))
+
+
+def _read_box() -> dict[str, tuple[int, int]]:
+    """Device -> (bytes sent, packets dropped by its queue)."""
+    found = {}
+    with _netlink() as route:
+        dropped: dict[int, int] = {}
+        for queue in route.get_qdiscs():
+            statistics = queue.get_attr("TCA_STATS2")
+            counts = statistics.get_attr("TCA_STATS_QUEUE") if statistics else None
+            if counts:
+                dropped[queue["index"]] = dropped.get(queue["index"], 0) + int(counts["drops"])
+        for device in route.get_links():
+            sent = int(device.get_attr("IFLA_STATS64")["tx_bytes"])
+            found[device.get_attr("IFLA_IFNAME")] = (sent, dropped.get(device["index"], 0))
+    return found
+
+
+def counters(plan: Plan, pids: Mapping[str, int]) -> list[Counter]:
+    """Of every link, in the plan's order."""
+    require_library()
+    boxes = {box.name: inside(pids[box.name], _read_box) for box in plan.boxes}
+    found = []
+    for link in plan.links:
+        a_bytes, a_dropped = boxes[link.a.box][link.a.device]
+        b_bytes, b_dropped = boxes[link.b.box][link.b.device]
+        found.append(
+            Counter(
+                a=f"{link.a.box}:{link.a.device}",
+                b=f"{link.b.box}:{link.b.device}",
+                shaped=link.rate_bps is not None,
+                a_to_b_bytes=a_bytes,
+                b_to_a_bytes=b_bytes,
+                dropped_packets=a_dropped + b_dropped,
+            )
+        )
+    return found

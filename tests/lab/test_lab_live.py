@@ -1,0 +1,281 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""Real labs: namespaces, shaped links, MPI jobs across nodes, crashes.
+
+Skipped with the reason where namespaces are not permitted or a piece is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tutti import mpi, paths
+from tutti.errors import TuttiError
+from tutti.lab import lifetime, plan, state
+
+ROOT = Path(__file__).resolve().parents[2]
+RATE_BPS = 200_000_000
+TIMEOUT_S = 60
+
+# Sends argv[3] bytes from argv[1] to argv[2] and prints the seconds until all have arrived.
+SENDER = """
+import socket, sys, time
+with socket.create_connection((sys.argv[2], 5000), 10, (sys.argv[1], 0)) as connection:
+    start = time.monotonic()
+    connection.sendall(bytes(int(sys.argv[3])))
+    connection.shutdown(socket.SHUT_WR)
+    connection.recv(1)
+    print(time.monotonic() - start)
+"""
+RECEIVER = """
+import socket, sys
+with socket.create_server((sys.argv[1], 5000)) as server:
+    print("listening", flush=True)
+    for _ in range(int(sys.argv[2])):
+        with server.accept()[0] as connection:
+            while connection.recv(1 << 20):
+                pass
+            connection.sendall(b".")
+"""
+
+
+class Lab:
+    """One lab of this test run, driven by the command line."""
+
+    def __init__(self, base: Path) -> None:
+        self.place = state.Place(base, "test")
+
+    def words(self, *words: str) -> list[str]:
+        name = ["--directory", str(self.place.base), "--name", self.place.name]
+        return [sys.executable, "-m", "tutti", "lab", *name, *words]
+
+    def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.words(*words),
+            env=environment(variables),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
+        )
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.words(*words), env=environment({}), stdout=subprocess.PIPE, text=True
+        )
+
+    def up(self, *options: str) -> state.State:
+        done = self.run("up", "--rate", f"{RATE_BPS}bit", *options)
+        assert done.returncode == 0, done.stderr
+        found = self.place.load()
+        assert found is not None
+        return found
+
+    def links(self) -> dict[str, dict[str, Any]]:
+        done = self.run("links", "--json")
+        assert done.returncode == 0, done.stderr
+        return {link["a"]: link for link in json.loads(done.stdout)}
+
+    def send(self, source: str, destination: str, size: int, flows: int = 1) -> float:
+        """Seconds for `size` bytes from n0 to n1, one flow after the other."""
+        receiver = self.start(
+            "exec", "n1", "--", sys.executable, "-c", RECEIVER, destination, str(flows)
+        )
+        assert receiver.stdout is not None
+        assert receiver.stdout.readline() == "listening\n"
+        seconds = 0.0
+        with receiver:
+            for _ in range(flows):
+                words = [sys.executable, "-c", SENDER, source, destination, str(size)]
+                done = self.run("exec", "n0", "--", *words)
+                assert done.returncode == 0, done.stderr
+                seconds += float(done.stdout)
+        return seconds
+
+
+def environment(variables: dict[str, str]) -> dict[str, str]:
+    present = {k: v for k, v in os.environ.items() if not k.startswith(("TUTTI_", "OMPI_", "FI_"))}
+    for name in ("TUTTI_LIBRARY_DIR", "TUTTI_BUILD_DIR"):
+        if name in os.environ:
+            present[name] = os.environ[name]
+    search = [str(ROOT / "python"), *present.get("PYTHONPATH", "").split(":")]
+    return {**present, "PYTHONPATH": ":".join(part for part in search if part), **variables}
+
+
+@pytest.fixture(scope="session")
+def permitted(tmp_path_factory: pytest.TempPathFactory) -> None:
+    place = state.Place(tmp_path_factory.mktemp("probe"), "probe")
+    try:
+        lifetime.up(place, plan.Spec(1, 1, RATE_BPS))
+    except TuttiError as error:
+        pytest.skip(f"no lab on this machine: {error.format_message()}")
+    state.take_down(place)
+
+
+@pytest.fixture
+def lab(permitted: None, tmp_path: Path) -> Iterator[Lab]:
+    one = Lab(tmp_path / "labs")
+    yield one
+    state.take_down(one.place)
+
+
+def wait_for(condition: Any) -> bool:
+    deadline = time.monotonic() + 10
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def processes(found: state.State) -> list[state.Process]:
+    return [found.lab, *found.boxes.values()]
+
+
+def test_nodes_are_hosts_of_their_own(lab: Lab) -> None:
+    devices = sorted(os.listdir("/sys/class/net"))
+    mounts = Path("/proc/self/mounts").read_text()
+    lab.up("--nodes", "2", "--rails", "2")
+    assert lab.run("exec", "n1", "--", "hostname").stdout == "n1\n"
+    shown = lab.run("exec", "n0", "--", "cat", "/proc/net/dev").stdout
+    assert all(f"{device}:" in shown for device in ("lo", "mgmt", "rail0", "rail1"))
+    lab.run("exec", "n0", "--", "touch", "/dev/shm/mine")
+    assert lab.run("exec", "n1", "--", "ls", "/dev/shm").stdout == ""
+    assert sorted(os.listdir("/sys/class/net")) == devices
+    assert Path("/proc/self/mounts").read_text() == mounts
+
+
+def test_exec__hands_on_status_signals_and_directory(lab: Lab) -> None:
+    lab.up("--nodes", "1")
+    assert lab.run("exec", "n0", "--", "sh", "-c", "exit 7").returncode == 7
+    assert lab.run("exec", "n0", "--", "sh", "-c", "kill -9 $$").returncode == 137
+    assert lab.run("exec", "n0", "--", "pwd").stdout == f"{os.getcwd()}\n"
+    missing = lab.run("exec", "n0", "--", "no-such-command")
+    assert missing.returncode == 127
+    assert "no-such-command" in missing.stderr
+    wrong = lab.run("exec", "n1", "--", "true")
+    assert wrong.returncode == 2
+    assert "no box n1" in wrong.stderr
+    again = lab.run("up")
+    assert again.returncode == 2
+    assert "up already" in again.stderr
+
+
+def test_a_link_has_its_rate_and_counts_its_bytes(lab: Lab) -> None:
+    lab.up("--nodes", "2", "--rails", "2")
+    size = 4_000_000
+    # From rail 1 to rail 0: it leaves by the one and arrives by the other.
+    seconds = lab.send(plan.rail_address(0, 1), plan.rail_address(1, 0), size)
+    payload = plan.Spec(2, 2, RATE_BPS).payload_bytes_per_s
+    ideal = (size - plan.burst_bytes(RATE_BPS)) / payload
+    assert seconds > ideal
+    assert seconds < 3 * ideal
+    links = lab.links()
+    assert size < links["n0:rail1"]["a_to_b_bytes"] < 1.1 * size
+    assert size < links["n1:rail0"]["b_to_a_bytes"] < 1.1 * size
+    for idle in (
+        links["n0:rail0"]["a_to_b_bytes"],
+        links["n1:rail1"]["b_to_a_bytes"],
+        links["n0:mgmt"]["a_to_b_bytes"],
+    ):
+        assert idle < 10_000
+
+
+def test_leaf_spine__a_flow_takes_one_spine_many_flows_take_all(lab: Lab) -> None:
+    lab.up("--nodes", "2", "--rails", "1", "--fabric", "leaf-spine:2")
+    size = 100_000
+
+    def through(links: dict[str, dict[str, Any]]) -> list[int]:
+        return [links[f"leaf0:up{spine}"]["a_to_b_bytes"] for spine in range(2)]
+
+    lab.send(plan.rail_address(0, 0), plan.rail_address(1, 0), size)
+    one = sorted(through(lab.links()))
+    assert one[0] < size / 10
+    assert one[1] > size
+    # That all of these take the same spine has a chance of 1 in 4000.
+    lab.send(plan.rail_address(0, 0), plan.rail_address(1, 0), size, flows=12)
+    assert min(through(lab.links())) > size
+
+
+@pytest.mark.parametrize("flavour", ["openmpi", "mpich"])
+def test_mpi_job__every_byte_between_nodes_is_on_its_rail(lab: Lab, flavour: str) -> None:
+    try:
+        mpi.find(flavour)
+        program = paths.require_measure(flavour)
+        paths.require(paths.PRELOAD)
+    except TuttiError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(error.format_message())
+        pytest.skip(error.format_message())
+    lab.up("--nodes", "2", "--rails", "2")
+    block, calls = 256 << 10, 6
+    size = str(4 * block)
+    words = ["--collective", "allgather", "--begin", size, "--end", size, "--check"]
+    words += ["--iterations", str(calls - 3), "--warmup", "1", "--report-info", "tutti_plan_used"]
+    done = lab.run(
+        *["run", "--mpi", flavour, "-n", "4", "--ppn", "2", "--strict"],
+        *["--plan", "allgather=rings", "--", str(program), *words],
+        FI_PROVIDER="tcp",
+        MPIR_CVAR_CH4_NETMOD="ofi",
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert lines[0]["nodes"] == 2
+    (row,) = [line for line in lines if "variant" in line]
+    assert row["checked"]
+    assert row["wrong"] == 0
+    assert row["plan_used"] == "rings"
+    # Each call takes each rank's block to the other node, over its own rail and no other way.
+    links = lab.links().values()
+    for direction in ("a_to_b_bytes", "b_to_a_bytes"):
+        rails = [link[direction] for link in links if link["shaped"]]
+        assert min(rails) >= calls * block
+        assert max(rails) < 1.1 * min(rails)
+        assert all(link[direction] < block for link in links if not link["shaped"])
+
+
+def test_down__leaves_nothing(lab: Lab) -> None:
+    found = lab.up("--nodes", "2", "--rails", "1")
+    with lab.start("exec", "n1", "--", "sleep", "600") as running:
+        time.sleep(0.3)
+        done = lab.run("down")
+        assert done.returncode == 0, done.stderr
+        assert running.wait(timeout=10) == 128 + signal.SIGKILL
+    assert not any(process.alive for process in processes(found))
+    assert not lab.place.directory.exists()
+    assert "no lab is up" in lab.run("down").stderr
+
+
+@pytest.mark.parametrize("victim", ["lab", "n0"])
+def test_crash__is_noticed_and_cleaned(lab: Lab, victim: str) -> None:
+    found = lab.up("--nodes", "2", "--rails", "1")
+    with lab.start("exec", "n0", "--", "sleep", "600") as running:
+        time.sleep(0.3)
+        os.kill((found.lab if victim == "lab" else found.boxes[victim]).pid, signal.SIGKILL)
+        assert running.wait(timeout=10) == 128 + signal.SIGKILL
+    if victim == "lab":
+        assert wait_for(lambda: not any(process.alive for process in processes(found)))
+    refused = lab.run("exec", "n1", "--", "true")
+    assert refused.returncode == 2
+    assert "has crashed; remedy: tutti lab down" in refused.stderr
+    assert lab.run("down").returncode == 0
+    assert not any(process.alive for process in processes(found))
+    assert not lab.place.directory.exists()
+    lab.up("--nodes", "1")
+
+
+def test_up__that_is_killed_half_way_leaves_no_process(lab: Lab) -> None:
+    lab.place.create()
+    found, connection = lifetime._start_holders(lab.place, plan.make(plan.Spec(2, 1, RATE_BPS)))
+    assert all(process.alive for process in processes(found))
+    connection.close()
+    assert wait_for(lambda: not any(process.alive for process in processes(found)))

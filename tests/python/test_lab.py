@@ -1,0 +1,230 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""The parts of `tutti lab` that touch no namespace; tests/lab has the others."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tutti import mpi
+from tutti.cli import main
+from tutti.errors import TuttiError
+from tutti.lab import job, lifetime, namespaces, network, plan, state
+
+FLAT = plan.Spec(4, 4, 100_000_000)
+LEAF_SPINE = plan.Spec(4, 2, 100_000_000, spines=3)
+AGENT = Path("/lab/agent")
+
+
+@pytest.mark.parametrize(
+    ("text", "rate_bps"),
+    [("100mbit", 10**8), ("1gbit", 10**9), ("2.5Gbit", 25 * 10**8), ("64000kbit", 64 * 10**6)],
+)
+def test_parse_rate(text: str, rate_bps: int) -> None:
+    assert plan.parse_rate(text) == rate_bps
+
+
+@pytest.mark.parametrize("text", ["", "100", "100mb", "-1mbit", "1 mbit x", "999kbit", "101gbit"])
+def test_parse_rate__refuses(text: str) -> None:
+    with pytest.raises(ValueError):
+        plan.parse_rate(text)
+
+
+def test_parse_fabric() -> None:
+    assert plan.parse_fabric("flat") == 0
+    assert plan.parse_fabric("leaf-spine:4") == 4
+    for bad in ("leaf-spine", "leaf-spine:", "leaf-spine:0", "leaf-spine:17", "ring", "flat:1"):
+        with pytest.raises(ValueError):
+            plan.parse_fabric(bad)
+
+
+@pytest.mark.parametrize("spec", [FLAT, LEAF_SPINE, plan.Spec(64, 16, 10**9, spines=16)])
+def test_make__addresses_and_devices_are_unique(spec: plan.Spec) -> None:
+    made = plan.make(spec)
+    ports = [port for link in made.links for port in (link.a, link.b)]
+    addresses = [port.address.partition("/")[0] for port in ports if port.address]
+    assert max(Counter(addresses).values()) == 1
+    assert all(ipaddress.IPv4Address(address).is_private for address in addresses)
+    assert max(Counter((port.box, port.device) for port in ports).values()) == 1
+    assert all(len(port.device) <= 15 for port in ports)
+    assert {port.box for port in ports} == {box.name for box in made.boxes}
+
+
+@pytest.mark.parametrize("spec", [FLAT, LEAF_SPINE])
+def test_make__links(spec: plan.Spec) -> None:
+    made = plan.make(spec)
+    shaped = [link for link in made.links if link.rate_bps]
+    assert len(shaped) == spec.nodes * (spec.rails + spec.spines)
+    assert {link.rate_bps for link in shaped} == {spec.rate_bps}
+    unshaped = [link for link in made.links if not link.rate_bps]
+    assert {link.a.device for link in unshaped} == {plan.MANAGEMENT}
+    assert {link.a.box for link in unshaped} == {"head", "n0", "n1", "n2", "n3"}
+
+
+@pytest.mark.parametrize("spec", [FLAT, LEAF_SPINE])
+def test_make__each_rail_has_a_table_for_its_own_source_address(spec: plan.Spec) -> None:
+    box = plan.make(spec).box("n2")
+    assert [rule.source for rule in box.rules] == [
+        plan.rail_address(2, r) for r in range(spec.rails)
+    ]
+    for rail, rule in enumerate(box.rules):
+        (route,) = [route for route in box.routes if route.table == rule.table]
+        assert route.device == f"rail{rail}"
+        assert route.via == ((plan.leaf_address(2, rail),) if spec.spines else ())
+
+
+def test_make__leaves_share_flows_over_all_spines() -> None:
+    leaf = plan.make(LEAF_SPINE).box("leaf1")
+    (route,) = leaf.routes
+    assert route.via == ("172.16.0.7", "172.16.0.9", "172.16.0.11")
+    assert ("net/ipv4/fib_multipath_hash_policy", "1") in leaf.sysctls
+    spine = plan.make(LEAF_SPINE).box("spine2")
+    assert len(spine.routes) == 4 * 2
+
+
+def test_plan_box__names_what_there_is() -> None:
+    with pytest.raises(TuttiError, match="no box n4 in this lab; there are "):
+        plan.make(FLAT).box("n4")
+
+
+def test_spec__limits() -> None:
+    for nodes, rails in ((0, 1), (65, 1), (1, 0), (1, 17)):
+        with pytest.raises(TuttiError):
+            plan.Spec(nodes, rails, 10**8)
+
+
+@pytest.mark.parametrize("rate_bps", [10**6, 10**8, 10**9, 10**11])
+def test_burst__takes_a_whole_segment_with_its_headers(rate_bps: int) -> None:
+    segment = plan.segment_bytes(rate_bps)
+    frames = -(-segment // plan.PAYLOAD_BYTES)
+    assert segment + frames * 66 <= plan.burst_bytes(rate_bps)
+    assert plan.queue_bytes(rate_bps) >= 4 * plan.burst_bytes(rate_bps)
+
+
+def test_payload__of_100_mbit() -> None:
+    assert FLAT.payload_bytes_per_s == pytest.approx(11.95e6, rel=1e-3)
+
+
+def library(kind: str) -> mpi.Mpi:
+    return mpi.Mpi("openmpi", "/m/lib/libmpi.so.40", Path("/m/bin/mpirun"), kind, Path("/m"), "")
+
+
+def test_nodes_of__fills_one_node_after_the_other() -> None:
+    assert job.nodes_of(job.Job(5, 2, ("a",)), FLAT) == [("n0", 2), ("n1", 2), ("n2", 1)]
+    with pytest.raises(TuttiError, match="need 5 nodes; the lab has 4"):
+        job.nodes_of(job.Job(9, 2, ("a",)), FLAT)
+
+
+def test_command__open_mpi_and_hydra() -> None:
+    wanted = job.Job(4, 2, ("./app", "-x"))
+    line = job.command(library("openmpi"), wanted, FLAT, AGENT)
+    assert line[:3] == ["/m/bin/mpirun", "--host", "n0:2,n1:2"]
+    assert line[-3:] == ["rank", "./app", "-x"]
+    line = job.command(library("hydra"), wanted, FLAT, AGENT)
+    assert line[line.index("-launcher-exec") + 1] == str(AGENT)
+    assert line[line.index("-hosts") + 1] == "n0:2,n1:2"
+    with pytest.raises(TuttiError, match="--mpi"):
+        job.command(library("srun"), wanted, FLAT, AGENT)
+
+
+def test_environment__management_is_not_the_callers_to_choose() -> None:
+    base = {"PRTE_MCA_prte_if_include": "eth0", "OMPI_MCA_mpi_yield_when_idle": "0"}
+    env = job.environment(base, library("openmpi"), AGENT)
+    assert env["PRTE_MCA_prte_if_include"] == plan.MANAGEMENT
+    assert env["PRTE_MCA_plm_ssh_agent"] == str(AGENT)
+    assert env["OMPI_MCA_mpi_yield_when_idle"] == "0"
+
+
+@pytest.mark.parametrize("variable", ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"])
+def test_rank_script__own_rail_by_local_rank(variable: str) -> None:
+    spec = plan.Spec(2, 2, 10**8)
+
+    def rail(wanted: job.Job, local: int) -> str:
+        script = job.rank_script(wanted, spec)
+        words = ["sh", "-c", script, "rank", "sh", "-c", "echo $OMPI_MCA_btl_tcp_if_include $TEXT"]
+        env = {"PATH": os.environ["PATH"], variable: str(local)}
+        return subprocess.run(words, env=env, capture_output=True, text=True, check=True).stdout
+
+    own = job.Job(8, 4, ("app",), settings={"TEXT": "a 'b'"})
+    assert [rail(own, local) for local in range(3)] == [
+        "rail0 a 'b'\n",
+        "rail1 a 'b'\n",
+        "rail0 a 'b'\n",
+    ]
+    assert rail(job.Job(8, 4, ("app",), striped=True), 1) == "rail0,rail1\n"
+
+
+def lab(place: Path, *words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(main, ["lab", "--directory", str(place), *words])
+    return done.exit_code, done.output
+
+
+def test_commands__without_a_lab(tmp_path: Path) -> None:
+    for words in (("exec", "n0", "true"), ("run", "-n", "2", "true"), ("links",)):
+        assert lab(tmp_path, *words) == (2, "tutti: no lab is up; remedy: tutti lab up\n")
+    assert lab(tmp_path, "down") == (0, "tutti: no lab is up\n")
+    assert lab(tmp_path, "--name", "../x", "down")[0] == 2
+    status, text = lab(tmp_path, "up", "--fabric", "torus")
+    assert status == 2
+    assert "leaf-spine:SPINES" in text
+
+
+def test_up__says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyroute2", None)
+    with pytest.raises(TuttiError, match="pip install pyroute2"):
+        lifetime.up(state.Place(tmp_path, "lab"), FLAT)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_up__a_refusal_names_the_remedy_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(words: list[str], **_: object) -> None:
+        with socket.socket(fileno=os.dup(int(words[-2]))) as connection:
+            message = {"error": "unshare: Operation not permitted", "errno": errno.EPERM}
+            connection.send(json.dumps(message).encode())
+
+    monkeypatch.setattr(network, "require_library", lambda: None)
+    monkeypatch.setattr(lifetime.subprocess, "run", refuse)
+    with pytest.raises(TuttiError, match="Operation not permitted; remedy: run as root"):
+        lifetime.up(state.Place(tmp_path, "lab"), FLAT)
+    assert list(tmp_path.iterdir()) == []
+
+
+def sleeper() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["sleep", "60"])
+
+
+def test_kill__spares_a_later_process_with_the_same_number() -> None:
+    with sleeper() as process:
+        start = namespaces.start_time(process.pid)
+        assert start is not None
+        assert not state.kill(state.Process(process.pid, start - 1))
+        assert process.poll() is None
+        assert state.kill(state.Process(process.pid, start))
+        assert process.wait() == -9
+    assert not state.kill(state.Process(process.pid, start))
+
+
+def test_state__is_kept_and_damage_is_named(tmp_path: Path) -> None:
+    place = state.Place(tmp_path, "lab")
+    assert place.load() is None
+    place.create()
+    kept = state.State(FLAT, state.Process(1, 2), {"n0": state.Process(3, 4)}, ready=True)
+    place.save(kept)
+    assert place.load() == kept
+    with pytest.raises(TuttiError, match="has crashed; remedy: tutti lab down"):
+        place.require()
+    place.file.write_text('{"spec": 1}')
+    with pytest.raises(TuttiError, match="damaged"):
+        place.load()
