@@ -67,8 +67,7 @@ class Reader {
                      const std::vector<std::string>& keys) const {
     return {ErrorCode::kInvalidConfig, file_ + ":" + std::to_string(member.line) + ": " +
                                            (parent.empty() ? "" : parent + ": ") + "unknown key " +
-                                           in_quotes(member.key) +
-                                           did_you_mean(member.key, keys)};
+                                           in_quotes(member.key) + did_you_mean(member.key, keys)};
   }
 
   Result<std::uint64_t> number(const JsonValue& value, const Range& range,
