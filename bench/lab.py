@@ -8,9 +8,10 @@
 
 Compared are Open MPI with each rank on its own rail (as each GPU has its NIC), Open MPI with every
 message striped over all rails, both by default and with each algorithm of its tuned component, and
-Tutti's `rings` on own rails. All have the same links, the same TCP settings, and ranks that give
-their core away while they wait. Every element of a result is compared; every link's bytes are
-counted, so that a result which did not cross the links does not count as fast.
+Tutti's `rings` on own rails, in as many parts as `tuning/ethernet-100mbit.json` says. All have the
+same links, the same TCP settings, and ranks that give their core away while they wait. Every
+element of a result is compared; every link's bytes are counted, so that a result which did not
+cross the links does not count as fast.
 
 Times are milliseconds, of the slowest rank; sizes are bytes of one rank's block (allreduce: of the
 vector over the number of ranks, so that the same number of bytes is in a node). A call's link bound
@@ -82,11 +83,8 @@ ALGORITHMS: dict[str, dict[int, str]] = {
         6: "rabenseifner",
     },
 }
-PLANS = {
-    "allgather": ["rings", "rings-xor"],
-    "reduce_scatter_block": ["rings"],
-    "allreduce": ["rings"],
-}
+# What a user of such links would set; it chooses `rings`, in so many parts.
+TUNING = ROOT / "tuning" / "ethernet-100mbit.json"
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,7 @@ class Row(msgspec.Struct, kw_only=True):
     @property
     def is_ours(self) -> bool:
         """Tutti's own."""
-        return self.setting.startswith("rings")
+        return self.setting == "rings"
 
 
 class Document(msgspec.Struct, kw_only=True):
@@ -186,7 +184,7 @@ def words_of(setting: Setting, collective: str, block_bytes: int, calls: int) ->
     words += ["--begin", size, "--end", size, "--check", "--time-cap", str(PATIENCE_S)]
     words += ["--iterations", str(calls), "--warmup", str(warm_up(setting, block_bytes))]
     if setting.plan:
-        words += ["--variants", f"{setting.plan}:{measure.PLAN_KEY}={setting.plan}"]
+        words += ["--variants", setting.plan]
         words += ["--harness", f"{measure.PLAN_KEY}=native", "--report-info", measure.PLAN_USED_KEY]
     return words
 
@@ -208,6 +206,7 @@ def job(
     command = [sys.executable, "-m", "tutti", "lab", *words]
     search = ":".join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, **setting.variables(collective), "PYTHONPATH": search}
+    env["TUTTI_TUNING_FILE"] = str(TUNING)
     version = ""
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -366,7 +365,7 @@ def compact(text: bytes) -> bytes:
 
 def settings_of(collective: str) -> list[Setting]:
     """All that are compared at LOOK_BYTES."""
-    found = [Setting("openmpi", name, plan=name) for name in PLANS[collective]]
+    found = [Setting("openmpi", "rings", plan="rings")]
     for striped in (False, True):
         for number, name in ALGORITHMS[collective].items():
             found.append(Setting("openmpi", name, striped, algorithm=number))
@@ -384,7 +383,7 @@ def measure_all(bench: Bench, collectives: Sequence[str], sweep: bool, calls: in
             bench.run(setting, collective, [LOOK_BYTES], calls if ours else max(3, calls // 2))
         if not sweep:
             continue
-        chosen = [Setting("openmpi", name, plan=name) for name in PLANS[collective]]
+        chosen = [Setting("openmpi", "rings", plan="rings")]
         numbers = {name: number for number, name in ALGORITHMS[collective].items()}
         for striped in (False, True) if collective == "allgather" else ():
             names = dict.fromkeys(["default", bench.best(collective, striped).setting])

@@ -30,17 +30,6 @@ int long_chain(const Task& task) {
 
 int few(const Task& /*task*/) { return 8; }
 
-/// A node's next block is on its way while the last one is still coming in: parts of 32768 elements
-/// or more, which is many packets, so that a part costs little more than its share of the whole.
-int overlapping_rounds(const Task& task) {
-  const auto& counts = task.problem.counts;
-  std::uint64_t largest = *std::max_element(counts.begin(), counts.end());
-  if (task.problem.collective == Collective::kAllreduce) {
-    largest /= static_cast<std::uint64_t>(task.ranks());
-  }
-  return static_cast<int>(std::clamp<std::uint64_t>(largest / 12288, 1, 32));
-}
-
 constexpr bool kExact = true;
 constexpr bool kBound = false;
 
@@ -57,10 +46,10 @@ const Algorithm kAlgorithms[] = {
     {Collective::kAllgather, "neighbor-exchange", "pairs of blocks between neighbours",
      TUTTI_ENTRY(allgather_neighbor_exchange), kExact, odd_ranks},
     {Collective::kAllgather, "rings", "a ring per local rank over the nodes (Parallel Rings)",
-     TUTTI_ENTRY(allgather_rings), kBound, nullptr, overlapping_rounds},
+     TUTTI_ENTRY(allgather_rings), kBound},
     {Collective::kAllgather, "rings-xor",
      "Parallel Rings; in the node no two send to one at a time", TUTTI_ENTRY(allgather_rings_xor),
-     kBound, nullptr, overlapping_rounds},
+     kBound},
     {Collective::kAllgather, "rings-knomial", "Parallel Rings; k-nomial trees in the node",
      TUTTI_ENTRY(allgather_rings_knomial), kBound},
     {Collective::kAllgather, "rings-binomial-doubling",
@@ -87,7 +76,7 @@ const Algorithm kAlgorithms[] = {
     {Collective::kReduceScatterBlock, "recursive-halving", "half the blocks, half as far",
      TUTTI_ENTRY(reduce_scatter_recursive_halving), kBound},
     {Collective::kReduceScatterBlock, "rings", "a ring per local rank over the nodes",
-     TUTTI_ENTRY(reduce_scatter_rings), kBound, nullptr, overlapping_rounds},
+     TUTTI_ENTRY(reduce_scatter_rings), kBound},
     {Collective::kAllreduce, "ring", "reduce-scatter and allgather round a ring; segments overlap",
      TUTTI_ENTRY(allreduce_ring), kBound},
     {Collective::kAllreduce, "recursive-doubling", "the whole vector, log2 P times",
@@ -95,7 +84,7 @@ const Algorithm kAlgorithms[] = {
     {Collective::kAllreduce, "rabenseifner", "recursive halving, then recursive doubling",
      TUTTI_ENTRY(allreduce_rabenseifner), kBound},
     {Collective::kAllreduce, "rings", "Parallel Rings there and back", TUTTI_ENTRY(allreduce_rings),
-     kBound, nullptr, overlapping_rounds},
+     kBound},
     {Collective::kAllreduce, "double-tree", "half the vector up and down each of two trees",
      TUTTI_ENTRY(allreduce_double_tree), kBound, nullptr, long_chain},
     {Collective::kAllreduce, "alpha", "reduce to leaders, exchange among them, broadcast in nodes",
