@@ -49,7 +49,10 @@ class Job:
     @property
     def nodes(self) -> int:
         """Nodes as selection sees them on one machine."""
-        return max(1, self.virtual_nodes or int(os.environ.get("TUTTI_VIRTUAL_NODES") or 0))
+        if self.virtual_nodes:
+            return self.virtual_nodes
+        sizes = (os.environ.get("TUTTI_VIRTUAL_NODES") or "0").split(",")
+        return max(1, int(sizes[0])) if len(sizes) == 1 else len(sizes)
 
 
 @dataclass(frozen=True)

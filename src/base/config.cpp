@@ -129,6 +129,25 @@ struct ParseValue {
     config->*field = value;
     return true;
   }
+  bool operator()(VirtualNodes Config::*field) const {
+    std::vector<int> numbers;
+    for (const std::string& word : split(std::string(text), ',')) {
+      const std::optional<int> value = parse_number<int>(word);
+      if (!value || *value < 0 || *value > parse_number<int>(bounds_of(knob).high)) {
+        return false;
+      }
+      numbers.push_back(*value);
+    }
+    if (numbers.size() == 1) {
+      config->*field = {.count = numbers[0], .sizes = {}};
+      return true;
+    }
+    if (std::find(numbers.begin(), numbers.end(), 0) != numbers.end()) {
+      return false;
+    }
+    config->*field = {.count = static_cast<int>(numbers.size()), .sizes = numbers};
+    return true;
+  }
   bool operator()(std::size_t collective) const {
     config->plans[collective] = text;
     return true;
@@ -163,6 +182,17 @@ struct FormatValue {
     return split(knob.range, '|')[static_cast<std::size_t>(config.*field)];
   }
   std::string operator()(std::string Config::*field) const { return config.*field; }
+  std::string operator()(VirtualNodes Config::*field) const {
+    const VirtualNodes& nodes = config.*field;
+    if (nodes.sizes.empty()) {
+      return std::to_string(nodes.count);
+    }
+    std::string text;
+    for (const int ranks : nodes.sizes) {
+      text += (text.empty() ? "" : ",") + std::to_string(ranks);
+    }
+    return text;
+  }
   std::string operator()(std::size_t collective) const { return config.plans[collective]; }
 };
 
@@ -178,6 +208,7 @@ struct TypeName {
   const char* operator()(std::string Config::*) const {
     return knob.range.empty() ? "text" : "choice";
   }
+  const char* operator()(VirtualNodes Config::*) const { return "integer or list"; }
   const char* operator()(std::size_t) const { return "plan list"; }
 };
 

@@ -23,6 +23,15 @@ inline constexpr std::array<const char*, kCollectiveCount> kCollectiveNames = {
     "alltoallw", "reduce",    "allreduce",  "reduce_scatter", "reduce_scatter_block",
     "scan",      "exscan"};
 
+/// How MPI_COMM_WORLD is cut into pretended nodes: into `count` runs as equal as can be, or, if
+/// there are sizes, into runs of these many ranks, over and over.
+struct VirtualNodes {
+  int count = 0;           ///< 0: real nodes. With sizes: how many those are.
+  std::vector<int> sizes;  ///< Ranks of each node, at least 1; empty: equal nodes.
+
+  bool operator==(const VirtualNodes&) const = default;
+};
+
 /// Parsed values; fields carry the knobs' names in lower case without the prefix.
 struct Config {
   bool enable = true;   ///< false: every call goes straight to MPI.
@@ -35,8 +44,8 @@ struct Config {
   std::string tuning_file;      ///< Path; empty: user's, then system's, then built-in.
   std::string topology_file;    ///< Path; empty: nodes are discovered.
   std::array<std::string, kCollectiveCount> plans;  ///< TUTTI_<COLLECTIVE>; empty: unset.
-  int virtual_nodes = 0;                            ///< 0: real nodes.
-  double timeout_s = 1800;                          ///< 0: wait for ever.
+  VirtualNodes virtual_nodes;
+  double timeout_s = 1800;               ///< 0: wait for ever.
   Bytes pipeline_chunk_bytes = 1 << 20;  ///< Staged native collectives are cut into these.
   Bytes pinned_pool_bytes = 256 << 20;   ///< Cached pinned staging memory per process.
   bool sync_device = false;  ///< Debug: wait for the whole device before each collective.

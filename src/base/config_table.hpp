@@ -18,7 +18,7 @@ namespace tutti {
 /// A knob's field in Config, which is also its type. A size_t is an index into Config::plans.
 using KnobField =
     std::variant<std::monostate, bool Config::*, int Config::*, double Config::*, Bytes Config::*,
-                 LogLevel Config::*, std::string Config::*, std::size_t>;
+                 LogLevel Config::*, std::string Config::*, VirtualNodes Config::*, std::size_t>;
 
 struct Knob {
   std::string name;         ///< "TUTTI_ENABLE"
@@ -54,7 +54,9 @@ inline const std::vector<Knob>& knobs() {
          "Describes nodes: sockets, GPUs, NICs and rails. Unset: each node is discovered.", "0.1",
          ""},
         {"TUTTI_VIRTUAL_NODES", &Config::virtual_nodes, "nodes", "0..65536",
-         "Splits one machine into this many nodes, for tests. 0: the real nodes.", "0.1", ""},
+         "Splits one machine into this many nodes, for tests, or with commas (5,4,3) into nodes of "
+         "so many ranks, over and over. 0: the real nodes.",
+         "0.1", ""},
         {"TUTTI_TIMEOUT", &Config::timeout_s, "s", "0..31536000",
          "A collective or a set-up that takes longer is an error. 0: wait for ever.", "0.1", ""},
         {"TUTTI_PIPELINE_CHUNK", &Config::pipeline_chunk_bytes, "bytes", "0..16G",

@@ -26,10 +26,10 @@ int own_socket(Process& process, const topology::Machine& machine) {
 }  // namespace
 
 topology::RankPlace own_place(Process& process, int world_rank, int world_ranks) {
-  const int virtual_nodes = process.config().virtual_nodes;
+  const VirtualNodes& nodes = process.config().virtual_nodes;
   const topology::TopologyFile& file = process.topology_file();
-  if (virtual_nodes > 0) {
-    const VirtualNode node = virtual_node(virtual_nodes, world_rank, world_ranks);
+  if (nodes.count > 0) {
+    const VirtualNode node = virtual_node(nodes, world_rank, world_ranks);
     const auto* entry = topology::entry_for(file, "", node.number);
     if (entry == nullptr) {
       return {};

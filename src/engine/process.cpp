@@ -62,7 +62,10 @@ Process::Process() {
       }
     }
   }
-  agreement_hash_ = mix(table_.hash(), static_cast<std::uint64_t>(config_.virtual_nodes));
+  agreement_hash_ = mix(table_.hash(), static_cast<std::uint64_t>(config_.virtual_nodes.count));
+  for (const int ranks : config_.virtual_nodes.sizes) {
+    agreement_hash_ = mix(agreement_hash_, static_cast<std::uint64_t>(ranks));
+  }
   agreement_hash_ = mix(agreement_hash_, config_.pipeline_chunk_bytes);
   agreement_hash_ = mix(agreement_hash_, config_error_.empty() ? 0 : 1);
   device_ = device::open(config_.device, &device_report_);

@@ -4,21 +4,40 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <string>
 
 namespace tutti::engine {
 
-VirtualNode virtual_node(int virtual_nodes, int world_rank, int world_ranks) {
-  const std::int64_t number = static_cast<std::int64_t>(world_rank) * virtual_nodes / world_ranks;
-  // The first rank r with r * virtual_nodes / world_ranks == number, rounded down.
-  const auto first = [&](std::int64_t node) {
-    return (node * world_ranks + virtual_nodes - 1) / virtual_nodes;
-  };
+namespace {
+
+VirtualNode node_of_equals(int count, int world_rank, int world_ranks) {
+  const std::int64_t number = static_cast<std::int64_t>(world_rank) * count / world_ranks;
+  // The first rank r with r * count / world_ranks == number, rounded down.
+  const auto first = [&](std::int64_t node) { return (node * world_ranks + count - 1) / count; };
   return {.number = static_cast<int>(number),
           .first_rank = static_cast<int>(first(number)),
           .ranks = static_cast<int>(first(number + 1) - first(number))};
+}
+
+}  // namespace
+
+VirtualNode virtual_node(const VirtualNodes& nodes, int world_rank, int world_ranks) {
+  if (nodes.sizes.empty()) {
+    return node_of_equals(nodes.count, world_rank, world_ranks);
+  }
+  VirtualNode node;
+  while (true) {
+    const int size = nodes.sizes[static_cast<std::size_t>(node.number) % nodes.sizes.size()];
+    node.ranks = std::min(size, world_ranks - node.first_rank);
+    if (world_rank < node.first_rank + node.ranks) {
+      return node;
+    }
+    node.first_rank += node.ranks;
+    ++node.number;
+  }
 }
 
 std::uint64_t machine_identity() {
@@ -35,17 +54,16 @@ std::uint64_t machine_identity() {
   return hash;
 }
 
-std::uint64_t node_identity(int virtual_nodes, int world_rank, int world_ranks) {
-  return virtual_nodes > 0 ? static_cast<std::uint64_t>(
-                                 virtual_node(virtual_nodes, world_rank, world_ranks).number)
-                           : machine_identity();
+std::uint64_t node_identity(const VirtualNodes& nodes, int world_rank, int world_ranks) {
+  return nodes.count > 0
+             ? static_cast<std::uint64_t>(virtual_node(nodes, world_rank, world_ranks).number)
+             : machine_identity();
 }
 
-void announce_virtual_node(int virtual_nodes, int world_rank, int world_ranks) {
-  if (virtual_nodes > 0) {
+void announce_virtual_node(const VirtualNodes& nodes, int world_rank, int world_ranks) {
+  if (nodes.count > 0) {
     const std::string id =
-        "tutti-virtual-node-" +
-        std::to_string(virtual_node(virtual_nodes, world_rank, world_ranks).number);
+        "tutti-virtual-node-" + std::to_string(virtual_node(nodes, world_rank, world_ranks).number);
     static_cast<void>(setenv("NCCL_HOSTID", id.c_str(), 0));
   }
 }

@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Which ranks share a node. TUTTI_VIRTUAL_NODES=k cuts the ranks of MPI_COMM_WORLD into k equal
-// runs, so that multi-node rules and compositions run on one machine.
+// runs, 5,4,3 into runs of 5, 4 and 3 ranks, so that multi-node rules and compositions run on one
+// machine.
 #pragma once
 
 #include <cstdint>
+
+#include "base/config.hpp"
 
 namespace tutti::engine {
 
@@ -18,12 +21,12 @@ struct VirtualNode {
   int first_rank = 0;
   int ranks = 0;
 };
-VirtualNode virtual_node(int virtual_nodes, int world_rank, int world_ranks);
+VirtualNode virtual_node(const VirtualNodes& nodes, int world_rank, int world_ranks);
 /// Identity of this rank's node: its machine, or its virtual node.
-std::uint64_t node_identity(int virtual_nodes, int world_rank, int world_ranks);
+std::uint64_t node_identity(const VirtualNodes& nodes, int world_rank, int world_ranks);
 
 /// Tells NCCL and RCCL that virtual nodes are hosts of their own (NCCL_HOSTID), so that traffic
 /// between them takes the network. Must run before the library makes its first communicator.
-void announce_virtual_node(int virtual_nodes, int world_rank, int world_ranks);
+void announce_virtual_node(const VirtualNodes& nodes, int world_rank, int world_ranks);
 
 }  // namespace tutti::engine

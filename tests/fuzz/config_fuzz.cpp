@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const tutti::ConfigProblem& problem : parsed.problems) {
     FUZZ_ASSERT(tutti::fuzz::readable(problem.text, "TUTTI_"));
   }
-  FUZZ_ASSERT(parsed.config.virtual_nodes >= 0 && parsed.config.virtual_nodes <= 65536);
+  FUZZ_ASSERT(parsed.config.virtual_nodes.count >= 0 && parsed.config.virtual_nodes.count <= 65536);
   FUZZ_ASSERT(parsed.config.timeout_s >= 0 && parsed.config.timeout_s <= 31536000);
   FUZZ_ASSERT(parsed.config.pipeline_chunk_bytes <= tutti::Bytes{16} << 30);
   FUZZ_ASSERT(parsed.config.pinned_pool_bytes <= tutti::Bytes{1} << 40);

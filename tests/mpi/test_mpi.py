@@ -100,7 +100,7 @@ MIXES = ["even", "odd", "alternate", "random:7", "every", "rootonly", "sendonly"
 LONG_S = 280
 
 
-def setting(memory: str, plan: str = "", nodes: int = 0) -> tuple[dict[str, str], list[Path]]:
+def setting(memory: str, plan: str = "", nodes: int | str = 0) -> tuple[dict[str, str], list[Path]]:
     """Variables and library path for a kind of memory and a plan forced on every collective."""
     environment = {"TUTTI_TIMEOUT": "60", "FAKE_GPUS": "9"}
     path: list[Path] = []
@@ -126,7 +126,7 @@ def collectives(
     memory: str = "host",
     *options: str,
     plan: str = "",
-    nodes: int = 0,
+    nodes: int | str = 0,
     extra: dict[str, str] | None = None,
     of_rank: dict[int, dict[str, str]] | None = None,
     preload: bool = True,
@@ -229,6 +229,22 @@ def test_schedules(mpi: Mpi, memory: str, choice: int, door: Path, tmp_path: Pat
     log = {"TUTTI_LOG_LEVEL": "error"}
     parts = "roots,vectors,barrier"
     result = collectives(mpi, 5, tmp_path, memory, "--only", parts, nodes=2, extra=extra | log)
+    result.assert_passed("collectives")
+
+
+UNEVEN = "5,4,3"
+
+
+@pytest.mark.parametrize("choice", range(len(SCHEDULES)))
+def test_schedules__on_uneven_nodes(mpi: Mpi, choice: int, door: Path, tmp_path: Path) -> None:
+    """12 ranks on nodes of 5, 4 and 3, more than cores: small parts only (deep: all)."""
+    if mpi.flavour != "openmpi" and (mpi.flavour, choice) != ("mpich", 3):
+        pytest.skip("MPICH's 12 ranks spin on few cores: one choice is enough (deep: all)")
+    extra = {f"TUTTI_{name.upper()}": plan for name, plan in SCHEDULES[choice].items()}
+    extra |= {"TUTTI_LOG_LEVEL": "error"}
+    result = collectives(
+        mpi, 12, tmp_path, "host", "--only", TINY, nodes=UNEVEN, extra=extra, timeout_s=LONG_S
+    )
     result.assert_passed("collectives")
 
 
@@ -631,6 +647,22 @@ def test_deep_plans(
     mpi: Mpi, memory: str, plan: str, nodes: int, ranks: int, door: Path, tmp_path: Path
 ) -> None:
     result = collectives(mpi, ranks, tmp_path, memory, plan=plan, nodes=nodes, timeout_s=1800)
+    result.assert_passed("collectives")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("choice", range(len(SCHEDULES)))
+@pytest.mark.parametrize(
+    ("ranks", "nodes"), [(n, 0) for n in range(1, 10)] + [(3, 3), (6, 2), (8, 3), (12, UNEVEN)]
+)
+@pytest.mark.parametrize("memory", ["host", "hostdevice", "cuda"])
+def test_deep_schedules(
+    mpi: Mpi, memory: str, ranks: int, nodes: int | str, choice: int, door: Path, tmp_path: Path
+) -> None:
+    """Every part with every schedule; what a schedule does not carry stays native."""
+    extra = {f"TUTTI_{name.upper()}": plan for name, plan in SCHEDULES[choice].items()}
+    extra |= {"TUTTI_LOG_LEVEL": "error"}
+    result = collectives(mpi, ranks, tmp_path, memory, nodes=nodes, extra=extra, timeout_s=1800)
     result.assert_passed("collectives")
 
 

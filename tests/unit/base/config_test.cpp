@@ -65,7 +65,7 @@ TEST(Config, parse_config__every_knob) {
   EXPECT_EQ(config.ccl, "rccl");
   EXPECT_EQ(config.ccl_library, "/lib/x.so");
   EXPECT_EQ(config.tuning_file, "/t.json");
-  EXPECT_EQ(config.virtual_nodes, 2);
+  EXPECT_EQ(config.virtual_nodes.count, 2);
   EXPECT_EQ(config.timeout_s, 0.5);
   EXPECT_EQ(config.pipeline_chunk_bytes, Bytes{256} << 10);
   EXPECT_EQ(config.pinned_pool_bytes, Bytes{1} << 30);
@@ -103,7 +103,7 @@ TEST(Config, parse_config__names_of_others_are_skipped) {
 }
 
 TEST(Config, parse_config__first_of_two_counts) {
-  EXPECT_EQ(parsed({"TUTTI_VIRTUAL_NODES=2", "TUTTI_VIRTUAL_NODES=3"}).virtual_nodes, 2);
+  EXPECT_EQ(parsed({"TUTTI_VIRTUAL_NODES=2", "TUTTI_VIRTUAL_NODES=3"}).virtual_nodes.count, 2);
 }
 
 TEST(Config, parse_config__bad_value_names_all_that_helps) {
@@ -123,8 +123,8 @@ TEST(Config, parse_config__bad_value_keeps_the_default) {
 }
 
 TEST(Config, parse_config__bounds_on_both_sides) {
-  EXPECT_EQ(parsed({"TUTTI_VIRTUAL_NODES=0"}).virtual_nodes, 0);
-  EXPECT_EQ(parsed({"TUTTI_VIRTUAL_NODES=65536"}).virtual_nodes, 65536);
+  EXPECT_EQ(parsed({"TUTTI_VIRTUAL_NODES=0"}).virtual_nodes.count, 0);
+  EXPECT_EQ(parsed({"TUTTI_VIRTUAL_NODES=65536"}).virtual_nodes.count, 65536);
   EXPECT_TRUE(problem_of("TUTTI_VIRTUAL_NODES=65537").is_error);
   EXPECT_TRUE(problem_of("TUTTI_VIRTUAL_NODES=-1").is_error);
   EXPECT_TRUE(problem_of("TUTTI_VIRTUAL_NODES=99999999999999999999").is_error);
@@ -135,6 +135,17 @@ TEST(Config, parse_config__bounds_on_both_sides) {
   for (const char* value : {"nan", "inf", "1e400", "5 ", " 5", "5s", "0x10"}) {
     EXPECT_TRUE(problem_of(std::string("TUTTI_TIMEOUT=") + value).is_error) << value;
   }
+}
+
+TEST(Config, parse_config__virtual_nodes_of_given_sizes) {
+  const VirtualNodes uneven{.count = 3, .sizes = {5, 4, 3}};
+  EXPECT_EQ(parsed({"TUTTI_VIRTUAL_NODES=5,4,3"}).virtual_nodes, uneven);
+  EXPECT_EQ(parsed({"TUTTI_VIRTUAL_NODES=2"}).virtual_nodes,
+            (VirtualNodes{.count = 2, .sizes = {}}));
+  for (const char* value : {"5,", ",5", "5,0", "5,-1", "5,,4", "5;4", "5,65537"}) {
+    EXPECT_TRUE(problem_of(std::string("TUTTI_VIRTUAL_NODES=") + value).is_error) << value;
+  }
+  EXPECT_NE(config_json({"TUTTI_VIRTUAL_NODES=5,4,3"}).find("\"5,4,3\""), std::string::npos);
 }
 
 TEST(Config, parse_config__unknown_name_is_a_warning_with_the_nearest) {
@@ -157,9 +168,9 @@ TEST(Config, parse_config__value_is_shown_short_and_printable) {
 
 TEST(Config, config_from_environment__reads_this_process) {
   setenv("TUTTI_VIRTUAL_NODES", "3", 1);
-  EXPECT_EQ(config_from_environment().config.virtual_nodes, 3);
+  EXPECT_EQ(config_from_environment().config.virtual_nodes.count, 3);
   unsetenv("TUTTI_VIRTUAL_NODES");
-  EXPECT_EQ(config_from_environment().config.virtual_nodes, 0);
+  EXPECT_EQ(config_from_environment().config.virtual_nodes.count, 0);
 }
 
 TEST(Config, process_environment__holds_names_and_values) {
