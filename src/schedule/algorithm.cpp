@@ -28,7 +28,9 @@ int long_chain(const Task& task) {
   return static_cast<int>(std::clamp<std::uint64_t>(task.problem.counts[0] / 4096, 1, 64));
 }
 
-int few(const Task& /*task*/) { return 8; }
+/// Eight, but no more steps than a program of some thousand ranks can have: its many rounds overlap
+/// as they are.
+int few(const Task& task) { return std::clamp(16384 / task.ranks(), 1, 8); }
 
 constexpr bool kExact = true;
 constexpr bool kBound = false;

@@ -27,7 +27,12 @@ void Builder::recv(int peer, const Region& into) {
 
 void Builder::copy(const Region& from, const Region& to) {
   CHECK(from.count == to.count, std::to_string(from.count) + " to " + std::to_string(to.count));
-  if (from.count > 0 && from != to) {
+  if (from.count == 0) {
+    return;
+  }
+  const Region& source = places_[static_cast<std::size_t>(from.buffer)];
+  const Region& destination = places_[static_cast<std::size_t>(to.buffer)];
+  if (source.part(from.offset, from.count) != destination.part(to.offset, to.count)) {
     add({.kind = StepKind::kCopy, .source = from, .destination = to});
   }
 }
@@ -53,16 +58,37 @@ Region Builder::scratch(std::uint64_t count) {
   return taken;
 }
 
+void Builder::reserve(std::size_t steps) {
+  program_.steps.reserve(program_.steps.size() + steps);
+  program_.dependencies.reserve(program_.dependencies.size() + steps + steps / 2);
+}
+
 Program Builder::finish() && { return std::move(program_); }
 
-Builder::Stretches::iterator Builder::split(Stretches& stretches, std::uint64_t at) {
-  auto next = stretches.lower_bound(at);
+Builder::Stretches::iterator Builder::Stretches::from(std::uint64_t at, bool writes) {
+  iterator& last = found[writes ? 1 : 0];
+  if (empty() || std::prev(end())->first < at) {
+    last = end();
+    return last;
+  }
+  constexpr int kNeighbors = 3;
+  for (int i = 0; i < kNeighbors && last != end() && last->first < at; ++i) {
+    ++last;
+  }
+  if (last == end() || last->first < at || (last != begin() && std::prev(last)->first >= at)) {
+    last = lower_bound(at);
+  }
+  return last;
+}
+
+Builder::Stretches::iterator Builder::split(Stretches& stretches, std::uint64_t at, bool writes) {
+  auto next = stretches.from(at, writes);
   if (next != stretches.begin()) {
     auto before = std::prev(next);
     if (before->second.end > at) {
-      Stretch right = before->second;
+      const Stretch right = before->second;  // Both halves have the same readers: lists are shared.
       before->second.end = at;
-      next = stretches.emplace_hint(next, at, std::move(right));
+      next = stretches.emplace_hint(next, at, right);
     }
   }
   return next;
@@ -81,16 +107,19 @@ void Builder::touch(const Region& region, bool writes, std::uint32_t step,
     if (writes) {
       if (stretch.reader >= 0) {
         waits_for->push_back(static_cast<std::uint32_t>(stretch.reader));
-        waits_for->insert(waits_for->end(), stretch.more_readers.begin(),
-                          stretch.more_readers.end());
+        for (std::uint32_t more = stretch.more; more != kNoReaders;
+             more = more_readers_[more].next) {
+          waits_for->push_back(more_readers_[more].step);
+        }
       }
       stretch.writer = step;
       stretch.reader = -1;
-      stretch.more_readers.clear();
+      stretch.more = kNoReaders;
     } else if (stretch.reader < 0) {
       stretch.reader = step;
     } else {
-      stretch.more_readers.push_back(step);
+      more_readers_.push_back({.step = step, .next = stretch.more});
+      stretch.more = static_cast<std::uint32_t>(more_readers_.size() - 1);
     }
   };
   const auto fresh = [&](Stretches::iterator before, std::uint64_t begin, std::uint64_t end) {
@@ -98,17 +127,16 @@ void Builder::touch(const Region& region, bool writes, std::uint32_t step,
                            Stretch{.end = end,
                                    .writer = writes ? std::int64_t{step} : -1,
                                    .reader = writes ? -1 : std::int64_t{step},
-                                   .more_readers = {}});
+                                   .more = kNoReaders});
   };
   // Most regions are those of an earlier step, or touch none.
-  auto at = stretches.lower_bound(region.offset);
+  auto at = stretches.from(region.offset, writes);
   if (at != stretches.end() && at->first == region.offset && at->second.end == region.end()) {
     visit(at->second);
     return;
   }
-  split(stretches, region.offset);
-  split(stretches, region.end());
-  at = stretches.lower_bound(region.offset);
+  at = split(stretches, region.offset, writes);
+  split(stretches, region.end(), writes);
   std::uint64_t from = region.offset;
   while (at != stretches.end() && at->first < region.end()) {
     if (from < at->first) {
@@ -123,7 +151,17 @@ void Builder::touch(const Region& region, bool writes, std::uint32_t step,
   }
 }
 
+void Builder::place(const Region& input, const Region& output) {
+  places_[0] = input;
+  places_[1] = output;
+}
+
 void Builder::add(Step step) {
+  const auto placed = [&](const Region& region) {
+    return places_[static_cast<std::size_t>(region.buffer)].part(region.offset, region.count);
+  };
+  step.source = placed(step.source);
+  step.destination = placed(step.destination);
   const auto number = static_cast<std::uint32_t>(program_.steps.size());
   waits_for_.clear();
   for (std::uint32_t before = fenced_begin_; before < fenced_end_; ++before) {
@@ -185,6 +223,8 @@ void Builder::append(const Program& program, const std::vector<int>& ranks, cons
     return base.part(region.offset, region.count);
   };
   std::vector<std::uint32_t> numbers;  // By step of `program`; kNone: nothing is left of it.
+  numbers.reserve(program.steps.size());
+  reserve(program.steps.size());
   for (const Step& step : program.steps) {
     Step moved = step;
     moved.source = here(step.source);

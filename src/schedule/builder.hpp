@@ -30,10 +30,16 @@ class Builder {
   void recv_token(int peer);
   /// All that follows waits for all that came before: rounds that must not run into one another.
   void fence();
+  /// About so many more steps will come: in programs of many thousand, growing costs more than all
+  /// else, in pages that the system has to clear.
+  void reserve(std::size_t steps);
   /// Number of the next step.
   std::uint32_t next() const { return static_cast<std::uint32_t>(program_.steps.size()); }
   /// The following steps wait for steps [first, last) as well, until this is called again.
   void wait_also(std::uint32_t first, std::uint32_t last);
+  /// Until the next call, what steps call input and output are these regions: one algorithm's
+  /// steps as a part of another's, which is cheaper than append() where the ranks are the same.
+  void place(const Region& input, const Region& output);
   /// The steps of another program, whose rank i is ranks[i] here (empty: the same), and whose
   /// input and output are these regions. All ranks of that program must append it, in the same
   /// order with respect to other messages between them.
@@ -55,13 +61,26 @@ class Builder {
   struct Stretch {
     std::uint64_t end = 0;
     std::int64_t writer = -1;
-    std::int64_t reader = -1;                 ///< The first reader: mostly there is one.
-    std::vector<std::uint32_t> more_readers;  ///< The others.
+    std::int64_t reader = -1;         ///< The first reader: mostly there is one.
+    std::uint32_t more = kNoReaders;  ///< The others, a list in more_readers_.
   };
-  using Stretches = std::pmr::map<std::uint64_t, Stretch>;  ///< By start; gaps were never touched.
+  struct Reader {
+    std::uint32_t step = 0;
+    std::uint32_t next = kNoReaders;
+  };
+  static constexpr std::uint32_t kNoReaders = ~0U;
+  /// What was done to a buffer, by start; gaps were never touched.
+  struct Stretches : std::pmr::map<std::uint64_t, Stretch> {
+    using Map = std::pmr::map<std::uint64_t, Stretch>;
+    explicit Stretches(std::pmr::memory_resource* memory) : Map(memory), found{end(), end()} {}
+    /// The first stretch that starts at `at` or later. Looks beside the last one found before it
+    /// searches: what steps read they read in order, mostly, and so with what they write.
+    iterator from(std::uint64_t at, bool writes);
+    iterator found[2];
+  };
 
   static std::uint32_t next_tag(std::vector<std::uint32_t>* messages, int peer);
-  Stretches::iterator split(Stretches& stretches, std::uint64_t at);
+  Stretches::iterator split(Stretches& stretches, std::uint64_t at, bool writes);
   void touch(const Region& region, bool writes, std::uint32_t step,
              std::vector<std::uint32_t>* waits_for);
   void add(Step step);
@@ -70,6 +89,9 @@ class Builder {
   Program program_;
   std::pmr::monotonic_buffer_resource memory_;  ///< A program of many steps makes many stretches.
   Stretches stretches_[3] = {Stretches(&memory_), Stretches(&memory_), Stretches(&memory_)};
+  std::vector<Reader> more_readers_;
+  /// Where input, output and scratch begin.
+  Region places_[3] = {{Buffer::kInput, 0, 0}, {Buffer::kOutput, 0, 0}, {Buffer::kScratch, 0, 0}};
   std::vector<std::uint32_t> sent_;  ///< Messages by peer.
   std::vector<std::uint32_t> received_;
   std::vector<std::uint32_t> waits_for_;

@@ -8,6 +8,11 @@
 
 namespace tutti::schedule {
 
+class Builder;
+/// Their steps as a part of another program.
+void add_allgather_rings(const Task& task, Builder& builder);
+void add_reduce_scatter_rings(const Task& task, Builder& builder);
+
 #define TUTTI_GENERATOR(name)     \
   Program name(const Task& task); \
   Cost name##_cost(const Task& task);

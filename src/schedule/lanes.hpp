@@ -40,9 +40,7 @@ class Lanes {
     const int local = lane % ranks;
     const int stripes = (count_ - local + ranks - 1) / ranks;
     const Region block = blocks_.in(buffer, member(node, lane));
-    const Blocks cut = Blocks::even(block.count, stripes);
-    const int stripe = lane / ranks;
-    return block.part(cut.offset(stripe), cut.count(stripe));
+    return Blocks::even_part(block, stripes, lane / ranks);
   }
   /// Lanes of which a rank is the member on its node.
   template <class Visit>

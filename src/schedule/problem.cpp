@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/problem.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.hpp"
@@ -36,6 +37,14 @@ Blocks Blocks::even(std::uint64_t total, int parts) {
     counts.push_back(total / many + (part < total % many ? 1 : 0));
   }
   return Blocks(std::move(counts));
+}
+
+Region Blocks::even_part(const Region& region, int parts, int part) {
+  const auto many = static_cast<std::uint64_t>(parts);
+  const auto number = static_cast<std::uint64_t>(part);
+  const std::uint64_t least = region.count / many;
+  const std::uint64_t longer = region.count % many;  // So many have one more; they come first.
+  return region.part(number * least + std::min(number, longer), least + (number < longer ? 1 : 0));
 }
 
 Blocks blocks_of(const Problem& problem) {

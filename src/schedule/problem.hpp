@@ -37,6 +37,8 @@ class Blocks {
   explicit Blocks(std::vector<std::uint64_t> counts);
   /// `total` elements cut into `parts` blocks of sizes that differ by at most one.
   static Blocks even(std::uint64_t total, int parts);
+  /// One of them alone, of a region.
+  static Region even_part(const Region& region, int parts, int part);
 
   int size() const { return static_cast<int>(counts_.size()); }
   std::uint64_t count(int block) const { return counts_[index(block)]; }

@@ -23,7 +23,7 @@
 namespace tutti::schedule {
 namespace {
 
-Program rings(const Task& task, NodeForm form) {
+void add_rings(const Task& task, NodeForm form, Builder& builder) {
   const Blocks blocks = blocks_of(task.problem);
   const Lanes lanes(task.layout, blocks);
   const NodeExchange exchange(task, form);
@@ -34,7 +34,8 @@ Program rings(const Task& task, NodeForm form) {
   auto wrap = [&](int number) { return (number % nodes + nodes) % nodes; };
   auto part = [&](int of_node, int lane) { return lanes.part(Buffer::kOutput, of_node, lane); };
 
-  Builder builder;
+  // Without lanes that a rank carries for others.
+  builder.reserve(static_cast<std::size_t>(nodes) * 2 * neighbors.size());
   builder.copy({Buffer::kInput, 0, blocks.count(task.rank)}, blocks.in(Buffer::kOutput, task.rank));
   for (int round = 0; round < nodes; ++round) {
     if (round < nodes - 1) {
@@ -53,6 +54,11 @@ Program rings(const Task& task, NodeForm form) {
       return parts;
     });
   }
+}
+
+Program rings(const Task& task, NodeForm form) {
+  Builder builder;
+  add_rings(task, form, builder);
   return std::move(builder).finish();
 }
 
@@ -68,6 +74,10 @@ Cost cost(const Task& task, NodeForm form) {
 }
 
 }  // namespace
+
+void add_allgather_rings(const Task& task, Builder& builder) {
+  add_rings(task, NodeForm::kLinear, builder);
+}
 
 #define TUTTI_RINGS(name, form)                                \
   Program name(const Task& task) { return rings(task, form); } \

@@ -31,10 +31,10 @@ Program allreduce_rings(const Task& task) {
   Builder builder;
   // All work is on the output, so that it may be the same memory as the input (in place).
   builder.copy({Buffer::kInput, 0, output.count}, output);
-  builder.append(reduce_scatter_rings({task.layout, scattered, task.rank, task.parameters}), {},
-                 output, own);
-  builder.append(allgather_rings({task.layout, gathered, task.rank, task.parameters}), {}, own,
-                 output);
+  builder.place(output, own);
+  add_reduce_scatter_rings({task.layout, scattered, task.rank, task.parameters}, builder);
+  builder.place(own, output);
+  add_allgather_rings({task.layout, gathered, task.rank, task.parameters}, builder);
   return std::move(builder).finish();
 }
 

@@ -13,7 +13,7 @@
 
 namespace tutti::schedule {
 
-Program reduce_scatter_rings(const Task& task) {
+void add_reduce_scatter_rings(const Task& task, Builder& builder) {
   const Blocks blocks = blocks_of(task.problem);
   const Lanes lanes(task.layout, blocks);
   const auto index = topology::Layout::index;
@@ -24,7 +24,8 @@ Program reduce_scatter_rings(const Task& task) {
   const int local = task.layout.local_of[index(task.rank)];
   auto wrap = [&](int number) { return (number % nodes + nodes) % nodes; };
 
-  Builder builder;
+  // Without lanes that a rank carries for others.
+  builder.reserve(static_cast<std::size_t>(nodes) * (3 * neighbors.size() + 2));
   // Sum over this node of what goes to a lane's part of `of_node`, at the lane's member.
   auto node_sum = [&](int of_node, int lane) {
     const Region own = lanes.part(Buffer::kInput, of_node, lane);
@@ -76,6 +77,11 @@ Program reduce_scatter_rings(const Task& task) {
       });
     }
   }
+}
+
+Program reduce_scatter_rings(const Task& task) {
+  Builder builder;
+  add_reduce_scatter_rings(task, builder);
   return std::move(builder).finish();
 }
 
