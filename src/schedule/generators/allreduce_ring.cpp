@@ -15,6 +15,7 @@ Program allreduce_ring(const Task& task) {
   const int ranks = task.ranks();
   const Blocks parts = Blocks::even(count, ranks);
   Builder builder;
+  builder.reserve(static_cast<std::size_t>(task.ranks()) * 5);
   builder.copy({Buffer::kInput, 0, count}, {Buffer::kOutput, 0, count});
   for (int round = 0; round < 2 * (ranks - 1); ++round) {
     const Region arrives = parts.in(Buffer::kOutput, task.after(-round - 1));

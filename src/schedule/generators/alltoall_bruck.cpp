@@ -18,6 +18,7 @@ Program alltoall_bruck(const Task& task) {
   const std::uint64_t count = task.problem.counts[0];
   const Exchange exchange(task.problem, task.rank);
   Builder builder;
+  builder.reserve(static_cast<std::size_t>(ranks) * 4);
   // By the distance that is left to travel in all.
   const Region travels = builder.scratch(static_cast<std::uint64_t>(ranks) * count);
   auto blocks = [&](const Region& region, int first, int many) {

@@ -66,6 +66,7 @@ Program alltoall_rails(const Task& task) {
   const std::vector<int> served = rails.served_by(task.rank);
   auto blocks = [&](std::size_t many) { return static_cast<std::uint64_t>(many) * count; };
   Builder builder;
+  builder.reserve(static_cast<std::size_t>(task.ranks()) * 4);
 
   // For each rank that this one serves, what every rank of the node has for it, in rank order.
   const Region carried = builder.scratch(blocks(served.size() * neighbors.size()));
