@@ -82,12 +82,43 @@ std::string all_schedules() {
   return text;
 }
 
+/// MPI 4.1 section 6.9.2: which operations are defined for which types. What is not is an error
+/// that MPI finds before anything is sent; a schedule would find it with messages under way.
+bool is_defined(ReduceOp op, DataType type) {
+  const bool is_complex = type == DataType::kComplex64 || type == DataType::kComplex128;
+  const bool is_real = type == DataType::kFloat16 || type == DataType::kBfloat16 ||
+                       type == DataType::kFloat32 || type == DataType::kFloat64;
+  const bool is_integer = !is_complex && !is_real && type != DataType::kByte;
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kProd:
+      return type != DataType::kByte;
+    case ReduceOp::kMin:
+    case ReduceOp::kMax:
+      return is_integer || is_real;
+    case ReduceOp::kLand:
+    case ReduceOp::kLor:
+    case ReduceOp::kLxor:
+      return is_integer;
+    case ReduceOp::kBand:
+    case ReduceOp::kBor:
+    case ReduceOp::kBxor:
+      return is_integer || type == DataType::kByte;
+    default:
+      return false;  // Pairs are no basic types.
+  }
+}
+
 std::string schedule_refusal(const Plan& plan, const Shape& shape, const CommFacts& facts) {
   if (!backend_has(plan, shape.collective)) {
     return "no schedule '" + plan.algorithm + "' for " + to_string(shape.collective);
   }
   if (is_reduction(shape.collective) && (!predefined(shape.op) || shape.type == DataType::kOther)) {
     return "schedules reduce basic types with predefined operations";
+  }
+  if (is_reduction(shape.collective) && !is_defined(shape.op, shape.type)) {
+    return std::string("MPI does not define '") + to_string(shape.op) + "' for " +
+           to_string(shape.type);
   }
   if (plan.algorithm == "neighbor-exchange" && facts.ranks > 1 && facts.ranks % 2 != 0) {
     return "neighbor-exchange needs an even number of ranks";

@@ -227,7 +227,7 @@ def test_schedules(mpi: Mpi, memory: str, choice: int, door: Path, tmp_path: Pat
     """Five ranks on two nodes of three and two; what a schedule does not carry stays native."""
     extra = {f"TUTTI_{name.upper()}": plan for name, plan in SCHEDULES[choice].items()}
     log = {"TUTTI_LOG_LEVEL": "error"}
-    parts = "roots,vectors,barrier"
+    parts = "roots,vectors,barrier,errors"
     result = collectives(mpi, 5, tmp_path, memory, "--only", parts, nodes=2, extra=extra | log)
     result.assert_passed("collectives")
 

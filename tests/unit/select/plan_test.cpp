@@ -63,6 +63,25 @@ TEST(Plan, parse_plan__schedules) {
             std::string::npos);
 }
 
+TEST(Plan, refusal__schedules_reduce_what_mpi_defines) {
+  const Plan plan = *parse_plan("schedule:ring");
+  CommFacts facts;
+  facts.ranks = 4;
+  const auto carried = [&](ReduceOp op, DataType type) {
+    const Shape shape{Collective::kAllreduce, 64, type, op, Memory::kHost};
+    return refusal(plan, shape, facts).empty();
+  };
+  EXPECT_TRUE(carried(ReduceOp::kSum, DataType::kComplex64));
+  EXPECT_FALSE(carried(ReduceOp::kMax, DataType::kComplex64));
+  EXPECT_TRUE(carried(ReduceOp::kMax, DataType::kFloat32));
+  EXPECT_FALSE(carried(ReduceOp::kLand, DataType::kFloat32));
+  EXPECT_FALSE(carried(ReduceOp::kBand, DataType::kFloat32));
+  EXPECT_TRUE(carried(ReduceOp::kBand, DataType::kByte));
+  EXPECT_FALSE(carried(ReduceOp::kSum, DataType::kByte));
+  EXPECT_TRUE(carried(ReduceOp::kLand, DataType::kInt16));
+  EXPECT_FALSE(carried(ReduceOp::kMaxloc, DataType::kInt32));
+}
+
 TEST(Plan, refusal__schedules_carry_what_they_have) {
   CommFacts facts;
   facts.ranks = 5;
