@@ -10,6 +10,8 @@
 #include <bit>
 
 #include "schedule/builder.hpp"
+#include "schedule/fold.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -40,8 +42,15 @@ Program allgather_bruck(const Task& task) {
 }
 
 Cost allgather_bruck_cost(const Task& task) {
-  const auto others = static_cast<unsigned>(task.ranks() - 1);
-  return {static_cast<int>(std::bit_width(others)), others * task.problem.counts[0]};
+  const Letters of(task);
+  std::uint64_t out = 0;
+  for (std::uint64_t have = 1; have < of.ranks; have *= 2) {
+    out += std::min(have, of.ranks - have) * of.leaving(have) * of.count;
+  }
+  const Fold fold(task.ranks());
+  return {.rounds = fold.rounds() + (2 * fold.extra > fold.core ? 1 : 0),
+          .sent_max = (of.ranks - 1) * of.count,
+          .node_out_max = out};
 }
 
 }  // namespace tutti::schedule

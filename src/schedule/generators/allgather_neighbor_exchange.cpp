@@ -7,6 +7,7 @@
 // Source: Chen et al., "Performance Evaluation of Allgather Algorithms on Terascale Linux Cluster
 // with Fast Ethernet", 2005.
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -41,8 +42,12 @@ Program allgather_neighbor_exchange(const Task& task) {
 }
 
 Cost allgather_neighbor_exchange_cost(const Task& task) {
-  const int ranks = task.ranks();
-  return {ranks / 2, static_cast<std::uint64_t>(ranks - 1) * task.problem.counts[0]};
+  const Letters of(task);
+  const std::uint64_t sent = (of.ranks - 1) * of.count;
+  // The two ends of an even node turn to other nodes at the same time, those of an odd one by
+  // turns.
+  const std::uint64_t out = of.width % 2 == 0 ? 4 * (of.ranks / 4) * of.count : sent;
+  return {.rounds = task.ranks() / 2, .sent_max = sent, .node_out_max = of.nodes > 1 ? out : 0};
 }
 
 }  // namespace tutti::schedule

@@ -4,6 +4,7 @@
 // Allgather, ring: in round i a rank passes on the block it got in round i - 1.
 // Rounds P - 1; each rank sends (P - 1) n. Source: Thakur et al. 2005, section 4.1.
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -20,8 +21,9 @@ Program allgather_ring(const Task& task) {
 }
 
 Cost allgather_ring_cost(const Task& task) {
-  const int others = task.ranks() - 1;
-  return {others, static_cast<std::uint64_t>(others) * task.problem.counts[0]};
+  const Letters of(task);
+  const std::uint64_t sent = (of.ranks - 1) * of.count;
+  return {.rounds = task.ranks() - 1, .sent_max = sent, .node_out_max = of.nodes > 1 ? sent : 0};
 }
 
 }  // namespace tutti::schedule

@@ -13,9 +13,8 @@
 // Barati Sedeh, Grant and Afsahi, "Scalable, Topology- and Multi-HCA-Aware Hierarchical GPU
 // Allgather Using Parallel Rings"; the cut into lanes is ours (lanes.hpp). How data goes
 // round within a node is the form (node_exchange.hpp).
-#include <bit>
-
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 #include "schedule/lanes.hpp"
 #include "schedule/node_exchange.hpp"
@@ -57,14 +56,11 @@ Program rings(const Task& task, NodeForm form) {
 }
 
 Cost cost(const Task& task, NodeForm form) {
-  const auto nodes = static_cast<std::uint64_t>(task.layout.nodes());
-  const int width = task.layout.ranks_per_node_max();
-  // Folding gives what the power-of-two part knows to the rest: up to twice as much.
-  const bool folds =
-      form == NodeForm::kRecursiveDoubling && !std::has_single_bit(static_cast<unsigned>(width));
-  const auto handed_round = static_cast<std::uint64_t>(folds ? 2 * width : width - 1);
-  return {static_cast<int>(nodes) - 1 + NodeExchange::rounds(form, width, task.parameters),
-          (nodes - 1 + nodes * handed_round) * task.problem.counts[0]};
+  const Letters of(task);
+  const std::uint64_t around = of.nodes - 1;
+  return {.rounds = static_cast<int>(around) + NodeExchange::rounds(form, task),
+          .sent_max = (around + of.nodes * NodeExchange::parts_sent(form, task)) * of.count,
+          .node_out_max = of.width * around * of.count};
 }
 
 }  // namespace

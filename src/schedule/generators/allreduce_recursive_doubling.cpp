@@ -6,6 +6,7 @@
 // P = 2^k: rounds k; each rank sends k n. Else k + 2 rounds and at most (k + 1) n.
 // Source: Thakur et al. 2005, section 4.5.
 #include "schedule/fold.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -39,11 +40,14 @@ Program allreduce_recursive_doubling(const Task& task) {
 }
 
 Cost allreduce_recursive_doubling_cost(const Task& task) {
+  const Letters of(task);
   const Fold fold(task.ranks());
   const bool folds = fold.extra > 0;
-  const int sends_most = fold.rounds() + (folds ? 1 : 0);
-  const auto sends = static_cast<std::uint64_t>(sends_most);
-  return {fold.rounds() + (folds ? 2 : 0), sends * task.problem.counts[0]};
+  return {.rounds = fold.rounds() + (folds ? 2 : 0),
+          .sent_max = whole(fold.rounds() + (folds ? 1 : 0)) * of.count,
+          .scratch_max = of.count,
+          .node_out_max = fold.node_out(
+              task.layout, of.count, [&](int, int) { return of.count; }, of.count)};
 }
 
 }  // namespace tutti::schedule

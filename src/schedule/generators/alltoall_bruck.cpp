@@ -9,6 +9,7 @@
 
 #include "schedule/builder.hpp"
 #include "schedule/exchange.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -58,12 +59,23 @@ Program alltoall_bruck(const Task& task) {
 }
 
 Cost alltoall_bruck_cost(const Task& task) {
-  const auto ranks = static_cast<unsigned>(task.ranks());
+  const Letters of(task);
   std::uint64_t blocks = 0;
-  for (unsigned distance = 1; distance < ranks; ++distance) {
-    blocks += static_cast<unsigned>(std::popcount(distance));
+  std::uint64_t out = 0;
+  for (std::uint64_t bit = 1; bit < of.ranks; bit *= 2) {
+    // Distances below P that have this bit.
+    const std::uint64_t rest = of.ranks % (2 * bit);
+    const std::uint64_t many = of.ranks / (2 * bit) * bit + (rest > bit ? rest - bit : 0);
+    blocks += many;
+    out += many * of.leaving(bit);
   }
-  return {static_cast<int>(std::bit_width(ranks - 1)), blocks * task.problem.counts[0]};
+  // The last round waits for the one before where a distance has both bits.
+  const int last = log2_ceil(task.ranks());
+  const bool waits = last < 2 || of.ranks > 3 * (std::uint64_t{1} << (last - 2));
+  return {.rounds = waits ? last : last - 1,
+          .sent_max = blocks * of.count,
+          .scratch_max = (of.ranks + 2 * blocks) * of.count,
+          .node_out_max = out * of.count};
 }
 
 }  // namespace tutti::schedule

@@ -7,6 +7,7 @@
 #include <bit>
 
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -21,8 +22,6 @@ Program barrier_dissemination(const Task& task) {
   return std::move(builder).finish();
 }
 
-Cost barrier_dissemination_cost(const Task& task) {
-  return {static_cast<int>(std::bit_width(static_cast<unsigned>(task.ranks() - 1))), 0};
-}
+Cost barrier_dissemination_cost(const Task& task) { return {.rounds = log2_ceil(task.ranks())}; }
 
 }  // namespace tutti::schedule

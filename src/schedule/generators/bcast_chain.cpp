@@ -5,6 +5,7 @@
 // (algorithm.cpp). Rounds P - 1 for the last rank to get a segment; each rank sends n. Source:
 // Watts and van de Geijn, "A Pipelined Broadcast for Multidimensional Meshes", 1995.
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -25,7 +26,10 @@ Program bcast_chain(const Task& task) {
 }
 
 Cost bcast_chain_cost(const Task& task) {
-  return {task.ranks() - 1, task.ranks() > 1 ? task.problem.counts[0] : 0};
+  const Letters of(task);
+  return {.rounds = task.ranks() - 1,
+          .sent_max = of.ranks > 1 ? of.count : 0,
+          .node_out_max = of.nodes > 1 ? of.count : 0};
 }
 
 }  // namespace tutti::schedule

@@ -6,6 +6,7 @@
 // At most ceil(log_k P) rounds; the root sends at most (k - 1) ceil(log_k P) n.
 // Source: Thakur et al. 2005, section 4.2.
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -36,13 +37,14 @@ Program bcast_knomial(const Task& task) {
 }
 
 Cost bcast_knomial_cost(const Task& task) {
-  int rounds = 0;
-  for (int reach = 1; reach < task.ranks(); reach *= task.radix_or(2)) {
-    ++rounds;
-  }
-  const int children_most = rounds * (task.radix_or(2) - 1);
-  const auto children = static_cast<std::uint64_t>(children_most);
-  return {rounds, children * task.problem.counts[0]};
+  const Letters of(task);
+  const Knomial tree{task.ranks(), task.radix_or(2)};
+  NodeOut out(task.layout);
+  tree.each_edge(task.root(),
+                 [&](int parent, int child, int) { out.add(parent, child, of.count); });
+  return {.rounds = tree.depth(),
+          .sent_max = whole(tree.children()) * of.count,
+          .node_out_max = out.most()};
 }
 
 }  // namespace tutti::schedule

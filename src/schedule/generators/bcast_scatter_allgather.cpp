@@ -8,6 +8,7 @@
 #include <bit>
 
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -56,8 +57,23 @@ Program bcast_scatter_allgather(const Task& task) {
 }
 
 Cost bcast_scatter_allgather_cost(const Task& task) {
-  const auto others = static_cast<unsigned>(task.ranks() - 1);
-  return {static_cast<int>(std::bit_width(others) + others), 2 * task.problem.counts[0]};
+  const Letters of(task);
+  const int ranks = task.ranks();
+  const Blocks parts = Blocks::even(of.count, ranks);
+  if (ranks == 1) {
+    return {};
+  }
+  NodeOut out(task.layout);
+  const Knomial tree{ranks};
+  tree.each_edge(task.root(), [&](int parent, int child, int relative) {
+    const int end = std::min(relative + tree.unit(relative), ranks);
+    const std::uint64_t run = parts.range(Buffer::kOutput, relative, end).count;
+    out.add(parent, child, run);
+    out.add((child + ranks - 1) % ranks, child, of.count - run);
+  });
+  return {.rounds = ranks - 1,
+          .sent_max = 2 * of.count - parts.count(0) - parts.count(1),
+          .node_out_max = out.most()};
 }
 
 }  // namespace tutti::schedule

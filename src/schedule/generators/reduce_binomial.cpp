@@ -7,6 +7,7 @@
 #include <bit>
 
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -44,8 +45,15 @@ Program reduce_binomial(const Task& task) {
 }
 
 Cost reduce_binomial_cost(const Task& task) {
-  return {static_cast<int>(std::bit_width(static_cast<unsigned>(task.ranks() - 1))),
-          task.ranks() > 1 ? task.problem.counts[0] : 0};
+  const Letters of(task);
+  const Knomial tree{task.ranks()};
+  NodeOut out(task.layout);
+  tree.each_edge(task.root(),
+                 [&](int parent, int child, int) { out.add(child, parent, of.count); });
+  return {.rounds = tree.depth(),
+          .sent_max = of.ranks > 1 ? of.count : 0,
+          .scratch_max = whole(tree.children()) * of.count,
+          .node_out_max = out.most()};
 }
 
 }  // namespace tutti::schedule

@@ -8,6 +8,7 @@
 // scratch P n + N (L - 1) n. Source: mirror of Barati Sedeh, Grant and Afsahi, "... Allgather Using
 // Parallel Rings".
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 #include "schedule/lanes.hpp"
 
@@ -80,10 +81,12 @@ Program reduce_scatter_rings(const Task& task) {
 }
 
 Cost reduce_scatter_rings_cost(const Task& task) {
-  const auto nodes = static_cast<std::uint64_t>(task.layout.nodes());
-  const auto width = static_cast<std::uint64_t>(task.layout.ranks_per_node_max());
-  return {static_cast<int>(nodes) - 1 + (width > 1 ? 1 : 0),
-          (nodes - 1 + nodes * (width - 1)) * task.problem.counts[0]};
+  const Letters of(task);
+  const Blocks blocks = blocks_of(task.problem);
+  return {.rounds = static_cast<int>(of.nodes) - 1 + (of.width > 1 ? 1 : 0),
+          .sent_max = (of.ranks - 1) * of.count,
+          .scratch_max = Lanes(task.layout, blocks).scratch_of_sums(),
+          .node_out_max = (of.ranks - of.width) * of.count};
 }
 
 }  // namespace tutti::schedule

@@ -5,6 +5,7 @@
 // At most ceil(log2 P) rounds; the root sends (P - 1) n.
 // Source: Chan et al., "Collective Communication: Theory, Practice, and Experience", 2007.
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 #include "schedule/subtree.hpp"
 
@@ -49,9 +50,18 @@ Program scatter_binomial(const Task& task) {
 }
 
 Cost scatter_binomial_cost(const Task& task) {
-  const auto ranks = static_cast<std::uint64_t>(task.ranks());
-  return {static_cast<int>(std::bit_width(static_cast<unsigned>(ranks - 1))),
-          (ranks - 1) * task.problem.counts[0]};
+  const Letters of(task);
+  const Subtrees trees(task);
+  const Knomial tree{task.ranks()};
+  NodeOut out(task.layout);
+  tree.each_edge(task.root(), [&](int parent, int child, int relative) {
+    out.add(parent, child, whole(trees.width(relative)) * of.count);
+  });
+  const std::uint64_t widest = whole(trees.widest());
+  return {.rounds = tree.depth(),
+          .sent_max = (of.ranks - 1) * of.count,
+          .scratch_max = widest > 1 ? widest * of.count : 0,
+          .node_out_max = out.most()};
 }
 
 }  // namespace tutti::schedule
