@@ -179,8 +179,9 @@ Result<std::string> check_schedule(const std::string& text) {
   answer["messages_max"] = most(report.messages);
   answer["scratch_max"] = scratch;
   answer["steps_max"] = steps;
-  answer["network_out"] = network_out(programs, layout);
-  answer["node_out_max"] = most(network_out(programs, layout));
+  const auto out = network_out(programs, layout);
+  answer["network_out"] = out;
+  answer["node_out_max"] = most(out);
   // The closed formulas are for equal nodes.
   const bool equal_nodes = std::adjacent_find(query.nodes.begin(), query.nodes.end(),
                                               std::not_equal_to<>()) == query.nodes.end();

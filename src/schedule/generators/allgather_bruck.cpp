@@ -3,11 +3,13 @@
 //
 // Allgather, Bruck: in round k a rank has the 2^k blocks from its own on and gets the next ones
 // from the rank 2^k further. Blocks lie where they belong at once, so that a run of blocks that
-// goes around the end is two messages and nothing is rotated afterwards. Rounds ceil(log2 P); each
-// rank sends (P - 1) n. Source: Bruck et al., "Efficient Algorithms for All-to-All Communications",
-// 1997.
+// goes around the end is two messages and nothing is rotated afterwards.
+// Rounds ceil(log2 P), one less where the last passes on nothing that the one before brought:
+// where P is no power of two and at most 3/2 of one. A rank sends (P - 1) n. Out of a node:
+// min(2^k, P - 2^k) n in round k from each of its ranks whose partner is elsewhere, min(2^k, L)
+// of them while 2^k <= P - L; on powers of two (L (P - L) + (L^2 - 1) / 3) n.
+// Source: Bruck et al., "Efficient Algorithms for All-to-All Communications", 1997.
 #include <algorithm>
-#include <bit>
 
 #include "schedule/builder.hpp"
 #include "schedule/fold.hpp"

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Allgather, linear: every rank sends its block to every other, nearest first.
-// Rounds 1; each rank sends (P - 1) n. Source: folklore; Open MPI "linear".
+// Rounds 1. A rank sends (P - 1) n, a node L (P - L) n to others. Source: folklore; Open MPI
+// "linear".
 #include "schedule/builder.hpp"
 #include "schedule/formula.hpp"
 #include "schedule/generators.hpp"

@@ -1,11 +1,13 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Allgather, neighbour exchange: neighbours swap blocks and form pairs; then, by turns with the one
-// neighbour and with the other, a rank passes on the pair of blocks that it got last. Even P only.
-// Rounds P / 2; each rank sends (P - 1) n.
-// Source: Chen et al., "Performance Evaluation of Allgather Algorithms on Terascale Linux Cluster
-// with Fast Ethernet", 2005.
+// Allgather, neighbour exchange: neighbours swap blocks and form pairs; then, by turns with the
+// one neighbour and with the other, a rank passes on the pair of blocks that it got last. Even P
+// only.
+// Rounds P / 2. A rank sends (P - 1) n. Out of a node: 4 floor(P / 4) n for even L, both of
+// whose ends turn outwards at the same time; (P - 1) n for odd L.
+// Source: Chen et al., "Performance Evaluation of Allgather Algorithms on Terascale Linux
+// Cluster with Fast Ethernet", 2005.
 #include "schedule/builder.hpp"
 #include "schedule/formula.hpp"
 #include "schedule/generators.hpp"

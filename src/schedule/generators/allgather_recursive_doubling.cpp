@@ -1,9 +1,12 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Allgather, recursive doubling: in round k exchange all that is known with the rank whose k-th bit
-// differs. Not a power of two: fold.hpp.
-// P = 2^k: rounds k; each rank sends (P - 1) n. Else at most k + 2 rounds and 2 P n.
+// Allgather, recursive doubling: in round k exchange all that is known with the rank whose k-th
+// bit differs. Not a power of two: fold.hpp.
+// P = 2^k: rounds k; a rank sends (P - 1) n, a node L (P - L) n to others. P = 2^k + e: rounds k
+// + 1, k + 2 where e > 2^(k-1); rank 0 sends most, (2^k - 1 + sum of min(2^i, e) over i < k) n
+// in the core and (P - 1) n to the rank folded onto it. Out of a node: of that, for each of its
+// ranks, what goes elsewhere.
 // Source: Thakur et al. 2005, section 4.1.
 #include "schedule/fold.hpp"
 #include "schedule/formula.hpp"

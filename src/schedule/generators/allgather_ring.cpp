@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Allgather, ring: in round i a rank passes on the block it got in round i - 1.
-// Rounds P - 1; each rank sends (P - 1) n. Source: Thakur et al. 2005, section 4.1.
+// Rounds P - 1. A rank sends (P - 1) n, and so does a node to others, by its last rank.
+// Source: Thakur et al. 2005, section 4.1.
 #include "schedule/builder.hpp"
 #include "schedule/formula.hpp"
 #include "schedule/generators.hpp"

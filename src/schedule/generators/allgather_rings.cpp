@@ -1,17 +1,20 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Allgather, Parallel Rings: one ring over the nodes per local rank (lane), all at the same time,
-// and while a node's next parts come in, the last ones are handed round within the node.
+// Allgather, Parallel Rings: one ring over the nodes per local rank (lane), all at the same
+// time, and while a node's next parts come in, the last ones are handed round within the node.
 //   1. every rank gives its own block to the others of its node;
-//   2. round i of N - 1: the member of lane l on node k sends the part of node k - i to node k + 1
-//   and
-//      gets that of node k - 1 - i; it hands the part of the round before to the others of its
-//      node.
-// N nodes of L ranks: rounds at most N; a rank sends (N - 1) n over the network, (P - N) n + ...
-// within the node: N (L - 1) n. Bytes into a node: (P - L) n, spread evenly over its rails. Source:
-// Barati Sedeh, Grant and Afsahi, "Scalable, Topology- and Multi-HCA-Aware Hierarchical GPU
-// Allgather Using Parallel Rings"; the cut into lanes is ours (lanes.hpp). How data goes
+//   2. round i of N - 1: the member of lane l on node k sends the part of node k - i to node k +
+//      1 and gets that of node k - 1 - i; it hands the part of the round before to the others of
+//      its node.
+// Rounds N - 1, and those within a node: 1 (linear, xor, and inter-socket on one socket),
+// floor(log2 L) (binomial), the most digits of a number below L that are not 0 (k-nomial), those
+// of allgather_recursive_doubling.cpp, or 3 (inter-socket). A rank sends (N - 1) n over the
+// network and N (L - 1) n within the node, (P - 1) n in all; where recursive doubling folds,
+// more within the node. Out of a node: (P - L) n, as much as it has to learn, spread evenly over
+// its rails.
+// Source: Barati Sedeh, Grant and Afsahi, "Scalable, Topology- and Multi-HCA-Aware Hierarchical
+// GPU Allgather Using Parallel Rings"; the cut into lanes is ours (lanes.hpp). How data goes
 // round within a node is the form (node_exchange.hpp).
 #include "schedule/builder.hpp"
 #include "schedule/formula.hpp"

@@ -1,8 +1,12 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Allreduce, double binary tree: half of the vector is summed up each of two trees and comes down
-// again, in segments. Rounds at most 2 ceil(log2 P); a rank sends at most 2 (n + 1).
+// Allreduce, double binary tree: half of the vector is summed up each of two trees and comes
+// down again, in segments.
+// Rounds 2 ceil(log2 P). A rank that has two children in one tree, as there are from P = 4 on,
+// sends n up and 2 ceil(n / 2) down, and needs 2 ceil(n / 2) of scratch; of three ranks one has
+// one child, of two the root has both halves. Out of a node: half of the vector for each edge to
+// another node, down and up; on powers of two at most 10 halves.
 // Source: double_tree.hpp.
 #include "schedule/builder.hpp"
 #include "schedule/double_tree.hpp"

@@ -1,9 +1,12 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Allreduce, Rabenseifner: reduce-scatter by recursive halving, allgather by recursive doubling, on
-// even parts of the vector, one for each rank of the power-of-two core (fold.hpp).
-// P = 2^k: rounds 2 k; each rank sends at most 2 (P - 1) ceil(n / P). Else 2 k + 2 rounds, plus n.
+// Allreduce, Rabenseifner: reduce-scatter by recursive halving, allgather by recursive doubling,
+// on even parts of the vector, one for each rank of the power-of-two core (fold.hpp).
+// P = 2^k: rounds 2 k; rank 0 sends most, the first 2^i parts for each 0 < i < k and n: 2 (P -
+// 1) n / P where P divides n. P = 2^k + e: rounds 2 k + 2, one less where n + e <= 2^k; rank 0
+// sends n more. Scratch n. Out of a node: 2 L (N - 1) n / N on powers of two where P divides n;
+// else what of a rank's two parts of the vector per round goes elsewhere.
 // Source: Rabenseifner, "Optimization of Collective Reduction Operations", 2004.
 #include "schedule/fold.hpp"
 #include "schedule/formula.hpp"

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Allreduce, recursive doubling: in round k exchange the whole vector with the rank whose k-th bit
-// differs and add. Not a power of two: fold.hpp.
-// P = 2^k: rounds k; each rank sends k n. Else k + 2 rounds and at most (k + 1) n.
+// Allreduce, recursive doubling: in round k exchange the whole vector with the rank whose k-th
+// bit differs and add. Not a power of two: fold.hpp.
+// P = 2^k: rounds k; a rank sends k n, a node L log2(N) n to others. P = 2^k + e: rounds k + 2;
+// a rank sends (k + 1) n; out of a node n for each message to another. Scratch n.
 // Source: Thakur et al. 2005, section 4.5.
 #include "schedule/fold.hpp"
 #include "schedule/formula.hpp"

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Allreduce, ring: reduce-scatter around the ring, then allgather around it, on P even parts of the
-// vector. In segments its phases overlap (segmented ring).
-// Rounds 2 (P - 1); each rank sends at most 2 (P - 1) ceil(n / P).
+// Allreduce, ring: reduce-scatter around the ring, then allgather around it, on P even parts of
+// the vector. In segments its phases overlap (segmented ring).
+// Rounds 2 (P - 1). A rank sends 2 n less two neighbouring parts, 2 (P - 1) n / P where P
+// divides n; a node as much to others, by its last rank. Scratch n - floor(n / P).
 // Source: Patarasuk and Yuan, "Bandwidth Optimal All-reduce Algorithms", 2009.
 #include "schedule/builder.hpp"
 #include "schedule/formula.hpp"

@@ -2,8 +2,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Allreduce, Parallel Rings: their reduce-scatter on P even parts of the vector, then their
-// allgather. N nodes of L ranks: rounds at most 2 N; a rank sends 2 (N - 1) n / P over the network
-// and 2 N (L - 1) n / P within its node. Source: allgather_rings.cpp, reduce_scatter_rings.cpp.
+// allgather.
+// Rounds 2 (N - 1), and 2 more where L > 1. Where P divides n: a rank sends 2 (P - 1) n / P, 2
+// (N - 1) n / P of it over the network; scratch (P + N - 1) n / P; out of a node 2 (N - 1) n /
+// N. Else, with s what a rank's lane carries of all nodes: a rank sends n + L s less its lane's
+// parts of its own and of the next node; out of a node go 2 n less the parts of these two nodes;
+// scratch as in reduce_scatter_rings.cpp.
+// Source: allgather_rings.cpp, reduce_scatter_rings.cpp.
+#include <algorithm>
+
 #include "schedule/builder.hpp"
 #include "schedule/formula.hpp"
 #include "schedule/generators.hpp"

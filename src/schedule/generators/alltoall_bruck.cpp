@@ -1,11 +1,13 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Alltoall, Bruck: blocks that must travel d ranks go 2^k ranks in each round k whose bit is in d.
-// Rounds ceil(log2 P); each rank sends P / 2 blocks or fewer per round; scratch 3 P n.
+// Alltoall, Bruck: blocks that must travel d ranks go 2^k ranks in each round k whose bit is in
+// d. Rounds ceil(log2 P), one less where P > 2 and no d < P has the two highest bits. With b_k
+// the d < P that have bit k, about P / 2: a rank sends sum b_k n; scratch (P + 2 sum b_k) n; out
+// of a node b_k n in round k from each of its ranks whose partner is elsewhere, P (L - 1 + L
+// log2 N) n / 2 in all on powers of two.
 // Source: Bruck et al., "Efficient Algorithms for All-to-All Communications", 1997.
 #include <algorithm>
-#include <bit>
 
 #include "schedule/builder.hpp"
 #include "schedule/exchange.hpp"

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Alltoall(v), linear: every message at once, nearest rank first.
-// Rounds 1; each rank sends (P - 1) n. Source: folklore; Open MPI "linear".
+// Rounds 1. A rank sends (P - 1) n, a node L (P - L) n to others. Source: folklore; Open MPI
+// "linear".
 #include "schedule/builder.hpp"
 #include "schedule/exchange.hpp"
 #include "schedule/formula.hpp"

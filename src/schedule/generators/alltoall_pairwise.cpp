@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Alltoall(v), pairwise: one partner each way at a time, so that no receiver is sent to by two.
-// Rounds P - 1; each rank sends (P - 1) n. Source: Thakur et al. 2005, section 4.4.
+// Rounds P - 1. A rank sends (P - 1) n, a node L (P - L) n to others.
+// Source: Thakur et al. 2005, section 4.4.
 #include "schedule/builder.hpp"
 #include "schedule/exchange.hpp"
 #include "schedule/formula.hpp"

@@ -6,10 +6,13 @@
 // and a rank of another node gets one message from here, not one from each rank.
 //   1. every rank gives each rank of its node what that one is to carry, in one message;
 //   2. a carrier sends each rank it serves what all of its node have for it, in one message.
-// N nodes of L ranks: rounds 2; a rank sends (P - L) n over the network in P / L - 1 messages where
-// pairwise sends P - L, and at most (L - 1) P / L n within its node. Unequal nodes: local indices
-// wrap. Source: the two-level alltoall of Kumar et al., "Scaling Alltoall Collective on Multi-core
+// Rounds 2, one where N or L is 1. A rank sends (P - L) n over the network, in N - 1 messages
+// where pairwise sends P - L, and N (L - 1) n within its node. Scratch 2 (2 P - L - N) n. Out of
+// a node L (P - L) n. Unequal nodes: local indices wrap; sums over what a rank serves.
+// Source: the two-level alltoall of Kumar et al., "Scaling Alltoall Collective on Multi-core
 // Systems", 2008; with one carrier per rail as NCCL's PXN has it.
+#include <algorithm>
+
 #include "schedule/builder.hpp"
 #include "schedule/exchange.hpp"
 #include "schedule/formula.hpp"

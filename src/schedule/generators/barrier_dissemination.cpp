@@ -4,8 +4,6 @@
 // Barrier, dissemination: in round k tell the rank 2^k further that all of the 2^k ranks before
 // have come. Rounds ceil(log2 P); no data. Source: Hensgen, Finkel and Manber, "Two Algorithms for
 // Barrier Synchronization", 1988.
-#include <bit>
-
 #include "schedule/builder.hpp"
 #include "schedule/formula.hpp"
 #include "schedule/generators.hpp"

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Broadcast, chain: each rank passes the vector on, in segments one after the other
-// (algorithm.cpp). Rounds P - 1 for the last rank to get a segment; each rank sends n. Source:
-// Watts and van de Geijn, "A Pipelined Broadcast for Multidimensional Meshes", 1995.
+// (algorithm.cpp).
+// Rounds P - 1 for the last rank to get a segment. A rank sends n, and so does a node to others.
+// Source: Watts and van de Geijn, "A Pipelined Broadcast for Multidimensional Meshes", 1995.
 #include "schedule/builder.hpp"
 #include "schedule/formula.hpp"
 #include "schedule/generators.hpp"

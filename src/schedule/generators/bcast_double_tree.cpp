@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Broadcast, double binary tree: half of the vector down each of two trees, in segments.
-// Rounds at most ceil(log2 P); a rank sends at most n + 1. Source: double_tree.hpp.
+// Rounds ceil(log2 P). A rank with two children in one tree, as there are from P = 4 on, sends 2
+// ceil(n / 2); below, the root sends n. Out of a node: half of the vector for each edge to
+// another node; on powers of two, from the first rank, at most 5 halves. Source:
+// double_tree.hpp.
 #include "schedule/builder.hpp"
 #include "schedule/double_tree.hpp"
 #include "schedule/formula.hpp"

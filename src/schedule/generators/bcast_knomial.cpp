@@ -1,9 +1,12 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Broadcast, k-nomial tree: with ranks counted from the root and written in base k, a rank's parent
-// has its lowest digit that is not 0 set to 0. k = 2 is the binomial tree.
-// At most ceil(log_k P) rounds; the root sends at most (k - 1) ceil(log_k P) n.
+// Broadcast, k-nomial tree: with ranks counted from the root and written in base k, a rank's
+// parent has its lowest digit that is not 0 set to 0. k = 2 is the binomial tree.
+// Rounds: the most digits of a number below P that are not 0, floor(log2 P) for k = 2. The root
+// sends most: n for each number below P that has one such digit, ceil(log2 P) n for k = 2. Out
+// of a node: n for each edge to another node; log2(N) n for k = 2 on powers of two, from the
+// first rank.
 // Source: Thakur et al. 2005, section 4.2.
 #include "schedule/builder.hpp"
 #include "schedule/formula.hpp"

@@ -1,8 +1,12 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Broadcast for long vectors: binomial scatter of P even parts, then a ring allgather of them.
-// At most ceil(log2 P) + P - 1 rounds; the root sends at most 2 n.
+// Broadcast for long vectors: binomial scatter of P even parts, then a ring allgather of them,
+// in which nobody is sent what the scatter brought it.
+// Rounds P - 1: the root's own part goes all around, the others are scattered meanwhile. The
+// root sends most, 2 n less the first two parts: 2 (P - 1) n / P where P divides n (n for P =
+// 2). Out of a node: the runs of the scatter that go elsewhere, and by its last rank n less the
+// next one's run; 2 (N - 1) n / N on powers of two, from the first rank, where P divides n.
 // Source: van de Geijn; Thakur et al. 2005, section 4.2.
 #include <algorithm>
 #include <bit>

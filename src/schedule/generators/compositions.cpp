@@ -1,9 +1,18 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The compositions there are by name (compose.hpp). Their cost is the sum of their parts' on N
-// equal nodes of L ranks. Parts: trees where the vector goes as a whole, recursive doubling among
-// nodes. Source: Guo et al., "Preparing MPICH for exascale", 2024, section on compositions.
+// The compositions there are by name (compose.hpp). Parts: trees where the vector goes as a
+// whole, recursive doubling among nodes. Rounds: the sum of the parts', on N equal nodes of L
+// ranks. A leader sends most, the sum of what it sends in each part (nothing in a reduce within
+// its node, whose root it is). What it sends among leaders leaves the node, nothing else does.
+// Scratch:
+//   - allreduce alpha: a leader's, of both parts: (ceil(log2 L) + 1) n;
+//   - allreduce delta: L ceil(n / L); slices of ceil(n / L) take the place of the vector in each
+//     part;
+//   - reduce alpha: ceil(log2 L) n, and ceil(log2 N) n at the root, or n at a leader that is a
+//     leaf and (2 + c) n at one with c children among leaders;
+//   - allgather alpha: the gather's; P n where the ranks of nodes do not follow one another.
+// Source: Guo et al., "Preparing MPICH for exascale", 2024, section on compositions.
 #include <algorithm>
 
 #include "schedule/compose.hpp"

@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Gather, binomial tree: a rank collects the blocks of its subtree and hands them up.
-// At most ceil(log2 P) rounds; a rank sends its subtree, at most P n / 2.
+// Rounds floor(log2 P). With w the ranks of the widest subtree below the root, P / 2 on powers
+// of two and max(2^(k-1), P - 2^k) for 2^k < P <= 2^(k+1): a rank sends w n; scratch w n where w
+// > 1. Out of a node: the subtrees whose parents are elsewhere; P n / 2 on powers of two, to the
+// first rank.
 // Source: Chan et al., "Collective Communication: Theory, Practice, and Experience", 2007.
 #include "schedule/builder.hpp"
 #include "schedule/formula.hpp"

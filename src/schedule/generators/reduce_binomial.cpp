@@ -2,10 +2,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Reduce, binomial tree: the broadcast's tree the other way round.
-// At most ceil(log2 P) rounds; each rank sends n once.
-// Source: Thakur et al. 2005, section 4.4.
-#include <bit>
-
+// Rounds floor(log2 P). A rank sends n once. Scratch ceil(log2 P) n: one vector for each child
+// of the root. Out of a node: n for each edge to a parent elsewhere; n on powers of two, to the
+// first rank. Source: Thakur et al. 2005, section 4.4.
 #include "schedule/builder.hpp"
 #include "schedule/formula.hpp"
 #include "schedule/generators.hpp"

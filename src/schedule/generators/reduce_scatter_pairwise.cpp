@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Reduce-scatter, pairwise: every rank sends each other rank that one's block and adds up what
-// comes for its own, in the order of distance. Rounds 1; each rank sends (P - 1) n; scratch (P - 1)
-// n. Source: Thakur et al. 2005, section 4.3.
+// comes for its own, in the order of distance.
+// Rounds 1. A rank sends (P - 1) n, a node L (P - L) n to others. Scratch (P - 1) n.
+// Source: Thakur et al. 2005, section 4.3.
 #include "schedule/builder.hpp"
 #include "schedule/formula.hpp"
 #include "schedule/generators.hpp"

@@ -3,10 +3,10 @@
 //
 // Reduce-scatter, recursive halving: in round k exchange, with the rank whose k-th highest bit
 // differs, the half of the blocks that the other one keeps. Not a power of two: fold.hpp.
-// P = 2^k: rounds k; each rank sends (P - 1) n. Else at most k + 2 rounds and 2 P n. Scratch 2 P n.
+// P = 2^k: rounds k; a rank sends (P - 1) n, a node L (P - L) n to others. P = 2^k + e: rounds k
+// + 2; a rank that is folded sends most, its input of P n. Scratch 2 P n. Out of a node then:
+// for each of its ranks, what goes elsewhere of (P - 1) n, or of P n where it is folded.
 // Source: Thakur et al. 2005, section 4.3.
-#include <algorithm>
-
 #include "schedule/fold.hpp"
 #include "schedule/formula.hpp"
 #include "schedule/generators.hpp"

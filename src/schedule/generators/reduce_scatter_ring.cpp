@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Reduce-scatter, ring: block b starts at rank b + 1 and collects a contribution at every rank
-// until it comes to rank b. Rounds P - 1; each rank sends (P - 1) n; scratch (P - 2) n. Source:
-// Patarasuk and Yuan, "Bandwidth Optimal All-reduce Algorithms", 2009, section 3.
+// until it comes to rank b.
+// Rounds P - 1. A rank sends (P - 1) n, and so does a node to others, by its last rank. Scratch
+// (P - 2) n.
+// Source: Patarasuk and Yuan, "Bandwidth Optimal All-reduce Algorithms", 2009, section 3.
 #include "schedule/builder.hpp"
 #include "schedule/formula.hpp"
 #include "schedule/generators.hpp"

@@ -1,12 +1,14 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Reduce-scatter, Parallel Rings: the allgather's rings the other way round. For every other node
-// the ranks of a node first add up, each for the lanes it is a member of, what goes there; the sums
-// travel one ring per lane and collect each node's contribution on their way home. N nodes of L
-// ranks: rounds at most N; a rank sends (N - 1) n over the network and N (L - 1) n within its node;
-// scratch P n + N (L - 1) n. Source: mirror of Barati Sedeh, Grant and Afsahi, "... Allgather Using
-// Parallel Rings".
+// Reduce-scatter, Parallel Rings: the allgather's rings the other way round. For every other
+// node the ranks of a node first add up, each for the lanes it is a member of, what goes there;
+// the sums travel one ring per lane and collect each node's contribution on their way home.
+// Rounds N - 1, and 1 where L > 1. A rank sends (N - 1) n over the network and N (L - 1) n
+// within its node; out of a node (P - L) n. Scratch (P + N - 1) n: L n for the sums of each
+// node, n for what comes in of each but one. In general, with s the sum of a rank's lanes, (L +
+// 1) s less the part of the node before. Source: mirror of Barati Sedeh, Grant and Afsahi, "...
+// Allgather Using Parallel Rings".
 #include "schedule/builder.hpp"
 #include "schedule/formula.hpp"
 #include "schedule/generators.hpp"

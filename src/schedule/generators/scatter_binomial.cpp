@@ -1,8 +1,11 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Scatter, binomial tree: a rank gets the blocks of its subtree and hands the others their parts.
-// At most ceil(log2 P) rounds; the root sends (P - 1) n.
+// Scatter, binomial tree: a rank gets the blocks of its subtree and hands the others their
+// parts.
+// Rounds floor(log2 P). The root sends (P - 1) n. Scratch of a rank that hands on: its subtree,
+// as in gather_binomial.cpp. Out of a node: the subtrees elsewhere whose parents are here; (P -
+// L) n on powers of two, from the first rank.
 // Source: Chan et al., "Collective Communication: Theory, Practice, and Experience", 2007.
 #include "schedule/builder.hpp"
 #include "schedule/formula.hpp"

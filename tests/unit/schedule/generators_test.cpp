@@ -17,6 +17,7 @@ using testing::equal_problem;
 using testing::first_error;
 using testing::generate_all;
 using testing::odd_layout;
+using testing::text;
 using testing::uneven_problem;
 using topology::Layout;
 
@@ -91,12 +92,6 @@ Cost counted(const Layout& layout, const Problem& problem, const std::vector<Pro
     cost.scratch_max = std::max(cost.scratch_max, program.scratch_count);
   }
   return cost;
-}
-
-std::string text(const Cost& cost) {
-  return std::to_string(cost.rounds) + " rounds, sent " + std::to_string(cost.sent_max) +
-         ", scratch " + std::to_string(cost.scratch_max) + ", out of a node " +
-         std::to_string(cost.node_out_max);
 }
 
 TEST_P(EveryGenerator, cost_is_the_closed_formula) {
