@@ -6,6 +6,7 @@
 // Gropp, "Optimization of Collective Communication Operations in MPICH", 2005, section 4.4).
 #pragma once
 
+#include <algorithm>
 #include <bit>
 
 #include "schedule/algorithm.hpp"
@@ -20,7 +21,7 @@ struct Fold {
 
   explicit Fold(int ranks)
       : core(static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)))), extra(ranks - core) {}
-  int rounds() const { return static_cast<int>(std::bit_width(static_cast<unsigned>(core))) - 1; }
+  int rounds() const { return log2_floor(core); }
   /// Where what a rank learns is passed on block by block: the last round waits for all others only
   /// where both a block's owner and its last reader are folded, and differ in every bit.
   int rounds_of_data() const { return rounds() + (extra == 0 ? 0 : 2 * extra > core ? 2 : 1); }

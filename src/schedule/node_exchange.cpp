@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <set>
 
 #include "schedule/fold.hpp"
 
@@ -237,10 +238,17 @@ int NodeExchange::rounds(NodeForm form, const Task& task) {
       return most;
     }
     case NodeForm::kInterSocket: {
-      const auto& sockets = task.layout.socket_of;
-      const bool is_one = std::all_of(sockets.begin(), sockets.end(),
-                                      [&](int socket) { return socket == sockets.front(); });
-      return is_one ? 1 : 3;
+      // Where no two ranks share a socket, or all do, there is one phase.
+      for (const auto& ranks : task.layout.ranks_of) {
+        std::set<int> sockets;
+        for (const int rank : ranks) {
+          sockets.insert(task.layout.socket(rank));
+        }
+        if (sockets.size() > 1 && sockets.size() < ranks.size()) {
+          return 3;
+        }
+      }
+      return 1;
     }
     default:
       // A number's digits that are not 0, whichever of them its parent lacks.

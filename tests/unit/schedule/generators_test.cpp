@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "schedule/double_tree.hpp"
 #include "tasks.hpp"
@@ -253,6 +254,20 @@ TEST(generators, rings_inter_socket__crosses_once_and_never_two_to_one) {
       }
       EXPECT_EQ(10U, crossed);
     }
+  }
+}
+
+TEST(generators, rings_inter_socket__cost_on_equal_sockets) {
+  for (const auto& [nodes, per_socket, rounds] : {std::tuple(1, 2, 3), {4, 3, 6}, {3, 1, 3}}) {
+    Layout layout = topology::regular_layout(nodes, 2 * per_socket);
+    for (int rank = 0; rank < layout.ranks(); ++rank) {
+      layout.socket_of.push_back(layout.local_of[Layout::index(rank)] / per_socket);
+    }
+    const Problem problem = equal_problem(Collective::kAllgather, layout.ranks(), 5);
+    const Algorithm& algorithm = *find_algorithm(Collective::kAllgather, "rings-inter-socket");
+    const Cost cost = cost_of(algorithm, {layout, problem, 0, {}});
+    EXPECT_EQ(rounds, cost.rounds);
+    EXPECT_EQ(text(cost), text(counted(layout, problem, generate_all(algorithm, layout, problem))));
   }
 }
 
