@@ -74,8 +74,9 @@ def check_command(
     """Prove an algorithm: no deadlock, no race, and exactly what the collective means.
 
     Every rank's program is generated and carried out on symbols. Prints the longest chain of
-    messages and what the busiest rank sends beside the closed formula. Exits with 1 when one is
-    wrong.
+    messages, what the busiest rank sends and the busiest node sends to others, and the scratch
+    that a rank needs, each beside its closed formula (docs/algorithms.md). Exits with 1 when one
+    is wrong.
     """
     library = api.library()
     names = [
@@ -108,11 +109,20 @@ def check_command(
         sys.exit(1)
 
 
+# Column and key of what is counted and has a formula.
+_COSTS = {
+    "rounds": "rounds",
+    "sent": "sent_max",
+    "node-out": "node_out_max",
+    "scratch": "scratch_max",
+}
+
+
 def _print(answers: dict[str, api.Document]) -> None:
-    rows = [["algorithm", "verdict", "rounds", "sent", "messages", "scratch", "why"]]
+    rows = [["algorithm", "verdict", *_COSTS, "messages", "why"]]
     for name, answer in answers.items():
         if "refusal" in answer:
-            rows.append([name, "refused", "", "", "", "", answer["refusal"]])
+            rows.append([name, "refused", *[""] * (len(_COSTS) + 1), answer["refusal"]])
             continue
         formula = answer.get("formula")
         sign = ("=" if formula["exact"] else "<=") if formula else ""
@@ -120,10 +130,11 @@ def _print(answers: dict[str, api.Document]) -> None:
             [
                 name,
                 "right" if answer["ok"] else "WRONG",
-                f"{answer['rounds']}" + (f" {sign} {formula['rounds']}" if formula else ""),
-                f"{answer['sent_max']}" + (f" {sign} {formula['sent_max']}" if formula else ""),
+                *(
+                    f"{answer[key]}" + (f" {sign} {formula[key]}" if formula else "")
+                    for key in _COSTS.values()
+                ),
                 str(answer["messages_max"]),
-                str(answer["scratch_max"]),
                 "; ".join(answer["errors"][:2]),
             ]
         )

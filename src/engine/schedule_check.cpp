@@ -179,14 +179,19 @@ Result<std::string> check_schedule(const std::string& text) {
   answer["messages_max"] = most(report.messages);
   answer["scratch_max"] = scratch;
   answer["steps_max"] = steps;
-  answer["network_out"] = network_out(programs, layout);
-  // The closed formulas are for equal blocks on equal nodes.
+  const auto out = network_out(programs, layout);
+  answer["network_out"] = out;
+  answer["node_out_max"] = most(out);
+  // The closed formulas are for equal nodes.
   const bool equal_nodes = std::adjacent_find(query.nodes.begin(), query.nodes.end(),
                                               std::not_equal_to<>()) == query.nodes.end();
   if (equal_nodes && query.collective != Collective::kAlltoallv) {
-    const schedule::Cost cost = algorithm.cost(task);
-    answer["formula"] = {
-        {"rounds", cost.rounds}, {"sent_max", cost.sent_max}, {"exact", algorithm.is_exact}};
+    const schedule::Cost cost = cost_of(algorithm, task);
+    answer["formula"] = {{"rounds", cost.rounds},
+                         {"sent_max", cost.sent_max},
+                         {"scratch_max", cost.scratch_max},
+                         {"node_out_max", cost.node_out_max},
+                         {"exact", query.sockets == 1 && query.segments < 2}};
   }
   if (query.rank >= 0) {
     const auto& program = programs[static_cast<std::size_t>(query.rank)];

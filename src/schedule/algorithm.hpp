@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The algorithms there are, by collective and name. A generator is a pure function of what is equal
-// on all ranks and of the rank; its file's head gives its source and its cost, and cost() the same
-// as numbers, which tests hold against what the validator counts.
+// on all ranks and of the rank; its file's head gives its source and its cost, and cost_of()
+// the same as numbers, which tests hold against what the validator counts.
 #pragma once
 
 #include <cstdint>
@@ -40,10 +40,14 @@ struct Task {
   int after(int distance) const { return ((rank + distance) % ranks() + ranks()) % ranks(); }
 };
 
-/// Longest chain of messages, and elements sent by the rank that sends most.
+/// Elements, of the rank or node that has most.
 struct Cost {
-  int rounds = 0;
-  std::uint64_t sent_max = 0;
+  int rounds = 0;                  ///< Longest chain of messages that wait for one another.
+  std::uint64_t sent_max = 0;      ///< By a rank, to any.
+  std::uint64_t scratch_max = 0;   ///< Of a rank.
+  std::uint64_t node_out_max = 0;  ///< From the ranks of a node to those of others.
+
+  bool operator==(const Cost&) const = default;
 };
 
 struct Algorithm {
@@ -52,9 +56,8 @@ struct Algorithm {
   const char* summary;
   /// Unsegmented; callers use generate().
   Program (*make)(const Task&);
-  /// For equal blocks; exact where `is_exact`, else an upper bound.
+  /// Of at least one element, in blocks of one size; callers use cost_of().
   Cost (*cost)(const Task&);
-  bool is_exact = true;
   /// Why it cannot carry a task, a function of what is equal on all ranks; null: it always can.
   std::string (*refusal)(const Task&) = nullptr;
   /// Segments where parameters name none; null: one.
@@ -63,6 +66,12 @@ struct Algorithm {
 
 /// What `task.rank` does, cut into the segments that the parameters or the algorithm ask for.
 Program generate(const Algorithm& algorithm, const Task& task);
+
+/// By the closed formulas, without a program. Exact for blocks of one size and unsegmented steps on
+/// nodes of as many consecutive ranks each, one socket and a NIC per rank, for any root and radix.
+/// Everywhere else rounds and scratch are upper bounds; blocks then count as large as the largest.
+/// Not for alltoallv.
+Cost cost_of(const Algorithm& algorithm, const Task& task);
 
 std::span<const Algorithm> algorithms();
 /// Null when there is none of that name. v-forms and their regular forms share algorithms.

@@ -37,6 +37,16 @@ class DoubleTree {
     return found;
   }
 
+  /// Visits (tree, parent, child), ranks of a communicator with this root.
+  template <class Visit>
+  void each_edge(int root, Visit visit) const {
+    for (int relative = 1; relative < ranks_; ++relative) {
+      for (const int tree : {0, 1}) {
+        visit(tree, (place(tree, relative).parent + root) % ranks_, (relative + root) % ranks_);
+      }
+    }
+  }
+
   /// Edges from the root to the deepest leaf.
   int depth() const {
     int levels = 0;

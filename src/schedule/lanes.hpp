@@ -51,6 +51,31 @@ class Lanes {
       visit(lane);
     }
   }
+  /// Elements of a rank's lanes, of one node's part or of all.
+  std::uint64_t share(int rank, int of_node) const {
+    std::uint64_t sum = 0;
+    each_of(rank, [&](int lane) { sum += part(Buffer::kInput, of_node, lane).count; });
+    return sum;
+  }
+  std::uint64_t share(int rank) const {
+    std::uint64_t sum = 0;
+    for (int node = 0; node < nodes(); ++node) {
+      sum += share(rank, node);
+    }
+    return sum;
+  }
+  /// Scratch of the rank that needs most when sums go round the lanes: what each rank of its node
+  /// has for them, and what comes in, which is all but what starts at the node before.
+  std::uint64_t scratch_of_sums() const {
+    std::uint64_t most = 0;
+    for (int rank = 0; rank < layout_.ranks(); ++rank) {
+      const int node = layout_.node_of[topology::Layout::index(rank)];
+      const int before = (node + nodes() - 1) % nodes();
+      most = std::max(
+          most, static_cast<std::uint64_t>(width(node) + 1) * share(rank) - share(rank, before));
+    }
+    return most;
+  }
 
  private:
   const topology::Layout& layout_;

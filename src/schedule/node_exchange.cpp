@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <set>
 
 #include "schedule/fold.hpp"
 
@@ -220,7 +221,8 @@ void NodeExchange::add_inter_socket(Builder& builder, const Held& held) const {
   }
 }
 
-int NodeExchange::rounds(NodeForm form, int width, const Parameters& parameters) {
+int NodeExchange::rounds(NodeForm form, const Task& task) {
+  const int width = task.layout.ranks_per_node_max();
   if (width < 2) {
     return 0;
   }
@@ -229,21 +231,39 @@ int NodeExchange::rounds(NodeForm form, int width, const Parameters& parameters)
     case NodeForm::kXor:
       return 1;
     case NodeForm::kRecursiveDoubling: {
-      const Fold fold(width);
-      return fold.rounds() + (fold.extra > 0 ? 2 : 0);
-    }
-    case NodeForm::kInterSocket:
-      return 3;
-    default: {
-      // A digit is one message however large it is: a parent's sends do not wait for one another.
-      const int radix = radix_of(form, parameters);
-      int levels = 0;
-      for (int reach = 1; reach < width; reach *= radix) {
-        ++levels;
+      int most = 0;  // More ranks do not always take more rounds: 7 take 4, 8 take 3.
+      for (const auto& ranks : task.layout.ranks_of) {
+        most = std::max(most, Fold(static_cast<int>(ranks.size())).rounds_of_data());
       }
-      return levels;
+      return most;
     }
+    case NodeForm::kInterSocket: {
+      // Where no two ranks share a socket, or all do, there is one phase.
+      for (const auto& ranks : task.layout.ranks_of) {
+        std::set<int> sockets;
+        for (const int rank : ranks) {
+          sockets.insert(task.layout.socket(rank));
+        }
+        if (sockets.size() > 1 && sockets.size() < ranks.size()) {
+          return 3;
+        }
+      }
+      return 1;
+    }
+    default:
+      // A number's digits that are not 0, whichever of them its parent lacks.
+      return Knomial{width, radix_of(form, task.parameters)}.depth();
   }
+}
+
+std::uint64_t NodeExchange::parts_sent(NodeForm form, const Task& task) {
+  const int width = task.layout.ranks_per_node_max();
+  const std::uint64_t others = whole(width - 1);
+  if (form != NodeForm::kRecursiveDoubling) {
+    return others;  // Of the trees of all ranks, each rank has every place once.
+  }
+  const Fold fold(width);
+  return fold.extra == 0 ? others : fold.blocks_sent() + others;
 }
 
 }  // namespace tutti::schedule

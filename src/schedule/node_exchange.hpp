@@ -34,8 +34,10 @@ class NodeExchange {
   using Held = std::function<std::vector<Region>(int local)>;
   void add(Builder& builder, const Held& held) const;
 
-  /// Longest chain of messages, for `width` ranks on one node.
-  static int rounds(NodeForm form, int width, const Parameters& parameters);
+  /// Longest chain of messages.
+  static int rounds(NodeForm form, const Task& task);
+  /// Sent by the rank of the largest node that sends most, where each holds one part.
+  static std::uint64_t parts_sent(NodeForm form, const Task& task);
 
  private:
   void add_linear(Builder& builder, const Held& held) const;

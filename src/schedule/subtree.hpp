@@ -24,6 +24,11 @@ class Subtrees {
                                    : relative & -relative;
     return std::min(full, ranks_ - relative);
   }
+  /// Ranks in the largest subtree but the root's.
+  int widest() const {
+    const int last = static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks_ - 1)));
+    return ranks_ > 1 ? std::max(last / 2, ranks_ - last) : 0;
+  }
   /// Elements of relative ranks [first, first + many).
   std::uint64_t elements(int first, int many) const {
     std::uint64_t total = 0;

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -43,8 +44,37 @@ def test_check__formula_beside_what_was_counted(library: None) -> None:
     code, out, _ = run("check", "allgather", "-a", "ring", "--layout", "2x4", "--json")
     answer = json.loads(out)["ring"]
     assert code == 0
-    assert answer["formula"] == {"rounds": 7, "sent_max": 7 * 16, "exact": True}
-    assert (answer["rounds"], answer["sent_max"]) == (7, 7 * 16)
+    counts = {"rounds": 7, "sent_max": 7 * 16, "scratch_max": 0, "node_out_max": 7 * 16}
+    assert answer["formula"] == counts | {"exact": True}
+    assert {key: answer[key] for key in counts} == counts
+
+
+def test_check__every_count_is_printed_with_its_formula(library: None) -> None:
+    _, out, _ = run("check", "reduce", "-a", "binomial", "--layout", "2x4", "--count", "5")
+    header, row = out.splitlines()
+    assert header.split()[2:6] == ["rounds", "sent", "node-out", "scratch"]
+    # Each rank but the root sends the vector once, one rank to the other node; three children.
+    assert row.split()[2:14] == ["3", "=", "3", "5", "=", "5", "5", "=", "5", "15", "=", "15"]
+
+
+def test_check__what_segments_overlap_is_only_bounded(library: None) -> None:
+    _, out, _ = run("check", "alltoall", "-a", "pairwise", "--layout", "2x4", "--segments", "2")
+    assert "1 <= 7" in out
+
+
+def test_docs__the_table_has_every_algorithm_and_no_other(library: None) -> None:
+    _, out, _ = run("list")
+    listed = {(line.split()[0], line.split()[1]) for line in out.splitlines()[1:]}
+    text = (Path(__file__).parents[2] / "docs" / "algorithms.md").read_text()
+    section = ""
+    in_table = set()
+    for line in text.partition("\n## The table\n")[2].splitlines():
+        cell = line.split("|")[1].strip() if line.startswith("| ") else ""
+        if cell.startswith("**"):
+            section = cell.strip("*")
+        elif section and cell:
+            in_table |= {(section, name) for name in cell.split(" (")[0].split(", ")}
+    assert in_table == listed
 
 
 def test_check__a_refusal_is_said(library: None) -> None:

@@ -25,12 +25,8 @@ constexpr std::uint64_t kRanksMax = 1 << 20;
 constexpr std::uint64_t kKnobMax = 1 << 20;
 constexpr std::uint64_t kElementBytesMax = 64;
 
-const Algorithm kNcclAlgorithm{Collective::kAllgather,
-                               kNcclRings,
-                               "for comparison: NCCL's flat rings, a channel per NIC",
-                               nccl_rings,
-                               nullptr,
-                               false,
+const Algorithm kNcclAlgorithm{Collective::kAllgather, kNcclRings,
+                               "for comparison: NCCL's flat rings, a channel per NIC", nccl_rings,
                                nullptr};
 
 struct Query {

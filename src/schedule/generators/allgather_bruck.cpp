@@ -3,13 +3,17 @@
 //
 // Allgather, Bruck: in round k a rank has the 2^k blocks from its own on and gets the next ones
 // from the rank 2^k further. Blocks lie where they belong at once, so that a run of blocks that
-// goes around the end is two messages and nothing is rotated afterwards. Rounds ceil(log2 P); each
-// rank sends (P - 1) n. Source: Bruck et al., "Efficient Algorithms for All-to-All Communications",
-// 1997.
+// goes around the end is two messages and nothing is rotated afterwards.
+// Rounds ceil(log2 P), one less where the last passes on nothing that the one before brought:
+// where P is no power of two and at most 3/2 of one. A rank sends (P - 1) n. Out of a node:
+// min(2^k, P - 2^k) n in round k from each of its ranks whose partner is elsewhere, min(2^k, L)
+// of them while 2^k <= P - L; on powers of two (L (P - L) + (L^2 - 1) / 3) n.
+// Source: Bruck et al., "Efficient Algorithms for All-to-All Communications", 1997.
 #include <algorithm>
-#include <bit>
 
 #include "schedule/builder.hpp"
+#include "schedule/fold.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -40,8 +44,15 @@ Program allgather_bruck(const Task& task) {
 }
 
 Cost allgather_bruck_cost(const Task& task) {
-  const auto others = static_cast<unsigned>(task.ranks() - 1);
-  return {static_cast<int>(std::bit_width(others)), others * task.problem.counts[0]};
+  const Letters of(task);
+  std::uint64_t out = 0;
+  for (std::uint64_t have = 1; have < of.ranks; have *= 2) {
+    out += std::min(have, of.ranks - have) * of.leaving(have) * of.count;
+  }
+  const Fold fold(task.ranks());
+  return {.rounds = fold.rounds() + (2 * fold.extra > fold.core ? 1 : 0),
+          .sent_max = (of.ranks - 1) * of.count,
+          .node_out_max = out};
 }
 
 }  // namespace tutti::schedule

@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Allgather, linear: every rank sends its block to every other, nearest first.
-// Rounds 1; each rank sends (P - 1) n. Source: folklore; Open MPI "linear".
+// Rounds 1. A rank sends (P - 1) n, a node L (P - L) n to others. Source: folklore; Open MPI
+// "linear".
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -21,8 +23,10 @@ Program allgather_linear(const Task& task) {
 }
 
 Cost allgather_linear_cost(const Task& task) {
-  const auto others = static_cast<std::uint64_t>(task.ranks() - 1);
-  return {others > 0 ? 1 : 0, others * task.problem.counts[0]};
+  const Letters of(task);
+  return {.rounds = of.ranks > 1 ? 1 : 0,
+          .sent_max = (of.ranks - 1) * of.count,
+          .node_out_max = of.width * (of.ranks - of.width) * of.count};
 }
 
 }  // namespace tutti::schedule

@@ -1,12 +1,15 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Allgather, neighbour exchange: neighbours swap blocks and form pairs; then, by turns with the one
-// neighbour and with the other, a rank passes on the pair of blocks that it got last. Even P only.
-// Rounds P / 2; each rank sends (P - 1) n.
-// Source: Chen et al., "Performance Evaluation of Allgather Algorithms on Terascale Linux Cluster
-// with Fast Ethernet", 2005.
+// Allgather, neighbour exchange: neighbours swap blocks and form pairs; then, by turns with the
+// one neighbour and with the other, a rank passes on the pair of blocks that it got last. Even P
+// only.
+// Rounds P / 2. A rank sends (P - 1) n. Out of a node: 4 floor(P / 4) n for even L, both of
+// whose ends turn outwards at the same time; (P - 1) n for odd L.
+// Source: Chen et al., "Performance Evaluation of Allgather Algorithms on Terascale Linux
+// Cluster with Fast Ethernet", 2005.
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -41,8 +44,12 @@ Program allgather_neighbor_exchange(const Task& task) {
 }
 
 Cost allgather_neighbor_exchange_cost(const Task& task) {
-  const int ranks = task.ranks();
-  return {ranks / 2, static_cast<std::uint64_t>(ranks - 1) * task.problem.counts[0]};
+  const Letters of(task);
+  const std::uint64_t sent = (of.ranks - 1) * of.count;
+  // The two ends of an even node turn to other nodes at the same time, those of an odd one by
+  // turns.
+  const std::uint64_t out = of.width % 2 == 0 ? 4 * (of.ranks / 4) * of.count : sent;
+  return {.rounds = task.ranks() / 2, .sent_max = sent, .node_out_max = of.nodes > 1 ? out : 0};
 }
 
 }  // namespace tutti::schedule

@@ -1,11 +1,15 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Allgather, recursive doubling: in round k exchange all that is known with the rank whose k-th bit
-// differs. Not a power of two: fold.hpp.
-// P = 2^k: rounds k; each rank sends (P - 1) n. Else at most k + 2 rounds and 2 P n.
+// Allgather, recursive doubling: in round k exchange all that is known with the rank whose k-th
+// bit differs. Not a power of two: fold.hpp.
+// P = 2^k: rounds k; a rank sends (P - 1) n, a node L (P - L) n to others. P = 2^k + e: rounds k
+// + 1, k + 2 where e > 2^(k-1); rank 0 sends most, (2^k - 1 + sum of min(2^i, e) over i < k) n
+// in the core and (P - 1) n to the rank folded onto it. Out of a node: of that, for each of its
+// ranks, what goes elsewhere.
 // Source: Thakur et al. 2005, section 4.1.
 #include "schedule/fold.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -47,11 +51,16 @@ Program allgather_recursive_doubling(const Task& task) {
 }
 
 Cost allgather_recursive_doubling_cost(const Task& task) {
+  const Letters of(task);
   const Fold fold(task.ranks());
-  const auto ranks = static_cast<std::uint64_t>(task.ranks());
-  const std::uint64_t count = task.problem.counts[0];
-  return fold.extra == 0 ? Cost{fold.rounds(), (ranks - 1) * count}
-                         : Cost{fold.rounds() + 2, 2 * ranks * count};
+  const std::uint64_t back = fold.extra > 0 ? of.ranks - 1 : 0;
+  const auto exchanged = [&](int rank, int bit) {
+    const int mine = rank & ~(bit - 1);
+    return fold.members(mine, mine + bit) * of.count;
+  };
+  return {.rounds = fold.rounds_of_data(),
+          .sent_max = (fold.blocks_sent() + back) * of.count,
+          .node_out_max = fold.node_out(task.layout, of.count, exchanged, back * of.count)};
 }
 
 }  // namespace tutti::schedule

@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Allgather, ring: in round i a rank passes on the block it got in round i - 1.
-// Rounds P - 1; each rank sends (P - 1) n. Source: Thakur et al. 2005, section 4.1.
+// Rounds P - 1. A rank sends (P - 1) n, and so does a node to others, by its last rank.
+// Source: Thakur et al. 2005, section 4.1.
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -20,8 +22,9 @@ Program allgather_ring(const Task& task) {
 }
 
 Cost allgather_ring_cost(const Task& task) {
-  const int others = task.ranks() - 1;
-  return {others, static_cast<std::uint64_t>(others) * task.problem.counts[0]};
+  const Letters of(task);
+  const std::uint64_t sent = (of.ranks - 1) * of.count;
+  return {.rounds = task.ranks() - 1, .sent_max = sent, .node_out_max = of.nodes > 1 ? sent : 0};
 }
 
 }  // namespace tutti::schedule

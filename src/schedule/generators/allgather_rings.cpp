@@ -1,21 +1,23 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Allgather, Parallel Rings: one ring over the nodes per local rank (lane), all at the same time,
-// and while a node's next parts come in, the last ones are handed round within the node.
+// Allgather, Parallel Rings: one ring over the nodes per local rank (lane), all at the same
+// time, and while a node's next parts come in, the last ones are handed round within the node.
 //   1. every rank gives its own block to the others of its node;
-//   2. round i of N - 1: the member of lane l on node k sends the part of node k - i to node k + 1
-//   and
-//      gets that of node k - 1 - i; it hands the part of the round before to the others of its
-//      node.
-// N nodes of L ranks: rounds at most N; a rank sends (N - 1) n over the network, (P - N) n + ...
-// within the node: N (L - 1) n. Bytes into a node: (P - L) n, spread evenly over its rails. Source:
-// Barati Sedeh, Grant and Afsahi, "Scalable, Topology- and Multi-HCA-Aware Hierarchical GPU
-// Allgather Using Parallel Rings"; the cut into lanes is ours (lanes.hpp). How data goes
+//   2. round i of N - 1: the member of lane l on node k sends the part of node k - i to node k +
+//      1 and gets that of node k - 1 - i; it hands the part of the round before to the others of
+//      its node.
+// Rounds N - 1, and those within a node: 1 (linear, xor, and inter-socket on one socket),
+// floor(log2 L) (binomial), the most digits of a number below L that are not 0 (k-nomial), those
+// of allgather_recursive_doubling.cpp, or 3 (inter-socket). A rank sends (N - 1) n over the
+// network and N (L - 1) n within the node, (P - 1) n in all; where recursive doubling folds,
+// more within the node. Out of a node: (P - L) n, as much as it has to learn, spread evenly over
+// its rails.
+// Source: Barati Sedeh, Grant and Afsahi, "Scalable, Topology- and Multi-HCA-Aware Hierarchical
+// GPU Allgather Using Parallel Rings"; the cut into lanes is ours (lanes.hpp). How data goes
 // round within a node is the form (node_exchange.hpp).
-#include <bit>
-
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 #include "schedule/lanes.hpp"
 #include "schedule/node_exchange.hpp"
@@ -63,14 +65,11 @@ Program rings(const Task& task, NodeForm form) {
 }
 
 Cost cost(const Task& task, NodeForm form) {
-  const auto nodes = static_cast<std::uint64_t>(task.layout.nodes());
-  const int width = task.layout.ranks_per_node_max();
-  // Folding gives what the power-of-two part knows to the rest: up to twice as much.
-  const bool folds =
-      form == NodeForm::kRecursiveDoubling && !std::has_single_bit(static_cast<unsigned>(width));
-  const auto handed_round = static_cast<std::uint64_t>(folds ? 2 * width : width - 1);
-  return {static_cast<int>(nodes) - 1 + NodeExchange::rounds(form, width, task.parameters),
-          (nodes - 1 + nodes * handed_round) * task.problem.counts[0]};
+  const Letters of(task);
+  const std::uint64_t around = of.nodes - 1;
+  return {.rounds = static_cast<int>(around) + NodeExchange::rounds(form, task),
+          .sent_max = (around + of.nodes * NodeExchange::parts_sent(form, task)) * of.count,
+          .node_out_max = of.width * around * of.count};
 }
 
 }  // namespace

@@ -1,11 +1,16 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Allreduce, double binary tree: half of the vector is summed up each of two trees and comes down
-// again, in segments. Rounds at most 2 ceil(log2 P); a rank sends at most 2 (n + 1).
+// Allreduce, double binary tree: half of the vector is summed up each of two trees and comes
+// down again, in segments.
+// Rounds 2 ceil(log2 P). A rank that has two children in one tree, as there are from P = 4 on,
+// sends n up and 2 ceil(n / 2) down, and needs 2 ceil(n / 2) of scratch; of three ranks one has
+// one child, of two the root has both halves. Out of a node: half of the vector for each edge to
+// another node, down and up; on powers of two at most 10 halves.
 // Source: double_tree.hpp.
 #include "schedule/builder.hpp"
 #include "schedule/double_tree.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -36,8 +41,25 @@ Program allreduce_double_tree(const Task& task) {
 }
 
 Cost allreduce_double_tree_cost(const Task& task) {
+  const Letters of(task);
   const DoubleTree trees(task.ranks());
-  return {2 * trees.depth(), task.ranks() > 1 ? 2 * (task.problem.counts[0] + 1) : 0};
+  const Blocks halves = Blocks::even(of.count, 2);
+  const std::uint64_t larger = halves.count(0);
+  // Up to 3 ranks a tree is a chain; from 4 on there are ranks with two children.
+  const std::uint64_t sent = task.ranks() > 3    ? of.count + 2 * larger
+                             : task.ranks() == 3 ? of.count + larger
+                                                 : of.count;
+  NodeOut out(task.layout);
+  trees.each_edge(0, [&](int tree, int parent, int child) {
+    out.add(parent, child, halves.count(tree));
+    out.add(child, parent, halves.count(tree));
+  });
+  return {.rounds = 2 * trees.depth(),
+          .sent_max = task.ranks() > 1 ? sent : 0,
+          .scratch_max = task.ranks() > 3   ? 2 * larger
+                         : task.ranks() > 1 ? of.count
+                                            : 0,
+          .node_out_max = out.most()};
 }
 
 }  // namespace tutti::schedule

@@ -2,10 +2,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Allreduce, Parallel Rings: their reduce-scatter on P even parts of the vector, then their
-// allgather. N nodes of L ranks: rounds at most 2 N; a rank sends 2 (N - 1) n / P over the network
-// and 2 N (L - 1) n / P within its node. Source: allgather_rings.cpp, reduce_scatter_rings.cpp.
+// allgather.
+// Rounds 2 (N - 1), and 2 more where L > 1. Where P divides n: a rank sends 2 (P - 1) n / P, 2
+// (N - 1) n / P of it over the network; scratch (P + N - 1) n / P; out of a node 2 (N - 1) n /
+// N. Else, with s what a rank's lane carries of all nodes: a rank sends n + L s less its lane's
+// parts of its own and of the next node; out of a node go 2 n less the parts of these two nodes;
+// scratch as in reduce_scatter_rings.cpp.
+// Source: allgather_rings.cpp, reduce_scatter_rings.cpp.
+#include <algorithm>
+
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
+#include "schedule/lanes.hpp"
 
 namespace tutti::schedule {
 namespace {
@@ -39,12 +48,24 @@ Program allreduce_rings(const Task& task) {
 }
 
 Cost allreduce_rings_cost(const Task& task) {
-  const Problem scattered = half(task, Collective::kReduceScatterBlock);
-  const Task one{task.layout, scattered, task.rank, task.parameters};
-  // counts[0] is the largest part.
-  const Cost there = reduce_scatter_rings_cost(one);
-  const Cost back = allgather_rings_cost(one);
-  return {there.rounds + back.rounds, there.sent_max + back.sent_max};
+  const Letters of(task);
+  const Blocks parts = Blocks::even(of.count, task.ranks());
+  const Lanes lanes(task.layout, parts);
+  Cost cost{.rounds = 2 * lanes.nodes() - 2 + (of.width > 1 ? 2 : 0)};
+  for (int node = 0; node < lanes.nodes(); ++node) {
+    const auto& ranks = task.layout.ranks_of[topology::Layout::index(node)];
+    const int next = (node + 1) % lanes.nodes();
+    std::uint64_t out = 2 * of.count;
+    for (const int rank : ranks) {
+      const std::uint64_t stays = lanes.share(rank, node) + lanes.share(rank, next);
+      cost.sent_max =
+          std::max(cost.sent_max, of.count + whole(lanes.width(node)) * lanes.share(rank) - stays);
+      out -= stays;
+    }
+    cost.node_out_max = std::max(cost.node_out_max, out);
+  }
+  cost.scratch_max = lanes.scratch_of_sums();
+  return cost;
 }
 
 }  // namespace tutti::schedule

@@ -1,14 +1,17 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Alltoall, Bruck: blocks that must travel d ranks go 2^k ranks in each round k whose bit is in d.
-// Rounds ceil(log2 P); each rank sends P / 2 blocks or fewer per round; scratch 3 P n.
+// Alltoall, Bruck: blocks that must travel d ranks go 2^k ranks in each round k whose bit is in
+// d. Rounds ceil(log2 P), one less where P > 2 and no d < P has the two highest bits. With b_k
+// the d < P that have bit k, about P / 2: a rank sends sum b_k n; scratch (P + 2 sum b_k) n; out
+// of a node b_k n in round k from each of its ranks whose partner is elsewhere, P (L - 1 + L
+// log2 N) n / 2 in all on powers of two.
 // Source: Bruck et al., "Efficient Algorithms for All-to-All Communications", 1997.
 #include <algorithm>
-#include <bit>
 
 #include "schedule/builder.hpp"
 #include "schedule/exchange.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -59,12 +62,23 @@ Program alltoall_bruck(const Task& task) {
 }
 
 Cost alltoall_bruck_cost(const Task& task) {
-  const auto ranks = static_cast<unsigned>(task.ranks());
+  const Letters of(task);
   std::uint64_t blocks = 0;
-  for (unsigned distance = 1; distance < ranks; ++distance) {
-    blocks += static_cast<unsigned>(std::popcount(distance));
+  std::uint64_t out = 0;
+  for (std::uint64_t bit = 1; bit < of.ranks; bit *= 2) {
+    // Distances below P that have this bit.
+    const std::uint64_t rest = of.ranks % (2 * bit);
+    const std::uint64_t many = of.ranks / (2 * bit) * bit + (rest > bit ? rest - bit : 0);
+    blocks += many;
+    out += many * of.leaving(bit);
   }
-  return {static_cast<int>(std::bit_width(ranks - 1)), blocks * task.problem.counts[0]};
+  // The last round waits for the one before where a distance has both bits.
+  const int last = log2_ceil(task.ranks());
+  const bool waits = last < 2 || of.ranks > 3 * (std::uint64_t{1} << (last - 2));
+  return {.rounds = waits ? last : last - 1,
+          .sent_max = blocks * of.count,
+          .scratch_max = (of.ranks + 2 * blocks) * of.count,
+          .node_out_max = out * of.count};
 }
 
 }  // namespace tutti::schedule

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Alltoall(v), pairwise: one partner each way at a time, so that no receiver is sent to by two.
-// Rounds P - 1; each rank sends (P - 1) n. Source: Thakur et al. 2005, section 4.4.
+// Rounds P - 1. A rank sends (P - 1) n, a node L (P - L) n to others.
+// Source: Thakur et al. 2005, section 4.4.
 #include "schedule/builder.hpp"
 #include "schedule/exchange.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -22,8 +24,10 @@ Program alltoall_pairwise(const Task& task) {
 }
 
 Cost alltoall_pairwise_cost(const Task& task) {
-  const int others = task.ranks() - 1;
-  return {others, static_cast<std::uint64_t>(others) * task.problem.counts[0]};
+  const Letters of(task);
+  return {.rounds = task.ranks() - 1,
+          .sent_max = (of.ranks - 1) * of.count,
+          .node_out_max = of.width * (of.ranks - of.width) * of.count};
 }
 
 }  // namespace tutti::schedule

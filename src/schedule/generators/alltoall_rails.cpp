@@ -6,12 +6,16 @@
 // and a rank of another node gets one message from here, not one from each rank.
 //   1. every rank gives each rank of its node what that one is to carry, in one message;
 //   2. a carrier sends each rank it serves what all of its node have for it, in one message.
-// N nodes of L ranks: rounds 2; a rank sends (P - L) n over the network in P / L - 1 messages where
-// pairwise sends P - L, and at most (L - 1) P / L n within its node. Unequal nodes: local indices
-// wrap. Source: the two-level alltoall of Kumar et al., "Scaling Alltoall Collective on Multi-core
+// Rounds 2, one where N or L is 1. A rank sends (P - L) n over the network, in N - 1 messages
+// where pairwise sends P - L, and N (L - 1) n within its node. Scratch 2 (2 P - L - N) n. Out of
+// a node L (P - L) n. Unequal nodes: local indices wrap; sums over what a rank serves.
+// Source: the two-level alltoall of Kumar et al., "Scaling Alltoall Collective on Multi-core
 // Systems", 2008; with one carrier per rail as NCCL's PXN has it.
+#include <algorithm>
+
 #include "schedule/builder.hpp"
 #include "schedule/exchange.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -117,12 +121,23 @@ Program alltoall_rails(const Task& task) {
 }
 
 Cost alltoall_rails_cost(const Task& task) {
-  const auto ranks = static_cast<std::uint64_t>(task.ranks());
-  const auto width = static_cast<std::uint64_t>(task.layout.ranks_per_node_max());
-  const auto nodes = static_cast<std::uint64_t>(task.layout.nodes());
-  // Per carrier and node of a layout of equal nodes: one destination.
-  return {(width > 1 ? 1 : 0) + (nodes > 1 ? 1 : 0),
-          ((ranks - width) + (width - 1) * nodes) * task.problem.counts[0]};
+  const Letters of(task);
+  const Rails rails(task.layout);
+  Cost cost{.rounds = (of.width > 1 ? 1 : 0) + (of.nodes > 1 ? 1 : 0)};
+  for (const auto& neighbors : task.layout.ranks_of) {
+    const std::uint64_t width = neighbors.size();
+    const std::uint64_t elsewhere = of.ranks - width;  // What the node's ranks serve among them.
+    for (const int rank : neighbors) {
+      const std::uint64_t served = rails.served_by(rank).size();
+      const std::uint64_t given = elsewhere - served + width - 1;
+      cost.sent_max = std::max(cost.sent_max, (served * width + given) * of.count);
+      const std::uint64_t taken = (width - 1) * (served + 1);
+      cost.scratch_max =
+          std::max(cost.scratch_max, (served * width + given + taken + elsewhere) * of.count);
+    }
+    cost.node_out_max = std::max(cost.node_out_max, width * elsewhere * of.count);
+  }
+  return cost;
 }
 
 }  // namespace tutti::schedule

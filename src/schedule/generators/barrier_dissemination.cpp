@@ -4,9 +4,8 @@
 // Barrier, dissemination: in round k tell the rank 2^k further that all of the 2^k ranks before
 // have come. Rounds ceil(log2 P); no data. Source: Hensgen, Finkel and Manber, "Two Algorithms for
 // Barrier Synchronization", 1988.
-#include <bit>
-
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -21,8 +20,6 @@ Program barrier_dissemination(const Task& task) {
   return std::move(builder).finish();
 }
 
-Cost barrier_dissemination_cost(const Task& task) {
-  return {static_cast<int>(std::bit_width(static_cast<unsigned>(task.ranks() - 1))), 0};
-}
+Cost barrier_dissemination_cost(const Task& task) { return {.rounds = log2_ceil(task.ranks())}; }
 
 }  // namespace tutti::schedule

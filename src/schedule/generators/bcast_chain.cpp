@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Broadcast, chain: each rank passes the vector on, in segments one after the other
-// (algorithm.cpp). Rounds P - 1 for the last rank to get a segment; each rank sends n. Source:
-// Watts and van de Geijn, "A Pipelined Broadcast for Multidimensional Meshes", 1995.
+// (algorithm.cpp).
+// Rounds P - 1 for the last rank to get a segment. A rank sends n, and so does a node to others.
+// Source: Watts and van de Geijn, "A Pipelined Broadcast for Multidimensional Meshes", 1995.
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -25,7 +27,10 @@ Program bcast_chain(const Task& task) {
 }
 
 Cost bcast_chain_cost(const Task& task) {
-  return {task.ranks() - 1, task.ranks() > 1 ? task.problem.counts[0] : 0};
+  const Letters of(task);
+  return {.rounds = task.ranks() - 1,
+          .sent_max = of.ranks > 1 ? of.count : 0,
+          .node_out_max = of.nodes > 1 ? of.count : 0};
 }
 
 }  // namespace tutti::schedule

@@ -2,9 +2,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Broadcast, double binary tree: half of the vector down each of two trees, in segments.
-// Rounds at most ceil(log2 P); a rank sends at most n + 1. Source: double_tree.hpp.
+// Rounds ceil(log2 P). A rank with two children in one tree, as there are from P = 4 on, sends 2
+// ceil(n / 2); below, the root sends n. Out of a node: half of the vector for each edge to
+// another node; on powers of two, from the first rank, at most 5 halves. Source:
+// double_tree.hpp.
 #include "schedule/builder.hpp"
 #include "schedule/double_tree.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -34,8 +38,19 @@ Program bcast_double_tree(const Task& task) {
 }
 
 Cost bcast_double_tree_cost(const Task& task) {
+  const Letters of(task);
   const DoubleTree trees(task.ranks());
-  return {trees.depth(), task.ranks() > 1 ? task.problem.counts[0] + 1 : 0};
+  const Blocks halves = Blocks::even(of.count, 2);
+  NodeOut out(task.layout);
+  trees.each_edge(task.root(), [&](int tree, int parent, int child) {
+    out.add(parent, child, halves.count(tree));
+  });
+  // Up to 3 ranks the root sends most; from 4 on there are ranks with two children.
+  return {.rounds = trees.depth(),
+          .sent_max = task.ranks() > 3   ? 2 * halves.count(0)
+                      : task.ranks() > 1 ? of.count
+                                         : 0,
+          .node_out_max = out.most()};
 }
 
 }  // namespace tutti::schedule

@@ -1,11 +1,15 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Broadcast, k-nomial tree: with ranks counted from the root and written in base k, a rank's parent
-// has its lowest digit that is not 0 set to 0. k = 2 is the binomial tree.
-// At most ceil(log_k P) rounds; the root sends at most (k - 1) ceil(log_k P) n.
+// Broadcast, k-nomial tree: with ranks counted from the root and written in base k, a rank's
+// parent has its lowest digit that is not 0 set to 0. k = 2 is the binomial tree.
+// Rounds: the most digits of a number below P that are not 0, floor(log2 P) for k = 2. The root
+// sends most: n for each number below P that has one such digit, ceil(log2 P) n for k = 2. Out
+// of a node: n for each edge to another node; log2(N) n for k = 2 on powers of two, from the
+// first rank.
 // Source: Thakur et al. 2005, section 4.2.
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -36,13 +40,14 @@ Program bcast_knomial(const Task& task) {
 }
 
 Cost bcast_knomial_cost(const Task& task) {
-  int rounds = 0;
-  for (int reach = 1; reach < task.ranks(); reach *= task.radix_or(2)) {
-    ++rounds;
-  }
-  const int children_most = rounds * (task.radix_or(2) - 1);
-  const auto children = static_cast<std::uint64_t>(children_most);
-  return {rounds, children * task.problem.counts[0]};
+  const Letters of(task);
+  const Knomial tree{task.ranks(), task.radix_or(2)};
+  NodeOut out(task.layout);
+  tree.each_edge(task.root(),
+                 [&](int parent, int child, int) { out.add(parent, child, of.count); });
+  return {.rounds = tree.depth(),
+          .sent_max = whole(tree.children()) * of.count,
+          .node_out_max = out.most()};
 }
 
 }  // namespace tutti::schedule

@@ -1,13 +1,18 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Broadcast for long vectors: binomial scatter of P even parts, then a ring allgather of them.
-// At most ceil(log2 P) + P - 1 rounds; the root sends at most 2 n.
+// Broadcast for long vectors: binomial scatter of P even parts, then a ring allgather of them,
+// in which nobody is sent what the scatter brought it.
+// Rounds P - 1: the root's own part goes all around, the others are scattered meanwhile. The
+// root sends most, 2 n less the first two parts: 2 (P - 1) n / P where P divides n (n for P =
+// 2). Out of a node: the runs of the scatter that go elsewhere, and by its last rank n less the
+// next one's run; 2 (N - 1) n / N on powers of two, from the first rank, where P divides n.
 // Source: van de Geijn; Thakur et al. 2005, section 4.2.
 #include <algorithm>
 #include <bit>
 
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -56,8 +61,23 @@ Program bcast_scatter_allgather(const Task& task) {
 }
 
 Cost bcast_scatter_allgather_cost(const Task& task) {
-  const auto others = static_cast<unsigned>(task.ranks() - 1);
-  return {static_cast<int>(std::bit_width(others) + others), 2 * task.problem.counts[0]};
+  const Letters of(task);
+  const int ranks = task.ranks();
+  const Blocks parts = Blocks::even(of.count, ranks);
+  if (ranks == 1) {
+    return {};
+  }
+  NodeOut out(task.layout);
+  const Knomial tree{ranks};
+  tree.each_edge(task.root(), [&](int parent, int child, int relative) {
+    const int end = std::min(relative + tree.unit(relative), ranks);
+    const std::uint64_t run = parts.range(Buffer::kOutput, relative, end).count;
+    out.add(parent, child, run);
+    out.add((child + ranks - 1) % ranks, child, of.count - run);
+  });
+  return {.rounds = ranks - 1,
+          .sent_max = 2 * of.count - parts.count(0) - parts.count(1),
+          .node_out_max = out.most()};
 }
 
 }  // namespace tutti::schedule

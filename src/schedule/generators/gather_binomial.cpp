@@ -2,9 +2,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Gather, binomial tree: a rank collects the blocks of its subtree and hands them up.
-// At most ceil(log2 P) rounds; a rank sends its subtree, at most P n / 2.
+// Rounds floor(log2 P). With w the ranks of the widest subtree below the root, P / 2 on powers
+// of two and max(2^(k-1), P - 2^k) for 2^k < P <= 2^(k+1): a rank sends w n; scratch w n where w
+// > 1. Out of a node: the subtrees whose parents are elsewhere; P n / 2 on powers of two, to the
+// first rank.
 // Source: Chan et al., "Collective Communication: Theory, Practice, and Experience", 2007.
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 #include "schedule/subtree.hpp"
 
@@ -45,9 +49,18 @@ Program gather_binomial(const Task& task) {
 }
 
 Cost gather_binomial_cost(const Task& task) {
-  const auto ranks = static_cast<std::uint64_t>(task.ranks());
-  return {static_cast<int>(std::bit_width(static_cast<unsigned>(ranks - 1))),
-          ranks / 2 * task.problem.counts[0]};
+  const Letters of(task);
+  const Subtrees trees(task);
+  const Knomial tree{task.ranks()};
+  NodeOut out(task.layout);
+  tree.each_edge(task.root(), [&](int parent, int child, int relative) {
+    out.add(child, parent, whole(trees.width(relative)) * of.count);
+  });
+  const std::uint64_t widest = whole(trees.widest());
+  return {.rounds = tree.depth(),
+          .sent_max = widest * of.count,
+          .scratch_max = widest > 1 ? widest * of.count : 0,
+          .node_out_max = out.most()};
 }
 
 }  // namespace tutti::schedule

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Reduce, binomial tree: the broadcast's tree the other way round.
-// At most ceil(log2 P) rounds; each rank sends n once.
-// Source: Thakur et al. 2005, section 4.4.
-#include <bit>
-
+// Rounds floor(log2 P). A rank sends n once. Scratch ceil(log2 P) n: one vector for each child
+// of the root. Out of a node: n for each edge to a parent elsewhere; n on powers of two, to the
+// first rank. Source: Thakur et al. 2005, section 4.4.
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -44,8 +44,15 @@ Program reduce_binomial(const Task& task) {
 }
 
 Cost reduce_binomial_cost(const Task& task) {
-  return {static_cast<int>(std::bit_width(static_cast<unsigned>(task.ranks() - 1))),
-          task.ranks() > 1 ? task.problem.counts[0] : 0};
+  const Letters of(task);
+  const Knomial tree{task.ranks()};
+  NodeOut out(task.layout);
+  tree.each_edge(task.root(),
+                 [&](int parent, int child, int) { out.add(child, parent, of.count); });
+  return {.rounds = tree.depth(),
+          .sent_max = of.ranks > 1 ? of.count : 0,
+          .scratch_max = whole(tree.children()) * of.count,
+          .node_out_max = out.most()};
 }
 
 }  // namespace tutti::schedule

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Reduce-scatter, pairwise: every rank sends each other rank that one's block and adds up what
-// comes for its own, in the order of distance. Rounds 1; each rank sends (P - 1) n; scratch (P - 1)
-// n. Source: Thakur et al. 2005, section 4.3.
+// comes for its own, in the order of distance.
+// Rounds 1. A rank sends (P - 1) n, a node L (P - L) n to others. Scratch (P - 1) n.
+// Source: Thakur et al. 2005, section 4.3.
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -24,8 +26,11 @@ Program reduce_scatter_pairwise(const Task& task) {
 }
 
 Cost reduce_scatter_pairwise_cost(const Task& task) {
-  const auto others = static_cast<std::uint64_t>(task.ranks() - 1);
-  return {others > 0 ? 1 : 0, others * task.problem.counts[0]};
+  const Letters of(task);
+  return {.rounds = of.ranks > 1 ? 1 : 0,
+          .sent_max = (of.ranks - 1) * of.count,
+          .scratch_max = (of.ranks - 1) * of.count,
+          .node_out_max = of.width * (of.ranks - of.width) * of.count};
 }
 
 }  // namespace tutti::schedule

@@ -3,11 +3,12 @@
 //
 // Reduce-scatter, recursive halving: in round k exchange, with the rank whose k-th highest bit
 // differs, the half of the blocks that the other one keeps. Not a power of two: fold.hpp.
-// P = 2^k: rounds k; each rank sends (P - 1) n. Else at most k + 2 rounds and 2 P n. Scratch 2 P n.
+// P = 2^k: rounds k; a rank sends (P - 1) n, a node L (P - L) n to others. P = 2^k + e: rounds k
+// + 2; a rank that is folded sends most, its input of P n. Scratch 2 P n. Out of a node then:
+// for each of its ranks, what goes elsewhere of (P - 1) n, or of P n where it is folded.
 // Source: Thakur et al. 2005, section 4.3.
-#include <algorithm>
-
 #include "schedule/fold.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -52,11 +53,17 @@ Program reduce_scatter_recursive_halving(const Task& task) {
 }
 
 Cost reduce_scatter_recursive_halving_cost(const Task& task) {
+  const Letters of(task);
   const Fold fold(task.ranks());
-  const auto ranks = static_cast<std::uint64_t>(task.ranks());
-  const std::uint64_t count = task.problem.counts[0];
-  return fold.extra == 0 ? Cost{fold.rounds(), (ranks - 1) * count}
-                         : Cost{fold.rounds() + 2, 2 * ranks * count};
+  const auto exchanged = [&](int rank, int half) {
+    const int theirs = (rank ^ half) & ~(half - 1);
+    return fold.members(theirs, theirs + half) * of.count;
+  };
+  const std::uint64_t input = of.ranks * of.count;
+  return {.rounds = fold.rounds() + (fold.extra > 0 ? 2 : 0),
+          .sent_max = fold.extra > 0 ? input : input - of.count,
+          .scratch_max = 2 * input,
+          .node_out_max = fold.node_out(task.layout, input, exchanged, of.count)};
 }
 
 }  // namespace tutti::schedule

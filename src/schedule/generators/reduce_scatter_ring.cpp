@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Reduce-scatter, ring: block b starts at rank b + 1 and collects a contribution at every rank
-// until it comes to rank b. Rounds P - 1; each rank sends (P - 1) n; scratch (P - 2) n. Source:
-// Patarasuk and Yuan, "Bandwidth Optimal All-reduce Algorithms", 2009, section 3.
+// until it comes to rank b.
+// Rounds P - 1. A rank sends (P - 1) n, and so does a node to others, by its last rank. Scratch
+// (P - 2) n.
+// Source: Patarasuk and Yuan, "Bandwidth Optimal All-reduce Algorithms", 2009, section 3.
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 
 namespace tutti::schedule {
@@ -30,8 +33,12 @@ Program reduce_scatter_ring(const Task& task) {
 }
 
 Cost reduce_scatter_ring_cost(const Task& task) {
-  const int others = task.ranks() - 1;
-  return {others, static_cast<std::uint64_t>(others) * task.problem.counts[0]};
+  const Letters of(task);
+  const std::uint64_t sent = (of.ranks - 1) * of.count;
+  return {.rounds = task.ranks() - 1,
+          .sent_max = sent,
+          .scratch_max = of.ranks > 2 ? (of.ranks - 2) * of.count : 0,
+          .node_out_max = of.nodes > 1 ? sent : 0};
 }
 
 }  // namespace tutti::schedule

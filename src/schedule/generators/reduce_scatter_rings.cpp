@@ -1,13 +1,16 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Reduce-scatter, Parallel Rings: the allgather's rings the other way round. For every other node
-// the ranks of a node first add up, each for the lanes it is a member of, what goes there; the sums
-// travel one ring per lane and collect each node's contribution on their way home. N nodes of L
-// ranks: rounds at most N; a rank sends (N - 1) n over the network and N (L - 1) n within its node;
-// scratch P n + N (L - 1) n. Source: mirror of Barati Sedeh, Grant and Afsahi, "... Allgather Using
-// Parallel Rings".
+// Reduce-scatter, Parallel Rings: the allgather's rings the other way round. For every other
+// node the ranks of a node first add up, each for the lanes it is a member of, what goes there;
+// the sums travel one ring per lane and collect each node's contribution on their way home.
+// Rounds N - 1, and 1 where L > 1. A rank sends (N - 1) n over the network and N (L - 1) n
+// within its node; out of a node (P - L) n. Scratch (P + N - 1) n: L n for the sums of each
+// node, n for what comes in of each but one. In general, with s the sum of a rank's lanes, (L +
+// 1) s less the part of the node before. Source: mirror of Barati Sedeh, Grant and Afsahi, "...
+// Allgather Using Parallel Rings".
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 #include "schedule/lanes.hpp"
 
@@ -86,10 +89,12 @@ Program reduce_scatter_rings(const Task& task) {
 }
 
 Cost reduce_scatter_rings_cost(const Task& task) {
-  const auto nodes = static_cast<std::uint64_t>(task.layout.nodes());
-  const auto width = static_cast<std::uint64_t>(task.layout.ranks_per_node_max());
-  return {static_cast<int>(nodes) - 1 + (width > 1 ? 1 : 0),
-          (nodes - 1 + nodes * (width - 1)) * task.problem.counts[0]};
+  const Letters of(task);
+  const Blocks blocks = blocks_of(task.problem);
+  return {.rounds = static_cast<int>(of.nodes) - 1 + (of.width > 1 ? 1 : 0),
+          .sent_max = (of.ranks - 1) * of.count,
+          .scratch_max = Lanes(task.layout, blocks).scratch_of_sums(),
+          .node_out_max = (of.ranks - of.width) * of.count};
 }
 
 }  // namespace tutti::schedule

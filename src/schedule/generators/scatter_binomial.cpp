@@ -1,10 +1,14 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Scatter, binomial tree: a rank gets the blocks of its subtree and hands the others their parts.
-// At most ceil(log2 P) rounds; the root sends (P - 1) n.
+// Scatter, binomial tree: a rank gets the blocks of its subtree and hands the others their
+// parts.
+// Rounds floor(log2 P). The root sends (P - 1) n. Scratch of a rank that hands on: its subtree,
+// as in gather_binomial.cpp. Out of a node: the subtrees elsewhere whose parents are here; (P -
+// L) n on powers of two, from the first rank.
 // Source: Chan et al., "Collective Communication: Theory, Practice, and Experience", 2007.
 #include "schedule/builder.hpp"
+#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 #include "schedule/subtree.hpp"
 
@@ -49,9 +53,18 @@ Program scatter_binomial(const Task& task) {
 }
 
 Cost scatter_binomial_cost(const Task& task) {
-  const auto ranks = static_cast<std::uint64_t>(task.ranks());
-  return {static_cast<int>(std::bit_width(static_cast<unsigned>(ranks - 1))),
-          (ranks - 1) * task.problem.counts[0]};
+  const Letters of(task);
+  const Subtrees trees(task);
+  const Knomial tree{task.ranks()};
+  NodeOut out(task.layout);
+  tree.each_edge(task.root(), [&](int parent, int child, int relative) {
+    out.add(parent, child, whole(trees.width(relative)) * of.count);
+  });
+  const std::uint64_t widest = whole(trees.widest());
+  return {.rounds = tree.depth(),
+          .sent_max = (of.ranks - 1) * of.count,
+          .scratch_max = widest > 1 ? widest * of.count : 0,
+          .node_out_max = out.most()};
 }
 
 }  // namespace tutti::schedule

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 #include "schedule/double_tree.hpp"
 #include "tasks.hpp"
@@ -16,8 +18,14 @@ using testing::equal_problem;
 using testing::first_error;
 using testing::generate_all;
 using testing::odd_layout;
+using testing::text;
 using testing::uneven_problem;
 using topology::Layout;
+
+bool is_rooted(Collective collective) {
+  return collective == Collective::kBcast || collective == Collective::kReduce ||
+         collective == Collective::kGather || collective == Collective::kScatter;
+}
 
 class EveryGenerator : public ::testing::TestWithParam<int> {
  protected:
@@ -73,25 +81,76 @@ TEST_P(EveryGenerator, segments_and_radix) {
   }
 }
 
+/// What the programs of all ranks cost.
+Cost counted(const Layout& layout, const Problem& problem, const std::vector<Program>& programs) {
+  const Report report = validate(problem, programs);
+  EXPECT_TRUE(report.ok()) << first_error(report);
+  const auto out = network_out(programs, layout);
+  Cost cost{.rounds = report.rounds,
+            .sent_max = *std::max_element(report.sent.begin(), report.sent.end()),
+            .node_out_max = *std::max_element(out.begin(), out.end())};
+  for (const Program& program : programs) {
+    cost.scratch_max = std::max(cost.scratch_max, program.scratch_count);
+  }
+  return cost;
+}
+
 TEST_P(EveryGenerator, cost_is_the_closed_formula) {
+  int compared = 0;
   for (const auto& [nodes, width] :
-       {std::pair(1, 1), {1, 2}, {1, 6}, {1, 16}, {4, 1}, {4, 4}, {8, 2}, {3, 5}, {16, 4}}) {
+       {std::pair(1, 1), {1, 2}, {2, 1},  {1, 3},  {3, 1},  {1, 6}, {1, 16},
+        {1, 23},         {4, 1}, {4, 4},  {8, 2},  {2, 8},  {3, 5}, {5, 3},
+        {7, 2},          {6, 6}, {13, 1}, {11, 4}, {16, 4}, {64, 1}}) {
     const Layout layout = topology::regular_layout(nodes, width);
     const int ranks = nodes * width;
-    const Problem problem = equal_problem(algorithm().collective, ranks, 48);
-    if (refuses(layout, problem)) {
-      continue;
+    std::set<int> roots{0};
+    if (is_rooted(algorithm().collective)) {
+      roots.insert({1 % ranks, ranks / 2, ranks - 1});
     }
-    const Report report = validate(problem, generate_all(algorithm(), layout, problem));
-    ASSERT_TRUE(report.ok()) << first_error(report);
-    const Cost cost = algorithm().cost({layout, problem, 0, {}});
-    const std::uint64_t sent = *std::max_element(report.sent.begin(), report.sent.end());
-    if (algorithm().is_exact) {
-      EXPECT_EQ(cost.rounds, report.rounds) << ranks << " ranks";
-      EXPECT_EQ(cost.sent_max, sent) << ranks << " ranks";
-    } else {
-      EXPECT_GE(cost.rounds, report.rounds) << ranks << " ranks";
-      EXPECT_GE(cost.sent_max, sent) << ranks << " ranks";
+    for (const int root : roots) {
+      // The largest are cut into segments by the algorithms that choose to.
+      for (const auto& [count, radix] : {std::pair<std::uint64_t, int>(0, 0),
+                                         {1, 0},
+                                         {2, 0},
+                                         {17, 3},
+                                         {48, 0},
+                                         {101, 4},
+                                         {20001, 0}}) {
+        const Parameters parameters{radix, 0};
+        const Problem problem = equal_problem(algorithm().collective, ranks, count, root);
+        if (refuses(layout, problem)) {
+          continue;
+        }
+        const Cost cost = cost_of(algorithm(), {layout, problem, 0, parameters});
+        const auto programs = generate_all(algorithm(), layout, problem, parameters);
+        EXPECT_EQ(text(cost), text(counted(layout, problem, programs)))
+            << nodes << " nodes of " << width << ", root " << root << ", " << count
+            << " elements, radix " << radix;
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GE(compared, 70);
+}
+
+TEST_P(EveryGenerator, cost_bounds_rounds_and_scratch_on_any_layout) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const int ranks = static_cast<int>(1 + seed * 7 % 41);
+    const int root = static_cast<int>(seed % static_cast<std::uint64_t>(ranks));
+    const Layout layout = odd_layout(ranks, seed);
+    for (Problem problem : {uneven_problem(algorithm().collective, ranks, seed, root),
+                            equal_problem(algorithm().collective, ranks, 24, root)}) {
+      if (problem.collective == Collective::kAlltoallv || refuses(layout, problem)) {
+        continue;
+      }
+      for (const int segments : {0, 3}) {
+        const Parameters parameters{0, segments};
+        const Cost cost = cost_of(algorithm(), {layout, problem, 0, parameters});
+        const Cost real =
+            counted(layout, problem, generate_all(algorithm(), layout, problem, parameters));
+        EXPECT_GE(cost.rounds, real.rounds) << "seed " << seed << ", segments " << segments;
+        EXPECT_GE(cost.scratch_max, real.scratch_max) << "seed " << seed;
+      }
     }
   }
 }
@@ -136,9 +195,7 @@ TEST_P(EveryRootedGenerator, all_roots) {
 std::vector<int> rooted() {
   std::vector<int> numbers;
   for (std::size_t i = 0; i < algorithms().size(); ++i) {
-    const Collective collective = algorithms()[i].collective;
-    if (collective == Collective::kBcast || collective == Collective::kReduce ||
-        collective == Collective::kGather || collective == Collective::kScatter) {
+    if (is_rooted(algorithms()[i].collective)) {
       numbers.push_back(static_cast<int>(i));
     }
   }
@@ -197,6 +254,20 @@ TEST(generators, rings_inter_socket__crosses_once_and_never_two_to_one) {
       }
       EXPECT_EQ(10U, crossed);
     }
+  }
+}
+
+TEST(generators, rings_inter_socket__cost_on_equal_sockets) {
+  for (const auto& [nodes, per_socket, rounds] : {std::tuple(1, 2, 3), {4, 3, 6}, {3, 1, 3}}) {
+    Layout layout = topology::regular_layout(nodes, 2 * per_socket);
+    for (int rank = 0; rank < layout.ranks(); ++rank) {
+      layout.socket_of.push_back(layout.local_of[Layout::index(rank)] / per_socket);
+    }
+    const Problem problem = equal_problem(Collective::kAllgather, layout.ranks(), 5);
+    const Algorithm& algorithm = *find_algorithm(Collective::kAllgather, "rings-inter-socket");
+    const Cost cost = cost_of(algorithm, {layout, problem, 0, {}});
+    EXPECT_EQ(rounds, cost.rounds);
+    EXPECT_EQ(text(cost), text(counted(layout, problem, generate_all(algorithm, layout, problem))));
   }
 }
 

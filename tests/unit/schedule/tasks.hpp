@@ -78,4 +78,10 @@ inline std::string first_error(const Report& report) {
   return report.ok() ? "" : report.errors.front();
 }
 
+inline std::string text(const Cost& cost) {
+  return std::to_string(cost.rounds) + " rounds, sent " + std::to_string(cost.sent_max) +
+         ", scratch " + std::to_string(cost.scratch_max) + ", out of a node " +
+         std::to_string(cost.node_out_max);
+}
+
 }  // namespace tutti::schedule::testing
