@@ -54,6 +54,7 @@ void generate_one_rank(benchmark::State& state, const Algorithm& algorithm) {
 int main(int argc, char** argv) {
   for (const Algorithm& algorithm : tutti::schedule::algorithms()) {
     const std::string name = std::string(to_string(algorithm.collective)) + ":" + algorithm.name;
+    // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): the library keeps it.
     benchmark::RegisterBenchmark(name.c_str(), generate_one_rank, algorithm)
         ->Arg(10'000)
         ->Unit(benchmark::kMillisecond);

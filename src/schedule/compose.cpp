@@ -9,7 +9,7 @@
 namespace tutti::schedule {
 namespace {
 
-const auto index = topology::Layout::index;
+std::size_t index(int number) { return topology::Layout::index(number); }
 
 /// Ranks that carry out a part among themselves, in its order.
 struct Group {

@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tutti import api
 
 from conftest import unavailable
 from harness import (
@@ -49,9 +50,11 @@ TREES = dict.fromkeys(("reduce", "gather", "scatter"), "schedule:binomial")
 SCHEDULES = [
     TREES
     | dict.fromkeys(("allgather", "reduce_scatter", "reduce_scatter_block"), "rings")
-    | {"allreduce": "schedule:ring", "bcast": "schedule:knomial", "alltoall": "schedule:linear"},
+    | {"allreduce": "schedule:ring", "bcast": "schedule:knomial", "alltoall": "schedule:linear"}
+    | {"allgatherv": "schedule:neighbor-exchange"},
     {
         "allgather": "schedule:bruck",
+        "allgatherv": "schedule:linear",
         "reduce_scatter": "schedule:recursive-halving",
         "reduce_scatter_block": "schedule:pairwise",
         "allreduce": "schedule:rabenseifner",
@@ -60,6 +63,7 @@ SCHEDULES = [
     },
     {
         "allgather": "schedule:recursive-doubling",
+        "allgatherv": "schedule:ring",
         "reduce_scatter_block": "schedule:ring",
         "allreduce": "schedule:recursive-doubling",
         "bcast": "schedule:chain",
@@ -230,6 +234,21 @@ def test_schedules(mpi: Mpi, memory: str, choice: int, door: Path, tmp_path: Pat
     parts = "roots,vectors,barrier,errors"
     result = collectives(mpi, 5, tmp_path, memory, "--only", parts, nodes=2, extra=extra | log)
     result.assert_passed("collectives")
+
+
+def test_schedules__every_algorithm_is_among_the_choices() -> None:
+    """Of a collective's v-form as of itself; reduce_scatter has those of reduce_scatter_block."""
+    families = {"allgatherv": "allgather", "alltoallv": "alltoall"}
+    families["reduce_scatter"] = "reduce_scatter_block"
+    chosen = {
+        (families.get(collective, collective), plan.removeprefix("schedule:"))
+        for choice in SCHEDULES
+        for collective, plan in choice.items()
+    }
+    there_are = {
+        (a["collective"], a["name"]) for a in api.library().algorithms() if not a["simulated_only"]
+    }
+    assert there_are <= chosen, there_are - chosen
 
 
 UNEVEN = "5,4,3"
