@@ -30,6 +30,7 @@ ROOMS: dict[str, set[str]] = {
     "topology": {"base"},
     "discover": {"base", "topology"},
     "schedule": {"base", "select", "topology"},
+    "transport": {"base"},
     "runners": {"base", "device", "ccl", "select", "topology", "schedule"},
     "engine": {
         "base",
