@@ -31,6 +31,7 @@ ROOMS: dict[str, set[str]] = {
     "discover": {"base", "topology"},
     "schedule": {"base", "select", "topology"},
     "simulate": {"base"},
+    "transport": {"base"},
     "runners": {"base", "device", "ccl", "select", "topology", "schedule"},
     "engine": {
         "base",
