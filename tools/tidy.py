@@ -32,6 +32,7 @@ ROOMS: dict[str, set[str]] = {
     "schedule": {"base", "select", "topology"},
     "simulate": {"base"},
     "transport": {"base"},
+    "wire": {"base", "simulate", "transport"},
     "runners": {"base", "device", "ccl", "select", "topology", "schedule"},
     "engine": {
         "base",
