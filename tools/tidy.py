@@ -33,7 +33,17 @@ ROOMS: dict[str, set[str]] = {
     "simulate": {"base"},
     "transport": {"base"},
     "wire": {"base", "simulate", "transport"},
-    "runners": {"base", "device", "ccl", "select", "topology", "schedule"},
+    "runners": {
+        "base",
+        "device",
+        "ccl",
+        "select",
+        "topology",
+        "schedule",
+        "simulate",
+        "transport",
+        "wire",
+    },
     "engine": {
         "base",
         "device",

@@ -13,6 +13,7 @@
 #include "simulate/network.hpp"
 #include "simulate/work_host.hpp"
 #include "simulate/workload.hpp"
+#include "transport/types.hpp"
 
 namespace tutti::wire::sim {
 
@@ -21,6 +22,9 @@ struct RunOptions {
   simulate::NetworkOptions network;
   /// "transport": ours; "go-back-n": an RDMA NIC's, network.lossless false or true.
   std::string protocol = "transport";
+  /// transport: what all connections have in common; their wire is filled in from `network`.
+  transport::ConnectionOptions connection;
+  bool carries_bytes = false;        ///< transport: content, checked on arrival.
   bool rate_control = false;         ///< go-back-n: DCQCN's.
   std::uint32_t window_packets = 0;  ///< go-back-n: per connection; 0: 1.5 BDP.
   simulate::TimePs timeout_ps = 0;   ///< go-back-n; 0: 500 us.
@@ -57,10 +61,12 @@ struct TierUse {
 };
 
 struct RunResult {
-  std::vector<Flow> flows;       ///< By source, in the order of its operations.
-  std::uint32_t unfinished = 0;  ///< Operations of any kind.
-  simulate::TimePs end_ps = 0;   ///< The last operation's end.
-  simulate::HostCounters hosts;  ///< Sum.
+  std::vector<Flow> flows;        ///< By source, in the order of its operations.
+  std::uint32_t failed = 0;       ///< Operations that the protocol gave up.
+  std::uint64_t wrong_bytes = 0;  ///< When the run carries bytes.
+  std::uint32_t unfinished = 0;   ///< Operations of any kind.
+  simulate::TimePs end_ps = 0;    ///< The last operation's end.
+  simulate::HostCounters hosts;   ///< Sum.
   std::vector<TierUse> tiers;
   std::uint64_t events = 0;
   std::uint64_t trace_hash = 0;
