@@ -207,8 +207,21 @@ def text(document: Document) -> str:
         f"{document.base_rtt_us:.2f} us"
     ]
     table: list[tuple[str, ...]] = [
-        ("seed", "flows", "max us", "p99 us", "mean us", "max/floor", "rtx", "trims", "drops")
-        + ("unfinished", "events", "CPU s", "M events/s")
+        (
+            "seed",
+            "flows",
+            "max us",
+            "p99 us",
+            "mean us",
+            "max/floor",
+            "rtx",
+            "trims",
+            "drops",
+            "unfinished",
+            "events",
+            "CPU s",
+            "M events/s",
+        )
     ]
     for row in document.rows:
         for one in row.completions:

@@ -20,7 +20,8 @@ class Host {
   /// The time that next_timer_ps() gave has come.
   virtual void on_timer(TimePs now_ps) = 0;
 
-  /// When on_timer() is wanted; kNever: not. Asked at the begin and after each of the other calls.
+  /// When on_timer() is wanted; kNever: not. A time that is over means now. Asked at the begin and
+  /// after each of the other calls.
   virtual TimePs next_timer_ps() = 0;
 
   /// The NIC can send: fills in payload, bytes, flow, dst, entropy and lane, control before data;

@@ -270,10 +270,10 @@ void Network::step_host(std::uint32_t node) {
       host.host->on_timer(now);
     } else {
       nic_ready(node, now);
-      host.timer_ps = host.host->next_timer_ps();
+      host.timer_ps = std::max(now, host.host->next_timer_ps());
       continue;
     }
-    host.timer_ps = host.host->next_timer_ps();
+    host.timer_ps = std::max(now, host.host->next_timer_ps());
     host.nic_ps = std::max(now, out.free_ps());
   }
   state.died += state.dead.size();
