@@ -3,12 +3,14 @@
 #include "wire/sim/network_run.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <utility>
 
 #include "base/message.hpp"
 #include "simulate/baseline/go_back_n.hpp"
+#include "wire/sim/endpoint_host.hpp"
 #include "wire/sim/windows.hpp"
 
 namespace tutti::wire::sim {
@@ -88,12 +90,15 @@ std::vector<TierUse> tiers(const Network& network) {
   return list;
 }
 
-/// Runs a protocol's hosts until all their work is done.
+/// Runs a protocol's hosts until all their work is done. `between`: after each window.
 RunResult run_hosts(const RunOptions& options, const Fabric& fabric,
-                    const std::vector<WorkHost*>& hosts) {
+                    const std::vector<WorkHost*>& hosts, const std::function<void()>& between) {
   Network network(fabric, options.network, {hosts.begin(), hosts.end()});
   std::size_t busy = 0;  // Hosts before this one have nothing left to do.
   const auto goes_on = [&] {
+    if (between) {
+      between();
+    }
     while (busy < hosts.size() && hosts[busy]->progress().done()) {
       ++busy;
     }
@@ -135,7 +140,45 @@ RunResult run_go_back_n(const RunOptions& options, const Fabric& fabric, const W
                  .timeout_ps = options.timeout_ps > 0 ? options.timeout_ps : kHardwareTimeoutPs,
                  .rate_control = options.rate_control,
                  .mbit_per_s = network.mbit_per_s});
-  return run_hosts(options, fabric, pointers(hosts.hosts));
+  return run_hosts(options, fabric, pointers(hosts.hosts), {});
+}
+
+/// The wire as the transport's options describe it.
+transport::WireCapabilities wire_of(const NetworkOptions& network, const Fabric& fabric,
+                                    std::uint32_t paths) {
+  const bool whole = network.forwarding == simulate::Forwarding::kChunk;
+  return {
+      .chunk_bytes = network.chunk_bytes,
+      .mtu_bytes = whole ? network.chunk_bytes : std::min(network.chunk_bytes, network.mtu_bytes),
+      .paths = paths,
+      .ps_per_byte = network.rate() >> 16,
+      .base_rtt_ns = network.base_rtt_ps(fabric) / simulate::kPsPerNs,
+      .trims = network.trim && !network.lossless};
+}
+
+Result<RunResult> run_transport(const RunOptions& options, const Fabric& fabric,
+                                const Workload& workload) {
+  SlotExchange exchange(fabric.hosts());
+  EndpointHostOptions host_options{.hosts = fabric.hosts(),
+                                   .header_bytes = options.network.header_bytes,
+                                   .seed = options.network.seed,
+                                   .carries_bytes = options.carries_bytes,
+                                   .connection = options.connection};
+  host_options.connection.wire = wire_of(options.network, fabric, options.connection.wire.paths);
+  std::vector<std::unique_ptr<EndpointHost>> hosts;
+  for (std::uint32_t host = 0; host < fabric.hosts(); ++host) {
+    host_options.host = host;
+    TUTTI_ASSIGN_OR_RETURN(auto made,
+                           EndpointHost::make(workload.hosts[host], host_options, &exchange));
+    hosts.push_back(std::move(made));
+  }
+  RunResult result =
+      run_hosts(options, fabric, pointers(hosts), [&exchange] { exchange.settle(); });
+  for (const auto& host : hosts) {
+    result.failed += host->failed();
+    result.wrong_bytes += host->wrong_bytes();
+  }
+  return result;
 }
 
 }  // namespace
@@ -149,6 +192,9 @@ Result<RunResult> run_network(const RunOptions& options, const Workload& workloa
   Workload padded = workload;
   padded.hosts.resize(options.shape.hosts);
   const Fabric fabric(options.shape);
+  if (options.protocol == "transport") {
+    return run_transport(options, fabric, padded);
+  }
   if (options.protocol == "go-back-n") {
     return run_go_back_n(options, fabric, padded);
   }
