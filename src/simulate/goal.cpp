@@ -122,7 +122,7 @@ class Parser {
     at_ += 2;
     TUTTI_ASSIGN_OR_RETURN(const std::uint32_t index, operation());
     if (!labels_.emplace(std::string(first.text), index).second) {
-      return error("label " + in_quotes(first.text) + " stands twice");
+      return error("label " + in_quotes(first.text) + " stands twice", first.line);
     }
     return {};
   }
@@ -253,10 +253,11 @@ class Parser {
     return at_ < tokens_.size() ? in_quotes(tokens_[at_].text) : "the end of the file";
   }
 
-  Status error(const std::string& what) const {
-    const int line = tokens_.empty()        ? 1
-                     : at_ < tokens_.size() ? tokens_[at_].line
-                                            : tokens_.back().line;
+  /// `line` 0: where the next word is.
+  Status error(const std::string& what, int line = 0) const {
+    if (line == 0) {
+      line = tokens_.empty() ? 1 : tokens_[std::min(at_, tokens_.size() - 1)].line;
+    }
     return {ErrorCode::kInvalidArgument, file_ + ":" + std::to_string(line) + ": " + what};
   }
 
