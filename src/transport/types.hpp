@@ -114,8 +114,8 @@ struct ConnectionOptions {
   std::uint64_t peer = 0;              ///< The caller's name for the other side, in Transmission.
   WireCapabilities wire;
 
-  /// fixed, cubic, swift, nscc, rccc (= eqds), nscc+rccc, dctcp, timely. Empty: nscc. A "+rccc"
-  /// and rccc itself mean that the receiver grants credit; both ends agree on that.
+  /// nscc, swift, cubic, dctcp, timely, fixed; each with "+rccc", or rccc (= eqds) alone: then the
+  /// receiver grants credit, and both ends agree on that. Empty: nscc.
   std::string controller = "nscc";
   /// oblivious, two_choices, bitmap, reps, mixed. Empty: mixed.
   std::string spray = "mixed";
