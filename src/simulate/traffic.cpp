@@ -108,10 +108,31 @@ Workload all_to_all(const TrafficOptions& options) {
   return workload;
 }
 
+Workload ring_allreduce(const TrafficOptions& options) {
+  Workload workload = empty(options);
+  const std::uint32_t n = options.hosts;
+  const Bytes part = (options.bytes + n - 1) / n;
+  for (std::uint32_t host = 0; host < n; ++host) {
+    HostWork& work = workload.hosts[host];
+    std::uint32_t before = 0;
+    for (std::uint32_t round = 0; round < 2 * (n - 1) * options.messages; ++round) {
+      const std::uint32_t send =
+          work.add({.kind = OpKind::kSend, .peer = (host + 1) % n, .bytes = part});
+      if (round > 0) {
+        work.after.emplace_back(before, send);
+      }
+      before = work.add({.kind = OpKind::kReceive, .peer = (host + n - 1) % n, .bytes = part});
+    }
+  }
+  return workload;
+}
+
 Workload incast_beside_permutation(const TrafficOptions& options, std::uint32_t senders) {
   Workload workload = empty(options);
   add_incast(&workload, options, senders);
-  add_permutation(&workload, options, 1);
+  TrafficOptions beside = options;
+  beside.messages *= senders;
+  add_permutation(&workload, beside, 1);
   return workload;
 }
 
@@ -143,7 +164,10 @@ Result<Workload> make_traffic(std::string_view pattern, const TrafficOptions& op
   if (pattern == "alltoall") {
     return all_to_all(options);
   }
-  return bad(pattern, "none of permutation, incast:N, alltoall, incast+permutation:N");
+  if (pattern == "allreduce") {
+    return ring_allreduce(options);
+  }
+  return bad(pattern, "none of permutation, incast:N, alltoall, allreduce, incast+permutation:N");
 }
 
 }  // namespace tutti::simulate

@@ -27,10 +27,15 @@ Workload permutation(const TrafficOptions& options);
 Workload incast(const TrafficOptions& options, std::uint32_t senders);
 /// Each host sends to each other, beginning with its right neighbour.
 Workload all_to_all(const TrafficOptions& options);
-/// An incast and a permutation over all hosts at the same time; the permutation is group 1.
+/// A ring allreduce of `bytes` on each host: 2 * (hosts - 1) rounds, each sends a hosts-th to the
+/// right when the one from the left has come.
+Workload ring_allreduce(const TrafficOptions& options);
+/// An incast and a permutation over all hosts at the same time; the permutation is group 1 and has
+/// `senders` times the messages, so that both last about as long.
 Workload incast_beside_permutation(const TrafficOptions& options, std::uint32_t senders);
 
-/// "permutation", "incast:15", "alltoall", "incast+permutation:15". Errors name what is wrong.
+/// "permutation", "incast:15", "alltoall", "allreduce", "incast+permutation:15". Errors name what
+/// is wrong.
 Result<Workload> make_traffic(std::string_view pattern, const TrafficOptions& options);
 
 }  // namespace tutti::simulate

@@ -77,6 +77,23 @@ TEST(traffic, all_to_all__every_pair_beginning_with_the_right_neighbour) {
   }
 }
 
+TEST(traffic, ring_allreduce__each_round_sends_on_what_the_last_brought) {
+  const Workload workload = ring_allreduce({.hosts = 4, .bytes = 1001});
+  const HostWork& work = workload.hosts[3];
+  EXPECT_EQ(6U, count(work, OpKind::kSend));
+  EXPECT_EQ(6U, count(work, OpKind::kReceive));
+  for (const Op& op : work.ops) {
+    EXPECT_EQ(251U, op.bytes);
+    EXPECT_EQ(op.kind == OpKind::kSend ? 0U : 2U, op.peer);
+  }
+  ASSERT_EQ(5U, work.after.size());
+  for (const auto& [earlier, later] : work.after) {
+    EXPECT_EQ(OpKind::kReceive, work.ops[earlier].kind);
+    EXPECT_EQ(OpKind::kSend, work.ops[later].kind);
+    EXPECT_EQ(earlier + 1, later);
+  }
+}
+
 TEST(traffic, make_traffic__patterns_by_name_and_refusals) {
   const TrafficOptions options{.hosts = 16, .bytes = 1};
   EXPECT_EQ(16U, receivers(*make_traffic("permutation", options)).size());
@@ -85,7 +102,7 @@ TEST(traffic, make_traffic__patterns_by_name_and_refusals) {
   EXPECT_EQ(240U, receivers(*make_traffic("alltoall", options)).size());
   const auto both = make_traffic("incast+permutation:15", options);
   EXPECT_EQ(15U, count(both->hosts[0], OpKind::kReceive, 0));
-  EXPECT_EQ(1U, count(both->hosts[0], OpKind::kReceive, 1));
+  EXPECT_EQ(15U, count(both->hosts[0], OpKind::kReceive, 1));
   for (const char* text : {"", "incast:0", "incast:16", "incast:x", "permutation:3", "ring"}) {
     const auto refused = make_traffic(text, options);
     ASSERT_FALSE(refused.ok()) << text;
