@@ -85,8 +85,11 @@ TimeNs TimingWheel::next() const {
 }
 
 bool TimingWheel::pop(TimeNs now, std::uint32_t* item) {
-  while (next() <= now) {
+  while (next() <= now && next() != kNever) {
     const int slot = first_slot();
+    if (slot < 0) {
+      break;
+    }
     std::uint32_t first = heads_[static_cast<std::size_t>(slot)];
     if (slot < kSlots) {  // The lowest level: all items of a slot are of one time, or late.
       base_ns_ = std::max(base_ns_, items_[first].time_ns);
