@@ -47,17 +47,20 @@ class Sender {
   std::vector<std::uint32_t> sent_;
 };
 
-void add_permutation(Workload* workload, const TrafficOptions& options, std::uint8_t group) {
-  std::vector<std::uint32_t> cycle(options.hosts);
-  std::iota(cycle.begin(), cycle.end(), 0U);
-  for (std::uint32_t i = options.hosts - 1; i > 0; --i) {
+/// Over the hosts from `first` on.
+void add_permutation(Workload* workload, const TrafficOptions& options, std::uint32_t first,
+                     std::uint8_t group) {
+  const std::uint32_t count = options.hosts - first;
+  std::vector<std::uint32_t> cycle(count);
+  std::iota(cycle.begin(), cycle.end(), first);
+  for (std::uint32_t i = count - 1; i > 0; --i) {
     const auto bits = static_cast<std::uint32_t>(draw(options.seed, 0, i) >> 32);
     std::swap(cycle[i], cycle[below(bits, i + 1)]);
   }
-  for (std::uint32_t i = 0; i < options.hosts; ++i) {
+  for (std::uint32_t i = 0; i < count; ++i) {
     Sender sender(workload, options, cycle[i], group);
     for (std::uint32_t message = 0; message < options.messages; ++message) {
-      sender.send(cycle[(i + 1) % options.hosts]);
+      sender.send(cycle[(i + 1) % count]);
     }
   }
 }
@@ -85,7 +88,7 @@ Status bad(std::string_view pattern, const std::string& what) {
 
 Workload permutation(const TrafficOptions& options) {
   Workload workload = empty(options);
-  add_permutation(&workload, options, 0);
+  add_permutation(&workload, options, 0, 0);
   return workload;
 }
 
@@ -132,7 +135,7 @@ Workload incast_beside_permutation(const TrafficOptions& options, std::uint32_t 
   add_incast(&workload, options, senders);
   TrafficOptions beside = options;
   beside.messages *= senders;
-  add_permutation(&workload, beside, 1);
+  add_permutation(&workload, beside, 1, 1);
   return workload;
 }
 
@@ -154,6 +157,9 @@ Result<Workload> make_traffic(std::string_view pattern, const TrafficOptions& op
   }
   if (name == "incast") {
     return incast(options, senders);
+  }
+  if (name == "incast+permutation" && options.hosts < 3) {
+    return bad(pattern, "needs three hosts");
   }
   if (name == "incast+permutation") {
     return incast_beside_permutation(options, senders);

@@ -30,8 +30,9 @@ Workload all_to_all(const TrafficOptions& options);
 /// A ring allreduce of `bytes` on each host: 2 * (hosts - 1) rounds, each sends a hosts-th to the
 /// right when the one from the left has come.
 Workload ring_allreduce(const TrafficOptions& options);
-/// An incast and a permutation over all hosts at the same time; the permutation is group 1 and has
-/// `senders` times the messages, so that both last about as long.
+/// An incast to host 0 and a permutation over all others at the same time: what the one does to
+/// traffic that never meets it at its receiver. The permutation is group 1 and has `senders` times
+/// the messages, so that both last about as long.
 Workload incast_beside_permutation(const TrafficOptions& options, std::uint32_t senders);
 
 /// "permutation", "incast:15", "alltoall", "allreduce", "incast+permutation:15". Errors name what
