@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 #include <vector>
 
 #include "base/check.hpp"
@@ -17,10 +18,10 @@ namespace tutti::transport {
 class Endpoint::Core {
  public:
   Core(const EndpointLimits& limits, std::uint32_t ps_per_byte, TraceSink* trace)
-      : slots_(limits.connections),
+      : pacer_(limits.connections, ps_per_byte),
+        slots_(limits.connections),
         ids_(std::bit_ceil(2 * limits.connections + 2), kNone),
         wheel_(limits.connections + 1),
-        pacer_(limits.connections, ps_per_byte),
         controls_(limits.connections),
         data_(limits.connections),
         events_(limits.connections),
@@ -259,10 +260,10 @@ class Endpoint::Core {
     }
   }
 
+  CreditPacer pacer_;  ///< Outlives the connections, which take leave of it.
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> ids_;
   TimingWheel wheel_;  ///< One item for each connection, one more for the pacer.
-  CreditPacer pacer_;
   IndexQueue controls_;
   RoundRobin data_;
   IndexQueue events_;
