@@ -31,6 +31,7 @@ ROOMS: dict[str, set[str]] = {
     "discover": {"base", "topology"},
     "schedule": {"base", "select", "topology"},
     "transport": {"base"},
+    "policy": {"base", "transport"},
     "runners": {"base", "device", "ccl", "select", "topology", "schedule"},
     "engine": {
         "base",
@@ -47,7 +48,7 @@ ROOMS: dict[str, set[str]] = {
 
 # Rooms that know no clock, no generator, no environment, no device and no network.
 PURE = {"select", "schedule", "topology", "transport", "simulate"}
-IMPURE = {"discover", "runners", "wire", "device", "ccl", "engine", "mpi", "nccl_net"}
+IMPURE = {"discover", "policy", "runners", "wire", "device", "ccl", "engine", "mpi", "nccl_net"}
 
 # Foreign headers and the only places of src/ that may include them.
 FOREIGN: list[tuple[str, str, str]] = [
