@@ -96,6 +96,7 @@ bool Connection::can_send(TimeNs now) {
       const tutti_transport_view seen = view(now);
       const tutti_transport_chunk asked{lost, 0, chunk.bytes, chunk.path, chunk.transmissions, 0};
       if (policy_.hooks().may_retransmit(policy_.state(), &seen, &asked) == 0) {
+        timers_.set(Timer::kPace, now + loss_.rtt().srtt_ns());  // Ask again then.
         return false;
       }
     }

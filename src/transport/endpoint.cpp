@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 #include <vector>
 
 #include "base/check.hpp"
@@ -259,7 +260,7 @@ class Endpoint::Core {
     }
   }
 
-  CreditPacer pacer_;  ///< Outlives the connections, which leave it when they end.
+  CreditPacer pacer_;  ///< Outlives the connections, which take leave of it.
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> ids_;
   TimingWheel wheel_;  ///< One item for each connection, one more for the pacer.
