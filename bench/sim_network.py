@@ -126,7 +126,8 @@ def table4(args: argparse.Namespace) -> list[dict[str, Any]]:
                     print(
                         f"seed {seed} {what:16} {controller} {ack:6}  max {row['max_us']:7.1f} us  "
                         f"p99 {row['p99_us']:7.1f}  mean {row['mean_us']:7.1f}  of floor "
-                        f"{row['over_floor']:.3f}  paper {published[column]}  htsim {htsim[column]}",
+                        f"{row['over_floor']:.3f}  paper {published[column]} "
+                        f"htsim {htsim[column]}",
                         flush=True,
                     )
         save(args, rows)

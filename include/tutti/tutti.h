@@ -53,11 +53,11 @@ TUTTI_API char* tutti_algorithms_json(void);
  */
 TUTTI_API char* tutti_simulate_json(const char* query);
 /**
- * One run of traffic on a simulated packet network (docs/simulation.md). `query` is JSON, each key
+ * One run of traffic on a simulated packet network (docs/network-simulation.md). `query` is JSON, each key
  * may be left out:
  * {"topology": "fat-tree:1024", "traffic": "permutation" | "incast:15" | "alltoall" |
- *  "allreduce" | "incast+permutation:15", "goal": path of a GOAL trace in place of traffic, "bytes", "messages",
- *  "in_flight", "traffic_seed", "protocol": "transport" | "go-back-n", "congestion": "nscc",
+ *  "allreduce" | "incast+permutation:15", "goal": path of a GOAL trace in place of traffic,
+ *  "bytes", "messages", "in_flight", "traffic_seed", "protocol": "transport" | "go-back-n", "congestion": "nscc",
  *  "spray": "mixed", "paths", "window_groups", "ack": "dense" | "sparse", "window_bytes_max",
  *  "rate_control": false, "mbit_per_s", "latency_ns", "chunk_bytes", "mtu_bytes", "header_bytes",
  *  "forwarding": "chunk" | "mtu", "trim": true, "lossless": false, "ecn_on_last_hop": true,
