@@ -30,7 +30,21 @@ ROOMS: dict[str, set[str]] = {
     "topology": {"base"},
     "discover": {"base", "topology"},
     "schedule": {"base", "select", "topology"},
-    "runners": {"base", "device", "ccl", "select", "topology", "schedule"},
+    "simulate": {"base"},
+    "transport": {"base"},
+    "policy": {"base", "transport"},
+    "wire": {"base", "simulate", "transport"},
+    "runners": {
+        "base",
+        "device",
+        "ccl",
+        "select",
+        "topology",
+        "schedule",
+        "simulate",
+        "transport",
+        "wire",
+    },
     "engine": {
         "base",
         "device",
@@ -46,7 +60,7 @@ ROOMS: dict[str, set[str]] = {
 
 # Rooms that know no clock, no generator, no environment, no device and no network.
 PURE = {"select", "schedule", "topology", "transport", "simulate"}
-IMPURE = {"discover", "runners", "wire", "device", "ccl", "engine", "mpi", "nccl_net"}
+IMPURE = {"discover", "policy", "runners", "wire", "device", "ccl", "engine", "mpi", "nccl_net"}
 
 # Foreign headers and the only places of src/ that may include them.
 FOREIGN: list[tuple[str, str, str]] = [

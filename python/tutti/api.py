@@ -82,6 +82,11 @@ class Library:
         text = json.dumps(query).encode()
         return cast(Document, self._document("tutti_simulate_json", text))
 
+    def simulate_network(self, query: Document) -> Document:
+        """One run of traffic on a packet network."""
+        text = json.dumps(query).encode()
+        return cast(Document, self._document("tutti_simulate_network_json", text))
+
     def check_schedule(self, query: Document) -> Document:
         """The proof of one algorithm on a layout."""
         text = json.dumps(query).encode()

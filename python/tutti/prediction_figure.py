@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LINE_STYLES = ("-", "--", ":")
 
 
-def _figure(panels: list[float]) -> tuple[Figure, list[Axes]]:
+def panels(widths: list[float]) -> tuple[Figure, list[Axes]]:
     """Panels side by side with these relative widths."""
     try:
         import matplotlib
@@ -30,7 +30,7 @@ def _figure(panels: list[float]) -> tuple[Figure, list[Axes]]:
     except ImportError:
         raise TuttiError("plots need matplotlib; remedy: `pip install matplotlib`") from None
     figure, axes = pyplot.subplots(
-        1, len(panels), figsize=(sum(panels), 5.2), squeeze=False, width_ratios=panels
+        1, len(widths), figsize=(sum(widths), 5.2), squeeze=False, width_ratios=widths
     )
     pyplot.close(figure)  # Keeps the figure, drops pyplot's reference to it.
     return figure, list(axes[0])
@@ -72,7 +72,7 @@ def draw_latency(document: Prediction) -> Figure:
     """One line per algorithm."""
     if not document.rows:
         raise TuttiError("there are no rows to plot")
-    figure, (axes,) = _figure([9.0])
+    figure, (axes,) = panels([9.0])
     for index, (points, names) in enumerate(_curves(document).items()):
         label = "\n".join(names)
         axes.plot(
@@ -158,7 +158,7 @@ def _draw_sweep(axes: Axes, rows: list[Row]) -> None:
 
 def draw_paper(document: Paper) -> Figure:
     """The published figures and the sweep against NCCL."""
-    figure, (bars, sweep) = _figure([10.5, 5.0])
+    figure, (bars, sweep) = panels([10.5, 5.0])
     _draw_bars(bars, [row for row in document.rows if row.published_percent is not None])
     _draw_sweep(sweep, [row for row in document.rows if row.theirs == "NCCL"])
     figure.tight_layout()

@@ -8,10 +8,19 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
-from tutti import output, parallel_rings, prediction, prediction_figure, sizes
+from tutti import (
+    output,
+    packet_network,
+    packet_network_figure,
+    parallel_rings,
+    prediction,
+    prediction_figure,
+    sizes,
+)
 from tutti.call_options import collective as collective_name
 from tutti.errors import TuttiError
 
@@ -144,3 +153,84 @@ def collective(
         prediction.save(document, out)
     if plot:
         prediction_figure.save(prediction_figure.draw_latency(document), plot)
+
+
+def rate(value: str | int) -> int:
+    """Mbit/s of a rate on the command line."""
+    try:
+        return value if isinstance(value, int) else packet_network.rate(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def network_query(**options: Any) -> dict[str, Any]:
+    """What the library is asked, from the command's options."""
+    traffic = options.pop("traffic")
+    query = {key: value for key, value in options.items() if value is not None}
+    for name in ("loss", "burst_loss", "burst_begins", "burst_ends"):
+        percent = query.pop(name, 0.0)
+        if percent:
+            query[f"{name}_ppb"] = round(percent * 1e7)
+    # A file is a trace; everything else the library knows or refuses by name.
+    if Path(traffic).is_file():
+        return {**query, "goal": traffic, "bytes": 0}
+    return {**query, "traffic": traffic}
+
+
+_PERCENT = click.FloatRange(0, 100)
+
+
+@command.command()
+@click.option("--topology", default="fat-tree:128", show_default=True)
+@click.option("--rate", "mbit_per_s", type=rate, default="400G", show_default=True)
+@click.option("--latency-ns", type=click.IntRange(1), default=1000, show_default=True)
+@click.option("--traffic", default="permutation", show_default=True, help="Or a GOAL trace's file.")
+@click.option("--bytes", type=sizes.size, default="64M", show_default=True, help="Of a message.")
+@click.option("--messages", type=click.IntRange(1), default=1, help="From each to each.")
+@click.option("--in-flight", type=click.IntRange(0), default=0, help="Per sender; 0: all.")
+@click.option("--protocol", default="transport", show_default=True, help="Or go-back-n.")
+@click.option("--congestion", help="Of the transport: nscc, rccc, swift, cubic, ...")
+@click.option("--spray", help="oblivious, two_choices, bitmap, reps, mixed.")
+@click.option("--paths", type=click.IntRange(1), default=256, show_default=True)
+@click.option("--window-groups", type=click.IntRange(1), help="Connection splitting.")
+@click.option("--ack", type=click.Choice(["dense", "sparse"]), default="dense", show_default=True)
+@click.option("--chunk", "chunk_bytes", type=sizes.size, default="4K", show_default=True)
+@click.option("--mtu", "mtu_bytes", type=sizes.size, default="4K", show_default=True)
+@click.option(
+    "--forwarding",
+    type=click.Choice(["chunk", "mtu"]),
+    default="chunk",
+    show_default=True,
+    help="Whether switches see chunks or the packets they are cut into.",
+)
+@click.option("--trim/--no-trim", default=True, show_default=True)
+@click.option("--lossless", is_flag=True, help="Pause frames in place of loss.")
+@click.option("--rate-control", is_flag=True, help="go-back-n: DCQCN.")
+@click.option("--queue", "queue_bytes", type=sizes.size, help="Of a port; a round trip's bytes.")
+@click.option("--loss", type=_PERCENT, default=0.0, help="Percent of packets, end to end.")
+@click.option("--burst-loss", type=_PERCENT, default=0.0, help="Percent within a burst.")
+@click.option("--burst-begins", type=_PERCENT, default=0.0, help="Percent of packets.")
+@click.option("--burst-ends", type=_PERCENT, default=0.0, help="Percent of packets.")
+@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="How many.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The first.")
+@click.option("--threads", type=click.IntRange(1, 256), default=1, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the document.")
+@click.option("-o", "--output", "out", type=_OUT, help="Write the document.")
+@click.option("--plot", type=_OUT, help="Write the figure.")
+def network(
+    seeds: int, seed: int, as_json: bool, out: Path | None, plot: Path | None, **options: Any
+) -> None:
+    """Run traffic over a simulated packet network with the shipped transport.
+
+    Example: tutti sim network --topology fat-tree:1024 --traffic permutation --bytes 64000000
+    """
+    document = packet_network.run(network_query(**options), range(seed, seed + seeds))
+    shown = packet_network.encode(document).decode() if as_json else packet_network.text(document)
+    output.echo(shown)
+    if out:
+        packet_network.save(document, out)
+    if plot:
+        prediction_figure.save(packet_network_figure.draw(document), plot)
+    if any(row.unfinished for row in document.rows):
+        output.note("some operations never ended")
+        sys.exit(1)

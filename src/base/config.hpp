@@ -42,6 +42,7 @@ struct Config {
   std::string ccl = "auto";     ///< auto | nccl | rccl | none
   std::string ccl_library;      ///< Path; empty: search.
   std::string tuning_file;      ///< Path; empty: user's, then system's, then built-in.
+  std::string transport_policy;  ///< Path of a shared object; empty: none.
   std::string topology_file;    ///< Path; empty: nodes are discovered.
   std::array<std::string, kCollectiveCount> plans;  ///< TUTTI_<COLLECTIVE>; empty: unset.
   VirtualNodes virtual_nodes;

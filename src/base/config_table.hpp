@@ -53,6 +53,9 @@ inline const std::vector<Knob>& knobs() {
         {"TUTTI_TOPOLOGY_FILE", &Config::topology_file, "", "",
          "Describes nodes: sockets, GPUs, NICs and rails. Unset: each node is discovered.", "0.1",
          ""},
+        {"TUTTI_TRANSPORT_POLICY", &Config::transport_policy, "", "",
+         "Shared object with a transport policy (tutti/transport_policy.h). Unset: none.", "0.1",
+         ""},
         {"TUTTI_VIRTUAL_NODES", &Config::virtual_nodes, "nodes", "0..65536",
          "Splits one machine into this many nodes, for tests, or with commas (5,4,3) into nodes of "
          "so many ranks, over and over. 0: the real nodes.",

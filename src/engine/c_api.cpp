@@ -10,6 +10,7 @@
 #include "discover/discover.hpp"
 #include "engine/process.hpp"
 #include "engine/schedule_check.hpp"
+#include "runners/sim/network_query.hpp"
 #include "runners/sim/predict.hpp"
 #include "select/choose.hpp"
 #include "tutti/tutti.h"
@@ -160,6 +161,14 @@ char* tutti_simulate_json(const char* text) {
   return guarded([&] {
     const auto result =
         tutti::runners::sim::predict(json::parse(text == nullptr ? "" : text, nullptr, false));
+    return result.ok() ? document(*result) : document(failure(result.status()));
+  });
+}
+
+char* tutti_simulate_network_json(const char* text) {
+  return guarded([&] {
+    const auto result = tutti::runners::sim::simulate_network(
+        json::parse(text == nullptr ? "" : text, nullptr, false));
     return result.ok() ? document(*result) : document(failure(result.status()));
   });
 }

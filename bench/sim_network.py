@@ -1,0 +1,286 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the packet simulator and the transport in it come to, each part beside published numbers.
+
+    python bench/sim_network.py [check|table4|speed|incast|loss] [-o bench/results/sim-table4.json]
+
+  check   128 NICs at 4 KiB: the default configuration against its two bounds (the default part)
+  table4  the permutation of 64 MB over 1024 NICs in ten configurations, both ACK policies
+  speed   events per second, CPU seconds and memory from 128 to 8192 NICs
+  incast  15-to-1 beside a permutation on 16 NICs, against what RDMA NICs do
+  loss    ring allreduce and all-to-all of 1 GB on 16 NICs, against go-back-N
+
+Each run is a process of its own (`tutti sim network`), so that its CPU time and its memory are its
+own. Times in microseconds are simulated: they do not depend on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "python"))
+
+import msgspec  # noqa: E402
+from tutti import __version__, machine, packet_network  # noqa: E402
+
+# Ten configurations: (what, chunk, spray, window groups). Published maxima in microseconds of the
+# sender- and the receiver-driven column ("An Extensible Software Transport Layer for GPU
+# Networking", Table 4); of the public Ultra Ethernet simulator (htsim), one seed, ECN alone. None:
+# not known to us.
+CELLS = [
+    ("4K, ECN", "4K", "mixed", 1, (1450, 1430), (1510.4, 1444.4)),
+    ("32K, ECN", "32K", "mixed", 1, (1620, 1470), (1404.7, 1438.1)),
+    ("32K, RTT", "32K", "two_choices", 1, (1710, None), (None, None)),
+    ("32K, RTT, split", "32K", "two_choices", 4, (None, None), (None, None)),
+    ("16K, RTT, split", "16K", "two_choices", 4, (1510, 1420), (1359.0, 1415.5)),
+]
+COLUMNS = ("nscc", "rccc")
+FLOW_BYTES = 64_000_000
+FLOOR_CLAIM = 1.05
+
+
+def run(*options: str) -> packet_network.Document:
+    """One `tutti sim network` in a process of its own."""
+    with tempfile.TemporaryDirectory() as name:
+        out = Path(name) / "run.json"
+        command = [sys.executable, "-m", "tutti", "sim", "network", *options, "-o", str(out)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if not out.is_file():
+            raise SystemExit(f"{shlex.join(command)}: {done.stderr.strip()}")
+        return packet_network.load(out)
+
+
+def summary(documents: list[packet_network.Document]) -> dict[str, Any]:
+    """Of all seeds of one configuration; the first group of flows."""
+    floor_us = documents[0].floor_us
+    rows = [row for document in documents for row in document.rows]
+    one = [row.completions[0] for row in rows]
+    return {
+        "max_us": max(c.max_us for c in one),
+        "max_us_by_seed": [c.max_us for c in one],
+        "p99_us": statistics.mean(c.p99_us for c in one),
+        "mean_us": statistics.mean(c.mean_us for c in one),
+        "floor_us": floor_us,
+        "over_floor": max(c.max_us for c in one) / floor_us,
+        "retransmissions": [row.retransmissions for row in rows],
+        "trimmed": [row.trimmed for row in rows],
+        "unfinished": sum(row.unfinished for row in rows),
+        "events": [row.events for row in rows],
+        "cpu_s": [row.cpu_s for row in rows],
+        "memory_peak_mb": max(row.memory_peak_mb for row in rows),
+        "trace_hashes": [row.trace_hash for row in rows],
+    }
+
+
+def check(args: argparse.Namespace) -> list[dict[str, Any]]:
+    found = summary([run("--topology", "fat-tree:128", "--bytes", str(FLOW_BYTES))])
+    within = found["over_floor"] <= FLOOR_CLAIM and found["cpu_s"][0] <= 3.0
+    print(f"128 NICs: {found['over_floor']:.3f} of the floor, {found['cpu_s'][0]:.2f} s of CPU")
+    if not within:
+        raise SystemExit(f"outside its bounds: {FLOOR_CLAIM} of the floor, 3 s")
+    return [found]
+
+
+def table4(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Seed by seed, so that a run that is cut short has the same seeds of all configurations."""
+    documents: dict[tuple[str, str, str], list[packet_network.Document]] = {}
+    rows: list[dict[str, Any]] = []
+    for seed in range(1, args.seeds + 1):
+        rows = []
+        for what, chunk, spray, groups, published, htsim in CELLS:
+            # From 16 KiB on each chunk is acknowledged by itself under either policy.
+            acks = ("dense", "sparse") if chunk == "4K" else ("either",)
+            for column, controller in enumerate(COLUMNS):
+                for ack in acks:
+                    found = documents.setdefault((what, controller, ack), [])
+                    found.append(
+                        run(
+                            *("--topology", f"fat-tree:{args.nics}", "--bytes", str(FLOW_BYTES)),
+                            *("--congestion", controller, "--spray", spray, "--chunk", chunk),
+                            *("--window-groups", str(groups), "--seed", str(seed)),
+                            *("--ack", "dense" if ack == "either" else ack),
+                        )
+                    )
+                    row = {
+                        "configuration": what,
+                        "controller": controller,
+                        "ack": ack,
+                        "published_us": published[column],
+                        "htsim_us": htsim[column],
+                        **summary(found),
+                    }
+                    rows.append(row)
+                    print(
+                        f"seed {seed} {what:16} {controller} {ack:6}  max {row['max_us']:7.1f} us  "
+                        f"p99 {row['p99_us']:7.1f}  mean {row['mean_us']:7.1f}  of floor "
+                        f"{row['over_floor']:.3f}  paper {published[column]} "
+                        f"htsim {htsim[column]}",
+                        flush=True,
+                    )
+        save(args, rows)
+    return rows
+
+
+def speed(args: argparse.Namespace) -> list[dict[str, Any]]:
+    rows = []
+    for nics, size, threads in [
+        (128, FLOW_BYTES, 1),
+        (1024, FLOW_BYTES, 1),
+        *((nics, 8_000_000, 1) for nics in (128, 256, 512, 1024, 2048, 4096)),
+        (8192, 4_000_000, 1),
+        *((1024, 8_000_000, threads) for threads in (2, 4, 8, 16) if threads <= os.cpu_count()),
+    ]:
+        document = run(
+            *("--topology", f"fat-tree:{nics}", "--bytes", str(size), "--threads", str(threads))
+        )
+        row = document.rows[0]
+        rows.append(
+            {
+                "nics": nics,
+                "bytes": size,
+                "threads": threads,
+                "events": row.events,
+                "cpu_s": row.cpu_s,
+                "wall_s": row.wall_s,
+                "events_per_cpu_s": round(row.events / row.cpu_s),
+                "memory_peak_mb": row.memory_peak_mb,
+                "max_us": row.completions[0].max_us,
+                "trace_hash": row.trace_hash,
+            }
+        )
+        print(
+            f"{nics:5} NICs {size / 1e6:4.0f} MB {threads:2} threads: {row.events / 1e6:6.1f} M "
+            f"events, CPU {row.cpu_s:6.2f} s, wall {row.wall_s:6.2f} s, "
+            f"{row.events / row.cpu_s / 1e6:4.1f} M/s, {row.memory_peak_mb:6.0f} MB",
+            flush=True,
+        )
+    return rows
+
+
+INCAST = {
+    "transport, rccc": ("--congestion", "rccc"),
+    "transport, nscc+rccc": ("--congestion", "nscc+rccc"),
+    "transport, nscc": ("--congestion", "nscc"),
+    "transport, swift": ("--congestion", "swift"),
+    "NIC, lossless, DCQCN": (
+        "--protocol",
+        "go-back-n",
+        "--lossless",
+        "--no-trim",
+        "--rate-control",
+    ),
+    "NIC, lossless": ("--protocol", "go-back-n", "--lossless", "--no-trim"),
+}
+
+
+def incast(args: argparse.Namespace) -> list[dict[str, Any]]:
+    rows = []
+    for what, options in INCAST.items():
+        document = run(
+            *("--topology", "fat-tree:16", "--traffic", "incast+permutation:15", "--bytes", "1M"),
+            *("--messages", str(args.messages), "--in-flight", "4", *options),
+        )
+        row = document.rows[0]
+        completions = {c.group: msgspec.to_builtins(c) for c in row.completions}
+        rows.append({"what": what, "pauses": sum(t.pauses for t in row.tiers), **completions})
+        inner, beside = row.completions
+        print(
+            f"{what:22} incast p99 {inner.p99_us:8.1f} p99.9 {inner.p999_us:8.1f} us   permutation "
+            f"p99 {beside.p99_us:8.1f} p99.9 {beside.p999_us:8.1f} us",
+            flush=True,
+        )
+    return rows
+
+
+LOSS = {
+    "transport, nscc": ("--congestion", "nscc"),
+    "transport, rccc": ("--congestion", "rccc"),
+    "go-back-n": ("--protocol", "go-back-n", "--no-trim"),
+}
+
+
+def loss(args: argparse.Namespace) -> list[dict[str, Any]]:
+    rows = []
+    for traffic, size in (("allreduce", 1_000_000_000), ("alltoall", 62_500_000)):
+        for what, options in LOSS.items():
+            base = None
+            for percent in (0, 0.01, 0.1, 1):
+                document = run(
+                    *("--topology", "fat-tree:16", "--traffic", traffic, "--bytes", str(size)),
+                    *("--loss", str(percent), *options),
+                )
+                row = document.rows[0]
+                base = base or row.end_us
+                rows.append(
+                    {
+                        "traffic": traffic,
+                        "what": what,
+                        "loss_percent": percent,
+                        "end_us": row.end_us,
+                        "retained": base / row.end_us,
+                        "packets_sent": row.packets_sent,
+                        "retransmissions": row.retransmissions,
+                        "lost": row.lost,
+                        "unfinished": row.unfinished,
+                    }
+                )
+                print(
+                    f"{traffic:9} {what:16} {percent:5} %  {row.end_us:9.1f} us, retained "
+                    f"{base / row.end_us:6.1%}, sent again {row.retransmissions}",
+                    flush=True,
+                )
+    return rows
+
+
+def save(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
+    """Writes the results file, if one is wanted."""
+    if not args.output:
+        return
+    head = {
+        "schema": f"tutti-bench-network-{args.part}/1",
+        "command": shlex.join(["python", *sys.argv]),
+        "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        "machine": msgspec.to_builtins(machine.describe()),
+        "versions": {"tutti": __version__},
+    }
+    lines = ",\n".join("    " + json.dumps(row) for row in rows)
+    text = json.dumps(head, indent=2).removesuffix("\n}")
+    args.output.write_text(f'{text},\n  "rows": [\n{lines}\n  ]\n}}\n')
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
+    "check": check,
+    "table4": table4,
+    "speed": speed,
+    "incast": incast,
+    "loss": loss,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part", nargs="?", default="check", choices=PARTS)
+    parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--seeds", type=int, default=5, help="table4")
+    parser.add_argument("--nics", type=int, default=1024, help="table4")
+    parser.add_argument("--messages", type=int, default=100, help="incast, of each sender")
+    args = parser.parse_args()
+    rows = PARTS[args.part](args)
+    save(args, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/congestion/nscc.hpp"
+
+#include <algorithm>
+
+namespace tutti::transport {
+namespace {
+
+// The reference network of the constants: 100 Gb/s times 12 us.
+constexpr std::uint64_t kReferenceBytes = 150'000;
+constexpr std::uint64_t kReferenceNs = 12'000;
+constexpr TimeNs kEmptyQueueNs = 1'000;  ///< Less queueing than this counts as none.
+constexpr Bytes kApplyMtus = 8;
+
+}  // namespace
+
+NsccController::NsccController(const ControllerOptions& options)
+    : Controller(options.window_bytes_max), options_(options), base_rtt_ns_(options.base_rtt_ns) {
+  scale();
+}
+
+void NsccController::scale() {
+  bdp_bytes_ = options_.bdp_bytes * base_rtt_ns_ / options_.base_rtt_ns;
+  window_max_ = std::max<Bytes>(options_.window_bytes_max * base_rtt_ns_ / options_.base_rtt_ns,
+                                options_.chunk_bytes);
+  target_ns_ = options_.trims ? base_rtt_ns_ * 3 / 4 : base_rtt_ns_;
+  const std::uint64_t mtu = options_.mtu_bytes;
+  // alpha = 4 * mtu * a * b / target with a = bdp / kReferenceBytes and b = target / kReferenceNs.
+  alpha_q16_ = (4 * mtu * bdp_bytes_ << 16) / (kReferenceBytes * kReferenceNs);
+  fair_bytes_ = 5 * mtu * bdp_bytes_ / kReferenceBytes;
+  bump_bytes_ = 3 * mtu * bdp_bytes_ / (20 * kReferenceBytes);
+  clamp();
+}
+
+void NsccController::clamp() {
+  window_bytes_ = std::clamp<Bytes>(window_bytes_, options_.chunk_bytes, window_max_);
+}
+
+void NsccController::note_delay(TimeNs delay_ns) {
+  average80_ns_ += delay_ns;
+  average80_ns_ -= average80_ns_ / 81;
+}
+
+void NsccController::on_ack(const Feedback& feedback) {
+  TimeNs delay_ns = 0;
+  if (feedback.rtt_ns != 0) {
+    if (feedback.rtt_ns < base_rtt_ns_ && feedback.is_full_chunk) {
+      base_rtt_ns_ = feedback.rtt_ns;
+      scale();
+    }
+    delay_ns = feedback.rtt_ns > base_rtt_ns_ ? feedback.rtt_ns - base_rtt_ns_ : 0;
+  }
+  const bool marked =
+      feedback.ecn || (!options_.marks_ecn && feedback.rtt_ns != 0 && delay_ns >= target_ns_);
+  if (feedback.rtt_ns != 0) {
+    // Late but unmarked is the way back or the host, not the queue we share.
+    note_delay(!marked && delay_ns > target_ns_ ? base_rtt_ns_ / 4 : delay_ns);
+  }
+  acked_in_period_ += feedback.bytes;
+  acked_since_apply_ += feedback.bytes;
+  if (ignored_ < to_ignore_) {
+    ignored_ += feedback.bytes;
+  }
+  if (quick_adapt(feedback, delay_ns, marked, false)) {
+    return;
+  }
+  const bool is_late = delay_ns >= target_ns_;
+  if (!marked && delay_ns < kEmptyQueueNs && feedback.rtt_ns != 0) {
+    fast_increase_bytes_ += feedback.bytes;
+  } else {
+    fast_increase_bytes_ = 0;
+  }
+  if (marked && is_late) {
+    decrease(feedback.now);
+  } else if (!marked && is_late) {
+    increase_ += fair_bytes_ * feedback.bytes;
+  } else if (!marked && fast_increase_bytes_ > window_bytes_) {
+    window_bytes_ += feedback.bytes * bdp_bytes_ / (4 * kReferenceBytes);
+  } else if (!marked && feedback.rtt_ns != 0) {
+    increase_ += (alpha_q16_ * (target_ns_ - delay_ns) >> 16) * feedback.bytes;
+  }
+  apply(feedback);
+}
+
+void NsccController::decrease(TimeNs now) {
+  const TimeNs average = average_ns();
+  if (now - decreased_ns_ < base_rtt_ns_ || average <= target_ns_) {
+    return;
+  }
+  // Keeps at least half: 1 - 0.8 * (average - target) / average.
+  const Bytes cut = window_bytes_ * 4 * (average - target_ns_) / (5 * average);
+  window_bytes_ -= std::min(cut, window_bytes_ / 2);
+  decreased_ns_ = now;
+  clamp();
+}
+
+void NsccController::apply(const Feedback& feedback) {
+  const bool is_round = feedback.now - applied_ns_ >= base_rtt_ns_;
+  if (acked_since_apply_ > kApplyMtus * options_.mtu_bytes || is_round) {
+    window_bytes_ += increase_ / window_bytes_;
+    increase_ = 0;
+    acked_since_apply_ = 0;
+    applied_ns_ = feedback.now;
+    if (feedback.now - bumped_ns_ >= base_rtt_ns_) {
+      window_bytes_ += bump_bytes_;
+      bumped_ns_ = feedback.now;
+    }
+  }
+  clamp();
+}
+
+// After a sudden overload the window becomes what was delivered in one round trip, and news about
+// what was sent before is passed over.
+bool NsccController::quick_adapt(const Feedback& feedback, TimeNs delay_ns, bool marked,
+                                 bool loss) {
+  if (ignored_ < to_ignore_ && (marked || loss)) {
+    return true;
+  }
+  if (feedback.now < period_end_ns_) {
+    return false;
+  }
+  bool adapted = false;
+  const bool is_overloaded = trigger_ || loss || delay_ns > 4 * target_ns_;
+  if (period_end_ns_ != 0 && is_overloaded && acked_in_period_ < window_max_ / 8) {
+    window_bytes_ = std::max<Bytes>(acked_in_period_, options_.chunk_bytes);
+    clamp();
+    to_ignore_ = feedback.inflight_bytes;
+    ignored_ = 0;
+    trigger_ = false;
+    increase_ = 0;
+    adapted = true;
+  }
+  period_end_ns_ = feedback.now + base_rtt_ns_ + target_ns_;
+  acked_in_period_ = 0;
+  return adapted;
+}
+
+void NsccController::on_nack(const Feedback& feedback) {
+  note_delay(base_rtt_ns_);
+  trigger_ = true;
+  fast_increase_bytes_ = 0;
+  if (ignored_ < to_ignore_) {
+    ignored_ += feedback.bytes;
+  }
+  if (quick_adapt(feedback, base_rtt_ns_, true, true)) {
+    return;
+  }
+  if (options_.has_credit && feedback.last_hop) {
+    return;  // The receiver's credit answers for its own link.
+  }
+  window_bytes_ -= std::min(window_bytes_, feedback.bytes);
+  clamp();
+}
+
+void NsccController::on_loss(const Feedback& feedback) {
+  before_loss_bytes_ = window_bytes_;
+  note_delay(base_rtt_ns_);
+  trigger_ = true;
+  fast_increase_bytes_ = 0;
+  if (quick_adapt(feedback, base_rtt_ns_, true, true)) {
+    return;
+  }
+  window_bytes_ -= std::min(window_bytes_, feedback.bytes);
+  clamp();
+}
+
+void NsccController::on_timeout(const Feedback& feedback) {
+  before_loss_bytes_ = window_bytes_;
+  fast_increase_bytes_ = 0;
+  window_bytes_ -= std::min(window_bytes_, feedback.bytes);
+  clamp();
+}
+
+void NsccController::on_spurious(TimeNs /*now*/) {
+  window_bytes_ = std::max(window_bytes_, before_loss_bytes_);
+  before_loss_bytes_ = 0;
+  clamp();
+}
+
+}  // namespace tutti::transport

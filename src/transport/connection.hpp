@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// One connection: it wires the objects of this room together and decides nothing that one of them
+// could. Its code is split by event: connection.cpp (life, calls of the application, timeouts),
+// connection_send.cpp (what leaves), connection_receive.cpp (what arrives). The endpoint calls it
+// and afterwards asks what it needs: control_due, can_send, has_event, next_deadline.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "transport/acknowledgement.hpp"
+#include "transport/congestion/controller.hpp"
+#include "transport/credit.hpp"
+#include "transport/flight.hpp"
+#include "transport/incoming.hpp"
+#include "transport/loss.hpp"
+#include "transport/outgoing.hpp"
+#include "transport/packet.hpp"
+#include "transport/path.hpp"
+#include "transport/policy.hpp"
+#include "transport/replay.hpp"
+#include "transport/spray.hpp"
+#include "transport/timers.hpp"
+#include "transport/trace.hpp"
+#include "transport/types.hpp"
+
+namespace tutti::transport {
+
+class Connection {
+ public:
+  /// Checks the options and allocates all that the connection will ever use.
+  static Result<std::unique_ptr<Connection>> make(TimeNs now, const ConnectionOptions& options,
+                                                  std::uint32_t index, CreditPacer& pacer,
+                                                  TraceSink* trace);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  std::uint32_t local_id() const { return options_.local_id; }
+
+  // Calls of the application.
+  Status post_send(TimeNs now, const SendRequest& request);
+  Status post_receive(TimeNs now, const ReceiveRequest& request);
+  Status cancel_send(TimeNs now, std::uint64_t context);
+  Status cancel_receive(TimeNs now, std::uint64_t context);
+  Status close(TimeNs now);
+  Status abort(TimeNs now);
+
+  // What happens.
+  void on_arrival(TimeNs now, const Arrival& arrival);
+  void on_timeout(TimeNs now);
+  /// The pacer granted credit: the sender has to be told.
+  void on_granted(bool is_slow);
+
+  // What is needed next.
+  bool control_due() const;
+  bool poll_control(TimeNs now, Transmission& out);
+  /// Some data may leave now. Sets the pacing timer if only the time is missing.
+  bool can_send(TimeNs now);
+  /// After can_send.
+  void poll_data(TimeNs now, Transmission& out);
+  std::uint32_t chunk_bytes() const { return wire().chunk_bytes; }
+  bool take_event(Event& event);
+  TimeNs next_deadline() const { return timers_.next(); }
+  /// Has ended, said so, and nobody will ask again.
+  bool is_forgettable() const { return state_ == State::kForgotten && !has_terminal_event_; }
+  bool has_ended() const { return state_ >= State::kEnded; }
+  /// The table is full and this one has ended: forget it now.
+  bool can_be_replaced() const { return has_ended() && !has_terminal_event_; }
+
+  const ConnectionCounters& counters() const { return counters_; }
+  ConnectionStatus status() const;
+  PathCounters path_counters(PathId path) const;
+  void check_invariants() const;
+
+ private:
+  enum class State : std::uint8_t {
+    kOpen,
+    kDraining,  ///< Closed here; matched sends go on.
+    kClosing,   ///< The peer has been told.
+    kEnded,     ///< Answers a late peer for a while.
+    kForgotten,
+  };
+  enum Control : std::uint32_t {
+    kCloseAck = 1,
+    kReset = 2,
+    kClose = 4,
+    kGrant = 8,
+    kAdvertAck = 16,
+    kRequestCredit = 32,
+    kPing = 64,
+    kPathProbe = 128,
+  };
+  struct Group {
+    std::unique_ptr<Controller> controller;
+    Spray spray;
+    Bytes inflight_bytes = 0;
+    Bytes timed_out_bytes = 0;  ///< By the timeout at hand.
+  };
+  struct Pong {
+    PathId path = 0;
+    std::uint32_t stamp = 0;
+  };
+  static constexpr std::uint32_t kPongsMax = 16;
+
+  Connection(TimeNs now, const ConnectionOptions& options, std::uint32_t index, CreditPacer& pacer,
+             TraceSink* trace);
+
+  const WireCapabilities& wire() const { return options_.wire; }
+
+  // connection.cpp
+  void end(TimeNs now, Outcome outcome, Outcome of_requests);
+  void advance_close(TimeNs now);
+  bool is_waiting() const;
+  void note_waiting(TimeNs now);
+  void on_retransmit_timer(TimeNs now);
+  void on_tail_probe_timer(TimeNs now);
+  void on_control_timer(TimeNs now);
+  void on_keep_alive_timer(TimeNs now);
+  void on_request_timer(TimeNs now);
+  void on_gap_timer(TimeNs now);
+  void set_ack_timer();
+  TimeNs control_rto_ns() const;
+  void trace(TimeNs now, TraceKind kind, PathId path, std::uint64_t number, Bytes bytes,
+             std::uint64_t detail);
+
+  // connection_send.cpp
+  std::uint32_t group_of(PathId path) const { return path / paths_per_group_; }
+  bool has_room(const Group& group, std::uint32_t bytes) const;
+  Group* find_group(std::uint32_t bytes, PathId avoid);
+  std::uint64_t next_number(TimeNs now);
+  PathId choose_path(TimeNs now, Group& group, const Chunk& chunk, PathId avoid);
+  void seal(Transmission& out, std::span<const std::byte> payload);
+  CommonHeader common(TimeNs now, PacketType type, std::uint8_t flags, PathId path);
+  PathId control_path();
+  Bytes credit_backlog_bytes() const;
+  void request_credit_if_stuck(TimeNs now);
+  void fill_control(Transmission& out, PathId path, std::size_t header_bytes);
+  void lose(TimeNs now, std::uint64_t number, LossCause cause);
+  tutti_transport_view view(TimeNs now) const;
+
+  // connection_receive.cpp
+  void on_data(TimeNs now, const Packet& packet, const Arrival& arrival);
+  void on_ack(TimeNs now, const Packet& packet, std::uint64_t packet_number);
+  void on_echo(TimeNs now, const Echo& echo, std::uint64_t number, std::uint64_t packet_number);
+  void on_duplicate_echo(TimeNs now, std::uint64_t number);
+  void acknowledge(TimeNs now, std::uint64_t number);
+  void acknowledge_word(TimeNs now, std::uint64_t base64, std::uint64_t bits);
+  void flush_unechoed(TimeNs now);
+  void note_path(TimeNs now, PathId path, PathTable::Change change);
+  void on_advert(TimeNs now, const AdvertHeader& advert);
+  void on_credit(TimeNs now, const Packet& packet);
+  void on_wanted(TimeNs now, std::uint32_t target, bool lost);
+  void on_pong(TimeNs now, const Packet& packet);
+  void on_end_packet(TimeNs now, PacketType type);
+  void trace_window(TimeNs now, std::uint32_t group);
+
+  ConnectionOptions options_;
+  std::uint32_t index_;
+  CreditPacer& pacer_;
+  TraceSink* trace_;
+  Key send_key_;
+  Key receive_key_;
+  State state_ = State::kOpen;
+  bool has_terminal_event_ = false;
+  Outcome outcome_ = Outcome::kOk;
+  ConnectionCounters counters_;
+  Timers timers_;
+  Policy policy_;
+
+  // Both directions.
+  std::uint64_t next_packet_;
+  ReplayWindow replay_;
+  std::uint32_t control_ = 0;  ///< Bits of Control.
+  std::array<Pong, kPongsMax> pongs_{};
+  std::uint32_t pong_first_ = 0;
+  std::uint32_t pong_count_ = 0;
+  std::uint32_t control_turn_;
+  TimeNs heard_ns_;  ///< When the peer last gave a sign of life.
+  TimeNs waiting_since_ns_ = kNever;
+  std::uint32_t control_backoff_ = 0;
+
+  // Sending.
+  PathTable paths_;
+  std::vector<Group> groups_;
+  std::uint32_t paths_per_group_;
+  Random random_;
+  Flight flight_;
+  LossDetector loss_;
+  OutgoingTable outgoing_;
+  std::optional<CreditSender> credit_;
+  Bytes acked_bytes_ = 0;
+  Bytes hidden_bytes_ = 0;  ///< At the receiver, by its own count, and not known one by one.
+  TimeNs progress_ns_ = 0;  ///< When something was acknowledged last.
+  TimeNs pace_ns_ = 0;      ///< No chunk before it.
+  bool tail_probe_due_ = false;
+  std::uint64_t probed_ = UINT64_MAX;  ///< Chunk that the last tail probe repeated.
+  Feedback last_feedback_;             ///< Of the packet at hand: what unechoed chunks share.
+  PathId last_feedback_path_ = kNoPath;
+  Bytes unechoed_bytes_ = 0;
+
+  // Receiving.
+  Acknowledger acknowledger_;
+  IncomingTable incoming_;
+  bool tells_gap_ = false;
+  bool grant_is_slow_ = false;
+};
+
+}  // namespace tutti::transport

@@ -1,0 +1,394 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What arrives at a connection.
+#include <algorithm>
+#include <bit>
+
+#include "transport/connection.hpp"
+#include "transport/serial.hpp"
+
+namespace tutti::transport {
+
+void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
+  Packet packet;
+  if (!decode(arrival.header, packet)) {
+    ++counters_.malformed_dropped;
+    return;
+  }
+  if (options_.authenticates) {
+    const auto covered =
+        options_.authenticates_payload ? arrival.payload : std::span<const std::byte>();
+    if (tag_of(receive_key_, arrival.header, covered) != read_tag(arrival.header)) {
+      ++counters_.forgeries_dropped;
+      return;
+    }
+  }
+  const std::uint64_t number = expand(packet.common.number, replay_.next());
+  if (!replay_.take(number)) {
+    ++counters_.replays_dropped;
+    return;
+  }
+  heard_ns_ = now;
+  const PacketType type = packet.common.type;
+  if (has_ended()) {
+    // A peer that does not know yet is told; what says "ended" itself is not answered.
+    if (type == PacketType::kClose) {
+      control_ |= kCloseAck;
+    } else if (outcome_ != Outcome::kOk && type != PacketType::kReset &&
+               type != PacketType::kCloseAck) {
+      control_ |= kReset;
+    }
+    return;
+  }
+  switch (type) {
+    case PacketType::kData:
+      on_data(now, packet, arrival);
+      break;
+    case PacketType::kAck:
+      on_ack(now, packet, number);
+      break;
+    case PacketType::kCredit:
+      on_credit(now, packet);
+      break;
+    case PacketType::kRequest:
+      on_wanted(now, packet.number.value, (packet.common.flags & kFlagRetransmits) != 0);
+      break;
+    case PacketType::kAdvert:
+      on_advert(now, packet.advert);
+      break;
+    case PacketType::kAdvertAck:
+      if (incoming_.on_known(expand(packet.number.value, incoming_.known()))) {
+        control_backoff_ = 0;
+      }
+      break;
+    case PacketType::kPing:
+      if (pong_count_ < kPongsMax) {
+        pongs_[(pong_first_ + pong_count_++) % kPongsMax] = {packet.common.path,
+                                                             packet.common.stamp};
+      }
+      break;
+    case PacketType::kPong:
+      on_pong(now, packet);
+      break;
+    case PacketType::kClose:
+    case PacketType::kCloseAck:
+    case PacketType::kReset:
+      on_end_packet(now, type);
+      break;
+  }
+}
+
+void Connection::on_data(TimeNs now, const Packet& packet, const Arrival& arrival) {
+  const DataHeader& data = packet.data;
+  const std::uint64_t number = expand(data.chunk, acknowledger_.cumulative());
+  const Acknowledger::Kind kind = acknowledger_.classify(number);
+  const bool has_payload = arrival.payload_bytes == data.payload_bytes || arrival.trimmed;
+  if (!options_.receives || kind == Acknowledger::Kind::kOutside || !has_payload) {
+    ++counters_.malformed_dropped;
+    return;
+  }
+  const bool is_new = kind == Acknowledger::Kind::kNew;
+  std::uint8_t echo = arrival.ecn ? kEchoEcn : 0;
+  if (arrival.trimmed) {
+    ++counters_.trims_received;
+    echo |= kEchoTrimmed;
+    echo |= arrival.last_hop_trim ? kEchoLastHop : 0;
+  } else if (is_new) {
+    if (state_ != State::kOpen) {
+      return;  // Our receives have ended; the peer learns it from our close.
+    }
+    if (incoming_.on_data(data, packet.common.flags, arrival.payload) ==
+        IncomingTable::Placed::kNo) {
+      ++counters_.malformed_dropped;
+      return;
+    }
+    ++counters_.chunks_received;
+    counters_.bytes_received += data.payload_bytes;
+  } else {
+    ++counters_.duplicates_received;
+  }
+  trace(now, TraceKind::kReceived, packet.common.path, number, data.payload_bytes,
+        (is_new ? 0 : 1) + (arrival.trimmed ? 2 : 0));
+  acknowledger_.on_chunk(now, kind,
+                         {number, data.payload_bytes, packet.common.path, packet.common.stamp, echo,
+                          (packet.common.flags & kFlagAckRequest) != 0});
+  if (!timers_.is_set(Timer::kAck)) {
+    set_ack_timer();
+  }
+  if (pacer_.grants(index_)) {
+    pacer_.on_arrival(now, arrival.ecn, arrival.trimmed, arrival.last_hop_trim);
+    on_wanted(now, data.pull_target, arrival.trimmed && is_new);
+    if (!wire().trims && acknowledger_.hole_since_ns() != kNever && !timers_.is_set(Timer::kGap)) {
+      timers_.set(Timer::kGap, acknowledger_.hole_since_ns() + wire().base_rtt_ns * 3 / 2);
+    }
+  }
+  if (policy_) {
+    const bool is_again = (packet.common.flags & kFlagRetransmission) != 0;
+    const auto hook = is_again ? policy_.hooks().on_retransmitted_data : policy_.hooks().on_data;
+    if (hook != nullptr) {
+      const tutti_transport_view seen = view(now);
+      const tutti_transport_chunk chunk{
+          number, 0, data.payload_bytes, packet.common.path, 1, arrival.ecn ? 1U : 0U};
+      hook(policy_.state(), &seen, &chunk);
+    }
+  }
+}
+
+void Connection::on_ack(TimeNs now, const Packet& packet, std::uint64_t packet_number) {
+  const AckHeader& ack = packet.ack;
+  const std::uint64_t cumulative = expand(ack.cumulative, flight_.base());
+  const std::uint64_t base64 = expand(ack.sack_base, cumulative);
+  if (!options_.sends || cumulative > flight_.next()) {
+    ++counters_.malformed_dropped;
+    return;
+  }
+  ++counters_.acks_received;
+  if (credit_) {
+    credit_->on_heard();
+  }
+  const Bytes acked_before = acked_bytes_;
+  last_feedback_ = Feedback{};
+  last_feedback_.now = now;
+  last_feedback_path_ = kNoPath;
+  unechoed_bytes_ = 0;
+  for (std::size_t i = 0; i < ack.echo_count; ++i) {
+    const std::uint64_t number =
+        cumulative + static_cast<std::uint64_t>(std::int64_t{ack.echoes[i].chunk_delta});
+    on_echo(now, ack.echoes[i], number, packet_number);
+  }
+  // What is acknowledged without an echo: another packet's echo was lost, or echoes are sparse.
+  for (std::uint64_t word = flight_.base() & ~63ULL; word < cumulative; word += 64) {
+    const std::uint64_t below = cumulative - word < 64 ? (1ULL << (cumulative - word)) - 1 : ~0ULL;
+    acknowledge_word(now, word, flight_.open_bits(word) & below);
+  }
+  acknowledge_word(now, base64, flight_.open_bits(base64) & ack.sack_bitmap);
+  flush_unechoed(now);
+  if (cumulative > flight_.base()) {
+    flight_.advance(cumulative);
+  }
+  loss_.on_told(flight_, base64, ack.sack_bitmap, packet_number,
+                [&](std::uint64_t number) { lose(now, number, LossCause::kSamePath); });
+  if ((packet.common.flags & kFlagGap) != 0 && flight_.is_in_flight(cumulative) &&
+      flight_.at(cumulative).sent_ns + loss_.rtt().srtt_ns() <= now) {
+    lose(now, cumulative, LossCause::kGap);
+  }
+  timers_.set(Timer::kRack, loss_.detect_by_time(flight_, now, [&](std::uint64_t number) {
+    lose(now, number, LossCause::kRack);
+  }));
+  if (acked_bytes_ != acked_before || cumulative == flight_.next()) {
+    loss_.on_progress();
+    progress_ns_ = now;
+  }
+  // 48 bits of what the receiver has in total: what no echo and no bit has told yet.
+  const Bytes ahead = (ack.received_bytes - acked_bytes_) & ((1ULL << 48) - 1);
+  hidden_bytes_ = ahead < 1ULL << 47 ? ahead : 0;
+  request_credit_if_stuck(now);
+  advance_close(now);
+}
+
+void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
+                         std::uint64_t packet_number) {
+  if (echo.path >= paths_.count()) {
+    return;
+  }
+  const bool is_trimmed = (echo.flags & kEchoTrimmed) != 0;
+  const bool ecn = (echo.flags & kEchoEcn) != 0;
+  const auto elapsed_ns = static_cast<std::uint32_t>(static_cast<std::uint32_t>(now) - echo.stamp);
+  const std::uint32_t turnaround_ns = echo.turnaround * kTurnaroundUnitNs;
+  const bool has_rtt = echo.turnaround != kTurnaroundUnknown && elapsed_ns >= turnaround_ns &&
+                       elapsed_ns < UINT32_MAX / 2;
+  const TimeNs rtt_ns = has_rtt ? std::max(elapsed_ns - turnaround_ns, 1U) : 0;
+
+  Group& group = groups_[group_of(echo.path)];
+  group.spray.on_echo(echo.path, ecn || is_trimmed);
+  note_path(now, echo.path, paths_.on_echo(now, echo.path, is_trimmed ? 0 : rtt_ns, ecn));
+  counters_.marks += ecn ? 1 : 0;
+  if ((echo.flags & kEchoDuplicate) != 0) {
+    on_duplicate_echo(now, number);
+  }
+  if (!flight_.holds(number)) {
+    return;
+  }
+  Chunk& chunk = flight_.at(number);
+  const bool is_latest = chunk.state == ChunkState::kInFlight &&
+                         static_cast<std::uint32_t>(chunk.sent_ns) == echo.stamp;
+  Feedback feedback;
+  feedback.now = now;
+  feedback.bytes = chunk.bytes;
+  feedback.rtt_ns = rtt_ns;
+  feedback.is_full_chunk = chunk.bytes == wire().chunk_bytes;
+  feedback.ecn = ecn;
+  if (is_trimmed) {
+    if (is_latest) {
+      ++counters_.nacks;
+      paths_.on_nack(echo.path);
+      lose(now, number, LossCause::kTrim);
+      feedback.last_hop = (echo.flags & kEchoLastHop) != 0;
+      feedback.srtt_ns = loss_.rtt().srtt_ns();
+      feedback.inflight_bytes = group.inflight_bytes;
+      group.controller->on_nack(feedback);
+      trace_window(now, group_of(echo.path));
+    }
+    return;
+  }
+  if (has_rtt) {
+    loss_.rtt().on_sample(rtt_ns);
+  }
+  if (chunk.state == ChunkState::kAcknowledged) {
+    return;
+  }
+  if (is_latest) {
+    loss_.on_delivered(chunk, rtt_ns);
+    loss_.mark_same_path(flight_, number, packet_number);
+  }
+  const Bytes bytes = chunk.bytes;
+  trace(now, TraceKind::kAcknowledged, echo.path, number, bytes, rtt_ns);
+  acknowledge(now, number);
+  feedback.srtt_ns = loss_.rtt().srtt_ns();
+  feedback.inflight_bytes = group.inflight_bytes;
+  group.controller->on_ack(feedback);
+  trace_window(now, group_of(echo.path));
+  last_feedback_ = feedback;
+  last_feedback_path_ = echo.path;
+  if (policy_ && policy_.hooks().on_ack != nullptr) {
+    const tutti_transport_view seen = view(now);
+    const tutti_transport_chunk acked{
+        number,       rtt_ns, static_cast<std::uint32_t>(bytes), echo.path, chunk.transmissions,
+        ecn ? 1U : 0U};
+    policy_.hooks().on_ack(policy_.state(), &seen, &acked);
+  }
+}
+
+// Network duplicates are caught by their packet number: this one we sent twice.
+void Connection::on_duplicate_echo(TimeNs now, std::uint64_t number) {
+  if (number == probed_) {
+    return;  // A tail probe is meant to be needless.
+  }
+  ++counters_.spurious_retransmissions;
+  if (loss_.on_spurious(flight_)) {
+    ++counters_.undone;
+    for (Group& group : groups_) {
+      group.controller->on_spurious(now);
+    }
+    trace(now, TraceKind::kUndone, kNoPath, number, groups_[0].controller->window_bytes(), 0);
+  }
+}
+
+void Connection::acknowledge(TimeNs /*now*/, std::uint64_t number) {
+  const Chunk& chunk = flight_.at(number);
+  if (chunk.state == ChunkState::kInFlight) {
+    groups_[group_of(chunk.path)].inflight_bytes -= chunk.bytes;
+  }
+  flight_.acknowledge(number);
+  acked_bytes_ += chunk.bytes;
+  outgoing_.on_acknowledged(chunk.message);
+}
+
+void Connection::acknowledge_word(TimeNs now, std::uint64_t base64, std::uint64_t bits) {
+  for (; bits != 0; bits &= bits - 1) {
+    const std::uint64_t number = base64 + static_cast<std::uint64_t>(std::countr_zero(bits));
+    const Chunk& chunk = flight_.at(number);
+    trace(now, TraceKind::kAcknowledged, chunk.path, number, chunk.bytes, 0);
+    acknowledge(now, number);
+    if (groups_.size() == 1) {
+      unechoed_bytes_ += chunk.bytes;
+      continue;
+    }
+    Group& group = groups_[group_of(chunk.path)];
+    Feedback feedback = last_feedback_;
+    feedback.bytes = chunk.bytes;
+    feedback.inflight_bytes = group.inflight_bytes;
+    feedback.srtt_ns = loss_.rtt().srtt_ns();
+    group.controller->on_ack(feedback);
+  }
+}
+
+/// They share the fate of the last echo, which is of their time.
+void Connection::flush_unechoed(TimeNs now) {
+  if (unechoed_bytes_ == 0) {
+    return;
+  }
+  last_feedback_.bytes = unechoed_bytes_;
+  last_feedback_.inflight_bytes = groups_[0].inflight_bytes;
+  last_feedback_.srtt_ns = loss_.rtt().srtt_ns();
+  groups_[0].controller->on_ack(last_feedback_);
+  trace_window(now, 0);
+}
+
+void Connection::trace_window(TimeNs now, std::uint32_t group) {
+  if (trace_ != nullptr) [[unlikely]] {
+    trace(now, TraceKind::kWindow, kNoPath, group, groups_[group].controller->window_bytes(),
+          groups_[group].inflight_bytes);
+  }
+}
+
+void Connection::note_path(TimeNs now, PathId path, PathTable::Change change) {
+  if (change == PathTable::Change::kNone) {
+    return;
+  }
+  const bool rail_down = change == PathTable::Change::kRailDown;
+  counters_.path_deaths += change == PathTable::Change::kDead || rail_down ? 1 : 0;
+  counters_.rail_deaths += rail_down ? 1 : 0;
+  trace(now, TraceKind::kPath, path, 0, 0, static_cast<std::uint64_t>(paths_[path].state));
+  if (rail_down || change == PathTable::Change::kRailUp) {
+    trace(now, TraceKind::kRail, path, paths_.rail_of(path), 0, rail_down ? 1 : 0);
+  }
+  if ((control_ & kPathProbe) == 0) {
+    timers_.set(Timer::kPathProbe, paths_.next_probe_ns());
+  }
+}
+
+void Connection::on_advert(TimeNs now, const AdvertHeader& advert) {
+  if (!options_.sends) {
+    ++counters_.malformed_dropped;
+    return;
+  }
+  std::uint64_t number = expand(advert.first, outgoing_.known_adverts());
+  for (std::size_t i = 0; i < advert.count; ++i) {
+    outgoing_.on_advert(number++, advert.adverts[i]);
+  }
+  control_ |= kAdvertAck;
+  request_credit_if_stuck(now);
+}
+
+void Connection::on_credit(TimeNs now, const Packet& packet) {
+  if (!credit_ || !credit_->on_credit(packet.number.value)) {
+    return;
+  }
+  timers_.clear(Timer::kRequest);
+  request_credit_if_stuck(now);
+  trace(now, TraceKind::kCredit, kNoPath, 0, credit_->granted_bytes(), 0);
+  if (policy_ && policy_.hooks().on_credit != nullptr) {
+    const tutti_transport_view seen = view(now);
+    policy_.hooks().on_credit(policy_.state(), &seen, credit_->granted_bytes());
+  }
+}
+
+void Connection::on_wanted(TimeNs now, std::uint32_t target, bool lost) {
+  if (pacer_.grants(index_)) {
+    pacer_.on_wanted(now, index_, expand(target, pacer_.wanted_units(index_)), lost);
+  }
+}
+
+void Connection::on_pong(TimeNs now, const Packet& packet) {
+  const PathId path = packet.common.path;
+  if (path < paths_.count()) {
+    const auto rtt_ns =
+        static_cast<std::uint32_t>(static_cast<std::uint32_t>(now) - packet.number.value);
+    note_path(now, path, paths_.on_echo(now, path, rtt_ns, false));
+  }
+}
+
+void Connection::on_end_packet(TimeNs now, PacketType type) {
+  if (type == PacketType::kReset) {
+    end(now, Outcome::kReset, Outcome::kReset);
+  } else if (type == PacketType::kClose) {
+    control_ |= kCloseAck;
+    end(now, Outcome::kOk, Outcome::kClosed);
+  } else if (state_ == State::kClosing) {
+    end(now, Outcome::kOk, Outcome::kClosed);
+  }
+}
+
+}  // namespace tutti::transport

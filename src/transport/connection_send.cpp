@@ -1,0 +1,431 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What leaves a connection: chunks, new and again, and control packets.
+#include <algorithm>
+
+#include "transport/connection.hpp"
+
+namespace tutti::transport {
+
+tutti_transport_view Connection::view(TimeNs now) const {
+  tutti_transport_view view{};
+  view.now_ns = now;
+  view.srtt_ns = loss_.rtt().srtt_ns();
+  view.min_rtt_ns = loss_.rtt().min_ns();
+  view.base_rtt_ns = wire().base_rtt_ns;
+  view.inflight_bytes = flight_.inflight_bytes();
+  for (const Group& group : groups_) {
+    view.window_bytes += group.controller->window_bytes();
+  }
+  view.backlog_bytes = outgoing_.backlog_bytes();
+  view.chunk_bytes = wire().chunk_bytes;
+  view.paths = wire().paths;
+  view.ps_per_byte = wire().ps_per_byte;
+  view.connection = options_.local_id;
+  return view;
+}
+
+bool Connection::has_room(const Group& group, std::uint32_t bytes) const {
+  Bytes inflight = group.inflight_bytes;
+  if (groups_.size() == 1) {
+    inflight -= std::min(inflight, hidden_bytes_);
+  }
+  return inflight == 0 || inflight + bytes <= group.controller->window_bytes();
+}
+
+// The group with the least in the air, relative to equal shares, that has room: the engine with the
+// least work in connection splitting. Of many groups two are drawn first.
+Connection::Group* Connection::find_group(std::uint32_t bytes, PathId avoid) {
+  if (groups_.size() == 1) {
+    return has_room(groups_[0], bytes) ? &groups_[0] : nullptr;
+  }
+  constexpr std::size_t kFew = 8;
+  const auto count = static_cast<std::uint32_t>(groups_.size());
+  const std::uint32_t avoided = avoid == kNoPath || paths_per_group_ > 1 ? count : group_of(avoid);
+  if (count > kFew) {
+    const std::uint32_t a = random_.below(count);
+    const std::uint32_t b = random_.below(count);
+    const std::uint32_t less = groups_[a].inflight_bytes <= groups_[b].inflight_bytes ? a : b;
+    if (less != avoided && has_room(groups_[less], bytes) &&
+        (paths_per_group_ > 1 || paths_.is_usable(static_cast<PathId>(less)))) {
+      return &groups_[less];
+    }
+  }
+  Group* best = nullptr;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const bool is_usable =
+        i != avoided && (paths_per_group_ > 1 || paths_.is_usable(static_cast<PathId>(i)));
+    if (is_usable && has_room(groups_[i], bytes) &&
+        (best == nullptr || groups_[i].inflight_bytes < best->inflight_bytes)) {
+      best = &groups_[i];
+    }
+  }
+  if (best == nullptr && avoided < count && has_room(groups_[avoided], bytes)) {
+    best = &groups_[avoided];
+  }
+  return best;
+}
+
+bool Connection::can_send(TimeNs now) {
+  if (state_ > State::kDraining || !options_.sends) {
+    return false;
+  }
+  const std::uint64_t lost = flight_.first_lost();
+  const std::uint32_t cutting = outgoing_.cutting();
+  const bool has_new = cutting != IndexList::kNone && !flight_.is_full();
+  if (tail_probe_due_) {
+    tail_probe_due_ = lost == Flight::kNoChunk && flight_.newest() != Flight::kNoChunk;
+    if (tail_probe_due_) {
+      return true;
+    }
+  }
+  if (lost == Flight::kNoChunk && !has_new) {
+    return false;
+  }
+  if (credit_ && !credit_->can_send()) {
+    return false;
+  }
+  std::uint32_t bytes = wire().chunk_bytes;
+  PathId avoid = kNoPath;
+  if (lost != Flight::kNoChunk) {
+    const Chunk& chunk = flight_.at(lost);
+    bytes = chunk.bytes;
+    avoid = chunk.path;
+    if (policy_ && policy_.hooks().may_retransmit != nullptr) {
+      const tutti_transport_view seen = view(now);
+      const tutti_transport_chunk asked{lost, 0, chunk.bytes, chunk.path, chunk.transmissions, 0};
+      if (policy_.hooks().may_retransmit(policy_.state(), &seen, &asked) == 0) {
+        timers_.set(Timer::kPace, now + loss_.rtt().srtt_ns());  // Ask again then.
+        return false;
+      }
+    }
+  } else {
+    const Outgoing& send = outgoing_.at(cutting);
+    bytes = static_cast<std::uint32_t>(std::min<Bytes>(bytes, send.bytes - send.next_offset));
+  }
+  if (policy_ && policy_.hooks().may_send != nullptr) {
+    if (flight_.inflight_chunks() == 0) {
+      return true;
+    }
+    const tutti_transport_view seen = view(now);
+    const std::uint64_t when = policy_.hooks().may_send(policy_.state(), &seen, bytes);
+    if (when > now && when != TUTTI_TRANSPORT_WAIT) {
+      timers_.set(Timer::kPace, when);
+    }
+    return when <= now;
+  }
+  if (now < pace_ns_) {
+    timers_.set(Timer::kPace, pace_ns_);
+    return false;
+  }
+  return find_group(bytes, avoid) != nullptr;
+}
+
+PathId Connection::choose_path(TimeNs now, Group& group, const Chunk& chunk, PathId avoid) {
+  if (policy_ && policy_.hooks().choose_path != nullptr) {
+    const tutti_transport_view seen = view(now);
+    const std::uint32_t path = policy_.hooks().choose_path(
+        policy_.state(), &seen, chunk.bytes, avoid == kNoPath ? TUTTI_TRANSPORT_ANY_PATH : avoid);
+    if (path < paths_.count() && paths_.is_usable(static_cast<PathId>(path))) {
+      return static_cast<PathId>(path);
+    }
+  }
+  Outgoing& send = outgoing_.at(chunk.message);
+  if (options_.single_path_bytes != 0 && send.bytes <= options_.single_path_bytes &&
+      avoid == kNoPath) {
+    if (send.path == kNoPath || !paths_.is_usable(send.path)) {
+      send.path = group.spray.pick(now, loss_.rtt().srtt_ns(), paths_, flight_, kNoPath);
+    }
+    return send.path;
+  }
+  return group.spray.pick(now, loss_.rtt().srtt_ns(), paths_, flight_, avoid);
+}
+
+/// Cuts the next chunk off the first matched send.
+std::uint64_t Connection::next_number(TimeNs now) {
+  const std::uint32_t index = outgoing_.cutting();
+  std::uint32_t bytes = wire().chunk_bytes;
+  if (policy_ && policy_.hooks().chunk_size != nullptr) {
+    const tutti_transport_view seen = view(now);
+    const Outgoing& send = outgoing_.at(index);
+    const std::uint32_t wanted =
+        policy_.hooks().chunk_size(policy_.state(), &seen, send.bytes, send.next_offset);
+    bytes = wanted == 0 ? bytes : std::min(bytes, wanted);
+  }
+  const OutgoingTable::Piece piece = outgoing_.cut(index, bytes);
+  const Outgoing& send = outgoing_.at(index);
+  const std::uint64_t number = flight_.add();
+  Chunk& chunk = flight_.at(number);
+  chunk.message = index;
+  chunk.slot = send.slot;
+  chunk.offset = piece.offset;
+  chunk.bytes = piece.bytes;
+  chunk.flags = piece.is_last ? send.end_flags : 0;
+  return number;
+}
+
+void Connection::poll_data(TimeNs now, Transmission& out) {
+  std::uint64_t number = flight_.first_lost();
+  PathId avoid = kNoPath;
+  std::uint8_t flags = 0;
+  if (number != Flight::kNoChunk) {
+    avoid = flight_.at(number).path;
+    loss_.on_retransmitted();
+  } else if (outgoing_.cutting() != IndexList::kNone && !flight_.is_full()) {
+    number = next_number(now);
+  } else {
+    number = flight_.newest();  // A tail probe without new data.
+    avoid = flight_.at(number).path;
+    groups_[group_of(avoid)].inflight_bytes -= flight_.at(number).bytes;
+    probed_ = number;
+  }
+  tail_probe_due_ = false;
+  Chunk& chunk = flight_.at(number);
+  if (avoid != kNoPath) {
+    flags |= kFlagRetransmission;
+    ++counters_.retransmissions;
+  }
+  Group* group = find_group(chunk.bytes, avoid);
+  group = group != nullptr ? group : &groups_[0];
+  const PathId path = choose_path(now, *group, chunk, avoid);
+  group = &groups_[group_of(path)];  // A policy may have left the group.
+  if (flight_.inflight_chunks() == 0) {
+    progress_ns_ = now;
+  }
+  flight_.transmit(now, number, path);
+  group->inflight_bytes += chunk.bytes;
+  ++paths_[path].chunks_sent;
+  ++counters_.chunks_sent;
+  counters_.bytes_sent += chunk.bytes;
+  trace(now, TraceKind::kSent, path, number, chunk.bytes, chunk.transmissions);
+
+  const TimeNs gap_ns = group->controller->gap_ns(chunk.bytes);
+  if (gap_ns != 0) {
+    pace_ns_ = std::max(now, pace_ns_) + gap_ns;
+  }
+  std::uint32_t pull_target = 0;
+  out.is_speculative = false;
+  if (credit_) {
+    out.is_speculative = credit_->is_speculating();
+    flags |= out.is_speculative ? kFlagSpeculative : 0;
+    credit_->on_sent(chunk.bytes);
+    pull_target = credit_->pull_target(credit_backlog_bytes());
+  }
+  const bool is_last = flight_.first_lost() == Flight::kNoChunk &&
+                       (outgoing_.cutting() == IndexList::kNone || flight_.is_full());
+  if (is_last || !has_room(*group, wire().chunk_bytes) || (credit_ && !credit_->can_send())) {
+    flags |= kFlagAckRequest;
+  }
+  if (!timers_.is_set(Timer::kRetransmit)) {
+    timers_.set(Timer::kRetransmit, now + loss_.rto_ns());
+  }
+  if (options_.loss.tail_probe && !timers_.is_set(Timer::kTailProbe)) {
+    timers_.set(Timer::kTailProbe, now + loss_.tail_probe_ns());
+  }
+  request_credit_if_stuck(now);
+
+  const DataHeader data{static_cast<std::uint32_t>(number), chunk.slot, chunk.offset, chunk.bytes,
+                        pull_target};
+  flags |= chunk.flags;
+  out.header_bytes = static_cast<std::uint8_t>(
+      encode_data(common(now, PacketType::kData, flags, path), data, out.header));
+  const std::byte* base = outgoing_.at(chunk.message).data;
+  out.payload = base == nullptr ? nullptr : base + chunk.offset;
+  out.payload_bytes = chunk.bytes;
+  out.peer = options_.peer;
+  out.path = path;
+  out.rail = static_cast<std::uint8_t>(path % wire().rails);
+  out.is_control = false;
+  out.ecn_capable = true;
+  seal(out, options_.authenticates_payload && out.payload != nullptr
+                ? std::span<const std::byte>(out.payload, out.payload_bytes)
+                : std::span<const std::byte>());
+}
+
+CommonHeader Connection::common(TimeNs now, PacketType type, std::uint8_t flags, PathId path) {
+  CommonHeader header;
+  header.type = type;
+  header.flags = flags;
+  header.path = path;
+  header.connection = options_.remote_id;
+  header.number = static_cast<std::uint32_t>(next_packet_++);
+  header.stamp = static_cast<std::uint32_t>(now);
+  return header;
+}
+
+void Connection::seal(Transmission& out, std::span<const std::byte> payload) {
+  if (options_.authenticates) {
+    const std::span<std::byte> header(out.header.data(), out.header_bytes);
+    write_tag(header, tag_of(send_key_, header, payload));
+  }
+}
+
+// In turn over all paths: one that has died loses few of many control packets, and each kind of
+// them bears loss.
+PathId Connection::control_path() {
+  for (std::uint32_t tries = 0; tries < wire().paths; ++tries) {
+    const auto path = static_cast<PathId>(control_turn_++ % wire().paths);
+    if (path >= paths_.count() || paths_.is_usable(path)) {
+      return path;
+    }
+  }
+  return 0;
+}
+
+Bytes Connection::credit_backlog_bytes() const {
+  return outgoing_.backlog_bytes() + flight_.lost_bytes();
+}
+
+/// Nothing that leaves will carry the pull target: ask by a packet of its own.
+void Connection::request_credit_if_stuck(TimeNs now) {
+  if (!credit_ || credit_->can_send() || timers_.is_set(Timer::kRequest) ||
+      credit_backlog_bytes() == 0) {
+    return;
+  }
+  // Data in the air carries the target; what was lost does not.
+  if (flight_.inflight_chunks() == 0 || flight_.lost_bytes() > 0) {
+    control_ |= kRequestCredit;
+  }
+  control_backoff_ = 0;
+  timers_.set(Timer::kRequest, now + control_rto_ns());
+}
+
+bool Connection::control_due() const {
+  if (control_ != 0) {
+    return true;
+  }
+  return !has_ended() && (acknowledger_.due_ns() == 0 || incoming_.has_untold() || pong_count_ > 0);
+}
+
+void Connection::fill_control(Transmission& out, PathId path, std::size_t header_bytes) {
+  out.header_bytes = static_cast<std::uint8_t>(header_bytes);
+  out.payload = nullptr;
+  out.payload_bytes = 0;
+  out.peer = options_.peer;
+  out.path = path;
+  out.rail = static_cast<std::uint8_t>(path % wire().rails);
+  out.is_control = true;
+  out.is_speculative = false;
+  out.ecn_capable = false;
+  seal(out, {});
+}
+
+bool Connection::poll_control(TimeNs now, Transmission& out) {
+  PathId path = control_path();
+  const auto take = [&](Control bit) {
+    const bool is_set = (control_ & bit) != 0;
+    control_ &= ~static_cast<std::uint32_t>(bit);
+    return is_set;
+  };
+  const auto plain = [&](PacketType type) {
+    fill_control(out, path, encode_plain(common(now, type, 0, path), out.header));
+    return true;
+  };
+  const auto number = [&](PacketType type, std::uint8_t flags, std::uint32_t value) {
+    fill_control(out, path, encode_number(common(now, type, flags, path), value, out.header));
+    return true;
+  };
+  if (take(kReset)) {
+    return plain(PacketType::kReset);
+  }
+  if (take(kCloseAck)) {
+    return plain(PacketType::kCloseAck);
+  }
+  if (has_ended()) {
+    return false;
+  }
+  if (acknowledger_.due_ns() == 0) {
+    AckHeader ack;
+    acknowledger_.fill(now, ack);
+    ++counters_.acks_sent;
+    const std::uint8_t flags = tells_gap_ ? kFlagGap : 0;
+    tells_gap_ = false;
+    set_ack_timer();
+    fill_control(out, path,
+                 encode_ack(common(now, PacketType::kAck, flags, path), ack, out.header));
+    return true;
+  }
+  if (take(kGrant)) {
+    return number(PacketType::kCredit, grant_is_slow_ ? kFlagSlow : 0,
+                  static_cast<std::uint32_t>(pacer_.granted_units(index_)));
+  }
+  if (take(kRequestCredit) && credit_) {
+    const std::uint8_t flags = flight_.lost_bytes() > 0 ? kFlagRetransmits : 0;
+    return number(PacketType::kRequest, flags, credit_->pull_target(credit_backlog_bytes()));
+  }
+  if (take(kAdvertAck)) {
+    return number(PacketType::kAdvertAck, 0, static_cast<std::uint32_t>(outgoing_.known_adverts()));
+  }
+  if (incoming_.has_untold()) {
+    AdvertHeader advert;
+    incoming_.fill(advert);
+    if (!timers_.is_set(Timer::kControl)) {
+      timers_.set(Timer::kControl, now + control_rto_ns());
+    }
+    fill_control(out, path,
+                 encode_advert(common(now, PacketType::kAdvert, 0, path), advert, out.header));
+    return true;
+  }
+  if (pong_count_ > 0) {
+    const Pong pong = pongs_[pong_first_++ % kPongsMax];
+    --pong_count_;
+    path = pong.path;
+    return number(PacketType::kPong, 0, pong.stamp);
+  }
+  if (take(kClose)) {
+    return plain(PacketType::kClose);
+  }
+  if (take(kPing)) {
+    return plain(PacketType::kPing);
+  }
+  if ((control_ & kPathProbe) != 0) {
+    const PathId probed = paths_.take_probe(now);
+    if (probed != kNoPath) {
+      path = probed;
+      return plain(PacketType::kPing);
+    }
+    take(kPathProbe);
+    timers_.set(Timer::kPathProbe, paths_.next_probe_ns());
+  }
+  return false;
+}
+
+void Connection::lose(TimeNs now, std::uint64_t number, LossCause cause) {
+  Chunk& chunk = flight_.at(number);
+  const PathId path = chunk.path;
+  Group& group = groups_[group_of(path)];
+  const bool is_timeout = cause == LossCause::kTimeout;
+  trace(now, TraceKind::kLost, path, number, chunk.bytes, static_cast<std::uint64_t>(cause));
+  const bool is_new_episode = loss_.on_lost(flight_, number);
+  group.inflight_bytes -= chunk.bytes;
+  flight_.lose(number);
+  Feedback feedback;
+  feedback.now = now;
+  feedback.bytes = chunk.bytes;
+  feedback.srtt_ns = loss_.rtt().srtt_ns();
+  feedback.inflight_bytes = group.inflight_bytes;
+  if (cause == LossCause::kTrim) {
+    return;  // on_echo tells the path and the controller, who know more of it.
+  }
+  note_path(now, path, paths_.on_loss(now, path, is_timeout));
+  counters_.lost_same_path += cause == LossCause::kSamePath ? 1 : 0;
+  counters_.lost_rack += cause == LossCause::kRack || cause == LossCause::kGap ? 1 : 0;
+  counters_.lost_timeout += is_timeout ? 1 : 0;
+  // A path that loses everything while others deliver says nothing about congestion.
+  const bool is_path_fault =
+      paths_.alive() > 1 && paths_[path].losses_in_a_row >= PathTable::kLossesToSuspect;
+  if (is_timeout) {
+    group.timed_out_bytes += chunk.bytes;
+  } else if (is_new_episode && !is_path_fault) {
+    group.controller->on_loss(feedback);
+  }
+  trace_window(now, group_of(path));
+  if (policy_ && policy_.hooks().on_loss != nullptr) {
+    const tutti_transport_view seen = view(now);
+    const tutti_transport_chunk lost{number, 0, chunk.bytes, path, chunk.transmissions, 0};
+    policy_.hooks().on_loss(policy_.state(), &seen, &lost);
+  }
+}
+
+}  // namespace tutti::transport

@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/flight.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+
+namespace tutti::transport {
+
+Flight::Flight(std::uint32_t capacity, std::uint32_t paths, std::uint64_t first_chunk)
+    : ring_(capacity),
+      mask_(capacity - 1),
+      acknowledged_(capacity / 64 * 2),
+      marks_(capacity / 64 * 2),
+      paths_(paths),
+      base_(first_chunk),
+      next_(first_chunk) {}
+
+std::uint64_t Flight::number_of(std::uint16_t position) const {
+  return position == kNil ? kNoChunk : base_ + ((position - base_) & mask_);
+}
+
+std::uint64_t Flight::add() {
+  const std::uint64_t number = next_++;
+  at(number) = Chunk{};
+  acknowledged_[(number / 64) & (acknowledged_.size() - 1)] &= ~(1ULL << (number % 64));
+  return number;
+}
+
+void Flight::transmit(TimeNs now, std::uint64_t number, PathId path) {
+  Chunk& chunk = at(number);
+  if (chunk.state == ChunkState::kLost) {
+    unlink_lost(chunk);
+  } else if (chunk.state == ChunkState::kInFlight) {
+    leave(number);
+  }
+  const std::uint16_t here = position(number);
+  chunk.state = ChunkState::kInFlight;
+  chunk.sent_ns = now;
+  chunk.order = next_order_++;
+  chunk.path = path;
+  chunk.transmissions = static_cast<std::uint8_t>(std::min(chunk.transmissions + 1, 255));
+  marks(number) &= ~(1ULL << (number % 64));
+
+  chunk.next = kNil;
+  chunk.previous = tail_;
+  (tail_ == kNil ? head_ : ring_[tail_].next) = here;
+  tail_ = here;
+
+  PathList& list = paths_[path];
+  chunk.path_next = kNil;
+  chunk.path_previous = list.tail;
+  (list.tail == kNil ? list.head : ring_[list.tail].path_next) = here;
+  list.tail = here;
+
+  list.bytes += chunk.bytes;
+  inflight_bytes_ += chunk.bytes;
+  ++inflight_chunks_;
+}
+
+void Flight::leave(std::uint64_t number) {
+  Chunk& chunk = at(number);
+  (chunk.previous == kNil ? head_ : ring_[chunk.previous].next) = chunk.next;
+  (chunk.next == kNil ? tail_ : ring_[chunk.next].previous) = chunk.previous;
+  PathList& list = paths_[chunk.path];
+  (chunk.path_previous == kNil ? list.head : ring_[chunk.path_previous].path_next) =
+      chunk.path_next;
+  (chunk.path_next == kNil ? list.tail : ring_[chunk.path_next].path_previous) =
+      chunk.path_previous;
+  list.bytes -= chunk.bytes;
+  inflight_bytes_ -= chunk.bytes;
+  --inflight_chunks_;
+}
+
+void Flight::unlink_lost(Chunk& chunk) {
+  (chunk.previous == kNil ? lost_head_ : ring_[chunk.previous].next) = chunk.next;
+  (chunk.next == kNil ? lost_tail_ : ring_[chunk.next].previous) = chunk.previous;
+  lost_bytes_ -= chunk.bytes;
+}
+
+void Flight::lose(std::uint64_t number) {
+  leave(number);
+  Chunk& chunk = at(number);
+  chunk.state = ChunkState::kLost;
+  marks(number) &= ~(1ULL << (number % 64));
+  const std::uint16_t here = position(number);
+  chunk.next = kNil;
+  chunk.previous = lost_tail_;
+  (lost_tail_ == kNil ? lost_head_ : ring_[lost_tail_].next) = here;
+  lost_tail_ = here;
+  lost_bytes_ += chunk.bytes;
+}
+
+bool Flight::acknowledge(std::uint64_t number) {
+  Chunk& chunk = at(number);
+  if (chunk.state == ChunkState::kInFlight) {
+    leave(number);
+  } else if (chunk.state == ChunkState::kLost) {
+    unlink_lost(chunk);
+  } else {
+    return false;
+  }
+  chunk.state = ChunkState::kAcknowledged;
+  const std::uint64_t bit = 1ULL << (number % 64);
+  acknowledged_[(number / 64) & (acknowledged_.size() - 1)] |= bit;
+  marks(number) &= ~bit;
+  return true;
+}
+
+std::uint64_t Flight::open_bits(std::uint64_t base64) const {
+  std::uint64_t bits = ~acknowledged_[(base64 / 64) & (acknowledged_.size() - 1)];
+  if (base64 >= next_ || base64 + 64 <= base_) {
+    return 0;
+  }
+  if (base64 < base_) {
+    bits &= ~0ULL << (base_ - base64);
+  }
+  if (next_ - base64 < 64) {
+    bits &= (1ULL << (next_ - base64)) - 1;
+  }
+  return bits;
+}
+
+void Flight::check() const {
+  Bytes inflight = 0;
+  Bytes lost = 0;
+  std::uint64_t chunks = 0;
+  std::vector<Bytes> path_bytes(paths_.size());
+  for (std::uint64_t n = base_; n < next_; ++n) {
+    const Chunk& chunk = at(n);
+    if (chunk.state == ChunkState::kInFlight) {
+      inflight += chunk.bytes;
+      path_bytes[chunk.path] += chunk.bytes;
+      ++chunks;
+    } else if (chunk.state == ChunkState::kLost) {
+      lost += chunk.bytes;
+    }
+    const bool is_open = (open_bits(n & ~63ULL) >> (n % 64) & 1) != 0;
+    CHECK(is_open == (chunk.state != ChunkState::kAcknowledged), std::to_string(n));
+  }
+  CHECK(inflight == inflight_bytes_, std::to_string(inflight_bytes_));
+  CHECK(lost == lost_bytes_, std::to_string(lost_bytes_));
+  CHECK(chunks == inflight_chunks_, std::to_string(inflight_chunks_));
+  for (std::size_t p = 0; p < paths_.size(); ++p) {
+    CHECK(path_bytes[p] == paths_[p].bytes, std::to_string(p));
+  }
+  std::uint64_t listed = 0;
+  for (std::uint64_t n = oldest(); n != kNoChunk; n = after(n)) {
+    CHECK(at(n).state == ChunkState::kInFlight, std::to_string(n));
+    CHECK(after(n) == kNoChunk || at(after(n)).order > at(n).order, std::to_string(n));
+    ++listed;
+  }
+  CHECK(listed == chunks, std::to_string(listed));
+}
+
+}  // namespace tutti::transport

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The sender's account of chunks: each number from the peer's cumulative acknowledgement up to the
+// next one is in the air, lost (waiting to be sent again), or acknowledged. In the air it is on two
+// lists, both in the order of transmission: one of all, which RACK and the timeout walk, and one of
+// its path, which the same-path rule walks. No decision is made here: that is loss.hpp.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "transport/types.hpp"
+
+namespace tutti::transport {
+
+enum class ChunkState : std::uint8_t { kNone, kInFlight, kLost, kAcknowledged };
+
+struct Chunk {
+  TimeNs sent_ns = 0;       ///< Its latest transmission.
+  Bytes offset = 0;         ///< In its message.
+  std::uint64_t order = 0;  ///< Transmissions of the connection before its latest one.
+  std::uint32_t bytes = 0;
+  std::uint32_t message = 0;  ///< Index of the send (outgoing.hpp).
+  std::uint32_t slot = 0;
+  PathId path = 0;
+  std::uint16_t next = 0;  ///< Links hold ring positions.
+  std::uint16_t previous = 0;
+  std::uint16_t path_next = 0;
+  std::uint16_t path_previous = 0;
+  std::uint8_t transmissions = 0;  ///< 255: or more.
+  std::uint8_t flags = 0;          ///< kFlagEnd, kFlagCancelled, kFlagTruncated
+  ChunkState state = ChunkState::kNone;
+};
+
+class Flight {
+ public:
+  static constexpr std::uint32_t kCapacityMax = 16384;
+
+  /// `capacity`: a power of two, 64 to kCapacityMax.
+  Flight(std::uint32_t capacity, std::uint32_t paths, std::uint64_t first_chunk);
+
+  std::uint64_t base() const { return base_; }  ///< All before are acknowledged.
+  std::uint64_t next() const { return next_; }
+  bool is_full() const { return next_ - base_ >= ring_.size(); }
+  Bytes inflight_bytes() const { return inflight_bytes_; }
+  std::uint64_t inflight_chunks() const { return inflight_chunks_; }
+  Bytes lost_bytes() const { return lost_bytes_; }
+  Bytes path_inflight_bytes(PathId path) const { return paths_[path].bytes; }
+
+  bool holds(std::uint64_t number) const { return number >= base_ && number < next_; }
+  Chunk& at(std::uint64_t number) { return ring_[number & mask_]; }
+  const Chunk& at(std::uint64_t number) const { return ring_[number & mask_]; }
+  bool is_in_flight(std::uint64_t number) const {
+    return holds(number) && at(number).state == ChunkState::kInFlight;
+  }
+
+  /// A new chunk; it is not in the air before transmit(). Not if is_full().
+  std::uint64_t add();
+  /// Puts a new or lost chunk into the air, or one in the air to the end of the lists.
+  void transmit(TimeNs now, std::uint64_t number, PathId path);
+  /// From the air to the queue of the lost.
+  void lose(std::uint64_t number);
+  /// The chunk's bytes, once; 0 and no change if it is acknowledged already.
+  bool acknowledge(std::uint64_t number);
+  /// All before `number` have been acknowledged one by one.
+  void advance(std::uint64_t number) { base_ = number; }
+
+  static constexpr std::uint64_t kNoChunk = UINT64_MAX;
+  std::uint64_t oldest() const { return number_of(head_); }  ///< In the air; kNoChunk.
+  std::uint64_t newest() const { return number_of(tail_); }
+  std::uint64_t after(std::uint64_t number) const { return number_of(at(number).next); }
+  std::uint64_t first_lost() const { return number_of(lost_head_); }
+  std::uint64_t before_on_path(std::uint64_t number) const {
+    return number_of(at(number).path_previous);
+  }
+  std::uint64_t orders() const { return next_order_; }
+
+  /// Of the 64 chunks from `base64`, which are not acknowledged (only numbers that exist).
+  std::uint64_t open_bits(std::uint64_t base64) const;
+  /// Bits for the caller's use, cleared by transmit() and acknowledge().
+  std::uint64_t& marks(std::uint64_t base64) { return marks_[(base64 / 64) & (marks_.size() - 1)]; }
+
+  /// Aborts if sums and lists disagree.
+  void check() const;
+
+ private:
+  static constexpr std::uint16_t kNil = 0xffff;
+
+  struct PathList {
+    std::uint16_t head = kNil;
+    std::uint16_t tail = kNil;
+    Bytes bytes = 0;
+  };
+
+  std::uint64_t number_of(std::uint16_t position) const;
+  std::uint16_t position(std::uint64_t number) const {
+    return static_cast<std::uint16_t>(number & mask_);
+  }
+  void leave(std::uint64_t number);
+  void unlink_lost(Chunk& chunk);
+
+  std::vector<Chunk> ring_;
+  std::uint64_t mask_;
+  std::vector<std::uint64_t>
+      acknowledged_;  ///< Bit ring, twice the capacity; valid in [base, next).
+  std::vector<std::uint64_t> marks_;
+  std::vector<PathList> paths_;
+  std::uint64_t base_;
+  std::uint64_t next_;
+  std::uint64_t next_order_ = 0;
+  std::uint64_t inflight_chunks_ = 0;
+  Bytes inflight_bytes_ = 0;
+  Bytes lost_bytes_ = 0;
+  std::uint16_t head_ = kNil;
+  std::uint16_t tail_ = kNil;
+  std::uint16_t lost_head_ = kNil;
+  std::uint16_t lost_tail_ = kNil;
+};
+
+}  // namespace tutti::transport

@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/incoming.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "transport/serial.hpp"
+
+namespace tutti::transport {
+
+IncomingTable::IncomingTable(std::uint32_t parts_max, std::uint64_t first_advert)
+    : slots_(std::bit_ceil(std::max(parts_max, 1U))),
+      first_(first_advert),
+      next_(first_advert),
+      told_(first_advert),
+      known_(first_advert),
+      requests_(slots_.size()) {
+  for (std::uint32_t i = 0; i < requests_.size(); ++i) {
+    requests_[i].next = free_;
+    free_ = i;
+  }
+}
+
+bool IncomingTable::has_room(std::uint32_t parts) const {
+  return next_ - first_ + parts <= slots_.size() && free_ != kNoRequest;
+}
+
+void IncomingTable::post(const ReceiveRequest& request) {
+  const std::uint32_t index = free_;
+  Request& it = requests_[index];
+  free_ = it.next;
+  it = Request{};
+  it.context = request.context;
+  it.first_slot = next_;
+  it.part_count = request.part_count;
+  it.open_parts = request.part_count;
+  ++open_requests_;
+  for (std::uint8_t part = 0; part < request.part_count; ++part) {
+    const ReceivePart& from = request.parts[part];
+    Slot& to = slot(next_++);
+    to = Slot{};
+    to.data = from.data;
+    to.capacity_bytes = from.capacity_bytes;
+    to.tag = from.tag;
+    to.request = index;
+    to.part = part;
+  }
+}
+
+IncomingTable::Placed IncomingTable::on_data(const DataHeader& data, std::uint8_t flags,
+                                             std::span<const std::byte> payload) {
+  const std::uint64_t number = expand(data.slot, next_);
+  if (number < first_ || number >= next_) {
+    return Placed::kNo;
+  }
+  Slot& it = slot(number);
+  const Bytes end = data.offset + data.payload_bytes;
+  const bool is_outside = end > it.capacity_bytes || (it.has_end && end > it.total_bytes);
+  const bool is_end = (flags & kFlagEnd) != 0;
+  if (it.request == kNoRequest || is_outside || (is_end && it.has_end) ||
+      (is_end && end < it.received_bytes) ||
+      (!payload.empty() && payload.size() != data.payload_bytes)) {
+    return Placed::kNo;
+  }
+  if (it.data != nullptr && !payload.empty()) {
+    std::memcpy(it.data + data.offset, payload.data(), payload.size());
+  }
+  it.received_bytes += data.payload_bytes;
+  if (is_end) {
+    it.has_end = true;
+    it.total_bytes = end;
+    if ((flags & (kFlagCancelled | kFlagTruncated)) != 0) {
+      requests_[it.request].outcome =
+          (flags & kFlagTruncated) != 0 ? Outcome::kTruncated : Outcome::kCancelled;
+    }
+  }
+  on_known(number + 1);
+  if (!it.has_end || it.received_bytes != it.total_bytes) {
+    return Placed::kYes;
+  }
+  return end_part(number, it.total_bytes, Outcome::kOk) ? Placed::kFinished : Placed::kYes;
+}
+
+bool IncomingTable::end_part(std::uint64_t number, Bytes bytes, Outcome outcome) {
+  Slot& it = slot(number);
+  const std::uint32_t index = it.request;
+  Request& request = requests_[index];
+  request.bytes[it.part] = bytes;
+  if (outcome != Outcome::kOk) {
+    request.outcome = outcome;
+  }
+  it.request = kNoRequest;
+  pass_ended();
+  if (--request.open_parts > 0) {
+    return false;
+  }
+  request.next = kNoRequest;
+  (finished_tail_ == kNoRequest ? finished_head_ : requests_[finished_tail_].next) = index;
+  finished_tail_ = index;
+  return true;
+}
+
+void IncomingTable::pass_ended() {
+  while (first_ != next_ && first_ < known_ && slot(first_).request == kNoRequest) {
+    ++first_;
+  }
+}
+
+void IncomingTable::end_all(Outcome outcome) {
+  for (std::uint64_t n = first_; n != next_; ++n) {
+    if (slot(n).request != kNoRequest) {
+      end_part(n, slot(n).received_bytes, outcome);
+    }
+  }
+  told_ = next_;
+  known_ = next_;
+  pass_ended();
+}
+
+bool IncomingTable::take_finished(Event& event) {
+  const std::uint32_t index = finished_head_;
+  if (index == kNoRequest) {
+    return false;
+  }
+  Request& request = requests_[index];
+  event.kind = EventKind::kReceiveDone;
+  event.outcome = request.outcome;
+  event.context = request.context;
+  event.part_count = request.part_count;
+  event.part_bytes = request.bytes;
+  finished_head_ = request.next;
+  if (finished_head_ == kNoRequest) {
+    finished_tail_ = kNoRequest;
+  }
+  request.next = free_;
+  free_ = index;
+  --open_requests_;
+  return true;
+}
+
+std::uint32_t IncomingTable::find(std::uint64_t context) const {
+  for (std::uint64_t n = next_; n != first_; --n) {
+    const Slot& it = slot(n - 1);
+    if (it.request != kNoRequest && requests_[it.request].context == context) {
+      return it.request;
+    }
+  }
+  return kNoRequest;
+}
+
+bool IncomingTable::withdraw(std::uint32_t request) {
+  std::uint32_t needed = 0;
+  const Request& it = requests_[request];
+  for (std::uint64_t n = it.first_slot; n != it.first_slot + it.part_count; ++n) {
+    needed += n >= first_ && slot(n).request == request ? 1 : 0;
+  }
+  if (next_ - first_ + needed > slots_.size()) {
+    return false;
+  }
+  for (std::uint64_t n = it.first_slot; n != it.first_slot + it.part_count; ++n) {
+    if (n >= first_ && slot(n).request == request) {
+      Slot& to = slot(next_++);
+      to = Slot{};
+      to.is_withdrawal = true;
+      to.withdrawn = static_cast<std::uint32_t>(n);
+    }
+  }
+  return true;
+}
+
+bool IncomingTable::on_known(std::uint64_t number) {
+  if (number <= known_ || number > next_) {
+    return false;
+  }
+  known_ = number;
+  told_ = std::max(told_, known_);
+  pass_ended();
+  return true;
+}
+
+void IncomingTable::fill(AdvertHeader& out) {
+  out.first = static_cast<std::uint32_t>(told_);
+  out.count = 0;
+  while (told_ != next_ && out.count < kAdvertsPerPacket) {
+    const Slot& it = slot(told_++);
+    out.adverts[out.count++] =
+        it.is_withdrawal ? Advert{it.withdrawn, kWithdrawn} : Advert{it.tag, it.capacity_bytes};
+  }
+}
+
+}  // namespace tutti::transport

@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// When is a chunk declared lost? From the surest sign to the weakest:
+//   trim       its header came without its payload
+//   same path  a chunk sent later on the same path is here, and a word of bits told since then says
+//              that this one is not. The word matters: the echo of this one may itself be lost.
+//   rack       a chunk sent later on any path is here, and a reordering window has passed (RFC
+//   8985) gap        the receiver says so (credits without trimming) timeout    nothing was heard
+//   for an RTO (RFC 6298)
+// A lost retransmission is found in the same ways, as each chunk counts by its latest transmission.
+// Also here: the tail probe's time, the episode of a recovery, and its undoing when the receiver
+// had everything already (D-SACK, RFC 2883). Not the sending: connection.cpp.
+#pragma once
+
+#include "transport/flight.hpp"
+#include "transport/rtt.hpp"
+#include "transport/types.hpp"
+
+namespace tutti::transport {
+
+enum class LossCause : std::uint8_t { kTrim, kSamePath, kRack, kGap, kTimeout };
+
+class LossDetector {
+ public:
+  LossDetector(const LossOptions& options, const WireCapabilities& wire);
+
+  RttEstimator& rtt() { return rtt_; }
+  const RttEstimator& rtt() const { return rtt_; }
+
+  /// A transmission is known to have arrived, by an echo of it. Before the flight forgets it.
+  void on_delivered(const Chunk& chunk, TimeNs rtt_ns);
+  /// Marks the chunks that went before `number` on its path as missed.
+  void mark_same_path(Flight& flight, std::uint64_t number, std::uint64_t packet_number);
+  /// Of a word of bits told by packet `packet_number`: calls lost(number) for the missed ones.
+  template <class Lost>
+  void on_told(Flight& flight, std::uint64_t base64, std::uint64_t bitmap,
+               std::uint64_t packet_number, Lost&& lost) {
+    std::uint64_t missed = flight.marks(base64) & ~bitmap;
+    if (missed == 0 || packet_number < marked_by_) {
+      return;
+    }
+    for (; missed != 0; missed &= missed - 1) {
+      const std::uint64_t number = base64 + static_cast<std::uint64_t>(__builtin_ctzll(missed));
+      if (flight.is_in_flight(number)) {
+        lost(number);
+      }
+    }
+  }
+  /// Calls lost(number) for what RACK gives up now. Returns when to look again; kNever.
+  template <class Lost>
+  TimeNs detect_by_time(const Flight& flight, TimeNs now, Lost&& lost) {
+    if (!options_.rack || !has_delivered_) {
+      return kNever;
+    }
+    const TimeNs patience = std::max(delivered_rtt_ns_, rtt_.srtt_ns()) + reordering_ns();
+    while (true) {
+      const std::uint64_t number = flight.oldest();
+      if (number == Flight::kNoChunk || flight.at(number).order > delivered_order_) {
+        return kNever;
+      }
+      if (flight.at(number).sent_ns + patience > now) {
+        return flight.at(number).sent_ns + patience;
+      }
+      lost(number);
+    }
+  }
+
+  TimeNs reordering_ns() const;
+  TimeNs rto_ns() const;
+  TimeNs tail_probe_ns() const { return 2 * rtt_.srtt_ns() + ack_delay_ns_; }
+  void set_ack_delay(TimeNs delay_ns) { ack_delay_ns_ = delay_ns; }
+  void on_progress() { backoff_ = 0; }
+  void on_timeout() { backoff_ = backoff_ < 20 ? backoff_ + 1 : backoff_; }
+  std::uint32_t backoff() const { return backoff_; }
+
+  /// A chunk was lost (before the flight counts it so); true: a new episode, to which congestion
+  /// control reacts. What was in the air when the episode began belongs to it.
+  bool on_lost(const Flight& flight, std::uint64_t number);
+  /// Something of the episode is still lost or in the air.
+  bool is_in_recovery(const Flight& flight) const;
+  /// A chunk of the open episode was sent again.
+  void on_retransmitted() { ++episode_retransmitted_; }
+  /// The receiver had the retransmitted chunk already; true: so it was with all of the episode, and
+  /// the reaction is to be undone.
+  bool on_spurious(const Flight& flight);
+
+ private:
+  LossOptions options_;
+  WireCapabilities wire_;
+  RttEstimator rtt_;
+  TimeNs ack_delay_ns_ = 0;
+  TimeNs rto_ns_min_;
+  std::uint32_t backoff_ = 0;
+
+  bool has_delivered_ = false;
+  std::uint64_t delivered_order_ = 0;  ///< The newest transmission known to have arrived.
+  TimeNs delivered_rtt_ns_ = 0;
+  std::uint64_t marked_by_ = 0;  ///< Newest packet that marked a chunk as missed.
+
+  std::uint32_t reordering_multiple_ = 1;  ///< 1 to 8.
+  std::uint32_t clean_episodes_ = 0;
+  bool has_episode_ = false;
+  std::uint64_t episode_order_ = 0;  ///< Transmissions before it belong to the episode.
+  std::uint64_t episode_retransmitted_ = 0;
+  std::uint64_t episode_spurious_ = 0;
+};
+
+}  // namespace tutti::transport

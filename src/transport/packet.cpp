@@ -1,0 +1,282 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/packet.hpp"
+
+#include <bit>
+#include <cstring>
+
+#include "transport/siphash.hpp"
+
+namespace tutti::transport {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "fields are copied as they lie in memory; a big-endian host needs swaps here");
+
+constexpr std::size_t kDataBytes = kCommonHeaderBytes + 24;
+constexpr std::size_t kAckBytes = kCommonHeaderBytes + 28;
+constexpr std::size_t kEchoBytes = 10;
+constexpr std::size_t kAdvertHeadBytes = kCommonHeaderBytes + 8;
+constexpr std::size_t kAdvertBytes = 10;
+constexpr std::size_t kNumberBytes = kCommonHeaderBytes + 8;
+static_assert(kAckBytes + kEchoesPerPacket * kEchoBytes <= kHeaderBytesMax);
+static_assert(kAdvertHeadBytes + kAdvertsPerPacket * kAdvertBytes <= kHeaderBytesMax);
+
+constexpr Bytes kMask48 = (1ULL << 48) - 1;
+
+template <class T>
+void put(std::byte* at, T value) {
+  std::memcpy(at, &value, sizeof(value));
+}
+
+template <class T>
+T get(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(value));
+  return value;
+}
+
+void put48(std::byte* at, std::uint64_t value) { std::memcpy(at, &value, 6); }
+
+std::uint64_t get48(const std::byte* at) {
+  std::uint64_t value = 0;
+  std::memcpy(&value, at, 6);
+  return value;
+}
+
+void put_common(const CommonHeader& common, std::byte* at) {
+  put(at, static_cast<std::uint8_t>(kPacketVersion << 4 | static_cast<std::uint8_t>(common.type)));
+  put(at + 1, common.flags);
+  put(at + 2, common.path);
+  put(at + 4, common.connection);
+  put(at + kTagOffset, std::uint64_t{0});
+  put(at + 16, common.number);
+  put(at + 20, common.stamp);
+}
+
+/// The flags that a type may carry.
+std::uint8_t flags_of(PacketType type) {
+  switch (type) {
+    case PacketType::kData:
+      return 63;
+    case PacketType::kAck:
+    case PacketType::kCredit:
+    case PacketType::kRequest:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+bool decode_data(std::span<const std::byte> header, DataHeader& out) {
+  if (header.size() != kDataBytes) {
+    return false;
+  }
+  const std::byte* at = header.data() + kCommonHeaderBytes;
+  out.chunk = get<std::uint32_t>(at);
+  out.slot = get<std::uint32_t>(at + 4);
+  out.offset = get<std::uint64_t>(at + 8);
+  out.payload_bytes = get<std::uint32_t>(at + 16);
+  out.pull_target = get<std::uint32_t>(at + 20);
+  return out.offset <= kMessageBytesMax && out.payload_bytes <= kMessageBytesMax - out.offset;
+}
+
+bool decode_ack(std::span<const std::byte> header, AckHeader& out) {
+  if (header.size() < kAckBytes) {
+    return false;
+  }
+  const std::byte* at = header.data() + kCommonHeaderBytes;
+  out.cumulative = get<std::uint32_t>(at);
+  out.sack_base = get<std::uint32_t>(at + 4);
+  out.sack_bitmap = get<std::uint64_t>(at + 8);
+  out.received_bytes = get48(at + 16);
+  out.out_of_order = get<std::uint16_t>(at + 22);
+  out.echo_count = get<std::uint8_t>(at + 24);
+  if (out.sack_base % 64 != 0 || out.echo_count > kEchoesPerPacket ||
+      get<std::uint32_t>(at + 24) > kEchoesPerPacket ||
+      header.size() != kAckBytes + out.echo_count * kEchoBytes) {
+    return false;
+  }
+  at += 28;
+  for (std::size_t i = 0; i < out.echo_count; ++i, at += kEchoBytes) {
+    Echo& echo = out.echoes[i];
+    echo.chunk_delta = get<std::int16_t>(at);
+    const auto path_and_flags = get<std::uint16_t>(at + 2);
+    echo.path = path_and_flags & 0xfff;
+    echo.flags = static_cast<std::uint8_t>(path_and_flags >> 12);
+    echo.stamp = get<std::uint32_t>(at + 4);
+    echo.turnaround = get<std::uint16_t>(at + 8);
+  }
+  return true;
+}
+
+bool decode_advert(std::span<const std::byte> header, AdvertHeader& out) {
+  if (header.size() < kAdvertHeadBytes) {
+    return false;
+  }
+  const std::byte* at = header.data() + kCommonHeaderBytes;
+  out.first = get<std::uint32_t>(at);
+  const auto count = get<std::uint32_t>(at + 4);
+  if (count == 0 || count > kAdvertsPerPacket ||
+      header.size() != kAdvertHeadBytes + count * kAdvertBytes) {
+    return false;
+  }
+  out.count = static_cast<std::uint8_t>(count);
+  at += 8;
+  for (std::size_t i = 0; i < out.count; ++i, at += kAdvertBytes) {
+    out.adverts[i] = {get<std::uint32_t>(at), get48(at + 4)};
+    if (out.adverts[i].capacity_bytes > kMessageBytesMax &&
+        out.adverts[i].capacity_bytes != kWithdrawn) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::size_t encode_data(const CommonHeader& common, const DataHeader& data, HeaderBytes& out) {
+  put_common(common, out.data());
+  std::byte* at = out.data() + kCommonHeaderBytes;
+  put(at, data.chunk);
+  put(at + 4, data.slot);
+  put(at + 8, data.offset);
+  put(at + 16, data.payload_bytes);
+  put(at + 20, data.pull_target);
+  return kDataBytes;
+}
+
+std::size_t encode_ack(const CommonHeader& common, const AckHeader& ack, HeaderBytes& out) {
+  put_common(common, out.data());
+  std::byte* at = out.data() + kCommonHeaderBytes;
+  put(at, ack.cumulative);
+  put(at + 4, ack.sack_base);
+  put(at + 8, ack.sack_bitmap);
+  put48(at + 16, ack.received_bytes & kMask48);
+  put(at + 22, ack.out_of_order);
+  put(at + 24, std::uint32_t{ack.echo_count});
+  at += 28;
+  for (std::size_t i = 0; i < ack.echo_count; ++i, at += kEchoBytes) {
+    const Echo& echo = ack.echoes[i];
+    put(at, echo.chunk_delta);
+    put(at + 2, static_cast<std::uint16_t>(echo.path | echo.flags << 12));
+    put(at + 4, echo.stamp);
+    put(at + 8, echo.turnaround);
+  }
+  return kAckBytes + ack.echo_count * kEchoBytes;
+}
+
+std::size_t encode_advert(const CommonHeader& common, const AdvertHeader& advert,
+                          HeaderBytes& out) {
+  put_common(common, out.data());
+  std::byte* at = out.data() + kCommonHeaderBytes;
+  put(at, advert.first);
+  put(at + 4, std::uint32_t{advert.count});
+  at += 8;
+  for (std::size_t i = 0; i < advert.count; ++i, at += kAdvertBytes) {
+    put(at, advert.adverts[i].tag);
+    put48(at + 4, advert.adverts[i].capacity_bytes);
+  }
+  return kAdvertHeadBytes + advert.count * kAdvertBytes;
+}
+
+std::size_t encode_number(const CommonHeader& common, std::uint32_t value, HeaderBytes& out) {
+  put_common(common, out.data());
+  put(out.data() + kCommonHeaderBytes, std::uint64_t{value});
+  return kNumberBytes;
+}
+
+std::size_t encode_plain(const CommonHeader& common, HeaderBytes& out) {
+  put_common(common, out.data());
+  return kCommonHeaderBytes;
+}
+
+bool decode(std::span<const std::byte> header, Packet& out) {
+  if (header.size() < kCommonHeaderBytes || header.size() > kHeaderBytesMax) {
+    return false;
+  }
+  const std::byte* at = header.data();
+  const auto first = get<std::uint8_t>(at);
+  if (first >> 4 != kPacketVersion) {
+    return false;
+  }
+  CommonHeader& common = out.common;
+  common.type = static_cast<PacketType>(first & 15);
+  common.flags = get<std::uint8_t>(at + 1);
+  common.path = get<std::uint16_t>(at + 2);
+  common.connection = get<std::uint32_t>(at + 4);
+  common.number = get<std::uint32_t>(at + 16);
+  common.stamp = get<std::uint32_t>(at + 20);
+  if ((common.flags & ~flags_of(common.type)) != 0 || common.path >= kPathsMax) {
+    return false;
+  }
+  switch (common.type) {
+    case PacketType::kData:
+      return decode_data(header, out.data);
+    case PacketType::kAck:
+      return decode_ack(header, out.ack);
+    case PacketType::kAdvert:
+      return decode_advert(header, out.advert);
+    case PacketType::kCredit:
+    case PacketType::kRequest:
+    case PacketType::kAdvertAck:
+    case PacketType::kPong:
+      if (header.size() != kNumberBytes || get<std::uint32_t>(at + kCommonHeaderBytes + 4) != 0) {
+        return false;
+      }
+      out.number.value = get<std::uint32_t>(at + kCommonHeaderBytes);
+      return true;
+    case PacketType::kClose:
+    case PacketType::kCloseAck:
+    case PacketType::kReset:
+    case PacketType::kPing:
+      return header.size() == kCommonHeaderBytes;
+  }
+  return false;
+}
+
+bool decode_connection(std::span<const std::byte> header, std::uint32_t& out) {
+  if (header.size() < kCommonHeaderBytes) {
+    return false;
+  }
+  out = get<std::uint32_t>(header.data() + 4);
+  return true;
+}
+
+Key derive_key(const Key& shared, std::uint32_t source_id, std::uint64_t source_incarnation,
+               std::uint32_t destination_id, std::uint64_t destination_incarnation) {
+  Key derived;
+  for (std::uint64_t half = 0; half < 2; ++half) {
+    SipHash hash(shared);
+    hash.add_word(half);
+    hash.add_word(source_id | std::uint64_t{destination_id} << 32);
+    hash.add_word(source_incarnation);
+    hash.add_word(destination_incarnation);
+    (half == 0 ? derived.low : derived.high) = hash.finish();
+  }
+  return derived;
+}
+
+std::uint64_t tag_of(const Key& key, std::span<const std::byte> header,
+                     std::span<const std::byte> payload) {
+  SipHash hash(key);
+  hash.add_word(get<std::uint64_t>(header.data()));
+  const auto rest = header.subspan(kTagOffset + 8);
+  if (payload.empty()) {
+    return hash.finish(rest);
+  }
+  // Pieces before the last are whole words: data headers are (kDataBytes).
+  static_assert(kDataBytes % 8 == 0);
+  hash.add_words(rest);
+  return hash.finish(payload);
+}
+
+void write_tag(std::span<std::byte> header, std::uint64_t tag) {
+  put(header.data() + kTagOffset, tag);
+}
+
+std::uint64_t read_tag(std::span<const std::byte> header) {
+  return get<std::uint64_t>(header.data() + kTagOffset);
+}
+
+}  // namespace tutti::transport

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/path.hpp"
+
+#include <algorithm>
+
+namespace tutti::transport {
+
+PathTable::PathTable(std::uint32_t paths, std::uint32_t rails)
+    : paths_(paths), rails_(rails), alive_(paths) {
+  for (std::uint32_t path = 0; path < paths; ++path) {
+    ++rails_state_[path % rails].paths;
+  }
+}
+
+void PathTable::punish(Path& path, std::uint8_t penalty) {
+  path.penalty = static_cast<std::uint8_t>(std::min<int>(path.penalty + penalty, kPenaltyMax));
+}
+
+PathTable::Change PathTable::on_echo(TimeNs now, PathId path, TimeNs rtt_ns, bool ecn) {
+  Path& it = paths_[path];
+  if (rtt_ns != 0) {
+    it.rtt_ns = it.rtt_ns == 0 ? rtt_ns : it.rtt_ns - it.rtt_ns / 8 + rtt_ns / 8;
+    it.sample_ns = now;
+  }
+  if (ecn) {
+    ++it.marks;
+    punish(it, kPenaltyEcn);
+  }
+  it.losses_in_a_row = 0;
+  it.timeouts_in_a_row = 0;
+  if (it.state == PathState::kGood) {
+    return Change::kNone;
+  }
+  if (it.state == PathState::kSuspect) {
+    it.state = PathState::kGood;
+    return Change::kNone;
+  }
+  Rail& rail = rails_state_[rail_of(path)];
+  const bool was_down = rail.is_down;
+  rail.is_down = false;
+  rail.deaths = 0;
+  if (was_down) {
+    for (std::uint32_t other = rail_of(path); other < paths_.size(); other += rails_) {
+      revive(static_cast<PathId>(other));
+    }
+  } else {
+    revive(path);
+  }
+  find_next_probe();
+  return was_down ? Change::kRailUp : Change::kRevived;
+}
+
+PathTable::Change PathTable::on_loss(TimeNs now, PathId path, bool is_timeout) {
+  Path& it = paths_[path];
+  ++it.losses;
+  it.losses_in_a_row = static_cast<std::uint8_t>(std::min(it.losses_in_a_row + 1, 255));
+  if (is_timeout) {
+    it.timeouts_in_a_row = static_cast<std::uint8_t>(std::min(it.timeouts_in_a_row + 1, 255));
+    punish(it, kPenaltyTimeout);
+  } else {
+    punish(it, kPenaltyNack);
+  }
+  if (it.state == PathState::kDead) {
+    return Change::kNone;
+  }
+  if (it.timeouts_in_a_row >= kTimeoutsToDie || it.losses_in_a_row >= kLossesToDie) {
+    return die(now, path);
+  }
+  if (it.state == PathState::kGood && it.losses_in_a_row >= kLossesToSuspect) {
+    it.state = PathState::kSuspect;
+    return Change::kSuspect;
+  }
+  return Change::kNone;
+}
+
+PathTable::Change PathTable::die(TimeNs now, PathId path) {
+  paths_[path].state = PathState::kSuspect;
+  if (alive_ == 1) {
+    return Change::kNone;
+  }
+  bury(now, path);
+  Rail& rail = rails_state_[rail_of(path)];
+  if (now - rail.window_start_ns > kRailWindowNs) {
+    rail.window_start_ns = now;
+    rail.deaths = 0;
+  }
+  ++rail.deaths;
+  Change change = Change::kDead;
+  if (rails_ > 1 && !rail.is_down && rail.deaths * 2 > rail.paths && alive_ > 1) {
+    rail.is_down = true;
+    for (std::uint32_t other = rail_of(path); other < paths_.size() && alive_ > 1;
+         other += rails_) {
+      if (paths_[other].state != PathState::kDead) {
+        bury(now, static_cast<PathId>(other));
+      }
+    }
+    change = Change::kRailDown;
+  }
+  find_next_probe();
+  return change;
+}
+
+void PathTable::bury(TimeNs now, PathId path) {
+  Path& it = paths_[path];
+  it.state = PathState::kDead;
+  it.probe_interval_ns = kProbeIntervalNsMin;
+  it.probe_ns = now + kProbeIntervalNsMin;
+  --alive_;
+}
+
+void PathTable::revive(PathId path) {
+  Path& it = paths_[path];
+  if (it.state == PathState::kDead) {
+    ++alive_;
+  }
+  it.state = PathState::kGood;
+  it.probe_ns = kNever;
+  it.losses_in_a_row = 0;
+  it.timeouts_in_a_row = 0;
+}
+
+PathId PathTable::take_probe(TimeNs now) {
+  if (now < next_probe_ns_) {
+    return kNoPath;
+  }
+  for (std::size_t path = 0; path < paths_.size(); ++path) {
+    Path& it = paths_[path];
+    if (it.probe_ns <= now) {
+      it.probe_interval_ns = std::min(it.probe_interval_ns * 2, kProbeIntervalNsMax);
+      it.probe_ns = now + it.probe_interval_ns;
+      find_next_probe();
+      return static_cast<PathId>(path);
+    }
+  }
+  return kNoPath;
+}
+
+void PathTable::find_next_probe() {
+  next_probe_ns_ = kNever;
+  for (const Path& path : paths_) {
+    next_probe_ns_ = std::min(next_probe_ns_, path.probe_ns);
+  }
+}
+
+}  // namespace tutti::transport

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What a connection knows of each of its paths: round trip, penalty, whether it is alive. A path
+// without a sign of life is suspect, then dead; a dead path carries probes only. When most paths of
+// a rail die together, the rail is down. At least one path always stays in use: giving up
+// altogether is the connection's decision. Not the choice among paths: spray.hpp.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "transport/types.hpp"
+
+namespace tutti::transport {
+
+struct Path {
+  TimeNs rtt_ns = 0;         ///< Smoothed with 1/8; 0: no sample.
+  TimeNs sample_ns = 0;      ///< When the last sample came.
+  TimeNs probe_ns = kNever;  ///< Dead: when it is probed next.
+  TimeNs probe_interval_ns = 0;
+  std::uint64_t chunks_sent = 0;
+  std::uint32_t losses = 0;
+  std::uint32_t marks = 0;
+  std::uint8_t penalty = 0;            ///< 0 to 15: how often a walk skips it.
+  std::uint8_t losses_in_a_row = 0;    ///< Since the last echo.
+  std::uint8_t timeouts_in_a_row = 0;  ///< Same.
+  PathState state = PathState::kGood;
+};
+
+class PathTable {
+ public:
+  static constexpr TimeNs kProbeIntervalNsMin = 10'000'000;
+  static constexpr TimeNs kProbeIntervalNsMax = 1'000'000'000;
+  static constexpr TimeNs kRailWindowNs = 1'000'000;  ///< Deaths this close tell of a rail.
+  static constexpr std::uint8_t kPenaltyMax = 15;
+  static constexpr std::uint8_t kPenaltyEcn = 1;
+  static constexpr std::uint8_t kPenaltyNack = 4;
+  static constexpr std::uint8_t kPenaltyTimeout = 15;
+  static constexpr std::uint8_t kTimeoutsToDie = 2;
+  /// Losses that no echo interrupts. At 10 % random loss, one in a million chunks sees six.
+  static constexpr std::uint8_t kLossesToDie = 6;
+  static constexpr std::uint8_t kLossesToSuspect = 2;
+
+  PathTable(std::uint32_t paths, std::uint32_t rails);
+
+  Path& operator[](PathId path) { return paths_[path]; }
+  const Path& operator[](PathId path) const { return paths_[path]; }
+  std::uint32_t count() const { return static_cast<std::uint32_t>(paths_.size()); }
+  std::uint32_t alive() const { return alive_; }
+  std::uint8_t rail_of(PathId path) const { return static_cast<std::uint8_t>(path % rails_); }
+  bool is_usable(PathId path) const { return paths_[path].state != PathState::kDead; }
+
+  enum class Change : std::uint8_t { kNone, kSuspect, kDead, kRailDown, kRevived, kRailUp };
+
+  /// An echo came over the path: it is alive. `rtt_ns` 0: unknown.
+  Change on_echo(TimeNs now, PathId path, TimeNs rtt_ns, bool ecn);
+  Change on_loss(TimeNs now, PathId path, bool is_timeout);
+  void on_nack(PathId path) { punish(paths_[path], kPenaltyNack); }
+
+  /// When the next dead path is to be probed; kNever.
+  TimeNs next_probe_ns() const { return next_probe_ns_; }
+  /// A dead path whose probe is due; kNoPath. Its next probe comes after twice the time.
+  PathId take_probe(TimeNs now);
+
+ private:
+  static void punish(Path& path, std::uint8_t penalty);
+  Change die(TimeNs now, PathId path);
+  void bury(TimeNs now, PathId path);
+  void revive(PathId path);
+  void find_next_probe();
+
+  struct Rail {
+    TimeNs window_start_ns = 0;
+    std::uint32_t deaths = 0;  ///< In the window.
+    std::uint32_t paths = 0;
+    bool is_down = false;
+  };
+
+  std::vector<Path> paths_;
+  std::array<Rail, kRailsMax> rails_state_{};
+  std::uint32_t rails_;
+  std::uint32_t alive_;
+  TimeNs next_probe_ns_ = kNever;
+};
+
+}  // namespace tutti::transport

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// One connection's use of a transport policy (include/tutti/transport_policy.h): owns its state and
+// asks a hook only if there is one. The table of hooks outlives it.
+#pragma once
+
+#include "transport/types.hpp"
+#include "tutti/transport_policy.h"
+
+namespace tutti::transport {
+
+class Policy {
+ public:
+  /// `table` may be null: no hooks.
+  explicit Policy(const tutti_transport_policy* table) : table_(table) {}
+  ~Policy() {
+    if (is_open_ && table_->close != nullptr) {
+      table_->close(state_);
+    }
+  }
+  Policy(const Policy&) = delete;
+  Policy& operator=(const Policy&) = delete;
+
+  void open(const tutti_transport_view& view) {
+    is_open_ = table_ != nullptr;
+    if (is_open_ && table_->open != nullptr) {
+      state_ = table_->open(&view);
+    }
+  }
+
+  explicit operator bool() const { return table_ != nullptr; }
+  const tutti_transport_policy& hooks() const { return *table_; }
+  void* state() const { return state_; }
+
+ private:
+  const tutti_transport_policy* table_;
+  void* state_ = nullptr;
+  bool is_open_ = false;
+};
+
+/// Why a table cannot be used: another version, or smaller than this version's; empty: it can.
+std::string policy_fault(const tutti_transport_policy& table);
+
+}  // namespace tutti::transport

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// One connection's timers: an enumeration and a fixed table; the next deadline is the minimum.
+// Timers are lazy: one that fires early looks at the state and arms itself again, so that the hot
+// path never moves a deadline back.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "transport/types.hpp"
+
+namespace tutti::transport {
+
+enum class Timer : std::uint8_t {
+  kRetransmit,  ///< RTO: nothing was heard about the oldest chunk.
+  kRack,        ///< The oldest chunk's reordering window ends.
+  kTailProbe,   ///< Nothing was sent or heard for two round trips.
+  kAck,         ///< The first unacknowledged chunk has waited long enough.
+  kPace,        ///< The next chunk may leave.
+  kGap,         ///< A hole is old: the receiver asks for the chunk (credits without trimming).
+  kRequest,     ///< No credit came: ask again.
+  kControl,     ///< Adverts or a close were not answered.
+  kPathProbe,   ///< A dead path is asked again.
+  kKeepAlive,   ///< Nothing was heard, and something is waited for.
+  kLinger,      ///< An ended connection is forgotten.
+  kCount,
+};
+
+class Timers {
+ public:
+  Timers() { times_.fill(kNever); }
+
+  TimeNs at(Timer timer) const { return times_[index(timer)]; }
+  bool is_set(Timer timer) const { return at(timer) != kNever; }
+  void set(Timer timer, TimeNs time_ns) { times_[index(timer)] = time_ns; }
+  void clear(Timer timer) { set(timer, kNever); }
+  void clear_all() { times_.fill(kNever); }
+
+  TimeNs next() const { return *std::min_element(times_.begin(), times_.end()); }
+
+  /// Clears and gives one timer whose time is not after `now`, in the order of the enumeration;
+  /// kCount: none.
+  Timer pop(TimeNs now) {
+    for (std::size_t i = 0; i < times_.size(); ++i) {
+      if (times_[i] <= now) {
+        times_[i] = kNever;
+        return static_cast<Timer>(i);
+      }
+    }
+    return Timer::kCount;
+  }
+
+ private:
+  static std::size_t index(Timer timer) { return static_cast<std::size_t>(timer); }
+
+  std::array<TimeNs, static_cast<std::size_t>(Timer::kCount)> times_;
+};
+
+}  // namespace tutti::transport

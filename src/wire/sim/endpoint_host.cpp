@@ -1,0 +1,286 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "wire/sim/endpoint_host.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "simulate/random.hpp"
+
+namespace tutti::wire::sim {
+namespace {
+
+using simulate::HostWork;
+using simulate::Op;
+using simulate::OpKind;
+using simulate::Packet;
+using simulate::TimePs;
+using transport::TimeNs;
+
+TimeNs to_ns(TimePs now_ps) { return now_ps / simulate::kPsPerNs; }
+
+/// The content of all messages of one source, destination and tag.
+std::byte content_byte(std::uint32_t src, std::uint32_t dst, std::uint32_t tag, std::size_t at) {
+  const std::uint64_t stream = std::uint64_t{src} << 40 ^ std::uint64_t{dst} << 20 ^ tag;
+  return static_cast<std::byte>(simulate::draw(stream, 0, at / 8) >> (at % 8 * 8));
+}
+
+std::vector<std::uint32_t> peers_of(const HostWork& work) {
+  std::vector<std::uint32_t> peers;
+  for (const Op& op : work.ops) {
+    if (op.kind != OpKind::kWait) {
+      peers.push_back(op.peer);
+    }
+  }
+  std::sort(peers.begin(), peers.end());
+  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+  return peers;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<EndpointHost>> EndpointHost::make(HostWork work,
+                                                         const EndpointHostOptions& options,
+                                                         SlotExchange* exchange) {
+  transport::EndpointLimits limits;
+  limits.connections =
+      std::max<std::uint32_t>(1, static_cast<std::uint32_t>(peers_of(work).size()));
+  std::unique_ptr<EndpointHost> host(new EndpointHost(std::move(work), options, limits, exchange));
+  TUTTI_RETURN_IF_ERROR(host->connect());
+  return host;
+}
+
+EndpointHost::EndpointHost(HostWork work, const EndpointHostOptions& options,
+                           const transport::EndpointLimits& limits, SlotExchange* exchange)
+    : WorkHost(work),
+      options_(options),
+      exchange_(exchange),
+      endpoint_(limits, options.connection.wire.ps_per_byte),
+      connections_(options.hosts),
+      peers_(peers_of(work)) {
+  if (!options_.carries_bytes) {
+    return;
+  }
+  for (const Op& op : work.ops) {
+    std::vector<std::byte>& content = content_.emplace_back(op.bytes);
+    for (std::size_t at = 0; op.kind == OpKind::kSend && at < content.size(); ++at) {
+      content[at] = content_byte(options_.host, op.peer, op.tag, at);
+    }
+  }
+}
+
+// A connection per pair of hosts, whatever goes over it. Its two ids are the hosts' own numbers.
+Status EndpointHost::connect() {
+  std::vector<std::uint32_t> sends(options_.hosts);
+  std::vector<std::uint32_t> receives(options_.hosts);
+  for (std::uint32_t index = 0; index < progress_.size(); ++index) {
+    const Op& op = progress_.op(index);
+    sends[op.peer] += op.kind == OpKind::kSend ? 1 : 0;
+    receives[op.peer] += op.kind == OpKind::kReceive ? 1 : 0;
+  }
+  for (const std::uint32_t peer : peers_) {
+    transport::ConnectionOptions options = options_.connection;
+    options.local_id = peer + 1;
+    options.remote_id = options_.host + 1;
+    options.local_incarnation = 1;
+    options.remote_incarnation = 1;
+    options.peer = peer;
+    options.sends = sends[peer] > 0;
+    options.receives = receives[peer] > 0;
+    options.seed = simulate::draw(options_.seed, std::uint64_t{options_.host} << 32 | peer, 1);
+    TUTTI_ASSIGN_OR_RETURN(connections_[peer], endpoint_.connect(0, options));
+  }
+  return {};
+}
+
+void EndpointHost::post(TimePs now_ps) {
+  const TimeNs now = to_ns(now_ps);
+  std::size_t kept = 0;
+  for (const std::uint32_t index : deferred_) {
+    if (!post_one(now, index)) {
+      deferred_[kept++] = index;
+    }
+  }
+  deferred_.resize(kept);
+  std::uint32_t index = 0;
+  while (progress_.next(now_ps, &index)) {
+    // Nothing overtakes what waits.
+    if (!deferred_.empty() || !post_one(now, index)) {
+      deferred_.push_back(index);
+    }
+  }
+}
+
+bool EndpointHost::post_one(TimeNs now, std::uint32_t index) {
+  const Op& op = progress_.op(index);
+  Status status;
+  if (op.kind == OpKind::kSend) {
+    status = endpoint_.post_send(now, connections_[op.peer],
+                                 {.tag = op.tag,
+                                  .data = options_.carries_bytes ? content_[index].data() : nullptr,
+                                  .bytes = op.bytes,
+                                  .context = index});
+  } else {
+    transport::ReceiveRequest request;
+    request.parts[0] = {.tag = op.tag,
+                        .data = options_.carries_bytes ? content_[index].data() : nullptr,
+                        .capacity_bytes = op.bytes};
+    request.context = index;
+    status = endpoint_.post_receive(now, connections_[op.peer], request);
+  }
+  if (status.code() == ErrorCode::kTimeout) {
+    return false;
+  }
+  failed_ += status.ok() ? 0 : 1;
+  return true;
+}
+
+void EndpointHost::take_events(TimePs now_ps) {
+  transport::Event event;
+  while (endpoint_.poll_event(&event)) {
+    if (event.kind == transport::EventKind::kConnectionDone) {
+      continue;
+    }
+    if (event.outcome != transport::Outcome::kOk) {
+      ++failed_;
+      continue;
+    }
+    const auto index = static_cast<std::uint32_t>(event.context);
+    if (event.kind == transport::EventKind::kReceiveDone && options_.carries_bytes) {
+      check_content(index);
+    }
+    progress_.complete(now_ps, index);
+  }
+  post(now_ps);
+}
+
+void EndpointHost::check_content(std::uint32_t index) {
+  const Op& op = progress_.op(index);
+  const std::vector<std::byte>& content = content_[index];
+  for (std::size_t at = 0; at < content.size(); ++at) {
+    wrong_bytes_ += content[at] != content_byte(op.peer, options_.host, op.tag, at) ? 1 : 0;
+  }
+}
+
+void EndpointHost::on_packet(TimePs now_ps, const Packet& packet) {
+  Slot& slot = exchange_->at(packet);
+  const bool trimmed = (packet.flags & simulate::packet_flags::kTrimmed) != 0;
+  const bool last_hop = (packet.flags & simulate::packet_flags::kTrimmedLast) != 0;
+  ++slot.arrived;
+  slot.ecn = slot.ecn || (packet.flags & simulate::packet_flags::kEcn) != 0;
+  const bool complete = slot.arrived + slot.died == packet.fragments;
+  if (trimmed) {
+    if (!slot.trimmed) {
+      slot.trimmed = true;
+      deliver(now_ps, &slot, true, last_hop);
+    }
+  } else if (complete && slot.died == 0 && !slot.trimmed) {
+    deliver(now_ps, &slot, false, false);
+  }
+  if (complete) {
+    exchange_->release(options_.host, packet);
+  }
+}
+
+void EndpointHost::deliver(TimePs now_ps, Slot* slot, bool trimmed, bool last_hop) {
+  const transport::Transmission& sent = slot->transmission;
+  transport::Arrival arrival;
+  arrival.header = {sent.header.data(), sent.header_bytes};
+  if (sent.payload != nullptr && !trimmed) {
+    arrival.payload = {sent.payload, sent.payload_bytes};
+  }
+  arrival.payload_bytes = sent.payload_bytes;
+  arrival.rail = sent.rail;
+  arrival.ecn = slot->ecn;
+  arrival.trimmed = trimmed;
+  arrival.last_hop_trim = last_hop;
+  endpoint_.handle_datagram(to_ns(now_ps), arrival);
+  take_events(now_ps);
+}
+
+void EndpointHost::on_timer(TimePs now_ps) {
+  begun_ = true;
+  last_timer_ps_ = now_ps;
+  progress_.on_time(now_ps);
+  if (endpoint_.next_deadline() <= to_ns(now_ps)) {
+    endpoint_.handle_timeout(to_ns(now_ps));
+  }
+  take_events(now_ps);
+}
+
+TimePs EndpointHost::next_timer_ps() {
+  if (!begun_) {
+    return 0;
+  }
+  TimePs next = simulate::kNever;
+  const TimeNs deadline = endpoint_.next_deadline();
+  if (deadline != transport::kNever) {
+    next = deadline * simulate::kPsPerNs;
+  }
+  next = std::min(next, progress_.next_time_ps());
+  // A deadline that is over and stays so may not stop time.
+  return next <= last_timer_ps_ ? last_timer_ps_ + simulate::kPsPerNs : next;
+}
+
+bool EndpointHost::pull(TimePs now_ps, bool control_only, Packet* packet) {
+  Slots& slots = exchange_->of(options_.host);
+  std::uint32_t index = held_;
+  if (index != kNoSlot) {
+    if (control_only) {
+      return false;
+    }
+    held_ = kNoSlot;
+  } else {
+    index = slots.take();
+    Slot& fresh = slots.at(index);
+    if (!endpoint_.poll_transmit(to_ns(now_ps), &fresh.transmission)) {
+      slots.give_back(index);
+      return false;
+    }
+    fresh.arrived = 0;
+    fresh.died = 0;
+    fresh.ecn = false;
+    fresh.trimmed = false;
+  }
+  const transport::Transmission& sent = slots.at(index).transmission;
+  if (control_only && !sent.is_control) {
+    held_ = index;
+    return false;
+  }
+  packet->payload = index;
+  packet->bytes =
+      sent.payload_bytes + std::max<std::uint32_t>(options_.header_bytes, sent.header_bytes);
+  packet->dst = static_cast<std::uint32_t>(sent.peer);
+  packet->flow = options_.host;
+  packet->entropy = sent.path;
+  packet->lane = sent.is_control ? simulate::Lane::kControl : simulate::Lane::kData;
+  return true;
+}
+
+void EndpointHost::on_lost(const Packet& packet) {
+  Slots& slots = exchange_->of(options_.host);
+  Slot& slot = slots.at(packet.payload);
+  ++slot.died;
+  if (slot.arrived + slot.died == packet.fragments) {
+    slots.give_back(packet.payload);
+  }
+}
+
+simulate::HostCounters EndpointHost::counters() const {
+  simulate::HostCounters sum;
+  for (const std::uint32_t peer : peers_) {
+    const transport::ConnectionCounters* one = endpoint_.counters(connections_[peer]);
+    if (one != nullptr) {
+      sum.packets_sent += one->chunks_sent;
+      sum.retransmissions += one->retransmissions;
+      sum.spurious += one->spurious_retransmissions;
+      sum.timeouts += one->timeouts;
+      sum.acks_sent += one->acks_sent;
+    }
+  }
+  return sum;
+}
+
+}  // namespace tutti::wire::sim

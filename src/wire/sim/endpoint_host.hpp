@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The shipped transport behind a simulated NIC: Transmissions become packets, packets become
+// Arrivals, picoseconds become nanoseconds. It decides nothing. Payload is counted, not copied,
+// unless the run carries bytes: then each send has content that its receive checks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "simulate/work_host.hpp"
+#include "transport/endpoint.hpp"
+#include "wire/sim/slots.hpp"
+
+namespace tutti::wire::sim {
+
+/// The places of all hosts' packets, and those to give back when the window ends.
+class SlotExchange {
+ public:
+  explicit SlotExchange(std::size_t hosts) : slots_(hosts), done_(hosts) {}
+
+  Slots& of(std::uint32_t host) { return slots_[host]; }
+  Slot& at(const simulate::Packet& packet) { return slots_[packet.src].at(packet.payload); }
+  /// By the receiving host alone.
+  void release(std::uint32_t receiver, const simulate::Packet& packet) {
+    done_[receiver].push_back({packet.src, packet.payload});
+  }
+  /// Between windows.
+  void settle() {
+    for (std::vector<Done>& list : done_) {
+      for (const Done& done : list) {
+        slots_[done.src].give_back(done.index);
+      }
+      list.clear();
+    }
+  }
+
+ private:
+  struct Done {
+    std::uint32_t src;
+    std::uint32_t index;
+  };
+  std::vector<Slots> slots_;
+  std::vector<std::vector<Done>> done_;  ///< By receiving host.
+};
+
+struct EndpointHostOptions {
+  std::uint32_t host = 0;
+  std::uint32_t hosts = 0;
+  std::uint32_t header_bytes =
+      64;  ///< On the wire, of each packet; a longer header counts in full.
+  std::uint64_t seed = 1;
+  bool carries_bytes = false;
+  /// What all connections have in common.
+  transport::ConnectionOptions connection;
+};
+
+class EndpointHost : public simulate::WorkHost {
+ public:
+  /// `exchange` outlives the host.
+  static Result<std::unique_ptr<EndpointHost>> make(simulate::HostWork work,
+                                                    const EndpointHostOptions& options,
+                                                    SlotExchange* exchange);
+
+  void on_packet(simulate::TimePs now_ps, const simulate::Packet& packet) override;
+  void on_timer(simulate::TimePs now_ps) override;
+  simulate::TimePs next_timer_ps() override;
+  bool pull(simulate::TimePs now_ps, bool control_only, simulate::Packet* packet) override;
+  void on_lost(const simulate::Packet& packet) override;
+  simulate::HostCounters counters() const override;
+
+  const transport::Endpoint& endpoint() const { return endpoint_; }
+  /// Operations that the transport ended with an error.
+  std::uint32_t failed() const { return failed_; }
+  /// Received bytes that are not what was sent.
+  std::uint64_t wrong_bytes() const { return wrong_bytes_; }
+
+ private:
+  static constexpr std::uint32_t kNoSlot = UINT32_MAX;
+
+  EndpointHost(simulate::HostWork work, const EndpointHostOptions& options,
+               const transport::EndpointLimits& limits, SlotExchange* exchange);
+
+  Status connect();
+  void post(simulate::TimePs now_ps);
+  bool post_one(transport::TimeNs now, std::uint32_t index);
+  void take_events(simulate::TimePs now_ps);
+  void check_content(std::uint32_t index);
+  void deliver(simulate::TimePs now_ps, Slot* slot, bool trimmed, bool last_hop);
+
+  EndpointHostOptions options_;
+  SlotExchange* exchange_;
+  transport::Endpoint endpoint_;
+  std::vector<transport::ConnectionHandle> connections_;  ///< By peer; void where there is none.
+  std::vector<std::uint32_t> peers_;                      ///< Those with a connection.
+  std::vector<std::uint32_t> deferred_;  ///< Operations for which the connection had no room yet.
+  std::vector<std::vector<std::byte>> content_;  ///< By operation, when bytes are carried.
+  std::uint32_t held_ = kNoSlot;                 ///< Data that came when only control could leave.
+  bool begun_ = false;  ///< The first operations are posted by the first timer, at 0.
+  simulate::TimePs last_timer_ps_ = 0;
+  std::uint32_t failed_ = 0;
+  std::uint64_t wrong_bytes_ = 0;
+};
+
+}  // namespace tutti::wire::sim

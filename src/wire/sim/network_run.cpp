@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "wire/sim/network_run.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "base/message.hpp"
+#include "simulate/baseline/go_back_n.hpp"
+#include "wire/sim/endpoint_host.hpp"
+#include "wire/sim/windows.hpp"
+
+namespace tutti::wire::sim {
+namespace {
+
+using simulate::Fabric;
+using simulate::Host;
+using simulate::HostCounters;
+using simulate::Network;
+using simulate::NetworkOptions;
+using simulate::NodeKind;
+using simulate::Op;
+using simulate::OpKind;
+using simulate::Progress;
+using simulate::TimePs;
+using simulate::WorkHost;
+using simulate::Workload;
+
+constexpr TimePs kHardwareTimeoutPs = 500 * simulate::kPsPerUs;
+
+void add_flows(std::uint32_t host, const Progress& progress, RunResult* result) {
+  for (std::uint32_t index = 0; index < progress.size(); ++index) {
+    const Op& op = progress.op(index);
+    const TimePs end_ps = progress.end_ps(index);
+    result->unfinished += end_ps == simulate::kNever ? 1 : 0;
+    if (end_ps != simulate::kNever) {
+      result->end_ps = std::max(result->end_ps, end_ps);
+    }
+    if (op.kind == OpKind::kSend) {
+      result->flows.push_back({.src = host,
+                               .dst = op.peer,
+                               .bytes = op.bytes,
+                               .group = op.group,
+                               .start_ps = progress.start_ps(index),
+                               .end_ps = end_ps});
+    }
+  }
+}
+
+void add(const HostCounters& one, HostCounters* sum) {
+  sum->packets_sent += one.packets_sent;
+  sum->retransmissions += one.retransmissions;
+  sum->spurious += one.spurious;
+  sum->timeouts += one.timeouts;
+  sum->acks_sent += one.acks_sent;
+}
+
+std::vector<TierUse> tiers(const Network& network) {
+  const Fabric& fabric = network.fabric();
+  std::map<std::pair<NodeKind, NodeKind>, TierUse> found;
+  for (std::uint32_t link = 0; link < fabric.links(); ++link) {
+    const NodeKind from = fabric.kind(fabric.from(link));
+    const NodeKind to = fabric.kind(fabric.to(link));
+    TierUse& use = found[{from, to}];
+    const simulate::PortCounters& port = network.counters(link);
+    use.from = from;
+    use.to = to;
+    use.bytes_min = use.links == 0 ? port.bytes : std::min(use.bytes_min, port.bytes);
+    use.bytes_max = std::max(use.bytes_max, port.bytes);
+    ++use.links;
+    use.packets += port.packets;
+    use.bytes += port.bytes;
+    use.marked += port.marked;
+    use.trimmed += port.trimmed;
+    use.dropped += port.dropped;
+    use.lost += port.lost;
+    use.pauses += port.pauses;
+    use.queue_bytes_max = std::max<std::uint64_t>(use.queue_bytes_max, port.queue_bytes_max);
+    for (std::size_t bin = 0; bin < port.queue.size(); ++bin) {
+      use.queue[bin] += port.queue[bin];
+    }
+  }
+  std::vector<TierUse> list;
+  for (const auto& entry : found) {
+    list.push_back(entry.second);
+  }
+  return list;
+}
+
+/// Runs a protocol's hosts until all their work is done. `between`: after each window.
+RunResult run_hosts(const RunOptions& options, const Fabric& fabric,
+                    const std::vector<WorkHost*>& hosts, const std::function<void()>& between) {
+  Network network(fabric, options.network, {hosts.begin(), hosts.end()});
+  std::size_t busy = 0;  // Hosts before this one have nothing left to do.
+  const auto goes_on = [&] {
+    if (between) {
+      between();
+    }
+    while (busy < hosts.size() && hosts[busy]->progress().done()) {
+      ++busy;
+    }
+    return busy < hosts.size();
+  };
+  if (goes_on()) {
+    run_windows(&network, {options.threads, options.until_ps, goes_on});
+  }
+  RunResult result;
+  for (std::uint32_t host = 0; host < hosts.size(); ++host) {
+    add_flows(host, hosts[host]->progress(), &result);
+    add(hosts[host]->counters(), &result.hosts);
+  }
+  result.tiers = tiers(network);
+  result.events = network.events();
+  result.trace_hash = network.trace_hash();
+  result.unaccounted = network.unaccounted();
+  return result;
+}
+
+template <class Owners>
+std::vector<WorkHost*> pointers(const Owners& owners) {
+  std::vector<WorkHost*> found;
+  for (const auto& owner : owners) {
+    found.push_back(owner.get());
+  }
+  return found;
+}
+
+RunResult run_go_back_n(const RunOptions& options, const Fabric& fabric, const Workload& workload) {
+  const NetworkOptions& network = options.network;
+  const std::uint64_t window = network.bdp_bytes(fabric) * 3 / 2 / network.packet_bytes();
+  const auto hosts = go_back_n_hosts(
+      workload, {.seed = network.seed,
+                 .packet_bytes = network.chunk_bytes,
+                 .header_bytes = network.header_bytes,
+                 .window_packets = options.window_packets > 0 ? options.window_packets
+                                                              : static_cast<std::uint32_t>(window),
+                 .timeout_ps = options.timeout_ps > 0 ? options.timeout_ps : kHardwareTimeoutPs,
+                 .rate_control = options.rate_control,
+                 .mbit_per_s = network.mbit_per_s});
+  return run_hosts(options, fabric, pointers(hosts.hosts), {});
+}
+
+/// The wire as the transport's options describe it.
+transport::WireCapabilities wire_of(const NetworkOptions& network, const Fabric& fabric,
+                                    std::uint32_t paths) {
+  const bool whole = network.forwarding == simulate::Forwarding::kChunk;
+  return {
+      .chunk_bytes = network.chunk_bytes,
+      .mtu_bytes = whole ? network.chunk_bytes : std::min(network.chunk_bytes, network.mtu_bytes),
+      .paths = paths,
+      .ps_per_byte = network.rate() >> 16,
+      .base_rtt_ns = network.base_rtt_ps(fabric) / simulate::kPsPerNs,
+      .trims = network.trim && !network.lossless};
+}
+
+Result<RunResult> run_transport(const RunOptions& options, const Fabric& fabric,
+                                const Workload& workload) {
+  SlotExchange exchange(fabric.hosts());
+  EndpointHostOptions host_options{.hosts = fabric.hosts(),
+                                   .header_bytes = options.network.header_bytes,
+                                   .seed = options.network.seed,
+                                   .carries_bytes = options.carries_bytes,
+                                   .connection = options.connection};
+  host_options.connection.wire = wire_of(options.network, fabric, options.connection.wire.paths);
+  std::vector<std::unique_ptr<EndpointHost>> hosts;
+  for (std::uint32_t host = 0; host < fabric.hosts(); ++host) {
+    host_options.host = host;
+    TUTTI_ASSIGN_OR_RETURN(auto made,
+                           EndpointHost::make(workload.hosts[host], host_options, &exchange));
+    hosts.push_back(std::move(made));
+  }
+  RunResult result =
+      run_hosts(options, fabric, pointers(hosts), [&exchange] { exchange.settle(); });
+  for (const auto& host : hosts) {
+    result.failed += host->failed();
+    result.wrong_bytes += host->wrong_bytes();
+  }
+  return result;
+}
+
+}  // namespace
+
+Result<RunResult> run_network(const RunOptions& options, const Workload& workload) {
+  if (workload.hosts.size() > options.shape.hosts) {
+    return Status(ErrorCode::kInvalidArgument,
+                  "traffic: " + std::to_string(workload.hosts.size()) + " ranks on " +
+                      std::to_string(options.shape.hosts) + " hosts; remedy: a larger topology");
+  }
+  Workload padded = workload;
+  padded.hosts.resize(options.shape.hosts);
+  const Fabric fabric(options.shape);
+  if (options.protocol == "transport") {
+    return run_transport(options, fabric, padded);
+  }
+  if (options.protocol == "go-back-n") {
+    return run_go_back_n(options, fabric, padded);
+  }
+  return Status(ErrorCode::kInvalidArgument,
+                "protocol: " + in_quotes(options.protocol) + " is none of transport, go-back-n");
+}
+
+TimePs floor_ps(const NetworkOptions& options, const Fabric& fabric, std::uint64_t bytes) {
+  const std::uint64_t packets =
+      std::max<std::uint64_t>(1, (bytes + options.chunk_bytes - 1) / options.chunk_bytes);
+  return simulate::serialisation_ps(bytes + packets * options.header_bytes, options.rate()) +
+         options.base_rtt_ps(fabric);
+}
+
+}  // namespace tutti::wire::sim

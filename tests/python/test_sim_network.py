@@ -1,0 +1,145 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""`tutti sim network` with the library that was built."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from tutti import api, packet_network, paths
+from tutti.cli import main
+
+
+@pytest.fixture(autouse=True)
+def library() -> Iterator[None]:
+    """The real library, whatever stand-in a test before used."""
+    if paths.find(paths.LIBRARY) is None:
+        pytest.skip("libtutti.so is not built")
+    api.library.cache_clear()
+    yield
+    api.library.cache_clear()
+
+
+def invoke(*words: str) -> Result:
+    return CliRunner().invoke(main, ["sim", "network", *words], prog_name="tutti")
+
+
+def test_network__a_row_per_seed_that_holds_together(tmp_path: Path) -> None:
+    out = tmp_path / "n.json"
+    words = ("--topology", "fat-tree:16", "--bytes", "1000000", "--seeds", "2", "--seed", "5")
+    shown = invoke(*words, "-o", str(out))
+    assert shown.exit_code == 0, shown.output
+    document = packet_network.load(out)
+    assert [row.seed for row in document.rows] == [5, 6]
+    assert (document.hosts, document.ideal_us) == (16, 20.0)
+    # 245 packets with headers, and a round trip of 12.507 us.
+    assert document.floor_us == pytest.approx(20 + 245 * 64 * 20e-6 + 12.50688)
+    for row in document.rows:
+        (one,) = row.completions
+        assert (one.group, one.flows, one.unfinished, row.failed) == ("measured", 16, 0, 0)
+        assert one.min_us <= one.mean_us <= one.max_us == one.percentiles_us[-1]
+        assert one.max_us < 2 * document.floor_us
+        assert {tier.link: tier.links for tier in row.tiers} == dict.fromkeys(
+            ("host-leaf", "leaf-host", "leaf-agg", "agg-leaf", "agg-core", "core-agg"), 16
+        )
+        sent = next(tier for tier in row.tiers if tier.link == "host-leaf")
+        assert sent.packets >= 16 * 245
+    assert document.rows[0].trace_hash != document.rows[1].trace_hash
+
+
+def test_network__threads_change_nothing_but_the_time() -> None:
+    query = {"topology": "fat-tree:16", "bytes": 300_000, "loss_ppb": 1_000_000}
+    one = packet_network.run({**query, "threads": 1}, [1]).rows[0]
+    two = packet_network.run({**query, "threads": 2}, [1]).rows[0]
+    assert one.trace_hash == two.trace_hash
+    assert one.lost > 0
+    assert one.retransmissions > 0
+
+
+def test_network__a_trace_as_traffic(tmp_path: Path) -> None:
+    trace = tmp_path / "t.goal"
+    trace.write_text(
+        "num_ranks 2\n"
+        "rank 0 { a: calc 1000\n b: send 4096b to 1\n b requires a }\n"
+        "rank 1 { recv 4096b from 0 }\n"
+    )
+    shown = invoke("--topology", "single:2", "--traffic", str(trace), "--json")
+    assert shown.exit_code == 0, shown.output
+    row = json.loads(shown.stdout)["rows"][0]
+    # Two links there, two back, 4160 and at least 64 bytes.
+    assert 4.169 <= row["completions"][0]["max_us"] < 6
+    trace.write_text("num_ranks 2\nrank 0 { sned 1b to 1 }\n")
+    refused = invoke("--topology", "single:2", "--traffic", str(trace))
+    assert refused.exit_code == 2
+    assert f"{trace}:2: expected send, recv, calc or a dependency, found 'sned'" in refused.output
+
+
+def test_network__two_groups_of_flows_and_pauses() -> None:
+    words = ("--topology", "fat-tree:16", "--traffic", "incast+permutation:15", "--bytes", "100K")
+    shown = invoke(
+        *(*words, "--messages", "2", "--in-flight", "1", "--json"),
+        *("--protocol", "go-back-n", "--lossless", "--no-trim", "--rate-control"),
+    )
+    assert shown.exit_code == 0, shown.output
+    row = json.loads(shown.stdout)["rows"][0]
+    assert [(c["group"], c["flows"]) for c in row["completions"]] == [
+        ("measured", 30),
+        ("background", 450),
+    ]
+    assert row["dropped"] == row["retransmissions"] == 0
+    assert sum(tier["pauses"] for tier in row["tiers"]) > 0
+
+
+def test_network__draws_completions_and_queues(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "p.png"
+    shown = invoke("--topology", "fat-tree:16", "--bytes", "200K", "--plot", str(picture))
+    assert shown.exit_code == 0, shown.output
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--topology", "ring:4"), "topology: 'ring:4' is none"),
+        (("--topology", "fat-tree:0"), "topology: the number of hosts must be 1 to 1048576"),
+        (("--topology", "single:4", "--traffic", "incast:4"), "must be 1 to 3"),
+        (("--topology", "single:4", "--protocol", "pigeon"), "'pigeon' is none of transport"),
+        (("--topology", "single:4", "--congestion", "none"), "none"),
+        (("--rate", "fast"), "'fast' is not a rate"),
+    ],
+)
+def test_network__says_what_is_wrong(words: tuple[str, ...], said: str) -> None:
+    shown = invoke(*words)
+    assert shown.exit_code != 0
+    assert said in shown.output
+
+
+def test_query__unknown_keys_and_values_are_refused() -> None:
+    for query, said in (
+        ({"topologie": "single:2"}, "query: unknown key 'topologie'"),
+        ({"bytes": -1}, "query: bytes: a whole number from 0 to"),
+        ({"trim": 1}, "query: trim: true or false is expected"),
+        ({"ack": "both"}, "query: ack: dense or sparse is expected"),
+        ({"goal": "/nowhere"}, "query: /nowhere: cannot be read"),
+    ):
+        with pytest.raises(Exception, match=said):
+            api.library().simulate_network(query)
+
+
+def test_rate_and_quantile() -> None:
+    assert [packet_network.rate(t) for t in ("400G", "100Gb/s", "1T", "25Gbps")] == [
+        400_000,
+        100_000,
+        1_000_000,
+        25_000,
+    ]
+    ordered = [float(i) for i in range(1, 101)]
+    assert packet_network.quantile(ordered, 0.99) == 99
+    assert packet_network.quantile(ordered, 1) == 100
+    assert packet_network.quantile(ordered, 0) == 1
+    assert packet_network.quantile(ordered, 0.991) == 100

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "simulate/workload.hpp"
+
+#include <gtest/gtest.h>
+
+namespace tutti::simulate {
+namespace {
+
+TEST(progress, next__gives_what_has_nothing_before_it_once) {
+  HostWork work;
+  const auto first = work.add({.kind = OpKind::kSend, .peer = 1});
+  const auto second = work.add({.kind = OpKind::kReceive, .peer = 1});
+  const auto third = work.add({.kind = OpKind::kSend, .peer = 2});
+  work.after = {{first, third}, {second, third}};
+  Progress progress(work);
+  std::uint32_t index = 99;
+  ASSERT_TRUE(progress.next(0, &index));
+  EXPECT_EQ(first, index);
+  ASSERT_TRUE(progress.next(0, &index));
+  EXPECT_EQ(second, index);
+  EXPECT_FALSE(progress.next(0, &index));
+  progress.complete(50, second);
+  EXPECT_FALSE(progress.next(50, &index));
+  progress.complete(70, first);
+  ASSERT_TRUE(progress.next(80, &index));
+  EXPECT_EQ(third, index);
+  EXPECT_FALSE(progress.done());
+  progress.complete(90, third);
+  EXPECT_TRUE(progress.done());
+  EXPECT_EQ(0U, progress.start_ps(first));
+  EXPECT_EQ(70U, progress.end_ps(first));
+  EXPECT_EQ(70U, progress.start_ps(third));
+  EXPECT_EQ(90U, progress.end_ps(third));
+}
+
+TEST(progress, on_time__waits_end_by_themselves_one_after_the_other) {
+  HostWork work;
+  const auto wait = work.add({.kind = OpKind::kWait, .wait_ps = 100});
+  const auto longer = work.add({.kind = OpKind::kWait, .wait_ps = 30});
+  const auto send = work.add({.kind = OpKind::kSend, .peer = 1});
+  work.after = {{wait, longer}, {longer, send}};
+  Progress progress(work);
+  EXPECT_EQ(100U, progress.next_time_ps());
+  progress.on_time(99);
+  EXPECT_EQ(kNever, progress.end_ps(wait));
+  progress.on_time(100);
+  EXPECT_EQ(100U, progress.end_ps(wait));
+  EXPECT_EQ(130U, progress.next_time_ps());
+  // Late: the times are those at which it was due.
+  std::uint32_t index = 99;
+  ASSERT_TRUE(progress.next(500, &index));
+  EXPECT_EQ(send, index);
+  EXPECT_EQ(130U, progress.start_ps(send));
+  EXPECT_EQ(kNever, progress.next_time_ps());
+}
+
+}  // namespace
+}  // namespace tutti::simulate

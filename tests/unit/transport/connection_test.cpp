@@ -1,0 +1,528 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Life and death of connections, over the lossy pair.
+#include "transport/connection.hpp"
+
+#include <gtest/gtest.h>
+
+#include "lossy_pair.hpp"
+
+namespace tutti::transport {
+namespace {
+
+using testing::LossyPair;
+using testing::pattern;
+
+using Kinds = std::vector<std::pair<EventKind, Outcome>>;
+
+Kinds kinds(const std::vector<Event>& events) {
+  Kinds all;
+  for (const Event& event : events) {
+    all.emplace_back(event.kind, event.outcome);
+  }
+  return all;
+}
+
+PacketType type_of(const LossyPair::Delivered& packet) {
+  return static_cast<PacketType>(std::to_integer<int>(packet.header[0]) & 15);
+}
+
+TEST(connection, post_receive__a_group_is_matched_by_tag) {
+  LossyPair pair;
+  const auto a = pattern(10'000, 1);
+  const auto b = pattern(5, 2);
+  const auto c = pattern(0, 3);
+  std::vector<std::byte> into_a(20'000);
+  std::vector<std::byte> into_b(5);
+  std::vector<std::byte> into_c(9);
+  ReceiveRequest request;
+  request.part_count = 3;
+  request.parts[0] = {1, into_a.data(), into_a.size()};
+  request.parts[1] = {2, into_b.data(), into_b.size()};
+  request.parts[2] = {3, into_c.data(), into_c.size()};
+  request.context = 77;
+  ASSERT_TRUE(pair.end(1).post_receive(pair.now(), pair.handle(1), request).ok());
+  pair.send(0, 3, c, 3);
+  pair.send(0, 2, b, 2);
+  pair.run(1'000'000);
+  EXPECT_EQ(0U, pair.events(1).size());
+  pair.send(0, 1, a, 1);
+  ASSERT_TRUE(pair.run_until_events(3, 1));
+  const Event& event = pair.events(1)[0];
+  EXPECT_EQ(77U, event.context);
+  EXPECT_EQ(3, event.part_count);
+  EXPECT_EQ(10'000U, event.part_bytes[0]);
+  EXPECT_EQ(5U, event.part_bytes[1]);
+  EXPECT_EQ(0U, event.part_bytes[2]);
+  EXPECT_TRUE(std::equal(a.begin(), a.end(), into_a.begin()));
+  EXPECT_EQ(b, into_b);
+}
+
+TEST(connection, post_send__one_tag_keeps_its_order_whatever_the_other_does) {
+  LossyPair pair;
+  std::vector<std::vector<std::byte>> sent;
+  std::vector<std::vector<std::byte>> got(6, std::vector<std::byte>(1000));
+  for (std::size_t i = 0; i < 6; ++i) {
+    sent.push_back(pattern(1000, i));
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    pair.send(0, 1, sent[i], i);
+    pair.send(0, 2, sent[3 + i], 3 + i);
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    pair.receive(1, 2, got[3 + i]);
+  }
+  ASSERT_TRUE(pair.run_until_events(3, 3));  // Those of tag 1 wait, and do not block these.
+  for (std::size_t i = 0; i < 3; ++i) {
+    pair.receive(1, 1, got[i]);
+  }
+  ASSERT_TRUE(pair.run_until_events(6, 6));
+  EXPECT_EQ(sent, got);
+}
+
+TEST(connection, post_send__a_message_longer_than_its_receive_fails_on_both_sides) {
+  LossyPair pair;
+  const auto data = pattern(101, 1);
+  std::vector<std::byte> small(100);
+  const auto before = small;
+  pair.receive(1, 1, small);
+  pair.send(0, 1, data);
+  ASSERT_TRUE(pair.run_until_events(1, 1));
+  EXPECT_EQ((Kinds{{EventKind::kSendDone, Outcome::kTruncated}}), kinds(pair.events(0)));
+  EXPECT_EQ((Kinds{{EventKind::kReceiveDone, Outcome::kTruncated}}), kinds(pair.events(1)));
+  EXPECT_EQ(before, small);
+}
+
+TEST(connection, post__limits_hold_on_both_sides_of_them) {
+  ConnectionOptions options;
+  options.sends_max = 3;
+  options.receive_parts_max = 4;
+  LossyPair pair(options);
+  const auto data = pattern(10, 1);
+  std::vector<std::byte> into(10);
+  for (int i = 0; i < 3; ++i) {
+    pair.send(0, 1, data);
+  }
+  EXPECT_EQ(ErrorCode::kTimeout,
+            pair.end(0).post_send(pair.now(), pair.handle(0), {1, data.data(), 10, 0}).code());
+  for (int i = 0; i < 4; ++i) {
+    pair.receive(1, 1, into);
+  }
+  ReceiveRequest request;
+  request.parts[0] = {1, into.data(), 10};
+  EXPECT_EQ(ErrorCode::kTimeout,
+            pair.end(1).post_receive(pair.now(), pair.handle(1), request).code());
+  ASSERT_TRUE(pair.run_until_events(3, 3));
+  pair.send(0, 1, data);
+  pair.receive(1, 1, into);
+  ASSERT_TRUE(pair.run_until_events(4, 4));
+  request.part_count = 9;
+  EXPECT_EQ(ErrorCode::kInvalidArgument,
+            pair.end(1).post_receive(pair.now(), pair.handle(1), request).code());
+  EXPECT_EQ(ErrorCode::kInvalidArgument,
+            pair.end(0)
+                .post_send(pair.now(), pair.handle(0), {1, nullptr, kMessageBytesMax + 1, 0})
+                .code());
+}
+
+TEST(connection, close__matched_sends_finish_and_both_sides_end_once) {
+  for (std::uint32_t loss : {0U, 200U}) {
+    LossyPair pair({}, 5);
+    pair.faults.loss = loss;
+    const auto data = pattern(300'000, 1);
+    std::vector<std::byte> into(300'000);
+    std::vector<std::byte> never(10);
+    pair.receive(1, 1, into, 1);
+    pair.receive(1, 9, never, 9);
+    pair.receive(0, 9, never, 8);
+    pair.send(0, 1, data, 2);
+    pair.send(0, 5, data, 5);
+    pair.run(20'000'000);
+    ASSERT_TRUE(pair.end(0).close(pair.now(), pair.handle(0)).ok());
+    EXPECT_EQ(ErrorCode::kUnavailable, pair.end(0).close(pair.now(), pair.handle(0)).code());
+    EXPECT_EQ(ErrorCode::kUnavailable,
+              pair.end(0).post_send(pair.now(), pair.handle(0), {1, nullptr, 1, 0}).code());
+    ASSERT_TRUE(pair.run_until_events(4, 3));
+    pair.run(10'000'000'000);
+    EXPECT_EQ((Kinds{{EventKind::kSendDone, Outcome::kOk},
+                     {EventKind::kSendDone, Outcome::kClosed},
+                     {EventKind::kReceiveDone, Outcome::kClosed},
+                     {EventKind::kConnectionDone, Outcome::kOk}}),
+              kinds(pair.events(0)));
+    EXPECT_EQ((Kinds{{EventKind::kReceiveDone, Outcome::kOk},
+                     {EventKind::kReceiveDone, Outcome::kClosed},
+                     {EventKind::kConnectionDone, Outcome::kOk}}),
+              kinds(pair.events(1)));
+    EXPECT_EQ(data, into);
+    EXPECT_EQ(nullptr, pair.end(0).counters(pair.handle(0)));
+    EXPECT_EQ(kNever, pair.end(0).next_deadline());
+    EXPECT_EQ(kNever, pair.end(1).next_deadline());
+  }
+}
+
+TEST(connection, close__both_at_once) {
+  LossyPair pair;
+  ASSERT_TRUE(pair.end(0).close(pair.now(), pair.handle(0)).ok());
+  ASSERT_TRUE(pair.end(1).close(pair.now(), pair.handle(1)).ok());
+  ASSERT_TRUE(pair.run_until_events(1, 1));
+  pair.run(10'000'000'000);
+  EXPECT_EQ((Kinds{{EventKind::kConnectionDone, Outcome::kOk}}), kinds(pair.events(0)));
+  EXPECT_EQ((Kinds{{EventKind::kConnectionDone, Outcome::kOk}}), kinds(pair.events(1)));
+}
+
+TEST(connection, abort__ends_here_at_once_and_there_by_a_reset) {
+  LossyPair pair;
+  const auto data = pattern(3'000'000, 1);
+  std::vector<std::byte> into(3'000'000);
+  pair.receive(1, 1, into, 1);
+  pair.send(0, 1, data, 2);
+  pair.run(30'000);
+  ASSERT_TRUE(pair.end(1).abort(pair.now(), pair.handle(1)).ok());
+  EXPECT_EQ(ErrorCode::kUnavailable, pair.end(1).abort(pair.now(), pair.handle(1)).code());
+  ASSERT_TRUE(pair.run_until_events(2, 2));
+  pair.run(10'000'000'000);
+  EXPECT_EQ((Kinds{{EventKind::kSendDone, Outcome::kReset},
+                   {EventKind::kConnectionDone, Outcome::kReset}}),
+            kinds(pair.events(0)));
+  EXPECT_EQ((Kinds{{EventKind::kReceiveDone, Outcome::kAborted},
+                   {EventKind::kConnectionDone, Outcome::kAborted}}),
+            kinds(pair.events(1)));
+}
+
+TEST(connection, abort__a_lost_reset_is_repeated_for_who_goes_on) {
+  LossyPair pair;
+  const auto data = pattern(3'000'000, 1);
+  std::vector<std::byte> into(3'000'000);
+  pair.receive(1, 1, into);
+  pair.send(0, 1, data);
+  pair.run(30'000);
+  int resets = 0;
+  pair.drop = [&](const LossyPair::Delivered& packet) {
+    return type_of(packet) == PacketType::kReset && resets++ == 0;
+  };
+  ASSERT_TRUE(pair.end(1).abort(pair.now(), pair.handle(1)).ok());
+  ASSERT_TRUE(pair.run_until_events(2, 2, pair.now() + 5'000'000));
+  EXPECT_EQ(Outcome::kReset, pair.events(0)[1].outcome);
+}
+
+TEST(connection, cancel_send__unmatched_at_once_matched_at_its_cut) {
+  LossyPair pair;
+  const auto data = pattern(5'000'000, 1);
+  std::vector<std::byte> into(5'000'000);
+  pair.send(0, 1, data, 1);
+  ASSERT_TRUE(pair.end(0).cancel_send(pair.now(), pair.handle(0), 1).ok());
+  ASSERT_TRUE(pair.run_until_events(1, 0));
+  EXPECT_EQ(Outcome::kCancelled, pair.events(0)[0].outcome);
+  EXPECT_EQ(ErrorCode::kInvalidArgument,
+            pair.end(0).cancel_send(pair.now(), pair.handle(0), 1).code());
+
+  pair.faults.loss = 50;
+  pair.receive(1, 1, into, 7);
+  pair.send(0, 1, data, 2);
+  pair.run(50'000);
+  ASSERT_TRUE(pair.end(0).cancel_send(pair.now(), pair.handle(0), 2).ok());
+  ASSERT_TRUE(pair.run_until_events(2, 1));
+  EXPECT_EQ(Outcome::kCancelled, pair.events(0)[1].outcome);
+  EXPECT_EQ(Outcome::kCancelled, pair.events(1)[0].outcome);
+  EXPECT_GT(pair.events(1)[0].part_bytes[0], 0U);
+  EXPECT_LT(pair.events(1)[0].part_bytes[0], 5'000'000U);
+
+  const auto more = pattern(100, 3);  // The tag goes on as before.
+  pair.receive(1, 1, into, 8);
+  pair.send(0, 1, more, 3);
+  ASSERT_TRUE(pair.run_until_events(3, 2));
+  EXPECT_EQ(Outcome::kOk, pair.events(1)[1].outcome);
+  EXPECT_TRUE(std::equal(more.begin(), more.end(), into.begin()));
+}
+
+TEST(connection, cancel_receive__the_sender_decides_and_order_is_kept) {
+  for (std::uint32_t loss : {0U, 300U}) {
+    LossyPair pair({}, 3);
+    pair.faults.loss = loss;
+    std::vector<std::byte> first(100);
+    std::vector<std::byte> second(100);
+    pair.receive(1, 1, first, 1);
+    pair.receive(1, 1, second, 2);
+    pair.run(100'000'000);
+    ASSERT_TRUE(pair.end(1).cancel_receive(pair.now(), pair.handle(1), 1).ok());
+    ASSERT_TRUE(pair.run_until_events(0, 1));
+    EXPECT_EQ(Outcome::kCancelled, pair.events(1)[0].outcome);
+    EXPECT_EQ(1U, pair.events(1)[0].context);
+    EXPECT_EQ(0U, pair.events(0).size());
+    const auto data = pattern(100, 1);
+    pair.send(0, 1, data, 5);
+    ASSERT_TRUE(pair.run_until_events(1, 2));
+    EXPECT_EQ(Outcome::kOk, pair.events(1)[1].outcome);
+    EXPECT_EQ(data, second);
+  }
+}
+
+TEST(connection, cancel_receive__too_late_is_no_harm) {
+  LossyPair pair;
+  const auto data = pattern(2'000'000, 1);
+  std::vector<std::byte> into(2'000'000);
+  pair.receive(1, 1, into, 1);
+  pair.send(0, 1, data);
+  pair.run(20'000);
+  ASSERT_TRUE(pair.end(1).cancel_receive(pair.now(), pair.handle(1), 1).ok());
+  ASSERT_TRUE(pair.run_until_events(1, 1));
+  EXPECT_EQ(Outcome::kOk, pair.events(1)[0].outcome);
+  EXPECT_EQ(data, into);
+}
+
+TEST(connection, peer__a_dead_one_is_an_error_within_the_time_on_either_side) {
+  for (int waiting = 0; waiting < 2; ++waiting) {
+    ConnectionOptions options;
+    options.loss.give_up_ns = 1'000'000'000;
+    LossyPair pair(options);
+    const auto data = pattern(2'000'000, 1);
+    std::vector<std::byte> into(2'000'000);
+    pair.receive(1, 1, into);
+    pair.send(0, 1, data);
+    pair.run(30'000);
+    pair.drop = [](const LossyPair::Delivered&) { return true; };
+    const TimeNs died = pair.now();
+    const std::size_t wanted = 2;
+    ASSERT_TRUE(pair.run_until_events(waiting == 0 ? wanted : 0, waiting == 1 ? wanted : 0));
+    EXPECT_EQ(Outcome::kUnreachable, pair.events(waiting)[0].outcome);
+    EXPECT_EQ(EventKind::kConnectionDone, pair.events(waiting)[1].kind);
+    EXPECT_EQ(Outcome::kUnreachable, pair.events(waiting)[1].outcome);
+    EXPECT_GE(pair.now() - died, 900'000'000U);
+    EXPECT_LE(pair.now() - died, 1'300'000'000U);
+    pair.run(10'000'000'000);
+    EXPECT_EQ(2U, pair.events(waiting).size());
+  }
+}
+
+TEST(connection, peer__a_silent_but_living_one_may_take_its_time) {
+  ConnectionOptions options;
+  options.loss.give_up_ns = 1'000'000'000;
+  LossyPair pair(options);
+  std::vector<std::byte> into(100);
+  pair.receive(1, 1, into);
+  pair.run(20'000'000'000);
+  EXPECT_EQ(0U, pair.events(1).size());
+  const auto data = pattern(100, 1);
+  pair.send(0, 1, data);
+  ASSERT_TRUE(pair.run_until_events(1, 1, pair.now() + 1'000'000));
+  EXPECT_EQ(data, into);
+}
+
+TEST(connection, peer__idle_for_long_then_dead_counts_from_the_call) {
+  ConnectionOptions options;
+  options.loss.give_up_ns = 1'000'000'000;
+  LossyPair pair(options);
+  pair.run(20'000'000'000);
+  pair.drop = [](const LossyPair::Delivered&) { return true; };
+  const auto data = pattern(100, 1);
+  const TimeNs posted = pair.now();
+  pair.send(0, 1, data);
+  ASSERT_TRUE(pair.run_until_events(2, 0));
+  EXPECT_EQ(Outcome::kUnreachable, pair.events(0)[0].outcome);
+  EXPECT_GE(pair.now() - posted, 1'000'000'000U);
+  EXPECT_LE(pair.now() - posted, 1'300'000'000U);
+}
+
+TEST(connection, arrival__replays_forgeries_and_other_incarnations_do_nothing) {
+  LossyPair pair;
+  std::vector<LossyPair::Delivered> seen;
+  pair.drop = [&](const LossyPair::Delivered& packet) {
+    seen.push_back(packet);
+    return false;
+  };
+  const auto data = pattern(50'000, 1);
+  std::vector<std::byte> into(50'000);
+  pair.receive(1, 1, into);
+  pair.send(0, 1, data);
+  ASSERT_TRUE(pair.run_until_events(1, 1));
+  const ConnectionCounters before = pair.counters(1);
+  const ConnectionCounters sender_before = pair.counters(0);
+  for (const auto& packet : seen) {
+    pair.deliver(packet);
+  }
+  EXPECT_EQ(seen.size(), pair.counters(1).replays_dropped - before.replays_dropped +
+                             pair.counters(0).replays_dropped - sender_before.replays_dropped);
+  EXPECT_EQ(before.chunks_received, pair.counters(1).chunks_received);
+
+  // The receiver's process restarts: the same ids, another incarnation.
+  ConnectionOptions again = pair.options(1);
+  ASSERT_TRUE(pair.end(1).abort(pair.now(), pair.handle(1)).ok());
+  pair.drop = {};
+  pair.run(1'000'000);
+  again.local_incarnation = 99;
+  const auto handle = pair.end(1).connect(pair.now(), again);
+  ASSERT_TRUE(handle.ok()) << handle.status().message();
+  std::size_t to_receiver = 0;
+  for (const auto& packet : seen) {
+    if (packet.to == 1) {
+      pair.deliver(packet);
+      ++to_receiver;
+    }
+  }
+  EXPECT_EQ(to_receiver, pair.end(1).counters(*handle)->forgeries_dropped);
+  EXPECT_EQ(0U, pair.end(1).counters(*handle)->chunks_received);
+}
+
+TEST(connection, arrival__each_flipped_bit_of_each_packet_is_found) {
+  LossyPair pair;
+  std::vector<LossyPair::Delivered> seen;
+  pair.drop = [&](const LossyPair::Delivered& packet) {
+    seen.push_back(packet);
+    return true;
+  };
+  std::vector<std::byte> into(10);
+  pair.receive(1, 1, into);
+  pair.run(1);
+  ASSERT_FALSE(seen.empty());
+  LossyPair::Delivered packet = seen[0];
+  for (std::size_t bit = 0; bit < packet.header_bytes * 8; ++bit) {
+    packet.header[bit / 8] ^= std::byte{1} << (bit % 8);
+    pair.deliver(packet);
+    packet.header[bit / 8] ^= std::byte{1} << (bit % 8);
+  }
+  const ConnectionCounters& counters = pair.counters(0);
+  EXPECT_EQ(packet.header_bytes * 8, counters.forgeries_dropped + counters.malformed_dropped +
+                                         pair.end(0).counters().strays_dropped);
+  EXPECT_EQ(32U, pair.end(0).counters().strays_dropped);  // Bits of the connection's id.
+  pair.deliver(packet);
+  EXPECT_EQ(packet.header_bytes * 8, counters.forgeries_dropped + counters.malformed_dropped +
+                                         pair.end(0).counters().strays_dropped);
+}
+
+TEST(connection, payload__its_tag_finds_a_flipped_byte) {
+  ConnectionOptions options;
+  options.authenticates_payload = true;
+  LossyPair pair(options);
+  bool flipped = false;
+  const auto data = pattern(100'000, 1);
+  std::vector<std::byte> into(100'000);
+  pair.receive(1, 1, into);
+  pair.send(0, 1, data);
+  for (TimeNs i = 0; i < 200 && !flipped; ++i) {
+    pair.run(100);
+    for (auto& [time, packet] : pair.in_air()) {
+      if (!packet.payload.empty() && !flipped) {
+        packet.payload[17] ^= std::byte{1};
+        flipped = true;
+      }
+    }
+  }
+  ASSERT_TRUE(flipped);
+  ASSERT_TRUE(pair.run_until_events(1, 1));
+  EXPECT_EQ(1U, pair.counters(1).forgeries_dropped);
+  EXPECT_EQ(data, into);
+}
+
+TEST(connection, paths__a_dead_one_carries_probes_only_and_comes_back) {
+  ConnectionOptions options;
+  options.wire.paths = 8;
+  options.receives = false;
+  LossyPair pair(options);
+  pair.drop = [](const LossyPair::Delivered& packet) { return packet.path == 3; };
+  const auto data = pattern(8'000'000, 1);
+  std::vector<std::byte> into(8'000'000);
+  pair.receive(1, 1, into);
+  pair.send(0, 1, data);
+  ASSERT_TRUE(pair.run_until_events(1, 1));
+  EXPECT_EQ(data, into);
+  EXPECT_EQ(PathState::kDead, pair.end(0).path_counters(pair.handle(0), 3).state);
+  EXPECT_EQ(1U, pair.counters(0).path_deaths);
+  EXPECT_EQ(7U, pair.end(0).status(pair.handle(0)).paths_alive);
+  const std::uint64_t sent_before = pair.end(0).path_counters(pair.handle(0), 3).chunks_sent;
+  pair.receive(1, 1, into);
+  pair.send(0, 1, data);
+  ASSERT_TRUE(pair.run_until_events(2, 2));
+  EXPECT_EQ(sent_before, pair.end(0).path_counters(pair.handle(0), 3).chunks_sent);
+  pair.drop = {};
+  pair.run(2'000'000'000);
+  EXPECT_EQ(PathState::kGood, pair.end(0).path_counters(pair.handle(0), 3).state);
+  EXPECT_EQ(8U, pair.end(0).status(pair.handle(0)).paths_alive);
+}
+
+TEST(connection, paths__a_rail_that_fails_is_given_up_as_one) {
+  ConnectionOptions options;
+  options.wire.paths = 32;
+  options.wire.rails = 2;
+  options.receives = false;
+  LossyPair pair(options);
+  pair.drop = [](const LossyPair::Delivered& packet) { return packet.rail == 1; };
+  const auto data = pattern(20'000'000, 1);
+  std::vector<std::byte> into(20'000'000);
+  pair.receive(1, 1, into);
+  pair.send(0, 1, data);
+  ASSERT_TRUE(pair.run_until_events(1, 1));
+  EXPECT_EQ(data, into);
+  EXPECT_EQ(1U, pair.counters(0).rail_deaths);
+  EXPECT_EQ(16U, pair.end(0).status(pair.handle(0)).paths_alive);
+  pair.drop = {};
+  pair.run(3'000'000'000);
+  EXPECT_EQ(32U, pair.end(0).status(pair.handle(0)).paths_alive);
+}
+
+TEST(connection, status__a_void_handle_has_nothing) {
+  LossyPair pair;
+  EXPECT_EQ(nullptr, pair.end(0).counters({}));
+  EXPECT_EQ(nullptr, pair.end(0).counters({3, 1}));
+  EXPECT_EQ(ErrorCode::kUnavailable, pair.end(0).close(pair.now(), {}).code());
+  EXPECT_EQ(0U, pair.end(0).status({}).window_bytes);
+}
+
+TEST(connection, connect__refuses_what_cannot_work) {
+  Endpoint end({2});
+  const auto code = [&](auto&& change) {
+    ConnectionOptions options;
+    options.local_id = 1;
+    change(options);
+    return end.connect(0, options).status().code();
+  };
+  EXPECT_EQ(ErrorCode::kInvalidArgument, code([](auto& o) { o.controller = "bbr"; }));
+  EXPECT_EQ(ErrorCode::kInvalidArgument, code([](auto& o) { o.spray = "both"; }));
+  EXPECT_EQ(ErrorCode::kInvalidArgument, code([](auto& o) { o.wire.paths = 0; }));
+  EXPECT_EQ(ErrorCode::kInvalidArgument, code([](auto& o) { o.wire.paths = 4097; }));
+  EXPECT_EQ(ErrorCode::kInvalidArgument, code([](auto& o) { o.wire.rails = 2; }));
+  EXPECT_EQ(ErrorCode::kInvalidArgument, code([](auto& o) { o.wire.ps_per_byte = 0; }));
+  EXPECT_EQ(ErrorCode::kInvalidArgument, code([](auto& o) { o.window_groups = 2; }));
+  EXPECT_EQ(ErrorCode::kInvalidArgument, code([](auto& o) { o.chunks_max = 16385; }));
+  EXPECT_EQ(ErrorCode::kOk, code([](auto& o) { o.wire.paths = 4096; }));
+  EXPECT_EQ(ErrorCode::kInvalidArgument, code([](auto&) {}));  // The id is in use.
+  EXPECT_EQ(ErrorCode::kOk, code([](auto& o) { o.local_id = 2; }));
+  EXPECT_EQ(ErrorCode::kUnavailable, code([](auto& o) { o.local_id = 3; }));
+}
+
+TEST(connection, small_messages__stay_on_one_path) {
+  ConnectionOptions options;
+  options.wire.paths = 64;
+  options.single_path_bytes = 64 * 1024;
+  LossyPair pair(options);
+  std::map<PathId, int> used;
+  pair.drop = [&](const LossyPair::Delivered& packet) {
+    used[packet.path] += packet.payload_bytes > 0 ? 1 : 0;
+    return false;
+  };
+  const auto data = pattern(64 * 1024, 1);
+  std::vector<std::byte> into(64 * 1024);
+  pair.receive(1, 1, into);
+  pair.send(0, 1, data);
+  ASSERT_TRUE(pair.run_until_events(1, 1));
+  EXPECT_EQ(1, std::count_if(used.begin(), used.end(), [](auto& it) { return it.second > 0; }));
+}
+
+TEST(connection, time__a_step_back_counts_as_the_newest) {
+  LossyPair pair;
+  const auto data = pattern(1'000'000, 1);
+  std::vector<std::byte> into(1'000'000);
+  pair.receive(1, 1, into);
+  pair.send(0, 1, data);
+  pair.run(50'000);
+  pair.end(0).handle_timeout(0);
+  pair.end(1).handle_timeout(5);
+  Transmission out;
+  EXPECT_FALSE(pair.end(0).poll_transmit(1, &out));
+  ASSERT_TRUE(pair.run_until_events(1, 1));
+  EXPECT_EQ(data, into);
+  EXPECT_EQ(0U, pair.counters(0).retransmissions);
+}
+
+}  // namespace
+}  // namespace tutti::transport

@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/credit.hpp"
+
+#include <gtest/gtest.h>
+
+#include "lossy_pair.hpp"
+#include "transport/serial.hpp"
+
+namespace tutti::transport {
+namespace {
+
+constexpr std::uint32_t kGrant = 16 * 1024;
+constexpr std::uint64_t kUnits = kGrant / 256;
+
+TEST(credit_sender, speculation__ends_with_the_first_news) {
+  CreditSender sender(600'000, 900'000, 4096, 1);
+  EXPECT_TRUE(sender.can_send());
+  EXPECT_TRUE(sender.is_speculating());
+  sender.on_sent(4096);
+  EXPECT_EQ(600'000 - 4096, sender.credit_bytes());
+  sender.on_heard();
+  EXPECT_FALSE(sender.is_speculating());
+  EXPECT_FALSE(sender.can_send());
+  EXPECT_TRUE(sender.on_credit(1 + 16));
+  EXPECT_EQ(4096, sender.credit_bytes());
+  EXPECT_FALSE(sender.on_credit(1 + 16));  // Repeated.
+  EXPECT_FALSE(sender.on_credit(1 + 8));   // Late.
+  sender.on_sent(4097);
+  EXPECT_FALSE(sender.can_send());
+}
+
+TEST(credit_sender, pull_target__asks_for_the_backlog_less_what_is_there) {
+  const std::uint64_t first = (1ULL << 32) - 3;
+  CreditSender sender(0, 100'000, 4096, first);
+  EXPECT_FALSE(sender.can_send());
+  EXPECT_EQ(static_cast<std::uint32_t>(first + 16), sender.pull_target(4096));
+  EXPECT_EQ(static_cast<std::uint32_t>(first + 17), sender.pull_target(4097));
+  EXPECT_EQ(static_cast<std::uint32_t>(first + 391), sender.pull_target(1'000'000));  // Window.
+  EXPECT_EQ(static_cast<std::uint32_t>(first), sender.pull_target(0));
+  EXPECT_TRUE(sender.on_credit(static_cast<std::uint32_t>(first + 20)));
+  EXPECT_EQ(static_cast<std::uint32_t>(first + 20), sender.pull_target(4096));
+}
+
+class Pacer : public ::testing::Test {
+ protected:
+  Pacer() : pacer(4, 20) {
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      pacer.add(i, 1, kGrant, 64 * 1024, 12'000);
+    }
+  }
+  std::vector<std::uint32_t> grants(int count) {
+    std::vector<std::uint32_t> all;
+    for (int i = 0; i < count; ++i) {
+      now = std::max(now, pacer.next_ns() == kNever ? now : pacer.next_ns());
+      all.push_back(pacer.grant(now).connection);
+    }
+    return all;
+  }
+  CreditPacer pacer;
+  TimeNs now = 1000;
+};
+
+using Order = std::vector<std::uint32_t>;
+constexpr std::uint32_t kNobody = 0xffffffff;
+
+TEST_F(Pacer, grant__active_in_turn_then_idle_up_to_a_window) {
+  pacer.on_wanted(now, 0, 1 + 3 * kUnits, false);
+  pacer.on_wanted(now, 1, 1 + kUnits, false);
+  EXPECT_EQ(Order({0, 1, 0, 0}), grants(4));
+  EXPECT_EQ(1 + 3 * kUnits, pacer.granted_units(0));
+  // Both are idle now: a quantum each in turn, until a window went unasked.
+  EXPECT_EQ(Order({1, 0, 1, 0, 1, 0, 1, 0, kNobody}), grants(9));
+  EXPECT_EQ(1 + 7 * kUnits, pacer.granted_units(0));
+  EXPECT_EQ(kNever, pacer.next_ns());
+  pacer.on_wanted(now, 2, 1 + 1, false);
+  EXPECT_EQ(Order({2}), grants(1));
+  EXPECT_EQ(1U + 1U, pacer.granted_units(2));  // No more than asked.
+}
+
+TEST_F(Pacer, grant__the_losers_come_first) {
+  pacer.on_wanted(now, 0, 1 + 10 * kUnits, false);
+  pacer.on_wanted(now, 1, 1 + 10 * kUnits, false);
+  pacer.on_wanted(now, 2, 1 + 2 * kUnits, true);
+  EXPECT_EQ(Order({2, 0, 1, 2, 0, 1}), grants(6));
+}
+
+TEST_F(Pacer, grant__never_more_than_the_link_takes) {
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    pacer.on_wanted(now, i, 1 + 100'000, false);
+  }
+  const TimeNs start = now;
+  grants(1000);
+  const double link_ns = 1000.0 * kGrant * 20 / 1000;
+  EXPECT_NEAR(link_ns / 0.99, static_cast<double>(pacer.next_ns() - start), 2);
+  EXPECT_EQ(kNobody, pacer.grant(now).connection);
+}
+
+TEST_F(Pacer, remove__from_the_middle_of_a_list) {
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    pacer.on_wanted(now, i, 1 + 100 * kUnits, false);
+  }
+  pacer.remove(1);
+  EXPECT_EQ(Order({0, 2, 0, 2}), grants(4));
+  EXPECT_FALSE(pacer.grants(1));
+}
+
+TEST_F(Pacer, rate__falls_with_marks_and_core_trims_and_comes_back) {
+  EXPECT_EQ(1024U, pacer.rate());
+  for (int i = 0; i < 2000; ++i, now += 100) {
+    pacer.on_arrival(now, true, false, false);
+  }
+  const std::uint32_t marked = pacer.rate();
+  EXPECT_LT(marked, 300U);
+  for (int i = 0; i < 8000; ++i, now += 100) {
+    pacer.on_arrival(now, false, false, false);
+  }
+  EXPECT_EQ(1024U, pacer.rate());
+  for (int i = 0; i < 130; ++i, now += 100) {
+    pacer.on_arrival(now, false, true, true);  // On our own link: credit's own business.
+  }
+  EXPECT_EQ(1024U, pacer.rate());
+  for (int i = 0; i < 130; ++i, now += 100) {
+    pacer.on_arrival(now, false, i % 2 == 0, false);
+  }
+  EXPECT_LT(pacer.rate(), 750U);
+}
+
+// Without speculation every byte is asked for; requests and grants may be lost.
+TEST(credit, transfer__completes_when_control_is_lost) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    ConnectionOptions options;
+    options.controller = "rccc";
+    options.credit.speculative_bytes = seed % 2 == 0 ? 0 : kBytesMax;
+    options.wire.paths = 8;
+    options.first_number = (1ULL << 32) - 40;
+    testing::LossyPair pair(options, seed);
+    Random random(seed);
+    pair.drop = [&](const testing::LossyPair::Delivered& packet) {
+      const auto type = static_cast<PacketType>(std::to_integer<int>(packet.header[0]) & 15);
+      const bool is_credit = type == PacketType::kCredit || type == PacketType::kRequest;
+      return random.below(100) < (is_credit ? 50 : 5);
+    };
+    const auto data = testing::pattern(2'000'000, seed);
+    std::vector<std::byte> into(2'000'000);
+    for (int i = 0; i < 3; ++i) {
+      pair.receive(1, 1, into);
+      pair.send(0, 1, data);
+    }
+    ASSERT_TRUE(pair.run_until_events(3, 3)) << seed;
+    EXPECT_TRUE(data == into);
+    EXPECT_LT(pair.now(), 300'000'000U);
+  }
+}
+
+// The receiver paces: a sender with credit never outruns the link, but for its first window.
+TEST(credit, transfer__takes_about_the_time_of_the_link) {
+  ConnectionOptions options;
+  options.controller = "rccc";
+  options.wire.paths = 8;
+  options.credit.speculative_bytes = 0;
+  options.receives = false;
+  testing::LossyPair pair(options);
+  const auto data = testing::pattern(10'000'000, 1);
+  std::vector<std::byte> into(10'000'000);
+  pair.receive(1, 1, into);
+  const TimeNs start = pair.now();
+  pair.send(0, 1, data);
+  ASSERT_TRUE(pair.run_until_events(1, 1));
+  const TimeNs link_ns = 10'000'000ULL * 20 / 1000 * 100 / 99;
+  EXPECT_GT(pair.now() - start, link_ns);
+  EXPECT_LT(pair.now() - start, link_ns + 60'000);
+  EXPECT_EQ(0U, pair.counters(0).retransmissions);
+}
+
+}  // namespace
+}  // namespace tutti::transport

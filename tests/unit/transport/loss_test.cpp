@@ -1,0 +1,251 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/loss.hpp"
+
+#include <gtest/gtest.h>
+
+#include "lossy_pair.hpp"
+
+namespace tutti::transport {
+namespace {
+
+using testing::LossyPair;
+using testing::pattern;
+
+class Loss : public ::testing::Test {
+ protected:
+  Loss() : flight(64, 4, 1), loss(LossOptions{}, wire()) { loss.rtt().on_sample(10'000); }
+
+  static WireCapabilities wire() {
+    WireCapabilities wire;
+    wire.paths = 4;
+    wire.base_rtt_ns = 10'000;
+    return wire;
+  }
+  std::uint64_t send(TimeNs now, PathId path) {
+    const std::uint64_t number = flight.add();
+    flight.at(number).bytes = 100;
+    flight.transmit(now, number, path);
+    return number;
+  }
+  void deliver(std::uint64_t number, TimeNs rtt_ns = 10'000) {
+    loss.on_delivered(flight.at(number), rtt_ns);
+    loss.mark_same_path(flight, number, packet);
+    flight.acknowledge(number);
+  }
+  std::vector<std::uint64_t> told(std::uint64_t bitmap) {
+    std::vector<std::uint64_t> lost;
+    loss.on_told(flight, 0, bitmap, packet, [&](std::uint64_t n) {
+      lost.push_back(n);
+      flight.lose(n);
+    });
+    return lost;
+  }
+  std::vector<std::uint64_t> by_time(TimeNs now, TimeNs* again = nullptr) {
+    std::vector<std::uint64_t> lost;
+    const TimeNs next = loss.detect_by_time(flight, now, [&](std::uint64_t n) {
+      lost.push_back(n);
+      flight.lose(n);
+    });
+    if (again != nullptr) {
+      *again = next;
+    }
+    return lost;
+  }
+
+  Flight flight;
+  LossDetector loss;
+  std::uint64_t packet = 1;
+};
+
+using Numbers = std::vector<std::uint64_t>;
+
+TEST_F(Loss, same_path__needs_a_later_arrival_and_a_word_that_says_no) {
+  send(0, 0);
+  send(10, 1);
+  send(20, 0);
+  send(30, 0);
+  deliver(3);
+  EXPECT_EQ(Numbers({}), told(0b1010));  // Says that 1 is here: its echo was lost.
+  EXPECT_EQ(Numbers({1}), told(0b1000));
+  EXPECT_EQ(Numbers({}), told(0b1000));  // 2 is of another path, 4 is later.
+  flight.check();
+}
+
+TEST_F(Loss, same_path__an_older_packet_says_nothing) {
+  send(0, 0);
+  send(10, 0);
+  packet = 5;
+  deliver(2);
+  packet = 4;
+  EXPECT_EQ(Numbers({}), told(0b100));
+  packet = 5;
+  EXPECT_EQ(Numbers({1}), told(0b100));
+}
+
+TEST_F(Loss, same_path__a_chunk_sent_again_counts_by_its_new_path) {
+  send(0, 0);
+  send(10, 0);
+  flight.lose(1);
+  flight.transmit(20, 1, 2);
+  send(30, 2);
+  deliver(2);
+  EXPECT_EQ(Numbers({}), told(0b0100));
+  deliver(3);
+  EXPECT_EQ(Numbers({1}), told(0b1100));
+}
+
+TEST_F(Loss, same_path__is_off_where_paths_reorder) {
+  WireCapabilities reordering = wire();
+  reordering.reorders_within_path = true;
+  loss = LossDetector(LossOptions{}, reordering);
+  send(0, 0);
+  send(10, 0);
+  deliver(2);
+  EXPECT_EQ(Numbers({}), told(0b100));
+}
+
+TEST_F(Loss, rack__waits_a_round_trip_and_the_reordering_window) {
+  send(0, 0);
+  send(100, 1);
+  send(200, 2);
+  deliver(2);
+  TimeNs again = 0;
+  const TimeNs patience = 10'000 + loss.reordering_ns();
+  EXPECT_EQ(2'500U, loss.reordering_ns());  // A quarter of the least round trip.
+  EXPECT_EQ(Numbers({}), by_time(patience - 1, &again));
+  EXPECT_EQ(patience, again);
+  EXPECT_EQ(Numbers({1}), by_time(patience, &again));
+  EXPECT_EQ(kNever, again);  // 3 was sent later than what has arrived.
+}
+
+TEST_F(Loss, rack__a_lost_retransmission_is_found_again) {
+  send(0, 0);
+  send(10, 1);
+  deliver(2);
+  EXPECT_EQ(Numbers({1}), by_time(20'000));
+  flight.transmit(20'000, 1, 2);
+  EXPECT_EQ(Numbers({}), by_time(100'000));
+  send(20'010, 1);
+  deliver(3);
+  EXPECT_EQ(Numbers({1}), by_time(100'000));
+}
+
+TEST_F(Loss, rto__follows_srtt_backs_off_and_has_bounds) {
+  EXPECT_EQ(75'000U, loss.rto_ns());  // 15 us and six queues of one round trip.
+  for (int i = 0; i < 100; ++i) {
+    loss.rtt().on_sample(1'000'000);
+  }
+  EXPECT_GT(loss.rto_ns(), 1'000'000U);
+  const TimeNs before = loss.rto_ns();
+  loss.on_timeout();
+  EXPECT_EQ(2 * before, loss.rto_ns());
+  for (int i = 0; i < 100; ++i) {
+    loss.on_timeout();
+  }
+  EXPECT_EQ(100'000'000U, loss.rto_ns());
+  loss.on_progress();
+  EXPECT_EQ(before, loss.rto_ns());
+}
+
+TEST_F(Loss, episode__one_reaction_for_what_was_in_the_air_together) {
+  send(0, 0);
+  send(10, 1);
+  EXPECT_TRUE(loss.on_lost(flight, 1));
+  flight.lose(1);
+  EXPECT_FALSE(loss.on_lost(flight, 2));
+  flight.lose(2);
+  EXPECT_TRUE(loss.is_in_recovery(flight));
+  flight.transmit(20, 1, 2);
+  loss.on_retransmitted();
+  flight.transmit(30, 2, 2);
+  loss.on_retransmitted();
+  EXPECT_FALSE(loss.is_in_recovery(flight));
+  EXPECT_FALSE(loss.on_spurious(flight));
+  EXPECT_TRUE(loss.on_spurious(flight));
+  EXPECT_EQ(5'000U, loss.reordering_ns() * (loss.reordering_ns() > 2'500 ? 1 : 2));
+  send(40, 0);
+  EXPECT_TRUE(loss.on_lost(flight, 3));
+}
+
+struct Cost {
+  std::uint64_t retransmissions = 0;
+  std::uint64_t spurious = 0;
+  std::uint64_t timeouts = 0;
+  TimeNs time_ns = 0;
+  ConnectionCounters counters;
+};
+
+Cost transfer(const testing::Faults& faults, const LossOptions& loss_options, Bytes bytes,
+              std::uint64_t seed = 1,
+              const std::function<bool(const LossyPair::Delivered&)>& drop = {}) {
+  ConnectionOptions options;
+  options.wire.paths = 16;
+  options.receives = false;
+  options.loss = loss_options;
+  LossyPair pair(options, seed);
+  pair.faults = faults;
+  pair.drop = drop;
+  pair.checks_invariants = false;
+  const auto data = pattern(bytes, 1);
+  std::vector<std::byte> into(bytes);
+  pair.receive(1, 1, into);
+  pair.send(0, 1, data);
+  const TimeNs start = pair.now();
+  EXPECT_TRUE(pair.run_until_events(1, 1));
+  EXPECT_TRUE(data == into);
+  const ConnectionCounters& c = pair.counters(0);
+  return {c.retransmissions, c.spurious_retransmissions, c.timeouts, pair.now() - start, c};
+}
+
+TEST(loss, transfer__one_percent_costs_about_one_percent) {
+  const Cost cost = transfer({.loss = 10}, {}, 40'000'000);
+  const double chunks = 40e6 / 4096;
+  EXPECT_GT(static_cast<double>(cost.retransmissions), 0.005 * chunks);
+  EXPECT_LT(static_cast<double>(cost.retransmissions), 0.02 * chunks);
+  EXPECT_LT(cost.spurious, cost.retransmissions / 4);
+  EXPECT_LE(cost.timeouts, 3U);
+}
+
+TEST(loss, transfer__a_lost_last_chunk_is_probed_before_the_timeout) {
+  int dropped = 0;
+  const auto drop_last = [&](const LossyPair::Delivered& packet) {
+    return packet.payload_bytes == 7 && dropped++ == 0;
+  };
+  const Cost with = transfer({}, {}, 40'967, 1, drop_last);
+  EXPECT_EQ(2, dropped);
+  EXPECT_EQ(1U, with.counters.tail_probes);
+  EXPECT_EQ(0U, with.timeouts);
+  dropped = 0;
+  LossOptions without_probe;
+  without_probe.tail_probe = false;
+  const Cost without = transfer({}, without_probe, 40'967, 1, drop_last);
+  EXPECT_EQ(0U, without.counters.tail_probes);
+  EXPECT_EQ(1U, without.timeouts);
+  EXPECT_LT(with.time_ns, without.time_ns);
+}
+
+TEST(loss, transfer__each_way_of_finding_is_enough_alone) {
+  LossOptions none;
+  none.same_path = false;
+  none.rack = false;
+  none.tail_probe = false;
+  EXPECT_GT(transfer({.loss = 20}, none, 1'000'000).counters.lost_timeout, 0U);
+  LossOptions same_path = none;
+  same_path.same_path = true;
+  EXPECT_GT(transfer({.loss = 20}, same_path, 1'000'000).counters.lost_same_path, 0U);
+  LossOptions rack = none;
+  rack.rack = true;
+  EXPECT_GT(transfer({.loss = 20}, rack, 1'000'000).counters.lost_rack, 0U);
+}
+
+TEST(loss, transfer__lost_acknowledgements_cause_few_retransmissions) {
+  Random random(5);
+  const Cost cost = transfer({}, {}, 20'000'000, 1, [&](const LossyPair::Delivered& packet) {
+    return packet.to == 0 && random.below(100) < 10;
+  });
+  EXPECT_LT(cost.retransmissions, 20'000'000U / 4096 / 200);  // Half a percent.
+}
+
+}  // namespace
+}  // namespace tutti::transport

@@ -1,0 +1,222 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/packet.hpp"
+
+#include <gtest/gtest.h>
+
+#include "transport/serial.hpp"
+#include "transport/siphash.hpp"
+
+namespace tutti::transport {
+namespace {
+
+std::span<const std::byte> span_of(const HeaderBytes& bytes, std::size_t size) {
+  return {bytes.data(), size};
+}
+
+CommonHeader common_of(PacketType type, std::uint8_t flags = 0) {
+  return {type, flags, 0xabc, 0x11223344, 0x55667788, 0x99aabbcc};
+}
+
+TEST(packet, data__round_trip_and_place_of_each_field) {
+  HeaderBytes bytes{};
+  const DataHeader data{0x01020304, 0x05060708, 1ULL << 39, 32768, 0x0a0b0c0d};
+  const std::size_t size = encode_data(common_of(PacketType::kData, kFlagEnd), data, bytes);
+  EXPECT_EQ(48U, size);
+  const std::array<int, 48> expected = {0x11, 0x01, 0xbc, 0x0a, 0x44, 0x33, 0x22, 0x11, 0,    0,
+                                        0,    0,    0,    0,    0,    0,    0x88, 0x77, 0x66, 0x55,
+                                        0xcc, 0xbb, 0xaa, 0x99, 0x04, 0x03, 0x02, 0x01, 0x08, 0x07,
+                                        0x06, 0x05, 0,    0,    0,    0,    0x80, 0,    0,    0,
+                                        0,    0x80, 0,    0,    0x0d, 0x0c, 0x0b, 0x0a};
+  for (std::size_t i = 0; i < size; ++i) {
+    EXPECT_EQ(expected[i], std::to_integer<int>(bytes[i])) << i;
+  }
+  Packet packet;
+  ASSERT_TRUE(decode(span_of(bytes, size), packet));
+  EXPECT_EQ(PacketType::kData, packet.common.type);
+  EXPECT_EQ(kFlagEnd, packet.common.flags);
+  EXPECT_EQ(0xabc, packet.common.path);
+  EXPECT_EQ(0x55667788U, packet.common.number);
+  EXPECT_EQ(0x99aabbccU, packet.common.stamp);
+  EXPECT_EQ(data.chunk, packet.data.chunk);
+  EXPECT_EQ(data.slot, packet.data.slot);
+  EXPECT_EQ(data.offset, packet.data.offset);
+  EXPECT_EQ(data.payload_bytes, packet.data.payload_bytes);
+  EXPECT_EQ(data.pull_target, packet.data.pull_target);
+  std::uint32_t connection = 0;
+  ASSERT_TRUE(decode_connection(span_of(bytes, size), connection));
+  EXPECT_EQ(0x11223344U, connection);
+  EXPECT_FALSE(decode_connection(span_of(bytes, 23), connection));
+}
+
+TEST(packet, ack__round_trip_with_each_number_of_echoes) {
+  for (std::uint8_t count = 0; count <= kEchoesPerPacket; ++count) {
+    AckHeader ack;
+    ack.cumulative = 0xfffffff0;
+    ack.sack_base = 0xffffffc0;
+    ack.sack_bitmap = 0x8000000000000001ULL;
+    ack.received_bytes = (1ULL << 48) - 1;
+    ack.out_of_order = 0xfffe;
+    ack.echo_count = count;
+    for (std::uint8_t i = 0; i < count; ++i) {
+      ack.echoes[i] = {static_cast<std::int16_t>(-5 + i), static_cast<PathId>(4095 - i),
+                       static_cast<std::uint8_t>(15 - i), 0xdeadbeef + i,
+                       static_cast<std::uint16_t>(65535 - i)};
+    }
+    HeaderBytes bytes{};
+    const std::size_t size = encode_ack(common_of(PacketType::kAck, kFlagGap), ack, bytes);
+    EXPECT_EQ(52U + 10U * count, size);
+    Packet packet;
+    ASSERT_TRUE(decode(span_of(bytes, size), packet));
+    EXPECT_EQ(ack.cumulative, packet.ack.cumulative);
+    EXPECT_EQ(ack.sack_base, packet.ack.sack_base);
+    EXPECT_EQ(ack.sack_bitmap, packet.ack.sack_bitmap);
+    EXPECT_EQ(ack.received_bytes, packet.ack.received_bytes);
+    EXPECT_EQ(ack.out_of_order, packet.ack.out_of_order);
+    ASSERT_EQ(count, packet.ack.echo_count);
+    for (std::uint8_t i = 0; i < count; ++i) {
+      EXPECT_EQ(ack.echoes[i].chunk_delta, packet.ack.echoes[i].chunk_delta);
+      EXPECT_EQ(ack.echoes[i].path, packet.ack.echoes[i].path);
+      EXPECT_EQ(ack.echoes[i].flags, packet.ack.echoes[i].flags);
+      EXPECT_EQ(ack.echoes[i].stamp, packet.ack.echoes[i].stamp);
+      EXPECT_EQ(ack.echoes[i].turnaround, packet.ack.echoes[i].turnaround);
+    }
+    EXPECT_FALSE(decode(span_of(bytes, size - 1), packet));
+  }
+}
+
+TEST(packet, advert__round_trip) {
+  AdvertHeader advert;
+  advert.first = 0xffffffff;
+  advert.count = 2;
+  advert.adverts[0] = {7, kMessageBytesMax};
+  advert.adverts[1] = {8, kWithdrawn};
+  HeaderBytes bytes{};
+  const std::size_t size = encode_advert(common_of(PacketType::kAdvert), advert, bytes);
+  EXPECT_EQ(52U, size);
+  Packet packet;
+  ASSERT_TRUE(decode(span_of(bytes, size), packet));
+  EXPECT_EQ(0xffffffffU, packet.advert.first);
+  ASSERT_EQ(2, packet.advert.count);
+  EXPECT_EQ(7U, packet.advert.adverts[0].tag);
+  EXPECT_EQ(kMessageBytesMax, packet.advert.adverts[0].capacity_bytes);
+  EXPECT_EQ(kWithdrawn, packet.advert.adverts[1].capacity_bytes);
+  advert.adverts[1].capacity_bytes = kMessageBytesMax + 1;
+  encode_advert(common_of(PacketType::kAdvert), advert, bytes);
+  EXPECT_FALSE(decode(span_of(bytes, size), packet));
+}
+
+TEST(packet, number_and_plain__round_trip) {
+  for (PacketType type :
+       {PacketType::kCredit, PacketType::kRequest, PacketType::kAdvertAck, PacketType::kPong}) {
+    HeaderBytes bytes{};
+    const std::size_t size = encode_number(common_of(type), 0x12345678, bytes);
+    EXPECT_EQ(32U, size);
+    Packet packet;
+    ASSERT_TRUE(decode(span_of(bytes, size), packet));
+    EXPECT_EQ(type, packet.common.type);
+    EXPECT_EQ(0x12345678U, packet.number.value);
+    bytes[28] = std::byte{1};  // Reserved.
+    EXPECT_FALSE(decode(span_of(bytes, size), packet));
+  }
+  for (PacketType type :
+       {PacketType::kClose, PacketType::kCloseAck, PacketType::kReset, PacketType::kPing}) {
+    HeaderBytes bytes{};
+    const std::size_t size = encode_plain(common_of(type), bytes);
+    EXPECT_EQ(24U, size);
+    Packet packet;
+    ASSERT_TRUE(decode(span_of(bytes, size), packet));
+    EXPECT_EQ(type, packet.common.type);
+    EXPECT_FALSE(decode(span_of(bytes, size + 1), packet));
+    EXPECT_FALSE(decode(span_of(bytes, size - 1), packet));
+  }
+}
+
+TEST(packet, decode__refuses_what_this_version_does_not_send) {
+  HeaderBytes bytes{};
+  const std::size_t size = encode_data(common_of(PacketType::kData), DataHeader{}, bytes);
+  Packet packet;
+  ASSERT_TRUE(decode(span_of(bytes, size), packet));
+  const auto refused = [&](std::size_t at, int value) {
+    HeaderBytes changed = bytes;
+    changed[at] = static_cast<std::byte>(value);
+    return !decode(span_of(changed, size), packet);
+  };
+  EXPECT_TRUE(refused(0, 0x21));  // Another version.
+  EXPECT_TRUE(refused(0, 0x10));  // No type.
+  EXPECT_TRUE(refused(0, 0x1c));  // An unknown type.
+  EXPECT_TRUE(refused(1, 64));    // An unknown flag.
+  EXPECT_TRUE(refused(3, 0x1a));  // A path of more than 12 bits.
+  EXPECT_TRUE(refused(38, 1));    // An offset beyond 1 TiB.
+  EXPECT_FALSE(refused(24, 255));
+}
+
+// Test vectors of the reference code (key 00..0f, input 00..n-1).
+TEST(siphash, vectors) {
+  const Key key{0x0706050403020100ULL, 0x0f0e0d0c0b0a0908ULL};
+  const std::array<std::uint64_t, 16> expected = {
+      0x726fdb47dd0e0e31ULL, 0x74f839c593dc67fdULL, 0x0d6c8009d9a94f5aULL, 0x85676696d7fb7e2dULL,
+      0xcf2794e0277187b7ULL, 0x18765564cd99a68dULL, 0xcbc9466e58fee3ceULL, 0xab0200f58b01d137ULL,
+      0x93f5f5799a932462ULL, 0x9e0082df0ba9e4b0ULL, 0x7a5dbbc594ddb9f3ULL, 0xf4b32f46226bada7ULL,
+      0x751e8fbc860ee5fbULL, 0x14ea5627c0843d90ULL, 0xf723ca908e7af2eeULL, 0xa129ca6149be45e5ULL};
+  std::array<std::byte, 16> input{};
+  for (std::size_t i = 0; i < input.size(); ++i) {
+    input[i] = static_cast<std::byte>(i);
+  }
+  for (std::size_t size = 0; size < expected.size(); ++size) {
+    SipHash hash(key);
+    EXPECT_EQ(expected[size], hash.finish(std::span(input).first(size))) << size;
+    SipHash pieces(key);
+    const std::size_t whole = size & ~std::size_t{7};
+    pieces.add_words(std::span(input).first(whole));
+    EXPECT_EQ(expected[size], pieces.finish(std::span(input).subspan(whole, size - whole)));
+  }
+}
+
+TEST(packet, derive_key__differs_by_direction_connection_and_incarnation) {
+  const Key shared{1, 2};
+  const Key base = derive_key(shared, 10, 100, 20, 200);
+  const auto differs = [&](const Key& other) {
+    return other.low != base.low && other.high != base.high;
+  };
+  EXPECT_EQ(base.low, derive_key(shared, 10, 100, 20, 200).low);
+  EXPECT_NE(base.low, base.high);
+  EXPECT_TRUE(differs(derive_key(shared, 20, 200, 10, 100)));
+  EXPECT_TRUE(differs(derive_key(shared, 11, 100, 20, 200)));
+  EXPECT_TRUE(differs(derive_key(shared, 10, 101, 20, 200)));
+  EXPECT_TRUE(differs(derive_key(shared, 10, 100, 21, 200)));
+  EXPECT_TRUE(differs(derive_key(shared, 10, 100, 20, 201)));
+  EXPECT_TRUE(differs(derive_key({2, 1}, 10, 100, 20, 200)));
+}
+
+TEST(packet, tag__covers_header_and_payload_and_not_itself) {
+  HeaderBytes bytes{};
+  const std::size_t size = encode_data(common_of(PacketType::kData), DataHeader{}, bytes);
+  const Key key{3, 4};
+  const std::array<std::byte, 5> payload = {std::byte{1}};
+  const std::uint64_t tag = tag_of(key, span_of(bytes, size), {});
+  const std::uint64_t with_payload = tag_of(key, span_of(bytes, size), payload);
+  EXPECT_NE(tag, with_payload);
+  write_tag({bytes.data(), size}, tag);
+  EXPECT_EQ(tag, read_tag(span_of(bytes, size)));
+  EXPECT_EQ(tag, tag_of(key, span_of(bytes, size), {}));
+  for (std::size_t i = 0; i < size; ++i) {
+    HeaderBytes changed = bytes;
+    changed[i] ^= std::byte{0x10};
+    const bool is_tag = i >= kTagOffset && i < kTagOffset + 8;
+    EXPECT_EQ(is_tag, tag == tag_of(key, span_of(changed, size), {})) << i;
+  }
+}
+
+TEST(serial, expand__gives_the_closest_number) {
+  EXPECT_EQ(5U, expand(5, 0));
+  EXPECT_EQ(0x1'0000'0001ULL, expand(1, 0xffff'fff0ULL));
+  EXPECT_EQ(0xffff'fff0ULL, expand(0xffff'fff0U, 0x1'0000'0005ULL));
+  EXPECT_EQ(0x7'0000'0000ULL, expand(0, 0x7'0000'0000ULL));
+  EXPECT_EQ(0x6'ffff'ffffULL, expand(0xffff'ffffU, 0x7'0000'0000ULL));
+  EXPECT_EQ(0x8'7fff'ffffULL, expand(0x7fff'ffffU, 0x8'0000'0000ULL));
+  EXPECT_EQ(0xffff'fff0U, expand(0xffff'fff0U, 3));  // Nothing lies below 0.
+}
+
+}  // namespace
+}  // namespace tutti::transport

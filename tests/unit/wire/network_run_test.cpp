@@ -1,0 +1,190 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "wire/sim/network_run.hpp"
+
+#include <gtest/gtest.h>
+
+#include "simulate/goal.hpp"
+#include "simulate/traffic.hpp"
+
+namespace tutti::wire::sim {
+namespace {
+
+using simulate::fat_tree;
+using simulate::incast;
+using simulate::permutation;
+using simulate::Workload;
+
+constexpr std::uint32_t kPerMille = UINT32_MAX / 1000;
+
+RunOptions options_of(std::uint32_t hosts) {
+  RunOptions options;
+  options.shape = *fat_tree(hosts);
+  options.connection.wire.paths = 64;
+  return options;
+}
+
+RunResult run(const RunOptions& options, const Workload& workload) {
+  auto result = run_network(options, workload);
+  EXPECT_TRUE(result.ok()) << result.status().message();
+  return result.ok() ? *result : RunResult{};
+}
+
+std::uint64_t sum(const RunResult& result, std::uint64_t TierUse::*field) {
+  std::uint64_t total = 0;
+  for (const TierUse& tier : result.tiers) {
+    total += tier.*field;
+  }
+  return total;
+}
+
+TEST(network_run, transport__a_permutation_ends_close_to_the_floor) {
+  const RunOptions options = options_of(16);
+  const auto result = run(options, permutation({.hosts = 16, .bytes = 4'000'000}));
+  EXPECT_EQ(0U, result.unfinished);
+  EXPECT_EQ(0U, result.failed);
+  EXPECT_EQ(0, result.unaccounted);
+  ASSERT_EQ(16U, result.flows.size());
+  const auto floor = floor_ps(options.network, simulate::Fabric(options.shape), 4'000'000);
+  EXPECT_EQ(80'000'000U + 977 * 64 * 20 + 12'506'880, floor);
+  for (const Flow& flow : result.flows) {
+    EXPECT_GE(flow.end_ps, floor - 8'341'760) << "a neighbour saves four links each way";
+    EXPECT_LE(flow.end_ps, floor * 3 / 2);
+  }
+}
+
+TEST(network_run, transport__bytes_arrive_as_they_were_sent_under_loss_trims_and_cuts) {
+  RunOptions options = options_of(16);
+  options.carries_bytes = true;
+  options.network.loss.good_q32 = 10 * kPerMille;
+  for (const auto forwarding : {simulate::Forwarding::kChunk, simulate::Forwarding::kMtu}) {
+    options.network.forwarding = forwarding;
+    options.network.chunk_bytes = 16384;
+    const auto result = run(options, incast({.hosts = 16, .bytes = 300'001, .messages = 3}, 15));
+    EXPECT_EQ(0U, result.unfinished);
+    EXPECT_EQ(0U, result.failed);
+    EXPECT_EQ(0U, result.wrong_bytes);
+    EXPECT_GT(result.hosts.retransmissions, 0U);
+    EXPECT_GT(sum(result, &TierUse::lost), 0U);
+    EXPECT_GT(sum(result, &TierUse::trimmed), 0U);
+    EXPECT_EQ(0, result.unaccounted);
+  }
+}
+
+TEST(network_run, transport__credit_serves_an_incast) {
+  for (const char* controller : {"rccc", "nscc+rccc"}) {
+    RunOptions options = options_of(16);
+    options.connection.controller = controller;
+    const auto result = run(options, incast({.hosts = 16, .bytes = 1'000'000, .messages = 2}, 15));
+    EXPECT_EQ(0U, result.unfinished);
+    EXPECT_EQ(0U, result.failed);
+    // 30 messages of 245 packets over one link, which the first bursts crowd with headers.
+    const std::uint64_t busy = 30 * (1'000'000 + 245 * 64) * 20;
+    EXPECT_GE(result.end_ps, busy);
+    EXPECT_LE(result.end_ps, busy * 120 / 100);
+  }
+}
+
+TEST(network_run, threads__change_nothing) {
+  for (const char* protocol : {"transport", "go-back-n"}) {
+    RunOptions options = options_of(16);
+    options.protocol = protocol;
+    options.network.loss.good_q32 = kPerMille;
+    const Workload workload = permutation({.hosts = 16, .bytes = 1'000'000, .messages = 2});
+    const auto one = run(options, workload);
+    EXPECT_EQ(0U, one.unfinished);
+    for (const std::uint32_t threads : {2U, 3U, 8U}) {
+      options.threads = threads;
+      const auto many = run(options, workload);
+      EXPECT_EQ(one.trace_hash, many.trace_hash) << protocol << " " << threads;
+      EXPECT_EQ(one.events, many.events);
+      EXPECT_EQ(one.end_ps, many.end_ps);
+      ASSERT_EQ(one.flows.size(), many.flows.size());
+      for (std::size_t i = 0; i < one.flows.size(); ++i) {
+        EXPECT_EQ(one.flows[i].end_ps, many.flows[i].end_ps);
+      }
+    }
+  }
+}
+
+TEST(network_run, seed__changes_the_trace_and_repeats_it) {
+  RunOptions options = options_of(16);
+  const Workload workload = permutation({.hosts = 16, .bytes = 1'000'000});
+  const auto first = run(options, workload);
+  EXPECT_EQ(first.trace_hash, run(options, workload).trace_hash);
+  options.network.seed = 2;
+  EXPECT_NE(first.trace_hash, run(options, workload).trace_hash);
+}
+
+TEST(network_run, go_back_n__sends_everything_behind_a_hole_again) {
+  RunOptions options = options_of(16);
+  options.protocol = "go-back-n";
+  options.network.trim = false;
+  const Workload workload = incast({.hosts = 16, .bytes = 4'000'000}, 1);
+  const auto clean = run(options, workload);
+  EXPECT_EQ(0U, clean.unfinished);
+  EXPECT_EQ(977U, clean.hosts.packets_sent);
+  EXPECT_EQ(0U, clean.hosts.retransmissions);
+  options.network.loss.good_q32 = 10 * kPerMille;
+  const auto lossy = run(options, workload);
+  EXPECT_EQ(0U, lossy.unfinished);
+  // About ten losses, and for each what a round trip holds besides.
+  EXPECT_GT(lossy.hosts.retransmissions, 5 * sum(lossy, &TierUse::lost));
+  EXPECT_GT(lossy.end_ps, clean.end_ps);
+}
+
+TEST(network_run, go_back_n__on_a_lossless_network_sends_everything_once) {
+  RunOptions options = options_of(16);
+  options.protocol = "go-back-n";
+  options.network.trim = false;
+  options.network.lossless = true;
+  for (const bool rate_control : {false, true}) {
+    options.rate_control = rate_control;
+    const auto result = run(options, incast({.hosts = 16, .bytes = 2'000'000}, 15));
+    EXPECT_EQ(0U, result.unfinished);
+    EXPECT_EQ(0U, result.hosts.retransmissions);
+    EXPECT_EQ(15U * 489, result.hosts.packets_sent);
+    EXPECT_GT(sum(result, &TierUse::pauses), 0U);
+    EXPECT_EQ(0U, sum(result, &TierUse::dropped));
+    // 15 times 2 MB and their headers over one link.
+    EXPECT_GE(result.end_ps, 15U * (2'000'000 + 489 * 64) * 20);
+  }
+}
+
+TEST(network_run, goal__a_trace_runs_in_its_order) {
+  // Rank 0 computes 50 us, sends; rank 15 answers; all of it is one chain.
+  const auto workload = simulate::parse_goal(
+      "num_ranks 16\n"
+      "rank 0 { a: calc 50000\n b: send 4096b to 15 tag 1\n b requires a\n c: recv 4096b from 15 "
+      "}\n"
+      "rank 15 { a: recv 4096b from 0 tag 1\n b: send 4096b to 0\n b requires a }\n",
+      "ping.goal");
+  ASSERT_TRUE(workload.ok());
+  for (const char* protocol : {"transport", "go-back-n"}) {
+    RunOptions options = options_of(16);
+    options.protocol = protocol;
+    const auto result = run(options, *workload);
+    EXPECT_EQ(0U, result.unfinished) << protocol;
+    ASSERT_EQ(2U, result.flows.size());
+    EXPECT_EQ(50'000'000U, result.flows[0].start_ps);
+    // Six links of 1 us and six serialisations of 4160 bytes.
+    EXPECT_GE(result.flows[1].start_ps, 50'000'000U + 6'499'200U);
+    EXPECT_LE(result.flows[1].start_ps, 50'000'000U + 8'000'000U);
+  }
+}
+
+TEST(network_run, run_network__refuses_what_it_does_not_know) {
+  RunOptions options = options_of(16);
+  const Workload workload = permutation({.hosts = 17, .bytes = 1});
+  EXPECT_EQ("traffic: 17 ranks on 16 hosts; remedy: a larger topology",
+            run_network(options, workload).status().message());
+  options.protocol = "pigeon";
+  EXPECT_EQ("protocol: 'pigeon' is none of transport, go-back-n",
+            run_network(options, permutation({.hosts = 16, .bytes = 1})).status().message());
+  options.protocol = "transport";
+  options.connection.controller = "none";
+  EXPECT_FALSE(run_network(options, permutation({.hosts = 16, .bytes = 1})).ok());
+}
+
+}  // namespace
+}  // namespace tutti::wire::sim
