@@ -1,0 +1,347 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/congestion/controller.hpp"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "transport/congestion/cubic.hpp"
+#include "transport/congestion/dctcp.hpp"
+#include "transport/congestion/nscc.hpp"
+#include "transport/congestion/roots.hpp"
+#include "transport/congestion/swift.hpp"
+#include "transport/congestion/timely.hpp"
+
+namespace tutti::transport {
+namespace {
+
+constexpr std::uint32_t kMtu = 4096;
+constexpr TimeNs kBase = 12'000;
+constexpr Bytes kBdp = 600'000;
+
+ControllerOptions options_of(std::uint32_t chunk_bytes = kMtu) {
+  ControllerOptions options;
+  options.chunk_bytes = chunk_bytes;
+  options.mtu_bytes = kMtu;
+  options.base_rtt_ns = kBase;
+  options.bdp_bytes = kBdp;
+  options.window_bytes_max = kBdp * 3 / 2;
+  return options;
+}
+
+Feedback feedback_of(TimeNs now, Bytes bytes, TimeNs rtt_ns, bool ecn = false) {
+  Feedback feedback;
+  feedback.now = now;
+  feedback.bytes = bytes;
+  feedback.rtt_ns = rtt_ns;
+  feedback.ecn = ecn;
+  feedback.srtt_ns = rtt_ns != 0 ? rtt_ns : kBase;
+  feedback.inflight_bytes = kBdp;
+  return feedback;
+}
+
+/// Windows that share one link: what exceeds the bandwidth-delay product queues, marks above a
+/// quarter of it, and is dropped above `buffer_bytes`. Time goes in round trips.
+class Bottleneck {
+ public:
+  explicit Bottleneck(Bytes buffer_bytes = 10 * kBdp) : buffer_bytes_(buffer_bytes) {}
+  void add(Controller& controller) { controllers_.push_back(&controller); }
+  Bytes total() const {
+    return std::accumulate(controllers_.begin(), controllers_.end(), Bytes{0},
+                           [](Bytes sum, Controller* c) { return sum + c->window_bytes(); });
+  }
+  void round() {
+    const Bytes sum = total();
+    const Bytes queue = sum > kBdp ? sum - kBdp : 0;
+    const TimeNs rtt_ns = kBase + queue * kBase / kBdp;
+    const bool mark = queue > kBdp / 4;
+    const bool drop = queue > buffer_bytes_;
+    for (Controller* controller : controllers_) {
+      const Bytes window = controller->window_bytes();
+      for (Bytes sent = 0; sent < window; sent += kMtu) {
+        now_ += rtt_ns * kMtu / std::max<Bytes>(sum, kMtu);
+        Feedback feedback = feedback_of(now_, kMtu, rtt_ns, mark);
+        feedback.inflight_bytes = window;
+        controller->on_ack(feedback);
+      }
+      if (drop) {
+        controller->on_loss(feedback_of(now_, kMtu, 0));
+      }
+    }
+    now_ += sum < kBdp ? kBase - sum * kBase / kBdp : 0;
+  }
+
+ private:
+  Bytes buffer_bytes_;
+  std::vector<Controller*> controllers_;
+  TimeNs now_ = 1'000'000;
+};
+
+std::unique_ptr<Controller> make(const std::string& name, std::uint32_t chunk_bytes = kMtu) {
+  auto made = make_controller(name, options_of(chunk_bytes));
+  EXPECT_TRUE(made.ok()) << made.status().message();
+  return std::move(*made);
+}
+
+TEST(controller, make_controller__by_name) {
+  for (const char* name : {"", "nscc", "swift", "cubic", "dctcp", "timely", "fixed", "rccc", "eqds",
+                           "nscc+rccc", "swift+rccc"}) {
+    EXPECT_GT(make(name)->window_bytes(), kBdp / 2) << name;
+  }
+  const auto unknown = make_controller("vegas", options_of());
+  EXPECT_EQ(ErrorCode::kInvalidArgument, unknown.status().code());
+  EXPECT_TRUE(uses_credit("rccc"));
+  EXPECT_TRUE(uses_credit("eqds"));
+  EXPECT_TRUE(uses_credit("nscc+rccc"));
+  EXPECT_FALSE(uses_credit("nscc"));
+}
+
+class Converges : public ::testing::TestWithParam<std::tuple<std::string, int, std::uint32_t>> {};
+
+// Many flows on one link: it stays busy and the queue short.
+TEST_P(Converges, bottleneck__busy_and_short_queue) {
+  const auto& [name, flows, chunk] = GetParam();
+  std::vector<std::unique_ptr<Controller>> controllers;
+  Bottleneck link(kBdp * 2);
+  for (int i = 0; i < flows; ++i) {
+    controllers.push_back(make(name, chunk));
+    link.add(*controllers.back());
+  }
+  for (int i = 0; i < 300; ++i) {
+    link.round();
+  }
+  Bytes least = UINT64_MAX;
+  Bytes most = 0;
+  for (int i = 0; i < 300; ++i) {
+    link.round();
+    least = std::min(least, link.total());
+    most = std::max(most, link.total());
+  }
+  EXPECT_GT(least, kBdp * 85 / 100);
+  EXPECT_LT(most, kBdp * (name == "cubic" ? 340 : 260) / 100);
+  for (const auto& controller : controllers) {
+    EXPECT_GE(controller->window_bytes(), std::min<Bytes>(chunk, kMtu));
+    EXPECT_LE(controller->window_bytes(), kBdp * 3 / 2);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(congestion, Converges,
+                         ::testing::Combine(::testing::Values("nscc", "swift", "dctcp", "cubic"),
+                                            ::testing::Values(2, 8, 16),
+                                            ::testing::Values(kMtu, 32'768U)),
+                         [](const auto& tested) {
+                           return std::get<0>(tested.param) + "_" +
+                                  std::to_string(std::get<1>(tested.param)) + "_" +
+                                  std::to_string(std::get<2>(tested.param));
+                         });
+
+TEST(nscc, on_ack__the_four_cases) {
+  NsccController empty(options_of());
+  empty.on_nack(feedback_of(1'000'000, 400'000, 0));
+  const Bytes start = empty.window_bytes();
+  EXPECT_EQ(kBdp * 3 / 2 - 400'000, start);
+  TimeNs now = 1'000'000;
+  for (int i = 0; i < 50; ++i, now += 100) {  // Unmarked, early: grows in proportion.
+    empty.on_ack(feedback_of(now, kMtu, kBase + 2'000));
+  }
+  const Bytes early = empty.window_bytes() - start;
+  EXPECT_GT(early, 5U * kMtu);
+
+  NsccController late(options_of());
+  late.on_nack(feedback_of(1'000'000, 400'000, 0));
+  now = 1'000'000;
+  for (int i = 0; i < 50; ++i, now += 100) {  // Unmarked, late: a small equal share.
+    late.on_ack(feedback_of(now, kMtu, kBase * 3));
+  }
+  EXPECT_GT(late.window_bytes(), start);
+  EXPECT_LT(late.window_bytes() - start, 10 * Bytes{kMtu});
+
+  NsccController marked_early(options_of());
+  marked_early.on_nack(feedback_of(1'000'000, 400'000, 0));
+  now = 1'000'000;
+  for (int i = 0; i < 50; ++i, now += 100) {  // Marked, early: only the path is changed.
+    marked_early.on_ack(feedback_of(now, kMtu, kBase + 2'000, true));
+  }
+  EXPECT_LT(marked_early.window_bytes() - start, 8 * Bytes{kMtu});
+
+  NsccController marked_late(options_of());
+  now = 1'000'000;
+  std::vector<Bytes> windows = {marked_late.window_bytes()};
+  for (int i = 0; i < 600; ++i, now += 100) {  // Marked and late: at most once per round trip.
+    marked_late.on_ack(feedback_of(now, kMtu, kBase * 3, true));
+    if (marked_late.window_bytes() + 2 * kMtu < windows.back()) {
+      windows.push_back(marked_late.window_bytes());
+    }
+  }
+  EXPECT_LE(windows.size(), 1U + 600 * 100 / kBase + 1);
+  EXPECT_GE(windows.size(), 3U);
+  for (std::size_t i = 1; i < windows.size(); ++i) {
+    EXPECT_GE(windows[i] + 10 * kMtu, windows[i - 1] / 2);
+  }
+}
+
+TEST(nscc, quick_adapt__the_window_becomes_what_was_delivered) {
+  NsccController controller(options_of());
+  controller.on_ack(feedback_of(1'000'000, kMtu, kBase));  // Starts a period.
+  for (TimeNs now = 1'001'000; now < 1'024'000; now += 2'300) {
+    controller.on_ack(feedback_of(now, kMtu, kBase * 6, true));
+  }
+  controller.on_ack(feedback_of(1'030'000, kMtu, kBase * 6, true));
+  EXPECT_LE(controller.window_bytes(), 14U * kMtu);
+  EXPECT_GE(controller.window_bytes(), 5U * kMtu);
+}
+
+TEST(nscc, on_ack__a_lower_round_trip_moves_the_base) {
+  NsccController controller(options_of());
+  controller.on_ack(feedback_of(1'000'000, kMtu, kBase / 2));
+  EXPECT_EQ(kBase / 2, controller.base_rtt_ns());
+  EXPECT_EQ(kBdp * 3 / 4, controller.window_bytes());
+  Feedback tail = feedback_of(1'000'000, 10, kBase / 4);
+  tail.is_full_chunk = false;
+  controller.on_ack(tail);
+  EXPECT_EQ(kBase / 2, controller.base_rtt_ns());
+}
+
+TEST(nscc, on_spurious__takes_the_decrease_back) {
+  NsccController controller(options_of());
+  controller.on_loss(feedback_of(1'000'000, 100'000, 0));
+  EXPECT_EQ(kBdp * 3 / 2 - 100'000, controller.window_bytes());
+  controller.on_spurious(1'010'000);
+  EXPECT_EQ(kBdp * 3 / 2, controller.window_bytes());
+}
+
+TEST(swift, target__grows_as_the_window_shrinks) {
+  SwiftController controller(options_of());
+  EXPECT_EQ(kBase * 3 / 2, controller.target_ns());  // More than 100 packets.
+  TimeNs now = 1'000'000;
+  TimeNs last = controller.target_ns();
+  for (int i = 0; i < 30; ++i, now += 1'000'000) {
+    controller.on_loss(feedback_of(now, kMtu, 0));
+    EXPECT_GE(controller.target_ns(), last);
+    last = controller.target_ns();
+  }
+  EXPECT_EQ(kBase * 3 / 2 + 5 * (kBase / 2), last);  // A tenth of a packet or less.
+  EXPECT_EQ(40U, controller.window_bytes());         // A hundredth of an MTU.
+  EXPECT_GT(controller.gap_ns(kMtu), 100 * kBase / 2);
+}
+
+TEST(swift, on_ack__one_packet_per_round_trip_up_and_one_decrease_per_round_trip_down) {
+  SwiftController controller(options_of());
+  controller.on_loss(feedback_of(1'000'000, kMtu, 0));
+  const Bytes start = controller.window_bytes();
+  EXPECT_EQ(kBdp / 2, start);
+  for (Bytes acked = 0; acked < start; acked += kMtu) {
+    controller.on_ack(feedback_of(1'001'000, kMtu, kBase));
+  }
+  EXPECT_NEAR(static_cast<double>(start + kMtu), static_cast<double>(controller.window_bytes()),
+              kMtu / 16.0);
+  const Bytes before = controller.window_bytes();
+  for (int i = 0; i < 200; ++i) {
+    controller.on_ack(feedback_of(2'000'000, kMtu, kBase * 4));
+  }
+  EXPECT_LT(controller.window_bytes(), before);
+  EXPECT_GE(controller.window_bytes(), before / 2);
+}
+
+TEST(swift, on_ack__a_few_bad_paths_do_not_move_the_median) {
+  SwiftController controller(options_of());
+  controller.on_loss(feedback_of(1'000'000, kMtu, 0));
+  const Bytes start = controller.window_bytes();
+  TimeNs now = 2'000'000;
+  for (int i = 0; i < 1000; ++i, now += 100) {
+    controller.on_ack(feedback_of(now, kMtu, i % 4 == 3 ? kBase * 10 : kBase));
+  }
+  EXPECT_GT(controller.window_bytes(), start);
+}
+
+TEST(cubic, on_loss__keeps_seven_tenths_and_climbs_as_rfc_9438) {
+  ControllerOptions options = options_of();
+  options.bdp_bytes = 128 * kMtu;
+  options.window_bytes_max = 1000 * kMtu;
+  CubicController controller(options);
+  EXPECT_EQ(1U, controller.time_scale());
+  Feedback loss = feedback_of(1'000'000, kMtu, 0);
+  loss.inflight_bytes = 127 * kMtu;
+  controller.on_loss(loss);
+  EXPECT_NEAR(128 * 0.7, static_cast<double>(controller.window_bytes()) / kMtu, 0.01);
+  // K = cbrt(128 * 0.3 / 0.4) = 4.58 s; Reno-friendly growth of 9/17 per round trip goes first.
+  TimeNs now = 1'100'000;
+  const Bytes start = controller.window_bytes();
+  for (int rounds = 0; rounds < 20; ++rounds) {
+    for (int i = 0; i < 90; ++i, now += 133) {
+      controller.on_ack(feedback_of(now, kMtu, kBase));
+    }
+  }
+  EXPECT_NEAR(20 * 9.0 / 17, static_cast<double>(controller.window_bytes() - start) / kMtu, 1.0);
+}
+
+TEST(cubic, time_scale__makes_k_fifty_round_trips) {
+  ControllerOptions options = options_of();
+  options.cubic_time_scale = 0;
+  CubicController controller(options);
+  // K of the RFC: cbrt(0.3 * 146.5 / 0.4) = 4.79 s, which is 399 000 round trips of 12 us.
+  EXPECT_NEAR(4.79e6 / 600, controller.time_scale(), 40);
+  Feedback loss = feedback_of(1'000'000, kMtu, 0);
+  controller.on_loss(loss);
+  const Bytes low = controller.window_bytes();
+  TimeNs now = 1'000'000;
+  for (; now < 1'000'000 + 50 * kBase; now += 120) {
+    controller.on_ack(feedback_of(now, kMtu, kBase));
+  }
+  EXPECT_LT(low, kBdp * 72 / 100);
+  EXPECT_GT(controller.window_bytes(), kBdp * 95 / 100);  // Back at W_max after K.
+  EXPECT_LT(controller.window_bytes(), kBdp * 105 / 100);
+}
+
+TEST(cubic, on_spurious__restores_all) {
+  CubicController controller(options_of());
+  const Bytes before = controller.window_bytes();
+  controller.on_timeout(feedback_of(1'000'000, kMtu, 0));
+  EXPECT_EQ(Bytes{kMtu}, controller.window_bytes());
+  controller.on_spurious(1'010'000);
+  EXPECT_EQ(before, controller.window_bytes());
+}
+
+TEST(dctcp, alpha__follows_the_share_of_marks) {
+  DctcpController controller(options_of());
+  TimeNs now = 1'000'000;
+  for (int i = 0; i < 40'000; ++i, now += 100) {
+    controller.on_ack(feedback_of(now, kMtu, kBase, i % 4 == 0));
+  }
+  EXPECT_NEAR(256, controller.alpha(), 80);
+}
+
+TEST(timely, gap__follows_the_rate) {
+  TimelyController controller(options_of());
+  EXPECT_EQ(kBase * kMtu / kBdp, controller.gap_ns(kMtu));
+  TimeNs now = 1'000'000;
+  for (int i = 0; i < 100; ++i, now += kBase) {
+    controller.on_ack(feedback_of(now, kMtu, kBase * 6));
+  }
+  const TimeNs slow = controller.gap_ns(kMtu);
+  EXPECT_GT(slow, 20 * kBase * kMtu / kBdp);
+  for (int i = 0; i < 1000; ++i, now += kBase) {
+    controller.on_ack(feedback_of(now, kMtu, kBase));
+  }
+  EXPECT_EQ(kBase * kMtu / kBdp, controller.gap_ns(kMtu));
+}
+
+TEST(roots, square_and_cube__round_down) {
+  for (std::uint64_t x :
+       std::initializer_list<std::uint64_t>{0, 1, 2, 3, 4, 99, 100, 1ULL << 40, UINT64_MAX}) {
+    const unsigned __int128 root = square_root(x);
+    EXPECT_LE(root * root, x);
+    EXPECT_GT((root + 1) * (root + 1), x);
+  }
+  for (std::uint64_t base : std::initializer_list<std::uint64_t>{0, 1, 2, 7, 1000, 4'000'000'000}) {
+    const unsigned __int128 cube = static_cast<unsigned __int128>(base) * base * base;
+    EXPECT_EQ(base, cube_root(cube));
+    EXPECT_EQ(base == 0 ? 0 : base - 1, cube == 0 ? 0 : cube_root(cube - 1));
+    EXPECT_EQ(base, base == 0 ? 0 : cube_root(cube + 1));
+  }
+}
+
+}  // namespace
+}  // namespace tutti::transport
