@@ -8,7 +8,7 @@
 //
 // Also the goodput over a link of 400 Gb/s in virtual time, at 12 us, with random loss of packets.
 //
-//   transport_core_bench [chunks in 1000]
+//   transport_bench [chunks in 1000]
 #include <linux/perf_event.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
