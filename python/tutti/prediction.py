@@ -135,9 +135,16 @@ class Simulator:
     """Asks about one collective on one cluster."""
 
     def __init__(
-        self, cluster: Path, collective: str, ranks: int, radix: int = 0, segments: int = 0
+        self,
+        cluster: Path,
+        collective: str,
+        ranks: int,
+        radix: int = 0,
+        segments: int = 0,
+        network: str = "fluid",
+        topology: str | None = None,
     ) -> None:
-        """`radix`, `segments`: 0 is the algorithm's own choice."""
+        """`radix`, `segments`: 0 is the algorithm's own choice. `network`: fluid or packet."""
         self.collective = collective
         self.ranks = ranks
         self._query = {
@@ -147,7 +154,10 @@ class Simulator:
             "element_bytes": terms.TYPES["float32"] if collective in terms.REDUCTIONS else 1,
             "radix": radix,
             "segments": segments,
+            "network": network,
         }
+        if topology:
+            self._query["topology"] = topology
 
     def ask(self, algorithm: str, sizes: Sequence[int], steps: bool = False) -> api.Document:
         """The library's document."""

@@ -108,6 +108,15 @@ def _paper(as_json: bool, out: Path | None, plot: Path | None) -> None:
 )
 @click.option("--radix", type=click.IntRange(0), default=0, help="0: the algorithm's own.")
 @click.option("--segments", type=click.IntRange(0), default=0, help="0: the algorithm's own.")
+@click.option(
+    "--network",
+    "network_model",
+    type=click.Choice(["fluid", "packet"]),
+    default="fluid",
+    show_default=True,
+    help="packet: the shipped transport on simulated switches.",
+)
+@click.option("--topology", help="Of a packet network. Unset: a fat-tree of the ranks.")
 @click.option("--paper", is_flag=True, help="Parallel Rings: published figures beside ours.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document.")
 @click.option("-o", "--output", "out", type=_OUT, help="Write the document.")
@@ -124,6 +133,8 @@ def collective(
     algorithms: str,
     radix: int,
     segments: int,
+    network_model: str,
+    topology: str | None,
     paper: bool,
     as_json: bool,
     out: Path | None,
@@ -144,7 +155,9 @@ def collective(
     vectors = message_sizes(begin, end, factor)
     if per_rank and collective in prediction.BLOCKS:
         vectors = [size * ranks for size in vectors]
-    simulator = prediction.Simulator(file, collective, ranks, radix, segments)
+    simulator = prediction.Simulator(
+        file, collective, ranks, radix, segments, network_model, topology
+    )
     if trace:
         _write_trace(simulator, file, names, vectors, trace)
     document = prediction.predict(simulator, file, names, vectors)

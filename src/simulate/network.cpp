@@ -122,6 +122,11 @@ void Network::end_window() {
   }
 }
 
+void Network::wake(std::uint32_t host) {
+  HostState& state = host_states_[host];
+  state.timer_ps = std::max(window_end_ps_, state.host->next_timer_ps());
+}
+
 void Network::record(NodeState* state, std::uint32_t link, const Packet& packet) const {
   const std::uint64_t where = packet.time_ps * 0x9e3779b97f4a7c15ULL + link;
   const std::uint64_t what = std::uint64_t{packet.src} << 44 ^ std::uint64_t{packet.dst} << 24 ^

@@ -42,6 +42,11 @@ class Network {
   void step(std::uint32_t first_node, std::uint32_t last_node);
   void end_window();
 
+  /// Between windows: a host's next timer has changed by something outside the network.
+  void wake(std::uint32_t host);
+  /// Nothing can happen before.
+  TimePs window_end_ps() const { return window_end_ps_; }
+
   const Fabric& fabric() const { return fabric_; }
   const NetworkOptions& options() const { return options_; }
   std::uint32_t nodes() const { return fabric_.nodes(); }

@@ -25,6 +25,7 @@ class WorkHost : public Host {
   explicit WorkHost(HostWork work) : progress_(std::move(work)) {}
 
   const Progress& progress() const { return progress_; }
+  Progress& progress() { return progress_; }
   virtual HostCounters counters() const = 0;
 
  protected:

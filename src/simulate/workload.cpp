@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "simulate/workload.hpp"
 
+#include <algorithm>
 #include <numeric>
 #include <string>
 
@@ -37,8 +38,15 @@ Progress::Progress(HostWork work)
 
 void Progress::make_ready(TimePs now_ps, std::uint32_t index) {
   start_ps_[index] = now_ps;
-  if (work_.ops[index].kind == OpKind::kWait) {
-    waits_.emplace(now_ps + work_.ops[index].wait_ps, index);
+  const Op& op = work_.ops[index];
+  if (op.kind == OpKind::kWait) {
+    waits_.emplace(now_ps + op.wait_ps, index);
+  } else if (op.is_local && op.kind == OpKind::kSend) {
+    local_sends_.push_back({now_ps, index});
+  } else if (op.is_local) {
+    if (!arrived_ps_.empty() && arrived_ps_[index] != kNever) {
+      waits_.emplace(std::max(now_ps, arrived_ps_[index]), index);
+    }
   } else {
     ready_.push_back(index);
   }
@@ -63,6 +71,15 @@ void Progress::complete(TimePs now_ps, std::uint32_t index) {
       make_ready(now_ps, successors_[at]);
     }
   }
+}
+
+void Progress::complete_at(TimePs at_ps, std::uint32_t index) {
+  if (start_ps_[index] != kNever) {
+    waits_.emplace(at_ps, index);
+    return;
+  }
+  arrived_ps_.resize(work_.ops.size(), kNever);
+  arrived_ps_[index] = at_ps;
 }
 
 void Progress::on_time(TimePs now_ps) {

@@ -22,7 +22,10 @@ struct Op {
   std::uint32_t peer = 0;  ///< Host; of a send or receive.
   std::uint32_t tag = 0;   ///< Sends and receives of equal (source, tag) match in their order.
   std::uint64_t bytes = 0;
-  TimePs wait_ps = 0;      ///< Of a wait: how long; of the others: 0.
+  TimePs wait_ps = 0;  ///< Of a wait and of a local send: how long.
+  /// Between two hosts of one node, past the network: a sender carries out one after the other.
+  bool is_local = false;
+  std::uint32_t partner = 0;  ///< Of a local send: the operation of `peer` that receives it.
   std::uint8_t group = 0;  ///< Whose figures it counts among: 0 the measured traffic, 1 beside it.
 };
 
@@ -53,6 +56,14 @@ class Progress {
   bool next(TimePs now_ps, std::uint32_t* index);
   /// A send or receive that next() gave is complete.
   void complete(TimePs now_ps, std::uint32_t index);
+  /// Local sends that began, in their order; the caller empties it and says when they end.
+  struct LocalSend {
+    TimePs start_ps;
+    std::uint32_t index;
+  };
+  std::vector<LocalSend>& local_sends() { return local_sends_; }
+  /// A local send or receive ends then, a receive not before it began.
+  void complete_at(TimePs at_ps, std::uint32_t index);
   /// Ends the waits that are over.
   void on_time(TimePs now_ps);
   /// When the next wait is over.
@@ -76,6 +87,8 @@ class Progress {
   std::vector<std::uint32_t> ready_;  ///< Taken from next_ready_ on.
   std::size_t next_ready_ = 0;
   std::priority_queue<Wait, std::vector<Wait>, std::greater<>> waits_;
+  std::vector<LocalSend> local_sends_;
+  std::vector<TimePs> arrived_ps_;  ///< Of local receives that have not begun; may be empty.
   std::uint32_t left_ = 0;
 };
 

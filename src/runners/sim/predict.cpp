@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "runners/sim/nccl_rings.hpp"
+#include "runners/sim/packet_runner.hpp"
 #include "runners/sim/sim_runner.hpp"
 #include "schedule/algorithm.hpp"
 
@@ -24,6 +25,7 @@ using select::Collective;
 constexpr std::uint64_t kRanksMax = 1 << 20;
 constexpr std::uint64_t kKnobMax = 1 << 20;
 constexpr std::uint64_t kElementBytesMax = 64;
+constexpr std::uint32_t kPacketPaths = 64;
 
 const Algorithm kNcclAlgorithm{Collective::kAllgather, kNcclRings,
                                "for comparison: NCCL's flat rings, a channel per NIC", nccl_rings,
@@ -38,6 +40,8 @@ struct Query {
   std::vector<Bytes> sizes;
   schedule::Parameters parameters;
   bool wants_steps = false;
+  std::string network = "fluid";  ///< "packet": packet_runner.hpp.
+  std::string topology;           ///< Of a packet network; empty: a fat-tree of the ranks.
 };
 
 Status bad(const std::string& what) { return {ErrorCode::kInvalidArgument, "query: " + what}; }
@@ -78,9 +82,9 @@ Result<Query> read_query(const json& query) {
     return bad("not a JSON object");
   }
   for (const auto& [key, value] : query.items()) {
-    const std::initializer_list<const char*> known = {"cluster", "collective",    "algorithm",
-                                                      "ranks",   "element_bytes", "bytes",
-                                                      "radix",   "segments",      "steps"};
+    const std::initializer_list<const char*> known = {
+        "cluster", "collective", "algorithm", "ranks",   "element_bytes", "bytes",
+        "radix",   "segments",   "steps",     "network", "topology"};
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       return bad("unknown key '" + key + "'");
     }
@@ -105,6 +109,18 @@ Result<Query> read_query(const json& query) {
       return bad("steps: true or false is expected");
     }
     result.wants_steps = query["steps"].get<bool>();
+  }
+  for (const auto& [key, out] :
+       {std::pair("network", &result.network), std::pair("topology", &result.topology)}) {
+    if (query.contains(key)) {
+      TUTTI_RETURN_IF_ERROR(read_text(query, key, out));
+    }
+  }
+  if (result.network != "fluid" && result.network != "packet") {
+    return bad("network: fluid or packet is expected");
+  }
+  if (result.network == "packet" && result.wants_steps) {
+    return bad("steps: not of a packet network");
   }
   if (!query.contains("bytes") || !query["bytes"].is_array()) {
     return bad("bytes: a list of sizes is expected");
@@ -214,6 +230,21 @@ json steps_json(const Outcome& outcome) {
   return steps;
 }
 
+/// On the network that the query asks for.
+Result<Outcome> carry_out(const Query& query, std::span<const Program> programs,
+                          const topology::Layout& layout, const Cluster& cluster) {
+  if (query.network == "fluid") {
+    return run(programs, layout, cluster, query.element_bytes, query.wants_steps);
+  }
+  wire::sim::RunOptions options;
+  options.connection.wire.paths = kPacketPaths;
+  TUTTI_ASSIGN_OR_RETURN(options.shape,
+                         query.topology.empty()
+                             ? simulate::fat_tree(static_cast<std::uint32_t>(query.ranks))
+                             : simulate::parse_fabric(query.topology));
+  return run_packets(programs, layout, cluster, query.element_bytes, options);
+}
+
 }  // namespace
 
 json algorithms_json() {
@@ -258,8 +289,7 @@ Result<json> predict(const json& text) {
       programs.push_back(schedule::generate(*algorithm, task_of(rank)));
       steps += programs.back().steps.size();
     }
-    TUTTI_ASSIGN_OR_RETURN(const Outcome outcome,
-                           run(programs, layout, cluster, query.element_bytes, query.wants_steps));
+    TUTTI_ASSIGN_OR_RETURN(const Outcome outcome, carry_out(query, programs, layout, cluster));
     const auto first = std::min_element(outcome.finish_ps.begin(), outcome.finish_ps.end());
     const bool has_blocks =
         problem.counts.size() > 1 || query.collective == Collective::kAlltoall || query.ranks == 1;

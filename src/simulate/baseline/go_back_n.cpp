@@ -300,6 +300,9 @@ GoBackNHosts go_back_n_hosts(const Workload& workload, const GoBackNOptions& opt
   };
   for (std::uint32_t host = 0; host < hosts; ++host) {
     for (const Op& op : workload.hosts[host].ops) {
+      if (op.is_local) {
+        continue;
+      }
       if (op.kind == OpKind::kSend) {
         connect(host, op.peer)->messages.emplace_back();
       } else if (op.kind == OpKind::kReceive) {

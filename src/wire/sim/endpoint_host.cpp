@@ -30,7 +30,7 @@ std::byte content_byte(std::uint32_t src, std::uint32_t dst, std::uint32_t tag, 
 std::vector<std::uint32_t> peers_of(const HostWork& work) {
   std::vector<std::uint32_t> peers;
   for (const Op& op : work.ops) {
-    if (op.kind != OpKind::kWait) {
+    if (op.kind != OpKind::kWait && !op.is_local) {
       peers.push_back(op.peer);
     }
   }
@@ -77,8 +77,8 @@ Status EndpointHost::connect() {
   std::vector<std::uint32_t> receives(options_.hosts);
   for (std::uint32_t index = 0; index < progress_.size(); ++index) {
     const Op& op = progress_.op(index);
-    sends[op.peer] += op.kind == OpKind::kSend ? 1 : 0;
-    receives[op.peer] += op.kind == OpKind::kReceive ? 1 : 0;
+    sends[op.peer] += op.kind == OpKind::kSend && !op.is_local ? 1 : 0;
+    receives[op.peer] += op.kind == OpKind::kReceive && !op.is_local ? 1 : 0;
   }
   for (const std::uint32_t peer : peers_) {
     transport::ConnectionOptions options = options_.connection;

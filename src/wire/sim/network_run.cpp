@@ -39,7 +39,7 @@ void add_flows(std::uint32_t host, const Progress& progress, RunResult* result) 
     if (end_ps != simulate::kNever) {
       result->end_ps = std::max(result->end_ps, end_ps);
     }
-    if (op.kind == OpKind::kSend) {
+    if (op.kind == OpKind::kSend && !op.is_local) {
       result->flows.push_back({.src = host,
                                .dst = op.peer,
                                .bytes = op.bytes,
@@ -90,15 +90,49 @@ std::vector<TierUse> tiers(const Network& network) {
   return list;
 }
 
+/// What goes between hosts of a node without the network. A host's local sends are carried out one
+/// after the other; the ends are set between windows, so none comes before the window's end.
+class LocalExchange {
+ public:
+  LocalExchange(Network* network, const std::vector<WorkHost*>& hosts)
+      : network_(network), hosts_(hosts), free_ps_(hosts.size()) {}
+
+  void settle() {
+    for (std::uint32_t host = 0; host < hosts_.size(); ++host) {
+      Progress& progress = hosts_[host]->progress();
+      if (progress.local_sends().empty()) {
+        continue;
+      }
+      for (const Progress::LocalSend& send : progress.local_sends()) {
+        const Op& op = progress.op(send.index);
+        free_ps_[host] = std::max(free_ps_[host], send.start_ps) + op.wait_ps;
+        const TimePs end_ps = std::max(free_ps_[host], network_->window_end_ps());
+        progress.complete_at(end_ps, send.index);
+        hosts_[op.peer]->progress().complete_at(end_ps, op.partner);
+        network_->wake(op.peer);
+      }
+      progress.local_sends().clear();
+      network_->wake(host);
+    }
+  }
+
+ private:
+  Network* network_;
+  const std::vector<WorkHost*>& hosts_;
+  std::vector<TimePs> free_ps_;  ///< By host: its local sends until now are through.
+};
+
 /// Runs a protocol's hosts until all their work is done. `between`: after each window.
 RunResult run_hosts(const RunOptions& options, const Fabric& fabric,
                     const std::vector<WorkHost*>& hosts, const std::function<void()>& between) {
   Network network(fabric, options.network, {hosts.begin(), hosts.end()});
+  LocalExchange local(&network, hosts);
   std::size_t busy = 0;  // Hosts before this one have nothing left to do.
   const auto goes_on = [&] {
     if (between) {
       between();
     }
+    local.settle();
     while (busy < hosts.size() && hosts[busy]->progress().done()) {
       ++busy;
     }
@@ -110,6 +144,11 @@ RunResult run_hosts(const RunOptions& options, const Fabric& fabric,
   RunResult result;
   for (std::uint32_t host = 0; host < hosts.size(); ++host) {
     add_flows(host, hosts[host]->progress(), &result);
+    TimePs last_ps = 0;
+    for (std::uint32_t index = 0; index < hosts[host]->progress().size(); ++index) {
+      last_ps = std::max(last_ps, hosts[host]->progress().end_ps(index));
+    }
+    result.finish_ps.push_back(last_ps);
     add(hosts[host]->counters(), &result.hosts);
   }
   result.tiers = tiers(network);

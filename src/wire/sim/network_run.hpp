@@ -61,12 +61,13 @@ struct TierUse {
 };
 
 struct RunResult {
-  std::vector<Flow> flows;        ///< By source, in the order of its operations.
-  std::uint32_t failed = 0;       ///< Operations that the protocol gave up.
-  std::uint64_t wrong_bytes = 0;  ///< When the run carries bytes.
-  std::uint32_t unfinished = 0;   ///< Operations of any kind.
-  simulate::TimePs end_ps = 0;    ///< The last operation's end.
-  simulate::HostCounters hosts;   ///< Sum.
+  std::vector<Flow> flows;                  ///< By source, in the order of its operations.
+  std::uint32_t failed = 0;                 ///< Operations that the protocol gave up.
+  std::uint64_t wrong_bytes = 0;            ///< When the run carries bytes.
+  std::uint32_t unfinished = 0;             ///< Operations of any kind.
+  simulate::TimePs end_ps = 0;              ///< The last operation's end.
+  std::vector<simulate::TimePs> finish_ps;  ///< By host: its last operation; kNever: unfinished.
+  simulate::HostCounters hosts;             ///< Sum.
   std::vector<TierUse> tiers;
   std::uint64_t events = 0;
   std::uint64_t trace_hash = 0;

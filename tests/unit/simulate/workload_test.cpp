@@ -55,5 +55,28 @@ TEST(progress, on_time__waits_end_by_themselves_one_after_the_other) {
   EXPECT_EQ(kNever, progress.next_time_ps());
 }
 
+TEST(progress, complete_at__local_operations_end_when_they_are_told_to) {
+  HostWork work;
+  const auto send = work.add({.kind = OpKind::kSend, .peer = 1, .wait_ps = 7, .is_local = true});
+  const auto first = work.add({.kind = OpKind::kReceive, .peer = 1, .is_local = true});
+  const auto late = work.add({.kind = OpKind::kReceive, .peer = 1, .is_local = true});
+  work.after = {{first, late}};
+  Progress progress(work);
+  std::uint32_t index = 99;
+  EXPECT_FALSE(progress.next(0, &index)) << "nothing goes over the network";
+  ASSERT_EQ(1U, progress.local_sends().size());
+  EXPECT_EQ(send, progress.local_sends()[0].index);
+  progress.complete_at(50, late);  // It came before its receive began.
+  progress.complete_at(40, send);
+  progress.complete_at(60, first);
+  progress.on_time(45);
+  EXPECT_EQ(40U, progress.end_ps(send));
+  EXPECT_EQ(kNever, progress.end_ps(first));
+  progress.on_time(100);
+  EXPECT_EQ(60U, progress.end_ps(first));
+  EXPECT_EQ(60U, progress.end_ps(late));
+  EXPECT_TRUE(progress.done());
+}
+
 }  // namespace
 }  // namespace tutti::simulate
