@@ -73,7 +73,8 @@ struct tutti_transport_policy {
   /* Path of a chunk that is about to leave; `lost_path`: where it was lost, or any. */
   uint32_t (*choose_path)(void* state, const struct tutti_transport_view* view, uint32_t bytes,
                           uint32_t lost_path);
-  /* Nonzero: the lost chunk may be sent again now. Asked again after each packet, timeout and round trip. */
+  /* Nonzero: the lost chunk may be sent again now. Asked again after each packet, timeout and round
+   * trip. */
   int (*may_retransmit)(void* state, const struct tutti_transport_view* view,
                         const struct tutti_transport_chunk* chunk);
 

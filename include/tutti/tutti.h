@@ -54,16 +54,17 @@ TUTTI_API char* tutti_algorithms_json(void);
  */
 TUTTI_API char* tutti_simulate_json(const char* query);
 /**
- * One run of traffic on a simulated packet network (docs/network-simulation.md). `query` is JSON, each key
- * may be left out:
+ * One run of traffic on a simulated packet network (docs/network-simulation.md). `query` is JSON,
+ * each key may be left out:
  * {"topology": "fat-tree:1024", "traffic": "permutation" | "incast:15" | "alltoall" |
  *  "allreduce" | "incast+permutation:15", "goal": path of a GOAL trace in place of traffic,
- *  "bytes", "messages", "in_flight", "traffic_seed", "protocol": "transport" | "go-back-n", "congestion": "nscc",
- *  "spray": "mixed", "paths", "window_groups", "ack": "dense" | "sparse", "window_bytes_max",
- *  "rate_control": false, "mbit_per_s", "latency_ns", "chunk_bytes", "mtu_bytes", "header_bytes",
- *  "forwarding": "chunk" | "mtu", "trim": true, "lossless": false, "ecn_on_last_hop": true,
- *  "queue_bytes", "ecn_low_bytes", "ecn_high_bytes", "loss_ppb", "burst_loss_ppb",
- *  "burst_begins_ppb", "burst_ends_ppb", "seed", "threads", "until_ps", "flows": true}
+ *  "bytes", "messages", "in_flight", "traffic_seed", "protocol": "transport" | "go-back-n",
+ * "congestion": "nscc", "spray": "mixed", "paths", "window_groups", "ack": "dense" | "sparse",
+ * "window_bytes_max", "rate_control": false, "mbit_per_s", "latency_ns", "chunk_bytes",
+ * "mtu_bytes", "header_bytes", "forwarding": "chunk" | "mtu", "trim": true, "lossless": false,
+ * "ecn_on_last_hop": true, "queue_bytes", "ecn_low_bytes", "ecn_high_bytes", "loss_ppb",
+ * "burst_loss_ppb", "burst_begins_ppb", "burst_ends_ppb", "seed", "threads", "until_ps", "flows":
+ * true}
  * {"hosts", "links", "base_rtt_ps", "bdp_bytes", "queue_bytes", "ecn_low_bytes", "ecn_high_bytes",
  *  "ideal_ps", "floor_ps", "end_ps", "unfinished", "failed", "packets_sent", "retransmissions",
  *  "spurious", "timeouts", "acks_sent", "events", "trace_hash", "tiers": [{"from", "to", ...}],

@@ -38,12 +38,12 @@ struct Config {
   bool strict = false;  ///< A fall-back is an error.
   LogLevel log_level = LogLevel::kWarn;
   std::string log_file;
-  std::string device = "auto";  ///< auto | cuda | hip | host | none
-  std::string ccl = "auto";     ///< auto | nccl | rccl | none
-  std::string ccl_library;      ///< Path; empty: search.
-  std::string tuning_file;      ///< Path; empty: user's, then system's, then built-in.
+  std::string device = "auto";   ///< auto | cuda | hip | host | none
+  std::string ccl = "auto";      ///< auto | nccl | rccl | none
+  std::string ccl_library;       ///< Path; empty: search.
+  std::string tuning_file;       ///< Path; empty: user's, then system's, then built-in.
   std::string transport_policy;  ///< Path of a shared object; empty: none.
-  std::string topology_file;    ///< Path; empty: nodes are discovered.
+  std::string topology_file;     ///< Path; empty: nodes are discovered.
   std::array<std::string, kCollectiveCount> plans;  ///< TUTTI_<COLLECTIVE>; empty: unset.
   VirtualNodes virtual_nodes;
   double timeout_s = 1800;               ///< 0: wait for ever.
