@@ -41,6 +41,7 @@ ROOMS: dict[str, set[str]] = {
         "select",
         "topology",
         "schedule",
+        "policy",
         "simulate",
         "transport",
         "wire",

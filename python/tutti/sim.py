@@ -205,6 +205,12 @@ _PERCENT = click.FloatRange(0, 100)
 @click.option("--congestion", help="Of the transport: nscc, rccc, swift, cubic, ...")
 @click.option("--spray", help="oblivious, two_choices, bitmap, reps, mixed.")
 @click.option("--paths", type=click.IntRange(1), default=256, show_default=True)
+@click.option(
+    "--policy",
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+    envvar="TUTTI_TRANSPORT_POLICY",
+    help="Shared object of a transport policy (docs/transport-policy.md).",
+)
 @click.option("--window-groups", type=click.IntRange(1), help="Connection splitting.")
 @click.option("--ack", type=click.Choice(["dense", "sparse"]), default="dense", show_default=True)
 @click.option("--chunk", "chunk_bytes", type=sizes.size, default="4K", show_default=True)

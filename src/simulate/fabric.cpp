@@ -13,6 +13,7 @@ namespace tutti::simulate {
 namespace {
 
 constexpr std::uint32_t kHostsMax = 1 << 20;
+constexpr std::uint64_t kPortsMax = 1 << 15;  // Of a switch: arrivals.hpp orders by port and lane.
 
 Status bad(const std::string& what) { return {ErrorCode::kInvalidArgument, "topology: " + what}; }
 
@@ -21,6 +22,14 @@ std::uint32_t ceil_div(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / 
 Status check_hosts(std::uint32_t hosts) {
   if (hosts < 1 || hosts > kHostsMax) {
     return bad("the number of hosts must be 1 to " + std::to_string(kHostsMax));
+  }
+  return {};
+}
+
+Status check_ports(std::uint64_t ports) {
+  if (ports > kPortsMax) {
+    return bad("a switch would have " + std::to_string(ports) + " ports; it can have " +
+               std::to_string(kPortsMax));
   }
   return {};
 }
@@ -52,6 +61,8 @@ Result<FabricShape> leaf_spine(std::uint32_t hosts, std::uint32_t hosts_per_leaf
   if (hosts_per_leaf < 1 || spines < 1) {
     return bad("a leaf needs a host and a spine");
   }
+  TUTTI_RETURN_IF_ERROR(check_ports(std::uint64_t{hosts_per_leaf} + spines));
+  TUTTI_RETURN_IF_ERROR(check_ports(ceil_div(hosts, hosts_per_leaf)));
   return FabricShape{.hosts = hosts,
                      .tiers = 2,
                      .hosts_per_leaf = hosts_per_leaf,
@@ -87,6 +98,7 @@ Result<FabricShape> parse_fabric(std::string_view text) {
   TUTTI_ASSIGN_OR_RETURN(const auto n, numbers(text.substr(std::min(colon + 1, text.size()))));
   if (name == "single" && n.size() == 1) {
     TUTTI_RETURN_IF_ERROR(check_hosts(n[0]));
+    TUTTI_RETURN_IF_ERROR(check_ports(n[0]));
     return single_switch(n[0]);
   }
   if (name == "leaf-spine" && n.size() == 1) {

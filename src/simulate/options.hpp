@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What a network is like. Zero in a size means "from the bandwidth-delay product": the values of
-// the public UEC simulator, so that figures can stand beside its own (docs/simulation.md).
+// the public UEC simulator, so that figures can stand beside its own (docs/network-simulation.md).
 #pragma once
 
 #include <cstdint>

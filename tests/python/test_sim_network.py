@@ -143,3 +143,31 @@ def test_rate_and_quantile() -> None:
     assert packet_network.quantile(ordered, 1) == 100
     assert packet_network.quantile(ordered, 0) == 1
     assert packet_network.quantile(ordered, 0.991) == 100
+
+
+def test_network__a_policy_from_a_shared_object_decides(tmp_path: Path) -> None:
+    found = paths.find(paths.LIBRARY)
+    policy = found.parent / "delay_target.so" if found else Path()
+    if not policy.is_file():
+        pytest.skip("the example policy is not built beside the library")
+    words = ("--topology", "fat-tree:16", "--bytes", "1000000", "--json")
+    plain = json.loads(invoke(*words).stdout)
+    hashes = {plain["rows"][0]["trace_hash"]}
+    for result in (
+        invoke(*words, "--policy", str(policy)),
+        CliRunner().invoke(
+            main, ["sim", "network", *words], env={"TUTTI_TRANSPORT_POLICY": str(policy)}
+        ),
+    ):
+        assert result.exit_code == 0, result.output
+        row = json.loads(result.stdout)["rows"][0]
+        assert row["completions"][0]["unfinished"] == 0
+        hashes.add(row["trace_hash"])
+    assert len(hashes) == 2  # By option and by variable the same, and not the built-in one.
+
+
+def test_network__no_policy_in_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "not.so").write_text("no")
+    result = invoke("--topology", "fat-tree:16", "--policy", str(tmp_path / "not.so"))
+    assert result.exit_code != 0
+    assert "not.so" in result.output

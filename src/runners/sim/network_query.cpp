@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "policy/loader.hpp"
 #include "simulate/goal.hpp"
 #include "simulate/traffic.hpp"
 #include "wire/sim/network_run.hpp"
@@ -114,7 +115,8 @@ struct Query {
   RunOptions run;
   std::string topology = "fat-tree:16";
   std::string traffic = "permutation";
-  std::string goal;  ///< File; in place of `traffic`.
+  std::string goal;    ///< File; in place of `traffic`.
+  std::string policy;  ///< Shared object of a transport policy.
   simulate::TrafficOptions pattern;
   bool wants_flows = true;
 };
@@ -184,11 +186,13 @@ Result<Query> read_query(const json& document) {
   reader.number("threads", 1, kThreadsMax, &query.run.threads);
   reader.number("until_ps", 0, UINT64_MAX, &query.run.until_ps);
   reader.flag("flows", &query.wants_flows);
+  reader.text("policy", &query.policy);
   read_network(&reader, &query.run.network);
   read_transport(&reader, &query.run.connection);
   TUTTI_RETURN_IF_ERROR(reader.finish());
   TUTTI_ASSIGN_OR_RETURN(query.run.shape, simulate::parse_fabric(query.topology));
   query.pattern.hosts = query.run.shape.hosts;
+  TUTTI_ASSIGN_OR_RETURN(query.run.connection.policy, policy::load_transport_policy(query.policy));
   return query;
 }
 

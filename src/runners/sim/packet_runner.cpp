@@ -93,6 +93,11 @@ Result<Outcome> run_packets(std::span<const Program> programs, const topology::L
     return Status(ErrorCode::kInvalidArgument,
                   "cluster " + cluster.name + ": a packet network needs a NIC for each GPU");
   }
+  constexpr std::uint64_t kMbPerSMin = 125;  // 1 Gb/s: a byte's time fits simulate::PsPerByteQ16.
+  if (cluster.link(LinkKind::kNetwork).mb_per_s < kMbPerSMin) {
+    return Status(ErrorCode::kInvalidArgument,
+                  "cluster " + cluster.name + ": a packet network has links of 125 MB/s or more");
+  }
   TUTTI_ASSIGN_OR_RETURN(const simulate::Workload workload,
                          packet_workload(programs, layout, cluster, element_bytes));
   options.network.mbit_per_s = cluster.link(LinkKind::kNetwork).mb_per_s * kBitsPerByte;

@@ -19,6 +19,9 @@
 
 namespace tutti::simulate {
 
+/// Packets that one host may send in a run: their numbers share 32 bits with the packet's kind.
+inline constexpr std::uint64_t kGoBackNPacketsMax = (1ULL << 30) - 2;
+
 struct GoBackNOptions {
   std::uint64_t seed = 1;
   std::uint32_t packet_bytes = 4096;  ///< Payload.

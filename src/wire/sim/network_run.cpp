@@ -167,8 +167,20 @@ std::vector<WorkHost*> pointers(const Owners& owners) {
   return found;
 }
 
-RunResult run_go_back_n(const RunOptions& options, const Fabric& fabric, const Workload& workload) {
+Result<RunResult> run_go_back_n(const RunOptions& options, const Fabric& fabric,
+                                const Workload& workload) {
   const NetworkOptions& network = options.network;
+  for (const simulate::HostWork& host : workload.hosts) {
+    std::uint64_t packets = 0;
+    for (const simulate::Op& op : host.ops) {
+      packets += 1 + op.bytes / network.chunk_bytes;
+      if (packets > simulate::kGoBackNPacketsMax) {
+        return Status(ErrorCode::kInvalidArgument,
+                      "go-back-n numbers at most " + std::to_string(simulate::kGoBackNPacketsMax) +
+                          " packets of a host; send less, or in larger chunks");
+      }
+    }
+  }
   const std::uint64_t window = network.bdp_bytes(fabric) * 3 / 2 / network.packet_bytes();
   const auto hosts = go_back_n_hosts(
       workload, {.seed = network.seed,
@@ -190,7 +202,8 @@ transport::WireCapabilities wire_of(const NetworkOptions& network, const Fabric&
       .chunk_bytes = network.chunk_bytes,
       .mtu_bytes = whole ? network.chunk_bytes : std::min(network.chunk_bytes, network.mtu_bytes),
       .paths = paths,
-      .ps_per_byte = network.rate() >> 16,
+      // Up: credit must not come faster than the link takes data.
+      .ps_per_byte = static_cast<std::uint32_t>((std::uint64_t{network.rate()} + 0xffff) >> 16),
       .base_rtt_ns = network.base_rtt_ps(fabric) / simulate::kPsPerNs,
       .trims = network.trim && !network.lossless};
 }

@@ -38,7 +38,8 @@ TEST(fabric, parse_fabric__sizes_of_every_kind) {
 
 TEST(fabric, parse_fabric__names_what_is_wrong) {
   for (const char* text : {"", "fat-tree", "fat-tree:", "fat-tree:0", "fat-tree:16:4", "ring:4",
-                           "fat-tree:x", "leaf-spine:8:0:1", "single:1048577"}) {
+                           "fat-tree:x", "leaf-spine:8:0:1", "single:1048577", "single:32769",
+                           "leaf-spine:4:2:4000000000", "leaf-spine:65538:2:2"}) {
     const auto shape = parse_fabric(text);
     ASSERT_FALSE(shape.ok()) << text;
     EXPECT_EQ(0U, shape.status().message().find("topology: ")) << shape.status().message();
