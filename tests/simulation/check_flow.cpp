@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "simulation/check_flow.hpp"
+
+#include <algorithm>
+
+#include "transport/congestion/controller.hpp"
+
+namespace tutti::transport::simulation::check_flow {
+namespace {
+
+Bytes window_bytes_max(const ConnectionOptions& options) {
+  const WireCapabilities& wire = options.wire;
+  const Bytes bdp = wire.base_rtt_ns * 1000 * wire.rails / wire.ps_per_byte;
+  const Bytes most = options.window_bytes_max != 0 ? options.window_bytes_max : bdp * 3 / 2;
+  return std::max<Bytes>(most, wire.chunk_bytes);
+}
+
+}  // namespace
+
+void on_data(const ConnectionRecord& connection, int end, const Transmission& out,
+             const ConnectionCounters& counters, const ConnectionStatus& status,
+             Bytes granted_bytes) {
+  const ConnectionOptions& options = connection.ends[end].options;
+  const Bytes chunk = options.wire.chunk_bytes;
+  const std::string name = name_of(connection, end);
+  if (out.payload_bytes > chunk || out.path >= options.wire.paths ||
+      out.rail != out.path % options.wire.rails) {
+    fail("packet", name + ": a chunk that is too long, or a path that is not there");
+  }
+  if (uses_credit(options.controller)) {
+    const Bytes speculative = std::min(options.credit.speculative_bytes, window_bytes_max(options));
+    // A tail probe asks nobody.
+    const Bytes allowed = speculative + granted_bytes + (1 + counters.tail_probes) * chunk;
+    if (counters.bytes_sent > allowed) {
+      fail("credit", name + ": sent " + std::to_string(counters.bytes_sent) + " bytes of " +
+                         std::to_string(allowed));
+    }
+  }
+  // Windows never grow beyond their most, each group's being a chunk at least.
+  const Bytes window_most = window_bytes_max(options) + options.window_groups * chunk;
+  if (status.window_bytes > window_most) {
+    fail("window", name + ": a window of " + std::to_string(status.window_bytes) + " of at most " +
+                       std::to_string(window_most) + " bytes");
+  }
+}
+
+void at_end(const ConnectionRecord& connection, int end, const ConnectionCounters& counters) {
+  const std::string name = name_of(connection, end);
+  const std::uint64_t reasons = counters.nacks + counters.lost_same_path + counters.lost_rack +
+                                counters.lost_timeout + counters.tail_probes;
+  if (counters.retransmissions > reasons) {
+    fail("retransmissions", name + ": " + std::to_string(counters.retransmissions) + " for " +
+                                std::to_string(reasons) + " losses");
+  }
+  const LinkFaults& faults = connection.knobs.faults[1 - end];
+  if (counters.malformed_dropped > 0 && faults.corrupt_header == 0 && faults.corrupt_payload == 0) {
+    fail("malformed", name + ": the peer sent " + std::to_string(counters.malformed_dropped) +
+                          " senseless packets");
+  }
+}
+
+}  // namespace tutti::transport::simulation::check_flow
