@@ -488,7 +488,8 @@ ConnectionStatus Connection::status() const {
   for (const Group& group : groups_) {
     status.window_bytes += group.controller->window_bytes();
   }
-  status.inflight_bytes = flight_.inflight_bytes();
+  status.inflight_bytes =
+      flight_.inflight_bytes() - std::min(flight_.inflight_bytes(), hidden_bytes_);
   status.backlog_bytes = outgoing_.backlog_bytes();
   status.srtt_ns = loss_.rtt().srtt_ns();
   status.rtt_ns_min = loss_.rtt().min_ns();

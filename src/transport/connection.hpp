@@ -139,7 +139,8 @@ class Connection {
   Bytes credit_backlog_bytes() const;
   void request_credit_if_stuck(TimeNs now);
   void fill_control(Transmission& out, PathId path, std::size_t header_bytes);
-  void lose(TimeNs now, std::uint64_t number, LossCause cause);
+  /// True: a new episode.
+  bool lose(TimeNs now, std::uint64_t number, LossCause cause);
   tutti_transport_view view(TimeNs now) const;
 
   // connection_receive.cpp

@@ -223,7 +223,7 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
     if (is_latest) {
       ++counters_.nacks;
       paths_.on_nack(echo.path);
-      lose(now, number, LossCause::kTrim);
+      feedback.is_new_episode = lose(now, number, LossCause::kTrim);
       feedback.last_hop = (echo.flags & kEchoLastHop) != 0;
       feedback.srtt_ns = loss_.rtt().srtt_ns();
       feedback.inflight_bytes = group.inflight_bytes;

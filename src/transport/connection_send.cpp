@@ -391,7 +391,7 @@ bool Connection::poll_control(TimeNs now, Transmission& out) {
   return false;
 }
 
-void Connection::lose(TimeNs now, std::uint64_t number, LossCause cause) {
+bool Connection::lose(TimeNs now, std::uint64_t number, LossCause cause) {
   Chunk& chunk = flight_.at(number);
   const PathId path = chunk.path;
   Group& group = groups_[group_of(path)];
@@ -406,7 +406,7 @@ void Connection::lose(TimeNs now, std::uint64_t number, LossCause cause) {
   feedback.srtt_ns = loss_.rtt().srtt_ns();
   feedback.inflight_bytes = group.inflight_bytes;
   if (cause == LossCause::kTrim) {
-    return;  // on_echo tells the path and the controller, who know more of it.
+    return is_new_episode;  // on_echo tells the path and the controller, as it knows more.
   }
   note_path(now, path, paths_.on_loss(now, path, is_timeout));
   counters_.lost_same_path += cause == LossCause::kSamePath ? 1 : 0;
@@ -417,7 +417,8 @@ void Connection::lose(TimeNs now, std::uint64_t number, LossCause cause) {
       paths_.alive() > 1 && paths_[path].losses_in_a_row >= PathTable::kLossesToSuspect;
   if (is_timeout) {
     group.timed_out_bytes += chunk.bytes;
-  } else if (is_new_episode && !is_path_fault) {
+  } else if (!is_path_fault) {
+    feedback.is_new_episode = is_new_episode;
     group.controller->on_loss(feedback);
   }
   trace_window(now, group_of(path));
@@ -426,6 +427,7 @@ void Connection::lose(TimeNs now, std::uint64_t number, LossCause cause) {
     const tutti_transport_chunk lost{number, 0, chunk.bytes, path, chunk.transmissions, 0};
     policy_.hooks().on_loss(policy_.state(), &seen, &lost);
   }
+  return is_new_episode;
 }
 
 }  // namespace tutti::transport

@@ -12,7 +12,7 @@ namespace tutti::transport {
 // One entry more than the sends for each advert: a withdrawn receive is answered by one.
 OutgoingTable::OutgoingTable(std::uint32_t sends_max, std::uint32_t adverts_max,
                              std::uint64_t first_advert)
-    : sends_(sends_max + adverts_max),
+    : sends_(sends_max + std::bit_ceil(std::max(adverts_max, 1U))),
       sends_max_(sends_max),
       adverts_(std::bit_ceil(std::max(adverts_max, 1U))),
       first_open_advert_(first_advert),

@@ -132,8 +132,10 @@ struct ConnectionOptions {
 
   bool sends = true;     ///< false: no send will be posted here; saves the sender's memory.
   bool receives = true;  ///< false: no receive will be posted here.
-  std::uint32_t sends_max = 256;          ///< Posted and not yet reported.
-  std::uint32_t receive_parts_max = 256;  ///< Same, each tag of a group; equal at both ends.
+  std::uint32_t sends_max = 256;  ///< Posted and not yet reported.
+  /// Same, each tag of a group; equal at both ends. Rounded up to a power of two, and counted from
+  /// the oldest open one.
+  std::uint32_t receive_parts_max = 256;
   std::uint32_t chunks_max = 0;  ///< Reordering window, equal at both ends; 0: 4 BDP. <= 16384.
 
   /// The first of each kind of number; equal at both ends. Tests begin close to the wrap.
@@ -244,9 +246,9 @@ struct ConnectionCounters {
 
 /// A connection's condition now.
 struct ConnectionStatus {
-  Bytes window_bytes = 0;  ///< Sum over the groups.
-  Bytes inflight_bytes = 0;
-  Bytes backlog_bytes = 0;  ///< Matched and not yet sent once.
+  Bytes window_bytes = 0;    ///< Sum over the groups.
+  Bytes inflight_bytes = 0;  ///< Less what the receiver has by its own count.
+  Bytes backlog_bytes = 0;   ///< Matched and not yet sent once.
   TimeNs srtt_ns = 0;
   TimeNs rtt_ns_min = kNever;
   TimeNs rto_ns = 0;

@@ -33,6 +33,8 @@ struct Feedback {
   TimeNs rtt_ns = 0;          ///< Without the receiver's turnaround; 0: none.
   bool is_full_chunk = true;  ///< A shorter chunk has a shorter idle round trip.
   bool ecn = false;
+  /// Of a loss or trim: sent after the latest reaction to one; false: of the same overload.
+  bool is_new_episode = true;
   bool last_hop = false;  ///< Of a trim.
   TimeNs srtt_ns = 0;
   Bytes inflight_bytes = 0;  ///< Of the group, after the news.
@@ -45,7 +47,7 @@ class Controller {
   virtual void on_ack(const Feedback& feedback) = 0;
   /// A switch trimmed a chunk.
   virtual void on_nack(const Feedback& feedback) { on_loss(feedback); }
-  /// A chunk was lost that was sent after the previous on_loss or on_timeout: a new episode.
+  /// A chunk was lost.
   virtual void on_loss(const Feedback& feedback) = 0;
   /// Nothing was heard for a whole RTO.
   virtual void on_timeout(const Feedback& feedback) = 0;

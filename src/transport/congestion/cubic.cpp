@@ -107,6 +107,9 @@ void CubicController::reduce(std::uint64_t inflight) {
 }
 
 void CubicController::on_loss(const Feedback& feedback) {
+  if (!feedback.is_new_episode) {
+    return;
+  }
   reduce((feedback.inflight_bytes + feedback.bytes) * kOne / options_.chunk_bytes);
   state_.window = state_.threshold;
   publish();

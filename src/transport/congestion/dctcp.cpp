@@ -44,7 +44,10 @@ void DctcpController::on_ack(const Feedback& feedback) {
   clamp();
 }
 
-void DctcpController::on_loss(const Feedback& /*feedback*/) {
+void DctcpController::on_loss(const Feedback& feedback) {
+  if (!feedback.is_new_episode) {
+    return;
+  }
   before_loss_bytes_ = window_bytes_;
   is_slow_start_ = false;
   window_bytes_ /= 2;

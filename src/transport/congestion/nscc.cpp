@@ -153,8 +153,11 @@ void NsccController::on_nack(const Feedback& feedback) {
   clamp();
 }
 
+// Without trimming a loss is all there is to tell of an overload: each one counts, as a trim does.
 void NsccController::on_loss(const Feedback& feedback) {
-  before_loss_bytes_ = window_bytes_;
+  if (feedback.is_new_episode) {
+    before_loss_bytes_ = window_bytes_;
+  }
   note_delay(base_rtt_ns_);
   trigger_ = true;
   fast_increase_bytes_ = 0;

@@ -86,6 +86,9 @@ void SwiftController::decrease(const Feedback& feedback, std::uint64_t keep_1024
 }
 
 void SwiftController::on_loss(const Feedback& feedback) {
+  if (!feedback.is_new_episode) {
+    return;
+  }
   timeouts_ = 0;
   before_loss_q8_ = window_q8_;
   decrease(feedback, kKeepMin1024);

@@ -58,7 +58,11 @@ void TimelyController::on_ack(const Feedback& feedback) {
   }
 }
 
-void TimelyController::on_loss(const Feedback& /*feedback*/) { set_rate(rate_bytes_ / 2); }
+void TimelyController::on_loss(const Feedback& feedback) {
+  if (feedback.is_new_episode) {
+    set_rate(rate_bytes_ / 2);
+  }
+}
 
 void TimelyController::on_timeout(const Feedback& /*feedback*/) { set_rate(rate_bytes_ / 2); }
 

@@ -16,6 +16,7 @@
 #include "transport/endpoint.hpp"
 #include "transport/packet.hpp"
 #include "transport/random.hpp"
+#include "transport/trace.hpp"
 
 namespace tutti::transport::testing {
 
@@ -44,8 +45,10 @@ class LossyPair {
     int to = 0;
   };
 
-  explicit LossyPair(ConnectionOptions options = {}, std::uint64_t seed = 1)
-      : random_(seed), ends_{Endpoint({16}), Endpoint({16})} {
+  /// `trace`: of the first end.
+  explicit LossyPair(ConnectionOptions options = {}, std::uint64_t seed = 1,
+                     TraceSink* trace = nullptr)
+      : random_(seed), ends_{Endpoint({16}, 20, trace), Endpoint({16})} {
     if (options.local_id == 0) {
       options.local_id = 10;
       options.remote_id = 20;
