@@ -83,9 +83,6 @@ bool Connection::can_send(TimeNs now) {
   if (lost == Flight::kNoChunk && !has_new) {
     return false;
   }
-  if (credit_ && !credit_->can_send()) {
-    return false;
-  }
   std::uint32_t bytes = wire().chunk_bytes;
   PathId avoid = kNoPath;
   if (lost != Flight::kNoChunk) {
@@ -103,6 +100,10 @@ bool Connection::can_send(TimeNs now) {
   } else {
     const Outgoing& send = outgoing_.at(cutting);
     bytes = static_cast<std::uint32_t>(std::min<Bytes>(bytes, send.bytes - send.next_offset));
+  }
+  // An empty chunk costs no credit, and could not ask for any.
+  if (credit_ && bytes > 0 && !credit_->can_send()) {
+    return false;
   }
   if (policy_ && policy_.hooks().may_send != nullptr) {
     if (flight_.inflight_chunks() == 0) {
