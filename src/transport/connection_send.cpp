@@ -263,10 +263,15 @@ void Connection::seal(Transmission& out, std::span<const std::byte> payload) {
 }
 
 // In turn over all paths: one that has died loses few of many control packets, and each kind of
-// them bears loss.
+// them bears loss. Each round begins elsewhere: a repeated group of as many packets as there are
+// paths would else meet a dead path with the same packet each time.
 PathId Connection::control_path() {
-  for (std::uint32_t tries = 0; tries < wire().paths; ++tries) {
-    const auto path = static_cast<PathId>(control_turn_++ % wire().paths);
+  const std::uint32_t paths = wire().paths;
+  for (std::uint32_t tries = 0; tries < paths; ++tries) {
+    if (control_turn_ % paths == 0) {
+      control_turn_ = paths + random_.below(paths);
+    }
+    const auto path = static_cast<PathId>(control_turn_++ % paths);
     if (path >= paths_.count() || paths_.is_usable(path)) {
       return path;
     }
