@@ -80,7 +80,7 @@ void World::push(TimeNs time_ns, Kind kind, std::uint32_t index) {
 }
 
 void World::wake(Host& host, TimeNs time_ns) {
-  if (time_ns < host.wake_ns) {
+  if (host.endpoint && time_ns < host.wake_ns) {
     host.wake_ns = time_ns;
     push(time_ns, Kind::kHost, host.index);
   }
