@@ -326,10 +326,14 @@ Knobs draw(std::uint64_t seed) {
     draw_plans(random, connection, bytes_max);
     connection.path_spread_ns = static_cast<std::uint32_t>(
         draw.chance(500) ? 0 : draw.magnitude(1, options.wire.base_rtt_ns));
-    connection.core_paths =
-        draw.chance(300) ? options.wire.paths : draw.between32(1, options.wire.paths);
+    // Mostly the same paths work both ways. Where they do not, no probe finds them: some of a few.
+    const bool is_symmetric = draw.chance(800);
+    const std::uint32_t core_paths_min = is_symmetric ? 1 : (options.wire.paths + 3) / 4;
+    connection.core_paths = draw.chance(300) ? options.wire.paths
+                                             : draw.between32(core_paths_min, options.wire.paths);
     connection.core_path[0] = draw.between32(0, options.wire.paths - 1);
-    connection.core_path[1] = draw.between32(0, options.wire.paths - 1);
+    connection.core_path[1] =
+        is_symmetric ? connection.core_path[0] : draw.between32(0, options.wire.paths - 1);
     connection.closer = draw.between32(0, 1);
     connection.successors = options.authenticates && draw.chance(200) ? draw.between32(1, 2) : 0;
     if (!it.is_clean) {
