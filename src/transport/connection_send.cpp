@@ -47,17 +47,14 @@ Connection::Group* Connection::find_group(std::uint32_t bytes, PathId avoid) {
     const std::uint32_t a = random_.below(count);
     const std::uint32_t b = random_.below(count);
     const std::uint32_t less = groups_[a].inflight_bytes <= groups_[b].inflight_bytes ? a : b;
-    if (less != avoided && has_room(groups_[less], bytes) &&
-        (paths_per_group_ > 1 || paths_.is_usable(static_cast<PathId>(less)))) {
+    if (less != avoided && has_room(groups_[less], bytes) && is_usable(less)) {
       return &groups_[less];
     }
   }
   Group* best = nullptr;
   for (std::uint32_t i = 0; i < count; ++i) {
-    const bool is_usable =
-        i != avoided && (paths_per_group_ > 1 || paths_.is_usable(static_cast<PathId>(i)));
-    if (is_usable && has_room(groups_[i], bytes) &&
-        (best == nullptr || groups_[i].inflight_bytes < best->inflight_bytes)) {
+    if (i != avoided && has_room(groups_[i], bytes) &&
+        (best == nullptr || groups_[i].inflight_bytes < best->inflight_bytes) && is_usable(i)) {
       best = &groups_[i];
     }
   }
@@ -65,6 +62,15 @@ Connection::Group* Connection::find_group(std::uint32_t bytes, PathId avoid) {
     best = &groups_[avoided];
   }
   return best;
+}
+
+// Some path of the group is not dead.
+bool Connection::is_usable(std::uint32_t group) const {
+  bool is_usable = paths_.alive() == paths_.count();
+  for (std::uint32_t i = 0; i < paths_per_group_ && !is_usable; ++i) {
+    is_usable = paths_.is_usable(static_cast<PathId>(group * paths_per_group_ + i));
+  }
+  return is_usable;
 }
 
 bool Connection::can_send(TimeNs now) {
