@@ -7,7 +7,8 @@
 namespace tutti::transport::simulation::check_liveness {
 namespace {
 
-constexpr TimeNs kBoundNs = 60'000'000'000;
+// What a transfer may take over the core alone: some hundreds of the longest timeouts.
+constexpr TimeNs kBoundNs = 20'000'000'000;
 
 }  // namespace
 
@@ -16,7 +17,13 @@ void on_time(const ConnectionRecord& connection, TimeNs now, TimeNs healed_ns) {
     return;
   }
   const TimeNs since = std::max(healed_ns, connection.opened_ns);
-  if (now <= since + kBoundNs) {
+  // One that has no way left may be noticed by either end after the other has given up.
+  const bool is_alone = connection.is_hopeless() || connection.ends[0].has_crashed ||
+                        connection.ends[1].has_crashed || connection.knobs.abort_ns != kNever ||
+                        connection.knobs.close_ns != kNever;
+  const TimeNs give_up_ns = connection.knobs.options.loss.give_up_ns;
+  const TimeNs bound_ns = is_alone ? kBoundNs + 2 * give_up_ns : kBoundNs;
+  if (now <= since + bound_ns) {
     return;
   }
   for (int end = 0; end < 2; ++end) {

@@ -171,7 +171,7 @@ ConnectionOptions draw_options(Draw& draw) {
   it.loss.rack = draw.chance(800);
   it.loss.tail_probe = draw.chance(800);
   it.loss.rto_ns_max = draw.one_of(std::array{2 * kMs, 20 * kMs, 100 * kMs});
-  it.loss.give_up_ns = draw.one_of(std::array{3 * kSecond, 5 * kSecond, 10 * kSecond});
+  it.loss.give_up_ns = draw.one_of(std::array{5 * kSecond, 10 * kSecond});
   it.credit.speculative_bytes =
       draw.chance(500) ? kBytesMax
                        : (draw.chance(400) ? 0 : it.wire.chunk_bytes * draw.between(1, 8));
@@ -326,11 +326,13 @@ Knobs draw(std::uint64_t seed) {
     draw_plans(random, connection, bytes_max);
     connection.path_spread_ns = static_cast<std::uint32_t>(
         draw.chance(500) ? 0 : draw.magnitude(1, options.wire.base_rtt_ns));
-    // Mostly the same paths work both ways. Where they do not, no probe finds them: some of a few.
+    // What is demanded: an eighth of the paths, mostly the same both ways. Where they are not, no
+    // probe finds them: then a quarter.
     const bool is_symmetric = draw.chance(800);
-    const std::uint32_t core_paths_min = is_symmetric ? 1 : (options.wire.paths + 3) / 4;
-    connection.core_paths = draw.chance(300) ? options.wire.paths
-                                             : draw.between32(core_paths_min, options.wire.paths);
+    const std::uint32_t core_paths_min =
+        is_symmetric ? (options.wire.paths + 7) / 8 : (options.wire.paths + 3) / 4;
+    connection.core_paths =
+        draw.chance(300) ? options.wire.paths : draw.between32(core_paths_min, options.wire.paths);
     connection.core_path[0] = draw.between32(0, options.wire.paths - 1);
     connection.core_path[1] =
         is_symmetric ? connection.core_path[0] : draw.between32(0, options.wire.paths - 1);
