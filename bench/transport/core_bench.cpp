@@ -116,8 +116,8 @@ void run(const Variant& variant, std::uint64_t chunks) {
       !ends[0].post_send(now, *sender, {0, nullptr, bytes, 0}).ok()) {
     std::exit(1);
   }
-  Link links[2];  // By destination.
-  TimeNs link_free_ns = now;
+  Link links[2];                            // By destination.
+  std::uint64_t link_free_ps = now * 1000;  // A chunk's time is no whole number of ns.
   std::uint64_t draws = 1;
   const InstructionCounter instructions;
   const std::uint64_t start_instructions = instructions.read_now();
@@ -127,11 +127,14 @@ void run(const Variant& variant, std::uint64_t chunks) {
     for (int i = 0; i < 2; ++i) {
       Link& link = links[1 - i];
       // The sender's NIC takes one packet at a time; control passes at once.
-      while ((i == 1 || link_free_ns <= now) && ends[i].poll_transmit(now, &link.back().packet)) {
+      while ((i == 1 || link_free_ps <= now * 1000) &&
+             ends[i].poll_transmit(now, &link.back().packet)) {
         const Transmission& packet = link.back().packet;
         if (i == 0) {
-          link_free_ns =
-              std::max(link_free_ns, now) + packet.payload_bytes * options.wire.ps_per_byte / 1000;
+          // Less than a ns late is the rounding of `now`.
+          const bool is_idle = now * 1000 - link_free_ps >= 1000;
+          link_free_ps = (is_idle ? now * 1000 : link_free_ps) +
+                         std::uint64_t{packet.payload_bytes} * options.wire.ps_per_byte;
         }
         draws = draws * 6364136223846793005ULL + 1442695040888963407ULL;
         if ((draws >> 33) % 1000 < variant.loss_in_1000) {
@@ -144,7 +147,7 @@ void run(const Variant& variant, std::uint64_t chunks) {
     if (ends[0].poll_event(&event)) {
       break;
     }
-    TimeNs next = link_free_ns > now ? link_free_ns : kNever;
+    TimeNs next = link_free_ps > now * 1000 ? (link_free_ps + 999) / 1000 : kNever;
     for (int i = 0; i < 2; ++i) {
       next = std::min(next, ends[i].next_deadline());
       next = links[i].is_empty() ? next : std::min(next, links[i].front().arrival_ns);

@@ -16,6 +16,8 @@ namespace {
 constexpr std::uint32_t kChunkBytesMax = 16 * 1024 * 1024;
 constexpr std::uint32_t kChunksMin = 64;
 constexpr TimeNs kControlRtoNsMin = 100'000;
+constexpr TimeNs kGiveUpNsMin = 1'000'000;
+constexpr TimeNs kHourNs = 3'600'000'000'000;  // Times of timers stay far below 2^64.
 constexpr std::uint32_t kControlBackoffMax = 20;
 
 Bytes bdp_bytes_of(const WireCapabilities& wire) {
@@ -63,6 +65,11 @@ Status validate(const ConnectionOptions& options) {
   if (options.chunks_max > Flight::kCapacityMax || options.sends_max == 0 ||
       options.receive_parts_max == 0) {
     return invalid("chunks_max is at most 16384, sends_max and receive_parts_max are not 0");
+  }
+  const LossOptions& loss = options.loss;
+  if (loss.give_up_ns < kGiveUpNsMin || loss.give_up_ns > kHourNs || loss.rto_ns_max > kHourNs ||
+      loss.rto_ns_min > kHourNs) {
+    return invalid("give_up_ns is 1 ms to 1 h, the bounds of the RTO are at most 1 h");
   }
   if (wire.trims && options.authenticates_payload) {
     return invalid("a tag over the payload cannot be checked where switches trim it");

@@ -535,6 +535,8 @@ TEST(connection, connect__refuses_what_cannot_work) {
   EXPECT_EQ(ErrorCode::kInvalidArgument, code([](auto& o) { o.wire.ps_per_byte = 0; }));
   EXPECT_EQ(ErrorCode::kInvalidArgument, code([](auto& o) { o.window_groups = 2; }));
   EXPECT_EQ(ErrorCode::kInvalidArgument, code([](auto& o) { o.chunks_max = 16385; }));
+  EXPECT_EQ(ErrorCode::kInvalidArgument, code([](auto& o) { o.loss.give_up_ns = 999'999; }));
+  EXPECT_EQ(ErrorCode::kInvalidArgument, code([](auto& o) { o.loss.rto_ns_max = kNever; }));
   EXPECT_EQ(ErrorCode::kOk, code([](auto& o) { o.wire.paths = 4096; }));
   EXPECT_EQ(ErrorCode::kInvalidArgument, code([](auto&) {}));  // The id is in use.
   EXPECT_EQ(ErrorCode::kOk, code([](auto& o) { o.local_id = 2; }));
