@@ -3,6 +3,7 @@
 #include "simulation/check_flow.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "transport/congestion/controller.hpp"
 
@@ -18,7 +19,7 @@ Bytes window_bytes_max(const ConnectionOptions& options) {
 
 }  // namespace
 
-void on_data(const ConnectionRecord& connection, int end, const Transmission& out,
+void on_data(ConnectionRecord& connection, int end, const Transmission& out,
              const ConnectionCounters& counters, const ConnectionStatus& status,
              Bytes granted_bytes) {
   const ConnectionOptions& options = connection.ends[end].options;
@@ -36,6 +37,16 @@ void on_data(const ConnectionRecord& connection, int end, const Transmission& ou
       fail("credit", name + ": sent " + std::to_string(counters.bytes_sent) + " bytes of " +
                          std::to_string(allowed));
     }
+  }
+  // One group only: of several, some may have shrunk below what they have in the air. A tail probe
+  // asks nobody.
+  std::uint64_t& tail_probes = connection.ends[end].tail_probes;
+  const bool is_tail_probe =
+      std::exchange(tail_probes, counters.tail_probes) != counters.tail_probes;
+  if (options.window_groups == 1 && !is_tail_probe &&
+      status.inflight_bytes > std::max(status.window_bytes, chunk) + chunk) {
+    fail("window", name + ": " + std::to_string(status.inflight_bytes) + " bytes in the air, of " +
+                       std::to_string(status.window_bytes));
   }
   // Windows never grow beyond their most, each group's being a chunk at least.
   const Bytes window_most = window_bytes_max(options) + options.window_groups * chunk;

@@ -11,7 +11,7 @@
 namespace tutti::transport::simulation::check_flow {
 
 /// A chunk leaves. `granted_bytes`: all that the peer granted so far.
-void on_data(const ConnectionRecord& connection, int end, const Transmission& out,
+void on_data(ConnectionRecord& connection, int end, const Transmission& out,
              const ConnectionCounters& counters, const ConnectionStatus& status,
              Bytes granted_bytes);
 /// The connection ended.

@@ -22,7 +22,11 @@ void on_time(const ConnectionRecord& connection, TimeNs now, TimeNs healed_ns) {
                         connection.ends[1].has_crashed || connection.knobs.abort_ns != kNever ||
                         connection.knobs.close_ns != kNever;
   const TimeNs give_up_ns = connection.knobs.options.loss.give_up_ns;
-  const TimeNs bound_ns = is_alone ? kBoundNs + 2 * give_up_ns : kBoundNs;
+  // Where few sends may be posted, each message may need some timeouts of its own.
+  const std::size_t messages =
+      connection.knobs.plans[0].sends.size() + connection.knobs.plans[1].sends.size();
+  const TimeNs bound_ns = kBoundNs + messages * 10 * connection.knobs.options.loss.rto_ns_max +
+                          (is_alone ? 2 * give_up_ns : 0);
   if (now <= since + bound_ns) {
     return;
   }

@@ -40,14 +40,24 @@ void CheckNumbers::on_transmit(const Flying& packet) {
 
 void CheckNumbers::on_handed(const Flying& packet) {
   Packet decoded;
-  if (packet.trimmed || !decode({packet.out.header.data(), packet.out.header_bytes}, decoded) ||
-      decoded.common.type != PacketType::kData) {
+  if (!decode({packet.out.header.data(), packet.out.header_bytes}, decoded)) {
+    return;
+  }
+  copies_ += packets_.insert(decoded.common.number).second ? 0 : 1;
+  if (packet.trimmed || decoded.common.type != PacketType::kData) {
     return;
   }
   const std::uint64_t chunk = expand(decoded.data.chunk, cumulative_);
   handed_[chunk / 64] |= 1ULL << (chunk % 64);
   while (has(handed_below_)) {
     ++handed_below_;
+  }
+}
+
+void CheckNumbers::check_replays(const ConnectionCounters& counters) const {
+  if (counters.replays_dropped < copies_) {
+    fail("replay", name_of(*connection_, end_) + ": took a packet twice; " +
+                       std::to_string(copies_) + " copies came");
   }
 }
 

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Invariants 5 and 6, as the wire shows them, of what one end sends: what is acknowledged has come,
-// cumulative numbers and told bits never go back, credit only grows, and no chunk is beyond the
-// reordering window.
+// cumulative numbers and told bits never go back, credit only grows, and a packet counts once.
 #pragma once
 
 #include <unordered_map>
+#include <unordered_set>
 
 #include "simulation/records.hpp"
 
@@ -19,6 +19,8 @@ class CheckNumbers {
   void on_transmit(const Flying& packet);
   /// A packet of the other end was handed to this one, unchanged.
   void on_handed(const Flying& packet);
+  /// Each copy of a packet that was handed over again has been dropped.
+  void check_replays(const ConnectionCounters& counters) const;
   /// Credit granted by this end, in bytes.
   Bytes granted_bytes() const { return granted_bytes_; }
 
@@ -38,6 +40,8 @@ class CheckNumbers {
   Bytes received_bytes_ = 0;
   std::uint64_t credit_units_ = 0;
   Bytes granted_bytes_ = 0;
+  std::uint64_t copies_ = 0;
+  std::unordered_set<std::uint32_t> packets_;
   std::unordered_map<std::uint64_t, std::uint64_t> handed_;  ///< By word of 64 chunks.
   std::unordered_map<std::uint64_t, std::uint64_t> told_;
 };

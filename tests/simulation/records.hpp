@@ -85,6 +85,7 @@ struct EndRecord {
   Outcome outcome = Outcome::kOk;  ///< with this.
   std::vector<SendRecord> sends;
   std::vector<ReceiveRecord> receives;
+  std::uint64_t tail_probes = 0;  ///< At the latest chunk.
   std::uint32_t sends_done = 0;
   std::uint32_t receives_done = 0;
 };

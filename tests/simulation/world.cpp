@@ -347,6 +347,11 @@ void World::take_arrivals(Host& host, TimeNs local_ns) {
       connection.numbers[1 - packet.from].on_handed(packet);
     }
     host.endpoint->handle_datagram(local_ns, arrival);
+    const EndRecord& here = connection.record.ends[1 - packet.from];
+    const ConnectionCounters* counters = host.endpoint->counters(here.handle);
+    if (counters != nullptr && !here.is_done && !here.has_crashed) {
+      connection.numbers[1 - packet.from].check_replays(*counters);
+    }
     release(index);
   }
 }
