@@ -71,8 +71,10 @@ LinkFaults draw_faults(Draw& draw, const ConnectionOptions& options) {
     it.burst_leave = draw.between32(20, 500);
     it.burst_loss = draw.between32(300, 1000);
   }
-  if (draw.chance(250)) {
-    it.lossy_type = static_cast<std::uint8_t>(draw.between32(1, 11));
+  if (draw.chance(300)) {
+    // Each type, and more often those whose loss is harder to notice.
+    it.lossy_type = draw.chance(500) ? static_cast<std::uint8_t>(draw.between32(1, 11))
+                                     : draw.one_of(std::array<std::uint8_t, 4>{2, 3, 4, 5});
     (draw.chance(500) ? it.loss_of_type : it.loss_every) = draw.between32(2, 900);
     it.loss_every = std::min(it.loss_every, 20U);
   }
@@ -338,6 +340,7 @@ Knobs draw(std::uint64_t seed) {
         is_symmetric ? connection.core_path[0] : draw.between32(0, options.wire.paths - 1);
     connection.closer = draw.between32(0, 1);
     connection.successors = options.authenticates && draw.chance(200) ? draw.between32(1, 2) : 0;
+    connection.is_clean = it.is_clean;
     if (!it.is_clean) {
       for (LinkFaults& faults : connection.faults) {
         if (draw.chance(800)) {

@@ -92,6 +92,7 @@ struct ConnectionKnobs {
   std::uint32_t closer = 0;
   TimeNs abort_ns = kNever;      ///< `closer` aborts then.
   TimeNs close_ns = kNever;      ///< `closer` closes then, whatever is open.
+  bool is_clean = false;         ///< No fault: little may be counted as lost.
   std::uint32_t successors = 0;  ///< Connections of the same ids that follow this one.
 
   bool has_cancels() const { return !plans[0].cancels.empty() || !plans[1].cancels.empty(); }
@@ -116,7 +117,7 @@ struct Knobs {
   TimeNs heal_ns = 0;  ///< End of the safety phase.
   std::vector<HostKnobs> hosts;
   std::vector<ConnectionKnobs> connections;
-  bool is_clean = false;  ///< No fault at all: speed is demanded too.
+  bool is_clean = false;  ///< No fault at all.
 };
 
 Knobs draw(std::uint64_t seed);
