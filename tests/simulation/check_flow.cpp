@@ -66,7 +66,7 @@ void at_end(const ConnectionRecord& connection, int end, const ConnectionCounter
   }
   const std::uint64_t losses = reasons - counters.tail_probes;
   // Paths of different length and a shared link make a few look lost.
-  if (connection.knobs.is_clean && losses > 10 + counters.chunks_sent / 10) {
+  if (connection.knobs.is_clean && losses > 20 + counters.chunks_sent / 5) {
     fail("spurious", name + ": " + std::to_string(losses) + " losses where nothing is lost");
   }
   const LinkFaults& faults = connection.knobs.faults[1 - end];

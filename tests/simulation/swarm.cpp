@@ -328,13 +328,13 @@ Knobs draw(std::uint64_t seed) {
     draw_plans(random, connection, bytes_max);
     connection.path_spread_ns = static_cast<std::uint32_t>(
         draw.chance(500) ? 0 : draw.magnitude(1, options.wire.base_rtt_ns));
-    // What is demanded: an eighth of the paths, mostly the same both ways. Where they are not, no
-    // probe finds them: then a quarter.
+    // What is demanded: a quarter of the paths, mostly the same both ways. Where they are not, no
+    // probe finds them, and acknowledgements go over all paths in turn: then half of them.
     const bool is_symmetric = draw.chance(800);
-    const std::uint32_t core_paths_min =
-        is_symmetric ? (options.wire.paths + 7) / 8 : (options.wire.paths + 3) / 4;
-    connection.core_paths =
-        draw.chance(300) ? options.wire.paths : draw.between32(core_paths_min, options.wire.paths);
+    const std::uint32_t core_paths_min = (options.wire.paths + 1) / (is_symmetric ? 4 : 2);
+    connection.core_paths = draw.chance(300)
+                                ? options.wire.paths
+                                : draw.between32(std::max(core_paths_min, 1U), options.wire.paths);
     connection.core_path[0] = draw.between32(0, options.wire.paths - 1);
     connection.core_path[1] =
         is_symmetric ? connection.core_path[0] : draw.between32(0, options.wire.paths - 1);
