@@ -202,7 +202,7 @@ enum class Outcome : std::uint8_t {
   kTruncated,    ///< The message is longer than the receive; nothing was delivered.
   kClosed,       ///< The connection was closed before.
   kAborted,      ///< By abort() on this side.
-  kReset,        ///< By abort() on the other side, or the other side does not know us.
+  kReset,        ///< By abort() on the other side, or it has given us up.
   kUnreachable,  ///< No sign of life within LossOptions::give_up_ns.
 };
 
