@@ -71,6 +71,8 @@ BUGS = [
         "(granted + 1 - pulled_units_) * kCreditUnitBytes"),
     Bug("credit", "a repeated grant counts again", "credit.cpp",
         "  pulled_units_ = granted;\n", "  pulled_units_ = granted - 1;\n"),
+    Bug("credit", "the pacer grants twice what the link takes", "credit.cpp",
+        "ps_per_byte_ * 1024 / rate_ * 100 / 99", "ps_per_byte_ * 512 / rate_ * 100 / 99"),
     Bug("credit", "a lost grant is not told again", "connection_receive.cpp",
         "control_ |= pacer_.grants(index_) ? kGrant : 0U;", ""),
     Bug("credit", "empty messages need credit", "connection_send.cpp",

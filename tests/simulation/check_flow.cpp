@@ -56,6 +56,17 @@ void on_data(ConnectionRecord& connection, int end, const Transmission& out,
   }
 }
 
+void on_grant(const ConnectionRecord& connection, int end, Bytes granted_bytes, TimeNs elapsed_ns,
+              std::uint32_t ps_per_byte) {
+  // The first grant is made at once; clocks may run fast by 200 ppm.
+  constexpr Bytes kGrantBytesMax = 65536;
+  const Bytes allowed = elapsed_ns * 1000 / ps_per_byte * 1001 / 1000 + kGrantBytesMax;
+  if (granted_bytes > allowed) {
+    fail("pacer", name_of(connection, end) + ": its host granted " + std::to_string(granted_bytes) +
+                      " bytes of " + std::to_string(allowed) + " that its link takes");
+  }
+}
+
 void at_end(const ConnectionRecord& connection, int end, const ConnectionCounters& counters) {
   const std::string name = name_of(connection, end);
   const std::uint64_t reasons = counters.nacks + counters.lost_same_path + counters.lost_rack +

@@ -14,6 +14,9 @@ namespace tutti::transport::simulation::check_flow {
 void on_data(ConnectionRecord& connection, int end, const Transmission& out,
              const ConnectionCounters& counters, const ConnectionStatus& status,
              Bytes granted_bytes);
+/// Credit leaves a host, whose link takes `ps_per_byte`: all that it granted in `elapsed_ns`.
+void on_grant(const ConnectionRecord& connection, int end, Bytes granted_bytes, TimeNs elapsed_ns,
+              std::uint32_t ps_per_byte);
 /// The connection ended.
 void at_end(const ConnectionRecord& connection, int end, const ConnectionCounters& counters);
 

@@ -253,6 +253,7 @@ void World::restart(Host& host) {
   say("restart of host " + std::to_string(host.index));
   host.endpoint = std::make_unique<Endpoint>(EndpointLimits{24}, host.egress_ps_per_byte, nullptr);
   host.started_ns = now_;
+  host.granted_bytes = 0;
   const std::size_t count = connections_.size();
   for (std::size_t i = 0; i < count; ++i) {
     ConnectionRecord& record = connections_[i]->record;
@@ -464,7 +465,14 @@ void World::launch(Host& host, const Transmission& out) {
     packet.payload.assign(out.payload, out.payload + out.payload_bytes);
   }
   note(now_, digest(out.header.data(), out.header_bytes));
+  const Bytes granted_before = connection.numbers[from].granted_bytes();
   connection.numbers[from].on_transmit(packet);
+  const Bytes granted = connection.numbers[from].granted_bytes() - granted_before;
+  host.granted_bytes += granted;
+  if (granted > 0) {
+    check_flow::on_grant(connection.record, from, host.granted_bytes, now_ - host.started_ns,
+                         host.egress_ps_per_byte);
+  }
   if (!out.is_control && !connection.record.ends[from].is_done) {
     const EndRecord& here = connection.record.ends[from];
     check_flow::on_data(connection.record, from, out, *host.endpoint->counters(here.handle),

@@ -51,6 +51,7 @@ class World {
     TimeNs stalled_until_ns = 0;
     TimeNs next_stall_ns = kNever;
     TimeNs started_ns = 0;
+    Bytes granted_bytes = 0;  ///< Credit, since then.
     std::array<TimeNs, kRailsMax> egress_free_ns{};
     std::uint32_t egress_ps_per_byte = 20;
     std::uint64_t steps = 0;
