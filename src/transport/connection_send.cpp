@@ -207,7 +207,8 @@ void Connection::poll_data(TimeNs now, Transmission& out) {
   counters_.bytes_sent += chunk.bytes;
   trace(now, TraceKind::kSent, path, number, chunk.bytes, chunk.transmissions);
 
-  const TimeNs gap_ns = group->controller->gap_ns(chunk.bytes);
+  // A window of a small part of a chunk and one late sample would else pause for many seconds.
+  const TimeNs gap_ns = std::min(group->controller->gap_ns(chunk.bytes), options_.loss.rto_ns_max);
   if (gap_ns != 0) {
     pace_ns_ = std::max(now, pace_ns_) + gap_ns;
   }
