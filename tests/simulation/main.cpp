@@ -33,7 +33,7 @@ using tutti::transport::simulation::RunResult;
 using tutti::transport::simulation::Violation;
 using tutti::transport::simulation::World;
 
-constexpr unsigned kSecondsOfOneSeed = 120;
+constexpr unsigned kSecondsOfOneSeed = 30;
 
 char current_seed[64];
 

@@ -347,6 +347,22 @@ Knobs draw(std::uint64_t seed) {
           faults = draw_faults(draw, options);
         }
       }
+      if (options.wire.paths > 1 && options.wire.paths <= 16 && draw.chance(200)) {
+        // The least that has to do: all paths but the core die for good, and some window groups
+        // with them.
+        const std::uint32_t paths = options.wire.paths;
+        PathFault dead;
+        dead.direction = 3;
+        dead.path_count = paths;
+        dead.from_ns = draw.between(0, it.heal_ns);
+        connection.path_faults.push_back(dead);
+        connection.core_paths = std::max(paths / (is_symmetric ? 4 : 2), 1U);
+        connection.core_path[0] = draw.between32(0, paths - 1);
+        connection.core_path[1] =
+            (connection.core_path[0] + (is_symmetric ? 0 : connection.core_paths)) % paths;
+        options.window_groups = 1U << draw.between32(0, 3);
+        options.window_groups = std::min(options.window_groups, paths);
+      }
       const std::uint32_t path_faults = draw.chance(500) ? 0 : draw.between32(1, 3);
       for (std::uint32_t f = 0; f < path_faults; ++f) {
         connection.path_faults.push_back(draw_path_fault(draw, options.wire, it.heal_ns));
