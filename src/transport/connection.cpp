@@ -525,6 +525,14 @@ void Connection::check_invariants() const {
   CHECK(inflight == flight_.inflight_bytes(), std::to_string(inflight));
   CHECK(has_ended() || flight_.inflight_chunks() == 0 || timers_.is_set(Timer::kRetransmit),
         "no timer guards what is in the air");
+  CHECK(has_ended() || !is_waiting() || timers_.is_set(Timer::kKeepAlive),
+        "no timer looks after a silent peer");
+  CHECK(has_ended() || (!incoming_.has_unknown() && state_ != State::kClosing) ||
+            timers_.is_set(Timer::kControl),
+        "no timer repeats adverts or the close");
+  CHECK(has_ended() || !credit_ || credit_->can_send() || credit_backlog_bytes() == 0 ||
+            timers_.is_set(Timer::kRequest),
+        "no timer asks for the missing credit");
   CHECK(paths_.alive() > 0, "");
 }
 

@@ -131,6 +131,7 @@ class Connection {
   std::uint32_t group_of(PathId path) const { return path / paths_per_group_; }
   bool has_room(const Group& group, std::uint32_t bytes) const;
   Group* find_group(std::uint32_t bytes, PathId avoid);
+  bool is_usable(std::uint32_t group) const;
   std::uint64_t next_number(TimeNs now);
   PathId choose_path(TimeNs now, Group& group, const Chunk& chunk, PathId avoid);
   void seal(Transmission& out, std::span<const std::byte> payload);

@@ -53,6 +53,8 @@ void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
       break;
     case PacketType::kRequest:
       on_wanted(now, packet.number.value, (packet.common.flags & kFlagRetransmits) != 0);
+      // It may ask for what was granted before: then the grant was lost.
+      control_ |= pacer_.grants(index_) ? kGrant : 0U;
       break;
     case PacketType::kAdvert:
       on_advert(now, packet.advert);

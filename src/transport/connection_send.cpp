@@ -47,17 +47,14 @@ Connection::Group* Connection::find_group(std::uint32_t bytes, PathId avoid) {
     const std::uint32_t a = random_.below(count);
     const std::uint32_t b = random_.below(count);
     const std::uint32_t less = groups_[a].inflight_bytes <= groups_[b].inflight_bytes ? a : b;
-    if (less != avoided && has_room(groups_[less], bytes) &&
-        (paths_per_group_ > 1 || paths_.is_usable(static_cast<PathId>(less)))) {
+    if (less != avoided && has_room(groups_[less], bytes) && is_usable(less)) {
       return &groups_[less];
     }
   }
   Group* best = nullptr;
   for (std::uint32_t i = 0; i < count; ++i) {
-    const bool is_usable =
-        i != avoided && (paths_per_group_ > 1 || paths_.is_usable(static_cast<PathId>(i)));
-    if (is_usable && has_room(groups_[i], bytes) &&
-        (best == nullptr || groups_[i].inflight_bytes < best->inflight_bytes)) {
+    if (i != avoided && has_room(groups_[i], bytes) &&
+        (best == nullptr || groups_[i].inflight_bytes < best->inflight_bytes) && is_usable(i)) {
       best = &groups_[i];
     }
   }
@@ -65,6 +62,15 @@ Connection::Group* Connection::find_group(std::uint32_t bytes, PathId avoid) {
     best = &groups_[avoided];
   }
   return best;
+}
+
+// Some path of the group is not dead.
+bool Connection::is_usable(std::uint32_t group) const {
+  bool is_usable = paths_.alive() == paths_.count();
+  for (std::uint32_t i = 0; i < paths_per_group_ && !is_usable; ++i) {
+    is_usable = paths_.is_usable(static_cast<PathId>(group * paths_per_group_ + i));
+  }
+  return is_usable;
 }
 
 bool Connection::can_send(TimeNs now) {
@@ -81,9 +87,6 @@ bool Connection::can_send(TimeNs now) {
     }
   }
   if (lost == Flight::kNoChunk && !has_new) {
-    return false;
-  }
-  if (credit_ && !credit_->can_send()) {
     return false;
   }
   std::uint32_t bytes = wire().chunk_bytes;
@@ -103,6 +106,10 @@ bool Connection::can_send(TimeNs now) {
   } else {
     const Outgoing& send = outgoing_.at(cutting);
     bytes = static_cast<std::uint32_t>(std::min<Bytes>(bytes, send.bytes - send.next_offset));
+  }
+  // An empty chunk costs no credit, and could not ask for any.
+  if (credit_ && bytes > 0 && !credit_->can_send()) {
+    return false;
   }
   if (policy_ && policy_.hooks().may_send != nullptr) {
     if (flight_.inflight_chunks() == 0) {
@@ -200,7 +207,8 @@ void Connection::poll_data(TimeNs now, Transmission& out) {
   counters_.bytes_sent += chunk.bytes;
   trace(now, TraceKind::kSent, path, number, chunk.bytes, chunk.transmissions);
 
-  const TimeNs gap_ns = group->controller->gap_ns(chunk.bytes);
+  // A window of a small part of a chunk and one late sample would else pause for many seconds.
+  const TimeNs gap_ns = std::min(group->controller->gap_ns(chunk.bytes), options_.loss.rto_ns_max);
   if (gap_ns != 0) {
     pace_ns_ = std::max(now, pace_ns_) + gap_ns;
   }
@@ -262,10 +270,21 @@ void Connection::seal(Transmission& out, std::span<const std::byte> payload) {
 }
 
 // In turn over all paths: one that has died loses few of many control packets, and each kind of
-// them bears loss.
+// them bears loss. Each round begins elsewhere: a repeated group of as many packets as there are
+// paths would else meet a dead path with the same packet each time.
 PathId Connection::control_path() {
-  for (std::uint32_t tries = 0; tries < wire().paths; ++tries) {
-    const auto path = static_cast<PathId>(control_turn_++ % wire().paths);
+  const std::uint32_t paths = wire().paths;
+  // A path that is dead to our data may carry this: perhaps only its answers were lost. And two
+  // ends that leave their paths in step with each other would else never meet.
+  constexpr std::uint32_t kBlindOneIn = 8;
+  if (paths_.alive() < paths_.count() && random_.below(kBlindOneIn) == 0) {
+    return static_cast<PathId>(random_.below(paths));
+  }
+  for (std::uint32_t tries = 0; tries < paths; ++tries) {
+    if (control_turn_ % paths == 0) {
+      control_turn_ = paths + random_.below(paths);
+    }
+    const auto path = static_cast<PathId>(control_turn_++ % paths);
     if (path >= paths_.count() || paths_.is_usable(path)) {
       return path;
     }

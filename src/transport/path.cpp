@@ -77,6 +77,7 @@ PathTable::Change PathTable::on_loss(TimeNs now, PathId path, bool is_timeout) {
 PathTable::Change PathTable::die(TimeNs now, PathId path) {
   paths_[path].state = PathState::kSuspect;
   if (alive_ == 1) {
+    revive_all();
     return Change::kNone;
   }
   bury(now, path);
@@ -107,6 +108,18 @@ void PathTable::bury(TimeNs now, PathId path) {
   it.probe_interval_ns = kProbeIntervalNsMin;
   it.probe_ns = now + kProbeIntervalNsMin;
   --alive_;
+}
+
+void PathTable::revive_all() {
+  for (std::size_t path = 0; path < paths_.size(); ++path) {
+    revive(static_cast<PathId>(path));
+    paths_[path].state = PathState::kSuspect;
+  }
+  for (Rail& rail : rails_state_) {
+    rail.is_down = false;
+    rail.deaths = 0;
+  }
+  find_next_probe();
 }
 
 void PathTable::revive(PathId path) {

@@ -69,6 +69,9 @@ class PathTable {
   Change die(TimeNs now, PathId path);
   void bury(TimeNs now, PathId path);
   void revive(PathId path);
+  /// The last one seems to have died too: nothing is known any more, and each is tried again. A
+  /// path may work one way only, and then no probe of it is answered.
+  void revive_all();
   void find_next_probe();
 
   struct Rail {

@@ -460,6 +460,57 @@ TEST(connection, paths__a_rail_that_fails_is_given_up_as_one) {
   EXPECT_EQ(32U, pair.end(0).status(pair.handle(0)).paths_alive);
 }
 
+TEST(connection, adverts__of_as_many_packets_as_paths_pass_a_dead_path) {
+  ConnectionOptions options;
+  options.wire.paths = 4;
+  options.sends = false;
+  LossyPair pair(options);
+  pair.drop = [](const LossyPair::Delivered& packet) { return packet.path == 1; };
+  std::vector<std::byte> none;
+  for (std::uint64_t i = 0; i < 24; ++i) {  // Four packets of adverts.
+    pair.receive(0, 1, none, i);
+    pair.send(1, 1, none, i);
+  }
+  EXPECT_TRUE(pair.run_until_events(24, 24, 5'000'000'000));
+}
+
+TEST(connection, window_groups__one_whose_paths_are_all_dead_is_left) {
+  for (const std::uint32_t groups : {2U, 4U, 16U}) {
+    ConnectionOptions options;
+    options.wire.paths = 32;
+    options.window_groups = groups;
+    options.receives = false;
+    LossyPair pair(options);
+    // Only the last group's paths work, so that the others look emptier.
+    const std::uint32_t first = 32 - 32 / groups;
+    pair.drop = [first](const LossyPair::Delivered& packet) {
+      return packet.to == 1 && packet.path < first;
+    };
+    const auto data = pattern(100'000, 1);
+    std::vector<std::byte> into(100'000);
+    pair.receive(1, 1, into);
+    pair.send(0, 1, data);
+    ASSERT_TRUE(pair.run_until_events(1, 1)) << groups;
+    EXPECT_EQ(Outcome::kOk, pair.events(0)[0].outcome) << groups;
+    EXPECT_EQ(data, into) << groups;
+  }
+}
+
+TEST(connection, paths__of_which_each_works_one_way_only) {
+  ConnectionOptions options;
+  options.wire.paths = 2;
+  options.receives = false;
+  LossyPair pair(options);
+  pair.drop = [](const LossyPair::Delivered& packet) { return packet.path == packet.to; };
+  const auto data = pattern(100'000, 1);
+  std::vector<std::byte> into(100'000);
+  pair.receive(1, 1, into);
+  pair.send(0, 1, data);
+  ASSERT_TRUE(pair.run_until_events(1, 1));
+  EXPECT_EQ(Outcome::kOk, pair.events(0)[0].outcome);
+  EXPECT_EQ(data, into);
+}
+
 TEST(connection, status__a_void_handle_has_nothing) {
   LossyPair pair;
   EXPECT_EQ(nullptr, pair.end(0).counters({}));

@@ -127,6 +127,38 @@ TEST_F(Pacer, rate__falls_with_marks_and_core_trims_and_comes_back) {
 }
 
 // Without speculation every byte is asked for; requests and grants may be lost.
+TEST(credit, transfer__empty_messages_need_no_credit) {
+  ConnectionOptions options;
+  options.controller = "rccc";
+  options.credit.speculative_bytes = 0;
+  testing::LossyPair pair(options);
+  std::vector<std::byte> none;
+  for (int i = 0; i < 3; ++i) {
+    pair.receive(1, 1, none);
+    pair.send(0, 1, none);
+  }
+  EXPECT_TRUE(pair.run_until_events(3, 3, 1'000'000'000));
+}
+
+TEST(credit, request__a_lost_grant_is_told_again) {
+  ConnectionOptions options;
+  options.controller = "rccc";
+  options.credit.speculative_bytes = 0;
+  testing::LossyPair pair(options);
+  // All grants that follow the first request: nothing more is wanted of the receiver then.
+  const TimeNs lost_until_ns = pair.now() + 10'000'000;
+  pair.drop = [&](const testing::LossyPair::Delivered& packet) {
+    const auto type = static_cast<PacketType>(std::to_integer<int>(packet.header[0]) & 15);
+    return type == PacketType::kCredit && pair.now() < lost_until_ns;
+  };
+  const auto data = testing::pattern(4096, 1);
+  std::vector<std::byte> into(4096);
+  pair.receive(1, 1, into);
+  pair.send(0, 1, data);
+  EXPECT_TRUE(pair.run_until_events(1, 1, 1'000'000'000));
+  EXPECT_EQ(data, into);
+}
+
 TEST(credit, transfer__completes_when_control_is_lost) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     ConnectionOptions options;

@@ -66,13 +66,29 @@ TEST(path, on_loss__losses_make_suspect_then_dead) {
   EXPECT_EQ(Change::kDead, paths.on_loss(0, 0, false));
 }
 
-TEST(path, on_loss__the_last_path_stays) {
-  PathTable paths(2, 1);
+TEST(path, on_loss__when_the_last_one_dies_all_are_tried_again) {
+  PathTable paths(3, 1);
+  for (PathId path = 0; path < 3; ++path) {
+    paths.on_loss(0, path, true);
+    EXPECT_EQ(3U - path, paths.alive());
+    EXPECT_EQ(path < 2 ? Change::kDead : Change::kNone, paths.on_loss(0, path, true));
+  }
+  EXPECT_EQ(3U, paths.alive());
+  EXPECT_EQ(kNever, paths.next_probe_ns());
+  for (PathId path = 0; path < 3; ++path) {
+    EXPECT_EQ(PathState::kSuspect, paths[path].state);
+  }
+  EXPECT_EQ(Change::kNone, paths.on_loss(0, 0, true));
+  EXPECT_EQ(Change::kDead, paths.on_loss(0, 0, true));
+}
+
+TEST(path, on_loss__the_only_path_stays) {
+  PathTable paths(1, 1);
   for (int i = 0; i < 10; ++i) {
-    paths.on_loss(0, 0, true);
-    paths.on_loss(0, 1, true);
+    EXPECT_EQ(Change::kNone, paths.on_loss(0, 0, true));
   }
   EXPECT_EQ(1U, paths.alive());
+  EXPECT_EQ(PathState::kSuspect, paths[0].state);
 }
 
 TEST(path, rail__goes_down_when_more_than_half_die_within_a_millisecond) {
