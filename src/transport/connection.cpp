@@ -17,6 +17,7 @@ constexpr std::uint32_t kChunkBytesMax = 16 * 1024 * 1024;
 constexpr std::uint32_t kChunksMin = 64;
 constexpr TimeNs kControlRtoNsMin = 100'000;
 constexpr TimeNs kGiveUpNsMin = 1'000'000;
+constexpr TimeNs kStuckGiveUps = 4;  // Slow is not gone: few live paths among dead ones take time.
 constexpr TimeNs kHourNs = 3'600'000'000'000;  // Times of timers stay far below 2^64.
 constexpr std::uint32_t kControlBackoffMax = 20;
 
@@ -442,7 +443,7 @@ void Connection::on_keep_alive_timer(TimeNs now) {
   const TimeNs silent_since = std::max(heard_ns_, waiting_since_ns_);
   const bool is_stuck =
       (flight_.inflight_chunks() > 0 || flight_.first_lost() != Flight::kNoChunk) &&
-      now - progress_ns_ >= options_.loss.give_up_ns;
+      now - progress_ns_ >= kStuckGiveUps * options_.loss.give_up_ns;
   if (is_stuck || now - silent_since >= options_.loss.give_up_ns) {
     end(now, Outcome::kUnreachable, Outcome::kUnreachable);
     return;

@@ -16,15 +16,15 @@ void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
     ++counters_.malformed_dropped;
     return;
   }
+  const std::uint64_t number = expand(packet.common.number, replay_.next());
   if (options_.authenticates) {
     const auto covered =
         options_.authenticates_payload ? arrival.payload : std::span<const std::byte>();
-    if (tag_of(receive_key_, arrival.header, covered) != read_tag(arrival.header)) {
+    if (tag_of(receive_key_, arrival.header, covered, number) != read_tag(arrival.header)) {
       ++counters_.forgeries_dropped;
       return;
     }
   }
-  const std::uint64_t number = expand(packet.common.number, replay_.next());
   if (!replay_.take(number)) {
     ++counters_.replays_dropped;
     return;

@@ -197,7 +197,9 @@ void Connection::poll_data(TimeNs now, Transmission& out) {
   group = group != nullptr ? group : &groups_[0];
   const PathId path = choose_path(now, *group, chunk, avoid);
   group = &groups_[group_of(path)];  // A policy may have left the group.
-  if (flight_.inflight_chunks() == 0) {
+  // Only of one that had nothing to wait for: what is repeated for ever is no progress.
+  if (flight_.inflight_chunks() == 0 && avoid == kNoPath &&
+      flight_.first_lost() == Flight::kNoChunk) {
     progress_ns_ = now;
   }
   flight_.transmit(now, number, path);
@@ -265,7 +267,7 @@ CommonHeader Connection::common(TimeNs now, PacketType type, std::uint8_t flags,
 void Connection::seal(Transmission& out, std::span<const std::byte> payload) {
   if (options_.authenticates) {
     const std::span<std::byte> header(out.header.data(), out.header_bytes);
-    write_tag(header, tag_of(send_key_, header, payload));
+    write_tag(header, tag_of(send_key_, header, payload, next_packet_ - 1));
   }
 }
 

@@ -258,8 +258,10 @@ Key derive_key(const Key& shared, std::uint32_t source_id, std::uint64_t source_
 }
 
 std::uint64_t tag_of(const Key& key, std::span<const std::byte> header,
-                     std::span<const std::byte> payload) {
+                     std::span<const std::byte> payload, std::uint64_t number) {
   SipHash hash(key);
+  // The header has the low half; with the high one a packet of 2^32 packets ago does not fit.
+  hash.add_word(number >> 32);
   hash.add_word(get<std::uint64_t>(header.data()));
   const auto rest = header.subspan(kTagOffset + 8);
   if (payload.empty()) {

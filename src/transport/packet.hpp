@@ -144,9 +144,10 @@ bool decode_connection(std::span<const std::byte> header, std::uint32_t& out);
 Key derive_key(const Key& shared, std::uint32_t source_id, std::uint64_t source_incarnation,
                std::uint32_t destination_id, std::uint64_t destination_incarnation);
 
-/// Of the header without its tag field, and of the payload (empty: not covered).
+/// Of the header without its tag field, of the payload (empty: not covered), and of the packet's
+/// whole number, of which the header has the low half.
 std::uint64_t tag_of(const Key& key, std::span<const std::byte> header,
-                     std::span<const std::byte> payload);
+                     std::span<const std::byte> payload, std::uint64_t number);
 void write_tag(std::span<std::byte> header, std::uint64_t tag);
 std::uint64_t read_tag(std::span<const std::byte> header);
 

@@ -91,7 +91,9 @@ struct LossOptions {
   bool tail_probe = true;
   TimeNs rto_ns_min = 0;  ///< 0: max(4 * base_rtt, 15 us + 6 * BDP on the wire).
   TimeNs rto_ns_max = 100'000'000;
-  TimeNs give_up_ns = 3'000'000'000;  ///< Without progress or a sign of life: the peer is gone.
+  /// Without a sign of life the peer is gone. One that answers and takes no data (a black hole for
+  /// long packets, paths that come and go) has four times as long.
+  TimeNs give_up_ns = 3'000'000'000;
 };
 
 struct CreditOptions {
@@ -104,8 +106,9 @@ struct CreditOptions {
 struct ConnectionOptions {
   std::uint32_t local_id = 0;   ///< In the header of what arrives here; unique in the endpoint.
   std::uint32_t remote_id = 0;  ///< In the header of what leaves.
-  /// Of each process that owns an end, never used twice: a restarted peer's packets, and old ones
-  /// to a restarted peer, do not authenticate.
+  /// Of each end, never used twice with the same ids, by no process: packets of an end that was
+  /// there before, whether its process restarted or opened the connection again, do not
+  /// authenticate.
   std::uint64_t local_incarnation = 0;
   std::uint64_t remote_incarnation = 0;
   Key key;                    ///< Per job; each direction of each connection derives its own.

@@ -309,6 +309,24 @@ TEST(connection, peer__a_silent_but_living_one_may_take_its_time) {
   EXPECT_EQ(data, into);
 }
 
+TEST(connection, peer__that_answers_and_takes_no_data_is_an_error_within_the_time) {
+  ConnectionOptions options;
+  options.loss.give_up_ns = 1'000'000'000;
+  LossyPair pair(options);
+  // A black hole for long packets: all but data passes.
+  pair.drop = [](const LossyPair::Delivered& packet) {
+    return type_of(packet) == PacketType::kData;
+  };
+  const auto data = pattern(100'000, 1);
+  std::vector<std::byte> into(data.size());
+  pair.receive(1, 1, into);
+  const TimeNs posted = pair.now();
+  pair.send(0, 1, data);
+  ASSERT_TRUE(pair.run_until_events(2, 0));
+  EXPECT_EQ(Outcome::kUnreachable, pair.events(0)[0].outcome);
+  EXPECT_LE(pair.now() - posted, 4'300'000'000U);
+}
+
 TEST(connection, peer__idle_for_long_then_dead_counts_from_the_call) {
   ConnectionOptions options;
   options.loss.give_up_ns = 1'000'000'000;

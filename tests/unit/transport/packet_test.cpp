@@ -194,17 +194,18 @@ TEST(packet, tag__covers_header_and_payload_and_not_itself) {
   const std::size_t size = encode_data(common_of(PacketType::kData), DataHeader{}, bytes);
   const Key key{3, 4};
   const std::array<std::byte, 5> payload = {std::byte{1}};
-  const std::uint64_t tag = tag_of(key, span_of(bytes, size), {});
-  const std::uint64_t with_payload = tag_of(key, span_of(bytes, size), payload);
+  const std::uint64_t tag = tag_of(key, span_of(bytes, size), {}, 7);
+  const std::uint64_t with_payload = tag_of(key, span_of(bytes, size), payload, 7);
   EXPECT_NE(tag, with_payload);
+  EXPECT_NE(tag, tag_of(key, span_of(bytes, size), {}, 7 + (1ULL << 32)));  // As old as a wrap.
   write_tag({bytes.data(), size}, tag);
   EXPECT_EQ(tag, read_tag(span_of(bytes, size)));
-  EXPECT_EQ(tag, tag_of(key, span_of(bytes, size), {}));
+  EXPECT_EQ(tag, tag_of(key, span_of(bytes, size), {}, 7));
   for (std::size_t i = 0; i < size; ++i) {
     HeaderBytes changed = bytes;
     changed[i] ^= std::byte{0x10};
     const bool is_tag = i >= kTagOffset && i < kTagOffset + 8;
-    EXPECT_EQ(is_tag, tag == tag_of(key, span_of(changed, size), {})) << i;
+    EXPECT_EQ(is_tag, tag == tag_of(key, span_of(changed, size), {}, 7)) << i;
   }
 }
 
