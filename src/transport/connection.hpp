@@ -130,7 +130,7 @@ class Connection {
   // connection_send.cpp
   std::uint32_t group_of(PathId path) const { return path / paths_per_group_; }
   bool has_room(const Group& group, std::uint32_t bytes) const;
-  Group* find_group(std::uint32_t bytes, PathId avoid);
+  Group* find_group(std::uint32_t bytes, PathId avoid, bool needs_room);
   bool is_usable(std::uint32_t group) const;
   std::uint64_t next_number(TimeNs now);
   PathId choose_path(TimeNs now, Group& group, const Chunk& chunk, PathId avoid);
@@ -149,7 +149,9 @@ class Connection {
   void on_ack(TimeNs now, const Packet& packet, std::uint64_t packet_number);
   void on_echo(TimeNs now, const Echo& echo, std::uint64_t number, std::uint64_t packet_number);
   void on_duplicate_echo(TimeNs now, std::uint64_t number);
-  void acknowledge(TimeNs now, std::uint64_t number);
+  void acknowledge(std::uint64_t number);
+  void tell_policy(void (*hook)(void*, const tutti_transport_view*, const tutti_transport_chunk*),
+                   TimeNs now, const tutti_transport_chunk& chunk);
   void acknowledge_word(TimeNs now, std::uint64_t base64, std::uint64_t bits);
   void flush_unechoed(TimeNs now);
   void note_path(TimeNs now, PathId path, PathTable::Change change);
@@ -189,6 +191,7 @@ class Connection {
   PathTable paths_;
   std::vector<Group> groups_;
   std::uint32_t paths_per_group_;
+  std::uint32_t group_turn_ = 0;  ///< Which of equal groups comes first.
   Random random_;
   Flight flight_;
   LossDetector loss_;
@@ -201,7 +204,6 @@ class Connection {
   bool tail_probe_due_ = false;
   std::uint64_t probed_ = UINT64_MAX;  ///< Chunk that the last tail probe repeated.
   Feedback last_feedback_;             ///< Of the packet at hand: what unechoed chunks share.
-  PathId last_feedback_path_ = kNoPath;
   Bytes unechoed_bytes_ = 0;
 
   // Receiving.

@@ -35,6 +35,9 @@ void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
     // A peer that does not know yet is told; what says "ended" itself is not answered.
     if (type == PacketType::kClose) {
       control_ |= kCloseAck;
+    } else if (type == PacketType::kData && (packet.common.flags & kFlagClosing) != 0 &&
+               outcome_ == Outcome::kOk) {
+      control_ |= kClose;
     } else if (outcome_ != Outcome::kOk && type != PacketType::kReset &&
                type != PacketType::kCloseAck) {
       control_ |= kReset;
@@ -98,7 +101,13 @@ void Connection::on_data(TimeNs now, const Packet& packet, const Arrival& arriva
     echo |= arrival.last_hop_trim ? kEchoLastHop : 0;
   } else if (is_new) {
     if (state_ != State::kOpen) {
-      return;  // Our receives have ended; the peer learns it from our close.
+      // Our receives have ended; the peer learns it from our close. If it has closed as well, so
+      // have its own: neither side's sends can finish, and each would wait for the other's close.
+      if (state_ == State::kDraining && (packet.common.flags & kFlagClosing) != 0) {
+        end(now, Outcome::kOk, Outcome::kClosed);
+        control_ |= kClose;
+      }
+      return;
     }
     if (incoming_.on_data(data, packet.common.flags, arrival.payload) ==
         IncomingTable::Placed::kNo) {
@@ -129,10 +138,8 @@ void Connection::on_data(TimeNs now, const Packet& packet, const Arrival& arriva
     const bool is_again = (packet.common.flags & kFlagRetransmission) != 0;
     const auto hook = is_again ? policy_.hooks().on_retransmitted_data : policy_.hooks().on_data;
     if (hook != nullptr) {
-      const tutti_transport_view seen = view(now);
-      const tutti_transport_chunk chunk{
-          number, 0, data.payload_bytes, packet.common.path, 1, arrival.ecn ? 1U : 0U};
-      hook(policy_.state(), &seen, &chunk);
+      tell_policy(hook, now,
+                  {number, 0, data.payload_bytes, packet.common.path, 1, arrival.ecn ? 1U : 0U});
     }
   }
 }
@@ -152,7 +159,6 @@ void Connection::on_ack(TimeNs now, const Packet& packet, std::uint64_t packet_n
   const Bytes acked_before = acked_bytes_;
   last_feedback_ = Feedback{};
   last_feedback_.now = now;
-  last_feedback_path_ = kNoPath;
   unechoed_bytes_ = 0;
   for (std::size_t i = 0; i < ack.echo_count; ++i) {
     const std::uint64_t number =
@@ -246,19 +252,15 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
   }
   const Bytes bytes = chunk.bytes;
   trace(now, TraceKind::kAcknowledged, echo.path, number, bytes, rtt_ns);
-  acknowledge(now, number);
+  acknowledge(number);
   feedback.srtt_ns = loss_.rtt().srtt_ns();
   feedback.inflight_bytes = group.inflight_bytes;
   group.controller->on_ack(feedback);
   trace_window(now, group_of(echo.path));
   last_feedback_ = feedback;
-  last_feedback_path_ = echo.path;
   if (policy_ && policy_.hooks().on_ack != nullptr) {
-    const tutti_transport_view seen = view(now);
-    const tutti_transport_chunk acked{
-        number,       rtt_ns, static_cast<std::uint32_t>(bytes), echo.path, chunk.transmissions,
-        ecn ? 1U : 0U};
-    policy_.hooks().on_ack(policy_.state(), &seen, &acked);
+    tell_policy(policy_.hooks().on_ack, now,
+                {number, rtt_ns, chunk.bytes, echo.path, chunk.transmissions, ecn ? 1U : 0U});
   }
 }
 
@@ -277,7 +279,7 @@ void Connection::on_duplicate_echo(TimeNs now, std::uint64_t number) {
   }
 }
 
-void Connection::acknowledge(TimeNs /*now*/, std::uint64_t number) {
+void Connection::acknowledge(std::uint64_t number) {
   const Chunk& chunk = flight_.at(number);
   if (chunk.state == ChunkState::kInFlight) {
     groups_[group_of(chunk.path)].inflight_bytes -= chunk.bytes;
@@ -292,7 +294,11 @@ void Connection::acknowledge_word(TimeNs now, std::uint64_t base64, std::uint64_
     const std::uint64_t number = base64 + static_cast<std::uint64_t>(std::countr_zero(bits));
     const Chunk& chunk = flight_.at(number);
     trace(now, TraceKind::kAcknowledged, chunk.path, number, chunk.bytes, 0);
-    acknowledge(now, number);
+    acknowledge(number);
+    if (policy_ && policy_.hooks().on_ack != nullptr) {
+      tell_policy(policy_.hooks().on_ack, now,
+                  {number, 0, chunk.bytes, chunk.path, chunk.transmissions, 0});
+    }
     if (groups_.size() == 1) {
       unechoed_bytes_ += chunk.bytes;
       continue;

@@ -26,6 +26,13 @@ tutti_transport_view Connection::view(TimeNs now) const {
   return view;
 }
 
+void Connection::tell_policy(void (*hook)(void*, const tutti_transport_view*,
+                                          const tutti_transport_chunk*),
+                             TimeNs now, const tutti_transport_chunk& chunk) {
+  const tutti_transport_view seen = view(now);
+  hook(policy_.state(), &seen, &chunk);
+}
+
 bool Connection::has_room(const Group& group, std::uint32_t bytes) const {
   Bytes inflight = group.inflight_bytes;
   if (groups_.size() == 1) {
@@ -34,31 +41,35 @@ bool Connection::has_room(const Group& group, std::uint32_t bytes) const {
   return inflight == 0 || inflight + bytes <= group.controller->window_bytes();
 }
 
-// The group with the least in the air, relative to equal shares, that has room: the engine with the
-// least work in connection splitting. Of many groups two are drawn first.
-Connection::Group* Connection::find_group(std::uint32_t bytes, PathId avoid) {
+// The group with the least in the air, relative to equal shares, that has room (if that matters)
+// and a living path: the engine with the least work in connection splitting. Of many groups two are
+// drawn first. Equals take turns: by order, few chunks would never see the last ones.
+Connection::Group* Connection::find_group(std::uint32_t bytes, PathId avoid, bool needs_room) {
   if (groups_.size() == 1) {
-    return has_room(groups_[0], bytes) ? &groups_[0] : nullptr;
+    return !needs_room || has_room(groups_[0], bytes) ? &groups_[0] : nullptr;
   }
   constexpr std::size_t kFew = 8;
   const auto count = static_cast<std::uint32_t>(groups_.size());
   const std::uint32_t avoided = avoid == kNoPath || paths_per_group_ > 1 ? count : group_of(avoid);
+  const auto fits = [&](std::uint32_t i) {
+    return i != avoided && (!needs_room || has_room(groups_[i], bytes)) && is_usable(i);
+  };
   if (count > kFew) {
     const std::uint32_t a = random_.below(count);
     const std::uint32_t b = random_.below(count);
     const std::uint32_t less = groups_[a].inflight_bytes <= groups_[b].inflight_bytes ? a : b;
-    if (less != avoided && has_room(groups_[less], bytes) && is_usable(less)) {
+    if (fits(less)) {
       return &groups_[less];
     }
   }
   Group* best = nullptr;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    if (i != avoided && has_room(groups_[i], bytes) &&
-        (best == nullptr || groups_[i].inflight_bytes < best->inflight_bytes) && is_usable(i)) {
+  for (std::uint32_t turn = 0; turn < count; ++turn) {
+    const std::uint32_t i = (group_turn_ + turn) % count;
+    if ((best == nullptr || groups_[i].inflight_bytes < best->inflight_bytes) && fits(i)) {
       best = &groups_[i];
     }
   }
-  if (best == nullptr && avoided < count && has_room(groups_[avoided], bytes)) {
+  if (best == nullptr && avoided < count && (!needs_room || has_room(groups_[avoided], bytes))) {
     best = &groups_[avoided];
   }
   return best;
@@ -126,7 +137,7 @@ bool Connection::can_send(TimeNs now) {
     timers_.set(Timer::kPace, pace_ns_);
     return false;
   }
-  return find_group(bytes, avoid) != nullptr;
+  return find_group(bytes, avoid, true) != nullptr;
 }
 
 PathId Connection::choose_path(TimeNs now, Group& group, const Chunk& chunk, PathId avoid) {
@@ -193,8 +204,11 @@ void Connection::poll_data(TimeNs now, Transmission& out) {
     flags |= kFlagRetransmission;
     ++counters_.retransmissions;
   }
-  Group* group = find_group(chunk.bytes, avoid);
+  // Without room go a tail probe and what a policy lets go.
+  Group* group = find_group(chunk.bytes, avoid, true);
+  group = group != nullptr ? group : find_group(chunk.bytes, avoid, false);
   group = group != nullptr ? group : &groups_[0];
+  ++group_turn_;
   const PathId path = choose_path(now, *group, chunk, avoid);
   group = &groups_[group_of(path)];  // A policy may have left the group.
   // Only of one that had nothing to wait for: what is repeated for ever is no progress.
@@ -238,6 +252,7 @@ void Connection::poll_data(TimeNs now, Transmission& out) {
   const DataHeader data{static_cast<std::uint32_t>(number), chunk.slot, chunk.offset, chunk.bytes,
                         pull_target};
   flags |= chunk.flags;
+  flags |= state_ == State::kDraining ? kFlagClosing : 0;
   out.header_bytes = static_cast<std::uint8_t>(
       encode_data(common(now, PacketType::kData, flags, path), data, out.header));
   const std::byte* base = outgoing_.at(chunk.message).data;
@@ -354,7 +369,7 @@ bool Connection::poll_control(TimeNs now, Transmission& out) {
     return plain(PacketType::kCloseAck);
   }
   if (has_ended()) {
-    return false;
+    return take(kClose) && plain(PacketType::kClose);
   }
   if (acknowledger_.due_ns() == 0) {
     AckHeader ack;
@@ -426,6 +441,10 @@ bool Connection::lose(TimeNs now, std::uint64_t number, LossCause cause) {
   feedback.bytes = chunk.bytes;
   feedback.srtt_ns = loss_.rtt().srtt_ns();
   feedback.inflight_bytes = group.inflight_bytes;
+  if (policy_ && policy_.hooks().on_loss != nullptr) {
+    tell_policy(policy_.hooks().on_loss, now,
+                {number, 0, chunk.bytes, path, chunk.transmissions, 0});
+  }
   if (cause == LossCause::kTrim) {
     return is_new_episode;  // on_echo tells the path and the controller, as it knows more.
   }
@@ -443,11 +462,6 @@ bool Connection::lose(TimeNs now, std::uint64_t number, LossCause cause) {
     group.controller->on_loss(feedback);
   }
   trace_window(now, group_of(path));
-  if (policy_ && policy_.hooks().on_loss != nullptr) {
-    const tutti_transport_view seen = view(now);
-    const tutti_transport_chunk lost{number, 0, chunk.bytes, path, chunk.transmissions, 0};
-    policy_.hooks().on_loss(policy_.state(), &seen, &lost);
-  }
   return is_new_episode;
 }
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "transport/packet.hpp"
 #include "transport/types.hpp"
 
 namespace tutti::transport {
@@ -31,7 +32,7 @@ class CreditSender {
 
   /// What the receiver is asked to grant in total. `backlog_bytes`: not sent once, and lost.
   std::uint32_t pull_target(Bytes backlog_bytes) const;
-  Bytes granted_bytes() const { return pulled_units_ * 256; }
+  Bytes granted_bytes() const { return pulled_units_ * kCreditUnitBytes; }
   std::int64_t credit_bytes() const { return credit_bytes_; }
 
  private:

@@ -51,7 +51,6 @@ class OutgoingTable {
   OutgoingTable(std::uint32_t sends_max, std::uint32_t adverts_max, std::uint64_t first_advert);
 
   Outgoing& at(std::uint32_t index) { return sends_[index]; }
-  std::uint32_t capacity() const { return static_cast<std::uint32_t>(sends_.size()); }
   std::uint32_t posted() const { return posted_; }
   bool is_full() const { return posted_ >= sends_max_; }
 

@@ -58,7 +58,7 @@ void put_common(const CommonHeader& common, std::byte* at) {
 std::uint8_t flags_of(PacketType type) {
   switch (type) {
     case PacketType::kData:
-      return 63;
+      return 127;
     case PacketType::kAck:
     case PacketType::kCredit:
     case PacketType::kRequest:

@@ -48,6 +48,7 @@ inline constexpr std::uint8_t kFlagTruncated = 4;    ///< With kFlagEnd: it is t
 inline constexpr std::uint8_t kFlagSpeculative = 8;  ///< Sent without credit.
 inline constexpr std::uint8_t kFlagAckRequest = 16;  ///< The sender waits: acknowledge at once.
 inline constexpr std::uint8_t kFlagRetransmission = 32;
+inline constexpr std::uint8_t kFlagClosing = 64;  ///< The sender has closed and finishes its sends.
 // Flags of acknowledgements, credits and requests.
 inline constexpr std::uint8_t kFlagGap = 1;          ///< kAck: the chunk `cumulative` is missing.
 inline constexpr std::uint8_t kFlagSlow = 1;         ///< kCredit: granted beyond what was asked.

@@ -40,12 +40,16 @@ PathTable::Change PathTable::on_echo(TimeNs now, PathId path, TimeNs rtt_ns, boo
   const bool was_down = rail.is_down;
   rail.is_down = false;
   rail.deaths = 0;
+  revive(path);
   if (was_down) {
+    // The others are asked at once, not trusted: were they still dead, they would take chunks with
+    // them and, as a majority, the living one too.
     for (std::uint32_t other = rail_of(path); other < paths_.size(); other += rails_) {
-      revive(static_cast<PathId>(other));
+      if (paths_[other].state == PathState::kDead) {
+        paths_[other].probe_ns = now;
+        paths_[other].probe_interval_ns = kProbeIntervalNsMin;
+      }
     }
-  } else {
-    revive(path);
   }
   find_next_probe();
   return was_down ? Change::kRailUp : Change::kRevived;

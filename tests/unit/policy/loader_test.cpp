@@ -163,5 +163,61 @@ TEST(policy, version__another_one_is_refused) {
   EXPECT_EQ(ErrorCode::kInvalidArgument, end.connect(0, options).status().code());
 }
 
+TEST(policy, size__what_lies_beyond_it_is_not_read) {
+  // As a table of an older header is followed by other memory, and one of a newer by later hooks.
+  struct {
+    tutti_transport_policy table;
+    void (*later)();
+  } newer{counting(), nullptr};
+  newer.table.size_bytes = sizeof(newer);
+  counts = Counts{};
+  {
+    ConnectionOptions options;
+    options.policy = &newer.table;
+    LossyPair pair(options);
+    EXPECT_EQ(2, counts.opened);
+  }
+  EXPECT_EQ(2, counts.closed);
+}
+
+// Each chunk is acknowledged once and told once, whether by an echo, a bit or the cumulative
+// number; and each that was trimmed or lost is told as such.
+TEST(policy, hooks__hear_of_every_acknowledgement_and_every_loss) {
+  static std::uint64_t acked;
+  static std::uint64_t lost;
+  acked = lost = 0;
+  tutti_transport_policy table{};
+  table.version = TUTTI_TRANSPORT_POLICY_VERSION;
+  table.size_bytes = sizeof(table);
+  table.on_ack = [](void*, const tutti_transport_view*, const tutti_transport_chunk* chunk) {
+    acked += chunk->bytes;
+  };
+  table.on_loss = [](void*, const tutti_transport_view*, const tutti_transport_chunk*) { ++lost; };
+  for (const bool sparse : {false, true}) {
+    acked = lost = 0;
+    ConnectionOptions options;
+    options.policy = &table;
+    options.wire.paths = 16;
+    options.wire.trims = true;
+    options.receives = false;
+    options.acknowledgement.echoes =
+        sparse ? transport::EchoMode::kSparse : transport::EchoMode::kDense;
+    LossyPair pair(options);
+    pair.faults.loss = 20;
+    pair.faults.trim = 20;
+    const auto data = pattern(1'000'003, 1);
+    std::vector<std::byte> into(data.size());
+    pair.receive(1, 1, into);
+    pair.send(0, 1, data);
+    ASSERT_TRUE(pair.run_until_events(1, 1));
+    EXPECT_EQ(data.size(), acked) << sparse;
+    const transport::ConnectionCounters& counters = pair.counters(0);
+    EXPECT_GT(counters.nacks, 0U);
+    EXPECT_EQ(counters.nacks + counters.lost_same_path + counters.lost_rack + counters.lost_timeout,
+              lost)
+        << sparse;
+  }
+}
+
 }  // namespace
 }  // namespace tutti::policy

@@ -171,6 +171,36 @@ TEST(connection, close__both_at_once) {
   EXPECT_EQ((Kinds{{EventKind::kConnectionDone, Outcome::kOk}}), kinds(pair.events(1)));
 }
 
+// Each side's receives ended with its close, so the data that still comes cannot be delivered: that
+// must not keep both waiting for each other.
+TEST(connection, close__both_at_once_with_matched_sends_both_ways) {
+  for (const std::uint32_t loss : {0U, 300U}) {
+    LossyPair pair({}, 3);
+    pair.faults.loss = loss;
+    constexpr Bytes kBytes = 1ULL << 34;
+    for (int i = 0; i < 2; ++i) {
+      ReceiveRequest receive;
+      receive.parts[0] = {1, nullptr, kBytes};
+      ASSERT_TRUE(pair.end(i).post_receive(pair.now(), pair.handle(i), receive).ok());
+      ASSERT_TRUE(pair.end(i).post_send(pair.now(), pair.handle(i), {1, nullptr, kBytes, 0}).ok());
+    }
+    while (pair.counters(0).chunks_sent == 0 || pair.counters(1).chunks_sent == 0) {
+      pair.run(10'000);
+    }
+    ASSERT_TRUE(pair.events(0).empty() && pair.events(1).empty());
+    ASSERT_TRUE(pair.end(0).close(pair.now(), pair.handle(0)).ok());
+    ASSERT_TRUE(pair.end(1).close(pair.now(), pair.handle(1)).ok());
+    ASSERT_TRUE(pair.run_until_events(3, 3, pair.now() + 100'000'000)) << loss;
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ((Kinds{{EventKind::kReceiveDone, Outcome::kClosed},
+                       {EventKind::kSendDone, Outcome::kClosed},
+                       {EventKind::kConnectionDone, Outcome::kOk}}),
+                kinds(pair.events(i)))
+          << loss;
+    }
+  }
+}
+
 TEST(connection, abort__ends_here_at_once_and_there_by_a_reset) {
   LossyPair pair;
   const auto data = pattern(3'000'000, 1);
@@ -511,6 +541,55 @@ TEST(connection, window_groups__one_whose_paths_are_all_dead_is_left) {
     ASSERT_TRUE(pair.run_until_events(1, 1)) << groups;
     EXPECT_EQ(Outcome::kOk, pair.events(0)[0].outcome) << groups;
     EXPECT_EQ(data, into) << groups;
+  }
+}
+
+// A rail of which one path works must not be trusted as a whole when that one answers: the dead
+// majority would take it down again. And few chunks must see every group.
+TEST(connection, paths__one_living_path_of_each_rail_is_found_and_kept) {
+  ConnectionOptions options;
+  options.wire.paths = 16;
+  options.wire.rails = 4;
+  options.window_groups = 4;
+  LossyPair pair(options);
+  pair.drop = [](const LossyPair::Delivered& packet) { return packet.path < 12; };
+  const auto data = pattern(1386, 1);
+  std::vector<std::byte> into[3];
+  for (auto& each : into) {
+    each.resize(data.size());
+    pair.receive(1, 1, each);
+    pair.send(0, 1, data);
+  }
+  ASSERT_TRUE(pair.run_until_events(3, 3, 5'000'000'000));
+  EXPECT_EQ(data, into[2]);
+}
+
+// A policy in place of the window says when, not where: all groups carry their share.
+TEST(connection, window_groups__a_policy_that_always_sends_uses_them_all) {
+  tutti_transport_policy policy{};
+  policy.version = TUTTI_TRANSPORT_POLICY_VERSION;
+  policy.size_bytes = sizeof(policy);
+  policy.may_send = [](void*, const tutti_transport_view*, std::uint32_t) -> std::uint64_t {
+    return 0;
+  };
+  ConnectionOptions options;
+  options.wire.paths = 16;
+  options.window_groups = 4;
+  options.window_bytes_max = 16'384;
+  options.policy = &policy;
+  LossyPair pair(options);
+  std::map<int, int> groups;
+  pair.drop = [&](const LossyPair::Delivered& packet) {
+    groups[packet.path / 4] += packet.payload_bytes > 0 ? 1 : 0;
+    return false;
+  };
+  const auto data = pattern(400'000, 1);
+  std::vector<std::byte> into(data.size());
+  pair.receive(1, 1, into);
+  pair.send(0, 1, data);
+  ASSERT_TRUE(pair.run_until_events(1, 1));
+  for (int group = 0; group < 4; ++group) {
+    EXPECT_NEAR(98 / 4, groups[group], 3) << group;
   }
 }
 

@@ -145,7 +145,7 @@ TEST(packet, decode__refuses_what_this_version_does_not_send) {
   EXPECT_TRUE(refused(0, 0x21));  // Another version.
   EXPECT_TRUE(refused(0, 0x10));  // No type.
   EXPECT_TRUE(refused(0, 0x1c));  // An unknown type.
-  EXPECT_TRUE(refused(1, 64));    // An unknown flag.
+  EXPECT_TRUE(refused(1, 128));   // An unknown flag.
   EXPECT_TRUE(refused(3, 0x1a));  // A path of more than 12 bits.
   EXPECT_TRUE(refused(38, 1));    // An offset beyond 1 TiB.
   EXPECT_FALSE(refused(24, 255));
