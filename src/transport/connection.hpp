@@ -105,6 +105,7 @@ class Connection {
     std::uint32_t stamp = 0;
   };
   static constexpr std::uint32_t kPongsMax = 16;
+  static constexpr std::uint32_t kSpareAcks = 3;
 
   Connection(TimeNs now, const ConnectionOptions& options, std::uint32_t index, CreditPacer& pacer,
              TraceSink* trace);
@@ -183,7 +184,8 @@ class Connection {
   std::uint32_t pong_first_ = 0;
   std::uint32_t pong_count_ = 0;
   std::uint32_t control_turn_;
-  TimeNs heard_ns_;  ///< When the peer last gave a sign of life.
+  std::uint32_t control_first_ = 0;  ///< Path that this round began with.
+  TimeNs heard_ns_;                  ///< When the peer last gave a sign of life.
   TimeNs waiting_since_ns_ = kNever;
   std::uint32_t control_backoff_ = 0;
 
@@ -208,6 +210,9 @@ class Connection {
 
   // Receiving.
   Acknowledger acknowledger_;
+  std::uint32_t repeated_ = 0;    ///< Chunks in a row that were here already.
+  std::uint32_t spare_acks_ = 0;  ///< Copies of the last acknowledgement that are to follow it.
+  AckHeader last_ack_;
   IncomingTable incoming_;
   bool tells_gap_ = false;
   bool grant_is_slow_ = false;

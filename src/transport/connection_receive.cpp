@@ -119,6 +119,12 @@ void Connection::on_data(TimeNs now, const Packet& packet, const Arrival& arriva
   } else {
     ++counters_.duplicates_received;
   }
+  // Nothing but repetitions: our acknowledgements go to paths that lose them. Try several at once.
+  repeated_ = is_new ? 0 : repeated_ + 1;
+  if (repeated_ > 1) {
+    spare_acks_ = std::min(wire().paths - 1, kSpareAcks);
+    acknowledger_.request();
+  }
   trace(now, TraceKind::kReceived, packet.common.path, number, data.payload_bytes,
         (is_new ? 0 : 1) + (arrival.trimmed ? 2 : 0));
   acknowledger_.on_chunk(now, kind,

@@ -299,9 +299,9 @@ PathId Connection::control_path() {
   }
   for (std::uint32_t tries = 0; tries < paths; ++tries) {
     if (control_turn_ % paths == 0) {
-      control_turn_ = paths + random_.below(paths);
+      control_first_ = random_.below(paths);
     }
-    const auto path = static_cast<PathId>(control_turn_++ % paths);
+    const auto path = static_cast<PathId>((control_first_ + control_turn_++) % paths);
     if (path >= paths_.count() || paths_.is_usable(path)) {
       return path;
     }
@@ -331,7 +331,8 @@ bool Connection::control_due() const {
   if (control_ != 0) {
     return true;
   }
-  return !has_ended() && (acknowledger_.due_ns() == 0 || incoming_.has_untold() || pong_count_ > 0);
+  return !has_ended() && (acknowledger_.due_ns() == 0 || spare_acks_ > 0 ||
+                          incoming_.has_untold() || pong_count_ > 0);
 }
 
 void Connection::fill_control(Transmission& out, PathId path, std::size_t header_bytes) {
@@ -362,6 +363,12 @@ bool Connection::poll_control(TimeNs now, Transmission& out) {
     fill_control(out, path, encode_number(common(now, type, flags, path), value, out.header));
     return true;
   };
+  const auto acknowledgement = [&](std::uint8_t flags) {
+    ++counters_.acks_sent;
+    fill_control(out, path,
+                 encode_ack(common(now, PacketType::kAck, flags, path), last_ack_, out.header));
+    return true;
+  };
   if (take(kReset)) {
     return plain(PacketType::kReset);
   }
@@ -372,15 +379,18 @@ bool Connection::poll_control(TimeNs now, Transmission& out) {
     return take(kClose) && plain(PacketType::kClose);
   }
   if (acknowledger_.due_ns() == 0) {
-    AckHeader ack;
-    acknowledger_.fill(now, ack);
-    ++counters_.acks_sent;
+    acknowledger_.fill(now, last_ack_);
+    set_ack_timer();
     const std::uint8_t flags = tells_gap_ ? kFlagGap : 0;
     tells_gap_ = false;
-    set_ack_timer();
-    fill_control(out, path,
-                 encode_ack(common(now, PacketType::kAck, flags, path), ack, out.header));
-    return true;
+    return acknowledgement(flags);
+  }
+  if (spare_acks_ > 0) {
+    --spare_acks_;
+    for (std::size_t i = 0; i < last_ack_.echo_count; ++i) {
+      last_ack_.echoes[i].flags &= kEchoTrimmed | kEchoLastHop;  // What happened once counts once.
+    }
+    return acknowledgement(0);
   }
   if (take(kGrant)) {
     return number(PacketType::kCredit, grant_is_slow_ ? kFlagSlow : 0,

@@ -171,8 +171,11 @@ CreditPacer::Grant CreditPacer::grant(TimeNs now) {
   if (next_ns() > now) {
     return {};
   }
-  List from = kLost;
-  std::uint32_t connection = take(kLost);
+  // Retransmissions first, as all behind them waits, but a peer that asks for ever must not starve
+  // the others.
+  const bool is_turn_of_active = lost_in_a_row_ >= kLostInARow && queues_[kActive].head != kNobody;
+  List from = is_turn_of_active ? kActive : kLost;
+  std::uint32_t connection = take(from);
   if (connection == kNobody) {
     from = kActive;
     connection = take(kActive);
@@ -181,6 +184,7 @@ CreditPacer::Grant CreditPacer::grant(TimeNs now) {
     from = kIdle;
     connection = take(kIdle);
   }
+  lost_in_a_row_ = from == kLost ? lost_in_a_row_ + 1 : 0;
   Sender& it = senders_[connection];
   const std::uint64_t quantum = it.grant_bytes / kCreditUnitBytes;
   std::uint64_t units = quantum;

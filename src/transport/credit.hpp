@@ -81,6 +81,7 @@ class CreditPacer {
  private:
   enum List : std::uint8_t { kLost, kActive, kIdle, kNone };
   static constexpr std::uint32_t kNobody = 0xffffffff;
+  static constexpr std::uint32_t kLostInARow = 3;
   static constexpr Bytes kEmptyGrantBytes = 1024;  ///< Time that a grant without demand takes.
 
   struct Sender {
@@ -109,6 +110,7 @@ class CreditPacer {
   std::uint32_t ps_per_byte_;
   TimeNs next_ns_ = 0;
   std::uint64_t remainder_ps_ = 0;
+  std::uint32_t lost_in_a_row_ = 0;
   // Reaction to congestion in the network's core.
   std::uint32_t rate_ = 1024;
   std::uint32_t mark_share_ = 0;  ///< Smoothed, in 1/1024.

@@ -68,7 +68,9 @@ PathTable::Change PathTable::on_loss(TimeNs now, PathId path, bool is_timeout) {
   if (it.state == PathState::kDead) {
     return Change::kNone;
   }
-  if (it.timeouts_in_a_row >= kTimeoutsToDie || it.losses_in_a_row >= kLossesToDie) {
+  // The last one is given up late: what it was tried for may have arrived, and the answers be lost.
+  const std::uint8_t timeouts_to_die = alive_ > 1 ? kTimeoutsToDie : kTimeoutsOfLastToDie;
+  if (it.timeouts_in_a_row >= timeouts_to_die || it.losses_in_a_row >= kLossesToDie) {
     return die(now, path);
   }
   if (it.state == PathState::kGood && it.losses_in_a_row >= kLossesToSuspect) {

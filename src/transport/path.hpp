@@ -39,6 +39,7 @@ class PathTable {
   static constexpr std::uint8_t kPenaltyNack = 4;
   static constexpr std::uint8_t kPenaltyTimeout = 15;
   static constexpr std::uint8_t kTimeoutsToDie = 2;
+  static constexpr std::uint8_t kTimeoutsOfLastToDie = 6;
   /// Losses that no echo interrupts. At 10 % random loss, one in a million chunks sees six.
   static constexpr std::uint8_t kLossesToDie = 6;
   static constexpr std::uint8_t kLossesToSuspect = 2;

@@ -331,6 +331,18 @@ void World::step(Host& host) {
   }
 }
 
+/// A changed packet that now names another connection, one without tags: there the checksum of the
+/// wire is all that finds it.
+bool World::is_unguarded(const Host& host, const Flying& packet) const {
+  std::uint32_t id = 0;
+  decode_connection({packet.out.header.data(), packet.out.header_bytes}, id);
+  return std::ranges::any_of(connections_, [&](const auto& it) {
+    return std::ranges::any_of(it->record.ends, [&](const EndRecord& end) {
+      return end.host == host.index && end.options.local_id == id && !end.options.authenticates;
+    });
+  });
+}
+
 void World::take_arrivals(Host& host, TimeNs local_ns) {
   while (!host.inbox.empty()) {
     const std::uint32_t index = host.inbox.front();
@@ -346,6 +358,10 @@ void World::take_arrivals(Host& host, TimeNs local_ns) {
     arrival.trimmed = packet.trimmed;
     if (!packet.is_changed) {
       connection.numbers[1 - packet.from].on_handed(packet);
+    }
+    if (packet.is_changed && is_unguarded(host, packet)) {
+      release(index);
+      continue;
     }
     host.endpoint->handle_datagram(local_ns, arrival);
     const EndRecord& here = connection.record.ends[1 - packet.from];
@@ -487,9 +503,14 @@ void World::launch(Host& host, const Transmission& out) {
   if (is_verbose_) {
     Packet decoded;
     const bool is_packet = decode({out.header.data(), out.header_bytes}, decoded);
+    const PacketType type = decoded.common.type;
+    const bool has_value =
+        is_packet && (type == PacketType::kCredit || type == PacketType::kRequest ||
+                      type == PacketType::kAdvertAck);
     say(name_of(connection.record, from) + ": type " +
         std::to_string(is_packet ? static_cast<int>(decoded.common.type) : 0) + " number " +
         std::to_string(decoded.common.number) +
+        (has_value ? " value " + std::to_string(decoded.number.value) : "") +
         (out.is_control ? ""
                         : " chunk " + std::to_string(decoded.data.chunk) + " slot " +
                               std::to_string(decoded.data.slot) + " bytes " +

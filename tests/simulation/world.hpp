@@ -96,6 +96,7 @@ class World {
   void restart(Host& host);
 
   void step(Host& host);
+  bool is_unguarded(const Host& host, const Flying& packet) const;
   void take_arrivals(Host& host, TimeNs local_ns);
   void take_events(Host& host);
   void transmit(Host& host, TimeNs local_ns);

@@ -44,7 +44,6 @@ class NsccController final : public Controller {
 
   std::uint64_t average80_ns_ = 0;  ///< Queueing delay, weight 1/80, times 80.
   std::uint64_t increase_ = 0;      ///< Bytes squared, waiting to be applied.
-  Bytes increase_left_ = 0;         ///< Remainder of the last application.
   Bytes acked_since_apply_ = 0;
   TimeNs applied_ns_ = 0;
   TimeNs bumped_ns_ = 0;

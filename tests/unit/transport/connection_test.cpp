@@ -522,6 +522,49 @@ TEST(connection, adverts__of_as_many_packets_as_paths_pass_a_dead_path) {
   EXPECT_TRUE(pair.run_until_events(24, 24, 5'000'000'000));
 }
 
+// Requests and grants that meet a living path only now and then must meet it often enough: each
+// round of control packets takes every path once.
+TEST(connection, control__each_path_gets_its_share) {
+  ConnectionOptions options;
+  options.wire.paths = 16;
+  LossyPair pair(options);
+  std::map<PathId, int> packets;
+  pair.drop = [&](const LossyPair::Delivered& packet) {
+    ++packets[packet.path];
+    return packet.to == 1;  // Adverts are repeated without an end.
+  };
+  std::vector<std::byte> none;
+  pair.receive(0, 1, none);
+  pair.run(2'900'000'000);
+  int least = 1'000'000;
+  int most = 0;
+  for (PathId path = 0; path < 16; ++path) {
+    least = std::min(least, packets[path]);
+    most = std::max(most, packets[path]);
+  }
+  EXPECT_GT(least, 0);
+  EXPECT_LE(most - least, 3);
+}
+
+// Answers on fewer than all paths: the receiver sends no data and cannot know which of them live.
+TEST(connection, acknowledgements__that_get_lost_are_repeated_on_several_paths) {
+  ConnectionOptions options;
+  options.wire.paths = 8;
+  options.receives = false;
+  options.sends_max = 1;
+  LossyPair pair(options);
+  pair.drop = [](const LossyPair::Delivered& packet) {
+    return packet.path != (packet.to == 1 ? 2 : 5);  // One path each way, and not the same.
+  };
+  const TimeNs start = pair.now();
+  std::vector<std::byte> none;
+  for (std::size_t i = 1; i <= 50; ++i) {
+    pair.receive(1, 1, none);
+    pair.send(0, 1, none);
+    ASSERT_TRUE(pair.run_until_events(i, i, start + 20'000'000'000)) << i;
+  }
+}
+
 TEST(connection, window_groups__one_whose_paths_are_all_dead_is_left) {
   for (const std::uint32_t groups : {2U, 4U, 16U}) {
     ConnectionOptions options;

@@ -96,6 +96,17 @@ TEST_F(Pacer, grant__never_more_than_the_link_takes) {
   EXPECT_EQ(kNobody, pacer.grant(now).connection);
 }
 
+// A peer whose gap is never filled asks with each round trip.
+TEST_F(Pacer, grant__one_that_retransmits_for_ever_does_not_starve_the_others) {
+  pacer.on_wanted(now, 1, 1 + 100 * kUnits, false);
+  std::uint32_t of_others = 0;
+  for (int i = 0; i < 40; ++i) {
+    pacer.on_wanted(now, 0, 1, true);
+    of_others += grants(1)[0] == 1 ? 1 : 0;
+  }
+  EXPECT_EQ(10U, of_others);
+}
+
 TEST_F(Pacer, remove__from_the_middle_of_a_list) {
   for (std::uint32_t i = 0; i < 3; ++i) {
     pacer.on_wanted(now, i, 1 + 100 * kUnits, false);

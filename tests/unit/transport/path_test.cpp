@@ -68,11 +68,16 @@ TEST(path, on_loss__losses_make_suspect_then_dead) {
 
 TEST(path, on_loss__when_the_last_one_dies_all_are_tried_again) {
   PathTable paths(3, 1);
-  for (PathId path = 0; path < 3; ++path) {
+  for (PathId path = 0; path < 2; ++path) {
     paths.on_loss(0, path, true);
     EXPECT_EQ(3U - path, paths.alive());
-    EXPECT_EQ(path < 2 ? Change::kDead : Change::kNone, paths.on_loss(0, path, true));
+    EXPECT_EQ(Change::kDead, paths.on_loss(0, path, true));
   }
+  for (int i = 1; i < PathTable::kTimeoutsOfLastToDie; ++i) {
+    EXPECT_NE(Change::kDead, paths.on_loss(0, 2, true));
+    EXPECT_EQ(1U, paths.alive());
+  }
+  EXPECT_EQ(Change::kNone, paths.on_loss(0, 2, true));
   EXPECT_EQ(3U, paths.alive());
   EXPECT_EQ(kNever, paths.next_probe_ns());
   for (PathId path = 0; path < 3; ++path) {
@@ -85,7 +90,7 @@ TEST(path, on_loss__when_the_last_one_dies_all_are_tried_again) {
 TEST(path, on_loss__the_only_path_stays) {
   PathTable paths(1, 1);
   for (int i = 0; i < 10; ++i) {
-    EXPECT_EQ(Change::kNone, paths.on_loss(0, 0, true));
+    EXPECT_EQ(i == 1 ? Change::kSuspect : Change::kNone, paths.on_loss(0, 0, true));
   }
   EXPECT_EQ(1U, paths.alive());
   EXPECT_EQ(PathState::kSuspect, paths[0].state);
