@@ -228,7 +228,7 @@ Status Connection::cancel_send(TimeNs now, std::uint64_t context) {
   return {};
 }
 
-Status Connection::cancel_receive(TimeNs /*now*/, std::uint64_t context) {
+Status Connection::cancel_receive(TimeNs now, std::uint64_t context) {
   const std::uint32_t request = incoming_.find(context);
   if (request == UINT32_MAX) {
     return invalid("no receive of this context can be cancelled any more");
@@ -236,6 +236,7 @@ Status Connection::cancel_receive(TimeNs /*now*/, std::uint64_t context) {
   if (!incoming_.withdraw(request)) {
     return Status(ErrorCode::kTimeout, "transport receive: no room for a cancellation now");
   }
+  note_waiting(now);
   return {};
 }
 

@@ -255,8 +255,8 @@ void Connection::poll_data(TimeNs now, Transmission& out) {
   flags |= state_ == State::kDraining ? kFlagClosing : 0;
   out.header_bytes = static_cast<std::uint8_t>(
       encode_data(common(now, PacketType::kData, flags, path), data, out.header));
-  const std::byte* base = outgoing_.at(chunk.message).data;
-  out.payload = base == nullptr ? nullptr : base + chunk.offset;
+  const Outgoing& send = outgoing_.at(chunk.message);
+  out.payload = send.data == nullptr ? nullptr : send.data + send.stride.at(chunk.offset);
   out.payload_bytes = chunk.bytes;
   out.peer = options_.peer;
   out.path = path;

@@ -42,6 +42,7 @@ void IncomingTable::post(const ReceiveRequest& request) {
     Slot& to = slot(next_++);
     to = Slot{};
     to.data = from.data;
+    to.stride = from.stride;
     to.capacity_bytes = from.capacity_bytes;
     to.tag = from.tag;
     to.request = index;
@@ -59,13 +60,14 @@ IncomingTable::Placed IncomingTable::on_data(const DataHeader& data, std::uint8_
   const Bytes end = data.offset + data.payload_bytes;
   const bool is_outside = end > it.capacity_bytes || (it.has_end && end > it.total_bytes);
   const bool is_end = (flags & kFlagEnd) != 0;
-  if (it.request == kNoRequest || is_outside || (is_end && it.has_end) ||
+  const bool is_split = data.payload_bytes > it.stride.run_bytes(data.offset);
+  if (it.request == kNoRequest || is_outside || is_split || (is_end && it.has_end) ||
       (is_end && end < it.received_bytes) ||
       (!payload.empty() && payload.size() != data.payload_bytes)) {
     return Placed::kNo;
   }
   if (it.data != nullptr && !payload.empty()) {
-    std::memcpy(it.data + data.offset, payload.data(), payload.size());
+    std::memcpy(it.data + it.stride.at(data.offset), payload.data(), payload.size());
   }
   it.received_bytes += data.payload_bytes;
   if (is_end) {

@@ -54,6 +54,7 @@ class IncomingTable {
 
   struct Slot {
     std::byte* data = nullptr;
+    Stride stride;
     Bytes capacity_bytes = 0;
     Bytes received_bytes = 0;
     Bytes total_bytes = 0;  ///< Known once the end has come.

@@ -48,6 +48,7 @@ void OutgoingTable::post(const SendRequest& request) {
   Outgoing& it = sends_[index];
   it.tag = request.tag;
   it.data = request.data;
+  it.stride = request.stride;
   it.bytes = request.bytes;
   it.context = request.context;
   it.state = Outgoing::State::kUnmatched;
@@ -124,7 +125,8 @@ OutgoingTable::Piece OutgoingTable::cut(std::uint32_t index, std::uint32_t bytes
   const Bytes left = it.bytes - it.next_offset;
   Piece piece;
   piece.offset = it.next_offset;
-  piece.bytes = static_cast<std::uint32_t>(std::min<Bytes>(left, bytes));
+  piece.bytes = static_cast<std::uint32_t>(
+      std::min({left, Bytes{bytes}, it.stride.run_bytes(it.next_offset)}));
   piece.is_last = piece.bytes == left;
   it.next_offset += piece.bytes;
   ++it.open_chunks;

@@ -25,6 +25,7 @@ struct IndexList {
 struct Outgoing {
   Tag tag = 0;
   const std::byte* data = nullptr;
+  Stride stride;
   Bytes bytes = 0;        ///< Of the message; less than posted once it is cancelled or too long.
   Bytes next_offset = 0;  ///< Cut so far.
   std::uint64_t context = 0;

@@ -148,17 +148,35 @@ struct ConnectionOptions {
   const tutti_transport_policy* policy = nullptr;
 };
 
+/// A buffer in pieces: units of unit_bytes that begin stride_bytes apart. The peer's buffer has the
+/// same units, for no chunk may cross them. 0: in one piece. See split.hpp.
+struct Stride {
+  Bytes unit_bytes = 0;
+  Bytes stride_bytes = 0;
+
+  /// Where byte `offset` of the message lies.
+  Bytes at(Bytes offset) const {
+    return unit_bytes == 0 ? offset : offset / unit_bytes * stride_bytes + offset % unit_bytes;
+  }
+  /// Bytes from there that lie in one piece.
+  Bytes run_bytes(Bytes offset) const {
+    return unit_bytes == 0 ? kBytesMax : unit_bytes - offset % unit_bytes;
+  }
+};
+
 struct SendRequest {
   Tag tag = 0;
   const std::byte* data = nullptr;  ///< Stays valid until the event. Null: bytes without content.
   Bytes bytes = 0;                  ///< 0 to kMessageBytesMax.
   std::uint64_t context = 0;        ///< Comes back in the event.
+  Stride stride = {};
 };
 
 struct ReceivePart {
   Tag tag = 0;
   std::byte* data = nullptr;  ///< Null: bytes are counted and dropped (a simulation).
   Bytes capacity_bytes = 0;
+  Stride stride = {};
 };
 
 /// Ends when each part has its message.
