@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // When is a chunk declared lost? From the surest sign to the weakest:
-//   trim       its header came without its payload
-//   same path  a chunk sent later on the same path is here, and a word of bits told since then says
-//              that this one is not. The word matters: the echo of this one may itself be lost.
-//   rack       a chunk sent later on any path is here, and a reordering window has passed (RFC
-//   8985) gap        the receiver says so (credits without trimming) timeout    nothing was heard
-//   for an RTO (RFC 6298)
+// - trim: its header came without its payload
+// - same path: a chunk sent later on the same path is here, and a word of bits told since then says
+//   that this one is not. The word matters: the echo of this one may itself be lost.
+// - rack: a chunk sent later on any path is here, and a reordering window has passed (RFC 8985)
+// - gap: the receiver says so (credits without trimming)
+// - timeout: nothing was heard for an RTO (RFC 6298)
 // A lost retransmission is found in the same ways, as each chunk counts by its latest transmission.
 // Also here: the tail probe's time, the episode of a recovery, and its undoing when the receiver
 // had everything already (D-SACK, RFC 2883). Not the sending: connection.cpp.

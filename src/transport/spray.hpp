@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Which path the next chunk takes, within one group's share of the paths. Five ways, by name:
-//   oblivious    every path once per round, in a permuted order; no state
-//   two_choices  the better of two random ones by round trip plus own bytes in the air (UCCL)
-//   bitmap       the permuted walk; a path with a penalty is skipped once for each point (UEC,
-//   STrack) reps         paths that just brought an unmarked echo are used again, else a random one
-//   (REPS) mixed        the same, else the bitmap walk
+// - oblivious: every path once per round, in a permuted order; no state
+// - two_choices: the better of two random ones by round trip plus own bytes in the air (UCCL)
+// - bitmap: the permuted walk; a path with a penalty is skipped once for each point (UEC, STrack)
+// - reps: paths that just brought an unmarked echo are used again, else a random one (REPS)
+// - mixed: the same, else the bitmap walk
 // Dead paths are never chosen, suspect ones in 1 of 16 cases.
 #pragma once
 
