@@ -120,11 +120,8 @@ BUGS = [
     Bug("timers", "a step back of the clock is believed", "endpoint.cpp",
         "    now_ = std::max(now_, now);\n", "    now_ = now;\n"),
     Bug("paths", "control packets go strictly in turn", "connection_send.cpp",
-        "      control_turn_ = paths + random_.below(paths);\n", "      control_turn_ = paths;\n"),
+        "      control_first_ = random_.below(paths);\n", ""),
     Bug("paths", "the last path stays the only one", "path.cpp", "    revive_all();\n", ""),
-    Bug("paths", "a group of dead paths still gets chunks", "connection_send.cpp",
-        "bool is_usable = paths_.alive() == paths_.count();",
-        "bool is_usable = paths_per_group_ > 1 || paths_.alive() == paths_.count();"),
 ]  # fmt: skip
 
 

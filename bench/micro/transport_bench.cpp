@@ -2,13 +2,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What the transport core costs: two endpoints in one thread, nothing but a delay between them, no
-// payload is touched. Per chunk: sent, received, acknowledged, and its acknowledgement received,
-// which is the share of one engine that sends and receives at the same rate. Time in ns of CPU;
-// instructions where the kernel lets them be counted.
+// payload is touched. Per chunk: sent, received (with the acknowledgement that it causes), and its
+// acknowledgement received; their sum is the share of one engine that sends and receives at the
+// same rate. Time in ns of CPU, the three shares from a second run that looks at the time between
+// them; instructions where the kernel lets them be counted (0: it does not).
 //
 // Also the goodput over a link of 400 Gb/s in virtual time, at 12 us, with random loss of packets.
 //
-//   transport_bench [chunks in 1000]
+//   transport_bench [chunks in 1000 [variant]]
+//
+// One variant alone runs once, without the shares: for a tool that counts instructions.
 #include <linux/perf_event.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -88,7 +91,24 @@ struct Link {
   InAir& back() { return ring[next & (ring.size() - 1)]; }
 };
 
-void run(const Variant& variant, std::uint64_t chunks) {
+/// A clock that costs little, in any unit.
+std::uint64_t ticks() {
+#if defined(__x86_64__)
+  return __builtin_ia32_rdtsc();
+#else
+  return cpu_ns();
+#endif
+}
+
+struct Cost {
+  std::uint64_t ns = 0;
+  std::uint64_t instructions = 0;
+  std::uint64_t virtual_ns = 0;
+  std::uint64_t part_ticks[3] = {};  ///< Sent, received, acknowledged.
+  ConnectionCounters counters;
+};
+
+Cost run(const Variant& variant, std::uint64_t chunks, bool has_parts) {
   ConnectionOptions options;
   options.local_id = 1;
   options.remote_id = 2;
@@ -123,7 +143,17 @@ void run(const Variant& variant, std::uint64_t chunks) {
   const std::uint64_t start_instructions = instructions.read_now();
   const std::uint64_t start_ns = cpu_ns();
   Event event;
+  Cost cost;
+  std::uint64_t since = 0;
+  const auto part_ends = [&](int part) {
+    if (has_parts) {
+      const std::uint64_t at = ticks();
+      cost.part_ticks[part] += at - since;
+      since = at;
+    }
+  };
   while (true) {
+    since = has_parts ? ticks() : 0;
     for (int i = 0; i < 2; ++i) {
       Link& link = links[1 - i];
       // The sender's NIC takes one packet at a time; control passes at once.
@@ -143,6 +173,7 @@ void run(const Variant& variant, std::uint64_t chunks) {
         link.back().arrival_ns = now + options.wire.base_rtt_ns / 2;
         ++link.next;
       }
+      part_ends(i);
     }
     if (ends[0].poll_event(&event)) {
       break;
@@ -153,6 +184,7 @@ void run(const Variant& variant, std::uint64_t chunks) {
       next = links[i].is_empty() ? next : std::min(next, links[i].front().arrival_ns);
     }
     now = std::max(now, next);
+    since = has_parts ? ticks() : 0;
     for (int i = 0; i < 2; ++i) {
       while (!links[i].is_empty() && links[i].front().arrival_ns <= now) {
         const Transmission& packet = links[i].front().packet;
@@ -165,27 +197,43 @@ void run(const Variant& variant, std::uint64_t chunks) {
       if (ends[i].next_deadline() <= now) {
         ends[i].handle_timeout(now);
       }
+      part_ends(i == 0 ? 2 : 1);
     }
   }
-  const std::uint64_t took_ns = cpu_ns() - start_ns;
-  const std::uint64_t took_instructions = instructions.read_now() - start_instructions;
-  const ConnectionCounters& counters = *ends[0].counters(*sender);
-  std::printf("%-28s %7u %5u %8.1f %8.1f %8.1f %8.1f %10llu %8llu\n", variant.name,
-              variant.chunk_bytes, variant.paths,
-              static_cast<double>(took_ns) / static_cast<double>(chunks),
-              static_cast<double>(took_instructions) / static_cast<double>(chunks),
-              static_cast<double>(bytes) / static_cast<double>(took_ns) * 8,
-              static_cast<double>(bytes) / static_cast<double>(now - 1000) * 8,
-              static_cast<unsigned long long>(counters.retransmissions),
-              static_cast<unsigned long long>(counters.spurious_retransmissions));
+  cost.ns = cpu_ns() - start_ns;
+  cost.instructions = instructions.read_now() - start_instructions;
+  cost.virtual_ns = now - 1000;
+  cost.counters = *ends[0].counters(*sender);
+  return cost;
+}
+
+void print(const Variant& variant, std::uint64_t chunks) {
+  const Cost cost = run(variant, chunks, false);
+  const Cost parts = run(variant, chunks / 4, true);
+  const auto per_chunk = [&](std::uint64_t value) {
+    return static_cast<double>(value) / static_cast<double>(chunks);
+  };
+  const double ns = per_chunk(cost.ns);
+  const auto all =
+      static_cast<double>(parts.part_ticks[0] + parts.part_ticks[1] + parts.part_ticks[2]);
+  const auto share = [&](int part) {
+    return ns * static_cast<double>(parts.part_ticks[part]) / all;
+  };
+  const double bits = static_cast<double>(variant.chunk_bytes) * 8;
+  std::printf("%-28s %7u %5u %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f %10llu %8llu\n",
+              variant.name, variant.chunk_bytes, variant.paths, ns, share(0), share(1), share(2),
+              per_chunk(cost.instructions), bits / ns, bits / per_chunk(cost.virtual_ns),
+              static_cast<unsigned long long>(cost.counters.retransmissions),
+              static_cast<unsigned long long>(cost.counters.spurious_retransmissions));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::uint64_t chunks = 1000 * (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 2000);
-  std::printf("%-28s %7s %5s %8s %8s %8s %8s %10s %8s\n", "variant", "chunk", "paths", "ns",
-              "instr", "CPU Gb/s", "net Gb/s", "sent again", "needless");
+  std::printf("%-28s %7s %5s %8s %8s %8s %8s %8s %8s %8s %10s %8s\n", "variant", "chunk", "paths",
+              "ns", "send", "receive", "ack", "instr", "CPU Gb/s", "net Gb/s", "sent again",
+              "needless");
   const Variant variants[] = {
       {"nscc mixed", 32768, 256, true},
       {"nscc mixed", 4096, 256, true},
@@ -204,7 +252,12 @@ int main(int argc, char** argv) {
       {"fixed mixed, 1 % loss", 4096, 256, true, "fixed", "mixed", 10},
   };
   for (const Variant& variant : variants) {
-    run(variant, chunks);
+    if (argc <= 2) {
+      print(variant, chunks);
+    } else if (std::strcmp(argv[2], variant.name) == 0) {
+      run(variant, chunks, false);
+      return 0;
+    }
   }
-  return 0;
+  return argc > 2 ? 1 : 0;
 }
