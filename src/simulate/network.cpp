@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/check.hpp"
-#include "simulate/random.hpp"
+#include "base/random.hpp"
 
 namespace tutti::simulate {
 namespace {
@@ -128,7 +128,7 @@ void Network::wake(std::uint32_t host) {
 }
 
 void Network::record(NodeState* state, std::uint32_t link, const Packet& packet) const {
-  const std::uint64_t where = packet.time_ps * 0x9e3779b97f4a7c15ULL + link;
+  const std::uint64_t where = packet.time_ps * kGolden64 + link;
   const std::uint64_t what = std::uint64_t{packet.src} << 44 ^ std::uint64_t{packet.dst} << 24 ^
                              std::uint64_t{packet.flow} << 33 ^ std::uint64_t{packet.bytes} << 3 ^
                              std::uint64_t{packet.entropy} << 48 ^

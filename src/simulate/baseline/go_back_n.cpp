@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "simulate/random.hpp"
+#include "base/random.hpp"
 
 namespace tutti::simulate {
 namespace {

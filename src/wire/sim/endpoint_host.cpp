@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "simulate/random.hpp"
+#include "base/random.hpp"
 
 namespace tutti::wire::sim {
 namespace {
@@ -24,7 +24,7 @@ TimeNs to_ns(TimePs now_ps) { return now_ps / simulate::kPsPerNs; }
 /// The content of all messages of one source, destination and tag.
 std::byte content_byte(std::uint32_t src, std::uint32_t dst, std::uint32_t tag, std::size_t at) {
   const std::uint64_t stream = std::uint64_t{src} << 40 ^ std::uint64_t{dst} << 20 ^ tag;
-  return static_cast<std::byte>(simulate::draw(stream, 0, at / 8) >> (at % 8 * 8));
+  return static_cast<std::byte>(draw(stream, 0, at / 8) >> (at % 8 * 8));
 }
 
 std::vector<std::uint32_t> peers_of(const HostWork& work) {
@@ -89,7 +89,7 @@ Status EndpointHost::connect() {
     options.peer = peer;
     options.sends = sends[peer] > 0;
     options.receives = receives[peer] > 0;
-    options.seed = simulate::draw(options_.seed, std::uint64_t{options_.host} << 32 | peer, 1);
+    options.seed = draw(options_.seed, std::uint64_t{options_.host} << 32 | peer, 1);
     TUTTI_ASSIGN_OR_RETURN(connections_[peer], endpoint_.connect(0, options));
   }
   return {};
