@@ -72,6 +72,7 @@ class Progress {
   TimePs next_time_ps() const { return waits_.empty() ? kNever : waits_.top().first; }
 
   bool done() const { return left_ == 0; }
+  std::uint32_t ended() const { return size() - left_; }
   TimePs start_ps(std::uint32_t index) const { return start_ps_[index]; }  ///< kNever: not yet.
   TimePs end_ps(std::uint32_t index) const { return end_ps_[index]; }      ///< kNever: not yet.
 

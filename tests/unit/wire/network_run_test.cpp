@@ -173,6 +173,52 @@ TEST(network_run, goal__a_trace_runs_in_its_order) {
   }
 }
 
+TEST(network_run, stall__ranks_that_wait_for_each_other_end_with_what_waits) {
+  const auto workload = simulate::parse_goal(
+      "num_ranks 2\n"
+      "rank 0 { a: recv 1000b from 1 b: send 2000b to 1 tag 3 b requires a }\n"
+      "rank 1 { a: recv 2000b from 0 tag 3 b: send 1000b to 0 b requires a }\n",
+      "circle.goal");
+  ASSERT_TRUE(workload.ok()) << workload.status().message();
+  for (const char* protocol : {"transport", "go-back-n"}) {
+    RunOptions options = options_of(16);
+    options.protocol = protocol;
+    const auto result = run_network(options, *workload);
+    ASSERT_FALSE(result.ok()) << protocol;
+    EXPECT_EQ(ErrorCode::kTimeout, result.status().code());
+    const std::string& said = result.status().message();
+    EXPECT_NE(std::string::npos, said.find("nothing moves any more, 2 operations have begun"))
+        << said;
+    EXPECT_NE(std::string::npos, said.find("rank 0 receives 1000 bytes from rank 1, tag 0; rank 1 "
+                                           "receives 2000 bytes from rank 0, tag 3"))
+        << said;
+    EXPECT_NE(std::string::npos, said.find("2 have not begun")) << said;
+  }
+}
+
+TEST(network_run, stall__a_network_that_carries_nothing_ends_and_a_pause_is_no_stall) {
+  RunOptions options = options_of(16);
+  options.protocol = "go-back-n";  // Never gives up by itself.
+  options.network.trim = false;
+  options.network.loss.good_q32 = UINT32_MAX;
+  options.stall_ps = 5'000 * simulate::kPsPerUs;
+  const auto lost = run_network(options, permutation({.hosts = 16, .bytes = 10'000}));
+  ASSERT_FALSE(lost.ok());
+  EXPECT_NE(std::string::npos, lost.status().message().find("32 operations have begun"))
+      << lost.status().message();
+  options.network.loss = {};
+  const auto slow = simulate::parse_goal(
+      "num_ranks 2\nrank 0 { a: calc 50000000 b: send 1b to 1 b requires a }\n"
+      "rank 1 { recv 1b from 0 }\n",
+      "slow.goal");
+  for (const char* protocol : {"transport", "go-back-n"}) {
+    options.protocol = protocol;
+    const auto result = run(options, *slow);
+    EXPECT_EQ(0U, result.unfinished) << "ten times as long as a stall";
+    EXPECT_GT(result.end_ps, 50'000 * simulate::kPsPerUs);
+  }
+}
+
 TEST(network_run, run_network__refuses_what_it_does_not_know) {
   RunOptions options = options_of(16);
   const Workload workload = permutation({.hosts = 17, .bytes = 1});
