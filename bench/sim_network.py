@@ -66,6 +66,7 @@ def run(*options: str) -> packet_network.Document:
 def summary(documents: list[packet_network.Document]) -> dict[str, Any]:
     """Of all seeds of one configuration; the first group of flows."""
     floor_us = documents[0].floor_us
+    assert floor_us is not None, "of traffic without one"
     rows = [row for document in documents for row in document.rows]
     one = [row.completions[0] for row in rows]
     return {

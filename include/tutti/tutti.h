@@ -66,9 +66,11 @@ TUTTI_API char* tutti_simulate_json(const char* query);
  * "burst_loss_ppb", "burst_begins_ppb", "burst_ends_ppb", "seed", "threads", "until_ps", "flows":
  * true}
  * {"hosts", "links", "base_rtt_ps", "bdp_bytes", "queue_bytes", "ecn_low_bytes", "ecn_high_bytes",
- *  "ideal_ps", "floor_ps", "end_ps", "unfinished", "failed", "packets_sent", "retransmissions",
- *  "spurious", "timeouts", "acks_sent", "events", "trace_hash", "tiers": [{"from", "to", ...}],
+ *  "ideal_ps" | null, "floor_ps" | null, "floor_reason": null | why there is none, "end_ps",
+ *  "unfinished", "failed", "packets_sent", "retransmissions", "spurious", "timeouts", "acks_sent",
+ *  "events", "trace_hash", "tiers": [{"from", "to", ...}],
  *  "flows": [[src, dst, bytes, group, start_ps, end_ps | null]]}
+ * Errors besides a query's: a run in which nothing moves any more, with what waits.
  */
 TUTTI_API char* tutti_simulate_network_json(const char* query);
 

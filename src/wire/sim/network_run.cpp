@@ -331,11 +331,43 @@ Result<RunResult> run_network(const RunOptions& options, const Workload& workloa
                 "protocol: " + in_quotes(options.protocol) + " is none of transport, go-back-n");
 }
 
-TimePs floor_ps(const NetworkOptions& options, const Fabric& fabric, std::uint64_t bytes) {
-  const std::uint64_t packets =
-      std::max<std::uint64_t>(1, (bytes + options.chunk_bytes - 1) / options.chunk_bytes);
-  return simulate::serialisation_ps(bytes + packets * options.header_bytes, options.rate()) +
-         options.base_rtt_ps(fabric);
+LeastTime least_time(const NetworkOptions& options, const Fabric& fabric,
+                     const Workload& workload) {
+  const std::uint32_t mtu_bytes = options.packet_bytes() - options.header_bytes;
+  const auto packets = [&](std::uint64_t bytes) {
+    const std::uint64_t tail = bytes % options.chunk_bytes;
+    const auto cut = [&](std::uint64_t part) { return (part + mtu_bytes - 1) / mtu_bytes; };
+    return std::max<std::uint64_t>(
+        1, bytes / options.chunk_bytes * cut(options.chunk_bytes) + cut(tail));
+  };
+  struct Load {
+    std::uint64_t bytes = 0;
+    std::uint64_t packets = 0;
+  };
+  std::vector<Load> out(fabric.hosts());
+  std::vector<Load> in(fabric.hosts());
+  for (std::uint32_t host = 0; host < workload.hosts.size(); ++host) {
+    for (const Op& op : workload.hosts[host].ops) {
+      if (op.kind == OpKind::kSend && !op.is_local) {
+        for (Load* load : {&out[host], &in[op.peer]}) {
+          load->bytes += op.bytes;
+          load->packets += packets(op.bytes);
+        }
+      }
+    }
+  }
+  LeastTime least;
+  for (const auto* loads : {&out, &in}) {
+    for (const Load& load : *loads) {
+      const std::uint64_t on_wire = load.bytes + load.packets * options.header_bytes;
+      least.ideal_ps =
+          std::max(least.ideal_ps, simulate::serialisation_ps(load.bytes, options.rate()));
+      least.floor_ps =
+          std::max(least.floor_ps, simulate::serialisation_ps(on_wire, options.rate()));
+    }
+  }
+  least.floor_ps += options.base_rtt_ps(fabric);
+  return least;
 }
 
 }  // namespace tutti::wire::sim

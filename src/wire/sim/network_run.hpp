@@ -82,8 +82,17 @@ struct RunResult {
 /// moves any more, with what waits (kTimeout).
 Result<RunResult> run_network(const RunOptions& options, const simulate::Workload& workload);
 
-/// The least time in which `bytes` can go from host to host and be acknowledged on an idle network.
-simulate::TimePs floor_ps(const simulate::NetworkOptions& options, const simulate::Fabric& fabric,
-                          std::uint64_t bytes);
+/// What no transport can be faster than, when all may be sent at once.
+struct LeastTime {
+  /// Payload through the most loaded link of a host, in either direction, at line rate.
+  simulate::TimePs ideal_ps = 0;
+  /// The same with a header per packet, and the base round trip: the first packet's way, the last
+  /// acknowledgement's. Acknowledgements of the other direction are left out, as is any narrower
+  /// place behind the hosts' links.
+  simulate::TimePs floor_ps = 0;
+};
+/// Has no meaning where sends wait for receives, as in a ring of rounds.
+LeastTime least_time(const simulate::NetworkOptions& options, const simulate::Fabric& fabric,
+                     const simulate::Workload& workload);
 
 }  // namespace tutti::wire::sim

@@ -40,17 +40,45 @@ std::uint64_t sum(const RunResult& result, std::uint64_t TierUse::*field) {
 
 TEST(network_run, transport__a_permutation_ends_close_to_the_floor) {
   const RunOptions options = options_of(16);
-  const auto result = run(options, permutation({.hosts = 16, .bytes = 4'000'000}));
+  const Workload workload = permutation({.hosts = 16, .bytes = 4'000'000});
+  const auto result = run(options, workload);
   EXPECT_EQ(0U, result.unfinished);
   EXPECT_EQ(0U, result.failed);
   EXPECT_EQ(0, result.unaccounted);
   ASSERT_EQ(16U, result.flows.size());
-  const auto floor = floor_ps(options.network, simulate::Fabric(options.shape), 4'000'000);
+  const simulate::Fabric fabric(options.shape);
+  const auto floor = least_time(options.network, fabric, workload).floor_ps;
   EXPECT_EQ(80'000'000U + 977 * 64 * 20 + 12'506'880, floor);
   for (const Flow& flow : result.flows) {
     EXPECT_GE(flow.end_ps, floor - 8'341'760) << "a neighbour saves four links each way";
     EXPECT_LE(flow.end_ps, floor * 3 / 2);
   }
+}
+
+TEST(network_run, least_time__is_of_the_most_loaded_link_of_a_host) {
+  RunOptions options = options_of(16);
+  const simulate::Fabric fabric(options.shape);
+  const simulate::TimePs round_trip = options.network.base_rtt_ps(fabric);
+  const simulate::TrafficOptions pattern{.hosts = 16, .bytes = 1'000'000, .messages = 2};
+  const simulate::TimePs ideal = 20'000'000;            // Of one message,
+  const simulate::TimePs busy = ideal + 245 * 64 * 20;  // with its headers.
+  const auto check = [&](const Workload& workload, std::uint64_t messages) {
+    const LeastTime least = least_time(options.network, fabric, workload);
+    EXPECT_EQ(messages * ideal, least.ideal_ps);
+    EXPECT_EQ(messages * busy + round_trip, least.floor_ps);
+    const auto result = run(options, workload);
+    EXPECT_GE(result.end_ps, least.floor_ps);
+    EXPECT_LE(result.end_ps, least.floor_ps * 3 / 2);
+  };
+  check(permutation(pattern), 2);
+  options.connection.controller = "rccc";
+  check(incast(pattern, 7), 2 * 7);
+  check(simulate::all_to_all(pattern), 2 * 15);
+  // Cut into packets of 4096 bytes: of each whole chunk 4, of the tail of 576 one.
+  options.network.chunk_bytes = 16384;
+  options.network.forwarding = simulate::Forwarding::kMtu;
+  EXPECT_EQ(2 * busy + options.network.base_rtt_ps(fabric),
+            least_time(options.network, fabric, permutation(pattern)).floor_ps);
 }
 
 TEST(network_run, transport__bytes_arrive_as_they_were_sent_under_loss_trims_and_cuts) {
