@@ -47,7 +47,8 @@ TUTTI_API char* tutti_algorithms_json(void);
  * Predicted time of a collective on a cluster (docs/simulation.md). `query` is JSON:
  * {"cluster": path, "collective": "allgather", "algorithm": "rings", "ranks": 64,
  *  "bytes": [2097152, ...], "element_bytes": 1, "radix": 0, "segments": 0, "steps": false,
- *  "network": "fluid" | "packet", "topology": "fat-tree:64" (packet; else of the ranks)}
+ *  "network": "fluid" | "packet", "topology": "fat-tree:64" (packet; else of the ranks),
+ *  "paths": 64, "spray": "mixed", "seed": 1 (packet)}
  * `bytes`: the vector, or the ranks' blocks together. {"cluster", "nodes", "refusal": why the
  * algorithm cannot | null, "rows": [{"bytes","block_bytes","time_ps","time_ps_min",
  * "program_steps","links":[...],"steps":[...] when asked for}]}

@@ -285,14 +285,20 @@ def save(document: Document, path: Path) -> None:
         raise TuttiError(f"{path}: {error.strerror}") from None
 
 
-def load(path: Path) -> Document:
-    """Reads a document."""
+def decode(raw: bytes, path: Path | str = "document") -> Document:
+    """Reads a document's text; `path` is for errors."""
     try:
-        document = msgspec.json.decode(path.read_bytes(), type=Document)
-    except OSError as error:
-        raise TuttiError(f"{path}: {error.strerror}") from None
+        document = msgspec.json.decode(raw, type=Document)
     except msgspec.DecodeError as error:
         raise TuttiError(f"{path}: not a network document: {error}") from None
     if document.schema != SCHEMA:
         raise TuttiError(f"{path}: schema: '{document.schema}' is not {SCHEMA}")
     return document
+
+
+def load(path: Path) -> Document:
+    """Reads a document."""
+    try:
+        return decode(path.read_bytes(), path)
+    except OSError as error:
+        raise TuttiError(f"{path}: {error.strerror}") from None
