@@ -303,7 +303,10 @@ SPRAYS = {"one path": ("1", "oblivious"), "256 paths": ("256", "mixed")}
 
 
 def collectives(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row per algorithm, size, way of choosing paths and seed; `fluid_us`: no packets at all."""
+    """A row per algorithm, size, way of choosing paths and seed.
+
+    `ideal_us`: the payload of the most loaded NIC at line rate, as in `tutti sim network`.
+    """
     ranks = args.nics or 128
     rows = []
     for collective, algorithm in COLLECTIVES:
@@ -312,14 +315,14 @@ def collectives(args: argparse.Namespace) -> list[dict[str, Any]]:
                 *(collective, "--cluster", COLLECTIVE_CLUSTER, "--ranks", str(ranks)),
                 *("--algorithms", algorithm, "-b", str(size), "-e", str(size)),
             )
-            fluid = predicted(*options)
+            ideal_us = most_loaded_us(predicted(*options))
             for what, (paths, spray) in SPRAYS.items():
                 for seed in range(1, (args.seeds or 3) + 1):
                     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-                    row = predicted(
+                    (row,) = predicted(
                         *(*options, "--network", "packet", "--paths", paths, "--spray", spray),
                         *("--seed", str(seed)),
-                    )
+                    ).rows
                     rows.append(
                         {
                             "collective": collective,
@@ -333,7 +336,7 @@ def collectives(args: argparse.Namespace) -> list[dict[str, Any]]:
                             "seed": seed,
                             "latency_us": row.latency_us,
                             "busbw_gbps": row.busbw_gbps,
-                            "fluid_us": fluid.latency_us,
+                            "ideal_us": ideal_us,
                             "cpu_s": round(
                                 resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before, 2
                             ),
@@ -341,19 +344,26 @@ def collectives(args: argparse.Namespace) -> list[dict[str, Any]]:
                     )
                     print(
                         f"{collective:9} {algorithm:8} {sizes.format_bytes(size):>4} {what:9} seed "
-                        f"{seed}  {row.latency_us:9.1f} us, bus {row.busbw_gbps:6.1f} GB/s, fluid "
-                        f"{fluid.latency_us:9.1f} us",
+                        f"{seed}  {row.latency_us:9.1f} us, bus {row.busbw_gbps:6.1f} GB/s, ideal "
+                        f"{ideal_us:9.1f} us",
                         flush=True,
                     )
     return rows
 
 
-def predicted(*options: str) -> prediction.Row:
-    """The one row of a `tutti sim collective`."""
+def predicted(*options: str) -> prediction.Prediction:
+    """One `tutti sim collective` of one algorithm at one size."""
     document = msgspec.json.decode(ask("collective", *options), type=prediction.Prediction)
     if not document.rows:
         raise SystemExit(f"{shlex.join(options)}: {document.refusals}")
-    return document.rows[0]
+    return document
+
+
+def most_loaded_us(document: prediction.Prediction) -> float:
+    """Bytes over MB/s are microseconds."""
+    links = [link for link in document.rows[0].links if link.kind == "network"]
+    most = max((link.bytes_max for link in links), default=0)
+    return round(most / document.cluster["network"]["mb_per_s"], 3)
 
 
 def save(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:

@@ -184,7 +184,7 @@ def speed(rows: Sequence[Row]) -> Figure:
 
 
 def collectives(rows: Sequence[Row]) -> Figure:
-    """Times over those of a network without packets."""
+    """Times over what the most loaded NIC needs at line rate."""
     every = _order(row["bytes"] for row in rows)
     figure, panels = prediction_figure.panels([7.0] * len(every))
     for axes, size in zip(panels, every, strict=True):
@@ -192,7 +192,7 @@ def collectives(rows: Sequence[Row]) -> Figure:
 
         def ratio(name: str, what: str, mine: list[Row] = mine) -> list[float]:
             return [
-                row["latency_us"] / row["fluid_us"]
+                row["latency_us"] / row["ideal_us"]
                 for row in mine
                 if f"{row['collective']} {row['algorithm']}" == name and row["what"] == what
             ]
@@ -200,7 +200,7 @@ def collectives(rows: Sequence[Row]) -> Figure:
         names = _order(f"{row['collective']} {row['algorithm']}" for row in mine)
         _bars(axes, names, _order(row["what"] for row in mine), ratio)
         axes.axhline(1, color="black", linestyle="--", linewidth=1)
-        axes.set_ylabel("time, of a network without packets")
+        axes.set_ylabel("time, of the most loaded NIC at line rate")
         axes.set_title(f"{format_bytes(size)} on {rows[0]['ranks']} NICs")
     return figure
 

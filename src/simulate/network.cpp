@@ -14,7 +14,8 @@ enum Rules : std::size_t { kNic, kSwitch, kLastHop };
 
 }  // namespace
 
-Network::Network(const Fabric& fabric, const NetworkOptions& options, std::vector<Host*> hosts)
+Network::Network(const Fabric& fabric, const NetworkOptions& options,
+                 const std::vector<Host*>& hosts)
     : fabric_(fabric), options_(resolved(options, fabric)) {
   CHECK(hosts.size() == fabric.hosts(), std::to_string(hosts.size()) + " hosts");
   CHECK(options_.latency_ps > 0 && options_.rate() > 0, "a link without latency or rate");

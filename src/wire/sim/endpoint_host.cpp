@@ -56,18 +56,18 @@ std::vector<EndpointHost::Peer> EndpointHost::peers_of(const HostWork& work) {
   return peers;
 }
 
-Result<std::unique_ptr<EndpointHost>> EndpointHost::make(HostWork work,
+Result<std::unique_ptr<EndpointHost>> EndpointHost::make(const HostWork& work,
                                                          const EndpointHostOptions& options,
                                                          SlotExchange* exchange) {
   transport::EndpointLimits limits;
   limits.connections =
       std::max<std::uint32_t>(1, static_cast<std::uint32_t>(peers_of(work).size()));
-  std::unique_ptr<EndpointHost> host(new EndpointHost(std::move(work), options, limits, exchange));
+  std::unique_ptr<EndpointHost> host(new EndpointHost(work, options, limits, exchange));
   TUTTI_RETURN_IF_ERROR(host->connect());
   return host;
 }
 
-EndpointHost::EndpointHost(HostWork work, const EndpointHostOptions& options,
+EndpointHost::EndpointHost(const HostWork& work, const EndpointHostOptions& options,
                            const transport::EndpointLimits& limits, SlotExchange* exchange)
     : WorkHost(work),
       options_(options),

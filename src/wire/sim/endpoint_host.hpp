@@ -60,7 +60,7 @@ struct EndpointHostOptions {
 class EndpointHost : public simulate::WorkHost {
  public:
   /// `exchange` outlives the host.
-  static Result<std::unique_ptr<EndpointHost>> make(simulate::HostWork work,
+  static Result<std::unique_ptr<EndpointHost>> make(const simulate::HostWork& work,
                                                     const EndpointHostOptions& options,
                                                     SlotExchange* exchange);
 
@@ -89,7 +89,7 @@ class EndpointHost : public simulate::WorkHost {
   };
   static std::vector<Peer> peers_of(const simulate::HostWork& work);
 
-  EndpointHost(simulate::HostWork work, const EndpointHostOptions& options,
+  EndpointHost(const simulate::HostWork& work, const EndpointHostOptions& options,
                const transport::EndpointLimits& limits, SlotExchange* exchange);
 
   Status connect();

@@ -17,7 +17,6 @@ namespace tutti::wire::sim {
 namespace {
 
 using simulate::Fabric;
-using simulate::Host;
 using simulate::HostCounters;
 using simulate::Network;
 using simulate::NetworkOptions;

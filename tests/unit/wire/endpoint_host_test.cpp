@@ -31,7 +31,7 @@ class Pair {
       EndpointHostOptions options;
       options.host = host;
       options.connection.wire.paths = 4;
-      auto made = EndpointHost::make(std::move(work), options, &exchange_);
+      auto made = EndpointHost::make(work, options, &exchange_);
       EXPECT_TRUE(made.ok()) << made.status().message();
       hosts_.push_back(std::move(*made));
       hosts_.back()->on_timer(0);
