@@ -3,6 +3,7 @@
 #include "wire/sim/endpoint_host.hpp"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <memory>
@@ -112,6 +113,25 @@ TEST(endpoint_host, pull__control_leaves_behind_a_chunk_that_is_cut) {
   do {
     ASSERT_TRUE(pair.pull(0, Turn::kFree, &packet));
   } while (packet.lane == Lane::kControl);
+}
+
+// A table by host would be 8 MB of each host here.
+TEST(endpoint_host, make__memory_goes_by_the_peers_not_by_the_hosts) {
+  constexpr std::uint32_t kHosts = 1 << 20;
+  SlotExchange exchange(1);
+  HostWork work;
+  work.add({.kind = OpKind::kSend, .peer = kHosts - 1, .bytes = 1});
+  work.add({.kind = OpKind::kReceive, .peer = kHosts / 2, .bytes = 1});
+  const auto allocated = [] {
+    const auto info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+  };
+  const std::size_t before = allocated();
+  auto made = EndpointHost::make(work, {}, &exchange);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_LT(allocated() - before, std::size_t{2} << 20);
+  (*made)->on_timer(0);
+  EXPECT_EQ(0U, (*made)->failed()) << "both are posted";
 }
 
 }  // namespace
