@@ -2,13 +2,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the packet simulator and the transport in it come to, each part beside published numbers.
 
-    python bench/sim_network.py [check|table4|speed|incast|loss] [-o bench/results/sim-table4.json]
+    python bench/sim_network.py [PART] [-o bench/results/sim-table4.json] [--plot table4.png]
 
-  check   128 NICs at 4 KiB: the default configuration against its two bounds (the default part)
-  table4  the permutation of 64 MB over 1024 NICs in ten configurations, both ACK policies
-  speed   events per second, CPU seconds and memory from 128 to 8192 NICs
-  incast  15-to-1 beside a permutation on 16 NICs, against what RDMA NICs do
-  loss    ring allreduce and all-to-all of 1 GB on 16 NICs, against go-back-N
+  check        128 NICs at 4 KiB: the default configuration against its two bounds (the default)
+  table4       the permutation of 64 MB over 1024 NICs in ten configurations, both ACK policies
+  speed        events per second, CPU seconds and memory from 128 to 8192 NICs
+  incast       15-to-1 beside a permutation on 16 NICs, against what RDMA NICs do
+  loss         ring allreduce and all-to-all of 1 GB on 16 NICs, against go-back-N
+  collectives  allreduce, allgather and all-to-all on 128 NICs: one path against 256
+
+--seeds, --nics, --bytes and --messages change how much each part does; without them a part is what
+its results in bench/results are. A figure comes with -o (beside it) or where --plot says.
 
 Each run is a process of its own (`tutti sim network`), so that its CPU time and its memory are its
 own. Times in microseconds are simulated: they do not depend on the machine.
@@ -20,6 +24,7 @@ import argparse
 import datetime
 import json
 import os
+import resource
 import shlex
 import statistics
 import subprocess
@@ -33,7 +38,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
 import msgspec  # noqa: E402
-from tutti import __version__, machine, packet_network  # noqa: E402
+import sim_network_figures  # noqa: E402
+from tutti import __version__, machine, packet_network, prediction, sizes  # noqa: E402
+from tutti.errors import TuttiError  # noqa: E402
 
 # Ten configurations: (what, chunk, spray, window groups). Published maxima in microseconds of the
 # sender- and the receiver-driven column ("An Extensible Software Transport Layer for GPU
@@ -51,21 +58,27 @@ FLOW_BYTES = 64_000_000
 FLOOR_CLAIM = 1.05
 
 
-def run(*options: str) -> packet_network.Document:
-    """One `tutti sim network` in a process of its own."""
+def ask(what: str, *options: str) -> bytes:
+    """The document of one `tutti sim` in a process of its own."""
     with tempfile.TemporaryDirectory() as name:
         out = Path(name) / "run.json"
-        command = [sys.executable, "-m", "tutti", "sim", "network", *options, "-o", str(out)]
+        command = [sys.executable, "-m", "tutti", "sim", what, *options, "-o", str(out)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if not out.is_file():
             raise SystemExit(f"{shlex.join(command)}: {done.stderr.strip()}")
-        return packet_network.load(out)
+        return out.read_bytes()
+
+
+def run(*options: str) -> packet_network.Document:
+    """One `tutti sim network`."""
+    return packet_network.decode(ask("network", *options))
 
 
 def summary(documents: list[packet_network.Document]) -> dict[str, Any]:
     """Of all seeds of one configuration; the first group of flows."""
     floor_us = documents[0].floor_us
+    assert floor_us is not None, "of traffic without one"
     rows = [row for document in documents for row in document.rows]
     one = [row.completions[0] for row in rows]
     return {
@@ -86,9 +99,13 @@ def summary(documents: list[packet_network.Document]) -> dict[str, Any]:
 
 
 def check(args: argparse.Namespace) -> list[dict[str, Any]]:
-    found = summary([run("--topology", "fat-tree:128", "--bytes", str(FLOW_BYTES))])
+    size = args.bytes or FLOW_BYTES
+    found = summary([run("--topology", f"fat-tree:{args.nics or 128}", "--bytes", str(size))])
     within = found["over_floor"] <= FLOOR_CLAIM and found["cpu_s"][0] <= 3.0
-    print(f"128 NICs: {found['over_floor']:.3f} of the floor, {found['cpu_s'][0]:.2f} s of CPU")
+    print(
+        f"{args.nics or 128} NICs: {found['over_floor']:.3f} of the floor, "
+        f"{found['cpu_s'][0]:.2f} s of CPU"
+    )
     if not within:
         raise SystemExit(f"outside its bounds: {FLOOR_CLAIM} of the floor, 3 s")
     return [found]
@@ -98,9 +115,11 @@ def table4(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Seed by seed, so that a run that is cut short has the same seeds of all configurations."""
     documents: dict[tuple[str, str, str], list[packet_network.Document]] = {}
     rows: list[dict[str, Any]] = []
-    for seed in range(1, args.seeds + 1):
+    for seed in range(1, (args.seeds or 5) + 1):
         rows = []
-        for what, chunk, spray, groups, published, htsim in CELLS:
+        for what, chunk, spray, groups, *others in CELLS:
+            # Others' figures are of one size alone.
+            known = [(None, None)] * 2 if args.nics or args.bytes else others
             # From 16 KiB on each chunk is acknowledged by itself under either policy.
             acks = ("dense", "sparse") if chunk == "4K" else ("either",)
             for column, controller in enumerate(COLUMNS):
@@ -108,7 +127,8 @@ def table4(args: argparse.Namespace) -> list[dict[str, Any]]:
                     found = documents.setdefault((what, controller, ack), [])
                     found.append(
                         run(
-                            *("--topology", f"fat-tree:{args.nics}", "--bytes", str(FLOW_BYTES)),
+                            *("--topology", f"fat-tree:{args.nics or 1024}"),
+                            *("--bytes", str(args.bytes or FLOW_BYTES)),
                             *("--congestion", controller, "--spray", spray, "--chunk", chunk),
                             *("--window-groups", str(groups), "--seed", str(seed)),
                             *("--ack", "dense" if ack == "either" else ack),
@@ -118,33 +138,44 @@ def table4(args: argparse.Namespace) -> list[dict[str, Any]]:
                         "configuration": what,
                         "controller": controller,
                         "ack": ack,
-                        "published_us": published[column],
-                        "htsim_us": htsim[column],
+                        "published_us": known[0][column],
+                        "htsim_us": known[1][column],
                         **summary(found),
                     }
                     rows.append(row)
                     print(
                         f"seed {seed} {what:16} {controller} {ack:6}  max {row['max_us']:7.1f} us  "
                         f"p99 {row['p99_us']:7.1f}  mean {row['mean_us']:7.1f}  of floor "
-                        f"{row['over_floor']:.3f}  paper {published[column]} "
-                        f"htsim {htsim[column]}",
+                        f"{row['over_floor']:.3f}  paper {known[0][column]} "
+                        f"htsim {known[1][column]}",
                         flush=True,
                     )
         save(args, rows)
     return rows
 
 
-def speed(args: argparse.Namespace) -> list[dict[str, Any]]:
-    rows = []
-    for nics, size, threads in [
+def speed_runs(args: argparse.Namespace) -> list[tuple[int, int, int]]:
+    """(NICs, bytes, threads); up to --nics, all of --bytes where given."""
+    runs = [
         (128, FLOW_BYTES, 1),
         (1024, FLOW_BYTES, 1),
         *((nics, 8_000_000, 1) for nics in (128, 256, 512, 1024, 2048, 4096)),
         (8192, 4_000_000, 1),
-        *((1024, 8_000_000, threads) for threads in (2, 4, 8, 16) if threads <= os.cpu_count()),
-    ]:
+        *((1024, 8_000_000, n) for n in (2, 4, 8, 16) if n <= (os.cpu_count() or 1)),
+    ]
+    return list(
+        dict.fromkeys((n, args.bytes or b, t) for n, b, t in runs if n <= (args.nics or 8192))
+    )
+
+
+def speed(args: argparse.Namespace) -> list[dict[str, Any]]:
+    rows = []
+    for nics, size, threads, seed in (
+        (*one, seed) for one in speed_runs(args) for seed in range(1, (args.seeds or 1) + 1)
+    ):
         document = run(
-            *("--topology", f"fat-tree:{nics}", "--bytes", str(size), "--threads", str(threads))
+            *("--topology", f"fat-tree:{nics}", "--bytes", str(size), "--threads", str(threads)),
+            *("--seed", str(seed)),
         )
         row = document.rows[0]
         rows.append(
@@ -152,6 +183,7 @@ def speed(args: argparse.Namespace) -> list[dict[str, Any]]:
                 "nics": nics,
                 "bytes": size,
                 "threads": threads,
+                "seed": seed,
                 "events": row.events,
                 "cpu_s": row.cpu_s,
                 "wall_s": row.wall_s,
@@ -187,21 +219,28 @@ INCAST = {
 
 
 def incast(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row per control and seed, with the percentiles of both traffics."""
+    nics = args.nics or 16
     rows = []
     for what, options in INCAST.items():
-        document = run(
-            *("--topology", "fat-tree:16", "--traffic", "incast+permutation:15", "--bytes", "1M"),
-            *("--messages", str(args.messages), "--in-flight", "4", *options),
-        )
-        row = document.rows[0]
-        completions = {c.group: msgspec.to_builtins(c) for c in row.completions}
-        rows.append({"what": what, "pauses": sum(t.pauses for t in row.tiers), **completions})
-        inner, beside = row.completions
-        print(
-            f"{what:22} incast p99 {inner.p99_us:8.1f} p99.9 {inner.p999_us:8.1f} us   permutation "
-            f"p99 {beside.p99_us:8.1f} p99.9 {beside.p999_us:8.1f} us",
-            flush=True,
-        )
+        for seed in range(1, (args.seeds or 5) + 1):
+            document = run(
+                *("--topology", f"fat-tree:{nics}", "--seed", str(seed)),
+                *("--traffic", f"incast+permutation:{nics - 1}"),
+                *("--bytes", str(args.bytes or 1 << 20), "--messages", str(args.messages or 100)),
+                *("--in-flight", "4", *options),
+            )
+            row = document.rows[0]
+            completions = {c.group: msgspec.to_builtins(c) for c in row.completions}
+            pauses = sum(tier.pauses for tier in row.tiers)
+            rows.append({"what": what, "seed": seed, "pauses": pauses, **completions})
+            inner, beside = row.completions
+            print(
+                f"{what:22} seed {seed}  incast p99 {inner.p99_us:8.1f} p99.9 "
+                f"{inner.p999_us:8.1f} us   permutation p99 {beside.p99_us:8.1f} p99.9 "
+                f"{beside.p999_us:8.1f} us",
+                flush=True,
+            )
     return rows
 
 
@@ -213,36 +252,118 @@ LOSS = {
 
 
 def loss(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row per traffic, control, seed and rate of loss; `retained` is of the same seed's 0 %."""
+    nics = args.nics or 16
+    size = args.bytes or 1_000_000_000
     rows = []
-    for traffic, size in (("allreduce", 1_000_000_000), ("alltoall", 62_500_000)):
+    for traffic, message in (("allreduce", size), ("alltoall", size // nics)):
         for what, options in LOSS.items():
-            base = None
-            for percent in (0, 0.01, 0.1, 1):
-                document = run(
-                    *("--topology", "fat-tree:16", "--traffic", traffic, "--bytes", str(size)),
-                    *("--loss", str(percent), *options),
-                )
-                row = document.rows[0]
-                base = base or row.end_us
-                rows.append(
-                    {
-                        "traffic": traffic,
-                        "what": what,
-                        "loss_percent": percent,
-                        "end_us": row.end_us,
-                        "retained": base / row.end_us,
-                        "packets_sent": row.packets_sent,
-                        "retransmissions": row.retransmissions,
-                        "lost": row.lost,
-                        "unfinished": row.unfinished,
-                    }
-                )
-                print(
-                    f"{traffic:9} {what:16} {percent:5} %  {row.end_us:9.1f} us, retained "
-                    f"{base / row.end_us:6.1%}, sent again {row.retransmissions}",
-                    flush=True,
-                )
+            for seed in range(1, (args.seeds or 1) + 1):
+                base = None
+                for percent in (0, 0.01, 0.1, 1):
+                    document = run(
+                        *("--topology", f"fat-tree:{nics}", "--traffic", traffic),
+                        *("--bytes", str(message), "--messages", str(args.messages or 1)),
+                        *("--seed", str(seed), "--loss", str(percent), *options),
+                    )
+                    row = document.rows[0]
+                    base = base or row.end_us
+                    rows.append(
+                        {
+                            "traffic": traffic,
+                            "what": what,
+                            "seed": seed,
+                            "loss_percent": percent,
+                            "end_us": row.end_us,
+                            "retained": base / row.end_us,
+                            "packets_sent": row.packets_sent,
+                            "retransmissions": row.retransmissions,
+                            "lost": row.lost,
+                            "unfinished": row.unfinished,
+                        }
+                    )
+                    print(
+                        f"{traffic:9} {what:16} seed {seed} {percent:5} %  {row.end_us:9.1f} us, "
+                        f"retained {base / row.end_us:6.1%}, sent again {row.retransmissions}",
+                        flush=True,
+                    )
     return rows
+
+
+COLLECTIVES = (
+    ("allreduce", "ring"),
+    ("allreduce", "rings"),
+    ("allgather", "rings"),
+    ("alltoall", "pairwise"),
+    ("alltoall", "rails"),
+)
+COLLECTIVE_CLUSTER = "dgx-h100"
+COLLECTIVE_SIZES = (16 << 20, 64 << 20)
+SPRAYS = {"one path": ("1", "oblivious"), "256 paths": ("256", "mixed")}
+
+
+def collectives(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row per algorithm, size, way of choosing paths and seed.
+
+    `ideal_us`: the payload of the most loaded NIC at line rate, as in `tutti sim network`.
+    """
+    ranks = args.nics or 128
+    rows = []
+    for collective, algorithm in COLLECTIVES:
+        for size in (args.bytes,) if args.bytes else COLLECTIVE_SIZES:
+            options = (
+                *(collective, "--cluster", COLLECTIVE_CLUSTER, "--ranks", str(ranks)),
+                *("--algorithms", algorithm, "-b", str(size), "-e", str(size)),
+            )
+            ideal_us = most_loaded_us(predicted(*options))
+            for what, (paths, spray) in SPRAYS.items():
+                for seed in range(1, (args.seeds or 3) + 1):
+                    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+                    (row,) = predicted(
+                        *(*options, "--network", "packet", "--paths", paths, "--spray", spray),
+                        *("--seed", str(seed)),
+                    ).rows
+                    rows.append(
+                        {
+                            "collective": collective,
+                            "algorithm": algorithm,
+                            "bytes": size,
+                            "ranks": ranks,
+                            "cluster": COLLECTIVE_CLUSTER,
+                            "what": what,
+                            "paths": int(paths),
+                            "spray": spray,
+                            "seed": seed,
+                            "latency_us": row.latency_us,
+                            "busbw_gbps": row.busbw_gbps,
+                            "ideal_us": ideal_us,
+                            "cpu_s": round(
+                                resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before, 2
+                            ),
+                        }
+                    )
+                    print(
+                        f"{collective:9} {algorithm:8} {sizes.format_bytes(size):>4} {what:9} seed "
+                        f"{seed}  {row.latency_us:9.1f} us, bus {row.busbw_gbps:6.1f} GB/s, ideal "
+                        f"{ideal_us:9.1f} us",
+                        flush=True,
+                    )
+    return rows
+
+
+def predicted(*options: str) -> prediction.Prediction:
+    """One `tutti sim collective` of one algorithm at one size."""
+    document = msgspec.json.decode(ask("collective", *options), type=prediction.Prediction)
+    if not document.rows:
+        raise SystemExit(f"{shlex.join(options)}: {document.refusals}")
+    return document
+
+
+def most_loaded_us(document: prediction.Prediction) -> float:
+    """Bytes over MB/s are microseconds."""
+    links = [link for link in document.rows[0].links if link.kind == "network"]
+    most = max((link.bytes_max for link in links), default=0)
+    return round(most / document.cluster["network"]["mb_per_s"], 3)
 
 
 def save(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
@@ -267,19 +388,36 @@ PARTS: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
     "speed": speed,
     "incast": incast,
     "loss": loss,
+    "collectives": collectives,
 }
+
+
+def draw(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
+    """Writes the figure, where one is wanted: --plot, or beside -o."""
+    path = args.plot or (args.output and args.output.with_suffix(".png"))
+    if path is None or args.part not in sim_network_figures.FIGURES:
+        return
+    try:
+        sim_network_figures.save(args.part, rows, path)
+    except TuttiError as error:
+        if args.plot:
+            raise SystemExit(str(error)) from None
+        print(f"no figure: {error}", file=sys.stderr)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", nargs="?", default="check", choices=PARTS)
-    parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--seeds", type=int, default=5, help="table4")
-    parser.add_argument("--nics", type=int, default=1024, help="table4")
-    parser.add_argument("--messages", type=int, default=100, help="incast, of each sender")
+    parser.add_argument("-o", "--output", type=Path, help="write the results")
+    parser.add_argument("--plot", type=Path, help="write the figure; unset: beside -o")
+    parser.add_argument("--seeds", type=int, help="table4, incast: 5; collectives: 3; others: 1")
+    parser.add_argument("--nics", type=int, help="of the network; speed: at most")
+    parser.add_argument("--bytes", type=sizes.parse_bytes, help="of a message or vector")
+    parser.add_argument("--messages", type=int, help="of each sender; incast: 100, loss: 1")
     args = parser.parse_args()
     rows = PARTS[args.part](args)
     save(args, rows)
+    draw(args, rows)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,8 @@ TUTTI_API char* tutti_algorithms_json(void);
  * Predicted time of a collective on a cluster (docs/simulation.md). `query` is JSON:
  * {"cluster": path, "collective": "allgather", "algorithm": "rings", "ranks": 64,
  *  "bytes": [2097152, ...], "element_bytes": 1, "radix": 0, "segments": 0, "steps": false,
- *  "network": "fluid" | "packet", "topology": "fat-tree:64" (packet; else of the ranks)}
+ *  "network": "fluid" | "packet", "topology": "fat-tree:64" (packet; else of the ranks),
+ *  "paths": 64, "spray": "mixed", "seed": 1 (packet)}
  * `bytes`: the vector, or the ranks' blocks together. {"cluster", "nodes", "refusal": why the
  * algorithm cannot | null, "rows": [{"bytes","block_bytes","time_ps","time_ps_min",
  * "program_steps","links":[...],"steps":[...] when asked for}]}
@@ -66,9 +67,11 @@ TUTTI_API char* tutti_simulate_json(const char* query);
  * "burst_loss_ppb", "burst_begins_ppb", "burst_ends_ppb", "seed", "threads", "until_ps", "flows":
  * true}
  * {"hosts", "links", "base_rtt_ps", "bdp_bytes", "queue_bytes", "ecn_low_bytes", "ecn_high_bytes",
- *  "ideal_ps", "floor_ps", "end_ps", "unfinished", "failed", "packets_sent", "retransmissions",
- *  "spurious", "timeouts", "acks_sent", "events", "trace_hash", "tiers": [{"from", "to", ...}],
+ *  "ideal_ps" | null, "floor_ps" | null, "floor_reason": null | why there is none, "end_ps",
+ *  "unfinished", "failed", "packets_sent", "retransmissions", "spurious", "timeouts", "acks_sent",
+ *  "events", "trace_hash", "tiers": [{"from", "to", ...}],
  *  "flows": [[src, dst, bytes, group, start_ps, end_ps | null]]}
+ * Errors besides a query's: a run in which nothing moves any more, with what waits.
  */
 TUTTI_API char* tutti_simulate_network_json(const char* query);
 

@@ -100,11 +100,12 @@ class Document(msgspec.Struct, kw_only=True):
     versions: Versions
     query: dict[str, Any]  # What the library was asked, but for the seeds.
     hosts: int
-    ideal_us: float  # One message at line rate, without headers.
-    floor_us: float  # With headers and a round trip.
+    ideal_us: float | None  # Payload through the most loaded link of a host at line rate.
+    floor_us: float | None  # With headers and a round trip.
     base_rtt_us: float
     bdp_bytes: int
     queue_bytes: int
+    floor_reason: str | None = None  # Why there is no ideal and no floor.
     rows: list[Row]
 
 
@@ -169,6 +170,10 @@ def _row(seed: int, answer: api.Document, cpu_s: float, wall_s: float) -> Row:
     )
 
 
+def _us(time_ps: int | None) -> float | None:
+    return None if time_ps is None else time_ps / 1e6
+
+
 def run(
     query: api.Document, seeds: Sequence[int], progress: Callable[[Row], None] | None = None
 ) -> Document:
@@ -188,8 +193,9 @@ def run(
         versions=Versions(tutti=__version__),
         query=query,
         hosts=answer["hosts"],
-        ideal_us=answer["ideal_ps"] / 1e6,
-        floor_us=answer["floor_ps"] / 1e6,
+        ideal_us=_us(answer["ideal_ps"]),
+        floor_us=_us(answer["floor_ps"]),
+        floor_reason=answer["floor_reason"],
         base_rtt_us=answer["base_rtt_ps"] / 1e6,
         bdp_bytes=answer["bdp_bytes"],
         queue_bytes=answer["queue_bytes"],
@@ -201,9 +207,13 @@ def text(document: Document) -> str:
     """Tables for people: completions, then the links of the last seed."""
     query = document.query
     what = query.get("goal") or query.get("traffic", "permutation")
+    size = "" if query.get("goal") else f" of {format_bytes(query.get('bytes', 0))}"
+    if document.ideal_us is None or document.floor_us is None:
+        least = f"ideal -, floor - ({document.floor_reason})"
+    else:
+        least = f"ideal {document.ideal_us:.1f} us, floor {document.floor_us:.1f} us"
     lines = [
-        f"# {what} of {format_bytes(query.get('bytes', 0))} on {query.get('topology')}: ideal "
-        f"{document.ideal_us:.1f} us, floor {document.floor_us:.1f} us, round trip "
+        f"# {what}{size} on {query.get('topology')}: {least}, round trip "
         f"{document.base_rtt_us:.2f} us"
     ]
     table: list[tuple[str, ...]] = [
@@ -213,7 +223,7 @@ def text(document: Document) -> str:
             "max us",
             "p99 us",
             "mean us",
-            "max/floor",
+            "end/floor",
             "rtx",
             "trims",
             "drops",
@@ -232,7 +242,7 @@ def text(document: Document) -> str:
                     f"{one.max_us:.1f}",
                     f"{one.p99_us:.1f}",
                     f"{one.mean_us:.1f}",
-                    f"{one.max_us / document.floor_us:.3f}",
+                    f"{row.end_us / document.floor_us:.3f}" if document.floor_us else "-",
                     str(row.retransmissions),
                     str(row.trimmed),
                     str(row.dropped + row.lost),
@@ -275,14 +285,20 @@ def save(document: Document, path: Path) -> None:
         raise TuttiError(f"{path}: {error.strerror}") from None
 
 
-def load(path: Path) -> Document:
-    """Reads a document."""
+def decode(raw: bytes, path: Path | str = "document") -> Document:
+    """Reads a document's text; `path` is for errors."""
     try:
-        document = msgspec.json.decode(path.read_bytes(), type=Document)
-    except OSError as error:
-        raise TuttiError(f"{path}: {error.strerror}") from None
+        document = msgspec.json.decode(raw, type=Document)
     except msgspec.DecodeError as error:
         raise TuttiError(f"{path}: not a network document: {error}") from None
     if document.schema != SCHEMA:
         raise TuttiError(f"{path}: schema: '{document.schema}' is not {SCHEMA}")
     return document
+
+
+def load(path: Path) -> Document:
+    """Reads a document."""
+    try:
+        return decode(path.read_bytes(), path)
+    except OSError as error:
+        raise TuttiError(f"{path}: {error.strerror}") from None

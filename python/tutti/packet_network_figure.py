@@ -26,7 +26,8 @@ def _completions(axes: Axes, document: Document) -> None:
                     alpha=max(0.3, 1 / len(document.rows)),
                     label=one.group if row is document.rows[0] else None,
                 )
-    axes.axvline(document.floor_us, color="black", linestyle="--", linewidth=1, label="floor")
+    if document.floor_us is not None:
+        axes.axvline(document.floor_us, color="black", linestyle="--", linewidth=1, label="floor")
     axes.set_xlabel("completion of a flow, us")
     axes.set_ylabel("% of flows")
     axes.set_ylim(0, 100)

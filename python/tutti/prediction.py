@@ -142,9 +142,12 @@ class Simulator:
         radix: int = 0,
         segments: int = 0,
         network: str = "fluid",
-        topology: str | None = None,
+        packets: api.Document | None = None,
     ) -> None:
-        """`radix`, `segments`: 0 is the algorithm's own choice. `network`: fluid or packet."""
+        """`radix`, `segments`: 0 is the algorithm's own choice. `network`: fluid or packet.
+
+        `packets`: of a packet network, topology, paths and spray where they are not the usual.
+        """
         self.collective = collective
         self.ranks = ranks
         self._query = {
@@ -155,9 +158,8 @@ class Simulator:
             "radix": radix,
             "segments": segments,
             "network": network,
+            **(packets or {}),
         }
-        if topology:
-            self._query["topology"] = topology
 
     def ask(self, algorithm: str, sizes: Sequence[int], steps: bool = False) -> api.Document:
         """The library's document."""

@@ -117,6 +117,9 @@ def _paper(as_json: bool, out: Path | None, plot: Path | None) -> None:
     help="packet: the shipped transport on simulated switches.",
 )
 @click.option("--topology", help="Of a packet network. Unset: a fat-tree of the ranks.")
+@click.option("--paths", type=click.IntRange(1), help="Of a packet network. Unset: 64.")
+@click.option("--spray", help="Of a packet network, as in `tutti sim network`.")
+@click.option("--seed", type=click.IntRange(0), help="Of a packet network's hashes. Unset: 1.")
 @click.option("--paper", is_flag=True, help="Parallel Rings: published figures beside ours.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document.")
 @click.option("-o", "--output", "out", type=_OUT, help="Write the document.")
@@ -135,6 +138,9 @@ def collective(
     segments: int,
     network_model: str,
     topology: str | None,
+    paths: int | None,
+    spray: str | None,
+    seed: int | None,
     paper: bool,
     as_json: bool,
     out: Path | None,
@@ -155,9 +161,9 @@ def collective(
     vectors = message_sizes(begin, end, factor)
     if per_rank and collective in prediction.BLOCKS:
         vectors = [size * ranks for size in vectors]
-    simulator = prediction.Simulator(
-        file, collective, ranks, radix, segments, network_model, topology
-    )
+    packets = {"topology": topology, "paths": paths, "spray": spray, "seed": seed}
+    given = {key: value for key, value in packets.items() if value is not None}
+    simulator = prediction.Simulator(file, collective, ranks, radix, segments, network_model, given)
     if trace:
         _write_trace(simulator, file, names, vectors, trace)
     document = prediction.predict(simulator, file, names, vectors)

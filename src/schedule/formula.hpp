@@ -65,7 +65,8 @@ class NodeOut {
 };
 
 /// The k-nomial tree over 0 .. P - 1, counted from the root and written in base k: a parent has the
-/// lowest digit that is not 0 set to 0. k = 2: binomial.
+/// lowest digit that is not 0 set to 0. k = 2: binomial. A weight that may pass P counts in 64
+/// bits: from a radix of 46341 on its square is over an int.
 struct Knomial {
   int ranks;
   int radix = 2;
@@ -73,7 +74,7 @@ struct Knomial {
   /// Edges to the deepest rank: most digits that are not 0; 11..1 is the least number of so many.
   int depth() const {
     int digits = 0;
-    for (int ones = 1; ones < ranks; ones = ones * radix + 1) {
+    for (std::int64_t ones = 1; ones < ranks; ones = ones * radix + 1) {
       ++digits;
     }
     return digits;
@@ -81,8 +82,8 @@ struct Knomial {
   /// The root's, which has most: numbers with one digit that is not 0.
   int children() const {
     int found = 0;
-    for (int unit = 1; unit < ranks; unit *= radix) {
-      found += std::min(radix - 1, (ranks - 1) / unit);
+    for (std::int64_t unit = 1; unit < ranks; unit *= radix) {
+      found += std::min(radix - 1, static_cast<int>((ranks - 1) / unit));
     }
     return found;
   }

@@ -94,16 +94,16 @@ NodeExchange::Branch NodeExchange::branch(int relative) const {
   }
   // Digits to the base `radix`: the parent lacks the lowest that is not zero.
   const int radix = radix_of(form_, parameters_);
-  int unit = 1;
+  std::int64_t unit = 1;  // In 64 bits: at the node's first rank it passes the width.
   while (unit < width_ && relative / unit % radix == 0) {
     unit *= radix;
   }
   if (relative > 0) {
-    found.parent = relative - relative / unit % radix * unit;
+    found.parent = static_cast<int>(relative - relative / unit % radix * unit);
   }
   for (unit /= radix; unit > 0; unit /= radix) {
     for (int digit = 1; digit < radix && relative + digit * unit < width_; ++digit) {
-      found.children.push_back(relative + digit * unit);
+      found.children.push_back(static_cast<int>(relative + digit * unit));
     }
   }
   return found;

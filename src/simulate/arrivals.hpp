@@ -54,7 +54,7 @@ class Arrivals {
 
   /// One pass of a counting sort by the high bits of the time; what stays out of order is near.
   void spread() {
-    const int bits = std::bit_width(end_ps_ - start_ps_ - 1) + kSourceBits;
+    const int bits = static_cast<int>(std::bit_width(end_ps_ - start_ps_ - 1)) + kSourceBits;
     const int shift = std::max(0, bits - std::countr_zero(kBuckets));
     counts_.fill(0);
     for (const std::uint64_t key : keys_) {

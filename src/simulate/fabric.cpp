@@ -7,7 +7,7 @@
 
 #include "base/check.hpp"
 #include "base/message.hpp"
-#include "simulate/random.hpp"
+#include "base/random.hpp"
 
 namespace tutti::simulate {
 namespace {

@@ -3,8 +3,10 @@
 //
 // GOAL traces (Hoefler, Siebert, Lumsdaine, "Group Operation Assembly Language", ICPP 2009), the
 // textual form that trace collectors write, as a workload. Read: num_ranks, rank N { ... }, and in
-// it send / recv / calc with optional labels, tags and cpu / nic clauses, `a requires b`, and
-// `a irequires b` (b has begun, taken as requires where b waits for nothing). calc is nanoseconds.
+// it send / recv / calc with optional labels, tags and cpu / nic clauses, `a requires b` (b is
+// complete) and `a irequires b` (b has begun). calc is nanoseconds. A trace that could not run to
+// its end is refused: operations of a rank that wait for each other in a circle, and sends and
+// receives of a source, destination and tag that do not match in number and sizes.
 #pragma once
 
 #include <string>

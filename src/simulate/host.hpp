@@ -5,10 +5,19 @@
 // touch this host's own state alone, since other hosts may be stepped by other threads meanwhile.
 #pragma once
 
+#include <cstdint>
+
 #include "simulate/packet.hpp"
 #include "simulate/time.hpp"
 
 namespace tutti::simulate {
+
+/// What a NIC can take now.
+enum class Turn : std::uint8_t {
+  kFree,     ///< Anything.
+  kCutting,  ///< Control: a chunk is being cut, and its rest follows within the chunk's time.
+  kPaused,   ///< Control: data is paused, for nobody knows how long.
+};
 
 class Host {
  public:
@@ -25,9 +34,8 @@ class Host {
   virtual TimePs next_timer_ps() = 0;
 
   /// The NIC can send: fills in payload, bytes, flow, dst, entropy and lane, control before data;
-  /// false: nothing to send, ask again after the next packet or timer. `control_only`: data is
-  /// paused, or a chunk is being cut.
-  virtual bool pull(TimePs now_ps, bool control_only, Packet* packet) = 0;
+  /// false: nothing to send, ask again after the next packet or timer.
+  virtual bool pull(TimePs now_ps, Turn turn, Packet* packet) = 0;
 
   /// A packet of this host died in the network. Called between windows, for all hosts by one
   /// thread: this is the simulator's book-keeping, a real sender never learns it.

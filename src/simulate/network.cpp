@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/check.hpp"
-#include "simulate/random.hpp"
+#include "base/random.hpp"
 
 namespace tutti::simulate {
 namespace {
@@ -14,7 +14,8 @@ enum Rules : std::size_t { kNic, kSwitch, kLastHop };
 
 }  // namespace
 
-Network::Network(const Fabric& fabric, const NetworkOptions& options, std::vector<Host*> hosts)
+Network::Network(const Fabric& fabric, const NetworkOptions& options,
+                 const std::vector<Host*>& hosts)
     : fabric_(fabric), options_(resolved(options, fabric)) {
   CHECK(hosts.size() == fabric.hosts(), std::to_string(hosts.size()) + " hosts");
   CHECK(options_.latency_ps > 0 && options_.rate() > 0, "a link without latency or rate");
@@ -128,7 +129,7 @@ void Network::wake(std::uint32_t host) {
 }
 
 void Network::record(NodeState* state, std::uint32_t link, const Packet& packet) const {
-  const std::uint64_t where = packet.time_ps * 0x9e3779b97f4a7c15ULL + link;
+  const std::uint64_t where = packet.time_ps * kGolden64 + link;
   const std::uint64_t what = std::uint64_t{packet.src} << 44 ^ std::uint64_t{packet.dst} << 24 ^
                              std::uint64_t{packet.flow} << 33 ^ std::uint64_t{packet.bytes} << 3 ^
                              std::uint64_t{packet.entropy} << 48 ^
@@ -288,8 +289,10 @@ void Network::nic_ready(std::uint32_t node, TimePs now_ps) {
   HostState& host = host_states_[node];
   Port& port = ports_[fabric_.first_link(node)];
   Packet packet;
-  const bool control_only = port.paused() || host.chunk_bytes_left > 0;
-  if (host.host->pull(now_ps, control_only, &packet)) {
+  const Turn turn = port.paused()               ? Turn::kPaused
+                    : host.chunk_bytes_left > 0 ? Turn::kCutting
+                                                : Turn::kFree;
+  if (host.host->pull(now_ps, turn, &packet)) {
     packet.src = node;
     packet.ingress = kNoLink;
     const bool cut = options_.forwarding == Forwarding::kMtu && packet.lane == Lane::kData &&

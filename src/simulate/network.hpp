@@ -28,7 +28,7 @@ namespace tutti::simulate {
 class Network {
  public:
   /// One entry in `hosts` per host of the fabric; all outlive the network.
-  Network(const Fabric& fabric, const NetworkOptions& options, std::vector<Host*> hosts);
+  Network(const Fabric& fabric, const NetworkOptions& options, const std::vector<Host*>& hosts);
 
   /// Without threads: until nothing is left to happen before `until_ps`. Returns the time of what
   /// would happen next.

@@ -18,7 +18,8 @@ TimePs NetworkOptions::base_rtt_ps(const Fabric& fabric) const {
 }
 
 std::uint64_t NetworkOptions::bdp_bytes(const Fabric& fabric) const {
-  return (base_rtt_ps(fabric) << 16) / rate();
+  // A link without a rate is refused where it is used.
+  return (base_rtt_ps(fabric) << 16) / std::max<PsPerByteQ16>(1, rate());
 }
 
 NetworkOptions resolved(NetworkOptions options, const Fabric& fabric) {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "simulate/random.hpp"
+#include "base/random.hpp"
 
 namespace tutti::simulate {
 

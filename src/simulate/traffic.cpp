@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/message.hpp"
-#include "simulate/random.hpp"
+#include "base/random.hpp"
 
 namespace tutti::simulate {
 namespace {

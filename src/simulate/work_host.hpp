@@ -18,6 +18,7 @@ struct HostCounters {
   std::uint64_t spurious = 0;  ///< Retransmissions that were not needed.
   std::uint64_t timeouts = 0;
   std::uint64_t acks_sent = 0;
+  std::uint64_t bytes_received = 0;  ///< Payload, each byte once.
 };
 
 class WorkHost : public Host {

@@ -10,33 +10,62 @@
 
 namespace tutti::simulate {
 
+Progress::Successors::Successors(
+    std::size_t ops, const std::vector<std::pair<std::uint32_t, std::uint32_t>>& pairs) {
+  if (pairs.empty()) {
+    return;
+  }
+  first.resize(ops + 1);
+  later.resize(pairs.size());
+  for (const auto& pair : pairs) {
+    ++first[pair.first + 1];
+  }
+  std::partial_sum(first.begin(), first.end(), first.begin());
+  std::vector<std::uint32_t> at(first.begin(), first.end() - 1);
+  for (const auto& pair : pairs) {
+    later[at[pair.first]++] = pair.second;
+  }
+}
+
 Progress::Progress(HostWork work)
     : work_(std::move(work)),
       missing_(work_.ops.size()),
-      first_successor_(work_.ops.size() + 1),
-      successors_(work_.after.size()),
+      after_(work_.ops.size(), work_.after),
+      begins_(work_.ops.size(), work_.begins),
       start_ps_(work_.ops.size(), kNever),
       end_ps_(work_.ops.size(), kNever),
       left_(size()) {
-  for (const auto& [earlier, later] : work_.after) {
-    ++first_successor_[earlier + 1];
-    ++missing_[later];
-  }
-  std::partial_sum(first_successor_.begin(), first_successor_.end(), first_successor_.begin());
-  std::vector<std::uint32_t> at(first_successor_.begin(), first_successor_.end() - 1);
-  for (const auto& [earlier, later] : work_.after) {
-    successors_[at[earlier]++] = later;
+  for (const auto* pairs : {&work_.after, &work_.begins}) {
+    for (const auto& pair : *pairs) {
+      ++missing_[pair.second];
+    }
   }
   work_.after = {};
+  work_.begins = {};
   ready_.reserve(size());
   for (std::uint32_t index = 0; index < size(); ++index) {
-    if (missing_[index] == 0) {
+    if (missing_[index] == 0 && start_ps_[index] == kNever) {
       make_ready(0, index);
     }
   }
 }
 
+// Those that wait for this begin come behind it, and theirs behind them: a list and not a
+// recursion, since chains may be as long as the trace.
 void Progress::make_ready(TimePs now_ps, std::uint32_t index) {
+  beginning_.push_back(index);
+  for (std::size_t at = 0; at < beginning_.size(); ++at) {
+    begin(now_ps, beginning_[at]);
+    for (const std::uint32_t later : begins_.of(beginning_[at])) {
+      if (--missing_[later] == 0) {
+        beginning_.push_back(later);
+      }
+    }
+  }
+  beginning_.clear();
+}
+
+void Progress::begin(TimePs now_ps, std::uint32_t index) {
   start_ps_[index] = now_ps;
   const Op& op = work_.ops[index];
   if (op.kind == OpKind::kWait) {
@@ -66,9 +95,9 @@ void Progress::complete(TimePs now_ps, std::uint32_t index) {
         "operation " + std::to_string(index) + " of " + std::to_string(size()));
   end_ps_[index] = now_ps;
   --left_;
-  for (std::uint32_t at = first_successor_[index]; at < first_successor_[index + 1]; ++at) {
-    if (--missing_[successors_[at]] == 0) {
-      make_ready(now_ps, successors_[at]);
+  for (const std::uint32_t later : after_.of(index)) {
+    if (--missing_[later] == 0) {
+      make_ready(now_ps, later);
     }
   }
 }

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <queue>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -29,10 +30,11 @@ struct Op {
   std::uint8_t group = 0;  ///< Whose figures it counts among: 0 the measured traffic, 1 beside it.
 };
 
-/// The operations of one host. `after` pairs: (earlier, later) by index.
+/// The operations of one host. Pairs are (earlier, later) by index.
 struct HostWork {
   std::vector<Op> ops;
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> after;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> after;   ///< Earlier is complete.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> begins;  ///< Earlier has begun.
 
   std::uint32_t add(const Op& op) {
     ops.push_back(op);
@@ -70,18 +72,35 @@ class Progress {
   TimePs next_time_ps() const { return waits_.empty() ? kNever : waits_.top().first; }
 
   bool done() const { return left_ == 0; }
+  std::uint32_t ended() const { return size() - left_; }
   TimePs start_ps(std::uint32_t index) const { return start_ps_[index]; }  ///< kNever: not yet.
   TimePs end_ps(std::uint32_t index) const { return end_ps_[index]; }      ///< kNever: not yet.
 
  private:
   using Wait = std::pair<TimePs, std::uint32_t>;
 
+  /// Who waits for whom: operation i's are [first[i], first[i + 1]) of `later`. Without pairs both
+  /// are empty.
+  struct Successors {
+    std::vector<std::uint32_t> first;
+    std::vector<std::uint32_t> later;
+
+    Successors(std::size_t ops, const std::vector<std::pair<std::uint32_t, std::uint32_t>>& pairs);
+    std::span<const std::uint32_t> of(std::uint32_t index) const {
+      return first.empty()
+                 ? std::span<const std::uint32_t>()
+                 : std::span(later).subspan(first[index], first[index + 1] - first[index]);
+    }
+  };
+
   void make_ready(TimePs now_ps, std::uint32_t index);
+  void begin(TimePs now_ps, std::uint32_t index);
 
   HostWork work_;
-  std::vector<std::uint32_t> missing_;          ///< Earlier operations that are not complete.
-  std::vector<std::uint32_t> first_successor_;  ///< Into successors_; one more than operations.
-  std::vector<std::uint32_t> successors_;
+  std::vector<std::uint32_t> missing_;  ///< Earlier operations whose end or begin is waited for.
+  Successors after_;
+  Successors begins_;
+  std::vector<std::uint32_t> beginning_;  ///< Of make_ready; empty outside.
   std::vector<TimePs> start_ps_;
   std::vector<TimePs> end_ps_;
   std::vector<std::uint32_t> ready_;  ///< Taken from next_ready_ on.

@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -209,6 +210,25 @@ def test_paper__kept_results_are_of_this_model(paper: parallel_rings.Paper) -> N
     assert [row["predicted_percent"] for row in kept["rows"]] == [
         row.predicted_percent for row in paper.rows
     ]
+
+
+def test_packets__one_path_is_slower_than_many_and_the_seed_picks_it() -> None:
+    file = prediction.find_cluster("dgx-h100")
+
+    def latency_us(**packets: Any) -> float:
+        simulator = prediction.Simulator(
+            file, "allgather", 32, network="packet", packets={"topology": "fat-tree:32", **packets}
+        )
+        return simulator.latency_us("rings", 32 << 20)
+
+    many = latency_us(paths=256)
+    one = [latency_us(paths=1, spray="oblivious", seed=seed) for seed in (1, 2)]
+    assert many < min(one)
+    assert one[0] != one[1]
+    with pytest.raises(Exception, match="paths: a whole number from 1 to 4096"):
+        latency_us(paths=0)
+    with pytest.raises(Exception, match="seed: of a packet network"):
+        prediction.Simulator(file, "allgather", 8, packets={"seed": 1}).latency_us("rings", 8)
 
 
 def test_1024_ranks__under_five_seconds_of_one_core() -> None:

@@ -42,6 +42,7 @@ def test_network__a_row_per_seed_that_holds_together(tmp_path: Path) -> None:
         (one,) = row.completions
         assert (one.group, one.flows, one.unfinished, row.failed) == ("measured", 16, 0, 0)
         assert one.min_us <= one.mean_us <= one.max_us == one.percentiles_us[-1]
+        assert document.floor_us is not None
         assert one.max_us < 2 * document.floor_us
         assert {tier.link: tier.links for tier in row.tiers} == dict.fromkeys(
             ("host-leaf", "leaf-host", "leaf-agg", "agg-leaf", "agg-core", "core-agg"), 16
@@ -49,6 +50,55 @@ def test_network__a_row_per_seed_that_holds_together(tmp_path: Path) -> None:
         sent = next(tier for tier in row.tiers if tier.link == "host-leaf")
         assert sent.packets >= 16 * 245
     assert document.rows[0].trace_hash != document.rows[1].trace_hash
+
+
+@pytest.mark.parametrize(
+    ("traffic", "messages", "loads"),
+    [("permutation", 3, 3), ("incast:7", 2, 14), ("alltoall", 1, 15)],
+)
+def test_network__the_floor_is_of_the_most_loaded_link(
+    traffic: str, messages: int, loads: int
+) -> None:
+    words = ("--topology", "fat-tree:16", "--traffic", traffic, "--messages", str(messages))
+    shown = invoke(*words, "--bytes", "1000000", "--congestion", "rccc", "--json")
+    assert shown.exit_code == 0, shown.output
+    document = json.loads(shown.stdout)
+    assert document["ideal_us"] == pytest.approx(20 * loads)
+    assert document["floor_us"] == pytest.approx((20 + 245 * 64 * 20e-6) * loads + 12.50688)
+    assert 1 <= document["rows"][0]["end_us"] / document["floor_us"] < 1.5
+
+
+def test_network__no_floor_where_operations_wait_for_others(tmp_path: Path) -> None:
+    trace = tmp_path / "t.goal"
+    trace.write_text("num_ranks 2\nrank 0 { send 1b to 1 }\nrank 1 { recv 1b from 0 }\n")
+    for traffic, reason in (
+        (str(trace), "a trace's own order and pauses bound it"),
+        ("allreduce", "its rounds wait for each other"),
+    ):
+        words = ("--topology", "single:4", "--bytes", "1000", "--traffic", traffic)
+        shown = invoke(*words)
+        assert shown.exit_code == 0, shown.output
+        assert f"ideal -, floor - ({reason})" in shown.output
+        document = json.loads(invoke(*words, "--json").stdout)
+        assert (document["ideal_us"], document["floor_us"]) == (None, None)
+        assert document["floor_reason"] == reason
+
+
+def test_network__a_trace_that_cannot_end_is_an_error_that_names_what_waits(
+    tmp_path: Path,
+) -> None:
+    trace = tmp_path / "t.goal"
+    blocked = "a: recv 8b from {0}\n b: send 8b to {0}\n b requires a"
+    trace.write_text(
+        f"num_ranks 2\nrank 0 {{ {blocked.format(1)} }}\nrank 1 {{ {blocked.format(0)} }}\n"
+    )
+    refused = invoke("--topology", "single:2", "--traffic", str(trace))
+    assert refused.exit_code == 2
+    assert "rank 0 receives 8 bytes from rank 1, tag 0" in refused.output
+    trace.write_text("num_ranks 2\nrank 0 { send 8b to 1 }\n")
+    refused = invoke("--topology", "single:2", "--traffic", str(trace))
+    assert refused.exit_code == 2
+    assert f"{trace}:2: rank 0 to rank 1, tag 0: 1 sends and 0 receives" in refused.output
 
 
 def test_network__threads_change_nothing_but_the_time() -> None:

@@ -240,7 +240,15 @@ json tiers_json(const std::vector<TierUse>& tiers) {
   return list;
 }
 
-json answer_json(const Query& query, const RunResult& result) {
+/// Why no least time can be said of the traffic; empty: it can.
+std::string no_floor(const Query& query) {
+  if (!query.goal.empty()) {
+    return "a trace's own order and pauses bound it";
+  }
+  return query.traffic == "allreduce" ? "its rounds wait for each other" : "";
+}
+
+json answer_json(const Query& query, const simulate::Workload& workload, const RunResult& result) {
   const simulate::Fabric fabric(query.run.shape);
   const simulate::NetworkOptions network = simulate::resolved(query.run.network, fabric);
   json answer = {
@@ -251,8 +259,9 @@ json answer_json(const Query& query, const RunResult& result) {
       {"queue_bytes", network.queue_bytes},
       {"ecn_low_bytes", network.ecn_low_bytes},
       {"ecn_high_bytes", network.ecn_high_bytes},
-      {"ideal_ps", simulate::serialisation_ps(query.pattern.bytes, network.rate())},
-      {"floor_ps", wire::sim::floor_ps(network, fabric, query.pattern.bytes)},
+      {"ideal_ps", nullptr},
+      {"floor_ps", nullptr},
+      {"floor_reason", nullptr},
       {"end_ps", result.end_ps},
       {"unfinished", result.unfinished},
       {"failed", result.failed},
@@ -265,6 +274,13 @@ json answer_json(const Query& query, const RunResult& result) {
       {"trace_hash", result.trace_hash},
       {"tiers", tiers_json(result.tiers)},
   };
+  if (const std::string reason = no_floor(query); reason.empty()) {
+    const wire::sim::LeastTime least = wire::sim::least_time(network, fabric, workload);
+    answer["ideal_ps"] = least.ideal_ps;
+    answer["floor_ps"] = least.floor_ps;
+  } else {
+    answer["floor_reason"] = reason;
+  }
   if (query.wants_flows) {
     answer["flows"] = flows_json(result.flows);
   }
@@ -277,7 +293,7 @@ Result<json> simulate_network(const json& document) {
   TUTTI_ASSIGN_OR_RETURN(const Query query, read_query(document));
   TUTTI_ASSIGN_OR_RETURN(const simulate::Workload workload, workload_of(query));
   TUTTI_ASSIGN_OR_RETURN(const RunResult result, wire::sim::run_network(query.run, workload));
-  return answer_json(query, result);
+  return answer_json(query, workload, result);
 }
 
 }  // namespace tutti::runners::sim

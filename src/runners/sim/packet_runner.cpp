@@ -16,7 +16,6 @@ using schedule::StepKind;
 using simulate::Op;
 using simulate::OpKind;
 
-constexpr std::uint64_t kPsPerNs = 1000;
 constexpr std::uint64_t kBitsPerByte = 8;
 /// MB/s times picoseconds per byte.
 constexpr std::uint64_t kPsMegabytes = 1'000'000;
@@ -75,7 +74,7 @@ Result<simulate::Workload> packet_workload(std::span<const Program> programs,
                             ": no receive or no link for a message within its node");
         }
         op.partner = found->second;
-        op.wait_ps = link.message_ns * kPsPerNs + op.bytes * kPsMegabytes / link.mb_per_s;
+        op.wait_ps = link.message_ns * simulate::kPsPerNs + op.bytes * kPsMegabytes / link.mb_per_s;
       }
       for (const std::uint32_t earlier : program.dependencies_of(step)) {
         work.after.emplace_back(earlier, index);

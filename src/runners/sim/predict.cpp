@@ -40,8 +40,11 @@ struct Query {
   std::vector<Bytes> sizes;
   schedule::Parameters parameters;
   bool wants_steps = false;
-  std::string network = "fluid";  ///< "packet": packet_runner.hpp.
-  std::string topology;           ///< Of a packet network; empty: a fat-tree of the ranks.
+  std::string network = "fluid";       ///< "packet": packet_runner.hpp.
+  std::string topology;                ///< Of a packet network; empty: a fat-tree of the ranks.
+  std::uint32_t paths = kPacketPaths;  ///< Of a packet network, from host to host.
+  std::string spray = "mixed";         ///< Of a packet network: which of them a chunk takes.
+  std::uint64_t seed = 1;              ///< Of a packet network: the switches' hashes.
 };
 
 Status bad(const std::string& what) { return {ErrorCode::kInvalidArgument, "query: " + what}; }
@@ -83,8 +86,8 @@ Result<Query> read_query(const json& query) {
   }
   for (const auto& [key, value] : query.items()) {
     const std::initializer_list<const char*> known = {
-        "cluster", "collective", "algorithm", "ranks",   "element_bytes", "bytes",
-        "radix",   "segments",   "steps",     "network", "topology"};
+        "cluster",  "collective", "algorithm", "ranks",    "element_bytes", "bytes", "radix",
+        "segments", "steps",      "network",   "topology", "paths",         "spray", "seed"};
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       return bad("unknown key '" + key + "'");
     }
@@ -104,6 +107,8 @@ Result<Query> read_query(const json& query) {
       read_number(query, "element_bytes", 1, kElementBytesMax, &result.element_bytes));
   TUTTI_RETURN_IF_ERROR(read_number(query, "radix", 0, kKnobMax, &result.parameters.radix));
   TUTTI_RETURN_IF_ERROR(read_number(query, "segments", 0, kKnobMax, &result.parameters.segments));
+  TUTTI_RETURN_IF_ERROR(read_number(query, "paths", 1, transport::kPathsMax, &result.paths));
+  TUTTI_RETURN_IF_ERROR(read_number(query, "seed", 0, UINT64_MAX, &result.seed));
   if (query.contains("steps")) {
     if (!query["steps"].is_boolean()) {
       return bad("steps: true or false is expected");
@@ -111,13 +116,19 @@ Result<Query> read_query(const json& query) {
     result.wants_steps = query["steps"].get<bool>();
   }
   for (const auto& [key, out] :
-       {std::pair("network", &result.network), std::pair("topology", &result.topology)}) {
+       {std::pair("network", &result.network), std::pair("topology", &result.topology),
+        std::pair("spray", &result.spray)}) {
     if (query.contains(key)) {
       TUTTI_RETURN_IF_ERROR(read_text(query, key, out));
     }
   }
   if (result.network != "fluid" && result.network != "packet") {
     return bad("network: fluid or packet is expected");
+  }
+  for (const char* key : {"paths", "spray", "seed"}) {
+    if (result.network == "fluid" && query.contains(key)) {
+      return bad(std::string(key) + ": of a packet network");
+    }
   }
   if (result.network == "packet" && result.wants_steps) {
     return bad("steps: not of a packet network");
@@ -237,7 +248,9 @@ Result<Outcome> carry_out(const Query& query, std::span<const Program> programs,
     return run(programs, layout, cluster, query.element_bytes, query.wants_steps);
   }
   wire::sim::RunOptions options;
-  options.connection.wire.paths = kPacketPaths;
+  options.connection.wire.paths = query.paths;
+  options.connection.spray = query.spray;
+  options.network.seed = query.seed;
   TUTTI_ASSIGN_OR_RETURN(options.shape,
                          query.topology.empty()
                              ? simulate::fat_tree(static_cast<std::uint32_t>(query.ranks))

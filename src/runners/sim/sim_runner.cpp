@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "simulate/time.hpp"
 
 namespace tutti::runners::sim {
 namespace {
@@ -18,7 +19,6 @@ using schedule::StepKind;
 /// Millionths of a byte: MB/s times picoseconds.
 using Work = std::uint64_t;
 constexpr Work kWorkPerByte = 1'000'000;
-constexpr TimePs kPsPerNs = 1000;
 /// So that service of an end, the sum of all that comes in, fits Work.
 constexpr Bytes kSumMax = UINT64_MAX / kWorkPerByte / 2;
 constexpr std::uint32_t kNone = UINT32_MAX;
@@ -307,7 +307,7 @@ void Run::start_listed() {
     Message& message = messages_[number];
     message.start_ps = now_ps_;
     message.state = State::kHeld;
-    schedule_event(number, now_ps_ + link_of(message).message_ns * kPsPerNs);
+    schedule_event(number, now_ps_ + link_of(message).message_ns * simulate::kPsPerNs);
   }
 }
 

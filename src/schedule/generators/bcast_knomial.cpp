@@ -19,14 +19,18 @@ Program bcast_knomial(const Task& task) {
   const int radix = task.radix_or(2);
   const int me = task.after(-task.root());
   const Region output{Buffer::kOutput, 0, task.problem.counts[0]};
-  auto rank_of = [&](int relative) { return (relative + task.root()) % ranks; };
+  auto rank_of = [&](std::int64_t relative) {
+    return static_cast<int>((relative + task.root()) % ranks);
+  };
   Builder builder;
   if (me == 0) {
     builder.copy({Buffer::kInput, 0, output.count}, output);
   }
-  int weight = 1;  // Of the lowest digit that is not 0; of the digit above all for the root.
+  // Of the lowest digit that is not 0; of the digit above all for the root. That one may be up to
+  // the square of the radix.
+  std::int64_t weight = 1;
   for (; weight < ranks; weight *= radix) {
-    if (const int digit = me / weight % radix; digit != 0) {
+    if (const std::int64_t digit = me / weight % radix; digit != 0) {
       builder.recv(rank_of(me - digit * weight), output);
       break;
     }

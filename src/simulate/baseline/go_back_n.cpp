@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "simulate/random.hpp"
+#include "base/random.hpp"
 
 namespace tutti::simulate {
 namespace {
@@ -124,6 +124,7 @@ void GoBackNHost::on_data(TimePs now_ps, const Packet& packet) {
   }
   connection->refused = false;
   ++connection->expected;
+  counters_.bytes_received += packet.bytes - options_.header_bytes;
   const bool ends = connection->messages[connection->received].end_packet == connection->expected;
   if (ends) {
     connection->waiting_messages.push_back(connection->received++);
@@ -213,13 +214,13 @@ void GoBackNHost::on_timer(TimePs now_ps) {
   set_timer(now_ps);
 }
 
-bool GoBackNHost::pull(TimePs now_ps, bool control_only, Packet* packet) {
+bool GoBackNHost::pull(TimePs now_ps, Turn turn, Packet* packet) {
   if (!answers_.empty()) {
     *packet = answers_.front();
     answers_.pop_front();
     return true;
   }
-  const bool found = !control_only && next_data(now_ps, packet);
+  const bool found = turn == Turn::kFree && next_data(now_ps, packet);
   set_timer(now_ps);
   return found;
 }

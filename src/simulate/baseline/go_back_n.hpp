@@ -80,7 +80,7 @@ class GoBackNHost : public WorkHost {
   void on_packet(TimePs now_ps, const Packet& packet) override;
   void on_timer(TimePs now_ps) override;
   TimePs next_timer_ps() override { return std::min(timer_ps_, progress_.next_time_ps()); }
-  bool pull(TimePs now_ps, bool control_only, Packet* packet) override;
+  bool pull(TimePs now_ps, Turn turn, Packet* packet) override;
   void on_lost(const Packet&) override {}
   HostCounters counters() const override { return counters_; }
 

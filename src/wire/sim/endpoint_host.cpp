@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "simulate/random.hpp"
+#include "base/random.hpp"
 
 namespace tutti::wire::sim {
 namespace {
@@ -17,6 +17,7 @@ using simulate::Op;
 using simulate::OpKind;
 using simulate::Packet;
 using simulate::TimePs;
+using simulate::Turn;
 using transport::TimeNs;
 
 TimeNs to_ns(TimePs now_ps) { return now_ps / simulate::kPsPerNs; }
@@ -24,41 +25,54 @@ TimeNs to_ns(TimePs now_ps) { return now_ps / simulate::kPsPerNs; }
 /// The content of all messages of one source, destination and tag.
 std::byte content_byte(std::uint32_t src, std::uint32_t dst, std::uint32_t tag, std::size_t at) {
   const std::uint64_t stream = std::uint64_t{src} << 40 ^ std::uint64_t{dst} << 20 ^ tag;
-  return static_cast<std::byte>(simulate::draw(stream, 0, at / 8) >> (at % 8 * 8));
-}
-
-std::vector<std::uint32_t> peers_of(const HostWork& work) {
-  std::vector<std::uint32_t> peers;
-  for (const Op& op : work.ops) {
-    if (op.kind != OpKind::kWait && !op.is_local) {
-      peers.push_back(op.peer);
-    }
-  }
-  std::sort(peers.begin(), peers.end());
-  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
-  return peers;
+  return static_cast<std::byte>(draw(stream, 0, at / 8) >> (at % 8 * 8));
 }
 
 }  // namespace
 
-Result<std::unique_ptr<EndpointHost>> EndpointHost::make(HostWork work,
+std::vector<EndpointHost::Peer> EndpointHost::peers_of(const HostWork& work) {
+  std::vector<Peer> peers;
+  for (const Op& op : work.ops) {
+    if (op.kind != OpKind::kWait && !op.is_local) {
+      peers.push_back({.host = op.peer,
+                       .sends = op.kind == OpKind::kSend,
+                       .receives = op.kind == OpKind::kReceive,
+                       .connection = {}});
+    }
+  }
+  std::sort(peers.begin(), peers.end(),
+            [](const Peer& a, const Peer& b) { return a.host < b.host; });
+  std::size_t kept = 0;
+  for (const Peer& peer : peers) {
+    if (kept == 0 || peers[kept - 1].host != peer.host) {
+      peers[kept++] = peer;
+    } else {
+      peers[kept - 1].sends |= peer.sends;
+      peers[kept - 1].receives |= peer.receives;
+    }
+  }
+  peers.resize(kept);
+  peers.shrink_to_fit();
+  return peers;
+}
+
+Result<std::unique_ptr<EndpointHost>> EndpointHost::make(const HostWork& work,
                                                          const EndpointHostOptions& options,
                                                          SlotExchange* exchange) {
   transport::EndpointLimits limits;
   limits.connections =
       std::max<std::uint32_t>(1, static_cast<std::uint32_t>(peers_of(work).size()));
-  std::unique_ptr<EndpointHost> host(new EndpointHost(std::move(work), options, limits, exchange));
+  std::unique_ptr<EndpointHost> host(new EndpointHost(work, options, limits, exchange));
   TUTTI_RETURN_IF_ERROR(host->connect());
   return host;
 }
 
-EndpointHost::EndpointHost(HostWork work, const EndpointHostOptions& options,
+EndpointHost::EndpointHost(const HostWork& work, const EndpointHostOptions& options,
                            const transport::EndpointLimits& limits, SlotExchange* exchange)
     : WorkHost(work),
       options_(options),
       exchange_(exchange),
       endpoint_(limits, options.connection.wire.ps_per_byte),
-      connections_(options.hosts),
       peers_(peers_of(work)) {
   if (!options_.carries_bytes) {
     return;
@@ -73,26 +87,25 @@ EndpointHost::EndpointHost(HostWork work, const EndpointHostOptions& options,
 
 // A connection per pair of hosts, whatever goes over it. Its two ids are the hosts' own numbers.
 Status EndpointHost::connect() {
-  std::vector<std::uint32_t> sends(options_.hosts);
-  std::vector<std::uint32_t> receives(options_.hosts);
-  for (std::uint32_t index = 0; index < progress_.size(); ++index) {
-    const Op& op = progress_.op(index);
-    sends[op.peer] += op.kind == OpKind::kSend && !op.is_local ? 1 : 0;
-    receives[op.peer] += op.kind == OpKind::kReceive && !op.is_local ? 1 : 0;
-  }
-  for (const std::uint32_t peer : peers_) {
+  for (Peer& peer : peers_) {
     transport::ConnectionOptions options = options_.connection;
-    options.local_id = peer + 1;
+    options.local_id = peer.host + 1;
     options.remote_id = options_.host + 1;
     options.local_incarnation = 1;
     options.remote_incarnation = 1;
-    options.peer = peer;
-    options.sends = sends[peer] > 0;
-    options.receives = receives[peer] > 0;
-    options.seed = simulate::draw(options_.seed, std::uint64_t{options_.host} << 32 | peer, 1);
-    TUTTI_ASSIGN_OR_RETURN(connections_[peer], endpoint_.connect(0, options));
+    options.peer = peer.host;
+    options.sends = peer.sends;
+    options.receives = peer.receives;
+    options.seed = draw(options_.seed, std::uint64_t{options_.host} << 32 | peer.host, 1);
+    TUTTI_ASSIGN_OR_RETURN(peer.connection, endpoint_.connect(0, options));
   }
   return {};
+}
+
+transport::ConnectionHandle EndpointHost::connection_with(std::uint32_t host) const {
+  return std::lower_bound(peers_.begin(), peers_.end(), host,
+                          [](const Peer& peer, std::uint32_t wanted) { return peer.host < wanted; })
+      ->connection;
 }
 
 void EndpointHost::post(TimePs now_ps) {
@@ -117,7 +130,7 @@ bool EndpointHost::post_one(TimeNs now, std::uint32_t index) {
   const Op& op = progress_.op(index);
   Status status;
   if (op.kind == OpKind::kSend) {
-    status = endpoint_.post_send(now, connections_[op.peer],
+    status = endpoint_.post_send(now, connection_with(op.peer),
                                  {.tag = op.tag,
                                   .data = options_.carries_bytes ? content_[index].data() : nullptr,
                                   .bytes = op.bytes,
@@ -128,7 +141,7 @@ bool EndpointHost::post_one(TimeNs now, std::uint32_t index) {
                         .data = options_.carries_bytes ? content_[index].data() : nullptr,
                         .capacity_bytes = op.bytes};
     request.context = index;
-    status = endpoint_.post_receive(now, connections_[op.peer], request);
+    status = endpoint_.post_receive(now, connection_with(op.peer), request);
   }
   if (status.code() == ErrorCode::kTimeout) {
     return false;
@@ -224,31 +237,56 @@ TimePs EndpointHost::next_timer_ps() {
   return next <= last_timer_ps_ ? last_timer_ps_ + simulate::kPsPerNs : next;
 }
 
-bool EndpointHost::pull(TimePs now_ps, bool control_only, Packet* packet) {
+std::uint32_t EndpointHost::take_transmission(TimePs now_ps) {
   Slots& slots = exchange_->of(options_.host);
-  std::uint32_t index = held_;
-  if (index != kNoSlot) {
-    if (control_only) {
-      return false;
-    }
-    held_ = kNoSlot;
-  } else {
-    index = slots.take();
-    Slot& fresh = slots.at(index);
-    if (!endpoint_.poll_transmit(to_ns(now_ps), &fresh.transmission)) {
-      slots.give_back(index);
-      return false;
-    }
-    fresh.arrived = 0;
-    fresh.died = 0;
-    fresh.ecn = false;
-    fresh.trimmed = false;
+  const std::uint32_t index = slots.take();
+  Slot& fresh = slots.at(index);
+  if (!endpoint_.poll_transmit(to_ns(now_ps), &fresh.transmission)) {
+    slots.give_back(index);
+    return kNoSlot;
   }
-  const transport::Transmission& sent = slots.at(index).transmission;
-  if (control_only && !sent.is_control) {
-    held_ = index;
+  fresh.arrived = 0;
+  fresh.died = 0;
+  fresh.ecn = false;
+  fresh.trimmed = false;
+  return index;
+}
+
+// The endpoint gives control first, but there is no asking it for control alone: whoever asks may
+// get data, which then waits here. So control leaves at once while data is paused, and at most a
+// chunk's time late while a chunk is cut: asking at each of its packets would empty the window into
+// this list. After a pause every second turn asks, so that the list gets shorter.
+bool EndpointHost::may_ask(Turn turn) {
+  if (turn != Turn::kFree || held_.size() <= 1) {
+    return turn != Turn::kCutting || held_.empty();
+  }
+  asked_ = !asked_;
+  return asked_;
+}
+
+// What is held has its time stamp already, as with software that posts to a NIC's queue: the sender
+// sees a pause as round-trip time. It holds no more than the windows of its connections.
+bool EndpointHost::pull(TimePs now_ps, Turn turn, Packet* packet) {
+  if (may_ask(turn)) {
+    const std::uint32_t index = take_transmission(now_ps);
+    if (index != kNoSlot) {
+      const Slot& slot = exchange_->of(options_.host).at(index);
+      if (slot.transmission.is_control || (held_.empty() && turn == Turn::kFree)) {
+        return hand_over(index, packet);
+      }
+      held_.push_back(index);
+    }
+  }
+  if (turn != Turn::kFree || held_.empty()) {
     return false;
   }
+  const std::uint32_t index = held_.front();
+  held_.pop_front();
+  return hand_over(index, packet);
+}
+
+bool EndpointHost::hand_over(std::uint32_t index, Packet* packet) {
+  const transport::Transmission& sent = exchange_->of(options_.host).at(index).transmission;
   packet->payload = index;
   packet->bytes =
       sent.payload_bytes + std::max<std::uint32_t>(options_.header_bytes, sent.header_bytes);
@@ -270,14 +308,15 @@ void EndpointHost::on_lost(const Packet& packet) {
 
 simulate::HostCounters EndpointHost::counters() const {
   simulate::HostCounters sum;
-  for (const std::uint32_t peer : peers_) {
-    const transport::ConnectionCounters* one = endpoint_.counters(connections_[peer]);
+  for (const Peer& peer : peers_) {
+    const transport::ConnectionCounters* one = endpoint_.counters(peer.connection);
     if (one != nullptr) {
       sum.packets_sent += one->chunks_sent;
       sum.retransmissions += one->retransmissions;
       sum.spurious += one->spurious_retransmissions;
       sum.timeouts += one->timeouts;
       sum.acks_sent += one->acks_sent;
+      sum.bytes_received += one->bytes_received;
     }
   }
   return sum;

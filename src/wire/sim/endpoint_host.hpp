@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -48,7 +49,6 @@ class SlotExchange {
 
 struct EndpointHostOptions {
   std::uint32_t host = 0;
-  std::uint32_t hosts = 0;
   std::uint32_t header_bytes =
       64;  ///< On the wire, of each packet; a longer header counts in full.
   std::uint64_t seed = 1;
@@ -60,14 +60,14 @@ struct EndpointHostOptions {
 class EndpointHost : public simulate::WorkHost {
  public:
   /// `exchange` outlives the host.
-  static Result<std::unique_ptr<EndpointHost>> make(simulate::HostWork work,
+  static Result<std::unique_ptr<EndpointHost>> make(const simulate::HostWork& work,
                                                     const EndpointHostOptions& options,
                                                     SlotExchange* exchange);
 
   void on_packet(simulate::TimePs now_ps, const simulate::Packet& packet) override;
   void on_timer(simulate::TimePs now_ps) override;
   simulate::TimePs next_timer_ps() override;
-  bool pull(simulate::TimePs now_ps, bool control_only, simulate::Packet* packet) override;
+  bool pull(simulate::TimePs now_ps, simulate::Turn turn, simulate::Packet* packet) override;
   void on_lost(const simulate::Packet& packet) override;
   simulate::HostCounters counters() const override;
 
@@ -80,24 +80,37 @@ class EndpointHost : public simulate::WorkHost {
  private:
   static constexpr std::uint32_t kNoSlot = UINT32_MAX;
 
-  EndpointHost(simulate::HostWork work, const EndpointHostOptions& options,
+  /// All that goes to or comes from one host.
+  struct Peer {
+    std::uint32_t host = 0;
+    bool sends = false;
+    bool receives = false;
+    transport::ConnectionHandle connection;
+  };
+  static std::vector<Peer> peers_of(const simulate::HostWork& work);
+
+  EndpointHost(const simulate::HostWork& work, const EndpointHostOptions& options,
                const transport::EndpointLimits& limits, SlotExchange* exchange);
 
   Status connect();
+  transport::ConnectionHandle connection_with(std::uint32_t host) const;
   void post(simulate::TimePs now_ps);
   bool post_one(transport::TimeNs now, std::uint32_t index);
   void take_events(simulate::TimePs now_ps);
   void check_content(std::uint32_t index);
   void deliver(simulate::TimePs now_ps, Slot* slot, bool trimmed, bool last_hop);
+  std::uint32_t take_transmission(simulate::TimePs now_ps);
+  bool may_ask(simulate::Turn turn);
+  bool hand_over(std::uint32_t index, simulate::Packet* packet);
 
   EndpointHostOptions options_;
   SlotExchange* exchange_;
   transport::Endpoint endpoint_;
-  std::vector<transport::ConnectionHandle> connections_;  ///< By peer; void where there is none.
-  std::vector<std::uint32_t> peers_;                      ///< Those with a connection.
+  std::vector<Peer> peers_;  ///< By host; not all hosts, or memory goes by their square.
   std::vector<std::uint32_t> deferred_;  ///< Operations for which the connection had no room yet.
   std::vector<std::vector<std::byte>> content_;  ///< By operation, when bytes are carried.
-  std::uint32_t held_ = kNoSlot;                 ///< Data that came when only control could leave.
+  std::deque<std::uint32_t> held_;               ///< Data that came when only control could leave.
+  bool asked_ = false;                           ///< In the last free turn with more than one held.
   bool begun_ = false;  ///< The first operations are posted by the first timer, at 0.
   simulate::TimePs last_timer_ps_ = 0;
   std::uint32_t failed_ = 0;

@@ -17,7 +17,6 @@ namespace tutti::wire::sim {
 namespace {
 
 using simulate::Fabric;
-using simulate::Host;
 using simulate::HostCounters;
 using simulate::Network;
 using simulate::NetworkOptions;
@@ -122,12 +121,73 @@ class LocalExchange {
   std::vector<TimePs> free_ps_;  ///< By host: its local sends until now are through.
 };
 
+/// Says when nothing has moved for a while: no payload arrived, no operation ended, no pause runs.
+/// Looks once in `stall_ps`, so it says so after one to two of them.
+class StallWatch {
+ public:
+  StallWatch(const std::vector<WorkHost*>& hosts, TimePs stall_ps)
+      : hosts_(hosts), stall_ps_(stall_ps), next_ps_(stall_ps) {}
+
+  bool is_stalled(TimePs now_ps) {
+    if (now_ps < next_ps_) {
+      return false;
+    }
+    next_ps_ = now_ps + stall_ps_;
+    std::uint64_t moved = 0;
+    bool pauses = false;
+    for (const WorkHost* host : hosts_) {
+      moved += host->counters().bytes_received + host->progress().ended();
+      pauses = pauses || host->progress().next_time_ps() != simulate::kNever;
+    }
+    return std::exchange(moved_, moved) == moved && !pauses;
+  }
+
+ private:
+  const std::vector<WorkHost*>& hosts_;
+  TimePs stall_ps_;
+  TimePs next_ps_;
+  std::uint64_t moved_ = 0;
+};
+
+std::string text_of(std::uint32_t host, const Op& op) {
+  const bool is_send = op.kind == OpKind::kSend;
+  return "rank " + std::to_string(host) + (is_send ? " sends " : " receives ") +
+         std::to_string(op.bytes) + " bytes " + (is_send ? "to" : "from") + " rank " +
+         std::to_string(op.peer) + ", tag " + std::to_string(op.tag);
+}
+
+/// Which operations have begun and not ended; those that wait for them are a number.
+std::string waiting(const std::vector<WorkHost*>& hosts, TimePs now_ps) {
+  constexpr std::size_t kNamed = 4;
+  std::size_t begun = 0;
+  std::size_t others = 0;
+  std::string names;
+  for (std::uint32_t host = 0; host < hosts.size(); ++host) {
+    const Progress& progress = hosts[host]->progress();
+    for (std::uint32_t index = 0; index < progress.size(); ++index) {
+      if (progress.end_ps(index) != simulate::kNever) {
+        continue;
+      }
+      if (progress.start_ps(index) == simulate::kNever) {
+        ++others;
+      } else if (begun++ < kNamed) {
+        names += (begun > 1 ? "; " : "") + text_of(host, progress.op(index));
+      }
+    }
+  }
+  return "after " + std::to_string(now_ps / simulate::kPsPerUs) +
+         " us of simulated time nothing moves any more, " + std::to_string(begun) +
+         " operations have begun and not ended (" + names + (begun > kNamed ? "; ..." : "") +
+         "), " + std::to_string(others) + " have not begun";
+}
+
 /// Runs a protocol's hosts until all their work is done. `between`: after each window.
 RunResult run_hosts(const RunOptions& options, const Fabric& fabric,
                     const std::vector<WorkHost*>& hosts, const std::function<void()>& between) {
   Network network(fabric, options.network, {hosts.begin(), hosts.end()});
   LocalExchange local(&network, hosts);
   std::size_t busy = 0;  // Hosts before this one have nothing left to do.
+  StallWatch watch(hosts, options.stall_ps);
   const auto goes_on = [&] {
     if (between) {
       between();
@@ -136,12 +196,16 @@ RunResult run_hosts(const RunOptions& options, const Fabric& fabric,
     while (busy < hosts.size() && hosts[busy]->progress().done()) {
       ++busy;
     }
-    return busy < hosts.size();
+    return busy < hosts.size() && !watch.is_stalled(network.window_end_ps());
   };
+  TimePs next_ps = 0;
   if (goes_on()) {
-    run_windows(&network, {options.threads, options.until_ps, goes_on});
+    next_ps = run_windows(&network, {options.threads, options.until_ps, goes_on});
   }
   RunResult result;
+  if (busy < hosts.size() && (next_ps == simulate::kNever || next_ps < options.until_ps)) {
+    result.waiting = waiting(hosts, network.window_end_ps());
+  }
   for (std::uint32_t host = 0; host < hosts.size(); ++host) {
     add_flows(host, hosts[host]->progress(), &result);
     TimePs last_ps = 0;
@@ -211,7 +275,7 @@ transport::WireCapabilities wire_of(const NetworkOptions& network, const Fabric&
 Result<RunResult> run_transport(const RunOptions& options, const Fabric& fabric,
                                 const Workload& workload) {
   SlotExchange exchange(fabric.hosts());
-  EndpointHostOptions host_options{.hosts = fabric.hosts(),
+  EndpointHostOptions host_options{.host = 0,
                                    .header_bytes = options.network.header_bytes,
                                    .seed = options.network.seed,
                                    .carries_bytes = options.carries_bytes,
@@ -233,6 +297,18 @@ Result<RunResult> run_transport(const RunOptions& options, const Fabric& fabric,
   return result;
 }
 
+/// A run that ended with operations open is an error, unless the protocol gave some up: then what
+/// waits is their consequence, and the result counts them.
+Result<RunResult> unless_stuck(Result<RunResult> result) {
+  if (result.ok() && result->failed == 0 && !result->waiting.empty()) {
+    return Status(ErrorCode::kTimeout,
+                  "traffic: " + result->waiting +
+                      "; remedy: operations that do not wait for each other in a circle over "
+                      "several ranks, and links that carry something");
+  }
+  return result;
+}
+
 }  // namespace
 
 Result<RunResult> run_network(const RunOptions& options, const Workload& workload) {
@@ -245,20 +321,52 @@ Result<RunResult> run_network(const RunOptions& options, const Workload& workloa
   padded.hosts.resize(options.shape.hosts);
   const Fabric fabric(options.shape);
   if (options.protocol == "transport") {
-    return run_transport(options, fabric, padded);
+    return unless_stuck(run_transport(options, fabric, padded));
   }
   if (options.protocol == "go-back-n") {
-    return run_go_back_n(options, fabric, padded);
+    return unless_stuck(run_go_back_n(options, fabric, padded));
   }
   return Status(ErrorCode::kInvalidArgument,
                 "protocol: " + in_quotes(options.protocol) + " is none of transport, go-back-n");
 }
 
-TimePs floor_ps(const NetworkOptions& options, const Fabric& fabric, std::uint64_t bytes) {
-  const std::uint64_t packets =
-      std::max<std::uint64_t>(1, (bytes + options.chunk_bytes - 1) / options.chunk_bytes);
-  return simulate::serialisation_ps(bytes + packets * options.header_bytes, options.rate()) +
-         options.base_rtt_ps(fabric);
+LeastTime least_time(const NetworkOptions& options, const Fabric& fabric,
+                     const Workload& workload) {
+  const std::uint32_t mtu_bytes = options.packet_bytes() - options.header_bytes;
+  const auto packets = [&](std::uint64_t bytes) {
+    const std::uint64_t tail = bytes % options.chunk_bytes;
+    const auto cut = [&](std::uint64_t part) { return (part + mtu_bytes - 1) / mtu_bytes; };
+    return std::max<std::uint64_t>(
+        1, bytes / options.chunk_bytes * cut(options.chunk_bytes) + cut(tail));
+  };
+  struct Load {
+    std::uint64_t bytes = 0;
+    std::uint64_t packets = 0;
+  };
+  std::vector<Load> out(fabric.hosts());
+  std::vector<Load> in(fabric.hosts());
+  for (std::uint32_t host = 0; host < workload.hosts.size(); ++host) {
+    for (const Op& op : workload.hosts[host].ops) {
+      if (op.kind == OpKind::kSend && !op.is_local) {
+        for (Load* load : {&out[host], &in[op.peer]}) {
+          load->bytes += op.bytes;
+          load->packets += packets(op.bytes);
+        }
+      }
+    }
+  }
+  LeastTime least;
+  for (const auto* loads : {&out, &in}) {
+    for (const Load& load : *loads) {
+      const std::uint64_t on_wire = load.bytes + load.packets * options.header_bytes;
+      least.ideal_ps =
+          std::max(least.ideal_ps, simulate::serialisation_ps(load.bytes, options.rate()));
+      least.floor_ps =
+          std::max(least.floor_ps, simulate::serialisation_ps(on_wire, options.rate()));
+    }
+  }
+  least.floor_ps += options.base_rtt_ps(fabric);
+  return least;
 }
 
 }  // namespace tutti::wire::sim

@@ -30,6 +30,9 @@ struct RunOptions {
   simulate::TimePs timeout_ps = 0;   ///< go-back-n; 0: 500 us.
   std::uint32_t threads = 1;
   simulate::TimePs until_ps = simulate::kNever;
+  /// A run in which no payload arrives, nothing ends and no pause runs for so long is an error. Ten
+  /// of the transport's longest timeouts, each of which sends something again.
+  simulate::TimePs stall_ps = 1'000'000 * simulate::kPsPerUs;
 };
 
 /// One send.
@@ -71,14 +74,25 @@ struct RunResult {
   std::vector<TierUse> tiers;
   std::uint64_t events = 0;
   std::uint64_t trace_hash = 0;
+  std::string waiting;           ///< Why it ended before `until_ps` with operations open, or empty.
   std::int64_t unaccounted = 0;  ///< Packets; 0 unless the simulator is wrong.
 };
 
-/// Errors: an unknown protocol, more ranks in the workload than hosts.
+/// Errors: an unknown protocol, more ranks in the workload than hosts (kInvalidArgument); nothing
+/// moves any more, with what waits (kTimeout).
 Result<RunResult> run_network(const RunOptions& options, const simulate::Workload& workload);
 
-/// The least time in which `bytes` can go from host to host and be acknowledged on an idle network.
-simulate::TimePs floor_ps(const simulate::NetworkOptions& options, const simulate::Fabric& fabric,
-                          std::uint64_t bytes);
+/// What no transport can be faster than, when all may be sent at once.
+struct LeastTime {
+  /// Payload through the most loaded link of a host, in either direction, at line rate.
+  simulate::TimePs ideal_ps = 0;
+  /// The same with a header per packet, and the base round trip: the first packet's way, the last
+  /// acknowledgement's. Acknowledgements of the other direction are left out, as is any narrower
+  /// place behind the hosts' links.
+  simulate::TimePs floor_ps = 0;
+};
+/// Has no meaning where sends wait for receives, as in a ring of rounds.
+LeastTime least_time(const simulate::NetworkOptions& options, const simulate::Fabric& fabric,
+                     const simulate::Workload& workload);
 
 }  // namespace tutti::wire::sim

@@ -38,8 +38,8 @@ class Slots {
   void give_back(std::uint32_t index) { free_.push_back(index); }
   Slot& at(std::uint32_t index) {
     // Block b holds the places from kFirst * (2^b - 1) on.
-    const std::uint32_t block = std::bit_width(index / kFirst + 1) - 1;
-    return blocks_[block][index - kFirst * ((1U << block) - 1)];
+    const std::uint32_t size = std::bit_floor(index / kFirst + 1);
+    return blocks_[static_cast<std::uint32_t>(std::countr_zero(size))][index - kFirst * (size - 1)];
   }
 
  private:

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "schedule/double_tree.hpp"
+#include "schedule/formula.hpp"
 #include "tasks.hpp"
 
 namespace tutti::schedule {
@@ -291,6 +292,37 @@ TEST(generators, double_tree__who_has_children_in_one_has_none_in_the_other) {
       in_both += !trees.place(0, rank).children.empty() && !trees.place(1, rank).children.empty();
     }
     EXPECT_EQ(0, in_both) << ranks << " ranks";
+  }
+}
+
+// The square of such a radix is over an int; 65536's own is 0 there, and the digit a division by
+// it.
+TEST(generators, knomial__a_radix_above_the_root_of_an_int) {
+  constexpr int kRanks = 100'000;
+  const Layout apart = topology::regular_layout(kRanks, 1);
+  const Layout together = topology::regular_layout(1, kRanks);
+  const Problem bcast = equal_problem(Collective::kBcast, kRanks, 1);
+  const Problem allgather = equal_problem(Collective::kAllgather, kRanks, 1);
+  const auto count = [](const Program& program, StepKind kind) {
+    return std::count_if(program.steps.begin(), program.steps.end(),
+                         [kind](const Step& step) { return step.kind == kind; });
+  };
+  for (const int radix : {46'341, 50'000, 65'536}) {
+    // Digits of one place below, and kRanks / radix of the next.
+    const int children = radix - 1 + (kRanks - 1) / radix;
+    EXPECT_EQ(2, (Knomial{kRanks, radix}.depth())) << radix;
+    EXPECT_EQ(children, (Knomial{kRanks, radix}.children())) << radix;
+    const Algorithm& tree = *find_algorithm(Collective::kBcast, "knomial");
+    const Parameters parameters{.radix = radix};
+    EXPECT_EQ(children, count(generate(tree, {apart, bcast, 0, parameters}), StepKind::kSend));
+    const Program last = generate(tree, {apart, bcast, kRanks - 1, parameters});
+    ASSERT_EQ(1, count(last, StepKind::kRecv)) << radix;
+    EXPECT_EQ((kRanks - 1) / radix * radix, last.steps.front().peer) << radix;
+    // In the node every rank is the root once: all that one sends is a message per other rank.
+    const Algorithm& rings = *find_algorithm(Collective::kAllgather, "rings-knomial");
+    const Program program = generate(rings, {together, allgather, 7, parameters});
+    EXPECT_EQ(kRanks - 1, count(program, StepKind::kSend)) << radix;
+    EXPECT_EQ(kRanks - 1, count(program, StepKind::kRecv)) << radix;
   }
 }
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <tuple>
 
-#include "simulate/random.hpp"
+#include "base/random.hpp"
 
 namespace tutti::simulate {
 namespace {

@@ -7,7 +7,7 @@
 #include <array>
 #include <set>
 
-#include "simulate/random.hpp"
+#include "base/random.hpp"
 
 namespace tutti::simulate {
 namespace {

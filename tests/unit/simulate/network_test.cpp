@@ -8,7 +8,7 @@
 #include <cmath>
 #include <map>
 
-#include "simulate/random.hpp"
+#include "base/random.hpp"
 #include "unit/simulate/window_host.hpp"
 
 namespace tutti::simulate {

@@ -55,13 +55,14 @@ class WindowHost : public Host {
   }
   void on_timer(TimePs) override { timer_ps = kNever; }
   TimePs next_timer_ps() override { return timer_ps; }
-  bool pull(TimePs now_ps, bool control_only, Packet* packet) override {
+  bool pull(TimePs now_ps, Turn turn, Packet* packet) override {
     if (!answers_.empty()) {
       *packet = answers_.front();
       answers_.pop_front();
       return true;
     }
-    if (control_only || now_ps < begin_ps || sent_ >= flow_.packets || in_flight_ >= flow_.window) {
+    if (turn != Turn::kFree || now_ps < begin_ps || sent_ >= flow_.packets ||
+        in_flight_ >= flow_.window) {
       return false;
     }
     *packet = {.bytes = flow_.packet_bytes,

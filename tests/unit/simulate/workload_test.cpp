@@ -55,6 +55,47 @@ TEST(progress, on_time__waits_end_by_themselves_one_after_the_other) {
   EXPECT_EQ(kNever, progress.next_time_ps());
 }
 
+TEST(progress, begins__a_chain_begins_in_its_order_and_not_before_its_last_link) {
+  // a irequires b irequires c requires d; the list has them the other way round.
+  HostWork work;
+  const auto a = work.add({.kind = OpKind::kSend, .peer = 1});
+  const auto b = work.add({.kind = OpKind::kSend, .peer = 1});
+  const auto c = work.add({.kind = OpKind::kSend, .peer = 1});
+  const auto d = work.add({.kind = OpKind::kWait, .wait_ps = 100});
+  work.begins = {{b, a}, {c, b}};
+  work.after = {{d, c}};
+  Progress progress(work);
+  std::uint32_t index = 99;
+  EXPECT_FALSE(progress.next(99, &index)) << index;
+  for (const auto expected : {c, b, a}) {
+    ASSERT_TRUE(progress.next(100, &index));
+    EXPECT_EQ(expected, index);
+    EXPECT_EQ(100U, progress.start_ps(index));
+  }
+  EXPECT_FALSE(progress.next(100, &index));
+  progress.complete(150, a);  // None of them waits for another's end.
+  progress.complete(160, b);
+  progress.complete(170, c);
+  EXPECT_TRUE(progress.done());
+}
+
+TEST(progress, begins__a_long_chain_needs_no_stack) {
+  constexpr std::uint32_t kLength = 1'000'000;
+  HostWork work;
+  for (std::uint32_t i = 0; i < kLength; ++i) {
+    work.add({.kind = OpKind::kReceive, .peer = 1});
+    if (i > 0) {
+      work.begins.emplace_back(i, i - 1);
+    }
+  }
+  Progress progress(work);
+  std::uint32_t index = 0;
+  for (std::uint32_t i = kLength; i > 0; --i) {
+    ASSERT_TRUE(progress.next(0, &index));
+    ASSERT_EQ(i - 1, index);
+  }
+}
+
 TEST(progress, complete_at__local_operations_end_when_they_are_told_to) {
   HostWork work;
   const auto send = work.add({.kind = OpKind::kSend, .peer = 1, .wait_ps = 7, .is_local = true});

@@ -40,17 +40,45 @@ std::uint64_t sum(const RunResult& result, std::uint64_t TierUse::*field) {
 
 TEST(network_run, transport__a_permutation_ends_close_to_the_floor) {
   const RunOptions options = options_of(16);
-  const auto result = run(options, permutation({.hosts = 16, .bytes = 4'000'000}));
+  const Workload workload = permutation({.hosts = 16, .bytes = 4'000'000});
+  const auto result = run(options, workload);
   EXPECT_EQ(0U, result.unfinished);
   EXPECT_EQ(0U, result.failed);
   EXPECT_EQ(0, result.unaccounted);
   ASSERT_EQ(16U, result.flows.size());
-  const auto floor = floor_ps(options.network, simulate::Fabric(options.shape), 4'000'000);
+  const simulate::Fabric fabric(options.shape);
+  const auto floor = least_time(options.network, fabric, workload).floor_ps;
   EXPECT_EQ(80'000'000U + 977 * 64 * 20 + 12'506'880, floor);
   for (const Flow& flow : result.flows) {
     EXPECT_GE(flow.end_ps, floor - 8'341'760) << "a neighbour saves four links each way";
     EXPECT_LE(flow.end_ps, floor * 3 / 2);
   }
+}
+
+TEST(network_run, least_time__is_of_the_most_loaded_link_of_a_host) {
+  RunOptions options = options_of(16);
+  const simulate::Fabric fabric(options.shape);
+  const simulate::TimePs round_trip = options.network.base_rtt_ps(fabric);
+  const simulate::TrafficOptions pattern{.hosts = 16, .bytes = 1'000'000, .messages = 2};
+  const simulate::TimePs ideal = 20'000'000;            // Of one message,
+  const simulate::TimePs busy = ideal + 245 * 64 * 20;  // with its headers.
+  const auto check = [&](const Workload& workload, std::uint64_t messages) {
+    const LeastTime least = least_time(options.network, fabric, workload);
+    EXPECT_EQ(messages * ideal, least.ideal_ps);
+    EXPECT_EQ(messages * busy + round_trip, least.floor_ps);
+    const auto result = run(options, workload);
+    EXPECT_GE(result.end_ps, least.floor_ps);
+    EXPECT_LE(result.end_ps, least.floor_ps * 3 / 2);
+  };
+  check(permutation(pattern), 2);
+  options.connection.controller = "rccc";
+  check(incast(pattern, 7), 2 * 7);
+  check(simulate::all_to_all(pattern), 2 * 15);
+  // Cut into packets of 4096 bytes: of each whole chunk 4, of the tail of 576 one.
+  options.network.chunk_bytes = 16384;
+  options.network.forwarding = simulate::Forwarding::kMtu;
+  EXPECT_EQ(2 * busy + options.network.base_rtt_ps(fabric),
+            least_time(options.network, fabric, permutation(pattern)).floor_ps);
 }
 
 TEST(network_run, transport__bytes_arrive_as_they_were_sent_under_loss_trims_and_cuts) {
@@ -170,6 +198,52 @@ TEST(network_run, goal__a_trace_runs_in_its_order) {
     // Six links of 1 us and six serialisations of 4160 bytes.
     EXPECT_GE(result.flows[1].start_ps, 50'000'000U + 6'499'200U);
     EXPECT_LE(result.flows[1].start_ps, 50'000'000U + 8'000'000U);
+  }
+}
+
+TEST(network_run, stall__ranks_that_wait_for_each_other_end_with_what_waits) {
+  const auto workload = simulate::parse_goal(
+      "num_ranks 2\n"
+      "rank 0 { a: recv 1000b from 1 b: send 2000b to 1 tag 3 b requires a }\n"
+      "rank 1 { a: recv 2000b from 0 tag 3 b: send 1000b to 0 b requires a }\n",
+      "circle.goal");
+  ASSERT_TRUE(workload.ok()) << workload.status().message();
+  for (const char* protocol : {"transport", "go-back-n"}) {
+    RunOptions options = options_of(16);
+    options.protocol = protocol;
+    const auto result = run_network(options, *workload);
+    ASSERT_FALSE(result.ok()) << protocol;
+    EXPECT_EQ(ErrorCode::kTimeout, result.status().code());
+    const std::string& said = result.status().message();
+    EXPECT_NE(std::string::npos, said.find("nothing moves any more, 2 operations have begun"))
+        << said;
+    EXPECT_NE(std::string::npos, said.find("rank 0 receives 1000 bytes from rank 1, tag 0; rank 1 "
+                                           "receives 2000 bytes from rank 0, tag 3"))
+        << said;
+    EXPECT_NE(std::string::npos, said.find("2 have not begun")) << said;
+  }
+}
+
+TEST(network_run, stall__a_network_that_carries_nothing_ends_and_a_pause_is_no_stall) {
+  RunOptions options = options_of(16);
+  options.protocol = "go-back-n";  // Never gives up by itself.
+  options.network.trim = false;
+  options.network.loss.good_q32 = UINT32_MAX;
+  options.stall_ps = 5'000 * simulate::kPsPerUs;
+  const auto lost = run_network(options, permutation({.hosts = 16, .bytes = 10'000}));
+  ASSERT_FALSE(lost.ok());
+  EXPECT_NE(std::string::npos, lost.status().message().find("32 operations have begun"))
+      << lost.status().message();
+  options.network.loss = {};
+  const auto slow = simulate::parse_goal(
+      "num_ranks 2\nrank 0 { a: calc 50000000 b: send 1b to 1 b requires a }\n"
+      "rank 1 { recv 1b from 0 }\n",
+      "slow.goal");
+  for (const char* protocol : {"transport", "go-back-n"}) {
+    options.protocol = protocol;
+    const auto result = run(options, *slow);
+    EXPECT_EQ(0U, result.unfinished) << "ten times as long as a stall";
+    EXPECT_GT(result.end_ps, 50'000 * simulate::kPsPerUs);
   }
 }
 
