@@ -15,8 +15,7 @@ namespace tutti::simulate {
 /// What a NIC can take now.
 enum class Turn : std::uint8_t {
   kFree,     ///< Anything.
-  kCutting,  ///< Control: a chunk is being cut, and its rest follows within the chunk's time.
-  kPaused,   ///< Control: data is paused, for nobody knows how long.
+  kControl,  ///< Control: data is paused, or a chunk is being cut into packets.
 };
 
 class Host {

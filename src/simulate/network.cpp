@@ -289,9 +289,7 @@ void Network::nic_ready(std::uint32_t node, TimePs now_ps) {
   HostState& host = host_states_[node];
   Port& port = ports_[fabric_.first_link(node)];
   Packet packet;
-  const Turn turn = port.paused()               ? Turn::kPaused
-                    : host.chunk_bytes_left > 0 ? Turn::kCutting
-                                                : Turn::kFree;
+  const Turn turn = port.paused() || host.chunk_bytes_left > 0 ? Turn::kControl : Turn::kFree;
   if (host.host->pull(now_ps, turn, &packet)) {
     packet.src = node;
     packet.ingress = kNoLink;

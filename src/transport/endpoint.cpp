@@ -102,7 +102,7 @@ class Endpoint::Core {
 
   TimeNs next_deadline() const { return wheel_.next(); }
 
-  bool poll_transmit(TimeNs now, Transmission* out) {
+  bool poll_control(TimeNs now, Transmission* out) {
     now = clamp(now);
     while (!controls_.is_empty()) {
       const std::uint32_t index = controls_.front();
@@ -114,6 +114,14 @@ class Endpoint::Core {
         return true;
       }
     }
+    return false;
+  }
+
+  bool poll_transmit(TimeNs now, Transmission* out) {
+    if (poll_control(now, out)) {
+      return true;
+    }
+    now = clamp(now);
     while (!data_.is_empty()) {
       const std::uint32_t index = data_.front();
       Connection& connection = *slots_[index].connection;
@@ -321,6 +329,8 @@ TimeNs Endpoint::next_deadline() const { return core_->next_deadline(); }
 bool Endpoint::poll_transmit(TimeNs now, Transmission* out) {
   return core_->poll_transmit(now, out);
 }
+
+bool Endpoint::poll_control(TimeNs now, Transmission* out) { return core_->poll_control(now, out); }
 
 bool Endpoint::poll_event(Event* out) { return core_->poll_event(out); }
 

@@ -61,6 +61,8 @@ class Endpoint {
 
   /// Fills `out` with one packet and returns true, or there is none now.
   bool poll_transmit(TimeNs now, Transmission* out);
+  /// The same for control packets alone: while data may not leave (a paused NIC).
+  bool poll_control(TimeNs now, Transmission* out);
   bool poll_event(Event* out);
 
   /// The handle may be of a connection that ended a little while ago. Null: void.

@@ -64,12 +64,26 @@ void OutgoingTable::post(const SendRequest& request) {
 }
 
 bool OutgoingTable::on_advert(std::uint64_t number, const Advert& advert) {
-  if (number != next_advert_ || next_advert_ - first_open_advert_ >= adverts_.size()) {
+  if (number < next_advert_ || number - first_open_advert_ >= adverts_.size()) {
     return false;
   }
-  ++next_advert_;
+  adverts_[number & (adverts_.size() - 1)] = {advert.tag, advert.capacity_bytes, false, true};
+  const bool is_next = number == next_advert_;
+  while (next_advert_ - first_open_advert_ < adverts_.size()) {
+    const Waiting& next = adverts_[next_advert_ & (adverts_.size() - 1)];
+    if (!next.is_early) {
+      break;
+    }
+    take_advert({next.tag, next.capacity_bytes});
+  }
+  return is_next;
+}
+
+/// The next one in order.
+void OutgoingTable::take_advert(const Advert& advert) {
+  const std::uint64_t number = next_advert_++;
   Waiting& waiting = adverts_[number & (adverts_.size() - 1)];
-  waiting = {advert.tag, advert.capacity_bytes, advert.capacity_bytes != kWithdrawn};
+  waiting = {advert.tag, advert.capacity_bytes, advert.capacity_bytes != kWithdrawn, false};
   if (!waiting.is_open) {
     const std::uint64_t target = expand(advert.tag, number);
     const bool exists = target >= first_open_advert_ && target < number;
@@ -84,7 +98,7 @@ bool OutgoingTable::on_advert(std::uint64_t number, const Advert& advert) {
       sends_[index].end_flags = kFlagEnd | kFlagCancelled;
     }
     pass_used_adverts();
-    return true;
+    return;
   }
   for (std::uint32_t i = unmatched_.head; i != IndexList::kNone; i = sends_[i].next) {
     if (sends_[i].tag == advert.tag) {
@@ -92,7 +106,6 @@ bool OutgoingTable::on_advert(std::uint64_t number, const Advert& advert) {
       break;
     }
   }
-  return true;
 }
 
 void OutgoingTable::match(std::uint32_t index, std::uint64_t advert) {

@@ -60,8 +60,8 @@ class OutgoingTable {
 
   /// All adverts before this are known: what the peer is told.
   std::uint64_t known_adverts() const { return next_advert_; }
-  /// False: it is not the next advert in order (it is repeated, or one is missing), or there is no
-  /// room, which a peer that keeps the agreed limit never causes.
+  /// False: it is known already, or must wait for one before it (packets overtake each other), or
+  /// there is no room, which a peer that keeps the agreed limit never causes.
   bool on_advert(std::uint64_t number, const Advert& advert);
 
   /// The send to cut from; IndexList::kNone: none.
@@ -96,8 +96,10 @@ class OutgoingTable {
     Tag tag = 0;
     Bytes capacity_bytes = 0;
     bool is_open = false;
+    bool is_early = false;  ///< Came before the one before it, and waits for it.
   };
 
+  void take_advert(const Advert& advert);
   void match(std::uint32_t index, std::uint64_t advert);
   void end(std::uint32_t index);
   std::uint32_t allocate();

@@ -37,7 +37,9 @@ std::vector<EndpointHost::Peer> EndpointHost::peers_of(const HostWork& work) {
       peers.push_back({.host = op.peer,
                        .sends = op.kind == OpKind::kSend,
                        .receives = op.kind == OpKind::kReceive,
-                       .connection = {}});
+                       .connection = {},
+                       .waiting = {},
+                       .posted = {}});
     }
   }
   std::sort(peers.begin(), peers.end(),
@@ -102,35 +104,43 @@ Status EndpointHost::connect() {
   return {};
 }
 
-transport::ConnectionHandle EndpointHost::connection_with(std::uint32_t host) const {
-  return std::lower_bound(peers_.begin(), peers_.end(), host,
-                          [](const Peer& peer, std::uint32_t wanted) { return peer.host < wanted; })
-      ->connection;
+EndpointHost::Peer& EndpointHost::peer(std::uint32_t host) {
+  return *std::lower_bound(peers_.begin(), peers_.end(), host,
+                           [](const Peer& one, std::uint32_t wanted) { return one.host < wanted; });
 }
 
+// Of one connection and kind nothing overtakes what waits; nothing else waits for it.
 void EndpointHost::post(TimePs now_ps) {
-  const TimeNs now = to_ns(now_ps);
-  std::size_t kept = 0;
-  for (const std::uint32_t index : deferred_) {
-    if (!post_one(now, index)) {
-      deferred_[kept++] = index;
-    }
-  }
-  deferred_.resize(kept);
   std::uint32_t index = 0;
   while (progress_.next(now_ps, &index)) {
-    // Nothing overtakes what waits.
-    if (!deferred_.empty() || !post_one(now, index)) {
-      deferred_.push_back(index);
+    const Op& op = progress_.op(index);
+    Peer& to = peer(op.peer);
+    std::vector<std::uint32_t>& waiting = to.waiting[op.kind == OpKind::kSend ? 1 : 0];
+    if (!waiting.empty() || !post_one(to_ns(now_ps), to, index)) {
+      waiting.push_back(index);
     }
   }
 }
 
-bool EndpointHost::post_one(TimeNs now, std::uint32_t index) {
+void EndpointHost::post_waiting(TimeNs now, Peer& peer) {
+  for (std::size_t kind = 0; kind < 2; ++kind) {
+    std::vector<std::uint32_t>& waiting = peer.waiting[kind];
+    std::size_t& posted = peer.posted[kind];
+    while (posted < waiting.size() && post_one(now, peer, waiting[posted])) {
+      ++posted;
+    }
+    if (posted == waiting.size()) {
+      waiting.clear();
+      posted = 0;
+    }
+  }
+}
+
+bool EndpointHost::post_one(TimeNs now, const Peer& peer, std::uint32_t index) {
   const Op& op = progress_.op(index);
   Status status;
   if (op.kind == OpKind::kSend) {
-    status = endpoint_.post_send(now, connection_with(op.peer),
+    status = endpoint_.post_send(now, peer.connection,
                                  {.tag = op.tag,
                                   .data = options_.carries_bytes ? content_[index].data() : nullptr,
                                   .bytes = op.bytes,
@@ -141,7 +151,7 @@ bool EndpointHost::post_one(TimeNs now, std::uint32_t index) {
                         .data = options_.carries_bytes ? content_[index].data() : nullptr,
                         .capacity_bytes = op.bytes};
     request.context = index;
-    status = endpoint_.post_receive(now, connection_with(op.peer), request);
+    status = endpoint_.post_receive(now, peer.connection, request);
   }
   if (status.code() == ErrorCode::kTimeout) {
     return false;
@@ -164,6 +174,7 @@ void EndpointHost::take_events(TimePs now_ps) {
     if (event.kind == transport::EventKind::kReceiveDone && options_.carries_bytes) {
       check_content(index);
     }
+    post_waiting(to_ns(now_ps), peer(progress_.op(index).peer));
     progress_.complete(now_ps, index);
   }
   post(now_ps);
@@ -237,56 +248,23 @@ TimePs EndpointHost::next_timer_ps() {
   return next <= last_timer_ps_ ? last_timer_ps_ + simulate::kPsPerNs : next;
 }
 
-std::uint32_t EndpointHost::take_transmission(TimePs now_ps) {
+// Data is asked for only when it can leave, so that its time stamp and its window are of that
+// moment; control does not wait for it.
+bool EndpointHost::pull(TimePs now_ps, Turn turn, Packet* packet) {
   Slots& slots = exchange_->of(options_.host);
   const std::uint32_t index = slots.take();
-  Slot& fresh = slots.at(index);
-  if (!endpoint_.poll_transmit(to_ns(now_ps), &fresh.transmission)) {
+  Slot& slot = slots.at(index);
+  transport::Transmission& sent = slot.transmission;
+  const TimeNs now = to_ns(now_ps);
+  if (!(turn == Turn::kFree ? endpoint_.poll_transmit(now, &sent)
+                            : endpoint_.poll_control(now, &sent))) {
     slots.give_back(index);
-    return kNoSlot;
-  }
-  fresh.arrived = 0;
-  fresh.died = 0;
-  fresh.ecn = false;
-  fresh.trimmed = false;
-  return index;
-}
-
-// The endpoint gives control first, but there is no asking it for control alone: whoever asks may
-// get data, which then waits here. So control leaves at once while data is paused, and at most a
-// chunk's time late while a chunk is cut: asking at each of its packets would empty the window into
-// this list. After a pause every second turn asks, so that the list gets shorter.
-bool EndpointHost::may_ask(Turn turn) {
-  if (turn != Turn::kFree || held_.size() <= 1) {
-    return turn != Turn::kCutting || held_.empty();
-  }
-  asked_ = !asked_;
-  return asked_;
-}
-
-// What is held has its time stamp already, as with software that posts to a NIC's queue: the sender
-// sees a pause as round-trip time. It holds no more than the windows of its connections.
-bool EndpointHost::pull(TimePs now_ps, Turn turn, Packet* packet) {
-  if (may_ask(turn)) {
-    const std::uint32_t index = take_transmission(now_ps);
-    if (index != kNoSlot) {
-      const Slot& slot = exchange_->of(options_.host).at(index);
-      if (slot.transmission.is_control || (held_.empty() && turn == Turn::kFree)) {
-        return hand_over(index, packet);
-      }
-      held_.push_back(index);
-    }
-  }
-  if (turn != Turn::kFree || held_.empty()) {
     return false;
   }
-  const std::uint32_t index = held_.front();
-  held_.pop_front();
-  return hand_over(index, packet);
-}
-
-bool EndpointHost::hand_over(std::uint32_t index, Packet* packet) {
-  const transport::Transmission& sent = exchange_->of(options_.host).at(index).transmission;
+  slot.arrived = 0;
+  slot.died = 0;
+  slot.ecn = false;
+  slot.trimmed = false;
   packet->payload = index;
   packet->bytes =
       sent.payload_bytes + std::max<std::uint32_t>(options_.header_bytes, sent.header_bytes);

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <vector>
 
@@ -78,14 +77,15 @@ class EndpointHost : public simulate::WorkHost {
   std::uint64_t wrong_bytes() const { return wrong_bytes_; }
 
  private:
-  static constexpr std::uint32_t kNoSlot = UINT32_MAX;
-
   /// All that goes to or comes from one host.
   struct Peer {
     std::uint32_t host = 0;
     bool sends = false;
     bool receives = false;
     transport::ConnectionHandle connection;
+    /// Receives and sends for which there was no room, those before `posted` have found it since.
+    std::vector<std::uint32_t> waiting[2] = {};
+    std::size_t posted[2] = {};
   };
   static std::vector<Peer> peers_of(const simulate::HostWork& work);
 
@@ -93,24 +93,20 @@ class EndpointHost : public simulate::WorkHost {
                const transport::EndpointLimits& limits, SlotExchange* exchange);
 
   Status connect();
-  transport::ConnectionHandle connection_with(std::uint32_t host) const;
+  Peer& peer(std::uint32_t host);
   void post(simulate::TimePs now_ps);
-  bool post_one(transport::TimeNs now, std::uint32_t index);
+  void post_waiting(transport::TimeNs now, Peer& peer);
+  /// False: there is no room now.
+  bool post_one(transport::TimeNs now, const Peer& peer, std::uint32_t index);
   void take_events(simulate::TimePs now_ps);
   void check_content(std::uint32_t index);
   void deliver(simulate::TimePs now_ps, Slot* slot, bool trimmed, bool last_hop);
-  std::uint32_t take_transmission(simulate::TimePs now_ps);
-  bool may_ask(simulate::Turn turn);
-  bool hand_over(std::uint32_t index, simulate::Packet* packet);
 
   EndpointHostOptions options_;
   SlotExchange* exchange_;
   transport::Endpoint endpoint_;
   std::vector<Peer> peers_;  ///< By host; not all hosts, or memory goes by their square.
-  std::vector<std::uint32_t> deferred_;  ///< Operations for which the connection had no room yet.
   std::vector<std::vector<std::byte>> content_;  ///< By operation, when bytes are carried.
-  std::deque<std::uint32_t> held_;               ///< Data that came when only control could leave.
-  bool asked_ = false;                           ///< In the last free turn with more than one held.
   bool begun_ = false;  ///< The first operations are posted by the first timer, at 0.
   simulate::TimePs last_timer_ps_ = 0;
   std::uint32_t failed_ = 0;

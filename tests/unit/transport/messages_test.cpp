@@ -67,6 +67,31 @@ TEST(outgoing, on_advert__no_more_than_agreed) {
   EXPECT_TRUE(table.on_advert(5, {9, 1}));
 }
 
+// Packets of several paths overtake each other: what came early counts when the gap is filled.
+TEST(outgoing, on_advert__early_ones_wait_for_those_before_them) {
+  for (std::uint64_t first : {std::uint64_t{1}, std::uint64_t{4}}) {
+    OutgoingTable table(8, 8, first);
+    for (const std::uint64_t late : {3U, 2U, 5U, 2U}) {
+      EXPECT_FALSE(table.on_advert(first + late, {static_cast<Tag>(late), 100}));
+      EXPECT_EQ(first, table.known_adverts());
+    }
+    EXPECT_FALSE(table.on_advert(first + 8, {8, 100}));  // Beyond what was agreed.
+    EXPECT_TRUE(table.on_advert(first, {0, 100}));
+    EXPECT_EQ(first + 1, table.known_adverts());
+    EXPECT_TRUE(table.on_advert(first + 1, {1, 100}));
+    EXPECT_EQ(first + 4, table.known_adverts());
+    EXPECT_FALSE(table.on_advert(first + 3, {3, 100}));  // Repeated.
+    EXPECT_TRUE(table.on_advert(first + 4, {4, 100}));
+    EXPECT_EQ(first + 6, table.known_adverts());
+    for (const Tag tag : {5U, 0U, 3U, 2U}) {
+      table.post({tag, nullptr, 1, 0});
+      EXPECT_EQ(static_cast<std::uint32_t>(first + tag), table.at(table.cutting()).slot);
+      table.cut(table.cutting(), 1);
+    }
+    EXPECT_TRUE(table.on_advert(first + 6, {6, 100}));
+  }
+}
+
 TEST(outgoing, cut__pieces_add_up_and_end_once) {
   OutgoingTable table(4, 4, 1);
   table.post({1, nullptr, 10'000, 3});

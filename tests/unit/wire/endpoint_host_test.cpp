@@ -83,13 +83,13 @@ class Pair {
 
 TEST(endpoint_host, pull__control_leaves_while_data_is_paused) {
   Pair pair;
-  EXPECT_GT(pair.control_of_0(Turn::kPaused), 0) << "which receives there are";
+  EXPECT_GT(pair.control_of_0(Turn::kControl), 0) << "which receives there are";
   // Data comes and is acknowledged, however much of the host's own waits for the pause to end.
   for (int round = 0; round < 5; ++round) {
     pair.data_from_1(8);  // Two acknowledgements' worth.
-    EXPECT_GT(pair.control_of_0(Turn::kPaused), 0) << "round " << round;
+    EXPECT_GT(pair.control_of_0(Turn::kControl), 0) << "round " << round;
   }
-  // What was held leaves when the pause ends, each packet once.
+  // Data leaves when the pause ends, each packet once.
   std::vector<std::uint32_t> places;
   for (int i = 0; i < 12; ++i) {
     Packet packet;
@@ -99,20 +99,27 @@ TEST(endpoint_host, pull__control_leaves_while_data_is_paused) {
   }
 }
 
-TEST(endpoint_host, pull__control_leaves_behind_a_chunk_that_is_cut) {
-  Pair pair;
-  pair.control_of_0(Turn::kCutting);
-  pair.data_from_1(1);
-  pair.control_of_0(Turn::kCutting);  // A chunk of data is held from now on.
-  pair.data_from_1(8);
+// One connection without room must not hold up the others, nor receives behind sends.
+TEST(endpoint_host, post__what_waits_for_room_holds_up_nothing_else) {
+  SlotExchange exchange(3);
+  HostWork work;
+  for (int i = 0; i < 20; ++i) {
+    work.add({.kind = OpKind::kSend, .peer = 1, .bytes = 1});
+  }
+  work.add({.kind = OpKind::kReceive, .peer = 1, .bytes = 1});
+  work.add({.kind = OpKind::kReceive, .peer = 2, .bytes = 1});
+  EndpointHostOptions options;
+  options.connection.sends_max = 4;
+  auto made = EndpointHost::make(work, options, &exchange);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  (*made)->on_timer(0);
+  std::vector<std::uint32_t> told;
   Packet packet;
-  EXPECT_FALSE(pair.pull(0, Turn::kCutting, &packet)) << "asking would draw one more each time";
-  ASSERT_TRUE(pair.pull(0, Turn::kFree, &packet));
-  EXPECT_EQ(Lane::kControl, packet.lane) << "before the data that is held";
-  pair.deliver(packet);
-  do {
-    ASSERT_TRUE(pair.pull(0, Turn::kFree, &packet));
-  } while (packet.lane == Lane::kControl);
+  while ((*made)->pull(0, Turn::kFree, &packet)) {
+    told.push_back(packet.dst);
+  }
+  std::sort(told.begin(), told.end());
+  EXPECT_EQ((std::vector<std::uint32_t>{1, 2}), told) << "an advert to each";
 }
 
 // A table by host would be 8 MB of each host here.
