@@ -72,7 +72,7 @@ def measure(program: Path, chunks: int, repeats: int) -> list[dict[str, Any]]:
     return rows
 
 
-def instructions(program: Path, variant: str) -> int | None:
+def instructions(program: Path, variant: str, chunk_bytes: int) -> int | None:
     """Per chunk, of both ends, as valgrind counts them; None: it is not installed."""
     if shutil.which("valgrind") is None:
         return None
@@ -80,6 +80,7 @@ def instructions(program: Path, variant: str) -> int | None:
     for thousands in (2, 6):
         words = ["valgrind", "--tool=cachegrind", "--cache-sim=no"]
         words += ["--cachegrind-out-file=/dev/null", str(program), str(thousands), variant]
+        words += [str(chunk_bytes)]
         told = subprocess.run(words, check=True, capture_output=True, text=True).stderr
         match = re.search(r"I\s+refs:\s+([0-9,]+)", told)
         if match is None:
@@ -101,7 +102,7 @@ def main() -> int:
     rows = measure(options.program, options.chunks, options.repeats)
     for row in rows:
         if row["instructions"] == 0:
-            row["instructions"] = instructions(options.program, row["variant"])
+            row["instructions"] = instructions(options.program, row["variant"], row["chunk_bytes"])
         print(
             f"{row['variant']:28} {row['chunk_bytes']:6} {row['ns']:7.1f} ns "
             f"({row['ns_min']:.1f} to {row['ns_max']:.1f}): send {row['send_ns']}, receive "

@@ -9,7 +9,7 @@
 //
 // Also the goodput over a link of 400 Gb/s in virtual time, at 12 us, with random loss of packets.
 //
-//   transport_bench [chunks in 1000 [variant]]
+//   transport_bench [chunks in 1000 [variant chunk]]
 //
 // One variant alone runs once, without the shares: for a tool that counts instructions.
 #include <linux/perf_event.h>
@@ -252,12 +252,13 @@ int main(int argc, char** argv) {
       {"fixed mixed, 1 % loss", 4096, 256, true, "fixed", "mixed", 10},
   };
   for (const Variant& variant : variants) {
-    if (argc <= 2) {
+    if (argc <= 3) {
       print(variant, chunks);
-    } else if (std::strcmp(argv[2], variant.name) == 0) {
+    } else if (std::strcmp(argv[2], variant.name) == 0 &&
+               std::strtoull(argv[3], nullptr, 10) == variant.chunk_bytes) {
       run(variant, chunks, false);
       return 0;
     }
   }
-  return argc > 2 ? 1 : 0;
+  return argc > 3 ? 1 : 0;
 }
