@@ -51,7 +51,7 @@ CELLS = [
     ("32K, ECN", "32K", "mixed", 1, (1620, 1470), (1404.7, 1438.1)),
     ("32K, RTT", "32K", "two_choices", 1, (1710, None), (None, None)),
     ("32K, RTT, split", "32K", "two_choices", 4, (None, None), (None, None)),
-    ("16K, RTT, split", "16K", "two_choices", 4, (1510, 1420), (1359.0, 1415.5)),
+    ("16K, RTT, split", "16K", "two_choices", 4, (1510, 1420), (None, None)),
 ]
 COLUMNS = ("nscc", "rccc")
 FLOW_BYTES = 64_000_000
@@ -248,6 +248,13 @@ LOSS = {
     "transport, nscc": ("--congestion", "nscc"),
     "transport, rccc": ("--congestion", "rccc"),
     "go-back-n": ("--protocol", "go-back-n", "--no-trim"),
+    "go-back-n, lossless": (
+        "--protocol",
+        "go-back-n",
+        "--lossless",
+        "--no-trim",
+        "--rate-control",
+    ),
 }
 
 

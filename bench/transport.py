@@ -101,7 +101,9 @@ def main() -> int:
     options = parser.parse_args()
     rows = measure(options.program, options.chunks, options.repeats)
     for row in rows:
+        row["instructions_by"] = "kernel"
         if row["instructions"] == 0:
+            row["instructions_by"] = "valgrind"
             row["instructions"] = instructions(options.program, row["variant"], row["chunk_bytes"])
         print(
             f"{row['variant']:28} {row['chunk_bytes']:6} {row['ns']:7.1f} ns "
@@ -121,7 +123,6 @@ def main() -> int:
             "versions": {"tutti": __version__},
             "chunks": options.chunks,
             "repeats": options.repeats,
-            "instructions": "counted by the kernel, or else by valgrind 3 (cachegrind)",
             "rows": rows,
         }
         options.output.write_text(json.dumps(document, indent=1) + "\n")

@@ -77,6 +77,9 @@ std::uint64_t cpu_ns() {
          static_cast<std::uint64_t>(time.tv_nsec);
 }
 
+/// What the network adds to a packet, as in the simulator.
+constexpr std::uint64_t kHeaderOnWireBytes = 64;
+
 /// One direction: packets in the order of their sending, each after the same delay.
 struct Link {
   struct InAir {
@@ -164,7 +167,7 @@ Cost run(const Variant& variant, std::uint64_t chunks, bool has_parts) {
           // Less than a ns late is the rounding of `now`.
           const bool is_idle = now * 1000 - link_free_ps >= 1000;
           link_free_ps = (is_idle ? now * 1000 : link_free_ps) +
-                         std::uint64_t{packet.payload_bytes} * options.wire.ps_per_byte;
+                         (packet.payload_bytes + kHeaderOnWireBytes) * options.wire.ps_per_byte;
         }
         draws = draws * 6364136223846793005ULL + 1442695040888963407ULL;
         if ((draws >> 33) % 1000 < variant.loss_in_1000) {

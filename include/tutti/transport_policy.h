@@ -51,8 +51,8 @@ struct tutti_transport_chunk {
   uint64_t rtt_ns; /* on_ack: round trip without the receiver's delay; 0: unknown. */
   uint32_t bytes;
   uint32_t path;
-  uint32_t transmissions; /* So far. */
-  uint32_t marked;        /* on_ack, on_data: it met congestion (ECN). */
+  uint32_t transmissions; /* So far; 1 at the receiver, which does not know. */
+  uint32_t marked;        /* on_ack, on_data: it is known to have met congestion (ECN). */
 };
 
 struct tutti_transport_policy {
@@ -68,9 +68,12 @@ struct tutti_transport_policy {
   uint32_t (*chunk_size)(void* state, const struct tutti_transport_view* view,
                          uint64_t message_bytes, uint64_t offset);
   /* Pacing and window, in place of the controller's: 0 send now, TUTTI_TRANSPORT_WAIT, or the time
-   * before which not. A connection with nothing in the air is always allowed one chunk. */
+   * before which not. A question, asked after each event and perhaps several times before a chunk
+   * leaves (choose_path tells that one does): charge nothing here. `bytes`: at most so many. Not
+   * asked for tail probes, nor while nothing is in the air: one chunk is always allowed. */
   uint64_t (*may_send)(void* state, const struct tutti_transport_view* view, uint32_t bytes);
-  /* Path of a chunk that is about to leave; `lost_path`: where it was lost, or any. */
+  /* Path of a chunk that is about to leave; `lost_path`: where it was lost or, of a tail probe,
+   * where it went before; or any. */
   uint32_t (*choose_path)(void* state, const struct tutti_transport_view* view, uint32_t bytes,
                           uint32_t lost_path);
   /* Nonzero: the lost chunk may be sent again now. Asked again after each packet, timeout and round
@@ -78,12 +81,16 @@ struct tutti_transport_policy {
   int (*may_retransmit)(void* state, const struct tutti_transport_view* view,
                         const struct tutti_transport_chunk* chunk);
 
-  /* Receiver: new data, and data that the sender says it sent again. */
+  /* Receiver: data that came whole, new or a duplicate; and data that the sender says it sent
+   * again.
+   */
   void (*on_data)(void* state, const struct tutti_transport_view* view,
                   const struct tutti_transport_chunk* chunk);
   void (*on_retransmitted_data)(void* state, const struct tutti_transport_view* view,
                                 const struct tutti_transport_chunk* chunk);
-  /* Sender: a chunk is acknowledged; credit came (total so far); chunks are lost; an RTO passed. */
+  /* Sender: a chunk is acknowledged, once, by whatever tells it (rtt_ns 0 and marked 0 where no
+   * echo did); credit came (total so far); a chunk is lost or was trimmed, before the transport
+   * itself reacts; an RTO passed. */
   void (*on_ack)(void* state, const struct tutti_transport_view* view,
                  const struct tutti_transport_chunk* chunk);
   void (*on_credit)(void* state, const struct tutti_transport_view* view, uint64_t granted_bytes);

@@ -217,6 +217,12 @@ _PERCENT = click.FloatRange(0, 100)
     envvar="TUTTI_TRANSPORT_POLICY",
     help="Shared object of a transport policy (docs/transport-policy.md).",
 )
+@click.option(
+    "--trace",
+    type=click.Path(dir_okay=False, resolve_path=True),
+    help="Write what the transport of one host does, a line of JSON for each event.",
+)
+@click.option("--trace-host", type=click.IntRange(0), help="Which one.  [default: 0]")
 @click.option("--window-groups", type=click.IntRange(1), help="Connection splitting.")
 @click.option("--ack", type=click.Choice(["dense", "sparse"]), default="dense", show_default=True)
 @click.option("--chunk", "chunk_bytes", type=sizes.size, default="4K", show_default=True)
@@ -249,6 +255,8 @@ def network(
 
     Example: tutti sim network --topology fat-tree:1024 --traffic permutation --bytes 64000000
     """
+    if options["trace"] and seeds > 1:
+        raise click.UsageError("--trace is of one seed")
     document = packet_network.run(network_query(**options), range(seed, seed + seeds))
     shown = packet_network.encode(document).decode() if as_json else packet_network.text(document)
     output.echo(shown)

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint32_t kRanksMax = 1 << 20;
 constexpr std::uint64_t kBytesMaxMessage = 1ULL << 40;  // The transport's own limit.
-/// Eleven days: of simulated time 64 bits of picoseconds hold 213.
+/// Eleven days, of all pauses of a rank together: 64 bits of picoseconds hold 213.
 constexpr std::uint64_t kCalcNsMax = 1'000'000'000'000'000;
 constexpr std::size_t kNamesMax = 4;  // Of a circle, in an error.
 
@@ -116,6 +116,7 @@ class Parser {
     first_op_ = static_cast<std::uint32_t>(work_->ops.size());
     labels_.clear();
     links_.clear();
+    calc_ns_ = 0;
     TUTTI_RETURN_IF_ERROR(expect("{"));
     while (!take("}")) {
       TUTTI_RETURN_IF_ERROR(statement());
@@ -160,6 +161,11 @@ class Parser {
     if (take("calc")) {
       TUTTI_ASSIGN_OR_RETURN(const std::uint64_t wait_ns, number("nanoseconds", kCalcNsMax));
       op = {.kind = OpKind::kWait, .wait_ps = wait_ns * kPsPerNs};
+      calc_ns_ += wait_ns;
+      if (calc_ns_ > kCalcNsMax) {
+        return error("the calcs of rank " + std::to_string(rank_) + " come to more than " +
+                     std::to_string(kCalcNsMax) + " ns; scale the trace down");
+      }
     } else if (take("send")) {
       op.kind = OpKind::kSend;
       TUTTI_RETURN_IF_ERROR(message("to", &op));
@@ -389,6 +395,7 @@ class Parser {
   Workload workload_;
   HostWork* work_ = nullptr;
   std::uint32_t rank_ = 0;
+  std::uint64_t calc_ns_ = 0;                    ///< Of the rank so far.
   std::uint32_t first_op_ = 0;                   ///< Of the block; a rank may have several.
   std::map<std::string, std::uint32_t> labels_;  ///< Of the block.
   std::vector<Link> links_;                      ///< Of the block, of both kinds.

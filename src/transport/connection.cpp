@@ -445,7 +445,9 @@ void Connection::on_keep_alive_timer(TimeNs now) {
   }
   const TimeNs interval = options_.loss.give_up_ns / 8;
   const TimeNs silent_since = std::max(heard_ns_, waiting_since_ns_);
+  // A peer that has closed takes no data of ours, and ends us when it is done.
   const bool is_stuck =
+      !peer_closes_ &&
       (flight_.inflight_chunks() > 0 || flight_.first_lost() != Flight::kNoChunk) &&
       now - progress_ns_ >= kStuckGiveUps * options_.loss.give_up_ns;
   if (is_stuck || now - silent_since >= options_.loss.give_up_ns) {

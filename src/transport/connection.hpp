@@ -129,6 +129,10 @@ class Connection {
              std::uint64_t detail);
 
   // connection_send.cpp
+  /// A chunk that is neither acknowledged nor unknown.
+  bool is_open(std::uint64_t number) const {
+    return flight_.holds(number) && flight_.at(number).state != ChunkState::kAcknowledged;
+  }
   std::uint32_t group_of(PathId path) const { return path / paths_per_group_; }
   bool has_room(const Group& group, std::uint32_t bytes) const;
   Group* find_group(std::uint32_t bytes, PathId avoid, bool needs_room);
@@ -171,6 +175,7 @@ class Connection {
   Key receive_key_;
   State state_ = State::kOpen;
   bool has_terminal_event_ = false;
+  bool peer_closes_ = false;  ///< It finishes its sends and takes none of ours.
   Outcome outcome_ = Outcome::kOk;
   ConnectionCounters counters_;
   Timers timers_;

@@ -94,6 +94,7 @@ void Connection::on_data(TimeNs now, const Packet& packet, const Arrival& arriva
     return;
   }
   const bool is_new = kind == Acknowledger::Kind::kNew;
+  peer_closes_ = peer_closes_ || (packet.common.flags & kFlagClosing) != 0;
   std::uint8_t echo = arrival.ecn ? kEchoEcn : 0;
   if (arrival.trimmed) {
     ++counters_.trims_received;
@@ -103,7 +104,9 @@ void Connection::on_data(TimeNs now, const Packet& packet, const Arrival& arriva
     if (state_ != State::kOpen) {
       // Our receives have ended; the peer learns it from our close. If it has closed as well, so
       // have its own: neither side's sends can finish, and each would wait for the other's close.
-      if (state_ == State::kDraining && (packet.common.flags & kFlagClosing) != 0) {
+      // Not before it is sent again: until then our own may be acknowledged.
+      constexpr std::uint8_t kBoth = kFlagClosing | kFlagRetransmission;
+      if (state_ == State::kDraining && (packet.common.flags & kBoth) == kBoth) {
         end(now, Outcome::kOk, Outcome::kClosed);
         control_ |= kClose;
       }
@@ -140,7 +143,7 @@ void Connection::on_data(TimeNs now, const Packet& packet, const Arrival& arriva
       timers_.set(Timer::kGap, acknowledger_.hole_since_ns() + wire().base_rtt_ns * 3 / 2);
     }
   }
-  if (policy_) {
+  if (policy_ && !arrival.trimmed) {
     const bool is_again = (packet.common.flags & kFlagRetransmission) != 0;
     const auto hook = is_again ? policy_.hooks().on_retransmitted_data : policy_.hooks().on_data;
     if (hook != nullptr) {
@@ -166,10 +169,13 @@ void Connection::on_ack(TimeNs now, const Packet& packet, std::uint64_t packet_n
   last_feedback_ = Feedback{};
   last_feedback_.now = now;
   unechoed_bytes_ = 0;
+  const bool is_copy = (packet.common.flags & kFlagCopy) != 0;
   for (std::size_t i = 0; i < ack.echo_count; ++i) {
     const std::uint64_t number =
         cumulative + static_cast<std::uint64_t>(std::int64_t{ack.echoes[i].chunk_delta});
-    on_echo(now, ack.echoes[i], number, packet_number);
+    if (!is_copy || is_open(number)) {
+      on_echo(now, ack.echoes[i], number, packet_number);
+    }
   }
   // What is acknowledged without an echo: another packet's echo was lost, or echoes are sparse.
   for (std::uint64_t word = flight_.base() & ~63ULL; word < cumulative; word += 64) {

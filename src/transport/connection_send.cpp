@@ -69,7 +69,8 @@ Connection::Group* Connection::find_group(std::uint32_t bytes, PathId avoid, boo
       best = &groups_[i];
     }
   }
-  if (best == nullptr && avoided < count && (!needs_room || has_room(groups_[avoided], bytes))) {
+  if (best == nullptr && avoided < count && is_usable(avoided) &&
+      (!needs_room || has_room(groups_[avoided], bytes))) {
     best = &groups_[avoided];
   }
   return best;
@@ -208,7 +209,7 @@ void Connection::poll_data(TimeNs now, Transmission& out) {
   Group* group = find_group(chunk.bytes, avoid, true);
   group = group != nullptr ? group : find_group(chunk.bytes, avoid, false);
   group = group != nullptr ? group : &groups_[0];
-  ++group_turn_;
+  group_turn_ = (group_turn_ + 1) % static_cast<std::uint32_t>(groups_.size());
   const PathId path = choose_path(now, *group, chunk, avoid);
   group = &groups_[group_of(path)];  // A policy may have left the group.
   // Only of one that had nothing to wait for: what is repeated for ever is no progress.
@@ -388,9 +389,9 @@ bool Connection::poll_control(TimeNs now, Transmission& out) {
   if (spare_acks_ > 0) {
     --spare_acks_;
     for (std::size_t i = 0; i < last_ack_.echo_count; ++i) {
-      last_ack_.echoes[i].flags &= kEchoTrimmed | kEchoLastHop;  // What happened once counts once.
+      last_ack_.echoes[i].turnaround = kTurnaroundUnknown;  // It was of the first copy's time.
     }
-    return acknowledgement(0);
+    return acknowledgement(kFlagCopy);
   }
   if (take(kGrant)) {
     return number(PacketType::kCredit, grant_is_slow_ ? kFlagSlow : 0,

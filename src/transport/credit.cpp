@@ -14,6 +14,7 @@ CreditSender::CreditSender(Bytes speculative_bytes, Bytes window_bytes_max, std:
     : credit_bytes_(static_cast<std::int64_t>(std::min(speculative_bytes, window_bytes_max))),
       window_bytes_max_(window_bytes_max),
       mtu_bytes_(mtu_bytes),
+      first_unit_(first_unit),
       pulled_units_(first_unit),
       is_speculating_(credit_bytes_ > 0) {}
 

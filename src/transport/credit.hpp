@@ -32,13 +32,15 @@ class CreditSender {
 
   /// What the receiver is asked to grant in total. `backlog_bytes`: not sent once, and lost.
   std::uint32_t pull_target(Bytes backlog_bytes) const;
-  Bytes granted_bytes() const { return pulled_units_ * kCreditUnitBytes; }
+  /// Since the connection began.
+  Bytes granted_bytes() const { return (pulled_units_ - first_unit_) * kCreditUnitBytes; }
   std::int64_t credit_bytes() const { return credit_bytes_; }
 
  private:
   std::int64_t credit_bytes_;  ///< May fall below 0 by less than a chunk.
   Bytes window_bytes_max_;
   std::uint32_t mtu_bytes_;
+  std::uint64_t first_unit_;
   std::uint64_t pulled_units_;
   bool is_speculating_;
 };

@@ -48,7 +48,8 @@ class Endpoint {
   Status cancel_receive(TimeNs now, ConnectionHandle connection, std::uint64_t context);
 
   /// Finishes the sends that the peer has a receive for, then ends both sides. Unmatched sends
-  /// and all receives end as kClosed. Nothing more can be posted.
+  /// and all receives end as kClosed. Nothing more can be posted. When both sides close at about
+  /// the same time, a send that has not arrived by then ends as kClosed, too.
   Status close(TimeNs now, ConnectionHandle connection);
   /// Ends this side at once and tells the peer once.
   Status abort(TimeNs now, ConnectionHandle connection);

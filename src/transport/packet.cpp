@@ -60,6 +60,7 @@ std::uint8_t flags_of(PacketType type) {
     case PacketType::kData:
       return 127;
     case PacketType::kAck:
+      return 3;
     case PacketType::kCredit:
     case PacketType::kRequest:
       return 1;

@@ -51,6 +51,7 @@ inline constexpr std::uint8_t kFlagRetransmission = 32;
 inline constexpr std::uint8_t kFlagClosing = 64;  ///< The sender has closed and finishes its sends.
 // Flags of acknowledgements, credits and requests.
 inline constexpr std::uint8_t kFlagGap = 1;          ///< kAck: the chunk `cumulative` is missing.
+inline constexpr std::uint8_t kFlagCopy = 2;         ///< kAck: another one has told the same.
 inline constexpr std::uint8_t kFlagSlow = 1;         ///< kCredit: granted beyond what was asked.
 inline constexpr std::uint8_t kFlagRetransmits = 1;  ///< kRequest: some of it was lost before.
 

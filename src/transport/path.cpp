@@ -58,12 +58,16 @@ PathTable::Change PathTable::on_echo(TimeNs now, PathId path, TimeNs rtt_ns, boo
 PathTable::Change PathTable::on_loss(TimeNs now, PathId path, bool is_timeout) {
   Path& it = paths_[path];
   ++it.losses;
-  it.losses_in_a_row = static_cast<std::uint8_t>(std::min(it.losses_in_a_row + 1, 255));
   if (is_timeout) {
-    it.timeouts_in_a_row = static_cast<std::uint8_t>(std::min(it.timeouts_in_a_row + 1, 255));
     punish(it, kPenaltyTimeout);
+    // All chunks of one timeout may wait for the same lost acknowledgement.
+    if (it.timeout_ns != now) {
+      it.timeout_ns = now;
+      it.timeouts_in_a_row = static_cast<std::uint8_t>(std::min(it.timeouts_in_a_row + 1, 255));
+    }
   } else {
     punish(it, kPenaltyNack);
+    it.losses_in_a_row = static_cast<std::uint8_t>(std::min(it.losses_in_a_row + 1, 255));
   }
   if (it.state == PathState::kDead) {
     return Change::kNone;
@@ -73,7 +77,8 @@ PathTable::Change PathTable::on_loss(TimeNs now, PathId path, bool is_timeout) {
   if (it.timeouts_in_a_row >= timeouts_to_die || it.losses_in_a_row >= kLossesToDie) {
     return die(now, path);
   }
-  if (it.state == PathState::kGood && it.losses_in_a_row >= kLossesToSuspect) {
+  if (it.state == PathState::kGood &&
+      it.losses_in_a_row + it.timeouts_in_a_row >= kLossesToSuspect) {
     it.state = PathState::kSuspect;
     return Change::kSuspect;
   }

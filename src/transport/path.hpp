@@ -25,7 +25,8 @@ struct Path {
   std::uint32_t marks = 0;
   std::uint8_t penalty = 0;            ///< 0 to 15: how often a walk skips it.
   std::uint8_t losses_in_a_row = 0;    ///< Since the last echo.
-  std::uint8_t timeouts_in_a_row = 0;  ///< Same.
+  std::uint8_t timeouts_in_a_row = 0;  ///< Same; of several chunks at one moment as one.
+  TimeNs timeout_ns = kNever;          ///< The last one's time.
   PathState state = PathState::kGood;
 };
 

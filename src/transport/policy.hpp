@@ -18,7 +18,8 @@ class Policy {
   /// `table` may be null: no hooks. A table of an older header is shorter: it has no later hooks.
   explicit Policy(const tutti_transport_policy* table) : has_table_(table != nullptr) {
     if (has_table_) {
-      std::memcpy(&table_, table, std::min<std::size_t>(table->size_bytes, sizeof table_));
+      const std::size_t whole = table->size_bytes / sizeof(void*) * sizeof(void*);
+      std::memcpy(&table_, table, std::min(whole, sizeof table_));
     }
   }
   ~Policy() {

@@ -8,6 +8,11 @@
 // and loss recovery of its own. Pure arithmetic: the caller posts the parts and hands their events
 // in, under a lock of its own if the engines are threads. A message that is shorter than a unit
 // travels on the first engine; the others send its empty end.
+//
+// Each engine pairs the n-th send of a tag with the n-th receive by itself, so the engines must be
+// given the same messages in the same order: a part that is refused (kTimeout) is posted later,
+// before any other on that engine, and split messages are not cancelled one by one. Abort all the
+// connections in place of that.
 #pragma once
 
 #include <cstdint>

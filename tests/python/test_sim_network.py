@@ -217,6 +217,38 @@ def test_network__a_policy_from_a_shared_object_decides(tmp_path: Path) -> None:
     assert len(hashes) == 2  # By option and by variable the same, and not the built-in one.
 
 
+def test_network__a_trace_tells_of_every_chunk_of_one_host(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    words = (
+        "--topology",
+        "fat-tree:16",
+        "--bytes",
+        "400000",
+        "--loss",
+        "10",
+        "--no-trim",
+        "--json",
+    )
+    plain = json.loads(invoke(*words).stdout)
+    told = json.loads(invoke(*words, "--trace", str(trace), "--trace-host", "3").stdout)
+    assert plain["rows"][0]["trace_hash"] == told["rows"][0]["trace_hash"]
+    records = [json.loads(line) for line in trace.read_text().splitlines()]
+    sent = {r["number"]: r["bytes"] for r in records if r["event"] == "sent"}
+    acknowledged = {r["number"] for r in records if r["event"] == "acknowledged"}
+    assert sum(sent.values()) == 400_000
+    assert acknowledged == set(sent)
+    assert {"received", "lost", "window"} <= {r["event"] for r in records}
+    for words, remedy in (
+        (("--trace", str(trace), "--trace-host", "16"), "hosts 0 to 15"),
+        (("--trace", str(trace), "--protocol", "go-back-n"), "of the transport"),
+        (("--trace", str(trace), "--seeds", "2"), "one seed"),
+        (("--trace", str(tmp_path / "no" / "where")), "cannot be written"),
+    ):
+        failed = invoke("--topology", "fat-tree:16", "--bytes", "4096", *words)
+        assert failed.exit_code != 0
+        assert remedy in failed.output
+
+
 def test_network__no_policy_in_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "not.so").write_text("no")
     result = invoke("--topology", "fat-tree:16", "--policy", str(tmp_path / "not.so"))

@@ -6,12 +6,14 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "policy/loader.hpp"
 #include "simulate/goal.hpp"
 #include "simulate/traffic.hpp"
+#include "transport/trace.hpp"
 #include "wire/sim/network_run.hpp"
 
 namespace tutti::runners::sim {
@@ -117,6 +119,7 @@ struct Query {
   std::string traffic = "permutation";
   std::string goal;    ///< File; in place of `traffic`.
   std::string policy;  ///< Shared object of a transport policy.
+  std::string trace;   ///< File for what the transport of one host tells.
   simulate::TrafficOptions pattern;
   bool wants_flows = true;
 };
@@ -187,6 +190,8 @@ Result<Query> read_query(const json& document) {
   reader.number("until_ps", 0, UINT64_MAX, &query.run.until_ps);
   reader.flag("flows", &query.wants_flows);
   reader.text("policy", &query.policy);
+  reader.text("trace", &query.trace);
+  reader.number("trace_host", 0, UINT32_MAX, &query.run.trace_host);
   read_network(&reader, &query.run.network);
   read_transport(&reader, &query.run.connection);
   TUTTI_RETURN_IF_ERROR(reader.finish());
@@ -195,6 +200,19 @@ Result<Query> read_query(const json& document) {
   TUTTI_ASSIGN_OR_RETURN(query.run.connection.policy, policy::load_transport_policy(query.policy));
   return query;
 }
+
+/// A line of JSON for each record.
+class TraceFile : public transport::TraceSink {
+ public:
+  explicit TraceFile(const std::string& path) : file_(path, std::ios::binary) {}
+  void record(const transport::TraceRecord& record) override {
+    file_ << transport::trace_line(record) << '\n';
+  }
+  bool is_good() { return static_cast<bool>(file_.flush()); }
+
+ private:
+  std::ofstream file_;
+};
 
 Result<simulate::Workload> workload_of(const Query& query) {
   if (query.goal.empty()) {
@@ -290,9 +308,21 @@ json answer_json(const Query& query, const simulate::Workload& workload, const R
 }  // namespace
 
 Result<json> simulate_network(const json& document) {
-  TUTTI_ASSIGN_OR_RETURN(const Query query, read_query(document));
+  TUTTI_ASSIGN_OR_RETURN(Query query, read_query(document));
   TUTTI_ASSIGN_OR_RETURN(const simulate::Workload workload, workload_of(query));
+  std::optional<TraceFile> trace;
+  if (!query.trace.empty()) {
+    if (query.run.protocol != "transport" || query.run.trace_host >= query.run.shape.hosts) {
+      return bad("trace: of the transport, and of one of the hosts 0 to " +
+                 std::to_string(query.run.shape.hosts - 1));
+    }
+    trace.emplace(query.trace);
+    query.run.trace = &*trace;
+  }
   TUTTI_ASSIGN_OR_RETURN(const RunResult result, wire::sim::run_network(query.run, workload));
+  if (trace && !trace->is_good()) {
+    return bad(query.trace + ": cannot be written");
+  }
   return answer_json(query, workload, result);
 }
 

@@ -74,7 +74,7 @@ EndpointHost::EndpointHost(const HostWork& work, const EndpointHostOptions& opti
     : WorkHost(work),
       options_(options),
       exchange_(exchange),
-      endpoint_(limits, options.connection.wire.ps_per_byte),
+      endpoint_(limits, options.connection.wire.ps_per_byte, options.trace),
       peers_(peers_of(work)) {
   if (!options_.carries_bytes) {
     return;
@@ -166,15 +166,15 @@ void EndpointHost::take_events(TimePs now_ps) {
     if (event.kind == transport::EventKind::kConnectionDone) {
       continue;
     }
+    const auto index = static_cast<std::uint32_t>(event.context);
+    post_waiting(to_ns(now_ps), peer(progress_.op(index).peer));
     if (event.outcome != transport::Outcome::kOk) {
       ++failed_;
       continue;
     }
-    const auto index = static_cast<std::uint32_t>(event.context);
     if (event.kind == transport::EventKind::kReceiveDone && options_.carries_bytes) {
       check_content(index);
     }
-    post_waiting(to_ns(now_ps), peer(progress_.op(index).peer));
     progress_.complete(now_ps, index);
   }
   post(now_ps);

@@ -52,6 +52,7 @@ struct EndpointHostOptions {
       64;  ///< On the wire, of each packet; a longer header counts in full.
   std::uint64_t seed = 1;
   bool carries_bytes = false;
+  transport::TraceSink* trace = nullptr;  ///< Outlives the host, or null.
   /// What all connections have in common.
   transport::ConnectionOptions connection;
 };

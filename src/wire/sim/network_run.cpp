@@ -121,6 +121,18 @@ class LocalExchange {
   std::vector<TimePs> free_ps_;  ///< By host: its local sends until now are through.
 };
 
+/// The transport tries for four times its patience where a peer answers and takes no data; NICs
+/// have no limit, so some hundreds of their timeouts must do.
+TimePs stall_of(const RunOptions& options) {
+  if (options.stall_ps != 0) {
+    return options.stall_ps;
+  }
+  constexpr TimePs kLeast = 1'000'000 * simulate::kPsPerUs;
+  return options.protocol == "transport"
+             ? 5 * options.connection.loss.give_up_ns * simulate::kPsPerNs
+             : std::max(kLeast, 200 * options.timeout_ps);
+}
+
 /// Says when nothing has moved for a while: no payload arrived, no operation ended, no pause runs.
 /// Looks once in `stall_ps`, so it says so after one to two of them.
 class StallWatch {
@@ -187,7 +199,7 @@ RunResult run_hosts(const RunOptions& options, const Fabric& fabric,
   Network network(fabric, options.network, {hosts.begin(), hosts.end()});
   LocalExchange local(&network, hosts);
   std::size_t busy = 0;  // Hosts before this one have nothing left to do.
-  StallWatch watch(hosts, options.stall_ps);
+  StallWatch watch(hosts, stall_of(options));
   const auto goes_on = [&] {
     if (between) {
       between();
@@ -279,11 +291,13 @@ Result<RunResult> run_transport(const RunOptions& options, const Fabric& fabric,
                                    .header_bytes = options.network.header_bytes,
                                    .seed = options.network.seed,
                                    .carries_bytes = options.carries_bytes,
+                                   .trace = nullptr,
                                    .connection = options.connection};
   host_options.connection.wire = wire_of(options.network, fabric, options.connection.wire.paths);
   std::vector<std::unique_ptr<EndpointHost>> hosts;
   for (std::uint32_t host = 0; host < fabric.hosts(); ++host) {
     host_options.host = host;
+    host_options.trace = host == options.trace_host ? options.trace : nullptr;
     TUTTI_ASSIGN_OR_RETURN(auto made,
                            EndpointHost::make(workload.hosts[host], host_options, &exchange));
     hosts.push_back(std::move(made));

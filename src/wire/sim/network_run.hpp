@@ -13,6 +13,7 @@
 #include "simulate/network.hpp"
 #include "simulate/work_host.hpp"
 #include "simulate/workload.hpp"
+#include "transport/trace.hpp"
 #include "transport/types.hpp"
 
 namespace tutti::wire::sim {
@@ -24,15 +25,17 @@ struct RunOptions {
   std::string protocol = "transport";
   /// transport: what all connections have in common; their wire is filled in from `network`.
   transport::ConnectionOptions connection;
-  bool carries_bytes = false;        ///< transport: content, checked on arrival.
+  bool carries_bytes = false;             ///< transport: content, checked on arrival.
+  transport::TraceSink* trace = nullptr;  ///< transport: of `trace_host`; outlives the run.
+  std::uint32_t trace_host = 0;
   bool rate_control = false;         ///< go-back-n: DCQCN's.
   std::uint32_t window_packets = 0;  ///< go-back-n: per connection; 0: 1.5 BDP.
   simulate::TimePs timeout_ps = 0;   ///< go-back-n; 0: 500 us.
   std::uint32_t threads = 1;
   simulate::TimePs until_ps = simulate::kNever;
-  /// A run in which no payload arrives, nothing ends and no pause runs for so long is an error. Ten
-  /// of the transport's longest timeouts, each of which sends something again.
-  simulate::TimePs stall_ps = 1'000'000 * simulate::kPsPerUs;
+  /// A run in which no payload arrives, nothing ends and no pause runs for so long is an error. 0:
+  /// longer than the protocol itself is patient, so that what it gives up is counted as such.
+  simulate::TimePs stall_ps = 0;
 };
 
 /// One send.
@@ -82,7 +85,8 @@ struct RunResult {
 /// moves any more, with what waits (kTimeout).
 Result<RunResult> run_network(const RunOptions& options, const simulate::Workload& workload);
 
-/// What no transport can be faster than, when all may be sent at once.
+/// What no transport can be faster than, when all may be sent at once; but for about a packet's
+/// time, as the base round trip is of full packets.
 struct LeastTime {
   /// Payload through the most loaded link of a host, in either direction, at line rate.
   simulate::TimePs ideal_ps = 0;

@@ -201,6 +201,78 @@ TEST(connection, close__both_at_once_with_matched_sends_both_ways) {
   }
 }
 
+// What has arrived and only lacks its acknowledgement is no victim of the other side's close.
+TEST(connection, close__both_at_once_spares_what_was_delivered) {
+  LossyPair pair;
+  bool is_closed = false;
+  pair.drop = [&](const LossyPair::Delivered& packet) {
+    return packet.to == 0 && type_of(packet) == PacketType::kAck && !is_closed;
+  };
+  const auto data = pattern(1000, 1);
+  std::vector<std::byte> into(data.size());
+  ReceiveRequest endless;
+  endless.parts[0] = {2, nullptr, 1ULL << 34};
+  ASSERT_TRUE(pair.end(0).post_receive(pair.now(), pair.handle(0), endless).ok());
+  ASSERT_TRUE(pair.end(1).post_send(pair.now(), pair.handle(1), {2, nullptr, 1ULL << 34, 0}).ok());
+  pair.receive(1, 1, into);
+  pair.send(0, 1, data);
+  while (pair.events(1).empty()) {
+    ASSERT_TRUE(pair.step(pair.now() + 1'000'000));
+  }
+  ASSERT_EQ(Outcome::kOk, pair.events(1)[0].outcome);
+  ASSERT_TRUE(pair.events(0).empty()) << "not acknowledged yet";
+  is_closed = true;
+  ASSERT_TRUE(pair.end(0).close(pair.now(), pair.handle(0)).ok());
+  ASSERT_TRUE(pair.end(1).close(pair.now(), pair.handle(1)).ok());
+  ASSERT_TRUE(pair.run_until_events(3, 3, pair.now() + 1'000'000'000));
+  EXPECT_EQ((Kinds{{EventKind::kReceiveDone, Outcome::kClosed},
+                   {EventKind::kSendDone, Outcome::kOk},
+                   {EventKind::kConnectionDone, Outcome::kOk}}),
+            kinds(pair.events(0)));
+}
+
+// An end that drains takes no data, for as long as its own sends need.
+TEST(connection, close__of_a_long_send_outlasts_the_patience_of_the_other_sender) {
+  ConnectionOptions options;
+  options.loss.give_up_ns = 1'000'000;
+  LossyPair pair(options);
+  pair.checks_invariants = false;
+  constexpr Bytes kLong = 500'000'000;  // 10 ms of the link.
+  for (int i = 0; i < 2; ++i) {
+    ReceiveRequest receive;
+    receive.parts[0] = {1, nullptr, kLong};
+    ASSERT_TRUE(pair.end(i).post_receive(pair.now(), pair.handle(i), receive).ok());
+  }
+  ASSERT_TRUE(pair.end(0).post_send(pair.now(), pair.handle(0), {1, nullptr, kLong, 0}).ok());
+  ASSERT_TRUE(pair.end(1).post_send(pair.now(), pair.handle(1), {1, nullptr, kLong, 0}).ok());
+  pair.run(100'000);
+  ASSERT_TRUE(pair.end(0).close(pair.now(), pair.handle(0)).ok());
+  ASSERT_TRUE(pair.run_until_events(3, 3, pair.now() + 1'000'000'000));
+  EXPECT_EQ((Kinds{{EventKind::kReceiveDone, Outcome::kClosed},
+                   {EventKind::kSendDone, Outcome::kOk},
+                   {EventKind::kConnectionDone, Outcome::kOk}}),
+            kinds(pair.events(0)));
+}
+
+// Adverts of several packets overtake each other on paths of unlike length: none may wait for the
+// timer that repeats them.
+TEST(connection, adverts__that_overtake_each_other_need_no_timer) {
+  ConnectionOptions options;
+  options.wire.paths = 16;
+  options.receive_parts_max = 256;
+  LossyPair pair(options);
+  pair.faults.delay = 500;
+  pair.faults.delay_ns_max = 10'000;
+  const TimeNs start = pair.now();
+  std::vector<std::byte> none;
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    pair.receive(1, 1, none, i);
+    pair.send(0, 1, none, i);
+  }
+  ASSERT_TRUE(pair.run_until_events(200, 200, start + 1'000'000'000));
+  EXPECT_LT(pair.now() - start, 80'000U) << "the timer waits 100 us";
+}
+
 TEST(connection, abort__ends_here_at_once_and_there_by_a_reset) {
   LossyPair pair;
   const auto data = pattern(3'000'000, 1);
@@ -608,6 +680,31 @@ TEST(connection, paths__one_living_path_of_each_rail_is_found_and_kept) {
 }
 
 // A policy in place of the window says when, not where: all groups carry their share.
+TEST(connection, window_groups__a_window_per_path_leaves_a_path_that_died) {
+  ConnectionOptions options;
+  options.wire.paths = 4;
+  options.window_groups = 4;
+  options.receives = false;
+  LossyPair pair(options);
+  std::uint64_t on_dead = 0;
+  bool is_dead = false;
+  pair.drop = [&](const LossyPair::Delivered& packet) {
+    const bool is_gone = is_dead && packet.path == 3;
+    on_dead += is_gone && packet.payload_bytes > 0 ? 1 : 0;
+    return is_gone;
+  };
+  const auto data = pattern(20'000'000, 1);
+  std::vector<std::byte> into(data.size());
+  pair.receive(1, 1, into);
+  pair.send(0, 1, data);
+  pair.run(100'000);
+  is_dead = true;
+  ASSERT_TRUE(pair.run_until_events(1, 1));
+  EXPECT_EQ(data, into);
+  EXPECT_GT(on_dead, 0U);
+  EXPECT_LT(on_dead, 60U) << "its window and some probes";
+}
+
 TEST(connection, window_groups__a_policy_that_always_sends_uses_them_all) {
   tutti_transport_policy policy{};
   policy.version = TUTTI_TRANSPORT_POLICY_VERSION;

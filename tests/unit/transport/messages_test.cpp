@@ -17,8 +17,12 @@ namespace {
 
 TEST(outgoing, match__the_nth_send_of_a_tag_gets_the_nth_receive) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
-    OutgoingTable table(32, 32, (1ULL << 32) - 10);
+    constexpr std::uint64_t kFirst = (1ULL << 32) - 10;
+    OutgoingTable table(32, 32, kFirst);
     Random random(seed);
+    const auto advert_of = [seed](std::uint64_t number) {
+      return Advert{static_cast<Tag>(Random(seed ^ number << 8).below(4)), 100};
+    };
     std::map<Tag, std::vector<std::uint64_t>> sends;
     std::map<Tag, std::vector<std::uint32_t>> adverts;
     for (int i = 0; i < 60; ++i) {
@@ -28,12 +32,14 @@ TEST(outgoing, match__the_nth_send_of_a_tag_gets_the_nth_receive) {
         table.post({tag, nullptr, 10, static_cast<std::uint64_t>(i)});
       } else {
         const std::uint64_t number = table.known_adverts();
-        if (table.on_advert(number, {tag, 100})) {
-          adverts[tag].push_back(static_cast<std::uint32_t>(number));
-        }
-        EXPECT_FALSE(table.on_advert(number, {tag, 100}));      // Repeated.
-        EXPECT_FALSE(table.on_advert(number + 2, {tag, 100}));  // One is missing.
+        table.on_advert(number, advert_of(number));
+        EXPECT_FALSE(table.on_advert(number, advert_of(number)));  // Repeated, or no room.
+        const std::uint64_t early = table.known_adverts() + 1;
+        EXPECT_FALSE(table.on_advert(early, advert_of(early)));
       }
+    }
+    for (std::uint64_t n = kFirst; n != table.known_adverts(); ++n) {
+      adverts[advert_of(n).tag].push_back(static_cast<std::uint32_t>(n));
     }
     std::map<std::uint64_t, std::uint32_t> matched;
     while (table.cutting() != IndexList::kNone) {

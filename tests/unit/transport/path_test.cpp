@@ -71,26 +71,46 @@ TEST(path, on_loss__when_the_last_one_dies_all_are_tried_again) {
   for (PathId path = 0; path < 2; ++path) {
     paths.on_loss(0, path, true);
     EXPECT_EQ(3U - path, paths.alive());
-    EXPECT_EQ(Change::kDead, paths.on_loss(0, path, true));
+    EXPECT_EQ(Change::kDead, paths.on_loss(1, path, true));
   }
   for (int i = 1; i < PathTable::kTimeoutsOfLastToDie; ++i) {
-    EXPECT_NE(Change::kDead, paths.on_loss(0, 2, true));
+    EXPECT_NE(Change::kDead, paths.on_loss(static_cast<TimeNs>(i), 2, true));
     EXPECT_EQ(1U, paths.alive());
   }
-  EXPECT_EQ(Change::kNone, paths.on_loss(0, 2, true));
+  EXPECT_EQ(Change::kNone, paths.on_loss(99, 2, true));
   EXPECT_EQ(3U, paths.alive());
   EXPECT_EQ(kNever, paths.next_probe_ns());
   for (PathId path = 0; path < 3; ++path) {
     EXPECT_EQ(PathState::kSuspect, paths[path].state);
   }
-  EXPECT_EQ(Change::kNone, paths.on_loss(0, 0, true));
-  EXPECT_EQ(Change::kDead, paths.on_loss(0, 0, true));
+  EXPECT_EQ(Change::kNone, paths.on_loss(100, 0, true));
+  EXPECT_EQ(Change::kDead, paths.on_loss(101, 0, true));
+}
+
+// Many chunks may wait for the same lost acknowledgement.
+TEST(path, on_loss__all_chunks_of_one_timeout_count_once) {
+  PathTable paths(2, 1);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(Change::kNone, paths.on_loss(1000, 0, true));
+  }
+  EXPECT_EQ(PathState::kGood, paths[0].state);
+  EXPECT_EQ(Change::kDead, paths.on_loss(2000, 0, true));
+  // The last one: as many timeouts as it says, however many chunks each had.
+  for (TimeNs timeout = 1; timeout < PathTable::kTimeoutsOfLastToDie; ++timeout) {
+    for (int i = 0; i < 20; ++i) {
+      EXPECT_NE(Change::kDead, paths.on_loss(2000 + timeout, 1, true));
+      EXPECT_EQ(1U, paths.alive()) << timeout;
+    }
+  }
+  paths.on_loss(9000, 1, true);
+  EXPECT_EQ(2U, paths.alive()) << "all are tried again";
 }
 
 TEST(path, on_loss__the_only_path_stays) {
   PathTable paths(1, 1);
   for (int i = 0; i < 10; ++i) {
-    EXPECT_EQ(i == 1 ? Change::kSuspect : Change::kNone, paths.on_loss(0, 0, true));
+    EXPECT_EQ(i == 1 ? Change::kSuspect : Change::kNone,
+              paths.on_loss(static_cast<TimeNs>(i), 0, true));
   }
   EXPECT_EQ(1U, paths.alive());
   EXPECT_EQ(PathState::kSuspect, paths[0].state);
@@ -102,7 +122,7 @@ TEST(path, rail__goes_down_when_more_than_half_die_within_a_millisecond) {
     Change last = Change::kNone;
     TimeNs now = 5'000'000;
     for (PathId path = 1; path < 11; path += 2, now += gap) {
-      paths.on_loss(now, path, true);
+      paths.on_loss(now - 1, path, true);
       last = paths.on_loss(now, path, true);
     }
     EXPECT_EQ(gap == 100'000U ? Change::kRailDown : Change::kDead, last);
@@ -233,7 +253,7 @@ TEST_F(SprayTest, pick__avoids_the_lossy_the_dead_and_mostly_the_suspect) {
     PathTable fresh(16, 1);
     paths = fresh;
     for (int i = 0; i < 2; ++i) {
-      paths.on_loss(0, 3, true);
+      paths.on_loss(static_cast<TimeNs>(i), 3, true);
       paths.on_loss(0, 7, false);
     }
     paths[7].penalty = 0;
@@ -248,7 +268,7 @@ TEST_F(SprayTest, pick__avoids_the_lossy_the_dead_and_mostly_the_suspect) {
 TEST_F(SprayTest, pick__has_an_answer_when_few_are_left) {
   Spray spray = make(SprayMode::kMixed);
   for (PathId path = 0; path < 15; ++path) {
-    paths.on_loss(path * 10'000'000U, path, true);
+    paths.on_loss(path * 10'000'000U + 1, path, true);
     paths.on_loss(path * 10'000'000U, path, true);
   }
   EXPECT_EQ(1U, paths.alive());
