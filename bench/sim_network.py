@@ -31,6 +31,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -113,43 +114,52 @@ def check(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 def table4(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Seed by seed, so that a run that is cut short has the same seeds of all configurations."""
+    cases: dict[tuple[str, str, str], tuple[str, ...]] = {}
+    known: dict[tuple[str, str, str], tuple[Any, Any]] = {}
+    for what, chunk, spray, groups, published, htsim in CELLS:
+        # From 16 KiB on each chunk is acknowledged by itself under either policy.
+        acks = ("dense", "sparse") if chunk == "4K" else ("either",)
+        for column, controller in enumerate(COLUMNS):
+            for ack in acks:
+                cases[what, controller, ack] = (
+                    *("--topology", f"fat-tree:{args.nics or 1024}"),
+                    *("--bytes", str(args.bytes or FLOW_BYTES)),
+                    *("--congestion", controller, "--spray", spray, "--chunk", chunk),
+                    *("--window-groups", str(groups)),
+                    *("--ack", "dense" if ack == "either" else ack),
+                )
+                # Others' figures are of one size alone.
+                own_size = not (args.nics or args.bytes)
+                known[what, controller, ack] = (
+                    (published[column], htsim[column]) if own_size else (None, None)
+                )
     documents: dict[tuple[str, str, str], list[packet_network.Document]] = {}
     rows: list[dict[str, Any]] = []
     for seed in range(1, (args.seeds or 5) + 1):
         rows = []
-        for what, chunk, spray, groups, *others in CELLS:
-            # Others' figures are of one size alone.
-            known = [(None, None)] * 2 if args.nics or args.bytes else others
-            # From 16 KiB on each chunk is acknowledged by itself under either policy.
-            acks = ("dense", "sparse") if chunk == "4K" else ("either",)
-            for column, controller in enumerate(COLUMNS):
-                for ack in acks:
-                    found = documents.setdefault((what, controller, ack), [])
-                    found.append(
-                        run(
-                            *("--topology", f"fat-tree:{args.nics or 1024}"),
-                            *("--bytes", str(args.bytes or FLOW_BYTES)),
-                            *("--congestion", controller, "--spray", spray, "--chunk", chunk),
-                            *("--window-groups", str(groups), "--seed", str(seed)),
-                            *("--ack", "dense" if ack == "either" else ack),
-                        )
-                    )
-                    row = {
-                        "configuration": what,
-                        "controller": controller,
-                        "ack": ack,
-                        "published_us": known[0][column],
-                        "htsim_us": known[1][column],
-                        **summary(found),
-                    }
-                    rows.append(row)
-                    print(
-                        f"seed {seed} {what:16} {controller} {ack:6}  max {row['max_us']:7.1f} us  "
-                        f"p99 {row['p99_us']:7.1f}  mean {row['mean_us']:7.1f}  of floor "
-                        f"{row['over_floor']:.3f}  paper {known[0][column]} "
-                        f"htsim {known[1][column]}",
-                        flush=True,
-                    )
+        with ThreadPoolExecutor(args.jobs) as pool:
+            found = pool.map(
+                lambda case, seed=seed: run(*case, "--seed", str(seed)), cases.values()
+            )
+            for key, document in zip(cases, found, strict=True):
+                documents.setdefault(key, []).append(document)
+                what, controller, ack = key
+                published_us, htsim_us = known[key]
+                row = {
+                    "configuration": what,
+                    "controller": controller,
+                    "ack": ack,
+                    "published_us": published_us,
+                    "htsim_us": htsim_us,
+                    **summary(documents[key]),
+                }
+                rows.append(row)
+                print(
+                    f"seed {seed} {what:16} {controller} {ack:6}  max {row['max_us']:7.1f} us  "
+                    f"p99 {row['p99_us']:7.1f}  mean {row['mean_us']:7.1f}  of floor "
+                    f"{row['over_floor']:.3f}  paper {published_us} htsim {htsim_us}",
+                    flush=True,
+                )
         save(args, rows)
     return rows
 
@@ -418,6 +428,9 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, help="write the results")
     parser.add_argument("--plot", type=Path, help="write the figure; unset: beside -o")
     parser.add_argument("--seeds", type=int, help="table4, incast: 5; collectives: 3; others: 1")
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="table4: runs at once; inflates their CPU seconds"
+    )
     parser.add_argument("--nics", type=int, help="of the network; speed: at most")
     parser.add_argument("--bytes", type=sizes.parse_bytes, help="of a message or vector")
     parser.add_argument("--messages", type=int, help="of each sender; incast: 100, loss: 1")

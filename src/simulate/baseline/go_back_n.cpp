@@ -43,12 +43,11 @@ GoBackNConnection* find(const Connections& connections, End end, std::uint32_t h
 
 }  // namespace
 
-GoBackNHost::GoBackNHost(HostWork work, const GoBackNOptions& options, std::uint32_t host,
+GoBackNHost::GoBackNHost(HostWork work, const GoBackNOptions& options,
                          std::vector<GoBackNConnection*> outgoing,
                          std::vector<GoBackNConnection*> incoming)
     : WorkHost(std::move(work)),
       options_(options),
-      host_(host),
       outgoing_(std::move(outgoing)),
       incoming_(std::move(incoming)) {
   for (GoBackNConnection* connection : outgoing_) {
@@ -318,7 +317,7 @@ GoBackNHosts go_back_n_hosts(const Workload& workload, const GoBackNOptions& opt
   }
   for (std::uint32_t host = 0; host < hosts; ++host) {
     all.hosts.push_back(std::make_unique<GoBackNHost>(
-        workload.hosts[host], options, host, std::move(outgoing[host]), std::move(incoming[host])));
+        workload.hosts[host], options, std::move(outgoing[host]), std::move(incoming[host])));
   }
   return all;
 }

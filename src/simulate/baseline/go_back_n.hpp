@@ -74,7 +74,7 @@ struct GoBackNConnection {
 class GoBackNHost : public WorkHost {
  public:
   /// `connections`: all, by (src, dst); those that this host is an end of come in the two lists.
-  GoBackNHost(HostWork work, const GoBackNOptions& options, std::uint32_t host,
+  GoBackNHost(HostWork work, const GoBackNOptions& options,
               std::vector<GoBackNConnection*> outgoing, std::vector<GoBackNConnection*> incoming);
 
   void on_packet(TimePs now_ps, const Packet& packet) override;
@@ -96,10 +96,8 @@ class GoBackNHost : public WorkHost {
   void set_timer(TimePs now_ps);
 
   GoBackNOptions options_;
-  std::uint32_t host_;
   std::vector<GoBackNConnection*> outgoing_;  ///< By destination.
   std::vector<GoBackNConnection*> incoming_;  ///< By source.
-  std::vector<std::uint32_t> message_of_;     ///< By operation that is a send: its place.
   std::deque<Packet> answers_;
   std::size_t turn_ = 0;  ///< Round robin over outgoing_.
   TimePs timer_ps_ = 0;

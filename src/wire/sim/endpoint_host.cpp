@@ -38,8 +38,8 @@ std::vector<EndpointHost::Peer> EndpointHost::peers_of(const HostWork& work) {
                        .sends = op.kind == OpKind::kSend,
                        .receives = op.kind == OpKind::kReceive,
                        .connection = {},
-                       .waiting = {},
-                       .posted = {}});
+                       .receive_queue = {},
+                       .send_queue = {}});
     }
   }
   std::sort(peers.begin(), peers.end(),
@@ -115,23 +115,22 @@ void EndpointHost::post(TimePs now_ps) {
   while (progress_.next(now_ps, &index)) {
     const Op& op = progress_.op(index);
     Peer& to = peer(op.peer);
-    std::vector<std::uint32_t>& waiting = to.waiting[op.kind == OpKind::kSend ? 1 : 0];
-    if (!waiting.empty() || !post_one(to_ns(now_ps), to, index)) {
-      waiting.push_back(index);
+    Waiting& waiting = op.kind == OpKind::kSend ? to.send_queue : to.receive_queue;
+    if (!waiting.list.empty() || !post_one(to_ns(now_ps), to, index)) {
+      waiting.list.push_back(index);
     }
   }
 }
 
 void EndpointHost::post_waiting(TimeNs now, Peer& peer) {
-  for (std::size_t kind = 0; kind < 2; ++kind) {
-    std::vector<std::uint32_t>& waiting = peer.waiting[kind];
-    std::size_t& posted = peer.posted[kind];
-    while (posted < waiting.size() && post_one(now, peer, waiting[posted])) {
-      ++posted;
+  for (Waiting* waiting : {&peer.receive_queue, &peer.send_queue}) {
+    std::vector<std::uint32_t>& list = waiting->list;
+    while (waiting->posted < list.size() && post_one(now, peer, list[waiting->posted])) {
+      ++waiting->posted;
     }
-    if (posted == waiting.size()) {
-      waiting.clear();
-      posted = 0;
+    if (waiting->posted == list.size()) {
+      list.clear();
+      waiting->posted = 0;
     }
   }
 }

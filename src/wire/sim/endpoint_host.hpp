@@ -78,15 +78,19 @@ class EndpointHost : public simulate::WorkHost {
   std::uint64_t wrong_bytes() const { return wrong_bytes_; }
 
  private:
+  /// Operations for which there was no room; those before `posted` have found it since.
+  struct Waiting {
+    std::vector<std::uint32_t> list;
+    std::size_t posted = 0;
+  };
   /// All that goes to or comes from one host.
   struct Peer {
     std::uint32_t host = 0;
     bool sends = false;
     bool receives = false;
     transport::ConnectionHandle connection;
-    /// Receives and sends for which there was no room, those before `posted` have found it since.
-    std::vector<std::uint32_t> waiting[2] = {};
-    std::size_t posted[2] = {};
+    Waiting receive_queue;
+    Waiting send_queue;
   };
   static std::vector<Peer> peers_of(const simulate::HostWork& work);
 
