@@ -18,8 +18,9 @@ std::uint64_t allocations = 0;
 
 }  // namespace
 
-// The replaceable forms that all others come down to.
-void* operator new(std::size_t bytes) {
+// The replaceable forms that all others come down to. Not inlined: the compiler would miss the
+// pair.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++allocations;
   void* const memory = std::malloc(bytes == 0 ? 1 : bytes);
   if (memory == nullptr) {
@@ -27,8 +28,10 @@ void* operator new(std::size_t bytes) {
   }
   return memory;
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t /*bytes*/) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t /*bytes*/) noexcept {
+  std::free(memory);
+}
 
 namespace tutti::transport {
 namespace {
