@@ -29,6 +29,9 @@ say() { echo "make: $*" >&2; }
 # Runs a command quietly; its output goes to the log.
 logged() { echo "+ $*" >>"$kLog" && "$@" >>"$kLog" 2>&1 </dev/null; }
 
+# The machine's own. make puts .env/tools first, whose python3 is gone when it is to be made anew.
+python3() { env PATH="${PATH//"$PWD/.env/tools/bin:"/}" python3 "$@"; }
+
 # A stamp says for which inputs a part of .env was made; further lines say what it lacks. Such a
 # half-made part is tried again after ten minutes, or with another TUTTI_WHEELS.
 # up_to_date NAME INPUTS

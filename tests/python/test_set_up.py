@@ -1,0 +1,37 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""tools/set_up.sh, without a network, in a directory of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def test_tools__an_outdated_environment_is_made_anew_though_it_is_first_in_the_path(
+    tmp_path: Path,
+) -> None:
+    """As `make` calls it after requirements-dev.txt has changed."""
+    (tmp_path / "tools").mkdir()
+    shutil.copy(REPOSITORY / "tools" / "set_up.sh", tmp_path / "tools")
+    requirements = tmp_path / "requirements-dev.txt"
+    programs = tmp_path / ".env" / "tools" / "bin"
+    path = f"{programs}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "TUTTI_WHEELS": str(tmp_path)}
+    for content in ("# Nothing.\n", "# Nothing, again.\n"):
+        requirements.write_text(content)
+        done = subprocess.run(
+            [tmp_path / "tools" / "set_up.sh", "tools"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "setting up .env/tools" in done.stdout
+        assert done.stderr == ""
+        subprocess.run([programs / "python3", "-c", "import sys"], check=True)
