@@ -7,7 +7,6 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,7 @@ from tutti.cli import main
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CLUSTERS = ("cluster-a", "cluster-b", "dgx-h100")
-
-
-@pytest.fixture(autouse=True)
-def library() -> Iterator[None]:
-    """The real library, whatever stand-in a test before used."""
-    if paths.find(paths.LIBRARY) is None:
-        pytest.skip("libtutti.so is not built")
-    api.library.cache_clear()
-    yield
-    api.library.cache_clear()
+pytestmark = pytest.mark.usefixtures("library")
 
 
 @pytest.fixture(scope="module")

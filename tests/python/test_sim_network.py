@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,15 +12,7 @@ from click.testing import CliRunner, Result
 from tutti import api, packet_network, paths
 from tutti.cli import main
 
-
-@pytest.fixture(autouse=True)
-def library() -> Iterator[None]:
-    """The real library, whatever stand-in a test before used."""
-    if paths.find(paths.LIBRARY) is None:
-        pytest.skip("libtutti.so is not built")
-    api.library.cache_clear()
-    yield
-    api.library.cache_clear()
+pytestmark = pytest.mark.usefixtures("library")
 
 
 def invoke(*words: str) -> Result:
