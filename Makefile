@@ -101,7 +101,9 @@ format: lint-set-up ## puts every file into its right form
 
 .PHONY: bench
 bench: product ## the measurements of bench/*.py, each against its bound
-	@ran=0; for script in bench/*.py; do \
+	@$(set_up) tests
+	@cmake --build --preset dev --target schedule_bench transport_bench
+	@ran=0; for script in $$(grep -l __main__ bench/*.py); do \
 	  [[ -f $$script ]] || continue; \
 	  echo "== $$script"; \
 	  TUTTI_LIBRARY_DIR=$(CURDIR)/$(BUILD)/lib PYTHONPATH=$(CURDIR)/python python3 $$script; ran=1; \

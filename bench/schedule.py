@@ -12,7 +12,6 @@ when a claim does not hold: 10 ms for each algorithm, 5 s for the simulation.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import resource
@@ -25,8 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
-import msgspec  # noqa: E402
-from tutti import __version__, machine  # noqa: E402
+import results_head  # noqa: E402
 
 REPETITIONS = 10
 GENERATION_MS = 10.0
@@ -95,16 +93,9 @@ def main() -> int:
     holds = slowest <= GENERATION_MS and simulated["cpu_s"] <= SIMULATION_S
     print(f"at most {GENERATION_MS} ms and {SIMULATION_S} s: {'holds' if holds else 'MISSED'}")
     if options.output:
-        document = {
-            "schema": "tutti-schedule-scale/1",
-            "command": "python bench/schedule.py",
-            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "machine": msgspec.to_builtins(machine.describe()),
-            "versions": {"tutti": __version__},
-            "rows": rows,
-            "simulation": simulated,
-        }
-        options.output.write_text(json.dumps(document, indent=1) + "\n")
+        written = {**results_head.head("tutti-schedule-scale/1"), "rows": rows}
+        written["simulation"] = simulated
+        options.output.write_text(json.dumps(written, indent=1) + "\n")
     return 0 if holds else 1
 
 

@@ -21,7 +21,6 @@ own. Times in microseconds are simulated: they do not depend on the machine.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import resource
@@ -39,8 +38,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
 import msgspec  # noqa: E402
+import results_head  # noqa: E402
 import sim_network_figures  # noqa: E402
-from tutti import __version__, machine, packet_network, prediction, sizes  # noqa: E402
+from tutti import packet_network, prediction, sizes  # noqa: E402
 from tutti.errors import TuttiError  # noqa: E402
 
 # Ten configurations: (what, chunk, spray, window groups). Published maxima in microseconds of the
@@ -387,13 +387,7 @@ def save(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
     """Writes the results file, if one is wanted."""
     if not args.output:
         return
-    head = {
-        "schema": f"tutti-bench-network-{args.part}/1",
-        "command": shlex.join(["python", *sys.argv]),
-        "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
-        "machine": msgspec.to_builtins(machine.describe()),
-        "versions": {"tutti": __version__},
-    }
+    head = results_head.head(f"tutti-bench-network-{args.part}/1")
     lines = ",\n".join("    " + json.dumps(row) for row in rows)
     text = json.dumps(head, indent=2).removesuffix("\n}")
     args.output.write_text(f'{text},\n  "rows": [\n{lines}\n  ]\n}}\n')

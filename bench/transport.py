@@ -14,7 +14,6 @@ controller is above 650 ns, the time of a chunk at 400 Gb/s.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import re
 import shutil
@@ -27,8 +26,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
-import msgspec  # noqa: E402
-from tutti import __version__, machine  # noqa: E402
+import results_head  # noqa: E402
 
 BOUND_NS = 650.0
 COLUMNS = (
@@ -115,17 +113,13 @@ def main() -> int:
     holds = default["ns"] <= BOUND_NS
     print(f"{default['ns']} ns, at most {BOUND_NS}: {'holds' if holds else 'MISSED'}")
     if options.output:
-        document = {
-            "schema": "tutti-transport-core/1",
-            "command": "python bench/transport.py",
-            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "machine": msgspec.to_builtins(machine.describe()),
-            "versions": {"tutti": __version__},
+        written = {
+            **results_head.head("tutti-transport-core/1"),
             "chunks": options.chunks,
             "repeats": options.repeats,
             "rows": rows,
         }
-        options.output.write_text(json.dumps(document, indent=1) + "\n")
+        options.output.write_text(json.dumps(written, indent=1) + "\n")
     return 0 if holds else 1
 
 
