@@ -317,11 +317,14 @@ Result<json> simulate_network(const json& document) {
                  std::to_string(query.run.shape.hosts - 1));
     }
     trace.emplace(query.trace);
+    if (!trace->is_good()) {
+      return bad(query.trace + ": cannot be written");
+    }
     query.run.trace = &*trace;
   }
   TUTTI_ASSIGN_OR_RETURN(const RunResult result, wire::sim::run_network(query.run, workload));
   if (trace && !trace->is_good()) {
-    return bad(query.trace + ": cannot be written");
+    return bad(query.trace + ": the disk is full, or the file went away");
   }
   return answer_json(query, workload, result);
 }
