@@ -139,6 +139,9 @@ class Connection {
   bool is_usable(std::uint32_t group) const;
   std::uint64_t next_number(TimeNs now);
   PathId choose_path(TimeNs now, Group& group, const Chunk& chunk, PathId avoid);
+  std::uint64_t take_number(TimeNs now, PathId& avoid);
+  void fill_data(TimeNs now, std::uint64_t number, std::uint8_t flags, std::uint32_t pull_target,
+                 Transmission& out);
   void seal(Transmission& out, std::span<const std::byte> payload);
   CommonHeader common(TimeNs now, PacketType type, std::uint8_t flags, PathId path);
   PathId control_path();

@@ -184,10 +184,9 @@ std::uint64_t Connection::next_number(TimeNs now) {
   return number;
 }
 
-void Connection::poll_data(TimeNs now, Transmission& out) {
+/// What leaves next: a lost chunk, a new one, or a tail probe. `avoid`: where it went before.
+std::uint64_t Connection::take_number(TimeNs now, PathId& avoid) {
   std::uint64_t number = flight_.first_lost();
-  PathId avoid = kNoPath;
-  std::uint8_t flags = 0;
   if (number != Flight::kNoChunk) {
     avoid = flight_.at(number).path;
     loss_.on_retransmitted();
@@ -200,6 +199,13 @@ void Connection::poll_data(TimeNs now, Transmission& out) {
     probed_ = number;
   }
   tail_probe_due_ = false;
+  return number;
+}
+
+void Connection::poll_data(TimeNs now, Transmission& out) {
+  PathId avoid = kNoPath;
+  const std::uint64_t number = take_number(now, avoid);
+  std::uint8_t flags = 0;
   Chunk& chunk = flight_.at(number);
   if (avoid != kNoPath) {
     flags |= kFlagRetransmission;
@@ -250,10 +256,17 @@ void Connection::poll_data(TimeNs now, Transmission& out) {
   }
   request_credit_if_stuck(now);
 
-  const DataHeader data{static_cast<std::uint32_t>(number), chunk.slot, chunk.offset, chunk.bytes,
-                        pull_target};
   flags |= chunk.flags;
   flags |= state_ == State::kDraining ? kFlagClosing : 0;
+  fill_data(now, number, flags, pull_target, out);
+}
+
+void Connection::fill_data(TimeNs now, std::uint64_t number, std::uint8_t flags,
+                           std::uint32_t pull_target, Transmission& out) {
+  const Chunk& chunk = flight_.at(number);
+  const PathId path = chunk.path;
+  const DataHeader data{static_cast<std::uint32_t>(number), chunk.slot, chunk.offset, chunk.bytes,
+                        pull_target};
   out.header_bytes = static_cast<std::uint8_t>(
       encode_data(common(now, PacketType::kData, flags, path), data, out.header));
   const Outgoing& send = outgoing_.at(chunk.message);
