@@ -44,7 +44,7 @@ Table default_table() {
   direct.nodes = Range{1, 1};
   direct.ranks = Range{2, 8};
   Rule direct_reductions = direct;
-  direct_reductions.collectives = {Collective::kAllreduce, Collective::kReduce,
+  direct_reductions.collectives = {Collective::kReduce, Collective::kAllreduce,
                                    Collective::kReduceScatter, Collective::kReduceScatterBlock};
   direct_reductions.bytes = Range{0, kDirectReductionsUpTo};
   Rule direct_movements = direct;
