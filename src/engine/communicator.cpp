@@ -260,6 +260,14 @@ Result<Route> Communicator::decide(const Shape& shape) {
         continue;
       }
     }
+    if (decision.plan.pipeline != select::Pipeline::kNone) {
+      TUTTI_RETURN_IF_ERROR(prepare_pipeline(decision.plan));
+      facts.streams_refusal = facts_.streams_refusal;
+      facts.comms_refusal = facts_.comms_refusal;
+      if (!select::refusal(decision.plan, shape, facts).empty()) {
+        continue;
+      }
+    }
     return make_route(shape, decision.plan, fallback);
   }
 }
@@ -325,6 +333,9 @@ Status Communicator::run(const Route& route, const runners::Call& call) {
                             .chunk_bytes = *route.plan.parameters.chunk_bytes});
   if (route.plan.backend == Backend::kSchedule) {
     return run_schedule(route.plan, call);
+  }
+  if (route.plan.pipeline != select::Pipeline::kNone) {
+    return ccl_runner_->run_pipeline(route.plan.pipeline, route.plan.chunks, call);
   }
   if (route.plan.composition != Composition::kAlpha) {
     return runner(route.plan.backend).run(runners::Scope::kWhole, call);

@@ -106,7 +106,14 @@ class Communicator {
   Status setup_ccl(int device);
   Status agree_ccl(int device);
   Status init_ccl_scope(runners::Scope scope, std::string* refusal);
+  /// A unique id of the scope's first rank on all of its ranks; `status` is this rank's own.
+  Status share_ccl_id(runners::Scope scope, ccl::UniqueId* id, Status* status);
+  /// Sets `refusal` on all ranks when `status` is bad on one of them.
+  Status agree_made(const Status& status, std::string* refusal);
   Status prepare_alpha(const select::Plan& plan, std::string* refusal);
+  /// Makes the streams and communicators that a pipeline lacks, on every rank or on none
+  /// (ccl_setup.cpp). What failed once is in facts_ and is not tried again.
+  Status prepare_pipeline(const select::Plan& plan);
 
   Result<Route> decide(const select::Shape& shape);
   Result<Route> make_route(const select::Shape& shape, const select::Plan& plan,
@@ -138,6 +145,8 @@ class Communicator {
   std::array<bool, runners::kScopeCount> ccl_scopes_{};  ///< Up on all ranks.
   /// Why a scope's communicator could not be made; a second try could not meet all ranks.
   std::array<std::string, runners::kScopeCount> ccl_scope_refusals_;
+  int pipeline_streams_ = 1;  ///< Made on all ranks, as are the communicators.
+  int pipeline_comms_ = 1;
 
   struct CachedRoute {
     bool valid = false;

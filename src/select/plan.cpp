@@ -12,6 +12,8 @@ namespace tutti::select {
 namespace {
 
 constexpr std::string_view kStaged = "staged";
+constexpr Pipeline kPipelines[] = {Pipeline::kStreams, Pipeline::kComms};
+constexpr int kPipelineChunksListed = 4;  // Of the MPI4AI paper's experiment.
 const std::string kSchedulePrefix = "schedule:";
 
 /// Parallel Rings have names of their own.
@@ -45,6 +47,44 @@ void take_suffix(std::string_view* name, Take take) {
   if (dash != std::string_view::npos && take(name->substr(dash + 1))) {
     *name = name->substr(0, dash);
   }
+}
+
+const char* to_string(Pipeline pipeline) {
+  switch (pipeline) {
+    case Pipeline::kNone:
+      return "none";
+    case Pipeline::kStreams:
+      return "streams";
+    case Pipeline::kComms:
+      return "comms";
+  }
+  return "?";
+}
+
+/// Takes "ccl-streams" or the like off the front of `name`; kNone where it starts otherwise.
+Pipeline take_pipeline(std::string_view* name) {
+  const std::size_t dash = name->find('-');
+  if (dash == std::string_view::npos || parse_backend(name->substr(0, dash)) != Backend::kCcl) {
+    return Pipeline::kNone;
+  }
+  const std::string_view rest = name->substr(dash + 1);
+  for (const Pipeline pipeline : kPipelines) {
+    if (rest.starts_with(to_string(pipeline))) {
+      *name = rest.substr(std::string_view(to_string(pipeline)).size());
+      return pipeline;
+    }
+  }
+  return Pipeline::kNone;
+}
+
+/// "(4)" -> 4; absent where it is not that of 2 to kPipelineChunksMax.
+std::optional<int> parse_chunks(std::string_view text) {
+  for (int chunks = 2; chunks <= kPipelineChunksMax; ++chunks) {
+    if (text == "(" + std::to_string(chunks) + ")") {
+      return chunks;
+    }
+  }
+  return std::nullopt;
 }
 
 std::string on_nodes(int nodes) {
@@ -190,6 +230,31 @@ std::string ccl_refusal(const Shape& shape, const CommFacts& facts) {
   return is_reduction(shape.collective) ? ccl_reduction_refusal(shape, facts.ccl_name) : "";
 }
 
+/// Vectors, and blocks of one size: what every rank cuts alike from numbers that all know.
+bool is_cut(Collective collective) {
+  switch (collective) {
+    case Collective::kBcast:
+    case Collective::kGather:
+    case Collective::kScatter:
+    case Collective::kAllgather:
+    case Collective::kAlltoall:
+    case Collective::kReduce:
+    case Collective::kAllreduce:
+    case Collective::kReduceScatterBlock:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string pipeline_refusal(const Plan& plan, const Shape& shape, const CommFacts& facts) {
+  if (ccl_has(shape.collective) && !is_cut(shape.collective)) {
+    return std::string(to_string(shape.collective)) +
+           " has a count for each rank and is not cut into chunks; use ccl";
+  }
+  return plan.pipeline == Pipeline::kStreams ? facts.streams_refusal : facts.comms_refusal;
+}
+
 std::string alpha_refusal(const Shape& shape, const CommFacts& facts) {
   switch (shape.collective) {
     case Collective::kBcast:
@@ -290,7 +355,7 @@ bool backend_has(const Plan& plan, Collective collective) {
     case Backend::kMpi:
       return true;
     case Backend::kCcl:
-      return ccl_has(collective);
+      return plan.pipeline == Pipeline::kNone ? ccl_has(collective) : is_cut(collective);
     case Backend::kSchedule: {
       const auto names = schedule_names(collective);
       return std::find(names.begin(), names.end(), plan.algorithm) != names.end();
@@ -304,6 +369,9 @@ std::string to_string(const Plan& plan) {
     return is_rings(plan.algorithm) ? plan.algorithm : kSchedulePrefix + plan.algorithm;
   }
   std::string name = to_string(plan.backend);
+  if (plan.pipeline != Pipeline::kNone) {
+    return name + "-" + to_string(plan.pipeline) + "(" + std::to_string(plan.chunks) + ")";
+  }
   if (!plan.staged) {
     return name + "-" + to_string(plan.composition);
   }
@@ -327,6 +395,19 @@ Result<PlanName> parse_plan_name(std::string_view name) {
       return Status(ErrorCode::kInvalidConfig,
                     in_quotes(name) + " is not an algorithm; there are " + all_schedules());
     }
+    return result;
+  }
+  result.plan.pipeline = take_pipeline(&rest);
+  if (result.plan.pipeline != Pipeline::kNone) {
+    const std::optional<int> chunks = parse_chunks(rest);
+    if (!chunks) {
+      const std::string right = std::string("ccl-") + to_string(result.plan.pipeline);
+      return Status(ErrorCode::kInvalidConfig,
+                    in_quotes(name) + " does not say into how many chunks a call is cut; write " +
+                        right + "(2) to " + right + "(" + std::to_string(kPipelineChunksMax) + ")");
+    }
+    result.plan.backend = Backend::kCcl;
+    result.plan.chunks = *chunks;
     return result;
   }
   bool given = false;
@@ -377,6 +458,13 @@ std::vector<Plan> all_plans() {
   Plan staged;
   staged.staged = true;
   plans.push_back(staged);
+  for (const Pipeline pipeline : kPipelines) {
+    Plan cut;
+    cut.backend = Backend::kCcl;
+    cut.pipeline = pipeline;
+    cut.chunks = kPipelineChunksListed;
+    plans.push_back(cut);
+  }
   for (const char* name : {"rings", "ring"}) {
     Plan scheduled;
     scheduled.backend = Backend::kSchedule;
@@ -399,6 +487,12 @@ std::string refusal(const Plan& plan, const Shape& shape, const CommFacts& facts
   }
   if (plan.composition == Composition::kAlpha) {
     std::string reason = alpha_refusal(shape, facts);
+    if (!reason.empty()) {
+      return reason;
+    }
+  }
+  if (plan.pipeline != Pipeline::kNone) {
+    std::string reason = pipeline_refusal(plan, shape, facts);
     if (!reason.empty()) {
       return reason;
     }

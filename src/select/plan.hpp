@@ -5,7 +5,8 @@
 // Written backend-composition: "mpi-gamma", "ccl-beta"; "nccl-beta" and "rccl-beta" are read as
 // "ccl-beta". "native" and "mpi" mean the MPI library's own collective in the composition that
 // fits. "schedule:ring" is an algorithm of ours over MPI point-to-point; "rings" is short for
-// "schedule:rings".
+// "schedule:rings". "ccl-streams(4)" and "ccl-comms(4)" are pipelines: the call cut into chunks,
+// flat over the communicator.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,16 @@ enum class Composition : std::uint8_t {
   kAlpha,  ///< On each node to its leader, among leaders, back on each node.
 };
 
+/// What carries the chunks of a call that is cut (kCcl only).
+enum class Pipeline : std::uint8_t {
+  kNone,     ///< Not cut.
+  kStreams,  ///< One communicator of the library, a stream for each chunk.
+  kComms,    ///< A communicator of the library for each chunk, each with its stream.
+};
+
+/// Most chunks of a pipeline: each is a kernel that takes its share of the GPU.
+inline constexpr int kPipelineChunksMax = 16;
+
 /// Parameters a rule may set. Absent: the configuration's default.
 struct PlanParameters {
   std::optional<Bytes> chunk_bytes;        ///< Pipelining of staged native collectives; 0: none.
@@ -45,11 +56,13 @@ struct Plan {
   bool staged = false;
   std::string algorithm;  ///< kSchedule: its name in schedule/algorithm.cpp.
   PlanParameters parameters;
+  Pipeline pipeline = Pipeline::kNone;
+  int chunks = 1;  ///< 2 to kPipelineChunksMax where there is a pipeline.
 
   bool operator==(const Plan&) const = default;
 };
 
-/// "mpi-gamma", "mpi-staged", "ccl-alpha".
+/// "mpi-gamma", "mpi-staged", "ccl-alpha", "ccl-streams(4)".
 std::string to_string(const Plan& plan);
 
 /// "mpi", "ccl".
@@ -75,12 +88,12 @@ Plan fit(Plan plan, const CommFacts& facts);
 /// schedule/algorithm.cpp, which this room does not know.
 std::vector<std::string> schedule_names(Collective collective);
 
-/// Every plan without parameters (of schedules those that are for several collectives), in the
-/// order in which messages and explanations list them.
+/// Every plan without parameters (of schedules those that are for several collectives, of pipelines
+/// those of four chunks), in the order in which messages and explanations list them.
 std::vector<Plan> all_plans();
 
 /// Whether a plan's backend has this collective at all: NCCL and RCCL lack barrier, scan and
-/// exscan, a schedule is for some collectives.
+/// exscan, a schedule is for some collectives, a pipeline for those that all ranks cut alike.
 bool backend_has(const Plan& plan, Collective collective);
 
 /// Why `plan` cannot carry `shape` on a communicator with `facts`; empty when it can.

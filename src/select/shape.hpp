@@ -129,6 +129,9 @@ struct CommFacts {
   bool ccl_usable = false;        ///< Every rank has the same library and a GPU of its own.
   std::string ccl_name = "ccl";   ///< "nccl", "rccl"; for messages.
   std::string ccl_refusal;        ///< Why not, when !ccl_usable.
+  /// Why a pipeline got no more streams, or communicators of the CCL; empty: none lacked any.
+  std::string streams_refusal;
+  std::string comms_refusal;
 
   bool operator==(const CommFacts&) const = default;
 };

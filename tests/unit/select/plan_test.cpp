@@ -63,6 +63,58 @@ TEST(Plan, parse_plan__schedules) {
             std::string::npos);
 }
 
+TEST(Plan, parse_plan__pipelines) {
+  const Plan plan = *parse_plan("RCCL-Streams(12)");
+  EXPECT_EQ(plan.backend, Backend::kCcl);
+  EXPECT_EQ(plan.pipeline, Pipeline::kStreams);
+  EXPECT_EQ(plan.chunks, 12);
+  EXPECT_EQ(to_string(plan), "ccl-streams(12)");
+  EXPECT_EQ(to_string(*parse_plan("ccl-comms(2)")), "ccl-comms(2)");
+  EXPECT_FALSE(parse_plan_name("ccl-comms(2)")->composition_fits);
+  EXPECT_NE(*parse_plan("ccl-comms(2)"), *parse_plan("ccl-comms(3)"));
+  for (const char* name :
+       {"ccl-comms", "ccl-comms()", "ccl-comms(1)", "ccl-comms(17)", "ccl-comms(2", "ccl-comms(2)x",
+        "ccl-comms(2)-staged", "ccl-comms(02)", "ccl-comms-2", "ccl-comms(4294967298)"}) {
+    const Result<Plan> bad = parse_plan(name);
+    ASSERT_FALSE(bad.ok()) << name;
+    EXPECT_NE(bad.status().message().find("write ccl-comms(2) to ccl-comms(16)"), std::string::npos)
+        << bad.status().message();
+  }
+  EXPECT_FALSE(parse_plan("mpi-comms(2)").ok());
+}
+
+TEST(Plan, refusal__pipelines_cut_what_all_ranks_cut_alike) {
+  std::string cut;
+  const Plan plan = *parse_plan("ccl-streams(2)");
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    Shape shape = device_allreduce(8);
+    shape.collective = static_cast<Collective>(i);
+    const std::string why = refusal(plan, shape, facts_on(2));
+    EXPECT_EQ(backend_has(plan, shape.collective), why.empty()) << why;
+    if (why.empty()) {
+      cut += std::string(to_string(shape.collective)) + " ";
+    } else {
+      EXPECT_NE(why.find(to_string(shape.collective)), std::string::npos) << why;
+    }
+  }
+  EXPECT_EQ(cut, "bcast gather scatter allgather alltoall reduce allreduce reduce_scatter_block ");
+  Shape whole = device_allreduce(8);
+  whole.collective = Collective::kAllgatherv;
+  EXPECT_EQ(reason("ccl-comms(2)", whole, facts_on(1)),
+            "allgatherv has a count for each rank and is not cut into chunks; use ccl");
+}
+
+TEST(Plan, refusal__pipelines_lack_what_a_rank_could_not_make) {
+  CommFacts facts = facts_on(1);
+  facts.comms_refusal = "rank 1 could not initialise it (see its log)";
+  EXPECT_EQ(reason("ccl-comms(2)", device_allreduce(8), facts), facts.comms_refusal);
+  EXPECT_EQ(reason("ccl-streams(2)", device_allreduce(8), facts), "");
+  EXPECT_EQ(reason("ccl-gamma", device_allreduce(8), facts), "");
+  facts.ccl_usable = false;
+  facts.ccl_refusal = "libnccl.so.2 not found";
+  EXPECT_EQ(reason("ccl-streams(2)", device_allreduce(8), facts), "libnccl.so.2 not found");
+}
+
 TEST(Plan, refusal__schedules_reduce_what_mpi_defines) {
   const Plan plan = *parse_plan("schedule:ring");
   CommFacts facts;
