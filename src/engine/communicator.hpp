@@ -16,6 +16,7 @@
 #include "engine/process.hpp"
 #include "engine/virtual_nodes.hpp"
 #include "runners/ccl/ccl_runner.hpp"
+#include "runners/ccl/schedule_runner.hpp"
 #include "runners/mpi/mpi_runner.hpp"
 #include "runners/mpi/schedule_runner.hpp"
 #include "runners/runner.hpp"
@@ -120,6 +121,7 @@ class Communicator {
                            const std::string& fallback);
   runners::Runner& runner(select::Backend backend);
   Status run_schedule(const select::Plan& plan, const runners::Call& call);
+  Status run_ccl_schedule(const select::Plan& plan, const runners::Call& call);
   bool is_speaker() const { return place_.rank == 0; }
 
   Process& process_;
@@ -142,6 +144,7 @@ class Communicator {
   std::unique_ptr<runners::MpiRunner> mpi_runner_;
   std::unique_ptr<runners::CclRunner> ccl_runner_;
   std::unique_ptr<runners::ScheduleRunner> schedule_runner_;
+  std::unique_ptr<runners::CclScheduleRunner> ccl_schedule_runner_;
   std::array<bool, runners::kScopeCount> ccl_scopes_{};  ///< Up on all ranks.
   /// Why a scope's communicator could not be made; a second try could not meet all ranks.
   std::array<std::string, runners::kScopeCount> ccl_scope_refusals_;

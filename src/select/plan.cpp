@@ -149,7 +149,30 @@ bool is_defined(ReduceOp op, DataType type) {
   }
 }
 
+/// A carrier of groups needs data in every message and the counts of all ranks.
+bool ccl_carries(Collective collective) {
+  return collective != Collective::kBarrier && collective != Collective::kAlltoallv;
+}
+
+/// What a schedule on device memory needs beside what it needs on host memory.
+std::string carrier_refusal(const Shape& shape, const CommFacts& facts) {
+  if (shape.memory == Memory::kHost) {
+    return "buffers are in host memory";
+  }
+  if (!facts.ccl_usable) {
+    return facts.ccl_refusal.empty() ? "no collective communication library" : facts.ccl_refusal;
+  }
+  if (is_reduction(shape.collective) && !facts.device_reduces) {
+    return "nothing here reduces device memory; use schedule:NAME";
+  }
+  return "";
+}
+
 std::string schedule_refusal(const Plan& plan, const Shape& shape, const CommFacts& facts) {
+  if (plan.carrier == Backend::kCcl && !ccl_carries(shape.collective)) {
+    return std::string("schedules of ") + to_string(shape.collective) +
+           " go through the MPI library alone; use schedule:NAME";
+  }
   if (!backend_has(plan, shape.collective)) {
     return "no schedule '" + plan.algorithm + "' for " + to_string(shape.collective);
   }
@@ -163,7 +186,7 @@ std::string schedule_refusal(const Plan& plan, const Shape& shape, const CommFac
   if (plan.algorithm == "neighbor-exchange" && facts.ranks > 1 && facts.ranks % 2 != 0) {
     return "neighbor-exchange needs an even number of ranks";
   }
-  return "";
+  return plan.carrier == Backend::kCcl ? carrier_refusal(shape, facts) : "";
 }
 
 /// Which backends carry some part of the plan.
@@ -357,6 +380,9 @@ bool backend_has(const Plan& plan, Collective collective) {
     case Backend::kCcl:
       return plan.pipeline == Pipeline::kNone ? ccl_has(collective) : is_cut(collective);
     case Backend::kSchedule: {
+      if (plan.carrier == Backend::kCcl && !ccl_carries(collective)) {
+        return false;
+      }
       const auto names = schedule_names(collective);
       return std::find(names.begin(), names.end(), plan.algorithm) != names.end();
     }
@@ -365,6 +391,9 @@ bool backend_has(const Plan& plan, Collective collective) {
 }
 
 std::string to_string(const Plan& plan) {
+  if (plan.backend == Backend::kSchedule && plan.carrier == Backend::kCcl) {
+    return std::string(to_string(plan.carrier)) + ":" + plan.algorithm;
+  }
   if (plan.backend == Backend::kSchedule) {
     return is_rings(plan.algorithm) ? plan.algorithm : kSchedulePrefix + plan.algorithm;
   }
@@ -382,15 +411,32 @@ std::string to_string(const Plan& plan) {
   return name + "-" + std::string(kStaged);
 }
 
+std::optional<std::string> schedule_of(std::string_view name, Backend* carrier) {
+  if (is_rings(name)) {
+    return std::string(name);
+  }
+  const std::size_t colon = name.find(':');
+  if (colon == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const std::string_view prefix = name.substr(0, colon + 1);
+  const bool is_ccl = parse_backend(name.substr(0, colon)) == Backend::kCcl;
+  if (!is_ccl && prefix != kSchedulePrefix) {
+    return std::nullopt;
+  }
+  *carrier = is_ccl ? Backend::kCcl : Backend::kMpi;
+  return std::string(name.substr(colon + 1));
+}
+
 Result<PlanName> parse_plan_name(std::string_view name) {
   std::string text(name);
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   std::string_view rest = text;
   PlanName result;
-  if (is_rings(text) || text.starts_with(kSchedulePrefix)) {
+  if (auto algorithm = schedule_of(text, &result.plan.carrier)) {
     result.plan.backend = Backend::kSchedule;
-    result.plan.algorithm = is_rings(text) ? text : text.substr(kSchedulePrefix.size());
+    result.plan.algorithm = std::move(*algorithm);
     if (!is_schedule(result.plan.algorithm)) {
       return Status(ErrorCode::kInvalidConfig,
                     in_quotes(name) + " is not an algorithm; there are " + all_schedules());
@@ -465,11 +511,14 @@ std::vector<Plan> all_plans() {
     cut.chunks = kPipelineChunksListed;
     plans.push_back(cut);
   }
-  for (const char* name : {"rings", "ring"}) {
-    Plan scheduled;
-    scheduled.backend = Backend::kSchedule;
-    scheduled.algorithm = name;
-    plans.push_back(scheduled);
+  for (const Backend carrier : {Backend::kMpi, Backend::kCcl}) {
+    for (const char* name : {"rings", "ring"}) {
+      Plan scheduled;
+      scheduled.backend = Backend::kSchedule;
+      scheduled.carrier = carrier;
+      scheduled.algorithm = name;
+      plans.push_back(scheduled);
+    }
   }
   return plans;
 }

@@ -5,8 +5,8 @@
 // Written backend-composition: "mpi-gamma", "ccl-beta"; "nccl-beta" and "rccl-beta" are read as
 // "ccl-beta". "native" and "mpi" mean the MPI library's own collective in the composition that
 // fits. "schedule:ring" is an algorithm of ours over MPI point-to-point; "rings" is short for
-// "schedule:rings". "ccl-streams(4)" and "ccl-comms(4)" are pipelines: the call cut into chunks,
-// flat over the communicator.
+// "schedule:rings"; "ccl:ring" is the same over NCCL's or RCCL's messages. "ccl-streams(4)" and
+// "ccl-comms(4)" are pipelines: the call cut into chunks, flat over the communicator.
 #pragma once
 
 #include <cstdint>
@@ -58,11 +58,13 @@ struct Plan {
   PlanParameters parameters;
   Pipeline pipeline = Pipeline::kNone;
   int chunks = 1;  ///< 2 to kPipelineChunksMax where there is a pipeline.
+  /// kSchedule: whose messages carry it, kMpi or kCcl.
+  Backend carrier = Backend::kMpi;
 
   bool operator==(const Plan&) const = default;
 };
 
-/// "mpi-gamma", "mpi-staged", "ccl-alpha", "ccl-streams(4)".
+/// "mpi-gamma", "mpi-staged", "ccl-alpha", "ccl-streams(4)", "rings", "ccl:rings".
 std::string to_string(const Plan& plan);
 
 /// "mpi", "ccl".
@@ -80,6 +82,10 @@ struct PlanName {
   bool composition_fits = false;  ///< No composition was given: fit() sets it.
 };
 Result<PlanName> parse_plan_name(std::string_view name);
+
+/// The algorithm of a schedule's name, "ring" of "schedule:ring" and of "ccl:ring", and whose
+/// messages carry it; absent: a plan of another kind. Whether there is such an algorithm is open.
+std::optional<std::string> schedule_of(std::string_view name, Backend* carrier);
 
 /// `plan` in the composition that a communicator's nodes ask for: gamma on one, beta on several.
 Plan fit(Plan plan, const CommFacts& facts);

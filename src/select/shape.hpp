@@ -132,6 +132,7 @@ struct CommFacts {
   /// Why a pipeline got no more streams, or communicators of the CCL; empty: none lacked any.
   std::string streams_refusal;
   std::string comms_refusal;
+  bool device_reduces = false;  ///< Something of ours reduces device memory, on every rank.
 
   bool operator==(const CommFacts&) const = default;
 };

@@ -466,6 +466,23 @@ def test_pipelines__a_rank_without_its_communicators_is_a_fall_back_for_all(
     assert len(said) == 1, str(result)
 
 
+# Each algorithm that moves data alone, of the choices above, over the CCL's messages.
+MOVING = ("allgather", "allgatherv", "bcast", "gather", "scatter", "alltoall")
+
+
+@pytest.mark.parametrize("choice", range(len(SCHEDULES)))
+def test_schedules_over_the_ccl(mpi: Mpi, choice: int, door: Path, tmp_path: Path) -> None:
+    """Strict: what a schedule did not carry is an error; all else stays as by default."""
+    once_per_library(mpi)
+    extra = {"TUTTI_LOG_LEVEL": "error", "TUTTI_STRICT": "1"}
+    for name, plan in SCHEDULES[choice].items():
+        if name in MOVING:
+            extra[f"TUTTI_{name.upper()}"] = "ccl:" + plan.removeprefix("schedule:")
+    parts = "roots,vectors"
+    result = collectives(mpi, 4, tmp_path, "cuda", "--only", parts, nodes=2, extra=extra)
+    result.assert_passed("collectives")
+
+
 # What ranks disagree on.
 
 # Each: name, options, variables of all, variables of rank 1, what the one line says.

@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "runners/ccl/chunk.hpp"
+#include "runners/ccl/group.hpp"
 #include "runners/ccl/types.hpp"
 #include "runners/relocate.hpp"
+#include "runners/scheduled_call.hpp"
 
 namespace tutti::runners {
 
@@ -30,28 +32,6 @@ Result<Element> element_of(const Call& call) {
   return Element{translated->type, translated->count_factor};
 }
 
-/// Closes a group on every path: an open group would swallow the next call.
-class Group {
- public:
-  static Result<Group> open(ccl::Library& library) {
-    TUTTI_RETURN_IF_ERROR(library.group_start());
-    return Group(&library);
-  }
-  Group(Group&& other) noexcept : library_(std::exchange(other.library_, nullptr)) {}
-  Group& operator=(Group&&) = delete;
-  ~Group() {
-    if (library_ != nullptr) {
-      Status ignored = library_->group_end();  // Already failing: the first error is the story.
-      static_cast<void>(ignored);
-    }
-  }
-  Status close() { return std::exchange(library_, nullptr)->group_end(); }
-
- private:
-  explicit Group(ccl::Library* library) : library_(library) {}
-  ccl::Library* library_;
-};
-
 /// Lets the core's other thread run for some tens of nanoseconds.
 void pause() {
 #if defined(__x86_64__)
@@ -64,17 +44,6 @@ void pause() {
 bool all_equal(std::span<const std::uint64_t> values) {
   return std::all_of(values.begin(), values.end(),
                      [&](std::uint64_t value) { return value == values.front(); });
-}
-
-bool dense(std::span<const std::uint64_t> counts, std::span<const std::uint64_t> offsets) {
-  std::uint64_t next = 0;
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    if (!offsets.empty() && offsets[i] != next) {
-      return false;
-    }
-    next += counts[i];
-  }
-  return true;
 }
 
 }  // namespace
@@ -165,7 +134,17 @@ Status CclRunner::run(Scope scope, const Call& call) {
     return failed_before();
   }
   Lane lane{communicators_[index(scope)], streams_.front(), {}};
-  return carry({&lane, 1}, me, call);
+  return carry({&lane, 1}, me, call, Gaps::kStay,
+               [&](const Call& moved) { return enqueue(moved, me, lane); });
+}
+
+Status CclRunner::run_queued(const Call& call, const Queue& queue) {
+  if (broken_) {
+    return failed_before();
+  }
+  Lane lane{communicators_[index(Scope::kWhole)], streams_.front(), {}};
+  return carry({&lane, 1}, mpi_.scope_rank(Scope::kWhole), call, Gaps::kClose,
+               [&](const Call& moved) { return queue(moved, lane); });
 }
 
 Status CclRunner::run_pipeline(select::Pipeline pipeline, int chunks, const Call& call) {
@@ -183,28 +162,35 @@ Status CclRunner::run_pipeline(select::Pipeline pipeline, int chunks, const Call
         is_shared ? communicators_[index(Scope::kWhole)] : more_communicators_[i - 1];
     lanes[i].stream = streams_[i];
   }
-  return carry(std::span(lanes).first(static_cast<std::size_t>(used)),
-               mpi_.scope_rank(Scope::kWhole), call);
+  const ScopeRank me = mpi_.scope_rank(Scope::kWhole);
+  return carry(
+      std::span(lanes).first(static_cast<std::size_t>(used)), me, call, Gaps::kStay,
+      [&](const Call& moved) -> Status {
+        for (int i = 0; i < used; ++i) {
+          const Chunk chunk(moved, me, chunk_run(moved.count, moved.element_bytes, i, used));
+          TUTTI_RETURN_IF_ERROR(enqueue(chunk.call(), me, lanes[static_cast<std::size_t>(i)]));
+        }
+        return {};
+      });
 }
 
-Status CclRunner::carry(std::span<Lane> lanes, const ScopeRank& me, const Call& call) {
-  auto misfit = [&](const device::PointerInfo& memory) {
-    return memory.kind != device::MemoryKind::kDevice || memory.device != device_;
+template <class EnqueueCall>
+Status CclRunner::carry(std::span<Lane> lanes, const ScopeRank& me, const Call& call, Gaps gaps,
+                        const EnqueueCall& enqueue_call) {
+  auto moves = [&](const device::PointerInfo& memory, std::span<const std::uint64_t> counts,
+                   std::span<const std::uint64_t> offsets) {
+    return memory.kind != device::MemoryKind::kDevice || memory.device != device_ ||
+           (gaps == Gaps::kClose && !is_dense(counts, offsets));
   };
   TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
   Relocated relocated;
   // Returns when the copies are done: no other stream has to wait for this one.
-  Status status =
-      relocated.move_in(call, me, Place::kDevice, device_, misfit(call.send_memory),
-                        misfit(call.recv_memory), &api_, scratch_, lanes.front().stream);
-  if (status.ok() && lanes.size() == 1) {
-    status = enqueue(relocated.call(), me, lanes.front());
-  }
-  for (std::size_t i = 0; status.ok() && lanes.size() > 1 && i < lanes.size(); ++i) {
-    const Chunk chunk(relocated.call(), me,
-                      chunk_run(call.count, call.element_bytes, static_cast<int>(i),
-                                static_cast<int>(lanes.size())));
-    status = enqueue(chunk.call(), me, lanes[i]);
+  Status status = relocated.move_in(call, me, Place::kDevice, device_,
+                                    moves(call.send_memory, call.send_counts, call.send_offsets),
+                                    moves(call.recv_memory, call.recv_counts, call.recv_offsets),
+                                    &api_, scratch_, lanes.front().stream);
+  if (status.ok()) {
+    status = enqueue_call(relocated.call());
   }
   if (status.ok()) {
     status = wait(lanes, select::to_string(call.collective));
@@ -344,7 +330,7 @@ Status CclRunner::enqueue_packed_reduce_scatter(const Call& call, const Element&
 
 Status CclRunner::enqueue_equal_allgatherv(const Call& call, const Element& element, Lane& lane) {
   const std::uint64_t count = call.recv_counts.front();
-  if (dense(call.recv_counts, call.recv_offsets)) {
+  if (is_dense(call.recv_counts, call.recv_offsets)) {
     return library_.all_gather(call.send, call.recv, count * element.factor, element.type,
                                lane.communicator, lane.stream);
   }

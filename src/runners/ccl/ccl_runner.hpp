@@ -14,6 +14,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -54,13 +55,6 @@ class CclRunner : public Runner {
   /// `chunks`; both are equal on all ranks.
   Status run_pipeline(select::Pipeline pipeline, int chunks, const Call& call);
 
-  /// Element type and count as the library counts them. Data movement goes as bytes.
-  struct Element {
-    ccl::NcclType type = ccl::NcclType::kUint8;
-    std::uint64_t factor = 1;
-  };
-
- private:
   /// What a chunk, or a call that is not cut, is queued on.
   struct Lane {
     ccl::Communicator communicator = nullptr;
@@ -68,9 +62,25 @@ class CclRunner : public Runner {
     Lease scratch;  ///< Of the call in flight (forms the library does not have).
   };
 
+  /// For what carries calls by other means than the library's collectives: as run() on the whole
+  /// scope, with `queue` in place of the library's call. Blocks of v-forms with gaps between them
+  /// pass through scratch too.
+  using Queue = std::function<Status(const Call& call, Lane& lane)>;
+  Status run_queued(const Call& call, const Queue& queue);
+
+  /// Element type and count as the library counts them. Data movement goes as bytes.
+  struct Element {
+    ccl::NcclType type = ccl::NcclType::kUint8;
+    std::uint64_t factor = 1;
+  };
+
+ private:
   static std::size_t index(Scope scope) { return static_cast<std::size_t>(scope); }
-  /// One chunk on each lane; a single lane has the call as it is.
-  Status carry(std::span<Lane> lanes, const ScopeRank& me, const Call& call);
+  enum class Gaps : std::uint8_t { kStay, kClose };
+  /// Moves buffers where they must be, queues the call on the lanes, waits for all of them.
+  template <class EnqueueCall>
+  Status carry(std::span<Lane> lanes, const ScopeRank& me, const Call& call, Gaps gaps,
+               const EnqueueCall& enqueue_call);
   Status enqueue(const Call& call, const ScopeRank& me, Lane& lane);
   Status enqueue_packed_reduce_scatter(const Call& call, const Element& element, ccl::NcclOp op,
                                        Lane& lane);

@@ -45,7 +45,7 @@ class PlacedMpi : public MpiLibrary {
 class CclRank {
  public:
   CclRank(int own_rank, test::Shared& board)
-      : rank(own_rank), ranks(board.ranks()), shared(board), mpi_(own_rank, board.ranks()) {}
+      : rank(own_rank), ranks(board.ranks()), shared(board), mpi(own_rank, board.ranks()) {}
 
   /// Loads the doubles and makes the whole scope; empty, or what failed.
   std::string start(double timeout_s) {
@@ -55,17 +55,17 @@ class CclRank {
     api = device::open_cuda(&report);
     CHILD_EXPECT(api != nullptr, report.reason);
     CHILD_OK(api->initialize());
-    auto library = ccl::Library::open("auto", "cuda", FAKE_NCCL);
-    CHILD_OK(library.status());
-    library_ = std::move(*library);
+    auto opened = ccl::Library::open("auto", "cuda", FAKE_NCCL);
+    CHILD_OK(opened.status());
+    library = std::move(*opened);
     scratch.emplace(api.get(), Bytes{1} << 20);
-    runner.emplace(*library_, *api, rank, mpi_, *scratch, timeout_s);
+    runner.emplace(*library, *api, rank, mpi, *scratch, timeout_s);
     CHILD_OK(runner->init_scope(Scope::kWhole, next_id()));
     return "";
   }
   /// Collective, as all that takes a unique id.
   ccl::UniqueId next_id() {
-    const auto id = library_->unique_id();
+    const auto id = library->unique_id();
     return shared.from_rank_zero(rank, id.ok() ? *id : ccl::UniqueId{});
   }
   std::string add_lanes(int lanes) {
@@ -86,14 +86,10 @@ class CclRank {
   const int rank;
   const int ranks;
   test::Shared& shared;
+  PlacedMpi mpi;
   std::unique_ptr<device::Api> api;
+  std::unique_ptr<ccl::Library> library;
   std::optional<Scratch> scratch;
-
- private:
-  PlacedMpi mpi_;
-  std::unique_ptr<ccl::Library> library_;
-
- public:
   std::optional<CclRunner> runner;  ///< After what it refers to.
 };
 

@@ -50,6 +50,10 @@ TEST(PlanList, parse_plan_list__schedules_have_a_colon_of_their_own) {
   EXPECT_EQ(
       texts(Collective::kAllgather, "8K:schedule:bruck,rings"),
       (Texts{"allgather, bytes <= 8K -> schedule:bruck", "allgather, bytes >= 8193 -> rings"}));
+  EXPECT_EQ(texts(Collective::kAllgather, "ccl:ring"), Texts{"allgather -> ccl:ring"});
+  EXPECT_EQ(
+      texts(Collective::kAllgather, "8K:nccl:bruck,ccl:rings"),
+      (Texts{"allgather, bytes <= 8K -> ccl:bruck", "allgather, bytes >= 8193 -> ccl:rings"}));
 }
 
 TEST(PlanList, parse_plan_list__pipelines) {

@@ -63,6 +63,46 @@ TEST(Plan, parse_plan__schedules) {
             std::string::npos);
 }
 
+TEST(Plan, parse_plan__schedules_over_the_ccl) {
+  for (const char* name : {"ccl:ring", "nccl:ring", "RCCL:ring"}) {
+    const Plan plan = *parse_plan(name);
+    EXPECT_EQ(plan.backend, Backend::kSchedule);
+    EXPECT_EQ(plan.carrier, Backend::kCcl);
+    EXPECT_EQ(plan.algorithm, "ring");
+    EXPECT_EQ(to_string(plan), "ccl:ring");
+    EXPECT_NE(plan, *parse_plan("schedule:ring"));
+  }
+  EXPECT_EQ(to_string(*parse_plan("ccl:rings-xor")), "ccl:rings-xor");
+  for (const char* name : {"ccl:", "ccl:rnig", "ccl:beta"}) {
+    const Result<Plan> unknown = parse_plan(name);
+    ASSERT_FALSE(unknown.ok()) << name;
+    EXPECT_NE(unknown.status().message().find("is not an algorithm; there are"), std::string::npos);
+  }
+  EXPECT_FALSE(parse_plan("mpi:ring").ok());
+}
+
+TEST(Plan, refusal__schedules_over_the_ccl) {
+  CommFacts facts = facts_on(1);
+  const Shape sum = device_allreduce(64);
+  Shape gather{Collective::kAllgather, 64, DataType::kByte, ReduceOp::kNone, Memory::kDevice};
+  EXPECT_EQ(reason("ccl:ring", gather, facts), "");
+  EXPECT_EQ(reason("ccl:ring", sum, facts),
+            "nothing here reduces device memory; use schedule:NAME");
+  facts.device_reduces = true;
+  EXPECT_EQ(reason("ccl:ring", sum, facts), "");
+  gather.memory = Memory::kHost;
+  EXPECT_EQ(reason("ccl:ring", gather, facts), "buffers are in host memory");
+  EXPECT_EQ(reason("schedule:ring", gather, facts), "");
+  facts.ccl_usable = false;
+  facts.ccl_refusal = "libnccl.so.2 not found";
+  EXPECT_EQ(reason("ccl:ring", sum, facts), "libnccl.so.2 not found");
+  const Shape barrier{Collective::kBarrier, {}, DataType::kByte, ReduceOp::kNone, Memory::kDevice};
+  EXPECT_EQ(reason("ccl:dissemination", barrier, facts_on(1)),
+            "schedules of barrier go through the MPI library alone; use schedule:NAME");
+  EXPECT_FALSE(backend_has(*parse_plan("ccl:pairwise"), Collective::kAlltoallv));
+  EXPECT_TRUE(backend_has(*parse_plan("ccl:pairwise"), Collective::kAlltoall));
+}
+
 TEST(Plan, parse_plan__pipelines) {
   const Plan plan = *parse_plan("RCCL-Streams(12)");
   EXPECT_EQ(plan.backend, Backend::kCcl);

@@ -68,6 +68,7 @@ TEST(Table, hash__every_field_counts) {
       [](Rule* r) { r->plan.pipeline = Pipeline::kStreams; },
       [](Rule* r) { r->plan.pipeline = Pipeline::kComms; },
       [](Rule* r) { r->plan.chunks = 4; },
+      [](Rule* r) { r->plan.carrier = Backend::kCcl; },
       [](Rule* r) { r->plan.parameters.chunk_bytes.reset(); },
       [](Rule* r) { r->plan.parameters.chunk_bytes = 0; },
       [](Rule* r) { r->plan.parameters.node_backend.reset(); },

@@ -226,8 +226,9 @@ TEST(TuningFile, schema__takes_the_plans_that_the_reader_takes) {
   for (const Plan& plan : all_plans()) {
     EXPECT_TRUE(std::regex_match(to_string(plan), pattern)) << to_string(plan);
   }
-  for (const char* name : {"ccl-streams(2)", "rccl-comms(16)", "ccl-streams(1)", "ccl-comms(17)",
-                           "ccl-comms(04)", "ccl-streams", "mpi-streams(2)", "ccl-beta(2)"}) {
+  for (const char* name :
+       {"ccl-streams(2)", "rccl-comms(16)", "ccl-streams(1)", "ccl-comms(17)", "ccl-comms(04)",
+        "ccl-streams", "mpi-streams(2)", "ccl-beta(2)", "nccl:ring"}) {
     EXPECT_EQ(std::regex_match(name, pattern), parse_plan(name).ok()) << name;
   }
 }
