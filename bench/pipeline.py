@@ -3,12 +3,14 @@
 """Does a call in chunks pay? Allreduce whole, on several streams, on several communicators.
 
     python bench/pipeline.py --ranks 2 --out DIR [--mpi mpich] [--end 512M]
+    python bench/pipeline.py --draw DIR/pipeline-2r1n.json
 
 The experiment of the MPI4AI paper's figure 7: floats, 4 B to 512 MB, the CCL's flat plan against
 `ccl-streams(K)` and `ccl-comms(K)` for K = 2 and 4, in turns in one job, every element checked.
-Writes DIR/pipeline-<ranks>r<nodes>n.json and the figure beside it. Latencies are medians in
-microseconds, over the jobs the median again; `over_default` is a plan's latency over that of the
-call that is not cut, so a pipeline wins where it is below 1.
+Writes DIR/pipeline-<ranks>r<nodes>n.json and the figure beside it; --draw makes the figure of
+results from a machine without matplotlib. Latencies are medians in microseconds, over the jobs the
+median again; `over_default` is a plan's latency over that of the call that is not cut, so a
+pipeline wins where it is below 1.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
 import msgspec  # noqa: E402
 import results_head  # noqa: E402
-from tutti import figure, measure, mpi, prediction_figure, results, sizes  # noqa: E402
+from tutti import measure, mpi, prediction_figure, results, sizes  # noqa: E402
+from tutti.errors import TuttiError  # noqa: E402
 from tutti.figure import MARKERS, PALETTE  # noqa: E402
 
 if TYPE_CHECKING:
@@ -98,8 +101,12 @@ def wins(rows: list[Row], names: list[str]) -> dict[str, list[int]]:
     }
 
 
-def draw(rows: list[Row], names: list[str], title: str) -> Figure:
+def draw(document: dict[str, Any]) -> Figure:
     """Latencies, and beside them the ratios to the call that is not cut."""
+    rows: list[Row] = document["rows"]
+    names = list(rows[0]["p50_us"])
+    gpus = document["machine"]["gpus"] or ["no GPU"]
+    title = f"allreduce, {document['ranks']} ranks on {document['nodes']} node(s), {gpus[0]}"
     drawn, (latency, ratio) = prediction_figure.panels([6.0, 6.0])
     at = [row["bytes"] for row in rows]
     for index, name in enumerate(names):
@@ -126,6 +133,14 @@ def draw(rows: list[Row], names: list[str], title: str) -> Figure:
     return drawn
 
 
+def save_figure(path: Path) -> None:
+    """The figure of a results file, beside it."""
+    try:
+        draw(json.loads(path.read_text())).savefig(path.with_suffix(".png"), dpi=150)
+    except TuttiError as error:
+        print(f"no figure: {error.format_message()}", file=sys.stderr)
+
+
 def chunk_counts(text: str) -> list[int]:
     """`2,4` -> its numbers."""
     return [int(part) for part in text.split(",")]
@@ -136,7 +151,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", type=int, default=2, help="one GPU each (2)")
     parser.add_argument("--nodes", type=int, default=1, help="virtual ones on this machine (1)")
-    parser.add_argument("--out", type=Path, required=True, help="directory of the results")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--out", type=Path, help="directory of the results")
+    what.add_argument("--draw", type=Path, help="results to draw; nothing is measured")
     parser.add_argument("--mpi", help="mpich, openmpi, abi, or a prefix")
     parser.add_argument("--chunks", type=chunk_counts, default=[2, 4], help="K of each (2,4)")
     parser.add_argument("--begin", type=sizes.parse_bytes, default=4)
@@ -147,6 +164,9 @@ def main() -> int:
     parser.add_argument("--check", action=argparse.BooleanOptionalAction, default=True)
     arguments = parser.parse_args()
 
+    if arguments.draw:
+        save_figure(arguments.draw)
+        return 0
     names = plans(arguments.nodes, arguments.chunks)
     document = measured(arguments)
     rows = compare(document, names)
@@ -168,7 +188,7 @@ def main() -> int:
     text = json.dumps(head | found | {"rows": []}, indent=2)
     lines = ",\n".join("    " + json.dumps(row) for row in rows)
     path.write_text(text.replace('"rows": []', f'"rows": [\n{lines}\n  ]') + "\n")
-    draw(rows, names, figure.title(document)).savefig(path.with_suffix(".png"), dpi=150)
+    save_figure(path)
 
     for row in rows:
         ratios = "  ".join(f"{name} {row['over_default'][name]:6.3f}" for name in names[1:])

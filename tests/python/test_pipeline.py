@@ -50,4 +50,10 @@ def test_pipeline__every_plan_at_every_size_and_a_figure(tmp_path: Path) -> None
         assert list(row["p50_us"]) == PLANS
         assert list(row["over_default"]) == PLANS[1:]
         assert row["wrong"] == 0
-    assert (tmp_path / "pipeline-2r1n.png").read_bytes().startswith(b"\x89PNG")
+    drawn = tmp_path / "pipeline-2r1n.png"
+    assert drawn.read_bytes().startswith(b"\x89PNG")
+    drawn.unlink()
+    subprocess.run(
+        [*command[:2], "--draw", str(drawn.with_suffix(".json"))], timeout=100, check=True
+    )
+    assert drawn.exists()
