@@ -6,11 +6,14 @@
 // pass through device scratch, so a rank that differs from the agreed memory mode is still right.
 //
 // A pipeline cuts the call (chunk.hpp) and gives every chunk a lane: a stream, and the
-// communicator or one of its own. Every rank queues the chunks in the same order, each before the
-// next, so no two ranks' GPUs can start them in orders that wait for each other. On one
-// communicator the library itself lets a chunk wait for the one before. The library's allgather
-// and reduce_scatter want blocks without gaps: their chunks go through scratch, a copy for each
-// block, which costs memory bandwidth and is right; whether it pays is for tuning to say.
+// communicator or one of its own. Every rank queues the chunks in the same order. On one
+// communicator the library itself lets a chunk wait for the one before. On several their kernels
+// run side by side where the GPU has room for all; where it has not, it starts them in the order in
+// which they were queued, which is the same on all ranks. The library promises nothing for
+// communicators side by side; should a GPU start them otherwise, the time-out ends the call.
+// The library's allgather and reduce_scatter want blocks without gaps: their chunks go through
+// scratch, a copy for each block, which costs memory bandwidth and is right; whether it pays is for
+// tuning to say.
 #pragma once
 
 #include <array>
