@@ -13,6 +13,9 @@
 namespace tutti::engine {
 namespace {
 
+/// What a rank could not do with the CCL.
+constexpr const char* kInitialise = "could not initialise it";
+
 /// What a rank tells the others; fixed size, host byte order (one kind of node per job).
 struct CclFacts {
   std::int32_t usable = 0;
@@ -68,6 +71,22 @@ Status Communicator::setup_ccl(int device) {
   return {};
 }
 
+Status Communicator::choose_device(int device) {
+  device::Api& api = *process_.device();
+  if (device_ < 0) {
+    device_ = device >= 0 ? device : api.current_device();
+  }
+  TUTTI_RETURN_IF_ERROR(api.initialize());
+  if (device_ < 0) {
+    TUTTI_ASSIGN_OR_RETURN(const int count, api.device_count());
+    if (count < 1) {
+      return Status(ErrorCode::kUnavailable, "no GPU is visible");
+    }
+    device_ = machines_.local_of[static_cast<std::size_t>(place_.rank)] % count;
+  }
+  return {};
+}
+
 Status Communicator::agree_ccl(int device) {
   CclFacts mine;
   ccl::Library* library = nullptr;
@@ -82,20 +101,8 @@ Status Communicator::agree_ccl(int device) {
     library = *found;
     mine.version = library->version();
     put(mine.name, library->name());
-    device::Api& api = *process_.device();
-    // The GPU of this rank's buffers, else the application's current one, else one by local rank.
-    device_ = device >= 0 ? device : api.current_device();
-    Status ready = api.initialize();
-    if (ready.ok() && device_ < 0) {
-      auto count = api.device_count();
-      if (!count.ok() || *count < 1) {
-        ready = count.ok() ? Status(ErrorCode::kUnavailable, "no GPU is visible") : count.status();
-      } else {
-        device_ = machines_.local_of[static_cast<std::size_t>(place_.rank)] % *count;
-      }
-    }
-    if (explain(ready)) {
-      auto identity = api.identity(device_);
+    if (explain(choose_device(device))) {
+      auto identity = process_.device()->identity(device_);
       if (explain(identity.status())) {
         put(mine.gpu, *identity);
         mine.usable = 1;
@@ -144,7 +151,7 @@ Status Communicator::init_ccl_scope(runners::Scope scope, std::string* refusal) 
       status = ccl_runner_->init_scope(scope, id);
     }
   }
-  TUTTI_RETURN_IF_ERROR(agree_made(status, &known_refusal));
+  TUTTI_RETURN_IF_ERROR(agree_step(status, kInitialise, &known_refusal));
   if (!known_refusal.empty()) {
     *refusal = known_refusal;
     return {};
@@ -180,24 +187,12 @@ Status Communicator::share_ccl_id(runners::Scope scope, ccl::UniqueId* id, Statu
   return {};
 }
 
-Status Communicator::agree_made(const Status& status, std::string* refusal) {
-  // Agreed over the whole communicator: usable for all or for none. The highest rank is named.
-  std::uint64_t failed = status.ok() ? 0 : static_cast<std::uint64_t>(place_.rank) + 1;
-  TUTTI_RETURN_IF_ERROR(mpi_.max_in_place(&failed, 1));
-  if (failed != 0) {
-    if (!status.ok()) {
-      log(LogLevel::kWarn, status.message());
-    }
-    *refusal = "rank " + std::to_string(failed - 1) + " could not initialise it (see its log)";
-  }
-  return {};
-}
-
 Status Communicator::prepare_pipeline(const select::Plan& plan) {
   const bool has_comms = plan.pipeline == select::Pipeline::kComms;
   std::string& refusal = has_comms ? facts_.comms_refusal : facts_.streams_refusal;
   if (pipeline_streams_ < plan.chunks) {
-    TUTTI_RETURN_IF_ERROR(agree_made(ccl_runner_->make_streams(plan.chunks), &refusal));
+    TUTTI_RETURN_IF_ERROR(
+        agree_step(ccl_runner_->make_streams(plan.chunks), kInitialise, &refusal));
     if (!refusal.empty()) {
       return {};
     }
@@ -211,7 +206,7 @@ Status Communicator::prepare_pipeline(const select::Plan& plan) {
     if (status.ok()) {
       status = ccl_runner_->add_communicator(id);
     }
-    TUTTI_RETURN_IF_ERROR(agree_made(status, &refusal));
+    TUTTI_RETURN_IF_ERROR(agree_step(status, kInitialise, &refusal));
     if (!refusal.empty()) {
       return {};
     }
