@@ -77,6 +77,7 @@ void add_rule(const Rule& rule, Fnv1a* hash) {
   hash->add_optional(rule.plan.parameters.radix);
   hash->add_optional(rule.plan.parameters.segments);
   hash->add(rule.composition_fits);
+  hash->add(rule.optional);
 }
 
 using FormatNumber = std::string (*)(std::uint64_t);
@@ -170,6 +171,9 @@ Json rule_json(const Rule& rule) {
   json["plan"] = plan_name(rule);
   if (rule.plan.parameters != PlanParameters{}) {
     json["parameters"] = parameters_json(rule.plan.parameters);
+  }
+  if (rule.optional) {
+    json["optional"] = true;
   }
   if (!rule.comment.empty()) {
     json["comment"] = rule.comment;
