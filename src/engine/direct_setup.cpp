@@ -179,7 +179,7 @@ Status Communicator::agree_step(const Status& status, const char* what, std::str
   TUTTI_RETURN_IF_ERROR(mpi_.max_in_place(&failed, 1));
   if (failed != 0) {
     if (!status.ok()) {
-      log(LogLevel::kWarn, "direct: " + status.message());
+      log(LogLevel::kWarn, status.message());
     }
     *refusal = "rank " + std::to_string(failed - 1) + " " + what + " (see its log)";
   }

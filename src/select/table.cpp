@@ -68,6 +68,9 @@ void add_rule(const Rule& rule, Fnv1a* hash) {
   for (const char c : rule.plan.algorithm) {
     hash->add(static_cast<unsigned char>(c));
   }
+  hash->add_enum(rule.plan.pipeline);
+  hash->add(static_cast<std::uint64_t>(rule.plan.chunks));
+  hash->add_enum(rule.plan.carrier);
   hash->add_optional(rule.plan.parameters.chunk_bytes);
   hash->add_optional(rule.plan.parameters.node_backend);
   hash->add_optional(rule.plan.parameters.leaders_backend);

@@ -50,7 +50,9 @@ TEST(Explain, explain_json__every_plan_with_its_verdict) {
     possible += plan["possible"].get<bool>() ? plan["plan"].get<std::string>() + " " : "";
   }
   EXPECT_EQ(document["plans"].size(), all_plans().size());
-  EXPECT_EQ(possible, "mpi-beta mpi-gamma ccl-beta ccl-gamma mpi-staged rings schedule:ring ");
+  EXPECT_EQ(possible,
+            "mpi-beta mpi-gamma ccl-beta ccl-gamma mpi-staged ccl-streams(4) ccl-comms(4) rings "
+            "schedule:ring ");
 }
 
 TEST(Explain, explain_json__unknown_size_and_no_rule) {
