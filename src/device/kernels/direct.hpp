@@ -87,6 +87,51 @@ inline __attribute__((noinline)) void store_odd(Byte* to, Wide bytes, Wide at, W
   }
 }
 
+/// Units of user buffers, of any alignment and length.
+class UnitAccess {
+ public:
+  TUTTI_INLINE explicit UnitAccess(Word alignment) : alignment_(alignment) {}
+
+  TUTTI_INLINE Unit load(const Byte* from, Wide bytes, Wide at) const {
+    if (at + kUnitBytes <= bytes && alignment_ == kUnitBytes) [[likely]] {
+      return *reinterpret_cast<const Unit*>(from + at);
+    }
+    Unit unit{};
+    if (is_of_words(bytes)) {
+      TUTTI_UNROLL
+      for (Word word = 0; word < 4; ++word) {
+        if (at + (word + 1) * sizeof(Word) <= bytes) {
+          unit[word] = *reinterpret_cast<const Word*>(from + at + word * sizeof(Word));
+        }
+      }
+      return unit;
+    }
+    return at < bytes ? load_odd(from, bytes, at, alignment_) : unit;
+  }
+  TUTTI_INLINE void store(Byte* to, Wide bytes, Wide at, Unit unit) const {
+    if (at + kUnitBytes <= bytes && alignment_ == kUnitBytes) [[likely]] {
+      *reinterpret_cast<Unit*>(to + at) = unit;
+    } else if (is_of_words(bytes)) {
+      TUTTI_UNROLL
+      for (Word word = 0; word < 4; ++word) {
+        if (at + (word + 1) * sizeof(Word) <= bytes) {
+          *reinterpret_cast<Word*>(to + at + word * sizeof(Word)) = unit[word];
+        }
+      }
+    } else if (at < bytes) {
+      store_odd(to, bytes, at, alignment_, unit);
+    }
+  }
+
+ private:
+  /// The most common odd case stays in line: calls cost a kernel a microsecond.
+  TUTTI_INLINE bool is_of_words(Wide bytes) const {
+    return alignment_ >= sizeof(Word) && bytes % sizeof(Word) == 0;
+  }
+
+  Word alignment_;
+};
+
 /// One warp of one launch.
 template <class Wire, Word kRanksMax>
 class Warp {
@@ -97,6 +142,7 @@ class Warp {
 
   TUTTI_INLINE Warp(const DirectArguments& arguments, Word warp, Word lane)
       : a_(arguments),
+        access_(arguments.alignment),
         warp_(warp),
         warps_(arguments.blocks * arguments.warps),
         line_of_warp_(lane / Wire::kLanes),
@@ -118,14 +164,6 @@ class Warp {
   TUTTI_INLINE Wide round_lines() const {
     return static_cast<Wide>(kBatches) * warps_ * kLinesOfWarp;
   }
-  static TUTTI_INLINE Wide lines_of(Wide bytes) {
-    return (bytes + Wire::kUnits * kUnitBytes - 1) / (Wire::kUnits * kUnitBytes);
-  }
-  /// At least one: a call is never silent.
-  TUTTI_INLINE Wide rounds_of(Wide lines) const {
-    const Wide rounds = (lines + round_lines() - 1) / round_lines();
-    return rounds == 0 ? 1 : rounds;
-  }
   /// First line of a batch in the message, over the lanes of the warp.
   TUTTI_INLINE Wide batch_line(Wide round, Word batch) const {
     return round * round_lines() + slot_line(batch);
@@ -145,7 +183,8 @@ class Warp {
     if (has_data()) {
       TUTTI_UNROLL
       for (Word i = 0; i < Wire::kLaneUnits; ++i) {
-        value.unit[i] = load_unit(static_cast<const Byte*>(from), bytes, (unit + i) * kUnitBytes);
+        value.unit[i] =
+            access_.load(static_cast<const Byte*>(from), bytes, (unit + i) * kUnitBytes);
       }
     }
     return value;
@@ -154,7 +193,7 @@ class Warp {
     if (has_data() && to != nullptr) {
       TUTTI_UNROLL
       for (Word i = 0; i < Wire::kLaneUnits; ++i) {
-        store_unit(static_cast<Byte*>(to), bytes, (unit + i) * kUnitBytes, value.unit[i]);
+        access_.store(static_cast<Byte*>(to), bytes, (unit + i) * kUnitBytes, value.unit[i]);
       }
     }
   }
@@ -206,21 +245,8 @@ class Warp {
     return arena + ((bank * kStages + stage) * a_.ranks + source) * a_.slot_bytes;
   }
 
-  TUTTI_INLINE Unit load_unit(const Byte* from, Wide bytes, Wide at) const {
-    if (at + kUnitBytes <= bytes && a_.alignment == kUnitBytes) [[likely]] {
-      return *reinterpret_cast<const Unit*>(from + at);
-    }
-    return at < bytes ? load_odd(from, bytes, at, a_.alignment) : Unit{};
-  }
-  TUTTI_INLINE void store_unit(Byte* to, Wide bytes, Wide at, Unit unit) const {
-    if (at + kUnitBytes <= bytes && a_.alignment == kUnitBytes) [[likely]] {
-      *reinterpret_cast<Unit*>(to + at) = unit;
-    } else if (at < bytes) {
-      store_odd(to, bytes, at, a_.alignment, unit);
-    }
-  }
-
   const DirectArguments& a_;
+  UnitAccess access_;
   Word warp_;
   Word warps_;
   Word line_of_warp_;
@@ -274,8 +300,8 @@ TUTTI_INLINE void one_shot(const DirectArguments& a, Word warp_index, Word lane)
   using W = Warp<Wire, kRanksMax>;
   using Value = typename W::Value;
   W warp(a, warp_index, lane);
-  const Wide lines = W::lines_of(a.send_bytes[0]);
-  const Wide rounds = warp.rounds_of(lines);
+  const Wide lines = a.lines[0];
+  const Wide rounds = a.rounds[0];
   const auto load = [&](Wide round, Word batch) TUTTI_INLINE_LAMBDA {
     return warp.load(a.send[0], a.send_bytes[0], warp.unit(round, batch));
   };
@@ -330,22 +356,19 @@ TUTTI_INLINE void two_shot(const DirectArguments& a, Word warp_index, Word lane)
   using W = Warp<Wire, kRanksMax>;
   using Value = typename W::Value;
   W warp(a, warp_index, lane);
-  Wide longest = 0;
   Wide own_bytes = 0;
   const void* own_send = nullptr;
   void* own_recv = nullptr;
   TUTTI_UNROLL
   for (Word peer = 0; peer < kRanksMax; ++peer) {
-    const bool exists = kRanksMax <= 2 || peer < a.ranks;
-    longest = exists && a.send_bytes[peer] > longest ? a.send_bytes[peer] : longest;
     if (peer == a.rank) {
       own_bytes = a.send_bytes[peer];
       own_send = a.send[peer];
       own_recv = a.recv[peer];
     }
   }
-  const Wide lines = W::lines_of(longest);
-  const Wide rounds = warp.rounds_of(lines);
+  const Wide lines = a.lines[0];
+  const Wide rounds = a.rounds[0];
   const auto push = [&](Wide round) TUTTI_INLINE_LAMBDA {
     Value values[W::kBatches][kRanksMax];
     for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
@@ -422,18 +445,10 @@ TUTTI_INLINE void exchange(const DirectArguments& a, Word warp_index, Word lane)
   using W = Warp<Wire, kRanksMax>;
   using Value = typename W::Value;
   W warp(a, warp_index, lane);
-  Wide lines[kRanksMax];  // Of a pair, in the direction that has more.
-  Wide rounds[kRanksMax];
   Wide rounds_max = 0;
   TUTTI_UNROLL
   for (Word peer = 0; peer < kRanksMax; ++peer) {
-    const Wide bytes =
-        a.send_bytes[peer] > a.recv_bytes[peer] ? a.send_bytes[peer] : a.recv_bytes[peer];
-    const bool is_copied =
-        peer == a.rank && a.send[peer] != a.recv[peer] && a.recv[peer] != nullptr;
-    lines[peer] = W::lines_of(bytes);
-    rounds[peer] = warp.is_peer(peer) || is_copied ? warp.rounds_of(lines[peer]) : 0;
-    rounds_max = rounds[peer] > rounds_max ? rounds[peer] : rounds_max;
+    rounds_max = a.rounds[peer] > rounds_max ? a.rounds[peer] : rounds_max;
   }
   // `body(batch, peer)` for what a round has of each rank, the own included.
   const auto for_pieces = [&](Wide round, auto body) TUTTI_INLINE_LAMBDA {
@@ -441,7 +456,7 @@ TUTTI_INLINE void exchange(const DirectArguments& a, Word warp_index, Word lane)
     for (Word batch = 0; batch < W::kBatches; ++batch) {
       TUTTI_UNROLL
       for (Word peer = 0; peer < kRanksMax; ++peer) {
-        if (round < rounds[peer] && warp.is_active(round, batch, lines[peer])) {
+        if (round < a.rounds[peer] && warp.is_active(round, batch, a.lines[peer])) {
           body(batch, peer);
         }
       }
@@ -485,6 +500,25 @@ TUTTI_INLINE void exchange(const DirectArguments& a, Word warp_index, Word lane)
         warp.store(a.recv[peer], a.recv_bytes[peer], warp.unit(round, batch), values[batch][peer]);
       }
     });
+  }
+}
+
+/// recv[0] = send[0] op send[1], which may be the same memory: a local reduction, unit by unit.
+template <class R>
+TUTTI_INLINE void combine(const DirectArguments& a, Word warp_index, Word lane) {
+  const Wide units = (a.send_bytes[0] + kUnitBytes - 1) / kUnitBytes;
+  const Wide step = static_cast<Wide>(a.blocks) * a.warps * Machine::kLanes;
+  const UnitAccess access(a.alignment);
+  for (Wide unit = static_cast<Wide>(warp_index) * Machine::kLanes + lane; unit < units;
+       unit += step) {
+    const Wide at = unit * kUnitBytes;
+    Unit values[2];
+    TUTTI_UNROLL
+    for (Word i = 0; i < 2; ++i) {
+      values[i] = access.load(static_cast<const Byte*>(a.send[i]), a.send_bytes[0], at);
+    }
+    access.store(static_cast<Byte*>(a.recv[0]), a.send_bytes[0], at,
+                 R::template reduce<2>(a, values, 2));
   }
 }
 

@@ -75,6 +75,10 @@ struct DirectArguments {
   void* arena[kPeersMax];
   /// Flag of the first round with each peer. Both sides of a pair count its rounds alike.
   Wide epoch[kPeersMax];
+  /// By peer in an exchange, else entry 0: lines of the longer direction, and rounds that they
+  /// take. The host divides: 64-bit divisions cost a GPU as much as a hop between GPUs.
+  Wide lines[kPeersMax];
+  Word rounds[kPeersMax];
   Wide slot_bytes;
   /// Host memory: block b stores `sequence` to done[b] when all its results can be read.
   Wide* done;

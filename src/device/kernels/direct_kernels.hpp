@@ -23,6 +23,7 @@
 #define TUTTI_DIRECT_KERNELS                             \
   TUTTI_KERNEL(one_shot_any_8, (one_shot<Any, Wire, 8>)) \
   TUTTI_KERNEL(two_shot_any_8, (two_shot<Any, Wire, 8>)) \
+  TUTTI_KERNEL(combine_any_8, (combine<Any>))            \
   TUTTI_DIRECT_KERNELS_OF(2)                             \
   TUTTI_DIRECT_KERNELS_OF(4)                             \
   TUTTI_DIRECT_KERNELS_OF(8)

@@ -205,6 +205,7 @@ Status DirectRunner::warm() {
     alone.arguments.ranks = static_cast<kernels::Word>(std::min(me_.ranks, most));
     alone.arguments.blocks = alone.arguments.warps = 1;
     alone.arguments.alignment = kernels::kUnitBytes;
+    std::fill_n(alone.arguments.rounds, alone.arguments.ranks, 1U);
     alone.arguments.slot_bytes = direct_slot_bytes(geometry_, me_.ranks);
     void* arguments[] = {&alone.arguments};
     auto launcher = api_.create_launcher(kernel.function, device_, shape_of(alone), arguments);

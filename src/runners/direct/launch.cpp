@@ -64,7 +64,7 @@ constexpr const char* kNames[] = {
 
 /// Where a kernel's name stands; a test compares with the words.
 int kernel_of(Form form, Reduction reduction, std::uint32_t most, bool general_only) {
-  constexpr int kGeneral = 2;  // one_shot_any_8, two_shot_any_8
+  constexpr int kGeneral = 3;  // one_shot_any_8, two_shot_any_8, combine_any_8
   constexpr int kOfRanks = 9;  // Four sums in two forms, and exchange.
   constexpr int kSums = 4;
   if (general_only) {
@@ -291,12 +291,24 @@ DirectLaunch plan_direct(const Call& call, const ScopeRank& me, const DirectGeom
   }
   const std::uint64_t round_lines =
       static_cast<std::uint64_t>(batches) * launch.blocks * launch.warps * geometry.warp_lines;
+  const auto rounds_of = [&](std::uint64_t of) {
+    return std::max<std::uint64_t>(up(of, round_lines), 1);
+  };
   for (std::size_t peer = 0; peer < ranks; ++peer) {
-    const std::uint64_t pair_lines =
-        reduces ? lines
-                : up(std::max(a.send_bytes[peer], a.recv_bytes[peer]), geometry.line_data_bytes());
-    launch.rounds[peer] =
-        peer == self ? 0 : std::max<std::uint64_t>(up(pair_lines, round_lines), 1);
+    const std::uint64_t bytes = std::max(a.send_bytes[peer], a.recv_bytes[peer]);
+    const std::uint64_t pair_lines = reduces ? lines : up(bytes, geometry.line_data_bytes());
+    launch.rounds[peer] = peer == self ? 0 : rounds_of(pair_lines);
+    if (!reduces) {
+      // The own piece is copied, unless it is where it belongs.
+      const bool is_copied = bytes > 0 && a.recv[peer] != nullptr && a.send[peer] != a.recv[peer];
+      a.lines[peer] = pair_lines;
+      a.rounds[peer] =
+          static_cast<kernels::Word>(peer == self && !is_copied ? 0 : rounds_of(pair_lines));
+    }
+  }
+  if (reduces) {
+    a.lines[0] = lines;
+    a.rounds[0] = static_cast<kernels::Word>(rounds_of(lines));
   }
   a.rank = static_cast<kernels::Word>(me.rank);
   a.ranks = static_cast<kernels::Word>(me.ranks);
