@@ -4,6 +4,7 @@
 // Bringing up the CCL for a communicator, so that it is usable on every rank or on none: the
 // library and its version, a GPU of its own for each rank, and the library's own initialisation
 // are each agreed before the next step. What fails is one clear line that names the rank.
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -124,6 +125,29 @@ Status Communicator::agree_ccl(int device) {
     log(LogLevel::kInfo, std::string(library->name()) + " " +
                              ccl::format_version(library->version()) + " (" + library->path() +
                              ", " + library->found_by() + ") on " + mine.gpu);
+  }
+  return facts_.ccl_usable ? setup_device_reductions() : Status();
+}
+
+/// What schedules over the CCL reduce with; the table, equal on all ranks, says whether there are
+/// any.
+Status Communicator::setup_device_reductions() {
+  const bool wanted =
+      std::any_of(table_.rules.begin(), table_.rules.end(), [](const select::Rule& rule) {
+        return rule.plan.backend == select::Backend::kSchedule &&
+               rule.plan.carrier == select::Backend::kCcl;
+      });
+  if (!wanted) {
+    return {};
+  }
+  auto combine = runners::DeviceCombine::create(*process_.device(), device_);
+  std::string refusal;
+  TUTTI_RETURN_IF_ERROR(agree_step(combine.status(), "has no kernels to reduce with", &refusal));
+  facts_.device_reduces = refusal.empty();
+  if (facts_.device_reduces) {
+    device_combine_ = std::make_unique<runners::DeviceCombine>(std::move(*combine));
+  } else if (is_speaker() && log_enabled(LogLevel::kInfo)) {
+    log(LogLevel::kInfo, "no reductions of device memory on this communicator: " + refusal);
   }
   return {};
 }

@@ -3,6 +3,7 @@
 #include "engine/communicator.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 
 #include "base/log.hpp"
@@ -399,10 +400,10 @@ Status Communicator::run_schedule(const select::Plan& plan, const runners::Call&
 Status Communicator::run_ccl_schedule(const select::Plan& plan, const runners::Call& call) {
   if (ccl_schedule_runner_ == nullptr) {
     TUTTI_ASSIGN_OR_RETURN(ccl::Library * library, process_.ccl());
-    // Nothing reduces device memory yet: facts_ say so, and selection gives no reductions.
     ccl_schedule_runner_ = std::make_unique<runners::CclScheduleRunner>(
         *ccl_runner_, *library, *process_.device(), device_, mpi_, process_.scratch(), placement_,
-        runners::DeviceReduce());
+        device_combine_ == nullptr ? runners::DeviceReduce()
+                                   : runners::DeviceReduce(std::cref(*device_combine_)));
   }
   return ccl_schedule_runner_->run(plan.algorithm, schedule_parameters(plan), call);
 }

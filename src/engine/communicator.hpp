@@ -17,6 +17,7 @@
 #include "engine/virtual_nodes.hpp"
 #include "runners/ccl/ccl_runner.hpp"
 #include "runners/ccl/schedule_runner.hpp"
+#include "runners/direct/device_combine.hpp"
 #include "runners/direct/direct_runner.hpp"
 #include "runners/mpi/mpi_runner.hpp"
 #include "runners/mpi/schedule_runner.hpp"
@@ -107,6 +108,7 @@ class Communicator {
   /// Loads the CCL and brings up its communicator; the answer is agreed (ccl_setup.cpp).
   Status setup_ccl(int device);
   Status agree_ccl(int device);
+  Status setup_device_reductions();
   Status init_ccl_scope(runners::Scope scope, std::string* refusal);
   /// A unique id of the scope's first rank on all of its ranks; `status` is this rank's own.
   Status share_ccl_id(runners::Scope scope, ccl::UniqueId* id, Status* status);
@@ -150,6 +152,7 @@ class Communicator {
   MemoryModes modes_;
   std::unique_ptr<runners::MpiRunner> mpi_runner_;
   std::unique_ptr<runners::CclRunner> ccl_runner_;
+  std::unique_ptr<runners::DeviceCombine> device_combine_;  ///< For schedules carried by the CCL.
   std::unique_ptr<runners::DirectRunner> direct_runner_;
   bool direct_device_tried_ = false;
   bool direct_host_tried_ = false;

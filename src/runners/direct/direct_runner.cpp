@@ -13,7 +13,6 @@
 #include <cstring>
 #include <vector>
 
-#include "device/kernels/images.hpp"
 #include "runners/relocate.hpp"
 
 namespace tutti::runners {
@@ -72,6 +71,7 @@ Result<std::unique_ptr<DirectRunner>> DirectRunner::create(device::Api& api, int
 DirectRunner::~DirectRunner() {
   const auto ignore = [](const Status& status) { static_cast<void>(status); };
   if (broken_) {
+    module_.abandon();
     return;  // A kernel that never ended may still use all of it.
   }
   if (stream_ != nullptr) {
@@ -92,50 +92,25 @@ DirectRunner::~DirectRunner() {
   if (control_ != nullptr) {
     ignore(api_.free_pinned(control_));
   }
-  if (module_ != nullptr) {
-    ignore(api_.unload_module(module_));
-  }
 }
 
 Status DirectRunner::load_kernels() {
   const std::string runtime = api_.name();
   geometry_.wire = options_.wire;
-  std::string reasons;
   is_host_ = runtime == "host";
   if (is_host_) {
     geometry_ = {.wire = DirectWire::kLines, .warp_lines = 1};
-    TUTTI_ASSIGN_OR_RETURN(module_, api_.load_module(device_, &kernels::host_image()));
-  } else {
-    if (runtime == "hip") {
-      geometry_ = {.wire = DirectWire::kPackets, .warp_lines = 8};
-    }
-    for (const kernels::Image& image : kernels::images()) {
-      if (runtime != image.runtime) {
-        continue;
-      }
-      auto module = api_.load_module(device_, image.bytes.begin);
-      if (module.ok()) {
-        module_ = *module;
-        target_ = image.target;
-        break;
-      }
-      reasons += std::string(reasons.empty() ? "" : "; ") + image.target + ": " +
-                 module.status().message();
-    }
-    if (module_ == nullptr) {
-      return Status(ErrorCode::kUnsupported, reasons.empty()
-                                                 ? "this build has no kernels for " + runtime +
-                                                       " (it was built without a compiler for GPUs)"
-                                                 : "no kernels for this GPU: " + reasons);
-    }
+  } else if (runtime == "hip") {
+    geometry_ = {.wire = DirectWire::kPackets, .warp_lines = 8};
   }
+  TUTTI_ASSIGN_OR_RETURN(module_, KernelModule::load(api_, device_));
   geometry_.general_only = runtime == "cuda" && geometry_.wire == DirectWire::kPackets;
   // Every kernel now: the first use of one may load code and wait for the device.
   const auto names = direct_kernel_names();
   for (std::size_t i = 0; i < names.size(); ++i) {
     Kernel kernel;
     if (std::string_view(names[i]).starts_with(kPacketsPrefix) == geometry_.general_only) {
-      TUTTI_ASSIGN_OR_RETURN(kernel.function, api_.find_function(module_, names[i]));
+      TUTTI_ASSIGN_OR_RETURN(kernel.function, module_.find(names[i]));
     }
     kernels_.push_back(kernel);
   }
@@ -217,12 +192,12 @@ Status DirectRunner::warm() {
 }
 
 device::LaunchShape DirectRunner::shape_of(const DirectLaunch& launch) const {
-  const std::uint32_t lanes = geometry_.warp_lines * (is_host_ ? 1 : 8);
+  const std::uint32_t lanes = kernel_warp_threads(api_.name());
   return {.grid = {launch.blocks, 1, 1}, .block = {launch.warps * lanes, 1, 1}};
 }
 
 std::string DirectRunner::description() const {
-  return std::string(api_.name()) + " " + target_ +
+  return std::string(api_.name()) + " " + module_.target() +
          (geometry_.wire == DirectWire::kLines ? ", 128-byte lines, " : ", 8-byte packets, ") +
          std::to_string(direct_arena_bytes(geometry_, me_.ranks) >> 20) + " MiB of staging memory";
 }

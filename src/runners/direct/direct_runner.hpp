@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "runners/direct/kernel_module.hpp"
 #include "runners/direct/launch.hpp"
 #include "runners/runner.hpp"
 #include "runners/scratch.hpp"
@@ -90,10 +91,9 @@ class DirectRunner : public Runner {
   Scratch& scratch_;
   Options options_;
   DirectGeometry geometry_;
-  std::string target_;    ///< Of the image that was loaded.
   bool is_host_ = false;  ///< The host device.
   device::Stream stream_ = nullptr;
-  device::Module module_ = nullptr;
+  KernelModule module_;
   struct Kernel {
     device::Function function = nullptr;
     device::Launcher launcher = nullptr;  ///< Null: launched anew each time.

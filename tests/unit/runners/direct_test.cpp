@@ -9,6 +9,7 @@
 #include "device/kernels/direct_kernels.hpp"
 #include "device/kernels/images.hpp"
 #include "direct_world.hpp"
+#include "runners/direct/device_combine.hpp"
 
 namespace tutti::testing {
 namespace {
@@ -177,6 +178,53 @@ TEST(DirectFailure, APeerThatNeverComesIsAnErrorInTime) {
   const Status again = world.runner(0).run(runners::Scope::kWhole, call);
   EXPECT_EQ(again.code(), ErrorCode::kLibraryFailed);
   EXPECT_NE(again.message().find("failed before"), std::string::npos);
+}
+
+/// inout = in op inout by the local kernel, for what schedules of other carriers reduce with.
+TEST(DirectCombine, EveryTypeAndOperation) {
+  auto api = device::open(test_device(), nullptr);
+  ASSERT_NE(api, nullptr);
+  ASSERT_TRUE(api->initialize().ok());
+  auto combine = runners::DeviceCombine::create(*api, 0);
+  ASSERT_TRUE(combine.ok()) << combine.status().message();
+  auto stream = api->create_stream(0);
+  ASSERT_TRUE(stream.ok());
+  constexpr Bytes kRoom = 1 << 20;
+  auto in = api->allocate_device(0, kRoom);
+  auto inout = api->allocate_device(0, kRoom);
+  ASSERT_TRUE(in.ok() && inout.ok());
+  std::mt19937_64 random(7);
+  for (const auto& [type, op] : defined_reductions()) {
+    for (const std::uint64_t count : {1, 5, 1000, 30001}) {
+      const Bytes size = select::size_of(type);
+      const Bytes shift = random() % 3 * size;
+      Buffer a(count * size);
+      Buffer b(count * size);
+      fill_input(type, random, a.data(), count);
+      fill_input(type, random, b.data(), count);
+      auto* const from = static_cast<std::byte*>(*in) + shift;
+      auto* const to = static_cast<std::byte*>(*inout) + shift;
+      ASSERT_TRUE(api->copy(from, a.data(), a.size()).ok());
+      ASSERT_TRUE(api->copy(to, b.data(), b.size()).ok());
+      const Status status = (*combine)(to, from, count, type, op, *stream);
+      ASSERT_TRUE(status.ok()) << status.message();
+      ASSERT_TRUE(api->wait_stream(*stream).ok());
+      Buffer got(b.size());
+      ASSERT_TRUE(api->copy(got.data(), to, got.size()).ok());
+      Buffer expected = b;
+      for (std::uint64_t i = 0; i < count; ++i) {
+        reduce_element(type, op, {a.data(), b.data()}, i, expected.data());
+      }
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        ASSERT_TRUE(got[i] == expected[i] || is_padding(type, i))
+            << select::to_string(type) << " " << select::to_string(op) << " count " << count
+            << " byte " << i;
+      }
+    }
+  }
+  EXPECT_TRUE(api->free_device(*in).ok());
+  EXPECT_TRUE(api->free_device(*inout).ok());
+  EXPECT_TRUE(api->destroy_stream(*stream).ok());
 }
 
 TEST(DirectLaunch, NumbersOfTypesAndOperationsAreTheKernels) {

@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runners/direct/kernel_module.hpp"
+
+#include <utility>
+
+#include "device/kernels/images.hpp"
+
+namespace tutti::runners {
+
+namespace kernels = device::kernels;
+
+KernelModule& KernelModule::operator=(KernelModule&& other) noexcept {
+  unload();
+  api_ = other.api_;
+  module_ = std::exchange(other.module_, nullptr);
+  target_ = std::move(other.target_);
+  return *this;
+}
+
+void KernelModule::unload() {
+  if (module_ != nullptr) {
+    Status ignored = api_->unload_module(std::exchange(module_, nullptr));
+    static_cast<void>(ignored);
+  }
+}
+
+Result<KernelModule> KernelModule::load(device::Api& api, int device) {
+  KernelModule result;
+  result.api_ = &api;
+  const std::string runtime = api.name();
+  if (runtime == "host") {
+    TUTTI_ASSIGN_OR_RETURN(result.module_, api.load_module(device, &kernels::host_image()));
+    return result;
+  }
+  std::string reasons;
+  for (const kernels::Image& image : kernels::images()) {
+    if (runtime != image.runtime) {
+      continue;
+    }
+    auto module = api.load_module(device, image.bytes.begin);
+    if (module.ok()) {
+      result.module_ = *module;
+      result.target_ = image.target;
+      return result;
+    }
+    reasons +=
+        std::string(reasons.empty() ? "" : "; ") + image.target + ": " + module.status().message();
+  }
+  return Status(ErrorCode::kUnsupported, reasons.empty()
+                                             ? "this build has no kernels for " + runtime +
+                                                   " (it was built without a compiler for GPUs)"
+                                             : "no kernels for this GPU: " + reasons);
+}
+
+std::uint32_t kernel_warp_threads(std::string_view runtime) {
+  return runtime == "host" ? 1 : runtime == "hip" ? 64 : 32;
+}
+
+}  // namespace tutti::runners

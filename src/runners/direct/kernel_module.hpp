@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The image of our kernels that a device takes: of those in this build, the first that its driver
+// accepts; on the host device the functions of device/kernels/host_image.cpp.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "device/device.hpp"
+
+namespace tutti::runners {
+
+class KernelModule {
+ public:
+  KernelModule() = default;
+  KernelModule(KernelModule&& other) noexcept { *this = std::move(other); }
+  KernelModule& operator=(KernelModule&& other) noexcept;
+  KernelModule(const KernelModule&) = delete;
+  KernelModule& operator=(const KernelModule&) = delete;
+  ~KernelModule() { unload(); }
+
+  /// Errors say why each image was refused, or that this build has none.
+  static Result<KernelModule> load(device::Api& api, int device);
+  Result<device::Function> find(const char* kernel) const {
+    return api_->find_function(module_, kernel);
+  }
+  /// "sm_90", "ptx", "gfx942"; "" on the host device.
+  const std::string& target() const { return target_; }
+  /// A kernel that never ended may still use it.
+  void abandon() { module_ = nullptr; }
+
+ private:
+  void unload();
+  device::Api* api_ = nullptr;
+  device::Module module_ = nullptr;
+  std::string target_;
+};
+
+/// What the device makes of the lanes of a block: threads of a warp there.
+std::uint32_t kernel_warp_threads(std::string_view runtime);
+
+}  // namespace tutti::runners
