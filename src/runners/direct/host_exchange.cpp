@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Data movement as streams of pieces. A writer has kPieceSlots slots for what everybody reads and
-// as many for each reader alone; it fills a slot again when its readers have published that they
-// took what was in it. Both ends cut a stream alike, since both know its length, and both count
-// pieces from the beginning of the communicator, so nothing is reset between calls.
+// Data movement as streams of pieces. A writer has a ring for what everybody reads and one for each
+// reader alone; it writes where something was before when its readers have published that they took
+// it. Both ends cut a stream alike, since both know its length, and both know where the ring stands
+// since the beginning of the communicator, so nothing is reset between calls.
 #include <algorithm>
 #include <cstring>
 
@@ -21,9 +21,9 @@ namespace {
 constexpr Bytes kPiecesWanted = 4;
 constexpr Bytes kPieceBytesMin = 4096;
 
-Bytes piece_bytes(Bytes stream_bytes, Bytes slot_bytes) {
+Bytes piece_bytes(Bytes stream_bytes, Bytes bytes_max) {
   const Bytes wanted = HostLayout::round_up((stream_bytes + kPiecesWanted - 1) / kPiecesWanted, 64);
-  return std::min(std::max(wanted, kPieceBytesMin), slot_bytes);
+  return std::min(std::max(wanted, kPieceBytesMin), bytes_max);
 }
 
 }  // namespace
@@ -31,13 +31,18 @@ Bytes piece_bytes(Bytes stream_bytes, Bytes slot_bytes) {
 /// One end of a stream.
 struct DirectHostRunner::Stream {
   Stream() = default;
-  Stream(const void* from, Bytes stream_bytes, Bytes slot_bytes)
+  Stream(const void* from, Bytes stream_bytes, Bytes piece_bytes_max)
       : data(static_cast<std::byte*>(const_cast<void*>(from))),
         bytes(stream_bytes),
-        piece(piece_bytes(stream_bytes, slot_bytes)) {}
+        piece(piece_bytes(stream_bytes, piece_bytes_max)) {}
 
   bool is_done() const { return moved == bytes; }
   Bytes next_bytes() const { return std::min(piece, bytes - moved); }
+  /// What the next piece takes in a ring, and where.
+  Bytes next_ring_bytes() const { return HostLayout::round_up(next_bytes(), 64); }
+  Bytes next_start(Bytes position, Bytes ring) const {
+    return HostLayout::next_start(position, next_ring_bytes(), ring);
+  }
 
   std::byte* data = nullptr;  ///< Read by the writer, written by the reader.
   Bytes bytes = 0;
@@ -48,44 +53,48 @@ struct DirectHostRunner::Stream {
 // ---- to everybody ------------------------------------------------------------------------------
 
 bool DirectHostRunner::post_spread_piece(Stream& stream) {
-  if (spread_posted_ >= spread_credit_ + HostLayout::kPieceSlots) {
-    std::uint64_t credit = spread_posted_;
+  const Bytes bytes = stream.next_bytes();
+  const Bytes start = stream.next_start(spread_posted_, layout_.ring_bytes);
+  const Bytes end = start + stream.next_ring_bytes();
+  if (end > spread_credit_ + layout_.ring_bytes) {
+    spread_credit_ = spread_posted_;
     for (int reader = 0; reader < layout_.ranks; ++reader) {
       if (!is_mine(reader)) {
-        credit = std::min(credit, area(reader).spread_taken(rank_).read());
+        spread_credit_ = std::min(spread_credit_, area(reader).spread_taken(rank_).read());
       }
     }
-    spread_credit_ = credit;
-    if (spread_posted_ >= spread_credit_ + HostLayout::kPieceSlots) {
+    if (end > spread_credit_ + layout_.ring_bytes) {
       return false;
     }
   }
-  const Bytes bytes = stream.next_bytes();
-  std::memcpy(mine().spread_piece(spread_posted_), stream.data + stream.moved, bytes);
+  std::memcpy(mine().spread_piece(start), stream.data + stream.moved, bytes);
   stream.moved += bytes;
-  mine().spread().publish(++spread_posted_);
+  spread_posted_ = end;
+  mine().spread().publish(end);
   return true;
 }
 
 bool DirectHostRunner::take_spread_piece(int writer, Stream& stream) {
-  std::uint64_t& taken = spread_taken_[static_cast<std::size_t>(writer)];
-  if (area(writer).spread().read() <= taken) {
+  Bytes& taken = spread_taken_[static_cast<std::size_t>(writer)];
+  const Bytes start = stream.next_start(taken, layout_.ring_bytes);
+  if (area(writer).spread().read() <= start) {
     return false;
   }
   const Bytes bytes = stream.next_bytes();
-  std::memcpy(stream.data + stream.moved, area(writer).spread_piece(taken), bytes);
+  taken = start + stream.next_ring_bytes();
+  std::memcpy(stream.data + stream.moved, area(writer).spread_piece(start), bytes);
   stream.moved += bytes;
-  mine().spread_taken(writer).publish(++taken);
+  mine().spread_taken(writer).publish(taken);
   return true;
 }
 
 bool DirectHostRunner::spread(const Call& call) {
   const bool is_bcast = call.collective == Collective::kBcast;
-  const Bytes slot = layout_.slot_bytes;
+  const Bytes piece_max = layout_.part_bytes_max();
   Stream out;
   std::vector<Stream> in(static_cast<std::size_t>(layout_.ranks));
   if (is_bcast) {
-    const Stream whole(call.recv, call.count * call.element_bytes, slot);
+    const Stream whole(call.recv, call.count * call.element_bytes, piece_max);
     (is_mine(call.root) ? out : in[static_cast<std::size_t>(call.root)]) = whole;
   } else {
     const std::vector<Run> runs = recv_runs(call, rank_, layout_.ranks);
@@ -96,10 +105,10 @@ bool DirectHostRunner::spread(const Call& call) {
       std::byte* block = at(call.recv, run.offset, call.element_bytes);
       const Bytes bytes = run.count * call.element_bytes;
       if (!is_mine(writer)) {
-        in[i] = Stream(block, bytes, slot);
+        in[i] = Stream(block, bytes, piece_max);
         continue;
       }
-      out = Stream(call.send, bytes, slot);
+      out = Stream(call.send, bytes, piece_max);
       if (bytes > 0 && call.send != block) {
         std::memcpy(block, call.send, bytes);
       }
@@ -126,9 +135,8 @@ bool DirectHostRunner::spread(const Call& call) {
       continue;
     }
     const auto awaited = [&](int rank) {
-      return !is_mine(rank) &&
-             (!in[static_cast<std::size_t>(rank)].is_done() ||
-              area(rank).spread_taken(rank_).read() + HostLayout::kPieceSlots <= spread_posted_);
+      return !is_mine(rank) && (!in[static_cast<std::size_t>(rank)].is_done() ||
+                                area(rank).spread_taken(rank_).read() < spread_posted_);
     };
     if (!patience.wait(awaited)) {
       failure_ = patience.failure();
@@ -141,46 +149,52 @@ bool DirectHostRunner::spread(const Call& call) {
 
 bool DirectHostRunner::post_piece(int reader, Stream& stream) {
   const auto i = static_cast<std::size_t>(reader);
-  if (posted_[i] >= credit_[i] + HostLayout::kPieceSlots) {
+  const Bytes ring = layout_.pair_ring_bytes();
+  const Bytes bytes = stream.next_bytes();
+  const Bytes start = stream.next_start(posted_[i], ring);
+  const Bytes end = start + stream.next_ring_bytes();
+  if (end > credit_[i] + ring) {
     credit_[i] = area(reader).taken(rank_).read();
-    if (posted_[i] >= credit_[i] + HostLayout::kPieceSlots) {
+    if (end > credit_[i] + ring) {
       return false;
     }
   }
-  const Bytes bytes = stream.next_bytes();
-  std::memcpy(mine().piece_for(reader, posted_[i]), stream.data + stream.moved, bytes);
+  std::memcpy(mine().piece_for(reader, start), stream.data + stream.moved, bytes);
   stream.moved += bytes;
-  mine().posted(reader).publish(++posted_[i]);
+  posted_[i] = end;
+  mine().posted(reader).publish(end);
   return true;
 }
 
 bool DirectHostRunner::take_piece(int writer, Stream& stream) {
   const auto i = static_cast<std::size_t>(writer);
-  if (area(writer).posted(rank_).read() <= taken_[i]) {
+  const Bytes start = stream.next_start(taken_[i], layout_.pair_ring_bytes());
+  if (area(writer).posted(rank_).read() <= start) {
     return false;
   }
   const Bytes bytes = stream.next_bytes();
-  std::memcpy(stream.data + stream.moved, area(writer).piece_for(rank_, taken_[i]), bytes);
+  taken_[i] = start + stream.next_ring_bytes();
+  std::memcpy(stream.data + stream.moved, area(writer).piece_for(rank_, start), bytes);
   stream.moved += bytes;
-  mine().taken(writer).publish(++taken_[i]);
+  mine().taken(writer).publish(taken_[i]);
   return true;
 }
 
 bool DirectHostRunner::exchange(const Call& call) {
-  const Bytes slot = layout_.pair_slot_bytes();
+  const Bytes piece_max = layout_.pair_part_bytes_max();
   const auto all = static_cast<std::size_t>(layout_.ranks);
   std::vector<Stream> out(all);
   std::vector<Stream> in(all);
   const auto gives = [&](std::size_t to, Run run) {
     if (run.count > 0) {
       out[to] = Stream(at(call.send, run.offset, call.element_bytes),
-                       run.count * call.element_bytes, slot);
+                       run.count * call.element_bytes, piece_max);
     }
   };
   const auto takes = [&](std::size_t from, Run run) {
     if (run.count > 0) {
       in[from] = Stream(at(call.recv, run.offset, call.element_bytes),
-                        run.count * call.element_bytes, slot);
+                        run.count * call.element_bytes, piece_max);
     }
   };
   const auto root = static_cast<std::size_t>(call.root);

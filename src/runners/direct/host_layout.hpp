@@ -5,14 +5,18 @@
 // counters on cache lines of their own, then slots with data. Others only read it. All counters
 // start at 0, never go back and are never reset.
 //
-//   failed               not 0: the rank gave up; whoever waits for it gives up too
-//   brief_done           brief collectives the rank has left: what it will not read again
-//   staged, reduced      rounds of reductions: input put into the staging slot; inputs of all read
-//   spread, spread_taken[w]       pieces for everybody: posted; read from writer w
-//   posted[r], taken[w]           pieces for reader r alone: posted; read from writer w
-//   brief slots          a sequence number with the data on the lines behind it
-//   staging, result      slots of reductions: a round's inputs for others; the own shard's result
-//   spread, pair slots   pieces; those for one reader are smaller, so that all readers have some
+//   failed                        not 0: the rank gave up; whoever waits for it gives up too
+//   brief_done                    brief collectives the rank has left: it will not read them again
+//   staged, reduced               rounds of reductions: own input written; inputs of all ranks read
+//   spread, spread_taken[w]       pieces for everybody: written; read from writer w
+//   posted[r], taken[w]           pieces for reader r alone: written; read from writer w
+//   brief slots                   a sequence number with the data on it or on the lines behind it
+//   staging, result               rings of reductions: a round's inputs; the own shard's result
+//   spread, pairs                 rings of pieces: for everybody; one for each reader
+//
+// Positions in rings are bytes since the communicator's beginning. A ring is written from end to
+// end and not only as far as a call needs: a line that was used recently is in the caches of those
+// who read it, and writing it again is slower than writing one that all have let go.
 #pragma once
 
 #include <atomic>
@@ -46,20 +50,30 @@ struct HostLayout {
   static constexpr Bytes kBriefBytes = 4096;
   /// With a contribution of at most this many bytes it shares the sequence number's cache line.
   static constexpr Bytes kInlineBytes = 56;
-  /// Rounds of a reduction whose slots are in use: one being staged, one reduced, one collected.
-  static constexpr std::uint64_t kRoundSlots = 3;
-  static constexpr std::uint64_t kPieceSlots = 4;
+  /// A ring holds at least so many of the largest rounds or pieces. Reductions need four: one being
+  /// staged, one reduced, one collected, and what is lost at the ring's end.
+  static constexpr Bytes kPartsPerRing = 16;
+  /// Parts of rings begin on cache lines.
+  static constexpr Bytes kRingUnit = 64 * kPartsPerRing;
 
   int ranks = 1;
-  Bytes slot_bytes = 0;  ///< Staging, result and spread slots; a multiple of 64.
+  Bytes ring_bytes =
+      0;  ///< Of each ring but the pairs', all of which are as long; a multiple of kRingUnit.
 
+  /// Where the next `bytes` go: parts do not wrap around. The same for all who know the parts.
+  static constexpr Bytes next_start(Bytes position, Bytes bytes, Bytes ring) {
+    const Bytes offset = position % ring;
+    return offset + bytes > ring ? position + (ring - offset) : position;
+  }
   static constexpr Bytes round_up(Bytes bytes, Bytes unit) {
     return (bytes + unit - 1) / unit * unit;
   }
-  Bytes pair_slot_bytes() const {
-    const Bytes share = slot_bytes / static_cast<Bytes>(ranks > 1 ? ranks - 1 : 1);
-    return share < 64 ? 64 : share / 64 * 64;
+  Bytes part_bytes_max() const { return ring_bytes / kPartsPerRing; }
+  Bytes pair_ring_bytes() const {
+    const Bytes share = ring_bytes / static_cast<Bytes>(ranks > 1 ? ranks - 1 : 1);
+    return share / kRingUnit * kRingUnit;
   }
+  Bytes pair_part_bytes_max() const { return pair_ring_bytes() / kPartsPerRing; }
 
   enum Counters : int { kFailed, kBriefDone, kStaged, kReduced, kSpread, kSingleCounters };
   Bytes counters_bytes() const {
@@ -69,12 +83,11 @@ struct HostLayout {
   static constexpr Bytes kBriefSlotBytes = 64 + kBriefBytes + 64;
   Bytes brief_at() const { return counters_bytes(); }
   Bytes staging_at() const { return brief_at() + kBriefSlots * kBriefSlotBytes; }
-  Bytes result_at() const { return staging_at() + kRoundSlots * slot_bytes; }
-  Bytes spread_at() const { return result_at() + kRoundSlots * slot_bytes; }
-  Bytes pairs_at() const { return spread_at() + kPieceSlots * slot_bytes; }
+  Bytes result_at() const { return staging_at() + ring_bytes; }
+  Bytes spread_at() const { return result_at() + ring_bytes / static_cast<Bytes>(ranks) + 64; }
+  Bytes pairs_at() const { return spread_at() + ring_bytes; }
   Bytes area_bytes() const {
-    const Bytes pairs = static_cast<Bytes>(ranks) * kPieceSlots * pair_slot_bytes();
-    return round_up(pairs_at() + pairs, 4096);
+    return round_up(pairs_at() + static_cast<Bytes>(ranks) * pair_ring_bytes(), 4096);
   }
   Bytes area_at(int rank) const {
     return round_up(SharedSegment::kHeadBytes, 4096) + static_cast<Bytes>(rank) * area_bytes();
@@ -100,19 +113,20 @@ class HostArea {
   std::byte* brief_data(std::uint64_t brief, Bytes bytes) const {
     return brief_slot(brief) + (bytes <= HostLayout::kInlineBytes ? 8 : 64);
   }
-  std::byte* staging(std::uint64_t round) const {
-    return base_ + layout_->staging_at() + round % HostLayout::kRoundSlots * layout_->slot_bytes;
+  std::byte* staging(Bytes position) const {
+    return base_ + layout_->staging_at() + position % layout_->ring_bytes;
   }
-  std::byte* result(std::uint64_t round) const {
-    return base_ + layout_->result_at() + round % HostLayout::kRoundSlots * layout_->slot_bytes;
+  /// Of a round that is staged at `position`.
+  std::byte* result(Bytes position) const {
+    const Bytes share = position % layout_->ring_bytes / static_cast<Bytes>(layout_->ranks);
+    return base_ + layout_->result_at() + share / 64 * 64;
   }
-  std::byte* spread_piece(std::uint64_t piece) const {
-    return base_ + layout_->spread_at() + piece % HostLayout::kPieceSlots * layout_->slot_bytes;
+  std::byte* spread_piece(Bytes position) const {
+    return base_ + layout_->spread_at() + position % layout_->ring_bytes;
   }
-  std::byte* piece_for(int reader, std::uint64_t piece) const {
-    const std::uint64_t slot = static_cast<std::uint64_t>(reader) * HostLayout::kPieceSlots +
-                               piece % HostLayout::kPieceSlots;
-    return base_ + layout_->pairs_at() + slot * layout_->pair_slot_bytes();
+  std::byte* piece_for(int reader, Bytes position) const {
+    const Bytes ring = layout_->pair_ring_bytes();
+    return base_ + layout_->pairs_at() + static_cast<Bytes>(reader) * ring + position % ring;
   }
 
  private:

@@ -6,10 +6,10 @@
 // different ranks, collect (the others' results). The order stage(i + 1), reduce(i), collect(i - 1)
 // gives the other ranks the time of one step before this one waits for them.
 //
-// Why a slot of kRoundSlots is free when it is written again:
-//  - staging of round g: stage() waits until every rank has reduced round g - kRoundSlots;
-//  - result of round g: reduce() has waited until every rank has staged round g; a rank stages it
-//    after it collected round g - 3, or after it left the collective that round g - 3 was part of.
+// Why memory is free when it is written again, one lap of the ring later:
+//  - staging: stage() waits until every rank has reduced what lay there;
+//  - result: reduce() has waited until every rank has staged this round; a rank stages it after it
+//    collected the round three before it, or after it left the collective of that round.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -41,12 +41,8 @@ struct DirectHostRunner::Rounds {
     kScatter,  ///< Each rank reduces its own block and keeps it.
   };
 
-  Rounds(const Call& of, const HostLayout& layout, ReduceFunction reduce_with,
-         std::uint64_t rounds_before)
-      : call(of),
-        function(reduce_with),
-        ranks(static_cast<std::uint64_t>(layout.ranks)),
-        before(rounds_before) {
+  Rounds(const Call& of, const HostLayout& layout, ReduceFunction reduce_with)
+      : call(of), function(reduce_with), ranks(static_cast<std::uint64_t>(layout.ranks)) {
     const bool is_scatter = call.collective == Collective::kReduceScatter ||
                             call.collective == Collective::kReduceScatterBlock;
     way = is_scatter ? Way::kScatter : layout.ranks <= kWholeRanksMax ? Way::kWhole : Way::kShards;
@@ -61,7 +57,8 @@ struct DirectHostRunner::Rounds {
     const std::uint64_t shards_cut = way == Way::kShards ? ranks : 1;
     // Shards start on cache lines, if their elements allow it.
     const std::uint64_t line = std::max<std::uint64_t>(1, 64 / call.element_bytes);
-    const std::uint64_t shard_max = layout.slot_bytes / shards / call.element_bytes / line * line;
+    const std::uint64_t shard_max =
+        layout.part_bytes_max() / shards / call.element_bytes / line * line;
     const std::uint64_t shard_min =
         std::clamp(kRoundBytesMin / shards / call.element_bytes, line, shard_max);
     const std::uint64_t shard_wanted =
@@ -69,6 +66,7 @@ struct DirectHostRunner::Rounds {
     count = divide_up(total, shards_cut * shard_wanted);
     // All rounds alike, so that no rank has a short one while the others wait.
     shard = divide_up(divide_up(total, shards_cut * count), line) * line;
+    bytes = HostLayout::round_up(shards * shard * call.element_bytes, 64);
   }
 
   bool gets_result(int rank) const {
@@ -104,43 +102,52 @@ struct DirectHostRunner::Rounds {
   Way way = Way::kWhole;
   std::uint64_t shard = 1;            ///< Elements of a part, where there are enough.
   std::uint64_t count = 0;            ///< Rounds.
-  std::uint64_t before;               ///< Rounds of all collectives before this one.
+  Bytes bytes = 0;                    ///< In the staging ring, of each round.
   std::vector<std::uint64_t> starts;  ///< Of the blocks, where they are not alike.
 };
 
+/// One of them, and where it is staged.
+struct DirectHostRunner::Round {
+  std::uint64_t index = 0;
+  Bytes start = 0;
+  Bytes end = 0;
+};
+
 bool DirectHostRunner::reduce_in_rounds(const Call& call) {
-  const Rounds rounds(call, layout_, reduce_function(isa_, call.type, call.op), rounds_);
-  if (!stage(rounds, 0)) {
+  const Rounds rounds(call, layout_, reduce_function(isa_, call.type, call.op));
+  const bool collects = rounds.way == Rounds::Way::kShards;
+  Round next;
+  if (!stage(rounds, &next)) {
     return false;
   }
-  const bool collects = rounds.way == Rounds::Way::kShards;
-  for (std::uint64_t round = 0; round < rounds.count; ++round) {
-    if (round + 1 < rounds.count && !stage(rounds, round + 1)) {
+  Round last;
+  for (std::uint64_t i = 0; i < rounds.count; ++i) {
+    const Round round = next;
+    next.index = i + 1;
+    if (next.index < rounds.count && !stage(rounds, &next)) {
       return false;
     }
     if (!reduce(rounds, round)) {
       return false;
     }
-    if (collects && round > 0 && !collect(rounds, round - 1)) {
+    if (collects && i > 0 && !collect(rounds, last)) {
       return false;
     }
+    last = round;
   }
-  if (collects && !collect(rounds, rounds.count - 1)) {
-    return false;
-  }
-  rounds_ += rounds.count;
-  return true;
+  return !collects || collect(rounds, last);
 }
 
-bool DirectHostRunner::stage(const Rounds& rounds, std::uint64_t round) {
-  const std::uint64_t global = rounds.before + round + 1;
-  for (int peer = 0; peer < layout_.ranks && global > HostLayout::kRoundSlots; ++peer) {
-    if (!is_mine(peer) && !await(area(peer).reduced(), global - HostLayout::kRoundSlots, peer)) {
+bool DirectHostRunner::stage(const Rounds& rounds, Round* round) {
+  round->start = HostLayout::next_start(rounds_end_, rounds.bytes, layout_.ring_bytes);
+  round->end = rounds_end_ = round->start + rounds.bytes;
+  for (int peer = 0; peer < layout_.ranks && round->end > layout_.ring_bytes; ++peer) {
+    if (!is_mine(peer) && !await(area(peer).reduced(), round->end - layout_.ring_bytes, peer)) {
       return false;
     }
   }
   const Call& call = rounds.call;
-  std::byte* slot = mine().staging(global);
+  std::byte* slot = mine().staging(round->start);
   const bool is_whole = rounds.way == Rounds::Way::kWhole;
   for (int owner = 0; owner < layout_.ranks; ++owner) {
     // A whole round is staged once, for whoever else reduces it.
@@ -148,20 +155,19 @@ bool DirectHostRunner::stage(const Rounds& rounds, std::uint64_t round) {
                              ? owner == 0 && layout_.ranks > 1 &&
                                    (call.collective != Collective::kReduce || !is_mine(call.root))
                              : !is_mine(owner);
-    const Run part = rounds.part(round, owner);
+    const Run part = rounds.part(round->index, owner);
     if (is_read && part.count > 0) {
       std::memcpy(slot + rounds.staged_at(owner), at(call.send, part.offset, call.element_bytes),
                   part.count * call.element_bytes);
     }
   }
-  mine().staged().publish(global);
+  mine().staged().publish(round->end);
   return true;
 }
 
-bool DirectHostRunner::reduce(const Rounds& rounds, std::uint64_t round) {
+bool DirectHostRunner::reduce(const Rounds& rounds, const Round& round) {
   const Call& call = rounds.call;
-  const std::uint64_t global = rounds.before + round + 1;
-  const Run part = rounds.part(round, rank_);
+  const Run part = rounds.part(round.index, rank_);
   const bool is_whole = rounds.way == Rounds::Way::kWhole;
   if (!is_whole || rounds.gets_result(rank_)) {
     for (int peer = 0; peer < layout_.ranks; ++peer) {
@@ -169,18 +175,19 @@ bool DirectHostRunner::reduce(const Rounds& rounds, std::uint64_t round) {
         inputs_[static_cast<std::size_t>(peer)] = at(call.send, part.offset, call.element_bytes);
         continue;
       }
-      if (!await(area(peer).staged(), global, peer)) {
+      if (!await(area(peer).staged(), round.end, peer)) {
         return false;
       }
       inputs_[static_cast<std::size_t>(peer)] =
-          area(peer).staging(global) + rounds.staged_at(rank_);
+          area(peer).staging(round.start) + rounds.staged_at(rank_);
     }
     const bool is_shared = rounds.way == Rounds::Way::kShards;
     if (part.count > 0) {
       const bool is_block = rounds.way == Rounds::Way::kScatter;
-      std::byte* out = is_shared ? mine().result(global)
-                                 : at(call.recv, is_block ? round * rounds.shard : part.offset,
-                                      call.element_bytes);
+      std::byte* out = is_shared
+                           ? mine().result(round.start)
+                           : at(call.recv, is_block ? round.index * rounds.shard : part.offset,
+                                call.element_bytes);
       rounds.function(out, inputs_.data(), layout_.ranks, part.count);
       if (is_shared && rounds.gets_result(rank_)) {
         std::memcpy(at(call.recv, part.offset, call.element_bytes), out,
@@ -188,27 +195,26 @@ bool DirectHostRunner::reduce(const Rounds& rounds, std::uint64_t round) {
       }
     }
   }
-  mine().reduced().publish(global);
+  mine().reduced().publish(round.end);
   return true;
 }
 
-bool DirectHostRunner::collect(const Rounds& rounds, std::uint64_t round) {
+bool DirectHostRunner::collect(const Rounds& rounds, const Round& round) {
   const Call& call = rounds.call;
-  const std::uint64_t global = rounds.before + round + 1;
   if (!rounds.gets_result(rank_)) {
     return true;
   }
   for (int step = 1; step < layout_.ranks; ++step) {
     // Each rank begins with another, so that they do not all read the same memory.
     const int owner = (rank_ + step) % layout_.ranks;
-    const Run part = rounds.part(round, owner);
+    const Run part = rounds.part(round.index, owner);
     if (part.count == 0) {
       continue;
     }
-    if (!await(area(owner).reduced(), global, owner)) {
+    if (!await(area(owner).reduced(), round.end, owner)) {
       return false;
     }
-    std::memcpy(at(call.recv, part.offset, call.element_bytes), area(owner).result(global),
+    std::memcpy(at(call.recv, part.offset, call.element_bytes), area(owner).result(round.start),
                 part.count * call.element_bytes);
   }
   return true;

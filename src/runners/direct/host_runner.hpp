@@ -33,10 +33,13 @@ namespace tutti::runners {
 class DirectHostRunner : public Runner {
  public:
   /// Collective over the whole scope, whose ranks must be on one machine; ok on all ranks or on
-  /// none. `slot_bytes`: size of a round and of a piece, at least 4 KB; about ten of them are taken
+  /// none. `ring_bytes`: of each of a rank's three rings, so three times that and some are taken
   /// from the machine's memory for each rank. `timeout_s`: 0 waits for ever.
   static Result<std::unique_ptr<DirectHostRunner>> create(MpiLibrary& mpi, double timeout_s,
-                                                          Bytes slot_bytes);
+                                                          Bytes ring_bytes);
+  /// A ring that is larger than what a core keeps to itself, but on a node of many ranks no larger
+  /// than their part of a few MB.
+  static Bytes default_ring_bytes(int ranks);
   ~DirectHostRunner() override;
   DirectHostRunner(const DirectHostRunner&) = delete;
   DirectHostRunner& operator=(const DirectHostRunner&) = delete;
@@ -63,9 +66,10 @@ class DirectHostRunner : public Runner {
   // Reductions in rounds (host_reduction.cpp).
   struct Rounds;
   bool reduce_in_rounds(const Call& call);
-  bool stage(const Rounds& rounds, std::uint64_t round);
-  bool reduce(const Rounds& rounds, std::uint64_t round);
-  bool collect(const Rounds& rounds, std::uint64_t round);
+  struct Round;
+  bool stage(const Rounds& rounds, Round* round);
+  bool reduce(const Rounds& rounds, const Round& round);
+  bool collect(const Rounds& rounds, const Round& round);
 
   // Streams of pieces (host_exchange.cpp).
   struct Stream;
@@ -90,16 +94,17 @@ class DirectHostRunner : public Runner {
 
   // Where the ranks are, the same on all of them.
   std::uint64_t briefs_ = 0;
-  std::uint64_t rounds_ = 0;
+  Bytes rounds_end_ = 0;  ///< Position in the staging ring.
   /// All ranks have left this brief collective; they may have left more.
   std::uint64_t briefs_left_ = 0;
-  // By the other end of a stream: pieces posted and taken, and the credit that was read last.
-  std::uint64_t spread_posted_ = 0;
-  std::vector<std::uint64_t> spread_taken_;
-  std::uint64_t spread_credit_ = 0;
-  std::vector<std::uint64_t> posted_;
-  std::vector<std::uint64_t> taken_;
-  std::vector<std::uint64_t> credit_;
+  // Positions in the rings of pieces, by the stream's other end: written, read, and known to be
+  // read by all who have to.
+  Bytes spread_posted_ = 0;
+  Bytes spread_credit_ = 0;
+  std::vector<Bytes> spread_taken_;
+  std::vector<Bytes> posted_;
+  std::vector<Bytes> credit_;
+  std::vector<Bytes> taken_;
   std::vector<const void*> inputs_;  ///< Scratch of reductions, by rank.
 };
 
