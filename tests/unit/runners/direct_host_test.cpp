@@ -538,5 +538,224 @@ TEST_P(DirectHostRanks, run__random_sequences) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, DirectHostRanks, ::testing::Values(1, 2, 3, 4, 5, 6, 7, 8));
 
+TEST(DirectHost, run__two_communicators_at_once) {
+  ThreadWorld first(3);
+  ThreadWorld second(3);
+  std::vector<std::string> complaints(6);
+  const auto play = [&](ThreadWorld& world, int rank, int begin, std::string* complaint) {
+    ThreadMpi mpi(world, rank);
+    auto runner = DirectHostRunner::create(mpi, 60, smallest_ring(3));
+    if (!runner.ok()) {
+      *complaint = runner.status().message();
+      return;
+    }
+    for (int i = 0; i < 500; ++i) {
+      Given given{.collective = kCarried[static_cast<std::size_t>(begin + i) % std::size(kCarried)],
+                  .ranks = 3,
+                  .root = i % 3,
+                  .count = static_cast<std::uint64_t>(i * 13),
+                  .seed = static_cast<std::uint64_t>(begin + i)};
+      set_kind(&given);
+      Case one(given, rank);
+      const Status status = (*runner)->run(Scope::kWhole, one.call);
+      const std::string wrong = status.ok() ? one.wrong() : status.message();
+      if (complaint->empty()) {
+        *complaint = wrong;
+      }
+    }
+  };
+  std::thread other([&] {
+    second.run(
+        [&](int rank) { play(second, rank, 7, &complaints[static_cast<std::size_t>(3 + rank)]); });
+  });
+  first.run([&](int rank) { play(first, rank, 0, &complaints[static_cast<std::size_t>(rank)]); });
+  other.join();
+  EXPECT_EQ(complaints, std::vector<std::string>(6));
+}
+
+/// Brief, in rounds, to everybody, to one.
+std::vector<Given> one_of_each_way(int ranks) {
+  return {{.collective = Collective::kBarrier, .ranks = ranks},
+          {.collective = Collective::kAllreduce,
+           .type = DataType::kFloat32,
+           .op = ReduceOp::kSum,
+           .ranks = ranks,
+           .count = 100000},
+          {.collective = Collective::kAllgather, .ranks = ranks, .count = 100000},
+          {.collective = Collective::kAlltoallv, .ranks = ranks, .count = 100000, .seed = 3}};
+}
+
+TEST(DirectHost, run__a_rank_that_never_comes_is_an_error_and_later_calls_fail_at_once) {
+  constexpr double kTimeout_s = 0.5;
+  for (const Given& given : one_of_each_way(3)) {
+    ThreadWorld world(3);
+    world.run([&](int rank) {
+      ThreadMpi mpi(world, rank);
+      auto runner = DirectHostRunner::create(mpi, kTimeout_s, smallest_ring(3));
+      ASSERT_TRUE(runner.ok()) << runner.status().message();
+      world.board({0, 1, 2})->barrier.arrive_and_wait();
+      if (rank == 2) {
+        return;
+      }
+      Case one(given, rank);
+      const auto start = std::chrono::steady_clock::now();
+      const Status status = (*runner)->run(Scope::kWhole, one.call);
+      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+      ASSERT_FALSE(status.ok());
+      // The other rank may have given up first.
+      const bool names_the_rank =
+          status.message().find("rank 2 has not come after TUTTI_TIMEOUT") != std::string::npos;
+      EXPECT_TRUE(names_the_rank || status.message().find("gave up") != std::string::npos)
+          << status.message();
+      EXPECT_LT(waited.count(), 20);
+      Case again({.collective = Collective::kBarrier, .ranks = 3}, rank);
+      const auto before = std::chrono::steady_clock::now();
+      const Status later = (*runner)->run(Scope::kWhole, again.call);
+      EXPECT_NE(later.message().find("failed before"), std::string::npos) << later.message();
+      EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::milliseconds(100));
+    });
+  }
+}
+
+TEST(DirectHost, run__what_it_does_not_carry_is_an_error_and_breaks_nothing) {
+  ThreadWorld world(1);
+  world.run([&](int rank) {
+    ThreadMpi mpi(world, rank);
+    auto runner = DirectHostRunner::create(mpi, 1, 0);
+    ASSERT_TRUE(runner.ok()) << runner.status().message();
+    Case one({.type = DataType::kInt32, .op = ReduceOp::kSum, .count = 3}, rank);
+    Call call = one.call;
+    call.collective = Collective::kScan;
+    EXPECT_EQ((*runner)->run(Scope::kWhole, call).code(), ErrorCode::kUnsupported);
+    call = one.call;
+    call.op = ReduceOp::kUser;
+    EXPECT_EQ((*runner)->run(Scope::kWhole, call).code(), ErrorCode::kUnsupported);
+    EXPECT_EQ((*runner)->run(Scope::kNode, one.call).code(), ErrorCode::kUnsupported);
+    EXPECT_TRUE((*runner)->run(Scope::kWhole, one.call).ok());
+    EXPECT_EQ(one.wrong(), "");
+  });
+}
+
+/// The bootstrap of ranks that are processes.
+class ForkedMpi : public ThreadMpi {
+ public:
+  ForkedMpi(ThreadWorld& world, int rank, int ranks, test::Shared& shared)
+      : ThreadMpi(world, 0), place_{rank, ranks}, shared_(shared) {}
+  Status allgather(const void* send, void* recv, Bytes bytes_each) override {
+    // One part of one rank after another through what the processes share.
+    struct Part {
+      unsigned char bytes[64];
+    };
+    for (int rank = 0; rank < place_.ranks; ++rank) {
+      for (Bytes at = 0; at < bytes_each; at += sizeof(Part)) {
+        Part part{};
+        const Bytes bytes = std::min<Bytes>(sizeof(Part), bytes_each - at);
+        std::memcpy(part.bytes, static_cast<const char*>(send) + at, bytes);
+        part = shared_.from_rank_zero(rank == place_.rank ? 0 : 1, part);
+        std::memcpy(static_cast<char*>(recv) + static_cast<Bytes>(rank) * bytes_each + at,
+                    part.bytes, bytes);
+      }
+    }
+    return {};
+  }
+  ScopeRank scope_rank(runners::Scope) const override { return place_; }
+
+ private:
+  ScopeRank place_;
+  test::Shared& shared_;
+};
+
+std::string run_in_processes(int rank, test::Shared& shared,
+                             const std::function<std::string(DirectHostRunner&)>& body,
+                             double timeout_s) {
+  ThreadWorld alone(1);
+  ForkedMpi mpi(alone, rank, shared.ranks(), shared);
+  auto runner = DirectHostRunner::create(mpi, timeout_s, smallest_ring(shared.ranks()));
+  CHILD_OK(runner.status());
+  shared.barrier();
+  return body(**runner);
+}
+
+TEST(DirectHost, run__ranks_in_processes_of_their_own) {
+  constexpr int kRanks = 3;
+  EXPECT_EQ(test::in_ranks(kRanks,
+                           [](int rank, test::Shared& shared) {
+                             return run_in_processes(
+                                 rank, shared,
+                                 [rank](DirectHostRunner& runner) -> std::string {
+                                   for (Given given : one_of_each_way(kRanks)) {
+                                     for (int i = 0; i < 20; ++i) {
+                                       given.seed += 1;
+                                       Case one(given, rank);
+                                       CHILD_OK(runner.run(Scope::kWhole, one.call));
+                                       CHILD_EXPECT(one.wrong().empty(), one.wrong());
+                                     }
+                                   }
+                                   return "";
+                                 },
+                                 60);
+                           }),
+            test::all_well(kRanks));
+}
+
+TEST(DirectHost, run__a_killed_rank_is_noticed_long_before_the_timeout) {
+  constexpr int kRanks = 3;
+  for (const Given& given : one_of_each_way(kRanks)) {
+    const auto answers = test::in_ranks(kRanks, [&given](int rank, test::Shared& shared) {
+      return run_in_processes(
+          rank, shared,
+          [&](DirectHostRunner& runner) -> std::string {
+            if (rank == 1) {
+              raise(SIGKILL);
+            }
+            Case one(given, rank);
+            const auto start = std::chrono::steady_clock::now();
+            const Status status = runner.run(Scope::kWhole, one.call);
+            const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+            CHILD_EXPECT(!status.ok(), "a dead rank took part");
+            const bool says_it = status.message().find("rank 1 has died") != std::string::npos ||
+                                 status.message().find("gave up") != std::string::npos;
+            CHILD_EXPECT(says_it, status.message());
+            CHILD_EXPECT(waited.count() < 10, std::to_string(waited.count()) + " s");
+            CHILD_EXPECT(!runner.run(Scope::kWhole, one.call).ok(), "it went on");
+            return "";
+          },
+          1800);
+    });
+    EXPECT_EQ(answers, (std::vector<std::string>{"", "died of signal 9", ""})) << given.text();
+  }
+}
+
+TEST(DirectHost, create__without_memory_is_an_error_on_all_ranks) {
+  ThreadWorld world(2);
+  world.run([&](int rank) {
+    ThreadMpi mpi(world, rank);
+    auto runner = DirectHostRunner::create(mpi, 1, Bytes{1} << 60);
+    ASSERT_FALSE(runner.ok());
+    EXPECT_NE(runner.status().message().find("rank 0: "), std::string::npos)
+        << runner.status().message();
+  });
+}
+
+TEST(HostProcess, runs__a_process_that_ended_or_whose_number_another_has_does_not) {
+  HostProcess self = HostProcess::self();
+  EXPECT_TRUE(self.runs());
+  self.start_ticks += 1;
+  EXPECT_FALSE(self.runs());
+  const pid_t child = fork();
+  if (child == 0) {
+    _exit(0);
+  }
+  HostProcess ended;
+  ended.number = child;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (ended.runs() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_FALSE(ended.runs());  // Nobody has asked for its end yet.
+  waitpid(child, nullptr, 0);
+  EXPECT_FALSE(ended.runs());
+}
+
 }  // namespace
 }  // namespace tutti::runners
