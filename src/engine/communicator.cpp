@@ -283,7 +283,7 @@ Result<Route> Communicator::make_route(const Shape& shape, const select::Plan& p
   const bool chunked =
       plan.backend == Backend::kMpi && staging && shape.bytes &&
       !runners::has_counts(shape.collective) && shape.op != select::ReduceOp::kUser &&
-      shape.type != select::DataType::kOther && *route.plan.parameters.chunk_bytes != 0 &&
+      shape.type != select::DataType::kOther && !select::is_pair(shape.type) && *route.plan.parameters.chunk_bytes != 0 &&
       *shape.bytes > *route.plan.parameters.chunk_bytes;
   if (!chunked) {
     route.plan.parameters.chunk_bytes = 0;

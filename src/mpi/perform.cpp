@@ -336,7 +336,8 @@ Status Performance::run_reduction(const engine::Route& route) {
   call.collective = view_.collective;
   call.type = type_;
   call.op = op_;
-  call.element_bytes = send_.layout.size;
+  // Of a pair with its padding; kOther stays native and never comes here.
+  call.element_bytes = select::size_of(type_);
   call.root = view_.root;
   call.mpi_type = handle_bits(view_.recv_type);
   call.mpi_op = handle_bits(view_.op);

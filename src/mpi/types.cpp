@@ -103,6 +103,12 @@ void load_types() {
   add(MPI_C_COMPLEX, DataType::kComplex64);
   add(MPI_C_FLOAT_COMPLEX, DataType::kComplex64);
   add(MPI_C_DOUBLE_COMPLEX, DataType::kComplex128);
+  add(MPI_C_BOOL, DataType::kBool);
+  add(MPI_SHORT_INT, DataType::kInt16Int);
+  add(MPI_2INT, DataType::kInt32Int);
+  add(MPI_LONG_INT, sizeof(long) == 8 ? DataType::kInt64Int : DataType::kInt32Int);
+  add(MPI_FLOAT_INT, DataType::kFloat32Int);
+  add(MPI_DOUBLE_INT, DataType::kFloat64Int);
 #ifdef MPIX_C_FLOAT16
   add(MPIX_C_FLOAT16, DataType::kFloat16);
 #endif
@@ -131,6 +137,13 @@ void load_types() {
   add_fortran(MPI_COMPLEX8, fortran_complex);
   add_fortran(MPI_COMPLEX16, fortran_complex);
   add_fortran(MPI_DOUBLE_COMPLEX, fortran_complex);
+  auto of_size = [](MPI_Count wanted, DataType type) {
+    return [=](MPI_Count size) { return size == wanted ? type : DataType::kOther; };
+  };
+  add_fortran(MPI_LOGICAL, of_size(4, DataType::kLogical32));
+  add_fortran(MPI_2INTEGER, of_size(8, DataType::kInt32Int));
+  add_fortran(MPI_2REAL, of_size(8, DataType::kFloat32Pair));
+  add_fortran(MPI_2DOUBLE_PRECISION, of_size(16, DataType::kFloat64Pair));
   g_types.finish();
 
   auto add_op = [](MPI_Op op, ReduceOp value) { g_ops.add(handle_bits(op), value); };
@@ -223,7 +236,8 @@ bool type_layout(MPI_Datatype type, TypeLayout* layout) {
     return false;
   }
   if (const NamedType* named = g_types.find(handle_bits(type));
-      named != nullptr && named->reduction != DataType::kOther) {
+      named != nullptr && named->reduction != DataType::kOther &&
+      !select::is_pair(named->reduction)) {
     const auto bytes = static_cast<std::int64_t>(select::size_of(named->reduction));
     *layout = {static_cast<std::uint64_t>(bytes), bytes, 0, bytes, true};
     return true;

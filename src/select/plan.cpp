@@ -82,48 +82,55 @@ std::string all_schedules() {
   return text;
 }
 
-/// MPI 4.1 section 6.9.2: which operations are defined for which types. What is not is an error
-/// that MPI finds before anything is sent; a schedule would find it with messages under way.
-bool is_defined(ReduceOp op, DataType type) {
-  const bool is_complex = type == DataType::kComplex64 || type == DataType::kComplex128;
-  const bool is_real = type == DataType::kFloat16 || type == DataType::kBfloat16 ||
-                       type == DataType::kFloat32 || type == DataType::kFloat64;
-  const bool is_integer = !is_complex && !is_real && type != DataType::kByte;
-  switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kProd:
-      return type != DataType::kByte;
-    case ReduceOp::kMin:
-    case ReduceOp::kMax:
-      return is_integer || is_real;
-    case ReduceOp::kLand:
-    case ReduceOp::kLor:
-    case ReduceOp::kLxor:
-      return is_integer;
-    case ReduceOp::kBand:
-    case ReduceOp::kBor:
-    case ReduceOp::kBxor:
-      return is_integer || type == DataType::kByte;
-    default:
-      return false;  // Pairs are no basic types.
-  }
+std::string undefined(const Shape& shape) {
+  return std::string("MPI does not define '") + to_string(shape.op) + "' for " +
+         to_string(shape.type);
 }
 
 std::string schedule_refusal(const Plan& plan, const Shape& shape, const CommFacts& facts) {
   if (!backend_has(plan, shape.collective)) {
     return "no schedule '" + plan.algorithm + "' for " + to_string(shape.collective);
   }
-  if (is_reduction(shape.collective) && (!predefined(shape.op) || shape.type == DataType::kOther)) {
+  if (is_reduction(shape.collective) &&
+      (!predefined(shape.op) || shape.type == DataType::kOther || is_pair(shape.type))) {
     return "schedules reduce basic types with predefined operations";
   }
+  // MPI finds this error before anything is sent; a schedule would find it with messages under way.
   if (is_reduction(shape.collective) && !is_defined(shape.op, shape.type)) {
-    return std::string("MPI does not define '") + to_string(shape.op) + "' for " +
-           to_string(shape.type);
+    return undefined(shape);
   }
   if (plan.algorithm == "neighbor-exchange" && facts.ranks > 1 && facts.ranks % 2 != 0) {
     return "neighbor-exchange needs an even number of ranks";
   }
   return "";
+}
+
+bool direct_has(Collective collective) {
+  return collective != Collective::kScan && collective != Collective::kExscan;
+}
+
+std::string direct_refusal(const Shape& shape, const CommFacts& facts) {
+  if (!direct_has(shape.collective)) {
+    return std::string("direct has no ") + to_string(shape.collective) + "; it stays native";
+  }
+  if (facts.nodes != 1) {
+    return "direct is for one node; " + on_nodes(facts.nodes);
+  }
+  const std::string& reason =
+      shape.memory == Memory::kDevice ? facts.direct_device_refusal : facts.direct_host_refusal;
+  if (!reason.empty()) {
+    return reason;
+  }
+  if (!is_reduction(shape.collective)) {
+    return "";
+  }
+  if (!predefined(shape.op)) {
+    return "direct cannot call a user-defined operation";
+  }
+  if (shape.type == DataType::kOther) {
+    return "direct does not know this datatype";
+  }
+  return is_defined(shape.op, shape.type) ? "" : undefined(shape);
 }
 
 /// Which backends carry some part of the plan.
@@ -212,7 +219,7 @@ std::string alpha_refusal(const Shape& shape, const CommFacts& facts) {
     return std::string("alpha changes the order of a reduction; ") + to_string(shape.collective) +
            " with a user-defined operation stays flat";
   }
-  if (shape.type == DataType::kOther) {
+  if (shape.type == DataType::kOther || is_pair(shape.type)) {
     return std::string("alpha does not know this datatype; ") + to_string(shape.collective) +
            " with it stays flat";
   }
@@ -227,6 +234,8 @@ const char* to_string(Backend backend) {
       return "mpi";
     case Backend::kCcl:
       return "ccl";
+    case Backend::kDirect:
+      return "direct";
     case Backend::kSchedule:
       return "schedule";
   }
@@ -291,6 +300,8 @@ bool backend_has(const Plan& plan, Collective collective) {
       return true;
     case Backend::kCcl:
       return ccl_has(collective);
+    case Backend::kDirect:
+      return direct_has(collective);
     case Backend::kSchedule: {
       const auto names = schedule_names(collective);
       return std::find(names.begin(), names.end(), plan.algorithm) != names.end();
@@ -341,8 +352,15 @@ Result<PlanName> parse_plan_name(std::string_view name) {
     return given;
   });
   std::optional<Backend> backend = parse_backend(rest);
+  if (rest == to_string(Backend::kDirect) && !result.plan.staged &&
+      result.plan.composition != Composition::kAlpha) {
+    // Made for one node and nothing else: refusal() says so where there are several.
+    result.plan.backend = Backend::kDirect;
+    result.plan.composition = Composition::kGamma;
+    return result;
+  }
   if (!backend || (result.plan.staged && *backend != Backend::kMpi)) {
-    std::string names = "mpi, ccl";
+    std::string names = "mpi, ccl, direct";
     for (const Plan& plan : all_plans()) {
       names += ", " + to_string(plan);
     }
@@ -374,6 +392,10 @@ std::vector<Plan> all_plans() {
       plans.push_back(plan);
     }
   }
+  Plan direct;
+  direct.backend = Backend::kDirect;
+  direct.composition = Composition::kGamma;
+  plans.push_back(direct);
   Plan staged;
   staged.staged = true;
   plans.push_back(staged);
@@ -393,6 +415,9 @@ std::string refusal(const Plan& plan, const Shape& shape, const CommFacts& facts
   }
   if (plan.backend == Backend::kSchedule) {
     return schedule_refusal(plan, shape, facts);
+  }
+  if (plan.backend == Backend::kDirect) {
+    return direct_refusal(shape, facts);
   }
   if (plan.composition == Composition::kGamma && facts.nodes != 1) {
     return "gamma is for one node; " + on_nodes(facts.nodes);

@@ -4,8 +4,8 @@
 // A plan: which backend carries the call, in which composition, with which parameters.
 // Written backend-composition: "mpi-gamma", "ccl-beta"; "nccl-beta" and "rccl-beta" are read as
 // "ccl-beta". "native" and "mpi" mean the MPI library's own collective in the composition that
-// fits. "schedule:ring" is an algorithm of ours over MPI point-to-point; "rings" is short for
-// "schedule:rings".
+// fits. "direct-gamma" are our own kernels on the node's memory. "schedule:ring" is an algorithm of
+// ours over MPI point-to-point; "rings" is short for "schedule:rings".
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace tutti::select {
 
-enum class Backend : std::uint8_t { kMpi, kCcl, kSchedule };
+enum class Backend : std::uint8_t { kMpi, kCcl, kDirect, kSchedule };
 
 enum class Composition : std::uint8_t {
   kBeta,   ///< Flat over the communicator.

@@ -10,9 +10,13 @@ namespace tutti::select {
 namespace {
 
 constexpr const char* kDataTypeNames[] = {
-    "byte",   "int8",    "uint8",    "int16",   "uint16",  "int32",     "uint32",     "int64",
-    "uint64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128", "other"};
-constexpr Bytes kDataTypeSizes[] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 8, 16, 0};
+    "byte",        "int8",        "uint8",        "int16",        "uint16",
+    "int32",       "uint32",      "int64",        "uint64",       "float16",
+    "bfloat16",    "float32",     "float64",      "complex64",    "complex128",
+    "bool",        "logical32",   "int16_int",    "int32_int",    "int64_int",
+    "float32_int", "float64_int", "float32_pair", "float64_pair", "other"};
+constexpr Bytes kDataTypeSizes[] = {1, 1,  1, 2, 2, 4, 4,  8, 8,  2, 2,  4, 8,
+                                    8, 16, 1, 4, 8, 8, 16, 8, 16, 8, 16, 0};
 static_assert(std::size(kDataTypeNames) == kDataTypeCount);
 static_assert(std::size(kDataTypeSizes) == kDataTypeCount);
 
@@ -111,6 +115,38 @@ std::optional<DataType> parse_data_type(std::string_view name) {
 }
 
 Bytes size_of(DataType type) { return kDataTypeSizes[static_cast<std::size_t>(type)]; }
+
+bool is_pair(DataType type) {
+  return type >= DataType::kInt16Int && type <= DataType::kFloat64Pair;
+}
+
+bool is_defined(ReduceOp op, DataType type) {
+  const bool is_complex = type == DataType::kComplex64 || type == DataType::kComplex128;
+  const bool is_real = type == DataType::kFloat16 || type == DataType::kBfloat16 ||
+                       type == DataType::kFloat32 || type == DataType::kFloat64;
+  const bool is_integer = type >= DataType::kInt8 && type <= DataType::kUint64;
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kProd:
+      return is_integer || is_real || is_complex;
+    case ReduceOp::kMin:
+    case ReduceOp::kMax:
+      return is_integer || is_real;
+    case ReduceOp::kLand:
+    case ReduceOp::kLor:
+    case ReduceOp::kLxor:
+      return is_integer || type == DataType::kBool || type == DataType::kLogical32;
+    case ReduceOp::kBand:
+    case ReduceOp::kBor:
+    case ReduceOp::kBxor:
+      return is_integer || type == DataType::kByte;
+    case ReduceOp::kMinloc:
+    case ReduceOp::kMaxloc:
+      return is_pair(type);
+    default:
+      return false;
+  }
+}
 
 const char* to_string(ReduceOp op) { return kReduceOpNames[static_cast<std::size_t>(op)]; }
 

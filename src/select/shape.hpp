@@ -48,8 +48,9 @@ bool is_reduction(Collective collective);
 bool has_size(Collective collective);
 
 /// Basic types, canonical: MPI_INT, MPI_INT32_T and MPI_INTEGER are all kInt32. Data movement is
-/// kByte always, since only its bytes matter. kOther: derived types with user operations, long
-/// double, MINLOC pairs, logical and character types in reductions.
+/// kByte always, since only its bytes matter. Pairs are a value and an index as the C structures of
+/// MPI 4.1 section 6.9.4 (and Fortran's pairs of one type), padding included. kOther: derived types
+/// with user operations, long double, logicals that are not 4 bytes, characters in reductions.
 enum class DataType : std::uint8_t {
   kByte,
   kInt8,
@@ -66,15 +67,26 @@ enum class DataType : std::uint8_t {
   kFloat64,
   kComplex64,
   kComplex128,
+  kBool,         ///< C bool.
+  kLogical32,    ///< Fortran logical of 4 bytes.
+  kInt16Int,     ///< short, int: 8 bytes.
+  kInt32Int,     ///< int, int: 8 bytes.
+  kInt64Int,     ///< int64, int: 16 bytes.
+  kFloat32Int,   ///< float, int: 8 bytes.
+  kFloat64Int,   ///< double, int: 16 bytes.
+  kFloat32Pair,  ///< float, float (MPI_2REAL).
+  kFloat64Pair,  ///< double, double (MPI_2DOUBLE_PRECISION).
   kOther,
 };
 
-inline constexpr int kDataTypeCount = 16;
+inline constexpr int kDataTypeCount = 25;
 
 const char* to_string(DataType type);  ///< "float32"
 std::optional<DataType> parse_data_type(std::string_view name);
-/// Size of one element; 0 for kOther.
+/// Bytes from one element to the next; 0 for kOther.
 Bytes size_of(DataType type);
+/// A value and an index: what MINLOC and MAXLOC are for.
+bool is_pair(DataType type);
 
 enum class ReduceOp : std::uint8_t {
   kNone,  ///< Not a reduction.
@@ -96,6 +108,8 @@ enum class ReduceOp : std::uint8_t {
 inline constexpr int kReduceOpCount = 14;
 
 const char* to_string(ReduceOp op);
+/// MPI 4.1 section 6.9.2: which operations are defined for which types.
+bool is_defined(ReduceOp op, DataType type);
 std::optional<ReduceOp> parse_reduce_op(std::string_view name);
 
 /// Where the communicator's ranks keep the buffers of calls of this shape, as *agreed* (see
@@ -129,6 +143,10 @@ struct CommFacts {
   bool ccl_usable = false;        ///< Every rank has the same library and a GPU of its own.
   std::string ccl_name = "ccl";   ///< "nccl", "rccl"; for messages.
   std::string ccl_refusal;        ///< Why not, when !ccl_usable.
+  /// Our kernels on peer-mapped device memory, and our copies through shared host memory: why they
+  /// cannot carry this communicator; empty: they can.
+  std::string direct_device_refusal = "not set up";
+  std::string direct_host_refusal = "not set up";
 
   bool operator==(const CommFacts&) const = default;
 };

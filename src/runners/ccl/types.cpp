@@ -42,7 +42,7 @@ std::optional<Translation> translate(DataType type) {
       return Translation{.type = NcclType::kUint8,
                          .count_factor = static_cast<std::size_t>(select::size_of(type)),
                          .as_bytes = true};
-    case DataType::kOther:
+    default:  // Logical types, pairs and what is not known here.
       return std::nullopt;
   }
   return std::nullopt;

@@ -57,9 +57,9 @@ void Patience::check(int rank) {
   } else if (!peers_.processes[static_cast<std::size_t>(rank)].runs()) {
     failure_ = Status(ErrorCode::kLibraryFailed, who + " has died");
   } else if (peers_.timeout_s > 0 && waited_s_ > peers_.timeout_s) {
-    failure_ = Status(ErrorCode::kTimeout, who + " has not come after TUTTI_TIMEOUT=" +
-                                               std::to_string(peers_.timeout_s) +
-                                               " s; it may hang or not be in the call");
+    failure_ = Status(ErrorCode::kTimeout,
+                      "waited TUTTI_TIMEOUT=" + std::to_string(peers_.timeout_s) + " s for " + who +
+                          "; it may hang, wait for another or not be in the call");
   }
 }
 

@@ -93,13 +93,13 @@ struct Prod {
 struct Min {
   template <class T>
   static T apply(T a, T b) {
-    return b < a ? b : a;
+    return b < a || b != b ? b : a;
   }
 };
 struct Max {
   template <class T>
   static T apply(T a, T b) {
-    return b > a ? b : a;
+    return a < b || b != b ? b : a;
   }
 };
 struct Land {
@@ -155,6 +155,35 @@ struct ComplexProd {
   static Complex<T> apply(Complex<T> a, Complex<T> b) {
     return {a.real * b.real - a.imaginary * b.imaginary,
             a.real * b.imaginary + a.imaginary * b.real};
+  }
+};
+
+/// MPI 4.1 section 6.9.4. The bytes between and behind are copied like the rest.
+template <class Value, class Index, std::size_t kBetween, std::size_t kBehind>
+struct TUTTI_LOOSE_STRUCTURE Pair {
+  Value value;
+  unsigned char between[kBetween];
+  Index index;
+  unsigned char behind[kBehind];
+};
+using Int16Int = Pair<std::int16_t, std::int32_t, 2, 0>;
+using Int32Int = Pair<std::int32_t, std::int32_t, 0, 0>;
+using Int64Int = Pair<std::int64_t, std::int32_t, 0, 4>;
+using Float32Int = Pair<float, std::int32_t, 0, 0>;
+using Float64Int = Pair<double, std::int32_t, 0, 4>;
+using Float32Pair = Pair<float, float, 0, 0>;
+using Float64Pair = Pair<double, double, 0, 0>;
+
+struct Minloc {
+  template <class P>
+  static P apply(P a, P b) {
+    return b.value < a.value || (b.value == a.value && b.index < a.index) ? b : a;
+  }
+};
+struct Maxloc {
+  template <class P>
+  static P apply(P a, P b) {
+    return a.value < b.value || (b.value == a.value && b.index < a.index) ? b : a;
   }
 };
 
@@ -394,6 +423,19 @@ ReduceFunction complex_of(ReduceOp op) {
   }
 }
 
+template <class P>
+ReduceFunction pair_of(ReduceOp op) {
+  static_assert(sizeof(P) == 8 || sizeof(P) == 16);
+  switch (op) {
+    case ReduceOp::kMinloc:
+      return Plain<P, Minloc>::reduce;
+    case ReduceOp::kMaxloc:
+      return Plain<P, Maxloc>::reduce;
+    default:
+      return nullptr;
+  }
+}
+
 ReduceFunction kernel_of(DataType type, ReduceOp op) {
   switch (type) {
     case DataType::kByte:
@@ -426,9 +468,28 @@ ReduceFunction kernel_of(DataType type, ReduceOp op) {
       return complex_of<float>(op);
     case DataType::kComplex128:
       return complex_of<double>(op);
-    default:
-      return nullptr;
+    case DataType::kBool:
+      return logical_of<std::uint8_t>(op);
+    case DataType::kLogical32:
+      return logical_of<std::uint32_t>(op);
+    case DataType::kInt16Int:
+      return pair_of<Int16Int>(op);
+    case DataType::kInt32Int:
+      return pair_of<Int32Int>(op);
+    case DataType::kInt64Int:
+      return pair_of<Int64Int>(op);
+    case DataType::kFloat32Int:
+      return pair_of<Float32Int>(op);
+    case DataType::kFloat64Int:
+      return pair_of<Float64Int>(op);
+    case DataType::kFloat32Pair:
+      return pair_of<Float32Pair>(op);
+    case DataType::kFloat64Pair:
+      return pair_of<Float64Pair>(op);
+    case DataType::kOther:
+      break;
   }
+  return nullptr;
 }
 
 }  // namespace

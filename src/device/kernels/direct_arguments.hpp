@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What a launch of a direct kernel is told. Shared by the host side, which fills it, and the device
+// side, which is compiled without any library: nothing but built-in types may appear here.
+#pragma once
+
+namespace tutti::device::kernels {
+
+using Word = unsigned int;        ///< 32 bits.
+using Wide = unsigned long long;  ///< 64 bits.
+using Byte = unsigned char;
+
+/// GPUs of one communicator.
+inline constexpr int kPeersMax = 8;
+/// What a lane moves at once, bytes; elements never straddle two units.
+inline constexpr Wide kUnitBytes = 16;
+/// Threads of a block and warps in it; a warp is what works on its own.
+inline constexpr Word kBlockThreads = 512;
+
+/// Types and operations of a reduction, as numbers of our own: the order is that of
+/// select::DataType and select::ReduceOp, which a test compares.
+enum class Type : Word {
+  kByte,
+  kInt8,
+  kUint8,
+  kInt16,
+  kUint16,
+  kInt32,
+  kUint32,
+  kInt64,
+  kUint64,
+  kFloat16,
+  kBfloat16,
+  kFloat32,
+  kFloat64,
+  kComplex64,
+  kComplex128,
+  kBool,
+  kLogical32,
+  kInt16Int,
+  kInt32Int,
+  kInt64Int,
+  kFloat32Int,
+  kFloat64Int,
+  kFloat32Pair,
+  kFloat64Pair,
+};
+enum class Op : Word {
+  kNone,
+  kSum,
+  kProd,
+  kMin,
+  kMax,
+  kLand,
+  kLor,
+  kLxor,
+  kBand,
+  kBor,
+  kBxor,
+  kMinloc,
+  kMaxloc,
+};
+
+/// One launch at one rank. An arena is the staging memory of one GPU, mapped into all of them:
+/// slots of `slot_bytes`, indexed [half][stage][source rank]. Only the source writes a slot, only
+/// the arena's owner reads it.
+struct DirectArguments {
+  /// Pieces by peer. Exchange: what goes to and comes from each. Two-shot: the peer's shard of the
+  /// input and of the result (null result: not wanted). One-shot: entry 0 is the whole vector.
+  const void* send[kPeersMax];
+  Wide send_bytes[kPeersMax];
+  void* recv[kPeersMax];
+  Wide recv_bytes[kPeersMax];
+  void* arena[kPeersMax];
+  /// Flag of the first round with each peer. Both sides of a pair count its rounds alike.
+  Wide epoch[kPeersMax];
+  Wide slot_bytes;
+  /// Host memory: block b stores `sequence` to done[b] when all its results can be read.
+  Wide* done;
+  Wide sequence;
+  /// Host memory: nonzero ends all waiting; a kernel that waited in vain stores to `failed`.
+  const Word* abort;
+  Word* failed;
+  Word rank;
+  Word ranks;
+  Word blocks;     ///< Of this launch.
+  Word warps;      ///< Of a block.
+  Word alignment;  ///< Of all pieces: 16, 4 or 1.
+  Type type;
+  Op op;
+  Word gather;  ///< Two-shot: results go to all ranks (allreduce), not to their owner only.
+};
+
+}  // namespace tutti::device::kernels

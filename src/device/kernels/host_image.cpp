@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The direct kernels as functions of the host device: the protocol's own code, with a CPU thread
+// that does one warp after the other. That order is no deadlock: warps wait for the same warp of
+// other ranks only, and every rank takes its warps in the same order.
+#include <iterator>
+
+#include "device/kernels/direct.hpp"
+#include "device/kernels/direct_kernels.hpp"
+#include "device/kernels/images.hpp"
+
+namespace tutti::device::kernels {
+namespace {
+
+using Wire = Lines;
+
+template <class T>
+using SumOf = Fixed<Elementwise<T, Sum>>;
+
+constexpr std::size_t kArgumentBytes[] = {sizeof(DirectArguments)};
+
+template <auto kBody>
+void run(const HostBlock& block, void** arguments) {
+  const auto& a = *static_cast<const DirectArguments*>(arguments[0]);
+  for (Word warp = 0; warp < a.warps; ++warp) {
+    kBody(a, block.index[0] * a.warps + warp, 0);
+  }
+  Machine::fence_system();
+  Machine::put_word(a.done + block.index[0], a.sequence);
+}
+
+void nothing(const DirectArguments& /*arguments*/, Word /*warp*/, Word /*lane*/) {}
+
+#define TUTTI_PARENTHESES(...) __VA_ARGS__
+#define TUTTI_KERNEL(name, body) {#name, &run<&TUTTI_PARENTHESES body>, kArgumentBytes, 1},
+constexpr HostFunction kFunctions[] = {
+    TUTTI_DIRECT_KERNELS{"empty", &run<&nothing>, kArgumentBytes, 1}};
+
+}  // namespace
+
+const HostModule& host_image() {
+  static constexpr HostModule module{.functions = kFunctions,
+                                     .function_count = static_cast<int>(std::size(kFunctions))};
+  return module;
+}
+
+}  // namespace tutti::device::kernels

@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// One device image: all direct kernels for one kind of GPU. Compiled without a standard library, by
+// any clang that knows the target; cmake/DeviceImages.cmake says how.
+//
+// TUTTI_WIRE: Lines or Packets.
+#include "device/kernels/direct.hpp"
+#include "device/kernels/direct_kernels.hpp"
+
+#if defined(__NVPTX__)
+// The most threads of a block stand in the PTX: device_images.py puts them there.
+#define TUTTI_GLOBAL extern "C" __attribute__((nvptx_kernel))
+#elif defined(__AMDGCN__)
+#define TUTTI_GLOBAL extern "C" __attribute__((amdgpu_kernel, amdgpu_flat_work_group_size(64, 512)))
+#endif
+
+namespace tutti::device::kernels {
+namespace {
+
+using Wire = TUTTI_WIRE;
+
+template <class T>
+using SumOf = Fixed<Elementwise<T, Sum>>;
+
+/// After all warps: the block's results are visible to whoever sees its word.
+TUTTI_INLINE void complete(const DirectArguments& arguments) {
+  Machine::block_barrier();
+  if (Machine::thread() == 0) {
+    Machine::fence_system();
+    Machine::put_word(arguments.done + Machine::block(), arguments.sequence);
+  }
+}
+
+}  // namespace
+
+#define TUTTI_PARENTHESES(...) __VA_ARGS__
+#define TUTTI_KERNEL(name, body)                                                                \
+  TUTTI_GLOBAL void name(DirectArguments arguments) {                                           \
+    const Word warp = Machine::block() * arguments.warps + Machine::thread() / Machine::kLanes; \
+    TUTTI_PARENTHESES body(arguments, warp, Machine::thread() % Machine::kLanes);               \
+    complete(arguments);                                                                        \
+  }
+TUTTI_DIRECT_KERNELS
+
+/// Nothing but the word: what a launch and its completion cost (the floor of all the others).
+TUTTI_GLOBAL void empty(DirectArguments arguments) { complete(arguments); }
+
+}  // namespace tutti::device::kernels

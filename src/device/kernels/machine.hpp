@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The machine that a kernel runs on: lanes, votes, and the loads and stores by which GPUs talk to
+// each other. Three of them: NVIDIA (PTX ISA 6.0, sm_70), AMD (CDNA), and the host, where a warp is
+// one lane of a CPU thread. Everything above this file is one source.
+//
+// Memory order. Data and flag of a line travel together, so nothing here is an acquire or a release
+// between GPUs: packets are relaxed stores at system scope, polls relaxed loads at system scope
+// (they go past the L1 cache). The one fence stands before the word that the host waits for.
+#pragma once
+
+#include "device/kernels/direct_arguments.hpp"
+
+#if defined(__NVPTX__) || defined(__AMDGCN__)
+#define TUTTI_ON_GPU 1
+#define TUTTI_INLINE __attribute__((always_inline)) inline
+#define TUTTI_UNROLL _Pragma("clang loop unroll(full)")
+#define TUTTI_NO_UNROLL _Pragma("clang loop unroll(disable)")
+#else
+#include <sched.h>
+
+#define TUTTI_ON_GPU 0
+#define TUTTI_INLINE inline
+#define TUTTI_UNROLL
+#define TUTTI_NO_UNROLL
+#endif
+
+namespace tutti::device::kernels {
+
+/// 16 bytes.
+typedef Word Unit __attribute__((vector_size(16)));
+
+#if defined(__NVPTX__)
+
+struct Machine {
+  static constexpr Word kLanes = 32;
+  static TUTTI_INLINE Word thread() { return static_cast<Word>(__nvvm_read_ptx_sreg_tid_x()); }
+  static TUTTI_INLINE Word block() { return static_cast<Word>(__nvvm_read_ptx_sreg_ctaid_x()); }
+  /// True when it is true on every lane; all lanes of the warp take part.
+  static TUTTI_INLINE bool all(bool value) {
+    Word result;
+    asm volatile(
+        "{ .reg .pred p, q; setp.ne.u32 p, %1, 0; vote.sync.all.pred q, p, 0xffffffff; "
+        "selp.u32 %0, 1, 0, q; }"
+        : "=r"(result)
+        : "r"(static_cast<Word>(value)));
+    return result != 0;
+  }
+  static TUTTI_INLINE void relax() {}
+  static TUTTI_INLINE void block_barrier() { asm volatile("bar.sync 0;" ::: "memory"); }
+  static TUTTI_INLINE void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+  static TUTTI_INLINE void put(void* to, Unit v) {
+    asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v[0]),
+                 "r"(v[1]), "r"(v[2]), "r"(v[3])
+                 : "memory");
+  }
+  static TUTTI_INLINE Unit get(const void* from) {
+    Word a, b, c, d;
+    asm volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
+                 : "l"(from)
+                 : "memory");
+    return Unit{a, b, c, d};
+  }
+  static TUTTI_INLINE void put_word(Wide* to, Wide value) {
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+  }
+  static TUTTI_INLINE Word get_word(const Word* from) {
+    Word value;
+    asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+    return value;
+  }
+};
+
+#elif defined(__AMDGCN__)
+
+struct Machine {
+  static constexpr Word kLanes = 64;
+  static TUTTI_INLINE Word thread() { return __builtin_amdgcn_workitem_id_x(); }
+  static TUTTI_INLINE Word block() { return __builtin_amdgcn_workgroup_id_x(); }
+  static TUTTI_INLINE bool all(bool value) { return __builtin_amdgcn_ballot_w64(!value) == 0; }
+  static TUTTI_INLINE void relax() {}
+  static TUTTI_INLINE void block_barrier() {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+  }
+  static TUTTI_INLINE void fence_system() { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, ""); }
+  /// 16 bytes are two stores there, 8 bytes each in one piece.
+  static TUTTI_INLINE void put(void* to, Unit v) {
+    Wide* const words = static_cast<Wide*>(to);
+    put_word(words, v[0] | static_cast<Wide>(v[1]) << 32);
+    put_word(words + 1, v[2] | static_cast<Wide>(v[3]) << 32);
+  }
+  static TUTTI_INLINE Unit get(const void* from) {
+    const Wide* const words = static_cast<const Wide*>(from);
+    const Wide a = __scoped_atomic_load_n(words, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM);
+    const Wide b = __scoped_atomic_load_n(words + 1, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM);
+    return Unit{static_cast<Word>(a), static_cast<Word>(a >> 32), static_cast<Word>(b),
+                static_cast<Word>(b >> 32)};
+  }
+  static TUTTI_INLINE void put_word(Wide* to, Wide value) {
+    __scoped_atomic_store_n(to, value, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM);
+  }
+  static TUTTI_INLINE Word get_word(const Word* from) {
+    return __scoped_atomic_load_n(from, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM);
+  }
+};
+
+#else
+
+/// A warp is one lane; a block's warps run one after the other (device/host_module.hpp).
+struct Machine {
+  static constexpr Word kLanes = 1;
+  static bool all(bool value) { return value; }
+  /// Ranks may be more than cores.
+  static void relax() { sched_yield(); }
+  static void fence_system() {}
+  static void put_word(Wide* to, Wide value) { __atomic_store_n(to, value, __ATOMIC_RELEASE); }
+  static Word get_word(const Word* from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
+};
+
+#endif
+
+}  // namespace tutti::device::kernels

@@ -1,0 +1,398 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runners/direct/direct_runner.hpp"
+
+#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+#include "device/kernels/direct_kernels.hpp"
+#include "device/kernels/images.hpp"
+#include "runners/relocate.hpp"
+
+namespace tutti::runners {
+
+namespace kernels = device::kernels;
+using select::Collective;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kEmptyKernel = "empty";
+constexpr double kSelfTestTimeoutS = 20;
+/// How long a kernel that was told to give up may take to do so.
+constexpr double kGiveUpS = 10;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Lets the core's other thread run for some tens of nanoseconds.
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");
+#endif
+}
+
+Status failed_before() {
+  return Status(ErrorCode::kLibraryFailed, "direct: this communicator failed before");
+}
+
+}  // namespace
+
+struct DirectRunner::Control {
+  alignas(64) std::array<kernels::Wide, kDirectBlocksMax> done;  ///< By block.
+  alignas(64) kernels::Word abort;
+  alignas(64) kernels::Word failed;
+};
+
+Result<std::unique_ptr<DirectRunner>> DirectRunner::create(device::Api& api, int device,
+                                                           const ScopeRank& me, Scratch& scratch,
+                                                           const Options& options) {
+  if (me.ranks > kernels::kPeersMax) {
+    return Status(ErrorCode::kUnsupported,
+                  "direct is for at most " + std::to_string(kernels::kPeersMax) +
+                      " ranks; this communicator has " + std::to_string(me.ranks));
+  }
+  std::unique_ptr<DirectRunner> self(new DirectRunner(api, device, me, scratch, options));
+  TUTTI_RETURN_IF_ERROR(self->load_kernels());
+  TUTTI_RETURN_IF_ERROR(self->make_memory());
+  return self;
+}
+
+DirectRunner::~DirectRunner() {
+  const auto ignore = [](const Status& status) { static_cast<void>(status); };
+  if (broken_) {
+    return;  // A kernel that never ended may still use all of it.
+  }
+  if (stream_ != nullptr) {
+    ignore(api_.wait_stream(stream_));
+    ignore(api_.destroy_stream(stream_));
+  }
+  for (void* opened : opened_) {
+    ignore(api_.close_memory(opened));
+  }
+  if (arena_ != nullptr) {
+    ignore(api_.free_device(arena_));
+  }
+  if (control_ != nullptr) {
+    ignore(api_.free_pinned(control_));
+  }
+  if (module_ != nullptr) {
+    ignore(api_.unload_module(module_));
+  }
+}
+
+Status DirectRunner::load_kernels() {
+  const std::string runtime = api_.name();
+  geometry_.wire = options_.wire;
+  std::string reasons;
+  is_host_ = runtime == "host";
+  if (is_host_) {
+    geometry_ = {.wire = DirectWire::kLines, .warp_lines = 1};
+    TUTTI_ASSIGN_OR_RETURN(module_, api_.load_module(device_, &kernels::host_image()));
+  } else {
+    if (runtime == "hip") {
+      geometry_ = {.wire = DirectWire::kPackets, .warp_lines = 8};
+    }
+    for (const kernels::Image& image : kernels::images()) {
+      if (runtime != image.runtime) {
+        continue;
+      }
+      auto module = api_.load_module(device_, image.bytes.begin);
+      if (module.ok()) {
+        module_ = *module;
+        break;
+      }
+      reasons += std::string(reasons.empty() ? "" : "; ") + image.target + ": " +
+                 module.status().message();
+    }
+    if (module_ == nullptr) {
+      return Status(ErrorCode::kUnsupported, reasons.empty()
+                                                 ? "this build has no kernels for " + runtime +
+                                                       " (it was built without a compiler for GPUs)"
+                                                 : "no kernels for this GPU: " + reasons);
+    }
+  }
+  // Every kernel now: the first use of one may load code and wait for the device.
+#define TUTTI_KERNEL(name, body) #name,
+  for (const char* kernel : {TUTTI_DIRECT_KERNELS kEmptyKernel}) {
+    TUTTI_ASSIGN_OR_RETURN(functions_[kernel], api_.find_function(module_, kernel));
+  }
+#undef TUTTI_KERNEL
+  return {};
+}
+
+Status DirectRunner::make_memory() {
+  TUTTI_ASSIGN_OR_RETURN(stream_, api_.create_stream(device_));
+  const Bytes bytes = direct_arena_bytes(geometry_, me_.ranks);
+  TUTTI_ASSIGN_OR_RETURN(arena_, api_.allocate_device(device_, bytes));
+  // Zero is no epoch.
+  TUTTI_RETURN_IF_ERROR(api_.fill_async(arena_, 0, bytes, stream_));
+  TUTTI_RETURN_IF_ERROR(api_.wait_stream(stream_));
+  TUTTI_ASSIGN_OR_RETURN(void* const words, api_.allocate_pinned(sizeof(Control)));
+  std::memset(words, 0, sizeof(Control));
+  control_ = static_cast<Control*>(words);
+  epochs_.fill(1);
+  return {};
+}
+
+Result<DirectRunner::Handle> DirectRunner::handle() const {
+  Handle handle;
+  TUTTI_ASSIGN_OR_RETURN(handle.arena, api_.export_memory(arena_));
+  handle.process = getpid();
+  return handle;
+}
+
+Status DirectRunner::open_peers(std::span<const Handle> handles) {
+  std::vector<void*> arenas;
+  for (int peer = 0; peer < me_.ranks; ++peer) {
+    const Handle& handle = handles[static_cast<std::size_t>(peer)];
+    if (peer == me_.rank) {
+      arenas.push_back(arena_);
+      processes_.push_back(0);
+      continue;
+    }
+    TUTTI_ASSIGN_OR_RETURN(void* const opened, api_.open_memory(device_, handle.arena));
+    opened_.push_back(opened);
+    arenas.push_back(opened);
+    // In another process name space the number means nothing, or somebody else.
+    const auto process = static_cast<pid_t>(handle.process);
+    processes_.push_back(process > 0 && kill(process, 0) == 0 ? process : 0);
+  }
+  return open_arenas(arenas);
+}
+
+Status DirectRunner::open_arenas(std::span<void* const> arenas) {
+  for (std::size_t peer = 0; peer < arenas.size(); ++peer) {
+    arenas_[peer] = arenas[peer];
+  }
+  return warm();
+}
+
+/// Runs every kernel once, on nothing: in its own arena, where all flags still are 0, it finds
+/// epoch 0 of all peers at once.
+Status DirectRunner::warm() {
+  for (const auto& [kernel, function] : functions_) {
+    DirectLaunch alone;
+    alone.kernel = kernel;
+    std::fill(std::begin(alone.arguments.arena), std::end(alone.arguments.arena), arena_);
+    // As rank 0 of as many as this kernel is for.
+    const int most = kernel == kEmptyKernel ? 1 : kernel.back() - '0';
+    alone.arguments.ranks = static_cast<kernels::Word>(std::min(me_.ranks, most));
+    alone.arguments.blocks = alone.arguments.warps = 1;
+    alone.arguments.alignment = kernels::kUnitBytes;
+    alone.arguments.slot_bytes = direct_slot_bytes(geometry_);
+    TUTTI_RETURN_IF_ERROR(launch(alone));
+    TUTTI_RETURN_IF_ERROR(wait(alone, kSelfTestTimeoutS));
+  }
+  return {};
+}
+
+Status DirectRunner::self_test() {
+  // Some lines to each peer and back, twice, so that both halves of the slots are seen.
+  constexpr std::uint64_t kWords = 300;
+  const auto ranks = static_cast<std::uint64_t>(me_.ranks);
+  const Bytes bytes = ranks * kWords * sizeof(std::uint32_t);
+  TUTTI_ASSIGN_OR_RETURN(const Lease send, scratch_.device(device_, bytes));
+  TUTTI_ASSIGN_OR_RETURN(const Lease recv, scratch_.device(device_, bytes));
+  const double timeout_s = options_.timeout_s;
+  options_.timeout_s = kSelfTestTimeoutS;
+  for (std::uint32_t turn = 0; turn < 2; ++turn) {
+    const auto word = [&](std::uint64_t from, std::uint64_t to, std::uint64_t i) {
+      return static_cast<std::uint32_t>((from * 64 + to) * 100003 + i * 7 + turn);
+    };
+    std::vector<std::uint32_t> words;
+    for (std::uint64_t peer = 0; peer < ranks; ++peer) {
+      for (std::uint64_t i = 0; i < kWords; ++i) {
+        words.push_back(word(static_cast<std::uint64_t>(me_.rank), peer, i));
+      }
+    }
+    TUTTI_RETURN_IF_ERROR(api_.copy(send.data(), words.data(), bytes));
+    Call call;
+    call.collective = Collective::kAlltoall;
+    call.element_bytes = 1;
+    call.count = kWords * sizeof(std::uint32_t);
+    call.send = send.data();
+    call.recv = recv.data();
+    call.send_memory = call.recv_memory = {device::MemoryKind::kDevice, device_};
+    TUTTI_RETURN_IF_ERROR(run(Scope::kWhole, call));
+    TUTTI_RETURN_IF_ERROR(api_.copy(words.data(), recv.data(), bytes));
+    for (std::uint64_t peer = 0; peer < ranks; ++peer) {
+      for (std::uint64_t i = 0; i < kWords; ++i) {
+        if (words[peer * kWords + i] != word(peer, static_cast<std::uint64_t>(me_.rank), i)) {
+          return Status(ErrorCode::kUnsupported,
+                        "direct: what rank " + std::to_string(peer) +
+                            " wrote into this GPU's memory arrived changed; peer access between "
+                            "these GPUs does not work (is an IOMMU in the way?)");
+        }
+      }
+    }
+  }
+  options_.timeout_s = timeout_s;
+  return {};
+}
+
+Status DirectRunner::run(Scope scope, const Call& call) {
+  if (scope != Scope::kWhole) {
+    return Status(ErrorCode::kUnsupported, "direct carries whole communicators only");
+  }
+  if (broken_) {
+    return failed_before();
+  }
+  const auto misfit = [&](const device::PointerInfo& memory) {
+    return memory.kind != device::MemoryKind::kDevice || memory.device != device_;
+  };
+  const bool move_send = misfit(call.send_memory);
+  const bool move_recv = misfit(call.recv_memory);
+  if (!move_send && !move_recv && !direct_needs_copy(call)) [[likely]] {
+    return carry(call);
+  }
+  Relocated relocated;
+  TUTTI_RETURN_IF_ERROR(relocated.move_in(call, me_, Place::kDevice, device_, move_send, move_recv,
+                                          &api_, scratch_, stream_));
+  Call moved = relocated.call();
+  Lease copy;
+  Status status;
+  if (direct_needs_copy(moved)) {
+    Bytes bytes = 0;
+    for (const std::uint64_t count : moved.recv_counts) {
+      bytes += count * moved.element_bytes;
+    }
+    TUTTI_ASSIGN_OR_RETURN(copy, scratch_.device(device_, bytes));
+    status = api_.copy_async(copy.data(), moved.send, bytes, stream_);
+    moved.send = copy.data();
+    moved.in_place = false;
+  }
+  if (status.ok()) {
+    status = carry(moved);
+  }
+  if (!status.ok()) {
+    relocated.abandon();
+    copy.abandon();
+    return status;
+  }
+  return relocated.move_out();
+}
+
+Status DirectRunner::carry(const Call& call) {
+  DirectLaunch planned = plan_direct(call, me_, geometry_, options_.tuning);
+  for (std::size_t peer = 0; peer < arenas_.size(); ++peer) {
+    planned.arguments.arena[peer] = arenas_[peer];
+    planned.arguments.epoch[peer] = epochs_[peer];
+  }
+  Status status = launch(planned);
+  if (status.ok()) {
+    for (std::size_t peer = 0; peer < planned.rounds.size(); ++peer) {
+      epochs_[peer] += planned.rounds[peer];
+    }
+    status = wait(planned, options_.timeout_s);
+  }
+  if (!status.ok()) {
+    broken_ = true;
+  }
+  return status;
+}
+
+Status DirectRunner::launch(DirectLaunch& launch) {
+  kernels::DirectArguments& a = launch.arguments;
+  const auto found = functions_.find(launch.kernel);
+  if (found == functions_.end()) {
+    return Status(ErrorCode::kUnsupported, "direct: no kernel " + launch.kernel);
+  }
+  a.done = control_->done.data();
+  a.sequence = ++sequence_;
+  a.abort = &control_->abort;
+  a.failed = &control_->failed;
+  const std::uint32_t lanes = geometry_.warp_lines * (is_host_ ? 1 : 8);
+  const device::LaunchShape shape{.grid = {launch.blocks, 1, 1},
+                                  .block = {launch.warps * lanes, 1, 1}};
+  void* arguments[] = {&a};
+  return api_.launch(found->second, shape, stream_, arguments);
+}
+
+bool DirectRunner::is_done(std::uint32_t blocks) const {
+  for (std::uint32_t block = 0; block < blocks; ++block) {
+    if (std::atomic_ref(control_->done[block]).load(std::memory_order_acquire) != sequence_) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string DirectRunner::gone_peer() const {
+  for (std::size_t peer = 0; peer < processes_.size(); ++peer) {
+    if (processes_[peer] != 0 && kill(processes_[peer], 0) != 0 && errno == ESRCH) {
+      return "the process of rank " + std::to_string(peer) + " is gone";
+    }
+  }
+  return {};
+}
+
+Status DirectRunner::wait(const DirectLaunch& launch, double timeout_s) {
+  constexpr int kLooksPerClock = 4096;
+  constexpr double kPeerCheckS = 0.5;
+  // The host device computes on the cores that would wait.
+  const int looks_before_yield = is_host_ ? 16 : 1 << 16;
+  const auto start = Clock::now();
+  double next_check_s = kPeerCheckS;
+  std::string reason;
+  for (std::int64_t looks = 1; !is_done(launch.blocks); ++looks) {
+    pause();
+    if (looks > looks_before_yield) {
+      sched_yield();
+    }
+    if (looks % kLooksPerClock != 0) {
+      continue;
+    }
+    const double waited_s = seconds_since(start);
+    if (timeout_s > 0 && waited_s > timeout_s) {
+      reason = "not finished after TUTTI_TIMEOUT=" + std::to_string(timeout_s) +
+               " s; a peer may be dead or not in the call";
+      break;
+    }
+    if (waited_s > next_check_s) {
+      next_check_s += kPeerCheckS;
+      reason = gone_peer();
+      // A kernel that faulted never stores its word.
+      const auto done = api_.stream_done(stream_);
+      if (!done.ok()) {
+        broken_ = true;
+        return done.status();
+      }
+      if (!reason.empty()) {
+        break;
+      }
+    }
+  }
+  if (reason.empty()) {
+    return {};
+  }
+  broken_ = true;
+  break_off();
+  return Status(ErrorCode::kTimeout, "direct " + launch.kernel + ": " + reason);
+}
+
+void DirectRunner::break_off() {
+  std::atomic_ref(control_->abort).store(1, std::memory_order_release);
+  const auto start = Clock::now();
+  for (;;) {
+    const auto done = api_.stream_done(stream_);
+    if (!done.ok() || *done || seconds_since(start) > kGiveUpS) {
+      return;
+    }
+    usleep(1000);
+  }
+}
+
+}  // namespace tutti::runners

@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Carries calls on device memory by our own kernels: every GPU of a node pushes what the others
+// need into staging memory of theirs that it has mapped (device/kernels/direct.hpp). One launch a
+// call; the host waits for words that the kernel stores to its memory, not for the stream.
+//
+// Set-up is the caller's, step by step, since each step must have succeeded on all ranks before the
+// next: create, exchange handles, open_peers, self_test (engine/direct_setup.cpp).
+//
+// Waiting is bounded: after `timeout_s`, or when a peer's process is gone, the host tells its
+// kernel to give up. From then on this object refuses all calls.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "device/device.hpp"
+#include "runners/direct/launch.hpp"
+#include "runners/runner.hpp"
+#include "runners/scratch.hpp"
+
+namespace tutti::runners {
+
+class DirectRunner : public Runner {
+ public:
+  struct Options {
+    double timeout_s = 0;  ///< 0: wait for ever.
+    DirectWire wire = DirectWire::kLines;
+    DirectTuning tuning;
+  };
+  /// What a rank gives to the others of the communicator.
+  struct Handle {
+    device::IpcHandle arena{};
+    std::int64_t process = 0;
+  };
+
+  /// Loads the kernels and makes the arena. Local.
+  static Result<std::unique_ptr<DirectRunner>> create(device::Api& api, int device,
+                                                      const ScopeRank& me, Scratch& scratch,
+                                                      const Options& options);
+  ~DirectRunner() override;
+  DirectRunner(const DirectRunner&) = delete;
+  DirectRunner& operator=(const DirectRunner&) = delete;
+
+  Result<Handle> handle() const;
+  /// Maps the peers' arenas and runs every kernel once, empty. In rank order, own included. Local.
+  Status open_peers(std::span<const Handle> handles);
+  /// The same for ranks that are in this process (tests): their arenas' addresses.
+  Status open_arenas(std::span<void* const> arenas);
+  void* arena() const { return arena_; }
+  /// Data of all peers through the real mappings, within some seconds. Collective.
+  Status self_test();
+
+  /// Of the whole communicator, whose ranks are all on this node.
+  Status run(Scope scope, const Call& call) override;
+
+  const DirectGeometry& geometry() const { return geometry_; }
+  void set_tuning(const DirectTuning& tuning) { options_.tuning = tuning; }
+
+ private:
+  DirectRunner(device::Api& api, int device, const ScopeRank& me, Scratch& scratch,
+               const Options& options)
+      : api_(api), device_(device), me_(me), scratch_(scratch), options_(options) {}
+  Status load_kernels();
+  Status make_memory();
+  Status warm();
+  Result<device::Function> function(const std::string& kernel);
+  Status carry(const Call& call);
+  Status launch(DirectLaunch& launch);
+  Status wait(const DirectLaunch& launch, double timeout_s);
+  bool is_done(std::uint32_t blocks) const;
+  /// Why waiting on is useless; empty: it is not.
+  std::string gone_peer() const;
+  void break_off();
+
+  /// Words in host memory that kernels and host share.
+  struct Control;
+
+  device::Api& api_;
+  int device_;
+  ScopeRank me_;
+  Scratch& scratch_;
+  Options options_;
+  DirectGeometry geometry_;
+  bool is_host_ = false;  ///< The host device.
+  device::Stream stream_ = nullptr;
+  device::Module module_ = nullptr;
+  std::unordered_map<std::string, device::Function> functions_;
+  void* arena_ = nullptr;
+  std::array<void*, device::kernels::kPeersMax> arenas_{};
+  std::vector<void*> opened_;
+  std::vector<pid_t> processes_;  ///< Of peers that this process can see; 0: cannot.
+  Control* control_ = nullptr;
+  std::array<std::uint64_t, device::kernels::kPeersMax> epochs_{};
+  std::uint64_t sequence_ = 0;
+  bool broken_ = false;
+};
+
+}  // namespace tutti::runners

@@ -1,0 +1,280 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runners/direct/launch.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+
+namespace tutti::runners {
+
+namespace kernels = device::kernels;
+using select::Collective;
+
+namespace {
+
+/// Collectives whose sizes no rank knows of all others: the launch shape must not depend on them.
+constexpr std::uint32_t kUnknownBlocks = 8;
+
+std::uint64_t up(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit; }
+
+/// The most ranks of the kernel that is taken for so many.
+std::uint32_t ranks_max(int ranks) { return ranks == 2 ? 2 : ranks <= 4 ? 4 : 8; }
+/// kernels::batches_of(), which is device code.
+std::uint32_t batches_of(std::uint32_t most) { return most > 4 ? 2 : 4; }
+
+bool is_reducing(Collective collective) {
+  return collective == Collective::kAllreduce || collective == Collective::kReduce ||
+         collective == Collective::kReduceScatter || collective == Collective::kReduceScatterBlock;
+}
+
+/// Reductions that have a kernel of their own.
+const char* own_reduction(const Call& call) {
+  if (call.op != select::ReduceOp::kSum) {
+    return nullptr;
+  }
+  switch (call.type) {
+    case select::DataType::kFloat16:
+      return "float16_sum";
+    case select::DataType::kBfloat16:
+      return "bfloat16_sum";
+    case select::DataType::kFloat32:
+      return "float32_sum";
+    case select::DataType::kFloat64:
+      return "float64_sum";
+    case select::DataType::kComplex64:
+      return "float32_sum";
+    case select::DataType::kComplex128:
+      return "float64_sum";
+    default:
+      return nullptr;
+  }
+}
+
+/// The pieces of a call by peer, in bytes.
+class Pieces {
+ public:
+  Pieces(const Call& call, const ScopeRank& me, kernels::DirectArguments* arguments)
+      : call_(call), me_(me), a_(*arguments) {}
+
+  void send(int peer, std::uint64_t offset, std::uint64_t count) {
+    const auto i = static_cast<std::size_t>(peer);
+    a_.send[i] = at(call_.send, offset, call_.element_bytes);
+    a_.send_bytes[i] = count * call_.element_bytes;
+  }
+  void recv(int peer, std::uint64_t offset, std::uint64_t count) {
+    const auto i = static_cast<std::size_t>(peer);
+    a_.recv[i] = at(call_.recv, offset, call_.element_bytes);
+    a_.recv_bytes[i] = count * call_.element_bytes;
+  }
+
+  void exchange() {
+    const bool is_root = me_.rank == call_.root;
+    const int root = call_.root;
+    switch (call_.collective) {
+      case Collective::kBarrier:
+        return;
+      case Collective::kBcast:
+        if (!is_root) {
+          recv(root, 0, call_.count);
+          return;
+        }
+        for (int peer = 0; peer < me_.ranks; ++peer) {
+          if (peer != root) {
+            const auto i = static_cast<std::size_t>(peer);
+            a_.send[i] = call_.recv;
+            a_.send_bytes[i] = call_.count * call_.element_bytes;
+          }
+        }
+        return;
+      case Collective::kGather:
+      case Collective::kGatherv:
+        send(root, 0, call_.count);
+        if (is_root) {
+          all_recv();
+        }
+        return;
+      case Collective::kScatter:
+      case Collective::kScatterv:
+        recv(root, 0, call_.count);
+        if (is_root) {
+          all_send();
+        }
+        return;
+      case Collective::kAllgather:
+      case Collective::kAllgatherv:
+        for (int peer = 0; peer < me_.ranks; ++peer) {
+          send(peer, 0, call_.count);
+        }
+        all_recv();
+        return;
+      default:
+        all_send();
+        all_recv();
+    }
+  }
+
+ private:
+  void all_send() {
+    for (int peer = 0; peer < me_.ranks; ++peer) {
+      const auto i = static_cast<std::size_t>(peer);
+      if (call_.send_counts.empty()) {
+        send(peer, i * call_.count, call_.count);
+      } else {
+        send(peer, call_.send_offsets[i], call_.send_counts[i]);
+      }
+    }
+  }
+  void all_recv() {
+    for (int peer = 0; peer < me_.ranks; ++peer) {
+      const auto i = static_cast<std::size_t>(peer);
+      if (call_.recv_counts.empty()) {
+        recv(peer, i * call_.count, call_.count);
+      } else {
+        recv(peer, call_.recv_offsets[i], call_.recv_counts[i]);
+      }
+    }
+  }
+
+  const Call& call_;
+  const ScopeRank& me_;
+  kernels::DirectArguments& a_;
+};
+
+/// 16, 4 or 1: what all pieces begin at a multiple of.
+std::uint32_t alignment_of(const kernels::DirectArguments& a, int ranks) {
+  std::uintptr_t bits = 0;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(ranks); ++i) {
+    bits |= a.send_bytes[i] > 0 ? reinterpret_cast<std::uintptr_t>(a.send[i]) : 0;
+    bits |= reinterpret_cast<std::uintptr_t>(a.recv[i]);
+  }
+  return bits % 16 == 0 ? 16 : bits % 4 == 0 ? 4 : 1;
+}
+
+bool sizes_are_known(Collective collective) {
+  return collective != Collective::kGatherv && collective != Collective::kScatterv &&
+         collective != Collective::kAlltoallv && collective != Collective::kAlltoallw;
+}
+
+/// The largest piece that any pair exchanges, equal on all ranks; known sizes only.
+std::uint64_t largest_piece(const Call& call) {
+  std::uint64_t count = call.count;
+  if (call.collective == Collective::kAllgatherv) {
+    count = *std::max_element(call.recv_counts.begin(), call.recv_counts.end());
+  }
+  return call.collective == Collective::kBarrier ? 0 : count * call.element_bytes;
+}
+
+}  // namespace
+
+std::uint64_t direct_slot_bytes(const DirectGeometry& geometry) {
+  constexpr std::uint64_t kBatchesMax = 4;
+  return kBatchesMax * kDirectBlocksMax * kDirectWarpsMax * geometry.warp_lines *
+         geometry.line_bytes();
+}
+
+std::uint64_t direct_arena_bytes(const DirectGeometry& geometry, int ranks) {
+  return 4 * static_cast<std::uint64_t>(ranks) * direct_slot_bytes(geometry);
+}
+
+bool direct_needs_copy(const Call& call) {
+  return call.collective == Collective::kReduceScatter && aliasing_of(call) == Aliasing::kSame &&
+         std::any_of(call.recv_counts.begin(), call.recv_counts.end(),
+                     [&](std::uint64_t count) { return count != call.recv_counts.front(); });
+}
+
+DirectLaunch plan_direct(const Call& call, const ScopeRank& me, const DirectGeometry& geometry,
+                         const DirectTuning& tuning) {
+  CHECK(me.ranks >= 1 && me.ranks <= kernels::kPeersMax, std::to_string(me.ranks));
+  DirectLaunch launch;
+  kernels::DirectArguments& a = launch.arguments;
+  const auto ranks = static_cast<std::size_t>(me.ranks);
+  const auto self = static_cast<std::size_t>(me.rank);
+  std::uint32_t most = ranks_max(me.ranks);
+  std::uint64_t line_owner_bytes = 0;  // What a warp's lines are cut from.
+  const bool reduces = is_reducing(call.collective);
+  bool one_shot = false;
+  if (reduces) {
+    const char* reduction = own_reduction(call);
+    most = reduction != nullptr ? most : 8;
+    const std::uint64_t bytes = call.count * call.element_bytes;
+    const bool whole =
+        call.collective == Collective::kAllreduce || call.collective == Collective::kReduce;
+    const std::uint64_t one_shot_max = !tuning.one_shot_default ? tuning.one_shot_bytes_max
+                                       : me.ranks <= 2          ? UINT64_MAX
+                                       : me.ranks <= 4          ? 64 << 10
+                                                                : 32 << 10;
+    one_shot = whole && bytes <= one_shot_max;
+    const bool receives = call.collective != Collective::kReduce || me.rank == call.root;
+    if (one_shot) {
+      a.send[0] = call.send;
+      a.send_bytes[0] = bytes;
+      a.recv[0] = receives ? call.recv : nullptr;
+      line_owner_bytes = bytes;
+    } else if (whole) {
+      // Shards of whole units, so that no element is cut.
+      const std::uint64_t shard = up(up(bytes, kernels::kUnitBytes), ranks) * kernels::kUnitBytes;
+      for (std::size_t peer = 0; peer < ranks; ++peer) {
+        const std::uint64_t begin = std::min(peer * shard, bytes);
+        a.send[peer] = at(call.send, begin, 1);
+        a.send_bytes[peer] = std::min(shard, bytes - begin);
+        a.recv[peer] = receives ? at(call.recv, begin, 1) : nullptr;
+      }
+      a.gather = 1;
+      line_owner_bytes = shard;
+    } else {
+      std::uint64_t offset = 0;
+      for (std::size_t peer = 0; peer < ranks; ++peer) {
+        const std::uint64_t count = call.recv_counts.empty() ? call.count : call.recv_counts[peer];
+        a.send[peer] = at(call.send, offset, call.element_bytes);
+        a.send_bytes[peer] = count * call.element_bytes;
+        line_owner_bytes = std::max<std::uint64_t>(line_owner_bytes, a.send_bytes[peer]);
+        offset += count;
+      }
+      a.recv[self] = call.recv;
+    }
+    launch.kernel = std::string(one_shot ? "one_shot_" : "two_shot_") +
+                    (reduction != nullptr ? reduction : "any") + "_" + std::to_string(most);
+    a.type = static_cast<kernels::Type>(call.type);
+    a.op = static_cast<kernels::Op>(call.op);
+  } else {
+    Pieces(call, me, &a).exchange();
+    line_owner_bytes = largest_piece(call);
+    launch.kernel = "exchange_" + std::to_string(most);
+  }
+
+  const std::uint32_t batches = batches_of(most);
+  const bool known = sizes_are_known(call.collective);
+  const std::uint64_t lines = up(line_owner_bytes, geometry.line_data_bytes());
+  if (tuning.blocks != 0) {
+    launch.blocks = std::min(tuning.blocks, kDirectBlocksMax);
+    launch.warps = std::min(std::max(tuning.warps, 1U), kDirectWarpsMax);
+  } else if (!known) {
+    launch.blocks = kUnknownBlocks;
+    launch.warps = kDirectWarpsMax;
+  } else {
+    // A warp for each batch of lines until there are no more warps.
+    const std::uint64_t warps = std::clamp<std::uint64_t>(up(lines, geometry.warp_lines), 1,
+                                                          kDirectBlocksMax * kDirectWarpsMax);
+    launch.blocks = static_cast<std::uint32_t>(up(warps, kDirectWarpsMax));
+    launch.warps = static_cast<std::uint32_t>(up(warps, launch.blocks));
+  }
+  const std::uint64_t round_lines =
+      static_cast<std::uint64_t>(batches) * launch.blocks * launch.warps * geometry.warp_lines;
+  for (std::size_t peer = 0; peer < ranks; ++peer) {
+    const std::uint64_t pair_lines =
+        reduces ? lines
+                : up(std::max(a.send_bytes[peer], a.recv_bytes[peer]), geometry.line_data_bytes());
+    launch.rounds[peer] =
+        peer == self ? 0 : std::max<std::uint64_t>(up(pair_lines, round_lines), 1);
+  }
+  a.rank = static_cast<kernels::Word>(me.rank);
+  a.ranks = static_cast<kernels::Word>(me.ranks);
+  a.blocks = launch.blocks;
+  a.warps = launch.warps;
+  a.alignment = alignment_of(a, me.ranks);
+  a.slot_bytes = direct_slot_bytes(geometry);
+  return launch;
+}
+
+}  // namespace tutti::runners

@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// From a call to the launch that carries it: which kernel, on how many blocks, with which
+// arguments. Pure. The kernel, the shape of the launch and the rounds follow from what both ends of
+// every pair know; pointers are the rank's own.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "device/kernels/direct_arguments.hpp"
+#include "runners/call.hpp"
+#include "runners/runner.hpp"
+
+namespace tutti::runners {
+
+/// How data and flags share memory between the GPUs of a communicator, agreed by its ranks.
+enum class DirectWire : std::uint8_t {
+  kLines,    ///< 112 of 128 bytes are data; needs NVLink (or one GPU, or the host device).
+  kPackets,  ///< Half of 256 bytes; works wherever peers are mapped.
+};
+
+/// What the device makes of a line and a warp; must be what the kernels were compiled with.
+struct DirectGeometry {
+  DirectWire wire = DirectWire::kLines;
+  /// Lines that a warp handles at once: 4 on NVIDIA, 8 on AMD, 1 on the host device.
+  std::uint32_t warp_lines = 4;
+
+  std::uint64_t line_data_bytes() const { return wire == DirectWire::kLines ? 112 : 128; }
+  std::uint64_t line_bytes() const { return wire == DirectWire::kLines ? 128 : 256; }
+  friend bool operator==(const DirectGeometry&, const DirectGeometry&) = default;
+};
+
+/// What is tuned, equal on all ranks. Zero: the default for the number of ranks and the size.
+struct DirectTuning {
+  std::uint32_t blocks = 0;
+  std::uint32_t warps = 0;  ///< Of a block.
+  /// Largest vector that every rank reduces whole.
+  std::uint64_t one_shot_bytes_max = UINT64_MAX;
+  bool one_shot_default = true;  ///< False: `one_shot_bytes_max` counts.
+};
+
+/// Blocks and warps that any launch has at most; what the slots of an arena are made for.
+inline constexpr std::uint32_t kDirectBlocksMax = 32;
+inline constexpr std::uint32_t kDirectWarpsMax = 16;
+
+/// Bytes of a slot of an arena, and of the whole arena: [half 2][stage 2][source rank].
+std::uint64_t direct_slot_bytes(const DirectGeometry& geometry);
+std::uint64_t direct_arena_bytes(const DirectGeometry& geometry, int ranks);
+
+struct DirectLaunch {
+  std::string kernel;
+  std::uint32_t blocks = 1;
+  std::uint32_t warps = 1;  ///< Of a block.
+  /// Epochs that the launch uses with each peer.
+  std::array<std::uint64_t, device::kernels::kPeersMax> rounds{};
+  /// All but arenas, epochs and the words of completion.
+  device::kernels::DirectArguments arguments{};
+};
+
+/// True where the result may not be written before all input was read, wherever the pieces are:
+/// reduce_scatter in place with unequal blocks. The caller then gives a copy of the input.
+bool direct_needs_copy(const Call& call);
+
+/// A call that select's refusal() let through, on 1 to 8 ranks.
+DirectLaunch plan_direct(const Call& call, const ScopeRank& me, const DirectGeometry& geometry,
+                         const DirectTuning& tuning);
+
+}  // namespace tutti::runners

@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The direct backend's protocol and kernels, on the host device or on one GPU (direct_world.hpp).
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "device/kernels/direct_kernels.hpp"
+#include "device/kernels/images.hpp"
+#include "direct_world.hpp"
+
+namespace tutti::testing {
+namespace {
+
+constexpr Collective kMovements[] = {
+    Collective::kBarrier,  Collective::kBcast,     Collective::kGather,    Collective::kGatherv,
+    Collective::kScatter,  Collective::kScatterv,  Collective::kAllgather, Collective::kAllgatherv,
+    Collective::kAlltoall, Collective::kAlltoallv, Collective::kAlltoallw};
+constexpr Collective kReductions[] = {Collective::kAllreduce, Collective::kReduce,
+                                      Collective::kReduceScatter, Collective::kReduceScatterBlock};
+
+std::vector<std::pair<DataType, ReduceOp>> defined_reductions() {
+  std::vector<std::pair<DataType, ReduceOp>> all;
+  for (int type = 0; type < select::kDataTypeCount; ++type) {
+    for (int op = 0; op < select::kReduceOpCount; ++op) {
+      if (select::is_defined(static_cast<ReduceOp>(op), static_cast<DataType>(type))) {
+        all.emplace_back(static_cast<DataType>(type), static_cast<ReduceOp>(op));
+      }
+    }
+  }
+  return all;
+}
+
+bool has_in_place(Collective collective) {
+  return collective != Collective::kBarrier && collective != Collective::kBcast;
+}
+
+class Direct : public ::testing::TestWithParam<int> {};
+
+/// On a shared GPU the launches of all ranks must fit side by side.
+runners::DirectTuning shape(std::mt19937_64& random, int ranks) {
+  runners::DirectTuning tuning;
+  const std::uint32_t most = test_device() == "host" ? 3 : 64 / static_cast<std::uint32_t>(ranks);
+  tuning.blocks = 1 + static_cast<std::uint32_t>(random() % most);
+  tuning.warps = 1 + static_cast<std::uint32_t>(random() % (test_device() == "host" ? 3 : 16));
+  tuning.one_shot_default = false;
+  tuning.one_shot_bytes_max = random() % 2 == 0 ? UINT64_MAX : 0;
+  return tuning;
+}
+
+TEST_P(Direct, MovesData) {
+  DirectWorld world(GetParam());
+  ASSERT_TRUE(world.ready());
+  std::mt19937_64 random(1);
+  for (const Collective collective : kMovements) {
+    for (const std::uint64_t count : {0, 1, 3, 16, 112, 113, 1000, 5555}) {
+      for (const bool in_place : {false, true}) {
+        if (in_place && !has_in_place(collective)) {
+          continue;
+        }
+        world.tune(shape(random, world.ranks()));
+        const Case test{.collective = collective,
+                        .count = count,
+                        .root = static_cast<int>(random() % static_cast<unsigned>(GetParam())),
+                        .in_place = in_place,
+                        .misalignment = static_cast<unsigned>(random() % 3 * 5)};
+        ASSERT_TRUE(world.check(test, random)) << test.text(GetParam());
+      }
+    }
+  }
+}
+
+TEST_P(Direct, ReducesEveryTypeWithEveryOperation) {
+  DirectWorld world(GetParam());
+  ASSERT_TRUE(world.ready());
+  std::mt19937_64 random(2);
+  for (const auto& [type, op] : defined_reductions()) {
+    for (const Collective collective : kReductions) {
+      world.tune(shape(random, world.ranks()));
+      const Case test{.collective = collective,
+                      .type = type,
+                      .op = op,
+                      .count = 1 + random() % 700,
+                      .root = static_cast<int>(random() % static_cast<unsigned>(GetParam())),
+                      .in_place = random() % 2 == 0,
+                      .misalignment = static_cast<unsigned>(random() % 3)};
+      ASSERT_TRUE(world.check(test, random)) << test.text(GetParam());
+    }
+  }
+}
+
+TEST_P(Direct, ReducesEverySize) {
+  DirectWorld world(GetParam());
+  ASSERT_TRUE(world.ready());
+  std::mt19937_64 random(3);
+  for (const Collective collective : kReductions) {
+    for (const std::uint64_t count : {0, 1, 2, 27, 28, 29, 448, 449, 3000, 40000}) {
+      for (const DataType type : {DataType::kFloat32, DataType::kBfloat16, DataType::kFloat64}) {
+        world.tune(shape(random, world.ranks()));
+        const Case test{.collective = collective,
+                        .type = type,
+                        .op = ReduceOp::kSum,
+                        .count = count,
+                        .root = static_cast<int>(random() % static_cast<unsigned>(GetParam())),
+                        .in_place = random() % 2 == 0,
+                        .misalignment = static_cast<unsigned>(random() % 2)};
+        ASSERT_TRUE(world.check(test, random)) << test.text(GetParam());
+      }
+    }
+  }
+}
+
+/// Calls of all kinds one after the other: what one leaves in the arenas must not trouble the next.
+TEST_P(Direct, AnySequenceOfCalls) {
+  DirectWorld world(GetParam());
+  ASSERT_TRUE(world.ready());
+  const char* seed = std::getenv("TUTTI_TEST_SEED");
+  const char* calls = std::getenv("TUTTI_TEST_CALLS");
+  std::mt19937_64 random(seed == nullptr ? 4 : std::strtoull(seed, nullptr, 10));
+  const auto reductions = defined_reductions();
+  const int count = calls == nullptr ? 200 : std::atoi(calls);
+  for (int i = 0; i < count; ++i) {
+    Case test;
+    const auto pick = random() % (std::size(kMovements) + std::size(kReductions));
+    const bool moves = pick < std::size(kMovements);
+    test.collective = moves ? kMovements[pick] : kReductions[pick - std::size(kMovements)];
+    if (!moves) {
+      std::tie(test.type, test.op) = reductions[random() % reductions.size()];
+    }
+    const std::uint64_t magnitude = std::uint64_t{1} << random() % 15;
+    test.count = random() % magnitude;
+    test.root = static_cast<int>(random() % static_cast<unsigned>(GetParam()));
+    test.in_place = has_in_place(test.collective) && random() % 2 == 0;
+    test.misalignment = random() % 2 == 0 ? 0 : static_cast<unsigned>(random() % 6);
+    world.tune(shape(random, world.ranks()));
+    ASSERT_TRUE(world.check(test, random)) << "call " << i << ": " << test.text(GetParam());
+  }
+}
+
+/// Fixed rank order: one form of the algorithm, one grid or another, the same bits.
+TEST_P(Direct, SameBitsWhateverTheForm) {
+  DirectWorld world(GetParam());
+  ASSERT_TRUE(world.ready());
+  for (const DataType type : {DataType::kFloat32, DataType::kFloat16}) {
+    for (int form = 0; form < 6; ++form) {
+      std::mt19937_64 random(5);  // The same input each time; the reference is one.
+      runners::DirectTuning tuning;
+      tuning.blocks = 1 + static_cast<std::uint32_t>(form) / 2;
+      tuning.warps = 1 + static_cast<std::uint32_t>(form) % 3;
+      tuning.one_shot_default = false;
+      tuning.one_shot_bytes_max = form % 2 == 0 ? UINT64_MAX : 0;
+      world.tune(tuning);
+      const Case test{.type = type, .op = ReduceOp::kSum, .count = 5000};
+      ASSERT_TRUE(world.check(test, random)) << form;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Direct, ::testing::Values(1, 2, 3, 4, 5, 7, 8));
+
+TEST(DirectFailure, APeerThatNeverComesIsAnErrorInTime) {
+  DirectWorld world(2, 0.3);
+  ASSERT_TRUE(world.ready());
+  std::mt19937_64 random(6);
+  Case test{.collective = Collective::kAllgather, .count = 100};
+  ASSERT_TRUE(world.check(test, random));
+  Call call;
+  call.collective = Collective::kBarrier;
+  call.send_memory = call.recv_memory = {device::MemoryKind::kDevice, 0};
+  const auto start = std::chrono::steady_clock::now();
+  const Status status = world.runner(0).run(runners::Scope::kWhole, call);
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  EXPECT_EQ(status.code(), ErrorCode::kTimeout) << status.message();
+  EXPECT_LT(seconds, 20);
+  const Status again = world.runner(0).run(runners::Scope::kWhole, call);
+  EXPECT_EQ(again.code(), ErrorCode::kLibraryFailed);
+  EXPECT_NE(again.message().find("failed before"), std::string::npos);
+}
+
+TEST(DirectLaunch, NumbersOfTypesAndOperationsAreTheKernels) {
+  using device::kernels::Op;
+  using device::kernels::Type;
+  EXPECT_EQ(static_cast<int>(Type::kFloat64Pair), static_cast<int>(DataType::kFloat64Pair));
+  EXPECT_EQ(static_cast<int>(Type::kBool), static_cast<int>(DataType::kBool));
+  EXPECT_EQ(static_cast<int>(Type::kInt64Int), static_cast<int>(DataType::kInt64Int));
+  EXPECT_EQ(static_cast<int>(Type::kBfloat16), static_cast<int>(DataType::kBfloat16));
+  EXPECT_EQ(static_cast<int>(Op::kMaxloc), static_cast<int>(ReduceOp::kMaxloc));
+  EXPECT_EQ(static_cast<int>(Op::kLand), static_cast<int>(ReduceOp::kLand));
+}
+
+TEST(DirectImages, HoldEveryKernel) {
+  for (const auto& image : device::kernels::images()) {
+    const std::string_view bytes(reinterpret_cast<const char*>(image.bytes.begin),
+                                 static_cast<std::size_t>(image.bytes.end - image.bytes.begin));
+#define TUTTI_KERNEL(name, body) \
+  EXPECT_NE(bytes.find(#name), std::string_view::npos) << image.target << " has no " #name;
+    TUTTI_DIRECT_KERNELS
+#undef TUTTI_KERNEL
+  }
+}
+
+}  // namespace
+}  // namespace tutti::testing
