@@ -79,10 +79,16 @@ struct HostLayout {
   Bytes counters_bytes() const {
     return (kSingleCounters + 3 * static_cast<Bytes>(ranks)) * kLineBytes;
   }
-  /// Not a power of two: slots of equal place would fight for the same ways of a cache.
+  /// Contributions up to this size have slots of their own, close together: measured up to twice as
+  /// fast as in slots a page apart.
+  static constexpr Bytes kShortBytes = 1024;
+  /// Not powers of two: slots of equal place would fight for the same ways of a cache.
+  static constexpr Bytes kShortSlotBytes = 64 + kShortBytes + 64;
   static constexpr Bytes kBriefSlotBytes = 64 + kBriefBytes + 64;
   Bytes brief_at() const { return counters_bytes(); }
-  Bytes staging_at() const { return brief_at() + kBriefSlots * kBriefSlotBytes; }
+  Bytes staging_at() const {
+    return brief_at() + kBriefSlots * (kShortSlotBytes + kBriefSlotBytes);
+  }
   Bytes result_at() const { return staging_at() + ring_bytes; }
   Bytes spread_at() const { return result_at() + ring_bytes / static_cast<Bytes>(ranks) + 64; }
   Bytes pairs_at() const { return spread_at() + ring_bytes; }
@@ -109,9 +115,11 @@ class HostArea {
   HostCounter posted(int reader) const { return peer_counter(1, reader); }
   HostCounter taken(int writer) const { return peer_counter(2, writer); }
 
-  HostCounter brief_sequence(std::uint64_t brief) const { return HostCounter(brief_slot(brief)); }
+  HostCounter brief_sequence(std::uint64_t brief, Bytes bytes) const {
+    return HostCounter(brief_slot(brief, bytes));
+  }
   std::byte* brief_data(std::uint64_t brief, Bytes bytes) const {
-    return brief_slot(brief) + (bytes <= HostLayout::kInlineBytes ? 8 : 64);
+    return brief_slot(brief, bytes) + (bytes <= HostLayout::kInlineBytes ? 8 : 64);
   }
   std::byte* staging(Bytes position) const {
     return base_ + layout_->staging_at() + position % layout_->ring_bytes;
@@ -136,9 +144,13 @@ class HostArea {
   HostCounter peer_counter(int kind, int peer) const {
     return counter(HostLayout::kSingleCounters + kind * layout_->ranks + peer);
   }
-  std::byte* brief_slot(std::uint64_t brief) const {
-    return base_ + layout_->brief_at() +
-           brief % HostLayout::kBriefSlots * HostLayout::kBriefSlotBytes;
+  std::byte* brief_slot(std::uint64_t brief, Bytes bytes) const {
+    const std::uint64_t slot = brief % HostLayout::kBriefSlots;
+    const Bytes offset = bytes <= HostLayout::kShortBytes
+                             ? slot * HostLayout::kShortSlotBytes
+                             : HostLayout::kBriefSlots * HostLayout::kShortSlotBytes +
+                                   slot * HostLayout::kBriefSlotBytes;
+    return base_ + layout_->brief_at() + offset;
   }
 
   const HostLayout* layout_;

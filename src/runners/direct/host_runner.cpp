@@ -276,12 +276,12 @@ bool DirectHostRunner::post_brief(const Call& call, Bytes contribution_bytes) {
   const bool counts_differ = call.collective == Collective::kAllgatherv;
   const Bytes bytes = counts_differ ? call.count * call.element_bytes : contribution_bytes;
   copy(mine().brief_data(briefs_, contribution_bytes), is_bcast ? call.recv : call.send, bytes);
-  mine().brief_sequence(briefs_).publish(briefs_);
+  mine().brief_sequence(briefs_, contribution_bytes).publish(briefs_);
   return true;
 }
 
 const std::byte* DirectHostRunner::await_brief(int peer, Bytes contribution_bytes) {
-  if (!await(area(peer).brief_sequence(briefs_), briefs_, peer)) {
+  if (!await(area(peer).brief_sequence(briefs_, contribution_bytes), briefs_, peer)) {
     return nullptr;
   }
   return area(peer).brief_data(briefs_, contribution_bytes);

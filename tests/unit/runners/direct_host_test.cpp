@@ -429,7 +429,7 @@ std::vector<std::uint64_t> counts_around_limits(int ranks) {
   const Bytes part = ring / HostLayout::kPartsPerRing;
   std::vector<std::uint64_t> counts = {0, 1, 2, 3};
   for (const Bytes limit :
-       {HostLayout::kInlineBytes, HostLayout::kBriefBytes,
+       {HostLayout::kInlineBytes, HostLayout::kShortBytes, HostLayout::kBriefBytes,
         HostLayout::kBriefBytes / static_cast<Bytes>(ranks), Bytes{8192}, part * 100, ring * 5}) {
     for (const std::uint64_t elements : {limit, limit / 4}) {
       counts.insert(counts.end(), {elements - 1, elements, elements + 1});
