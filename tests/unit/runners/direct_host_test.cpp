@@ -422,50 +422,45 @@ void set_kind(Given* given) {
 
 class DirectHostRanks : public ::testing::TestWithParam<int> {};
 
-/// Counts around each of the runner's limits: a cache line with its sequence number, a brief slot,
-/// the parts and the laps of the smallest ring.
-std::vector<std::uint64_t> counts_around_limits(int ranks) {
-  const Bytes ring = smallest_ring(ranks);
-  const Bytes part = ring / HostLayout::kPartsPerRing;
+/// Counts around each of the runner's limits: a cache line with its sequence number, both kinds of
+/// brief slots, the shortest piece and laps of the smallest ring.
+std::vector<std::uint64_t> counts_around_limits(const Given& given) {
+  const auto ranks = static_cast<Bytes>(given.ranks);
   std::vector<std::uint64_t> counts = {0, 1, 2, 3};
   for (const Bytes limit :
        {HostLayout::kInlineBytes, HostLayout::kShortBytes, HostLayout::kBriefBytes,
-        HostLayout::kBriefBytes / static_cast<Bytes>(ranks), Bytes{8192}, part * 100, ring * 5}) {
-    for (const std::uint64_t elements : {limit, limit / 4}) {
-      counts.insert(counts.end(), {elements - 1, elements, elements + 1});
-    }
+        HostLayout::kBriefBytes / ranks, Bytes{8192}, 2 * smallest_ring(given.ranks)}) {
+    const std::uint64_t elements = limit / select::size_of(given.type);
+    counts.insert(counts.end(), {elements - 1, elements, elements + 1});
   }
   std::sort(counts.begin(), counts.end());
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
   return counts;
 }
 
+bool has_root(Collective collective) {
+  return collective == Collective::kBcast || collective == Collective::kReduce ||
+         collective == Collective::kGather || collective == Collective::kGatherv ||
+         collective == Collective::kScatter || collective == Collective::kScatterv;
+}
+
 TEST_P(DirectHostRanks, run__every_collective_at_every_limit_for_every_root) {
   const int ranks = GetParam();
   for (const Collective collective : kCarried) {
+    Given given{.collective = collective, .ranks = ranks};
+    set_kind(&given);
     std::vector<Given> calls;
-    for (const std::uint64_t count : counts_around_limits(ranks)) {
-      for (int root = 0; root < ranks; ++root) {
+    for (const std::uint64_t count : counts_around_limits(given)) {
+      // Long vectors: the last root stands for all.
+      const bool is_long = count * select::size_of(given.type) > HostLayout::kShortBytes + 1;
+      const int first = is_long ? ranks - 1 : 0;
+      const int last = has_root(collective) ? ranks - 1 : first;
+      for (given.root = first; given.root <= last; ++given.root) {
         for (const bool in_place : {false, true}) {
-          Given given{.collective = collective,
-                      .ranks = ranks,
-                      .root = root,
-                      .count = count,
-                      .in_place = in_place,
-                      .seed = calls.size()};
-          set_kind(&given);
+          given.count = count;
+          given.in_place = in_place;
+          given.seed = calls.size();
           calls.push_back(given);
-        }
-        const bool has_root =
-            collective == Collective::kBcast || collective == Collective::kReduce ||
-            collective == Collective::kGather || collective == Collective::kGatherv ||
-            collective == Collective::kScatter || collective == Collective::kScatterv;
-        // Large vectors: the first and the last root stand for all.
-        if (!has_root) {
-          break;
-        }
-        if (count > 20000) {
-          root = std::max(root, ranks - 2);
         }
       }
     }
