@@ -382,6 +382,69 @@ class CudaApi final : public Api {
                                    static_cast<cuda::Stream>(stream), arguments, nullptr));
   }
 
+  Result<Launcher> create_launcher(Function function, int device, const LaunchShape& shape,
+                                   void** arguments) override {
+    if (cu_.graph_create == nullptr || cu_.graph_destroy == nullptr ||
+        cu_.graph_add_kernel_node == nullptr || cu_.graph_instantiate == nullptr ||
+        cu_.graph_exec_destroy == nullptr || cu_.graph_exec_kernel_node_set_params == nullptr ||
+        cu_.graph_launch == nullptr) {
+      return Launcher{};
+    }
+    Scope scope(*this);
+    TUTTI_RETURN_IF_ERROR(scope.enter(device));
+    auto launcher = std::make_unique<GraphLauncher>();
+    launcher->device = device;
+    launcher->function = static_cast<cuda::Function>(function);
+    TUTTI_RETURN_IF_ERROR(check("cuGraphCreate", cu_.graph_create(&launcher->graph, 0)));
+    const cuda::KernelNodeParameters parameters = launcher->parameters(shape, arguments);
+    Status status =
+        check("cuGraphAddKernelNode",
+              cu_.graph_add_kernel_node(&launcher->node, launcher->graph, nullptr, 0, &parameters));
+    int least = 0;
+    cuda::LaunchAttributeValue priority{};
+    if (status.ok() && cu_.graph_kernel_node_set_attribute != nullptr &&
+        cu_.ctx_get_stream_priority_range(&least, &priority.priority) == cuda::kSuccess) {
+      // As our streams have; a driver that does not know the attribute launches all the same.
+      (void)cu_.graph_kernel_node_set_attribute(launcher->node, cuda::kLaunchAttributePriority,
+                                                &priority);
+    }
+    if (status.ok()) {
+      status = check("cuGraphInstantiate",
+                     cu_.graph_instantiate(&launcher->executable, launcher->graph, 0));
+    }
+    if (!status.ok()) {
+      (void)cu_.graph_destroy(launcher->graph);
+      return status;
+    }
+    return static_cast<Launcher>(launcher.release());
+  }
+
+  Status destroy_launcher(Launcher handle) override {
+    const std::unique_ptr<GraphLauncher> launcher(static_cast<GraphLauncher*>(handle));
+    if (launcher == nullptr) {
+      return {};
+    }
+    Scope scope(*this);
+    TUTTI_RETURN_IF_ERROR(gone_is_fine(scope.enter(launcher->device)));
+    const Status executable =
+        check_free("cuGraphExecDestroy", cu_.graph_exec_destroy(launcher->executable));
+    const Status graph = check_free("cuGraphDestroy", cu_.graph_destroy(launcher->graph));
+    return executable.ok() ? graph : executable;
+  }
+
+  Status launch_again(Launcher handle, const LaunchShape& shape, Stream stream,
+                      void** arguments) override {
+    const auto& launcher = *static_cast<const GraphLauncher*>(handle);
+    Scope scope(*this);
+    TUTTI_RETURN_IF_ERROR(scope.enter(launcher.device));
+    const cuda::KernelNodeParameters parameters = launcher.parameters(shape, arguments);
+    TUTTI_RETURN_IF_ERROR(check(
+        "cuGraphExecKernelNodeSetParams",
+        cu_.graph_exec_kernel_node_set_params(launcher.executable, launcher.node, &parameters)));
+    return check("cuGraphLaunch",
+                 cu_.graph_launch(launcher.executable, static_cast<cuda::Stream>(stream)));
+  }
+
   Result<void*> make_current(int device) override {
     cuda::Context previous = nullptr;
     TUTTI_RETURN_IF_ERROR(check("cuCtxGetCurrent", cu_.ctx_get_current(&previous)));
@@ -397,6 +460,26 @@ class CudaApi final : public Api {
   }
 
  private:
+  /// A graph of one kernel.
+  struct GraphLauncher {
+    int device = 0;
+    cuda::Function function = nullptr;
+    cuda::Graph graph = nullptr;
+    cuda::GraphNode node = nullptr;
+    cuda::GraphExec executable = nullptr;
+
+    cuda::KernelNodeParameters parameters(const LaunchShape& shape, void** arguments) const {
+      return {.function = function,
+              .grid = {shape.grid[0], shape.grid[1], shape.grid[2]},
+              .block = {shape.block[0], shape.block[1], shape.block[2]},
+              .shared_bytes = shape.shared_bytes,
+              .arguments = arguments,
+              .extra = nullptr,
+              .kernel = nullptr,
+              .context = nullptr};
+    }
+  };
+
   /// Makes a context current for one call; at its end the application's is current again.
   class Scope {
    public:

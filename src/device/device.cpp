@@ -6,6 +6,16 @@
 
 namespace tutti::device {
 
+Result<Launcher> Api::create_launcher(Function /*function*/, int /*device*/,
+                                      const LaunchShape& /*shape*/, void** /*arguments*/) {
+  return Launcher{};
+}
+Status Api::destroy_launcher(Launcher /*launcher*/) { return {}; }
+Status Api::launch_again(Launcher /*launcher*/, const LaunchShape& /*shape*/, Stream /*stream*/,
+                         void** /*arguments*/) {
+  return Status(ErrorCode::kUnsupported, "this device prepares no launches");
+}
+
 Result<std::string> Api::pci_address(int) {
   return Status(ErrorCode::kUnsupported, std::string(name()) + ": no device is on a PCI bus");
 }

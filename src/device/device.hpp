@@ -39,6 +39,7 @@ using Stream = void*;
 using Event = void*;
 using Module = void*;
 using Function = void*;
+using Launcher = void*;
 
 /// Bytes that let another process map an allocation (CUDA: CUipcMemHandle is 64 bytes).
 struct IpcHandle {
@@ -120,6 +121,16 @@ class Api {
   virtual Result<Function> find_function(Module module, const char* name) = 0;
   virtual Status launch(Function function, const LaunchShape& shape, Stream stream,
                         void** arguments) = 0;
+
+  /// A launch that is prepared once and then repeated, with other arguments and shapes of the same
+  /// function, for less than launch() costs (CUDA: a graph of one kernel). Null: there is no such
+  /// thing here. `shape` and `arguments` are of the first launch, which is not made yet.
+  virtual Result<Launcher> create_launcher(Function function, int device, const LaunchShape& shape,
+                                           void** arguments);
+  virtual Status destroy_launcher(Launcher launcher);
+  /// As launch(). By one thread at a time for each launcher.
+  virtual Status launch_again(Launcher launcher, const LaunchShape& shape, Stream stream,
+                              void** arguments);
 
   /// Makes `device` current on this thread and returns what to give to restore_device. Used
   /// around calls into NCCL and RCCL, which act on the current device.

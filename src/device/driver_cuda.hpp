@@ -21,6 +21,27 @@ using Function = struct CUfunc_st*;
 using Stream = struct CUstream_st*;
 using Event = struct CUevent_st*;
 
+using Graph = struct CUgraph_st*;
+using GraphNode = struct CUgraphNode_st*;
+using GraphExec = struct CUgraphExec_st*;
+
+/// CUDA_KERNEL_NODE_PARAMS_v2 (CUDA 12).
+struct KernelNodeParameters {
+  Function function;
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared_bytes;
+  void** arguments;
+  void** extra;
+  void* kernel;
+  Context context;
+};
+/// CUlaunchAttributeValue: a union of 64 bytes.
+union LaunchAttributeValue {
+  char bytes[64];
+  int priority;
+};
+
 struct Uuid {
   unsigned char bytes[16];
 };
@@ -55,6 +76,9 @@ inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr unsigned kMemHostAllocPortable = 1;
 inline constexpr unsigned kMemHostAllocDeviceMap = 2;
 inline constexpr unsigned kIpcMemLazyEnablePeerAccess = 1;
+
+// CUlaunchAttributeID
+inline constexpr int kLaunchAttributePriority = 8;
 
 /// X(member, symbol, parameters): every function that we call, with the library's symbol.
 #define TUTTI_CUDA_FUNCTIONS(X)                                                                  \
@@ -111,9 +135,22 @@ inline constexpr unsigned kIpcMemLazyEnablePeerAccess = 1;
      void** extra))
 
 /// Functions that a library may lack; null then.
-#define TUTTI_CUDA_OPTIONAL_FUNCTIONS(X)                                  \
-  X(device_get_uuid_v2, cuDeviceGetUuid_v2, (Uuid * uuid, Device device)) \
-  X(device_get_uuid, cuDeviceGetUuid, (Uuid * uuid, Device device))       \
+#define TUTTI_CUDA_OPTIONAL_FUNCTIONS(X)                                              \
+  X(device_get_uuid_v2, cuDeviceGetUuid_v2, (Uuid * uuid, Device device))             \
+  X(device_get_uuid, cuDeviceGetUuid, (Uuid * uuid, Device device))                   \
+  X(graph_create, cuGraphCreate, (Graph * graph, unsigned flags))                     \
+  X(graph_destroy, cuGraphDestroy, (Graph graph))                                     \
+  X(graph_add_kernel_node, cuGraphAddKernelNode_v2,                                   \
+    (GraphNode * node, Graph graph, const GraphNode* dependencies, std::size_t count, \
+     const KernelNodeParameters* parameters))                                         \
+  X(graph_kernel_node_set_attribute, cuGraphKernelNodeSetAttribute,                   \
+    (GraphNode node, int attribute, const LaunchAttributeValue* value))               \
+  X(graph_instantiate, cuGraphInstantiateWithFlags,                                   \
+    (GraphExec * executable, Graph graph, unsigned long long flags))                  \
+  X(graph_exec_destroy, cuGraphExecDestroy, (GraphExec executable))                   \
+  X(graph_exec_kernel_node_set_params, cuGraphExecKernelNodeSetParams_v2,             \
+    (GraphExec executable, GraphNode node, const KernelNodeParameters* parameters))   \
+  X(graph_launch, cuGraphLaunch, (GraphExec executable, Stream stream))               \
   X(device_get_pci_bus_id, cuDeviceGetPCIBusId, (char* text, int bytes, Device device))
 
 struct Functions {

@@ -135,6 +135,8 @@ char* tutti_explain_json(const char* text) {
     facts.mpi_device_aware = query.value("mpi_device_aware", false);
     facts.ccl_usable = query.value("ccl", true);
     facts.ccl_name = query.value("ccl_name", "ccl");
+    facts.direct_device_refusal = query.value("direct", true) ? "" : "the query says so";
+    facts.direct_host_refusal = facts.direct_device_refusal;
     if (!facts.ccl_usable) {
       facts.ccl_refusal = "the query says there is no CCL";
     }

@@ -68,6 +68,22 @@ Status Communicator::setup_ccl(int device) {
   return {};
 }
 
+Status Communicator::choose_device(int device) {
+  device::Api& api = *process_.device();
+  if (device_ < 0) {
+    device_ = device >= 0 ? device : api.current_device();
+  }
+  TUTTI_RETURN_IF_ERROR(api.initialize());
+  if (device_ < 0) {
+    TUTTI_ASSIGN_OR_RETURN(const int count, api.device_count());
+    if (count < 1) {
+      return Status(ErrorCode::kUnavailable, "no GPU is visible");
+    }
+    device_ = machines_.local_of[static_cast<std::size_t>(place_.rank)] % count;
+  }
+  return {};
+}
+
 Status Communicator::agree_ccl(int device) {
   CclFacts mine;
   ccl::Library* library = nullptr;
@@ -82,20 +98,8 @@ Status Communicator::agree_ccl(int device) {
     library = *found;
     mine.version = library->version();
     put(mine.name, library->name());
-    device::Api& api = *process_.device();
-    // The GPU of this rank's buffers, else the application's current one, else one by local rank.
-    device_ = device >= 0 ? device : api.current_device();
-    Status ready = api.initialize();
-    if (ready.ok() && device_ < 0) {
-      auto count = api.device_count();
-      if (!count.ok() || *count < 1) {
-        ready = count.ok() ? Status(ErrorCode::kUnavailable, "no GPU is visible") : count.status();
-      } else {
-        device_ = machines_.local_of[static_cast<std::size_t>(place_.rank)] % *count;
-      }
-    }
-    if (explain(ready)) {
-      auto identity = api.identity(device_);
+    if (explain(choose_device(device))) {
+      auto identity = process_.device()->identity(device_);
       if (explain(identity.status())) {
         put(mine.gpu, *identity);
         mine.usable = 1;

@@ -225,7 +225,7 @@ Result<const Route*> Communicator::route(Collective collective, std::optional<By
   CachedRoute& cached = routes_[cache_slot(shape, kRouteCacheSize)];
   if (!cached.valid || cached.shape != shape) [[unlikely]] {
     cached.valid = false;
-    TUTTI_ASSIGN_OR_RETURN(cached.route, decide(shape));
+    TUTTI_ASSIGN_OR_RETURN(cached.route, decide(shape, device));
     cached.shape = shape;
     cached.valid = true;
   }
@@ -237,13 +237,29 @@ Result<const Route*> Communicator::route(Collective collective, std::optional<By
   return last_route_;
 }
 
-Result<Route> Communicator::decide(const Shape& shape) {
+Result<Route> Communicator::decide(const Shape& shape, int device) {
   if (!disagreement_.empty()) {
     return make_route(shape, select::native_plan(facts_), disagreement_);
   }
   select::CommFacts facts = facts_;
   for (;;) {
+    // Until it was tried, direct counts as usable: the table is equal on all ranks, so all of them
+    // come to the first rule that wants it together.
+    if (!direct_device_tried_) {
+      facts.direct_device_refusal.clear();
+    }
+    if (!direct_host_tried_) {
+      facts.direct_host_refusal.clear();
+    }
     const select::Decision decision = select::choose(shape, facts, table_);
+    const bool on_device = shape.memory == Memory::kDevice;
+    if (decision.plan.backend == Backend::kDirect &&
+        !(on_device ? direct_device_tried_ : direct_host_tried_)) {
+      TUTTI_RETURN_IF_ERROR(setup_direct(shape.memory, device));
+      facts.direct_device_refusal = facts_.direct_device_refusal;
+      facts.direct_host_refusal = facts_.direct_host_refusal;
+      continue;
+    }
     std::string fallback;
     if (!decision.refused.empty()) {
       const select::Refused& first = decision.refused.front();
@@ -283,8 +299,8 @@ Result<Route> Communicator::make_route(const Shape& shape, const select::Plan& p
   const bool chunked =
       plan.backend == Backend::kMpi && staging && shape.bytes &&
       !runners::has_counts(shape.collective) && shape.op != select::ReduceOp::kUser &&
-      shape.type != select::DataType::kOther && !select::is_pair(shape.type) && *route.plan.parameters.chunk_bytes != 0 &&
-      *shape.bytes > *route.plan.parameters.chunk_bytes;
+      shape.type != select::DataType::kOther && !select::is_pair(shape.type) &&
+      *route.plan.parameters.chunk_bytes != 0 && *shape.bytes > *route.plan.parameters.chunk_bytes;
   if (!chunked) {
     route.plan.parameters.chunk_bytes = 0;
   }
@@ -299,6 +315,9 @@ Result<Route> Communicator::make_route(const Shape& shape, const select::Plan& p
 runners::Runner& Communicator::runner(Backend backend) {
   if (backend == Backend::kCcl) {
     return *ccl_runner_;
+  }
+  if (backend == Backend::kDirect) {
+    return *direct_runner_;
   }
   return *mpi_runner_;
 }

@@ -16,6 +16,7 @@
 #include "engine/process.hpp"
 #include "engine/virtual_nodes.hpp"
 #include "runners/ccl/ccl_runner.hpp"
+#include "runners/direct/direct_runner.hpp"
 #include "runners/mpi/mpi_runner.hpp"
 #include "runners/mpi/schedule_runner.hpp"
 #include "runners/runner.hpp"
@@ -106,9 +107,16 @@ class Communicator {
   Status setup_ccl(int device);
   Status agree_ccl(int device);
   Status init_ccl_scope(runners::Scope scope, std::string* refusal);
+  /// This rank's GPU: that of `device` >= 0, else the application's current one, else by local
+  /// rank.
+  Status choose_device(int device);
+  /// Brings up the direct backend; the answer is agreed (direct_setup.cpp).
+  Status setup_direct(select::Memory memory, int device);
+  Status agree_direct(int device, std::string* refusal);
+  Status agree_step(const Status& status, const char* what, std::string* refusal);
   Status prepare_alpha(const select::Plan& plan, std::string* refusal);
 
-  Result<Route> decide(const select::Shape& shape);
+  Result<Route> decide(const select::Shape& shape, int device);
   Result<Route> make_route(const select::Shape& shape, const select::Plan& plan,
                            const std::string& fallback);
   runners::Runner& runner(select::Backend backend);
@@ -134,6 +142,9 @@ class Communicator {
   MemoryModes modes_;
   std::unique_ptr<runners::MpiRunner> mpi_runner_;
   std::unique_ptr<runners::CclRunner> ccl_runner_;
+  std::unique_ptr<runners::DirectRunner> direct_runner_;
+  bool direct_device_tried_ = false;
+  bool direct_host_tried_ = false;
   std::unique_ptr<runners::ScheduleRunner> schedule_runner_;
   std::array<bool, runners::kScopeCount> ccl_scopes_{};  ///< Up on all ranks.
   /// Why a scope's communicator could not be made; a second try could not meet all ranks.

@@ -35,6 +35,13 @@ TUTTI_CHECK(device_get_uuid, cuDeviceGetUuid, )
 
 static_assert(sizeof(cuda::Uuid) == sizeof(CUuuid));
 static_assert(sizeof(cuda::IpcMemHandle) == sizeof(CUipcMemHandle));
+static_assert(sizeof(cuda::KernelNodeParameters) == sizeof(CUDA_KERNEL_NODE_PARAMS_v2));
+static_assert(offsetof(cuda::KernelNodeParameters, arguments) ==
+              offsetof(CUDA_KERNEL_NODE_PARAMS_v2, kernelParams));
+static_assert(offsetof(cuda::KernelNodeParameters, context) ==
+              offsetof(CUDA_KERNEL_NODE_PARAMS_v2, ctx));
+static_assert(sizeof(cuda::LaunchAttributeValue) == sizeof(CUlaunchAttributeValue));
+static_assert(cuda::kLaunchAttributePriority == CU_LAUNCH_ATTRIBUTE_PRIORITY);
 static_assert(alignof(cuda::IpcMemHandle) == alignof(CUipcMemHandle));
 static_assert(sizeof(cuda::DevicePointer) == sizeof(CUdeviceptr));
 static_assert(sizeof(cuda::Device) == sizeof(CUdevice));

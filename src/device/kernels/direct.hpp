@@ -5,23 +5,27 @@
 // theirs in its own. No barrier, no registration, no remote read; user buffers are touched by
 // their own GPU only, so any allocator will do.
 //
-// A call is cut into rounds; round r of a pair of ranks carries epoch `epoch[peer] + r` and uses
-// half (epoch mod 2) of the slots. That two halves suffice, without any acknowledgement:
+// A call is cut into rounds; round r of a pair of ranks carries epoch e = `epoch[peer] + r` and
+// uses bank (e mod 4) of the slots. In step r + 1 a warp (1) pushes round r + 1, (2) waits for
+// round r, reduces it and, in the two-shot form, pushes its results, (3) collects the results of
+// round r - 1. That four banks suffice, without any acknowledgement:
 //  - Warps are independent: which lines a warp handles is a function of launch shape and round,
 //    the same at both ends. A warp takes part in every round of the call with at least one line to
 //    each peer and waits for one from each, with or without data.
-//  - Within a call: a warp writes a half again in round r + 2, after it has received the peer's
-//    lines of round r + 1, which the same warp there sent after it had read those of round r.
-//  - Across calls: launches of a rank are ordered on one stream, each pair exchanges a line in
-//  every
-//    call, and a launch ends only after all its waiting is over. A launch that writes a half again
-//    comes two rounds later, after one that received lines sent when the peer's earlier launch was
-//    over. This holds for any change of grid, collective or size in between.
+//  - Within a call: (1) of step r + 1 writes where round r - 3 was. The warp has received round
+//    r - 1 by then, which the same warp of the peer pushed in its step r - 1, after its step r - 2,
+//    in which it read round r - 3. Results of round r go where those of round r - 4 were; the warp
+//    has received round r, pushed by the peer in step r, after the step r - 2 that collected them.
+//  - Across calls: a launch begins by pushing epochs e and e + 1, where e - 4 and e - 3 were. All
+//    warps of the launch before it received its last round, e - 1, pushed by the same warp of the
+//    peer after that had read e - 3; or, if that launch had one round, pushed by a launch of the
+//    peer that began when its launch before was over. Launches of a rank are ordered on one stream
+//    and end when all their waiting is over, so this holds for any change of grid, collective or
+//    size in between.
 // Published forms of the idea: NCCL's LL and LL128, MSCCL++ packets, one- and two-shot push.
 //
-// In place. A position of the result is written by the warp and in the round that read the same
-// position of the input, after it was read; so input and result may be the same memory wherever
-// their pieces are.
+// In place. A position of the result is written by the warp that reads the same position of the
+// input, after it was read for the last time; so input and result may be the same memory.
 #pragma once
 
 #include "device/kernels/reduce.hpp"
@@ -29,13 +33,15 @@
 
 namespace tutti::device::kernels {
 
-inline constexpr Word kHalves = 2;
+inline constexpr Word kBanks = 4;
 /// Stage 0 carries what peers contribute, stage 1 results of the two-shot form.
 inline constexpr Word kStages = 2;
 
 /// Batches of lines that a warp has in flight in a round, by the most ranks a kernel is for: what
 /// the registers of 512 threads hold.
-TUTTI_INLINE constexpr Word batches_of(Word ranks_max) { return ranks_max > 4 ? 2 : 4; }
+TUTTI_INLINE constexpr Word batches_of(Word ranks_max) {
+  return ranks_max > 4 ? 1 : ranks_max > 2 ? 2 : 4;
+}
 
 /// Lines that a warp handles at once.
 template <class Wire>
@@ -196,8 +202,8 @@ class Warp {
     return (slot_line(batch) + line_of_warp_) * Wire::kBytes;
   }
   TUTTI_INLINE Byte* slot(Byte* arena, Word stage, Word source, Wide epoch) const {
-    const Word half = static_cast<Word>(epoch % kHalves);
-    return arena + ((half * kStages + stage) * a_.ranks + source) * a_.slot_bytes;
+    const Word bank = static_cast<Word>(epoch % kBanks);
+    return arena + ((bank * kStages + stage) * a_.ranks + source) * a_.slot_bytes;
   }
 
   TUTTI_INLINE Unit load_unit(const Byte* from, Wide bytes, Wide at) const {
@@ -240,6 +246,28 @@ TUTTI_INLINE Value reduce_values(const DirectArguments& a, const Value (&values)
   return result;
 }
 
+/// `body(batch)` for the batches that a warp has in a round of so many lines.
+template <class W, class Body>
+TUTTI_INLINE void for_batches(const W& warp, Wide round, Wide lines, Body body) {
+  TUTTI_UNROLL
+  for (Word batch = 0; batch < W::kBatches; ++batch) {
+    if (warp.is_active(round, batch, lines)) {
+      body(batch);
+    }
+  }
+}
+
+/// `body(peer)` for the other ranks. Unrolled, so that a peer's pointers are found at known places.
+template <Word kRanksMax, class W, class Body>
+TUTTI_INLINE void for_peers(const W& warp, Body body) {
+  TUTTI_UNROLL
+  for (Word peer = 0; peer < kRanksMax; ++peer) {
+    if (warp.is_peer(peer)) {
+      body(peer);
+    }
+  }
+}
+
 /// Every rank gets every vector and reduces all of it: allreduce and reduce of small vectors.
 template <class R, class Wire, Word kRanksMax>
 TUTTI_INLINE void one_shot(const DirectArguments& a, Word warp_index, Word lane) {
@@ -248,53 +276,50 @@ TUTTI_INLINE void one_shot(const DirectArguments& a, Word warp_index, Word lane)
   W warp(a, warp_index, lane);
   const Wide lines = W::lines_of(a.send_bytes[0]);
   const Wide rounds = warp.rounds_of(lines);
-  for (Wide round = 0; round < rounds; ++round) {
+  const auto load = [&](Wide round, Word batch) TUTTI_INLINE_LAMBDA {
+    return warp.load(a.send[0], a.send_bytes[0], warp.unit(round, batch));
+  };
+  const auto push = [&](Wide round) TUTTI_INLINE_LAMBDA {
+    Value values[W::kBatches];
+    for_batches(warp, round, lines,
+                [&](Word batch) TUTTI_INLINE_LAMBDA { values[batch] = load(round, batch); });
+    for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
+      for_peers<kRanksMax>(warp, [&](Word peer) TUTTI_INLINE_LAMBDA {
+        warp.push(peer, 0, batch, a.epoch[peer] + round, values[batch]);
+      });
+    });
+  };
+  for (Wide step = 0; step <= rounds; ++step) {
+    if (step < rounds) {
+      push(step);
+    }
+    if (step == 0) {
+      continue;
+    }
+    const Wide round = step - 1;
     Value values[W::kBatches][kRanksMax];
-    TUTTI_UNROLL
-    for (Word batch = 0; batch < W::kBatches; ++batch) {
-      if (warp.is_active(round, batch, lines)) {
-        const Value own = warp.load(a.send[0], a.send_bytes[0], warp.unit(round, batch));
-        TUTTI_UNROLL
-        for (Word peer = 0; peer < kRanksMax; ++peer) {
-          values[batch][peer] = own;
-        }
+    for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
+      const Value own = load(round, batch);
+      TUTTI_UNROLL
+      for (Word peer = 0; peer < kRanksMax; ++peer) {
+        values[batch][peer] = own;
       }
-    }
-    TUTTI_UNROLL
-    for (Word batch = 0; batch < W::kBatches; ++batch) {
-      if (warp.is_active(round, batch, lines)) {
-        TUTTI_UNROLL
-        for (Word peer = 0; peer < kRanksMax; ++peer) {
-          if (warp.is_peer(peer)) {
-            warp.push(peer, 0, batch, a.epoch[peer] + round, values[batch][peer]);
-          }
-        }
-      }
-    }
-    if (!warp.wait([&] {
+    });
+    if (!warp.wait([&]() TUTTI_INLINE_LAMBDA {
           bool all = true;
-          TUTTI_UNROLL
-          for (Word batch = 0; batch < W::kBatches; ++batch) {
-            if (warp.is_active(round, batch, lines)) {
-              TUTTI_UNROLL
-              for (Word peer = 0; peer < kRanksMax; ++peer) {
-                if (warp.is_peer(peer)) {
-                  all &= warp.look(peer, 0, batch, a.epoch[peer] + round, &values[batch][peer]);
-                }
-              }
-            }
-          }
+          for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
+            for_peers<kRanksMax>(warp, [&](Word peer) TUTTI_INLINE_LAMBDA {
+              all &= warp.look(peer, 0, batch, a.epoch[peer] + round, &values[batch][peer]);
+            });
+          });
           return all;
         })) {
       return;
     }
-    TUTTI_UNROLL
-    for (Word batch = 0; batch < W::kBatches; ++batch) {
-      if (warp.is_active(round, batch, lines)) {
-        warp.store(a.recv[0], a.send_bytes[0], warp.unit(round, batch),
-                   reduce_values<R>(a, values[batch]));
-      }
-    }
+    for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
+      warp.store(a.recv[0], a.send_bytes[0], warp.unit(round, batch),
+                 reduce_values<R>(a, values[batch]));
+    });
   }
 }
 
@@ -307,6 +332,7 @@ TUTTI_INLINE void two_shot(const DirectArguments& a, Word warp_index, Word lane)
   W warp(a, warp_index, lane);
   Wide longest = 0;
   Wide own_bytes = 0;
+  const void* own_send = nullptr;
   void* own_recv = nullptr;
   TUTTI_UNROLL
   for (Word peer = 0; peer < kRanksMax; ++peer) {
@@ -314,99 +340,77 @@ TUTTI_INLINE void two_shot(const DirectArguments& a, Word warp_index, Word lane)
     longest = exists && a.send_bytes[peer] > longest ? a.send_bytes[peer] : longest;
     if (peer == a.rank) {
       own_bytes = a.send_bytes[peer];
+      own_send = a.send[peer];
       own_recv = a.recv[peer];
     }
   }
   const Wide lines = W::lines_of(longest);
   const Wide rounds = warp.rounds_of(lines);
-  for (Wide round = 0; round < rounds; ++round) {
+  const auto push = [&](Wide round) TUTTI_INLINE_LAMBDA {
     Value values[W::kBatches][kRanksMax];
-    TUTTI_UNROLL
-    for (Word batch = 0; batch < W::kBatches; ++batch) {
-      if (warp.is_active(round, batch, lines)) {
+    for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
+      for_peers<kRanksMax>(warp, [&](Word peer) TUTTI_INLINE_LAMBDA {
+        values[batch][peer] = warp.load(a.send[peer], a.send_bytes[peer], warp.unit(round, batch));
+      });
+    });
+    for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
+      for_peers<kRanksMax>(warp, [&](Word peer) TUTTI_INLINE_LAMBDA {
+        warp.push(peer, 0, batch, a.epoch[peer] + round, values[batch][peer]);
+      });
+    });
+  };
+  // Waits for what peers sent in a stage of a round.
+  const auto wait = [&](Word stage, Wide round,
+                        Value(&values)[W::kBatches][kRanksMax]) TUTTI_INLINE_LAMBDA {
+    return warp.wait([&]() TUTTI_INLINE_LAMBDA {
+      bool all = true;
+      for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
+        for_peers<kRanksMax>(warp, [&](Word peer) TUTTI_INLINE_LAMBDA {
+          all &= warp.look(peer, stage, batch, a.epoch[peer] + round, &values[batch][peer]);
+        });
+      });
+      return all;
+    });
+  };
+  for (Wide step = 0; step <= rounds + 1; ++step) {
+    if (step < rounds) {
+      push(step);
+    }
+    Value values[W::kBatches][kRanksMax];
+    if (step > 0 && step <= rounds) {
+      const Wide round = step - 1;
+      for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
+        const Value own = warp.load(own_send, own_bytes, warp.unit(round, batch));
         TUTTI_UNROLL
         for (Word peer = 0; peer < kRanksMax; ++peer) {
-          if (kRanksMax <= 2 || peer < a.ranks) {
-            values[batch][peer] =
-                warp.load(a.send[peer], a.send_bytes[peer], warp.unit(round, batch));
-          }
+          values[batch][peer] = own;
         }
+      });
+      if (!wait(0, round, values)) {
+        return;
       }
-    }
-    TUTTI_UNROLL
-    for (Word batch = 0; batch < W::kBatches; ++batch) {
-      if (warp.is_active(round, batch, lines)) {
-        TUTTI_UNROLL
-        for (Word peer = 0; peer < kRanksMax; ++peer) {
-          if (warp.is_peer(peer)) {
-            warp.push(peer, 0, batch, a.epoch[peer] + round, values[batch][peer]);
-          }
-        }
-      }
-    }
-    if (!warp.wait([&] {
-          bool all = true;
-          TUTTI_UNROLL
-          for (Word batch = 0; batch < W::kBatches; ++batch) {
-            if (warp.is_active(round, batch, lines)) {
-              TUTTI_UNROLL
-              for (Word peer = 0; peer < kRanksMax; ++peer) {
-                if (warp.is_peer(peer)) {
-                  all &= warp.look(peer, 0, batch, a.epoch[peer] + round, &values[batch][peer]);
-                }
-              }
-            }
-          }
-          return all;
-        })) {
-      return;
-    }
-    TUTTI_UNROLL
-    for (Word batch = 0; batch < W::kBatches; ++batch) {
-      if (warp.is_active(round, batch, lines)) {
+      for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
         const Value result = reduce_values<R>(a, values[batch]);
         if (a.gather != 0) {
-          TUTTI_UNROLL
-          for (Word peer = 0; peer < kRanksMax; ++peer) {
-            if (warp.is_peer(peer)) {
-              warp.push(peer, 1, batch, a.epoch[peer] + round, result);
-            }
-          }
+          for_peers<kRanksMax>(warp, [&](Word peer) TUTTI_INLINE_LAMBDA {
+            warp.push(peer, 1, batch, a.epoch[peer] + round, result);
+          });
         }
         warp.store(own_recv, own_bytes, warp.unit(round, batch), result);
+      });
+    }
+    // Results of a round are collected one step later: their way overlaps the next round's.
+    if (step > 1 && a.gather != 0) {
+      const Wide round = step - 2;
+      if (!wait(1, round, values)) {
+        return;
       }
-    }
-    if (a.gather == 0) {
-      continue;
-    }
-    if (!warp.wait([&] {
-          bool all = true;
-          TUTTI_UNROLL
-          for (Word batch = 0; batch < W::kBatches; ++batch) {
-            if (warp.is_active(round, batch, lines)) {
-              TUTTI_UNROLL
-              for (Word peer = 0; peer < kRanksMax; ++peer) {
-                if (warp.is_peer(peer)) {
-                  all &= warp.look(peer, 1, batch, a.epoch[peer] + round, &values[batch][peer]);
-                }
-              }
-            }
-          }
-          return all;
-        })) {
-      return;
-    }
-    TUTTI_UNROLL
-    for (Word batch = 0; batch < W::kBatches; ++batch) {
-      if (warp.is_active(round, batch, lines)) {
-        TUTTI_UNROLL
-        for (Word peer = 0; peer < kRanksMax; ++peer) {
-          if (warp.is_peer(peer)) {
-            warp.store(a.recv[peer], a.send_bytes[peer], warp.unit(round, batch),
-                       values[batch][peer]);
-          }
-        }
-      }
+      for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
+        for_peers<kRanksMax>(warp, [&](Word peer) TUTTI_INLINE_LAMBDA {
+          warp.store(a.recv[peer], a.send_bytes[peer], warp.unit(round, batch),
+                     values[batch][peer]);
+        });
+      });
     }
   }
 }
@@ -425,65 +429,62 @@ TUTTI_INLINE void exchange(const DirectArguments& a, Word warp_index, Word lane)
   for (Word peer = 0; peer < kRanksMax; ++peer) {
     const Wide bytes =
         a.send_bytes[peer] > a.recv_bytes[peer] ? a.send_bytes[peer] : a.recv_bytes[peer];
-    const bool is_self = peer == a.rank;
-    const bool is_copied = is_self && a.send[peer] != a.recv[peer] && a.recv[peer] != nullptr;
+    const bool is_copied =
+        peer == a.rank && a.send[peer] != a.recv[peer] && a.recv[peer] != nullptr;
     lines[peer] = W::lines_of(bytes);
     rounds[peer] = warp.is_peer(peer) || is_copied ? warp.rounds_of(lines[peer]) : 0;
     rounds_max = rounds[peer] > rounds_max ? rounds[peer] : rounds_max;
   }
-  for (Wide round = 0; round < rounds_max; ++round) {
+  // `body(batch, peer)` for what a round has of each rank, the own included.
+  const auto for_pieces = [&](Wide round, auto body) TUTTI_INLINE_LAMBDA {
+    TUTTI_UNROLL
+    for (Word batch = 0; batch < W::kBatches; ++batch) {
+      TUTTI_UNROLL
+      for (Word peer = 0; peer < kRanksMax; ++peer) {
+        if (round < rounds[peer] && warp.is_active(round, batch, lines[peer])) {
+          body(batch, peer);
+        }
+      }
+    }
+  };
+  const auto push = [&](Wide round) TUTTI_INLINE_LAMBDA {
     Value values[W::kBatches][kRanksMax];
-    TUTTI_UNROLL
-    for (Word batch = 0; batch < W::kBatches; ++batch) {
-      TUTTI_UNROLL
-      for (Word peer = 0; peer < kRanksMax; ++peer) {
-        if (round < rounds[peer] && warp.is_active(round, batch, lines[peer])) {
-          values[batch][peer] =
-              warp.load(a.send[peer], a.send_bytes[peer], warp.unit(round, batch));
-        }
+    for_pieces(round, [&](Word batch, Word peer) TUTTI_INLINE_LAMBDA {
+      values[batch][peer] = warp.load(a.send[peer], a.send_bytes[peer], warp.unit(round, batch));
+    });
+    for_pieces(round, [&](Word batch, Word peer) TUTTI_INLINE_LAMBDA {
+      if (warp.is_peer(peer)) {
+        warp.push(peer, 0, batch, a.epoch[peer] + round, values[batch][peer]);
+      } else {
+        warp.store(a.recv[peer], a.recv_bytes[peer], warp.unit(round, batch), values[batch][peer]);
       }
+    });
+  };
+  for (Wide step = 0; step <= rounds_max; ++step) {
+    if (step < rounds_max) {
+      push(step);
     }
-    TUTTI_UNROLL
-    for (Word batch = 0; batch < W::kBatches; ++batch) {
-      TUTTI_UNROLL
-      for (Word peer = 0; peer < kRanksMax; ++peer) {
-        if (round < rounds[peer] && warp.is_active(round, batch, lines[peer])) {
-          if (warp.is_peer(peer)) {
-            warp.push(peer, 0, batch, a.epoch[peer] + round, values[batch][peer]);
-          } else {
-            warp.store(a.recv[peer], a.recv_bytes[peer], warp.unit(round, batch),
-                       values[batch][peer]);
-          }
-        }
-      }
+    if (step == 0) {
+      continue;
     }
-    if (!warp.wait([&] {
+    const Wide round = step - 1;
+    Value values[W::kBatches][kRanksMax];
+    if (!warp.wait([&]() TUTTI_INLINE_LAMBDA {
           bool all = true;
-          TUTTI_UNROLL
-          for (Word batch = 0; batch < W::kBatches; ++batch) {
-            TUTTI_UNROLL
-            for (Word peer = 0; peer < kRanksMax; ++peer) {
-              if (warp.is_peer(peer) && round < rounds[peer] &&
-                  warp.is_active(round, batch, lines[peer])) {
-                all &= warp.look(peer, 0, batch, a.epoch[peer] + round, &values[batch][peer]);
-              }
+          for_pieces(round, [&](Word batch, Word peer) TUTTI_INLINE_LAMBDA {
+            if (warp.is_peer(peer)) {
+              all &= warp.look(peer, 0, batch, a.epoch[peer] + round, &values[batch][peer]);
             }
-          }
+          });
           return all;
         })) {
       return;
     }
-    TUTTI_UNROLL
-    for (Word batch = 0; batch < W::kBatches; ++batch) {
-      TUTTI_UNROLL
-      for (Word peer = 0; peer < kRanksMax; ++peer) {
-        if (warp.is_peer(peer) && round < rounds[peer] &&
-            warp.is_active(round, batch, lines[peer])) {
-          warp.store(a.recv[peer], a.recv_bytes[peer], warp.unit(round, batch),
-                     values[batch][peer]);
-        }
+    for_pieces(round, [&](Word batch, Word peer) TUTTI_INLINE_LAMBDA {
+      if (warp.is_peer(peer)) {
+        warp.store(a.recv[peer], a.recv_bytes[peer], warp.unit(round, batch), values[batch][peer]);
       }
-    }
+    });
   }
 }
 

@@ -63,7 +63,7 @@ enum class Op : Word {
 };
 
 /// One launch at one rank. An arena is the staging memory of one GPU, mapped into all of them:
-/// slots of `slot_bytes`, indexed [half][stage][source rank]. Only the source writes a slot, only
+/// slots of `slot_bytes`, indexed [bank][stage][source rank]. Only the source writes a slot, only
 /// the arena's owner reads it.
 struct DirectArguments {
   /// Pieces by peer. Exchange: what goes to and comes from each. Two-shot: the peer's shard of the

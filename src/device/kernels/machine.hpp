@@ -15,6 +15,7 @@
 #if defined(__NVPTX__) || defined(__AMDGCN__)
 #define TUTTI_ON_GPU 1
 #define TUTTI_INLINE __attribute__((always_inline)) inline
+#define TUTTI_INLINE_LAMBDA __attribute__((always_inline))
 #define TUTTI_UNROLL _Pragma("clang loop unroll(full)")
 #define TUTTI_NO_UNROLL _Pragma("clang loop unroll(disable)")
 #else
@@ -22,6 +23,7 @@
 
 #define TUTTI_ON_GPU 0
 #define TUTTI_INLINE inline
+#define TUTTI_INLINE_LAMBDA
 #define TUTTI_UNROLL
 #define TUTTI_NO_UNROLL
 #endif

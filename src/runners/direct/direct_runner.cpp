@@ -13,7 +13,6 @@
 #include <cstring>
 #include <vector>
 
-#include "device/kernels/direct_kernels.hpp"
 #include "device/kernels/images.hpp"
 #include "runners/relocate.hpp"
 
@@ -26,7 +25,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kEmptyKernel = "empty";
+constexpr std::string_view kPacketsPrefix = "packets_";
 constexpr double kSelfTestTimeoutS = 20;
 /// How long a kernel that was told to give up may take to do so.
 constexpr double kGiveUpS = 10;
@@ -79,6 +78,11 @@ DirectRunner::~DirectRunner() {
     ignore(api_.wait_stream(stream_));
     ignore(api_.destroy_stream(stream_));
   }
+  for (const Kernel& kernel : kernels_) {
+    if (kernel.launcher != nullptr) {
+      ignore(api_.destroy_launcher(kernel.launcher));
+    }
+  }
   for (void* opened : opened_) {
     ignore(api_.close_memory(opened));
   }
@@ -112,6 +116,7 @@ Status DirectRunner::load_kernels() {
       auto module = api_.load_module(device_, image.bytes.begin);
       if (module.ok()) {
         module_ = *module;
+        target_ = image.target;
         break;
       }
       reasons += std::string(reasons.empty() ? "" : "; ") + image.target + ": " +
@@ -124,12 +129,16 @@ Status DirectRunner::load_kernels() {
                                                  : "no kernels for this GPU: " + reasons);
     }
   }
+  geometry_.general_only = runtime == "cuda" && geometry_.wire == DirectWire::kPackets;
   // Every kernel now: the first use of one may load code and wait for the device.
-#define TUTTI_KERNEL(name, body) #name,
-  for (const char* kernel : {TUTTI_DIRECT_KERNELS kEmptyKernel}) {
-    TUTTI_ASSIGN_OR_RETURN(functions_[kernel], api_.find_function(module_, kernel));
+  const auto names = direct_kernel_names();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    Kernel kernel;
+    if (std::string_view(names[i]).starts_with(kPacketsPrefix) == geometry_.general_only) {
+      TUTTI_ASSIGN_OR_RETURN(kernel.function, api_.find_function(module_, names[i]));
+    }
+    kernels_.push_back(kernel);
   }
-#undef TUTTI_KERNEL
   return {};
 }
 
@@ -183,24 +192,42 @@ Status DirectRunner::open_arenas(std::span<void* const> arenas) {
 /// Runs every kernel once, on nothing: in its own arena, where all flags still are 0, it finds
 /// epoch 0 of all peers at once.
 Status DirectRunner::warm() {
-  for (const auto& [kernel, function] : functions_) {
+  for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    Kernel& kernel = kernels_[i];
+    if (kernel.function == nullptr) {
+      continue;
+    }
     DirectLaunch alone;
-    alone.kernel = kernel;
+    alone.kernel = static_cast<int>(i);
     std::fill(std::begin(alone.arguments.arena), std::end(alone.arguments.arena), arena_);
     // As rank 0 of as many as this kernel is for.
-    const int most = kernel == kEmptyKernel ? 1 : kernel.back() - '0';
+    const int most = std::string_view(direct_kernel_names()[i]).back() - '0';
     alone.arguments.ranks = static_cast<kernels::Word>(std::min(me_.ranks, most));
     alone.arguments.blocks = alone.arguments.warps = 1;
     alone.arguments.alignment = kernels::kUnitBytes;
-    alone.arguments.slot_bytes = direct_slot_bytes(geometry_);
+    alone.arguments.slot_bytes = direct_slot_bytes(geometry_, me_.ranks);
+    void* arguments[] = {&alone.arguments};
+    auto launcher = api_.create_launcher(kernel.function, device_, shape_of(alone), arguments);
+    kernel.launcher = launcher.ok() ? *launcher : nullptr;
     TUTTI_RETURN_IF_ERROR(launch(alone));
     TUTTI_RETURN_IF_ERROR(wait(alone, kSelfTestTimeoutS));
   }
   return {};
 }
 
+device::LaunchShape DirectRunner::shape_of(const DirectLaunch& launch) const {
+  const std::uint32_t lanes = geometry_.warp_lines * (is_host_ ? 1 : 8);
+  return {.grid = {launch.blocks, 1, 1}, .block = {launch.warps * lanes, 1, 1}};
+}
+
+std::string DirectRunner::description() const {
+  return std::string(api_.name()) + " " + target_ +
+         (geometry_.wire == DirectWire::kLines ? ", 128-byte lines, " : ", 8-byte packets, ") +
+         std::to_string(direct_arena_bytes(geometry_, me_.ranks) >> 20) + " MiB of staging memory";
+}
+
 Status DirectRunner::self_test() {
-  // Some lines to each peer and back, twice, so that both halves of the slots are seen.
+  // Some lines to each peer and back, twice, so that more than one bank of the slots is seen.
   constexpr std::uint64_t kWords = 300;
   const auto ranks = static_cast<std::uint64_t>(me_.ranks);
   const Bytes bytes = ranks * kWords * sizeof(std::uint32_t);
@@ -306,19 +333,15 @@ Status DirectRunner::carry(const Call& call) {
 
 Status DirectRunner::launch(DirectLaunch& launch) {
   kernels::DirectArguments& a = launch.arguments;
-  const auto found = functions_.find(launch.kernel);
-  if (found == functions_.end()) {
-    return Status(ErrorCode::kUnsupported, "direct: no kernel " + launch.kernel);
-  }
   a.done = control_->done.data();
   a.sequence = ++sequence_;
   a.abort = &control_->abort;
   a.failed = &control_->failed;
-  const std::uint32_t lanes = geometry_.warp_lines * (is_host_ ? 1 : 8);
-  const device::LaunchShape shape{.grid = {launch.blocks, 1, 1},
-                                  .block = {launch.warps * lanes, 1, 1}};
   void* arguments[] = {&a};
-  return api_.launch(found->second, shape, stream_, arguments);
+  const Kernel& kernel = kernels_[static_cast<std::size_t>(launch.kernel)];
+  return kernel.launcher != nullptr
+             ? api_.launch_again(kernel.launcher, shape_of(launch), stream_, arguments)
+             : api_.launch(kernel.function, shape_of(launch), stream_, arguments);
 }
 
 bool DirectRunner::is_done(std::uint32_t blocks) const {
@@ -380,7 +403,9 @@ Status DirectRunner::wait(const DirectLaunch& launch, double timeout_s) {
   }
   broken_ = true;
   break_off();
-  return Status(ErrorCode::kTimeout, "direct " + launch.kernel + ": " + reason);
+  return Status(ErrorCode::kTimeout,
+                std::string("direct ") +
+                    direct_kernel_names()[static_cast<std::size_t>(launch.kernel)] + ": " + reason);
 }
 
 void DirectRunner::break_off() {

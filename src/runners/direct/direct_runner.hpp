@@ -18,7 +18,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "device/device.hpp"
@@ -61,6 +60,8 @@ class DirectRunner : public Runner {
   /// Of the whole communicator, whose ranks are all on this node.
   Status run(Scope scope, const Call& call) override;
 
+  /// For the INFO line: the library, the wire and the size of the staging memory.
+  std::string description() const;
   const DirectGeometry& geometry() const { return geometry_; }
   void set_tuning(const DirectTuning& tuning) { options_.tuning = tuning; }
 
@@ -71,7 +72,7 @@ class DirectRunner : public Runner {
   Status load_kernels();
   Status make_memory();
   Status warm();
-  Result<device::Function> function(const std::string& kernel);
+  device::LaunchShape shape_of(const DirectLaunch& launch) const;
   Status carry(const Call& call);
   Status launch(DirectLaunch& launch);
   Status wait(const DirectLaunch& launch, double timeout_s);
@@ -89,10 +90,15 @@ class DirectRunner : public Runner {
   Scratch& scratch_;
   Options options_;
   DirectGeometry geometry_;
+  std::string target_;    ///< Of the image that was loaded.
   bool is_host_ = false;  ///< The host device.
   device::Stream stream_ = nullptr;
   device::Module module_ = nullptr;
-  std::unordered_map<std::string, device::Function> functions_;
+  struct Kernel {
+    device::Function function = nullptr;
+    device::Launcher launcher = nullptr;  ///< Null: launched anew each time.
+  };
+  std::vector<Kernel> kernels_;  ///< As direct_kernel_names().
   void* arena_ = nullptr;
   std::array<void*, device::kernels::kPeersMax> arenas_{};
   std::vector<void*> opened_;

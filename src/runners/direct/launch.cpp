@@ -3,8 +3,10 @@
 #include "runners/direct/launch.hpp"
 
 #include <algorithm>
+#include <string>
 
 #include "base/check.hpp"
+#include "device/kernels/direct_kernels.hpp"
 
 namespace tutti::runners {
 
@@ -21,34 +23,59 @@ std::uint64_t up(std::uint64_t value, std::uint64_t unit) { return (value + unit
 /// The most ranks of the kernel that is taken for so many.
 std::uint32_t ranks_max(int ranks) { return ranks == 2 ? 2 : ranks <= 4 ? 4 : 8; }
 /// kernels::batches_of(), which is device code.
-std::uint32_t batches_of(std::uint32_t most) { return most > 4 ? 2 : 4; }
+std::uint32_t batches_of(std::uint32_t most) { return most > 4 ? 1 : most > 2 ? 2 : 4; }
 
 bool is_reducing(Collective collective) {
   return collective == Collective::kAllreduce || collective == Collective::kReduce ||
          collective == Collective::kReduceScatter || collective == Collective::kReduceScatterBlock;
 }
 
-/// Reductions that have a kernel of their own.
-const char* own_reduction(const Call& call) {
+/// In the order of device/kernels/direct_kernels.hpp.
+enum class Form { kOneShot, kTwoShot, kExchange };
+enum Reduction : int { kFloat32Sum, kFloat64Sum, kFloat16Sum, kBfloat16Sum, kAny };
+
+/// Reductions that have a kernel of their own. Complex numbers add as their parts do.
+Reduction reduction_of(const Call& call) {
   if (call.op != select::ReduceOp::kSum) {
-    return nullptr;
+    return kAny;
   }
   switch (call.type) {
     case select::DataType::kFloat16:
-      return "float16_sum";
+      return kFloat16Sum;
     case select::DataType::kBfloat16:
-      return "bfloat16_sum";
+      return kBfloat16Sum;
     case select::DataType::kFloat32:
-      return "float32_sum";
-    case select::DataType::kFloat64:
-      return "float64_sum";
     case select::DataType::kComplex64:
-      return "float32_sum";
+      return kFloat32Sum;
+    case select::DataType::kFloat64:
     case select::DataType::kComplex128:
-      return "float64_sum";
+      return kFloat64Sum;
     default:
-      return nullptr;
+      return kAny;
   }
+}
+
+constexpr const char* kNames[] = {
+#define TUTTI_KERNEL(name, body) #name,
+    TUTTI_DIRECT_KERNELS
+#undef TUTTI_KERNEL
+    "packets_one_shot_any_8",
+    "packets_two_shot_any_8", "packets_exchange_8"};
+
+/// Where a kernel's name stands; a test compares with the words.
+int kernel_of(Form form, Reduction reduction, std::uint32_t most, bool general_only) {
+  constexpr int kGeneral = 2;  // one_shot_any_8, two_shot_any_8
+  constexpr int kOfRanks = 9;  // Four sums in two forms, and exchange.
+  constexpr int kSums = 4;
+  if (general_only) {
+    return kGeneral + 3 * kOfRanks + static_cast<int>(form);
+  }
+  const int of_ranks = kGeneral + (most == 2 ? 0 : most == 4 ? 1 : 2) * kOfRanks;
+  if (form == Form::kExchange) {
+    return of_ranks + 2 * kSums;
+  }
+  const int two_shot = form == Form::kTwoShot ? 1 : 0;
+  return reduction == kAny ? two_shot : of_ranks + two_shot * kSums + static_cast<int>(reduction);
 }
 
 /// The pieces of a call by peer, in bytes.
@@ -167,14 +194,17 @@ std::uint64_t largest_piece(const Call& call) {
 
 }  // namespace
 
-std::uint64_t direct_slot_bytes(const DirectGeometry& geometry) {
-  constexpr std::uint64_t kBatchesMax = 4;
-  return kBatchesMax * kDirectBlocksMax * kDirectWarpsMax * geometry.warp_lines *
-         geometry.line_bytes();
+std::span<const char* const> direct_kernel_names() { return kNames; }
+
+std::uint64_t direct_slot_bytes(const DirectGeometry& geometry, int ranks) {
+  // General kernels, which are for 8 ranks, also run on fewer, with fewer batches.
+  return static_cast<std::uint64_t>(batches_of(ranks_max(ranks))) * kDirectBlocksMax *
+         kDirectWarpsMax * geometry.warp_lines * geometry.line_bytes();
 }
 
 std::uint64_t direct_arena_bytes(const DirectGeometry& geometry, int ranks) {
-  return 4 * static_cast<std::uint64_t>(ranks) * direct_slot_bytes(geometry);
+  constexpr std::uint64_t kBanksAndStages = 8;
+  return kBanksAndStages * static_cast<std::uint64_t>(ranks) * direct_slot_bytes(geometry, ranks);
 }
 
 bool direct_needs_copy(const Call& call) {
@@ -190,13 +220,13 @@ DirectLaunch plan_direct(const Call& call, const ScopeRank& me, const DirectGeom
   kernels::DirectArguments& a = launch.arguments;
   const auto ranks = static_cast<std::size_t>(me.ranks);
   const auto self = static_cast<std::size_t>(me.rank);
-  std::uint32_t most = ranks_max(me.ranks);
+  std::uint32_t most = geometry.general_only ? 8 : ranks_max(me.ranks);
   std::uint64_t line_owner_bytes = 0;  // What a warp's lines are cut from.
   const bool reduces = is_reducing(call.collective);
   bool one_shot = false;
   if (reduces) {
-    const char* reduction = own_reduction(call);
-    most = reduction != nullptr ? most : 8;
+    const Reduction reduction = geometry.general_only ? kAny : reduction_of(call);
+    most = reduction != kAny ? most : 8;
     const std::uint64_t bytes = call.count * call.element_bytes;
     const bool whole =
         call.collective == Collective::kAllreduce || call.collective == Collective::kReduce;
@@ -233,14 +263,14 @@ DirectLaunch plan_direct(const Call& call, const ScopeRank& me, const DirectGeom
       }
       a.recv[self] = call.recv;
     }
-    launch.kernel = std::string(one_shot ? "one_shot_" : "two_shot_") +
-                    (reduction != nullptr ? reduction : "any") + "_" + std::to_string(most);
+    launch.kernel = kernel_of(one_shot ? Form::kOneShot : Form::kTwoShot, reduction, most,
+                              geometry.general_only);
     a.type = static_cast<kernels::Type>(call.type);
     a.op = static_cast<kernels::Op>(call.op);
   } else {
     Pieces(call, me, &a).exchange();
     line_owner_bytes = largest_piece(call);
-    launch.kernel = "exchange_" + std::to_string(most);
+    launch.kernel = kernel_of(Form::kExchange, kAny, most, geometry.general_only);
   }
 
   const std::uint32_t batches = batches_of(most);
@@ -273,7 +303,7 @@ DirectLaunch plan_direct(const Call& call, const ScopeRank& me, const DirectGeom
   a.blocks = launch.blocks;
   a.warps = launch.warps;
   a.alignment = alignment_of(a, me.ranks);
-  a.slot_bytes = direct_slot_bytes(geometry);
+  a.slot_bytes = direct_slot_bytes(geometry, me.ranks);
   return launch;
 }
 

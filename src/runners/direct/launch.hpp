@@ -8,7 +8,7 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
+#include <span>
 
 #include "device/kernels/direct_arguments.hpp"
 #include "runners/call.hpp"
@@ -27,6 +27,8 @@ struct DirectGeometry {
   DirectWire wire = DirectWire::kLines;
   /// Lines that a warp handles at once: 4 on NVIDIA, 8 on AMD, 1 on the host device.
   std::uint32_t warp_lines = 4;
+  /// NVIDIA's image has kernels for packets only of the general kind, "packets_exchange_8".
+  bool general_only = false;
 
   std::uint64_t line_data_bytes() const { return wire == DirectWire::kLines ? 112 : 128; }
   std::uint64_t line_bytes() const { return wire == DirectWire::kLines ? 128 : 256; }
@@ -43,15 +45,18 @@ struct DirectTuning {
 };
 
 /// Blocks and warps that any launch has at most; what the slots of an arena are made for.
-inline constexpr std::uint32_t kDirectBlocksMax = 32;
+inline constexpr std::uint32_t kDirectBlocksMax = 64;
 inline constexpr std::uint32_t kDirectWarpsMax = 16;
 
-/// Bytes of a slot of an arena, and of the whole arena: [half 2][stage 2][source rank].
-std::uint64_t direct_slot_bytes(const DirectGeometry& geometry);
+/// Bytes of a slot of an arena, and of the whole arena: [bank 4][stage 2][source rank].
+std::uint64_t direct_slot_bytes(const DirectGeometry& geometry, int ranks);
 std::uint64_t direct_arena_bytes(const DirectGeometry& geometry, int ranks);
 
+/// Names of all kernels; DirectLaunch::kernel counts in it.
+std::span<const char* const> direct_kernel_names();
+
 struct DirectLaunch {
-  std::string kernel;
+  int kernel = 0;
   std::uint32_t blocks = 1;
   std::uint32_t warps = 1;  ///< Of a block.
   /// Epochs that the launch uses with each peer.

@@ -190,6 +190,48 @@ TEST(DirectLaunch, NumbersOfTypesAndOperationsAreTheKernels) {
   EXPECT_EQ(static_cast<int>(Op::kLand), static_cast<int>(ReduceOp::kLand));
 }
 
+/// The launch names the kernel that its form, type and ranks say.
+TEST(DirectLaunch, TakesTheKernelOfItsWords) {
+  const std::pair<DataType, std::string> sums[] = {
+      {DataType::kFloat32, "float32_sum"},   {DataType::kComplex64, "float32_sum"},
+      {DataType::kFloat64, "float64_sum"},   {DataType::kFloat16, "float16_sum"},
+      {DataType::kBfloat16, "bfloat16_sum"}, {DataType::kInt32, "any"}};
+  std::vector<unsigned char> memory(1 << 16);
+  for (const int ranks : {1, 2, 3, 4, 5, 8}) {
+    const std::string most = ranks == 2 ? "2" : ranks <= 4 ? "4" : "8";
+    for (const bool one_shot : {true, false}) {
+      for (const auto& [type, words] : sums) {
+        Call call;
+        call.type = type;
+        call.op = ReduceOp::kSum;
+        call.element_bytes = select::size_of(type);
+        call.count = 64;
+        call.send = call.recv = memory.data();
+        runners::DirectTuning tuning;
+        tuning.one_shot_default = false;
+        tuning.one_shot_bytes_max = one_shot ? UINT64_MAX : 0;
+        for (const bool general : {false, true}) {
+          const auto launch = runners::plan_direct(
+              call, {.rank = 0, .ranks = ranks},
+              {.wire = runners::DirectWire::kLines, .warp_lines = 4, .general_only = general},
+              tuning);
+          const std::string form = one_shot ? "one_shot_" : "two_shot_";
+          EXPECT_EQ(runners::direct_kernel_names()[static_cast<std::size_t>(launch.kernel)],
+                    general ? "packets_" + form + "any_8"
+                            : form + words + "_" + (words == "any" ? "8" : most));
+        }
+      }
+    }
+    Call movement;
+    movement.collective = Collective::kAllgather;
+    movement.count = 8;
+    movement.send = movement.recv = memory.data();
+    const auto launch = runners::plan_direct(movement, {.rank = 0, .ranks = ranks}, {}, {});
+    EXPECT_EQ(runners::direct_kernel_names()[static_cast<std::size_t>(launch.kernel)],
+              "exchange_" + most);
+  }
+}
+
 TEST(DirectImages, HoldEveryKernel) {
   for (const auto& image : device::kernels::images()) {
     const std::string_view bytes(reinterpret_cast<const char*>(image.bytes.begin),

@@ -397,9 +397,9 @@ class DirectWorld {
     std::vector<void*> arenas;
     for (int rank = 0; rank < ranks; ++rank) {
       devices_.push_back(host ? rank : 0);
-      auto runner =
-          runners::DirectRunner::create(*api_, devices_.back(), {.rank = rank, .ranks = ranks},
-                                        *scratch_, {.timeout_s = timeout_s, .wire = {}, .tuning = {}});
+      auto runner = runners::DirectRunner::create(
+          *api_, devices_.back(), {.rank = rank, .ranks = ranks}, *scratch_,
+          {.timeout_s = timeout_s, .wire = {}, .tuning = {}});
       if (!runner.ok()) {
         ADD_FAILURE() << runner.status().message();
         return;

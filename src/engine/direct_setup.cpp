@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Bringing up the direct backend for a communicator, at the first call that a rule gives to it: the
+// kernels, the arenas, their mappings and a test of these are each agreed before the next step, so
+// that it is usable on every rank or on none.
+#include <array>
+#include <cstring>
+
+#include "base/config.hpp"
+#include "base/log.hpp"
+#include "discover/discover.hpp"
+#include "engine/communicator.hpp"
+
+namespace tutti::engine {
+namespace {
+
+/// What a rank tells the others; fixed size, host byte order (one kind of node per job).
+struct DirectFacts {
+  std::int32_t usable = 0;
+  char gpu[64] = {};
+  char pci[32] = {};
+  char reason[240] = {};
+};
+
+template <std::size_t N>
+void put(char (&field)[N], const std::string& text) {
+  std::strncpy(field, text.c_str(), N - 1);
+}
+
+/// Variables that make a launch wait for its kernel, which here waits for other ranks' launches.
+std::string launch_blocking_variable() {
+  for (const char* name : {"CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL"}) {
+    const std::string value = environment_value(name);
+    if (!value.empty() && value != "0") {
+      return std::string(name) + "=" + value + " makes launches wait; unset it";
+    }
+  }
+  return {};
+}
+
+/// The first reason, in rank order, why these ranks cannot use it; empty: they can.
+std::string refusal_of(const std::vector<DirectFacts>& all) {
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].usable == 0) {
+      return "rank " + std::to_string(rank) + ": " + all[rank].reason;
+    }
+    for (std::size_t other = 0; other < rank; ++other) {
+      if (std::strncmp(all[rank].gpu, all[other].gpu, sizeof(all[rank].gpu)) == 0) {
+        return "ranks " + std::to_string(other) + " and " + std::to_string(rank) + " share " +
+               all[rank].gpu + "; kernels that wait for each other need a GPU each";
+      }
+    }
+  }
+  return {};
+}
+
+/// Whether NVLink joins this rank's GPU with those of all others. What is not known is not so.
+bool has_nvlink_to_all(const std::vector<DirectFacts>& all, std::size_t self) {
+  const topology::Machine machine = discover::this_machine().machine;
+  const auto gpu_at = [&](const char* pci) {
+    const auto wanted = topology::normal_pci(pci);
+    for (std::size_t gpu = 0; wanted && gpu < machine.gpus.size(); ++gpu) {
+      if (topology::normal_pci(machine.gpus[gpu].pci) == wanted) {
+        return static_cast<int>(gpu);
+      }
+    }
+    return -1;
+  };
+  const int own = gpu_at(all[self].pci);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const int other = rank == self ? own : gpu_at(all[rank].pci);
+    if (own < 0 || other < 0 ||
+        (rank != self &&
+         topology::link_between(machine, own, other).kind != topology::LinkKind::kNvlink)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+Status Communicator::setup_direct(select::Memory memory, int device) {
+  if (memory == select::Memory::kHost) {
+    direct_host_tried_ = true;
+    facts_.direct_host_refusal = "not made for host memory yet";
+    return {};
+  }
+  direct_device_tried_ = true;
+  facts_.direct_device_refusal.clear();
+  TUTTI_RETURN_IF_ERROR(agree_direct(device, &facts_.direct_device_refusal));
+  if (!facts_.direct_device_refusal.empty()) {
+    direct_runner_.reset();
+  }
+  if (is_speaker() && log_enabled(LogLevel::kInfo)) {
+    log(LogLevel::kInfo,
+        facts_.direct_device_refusal.empty()
+            ? "direct: kernels of this communicator are ready (" + direct_runner_->description() +
+                  ")"
+            : "no direct backend on this communicator: " + facts_.direct_device_refusal);
+  }
+  return {};
+}
+
+Status Communicator::agree_direct(int device, std::string* refusal) {
+  const auto self = static_cast<std::size_t>(place_.rank);
+  DirectFacts mine;
+  const auto explain = [&mine](const Status& status) {
+    if (!status.ok()) {
+      put(mine.reason, status.message());
+    }
+    return status.ok();
+  };
+  device::Api* const api = process_.device();
+  const std::string blocking = launch_blocking_variable();
+  if (api == nullptr) {
+    put(mine.reason, "no GPU library");
+  } else if (!blocking.empty()) {
+    put(mine.reason, blocking);
+  } else if (explain(choose_device(device))) {
+    const auto identity = api->identity(device_);
+    if (explain(identity.status())) {
+      put(mine.gpu, *identity);
+      const auto pci = api->pci_address(device_);
+      put(mine.pci, pci.ok() ? *pci : "");
+      mine.usable = 1;
+    }
+  }
+  std::vector<DirectFacts> all(static_cast<std::size_t>(place_.ranks));
+  TUTTI_RETURN_IF_ERROR(mpi_.allgather(&mine, all.data(), sizeof(mine)));
+  *refusal = machines_.nodes() != 1
+                 ? "ranks are on " + std::to_string(machines_.nodes()) + " machines"
+             : place_.ranks > device::kernels::kPeersMax
+                 ? "direct is for at most " + std::to_string(device::kernels::kPeersMax) +
+                       " ranks; this communicator has " + std::to_string(place_.ranks)
+                 : refusal_of(all);
+  if (!refusal->empty()) {
+    return {};
+  }
+  const bool is_cuda = std::string_view(api->name()) == "cuda";
+  std::uint64_t without_nvlink = is_cuda && !has_nvlink_to_all(all, self) ? 1 : 0;
+  TUTTI_RETURN_IF_ERROR(mpi_.max_in_place(&without_nvlink, 1));
+
+  using runners::DirectRunner;
+  Status status;
+  std::vector<DirectRunner::Handle> handles(all.size());
+  DirectRunner::Handle handle;
+  auto made = DirectRunner::create(
+      *api, device_, {.rank = place_.rank, .ranks = place_.ranks}, process_.scratch(),
+      {.timeout_s = process_.config().timeout_s,
+       .wire = without_nvlink != 0 ? runners::DirectWire::kPackets : runners::DirectWire::kLines,
+       .tuning = {}});
+  status = made.status();
+  if (status.ok()) {
+    direct_runner_ = std::move(*made);
+    auto exported = direct_runner_->handle();
+    status = exported.status();
+    handle = exported.ok() ? *exported : handle;
+  }
+  TUTTI_RETURN_IF_ERROR(
+      agree_step(status, "could not make its kernels and staging memory", refusal));
+  if (!refusal->empty()) {
+    return {};
+  }
+  TUTTI_RETURN_IF_ERROR(mpi_.allgather(&handle, handles.data(), sizeof(handle)));
+  TUTTI_RETURN_IF_ERROR(
+      agree_step(direct_runner_->open_peers(handles), "could not map its peers' memory", refusal));
+  if (!refusal->empty()) {
+    return {};
+  }
+  return agree_step(direct_runner_->self_test(), "could not reach its peers' memory", refusal);
+}
+
+/// The same answer on all ranks: whether a step of a set-up succeeded everywhere.
+Status Communicator::agree_step(const Status& status, const char* what, std::string* refusal) {
+  std::uint64_t failed = status.ok() ? 0 : static_cast<std::uint64_t>(place_.rank) + 1;
+  TUTTI_RETURN_IF_ERROR(mpi_.max_in_place(&failed, 1));
+  if (failed != 0) {
+    if (!status.ok()) {
+      log(LogLevel::kWarn, "direct: " + status.message());
+    }
+    *refusal = "rank " + std::to_string(failed - 1) + " " + what + " (see its log)";
+  }
+  return {};
+}
+
+}  // namespace tutti::engine
