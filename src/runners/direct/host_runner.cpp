@@ -186,12 +186,16 @@ Status DirectHostRunner::run(Scope scope, const Call& call) {
                                                select::to_string(call.op));
   }
   if (!carry_out(call)) {
-    mine().failed().publish(1);
-    failure_ = Status(failure_.code(), std::string("direct ") + select::to_string(call.collective) +
-                                           ": " + failure_.message());
+    give_up(Status(failure_.code(), std::string("direct ") + select::to_string(call.collective) +
+                                        ": " + failure_.message()));
     return failure_;
   }
   return {};
+}
+
+void DirectHostRunner::give_up(const Status& reason) {
+  mine().failed().publish(1);
+  failure_ = reason;
 }
 
 bool DirectHostRunner::await(const HostCounter& counter, std::uint64_t at_least, int peer) {

@@ -46,6 +46,8 @@ class DirectHostRunner : public Runner {
 
   /// Scope::kWhole only. After an error every further call fails at once.
   Status run(Scope scope, const Call& call) override;
+  /// This rank cannot take part any more: those that wait for it need not wait on.
+  void give_up(const Status& reason);
 
  private:
   DirectHostRunner(std::shared_ptr<SharedSegment> segment, const HostLayout& layout, int rank,
