@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runners/direct/host_runner.hpp"
 
-#include <unistd.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cstring>
@@ -20,14 +20,17 @@ namespace {
 constexpr Bytes kRingBytesWanted = 2 << 20;
 constexpr Bytes kRingBytesMin = 64 << 10;
 constexpr Bytes kNodeRingBytes = 64 << 20;
-/// Looks before the core is given away, where each rank can have a core: some ten microseconds.
-constexpr int kSpinsOnOwnCore = 1000;
+/// Looks before the core is given away: some milliseconds where each rank can have a core, since on
+/// a busy machine a core that was given away comes back after a whole time slice of somebody
+/// else's.
+constexpr int kSpinsOnOwnCore = 200000;
 constexpr int kSpinsOnSharedCore = 20;
 
 /// What a rank tells the others; fixed size.
 struct Introduction {
   SegmentTicket ticket;
   HostProcess process;
+  cpu_set_t cores;  ///< On which the rank may run.
 };
 struct Answer {
   std::int32_t code = 0;
@@ -121,6 +124,8 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(MpiLibrary& m
   };
   Introduction introduction;
   introduction.process = HostProcess::self();
+  CPU_ZERO(&introduction.cores);
+  sched_getaffinity(0, sizeof(introduction.cores), &introduction.cores);
   if (me.rank == 0) {
     keep(SharedSegment::make(layout.segment_bytes()));
     if (segment != nullptr) {
@@ -139,12 +144,14 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(MpiLibrary& m
   segment->close_file();
 
   HostPeers peers;
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
   for (const Introduction& other : all) {
     peers.processes.push_back(other.process);
+    CPU_OR(&cores, &cores, &other.cores);
   }
   peers.timeout_s = timeout_s;
-  const bool have_own_cores = sysconf(_SC_NPROCESSORS_ONLN) >= me.ranks;
-  peers.spins = have_own_cores ? kSpinsOnOwnCore : kSpinsOnSharedCore;
+  peers.spins = CPU_COUNT(&cores) >= me.ranks ? kSpinsOnOwnCore : kSpinsOnSharedCore;
   return std::unique_ptr<DirectHostRunner>(
       new DirectHostRunner(std::move(segment), layout, me.rank, std::move(peers)));
 }
