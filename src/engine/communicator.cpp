@@ -38,6 +38,11 @@ bool has_schedules(const select::Table& table) {
   });
 }
 
+schedule::Parameters schedule_parameters(const select::Plan& plan) {
+  return {.radix = plan.parameters.radix.value_or(0),
+          .segments = plan.parameters.segments.value_or(0)};
+}
+
 std::size_t cache_slot(const Shape& shape, std::size_t size) {
   std::uint64_t hash = shape.bytes.value_or(~Bytes{0}) * 0x9E3779B97F4A7C15ULL;
   hash ^= (static_cast<std::uint64_t>(shape.collective) << 1) ^
@@ -277,6 +282,14 @@ Result<Route> Communicator::decide(const Shape& shape, int device) {
         continue;
       }
     }
+    if (decision.plan.pipeline != select::Pipeline::kNone) {
+      TUTTI_RETURN_IF_ERROR(prepare_pipeline(decision.plan));
+      facts.streams_refusal = facts_.streams_refusal;
+      facts.comms_refusal = facts_.comms_refusal;
+      if (!select::refusal(decision.plan, shape, facts).empty()) {
+        continue;
+      }
+    }
     return make_route(shape, decision.plan, fallback);
   }
 }
@@ -343,11 +356,17 @@ Status Communicator::prepare_alpha(const select::Plan& plan, std::string* refusa
 Status Communicator::run(const Route& route, const runners::Call& call) {
   mpi_runner_->set_options({.stage_device = !mpi_reads_device(route),
                             .chunk_bytes = *route.plan.parameters.chunk_bytes});
+  if (route.plan.backend == Backend::kSchedule && route.plan.carrier == Backend::kCcl) {
+    return run_ccl_schedule(route.plan, call);
+  }
   if (route.plan.backend == Backend::kSchedule) {
     return run_schedule(route.plan, call);
   }
   if (route.plan.backend == Backend::kDirect && route.memory == Memory::kHost) {
     return run_direct_host(call);
+  }
+  if (route.plan.pipeline != select::Pipeline::kNone) {
+    return ccl_runner_->run_pipeline(route.plan.pipeline, route.plan.chunks, call);
   }
   if (route.plan.composition != Composition::kAlpha) {
     return runner(route.plan.backend).run(runners::Scope::kWhole, call);
@@ -392,13 +411,22 @@ Status Communicator::run_schedule(const select::Plan& plan, const runners::Call&
   if (const int device = std::max(call.send_memory.device, call.recv_memory.device); device >= 0) {
     TUTTI_ASSIGN_OR_RETURN(stream, staging_stream(device, call.count * call.element_bytes));
   }
-  const schedule::Parameters parameters{.radix = plan.parameters.radix.value_or(0),
-                                        .segments = plan.parameters.segments.value_or(0)};
-  Status status = schedule_runner_->run(plan.algorithm, parameters, call, stream);
+  Status status = schedule_runner_->run(plan.algorithm, schedule_parameters(plan), call, stream);
   if (!status.ok()) {
     fail(status);  // Messages of this call may still be under way: no later one may meet them.
   }
   return status;
+}
+
+Status Communicator::run_ccl_schedule(const select::Plan& plan, const runners::Call& call) {
+  if (ccl_schedule_runner_ == nullptr) {
+    TUTTI_ASSIGN_OR_RETURN(ccl::Library * library, process_.ccl());
+    // Nothing reduces device memory yet: facts_ say so, and selection gives no reductions.
+    ccl_schedule_runner_ = std::make_unique<runners::CclScheduleRunner>(
+        *ccl_runner_, *library, *process_.device(), device_, mpi_, process_.scratch(), placement_,
+        runners::DeviceReduce());
+  }
+  return ccl_schedule_runner_->run(plan.algorithm, schedule_parameters(plan), call);
 }
 
 std::string Communicator::last_plan() const {

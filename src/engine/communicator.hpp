@@ -16,6 +16,7 @@
 #include "engine/process.hpp"
 #include "engine/virtual_nodes.hpp"
 #include "runners/ccl/ccl_runner.hpp"
+#include "runners/ccl/schedule_runner.hpp"
 #include "runners/direct/direct_runner.hpp"
 #include "runners/direct/host_runner.hpp"
 #include "runners/mpi/mpi_runner.hpp"
@@ -108,6 +109,8 @@ class Communicator {
   Status setup_ccl(int device);
   Status agree_ccl(int device);
   Status init_ccl_scope(runners::Scope scope, std::string* refusal);
+  /// A unique id of the scope's first rank on all of its ranks; `status` is this rank's own.
+  Status share_ccl_id(runners::Scope scope, ccl::UniqueId* id, Status* status);
   /// This rank's GPU: that of `device` >= 0, else the application's current one, else by local
   /// rank.
   Status choose_device(int device);
@@ -115,8 +118,12 @@ class Communicator {
   Status setup_direct(select::Memory memory, int device);
   Status agree_direct(int device, std::string* refusal);
   Status agree_direct_host(std::string* refusal);
+  /// Sets `refusal` on all ranks, "rank 3 WHAT", when `status` is bad on one of them.
   Status agree_step(const Status& status, const char* what, std::string* refusal);
   Status prepare_alpha(const select::Plan& plan, std::string* refusal);
+  /// Makes the streams and communicators that a pipeline lacks, on every rank or on none
+  /// (ccl_setup.cpp). What failed once is in facts_ and is not tried again.
+  Status prepare_pipeline(const select::Plan& plan);
 
   Result<Route> decide(const select::Shape& shape, int device);
   Result<Route> make_route(const select::Shape& shape, const select::Plan& plan,
@@ -125,6 +132,7 @@ class Communicator {
   Status run_schedule(const select::Plan& plan, const runners::Call& call);
   /// Device buffers of a rank that differs from the agreed mode pass through pinned memory.
   Status run_direct_host(const runners::Call& call);
+  Status run_ccl_schedule(const select::Plan& plan, const runners::Call& call);
   bool is_speaker() const { return place_.rank == 0; }
 
   Process& process_;
@@ -151,9 +159,12 @@ class Communicator {
   bool direct_device_tried_ = false;
   bool direct_host_tried_ = false;
   std::unique_ptr<runners::ScheduleRunner> schedule_runner_;
+  std::unique_ptr<runners::CclScheduleRunner> ccl_schedule_runner_;
   std::array<bool, runners::kScopeCount> ccl_scopes_{};  ///< Up on all ranks.
   /// Why a scope's communicator could not be made; a second try could not meet all ranks.
   std::array<std::string, runners::kScopeCount> ccl_scope_refusals_;
+  int pipeline_streams_ = 1;  ///< Made on all ranks, as are the communicators.
+  int pipeline_comms_ = 1;
 
   struct CachedRoute {
     bool valid = false;

@@ -40,12 +40,12 @@ std::string launch_blocking_variable() {
 }
 
 /// The first reason, in rank order, why these ranks cannot use it; empty: they can.
-std::string refusal_of(const std::vector<DirectFacts>& all) {
+std::string refusal_of(const std::vector<DirectFacts>& all, bool may_share) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].usable == 0) {
       return "rank " + std::to_string(rank) + ": " + all[rank].reason;
     }
-    for (std::size_t other = 0; other < rank; ++other) {
+    for (std::size_t other = 0; other < rank && !may_share; ++other) {
       if (std::strncmp(all[rank].gpu, all[other].gpu, sizeof(all[rank].gpu)) == 0) {
         return "ranks " + std::to_string(other) + " and " + std::to_string(rank) + " share " +
                all[rank].gpu + "; kernels that wait for each other need a GPU each";
@@ -157,7 +157,8 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
              : place_.ranks > device::kernels::kPeersMax
                  ? "direct is for at most " + std::to_string(device::kernels::kPeersMax) +
                        " ranks; this communicator has " + std::to_string(place_.ranks)
-                 : refusal_of(all);
+                 // The host device's kernels run on threads of each process.
+                 : refusal_of(all, api != nullptr && std::string_view(api->name()) == "host");
   if (!refusal->empty()) {
     return {};
   }
@@ -201,7 +202,7 @@ Status Communicator::agree_step(const Status& status, const char* what, std::str
   TUTTI_RETURN_IF_ERROR(mpi_.max_in_place(&failed, 1));
   if (failed != 0) {
     if (!status.ok()) {
-      log(LogLevel::kWarn, "direct: " + status.message());
+      log(LogLevel::kWarn, status.message());
     }
     *refusal = "rank " + std::to_string(failed - 1) + " " + what + " (see its log)";
   }

@@ -46,7 +46,8 @@ Decision choose(const Shape& shape, const CommFacts& facts, const Table& table) 
       decision.rule = static_cast<int>(i);
       return decision;
     }
-    decision.refused.push_back({i, plan, std::move(reason)});
+    (rule.optional ? decision.passed_over : decision.refused)
+        .push_back({i, plan, std::move(reason)});
   }
   decision.plan = native_plan(facts);
   return decision;

@@ -27,6 +27,8 @@ struct Decision {
   int rule = -1;
   /// Non-empty: the first match was not taken, so this is a fall-back, counted and reported.
   std::vector<Refused> refused;
+  /// The same for optional rules: nobody asked for them, so passing them over is no fall-back.
+  std::vector<Refused> passed_over;
 };
 
 /// True when every predicate of the rule holds; says nothing about what its plan supports.

@@ -9,6 +9,9 @@ namespace {
 // MI250 and MI300X, on one node and on two over TCP.
 constexpr Bytes kNativeUpToOneNode = 8 << 10;
 constexpr Bytes kNativeUpToSeveralNodes = 32 << 10;
+// Our own kernels against NCCL on 2 x H200 (bench/results/h200x2-mpich): faster up to here.
+constexpr Bytes kDirectReductionsUpTo = 16 << 20;
+constexpr Bytes kDirectMovementsUpTo = 4 << 20;
 
 Rule rule(Backend backend, const std::string& why) {
   Rule result;
@@ -34,6 +37,22 @@ Table default_table() {
   Rule without_ccl = rule(Backend::kMpi, "no CCL has barrier, scan or exscan");
   without_ccl.collectives = {Collective::kBarrier, Collective::kScan, Collective::kExscan};
 
+  Rule direct = device_rule(Backend::kDirect, "own kernels on GPUs that map each other's memory");
+  direct.plan.composition = Composition::kGamma;
+  direct.composition_fits = false;
+  direct.optional = true;
+  direct.nodes = Range{1, 1};
+  direct.ranks = Range{2, 8};
+  Rule direct_reductions = direct;
+  direct_reductions.collectives = {Collective::kReduce, Collective::kAllreduce,
+                                   Collective::kReduceScatter, Collective::kReduceScatterBlock};
+  direct_reductions.bytes = Range{0, kDirectReductionsUpTo};
+  Rule direct_movements = direct;
+  direct_movements.collectives = {Collective::kBcast,      Collective::kGather,
+                                  Collective::kScatter,    Collective::kAllgather,
+                                  Collective::kAllgatherv, Collective::kAlltoall};
+  direct_movements.bytes = Range{0, kDirectMovementsUpTo};
+
   Rule small = device_rule(Backend::kMpi, "small messages on one node are faster through the MPI");
   small.nodes = Range{1, 1};
   small.bytes = Range{0, kNativeUpToOneNode};
@@ -47,7 +66,8 @@ Table default_table() {
   // and goes on to the last rule.
   Rule large = device_rule(Backend::kCcl, "device memory");
   Rule rest = device_rule(Backend::kMpi, "what the CCL cannot carry");
-  return Table{{host, without_ccl, small, small_far, large, rest}};
+  return Table{
+      {host, without_ccl, direct_reductions, direct_movements, small, small_far, large, rest}};
 }
 
 }  // namespace tutti::select

@@ -60,12 +60,15 @@ std::string hexadecimal(std::uint64_t value) {
 
 std::string explain_json(const Shape& shape, const CommFacts& facts, const Table& table) {
   Decision decision = choose(shape, facts, table);
-  Json refused = Json::array();
-  for (const Refused& entry : decision.refused) {
-    refused.push_back({{"rule", rule_reference(table, entry.rule)},
-                       {"plan", to_string(entry.plan)},
-                       {"reason", entry.reason}});
-  }
+  const auto list = [&](const std::vector<Refused>& entries) {
+    Json result = Json::array();
+    for (const Refused& entry : entries) {
+      result.push_back({{"rule", rule_reference(table, entry.rule)},
+                        {"plan", to_string(entry.plan)},
+                        {"reason", entry.reason}});
+    }
+    return result;
+  };
   Json document = {
       {"call", call_json(shape)},
       {"communicator", communicator_json(facts)},
@@ -74,7 +77,8 @@ std::string explain_json(const Shape& shape, const CommFacts& facts, const Table
       {"rule",
        decision.rule < 0 ? Json() : rule_reference(table, static_cast<std::size_t>(decision.rule))},
       {"fallback", !decision.refused.empty()},
-      {"refused", std::move(refused)},
+      {"refused", list(decision.refused)},
+      {"passed_over", list(decision.passed_over)},
       {"plans", plans_json(shape, facts)},
       {"table_hash", hexadecimal(table.hash())},
   };

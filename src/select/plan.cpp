@@ -12,6 +12,8 @@ namespace tutti::select {
 namespace {
 
 constexpr std::string_view kStaged = "staged";
+constexpr Pipeline kPipelines[] = {Pipeline::kStreams, Pipeline::kComms};
+constexpr int kPipelineChunksListed = 4;  // Of the MPI4AI paper's experiment.
 const std::string kSchedulePrefix = "schedule:";
 
 /// Parallel Rings have names of their own.
@@ -45,6 +47,44 @@ void take_suffix(std::string_view* name, Take take) {
   if (dash != std::string_view::npos && take(name->substr(dash + 1))) {
     *name = name->substr(0, dash);
   }
+}
+
+const char* to_string(Pipeline pipeline) {
+  switch (pipeline) {
+    case Pipeline::kNone:
+      return "none";
+    case Pipeline::kStreams:
+      return "streams";
+    case Pipeline::kComms:
+      return "comms";
+  }
+  return "?";
+}
+
+/// Takes "ccl-streams" or the like off the front of `name`; kNone where it starts otherwise.
+Pipeline take_pipeline(std::string_view* name) {
+  const std::size_t dash = name->find('-');
+  if (dash == std::string_view::npos || parse_backend(name->substr(0, dash)) != Backend::kCcl) {
+    return Pipeline::kNone;
+  }
+  const std::string_view rest = name->substr(dash + 1);
+  for (const Pipeline pipeline : kPipelines) {
+    if (rest.starts_with(to_string(pipeline))) {
+      *name = rest.substr(std::string_view(to_string(pipeline)).size());
+      return pipeline;
+    }
+  }
+  return Pipeline::kNone;
+}
+
+/// "(4)" -> 4; absent where it is not that of 2 to kPipelineChunksMax.
+std::optional<int> parse_chunks(std::string_view text) {
+  for (int chunks = 2; chunks <= kPipelineChunksMax; ++chunks) {
+    if (text == "(" + std::to_string(chunks) + ")") {
+      return chunks;
+    }
+  }
+  return std::nullopt;
 }
 
 std::string on_nodes(int nodes) {
@@ -87,7 +127,30 @@ std::string undefined(const Shape& shape) {
          to_string(shape.type);
 }
 
+/// A carrier of groups needs data in every message and the counts of all ranks.
+bool ccl_carries(Collective collective) {
+  return collective != Collective::kBarrier && collective != Collective::kAlltoallv;
+}
+
+/// What a schedule on device memory needs beside what it needs on host memory.
+std::string carrier_refusal(const Shape& shape, const CommFacts& facts) {
+  if (shape.memory == Memory::kHost) {
+    return "buffers are in host memory";
+  }
+  if (!facts.ccl_usable) {
+    return facts.ccl_refusal.empty() ? "no collective communication library" : facts.ccl_refusal;
+  }
+  if (is_reduction(shape.collective) && !facts.device_reduces) {
+    return "nothing here reduces device memory; use schedule:NAME";
+  }
+  return "";
+}
+
 std::string schedule_refusal(const Plan& plan, const Shape& shape, const CommFacts& facts) {
+  if (plan.carrier == Backend::kCcl && !ccl_carries(shape.collective)) {
+    return std::string("schedules of ") + to_string(shape.collective) +
+           " go through the MPI library alone; use schedule:NAME";
+  }
   if (!backend_has(plan, shape.collective)) {
     return "no schedule '" + plan.algorithm + "' for " + to_string(shape.collective);
   }
@@ -102,7 +165,7 @@ std::string schedule_refusal(const Plan& plan, const Shape& shape, const CommFac
   if (plan.algorithm == "neighbor-exchange" && facts.ranks > 1 && facts.ranks % 2 != 0) {
     return "neighbor-exchange needs an even number of ranks";
   }
-  return "";
+  return plan.carrier == Backend::kCcl ? carrier_refusal(shape, facts) : "";
 }
 
 bool direct_has(Collective collective) {
@@ -195,6 +258,31 @@ std::string ccl_refusal(const Shape& shape, const CommFacts& facts) {
     return facts.ccl_refusal.empty() ? "no collective communication library" : facts.ccl_refusal;
   }
   return is_reduction(shape.collective) ? ccl_reduction_refusal(shape, facts.ccl_name) : "";
+}
+
+/// Vectors, and blocks of one size: what every rank cuts alike from numbers that all know.
+bool is_cut(Collective collective) {
+  switch (collective) {
+    case Collective::kBcast:
+    case Collective::kGather:
+    case Collective::kScatter:
+    case Collective::kAllgather:
+    case Collective::kAlltoall:
+    case Collective::kReduce:
+    case Collective::kAllreduce:
+    case Collective::kReduceScatterBlock:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string pipeline_refusal(const Plan& plan, const Shape& shape, const CommFacts& facts) {
+  if (ccl_has(shape.collective) && !is_cut(shape.collective)) {
+    return std::string(to_string(shape.collective)) +
+           " has a count for each rank and is not cut into chunks; use ccl";
+  }
+  return plan.pipeline == Pipeline::kStreams ? facts.streams_refusal : facts.comms_refusal;
 }
 
 std::string alpha_refusal(const Shape& shape, const CommFacts& facts) {
@@ -299,10 +387,13 @@ bool backend_has(const Plan& plan, Collective collective) {
     case Backend::kMpi:
       return true;
     case Backend::kCcl:
-      return ccl_has(collective);
+      return plan.pipeline == Pipeline::kNone ? ccl_has(collective) : is_cut(collective);
     case Backend::kDirect:
       return direct_has(collective);
     case Backend::kSchedule: {
+      if (plan.carrier == Backend::kCcl && !ccl_carries(collective)) {
+        return false;
+      }
       const auto names = schedule_names(collective);
       return std::find(names.begin(), names.end(), plan.algorithm) != names.end();
     }
@@ -311,10 +402,16 @@ bool backend_has(const Plan& plan, Collective collective) {
 }
 
 std::string to_string(const Plan& plan) {
+  if (plan.backend == Backend::kSchedule && plan.carrier == Backend::kCcl) {
+    return std::string(to_string(plan.carrier)) + ":" + plan.algorithm;
+  }
   if (plan.backend == Backend::kSchedule) {
     return is_rings(plan.algorithm) ? plan.algorithm : kSchedulePrefix + plan.algorithm;
   }
   std::string name = to_string(plan.backend);
+  if (plan.pipeline != Pipeline::kNone) {
+    return name + "-" + to_string(plan.pipeline) + "(" + std::to_string(plan.chunks) + ")";
+  }
   if (!plan.staged) {
     return name + "-" + to_string(plan.composition);
   }
@@ -325,19 +422,49 @@ std::string to_string(const Plan& plan) {
   return name + "-" + std::string(kStaged);
 }
 
+std::optional<std::string> schedule_of(std::string_view name, Backend* carrier) {
+  if (is_rings(name)) {
+    return std::string(name);
+  }
+  const std::size_t colon = name.find(':');
+  if (colon == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const std::string_view prefix = name.substr(0, colon + 1);
+  const bool is_ccl = parse_backend(name.substr(0, colon)) == Backend::kCcl;
+  if (!is_ccl && prefix != kSchedulePrefix) {
+    return std::nullopt;
+  }
+  *carrier = is_ccl ? Backend::kCcl : Backend::kMpi;
+  return std::string(name.substr(colon + 1));
+}
+
 Result<PlanName> parse_plan_name(std::string_view name) {
   std::string text(name);
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   std::string_view rest = text;
   PlanName result;
-  if (is_rings(text) || text.starts_with(kSchedulePrefix)) {
+  if (auto algorithm = schedule_of(text, &result.plan.carrier)) {
     result.plan.backend = Backend::kSchedule;
-    result.plan.algorithm = is_rings(text) ? text : text.substr(kSchedulePrefix.size());
+    result.plan.algorithm = std::move(*algorithm);
     if (!is_schedule(result.plan.algorithm)) {
       return Status(ErrorCode::kInvalidConfig,
                     in_quotes(name) + " is not an algorithm; there are " + all_schedules());
     }
+    return result;
+  }
+  result.plan.pipeline = take_pipeline(&rest);
+  if (result.plan.pipeline != Pipeline::kNone) {
+    const std::optional<int> chunks = parse_chunks(rest);
+    if (!chunks) {
+      const std::string right = std::string("ccl-") + to_string(result.plan.pipeline);
+      return Status(ErrorCode::kInvalidConfig,
+                    in_quotes(name) + " does not say into how many chunks a call is cut; write " +
+                        right + "(2) to " + right + "(" + std::to_string(kPipelineChunksMax) + ")");
+    }
+    result.plan.backend = Backend::kCcl;
+    result.plan.chunks = *chunks;
     return result;
   }
   bool given = false;
@@ -399,11 +526,21 @@ std::vector<Plan> all_plans() {
   Plan staged;
   staged.staged = true;
   plans.push_back(staged);
-  for (const char* name : {"rings", "ring"}) {
-    Plan scheduled;
-    scheduled.backend = Backend::kSchedule;
-    scheduled.algorithm = name;
-    plans.push_back(scheduled);
+  for (const Pipeline pipeline : kPipelines) {
+    Plan cut;
+    cut.backend = Backend::kCcl;
+    cut.pipeline = pipeline;
+    cut.chunks = kPipelineChunksListed;
+    plans.push_back(cut);
+  }
+  for (const Backend carrier : {Backend::kMpi, Backend::kCcl}) {
+    for (const char* name : {"rings", "ring"}) {
+      Plan scheduled;
+      scheduled.backend = Backend::kSchedule;
+      scheduled.carrier = carrier;
+      scheduled.algorithm = name;
+      plans.push_back(scheduled);
+    }
   }
   return plans;
 }
@@ -424,6 +561,12 @@ std::string refusal(const Plan& plan, const Shape& shape, const CommFacts& facts
   }
   if (plan.composition == Composition::kAlpha) {
     std::string reason = alpha_refusal(shape, facts);
+    if (!reason.empty()) {
+      return reason;
+    }
+  }
+  if (plan.pipeline != Pipeline::kNone) {
+    std::string reason = pipeline_refusal(plan, shape, facts);
     if (!reason.empty()) {
       return reason;
     }

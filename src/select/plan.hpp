@@ -5,7 +5,9 @@
 // Written backend-composition: "mpi-gamma", "ccl-beta"; "nccl-beta" and "rccl-beta" are read as
 // "ccl-beta". "native" and "mpi" mean the MPI library's own collective in the composition that
 // fits. "direct-gamma" are our own kernels on the node's memory. "schedule:ring" is an algorithm of
-// ours over MPI point-to-point; "rings" is short for "schedule:rings".
+// ours over MPI point-to-point; "rings" is short for "schedule:rings"; "ccl:ring" is the same over
+// NCCL's or RCCL's messages. "ccl-streams(4)" and "ccl-comms(4)" are pipelines: the call cut into
+// chunks, flat over the communicator.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +29,16 @@ enum class Composition : std::uint8_t {
   kAlpha,  ///< On each node to its leader, among leaders, back on each node.
 };
 
+/// What carries the chunks of a call that is cut (kCcl only).
+enum class Pipeline : std::uint8_t {
+  kNone,     ///< Not cut.
+  kStreams,  ///< One communicator of the library, a stream for each chunk.
+  kComms,    ///< A communicator of the library for each chunk, each with its stream.
+};
+
+/// Most chunks of a pipeline: each is a kernel that takes its share of the GPU.
+inline constexpr int kPipelineChunksMax = 16;
+
 /// Parameters a rule may set. Absent: the configuration's default.
 struct PlanParameters {
   std::optional<Bytes> chunk_bytes;        ///< Pipelining of staged native collectives; 0: none.
@@ -45,11 +57,15 @@ struct Plan {
   bool staged = false;
   std::string algorithm;  ///< kSchedule: its name in schedule/algorithm.cpp.
   PlanParameters parameters;
+  Pipeline pipeline = Pipeline::kNone;
+  int chunks = 1;  ///< 2 to kPipelineChunksMax where there is a pipeline.
+  /// kSchedule: whose messages carry it, kMpi or kCcl.
+  Backend carrier = Backend::kMpi;
 
   bool operator==(const Plan&) const = default;
 };
 
-/// "mpi-gamma", "mpi-staged", "ccl-alpha".
+/// "mpi-gamma", "mpi-staged", "ccl-alpha", "ccl-streams(4)", "rings", "ccl:rings".
 std::string to_string(const Plan& plan);
 
 /// "mpi", "ccl".
@@ -68,6 +84,10 @@ struct PlanName {
 };
 Result<PlanName> parse_plan_name(std::string_view name);
 
+/// The algorithm of a schedule's name, "ring" of "schedule:ring" and of "ccl:ring", and whose
+/// messages carry it; absent: a plan of another kind. Whether there is such an algorithm is open.
+std::optional<std::string> schedule_of(std::string_view name, Backend* carrier);
+
 /// `plan` in the composition that a communicator's nodes ask for: gamma on one, beta on several.
 Plan fit(Plan plan, const CommFacts& facts);
 
@@ -75,12 +95,12 @@ Plan fit(Plan plan, const CommFacts& facts);
 /// schedule/algorithm.cpp, which this room does not know.
 std::vector<std::string> schedule_names(Collective collective);
 
-/// Every plan without parameters (of schedules those that are for several collectives), in the
-/// order in which messages and explanations list them.
+/// Every plan without parameters (of schedules those that are for several collectives, of pipelines
+/// those of four chunks), in the order in which messages and explanations list them.
 std::vector<Plan> all_plans();
 
 /// Whether a plan's backend has this collective at all: NCCL and RCCL lack barrier, scan and
-/// exscan, a schedule is for some collectives.
+/// exscan, a schedule is for some collectives, a pipeline for those that all ranks cut alike.
 bool backend_has(const Plan& plan, Collective collective);
 
 /// Why `plan` cannot carry `shape` on a communicator with `facts`; empty when it can.

@@ -23,8 +23,9 @@ struct Entry {
 Result<Entry> parse_entry(std::string_view text) {
   Entry entry;
   std::size_t colon = text.find(':');
-  // "schedule:ring" is a plan's name, not a size.
-  if (colon != std::string_view::npos && trimmed(text.substr(0, colon)) != "schedule") {
+  // "schedule:ring" and "ccl:ring" are plans' names, not sizes.
+  Backend carrier{};
+  if (colon != std::string_view::npos && !schedule_of(text, &carrier)) {
     std::string_view size = trimmed(text.substr(0, colon));
     Result<Bytes> up_to = parse_bytes(size);
     if (!up_to.ok()) {

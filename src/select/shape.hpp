@@ -143,6 +143,10 @@ struct CommFacts {
   bool ccl_usable = false;        ///< Every rank has the same library and a GPU of its own.
   std::string ccl_name = "ccl";   ///< "nccl", "rccl"; for messages.
   std::string ccl_refusal;        ///< Why not, when !ccl_usable.
+  /// Why a pipeline got no more streams, or communicators of the CCL; empty: none lacked any.
+  std::string streams_refusal;
+  std::string comms_refusal;
+  bool device_reduces = false;  ///< Something of ours reduces device memory, on every rank.
   /// Our kernels on peer-mapped device memory, and our copies through shared host memory: why they
   /// cannot carry this communicator; empty: they can.
   std::string direct_device_refusal = "not set up";

@@ -68,12 +68,16 @@ void add_rule(const Rule& rule, Fnv1a* hash) {
   for (const char c : rule.plan.algorithm) {
     hash->add(static_cast<unsigned char>(c));
   }
+  hash->add_enum(rule.plan.pipeline);
+  hash->add(static_cast<std::uint64_t>(rule.plan.chunks));
+  hash->add_enum(rule.plan.carrier);
   hash->add_optional(rule.plan.parameters.chunk_bytes);
   hash->add_optional(rule.plan.parameters.node_backend);
   hash->add_optional(rule.plan.parameters.leaders_backend);
   hash->add_optional(rule.plan.parameters.radix);
   hash->add_optional(rule.plan.parameters.segments);
   hash->add(rule.composition_fits);
+  hash->add(rule.optional);
 }
 
 using FormatNumber = std::string (*)(std::uint64_t);
@@ -167,6 +171,9 @@ Json rule_json(const Rule& rule) {
   json["plan"] = plan_name(rule);
   if (rule.plan.parameters != PlanParameters{}) {
     json["parameters"] = parameters_json(rule.plan.parameters);
+  }
+  if (rule.optional) {
+    json["optional"] = true;
   }
   if (!rule.comment.empty()) {
     json["comment"] = rule.comment;

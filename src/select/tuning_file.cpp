@@ -173,9 +173,14 @@ class Reader {
       rule->comment = value.text;
       return {};
     }
+    if (member.key == "optional") {
+      TUTTI_RETURN_IF_ERROR(expect(value, Kind::kBool, path));
+      rule->optional = value.boolean;
+      return {};
+    }
     return unknown_key(member, parent,
                        {"collective", "bytes", "nodes", "ranks", "ranks_per_node", "memory", "op",
-                        "type", "plan", "parameters", "comment"});
+                        "type", "plan", "parameters", "optional", "comment"});
   }
 
   Status plan(const JsonValue& value, const std::string& path, Rule* rule) const {

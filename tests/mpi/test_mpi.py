@@ -46,6 +46,7 @@ HOST_PLANS = [("mpi-gamma", 0), ("mpi-beta", 0), ("mpi-alpha", 2), ("mpi-alpha",
 STAGED_PLANS = [("", 0), ("mpi-staged", 0), ("mpi-alpha", 2)]
 CCL_PLANS = [("", 0), ("ccl-beta", 0), ("ccl-gamma", 0), ("ccl-alpha", 2), ("ccl-alpha", 3)]
 CCL_PLANS += [("mpi-staged", 0), ("mpi-alpha", 2)]
+CCL_PLANS += [("ccl-streams(3)", 0), ("ccl-comms(2)", 0)]
 TREES = dict.fromkeys(("reduce", "gather", "scatter"), "schedule:binomial")
 SCHEDULES = [
     TREES
@@ -429,6 +430,57 @@ def test_ccl_stays_out_of_native_plans(mpi: Mpi, door: Path, tmp_path: Path) -> 
     ).assert_passed("collectives")
     carriers = {call for call in ccl_calls(log) if re.fullmatch(r"nccl[A-Z][a-zA-Z]+", call)}
     assert not carriers & {"ncclAllReduce", "ncclReduce", "ncclBroadcast", "ncclSend", "ncclRecv"}
+
+
+@pytest.mark.skipif(REAL_GPU, reason="the real NCCL writes no log of calls")
+@pytest.mark.parametrize(("plan", "communicators"), [("ccl-streams(3)", 1), ("ccl-comms(3)", 3)])
+def test_pipelines__communicators_are_made_once(
+    mpi: Mpi, plan: str, communicators: int, door: Path, tmp_path: Path
+) -> None:
+    """Eight allreduces on each of two ranks, of three chunks each."""
+    log = tmp_path / "ccl.log"
+    result = run_errors(mpi, tmp_path, TUTTI_ALLREDUCE=plan, FAKE_CCL_LOG=str(log))
+    assert error_counts(result) == (16, 0, 0, 0), str(result)
+    calls = [line.split()[0] for line in log.read_text().splitlines()]
+    assert calls.count("ncclCommInitRankConfig") == 2 * communicators, str(result)
+    assert calls.count("ncclAllReduce") == 2 * 8 * 3, str(result)
+
+
+@pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
+@pytest.mark.parametrize("strict", [False, True])
+def test_pipelines__a_rank_without_its_communicators_is_a_fall_back_for_all(
+    mpi: Mpi, strict: bool, door: Path, tmp_path: Path
+) -> None:
+    """Rank 1 makes the whole communicator and the second of the pipeline, not the third."""
+    result = collectives(
+        mpi, 2, tmp_path, "cuda", "--only", "matrix",
+        extra={"TUTTI_ALLREDUCE": "ccl-comms(3)", "TUTTI_LOG_LEVEL": "warn", "TUTTI_TIMEOUT": "5"}
+        | {"FAKE_CCL_FAIL": "ncclCommInitRankConfig:2@1", "TUTTI_STRICT": str(int(strict))},
+    )  # fmt: skip
+    said = result.lines(r"ccl-comms\(3\) refused: rank 1 could not initialise it")
+    assert said, str(result)
+    if strict:
+        assert result.status not in (0, None), str(result)
+        return
+    result.assert_passed("collectives")
+    assert len(said) == 1, str(result)
+
+
+# Each algorithm that moves data alone, of the choices above, over the CCL's messages.
+MOVING = ("allgather", "allgatherv", "bcast", "gather", "scatter", "alltoall")
+
+
+@pytest.mark.parametrize("choice", range(len(SCHEDULES)))
+def test_schedules_over_the_ccl(mpi: Mpi, choice: int, door: Path, tmp_path: Path) -> None:
+    """Strict: what a schedule did not carry is an error; all else stays as by default."""
+    once_per_library(mpi)
+    extra = {"TUTTI_LOG_LEVEL": "error", "TUTTI_STRICT": "1"}
+    for name, plan in SCHEDULES[choice].items():
+        if name in MOVING:
+            extra[f"TUTTI_{name.upper()}"] = "ccl:" + plan.removeprefix("schedule:")
+    parts = "roots,vectors"
+    result = collectives(mpi, 4, tmp_path, "cuda", "--only", parts, nodes=2, extra=extra)
+    result.assert_passed("collectives")
 
 
 # What ranks disagree on.

@@ -95,6 +95,7 @@ rc::Gen<Rule> rule() {
     rule.types = *names<DataType>(kDataTypeCount);
     rule.plan = *plan();
     rule.composition_fits = !rule.plan.staged && rule.plan.backend != Backend::kSchedule &&
+                            rule.plan.pipeline == Pipeline::kNone &&
                             rule.plan.composition == Composition::kBeta &&
                             *rc::gen::arbitrary<bool>();
     rule.origin = *rc::gen::element<std::string>("a", "b");

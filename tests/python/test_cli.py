@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tutti import measure, mpi, results, sizes
+from tutti import bench, measure, mpi, results, sizes
 from tutti.cli import COMMANDS, main
 from tutti.results import Results
 
@@ -112,6 +112,13 @@ def test_variants__native_of_device_memory_is_staged_by_the_program(stand_in: Pa
     job = measure.Job("allreduce", 2, memory="device", plans=("native", "hybrid", "nccl"))
     found = [(v.name, v.hint) for v in measure.variants(job)]
     assert found == [("staged", "native"), ("hybrid", None), ("nccl", None)]
+
+
+def test_variants__pipelines_keep_their_names() -> None:
+    plans = bench.parse_plans("ccl-gamma, ccl-streams(4),ccl-comms(2)")
+    assert plans == ("ccl-gamma", "ccl-streams(4)", "ccl-comms(2)")
+    job = measure.Job("allreduce", 2, memory="device", plans=plans)
+    assert [(v.name, v.hint) for v in measure.variants(job)] == [(p, p) for p in plans]
 
 
 def test_variants__all_are_those_that_explain_calls_possible(stand_in: Path) -> None:

@@ -6,8 +6,11 @@
 #include <chrono>
 #include <utility>
 
+#include "runners/ccl/chunk.hpp"
+#include "runners/ccl/group.hpp"
 #include "runners/ccl/types.hpp"
 #include "runners/relocate.hpp"
+#include "runners/scheduled_call.hpp"
 
 namespace tutti::runners {
 
@@ -29,28 +32,6 @@ Result<Element> element_of(const Call& call) {
   return Element{translated->type, translated->count_factor};
 }
 
-/// Closes a group on every path: an open group would swallow the next call.
-class Group {
- public:
-  static Result<Group> open(ccl::Library& library) {
-    TUTTI_RETURN_IF_ERROR(library.group_start());
-    return Group(&library);
-  }
-  Group(Group&& other) noexcept : library_(std::exchange(other.library_, nullptr)) {}
-  Group& operator=(Group&&) = delete;
-  ~Group() {
-    if (library_ != nullptr) {
-      Status ignored = library_->group_end();  // Already failing: the first error is the story.
-      static_cast<void>(ignored);
-    }
-  }
-  Status close() { return std::exchange(library_, nullptr)->group_end(); }
-
- private:
-  explicit Group(ccl::Library* library) : library_(library) {}
-  ccl::Library* library_;
-};
-
 /// Lets the core's other thread run for some tens of nanoseconds.
 void pause() {
 #if defined(__x86_64__)
@@ -65,30 +46,25 @@ bool all_equal(std::span<const std::uint64_t> values) {
                      [&](std::uint64_t value) { return value == values.front(); });
 }
 
-bool dense(std::span<const std::uint64_t> counts, std::span<const std::uint64_t> offsets) {
-  std::uint64_t next = 0;
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    if (!offsets.empty() && offsets[i] != next) {
-      return false;
-    }
-    next += counts[i];
-  }
-  return true;
-}
-
 }  // namespace
 
 CclRunner::~CclRunner() {
   auto current = device::CurrentDevice::set(api_, device_);
-  for (ccl::Communicator communicator : communicators_) {
+  for (const ccl::Communicator communicator : communicators_) {
     if (communicator != nullptr) {
       Status ignored = library_.destroy(communicator);
       static_cast<void>(ignored);
     }
   }
-  if (stream_ != nullptr && !broken_) {
-    Status ignored = api_.destroy_stream(stream_);
+  for (const ccl::Communicator communicator : more_communicators_) {
+    Status ignored = library_.destroy(communicator);
     static_cast<void>(ignored);
+  }
+  for (const device::Stream stream : streams_) {
+    if (!broken_) {
+      Status ignored = api_.destroy_stream(stream);
+      static_cast<void>(ignored);
+    }
   }
 }
 
@@ -107,6 +83,10 @@ void CclRunner::break_off() {
       static_cast<void>(ignored);
     }
   }
+  for (const ccl::Communicator ended : std::exchange(more_communicators_, {})) {
+    Status ignored = library_.abort(ended);
+    static_cast<void>(ignored);
+  }
 }
 
 Status CclRunner::init_scope(Scope scope, const ccl::UniqueId& id) {
@@ -117,12 +97,31 @@ Status CclRunner::init_scope(Scope scope, const ccl::UniqueId& id) {
   if (me.rank < 0 || has_scope(scope)) {
     return {};
   }
+  TUTTI_RETURN_IF_ERROR(make_streams(1));
   TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
-  if (stream_ == nullptr) {
-    TUTTI_ASSIGN_OR_RETURN(stream_, api_.create_stream(device_));
-  }
   TUTTI_ASSIGN_OR_RETURN(communicators_[index(scope)],
                          library_.init_rank(me.ranks, id, me.rank, timeout_s_, &api_, device_));
+  return {};
+}
+
+Status CclRunner::make_streams(int streams) {
+  TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
+  while (streams_.size() < static_cast<std::size_t>(streams)) {
+    TUTTI_ASSIGN_OR_RETURN(device::Stream stream, api_.create_stream(device_));
+    streams_.push_back(stream);
+  }
+  return {};
+}
+
+Status CclRunner::add_communicator(const ccl::UniqueId& id) {
+  if (broken_) {
+    return failed_before();
+  }
+  const ScopeRank me = mpi_.scope_rank(Scope::kWhole);
+  TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
+  TUTTI_ASSIGN_OR_RETURN(ccl::Communicator communicator,
+                         library_.init_rank(me.ranks, id, me.rank, timeout_s_, &api_, device_));
+  more_communicators_.push_back(communicator);
   return {};
 }
 
@@ -134,38 +133,89 @@ Status CclRunner::run(Scope scope, const Call& call) {
   if (broken_) {
     return failed_before();
   }
-  auto misfit = [&](const device::PointerInfo& memory) {
-    return memory.kind != device::MemoryKind::kDevice || memory.device != device_;
+  Lane lane{communicators_[index(scope)], streams_.front(), {}};
+  return carry({&lane, 1}, me, call, Gaps::kStay,
+               [&](const Call& moved) { return enqueue(moved, me, lane); });
+}
+
+Status CclRunner::run_queued(const Call& call, const Queue& queue) {
+  if (broken_) {
+    return failed_before();
+  }
+  Lane lane{communicators_[index(Scope::kWhole)], streams_.front(), {}};
+  return carry({&lane, 1}, mpi_.scope_rank(Scope::kWhole), call, Gaps::kClose,
+               [&](const Call& moved) { return queue(moved, lane); });
+}
+
+Status CclRunner::run_pipeline(select::Pipeline pipeline, int chunks, const Call& call) {
+  const int used = chunks_of(call.count, call.element_bytes, chunks);
+  if (used < 2) {
+    return run(Scope::kWhole, call);
+  }
+  if (broken_) {
+    return failed_before();
+  }
+  std::array<Lane, select::kPipelineChunksMax> lanes;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(used); ++i) {
+    const bool is_shared = i == 0 || pipeline == select::Pipeline::kStreams;
+    lanes[i].communicator =
+        is_shared ? communicators_[index(Scope::kWhole)] : more_communicators_[i - 1];
+    lanes[i].stream = streams_[i];
+  }
+  const ScopeRank me = mpi_.scope_rank(Scope::kWhole);
+  return carry(
+      std::span(lanes).first(static_cast<std::size_t>(used)), me, call, Gaps::kStay,
+      [&](const Call& moved) -> Status {
+        for (int i = 0; i < used; ++i) {
+          const Chunk chunk(moved, me, chunk_run(moved.count, moved.element_bytes, i, used));
+          TUTTI_RETURN_IF_ERROR(enqueue(chunk.call(), me, lanes[static_cast<std::size_t>(i)]));
+        }
+        return {};
+      });
+}
+
+template <class EnqueueCall>
+Status CclRunner::carry(std::span<Lane> lanes, const ScopeRank& me, const Call& call, Gaps gaps,
+                        const EnqueueCall& enqueue_call) {
+  auto moves = [&](const device::PointerInfo& memory, std::span<const std::uint64_t> counts,
+                   std::span<const std::uint64_t> offsets) {
+    return memory.kind != device::MemoryKind::kDevice || memory.device != device_ ||
+           (gaps == Gaps::kClose && !is_dense(counts, offsets));
   };
   TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
   Relocated relocated;
-  Status status = relocated.move_in(call, me, Place::kDevice, device_, misfit(call.send_memory),
-                                    misfit(call.recv_memory), &api_, scratch_, stream_);
+  // Returns when the copies are done: no other stream has to wait for this one.
+  Status status = relocated.move_in(call, me, Place::kDevice, device_,
+                                    moves(call.send_memory, call.send_counts, call.send_offsets),
+                                    moves(call.recv_memory, call.recv_counts, call.recv_offsets),
+                                    &api_, scratch_, lanes.front().stream);
   if (status.ok()) {
-    status = enqueue(relocated.call(), me, communicators_[index(scope)]);
+    status = enqueue_call(relocated.call());
   }
   if (status.ok()) {
-    status = wait(scope, select::to_string(call.collective));
+    status = wait(lanes, select::to_string(call.collective));
   }
   if (!status.ok()) {
     // The device may still run what was queued: nothing it can write to is ever reused.
     break_off();
     relocated.abandon();
-    scratch_lease_.abandon();
+    for (Lane& lane : lanes) {
+      lane.scratch.abandon();
+    }
     return status;
   }
-  scratch_lease_ = {};
   return relocated.move_out();
 }
 
-Status CclRunner::copy_on_stream(void* destination, const void* source, Bytes bytes) {
+Status CclRunner::copy_on_stream(void* destination, const void* source, Bytes bytes,
+                                 device::Stream stream) {
   if (bytes == 0 || destination == source) {
     return {};
   }
-  return api_.copy_async(destination, source, bytes, stream_);
+  return api_.copy_async(destination, source, bytes, stream);
 }
 
-Status CclRunner::enqueue(const Call& call, const ScopeRank& me, ccl::Communicator communicator) {
+Status CclRunner::enqueue(const Call& call, const ScopeRank& me, Lane& lane) {
   TUTTI_ASSIGN_OR_RETURN(const Element element, element_of(call));
   const std::uint64_t count = call.count * element.factor;
   ccl::NcclOp op = ccl::NcclOp::kSum;
@@ -179,44 +229,49 @@ Status CclRunner::enqueue(const Call& call, const ScopeRank& me, ccl::Communicat
   }
   switch (call.collective) {
     case Collective::kAllreduce:
-      return library_.all_reduce(call.send, call.recv, count, element.type, op, communicator,
-                                 stream_);
+      return library_.all_reduce(call.send, call.recv, count, element.type, op, lane.communicator,
+                                 lane.stream);
     case Collective::kReduce:
-      return library_.reduce(call.send, call.recv, count, element.type, op, call.root, communicator,
-                             stream_);
+      return library_.reduce(call.send, call.recv, count, element.type, op, call.root,
+                             lane.communicator, lane.stream);
     case Collective::kBcast:
-      return library_.broadcast(call.recv, call.recv, count, element.type, call.root, communicator,
-                                stream_);
+      return library_.broadcast(call.recv, call.recv, count, element.type, call.root,
+                                lane.communicator, lane.stream);
     case Collective::kAllgather:
-      return library_.all_gather(call.send, call.recv, count, element.type, communicator, stream_);
+      return library_.all_gather(call.send, call.recv, count, element.type, lane.communicator,
+                                 lane.stream);
     case Collective::kReduceScatterBlock: {
+      if (!call.send_offsets.empty()) {
+        return enqueue_packed_reduce_scatter(call, element, op, lane);
+      }
       void* result = call.recv;
       const bool aliased = aliasing_of(call) == Aliasing::kSame;
       if (aliased) {
         // MPI puts the result into block 0 of the input, NCCL wants it in the rank's own block:
         // neither may be written while others still read, so the result takes its own buffer.
-        TUTTI_ASSIGN_OR_RETURN(scratch_lease_,
+        TUTTI_ASSIGN_OR_RETURN(lane.scratch,
                                scratch_.device(device_, call.count * call.element_bytes));
-        result = scratch_lease_.data();
+        result = lane.scratch.data();
       }
       TUTTI_RETURN_IF_ERROR(library_.reduce_scatter(call.send, result, count, element.type, op,
-                                                    communicator, stream_));
-      return aliased ? copy_on_stream(call.recv, result, call.count * call.element_bytes)
-                     : Status();
+                                                    lane.communicator, lane.stream));
+      return aliased
+                 ? copy_on_stream(call.recv, result, call.count * call.element_bytes, lane.stream)
+                 : Status();
     }
     case Collective::kReduceScatter: {
       if (all_equal(call.recv_counts)) {
         Call regular = call;
         regular.collective = Collective::kReduceScatterBlock;
         regular.count = call.recv_counts.front();
-        return enqueue(regular, me, communicator);
+        return enqueue(regular, me, lane);
       }
       const std::uint64_t mine = call.recv_counts[static_cast<std::size_t>(me.rank)];
       void* result = call.recv;
       const bool aliased = aliasing_of(call) == Aliasing::kSame;
       if (aliased && mine > 0) {
-        TUTTI_ASSIGN_OR_RETURN(scratch_lease_, scratch_.device(device_, mine * call.element_bytes));
-        result = scratch_lease_.data();
+        TUTTI_ASSIGN_OR_RETURN(lane.scratch, scratch_.device(device_, mine * call.element_bytes));
+        result = lane.scratch.data();
       }
       {
         TUTTI_ASSIGN_OR_RETURN(auto group, Group::open(library_));
@@ -226,18 +281,19 @@ Status CclRunner::enqueue(const Call& call, const ScopeRank& me, ccl::Communicat
           if (block > 0) {
             TUTTI_RETURN_IF_ERROR(library_.reduce(
                 at(call.send, offset, call.element_bytes), peer == me.rank ? result : nullptr,
-                block * element.factor, element.type, op, peer, communicator, stream_));
+                block * element.factor, element.type, op, peer, lane.communicator, lane.stream));
           }
           offset += block;
         }
         TUTTI_RETURN_IF_ERROR(group.close());
       }
-      return aliased ? copy_on_stream(call.recv, result, mine * call.element_bytes) : Status();
+      return aliased ? copy_on_stream(call.recv, result, mine * call.element_bytes, lane.stream)
+                     : Status();
     }
     case Collective::kAllgatherv: {
       // Counts are equal on all ranks, displacements are each rank's own: only counts may choose.
       if (all_equal(call.recv_counts)) {
-        return enqueue_equal_allgatherv(call, element, communicator);
+        return enqueue_equal_allgatherv(call, element, lane);
       }
       TUTTI_ASSIGN_OR_RETURN(auto group, Group::open(library_));
       for (int peer = 0; peer < me.ranks; ++peer) {
@@ -248,38 +304,50 @@ Status CclRunner::enqueue(const Call& call, const ScopeRank& me, ccl::Communicat
         void* block = at(call.recv, call.recv_offsets[i], call.element_bytes);
         TUTTI_RETURN_IF_ERROR(library_.broadcast(peer == me.rank ? call.send : block, block,
                                                  call.recv_counts[i] * element.factor, element.type,
-                                                 peer, communicator, stream_));
+                                                 peer, lane.communicator, lane.stream));
       }
       return group.close();
     }
     default:
-      return enqueue_peers(call, me, communicator);
+      return enqueue_peers(call, me, lane);
   }
 }
 
-Status CclRunner::enqueue_equal_allgatherv(const Call& call, const Element& element,
-                                           ccl::Communicator communicator) {
+Status CclRunner::enqueue_packed_reduce_scatter(const Call& call, const Element& element,
+                                                ccl::NcclOp op, Lane& lane) {
+  const Bytes block_bytes = call.count * call.element_bytes;
+  TUTTI_ASSIGN_OR_RETURN(lane.scratch,
+                         scratch_.device(device_, call.send_offsets.size() * block_bytes));
+  for (std::size_t i = 0; i < call.send_offsets.size(); ++i) {
+    TUTTI_RETURN_IF_ERROR(copy_on_stream(
+        at(lane.scratch.data(), i * call.count, call.element_bytes),
+        at(call.send, call.send_offsets[i], call.element_bytes), block_bytes, lane.stream));
+  }
+  // In place the result lies on this chunk of block 0, which only this stream reads.
+  return library_.reduce_scatter(lane.scratch.data(), call.recv, call.count * element.factor,
+                                 element.type, op, lane.communicator, lane.stream);
+}
+
+Status CclRunner::enqueue_equal_allgatherv(const Call& call, const Element& element, Lane& lane) {
   const std::uint64_t count = call.recv_counts.front();
-  if (dense(call.recv_counts, call.recv_offsets)) {
+  if (is_dense(call.recv_counts, call.recv_offsets)) {
     return library_.all_gather(call.send, call.recv, count * element.factor, element.type,
-                               communicator, stream_);
+                               lane.communicator, lane.stream);
   }
   const Bytes block_bytes = count * call.element_bytes;
-  TUTTI_ASSIGN_OR_RETURN(scratch_lease_,
+  TUTTI_ASSIGN_OR_RETURN(lane.scratch,
                          scratch_.device(device_, call.recv_counts.size() * block_bytes));
-  TUTTI_RETURN_IF_ERROR(library_.all_gather(call.send, scratch_lease_.data(),
-                                            count * element.factor, element.type, communicator,
-                                            stream_));
+  TUTTI_RETURN_IF_ERROR(library_.all_gather(call.send, lane.scratch.data(), count * element.factor,
+                                            element.type, lane.communicator, lane.stream));
   for (std::size_t i = 0; i < call.recv_counts.size(); ++i) {
     TUTTI_RETURN_IF_ERROR(copy_on_stream(at(call.recv, call.recv_offsets[i], call.element_bytes),
-                                         at(scratch_lease_.data(), i * count, call.element_bytes),
-                                         block_bytes));
+                                         at(lane.scratch.data(), i * count, call.element_bytes),
+                                         block_bytes, lane.stream));
   }
   return {};
 }
 
-Status CclRunner::enqueue_peers(const Call& call, const ScopeRank& me,
-                                ccl::Communicator communicator) {
+Status CclRunner::enqueue_peers(const Call& call, const ScopeRank& me, Lane& lane) {
   // Everything here is data movement: elements are bytes times element_bytes.
   const auto ranks = static_cast<std::uint64_t>(me.ranks);
   const bool is_root = me.rank == call.root;
@@ -336,16 +404,16 @@ Status CclRunner::enqueue_peers(const Call& call, const ScopeRank& me,
     for (const Run& run : sends) {
       dense += run.count;
     }
-    TUTTI_ASSIGN_OR_RETURN(scratch_lease_, scratch_.device(device_, dense * call.element_bytes));
+    TUTTI_ASSIGN_OR_RETURN(lane.scratch, scratch_.device(device_, dense * call.element_bytes));
     dense = 0;
     for (Run& run : sends) {
-      TUTTI_RETURN_IF_ERROR(copy_on_stream(at(scratch_lease_.data(), dense, call.element_bytes),
+      TUTTI_RETURN_IF_ERROR(copy_on_stream(at(lane.scratch.data(), dense, call.element_bytes),
                                            at(call.send, run.offset, call.element_bytes),
-                                           run.count * call.element_bytes));
+                                           run.count * call.element_bytes, lane.stream));
       run.offset = dense;
       dense += run.count;
     }
-    source = scratch_lease_.data();
+    source = lane.scratch.data();
   }
   TUTTI_ASSIGN_OR_RETURN(auto group, Group::open(library_));
   for (int peer = 0; peer < me.ranks; ++peer) {
@@ -357,20 +425,29 @@ Status CclRunner::enqueue_peers(const Call& call, const ScopeRank& me,
       continue;
     }
     if (sends[i].count > 0) {
-      TUTTI_RETURN_IF_ERROR(library_.send(at(source, sends[i].offset, call.element_bytes),
-                                          sends[i].count * call.element_bytes,
-                                          ccl::NcclType::kUint8, peer, communicator, stream_));
+      TUTTI_RETURN_IF_ERROR(library_.send(
+          at(source, sends[i].offset, call.element_bytes), sends[i].count * call.element_bytes,
+          ccl::NcclType::kUint8, peer, lane.communicator, lane.stream));
     }
     if (recvs[i].count > 0) {
-      TUTTI_RETURN_IF_ERROR(library_.recv(at(call.recv, recvs[i].offset, call.element_bytes),
-                                          recvs[i].count * call.element_bytes,
-                                          ccl::NcclType::kUint8, peer, communicator, stream_));
+      TUTTI_RETURN_IF_ERROR(library_.recv(
+          at(call.recv, recvs[i].offset, call.element_bytes), recvs[i].count * call.element_bytes,
+          ccl::NcclType::kUint8, peer, lane.communicator, lane.stream));
     }
   }
   return group.close();
 }
 
-Status CclRunner::wait(Scope scope, const char* what) {
+Status CclRunner::async_error(std::span<const Lane> lanes) {
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    if (i == 0 || lanes[i].communicator != lanes[i - 1].communicator) {
+      TUTTI_RETURN_IF_ERROR(library_.async_error(lanes[i].communicator));
+    }
+  }
+  return {};
+}
+
+Status CclRunner::wait(std::span<const Lane> lanes, const char* what) {
   using Clock = std::chrono::steady_clock;
   // The error query and the clock cost more than a stream query: look at them now and then.
   constexpr int kQueriesPerLook = 1024;
@@ -379,11 +456,15 @@ Status CclRunner::wait(Scope scope, const char* what) {
   constexpr int kQueriesPerPause = 16;
   constexpr int kPausesMax = 64;
   const auto start = Clock::now();
+  std::size_t done = 0;  // Lanes whose streams are.
   for (int queries = 1;; ++queries) {
-    TUTTI_ASSIGN_OR_RETURN(const bool done, api_.stream_done(stream_));
-    if (done) {
+    TUTTI_ASSIGN_OR_RETURN(const bool is_done, api_.stream_done(lanes[done].stream));
+    if (is_done && ++done == lanes.size()) {
       // Kernels also end when the library gave up on a peer; then the buffer is unwritten.
-      return library_.async_error(communicators_[index(scope)]);
+      return async_error(lanes);
+    }
+    if (is_done) {
+      continue;
     }
     for (int i = std::min(queries / kQueriesPerPause, kPausesMax); i > 0; --i) {
       pause();
@@ -391,7 +472,7 @@ Status CclRunner::wait(Scope scope, const char* what) {
     if (queries % kQueriesPerLook != 0) {
       continue;
     }
-    TUTTI_RETURN_IF_ERROR(library_.async_error(communicators_[index(scope)]));
+    TUTTI_RETURN_IF_ERROR(async_error(lanes));
     const double waited_s = std::chrono::duration<double>(Clock::now() - start).count();
     if (timeout_s_ > 0 && waited_s > timeout_s_) {
       return Status(ErrorCode::kTimeout,

@@ -4,14 +4,28 @@
 // Carries a call on NCCL or RCCL: one library call where the library has the collective, grouped
 // send/recv or grouped broadcasts where it has not. Buffers in host memory (or on another device)
 // pass through device scratch, so a rank that differs from the agreed memory mode is still right.
+//
+// A pipeline cuts the call (chunk.hpp) and gives every chunk a lane: a stream, and the
+// communicator or one of its own. Every rank queues the chunks in the same order. On one
+// communicator the library itself lets a chunk wait for the one before. On several their kernels
+// run side by side where the GPU has room for all; where it has not, it starts them in the order in
+// which they were queued, which is the same on all ranks. The library promises nothing for
+// communicators side by side; should a GPU start them otherwise, the time-out ends the call.
+// The library's allgather and reduce_scatter want blocks without gaps: their chunks go through
+// scratch, a copy for each block, which costs memory bandwidth and is right; whether it pays is for
+// tuning to say.
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "ccl/ccl.hpp"
 #include "runners/runner.hpp"
 #include "runners/scratch.hpp"
+#include "select/plan.hpp"
 
 namespace tutti::runners {
 
@@ -36,6 +50,27 @@ class CclRunner : public Runner {
   bool has_scope(Scope scope) const { return communicators_[index(scope)] != nullptr; }
   Status run(Scope scope, const Call& call) override;
 
+  /// What pipelines need besides the whole scope's communicator; kept until the runner ends. The
+  /// results are this rank's own; the caller agrees on them. add_communicator() is collective.
+  Status make_streams(int streams);
+  Status add_communicator(const ccl::UniqueId& id);
+  /// Collective over the whole scope. There are as many streams, and for kComms communicators, as
+  /// `chunks`; both are equal on all ranks.
+  Status run_pipeline(select::Pipeline pipeline, int chunks, const Call& call);
+
+  /// What a chunk, or a call that is not cut, is queued on.
+  struct Lane {
+    ccl::Communicator communicator = nullptr;
+    device::Stream stream = nullptr;
+    Lease scratch;  ///< Of the call in flight (forms the library does not have).
+  };
+
+  /// For what carries calls by other means than the library's collectives: as run() on the whole
+  /// scope, with `queue` in place of the library's call. Blocks of v-forms with gaps between them
+  /// pass through scratch too.
+  using Queue = std::function<Status(const Call& call, Lane& lane)>;
+  Status run_queued(const Call& call, const Queue& queue);
+
   /// Element type and count as the library counts them. Data movement goes as bytes.
   struct Element {
     ccl::NcclType type = ccl::NcclType::kUint8;
@@ -44,13 +79,20 @@ class CclRunner : public Runner {
 
  private:
   static std::size_t index(Scope scope) { return static_cast<std::size_t>(scope); }
-  Status enqueue(const Call& call, const ScopeRank& me, ccl::Communicator communicator);
-  Status enqueue_equal_allgatherv(const Call& call, const Element& element,
-                                  ccl::Communicator communicator);
-  Status enqueue_peers(const Call& call, const ScopeRank& me, ccl::Communicator communicator);
-  Status copy_on_stream(void* destination, const void* source, Bytes bytes);
-  Status wait(Scope scope, const char* what);
-  /// After a failure: aborts every scope's communicator; all further calls are refused.
+  enum class Gaps : std::uint8_t { kStay, kClose };
+  /// Moves buffers where they must be, queues the call on the lanes, waits for all of them.
+  template <class EnqueueCall>
+  Status carry(std::span<Lane> lanes, const ScopeRank& me, const Call& call, Gaps gaps,
+               const EnqueueCall& enqueue_call);
+  Status enqueue(const Call& call, const ScopeRank& me, Lane& lane);
+  Status enqueue_packed_reduce_scatter(const Call& call, const Element& element, ccl::NcclOp op,
+                                       Lane& lane);
+  Status enqueue_equal_allgatherv(const Call& call, const Element& element, Lane& lane);
+  Status enqueue_peers(const Call& call, const ScopeRank& me, Lane& lane);
+  Status copy_on_stream(void* destination, const void* source, Bytes bytes, device::Stream stream);
+  Status async_error(std::span<const Lane> lanes);
+  Status wait(std::span<const Lane> lanes, const char* what);
+  /// After a failure: aborts every communicator; all further calls are refused.
   void break_off();
   Status failed_before() const;
 
@@ -60,10 +102,10 @@ class CclRunner : public Runner {
   MpiLibrary& mpi_;
   Scratch& scratch_;
   double timeout_s_;
-  device::Stream stream_ = nullptr;
+  std::vector<device::Stream> streams_;  ///< The first carries all that is not a pipeline's.
   std::array<ccl::Communicator, kScopeCount> communicators_{};
-  /// Scratch of the call in flight (in-place forms the library does not have).
-  Lease scratch_lease_;
+  /// Of the whole scope too: for the second chunk of a pipeline, the third, ...
+  std::vector<ccl::Communicator> more_communicators_;
   bool broken_ = false;
 };
 

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "runners/relocate.hpp"
+#include "runners/scheduled_call.hpp"
 #include "schedule/algorithm.hpp"
 
 namespace tutti::runners {
@@ -15,84 +16,11 @@ using schedule::Program;
 using schedule::Region;
 using schedule::Step;
 using schedule::StepKind;
-using select::Collective;
 
 namespace {
 
 /// Programs kept; a program that shapes no longer need is made again.
 constexpr std::size_t kCacheSize = 64;
-
-/// schedule::Problem::counts of a call has one number for all, not one for each rank.
-bool has_one_count(Collective collective) {
-  return collective == Collective::kBcast || collective == Collective::kReduce ||
-         collective == Collective::kAllreduce || collective == Collective::kAlltoall;
-}
-
-schedule::Problem problem_of(const Call& call, int ranks) {
-  schedule::Problem problem;
-  problem.collective = call.collective;
-  problem.ranks = ranks;
-  problem.root = call.root;
-  switch (call.collective) {
-    case Collective::kBarrier:
-      break;
-    case Collective::kAlltoallv:
-      problem.sends.assign(call.send_counts.begin(), call.send_counts.end());
-      problem.recvs.assign(call.recv_counts.begin(), call.recv_counts.end());
-      break;
-    case Collective::kAllgatherv:
-    case Collective::kReduceScatter:
-      problem.counts.assign(call.recv_counts.begin(), call.recv_counts.end());
-      break;
-    default:
-      problem.counts.assign(has_one_count(call.collective) ? 1 : static_cast<std::size_t>(ranks),
-                            call.count);
-  }
-  return problem;
-}
-
-/// Whether a call has this problem; allocates nothing.
-bool is_problem_of(const schedule::Problem& problem, const Call& call) {
-  if (problem.collective != call.collective || problem.root != call.root) {
-    return false;
-  }
-  const auto same = [](const std::vector<std::uint64_t>& known,
-                       std::span<const std::uint64_t> counts) {
-    return std::equal(known.begin(), known.end(), counts.begin(), counts.end());
-  };
-  switch (call.collective) {
-    case Collective::kBarrier:
-      return true;
-    case Collective::kAlltoallv:
-      return same(problem.sends, call.send_counts) && same(problem.recvs, call.recv_counts);
-    case Collective::kAllgatherv:
-    case Collective::kReduceScatter:
-      return same(problem.counts, call.recv_counts);
-    default:
-      return problem.counts.front() == call.count;
-  }
-}
-
-/// Blocks lie one behind the other, as programs have them.
-bool is_dense(std::span<const std::uint64_t> counts, std::span<const std::uint64_t> offsets) {
-  std::uint64_t end = 0;
-  for (std::size_t i = 0; i < offsets.size(); ++i) {
-    if (counts[i] > 0 && offsets[i] != end) {
-      return false;
-    }
-    end += counts[i];
-  }
-  return true;
-}
-
-/// In place, programs read the input only to copy it to where it belongs in the output, except
-/// where MPI puts the output elsewhere in the input (reduce_scatter) or on all of it (alltoall).
-bool needs_own_input(const Call& call) {
-  return call.in_place &&
-         (call.collective == Collective::kAlltoall || call.collective == Collective::kAlltoallv ||
-          call.collective == Collective::kReduceScatter ||
-          call.collective == Collective::kReduceScatterBlock);
-}
 
 }  // namespace
 
@@ -175,16 +103,13 @@ Status ScheduleRunner::run_on_host(const Prepared& prepared, const Call& call,
   bases.element_bytes = call.element_bytes;
   TUTTI_ASSIGN_OR_RETURN(Lease scratch,
                          scratch_.pinned(program.scratch_count * call.element_bytes));
-  const bool is_bcast = call.collective == Collective::kBcast;
+  const bool is_bcast = call.collective == select::Collective::kBcast;
   bases.base[0] = static_cast<std::byte*>(const_cast<void*>(is_bcast ? call.recv : call.send));
   bases.base[1] = static_cast<std::byte*>(call.recv);
   bases.base[2] = static_cast<std::byte*>(scratch.data());
   Lease own_input;
   if (needs_own_input(call)) {
-    Bytes bytes = 0;
-    for (const Run& run : send_runs(call, me.rank, me.ranks)) {
-      bytes += run.count * call.element_bytes;
-    }
+    const Bytes bytes = input_elements(call, me.rank, me.ranks) * call.element_bytes;
     TUTTI_ASSIGN_OR_RETURN(own_input, scratch_.pinned(bytes));
     std::memcpy(own_input.data(), call.send, bytes);
     bases.base[0] = static_cast<std::byte*>(own_input.data());

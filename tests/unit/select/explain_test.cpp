@@ -21,7 +21,7 @@ TEST(Explain, explain_json__the_call_and_the_choice) {
     "mpi_device_aware": false, "ccl": true, "ccl_name": "nccl"})"));
   EXPECT_EQ(document["plan"], "ccl-beta");
   EXPECT_EQ(document["parameters"], json::object());
-  EXPECT_EQ(document["rule"], json::parse(R"({"index": 4, "origin": "default: device memory",
+  EXPECT_EQ(document["rule"], json::parse(R"({"index": 6, "origin": "default: device memory",
     "text": "any, device -> ccl"})"));
   EXPECT_EQ(document["fallback"], false);
   EXPECT_EQ(document["refused"], json::array());
@@ -38,7 +38,7 @@ TEST(Explain, explain_json__refused_rules_with_reasons) {
   ASSERT_EQ(document["refused"].size(), 1U);
   EXPECT_EQ(document["refused"][0]["plan"], "ccl-gamma");
   EXPECT_EQ(document["refused"][0]["reason"], "no library found");
-  EXPECT_EQ(document["refused"][0]["rule"]["index"], 4);
+  EXPECT_EQ(document["refused"][0]["rule"]["index"], 6);
   EXPECT_EQ(document["communicator"]["ccl_refusal"], "no library found");
 }
 
@@ -50,7 +50,9 @@ TEST(Explain, explain_json__every_plan_with_its_verdict) {
     possible += plan["possible"].get<bool>() ? plan["plan"].get<std::string>() + " " : "";
   }
   EXPECT_EQ(document["plans"].size(), all_plans().size());
-  EXPECT_EQ(possible, "mpi-beta mpi-gamma ccl-beta ccl-gamma mpi-staged rings schedule:ring ");
+  EXPECT_EQ(possible,
+            "mpi-beta mpi-gamma ccl-beta ccl-gamma mpi-staged ccl-streams(4) ccl-comms(4) rings "
+            "schedule:ring ");
 }
 
 TEST(Explain, explain_json__unknown_size_and_no_rule) {

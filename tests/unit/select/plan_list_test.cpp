@@ -50,6 +50,19 @@ TEST(PlanList, parse_plan_list__schedules_have_a_colon_of_their_own) {
   EXPECT_EQ(
       texts(Collective::kAllgather, "8K:schedule:bruck,rings"),
       (Texts{"allgather, bytes <= 8K -> schedule:bruck", "allgather, bytes >= 8193 -> rings"}));
+  EXPECT_EQ(texts(Collective::kAllgather, "ccl:ring"), Texts{"allgather -> ccl:ring"});
+  EXPECT_EQ(
+      texts(Collective::kAllgather, "8K:nccl:bruck,ccl:rings"),
+      (Texts{"allgather, bytes <= 8K -> ccl:bruck", "allgather, bytes >= 8193 -> ccl:rings"}));
+}
+
+TEST(PlanList, parse_plan_list__pipelines) {
+  EXPECT_EQ(
+      texts(Collective::kAllreduce, "1M:ccl,ccl-streams(4)"),
+      (Texts{"allreduce, bytes <= 1M -> ccl", "allreduce, bytes >= 1048577 -> ccl-streams(4)"}));
+  EXPECT_EQ(error("1M:ccl,ccl-comms(1)"),
+            "TUTTI_ALLREDUCE: entry 2 'ccl-comms(1)': 'ccl-comms(1)' does not say into how many "
+            "chunks a call is cut; write ccl-comms(2) to ccl-comms(16)");
 }
 
 TEST(PlanList, parse_plan_list__blanks_do_not_matter) {

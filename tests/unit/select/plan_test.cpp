@@ -63,6 +63,98 @@ TEST(Plan, parse_plan__schedules) {
             std::string::npos);
 }
 
+TEST(Plan, parse_plan__schedules_over_the_ccl) {
+  for (const char* name : {"ccl:ring", "nccl:ring", "RCCL:ring"}) {
+    const Plan plan = *parse_plan(name);
+    EXPECT_EQ(plan.backend, Backend::kSchedule);
+    EXPECT_EQ(plan.carrier, Backend::kCcl);
+    EXPECT_EQ(plan.algorithm, "ring");
+    EXPECT_EQ(to_string(plan), "ccl:ring");
+    EXPECT_NE(plan, *parse_plan("schedule:ring"));
+  }
+  EXPECT_EQ(to_string(*parse_plan("ccl:rings-xor")), "ccl:rings-xor");
+  for (const char* name : {"ccl:", "ccl:rnig", "ccl:beta"}) {
+    const Result<Plan> unknown = parse_plan(name);
+    ASSERT_FALSE(unknown.ok()) << name;
+    EXPECT_NE(unknown.status().message().find("is not an algorithm; there are"), std::string::npos);
+  }
+  EXPECT_FALSE(parse_plan("mpi:ring").ok());
+}
+
+TEST(Plan, refusal__schedules_over_the_ccl) {
+  CommFacts facts = facts_on(1);
+  const Shape sum = device_allreduce(64);
+  Shape gather{Collective::kAllgather, 64, DataType::kByte, ReduceOp::kNone, Memory::kDevice};
+  EXPECT_EQ(reason("ccl:ring", gather, facts), "");
+  EXPECT_EQ(reason("ccl:ring", sum, facts),
+            "nothing here reduces device memory; use schedule:NAME");
+  facts.device_reduces = true;
+  EXPECT_EQ(reason("ccl:ring", sum, facts), "");
+  gather.memory = Memory::kHost;
+  EXPECT_EQ(reason("ccl:ring", gather, facts), "buffers are in host memory");
+  EXPECT_EQ(reason("schedule:ring", gather, facts), "");
+  facts.ccl_usable = false;
+  facts.ccl_refusal = "libnccl.so.2 not found";
+  EXPECT_EQ(reason("ccl:ring", sum, facts), "libnccl.so.2 not found");
+  const Shape barrier{Collective::kBarrier, {}, DataType::kByte, ReduceOp::kNone, Memory::kDevice};
+  EXPECT_EQ(reason("ccl:dissemination", barrier, facts_on(1)),
+            "schedules of barrier go through the MPI library alone; use schedule:NAME");
+  EXPECT_FALSE(backend_has(*parse_plan("ccl:pairwise"), Collective::kAlltoallv));
+  EXPECT_TRUE(backend_has(*parse_plan("ccl:pairwise"), Collective::kAlltoall));
+}
+
+TEST(Plan, parse_plan__pipelines) {
+  const Plan plan = *parse_plan("RCCL-Streams(12)");
+  EXPECT_EQ(plan.backend, Backend::kCcl);
+  EXPECT_EQ(plan.pipeline, Pipeline::kStreams);
+  EXPECT_EQ(plan.chunks, 12);
+  EXPECT_EQ(to_string(plan), "ccl-streams(12)");
+  EXPECT_EQ(to_string(*parse_plan("ccl-comms(2)")), "ccl-comms(2)");
+  EXPECT_FALSE(parse_plan_name("ccl-comms(2)")->composition_fits);
+  EXPECT_NE(*parse_plan("ccl-comms(2)"), *parse_plan("ccl-comms(3)"));
+  for (const char* name :
+       {"ccl-comms", "ccl-comms()", "ccl-comms(1)", "ccl-comms(17)", "ccl-comms(2", "ccl-comms(2)x",
+        "ccl-comms(2)-staged", "ccl-comms(02)", "ccl-comms-2", "ccl-comms(4294967298)"}) {
+    const Result<Plan> bad = parse_plan(name);
+    ASSERT_FALSE(bad.ok()) << name;
+    EXPECT_NE(bad.status().message().find("write ccl-comms(2) to ccl-comms(16)"), std::string::npos)
+        << bad.status().message();
+  }
+  EXPECT_FALSE(parse_plan("mpi-comms(2)").ok());
+}
+
+TEST(Plan, refusal__pipelines_cut_what_all_ranks_cut_alike) {
+  std::string cut;
+  const Plan plan = *parse_plan("ccl-streams(2)");
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    Shape shape = device_allreduce(8);
+    shape.collective = static_cast<Collective>(i);
+    const std::string why = refusal(plan, shape, facts_on(2));
+    EXPECT_EQ(backend_has(plan, shape.collective), why.empty()) << why;
+    if (why.empty()) {
+      cut += std::string(to_string(shape.collective)) + " ";
+    } else {
+      EXPECT_NE(why.find(to_string(shape.collective)), std::string::npos) << why;
+    }
+  }
+  EXPECT_EQ(cut, "bcast gather scatter allgather alltoall reduce allreduce reduce_scatter_block ");
+  Shape whole = device_allreduce(8);
+  whole.collective = Collective::kAllgatherv;
+  EXPECT_EQ(reason("ccl-comms(2)", whole, facts_on(1)),
+            "allgatherv has a count for each rank and is not cut into chunks; use ccl");
+}
+
+TEST(Plan, refusal__pipelines_lack_what_a_rank_could_not_make) {
+  CommFacts facts = facts_on(1);
+  facts.comms_refusal = "rank 1 could not initialise it (see its log)";
+  EXPECT_EQ(reason("ccl-comms(2)", device_allreduce(8), facts), facts.comms_refusal);
+  EXPECT_EQ(reason("ccl-streams(2)", device_allreduce(8), facts), "");
+  EXPECT_EQ(reason("ccl-gamma", device_allreduce(8), facts), "");
+  facts.ccl_usable = false;
+  facts.ccl_refusal = "libnccl.so.2 not found";
+  EXPECT_EQ(reason("ccl-streams(2)", device_allreduce(8), facts), "libnccl.so.2 not found");
+}
+
 TEST(Plan, refusal__schedules_reduce_what_mpi_defines) {
   const Plan plan = *parse_plan("schedule:ring");
   CommFacts facts;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "select/table.hpp"
 
@@ -178,6 +179,16 @@ TEST(TuningFile, parse_table__parameters_must_fit_the_plan) {
             "any -> mpi, chunks of 0");
 }
 
+TEST(TuningFile, parse_table__pipelines) {
+  EXPECT_EQ(rule_text(R"x({"plan": "nccl-comms(16)"})x"), "any -> ccl-comms(16)");
+  EXPECT_EQ(rule_error(R"({"plan": "ccl-streams"})"),
+            "f:2: rules[0].plan: 'ccl-streams' does not say into how many chunks a call is cut; "
+            "write ccl-streams(2) to ccl-streams(16)");
+  EXPECT_EQ(rule_error(R"x({"parameters": {"segments": 4}, "plan": "ccl-streams(4)"})x"),
+            "f:2: rules[0].parameters.segments: is for schedules (rings, schedule:NAME) only; "
+            "leave it out");
+}
+
 TEST(TuningFile, parse_table__bytes_of_a_collective_without_a_size) {
   EXPECT_EQ(rule_error(R"({"collective": "gatherv", "bytes": {"max": 1}, "plan": "mpi"})"),
             "f:2: rules[0].bytes: gatherv has no size that every rank knows, the rule would never "
@@ -205,6 +216,21 @@ std::vector<std::string> all_names(int count) {
     names.emplace_back(to_string(static_cast<Enum>(i)));
   }
   return names;
+}
+
+TEST(TuningFile, schema__takes_the_plans_that_the_reader_takes) {
+  std::ifstream file(std::string(TUNING_DIRECTORY) + "/schema.json");
+  const nlohmann::json schema = nlohmann::json::parse(file);
+  const std::regex pattern(
+      schema["$defs"]["rule"]["properties"]["plan"]["pattern"].get<std::string>());
+  for (const Plan& plan : all_plans()) {
+    EXPECT_TRUE(std::regex_match(to_string(plan), pattern)) << to_string(plan);
+  }
+  for (const char* name :
+       {"ccl-streams(2)", "rccl-comms(16)", "ccl-streams(1)", "ccl-comms(17)", "ccl-comms(04)",
+        "ccl-streams", "mpi-streams(2)", "ccl-beta(2)", "nccl:ring", "direct", "direct-alpha"}) {
+    EXPECT_EQ(std::regex_match(name, pattern), parse_plan(name).ok()) << name;
+  }
 }
 
 TEST(TuningFile, schema__lists_the_names_that_the_reader_knows) {

@@ -1,0 +1,59 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""bench/pipeline.py from end to end, on the doubles of CUDA and NCCL in place of GPUs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tutti import mpi, paths
+from tutti.errors import TuttiError
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PLANS = ["ccl-gamma", "ccl-streams(2)", "ccl-streams(4)", "ccl-comms(2)", "ccl-comms(4)"]
+
+
+def doubles() -> Path:
+    """The directory of the doubles, beside the library under test."""
+    preload = paths.find(paths.PRELOAD)
+    if preload is None or paths.find_measure("mpich") is None:
+        pytest.skip("libtutti-mpi.so and tutti-measure-mpich are not built")
+    directory = preload.parent.parent / "tests" / "support" / "doubles" / "cuda"
+    if not directory.is_dir():
+        pytest.skip(f"{directory} is not built")
+    try:
+        mpi.find("mpich")
+    except TuttiError as error:
+        pytest.skip(error.format_message())
+    return directory
+
+
+def test_pipeline__every_plan_at_every_size_and_a_figure(tmp_path: Path) -> None:
+    environment = os.environ | {"LD_LIBRARY_PATH": str(doubles()), "FAKE_GPUS": "4"}
+    command = [sys.executable, str(REPOSITORY / "bench" / "pipeline.py"), "--mpi", "mpich"]
+    command += ["--ranks", "2", "--out", str(tmp_path), "--end", "64K", "--factor", "128"]
+    done = subprocess.run(
+        [*command, "--repeats", "1", "--time-cap", "0.05"],
+        env=environment, capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "wrong elements: 0" in done.stdout
+    document = json.loads((tmp_path / "pipeline-2r1n.json").read_text())
+    assert (document["schema"], document["ranks"]) == ("tutti-pipeline/1", 2)
+    assert [row["bytes"] for row in document["rows"]] == [4, 512, 65536]
+    for row in document["rows"]:
+        assert list(row["p50_us"]) == PLANS
+        assert list(row["over_default"]) == PLANS[1:]
+        assert row["wrong"] == 0
+    drawn = tmp_path / "pipeline-2r1n.png"
+    assert drawn.read_bytes().startswith(b"\x89PNG")
+    drawn.unlink()
+    subprocess.run(
+        [*command[:2], "--draw", str(drawn.with_suffix(".json"))], timeout=100, check=True
+    )
+    assert drawn.exists()
