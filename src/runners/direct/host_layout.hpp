@@ -79,8 +79,8 @@ struct HostLayout {
   Bytes counters_bytes() const {
     return (kSingleCounters + 3 * static_cast<Bytes>(ranks)) * kLineBytes;
   }
-  /// Contributions up to this size have slots of their own, close together: measured up to twice as
-  /// fast as in slots a page apart.
+  /// Contributions up to this size have slots of their own, close together: measured faster than in
+  /// slots a page apart.
   static constexpr Bytes kShortBytes = 1024;
   /// Not powers of two: slots of equal place would fight for the same ways of a cache.
   static constexpr Bytes kShortSlotBytes = 64 + kShortBytes + 64;

@@ -16,7 +16,7 @@ using select::Collective;
 
 namespace {
 
-/// Measured: below the size of a core's own cache (1 MB) half as fast.
+/// More than a core's own cache, for the reason at the head of host_layout.hpp.
 constexpr Bytes kRingBytesWanted = 2 << 20;
 constexpr Bytes kRingBytesMin = 64 << 10;
 constexpr Bytes kNodeRingBytes = 64 << 20;
