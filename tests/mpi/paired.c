@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: 2026 the Tutti authors
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * MPI_Allreduce of a plan of Tutti against the MPI library's own, float sums on host buffers, in one
- * job. bench/direct_host.py runs it under the preload. The library's own is called as
+ * MPI_Allreduce of a plan of Tutti against the MPI library's own, float sums on host buffers, in
+ * one job. bench/direct_host.py runs it under the preload. The library's own is called as
  * PMPI_Allreduce, past the preload. For each size the two take turns in short blocks of calls, the
  * first one changing from round to round, so that a drift of the machine's speed falls on both.
  * Prints one line per size and round, rank 0's mean over a block:
