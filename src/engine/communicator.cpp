@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "engine/compositions.hpp"
 #include "engine/placement.hpp"
+#include "runners/relocate.hpp"
 
 namespace tutti::engine {
 
@@ -362,6 +363,9 @@ Status Communicator::run(const Route& route, const runners::Call& call) {
   if (route.plan.backend == Backend::kSchedule) {
     return run_schedule(route.plan, call);
   }
+  if (route.plan.backend == Backend::kDirect && route.memory == Memory::kHost) {
+    return run_direct_host(call);
+  }
   if (route.plan.pipeline != select::Pipeline::kNone) {
     return ccl_runner_->run_pipeline(route.plan.pipeline, route.plan.chunks, call);
   }
@@ -379,6 +383,24 @@ Status Communicator::run(const Route& route, const runners::Call& call) {
                              .api = process_.device(),
                              .scratch = process_.scratch()};
   return run_alpha(context, call);
+}
+
+Status Communicator::run_direct_host(const runners::Call& call) {
+  const bool move_send = call.send_memory.kind == device::MemoryKind::kDevice;
+  const bool move_recv = call.recv_memory.kind == device::MemoryKind::kDevice;
+  if (!move_send && !move_recv) {
+    return direct_host_runner_->run(runners::Scope::kWhole, call);
+  }
+  runners::Relocated relocated;
+  const Status moved = relocated.move_in(call, {.rank = place_.rank, .ranks = place_.ranks},
+                                         runners::Place::kPinnedHost, -1, move_send, move_recv,
+                                         process_.device(), process_.scratch());
+  if (!moved.ok()) {
+    direct_host_runner_->give_up(moved);  // The other ranks are in the call.
+    return moved;
+  }
+  TUTTI_RETURN_IF_ERROR(direct_host_runner_->run(runners::Scope::kWhole, relocated.call()));
+  return relocated.move_out();
 }
 
 Status Communicator::run_schedule(const select::Plan& plan, const runners::Call& call) {

@@ -19,6 +19,7 @@
 #include "runners/ccl/schedule_runner.hpp"
 #include "runners/direct/device_combine.hpp"
 #include "runners/direct/direct_runner.hpp"
+#include "runners/direct/host_runner.hpp"
 #include "runners/mpi/mpi_runner.hpp"
 #include "runners/mpi/schedule_runner.hpp"
 #include "runners/runner.hpp"
@@ -118,6 +119,7 @@ class Communicator {
   /// Brings up the direct backend; the answer is agreed (direct_setup.cpp).
   Status setup_direct(select::Memory memory, int device);
   Status agree_direct(int device, std::string* refusal);
+  Status agree_direct_host(std::string* refusal);
   /// Sets `refusal` on all ranks, "rank 3 WHAT", when `status` is bad on one of them.
   Status agree_step(const Status& status, const char* what, std::string* refusal);
   Status prepare_alpha(const select::Plan& plan, std::string* refusal);
@@ -130,6 +132,8 @@ class Communicator {
                            const std::string& fallback);
   runners::Runner& runner(select::Backend backend);
   Status run_schedule(const select::Plan& plan, const runners::Call& call);
+  /// Device buffers of a rank that differs from the agreed mode pass through pinned memory.
+  Status run_direct_host(const runners::Call& call);
   Status run_ccl_schedule(const select::Plan& plan, const runners::Call& call);
   bool is_speaker() const { return place_.rank == 0; }
 
@@ -154,6 +158,7 @@ class Communicator {
   std::unique_ptr<runners::CclRunner> ccl_runner_;
   std::unique_ptr<runners::DeviceCombine> device_combine_;  ///< For schedules carried by the CCL.
   std::unique_ptr<runners::DirectRunner> direct_runner_;
+  std::unique_ptr<runners::DirectHostRunner> direct_host_runner_;
   bool direct_device_tried_ = false;
   bool direct_host_tried_ = false;
   std::unique_ptr<runners::ScheduleRunner> schedule_runner_;

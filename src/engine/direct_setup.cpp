@@ -84,8 +84,7 @@ bool has_nvlink_to_all(const std::vector<DirectFacts>& all, std::size_t self) {
 Status Communicator::setup_direct(select::Memory memory, int device) {
   if (memory == select::Memory::kHost) {
     direct_host_tried_ = true;
-    facts_.direct_host_refusal = "not made for host memory yet";
-    return {};
+    return agree_direct_host(&facts_.direct_host_refusal);
   }
   direct_device_tried_ = true;
   facts_.direct_device_refusal.clear();
@@ -99,6 +98,30 @@ Status Communicator::setup_direct(select::Memory memory, int device) {
             ? "direct: kernels of this communicator are ready (" + direct_runner_->description() +
                   ")"
             : "no direct backend on this communicator: " + facts_.direct_device_refusal);
+  }
+  return {};
+}
+
+Status Communicator::agree_direct_host(std::string* refusal) {
+  *refusal = machines_.nodes() != 1
+                 ? "ranks are on " + std::to_string(machines_.nodes()) + " machines"
+                 : "";
+  if (!refusal->empty()) {
+    return {};
+  }
+  using runners::DirectHostRunner;
+  auto made = DirectHostRunner::create(mpi_, process_.config().timeout_s,
+                                       DirectHostRunner::default_ring_bytes(place_.ranks));
+  if (made.ok()) {
+    direct_host_runner_ = std::move(*made);
+  } else if (made.status().code() == ErrorCode::kMpiFailed) {
+    return made.status();
+  } else {
+    *refusal = made.status().message();  // The same on all ranks.
+  }
+  if (is_speaker() && log_enabled(LogLevel::kInfo)) {
+    log(LogLevel::kInfo, refusal->empty() ? "direct: shared memory of this communicator is ready"
+                                          : "no direct backend for host memory: " + *refusal);
   }
   return {};
 }

@@ -10,6 +10,8 @@
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
+#include <atomic>
+
 #include "mpi/entries.hpp"
 
 #define TUTTI_PASTE_INNER(a, b) a##b
@@ -23,8 +25,17 @@ extern Lookup mpi_symbol;
 }  // namespace tutti::mpi::TUTTI_FLAVOUR
 
 #ifdef OMPI_PREDEFINED_GLOBAL
-// Open MPI's handles are addresses of its exported objects: look them up instead of linking.
+// Open MPI's handles are addresses of its exported objects: look them up instead of linking, each
+// once at each place that names it, since a look-up costs more than a small collective.
 #undef OMPI_PREDEFINED_GLOBAL
-#define OMPI_PREDEFINED_GLOBAL(type, global) \
-  (reinterpret_cast<type>(::tutti::mpi::TUTTI_FLAVOUR::mpi_symbol(#global)))
+#define OMPI_PREDEFINED_GLOBAL(type, global)                           \
+  (reinterpret_cast<type>([]() -> void* {                              \
+    static std::atomic<void*> tutti_found{nullptr};                    \
+    void* tutti_object = tutti_found.load(std::memory_order_relaxed);  \
+    if (tutti_object == nullptr) {                                     \
+      tutti_object = ::tutti::mpi::TUTTI_FLAVOUR::mpi_symbol(#global); \
+      tutti_found.store(tutti_object, std::memory_order_relaxed);      \
+    }                                                                  \
+    return tutti_object;                                               \
+  }()))
 #endif

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 from tutti import api
+from tutti.terms import COLLECTIVES
 
 from conftest import unavailable
 from harness import (
@@ -285,6 +286,38 @@ def test_schedules__really_carry_the_calls(
     extra = {f"TUTTI_{name.upper()}": plan for name, plan in moving.items()}
     extra |= {"TUTTI_STRICT": "1", "TUTTI_LOG_LEVEL": "error"}
     result = collectives(mpi, 3, tmp_path, "host", "--only", "roots", nodes=2, extra=extra)
+    result.assert_passed("collectives")
+
+
+# What direct carries; scan and exscan are none of it.
+DIRECT = {f"TUTTI_{name.upper()}": "direct-gamma" for name in COLLECTIVES if "scan" not in name} | {
+    "TUTTI_LOG_LEVEL": "error"
+}
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 5])
+def test_direct_on_host_memory(mpi: Mpi, ranks: int, door: Path, tmp_path: Path) -> None:
+    once_per_library(mpi)
+    parts = QUICK if ranks == 5 else "types,counts," + QUICK
+    result = collectives(mpi, ranks, tmp_path, "host", "--only", parts, extra=DIRECT)
+    result.assert_passed("collectives")
+
+
+@pytest.mark.parametrize("mix", ["alternate", "random:7", "rootonly"])
+def test_direct_on_mixed_memory(mpi: Mpi, mix: str, door: Path, tmp_path: Path) -> None:
+    """A rank whose buffers do not fit the agreed mode moves them."""
+    once_per_library(mpi)
+    result = collectives(
+        mpi, 3, tmp_path, "hostdevice", "--mixed", mix, "--only", "mixed", extra=DIRECT
+    )
+    result.assert_passed("collectives")
+
+
+def test_direct_on_host_memory__really_carries_the_calls(
+    mpi: Mpi, door: Path, tmp_path: Path
+) -> None:
+    extra = DIRECT | {"TUTTI_STRICT": "1"}
+    result = collectives(mpi, 2, tmp_path, "host", "--only", "roots,barrier", extra=extra)
     result.assert_passed("collectives")
 
 

@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runners/direct/host_patience.hpp"
+
+#include <sched.h>
+
+#include <string>
+#include <thread>
+
+namespace tutti::runners {
+namespace {
+
+/// Looks with sched_yield() between them before the first sleep; some hundred microseconds where
+/// nobody else wants the core.
+constexpr int kYields = 1000;
+constexpr std::chrono::microseconds kNap(50);
+/// Dead ranks are looked for this often.
+constexpr double kCheckEvery_s = 0.25;
+
+}  // namespace
+
+void Patience::give_core_away() {
+  if (looks_ < peers_.spins + kYields) {
+    sched_yield();
+  } else {
+    std::this_thread::sleep_for(kNap);
+  }
+}
+
+bool Patience::is_time_to_check() {
+  // The clock costs more than a look.
+  constexpr int kLooksPerClock = 16;
+  if (looks_ % kLooksPerClock != 0) {
+    return false;
+  }
+  const auto now = Clock::now();
+  if (start_ == Clock::time_point{}) {
+    start_ = now;
+    checked_s_ = 0;
+  }
+  waited_s_ = std::chrono::duration<double>(now - start_).count();
+  const bool is_over = peers_.timeout_s > 0 && waited_s_ > peers_.timeout_s;
+  if (!is_over && waited_s_ - checked_s_ < kCheckEvery_s) {
+    return false;
+  }
+  checked_s_ = waited_s_;
+  return true;
+}
+
+void Patience::check(int rank) {
+  if (!failure_.ok()) {
+    return;
+  }
+  const std::string who = "rank " + std::to_string(rank);
+  if (peers_.areas[static_cast<std::size_t>(rank)].failed().read() != 0) {
+    failure_ = Status(ErrorCode::kLibraryFailed, who + " gave up");
+  } else if (!peers_.processes[static_cast<std::size_t>(rank)].runs()) {
+    failure_ = Status(ErrorCode::kLibraryFailed, who + " has died");
+  } else if (peers_.timeout_s > 0 && waited_s_ > peers_.timeout_s) {
+    failure_ = Status(ErrorCode::kTimeout,
+                      "waited TUTTI_TIMEOUT=" + std::to_string(peers_.timeout_s) + " s for " + who +
+                          "; it may hang, wait for another or not be in the call");
+  }
+}
+
+}  // namespace tutti::runners

@@ -1,0 +1,764 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Every collective of the host's direct runner, bit for bit. Ranks are threads that share one
+// mapping (so that a thread sanitizer sees the protocol) or, for what ends a process, processes.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/random.hpp"
+#include "runners/direct/host_layout.hpp"
+#include "runners/direct/host_reduce.hpp"
+#include "runners/direct/host_runner.hpp"
+#include "support/forked_ranks.hpp"
+#include "support/thread_mpi.hpp"
+
+namespace tutti::runners {
+namespace {
+
+using select::Collective;
+using select::DataType;
+using select::ReduceOp;
+using testing::ThreadMpi;
+using testing::ThreadWorld;
+
+constexpr Collective kCarried[] = {
+    Collective::kBarrier,   Collective::kBcast,         Collective::kGather,
+    Collective::kGatherv,   Collective::kScatter,       Collective::kScatterv,
+    Collective::kAllgather, Collective::kAllgatherv,    Collective::kAlltoall,
+    Collective::kAlltoallv, Collective::kAlltoallw,     Collective::kReduce,
+    Collective::kAllreduce, Collective::kReduceScatter, Collective::kReduceScatterBlock};
+
+/// What all ranks know of a call under test.
+struct Given {
+  Collective collective = Collective::kAllreduce;
+  DataType type = DataType::kByte;  ///< Reductions only.
+  ReduceOp op = ReduceOp::kNone;
+  int ranks = 1;
+  int root = 0;
+  std::uint64_t count = 0;  ///< Elements of a block; counted forms vary around it.
+  bool in_place = false;
+  std::uint64_t seed = 0;
+
+  std::string text() const {
+    return std::string(select::to_string(collective)) + " " + select::to_string(type) + " " +
+           select::to_string(op) + " ranks " + std::to_string(ranks) + " root " +
+           std::to_string(root) + " count " + std::to_string(count) +
+           (in_place ? " in place" : "") + " seed " + std::to_string(seed);
+  }
+};
+
+using Buffer = std::vector<unsigned char>;
+
+/// An element of rank `rank`'s input: any bits, but for numbers whose sums and products are finite.
+void put_element(const Given& given, int rank, std::uint64_t i, unsigned char* out) {
+  const std::uint64_t bits = draw(given.seed, static_cast<std::uint64_t>(rank), i);
+  const auto number = static_cast<double>(static_cast<int>(bits % 97) - 48) / 16;
+  const auto put = [out](auto value) { std::memcpy(out, &value, sizeof(value)); };
+  switch (given.type) {
+    case DataType::kFloat16:
+      // Sign, an exponent around 0, a fraction.
+      return put(static_cast<std::uint16_t>((bits & 0x8000) | (14 + bits % 3) << 10 |
+                                            ((bits >> 20) & 0x3ff)));
+    case DataType::kBfloat16:
+      return put(static_cast<std::uint16_t>((bits & 0x8000) | (126 + bits % 3) << 7 |
+                                            ((bits >> 20) & 0x7f)));
+    case DataType::kFloat32:
+      return put(static_cast<float>(number * 1.1));
+    case DataType::kFloat64:
+      return put(number * 1.1);
+    case DataType::kComplex64: {
+      const float parts[] = {static_cast<float>(number * 1.1),
+                             static_cast<float>(bits >> 32) / 3e9F};
+      std::memcpy(out, parts, sizeof(parts));
+      return;
+    }
+    case DataType::kComplex128: {
+      const double parts[] = {number * 1.1, static_cast<double>(bits >> 32) / 3e9};
+      std::memcpy(out, parts, sizeof(parts));
+      return;
+    }
+    case DataType::kFloat64Pair: {
+      const double parts[] = {number, number};
+      std::memcpy(out, parts, sizeof(parts));
+      return;
+    }
+    case DataType::kInt64Int:
+    case DataType::kFloat64Int:
+      std::memcpy(out + 8, &bits, 8);
+      return put(number);
+    default:
+      std::memcpy(out, &bits, std::min<std::size_t>(8, select::size_of(given.type)));
+  }
+}
+
+Buffer input(const Given& given, int rank, std::uint64_t elements) {
+  const Bytes size = select::size_of(given.type);
+  Buffer bytes(elements * size);
+  for (std::uint64_t i = 0; i < elements; ++i) {
+    put_element(given, rank, i, bytes.data() + i * size);
+  }
+  return bytes;
+}
+
+/// Elements from one rank to another in counted forms, some none. Symmetric, as alltoallv in place
+/// needs it.
+std::uint64_t pair_count(const Given& given, int from, int to) {
+  const auto low = static_cast<std::uint64_t>(std::min(from, to));
+  const auto high = static_cast<std::uint64_t>(std::max(from, to));
+  const std::uint64_t bits = draw(given.seed + 1, low * 64 + high, 0);
+  return bits % 4 == 0 ? 0 : given.count * (bits % 3) / 2 + bits % 5;
+}
+
+/// One rank's buffers, call and expected result.
+class Case {
+ public:
+  Case(const Given& given, int rank) : given_(given), rank_(rank) {
+    element_ = select::size_of(given.type);
+    call.collective = given.collective;
+    call.type = given.type;
+    call.op = given.op;
+    call.element_bytes = element_;
+    call.root = given.root;
+    call.count = given.count;
+    call.in_place = given.in_place;
+    build();
+  }
+
+  /// Empty when the result is right and nothing else was touched.
+  std::string wrong() const {
+    for (std::size_t i = 0; i < expected_.size(); ++i) {
+      if (recv_[i] != expected_[i]) {
+        return given_.text() + ": rank " + std::to_string(rank_) + " byte " + std::to_string(i) +
+               " of " + std::to_string(expected_.size());
+      }
+    }
+    return "";
+  }
+
+  Call call;
+
+ private:
+  static constexpr unsigned char kUntouched = 0xa5;
+  static constexpr std::size_t kGuard = 64;
+
+  std::uint64_t all() const { return static_cast<std::uint64_t>(given_.ranks); }
+  std::uint64_t self() const { return static_cast<std::uint64_t>(rank_); }
+  bool is_root() const { return rank_ == given_.root; }
+
+  /// Counts of the blocks, and offsets with holes between them.
+  static std::vector<std::uint64_t> offsets_of(const std::vector<std::uint64_t>& counts,
+                                               std::uint64_t hole) {
+    std::vector<std::uint64_t> offsets(counts.size());
+    std::uint64_t next = hole;
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      offsets[i] = next;
+      next += counts[i] + hole;
+    }
+    return offsets;
+  }
+  static std::uint64_t end_of(const std::vector<std::uint64_t>& counts,
+                              const std::vector<std::uint64_t>& offsets) {
+    return counts.empty() ? 0 : counts.back() + offsets.back();
+  }
+
+  /// The receive buffer with `elements` and a guard.
+  void make_recv(std::uint64_t elements) {
+    recv_.assign(elements * element_ + kGuard, kUntouched);
+    call.recv = recv_.data();
+  }
+  void make_send(const Buffer& bytes) {
+    send_ = bytes;
+    send_.resize(send_.size() + 1);  // Never null.
+    call.send = send_.data();
+  }
+  void expect(std::uint64_t offset, const Buffer& bytes) {
+    expect(offset, bytes.data(), bytes.size());
+  }
+  void expect(std::uint64_t offset, const unsigned char* bytes, std::size_t size) {
+    std::copy_n(bytes, size, expected_.begin() + static_cast<std::ptrdiff_t>(offset * element_));
+  }
+  void write_recv(std::uint64_t offset, const Buffer& bytes) {
+    std::copy(bytes.begin(), bytes.end(),
+              recv_.begin() + static_cast<std::ptrdiff_t>(offset * element_));
+    call.send = recv_.data() + offset * element_;
+  }
+
+  void build() {
+    switch (given_.collective) {
+      case Collective::kBarrier:
+        call.count = 0;
+        break;
+      case Collective::kBcast:
+        make_recv(given_.count);
+        if (is_root()) {
+          write_recv(0, input(given_, rank_, given_.count));
+        }
+        expected_ = recv_;
+        expect(0, input(given_, given_.root, given_.count));
+        break;
+      case Collective::kGather:
+      case Collective::kGatherv:
+      case Collective::kAllgather:
+      case Collective::kAllgatherv:
+        build_gather();
+        break;
+      case Collective::kScatter:
+      case Collective::kScatterv:
+        build_scatter();
+        break;
+      case Collective::kAlltoall:
+      case Collective::kAlltoallv:
+      case Collective::kAlltoallw:
+        build_alltoall();
+        break;
+      default:
+        build_reduction();
+    }
+  }
+
+  void build_gather() {
+    const bool to_all =
+        given_.collective == Collective::kAllgather || given_.collective == Collective::kAllgatherv;
+    const bool counted = has_counts(given_.collective);
+    std::vector<std::uint64_t> counts;
+    for (int from = 0; from < given_.ranks; ++from) {
+      counts.push_back(counted ? pair_count(given_, from, 0) : given_.count);
+    }
+    const auto offsets = offsets_of(counts, counted ? 3 : 0);
+    call.count = counts[self()];
+    const Buffer own = input(given_, rank_, call.count);
+    if (!to_all && !is_root()) {
+      call.in_place = false;
+      make_send(own);
+      return;
+    }
+    make_recv(end_of(counts, offsets));
+    call.in_place ? write_recv(offsets[self()], own) : make_send(own);
+    expected_ = recv_;
+    for (int from = 0; from < given_.ranks; ++from) {
+      const auto i = static_cast<std::size_t>(from);
+      expect(offsets[i], input(given_, from, counts[i]));
+    }
+    if (counted) {
+      keep(call.recv_counts, counts, 0);
+      keep(call.recv_offsets, offsets, 1);
+    }
+  }
+
+  void build_scatter() {
+    const bool counted = has_counts(given_.collective);
+    std::vector<std::uint64_t> counts;
+    for (int to = 0; to < given_.ranks; ++to) {
+      counts.push_back(counted ? pair_count(given_, to, 0) : given_.count);
+    }
+    const auto offsets = offsets_of(counts, counted ? 3 : 0);
+    const Buffer sent = input(given_, given_.root, end_of(counts, offsets));
+    call.count = counts[self()];
+    call.in_place = given_.in_place && is_root();
+    if (is_root()) {
+      make_send(sent);
+      if (counted) {
+        keep(call.send_counts, counts, 0);
+        keep(call.send_offsets, offsets, 1);
+      }
+    }
+    if (call.in_place) {
+      call.recv = send_.data() + offsets[self()] * element_;
+      return;
+    }
+    make_recv(call.count);
+    expected_ = recv_;
+    expect(0, sent.data() + offsets[self()] * element_, call.count * element_);
+  }
+
+  void build_alltoall() {
+    const bool counted = has_counts(given_.collective);
+    const auto counts_with = [&](int rank) {
+      std::vector<std::uint64_t> counts;
+      for (int peer = 0; peer < given_.ranks; ++peer) {
+        counts.push_back(counted ? pair_count(given_, rank, peer) : given_.count);
+      }
+      return counts;
+    };
+    const std::uint64_t hole = counted ? 2 : 0;
+    const auto counts = counts_with(rank_);
+    const auto offsets = offsets_of(counts, hole);
+    const Buffer sent = input(given_, rank_, end_of(counts, offsets));
+    make_recv(end_of(counts, offsets));
+    call.in_place ? write_recv(0, sent) : make_send(sent);
+    expected_ = recv_;
+    for (int from = 0; from < given_.ranks; ++from) {
+      const auto its_counts = counts_with(from);
+      const auto its_offsets = offsets_of(its_counts, hole);
+      const Buffer its = input(given_, from, end_of(its_counts, its_offsets));
+      expect(offsets[static_cast<std::size_t>(from)], its.data() + its_offsets[self()] * element_,
+             its_counts[self()] * element_);
+    }
+    if (counted) {
+      keep(call.recv_counts, counts, 0);
+      keep(call.recv_offsets, offsets, 1);
+      keep(call.send_counts, counts, 2);
+      keep(call.send_offsets, offsets, 3);
+    }
+  }
+
+  void build_reduction() {
+    std::vector<std::uint64_t> counts;
+    if (given_.collective == Collective::kReduceScatter) {
+      for (int to = 0; to < given_.ranks; ++to) {
+        counts.push_back(pair_count(given_, to, 0));
+      }
+    } else if (given_.collective == Collective::kReduceScatterBlock) {
+      counts.assign(all(), given_.count);
+    }
+    const bool scatters = !counts.empty();
+    const std::uint64_t total =
+        scatters ? std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}) : given_.count;
+    const std::uint64_t first =
+        scatters ? std::accumulate(counts.begin(), counts.begin() + rank_, std::uint64_t{0}) : 0;
+    const std::uint64_t result = scatters ? counts[self()] : total;
+    const bool gets = given_.collective != Collective::kReduce || is_root();
+    call.in_place = given_.in_place && gets;
+    const Buffer own = input(given_, rank_, total);
+    if (call.in_place) {
+      make_recv(total);
+      write_recv(0, own);
+    } else {
+      make_send(own);
+      if (gets) {
+        make_recv(result);
+      }
+    }
+    if (given_.collective == Collective::kReduceScatter) {
+      keep(call.recv_counts, counts, 0);
+    }
+    if (!gets) {
+      return;
+    }
+    expected_ = recv_;
+    if (scatters && call.in_place) {
+      expected_.resize(result * element_);  // The rest of the input is lost.
+    }
+    std::vector<Buffer> inputs;
+    std::vector<const void*> pointers;
+    for (int from = 0; from < given_.ranks; ++from) {
+      inputs.push_back(input(given_, from, total));
+      inputs.back().push_back(0);
+      pointers.push_back(inputs.back().data() + first * element_);
+    }
+    reduce_function(Isa::kBaseline, given_.type, given_.op)(expected_.data(), pointers.data(),
+                                                            given_.ranks, result);
+  }
+
+  void keep(std::span<const std::uint64_t>& field, const std::vector<std::uint64_t>& values,
+            std::size_t place) {
+    kept_[place] = values;
+    field = kept_[place];
+  }
+
+  Given given_;
+  int rank_;
+  Bytes element_ = 1;
+  Buffer send_;
+  Buffer recv_;
+  Buffer expected_;
+  std::array<std::vector<std::uint64_t>, 4> kept_;
+};
+
+/// Runs the calls on all ranks of one communicator; the first complaint of any rank.
+std::string run_all(const std::vector<Given>& calls, int ranks, Bytes ring_bytes) {
+  ThreadWorld world(ranks);
+  std::vector<std::string> complaints(static_cast<std::size_t>(ranks));
+  world.run([&](int rank) {
+    ThreadMpi mpi(world, rank);
+    std::string& complaint = complaints[static_cast<std::size_t>(rank)];
+    auto runner = DirectHostRunner::create(mpi, 60, ring_bytes);
+    if (!runner.ok()) {
+      complaint = runner.status().message();
+      return;
+    }
+    for (const Given& given : calls) {
+      Case one(given, rank);
+      const Status status = (*runner)->run(Scope::kWhole, one.call);
+      if (!status.ok()) {
+        complaint = given.text() + ": " + status.message();
+        return;
+      }
+      // The others go on: a wrong result is not a reason to leave them waiting.
+      if (complaint.empty()) {
+        complaint = one.wrong();
+      }
+    }
+  });
+  for (const std::string& complaint : complaints) {
+    if (!complaint.empty()) {
+      return complaint;
+    }
+  }
+  return "";
+}
+
+/// The smallest ring that the runner takes for so many ranks: all its limits come early.
+Bytes smallest_ring(int ranks) { return static_cast<Bytes>(ranks) * HostLayout::kRingUnit; }
+
+void set_kind(Given* given) {
+  if (select::is_reduction(given->collective)) {
+    given->type = DataType::kInt32;
+    given->op = ReduceOp::kSum;
+  } else {
+    given->type = DataType::kByte;
+    given->op = ReduceOp::kNone;
+  }
+}
+
+class DirectHostRanks : public ::testing::TestWithParam<int> {};
+
+/// Counts around each of the runner's limits: a cache line with its sequence number, both kinds of
+/// brief slots, the shortest piece and laps of the smallest ring.
+std::vector<std::uint64_t> counts_around_limits(const Given& given) {
+  const auto ranks = static_cast<Bytes>(given.ranks);
+  std::vector<std::uint64_t> counts = {0, 1, 2, 3};
+  for (const Bytes limit :
+       {HostLayout::kInlineBytes, HostLayout::kShortBytes, HostLayout::kBriefBytes,
+        HostLayout::kBriefBytes / ranks, Bytes{8192}, 2 * smallest_ring(given.ranks)}) {
+    const std::uint64_t elements = limit / select::size_of(given.type);
+    counts.insert(counts.end(), {elements - 1, elements, elements + 1});
+  }
+  std::sort(counts.begin(), counts.end());
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+  return counts;
+}
+
+bool has_root(Collective collective) {
+  return collective == Collective::kBcast || collective == Collective::kReduce ||
+         collective == Collective::kGather || collective == Collective::kGatherv ||
+         collective == Collective::kScatter || collective == Collective::kScatterv;
+}
+
+TEST_P(DirectHostRanks, run__every_collective_at_every_limit_for_every_root) {
+  const int ranks = GetParam();
+  for (const Collective collective : kCarried) {
+    Given given{.collective = collective, .ranks = ranks};
+    set_kind(&given);
+    std::vector<Given> calls;
+    for (const std::uint64_t count : counts_around_limits(given)) {
+      // Long vectors: the last root stands for all.
+      const bool is_long = count * select::size_of(given.type) > HostLayout::kShortBytes + 1;
+      const int first = is_long ? ranks - 1 : 0;
+      const int last = has_root(collective) ? ranks - 1 : first;
+      for (given.root = first; given.root <= last; ++given.root) {
+        for (const bool in_place : {false, true}) {
+          given.count = count;
+          given.in_place = in_place;
+          given.seed = calls.size();
+          calls.push_back(given);
+        }
+      }
+    }
+    EXPECT_EQ(run_all(calls, ranks, smallest_ring(ranks)), "");
+  }
+}
+
+TEST_P(DirectHostRanks, run__several_megabytes_in_the_default_ring) {
+  const int ranks = GetParam();
+  std::vector<Given> calls;
+  for (const Collective collective : kCarried) {
+    Given given{.collective = collective,
+                .ranks = ranks,
+                .root = ranks - 1,
+                .count = (3 << 20) / static_cast<std::uint64_t>(ranks) + 13,
+                .in_place = ranks % 2 == 0,
+                .seed = 5};
+    set_kind(&given);
+    if (select::is_reduction(collective)) {
+      given.count /= 3;
+    }
+    calls.push_back(given);
+  }
+  EXPECT_EQ(run_all(calls, ranks, DirectHostRunner::default_ring_bytes(ranks)), "");
+}
+
+TEST_P(DirectHostRanks, run__every_type_and_operation) {
+  const int ranks = GetParam();
+  std::vector<Given> calls;
+  for (int type = 0; type < select::kDataTypeCount; ++type) {
+    for (int op = 0; op < select::kReduceOpCount; ++op) {
+      Given given{.type = static_cast<DataType>(type), .op = static_cast<ReduceOp>(op)};
+      if (reduce_function(Isa::kBaseline, given.type, given.op) == nullptr) {
+        continue;
+      }
+      given.ranks = ranks;
+      given.seed = calls.size();
+      for (const std::uint64_t count : {1, 5, 37, 1031, 9001}) {
+        for (const Collective collective :
+             {Collective::kAllreduce, Collective::kReduce, Collective::kReduceScatter}) {
+          given.collective = collective;
+          given.count = count;
+          given.in_place = !given.in_place;
+          given.root = static_cast<int>(count) % ranks;
+          calls.push_back(given);
+        }
+      }
+    }
+  }
+  EXPECT_EQ(run_all(calls, ranks, smallest_ring(ranks)), "");
+}
+
+TEST_P(DirectHostRanks, run__random_sequences) {
+  const int ranks = GetParam();
+  constexpr std::uint64_t kSeed = 20260;
+  Random random(kSeed + static_cast<std::uint64_t>(ranks));
+  std::vector<Given> calls;
+  for (int i = 0; i < 3000; ++i) {
+    Given given;
+    given.collective = kCarried[random.below(std::size(kCarried))];
+    set_kind(&given);
+    if (select::is_reduction(given.collective)) {
+      do {
+        given.type = static_cast<DataType>(random.below(select::kDataTypeCount));
+        given.op = static_cast<ReduceOp>(random.below(select::kReduceOpCount));
+      } while (reduce_function(Isa::kBaseline, given.type, given.op) == nullptr);
+    }
+    given.ranks = ranks;
+    given.root = static_cast<int>(random.below(static_cast<std::uint32_t>(ranks)));
+    // As many small ones as large ones, in orders of magnitude.
+    given.count = random.below(1U << random.below(13));
+    given.in_place = random.below(2) == 0;
+    given.seed = random.next();
+    calls.push_back(given);
+  }
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  EXPECT_EQ(run_all(calls, ranks, smallest_ring(ranks)), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, DirectHostRanks, ::testing::Values(1, 2, 3, 4, 5, 6, 7, 8));
+
+TEST(DirectHost, run__two_communicators_at_once) {
+  ThreadWorld first(3);
+  ThreadWorld second(3);
+  std::vector<std::string> complaints(6);
+  const auto play = [&](ThreadWorld& world, int rank, int begin, std::string* complaint) {
+    ThreadMpi mpi(world, rank);
+    auto runner = DirectHostRunner::create(mpi, 60, smallest_ring(3));
+    if (!runner.ok()) {
+      *complaint = runner.status().message();
+      return;
+    }
+    for (int i = 0; i < 500; ++i) {
+      Given given{.collective = kCarried[static_cast<std::size_t>(begin + i) % std::size(kCarried)],
+                  .ranks = 3,
+                  .root = i % 3,
+                  .count = static_cast<std::uint64_t>(i * 13),
+                  .seed = static_cast<std::uint64_t>(begin + i)};
+      set_kind(&given);
+      Case one(given, rank);
+      const Status status = (*runner)->run(Scope::kWhole, one.call);
+      const std::string wrong = status.ok() ? one.wrong() : status.message();
+      if (complaint->empty()) {
+        *complaint = wrong;
+      }
+    }
+  };
+  std::thread other([&] {
+    second.run(
+        [&](int rank) { play(second, rank, 7, &complaints[static_cast<std::size_t>(3 + rank)]); });
+  });
+  first.run([&](int rank) { play(first, rank, 0, &complaints[static_cast<std::size_t>(rank)]); });
+  other.join();
+  EXPECT_EQ(complaints, std::vector<std::string>(6));
+}
+
+/// Brief, in rounds, to everybody, to one.
+std::vector<Given> one_of_each_way(int ranks) {
+  return {{.collective = Collective::kBarrier, .ranks = ranks},
+          {.collective = Collective::kAllreduce,
+           .type = DataType::kFloat32,
+           .op = ReduceOp::kSum,
+           .ranks = ranks,
+           .count = 100000},
+          {.collective = Collective::kAllgather, .ranks = ranks, .count = 100000},
+          {.collective = Collective::kAlltoall, .ranks = ranks, .count = 100000}};
+}
+
+TEST(DirectHost, run__a_rank_that_never_comes_is_an_error_and_later_calls_fail_at_once) {
+  constexpr double kTimeout_s = 0.5;
+  for (const Given& given : one_of_each_way(3)) {
+    ThreadWorld world(3);
+    world.run([&](int rank) {
+      ThreadMpi mpi(world, rank);
+      auto runner = DirectHostRunner::create(mpi, kTimeout_s, smallest_ring(3));
+      ASSERT_TRUE(runner.ok()) << runner.status().message();
+      world.board({0, 1, 2})->barrier.arrive_and_wait();
+      if (rank == 2) {
+        return;
+      }
+      Case one(given, rank);
+      const auto start = std::chrono::steady_clock::now();
+      const Status status = (*runner)->run(Scope::kWhole, one.call);
+      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+      ASSERT_FALSE(status.ok());
+      // The other rank may have given up first.
+      const bool names_the_limit = status.message().find("TUTTI_TIMEOUT=0.5") != std::string::npos;
+      EXPECT_TRUE(names_the_limit || status.message().find("gave up") != std::string::npos)
+          << status.message();
+      EXPECT_LT(waited.count(), 20);
+      Case again({.collective = Collective::kBarrier, .ranks = 3}, rank);
+      const auto before = std::chrono::steady_clock::now();
+      const Status later = (*runner)->run(Scope::kWhole, again.call);
+      EXPECT_NE(later.message().find("failed before"), std::string::npos) << later.message();
+      EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::milliseconds(100));
+    });
+  }
+}
+
+TEST(DirectHost, run__what_it_does_not_carry_is_an_error_and_breaks_nothing) {
+  ThreadWorld world(1);
+  world.run([&](int rank) {
+    ThreadMpi mpi(world, rank);
+    auto runner = DirectHostRunner::create(mpi, 1, 0);
+    ASSERT_TRUE(runner.ok()) << runner.status().message();
+    Case one({.type = DataType::kInt32, .op = ReduceOp::kSum, .count = 3}, rank);
+    Call call = one.call;
+    call.collective = Collective::kScan;
+    EXPECT_EQ((*runner)->run(Scope::kWhole, call).code(), ErrorCode::kUnsupported);
+    call = one.call;
+    call.op = ReduceOp::kUser;
+    EXPECT_EQ((*runner)->run(Scope::kWhole, call).code(), ErrorCode::kUnsupported);
+    EXPECT_EQ((*runner)->run(Scope::kNode, one.call).code(), ErrorCode::kUnsupported);
+    EXPECT_TRUE((*runner)->run(Scope::kWhole, one.call).ok());
+    EXPECT_EQ(one.wrong(), "");
+  });
+}
+
+/// The bootstrap of ranks that are processes.
+class ForkedMpi : public ThreadMpi {
+ public:
+  ForkedMpi(ThreadWorld& world, int rank, int ranks, test::Shared& shared)
+      : ThreadMpi(world, 0), place_{rank, ranks}, shared_(shared) {}
+  Status allgather(const void* send, void* recv, Bytes bytes_each) override {
+    // One part of one rank after another through what the processes share.
+    struct Part {
+      unsigned char bytes[64];
+    };
+    for (int rank = 0; rank < place_.ranks; ++rank) {
+      for (Bytes at = 0; at < bytes_each; at += sizeof(Part)) {
+        Part part{};
+        const Bytes bytes = std::min<Bytes>(sizeof(Part), bytes_each - at);
+        std::memcpy(part.bytes, static_cast<const char*>(send) + at, bytes);
+        part = shared_.from_rank_zero(rank == place_.rank ? 0 : 1, part);
+        std::memcpy(static_cast<char*>(recv) + static_cast<Bytes>(rank) * bytes_each + at,
+                    part.bytes, bytes);
+      }
+    }
+    return {};
+  }
+  ScopeRank scope_rank(runners::Scope) const override { return place_; }
+
+ private:
+  ScopeRank place_;
+  test::Shared& shared_;
+};
+
+std::string run_in_processes(int rank, test::Shared& shared,
+                             const std::function<std::string(DirectHostRunner&)>& body,
+                             double timeout_s) {
+  ThreadWorld alone(1);
+  ForkedMpi mpi(alone, rank, shared.ranks(), shared);
+  auto runner = DirectHostRunner::create(mpi, timeout_s, smallest_ring(shared.ranks()));
+  CHILD_OK(runner.status());
+  shared.barrier();
+  return body(**runner);
+}
+
+TEST(DirectHost, run__ranks_in_processes_of_their_own) {
+  constexpr int kRanks = 3;
+  EXPECT_EQ(test::in_ranks(kRanks,
+                           [](int rank, test::Shared& shared) {
+                             return run_in_processes(
+                                 rank, shared,
+                                 [rank](DirectHostRunner& runner) -> std::string {
+                                   for (Given given : one_of_each_way(kRanks)) {
+                                     for (int i = 0; i < 20; ++i) {
+                                       given.seed += 1;
+                                       Case one(given, rank);
+                                       CHILD_OK(runner.run(Scope::kWhole, one.call));
+                                       CHILD_EXPECT(one.wrong().empty(), one.wrong());
+                                     }
+                                   }
+                                   return "";
+                                 },
+                                 60);
+                           }),
+            test::all_well(kRanks));
+}
+
+TEST(DirectHost, run__a_killed_rank_is_noticed_long_before_the_timeout) {
+  constexpr int kRanks = 3;
+  for (const Given& given : one_of_each_way(kRanks)) {
+    const auto answers = test::in_ranks(kRanks, [&given](int rank, test::Shared& shared) {
+      return run_in_processes(
+          rank, shared,
+          [&](DirectHostRunner& runner) -> std::string {
+            if (rank == 1) {
+              raise(SIGKILL);
+            }
+            Case one(given, rank);
+            const auto start = std::chrono::steady_clock::now();
+            const Status status = runner.run(Scope::kWhole, one.call);
+            const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+            CHILD_EXPECT(!status.ok(), "a dead rank took part");
+            const bool says_it = status.message().find("rank 1 has died") != std::string::npos ||
+                                 status.message().find("gave up") != std::string::npos;
+            CHILD_EXPECT(says_it, status.message());
+            CHILD_EXPECT(waited.count() < 10, std::to_string(waited.count()) + " s");
+            CHILD_EXPECT(!runner.run(Scope::kWhole, one.call).ok(), "it went on");
+            return "";
+          },
+          1800);
+    });
+    EXPECT_EQ(answers, (std::vector<std::string>{"", "died of signal 9", ""})) << given.text();
+  }
+}
+
+TEST(DirectHost, create__without_memory_is_an_error_on_all_ranks) {
+  ThreadWorld world(2);
+  world.run([&](int rank) {
+    ThreadMpi mpi(world, rank);
+    auto runner = DirectHostRunner::create(mpi, 1, Bytes{1} << 60);
+    ASSERT_FALSE(runner.ok());
+    EXPECT_NE(runner.status().message().find("rank 0: "), std::string::npos)
+        << runner.status().message();
+  });
+}
+
+TEST(HostProcess, runs__a_process_that_ended_or_whose_number_another_has_does_not) {
+  HostProcess self = HostProcess::self();
+  EXPECT_TRUE(self.runs());
+  self.start_ticks += 1;
+  EXPECT_FALSE(self.runs());
+  const pid_t child = fork();
+  if (child == 0) {
+    _exit(0);
+  }
+  HostProcess ended;
+  ended.number = child;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (ended.runs() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_FALSE(ended.runs());  // Nobody has asked for its end yet.
+  waitpid(child, nullptr, 0);
+  EXPECT_FALSE(ended.runs());
+}
+
+}  // namespace
+}  // namespace tutti::runners
