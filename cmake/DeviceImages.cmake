@@ -6,12 +6,18 @@
 # TUTTI_DEVICE_IMAGES=OFF leaves them out: the direct backend then has the host device only.
 include_guard(GLOBAL)
 option(TUTTI_DEVICE_IMAGES "Build the GPU kernels of the direct backend" ON)
-find_package(Python3 3.9 COMPONENTS Interpreter)
+# The Python that has the compilers' packages: an isolated wheel build names its own, `make` puts
+# .env/tools first in PATH.
+if(SKBUILD AND Python3_EXECUTABLE)
+  set(images_python "${Python3_EXECUTABLE}")
+else()
+  find_program(images_python NAMES python3 NO_CACHE)
+endif()
 
 function(tutti_device_images variable)
   set(script "${PROJECT_SOURCE_DIR}/cmake/device_images.py")
   set(output "${PROJECT_BINARY_DIR}/device_images")
-  if(NOT TUTTI_DEVICE_IMAGES OR NOT Python3_EXECUTABLE)
+  if(NOT TUTTI_DEVICE_IMAGES OR NOT images_python)
     file(CONFIGURE OUTPUT "${output}/images.cpp" CONTENT [=[
 #include "device/kernels/images.hpp"
 namespace tutti::device::kernels {
@@ -23,7 +29,7 @@ std::span<const Image> images() { return {}; }
     file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/device/kernels/*")
     add_custom_command(
       OUTPUT "${output}/images.cpp"
-      COMMAND "${Python3_EXECUTABLE}" "${script}" --source "${PROJECT_SOURCE_DIR}/src"
+      COMMAND "${images_python}" "${script}" --source "${PROJECT_SOURCE_DIR}/src"
               --output "${output}"
       DEPENDS "${script}" ${sources}
       COMMENT "Building the device images" VERBATIM)

@@ -31,14 +31,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KERNELS = Path("device/kernels")
-FLAGS = (
-    "-O3 -x c++ -std=c++20 -nostdinc -ffp-contract=off -fwrapv -fno-exceptions -fno-rtti"
-    " -Wall -Wextra -Werror"
-).split()
+FLAGS = [
+    "-O3",
+    "-x",
+    "c++",
+    "-std=c++20",
+    "-nostdinc",
+    "-ffp-contract=off",
+    "-fwrapv",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+]
 # Newest first: the loader takes the first that the driver accepts. PTX is for what comes after.
 SASS = ("sm_120", "sm_100", "sm_90", "sm_80")
 PTX_TARGET, PTX_VERSION = "sm_70", "ptx63"  # CUDA 10.0; what the kernels use is of 6.0.
 AMD = ("gfx950", "gfx942", "gfx90a")
+# What compilers say of a target that came after them.
+UNKNOWN_TARGET = ("unknown target CPU", "invalid target ID", "is not defined for option")
 
 
 @dataclass(frozen=True)
@@ -123,10 +135,10 @@ def images_source(built: dict[str, Path]) -> str:
             f'asm(".pushsection .rodata\\n.balign 64\\ntutti_image_{name}:\\n'
             f'.incbin \\"{path.resolve()}\\"\\ntutti_image_{name}_end:\\n.popsection");'
         )
-        lines.append(f'extern "C" const unsigned char tutti_image_{name}[], '
-                     f"tutti_image_{name}_end[];")
-    lines += ["", "namespace tutti::device::kernels {", "",
-              "std::span<const Image> images() {"]
+        lines.append(
+            f'extern "C" const unsigned char tutti_image_{name}[], tutti_image_{name}_end[];'
+        )
+    lines += ["", "namespace tutti::device::kernels {", "", "std::span<const Image> images() {"]
     if built:
         lines.append("  static const Image all[] = {")
         for name in built:
@@ -142,6 +154,7 @@ def images_source(built: dict[str, Path]) -> str:
 
 
 def main() -> int:
+    """Builds what can be built; 1 when a compiler that was found fails."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--source", type=Path, required=True, help="the src directory")
     parser.add_argument("--output", type=Path, required=True)
@@ -167,11 +180,17 @@ def main() -> int:
     if tools.lld:
         wanted |= {name: ("amd", name) for name in AMD}
     if not tools.clang:
-        print("device images: no clang for GPUs; the direct backend will have no GPU kernels. "
-              "Remedy: pip install ziglang, or apt-get install clang-19 lld-19", file=sys.stderr)
+        print(
+            "device images: no clang for GPUs; the direct backend will have no GPU kernels. "
+            "Remedy: pip install ziglang, or apt-get install clang-19 lld-19",
+            file=sys.stderr,
+        )
     elif not tools.ptxas:
-        print("device images: no ptxas; NVIDIA drivers will translate PTX at first use. "
-              "Remedy: pip install nvidia-cuda-nvcc-cu12", file=sys.stderr)
+        print(
+            "device images: no ptxas; NVIDIA drivers will translate PTX at first use. "
+            "Remedy: pip install nvidia-cuda-nvcc-cu12",
+            file=sys.stderr,
+        )
 
     def build(name: str) -> Path | None:
         done = cache / name
@@ -191,7 +210,7 @@ def main() -> int:
                 code_object(tools, options.source, target, made)
             made.rename(done)
         except RuntimeError as error:
-            if "unknown target CPU" in str(error) or "is not a recognized processor" in str(error):
+            if any(words in str(error) for words in UNKNOWN_TARGET):
                 print(f"device images: this clang does not know {target}", file=sys.stderr)
                 return None
             raise

@@ -70,6 +70,18 @@ if [[ $what != measure ]]; then
       done
     done
   done
+  # Schedules that NCCL carries and our kernels reduce, on one node and on two virtual ones.
+  for nodes in 0 2; do
+    for algorithm in ring rabenseifner rings double-tree; do
+      (
+        export TUTTI_VIRTUAL_NODES=$nodes TUTTI_ALLREDUCE=ccl:$algorithm TUTTI_ALLGATHER=ccl:rings
+        export TUTTI_REDUCE_SCATTER_BLOCK=ccl:rings TUTTI_BCAST=ccl:chain TUTTI_LOG_LEVEL=error
+        run 100 "$gpus" "$build/tests/mpi/mpich/collectives" --memory cuda --watchdog 60 \
+          >"$out/check-ccl-$algorithm-$nodes.txt" 2>&1
+        echo "check: ccl:$algorithm, $nodes virtual nodes: rc $? $(tail -n 1 "$out/check-ccl-$algorithm-$nodes.txt")"
+      ) | tee -a "$out/check.txt"
+    done
+  done
   run 60 2 "$build/tests/mpi/mpich/threads" --memory cuda >"$out/threads.txt" 2>&1
   echo "threads: rc $? $(tail -n 1 "$out/threads.txt")" | tee -a "$out/check.txt"
   run 60 2 "$build/tests/mpi/mpich/collectives" --memory cuda --same-device --only matrix \
@@ -79,7 +91,9 @@ if [[ $what != measure ]]; then
 fi
 if [[ $what != check ]]; then
   for ranks in $(printf '%s\n' 2 "$gpus" | sort -nu); do
-    timeout 120 "$build/bench/micro/direct_sweep" "$ranks" "$out/direct-sweep-$ranks.json" || status=1
+    timeout 120 "$python" bench/direct_sweep.py "$ranks" -o "$out/direct-sweep-$ranks.json" \
+      --program "$build/bench/micro/direct_sweep" || status=1
+    timeout 200 "$python" bench/pipeline.py --ranks "$ranks" --out "$out" --mpi "$env" || status=1
   done
   "$python" -m tutti info --json >"$out/info.json" 2>"$out/info.err" || status=1
   read -ra arguments <<<"${GPU_NODE_ARGS:-}"
