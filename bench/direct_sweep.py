@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""The direct kernels by launch shape and form, without MPI: `floor_us` and where defaults come from.
+"""The direct kernels by launch shape and form, without MPI: `floor_us`, the defaults' source.
 
     python bench/direct_sweep.py RANKS -o OUT.json [--program build/dev/bench/micro/direct_sweep]
 

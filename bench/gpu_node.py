@@ -35,7 +35,7 @@ def plans_of(collective: str, nodes: int) -> tuple[str, ...]:
     """Plans that can carry the collective: a refused one would measure what stands in for it."""
     flat = "gamma" if nodes == 1 else "beta"
     alpha = nodes > 1 and collective in ("allreduce", "allgather", "bcast")
-    direct = ("direct-gamma",) if nodes == 1 else ()
+    direct = ("direct-gamma", "ccl-comms(4)") if nodes == 1 else ()
     return (f"mpi-{flat}", f"ccl-{flat}", *direct) + (("mpi-alpha", "ccl-alpha") if alpha else ())
 
 

@@ -11,8 +11,11 @@
 #if defined(__NVPTX__)
 // The most threads of a block stand in the PTX: device_images.py puts them there.
 #define TUTTI_GLOBAL extern "C" __attribute__((nvptx_kernel))
-#elif defined(__AMDGCN__)
+#elif defined(__AMDGCN__) && __clang_major__ >= 20
 #define TUTTI_GLOBAL extern "C" __attribute__((amdgpu_kernel, amdgpu_flat_work_group_size(64, 512)))
+#else
+// Before 20, clang takes the size of a block for HIP's and OpenCL's kernels only.
+#define TUTTI_GLOBAL extern "C" __attribute__((amdgpu_kernel))
 #endif
 
 namespace tutti::device::kernels {
