@@ -35,7 +35,9 @@ def plans_of(collective: str, nodes: int) -> tuple[str, ...]:
     """Plans that can carry the collective: a refused one would measure what stands in for it."""
     flat = "gamma" if nodes == 1 else "beta"
     alpha = nodes > 1 and collective in ("allreduce", "allgather", "bcast")
-    direct = ("direct-gamma", "ccl-comms(4)") if nodes == 1 else ()
+    # Of what one node has besides; a collective with counts is not cut into chunks.
+    chunks = ("ccl-comms(4)",) if collective != "reduce_scatter" else ()
+    direct = ("direct-gamma", *chunks) if nodes == 1 else ()
     return (f"mpi-{flat}", f"ccl-{flat}", *direct) + (("mpi-alpha", "ccl-alpha") if alpha else ())
 
 
