@@ -16,7 +16,7 @@ unexport TUTTI_WHEELS
 export PATH := $(CURDIR)/.env/tools/bin:$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 # Device images by the hash of their sources: every build of this tree shares them.
-export TUTTI_IMAGE_CACHE := $(CURDIR)/.env/images
+export DEVICE_IMAGES_CACHE := $(CURDIR)/.env/images
 
 set_up := TUTTI_WHEELS="$(WHEELS)" tools/set_up.sh
 tutti := TUTTI_LIBRARY_DIR=$(CURDIR)/$(BUILD)/lib PYTHONPATH=$(CURDIR)/python python3 -m

@@ -12,7 +12,7 @@ NVIDIA's machine code: ptxas of the PyPI package nvidia-cuda-nvcc-cu12, else the
 Writes DIR/images.cpp, which embeds what could be built and defines kernels::images(). What could
 not is one line on stderr that says what to install; the library then says so at run time.
 
-TUTTI_IMAGE_CACHE: a directory where finished images are kept, by the hash of all that goes into
+DEVICE_IMAGES_CACHE: a directory where finished images are kept, by the hash of all that goes into
 them, so that several builds of one tree compile them once.
 """
 
@@ -100,7 +100,7 @@ def run(command: list[str]) -> None:
 
 def ptx(tools: Tools, source: Path, target: str, version: str, output: Path) -> None:
     """PTX of all kernels, told that blocks have at most 512 threads, without comments."""
-    raw = output.with_suffix(".raw")
+    raw = output.with_name(output.name + ".raw")
     cpu = ["--target=nvptx64-nvidia-cuda", "-Xclang", "-target-cpu", "-Xclang", target]
     feature = ["-Xclang", "-target-feature", "-Xclang", f"+{version}"]
     defines = ["-I", str(source), "-DTUTTI_WIRE=Lines"]
@@ -166,11 +166,11 @@ def main() -> int:
     for file in sorted((options.source / KERNELS).glob("*")):
         digest.update(file.name.encode() + file.read_bytes())
     # A package may be upgraded in its place.
-    for tool in (tools.clang, tools.ptxas):
+    for tool in (tools.clang, tools.lld, tools.ptxas):
         if tool:
             digest.update(str(Path(tool[0]).stat().st_size).encode())
     key = digest.hexdigest()[:16]
-    cache = Path(os.environ.get("TUTTI_IMAGE_CACHE") or options.output) / key
+    cache = Path(os.environ.get("DEVICE_IMAGES_CACHE") or options.output) / key
 
     wanted: dict[str, tuple[str, ...]] = {}
     if tools.clang and tools.ptxas:
@@ -222,7 +222,9 @@ def main() -> int:
     try:
         if any(name in SASS and not (cache / name).is_file() for name in wanted):
             cache.mkdir(parents=True, exist_ok=True)
-            ptx(tools, options.source, "sm_80", "ptx70", base)
+            own = base.with_suffix(f".{os.getpid()}")
+            ptx(tools, options.source, "sm_80", "ptx70", own)
+            own.rename(base)
         with ThreadPoolExecutor(options.jobs) as pool:
             made = dict(zip(wanted, pool.map(build, wanted), strict=True))
     except RuntimeError as error:

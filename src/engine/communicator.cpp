@@ -80,7 +80,18 @@ Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
   return self;
 }
 
-Communicator::~Communicator() = default;
+Communicator::~Communicator() {
+  if (direct_runner_ != nullptr) {
+    process_.direct_communicators.fetch_sub(1, std::memory_order_relaxed);
+  }
+}
+
+void Communicator::fail(const Status& status) {
+  failure_ = status;
+  if (direct_host_runner_ != nullptr) {
+    direct_host_runner_->give_up(status);
+  }
+}
 
 Status Communicator::agree_configuration(const Hints& hints) {
   table_ = process_.table();

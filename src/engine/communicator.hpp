@@ -41,6 +41,7 @@ struct Place {
   int world_rank = 0;
   int world_ranks = 1;
   bool mpi_device_aware = false;
+  bool thread_multiple = false;  ///< Other threads may be in collectives of other communicators.
 };
 
 /// What all ranks do with one shape of call.
@@ -82,7 +83,8 @@ class Communicator {
   /// What broke this communicator on this rank, ok while nothing has. A rank that failed after the
   /// choice no longer counts calls as its peers do: its next call would meet their last one.
   const Status& failure() const { return failure_; }
-  void fail(const Status& status) { failure_ = status; }
+  /// Peers that wait for this rank in shared memory hear of it.
+  void fail(const Status& status);
   /// A stream for copies to and from `device` that stage a native call; `bytes` are counted.
   Result<device::Stream> staging_stream(int device, Bytes bytes) {
     process_.counters().staged_bytes.fetch_add(bytes, std::memory_order_relaxed);

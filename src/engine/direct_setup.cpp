@@ -15,6 +15,11 @@
 namespace tutti::engine {
 namespace {
 
+/// Of a process: each has 32 MiB of staging memory and its own kernels.
+constexpr int kCommunicatorsMax = 16;
+/// Blocks of a launch where several threads may be in collectives at once.
+constexpr std::uint32_t kThreadsBlocksMax = 8;
+
 /// What a rank tells the others; fixed size, host byte order (one kind of node per job).
 struct DirectFacts {
   std::int32_t usable = 0;
@@ -82,24 +87,28 @@ bool has_nvlink_to_all(const std::vector<DirectFacts>& all, std::size_t self) {
 }  // namespace
 
 Status Communicator::setup_direct(select::Memory memory, int device) {
-  if (memory == select::Memory::kHost) {
-    direct_host_tried_ = true;
-    return agree_direct_host(&facts_.direct_host_refusal);
+  const bool on_device = memory == select::Memory::kDevice;
+  std::string& refusal = on_device ? facts_.direct_device_refusal : facts_.direct_host_refusal;
+  (on_device ? direct_device_tried_ : direct_host_tried_) = true;
+  refusal.clear();
+  const Status status = on_device ? agree_direct(device, &refusal) : agree_direct_host(&refusal);
+  if (!status.ok()) {
+    refusal = "its set-up failed: " + status.message();
   }
-  direct_device_tried_ = true;
-  facts_.direct_device_refusal.clear();
-  TUTTI_RETURN_IF_ERROR(agree_direct(device, &facts_.direct_device_refusal));
-  if (!facts_.direct_device_refusal.empty()) {
+  if (!on_device) {
+    return status;
+  }
+  if (!refusal.empty()) {
     direct_runner_.reset();
+  } else {
+    process_.direct_communicators.fetch_add(1, std::memory_order_relaxed);
   }
   if (is_speaker() && log_enabled(LogLevel::kInfo)) {
-    log(LogLevel::kInfo,
-        facts_.direct_device_refusal.empty()
-            ? "direct: kernels of this communicator are ready (" + direct_runner_->description() +
-                  ")"
-            : "no direct backend on this communicator: " + facts_.direct_device_refusal);
+    log(LogLevel::kInfo, refusal.empty() ? "direct: kernels of this communicator are ready (" +
+                                               direct_runner_->description() + ")"
+                                         : "no direct backend on this communicator: " + refusal);
   }
-  return {};
+  return status;
 }
 
 Status Communicator::agree_direct_host(std::string* refusal) {
@@ -137,8 +146,16 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
   };
   device::Api* const api = process_.device();
   const std::string blocking = launch_blocking_variable();
+  const std::string& allowed = process_.config().direct;
   if (api == nullptr) {
     put(mine.reason, "no GPU library");
+  } else if (allowed == "off") {
+    put(mine.reason, "TUTTI_DIRECT=off");
+  } else if (allowed != "all" && std::string_view(api->name()) == "hip") {
+    put(mine.reason, "never run on an AMD GPU; TUTTI_DIRECT=all tries");
+  } else if (process_.direct_communicators.load(std::memory_order_relaxed) >= kCommunicatorsMax) {
+    put(mine.reason, std::to_string(kCommunicatorsMax) +
+                         " communicators of this process have staging memory already");
   } else if (!blocking.empty()) {
     put(mine.reason, blocking);
   } else if (explain(choose_device(device))) {
@@ -163,8 +180,20 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
     return {};
   }
   const bool is_cuda = std::string_view(api->name()) == "cuda";
-  std::uint64_t without_nvlink = is_cuda && !has_nvlink_to_all(all, self) ? 1 : 0;
-  TUTTI_RETURN_IF_ERROR(mpi_.max_in_place(&without_nvlink, 1));
+  enum : std::size_t { kWithoutNvlink, kThreads, kAgreed };
+  std::array<std::uint64_t, kAgreed> agreed{};
+  agreed[kWithoutNvlink] = is_cuda && !has_nvlink_to_all(all, self) ? 1 : 0;
+  agreed[kThreads] = place_.thread_multiple ? 1 : 0;
+  TUTTI_RETURN_IF_ERROR(mpi_.max_in_place(agreed.data(), kAgreed));
+  if (agreed[kWithoutNvlink] != 0 && allowed != "all") {
+    *refusal =
+        "NVLink does not join all these GPUs, or it cannot be seen that it does; "
+        "TUTTI_DIRECT=all tries over PCIe";
+    return {};
+  }
+  // Kernels of several communicators must fit on a GPU side by side: they wait for their peers.
+  runners::DirectTuning tuning;
+  tuning.blocks_max = agreed[kThreads] != 0 ? kThreadsBlocksMax : runners::kDirectBlocksMax;
 
   using runners::DirectRunner;
   Status status;
@@ -173,8 +202,9 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
   auto made = DirectRunner::create(
       *api, device_, {.rank = place_.rank, .ranks = place_.ranks}, process_.scratch(),
       {.timeout_s = process_.config().timeout_s,
-       .wire = without_nvlink != 0 ? runners::DirectWire::kPackets : runners::DirectWire::kLines,
-       .tuning = {}});
+       .wire = agreed[kWithoutNvlink] != 0 ? runners::DirectWire::kPackets
+                                           : runners::DirectWire::kLines,
+       .tuning = tuning});
   status = made.status();
   if (status.ok()) {
     direct_runner_ = std::move(*made);

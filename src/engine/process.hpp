@@ -5,6 +5,7 @@
 // scratch memory, counters. Made at the first eligible collective, never when the library loads.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -44,6 +45,9 @@ class Process {
   const device::OpenReport& device_report() const { return device_report_; }
   /// Loads the CCL at the first call; the same answer afterwards.
   Result<ccl::Library*> ccl();
+
+  /// Live communicators with direct kernels: each has staging memory on its GPU.
+  std::atomic<int> direct_communicators{0};
 
   runners::Scratch& scratch() { return *scratch_; }
   Counters& counters() { return counters_; }

@@ -117,6 +117,8 @@ class Performance {
 
   /// Empty: the code to return is in `code`.
   Status run(int* code);
+  /// True once the call was given to the direct backend.
+  bool is_direct() const { return direct_; }
 
  private:
   bool read_arguments();
@@ -154,6 +156,7 @@ class Performance {
 
   Side send_;
   Side recv_;
+  bool direct_ = false;
   bool reduction_ = false;
   select::DataType type_ = select::DataType::kByte;
   select::ReduceOp op_ = select::ReduceOp::kNone;
@@ -325,6 +328,7 @@ Status Performance::run(int* code) {
     return {};
   }
   *code = MPI_SUCCESS;
+  direct_ = route->plan.backend == select::Backend::kDirect;
   return reduction_ ? run_reduction(*route) : run_movement(*route);
 }
 
@@ -751,12 +755,15 @@ Status Performance::run_movement(const engine::Route& route) {
 
 int perform(Session& session, const View& view, const NativeCall& native) {
   int code = MPI_SUCCESS;
-  const Status status = Performance(session, view, native).run(&code);
+  Performance performance(session, view, native);
+  const Status status = performance.run(&code);
   if (status.ok()) {
     return code;
   }
-  // A refused fall-back is the same on all ranks, and MPI's own errors are MPI's to handle.
-  if (status.code() != ErrorCode::kFallback && status.code() != ErrorCode::kMpiFailed) {
+  // A refused fall-back is the same on all ranks, and MPI's own errors are MPI's to handle; but who
+  // missed a direct call no longer counts rounds as its peers do.
+  if (status.code() != ErrorCode::kFallback &&
+      (status.code() != ErrorCode::kMpiFailed || performance.is_direct())) {
     session.engine->fail(status);
   }
   return raise(session.comm, status);

@@ -44,6 +44,7 @@ struct Collectives {
 // Everything else, with mpi.h's own signatures.
 #define TUTTI_PMPI_FUNCTIONS(X) \
   X(Initialized)                \
+  X(Query_thread)               \
   X(Finalized)                  \
   X(Barrier)                    \
   X(Comm_rank)                  \

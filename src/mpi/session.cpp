@@ -142,6 +142,9 @@ Status start(Session* session) {
     pmpi.Comm_size(MPI_COMM_WORLD, &place.world_ranks);
   }
   process.report_configuration(place.world_rank);
+  int threads = MPI_THREAD_SINGLE;
+  place.thread_multiple =
+      pmpi.Query_thread(&threads) == MPI_SUCCESS && threads == MPI_THREAD_MULTIPLE;
   place.mpi_device_aware =
       process.device() != nullptr && mpi_is_device_aware(process.device()->name());
   take_missing_hints(session);

@@ -167,7 +167,7 @@ def test_run__hybrid_and_stand_in_device_memory() -> None:
     document = measure.run(job, require("mpich"))
     assert document.wrong() == 0
     assert [row.hybrid for row in document.rows] == [False, True] * 3
-    assert {row.plan for row in document.rows if row.hybrid} == {"mpi-gamma"}
+    assert {row.plan for row in document.rows if row.hybrid} == {"direct-gamma"}
 
 
 @pytest.mark.parametrize("runtime", ["cuda", "hip"])

@@ -49,6 +49,8 @@ struct Machine {
         : "r"(static_cast<Word>(value)));
     return result != 0;
   }
+  /// All lanes of the warp meet: what follows they execute together.
+  static TUTTI_INLINE void converge() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
   static TUTTI_INLINE void relax() {}
   static TUTTI_INLINE void block_barrier() { asm volatile("bar.sync 0;" ::: "memory"); }
   static TUTTI_INLINE void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
@@ -82,6 +84,7 @@ struct Machine {
   static TUTTI_INLINE Word thread() { return __builtin_amdgcn_workitem_id_x(); }
   static TUTTI_INLINE Word block() { return __builtin_amdgcn_workgroup_id_x(); }
   static TUTTI_INLINE bool all(bool value) { return __builtin_amdgcn_ballot_w64(!value) == 0; }
+  static TUTTI_INLINE void converge() {}  // Lanes of a wave never part for longer than a branch.
   static TUTTI_INLINE void relax() {}
   static TUTTI_INLINE void block_barrier() {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
@@ -116,6 +119,7 @@ struct Machine {
 struct Machine {
   static constexpr Word kLanes = 1;
   static bool all(bool value) { return value; }
+  static void converge() {}
   /// Ranks may be more than cores.
   static void relax() { sched_yield(); }
   static void fence_system() {}

@@ -207,8 +207,8 @@ Status DirectRunner::self_test() {
   constexpr std::uint64_t kWords = 300;
   const auto ranks = static_cast<std::uint64_t>(me_.ranks);
   const Bytes bytes = ranks * kWords * sizeof(std::uint32_t);
-  TUTTI_ASSIGN_OR_RETURN(const Lease send, scratch_.device(device_, bytes));
-  TUTTI_ASSIGN_OR_RETURN(const Lease recv, scratch_.device(device_, bytes));
+  TUTTI_ASSIGN_OR_RETURN(Lease send, scratch_.device(device_, bytes));
+  TUTTI_ASSIGN_OR_RETURN(Lease recv, scratch_.device(device_, bytes));
   const double timeout_s = options_.timeout_s;
   options_.timeout_s = kSelfTestTimeoutS;
   for (std::uint32_t turn = 0; turn < 2; ++turn) {
@@ -229,7 +229,11 @@ Status DirectRunner::self_test() {
     call.send = send.data();
     call.recv = recv.data();
     call.send_memory = call.recv_memory = {device::MemoryKind::kDevice, device_};
-    TUTTI_RETURN_IF_ERROR(run(Scope::kWhole, call));
+    if (const Status status = run(Scope::kWhole, call); !status.ok()) {
+      send.abandon();  // The kernel may still use them.
+      recv.abandon();
+      return status;
+    }
     TUTTI_RETURN_IF_ERROR(api_.copy(words.data(), recv.data(), bytes));
     for (std::uint64_t peer = 0; peer < ranks; ++peer) {
       for (std::uint64_t i = 0; i < kWords; ++i) {
@@ -374,7 +378,7 @@ Status DirectRunner::wait(const DirectLaunch& launch, double timeout_s) {
       }
     }
   }
-  if (reason.empty()) {
+  if (reason.empty() && std::atomic_ref(control_->failed).load(std::memory_order_relaxed) == 0) {
     return {};
   }
   broken_ = true;

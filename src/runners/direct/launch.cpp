@@ -284,8 +284,8 @@ DirectLaunch plan_direct(const Call& call, const ScopeRank& me, const DirectGeom
     launch.warps = kDirectWarpsMax;
   } else {
     // A warp for each batch of lines until there are no more warps.
-    const std::uint64_t warps = std::clamp<std::uint64_t>(up(lines, geometry.warp_lines), 1,
-                                                          kDirectBlocksMax * kDirectWarpsMax);
+    const std::uint64_t warps = std::clamp<std::uint64_t>(
+        up(lines, geometry.warp_lines), 1, std::uint64_t{tuning.blocks_max} * kDirectWarpsMax);
     launch.blocks = static_cast<std::uint32_t>(up(warps, kDirectWarpsMax));
     launch.warps = static_cast<std::uint32_t>(up(warps, launch.blocks));
   }

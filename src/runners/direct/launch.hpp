@@ -35,18 +35,19 @@ struct DirectGeometry {
   friend bool operator==(const DirectGeometry&, const DirectGeometry&) = default;
 };
 
+/// Blocks and warps that any launch has at most; what the slots of an arena are made for.
+inline constexpr std::uint32_t kDirectBlocksMax = 64;
+inline constexpr std::uint32_t kDirectWarpsMax = 16;
+
 /// What is tuned, equal on all ranks. Zero: the default for the number of ranks and the size.
 struct DirectTuning {
   std::uint32_t blocks = 0;
-  std::uint32_t warps = 0;  ///< Of a block.
+  std::uint32_t blocks_max = kDirectBlocksMax;  ///< Of the default shapes.
+  std::uint32_t warps = 0;                      ///< Of a block.
   /// Largest vector that every rank reduces whole.
   std::uint64_t one_shot_bytes_max = UINT64_MAX;
   bool one_shot_default = true;  ///< False: `one_shot_bytes_max` counts.
 };
-
-/// Blocks and warps that any launch has at most; what the slots of an arena are made for.
-inline constexpr std::uint32_t kDirectBlocksMax = 64;
-inline constexpr std::uint32_t kDirectWarpsMax = 16;
 
 /// Bytes of a slot of an arena, and of the whole arena: [bank 4][stage 2][source rank].
 std::uint64_t direct_slot_bytes(const DirectGeometry& geometry, int ranks);
