@@ -403,9 +403,9 @@ Status Communicator::run_direct_host(const runners::Call& call) {
     return direct_host_runner_->run(runners::Scope::kWhole, call);
   }
   runners::Relocated relocated;
-  const Status moved = relocated.move_in(call, {.rank = place_.rank, .ranks = place_.ranks},
-                                         runners::Place::kPinnedHost, -1, move_send, move_recv,
-                                         process_.device(), process_.scratch());
+  Status moved = relocated.move_in(call, {.rank = place_.rank, .ranks = place_.ranks},
+                                   runners::Place::kPinnedHost, -1, move_send, move_recv,
+                                   process_.device(), process_.scratch());
   if (!moved.ok()) {
     direct_host_runner_->give_up(moved);  // The other ranks are in the call.
     return moved;

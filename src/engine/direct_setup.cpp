@@ -91,7 +91,7 @@ Status Communicator::setup_direct(select::Memory memory, int device) {
   std::string& refusal = on_device ? facts_.direct_device_refusal : facts_.direct_host_refusal;
   (on_device ? direct_device_tried_ : direct_host_tried_) = true;
   refusal.clear();
-  const Status status = on_device ? agree_direct(device, &refusal) : agree_direct_host(&refusal);
+  Status status = on_device ? agree_direct(device, &refusal) : agree_direct_host(&refusal);
   if (!status.ok()) {
     refusal = "its set-up failed: " + status.message();
   }

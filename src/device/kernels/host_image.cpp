@@ -40,9 +40,9 @@ constexpr HostFunction kFunctions[] = {
 }  // namespace
 
 const HostModule& host_image() {
-  static constexpr HostModule module{.functions = kFunctions,
-                                     .function_count = static_cast<int>(std::size(kFunctions))};
-  return module;
+  static constexpr HostModule kModule{.functions = kFunctions,
+                                      .function_count = static_cast<int>(std::size(kFunctions))};
+  return kModule;
 }
 
 }  // namespace tutti::device::kernels

@@ -229,7 +229,7 @@ Status DirectRunner::self_test() {
     call.send = send.data();
     call.recv = recv.data();
     call.send_memory = call.recv_memory = {device::MemoryKind::kDevice, device_};
-    if (const Status status = run(Scope::kWhole, call); !status.ok()) {
+    if (Status status = run(Scope::kWhole, call); !status.ok()) {
       send.abandon();  // The kernel may still use them.
       recv.abandon();
       return status;

@@ -15,7 +15,7 @@ namespace {
 constexpr int kYields = 1000;
 constexpr std::chrono::microseconds kNap(50);
 /// Dead ranks are looked for this often.
-constexpr double kCheckEvery_s = 0.25;
+constexpr double kCheckEveryS = 0.25;
 
 }  // namespace
 
@@ -40,7 +40,7 @@ bool Patience::is_time_to_check() {
   }
   waited_s_ = std::chrono::duration<double>(now - start_).count();
   const bool is_over = peers_.timeout_s > 0 && waited_s_ > peers_.timeout_s;
-  if (!is_over && waited_s_ - checked_s_ < kCheckEvery_s) {
+  if (!is_over && waited_s_ - checked_s_ < kCheckEveryS) {
     return false;
   }
   checked_s_ = waited_s_;

@@ -36,11 +36,11 @@ constexpr std::size_t kPartialBytes = 4096;
 /// so themselves.
 template <class T, bool is_structure = __is_class(T)>
 struct Loose {
-  typedef T type __attribute__((may_alias, aligned(1)));
+  typedef T Type __attribute__((may_alias, aligned(1)));
 };
 template <class T>
 struct Loose<T, true> {
-  using type = T;
+  using Type = T;
 };
 #define TUTTI_LOOSE_STRUCTURE __attribute__((packed, may_alias))
 
@@ -49,44 +49,44 @@ struct Loose<T, true> {
 /// Where sums and products of T wrap and do not overflow: at least as wide as int, unsigned.
 template <class T>
 struct Wrapping {
-  using type = T;
+  using Type = T;
 };
 template <>
 struct Wrapping<std::int8_t> {
-  using type = unsigned;
+  using Type = unsigned;
 };
 template <>
 struct Wrapping<std::uint8_t> {
-  using type = unsigned;
+  using Type = unsigned;
 };
 template <>
 struct Wrapping<std::int16_t> {
-  using type = unsigned;
+  using Type = unsigned;
 };
 template <>
 struct Wrapping<std::uint16_t> {
-  using type = unsigned;
+  using Type = unsigned;
 };
 template <>
 struct Wrapping<std::int32_t> {
-  using type = std::uint32_t;
+  using Type = std::uint32_t;
 };
 template <>
 struct Wrapping<std::int64_t> {
-  using type = std::uint64_t;
+  using Type = std::uint64_t;
 };
 
 struct Sum {
   template <class T>
   static T apply(T a, T b) {
-    using W = typename Wrapping<T>::type;
+    using W = typename Wrapping<T>::Type;
     return static_cast<T>(static_cast<W>(a) + static_cast<W>(b));
   }
 };
 struct Prod {
   template <class T>
   static T apply(T a, T b) {
-    using W = typename Wrapping<T>::type;
+    using W = typename Wrapping<T>::Type;
     return static_cast<T>(static_cast<W>(a) * static_cast<W>(b));
   }
 };
@@ -191,7 +191,7 @@ struct Maxloc {
 
 template <class T, class Op>
 struct Plain {
-  using Element = typename Loose<T>::type;
+  using Element = typename Loose<T>::Type;
 
   static void combine(Element* out, const Element* a, const Element* b, std::uint64_t count) {
     TUTTI_INDEPENDENT_ITERATIONS
@@ -277,7 +277,7 @@ struct Bfloat16 {
   }
 };
 
-using Loose16 = Loose<std::uint16_t>::type;
+using Loose16 = Loose<std::uint16_t>::Type;
 
 template <class Format>
 void widen(float* out, const Loose16* in, std::uint64_t count) {
