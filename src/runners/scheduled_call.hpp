@@ -7,8 +7,20 @@
 
 #include "runners/call.hpp"
 #include "schedule/problem.hpp"
+#include "schedule/program.hpp"
 
 namespace tutti::runners {
+
+/// Addresses of a program's three buffers: input, output, scratch.
+struct ProgramBuffers {
+  std::byte* base[3] = {};
+  Bytes element_bytes = 1;
+
+  std::byte* at(const schedule::Region& region) const {
+    return base[static_cast<std::size_t>(region.buffer)] + region.offset * element_bytes;
+  }
+  Bytes bytes(const schedule::Region& region) const { return region.count * element_bytes; }
+};
 
 schedule::Problem problem_of(const Call& call, int ranks);
 

@@ -9,6 +9,7 @@
 #include "runners/ccl/chunk.hpp"
 #include "runners/ccl/group.hpp"
 #include "runners/ccl/types.hpp"
+#include "runners/pause.hpp"
 #include "runners/relocate.hpp"
 #include "runners/scheduled_call.hpp"
 
@@ -30,15 +31,6 @@ Result<Element> element_of(const Call& call) {
                   std::string("type ") + select::to_string(call.type) + " is not the CCL's");
   }
   return Element{translated->type, translated->count_factor};
-}
-
-/// Lets the core's other thread run for some tens of nanoseconds.
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("isb");
-#endif
 }
 
 bool all_equal(std::span<const std::uint64_t> values) {
@@ -467,7 +459,7 @@ Status CclRunner::wait(std::span<const Lane> lanes, const char* what) {
       continue;
     }
     for (int i = std::min(queries / kQueriesPerPause, kPausesMax); i > 0; --i) {
-      pause();
+      pause_briefly();
     }
     if (queries % kQueriesPerLook != 0) {
       continue;

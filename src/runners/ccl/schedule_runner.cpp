@@ -7,13 +7,11 @@
 #include <tuple>
 
 #include "runners/ccl/group.hpp"
-#include "runners/scheduled_call.hpp"
 #include "schedule/rounds.hpp"
 
 namespace tutti::runners {
 
 using schedule::Program;
-using schedule::Region;
 using schedule::Step;
 using schedule::StepKind;
 
@@ -30,17 +28,6 @@ bool is_message(const Step& step) {
 }
 
 }  // namespace
-
-/// Addresses of the three buffers.
-struct CclScheduleRunner::Bases {
-  std::byte* base[3] = {};
-  Bytes element_bytes = 1;
-
-  std::byte* at(const Region& region) const {
-    return base[static_cast<std::size_t>(region.buffer)] + region.offset * element_bytes;
-  }
-  Bytes bytes(const Region& region) const { return region.count * element_bytes; }
-};
 
 const CclScheduleRunner::Prepared& CclScheduleRunner::prepared(
     const std::string& algorithm, const schedule::Parameters& parameters, const Call& call,
@@ -91,7 +78,7 @@ Status CclScheduleRunner::queue(const Prepared& prepared, const Call& call, cons
                                 CclRunner::Lane& lane) {
   const Program& program = prepared.program;
   const bool is_bcast = call.collective == select::Collective::kBcast;
-  Bases bases;
+  ProgramBuffers bases;
   bases.element_bytes = call.element_bytes;
   bases.base[0] = static_cast<std::byte*>(const_cast<void*>(is_bcast ? call.recv : call.send));
   bases.base[1] = static_cast<std::byte*>(call.recv);
@@ -120,8 +107,8 @@ Status CclScheduleRunner::queue(const Prepared& prepared, const Call& call, cons
   return {};
 }
 
-Status CclScheduleRunner::queue_round(const Prepared& prepared, std::size_t* at, const Bases& bases,
-                                      const CclRunner::Lane& lane) {
+Status CclScheduleRunner::queue_round(const Prepared& prepared, std::size_t* at,
+                                      const ProgramBuffers& bases, const CclRunner::Lane& lane) {
   const std::vector<Step>& steps = prepared.program.steps;
   const std::uint32_t round = prepared.round[prepared.order[*at]];
   TUTTI_ASSIGN_OR_RETURN(auto group, Group::open(library_));
@@ -141,8 +128,8 @@ Status CclScheduleRunner::queue_round(const Prepared& prepared, std::size_t* at,
   return group.close();
 }
 
-Status CclScheduleRunner::queue_local(const Step& step, const Call& call, const Bases& bases,
-                                      const CclRunner::Lane& lane) {
+Status CclScheduleRunner::queue_local(const Step& step, const Call& call,
+                                      const ProgramBuffers& bases, const CclRunner::Lane& lane) {
   std::byte* const to = bases.at(step.destination);
   const std::byte* const from = bases.at(step.source);
   if (step.kind == StepKind::kReduce) {

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "runners/ccl/ccl_runner.hpp"
+#include "runners/scheduled_call.hpp"
 #include "schedule/algorithm.hpp"
 #include "topology/layout.hpp"
 
@@ -67,14 +68,13 @@ class CclScheduleRunner {
     std::vector<std::uint32_t> order;  ///< Steps: by round, its messages before what follows it.
     std::vector<std::uint32_t> round;  ///< By step.
   };
-  struct Bases;
   const Prepared& prepared(const std::string& algorithm, const schedule::Parameters& parameters,
                            const Call& call, const ScopeRank& me);
   Status queue(const Prepared& prepared, const Call& call, const ScopeRank& me,
                CclRunner::Lane& lane);
-  Status queue_round(const Prepared& prepared, std::size_t* at, const Bases& bases,
+  Status queue_round(const Prepared& prepared, std::size_t* at, const ProgramBuffers& bases,
                      const CclRunner::Lane& lane);
-  Status queue_local(const schedule::Step& step, const Call& call, const Bases& bases,
+  Status queue_local(const schedule::Step& step, const Call& call, const ProgramBuffers& bases,
                      const CclRunner::Lane& lane);
 
   CclRunner& ccl_;

@@ -3,16 +3,15 @@
 #include "runners/direct/direct_runner.hpp"
 
 #include <sched.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <vector>
 
+#include "runners/pause.hpp"
 #include "runners/relocate.hpp"
 
 namespace tutti::runners {
@@ -31,15 +30,6 @@ constexpr double kGiveUpS = 10;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-/// Lets the core's other thread run for some tens of nanoseconds.
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("isb");
-#endif
 }
 
 Status failed_before() {
@@ -134,7 +124,7 @@ Status DirectRunner::make_memory() {
 Result<DirectRunner::Handle> DirectRunner::handle() const {
   Handle handle;
   TUTTI_ASSIGN_OR_RETURN(handle.arena, api_.export_memory(arena_));
-  handle.process = getpid();
+  handle.process = HostProcess::self();
   return handle;
 }
 
@@ -144,15 +134,15 @@ Status DirectRunner::open_peers(std::span<const Handle> handles) {
     const Handle& handle = handles[static_cast<std::size_t>(peer)];
     if (peer == me_.rank) {
       arenas.push_back(arena_);
-      processes_.push_back(0);
+      processes_.emplace_back();
       continue;
     }
     TUTTI_ASSIGN_OR_RETURN(void* const opened, api_.open_memory(device_, handle.arena));
     opened_.push_back(opened);
     arenas.push_back(opened);
     // In another process name space the number means nothing, or somebody else.
-    const auto process = static_cast<pid_t>(handle.process);
-    processes_.push_back(process > 0 && kill(process, 0) == 0 ? process : 0);
+    processes_.push_back(handle.process.start_ticks != 0 && handle.process.runs() ? handle.process
+                                                                                  : HostProcess());
   }
   return open_arenas(arenas);
 }
@@ -185,6 +175,9 @@ Status DirectRunner::warm() {
     void* arguments[] = {&alone.arguments};
     auto launcher = api_.create_launcher(kernel.function, device_, shape_of(alone), arguments);
     kernel.launcher = launcher.ok() ? *launcher : nullptr;
+    if (!launcher.ok() && no_graphs_.empty()) {
+      no_graphs_ = launcher.status().message();
+    }
     TUTTI_RETURN_IF_ERROR(launch(alone));
     TUTTI_RETURN_IF_ERROR(wait(alone, kSelfTestTimeoutS));
   }
@@ -199,7 +192,8 @@ device::LaunchShape DirectRunner::shape_of(const DirectLaunch& launch) const {
 std::string DirectRunner::description() const {
   return std::string(api_.name()) + " " + module_.target() +
          (geometry_.wire == DirectWire::kLines ? ", 128-byte lines, " : ", 8-byte packets, ") +
-         std::to_string(direct_arena_bytes(geometry_, me_.ranks) >> 20) + " MiB of staging memory";
+         std::to_string(direct_arena_bytes(geometry_, me_.ranks) >> 20) + " MiB of staging memory" +
+         (no_graphs_.empty() ? "" : ", plain launches: " + no_graphs_);
 }
 
 Status DirectRunner::self_test() {
@@ -335,7 +329,7 @@ bool DirectRunner::is_done(std::uint32_t blocks) const {
 
 std::string DirectRunner::gone_peer() const {
   for (std::size_t peer = 0; peer < processes_.size(); ++peer) {
-    if (processes_[peer] != 0 && kill(processes_[peer], 0) != 0 && errno == ESRCH) {
+    if (processes_[peer].number != 0 && !processes_[peer].runs()) {
       return "the process of rank " + std::to_string(peer) + " is gone";
     }
   }
@@ -351,7 +345,7 @@ Status DirectRunner::wait(const DirectLaunch& launch, double timeout_s) {
   double next_check_s = kPeerCheckS;
   std::string reason;
   for (std::int64_t looks = 1; !is_done(launch.blocks); ++looks) {
-    pause();
+    pause_briefly();
     if (looks > looks_before_yield) {
       sched_yield();
     }
@@ -383,6 +377,7 @@ Status DirectRunner::wait(const DirectLaunch& launch, double timeout_s) {
   }
   broken_ = true;
   break_off();
+  reason = reason.empty() ? "its kernel gave up waiting" : reason;
   return Status(ErrorCode::kTimeout,
                 std::string("direct ") +
                     direct_kernel_names()[static_cast<std::size_t>(launch.kernel)] + ": " + reason);

@@ -12,8 +12,6 @@
 // kernel to give up. From then on this object refuses all calls.
 #pragma once
 
-#include <sys/types.h>
-
 #include <array>
 #include <memory>
 #include <span>
@@ -21,6 +19,7 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "runners/direct/host_process.hpp"
 #include "runners/direct/kernel_module.hpp"
 #include "runners/direct/launch.hpp"
 #include "runners/runner.hpp"
@@ -38,7 +37,7 @@ class DirectRunner : public Runner {
   /// What a rank gives to the others of the communicator.
   struct Handle {
     device::IpcHandle arena{};
-    std::int64_t process = 0;
+    HostProcess process;
   };
 
   /// Loads the kernels and makes the arena. Local.
@@ -91,7 +90,8 @@ class DirectRunner : public Runner {
   Scratch& scratch_;
   Options options_;
   DirectGeometry geometry_;
-  bool is_host_ = false;  ///< The host device.
+  std::string no_graphs_;  ///< Why launches cost more than they could; empty: they do not.
+  bool is_host_ = false;   ///< The host device.
   device::Stream stream_ = nullptr;
   KernelModule module_;
   struct Kernel {
@@ -102,7 +102,7 @@ class DirectRunner : public Runner {
   void* arena_ = nullptr;
   std::array<void*, device::kernels::kPeersMax> arenas_{};
   std::vector<void*> opened_;
-  std::vector<pid_t> processes_;  ///< Of peers that this process can see; 0: cannot.
+  std::vector<HostProcess> processes_;  ///< Of peers that this process can see; number 0: cannot.
   Control* control_ = nullptr;
   std::array<std::uint64_t, device::kernels::kPeersMax> epochs_{};
   std::uint64_t sequence_ = 0;

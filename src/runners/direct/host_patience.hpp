@@ -12,17 +12,9 @@
 #include "base/result.hpp"
 #include "runners/direct/host_layout.hpp"
 #include "runners/direct/host_process.hpp"
+#include "runners/pause.hpp"
 
 namespace tutti::runners {
-
-/// Lets the core's other thread run for some tens of nanoseconds.
-inline void pause_briefly() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("isb");
-#endif
-}
 
 /// What is known of the ranks besides their memory.
 struct HostPeers {
@@ -63,6 +55,7 @@ class Patience {
   void renew() {
     looks_ = 0;
     start_ = {};
+    failure_ = {};  // Of a check just before: what was waited for has come.
   }
   const Status& failure() const { return failure_; }
 

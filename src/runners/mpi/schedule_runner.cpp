@@ -7,13 +7,11 @@
 #include <cstring>
 
 #include "runners/relocate.hpp"
-#include "runners/scheduled_call.hpp"
 #include "schedule/algorithm.hpp"
 
 namespace tutti::runners {
 
 using schedule::Program;
-using schedule::Region;
 using schedule::Step;
 using schedule::StepKind;
 
@@ -23,17 +21,6 @@ namespace {
 constexpr std::size_t kCacheSize = 64;
 
 }  // namespace
-
-/// Addresses of the three buffers.
-struct ScheduleRunner::Bases {
-  std::byte* base[3] = {};
-  Bytes element_bytes = 1;
-
-  std::byte* at(const Region& region) const {
-    return base[static_cast<std::size_t>(region.buffer)] + region.offset * element_bytes;
-  }
-  Bytes bytes(const Region& region) const { return region.count * element_bytes; }
-};
 
 const ScheduleRunner::Prepared& ScheduleRunner::prepared(const std::string& algorithm,
                                                          const schedule::Parameters& parameters,
@@ -99,7 +86,7 @@ Status ScheduleRunner::run(const std::string& algorithm, const schedule::Paramet
 Status ScheduleRunner::run_on_host(const Prepared& prepared, const Call& call,
                                    const ScopeRank& me) {
   const Program& program = prepared.program;
-  Bases bases;
+  ProgramBuffers bases;
   bases.element_bytes = call.element_bytes;
   TUTTI_ASSIGN_OR_RETURN(Lease scratch,
                          scratch_.pinned(program.scratch_count * call.element_bytes));
@@ -124,7 +111,8 @@ Status ScheduleRunner::run_on_host(const Prepared& prepared, const Call& call,
   return status;
 }
 
-Status ScheduleRunner::carry_out(const Prepared& prepared, const Call& call, const Bases& bases) {
+Status ScheduleRunner::carry_out(const Prepared& prepared, const Call& call,
+                                 const ProgramBuffers& bases) {
   using Clock = std::chrono::steady_clock;
   constexpr int kPollsPerLook = 1024;
   const Program& program = prepared.program;
@@ -175,7 +163,7 @@ Status ScheduleRunner::carry_out(const Prepared& prepared, const Call& call, con
 }
 
 Status ScheduleRunner::begin(const Step& step, std::uint32_t number, const Call& call,
-                             const Bases& bases) {
+                             const ProgramBuffers& bases) {
   if (step.kind == StepKind::kCopy) {
     std::byte* const to = bases.at(step.destination);
     const std::byte* const from = bases.at(step.source);

@@ -12,6 +12,7 @@
 
 #include "runners/call.hpp"
 #include "runners/runner.hpp"
+#include "runners/scheduled_call.hpp"
 #include "runners/scratch.hpp"
 #include "schedule/algorithm.hpp"
 #include "topology/layout.hpp"
@@ -50,10 +51,9 @@ class ScheduleRunner {
   const Prepared& prepared(const std::string& algorithm, const schedule::Parameters& parameters,
                            const Call& call, const ScopeRank& me);
   Status run_on_host(const Prepared& prepared, const Call& call, const ScopeRank& me);
-  struct Bases;
-  Status carry_out(const Prepared& prepared, const Call& call, const Bases& bases);
+  Status carry_out(const Prepared& prepared, const Call& call, const ProgramBuffers& bases);
   Status begin(const schedule::Step& step, std::uint32_t number, const Call& call,
-               const Bases& bases);
+               const ProgramBuffers& bases);
   void finish(const Prepared& prepared, std::uint32_t number);
 
   MpiLibrary& mpi_;
