@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The transport as a service of a process: devices, connections, requests. Engine threads (see
+// engine.hpp) do the work; these calls only hand it to them and read words that they write. The
+// NCCL plugin and the schedule runner stand on it. Messages of a channel go one way. All calls may
+// come from any thread; those of one channel's requests from one thread at a time.
+//
+//   receiver                                sender
+//   Listener l = network.listen(device)
+//   l.handle()  --- by any bootstrap --->   Connector c = network.connect(device, handle)
+//   until l.accept() gives a channel        until c.poll() gives a channel
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/units.hpp"
+#include "transport/types.hpp"
+
+namespace tutti::net {
+
+/// One network interface.
+struct NetDevice {
+  std::string name;          ///< "eth0"
+  std::string address;       ///< "192.0.2.1" or "2001:db8::1"
+  std::string pci_path;      ///< Real path below /sys of its PCI device; empty: a virtual one.
+  std::uint64_t guid = 0;    ///< Unique among the devices of this host.
+  int speed_mbps = 0;        ///< Megabit/s in each direction.
+  int mtu_bytes = 0;
+  double latency_us = 0;     ///< One way, for a tuner's model.
+};
+
+/// What a listener gives to whoever may connect, by a bootstrap of the caller's.
+struct Handle {
+  static constexpr std::size_t kBytes = 64;
+  std::array<std::byte, kBytes> bytes{};
+};
+
+/// What became of a request.
+struct Completion {
+  Status status;              ///< kTimeout: the peer is gone; kInvalidArgument: too long a message.
+  std::uint8_t parts = 0;     ///< Of a receive; 1 of a send.
+  std::array<Bytes, transport::kReceivePartsMax> bytes{};
+};
+
+/// Belongs to its channel; void after test() has reported it, or with the channel.
+struct Request;
+
+/// One direction between two processes. The destructor ends what is unfinished: when it returns
+/// nothing touches a buffer any more. Of a channel with nothing unfinished it closes in order, and
+/// engine threads do the rest.
+class Channel {
+ public:
+  virtual ~Channel() = default;
+  /// Null: too many are unfinished, test some and try again. Errors: the channel has failed.
+  virtual Result<Request*> send(transport::Tag tag, const void* data, Bytes bytes) = 0;
+  /// 1 to kReceivePartsMax parts. Same.
+  virtual Result<Request*> receive(std::span<const transport::ReceivePart> parts) = 0;
+  virtual std::string peer() const = 0;  ///< "host1 (192.0.2.7), process 4711"
+};
+
+/// True: it has ended, `completion` is filled, and the request is void. Never blocks.
+bool test(Request* request, Completion* completion);
+
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  virtual const Handle& handle() const = 0;
+  /// Null: nobody has come yet. Never blocks. Errors: the peer does not fit (another version, wire
+  /// or key), and what differs.
+  virtual Result<std::unique_ptr<Channel>> accept() = 0;
+};
+
+class Connector {
+ public:
+  virtual ~Connector() = default;
+  /// Null: not yet. Never blocks. Errors: as accept(), and nobody there.
+  virtual Result<std::unique_ptr<Channel>> poll() = 0;
+};
+
+enum class LogKind : std::uint8_t { kWarning, kInfo, kTrace };
+using Log = std::function<void(LogKind, const std::string&)>;
+
+class Network {
+ public:
+  virtual ~Network() = default;
+  virtual std::span<const NetDevice> devices() const = 0;
+  virtual Result<std::unique_ptr<Listener>> listen(int device) = 0;
+  virtual Result<std::unique_ptr<Connector>> connect(int device, const Handle& handle) = 0;
+
+  /// Finds the devices by the configuration (TUTTI_NET_*, NCCL_SOCKET_IFNAME). No threads before
+  /// the first listen() or connect(). The destructor finishes open closes for a bounded time and
+  /// joins the threads; all channels are gone by then. Errors: no device (kUnavailable), a bad
+  /// variable (kInvalidConfig).
+  static Result<std::unique_ptr<Network>> open(Log log);
+};
+
+}  // namespace tutti::net

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The seam between the transport and what moves its packets. A wire decides nothing: it takes
+// Transmissions, gives Arrivals, and says what it can do. One thread at a time, the same one that
+// drives the Endpoint. tests/unit/wire holds the contract, run against every implementation.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/result.hpp"
+#include "transport/types.hpp"
+
+namespace tutti::wire {
+
+/// What a peer needs to send to this wire: opaque bytes that its wire of the same kind understands.
+struct WireAddress {
+  std::array<std::byte, 64> bytes{};
+  std::uint8_t length = 0;
+};
+
+/// Who gets what arrives, and says where payload belongs.
+class Arrivals {
+ public:
+  virtual ~Arrivals() = default;
+  /// Where the payload of the packet with this header belongs, or null: anywhere, and the Arrival
+  /// carries it. Asked again for each piece; a piece may be written there until the next call.
+  virtual std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes) = 0;
+  virtual void arrived(const transport::Arrival& arrival) = 0;
+};
+
+struct WireCounters {
+  std::uint64_t datagrams_sent = 0;
+  std::uint64_t datagrams_received = 0;
+  std::uint64_t calls_sent = 0;  ///< System calls.
+  std::uint64_t calls_received = 0;
+  std::uint64_t payload_bytes_placed = 0;  ///< Received where they belong.
+  std::uint64_t payload_bytes_copied = 0;  ///< Received elsewhere and copied.
+  std::uint64_t fragments_dropped = 0;     ///< Parts of a packet whose rest did not come.
+  std::uint64_t malformed_dropped = 0;
+  std::uint64_t refused = 0;  ///< By the kernel: no route, no memory.
+};
+
+class Wire {
+ public:
+  virtual ~Wire() = default;
+
+  /// What connections over it may use: chunk size, MTU, paths, rails, speed, ECN.
+  virtual transport::WireCapabilities capabilities() const = 0;
+  virtual WireAddress address() const = 0;
+  /// The name of a peer for Transmission::peer. Errors: not an address of this kind of wire
+  /// (kInvalidArgument).
+  virtual Result<std::uint64_t> add_peer(const WireAddress& address) = 0;
+  virtual void remove_peer(std::uint64_t peer) = 0;
+
+  /// Hands one packet to the network. False: there is no room now, try the same one again later.
+  /// A packet that the network refuses for good is lost, which the transport notices.
+  virtual bool send(const transport::Transmission& transmission) = 0;
+  /// Takes in up to `packets_max` packets; how many there were.
+  virtual std::size_t receive(Arrivals& arrivals, std::size_t packets_max) = 0;
+  /// When it must be called again though nothing came (delayed packets); kNever.
+  virtual transport::TimeNs next_deadline() const { return transport::kNever; }
+
+  /// To sleep on: readable when receive() has something to do. -1: none.
+  virtual int file_descriptor() const = 0;
+  virtual const WireCounters& counters() const = 0;
+  /// One line for people: interface, offloads, what was not available and why.
+  virtual std::string description() const = 0;
+};
+
+}  // namespace tutti::wire
