@@ -50,6 +50,7 @@ struct Config {
   Bytes pipeline_chunk_bytes = 1 << 20;  ///< Staged native collectives are cut into these.
   Bytes pinned_pool_bytes = 256 << 20;   ///< Cached pinned staging memory per process.
   std::string direct = "auto";           ///< Which GPUs our own kernels may use: auto, all, off.
+  std::string fault;         ///< Of the network, wire/fault/fault_plan.hpp; empty: none.
   bool sync_device = false;  ///< Debug: wait for the whole device before each collective.
   bool chain = false;        ///< Native calls go to the next MPI_X (a profiler), not PMPI_X.
   std::string library_dir;   ///< Read by the tutti command alone; a knob so that its name is known.
