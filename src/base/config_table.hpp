@@ -100,6 +100,11 @@ inline const std::vector<Knob>& knobs() {
          "0: no segmentation offload (UDP_SEGMENT, UDP_GRO).", "0.1", ""},
         {"TUTTI_NET_AUTHENTICATE", &Config::net_authenticate, "", "",
          "0: packets carry no tag. Equal on all hosts.", "0.1", ""},
+        {"TUTTI_FAULT", &Config::fault, "", "",
+         "For tests: faults of the network between engines, as in "
+         "seed=7,drop=0.01,duplicate=0.001,reorder=0.01,delay=0.02:200us,corrupt=0.001,"
+         "kill_path=3@1s,kill_rail=all@2s:500ms. Unset: none.",
+         "0.1", ""},
         {"TUTTI_SYNC_DEVICE", &Config::sync_device, "", "",
          "Waits for the whole device before each collective; finds missing synchronisation.", "0.1",
          ""},
