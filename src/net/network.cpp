@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <net/if.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,9 +14,11 @@
 #include <utility>
 
 #include "base/config.hpp"
+#include "net/clock.hpp"
 #include "net/engine.hpp"
 #include "net/interfaces.hpp"
 #include "net/rendezvous.hpp"
+#include "wire/fault/fault_wire.hpp"
 
 namespace tutti::net {
 namespace {
@@ -145,7 +148,14 @@ class SystemNetwork : public Network {
       EngineOptions of_engine;
       of_engine.name = "tutti-net-" + std::to_string(device) + "-" + std::to_string(i);
       of_engine.is_busy = is_busy_;
-      auto engine = std::make_unique<Engine>(std::move(wire), of_engine);
+      std::unique_ptr<wire::Wire> top = std::move(wire);
+      if (!config_.fault.empty()) {
+        TUTTI_ASSIGN_OR_RETURN(auto plan, wire::fault::parse_fault_plan(config_.fault, "TUTTI_FAULT"));
+        top = std::make_unique<wire::fault::FaultWire>(
+            std::move(top), std::move(plan), now_ns,
+            static_cast<std::uint64_t>(getpid()) << 8 | static_cast<std::uint64_t>(i));
+      }
+      auto engine = std::make_unique<Engine>(std::move(top), of_engine);
       TUTTI_RETURN_IF_ERROR(engine->start());
       started.push_back(std::move(engine));
     }
