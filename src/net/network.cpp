@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "net/network.hpp"
 
-#include <arpa/inet.h>
-#include <net/if.h>
+#include <netdb.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -30,7 +30,6 @@ using wire::udp::UdpWire;
 /// With fewer processors a spinning thread takes one from the program.
 constexpr int kProcessorsToSpare = 16;
 constexpr int kEnginesWhenBusy = 2;
-constexpr int kSpeedMbps = 10'000;  ///< Of a device that does not know its own.
 constexpr Bytes kBufferToSpare = 8 << 20;
 constexpr auto kCloseTime = std::chrono::seconds(2);
 
@@ -41,22 +40,18 @@ int processors() {
 }
 
 Result<SocketAddress> address_of(const NetDevice& device) {
-  SocketAddress address;
-  auto& v4 = reinterpret_cast<sockaddr_in&>(address.storage);
-  auto& v6 = reinterpret_cast<sockaddr_in6&>(address.storage);
-  if (inet_pton(AF_INET, device.address.c_str(), &v4.sin_addr) == 1) {
-    v4.sin_family = AF_INET;
-    address.bytes = sizeof v4;
-  } else if (inet_pton(AF_INET6, device.address.c_str(), &v6.sin6_addr) == 1) {
-    v6.sin6_family = AF_INET6;
-    if (IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr)) {
-      v6.sin6_scope_id = if_nametoindex(device.name.c_str());
-    }
-    address.bytes = sizeof v6;
-  } else {
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST;
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(device.address.c_str(), nullptr, &hints, &found) != 0 || found == nullptr) {
     return Status(ErrorCode::kInvalidArgument,
                   "net: " + device.name + " has the address " + device.address);
   }
+  SocketAddress address;
+  address.bytes = found->ai_addrlen;
+  std::memcpy(&address.storage, found->ai_addr, found->ai_addrlen);
+  freeaddrinfo(found);
   return address;
 }
 
@@ -150,7 +145,8 @@ class SystemNetwork : public Network {
       of_engine.is_busy = is_busy_;
       std::unique_ptr<wire::Wire> top = std::move(wire);
       if (!config_.fault.empty()) {
-        TUTTI_ASSIGN_OR_RETURN(auto plan, wire::fault::parse_fault_plan(config_.fault, "TUTTI_FAULT"));
+        TUTTI_ASSIGN_OR_RETURN(auto plan,
+                               wire::fault::parse_fault_plan(config_.fault, "TUTTI_FAULT"));
         top = std::make_unique<wire::fault::FaultWire>(
             std::move(top), std::move(plan), now_ns,
             static_cast<std::uint64_t>(getpid()) << 8 | static_cast<std::uint64_t>(i));
@@ -197,13 +193,9 @@ Result<std::unique_ptr<Network>> Network::open(Log log) {
     log(LogKind::kWarning, problem.text);
   }
   InterfaceFilter filter;
-  TUTTI_ASSIGN_OR_RETURN(filter, parse_filter(environment_value("NCCL_SOCKET_IFNAME"),
-                                              environment_value("NCCL_SOCKET_FAMILY")));
-  TUTTI_ASSIGN_OR_RETURN(auto devices, find_devices(filter, kSpeedMbps));
-  if (devices.empty()) {
-    return Status(ErrorCode::kUnavailable,
-                  "net: no network interface that is up fits NCCL_SOCKET_IFNAME");
-  }
+  filter.names = environment_value("NCCL_SOCKET_IFNAME");
+  filter.family = environment_value("NCCL_SOCKET_FAMILY");
+  TUTTI_ASSIGN_OR_RETURN(auto devices, find_devices(filter));
   if (parsed.config.net_speed_mbps > 0) {
     for (NetDevice& device : devices) {
       device.speed_mbps = parsed.config.net_speed_mbps;
