@@ -3,18 +3,21 @@
 #
 # What `cmake --install` lays down; the prefix may be moved afterwards.
 #
-#   component runtime       lib/libtutti.so.0 lib/libtutti-mpi.so share/tutti/tuning/*.json
-#                           share/modulefiles/tutti/<version>
+#   component runtime       lib/libtutti.so.0 lib/libtutti-mpi.so lib/lib{nccl,rccl}-net-tutti.so
+#                           share/tutti/tuning/*.json share/modulefiles/tutti/<version>
 #   component measure       lib/tutti/tutti-measure-* (bench/measure)
 #   component development   include/tutti/*.h lib/cmake/tutti lib/pkgconfig/tutti.pc
 #
 # The wheel (scikit-build-core sets SKBUILD) takes runtime and measure, below tutti/ in the package,
 # all binaries in tutti/lib. A wheel cannot hold symbolic links, so the library there is plain
-# libtutti.so.
+# libtutti.so, and the network plugin is there twice.
 include(CMakePackageConfigHelpers)
 
 # All that `tutti` needs, without the tests.
 add_custom_target(tutti_product DEPENDS tutti_shared tutti_mpi_preload)
+if(TARGET tutti_nccl_net)
+  add_dependencies(tutti_product tutti_nccl_net)
+endif()
 foreach(flavour mpich openmpi abi)
   if(TARGET tutti-measure-${flavour})
     add_dependencies(tutti_product tutti-measure-${flavour})
@@ -38,6 +41,15 @@ install(TARGETS tutti_shared EXPORT tuttiTargets
         FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
 install(TARGETS tutti_mpi_preload
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)
+if(TARGET tutti_nccl_net)
+  install(TARGETS tutti_nccl_net LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)
+  set(rccl_name "$<TARGET_FILE_DIR:tutti_nccl_net>/librccl-net-tutti.so") # A link.
+  if(SKBUILD)
+    set(rccl_name "$<TARGET_FILE:tutti_nccl_net>")
+  endif()
+  install(FILES "${rccl_name}" DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
+          RENAME librccl-net-tutti.so)
+endif()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/tuning/" DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti/tuning
         COMPONENT runtime FILES_MATCHING PATTERN "*.json")
 

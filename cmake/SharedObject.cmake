@@ -2,12 +2,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 include_guard(GLOBAL)
 
-# tutti_shared_object(<target>): makes a shared library fit to be loaded into any process. It brings
-# its C++ runtime along, hidden; it needs nothing but libc's family; it exports only what
-# cmake/exports.map names. tests/python/test_shared_objects.py checks all three.
+# tutti_shared_object(<target> [MAP <file>]): makes a shared library fit to be loaded into any process.
+# It brings its C++ runtime along, hidden; it needs nothing but libc's family; it exports only what
+# cmake/<file> names, exports.map if none is given. tests/python/test_shared_objects.py checks all three.
 # Exported functions must be compiled into <target> itself, not come from a room's archive.
 function(tutti_shared_object target)
-  set(map "${PROJECT_SOURCE_DIR}/cmake/exports.map")
+  cmake_parse_arguments(OBJECT "" "MAP" "" ${ARGN})
+  if(NOT OBJECT_MAP)
+    set(OBJECT_MAP exports.map)
+  endif()
+  set(map "${PROJECT_SOURCE_DIR}/cmake/${OBJECT_MAP}")
   target_link_options(${target} PRIVATE "LINKER:--version-script=${map}" LINKER:--exclude-libs,ALL
                                         LINKER:--as-needed)
   # A sanitizer's runtime is in the executable: symbols stay open, one C++ runtime for all.

@@ -58,6 +58,7 @@ ROOMS: dict[str, set[str]] = {
         "runners",
     },
     "mpi": {"engine"},
+    "nccl_net": {"base", "net"},
 }
 
 # Rooms that know no clock, no generator, no environment, no device and no network.

@@ -1,0 +1,325 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The tables that NCCL loads, one for each version. A call that changed between versions is an
+// overload here, and the table's field picks the one of its type. Nothing is thrown across this
+// border, and out-arguments are written whatever happens.
+#include <algorithm>
+#include <array>
+#include <new>
+
+#include "nccl_net/plugin.hpp"
+
+namespace tutti::nccl_net {
+namespace {
+
+using abi::CommConfig;
+using abi::DeviceHandle;
+using abi::Logger;
+using abi::Profiler;
+using abi::Result;
+using transport::ReceivePart;
+
+constexpr char kName[] = "Tutti";
+constexpr int kCommsMax = 65536;
+constexpr int kReceivesMax = static_cast<int>(transport::kReceivePartsMax);
+
+/// Runs the body of an entry, which gives a Status. `has_failed`: of the comm, or null.
+template <class Body>
+Result guarded(const char* call, bool* has_failed, Body body) noexcept {
+  if (Plugin::is_forked()) [[unlikely]] {
+    return Result::kSystemError;
+  }
+  const Plugin& plugin = Plugin::instance();
+  try {
+    try {
+      const Status status = body();
+      return status.ok() ? Result::kSuccess : plugin.answer(status, call, has_failed);
+    } catch (const std::bad_alloc&) {
+      return plugin.answer({ErrorCode::kOutOfMemory, "no memory"}, call, has_failed);
+    } catch (const std::exception& error) {
+      return plugin.answer({ErrorCode::kFallback, error.what()}, call, has_failed);
+    }
+  } catch (...) {
+    return Result::kInternalError;  // There was no memory for the message either.
+  }
+}
+
+Status missing(const char* what) {
+  return {ErrorCode::kInvalidArgument, std::string(what) + " is null"};
+}
+
+Result init(Logger* logger) {
+  return guarded("init", nullptr, [&] { return Plugin::instance().init(logger); });
+}
+
+Result init(Logger* logger, Profiler* /*profiler*/) { return init(logger); }
+
+Result init(void** context, std::uint64_t /*comm_id*/, CommConfig* config, Logger* logger,
+            Profiler* /*profiler*/) {
+  if (context != nullptr) {
+    *context = nullptr;
+  }
+  return guarded("init", nullptr, [&]() -> Status {
+    if (context == nullptr) {
+      return missing("the context");
+    }
+    const int traffic_class = config == nullptr ? abi::kUndefined : config->traffic_class;
+    return Plugin::instance().init_context(logger, traffic_class, context);
+  });
+}
+
+Result finalize(void* context) {
+  if (context == nullptr || Plugin::is_forked()) {
+    return Result::kSuccess;
+  }
+  return guarded("finalize", nullptr, [&] { return Plugin::instance().finalize(context); });
+}
+
+Result devices(int* count) {
+  return guarded("devices", nullptr, [&]() -> Status {
+    *count = static_cast<int>(Plugin::instance().devices().size());
+    return {};
+  });
+}
+
+template <int kVersion>
+Result get_properties(int device, abi::Properties<kVersion>* properties) {
+  return guarded("getProperties", nullptr, [&]() -> Status {
+    Plugin& plugin = Plugin::instance();
+    TUTTI_RETURN_IF_ERROR(plugin.check_device(device));
+    net::NetDevice& from = plugin.devices()[static_cast<std::size_t>(device)];
+    abi::Properties<kVersion>& to = *properties;
+    to = {};
+    to.name = from.name.data();
+    to.pci_path = from.pci_path.empty() ? nullptr : from.pci_path.data();
+    to.guid = from.guid;
+    to.pointer_support = abi::kPointerHost;
+    to.speed_mbps = from.speed_mbps;
+    to.latency_us = static_cast<float>(from.latency_us);
+    to.comms_max = kCommsMax;
+    to.receives_max = kReceivesMax;
+    // Zero is right for: port, reg_is_global, force_flush, device_type, device_version.
+    if constexpr (kVersion >= 9) {
+      to.virtual_device.count = 1;
+      to.virtual_device.devices[0] = device;
+      to.p2p_bytes_max = to.collective_bytes_max = abi::kMessageBytesMax;
+    }
+    if constexpr (kVersion >= 11) {
+      to.multi_request_max = 1;
+    }
+    if constexpr (kVersion >= 12) {
+      to.rail_id = to.plane_id = abi::kUndefined;
+    }
+    return {};
+  });
+}
+
+Result listen(void* /*context*/, int device, void* handle, void** listen_comm) {
+  *listen_comm = nullptr;
+  return guarded("listen", nullptr,
+                 [&] { return Plugin::instance().listen(device, handle, listen_comm); });
+}
+
+Result listen(int device, void* handle, void** listen_comm) {
+  return listen(nullptr, device, handle, listen_comm);
+}
+
+Result connect(void* context, int device, void* handle, void** send_comm,
+               DeviceHandle** /*device_handle*/) {
+  *send_comm = nullptr;
+  return guarded("connect", nullptr,
+                 [&] { return Plugin::instance().connect(context, device, handle, send_comm); });
+}
+
+Result connect(int device, CommConfig* /*config*/, void* handle, void** send_comm,
+               DeviceHandle** device_handle) {
+  return connect(nullptr, device, handle, send_comm, device_handle);
+}
+
+Result connect(int device, void* handle, void** send_comm, DeviceHandle** device_handle) {
+  return connect(nullptr, device, handle, send_comm, device_handle);
+}
+
+Result connect(int device, void* handle, void** send_comm) {
+  return connect(nullptr, device, handle, send_comm, nullptr);
+}
+
+Result accept(void* listen_comm, void** recv_comm, DeviceHandle** /*device_handle*/) {
+  *recv_comm = nullptr;
+  return guarded("accept", nullptr,
+                 [&] { return Plugin::instance().accept(listen_comm, recv_comm); });
+}
+
+Result accept(void* listen_comm, void** recv_comm) {
+  return accept(listen_comm, recv_comm, nullptr);
+}
+
+Result reg_mr(void* comm, void* /*data*/, std::size_t /*bytes*/, int type, void** mhandle) {
+  *mhandle = nullptr;
+  return guarded("regMr", nullptr, [&]() -> Status {
+    if (type != abi::kPointerHost) {
+      return {ErrorCode::kInvalidArgument,
+              "memory of type " + std::to_string(type) +
+                  " cannot be registered: this network reads and writes host memory only"};
+    }
+    *mhandle = comm;  // Nothing to keep, but not null.
+    return {};
+  });
+}
+
+Result reg_mr(void* comm, void* data, int bytes, int type, void** mhandle) {
+  return reg_mr(comm, data, static_cast<std::size_t>(bytes), type, mhandle);
+}
+
+Result reg_mr_dma_buf(void* comm, void* data, std::size_t bytes, int /*type*/,
+                      std::uint64_t /*offset*/, int /*fd*/, void** mhandle) {
+  return reg_mr(comm, data, bytes, abi::kPointerDmaBuf, mhandle);
+}
+
+Result dereg_mr(void* /*comm*/, void* /*mhandle*/) {
+  return Plugin::is_forked() ? Result::kSystemError : Result::kSuccess;
+}
+
+Result isend(void* send_comm, void* data, std::size_t bytes, int tag, void* /*mhandle*/,
+             void* /*profiler_handle*/, void** request) {
+  *request = nullptr;
+  auto* const comm = static_cast<Comm*>(send_comm);
+  return guarded("isend", &comm->has_failed,
+                 [&] { return Plugin::isend(comm, data, bytes, tag, request); });
+}
+
+Result isend(void* send_comm, void* data, std::size_t bytes, int tag, void* mhandle,
+             void** request) {
+  return isend(send_comm, data, bytes, tag, mhandle, nullptr, request);
+}
+
+Result isend(void* send_comm, void* data, int bytes, int tag, void* mhandle, void** request) {
+  if (bytes < 0) {
+    *request = nullptr;
+    return guarded("isend", nullptr, [&]() -> Status {
+      return {ErrorCode::kInvalidArgument, std::to_string(bytes) + " bytes"};
+    });
+  }
+  return isend(send_comm, data, static_cast<std::size_t>(bytes), tag, mhandle, nullptr, request);
+}
+
+template <class Size>
+Result receive(void* recv_comm, int count, void** data, const Size* bytes, const int* tags,
+               void** request) {
+  // It may hold kOptionalCompletion. To complete early would gain nothing.
+  *request = nullptr;
+  auto* const comm = static_cast<Comm*>(recv_comm);
+  return guarded("irecv", &comm->has_failed, [&]() -> Status {
+    if (count < 1 || count > kReceivesMax) {
+      return {ErrorCode::kInvalidArgument, std::to_string(count) + " grouped receives; 1 to " +
+                                               std::to_string(kReceivesMax) + " are possible"};
+    }
+    std::array<ReceivePart, transport::kReceivePartsMax> parts;
+    for (int i = 0; i < count; ++i) {
+      if constexpr (std::is_signed_v<Size>) {
+        if (bytes[i] < 0) {
+          return {ErrorCode::kInvalidArgument, std::to_string(bytes[i]) + " bytes"};
+        }
+      }
+      parts[static_cast<std::size_t>(i)] = {.tag = static_cast<transport::Tag>(tags[i]),
+                                            .data = static_cast<std::byte*>(data[i]),
+                                            .capacity_bytes = static_cast<Bytes>(bytes[i])};
+    }
+    return Plugin::irecv(comm, std::span(parts).first(static_cast<std::size_t>(count)), request);
+  });
+}
+
+Result irecv(void* recv_comm, int parts, void** data, std::size_t* bytes, int* tags,
+             void** /*mhandles*/, void** /*profiler_handles*/, void** request) {
+  return receive(recv_comm, parts, data, bytes, tags, request);
+}
+
+Result irecv(void* recv_comm, int parts, void** data, std::size_t* bytes, int* tags,
+             void** /*mhandles*/, void** request) {
+  return receive(recv_comm, parts, data, bytes, tags, request);
+}
+
+Result irecv(void* recv_comm, int parts, void** data, int* bytes, int* tags, void** /*mhandles*/,
+             void** request) {
+  return receive(recv_comm, parts, data, bytes, tags, request);
+}
+
+/// Host memory needs none; no request says that it is done.
+Result iflush(void* /*recv_comm*/, int /*parts*/, void** /*data*/, int* /*bytes*/,
+              void** /*mhandles*/, void** request) {
+  *request = nullptr;
+  return Plugin::is_forked() ? Result::kSystemError : Result::kSuccess;
+}
+
+Result test(void* request, int* done, int* bytes) {
+  *done = 0;
+  if (request == nullptr) {
+    *done = 1;
+    return Plugin::is_forked() ? Result::kSystemError : Result::kSuccess;
+  }
+  auto* const slot = static_cast<RequestSlot*>(request);
+  const Result result =
+      guarded("test", &slot->comm->has_failed, [&] { return Plugin::test(slot, done, bytes); });
+  // The argument that can be wrong is the size of the receive, or of the send at the other end.
+  return result == Result::kInvalidArgument ? Result::kInvalidUsage : result;
+}
+
+/// Closes are also for the clean-up of a child, where they have nothing to do.
+template <class Object>
+Result close(const char* call, void* object) {
+  if (object == nullptr || Plugin::is_forked()) {
+    return Result::kSuccess;
+  }
+  return guarded(call, nullptr,
+                 [&] { return Plugin::instance().close(static_cast<Object*>(object)); });
+}
+
+Result close_send(void* comm) { return close<Comm>("closeSend", comm); }
+Result close_recv(void* comm) { return close<Comm>("closeRecv", comm); }
+Result close_listen(void* comm) { return close<ListenComm>("closeListen", comm); }
+
+/// What is not named stays null: this network has no device code and no virtual devices.
+template <int kVersion>
+constexpr abi::Net<kVersion> table() {
+  abi::Net<kVersion> net{};
+  net.calls = {.name = kName,
+               .init = init,
+               .devices = devices,
+               .get_properties = get_properties<kVersion>,
+               .listen = listen,
+               .connect = connect,
+               .accept = accept,
+               .reg_mr = reg_mr,
+               .reg_mr_dma_buf = reg_mr_dma_buf,
+               .dereg_mr = dereg_mr,
+               .isend = isend,
+               .irecv = irecv,
+               .iflush = iflush,
+               .test = test,
+               .close_send = close_send,
+               .close_recv = close_recv,
+               .close_listen = close_listen};
+  if constexpr (kVersion >= 11) {
+    net.finalize = finalize;
+  }
+  return net;
+}
+
+}  // namespace
+}  // namespace tutti::nccl_net
+
+// NOLINTBEGIN(readability-identifier-naming): the names that NCCL looks for.
+#define TUTTI_EXPORT(version)                                                        \
+  extern "C" [[gnu::visibility("default")]] const tutti::nccl_net::abi::Net<version> \
+      ncclNetPlugin_v##version;                                                      \
+  constinit const tutti::nccl_net::abi::Net<version> ncclNetPlugin_v##version =      \
+      tutti::nccl_net::table<version>()
+TUTTI_EXPORT(6);
+TUTTI_EXPORT(7);
+TUTTI_EXPORT(8);
+TUTTI_EXPORT(9);
+TUTTI_EXPORT(10);
+TUTTI_EXPORT(11);
+TUTTI_EXPORT(12);
+// NOLINTEND(readability-identifier-naming)

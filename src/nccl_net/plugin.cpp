@@ -1,0 +1,351 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "nccl_net/plugin.hpp"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+namespace tutti::nccl_net {
+namespace {
+
+constexpr std::uint64_t kMagic = 0x3174656e'69747475;
+
+/// In NCCL's 128 bytes. The last two are the connecting side's scratch, 0 when listen() made it.
+struct HandleBytes {
+  net::Handle handle;
+  std::uint64_t magic = kMagic;
+  std::uint64_t process = 0;  ///< Whose number `attempt` is.
+  std::uint64_t attempt = 0;
+};
+static_assert(sizeof(HandleBytes) <= abi::kHandleBytes);
+static_assert(std::is_trivially_copyable_v<HandleBytes>);
+
+HandleBytes read_handle(const void* buffer) {
+  HandleBytes bytes;
+  std::memcpy(&bytes, buffer, sizeof bytes);
+  return bytes;
+}
+
+void write_handle(const HandleBytes& bytes, void* buffer) {
+  std::memcpy(buffer, &bytes, sizeof bytes);
+}
+
+std::atomic<abi::Logger*> logger_of_nccl{nullptr};
+std::atomic<bool> in_child{false};
+
+/// Tells this process from those that a handle buffer may have passed through.
+std::uint64_t process_token() {
+  static const std::uint64_t token =
+      static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) ^
+      static_cast<std::uint64_t>(getpid()) << 40;
+  return token;
+}
+
+std::string describe(const net::NetDevice& device) {
+  return device.name + " " + device.address + " (" + std::to_string(device.speed_mbps) +
+         " Mb/s, MTU " + std::to_string(device.mtu_bytes) + ")";
+}
+
+/// NCCL's sizes are int here; it sends no message that does not fit.
+int to_int(Bytes bytes) {
+  return static_cast<int>(std::min<Bytes>(bytes, std::numeric_limits<int>::max()));
+}
+
+abi::Result translate(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kOk:
+      return abi::Result::kSuccess;
+    case ErrorCode::kInvalidArgument:
+      return abi::Result::kInvalidArgument;
+    case ErrorCode::kTimeout:
+      return abi::Result::kRemoteError;
+    case ErrorCode::kInvalidConfig:
+    case ErrorCode::kUnavailable:
+    case ErrorCode::kOutOfMemory:
+    case ErrorCode::kUnsupported:
+    case ErrorCode::kLibraryFailed:
+      return abi::Result::kSystemError;
+    case ErrorCode::kMpiFailed:
+    case ErrorCode::kFallback:
+      break;
+  }
+  return abi::Result::kInternalError;
+}
+
+}  // namespace
+
+Comm::Comm(std::unique_ptr<net::Channel> open_channel) : channel(std::move(open_channel)) {
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    free[i] = static_cast<std::uint16_t>(kSlots - 1 - i);
+    slots[i].comm = this;
+  }
+}
+
+RequestSlot* Comm::take() { return free_count == 0 ? nullptr : &slots[free[--free_count]]; }
+
+void Comm::give_back(RequestSlot* slot) {
+  slot->inner = nullptr;
+  free[free_count++] = static_cast<std::uint16_t>(slot - slots.data());
+}
+
+Plugin& Plugin::instance() {
+  static Plugin* const plugin = new Plugin;
+  return *plugin;
+}
+
+bool Plugin::is_forked() { return in_child.load(std::memory_order_relaxed); }
+
+Status Plugin::set_up(abi::Logger* logger) {
+  if (logger != nullptr) {
+    logger_of_nccl.store(logger);
+  }
+  if (is_ready_) {
+    return {};
+  }
+  static const int fork_handler =
+      pthread_atfork(nullptr, nullptr, [] { in_child.store(true, std::memory_order_relaxed); });
+  if (fork_handler != 0) {
+    return {ErrorCode::kOutOfMemory, "no memory for a fork handler"};
+  }
+  TUTTI_RETURN_IF_ERROR(open_network());
+  const std::span<const net::NetDevice> found = network_->devices();
+  if (found.empty()) {
+    network_.reset();
+    return {ErrorCode::kUnavailable,
+            "no network device; remedy: let NCCL_SOCKET_IFNAME name an interface that is up"};
+  }
+  devices_.assign(found.begin(), found.end());
+  std::string text = "Tutti " TUTTI_VERSION;
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    text += (i == 0 ? " : " : ", ") + describe(devices_[i]);
+  }
+  log(net::LogKind::kInfo, text);
+  // Destroyed before whatever the network's code has constructed later.
+  static const struct Unloader {
+    ~Unloader() { Plugin::instance().unload(); }
+  } unloader;
+  is_ready_ = true;
+  return {};
+}
+
+Status Plugin::init(abi::Logger* logger) {
+  const std::scoped_lock lock(mutex_);
+  return set_up(logger);
+}
+
+Status Plugin::init_context(abi::Logger* logger, int traffic_class, void** context) {
+  const std::scoped_lock lock(mutex_);
+  TUTTI_RETURN_IF_ERROR(set_up(logger));
+  *context = new Context{traffic_class};
+  ++contexts_;
+  return {};
+}
+
+Status Plugin::finalize(void* context) {
+  const std::scoped_lock lock(mutex_);
+  std::erase_if(attempts_, [&](const auto& item) { return item.second.context == context; });
+  delete static_cast<Context*>(context);
+  --contexts_;
+  close_network_if_unused();
+  return {};
+}
+
+Status Plugin::open_network() {
+  if (network_ == nullptr) {
+    TUTTI_ASSIGN_OR_RETURN(network_,
+                           net::Network::open([](net::LogKind kind, const std::string& text) {
+                             instance().log(kind, text);
+                           }));
+  }
+  return {};
+}
+
+void Plugin::close_network_if_unused() {
+  if (contexts_ == 0 && comms_ == 0 && attempts_.empty()) {
+    network_.reset();
+  }
+}
+
+Status Plugin::check_device(int device) const {
+  if (device >= 0 && static_cast<std::size_t>(device) < devices_.size()) {
+    return {};
+  }
+  return {ErrorCode::kInvalidArgument, "device " + std::to_string(device) + " of " +
+                                           std::to_string(devices_.size()) +
+                                           "; remedy: call init and devices first"};
+}
+
+Status Plugin::listen(int device, void* handle, void** listen_comm) {
+  const std::scoped_lock lock(mutex_);
+  TUTTI_RETURN_IF_ERROR(check_device(device));
+  TUTTI_RETURN_IF_ERROR(open_network());
+  TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<net::Listener> listener, network_->listen(device));
+  auto comm = std::make_unique<ListenComm>(ListenComm{std::move(listener)});
+  std::memset(handle, 0, abi::kHandleBytes);
+  write_handle({.handle = comm->listener->handle()}, handle);
+  *listen_comm = comm.release();
+  ++comms_;
+  return {};
+}
+
+Status Plugin::connect(void* context, int device, void* handle, void** send_comm) {
+  const std::scoped_lock lock(mutex_);
+  TUTTI_RETURN_IF_ERROR(check_device(device));
+  HandleBytes bytes = read_handle(handle);
+  if (bytes.magic != kMagic) {
+    return {ErrorCode::kUnsupported,
+            "the handle is not Tutti's: the peer uses another network; remedy: NCCL_NET_PLUGIN and "
+            "NCCL_NET=Tutti on all ranks (tutti env nccl-net)"};
+  }
+  const std::uint64_t process = process_token();
+  auto found = bytes.process == process ? attempts_.find(bytes.attempt) : attempts_.end();
+  if (found == attempts_.end()) {
+    TUTTI_RETURN_IF_ERROR(open_network());
+    auto connector = network_->connect(device, bytes.handle);
+    if (!connector.ok()) {
+      close_network_if_unused();
+      return connector.status();
+    }
+    found = attempts_.emplace(next_attempt_++, Attempt{std::move(*connector), context}).first;
+    bytes.process = process;
+    bytes.attempt = found->first;
+    write_handle(bytes, handle);
+  }
+  auto channel = found->second.connector->poll();
+  if (channel.ok() && *channel == nullptr) {
+    return {};
+  }
+  // The attempt is over, and a call with this buffer or a copy of it begins another.
+  attempts_.erase(found);
+  bytes.process = bytes.attempt = 0;
+  write_handle(bytes, handle);
+  if (!channel.ok()) {
+    close_network_if_unused();
+    return channel.status();
+  }
+  *send_comm = new Comm(std::move(*channel));
+  ++comms_;
+  return {};
+}
+
+Status Plugin::accept(void* listen_comm, void** recv_comm) {
+  const std::scoped_lock lock(mutex_);
+  auto channel = static_cast<ListenComm*>(listen_comm)->listener->accept();
+  TUTTI_RETURN_IF_ERROR(channel.status());
+  if (*channel != nullptr) {
+    *recv_comm = new Comm(std::move(*channel));
+    ++comms_;
+  }
+  return {};
+}
+
+Status Plugin::close(Comm* comm) {
+  delete comm;  // Outside the lock: ending what is unfinished takes the engines' answer.
+  const std::scoped_lock lock(mutex_);
+  --comms_;
+  close_network_if_unused();
+  return {};
+}
+
+Status Plugin::close(ListenComm* comm) {
+  delete comm;
+  const std::scoped_lock lock(mutex_);
+  --comms_;
+  close_network_if_unused();
+  return {};
+}
+
+Status Plugin::isend(Comm* comm, const void* data, Bytes bytes, int tag, void** request) {
+  RequestSlot* const slot = comm->take();
+  if (slot == nullptr) {
+    return {};
+  }
+  auto posted = comm->channel->send(static_cast<transport::Tag>(tag), data, bytes);
+  if (!posted.ok() || *posted == nullptr) {
+    comm->give_back(slot);
+    return posted.status();
+  }
+  slot->inner = *posted;
+  slot->is_receive = false;
+  *request = slot;
+  return {};
+}
+
+Status Plugin::irecv(Comm* comm, std::span<const transport::ReceivePart> parts, void** request) {
+  RequestSlot* const slot = comm->take();
+  if (slot == nullptr) {
+    return {};
+  }
+  auto posted = comm->channel->receive(parts);
+  if (!posted.ok() || *posted == nullptr) {
+    comm->give_back(slot);
+    return posted.status();
+  }
+  slot->inner = *posted;
+  slot->is_receive = true;
+  *request = slot;
+  return {};
+}
+
+Status Plugin::test(RequestSlot* slot, int* done, int* bytes) {
+  net::Completion completion;
+  if (!net::test(slot->inner, &completion)) {
+    return {};
+  }
+  const bool is_receive = slot->is_receive;
+  slot->comm->give_back(slot);
+  TUTTI_RETURN_IF_ERROR(completion.status);
+  if (bytes != nullptr) {
+    const std::size_t parts = is_receive ? completion.parts : 1;
+    std::transform(completion.bytes.begin(), completion.bytes.begin() + parts, bytes, to_int);
+  }
+  *done = 1;
+  return {};
+}
+
+void Plugin::log(net::LogKind kind, const std::string& text) const {
+  abi::Logger* const logger = logger_of_nccl.load();
+  if (logger == nullptr || is_forked()) {
+    return;
+  }
+  switch (kind) {
+    case net::LogKind::kWarning:
+      return logger(abi::LogLevel::kWarn, abi::kLogAll, "tutti", 0, "NET/Tutti : %s", text.c_str());
+    case net::LogKind::kInfo:
+      return logger(abi::LogLevel::kInfo, abi::kLogInit | abi::kLogNet, "tutti", 0,
+                    "NET/Tutti : %s", text.c_str());
+    case net::LogKind::kTrace:
+      return logger(abi::LogLevel::kTrace, abi::kLogNet, "tutti", 0, "NET/Tutti : %s",
+                    text.c_str());
+  }
+}
+
+abi::Result Plugin::answer(const Status& status, const char* call, bool* has_failed) const {
+  if (status.ok()) {
+    return abi::Result::kSuccess;
+  }
+  if (has_failed == nullptr || !std::exchange(*has_failed, true)) {
+    log(net::LogKind::kWarning, std::string(call) + ": " + status.message());
+  }
+  return translate(status.code());
+}
+
+void Plugin::unload() {
+  if (is_forked()) {
+    return;
+  }
+  const std::scoped_lock lock(mutex_);
+  if (comms_ == 0) {
+    attempts_.clear();
+    network_.reset();
+  }
+}
+
+}  // namespace tutti::nccl_net

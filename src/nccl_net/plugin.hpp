@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The plugin behind the tables of all versions (adapters.cpp): NCCL's calls in their newest form
+// over net::Network. Not the transport, and no threads of its own.
+//
+// Lifetime. The process has one Network. init() opens it, to find the devices; it is destroyed, and
+// its engine threads joined, as soon as no communicator's context (version 11 and later), listener,
+// channel or connection attempt is left, and is opened again by the next listen() or connect().
+// Versions 6 to 10 have no finalize, and NCCL unloads the library after the last close: no thread
+// may outlive that. Should somebody unload with channels open, the code stays mapped (nodelete).
+// In a child after fork() the threads do not exist: every call answers kSystemError there, and the
+// closes do nothing.
+//
+// Threads. One mutex for all set-up calls. isend(), irecv() and test() take none: NCCL has one
+// progress thread for the requests of a comm, while others may register or close other comms.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "nccl_net/abi.hpp"
+#include "net/network.hpp"
+
+namespace tutti::nccl_net {
+
+/// What version 11's init() makes for one NCCL communicator.
+struct Context {
+  int traffic_class = abi::kUndefined;
+};
+
+struct ListenComm {
+  std::unique_ptr<net::Listener> listener;
+};
+
+struct Comm;
+
+/// What NCCL holds as a request. Part of its comm, and free when `inner` is null.
+struct RequestSlot {
+  Comm* comm = nullptr;
+  net::Request* inner = nullptr;
+  bool is_receive = false;
+};
+
+/// A send or receive comm.
+struct Comm {
+  explicit Comm(std::unique_ptr<net::Channel> open_channel);
+
+  static constexpr std::size_t kSlots = abi::kRequestsMax * transport::kReceivePartsMax;
+
+  /// Null: all are in use.
+  RequestSlot* take();
+  void give_back(RequestSlot* slot);
+
+  std::array<RequestSlot, kSlots> slots;
+  std::array<std::uint16_t, kSlots> free;  ///< Indices, the first free_count of them.
+  std::size_t free_count = kSlots;
+  bool has_failed = false;                ///< Its error has been logged.
+  std::unique_ptr<net::Channel> channel;  ///< Goes first: it ends what uses the rest.
+};
+
+class Plugin {
+ public:
+  /// The process's; never destroyed.
+  static Plugin& instance();
+
+  /// True in a child that was forked after init().
+  static bool is_forked();
+
+  Status init(abi::Logger* logger);
+  Status init_context(abi::Logger* logger, int traffic_class, void** context);
+  Status finalize(void* context);
+
+  /// Of the first init(); they stay for good, and so do their strings.
+  std::span<net::NetDevice> devices() { return devices_; }
+  Status check_device(int device) const;
+
+  Status listen(int device, void* handle, void** listen_comm);
+  Status connect(void* context, int device, void* handle, void** send_comm);
+  Status accept(void* listen_comm, void** recv_comm);
+  Status close(Comm* comm);
+  Status close(ListenComm* comm);
+
+  static Status isend(Comm* comm, const void* data, Bytes bytes, int tag, void** request);
+  static Status irecv(Comm* comm, std::span<const transport::ReceivePart> parts, void** request);
+  /// `bytes`: of each part of the receive, of the send; may be null.
+  static Status test(RequestSlot* slot, int* done, int* bytes);
+
+  /// Through NCCL's logger; nothing before init() has given it.
+  void log(net::LogKind kind, const std::string& text) const;
+  /// Logs an error, once for a comm that has failed, and translates it. `call`: "isend".
+  abi::Result answer(const Status& status, const char* call, bool* has_failed = nullptr) const;
+
+  /// At exit: joins the threads if nothing is open; what is in use by others' threads stays.
+  void unload();
+
+ private:
+  Plugin() = default;
+
+  Status set_up(abi::Logger* logger);
+  Status open_network();
+  void close_network_if_unused();
+
+  std::mutex mutex_;
+  std::unique_ptr<net::Network> network_;
+  std::vector<net::NetDevice> devices_;
+  bool is_ready_ = false;
+  std::size_t contexts_ = 0;
+  std::size_t comms_ = 0;  ///< Of all kinds.
+
+  struct Attempt {
+    std::unique_ptr<net::Connector> connector;
+    void* context = nullptr;
+  };
+  /// Connection attempts by the number that NCCL's handle buffer holds between the calls: a number
+  /// and no pointer, for the buffer may be copied, and may come from another process.
+  std::map<std::uint64_t, Attempt> attempts_;
+  std::uint64_t next_attempt_ = 1;
+};
+
+}  // namespace tutti::nccl_net
