@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "net/clock.hpp"
+#include "transport/packet.hpp"
 
 namespace tutti::net {
 namespace {
@@ -26,6 +27,8 @@ using transport::Outcome;
 using transport::TimeNs;
 
 constexpr std::size_t kPacketsPerTurn = 8;
+constexpr std::uint32_t kSmallBytes = 1024;  ///< Header and payload; more is not worth a copy.
+constexpr TimeNs kHoldNs = 2'000;            ///< Of a spinning thread, for the caller's answer.
 constexpr TimeNs kNapNs = 200'000;
 constexpr TimeNs kBlockedNs = 100'000;       ///< Until a wire without room is tried again.
 constexpr TimeNs kLookNs = 10'000'000;       ///< Between looks at the peers' TCP connections.
@@ -158,7 +161,10 @@ void Engine::post(Request* request) {
     wake(Sleep::kNap);
     return;
   }
-  help();
+  // The advert of a receive can wait for what its caller does next: a send, or a test.
+  if (request->is_send) {
+    help();
+  }
   wake(Sleep::kDeep);
 }
 
@@ -256,7 +262,7 @@ void Engine::sleep() {
   if (!naps) {
     const std::lock_guard lock(mutex_);
     until_ns = std::min(endpoint_.next_deadline(), wire_->next_deadline());
-    if (has_pending_) {
+    if (is_blocked_) {
       until_ns = std::min(until_ns, now + kBlockedNs);
     }
     for (const std::unique_ptr<Lane>& lane : lanes_) {
@@ -298,7 +304,7 @@ bool Engine::work() {
     did = true;
   }
   did |= take_events();
-  did |= transmit();
+  did |= transmit(now);
   if (now - looked_ns_ > kLookNs) {
     looked_ns_ = now;
     look_after_peers(now);
@@ -315,6 +321,7 @@ bool Engine::take_posted() {
     taken_.swap(inbox_);
     posted_ = 0;
   }
+  hold_ns_ = 0;
   for (Request* const request : taken_) {
     std::deque<Request*>& waiting =
         request->is_send ? request->lane->waiting_sends : request->lane->waiting_receives;
@@ -356,18 +363,52 @@ void Engine::post_waiting(Lane& lane) {
   }
 }
 
-bool Engine::transmit() {
+bool Engine::transmit(TimeNs now) {
+  // Who has just got a message often answers it: one datagram then carries the answer, the
+  // acknowledgement and the advert of the next receive.
+  if (has_finished_) {
+    has_finished_ = false;
+    hold_ns_ = now + kHoldNs;
+    return true;
+  }
+  if (options_.is_busy && now < hold_ns_) {
+    return true;
+  }
+  if (is_blocked_ && !flush()) {
+    return false;
+  }
   std::size_t packets = 0;
   for (; packets < kPacketsPerTurn; ++packets) {
-    if (!has_pending_ && !endpoint_.poll_transmit(now_ns(), &pending_)) {
+    has_next_ = has_next_ || endpoint_.poll_transmit(now_ns(), &next_);
+    if (!has_next_) {
       break;
     }
-    has_pending_ = !wire_->send(pending_);
-    if (has_pending_) {
-      break;
+    const bool is_small = next_.header_bytes + next_.payload_bytes <= kSmallBytes;
+    const bool is_alone = together_count_ > 0 && (!is_small || next_.peer != together_[0].peer);
+    if (is_alone && !flush()) {
+      return true;
+    }
+    together_[together_count_++] = next_;
+    has_next_ = false;
+    // A datagram has one path: that of its data, or of the probe in it.
+    const bool has_path = !next_.is_control || transport::is_path_probe(next_);
+    if ((has_path || !is_small || together_count_ == together_.size()) && !flush()) {
+      return true;
     }
   }
+  flush();
   return packets > 0;
+}
+
+/// False: the wire has no room; what is left stays.
+bool Engine::flush() {
+  const std::size_t taken =
+      together_count_ == 0 ? 0 : wire_->send_together({together_.data(), together_count_});
+  std::copy(together_.begin() + static_cast<std::ptrdiff_t>(taken),
+            together_.begin() + static_cast<std::ptrdiff_t>(together_count_), together_.begin());
+  together_count_ -= taken;
+  is_blocked_ = together_count_ > 0;
+  return !is_blocked_;
 }
 
 bool Engine::take_events() {
@@ -395,6 +436,7 @@ void Engine::finish(Request* request, Outcome outcome) {
   request->is_peer_gone = lane.is_peer_gone;
   --lane.open_requests;
   --open_requests_;
+  has_finished_ = true;
   request->is_done.store(true, std::memory_order_release);
 }
 
@@ -417,7 +459,9 @@ void Engine::end(Lane& lane, Outcome outcome) {
 
 void Engine::abort(Lane& lane) {
   // Its payload may be of the buffers that are to be left alone; to others it is a loss.
-  has_pending_ = false;
+  together_count_ = 0;
+  has_next_ = false;
+  is_blocked_ = false;
   (void)endpoint_.abort(now_ns(), lane.connection);
   take_events();
 }

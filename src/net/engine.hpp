@@ -122,7 +122,8 @@ class Engine : private wire::Arrivals {
   bool take_posted();
   bool post_now(Request* request);
   void post_waiting(Lane& lane);
-  bool transmit();
+  bool transmit(transport::TimeNs now);
+  bool flush();
   bool take_events();
   void finish(Request* request, transport::Outcome outcome);
   void end(Lane& lane, transport::Outcome outcome);
@@ -155,8 +156,13 @@ class Engine : private wire::Arrivals {
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Lane*> lane_of_;  ///< By ConnectionHandle::index.
   std::vector<Request*> taken_;
-  transport::Transmission pending_;
-  bool has_pending_ = false;  ///< The wire had no room for it.
+  std::array<transport::Transmission, wire::kTogetherMax> together_;  ///< To one peer.
+  std::size_t together_count_ = 0;
+  transport::Transmission next_;
+  bool has_next_ = false;
+  bool is_blocked_ = false;        ///< The wire had no room for what is together.
+  bool has_finished_ = false;      ///< A request, since the last transmission.
+  transport::TimeNs hold_ns_ = 0;  ///< Until then more is waited for.
   transport::TimeNs looked_ns_ = 0;
   transport::ConnectionCounters totals_;  ///< Sums over connections that are no more.
 };

@@ -6,6 +6,9 @@
 // prefix, so that the kernel or the NIC can cut and join them (UDP_SEGMENT, UDP_GRO) and a receiver
 // knows the place of each, whatever came before it. The header lies wholly in the first fragment.
 // Little-endian; not authenticated: a wrong prefix makes a packet that does not verify.
+//
+// Small packets to one peer share a datagram: kMagicTogether and their number, then of each a
+// PartHead, header and payload.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +21,9 @@
 namespace tutti::wire::udp {
 
 inline constexpr std::size_t kPrefixBytes = 8;
-inline constexpr std::uint8_t kMagic = 0xd7;        ///< Also the version of this layout.
+inline constexpr std::uint8_t kMagic = 0xd7;  ///< Also the version of this layout.
+inline constexpr std::uint8_t kMagicTogether = 0xd8;
+inline constexpr std::size_t kPartHeadBytes = 4;
 inline constexpr std::uint32_t kFragmentsMax = 64;  ///< UDP_MAX_SEGMENTS of Linux before 6.9.
 inline constexpr std::uint32_t kContentBytesMax = 65535;
 
@@ -59,6 +64,41 @@ inline bool decode(std::span<const std::byte> in, Prefix& out) {
   return out.count > 0 && out.count <= kFragmentsMax && out.index < out.count &&
          out.header_bytes > 0 && out.header_bytes <= transport::kHeaderBytesMax &&
          out.header_bytes <= out.content_bytes;
+}
+
+/// Of a packet that shares a datagram: bytes of its header, 0, bytes of its payload (16 bits).
+inline void encode_part(std::uint8_t header_bytes, std::uint16_t payload_bytes, std::byte* out) {
+  out[0] = std::byte{header_bytes};
+  out[1] = std::byte{0};
+  out[2] = static_cast<std::byte>(payload_bytes);
+  out[3] = static_cast<std::byte>(payload_bytes >> 8);
+}
+
+/// Calls take(header, payload) for each packet of a shared datagram; false: it is not well formed,
+/// and what came before the fault was taken.
+template <class Take>
+bool decode_together(std::span<const std::byte> in, Take&& take) {
+  if (in.size() < 2 || in[0] != std::byte{kMagicTogether}) {
+    return false;
+  }
+  const auto count = std::to_integer<std::size_t>(in[1]);
+  in = in.subspan(2);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (in.size() < kPartHeadBytes) {
+      return false;
+    }
+    const auto header_bytes = std::to_integer<std::size_t>(in[0]);
+    const std::size_t payload_bytes =
+        std::to_integer<std::size_t>(in[2]) | std::to_integer<std::size_t>(in[3]) << 8;
+    if (header_bytes == 0 || header_bytes > transport::kHeaderBytesMax || in[1] != std::byte{0} ||
+        in.size() - kPartHeadBytes < header_bytes + payload_bytes) {
+      return false;
+    }
+    take(in.subspan(kPartHeadBytes, header_bytes),
+         in.subspan(kPartHeadBytes + header_bytes, payload_bytes));
+    in = in.subspan(kPartHeadBytes + header_bytes + payload_bytes);
+  }
+  return count > 0 && in.empty();
 }
 
 /// Where a fragment's `bytes` of content begin in the packet's content; UINT32_MAX: they cannot.

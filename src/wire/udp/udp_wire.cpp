@@ -304,6 +304,38 @@ bool UdpWire::send(const Transmission& sent) {
   return true;
 }
 
+std::size_t UdpWire::send_together(std::span<const Transmission> packets) {
+  std::size_t bytes = 2;
+  for (const Transmission& packet : packets) {
+    bytes += kPartHeadBytes + packet.header_bytes + packet.payload_bytes;
+  }
+  const Transmission& last = packets.back();
+  if (packets.size() == 1 || bytes > fragment_bytes_ || last.peer >= peers_.size() ||
+      peers_[last.peer].bytes == 0) {
+    return Wire::send_together(packets);
+  }
+  std::byte* head = prefixes_.data();
+  head[0] = std::byte{kMagicTogether};
+  head[1] = static_cast<std::byte>(packets.size());
+  std::size_t used = 0;
+  parts_[used++] = {head, 2};
+  head += 2;
+  for (const Transmission& packet : packets) {
+    encode_part(packet.header_bytes, static_cast<std::uint16_t>(packet.payload_bytes), head);
+    parts_[used++] = {head, kPartHeadBytes};
+    head += kPartHeadBytes;
+    parts_[used++] = {const_cast<std::byte*>(packet.header.data()), packet.header_bytes};
+    if (packet.payload_bytes > 0) {
+      parts_[used++] = {const_cast<std::byte*>(packet.payload), packet.payload_bytes};
+    }
+  }
+  if (!send_fragments(peers_[last.peer], senders_[last.path % senders_.size()], used, bytes)) {
+    return 0;
+  }
+  ++counters_.datagrams_sent;
+  return packets.size();
+}
+
 // False: no room now. What else goes wrong is a loss.
 bool UdpWire::send_fragments(const SocketAddress& to, int socket, std::size_t count,
                              std::size_t bytes) {
@@ -510,6 +542,19 @@ void UdpWire::deliver(Arrivals& arrivals, const Batch& batch) {
   }
   for (std::size_t from = 0; from < batch.bytes; from += batch.fragment_bytes) {
     const std::size_t bytes = std::min(batch.fragment_bytes, batch.bytes - from);
+    if (base[from] == std::byte{kMagicTogether}) {
+      const auto take = [&](std::span<const std::byte> header, std::span<const std::byte> payload) {
+        Arrival arrival;
+        arrival.header = header;
+        arrival.payload = payload;
+        arrival.payload_bytes = static_cast<std::uint32_t>(payload.size());
+        arrival.ecn = batch.ecn;
+        counters_.payload_bytes_copied += payload.size();
+        arrivals.arrived(arrival);
+      };
+      counters_.malformed_dropped += decode_together({base + from, bytes}, take) ? 0 : 1;
+      continue;
+    }
     Prefix prefix;
     if (!decode({base + from, bytes}, prefix)) {
       ++counters_.malformed_dropped;

@@ -54,6 +54,7 @@ class UdpWire : public Wire {
   Result<std::uint64_t> add_peer(const WireAddress& address) override;
   void remove_peer(std::uint64_t peer) override;
   bool send(const transport::Transmission& transmission) override;
+  std::size_t send_together(std::span<const transport::Transmission> packets) override;
   std::size_t receive(Arrivals& arrivals, std::size_t packets_max) override;
   int file_descriptor() const override { return receiver_; }
   const WireCounters& counters() const override { return counters_; }
