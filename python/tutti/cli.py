@@ -22,6 +22,8 @@ COMMANDS = (
     "schedule",
     "sim",
     "lab",
+    "path",
+    "env",
 )
 
 

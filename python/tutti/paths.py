@@ -15,6 +15,8 @@ from tutti.errors import TuttiError
 
 PRELOAD = "libtutti-mpi.so"
 LIBRARY = "libtutti.so"
+NCCL_NET = "libnccl-net-tutti.so"
+RCCL_NET = "librccl-net-tutti.so"
 PACKAGE = Path(__file__).parent
 
 

@@ -88,7 +88,12 @@ Comm::Comm(std::unique_ptr<net::Channel> open_channel) : channel(std::move(open_
   }
 }
 
-RequestSlot* Comm::take() { return free_count == 0 ? nullptr : &slots[free[--free_count]]; }
+RequestSlot* Comm::take(net::Request* inner, bool is_receive) {
+  RequestSlot* const slot = &slots[free[--free_count]];
+  slot->inner = inner;
+  slot->is_receive = is_receive;
+  return slot;
+}
 
 void Comm::give_back(RequestSlot* slot) {
   slot->inner = nullptr;
@@ -263,34 +268,25 @@ Status Plugin::close(ListenComm* comm) {
 }
 
 Status Plugin::isend(Comm* comm, const void* data, Bytes bytes, int tag, void** request) {
-  RequestSlot* const slot = comm->take();
-  if (slot == nullptr) {
+  if (comm->free_count == 0) {
     return {};
   }
-  auto posted = comm->channel->send(static_cast<transport::Tag>(tag), data, bytes);
-  if (!posted.ok() || *posted == nullptr) {
-    comm->give_back(slot);
-    return posted.status();
+  TUTTI_ASSIGN_OR_RETURN(net::Request* const posted,
+                         comm->channel->send(static_cast<transport::Tag>(tag), data, bytes));
+  if (posted != nullptr) {
+    *request = comm->take(posted, false);
   }
-  slot->inner = *posted;
-  slot->is_receive = false;
-  *request = slot;
   return {};
 }
 
 Status Plugin::irecv(Comm* comm, std::span<const transport::ReceivePart> parts, void** request) {
-  RequestSlot* const slot = comm->take();
-  if (slot == nullptr) {
+  if (comm->free_count == 0) {
     return {};
   }
-  auto posted = comm->channel->receive(parts);
-  if (!posted.ok() || *posted == nullptr) {
-    comm->give_back(slot);
-    return posted.status();
+  TUTTI_ASSIGN_OR_RETURN(net::Request* const posted, comm->channel->receive(parts));
+  if (posted != nullptr) {
+    *request = comm->take(posted, true);
   }
-  slot->inner = *posted;
-  slot->is_receive = true;
-  *request = slot;
   return {};
 }
 

@@ -56,8 +56,8 @@ struct Comm {
 
   static constexpr std::size_t kSlots = abi::kRequestsMax * transport::kReceivePartsMax;
 
-  /// Null: all are in use.
-  RequestSlot* take();
+  /// There must be a free one.
+  RequestSlot* take(net::Request* inner, bool is_receive);
   void give_back(RequestSlot* slot);
 
   std::array<RequestSlot, kSlots> slots;

@@ -4,7 +4,7 @@
 // The driver's benchmark: messages of one size over all links of a pattern, contents not looked at.
 // Goodput counts payload received per rank, Gbit/s. Latency: ring and alltoall from isend to its
 // completion, pingpong half a round trip. CPU time is the process's, all threads, while messages
-// move; test() is called without pause, as NCCL's progress thread does.
+// move; like NCCL's progress thread, ranks with nothing to do call test() and yield in turns.
 #include <sched.h>
 #include <sys/resource.h>
 

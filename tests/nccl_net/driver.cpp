@@ -228,7 +228,6 @@ std::vector<int> find_versions(const std::string& plugin) {
         std::_Exit(1);
       }
     }
-    std::fprintf(stderr, "%s%s", why.c_str(), why.empty() ? "" : "\n");
     std::_Exit(0);
   }
   close(ends[1]);
@@ -336,7 +335,7 @@ Options parse(int argc, char** argv) {
     }
   }
   if (options.versions.empty()) {
-    throw std::invalid_argument("the plugin has no version that is known here");
+    throw std::invalid_argument(options.plugin + " cannot be loaded, or has no version 6 to 12");
   }
   if (!options.bench.empty()) {
     options.versions = {options.versions.back()};

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What we ship, as the processes that load it see it.
 
-The shared objects need nothing but libc's family and show nothing but our API and MPI's names; the
-public headers stand alone; the installed prefix works after it was moved.
+The shared objects need nothing but libc's family and show nothing but our API, MPI's names and
+NCCL's tables; the public headers stand alone; the installed prefix works after it was moved.
 """
 
 from __future__ import annotations
@@ -19,12 +19,16 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LIBRARIES = Path(os.environ.get("TUTTI_LIBRARY_DIR", REPOSITORY / "build/dev/lib"))
-OBJECTS = ["libtutti.so", "libtutti-mpi.so"]
+NETWORK_PLUGIN = "libnccl-net-tutti.so"
+NETWORK_PLUGIN_FOR_RCCL = "librccl-net-tutti.so"
+HAS_NETWORK_PLUGIN = (REPOSITORY / "src/net/CMakeLists.txt").is_file()
+OBJECTS = ["libtutti.so", "libtutti-mpi.so", *([NETWORK_PLUGIN] if HAS_NETWORK_PLUGIN else [])]
 HEADERS = sorted((REPOSITORY / "include").rglob("*.h*"))
 
 ALLOWED_NEEDED = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux.*)\.so\.\d+")
 API = re.compile(r"tutti_[a-z0-9_]+")
 # C: MPI_Allreduce; Fortran as compilers spell it: mpi_allreduce_, mpi_allreduce__, MPI_ALLREDUCE.
+NETWORK_TABLES = {f"ncclNetPlugin_v{version}" for version in range(6, 13)}
 MPI = re.compile(r"MPI_[A-Z][A-Za-z0-9_]*|mpi_[a-z0-9_]+")
 
 PROGRAM = """
@@ -74,6 +78,9 @@ def check_needed(path: Path) -> None:
 def check_exported(path: Path) -> None:
     listed = output("nm", "-D", "--defined-only", "--format=posix", path)
     names = [line.split()[0].partition("@")[0] for line in listed.splitlines()]
+    if "-net-tutti" in path.name:
+        assert set(names) == NETWORK_TABLES
+        return
     assert "tutti_version" in names
     with_mpi = path.name.startswith("libtutti-mpi")
     odd = [n for n in names if not API.fullmatch(n) and not (with_mpi and MPI.fullmatch(n))]
@@ -99,7 +106,15 @@ def test_build__shows_only_our_names(name: str) -> None:
 
 def test_build__no_other_shared_object() -> None:
     names = {path.name for path in shared_objects(LIBRARIES)}
-    assert names == {f"libtutti.so.{version()}", "libtutti-mpi.so"}
+    assert names == {f"libtutti.so.{version()}", *OBJECTS[1:]}
+
+
+def test_build__network_plugin_has_both_names() -> None:
+    if not HAS_NETWORK_PLUGIN:
+        pytest.skip("src/net is missing")
+    assert (LIBRARIES / NETWORK_PLUGIN_FOR_RCCL).resolve() == (LIBRARIES / NETWORK_PLUGIN).resolve()
+    # NCCL would load a plugin of this name without being asked.
+    assert not (LIBRARIES / "libnccl-net.so").exists()
 
 
 def test_wheel__objects_inside(tmp_path: Path) -> None:
@@ -112,7 +127,8 @@ def test_wheel__objects_inside(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheels[-1]) as archive:
         archive.extractall(tmp_path)
     objects = shared_objects(tmp_path / "tutti" / "lib")
-    assert [path.name for path in objects] == sorted(OBJECTS)
+    twice = [NETWORK_PLUGIN_FOR_RCCL] if HAS_NETWORK_PLUGIN else []
+    assert [path.name for path in objects] == sorted([*OBJECTS, *twice])
     for path in objects:
         check_needed(path)
         check_exported(path)
@@ -149,6 +165,8 @@ def test_prefix__has_everything(moved_prefix: Path) -> None:
     for name in OBJECTS:
         check_needed(moved_prefix / "lib" / name)
         check_run_path(moved_prefix / "lib" / name)
+    if HAS_NETWORK_PLUGIN:
+        assert (moved_prefix / "lib" / NETWORK_PLUGIN_FOR_RCCL).is_file()
     assert (moved_prefix / "include/tutti/tutti.h").is_file()
     assert (moved_prefix / "share/modulefiles/tutti" / version()).is_file()
     old = str(moved_prefix.with_name("before"))

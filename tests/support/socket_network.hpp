@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A stand-in for src/net: net::Network over TCP on the loopback, moved along by test(), poll() and
+// accept() alone. For tests of what stands on it, within one process and between processes; link it
+// in place of tutti::net. Its one thread does nothing: it is there to be joined.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+#include "base/result.hpp"
+
+namespace tutti::test {
+
+/// What the next calls do, and what there is.
+struct SocketNetworkState {
+  std::atomic<int> opened{0};    ///< Calls of Network::open().
+  std::atomic<int> networks{0};  ///< That live now.
+  std::atomic<int> channels{0};
+  std::atomic<std::size_t> unfinished_max{1000};  ///< Then send() and receive() give null.
+  std::atomic<bool> throws{false};                ///< send() and listen() throw std::bad_alloc.
+  Status open_error;                              ///< Of open().
+  Status call_error;                              ///< Of every send() and receive().
+};
+
+SocketNetworkState& socket_network();
+
+}  // namespace tutti::test
