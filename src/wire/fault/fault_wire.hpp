@@ -7,7 +7,8 @@
 // changed is copied. The wire below has taken a payload when its send() returns true.
 //
 // Draws are by the packet's number, so a fault hits the same packet whatever the others do. What
-// was held back leaves in send() and receive(); next_deadline() says when one of them is due.
+// was held back leaves in send() and receive(); next_deadline() says when one of them is due, and
+// stays in the past while the wire below has no room for it.
 #pragma once
 
 #include <cstdint>
