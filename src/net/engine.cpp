@@ -29,7 +29,7 @@ using transport::TimeNs;
 constexpr std::size_t kPacketsPerTurn = 8;
 constexpr std::uint32_t kSmallBytes = 1024;  ///< Header and payload; more is not worth a copy.
 constexpr TimeNs kHoldNs = 2'000;            ///< Of a spinning thread, for the caller's answer.
-constexpr TimeNs kNapNs = 200'000;
+constexpr TimeNs kNapNs = 500'000;
 constexpr TimeNs kBlockedNs = 100'000;       ///< Until a wire without room is tried again.
 constexpr TimeNs kLookNs = 10'000'000;       ///< Between looks at the peers' TCP connections.
 constexpr TimeNs kForgetNs = 2'000'000'000;  ///< An ended connection still answers so long.

@@ -135,23 +135,42 @@ void ping_pong(std::vector<Stream>& streams, bool begins, std::size_t rounds,
   Stream& in = streams[0].link().sends ? streams[1] : streams[0];
   out.begin(rounds);
   in.begin(rounds);
-  const auto finish = [](Stream& one, std::size_t count) {
-    while (one.posted() < count) {
-      one.post();
-    }
+  const auto finish = [&](Stream& one, std::size_t count) {
     while (one.finished() < count) {
-      if (!one.test()) {
+      // The other one's messages may need a push, too.
+      const bool has_moved = one.test();
+      const bool has_sent = &one == &in && out.test();
+      if (!has_sent && !has_moved) {
         sched_yield();
       }
     }
   };
+  const auto post_send = [&](std::size_t count) {
+    finish(out, count - std::min<std::size_t>(count, 2));
+    while (out.posted() < count) {
+      out.post();
+    }
+  };
+  // As NCCL does: receives are posted ahead, and who has the next message to send does not wait for
+  // the end of the last one.
+  const auto post_ahead = [&](std::size_t count) {
+    while (in.posted() < std::min(count, rounds) && in.post()) {
+    }
+  };
+  post_ahead(2);
   for (std::size_t i = 1; i <= rounds; ++i) {
     const double begin = seconds_now();
-    in.post();
-    finish(begins ? out : in, i);
-    finish(begins ? in : out, i);
+    if (begins) {
+      post_send(i);
+    }
+    finish(in, i);
+    post_ahead(i + 2);
+    if (!begins) {
+      post_send(i);
+    }
     latencies_us->push_back((seconds_now() - begin) * 1e6 / 2);
   }
+  finish(out, rounds);
 }
 
 double cpu_s(const timeval& time) {
