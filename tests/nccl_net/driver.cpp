@@ -198,7 +198,7 @@ Counts run_alone(const Options& options) {
         Report report(options.rank);
         Rank rank{options, options.rank, options.ranks, version, rendezvous, report, phase};
         run_rank(rank, test);
-        // Rank 0 tells the sum; the others what they saw.
+        // All tell the sum.
         for (const std::string& text : rendezvous.all_gather(report.counts())) {
           counts.add(text);
         }
@@ -269,9 +269,12 @@ const char* const kUsage =
     "  --threads N          of the test threads (2)\n"
     "  --device N           (0)                --seed N       (1)\n"
     "  --bound SECONDS      within which a dead peer is noticed (20)\n"
-    "  --watchdog SECONDS   of each test (120) --verbose      the plugin's log\n"
+    "  --watchdog SECONDS   of each test, with --rank of all (120)\n"
+    "  --verbose            the plugin's log\n"
     "  --bench PATTERN      ring, alltoall or pingpong, with --bytes, --repeats N (100), --json\n"
-    "  --rank R --rendezvous HOST:PORT   this process is one rank; rank 0 listens there\n";
+    "  --rank R --rendezvous HOST:PORT   this process is one rank; rank 0 listens there. All "
+    "tests\n"
+    "                       are then without kill\n";
 
 Options parse(int argc, char** argv) {
   Options options;
@@ -342,6 +345,15 @@ Options parse(int argc, char** argv) {
     tests = "bench";
   }
   options.tests = tests == "all" ? test_names() : split(tests);
+  if (is_alone && tests == "all") {
+    std::erase(options.tests, "kill");
+  }
+  if (const auto found_kill = std::find(options.tests.begin(), options.tests.end(), "kill");
+      is_alone && found_kill != options.tests.end() &&
+      (found_kill + 1 != options.tests.end() || options.versions.size() > 1)) {
+    throw std::invalid_argument(
+        "with --rank, kill is the last test, for there is one process less");
+  }
   for (const std::string& test : options.tests) {
     const std::vector<std::string> names = test_names();
     if (test != "bench" && std::find(names.begin(), names.end(), test) == names.end()) {
