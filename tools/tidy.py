@@ -33,6 +33,7 @@ ROOMS: dict[str, set[str]] = {
     "simulate": {"base"},
     "transport": {"base"},
     "policy": {"base", "transport"},
+    "net": {"base", "transport"},
     "wire": {"base", "simulate", "transport"},
     "runners": {
         "base",
@@ -62,7 +63,18 @@ ROOMS: dict[str, set[str]] = {
 
 # Rooms that know no clock, no generator, no environment, no device and no network.
 PURE = {"select", "schedule", "topology", "transport", "simulate"}
-IMPURE = {"discover", "policy", "runners", "wire", "device", "ccl", "engine", "mpi", "nccl_net"}
+IMPURE = {
+    "discover",
+    "policy",
+    "net",
+    "runners",
+    "wire",
+    "device",
+    "ccl",
+    "engine",
+    "mpi",
+    "nccl_net",
+}
 
 # Foreign headers and the only places of src/ that may include them.
 FOREIGN: list[tuple[str, str, str]] = [

@@ -29,13 +29,13 @@ namespace tutti::net {
 
 /// One network interface.
 struct NetDevice {
-  std::string name;          ///< "eth0"
-  std::string address;       ///< "192.0.2.1" or "2001:db8::1"
-  std::string pci_path;      ///< Real path below /sys of its PCI device; empty: a virtual one.
-  std::uint64_t guid = 0;    ///< Unique among the devices of this host.
-  int speed_mbps = 0;        ///< Megabit/s in each direction.
+  std::string name;        ///< "eth0"
+  std::string address;     ///< "192.0.2.1" or "2001:db8::1"
+  std::string pci_path;    ///< Real path below /sys of its PCI device; empty: a virtual one.
+  std::uint64_t guid = 0;  ///< Unique among the devices of this host.
+  int speed_mbps = 0;      ///< Megabit/s in each direction.
   int mtu_bytes = 0;
-  double latency_us = 0;     ///< One way, for a tuner's model.
+  double latency_us = 0;  ///< One way, for a tuner's model.
 };
 
 /// What a listener gives to whoever may connect, by a bootstrap of the caller's.
@@ -46,8 +46,8 @@ struct Handle {
 
 /// What became of a request.
 struct Completion {
-  Status status;              ///< kTimeout: the peer is gone; kInvalidArgument: too long a message.
-  std::uint8_t parts = 0;     ///< Of a receive; 1 of a send.
+  Status status;           ///< kTimeout: the peer is gone; kInvalidArgument: too long a message.
+  std::uint8_t parts = 0;  ///< Of a receive; 1 of a send.
   std::array<Bytes, transport::kReceivePartsMax> bytes{};
 };
 

@@ -51,6 +51,8 @@ class Connection {
 
   // What happens.
   void on_arrival(TimeNs now, const Arrival& arrival);
+  /// Where the payload of this packet belongs if it is what on_arrival would deliver, or null.
+  std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes) const;
   void on_timeout(TimeNs now);
   /// The pacer granted credit: the sender has to be told.
   void on_granted(bool is_slow);

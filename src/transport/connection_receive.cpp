@@ -84,6 +84,24 @@ void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
   }
 }
 
+std::byte* Connection::place(std::span<const std::byte> header, std::uint32_t payload_bytes) const {
+  Packet packet;
+  // A payload under authentication may touch nothing before it is checked.
+  if (options_.authenticates_payload || !options_.receives || state_ != State::kOpen ||
+      !decode(header, packet) || packet.common.type != PacketType::kData ||
+      packet.data.payload_bytes != payload_bytes) {
+    return nullptr;
+  }
+  const std::uint64_t number = expand(packet.common.number, replay_.next());
+  if (!replay_.is_new(number) ||
+      (options_.authenticates && tag_of(receive_key_, header, {}, number) != read_tag(header)) ||
+      acknowledger_.classify(expand(packet.data.chunk, acknowledger_.cumulative())) !=
+          Acknowledger::Kind::kNew) {
+    return nullptr;
+  }
+  return incoming_.place(packet.data);
+}
+
 void Connection::on_data(TimeNs now, const Packet& packet, const Arrival& arrival) {
   const DataHeader& data = packet.data;
   const std::uint64_t number = expand(data.chunk, acknowledger_.cumulative());

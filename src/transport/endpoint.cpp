@@ -71,6 +71,12 @@ class Endpoint::Core {
     return status;
   }
 
+  std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes) const {
+    std::uint32_t id = 0;
+    const std::uint32_t index = decode_connection(header, id) ? find(id) : kNone;
+    return index == kNone ? nullptr : slots_[index].connection->place(header, payload_bytes);
+  }
+
   void handle_datagram(TimeNs now, const Arrival& arrival) {
     now = clamp(now);
     std::uint32_t id = 0;
@@ -316,6 +322,10 @@ Status Endpoint::close(TimeNs now, ConnectionHandle connection) {
 
 Status Endpoint::abort(TimeNs now, ConnectionHandle connection) {
   return core_->apply(now, connection, [](Connection& it, TimeNs at) { return it.abort(at); });
+}
+
+std::byte* Endpoint::place(std::span<const std::byte> header, std::uint32_t payload_bytes) const {
+  return core_->place(header, payload_bytes);
 }
 
 void Endpoint::handle_datagram(TimeNs now, const Arrival& arrival) {

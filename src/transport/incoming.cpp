@@ -85,6 +85,21 @@ IncomingTable::Placed IncomingTable::on_data(const DataHeader& data, std::uint8_
   return end_part(number, it.total_bytes, Outcome::kOk) ? Placed::kFinished : Placed::kYes;
 }
 
+std::byte* IncomingTable::place(const DataHeader& data) const {
+  const std::uint64_t number = expand(data.slot, next_);
+  if (number < first_ || number >= next_) {
+    return nullptr;
+  }
+  const Slot& it = slot(number);
+  const Bytes end = data.offset + data.payload_bytes;
+  const bool is_outside = end > it.capacity_bytes || (it.has_end && end > it.total_bytes);
+  if (it.request == kNoRequest || it.data == nullptr || is_outside ||
+      data.payload_bytes > it.stride.run_bytes(data.offset)) {
+    return nullptr;
+  }
+  return it.data + it.stride.at(data.offset);
+}
+
 bool IncomingTable::end_part(std::uint64_t number, Bytes bytes, Outcome outcome) {
   Slot& it = slot(number);
   const std::uint32_t index = it.request;

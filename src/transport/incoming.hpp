@@ -28,6 +28,8 @@ class IncomingTable {
     kFinished,  ///< ... and its receive has ended: take_finished().
   };
   Placed on_data(const DataHeader& data, std::uint8_t flags, std::span<const std::byte> payload);
+  /// Where on_data would copy the payload to; null: nowhere.
+  std::byte* place(const DataHeader& data) const;
   /// Ends all open receives.
   void end_all(Outcome outcome);
   /// Fills the event of a receive that has ended; false: there is none.

@@ -13,6 +13,7 @@
 // had everything already (D-SACK, RFC 2883). Not the sending: connection.cpp.
 #pragma once
 
+#include <algorithm>
 #include "transport/flight.hpp"
 #include "transport/rtt.hpp"
 #include "transport/types.hpp"
@@ -68,7 +69,9 @@ class LossDetector {
 
   TimeNs reordering_ns() const;
   TimeNs rto_ns() const;
-  TimeNs tail_probe_ns() const { return 2 * rtt_.srtt_ns() + ack_delay_ns_; }
+  TimeNs tail_probe_ns() const {
+    return std::max(2 * rtt_.srtt_ns() + ack_delay_ns_, options_.tail_probe_ns_min);
+  }
   void set_ack_delay(TimeNs delay_ns) { ack_delay_ns_ = delay_ns; }
   void on_progress() { backoff_ = 0; }
   void on_timeout() { backoff_ = backoff_ < 20 ? backoff_ + 1 : backoff_; }

@@ -244,6 +244,11 @@ bool decode_connection(std::span<const std::byte> header, std::uint32_t& out) {
   return true;
 }
 
+bool is_path_probe(const Transmission& transmission) {
+  const auto type = static_cast<PacketType>(std::to_integer<int>(transmission.header[0]) & 0xf);
+  return type == PacketType::kPing || type == PacketType::kPong;
+}
+
 Key derive_key(const Key& shared, std::uint32_t source_id, std::uint64_t source_incarnation,
                std::uint32_t destination_id, std::uint64_t destination_incarnation) {
   Key derived;

@@ -141,6 +141,9 @@ bool decode(std::span<const std::byte> header, Packet& out);
 /// The destination's connection id of what may be a packet; false if it is too short to say.
 bool decode_connection(std::span<const std::byte> header, std::uint32_t& out);
 
+/// A ping or a pong, which tells about the path that it takes.
+bool is_path_probe(const Transmission& transmission);
+
 /// The keys of the two directions of a connection, from the shared one and what both sides know:
 /// a packet of another connection, direction or incarnation does not verify.
 Key derive_key(const Key& shared, std::uint32_t source_id, std::uint64_t source_incarnation,

@@ -20,6 +20,14 @@ class ReplayWindow {
   /// Reference for expand(): one past the newest number.
   std::uint64_t next() const { return next_; }
 
+  /// True: take() would say so.
+  bool is_new(std::uint64_t number) const {
+    if (number >= next_) {
+      return true;
+    }
+    return next_ - number <= words_.size() * 64 - 64 &&
+           (words_[(number / 64) & (words_.size() - 1)] & 1ULL << (number % 64)) == 0;
+  }
   /// True: not seen before, and seen from now on.
   bool take(std::uint64_t number) {
     if (number >= next_) {

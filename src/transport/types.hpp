@@ -89,6 +89,8 @@ struct LossOptions {
   bool same_path = true;  ///< The same-path rule; wire.reorders_within_path switches it off.
   bool rack = true;       ///< RFC 8985's time-ordered detection.
   bool tail_probe = true;
+  /// Hosts that are late by themselves (threads that wait for a processor) are not losses.
+  TimeNs tail_probe_ns_min = 0;
   TimeNs rto_ns_min = 0;  ///< 0: max(4 * base_rtt, 15 us + 6 * BDP on the wire).
   TimeNs rto_ns_max = 100'000'000;
   /// Without a sign of life the peer is gone. One that answers and takes no data (a black hole for

@@ -33,6 +33,8 @@ class Arrivals {
   virtual void arrived(const transport::Arrival& arrival) = 0;
 };
 
+inline constexpr std::size_t kTogetherMax = 8;
+
 struct WireCounters {
   std::uint64_t datagrams_sent = 0;
   std::uint64_t datagrams_received = 0;
@@ -60,6 +62,15 @@ class Wire {
   /// Hands one packet to the network. False: there is no room now, try the same one again later.
   /// A packet that the network refuses for good is lost, which the transport notices.
   virtual bool send(const transport::Transmission& transmission) = 0;
+  /// Packets of up to kTogetherMax to one peer, in which at most the last has a path of its own
+  /// to keep: where they fit they travel as one. How many of them, from the front, were taken.
+  virtual std::size_t send_together(std::span<const transport::Transmission> packets) {
+    std::size_t taken = 0;
+    while (taken < packets.size() && send(packets[taken])) {
+      ++taken;
+    }
+    return taken;
+  }
   /// Takes in up to `packets_max` packets; how many there were.
   virtual std::size_t receive(Arrivals& arrivals, std::size_t packets_max) = 0;
   /// When it must be called again though nothing came (delayed packets); kNever.

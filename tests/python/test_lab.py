@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from tutti import mpi
 from tutti.cli import main
 from tutti.errors import TuttiError
-from tutti.lab import job, lifetime, namespaces, network, plan, state
+from tutti.lab import job, lifetime, namespaces, network, packet_loss, plan, state
 
 FLAT = plan.Spec(4, 4, 100_000_000)
 LEAF_SPINE = plan.Spec(4, 2, 100_000_000, spines=3)
@@ -46,6 +46,24 @@ def test_parse_fabric() -> None:
     for bad in ("leaf-spine", "leaf-spine:", "leaf-spine:0", "leaf-spine:17", "ring", "flat:1"):
         with pytest.raises(ValueError):
             plan.parse_fabric(bad)
+
+
+def test_parse_loss() -> None:
+    assert plan.parse_loss("0%") == 0
+    assert plan.parse_loss("0.1%") == 1000
+    assert plan.parse_loss("100%") == 1_000_000
+    for bad in ("", "0.1", "%", "-1%", "101%", "1e-3%"):
+        with pytest.raises(ValueError):
+            plan.parse_loss(bad)
+
+
+def test_parse_queue() -> None:
+    assert plan.parse_queue("500us") == 500
+    assert plan.parse_queue("1.5ms") == 1500
+    assert plan.parse_queue("10s") == 10_000_000
+    for bad in ("", "5", "9us", "11s", "5 ms x"):
+        with pytest.raises(ValueError):
+            plan.parse_queue(bad)
 
 
 @pytest.mark.parametrize("spec", [FLAT, LEAF_SPINE, plan.Spec(64, 16, 10**9, spines=16)])
@@ -92,6 +110,36 @@ def test_make__leaves_share_flows_over_all_spines() -> None:
     assert len(spine.routes) == 4 * 2
 
 
+def test_make__spine_links_of_their_own_kind() -> None:
+    made = plan.make(plan.Spec(8, 1, 16 * 10**9, 8, 2 * 10**9, loss_ppm=1000, queue_us=500))
+    spine = [link for link in made.links if link.b.box.startswith("spine")]
+    others = [link for link in made.links if link.rate_bps and link not in spine]
+    assert len(spine) == 64
+    assert {(link.rate_bps, link.loss_ppm) for link in spine} == {(2 * 10**9, 1000)}
+    assert {(link.rate_bps, link.loss_ppm) for link in others} == {(16 * 10**9, 0)}
+    assert {link.queue_us for link in spine + others} == {500}
+
+
+def test_plan_link__by_either_end() -> None:
+    made = plan.make(LEAF_SPINE)
+    assert made.link("leaf1:up2") == made.link("spine2:down1")
+    assert made.link("n0:rail1").b.box == "leaf0"
+    for bad in ("leaf1:up3", "up2", "n9:rail0", ""):
+        with pytest.raises(TuttiError, match="lists both ends of each"):
+            made.link(bad)
+
+
+def test_plan_device_to__where_a_gateway_is() -> None:
+    made = plan.make(LEAF_SPINE)
+    for box in made.boxes:
+        for route in box.routes:
+            devices = [made.device_to(box.name, gateway) for gateway in route.via]
+            assert len(set(devices)) == len(route.via)
+            assert route.device is None or not devices or devices == [route.device]
+    with pytest.raises(TuttiError, match="has no link to"):
+        made.device_to("leaf0", "172.16.0.7")
+
+
 def test_plan_box__names_what_there_is() -> None:
     with pytest.raises(TuttiError, match="no box n4 in this lab; there are "):
         plan.make(FLAT).box("n4")
@@ -101,6 +149,9 @@ def test_spec__limits() -> None:
     for nodes, rails in ((0, 1), (65, 1), (1, 0), (1, 17)):
         with pytest.raises(TuttiError):
             plan.Spec(nodes, rails, 10**8)
+    for other in ({"spine_rate_bps": 10**8}, {"loss_ppm": 1}):
+        with pytest.raises(TuttiError, match="remedy: --fabric leaf-spine"):
+            plan.Spec(2, 1, 10**8, **other)
 
 
 @pytest.mark.parametrize("rate_bps", [10**6, 10**8, 10**9, 10**11])
@@ -109,6 +160,22 @@ def test_burst__takes_a_whole_segment_with_its_headers(rate_bps: int) -> None:
     frames = -(-segment // plan.PAYLOAD_BYTES)
     assert segment + frames * 66 <= plan.burst_bytes(rate_bps)
     assert plan.queue_bytes(rate_bps) >= 4 * plan.burst_bytes(rate_bps)
+
+
+def test_queue__has_room_for_segments_however_short() -> None:
+    assert plan.queue_bytes(10**9) == 10_000_000
+    assert plan.queue_bytes(10**9, 1000) == 4 * 65536 * 9 // 8
+    assert plan.queue_bytes(16 * 10**9, 1000) == 2_000_000
+
+
+def test_packet_loss__reads_the_count_of_its_own_rule() -> None:
+    # As the kernel answers: the rule that was sent, with a number in its counter.
+    rule = packet_loss._rule(1000).replace(
+        packet_loss._encoded({1: bytes(8), 2: bytes(8)}),
+        packet_loss._encoded({1: bytes(8), 2: (77).to_bytes(8, "big")}),
+    )
+    sent = packet_loss._encoded({1: "lab", 2: "up0", 3: bytes(8), 4: rule})
+    assert packet_loss._lost_by(sent) == ("up0", 77)
 
 
 def test_payload__of_100_mbit() -> None:
@@ -177,6 +244,14 @@ def test_commands__without_a_lab(tmp_path: Path) -> None:
     status, text = lab(tmp_path, "up", "--fabric", "torus")
     assert status == 2
     assert "leaf-spine:SPINES" in text
+    status, text = lab(tmp_path, "up", "--loss", "0.1")
+    assert status == 2
+    assert "as in 0.1%" in text
+    assert lab(tmp_path, "up", "--loss", "1%")[1] == (
+        "tutti: links of a rate or a loss of their own are those of spines; "
+        "remedy: --fabric leaf-spine:SPINES\n"
+    )
+    assert lab(tmp_path, "link", "n0:rail0", "down")[0] == 2
 
 
 def test_up__says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

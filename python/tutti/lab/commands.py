@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,18 +18,18 @@ from tutti.lab import job, lifetime, network, plan, state
 from tutti.run import settings
 
 
-def _rate(_: click.Context, __: click.Parameter, value: str) -> int:
-    try:
-        return plan.parse_rate(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+def _parsed(parse: Callable[[str], int]) -> Callable[[click.Context, click.Parameter, str], int]:
+    """A callback that turns an option's text into a number."""
 
+    def callback(_: click.Context, __: click.Parameter, value: str | None) -> int:
+        if value is None:
+            return 0
+        try:
+            return parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
 
-def _fabric(_: click.Context, __: click.Parameter, value: str) -> int:
-    try:
-        return plan.parse_fabric(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+    return callback
 
 
 def rank_settings(library: mpi.Mpi, preload: bool, chosen: dict[str, str]) -> dict[str, str]:
@@ -63,21 +64,52 @@ def command(context: click.Context, name: str, directory: Path | None) -> None:
     "--rate",
     default="100mbit",
     show_default=True,
-    callback=_rate,
+    callback=_parsed(plan.parse_rate),
     help="Of each link in each direction.",
 )
 @click.option(
     "--fabric",
     default="flat",
     show_default=True,
-    callback=_fabric,
+    callback=_parsed(plan.parse_fabric),
     metavar="flat|leaf-spine:SPINES",
     help="One switch that never blocks, or a leaf for each node and so many spines.",
 )
+@click.option(
+    "--spine-rate",
+    callback=_parsed(plan.parse_rate),
+    metavar="RATE",
+    help="Of each link between a leaf and a spine; default: --rate.",
+)
+@click.option(
+    "--loss",
+    default="0%",
+    show_default=True,
+    callback=_parsed(plan.parse_loss),
+    metavar="PERCENT",
+    help="Of the packets on each link between a leaf and a spine, in each direction.",
+)
+@click.option(
+    "--queue",
+    default="80ms",
+    show_default=True,
+    callback=_parsed(plan.parse_queue),
+    metavar="TIME",
+    help="Longest wait in the queue of a link.",
+)
 @click.pass_obj
-def up(place: state.Place, nodes: int, rails: int, rate: int, fabric: int) -> None:
+def up(
+    place: state.Place,
+    nodes: int,
+    rails: int,
+    rate: int,
+    fabric: int,
+    spine_rate: int,
+    loss: int,
+    queue: int,
+) -> None:
     """Start a lab."""
-    spec = plan.Spec(nodes, rails, rate, fabric)
+    spec = plan.Spec(nodes, rails, rate, fabric, spine_rate, loss, queue)
     lifetime.up(place, spec)
     output.note(f"lab of {nodes} nodes with {rails} rails is up; end it with `tutti lab down`")
 
@@ -175,9 +207,22 @@ def links(place: state.Place, as_json: bool) -> None:
     if as_json:
         output.echo_json([asdict(one) for one in counted])
         return
-    rows = [["from", "to", "bytes", "back", "dropped"]]
-    rows += [
-        [one.a, one.b, str(one.a_to_b_bytes), str(one.b_to_a_bytes), str(one.dropped_packets)]
-        for one in counted
-    ]
+    rows = [["from", "to", "bytes", "back", "dropped", "lost"]]
+    for one in counted:
+        numbers = (one.a_to_b_bytes, one.b_to_a_bytes, one.dropped_packets, one.lost_packets)
+        rows.append([one.a, one.b, *map(str, numbers)])
     output.echo(output.columns(rows))
+
+
+@command.command()
+@click.argument("end", metavar="BOX:DEVICE")
+@click.argument("wanted", type=click.Choice(["down", "up"]), metavar="down|up")
+@click.pass_obj
+def link(place: state.Place, end: str, wanted: str) -> None:
+    """Pull a link or plug it in again, also while a job runs. `tutti lab links` lists the ends.
+
+    Example: tutti lab link leaf0:up3 down
+    """
+    found = place.require()
+    pids = {name: box.pid for name, box in found.boxes.items()}
+    network.set_link(plan.make(found.spec), pids, end, wanted == "up")

@@ -3,7 +3,8 @@
 """Builds a plan's network between the boxes, and reads its counters, through netlink.
 
 Each box is changed by a child process that enters its network namespace first, so nothing is ever
-made in the machine's own. The library that speaks netlink is pyroute2; only this file knows it.
+made in the machine's own. The library that speaks netlink is pyroute2; only this file knows it
+(what packet_loss needs of netlink the library does not have).
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from tutti.errors import TuttiError
-from tutti.lab import namespaces
+from tutti.lab import namespaces, packet_loss
 from tutti.lab.plan import Box, Link, Plan, Port, burst_bytes, queue_bytes, segment_bytes
+
+_IFF_UP = 1  # <linux/if.h>
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,8 @@ class Counter:
     shaped: bool
     a_to_b_bytes: int
     b_to_a_bytes: int
-    dropped_packets: int
+    dropped_packets: int  # By queues, which were full.
+    lost_packets: int  # As the link's loss has it.
 
 
 def require_library() -> Any:
@@ -104,7 +108,7 @@ def _start_box(box: Box) -> None:
             route.link("set", index=_index(route, bridge), state="up")
 
 
-def _shape(route: Any, index: int, rate_bps: int) -> None:
+def _shape(route: Any, index: int, rate_bps: int, queue_us: int) -> None:
     route.link("set", index=index, gso_max_size=segment_bytes(rate_bps))
     route.tc(
         "add",
@@ -113,7 +117,7 @@ def _shape(route: Any, index: int, rate_bps: int) -> None:
         # In bits per second as the library reads text, bytes as it reads numbers.
         rate=f"{rate_bps}bit",
         burst=burst_bytes(rate_bps),
-        limit=queue_bytes(rate_bps),
+        limit=queue_bytes(rate_bps, queue_us),
     )
 
 
@@ -133,16 +137,41 @@ def _add_links(links: Sequence[Link], pids: Mapping[str, int]) -> None:
                 os.close(descriptor)
 
 
-def _start_port(route: Any, port: Port, rate_bps: int | None) -> None:
+def _start_port(route: Any, port: Port, link: Link) -> None:
     index = _index(route, port.device)
     if port.bridge:
         route.link("set", index=index, master=_index(route, port.bridge))
     if port.address:
         address, _, length = port.address.partition("/")
         route.addr("add", index=index, address=address, prefixlen=int(length))
-    if rate_bps is not None:
-        _shape(route, index, rate_bps)
+    if link.rate_bps is not None:
+        _shape(route, index, link.rate_bps, link.queue_us)
+    if link.loss_ppm:
+        # The kernel then cuts each segment before it is on the link, and what is lost is a packet.
+        route.link("set", index=index, gso_max_segs=1)
     route.link("set", index=index, state="up")
+
+
+def _is_up(route: Any, device: str) -> bool:
+    return bool(route.get_links(_index(route, device))[0]["flags"] & _IFF_UP)
+
+
+def _set_routes(route: Any, plan: Plan, box: Box) -> None:
+    """Those of the box's routes that have a link which is up; the kernel forgets the others."""
+    for one in box.routes:
+        words: dict[str, Any] = {"dst": one.destination, "table": one.table}
+        if one.device:
+            words["oif"] = _index(route, one.device)
+        gateways = [via for via in one.via if _is_up(route, plan.device_to(box.name, via))]
+        if (one.via and not gateways) or (one.device and not _is_up(route, one.device)):
+            continue
+        if len(gateways) == 1:
+            words["gateway"] = gateways[0]
+        elif gateways:
+            words["multipath"] = [{"gateway": gateway} for gateway in gateways]
+        else:
+            words["scope"] = 253  # RT_SCOPE_LINK: the destination is on the link itself.
+        route.route("replace", **words)
 
 
 def _finish_box(plan: Plan, box: Box) -> None:
@@ -150,20 +179,18 @@ def _finish_box(plan: Plan, box: Box) -> None:
         for link in plan.links:
             for port in (link.a, link.b):
                 if port.box == box.name:
-                    _start_port(route, port, link.rate_bps)
-        for one in box.routes:
-            words: dict[str, Any] = {"dst": one.destination, "table": one.table}
-            if one.device:
-                words["oif"] = _index(route, one.device)
-            if len(one.via) == 1:
-                words["gateway"] = one.via[0]
-            elif one.via:
-                words["multipath"] = [{"gateway": gateway} for gateway in one.via]
-            elif one.device:
-                words["scope"] = 253  # RT_SCOPE_LINK: the destination is on the link itself.
-            route.route("add", **words)
+                    _start_port(route, port, link)
+        _set_routes(route, plan, box)
         for rule in box.rules:
             route.rule("add", src=rule.source, src_len=32, table=rule.table, priority=rule.table)
+    losses_ppm = {
+        port.device: link.loss_ppm
+        for link in plan.links
+        for port in (link.a, link.b)
+        if link.loss_ppm and port.box == box.name
+    }
+    if losses_ppm:
+        packet_loss.start(losses_ppm)
 
 
 def build(plan: Plan, pids: Mapping[str, int]) -> None:
@@ -179,9 +206,35 @@ def build(plan: Plan, pids: Mapping[str, int]) -> None:
         inside(pids[box.name], partial(_finish_box, plan, box))
 
 
-def _read_box() -> dict[str, tuple[int, int]]:
-    """Device -> (bytes sent, packets dropped by its queue)."""
+def _set_state(devices: Sequence[str], state: str) -> None:
+    with _netlink() as route:
+        for device in devices:
+            route.link("set", index=_index(route, device), state=state)
+
+
+def _refresh_routes(plan: Plan, box: Box) -> None:
+    with _netlink() as route:
+        _set_routes(route, plan, box)
+
+
+def set_link(plan: Plan, pids: Mapping[str, int], name: str, up: bool) -> None:
+    """Plugs in or pulls the link with an end of that name, BOX:DEVICE.
+
+    Both ends see it, and no longer route over it; nobody else is told, as without a routing
+    protocol.
+    """
+    require_library()
+    link = plan.link(name)
+    for port in (link.a, link.b):
+        inside(pids[port.box], partial(_set_state, [port.device], "up" if up else "down"))
+    for port in (link.a, link.b):
+        inside(pids[port.box], partial(_refresh_routes, plan, plan.box(port.box)))
+
+
+def _read_box(is_lossy: bool) -> dict[str, tuple[int, int, int]]:
+    """Device -> (bytes sent, packets dropped by its queue, packets lost that arrived)."""
     found = {}
+    losses = packet_loss.lost() if is_lossy else {}
     with _netlink() as route:
         dropped: dict[int, int] = {}
         for queue in route.get_qdiscs():
@@ -191,18 +244,23 @@ def _read_box() -> dict[str, tuple[int, int]]:
                 dropped[queue["index"]] = dropped.get(queue["index"], 0) + int(counts["drops"])
         for device in route.get_links():
             sent = int(device.get_attr("IFLA_STATS64")["tx_bytes"])
-            found[device.get_attr("IFLA_IFNAME")] = (sent, dropped.get(device["index"], 0))
+            name = device.get_attr("IFLA_IFNAME")
+            found[name] = (sent, dropped.get(device["index"], 0), losses.get(name, 0))
     return found
 
 
 def counters(plan: Plan, pids: Mapping[str, int]) -> list[Counter]:
     """Of every link, in the plan's order."""
     require_library()
-    boxes = {box.name: inside(pids[box.name], _read_box) for box in plan.boxes}
+    lossy = {port.box for link in plan.links if link.loss_ppm for port in (link.a, link.b)}
+    boxes = {
+        box.name: inside(pids[box.name], partial(_read_box, box.name in lossy))
+        for box in plan.boxes
+    }
     found = []
     for link in plan.links:
-        a_bytes, a_dropped = boxes[link.a.box][link.a.device]
-        b_bytes, b_dropped = boxes[link.b.box][link.b.device]
+        a_bytes, a_dropped, a_lost = boxes[link.a.box][link.a.device]
+        b_bytes, b_dropped, b_lost = boxes[link.b.box][link.b.device]
         found.append(
             Counter(
                 a=f"{link.a.box}:{link.a.device}",
@@ -211,6 +269,7 @@ def counters(plan: Plan, pids: Mapping[str, int]) -> list[Counter]:
                 a_to_b_bytes=a_bytes,
                 b_to_a_bytes=b_bytes,
                 dropped_packets=a_dropped + b_dropped,
+                lost_packets=a_lost + b_lost,
             )
         )
     return found

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, ip_interface
 
 from tutti.errors import TuttiError
 
@@ -36,7 +36,13 @@ RAIL_TABLE = 100  # Table of rail r is RAIL_TABLE + r.
 FRAME_BYTES = 1514
 PAYLOAD_BYTES = 1448
 
+QUEUE_US = 80_000  # What a switch with a shared buffer gives a busy port.
+QUEUE_US_MIN, QUEUE_US_MAX = 10, 10_000_000
+
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(bit|kbit|mbit|gbit)")
+_LOSS = re.compile(r"(\d+(?:\.\d+)?)%")
+_TIME = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s)")
+_TIME_UNITS_US = {"us": 1, "ms": 10**3, "s": 10**6}
 _UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 
 
@@ -49,6 +55,26 @@ def parse_rate(text: str) -> int:
     if not RATE_MIN_BPS <= rate_bps <= RATE_MAX_BPS:
         raise ValueError(f"{text}: outside 1mbit to 100gbit")
     return rate_bps
+
+
+def parse_loss(text: str) -> int:
+    """`0.1%` -> packets lost of a million."""
+    match = _LOSS.fullmatch(text.strip())
+    loss_ppm = round(float(match[1]) * 10_000) if match else 0
+    if not match or loss_ppm > 1_000_000:
+        raise ValueError(f"{text}: write a number from 0 to 100 with % behind it, as in 0.1%")
+    return loss_ppm
+
+
+def parse_queue(text: str) -> int:
+    """`5ms` -> microseconds."""
+    match = _TIME.fullmatch(text.strip().lower())
+    if not match:
+        raise ValueError(f"{text}: write a number with us, ms or s, as in 5ms")
+    queue_us = round(float(match[1]) * _TIME_UNITS_US[match[2]])
+    if not QUEUE_US_MIN <= queue_us <= QUEUE_US_MAX:
+        raise ValueError(f"{text}: outside 10us to 10s")
+    return queue_us
 
 
 def parse_fabric(text: str) -> int:
@@ -71,10 +97,18 @@ class Spec:
     rails: int
     rate_bps: int
     spines: int = 0  # 0: flat, one switch that never blocks.
+    spine_rate_bps: int = 0  # Of the links between leaves and spines; 0: as all others.
+    loss_ppm: int = 0  # Of the packets on each of these links, in each direction.
+    queue_us: int = QUEUE_US  # Of each link: as much as it sends in this time.
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= NODES_MAX or not 1 <= self.rails <= RAILS_MAX:
             raise TuttiError(f"a lab has 1 to {NODES_MAX} nodes and 1 to {RAILS_MAX} rails")
+        if not self.spines and (self.spine_rate_bps or self.loss_ppm):
+            raise TuttiError(
+                "links of a rate or a loss of their own are those of spines; "
+                "remedy: --fabric leaf-spine:SPINES"
+            )
 
     @property
     def fabric(self) -> str:
@@ -104,6 +138,8 @@ class Link:
     a: Port
     b: Port
     rate_bps: int | None
+    loss_ppm: int = 0  # In each direction.
+    queue_us: int = QUEUE_US
 
 
 @dataclass(frozen=True)
@@ -152,6 +188,25 @@ class Plan:
                 return box
         names = ", ".join(box.name for box in self.boxes)
         raise TuttiError(f"no box {name} in this lab; there are {names}")
+
+    def link(self, name: str) -> Link:
+        """The link with an end of that name, BOX:DEVICE; an error that names the remedy."""
+        box, _, device = name.partition(":")
+        for link in self.links:
+            if any((port.box, port.device) == (box, device) for port in (link.a, link.b)):
+                return link
+        raise TuttiError(f"no link {name} in this lab; `tutti lab links` lists both ends of each")
+
+    def device_to(self, box: str, gateway: str) -> str:
+        """The device of a box on whose link a gateway is."""
+        for link in self.links:
+            for port in (link.a, link.b):
+                on_link = (
+                    port.address and IPv4Address(gateway) in ip_interface(port.address).network
+                )
+                if port.box == box and on_link:
+                    return port.device
+        raise TuttiError(f"{box} has no link to {gateway}")
 
 
 def node_name(node: int) -> str:
@@ -251,6 +306,7 @@ def _flat(spec: Spec) -> tuple[list[Box], list[Link]]:
             Port(node_name(node), rail_device(rail), f"{rail_address(node, rail)}/16"),
             Port(SWITCH, f"{node_name(node)}-{rail_device(rail)}", bridge="rails"),
             spec.rate_bps,
+            queue_us=spec.queue_us,
         )
         for node in range(spec.nodes)
         for rail in range(spec.rails)
@@ -268,6 +324,7 @@ def _leaf_spine(spec: Spec) -> tuple[list[Box], list[Link]]:
                     Port(node_name(node), rail_device(rail), f"{rail_address(node, rail)}/24"),
                     Port(f"leaf{node}", rail_device(rail), f"{leaf_address(node, rail)}/24"),
                     spec.rate_bps,
+                    queue_us=spec.queue_us,
                 )
             )
         gateways = tuple(uplink_addresses(spec, node, spine)[1] for spine in range(spec.spines))
@@ -281,7 +338,9 @@ def _leaf_spine(spec: Spec) -> tuple[list[Box], list[Link]]:
                 Link(
                     Port(f"leaf{node}", f"up{spine}", f"{down}/31"),
                     Port(f"spine{spine}", f"down{node}", f"{up}/31"),
-                    spec.rate_bps,
+                    spec.spine_rate_bps or spec.rate_bps,
+                    spec.loss_ppm,
+                    spec.queue_us,
                 )
             )
             routes += [
@@ -321,6 +380,6 @@ def burst_bytes(rate_bps: int) -> int:
     return max(rate_bps // 8 // 500, segment_bytes(rate_bps) * 9 // 8)
 
 
-def queue_bytes(rate_bps: int) -> int:
-    """Of the queue behind the bucket: 80 ms, as a switch with a shared buffer gives a busy port."""
-    return max(rate_bps // 8 * 80 // 1000, 4 * burst_bytes(rate_bps))
+def queue_bytes(rate_bps: int, queue_us: int = QUEUE_US) -> int:
+    """Of the queue behind the bucket, which has room for four segments in any case."""
+    return max(rate_bps // 8 * queue_us // 1_000_000, segment_bytes(rate_bps) * 9 // 8 * 4)

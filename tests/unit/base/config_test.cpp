@@ -51,12 +51,13 @@ TEST(Config, parse_config__empty_environment_gives_the_defaults) {
 }
 
 TEST(Config, parse_config__every_knob) {
-  Config config = parsed(
-      {"TUTTI_ENABLE=0", "TUTTI_STRICT=1", "TUTTI_LOG_LEVEL=debug", "TUTTI_LOG_FILE=/tmp/%h",
-       "TUTTI_DEVICE=host", "TUTTI_CCL=rccl", "TUTTI_CCL_LIBRARY=/lib/x.so",
-       "TUTTI_TUNING_FILE=/t.json", "TUTTI_VIRTUAL_NODES=2", "TUTTI_TIMEOUT=0.5",
-       "TUTTI_PIPELINE_CHUNK=256K", "TUTTI_PINNED_POOL=1G", "TUTTI_SYNC_DEVICE=on", "TUTTI_CHAIN=y",
-       "TUTTI_BARRIER=mpi", "TUTTI_EXSCAN=native", "TUTTI_REDUCE_SCATTER_BLOCK=8K:mpi,ccl"});
+  Config config =
+      parsed({"TUTTI_ENABLE=0", "TUTTI_STRICT=1", "TUTTI_LOG_LEVEL=debug", "TUTTI_LOG_FILE=/tmp/%h",
+              "TUTTI_DEVICE=host", "TUTTI_CCL=rccl", "TUTTI_CCL_LIBRARY=/lib/x.so",
+              "TUTTI_TUNING_FILE=/t.json", "TUTTI_VIRTUAL_NODES=2", "TUTTI_TIMEOUT=0.5",
+              "TUTTI_PIPELINE_CHUNK=256K", "TUTTI_PINNED_POOL=1G", "TUTTI_SYNC_DEVICE=on",
+              "TUTTI_CHAIN=y", "TUTTI_FAULT=drop=0.01,seed=2", "TUTTI_BARRIER=mpi",
+              "TUTTI_EXSCAN=native", "TUTTI_REDUCE_SCATTER_BLOCK=8K:mpi,ccl"});
   EXPECT_FALSE(config.enable);
   EXPECT_TRUE(config.strict);
   EXPECT_EQ(config.log_level, LogLevel::kDebug);
@@ -69,6 +70,7 @@ TEST(Config, parse_config__every_knob) {
   EXPECT_EQ(config.timeout_s, 0.5);
   EXPECT_EQ(config.pipeline_chunk_bytes, Bytes{256} << 10);
   EXPECT_EQ(config.pinned_pool_bytes, Bytes{1} << 30);
+  EXPECT_EQ(config.fault, "drop=0.01,seed=2");
   EXPECT_TRUE(config.sync_device);
   EXPECT_TRUE(config.chain);
   EXPECT_EQ(config.plans[0], "mpi");

@@ -1,0 +1,514 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "net/engine.hpp"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "net/clock.hpp"
+#include "transport/packet.hpp"
+
+namespace tutti::net {
+namespace {
+
+using transport::kNever;
+using transport::Outcome;
+using transport::TimeNs;
+
+constexpr std::size_t kPacketsPerTurn = 8;
+constexpr std::uint32_t kSmallBytes = 1024;  ///< Header and payload; more is not worth a copy.
+constexpr TimeNs kHoldNs = 2'000;            ///< Of a spinning thread, for the caller's answer.
+constexpr TimeNs kNapNs = 200'000;
+constexpr TimeNs kBlockedNs = 100'000;       ///< Until a wire without room is tried again.
+constexpr TimeNs kLookNs = 10'000'000;       ///< Between looks at the peers' TCP connections.
+constexpr TimeNs kForgetNs = 2'000'000'000;  ///< An ended connection still answers so long.
+constexpr char kFarewell = 'B';
+
+/// The lock for a caller who has to have it: a spinning thread steps aside for him.
+class CallerLock {
+ public:
+  CallerLock(std::mutex& mutex, std::atomic<int>& wanted) : wanted_(wanted) {
+    ++wanted_;
+    lock_ = std::unique_lock(mutex);
+    --wanted_;
+  }
+
+ private:
+  std::atomic<int>& wanted_;
+  std::unique_lock<std::mutex> lock_;
+};
+
+}  // namespace
+
+Engine::Engine(std::unique_ptr<wire::Wire> wire, const EngineOptions& options)
+    : options_(options),
+      wire_(std::move(wire)),
+      address_(wire_->address()),
+      capabilities_(wire_->capabilities()),
+      endpoint_({.connections = options.connections}, wire_->capabilities().ps_per_byte),
+      lane_of_(options.connections) {}
+
+Engine::~Engine() {
+  stop_ = true;
+  if (thread_.joinable()) {
+    wake(Sleep::kNap);
+    thread_.join();
+  }
+  for (const std::unique_ptr<Lane>& lane : lanes_) {
+    if (lane->control >= 0) {
+      close(lane->control);
+    }
+  }
+  for (const int descriptor : {wake_event_, controls_}) {
+    if (descriptor >= 0) {
+      close(descriptor);
+    }
+  }
+}
+
+Status Engine::start() {
+  wake_event_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  controls_ = epoll_create1(EPOLL_CLOEXEC);
+  if (wake_event_ < 0 || controls_ < 0) {
+    return Status(ErrorCode::kUnavailable,
+                  std::string("net: no descriptors for an engine: ") + std::strerror(errno));
+  }
+  // The program's signals are for the program's threads.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  Status status;
+  try {
+    thread_ = std::thread([this] { run(); });
+    pthread_setname_np(thread_.native_handle(), options_.name.substr(0, 15).c_str());
+  } catch (const std::exception& error) {
+    status = Status(ErrorCode::kUnavailable,
+                    std::string("net: no thread for an engine: ") + error.what());
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return status;
+}
+
+Result<Lane*> Engine::attach(const transport::ConnectionOptions& options,
+                             const wire::WireAddress& peer, int control, std::string who) {
+  const CallerLock lock(mutex_, wanted_);
+  TUTTI_ASSIGN_OR_RETURN(const std::uint64_t wire_peer, wire_->add_peer(peer));
+  transport::ConnectionOptions with_peer = options;
+  with_peer.peer = wire_peer;
+  auto connection = endpoint_.connect(now_ns(), with_peer);
+  if (!connection.ok()) {
+    wire_->remove_peer(wire_peer);
+    return connection.status();
+  }
+  auto lane = std::make_unique<Lane>();
+  lane->engine = this;
+  lane->who = std::move(who);
+  lane->connection = *connection;
+  lane->wire_peer = wire_peer;
+  lane->control = control;
+  epoll_event interest{};
+  interest.events = EPOLLIN | EPOLLRDHUP;
+  interest.data.ptr = lane.get();
+  epoll_ctl(controls_, EPOLL_CTL_ADD, control, &interest);
+  lane_of_[connection->index] = lane.get();
+  ++lanes_in_use_;
+  lanes_.push_back(std::move(lane));
+  wake(Sleep::kDeep);
+  return lanes_.back().get();
+}
+
+void Engine::detach(Lane* lane) {
+  const CallerLock lock(mutex_, wanted_);
+  take_posted();
+  lane->is_detached = true;
+  if (!lane->has_ended) {
+    if (lane->open_requests > 0) {
+      abort(*lane);
+    } else {
+      // The TCP connection's end is in order from now on.
+      (void)::send(lane->control, &kFarewell, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+      (void)endpoint_.close(now_ns(), lane->connection);
+    }
+  }
+  work();
+  if (lane->has_ended && lane->forget_ns == kNever) {
+    lane->forget_ns = now_ns() + kForgetNs;
+    --lanes_in_use_;
+  }
+  wake(Sleep::kDeep);
+}
+
+void Engine::post(Request* request) {
+  ++open_requests_;
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    inbox_.push_back(request);
+    ++posted_;
+  }
+  if (options_.is_busy) {
+    wake(Sleep::kNap);
+    return;
+  }
+  // The advert of a receive can wait for what its caller does next: a send, or a test.
+  if (request->is_send) {
+    help();
+  }
+  wake(Sleep::kDeep);
+}
+
+void Engine::help() {
+  if (options_.is_busy) {
+    return;
+  }
+  helped_ns_.store(now_ns(), std::memory_order_relaxed);
+  do {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) {
+      return;  // Who has it looks at the inbox once more after that, as here.
+    }
+    work();
+  } while (posted_.load() != 0);
+}
+
+std::string Engine::report() {
+  const CallerLock lock(mutex_, wanted_);
+  transport::ConnectionCounters sum = totals_;
+  for (const std::unique_ptr<Lane>& lane : lanes_) {
+    add(sum, lane->is_counted ? nullptr : endpoint_.counters(lane->connection));
+  }
+  const wire::WireCounters& wire = wire_->counters();
+  const auto text = [](const char* name, std::uint64_t value) {
+    return std::string(", ") + name + " " + std::to_string(value);
+  };
+  return "chunks sent " + std::to_string(sum.chunks_sent) + text("received", sum.chunks_received) +
+         text("acknowledgements received", sum.acks_received) +
+         text("retransmissions", sum.retransmissions) +
+         text("needless", sum.spurious_retransmissions) + text("timeouts", sum.timeouts) +
+         text("tail probes", sum.tail_probes) + text("marks", sum.marks) +
+         text("path deaths", sum.path_deaths) +
+         text("forged or malformed", sum.forgeries_dropped + sum.malformed_dropped) +
+         text("datagrams sent", wire.datagrams_sent) + text("received", wire.datagrams_received) +
+         text("calls sent", wire.calls_sent) + text("calls received", wire.calls_received) +
+         text("bytes placed", wire.payload_bytes_placed) +
+         text("bytes copied", wire.payload_bytes_copied) +
+         text("fragments dropped", wire.fragments_dropped) + text("refused", wire.refused);
+}
+
+void Engine::add(transport::ConnectionCounters& sum, const transport::ConnectionCounters* one) {
+  if (one == nullptr) {
+    return;
+  }
+  sum.chunks_sent += one->chunks_sent;
+  sum.chunks_received += one->chunks_received;
+  sum.acks_received += one->acks_received;
+  sum.retransmissions += one->retransmissions;
+  sum.spurious_retransmissions += one->spurious_retransmissions;
+  sum.timeouts += one->timeouts;
+  sum.tail_probes += one->tail_probes;
+  sum.marks += one->marks;
+  sum.path_deaths += one->path_deaths;
+  sum.forgeries_dropped += one->forgeries_dropped;
+  sum.malformed_dropped += one->malformed_dropped;
+}
+
+void Engine::run() {
+  TimeNs idle_since_ns = now_ns();
+  while (!stop_) {
+    while (wanted_.load() > 0) {
+      sched_yield();
+    }
+    const TimeNs now = now_ns();
+    bool did = false;
+    if (!is_helped(now)) {
+      const std::lock_guard lock(mutex_);
+      did = work();
+    }
+    if (did) {
+      idle_since_ns = now;
+      continue;
+    }
+    if (options_.is_busy && open_requests_.load() > 0 &&
+        (now < idle_since_ns || now - idle_since_ns < options_.spin_ns)) {
+      continue;
+    }
+    sleep();
+    idle_since_ns = now_ns();
+  }
+}
+
+/// Callers have done the work of late, and have reason to go on.
+bool Engine::is_helped(TimeNs now) const {
+  const TimeNs helped_ns = helped_ns_.load(std::memory_order_relaxed);
+  return !options_.is_busy && open_requests_.load() > 0 && now < helped_ns + kNapNs;
+}
+
+void Engine::sleep() {
+  const TimeNs now = now_ns();
+  // While callers do the work, what arrives is theirs to take, and so is the lock.
+  const bool naps = is_helped(now);
+  TimeNs until_ns = now + kNapNs;
+  if (!naps) {
+    const std::lock_guard lock(mutex_);
+    until_ns = std::min(endpoint_.next_deadline(), wire_->next_deadline());
+    if (is_blocked_) {
+      until_ns = std::min(until_ns, now + kBlockedNs);
+    }
+    for (const std::unique_ptr<Lane>& lane : lanes_) {
+      until_ns = std::min(until_ns, lane->forget_ns);
+    }
+  }
+  pollfd descriptors[] = {
+      {wake_event_, POLLIN, 0}, {controls_, POLLIN, 0}, {wire_->file_descriptor(), POLLIN, 0}};
+  timespec timeout{};
+  if (until_ns != kNever) {
+    const TimeNs left_ns = until_ns > now ? until_ns - now : 0;
+    timeout.tv_sec = static_cast<time_t>(left_ns / 1'000'000'000U);
+    timeout.tv_nsec = static_cast<long>(left_ns % 1'000'000'000U);
+  }
+  asleep_ = naps ? Sleep::kNap : Sleep::kDeep;
+  // A post between the last look at the inbox and here has seen nobody asleep.
+  if (posted_.load() == 0 && !stop_) {
+    ppoll(descriptors, naps ? 1 : 3, until_ns == kNever ? nullptr : &timeout, nullptr);
+  }
+  asleep_ = Sleep::kAwake;
+  std::uint64_t count = 0;
+  (void)!read(wake_event_, &count, sizeof count);
+}
+
+void Engine::wake(Sleep at_least) {
+  if (wake_event_ >= 0 && asleep_.load() >= at_least) {
+    const std::uint64_t one = 1;
+    (void)!write(wake_event_, &one, sizeof one);
+  }
+}
+
+bool Engine::work() {
+  bool did = take_posted();
+  // Little is taken in at a time: acknowledgements must not wait for what comes behind.
+  did |= wire_->receive(*this, kPacketsPerTurn) > 0;
+  const TimeNs now = now_ns();
+  if (endpoint_.next_deadline() <= now) {
+    endpoint_.handle_timeout(now);
+    did = true;
+  }
+  did |= take_events();
+  did |= transmit(now);
+  if (now - looked_ns_ > kLookNs) {
+    looked_ns_ = now;
+    look_after_peers(now);
+  }
+  return did;
+}
+
+bool Engine::take_posted() {
+  if (posted_.load() == 0) {
+    return false;
+  }
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    taken_.swap(inbox_);
+    posted_ = 0;
+  }
+  hold_ns_ = 0;
+  for (Request* const request : taken_) {
+    std::deque<Request*>& waiting =
+        request->is_send ? request->lane->waiting_sends : request->lane->waiting_receives;
+    ++request->lane->open_requests;
+    if (!waiting.empty() || !post_now(request)) {
+      waiting.push_back(request);
+    }
+  }
+  taken_.clear();
+  return true;
+}
+
+/// False: there is no room for it now.
+bool Engine::post_now(Request* request) {
+  Lane& lane = *request->lane;
+  if (lane.has_ended || lane.is_peer_gone) {
+    finish(request, lane.outcome == Outcome::kOk ? Outcome::kClosed : lane.outcome);
+    return true;
+  }
+  const TimeNs now = now_ns();
+  const Status status = request->is_send
+                            ? endpoint_.post_send(now, lane.connection, request->send)
+                            : endpoint_.post_receive(now, lane.connection, request->receive);
+  if (status.code() == ErrorCode::kTimeout) {
+    return false;
+  }
+  if (!status.ok()) {
+    finish(request,
+           status.code() == ErrorCode::kInvalidArgument ? Outcome::kTruncated : Outcome::kClosed);
+  }
+  return true;
+}
+
+void Engine::post_waiting(Lane& lane) {
+  for (std::deque<Request*>* waiting : {&lane.waiting_receives, &lane.waiting_sends}) {
+    while (!waiting->empty() && post_now(waiting->front())) {
+      waiting->pop_front();
+    }
+  }
+}
+
+bool Engine::transmit(TimeNs now) {
+  // Who has just got a message often answers it: one datagram then carries the answer, the
+  // acknowledgement and the advert of the next receive.
+  if (has_finished_) {
+    has_finished_ = false;
+    hold_ns_ = now + kHoldNs;
+    return true;
+  }
+  if (options_.is_busy && now < hold_ns_) {
+    return true;
+  }
+  if (is_blocked_ && !flush()) {
+    return false;
+  }
+  std::size_t packets = 0;
+  for (; packets < kPacketsPerTurn; ++packets) {
+    has_next_ = has_next_ || endpoint_.poll_transmit(now_ns(), &next_);
+    if (!has_next_) {
+      break;
+    }
+    const bool is_small = next_.header_bytes + next_.payload_bytes <= kSmallBytes;
+    const bool is_alone = together_count_ > 0 && (!is_small || next_.peer != together_[0].peer);
+    if (is_alone && !flush()) {
+      return true;
+    }
+    together_[together_count_++] = next_;
+    has_next_ = false;
+    // A datagram has one path: that of its data, or of the probe in it.
+    const bool has_path = !next_.is_control || transport::is_path_probe(next_);
+    if ((has_path || !is_small || together_count_ == together_.size()) && !flush()) {
+      return true;
+    }
+  }
+  flush();
+  return packets > 0;
+}
+
+/// False: the wire has no room; what is left stays.
+bool Engine::flush() {
+  const std::size_t taken =
+      together_count_ == 0 ? 0 : wire_->send_together({together_.data(), together_count_});
+  std::copy(together_.begin() + static_cast<std::ptrdiff_t>(taken),
+            together_.begin() + static_cast<std::ptrdiff_t>(together_count_), together_.begin());
+  together_count_ -= taken;
+  is_blocked_ = together_count_ > 0;
+  return !is_blocked_;
+}
+
+bool Engine::take_events() {
+  bool did = false;
+  transport::Event event;
+  while (endpoint_.poll_event(&event)) {
+    did = true;
+    Lane& lane = *lane_of_[event.connection.index];
+    if (event.kind == transport::EventKind::kConnectionDone) {
+      end(lane, event.outcome);
+      continue;
+    }
+    auto* const request = reinterpret_cast<Request*>(event.context);
+    request->parts = event.kind == transport::EventKind::kSendDone ? 1 : event.part_count;
+    request->bytes = event.part_bytes;
+    finish(request, event.outcome);
+    post_waiting(lane);
+  }
+  return did;
+}
+
+void Engine::finish(Request* request, Outcome outcome) {
+  Lane& lane = *request->lane;
+  request->outcome = outcome;
+  request->is_peer_gone = lane.is_peer_gone;
+  --lane.open_requests;
+  --open_requests_;
+  has_finished_ = true;
+  request->is_done.store(true, std::memory_order_release);
+}
+
+void Engine::end(Lane& lane, Outcome outcome) {
+  add(totals_, endpoint_.counters(lane.connection));
+  lane.is_counted = true;
+  lane.outcome = outcome;
+  lane.has_ended = true;
+  for (std::deque<Request*>* waiting : {&lane.waiting_receives, &lane.waiting_sends}) {
+    for (Request* const request : *waiting) {
+      finish(request, outcome == Outcome::kOk ? Outcome::kClosed : outcome);
+    }
+    waiting->clear();
+  }
+  if (lane.is_detached && lane.forget_ns == kNever) {
+    lane.forget_ns = now_ns() + kForgetNs;
+    --lanes_in_use_;
+  }
+}
+
+void Engine::abort(Lane& lane) {
+  // Its payload may be of the buffers that are to be left alone; to others it is a loss.
+  together_count_ = 0;
+  has_next_ = false;
+  is_blocked_ = false;
+  (void)endpoint_.abort(now_ns(), lane.connection);
+  take_events();
+}
+
+void Engine::look_after_peers(TimeNs now) {
+  epoll_event events[16];
+  const int count = epoll_wait(controls_, events, 16, 0);
+  for (int i = 0; i < count; ++i) {
+    Lane& lane = *static_cast<Lane*>(events[i].data.ptr);
+    char byte = 0;
+    const ssize_t got = recv(lane.control, &byte, 1, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+      continue;
+    }
+    lane.has_farewell = lane.has_farewell || (got == 1 && byte == kFarewell);
+    epoll_ctl(controls_, EPOLL_CTL_DEL, lane.control, nullptr);
+    if (!lane.has_farewell && !lane.has_ended) {
+      lane.is_peer_gone = true;
+      abort(lane);
+    }
+  }
+  forget_old(now);
+}
+
+void Engine::forget_old(TimeNs now) {
+  for (std::size_t i = 0; i < lanes_.size();) {
+    Lane& lane = *lanes_[i];
+    if (lane.forget_ns > now) {
+      ++i;
+      continue;
+    }
+    close(lane.control);
+    wire_->remove_peer(lane.wire_peer);
+    if (lane_of_[lane.connection.index] == &lane) {
+      lane_of_[lane.connection.index] = nullptr;
+    }
+    lanes_[i] = std::move(lanes_.back());
+    lanes_.pop_back();
+  }
+}
+
+std::byte* Engine::place(std::span<const std::byte> header, std::uint32_t payload_bytes) {
+  return endpoint_.place(header, payload_bytes);
+}
+
+void Engine::arrived(const transport::Arrival& arrival) {
+  endpoint_.handle_datagram(now_ns(), arrival);
+}
+
+}  // namespace tutti::net

@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// One engine: an Endpoint on a Wire, a lock around both, and a thread that runs them to completion
+// (receive, acknowledge, credit, timers, transmit). Two ways to share the processors:
+//
+//   busy    the thread spins while there is something to do, then sleeps on the wire. For machines
+//           with processors to spare: the lowest latency, and callers are never held up.
+//   shared  a caller that tests a request does the work itself if nobody else does. The thread
+//           looks after it only when no caller has come for a while, so that a caller that waits
+//           elsewhere does not stop the network. For machines without processors to spare: a
+//           message costs no change of threads.
+//
+// In both, an engine without open requests sleeps and costs nothing.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "net/network.hpp"
+#include "transport/endpoint.hpp"
+#include "wire/wire.hpp"
+
+namespace tutti::net {
+
+class Engine;
+
+/// An engine's side of one channel. Fields without a word are the engine's, under its lock.
+struct Lane {
+  Engine* engine = nullptr;
+  std::string who;  ///< The peer, for messages. Constant.
+  transport::ConnectionHandle connection;
+  std::uint64_t wire_peer = 0;
+  int control = -1;  ///< TCP connection: its end without a farewell is the end of the peer.
+  std::deque<Request*> waiting_sends;     ///< For which the transport has no room yet.
+  std::deque<Request*> waiting_receives;  ///< Same.
+  std::uint32_t open_requests = 0;
+  bool is_detached = false;  ///< Its channel is gone.
+  bool has_farewell = false;
+  bool is_peer_gone = false;
+  bool is_counted = false;                               ///< In the engine's totals.
+  transport::Outcome outcome = transport::Outcome::kOk;  ///< Once it has ended.
+  std::atomic<bool> has_ended = false;                   ///< Read by anybody.
+  transport::TimeNs forget_ns = transport::kNever;
+};
+
+struct Request {
+  Lane* lane = nullptr;
+  bool is_send = false;
+  transport::SendRequest send;
+  transport::ReceiveRequest receive;
+  // Written by the engine before `is_done`.
+  transport::Outcome outcome = transport::Outcome::kOk;
+  bool is_peer_gone = false;
+  std::uint8_t parts = 0;
+  std::array<Bytes, transport::kReceivePartsMax> bytes{};
+  std::atomic<bool> is_done = false;
+  void* channel = nullptr;  ///< Who gets it back; not the engine's business.
+  Request* next_free = nullptr;
+};
+
+struct EngineOptions {
+  std::string name = "tutti-net";  ///< Of the thread.
+  bool is_busy = false;
+  std::uint32_t connections = 1024;
+  transport::TimeNs spin_ns = 1'000'000;  ///< Busy: how long it spins for nothing.
+};
+
+class Engine : private wire::Arrivals {
+ public:
+  Engine(std::unique_ptr<wire::Wire> wire, const EngineOptions& options);
+  /// Joins the thread. All lanes are detached by then.
+  ~Engine() override;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Starts the thread. Errors: the system gives none.
+  Status start();
+
+  const wire::WireAddress& address() const { return address_; }
+  const transport::WireCapabilities& capabilities() const { return capabilities_; }
+  std::string description() const { return wire_->description(); }
+  std::uint32_t next_id() { return next_id_.fetch_add(1); }
+  /// Open requests and lanes: what a new lane is given to the least of.
+  std::uint64_t load() const { return open_requests_.load() + 16 * lanes_in_use_.load(); }
+  /// Nothing is left to finish for anybody.
+  bool is_quiet() const { return lanes_in_use_.load() == 0; }
+
+  /// Takes `control` over if it succeeds.
+  Result<Lane*> attach(const transport::ConnectionOptions& options, const wire::WireAddress& peer,
+                       int control, std::string who);
+  /// When it returns no request of the lane is open and no buffer is touched any more. Without
+  /// open requests the connection is closed in order, afterwards; else it is aborted now.
+  void detach(Lane* lane);
+
+  /// Any thread. The request is filled in but for the results.
+  void post(Request* request);
+  /// A caller waits: shared engines do a round of work if nobody else does.
+  void help();
+
+  /// What it has done so far, for people.
+  std::string report();
+
+ private:
+  enum class Sleep : std::uint8_t { kAwake, kNap, kDeep };
+
+  std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes) override;
+  void arrived(const transport::Arrival& arrival) override;
+
+  void run();
+  bool is_helped(transport::TimeNs now) const;
+  void sleep();
+  void wake(Sleep at_least);
+  /// Under the lock, as all that follows. True: there was something to do.
+  bool work();
+  bool take_posted();
+  bool post_now(Request* request);
+  void post_waiting(Lane& lane);
+  bool transmit(transport::TimeNs now);
+  bool flush();
+  bool take_events();
+  void finish(Request* request, transport::Outcome outcome);
+  void end(Lane& lane, transport::Outcome outcome);
+  void look_after_peers(transport::TimeNs now);
+  void abort(Lane& lane);
+  void forget_old(transport::TimeNs now);
+  static void add(transport::ConnectionCounters& sum, const transport::ConnectionCounters* one);
+
+  EngineOptions options_;
+  std::unique_ptr<wire::Wire> wire_;
+  wire::WireAddress address_;
+  transport::WireCapabilities capabilities_;
+  std::thread thread_;
+  int wake_event_ = -1;
+  int controls_ = -1;  ///< epoll of the lanes' TCP connections.
+  std::atomic<bool> stop_ = false;
+  std::atomic<std::uint32_t> next_id_ = 1;
+  std::atomic<std::uint64_t> open_requests_ = 0;
+  std::atomic<std::uint64_t> lanes_in_use_ = 0;
+  std::atomic<Sleep> asleep_ = Sleep::kAwake;
+  std::atomic<transport::TimeNs> helped_ns_ = 0;
+
+  std::mutex inbox_mutex_;
+  std::vector<Request*> inbox_;
+  std::atomic<std::uint32_t> posted_ = 0;  ///< In the inbox.
+
+  std::atomic<int> wanted_ = 0;  ///< Callers who wait for the lock.
+  std::mutex mutex_;             ///< Of all below.
+  transport::Endpoint endpoint_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<Lane*> lane_of_;  ///< By ConnectionHandle::index.
+  std::vector<Request*> taken_;
+  std::array<transport::Transmission, wire::kTogetherMax> together_;  ///< To one peer.
+  std::size_t together_count_ = 0;
+  transport::Transmission next_;
+  bool has_next_ = false;
+  bool is_blocked_ = false;        ///< The wire had no room for what is together.
+  bool has_finished_ = false;      ///< A request, since the last transmission.
+  transport::TimeNs hold_ns_ = 0;  ///< Until then more is waited for.
+  transport::TimeNs looked_ns_ = 0;
+  transport::ConnectionCounters totals_;  ///< Sums over connections that are no more.
+};
+
+}  // namespace tutti::net

@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "net/hello.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <type_traits>
+
+#include "transport/siphash.hpp"
+
+namespace tutti::net {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x49545554;  // "TUTI"
+static_assert(std::endian::native == std::endian::little, "Layout is copied");
+
+/// As it crosses the network.
+struct Layout {
+  std::uint32_t magic = kMagic;
+  std::uint16_t version = kProtocolVersion;
+  std::uint16_t bytes = kHelloBytes;
+  std::uint32_t process = 0;
+  std::uint32_t id = 0;
+  std::uint64_t incarnation = 0;
+  std::uint64_t base_rtt_ns = 0;
+  std::uint64_t window_bytes = 0;
+  std::uint32_t chunk_bytes = 0;
+  std::uint32_t mtu_bytes = 0;
+  std::uint32_t paths = 0;
+  std::uint32_t rails = 0;
+  std::uint32_t ps_per_byte = 0;
+  std::uint8_t authenticates = 0;
+  std::uint8_t marks_ecn = 0;
+  std::uint8_t address_bytes = 0;
+  std::uint8_t reserved = 0;
+  std::byte address[64] = {};
+  char refusal[kTextBytes] = {};
+  char host[kTextBytes] = {};
+  char wire[16] = {};
+  char controller[32] = {};
+  std::byte rest[72] = {};
+  std::uint64_t proof = 0;
+};
+static_assert(sizeof(Layout) == kHelloBytes && std::is_trivially_copyable_v<Layout>);
+
+template <std::size_t size>
+void put(const std::string& text, char (&out)[size]) {
+  std::copy_n(text.data(), std::min(text.size(), size - 1), out);
+}
+
+template <std::size_t size>
+std::string get(const char (&in)[size]) {
+  std::string text(in, strnlen(in, size));
+  // It ends in messages: nothing that a terminal would obey.
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text;
+}
+
+std::uint64_t proof_of(const Layout& layout, const transport::Key& key) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(&layout);
+  return transport::SipHash(key).finish({bytes, offsetof(Layout, proof)});
+}
+
+Status differs(const char* what, const Hello& mine, const std::string& my_value,
+               const Hello& theirs, const std::string& their_value) {
+  return Status(ErrorCode::kInvalidArgument, std::string("net: ") + what + " differs: " + my_value +
+                                                 " on " + mine.who() + ", " + their_value + " on " +
+                                                 theirs.who() + "; set the same on all hosts");
+}
+
+}  // namespace
+
+HelloBytes encode(const Hello& hello, const transport::Key& key) {
+  Layout it;
+  it.process = hello.process;
+  it.id = hello.id;
+  it.incarnation = hello.incarnation;
+  it.base_rtt_ns = hello.capabilities.base_rtt_ns;
+  it.window_bytes = hello.window_bytes;
+  it.chunk_bytes = hello.capabilities.chunk_bytes;
+  it.mtu_bytes = hello.capabilities.mtu_bytes;
+  it.paths = hello.capabilities.paths;
+  it.rails = hello.capabilities.rails;
+  it.ps_per_byte = hello.capabilities.ps_per_byte;
+  it.authenticates = hello.authenticates ? 1 : 0;
+  it.marks_ecn = hello.capabilities.marks_ecn ? 1 : 0;
+  it.address_bytes = hello.address.length;
+  std::copy(hello.address.bytes.begin(), hello.address.bytes.end(), it.address);
+  put(hello.refusal, it.refusal);
+  put(hello.host, it.host);
+  put(hello.wire, it.wire);
+  put(hello.controller, it.controller);
+  it.proof = proof_of(it, key);
+  HelloBytes out;
+  std::memcpy(out.data(), &it, sizeof it);
+  return out;
+}
+
+Result<Hello> decode(std::span<const std::byte> bytes, const transport::Key& key) {
+  Layout it;
+  if (bytes.size() != sizeof it) {
+    return Status(ErrorCode::kInvalidArgument, "net: a greeting of the wrong length");
+  }
+  std::memcpy(&it, bytes.data(), sizeof it);
+  if (it.magic != kMagic || it.bytes != kHelloBytes) {
+    return Status(ErrorCode::kInvalidArgument, "net: not a greeting of Tutti");
+  }
+  if (it.version != kProtocolVersion) {
+    return Status(ErrorCode::kUnsupported, "net: " + get(it.host) + " speaks protocol " +
+                                               std::to_string(it.version) + ", this host " +
+                                               std::to_string(kProtocolVersion) +
+                                               "; install the same Tutti on all hosts");
+  }
+  if (it.proof != proof_of(it, key)) {
+    return Status(ErrorCode::kUnavailable, "net: " + get(it.host) + " has another key");
+  }
+  if (it.address_bytes > sizeof it.address) {
+    return Status(ErrorCode::kInvalidArgument, "net: a greeting with a senseless address");
+  }
+  Hello hello;
+  hello.refusal = get(it.refusal);
+  hello.host = get(it.host);
+  hello.process = it.process;
+  hello.wire = get(it.wire);
+  hello.address.length = it.address_bytes;
+  std::copy(std::begin(it.address), std::end(it.address), hello.address.bytes.begin());
+  hello.capabilities.chunk_bytes = it.chunk_bytes;
+  hello.capabilities.mtu_bytes = it.mtu_bytes;
+  hello.capabilities.paths = it.paths;
+  hello.capabilities.rails = it.rails;
+  hello.capabilities.ps_per_byte = it.ps_per_byte;
+  hello.capabilities.base_rtt_ns = it.base_rtt_ns;
+  hello.capabilities.marks_ecn = it.marks_ecn != 0;
+  hello.controller = get(it.controller);
+  hello.authenticates = it.authenticates != 0;
+  hello.id = it.id;
+  hello.incarnation = it.incarnation;
+  hello.window_bytes = it.window_bytes;
+  return hello;
+}
+
+Result<transport::ConnectionOptions> agree(const Hello& mine, const Hello& theirs,
+                                           const transport::Key& key) {
+  if (mine.wire != theirs.wire) {
+    return differs("the wire", mine, mine.wire, theirs, theirs.wire);
+  }
+  if (mine.controller != theirs.controller) {
+    return differs("TUTTI_NET_CONTROLLER", mine, mine.controller, theirs, theirs.controller);
+  }
+  if (mine.authenticates != theirs.authenticates) {
+    const auto text = [](bool on) { return on ? "1" : "0"; };
+    return differs("TUTTI_NET_AUTHENTICATE", mine, text(mine.authenticates), theirs,
+                   text(theirs.authenticates));
+  }
+  const transport::WireCapabilities& a = mine.capabilities;
+  const transport::WireCapabilities& b = theirs.capabilities;
+  transport::ConnectionOptions options;
+  options.local_id = mine.id;
+  options.remote_id = theirs.id;
+  options.local_incarnation = mine.incarnation;
+  options.remote_incarnation = theirs.incarnation;
+  options.key = key;
+  options.authenticates = mine.authenticates;
+  options.controller = mine.controller;
+  options.wire.chunk_bytes = std::min(a.chunk_bytes, b.chunk_bytes);
+  options.wire.mtu_bytes = std::min(a.mtu_bytes, b.mtu_bytes);
+  options.wire.paths = std::min(a.paths, b.paths);
+  options.wire.rails = std::min(a.rails, b.rails);
+  options.wire.ps_per_byte = std::max(a.ps_per_byte, b.ps_per_byte);
+  options.wire.base_rtt_ns = std::max(a.base_rtt_ns, b.base_rtt_ns);
+  options.wire.marks_ecn = a.marks_ecn && b.marks_ecn;
+  if (mine.window_bytes != 0 || theirs.window_bytes != 0) {
+    const Bytes most = UINT64_MAX;
+    options.window_bytes_max = std::min(mine.window_bytes == 0 ? most : mine.window_bytes,
+                                        theirs.window_bytes == 0 ? most : theirs.window_bytes);
+  }
+  return options;
+}
+
+}  // namespace tutti::net

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What the two ends of a channel tell each other over TCP before its first packet, and what they
+// agree on. Both send one Hello of fixed length. The key comes with the listener's handle, so by
+// the caller's bootstrap; the Hello only proves that its sender has it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/result.hpp"
+#include "transport/types.hpp"
+#include "wire/wire.hpp"
+
+namespace tutti::net {
+
+inline constexpr std::uint16_t kProtocolVersion = 1;
+inline constexpr std::size_t kHelloBytes = 384;
+inline constexpr std::size_t kTextBytes = 64;
+using HelloBytes = std::array<std::byte, kHelloBytes>;
+
+struct Hello {
+  std::string refusal;  ///< Not empty: the acceptor's reason; the rest does not count.
+  std::string host;
+  std::uint32_t process = 0;
+  std::string wire;  ///< "udp"
+  wire::WireAddress address;
+  transport::WireCapabilities capabilities;
+  std::string controller;
+  bool authenticates = true;
+  std::uint32_t id = 0;  ///< Of the connection at this end.
+  std::uint64_t incarnation = 0;
+  Bytes window_bytes = 0;  ///< Most that this end's receiving socket holds of one peer; 0: enough.
+
+  /// "host1, process 4711"
+  std::string who() const { return host + ", process " + std::to_string(process); }
+};
+
+/// Texts are cut to kTextBytes.
+HelloBytes encode(const Hello& hello, const transport::Key& key);
+
+/// Errors: not a Hello (kInvalidArgument), of another version (kUnsupported), proof of another key
+/// (kUnavailable).
+Result<Hello> decode(std::span<const std::byte> bytes, const transport::Key& key);
+
+/// What a connection between the two uses: the smaller chunks and MTU, the fewer paths. Errors:
+/// what may not differ and does, with both values and who has which (kInvalidArgument).
+Result<transport::ConnectionOptions> agree(const Hello& mine, const Hello& theirs,
+                                           const transport::Key& key);
+
+}  // namespace tutti::net

@@ -1,0 +1,208 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "net/network.hpp"
+
+#include <netdb.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/config.hpp"
+#include "net/clock.hpp"
+#include "net/engine.hpp"
+#include "net/interfaces.hpp"
+#include "net/rendezvous.hpp"
+#include "wire/fault/fault_wire.hpp"
+
+namespace tutti::net {
+namespace {
+
+using wire::udp::SocketAddress;
+using wire::udp::UdpOptions;
+using wire::udp::UdpWire;
+
+/// With fewer processors a spinning thread takes one from the program.
+constexpr int kProcessorsToSpare = 16;
+constexpr int kEnginesWhenBusy = 2;
+constexpr Bytes kBufferToSpare = 8 << 20;
+constexpr auto kCloseTime = std::chrono::seconds(2);
+
+int processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+Result<SocketAddress> address_of(const NetDevice& device) {
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST;
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(device.address.c_str(), nullptr, &hints, &found) != 0 || found == nullptr) {
+    return Status(ErrorCode::kInvalidArgument,
+                  "net: " + device.name + " has the address " + device.address);
+  }
+  SocketAddress address;
+  address.bytes = found->ai_addrlen;
+  std::memcpy(&address.storage, found->ai_addr, found->ai_addrlen);
+  freeaddrinfo(found);
+  return address;
+}
+
+class SystemNetwork : public Network {
+ public:
+  SystemNetwork(const Config& config, std::vector<NetDevice> devices, Log log)
+      : config_(config),
+        devices_(std::move(devices)),
+        log_(std::move(log)),
+        engines_(devices_.size()) {
+    is_busy_ = config_.net_polling == "busy" ||
+               (config_.net_polling == "auto" && processors() >= kProcessorsToSpare);
+  }
+
+  ~SystemNetwork() override {
+    // Closes that are on their way: the last acknowledgement may be the peer's last news of us.
+    const auto end = std::chrono::steady_clock::now() + kCloseTime;
+    const auto is_quiet = [this] {
+      for (const auto& of_device : engines_) {
+        for (const auto& engine : of_device) {
+          if (!engine->is_quiet()) {
+            return false;
+          }
+        }
+      }
+      return true;
+    };
+    while (!is_quiet() && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    for (const auto& of_device : engines_) {
+      for (const auto& engine : of_device) {
+        log_(LogKind::kInfo, "net: " + engine->report());
+      }
+    }
+  }
+
+  std::span<const NetDevice> devices() const override { return devices_; }
+
+  Result<std::unique_ptr<Listener>> listen(int device) override {
+    TUTTI_RETURN_IF_ERROR(start(device));
+    TUTTI_ASSIGN_OR_RETURN(const SocketAddress local, address_of(at(device)));
+    return make_listener(local, rendezvous_, [this, device] { return least_loaded(device); });
+  }
+
+  Result<std::unique_ptr<Connector>> connect(int device, const Handle& handle) override {
+    TUTTI_RETURN_IF_ERROR(start(device));
+    TUTTI_ASSIGN_OR_RETURN(const SocketAddress local, address_of(at(device)));
+    return make_connector(local, handle, rendezvous_,
+                          [this, device] { return least_loaded(device); });
+  }
+
+ private:
+  const NetDevice& at(int device) const { return devices_[static_cast<std::size_t>(device)]; }
+
+  /// The engines of a device, at its first use.
+  Status start(int device) {
+    if (device < 0 || static_cast<std::size_t>(device) >= devices_.size()) {
+      return Status(ErrorCode::kInvalidArgument, "net: there is no device " +
+                                                     std::to_string(device) + " among " +
+                                                     std::to_string(devices_.size()));
+    }
+    const std::lock_guard lock(mutex_);
+    auto& engines = engines_[static_cast<std::size_t>(device)];
+    if (!engines.empty()) {
+      return {};
+    }
+    const NetDevice& it = at(device);
+    UdpOptions options;
+    TUTTI_ASSIGN_OR_RETURN(options.local, address_of(it));
+    options.mtu_bytes = it.mtu_bytes;
+    options.paths = static_cast<std::uint32_t>(config_.net_paths);
+    options.chunk_bytes = static_cast<std::uint32_t>(config_.net_chunk_bytes);
+    // 8 bits of a byte, 10^6 ps of a microsecond: ps_per_byte = 8e6 / Mb/s.
+    options.ps_per_byte = static_cast<std::uint32_t>(8'000'000 / std::max(1, it.speed_mbps));
+    options.ps_per_byte = std::max(options.ps_per_byte, 1U);
+    options.buffer_bytes = config_.net_buffer_bytes;
+    options.segmentation = config_.net_offload;
+    options.coalescing = config_.net_offload;
+    const int count =
+        config_.net_engines > 0 ? config_.net_engines : (is_busy_ ? kEnginesWhenBusy : 1);
+    std::vector<std::unique_ptr<Engine>> started;
+    for (int i = 0; i < count; ++i) {
+      TUTTI_ASSIGN_OR_RETURN(auto wire, UdpWire::open(options));
+      if (wire->buffer_bytes() < kBufferToSpare) {
+        // What the kernel counts is about twice the payload; a few peers share it.
+        rendezvous_.window_bytes = std::max<Bytes>(wire->buffer_bytes() / 4, 128 << 10);
+      }
+      EngineOptions of_engine;
+      of_engine.name = "tutti-net-" + std::to_string(device) + "-" + std::to_string(i);
+      of_engine.is_busy = is_busy_;
+      std::unique_ptr<wire::Wire> top = std::move(wire);
+      if (!config_.fault.empty()) {
+        TUTTI_ASSIGN_OR_RETURN(auto plan,
+                               wire::fault::parse_fault_plan(config_.fault, "TUTTI_FAULT"));
+        top = std::make_unique<wire::fault::FaultWire>(
+            std::move(top), std::move(plan), now_ns,
+            static_cast<std::uint64_t>(getpid()) << 8 | static_cast<std::uint64_t>(i));
+      }
+      auto engine = std::make_unique<Engine>(std::move(top), of_engine);
+      TUTTI_RETURN_IF_ERROR(engine->start());
+      started.push_back(std::move(engine));
+    }
+    rendezvous_.controller = config_.net_controller;
+    rendezvous_.spray = config_.net_spray;
+    rendezvous_.authenticates = config_.net_authenticate;
+    rendezvous_.timeout_ns = static_cast<transport::TimeNs>(config_.net_timeout_s * 1e9);
+    log_(LogKind::kInfo, "net: " + it.name + " " + it.address + ", " + std::to_string(count) +
+                             (is_busy_ ? " busy" : " shared") + " engine(s), " +
+                             config_.net_controller + ", " + started.front()->description());
+    engines = std::move(started);
+    return {};
+  }
+
+  Engine* least_loaded(int device) {
+    const auto& engines = engines_[static_cast<std::size_t>(device)];
+    return std::min_element(engines.begin(), engines.end(),
+                            [](const auto& a, const auto& b) { return a->load() < b->load(); })
+        ->get();
+  }
+
+  Config config_;
+  std::vector<NetDevice> devices_;
+  Log log_;
+  bool is_busy_ = false;
+  RendezvousOptions rendezvous_;
+  std::mutex mutex_;                                           ///< Of the engines' start.
+  std::vector<std::vector<std::unique_ptr<Engine>>> engines_;  ///< By device.
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Network>> Network::open(Log log) {
+  ParsedConfig parsed = config_from_environment();
+  for (const ConfigProblem& problem : parsed.problems) {
+    if (problem.is_error) {
+      return Status(ErrorCode::kInvalidConfig, problem.text);
+    }
+    log(LogKind::kWarning, problem.text);
+  }
+  InterfaceFilter filter;
+  filter.names = environment_value("NCCL_SOCKET_IFNAME");
+  filter.family = environment_value("NCCL_SOCKET_FAMILY");
+  TUTTI_ASSIGN_OR_RETURN(auto devices, find_devices(filter));
+  if (parsed.config.net_speed_mbps > 0) {
+    for (NetDevice& device : devices) {
+      device.speed_mbps = parsed.config.net_speed_mbps;
+    }
+  }
+  return std::unique_ptr<Network>(
+      std::make_unique<SystemNetwork>(parsed.config, std::move(devices), std::move(log)));
+}
+
+}  // namespace tutti::net

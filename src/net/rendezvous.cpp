@@ -1,0 +1,401 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "net/rendezvous.hpp"
+
+#include <linux/tcp.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "net/channel.hpp"
+#include "net/clock.hpp"
+
+namespace tutti::net {
+namespace {
+
+using transport::Key;
+using transport::TimeNs;
+using wire::udp::SocketAddress;
+
+constexpr std::byte kHandleMagic[4] = {std::byte{'T'}, std::byte{'U'}, std::byte{'T'},
+                                       std::byte{'H'}};
+constexpr std::size_t kGuestsMax = 64;  ///< Callers that have not said who they are.
+// Threads wait for processors, for milliseconds where there are few.
+constexpr TimeNs kRtoNsMin = 20'000'000;
+constexpr TimeNs kTailProbeNsMin = 5'000'000;
+/// An acknowledgement costs a system call at both ends, as much as a chunk of small size.
+constexpr std::uint32_t kChunksPerAck = 4;
+constexpr TimeNs kAckDelayNs = 20'000;
+constexpr TimeNs kProcessingNs = 30'000;  ///< Of a chunk and its acknowledgement, at both ends.
+
+std::string errno_text() { return std::strerror(errno); }
+
+/// A file descriptor that is closed with its owner.
+class Descriptor {
+ public:
+  explicit Descriptor(int value = -1) : value_(value) {}
+  ~Descriptor() { reset(); }
+  Descriptor(Descriptor&& other) noexcept : value_(other.release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    reset(other.release());
+    return *this;
+  }
+  int get() const { return value_; }
+  int release() { return std::exchange(value_, -1); }
+  void reset(int value = -1) {
+    if (value_ >= 0) {
+      close(value_);
+    }
+    value_ = value;
+  }
+
+ private:
+  int value_;
+};
+
+Status make_random(void* out, std::size_t bytes) {
+  if (getrandom(out, bytes, 0) != static_cast<ssize_t>(bytes)) {
+    return Status(ErrorCode::kUnavailable, "net: no random numbers: " + errno_text());
+  }
+  return {};
+}
+
+/// Magic, version, family (4 or 6), port, 16 bytes of address, key.
+Handle to_handle(const SocketAddress& address, const Key& key) {
+  Handle handle;
+  std::byte* const out = handle.bytes.data();
+  std::memcpy(out, kHandleMagic, sizeof kHandleMagic);
+  out[4] = std::byte{kProtocolVersion};
+  if (address.storage.ss_family == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address.storage);
+    out[5] = std::byte{6};
+    std::memcpy(out + 6, &v6.sin6_port, 2);
+    std::memcpy(out + 8, &v6.sin6_addr, 16);
+  } else {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address.storage);
+    out[5] = std::byte{4};
+    std::memcpy(out + 6, &v4.sin_port, 2);
+    std::memcpy(out + 8, &v4.sin_addr, 4);
+  }
+  std::memcpy(out + 24, &key.low, 8);
+  std::memcpy(out + 32, &key.high, 8);
+  return handle;
+}
+
+Status from_handle(const Handle& handle, const SocketAddress& local, SocketAddress& address,
+                   Key& key) {
+  const std::byte* const in = handle.bytes.data();
+  if (std::memcmp(in, kHandleMagic, sizeof kHandleMagic) != 0) {
+    return Status(ErrorCode::kInvalidArgument,
+                  "net: the peer's handle is not one of Tutti: does every rank load the plugin "
+                  "(NCCL_NET=Tutti makes a rank that does not an error)?");
+  }
+  if (in[4] != std::byte{kProtocolVersion}) {
+    return Status(ErrorCode::kUnsupported,
+                  "net: the peer's handle is of protocol " +
+                      std::to_string(std::to_integer<int>(in[4])) + ", this host's is " +
+                      std::to_string(kProtocolVersion) + "; install the same Tutti on all hosts");
+  }
+  const int family = in[5] == std::byte{6} ? AF_INET6 : AF_INET;
+  if (family != local.storage.ss_family) {
+    return Status(ErrorCode::kInvalidArgument,
+                  "net: one side uses IPv4 and the other IPv6; set NCCL_SOCKET_FAMILY to the same "
+                  "on all hosts");
+  }
+  if (family == AF_INET6) {
+    auto& v6 = reinterpret_cast<sockaddr_in6&>(address.storage);
+    v6.sin6_family = AF_INET6;
+    std::memcpy(&v6.sin6_port, in + 6, 2);
+    std::memcpy(&v6.sin6_addr, in + 8, 16);
+    v6.sin6_scope_id = reinterpret_cast<const sockaddr_in6&>(local.storage).sin6_scope_id;
+    address.bytes = sizeof v6;
+  } else {
+    auto& v4 = reinterpret_cast<sockaddr_in&>(address.storage);
+    v4.sin_family = AF_INET;
+    std::memcpy(&v4.sin_port, in + 6, 2);
+    std::memcpy(&v4.sin_addr, in + 8, 4);
+    address.bytes = sizeof v4;
+  }
+  std::memcpy(&key.low, in + 24, 8);
+  std::memcpy(&key.high, in + 32, 8);
+  return {};
+}
+
+/// On an idle network, of a full chunk: from the TCP connection's round trip, which the kernels
+/// alone have measured.
+TimeNs base_rtt_ns(int socket, const transport::WireCapabilities& wire) {
+  tcp_info info{};
+  socklen_t bytes = sizeof info;
+  TimeNs rtt_ns = 0;
+  if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0) {
+    rtt_ns = TimeNs{info.tcpi_rtt} * 1000;
+  }
+  const TimeNs chunk_ns = TimeNs{wire.chunk_bytes} * wire.ps_per_byte / 1000;
+  return rtt_ns + 2 * chunk_ns + kProcessingNs;
+}
+
+Result<Hello> hello_of(Engine& engine, const RendezvousOptions& options, int socket) {
+  Hello hello;
+  char host[kTextBytes] = {};
+  gethostname(host, sizeof host - 1);
+  hello.host = host;
+  hello.process = static_cast<std::uint32_t>(getpid());
+  hello.wire = "udp";
+  hello.address = engine.address();
+  hello.capabilities = engine.capabilities();
+  hello.capabilities.base_rtt_ns = base_rtt_ns(socket, hello.capabilities);
+  hello.controller = options.controller;
+  hello.authenticates = options.authenticates;
+  hello.id = engine.next_id();
+  hello.window_bytes = options.window_bytes;
+  TUTTI_RETURN_IF_ERROR(make_random(&hello.incarnation, sizeof hello.incarnation));
+  return hello;
+}
+
+/// The lane of a channel whose two ends know each other. `socket` is the engine's on success.
+Result<Lane*> attach(Engine& engine, const Hello& mine, const Hello& theirs, const Key& key,
+                     const RendezvousOptions& options, bool sends, int socket) {
+  TUTTI_ASSIGN_OR_RETURN(auto connection, agree(mine, theirs, key));
+  connection.spray = options.spray;
+  connection.sends = sends;
+  connection.receives = !sends;
+  connection.seed = mine.incarnation;
+  connection.loss.give_up_ns = options.timeout_ns;
+  connection.loss.rto_ns_min = kRtoNsMin;
+  connection.loss.tail_probe_ns_min = kTailProbeNsMin;
+  connection.acknowledgement.ack_bytes = kChunksPerAck * connection.wire.chunk_bytes;
+  connection.acknowledgement.ack_delay_ns = kAckDelayNs;
+  return engine.attach(connection, theirs.address, socket, theirs.who());
+}
+
+/// A Hello as it comes in. Errors: the other side is gone.
+class IncomingHello {
+ public:
+  /// True: it is here.
+  Result<bool> read(int socket) {
+    while (have_ < bytes_.size()) {
+      const ssize_t got = recv(socket, bytes_.data() + have_, bytes_.size() - have_, MSG_DONTWAIT);
+      if (got > 0) {
+        have_ += static_cast<std::size_t>(got);
+      } else if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+        return false;
+      } else {
+        return Status(ErrorCode::kTimeout, "net: the peer ended while the channel was made" +
+                                               (got < 0 ? ": " + errno_text() : std::string()));
+      }
+    }
+    return true;
+  }
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  HelloBytes bytes_{};
+  std::size_t have_ = 0;
+};
+
+/// Fits into any socket's empty buffer.
+Status write_hello(int socket, const HelloBytes& bytes) {
+  const ssize_t put = send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (put != static_cast<ssize_t>(bytes.size())) {
+    return Status(ErrorCode::kTimeout,
+                  "net: the peer does not take our greeting: " +
+                      (put < 0 ? errno_text() : std::string("its window is closed")));
+  }
+  return {};
+}
+
+class TcpListener : public Listener {
+ public:
+  TcpListener(const RendezvousOptions& options, ChooseEngine choose)
+      : options_(options), choose_(std::move(choose)) {}
+
+  Status listen(const SocketAddress& local) {
+    socket_.reset(::socket(local.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    SocketAddress bound = local;
+    if (socket_.get() < 0 || bind(socket_.get(), bound.get(), bound.bytes) != 0 ||
+        ::listen(socket_.get(), SOMAXCONN) != 0 ||
+        getsockname(socket_.get(), bound.get(), &bound.bytes) != 0) {
+      return Status(ErrorCode::kUnavailable,
+                    "net: cannot listen at the interface's address: " + errno_text());
+    }
+    TUTTI_RETURN_IF_ERROR(make_random(&key_, sizeof key_));
+    handle_ = to_handle(bound, key_);
+    return {};
+  }
+
+  const Handle& handle() const override { return handle_; }
+
+  Result<std::unique_ptr<Channel>> accept() override {
+    for (;;) {
+      Descriptor guest(accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (guest.get() < 0) {
+        break;
+      }
+      if (guests_.size() < kGuestsMax) {
+        guests_.push_back({std::move(guest), {}});
+      }
+    }
+    for (std::size_t i = 0; i < guests_.size(); ++i) {
+      const Result<bool> is_here = guests_[i].hello.read(guests_[i].socket.get());
+      if (is_here.ok() && !*is_here) {
+        continue;
+      }
+      const Guest guest = std::move(guests_[i]);
+      guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i--));
+      if (is_here.ok()) {
+        Result<std::unique_ptr<Channel>> channel = greet(guest);
+        // Who has not our key is not one of the job: a scanner, or a process of another job.
+        if (channel.ok() ? *channel != nullptr
+                         : channel.status().code() != ErrorCode::kUnavailable) {
+          return channel;
+        }
+      }
+    }
+    return std::unique_ptr<Channel>();
+  }
+
+ private:
+  struct Guest {
+    Descriptor socket;
+    IncomingHello hello;
+  };
+
+  Result<std::unique_ptr<Channel>> greet(const Guest& guest) {
+    const int socket = guest.socket.get();
+    const Result<Hello> theirs = decode(guest.hello.bytes(), key_);
+    if (!theirs.ok()) {
+      if (theirs.status().code() == ErrorCode::kInvalidArgument) {
+        return std::unique_ptr<Channel>();  // Does not even speak our language.
+      }
+      refuse(socket, theirs.status());
+      return theirs.status();
+    }
+    Engine& engine = *choose_();
+    TUTTI_ASSIGN_OR_RETURN(const Hello mine, hello_of(engine, options_, socket));
+    // The lane's own, because the guest's is closed with it.
+    Descriptor kept(dup(socket));
+    const Result<Lane*> lane =
+        attach(engine, mine, *theirs, key_, options_, /*sends=*/false, kept.get());
+    if (!lane.ok()) {
+      refuse(socket, lane.status());
+      return lane.status();
+    }
+    kept.release();
+    auto channel = std::make_unique<LaneChannel>(*lane);
+    TUTTI_RETURN_IF_ERROR(write_hello(socket, encode(mine, key_)));
+    return std::unique_ptr<Channel>(std::move(channel));
+  }
+
+  void refuse(int socket, const Status& why) {
+    Hello hello;
+    hello.refusal = why.message();
+    (void)write_hello(socket, encode(hello, key_));
+  }
+
+  RendezvousOptions options_;
+  ChooseEngine choose_;
+  Descriptor socket_;
+  Key key_;
+  Handle handle_;
+  std::vector<Guest> guests_;
+};
+
+class TcpConnector : public Connector {
+ public:
+  TcpConnector(const RendezvousOptions& options, ChooseEngine choose)
+      : options_(options), choose_(std::move(choose)), begun_ns_(now_ns()) {}
+
+  Status begin(const SocketAddress& local, const Handle& handle) {
+    SocketAddress peer;
+    TUTTI_RETURN_IF_ERROR(from_handle(handle, local, peer, key_));
+    SocketAddress from = local;
+    if (from.storage.ss_family == AF_INET6) {
+      reinterpret_cast<sockaddr_in6&>(from.storage).sin6_port = 0;
+    } else {
+      reinterpret_cast<sockaddr_in&>(from.storage).sin_port = 0;
+    }
+    socket_.reset(::socket(local.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (socket_.get() < 0 || bind(socket_.get(), from.get(), from.bytes) != 0 ||
+        (connect(socket_.get(), peer.get(), peer.bytes) != 0 && errno != EINPROGRESS)) {
+      return Status(ErrorCode::kUnavailable, "net: cannot connect to the peer: " + errno_text());
+    }
+    return {};
+  }
+
+  Result<std::unique_ptr<Channel>> poll() override {
+    auto channel = advance();
+    if (channel.ok() && *channel == nullptr && now_ns() - begun_ns_ > options_.timeout_ns) {
+      return Status(ErrorCode::kTimeout,
+                    "net: the peer has not answered for TUTTI_NET_TIMEOUT seconds");
+    }
+    return channel;
+  }
+
+ private:
+  Result<std::unique_ptr<Channel>> advance() {
+    const int socket = socket_.get();
+    if (engine_ == nullptr) {
+      pollfd writable = {socket, POLLOUT, 0};
+      if (::poll(&writable, 1, 0) == 0) {
+        return std::unique_ptr<Channel>();
+      }
+      int error = 0;
+      socklen_t bytes = sizeof error;
+      getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &bytes);
+      if (error != 0) {
+        return Status(ErrorCode::kTimeout,
+                      std::string("net: cannot connect to the peer: ") + std::strerror(error));
+      }
+      engine_ = choose_();
+      TUTTI_ASSIGN_OR_RETURN(mine_, hello_of(*engine_, options_, socket));
+      TUTTI_RETURN_IF_ERROR(write_hello(socket, encode(mine_, key_)));
+    }
+    TUTTI_ASSIGN_OR_RETURN(const bool is_here, answer_.read(socket));
+    if (!is_here) {
+      return std::unique_ptr<Channel>();
+    }
+    TUTTI_ASSIGN_OR_RETURN(const Hello theirs, decode(answer_.bytes(), key_));
+    if (!theirs.refusal.empty()) {
+      return Status(ErrorCode::kInvalidArgument,
+                    "net: the peer refuses the channel: " + theirs.refusal);
+    }
+    TUTTI_ASSIGN_OR_RETURN(Lane* const lane,
+                           attach(*engine_, mine_, theirs, key_, options_, /*sends=*/true, socket));
+    socket_.release();
+    return std::unique_ptr<Channel>(std::make_unique<LaneChannel>(lane));
+  }
+
+  RendezvousOptions options_;
+  ChooseEngine choose_;
+  TimeNs begun_ns_;
+  Descriptor socket_;
+  Key key_;
+  Engine* engine_ = nullptr;  ///< Once connected.
+  Hello mine_;
+  IncomingHello answer_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Listener>> make_listener(const SocketAddress& local,
+                                                const RendezvousOptions& options,
+                                                ChooseEngine choose) {
+  auto listener = std::make_unique<TcpListener>(options, std::move(choose));
+  TUTTI_RETURN_IF_ERROR(listener->listen(local));
+  return std::unique_ptr<Listener>(std::move(listener));
+}
+
+Result<std::unique_ptr<Connector>> make_connector(const SocketAddress& local, const Handle& handle,
+                                                  const RendezvousOptions& options,
+                                                  ChooseEngine choose) {
+  auto connector = std::make_unique<TcpConnector>(options, std::move(choose));
+  TUTTI_RETURN_IF_ERROR(connector->begin(local, handle));
+  return std::unique_ptr<Connector>(std::move(connector));
+}
+
+}  // namespace tutti::net

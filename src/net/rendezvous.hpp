@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// How two processes find each other: a TCP connection from the connector to the listener whose
+// address and key are in the handle, one Hello each way, and a lane on an engine of each. The TCP
+// connection stays open: the kernel closes it when a process dies, which is how the other one
+// learns of that before any timeout. Nothing here blocks.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "net/engine.hpp"
+#include "net/hello.hpp"
+#include "net/network.hpp"
+#include "wire/udp/udp_wire.hpp"
+
+namespace tutti::net {
+
+/// What both sides need to know of this process.
+struct RendezvousOptions {
+  std::string controller;
+  std::string spray;
+  bool authenticates = true;
+  transport::TimeNs timeout_ns = 30'000'000'000;
+  Bytes window_bytes = 0;
+  Log log;
+};
+
+/// Gives the engine with the least to do. Never null.
+using ChooseEngine = std::function<Engine*()>;
+
+Result<std::unique_ptr<Listener>> make_listener(const wire::udp::SocketAddress& local,
+                                                const RendezvousOptions& options,
+                                                ChooseEngine choose);
+Result<std::unique_ptr<Connector>> make_connector(const wire::udp::SocketAddress& local,
+                                                  const Handle& handle,
+                                                  const RendezvousOptions& options,
+                                                  ChooseEngine choose);
+
+}  // namespace tutti::net

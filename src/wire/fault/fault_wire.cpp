@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "wire/fault/fault_wire.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/random.hpp"
+
+namespace tutti::wire::fault {
+
+using transport::TimeNs;
+using transport::Transmission;
+
+FaultWire::FaultWire(std::unique_ptr<Wire> below, FaultPlan plan, Clock clock, std::uint64_t stream)
+    : below_(std::move(below)),
+      plan_(std::move(plan)),
+      clock_(std::move(clock)),
+      seed_(mix64(plan_.seed + stream * kGolden64)),
+      start_ns_(clock_()) {}
+
+void FaultWire::remove_peer(std::uint64_t peer) {
+  std::erase_if(delayed_,
+                [peer](const auto& held) { return held.second.transmission.peer == peer; });
+  std::erase_if(overtaken_,
+                [peer](const Overtaken& held) { return held.copy.transmission.peer == peer; });
+  below_->remove_peer(peer);
+}
+
+std::uint64_t FaultWire::drawn(Draw draw) const {
+  // The packet that is refused below is offered again and then has the same number.
+  return tutti::draw(seed_, static_cast<std::uint64_t>(draw), counters_.sent);
+}
+
+bool FaultWire::happens(Draw draw, ChancePpb chance_ppb) const {
+  return chance_ppb != 0 &&
+         below(static_cast<std::uint32_t>(drawn(draw) >> 32), kAlwaysPpb) < chance_ppb;
+}
+
+bool FaultWire::is_killed(TimeNs now, const Transmission& transmission) const {
+  const TimeNs age_ns = now - start_ns_;
+  return std::any_of(plan_.kills.begin(), plan_.kills.end(), [&](const Kill& kill) {
+    const std::uint32_t number = kill.is_rail ? transmission.rail : transmission.path;
+    return (kill.number == Kill::kAll || kill.number == number) && age_ns >= kill.begin_ns &&
+           age_ns - kill.begin_ns < kill.length_ns;
+  });
+}
+
+FaultWire::Copy FaultWire::copy_of(const Transmission& transmission) {
+  Copy copy{transmission, {}};
+  if (transmission.payload != nullptr) {
+    copy.payload.assign(transmission.payload, transmission.payload + transmission.payload_bytes);
+    // A vector's content stays where it is when the vector is moved.
+    copy.transmission.payload = copy.payload.data();
+  }
+  return copy;
+}
+
+void FaultWire::flip_bit(Copy* copy) const {
+  const bool has_payload = !copy->payload.empty();
+  // Each part has half of the chance: by the bit, a header of 40 bytes would hardly ever be hit.
+  const bool in_payload =
+      has_payload &&
+      (plan_.corrupt_part == CorruptPart::kPayload ||
+       (plan_.corrupt_part == CorruptPart::kEither && drawn(Draw::kCorruptPart) % 2 == 0));
+  std::byte* bytes = in_payload ? copy->payload.data() : copy->transmission.header.data();
+  const std::size_t count = in_payload ? copy->payload.size() : copy->transmission.header_bytes;
+  if (count != 0) {
+    const std::uint64_t bit = drawn(Draw::kCorruptBit) % (count * 8);
+    bytes[bit / 8] ^= std::byte{1} << (bit % 8);
+  }
+}
+
+void FaultWire::hold(TimeNs leaves_ns, Copy copy) {
+  if (delayed_.size() >= kHeldMax) {
+    ++counters_.overflowed;
+    return;
+  }
+  delayed_.emplace(leaves_ns, std::move(copy));
+}
+
+bool FaultWire::send(const Transmission& transmission) {
+  const TimeNs now = clock_();
+  release(now);
+  if (is_killed(now, transmission)) {
+    ++counters_.killed;
+    ++counters_.sent;
+    return true;
+  }
+  if (happens(Draw::kDrop, plan_.drop_ppb)) {
+    ++counters_.dropped;
+    ++counters_.sent;
+    return true;
+  }
+  const bool corrupts = happens(Draw::kCorrupt, plan_.corrupt_ppb) &&
+                        (plan_.corrupt_part != CorruptPart::kPayload ||
+                         (transmission.payload != nullptr && transmission.payload_bytes != 0));
+  const bool delays = happens(Draw::kDelay, plan_.delay_ppb);
+  const bool reorders = !delays && happens(Draw::kReorder, plan_.reorder_ppb);
+  std::optional<Copy> copy;
+  if (corrupts || delays || reorders) {
+    copy = copy_of(transmission);
+    if (corrupts) {
+      flip_bit(&*copy);
+    }
+  }
+  if (!delays && !reorders && !below_->send(copy ? copy->transmission : transmission)) {
+    return false;
+  }
+  counters_.corrupted += corrupts ? 1 : 0;
+  counters_.delayed += delays ? 1 : 0;
+  counters_.reordered += reorders ? 1 : 0;
+  // A second copy is of what was sent: a network that duplicates does not repair.
+  if (happens(Draw::kDuplicate, plan_.duplicate_ppb)) {
+    ++counters_.duplicated;
+    hold(now + plan_.duplicate_ns, copy_of(copy ? copy->transmission : transmission));
+  }
+  if (delays) {
+    hold(now + plan_.delay_ns, std::move(*copy));
+  } else if (reorders) {
+    const std::uint64_t overtakers = 1 + drawn(Draw::kOvertakers) % kOvertakersMax;
+    // The packet itself is one of those that are counted as sent.
+    overtaken_.push_back({std::move(*copy), counters_.sent + 1 + overtakers, now + kReorderNsMax});
+  }
+  ++counters_.sent;
+  return true;
+}
+
+std::size_t FaultWire::receive(Arrivals& arrivals, std::size_t packets_max) {
+  release(clock_());
+  return below_->receive(arrivals, packets_max);
+}
+
+bool FaultWire::send_held(TimeNs now, const Copy& copy) {
+  if (is_killed(now, copy.transmission)) {
+    ++counters_.killed;
+    return true;
+  }
+  return below_->send(copy.transmission);
+}
+
+void FaultWire::release(TimeNs now) {
+  while (!delayed_.empty() && delayed_.begin()->first <= now) {
+    if (!send_held(now, delayed_.begin()->second)) {
+      return;
+    }
+    delayed_.erase(delayed_.begin());
+  }
+  std::erase_if(overtaken_, [&](const Overtaken& held) {
+    return (counters_.sent >= held.leaves_after || now >= held.leaves_ns) &&
+           send_held(now, held.copy);
+  });
+}
+
+TimeNs FaultWire::next_deadline() const {
+  TimeNs next = below_->next_deadline();
+  if (!delayed_.empty()) {
+    next = std::min(next, delayed_.begin()->first);
+  }
+  for (const Overtaken& held : overtaken_) {
+    next = std::min(next, held.leaves_ns);
+  }
+  return next;
+}
+
+std::string FaultWire::description() const {
+  return below_->description() + "; with faults: " + format_fault_plan(plan_);
+}
+
+}  // namespace tutti::wire::fault

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A bad network in front of any wire: drops, duplicates, reorders, delays and corrupts what is sent
+// through it, and kills paths and rails, as a FaultPlan says. What is received passes untouched, so
+// both ends need one for faults in both directions. Not for product traffic: what is held back or
+// changed is copied. The wire below has taken a payload when its send() returns true.
+//
+// Draws are by the packet's number, so a fault hits the same packet whatever the others do. What
+// was held back leaves in send() and receive(); next_deadline() says when one of them is due.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "wire/fault/fault_plan.hpp"
+#include "wire/wire.hpp"
+
+namespace tutti::wire::fault {
+
+/// Packets, by what happened to them; one packet may count in several.
+struct FaultCounters {
+  std::uint64_t sent = 0;  ///< Taken from the transport, whatever became of them.
+  std::uint64_t dropped = 0;
+  std::uint64_t duplicated = 0;
+  std::uint64_t reordered = 0;
+  std::uint64_t delayed = 0;
+  std::uint64_t corrupted = 0;
+  std::uint64_t killed = 0;
+  std::uint64_t overflowed = 0;  ///< Lost because kHeldMax others were held back.
+};
+
+class FaultWire : public Wire {
+ public:
+  using Clock = std::function<transport::TimeNs()>;
+
+  /// Packets that are held back at once; bounds the memory of copies.
+  static constexpr std::size_t kHeldMax = 16384;
+  static constexpr std::uint32_t kOvertakersMax = 8;
+  /// A packet that nothing overtakes, because nothing is sent, leaves after this time.
+  static constexpr transport::TimeNs kReorderNsMax = 1'000'000;
+
+  /// `stream`: differs between the wires of one run, which share a plan, so that their faults do
+  /// not. Kill times count from what `clock` says now.
+  FaultWire(std::unique_ptr<Wire> below, FaultPlan plan, Clock clock, std::uint64_t stream = 0);
+
+  transport::WireCapabilities capabilities() const override { return below_->capabilities(); }
+  WireAddress address() const override { return below_->address(); }
+  Result<std::uint64_t> add_peer(const WireAddress& address) override {
+    return below_->add_peer(address);
+  }
+  /// What is held back for it is lost.
+  void remove_peer(std::uint64_t peer) override;
+
+  bool send(const transport::Transmission& transmission) override;
+  std::size_t receive(Arrivals& arrivals, std::size_t packets_max) override;
+  transport::TimeNs next_deadline() const override;
+
+  int file_descriptor() const override { return below_->file_descriptor(); }
+  const WireCounters& counters() const override { return below_->counters(); }
+  std::string description() const override;
+
+  const FaultCounters& fault_counters() const { return counters_; }
+
+ private:
+  /// What a draw is about: two faults of one packet are independent.
+  enum class Draw : std::uint64_t {
+    kDrop,
+    kDuplicate,
+    kReorder,
+    kOvertakers,
+    kDelay,
+    kCorrupt,
+    kCorruptPart,
+    kCorruptBit,
+  };
+
+  /// A packet and its payload, which the sender's buffer need not outlive.
+  struct Copy {
+    transport::Transmission transmission;
+    std::vector<std::byte> payload;
+  };
+  struct Overtaken {
+    Copy copy;
+    std::uint64_t leaves_after = 0;  ///< Count of packets sent.
+    transport::TimeNs leaves_ns = 0;
+  };
+
+  std::uint64_t drawn(Draw draw) const;
+  bool happens(Draw draw, ChancePpb chance_ppb) const;
+  bool is_killed(transport::TimeNs now, const transport::Transmission& transmission) const;
+  static Copy copy_of(const transport::Transmission& transmission);
+  void flip_bit(Copy* copy) const;
+  void hold(transport::TimeNs leaves_ns, Copy copy);
+  /// False: there is no room below; the copy stays.
+  bool send_held(transport::TimeNs now, const Copy& copy);
+  void release(transport::TimeNs now);
+
+  std::unique_ptr<Wire> below_;
+  FaultPlan plan_;
+  Clock clock_;
+  std::uint64_t seed_;
+  transport::TimeNs start_ns_;
+  std::multimap<transport::TimeNs, Copy> delayed_;  ///< By when they leave.
+  std::vector<Overtaken> overtaken_;
+  FaultCounters counters_;
+};
+
+}  // namespace tutti::wire::fault

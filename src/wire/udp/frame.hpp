@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// How a packet of the transport lies in UDP datagrams. Its content, header then payload, is cut
+// into fragments of equal size (the last may be shorter), each a datagram of its own with this
+// prefix, so that the kernel or the NIC can cut and join them (UDP_SEGMENT, UDP_GRO) and a receiver
+// knows the place of each, whatever came before it. The header lies wholly in the first fragment.
+// Little-endian; not authenticated: a wrong prefix makes a packet that does not verify.
+//
+// Small packets to one peer share a datagram: kMagicTogether and their number, then of each a
+// PartHead, header and payload.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "transport/types.hpp"
+
+namespace tutti::wire::udp {
+
+inline constexpr std::size_t kPrefixBytes = 8;
+inline constexpr std::uint8_t kMagic = 0xd7;  ///< Also the version of this layout.
+inline constexpr std::uint8_t kMagicTogether = 0xd8;
+inline constexpr std::size_t kPartHeadBytes = 4;
+inline constexpr std::uint32_t kFragmentsMax = 64;  ///< UDP_MAX_SEGMENTS of Linux before 6.9.
+inline constexpr std::uint32_t kContentBytesMax = 65535;
+
+struct Prefix {
+  std::uint8_t index = 0;
+  std::uint8_t count = 1;
+  std::uint8_t header_bytes = 0;
+  std::uint16_t packet = 0;         ///< Tells the packets of one source port apart.
+  std::uint16_t content_bytes = 0;  ///< Of the whole packet: header and payload.
+
+  std::uint32_t payload_bytes() const { return content_bytes - header_bytes; }
+  friend bool operator==(const Prefix&, const Prefix&) = default;
+};
+
+inline void encode(const Prefix& prefix, std::byte* out) {
+  const std::uint8_t bytes[kPrefixBytes] = {kMagic,
+                                            prefix.index,
+                                            prefix.count,
+                                            prefix.header_bytes,
+                                            static_cast<std::uint8_t>(prefix.packet),
+                                            static_cast<std::uint8_t>(prefix.packet >> 8),
+                                            static_cast<std::uint8_t>(prefix.content_bytes),
+                                            static_cast<std::uint8_t>(prefix.content_bytes >> 8)};
+  std::copy_n(reinterpret_cast<const std::byte*>(bytes), kPrefixBytes, out);
+}
+
+/// False: not a fragment of ours.
+inline bool decode(std::span<const std::byte> in, Prefix& out) {
+  if (in.size() < kPrefixBytes || in[0] != std::byte{kMagic}) {
+    return false;
+  }
+  const auto at = [&](std::size_t i) { return static_cast<std::uint8_t>(in[i]); };
+  out.index = at(1);
+  out.count = at(2);
+  out.header_bytes = at(3);
+  out.packet = static_cast<std::uint16_t>(at(4) | at(5) << 8);
+  out.content_bytes = static_cast<std::uint16_t>(at(6) | at(7) << 8);
+  return out.count > 0 && out.count <= kFragmentsMax && out.index < out.count &&
+         out.header_bytes > 0 && out.header_bytes <= transport::kHeaderBytesMax &&
+         out.header_bytes <= out.content_bytes;
+}
+
+/// Of a packet that shares a datagram: bytes of its header, 0, bytes of its payload (16 bits).
+inline void encode_part(std::uint8_t header_bytes, std::uint16_t payload_bytes, std::byte* out) {
+  out[0] = std::byte{header_bytes};
+  out[1] = std::byte{0};
+  out[2] = static_cast<std::byte>(payload_bytes);
+  out[3] = static_cast<std::byte>(payload_bytes >> 8);
+}
+
+/// Calls take(header, payload) for each packet of a shared datagram; false: it is not well formed,
+/// and what came before the fault was taken.
+template <class Take>
+bool decode_together(std::span<const std::byte> in, Take&& take) {
+  if (in.size() < 2 || in[0] != std::byte{kMagicTogether}) {
+    return false;
+  }
+  const auto count = std::to_integer<std::size_t>(in[1]);
+  in = in.subspan(2);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (in.size() < kPartHeadBytes) {
+      return false;
+    }
+    const auto header_bytes = std::to_integer<std::size_t>(in[0]);
+    const std::size_t payload_bytes =
+        std::to_integer<std::size_t>(in[2]) | std::to_integer<std::size_t>(in[3]) << 8;
+    if (header_bytes == 0 || header_bytes > transport::kHeaderBytesMax || in[1] != std::byte{0} ||
+        in.size() - kPartHeadBytes < header_bytes + payload_bytes) {
+      return false;
+    }
+    take(in.subspan(kPartHeadBytes, header_bytes),
+         in.subspan(kPartHeadBytes + header_bytes, payload_bytes));
+    in = in.subspan(kPartHeadBytes + header_bytes + payload_bytes);
+  }
+  return count > 0 && in.empty();
+}
+
+/// Where a fragment's `bytes` of content begin in the packet's content; UINT32_MAX: they cannot.
+/// Fragments but the last have equal sizes, so each tells where it lies by its own size.
+inline std::uint32_t offset_of(const Prefix& prefix, std::uint32_t bytes) {
+  const bool is_last = prefix.index + 1 == prefix.count;
+  const std::uint32_t content = prefix.content_bytes;
+  if (bytes > content) {
+    return UINT32_MAX;
+  }
+  if (is_last) {
+    // All of it if it is alone; else what is left over by equal ones that are not smaller.
+    const std::uint32_t before = content - bytes;
+    const std::uint32_t others = prefix.count - 1U;
+    if (others == 0) {
+      return bytes == content ? 0 : UINT32_MAX;
+    }
+    return bytes > 0 && before % others == 0 && before / others >= bytes ? before : UINT32_MAX;
+  }
+  // The last one has between 1 byte and as many as this one.
+  const std::uint32_t others = bytes * (prefix.count - 1U);
+  const bool fits = bytes > 0 && others < content && content - others <= bytes &&
+                    (prefix.index > 0 || bytes >= prefix.header_bytes);
+  return fits ? bytes * prefix.index : UINT32_MAX;
+}
+
+}  // namespace tutti::wire::udp

@@ -1,0 +1,666 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "wire/udp/udp_wire.hpp"
+
+#include <fcntl.h>
+#include <netinet/udp.h>
+#include <poll.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+namespace tutti::wire::udp {
+namespace {
+
+using transport::Arrival;
+using transport::Transmission;
+
+static_assert(std::endian::native == std::endian::little, "prefixes and addresses are copied");
+
+// Headers of older C libraries lack them; the values are the kernel's.
+constexpr int kUdpSegment = 103;
+constexpr int kUdpGro = 104;
+
+constexpr std::size_t kIpv4Bytes = 20 + 8;
+constexpr std::size_t kIpv6Bytes = 40 + 8;
+constexpr std::size_t kDatagramBytesMax = 65507;  ///< Of IPv4; IPv6 takes a little more.
+constexpr std::uint32_t kDataHeaderBytes = 48;
+constexpr std::size_t kLookBytes = kPrefixBytes + transport::kHeaderBytesMax;
+constexpr std::size_t kBulkBytes = 4096;
+constexpr int kBulkMemory = 8;  ///< Small packets in a row that end the looking ahead.
+constexpr std::uint32_t kOpenPackets = 32;
+constexpr int kEct0 = 2;
+constexpr int kEcnMask = 3;
+constexpr Bytes kSendBufferBytes = 8 << 20;
+
+std::string errno_text() { return std::strerror(errno); }
+
+template <class T>
+bool set(int socket, int level, int name, T value) {
+  return setsockopt(socket, level, name, &value, sizeof value) == 0;
+}
+
+/// The socket's buffer becomes as large as the system allows; its size.
+Bytes grow(int socket, int forced, int plain, Bytes bytes) {
+  const auto wanted = static_cast<int>(std::min<Bytes>(bytes, 1 << 30));
+  if (!set(socket, SOL_SOCKET, forced, wanted)) {
+    set(socket, SOL_SOCKET, plain, wanted);
+  }
+  int got = 0;
+  socklen_t length = sizeof got;
+  getsockopt(socket, SOL_SOCKET, plain, &got, &length);
+  return static_cast<Bytes>(std::max(got, 0));
+}
+
+std::uint64_t name_of(const sockaddr_storage& source) {
+  if (source.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(source);
+    return std::uint64_t{v4.sin_addr.s_addr} << 16 | v4.sin_port;
+  }
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(source);
+  std::uint64_t halves[2];
+  std::memcpy(halves, &v6.sin6_addr, sizeof halves);
+  return (halves[0] * 0x9e3779b97f4a7c15U ^ halves[1]) * 0x9e3779b97f4a7c15U ^ v6.sin6_port;
+}
+
+/// One control message, filled in place.
+template <class T>
+void put_control(msghdr& message, void* space, std::size_t space_bytes, int level, int type,
+                 T value) {
+  message.msg_control = space;
+  message.msg_controllen = space_bytes;
+  cmsghdr* control = CMSG_FIRSTHDR(&message);
+  control->cmsg_level = level;
+  control->cmsg_type = type;
+  control->cmsg_len = CMSG_LEN(sizeof value);
+  std::memcpy(CMSG_DATA(control), &value, sizeof value);
+}
+
+std::size_t fragments(std::size_t bytes, std::size_t each) { return (bytes + each - 1) / each; }
+
+}  // namespace
+
+UdpWire::UdpWire(const UdpOptions& options)
+    : options_(options),
+      fragment_bytes_(std::clamp<std::size_t>(
+          static_cast<std::size_t>(std::max(options.mtu_bytes, 0)) -
+              (options.local.storage.ss_family == AF_INET6 ? kIpv6Bytes : kIpv4Bytes),
+          512, kDatagramBytesMax)),
+      staging_(kContentBytesMax + 1),
+      prefixes_((kFragmentsMax + 1) * kPrefixBytes + transport::kHeaderBytesMax),
+      parts_(2 * kFragmentsMax + 2),
+      assembly_(kOpenPackets) {}
+
+UdpWire::~UdpWire() {
+  for (const int socket : senders_) {
+    close(socket);
+  }
+  if (receiver_ >= 0) {
+    close(receiver_);
+  }
+}
+
+Result<std::unique_ptr<UdpWire>> UdpWire::open(const UdpOptions& options) {
+  if (options.paths == 0 || options.paths > 1024) {
+    return Status(ErrorCode::kInvalidArgument, "udp wire: paths must be 1 to 1024");
+  }
+  if (options.mtu_bytes < 576) {
+    return Status(ErrorCode::kInvalidArgument, "udp wire: the interface's MTU is " +
+                                                   std::to_string(options.mtu_bytes) +
+                                                   " bytes; it must be at least 576");
+  }
+  std::unique_ptr<UdpWire> wire(new UdpWire(options));
+  TUTTI_RETURN_IF_ERROR(wire->open_sockets());
+  if (wire->options_.segmentation || wire->options_.coalescing) {
+    wire->plain_ = wire->try_offloads();
+    if (!wire->plain_.empty()) {
+      wire->options_.segmentation = false;
+      wire->options_.coalescing = false;
+      set(wire->receiver_, IPPROTO_UDP, kUdpGro, 0);
+      const std::string still = wire->try_offloads();
+      if (!still.empty()) {
+        return Status(ErrorCode::kUnavailable,
+                      "udp wire: packets of this host to itself do not arrive (" + still +
+                          "); is UDP filtered?");
+      }
+    }
+  } else {
+    wire->plain_ = "switched off";
+  }
+  return wire;
+}
+
+Result<int> UdpWire::open_socket() {
+  const int family = options_.local.storage.ss_family;
+  const int socket = ::socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (socket < 0) {
+    return Status(ErrorCode::kUnavailable, "udp wire: no socket: " + errno_text());
+  }
+  SocketAddress local = options_.local;
+  if (family == AF_INET6) {
+    reinterpret_cast<sockaddr_in6&>(local.storage).sin6_port = 0;
+    set(socket, IPPROTO_IPV6, IPV6_TCLASS, kEct0);
+  } else {
+    reinterpret_cast<sockaddr_in&>(local.storage).sin_port = 0;
+    set(socket, IPPROTO_IP, IP_TOS, kEct0);
+  }
+  if (bind(socket, local.get(), local.bytes) != 0) {
+    const std::string why = errno_text();
+    close(socket);
+    return Status(ErrorCode::kUnavailable,
+                  "udp wire: cannot bind to the interface's address: " + why);
+  }
+  return socket;
+}
+
+Status UdpWire::open_sockets() {
+  TUTTI_ASSIGN_OR_RETURN(receiver_, open_socket());
+  bound_.bytes = sizeof bound_.storage;
+  if (getsockname(receiver_, bound_.get(), &bound_.bytes) != 0) {
+    return Status(ErrorCode::kUnavailable, "udp wire: getsockname: " + errno_text());
+  }
+  buffer_bytes_ = grow(receiver_, SO_RCVBUFFORCE, SO_RCVBUF, options_.buffer_bytes);
+  if (bound_.storage.ss_family == AF_INET6) {
+    set(receiver_, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
+  } else {
+    set(receiver_, IPPROTO_IP, IP_RECVTOS, 1);
+  }
+  if (options_.coalescing && !set(receiver_, IPPROTO_UDP, kUdpGro, 1)) {
+    options_.coalescing = false;
+    plain_ = "no UDP_GRO: " + errno_text();
+  }
+  for (std::uint32_t path = 0; path < options_.paths; ++path) {
+    TUTTI_ASSIGN_OR_RETURN(const int socket, open_socket());
+    senders_.push_back(socket);
+    grow(socket, SO_SNDBUFFORCE, SO_SNDBUF, kSendBufferBytes);
+  }
+  return {};
+}
+
+transport::WireCapabilities UdpWire::capabilities() const {
+  const std::size_t content = fragment_bytes_ - kPrefixBytes;
+  const std::size_t count = std::min<std::size_t>(
+      kFragmentsMax, std::max<std::size_t>(1, kDatagramBytesMax / fragment_bytes_));
+  const auto most = static_cast<std::uint32_t>(
+      std::min<std::size_t>(count * content, kContentBytesMax) - kDataHeaderBytes);
+  transport::WireCapabilities it;
+  it.chunk_bytes = options_.chunk_bytes == 0 ? most : std::min(options_.chunk_bytes, most);
+  it.mtu_bytes = static_cast<std::uint32_t>(content);
+  it.paths = options_.paths;
+  it.rails = 1;
+  it.ps_per_byte = options_.ps_per_byte;
+  it.base_rtt_ns = options_.base_rtt_ns;
+  it.marks_ecn = true;
+  return it;
+}
+
+// Family (4 or 6), port, address.
+WireAddress UdpWire::address() const {
+  WireAddress out;
+  if (bound_.storage.ss_family == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(bound_.storage);
+    out.bytes[0] = std::byte{6};
+    std::memcpy(&out.bytes[1], &v6.sin6_port, 2);
+    std::memcpy(&out.bytes[3], &v6.sin6_addr, 16);
+    out.length = 19;
+  } else {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(bound_.storage);
+    out.bytes[0] = std::byte{4};
+    std::memcpy(&out.bytes[1], &v4.sin_port, 2);
+    std::memcpy(&out.bytes[3], &v4.sin_addr, 4);
+    out.length = 7;
+  }
+  return out;
+}
+
+Result<std::uint64_t> UdpWire::add_peer(const WireAddress& address) {
+  SocketAddress peer;
+  const bool is_v6 = address.length == 19 && address.bytes[0] == std::byte{6};
+  const bool is_v4 = address.length == 7 && address.bytes[0] == std::byte{4};
+  if (!is_v4 && !is_v6) {
+    return Status(ErrorCode::kInvalidArgument, "udp wire: the peer's address is not one of UDP");
+  }
+  if (is_v6 != (bound_.storage.ss_family == AF_INET6)) {
+    return Status(ErrorCode::kInvalidArgument,
+                  "udp wire: one side uses IPv4 and the other IPv6; set NCCL_SOCKET_FAMILY to the "
+                  "same on both");
+  }
+  if (is_v6) {
+    auto& v6 = reinterpret_cast<sockaddr_in6&>(peer.storage);
+    v6.sin6_family = AF_INET6;
+    std::memcpy(&v6.sin6_port, &address.bytes[1], 2);
+    std::memcpy(&v6.sin6_addr, &address.bytes[3], 16);
+    v6.sin6_scope_id = reinterpret_cast<const sockaddr_in6&>(bound_.storage).sin6_scope_id;
+    peer.bytes = sizeof(sockaddr_in6);
+  } else {
+    auto& v4 = reinterpret_cast<sockaddr_in&>(peer.storage);
+    v4.sin_family = AF_INET;
+    std::memcpy(&v4.sin_port, &address.bytes[1], 2);
+    std::memcpy(&v4.sin_addr, &address.bytes[3], 4);
+    peer.bytes = sizeof(sockaddr_in);
+  }
+  if (!free_peers_.empty()) {
+    const std::uint64_t name = free_peers_.back();
+    free_peers_.pop_back();
+    peers_[name] = peer;
+    return name;
+  }
+  peers_.push_back(peer);
+  return peers_.size() - 1;
+}
+
+void UdpWire::remove_peer(std::uint64_t peer) {
+  if (peer < peers_.size()) {
+    peers_[peer].bytes = 0;
+    free_peers_.push_back(peer);
+  }
+}
+
+bool UdpWire::send(const Transmission& sent) {
+  if (sent.peer >= peers_.size() || peers_[sent.peer].bytes == 0) {
+    ++counters_.refused;
+    return true;
+  }
+  const std::size_t each = fragment_bytes_ - kPrefixBytes;
+  const std::size_t content = sent.header_bytes + std::size_t{sent.payload_bytes};
+  Prefix prefix;
+  prefix.count = static_cast<std::uint8_t>(std::max<std::size_t>(1, fragments(content, each)));
+  prefix.header_bytes = sent.header_bytes;
+  prefix.content_bytes = static_cast<std::uint16_t>(content);
+  prefix.packet = next_packet_;
+
+  // Prefix, header, payload; prefix, payload; ... The kernel cuts after each fragment_bytes_.
+  std::size_t used = 0;
+  std::size_t payload_at = 0;
+  const auto add = [&](const void* data, std::size_t bytes) {
+    parts_[used++] = {const_cast<void*>(data), bytes};
+  };
+  for (std::uint8_t i = 0; i < prefix.count; ++i) {
+    prefix.index = i;
+    std::byte* const at = prefixes_.data() + i * kPrefixBytes;
+    encode(prefix, at);
+    add(at, kPrefixBytes);
+    std::size_t room = each;
+    if (i == 0) {
+      add(sent.header.data(), sent.header_bytes);
+      room -= sent.header_bytes;
+    }
+    const std::size_t bytes = std::min(room, sent.payload_bytes - payload_at);
+    if (bytes > 0) {
+      add(sent.payload + payload_at, bytes);
+      payload_at += bytes;
+    }
+  }
+  const int socket = senders_[sent.path % senders_.size()];
+  if (!send_fragments(peers_[sent.peer], socket, used, content + prefix.count * kPrefixBytes)) {
+    return false;
+  }
+  ++next_packet_;
+  counters_.datagrams_sent += prefix.count;
+  return true;
+}
+
+std::size_t UdpWire::send_together(std::span<const Transmission> packets) {
+  std::size_t bytes = 2;
+  for (const Transmission& packet : packets) {
+    bytes += kPartHeadBytes + packet.header_bytes + packet.payload_bytes;
+  }
+  const Transmission& last = packets.back();
+  if (packets.size() == 1 || bytes > fragment_bytes_ || last.peer >= peers_.size() ||
+      peers_[last.peer].bytes == 0) {
+    return Wire::send_together(packets);
+  }
+  std::byte* head = prefixes_.data();
+  head[0] = std::byte{kMagicTogether};
+  head[1] = static_cast<std::byte>(packets.size());
+  std::size_t used = 0;
+  parts_[used++] = {head, 2};
+  head += 2;
+  for (const Transmission& packet : packets) {
+    encode_part(packet.header_bytes, static_cast<std::uint16_t>(packet.payload_bytes), head);
+    parts_[used++] = {head, kPartHeadBytes};
+    head += kPartHeadBytes;
+    parts_[used++] = {const_cast<std::byte*>(packet.header.data()), packet.header_bytes};
+    if (packet.payload_bytes > 0) {
+      parts_[used++] = {const_cast<std::byte*>(packet.payload), packet.payload_bytes};
+    }
+  }
+  if (!send_fragments(peers_[last.peer], senders_[last.path % senders_.size()], used, bytes)) {
+    return 0;
+  }
+  ++counters_.datagrams_sent;
+  return packets.size();
+}
+
+// False: no room now. What else goes wrong is a loss.
+bool UdpWire::send_fragments(const SocketAddress& to, int socket, std::size_t count,
+                             std::size_t bytes) {
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(std::uint16_t))] = {};
+  msghdr message{};
+  message.msg_name = const_cast<sockaddr*>(to.get());
+  message.msg_namelen = to.bytes;
+  const auto is_busy = [] { return errno == EAGAIN || errno == ENOBUFS || errno == EINTR; };
+  if (bytes <= fragment_bytes_ || options_.segmentation) {
+    message.msg_iov = parts_.data();
+    message.msg_iovlen = count;
+    if (bytes > fragment_bytes_) {
+      put_control(message, control, sizeof control, IPPROTO_UDP, kUdpSegment,
+                  static_cast<std::uint16_t>(fragment_bytes_));
+    }
+    ++counters_.calls_sent;
+    if (sendmsg(socket, &message, MSG_NOSIGNAL) >= 0) {
+      return true;
+    }
+    if (is_busy()) {
+      return false;
+    }
+    if (errno != EIO || bytes <= fragment_bytes_) {
+      ++counters_.refused;
+      return true;
+    }
+    // The device cannot fill in checksums (udp(7)): from now on without.
+    options_.segmentation = false;
+    plain_ = "the device refuses UDP_SEGMENT (EIO)";
+  }
+  for (std::size_t first = 0; first < count;) {
+    std::size_t end = first;
+    for (std::size_t room = fragment_bytes_; end < count && parts_[end].iov_len <= room; ++end) {
+      room -= parts_[end].iov_len;
+    }
+    message.msg_iov = parts_.data() + first;
+    message.msg_iovlen = end - first;
+    ++counters_.calls_sent;
+    if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0) {
+      if (first == 0 && is_busy()) {
+        return false;
+      }
+      ++counters_.refused;
+      return true;
+    }
+    first = end;
+  }
+  return true;
+}
+
+std::ptrdiff_t UdpWire::take(std::span<iovec> parts, int flags, Batch& batch) {
+  sockaddr_storage source;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int)) * 2];
+  msghdr message{};
+  message.msg_name = &source;
+  message.msg_namelen = sizeof source;
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ++counters_.calls_received;
+  const std::ptrdiff_t bytes = recvmsg(receiver_, &message, MSG_DONTWAIT | MSG_TRUNC | flags);
+  if (bytes < 0) {
+    return -1;
+  }
+  batch.bytes = static_cast<std::size_t>(bytes);
+  batch.fragment_bytes = batch.bytes;
+  batch.source = name_of(source);
+  batch.ecn = false;
+  for (cmsghdr* it = CMSG_FIRSTHDR(&message); it != nullptr; it = CMSG_NXTHDR(&message, it)) {
+    if (it->cmsg_level == IPPROTO_UDP && it->cmsg_type == kUdpGro) {
+      int size = 0;
+      std::memcpy(&size, CMSG_DATA(it), sizeof size);
+      batch.fragment_bytes = size > 0 ? static_cast<std::size_t>(size) : batch.bytes;
+    } else if ((it->cmsg_level == IPPROTO_IP && it->cmsg_type == IP_TOS) ||
+               (it->cmsg_level == IPPROTO_IPV6 && it->cmsg_type == IPV6_TCLASS)) {
+      // One byte of IPv4, an int of IPv6: its low byte comes first.
+      batch.ecn = (*CMSG_DATA(it) & kEcnMask) == kEcnMask;
+    }
+  }
+  return bytes;
+}
+
+std::size_t UdpWire::receive(Arrivals& arrivals, std::size_t packets_max) {
+  std::size_t packets = 0;
+  while (packets < packets_max) {
+    bool has_data = true;
+    if (bulk_ > 0 && receive_placed(arrivals, has_data)) {
+      ++packets;
+      continue;
+    }
+    if (!has_data || !receive_staged(arrivals)) {
+      break;
+    }
+    ++packets;
+  }
+  return packets;
+}
+
+// Looks at the first bytes, and if a whole packet is there whose place is known, takes it there.
+// False: nothing was taken.
+bool UdpWire::receive_placed(Arrivals& arrivals, bool& has_data) {
+  std::byte look[kLookBytes];
+  iovec one = {look, sizeof look};
+  Batch batch;
+  const std::ptrdiff_t got = take({&one, 1}, MSG_PEEK, batch);
+  if (got < 0) {
+    has_data = false;
+    return false;
+  }
+  const std::size_t known = std::min(batch.bytes, sizeof look);
+  Prefix prefix;
+  if (!decode({look, std::min(known, batch.fragment_bytes)}, prefix) || prefix.index != 0 ||
+      batch.bytes != prefix.content_bytes + prefix.count * kPrefixBytes ||
+      fragments(batch.bytes, batch.fragment_bytes) != prefix.count ||
+      batch.fragment_bytes < kPrefixBytes + prefix.header_bytes || batch.bytes < kBulkBytes) {
+    return false;
+  }
+  std::byte* const place =
+      arrivals.place({look + kPrefixBytes, prefix.header_bytes}, prefix.payload_bytes());
+  if (place == nullptr) {
+    return false;
+  }
+  std::size_t used = 0;
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < prefix.count; ++i) {
+    const std::size_t head = kPrefixBytes + (i == 0 ? prefix.header_bytes : 0);
+    std::byte* const head_at =
+        i == 0 ? look : prefixes_.data() + i * kPrefixBytes;  // The same bytes once more.
+    parts_[used++] = {head_at, head};
+    const std::size_t bytes = std::min(batch.fragment_bytes - head, prefix.payload_bytes() - at);
+    if (bytes > 0) {
+      parts_[used++] = {place + at, bytes};
+      at += bytes;
+    }
+  }
+  if (take({parts_.data(), used}, 0, batch) < 0) {
+    return false;
+  }
+  counters_.datagrams_received += prefix.count;
+  for (std::size_t i = 1; i < prefix.count; ++i) {
+    Prefix other;
+    if (!decode({prefixes_.data() + i * kPrefixBytes, kPrefixBytes}, other) || other.index != i ||
+        other.packet != prefix.packet || other.content_bytes != prefix.content_bytes) {
+      // Parts of two packets of the same sizes: what was written lies where more is to come.
+      counters_.fragments_dropped += prefix.count;
+      return true;
+    }
+  }
+  bulk_ = kBulkMemory;
+  counters_.payload_bytes_placed += prefix.payload_bytes();
+  Arrival arrival;
+  arrival.header = {look + kPrefixBytes, prefix.header_bytes};
+  arrival.payload_bytes = prefix.payload_bytes();
+  arrival.ecn = batch.ecn;
+  arrivals.arrived(arrival);
+  return true;
+}
+
+bool UdpWire::receive_staged(Arrivals& arrivals) {
+  iovec one = {staging_.data(), staging_.size()};
+  Batch batch;
+  if (take({&one, 1}, 0, batch) < 0) {
+    return false;
+  }
+  bulk_ = batch.bytes >= kBulkBytes ? kBulkMemory : std::max(0, bulk_ - 1);
+  if (batch.bytes > staging_.size()) {
+    ++counters_.malformed_dropped;
+    return true;
+  }
+  deliver(arrivals, batch);
+  return true;
+}
+
+void UdpWire::deliver(Arrivals& arrivals, const Batch& batch) {
+  std::byte* const base = staging_.data();
+  Prefix first;
+  const std::size_t count = batch.bytes == 0 ? 0 : fragments(batch.bytes, batch.fragment_bytes);
+  counters_.datagrams_received += count;
+  // One whole packet: its pieces are moved together.
+  if (count > 0 && decode({base, std::min(batch.bytes, batch.fragment_bytes)}, first) &&
+      first.index == 0 && first.count == count &&
+      batch.bytes == first.content_bytes + count * kPrefixBytes &&
+      batch.fragment_bytes >= kPrefixBytes + first.header_bytes) {
+    std::size_t to = batch.fragment_bytes;
+    bool fits = true;
+    for (std::size_t i = 1; i < count && fits; ++i) {
+      const std::size_t from = i * batch.fragment_bytes;
+      const std::size_t bytes = std::min(batch.fragment_bytes, batch.bytes - from);
+      Prefix other;
+      fits = decode({base + from, bytes}, other) && other.index == i &&
+             other.packet == first.packet && other.content_bytes == first.content_bytes;
+      if (fits) {
+        std::memmove(base + to, base + from + kPrefixBytes, bytes - kPrefixBytes);
+        to += bytes - kPrefixBytes;
+      }
+    }
+    if (fits) {
+      deliver_content(arrivals, first, {base + kPrefixBytes, first.content_bytes}, batch.ecn);
+    } else {
+      counters_.fragments_dropped += count;
+    }
+    return;
+  }
+  for (std::size_t from = 0; from < batch.bytes; from += batch.fragment_bytes) {
+    const std::size_t bytes = std::min(batch.fragment_bytes, batch.bytes - from);
+    if (base[from] == std::byte{kMagicTogether}) {
+      const auto take = [&](std::span<const std::byte> header, std::span<const std::byte> payload) {
+        Arrival arrival;
+        arrival.header = header;
+        arrival.payload = payload;
+        arrival.payload_bytes = static_cast<std::uint32_t>(payload.size());
+        arrival.ecn = batch.ecn;
+        counters_.payload_bytes_copied += payload.size();
+        arrivals.arrived(arrival);
+      };
+      counters_.malformed_dropped += decode_together({base + from, bytes}, take) ? 0 : 1;
+      continue;
+    }
+    Prefix prefix;
+    if (!decode({base + from, bytes}, prefix)) {
+      ++counters_.malformed_dropped;
+      continue;
+    }
+    bool ecn = batch.ecn;
+    const std::span<const std::byte> content = assembly_.add(
+        batch.source, prefix, {base + from + kPrefixBytes, bytes - kPrefixBytes}, ecn);
+    if (!content.empty()) {
+      deliver_content(arrivals, prefix, content, ecn);
+    }
+  }
+  counters_.fragments_dropped = std::max(counters_.fragments_dropped, assembly_.dropped());
+}
+
+void UdpWire::deliver_content(Arrivals& arrivals, const Prefix& prefix,
+                              std::span<const std::byte> content, bool ecn) {
+  Arrival arrival;
+  arrival.header = content.first(prefix.header_bytes);
+  arrival.payload = content.subspan(prefix.header_bytes);
+  arrival.payload_bytes = prefix.payload_bytes();
+  arrival.ecn = ecn;
+  counters_.payload_bytes_copied += arrival.payload_bytes;
+  arrivals.arrived(arrival);
+}
+
+namespace {
+
+/// Takes one packet and compares it with what was sent.
+class Probe : public Arrivals {
+ public:
+  Probe(std::span<const std::byte> header, std::span<const std::byte> payload)
+      : header_(header), payload_(payload) {}
+  std::byte* place(std::span<const std::byte>, std::uint32_t) override { return nullptr; }
+  void arrived(const Arrival& arrival) override {
+    came_ = true;
+    same_ =
+        std::equal(arrival.header.begin(), arrival.header.end(), header_.begin(), header_.end()) &&
+        std::equal(arrival.payload.begin(), arrival.payload.end(), payload_.begin(),
+                   payload_.end());
+  }
+  bool came() const { return came_; }
+  bool same() const { return same_; }
+
+ private:
+  std::span<const std::byte> header_;
+  std::span<const std::byte> payload_;
+  bool came_ = false;
+  bool same_ = false;
+};
+
+}  // namespace
+
+std::string UdpWire::try_offloads() {
+  constexpr int kWaitMs = 200;
+  auto self = add_peer(address());
+  if (!self.ok()) {
+    return self.status().message();
+  }
+  const std::uint32_t most = capabilities().chunk_bytes;
+  const std::size_t each = fragment_bytes_ - kPrefixBytes;
+  // With a short last fragment, and all of one size: some kernels mangled the latter.
+  const std::uint32_t even =
+      static_cast<std::uint32_t>(most / each > 1 ? most / each * each - kDataHeaderBytes : most);
+  std::string wrong;
+  for (const std::uint32_t bytes : {most - 1, even}) {
+    std::vector<std::byte> payload(bytes);
+    for (std::size_t i = 0; i < payload.size(); ++i) {
+      payload[i] = static_cast<std::byte>(i * 2654435761U >> 13);
+    }
+    Transmission sent;
+    sent.header.fill(std::byte{0x5a});
+    sent.header_bytes = kDataHeaderBytes;
+    sent.payload = payload.data();
+    sent.payload_bytes = bytes;
+    sent.peer = *self;
+    Probe probe({sent.header.data(), sent.header_bytes}, payload);
+    send(sent);
+    pollfd waiting = {receiver_, POLLIN, 0};
+    while (!probe.came() && poll(&waiting, 1, kWaitMs) > 0 && receive(probe, 1) > 0) {
+    }
+    if (!probe.came()) {
+      wrong = "a packet of " + std::to_string(bytes) + " bytes did not arrive";
+    } else if (!probe.same()) {
+      wrong = "a packet of " + std::to_string(bytes) + " bytes arrived changed";
+    }
+    if (!wrong.empty()) {
+      break;
+    }
+  }
+  remove_peer(*self);
+  bulk_ = 0;
+  counters_ = {};
+  return wrong;
+}
+
+std::string UdpWire::description() const {
+  std::string text = "udp, " + std::to_string(options_.paths) + " paths, chunks of " +
+                     std::to_string(capabilities().chunk_bytes) + " bytes in " +
+                     std::to_string(fragments(capabilities().chunk_bytes + kDataHeaderBytes,
+                                              fragment_bytes_ - kPrefixBytes)) +
+                     " datagrams, buffer " + std::to_string(buffer_bytes_ >> 10) + " KiB";
+  if (!plain_.empty()) {
+    text += ", no segmentation offload: " + plain_;
+  }
+  return text;
+}
+
+}  // namespace tutti::wire::udp

@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// UDP sockets as a wire. Paths are source ports, which switches hash (ECMP); all of a peer's paths
+// arrive at one socket. A packet of up to 64 KiB goes down in one system call (UDP_SEGMENT) and
+// comes up in one (UDP_GRO), where the payload belongs if the transport knows it: its first bytes
+// are looked at (MSG_PEEK) before the whole is taken. Both offloads are tried at the start, for
+// there were kernels that mangled them; without them each fragment is a datagram of its own.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "wire/udp/assembly.hpp"
+#include "wire/wire.hpp"
+
+namespace tutti::wire::udp {
+
+/// An IPv4 or IPv6 address with a port.
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t bytes = 0;
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
+struct UdpOptions {
+  SocketAddress local;   ///< Of the interface; its port is not looked at.
+  int mtu_bytes = 1500;  ///< Of the interface.
+  std::uint32_t paths = 32;
+  std::uint32_t chunk_bytes = 0;  ///< 0: as much as one system call takes.
+  std::uint32_t ps_per_byte = 800;
+  transport::TimeNs base_rtt_ns = 50'000;
+  Bytes buffer_bytes = 64 << 20;  ///< Of the receiving socket, as far as the system allows.
+  bool segmentation = true;
+  bool coalescing = true;
+};
+
+class UdpWire : public Wire {
+ public:
+  /// Errors: the system has no socket for us, or packets to ourselves do not arrive.
+  static Result<std::unique_ptr<UdpWire>> open(const UdpOptions& options);
+  ~UdpWire() override;
+  UdpWire(const UdpWire&) = delete;
+  UdpWire& operator=(const UdpWire&) = delete;
+
+  transport::WireCapabilities capabilities() const override;
+  WireAddress address() const override;
+  Result<std::uint64_t> add_peer(const WireAddress& address) override;
+  void remove_peer(std::uint64_t peer) override;
+  bool send(const transport::Transmission& transmission) override;
+  std::size_t send_together(std::span<const transport::Transmission> packets) override;
+  std::size_t receive(Arrivals& arrivals, std::size_t packets_max) override;
+  int file_descriptor() const override { return receiver_; }
+  const WireCounters& counters() const override { return counters_; }
+  std::string description() const override;
+
+  /// What the receiving socket holds before it drops.
+  Bytes buffer_bytes() const { return buffer_bytes_; }
+
+ private:
+  /// What one system call brought.
+  struct Batch {
+    std::size_t bytes = 0;
+    std::size_t fragment_bytes = 0;  ///< Of each but the last, prefix included.
+    std::uint64_t source = 0;
+    bool ecn = false;
+  };
+
+  explicit UdpWire(const UdpOptions& options);
+  Status open_sockets();
+  Result<int> open_socket();
+  /// Empty: packets come as they were sent; else what is wrong.
+  std::string try_offloads();
+  bool send_fragments(const SocketAddress& to, int socket, std::size_t count, std::size_t bytes);
+  std::ptrdiff_t take(std::span<iovec> parts, int flags, Batch& batch);
+  bool receive_placed(Arrivals& arrivals, bool& has_data);
+  bool receive_staged(Arrivals& arrivals);
+  void deliver(Arrivals& arrivals, const Batch& batch);
+  void deliver_content(Arrivals& arrivals, const Prefix& prefix, std::span<const std::byte> content,
+                       bool ecn);
+
+  UdpOptions options_;
+  std::size_t fragment_bytes_;  ///< UDP payload of a full datagram.
+  int receiver_ = -1;
+  std::vector<int> senders_;  ///< By path.
+  SocketAddress bound_;
+  Bytes buffer_bytes_ = 0;
+  std::string plain_;  ///< Why there is no offload; empty: there is.
+  std::vector<SocketAddress> peers_;
+  std::vector<std::uint64_t> free_peers_;
+  std::uint16_t next_packet_ = 0;
+  int bulk_ = 0;  ///< Above 0: payload is expected, and worth a look ahead.
+  std::vector<std::byte> staging_;
+  std::vector<std::byte> prefixes_;
+  std::vector<iovec> parts_;
+  Assembly assembly_;
+  WireCounters counters_;
+};
+
+}  // namespace tutti::wire::udp

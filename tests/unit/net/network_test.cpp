@@ -1,0 +1,327 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Channels between two networks of one process, over real sockets of this host.
+#include "net/network.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <deque>
+#include <thread>
+#include <vector>
+
+#include "base/random.hpp"
+
+namespace tutti::net {
+namespace {
+
+using transport::ReceivePart;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kPatience = std::chrono::seconds(20);
+
+/// Variables that are as they were when it goes.
+class ScopedEnvironment {
+ public:
+  ScopedEnvironment(const char* name, const char* value) : name_(name) {
+    const char* const before = getenv(name);
+    before_ = before == nullptr ? std::string() : before;
+    had_ = before != nullptr;
+    setenv(name, value, 1);
+  }
+  ~ScopedEnvironment() {
+    if (had_) {
+      setenv(name_, before_.c_str(), 1);
+    } else {
+      unsetenv(name_);
+    }
+  }
+  ScopedEnvironment(const ScopedEnvironment&) = delete;
+  ScopedEnvironment& operator=(const ScopedEnvironment&) = delete;
+
+ private:
+  const char* name_;
+  std::string before_;
+  bool had_ = false;
+};
+
+/// Both ways between two networks: `a` sends on ab.
+struct Pair {
+  std::unique_ptr<Network> a;
+  std::unique_ptr<Network> b;
+  std::unique_ptr<Channel> send;
+  std::unique_ptr<Channel> receive;
+};
+
+std::unique_ptr<Network> make_network() {
+  auto network = Network::open([](LogKind, const std::string&) {});
+  EXPECT_TRUE(network.ok()) << network.status().message();
+  return network.ok() ? std::move(*network) : nullptr;
+}
+
+void join(Network& from, Network& to, std::unique_ptr<Channel>& send,
+          std::unique_ptr<Channel>& receive) {
+  auto listener = to.listen(0);
+  ASSERT_TRUE(listener.ok()) << listener.status().message();
+  auto connector = from.connect(0, (*listener)->handle());
+  ASSERT_TRUE(connector.ok()) << connector.status().message();
+  const auto end = Clock::now() + kPatience;
+  while ((send == nullptr || receive == nullptr) && Clock::now() < end) {
+    if (send == nullptr) {
+      auto channel = (*connector)->poll();
+      ASSERT_TRUE(channel.ok()) << channel.status().message();
+      send = std::move(*channel);
+    }
+    if (receive == nullptr) {
+      auto channel = (*listener)->accept();
+      ASSERT_TRUE(channel.ok()) << channel.status().message();
+      receive = std::move(*channel);
+    }
+  }
+  ASSERT_NE(send, nullptr);
+  ASSERT_NE(receive, nullptr);
+}
+
+Pair make_pair() {
+  Pair pair;
+  pair.a = make_network();
+  pair.b = make_network();
+  if (pair.a != nullptr && pair.b != nullptr) {
+    join(*pair.a, *pair.b, pair.send, pair.receive);
+  }
+  return pair;
+}
+
+Completion wait(Request* request) {
+  Completion completion;
+  const auto end = Clock::now() + kPatience;
+  while (!test(request, &completion)) {
+    if (Clock::now() > end) {
+      ADD_FAILURE() << "a request does not end";
+      abort();  // Its buffers are about to go.
+    }
+  }
+  return completion;
+}
+
+std::vector<std::byte> content(std::uint64_t seed, std::size_t bytes) {
+  std::vector<std::byte> out(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) {
+    out[i] = static_cast<std::byte>(draw(seed, 0, i / 8) >> (i % 8 * 8));
+  }
+  return out;
+}
+
+ReceivePart part(std::vector<std::byte>& buffer, transport::Tag tag = 0) {
+  ReceivePart it;
+  it.tag = tag;
+  it.data = buffer.data();
+  it.capacity_bytes = buffer.size();
+  return it;
+}
+
+class NetworkPolling : public testing::TestWithParam<const char*> {
+ protected:
+  NetworkPolling() : polling_("TUTTI_NET_POLLING", GetParam()) {}
+  ScopedEnvironment polling_;
+};
+
+TEST_P(NetworkPolling, CarriesMessagesOfAnyLength) {
+  Pair pair = make_pair();
+  ASSERT_NE(pair.receive, nullptr);
+  std::uint64_t seed = 1;
+  for (const std::size_t bytes :
+       {0UL, 1UL, 8UL, 1000UL, 65'000UL, 65'536UL, 1UL << 20, 5'000'001UL}) {
+    const std::vector<std::byte> sent = content(++seed, bytes);
+    std::vector<std::byte> got(bytes + 100);
+    const ReceivePart to = part(got);
+    auto receive = pair.receive->receive({&to, 1});
+    ASSERT_TRUE(receive.ok()) << receive.status().message();
+    auto send = pair.send->send(0, sent.data(), sent.size());
+    ASSERT_TRUE(send.ok()) << send.status().message();
+    const Completion received = wait(*receive);
+    ASSERT_TRUE(received.status.ok()) << received.status.message();
+    ASSERT_EQ(received.parts, 1);
+    ASSERT_EQ(received.bytes[0], bytes);
+    ASSERT_TRUE(std::equal(sent.begin(), sent.end(), got.begin()));
+    const Completion done = wait(*send);
+    ASSERT_TRUE(done.status.ok()) << done.status.message();
+    ASSERT_EQ(done.bytes[0], bytes);
+  }
+}
+
+TEST_P(NetworkPolling, ManyAtOnceAndInGroups) {
+  constexpr std::size_t kMessages = 200;
+  Pair pair = make_pair();
+  ASSERT_NE(pair.receive, nullptr);
+  std::vector<std::vector<std::byte>> sent;
+  std::vector<std::vector<std::byte>> got;
+  for (std::size_t i = 0; i < kMessages; ++i) {
+    sent.push_back(content(i, draw(7, 0, i) % 100'000));
+    got.emplace_back(100'000);
+  }
+  std::deque<Request*> receives;
+  std::deque<Request*> sends;
+  for (std::size_t i = 0; i < kMessages; i += 4) {
+    std::array<ReceivePart, 4> parts;
+    for (std::size_t j = 0; j < 4; ++j) {
+      parts[j] = part(got[i + j], static_cast<transport::Tag>(j));
+    }
+    auto receive = pair.receive->receive(parts);
+    ASSERT_TRUE(receive.ok() && *receive != nullptr);
+    receives.push_back(*receive);
+  }
+  for (std::size_t i = 0; i < kMessages; ++i) {
+    // Within a group in any order: the tag says which part is meant.
+    const std::size_t at = i ^ 3;
+    auto send =
+        pair.send->send(static_cast<transport::Tag>(at % 4), sent[at].data(), sent[at].size());
+    ASSERT_TRUE(send.ok() && *send != nullptr);
+    sends.push_back(*send);
+  }
+  for (std::size_t i = 0; i < kMessages; i += 4) {
+    const Completion done = wait(receives[i / 4]);
+    ASSERT_TRUE(done.status.ok()) << done.status.message();
+    ASSERT_EQ(done.parts, 4);
+    for (std::size_t j = 0; j < 4; ++j) {
+      ASSERT_EQ(done.bytes[j], sent[i + j].size());
+      ASSERT_TRUE(std::equal(sent[i + j].begin(), sent[i + j].end(), got[i + j].begin()));
+    }
+  }
+  for (Request* const send : sends) {
+    ASSERT_TRUE(wait(send).status.ok());
+  }
+}
+
+TEST_P(NetworkPolling, ATestOfTheOldestMovesAll) {
+  Pair pair = make_pair();
+  ASSERT_NE(pair.receive, nullptr);
+  const std::vector<std::byte> sent = content(3, 1 << 20);
+  std::vector<std::vector<std::byte>> got(8, std::vector<std::byte>(1 << 20));
+  std::vector<Request*> receives;
+  std::vector<Request*> sends;
+  for (auto& buffer : got) {
+    const ReceivePart to = part(buffer);
+    receives.push_back(*pair.receive->receive({&to, 1}));
+    sends.push_back(*pair.send->send(0, sent.data(), sent.size()));
+  }
+  // The last alone is tested: those before it must have come by then.
+  ASSERT_TRUE(wait(receives.back()).status.ok());
+  for (const auto& buffer : got) {
+    ASSERT_EQ(buffer, sent);
+  }
+  for (std::size_t i = 0; i + 1 < receives.size(); ++i) {
+    ASSERT_TRUE(wait(receives[i]).status.ok());
+  }
+  for (Request* const send : sends) {
+    ASSERT_TRUE(wait(send).status.ok());
+  }
+}
+
+TEST_P(NetworkPolling, TooLongAMessageIsAnErrorOnBothSides) {
+  Pair pair = make_pair();
+  ASSERT_NE(pair.receive, nullptr);
+  const std::vector<std::byte> sent = content(5, 1000);
+  std::vector<std::byte> got(999, std::byte{7});
+  const ReceivePart to = part(got);
+  Request* const receive = *pair.receive->receive({&to, 1});
+  Request* const send = *pair.send->send(0, sent.data(), sent.size());
+  EXPECT_EQ(wait(receive).status.code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(wait(send).status.code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(got, std::vector<std::byte>(999, std::byte{7}));
+}
+
+TEST_P(NetworkPolling, AChannelThatGoesLeavesItsBuffersAlone) {
+  Pair pair = make_pair();
+  ASSERT_NE(pair.receive, nullptr);
+  std::vector<std::byte> got(4 << 20);
+  const std::vector<std::byte> sent = content(6, 4 << 20);
+  const ReceivePart to = part(got);
+  ASSERT_TRUE(pair.receive->receive({&to, 1}).ok());
+  Request* const send = *pair.send->send(0, sent.data(), sent.size());
+  pair.receive.reset();
+  const std::vector<std::byte> then = got;
+  const Completion done = wait(send);
+  EXPECT_EQ(done.status.code(), done.status.ok() ? ErrorCode::kOk : ErrorCode::kTimeout);
+  EXPECT_EQ(got, then);
+}
+
+TEST_P(NetworkPolling, TheEndOfOneSideIsAnErrorOnTheOther) {
+  Pair pair = make_pair();
+  ASSERT_NE(pair.receive, nullptr);
+  std::vector<std::byte> got(100);
+  const ReceivePart to = part(got);
+  Request* const receive = *pair.receive->receive({&to, 1});
+  pair.send.reset();
+  const Completion done = wait(receive);
+  EXPECT_EQ(done.status.code(), ErrorCode::kTimeout);
+  EXPECT_FALSE(pair.receive->receive({&to, 1}).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Both, NetworkPolling, testing::Values("shared", "busy"));
+
+TEST(Network, OneListenerTakesSeveral) {
+  const auto a = make_network();
+  const auto b = make_network();
+  auto listener = b->listen(0);
+  ASSERT_TRUE(listener.ok());
+  std::vector<std::unique_ptr<Connector>> connectors;
+  for (int i = 0; i < 3; ++i) {
+    connectors.push_back(std::move(*a->connect(0, (*listener)->handle())));
+  }
+  std::vector<std::unique_ptr<Channel>> sends(3);
+  std::vector<std::unique_ptr<Channel>> receives;
+  const auto end = Clock::now() + kPatience;
+  while ((receives.size() < 3 || !sends[0] || !sends[1] || !sends[2]) && Clock::now() < end) {
+    auto channel = (*listener)->accept();
+    ASSERT_TRUE(channel.ok());
+    if (*channel != nullptr) {
+      receives.push_back(std::move(*channel));
+    }
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (sends[i] == nullptr) {
+        sends[i] = std::move(*connectors[i]->poll());
+      }
+    }
+  }
+  EXPECT_EQ(receives.size(), 3U);
+}
+
+TEST(Network, OtherSettingsAreNamed) {
+  const auto a = make_network();
+  std::unique_ptr<Network> b;
+  {
+    const ScopedEnvironment controller("TUTTI_NET_CONTROLLER", "cubic");
+    b = make_network();
+  }
+  auto listener = b->listen(0);
+  auto connector = a->connect(0, (*listener)->handle());
+  ASSERT_TRUE(connector.ok());
+  std::string heard;
+  std::string said;
+  const auto end = Clock::now() + kPatience;
+  while ((heard.empty() || said.empty()) && Clock::now() < end) {
+    if (said.empty()) {
+      const auto channel = (*listener)->accept();
+      said = channel.ok() ? "" : channel.status().message();
+    }
+    if (heard.empty()) {
+      const auto channel = (*connector)->poll();
+      heard = channel.ok() ? "" : channel.status().message();
+    }
+  }
+  EXPECT_NE(said.find("TUTTI_NET_CONTROLLER differs: cubic"), std::string::npos) << said;
+  EXPECT_NE(heard.find("refuses the channel"), std::string::npos) << heard;
+}
+
+TEST(Network, AHandleOfAnotherKindIsAnError) {
+  const auto a = make_network();
+  const auto connector = a->connect(0, Handle());
+  EXPECT_EQ(connector.status().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(a->connect(7, Handle()).status().code(), ErrorCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace tutti::net

@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "wire/udp/frame.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/random.hpp"
+#include "wire/udp/assembly.hpp"
+
+namespace tutti::wire::udp {
+namespace {
+
+struct Fragment {
+  Prefix prefix;
+  std::vector<std::byte> content;
+};
+
+std::vector<std::byte> content(std::size_t bytes, std::uint64_t seed) {
+  std::vector<std::byte> out(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) {
+    out[i] = static_cast<std::byte>(draw(seed, 0, i));
+  }
+  return out;
+}
+
+std::vector<Fragment> cut(const std::vector<std::byte>& whole, std::size_t each,
+                          std::uint16_t packet) {
+  Prefix prefix;
+  prefix.count = static_cast<std::uint8_t>((whole.size() + each - 1) / each);
+  prefix.header_bytes = 48;
+  prefix.packet = packet;
+  prefix.content_bytes = static_cast<std::uint16_t>(whole.size());
+  std::vector<Fragment> out;
+  for (std::size_t at = 0; at < whole.size(); at += each) {
+    prefix.index = static_cast<std::uint8_t>(out.size());
+    const std::size_t bytes = std::min(each, whole.size() - at);
+    out.push_back({prefix,
+                   {whole.begin() + static_cast<std::ptrdiff_t>(at),
+                    whole.begin() + static_cast<std::ptrdiff_t>(at + bytes)}});
+  }
+  return out;
+}
+
+TEST(UdpFrame, PrefixIsReadAsItWasWritten) {
+  Prefix prefix{
+      .index = 3, .count = 44, .header_bytes = 48, .packet = 0xabcd, .content_bytes = 64416};
+  std::byte bytes[kPrefixBytes];
+  encode(prefix, bytes);
+  Prefix read;
+  ASSERT_TRUE(decode(bytes, read));
+  EXPECT_EQ(read, prefix);
+  EXPECT_EQ(read.payload_bytes(), 64416U - 48U);
+}
+
+TEST(UdpFrame, WhatMakesNoSenseIsRefused) {
+  Prefix good{.index = 0, .count = 2, .header_bytes = 48, .packet = 1, .content_bytes = 2000};
+  const auto is_read = [](const Prefix& prefix, std::size_t bytes = kPrefixBytes) {
+    std::byte out[kPrefixBytes];
+    encode(prefix, out);
+    Prefix read;
+    return decode({out, bytes}, read);
+  };
+  EXPECT_TRUE(is_read(good));
+  EXPECT_FALSE(is_read(good, 7));
+  for (auto [field, value] : {std::pair{&Prefix::index, 2},
+                              {&Prefix::count, 0},
+                              {&Prefix::count, 65},
+                              {&Prefix::header_bytes, 0},
+                              {&Prefix::header_bytes, 97}}) {
+    Prefix bad = good;
+    bad.*field = static_cast<std::uint8_t>(value);
+    EXPECT_FALSE(is_read(bad));
+  }
+  Prefix short_one = good;
+  short_one.content_bytes = 47;
+  EXPECT_FALSE(is_read(short_one));
+}
+
+TEST(UdpFrame, EveryFragmentKnowsItsPlace) {
+  for (const std::size_t each : {100UL, 1464UL, 8956UL}) {
+    for (const std::size_t bytes : {60UL, 100UL, 101UL, 200UL, 1464UL, 1465UL, 6000UL}) {
+      if ((bytes + each - 1) / each > kFragmentsMax) {
+        continue;
+      }
+      std::uint32_t at = 0;
+      for (const Fragment& fragment : cut(content(bytes, 1), each, 1)) {
+        const auto size = static_cast<std::uint32_t>(fragment.content.size());
+        EXPECT_EQ(offset_of(fragment.prefix, size), at);
+        at += size;
+      }
+    }
+  }
+}
+
+TEST(UdpFrame, SizesThatCannotBeHaveNoPlace) {
+  const Prefix first{
+      .index = 0, .count = 3, .header_bytes = 48, .packet = 1, .content_bytes = 2500};
+  EXPECT_EQ(offset_of(first, 1000), 0U);
+  EXPECT_EQ(offset_of(first, 1250), UINT32_MAX);  // Two of them are all.
+  EXPECT_EQ(offset_of(first, 800), UINT32_MAX);   // The last would be longer.
+  EXPECT_EQ(offset_of(first, 2501), UINT32_MAX);
+  Prefix last = first;
+  last.index = 2;
+  EXPECT_EQ(offset_of(last, 500), 2000U);
+  EXPECT_EQ(offset_of(last, 501), UINT32_MAX);
+  EXPECT_EQ(offset_of(last, 0), UINT32_MAX);
+}
+
+TEST(UdpAssembly, AnyOrderGivesThePacket) {
+  Assembly assembly(4);
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const std::size_t bytes = 49 + draw(seed, 1, 0) % 60'000;
+    const std::vector<std::byte> whole = content(bytes, seed);
+    std::vector<Fragment> fragments = cut(whole, 1464, static_cast<std::uint16_t>(seed));
+    for (std::size_t i = fragments.size(); i > 1; --i) {
+      std::swap(fragments[i - 1], fragments[draw(seed, 2, i) % i]);
+    }
+    bool ecn_all = false;
+    for (std::size_t i = 0; i < fragments.size(); ++i) {
+      bool ecn = i == seed % fragments.size();
+      const auto got = assembly.add(9, fragments[i].prefix, fragments[i].content, ecn);
+      if (i + 1 < fragments.size()) {
+        ASSERT_TRUE(got.empty());
+        // Once more changes nothing.
+        bool none = false;
+        ASSERT_TRUE(assembly.add(9, fragments[i].prefix, fragments[i].content, none).empty());
+      } else {
+        ASSERT_TRUE(std::equal(got.begin(), got.end(), whole.begin(), whole.end()));
+        ecn_all = ecn;
+      }
+    }
+    ASSERT_TRUE(ecn_all);
+  }
+  EXPECT_EQ(assembly.dropped(), 0U);
+}
+
+TEST(UdpAssembly, PacketsOfSeveralSourcesDoNotMix) {
+  Assembly assembly(4);
+  const std::vector<std::byte> a = content(5000, 1);
+  const std::vector<std::byte> b = content(5000, 2);
+  const std::vector<Fragment> of_a = cut(a, 1464, 7);
+  const std::vector<Fragment> of_b = cut(b, 1464, 7);
+  bool ecn = false;
+  for (std::size_t i = 0; i < of_a.size(); ++i) {
+    const auto got_a = assembly.add(1, of_a[i].prefix, of_a[i].content, ecn);
+    ASSERT_TRUE(got_a.empty() || std::equal(got_a.begin(), got_a.end(), a.begin(), a.end()));
+    const auto got_b = assembly.add(2, of_b[i].prefix, of_b[i].content, ecn);
+    ASSERT_TRUE(got_b.empty() || std::equal(got_b.begin(), got_b.end(), b.begin(), b.end()));
+    ASSERT_EQ(got_b.empty(), i + 1 < of_b.size());
+  }
+}
+
+TEST(UdpAssembly, TheOldestGoesWhenThereIsNoPlace) {
+  Assembly assembly(2);
+  bool ecn = false;
+  for (std::uint16_t packet = 0; packet < 10; ++packet) {
+    const std::vector<Fragment> fragments = cut(content(5000, packet), 1464, packet);
+    ASSERT_TRUE(assembly.add(1, fragments[0].prefix, fragments[0].content, ecn).empty());
+  }
+  EXPECT_EQ(assembly.dropped(), 8U);
+}
+
+}  // namespace
+}  // namespace tutti::wire::udp

@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// UdpWire over the host's loopback interface, as if its MTU were each of several, with and without
+// offloads.
+#include "wire/udp/udp_wire.hpp"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <tuple>
+
+#include "support/wire_contract.hpp"
+
+namespace tutti::wire::udp {
+namespace {
+
+using testing::WireCheck;
+using testing::WirePair;
+
+UdpOptions options_of(int family, int mtu_bytes, bool offload) {
+  UdpOptions options;
+  if (family == AF_INET6) {
+    auto& v6 = reinterpret_cast<sockaddr_in6&>(options.local.storage);
+    v6.sin6_family = AF_INET6;
+    v6.sin6_addr = IN6ADDR_LOOPBACK_INIT;
+    options.local.bytes = sizeof v6;
+  } else {
+    auto& v4 = reinterpret_cast<sockaddr_in&>(options.local.storage);
+    v4.sin_family = AF_INET;
+    v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    options.local.bytes = sizeof v4;
+  }
+  options.mtu_bytes = mtu_bytes;
+  options.paths = 4;
+  options.segmentation = offload;
+  options.coalescing = offload;
+  return options;
+}
+
+bool has_ipv6() { return UdpWire::open(options_of(AF_INET6, 1500, true)).ok(); }
+
+/// Sends bytes that no wire made to a wire's socket.
+void inject(const UdpWire& to, std::span<const std::byte> bytes) {
+  const WireAddress address = to.address();
+  sockaddr_in v4{};
+  v4.sin_family = AF_INET;
+  std::memcpy(&v4.sin_port, &address.bytes[1], 2);
+  std::memcpy(&v4.sin_addr, &address.bytes[3], 4);
+  const int socket = ::socket(AF_INET, SOCK_DGRAM, 0);
+  (void)!sendto(socket, bytes.data(), bytes.size(), 0, reinterpret_cast<const sockaddr*>(&v4),
+                sizeof v4);
+  close(socket);
+}
+
+WirePair make_pair(const UdpOptions& options) {
+  auto a = UdpWire::open(options);
+  auto b = UdpWire::open(options);
+  EXPECT_TRUE(a.ok()) << a.status().message();
+  EXPECT_TRUE(b.ok()) << b.status().message();
+  WirePair pair;
+  if (options.local.storage.ss_family == AF_INET) {
+    const UdpWire* const to = b->get();
+    pair.inject = [to](std::span<const std::byte> bytes) { inject(*to, bytes); };
+  }
+  pair.a = std::move(*a);
+  pair.b = std::move(*b);
+  return pair;
+}
+
+class UdpContract : public ::testing::TestWithParam<std::tuple<WireCheck, int, bool>> {};
+
+TEST_P(UdpContract, Holds) {
+  const auto& [check, mtu_bytes, offload] = GetParam();
+  check.run([mtu = mtu_bytes, on = offload] { return make_pair(options_of(AF_INET, mtu, on)); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Wire, UdpContract,
+                         ::testing::Combine(::testing::ValuesIn(testing::wire_checks()),
+                                            ::testing::Values(1500, 9000, 65536),
+                                            ::testing::Bool()),
+                         [](const auto& one) {
+                           return std::string(std::get<0>(one.param).name) + "_" +
+                                  std::to_string(std::get<1>(one.param)) +
+                                  (std::get<2>(one.param) ? "_offload" : "_plain");
+                         });
+
+class UdpContractV6 : public ::testing::TestWithParam<WireCheck> {};
+
+TEST_P(UdpContractV6, Holds) {
+  if (!has_ipv6()) {
+    GTEST_SKIP() << "this host has no IPv6 loopback address";
+  }
+  GetParam().run([] { return make_pair(options_of(AF_INET6, 1500, true)); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Wire, UdpContractV6, ::testing::ValuesIn(testing::wire_checks()),
+                         testing::wire_check_name);
+
+TEST(UdpWire, SaysWhatItCanDo) {
+  const auto wire = UdpWire::open(options_of(AF_INET, 1500, true));
+  ASSERT_TRUE(wire.ok()) << wire.status().message();
+  const transport::WireCapabilities it = (*wire)->capabilities();
+  EXPECT_EQ(it.mtu_bytes, 1464U);
+  EXPECT_EQ(it.chunk_bytes, 44U * 1464U - 48U);
+  EXPECT_EQ(it.paths, 4U);
+  EXPECT_NE((*wire)->description().find("in 44 datagrams"), std::string::npos)
+      << (*wire)->description();
+}
+
+TEST(UdpWire, BadOptionsAreErrors) {
+  UdpOptions options = options_of(AF_INET, 1500, true);
+  options.paths = 0;
+  EXPECT_EQ(UdpWire::open(options).status().code(), ErrorCode::kInvalidArgument);
+  options = options_of(AF_INET, 100, true);
+  EXPECT_EQ(UdpWire::open(options).status().code(), ErrorCode::kInvalidArgument);
+  options = options_of(AF_INET, 1500, true);
+  // An address that is kept for documents, so of no interface.
+  reinterpret_cast<sockaddr_in&>(options.local.storage).sin_addr.s_addr = htonl(0xc0000201);
+  EXPECT_EQ(UdpWire::open(options).status().code(), ErrorCode::kUnavailable);
+}
+
+TEST(UdpWire, AddressesOfOtherKindsAreErrors) {
+  const auto wire = UdpWire::open(options_of(AF_INET, 1500, true));
+  ASSERT_TRUE(wire.ok());
+  EXPECT_FALSE((*wire)->add_peer(WireAddress()).ok());
+  WireAddress v6;
+  v6.bytes[0] = std::byte{6};
+  v6.length = 19;
+  EXPECT_NE((*wire)->add_peer(v6).status().message().find("NCCL_SOCKET_FAMILY"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tutti::wire::udp
