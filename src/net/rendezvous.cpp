@@ -175,6 +175,7 @@ Result<Lane*> attach(Engine& engine, const Hello& mine, const Hello& theirs, con
   connection.window_bytes_max = connection.window_bytes_max == 0
                                     ? window_bytes
                                     : std::min(connection.window_bytes_max, window_bytes);
+  connection.window_bytes_min = 2 * Bytes{connection.wire.chunk_bytes};
   connection.loss.give_up_ns = options.timeout_ns;
   connection.loss.rto_ns_min = kRtoNsMin;
   connection.loss.tail_probe_ns_min = kTailProbeNsMin;
