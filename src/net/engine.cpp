@@ -215,6 +215,8 @@ void Engine::add(transport::ConnectionCounters& sum, const transport::Connection
   sum.acks_received += one->acks_received;
   sum.retransmissions += one->retransmissions;
   sum.spurious_retransmissions += one->spurious_retransmissions;
+  sum.lost_same_path += one->lost_same_path;
+  sum.lost_rack += one->lost_rack;
   sum.timeouts += one->timeouts;
   sum.tail_probes += one->tail_probes;
   sum.marks += one->marks;

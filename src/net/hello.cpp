@@ -176,7 +176,8 @@ Result<transport::ConnectionOptions> agree(const Hello& mine, const Hello& their
   options.wire.paths = std::min(a.paths, b.paths);
   options.wire.rails = std::min(a.rails, b.rails);
   options.wire.ps_per_byte = std::max(a.ps_per_byte, b.ps_per_byte);
-  options.wire.base_rtt_ns = std::max(a.base_rtt_ns, b.base_rtt_ns);
+  options.wire.base_rtt_ns = std::min(a.base_rtt_ns, b.base_rtt_ns);
+  options.wire.base_rtt_is_guess = a.base_rtt_is_guess || b.base_rtt_is_guess;
   options.wire.marks_ecn = a.marks_ecn && b.marks_ecn;
   if (mine.window_bytes != 0 || theirs.window_bytes != 0) {
     const Bytes most = UINT64_MAX;

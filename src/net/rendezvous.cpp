@@ -32,7 +32,8 @@ constexpr TimeNs kTailProbeNsMin = 5'000'000;
 /// An acknowledgement costs a system call at both ends, as much as a chunk of small size.
 constexpr std::uint32_t kChunksPerAck = 4;
 constexpr TimeNs kAckDelayNs = 20'000;
-constexpr std::uint32_t kWindowChunks = 32;
+constexpr TimeNs kTcpRttNsMax = 20'000'000;
+constexpr std::uint32_t kWindowChunks = 64;
 constexpr TimeNs kProcessingNs = 30'000;  ///< Of a chunk and its acknowledgement, at both ends.
 
 std::string errno_text() { return std::strerror(errno); }
@@ -135,7 +136,8 @@ TimeNs base_rtt_ns(int socket, const transport::WireCapabilities& wire) {
   socklen_t bytes = sizeof info;
   TimeNs rtt_ns = 0;
   if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0) {
-    rtt_ns = TimeNs{info.tcpi_rtt} * 1000;
+    // After a lost SYN it is a second and more, and says nothing.
+    rtt_ns = std::min(TimeNs{info.tcpi_rtt} * 1000, kTcpRttNsMax);
   }
   const TimeNs chunk_ns = TimeNs{wire.chunk_bytes} * wire.ps_per_byte / 1000;
   return rtt_ns + 2 * chunk_ns + kProcessingNs;

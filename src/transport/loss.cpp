@@ -53,7 +53,9 @@ void LossDetector::mark_same_path(Flight& flight, std::uint64_t number,
 TimeNs LossDetector::reordering_ns() const {
   const TimeNs spread = rtt_.high_ns() - std::min(rtt_.high_ns(), rtt_.min_ns());
   const TimeNs low = rtt_.min_ns() / 4;
-  return std::clamp(reordering_multiple_ * spread, low, std::max(low, rtt_.srtt_ns()));
+  // In a network that nobody knows one path may be several times as long as the others.
+  const TimeNs high = rtt_.srtt_ns() + (wire_.base_rtt_is_guess ? rtt_.high_ns() : 0);
+  return std::clamp(reordering_multiple_ * spread, low, std::max(low, high));
 }
 
 TimeNs LossDetector::rto_ns() const {

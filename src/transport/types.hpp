@@ -64,6 +64,9 @@ struct WireCapabilities {
   std::uint32_t ps_per_byte = 20;  ///< Time that a byte takes on one rail: 20 is 400 Gb/s.
   /// Round trip of a full chunk and its acknowledgement on idle links.
   TimeNs base_rtt_ns = 12'000;
+  /// Nobody knows the network inside (slower links, more hops): a longer round trip that no chunk
+  /// undercuts is the idle one.
+  bool base_rtt_is_guess = false;
   bool reorders_within_path = false;  ///< Per-packet adaptive routing: no same-path rule.
   bool trims = false;                 ///< A switch cuts the payload where it would drop a packet.
   bool marks_ecn = true;              ///< Marks reach handle_datagram.

@@ -24,19 +24,25 @@ constexpr std::uint64_t kInverseRootMax = 6'554;
 SwiftController::SwiftController(const ControllerOptions& options)
     : Controller(std::min(options.bdp_bytes, options.window_bytes_max)),
       options_(options),
-      base_target_ns_(options.base_rtt_ns * 3 / 2),
-      flow_range_ns_(kFlowRange * (options.base_rtt_ns / 2)),
+      base_target_ns_(0),
+      flow_range_ns_(0),
       window_q8_(0),
       window_q8_min_(std::max<std::uint64_t>(
           options.mtu_bytes * 256 / kMinWindowDivisor,
           std::min(options.window_bytes_min, options.window_bytes_max) * 256)),
       srtt_ns_(options.base_rtt_ns) {
+  set_base(options.base_rtt_ns);
   set_window(window_bytes_ * 256);
 }
 
 void SwiftController::set_window(std::uint64_t window_q8) {
   window_q8_ = std::clamp(window_q8, window_q8_min_, options_.window_bytes_max * 256);
   window_bytes_ = std::max<Bytes>(window_q8_ / 256, 1);
+}
+
+void SwiftController::set_base(TimeNs base_rtt_ns) {
+  base_target_ns_ = base_rtt_ns * 3 / 2;
+  flow_range_ns_ = kFlowRange * (base_rtt_ns / 2);
 }
 
 TimeNs SwiftController::target_ns() const {
@@ -64,6 +70,10 @@ void SwiftController::on_ack(const Feedback& feedback) {
   srtt_ns_ = feedback.srtt_ns;
   if (feedback.rtt_ns == 0) {
     return;
+  }
+  if (options_.base_rtt_is_guess && feedback.is_full_chunk && feedback.rtt_ns < rtt_ns_min_) {
+    rtt_ns_min_ = feedback.rtt_ns;
+    set_base(std::max(rtt_ns_min_, options_.base_rtt_ns));
   }
   add_sample(feedback.rtt_ns);
   const TimeNs target = target_ns();

@@ -34,11 +34,13 @@ class SwiftController final : public Controller {
   void add_sample(TimeNs rtt_ns);
   void decrease(const Feedback& feedback, std::uint64_t keep_1024);
   void set_window(std::uint64_t window_q8);
+  void set_base(TimeNs base_rtt_ns);
 
   ControllerOptions options_;
   TimeNs base_target_ns_;
   TimeNs flow_range_ns_;
-  std::uint64_t window_q8_;  ///< Window in 1/256 bytes.
+  TimeNs rtt_ns_min_ = kNever;  ///< Of full chunks.
+  std::uint64_t window_q8_;     ///< Window in 1/256 bytes.
   std::uint64_t window_q8_min_;
   std::uint64_t before_loss_q8_ = 0;
   TimeNs decreased_ns_ = 0;

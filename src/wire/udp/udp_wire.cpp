@@ -200,6 +200,7 @@ transport::WireCapabilities UdpWire::capabilities() const {
   it.rails = 1;
   it.ps_per_byte = options_.ps_per_byte;
   it.base_rtt_ns = options_.base_rtt_ns;
+  it.base_rtt_is_guess = true;
   it.marks_ecn = true;
   return it;
 }

@@ -256,6 +256,22 @@ TEST(swift, on_ack__a_few_bad_paths_do_not_move_the_median) {
   EXPECT_GT(controller.window_bytes(), start);
 }
 
+TEST(swift, base_rtt_is_guess__what_no_chunk_undercuts_is_the_idle_round_trip) {
+  ControllerOptions options = options_of();
+  options.base_rtt_is_guess = true;
+  SwiftController controller(options);
+  controller.on_loss(feedback_of(1'000'000, kMtu, 0));
+  const Bytes start = controller.window_bytes();
+  TimeNs now = 2'000'000;
+  for (int i = 0; i < 1000; ++i, now += 100) {
+    controller.on_ack(feedback_of(now, kMtu, 10 * kBase));
+  }
+  EXPECT_GT(controller.window_bytes(), start);
+  EXPECT_NEAR(15.0 * kBase, static_cast<double>(controller.target_ns()), kBase / 2.0);
+  controller.on_ack(feedback_of(now, kMtu, kBase / 2));
+  EXPECT_NEAR(kBase * 1.5, static_cast<double>(controller.target_ns()), kBase / 2.0);
+}
+
 TEST(swift, window_bytes_min__is_the_floor_of_a_late_host) {
   ControllerOptions options = options_of();
   options.window_bytes_min = 2 * kMtu;
