@@ -135,7 +135,7 @@ void Engine::detach(Lane* lane) {
   lane->is_detached = true;
   if (!lane->has_ended) {
     if (lane->open_requests > 0) {
-      abort(*lane);
+      break_off(*lane);
     } else {
       // The TCP connection's end is in order from now on.
       (void)::send(lane->control, &kFarewell, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -457,7 +457,7 @@ void Engine::end(Lane& lane, Outcome outcome) {
   }
 }
 
-void Engine::abort(Lane& lane) {
+void Engine::break_off(Lane& lane) {
   // Its payload may be of the buffers that are to be left alone; to others it is a loss.
   together_count_ = 0;
   has_next_ = false;
@@ -480,7 +480,7 @@ void Engine::look_after_peers(TimeNs now) {
     epoll_ctl(controls_, EPOLL_CTL_DEL, lane.control, nullptr);
     if (!lane.has_farewell && !lane.has_ended) {
       lane.is_peer_gone = true;
-      abort(lane);
+      break_off(lane);
     }
   }
   forget_old(now);

@@ -128,7 +128,7 @@ class Engine : private wire::Arrivals {
   void finish(Request* request, transport::Outcome outcome);
   void end(Lane& lane, transport::Outcome outcome);
   void look_after_peers(transport::TimeNs now);
-  void abort(Lane& lane);
+  void break_off(Lane& lane);
   void forget_old(transport::TimeNs now);
   static void add(transport::ConnectionCounters& sum, const transport::ConnectionCounters* one);
 

@@ -92,10 +92,17 @@ HelloBytes encode(const Hello& hello, const transport::Key& key) {
   put(hello.host, it.host);
   put(hello.wire, it.wire);
   put(hello.controller, it.controller);
-  it.proof = proof_of(it, key);
   HelloBytes out;
   std::memcpy(out.data(), &it, sizeof it);
+  seal(out, key);
   return out;
+}
+
+void seal(HelloBytes& bytes, const transport::Key& key) {
+  Layout it;
+  std::memcpy(&it, bytes.data(), sizeof it);
+  it.proof = proof_of(it, key);
+  std::memcpy(bytes.data(), &it, sizeof it);
 }
 
 Result<Hello> decode(std::span<const std::byte> bytes, const transport::Key& key) {

@@ -42,6 +42,9 @@ struct Hello {
 /// Texts are cut to kTextBytes.
 HelloBytes encode(const Hello& hello, const transport::Key& key);
 
+/// Writes the proof over whatever stands in its place.
+void seal(HelloBytes& bytes, const transport::Key& key);
+
 /// Errors: not a Hello (kInvalidArgument), of another version (kUnsupported), proof of another key
 /// (kUnavailable).
 Result<Hello> decode(std::span<const std::byte> bytes, const transport::Key& key);

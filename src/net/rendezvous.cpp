@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -31,6 +32,7 @@ constexpr TimeNs kTailProbeNsMin = 5'000'000;
 /// An acknowledgement costs a system call at both ends, as much as a chunk of small size.
 constexpr std::uint32_t kChunksPerAck = 4;
 constexpr TimeNs kAckDelayNs = 20'000;
+constexpr std::uint32_t kWindowChunks = 32;
 constexpr TimeNs kProcessingNs = 30'000;  ///< Of a chunk and its acknowledgement, at both ends.
 
 std::string errno_text() { return std::strerror(errno); }
@@ -165,6 +167,15 @@ Result<Lane*> attach(Engine& engine, const Hello& mine, const Hello& theirs, con
   connection.sends = sends;
   connection.receives = !sends;
   connection.seed = mine.incarnation;
+  // A thread that has just lost its processor is a pause of many round trips: what the window holds
+  // must outlast it.
+  const Bytes bdp_bytes = connection.wire.base_rtt_ns * 1000 / connection.wire.ps_per_byte * 3 / 2;
+  const Bytes window_bytes =
+      std::max<Bytes>(bdp_bytes, Bytes{kWindowChunks} * connection.wire.chunk_bytes);
+  connection.window_bytes_max = connection.window_bytes_max == 0
+                                    ? window_bytes
+                                    : std::min(connection.window_bytes_max, window_bytes);
+  connection.window_bytes_min = 2 * Bytes{connection.wire.chunk_bytes};
   connection.loss.give_up_ns = options.timeout_ns;
   connection.loss.rto_ns_min = kRtoNsMin;
   connection.loss.tail_probe_ns_min = kTailProbeNsMin;

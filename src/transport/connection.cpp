@@ -111,6 +111,7 @@ Result<std::unique_ptr<Connection>> Connection::make(TimeNs now, const Connectio
   controller.chunk_bytes = options.wire.chunk_bytes;
   controller.mtu_bytes = std::min(options.wire.mtu_bytes, options.wire.chunk_bytes);
   controller.base_rtt_ns = options.wire.base_rtt_ns;
+  controller.window_bytes_min = options.window_bytes_min;
   controller.bdp_bytes = std::max<Bytes>(bdp_bytes_of(options.wire) / options.window_groups, 1);
   controller.window_bytes_max =
       std::max<Bytes>(window_bytes_of(options) / options.window_groups, options.wire.chunk_bytes);

@@ -127,7 +127,10 @@ struct ConnectionOptions {
   /// Groups of paths, each with its own window and share of the paths. 1: one global window; a few:
   /// connection splitting; as many as paths: a window per path.
   std::uint32_t window_groups = 1;
-  Bytes window_bytes_max = 0;          ///< 0: 1.5 times the bandwidth-delay product.
+  Bytes window_bytes_max = 0;  ///< 0: 1.5 times the bandwidth-delay product.
+  /// Controllers that would pace below a chunk (swift) do not go below this. Where hosts and not
+  /// the network are what is late, less than two chunks is no answer. 0: their own floor.
+  Bytes window_bytes_min = 0;
   std::uint32_t cubic_time_scale = 1;  ///< 0: such that K is about 50 round trips; see cubic.hpp.
   Bytes single_path_bytes = 0;         ///< Messages up to this long stay on one path.
 

@@ -54,8 +54,9 @@ class Wire {
   /// What connections over it may use: chunk size, MTU, paths, rails, speed, ECN.
   virtual transport::WireCapabilities capabilities() const = 0;
   virtual WireAddress address() const = 0;
-  /// The name of a peer for Transmission::peer. Errors: not an address of this kind of wire
-  /// (kInvalidArgument).
+  /// The name of a peer for Transmission::peer, until remove_peer() was called as often for it;
+  /// what is sent to it then is lost. An address may have one name or several. Errors: not an
+  /// address of this kind of wire (kInvalidArgument).
   virtual Result<std::uint64_t> add_peer(const WireAddress& address) = 0;
   virtual void remove_peer(std::uint64_t peer) = 0;
 

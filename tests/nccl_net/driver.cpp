@@ -157,11 +157,12 @@ Counts run_forked(const Options& options, int version, const std::string& test) 
       int status = 0;
       waitpid(children[r], &status, 0);
       const bool is_victim = test == "kill" && r + 1 == ranks;
-      if (is_victim) {
-        continue;
+      const bool is_as_planned = is_victim ? WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL
+                                           : WIFEXITED(status) && WEXITSTATUS(status) == 0;
+      if (!is_victim) {
+        counts.add(texts[r]);
       }
-      counts.add(texts[r]);
-      if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+      if (!is_as_planned) {
         ++counts.checks;
         ++counts.failed;
         std::fprintf(stderr, "rank %zu: FAILED: ended with %s %d, last seen %s\n", r,
@@ -198,7 +199,7 @@ Counts run_alone(const Options& options) {
         Report report(options.rank);
         Rank rank{options, options.rank, options.ranks, version, rendezvous, report, phase};
         run_rank(rank, test);
-        // Rank 0 tells the sum; the others what they saw.
+        // All tell the sum.
         for (const std::string& text : rendezvous.all_gather(report.counts())) {
           counts.add(text);
         }
@@ -262,16 +263,19 @@ const char* const kUsage =
     "  --version N,N|all    of the interface, 6 to 12 (all that the plugin has)\n"
     "  --test NAME,..|all   (all): ring alltoall pingpong grouped threads calls cancel kill "
     "reload\n"
-    "                       fork\n"
+    "                       fork leave\n"
     "  --ranks N            processes (2)      --channels N   links per pair (1)\n"
     "  --messages N         per link (40)      --window N     unfinished requests (4)\n"
     "  --min BYTES          (0)                --max BYTES    (1M); --bytes N: all of that size\n"
     "  --threads N          of the test threads (2)\n"
     "  --device N           (0)                --seed N       (1)\n"
     "  --bound SECONDS      within which a dead peer is noticed (20)\n"
-    "  --watchdog SECONDS   of each test (120) --verbose      the plugin's log\n"
+    "  --watchdog SECONDS   of each test, with --rank of all (120)\n"
+    "  --verbose            the plugin's log\n"
     "  --bench PATTERN      ring, alltoall or pingpong, with --bytes, --repeats N (100), --json\n"
-    "  --rank R --rendezvous HOST:PORT   this process is one rank; rank 0 listens there\n";
+    "  --rank R --rendezvous HOST:PORT   this process is one rank; rank 0 listens there. All "
+    "tests\n"
+    "                       are then without kill\n";
 
 Options parse(int argc, char** argv) {
   Options options;
@@ -342,6 +346,15 @@ Options parse(int argc, char** argv) {
     tests = "bench";
   }
   options.tests = tests == "all" ? test_names() : split(tests);
+  if (is_alone && tests == "all") {
+    std::erase(options.tests, "kill");
+  }
+  if (const auto found_kill = std::find(options.tests.begin(), options.tests.end(), "kill");
+      is_alone && found_kill != options.tests.end() &&
+      (found_kill + 1 != options.tests.end() || options.versions.size() > 1)) {
+    throw std::invalid_argument(
+        "with --rank, kill is the last test, for there is one process less");
+  }
   for (const std::string& test : options.tests) {
     const std::vector<std::string> names = test_names();
     if (test != "bench" && std::find(names.begin(), names.end(), test) == names.end()) {
@@ -383,7 +396,7 @@ int main(int argc, char** argv) {
   try {
     options = tutti::driver::parse(argc, argv);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n%s", error.what(), tutti::driver::kUsage);
+    std::fprintf(stderr, "%s\n%s\n", tutti::driver::kUsage, error.what());
     return 2;
   }
   try {

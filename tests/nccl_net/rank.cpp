@@ -90,8 +90,10 @@ Session::Session(Rank& of_rank) : rank(of_rank) {
 }
 
 Session::~Session() {
-  rank.phase = "finalize";
-  rank.report.check(plugin->finalize(context) == Result::kSuccess, "finalize");
+  if (!is_abandoned) {
+    rank.phase = "finalize";
+    rank.report.check(plugin->finalize(context) == Result::kSuccess, "finalize");
+  }
   rank.phase = "dlclose";
   plugin.reset();
   rank.phase = "between tests";

@@ -103,6 +103,7 @@ class Session {
   void* context = nullptr;
   DeviceProperties device;
   bool is_tutti = false;
+  bool is_abandoned = false;  ///< No finalize.
 };
 
 /// One end of an edge.

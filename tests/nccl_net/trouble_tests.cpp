@@ -451,6 +451,36 @@ void test_fork(Rank& rank) {
   close_links(links);
 }
 
+void test_leave(Rank& rank) {
+  // Never freed: the plugin goes on with them until the process is gone.
+  static auto& buffers = *new std::array<std::vector<std::byte>, 4>;
+  Session session(rank);
+  std::vector<Link> links = connect(session, edges_of("ring", rank.ranks, 1));
+  if (!session.is_tutti) {
+    rank.report.skip("leave: this plugin does not promise that it can be unloaded while in use");
+    close_links(links);
+    return;
+  }
+  session.is_abandoned = true;
+  {
+    std::vector<std::unique_ptr<Flow>> flows;
+    for (const Link& link : links) {
+      flows.push_back(make_flow(link));
+    }
+    run(flows);
+  }
+  rank.barrier();
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    buffers[i].assign(kLargeBytes, std::byte{0});
+    void* request = nullptr;
+    const Link& link = links[i % links.size()];
+    const Result result = post(link, buffers[i], &request);
+    // The peer may have left by now.
+    rank.report.check(result == Result::kSuccess || result == Result::kRemoteError, "posting");
+  }
+  sleep_ms(rank.rank * 5);
+}
+
 namespace {
 
 struct Test {
@@ -462,7 +492,7 @@ constexpr Test kTests[] = {
     {"ring", test_ring},       {"alltoall", test_alltoall}, {"pingpong", test_pingpong},
     {"grouped", test_grouped}, {"threads", test_threads},   {"calls", test_calls},
     {"cancel", test_cancel},   {"kill", test_kill},         {"reload", test_reload},
-    {"fork", test_fork},
+    {"fork", test_fork},       {"leave", test_leave},
 };
 
 }  // namespace

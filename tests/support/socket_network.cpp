@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -51,6 +52,11 @@ struct Address {
 };
 static_assert(sizeof(Address) <= Handle::kBytes);
 
+bool has_bug(const char* name) {
+  static const char* const planted = std::getenv("SOCKET_NETWORK_BUG");
+  return planted != nullptr && std::strcmp(planted, name) == 0;
+}
+
 Status gone() { return {ErrorCode::kTimeout, "the peer is gone"}; }
 
 }  // namespace
@@ -60,6 +66,12 @@ class SocketChannel : public Channel {
   SocketChannel(int fd, bool sends) : fd_(fd), sends_(sends) { ++socket_network().channels; }
   ~SocketChannel() override {
     close(fd_);
+    if (has_bug("late") && !requests_.empty() && !sends_) {
+      std::thread([last = requests_.back()->parts[0].where] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(60));
+        last.data[last.capacity_bytes / 2] = std::byte{1};
+      }).detach();
+    }
     --socket_network().channels;
   }
 
@@ -124,6 +136,9 @@ class SocketChannel : public Channel {
       auto* const at = static_cast<std::byte*>(data) + *offset;
       const ssize_t moved = sends_ ? ::send(fd_, at, bytes - *offset, MSG_DONTWAIT | MSG_NOSIGNAL)
                                    : ::recv(fd_, at, bytes - *offset, MSG_DONTWAIT);
+      if (has_bug("deaf") && moved <= 0) {
+        return false;
+      }
       if (moved == 0 || (moved < 0 && errno != EAGAIN && errno != EINTR)) {
         fail(gone());
       }
@@ -136,7 +151,7 @@ class SocketChannel : public Channel {
   }
 
   void progress() {
-    while (failed_.ok() && (sends_ ? send_next() : receive_next())) {
+    while (failed_.ok() && !has_bug("stuck") && (sends_ ? send_next() : receive_next())) {
       head_offset_ = data_offset_ = 0;
     }
   }
@@ -177,7 +192,13 @@ class SocketChannel : public Channel {
           return false;
         }
         part.is_filled = true;
-        request->completion.bytes[i] = head_.bytes;
+        request->completion.bytes[i] = head_.bytes + (has_bug("size") ? 1 : 0);
+        if (has_bug("corrupt") && head_.bytes > 100) {
+          part.where.data[head_.bytes - 1] ^= std::byte{1};
+        }
+        if (has_bug("overrun") && head_.bytes < part.where.capacity_bytes) {
+          part.where.data[head_.bytes] = std::byte{1};
+        }
         request->completion.parts = static_cast<std::uint8_t>(request->parts.size());
         request->is_done = std::all_of(request->parts.begin(), request->parts.end(),
                                        [](const Request::Part& one) { return one.is_filled; });
@@ -289,12 +310,16 @@ class SocketNetwork : public Network {
   }
   ~SocketNetwork() override {
     if (thread_.joinable()) {
-      {
-        const std::scoped_lock lock(mutex_);
-        stop_ = true;
+      if (has_bug("thread")) {
+        thread_.detach();
+      } else {
+        {
+          const std::scoped_lock lock(pause_->mutex);
+          pause_->is_over = true;
+        }
+        pause_->over.notify_one();
+        thread_.join();
       }
-      wake_.notify_one();
-      thread_.join();
     }
     --socket_network().networks;
   }
@@ -316,18 +341,24 @@ class SocketNetwork : public Network {
 
  private:
   void start() {
+    if (has_bug("crash")) {
+      std::abort();
+    }
     if (!thread_.joinable()) {
-      thread_ = std::thread([this] {
-        std::unique_lock lock(mutex_);
-        wake_.wait(lock, [this] { return stop_; });
+      thread_ = std::thread([pause = pause_] {
+        std::unique_lock lock(pause->mutex);
+        pause->over.wait(lock, [&] { return pause->is_over; });
       });
     }
   }
 
   std::vector<NetDevice> devices_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stop_ = false;
+  struct Pause {
+    std::mutex mutex;
+    std::condition_variable over;
+    bool is_over = false;
+  };
+  std::shared_ptr<Pause> pause_ = std::make_shared<Pause>();
   std::thread thread_;
 };
 

@@ -4,6 +4,10 @@
 // A stand-in for src/net: net::Network over TCP on the loopback, moved along by test(), poll() and
 // accept() alone. For tests of what stands on it, within one process and between processes; link it
 // in place of tutti::net. Its one thread does nothing: it is there to be joined.
+//
+// SOCKET_NETWORK_BUG plants a bug that the driver has to find: corrupt, size, overrun (bytes),
+// thread (outlives the network), deaf (to a peer's death), late (writes after the close), stuck,
+// crash.
 #pragma once
 
 #include <atomic>

@@ -395,14 +395,45 @@ inline void peers_come_and_go(const MakeWirePair& make) {
 /// A name of a peer that has gone is lost, not an accident.
 inline void sends_to_a_removed_peer_are_lost(const MakeWirePair& make) {
   Conversation talk(make);
+  const std::uint64_t gone = talk.b_named_by_a;
+  talk.pair.a->remove_peer(gone);
+  EXPECT_TRUE(talk.pair.a->send(TestPacket(1, gone, Conversation::kHeaderBytes, 100).transmission));
   const auto other = talk.pair.a->add_peer(talk.pair.b->address());
   ASSERT_TRUE(other.ok());
-  talk.pair.a->remove_peer(talk.b_named_by_a);
-  EXPECT_TRUE(talk.pair.a->send(
-      TestPacket(1, talk.b_named_by_a, Conversation::kHeaderBytes, 100).transmission));
   const TestPacket packet(2, *other, Conversation::kHeaderBytes, 100);
   expect_equal(packet, talk.pass(packet));
   EXPECT_EQ(0U, talk.at_b.received.count(1));
+}
+
+/// Two connections to one peer: the other one goes on.
+inline void peers_are_counted(const MakeWirePair& make) {
+  Conversation talk(make);
+  const auto other = talk.pair.a->add_peer(talk.pair.b->address());
+  ASSERT_TRUE(other.ok());
+  talk.pair.a->remove_peer(talk.b_named_by_a);
+  const TestPacket packet(1, *other, Conversation::kHeaderBytes, 100);
+  expect_equal(packet, talk.pass(packet));
+}
+
+/// What may travel together arrives whole and once.
+inline void together_or_not(const MakeWirePair& make) {
+  Conversation talk(make);
+  std::vector<std::unique_ptr<TestPacket>> packets;
+  std::vector<transport::Transmission> transmissions;
+  for (std::uint64_t number = 1; number <= kTogetherMax; ++number) {
+    packets.push_back(std::make_unique<TestPacket>(number, talk.b_named_by_a,
+                                                   Conversation::kHeaderBytes, number * 40));
+    transmissions.push_back(packets.back()->transmission);
+  }
+  std::size_t taken = 0;
+  EXPECT_TRUE(talk.wait([&] {
+    taken += talk.pair.a->send_together(std::span(transmissions).subspan(taken));
+    return taken == transmissions.size();
+  }));
+  EXPECT_TRUE(talk.wait([&] { return talk.at_b.received.size() == packets.size(); }));
+  for (std::size_t i = 0; i < packets.size(); ++i) {
+    expect_equal(*packets[i], talk.at_b.received[i + 1]);
+  }
 }
 
 inline void strangers_are_dropped(const MakeWirePair& make) {
@@ -444,6 +475,8 @@ inline std::vector<WireCheck> wire_checks() {
       {"descriptor_wakes", checks::descriptor_wakes},
       {"counters_count", checks::counters_count},
       {"peers_come_and_go", checks::peers_come_and_go},
+      {"peers_are_counted", checks::peers_are_counted},
+      {"together_or_not", checks::together_or_not},
       {"sends_to_a_removed_peer_are_lost", checks::sends_to_a_removed_peer_are_lost},
       {"strangers_are_dropped", checks::strangers_are_dropped},
   };

@@ -27,7 +27,9 @@ SwiftController::SwiftController(const ControllerOptions& options)
       base_target_ns_(options.base_rtt_ns * 3 / 2),
       flow_range_ns_(kFlowRange * (options.base_rtt_ns / 2)),
       window_q8_(0),
-      window_q8_min_(options.mtu_bytes * 256 / kMinWindowDivisor),
+      window_q8_min_(std::max<std::uint64_t>(
+          options.mtu_bytes * 256 / kMinWindowDivisor,
+          std::min(options.window_bytes_min, options.window_bytes_max) * 256)),
       srtt_ns_(options.base_rtt_ns) {
   set_window(window_bytes_ * 256);
 }

@@ -32,6 +32,7 @@ constexpr std::uint32_t kDataHeaderBytes = 48;
 constexpr std::size_t kLookBytes = kPrefixBytes + transport::kHeaderBytesMax;
 constexpr std::size_t kBulkBytes = 4096;
 constexpr int kBulkMemory = 8;  ///< Small packets in a row that end the looking ahead.
+constexpr transport::TimeNs kChunkTimeNs = 200'000;  ///< Most that one occupies a link.
 constexpr std::uint32_t kOpenPackets = 32;
 constexpr int kEct0 = 2;
 constexpr int kEcnMask = 3;
@@ -188,7 +189,12 @@ transport::WireCapabilities UdpWire::capabilities() const {
   const auto most = static_cast<std::uint32_t>(
       std::min<std::size_t>(count * content, kContentBytesMax) - kDataHeaderBytes);
   transport::WireCapabilities it;
-  it.chunk_bytes = options_.chunk_bytes == 0 ? most : std::min(options_.chunk_bytes, most);
+  // On a slow link a chunk is shorter, or one alone would be a long queue.
+  const Bytes in_time = kChunkTimeNs * 1000 / options_.ps_per_byte;
+  const Bytes fitting =
+      std::clamp<Bytes>(in_time / content * content, std::min<Bytes>(2 * content, most), most);
+  it.chunk_bytes = options_.chunk_bytes == 0 ? static_cast<std::uint32_t>(fitting)
+                                             : std::min(options_.chunk_bytes, most);
   it.mtu_bytes = static_cast<std::uint32_t>(content);
   it.paths = options_.paths;
   it.rails = 1;
@@ -243,25 +249,33 @@ Result<std::uint64_t> UdpWire::add_peer(const WireAddress& address) {
     std::memcpy(&v4.sin_addr, &address.bytes[3], 4);
     peer.bytes = sizeof(sockaddr_in);
   }
-  if (!free_peers_.empty()) {
-    const std::uint64_t name = free_peers_.back();
-    free_peers_.pop_back();
-    peers_[name] = peer;
-    return name;
+  // One name for an address: small packets of all its connections may share datagrams.
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    Peer& known = peers_[i];
+    if (known.users > 0 && known.address.bytes == peer.bytes &&
+        std::memcmp(&known.address.storage, &peer.storage, peer.bytes) == 0) {
+      ++known.users;
+      return i;
+    }
   }
-  peers_.push_back(peer);
-  return peers_.size() - 1;
+  const auto free = std::find_if(peers_.begin(), peers_.end(),
+                                 [](const Peer& known) { return known.users == 0; });
+  const auto at = static_cast<std::size_t>(free - peers_.begin());
+  if (free == peers_.end()) {
+    peers_.emplace_back();
+  }
+  peers_[at] = {peer, 1};
+  return at;
 }
 
 void UdpWire::remove_peer(std::uint64_t peer) {
-  if (peer < peers_.size()) {
-    peers_[peer].bytes = 0;
-    free_peers_.push_back(peer);
+  if (peer < peers_.size() && peers_[peer].users > 0) {
+    --peers_[peer].users;
   }
 }
 
 bool UdpWire::send(const Transmission& sent) {
-  if (sent.peer >= peers_.size() || peers_[sent.peer].bytes == 0) {
+  if (sent.peer >= peers_.size() || peers_[sent.peer].users == 0) {
     ++counters_.refused;
     return true;
   }
@@ -296,7 +310,8 @@ bool UdpWire::send(const Transmission& sent) {
     }
   }
   const int socket = senders_[sent.path % senders_.size()];
-  if (!send_fragments(peers_[sent.peer], socket, used, content + prefix.count * kPrefixBytes)) {
+  if (!send_fragments(peers_[sent.peer].address, socket, used,
+                      content + prefix.count * kPrefixBytes)) {
     return false;
   }
   ++next_packet_;
@@ -310,8 +325,8 @@ std::size_t UdpWire::send_together(std::span<const Transmission> packets) {
     bytes += kPartHeadBytes + packet.header_bytes + packet.payload_bytes;
   }
   const Transmission& last = packets.back();
-  if (packets.size() == 1 || bytes > fragment_bytes_ || last.peer >= peers_.size() ||
-      peers_[last.peer].bytes == 0) {
+  if (packets.size() == 1 || packets.size() > kTogetherMax || bytes > fragment_bytes_ ||
+      last.peer >= peers_.size() || peers_[last.peer].users == 0) {
     return Wire::send_together(packets);
   }
   std::byte* head = prefixes_.data();
@@ -329,7 +344,8 @@ std::size_t UdpWire::send_together(std::span<const Transmission> packets) {
       parts_[used++] = {const_cast<std::byte*>(packet.payload), packet.payload_bytes};
     }
   }
-  if (!send_fragments(peers_[last.peer], senders_[last.path % senders_.size()], used, bytes)) {
+  if (!send_fragments(peers_[last.peer].address, senders_[last.path % senders_.size()], used,
+                      bytes)) {
     return 0;
   }
   ++counters_.datagrams_sent;

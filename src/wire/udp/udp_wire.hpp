@@ -72,6 +72,11 @@ class UdpWire : public Wire {
     bool ecn = false;
   };
 
+  struct Peer {
+    SocketAddress address;
+    std::uint32_t users = 0;  ///< add_peer() less remove_peer(); 0: the place is free.
+  };
+
   explicit UdpWire(const UdpOptions& options);
   Status open_sockets();
   Result<int> open_socket();
@@ -92,8 +97,7 @@ class UdpWire : public Wire {
   SocketAddress bound_;
   Bytes buffer_bytes_ = 0;
   std::string plain_;  ///< Why there is no offload; empty: there is.
-  std::vector<SocketAddress> peers_;
-  std::vector<std::uint64_t> free_peers_;
+  std::vector<Peer> peers_;
   std::uint16_t next_packet_ = 0;
   int bulk_ = 0;  ///< Above 0: payload is expected, and worth a look ahead.
   std::vector<std::byte> staging_;

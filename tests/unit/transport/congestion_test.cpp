@@ -256,6 +256,19 @@ TEST(swift, on_ack__a_few_bad_paths_do_not_move_the_median) {
   EXPECT_GT(controller.window_bytes(), start);
 }
 
+TEST(swift, window_bytes_min__is_the_floor_of_a_late_host) {
+  ControllerOptions options = options_of();
+  options.window_bytes_min = 2 * kMtu;
+  SwiftController controller(options);
+  TimeNs now = 1'000'000;
+  for (int i = 0; i < 100; ++i, now += 1'000'000) {
+    controller.on_loss(feedback_of(now, kMtu, 0));
+    controller.on_ack(feedback_of(now, kMtu, 1000 * kBase));
+  }
+  EXPECT_EQ(2U * kMtu, controller.window_bytes());
+  EXPECT_LT(controller.gap_ns(kMtu), 1000 * kBase);
+}
+
 TEST(cubic, on_loss__keeps_seven_tenths_and_climbs_as_rfc_9438) {
   ControllerOptions options = options_of();
   options.bdp_bytes = 128 * kMtu;

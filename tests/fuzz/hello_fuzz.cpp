@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Who connects may send anything: a greeting is read, or refused with a message that a terminal can
+// show; what is read says the same once more. The key here is known, so that proofs can fit.
+#include <cstring>
+
+#include "fuzz.hpp"
+#include "net/hello.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace tutti::net;
+  const tutti::transport::Key key{1, 2};
+  const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
+  auto hello = decode(bytes, key);
+  if (!hello.ok()) {
+    FUZZ_ASSERT(tutti::fuzz::readable(hello.status().message(), "net: "));
+    // The same fields with a proof that fits: the rest of the parser is reached, too.
+    if (size < kHelloBytes) {
+      return 0;
+    }
+    HelloBytes sealed;
+    std::memcpy(sealed.data(), data, sealed.size());
+    seal(sealed, key);
+    hello = decode(sealed, key);
+    if (!hello.ok()) {
+      return 0;
+    }
+  }
+  FUZZ_ASSERT(hello->address.length <= hello->address.bytes.size());
+  const auto again = decode(encode(*hello, key), key);
+  FUZZ_ASSERT(again.ok() && again->who() == hello->who() && again->wire == hello->wire);
+  const auto options = agree(*hello, *again, key);
+  FUZZ_ASSERT(options.ok());
+  return 0;
+}

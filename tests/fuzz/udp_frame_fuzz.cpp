@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Datagrams from anybody: what is decoded lies within the datagram and, put together, within a
+// packet. The input is a list of datagrams, each after its length in two bytes.
+#include "fuzz.hpp"
+#include "wire/udp/assembly.hpp"
+#include "wire/udp/frame.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace tutti::wire::udp;
+  Assembly assembly(4);
+  std::span<const std::byte> rest(reinterpret_cast<const std::byte*>(data), size);
+  while (rest.size() >= 2) {
+    const std::size_t wanted =
+        std::to_integer<std::size_t>(rest[0]) | std::to_integer<std::size_t>(rest[1]) << 8;
+    rest = rest.subspan(2);
+    const auto datagram = rest.first(std::min(wanted, rest.size()));
+    rest = rest.subspan(datagram.size());
+    std::size_t taken = 0;
+    decode_together(
+        datagram, [&](std::span<const std::byte> header, std::span<const std::byte> payload) {
+          FUZZ_ASSERT(!header.empty() && header.size() <= tutti::transport::kHeaderBytesMax);
+          taken += header.size() + payload.size();
+        });
+    FUZZ_ASSERT(taken <= datagram.size());
+    Prefix prefix;
+    if (!decode(datagram, prefix)) {
+      continue;
+    }
+    const auto content = datagram.subspan(kPrefixBytes);
+    const std::uint32_t offset = offset_of(prefix, static_cast<std::uint32_t>(content.size()));
+    FUZZ_ASSERT(offset == UINT32_MAX || offset + content.size() <= prefix.content_bytes);
+    bool ecn = false;
+    const auto packet = assembly.add(wanted & 1, prefix, content, ecn);
+    FUZZ_ASSERT(packet.empty() || packet.size() == prefix.content_bytes);
+  }
+  return 0;
+}
