@@ -38,6 +38,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -59,9 +60,10 @@ SCHEMA = "tutti-bench-nccl-net-{}/1"
 NODES = SPINES = 8
 MESSAGE_BYTES = 512 * 1024  # What NCCL hands to a plugin at most, by default.
 WINDOW = 8  # As many has it on their way.
-PATIENCE_S = 120
+PATIENCE_S = 60
 PORT = 5000
 PAIR_DEVICE = "pair0"
+CARRIER_S = 2  # The kernel tells of a link that is up within a second.
 PAIR_ADDRESSES = ("10.99.0.1", "10.99.0.2")
 
 # The plain claims: goodput over that of TCP with one stream, with 16 and of the ideal; with loss
@@ -308,7 +310,8 @@ class Runner:
                 texts.append((both[0].read(), both[1].read()))
         self.logs = [err for _, err in texts]
         if any(codes):
-            raise TuttiError(f"{way.name}: statuses {codes}: {self.logs[0][-500:]}")
+            told = " | ".join(log[-300:] for log in self.logs if log)
+            raise TuttiError(f"{way.name}: statuses {codes}: {told}")
         document: dict[str, Any] = json.loads(texts[0][0])
         longest_s = max(rank["seconds"] for rank in document["ranks"])
         cpus = len(os.sched_getaffinity(0))
@@ -382,6 +385,7 @@ def plug_pair(lab: Lab) -> None:
         os.close(other)
     for node, address in enumerate(PAIR_ADDRESSES):
         network.inside(lab.pids[plan.node_name(node)], partial(start, address))
+    time.sleep(CARRIER_S)
 
 
 def pair_rows(runner: Runner, ways: Sequence[Way], repeats: int) -> Iterator[Row]:
