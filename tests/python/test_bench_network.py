@@ -1,0 +1,144 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""bench/network.py's arithmetic: ideals, pairs, tables, claims. Nothing is measured."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from tutti.lab import plan
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def bench() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("bench_network", ROOT / "bench/network.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["bench_network"] = module  # Data classes look there for their types.
+    spec.loader.exec_module(module)
+    return module
+
+
+def row(way: str, repeat: int, goodput: float, **more: Any) -> dict[str, Any]:
+    return {
+        "pattern": "ring",
+        "loss_percent": 0.0,
+        "rate_mbps": 100.0,
+        "way": way,
+        "repeat": repeat,
+        "goodput_mbps": goodput,
+        "of_ideal": goodput / 100,
+        "cpus": 1.0,
+        "busy": 0.5,
+        "dropped": 3,
+        "lost": 0,
+    } | more
+
+
+def three_ways(one: float, many: float, ours: float, **more: Any) -> list[dict[str, Any]]:
+    return [
+        row(way, repeat, goodput + repeat, **more)
+        for repeat in range(3)
+        for way, goodput in (("TCP, 1 stream", one), ("TCP, 16 streams", many), ("Tutti", ours))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rate_bps", "spine_rate_bps", "spines", "limit_bps"),
+    [
+        (100_000_000, 12_500_000, 8, 100_000_000),
+        (100_000_000, 10_000_000, 8, 80_000_000),
+        (100_000_000, 25_000_000, 8, 100_000_000),
+        (100_000_000, 0, 2, 100_000_000),
+        (100_000_000, 0, 0, 100_000_000),
+    ],
+)
+def test_ideal__the_slower_of_a_host_and_its_leaf(
+    bench: ModuleType, rate_bps: int, spine_rate_bps: int, spines: int, limit_bps: int
+) -> None:
+    spec = plan.Spec(
+        nodes=8, rails=1, rate_bps=rate_bps, spines=spines, spine_rate_bps=spine_rate_bps
+    )
+    assert bench.ideal_bps(spec) == pytest.approx(limit_bps * 1448 / 1514)
+
+
+def test_messages__as_many_as_the_time_needs_and_two_windows(bench: ModuleType) -> None:
+    spec = plan.Spec(nodes=8, rails=1, rate_bps=100_000_000, spines=8, spine_rate_bps=12_500_000)
+    # 11.955 MB/s for 4 s at a half, in messages of 512 KiB.
+    assert bench.messages_for(spec, "ring", 4, 0.5) == 46
+    assert bench.messages_for(spec, "alltoall", 40, 0.5) == round(456.05 / 7)
+    assert bench.messages_for(spec, "alltoall", 1, 0.5) == 16
+
+
+def test_paired__ratios_of_the_same_repeat_only(bench: ModuleType) -> None:
+    rows = [row("a", 0, 10), row("b", 0, 5), row("a", 1, 30), row("b", 1, 10), row("a", 2, 1)]
+    assert bench.paired(rows, "goodput_mbps", "a", "b") == [2, 3]
+    assert bench.quartiles([4.0]) == (4, 4, 4)
+    assert bench.quartiles([1.0, 2.0, 3.0, 4.0, 5.0]) == (2, 3, 4)
+
+
+def test_fabric_claims__each_has_its_bound_and_its_side(bench: ModuleType) -> None:
+    held = {claim.what: claim for claim in bench.fabric_claims(three_ways(11, 40, 88))}
+    assert list(held) == [
+        "ring, 0 % loss, of TCP's 16 streams",
+        "ring, 0 % loss, of TCP's one stream",
+        "ring, 0 % loss, of the ideal",
+    ]
+    assert all(claim.holds for claim in held.values())
+    assert held["ring, 0 % loss, of TCP's one stream"].measured == pytest.approx(89 / 12)
+    missed = bench.fabric_claims(three_ways(20, 60, 84.5 - 1))
+    assert [claim.holds for claim in missed] == [False, False, False]
+    assert "MISSED" in str(missed[0])
+
+
+def test_fabric_claims__with_loss_only_against_many_streams_and_at_full_rate(
+    bench: ModuleType,
+) -> None:
+    lossy = three_ways(1, 9, 40, loss_percent=1.0)
+    half = three_ways(5, 20, 10, rate_mbps=50.0)
+    claims = bench.fabric_claims(lossy + half)
+    assert [(claim.what, claim.bound) for claim in claims] == [
+        ("ring, 1 % loss, of TCP's 16 streams", 3)
+    ]
+
+
+def test_pair_claims__less_is_better(bench: ModuleType) -> None:
+    rows = [
+        {"way": way, "repeat": repeat, key: value}
+        for repeat in range(3)
+        for way, latency, cpu in (("TCP, 1 stream", 10.0, 1.0), ("Tutti", 10.5, 0.8))
+        for key, value in (("latency_us", latency), ("cpu_s_per_gb", cpu))
+    ]
+    assert [(claim.measured, claim.holds) for claim in bench.pair_claims(rows)] == [
+        (pytest.approx(1.05), True),
+        (pytest.approx(0.8), False),
+    ]
+    assert "Tutti / TCP" in "\n".join(bench.pair_table(rows))
+
+
+def test_fabric_table__a_line_for_each_way_at_each_loss(bench: ModuleType) -> None:
+    lines = bench.fabric_table(three_ways(11, 40, 88) + three_ways(1, 9, 40, loss_percent=0.1))
+    assert len(lines) == 7
+    assert "89.0 (88.0 to 90.0)" in lines[3]
+    assert "0.1%" in lines[4]
+
+
+def test_figure__every_way_is_in_the_legend(bench: ModuleType, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "figure.png"
+    bench.draw(three_ways(11, 40, 88), out)
+    assert out.stat().st_size > 1000
+
+
+def test_settings__name_and_value(bench: ModuleType) -> None:
+    assert bench.settings("TUTTI_NET_PATHS=64") == ("TUTTI_NET_PATHS", "64")
+    with pytest.raises(Exception, match="NAME=VALUE"):
+        bench.settings("TUTTI_NET_PATHS")
