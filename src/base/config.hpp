@@ -54,7 +54,7 @@ struct Config {
   int net_engines = 0;               ///< Engine threads of a network device; 0: by the processors.
   int net_speed_mbps = 0;            ///< Of each device; 0: what the system says.
   std::string net_polling = "auto";  ///< auto | busy | shared (net/engine.hpp)
-  std::string net_controller = "swift";  ///< Congestion control (transport/types.hpp).
+  std::string net_controller = "cubic";  ///< Congestion control (transport/types.hpp).
   std::string net_spray = "mixed";      ///< Path choice, same.
   Bytes net_chunk_bytes = 0;            ///< 0: the largest of the wire.
   Bytes net_buffer_bytes = 64 << 20;    ///< Of a receiving socket.

@@ -192,7 +192,7 @@ transport::WireCapabilities UdpWire::capabilities() const {
   // On a slow link a chunk is shorter, or one alone would be a long queue.
   const Bytes in_time = kChunkTimeNs * 1000 / options_.ps_per_byte;
   const Bytes fitting =
-      std::clamp<Bytes>(in_time / content * content, std::min<Bytes>(2 * content, most), most);
+      std::clamp<Bytes>(in_time / content * content, std::min<Bytes>(3 * content, most), most);
   it.chunk_bytes = options_.chunk_bytes == 0 ? static_cast<std::uint32_t>(fitting)
                                              : std::min(options_.chunk_bytes, most);
   it.mtu_bytes = static_cast<std::uint32_t>(content);

@@ -293,7 +293,7 @@ TEST(Network, OtherSettingsAreNamed) {
   const auto a = make_network();
   std::unique_ptr<Network> b;
   {
-    const ScopedEnvironment controller("TUTTI_NET_CONTROLLER", "cubic");
+    const ScopedEnvironment controller("TUTTI_NET_CONTROLLER", "swift");
     b = make_network();
   }
   auto listener = b->listen(0);
@@ -312,7 +312,7 @@ TEST(Network, OtherSettingsAreNamed) {
       heard = channel.ok() ? "" : channel.status().message();
     }
   }
-  EXPECT_NE(said.find("TUTTI_NET_CONTROLLER differs: cubic"), std::string::npos) << said;
+  EXPECT_NE(said.find("TUTTI_NET_CONTROLLER differs: swift"), std::string::npos) << said;
   EXPECT_NE(heard.find("refuses the channel"), std::string::npos) << heard;
 }
 
