@@ -55,13 +55,13 @@ struct Config {
   int net_speed_mbps = 0;            ///< Of each device; 0: what the system says.
   std::string net_polling = "auto";  ///< auto | busy | shared (net/engine.hpp)
   std::string net_controller = "cubic";  ///< Congestion control (transport/types.hpp).
-  std::string net_spray = "mixed";      ///< Path choice, same.
-  Bytes net_chunk_bytes = 0;            ///< 0: the largest of the wire.
-  Bytes net_buffer_bytes = 64 << 20;    ///< Of a receiving socket.
-  double net_timeout_s = 30;            ///< Without a sign of life the peer is gone.
-  bool net_offload = true;              ///< Segmentation and coalescing by kernel or NIC.
-  bool net_authenticate = true;         ///< Packets carry a tag.
-  std::string fault;                    ///< Of the network, wire/fault/fault_plan.hpp; empty: none.
+  std::string net_spray = "mixed";       ///< Path choice, same.
+  Bytes net_chunk_bytes = 0;             ///< 0: the largest of the wire.
+  Bytes net_buffer_bytes = 64 << 20;     ///< Of a receiving socket.
+  double net_timeout_s = 30;             ///< Without a sign of life the peer is gone.
+  bool net_offload = true;               ///< Segmentation and coalescing by kernel or NIC.
+  bool net_authenticate = true;          ///< Packets carry a tag.
+  std::string fault;         ///< Of the network, wire/fault/fault_plan.hpp; empty: none.
   bool sync_device = false;  ///< Debug: wait for the whole device before each collective.
   bool chain = false;        ///< Native calls go to the next MPI_X (a profiler), not PMPI_X.
   std::string library_dir;   ///< Read by the tutti command alone; a knob so that its name is known.

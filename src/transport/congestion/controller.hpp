@@ -20,7 +20,7 @@ struct ControllerOptions {
   TimeNs base_rtt_ns = 12'000;  ///< Of a full chunk on idle links.
   Bytes bdp_bytes = 600'000;    ///< Line rate times base_rtt; of this group's share.
   Bytes window_bytes_max = 900'000;
-  Bytes window_bytes_min = 0;  ///< Below its own floor, for those that pace; 0: theirs.
+  Bytes window_bytes_min = 0;      ///< Below its own floor, for those that pace; 0: theirs.
   bool base_rtt_is_guess = false;  ///< See WireCapabilities.
   bool trims = false;
   bool marks_ecn = true;
