@@ -21,7 +21,7 @@ using abi::Result;
 using transport::ReceivePart;
 
 constexpr char kName[] = "Tutti";
-constexpr int kCommsMax = 65536;
+constexpr int kCommsMax = 4096;
 constexpr int kReceivesMax = static_cast<int>(transport::kReceivePartsMax);
 
 /// Runs the body of an entry, which gives a Status. `has_failed`: of the comm, or null.

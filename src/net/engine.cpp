@@ -33,6 +33,10 @@ constexpr TimeNs kNapNs = 500'000;
 constexpr TimeNs kBlockedNs = 100'000;       ///< Until a wire without room is tried again.
 constexpr TimeNs kLookNs = 10'000'000;       ///< Between looks at the peers' TCP connections.
 constexpr TimeNs kForgetNs = 2'000'000'000;  ///< An ended connection still answers so long.
+/// A receiver that closes at once may overtake its last acknowledgement, or lose it, and the sender
+/// would take what was delivered for lost. So long its probes are answered, unless it says
+/// farewell.
+constexpr TimeNs kCloseLingerNs = 500'000'000;
 constexpr char kFarewell = 'B';
 
 /// The lock for a caller who has to have it: a spinning thread steps aside for him.
@@ -118,10 +122,15 @@ Result<Lane*> Engine::attach(const transport::ConnectionOptions& options,
   lane->connection = *connection;
   lane->wire_peer = wire_peer;
   lane->control = control;
+  lane->receives = options.receives;
   epoll_event interest{};
   interest.events = EPOLLIN | EPOLLRDHUP;
   interest.data.ptr = lane.get();
-  epoll_ctl(controls_, EPOLL_CTL_ADD, control, &interest);
+  if (epoll_ctl(controls_, EPOLL_CTL_ADD, control, &interest) != 0) {
+    const std::string why = std::strerror(errno);
+    (void)endpoint_.abort(now_ns(), *connection);
+    return Status(ErrorCode::kUnavailable, "net: cannot watch the peer's connection: " + why);
+  }
   lane_of_[connection->index] = lane.get();
   ++lanes_in_use_;
   lanes_.push_back(std::move(lane));
@@ -139,7 +148,12 @@ void Engine::detach(Lane* lane) {
     } else {
       // The TCP connection's end is in order from now on.
       (void)::send(lane->control, &kFarewell, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-      (void)endpoint_.close(now_ns(), lane->connection);
+      drop_blocked();
+      if (lane->receives && !lane->has_farewell) {
+        lane->close_ns = now_ns() + kCloseLingerNs;
+      } else {
+        (void)endpoint_.close(now_ns(), lane->connection);
+      }
     }
   }
   work();
@@ -178,7 +192,9 @@ void Engine::help() {
     if (!lock.owns_lock()) {
       return;  // Who has it looks at the inbox once more after that, as here.
     }
-    work();
+    if (work()) {
+      wake(Sleep::kDeep);  // What the thread sleeps for may have changed.
+    }
   } while (posted_.load() != 0);
 }
 
@@ -261,6 +277,8 @@ void Engine::sleep() {
   // While callers do the work, what arrives is theirs to take, and so is the lock.
   const bool naps = is_helped(now);
   TimeNs until_ns = now + kNapNs;
+  // Before the look at the deadlines: whoever changes one after it sees somebody to wake.
+  asleep_ = naps ? Sleep::kNap : Sleep::kDeep;
   if (!naps) {
     const std::lock_guard lock(mutex_);
     until_ns = std::min(endpoint_.next_deadline(), wire_->next_deadline());
@@ -268,7 +286,7 @@ void Engine::sleep() {
       until_ns = std::min(until_ns, now + kBlockedNs);
     }
     for (const std::unique_ptr<Lane>& lane : lanes_) {
-      until_ns = std::min(until_ns, lane->forget_ns);
+      until_ns = std::min({until_ns, lane->forget_ns, lane->close_ns});
     }
   }
   pollfd descriptors[] = {
@@ -279,12 +297,12 @@ void Engine::sleep() {
     timeout.tv_sec = static_cast<time_t>(left_ns / 1'000'000'000U);
     timeout.tv_nsec = static_cast<long>(left_ns % 1'000'000'000U);
   }
-  asleep_ = naps ? Sleep::kNap : Sleep::kDeep;
-  // A post between the last look at the inbox and here has seen nobody asleep.
-  if (posted_.load() == 0 && !stop_) {
+  // A post between the last look at the inbox and the fall asleep has seen nobody to wake.
+  if ((naps || posted_.load() == 0) && !stop_) {
     ppoll(descriptors, naps ? 1 : 3, until_ns == kNever ? nullptr : &timeout, nullptr);
   }
   asleep_ = Sleep::kAwake;
+  has_news_of_peers_ = has_news_of_peers_ || descriptors[1].revents != 0 || !naps;
   std::uint64_t count = 0;
   (void)!read(wake_event_, &count, sizeof count);
 }
@@ -307,8 +325,9 @@ bool Engine::work() {
   }
   did |= take_events();
   did |= transmit(now);
-  if (now - looked_ns_ > kLookNs) {
+  if (now - looked_ns_ > kLookNs || has_news_of_peers_) {
     looked_ns_ = now;
+    has_news_of_peers_ = false;
     look_after_peers(now);
   }
   return did;
@@ -436,6 +455,9 @@ void Engine::finish(Request* request, Outcome outcome) {
   Lane& lane = *request->lane;
   request->outcome = outcome;
   request->is_peer_gone = lane.is_peer_gone;
+  if (request->is_send) {
+    drop_blocked();  // Its buffer is the caller's again.
+  }
   --lane.open_requests;
   --open_requests_;
   has_finished_ = true;
@@ -460,12 +482,17 @@ void Engine::end(Lane& lane, Outcome outcome) {
 }
 
 void Engine::break_off(Lane& lane) {
-  // Its payload may be of the buffers that are to be left alone; to others it is a loss.
+  drop_blocked();
+  (void)endpoint_.abort(now_ns(), lane.connection);
+  take_events();
+}
+
+/// What the wire had no room for may point at buffers that are to be left alone. To its receivers
+/// it is a loss.
+void Engine::drop_blocked() {
   together_count_ = 0;
   has_next_ = false;
   is_blocked_ = false;
-  (void)endpoint_.abort(now_ns(), lane.connection);
-  take_events();
 }
 
 void Engine::look_after_peers(TimeNs now) {
@@ -483,6 +510,8 @@ void Engine::look_after_peers(TimeNs now) {
     if (!lane.has_farewell && !lane.has_ended) {
       lane.is_peer_gone = true;
       break_off(lane);
+    } else if (lane.close_ns != kNever) {
+      lane.close_ns = now;
     }
   }
   forget_old(now);
@@ -491,10 +520,20 @@ void Engine::look_after_peers(TimeNs now) {
 void Engine::forget_old(TimeNs now) {
   for (std::size_t i = 0; i < lanes_.size();) {
     Lane& lane = *lanes_[i];
+    if (lane.close_ns <= now) {
+      lane.close_ns = kNever;
+      if (!lane.has_ended) {
+        (void)endpoint_.close(now, lane.connection);
+      }
+    }
     if (lane.forget_ns > now) {
       ++i;
       continue;
     }
+    // A forked child may hold the connection open: the peer is to see its end all the same, and
+    // nobody is to be told of it here.
+    epoll_ctl(controls_, EPOLL_CTL_DEL, lane.control, nullptr);
+    shutdown(lane.control, SHUT_RDWR);
     close(lane.control);
     wire_->remove_peer(lane.wire_peer);
     if (lane_of_[lane.connection.index] == &lane) {

@@ -41,7 +41,9 @@ struct Lane {
   std::deque<Request*> waiting_sends;     ///< For which the transport has no room yet.
   std::deque<Request*> waiting_receives;  ///< Same.
   std::uint32_t open_requests = 0;
-  bool is_detached = false;  ///< Its channel is gone.
+  bool receives = false;
+  bool is_detached = false;                        ///< Its channel is gone.
+  transport::TimeNs close_ns = transport::kNever;  ///< When its side is to be closed in order.
   bool has_farewell = false;
   bool is_peer_gone = false;
   bool is_counted = false;                               ///< In the engine's totals.
@@ -68,7 +70,7 @@ struct Request {
 struct EngineOptions {
   std::string name = "tutti-net";  ///< Of the thread.
   bool is_busy = false;
-  std::uint32_t connections = 1024;
+  std::uint32_t connections = 4096;
   transport::TimeNs spin_ns = 1'000'000;  ///< Busy: how long it spins for nothing.
 };
 
@@ -130,6 +132,7 @@ class Engine : private wire::Arrivals {
   void look_after_peers(transport::TimeNs now);
   void break_off(Lane& lane);
   void forget_old(transport::TimeNs now);
+  void drop_blocked();
   static void add(transport::ConnectionCounters& sum, const transport::ConnectionCounters* one);
 
   EngineOptions options_;
@@ -164,6 +167,7 @@ class Engine : private wire::Arrivals {
   bool has_finished_ = false;      ///< A request, since the last transmission.
   transport::TimeNs hold_ns_ = 0;  ///< Until then more is waited for.
   transport::TimeNs looked_ns_ = 0;
+  std::atomic<bool> has_news_of_peers_ = false;
   transport::ConnectionCounters totals_;  ///< Sums over connections that are no more.
 };
 

@@ -247,24 +247,28 @@ class TcpListener : public Listener {
     for (;;) {
       Descriptor guest(accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (guest.get() < 0) {
-        break;
+        if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) {
+          break;
+        }
+        return Status(ErrorCode::kUnavailable, "net: cannot accept the peer: " + errno_text() +
+                                                   "; raise the limit of open files?");
       }
-      if (guests_.size() < kGuestsMax) {
-        guests_.push_back({std::move(guest), {}});
+      // Who has been silent longest is no peer: those greet at once.
+      if (guests_.size() == kGuestsMax) {
+        guests_.erase(guests_.begin());
       }
+      guests_.push_back({std::move(guest), {}});
     }
     for (std::size_t i = 0; i < guests_.size(); ++i) {
       const Result<bool> is_here = guests_[i].hello.read(guests_[i].socket.get());
       if (is_here.ok() && !*is_here) {
         continue;
       }
-      const Guest guest = std::move(guests_[i]);
+      Guest guest = std::move(guests_[i]);
       guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i--));
       if (is_here.ok()) {
         Result<std::unique_ptr<Channel>> channel = greet(guest);
-        // Who has not our key is not one of the job: a scanner, or a process of another job.
-        if (channel.ok() ? *channel != nullptr
-                         : channel.status().code() != ErrorCode::kUnavailable) {
+        if (!channel.ok() || *channel != nullptr) {
           return channel;
         }
       }
@@ -278,27 +282,24 @@ class TcpListener : public Listener {
     IncomingHello hello;
   };
 
-  Result<std::unique_ptr<Channel>> greet(const Guest& guest) {
+  Result<std::unique_ptr<Channel>> greet(Guest& guest) {
     const int socket = guest.socket.get();
     const Result<Hello> theirs = decode(guest.hello.bytes(), key_);
     if (!theirs.ok()) {
-      if (theirs.status().code() == ErrorCode::kInvalidArgument) {
-        return std::unique_ptr<Channel>();  // Does not even speak our language.
-      }
+      // Who has not our key, or not our version (a peer's handle would have told), is not one of
+      // the job: a scanner, or a process of another job. He may not end ours.
       refuse(socket, theirs.status());
-      return theirs.status();
+      return std::unique_ptr<Channel>();
     }
     Engine& engine = *choose_();
     TUTTI_ASSIGN_OR_RETURN(const Hello mine, hello_of(engine, options_, socket));
-    // The lane's own, because the guest's is closed with it.
-    Descriptor kept(dup(socket));
     const Result<Lane*> lane =
-        attach(engine, mine, *theirs, key_, options_, /*sends=*/false, kept.get());
+        attach(engine, mine, *theirs, key_, options_, /*sends=*/false, socket);
     if (!lane.ok()) {
       refuse(socket, lane.status());
       return lane.status();
     }
-    kept.release();
+    guest.socket.release();
     auto channel = std::make_unique<LaneChannel>(*lane);
     TUTTI_RETURN_IF_ERROR(write_hello(socket, encode(mine, key_)));
     return std::unique_ptr<Channel>(std::move(channel));
@@ -354,7 +355,7 @@ class TcpConnector : public Connector {
     const int socket = socket_.get();
     if (engine_ == nullptr) {
       pollfd writable = {socket, POLLOUT, 0};
-      if (::poll(&writable, 1, 0) == 0) {
+      if (::poll(&writable, 1, 0) <= 0) {
         return std::unique_ptr<Channel>();
       }
       int error = 0;

@@ -27,8 +27,14 @@ std::span<const std::byte> Assembly::add(std::uint64_t source, const Prefix& pre
     ++at;
   }
   if (at == open_.size()) {
-    at = oldest_;
-    oldest_ = (oldest_ + 1) % open_.size();
+    at = 0;
+    while (at < open_.size() && open_[at].in_use) {
+      ++at;
+    }
+    if (at == open_.size()) {
+      at = oldest_;
+      oldest_ = (oldest_ + 1) % open_.size();
+    }
     if (open_[at].in_use) {
       dropped_ += static_cast<std::uint64_t>(std::popcount(open_[at].here));
     }

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -19,7 +20,7 @@ class Assembly {
  public:
   /// Up to `packets` incomplete ones. All memory is allocated here.
   explicit Assembly(std::uint32_t packets)
-      : open_(packets), memory_(std::size_t{packets} * kContentBytesMax) {}
+      : open_(packets), memory_(new std::byte[std::size_t{packets} * kContentBytesMax]) {}
 
   /// A whole packet's content, valid until the next call; empty: more is missing, or the fragment
   /// makes no sense with those before. `source` names the sender's address and port. `ecn` becomes
@@ -39,11 +40,11 @@ class Assembly {
     bool ecn = false;
     bool in_use = false;
   };
-  std::byte* memory(std::size_t index) { return memory_.data() + index * kContentBytesMax; }
+  std::byte* memory(std::size_t index) { return memory_.get() + index * kContentBytesMax; }
 
   std::vector<Open> open_;
-  std::vector<std::byte> memory_;
-  std::size_t oldest_ = 0;  ///< Whose place is taken next.
+  std::unique_ptr<std::byte[]> memory_;  ///< Not written before it is used: pages come with need.
+  std::size_t oldest_ = 0;               ///< Whose place is taken next.
   std::uint64_t dropped_ = 0;
 };
 

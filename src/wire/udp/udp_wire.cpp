@@ -29,11 +29,14 @@ constexpr std::size_t kIpv4Bytes = 20 + 8;
 constexpr std::size_t kIpv6Bytes = 40 + 8;
 constexpr std::size_t kDatagramBytesMax = 65507;  ///< Of IPv4; IPv6 takes a little more.
 constexpr std::uint32_t kDataHeaderBytes = 48;
+constexpr std::size_t kFragmentBytesMin = 512;
+constexpr std::uint8_t kAddressBytesV4 = 1 + 2 + 4 + 2;
+constexpr std::uint8_t kAddressBytesV6 = 1 + 2 + 16 + 2;
 constexpr std::size_t kLookBytes = kPrefixBytes + transport::kHeaderBytesMax;
 constexpr std::size_t kBulkBytes = 4096;
 constexpr int kBulkMemory = 8;  ///< Small packets in a row that end the looking ahead.
 constexpr transport::TimeNs kChunkTimeNs = 200'000;  ///< Most that one occupies a link.
-constexpr std::uint32_t kOpenPackets = 32;
+constexpr std::uint32_t kOpenPackets = 512;
 constexpr int kEct0 = 2;
 constexpr int kEcnMask = 3;
 constexpr Bytes kSendBufferBytes = 8 << 20;
@@ -90,7 +93,7 @@ UdpWire::UdpWire(const UdpOptions& options)
       fragment_bytes_(std::clamp<std::size_t>(
           static_cast<std::size_t>(std::max(options.mtu_bytes, 0)) -
               (options.local.storage.ss_family == AF_INET6 ? kIpv6Bytes : kIpv4Bytes),
-          512, kDatagramBytesMax)),
+          kFragmentBytesMin, kDatagramBytesMax)),
       staging_(kContentBytesMax + 1),
       prefixes_((kFragmentsMax + 1) * kPrefixBytes + transport::kHeaderBytesMax),
       parts_(2 * kFragmentsMax + 2),
@@ -205,7 +208,7 @@ transport::WireCapabilities UdpWire::capabilities() const {
   return it;
 }
 
-// Family (4 or 6), port, address.
+// Family (4 or 6), port, address, bytes of a full datagram.
 WireAddress UdpWire::address() const {
   WireAddress out;
   if (bound_.storage.ss_family == AF_INET6) {
@@ -213,21 +216,23 @@ WireAddress UdpWire::address() const {
     out.bytes[0] = std::byte{6};
     std::memcpy(&out.bytes[1], &v6.sin6_port, 2);
     std::memcpy(&out.bytes[3], &v6.sin6_addr, 16);
-    out.length = 19;
+    out.length = kAddressBytesV6;
   } else {
     const auto& v4 = reinterpret_cast<const sockaddr_in&>(bound_.storage);
     out.bytes[0] = std::byte{4};
     std::memcpy(&out.bytes[1], &v4.sin_port, 2);
     std::memcpy(&out.bytes[3], &v4.sin_addr, 4);
-    out.length = 7;
+    out.length = kAddressBytesV4;
   }
+  const auto full = static_cast<std::uint16_t>(fragment_bytes_);
+  std::memcpy(&out.bytes[out.length - 2U], &full, 2);
   return out;
 }
 
 Result<std::uint64_t> UdpWire::add_peer(const WireAddress& address) {
   SocketAddress peer;
-  const bool is_v6 = address.length == 19 && address.bytes[0] == std::byte{6};
-  const bool is_v4 = address.length == 7 && address.bytes[0] == std::byte{4};
+  const bool is_v6 = address.length == kAddressBytesV6 && address.bytes[0] == std::byte{6};
+  const bool is_v4 = address.length == kAddressBytesV4 && address.bytes[0] == std::byte{4};
   if (!is_v4 && !is_v6) {
     return Status(ErrorCode::kInvalidArgument, "udp wire: the peer's address is not one of UDP");
   }
@@ -265,7 +270,9 @@ Result<std::uint64_t> UdpWire::add_peer(const WireAddress& address) {
   if (free == peers_.end()) {
     peers_.emplace_back();
   }
-  peers_[at] = {peer, 1};
+  std::uint16_t full = 0;
+  std::memcpy(&full, &address.bytes[address.length - 2U], 2);
+  peers_[at] = {peer, std::clamp<std::size_t>(full, kFragmentBytesMin, fragment_bytes_), 1};
   return at;
 }
 
@@ -280,8 +287,13 @@ bool UdpWire::send(const Transmission& sent) {
     ++counters_.refused;
     return true;
   }
-  const std::size_t each = fragment_bytes_ - kPrefixBytes;
+  const Peer& peer = peers_[sent.peer];
+  const std::size_t each = peer.fragment_bytes - kPrefixBytes;
   const std::size_t content = sent.header_bytes + std::size_t{sent.payload_bytes};
+  if (fragments(content, each) > kFragmentsMax) {
+    ++counters_.refused;  // Longer than both ends agreed on.
+    return true;
+  }
   Prefix prefix;
   prefix.count = static_cast<std::uint8_t>(std::max<std::size_t>(1, fragments(content, each)));
   prefix.header_bytes = sent.header_bytes;
@@ -311,8 +323,7 @@ bool UdpWire::send(const Transmission& sent) {
     }
   }
   const int socket = senders_[sent.path % senders_.size()];
-  if (!send_fragments(peers_[sent.peer].address, socket, used,
-                      content + prefix.count * kPrefixBytes)) {
+  if (!send_fragments(peer, socket, used, content + prefix.count * kPrefixBytes)) {
     return false;
   }
   ++next_packet_;
@@ -326,8 +337,8 @@ std::size_t UdpWire::send_together(std::span<const Transmission> packets) {
     bytes += kPartHeadBytes + packet.header_bytes + packet.payload_bytes;
   }
   const Transmission& last = packets.back();
-  if (packets.size() == 1 || packets.size() > kTogetherMax || bytes > fragment_bytes_ ||
-      last.peer >= peers_.size() || peers_[last.peer].users == 0) {
+  if (packets.size() == 1 || packets.size() > kTogetherMax || last.peer >= peers_.size() ||
+      peers_[last.peer].users == 0 || bytes > peers_[last.peer].fragment_bytes) {
     return Wire::send_together(packets);
   }
   std::byte* head = prefixes_.data();
@@ -345,8 +356,7 @@ std::size_t UdpWire::send_together(std::span<const Transmission> packets) {
       parts_[used++] = {const_cast<std::byte*>(packet.payload), packet.payload_bytes};
     }
   }
-  if (!send_fragments(peers_[last.peer].address, senders_[last.path % senders_.size()], used,
-                      bytes)) {
+  if (!send_fragments(peers_[last.peer], senders_[last.path % senders_.size()], used, bytes)) {
     return 0;
   }
   ++counters_.datagrams_sent;
@@ -354,19 +364,19 @@ std::size_t UdpWire::send_together(std::span<const Transmission> packets) {
 }
 
 // False: no room now. What else goes wrong is a loss.
-bool UdpWire::send_fragments(const SocketAddress& to, int socket, std::size_t count,
-                             std::size_t bytes) {
+bool UdpWire::send_fragments(const Peer& to, int socket, std::size_t count, std::size_t bytes) {
+  const std::size_t each = to.fragment_bytes;
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(std::uint16_t))] = {};
   msghdr message{};
-  message.msg_name = const_cast<sockaddr*>(to.get());
-  message.msg_namelen = to.bytes;
+  message.msg_name = const_cast<sockaddr*>(to.address.get());
+  message.msg_namelen = to.address.bytes;
   const auto is_busy = [] { return errno == EAGAIN || errno == ENOBUFS || errno == EINTR; };
-  if (bytes <= fragment_bytes_ || options_.segmentation) {
+  if (bytes <= each || options_.segmentation) {
     message.msg_iov = parts_.data();
     message.msg_iovlen = count;
-    if (bytes > fragment_bytes_) {
+    if (bytes > each) {
       put_control(message, control, sizeof control, IPPROTO_UDP, kUdpSegment,
-                  static_cast<std::uint16_t>(fragment_bytes_));
+                  static_cast<std::uint16_t>(each));
     }
     ++counters_.calls_sent;
     if (sendmsg(socket, &message, MSG_NOSIGNAL) >= 0) {
@@ -375,7 +385,7 @@ bool UdpWire::send_fragments(const SocketAddress& to, int socket, std::size_t co
     if (is_busy()) {
       return false;
     }
-    if (errno != EIO || bytes <= fragment_bytes_) {
+    if (errno != EIO || bytes <= each) {
       ++counters_.refused;
       return true;
     }
@@ -385,7 +395,7 @@ bool UdpWire::send_fragments(const SocketAddress& to, int socket, std::size_t co
   }
   for (std::size_t first = 0; first < count;) {
     std::size_t end = first;
-    for (std::size_t room = fragment_bytes_; end < count && parts_[end].iov_len <= room; ++end) {
+    for (std::size_t room = each; end < count && parts_[end].iov_len <= room; ++end) {
       room -= parts_[end].iov_len;
     }
     message.msg_iov = parts_.data() + first;

@@ -74,7 +74,8 @@ class UdpWire : public Wire {
 
   struct Peer {
     SocketAddress address;
-    std::uint32_t users = 0;  ///< add_peer() less remove_peer(); 0: the place is free.
+    std::size_t fragment_bytes = 0;  ///< The smaller of both ends' full datagrams.
+    std::uint32_t users = 0;         ///< add_peer() less remove_peer(); 0: the place is free.
   };
 
   explicit UdpWire(const UdpOptions& options);
@@ -82,7 +83,7 @@ class UdpWire : public Wire {
   Result<int> open_socket();
   /// Empty: packets come as they were sent; else what is wrong.
   std::string try_offloads();
-  bool send_fragments(const SocketAddress& to, int socket, std::size_t count, std::size_t bytes);
+  bool send_fragments(const Peer& to, int socket, std::size_t count, std::size_t bytes);
   std::ptrdiff_t take(std::span<iovec> parts, int flags, Batch& batch);
   bool receive_placed(Arrivals& arrivals, bool& has_data);
   bool receive_staged(Arrivals& arrivals);

@@ -232,7 +232,7 @@ void expect_table(const abi::Net<kVersion>& table) {
   EXPECT_EQ(properties.speed_mbps, 100000);
   EXPECT_EQ(properties.port, 0);
   EXPECT_EQ(properties.latency_us, 5.0F);
-  EXPECT_EQ(properties.comms_max, 65536);
+  EXPECT_EQ(properties.comms_max, 4096);
   EXPECT_EQ(properties.receives_max, 8);
   if constexpr (kVersion >= 7) {
     EXPECT_EQ(properties.device_type, abi::DeviceType::kHost);

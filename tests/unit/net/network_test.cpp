@@ -5,14 +5,19 @@
 #include "net/network.hpp"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <thread>
 #include <vector>
 
 #include "base/random.hpp"
+#include "net/hello.hpp"
 
 namespace tutti::net {
 namespace {
@@ -261,6 +266,82 @@ TEST_P(NetworkPolling, TheEndOfOneSideIsAnErrorOnTheOther) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, NetworkPolling, testing::Values("shared", "busy"));
+
+/// What has been delivered is never told as lost, however soon the receiver goes.
+TEST(Network, AReceiverThatClosesAtOnceHasAcknowledged) {
+  for (int seed = 1; seed <= 10; ++seed) {
+    const std::string fault = "seed=" + std::to_string(seed) + ",drop=0.1,reorder=0.2";
+    const ScopedEnvironment faults("TUTTI_FAULT", fault.c_str());
+    const ScopedEnvironment polling("TUTTI_NET_POLLING", seed % 2 == 0 ? "busy" : "shared");
+    Pair pair = make_pair();
+    ASSERT_NE(pair.receive, nullptr);
+    const std::vector<std::byte> sent = content(8, 1000);
+    std::vector<std::byte> got(1000);
+    const ReceivePart to = part(got);
+    Request* const receive = *pair.receive->receive({&to, 1});
+    Request* const send = *pair.send->send(0, sent.data(), sent.size());
+    ASSERT_TRUE(wait(receive).status.ok());
+    pair.receive.reset();
+    const Completion done = wait(send);
+    ASSERT_TRUE(done.status.ok()) << "seed " << seed << ": " << done.status.message();
+  }
+}
+
+/// Connects to a listener and says nothing, or `bytes`.
+int call_as_stranger(const Handle& handle, std::span<const std::byte> bytes) {
+  sockaddr_in v4{};
+  v4.sin_family = AF_INET;
+  std::memcpy(&v4.sin_port, &handle.bytes[6], 2);
+  std::memcpy(&v4.sin_addr, &handle.bytes[8], 4);
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  EXPECT_EQ(connect(socket, reinterpret_cast<const sockaddr*>(&v4), sizeof v4), 0);
+  if (!bytes.empty()) {
+    EXPECT_EQ(send(socket, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+  }
+  return socket;
+}
+
+TEST(Network, StrangersNeitherEndNorStopASetUp) {
+  const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
+  const ScopedEnvironment family("NCCL_SOCKET_FAMILY", "AF_INET");
+  const auto a = make_network();
+  const auto b = make_network();
+  auto listener = b->listen(0);
+  ASSERT_TRUE(listener.ok());
+  HelloBytes other_version = encode(Hello{}, {1, 2});
+  other_version[4] = std::byte{99};
+  const HelloBytes other_key = encode(Hello{}, {1, 2});
+  std::vector<int> strangers;
+  for (int i = 0; i < 70; ++i) {
+    strangers.push_back(call_as_stranger((*listener)->handle(), {}));
+    ASSERT_TRUE((*listener)->accept().ok());
+  }
+  strangers.push_back(call_as_stranger((*listener)->handle(), other_version));
+  strangers.push_back(call_as_stranger((*listener)->handle(), other_key));
+  strangers.push_back(call_as_stranger((*listener)->handle(), std::vector<std::byte>(500)));
+  auto connector = a->connect(0, (*listener)->handle());
+  ASSERT_TRUE(connector.ok());
+  std::unique_ptr<Channel> sends;
+  std::unique_ptr<Channel> receives;
+  const auto end = Clock::now() + kPatience;
+  while ((sends == nullptr || receives == nullptr) && Clock::now() < end) {
+    if (receives == nullptr) {
+      auto channel = (*listener)->accept();
+      ASSERT_TRUE(channel.ok()) << channel.status().message();
+      receives = std::move(*channel);
+    }
+    if (sends == nullptr) {
+      auto channel = (*connector)->poll();
+      ASSERT_TRUE(channel.ok()) << channel.status().message();
+      sends = std::move(*channel);
+    }
+  }
+  EXPECT_NE(sends, nullptr);
+  EXPECT_NE(receives, nullptr);
+  for (const int stranger : strangers) {
+    close(stranger);
+  }
+}
 
 TEST(Network, OneListenerTakesSeveral) {
   const auto a = make_network();

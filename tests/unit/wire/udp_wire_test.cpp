@@ -99,6 +99,23 @@ TEST_P(UdpContractV6, Holds) {
 INSTANTIATE_TEST_SUITE_P(Wire, UdpContractV6, ::testing::ValuesIn(testing::wire_checks()),
                          testing::wire_check_name);
 
+TEST(UdpWire, TheSmallerMtuOfTwoIsKept) {
+  auto large = UdpWire::open(options_of(AF_INET, 9000, true));
+  auto small = UdpWire::open(options_of(AF_INET, 1500, true));
+  ASSERT_TRUE(large.ok() && small.ok());
+  const auto peer = (*large)->add_peer((*small)->address());
+  ASSERT_TRUE(peer.ok());
+  const std::uint32_t bytes = (*small)->capabilities().chunk_bytes;
+  const testing::TestPacket packet(1, *peer, 48, bytes);
+  ASSERT_TRUE((*large)->send(packet.transmission));
+  EXPECT_EQ((*large)->counters().datagrams_sent, 44U);
+  testing::Collector collector;
+  for (int i = 0; i < 1000 && collector.received.empty(); ++i) {
+    (*small)->receive(collector, 8);
+  }
+  testing::expect_equal(packet, collector.received[1]);
+}
+
 TEST(UdpWire, SaysWhatItCanDo) {
   const auto wire = UdpWire::open(options_of(AF_INET, 1500, true));
   ASSERT_TRUE(wire.ok()) << wire.status().message();
@@ -128,7 +145,7 @@ TEST(UdpWire, AddressesOfOtherKindsAreErrors) {
   EXPECT_FALSE((*wire)->add_peer(WireAddress()).ok());
   WireAddress v6;
   v6.bytes[0] = std::byte{6};
-  v6.length = 19;
+  v6.length = 21;
   EXPECT_NE((*wire)->add_peer(v6).status().message().find("NCCL_SOCKET_FAMILY"), std::string::npos);
 }
 
