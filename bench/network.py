@@ -51,10 +51,21 @@ sys.path.insert(0, str(ROOT / "bench"))
 
 import msgspec  # noqa: E402
 import results_head  # noqa: E402
+from network_parts import (  # noqa: E402
+    Claim,
+    Lab,
+    Row,
+    busy_s,
+    enter,
+    ideal_bps,
+    paired,
+    quartiles,
+    settings,
+)
 from tutti import machine, prediction_figure  # noqa: E402
 from tutti.errors import TuttiError  # noqa: E402
 from tutti.figure import PALETTE  # noqa: E402
-from tutti.lab import lifetime, namespaces, network, plan, state  # noqa: E402
+from tutti.lab import network, plan  # noqa: E402
 
 SCHEMA = "tutti-bench-nccl-net-{}/1"
 NODES = SPINES = 8
@@ -75,8 +86,6 @@ OF_MANY_STREAMS_LOSSY = 3.0
 LATENCY_OF_TCP = 1.10
 CPU_OF_TCP = 0.70
 
-Row = dict[str, Any]
-
 
 @dataclass(frozen=True)
 class Way:
@@ -94,52 +103,10 @@ MANY_STREAMS = Way("TCP, 16 streams", TCP, {"TCP_NET_THREADS": "1", "TCP_NET_STR
 LIBRARIES = {TUTTI: "lib", TCP: "bench/net", "nccl_net_driver": "tests/nccl_net"}
 
 
-def ideal_bps(spec: plan.Spec) -> float:
-    """Payload that can enter a node."""
-    to_spines = spec.spines * (spec.spine_rate_bps or spec.rate_bps) if spec.spines else 0
-    rate_bps = min(spec.rate_bps, to_spines) if to_spines else spec.rate_bps
-    return rate_bps * plan.PAYLOAD_BYTES / plan.FRAME_BYTES
-
-
 def messages_for(spec: plan.Spec, pattern: str, seconds: float, share: float) -> int:
     """On each link of a pattern, to take about so long at a share of the ideal."""
     links = 1 if pattern == "ring" else spec.nodes - 1
     return max(2 * WINDOW, round(ideal_bps(spec) / 8 * share * seconds / links / MESSAGE_BYTES))
-
-
-def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """Of two or more values; one value stands for all three."""
-    if len(values) < 2:
-        return values[0], values[0], values[0]
-    first, middle, last = statistics.quantiles(values, n=4, method="inclusive")
-    return first, middle, last
-
-
-def paired(rows: Sequence[Row], key: str, way: str, other: str) -> list[float]:
-    """Ratios of a value of two ways, one for each repeat that has both."""
-    of = {(row["way"], row["repeat"]): row[key] for row in rows}
-    repeats = sorted({row["repeat"] for row in rows})
-    return [of[way, i] / of[other, i] for i in repeats if (way, i) in of and (other, i) in of]
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A measured number and its bound."""
-
-    what: str
-    measured: float
-    bound: float
-    at_least: bool = True
-
-    @property
-    def holds(self) -> bool:
-        """It is on the right side of its bound."""
-        return self.measured >= self.bound if self.at_least else self.measured <= self.bound
-
-    def __str__(self) -> str:
-        sense = "at least" if self.at_least else "at most"
-        verdict = "holds" if self.holds else "MISSED"
-        return f"{self.what}: {self.measured:.3g}, {sense} {self.bound:.3g}: {verdict}"
 
 
 def groups(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
@@ -227,43 +194,6 @@ def pair_table(rows: Sequence[Row]) -> list[str]:
                 name = f"{way} / TCP"
                 lines.append(f"{key:20} {name:24} {middle:9.3f} ({low:.3f} to {high:.3f})")
     return lines
-
-
-class Lab:
-    """The lab of this benchmark."""
-
-    def __init__(self, spec: plan.Spec) -> None:
-        self.place = state.Place(state.default_base(), "bench-network")
-        self.spec = spec
-        self.plan = plan.make(spec)
-        self.pids: dict[str, int] = {}
-
-    def __enter__(self) -> Lab:
-        up = lifetime.up(self.place, self.spec)
-        self.pids = {name: box.pid for name, box in up.boxes.items()}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        state.take_down(self.place)
-
-    def count(self) -> tuple[int, int]:
-        """(packets that queues dropped, packets that links lost) so far."""
-        found = network.counters(self.plan, self.pids)
-        return sum(one.dropped_packets for one in found), sum(one.lost_packets for one in found)
-
-
-def busy_s() -> float:
-    """Time that the machine's processors have not been idle."""
-    first = Path("/proc/stat").read_text().splitlines()[0].split()
-    user, nice, system, _, _, *others = (int(value) for value in first[1:9])
-    return (user + nice + system + sum(others)) / os.sysconf("SC_CLK_TCK")
-
-
-def enter(pid: int) -> None:
-    """The network of a box; and before what else the machine may be doing."""
-    namespaces.enter(pid, namespaces.NEW_NET)
-    with contextlib.suppress(PermissionError):
-        os.nice(-20)
 
 
 class Runner:
@@ -472,14 +402,6 @@ def draw(rows: Sequence[Row], out: Path) -> None:
         axes.legend()
     figure.tight_layout()
     prediction_figure.save(figure, out)
-
-
-def settings(text: str) -> tuple[str, str]:
-    """`NAME=VALUE` of the environment."""
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise argparse.ArgumentTypeError(f"{text}: write NAME=VALUE")
-    return name, value
 
 
 def save(out: Path | None, part: str, rows: Sequence[Row], more: Mapping[str, Any]) -> None:
