@@ -61,10 +61,10 @@ class Claim:
 
 
 class Lab:
-    """The lab of this benchmark."""
+    """A lab of a benchmark, up while in the scope."""
 
-    def __init__(self, spec: plan.Spec) -> None:
-        self.place = state.Place(state.default_base(), "bench-network")
+    def __init__(self, spec: plan.Spec, name: str = "bench-network") -> None:
+        self.place = state.Place(state.default_base(), name)
         self.spec = spec
         self.plan = plan.make(spec)
         self.pids: dict[str, int] = {}
@@ -90,11 +90,16 @@ def busy_s() -> float:
     return (user + nice + system + sum(others)) / os.sysconf("SC_CLK_TCK")
 
 
-def enter(pid: int) -> None:
-    """The network of a box; and before what else the machine may be doing."""
-    namespaces.enter(pid, namespaces.NEW_NET)
+def raise_priority() -> None:
+    """Before what else the machine may be doing."""
     with contextlib.suppress(PermissionError):
         os.nice(-20)
+
+
+def enter(pid: int) -> None:
+    """The network of a box; with priority."""
+    namespaces.enter(pid, namespaces.NEW_NET)
+    raise_priority()
 
 
 def settings(text: str) -> tuple[str, str]:

@@ -1,0 +1,506 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""The network plugin under a real NCCL on GPUs: correctness and speed against NCCL's own sockets.
+
+    python bench/nccl_network.py check
+    python bench/nccl_network.py measure -o bench/results/nccl-network.json
+    python bench/nccl_network.py plot bench/results/nccl-network.json -o nccl-network.png
+
+Four ranks, each a host of its own for NCCL, rank r on GPU r modulo their number (under NVIDIA's
+multi-process service where ranks share a GPU and the service works). Layouts:
+
+loopback   all on `lo`
+fabric     a lab (tutti.lab) with a leaf for each rank and 8 spines; a host has 16 Gb/s, a link to
+           a spine 2 Gb/s: what one flow gets
+bisection  the same with 16 Gb/s to each spine, where paths cannot be the limit
+lossy      fabric, and each link to a spine loses 0.1 % of its packets at random
+
+Ways: NCCL's sockets as by default, with 2 threads of 8 streams, on loopback also 4 of 4; and the
+plugin. Every run is checked to have used the network it was told to, and every element of a result
+is checked before and after it is timed. Latency is that of one blocking call: the median over
+calls, the slowest rank's. Sizes are those of nccl-tests.
+
+Repeats are paired: each has one run of every way, in turn. Exits with 1 when a claim is missed, a
+run failed or an element was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "python"))
+sys.path.insert(0, str(ROOT / "bench"))
+
+import msgspec  # noqa: E402
+import nccl_jobs  # noqa: E402
+import results_head  # noqa: E402
+from nccl_jobs import LAYOUTS, TUTTI, WAYS, Job, Layout, Outcome, Rendezvous, Setup, Way  # noqa: E402
+from network_parts import Claim, Lab, Row, paired, settings  # noqa: E402
+from tutti import prediction_figure  # noqa: E402
+from tutti.errors import TuttiError  # noqa: E402
+from tutti.figure import MARKERS, PALETTE  # noqa: E402
+from tutti.lab import plan  # noqa: E402
+from tutti.sizes import format_bytes, parse_bytes  # noqa: E402
+
+SCHEMA = "tutti-bench-nccl-network/1"
+COLLECTIVES = ("allreduce", "allgather", "reduce_scatter", "alltoall")
+SIZES = ("4", "1K", "16K", "64K", "256K", "1M", "4M", "16M", "64M")
+CHECK_SIZES = ("4", "60", "4100", "64K", "1000004", "16M", "64M")
+KILO, MEGA = 1 << 10, 1 << 20
+LARGE = 64 * MEGA
+RUN_LIMIT_S = 150
+
+# The plain claims. Speed-ups are over a socket way at the same size, paired.
+LOOPBACK_LARGE_MS = 8.4
+LOOPBACK_SPEEDUP = 2.0  # From 1 MB.
+SMALL_LATENCY_RATIO = 1.0  # Up to 64 KB.
+FABRIC_LARGE_MS = 58.0
+FABRIC_OF_DEFAULT = 7.0
+FABRIC_OF_BEST = 1.6
+BISECTION_RATIO = 1.10  # Never slower, but for noise.
+LOSSY_OF_BEST = 3.0
+
+# (what, settings, collectives): the plugin is checked with each.
+VARIANTS: tuple[tuple[str, Mapping[str, str], Sequence[str]], ...] = (
+    ("as by default", {}, COLLECTIVES),
+    ("simple protocol", {"NCCL_PROTO": "Simple"}, COLLECTIVES),
+    ("trees", {"NCCL_ALGO": "Tree"}, ("allreduce",)),
+    ("eight channels", {"NCCL_MIN_NCHANNELS": "8"}, COLLECTIVES),
+    ("shared polling", {"TUTTI_NET_POLLING": "shared"}, COLLECTIVES),
+    ("no offload", {"TUTTI_NET_OFFLOAD": "0"}, ("allreduce", "alltoall")),
+)
+
+
+def ideal_us(layout: Layout, collective: str, size: int, ranks: int) -> float | None:
+    """What a host's links need for the payload alone; None: no link is shaped."""
+    if layout.spec is None:
+        return None
+    passes = 2 if collective == "allreduce" else 1
+    to_spines = layout.spec.spines * layout.spec.spine_rate_bps
+    rate_bps = min(layout.spec.rate_bps, to_spines)
+    return passes * (ranks - 1) / ranks * size * 8 / rate_bps * 1e6
+
+
+def rows_of(outcome: Outcome, layout: Layout, way: Way, repeat: int) -> list[Row]:
+    """One row for each collective and size: the slowest rank's times, all ranks' wrong elements."""
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for lines in outcome.results():
+        for line in lines:
+            found.setdefault((line["collective"], line["bytes"]), []).append(line)
+    return [
+        {
+            "layout": layout.name,
+            "way": way.name,
+            "repeat": repeat,
+            "collective": collective,
+            "bytes": size,
+            "ideal_us": ideal_us(layout, collective, size, len(lines)),
+            "us": max(line["us_p50"] for line in lines),
+            "us_min": max(line["us_min"] for line in lines),
+            "us_p90": max(line["us_p90"] for line in lines),
+            "iterations": lines[0]["iterations"],
+            "cpus": round(sum(line["cpus"] for line in lines), 2),
+            "wrong": sum(line["wrong"] for line in lines),
+        }
+        for (collective, size), lines in found.items()
+    ]
+
+
+def groups(rows: Sequence[Row]) -> dict[tuple[str, str, int], list[Row]]:
+    """Rows of one layout, collective and size, in the order of the first."""
+    found: dict[tuple[str, str, int], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row["layout"], row["collective"], row["bytes"]), []).append(row)
+    return found
+
+
+def middle_us(rows: Sequence[Row], way: str) -> float | None:
+    """Median over the repeats; None: the way has none."""
+    values = [row["us"] for row in rows if row["way"] == way]
+    return statistics.median(values) if values else None
+
+
+def best_sockets(rows: Sequence[Row], ours: str = TUTTI.name) -> str | None:
+    """The fastest way that is not ours at one size."""
+    ways = dict.fromkeys(row["way"] for row in rows if row["way"] != ours)
+    return min(ways, key=lambda way: middle_us(rows, way) or 0, default=None)
+
+
+def ratio(rows: Sequence[Row], way: str | None, other: str | None) -> float | None:
+    """Median of the paired ratios of the times at one size; None: no repeat has both ways."""
+    ratios = paired(rows, "us", way, other) if way and other else []
+    return statistics.median(ratios) if ratios else None
+
+
+def worst(
+    what: str, found: Sequence[tuple[float | None, int]], bound: float, at_least: bool
+) -> list[Claim]:
+    """A claim about the worst of (ratio, size); none when nothing was measured."""
+    known = [(value, size) for value, size in found if value is not None]
+    if not known:
+        return []
+    value, size = min(known) if at_least else max(known)
+    return [Claim(f"{what}; worst at {format_bytes(size)}", value, bound, at_least)]
+
+
+def claims(rows: Sequence[Row], ours: str = TUTTI.name) -> list[Claim]:
+    """Every bound that the measured rows can tell about."""
+    found: list[Claim] = []
+    default = nccl_jobs.DEFAULT.name
+    by_curve: dict[tuple[str, str], dict[int, list[Row]]] = {}
+    for (layout, collective, size), mine in groups(rows).items():
+        by_curve.setdefault((layout, collective), {})[size] = mine
+    for (layout, collective), curve in by_curve.items():
+        name = f"{layout}, {collective}"
+        large = curve.get(LARGE, [])
+        large_us = middle_us(large, ours)
+        limit_ms = {"loopback": LOOPBACK_LARGE_MS, "fabric": FABRIC_LARGE_MS}.get(layout)
+        if collective == "allreduce" and limit_ms and large_us is not None:
+            found.append(Claim(f"{name}, 64M, ms", large_us / 1e3, limit_ms, at_least=False))
+        of_default = [(ratio(mine, default, ours), size) for size, mine in curve.items()]
+        of_best = [
+            (ratio(mine, best_sockets(mine, ours), ours), size) for size, mine in curve.items()
+        ]
+        if layout == "loopback":
+            from_mega = [one for one in of_default if one[1] >= MEGA]
+            found += worst(
+                f"{name} from 1M, over default sockets", from_mega, LOOPBACK_SPEEDUP, True
+            )
+            small = [
+                (1 / value if value else None, size)
+                for value, size in of_default
+                if size <= 64 * KILO
+            ]
+            what = f"{name} up to 64K, latency of default sockets'"
+            found += worst(what, small, SMALL_LATENCY_RATIO, False)
+        at_large_default = [one for one in of_default if one[1] == LARGE]
+        at_large_best = [one for one in of_best if one[1] == LARGE]
+        if layout == "fabric":
+            what = f"{name}, over default sockets"
+            found += worst(what, at_large_default, FABRIC_OF_DEFAULT, True)
+            found += worst(f"{name}, over best sockets", at_large_best, FABRIC_OF_BEST, True)
+        if layout == "bisection":
+            slower = [(1 / value if value else None, size) for value, size in of_best]
+            found += worst(f"{name}, time of best sockets'", slower, BISECTION_RATIO, False)
+        if layout == "lossy":
+            found += worst(f"{name}, over best sockets", at_large_best, LOSSY_OF_BEST, True)
+    return found
+
+
+def table(rows: Sequence[Row], ours: str = TUTTI.name) -> list[str]:
+    """A line for each layout, collective and size: milliseconds of each way, our speed-ups."""
+    lines = []
+    ways = list(dict.fromkeys(row["way"] for row in rows))
+    head = None
+    for (layout, collective, size), mine in groups(rows).items():
+        if head != (layout, collective):
+            head = (layout, collective)
+            names = "".join(f"{way:>12}" for way in ways)
+            lines.append(f"{layout}, {collective}: ms{names}{'ideal':>9}  over default, best")
+        cells = "".join(
+            f"{'-':>12}" if us is None else f"{us / 1e3:12.3f}"
+            for us in (middle_us(mine, way) for way in ways)
+        )
+        ideal = mine[0]["ideal_us"]
+        ratios = (
+            ratio(mine, nccl_jobs.DEFAULT.name, ours),
+            ratio(mine, best_sockets(mine, ours), ours),
+        )
+        speedups = ", ".join("-" if value is None else f"{value:.2f}" for value in ratios)
+        wrong = sum(row["wrong"] for row in mine)
+        lines.append(
+            f"{format_bytes(size):>{len(layout) + len(collective) + 6}}{cells}"
+            f"{'-' if ideal is None else f'{ideal / 1e3:.3f}':>9}  {speedups}"
+            + (f"  WRONG {wrong}" if wrong else "")
+        )
+    return lines
+
+
+def without_paths(words: Sequence[str]) -> list[str]:
+    """A command line without the options that name places on this machine."""
+    places = ("--build", "--logs", "--nccl", "-o", "--output")
+    pairs = zip(["", *words], words, strict=False)
+    return [word for before, word in pairs if word not in places and before not in places]
+
+
+def document_head(setup: Setup, nccl: str, cuda: str, more: Mapping[str, Any]) -> dict[str, Any]:
+    """Of results; a place on the machine is nobody's business."""
+    head = results_head.head(SCHEMA)
+    words = ["python", "bench/nccl_network.py", *without_paths(sys.argv[1:])]
+    head["command"] = shlex.join(words)
+    head["machine"] |= {"kernel": os.uname().release}
+    head["versions"] |= {"nccl": nccl, "cuda": cuda}
+    return {**head, "ranks": setup.ranks, "gpus": setup.gpus, **more}
+
+
+class Report:
+    """Rows and failures so far, in a file at every moment."""
+
+    def __init__(self, setup: Setup, out: Path | None, more: Mapping[str, Any]) -> None:
+        self.setup, self.out, self.more = setup, out, more
+        self.rows: list[Row] = []
+        self.failures: list[str] = []
+        self.counters: list[dict[str, Any]] = []
+        self.nccl = self.cuda = ""
+
+    def add(self, name: str, outcome: Outcome, rows: Sequence[Row]) -> None:
+        """One run, in words too."""
+        self.rows += rows
+        for line in outcome.events(0, "start"):
+            self.nccl = line["nccl"]
+            self.cuda = line["cuda"].rpartition("(")[2].rstrip(")")
+        wrong = sum(row["wrong"] for row in rows)
+        said = [line for log in outcome.logs[:1] for line in nccl_jobs.plugin_lines(log)]
+        if said:
+            self.counters.append({"run": name, "rank 0": said})
+        if outcome.failure:
+            self.failures.append(f"{name}: {outcome.failure}")
+        verdict = f"FAILED: {outcome.failure}" if outcome.failure else f"{wrong} wrong"
+        print(f"{name}: {outcome.seconds:.1f} s, {verdict}", file=sys.stderr, flush=True)
+        self.save()
+
+    def save(self) -> None:
+        """The document."""
+        if self.out is None:
+            return
+        document = document_head(self.setup, self.nccl, self.cuda, self.more) | {
+            "failures": self.failures,
+            "counters": self.counters,
+            "claims": [
+                {"what": one.what, "measured": round(one.measured, 4), "bound": one.bound,
+                 "at_least": one.at_least, "holds": one.holds}
+                for one in claims(self.rows)
+            ],
+            "rows": self.rows,
+        }  # fmt: skip
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        self.out.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+
+    def wrong(self) -> int:
+        """Elements."""
+        return sum(row["wrong"] for row in self.rows)
+
+
+def run_once(
+    setup: Setup, layout: Layout, lab: Lab | None, way: Way, name: str, words: Sequence[str]
+) -> Outcome:
+    """One job of nccl_ranks to its end."""
+    with Rendezvous() as rendezvous:
+        command = nccl_jobs.ranks_command(setup, rendezvous.next(), words)
+        with Job(setup, layout, lab, way, name, command) as job:
+            return job.finish(RUN_LIMIT_S)
+
+
+def jobs_of(
+    options: argparse.Namespace, layout: Layout, chosen: Mapping[str, str]
+) -> Iterator[tuple[int, Way]]:
+    """(repeat, way): every way once in each repeat."""
+    for repeat in range(options.repeats):
+        for name in options.ways:
+            way = WAYS[name]
+            if layout.name in way.layouts:
+                is_ours = way.network == TUTTI.network
+                yield repeat, replace(way, env={**way.env, **chosen}) if is_ours else way
+
+
+def network_of(options: argparse.Namespace) -> dict[str, Any]:
+    """What results say about the network."""
+    return {
+        "settings": dict(options.set),
+        "rate": options.rate,
+        "queue": options.queue,
+        "loss": options.loss,
+    }
+
+
+def chosen_layouts(options: argparse.Namespace) -> list[Layout]:
+    """With the rates that were asked for."""
+    known = nccl_jobs.layouts(
+        plan.parse_rate(options.rate),
+        plan.parse_queue(options.queue),
+        plan.parse_loss(options.loss),
+    )
+    return [known[name] for name in options.layouts]
+
+
+def measure(options: argparse.Namespace, setup: Setup, mps: str) -> int:
+    """Every way in every layout, in turn."""
+    chosen = dict(options.set)
+    report = Report(setup, options.output, {**network_of(options), "mps": mps})
+    words = ["--collectives", ",".join(options.collectives), "--sizes", ",".join(options.sizes)]
+    words += ["--time-cap", str(options.time_cap), "--watchdog", "60"]
+    end_s = time.monotonic() + options.budget
+    for layout in chosen_layouts(options):
+        if time.monotonic() > end_s:
+            print(f"{layout.name}: left out, the time is over", flush=True)
+            continue
+        with nccl_jobs.lab_of(layout) as lab:
+            for repeat, way in jobs_of(options, layout, chosen):
+                if time.monotonic() > end_s:
+                    print(f"{layout.name}, {way.name}, {repeat}: left out, the time is over")
+                    break
+                name = f"{layout.name}, {way.name}, {repeat}"
+                outcome = run_once(setup, layout, lab, way, name, words)
+                rows = rows_of(outcome, layout, way, repeat)
+                report.add(name, outcome, [] if outcome.failure else rows)
+            if lab is not None:
+                dropped, lost = lab.count()
+                print(f"{layout.name}: {dropped} packets dropped by queues, {lost} lost on links")
+    print("\n".join(table(report.rows)))
+    return verdict(report, claims(report.rows))
+
+
+def verdict(report: Report, found: Sequence[Claim]) -> int:
+    """What holds, what failed; the exit status."""
+    for line in report.failures:
+        print(f"FAILED: {line}")
+    for claim in found:
+        print(claim)
+    wrong = report.wrong()
+    print(
+        f"{len(report.rows)} rows, {wrong} wrong elements, {len(report.failures)} failed runs, "
+        f"{sum(not claim.holds for claim in found)} of {len(found)} claims missed"
+    )
+    return int(bool(report.failures or wrong or not report.rows
+                    or not all(claim.holds for claim in found)))  # fmt: skip
+
+
+def check(options: argparse.Namespace, setup: Setup, mps: str) -> int:
+    """The plugin alone: every collective, odd sizes, several of NCCL's ways to use a network."""
+    chosen = dict(options.set)
+    report = Report(setup, options.output, {**network_of(options), "mps": mps})
+    words = ["--check", "all", "--iterations-max", "10", "--iterations-min", "3", "--time-cap"]
+    words += [str(options.time_cap), "--watchdog", "60", "--sizes", ",".join(options.sizes)]
+    for layout in chosen_layouts(options):
+        with nccl_jobs.lab_of(layout) as lab:
+            for what, env, collectives in VARIANTS:
+                way = replace(TUTTI, env={**TUTTI.env, **env, **chosen})
+                name = f"{layout.name}, {what}"
+                mine = ["--collectives", ",".join(collectives)]
+                outcome = run_once(setup, layout, lab, way, name, [*words, *mine])
+                report.add(name, outcome, rows_of(outcome, layout, way, 0))
+                checked = len(rows_of(outcome, layout, way, 0))
+                print(f"{name}: {checked} of {len(collectives) * len(options.sizes)} checked")
+                for line in nccl_jobs.plugin_lines(outcome.logs[0])[-1:]:
+                    print(f"  rank 0: {line}")
+    return verdict(report, [])
+
+
+def draw(rows: Sequence[Row], out: Path) -> None:
+    """Latency over size: a panel for each layout and collective, a line for each way."""
+    curves = dict.fromkeys((row["layout"], row["collective"]) for row in rows)
+    ways = list(dict.fromkeys(row["way"] for row in rows))
+    figure, panels = prediction_figure.panels([4.5] * len(curves))
+    by_size = groups(rows)
+    for axes, (layout, collective) in zip(panels, curves, strict=True):
+        sizes = sorted(
+            {size for one, other, size in by_size if (one, other) == (layout, collective)}
+        )
+        for index, way in enumerate(ways):
+            points = [
+                (size, us / 1e3)
+                for size in sizes
+                if (us := middle_us(by_size[layout, collective, size], way)) is not None
+            ]
+            if points:
+                axes.plot(
+                    [size for size, _ in points],
+                    [ms for _, ms in points],
+                    label=way,
+                    color=PALETTE[index % len(PALETTE)],
+                    marker=MARKERS[index % len(MARKERS)],
+                    linewidth=1.6,
+                    markersize=4,
+                )
+        ideals = [by_size[layout, collective, size][0]["ideal_us"] for size in sizes]
+        if ideals[0] is not None:
+            axes.plot(
+                sizes, [us / 1e3 for us in ideals if us], "k:", linewidth=1, label="links alone"
+            )
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        ticks = sizes[:: max(1, len(sizes) // 6)]
+        axes.set_xticks(ticks, [format_bytes(size) for size in ticks])
+        axes.minorticks_off()
+        axes.set_xlabel("size")
+        axes.set_ylabel("one call, ms: median")
+        axes.grid(visible=True, which="major", color="#dddddd", linewidth=0.6)
+        axes.set_axisbelow(True)
+        axes.set_title(f"{layout}, {collective}")
+        axes.legend()
+    figure.tight_layout()
+    prediction_figure.save(figure, out)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    found = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    found.add_argument("part", choices=["check", "measure", "plot"])
+    found.add_argument("results", nargs="?", type=Path, help="of plot: what to draw")
+    found.add_argument("--build", type=Path, default=ROOT / "build/dev")
+    found.add_argument("--nccl", help="path of libnccl.so.2; default: the one beside PyTorch")
+    found.add_argument("--gpus", type=int, default=nccl_jobs.count_gpus())
+    found.add_argument("--mps", choices=["auto", "on", "off"], default="auto")
+    found.add_argument("--layouts", nargs="+", choices=LAYOUTS)
+    found.add_argument("--rate", default="16gbit", help="of a host; bounds in ms are for 16gbit")
+    found.add_argument("--queue", default="8ms", help="of each link")
+    found.add_argument("--loss", default="0.1%", help="of `lossy`")
+    found.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    found.add_argument("--collectives", nargs="+", choices=COLLECTIVES)
+    found.add_argument("--sizes", nargs="+")
+    found.add_argument("--repeats", type=int, default=3)
+    found.add_argument("--time-cap", type=float, default=0.4, help="seconds of one size's calls")
+    found.add_argument("--budget", type=float, default=1e9, help="seconds, then runs are left out")
+    found.add_argument("--set", nargs="+", type=settings, default=[], help="NAME=VALUE for Tutti")
+    found.add_argument("--logs", type=Path, default=Path("nccl-network-logs"))
+    found.add_argument("--without-log", action="store_true", help="a double of NCCL writes none")
+    found.add_argument("-o", "--output", type=Path)
+    return found
+
+
+def main() -> int:
+    """Measures, checks or draws."""
+    options = parser().parse_args()
+    is_check = options.part == "check"
+    options.layouts = options.layouts or (["loopback", "fabric"] if is_check else list(LAYOUTS))
+    options.collectives = options.collectives or ["allreduce", "alltoall"]
+    options.sizes = options.sizes or (CHECK_SIZES if is_check else SIZES)
+    try:
+        if options.part == "plot":
+            if options.results is None:
+                raise TuttiError("plot what? remedy: name a file that measure -o has written")
+            document = json.loads(options.results.read_text())
+            draw(document["rows"], options.output or Path("nccl-network.png"))
+            return 0
+        for text in options.sizes:
+            parse_bytes(text)
+        setup = Setup(
+            build=options.build.resolve(),
+            logs=options.logs.resolve(),
+            nccl=nccl_jobs.find_nccl(options.nccl),
+            gpus=options.gpus,
+            asserts_network=not options.without_log,
+        )
+        setup.require()
+        mps = nccl_jobs.Mps(setup, options.mps)
+        with mps as setup:
+            print(f"{setup.ranks} ranks, {setup.gpus} GPUs, multi-process service: {mps.says}")
+            return (check if is_check else measure)(options, setup, mps.says)
+    except (TuttiError, ValueError) as error:
+        print(f"nccl_network: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

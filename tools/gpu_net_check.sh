@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Checks and measures the network plugin under a real NCCL on a machine with one or more GPUs and
+# no network, as root, in one go:
+#   tools/gpu_net_check.sh BUILD WHEELS OUT [correctness|measure|trouble|ddp|all]
+# BUILD: a build directory (lib/, bench/net/), made elsewhere or here. WHEELS: a directory with the
+# wheels of the Python packages that the machine lacks (pyroute2, msgspec; of Tutti's others those
+# that are missing too). OUT gets a log of each part, the results and all of NCCL's logs in one
+# archive. CHECK_ARGS, MEASURE_ARGS, TROUBLE_ARGS and DDP_ARGS: more arguments for the parts;
+# PART_LIMIT_S: the longest that one part may take.
+set -uo pipefail
+build=$(realpath "$1") wheels=$(realpath "$2") out=$(realpath -m "$3") what=${4:-all}
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+mkdir -p "$out"
+limit=${PART_LIMIT_S:-540}
+
+# NVLink multicast stays off: it can put a shared host's GPUs out of service.
+export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1
+packages=${TMPDIR:-/tmp}/tutti-gpu-net-packages
+logs=${TMPDIR:-/tmp}/tutti-gpu-net-logs
+python=$(command -v python3)
+if [[ ! -d $packages ]]; then
+  mapfile -t found < <(find "$wheels" -type f -name '*.whl')
+  if ((${#found[@]})); then
+    "$python" -m pip install -q --no-index --no-deps --no-compile --no-cache-dir \
+      --target "$packages" "${found[@]}" || exit 1
+  fi
+fi
+export PYTHONPATH=$PWD/python:$packages PYTHONUNBUFFERED=1 TUTTI_LIBRARY_DIR=$build/lib
+if ! "$python" -c 'import click, matplotlib, msgspec, pyroute2, rich'; then
+  echo "a Python package is missing; remedy: its wheel in $wheels"
+  exit 1
+fi
+status=0
+
+part() { # part NAME LINES ARGUMENTS...: one part of the benchmark, its last lines
+  local name=$1 lines=$2 begin=$SECONDS code
+  shift 2
+  timeout --kill-after 20 "$limit" "$python" bench/nccl_network.py "$@" \
+    --build "$build" --logs "$logs/$name" >"$out/$name.log" 2>&1
+  code=$?
+  echo "== $name: status $code, $((SECONDS - begin)) s"
+  tail -n "$lines" "$out/$name.log" | cut -c 1-220
+  if ((code)); then
+    status=1
+  fi
+}
+
+if [[ $what == correctness || $what == all ]]; then
+  read -ra more <<<"${CHECK_ARGS:-}"
+  part check 40 check -o "$out/nccl-check.json" ${more[@]+"${more[@]}"}
+fi
+if [[ $what == measure || $what == all ]]; then
+  read -ra more <<<"${MEASURE_ARGS:-}"
+  part measure 90 measure -o "$out/nccl-network.json" ${more[@]+"${more[@]}"}
+fi
+tar -C "$logs" -czf "$out/logs.tar.gz" . 2>/dev/null
+exit $status
