@@ -26,7 +26,14 @@ using transport::kNever;
 using transport::Outcome;
 using transport::TimeNs;
 
-constexpr std::size_t kPacketsPerTurn = 8;
+/// Little is sent and taken in at a time: acknowledgements and adverts must not wait for what comes
+/// before them. Between turns there is a look for more, which costs less than a short packet.
+constexpr Bytes kBytesPerTurn = 128 << 10;
+constexpr Bytes kPacketsPerTurnMin = 2;
+constexpr Bytes kPacketsPerTurnMax = 8;
+/// Shorter sends leave by the caller's hand also where a thread spins: the way to it and back is
+/// most of the time that they take.
+constexpr Bytes kCallersBytes = 16 << 10;
 constexpr std::uint32_t kSmallBytes = 1024;  ///< Header and payload; more is not worth a copy.
 constexpr TimeNs kHoldNs = 2'000;            ///< Of a spinning thread, for the caller's answer.
 constexpr TimeNs kNapNs = 500'000;
@@ -61,7 +68,9 @@ Engine::Engine(std::unique_ptr<wire::Wire> wire, const EngineOptions& options)
       address_(wire_->address()),
       capabilities_(wire_->capabilities()),
       endpoint_({.connections = options.connections}, wire_->capabilities().ps_per_byte),
-      lane_of_(options.connections) {}
+      lane_of_(options.connections),
+      packets_per_turn_(std::clamp(kBytesPerTurn / capabilities_.chunk_bytes, kPacketsPerTurnMin,
+                                   kPacketsPerTurnMax)) {}
 
 Engine::~Engine() {
   stop_ = true;
@@ -171,21 +180,20 @@ void Engine::post(Request* request) {
     inbox_.push_back(request);
     ++posted_;
   }
-  if (options_.is_busy) {
-    wake(Sleep::kNap);
-    return;
-  }
   // The advert of a receive can wait for what its caller does next: a send, or a test.
-  if (request->is_send) {
-    help();
+  if (request->is_send && (!options_.is_busy || request->send.bytes <= kCallersBytes)) {
+    work_if_free();
   }
-  wake(Sleep::kDeep);
+  wake(options_.is_busy ? Sleep::kNap : Sleep::kDeep);
 }
 
 void Engine::help() {
-  if (options_.is_busy) {
-    return;
+  if (!options_.is_busy || asleep_.load() != Sleep::kAwake) {
+    work_if_free();
   }
+}
+
+void Engine::work_if_free() {
   helped_ns_.store(now_ns(), std::memory_order_relaxed);
   do {
     const std::unique_lock lock(mutex_, std::try_to_lock);
@@ -257,8 +265,8 @@ void Engine::run() {
       idle_since_ns = now;
       continue;
     }
-    if (options_.is_busy && open_requests_.load() > 0 &&
-        (now < idle_since_ns || now - idle_since_ns < options_.spin_ns)) {
+    // Also without open requests: waking up takes longer than a short collective does.
+    if (options_.is_busy && (now < idle_since_ns || now - idle_since_ns < options_.spin_ns)) {
       continue;
     }
     sleep();
@@ -316,8 +324,7 @@ void Engine::wake(Sleep at_least) {
 
 bool Engine::work() {
   bool did = take_posted();
-  // Little is taken in at a time: acknowledgements must not wait for what comes behind.
-  did |= wire_->receive(*this, kPacketsPerTurn) > 0;
+  did |= wire_->receive(*this, packets_per_turn_) > 0;
   const TimeNs now = now_ns();
   if (endpoint_.next_deadline() <= now) {
     endpoint_.handle_timeout(now);
@@ -399,7 +406,7 @@ bool Engine::transmit(TimeNs now) {
     return false;
   }
   std::size_t packets = 0;
-  for (; packets < kPacketsPerTurn; ++packets) {
+  for (; packets < packets_per_turn_; ++packets) {
     has_next_ = has_next_ || endpoint_.poll_transmit(now_ns(), &next_);
     if (!has_next_) {
       break;

@@ -71,7 +71,7 @@ struct EngineOptions {
   std::string name = "tutti-net";  ///< Of the thread.
   bool is_busy = false;
   std::uint32_t connections = 4096;
-  transport::TimeNs spin_ns = 1'000'000;  ///< Busy: how long it spins for nothing.
+  transport::TimeNs spin_ns = 1'000'000;  ///< Busy: how long it spins without anything to do.
 };
 
 class Engine : private wire::Arrivals {
@@ -89,8 +89,6 @@ class Engine : private wire::Arrivals {
   const transport::WireCapabilities& capabilities() const { return capabilities_; }
   std::string description() const { return wire_->description(); }
   std::uint32_t next_id() { return next_id_.fetch_add(1); }
-  /// Open requests and lanes: what a new lane is given to the least of.
-  std::uint64_t load() const { return open_requests_.load() + 16 * lanes_in_use_.load(); }
   /// Nothing is left to finish for anybody.
   bool is_quiet() const { return lanes_in_use_.load() == 0; }
 
@@ -103,7 +101,7 @@ class Engine : private wire::Arrivals {
 
   /// Any thread. The request is filled in but for the results.
   void post(Request* request);
-  /// A caller waits: shared engines do a round of work if nobody else does.
+  /// A caller waits: shared engines, and those that sleep, do a round of work if nobody else does.
   void help();
 
   /// What it has done so far, for people.
@@ -111,6 +109,9 @@ class Engine : private wire::Arrivals {
 
  private:
   enum class Sleep : std::uint8_t { kAwake, kNap, kDeep };
+
+  /// A round of work, unless somebody else is at it, who then sees what was posted.
+  void work_if_free();
 
   std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes) override;
   void arrived(const transport::Arrival& arrival) override;
@@ -158,6 +159,7 @@ class Engine : private wire::Arrivals {
   transport::Endpoint endpoint_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Lane*> lane_of_;  ///< By ConnectionHandle::index.
+  std::size_t packets_per_turn_;
   std::vector<Request*> taken_;
   std::array<transport::Transmission, wire::kTogetherMax> together_;  ///< To one peer.
   std::size_t together_count_ = 0;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <mutex>
@@ -29,7 +30,9 @@ using wire::udp::UdpWire;
 
 /// With fewer processors a spinning thread takes one from the program.
 constexpr int kProcessorsToSpare = 16;
-constexpr int kEnginesWhenBusy = 2;
+/// A thread copies what it carries, about 4 GB/s each way. Other ranks of the host have as many.
+constexpr int kProcessorsOfBusy = 8;
+constexpr int kEnginesWhenBusyMax = 4;
 constexpr Bytes kBufferToSpare = 8 << 20;
 constexpr auto kCloseTime = std::chrono::seconds(2);
 
@@ -94,14 +97,14 @@ class SystemNetwork : public Network {
   Result<std::unique_ptr<Listener>> listen(int device) override {
     TUTTI_RETURN_IF_ERROR(start(device));
     TUTTI_ASSIGN_OR_RETURN(const SocketAddress local, address_of(at(device)));
-    return make_listener(local, rendezvous_, [this, device] { return least_loaded(device); });
+    return make_listener(local, rendezvous_, [this, device] { return next_engine(device, false); });
   }
 
   Result<std::unique_ptr<Connector>> connect(int device, const Handle& handle) override {
     TUTTI_RETURN_IF_ERROR(start(device));
     TUTTI_ASSIGN_OR_RETURN(const SocketAddress local, address_of(at(device)));
     return make_connector(local, handle, rendezvous_,
-                          [this, device] { return least_loaded(device); });
+                          [this, device] { return next_engine(device, true); });
   }
 
  private:
@@ -132,7 +135,7 @@ class SystemNetwork : public Network {
     options.segmentation = config_.net_offload;
     options.coalescing = config_.net_offload;
     const int count =
-        config_.net_engines > 0 ? config_.net_engines : (is_busy_ ? kEnginesWhenBusy : 1);
+        config_.net_engines > 0 ? config_.net_engines : engines_by_default();
     std::vector<std::unique_ptr<Engine>> started;
     for (int i = 0; i < count; ++i) {
       TUTTI_ASSIGN_OR_RETURN(auto wire, UdpWire::open(options));
@@ -166,11 +169,17 @@ class SystemNetwork : public Network {
     return {};
   }
 
-  Engine* least_loaded(int device) {
+  int engines_by_default() const {
+    return is_busy_ ? std::clamp(processors() / kProcessorsOfBusy, 1, kEnginesWhenBusyMax) : 1;
+  }
+
+  /// In turn, each direction for itself and half of the engines apart: both directions of a ring
+  /// are then on different ones, and so are its channels. What is being connected has no load yet.
+  Engine* next_engine(int device, bool sends) {
     const auto& engines = engines_[static_cast<std::size_t>(device)];
-    return std::min_element(engines.begin(), engines.end(),
-                            [](const auto& a, const auto& b) { return a->load() < b->load(); })
-        ->get();
+    const std::uint32_t turn =
+        sends ? next_sender_++ : next_receiver_++ + static_cast<std::uint32_t>(engines.size() / 2);
+    return engines[turn % engines.size()].get();
   }
 
   Config config_;
@@ -178,6 +187,8 @@ class SystemNetwork : public Network {
   Log log_;
   bool is_busy_ = false;
   RendezvousOptions rendezvous_;
+  std::atomic<std::uint32_t> next_sender_ = 0;
+  std::atomic<std::uint32_t> next_receiver_ = 0;
   std::mutex mutex_;                                           ///< Of the engines' start.
   std::vector<std::vector<std::unique_ptr<Engine>>> engines_;  ///< By device.
 };

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "net/channel.hpp"
@@ -32,8 +33,13 @@ constexpr TimeNs kTailProbeNsMin = 5'000'000;
 /// An acknowledgement costs a system call at both ends, as much as a chunk of small size.
 constexpr std::uint32_t kChunksPerAck = 4;
 constexpr TimeNs kAckDelayNs = 20'000;
+/// On slow links: two of three acknowledgements less, for a small part of a round trip.
+constexpr TimeNs kAckDelayChunks = 2;
 constexpr TimeNs kTcpRttNsMax = 20'000'000;
 constexpr std::uint32_t kWindowChunks = 64;
+/// A queue that overflows is one path's. With one window for all of them it would slow all down;
+/// with one for each, many connections at once never have less than a chunk on each path.
+constexpr std::uint32_t kWindowGroups = 8;
 constexpr TimeNs kProcessingNs = 30'000;  ///< Of a chunk and its acknowledgement, at both ends.
 
 std::string errno_text() { return std::strerror(errno); }
@@ -129,6 +135,11 @@ Status from_handle(const Handle& handle, const SocketAddress& local, SocketAddre
   return {};
 }
 
+/// Time of a full chunk on the link.
+TimeNs chunk_ns(const transport::WireCapabilities& wire) {
+  return TimeNs{wire.chunk_bytes} * wire.ps_per_byte / 1000;
+}
+
 /// On an idle network, of a full chunk: from the TCP connection's round trip, which the kernels
 /// alone have measured.
 TimeNs base_rtt_ns(int socket, const transport::WireCapabilities& wire) {
@@ -139,8 +150,7 @@ TimeNs base_rtt_ns(int socket, const transport::WireCapabilities& wire) {
     // After a lost SYN it is a second and more, and says nothing.
     rtt_ns = std::min(TimeNs{info.tcpi_rtt} * 1000, kTcpRttNsMax);
   }
-  const TimeNs chunk_ns = TimeNs{wire.chunk_bytes} * wire.ps_per_byte / 1000;
-  return rtt_ns + 2 * chunk_ns + kProcessingNs;
+  return rtt_ns + 2 * chunk_ns(wire) + kProcessingNs;
 }
 
 Result<Hello> hello_of(Engine& engine, const RendezvousOptions& options, int socket) {
@@ -166,6 +176,7 @@ Result<Lane*> attach(Engine& engine, const Hello& mine, const Hello& theirs, con
                      const RendezvousOptions& options, bool sends, int socket) {
   TUTTI_ASSIGN_OR_RETURN(auto connection, agree(mine, theirs, key));
   connection.spray = options.spray;
+  connection.window_groups = std::gcd(connection.wire.paths, kWindowGroups);
   connection.sends = sends;
   connection.receives = !sends;
   connection.seed = mine.incarnation;
@@ -182,7 +193,8 @@ Result<Lane*> attach(Engine& engine, const Hello& mine, const Hello& theirs, con
   connection.loss.rto_ns_min = kRtoNsMin;
   connection.loss.tail_probe_ns_min = kTailProbeNsMin;
   connection.acknowledgement.ack_bytes = kChunksPerAck * connection.wire.chunk_bytes;
-  connection.acknowledgement.ack_delay_ns = kAckDelayNs;
+  connection.acknowledgement.ack_delay_ns =
+      std::max(kAckDelayNs, kAckDelayChunks * chunk_ns(connection.wire));
   return engine.attach(connection, theirs.address, socket, theirs.who());
 }
 

@@ -36,6 +36,7 @@ constexpr std::size_t kLookBytes = kPrefixBytes + transport::kHeaderBytesMax;
 constexpr std::size_t kBulkBytes = 4096;
 constexpr int kBulkMemory = 8;  ///< Small packets in a row that end the looking ahead.
 constexpr transport::TimeNs kChunkTimeNs = 200'000;  ///< Most that one occupies a link.
+constexpr Bytes kFragmentsMin = 3;  ///< Of a chunk, on the slowest of links.
 constexpr std::uint32_t kOpenPackets = 512;
 constexpr int kEct0 = 2;
 constexpr int kEcnMask = 3;
@@ -193,9 +194,10 @@ transport::WireCapabilities UdpWire::capabilities() const {
       std::min<std::size_t>(count * content, kContentBytesMax) - kDataHeaderBytes);
   transport::WireCapabilities it;
   // On a slow link a chunk is shorter, or one alone would be a long queue.
+  // The header is part of the first datagram: a chunk of whole ones would spill into one more.
   const Bytes in_time = kChunkTimeNs * 1000 / options_.ps_per_byte;
-  const Bytes fitting =
-      std::clamp<Bytes>(in_time / content * content, std::min<Bytes>(3 * content, most), most);
+  const Bytes fitting = std::min<Bytes>(
+      std::max<Bytes>(in_time / content, kFragmentsMin) * content - kDataHeaderBytes, most);
   it.chunk_bytes = options_.chunk_bytes == 0 ? static_cast<std::uint32_t>(fitting)
                                              : std::min(options_.chunk_bytes, most);
   it.mtu_bytes = static_cast<std::uint32_t>(content);
