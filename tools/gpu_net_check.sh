@@ -42,7 +42,7 @@ part() { # part NAME LINES ARGUMENTS...: one part of the benchmark, its last lin
     --build "$build" --logs "$logs/$name" >"$out/$name.log" 2>&1
   code=$?
   echo "== $name: status $code, $((SECONDS - begin)) s"
-  tail -n "$lines" "$out/$name.log" | cut -c 1-220
+  tail -n "$lines" "$out/$name.log" | cut -c 1-300
   if ((code)); then
     status=1
   fi
@@ -55,6 +55,14 @@ fi
 if [[ $what == measure || $what == all ]]; then
   read -ra more <<<"${MEASURE_ARGS:-}"
   part measure 90 measure -o "$out/nccl-network.json" ${more[@]+"${more[@]}"}
+fi
+if [[ $what == ddp || $what == all ]]; then
+  read -ra more <<<"${DDP_ARGS:-}"
+  part ddp 20 ddp --repeats 2 -o "$out/nccl-ddp.json" ${more[@]+"${more[@]}"}
+fi
+if [[ $what == trouble || $what == all ]]; then
+  read -ra more <<<"${TROUBLE_ARGS:-}"
+  part trouble 30 trouble -o "$out/nccl-trouble.json" ${more[@]+"${more[@]}"}
 fi
 tar -C "$logs" -czf "$out/logs.tar.gz" . 2>/dev/null
 exit $status

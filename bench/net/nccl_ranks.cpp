@@ -352,7 +352,7 @@ class Rank {
     const int warm_ups = call.bytes <= kSmallBytes ? 10 : 2;
     const double begin_s = seconds_now();
     for (int i = 0; i < warm_ups; ++i) {
-      TUTTI_RETURN_IF_ERROR(blocking(call));
+      TUTTI_RETURN_IF_ERROR(options_.checks_every_call ? checked(call) : blocking(call));
     }
     auto agreed_us = static_cast<float>((seconds_now() - begin_s) * 1e6 / warm_ups);
     TUTTI_RETURN_IF_ERROR(api_.copy(recv_, &agreed_us, sizeof agreed_us));
