@@ -53,7 +53,10 @@ class Layout:
 
 
 def layouts(
-    rate_bps: int = HOST_RATE_BPS, queue_us: int = QUEUE_US, loss_ppm: int = LOSS_PPM
+    rate_bps: int = HOST_RATE_BPS,
+    queue_us: int = QUEUE_US,
+    loss_ppm: int = LOSS_PPM,
+    ranks: int = RANKS,
 ) -> dict[str, Layout]:
     """By name. A fabric has a leaf for each rank, and eight spines.
 
@@ -61,7 +64,7 @@ def layouts(
     host, and so cannot be the limit.
     """
     spec = plan.Spec(
-        nodes=RANKS,
+        nodes=ranks,
         rails=1,
         rate_bps=rate_bps,
         spines=SPINES,
@@ -235,7 +238,7 @@ def reason(
             continue
         texts = [line["text"] for line in lines[rank] if line.get("event") == "error"]
         texts += warnings_of(logs[rank])[:2]
-        texts += [err for err in [errs[rank].strip()[-300:]] if err]
+        texts += errs[rank].strip().splitlines()[-1:]
         for text in texts or [f"status {code} without a word"]:
             said.setdefault(text, []).append(rank)
     return " | ".join(f"rank {','.join(map(str, ranks))}: {text}" for text, ranks in said.items())[
@@ -397,7 +400,9 @@ def use_tcp_of_machine(lab: Lab) -> str:
             Path(knob).write_text(name)
         return Path(knob).read_text().strip()
 
-    names = {network.inside(lab.pids[plan.node_name(node)], choose) for node in range(RANKS)}
+    names = {
+        network.inside(lab.pids[plan.node_name(node)], choose) for node in range(lab.spec.nodes)
+    }
     return ", ".join(sorted(names))
 
 
@@ -503,7 +508,9 @@ def probe(setup: Setup) -> str:
     words = ["--collectives", "allreduce", "--sizes", "4", "--time-cap", "0", "--watchdog", "40"]
     way = replace(DEFAULT, env={"NCCL_DEBUG": "WARN"})
     setup = replace(setup, asserts_network=False)
-    with Rendezvous() as rendezvous:
+    # In a network namespace, as most ranks will be.
+    layout = Layout("probe", plan.Spec(nodes=1, rails=1, rate_bps=HOST_RATE_BPS))
+    with lab_of(layout) as lab, Rendezvous() as rendezvous:
         command = ranks_command(setup, rendezvous.next(), words)
-        with Job(setup, LAYOUTS["loopback"], None, way, "probe", command) as job:
+        with Job(setup, layout, lab, way, "probe", command) as job:
             return job.finish(60).failure

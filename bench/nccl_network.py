@@ -37,6 +37,7 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import statistics
 import sys
 import time
@@ -69,6 +70,7 @@ CHECK_SIZES = ("4", "60", "4100", "64K", "1000004", "16M", "64M")
 KILO, MEGA = 1 << 10, 1 << 20
 LARGE = 64 * MEGA
 RUN_LIMIT_S = 150
+NOMINAL_RATE = "16gbit"
 
 # The plain claims. Speed-ups are over a socket way at the same size, paired.
 LOOPBACK_LARGE_MS = 8.4
@@ -86,7 +88,7 @@ VARIANTS: tuple[tuple[str, Mapping[str, str], Sequence[str]], ...] = (
     ("simple protocol", {"NCCL_PROTO": "Simple"}, COLLECTIVES),
     ("trees", {"NCCL_ALGO": "Tree"}, ("allreduce",)),
     ("eight channels", {"NCCL_MIN_NCHANNELS": "8"}, COLLECTIVES),
-    ("shared polling", {"TUTTI_NET_POLLING": "shared"}, COLLECTIVES),
+    ("shared polling", {"TUTTI_NET_POLLING": "shared"}, ("allreduce", "alltoall")),
     ("no offload", {"TUTTI_NET_OFFLOAD": "0"}, ("allreduce", "alltoall")),
 )
 
@@ -163,8 +165,8 @@ def worst(
     return [Claim(f"{what}; worst at {format_bytes(size)}", value, bound, at_least)]
 
 
-def claims(rows: Sequence[Row], ours: str = TUTTI.name) -> list[Claim]:
-    """Every bound that the measured rows can tell about."""
+def claims(rows: Sequence[Row], ours: str = TUTTI.name, *, is_nominal: bool = True) -> list[Claim]:
+    """Every bound that the measured rows can tell about; nominal: four ranks and 16 Gb/s."""
     found: list[Claim] = []
     default = nccl_jobs.DEFAULT.name
     by_curve: dict[tuple[str, str], dict[int, list[Row]]] = {}
@@ -175,7 +177,7 @@ def claims(rows: Sequence[Row], ours: str = TUTTI.name) -> list[Claim]:
         large = curve.get(LARGE, [])
         large_us = middle_us(large, ours)
         limit_ms = {"loopback": LOOPBACK_LARGE_MS, "fabric": FABRIC_LARGE_MS}.get(layout)
-        if collective == "allreduce" and limit_ms and large_us is not None:
+        if is_nominal and collective == "allreduce" and limit_ms and large_us is not None:
             found.append(Claim(f"{name}, 64M, ms", large_us / 1e3, limit_ms, at_least=False))
         of_default = [(ratio(mine, default, ours), size) for size, mine in curve.items()]
         of_best = [
@@ -306,11 +308,18 @@ class Report:
                     "at_least": one.at_least,
                     "holds": one.holds,
                 }
-                for one in claims(self.rows)
+                for one in self.claims()
             ],
             "rows": self.rows,
         }
         save(self.out, document)
+
+    def claims(self) -> list[Claim]:
+        """Of the rows so far; a check makes none."""
+        if self.part == "check":
+            return []
+        is_nominal = (self.setup.ranks, self.more["rate"]) == (nccl_jobs.RANKS, NOMINAL_RATE)
+        return claims(self.rows, is_nominal=is_nominal)
 
     def wrong(self) -> int:
         """Elements."""
@@ -355,6 +364,7 @@ def known_layouts(options: argparse.Namespace) -> dict[str, Layout]:
         plan.parse_rate(options.rate),
         plan.parse_queue(options.queue),
         plan.parse_loss(options.loss),
+        options.ranks,
     )
 
 
@@ -382,11 +392,12 @@ def measure(options: argparse.Namespace, setup: Setup, mps: str) -> int:
                 dropped, lost = lab.count()
                 print(f"{layout.name}: {dropped} packets dropped by queues, {lost} lost on links")
     print("\n".join(table(report.rows)))
-    return verdict(report, claims(report.rows))
+    return verdict(report)
 
 
-def verdict(report: Report, found: Sequence[Claim]) -> int:
+def verdict(report: Report) -> int:
     """What holds, what failed; the exit status."""
+    found = report.claims()
     for line in report.failures:
         print(f"FAILED: {line}")
     for claim in found:
@@ -404,11 +415,16 @@ def check(options: argparse.Namespace, setup: Setup, mps: str) -> int:
     """The plugin alone: every collective, odd sizes, several of NCCL's ways to use a network."""
     chosen = dict(options.set)
     report = Report("check", setup, options.output, {**network_of(options), "mps": mps})
-    words = ["--check", "all", "--iterations-max", "10", "--iterations-min", "3", "--time-cap"]
+    words = ["--check", "all", "--iterations-max", "10", "--iterations-min", "2", "--time-cap"]
     words += [str(options.time_cap), "--watchdog", "60", "--sizes", ",".join(options.sizes)]
+    end_s = time.monotonic() + options.budget
     for layout in (known_layouts(options)[name] for name in options.layouts):
         with nccl_jobs.lab_of(layout) as lab:
-            for what, env, collectives in VARIANTS:
+            # Settings are NCCL's business more than the fabric's.
+            for what, env, collectives in VARIANTS if layout.spec is None else VARIANTS[:2]:
+                if time.monotonic() > end_s:
+                    print(f"{layout.name}, {what}: left out, the time is over")
+                    continue
                 way = replace(TUTTI, env={**TUTTI.env, **env, **chosen})
                 name = f"{layout.name}, {what}"
                 mine = ["--collectives", ",".join(collectives)]
@@ -418,7 +434,7 @@ def check(options: argparse.Namespace, setup: Setup, mps: str) -> int:
                 print(f"{name}: {checked} of {len(collectives) * len(options.sizes)} checked")
                 for line in nccl_jobs.plugin_lines(outcome.logs[0])[-1:]:
                     print(f"  rank 0: {line}")
-    return verdict(report, [])
+    return verdict(report)
 
 
 def ddp(options: argparse.Namespace, setup: Setup, mps: str) -> int:
@@ -478,13 +494,15 @@ def draw(rows: Sequence[Row], out: Path) -> None:
                     linewidth=1.6,
                     markersize=4,
                 )
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        limits = axes.get_ylim()  # What links alone need for a few bytes is far below.
         ideals = [by_size[layout, collective, size][0]["ideal_us"] for size in sizes]
         if ideals[0] is not None:
             axes.plot(
                 sizes, [us / 1e3 for us in ideals if us], "k:", linewidth=1, label="links alone"
             )
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
+        axes.set_ylim(limits)
         ticks = sizes[:: max(1, len(sizes) // 6)]
         axes.set_xticks(ticks, [format_bytes(size) for size in ticks])
         axes.minorticks_off()
@@ -505,10 +523,13 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("results", nargs="?", type=Path, help="of plot: what to draw")
     found.add_argument("--build", type=Path, default=ROOT / "build/dev")
     found.add_argument("--nccl", help="path of libnccl.so.2; default: the one beside PyTorch")
+    found.add_argument("--ranks", type=int, default=nccl_jobs.RANKS)
     found.add_argument("--gpus", type=int, default=nccl_jobs.count_gpus())
     found.add_argument("--mps", choices=["auto", "on", "off"], default="auto")
     found.add_argument("--layouts", nargs="+", choices=LAYOUTS)
-    found.add_argument("--rate", default="16gbit", help="of a host; bounds in ms are for 16gbit")
+    found.add_argument(
+        "--rate", default=NOMINAL_RATE, help="of a host; bounds in ms are for 16gbit"
+    )
     found.add_argument("--queue", default="8ms", help="of each link")
     found.add_argument("--loss", default="0.1%", help="of `lossy`")
     found.add_argument("--ways", nargs="+", choices=WAYS)
@@ -533,7 +554,9 @@ def parser() -> argparse.ArgumentParser:
 def main() -> int:
     """Measures, checks or draws."""
     options = parser().parse_args()
-    options.layouts = options.layouts or PART_LAYOUTS.get(options.part, [])
+    # So that labs and ranks end with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    options.layouts = options.layouts or PART_LAYOUTS.get(options.part, list(LAYOUTS))
     ways = ["NCCL 2x8", TUTTI.name] if options.part == "ddp" else list(WAYS)
     options.ways = options.ways or ways
     options.collectives = options.collectives or ["allreduce", "alltoall"]
@@ -545,7 +568,14 @@ def main() -> int:
             if options.results is None:
                 raise TuttiError("plot what? remedy: name a file that measure -o has written")
             document = json.loads(options.results.read_text())
-            draw(document["rows"], options.output or Path("nccl-network.png"))
+            rows = [
+                row
+                for row in document["rows"]
+                if row["layout"] in options.layouts and row["collective"] in options.collectives
+            ]
+            if not rows:
+                raise TuttiError(f"{options.results} has no such rows")
+            draw(rows, options.output or Path("nccl-network.png"))
             return 0
         for text in options.sizes:
             parse_bytes(text)
@@ -554,6 +584,7 @@ def main() -> int:
             logs=options.logs.resolve(),
             nccl=nccl_jobs.find_nccl(options.nccl),
             gpus=options.gpus,
+            ranks=options.ranks,
             asserts_network=not options.without_log,
         )
         setup.require()
