@@ -390,20 +390,25 @@ def ranks_command(
     return lambda rank: [*common, "--rank", str(rank), "--device", str(rank % setup.gpus), *words]
 
 
-def use_tcp_of_machine(lab: Lab) -> str:
-    """The nodes' congestion control is the machine's own, as users have it; its name."""
-    knob = "/proc/sys/net/ipv4/tcp_congestion_control"
-    name = Path(knob).read_text().strip()
+TCP_KNOB = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
-    def choose() -> str:
+
+def tcp_of(lab: Lab | None) -> str:
+    """The congestion control of TCP on the machine, or on the nodes of a lab."""
+    read = partial(TCP_KNOB.read_text)
+    return str(network.inside(lab.pids[plan.node_name(0)], read) if lab else read()).strip()
+
+
+def use_tcp_of_machine(lab: Lab) -> None:
+    """What users have; where the kernel allows that, else what the lab chose."""
+    name = tcp_of(None)
+
+    def choose() -> None:
         with contextlib.suppress(OSError):
-            Path(knob).write_text(name)
-        return Path(knob).read_text().strip()
+            TCP_KNOB.write_text(name)
 
-    names = {
-        network.inside(lab.pids[plan.node_name(node)], choose) for node in range(lab.spec.nodes)
-    }
-    return ", ".join(sorted(names))
+    for node in range(lab.spec.nodes):
+        network.inside(lab.pids[plan.node_name(node)], choose)
 
 
 @contextlib.contextmanager

@@ -278,6 +278,7 @@ class Report:
         self.failures: list[str] = []
         self.counters: list[dict[str, Any]] = []
         self.versions: dict[str, str] = {}
+        self.tcp: dict[str, str] = {}  # Congestion control of each layout.
 
     def add(self, name: str, outcome: Outcome, rows: Sequence[Row]) -> None:
         """One run, in words too."""
@@ -298,6 +299,7 @@ class Report:
         document = document_head(self.part, self.setup, self.more)
         document["versions"] |= self.versions
         document |= {
+            "tcp": self.tcp,
             "failures": self.failures,
             "counters": self.counters,
             "claims": [
@@ -380,6 +382,7 @@ def measure(options: argparse.Namespace, setup: Setup, mps: str) -> int:
             print(f"{layout.name}: left out, the time is over", flush=True)
             continue
         with nccl_jobs.lab_of(layout) as lab:
+            report.tcp[layout.name] = nccl_jobs.tcp_of(lab)
             for repeat, way in jobs_of(options, layout, chosen):
                 if time.monotonic() > end_s:
                     print(f"{layout.name}, {way.name}, {repeat}: left out, the time is over")
