@@ -45,6 +45,7 @@ class Layout:
 
     name: str
     spec: plan.Spec | None = None
+    tcp: str = ""  # Congestion control in the lab; empty: the machine's.
 
     @property
     def interface(self) -> str:
@@ -57,6 +58,7 @@ def layouts(
     queue_us: int = QUEUE_US,
     loss_ppm: int = LOSS_PPM,
     ranks: int = RANKS,
+    tcp: str = "",
 ) -> dict[str, Layout]:
     """By name. A fabric has a leaf for each rank, and eight spines.
 
@@ -73,9 +75,9 @@ def layouts(
     )
     found = [
         Layout("loopback"),
-        Layout("fabric", spec),
-        Layout("bisection", replace(spec, spine_rate_bps=rate_bps)),
-        Layout("lossy", replace(spec, loss_ppm=loss_ppm)),
+        Layout("fabric", spec, tcp),
+        Layout("bisection", replace(spec, spine_rate_bps=rate_bps), tcp),
+        Layout("lossy", replace(spec, loss_ppm=loss_ppm), tcp),
     ]
     return {layout.name: layout for layout in found}
 
@@ -399,9 +401,8 @@ def tcp_of(lab: Lab | None) -> str:
     return str(network.inside(lab.pids[plan.node_name(0)], read) if lab else read()).strip()
 
 
-def use_tcp_of_machine(lab: Lab) -> None:
-    """What users have; where the kernel allows that, else what the lab chose."""
-    name = tcp_of(None)
+def use_tcp(lab: Lab, name: str) -> None:
+    """Where the kernel allows that in a namespace; else it stays what the lab chose."""
 
     def choose() -> None:
         with contextlib.suppress(OSError):
@@ -418,7 +419,7 @@ def lab_of(layout: Layout):
         yield None
         return
     with Lab(layout.spec, "bench-nccl") as lab:
-        use_tcp_of_machine(lab)
+        use_tcp(lab, layout.tcp or tcp_of(None))
         yield lab
 
 

@@ -367,6 +367,7 @@ def known_layouts(options: argparse.Namespace) -> dict[str, Layout]:
         plan.parse_queue(options.queue),
         plan.parse_loss(options.loss),
         options.ranks,
+        options.tcp,
     )
 
 
@@ -533,6 +534,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--rate", default=NOMINAL_RATE, help="of a host; bounds in ms are for 16gbit"
     )
+    found.add_argument("--tcp", default="", help="congestion control; default: the machine's")
     found.add_argument("--queue", default="8ms", help="of each link")
     found.add_argument("--loss", default="0.1%", help="of `lossy`")
     found.add_argument("--ways", nargs="+", choices=WAYS)
