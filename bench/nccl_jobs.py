@@ -420,6 +420,8 @@ def lab_of(layout: Layout):
         return
     with Lab(layout.spec, "bench-nccl") as lab:
         use_tcp(lab, layout.tcp or tcp_of(None))
+        if layout.tcp not in ("", tcp_of(lab)):
+            raise TuttiError(f"--tcp {layout.tcp}: the kernel has none that a namespace may choose")
         yield lab
 
 
