@@ -45,6 +45,7 @@ class Layout:
 
     name: str
     spec: plan.Spec | None = None
+    tcp: str = ""  # Congestion control in the lab; empty: the machine's.
 
     @property
     def interface(self) -> str:
@@ -53,7 +54,11 @@ class Layout:
 
 
 def layouts(
-    rate_bps: int = HOST_RATE_BPS, queue_us: int = QUEUE_US, loss_ppm: int = LOSS_PPM
+    rate_bps: int = HOST_RATE_BPS,
+    queue_us: int = QUEUE_US,
+    loss_ppm: int = LOSS_PPM,
+    ranks: int = RANKS,
+    tcp: str = "",
 ) -> dict[str, Layout]:
     """By name. A fabric has a leaf for each rank, and eight spines.
 
@@ -61,7 +66,7 @@ def layouts(
     host, and so cannot be the limit.
     """
     spec = plan.Spec(
-        nodes=RANKS,
+        nodes=ranks,
         rails=1,
         rate_bps=rate_bps,
         spines=SPINES,
@@ -70,9 +75,9 @@ def layouts(
     )
     found = [
         Layout("loopback"),
-        Layout("fabric", spec),
-        Layout("bisection", replace(spec, spine_rate_bps=rate_bps)),
-        Layout("lossy", replace(spec, loss_ppm=loss_ppm)),
+        Layout("fabric", spec, tcp),
+        Layout("bisection", replace(spec, spine_rate_bps=rate_bps), tcp),
+        Layout("lossy", replace(spec, loss_ppm=loss_ppm), tcp),
     ]
     return {layout.name: layout for layout in found}
 
@@ -235,7 +240,7 @@ def reason(
             continue
         texts = [line["text"] for line in lines[rank] if line.get("event") == "error"]
         texts += warnings_of(logs[rank])[:2]
-        texts += [err for err in [errs[rank].strip()[-300:]] if err]
+        texts += errs[rank].strip().splitlines()[-1:]
         for text in texts or [f"status {code} without a word"]:
             said.setdefault(text, []).append(rank)
     return " | ".join(f"rank {','.join(map(str, ranks))}: {text}" for text, ranks in said.items())[
@@ -387,18 +392,24 @@ def ranks_command(
     return lambda rank: [*common, "--rank", str(rank), "--device", str(rank % setup.gpus), *words]
 
 
-def use_tcp_of_machine(lab: Lab) -> str:
-    """The nodes' congestion control is the machine's own, as users have it; its name."""
-    knob = "/proc/sys/net/ipv4/tcp_congestion_control"
-    name = Path(knob).read_text().strip()
+TCP_KNOB = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
-    def choose() -> str:
+
+def tcp_of(lab: Lab | None) -> str:
+    """The congestion control of TCP on the machine, or on the nodes of a lab."""
+    read = partial(TCP_KNOB.read_text)
+    return str(network.inside(lab.pids[plan.node_name(0)], read) if lab else read()).strip()
+
+
+def use_tcp(lab: Lab, name: str) -> None:
+    """Where the kernel allows that in a namespace; else it stays what the lab chose."""
+
+    def choose() -> None:
         with contextlib.suppress(OSError):
-            Path(knob).write_text(name)
-        return Path(knob).read_text().strip()
+            TCP_KNOB.write_text(name)
 
-    names = {network.inside(lab.pids[plan.node_name(node)], choose) for node in range(RANKS)}
-    return ", ".join(sorted(names))
+    for node in range(lab.spec.nodes):
+        network.inside(lab.pids[plan.node_name(node)], choose)
 
 
 @contextlib.contextmanager
@@ -408,7 +419,9 @@ def lab_of(layout: Layout):
         yield None
         return
     with Lab(layout.spec, "bench-nccl") as lab:
-        use_tcp_of_machine(lab)
+        use_tcp(lab, layout.tcp or tcp_of(None))
+        if layout.tcp not in ("", tcp_of(lab)):
+            raise TuttiError(f"--tcp {layout.tcp}: the kernel has none that a namespace may choose")
         yield lab
 
 
@@ -503,7 +516,9 @@ def probe(setup: Setup) -> str:
     words = ["--collectives", "allreduce", "--sizes", "4", "--time-cap", "0", "--watchdog", "40"]
     way = replace(DEFAULT, env={"NCCL_DEBUG": "WARN"})
     setup = replace(setup, asserts_network=False)
-    with Rendezvous() as rendezvous:
+    # In a network namespace, as most ranks will be.
+    layout = Layout("probe", plan.Spec(nodes=1, rails=1, rate_bps=HOST_RATE_BPS))
+    with lab_of(layout) as lab, Rendezvous() as rendezvous:
         command = ranks_command(setup, rendezvous.next(), words)
-        with Job(setup, LAYOUTS["loopback"], None, way, "probe", command) as job:
+        with Job(setup, layout, lab, way, "probe", command) as job:
             return job.finish(60).failure

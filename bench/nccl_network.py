@@ -4,6 +4,8 @@
 
     python bench/nccl_network.py check
     python bench/nccl_network.py measure -o bench/results/nccl-network.json
+    python bench/nccl_network.py ddp
+    python bench/nccl_network.py trouble
     python bench/nccl_network.py plot bench/results/nccl-network.json -o nccl-network.png
 
 Four ranks, each a host of its own for NCCL, rank r on GPU r modulo their number (under NVIDIA's
@@ -20,6 +22,11 @@ plugin. Every run is checked to have used the network it was told to, and every 
 is checked before and after it is timed. Latency is that of one blocking call: the median over
 calls, the slowest rank's. Sizes are those of nccl-tests.
 
+`check` makes every call of the plugin's own runs, with odd sizes and several settings of NCCL, and
+looks at every element of every result. `ddp` does the same with PyTorch's calls, and times a step
+of training (bench/nccl_ddp.py). `trouble` kills ranks, pulls links and makes faults
+(bench/nccl_trouble.py).
+
 Repeats are paired: each has one run of every way, in turn. Exits with 1 when a claim is missed, a
 run failed or an element was wrong.
 """
@@ -30,6 +37,7 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import statistics
 import sys
 import time
@@ -43,7 +51,9 @@ sys.path.insert(0, str(ROOT / "python"))
 sys.path.insert(0, str(ROOT / "bench"))
 
 import msgspec  # noqa: E402
+import nccl_ddp  # noqa: E402
 import nccl_jobs  # noqa: E402
+import nccl_trouble  # noqa: E402
 import results_head  # noqa: E402
 from nccl_jobs import LAYOUTS, TUTTI, WAYS, Job, Layout, Outcome, Rendezvous, Setup, Way  # noqa: E402
 from network_parts import Claim, Lab, Row, paired, settings  # noqa: E402
@@ -53,13 +63,14 @@ from tutti.figure import MARKERS, PALETTE  # noqa: E402
 from tutti.lab import plan  # noqa: E402
 from tutti.sizes import format_bytes, parse_bytes  # noqa: E402
 
-SCHEMA = "tutti-bench-nccl-network/1"
+SCHEMA = "tutti-bench-nccl-{}/1"
 COLLECTIVES = ("allreduce", "allgather", "reduce_scatter", "alltoall")
 SIZES = ("4", "1K", "16K", "64K", "256K", "1M", "4M", "16M", "64M")
 CHECK_SIZES = ("4", "60", "4100", "64K", "1000004", "16M", "64M")
 KILO, MEGA = 1 << 10, 1 << 20
 LARGE = 64 * MEGA
 RUN_LIMIT_S = 150
+NOMINAL_RATE = "16gbit"
 
 # The plain claims. Speed-ups are over a socket way at the same size, paired.
 LOOPBACK_LARGE_MS = 8.4
@@ -77,7 +88,7 @@ VARIANTS: tuple[tuple[str, Mapping[str, str], Sequence[str]], ...] = (
     ("simple protocol", {"NCCL_PROTO": "Simple"}, COLLECTIVES),
     ("trees", {"NCCL_ALGO": "Tree"}, ("allreduce",)),
     ("eight channels", {"NCCL_MIN_NCHANNELS": "8"}, COLLECTIVES),
-    ("shared polling", {"TUTTI_NET_POLLING": "shared"}, COLLECTIVES),
+    ("shared polling", {"TUTTI_NET_POLLING": "shared"}, ("allreduce", "alltoall")),
     ("no offload", {"TUTTI_NET_OFFLOAD": "0"}, ("allreduce", "alltoall")),
 )
 
@@ -154,8 +165,8 @@ def worst(
     return [Claim(f"{what}; worst at {format_bytes(size)}", value, bound, at_least)]
 
 
-def claims(rows: Sequence[Row], ours: str = TUTTI.name) -> list[Claim]:
-    """Every bound that the measured rows can tell about."""
+def claims(rows: Sequence[Row], ours: str = TUTTI.name, *, is_nominal: bool = True) -> list[Claim]:
+    """Every bound that the measured rows can tell about; nominal: four ranks and 16 Gb/s."""
     found: list[Claim] = []
     default = nccl_jobs.DEFAULT.name
     by_curve: dict[tuple[str, str], dict[int, list[Row]]] = {}
@@ -166,7 +177,7 @@ def claims(rows: Sequence[Row], ours: str = TUTTI.name) -> list[Claim]:
         large = curve.get(LARGE, [])
         large_us = middle_us(large, ours)
         limit_ms = {"loopback": LOOPBACK_LARGE_MS, "fabric": FABRIC_LARGE_MS}.get(layout)
-        if collective == "allreduce" and limit_ms and large_us is not None:
+        if is_nominal and collective == "allreduce" and limit_ms and large_us is not None:
             found.append(Claim(f"{name}, 64M, ms", large_us / 1e3, limit_ms, at_least=False))
         of_default = [(ratio(mine, default, ours), size) for size, mine in curve.items()]
         of_best = [
@@ -234,32 +245,45 @@ def without_paths(words: Sequence[str]) -> list[str]:
     return [word for before, word in pairs if word not in places and before not in places]
 
 
-def document_head(setup: Setup, nccl: str, cuda: str, more: Mapping[str, Any]) -> dict[str, Any]:
+def document_head(part: str, setup: Setup, more: Mapping[str, Any]) -> dict[str, Any]:
     """Of results; a place on the machine is nobody's business."""
-    head = results_head.head(SCHEMA)
+    head = results_head.head(SCHEMA.format(part))
     words = ["python", "bench/nccl_network.py", *without_paths(sys.argv[1:])]
     head["command"] = shlex.join(words)
     head["machine"] |= {"kernel": os.uname().release}
-    head["versions"] |= {"nccl": nccl, "cuda": cuda}
     return {**head, "ranks": setup.ranks, "gpus": setup.gpus, **more}
+
+
+def versions_of(outcome: Outcome | None) -> dict[str, str]:
+    """What a rank says it runs with; without a path."""
+    for line in outcome.events(0, "start") if outcome else []:
+        found = {name: line[name] for name in ("nccl", "torch") if name in line}
+        return {**found, "cuda": line["cuda"].rpartition("(CUDA ")[2].rstrip(")")}
+    return {}
+
+
+def save(out: Path | None, document: Mapping[str, Any]) -> None:
+    """Where it was asked for."""
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
 
 
 class Report:
     """Rows and failures so far, in a file at every moment."""
 
-    def __init__(self, setup: Setup, out: Path | None, more: Mapping[str, Any]) -> None:
-        self.setup, self.out, self.more = setup, out, more
+    def __init__(self, part: str, setup: Setup, out: Path | None, more: Mapping[str, Any]) -> None:
+        self.part, self.setup, self.out, self.more = part, setup, out, more
         self.rows: list[Row] = []
         self.failures: list[str] = []
         self.counters: list[dict[str, Any]] = []
-        self.nccl = self.cuda = ""
+        self.versions: dict[str, str] = {}
+        self.tcp: dict[str, str] = {}  # Congestion control of each layout.
 
     def add(self, name: str, outcome: Outcome, rows: Sequence[Row]) -> None:
         """One run, in words too."""
         self.rows += rows
-        for line in outcome.events(0, "start"):
-            self.nccl = line["nccl"]
-            self.cuda = line["cuda"].rpartition("(")[2].rstrip(")")
+        self.versions |= versions_of(outcome)
         wrong = sum(row["wrong"] for row in rows)
         said = [line for log in outcome.logs[:1] for line in nccl_jobs.plugin_lines(log)]
         if said:
@@ -272,20 +296,32 @@ class Report:
 
     def save(self) -> None:
         """The document."""
-        if self.out is None:
-            return
-        document = document_head(self.setup, self.nccl, self.cuda, self.more) | {
+        document = document_head(self.part, self.setup, self.more)
+        document["versions"] |= self.versions
+        document |= {
+            "tcp": self.tcp,
             "failures": self.failures,
             "counters": self.counters,
             "claims": [
-                {"what": one.what, "measured": round(one.measured, 4), "bound": one.bound,
-                 "at_least": one.at_least, "holds": one.holds}
-                for one in claims(self.rows)
+                {
+                    "what": one.what,
+                    "measured": round(one.measured, 4),
+                    "bound": one.bound,
+                    "at_least": one.at_least,
+                    "holds": one.holds,
+                }
+                for one in self.claims()
             ],
             "rows": self.rows,
-        }  # fmt: skip
-        self.out.parent.mkdir(parents=True, exist_ok=True)
-        self.out.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+        }
+        save(self.out, document)
+
+    def claims(self) -> list[Claim]:
+        """Of the rows so far; a check makes none."""
+        if self.part == "check":
+            return []
+        is_nominal = (self.setup.ranks, self.more["rate"]) == (nccl_jobs.RANKS, NOMINAL_RATE)
+        return claims(self.rows, is_nominal=is_nominal)
 
     def wrong(self) -> int:
         """Elements."""
@@ -324,28 +360,30 @@ def network_of(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def chosen_layouts(options: argparse.Namespace) -> list[Layout]:
+def known_layouts(options: argparse.Namespace) -> dict[str, Layout]:
     """With the rates that were asked for."""
-    known = nccl_jobs.layouts(
+    return nccl_jobs.layouts(
         plan.parse_rate(options.rate),
         plan.parse_queue(options.queue),
         plan.parse_loss(options.loss),
+        options.ranks,
+        options.tcp,
     )
-    return [known[name] for name in options.layouts]
 
 
 def measure(options: argparse.Namespace, setup: Setup, mps: str) -> int:
     """Every way in every layout, in turn."""
     chosen = dict(options.set)
-    report = Report(setup, options.output, {**network_of(options), "mps": mps})
+    report = Report("network", setup, options.output, {**network_of(options), "mps": mps})
     words = ["--collectives", ",".join(options.collectives), "--sizes", ",".join(options.sizes)]
     words += ["--time-cap", str(options.time_cap), "--watchdog", "60"]
     end_s = time.monotonic() + options.budget
-    for layout in chosen_layouts(options):
+    for layout in (known_layouts(options)[name] for name in options.layouts):
         if time.monotonic() > end_s:
             print(f"{layout.name}: left out, the time is over", flush=True)
             continue
         with nccl_jobs.lab_of(layout) as lab:
+            report.tcp[layout.name] = nccl_jobs.tcp_of(lab)
             for repeat, way in jobs_of(options, layout, chosen):
                 if time.monotonic() > end_s:
                     print(f"{layout.name}, {way.name}, {repeat}: left out, the time is over")
@@ -358,11 +396,12 @@ def measure(options: argparse.Namespace, setup: Setup, mps: str) -> int:
                 dropped, lost = lab.count()
                 print(f"{layout.name}: {dropped} packets dropped by queues, {lost} lost on links")
     print("\n".join(table(report.rows)))
-    return verdict(report, claims(report.rows))
+    return verdict(report)
 
 
-def verdict(report: Report, found: Sequence[Claim]) -> int:
+def verdict(report: Report) -> int:
     """What holds, what failed; the exit status."""
+    found = report.claims()
     for line in report.failures:
         print(f"FAILED: {line}")
     for claim in found:
@@ -379,12 +418,17 @@ def verdict(report: Report, found: Sequence[Claim]) -> int:
 def check(options: argparse.Namespace, setup: Setup, mps: str) -> int:
     """The plugin alone: every collective, odd sizes, several of NCCL's ways to use a network."""
     chosen = dict(options.set)
-    report = Report(setup, options.output, {**network_of(options), "mps": mps})
-    words = ["--check", "all", "--iterations-max", "10", "--iterations-min", "3", "--time-cap"]
+    report = Report("check", setup, options.output, {**network_of(options), "mps": mps})
+    words = ["--check", "all", "--iterations-max", "10", "--iterations-min", "2", "--time-cap"]
     words += [str(options.time_cap), "--watchdog", "60", "--sizes", ",".join(options.sizes)]
-    for layout in chosen_layouts(options):
+    end_s = time.monotonic() + options.budget
+    for layout in (known_layouts(options)[name] for name in options.layouts):
         with nccl_jobs.lab_of(layout) as lab:
-            for what, env, collectives in VARIANTS:
+            # Settings are NCCL's business more than the fabric's.
+            for what, env, collectives in VARIANTS if layout.spec is None else VARIANTS[:2]:
+                if time.monotonic() > end_s:
+                    print(f"{layout.name}, {what}: left out, the time is over")
+                    continue
                 way = replace(TUTTI, env={**TUTTI.env, **env, **chosen})
                 name = f"{layout.name}, {what}"
                 mine = ["--collectives", ",".join(collectives)]
@@ -394,7 +438,38 @@ def check(options: argparse.Namespace, setup: Setup, mps: str) -> int:
                 print(f"{name}: {checked} of {len(collectives) * len(options.sizes)} checked")
                 for line in nccl_jobs.plugin_lines(outcome.logs[0])[-1:]:
                     print(f"  rank 0: {line}")
-    return verdict(report, [])
+    return verdict(report)
+
+
+def ddp(options: argparse.Namespace, setup: Setup, mps: str) -> int:
+    """PyTorch's calls and steps."""
+    rows, failures, outcome = nccl_ddp.run(options, setup, known_layouts(options))
+    more = {**network_of(options), "mps": mps, "batch": options.batch, "pixels": options.pixels}
+    document = document_head("ddp", setup, more)
+    document["versions"] |= versions_of(outcome)
+    save(options.output, {**document, "failures": failures, "rows": rows})
+    print("\n".join(nccl_ddp.summary(rows)))
+    wrong = [row for row in rows if not nccl_ddp.is_right(row)]
+    print(f"{len(rows)} runs, {len(wrong)} of them wrong, {len(failures)} failed")
+    return int(bool(wrong or failures or not rows))
+
+
+def trouble(options: argparse.Namespace, setup: Setup, mps: str) -> int:
+    """Dead ranks, dead links, faults."""
+    done = nccl_trouble.run(options, setup, known_layouts(options))
+    document = document_head("trouble", setup, {**network_of(options), "mps": mps})
+    save(options.output, {**document, "cases": done})
+    return int(not done or not all(one["holds"] for one in done))
+
+
+PARTS = {"check": check, "measure": measure, "ddp": ddp, "trouble": trouble}
+# Where an option is not given.
+PART_LAYOUTS = {
+    "check": ["loopback", "fabric"],
+    "measure": list(LAYOUTS),
+    "ddp": ["fabric"],
+    "trouble": ["fabric", "loopback"],
+}
 
 
 def draw(rows: Sequence[Row], out: Path) -> None:
@@ -423,13 +498,15 @@ def draw(rows: Sequence[Row], out: Path) -> None:
                     linewidth=1.6,
                     markersize=4,
                 )
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        limits = axes.get_ylim()  # What links alone need for a few bytes is far below.
         ideals = [by_size[layout, collective, size][0]["ideal_us"] for size in sizes]
         if ideals[0] is not None:
             axes.plot(
                 sizes, [us / 1e3 for us in ideals if us], "k:", linewidth=1, label="links alone"
             )
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
+        axes.set_ylim(limits)
         ticks = sizes[:: max(1, len(sizes) // 6)]
         axes.set_xticks(ticks, [format_bytes(size) for size in ticks])
         axes.minorticks_off()
@@ -446,22 +523,32 @@ def draw(rows: Sequence[Row], out: Path) -> None:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     found = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    found.add_argument("part", choices=["check", "measure", "plot"])
+    found.add_argument("part", choices=[*PARTS, "plot"])
     found.add_argument("results", nargs="?", type=Path, help="of plot: what to draw")
     found.add_argument("--build", type=Path, default=ROOT / "build/dev")
     found.add_argument("--nccl", help="path of libnccl.so.2; default: the one beside PyTorch")
+    found.add_argument("--ranks", type=int, default=nccl_jobs.RANKS)
     found.add_argument("--gpus", type=int, default=nccl_jobs.count_gpus())
     found.add_argument("--mps", choices=["auto", "on", "off"], default="auto")
     found.add_argument("--layouts", nargs="+", choices=LAYOUTS)
-    found.add_argument("--rate", default="16gbit", help="of a host; bounds in ms are for 16gbit")
+    found.add_argument(
+        "--rate", default=NOMINAL_RATE, help="of a host; bounds in ms are for 16gbit"
+    )
+    found.add_argument("--tcp", default="", help="congestion control; default: the machine's")
     found.add_argument("--queue", default="8ms", help="of each link")
     found.add_argument("--loss", default="0.1%", help="of `lossy`")
-    found.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    found.add_argument("--ways", nargs="+", choices=WAYS)
     found.add_argument("--collectives", nargs="+", choices=COLLECTIVES)
     found.add_argument("--sizes", nargs="+")
     found.add_argument("--repeats", type=int, default=3)
     found.add_argument("--time-cap", type=float, default=0.4, help="seconds of one size's calls")
     found.add_argument("--budget", type=float, default=1e9, help="seconds, then runs are left out")
+    found.add_argument("--seeds", type=int, default=4, help="of trouble: runs with faults")
+    found.add_argument("--only", default="", help="of trouble: cases with this in their name")
+    found.add_argument("--steps", type=int, default=20, help="of ddp; after 5 that do not count")
+    found.add_argument("--batch", type=int, default=32, help="of ddp, on each rank")
+    found.add_argument("--pixels", type=int, default=224, help="of ddp: images are squares")
+    found.add_argument("--backend", default="nccl", help="of ddp; gloo: a test without GPUs")
     found.add_argument("--set", nargs="+", type=settings, default=[], help="NAME=VALUE for Tutti")
     found.add_argument("--logs", type=Path, default=Path("nccl-network-logs"))
     found.add_argument("--without-log", action="store_true", help="a double of NCCL writes none")
@@ -472,16 +559,28 @@ def parser() -> argparse.ArgumentParser:
 def main() -> int:
     """Measures, checks or draws."""
     options = parser().parse_args()
-    is_check = options.part == "check"
-    options.layouts = options.layouts or (["loopback", "fabric"] if is_check else list(LAYOUTS))
+    # So that labs and ranks end with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    options.layouts = options.layouts or PART_LAYOUTS.get(options.part, list(LAYOUTS))
+    ways = ["NCCL 2x8", TUTTI.name] if options.part == "ddp" else list(WAYS)
+    options.ways = options.ways or ways
     options.collectives = options.collectives or ["allreduce", "alltoall"]
-    options.sizes = options.sizes or (CHECK_SIZES if is_check else SIZES)
+    options.sizes = options.sizes or (CHECK_SIZES if options.part == "check" else SIZES)
+    # One that is killed under the service can take the others with it.
+    options.mps = "off" if options.part == "trouble" else options.mps
     try:
         if options.part == "plot":
             if options.results is None:
                 raise TuttiError("plot what? remedy: name a file that measure -o has written")
             document = json.loads(options.results.read_text())
-            draw(document["rows"], options.output or Path("nccl-network.png"))
+            rows = [
+                row
+                for row in document["rows"]
+                if row["layout"] in options.layouts and row["collective"] in options.collectives
+            ]
+            if not rows:
+                raise TuttiError(f"{options.results} has no such rows")
+            draw(rows, options.output or Path("nccl-network.png"))
             return 0
         for text in options.sizes:
             parse_bytes(text)
@@ -490,13 +589,14 @@ def main() -> int:
             logs=options.logs.resolve(),
             nccl=nccl_jobs.find_nccl(options.nccl),
             gpus=options.gpus,
+            ranks=options.ranks,
             asserts_network=not options.without_log,
         )
         setup.require()
         mps = nccl_jobs.Mps(setup, options.mps)
         with mps as setup:
             print(f"{setup.ranks} ranks, {setup.gpus} GPUs, multi-process service: {mps.says}")
-            return (check if is_check else measure)(options, setup, mps.says)
+            return PARTS[options.part](options, setup, mps.says)
     except (TuttiError, ValueError) as error:
         print(f"nccl_network: {error}", file=sys.stderr)
         return 2

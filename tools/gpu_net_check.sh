@@ -7,13 +7,13 @@
 #   tools/gpu_net_check.sh BUILD WHEELS OUT [correctness|measure|trouble|ddp|all]
 # BUILD: a build directory (lib/, bench/net/), made elsewhere or here. WHEELS: a directory with the
 # wheels of the Python packages that the machine lacks (pyroute2, msgspec; of Tutti's others those
-# that are missing too). OUT gets a log of each part, the results and all of NCCL's logs in one
-# archive. CHECK_ARGS, MEASURE_ARGS, TROUBLE_ARGS and DDP_ARGS: more arguments for the parts;
-# PART_LIMIT_S: the longest that one part may take.
+# that are missing too). OUT gets a log, the results and all of NCCL's logs in one archive.
+# CHECK_ARGS, MEASURE_ARGS, TROUBLE_ARGS and DDP_ARGS: more arguments for the parts; PART_LIMIT_S:
+# the longest that one part may take.
 set -uo pipefail
 build=$(realpath "$1") wheels=$(realpath "$2") out=$(realpath -m "$3") what=${4:-all}
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
-mkdir -p "$out"
+mkdir -p "$out" "${TMPDIR:-/tmp}/tutti-gpu-net-logs"
 limit=${PART_LIMIT_S:-540}
 
 # NVLink multicast stays off: it can put a shared host's GPUs out of service.
@@ -38,11 +38,14 @@ status=0
 part() { # part NAME LINES ARGUMENTS...: one part of the benchmark, its last lines
   local name=$1 lines=$2 begin=$SECONDS code
   shift 2
-  timeout --kill-after 20 "$limit" "$python" bench/nccl_network.py "$@" \
-    --build "$build" --logs "$logs/$name" >"$out/$name.log" 2>&1
-  code=$?
+  echo "== $name" >>"$out/log.txt"
+  timeout --kill-after 30 "$limit" "$python" bench/nccl_network.py "$@" \
+    --build "$build" --logs "$logs/$name" --budget $((limit - 60)) 2>&1 |
+    tee -a "$out/log.txt" >"$logs/$name.log"
+  code=${PIPESTATUS[0]}
   echo "== $name: status $code, $((SECONDS - begin)) s"
-  tail -n "$lines" "$out/$name.log" | cut -c 1-220
+  tail -n "$lines" "$logs/$name.log" | cut -c 1-300
+  tar -C "$logs" -czf "$out/logs.tar.gz" .
   if ((code)); then
     status=1
   fi
@@ -50,11 +53,18 @@ part() { # part NAME LINES ARGUMENTS...: one part of the benchmark, its last lin
 
 if [[ $what == correctness || $what == all ]]; then
   read -ra more <<<"${CHECK_ARGS:-}"
-  part check 40 check -o "$out/nccl-check.json" ${more[@]+"${more[@]}"}
+  part check 30 check -o "$out/nccl-check.json" ${more[@]+"${more[@]}"}
 fi
 if [[ $what == measure || $what == all ]]; then
   read -ra more <<<"${MEASURE_ARGS:-}"
-  part measure 90 measure -o "$out/nccl-network.json" ${more[@]+"${more[@]}"}
+  part measure 70 measure -o "$out/nccl-network.json" ${more[@]+"${more[@]}"}
 fi
-tar -C "$logs" -czf "$out/logs.tar.gz" . 2>/dev/null
+if [[ $what == ddp || $what == all ]]; then
+  read -ra more <<<"${DDP_ARGS:-}"
+  part ddp 20 ddp --repeats 2 -o "$out/nccl-ddp.json" ${more[@]+"${more[@]}"}
+fi
+if [[ $what == trouble || $what == all ]]; then
+  read -ra more <<<"${TROUBLE_ARGS:-}"
+  part trouble 30 trouble -o "$out/nccl-trouble.json" ${more[@]+"${more[@]}"}
+fi
 exit $status

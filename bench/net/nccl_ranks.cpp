@@ -14,9 +14,9 @@
 // bytes; of a collective in blocks the whole of all blocks, and at least one float32 for each rank.
 // A size of no whole number of elements is rounded down.
 //
-// Prints a line of JSON for each event (start, begin of a size, error) and for each result. The
-// exit status is 0, 1 (a wrong element), 2 (usage), 3 (CUDA or NCCL returned an error) or 4 (the
-// watchdog ended it).
+// Prints a line of JSON for each event (start, ready, begin of a size, failed before an abort,
+// error) and for each result. The exit status is 0, 1 (a wrong element), 2 (usage), 3 (CUDA or NCCL
+// returned an error) or 4 (the watchdog ended it).
 #include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -236,7 +236,10 @@ class Rank {
 
   /// Everything; communicator and buffers are given back in any case.
   Status run() {
-    const Status status = measure_all();
+    Status status = measure_all();
+    if (!status.ok()) {
+      say(event(options_.rank, "failed") + R"(, "text": )" + quoted(status.message()) + "}");
+    }
     if (comm_ != nullptr) {
       watchdog_.step(status.ok() ? "ncclCommDestroy" : "ncclCommAbort");
       const double begin_s = seconds_now();
@@ -315,6 +318,10 @@ class Rank {
     std::snprintf(text, sizeof text, R"(, "collective": "%s", "bytes": %)" PRIu64 "}", call.name,
                   call.bytes);
     say(event(options_.rank, "begin") + text);
+    right_.resize(call.recv);
+    for (std::size_t i = 0; i < call.recv; ++i) {
+      right_[i] = expected(call, ranks_, rank_, i);
+    }
     const std::uint64_t wrong_before = wrong_;
     TUTTI_RETURN_IF_ERROR(checked(call));
     TUTTI_ASSIGN_OR_RETURN(const std::uint64_t iterations, agree_on_iterations(call));
@@ -352,7 +359,7 @@ class Rank {
     const int warm_ups = call.bytes <= kSmallBytes ? 10 : 2;
     const double begin_s = seconds_now();
     for (int i = 0; i < warm_ups; ++i) {
-      TUTTI_RETURN_IF_ERROR(blocking(call));
+      TUTTI_RETURN_IF_ERROR(options_.checks_every_call ? checked(call) : blocking(call));
     }
     auto agreed_us = static_cast<float>((seconds_now() - begin_s) * 1e6 / warm_ups);
     TUTTI_RETURN_IF_ERROR(api_.copy(recv_, &agreed_us, sizeof agreed_us));
@@ -380,11 +387,10 @@ class Rank {
   Status compare(const Call& call) {
     TUTTI_RETURN_IF_ERROR(api_.copy(host_.data(), recv_, call.recv * sizeof(float)));
     for (std::size_t i = 0; i < call.recv; ++i) {
-      const float right = expected(call, ranks_, rank_, i);
-      if (host_[i] != right && wrong_++ < 5) {
+      if (host_[i] != right_[i] && wrong_++ < 5) {
         std::fprintf(stderr, "rank %d: %s of %" PRIu64 " bytes: element %zu is %g, not %g\n",
                      options_.rank, call.name, call.bytes, i, static_cast<double>(host_[i]),
-                     static_cast<double>(right));
+                     static_cast<double>(right_[i]));
       }
     }
     return {};
@@ -445,6 +451,7 @@ class Rank {
   float* send_ = nullptr;
   float* recv_ = nullptr;
   std::vector<float> host_;
+  std::vector<float> right_;  ///< The result of the present call.
   std::uint64_t wrong_ = 0;
 };
 
