@@ -16,6 +16,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/pause.hpp"
 #include "net/clock.hpp"
 #include "transport/packet.hpp"
 
@@ -36,6 +37,7 @@ constexpr Bytes kPacketsPerTurnMax = 8;
 constexpr Bytes kCallersBytes = 16 << 10;
 constexpr std::uint32_t kSmallBytes = 1024;  ///< Header and payload; more is not worth a copy.
 constexpr TimeNs kHoldNs = 2'000;            ///< Of a spinning thread, for the caller's answer.
+constexpr int kPauses = 8;                   ///< Of a spinning thread, between looks: 0.1 to 0.4 us.
 constexpr TimeNs kNapNs = 500'000;
 constexpr TimeNs kBlockedNs = 100'000;       ///< Until a wire without room is tried again.
 constexpr TimeNs kLookNs = 10'000'000;       ///< Between looks at the peers' TCP connections.
@@ -267,6 +269,10 @@ void Engine::run() {
     }
     // Also without open requests: waking up takes longer than a short collective does.
     if (options_.is_busy && (now < idle_since_ns || now - idle_since_ns < options_.spin_ns)) {
+      // The kernel's lock of the socket and the processor's other half are for who has work.
+      for (int i = 0; i < kPauses; ++i) {
+        pause_briefly();
+      }
       continue;
     }
     sleep();

@@ -33,8 +33,9 @@ constexpr TimeNs kTailProbeNsMin = 5'000'000;
 /// An acknowledgement costs a system call at both ends, as much as a chunk of small size.
 constexpr std::uint32_t kChunksPerAck = 4;
 constexpr TimeNs kAckDelayNs = 20'000;
-/// On slow links: two of three acknowledgements less, for a small part of a round trip.
-constexpr TimeNs kAckDelayChunks = 2;
+/// Where a chunk takes long, acknowledgements wait for another one: each is some 3 % of the link.
+/// Elsewhere they must not, for they end the sends.
+constexpr TimeNs kSlowChunkNs = 200'000;
 constexpr TimeNs kTcpRttNsMax = 20'000'000;
 constexpr std::uint32_t kWindowChunks = 64;
 /// A queue that overflows is one path's. With one window for all of them it would slow all down;
@@ -194,7 +195,7 @@ Result<Lane*> attach(Engine& engine, const Hello& mine, const Hello& theirs, con
   connection.loss.tail_probe_ns_min = kTailProbeNsMin;
   connection.acknowledgement.ack_bytes = kChunksPerAck * connection.wire.chunk_bytes;
   connection.acknowledgement.ack_delay_ns =
-      std::max(kAckDelayNs, kAckDelayChunks * chunk_ns(connection.wire));
+      chunk_ns(connection.wire) > kSlowChunkNs ? 2 * chunk_ns(connection.wire) : kAckDelayNs;
   return engine.attach(connection, theirs.address, socket, theirs.who());
 }
 

@@ -9,7 +9,7 @@
 #include "runners/ccl/chunk.hpp"
 #include "runners/ccl/group.hpp"
 #include "runners/ccl/types.hpp"
-#include "runners/pause.hpp"
+#include "base/pause.hpp"
 #include "runners/relocate.hpp"
 #include "runners/scheduled_call.hpp"
 

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <vector>
 
-#include "runners/pause.hpp"
+#include "base/pause.hpp"
 #include "runners/relocate.hpp"
 
 namespace tutti::runners {

@@ -12,7 +12,7 @@
 #include "base/result.hpp"
 #include "runners/direct/host_layout.hpp"
 #include "runners/direct/host_process.hpp"
-#include "runners/pause.hpp"
+#include "base/pause.hpp"
 
 namespace tutti::runners {
 

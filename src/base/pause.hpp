@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-namespace tutti::runners {
+namespace tutti {
 
 /// Lets the core's other thread run for some tens of nanoseconds.
 inline void pause_briefly() {
@@ -13,4 +13,4 @@ inline void pause_briefly() {
 #endif
 }
 
-}  // namespace tutti::runners
+}  // namespace tutti
