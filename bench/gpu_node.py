@@ -127,7 +127,9 @@ def measured(
                     documents.append(measure.run(one, library))
                 except TuttiError as error:
                     log(f"FAILED: {error}")
-        results.save(documents, args.out / f"{what}-{ranks}r{nodes}n.json")
+        out = args.out / f"{what}-{ranks}r{nodes}n.json"
+        earlier = results.load(out) if args.add and out.exists() else []
+        results.save([*earlier, *documents], out)
         found += documents
     return found
 
@@ -144,6 +146,7 @@ def main() -> None:
     parser.add_argument("--end", type=sizes.parse_bytes, default=256 << 20)
     parser.add_argument("--time-cap", type=float, default=0.4, help="seconds per size and job")
     parser.add_argument("--repeats", type=int, default=3, help="jobs of each measurement")
+    parser.add_argument("--add", action="store_true", help="to the jobs that are in DIR already")
     parser.add_argument("--tuning", type=Path, help="use this file, measure no plans")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
