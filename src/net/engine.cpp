@@ -120,28 +120,30 @@ Result<Lane*> Engine::attach(const transport::ConnectionOptions& options,
                              const wire::WireAddress& peer, int control, std::string who) {
   const CallerLock lock(mutex_, wanted_);
   TUTTI_ASSIGN_OR_RETURN(const std::uint64_t wire_peer, wire_->add_peer(peer));
-  transport::ConnectionOptions with_peer = options;
-  with_peer.peer = wire_peer;
-  auto connection = endpoint_.connect(now_ns(), with_peer);
-  if (!connection.ok()) {
-    wire_->remove_peer(wire_peer);
-    return connection.status();
-  }
   auto lane = std::make_unique<Lane>();
   lane->engine = this;
   lane->who = std::move(who);
-  lane->connection = *connection;
   lane->wire_peer = wire_peer;
   lane->control = control;
   lane->receives = options.receives;
+  // Before the connection: one that is aborted at once would end with an event of no lane.
   epoll_event interest{};
   interest.events = EPOLLIN | EPOLLRDHUP;
   interest.data.ptr = lane.get();
   if (epoll_ctl(controls_, EPOLL_CTL_ADD, control, &interest) != 0) {
     const std::string why = std::strerror(errno);
-    (void)endpoint_.abort(now_ns(), *connection);
+    wire_->remove_peer(wire_peer);
     return Status(ErrorCode::kUnavailable, "net: cannot watch the peer's connection: " + why);
   }
+  transport::ConnectionOptions with_peer = options;
+  with_peer.peer = wire_peer;
+  auto connection = endpoint_.connect(now_ns(), with_peer);
+  if (!connection.ok()) {
+    epoll_ctl(controls_, EPOLL_CTL_DEL, control, nullptr);
+    wire_->remove_peer(wire_peer);
+    return connection.status();
+  }
+  lane->connection = *connection;
   lane_of_[connection->index] = lane.get();
   ++lanes_in_use_;
   lanes_.push_back(std::move(lane));
@@ -221,7 +223,9 @@ std::string Engine::report() {
   return "chunks sent " + std::to_string(sum.chunks_sent) + text("received", sum.chunks_received) +
          text("acknowledgements received", sum.acks_received) +
          text("retransmissions", sum.retransmissions) +
-         text("needless", sum.spurious_retransmissions) + text("timeouts", sum.timeouts) +
+         text("needless", sum.spurious_retransmissions) +
+         text("lost by their path", sum.lost_same_path) + text("by time", sum.lost_rack) +
+         text("timeouts", sum.timeouts) +
          text("tail probes", sum.tail_probes) + text("marks", sum.marks) +
          text("path deaths", sum.path_deaths) +
          text("forged or malformed", sum.forgeries_dropped + sum.malformed_dropped) +
