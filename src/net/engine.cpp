@@ -144,6 +144,7 @@ Result<Lane*> Engine::attach(const transport::ConnectionOptions& options,
     return connection.status();
   }
   lane->connection = *connection;
+  watch_lane(*lane, options.wire.paths);
   lane_of_[connection->index] = lane.get();
   ++lanes_in_use_;
   lanes_.push_back(std::move(lane));
@@ -212,10 +213,7 @@ void Engine::work_if_free() {
 
 std::string Engine::report() {
   const CallerLock lock(mutex_, wanted_);
-  transport::ConnectionCounters sum = totals_;
-  for (const std::unique_ptr<Lane>& lane : lanes_) {
-    add(sum, lane->is_counted ? nullptr : endpoint_.counters(lane->connection));
-  }
+  const transport::ConnectionCounters sum = this->sum();
   const wire::WireCounters& wire = wire_->counters();
   const auto text = [](const char* name, std::uint64_t value) {
     return std::string(", ") + name + " " + std::to_string(value);
@@ -225,34 +223,14 @@ std::string Engine::report() {
          text("retransmissions", sum.retransmissions) +
          text("needless", sum.spurious_retransmissions) +
          text("lost by their path", sum.lost_same_path) + text("by time", sum.lost_rack) +
-         text("timeouts", sum.timeouts) +
-         text("tail probes", sum.tail_probes) + text("marks", sum.marks) +
-         text("path deaths", sum.path_deaths) +
+         text("timeouts", sum.timeouts) + text("tail probes", sum.tail_probes) +
+         text("marks", sum.marks) + text("path deaths", sum.path_deaths) +
          text("forged or malformed", sum.forgeries_dropped + sum.malformed_dropped) +
          text("datagrams sent", wire.datagrams_sent) + text("received", wire.datagrams_received) +
          text("calls sent", wire.calls_sent) + text("calls received", wire.calls_received) +
          text("bytes placed", wire.payload_bytes_placed) +
          text("bytes copied", wire.payload_bytes_copied) +
          text("fragments dropped", wire.fragments_dropped) + text("refused", wire.refused);
-}
-
-void Engine::add(transport::ConnectionCounters& sum, const transport::ConnectionCounters* one) {
-  if (one == nullptr) {
-    return;
-  }
-  sum.chunks_sent += one->chunks_sent;
-  sum.chunks_received += one->chunks_received;
-  sum.acks_received += one->acks_received;
-  sum.retransmissions += one->retransmissions;
-  sum.spurious_retransmissions += one->spurious_retransmissions;
-  sum.lost_same_path += one->lost_same_path;
-  sum.lost_rack += one->lost_rack;
-  sum.timeouts += one->timeouts;
-  sum.tail_probes += one->tail_probes;
-  sum.marks += one->marks;
-  sum.path_deaths += one->path_deaths;
-  sum.forgeries_dropped += one->forgeries_dropped;
-  sum.malformed_dropped += one->malformed_dropped;
 }
 
 void Engine::run() {
@@ -299,7 +277,7 @@ void Engine::sleep() {
   asleep_ = naps ? Sleep::kNap : Sleep::kDeep;
   if (!naps) {
     const std::lock_guard lock(mutex_);
-    until_ns = std::min(endpoint_.next_deadline(), wire_->next_deadline());
+    until_ns = std::min({endpoint_.next_deadline(), wire_->next_deadline(), watch_ns()});
     if (is_blocked_) {
       until_ns = std::min(until_ns, now + kBlockedNs);
     }
@@ -347,6 +325,7 @@ bool Engine::work() {
     has_news_of_peers_ = false;
     look_after_peers(now);
   }
+  watch(now, did);
   return did;
 }
 
@@ -486,6 +465,7 @@ void Engine::end(Lane& lane, Outcome outcome) {
   lane.is_counted = true;
   lane.outcome = outcome;
   lane.has_ended = true;
+  show(lane, now_ns());
   for (std::deque<Request*>* waiting : {&lane.waiting_receives, &lane.waiting_sends}) {
     for (Request* const request : *waiting) {
       finish(request, outcome == Outcome::kOk ? Outcome::kClosed : outcome);
@@ -553,6 +533,7 @@ void Engine::forget_old(TimeNs now) {
     shutdown(lane.control, SHUT_RDWR);
     close(lane.control);
     wire_->remove_peer(lane.wire_peer);
+    unwatch_lane(lane);
     if (lane_of_[lane.connection.index] == &lane) {
       lane_of_[lane.connection.index] = nullptr;
     }

@@ -13,6 +13,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 #include <vector>
 
@@ -263,6 +265,40 @@ TEST_P(NetworkPolling, TheEndOfOneSideIsAnErrorOnTheOther) {
   const Completion done = wait(receive);
   EXPECT_EQ(done.status.code(), ErrorCode::kTimeout);
   EXPECT_FALSE(pair.receive->receive({&to, 1}).ok());
+}
+
+/// How often the engines' threads of this process have gone to sleep.
+std::uint64_t sleeps_of_engines() {
+  std::uint64_t sleeps = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(task.path() / "status");
+    bool is_engine = false;
+    for (std::string line; std::getline(status, line);) {
+      is_engine = is_engine || line.starts_with("Name:\ttutti-net-");
+      if (is_engine && line.starts_with("voluntary_ctxt_switches:")) {
+        sleeps += std::stoull(line.substr(line.find('\t')));
+      }
+    }
+  }
+  return sleeps;
+}
+
+TEST_P(NetworkPolling, AnIdleEngineIsNotWokenForItsStatistics) {
+  Pair pair = make_pair();
+  ASSERT_NE(pair.receive, nullptr);
+  const std::vector<std::byte> sent = content(2, 100'000);
+  std::vector<std::byte> got(100'000);
+  const ReceivePart to = part(got);
+  Request* const receive = *pair.receive->receive({&to, 1});
+  Request* const send = *pair.send->send(0, sent.data(), sent.size());
+  ASSERT_TRUE(wait(receive).status.ok());
+  ASSERT_TRUE(wait(send).status.ok());
+  // The statistics' last word, and what the transport has left to do.
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const std::uint64_t before = sleeps_of_engines();
+  ASSERT_GT(before, 0U);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+  EXPECT_EQ(sleeps_of_engines(), before);
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, NetworkPolling, testing::Values("shared", "busy"));
