@@ -3,9 +3,7 @@
 #include "net/engine.hpp"
 
 #include <poll.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -18,6 +16,7 @@
 
 #include "base/pause.hpp"
 #include "net/clock.hpp"
+#include "net/thread.hpp"
 #include "transport/packet.hpp"
 
 namespace tutti::net {
@@ -99,21 +98,8 @@ Status Engine::start() {
     return Status(ErrorCode::kUnavailable,
                   std::string("net: no descriptors for an engine: ") + std::strerror(errno));
   }
-  // The program's signals are for the program's threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  Status status;
-  try {
-    thread_ = std::thread([this] { run(); });
-    pthread_setname_np(thread_.native_handle(), options_.name.substr(0, 15).c_str());
-  } catch (const std::exception& error) {
-    status = Status(ErrorCode::kUnavailable,
-                    std::string("net: no thread for an engine: ") + error.what());
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return status;
+  TUTTI_ASSIGN_OR_RETURN(thread_, start_thread(options_.name, [this] { run(); }));
+  return {};
 }
 
 Result<Lane*> Engine::attach(const transport::ConnectionOptions& options,

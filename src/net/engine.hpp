@@ -23,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "net/bell.hpp"
 #include "net/network.hpp"
 #include "net/statistics.hpp"
 #include "transport/endpoint.hpp"
@@ -80,6 +81,7 @@ struct EngineOptions {
   transport::TimeNs spin_ns = 1'000'000;  ///< Busy: how long it spins without anything to do.
   // For those who watch.
   EngineStatistics* statistics = nullptr;  ///< Outlives the engine; null: nobody can.
+  Bell* bell = nullptr;                    ///< Rung when statistics are new; same.
   std::string device;
   std::string address;
   std::string controller;

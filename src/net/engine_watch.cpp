@@ -153,6 +153,9 @@ void Engine::show_sum(TimeNs now) {
   record.of_strangers = endpoint_.counters();
   record.wire = wire_->counters();
   options_.statistics->write(record);
+  if (options_.bell != nullptr) {
+    options_.bell->ring();
+  }
 }
 
 transport::ConnectionCounters Engine::sum() const {

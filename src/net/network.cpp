@@ -213,6 +213,7 @@ Result<std::unique_ptr<Network>> Network::open(Log log) {
     }
     log(LogKind::kWarning, problem.text);
   }
+  TUTTI_RETURN_IF_ERROR(Watch::check(parsed.config));
   InterfaceFilter filter;
   filter.names = environment_value("NCCL_SOCKET_IFNAME");
   filter.family = environment_value("NCCL_SOCKET_FAMILY");

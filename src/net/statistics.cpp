@@ -289,17 +289,14 @@ EngineStatistics* Statistics::add_engine() {
   return &engine;
 }
 
-std::vector<EngineRecord> Statistics::engines() const {
-  std::vector<EngineRecord> records;
-  for (std::uint32_t i = 0; i < header().engines_max; ++i) {
-    EngineRecord record{};
-    if (read_record(memory_ + engine_offset(i), reinterpret_cast<std::byte*>(&record),
-                    sizeof record) &&
-        record.state != RecordState::kUnused) {
-      records.push_back(record);
-    }
+std::optional<EngineRecord> Statistics::engine(std::uint32_t engine) const {
+  EngineRecord record{};
+  if (!read_record(memory_ + engine_offset(engine), reinterpret_cast<std::byte*>(&record),
+                   sizeof record) ||
+      record.state == RecordState::kUnused) {
+    return std::nullopt;
   }
-  return records;
+  return record;
 }
 
 std::vector<ConnectionRecord> Statistics::connections(

@@ -32,6 +32,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -193,7 +194,8 @@ class Statistics {
 
   // For readers in this process; any thread.
   const FileHeader& header() const { return *reinterpret_cast<const FileHeader*>(memory_); }
-  std::vector<EngineRecord> engines() const;
+  /// Below kEnginesShownMax; nothing: there is none.
+  std::optional<EngineRecord> engine(std::uint32_t engine) const;
   /// Those in use. `paths`, if not null: those of each.
   std::vector<ConnectionRecord> connections(std::uint32_t engine,
                                             std::vector<std::vector<PathRecord>>* paths) const;

@@ -177,12 +177,13 @@ TEST_P(WatchedEngineTest, watch__the_last_word_is_written_though_nothing_more_ha
   EXPECT_EQ(received.direction, Direction::kReceives);
   EXPECT_EQ(received.counters.bytes_received, 2'000'000U);
   EXPECT_NE(received.number, sent.number);
-  const auto engines = statistics_->engines();
-  ASSERT_EQ(engines.size(), 1U);
-  EXPECT_STREQ(engines[0].device.data(), "eth7");
-  EXPECT_EQ(engines[0].connections, 2U);
-  EXPECT_EQ(engines[0].counters.bytes_received, 2'000'000U);
-  EXPECT_EQ(engines[0].counters.bytes_sent, sent.counters.bytes_sent);
+  const auto engine = statistics_->engine(0);
+  ASSERT_TRUE(engine.has_value());
+  EXPECT_STREQ(engine->device.data(), "eth7");
+  EXPECT_EQ(engine->connections, 2U);
+  EXPECT_EQ(engine->counters.bytes_received, 2'000'000U);
+  EXPECT_EQ(engine->counters.bytes_sent, sent.counters.bytes_sent);
+  EXPECT_FALSE(statistics_->engine(1).has_value());
 }
 
 TEST_P(WatchedEngineTest, watch__an_ended_connection_says_so_and_stays_in_the_sums) {
@@ -194,7 +195,8 @@ TEST_P(WatchedEngineTest, watch__an_ended_connection_says_so_and_stays_in_the_su
   wait_for(0, [](const ConnectionRecord& it) { return it.state == RecordState::kEnded; });
   wait_for(1, [](const ConnectionRecord& it) { return it.state == RecordState::kEnded; });
   engine_->publish();
-  EXPECT_EQ(statistics_->engines().at(0).counters.bytes_received, 100'000U);
+  ASSERT_TRUE(statistics_->engine(0).has_value());
+  EXPECT_EQ(statistics_->engine(0)->counters.bytes_received, 100'000U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, WatchedEngineTest, testing::Bool());

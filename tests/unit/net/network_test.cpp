@@ -15,6 +15,8 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <regex>
 #include <thread>
 #include <vector>
 
@@ -431,6 +433,65 @@ TEST(Network, OtherSettingsAreNamed) {
   }
   EXPECT_NE(said.find("TUTTI_NET_CONTROLLER differs: swift"), std::string::npos) << said;
   EXPECT_NE(heard.find("refuses the channel"), std::string::npos) << heard;
+}
+
+/// A directory of its own, for files that variables name.
+class NetworkFiles : public testing::Test {
+ protected:
+  NetworkFiles() {
+    std::string name = testing::TempDir() + "tutti-network-XXXXXX";
+    directory_ = mkdtemp(name.data()) == nullptr ? "" : name;
+  }
+  ~NetworkFiles() override { std::filesystem::remove_all(directory_); }
+
+  std::string text_of(const std::string& file) const {
+    std::ifstream input(directory_ + "/" + file);
+    EXPECT_TRUE(input.is_open()) << file;
+    return {std::istreambuf_iterator<char>(input), std::istreambuf_iterator<char>()};
+  }
+
+  std::string directory_;
+  const std::string process_ = std::to_string(getpid());
+};
+
+TEST_F(NetworkFiles, MetricsOfEachNetworkTellWhatWasCarried) {
+  const ScopedEnvironment metrics("TUTTI_METRICS", (directory_ + "/x.prom").c_str());
+  // With nothing in shared memory they have memory of their own.
+  const ScopedEnvironment statistics("TUTTI_NET_STATISTICS", "0");
+  {
+    Pair pair = make_pair();
+    ASSERT_NE(pair.receive, nullptr);
+    const std::vector<std::byte> sent = content(2, 1'234'567);
+    std::vector<std::byte> got(1'234'567);
+    const ReceivePart to = part(got);
+    Request* const receive = *pair.receive->receive({&to, 1});
+    Request* const send = *pair.send->send(0, sent.data(), sent.size());
+    ASSERT_TRUE(wait(receive).status.ok());
+    ASSERT_TRUE(wait(send).status.ok());
+  }
+  const std::string both =
+      text_of("x." + process_ + ".prom") + text_of("x." + process_ + ".2.prom");
+  const std::regex sample(R"(\ntutti_engine_bytes_received_total\{.*\} ([0-9]+))");
+  std::uint64_t received = 0;
+  for (std::sregex_iterator it(both.begin(), both.end(), sample); it != std::sregex_iterator();
+       ++it) {
+    received += std::stoull((*it)[1]);
+  }
+  EXPECT_EQ(received, 1'234'567U) << both;
+}
+
+TEST_F(NetworkFiles, AFileThatCannotBeWrittenIsAnErrorWithItsVariable) {
+  for (const char* const variable : {"TUTTI_METRICS"}) {
+    for (const std::string& value : {directory_ + "/none/x", directory_ + "/"}) {
+      const ScopedEnvironment set(variable, value.c_str());
+      const auto network = Network::open([](LogKind, const std::string&) {});
+      EXPECT_EQ(network.status().code(), ErrorCode::kInvalidConfig);
+      const std::string& words = network.status().message();
+      EXPECT_TRUE(words.starts_with(variable)) << words;
+      EXPECT_NE(words.find(directory_), std::string::npos) << words;
+      EXPECT_NE(words.find("name a file in"), std::string::npos) << words;
+    }
+  }
 }
 
 TEST(Network, AHandleOfAnotherKindIsAnError) {
