@@ -68,7 +68,8 @@ Engine::Engine(std::unique_ptr<wire::Wire> wire, const EngineOptions& options)
       wire_(std::move(wire)),
       address_(wire_->address()),
       capabilities_(wire_->capabilities()),
-      endpoint_({.connections = options.connections}, wire_->capabilities().ps_per_byte),
+      endpoint_({.connections = options.connections}, wire_->capabilities().ps_per_byte,
+                options.trace),
       lane_of_(options.connections),
       packets_per_turn_(std::clamp(kBytesPerTurn / capabilities_.chunk_bytes, kPacketsPerTurnMin,
                                    kPacketsPerTurnMax)) {}
@@ -130,7 +131,7 @@ Result<Lane*> Engine::attach(const transport::ConnectionOptions& options,
     return connection.status();
   }
   lane->connection = *connection;
-  watch_lane(*lane, options.wire.paths);
+  watch_lane(*lane, options);
   lane_of_[connection->index] = lane.get();
   ++lanes_in_use_;
   lanes_.push_back(std::move(lane));
@@ -165,6 +166,9 @@ void Engine::detach(Lane* lane) {
 }
 
 void Engine::post(Request* request) {
+  if (options_.trace != nullptr) [[unlikely]] {
+    request->posted_ns = now_ns();
+  }
   ++open_requests_;
   {
     const std::lock_guard lock(inbox_mutex_);
@@ -439,6 +443,9 @@ void Engine::finish(Request* request, Outcome outcome) {
   request->is_peer_gone = lane.is_peer_gone;
   if (request->is_send) {
     drop_blocked();  // Its buffer is the caller's again.
+  }
+  if (options_.trace != nullptr) [[unlikely]] {
+    trace_end(*request);
   }
   --lane.open_requests;
   --open_requests_;

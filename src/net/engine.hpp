@@ -26,6 +26,7 @@
 #include "net/bell.hpp"
 #include "net/network.hpp"
 #include "net/statistics.hpp"
+#include "net/trace.hpp"
 #include "transport/endpoint.hpp"
 #include "wire/wire.hpp"
 
@@ -55,6 +56,7 @@ struct Lane {
   // For those who watch (engine_watch.cpp).
   std::uint32_t slot = EngineStatistics::kNoSlot;
   std::uint64_t number = 0;
+  std::uint32_t local_id = 0;
   transport::TimeNs opened_ns = 0;
   std::uint32_t paths = 1;
 };
@@ -62,6 +64,7 @@ struct Lane {
 struct Request {
   Lane* lane = nullptr;
   bool is_send = false;
+  transport::TimeNs posted_ns = 0;  ///< If there is a trace.
   transport::SendRequest send;
   transport::ReceiveRequest receive;
   // Written by the engine before `is_done`.
@@ -82,6 +85,7 @@ struct EngineOptions {
   // For those who watch.
   EngineStatistics* statistics = nullptr;  ///< Outlives the engine; null: nobody can.
   Bell* bell = nullptr;                    ///< Rung when statistics are new; same.
+  EngineTrace* trace = nullptr;            ///< Same.
   std::string device;
   std::string address;
   std::string controller;
@@ -153,12 +157,13 @@ class Engine : private wire::Arrivals {
   void drop_blocked();
 
   // engine_watch.cpp
-  void watch_lane(Lane& lane, std::uint32_t paths);
+  void watch_lane(Lane& lane, const transport::ConnectionOptions& connection);
   void unwatch_lane(Lane& lane);
   void watch(transport::TimeNs now, bool did);
   /// When watch() wants to be called though nothing happens; kNever.
   transport::TimeNs watch_ns() const;
   void show(const Lane& lane, transport::TimeNs now);
+  void trace_end(const Request& request);
   void show_sum(transport::TimeNs now);
   transport::ConnectionCounters sum() const;
 

@@ -13,6 +13,7 @@
 #include <bit>
 #include <cstring>
 #include <functional>
+#include <numeric>
 
 #include "net/clock.hpp"
 #include "net/engine.hpp"
@@ -28,15 +29,20 @@ constexpr std::size_t kLanesPerTurn = 4;
 
 }  // namespace
 
-void Engine::watch_lane(Lane& lane, std::uint32_t paths) {
-  if (options_.statistics == nullptr) {
-    return;
-  }
-  lane.slot = options_.statistics->take();
-  lane.number = options_.statistics->next_number();
+void Engine::watch_lane(Lane& lane, const transport::ConnectionOptions& connection) {
+  lane.local_id = connection.local_id;
   lane.opened_ns = now_ns();
-  lane.paths = paths;
-  has_changed_ = true;
+  lane.paths = connection.wire.paths;
+  if (options_.statistics != nullptr) {
+    lane.slot = options_.statistics->take();
+    lane.number = options_.statistics->next_number();
+    has_changed_ = true;
+  }
+  if (options_.trace != nullptr) {
+    options_.trace->open(lane.opened_ns, lane.local_id,
+                         (lane.receives ? "from " : "to ") + lane.who + " (" + options_.device +
+                             " engine " + std::to_string(options_.number) + ")");
+  }
 }
 
 void Engine::unwatch_lane(Lane& lane) {
@@ -45,6 +51,18 @@ void Engine::unwatch_lane(Lane& lane) {
     // Another lane takes its place in the list, maybe behind the round's back.
     has_changed_ = true;
   }
+  if (options_.trace != nullptr) {
+    options_.trace->forget(now_ns(), lane.local_id);
+  }
+}
+
+void Engine::trace_end(const Request& request) {
+  Bytes bytes = request.is_send ? request.send.bytes : 0;
+  if (!request.is_send && request.outcome == transport::Outcome::kOk) {
+    bytes = std::accumulate(request.bytes.begin(), request.bytes.begin() + request.parts, Bytes{0});
+  }
+  options_.trace->request(request.posted_ns, now_ns(), request.lane->local_id, request.is_send,
+                          bytes, request.outcome);
 }
 
 TimeNs Engine::watch_ns() const {

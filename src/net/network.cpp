@@ -137,8 +137,7 @@ class SystemNetwork : public Network {
     options.buffer_bytes = config_.net_buffer_bytes;
     options.segmentation = config_.net_offload;
     options.coalescing = config_.net_offload;
-    const int count =
-        config_.net_engines > 0 ? config_.net_engines : engines_by_default();
+    const int count = config_.net_engines > 0 ? config_.net_engines : engines_by_default();
     std::vector<std::unique_ptr<Engine>> started;
     for (int i = 0; i < count; ++i) {
       TUTTI_ASSIGN_OR_RETURN(auto wire, UdpWire::open(options));

@@ -54,7 +54,7 @@ Status check_file(const char* variable, const std::string& pattern) {
 
 }  // namespace
 
-OwnFileName::OwnFileName(const std::string& pattern) {
+OwnFileName::OwnFileName(const std::string& pattern, bool keeps) : keeps_(keeps) {
   UsedNames& used = UsedNames::instance();
   const std::lock_guard lock(used.mutex);
   const std::string first = expand_own_file_name(pattern);
@@ -65,12 +65,18 @@ OwnFileName::OwnFileName(const std::string& pattern) {
 }
 
 OwnFileName::~OwnFileName() {
+  if (keeps_) {
+    return;
+  }
   UsedNames& used = UsedNames::instance();
   const std::lock_guard lock(used.mutex);
   used.names.erase(name_);
 }
 
-Status Watch::check(const Config& config) { return check_file("TUTTI_METRICS", config.metrics); }
+Status Watch::check(const Config& config) {
+  TUTTI_RETURN_IF_ERROR(check_file("TUTTI_METRICS", config.metrics));
+  return check_file("TUTTI_TRACE", config.trace);
+}
 
 Watch::~Watch() {
   stop_ = true;
@@ -94,11 +100,16 @@ void Watch::add(EngineOptions* engine) {
     log_(LogKind::kInfo, "net: statistics and metrics are of the first " +
                              std::to_string(kEnginesShownMax) + " engines");
   }
+  if (trace_file_ != nullptr) {
+    const std::lock_guard lock(traces_mutex_);
+    engine->trace = &traces_.emplace_back(&bell_);
+  }
 }
 
 void Watch::start() {
+  const auto paths = static_cast<std::uint32_t>(config_.net_paths);
   if (config_.net_statistics) {
-    auto shared = Statistics::open(kDirectory, static_cast<std::uint32_t>(config_.net_paths));
+    auto shared = Statistics::open(kDirectory, paths);
     if (shared.ok()) {
       statistics_ = std::move(*shared);
     } else {
@@ -107,23 +118,43 @@ void Watch::start() {
                " (TUTTI_NET_STATISTICS=0 does without it)");
     }
   }
-  if (config_.metrics.empty()) {
+  if (config_.metrics.empty() && config_.trace.empty()) {
     return;
   }
   if (statistics_ == nullptr) {
-    auto own = Statistics::open("", static_cast<std::uint32_t>(config_.net_paths));
+    auto own = Statistics::open("", paths);
     if (!own.ok()) {
       return warn_once(own.status().message());
     }
     statistics_ = std::move(*own);
   }
-  metrics_file_ = OwnFileName(config_.metrics);
+  if (!config_.metrics.empty()) {
+    metrics_file_.emplace(config_.metrics);
+    log_(LogKind::kInfo, "net: metrics in " + metrics_file_->get());
+  }
+  if (!config_.trace.empty()) {
+    open_trace();
+  }
   auto thread = start_thread("tutti-watch", [this] { run(); });
   if (!thread.ok()) {
+    trace_file_.reset();
     return warn_once(thread.status().message());
   }
   thread_ = std::move(*thread);
-  log_(LogKind::kInfo, "net: metrics in " + metrics_file_.get());
+}
+
+void Watch::open_trace() {
+  const FileHeader& header = statistics_->header();
+  const OwnFileName name(config_.trace, /*keeps=*/true);
+  auto file = TraceFile::open(
+      name.get(),
+      header.program.data() + (" " + std::to_string(header.process)) + " on " + header.host.data(),
+      header.start_ns, header.start_unix_ns);
+  if (!file.ok()) {
+    return warn_once("TUTTI_TRACE: " + file.status().message());
+  }
+  trace_file_ = std::move(*file);
+  log_(LogKind::kInfo, "net: trace in " + name.get());
 }
 
 void Watch::run() {
@@ -135,6 +166,7 @@ void Watch::run() {
     } else {
       bell_.wait();
     }
+    write_trace();
     is_due = true;
     if (Clock::now() >= next) {
       write_metrics();
@@ -142,13 +174,46 @@ void Watch::run() {
       next = Clock::now() + kMetricsInterval;
     }
   }
+  write_trace();
   write_metrics();
+  if (trace_file_ != nullptr && trace_file_->left_out() > 0) {
+    log_(LogKind::kInfo, "net: the trace is without " + std::to_string(trace_file_->left_out()) +
+                             " events that there was no room for");
+  }
 }
 
 void Watch::write_metrics() {
-  const Status status = write_atomically(metrics_file_.get(), metrics_text(*statistics_));
+  if (!metrics_file_) {
+    return;
+  }
+  const Status status = write_atomically(metrics_file_->get(), metrics_text(*statistics_));
   if (!status.ok()) {
     warn_once("TUTTI_METRICS: " + status.message());
+  }
+}
+
+void Watch::write_trace() {
+  if (trace_file_ == nullptr) {
+    return;
+  }
+  std::vector<TraceEvent> events;
+  std::vector<std::string> names;
+  std::uint64_t left_out = 0;
+  for (std::uint32_t i = 0;; ++i) {
+    EngineTrace* trace = nullptr;
+    {
+      const std::lock_guard lock(traces_mutex_);
+      trace = i < traces_.size() ? &traces_[i] : nullptr;
+    }
+    if (trace == nullptr) {
+      break;
+    }
+    trace->take(&events, &names, &left_out);
+    trace_file_->write(i, events, names, left_out);
+  }
+  const Status status = trace_file_->flush();
+  if (!status.ok()) {
+    warn_once("TUTTI_TRACE: " + status.message());
   }
 }
 

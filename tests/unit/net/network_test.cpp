@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <thread>
 #include <vector>
@@ -480,8 +481,39 @@ TEST_F(NetworkFiles, MetricsOfEachNetworkTellWhatWasCarried) {
   EXPECT_EQ(received, 1'234'567U) << both;
 }
 
+TEST_F(NetworkFiles, ATraceHasEveryRequest) {
+  const ScopedEnvironment trace("TUTTI_TRACE", (directory_ + "/t.%p.json").c_str());
+  for (const std::string& number : {std::string(), std::string(".3")}) {
+    {
+      Pair pair = make_pair();
+      ASSERT_NE(pair.receive, nullptr);
+      const std::vector<std::byte> sent = content(2, 1'000);
+      std::vector<std::byte> got(1'000);
+      for (int i = 0; i < 100; ++i) {
+        const ReceivePart to = part(got);
+        Request* const receive = *pair.receive->receive({&to, 1});
+        Request* const send = *pair.send->send(0, sent.data(), sent.size());
+        ASSERT_TRUE(wait(receive).status.ok());
+        ASSERT_TRUE(wait(send).status.ok());
+      }
+    }
+    // The network that listens comes first. Those of the next pair have names of their own.
+    const auto document =
+        nlohmann::json::parse(text_of("t." + process_ + number + ".json"), nullptr, false);
+    ASSERT_FALSE(document.is_discarded());
+    std::size_t requests = 0;
+    for (const auto& event : document["traceEvents"]) {
+      requests += event["ph"] == "X" && event["name"] == "irecv" ? 1 : 0;
+      if (event["ph"] == "X") {
+        EXPECT_EQ(event["args"], (nlohmann::json{{"bytes", 1000}, {"outcome", "ok"}}));
+      }
+    }
+    EXPECT_EQ(requests, 100U);
+  }
+}
+
 TEST_F(NetworkFiles, AFileThatCannotBeWrittenIsAnErrorWithItsVariable) {
-  for (const char* const variable : {"TUTTI_METRICS"}) {
+  for (const char* const variable : {"TUTTI_METRICS", "TUTTI_TRACE"}) {
     for (const std::string& value : {directory_ + "/none/x", directory_ + "/"}) {
       const ScopedEnvironment set(variable, value.c_str());
       const auto network = Network::open([](LogKind, const std::string&) {});
