@@ -253,7 +253,7 @@ Status write_atomically(const std::string& file, std::string_view text) {
       continue;
     }
     if (written <= 0) {
-      const Status status = fail();
+      Status status = fail();
       close(descriptor);
       unlink(temporary.c_str());
       return status;
@@ -261,7 +261,7 @@ Status write_atomically(const std::string& file, std::string_view text) {
     text.remove_prefix(static_cast<std::size_t>(written));
   }
   if (close(descriptor) != 0 || std::rename(temporary.c_str(), file.c_str()) != 0) {
-    const Status status = fail();
+    Status status = fail();
     unlink(temporary.c_str());
     return status;
   }
