@@ -11,6 +11,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -84,7 +85,7 @@ TraceRecord record_of(TraceKind kind, transport::TimeNs time_ns, std::uint64_t d
 json only(const json& events, const std::string& phase) {
   json found = json::array();
   for (const json& event : events) {
-    if (event["ph"] == phase) {
+    if (event.value("ph", "") == phase) {
       found.push_back(event);
     }
   }
@@ -224,6 +225,20 @@ TEST_F(TraceTest, file__is_bounded_and_ends_in_order) {
     EXPECT_GT(left_out_, 0U);
     EXPECT_LE(std::filesystem::file_size(file_name_), bytes_max);
   }
+}
+
+TEST_F(TraceTest, file__of_a_killed_process_can_be_mended) {
+  open();
+  EngineTrace trace(nullptr);
+  trace.open(1, 1, "to somebody");
+  trace.record(record_of(TraceKind::kTimeout, 5));
+  write(trace);
+  std::ifstream input(file_name_);
+  std::stringstream text;
+  text << input.rdbuf() << "{}]}";
+  const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  ASSERT_FALSE(document.is_discarded());
+  EXPECT_EQ(only(document["traceEvents"], "i").size(), 1U);
 }
 
 TEST_F(TraceTest, file__two_engines_have_connections_of_their_own) {
