@@ -17,6 +17,7 @@ COMMANDS = (
     "info",
     "topo",
     "config",
+    "top",
     "tuning",
     "plot",
     "schedule",

@@ -61,6 +61,9 @@ struct Config {
   double net_timeout_s = 30;             ///< Without a sign of life the peer is gone.
   bool net_offload = true;               ///< Segmentation and coalescing by kernel or NIC.
   bool net_authenticate = true;          ///< Packets carry a tag.
+  bool net_statistics = true;            ///< What the engines do, in shared memory.
+  std::string metrics;                   ///< File for Prometheus (net/metrics.hpp); empty: none.
+  std::string trace;         ///< File of what the engines do (net/trace.hpp); empty: none.
   std::string fault;         ///< Of the network, wire/fault/fault_plan.hpp; empty: none.
   bool sync_device = false;  ///< Debug: wait for the whole device before each collective.
   bool chain = false;        ///< Native calls go to the next MPI_X (a profiler), not PMPI_X.

@@ -100,6 +100,17 @@ inline const std::vector<Knob>& knobs() {
          "0: no segmentation offload (UDP_SEGMENT, UDP_GRO).", "0.1", ""},
         {"TUTTI_NET_AUTHENTICATE", &Config::net_authenticate, "", "",
          "0: packets carry no tag. Equal on all hosts.", "0.1", ""},
+        {"TUTTI_NET_STATISTICS", &Config::net_statistics, "", "",
+         "0: nothing in /dev/shm for `tutti top`.", "0.1", ""},
+        {"TUTTI_METRICS", &Config::metrics, "", "",
+         "File that holds the network engines' metrics in Prometheus' text format; %h is the host, "
+         "%p the process, whose number is put before the ending if there is no %p. Unset: none.",
+         "0.1", ""},
+        {"TUTTI_TRACE", &Config::trace, "", "",
+         "File of the network engines' requests and what the transport met, for Perfetto or "
+         "Chrome; "
+         "%h and %p as in TUTTI_METRICS. Unset: none.",
+         "0.1", ""},
         {"TUTTI_FAULT", &Config::fault, "", "",
          "For tests: faults of the network between engines, as in "
          "seed=7,drop=0.01,duplicate=0.001,reorder=0.01,delay=0.02:200us,corrupt=0.001,"

@@ -8,7 +8,8 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <string_view>
+
+#include "base/file_name.hpp"
 
 namespace tutti {
 namespace {
@@ -16,30 +17,6 @@ namespace {
 std::atomic<int> g_level{static_cast<int>(LogLevel::kWarn)};
 std::atomic<int> g_rank{-1};
 std::atomic<int> g_fd{STDERR_FILENO};
-
-std::string host_name() {
-  char name[256] = {};
-  if (gethostname(name, sizeof(name) - 1) != 0) {
-    return "unknown";
-  }
-  return name;
-}
-
-std::string expand(std::string_view pattern) {
-  std::string path;
-  for (std::size_t i = 0; i < pattern.size(); ++i) {
-    if (pattern[i] == '%' && i + 1 < pattern.size() && pattern[i + 1] == 'h') {
-      path += host_name();
-      ++i;
-    } else if (pattern[i] == '%' && i + 1 < pattern.size() && pattern[i + 1] == 'p') {
-      path += std::to_string(getpid());
-      ++i;
-    } else {
-      path += pattern[i];
-    }
-  }
-  return path;
-}
 
 }  // namespace
 
@@ -78,7 +55,7 @@ void configure_log(LogLevel level, const std::string& file) {
   if (file.empty()) {
     return;
   }
-  std::string path = expand(file);
+  std::string path = expand_file_name(file);
   int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) {
     log(LogLevel::kError, "TUTTI_LOG_FILE: cannot open '" + path + "': " + std::strerror(errno) +

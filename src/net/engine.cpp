@@ -3,9 +3,7 @@
 #include "net/engine.hpp"
 
 #include <poll.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -18,6 +16,7 @@
 
 #include "base/pause.hpp"
 #include "net/clock.hpp"
+#include "net/thread.hpp"
 #include "transport/packet.hpp"
 
 namespace tutti::net {
@@ -69,7 +68,8 @@ Engine::Engine(std::unique_ptr<wire::Wire> wire, const EngineOptions& options)
       wire_(std::move(wire)),
       address_(wire_->address()),
       capabilities_(wire_->capabilities()),
-      endpoint_({.connections = options.connections}, wire_->capabilities().ps_per_byte),
+      endpoint_({.connections = options.connections}, wire_->capabilities().ps_per_byte,
+                options.trace),
       lane_of_(options.connections),
       packets_per_turn_(std::clamp(kBytesPerTurn / capabilities_.chunk_bytes, kPacketsPerTurnMin,
                                    kPacketsPerTurnMax)) {}
@@ -99,49 +99,39 @@ Status Engine::start() {
     return Status(ErrorCode::kUnavailable,
                   std::string("net: no descriptors for an engine: ") + std::strerror(errno));
   }
-  // The program's signals are for the program's threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  Status status;
-  try {
-    thread_ = std::thread([this] { run(); });
-    pthread_setname_np(thread_.native_handle(), options_.name.substr(0, 15).c_str());
-  } catch (const std::exception& error) {
-    status = Status(ErrorCode::kUnavailable,
-                    std::string("net: no thread for an engine: ") + error.what());
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return status;
+  TUTTI_ASSIGN_OR_RETURN(thread_, start_thread(options_.name, [this] { run(); }));
+  return {};
 }
 
 Result<Lane*> Engine::attach(const transport::ConnectionOptions& options,
                              const wire::WireAddress& peer, int control, std::string who) {
   const CallerLock lock(mutex_, wanted_);
   TUTTI_ASSIGN_OR_RETURN(const std::uint64_t wire_peer, wire_->add_peer(peer));
-  transport::ConnectionOptions with_peer = options;
-  with_peer.peer = wire_peer;
-  auto connection = endpoint_.connect(now_ns(), with_peer);
-  if (!connection.ok()) {
-    wire_->remove_peer(wire_peer);
-    return connection.status();
-  }
   auto lane = std::make_unique<Lane>();
   lane->engine = this;
   lane->who = std::move(who);
-  lane->connection = *connection;
   lane->wire_peer = wire_peer;
   lane->control = control;
   lane->receives = options.receives;
+  // Before the connection: one that is aborted at once would end with an event of no lane.
   epoll_event interest{};
   interest.events = EPOLLIN | EPOLLRDHUP;
   interest.data.ptr = lane.get();
   if (epoll_ctl(controls_, EPOLL_CTL_ADD, control, &interest) != 0) {
     const std::string why = std::strerror(errno);
-    (void)endpoint_.abort(now_ns(), *connection);
+    wire_->remove_peer(wire_peer);
     return Status(ErrorCode::kUnavailable, "net: cannot watch the peer's connection: " + why);
   }
+  transport::ConnectionOptions with_peer = options;
+  with_peer.peer = wire_peer;
+  auto connection = endpoint_.connect(now_ns(), with_peer);
+  if (!connection.ok()) {
+    epoll_ctl(controls_, EPOLL_CTL_DEL, control, nullptr);
+    wire_->remove_peer(wire_peer);
+    return connection.status();
+  }
+  lane->connection = *connection;
+  watch_lane(*lane, options);
   lane_of_[connection->index] = lane.get();
   ++lanes_in_use_;
   lanes_.push_back(std::move(lane));
@@ -176,6 +166,9 @@ void Engine::detach(Lane* lane) {
 }
 
 void Engine::post(Request* request) {
+  if (options_.trace != nullptr) [[unlikely]] {
+    request->posted_ns = now_ns();
+  }
   ++open_requests_;
   {
     const std::lock_guard lock(inbox_mutex_);
@@ -210,10 +203,7 @@ void Engine::work_if_free() {
 
 std::string Engine::report() {
   const CallerLock lock(mutex_, wanted_);
-  transport::ConnectionCounters sum = totals_;
-  for (const std::unique_ptr<Lane>& lane : lanes_) {
-    add(sum, lane->is_counted ? nullptr : endpoint_.counters(lane->connection));
-  }
+  const transport::ConnectionCounters sum = this->sum();
   const wire::WireCounters& wire = wire_->counters();
   const auto text = [](const char* name, std::uint64_t value) {
     return std::string(", ") + name + " " + std::to_string(value);
@@ -221,34 +211,16 @@ std::string Engine::report() {
   return "chunks sent " + std::to_string(sum.chunks_sent) + text("received", sum.chunks_received) +
          text("acknowledgements received", sum.acks_received) +
          text("retransmissions", sum.retransmissions) +
-         text("needless", sum.spurious_retransmissions) + text("timeouts", sum.timeouts) +
-         text("tail probes", sum.tail_probes) + text("marks", sum.marks) +
-         text("path deaths", sum.path_deaths) +
+         text("needless", sum.spurious_retransmissions) +
+         text("lost by their path", sum.lost_same_path) + text("by time", sum.lost_rack) +
+         text("timeouts", sum.timeouts) + text("tail probes", sum.tail_probes) +
+         text("marks", sum.marks) + text("path deaths", sum.path_deaths) +
          text("forged or malformed", sum.forgeries_dropped + sum.malformed_dropped) +
          text("datagrams sent", wire.datagrams_sent) + text("received", wire.datagrams_received) +
          text("calls sent", wire.calls_sent) + text("calls received", wire.calls_received) +
          text("bytes placed", wire.payload_bytes_placed) +
          text("bytes copied", wire.payload_bytes_copied) +
          text("fragments dropped", wire.fragments_dropped) + text("refused", wire.refused);
-}
-
-void Engine::add(transport::ConnectionCounters& sum, const transport::ConnectionCounters* one) {
-  if (one == nullptr) {
-    return;
-  }
-  sum.chunks_sent += one->chunks_sent;
-  sum.chunks_received += one->chunks_received;
-  sum.acks_received += one->acks_received;
-  sum.retransmissions += one->retransmissions;
-  sum.spurious_retransmissions += one->spurious_retransmissions;
-  sum.lost_same_path += one->lost_same_path;
-  sum.lost_rack += one->lost_rack;
-  sum.timeouts += one->timeouts;
-  sum.tail_probes += one->tail_probes;
-  sum.marks += one->marks;
-  sum.path_deaths += one->path_deaths;
-  sum.forgeries_dropped += one->forgeries_dropped;
-  sum.malformed_dropped += one->malformed_dropped;
 }
 
 void Engine::run() {
@@ -295,7 +267,7 @@ void Engine::sleep() {
   asleep_ = naps ? Sleep::kNap : Sleep::kDeep;
   if (!naps) {
     const std::lock_guard lock(mutex_);
-    until_ns = std::min(endpoint_.next_deadline(), wire_->next_deadline());
+    until_ns = std::min({endpoint_.next_deadline(), wire_->next_deadline(), watch_ns()});
     if (is_blocked_) {
       until_ns = std::min(until_ns, now + kBlockedNs);
     }
@@ -343,6 +315,7 @@ bool Engine::work() {
     has_news_of_peers_ = false;
     look_after_peers(now);
   }
+  watch(now, did);
   return did;
 }
 
@@ -471,6 +444,9 @@ void Engine::finish(Request* request, Outcome outcome) {
   if (request->is_send) {
     drop_blocked();  // Its buffer is the caller's again.
   }
+  if (options_.trace != nullptr) [[unlikely]] {
+    trace_end(*request);
+  }
   --lane.open_requests;
   --open_requests_;
   has_finished_ = true;
@@ -482,6 +458,7 @@ void Engine::end(Lane& lane, Outcome outcome) {
   lane.is_counted = true;
   lane.outcome = outcome;
   lane.has_ended = true;
+  show(lane, now_ns());
   for (std::deque<Request*>* waiting : {&lane.waiting_receives, &lane.waiting_sends}) {
     for (Request* const request : *waiting) {
       finish(request, outcome == Outcome::kOk ? Outcome::kClosed : outcome);
@@ -549,6 +526,7 @@ void Engine::forget_old(TimeNs now) {
     shutdown(lane.control, SHUT_RDWR);
     close(lane.control);
     wire_->remove_peer(lane.wire_peer);
+    unwatch_lane(lane);
     if (lane_of_[lane.connection.index] == &lane) {
       lane_of_[lane.connection.index] = nullptr;
     }

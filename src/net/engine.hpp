@@ -23,7 +23,10 @@
 #include <thread>
 #include <vector>
 
+#include "net/bell.hpp"
 #include "net/network.hpp"
+#include "net/statistics.hpp"
+#include "net/trace.hpp"
 #include "transport/endpoint.hpp"
 #include "wire/wire.hpp"
 
@@ -50,11 +53,18 @@ struct Lane {
   transport::Outcome outcome = transport::Outcome::kOk;  ///< Once it has ended.
   std::atomic<bool> has_ended = false;                   ///< Read by anybody.
   transport::TimeNs forget_ns = transport::kNever;
+  // For those who watch (engine_watch.cpp).
+  std::uint32_t slot = EngineStatistics::kNoSlot;
+  std::uint64_t number = 0;
+  std::uint32_t local_id = 0;
+  transport::TimeNs opened_ns = 0;
+  std::uint32_t paths = 1;
 };
 
 struct Request {
   Lane* lane = nullptr;
   bool is_send = false;
+  transport::TimeNs posted_ns = 0;  ///< If there is a trace.
   transport::SendRequest send;
   transport::ReceiveRequest receive;
   // Written by the engine before `is_done`.
@@ -72,6 +82,15 @@ struct EngineOptions {
   bool is_busy = false;
   std::uint32_t connections = 4096;
   transport::TimeNs spin_ns = 1'000'000;  ///< Busy: how long it spins without anything to do.
+  // For those who watch.
+  EngineStatistics* statistics = nullptr;  ///< Outlives the engine; null: nobody can.
+  Bell* bell = nullptr;                    ///< Rung when statistics are new; same.
+  EngineTrace* trace = nullptr;            ///< Same.
+  std::string device;
+  std::string address;
+  std::string controller;
+  std::uint32_t number = 0;
+  std::uint32_t speed_mbps = 0;
 };
 
 class Engine : private wire::Arrivals {
@@ -106,6 +125,8 @@ class Engine : private wire::Arrivals {
 
   /// What it has done so far, for people.
   std::string report();
+  /// Writes its statistics as they are now.
+  void publish();
 
  private:
   enum class Sleep : std::uint8_t { kAwake, kNap, kDeep };
@@ -134,6 +155,18 @@ class Engine : private wire::Arrivals {
   void break_off(Lane& lane);
   void forget_old(transport::TimeNs now);
   void drop_blocked();
+
+  // engine_watch.cpp
+  void watch_lane(Lane& lane, const transport::ConnectionOptions& connection);
+  void unwatch_lane(Lane& lane);
+  void watch(transport::TimeNs now, bool did);
+  /// When watch() wants to be called though nothing happens; kNever.
+  transport::TimeNs watch_ns() const;
+  void show(const Lane& lane, transport::TimeNs now);
+  void trace_end(const Request& request);
+  void show_sum(transport::TimeNs now);
+  transport::ConnectionCounters sum() const;
+
   static void add(transport::ConnectionCounters& sum, const transport::ConnectionCounters* one);
 
   EngineOptions options_;
@@ -171,6 +204,10 @@ class Engine : private wire::Arrivals {
   transport::TimeNs looked_ns_ = 0;
   std::atomic<bool> has_news_of_peers_ = false;
   transport::ConnectionCounters totals_;  ///< Sums over connections that are no more.
+  bool has_changed_ = false;              ///< Something, since the last round of statistics began.
+  transport::TimeNs round_ns_ = 0;        ///< When that was.
+  std::size_t round_next_ = SIZE_MAX;     ///< Lane whose turn it is; SIZE_MAX: no round is on.
+  std::vector<PathRecord> path_records_;
 };
 
 }  // namespace tutti::net

@@ -19,6 +19,7 @@
 #include "net/engine.hpp"
 #include "net/interfaces.hpp"
 #include "net/rendezvous.hpp"
+#include "net/watch.hpp"
 #include "wire/fault/fault_wire.hpp"
 
 namespace tutti::net {
@@ -64,6 +65,7 @@ class SystemNetwork : public Network {
       : config_(config),
         devices_(std::move(devices)),
         log_(std::move(log)),
+        watch_(config_, log_),
         engines_(devices_.size()) {
     is_busy_ = config_.net_polling == "busy" ||
                (config_.net_polling == "auto" && processors() >= kProcessorsToSpare);
@@ -88,6 +90,7 @@ class SystemNetwork : public Network {
     for (const auto& of_device : engines_) {
       for (const auto& engine : of_device) {
         log_(LogKind::kInfo, "net: " + engine->report());
+        engine->publish();
       }
     }
   }
@@ -145,6 +148,12 @@ class SystemNetwork : public Network {
       EngineOptions of_engine;
       of_engine.name = "tutti-net-" + std::to_string(device) + "-" + std::to_string(i);
       of_engine.is_busy = is_busy_;
+      of_engine.device = it.name;
+      of_engine.address = it.address;
+      of_engine.controller = config_.net_controller;
+      of_engine.number = static_cast<std::uint32_t>(i);
+      of_engine.speed_mbps = static_cast<std::uint32_t>(std::max(0, it.speed_mbps));
+      watch_.add(&of_engine);
       std::unique_ptr<wire::Wire> top = std::move(wire);
       if (!config_.fault.empty()) {
         TUTTI_ASSIGN_OR_RETURN(auto plan,
@@ -184,6 +193,7 @@ class SystemNetwork : public Network {
   Config config_;
   std::vector<NetDevice> devices_;
   Log log_;
+  Watch watch_;  ///< Outlives the engines.
   bool is_busy_ = false;
   RendezvousOptions rendezvous_;
   std::atomic<std::uint32_t> next_sender_ = 0;
@@ -202,6 +212,7 @@ Result<std::unique_ptr<Network>> Network::open(Log log) {
     }
     log(LogKind::kWarning, problem.text);
   }
+  TUTTI_RETURN_IF_ERROR(Watch::check(parsed.config));
   InterfaceFilter filter;
   filter.names = environment_value("NCCL_SOCKET_IFNAME");
   filter.family = environment_value("NCCL_SOCKET_FAMILY");

@@ -13,6 +13,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <regex>
 #include <thread>
 #include <vector>
 
@@ -265,6 +270,40 @@ TEST_P(NetworkPolling, TheEndOfOneSideIsAnErrorOnTheOther) {
   EXPECT_FALSE(pair.receive->receive({&to, 1}).ok());
 }
 
+/// How often the engines' threads of this process have gone to sleep.
+std::uint64_t sleeps_of_engines() {
+  std::uint64_t sleeps = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(task.path() / "status");
+    bool is_engine = false;
+    for (std::string line; std::getline(status, line);) {
+      is_engine = is_engine || line.starts_with("Name:\ttutti-net-");
+      if (is_engine && line.starts_with("voluntary_ctxt_switches:")) {
+        sleeps += std::stoull(line.substr(line.find('\t')));
+      }
+    }
+  }
+  return sleeps;
+}
+
+TEST_P(NetworkPolling, AnIdleEngineIsNotWokenForItsStatistics) {
+  Pair pair = make_pair();
+  ASSERT_NE(pair.receive, nullptr);
+  const std::vector<std::byte> sent = content(2, 100'000);
+  std::vector<std::byte> got(100'000);
+  const ReceivePart to = part(got);
+  Request* const receive = *pair.receive->receive({&to, 1});
+  Request* const send = *pair.send->send(0, sent.data(), sent.size());
+  ASSERT_TRUE(wait(receive).status.ok());
+  ASSERT_TRUE(wait(send).status.ok());
+  // The statistics' last word, and what the transport has left to do.
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const std::uint64_t before = sleeps_of_engines();
+  ASSERT_GT(before, 0U);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+  EXPECT_EQ(sleeps_of_engines(), before);
+}
+
 INSTANTIATE_TEST_SUITE_P(Both, NetworkPolling, testing::Values("shared", "busy"));
 
 /// What has been delivered is never told as lost, however soon the receiver goes.
@@ -395,6 +434,96 @@ TEST(Network, OtherSettingsAreNamed) {
   }
   EXPECT_NE(said.find("TUTTI_NET_CONTROLLER differs: swift"), std::string::npos) << said;
   EXPECT_NE(heard.find("refuses the channel"), std::string::npos) << heard;
+}
+
+/// A directory of its own, for files that variables name.
+class NetworkFiles : public testing::Test {
+ protected:
+  NetworkFiles() {
+    std::string name = testing::TempDir() + "tutti-network-XXXXXX";
+    directory_ = mkdtemp(name.data()) == nullptr ? "" : name;
+  }
+  ~NetworkFiles() override { std::filesystem::remove_all(directory_); }
+
+  std::string text_of(const std::string& file) const {
+    std::ifstream input(directory_ + "/" + file);
+    EXPECT_TRUE(input.is_open()) << file;
+    return {std::istreambuf_iterator<char>(input), std::istreambuf_iterator<char>()};
+  }
+
+  std::string directory_;
+  const std::string process_ = std::to_string(getpid());
+};
+
+TEST_F(NetworkFiles, MetricsOfEachNetworkTellWhatWasCarried) {
+  const ScopedEnvironment metrics("TUTTI_METRICS", (directory_ + "/x.prom").c_str());
+  // With nothing in shared memory they have memory of their own.
+  const ScopedEnvironment statistics("TUTTI_NET_STATISTICS", "0");
+  {
+    Pair pair = make_pair();
+    ASSERT_NE(pair.receive, nullptr);
+    const std::vector<std::byte> sent = content(2, 1'234'567);
+    std::vector<std::byte> got(1'234'567);
+    const ReceivePart to = part(got);
+    Request* const receive = *pair.receive->receive({&to, 1});
+    Request* const send = *pair.send->send(0, sent.data(), sent.size());
+    ASSERT_TRUE(wait(receive).status.ok());
+    ASSERT_TRUE(wait(send).status.ok());
+  }
+  const std::string both =
+      text_of("x." + process_ + ".prom") + text_of("x." + process_ + ".2.prom");
+  const std::regex sample(R"(\ntutti_engine_bytes_received_total\{.*\} ([0-9]+))");
+  std::uint64_t received = 0;
+  for (std::sregex_iterator it(both.begin(), both.end(), sample); it != std::sregex_iterator();
+       ++it) {
+    received += std::stoull((*it)[1]);
+  }
+  EXPECT_EQ(received, 1'234'567U) << both;
+}
+
+TEST_F(NetworkFiles, ATraceHasEveryRequest) {
+  const ScopedEnvironment trace("TUTTI_TRACE", (directory_ + "/t.%p.json").c_str());
+  for (const std::string& number : {std::string(), std::string(".3")}) {
+    {
+      Pair pair = make_pair();
+      ASSERT_NE(pair.receive, nullptr);
+      const std::vector<std::byte> sent = content(2, 1'000);
+      std::vector<std::byte> got(1'000);
+      for (int i = 0; i < 100; ++i) {
+        const ReceivePart to = part(got);
+        Request* const receive = *pair.receive->receive({&to, 1});
+        Request* const send = *pair.send->send(0, sent.data(), sent.size());
+        ASSERT_TRUE(wait(receive).status.ok());
+        ASSERT_TRUE(wait(send).status.ok());
+      }
+    }
+    // The network that listens comes first. Those of the next pair have names of their own.
+    const auto document =
+        nlohmann::json::parse(text_of("t." + process_ + number + ".json"), nullptr, false);
+    ASSERT_FALSE(document.is_discarded());
+    std::size_t requests = 0;
+    for (const auto& event : document["traceEvents"]) {
+      requests += event["ph"] == "X" && event["name"] == "irecv" ? 1 : 0;
+      if (event["ph"] == "X") {
+        EXPECT_EQ(event["args"], (nlohmann::json{{"bytes", 1000}, {"outcome", "ok"}}));
+      }
+    }
+    EXPECT_EQ(requests, 100U);
+  }
+}
+
+TEST_F(NetworkFiles, AFileThatCannotBeWrittenIsAnErrorWithItsVariable) {
+  for (const char* const variable : {"TUTTI_METRICS", "TUTTI_TRACE"}) {
+    for (const std::string& value : {directory_ + "/none/x", directory_ + "/"}) {
+      const ScopedEnvironment set(variable, value.c_str());
+      const auto network = Network::open([](LogKind, const std::string&) {});
+      EXPECT_EQ(network.status().code(), ErrorCode::kInvalidConfig);
+      const std::string& words = network.status().message();
+      EXPECT_TRUE(words.starts_with(variable)) << words;
+      EXPECT_NE(words.find(directory_), std::string::npos) << words;
+      EXPECT_NE(words.find("name a file in"), std::string::npos) << words;
+    }
+  }
 }
 
 TEST(Network, AHandleOfAnotherKindIsAnError) {

@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What an engine tells those who watch. Under its lock, but for publish().
+//
+// Whoever drives the engine writes its statistics as he comes along: a round over all connections
+// at most every interval, a few connections at a time. An engine whose last round is behind what it
+// did wakes up once more for the rest; after that it sleeps as if nobody could watch.
+//
+// A connection of 64 paths takes 0.9 us to write (measured on one core of a virtual machine), one
+// that did nothing since the last round 0.01 us: 128 that all work cost a thousandth of a core.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <numeric>
+
+#include "net/clock.hpp"
+#include "net/engine.hpp"
+
+namespace tutti::net {
+namespace {
+
+using transport::kNever;
+using transport::TimeNs;
+
+/// While there is work to do. It waits for these, so they are few.
+constexpr std::size_t kLanesPerTurn = 4;
+
+}  // namespace
+
+void Engine::watch_lane(Lane& lane, const transport::ConnectionOptions& connection) {
+  lane.local_id = connection.local_id;
+  lane.opened_ns = now_ns();
+  lane.paths = connection.wire.paths;
+  if (options_.statistics != nullptr) {
+    lane.slot = options_.statistics->take();
+    lane.number = options_.statistics->next_number();
+    has_changed_ = true;
+  }
+  if (options_.trace != nullptr) {
+    options_.trace->open(lane.opened_ns, lane.local_id,
+                         (lane.receives ? "from " : "to ") + lane.who + " (" + options_.device +
+                             " engine " + std::to_string(options_.number) + ")");
+  }
+}
+
+void Engine::unwatch_lane(Lane& lane) {
+  if (options_.statistics != nullptr) {
+    options_.statistics->give_back(lane.slot);
+    // Another lane takes its place in the list, maybe behind the round's back.
+    has_changed_ = true;
+  }
+  if (options_.trace != nullptr) {
+    options_.trace->forget(now_ns(), lane.local_id);
+  }
+}
+
+void Engine::trace_end(const Request& request) {
+  Bytes bytes = request.is_send ? request.send.bytes : 0;
+  if (!request.is_send && request.outcome == transport::Outcome::kOk) {
+    bytes = std::accumulate(request.bytes.begin(), request.bytes.begin() + request.parts, Bytes{0});
+  }
+  options_.trace->request(request.posted_ns, now_ns(), request.lane->local_id, request.is_send,
+                          bytes, request.outcome);
+}
+
+TimeNs Engine::watch_ns() const {
+  if (options_.statistics == nullptr || (!has_changed_ && round_next_ == SIZE_MAX)) {
+    return kNever;
+  }
+  return round_next_ != SIZE_MAX ? 0 : round_ns_ + options_.statistics->interval_ns();
+}
+
+void Engine::watch(TimeNs now, bool did) {
+  if (options_.statistics == nullptr) {
+    return;
+  }
+  has_changed_ |= did;
+  if (round_next_ == SIZE_MAX) {
+    if (!has_changed_ || now < watch_ns()) {
+      return;
+    }
+    has_changed_ = false;
+    round_ns_ = now;
+    round_next_ = 0;
+  }
+  const std::size_t turn_end = did ? round_next_ + kLanesPerTurn : lanes_.size();
+  for (; round_next_ < std::min(turn_end, lanes_.size()); ++round_next_) {
+    show(*lanes_[round_next_], now);
+  }
+  if (round_next_ >= lanes_.size()) {
+    round_next_ = SIZE_MAX;
+    show_sum(now);
+  }
+}
+
+void Engine::publish() {
+  const std::lock_guard lock(mutex_);
+  if (options_.statistics == nullptr) {
+    return;
+  }
+  for (const std::unique_ptr<Lane>& lane : lanes_) {
+    show(*lane, now_ns());
+  }
+  show_sum(now_ns());
+}
+
+void Engine::show(const Lane& lane, TimeNs now) {
+  const transport::ConnectionCounters* const counters = endpoint_.counters(lane.connection);
+  if (lane.slot == EngineStatistics::kNoSlot || counters == nullptr) {
+    return;
+  }
+  const RecordState state = lane.has_ended.load() ? RecordState::kEnded : RecordState::kOpen;
+  const ConnectionRecord& last = options_.statistics->last(lane.slot);
+  if (last.state == state && last.open_requests == lane.open_requests &&
+      std::memcmp(&last.counters, counters, sizeof *counters) == 0) {
+    return;
+  }
+  const transport::ConnectionStatus status = endpoint_.status(lane.connection);
+  ConnectionRecord record{};
+  record.state = state;
+  record.direction = lane.receives ? Direction::kReceives : Direction::kSends;
+  record.number = lane.number;
+  record.opened_ns = lane.opened_ns;
+  record.updated_ns = now;
+  set_text(record.peer, lane.who);
+  record.counters = *counters;
+  record.window_bytes = status.window_bytes;
+  record.inflight_bytes = status.inflight_bytes;
+  record.backlog_bytes = status.backlog_bytes;
+  record.srtt_ns = status.srtt_ns;
+  record.rtt_ns_min = status.rtt_ns_min == kNever ? 0 : status.rtt_ns_min;
+  record.rto_ns = status.rto_ns;
+  record.paths_alive = status.paths_alive;
+  record.paths = lane.paths;
+  record.open_requests = lane.open_requests;
+  record.is_in_recovery = status.is_in_recovery ? 1 : 0;
+  record.outcome = lane.outcome;
+  path_records_.resize(std::min(lane.paths, options_.statistics->paths_max()));
+  for (std::size_t i = 0; i < path_records_.size(); ++i) {
+    const transport::PathCounters path =
+        endpoint_.path_counters(lane.connection, static_cast<transport::PathId>(i));
+    path_records_[i] = {path.chunks_sent,
+                        path.losses,
+                        path.marks,
+                        path.rtt_ns,
+                        path.inflight_bytes,
+                        static_cast<std::uint32_t>(path.state),
+                        0};
+  }
+  options_.statistics->write(lane.slot, record, path_records_);
+}
+
+void Engine::show_sum(TimeNs now) {
+  EngineRecord record{};
+  record.state = RecordState::kOpen;
+  record.number = options_.number;
+  record.updated_ns = now;
+  record.connections = static_cast<std::uint32_t>(lanes_.size());
+  record.connections_left_out = static_cast<std::uint32_t>(std::count_if(
+      lanes_.begin(), lanes_.end(),
+      [](const std::unique_ptr<Lane>& lane) { return lane->slot == EngineStatistics::kNoSlot; }));
+  record.speed_mbps = options_.speed_mbps;
+  record.is_busy = options_.is_busy ? 1 : 0;
+  set_text(record.device, options_.device);
+  set_text(record.address, options_.address);
+  set_text(record.controller, options_.controller);
+  set_text(record.description, wire_->description());
+  record.counters = sum();
+  record.of_strangers = endpoint_.counters();
+  record.wire = wire_->counters();
+  options_.statistics->write(record);
+  if (options_.bell != nullptr) {
+    options_.bell->ring();
+  }
+}
+
+transport::ConnectionCounters Engine::sum() const {
+  transport::ConnectionCounters sum = totals_;
+  for (const std::unique_ptr<Lane>& lane : lanes_) {
+    add(sum, lane->is_counted ? nullptr : endpoint_.counters(lane->connection));
+  }
+  return sum;
+}
+
+void Engine::add(transport::ConnectionCounters& sum, const transport::ConnectionCounters* one) {
+  if (one == nullptr) {
+    return;
+  }
+  // All of them are numbers of one type.
+  using Numbers = std::array<std::uint64_t, sizeof sum / sizeof(std::uint64_t)>;
+  Numbers numbers = std::bit_cast<Numbers>(sum);
+  const Numbers more = std::bit_cast<Numbers>(*one);
+  std::transform(numbers.begin(), numbers.end(), more.begin(), numbers.begin(), std::plus<>());
+  sum = std::bit_cast<transport::ConnectionCounters>(numbers);
+}
+
+}  // namespace tutti::net

@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What a Network keeps for those who watch it: statistics in shared memory for `tutti top`, a file
+// of metrics for Prometheus, a trace. The files are written by a thread that sleeps while the
+// engines do: a slow disk must stop neither them nor their callers. Nothing is there before the
+// first engine, and nothing that fails later stops the network.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/config.hpp"
+#include "net/bell.hpp"
+#include "net/engine.hpp"
+#include "net/network.hpp"
+#include "net/statistics.hpp"
+#include "net/trace.hpp"
+
+namespace tutti::net {
+
+/// A name that no other open network of this process has: a second one of the same name has a 2
+/// before its ending. `keeps`: nor any network after it.
+class OwnFileName {
+ public:
+  OwnFileName() = default;
+  explicit OwnFileName(const std::string& pattern, bool keeps = false);
+  ~OwnFileName();
+  OwnFileName(const OwnFileName&) = delete;
+  OwnFileName& operator=(const OwnFileName&) = delete;
+  const std::string& get() const { return name_; }
+
+ private:
+  std::string name_;
+  bool keeps_ = false;
+};
+
+class Watch {
+ public:
+  /// Both outlive it.
+  Watch(const Config& config, const Log& log) : config_(config), log_(log) {}
+  /// Writes everything once more. The engines are gone by then.
+  ~Watch();
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  /// Errors: a file that is asked for cannot be written (kInvalidConfig).
+  static Status check(const Config& config);
+
+  /// Tells an engine that is about to be made what it writes to. One thread at a time.
+  void add(EngineOptions* engine);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void start();
+  void open_trace();
+  void run();
+  void write_metrics();
+  void write_trace();
+  void warn_once(const std::string& text);
+
+  const Config& config_;
+  const Log& log_;
+  bool is_started_ = false;
+  bool has_left_out_ = false;
+  bool has_warned_ = false;
+  std::unique_ptr<Statistics> statistics_;
+  std::optional<OwnFileName> metrics_file_;
+  std::unique_ptr<TraceFile> trace_file_;
+  std::mutex traces_mutex_;
+  std::deque<EngineTrace> traces_;
+  Bell bell_;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace tutti::net
