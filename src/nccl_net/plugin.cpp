@@ -341,6 +341,8 @@ void Plugin::unload() {
   if (comms_ == 0) {
     attempts_.clear();
     network_.reset();
+  } else if (network_ != nullptr) {
+    network_->finish_watch();
   }
 }
 

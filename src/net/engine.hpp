@@ -125,8 +125,9 @@ class Engine : private wire::Arrivals {
 
   /// What it has done so far, for people.
   std::string report();
-  /// Writes its statistics as they are now.
-  void publish();
+  /// Writes its statistics as they are now. False: somebody has had the lock for 100 ms, maybe a
+  /// thread that the end of the process has cut off.
+  bool publish();
 
  private:
   enum class Sleep : std::uint8_t { kAwake, kNap, kDeep };

@@ -11,9 +11,12 @@
 // that did nothing since the last round 0.01 us: 128 that all work cost a thousandth of a core.
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstring>
 #include <functional>
+#include <mutex>
 #include <numeric>
+#include <thread>
 
 #include "net/clock.hpp"
 #include "net/engine.hpp"
@@ -26,6 +29,8 @@ using transport::TimeNs;
 
 /// While there is work to do. It waits for these, so they are few.
 constexpr std::size_t kLanesPerTurn = 4;
+constexpr int kTriesToPublish = 1000;
+constexpr auto kTimeOfATry = std::chrono::microseconds(100);
 
 }  // namespace
 
@@ -95,15 +100,25 @@ void Engine::watch(TimeNs now, bool did) {
   }
 }
 
-void Engine::publish() {
-  const std::lock_guard lock(mutex_);
+bool Engine::publish() {
+  ++wanted_;
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  for (int i = 0; i < kTriesToPublish && !lock.owns_lock(); ++i) {
+    std::this_thread::sleep_for(kTimeOfATry);
+    (void)lock.try_lock();
+  }
+  --wanted_;
+  if (!lock.owns_lock()) {
+    return false;
+  }
   if (options_.statistics == nullptr) {
-    return;
+    return true;
   }
   for (const std::unique_ptr<Lane>& lane : lanes_) {
     show(*lane, now_ns());
   }
   show_sum(now_ns());
+  return true;
 }
 
 void Engine::show(const Lane& lane, TimeNs now) {

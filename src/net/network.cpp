@@ -90,7 +90,7 @@ class SystemNetwork : public Network {
     for (const auto& of_device : engines_) {
       for (const auto& engine : of_device) {
         log_(LogKind::kInfo, "net: " + engine->report());
-        engine->publish();
+        (void)engine->publish();
       }
     }
   }
@@ -108,6 +108,16 @@ class SystemNetwork : public Network {
     TUTTI_ASSIGN_OR_RETURN(const SocketAddress local, address_of(at(device)));
     return make_connector(local, handle, rendezvous_,
                           [this, device] { return next_engine(device, true); });
+  }
+
+  void finish_watch() override {
+    const std::lock_guard lock(mutex_);
+    for (const auto& of_device : engines_) {
+      for (const auto& engine : of_device) {
+        (void)engine->publish();
+      }
+    }
+    watch_.finish();
   }
 
  private:

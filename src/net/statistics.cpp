@@ -249,14 +249,19 @@ Statistics::~Statistics() {
   if (memory_ != nullptr) {
     munmap(memory_, bytes_);
   }
+  remove_file();
+  if (descriptor_ >= 0) {
+    close(descriptor_);
+  }
+}
+
+void Statistics::remove_file() {
   if (!file_.empty() && is_mine()) {
     OwnFiles& own = OwnFiles::instance();
     const std::lock_guard lock(own.mutex);
     unlink(file_.c_str());
     own.names.erase(file_);
-  }
-  if (descriptor_ >= 0) {
-    close(descriptor_);
+    file_.clear();
   }
 }
 

@@ -181,13 +181,15 @@ class Statistics {
   /// (kUnavailable).
   static Result<std::unique_ptr<Statistics>> open(const std::string& directory,
                                                   std::uint32_t paths);
-  /// Removes the file. A forked child's copy leaves it alone.
   ~Statistics();
   Statistics(const Statistics&) = delete;
   Statistics& operator=(const Statistics&) = delete;
 
   /// Lives as long as this. Null: there are kEnginesShownMax.
   EngineStatistics* add_engine();
+
+  /// The memory stays. A forked child's copy leaves the file alone.
+  void remove_file();
 
   /// False in a forked child, to whom nothing of this belongs.
   bool is_mine() const;

@@ -78,11 +78,15 @@ Status Watch::check(const Config& config) {
   return check_file("TUTTI_TRACE", config.trace);
 }
 
-Watch::~Watch() {
+void Watch::finish() {
   stop_ = true;
   if (thread_.joinable()) {
     bell_.ring();
     thread_.join();
+  }
+  trace_file_.reset();
+  if (statistics_ != nullptr) {
+    statistics_->remove_file();
   }
 }
 

@@ -44,8 +44,7 @@ class Watch {
  public:
   /// Both outlive it.
   Watch(const Config& config, const Log& log) : config_(config), log_(log) {}
-  /// Writes everything once more. The engines are gone by then.
-  ~Watch();
+  ~Watch() { finish(); }
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
@@ -54,6 +53,9 @@ class Watch {
 
   /// Tells an engine that is about to be made what it writes to. One thread at a time.
   void add(EngineOptions* engine);
+
+  /// Writes everything once more and ends the files. Engines that are still there go on, unwatched.
+  void finish();
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -194,7 +194,7 @@ TEST_P(WatchedEngineTest, watch__an_ended_connection_says_so_and_stays_in_the_su
   engine_->detach(receives_);
   wait_for(0, [](const ConnectionRecord& it) { return it.state == RecordState::kEnded; });
   wait_for(1, [](const ConnectionRecord& it) { return it.state == RecordState::kEnded; });
-  engine_->publish();
+  EXPECT_TRUE(engine_->publish());
   ASSERT_TRUE(statistics_->engine(0).has_value());
   EXPECT_EQ(statistics_->engine(0)->counters.bytes_received, 100'000U);
 }

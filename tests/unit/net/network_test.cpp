@@ -304,6 +304,39 @@ TEST_P(NetworkPolling, AnIdleEngineIsNotWokenForItsStatistics) {
   EXPECT_EQ(sleeps_of_engines(), before);
 }
 
+/// Most programs end without closing anything.
+TEST_P(NetworkPolling, FilesEndInOrderThoughChannelsAreOpen) {
+  std::string directory = testing::TempDir() + "tutti-network-XXXXXX";
+  ASSERT_NE(mkdtemp(directory.data()), nullptr);
+  const ScopedEnvironment trace("TUTTI_TRACE", (directory + "/%p").c_str());
+  const ScopedEnvironment metrics("TUTTI_METRICS", (directory + "/%p.prom").c_str());
+  Pair pair = make_pair();
+  ASSERT_NE(pair.receive, nullptr);
+  const std::vector<std::byte> sent = content(2, 54'321);
+  std::vector<std::byte> got(54'321);
+  const ReceivePart to = part(got);
+  Request* const receive = *pair.receive->receive({&to, 1});
+  Request* const send = *pair.send->send(0, sent.data(), sent.size());
+  ASSERT_TRUE(wait(receive).status.ok());
+  pair.b->finish_watch();
+  const std::string file = directory + "/" + std::to_string(getpid());
+  std::ifstream trace_file(file);
+  const auto document = nlohmann::json::parse(trace_file, nullptr, false);
+  EXPECT_FALSE(document.is_discarded());
+  std::ifstream metrics_file(file + ".prom");
+  const std::string text{std::istreambuf_iterator<char>(metrics_file),
+                         std::istreambuf_iterator<char>()};
+  EXPECT_NE(text.find("tutti_engine_bytes_received_total{"), std::string::npos);
+  EXPECT_NE(text.find("} 54321\n"), std::string::npos);
+  // They go on, unwatched.
+  ASSERT_TRUE(wait(send).status.ok());
+  Request* const again = *pair.receive->receive({&to, 1});
+  Request* const once_more = *pair.send->send(0, sent.data(), sent.size());
+  EXPECT_TRUE(wait(again).status.ok());
+  EXPECT_TRUE(wait(once_more).status.ok());
+  std::filesystem::remove_all(directory);
+}
+
 INSTANTIATE_TEST_SUITE_P(Both, NetworkPolling, testing::Values("shared", "busy"));
 
 /// What has been delivered is never told as lost, however soon the receiver goes.
