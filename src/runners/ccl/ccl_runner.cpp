@@ -6,10 +6,10 @@
 #include <chrono>
 #include <utility>
 
+#include "base/pause.hpp"
 #include "runners/ccl/chunk.hpp"
 #include "runners/ccl/group.hpp"
 #include "runners/ccl/types.hpp"
-#include "base/pause.hpp"
 #include "runners/relocate.hpp"
 #include "runners/scheduled_call.hpp"
 

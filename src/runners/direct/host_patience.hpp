@@ -9,10 +9,10 @@
 #include <chrono>
 #include <vector>
 
+#include "base/pause.hpp"
 #include "base/result.hpp"
 #include "runners/direct/host_layout.hpp"
 #include "runners/direct/host_process.hpp"
-#include "base/pause.hpp"
 
 namespace tutti::runners {
 
