@@ -14,10 +14,7 @@
 include(CMakePackageConfigHelpers)
 
 # All that `tutti` needs, without the tests.
-add_custom_target(tutti_product DEPENDS tutti_shared tutti_mpi_preload)
-if(TARGET tutti_nccl_net)
-  add_dependencies(tutti_product tutti_nccl_net)
-endif()
+add_custom_target(tutti_product DEPENDS tutti_shared tutti_mpi_preload tutti_nccl_net)
 foreach(flavour mpich openmpi abi)
   if(TARGET tutti-measure-${flavour})
     add_dependencies(tutti_product tutti-measure-${flavour})
@@ -41,15 +38,13 @@ install(TARGETS tutti_shared EXPORT tuttiTargets
         FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
 install(TARGETS tutti_mpi_preload
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)
-if(TARGET tutti_nccl_net)
-  install(TARGETS tutti_nccl_net LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)
-  set(rccl_name "$<TARGET_FILE_DIR:tutti_nccl_net>/librccl-net-tutti.so") # A link.
-  if(SKBUILD)
-    set(rccl_name "$<TARGET_FILE:tutti_nccl_net>")
-  endif()
-  install(FILES "${rccl_name}" DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
-          RENAME librccl-net-tutti.so)
+install(TARGETS tutti_nccl_net LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)
+set(rccl_name "$<TARGET_FILE_DIR:tutti_nccl_net>/librccl-net-tutti.so") # A link.
+if(SKBUILD)
+  set(rccl_name "$<TARGET_FILE:tutti_nccl_net>")
 endif()
+install(FILES "${rccl_name}" DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
+        RENAME librccl-net-tutti.so)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/tuning/" DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti/tuning
         COMPONENT runtime FILES_MATCHING PATTERN "*.json")
 

@@ -21,8 +21,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 LIBRARIES = Path(os.environ.get("TUTTI_LIBRARY_DIR", REPOSITORY / "build/dev/lib"))
 NETWORK_PLUGIN = "libnccl-net-tutti.so"
 NETWORK_PLUGIN_FOR_RCCL = "librccl-net-tutti.so"
-HAS_NETWORK_PLUGIN = (REPOSITORY / "src/net/CMakeLists.txt").is_file()
-OBJECTS = ["libtutti.so", "libtutti-mpi.so", *([NETWORK_PLUGIN] if HAS_NETWORK_PLUGIN else [])]
+OBJECTS = ["libtutti.so", "libtutti-mpi.so", NETWORK_PLUGIN]
 HEADERS = sorted((REPOSITORY / "include").rglob("*.h*"))
 
 ALLOWED_NEEDED = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux.*)\.so\.\d+")
@@ -110,8 +109,6 @@ def test_build__no_other_shared_object() -> None:
 
 
 def test_build__network_plugin_has_both_names() -> None:
-    if not HAS_NETWORK_PLUGIN:
-        pytest.skip("src/net is missing")
     assert (LIBRARIES / NETWORK_PLUGIN_FOR_RCCL).resolve() == (LIBRARIES / NETWORK_PLUGIN).resolve()
     # NCCL would load a plugin of this name without being asked.
     assert not (LIBRARIES / "libnccl-net.so").exists()
@@ -127,8 +124,7 @@ def test_wheel__objects_inside(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheels[-1]) as archive:
         archive.extractall(tmp_path)
     objects = shared_objects(tmp_path / "tutti" / "lib")
-    twice = [NETWORK_PLUGIN_FOR_RCCL] if HAS_NETWORK_PLUGIN else []
-    assert [path.name for path in objects] == sorted([*OBJECTS, *twice])
+    assert [path.name for path in objects] == sorted([*OBJECTS, NETWORK_PLUGIN_FOR_RCCL])
     for path in objects:
         check_needed(path)
         check_exported(path)
@@ -165,8 +161,7 @@ def test_prefix__has_everything(moved_prefix: Path) -> None:
     for name in OBJECTS:
         check_needed(moved_prefix / "lib" / name)
         check_run_path(moved_prefix / "lib" / name)
-    if HAS_NETWORK_PLUGIN:
-        assert (moved_prefix / "lib" / NETWORK_PLUGIN_FOR_RCCL).is_file()
+    assert (moved_prefix / "lib" / NETWORK_PLUGIN_FOR_RCCL).is_file()
     assert (moved_prefix / "include/tutti/tutti.h").is_file()
     assert (moved_prefix / "share/modulefiles/tutti" / version()).is_file()
     old = str(moved_prefix.with_name("before"))
