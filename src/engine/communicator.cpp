@@ -417,7 +417,8 @@ Status Communicator::run_direct_host(const runners::Call& call) {
 Status Communicator::run_schedule(const select::Plan& plan, const runners::Call& call) {
   if (schedule_runner_ == nullptr) {
     schedule_runner_ = std::make_unique<runners::ScheduleRunner>(
-        mpi_, process_.device(), process_.scratch(), placement_, process_.config().timeout_s);
+        mpi_, mpi_.scope_rank(runners::Scope::kWhole).rank, process_.device(), process_.scratch(),
+        placement_, process_.config().timeout_s);
   }
   device::Stream stream = nullptr;
   if (const int device = std::max(call.send_memory.device, call.recv_memory.device); device >= 0) {

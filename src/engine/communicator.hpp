@@ -21,8 +21,8 @@
 #include "runners/direct/direct_runner.hpp"
 #include "runners/direct/host_runner.hpp"
 #include "runners/mpi/mpi_runner.hpp"
-#include "runners/mpi/schedule_runner.hpp"
 #include "runners/runner.hpp"
+#include "runners/schedule_runner.hpp"
 #include "select/choose.hpp"
 #include "topology/layout.hpp"
 

@@ -7,6 +7,7 @@
 
 #include "base/result.hpp"
 #include "runners/call.hpp"
+#include "runners/carrier.hpp"
 
 namespace tutti::runners {
 
@@ -26,10 +27,10 @@ class Runner {
 };
 
 /// What an MPI library offers to the engine and to the MPI runner; implemented once per MPI ABI
-/// by the front door. The engine's only view of MPI.
-class MpiLibrary {
+/// by the front door. The engine's only view of MPI. As a carrier of schedules it has messages on
+/// the private communicator, and reduces with the call's MPI type and operation.
+class MpiLibrary : public Carrier {
  public:
-  virtual ~MpiLibrary() = default;
   /// Makes a private duplicate of the communicator for the steps that are ours. Collective; called
   /// once it is known that there is anything to do.
   virtual Status duplicate() = 0;
@@ -44,16 +45,6 @@ class MpiLibrary {
   /// when the MPI is device-aware). Of the whole scope it must meet the plain calls of ranks that
   /// need no staging: same communicator, same function, in place where they are.
   virtual Status collective(Scope scope, const Call& call) = 0;
-
-  // For schedules: messages between ranks of the whole scope, on the private communicator. A slot
-  // names a request until test_some() has said that it is complete; slots are small numbers.
-  virtual Status isend(const void* data, Bytes bytes, int peer, int tag, int slot) = 0;
-  virtual Status irecv(void* data, Bytes bytes, int peer, int tag, int slot) = 0;
-  /// Appends the slots below `slots` that have become complete.
-  virtual Status test_some(int slots, std::vector<int>* completed) = 0;
-  /// inout = in op inout on host memory, with the call's MPI type and operation.
-  virtual Status reduce_local(const void* in, void* inout, std::uint64_t count,
-                              const Call& call) = 0;
 };
 
 }  // namespace tutti::runners

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Every algorithm carried over messages between ranks that are threads, against the definition.
-#include "runners/mpi/schedule_runner.hpp"
+#include "runners/schedule_runner.hpp"
 
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ std::uint64_t wrong_elements(const Algorithm& algorithm, int ranks, int nodes, i
   std::atomic<std::uint64_t> wrong{0};
   world.run([&](int rank) {
     ThreadMpi mpi(world, rank);
-    ScheduleRunner runner(mpi, api.get(), scratch, topology::make_layout(identities), 60);
+    ScheduleRunner runner(mpi, rank, api.get(), scratch, topology::make_layout(identities), 60);
     for (const schedule::Parameters parameters : {schedule::Parameters{}, {}, {3, 3}}) {
       // The second from the cache.
       CollectiveCase test(algorithm.collective, rank, ranks, root, count, in_place,
@@ -84,9 +84,11 @@ TEST(schedule_runner, run__a_peer_that_never_comes_is_an_error_in_bounded_time) 
       return;
     }
     ThreadMpi mpi(world, rank);
-    ScheduleRunner runner(mpi, api.get(), scratch, topology::regular_layout(1, 2), 0.05);
+    ScheduleRunner runner(mpi, rank, api.get(), scratch, topology::regular_layout(1, 2), 0.05);
     CollectiveCase test(Collective::kAllreduce, rank, 2, 0, 8, false, false);
-    EXPECT_EQ(ErrorCode::kTimeout, runner.run("ring", {}, test.call, nullptr).code());
+    const Status status = runner.run("ring", {}, test.call, nullptr);
+    EXPECT_EQ(ErrorCode::kTimeout, status.code());
+    EXPECT_NE(status.message().find("waits for rank 1,"), std::string::npos) << status.message();
   });
 }
 
