@@ -114,4 +114,6 @@ bool test(Request* request, Completion* completion) {
   return static_cast<LaneChannel*>(request->channel)->test(request, completion);
 }
 
+bool has_ended(const Request* request) { return request->is_done.load(std::memory_order_acquire); }
+
 }  // namespace tutti::net

@@ -69,6 +69,9 @@ class Channel {
 
 /// True: it has ended, `completion` is filled, and the request is void. Never blocks.
 bool test(Request* request, Completion* completion);
+/// Whether test() would say that it has ended; does none of the work that test() may do. Of many
+/// requests it is enough to test() one in turn.
+bool has_ended(const Request* request);
 
 class Listener {
  public:

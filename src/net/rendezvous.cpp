@@ -16,6 +16,7 @@
 
 #include "net/channel.hpp"
 #include "net/clock.hpp"
+#include "net/descriptor.hpp"
 
 namespace tutti::net {
 namespace {
@@ -44,29 +45,6 @@ constexpr std::uint32_t kWindowGroups = 8;
 constexpr TimeNs kProcessingNs = 30'000;  ///< Of a chunk and its acknowledgement, at both ends.
 
 std::string errno_text() { return std::strerror(errno); }
-
-/// A file descriptor that is closed with its owner.
-class Descriptor {
- public:
-  explicit Descriptor(int value = -1) : value_(value) {}
-  ~Descriptor() { reset(); }
-  Descriptor(Descriptor&& other) noexcept : value_(other.release()) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    reset(other.release());
-    return *this;
-  }
-  int get() const { return value_; }
-  int release() { return std::exchange(value_, -1); }
-  void reset(int value = -1) {
-    if (value_ >= 0) {
-      close(value_);
-    }
-    value_ = value;
-  }
-
- private:
-  int value_;
-};
 
 Status make_random(void* out, std::size_t bytes) {
   if (getrandom(out, bytes, 0) != static_cast<ssize_t>(bytes)) {

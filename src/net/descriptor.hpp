@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace tutti::net {
+
+/// A file descriptor that is closed with its owner.
+class Descriptor {
+ public:
+  explicit Descriptor(int value = -1) : value_(value) {}
+  ~Descriptor() { reset(); }
+  Descriptor(Descriptor&& other) noexcept : value_(other.release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    reset(other.release());
+    return *this;
+  }
+  int get() const { return value_; }
+  int release() { return std::exchange(value_, -1); }
+  void reset(int value = -1) {
+    if (value_ >= 0) {
+      close(value_);
+    }
+    value_ = value;
+  }
+
+ private:
+  int value_;
+};
+
+}  // namespace tutti::net

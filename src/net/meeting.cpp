@@ -1,0 +1,717 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "net/meeting.hpp"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "net/descriptor.hpp"
+
+namespace tutti::net {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Deadline = Clock::time_point;
+
+constexpr char kMagic[8] = {'T', 'U', 'T', 'T', 'I', 'M', 'E', 'T'};
+constexpr std::size_t kHeadBytes = 5;            ///< 4 of length, 1 of kind.
+constexpr std::size_t kHelloBytesMax = 1 << 10;  ///< From whoever calls.
+constexpr std::size_t kFrameBytesMax = 1 << 30;
+constexpr std::size_t kGuestsMax = 64;  ///< Callers that have not said who they are.
+constexpr auto kDialAgain = std::chrono::milliseconds(50);
+constexpr double kAnswerS = 5;  ///< Beyond its own time, for rank 0 to say who is missing.
+constexpr double kWriteS = 10;  ///< Until a rank takes what it is told.
+
+enum class Kind : std::uint8_t {
+  kHello,    ///< To rank 0: magic, version, rank, ranks, key, who.
+  kWelcome,  ///< From rank 0: who it is; all are here.
+  kRefusal,  ///< From rank 0, before a welcome: why.
+  kText,     ///< To rank 0: a contribution.
+  kTexts,    ///< From rank 0: all of them.
+  kFailure,  ///< Either way: why the meeting is over.
+  kFarewell  ///< Either way: the end in order.
+};
+
+struct Frame {
+  Kind kind = Kind::kHello;
+  std::string text;
+};
+
+Deadline after(double seconds) {
+  // A year is for ever; more would overflow the clock.
+  const double bounded = seconds <= 0 ? 3.2e7 : std::min(seconds, 3.2e7);
+  return Clock::now() +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(bounded));
+}
+
+int left_ms(Deadline deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+  return static_cast<int>(std::clamp<long long>(left.count(), 0, 3'600'000));
+}
+
+std::string in_seconds(double seconds) {
+  std::string text = std::to_string(seconds);
+  text.erase(text.find_last_not_of('0') + 1);
+  return (text.back() == '.' ? text.substr(0, text.size() - 1) : text) + " s";
+}
+
+std::string own_name() {
+  char host[256] = {};
+  gethostname(host, sizeof host - 1);
+  return std::string(host) + ", process " + std::to_string(getpid());
+}
+
+Status error(const std::string& text) { return Status(ErrorCode::kTimeout, "meeting: " + text); }
+
+void put(std::string& out, std::uint32_t number) {
+  out.append(reinterpret_cast<const char*>(&number), sizeof number);
+}
+void put(std::string& out, const std::string& text) {
+  put(out, static_cast<std::uint32_t>(text.size()));
+  out += text;
+}
+
+/// Takes numbers and texts off the front; `is_good` is false from the first that is not there.
+struct Reader {
+  std::string_view rest;
+  bool is_good = true;
+
+  std::string_view bytes(std::size_t count) {
+    is_good = is_good && count <= rest.size();
+    const std::string_view taken = is_good ? rest.substr(0, count) : std::string_view();
+    rest.remove_prefix(taken.size());
+    return taken;
+  }
+  std::uint32_t number() {
+    std::uint32_t value = 0;
+    if (const std::string_view taken = bytes(sizeof value); is_good) {
+      std::memcpy(&value, taken.data(), sizeof value);
+    }
+    return value;
+  }
+  std::string text() { return std::string(bytes(number())); }
+};
+
+/// One TCP connection as frames. Never blocks but in write().
+class Stream {
+ public:
+  Stream() = default;
+  Stream(Descriptor socket, std::size_t frame_bytes_max)
+      : socket_(std::move(socket)), frame_bytes_max_(frame_bytes_max) {
+    const int one = 1;
+    setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  }
+
+  int get() const { return socket_.get(); }
+  bool is_open() const { return socket_.get() >= 0; }
+  void close() { socket_.reset(); }
+  void trust() { frame_bytes_max_ = kFrameBytesMax; }
+
+  /// False: the other side is gone, or takes nothing.
+  bool write(Kind kind, const std::string& text) {
+    std::string bytes;
+    put(bytes, static_cast<std::uint32_t>(text.size()));
+    bytes += static_cast<char>(kind);
+    bytes += text;
+    const Deadline deadline = after(kWriteS);
+    for (std::size_t offset = 0; offset < bytes.size();) {
+      const ssize_t wrote = send(socket_.get(), bytes.data() + offset, bytes.size() - offset,
+                                 MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (wrote > 0) {
+        offset += static_cast<std::size_t>(wrote);
+        continue;
+      }
+      pollfd writable = {socket_.get(), POLLOUT, 0};
+      if ((errno != EAGAIN && errno != EINTR) || poll(&writable, 1, left_ms(deadline)) == 0) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /// Takes in what is there. False: the connection has ended, or is not of our kind.
+  bool read() {
+    char buffer[65536];
+    while (true) {
+      const ssize_t got = recv(socket_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
+      if (got > 0) {
+        input_.append(buffer, static_cast<std::size_t>(got));
+        if (!cut()) {
+          return false;
+        }
+      } else if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+        return true;
+      } else {
+        return false;
+      }
+    }
+  }
+  std::optional<Frame> take() {
+    if (frames_.empty()) {
+      return std::nullopt;
+    }
+    std::optional<Frame> frame = std::move(frames_.front());
+    frames_.pop_front();
+    return frame;
+  }
+
+ private:
+  bool cut() {
+    while (input_.size() >= kHeadBytes) {
+      Reader head{input_};
+      const std::size_t bytes = head.number();
+      const auto kind = static_cast<std::uint8_t>(head.bytes(1)[0]);
+      if (bytes > frame_bytes_max_ || kind > static_cast<std::uint8_t>(Kind::kFarewell)) {
+        return false;
+      }
+      if (input_.size() < kHeadBytes + bytes) {
+        return true;
+      }
+      frames_.push_back({static_cast<Kind>(kind), input_.substr(kHeadBytes, bytes)});
+      input_.erase(0, kHeadBytes + bytes);
+    }
+    return true;
+  }
+
+  Descriptor socket_;
+  std::size_t frame_bytes_max_ = kFrameBytesMax;
+  std::string input_;
+  std::deque<Frame> frames_;
+};
+
+struct Place {
+  std::string host;
+  std::string port;
+};
+
+Result<Place> parse_address(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0 || colon + 1 == text.size()) {
+    return Status(ErrorCode::kInvalidArgument,
+                  "meeting: " + text + ": HOST:PORT is expected, as in 192.0.2.1:5000");
+  }
+  Place place{text.substr(0, colon), text.substr(colon + 1)};
+  if (place.host.front() == '[' && place.host.back() == ']') {
+    place.host = place.host.substr(1, place.host.size() - 2);
+  }
+  return place;
+}
+
+class Addresses {
+ public:
+  static Result<Addresses> find(const std::string& text, bool passive) {
+    TUTTI_ASSIGN_OR_RETURN(const Place place, parse_address(text));
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = passive ? AI_PASSIVE : 0;
+    Addresses found;
+    const int status = getaddrinfo(place.host.c_str(), place.port.c_str(), &hints, &found.first_);
+    if (status != 0) {
+      return Status(ErrorCode::kInvalidArgument, "meeting: " + text + ": " + gai_strerror(status));
+    }
+    return found;
+  }
+  Addresses() = default;
+  Addresses(Addresses&& other) noexcept : first_(std::exchange(other.first_, nullptr)) {}
+  Addresses& operator=(Addresses&& other) noexcept {
+    std::swap(first_, other.first_);
+    return *this;
+  }
+  ~Addresses() {
+    if (first_ != nullptr) {
+      freeaddrinfo(first_);
+    }
+  }
+  const addrinfo& first() const { return *first_; }
+
+ private:
+  addrinfo* first_ = nullptr;
+};
+
+/// "rank 3", "ranks 1, 2"
+std::string ranks_text(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    text += (i > 0 ? ", " : "") + std::to_string(ranks[i]);
+  }
+  return text;
+}
+
+/// What both kinds of rank have: the first bad news is the last.
+class Member : public Meeting {
+ public:
+  explicit Member(const MeetingOptions& options) : options_(options) {}
+
+ protected:
+  Status over() const { return failure_.empty() ? Status() : error(failure_); }
+  bool is_over() const { return !failure_.empty(); }
+
+  MeetingOptions options_;
+  std::string failure_;
+};
+
+/// Rank 0.
+class Host : public Member {
+ public:
+  using Member::Member;
+
+  ~Host() override {
+    for (Seat& seat : seats_) {
+      if (seat.stream.is_open() && !is_over()) {
+        (void)seat.stream.write(Kind::kFarewell, "");
+      }
+    }
+  }
+
+  Status listen() {
+    seats_.resize(static_cast<std::size_t>(options_.ranks) - 1);
+    TUTTI_ASSIGN_OR_RETURN(const Addresses found, Addresses::find(options_.address, true));
+    const addrinfo& at = found.first();
+    listener_.reset(::socket(at.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    const int one = 1;
+    setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    sockaddr_storage bound{};
+    socklen_t bytes = sizeof bound;
+    if (listener_.get() < 0 || bind(listener_.get(), at.ai_addr, at.ai_addrlen) != 0 ||
+        ::listen(listener_.get(), SOMAXCONN) != 0 ||
+        getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&bound), &bytes) != 0) {
+      return Status(ErrorCode::kUnavailable,
+                    "meeting: cannot listen at " + options_.address + ": " + std::strerror(errno));
+    }
+    const in_port_t port = bound.ss_family == AF_INET6
+                               ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
+                               : reinterpret_cast<const sockaddr_in&>(bound).sin_port;
+    address_ =
+        options_.address.substr(0, options_.address.rfind(':') + 1) + std::to_string(ntohs(port));
+    return {};
+  }
+
+  std::string address() const override { return address_; }
+
+  Status join() override {
+    const Deadline deadline = after(options_.timeout_s);
+    while (!is_over() && !missing().empty()) {
+      std::vector<pollfd> polled = {{listener_.get(), POLLIN, 0}};
+      for (const Guest& guest : guests_) {
+        polled.push_back({guest.get(), POLLIN, 0});
+      }
+      for (const Seat& seat : seats_) {
+        polled.push_back({seat.stream.get(), POLLIN, 0});
+      }
+      if (poll(polled.data(), polled.size(), left_ms(deadline)) == 0) {
+        fail(ranks_text(missing()) + " did not come within " + in_seconds(options_.timeout_s) +
+             (refused_.empty() ? "" : "; refused: " + refused_));
+        break;
+      }
+      let_in();
+      for (std::size_t i = 0; i < guests_.size();) {
+        if (greet(guests_[i])) {
+          guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i));
+        } else {
+          ++i;
+        }
+      }
+      look();
+    }
+    guests_.clear();
+    listener_.reset();
+    for (Seat& seat : seats_) {
+      if (!is_over() && !seat.stream.write(Kind::kWelcome, own_name())) {
+        lose(seat);
+      }
+    }
+    return over();
+  }
+
+  Result<std::vector<std::string>> all_gather(const std::string& mine, double timeout_s) override {
+    const Deadline deadline = after(timeout_s);
+    while (true) {
+      look();
+      std::vector<int> late;
+      std::vector<pollfd> polled;
+      for (Seat& seat : seats_) {
+        if (seat.texts.empty()) {
+          late.push_back(rank_of(seat));
+          if (seat.has_left) {
+            fail("rank " + std::to_string(rank_of(seat)) + " (" + seat.who + ") has left");
+          }
+        }
+        polled.push_back({seat.stream.get(), POLLIN, 0});
+      }
+      if (late.empty() || is_over()) {
+        break;
+      }
+      if (poll(polled.data(), polled.size(), left_ms(deadline)) == 0) {
+        fail(ranks_text(late) + " did not come to an exchange within " + in_seconds(timeout_s));
+      }
+    }
+    TUTTI_RETURN_IF_ERROR(over());
+    std::vector<std::string> texts = {mine};
+    for (Seat& seat : seats_) {
+      texts.push_back(std::move(seat.texts.front()));
+      seat.texts.pop_front();
+    }
+    std::string answer;
+    for (const std::string& text : texts) {
+      put(answer, text);
+    }
+    for (Seat& seat : seats_) {
+      if (!is_over() && !seat.stream.write(Kind::kTexts, answer)) {
+        lose(seat);
+      }
+    }
+    TUTTI_RETURN_IF_ERROR(over());
+    return texts;
+  }
+
+  Status news(double patience_s) override {
+    look();
+    const Deadline deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                                 std::chrono::duration<double>(patience_s));
+    while (!is_over() && Clock::now() < deadline) {
+      std::vector<pollfd> polled;
+      for (const Seat& seat : seats_) {
+        polled.push_back({seat.stream.get(), POLLIN, 0});
+      }
+      (void)poll(polled.data(), polled.size(), left_ms(deadline));
+      look();
+    }
+    return over();
+  }
+
+  void give_up(const std::string& why) override { fail(why); }
+
+ private:
+  struct Seat {
+    Stream stream;
+    std::string who;
+    bool has_left = false;
+    std::deque<std::string> texts;  ///< Contributions, the next first.
+  };
+  using Guest = Stream;
+
+  int rank_of(const Seat& seat) const { return static_cast<int>(&seat - seats_.data()) + 1; }
+
+  std::vector<int> missing() const {
+    std::vector<int> ranks;
+    for (const Seat& seat : seats_) {
+      if (!seat.stream.is_open()) {
+        ranks.push_back(rank_of(seat));
+      }
+    }
+    return ranks;
+  }
+
+  void let_in() {
+    while (true) {
+      Descriptor caller(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (caller.get() < 0) {
+        return;
+      }
+      // Who has been silent longest is no rank: those greet at once.
+      if (guests_.size() == kGuestsMax) {
+        guests_.erase(guests_.begin());
+      }
+      guests_.emplace_back(std::move(caller), kHelloBytesMax);
+    }
+  }
+
+  /// True: it has a seat now, or is gone.
+  bool greet(Guest& guest) {
+    const bool is_there = guest.read();
+    const std::optional<Frame> hello = guest.take();
+    if (!hello) {
+      return !is_there;
+    }
+    Reader reader{hello->text};
+    const std::string_view magic = reader.bytes(sizeof kMagic);
+    const std::string_view version = reader.bytes(1);
+    if (hello->kind != Kind::kHello || !reader.is_good ||
+        std::memcmp(magic.data(), kMagic, sizeof kMagic) != 0) {
+      return true;  // A stranger.
+    }
+    const auto theirs = static_cast<std::uint8_t>(version[0]);
+    if (theirs != kMeetingVersion) {
+      return refuse(guest, "a rank of version " + std::to_string(theirs) + ", rank 0 is of " +
+                               std::to_string(kMeetingVersion) +
+                               "; install the same Tutti on all hosts");
+    }
+    const std::uint32_t rank = reader.number();
+    const std::uint32_t ranks = reader.number();
+    const std::string key = reader.text();
+    const std::string who = reader.text();
+    if (!reader.is_good) {
+      return true;
+    }
+    const std::string name = "rank " + std::to_string(rank) + " (" + who + ")";
+    if (key != options_.key) {
+      return refuse(guest, name + " belongs to another job");
+    }
+    if (ranks != static_cast<std::uint32_t>(options_.ranks)) {
+      return refuse(guest, name + " thinks that there are " + std::to_string(ranks) +
+                               " ranks, rank 0 that there are " + std::to_string(options_.ranks));
+    }
+    if (rank == 0 || rank >= ranks) {
+      return refuse(
+          guest, name + ": there are ranks 1 to " + std::to_string(ranks - 1) + " beside rank 0");
+    }
+    Seat& seat = seats_[rank - 1];
+    if (seat.stream.is_open()) {
+      return refuse(guest, name + " is there already: " + seat.who);
+    }
+    seat.stream = std::move(guest);
+    seat.stream.trust();
+    seat.who = who;
+    return true;
+  }
+
+  bool refuse(Guest& guest, const std::string& why) {
+    refused_ = why;
+    (void)guest.write(Kind::kRefusal, why);
+    return true;
+  }
+
+  /// Takes in what the ranks have sent.
+  void look() {
+    for (Seat& seat : seats_) {
+      if (!seat.stream.is_open()) {
+        continue;
+      }
+      const bool is_there = seat.stream.read();
+      while (std::optional<Frame> frame = seat.stream.take()) {
+        if (frame->kind == Kind::kText) {
+          seat.texts.push_back(std::move(frame->text));
+        } else if (frame->kind == Kind::kFarewell) {
+          seat.has_left = true;
+        } else if (frame->kind == Kind::kFailure) {
+          fail(frame->text);
+        }
+      }
+      if (!is_there) {
+        lose(seat);
+      }
+    }
+  }
+
+  void lose(Seat& seat) {
+    seat.stream.close();
+    if (!seat.has_left) {
+      fail("rank " + std::to_string(rank_of(seat)) + " (" + seat.who +
+           ") is gone: its process ended");
+    }
+  }
+
+  void fail(const std::string& why) {
+    if (is_over()) {
+      return;
+    }
+    failure_ = why;
+    for (Seat& seat : seats_) {
+      if (seat.stream.is_open()) {
+        (void)seat.stream.write(Kind::kFailure, why);
+      }
+    }
+  }
+
+  Descriptor listener_;
+  std::string address_;
+  std::vector<Guest> guests_;
+  std::vector<Seat> seats_;  ///< Of ranks 1 and up.
+  std::string refused_;
+};
+
+/// All other ranks.
+class Caller : public Member {
+ public:
+  using Member::Member;
+
+  ~Caller() override {
+    if (stream_.is_open() && !is_over()) {
+      (void)stream_.write(Kind::kFarewell, "");
+    }
+  }
+
+  Status find() {
+    TUTTI_ASSIGN_OR_RETURN(found_, Addresses::find(options_.address, false));
+    return {};
+  }
+
+  std::string address() const override { return options_.address; }
+
+  Status join() override {
+    TUTTI_RETURN_IF_ERROR(dial());
+    std::string hello(kMagic, sizeof kMagic);
+    hello += static_cast<char>(kMeetingVersion);
+    put(hello, static_cast<std::uint32_t>(options_.rank));
+    put(hello, static_cast<std::uint32_t>(options_.ranks));
+    put(hello, options_.key);
+    put(hello, own_name());
+    (void)stream_.write(Kind::kHello, hello);
+    const Result<Frame> answer = wait_for(Kind::kWelcome, after(options_.timeout_s + kAnswerS));
+    if (!answer.ok()) {
+      return answer.status();
+    }
+    if (answer->kind == Kind::kRefusal) {
+      failure_ = answer->text;
+      return Status(ErrorCode::kInvalidArgument, "meeting: refused by rank 0: " + failure_);
+    }
+    host_ = answer->text;
+    return {};
+  }
+
+  Result<std::vector<std::string>> all_gather(const std::string& mine, double timeout_s) override {
+    TUTTI_RETURN_IF_ERROR(over());
+    // What rank 0 has to say is worth more than that it takes nothing.
+    (void)stream_.write(Kind::kText, mine);
+    TUTTI_ASSIGN_OR_RETURN(
+        const Frame answer,
+        wait_for(Kind::kTexts, after(timeout_s <= 0 ? timeout_s : timeout_s + kAnswerS)));
+    std::vector<std::string> texts;
+    Reader reader{answer.text};
+    for (int rank = 0; rank < options_.ranks; ++rank) {
+      texts.push_back(reader.text());
+    }
+    if (!reader.is_good) {
+      failure_ = "rank 0 (" + host_ + ") sent what is no exchange";
+    }
+    TUTTI_RETURN_IF_ERROR(over());
+    return texts;
+  }
+
+  Status news(double patience_s) override {
+    const Deadline deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                                 std::chrono::duration<double>(patience_s));
+    look();
+    while (!is_over() && !has_left_ && Clock::now() < deadline) {
+      pollfd readable = {stream_.get(), POLLIN, 0};
+      (void)poll(&readable, 1, left_ms(deadline));
+      look();
+    }
+    return over();
+  }
+
+  void give_up(const std::string& why) override {
+    if (!is_over()) {
+      failure_ = why;
+      (void)stream_.write(Kind::kFailure, why);
+    }
+  }
+
+ private:
+  Status dial() {
+    const Deadline deadline = after(options_.timeout_s);
+    while (true) {
+      const addrinfo& at = found_.first();
+      Descriptor socket(::socket(at.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+      int why = connect(socket.get(), at.ai_addr, at.ai_addrlen) == 0 ? 0 : errno;
+      if (why == EINPROGRESS) {
+        pollfd writable = {socket.get(), POLLOUT, 0};
+        socklen_t bytes = sizeof why;
+        if (poll(&writable, 1, left_ms(deadline)) > 0) {
+          getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &why, &bytes);
+        }
+      }
+      if (why == 0) {
+        stream_ = Stream(std::move(socket), kFrameBytesMax);
+        return {};
+      }
+      if (Clock::now() + kDialAgain > deadline) {
+        failure_ = "rank 0 does not answer at " + options_.address + " for " +
+                   in_seconds(options_.timeout_s) + ": " + std::strerror(why);
+        return over();
+      }
+      std::this_thread::sleep_for(kDialAgain);
+    }
+  }
+
+  /// The frame that a call waits for, or a refusal. What came before bad news still counts.
+  Result<Frame> wait_for(Kind kind, Deadline deadline) {
+    while (true) {
+      look();
+      while (!answers_.empty()) {
+        Frame answer = std::move(answers_.front());
+        answers_.pop_front();
+        if (answer.kind == kind || answer.kind == Kind::kRefusal) {
+          return answer;
+        }
+      }
+      note_end();
+      TUTTI_RETURN_IF_ERROR(over());
+      if (!stream_.is_open()) {
+        failure_ = "rank 0 (" + host_ + ") has left";
+        return over();
+      }
+      pollfd readable = {stream_.get(), POLLIN, 0};
+      if (poll(&readable, 1, left_ms(deadline)) == 0) {
+        failure_ = "rank 0 at " + options_.address + " does not answer";
+        return over();
+      }
+    }
+  }
+
+  void look() {
+    const bool is_there = stream_.is_open() && stream_.read();
+    while (std::optional<Frame> frame = stream_.take()) {
+      if (frame->kind == Kind::kFailure) {
+        failure_ = is_over() ? failure_ : frame->text;
+      } else if (frame->kind == Kind::kFarewell) {
+        has_left_ = true;
+      } else {
+        answers_.push_back(*std::move(frame));
+      }
+    }
+    if (!is_there) {
+      stream_.close();
+    }
+    note_end();
+  }
+
+  /// Its last answer, a refusal for one, is first for a call to take.
+  void note_end() {
+    if (!stream_.is_open() && answers_.empty() && !has_left_ && !is_over()) {
+      failure_ =
+          "rank 0 (" + (host_.empty() ? options_.address : host_) + ") is gone: its process ended";
+    }
+  }
+
+  Addresses found_;
+  Stream stream_;
+  std::string host_;  ///< Who rank 0 is.
+  bool has_left_ = false;
+  std::deque<Frame> answers_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Meeting>> Meeting::open(const MeetingOptions& options) {
+  if (options.ranks < 1 || options.rank < 0 || options.rank >= options.ranks) {
+    return Status(ErrorCode::kInvalidArgument, "meeting: rank " + std::to_string(options.rank) +
+                                                   " of " + std::to_string(options.ranks) +
+                                                   ": ranks count from 0");
+  }
+  if (options.rank == 0) {
+    auto host = std::make_unique<Host>(options);
+    TUTTI_RETURN_IF_ERROR(host->listen());
+    return std::unique_ptr<Meeting>(std::move(host));
+  }
+  auto caller = std::make_unique<Caller>(options);
+  TUTTI_RETURN_IF_ERROR(caller->find());
+  return std::unique_ptr<Meeting>(std::move(caller));
+}
+
+}  // namespace tutti::net

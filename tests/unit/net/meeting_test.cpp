@@ -1,0 +1,297 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Ranks as threads of one process; those that die are processes.
+#include "net/meeting.hpp"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <thread>
+
+#include "support/forked_ranks.hpp"
+
+namespace tutti::net {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Body = std::function<void(int rank, Meeting& meeting)>;
+
+MeetingOptions options_of(int rank, int ranks, const std::string& address) {
+  MeetingOptions options;
+  options.rank = rank;
+  options.ranks = ranks;
+  options.address = address;
+  options.key = "job";
+  options.timeout_s = 20;
+  return options;
+}
+
+std::unique_ptr<Meeting> open_host(int ranks, double timeout_s = 20) {
+  MeetingOptions options = options_of(0, ranks, "127.0.0.1:0");
+  options.timeout_s = timeout_s;
+  auto meeting = Meeting::open(options);
+  EXPECT_TRUE(meeting.ok()) << meeting.status().message();
+  return meeting.ok() ? std::move(*meeting) : nullptr;
+}
+
+/// All ranks join and run `body`.
+void run(int ranks, const Body& body) {
+  const auto host = open_host(ranks);
+  std::vector<std::thread> others;
+  for (int rank = 1; rank < ranks; ++rank) {
+    others.emplace_back([&, rank] {
+      auto meeting = Meeting::open(options_of(rank, ranks, host->address()));
+      ASSERT_TRUE(meeting.ok()) << meeting.status().message();
+      const Status status = (*meeting)->join();
+      ASSERT_TRUE(status.ok()) << status.message();
+      body(rank, **meeting);
+    });
+  }
+  const Status status = host->join();
+  EXPECT_TRUE(status.ok()) << status.message();
+  body(0, *host);
+  for (std::thread& other : others) {
+    other.join();
+  }
+}
+
+std::string port_of(const std::string& address) { return address.substr(address.rfind(':') + 1); }
+
+/// A connection that is not a rank's.
+int call(const std::string& address) {
+  sockaddr_in v4{};
+  v4.sin_family = AF_INET;
+  v4.sin_port = htons(static_cast<std::uint16_t>(std::stoi(port_of(address))));
+  v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&v4), sizeof v4), 0);
+  return fd;
+}
+
+TEST(Meeting, HandsRoundWhatRanksGive) {
+  for (const int ranks : {1, 2, 7}) {
+    run(ranks, [ranks](int rank, Meeting& meeting) {
+      for (const std::size_t bytes : {0UL, 1UL, 300'000UL}) {
+        const auto text_of = [&](int of) {
+          return std::string(bytes + static_cast<std::size_t>(of), static_cast<char>('a' + of));
+        };
+        const auto all = meeting.all_gather(text_of(rank), 20);
+        ASSERT_TRUE(all.ok()) << all.status().message();
+        ASSERT_EQ(all->size(), static_cast<std::size_t>(ranks));
+        for (int of = 0; of < ranks; ++of) {
+          EXPECT_EQ((*all)[static_cast<std::size_t>(of)], text_of(of));
+        }
+      }
+      EXPECT_TRUE(meeting.news(0).ok());
+      // Nobody leaves before all have asked.
+      EXPECT_TRUE(meeting.all_gather("", 20).ok());
+    });
+  }
+}
+
+TEST(Meeting, RanksMayComeBeforeRankZero) {
+  // A port that is free now.
+  const std::string address = open_host(1)->address();
+  std::thread other([&] {
+    auto meeting = Meeting::open(options_of(1, 2, address));
+    ASSERT_TRUE(meeting.ok());
+    const Status status = (*meeting)->join();
+    EXPECT_TRUE(status.ok()) << status.message();
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  auto host = Meeting::open(options_of(0, 2, address));
+  ASSERT_TRUE(host.ok()) << host.status().message();
+  const Status status = (*host)->join();
+  EXPECT_TRUE(status.ok()) << status.message();
+  other.join();
+}
+
+TEST(Meeting, WhoIsMissingIsNamedOnAllRanks) {
+  const auto host = open_host(5, 0.3);
+  std::thread other([&] {
+    auto meeting = Meeting::open(options_of(2, 5, host->address()));
+    const Status status = (*meeting)->join();
+    EXPECT_EQ(status.code(), ErrorCode::kTimeout);
+    EXPECT_EQ(status.message(), "meeting: ranks 1, 3, 4 did not come within 0.3 s");
+  });
+  const Status status = host->join();
+  EXPECT_EQ(status.code(), ErrorCode::kTimeout);
+  EXPECT_EQ(status.message(), "meeting: ranks 1, 3, 4 did not come within 0.3 s");
+  other.join();
+}
+
+TEST(Meeting, NobodyAtTheAddressIsAnError) {
+  MeetingOptions options = options_of(1, 2, open_host(1)->address());
+  options.timeout_s = 0.2;
+  const auto meeting = Meeting::open(options);
+  ASSERT_TRUE(meeting.ok());
+  const Status status = (*meeting)->join();
+  EXPECT_EQ(status.code(), ErrorCode::kTimeout);
+  EXPECT_NE(status.message().find("rank 0 does not answer at 127.0.0.1:"), std::string::npos)
+      << status.message();
+  EXPECT_FALSE(Meeting::open(options_of(1, 2, "127.0.0.1")).ok());
+  EXPECT_FALSE(Meeting::open(options_of(2, 2, "127.0.0.1:1")).ok());
+  EXPECT_FALSE(Meeting::open(options_of(0, 2, "192.0.2.77:0")).ok());
+}
+
+/// What rank 0 says to somebody who comes with these options, while rank 1 is missing.
+std::string refusal(const std::function<void(MeetingOptions&)>& change) {
+  const auto host = open_host(3, 0.5);
+  std::string heard;
+  std::thread first([&] { (void)(*Meeting::open(options_of(2, 3, host->address())))->join(); });
+  std::thread other([&] {
+    // Rank 2 is there by then.
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    MeetingOptions options = options_of(1, 3, host->address());
+    change(options);
+    const Status status = (*Meeting::open(options))->join();
+    EXPECT_EQ(status.code(), ErrorCode::kInvalidArgument);
+    heard = status.message();
+  });
+  const Status status = host->join();
+  EXPECT_NE(status.message().find("rank 1 did not come within 0.5 s; refused: "), std::string::npos)
+      << status.message();
+  first.join();
+  other.join();
+  return heard;
+}
+
+TEST(Meeting, RanksThatDoNotBelongHereAreRefused) {
+  const std::string process = " (" + [] {
+    char host[256] = {};
+    gethostname(host, sizeof host - 1);
+    return std::string(host) + ", process " + std::to_string(getpid());
+  }() + ")";
+  const std::string head = "meeting: refused by rank 0: ";
+  EXPECT_EQ(refusal([](MeetingOptions& options) { options.key = "another"; }),
+            head + "rank 1" + process + " belongs to another job");
+  EXPECT_EQ(refusal([](MeetingOptions& options) { options.ranks = 4; }),
+            head + "rank 1" + process + " thinks that there are 4 ranks, rank 0 that there are 3");
+  EXPECT_EQ(refusal([](MeetingOptions& options) {
+              options.rank = 2;
+            }).find(head + "rank 2" + process + " is there already"),
+            0U);
+}
+
+TEST(Meeting, StrangersNeitherEndNorStopIt) {
+  const auto host = open_host(2);
+  std::vector<int> strangers;
+  const auto say = [&](const std::string& text) {
+    strangers.push_back(call(host->address()));
+    EXPECT_EQ(send(strangers.back(), text.data(), text.size(), 0),
+              static_cast<ssize_t>(text.size()));
+  };
+  for (int i = 0; i < 70; ++i) {
+    strangers.push_back(call(host->address()));
+  }
+  say("GET / HTTP/1.1\r\n\r\n");
+  say(std::string("\xff\xff\xff\xff\0", 5));         // 4 GiB of hello.
+  say(std::string("\x09\0\0\0\0TUTTIMET", 13));      // Without an end.
+  say(std::string("\x09\0\0\0\0TUTTIMET\x01", 14));  // Without a rank.
+  say(std::string("\x15\0\0\0\0TUTTIMET\x01\0\0\0\0\0\0\0\0\xff\xff\xff\xff", 26));
+  say(std::string("\x03\0\0\0\x63xyz", 8));  // Of no kind.
+  std::thread other([&] {
+    auto meeting = Meeting::open(options_of(1, 2, host->address()));
+    EXPECT_TRUE((*meeting)->join().ok());
+    EXPECT_TRUE((*meeting)->all_gather("b", 20).ok());
+  });
+  const Status status = host->join();
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(host->all_gather("a", 20).ok());
+  other.join();
+  for (const int stranger : strangers) {
+    close(stranger);
+  }
+}
+
+TEST(Meeting, AnotherVersionIsTold) {
+  const auto host = open_host(2, 0.5);
+  const int other = call(host->address());
+  const std::string hello("\x09\0\0\0\0TUTTIMET\x07", 14);
+  ASSERT_EQ(send(other, hello.data(), hello.size(), 0), static_cast<ssize_t>(hello.size()));
+  EXPECT_FALSE(host->join().ok());
+  char heard[512] = {};
+  EXPECT_GT(recv(other, heard, sizeof heard - 1, 0), 5);
+  EXPECT_STREQ(heard + 5,
+               "a rank of version 7, rank 0 is of 1; install the same Tutti on all hosts");
+  close(other);
+}
+
+TEST(Meeting, WhoGivesUpEndsItForAll) {
+  for (const int quitter : {0, 1}) {
+    run(3, [quitter](int rank, Meeting& meeting) {
+      if (rank == quitter) {
+        meeting.give_up("because");
+      }
+      const Status status = rank == 2 ? meeting.all_gather("", 20).status() : meeting.news(20);
+      EXPECT_EQ(status.code(), ErrorCode::kTimeout);
+      EXPECT_EQ(status.message(), "meeting: because");
+      EXPECT_FALSE(meeting.all_gather("", 20).ok());
+    });
+  }
+}
+
+TEST(Meeting, WhoDoesNotComeToAnExchangeIsNamed) {
+  run(3, [](int rank, Meeting& meeting) {
+    const Status status = rank == 1 ? meeting.news(20) : meeting.all_gather("", 0.2).status();
+    EXPECT_EQ(status.message(), "meeting: rank 1 did not come to an exchange within 0.2 s");
+  });
+}
+
+TEST(Meeting, WhoLeavesInOrderIsMissedOnlyWhereNeeded) {
+  run(3, [](int rank, Meeting& meeting) {
+    if (rank == 1) {
+      return;
+    }
+    // Rank 0 alone knows that it is gone, and that is no bad news until somebody misses it.
+    EXPECT_TRUE(rank != 0 || meeting.news(0.2).ok());
+    const Status status = meeting.all_gather("", 20).status();
+    EXPECT_NE(status.message().find("rank 1 ("), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find(") has left"), std::string::npos) << status.message();
+  });
+}
+
+TEST(Meeting, AProcessThatEndsIsNamedOnAllRanks) {
+  struct Address {
+    char text[64] = {};
+  };
+  for (const int victim : {0, 2}) {
+    const auto answers = test::in_ranks(4, [&](int rank, test::Shared& shared) -> std::string {
+      std::unique_ptr<Meeting> meeting;
+      Address address;
+      if (rank == 0) {
+        meeting = open_host(4);
+        std::strncpy(address.text, meeting->address().c_str(), sizeof address.text - 1);
+      }
+      address = shared.from_rank_zero(rank, address);
+      if (rank != 0) {
+        auto opened = Meeting::open(options_of(rank, 4, address.text));
+        CHILD_OK(opened.status());
+        meeting = std::move(*opened);
+      }
+      const Status joined = meeting->join();
+      CHILD_OK(joined);
+      if (rank == victim) {
+        _exit(0);
+      }
+      const auto start = Clock::now();
+      const Status status = rank == 1 ? meeting->all_gather("", 20).status() : meeting->news(20);
+      const std::string name = "meeting: rank " + std::to_string(victim) + " (";
+      CHILD_EXPECT(status.message().starts_with(name), status.message());
+      CHILD_EXPECT(status.message().ends_with(") is gone: its process ended"), status.message());
+      CHILD_EXPECT(Clock::now() - start < std::chrono::seconds(5), "late");
+      return "";
+    });
+    EXPECT_EQ(answers, test::all_well(4)) << "victim " << victim;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::net
