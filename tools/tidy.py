@@ -42,6 +42,7 @@ ROOMS: dict[str, set[str]] = {
         "select",
         "topology",
         "schedule",
+        "net",
         "policy",
         "simulate",
         "transport",

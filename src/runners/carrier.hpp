@@ -23,6 +23,8 @@ class Carrier {
     return {};
   }
 
+  /// A run begins; all messages of the one before are complete.
+  virtual void start() {}
   /// The tag is the message's number among those of its program, pair and direction. A slot names a
   /// request until test_some() has said that it is complete; slots are small numbers.
   virtual Status isend(const void* data, Bytes bytes, int peer, int tag, int slot) = 0;
@@ -33,9 +35,9 @@ class Carrier {
   virtual Status reduce_local(const void* in, void* inout, std::uint64_t count,
                               const Call& call) = 0;
 
-  /// A run has failed and none will follow. Who can take its messages back does: nothing touches
-  /// their buffers any more when it returns.
-  virtual void abandon() {}
+  /// A run has failed and none will follow. True: nothing touches the buffers of its messages any
+  /// more. False: messages under way cannot be taken back.
+  virtual bool abandon() { return false; }
 };
 
 }  // namespace tutti::runners

@@ -29,9 +29,8 @@ Result<const ScheduleRunner::Prepared*> ScheduleRunner::prepared(
     cache_.clear();
   }
   schedule::Problem problem = problem_of(call, me_.ranks);
-  PreparedProgram program(
-      schedule::generate(*schedule::find_algorithm(call.collective, algorithm),
-                         {layout_, problem, me_.rank, parameters}));
+  PreparedProgram program(schedule::generate(*schedule::find_algorithm(call.collective, algorithm),
+                                             {layout_, problem, me_.rank, parameters}));
   TUTTI_RETURN_IF_ERROR(carrier_.prepare(program.program));
   return cache_
       .emplace_back(std::make_unique<Prepared>(
@@ -65,8 +64,7 @@ Status ScheduleRunner::run_on_host(const Prepared& prepared, const Call& call) {
   ProgramBuffers bases;
   bases.element_bytes = call.element_bytes;
   TUTTI_ASSIGN_OR_RETURN(
-      Lease scratch,
-      scratch_.pinned(prepared.program.program.scratch_count * call.element_bytes));
+      Lease scratch, scratch_.pinned(prepared.program.program.scratch_count * call.element_bytes));
   const bool is_bcast = call.collective == select::Collective::kBcast;
   bases.base[0] = static_cast<std::byte*>(const_cast<void*>(is_bcast ? call.recv : call.send));
   bases.base[1] = static_cast<std::byte*>(call.recv);
@@ -80,8 +78,7 @@ Status ScheduleRunner::run_on_host(const Prepared& prepared, const Call& call) {
   }
 
   Status status = carry_out(prepared, call, bases);
-  if (!status.ok()) {
-    carrier_.abandon();
+  if (!status.ok() && !carrier_.abandon()) {
     // A message that is under way may still be written here: never reused.
     scratch.abandon();
     own_input.abandon();

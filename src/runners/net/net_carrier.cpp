@@ -1,0 +1,346 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runners/net/net_carrier.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "runners/direct/host_reduce.hpp"
+
+namespace tutti::runners {
+
+using Clock = std::chrono::steady_clock;
+using schedule::StepKind;
+
+namespace {
+
+/// Of a flow; half of what a channel takes.
+constexpr std::uint32_t kWindow = 128;
+constexpr auto kBetweenLooks = std::chrono::milliseconds(10);
+/// A peer that leaves us may do so because of another: who was first is known soon after.
+constexpr double kNewsPatienceS = 0.5;
+
+bool is_later(std::uint32_t tag, std::uint32_t other) { return tag > other; }
+
+Status abandoned() {
+  return Status(ErrorCode::kTimeout, "net: an earlier call of this job has failed");
+}
+
+/// A handle with whom it is for, as it goes round.
+struct Offer {
+  std::uint32_t sender = 0;
+  std::uint32_t rail = 0;
+  net::Handle handle;
+};
+constexpr std::size_t kOfferBytes = 8 + net::Handle::kBytes;
+
+void put(std::string& text, const Offer& offer) {
+  text.append(reinterpret_cast<const char*>(&offer.sender), 4);
+  text.append(reinterpret_cast<const char*>(&offer.rail), 4);
+  text.append(reinterpret_cast<const char*>(offer.handle.bytes.data()), net::Handle::kBytes);
+}
+
+/// False: `receiver` offers nothing to this sender on this rail.
+bool find_offer(const std::string& offers, std::uint32_t sender, std::uint32_t rail,
+                net::Handle* handle) {
+  for (std::size_t at = 0; at + kOfferBytes <= offers.size(); at += kOfferBytes) {
+    Offer offer;
+    std::memcpy(&offer.sender, offers.data() + at, 4);
+    std::memcpy(&offer.rail, offers.data() + at + 4, 4);
+    if (offer.sender == sender && offer.rail == rail) {
+      std::memcpy(handle->bytes.data(), offers.data() + at + 8, net::Handle::kBytes);
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+NetCarrier::NetCarrier(net::Network& network, net::Meeting& meeting, int rank,
+                       topology::Layout layout, std::vector<int> devices, double timeout_s)
+    : network_(network),
+      meeting_(meeting),
+      rank_(rank),
+      layout_(std::move(layout)),
+      devices_(std::move(devices)),
+      timeout_s_(timeout_s),
+      to_(static_cast<std::size_t>(layout_.ranks())),
+      from_(static_cast<std::size_t>(layout_.ranks())),
+      looked_(Clock::now()) {}
+
+Status NetCarrier::prepare(const schedule::Program& program) {
+  if (is_abandoned_) {
+    return abandoned();
+  }
+  std::vector<Missing> missing = missing_for(program);
+  Status status = exchange_handles(missing);
+  if (status.ok()) {
+    status = connect(missing);
+  }
+  if (!status.ok()) {
+    static_cast<void>(abandon());
+    return status;
+  }
+  for (Missing& one : missing) {
+    flows_with(one.peer, one.sends).push_back(static_cast<std::uint32_t>(flows_.size()));
+    Flow& flow = flows_.emplace_back();
+    flow.peer = one.peer;
+    flow.sends = one.sends;
+    flow.channel = std::move(one.channel);
+    flow.rails = one.rails;
+  }
+  return {};
+}
+
+std::vector<NetCarrier::Missing> NetCarrier::missing_for(const schedule::Program& program) {
+  std::vector<Missing> missing;
+  for (const bool sends : {false, true}) {
+    std::vector<bool> is_used(to_.size(), false);
+    for (const schedule::Step& step : program.steps) {
+      if (step.kind == (sends ? StepKind::kSend : StepKind::kRecv)) {
+        is_used[topology::Layout::index(step.peer)] = true;
+      }
+    }
+    for (int peer = 0; peer < layout_.ranks(); ++peer) {
+      if (!is_used[topology::Layout::index(peer)] || !flows_with(peer, sends).empty()) {
+        continue;
+      }
+      const std::vector<RailEnds> rails =
+          rails_between(layout_, devices_, sends ? rank_ : peer, sends ? peer : rank_);
+      for (std::uint32_t rail = 0; rail < rails.size(); ++rail) {
+        Missing& one = missing.emplace_back();
+        one.peer = peer;
+        one.sends = sends;
+        one.rail = rail;
+        one.rails = static_cast<std::uint32_t>(rails.size());
+        one.ends = rails[rail];
+      }
+    }
+  }
+  return missing;
+}
+
+Status NetCarrier::exchange_handles(std::vector<Missing>& missing) {
+  std::string offers;
+  for (Missing& one : missing) {
+    if (!one.sends) {
+      TUTTI_ASSIGN_OR_RETURN(one.listener, network_.listen(one.ends.receiver_device));
+      put(offers, {static_cast<std::uint32_t>(one.peer), one.rail, one.listener->handle()});
+    }
+  }
+  TUTTI_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                         meeting_.all_gather(offers, timeout_s_));
+  for (Missing& one : missing) {
+    if (!one.sends) {
+      continue;
+    }
+    net::Handle handle;
+    if (!find_offer(all[topology::Layout::index(one.peer)], static_cast<std::uint32_t>(rank_),
+                    one.rail, &handle)) {
+      return failed(one.peer,
+                    Status(ErrorCode::kInvalidArgument, "net: it expects no message from rank " +
+                                                            std::to_string(rank_) +
+                                                            "; do all ranks make the same call?"));
+    }
+    TUTTI_ASSIGN_OR_RETURN(one.connector, network_.connect(one.ends.sender_device, handle));
+  }
+  return {};
+}
+
+/// A peer that does not answer is noticed by who connects to it, after TUTTI_NET_TIMEOUT, and by
+/// all others as news.
+Status NetCarrier::connect(std::vector<Missing>& missing) {
+  while (true) {
+    bool is_complete = true;
+    for (Missing& one : missing) {
+      if (one.channel == nullptr) {
+        auto channel = one.sends ? one.connector->poll() : one.listener->accept();
+        if (!channel.ok()) {
+          return failed(one.peer, channel.status());
+        }
+        one.channel = std::move(*channel);
+        is_complete = is_complete && one.channel != nullptr;
+      }
+    }
+    if (is_complete) {
+      return {};
+    }
+    TUTTI_RETURN_IF_ERROR(meeting_.news(0));
+    sched_yield();
+  }
+}
+
+void NetCarrier::start() {
+  for (Flow& flow : flows_) {
+    flow.first = 0;
+    flow.is_complete.clear();
+  }
+}
+
+Status NetCarrier::isend(const void* data, Bytes bytes, int peer, int tag, int slot) {
+  auto* const first = const_cast<std::byte*>(static_cast<const std::byte*>(data));
+  return add(true, peer, {first, bytes, static_cast<std::uint32_t>(tag), slot, nullptr});
+}
+
+Status NetCarrier::irecv(void* data, Bytes bytes, int peer, int tag, int slot) {
+  return add(
+      false, peer,
+      {static_cast<std::byte*>(data), bytes, static_cast<std::uint32_t>(tag), slot, nullptr});
+}
+
+Status NetCarrier::add(bool sends, int peer, Message message) {
+  if (is_abandoned_) {
+    return abandoned();
+  }
+  const std::vector<std::uint32_t>& rails = flows_with(peer, sends);
+  Flow& flow = flows_[rails[message.tag % rails.size()]];
+  flow.waiting.push_back(message);
+  std::push_heap(flow.waiting.begin(), flow.waiting.end(),
+                 [](const Message& a, const Message& b) { return is_later(a.tag, b.tag); });
+  return hand_over(flow);
+}
+
+Status NetCarrier::hand_over(Flow& flow) {
+  while (!flow.waiting.empty() && flow.waiting.front().tag / flow.rails < flow.first + kWindow) {
+    Message& message = flow.waiting.front();
+    Result<net::Request*> request = nullptr;
+    if (flow.sends) {
+      request = flow.channel->send(message.tag, message.data, message.bytes);
+    } else {
+      transport::ReceivePart part;
+      part.tag = message.tag;
+      part.data = message.data;
+      part.capacity_bytes = message.bytes;
+      request = flow.channel->receive({&part, 1});
+    }
+    if (!request.ok()) {
+      return failed(flow.peer, request.status());
+    }
+    if (*request == nullptr) {
+      return {};
+    }
+    message.request = *request;
+    flow.open.push_back(message);
+    std::pop_heap(flow.waiting.begin(), flow.waiting.end(),
+                  [](const Message& a, const Message& b) { return is_later(a.tag, b.tag); });
+    flow.waiting.pop_back();
+  }
+  return {};
+}
+
+Status NetCarrier::test_some(int slots, std::vector<int>* completed) {
+  static_cast<void>(slots);  // There are no others.
+  if (is_abandoned_) {
+    return abandoned();
+  }
+  bool has_news = false;
+  for (Flow& flow : flows_) {
+    TUTTI_ASSIGN_OR_RETURN(const bool took, take(flow, completed));
+    has_news = has_news || took;
+  }
+  return has_news ? Status() : help(completed);
+}
+
+Result<bool> NetCarrier::take(Flow& flow, std::vector<int>* completed) {
+  bool took = false;
+  for (std::size_t i = 0; i < flow.open.size();) {
+    net::Completion completion;
+    if (!net::has_ended(flow.open[i].request) || !net::test(flow.open[i].request, &completion)) {
+      ++i;
+      continue;
+    }
+    const Message message = flow.open[i];
+    flow.open[i] = flow.open.back();
+    flow.open.pop_back();
+    TUTTI_RETURN_IF_ERROR(complete(flow, message, completion));
+    completed->push_back(message.slot);
+    took = true;
+  }
+  if (took) {
+    TUTTI_RETURN_IF_ERROR(hand_over(flow));
+  }
+  return took;
+}
+
+Status NetCarrier::complete(Flow& flow, const Message& message, const net::Completion& completion) {
+  if (!completion.status.ok()) {
+    return failed(flow.peer, completion.status);
+  }
+  if (completion.bytes[0] != message.bytes) {
+    return failed(flow.peer, Status(ErrorCode::kInvalidArgument,
+                                    "net: a message of " + std::to_string(completion.bytes[0]) +
+                                        " bytes where " + std::to_string(message.bytes) +
+                                        " were expected; do all ranks make the same call?"));
+  }
+  const std::uint32_t place = message.tag / flow.rails;
+  if (place >= flow.is_complete.size()) {
+    flow.is_complete.resize(place + 1, false);
+  }
+  flow.is_complete[place] = true;
+  while (flow.first < flow.is_complete.size() && flow.is_complete[flow.first]) {
+    ++flow.first;
+  }
+  return {};
+}
+
+/// Nothing has ended: moves the network along where nobody else does, one flow's device at a time.
+Status NetCarrier::help(std::vector<int>* completed) {
+  for (std::size_t i = 0; i < flows_.size(); ++i) {
+    Flow& flow = flows_[++helped_ % flows_.size()];
+    if (flow.open.empty()) {
+      continue;
+    }
+    net::Completion completion;
+    const Message message = flow.open.front();
+    if (net::test(message.request, &completion)) {
+      flow.open.front() = flow.open.back();
+      flow.open.pop_back();
+      TUTTI_RETURN_IF_ERROR(complete(flow, message, completion));
+      completed->push_back(message.slot);
+      return hand_over(flow);
+    }
+    break;
+  }
+  sched_yield();
+  if (const auto now = Clock::now(); now - looked_ > kBetweenLooks) {
+    looked_ = now;
+    return meeting_.news(0);
+  }
+  return {};
+}
+
+Status NetCarrier::reduce_local(const void* in, void* inout, std::uint64_t count,
+                                const Call& call) {
+  const ReduceFunction reduce = reduce_function(best_isa(), call.type, call.op);
+  if (reduce == nullptr) {
+    return Status(ErrorCode::kUnsupported, std::string("net: no reduction ") + to_string(call.op) +
+                                               " of " + to_string(call.type));
+  }
+  const void* const inputs[] = {in, inout};
+  reduce(inout, inputs, 2, count);
+  return {};
+}
+
+/// The first reason is the one that counts, on all ranks: who left because of another says so.
+Status NetCarrier::failed(int peer, const Status& why) {
+  if (why.code() == ErrorCode::kTimeout) {
+    TUTTI_RETURN_IF_ERROR(meeting_.news(kNewsPatienceS));
+  }
+  const std::string text = "rank " + std::to_string(peer) + ": " + why.message();
+  meeting_.give_up("rank " + std::to_string(rank_) + " has given up: " + text);
+  return Status(why.code(), text);
+}
+
+bool NetCarrier::abandon() {
+  is_abandoned_ = true;
+  flows_.clear();
+  meeting_.give_up("rank " + std::to_string(rank_) + " has given up");
+  return true;
+}
+
+}  // namespace tutti::runners

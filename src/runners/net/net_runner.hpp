@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// One rank of a job that needs neither MPI nor NCCL: schedules over our transport, host memory. The
+// ranks meet by TCP (net/meeting.hpp); who shares a node is what they say there.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "net/meeting.hpp"
+#include "net/network.hpp"
+#include "runners/net/net_carrier.hpp"
+#include "runners/schedule_runner.hpp"
+#include "runners/scratch.hpp"
+#include "topology/layout.hpp"
+
+namespace tutti::runners {
+
+class NetRunner {
+ public:
+  struct Options {
+    int rank = 0;
+    std::string node;         ///< Equal exactly on the ranks of one node; empty: the host's name.
+    double timeout_s = 1800;  ///< A call that is not complete after it is an error; 0: none is.
+  };
+  /// Collective over the ranks of a meeting that all have joined.
+  static Result<std::unique_ptr<NetRunner>> create(std::unique_ptr<net::Network> network,
+                                                   std::unique_ptr<net::Meeting> meeting,
+                                                   const Options& options);
+  ~NetRunner() { scratch_.release(); }
+
+  int rank() const { return rank_; }
+  int ranks() const { return layout_.ranks(); }
+  const topology::Layout& layout() const { return layout_; }
+  net::Meeting& meeting() { return *meeting_; }
+
+  /// Why no call like this one can be carried by an algorithm of this name; empty: it can. Equal on
+  /// all ranks.
+  std::string refusal(const std::string& algorithm, const Call& call) const;
+  /// Collective; refusal() is empty. After an error no further call works, and the memory of the
+  /// call is the caller's again.
+  Status run(const std::string& algorithm, const schedule::Parameters& parameters,
+             const Call& call);
+
+ private:
+  NetRunner(std::unique_ptr<net::Network> network, std::unique_ptr<net::Meeting> meeting,
+            const Options& options, topology::Layout layout, std::vector<int> devices);
+
+  int rank_;
+  topology::Layout layout_;
+  // In this order: channels go before their network.
+  std::unique_ptr<net::Meeting> meeting_;
+  std::unique_ptr<net::Network> network_;
+  NetCarrier carrier_;
+  Scratch scratch_;
+  ScheduleRunner runner_;
+};
+
+}  // namespace tutti::runners
