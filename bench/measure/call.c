@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: 2026 the Tutti authors
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * One collective call: which elements go where, the MPI call, the reference. Everything the checker
+ * One collective call: which elements go where, and the reference. Everything the checker
  * knows stands in the segments that call_init lays out; they follow the MPI standard's definition
  * of each collective (MPI 4.1, chapter 6) and nothing measured.
  */
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "measure.h"
+#include "content.h"
 
 enum { kIterationStep = 31, kRankStep = 17, kPoison = 0xa5 };
 
@@ -145,7 +145,6 @@ static void init_alltoall(struct call* call, bool uneven) {
     lay_out(call->ranks, r, 1, call->count, uneven, uneven, counts, displs);
     add(call, (size_t)call->recv_displs[r], (size_t)call->recv_counts[r], r,
         (size_t)displs[call->rank]);
-    call->types[r] = call->type->mpi;
     if (call->collective->id == kAlltoallw)
       call->send_offsets[r] = call->recv_offsets[r] =
           checked_int((size_t)call->send_displs[r] * call->type->bytes);
@@ -204,7 +203,6 @@ void call_init(struct call* call, const struct call_options* options, size_t byt
   call->recv_displs = allocate(ranks, sizeof(int));
   call->send_offsets = allocate(ranks, sizeof(int));
   call->recv_offsets = allocate(ranks, sizeof(int));
-  call->types = allocate(ranks, sizeof(MPI_Datatype));
   call->segments = allocate(ranks, sizeof(struct segment));
   switch (options->collective->id) {
     case kGather:
@@ -251,70 +249,7 @@ void call_free(struct call* call) {
   free(call->recv_displs);
   free(call->send_offsets);
   free(call->recv_offsets);
-  free(call->types);
   free(call->segments);
-}
-
-void call_mpi(const struct call* c, const void* send, void* recv, MPI_Comm comm) {
-  const MPI_Datatype t = c->type->mpi;
-  const void* in = c->in_place ? MPI_IN_PLACE : send;
-  const int own = c->recv_counts[c->rank];
-  switch (c->collective->id) {
-    case kBarrier:
-      MPI_Barrier(comm);
-      break;
-    case kBcast:
-      MPI_Bcast(recv, c->count, t, c->root, comm);
-      break;
-    case kGather:
-      MPI_Gather(in, c->count, t, recv, c->count, t, c->root, comm);
-      break;
-    case kGatherv:
-      MPI_Gatherv(in, own, t, recv, c->recv_counts, c->recv_displs, t, c->root, comm);
-      break;
-    case kScatter:
-      MPI_Scatter(send, c->count, t, c->in_place ? MPI_IN_PLACE : recv, c->count, t, c->root, comm);
-      break;
-    case kScatterv:
-      MPI_Scatterv(send, c->send_counts, c->send_displs, t, c->in_place ? MPI_IN_PLACE : recv,
-                   c->send_counts[c->rank], t, c->root, comm);
-      break;
-    case kAllgather:
-      MPI_Allgather(in, c->count, t, recv, c->count, t, comm);
-      break;
-    case kAllgatherv:
-      MPI_Allgatherv(in, own, t, recv, c->recv_counts, c->recv_displs, t, comm);
-      break;
-    case kAlltoall:
-      MPI_Alltoall(in, c->count, t, recv, c->count, t, comm);
-      break;
-    case kAlltoallv:
-      MPI_Alltoallv(in, c->send_counts, c->send_displs, t, recv, c->recv_counts, c->recv_displs, t,
-                    comm);
-      break;
-    case kAlltoallw:
-      MPI_Alltoallw(in, c->send_counts, c->send_offsets, c->types, recv, c->recv_counts,
-                    c->recv_offsets, c->types, comm);
-      break;
-    case kReduce:
-      MPI_Reduce(in, recv, c->count, t, c->op, c->root, comm);
-      break;
-    case kAllreduce:
-      MPI_Allreduce(in, recv, c->count, t, c->op, comm);
-      break;
-    case kReduceScatter:
-      MPI_Reduce_scatter(in, recv, c->recv_counts, t, c->op, comm);
-      break;
-    case kReduceScatterBlock:
-      MPI_Reduce_scatter_block(in, recv, c->count, t, c->op, comm);
-      break;
-    case kScan:
-      MPI_Scan(in, recv, c->count, t, c->op, comm);
-      break;
-    case kExscan:
-      MPI_Exscan(in, recv, c->count, t, c->op, comm);
-      break;
-  }
 }
 
 /* Elements from table row `row` on before the table repeats, at most `left`. */

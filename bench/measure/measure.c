@@ -13,13 +13,13 @@
  * Exit status: 0; 1: wrong elements; 2: bad usage or a failure.
  */
 #include <getopt.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "measure.h"
+#include "report.h"
 
 /* Clocks and connections come up during the first size, which would otherwise look slow. */
 static const double kFirstWarmUpSeconds = 0.2;
@@ -82,19 +82,6 @@ void fail(const char* format, ...) {
 }
 
 /* ---- options ---- */
-
-static size_t parse_size(const char* option, const char* text) {
-  char* end = NULL;
-  const unsigned long long value = strtoull(text, &end, 10);
-  const char suffix = *end;
-  int shift = suffix == 'k' || suffix == 'K'   ? 10
-              : suffix == 'm' || suffix == 'M' ? 20
-              : suffix == 'g' || suffix == 'G' ? 30
-                                               : 0;
-  if (shift != 0) ++end;
-  if (end == text || *end != '\0' || text[0] == '-') fail("%s %s: not a size", option, text);
-  return (size_t)value << shift;
-}
 
 static char* copy_text(const char* text, size_t length) {
   char* copy = malloc(length + 1);
@@ -243,26 +230,6 @@ static void parse_options(int argc, char** argv, struct options* o) {
 
 /* ---- output ---- */
 
-static void print_text(const char* text) {
-  putchar('"');
-  for (; *text; ++text) {
-    const unsigned char c = (unsigned char)*text;
-    if (c == '"' || c == '\\') {
-      printf("\\%c", c);
-    } else if (c < 0x20) {
-      putchar(' ');
-    } else {
-      putchar(c);
-    }
-  }
-  putchar('"');
-}
-
-static void print_field(const char* key, const char* value) {
-  printf(", \"%s\": ", key);
-  print_text(value);
-}
-
 static void print_header(const struct bench* b, int nodes, int ranks_per_node,
                          const struct memory_info* memory, const struct ccl_info* ccl) {
   char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
@@ -306,23 +273,6 @@ static void print_header(const struct bench* b, int nodes, int ranks_per_node,
   free(names);
 }
 
-static void print_progress(const struct bench* b, double done) {
-  if (b->rank != 0) return;
-  printf("{\"progress\": %.4f}\n", done);
-  fflush(stdout);
-}
-
-static int compare(const void* a, const void* b) {
-  const double x = *(const double*)a, y = *(const double*)b;
-  return (x > y) - (x < y);
-}
-
-/* Nearest rank: the smallest sample that `fraction` of the samples do not exceed. */
-static double percentile(const double* sorted, int count, double fraction) {
-  int index = (int)ceil(fraction * count) - 1;
-  return sorted[index < 0 ? 0 : index];
-}
-
 static void print_row(const struct bench* b, const struct variant* variant, size_t bytes,
                       double* samples_us, int count, size_t wrong) {
   char used[MPI_MAX_INFO_VAL] = "";
@@ -334,16 +284,9 @@ static void print_row(const struct bench* b, const struct variant* variant, size
     MPI_Info_free(&info);
   }
   if (b->rank != 0) return;
-  qsort(samples_us, (size_t)count, sizeof *samples_us, compare);
-  printf("{\"bytes\": %zu", bytes);
-  print_field("variant", variant->name);
+  begin_row(bytes, variant->name);
   if (found) print_field("plan_used", used);
-  printf(
-      ", \"min_us\": %.3f, \"p50_us\": %.3f, \"p99_us\": %.3f, \"max_us\": %.3f, "
-      "\"iterations\": %d, \"checked\": %s, \"wrong\": %zu}\n",
-      samples_us[0], percentile(samples_us, count, 0.5), percentile(samples_us, count, 0.99),
-      samples_us[count - 1], count, b->options.check ? "true" : "false", wrong);
-  fflush(stdout);
+  end_row(samples_us, count, b->options.check, wrong);
 }
 
 /* ---- measuring ---- */
@@ -401,15 +344,6 @@ static size_t check_once(struct bench* b, const struct call* call, const struct 
     memory_to_host(b->host_recv, b->recv, call->recv_count * unit);
   }
   return call_verify(call, &b->pattern, t, b->host_recv);
-}
-
-static int default_iterations(size_t bytes) {
-  if (bytes <= (size_t)64 << 10) return 1000;
-  if (bytes <= (size_t)256 << 10) return 500;
-  if (bytes <= (size_t)1 << 20) return 200;
-  if (bytes <= (size_t)4 << 20) return 50;
-  if (bytes <= (size_t)16 << 20) return 20;
-  return bytes <= (size_t)64 << 20 ? 10 : 5;
 }
 
 static void time_block(const struct bench* b, const struct call* call,
@@ -502,13 +436,18 @@ static size_t measure_size(struct bench* b, size_t bytes, bool is_first) {
 
 static void resolve(struct bench* b) {
   struct options* o = &b->options;
-  const char* reason = "";
   struct call_options* c = &b->call_options;
   c->collective = find_collective(o->collective);
   if (!c->collective) fail("--collective %s: no such collective", o->collective);
-  c->type = find_type(o->type, &reason);
-  if (!c->type) fail("--type %s: %s", o->type, reason);
-  if (!find_op(o->op, &b->op, &c->op)) fail("--op %s: sum, prod, min or max", o->op);
+  c->type = find_type(o->type);
+  if (!c->type) fail("--type %s: no such type; types: %s", o->type, kTypeNames);
+  const MPI_Datatype type = mpi_type(c->type);
+  int type_bytes = 0;
+  if (type != MPI_DATATYPE_NULL) MPI_Type_size(type, &type_bytes);
+  if ((size_t)type_bytes != c->type->bytes)
+    fail("--type %s: this MPI library has no such type", o->type);
+  if (!find_op(o->op, &b->op)) fail("--op %s: sum, prod, min or max", o->op);
+  c->op = b->op;
   if (collective_reduces(c->collective) && c->type->parts == 2 && b->op != kSum && b->op != kProd)
     fail("--op %s: complex numbers have no order", o->op);
   if (o->root >= b->ranks) fail("--root %d: there are %d ranks", o->root, b->ranks);
@@ -569,10 +508,7 @@ static void prepare_variants(struct bench* b, struct ccl_info* ccl) {
 
 static size_t measure_sizes(struct bench* b) {
   const struct options* o = &b->options;
-  const double steps =
-      o->begin == 0
-          ? 1
-          : 1 + floor(log((double)o->end / (double)o->begin) / log((double)o->factor) + 1e-9);
+  const double steps = size_steps(o->begin, o->end, o->factor);
   size_t wrong = 0, last = SIZE_MAX;
   double step = 0;
   for (size_t size = o->begin; size <= o->end; size = size == 0 ? 1 : size * o->factor) {
@@ -580,7 +516,8 @@ static size_t measure_sizes(struct bench* b) {
     if (bytes != last) /* Rounding may give a size twice. */
       wrong += measure_size(b, bytes, last == SIZE_MAX);
     last = bytes;
-    print_progress(b, ++step < steps ? step / steps : 1);
+    ++step;
+    if (b->rank == 0) print_progress(step < steps ? step / steps : 1);
     if (o->end == 0) break;
   }
   return wrong;

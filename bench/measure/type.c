@@ -7,61 +7,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "measure.h"
-#if defined(OPEN_MPI)
-#include <mpi-ext.h>
-#endif
+#include "content.h"
 
 enum { kRankStep = 17 };
 
-static const struct type* finish(struct type type) {
-  static struct type chosen;
-  chosen = type;
-  return &chosen;
-}
+const char kTypeNames[] =
+    "int8 .. uint64, float16, bfloat16, float32, float64, complex64, complex128";
 
-const struct type* find_type(const char* name, const char** reason) {
-  const struct type types[] = {
-    {"int8", 1, 1, kSigned, MPI_INT8_T},
-    {"uint8", 1, 1, kUnsigned, MPI_UINT8_T},
-    {"int16", 2, 1, kSigned, MPI_INT16_T},
-    {"uint16", 2, 1, kUnsigned, MPI_UINT16_T},
-    {"int32", 4, 1, kSigned, MPI_INT32_T},
-    {"uint32", 4, 1, kUnsigned, MPI_UINT32_T},
-    {"int64", 8, 1, kSigned, MPI_INT64_T},
-    {"uint64", 8, 1, kUnsigned, MPI_UINT64_T},
-    {"float32", 4, 1, kFloat, MPI_FLOAT},
-    {"float64", 8, 1, kFloat, MPI_DOUBLE},
-    {"complex64", 8, 2, kFloat, MPI_C_FLOAT_COMPLEX},
-    {"complex128", 16, 2, kFloat, MPI_C_DOUBLE_COMPLEX},
-#if defined(MPIX_C_FLOAT16)
-    {"float16", 2, 1, kHalf, MPIX_C_FLOAT16},
-#endif
-#if defined(MPIX_BFLOAT16)
-    {"bfloat16", 2, 1, kBrain, MPIX_BFLOAT16},
-#endif
+const struct type* find_type(const char* name) {
+  static const struct type types[] = {
+      {"int8", 1, 1, kSigned, 0},      {"uint8", 1, 1, kUnsigned, 1},
+      {"int16", 2, 1, kSigned, 2},     {"uint16", 2, 1, kUnsigned, 3},
+      {"int32", 4, 1, kSigned, 4},     {"uint32", 4, 1, kUnsigned, 5},
+      {"int64", 8, 1, kSigned, 6},     {"uint64", 8, 1, kUnsigned, 7},
+      {"float32", 4, 1, kFloat, 8},    {"float64", 8, 1, kFloat, 9},
+      {"complex64", 8, 2, kFloat, 10}, {"complex128", 16, 2, kFloat, 11},
+      {"float16", 2, 1, kHalf, 12},    {"bfloat16", 2, 1, kBrain, 13},
   };
-  *reason =
-      "no such type; types: int8 .. uint64, float16, bfloat16, float32, float64, complex64, "
-      "complex128";
-  for (size_t i = 0; i < sizeof types / sizeof *types; ++i) {
-    if (strcmp(types[i].name, name) != 0) continue;
-    int size = 0;
-    if (types[i].mpi != MPI_DATATYPE_NULL) MPI_Type_size(types[i].mpi, &size);
-    if ((size_t)size == types[i].bytes) return finish(types[i]);
-  }
-  if (strcmp(name, "float16") == 0 || strcmp(name, "bfloat16") == 0)
-    *reason = "this MPI library has no such type";
+  for (size_t i = 0; i < sizeof types / sizeof *types; ++i)
+    if (strcmp(types[i].name, name) == 0) return &types[i];
   return NULL;
 }
 
-bool find_op(const char* name, enum op* op, MPI_Op* mpi) {
+bool find_op(const char* name, enum op* op) {
   const char* const names[] = {"sum", "prod", "min", "max"};
-  const MPI_Op handles[] = {MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX};
   for (int i = 0; i < 4; ++i) {
     if (strcmp(names[i], name) == 0) {
       *op = (enum op)i;
-      *mpi = handles[i];
       return true;
     }
   }
