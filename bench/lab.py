@@ -8,10 +8,11 @@
 
 Compared are Open MPI with each rank on its own rail (as each GPU has its NIC), Open MPI with every
 message striped over all rails, both by default and with each algorithm of its tuned component, and
-Tutti's `rings` on own rails, in as many parts as `tuning/ethernet-100mbit.json` says. All have the
-same links, the same TCP settings, and ranks that give their core away while they wait. Every
-element of a result is compared; every link's bytes are counted, so that a result which did not
-cross the links does not count as fast.
+Tutti's `rings` on own rails, in as many parts as `tuning/ethernet-100mbit.json` says, and the same
+over Tutti's own transport without MPI. All have the same links, those over TCP the same TCP
+settings, and ranks that give their core away while they wait. Every element of a result is
+compared; every link's bytes are counted, so that a result which did not cross the links does not
+count as fast.
 
 Times are milliseconds, of the slowest rank; sizes are bytes of one rank's block (allreduce: of the
 vector over the number of ranks, so that the same number of bytes is in a node). A call's link bound
@@ -37,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
 import msgspec  # noqa: E402
-from tutti import __version__, machine, measure, mpi, paths  # noqa: E402
+from tutti import __version__, machine, measure, mpi, net_ranks, paths  # noqa: E402
 from tutti.errors import TuttiError  # noqa: E402
 from tutti.lab import lifetime, network, plan, state  # noqa: E402
 
@@ -45,6 +46,7 @@ SCHEMA = "tutti-lab/1"
 RANKS_PER_NODE = 4
 SPEC = plan.Spec(nodes=4, rails=4, rate_bps=100_000_000)
 RANKS = SPEC.nodes * RANKS_PER_NODE
+NET = "net"
 LOOK_BYTES = 1 << 20
 SWEEP_BYTES = [1 << shift for shift in range(18, 24)]
 PATIENCE_S = 900
@@ -91,7 +93,7 @@ TUNING = ROOT / "tuning" / "ethernet-100mbit.json"
 class Setting:
     """One way to carry a collective."""
 
-    library: str  # openmpi | mpich
+    library: str  # openmpi | mpich | net: Tutti's transport alone.
     name: str
     striped: bool = False
     plan: str | None = None  # Of Tutti; None: the MPI library alone.
@@ -198,6 +200,41 @@ def warm_up(setting: Setting, block_bytes: int) -> int:
     return 1 if takes_long else 3
 
 
+def moved_by(
+    lab: Lab, before: dict[str, tuple[int, int]], calls: int
+) -> dict[str, tuple[int, int]]:
+    """Bytes of each call since the counters were `before`."""
+    return {
+        device: ((o - before[device][0]) // calls, (i - before[device][1]) // calls)
+        for device, (o, i) in lab.count().items()
+    }
+
+
+def row_of(
+    setting: Setting,
+    collective: str,
+    block_bytes: int,
+    line: dict[str, Any],
+    moved: dict[str, tuple[int, int]],
+) -> Row:
+    """The row of a measured program's line."""
+    return Row(
+        collective=collective,
+        block_bytes=block_bytes,
+        library=setting.library,
+        setting=setting.name,
+        rails="striped" if setting.striped else "own",
+        calls=line["iterations"],
+        ms_min=round(line["min_us"] / 1e3, 2),
+        ms_p50=round(line["p50_us"] / 1e3, 2),
+        ms_max=round(line["max_us"] / 1e3, 2),
+        bound_ms=round(bound_ms(collective, block_bytes), 2),
+        wrong=line["wrong"],
+        link_bytes={k: v for k, v in moved.items() if not k.endswith(":mgmt")},
+        management_bytes=sum(o + i for k, (o, i) in moved.items() if k.endswith(":mgmt")),
+    )
+
+
 def job(
     lab: Lab, setting: Setting, collective: str, block_bytes: int, calls: int
 ) -> Iterator[tuple[Row, str]]:
@@ -226,34 +263,29 @@ def job(
                 continue
             if setting.plan and line["plan_used"] != setting.plan:
                 raise TuttiError(f"{setting.plan} was asked for, {line['plan_used']} was used")
-            after = lab.count()
             made = warm_up(setting, block_bytes) + calls + 2
-            moved = {
-                device: ((o - before[device][0]) // made, (i - before[device][1]) // made)
-                for device, (o, i) in after.items()
-            }
-            yield (
-                Row(
-                    collective=collective,
-                    block_bytes=block_bytes,
-                    library=setting.library,
-                    setting=setting.name,
-                    rails="striped" if setting.striped else "own",
-                    calls=line["iterations"],
-                    ms_min=round(line["min_us"] / 1e3, 2),
-                    ms_p50=round(line["p50_us"] / 1e3, 2),
-                    ms_max=round(line["max_us"] / 1e3, 2),
-                    bound_ms=round(bound_ms(collective, block_bytes), 2),
-                    wrong=line["wrong"],
-                    link_bytes={k: v for k, v in moved.items() if not k.endswith(":mgmt")},
-                    management_bytes=sum(
-                        o + i for k, (o, i) in moved.items() if k.endswith(":mgmt")
-                    ),
-                ),
-                version,
-            )
+            moved = moved_by(lab, before, made)
+            yield row_of(setting, collective, block_bytes, line, moved), version
     if process.returncode != 0:
         raise TuttiError(f"status {process.returncode}: {shlex.join(words)}")
+
+
+def net_job(
+    lab: Lab, setting: Setting, collective: str, block_bytes: int, calls: int
+) -> Iterator[tuple[Row, str]]:
+    """The same of a schedule over Tutti's transport, without an MPI library."""
+    size = str(block_bytes * RANKS)
+    words = ["--collective", collective, "--algorithms", str(setting.plan), "--check"]
+    words += ["--begin", size, "--end", size, "--time-cap", str(PATIENCE_S)]
+    words += ["--iterations", str(calls), "--warmup", str(warm_up(setting, block_bytes))]
+    ranks = net_ranks.of_lab(lab.place, RANKS, RANKS_PER_NODE)
+    before = lab.count()
+    lines, statuses = net_ranks.run(paths.require_measure("net"), words, ranks)
+    if bad := net_ranks.failure(statuses):
+        raise TuttiError(f"{setting.plan} over the transport: {bad}")
+    (line,) = (line for line in lines if "variant" in line)
+    made = warm_up(setting, block_bytes) + calls + 2
+    yield row_of(setting, collective, block_bytes, line, moved_by(lab, before, made)), ""
 
 
 def entering_bytes(row: Row) -> list[int]:
@@ -330,11 +362,13 @@ class Bench:
         left = [size for size in sizes if size not in done]
         # A job for each size: between sizes of one job the counters would be read too late.
         for size in left:
-            for row, version in job(self.lab, setting, collective, size, calls):
+            measured = net_job if setting.library == NET else job
+            for row, version in measured(self.lab, setting, collective, size, calls):
                 check(row)
                 show(row)
                 self.document.rows.append(row)
-                self.document.versions[setting.library] = version
+                if version:
+                    self.document.versions[setting.library] = version
             if self.out:
                 text = msgspec.json.format(msgspec.json.encode(self.document), indent=1)
                 self.out.write_bytes(compact(text) + b"\n")
@@ -372,7 +406,8 @@ def settings_of(collective: str) -> list[Setting]:
     # MPICH 5.0.2's own allreduce of this size does not end over libfabric's TCP provider here.
     if collective != "allreduce":
         found.append(Setting("mpich", "default"))
-    return [*found, Setting("mpich", "rings", plan="rings")]
+    # Five parts are the best here; MPI's are chosen by TUNING.
+    return [*found, Setting("mpich", "rings", plan="rings"), Setting(NET, "rings", plan="rings(5)")]
 
 
 def measure_all(bench: Bench, collectives: Sequence[str], sweep: bool, calls: int) -> None:

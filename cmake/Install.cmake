@@ -15,7 +15,7 @@ include(CMakePackageConfigHelpers)
 
 # All that `tutti` needs, without the tests.
 add_custom_target(tutti_product DEPENDS tutti_shared tutti_mpi_preload tutti_nccl_net)
-foreach(flavour mpich openmpi abi)
+foreach(flavour mpich openmpi abi net)
   if(TARGET tutti-measure-${flavour})
     add_dependencies(tutti_product tutti-measure-${flavour})
   endif()

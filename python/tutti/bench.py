@@ -12,6 +12,7 @@ import click
 
 from tutti import figure, formats, measure, mpi, output, results, sizes
 from tutti.call_options import collective_argument, op_option, type_option
+from tutti.lab import state
 
 
 def parse_plans(text: str) -> tuple[str, ...]:
@@ -21,6 +22,14 @@ def parse_plans(text: str) -> tuple[str, ...]:
     if not plans or bad:
         raise click.UsageError(f"--plans {text}: names with commas between, as in native,hybrid")
     return plans
+
+
+def parse_lab(text: str) -> state.Place:
+    """A lab's name, or the directory of a lab that is kept elsewhere."""
+    if "/" not in text:
+        return state.Place(state.default_base(), state.check_name(text))
+    directory = Path(text).absolute()
+    return state.Place(directory.parent, state.check_name(directory.name))
 
 
 @click.command()
@@ -56,7 +65,8 @@ def parse_plans(text: str) -> tuple[str, ...]:
     "--plans",
     default="native,hybrid",
     show_default=True,
-    help="native, hybrid (Tutti's choice), nccl (called directly), any plan, all.",
+    help="native, hybrid (Tutti's choice), nccl (called directly), any plan, all; "
+    "net:NAME, a schedule over Tutti's transport, without MPI.",
 )
 @click.option(
     "--virtual-nodes",
@@ -65,6 +75,8 @@ def parse_plans(text: str) -> tuple[str, ...]:
     metavar="K",
     help="Treat this machine as K nodes.",
 )
+@click.option("--lab", "lab_name", metavar="LAB", help="In this lab (see tutti lab).")
+@click.option("--ppn", type=click.IntRange(1), default=1, help="With --lab: ranks per node.")
 @click.option(
     "--format", "fmt", type=click.Choice(formats.FORMATS), default="text", show_default=True
 )
@@ -92,6 +104,8 @@ def command(
     op: str,
     plans: str,
     virtual_nodes: int,
+    lab_name: str | None,
+    ppn: int,
     fmt: str,
     out: Path | None,
     plot: Path | None,
@@ -99,6 +113,9 @@ def command(
     """Time COLLECTIVE on this machine, plans in turns in one job.
 
     Example: tutti bench allreduce -n 4 -b 4 -e 1M --plans native,hybrid --check
+
+    Plans net:NAME and net:NAME(SEGMENTS) carry schedules over Tutti's own transport, in a job of
+    their own without MPI.
     """
     if end < begin:
         raise click.UsageError("-e is below -b")
@@ -118,9 +135,16 @@ def command(
         check=check,
         virtual_nodes=virtual_nodes,
     )
-    library = mpi.find(mpi_name)
+    lab = measure.LabJob(parse_lab(lab_name), ppn, mpi_name) if lab_name else None
+    if lab and virtual_nodes:
+        raise click.UsageError("--virtual-nodes is for one machine; a lab has nodes of its own")
+    parts = []
     with output.progress(f"{collective}, {ranks} ranks") as on_progress:
-        document = measure.run(job, library, on_progress)
+        if job.mpi_plans:
+            parts.append(measure.run(job, mpi.find(mpi_name), on_progress, lab))
+        if job.net_plans:
+            parts.append(measure.run_net(job, lab, on_progress))
+    document = measure.side_by_side(job, parts)
     output.echo(formats.render(document, fmt, output.paint_row))
     if out:
         results.save(document, out)

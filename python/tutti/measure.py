@@ -16,10 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
-from tutti import __version__, api, launch, machine, mpi, paths, terms
+from tutti import __version__, api, launch, machine, mpi, net_ranks, paths, terms
 from tutti.errors import TuttiError
+from tutti.lab import lifetime, state
 from tutti.results import Latency, Results, Row, Versions
+
+# Plans of schedules over our own transport: net:NAME, or net:NAME(SEGMENTS).
+NET = "net:"
 
 # Info keys of a communicator: what it asks for, what its last call used.
 PLAN_KEY = "tutti_plan"
@@ -47,12 +52,31 @@ class Job:
     settings: dict[str, str] = field(default_factory=dict)
 
     @property
+    def net_plans(self) -> tuple[str, ...]:
+        """Those that need no MPI library."""
+        return tuple(plan for plan in self.plans if plan.startswith(NET))
+
+    @property
+    def mpi_plans(self) -> tuple[str, ...]:
+        """The others."""
+        return tuple(plan for plan in self.plans if not plan.startswith(NET))
+
+    @property
     def nodes(self) -> int:
         """Nodes as selection sees them on one machine."""
         if self.virtual_nodes:
             return self.virtual_nodes
         sizes = (os.environ.get("TUTTI_VIRTUAL_NODES") or "0").split(",")
         return max(1, int(sizes[0])) if len(sizes) == 1 else len(sizes)
+
+
+@dataclass(frozen=True)
+class LabJob:
+    """A job that runs in a lab instead of on this machine itself. `mpi`: as the user named it."""
+
+    place: state.Place
+    ranks_per_node: int
+    mpi: str | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +109,7 @@ def query(job: Job, size_bytes: int | None) -> dict[str, Any]:
 def expand_plans(job: Job) -> list[str]:
     """`all` becomes native, hybrid and every plan that could carry the call."""
     plans: list[str] = []
-    for plan in job.plans:
+    for plan in job.mpi_plans:
         if plan != "all":
             plans.append(plan)
             continue
@@ -121,10 +145,14 @@ def needs_preload(chosen: Sequence[Variant]) -> bool:
 def arguments(job: Job, chosen: Sequence[Variant]) -> list[str]:
     """Options of the measured program."""
     specs = [v.name + (f":{PLAN_KEY}={v.hint}" if v.hint else "") for v in chosen]
+    words = [*call_arguments(job), "--memory", job.memory, "--variants", ",".join(specs)]
+    return [*words, "--harness", f"{PLAN_KEY}=native", "--report-info", PLAN_USED_KEY]
+
+
+def call_arguments(job: Job) -> list[str]:
+    """Options of all measured programs."""
     words = ["--collective", job.collective, "--begin", str(job.begin), "--end", str(job.end)]
     words += ["--factor", str(job.factor), "--type", job.type, "--op", job.op]
-    words += ["--memory", job.memory, "--variants", ",".join(specs)]
-    words += ["--harness", f"{PLAN_KEY}=native", "--report-info", PLAN_USED_KEY]
     if job.check:
         words.append("--check")
     if job.iterations is not None:
@@ -144,7 +172,47 @@ def _ccl_arguments(chosen: Sequence[Variant]) -> list[str]:
     return ["--ccl-library", str(ccl["path"])] if "path" in ccl else []
 
 
-def run(job: Job, library: mpi.Mpi, on_progress: Callable[[float], None] | None = None) -> Results:
+def run_net(
+    job: Job,
+    lab: LabJob | None = None,
+    on_progress: Callable[[float], None] | None = None,
+) -> Results:
+    """Measures the plans that need no MPI library, as run() does the others."""
+    if job.memory != "host":
+        raise TuttiError(f"{job.net_plans[0]}: for host memory only; remedy: --memory host")
+    if lab:
+        ranks = net_ranks.of_lab(lab.place, job.ranks, lab.ranks_per_node)
+    else:
+        ranks = net_ranks.of_machine([rank * job.nodes // job.ranks for rank in range(job.ranks)])
+    chosen = [Variant(plan.removeprefix(NET), plan, None) for plan in job.net_plans]
+    words = [*call_arguments(job), "--algorithms", ",".join(variant.name for variant in chosen)]
+    lines, statuses = net_ranks.run(paths.require_measure("net"), words, ranks, on_progress)
+    bad = net_ranks.failure(statuses)
+    if bad and not any(line.get("wrong") for line in lines):
+        raise TuttiError(f"the measured program failed: {bad}")
+    return _results(job, chosen, lines)
+
+
+def side_by_side(job: Job, parts: Sequence[Results]) -> Results:
+    """Rows of several jobs in one document, by size and then in the order of the plans."""
+    if len(parts) == 1:
+        return parts[0]
+    order = {plan: number for number, plan in enumerate(job.plans)}
+    rest = order.get("all", -1)
+
+    def place(row: Row) -> tuple[int, int]:
+        return row.bytes, order.get("hybrid" if row.hybrid else row.plan, rest)
+
+    rows = sorted((row for part in parts for row in part.rows), key=place)
+    return msgspec.structs.replace(parts[0], rows=rows)
+
+
+def run(
+    job: Job,
+    library: mpi.Mpi,
+    on_progress: Callable[[float], None] | None = None,
+    lab: LabJob | None = None,
+) -> Results:
     """Measures; raises TuttiError when the program fails. Wrong elements are in the rows."""
     chosen = variants(job)
     preload = paths.require(paths.PRELOAD) if needs_preload(chosen) else None
@@ -157,12 +225,26 @@ def run(job: Job, library: mpi.Mpi, on_progress: Callable[[float], None] | None 
         settings.setdefault("TUTTI_DEVICE", "host")
     env = launch.environment(os.environ, preload, settings, library.library_directory)
     program = [str(paths.require_measure(library.abi)), *arguments(job, chosen)]
-    command = launch.ranks_command(library, job.ranks, [*program, *_ccl_arguments(chosen)], env)
+    program += _ccl_arguments(chosen)
+    if lab:
+        env = {**lifetime.python_environment(), **settings}
+        command = _lab_command(lab, job.ranks, program, preload is not None)
+    else:
+        command = launch.ranks_command(library, job.ranks, program, env)
     lines, status = _execute(command, env, on_progress)
     results = _results(job, chosen, lines)
     if status != 0 and results.wrong() == 0:
         raise TuttiError(f"the measured program failed with status {status}: {shlex.join(command)}")
     return results
+
+
+def _lab_command(lab: LabJob, ranks: int, program: Sequence[str], preload: bool) -> list[str]:
+    words = [sys.executable, "-m", "tutti", "lab"]
+    words += ["--directory", str(lab.place.base), "--name", lab.place.name]
+    words += ["run", "-n", str(ranks), "--ppn", str(lab.ranks_per_node)]
+    words += ["--mpi", lab.mpi] if lab.mpi else []
+    words += [] if preload else ["--no-preload"]
+    return [*words, "--", *program]
 
 
 def _execute(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tutti import mpi, paths
+from tutti import mpi, paths, results
 from tutti.errors import TuttiError
 from tutti.lab import lifetime, plan, state
 
@@ -354,6 +354,39 @@ def test_mpi_job__every_byte_between_nodes_is_on_its_rail(lab: Lab, flavour: str
         rails = [link[direction] for link in links if link["shaped"]]
         assert min(rails) >= calls * block
         assert max(rails) < 1.1 * min(rails)
+        assert all(link[direction] < block for link in links if not link["shaped"])
+
+
+def test_net_job__every_byte_between_nodes_is_on_its_rail(lab: Lab, tmp_path: Path) -> None:
+    try:
+        paths.require_measure("net")
+    except TuttiError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(error.format_message())
+        pytest.skip(error.format_message())
+    lab.up("--nodes", "2", "--rails", "2")
+    # Calls: 2 that are checked, 6 timed, and one or more to warm up.
+    block, calls = 256 << 10, 9
+    size, out = str(4 * block), tmp_path / "results.json"
+    words = ["bench", "allgather", "-n", "4", "--lab", str(lab.place.directory), "--ppn", "2"]
+    words += ["--plans", "net:rings", "-b", size, "-e", size, "--check"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tutti", *words, "-i", "6", "-w", "1", "-o", str(out)],
+        env=environment({}),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    (document,) = results.load(out)
+    assert (document.ranks, document.nodes) == (4, 2)
+    assert [(row.plan, row.wrong) for row in document.rows] == [("net:rings", 0)]
+    # Each rank's block goes to the other node once in a call, over its own rail and no other way.
+    links = lab.links().values()
+    for direction in ("a_to_b_bytes", "b_to_a_bytes"):
+        rails = [link[direction] for link in links if link["shaped"]]
+        assert min(rails) >= calls * block
+        assert max(rails) < 1.3 * min(rails)
         assert all(link[direction] < block for link in links if not link["shaped"])
 
 

@@ -32,7 +32,7 @@ REFUSED = (
 )
 
 
-def _python_environment() -> dict[str, str]:
+def python_environment() -> dict[str, str]:
     """For children that run modules of this package, also from a checkout."""
     env = dict(os.environ)
     present = [part for part in env.get("PYTHONPATH", "").split(":") if part]
@@ -83,7 +83,7 @@ def _start_holders(place: Place, wanted: plan.Plan) -> tuple[State, socket.socke
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env=_python_environment(),
+            env=python_environment(),
             cwd="/",
             check=False,
         )
@@ -110,7 +110,7 @@ def write_agent(place: Place) -> Path:
     # The preload is meant for the ranks: launchers hand it to them by name.
     agent.write_text(
         "#!/bin/sh\n"
-        f"PYTHONPATH={shlex.quote(_python_environment()['PYTHONPATH'])} LD_PRELOAD= "
+        f"PYTHONPATH={shlex.quote(python_environment()['PYTHONPATH'])} LD_PRELOAD= "
         f'exec {shlex.join(words)} "$@"\n'
     )
     agent.chmod(0o755)

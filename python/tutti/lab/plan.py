@@ -380,6 +380,14 @@ def burst_bytes(rate_bps: int) -> int:
     return max(rate_bps // 8 // 500, segment_bytes(rate_bps) * 9 // 8)
 
 
+def datagrams_bytes(rate_bps: int) -> int:
+    """Payload of the largest UDP super-packet that the token bucket takes whole.
+
+    A larger one is cut into packets before it is queued, each with its way through the kernel.
+    """
+    return burst_bytes(rate_bps) * 9 // 10
+
+
 def queue_bytes(rate_bps: int, queue_us: int = QUEUE_US) -> int:
     """Of the queue behind the bucket, which has room for four segments in any case."""
     return max(rate_bps // 8 * queue_us // 1_000_000, segment_bytes(rate_bps) * 9 // 8 * 4)
