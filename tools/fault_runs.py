@@ -119,6 +119,7 @@ def main() -> int:
     if options.output is not None:
         document: dict[str, Any] = {
             **results_head.head(SCHEMA),
+            "command": f"tools/fault_runs.py --first {options.first} --count {options.count}",
             "first": options.first,
             "runs": options.count,
             "failed": failed,
