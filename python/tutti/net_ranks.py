@@ -25,12 +25,12 @@ import click
 
 from tutti.errors import TuttiError
 from tutti.lab import lifetime
-from tutti.lab.plan import datagrams_bytes, management_address, node_name
+from tutti.lab.plan import chunk_bytes, management_address, node_name
 from tutti.lab.state import Place
 
 ANYWHERE = 0  # A port that is free.
 LOOPBACK = "127.0.0.1"
-CHUNK_BYTES_MAX = 65536  # Of the transport over UDP.
+CHUNK_BYTES_MIN, CHUNK_BYTES_MAX = 1024, 65536  # Of the transport over UDP.
 INTERFACES = "NCCL_SOCKET_IFNAME"
 # Of ranks for the last to come; on a lab's node a process takes half a second to start.
 PATIENCE_S = 120
@@ -76,8 +76,9 @@ def of_lab(place: Place, ranks: int, ranks_per_node: int) -> Ranks:
     nodes = [node_name(rank // ranks_per_node) for rank in range(ranks)]
     found = [Rank((*start, node, "--"), node) for node in nodes]
     variables = {INTERFACES: "rail", "TUTTI_NET_SPEED": str(spec.rate_bps // 1_000_000)}
-    if datagrams_bytes(spec.rate_bps) < CHUNK_BYTES_MAX:
-        variables["TUTTI_NET_CHUNK"] = str(datagrams_bytes(spec.rate_bps))
+    chunk = chunk_bytes(spec.rate_bps, spec.queue_us)
+    if chunk < CHUNK_BYTES_MAX:
+        variables["TUTTI_NET_CHUNK"] = str(max(chunk, CHUNK_BYTES_MIN))
     return Ranks(tuple(found), management_address(0), variables)
 
 

@@ -198,12 +198,14 @@ def test_of_lab__a_rank_is_on_its_node_and_knows_its_links(
     assert [rank.node for rank in found.ranks] == ["n0", "n0", "n1", "n1"]
     assert found.ranks[3].prefix[-4:] == ("mine", "exec", "n1", "--")
     assert found.meeting == "192.168.0.1"
-    # 25,000 bytes of the token bucket, with 42 of headers for each 1472.
+    # 64 with their headers fit into a queue of 1 MB.
     assert found.variables == {
         "NCCL_SOCKET_IFNAME": "rail",
         "TUTTI_NET_SPEED": "100",
-        "TUTTI_NET_CHUNK": "22500",
+        "TUTTI_NET_CHUNK": "14062",
     }
+    # 25,000 bytes of the token bucket; the queue would take more.
+    assert plan.chunk_bytes(100_000_000, 1_000_000) == 22_500
     assert "TUTTI_NET_CHUNK" not in net_ranks.of_lab(with_lab(10**9), 2, 1).variables
     with pytest.raises(TuttiError, match="5 ranks at 2 per node need 3 nodes; the lab has 2"):
         net_ranks.of_lab(place, 5, 2)

@@ -380,14 +380,17 @@ def burst_bytes(rate_bps: int) -> int:
     return max(rate_bps // 8 // 500, segment_bytes(rate_bps) * 9 // 8)
 
 
-def datagrams_bytes(rate_bps: int) -> int:
-    """Payload of the largest UDP super-packet that the token bucket takes whole.
-
-    A larger one is cut into packets before it is queued, each with its way through the kernel.
-    """
-    return burst_bytes(rate_bps) * 9 // 10
-
-
 def queue_bytes(rate_bps: int, queue_us: int = QUEUE_US) -> int:
     """Of the queue behind the bucket, which has room for four segments in any case."""
     return max(rate_bps // 8 * queue_us // 1_000_000, segment_bytes(rate_bps) * 9 // 8 * 4)
+
+
+def chunk_bytes(rate_bps: int, queue_us: int = QUEUE_US) -> int:
+    """What a transport over UDP should send in one piece: payload of a super-packet.
+
+    The token bucket takes it whole; a larger one is cut into packets before it is queued, each with
+    its way through the kernel. And the queue holds 64, which is a sender's window.
+    """
+    headers = 9 / 10  # 42 bytes for each 1472, and a margin.
+    whole = burst_bytes(rate_bps) * headers
+    return int(min(whole, queue_bytes(rate_bps, queue_us) * headers / 64))
