@@ -276,6 +276,7 @@ class Report:
         self.part, self.setup, self.out, self.more = part, setup, out, more
         self.rows: list[Row] = []
         self.failures: list[str] = []
+        self.left_out = 0  # Runs for which there was no time.
         self.counters: list[dict[str, Any]] = []
         self.versions: dict[str, str] = {}
         self.tcp: dict[str, str] = {}  # Congestion control of each layout.
@@ -381,12 +382,14 @@ def measure(options: argparse.Namespace, setup: Setup, mps: str) -> int:
     for layout in (known_layouts(options)[name] for name in options.layouts):
         if time.monotonic() > end_s:
             print(f"{layout.name}: left out, the time is over", flush=True)
+            report.left_out += 1
             continue
         with nccl_jobs.lab_of(layout) as lab:
             report.tcp[layout.name] = nccl_jobs.tcp_of(lab)
             for repeat, way in jobs_of(options, layout, chosen):
                 if time.monotonic() > end_s:
                     print(f"{layout.name}, {way.name}, {repeat}: left out, the time is over")
+                    report.left_out += 1
                     break
                 name = f"{layout.name}, {way.name}, {repeat}"
                 outcome = run_once(setup, layout, lab, way, name, words)
@@ -411,7 +414,7 @@ def verdict(report: Report) -> int:
         f"{len(report.rows)} rows, {wrong} wrong elements, {len(report.failures)} failed runs, "
         f"{sum(not claim.holds for claim in found)} of {len(found)} claims missed"
     )
-    return int(bool(report.failures or wrong or not report.rows
+    return int(bool(report.failures or wrong or not report.rows or report.left_out
                     or not all(claim.holds for claim in found)))  # fmt: skip
 
 
@@ -428,6 +431,7 @@ def check(options: argparse.Namespace, setup: Setup, mps: str) -> int:
             for what, env, collectives in VARIANTS if layout.spec is None else VARIANTS[:2]:
                 if time.monotonic() > end_s:
                     print(f"{layout.name}, {what}: left out, the time is over")
+                    report.left_out += 1
                     continue
                 way = replace(TUTTI, env={**TUTTI.env, **env, **chosen})
                 name = f"{layout.name}, {what}"

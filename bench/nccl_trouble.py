@@ -25,7 +25,7 @@ from tutti.errors import TuttiError
 from tutti.lab import network, plan
 
 TIMEOUT_S = 4  # TUTTI_NET_TIMEOUT of the cases in which a host falls silent.
-SLACK_S = 6  # For the way of an error through NCCL and the ranks between.
+SLACK_S = 4  # For the way of an error through NCCL and the ranks between.
 STALL_MAX_S = 2  # The longest call while a path dies.
 VICTIM = 1
 RUN_LIMIT_S = 120

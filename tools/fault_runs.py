@@ -9,7 +9,8 @@ Each seed is a run of tests/nccl_net's driver on loopback: 2 to 4 ranks, one tab
 of traffic, sizes up to a limit, and a network that loses, repeats, reorders, delays and corrupts
 packets and kills paths for a while (TUTTI_FAULT; what may be corrupted is a header, since payload
 is the network's own checksums' to guard). Every byte is compared. Prints each seed that failed with
-the command that repeats it, writes a summary to FILE (JSON), and exits with 1 if a run failed.
+the command that repeats it, writes a summary to FILE (JSON), and exits with 1 if a run failed, or
+if nothing was ever sent again: then there were no faults.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def run_of(seed: int, build: Path) -> tuple[list[str], dict[str, str]]:
     command += [str(build / "lib/libnccl-net-tutti.so"), "--ranks", str(ranks), "--test", kind]
     command += ["--version", str(version), "--messages", str(messages), "--max", most]
     command += ["--window", str(draw.choice([1, 4, 16])), "--seed", str(seed)]
-    command += ["--channels", str(draw.choice([1, 2])), "--watchdog", str(SECONDS)]
+    command += ["--channels", str(draw.choice([1, 2])), "--watchdog", str(SECONDS), "--verbose"]
     variables = {
         "NCCL_SOCKET_IFNAME": "lo",
         "TUTTI_FAULT": faults(draw, seed),
@@ -87,14 +88,17 @@ def main() -> int:
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
     begun_s = time.monotonic()
-    checks, failed, slowest_s = 0, [], 0.0
+    checks, again, failed, slowest_s = 0, 0, [], 0.0
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("TUTTI_")
+    }
     for seed in range(options.first, options.first + options.count):
         command, variables = run_of(seed, options.build)
         start_s = time.monotonic()
         try:
             done = subprocess.run(
                 command,
-                env={**os.environ, **variables},
+                env={**environment, **variables},
                 capture_output=True,
                 text=True,
                 timeout=2 * SECONDS,
@@ -106,6 +110,7 @@ def main() -> int:
         found = re.search(r"(\d+) checks, 0 failed", said)
         if status == 0 and found and int(found[1]) > 0:
             checks += int(found[1])
+            again += sum(map(int, re.findall(r"retransmissions (\d+)", said)))
             continue
         failed.append(seed)
         words = [f"{name}={value}" for name, value in variables.items()] + command
@@ -113,8 +118,8 @@ def main() -> int:
         sys.stdout.flush()
     seconds = time.monotonic() - begun_s
     print(
-        f"{options.count} runs, {len(failed)} failed, {checks} checks, {seconds:.0f} s, "
-        f"the slowest {slowest_s:.1f} s"
+        f"{options.count} runs, {len(failed)} failed, {checks} checks, {again} chunks sent "
+        f"again, {seconds:.0f} s, the slowest {slowest_s:.1f} s"
     )
     if options.output is not None:
         document: dict[str, Any] = {
@@ -124,11 +129,12 @@ def main() -> int:
             "runs": options.count,
             "failed": failed,
             "checks": checks,
+            "chunks_sent_again": again,
             "seconds": round(seconds),
             "slowest_s": round(slowest_s, 1),
         }
         options.output.write_text(json.dumps(document, indent=1) + "\n")
-    return 1 if failed else 0
+    return 1 if failed or again == 0 else 0
 
 
 if __name__ == "__main__":

@@ -71,6 +71,10 @@ _STATES = ("unused", "open", "ended")
 _DIRECTIONS = ("none", "sends", "receives")
 _PATH_STATES = ("good", "suspect", "dead")
 _OUTCOMES = ("ok", "cancelled", "truncated", "closed", "aborted", "reset", "unreachable")
+# Of the writer; a file that claims more is not of it.
+_ENGINES_MAX = 32
+_CONNECTIONS_MAX = 128
+_PATHS_MAX = 256
 _READS_MAX = 1000  # Of one record that its writer changes all the time.
 
 
@@ -183,6 +187,9 @@ class _File:
         slots = self.engines_max * self.connections_max
         fits = (
             header_bytes == _HEADER.size
+            and self.engines_max <= _ENGINES_MAX
+            and self.connections_max <= _CONNECTIONS_MAX
+            and self.paths_max <= _PATHS_MAX
             and self.engine_bytes == _ENGINE.size
             and self.connection_bytes == _CONNECTION.size
             and self.path_bytes == _PATH.size

@@ -132,7 +132,8 @@ Status Plugin::set_up(abi::Logger* logger) {
     text += (i == 0 ? " : " : ", ") + describe(devices_[i]);
   }
   log(net::LogKind::kInfo, text);
-  // Destroyed before whatever the network's code has constructed later.
+  // Destroyed after what is constructed later; the network's own lasting things are never
+  // destroyed.
   static const struct Unloader {
     ~Unloader() { Plugin::instance().unload(); }
   } unloader;

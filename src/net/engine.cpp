@@ -29,14 +29,15 @@ using transport::TimeNs;
 /// Little is sent and taken in at a time: acknowledgements and adverts must not wait for what comes
 /// before them. Between turns there is a look for more, which costs less than a short packet.
 constexpr Bytes kBytesPerTurn = 128 << 10;
-constexpr Bytes kPacketsPerTurnMin = 2;
-constexpr Bytes kPacketsPerTurnMax = 8;
+constexpr std::size_t kPacketsPerTurn = 8;
 /// Shorter sends leave by the caller's hand also where a thread spins: the way to it and back is
 /// most of the time that they take.
 constexpr Bytes kCallersBytes = 16 << 10;
 constexpr std::uint32_t kSmallBytes = 1024;  ///< Header and payload; more is not worth a copy.
 constexpr TimeNs kHoldNs = 2'000;            ///< Of a spinning thread, for the caller's answer.
 constexpr int kPauses = 8;  ///< Of a spinning thread, between looks: 0.1 to 0.4 us.
+constexpr TimeNs kLateNs =
+    50'000;  ///< A spinning thread that has not turned for so long has no processor.
 constexpr TimeNs kNapNs = 500'000;
 constexpr TimeNs kBlockedNs = 100'000;       ///< Until a wire without room is tried again.
 constexpr TimeNs kLookNs = 10'000'000;       ///< Between looks at the peers' TCP connections.
@@ -70,9 +71,7 @@ Engine::Engine(std::unique_ptr<wire::Wire> wire, const EngineOptions& options)
       capabilities_(wire_->capabilities()),
       endpoint_({.connections = options.connections}, wire_->capabilities().ps_per_byte,
                 options.trace),
-      lane_of_(options.connections),
-      packets_per_turn_(std::clamp(kBytesPerTurn / capabilities_.chunk_bytes, kPacketsPerTurnMin,
-                                   kPacketsPerTurnMax)) {}
+      lane_of_(options.connections) {}
 
 Engine::~Engine() {
   stop_ = true;
@@ -183,7 +182,8 @@ void Engine::post(Request* request) {
 }
 
 void Engine::help() {
-  if (!options_.is_busy || asleep_.load() != Sleep::kAwake) {
+  if (!options_.is_busy || asleep_.load() != Sleep::kAwake ||
+      now_ns() > turned_ns_.load(std::memory_order_relaxed) + kLateNs) {
     work_if_free();
   }
 }
@@ -230,6 +230,7 @@ void Engine::run() {
       sched_yield();
     }
     const TimeNs now = now_ns();
+    turned_ns_.store(now, std::memory_order_relaxed);
     bool did = false;
     if (!is_helped(now)) {
       const std::lock_guard lock(mutex_);
@@ -302,7 +303,7 @@ void Engine::wake(Sleep at_least) {
 
 bool Engine::work() {
   bool did = take_posted();
-  did |= wire_->receive(*this, packets_per_turn_) > 0;
+  did |= receive();
   const TimeNs now = now_ns();
   if (endpoint_.next_deadline() <= now) {
     endpoint_.handle_timeout(now);
@@ -317,6 +318,16 @@ bool Engine::work() {
   }
   watch(now, did);
   return did;
+}
+
+bool Engine::receive() {
+  arrived_bytes_ = 0;
+  std::size_t packets = 0;
+  while (packets < kPacketsPerTurn && arrived_bytes_ < kBytesPerTurn &&
+         wire_->receive(*this, 1) > 0) {
+    ++packets;
+  }
+  return packets > 0;
 }
 
 bool Engine::take_posted() {
@@ -385,11 +396,13 @@ bool Engine::transmit(TimeNs now) {
     return false;
   }
   std::size_t packets = 0;
-  for (; packets < packets_per_turn_; ++packets) {
+  Bytes bytes = 0;
+  for (; packets < kPacketsPerTurn && bytes < kBytesPerTurn; ++packets) {
     has_next_ = has_next_ || endpoint_.poll_transmit(now_ns(), &next_);
     if (!has_next_) {
       break;
     }
+    bytes += next_.payload_bytes;
     const bool is_small = next_.header_bytes + next_.payload_bytes <= kSmallBytes;
     const bool is_alone = together_count_ > 0 && (!is_small || next_.peer != together_[0].peer);
     if (is_alone && !flush()) {
@@ -540,6 +553,7 @@ std::byte* Engine::place(std::span<const std::byte> header, std::uint32_t payloa
 }
 
 void Engine::arrived(const transport::Arrival& arrival) {
+  arrived_bytes_ += arrival.payload_bytes;
   endpoint_.handle_datagram(now_ns(), arrival);
 }
 

@@ -4,14 +4,15 @@
 // One engine: an Endpoint on a Wire, a lock around both, and a thread that runs them to completion
 // (receive, acknowledge, credit, timers, transmit). Two ways to share the processors:
 //
-//   busy    the thread spins while there is something to do, then sleeps on the wire. For machines
-//           with processors to spare: the lowest latency, and callers are never held up.
+//   busy    the thread spins until there has been nothing to do for a millisecond, then sleeps on
+//           the wire; short sends leave by the caller's hand all the same. For machines with
+//           processors to spare.
 //   shared  a caller that tests a request does the work itself if nobody else does. The thread
 //           looks after it only when no caller has come for a while, so that a caller that waits
 //           elsewhere does not stop the network. For machines without processors to spare: a
 //           message costs no change of threads.
 //
-// In both, an engine without open requests sleeps and costs nothing.
+// In both, an engine that has been idle for a while sleeps and costs nothing.
 #pragma once
 
 #include <atomic>
@@ -144,6 +145,7 @@ class Engine : private wire::Arrivals {
   void wake(Sleep at_least);
   /// Under the lock, as all that follows. True: there was something to do.
   bool work();
+  bool receive();
   bool take_posted();
   bool post_now(Request* request);
   void post_waiting(Lane& lane);
@@ -183,6 +185,7 @@ class Engine : private wire::Arrivals {
   std::atomic<std::uint64_t> lanes_in_use_ = 0;
   std::atomic<Sleep> asleep_ = Sleep::kAwake;
   std::atomic<transport::TimeNs> helped_ns_ = 0;
+  std::atomic<transport::TimeNs> turned_ns_ = 0;  ///< When the thread looked for work last.
 
   std::mutex inbox_mutex_;
   std::vector<Request*> inbox_;
@@ -193,7 +196,7 @@ class Engine : private wire::Arrivals {
   transport::Endpoint endpoint_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Lane*> lane_of_;  ///< By ConnectionHandle::index.
-  std::size_t packets_per_turn_;
+  Bytes arrived_bytes_ = 0;     ///< In this turn.
   std::vector<Request*> taken_;
   std::array<transport::Transmission, wire::kTogetherMax> together_;  ///< To one peer.
   std::size_t together_count_ = 0;

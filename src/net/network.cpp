@@ -163,7 +163,6 @@ class SystemNetwork : public Network {
       of_engine.controller = config_.net_controller;
       of_engine.number = static_cast<std::uint32_t>(i);
       of_engine.speed_mbps = static_cast<std::uint32_t>(std::max(0, it.speed_mbps));
-      watch_.add(&of_engine);
       std::unique_ptr<wire::Wire> top = std::move(wire);
       if (!config_.fault.empty()) {
         TUTTI_ASSIGN_OR_RETURN(auto plan,
@@ -172,6 +171,7 @@ class SystemNetwork : public Network {
             std::move(top), std::move(plan), now_ns,
             static_cast<std::uint64_t>(getpid()) << 8 | static_cast<std::uint64_t>(i));
       }
+      watch_.add(&of_engine);
       auto engine = std::make_unique<Engine>(std::move(top), of_engine);
       TUTTI_RETURN_IF_ERROR(engine->start());
       started.push_back(std::move(engine));

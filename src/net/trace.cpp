@@ -195,6 +195,10 @@ TraceFile::TraceFile(int descriptor, std::string name, TimeNs start_ns, std::uin
     : descriptor_(descriptor), name_(std::move(name)), start_ns_(start_ns), bytes_max_(bytes_max) {}
 
 TraceFile::~TraceFile() {
+  if (bytes_max_ == 0) {
+    close(descriptor_);  // After a gap nothing more is written.
+    return;
+  }
   // The last event has no comma behind it.
   buffer_ += "{\"ph\":\"M\",\"name\":\"events left out\",\"pid\":0,\"args\":{" +
              argument("count", left_out_) + "}}\n]}\n";

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -139,7 +140,13 @@ void Watch::start() {
   if (!config_.trace.empty()) {
     open_trace();
   }
-  auto thread = start_thread("tutti-watch", [this] { run(); });
+  auto thread = start_thread("tutti-watch", [this] {
+    try {
+      run();
+    } catch (const std::exception& error) {
+      warn_once(std::string("metrics and traces end here: ") + error.what());
+    }
+  });
   if (!thread.ok()) {
     trace_file_.reset();
     return warn_once(thread.status().message());
