@@ -33,7 +33,7 @@ ROOMS: dict[str, set[str]] = {
     "simulate": {"base"},
     "transport": {"base"},
     "policy": {"base", "transport"},
-    "net": {"base", "transport", "wire"},
+    "net": {"base", "policy", "transport", "wire"},
     "wire": {"base", "simulate", "transport"},
     "runners": {
         "base",

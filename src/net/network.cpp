@@ -20,6 +20,7 @@
 #include "net/interfaces.hpp"
 #include "net/rendezvous.hpp"
 #include "net/watch.hpp"
+#include "policy/loader.hpp"
 #include "wire/fault/fault_wire.hpp"
 
 namespace tutti::net {
@@ -61,12 +62,14 @@ Result<SocketAddress> address_of(const NetDevice& device) {
 
 class SystemNetwork : public Network {
  public:
-  SystemNetwork(const Config& config, std::vector<NetDevice> devices, Log log)
+  SystemNetwork(const Config& config, std::vector<NetDevice> devices,
+                const tutti_transport_policy* policy, Log log)
       : config_(config),
         devices_(std::move(devices)),
         log_(std::move(log)),
         watch_(config_, log_),
         engines_(devices_.size()) {
+    rendezvous_.policy = policy;
     is_busy_ = config_.net_polling == "busy" ||
                (config_.net_polling == "auto" && processors() >= kProcessorsToSpare);
   }
@@ -180,9 +183,12 @@ class SystemNetwork : public Network {
     rendezvous_.spray = config_.net_spray;
     rendezvous_.authenticates = config_.net_authenticate;
     rendezvous_.timeout_ns = static_cast<transport::TimeNs>(config_.net_timeout_s * 1e9);
-    log_(LogKind::kInfo, "net: " + it.name + " " + it.address + ", " + std::to_string(count) +
-                             (is_busy_ ? " busy" : " shared") + " engine(s), " +
-                             config_.net_controller + ", " + started.front()->description());
+    log_(LogKind::kInfo,
+         "net: " + it.name + " " + it.address + ", " + std::to_string(count) +
+             (is_busy_ ? " busy" : " shared") + " engine(s), " + config_.net_controller +
+             (rendezvous_.policy == nullptr ? std::string()
+                                            : std::string(", policy ") + rendezvous_.policy->name) +
+             ", " + started.front()->description());
     engines = std::move(started);
     return {};
   }
@@ -232,8 +238,10 @@ Result<std::unique_ptr<Network>> Network::open(Log log) {
       device.speed_mbps = parsed.config.net_speed_mbps;
     }
   }
+  TUTTI_ASSIGN_OR_RETURN(const tutti_transport_policy* const policy,
+                         policy::load_transport_policy(parsed.config.transport_policy));
   return std::unique_ptr<Network>(
-      std::make_unique<SystemNetwork>(parsed.config, std::move(devices), std::move(log)));
+      std::make_unique<SystemNetwork>(parsed.config, std::move(devices), policy, std::move(log)));
 }
 
 }  // namespace tutti::net

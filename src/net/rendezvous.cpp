@@ -155,6 +155,7 @@ Result<Lane*> attach(Engine& engine, const Hello& mine, const Hello& theirs, con
                      const RendezvousOptions& options, bool sends, int socket) {
   TUTTI_ASSIGN_OR_RETURN(auto connection, agree(mine, theirs, key));
   connection.spray = options.spray;
+  connection.policy = options.policy;
   connection.window_groups = std::gcd(connection.wire.paths, kWindowGroups);
   connection.sends = sends;
   connection.receives = !sends;

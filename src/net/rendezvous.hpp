@@ -25,6 +25,7 @@ struct RendezvousOptions {
   bool authenticates = true;
   transport::TimeNs timeout_ns = 30'000'000'000;
   Bytes window_bytes = 0;
+  const tutti_transport_policy* policy = nullptr;  ///< Of this side alone.
   Log log;
 };
 

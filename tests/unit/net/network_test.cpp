@@ -339,6 +339,36 @@ TEST_P(NetworkPolling, FilesEndInOrderThoughChannelsAreOpen) {
 
 INSTANTIATE_TEST_SUITE_P(Both, NetworkPolling, testing::Values("shared", "busy"));
 
+TEST(Network, APolicyDecidesOnItsConnections) {
+  std::string told;
+  const ScopedEnvironment policy("TUTTI_TRANSPORT_POLICY", POLICY);
+  Pair pair;
+  auto network = Network::open([&told](LogKind, const std::string& text) { told += text + "\n"; });
+  ASSERT_TRUE(network.ok()) << network.status().message();
+  pair.a = std::move(*network);
+  pair.b = make_network();
+  join(*pair.a, *pair.b, pair.send, pair.receive);
+  ASSERT_NE(pair.receive, nullptr);
+  const std::vector<std::byte> sent = content(9, 3'000'001);
+  std::vector<std::byte> got(sent.size());
+  const ReceivePart to = part(got);
+  Request* const receive = *pair.receive->receive({&to, 1});
+  Request* const send = *pair.send->send(0, sent.data(), sent.size());
+  EXPECT_TRUE(wait(receive).status.ok());
+  EXPECT_TRUE(wait(send).status.ok());
+  EXPECT_EQ(sent, got);
+  EXPECT_NE(told.find(", policy delay_target, "), std::string::npos) << told;
+}
+
+TEST(Network, APolicyThatIsNotThereIsAnError) {
+  const ScopedEnvironment policy("TUTTI_TRANSPORT_POLICY", "/nowhere/mine.so");
+  const auto network = Network::open([](LogKind, const std::string&) {});
+  ASSERT_FALSE(network.ok());
+  EXPECT_NE(network.status().message().find("TUTTI_TRANSPORT_POLICY=/nowhere/mine.so"),
+            std::string::npos)
+      << network.status().message();
+}
+
 /// What has been delivered is never told as lost, however soon the receiver goes.
 TEST(Network, AReceiverThatClosesAtOnceHasAcknowledged) {
   for (int seed = 1; seed <= 10; ++seed) {
