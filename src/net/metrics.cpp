@@ -210,7 +210,9 @@ std::string escape_label(std::string_view text) {
 
 std::string metrics_text(const Statistics& statistics) {
   std::vector<ShownEngine> engines;
-  const std::string process = label("process", number(statistics.header().process));
+  // Ranks in containers may have equal numbers.
+  const std::string process = label("host", statistics.header().host.data()) + "," +
+                              label("process", number(statistics.header().process));
   for (std::uint32_t i = 0; i < kEnginesShownMax; ++i) {
     const std::optional<EngineRecord> record = statistics.engine(i);
     if (!record) {

@@ -195,6 +195,7 @@ Result<std::unique_ptr<Statistics>> Statistics::open(const std::string& director
   gethostname(host, sizeof host - 1);
   set_text(header.host, host);
 
+  it->header_ = header;
   it->bytes_ = header.file_bytes;
   const auto fail = [&](const std::string& what) {
     return Status(ErrorCode::kUnavailable, what + " " + directory + ": " + errno_text());
@@ -320,7 +321,8 @@ std::vector<ConnectionRecord> Statistics::connections(
     }
     records.push_back(record);
     if (paths != nullptr) {
-      std::vector<PathRecord>& of_it = paths->emplace_back(record.paths_shown);
+      std::vector<PathRecord>& of_it =
+          paths->emplace_back(std::min(record.paths_shown, header_.paths_max));
       std::memcpy(of_it.data(), slot.data() + sizeof record, of_it.size() * sizeof(PathRecord));
     }
   }

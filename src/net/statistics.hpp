@@ -195,7 +195,7 @@ class Statistics {
   bool is_mine() const;
 
   // For readers in this process; any thread.
-  const FileHeader& header() const { return *reinterpret_cast<const FileHeader*>(memory_); }
+  const FileHeader& header() const { return header_; }
   /// Below kEnginesShownMax; nothing: there is none.
   std::optional<EngineRecord> engine(std::uint32_t engine) const;
   /// Those in use. `paths`, if not null: those of each.
@@ -213,6 +213,7 @@ class Statistics {
   std::uint64_t engine_offset(std::uint32_t engine) const;
   std::uint64_t slot_offset(std::uint32_t engine, std::uint32_t slot) const;
 
+  FileHeader header_{};  ///< Not the one in the file, which others may write: places come from it.
   std::byte* memory_ = nullptr;
   std::size_t bytes_ = 0;
   int descriptor_ = -1;

@@ -106,7 +106,10 @@ TEST(Metrics, metrics_text__is_well_formed) {
 
 TEST(Metrics, metrics_text__values) {
   const std::string text = metrics_text(*statistics());
-  const std::string process = "{process=\"" + std::to_string(getpid()) + "\",";
+  char host[256] = {};
+  ASSERT_EQ(gethostname(host, sizeof host - 1), 0);
+  const std::string process =
+      "{host=\"" + std::string(host) + "\",process=\"" + std::to_string(getpid()) + "\",";
   const std::string engine = process + R"(device="eth\"0\\",engine=)";
   for (const std::string& line : {
            "tutti_engine_bytes_received_total" + engine + "\"0\"} 1000\n",
