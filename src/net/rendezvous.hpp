@@ -29,7 +29,7 @@ struct RendezvousOptions {
   Log log;
 };
 
-/// Gives the engine with the least to do. Never null.
+/// Gives the engine that the next channel of this direction gets. Never null.
 using ChooseEngine = std::function<Engine*()>;
 
 Result<std::unique_ptr<Listener>> make_listener(const wire::udp::SocketAddress& local,
