@@ -7,7 +7,8 @@
 One process per GPU (see bench/micro/direct_sweep.cpp). `floor_us` is what a blocking call costs
 before any work: the launch of an empty kernel and the word in host memory that says that it ran;
 `graph_floor_us` the same by a graph of one kernel, `stream_floor_us` with a wait for the stream.
-Each is the median over calls, the slowest rank's, in microseconds.
+Each is the median over calls, the slowest rank's, in microseconds. Rows with 0 blocks have the
+launch shape that a call gets; `--defaults` measures only those.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ def main() -> None:
     parser.add_argument("ranks", type=int)
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--program", type=Path, default=ROOT / "build/dev/bench/micro/direct_sweep")
+    parser.add_argument("--defaults", action="store_true")
     options = parser.parse_args()
     with tempfile.NamedTemporaryFile(suffix=".json") as raw:
-        subprocess.run([str(options.program), str(options.ranks), raw.name], check=True)
+        command = [str(options.program), str(options.ranks), raw.name]
+        subprocess.run([*command, *(["defaults"] if options.defaults else [])], check=True)
         measured = json.loads(Path(raw.name).read_text())
     document = results_head.head("tutti-direct-sweep/1") | measured
     rows = ",\n".join("    " + json.dumps(row) for row in document.pop("rows"))

@@ -6,8 +6,8 @@
 // any work: an empty kernel by a launch and by a graph of one kernel, completed by a word in host
 // memory or by waiting for the stream.
 //
-// direct-sweep RANKS [OUT.json]   RANKS GPUs (or ordinals of the host device with
-// TUTTI_DEVICE=host)
+// direct-sweep RANKS [OUT.json [defaults]]   RANKS GPUs (or ordinals of the host device with
+// TUTTI_DEVICE=host); defaults: only the launch shapes that a call gets, rows with 0 blocks.
 #include <dlfcn.h>
 #include <sched.h>
 #include <signal.h>
@@ -220,7 +220,7 @@ double graph_us(const Process& process, EmptyKernel& kernel) {
   });
 }
 
-void sweep(const Process& process, std::FILE* out) {
+void sweep(const Process& process, std::FILE* out, bool defaults_only) {
   auto api = tutti::device::open(
       std::getenv("TUTTI_DEVICE") == nullptr ? "auto" : std::getenv("TUTTI_DEVICE"), nullptr);
   if (api == nullptr) {
@@ -271,17 +271,21 @@ void sweep(const Process& process, std::FILE* out) {
   const Form forms[] = {{"allreduce one-shot", Collective::kAllreduce, true},
                         {"allreduce two-shot", Collective::kAllreduce, false},
                         {"allgather", Collective::kAllgather, false},
+                        {"alltoall", Collective::kAlltoall, false},
+                        {"bcast", Collective::kBcast, false},
                         {"reduce_scatter", Collective::kReduceScatterBlock, false}};
   for (const Form& form : forms) {
     for (Bytes bytes = 8; bytes <= kMost; bytes *= bytes < 1024 ? 8 : 4) {
-      const bool whole = form.collective == Collective::kAllreduce;
+      const bool whole =
+          form.collective == Collective::kAllreduce || form.collective == Collective::kBcast;
       const Bytes block = whole ? bytes : bytes / static_cast<Bytes>(process.ranks);
       if (block < 4 || (form.one_shot && bytes > (Bytes{16} << 20))) {
         continue;
       }
       Call call;
       call.collective = form.collective;
-      if (form.collective != Collective::kAllgather) {
+      if (form.collective == Collective::kAllreduce ||
+          form.collective == Collective::kReduceScatterBlock) {
         call.type = tutti::select::DataType::kFloat32;
         call.op = tutti::select::ReduceOp::kSum;
         call.element_bytes = 4;
@@ -292,11 +296,21 @@ void sweep(const Process& process, std::FILE* out) {
       call.send_memory = call.recv_memory = {tutti::device::MemoryKind::kDevice, device};
       double best = 1e9;
       DirectTuning best_shape;
+      const auto write = [&](const DirectTuning& shape, double us) {
+        if (speaks) {
+          std::fprintf(out,
+                       "%s\n {\"form\": \"%s\", \"bytes\": %llu, \"blocks\": %u, "
+                       "\"warps\": %u, \"us\": %.3f}",
+                       first ? "" : ",", form.name, static_cast<unsigned long long>(bytes),
+                       shape.blocks, shape.warps, us);
+          first = false;
+        }
+      };
       for (const std::uint32_t blocks : {1U, 2U, 4U, 8U, 16U, 32U, 48U, 64U}) {
         for (const std::uint32_t warps : {1U, 2U, 4U, 8U, 16U}) {
           // Shapes far too small or large for the size only cost time.
           const Bytes reach = Bytes{blocks} * warps * 448;
-          if (reach > std::max<Bytes>(block * 4, 448 * 4) ||
+          if (defaults_only || reach > std::max<Bytes>(block * 4, 448 * 4) ||
               (reach * 64 < block && blocks * warps < 256)) {
             continue;
           }
@@ -308,27 +322,26 @@ void sweep(const Process& process, std::FILE* out) {
           runner->set_tuning(tuning);
           const double us =
               median_us(process, [&] { check(runner->run(tutti::runners::Scope::kWhole, call)); });
-          if (speaks) {
-            std::fprintf(out,
-                         "%s\n {\"form\": \"%s\", \"bytes\": %llu, \"blocks\": %u, "
-                         "\"warps\": %u, \"us\": %.3f}",
-                         first ? "" : ",", form.name, static_cast<unsigned long long>(bytes),
-                         blocks, warps, us);
-            first = false;
-          }
+          write(tuning, us);
           if (us < best) {
             best = us;
             best_shape = tuning;
           }
         }
       }
-      runner->set_tuning({});
+      // The form stays, only the shape is what a call gets.
+      DirectTuning shape;
+      shape.one_shot_default = false;
+      shape.one_shot_bytes_max = form.one_shot ? UINT64_MAX : 0;
+      runner->set_tuning(shape);
       const double own =
           median_us(process, [&] { check(runner->run(tutti::runners::Scope::kWhole, call)); });
+      write(shape, own);
       if (speaks) {
-        std::fprintf(stderr, "%-20s %9llu B: best %8.2f us (%u x %u), by default %8.2f us\n",
-                     form.name, static_cast<unsigned long long>(bytes), best, best_shape.blocks,
-                     best_shape.warps, own);
+        std::fprintf(stderr, "%-20s %9llu B: by default %8.2f us", form.name,
+                     static_cast<unsigned long long>(bytes), own);
+        std::fprintf(stderr, defaults_only ? "\n" : ", best %8.2f us (%u x %u)\n", best,
+                     best_shape.blocks, best_shape.warps);
       }
     }
   }
@@ -345,7 +358,7 @@ void sweep(const Process& process, std::FILE* out) {
 int main(int count, char** values) {
   const int ranks = count > 1 ? std::atoi(values[1]) : 0;
   if (ranks < 1 || ranks > kRanksMax) {
-    std::fprintf(stderr, "usage: direct-sweep RANKS [OUT.json]\n");
+    std::fprintf(stderr, "usage: direct-sweep RANKS [OUT.json [defaults]]\n");
     return 2;
   }
   std::FILE* const out = count > 2 ? std::fopen(values[2], "w") : stdout;
@@ -364,7 +377,7 @@ int main(int count, char** values) {
   for (int rank = 0; rank < ranks; ++rank) {
     const pid_t child = fork();
     if (child == 0) {
-      sweep({board, rank, ranks}, out);
+      sweep({board, rank, ranks}, out, count > 3 && std::strcmp(values[3], "defaults") == 0);
       std::fflush(out);
       _exit(0);
     }

@@ -11,7 +11,9 @@
 // round r - 1. That four banks suffice, without any acknowledgement:
 //  - Warps are independent: which lines a warp handles is a function of launch shape and round,
 //    the same at both ends. A warp takes part in every round of the call with at least one line to
-//    each peer and waits for one from each, with or without data.
+//    each peer that it serves and waits for one from each, with or without data. In a reduction a
+//    warp serves all peers, in an exchange one; what follows is about one pair of ranks and the
+//    warps that serve it.
 //  - Within a call: (1) of step r + 1 writes where round r - 3 was. The warp has received round
 //    r - 1 by then, which the same warp of the peer pushed in its step r - 1, after its step r - 2,
 //    in which it read round r - 3. Results of round r go where those of round r - 4 were; the warp
@@ -42,6 +44,8 @@ inline constexpr Word kStages = 2;
 TUTTI_INLINE constexpr Word batches_of(Word ranks_max) {
   return ranks_max > 4 ? 1 : ranks_max > 2 ? 2 : 4;
 }
+/// An exchange has warps for 2, 4 or 8 ranks: 1, 2 or 3.
+TUTTI_INLINE constexpr Word exchange_shift(Word ranks) { return ranks > 4 ? 3 : ranks > 2 ? 2 : 1; }
 
 /// Lines that a warp handles at once.
 template <class Wire>
@@ -132,33 +136,21 @@ class UnitAccess {
   Word alignment_;
 };
 
-/// One warp of one launch.
-template <class Wire, Word kRanksMax>
+/// One warp of those that serve the same peers; `warps` of them have `kBatches` batches in a round.
+template <class Wire, Word kBatchesOfRound>
 class Warp {
  public:
   using Value = typename Wire::Value;
-  static constexpr Word kBatches = batches_of(kRanksMax);
+  static constexpr Word kBatches = kBatchesOfRound;
   static constexpr Word kLinesOfWarp = lines_of_warp<Wire>();
 
-  TUTTI_INLINE Warp(const DirectArguments& arguments, Word warp, Word lane)
+  TUTTI_INLINE Warp(const DirectArguments& arguments, Word warp, Word warps, Word lane)
       : a_(arguments),
         access_(arguments.alignment),
         warp_(warp),
-        warps_(arguments.blocks * arguments.warps),
+        warps_(warps),
         line_of_warp_(lane / Wire::kLanes),
-        lane_(lane % Wire::kLanes) {
-    Byte* own = nullptr;
-    TUTTI_UNROLL
-    for (Word peer = 0; peer < kRanksMax; ++peer) {
-      own = peer == a_.rank ? static_cast<Byte*>(a_.arena[peer]) : own;
-    }
-    own_ = own;
-  }
-
-  /// True for the peers that there are; false for this rank itself.
-  TUTTI_INLINE bool is_peer(Word peer) const {
-    return peer != a_.rank && (kRanksMax <= 2 || peer < a_.ranks);
-  }
+        lane_(lane % Wire::kLanes) {}
 
   /// Lines of a round, over all warps.
   TUTTI_INLINE Wide round_lines() const {
@@ -198,14 +190,15 @@ class Warp {
     }
   }
 
-  /// To this rank's slot in the arena of `peer`.
-  TUTTI_INLINE void push(Word peer, Word stage, Word batch, Wide epoch, const Value& value) const {
-    Wire::put(slot(static_cast<Byte*>(a_.arena[peer]), stage, a_.rank, epoch) + line_at(batch),
-              lane_, value, epoch);
+  /// To a slot of somebody's arena.
+  TUTTI_INLINE void push(void* arena, Word stage, Word source, Word batch, Wide epoch,
+                         const Value& value) const {
+    Wire::put(slot(arena, stage, source, epoch) + line_at(batch), lane_, value, epoch);
   }
-  /// One look at the line of `peer` in the own arena.
-  TUTTI_INLINE bool look(Word peer, Word stage, Word batch, Wide epoch, Value* value) const {
-    return Wire::get(slot(own_, stage, peer, epoch) + line_at(batch), lane_, epoch, value);
+  /// One look at a line of the own arena.
+  TUTTI_INLINE bool look(void* arena, Word stage, Word source, Word batch, Wide epoch,
+                         Value* value) const {
+    return Wire::get(slot(arena, stage, source, epoch) + line_at(batch), lane_, epoch, value);
   }
 
   /// Repeats `look_at_all` until it is true on every lane. False when the wait was called off.
@@ -227,8 +220,6 @@ class Warp {
     return false;
   }
 
-  const DirectArguments& arguments() const { return a_; }
-
  private:
   TUTTI_INLINE void give_up() {
     given_up_ = true;
@@ -240,9 +231,10 @@ class Warp {
   TUTTI_INLINE Wide line_at(Word batch) const {
     return (slot_line(batch) + line_of_warp_) * Wire::kBytes;
   }
-  TUTTI_INLINE Byte* slot(Byte* arena, Word stage, Word source, Wide epoch) const {
+  TUTTI_INLINE Byte* slot(void* arena, Word stage, Word source, Wide epoch) const {
     const Word bank = static_cast<Word>(epoch % kBanks);
-    return arena + ((bank * kStages + stage) * a_.ranks + source) * a_.slot_bytes;
+    return static_cast<Byte*>(arena) +
+           ((bank * kStages + stage) * a_.ranks + source) * a_.slot_bytes;
   }
 
   const DirectArguments& a_;
@@ -251,8 +243,41 @@ class Warp {
   Word warps_;
   Word line_of_warp_;
   Word lane_;
-  Byte* own_;
   bool given_up_ = false;
+};
+
+/// A warp that serves all peers: reductions.
+template <class Wire, Word kRanksMax, Word kBatchesOfRound>
+class ReducingWarp : public Warp<Wire, kBatchesOfRound> {
+ public:
+  using Base = Warp<Wire, kBatchesOfRound>;
+  using Value = typename Wire::Value;
+
+  TUTTI_INLINE ReducingWarp(const DirectArguments& arguments, Word warp, Word lane)
+      : Base(arguments, warp, arguments.blocks * arguments.warps, lane), a_(arguments) {
+    void* own = nullptr;
+    TUTTI_UNROLL
+    for (Word peer = 0; peer < kRanksMax; ++peer) {
+      own = peer == a_.rank ? a_.arena[peer] : own;
+    }
+    own_ = own;
+  }
+  /// True for the peers that there are; false for this rank itself.
+  TUTTI_INLINE bool is_peer(Word peer) const {
+    return peer != a_.rank && (kRanksMax <= 2 || peer < a_.ranks);
+  }
+  /// To this rank's slot in the arena of `peer`.
+  TUTTI_INLINE void push(Word peer, Word stage, Word batch, Wide round, const Value& value) const {
+    Base::push(a_.arena[peer], stage, a_.rank, batch, a_.epoch[peer] + round, value);
+  }
+  /// One look at the line of `peer` in the own arena.
+  TUTTI_INLINE bool look(Word peer, Word stage, Word batch, Wide round, Value* value) const {
+    return Base::look(own_, stage, peer, batch, a_.epoch[peer] + round, value);
+  }
+
+ private:
+  const DirectArguments& a_;
+  void* own_;
 };
 
 /// Reduces the units of one lane over ranks.
@@ -295,13 +320,13 @@ TUTTI_INLINE void for_peers(const W& warp, Body body) {
 }
 
 /// Every rank gets every vector and reduces all of it: allreduce and reduce of small vectors.
-template <class R, class Wire, Word kRanksMax>
-TUTTI_INLINE void one_shot(const DirectArguments& a, Word warp_index, Word lane) {
-  using W = Warp<Wire, kRanksMax>;
+template <class R, class Wire, Word kRanksMax, Word kBatches>
+TUTTI_INLINE void one_shot_rounds(const DirectArguments& a, Wide rounds, Word warp_index,
+                                  Word lane) {
+  using W = ReducingWarp<Wire, kRanksMax, kBatches>;
   using Value = typename W::Value;
   W warp(a, warp_index, lane);
-  const Wide lines = a.lines[0];
-  const Wide rounds = a.rounds[0];
+  const Wide lines = a.lines;
   const auto load = [&](Wide round, Word batch) TUTTI_INLINE_LAMBDA {
     return warp.load(a.send[0], a.send_bytes[0], warp.unit(round, batch));
   };
@@ -311,7 +336,7 @@ TUTTI_INLINE void one_shot(const DirectArguments& a, Word warp_index, Word lane)
                 [&](Word batch) TUTTI_INLINE_LAMBDA { values[batch] = load(round, batch); });
     for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
       for_peers<kRanksMax>(warp, [&](Word peer) TUTTI_INLINE_LAMBDA {
-        warp.push(peer, 0, batch, a.epoch[peer] + round, values[batch]);
+        warp.push(peer, 0, batch, round, values[batch]);
       });
     });
   };
@@ -335,7 +360,7 @@ TUTTI_INLINE void one_shot(const DirectArguments& a, Word warp_index, Word lane)
           bool all = true;
           for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
             for_peers<kRanksMax>(warp, [&](Word peer) TUTTI_INLINE_LAMBDA {
-              all &= warp.look(peer, 0, batch, a.epoch[peer] + round, &values[batch][peer]);
+              all &= warp.look(peer, 0, batch, round, &values[batch][peer]);
             });
           });
           return all;
@@ -351,9 +376,10 @@ TUTTI_INLINE void one_shot(const DirectArguments& a, Word warp_index, Word lane)
 
 /// Every rank reduces its shard of all vectors and, where `gather` says so, sends the result to
 /// all: reduce-scatter, and allreduce and reduce of larger vectors.
-template <class R, class Wire, Word kRanksMax>
-TUTTI_INLINE void two_shot(const DirectArguments& a, Word warp_index, Word lane) {
-  using W = Warp<Wire, kRanksMax>;
+template <class R, class Wire, Word kRanksMax, Word kBatches>
+TUTTI_INLINE void two_shot_rounds(const DirectArguments& a, Wide rounds, Word warp_index,
+                                  Word lane) {
+  using W = ReducingWarp<Wire, kRanksMax, kBatches>;
   using Value = typename W::Value;
   W warp(a, warp_index, lane);
   Wide own_bytes = 0;
@@ -367,8 +393,7 @@ TUTTI_INLINE void two_shot(const DirectArguments& a, Word warp_index, Word lane)
       own_recv = a.recv[peer];
     }
   }
-  const Wide lines = a.lines[0];
-  const Wide rounds = a.rounds[0];
+  const Wide lines = a.lines;
   const auto push = [&](Wide round) TUTTI_INLINE_LAMBDA {
     Value values[W::kBatches][kRanksMax];
     for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
@@ -378,23 +403,23 @@ TUTTI_INLINE void two_shot(const DirectArguments& a, Word warp_index, Word lane)
     });
     for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
       for_peers<kRanksMax>(warp, [&](Word peer) TUTTI_INLINE_LAMBDA {
-        warp.push(peer, 0, batch, a.epoch[peer] + round, values[batch][peer]);
+        warp.push(peer, 0, batch, round, values[batch][peer]);
       });
     });
   };
   // Waits for what peers sent in a stage of a round.
-  const auto wait = [&](Word stage, Wide round,
-                        Value(&values)[W::kBatches][kRanksMax]) TUTTI_INLINE_LAMBDA {
-    return warp.wait([&]() TUTTI_INLINE_LAMBDA {
-      bool all = true;
-      for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
-        for_peers<kRanksMax>(warp, [&](Word peer) TUTTI_INLINE_LAMBDA {
-          all &= warp.look(peer, stage, batch, a.epoch[peer] + round, &values[batch][peer]);
-        });
-      });
-      return all;
-    });
-  };
+  const auto wait = [&](Word stage, Wide round, Value(&values)[W::kBatches][kRanksMax])
+                        TUTTI_INLINE_LAMBDA {
+                          return warp.wait([&]() TUTTI_INLINE_LAMBDA {
+                            bool all = true;
+                            for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
+                              for_peers<kRanksMax>(warp, [&](Word peer) TUTTI_INLINE_LAMBDA {
+                                all &= warp.look(peer, stage, batch, round, &values[batch][peer]);
+                              });
+                            });
+                            return all;
+                          });
+                        };
   for (Wide step = 0; step <= rounds + 1; ++step) {
     if (step < rounds) {
       push(step);
@@ -416,7 +441,7 @@ TUTTI_INLINE void two_shot(const DirectArguments& a, Word warp_index, Word lane)
         const Value result = reduce_values<R>(a, values[batch]);
         if (a.gather != 0) {
           for_peers<kRanksMax>(warp, [&](Word peer) TUTTI_INLINE_LAMBDA {
-            warp.push(peer, 1, batch, a.epoch[peer] + round, result);
+            warp.push(peer, 1, batch, round, result);
           });
         }
         warp.store(own_recv, own_bytes, warp.unit(round, batch), result);
@@ -438,68 +463,129 @@ TUTTI_INLINE void two_shot(const DirectArguments& a, Word warp_index, Word lane)
   }
 }
 
-/// Every rank gives each peer a piece: allgather, alltoall, bcast, gather, scatter, their v-forms
-/// and barrier. Pieces are of any sizes; both ends of a pair know what goes either way.
-template <class Wire, Word kRanksMax>
-TUTTI_INLINE void exchange(const DirectArguments& a, Word warp_index, Word lane) {
-  using W = Warp<Wire, kRanksMax>;
-  using Value = typename W::Value;
-  W warp(a, warp_index, lane);
-  Wide rounds_max = 0;
-  TUTTI_UNROLL
-  for (Word peer = 0; peer < kRanksMax; ++peer) {
-    rounds_max = a.rounds[peer] > rounds_max ? a.rounds[peer] : rounds_max;
+/// Calls of one batch in one round, so all short ones, have code of their own: a GPU fetches what
+/// it has not carried out lately, and what the general form steps over costs it a microsecond.
+template <class Wire>
+TUTTI_INLINE bool is_single(const DirectArguments& a) {
+  return a.lines <= static_cast<Wide>(a.blocks * a.warps) * lines_of_warp<Wire>();
+}
+
+template <class R, class Wire, Word kRanksMax>
+TUTTI_INLINE void one_shot(const DirectArguments& a, Word warp_index, Word lane) {
+  if (is_single<Wire>(a)) {
+    one_shot_rounds<R, Wire, kRanksMax, 1>(a, 1, warp_index, lane);
+  } else {
+    one_shot_rounds<R, Wire, kRanksMax, batches_of(kRanksMax)>(a, a.rounds[0], warp_index, lane);
   }
-  // `body(batch, peer)` for what a round has of each rank, the own included.
-  const auto for_pieces = [&](Wide round, auto body) TUTTI_INLINE_LAMBDA {
+}
+
+template <class R, class Wire, Word kRanksMax>
+TUTTI_INLINE void two_shot(const DirectArguments& a, Word warp_index, Word lane) {
+  if (is_single<Wire>(a)) {
+    two_shot_rounds<R, Wire, kRanksMax, 1>(a, 1, warp_index, lane);
+  } else {
+    two_shot_rounds<R, Wire, kRanksMax, batches_of(kRanksMax)>(a, a.rounds[0], warp_index, lane);
+  }
+}
+
+/// What an exchange has to do with one rank.
+struct PairPieces {
+  const Byte* send = nullptr;
+  Wide send_bytes = 0;
+  Byte* recv = nullptr;
+  Wide recv_bytes = 0;
+  void* arena = nullptr;  ///< The peer's.
+  void* own = nullptr;    ///< This rank's.
+  Wide epoch = 0;
+  Wide rounds = 0;
+};
+
+/// One peer's pieces. Both ends of a pair know what goes either way: only that is sent, and a line
+/// for each warp and round.
+template <class Wire, Word kBatches>
+TUTTI_INLINE void exchange_rounds(const DirectArguments& a, const PairPieces& pair, Wide rounds,
+                                  Word peer, Word warp_index, Word warps, Word lane) {
+  using W = Warp<Wire, kBatches>;
+  using Value = typename W::Value;
+  W warp(a, warp_index, warps, lane);
+  const auto for_pieces = [&](Wide round, Wide bytes, auto body) TUTTI_INLINE_LAMBDA {
     TUTTI_UNROLL
-    for (Word batch = 0; batch < W::kBatches; ++batch) {
-      TUTTI_UNROLL
-      for (Word peer = 0; peer < kRanksMax; ++peer) {
-        if (round < a.rounds[peer] && warp.is_active(round, batch, a.lines[peer])) {
-          body(batch, peer);
+    for (Word batch = 0; batch < kBatches; ++batch) {
+      if (batch == 0 || warp.batch_line(round, batch) * (Wire::kUnits * kUnitBytes) < bytes) {
+        body(batch);
+      }
+    }
+  };
+  for (Wide step = 0; step <= rounds; ++step) {
+    Value values[kBatches];
+    if (step < rounds) {
+      for_pieces(step, pair.send_bytes, [&](Word batch) TUTTI_INLINE_LAMBDA {
+        values[batch] = warp.load(pair.send, pair.send_bytes, warp.unit(step, batch));
+      });
+      for_pieces(step, pair.send_bytes, [&](Word batch) TUTTI_INLINE_LAMBDA {
+        if (peer == a.rank) {
+          warp.store(pair.recv, pair.recv_bytes, warp.unit(step, batch), values[batch]);
+        } else {
+          warp.push(pair.arena, 0, a.rank, batch, pair.epoch + step, values[batch]);
         }
-      }
+      });
     }
-  };
-  const auto push = [&](Wide round) TUTTI_INLINE_LAMBDA {
-    Value values[W::kBatches][kRanksMax];
-    for_pieces(round, [&](Word batch, Word peer) TUTTI_INLINE_LAMBDA {
-      values[batch][peer] = warp.load(a.send[peer], a.send_bytes[peer], warp.unit(round, batch));
-    });
-    for_pieces(round, [&](Word batch, Word peer) TUTTI_INLINE_LAMBDA {
-      if (warp.is_peer(peer)) {
-        warp.push(peer, 0, batch, a.epoch[peer] + round, values[batch][peer]);
-      } else {
-        warp.store(a.recv[peer], a.recv_bytes[peer], warp.unit(round, batch), values[batch][peer]);
-      }
-    });
-  };
-  for (Wide step = 0; step <= rounds_max; ++step) {
-    if (step < rounds_max) {
-      push(step);
-    }
-    if (step == 0) {
+    if (step == 0 || peer == a.rank) {
       continue;
     }
     const Wide round = step - 1;
-    Value values[W::kBatches][kRanksMax];
     if (!warp.wait([&]() TUTTI_INLINE_LAMBDA {
           bool all = true;
-          for_pieces(round, [&](Word batch, Word peer) TUTTI_INLINE_LAMBDA {
-            if (warp.is_peer(peer)) {
-              all &= warp.look(peer, 0, batch, a.epoch[peer] + round, &values[batch][peer]);
-            }
+          for_pieces(round, pair.recv_bytes, [&](Word batch) TUTTI_INLINE_LAMBDA {
+            all &= warp.look(pair.own, 0, peer, batch, pair.epoch + round, &values[batch]);
           });
           return all;
         })) {
       return;
     }
-    for_pieces(round, [&](Word batch, Word peer) TUTTI_INLINE_LAMBDA {
-      if (warp.is_peer(peer)) {
-        warp.store(a.recv[peer], a.recv_bytes[peer], warp.unit(round, batch), values[batch][peer]);
-      }
+    for_pieces(round, pair.recv_bytes, [&](Word batch) TUTTI_INLINE_LAMBDA {
+      warp.store(pair.recv, pair.recv_bytes, warp.unit(round, batch), values[batch]);
     });
+  }
+}
+
+/// Every rank gives each peer a piece: allgather, alltoall, bcast, gather, scatter, their v-forms
+/// and barrier. Pieces are of any sizes. A warp serves one rank, this one included: the code is
+/// short, and what goes to different peers does not wait for each other.
+template <class Wire>
+TUTTI_INLINE void exchange(const DirectArguments& a, Word warp_index, Word lane) {
+  const Word shift = exchange_shift(a.ranks);
+  const Word peer = warp_index & ((1U << shift) - 1);
+  const Word warp = warp_index >> shift;
+  const Word warps = (a.blocks * a.warps) >> shift;
+  PairPieces pair;
+  // Selected one by one: a place in the arguments that is not known to the compiler makes it copy
+  // them all to memory.
+  TUTTI_UNROLL
+  for (Word rank = 0; rank < kPeersMax; ++rank) {
+    if (rank == peer) {
+      pair = {static_cast<const Byte*>(a.send[rank]),
+              a.send_bytes[rank],
+              static_cast<Byte*>(a.recv[rank]),
+              a.recv_bytes[rank],
+              a.arena[rank],
+              pair.own,
+              a.epoch[rank],
+              a.rounds[rank]};
+    }
+    pair.own = rank == a.rank ? a.arena[rank] : pair.own;
+  }
+  // Warps that are left over, ranks that there are not, and pieces that stay where they are.
+  if (warp >= warps || peer >= a.ranks || pair.rounds == 0) {
+    return;
+  }
+  const Wide most = pair.send_bytes > pair.recv_bytes ? pair.send_bytes : pair.recv_bytes;
+  const Wide single_bytes =
+      static_cast<Wide>(warps) * (lines_of_warp<Wire>() * Wire::kUnits * kUnitBytes);
+  if (most <= single_bytes) {
+    exchange_rounds<Wire, 1>(a, pair, 1, peer, warp, warps, lane);
+  } else {
+    exchange_rounds<Wire, kExchangeBatches>(a, pair, pair.rounds, peer, warp, warps, lane);
   }
 }
 

@@ -18,6 +18,9 @@ inline constexpr Wide kUnitBytes = 16;
 /// Threads of a block and warps in it; a warp is what works on its own.
 inline constexpr Word kBlockThreads = 512;
 
+/// Batches of lines that a warp of an exchange has in flight in a round.
+inline constexpr Word kExchangeBatches = 4;
+
 /// Types and operations of a reduction, as numbers of our own: the order is that of
 /// select::DataType and select::ReduceOp, which a test compares.
 enum class Type : Word {
@@ -75,10 +78,10 @@ struct DirectArguments {
   void* arena[kPeersMax];
   /// Flag of the first round with each peer. Both sides of a pair count its rounds alike.
   Wide epoch[kPeersMax];
-  /// By peer in an exchange, else entry 0: lines of the longer direction, and rounds that they
-  /// take. The host divides: 64-bit divisions cost a GPU as much as a hop between GPUs.
-  Wide lines[kPeersMax];
+  /// Rounds by peer in an exchange (of the longer direction), else entry 0. The host divides:
+  /// 64-bit divisions cost a GPU as much as a hop between GPUs.
   Word rounds[kPeersMax];
+  Wide lines;  ///< Of a reduction: of the vector or the largest shard.
   Wide slot_bytes;
   /// Host memory: block b stores `sequence` to done[b] when all its results can be read.
   Wide* done;

@@ -168,7 +168,8 @@ Status DirectRunner::warm() {
     // As rank 0 of as many as this kernel is for.
     const int most = std::string_view(direct_kernel_names()[i]).back() - '0';
     alone.arguments.ranks = static_cast<kernels::Word>(std::min(me_.ranks, most));
-    alone.arguments.blocks = alone.arguments.warps = 1;
+    alone.arguments.blocks = 1;
+    alone.arguments.warps = alone.warps = kernels::kPeersMax;  // In an exchange, one for each peer.
     alone.arguments.alignment = kernels::kUnitBytes;
     std::fill_n(alone.arguments.rounds, alone.arguments.ranks, 1U);
     alone.arguments.slot_bytes = direct_slot_bytes(geometry_, me_.ranks);

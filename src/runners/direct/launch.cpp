@@ -16,7 +16,9 @@ using select::Collective;
 namespace {
 
 /// Collectives whose sizes no rank knows of all others: the launch shape must not depend on them.
-constexpr std::uint32_t kUnknownBlocks = 8;
+constexpr std::uint32_t kUnknownBlocks = 16;
+/// Of a block, as long as there are blocks: warps on many processors of the GPU get on faster.
+constexpr std::uint32_t kWarpsOfBlock = 8;
 
 std::uint64_t up(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit; }
 
@@ -24,6 +26,8 @@ std::uint64_t up(std::uint64_t value, std::uint64_t unit) { return (value + unit
 std::uint32_t ranks_max(int ranks) { return ranks == 2 ? 2 : ranks <= 4 ? 4 : 8; }
 /// kernels::batches_of(), which is device code.
 std::uint32_t batches_of(std::uint32_t most) { return most > 4 ? 1 : most > 2 ? 2 : 4; }
+/// kernels::exchange_shift() of them: the ranks that an exchange has warps for.
+std::uint32_t exchange_groups(int ranks) { return ranks_max(ranks); }
 
 bool is_reducing(Collective collective) {
   return collective == Collective::kAllreduce || collective == Collective::kReduce ||
@@ -64,16 +68,17 @@ constexpr const char* kNames[] = {
 
 /// Where a kernel's name stands; a test compares with the words.
 int kernel_of(Form form, Reduction reduction, std::uint32_t most, bool general_only) {
-  constexpr int kGeneral = 3;  // one_shot_any_8, two_shot_any_8, combine_any_8
-  constexpr int kOfRanks = 9;  // Four sums in two forms, and exchange.
+  constexpr int kExchange = 3;
+  constexpr int kGeneral = 4;  // one_shot_any_8, two_shot_any_8, combine_any_8, exchange_8
+  constexpr int kOfRanks = 8;  // Four sums in two forms.
   constexpr int kSums = 4;
   if (general_only) {
     return kGeneral + 3 * kOfRanks + static_cast<int>(form);
   }
-  const int of_ranks = kGeneral + (most == 2 ? 0 : most == 4 ? 1 : 2) * kOfRanks;
   if (form == Form::kExchange) {
-    return of_ranks + 2 * kSums;
+    return kExchange;
   }
+  const int of_ranks = kGeneral + (most == 2 ? 0 : most == 4 ? 1 : 2) * kOfRanks;
   const int two_shot = form == Form::kTwoShot ? 1 : 0;
   return reduction == kAny ? two_shot : of_ranks + two_shot * kSums + static_cast<int>(reduction);
 }
@@ -183,6 +188,18 @@ bool sizes_are_known(Collective collective) {
          collective != Collective::kAlltoallv && collective != Collective::kAlltoallw;
 }
 
+/// Warps for so many lines: one for each batch until there are no more; then rounds that are
+/// equally full, for a warp with nothing to send costs as much as another.
+std::uint64_t warps_for(std::uint64_t lines, std::uint32_t warp_lines, std::uint32_t batches,
+                        std::uint64_t most_warps) {
+  const std::uint64_t of_one_batch = up(lines, warp_lines);
+  if (of_one_batch <= most_warps) {
+    return std::max<std::uint64_t>(of_one_batch, 1);
+  }
+  const std::uint64_t rounds = up(lines, most_warps * batches * warp_lines);
+  return up(lines, rounds * batches * warp_lines);
+}
+
 /// The largest piece that any pair exchanges, equal on all ranks; known sizes only.
 std::uint64_t largest_piece(const Call& call) {
   std::uint64_t count = call.count;
@@ -190,6 +207,28 @@ std::uint64_t largest_piece(const Call& call) {
     count = *std::max_element(call.recv_counts.begin(), call.recv_counts.end());
   }
   return call.collective == Collective::kBarrier ? 0 : count * call.element_bytes;
+}
+
+/// Blocks and warps of a launch whose warps serve the same ranks in `groups` groups, each of which
+/// has `lines` lines in batches.
+void choose_shape(const Call& call, const DirectGeometry& geometry, const DirectTuning& tuning,
+                  std::uint64_t lines, std::uint32_t groups, std::uint32_t batches,
+                  DirectLaunch& launch) {
+  if (tuning.blocks != 0) {
+    launch.blocks = std::min(tuning.blocks, kDirectBlocksMax);
+    launch.warps = std::min(std::max(tuning.warps, 1U), kDirectWarpsMax);
+  } else if (!sizes_are_known(call.collective)) {
+    launch.blocks = std::min(kUnknownBlocks, tuning.blocks_max);
+    launch.warps = kDirectWarpsMax;
+  } else {
+    const std::uint64_t most_warps = std::uint64_t{tuning.blocks_max} * kDirectWarpsMax / groups;
+    const std::uint64_t warps = groups * warps_for(lines, geometry.warp_lines, batches, most_warps);
+    launch.blocks = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(up(warps, kWarpsOfBlock), tuning.blocks_max));
+    launch.warps = static_cast<std::uint32_t>(up(warps, launch.blocks));
+  }
+  launch.warps =
+      std::max<std::uint32_t>(launch.warps, static_cast<std::uint32_t>(up(groups, launch.blocks)));
 }
 
 }  // namespace
@@ -273,24 +312,13 @@ DirectLaunch plan_direct(const Call& call, const ScopeRank& me, const DirectGeom
     launch.kernel = kernel_of(Form::kExchange, kAny, most, geometry.general_only);
   }
 
-  const std::uint32_t batches = batches_of(most);
-  const bool known = sizes_are_known(call.collective);
+  // Warps that serve the same ranks: all of them in a reduction, one in an exchange.
+  const std::uint32_t groups = reduces ? 1 : exchange_groups(me.ranks);
+  const std::uint32_t batches = reduces ? batches_of(most) : kernels::kExchangeBatches;
   const std::uint64_t lines = up(line_owner_bytes, geometry.line_data_bytes());
-  if (tuning.blocks != 0) {
-    launch.blocks = std::min(tuning.blocks, kDirectBlocksMax);
-    launch.warps = std::min(std::max(tuning.warps, 1U), kDirectWarpsMax);
-  } else if (!known) {
-    launch.blocks = kUnknownBlocks;
-    launch.warps = kDirectWarpsMax;
-  } else {
-    // A warp for each batch of lines until there are no more warps.
-    const std::uint64_t warps = std::clamp<std::uint64_t>(
-        up(lines, geometry.warp_lines), 1, std::uint64_t{tuning.blocks_max} * kDirectWarpsMax);
-    launch.blocks = static_cast<std::uint32_t>(up(warps, kDirectWarpsMax));
-    launch.warps = static_cast<std::uint32_t>(up(warps, launch.blocks));
-  }
+  choose_shape(call, geometry, tuning, lines, groups, batches, launch);
   const std::uint64_t round_lines =
-      static_cast<std::uint64_t>(batches) * launch.blocks * launch.warps * geometry.warp_lines;
+      std::uint64_t{batches} * (launch.blocks * launch.warps / groups) * geometry.warp_lines;
   const auto rounds_of = [&](std::uint64_t of) {
     return std::max<std::uint64_t>(up(of, round_lines), 1);
   };
@@ -301,13 +329,12 @@ DirectLaunch plan_direct(const Call& call, const ScopeRank& me, const DirectGeom
     if (!reduces) {
       // The own piece is copied, unless it is where it belongs.
       const bool is_copied = bytes > 0 && a.recv[peer] != nullptr && a.send[peer] != a.recv[peer];
-      a.lines[peer] = pair_lines;
       a.rounds[peer] =
           static_cast<kernels::Word>(peer == self && !is_copied ? 0 : rounds_of(pair_lines));
     }
   }
   if (reduces) {
-    a.lines[0] = lines;
+    a.lines = lines;
     a.rounds[0] = static_cast<kernels::Word>(rounds_of(lines));
   }
   a.rank = static_cast<kernels::Word>(me.rank);

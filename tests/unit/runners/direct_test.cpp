@@ -282,8 +282,58 @@ TEST(DirectLaunch, TakesTheKernelOfItsWords) {
     movement.count = 8;
     movement.send = movement.recv = memory.data();
     const auto launch = runners::plan_direct(movement, {.rank = 0, .ranks = ranks}, {}, {});
-    EXPECT_EQ(runners::direct_kernel_names()[static_cast<std::size_t>(launch.kernel)],
-              "exchange_" + most);
+    EXPECT_STREQ(runners::direct_kernel_names()[static_cast<std::size_t>(launch.kernel)],
+                 "exchange_8");
+  }
+}
+
+TEST(DirectLaunch, FillsItsRoundsEqually) {
+  alignas(16) std::array<std::byte, 64> memory{};
+  const runners::DirectGeometry geometry;  // Lines of 112 bytes, four to a warp.
+  for (const Bytes bytes : {Bytes{64}, Bytes{1} << 16, Bytes{1} << 20, Bytes{4} << 20,
+                            Bytes{16} << 20, Bytes{1} << 30}) {
+    Call call;
+    call.send = call.recv = memory.data();
+    call.collective = Collective::kAllreduce;
+    call.type = select::DataType::kFloat32;
+    call.op = ReduceOp::kSum;
+    call.element_bytes = 4;
+    call.count = bytes / 4;
+    runners::DirectTuning two_shot;
+    two_shot.one_shot_default = false;
+    two_shot.one_shot_bytes_max = 0;
+    const auto reduction = runners::plan_direct(call, {.rank = 0, .ranks = 4}, geometry, two_shot);
+    call.collective = Collective::kAlltoall;
+    call.element_bytes = 1;
+    call.count = bytes / 4;
+    const auto exchange = runners::plan_direct(call, {.rank = 0, .ranks = 4}, geometry, {});
+    for (const auto& launch : {reduction, exchange}) {
+      EXPECT_LE(launch.blocks, runners::kDirectBlocksMax);
+      EXPECT_LE(launch.warps, runners::kDirectWarpsMax);
+      // The lines of a rank's shard or piece in all rounds, by warps that serve it: few go empty.
+      const bool is_exchange = launch.kernel == exchange.kernel;
+      const std::uint64_t lines = (bytes / 4 + 111) / 112;
+      const std::uint64_t warps = launch.blocks * launch.warps / (is_exchange ? 4 : 1);
+      const std::uint64_t batches = warps * 4 >= lines ? 1 : is_exchange ? 4 : 2;
+      const std::uint64_t places = launch.rounds[1] * warps * batches * 4;
+      EXPECT_GE(places, lines) << bytes;
+      EXPECT_LE(places, lines * 5 / 4 + 64) << bytes;
+    }
+  }
+}
+
+TEST(DirectLaunch, AnExchangeHasAWarpForEachRank) {
+  alignas(16) std::array<std::byte, 64> memory{};
+  for (const int ranks : {2, 3, 4, 5, 8}) {
+    Call call;
+    call.collective = Collective::kAllgather;
+    call.count = 8;
+    call.send = call.recv = memory.data();
+    runners::DirectTuning least;
+    least.blocks = least.warps = 1;
+    const auto launch = runners::plan_direct(call, {.rank = 0, .ranks = ranks}, {}, least);
+    EXPECT_GE(static_cast<int>(launch.blocks * launch.warps), ranks);
+    EXPECT_EQ(launch.rounds[1], 1U);
   }
 }
 
