@@ -112,13 +112,19 @@ def summary_text(summary: dict) -> str:
 
 
 def measured(
-    args: argparse.Namespace, library: mpi.Mpi, what: str, layouts: list, plans_for, **more
+    args: argparse.Namespace,
+    library: mpi.Mpi,
+    what: str,
+    repeats: int,
+    layouts: list,
+    plans_for,
+    **more,
 ) -> list[results.Results]:
     """Every collective and layout, `repeats` jobs each; saved as WHAT-<ranks>r<nodes>n.json."""
     found = []
     for ranks, nodes in layouts:
         documents = []
-        for repeat in range(args.repeats):
+        for repeat in range(repeats):
             for collective in args.collectives.split(","):
                 log(f"{what} {collective}, {ranks} ranks on {nodes} node(s), job {repeat + 1}")
                 plans = plans_for(collective, nodes)
@@ -146,6 +152,7 @@ def main() -> None:
     parser.add_argument("--end", type=sizes.parse_bytes, default=256 << 20)
     parser.add_argument("--time-cap", type=float, default=0.4, help="seconds per size and job")
     parser.add_argument("--repeats", type=int, default=3, help="jobs of each measurement")
+    parser.add_argument("--plan-repeats", type=int, help="same, of each plan alone")
     parser.add_argument("--add", action="store_true", help="to the jobs that are in DIR already")
     parser.add_argument("--tuning", type=Path, help="use this file, measure no plans")
     args = parser.parse_args()
@@ -155,12 +162,14 @@ def main() -> None:
     tuning = args.tuning
     if tuning is None:
         tuning = args.out / "tuning.json"
-        documents = measured(args, library, "plans", layouts, plans_of)
+        repeats = args.plan_repeats or args.repeats
+        documents = measured(args, library, "plans", repeats, layouts, plans_of)
         tuning.write_text(json.dumps(tuner.make(documents), indent=2) + "\n")
     measured(
         args,
         library,
         "hybrid",
+        args.repeats,
         layouts,
         lambda *_: ("native", "nccl", "hybrid"),
         check=True,

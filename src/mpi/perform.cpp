@@ -354,6 +354,7 @@ Status Performance::run_reduction(const engine::Route& route) {
   call.in_place = send_.in_place;
   std::vector<std::uint64_t> counts;
   if (view_.collective == Collective::kReduceScatter) {
+    counts.reserve(static_cast<std::size_t>(ranks_));
     for (int i = 0; i < ranks_; ++i) {
       counts.push_back(static_cast<std::uint64_t>(view_.recv_counts[static_cast<std::size_t>(i)]));
     }
