@@ -158,7 +158,11 @@ Connection::Connection(TimeNs now, const ConnectionOptions& options, std::uint32
                 options.sends ? options.receive_parts_max : 1, options.first_number),
       acknowledger_(options.acknowledgement, options.receives ? chunks_of(options) : kChunksMin,
                     options.first_number),
-      incoming_(options.receives ? options.receive_parts_max : 1, options.first_number) {
+      incoming_(options.receives && options.guests == nullptr ? options.receive_parts_max : 1,
+                options.first_number) {
+  if (options.guests != nullptr) {
+    guests_.emplace(*options.guests, options.receive_parts_max, options.first_number);
+  }
   loss_.set_ack_delay(options.acknowledgement.ack_delay_ns);
   if (uses_credit(options.controller)) {
     if (options.sends) {
@@ -187,7 +191,7 @@ Status Connection::post_send(TimeNs now, const SendRequest& request) {
   if (state_ != State::kOpen) {
     return Status(ErrorCode::kUnavailable, "transport send: the connection is closed");
   }
-  if (!options_.sends || request.bytes > kMessageBytesMax) {
+  if (!options_.sends || std::max(request.bytes, request.whole_bytes) > kMessageBytesMax) {
     return invalid("a send of more than 1 TiB, or on a connection made without sends");
   }
   if (outgoing_.is_full()) {
@@ -203,11 +207,13 @@ Status Connection::post_receive(TimeNs now, const ReceiveRequest& request) {
   if (state_ != State::kOpen) {
     return Status(ErrorCode::kUnavailable, "transport receive: the connection is closed");
   }
-  if (!options_.receives || request.part_count == 0 || request.part_count > kReceivePartsMax) {
+  if (!options_.receives || guests_ || request.part_count == 0 ||
+      request.part_count > kReceivePartsMax) {
     return invalid("a receive of 1 to 8 parts, on a connection made with receives");
   }
   for (std::size_t i = 0; i < request.part_count; ++i) {
-    if (request.parts[i].capacity_bytes > kMessageBytesMax) {
+    const ReceivePart& part = request.parts[i];
+    if (std::max(part.capacity_bytes, part.whole_bytes) > kMessageBytesMax) {
       return invalid("a receive of more than 1 TiB");
     }
   }
@@ -217,6 +223,17 @@ Status Connection::post_receive(TimeNs now, const ReceiveRequest& request) {
   }
   incoming_.post(request);
   note_waiting(now);
+  return {};
+}
+
+Status Connection::expect(TimeNs now, std::uint64_t slot) {
+  if (state_ != State::kOpen || !guests_) {
+    return Status(ErrorCode::kUnavailable, "transport: the connection is closed, or has no guests");
+  }
+  guests_->expect(slot);
+  if (is_waiting()) {
+    note_waiting(now);
+  }
   return {};
 }
 
@@ -249,6 +266,9 @@ Status Connection::close(TimeNs now) {
   state_ = State::kDraining;
   outgoing_.end_unmatched(Outcome::kClosed);
   incoming_.end_all(Outcome::kClosed);
+  if (guests_) {
+    guests_->end_all();
+  }
   note_waiting(now);
   advance_close(now);
   return {};
@@ -279,6 +299,9 @@ void Connection::end(TimeNs now, Outcome outcome, Outcome of_requests) {
   has_terminal_event_ = true;
   outgoing_.end_all(of_requests);
   incoming_.end_all(of_requests);
+  if (guests_) {
+    guests_->end_all();
+  }
   pacer_.remove(index_);
   control_ &= kCloseAck | kReset;
   pong_count_ = 0;
@@ -289,7 +312,8 @@ void Connection::end(TimeNs now, Outcome outcome, Outcome of_requests) {
 }
 
 bool Connection::take_event(Event& event) {
-  if (outgoing_.take_finished(event) || incoming_.take_finished(event)) {
+  if (outgoing_.take_matched(event) || outgoing_.take_finished(event) ||
+      incoming_.take_finished(event) || (guests_ && guests_->take_finished(event))) {
     return true;
   }
   if (!has_terminal_event_) {
@@ -304,7 +328,8 @@ bool Connection::take_event(Event& event) {
 
 bool Connection::is_waiting() const {
   return outgoing_.posted() > 0 || incoming_.open_requests() > 0 || incoming_.has_unknown() ||
-         state_ == State::kDraining || state_ == State::kClosing;
+         (guests_ && guests_->open() > 0) || state_ == State::kDraining ||
+         state_ == State::kClosing;
 }
 
 void Connection::note_waiting(TimeNs now) {

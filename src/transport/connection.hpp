@@ -15,6 +15,7 @@
 #include "transport/congestion/controller.hpp"
 #include "transport/credit.hpp"
 #include "transport/flight.hpp"
+#include "transport/guest.hpp"
 #include "transport/incoming.hpp"
 #include "transport/loss.hpp"
 #include "transport/outgoing.hpp"
@@ -44,6 +45,7 @@ class Connection {
   // Calls of the application.
   Status post_send(TimeNs now, const SendRequest& request);
   Status post_receive(TimeNs now, const ReceiveRequest& request);
+  Status expect(TimeNs now, std::uint64_t slot);
   Status cancel_send(TimeNs now, std::uint64_t context);
   Status cancel_receive(TimeNs now, std::uint64_t context);
   Status close(TimeNs now);
@@ -224,6 +226,7 @@ class Connection {
   std::uint32_t spare_acks_ = 0;  ///< Copies of the last acknowledgement that are to follow it.
   AckHeader last_ack_;
   IncomingTable incoming_;
+  std::optional<GuestTable> guests_;  ///< In place of it.
   bool tells_gap_ = false;
   bool grant_is_slow_ = false;
 };

@@ -99,7 +99,7 @@ std::byte* Connection::place(std::span<const std::byte> header, std::uint32_t pa
           Acknowledger::Kind::kNew) {
     return nullptr;
   }
-  return incoming_.place(packet.data);
+  return guests_ ? guests_->place(packet.data) : incoming_.place(packet.data);
 }
 
 void Connection::on_data(TimeNs now, const Packet& packet, const Arrival& arrival) {
@@ -130,10 +130,14 @@ void Connection::on_data(TimeNs now, const Packet& packet, const Arrival& arriva
       }
       return;
     }
-    if (incoming_.on_data(data, packet.common.flags, arrival.payload) ==
-        IncomingTable::Placed::kNo) {
+    const std::uint8_t flags = packet.common.flags;
+    if (guests_ ? !guests_->on_data(data, flags, arrival.payload)
+                : incoming_.on_data(data, flags, arrival.payload) == IncomingTable::Placed::kNo) {
       ++counters_.malformed_dropped;
       return;
+    }
+    if (guests_ && guests_->open() > 0) {
+      note_waiting(now);
     }
     ++counters_.chunks_received;
     counters_.bytes_received += data.payload_bytes;

@@ -306,6 +306,11 @@ Status Endpoint::post_receive(TimeNs now, ConnectionHandle connection,
                       [&](Connection& it, TimeNs at) { return it.post_receive(at, request); });
 }
 
+Status Endpoint::expect(TimeNs now, ConnectionHandle connection, std::uint64_t slot) {
+  return core_->apply(now, connection,
+                      [&](Connection& it, TimeNs at) { return it.expect(at, slot); });
+}
+
 Status Endpoint::cancel_send(TimeNs now, ConnectionHandle connection, std::uint64_t context) {
   return core_->apply(now, connection,
                       [&](Connection& it, TimeNs at) { return it.cancel_send(at, context); });

@@ -37,9 +37,14 @@ class Endpoint {
 
   /// Errors: the handle is void or closing (kUnavailable); too long (kInvalidArgument); sends_max
   /// are posted: poll the events, then try again (kTimeout). After an error there is no event;
-  /// otherwise there is exactly one.
+  /// otherwise there is exactly one, and one of the match if it was asked for and there is one.
   Status post_send(TimeNs now, ConnectionHandle connection, const SendRequest& request);
   Status post_receive(TimeNs now, ConnectionHandle connection, const ReceiveRequest& request);
+
+  /// Of a connection with guests: data of this receive is to come, so that the peer's silence is
+  /// its end. A receive that the source does not know any more is none. Errors: the handle is void,
+  /// or the connection has none (kUnavailable).
+  Status expect(TimeNs now, ConnectionHandle connection, std::uint64_t slot);
 
   /// Asks for an early end of the newest send or receive of this context that has none yet: its
   /// event comes in any case, and says whether the request was carried out or cancelled. Buffers

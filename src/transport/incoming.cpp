@@ -44,6 +44,7 @@ void IncomingTable::post(const ReceiveRequest& request) {
     to.data = from.data;
     to.stride = from.stride;
     to.capacity_bytes = from.capacity_bytes;
+    to.whole_bytes = from.whole_bytes == 0 ? from.capacity_bytes : from.whole_bytes;
     to.tag = from.tag;
     to.request = index;
     to.part = part;
@@ -203,7 +204,7 @@ void IncomingTable::fill(AdvertHeader& out) {
   while (told_ != next_ && out.count < kAdvertsPerPacket) {
     const Slot& it = slot(told_++);
     out.adverts[out.count++] =
-        it.is_withdrawal ? Advert{it.withdrawn, kWithdrawn} : Advert{it.tag, it.capacity_bytes};
+        it.is_withdrawal ? Advert{it.withdrawn, kWithdrawn} : Advert{it.tag, it.whole_bytes};
   }
 }
 

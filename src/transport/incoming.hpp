@@ -58,6 +58,7 @@ class IncomingTable {
     std::byte* data = nullptr;
     Stride stride;
     Bytes capacity_bytes = 0;
+    Bytes whole_bytes = 0;  ///< What the peer is told.
     Bytes received_bytes = 0;
     Bytes total_bytes = 0;  ///< Known once the end has come.
     Tag tag = 0;

@@ -16,7 +16,8 @@ OutgoingTable::OutgoingTable(std::uint32_t sends_max, std::uint32_t adverts_max,
       sends_max_(sends_max),
       adverts_(std::bit_ceil(std::max(adverts_max, 1U))),
       first_open_advert_(first_advert),
-      next_advert_(first_advert) {
+      next_advert_(first_advert),
+      matches_(sends_max) {
   for (std::uint32_t i = 0; i < sends_.size(); ++i) {
     append(free_, i);
   }
@@ -50,10 +51,16 @@ void OutgoingTable::post(const SendRequest& request) {
   it.data = request.data;
   it.stride = request.stride;
   it.bytes = request.bytes;
+  it.whole_bytes = request.whole_bytes == 0 ? request.bytes : request.whole_bytes;
+  it.tells_match = request.tells_match;
   it.context = request.context;
   it.state = Outgoing::State::kUnmatched;
   ++posted_;
   append(unmatched_, index);
+  if (request.slot != kNoSlot) {
+    begin(index, request.slot);
+    return;
+  }
   for (std::uint64_t n = first_open_advert_; n != next_advert_; ++n) {
     const Waiting& waiting = adverts_[n & (adverts_.size() - 1)];
     if (waiting.is_open && waiting.tag == it.tag) {
@@ -112,18 +119,26 @@ void OutgoingTable::match(std::uint32_t index, std::uint64_t advert) {
   Outgoing& it = sends_[index];
   Waiting& waiting = adverts_[advert & (adverts_.size() - 1)];
   waiting.is_open = false;
-  it.slot = static_cast<std::uint32_t>(advert);
-  if (it.bytes > waiting.capacity_bytes) {
+  if (it.whole_bytes > waiting.capacity_bytes) {
     it.bytes = 0;
     it.outcome = Outcome::kTruncated;
     it.end_flags = kFlagEnd | kFlagTruncated;
+  } else if (it.tells_match) {
+    // There is room: no send has two, and no place is given to another before its event.
+    matches_[next_match_++ % matches_.size()] = {it.context, advert};
   }
+  begin(index, advert);
+  pass_used_adverts();
+}
+
+void OutgoingTable::begin(std::uint32_t index, std::uint64_t slot) {
+  Outgoing& it = sends_[index];
+  it.slot = static_cast<std::uint32_t>(slot);
   remove(unmatched_, index);
   it.state = Outgoing::State::kCutting;
   append(cutting_, index);
   backlog_bytes_ += it.bytes;
   ++matched_;
-  pass_used_adverts();
 }
 
 void OutgoingTable::pass_used_adverts() {
@@ -217,6 +232,18 @@ void OutgoingTable::end_all(Outcome outcome) {
       end(i);
     }
   }
+}
+
+bool OutgoingTable::take_matched(Event& event) {
+  if (first_match_ == next_match_) {
+    return false;
+  }
+  const Match& match = matches_[first_match_++ % matches_.size()];
+  event = Event{};
+  event.kind = EventKind::kSendMatched;
+  event.context = match.context;
+  event.slot = match.slot;
+  return true;
 }
 
 bool OutgoingTable::take_finished(Event& event) {

@@ -27,6 +27,7 @@ struct Outgoing {
   const std::byte* data = nullptr;
   Stride stride;
   Bytes bytes = 0;        ///< Of the message; less than posted once it is cancelled or too long.
+  Bytes whole_bytes = 0;  ///< What the receive must hold.
   Bytes next_offset = 0;  ///< Cut so far.
   std::uint64_t context = 0;
   std::uint64_t age = 0;  ///< Sends posted before it.
@@ -45,6 +46,7 @@ struct Outgoing {
     kEnded
   } state = State::kFree;
   bool has_event = true;  ///< false: it only tells the peer that a withdrawn receive has ended.
+  bool tells_match = false;
 };
 
 class OutgoingTable {
@@ -55,7 +57,7 @@ class OutgoingTable {
   std::uint32_t posted() const { return posted_; }
   bool is_full() const { return posted_ >= sends_max_; }
 
-  /// Not if is_full(). Matched at once if a receive waits.
+  /// Not if is_full(). Matched at once if a receive waits, or if it names one.
   void post(const SendRequest& request);
 
   /// All adverts before this are known: what the peer is told.
@@ -86,6 +88,8 @@ class OutgoingTable {
   /// Ends the unmatched sends, or all.
   void end_unmatched(Outcome outcome);
   void end_all(Outcome outcome);
+  /// Fills the event of a match that is to be told; false: there is none.
+  bool take_matched(Event& event);
   /// Fills the event of a send that has ended; false: there is none.
   bool take_finished(Event& event);
   /// Some send is matched and not acknowledged.
@@ -99,8 +103,14 @@ class OutgoingTable {
     bool is_early = false;  ///< Came before the one before it, and waits for it.
   };
 
+  struct Match {
+    std::uint64_t context = 0;
+    std::uint64_t slot = 0;
+  };
+
   void take_advert(const Advert& advert);
   void match(std::uint32_t index, std::uint64_t advert);
+  void begin(std::uint32_t index, std::uint64_t slot);
   void end(std::uint32_t index);
   std::uint32_t allocate();
   void append(IndexList& list, std::uint32_t index);
@@ -120,6 +130,9 @@ class OutgoingTable {
   std::vector<Waiting> adverts_;  ///< Ring; power of two.
   std::uint64_t first_open_advert_;
   std::uint64_t next_advert_;
+  std::vector<Match> matches_;  ///< Ring: those that are to be told.
+  std::uint64_t first_match_ = 0;
+  std::uint64_t next_match_ = 0;
 };
 
 }  // namespace tutti::transport

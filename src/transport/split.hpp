@@ -1,63 +1,58 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// One message over several connections to the same peer, each on an engine (endpoint, thread) of
-// its own: connection splitting (Zhou and others, "An Extensible Software Transport Layer for GPU
-// Networking", section 4). Units of the message go to the engines in turn, so that the receiver
-// knows where they belong before it knows how long the message is. Each engine has paths, window
-// and loss recovery of its own. Pure arithmetic: the caller posts the parts and hands their events
-// in, under a lock of its own if the engines are threads. A message that is shorter than a unit
-// travels on the first engine; the others send its empty end.
+// One message over several connections (lanes) to the same peer, each on an engine (endpoint,
+// thread) of its own: connection splitting (Zhou and others, "An Extensible Software Transport
+// Layer for GPU Networking", section 4). Units of the message go to the lanes in turn, so that the
+// receiver knows where they belong before it knows how long the message is. Each lane has paths,
+// window and loss recovery of its own. Pure arithmetic: the caller posts the parts and puts their
+// events together.
 //
-// Each engine pairs the n-th send of a tag with the n-th receive by itself, so the engines must be
-// given the same messages in the same order: a part that is refused (kTimeout) is posted later,
-// before any other on that engine, and split messages are not cancelled one by one. Abort all the
-// connections in place of that.
+//   receive   on lane 0 alone, which tells the peer the whole capacity; the others find it by its
+//             number when data comes (guest.hpp)
+//   send      on lane 0; once that is matched (kSendMatched), a message that is_split() on all
+//             others with the slot of the match, even where their part is empty
+//
+// Tags, order, and what is too long are so lane 0's business alone, and a message of less than a
+// unit is no other lane's. The receiver learns which it was from the bytes of lane 0's part: less
+// than a unit if and only if the message is.
 #pragma once
 
 #include <cstdint>
 
+#include "transport/guest.hpp"
 #include "transport/types.hpp"
 
 namespace tutti::transport {
 
 class Split {
  public:
-  static constexpr Bytes kUnitBytes = 256 * 1024;
+  /// `lanes` is not 0. `unit_bytes`: equal at both ends, not 0.
+  Split(std::uint32_t lanes, Bytes unit_bytes) : lanes_(lanes), unit_bytes_(unit_bytes) {}
 
-  /// `engines` is not 0. `unit_bytes`: equal at both ends, not less than a chunk.
-  explicit Split(std::uint32_t engines, Bytes unit_bytes = kUnitBytes)
-      : engines_(engines), unit_bytes_(unit_bytes) {}
+  std::uint32_t lanes() const { return lanes_; }
+  Bytes unit_bytes() const { return unit_bytes_; }
 
-  std::uint32_t engines() const { return engines_; }
+  /// Of a message, of a receive's capacity, or of lane 0's part of a message: all the same.
+  bool is_split(Bytes bytes) const { return lanes_ > 1 && bytes >= unit_bytes_; }
 
-  /// What to post on the connection of `engine`, 0 to engines - 1, on each one in the same order.
-  SendRequest part_of(const SendRequest& whole, std::uint32_t engine) const;
-  /// Its capacities say how long a message may be; of one that is too long, some units may have
-  /// arrived.
-  ReceiveRequest part_of(const ReceiveRequest& whole, std::uint32_t engine) const;
+  /// Bytes of a message that go to a lane.
+  Bytes part_bytes(Bytes message_bytes, std::uint32_t lane) const;
 
-  /// Bytes of a message that go to an engine.
-  Bytes part_bytes(Bytes message_bytes, std::uint32_t engine) const;
+  /// What to post on lane 0. A message that is not split stays as it is.
+  SendRequest first_part(const SendRequest& whole) const;
+  ReceivePart first_part(const ReceivePart& whole) const;
+
+  /// What to post on another lane of a message that is split.
+  SendRequest other_part(const SendRequest& whole, std::uint32_t lane, std::uint64_t slot) const;
+  /// What another lane finds; the capacity is the whole one.
+  GuestPart other_part(const GuestPart& whole, std::uint32_t lane) const;
 
  private:
-  std::uint32_t engines_;
+  Stride stride() const { return {unit_bytes_, unit_bytes_ * lanes_}; }
+
+  std::uint32_t lanes_;
   Bytes unit_bytes_;
-};
-
-/// Puts the events of one message's parts together.
-class SplitJoin {
- public:
-  explicit SplitJoin(std::uint32_t engines) : open_(engines) {}
-
-  /// The event of one part. True: it was the last one, and `whole` is the event of the message: its
-  /// bytes, and the worst that befell a part.
-  bool on_event(const Event& part, Event& whole);
-
- private:
-  std::uint32_t open_;
-  bool has_event_ = false;
-  Event whole_;
 };
 
 }  // namespace tutti::transport

@@ -20,6 +20,7 @@ struct tutti_transport_policy;
 namespace tutti::transport {
 
 class TraceSink;
+class GuestSource;
 
 using TimeNs = std::uint64_t;
 inline constexpr TimeNs kNever = std::numeric_limits<TimeNs>::max();
@@ -143,6 +144,9 @@ struct ConnectionOptions {
 
   bool sends = true;     ///< false: no send will be posted here; saves the sender's memory.
   bool receives = true;  ///< false: no receive will be posted here.
+  /// Receives are posted on another connection, and told of there: what arrives here names them.
+  /// See guest.hpp. Not asked any more once the connection has ended. Null: they are posted here.
+  const GuestSource* guests = nullptr;
   std::uint32_t sends_max = 256;  ///< Posted and not yet reported.
   /// Same, each tag of a group; equal at both ends. Rounded up to a power of two, and counted from
   /// the oldest open one.
@@ -172,12 +176,19 @@ struct Stride {
   }
 };
 
+inline constexpr std::uint64_t kNoSlot = ~0ULL;
+
 struct SendRequest {
   Tag tag = 0;
   const std::byte* data = nullptr;  ///< Stays valid until the event. Null: bytes without content.
   Bytes bytes = 0;                  ///< 0 to kMessageBytesMax.
   std::uint64_t context = 0;        ///< Comes back in the event.
   Stride stride = {};
+  /// Not 0: these bytes are a part of a message so long, which is what the receive must hold.
+  Bytes whole_bytes = 0;
+  bool tells_match = false;  ///< An event of its own says which receive it goes into.
+  /// The receive it goes into, known from another connection; then the tag says nothing.
+  std::uint64_t slot = kNoSlot;
 };
 
 struct ReceivePart {
@@ -185,6 +196,7 @@ struct ReceivePart {
   std::byte* data = nullptr;  ///< Null: bytes are counted and dropped (a simulation).
   Bytes capacity_bytes = 0;
   Stride stride = {};
+  Bytes whole_bytes = 0;  ///< Not 0: what the peer is told in place of the capacity.
 };
 
 /// Ends when each part has its message.
@@ -223,6 +235,7 @@ enum class EventKind : std::uint8_t {
   kSendDone,
   kReceiveDone,
   kConnectionDone,  ///< The last event of a connection; its handle is void now.
+  kSendMatched,     ///< Before its kSendDone, of a send that asked for it and is not too long.
 };
 
 enum class Outcome : std::uint8_t {
@@ -244,6 +257,7 @@ struct Event {
   ConnectionHandle connection;
   std::uint64_t context = 0;
   std::array<Bytes, kReceivePartsMax> part_bytes{};  ///< Received; [0] of a send: its bytes.
+  std::uint64_t slot = kNoSlot;                      ///< Of a match.
 };
 
 /// Since the connection began.

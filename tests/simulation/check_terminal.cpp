@@ -40,12 +40,33 @@ bool is_justified(const ConnectionRecord& connection, int end, Outcome outcome,
 
 }  // namespace
 
+void on_match_event(const ConnectionRecord& connection, int end, const Event& event) {
+  const EndRecord& here = connection.ends[end];
+  if (here.is_done || event.context >= here.sends.size() || here.sends[event.context].is_done) {
+    fail("one_event", name_of(connection, end) + ": a match of a send that is not there");
+  }
+  const SendRecord& send = here.sends[event.context];
+  if (!send.tells_match || send.slot != kNoSlot || event.slot == kNoSlot) {
+    fail("one_event",
+         name_of(connection, end) + ": a match that was told before, or not asked for");
+  }
+  if (std::ranges::any_of(here.sends,
+                          [&](const SendRecord& it) { return it.slot == event.slot; })) {
+    fail("outcome", name_of(connection, end) + ": two sends are matched with one receive");
+  }
+}
+
 void on_send_event(const ConnectionRecord& connection, int end, const Event& event) {
   const EndRecord& here = connection.ends[end];
   if (here.is_done || event.context >= here.sends.size() || here.sends[event.context].is_done) {
     fail("one_event", name_of(connection, end) + ": a send ended twice, or after its connection");
   }
   const SendRecord& send = here.sends[event.context];
+  const bool is_told = send.slot != kNoSlot;
+  if (event.outcome == Outcome::kOk ? is_told != send.tells_match
+                                    : is_told && event.outcome == Outcome::kTruncated) {
+    fail("one_event", name_of(connection, end) + ": a match was not told, or of no delivery");
+  }
   if (!is_justified(connection, end, event.outcome,
                     send.is_cancelled || connection.knobs.has_cancels())) {
     unjustified(connection, end, "send", event.outcome);

@@ -10,6 +10,7 @@
 namespace tutti::transport::simulation::check_terminal {
 
 /// Before the record takes the event.
+void on_match_event(const ConnectionRecord& connection, int end, const Event& event);
 void on_send_event(const ConnectionRecord& connection, int end, const Event& event);
 void on_receive_event(const ConnectionRecord& connection, int end, const Event& event);
 void on_connection_event(const ConnectionRecord& connection, int end, const Event& event);

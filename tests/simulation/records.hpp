@@ -48,6 +48,8 @@ struct SendRecord {
   std::vector<std::byte> data;
   std::uint64_t digest = 0;   ///< Of the data, which is overwritten once the send has ended.
   bool is_cancelled = false;  ///< cancel_send() was accepted.
+  bool tells_match = false;
+  std::uint64_t slot = kNoSlot;  ///< Of its match.
   bool is_done = false;
   Outcome outcome = Outcome::kOk;
 };

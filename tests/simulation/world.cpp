@@ -390,6 +390,11 @@ void World::take_events(Host& host) {
     if (connection == nullptr) {
       fail("one_event", "an event of a connection that is not there");
     }
+    if (event.kind == EventKind::kSendMatched) {
+      check_terminal::on_match_event(connection->record, end, event);
+      connection->record.ends[end].sends[event.context].slot = event.slot;
+      continue;
+    }
     note(now_, static_cast<std::uint64_t>(event.kind) << 40 ^ event.context << 8 ^
                    static_cast<std::uint64_t>(event.outcome) ^ std::uint64_t{host.index} << 48);
     say(name_of(connection->record, end) + ": " +
@@ -423,6 +428,8 @@ void World::take_events(Host& host) {
         check_delivery::on_receive_done(record, end, receive);
         break;
       }
+      case EventKind::kSendMatched:
+        break;
       case EventKind::kConnectionDone:
         check_terminal::on_connection_event(record, end, event);
         here.is_done = true;
@@ -542,9 +549,10 @@ void World::post_send(Connection& connection, int end) {
     send.tag = message.tag;
     send.data = pattern(message.bytes, random_.next());
     send.digest = digest(send.data.data(), send.data.size());
-    const Status status = host.endpoint->post_send(
-        host.clock.local(now_), here.handle,
-        {send.tag, send.data.data(), send.data.size(), application.next_send});
+    send.tells_match = application.next_send % 2 == 1;
+    SendRequest request{send.tag, send.data.data(), send.data.size(), application.next_send};
+    request.tells_match = send.tells_match;
+    const Status status = host.endpoint->post_send(host.clock.local(now_), here.handle, request);
     if (!status.ok()) {
       application.send_ns = now_ + application.retry_ns;
       application.retry_ns = std::min(2 * application.retry_ns, kRetryNsMax);

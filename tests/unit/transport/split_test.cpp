@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
+#include <utility>
 
 #include "lossy_pair.hpp"
 
@@ -15,135 +17,362 @@ using testing::LossyPair;
 using testing::pattern;
 
 TEST(split, part_bytes__add_up_and_follow_the_units) {
-  for (std::uint32_t engines = 1; engines <= 5; ++engines) {
-    const Split split(engines, 100);
+  for (std::uint32_t lanes = 1; lanes <= 5; ++lanes) {
+    const Split split(lanes, 100);
     for (Bytes bytes = 0; bytes < 1300; bytes += 7) {
-      std::vector<Bytes> expected(engines);
+      std::vector<Bytes> expected(lanes);
       for (Bytes at = 0; at < bytes; ++at) {
-        ++expected[at / 100 % engines];
+        ++expected[at / 100 % lanes];
       }
-      for (std::uint32_t engine = 0; engine < engines; ++engine) {
-        ASSERT_EQ(expected[engine], split.part_bytes(bytes, engine))
-            << engines << " " << bytes << " " << engine;
+      for (std::uint32_t lane = 0; lane < lanes; ++lane) {
+        ASSERT_EQ(expected[lane], split.part_bytes(bytes, lane))
+            << lanes << " " << bytes << " " << lane;
       }
     }
   }
 }
 
-TEST(split, part_of__each_byte_of_the_message_once) {
-  const Split split(3, 100);
-  std::vector<std::byte> data(1234);
-  std::vector<int> seen(data.size());
-  for (std::uint32_t engine = 0; engine < 3; ++engine) {
-    const SendRequest part = split.part_of(SendRequest{7, data.data(), data.size(), 9}, engine);
-    EXPECT_EQ(7U, part.tag);
-    EXPECT_EQ(9U, part.context);
-    for (Bytes offset = 0; offset < part.bytes; ++offset) {
-      ++seen[static_cast<std::size_t>(part.data - data.data()) + part.stride.at(offset)];
+/// Sizes on both sides of each multiple of the unit.
+std::vector<Bytes> sizes_around(Bytes unit, Bytes units_max) {
+  std::vector<Bytes> sizes = {0, 1};
+  for (Bytes units = 1; units <= units_max; ++units) {
+    for (const Bytes bytes : {units * unit - 1, units * unit, units * unit + 1}) {
+      sizes.push_back(bytes);
     }
   }
-  EXPECT_EQ(std::vector<int>(data.size(), 1), seen);
+  return sizes;
 }
 
-/// Several engines on each side, as pairs of endpoints that know nothing of each other.
-class SplitTransfer : public ::testing::Test {
- protected:
-  static constexpr std::uint32_t kEngines = 4;
-  SplitTransfer() {
+TEST(split, is_split__the_receiver_learns_it_from_the_first_part) {
+  constexpr Bytes kUnit = 100;
+  for (std::uint32_t lanes = 1; lanes <= 8; ++lanes) {
+    const Split split(lanes, kUnit);
+    for (const Bytes capacity : sizes_around(kUnit, 20)) {
+      const ReceivePart receive = split.first_part(ReceivePart{.capacity_bytes = capacity});
+      EXPECT_EQ(receive.whole_bytes, split.is_split(capacity) ? capacity : 0);
+      for (const Bytes bytes : sizes_around(kUnit, 20)) {
+        if (bytes > capacity) {
+          break;
+        }
+        const SendRequest first = split.first_part(SendRequest{.bytes = bytes});
+        ASSERT_EQ(split.is_split(first.bytes), split.is_split(bytes)) << lanes << " " << bytes;
+        ASSERT_LE(first.bytes, receive.capacity_bytes);
+        ASSERT_EQ(first.tells_match, split.is_split(bytes));
+        for (std::uint32_t lane = 1; lane < lanes && split.is_split(bytes); ++lane) {
+          ASSERT_TRUE(split.is_split(capacity));
+          ASSERT_LE(split.other_part(SendRequest{.bytes = bytes}, lane, 1).bytes,
+                    split.other_part(GuestPart{.capacity_bytes = capacity}, lane).capacity_bytes);
+        }
+      }
+    }
+  }
+}
+
+TEST(split, parts__each_byte_of_the_message_once) {
+  for (std::uint32_t lanes = 1; lanes <= 8; ++lanes) {
+    const Split split(lanes, 100);
+    for (const Bytes bytes : sizes_around(100, 18)) {
+      std::vector<std::byte> data(bytes);
+      std::vector<std::byte> into(bytes + 50);
+      std::vector<int> seen(bytes);
+      const auto note = [&](const SendRequest& send, std::byte* to, const Stride& stride) {
+        for (Bytes offset = 0; offset < send.bytes; ++offset) {
+          const auto at =
+              static_cast<std::size_t>(send.data - data.data()) + send.stride.at(offset);
+          ++seen[at];
+          ASSERT_EQ(at, static_cast<std::size_t>(to - into.data()) + stride.at(offset));
+        }
+      };
+      const SendRequest whole{.tag = 7, .data = data.data(), .bytes = bytes, .context = 9};
+      const SendRequest first = split.first_part(whole);
+      const ReceivePart receive =
+          split.first_part(ReceivePart{.data = into.data(), .capacity_bytes = into.size()});
+      note(first, receive.data, receive.stride);
+      for (std::uint32_t lane = 1; lane < lanes && split.is_split(bytes); ++lane) {
+        const SendRequest other = split.other_part(whole, lane, 5);
+        EXPECT_EQ(other.slot, 5U);
+        EXPECT_EQ(other.context, 9U);
+        const GuestPart guest =
+            split.other_part(GuestPart{.data = into.data(), .capacity_bytes = into.size()}, lane);
+        note(other, guest.data, guest.stride);
+      }
+      ASSERT_EQ(std::vector<int>(bytes, 1), seen) << lanes << " " << bytes;
+    }
+  }
+}
+
+/// Several lanes, each a pair of endpoints that know nothing of the others, and a caller who does.
+class Lanes {
+ public:
+  static constexpr Bytes kUnit = 10'000;
+
+  Lanes(std::uint32_t lanes, std::uint64_t seed) : split(lanes, kUnit), random_(seed) {
     ConnectionOptions options;
-    options.wire.paths = 16;
-    for (std::uint32_t engine = 0; engine < kEngines; ++engine) {
-      options.seed = engine;
-      pairs.push_back(std::make_unique<LossyPair>(options, engine));
+    options.wire.paths = 4;
+    for (std::uint32_t lane = 0; lane < lanes; ++lane) {
+      sources_.push_back(std::make_unique<Source>(*this, lane));
+      options.guests = lane == 0 ? nullptr : sources_.back().get();
+      options.seed = seed + lane;
+      pairs.push_back(std::make_unique<LossyPair>(options, seed + lane));
+      seen_.push_back({0, 0});
     }
   }
+
   void send(Tag tag, const std::vector<std::byte>& data) {
-    for (std::uint32_t i = 0; i < kEngines; ++i) {
-      const SendRequest part = split.part_of(SendRequest{tag, data.data(), data.size(), 1}, i);
-      ASSERT_TRUE(pairs[i]->end(0).post_send(pairs[i]->now(), pairs[i]->handle(0), part).ok());
-    }
+    const std::uint64_t context = sends_.size();
+    sends_.push_back({.tag = tag, .data = data.data(), .bytes = data.size(), .context = context});
+    sent.push_back({.open = 1});
+    post(0, split.first_part(sends_.back()));
   }
-  void receive(const ReceiveRequest& whole) {
-    for (std::uint32_t i = 0; i < kEngines; ++i) {
-      const ReceiveRequest part = split.part_of(whole, i);
-      ASSERT_TRUE(pairs[i]->end(1).post_receive(pairs[i]->now(), pairs[i]->handle(1), part).ok());
+
+  void receive(const std::vector<ReceivePart>& parts) {
+    ReceiveRequest request;
+    request.context = received.size();
+    request.part_count = static_cast<std::uint8_t>(parts.size());
+    received.push_back({.open = 1});
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      request.parts[i] = split.first_part(parts[i]);
+      receives_[next_slot_++] = {
+          parts[i].data, parts[i].capacity_bytes, {}, request.context * 8 + i};
     }
+    LossyPair& first = *pairs[0];
+    ASSERT_TRUE(first.end(1).post_receive(first.now(), first.handle(1), request).ok());
   }
-  /// The joined event of the end's only message.
-  Event finish(int end, std::size_t sends, std::size_t receives) {
-    SplitJoin join(kEngines);
-    Event whole;
-    for (std::uint32_t i = 0; i < kEngines; ++i) {
-      EXPECT_TRUE(pairs[i]->run_until_events(sends, receives));
-      EXPECT_EQ(i + 1 == kEngines, join.on_event(pairs[i]->events(end).front(), whole));
+
+  /// Lanes run at speeds of their own until nothing is open.
+  bool run() {
+    for (int idle = 0; idle < 1000;) {
+      const std::uint32_t lane = random_.below(split.lanes());
+      LossyPair& pair = *pairs[lane];
+      const int turns = static_cast<int>(random_.below(40));
+      bool has_moved = false;
+      for (int i = 0; i < turns; ++i) {
+        has_moved |= pair.step(pair.now() + 1'000'000'000);
+      }
+      has_moved |= take(lane);
+      idle = has_moved ? 0 : idle + 1;
+      const auto is_open = [](const Whole& it) { return it.open != 0; };
+      if (std::none_of(sent.begin(), sent.end(), is_open) &&
+          std::none_of(received.begin(), received.end(), is_open)) {
+        return true;
+      }
     }
-    return whole;
+    return false;
   }
-  Split split{kEngines, 16'384};
+
+  struct Whole {
+    int open = 0;  ///< Parts.
+    Outcome outcome = Outcome::kOk;
+    std::array<Bytes, kReceivePartsMax> bytes{};
+  };
+  Split split;
   std::vector<std::unique_ptr<LossyPair>> pairs;
+  std::vector<Whole> sent;
+  std::vector<Whole> received;
+  std::uint64_t asked = 0;  ///< Of the sources.
+
+ private:
+  class Source : public GuestSource {
+   public:
+    Source(Lanes& lanes, std::uint32_t lane) : lanes_(lanes), lane_(lane) {}
+    bool find(std::uint64_t slot, GuestPart& out) const override {
+      ++lanes_.asked;
+      const auto it = lanes_.receives_.find(slot);
+      if (it != lanes_.receives_.end()) {
+        out = lanes_.split.other_part(it->second, lane_);
+      }
+      return it != lanes_.receives_.end();
+    }
+
+   private:
+    Lanes& lanes_;
+    std::uint32_t lane_;
+  };
+
+  void post(std::uint32_t lane, const SendRequest& part) {
+    LossyPair& pair = *pairs[lane];
+    ASSERT_TRUE(pair.end(0).post_send(pair.now(), pair.handle(0), part).ok());
+  }
+
+  bool take(std::uint32_t lane) {
+    const auto before = seen_[lane];
+    std::vector<Event>& of_sender = pairs[lane]->events(0);
+    while (seen_[lane].first < of_sender.size()) {
+      const Event event = of_sender[seen_[lane].first++];
+      Whole& whole = sent[event.context];
+      if (event.kind == EventKind::kSendMatched) {
+        whole.open += static_cast<int>(split.lanes()) - 1;
+        for (std::uint32_t other = 1; other < split.lanes(); ++other) {
+          post(other, split.other_part(sends_[event.context], other, event.slot));
+        }
+        continue;
+      }
+      EXPECT_EQ(event.kind, EventKind::kSendDone);
+      --whole.open;
+      whole.outcome = std::max(whole.outcome, event.outcome);
+      whole.bytes[0] += event.part_bytes[0];
+    }
+    std::vector<Event>& of_receiver = pairs[lane]->events(1);
+    while (seen_[lane].second < of_receiver.size()) {
+      const Event& event = of_receiver[seen_[lane].second++];
+      EXPECT_EQ(event.kind, EventKind::kReceiveDone);
+      const std::size_t first = lane == 0 ? 0 : event.context % 8;
+      Whole& whole = received[lane == 0 ? event.context : event.context / 8];
+      --whole.open;
+      whole.outcome = std::max(whole.outcome, event.outcome);
+      for (std::size_t i = 0; i < event.part_count; ++i) {
+        whole.bytes[first + i] += event.part_bytes[i];
+        const bool is_split = lane == 0 && split.is_split(event.part_bytes[i]);
+        whole.open += is_split ? static_cast<int>(split.lanes()) - 1 : 0;
+      }
+    }
+    return before != seen_[lane];
+  }
+
+  Random random_;
+  std::vector<std::unique_ptr<Source>> sources_;
+  std::vector<SendRequest> sends_;
+  std::map<std::uint64_t, GuestPart> receives_;
+  std::uint64_t next_slot_ = ConnectionOptions().first_number;
+  std::vector<std::pair<std::size_t, std::size_t>> seen_;  ///< Events of each end of each lane.
 };
 
-TEST_F(SplitTransfer, any_size_arrives_whole_whatever_the_network_does) {
-  for (const std::size_t bytes : {0U, 1U, 16'383U, 16'384U, 16'385U, 70'001U, 1'000'003U}) {
-    pairs.clear();
-    ConnectionOptions options;
-    options.wire.paths = 16;
-    for (std::uint32_t engine = 0; engine < kEngines; ++engine) {
-      pairs.push_back(std::make_unique<LossyPair>(options, bytes + engine));
-      pairs.back()->faults.loss = 50;
-      pairs.back()->faults.delay = 100;
-    }
-    const auto data = pattern(bytes, bytes);
-    std::vector<std::byte> into(bytes + 10, std::byte{9});
-    ReceiveRequest whole;
-    whole.parts[0] = {5, into.data(), into.size()};
-    receive(whole);
-    send(5, data);
-    const Event sent = finish(0, 1, 1);
-    const Event received = finish(1, 1, 1);
-    EXPECT_EQ(Outcome::kOk, sent.outcome);
-    EXPECT_EQ(Outcome::kOk, received.outcome);
-    EXPECT_EQ(bytes, sent.part_bytes[0]);
-    EXPECT_EQ(bytes, received.part_bytes[0]);
-    EXPECT_TRUE(std::equal(data.begin(), data.end(), into.begin())) << bytes;
-    EXPECT_EQ(std::vector<std::byte>(10, std::byte{9}),
-              std::vector<std::byte>(into.end() - 10, into.end()));
+void break_network(Lanes& lanes) {
+  for (const auto& pair : lanes.pairs) {
+    pair->faults.loss = 30;
+    pair->faults.delay = 100;
+    pair->faults.duplicate = 20;
+    pair->faults.corrupt = 5;
   }
 }
 
-TEST_F(SplitTransfer, a_group_keeps_its_tags_and_a_long_message_is_truncated_as_one) {
+TEST(lanes, any_size_arrives_whole_whatever_the_network_does) {
+  for (std::uint32_t count = 1; count <= 8; ++count) {
+    for (const Bytes bytes : sizes_around(Lanes::kUnit, 9)) {
+      Lanes lanes(count, bytes + count);
+      break_network(lanes);
+      const auto data = pattern(bytes, bytes);
+      const Bytes spare = bytes % 3 * 20'000;
+      std::vector<std::byte> into(bytes + spare + 10, std::byte{9});
+      lanes.receive({{.tag = 5, .data = into.data(), .capacity_bytes = bytes + spare}});
+      lanes.send(5, data);
+      ASSERT_TRUE(lanes.run()) << count << " lanes, " << bytes;
+      EXPECT_EQ(Outcome::kOk, lanes.sent[0].outcome);
+      EXPECT_EQ(Outcome::kOk, lanes.received[0].outcome);
+      EXPECT_EQ(bytes, lanes.sent[0].bytes[0]);
+      EXPECT_EQ(bytes, lanes.received[0].bytes[0]);
+      ASSERT_TRUE(std::equal(data.begin(), data.end(), into.begin())) << count << " " << bytes;
+      EXPECT_EQ(
+          std::vector<std::byte>(spare + 10, std::byte{9}),
+          std::vector<std::byte>(into.end() - static_cast<std::ptrdiff_t>(spare) - 10, into.end()));
+    }
+  }
+}
+
+TEST(lanes, tags_and_groups_in_any_order) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    Random random(seed);
+    Lanes lanes(2 + random.below(7), seed);
+    break_network(lanes);
+    constexpr std::size_t kMessages = 24;
+    constexpr Tag kTags = 4;
+    // The n-th send of a tag meets the n-th part of it, whatever is between them.
+    std::array<std::vector<std::vector<std::byte>>, kTags> data;
+    std::array<std::vector<std::vector<std::byte>>, kTags> into;
+    std::vector<std::vector<std::byte>> buffers;
+    for (std::size_t i = 0; i < kMessages; ++i) {
+      const Bytes near = random.below(5) * Lanes::kUnit + random.below(3);
+      const Bytes bytes = random.below(2) == 0 ? random.below(80'000) : near;
+      const Tag tag = random.below(kTags);
+      data[tag].push_back(pattern(bytes, seed * 100 + i));
+      into[tag].emplace_back(bytes + random.below(2) * random.below(30'000));
+    }
+    std::array<std::size_t, kTags> next_sent{};
+    std::array<std::size_t, kTags> next_received{};
+    const auto some_tag = [&](const std::array<std::size_t, kTags>& next) {
+      Tag tag = random.below(kTags);
+      while (next[tag] == data[tag].size()) {
+        tag = (tag + 1) % kTags;
+      }
+      return tag;
+    };
+    std::vector<std::vector<std::pair<Tag, std::size_t>>> groups;
+    for (std::size_t sends = 0, parts = 0; sends < kMessages || parts < kMessages;) {
+      if (sends < kMessages && (parts == kMessages || random.below(2) == 0)) {
+        const Tag tag = some_tag(next_sent);
+        lanes.send(tag, data[tag][next_sent[tag]++]);
+        ++sends;
+        continue;
+      }
+      std::vector<ReceivePart> group;
+      groups.emplace_back();
+      for (std::uint32_t left = 1 + random.below(8); left > 0 && parts < kMessages; --left) {
+        const Tag tag = some_tag(next_received);
+        std::vector<std::byte>& buffer = into[tag][next_received[tag]];
+        groups.back().emplace_back(tag, next_received[tag]++);
+        group.push_back({.tag = tag, .data = buffer.data(), .capacity_bytes = buffer.size()});
+        ++parts;
+      }
+      lanes.receive(group);
+    }
+    ASSERT_TRUE(lanes.run()) << seed;
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      EXPECT_EQ(lanes.received[i].outcome, Outcome::kOk);
+      for (std::size_t j = 0; j < groups[i].size(); ++j) {
+        const auto [tag, at] = groups[i][j];
+        ASSERT_EQ(lanes.received[i].bytes[j], data[tag][at].size()) << seed;
+        ASSERT_TRUE(std::equal(data[tag][at].begin(), data[tag][at].end(), into[tag][at].begin()))
+            << seed;
+      }
+    }
+  }
+}
+
+TEST(lanes, a_message_that_is_too_long_is_lane_0s_to_refuse) {
+  Lanes lanes(4, 1);
   const auto small = pattern(100, 1);
   const auto large = pattern(200'000, 2);
   std::vector<std::byte> into_small(100);
-  std::vector<std::byte> into_large(150'000);  // Too short.
-  ReceiveRequest whole;
-  whole.part_count = 2;
-  whole.parts[0] = {1, into_small.data(), into_small.size()};
-  whole.parts[1] = {2, into_large.data(), into_large.size()};
-  receive(whole);
-  send(2, large);
-  send(1, small);
-  const Event received = finish(1, 2, 1);
-  EXPECT_EQ(Outcome::kTruncated, received.outcome);
-  EXPECT_EQ(2U, received.part_count);
-  EXPECT_EQ(100U, received.part_bytes[0]);
+  std::vector<std::byte> into_large(199'999, std::byte{3});
+  lanes.receive({{.tag = 1, .data = into_small.data(), .capacity_bytes = 100},
+                 {.tag = 2, .data = into_large.data(), .capacity_bytes = into_large.size()}});
+  lanes.send(2, large);
+  lanes.send(1, small);
+  ASSERT_TRUE(lanes.run());
+  EXPECT_EQ(Outcome::kTruncated, lanes.sent[0].outcome);
+  EXPECT_EQ(Outcome::kOk, lanes.sent[1].outcome);
+  EXPECT_EQ(Outcome::kTruncated, lanes.received[0].outcome);
+  EXPECT_EQ(100U, lanes.received[0].bytes[0]);
   EXPECT_EQ(small, into_small);
+  EXPECT_EQ(into_large, std::vector<std::byte>(199'999, std::byte{3}));
+  EXPECT_EQ(lanes.asked, 0U);
+}
+
+TEST(lanes, a_short_message_is_nothing_to_the_others) {
+  Lanes lanes(4, 1);
+  const auto data = pattern(Lanes::kUnit - 1, 1);
+  std::vector<std::byte> into(100'000);
+  lanes.receive({{.tag = 1, .data = into.data(), .capacity_bytes = into.size()}});
+  lanes.send(1, data);
+  ASSERT_TRUE(lanes.run());
+  for (std::size_t lane = 1; lane < 4; ++lane) {
+    EXPECT_EQ(lanes.pairs[lane]->packets, 0U);
+  }
+  EXPECT_EQ(lanes.asked, 0U);
 }
 
 TEST(split, a_peer_with_other_units_is_refused_not_misread) {
   LossyPair pair;
   const auto data = pattern(60'000, 1);
   std::vector<std::byte> into(60'000);
-  const Split here(1, 30'000);
-  const Split there(1, 10'000);
-  ReceiveRequest whole;
-  whole.parts[0] = {1, into.data(), into.size()};
-  ASSERT_TRUE(pair.end(1).post_receive(pair.now(), pair.handle(1), there.part_of(whole, 0)).ok());
-  ASSERT_TRUE(pair.end(0)
-                  .post_send(pair.now(), pair.handle(0),
-                             here.part_of(SendRequest{1, data.data(), data.size(), 1}, 0))
-                  .ok());
-  EXPECT_FALSE(pair.run_until_events(1, 1, pair.now() + 100'000'000));
+  ReceiveRequest receive;
+  receive.parts[0] = Split(2, 10'000).first_part(
+      ReceivePart{.tag = 1, .data = into.data(), .capacity_bytes = into.size()});
+  ASSERT_TRUE(pair.end(1).post_receive(pair.now(), pair.handle(1), receive).ok());
+  const SendRequest send =
+      Split(2, 30'000).first_part(SendRequest{.tag = 1, .data = data.data(), .bytes = data.size()});
+  ASSERT_TRUE(pair.end(0).post_send(pair.now(), pair.handle(0), send).ok());
+  EXPECT_FALSE(pair.run_until_events(2, 1, pair.now() + 100'000'000));
   EXPECT_GT(pair.counters(1).malformed_dropped, 0U);
 }
 

@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Reassembly on a connection whose receives are posted and told of on another one: the first lane
+// of a message that travels over several (split.hpp). What arrives here names a receive by the
+// number that its advert has there; where it lies is asked of a source when its first byte comes.
+// So a receive that gets a short message costs nothing here, and no packet announces anything
+// twice. Not incoming.hpp, which knows its receives.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "transport/packet.hpp"
+#include "transport/types.hpp"
+
+namespace tutti::transport {
+
+/// This connection's share of one receive.
+struct GuestPart {
+  std::byte* data = nullptr;  ///< Null: bytes are counted and dropped.
+  Bytes capacity_bytes = 0;
+  Stride stride = {};
+  std::uint64_t context = 0;  ///< Comes back in the event.
+};
+
+/// Who knows the receives. Asked by the thread that drives the endpoint.
+class GuestSource {
+ public:
+  virtual ~GuestSource() = default;
+  /// False: there is no such receive, or it has ended.
+  virtual bool find(std::uint64_t slot, GuestPart& out) const = 0;
+};
+
+class GuestTable {
+ public:
+  /// `parts_max`: receives between the oldest open one and the newest; rounded up to a power of
+  /// two.
+  GuestTable(const GuestSource& source, std::uint32_t parts_max, std::uint64_t first_slot);
+
+  /// False: names no receive, or bytes outside of it. An end that says "cancelled" or "too long"
+  /// belongs to the connection that has the receive, and is refused.
+  bool on_data(const DataHeader& data, std::uint8_t flags, std::span<const std::byte> payload);
+  /// Where on_data would copy the payload to; null: nowhere.
+  std::byte* place(const DataHeader& data) const;
+  /// Waits for it, if it has not ended.
+  void expect(std::uint64_t slot);
+  /// What is open is dropped without an event: its receive is the other connection's to end.
+  void end_all();
+  /// Fills the event of a receive whose share is complete; false: there is none.
+  bool take_finished(Event& event);
+
+  /// Receives that are begun, or waited for, and not complete.
+  std::uint32_t open() const { return open_; }
+
+ private:
+  static constexpr std::uint32_t kNone = 0xffffffff;
+
+  struct Entry {
+    std::uint64_t slot = kNoSlot;
+    GuestPart part;
+    Bytes received_bytes = 0;
+    Bytes total_bytes = 0;  ///< Known once the end has come.
+    bool has_end = false;
+    bool is_open = false;
+    std::uint32_t next = kNone;  ///< Among the finished.
+  };
+
+  std::uint64_t number_of(std::uint32_t slot) const;
+  const Entry& at(std::uint64_t slot) const { return entries_[slot & (entries_.size() - 1)]; }
+  Entry& at(std::uint64_t slot) { return entries_[slot & (entries_.size() - 1)]; }
+  Entry* find_or_open(std::uint64_t slot);
+  static bool fits(const Entry& entry, const DataHeader& data);
+
+  const GuestSource& source_;
+  std::vector<Entry> entries_;  ///< Ring by number; power of two.
+  std::uint64_t newest_;        ///< Highest slot that was seen.
+  std::uint32_t open_ = 0;
+  std::uint32_t finished_head_ = kNone;
+  std::uint32_t finished_tail_ = kNone;
+};
+
+}  // namespace tutti::transport
