@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A Channel on one lane of one engine: a pool of requests, and what their ends mean.
+// A Channel on a lane, or on several lanes of as many engines: a pool of requests, and what their
+// ends mean.
 #pragma once
 
 #include <memory>
@@ -15,7 +16,8 @@ namespace tutti::net {
 
 class LaneChannel : public Channel {
  public:
-  explicit LaneChannel(Lane* lane);
+  /// `bundle`: of several lanes; `lane` is the first. Null: that is all.
+  explicit LaneChannel(Lane* lane, std::shared_ptr<Bundle> bundle = nullptr);
   ~LaneChannel() override;
 
   Result<Request*> send(transport::Tag tag, const void* data, Bytes bytes) override;
@@ -29,9 +31,18 @@ class LaneChannel : public Channel {
   static constexpr std::size_t kRequests = 256;
 
   Request* take();
+  bool has_ended() const;
   Status ended() const;
+  /// False: too many receives before them are open.
+  bool can_share(std::size_t parts) const;
+  void share(Request& request, std::span<const transport::ReceivePart> parts);
+  void give_back(Request* request);
+  void help(const Request& request);
+  bool is_split(const Request& request) const;
 
   Lane* lane_;
+  std::shared_ptr<Bundle> bundle_;
+  std::uint64_t next_slot_ = transport::ConnectionOptions().first_number;
   std::vector<Request> requests_;
   Request* free_ = nullptr;
 };

@@ -47,6 +47,9 @@ constexpr TimeNs kForgetNs = 2'000'000'000;  ///< An ended connection still answ
 /// farewell.
 constexpr TimeNs kCloseLingerNs = 500'000'000;
 constexpr char kFarewell = 'B';
+/// Of a context: which part of the request, whose address has zeros there.
+constexpr std::uint64_t kPartMask = transport::kReceivePartsMax - 1;
+static_assert(alignof(Request) > kPartMask);
 
 /// The lock for a caller who has to have it: a spinning thread steps aside for him.
 class CallerLock {
@@ -73,12 +76,16 @@ Engine::Engine(std::unique_ptr<wire::Wire> wire, const EngineOptions& options)
                 options.trace),
       lane_of_(options.connections) {}
 
-Engine::~Engine() {
+void Engine::stop() {
   stop_ = true;
   if (thread_.joinable()) {
     wake(Sleep::kNap);
     thread_.join();
   }
+}
+
+Engine::~Engine() {
+  stop();
   for (const std::unique_ptr<Lane>& lane : lanes_) {
     if (lane->control >= 0) {
       close(lane->control);
@@ -103,7 +110,8 @@ Status Engine::start() {
 }
 
 Result<Lane*> Engine::attach(const transport::ConnectionOptions& options,
-                             const wire::WireAddress& peer, int control, std::string who) {
+                             const wire::WireAddress& peer, int control, std::string who,
+                             const std::shared_ptr<Bundle>& bundle) {
   const CallerLock lock(mutex_, wanted_);
   TUTTI_ASSIGN_OR_RETURN(const std::uint64_t wire_peer, wire_->add_peer(peer));
   auto lane = std::make_unique<Lane>();
@@ -111,12 +119,14 @@ Result<Lane*> Engine::attach(const transport::ConnectionOptions& options,
   lane->who = std::move(who);
   lane->wire_peer = wire_peer;
   lane->control = control;
+  lane->bundle = bundle;
+  lane->index = bundle == nullptr ? 0 : bundle->index_of(this);
   lane->receives = options.receives;
   // Before the connection: one that is aborted at once would end with an event of no lane.
   epoll_event interest{};
   interest.events = EPOLLIN | EPOLLRDHUP;
   interest.data.ptr = lane.get();
-  if (epoll_ctl(controls_, EPOLL_CTL_ADD, control, &interest) != 0) {
+  if (lane->index == 0 && epoll_ctl(controls_, EPOLL_CTL_ADD, control, &interest) != 0) {
     const std::string why = std::strerror(errno);
     wire_->remove_peer(wire_peer);
     return Status(ErrorCode::kUnavailable, "net: cannot watch the peer's connection: " + why);
@@ -125,7 +135,9 @@ Result<Lane*> Engine::attach(const transport::ConnectionOptions& options,
   with_peer.peer = wire_peer;
   auto connection = endpoint_.connect(now_ns(), with_peer);
   if (!connection.ok()) {
-    epoll_ctl(controls_, EPOLL_CTL_DEL, control, nullptr);
+    if (lane->index == 0) {
+      epoll_ctl(controls_, EPOLL_CTL_DEL, control, nullptr);
+    }
     wire_->remove_peer(wire_peer);
     return connection.status();
   }
@@ -133,23 +145,32 @@ Result<Lane*> Engine::attach(const transport::ConnectionOptions& options,
   watch_lane(*lane, options);
   lane_of_[connection->index] = lane.get();
   ++lanes_in_use_;
+  Lane* const attached = lane.get();
   lanes_.push_back(std::move(lane));
+  if (bundle != nullptr) {
+    bundle->lanes[attached->index] = attached;
+    look_after(*bundle);
+  }
   wake(Sleep::kDeep);
-  return lanes_.back().get();
+  return attached;
 }
 
-void Engine::detach(Lane* lane) {
+void Engine::detach(Lane* lane, bool aborts) {
   const CallerLock lock(mutex_, wanted_);
   take_posted();
   lane->is_detached = true;
   if (!lane->has_ended) {
-    if (lane->open_requests > 0) {
+    if (aborts || lane->open_requests > 0) {
       break_off(*lane);
     } else {
       // The TCP connection's end is in order from now on.
-      (void)::send(lane->control, &kFarewell, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (lane->control >= 0) {
+        (void)::send(lane->control, &kFarewell, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+      }
       drop_blocked();
-      if (lane->receives && !lane->has_farewell) {
+      const bool has_farewell =
+          lane->bundle == nullptr ? lane->has_farewell : lane->bundle->has_farewell.load();
+      if (lane->receives && !has_farewell) {
         lane->close_ns = now_ns() + kCloseLingerNs;
       } else {
         (void)endpoint_.close(now_ns(), lane->connection);
@@ -171,7 +192,7 @@ void Engine::post(Request* request) {
   ++open_requests_;
   {
     const std::lock_guard lock(inbox_mutex_);
-    inbox_.push_back(request);
+    inbox_.push_back({request->lane, request});
     ++posted_;
   }
   // The advert of a receive can wait for what its caller does next: a send, or a test.
@@ -337,44 +358,65 @@ bool Engine::take_posted() {
   {
     const std::lock_guard lock(inbox_mutex_);
     taken_.swap(inbox_);
+    taken_news_.swap(news_);
     posted_ = 0;
   }
   hold_ns_ = 0;
-  for (Request* const request : taken_) {
-    std::deque<Request*>& waiting =
-        request->is_send ? request->lane->waiting_sends : request->lane->waiting_receives;
-    ++request->lane->open_requests;
-    if (!waiting.empty() || !post_now(request)) {
-      waiting.push_back(request);
+  for (const Post& post : taken_) {
+    Lane& lane = *post.lane;
+    if (post.request == nullptr) {
+      (void)endpoint_.expect(now_ns(), lane.connection, post.slot);
+      continue;
+    }
+    std::deque<Post>& waiting = post.request->is_send ? lane.waiting_sends : lane.waiting_receives;
+    ++lane.open_requests;
+    if (lane.index == 0) {
+      post.request->is_accepted = true;
+    }
+    if (!waiting.empty() || !post_now(post)) {
+      waiting.push_back(post);
     }
   }
   taken_.clear();
+  for (const std::shared_ptr<Bundle>& bundle : taken_news_) {
+    look_after(*bundle);
+  }
+  taken_news_.clear();
   return true;
 }
 
 /// False: there is no room for it now.
-bool Engine::post_now(Request* request) {
-  Lane& lane = *request->lane;
+bool Engine::post_now(const Post& post) {
+  Lane& lane = *post.lane;
+  Request* const request = post.request;
   if (lane.has_ended || lane.is_peer_gone) {
-    finish(request, lane.outcome == Outcome::kOk ? Outcome::kClosed : lane.outcome);
+    finish(lane, request, lane.outcome == Outcome::kOk ? Outcome::kClosed : lane.outcome, 0);
     return true;
   }
   const TimeNs now = now_ns();
+  const auto send_part = [&] {
+    if (lane.bundle == nullptr) {
+      return request->send;
+    }
+    const transport::Split& split = lane.bundle->split;
+    return lane.index == 0 ? split.first_part(request->send)
+                           : split.other_part(request->send, lane.index, post.slot);
+  };
   const Status status = request->is_send
-                            ? endpoint_.post_send(now, lane.connection, request->send)
+                            ? endpoint_.post_send(now, lane.connection, send_part())
                             : endpoint_.post_receive(now, lane.connection, request->receive);
   if (status.code() == ErrorCode::kTimeout) {
     return false;
   }
   if (!status.ok()) {
-    finish(request,
-           status.code() == ErrorCode::kInvalidArgument ? Outcome::kTruncated : Outcome::kClosed);
+    const bool is_too_long = status.code() == ErrorCode::kInvalidArgument;
+    finish(lane, request, is_too_long ? Outcome::kTruncated : Outcome::kClosed, 0);
   }
   return true;
 }
 
 void Engine::post_waiting(Lane& lane) {
-  for (std::deque<Request*>* waiting : {&lane.waiting_receives, &lane.waiting_sends}) {
+  for (std::deque<Post>* waiting : {&lane.waiting_receives, &lane.waiting_sends}) {
     while (!waiting->empty() && post_now(waiting->front())) {
       waiting->pop_front();
     }
@@ -441,29 +483,49 @@ bool Engine::take_events() {
       end(lane, event.outcome);
       continue;
     }
-    auto* const request = reinterpret_cast<Request*>(event.context);
-    request->parts = event.kind == transport::EventKind::kSendDone ? 1 : event.part_count;
-    request->bytes = event.part_bytes;
-    finish(request, event.outcome);
+    const std::uint64_t first_part = event.context & kPartMask;
+    auto* const request = reinterpret_cast<Request*>(event.context & ~kPartMask);
+    if (event.kind == transport::EventKind::kSendMatched) {
+      share_out(lane, request, event.slot);
+      continue;
+    }
+    Bytes bytes = 0;
+    for (std::size_t i = 0; i < event.part_count; ++i) {
+      bytes += event.part_bytes[i];
+      std::atomic<Bytes>& sum = request->bytes[first_part + i];
+      if (lane.bundle == nullptr) {
+        sum.store(event.part_bytes[i], std::memory_order_relaxed);
+      } else {
+        sum.fetch_add(event.part_bytes[i], std::memory_order_relaxed);
+      }
+    }
+    if (lane.index == 0) {
+      request->parts = event.part_count;
+      if (!request->is_send) {
+        count_others(lane, request, event);
+      }
+    }
+    finish(lane, request, event.outcome, bytes);
     post_waiting(lane);
   }
   return did;
 }
 
-void Engine::finish(Request* request, Outcome outcome) {
-  Lane& lane = *request->lane;
-  request->outcome = outcome;
-  request->is_peer_gone = lane.is_peer_gone;
+/// A lane's part of a request, which is all of most.
+void Engine::finish(Lane& lane, Request* request, Outcome outcome, Bytes bytes) {
   if (request->is_send) {
     drop_blocked();  // Its buffer is the caller's again.
   }
   if (options_.trace != nullptr) [[unlikely]] {
-    trace_end(*request);
+    trace_end(lane, *request, outcome, bytes);
   }
-  --lane.open_requests;
-  --open_requests_;
-  has_finished_ = true;
-  request->is_done.store(true, std::memory_order_release);
+  // Lanes beside the first are not asked to receive.
+  if (request->is_send || lane.index == 0) {
+    --lane.open_requests;
+    --open_requests_;
+  }
+  has_finished_ = has_finished_ || lane.index == 0;
+  settle(lane, request, outcome);
 }
 
 void Engine::end(Lane& lane, Outcome outcome) {
@@ -472,12 +534,13 @@ void Engine::end(Lane& lane, Outcome outcome) {
   lane.outcome = outcome;
   lane.has_ended = true;
   show(lane, now_ns());
-  for (std::deque<Request*>* waiting : {&lane.waiting_receives, &lane.waiting_sends}) {
-    for (Request* const request : *waiting) {
-      finish(request, outcome == Outcome::kOk ? Outcome::kClosed : outcome);
+  for (std::deque<Post>* waiting : {&lane.waiting_receives, &lane.waiting_sends}) {
+    for (const Post& post : *waiting) {
+      finish(lane, post.request, outcome == Outcome::kOk ? Outcome::kClosed : outcome, 0);
     }
     waiting->clear();
   }
+  note_end(lane);
   if (lane.is_detached && lane.forget_ns == kNever) {
     lane.forget_ns = now_ns() + kForgetNs;
     --lanes_in_use_;
@@ -516,6 +579,9 @@ void Engine::look_after_peers(TimeNs now) {
     } else if (lane.close_ns != kNever) {
       lane.close_ns = now;
     }
+    if (lane.bundle != nullptr) {
+      tell_of_peer(lane);
+    }
   }
   forget_old(now);
 }
@@ -535,9 +601,14 @@ void Engine::forget_old(TimeNs now) {
     }
     // A forked child may hold the connection open: the peer is to see its end all the same, and
     // nobody is to be told of it here.
-    epoll_ctl(controls_, EPOLL_CTL_DEL, lane.control, nullptr);
-    shutdown(lane.control, SHUT_RDWR);
-    close(lane.control);
+    if (lane.control >= 0) {
+      epoll_ctl(controls_, EPOLL_CTL_DEL, lane.control, nullptr);
+      shutdown(lane.control, SHUT_RDWR);
+      close(lane.control);
+    }
+    if (lane.bundle != nullptr) {
+      lane.bundle->lanes[lane.index] = nullptr;
+    }
     wire_->remove_peer(lane.wire_peer);
     unwatch_lane(lane);
     if (lane_of_[lane.connection.index] == &lane) {

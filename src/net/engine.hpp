@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "net/bell.hpp"
+#include "net/bundle.hpp"
 #include "net/network.hpp"
 #include "net/statistics.hpp"
 #include "net/trace.hpp"
@@ -35,15 +36,25 @@ namespace tutti::net {
 
 class Engine;
 
+/// What somebody wants of a lane.
+struct Post {
+  Lane* lane = nullptr;
+  Request* request = nullptr;               ///< Null: data of `slot` is to come.
+  std::uint64_t slot = transport::kNoSlot;  ///< Of a send, if it is known.
+};
+
 /// An engine's side of one channel. Fields without a word are the engine's, under its lock.
 struct Lane {
   Engine* engine = nullptr;
   std::string who;  ///< The peer, for messages. Constant.
   transport::ConnectionHandle connection;
   std::uint64_t wire_peer = 0;
-  int control = -1;  ///< TCP connection: its end without a farewell is the end of the peer.
-  std::deque<Request*> waiting_sends;     ///< For which the transport has no room yet.
-  std::deque<Request*> waiting_receives;  ///< Same.
+  std::shared_ptr<Bundle> bundle;  ///< Of a channel of several; null: this is the only one.
+  std::uint32_t index = 0;         ///< In the bundle.
+  /// TCP connection, of lane 0: its end without a farewell is the end of the peer.
+  int control = -1;
+  std::deque<Post> waiting_sends;     ///< For which the transport has no room yet.
+  std::deque<Post> waiting_receives;  ///< Same.
   std::uint32_t open_requests = 0;
   bool receives = false;
   bool is_detached = false;                        ///< Its channel is gone.
@@ -63,18 +74,26 @@ struct Lane {
 };
 
 struct Request {
-  Lane* lane = nullptr;
+  /// Of `open_parts`: lane 0's. Only with it is known how many others there are.
+  static constexpr std::int32_t kFirstPart = 1 << 16;
+
+  Lane* lane = nullptr;  ///< Lane 0.
   bool is_send = false;
-  transport::TimeNs posted_ns = 0;  ///< If there is a trace.
-  transport::SendRequest send;
-  transport::ReceiveRequest receive;
-  // Written by the engine before `is_done`.
+  transport::TimeNs posted_ns = 0;    ///< If there is a trace.
+  transport::SendRequest send;        ///< The whole message.
+  transport::ReceiveRequest receive;  ///< Lane 0's part.
+  std::uint64_t first_slot = 0;       ///< Of a receive: the number of its first part's advert.
+  std::atomic<std::int32_t> open_parts = kFirstPart;
+  std::atomic<bool> is_accepted = false;  ///< By lane 0's engine.
+  std::uint32_t others = 0;  ///< Lane 0's engine: parts of a send that other lanes have got.
+  // Written by the engines before `is_done`.
   transport::Outcome outcome = transport::Outcome::kOk;
   bool is_peer_gone = false;
   std::uint8_t parts = 0;
-  std::array<Bytes, transport::kReceivePartsMax> bytes{};
+  std::array<std::atomic<Bytes>, transport::kReceivePartsMax> bytes{};
   std::atomic<bool> is_done = false;
   void* channel = nullptr;  ///< Who gets it back; not the engine's business.
+  bool is_taken = false;    ///< The channel's.
   Request* next_free = nullptr;
 };
 
@@ -97,13 +116,15 @@ struct EngineOptions {
 class Engine : private wire::Arrivals {
  public:
   Engine(std::unique_ptr<wire::Wire> wire, const EngineOptions& options);
-  /// Joins the thread. All lanes are detached by then.
+  /// stop(). All lanes are detached by then.
   ~Engine() override;
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
   /// Starts the thread. Errors: the system gives none.
   Status start();
+  /// Joins it. Engines that share bundles are all stopped before one of them goes.
+  void stop();
 
   const wire::WireAddress& address() const { return address_; }
   const transport::WireCapabilities& capabilities() const { return capabilities_; }
@@ -112,12 +133,15 @@ class Engine : private wire::Arrivals {
   /// Nothing is left to finish for anybody.
   bool is_quiet() const { return lanes_in_use_.load() == 0; }
 
-  /// Takes `control` over if it succeeds.
+  /// Takes `control` over if it succeeds. `bundle`: of several lanes, attached last to first; then
+  /// only lane 0 has a control.
   Result<Lane*> attach(const transport::ConnectionOptions& options, const wire::WireAddress& peer,
-                       int control, std::string who);
+                       int control, std::string who,
+                       const std::shared_ptr<Bundle>& bundle = nullptr);
   /// When it returns no request of the lane is open and no buffer is touched any more. Without
-  /// open requests the connection is closed in order, afterwards; else it is aborted now.
-  void detach(Lane* lane);
+  /// open requests, here or (`aborts`) on other lanes, the connection is closed in order,
+  /// afterwards; else it is aborted now. Of several lanes, lane 0 is the first.
+  void detach(Lane* lane, bool aborts = false);
 
   /// Any thread. The request is filled in but for the results.
   void post(Request* request);
@@ -147,17 +171,30 @@ class Engine : private wire::Arrivals {
   bool work();
   bool receive();
   bool take_posted();
-  bool post_now(Request* request);
+  bool post_now(const Post& post);
   void post_waiting(Lane& lane);
   bool transmit(transport::TimeNs now);
   bool flush();
   bool take_events();
-  void finish(Request* request, transport::Outcome outcome);
+  void finish(Lane& lane, Request* request, transport::Outcome outcome, Bytes bytes);
   void end(Lane& lane, transport::Outcome outcome);
   void look_after_peers(transport::TimeNs now);
   void break_off(Lane& lane);
   void forget_old(transport::TimeNs now);
   void drop_blocked();
+
+  // engine_lanes.cpp
+  void hand_over(const Post& post);
+  void share_out(Lane& lane, Request* request, std::uint64_t slot);
+  void count_others(Lane& lane, Request* request, const transport::Event& event);
+  void settle(Lane& lane, Request* request, transport::Outcome outcome);
+  void complete(Request* request, transport::Outcome outcome, bool is_peer_gone);
+  void tell_others(const Lane& lane);
+  void tell_of_peer(const Lane& lane);
+  void note_end(Lane& lane);
+  void look_after(const Bundle& bundle);
+  void hear_of(const std::shared_ptr<Bundle>& bundle);
+  void end_requests(Lane& lane);
 
   // engine_watch.cpp
   void watch_lane(Lane& lane, const transport::ConnectionOptions& connection);
@@ -166,7 +203,7 @@ class Engine : private wire::Arrivals {
   /// When watch() wants to be called though nothing happens; kNever.
   transport::TimeNs watch_ns() const;
   void show(const Lane& lane, transport::TimeNs now);
-  void trace_end(const Request& request);
+  void trace_end(const Lane& lane, const Request& request, transport::Outcome outcome, Bytes bytes);
   void show_sum(transport::TimeNs now);
   transport::ConnectionCounters sum() const;
 
@@ -188,8 +225,9 @@ class Engine : private wire::Arrivals {
   std::atomic<transport::TimeNs> turned_ns_ = 0;  ///< When the thread looked for work last.
 
   std::mutex inbox_mutex_;
-  std::vector<Request*> inbox_;
-  std::atomic<std::uint32_t> posted_ = 0;  ///< In the inbox.
+  std::vector<Post> inbox_;
+  std::vector<std::shared_ptr<Bundle>> news_;  ///< Of lanes on other engines.
+  std::atomic<std::uint32_t> posted_ = 0;      ///< In both.
 
   std::atomic<int> wanted_ = 0;  ///< Callers who wait for the lock.
   std::mutex mutex_;             ///< Of all below.
@@ -197,7 +235,8 @@ class Engine : private wire::Arrivals {
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Lane*> lane_of_;  ///< By ConnectionHandle::index.
   Bytes arrived_bytes_ = 0;     ///< In this turn.
-  std::vector<Request*> taken_;
+  std::vector<Post> taken_;
+  std::vector<std::shared_ptr<Bundle>> taken_news_;
   std::array<transport::Transmission, wire::kTogetherMax> together_;  ///< To one peer.
   std::size_t together_count_ = 0;
   transport::Transmission next_;

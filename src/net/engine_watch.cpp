@@ -61,13 +61,10 @@ void Engine::unwatch_lane(Lane& lane) {
   }
 }
 
-void Engine::trace_end(const Request& request) {
-  Bytes bytes = request.is_send ? request.send.bytes : 0;
-  if (!request.is_send && request.outcome == transport::Outcome::kOk) {
-    bytes = std::accumulate(request.bytes.begin(), request.bytes.begin() + request.parts, Bytes{0});
-  }
-  options_.trace->request(request.posted_ns, now_ns(), request.lane->local_id, request.is_send,
-                          bytes, request.outcome);
+void Engine::trace_end(const Lane& lane, const Request& request, transport::Outcome outcome,
+                       Bytes bytes) {
+  options_.trace->request(request.posted_ns, now_ns(), lane.local_id, request.is_send, bytes,
+                          outcome);
 }
 
 TimeNs Engine::watch_ns() const {

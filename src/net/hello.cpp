@@ -13,6 +13,7 @@ namespace tutti::net {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x49545554;  // "TUTI"
+constexpr Bytes kUnitBytesMin = 48 << 10;
 static_assert(std::endian::native == std::endian::little, "Layout is copied");
 
 /// As it crosses the network.
@@ -39,7 +40,8 @@ struct Layout {
   char host[kTextBytes] = {};
   char wire[16] = {};
   char controller[32] = {};
-  std::byte rest[72] = {};
+  std::uint32_t lanes = 1;
+  std::byte rest[68] = {};
   std::uint64_t proof = 0;
 };
 static_assert(sizeof(Layout) == kHelloBytes && std::is_trivially_copyable_v<Layout>);
@@ -79,6 +81,7 @@ HelloBytes encode(const Hello& hello, const transport::Key& key) {
   it.incarnation = hello.incarnation;
   it.base_rtt_ns = hello.capabilities.base_rtt_ns;
   it.window_bytes = hello.window_bytes;
+  it.lanes = hello.lanes;
   it.chunk_bytes = hello.capabilities.chunk_bytes;
   it.mtu_bytes = hello.capabilities.mtu_bytes;
   it.paths = hello.capabilities.paths;
@@ -126,6 +129,9 @@ Result<Hello> decode(std::span<const std::byte> bytes, const transport::Key& key
   if (it.address_bytes > sizeof it.address) {
     return Status(ErrorCode::kInvalidArgument, "net: a greeting with a senseless address");
   }
+  if (it.lanes == 0 || it.lanes > kLanesMax) {
+    return Status(ErrorCode::kInvalidArgument, "net: a greeting of a senseless number of lanes");
+  }
   Hello hello;
   hello.refusal = get(it.refusal);
   hello.host = get(it.host);
@@ -145,6 +151,7 @@ Result<Hello> decode(std::span<const std::byte> bytes, const transport::Key& key
   hello.id = it.id;
   hello.incarnation = it.incarnation;
   hello.window_bytes = it.window_bytes;
+  hello.lanes = it.lanes;
   return hello;
 }
 
@@ -185,6 +192,17 @@ Result<transport::ConnectionOptions> agree(const Hello& mine, const Hello& their
                                         theirs.window_bytes == 0 ? most : theirs.window_bytes);
   }
   return options;
+}
+
+void take_share(transport::ConnectionOptions& options, std::uint32_t lanes) {
+  options.wire.paths = std::max(options.wire.paths / lanes, options.wire.rails);
+  options.wire.ps_per_byte *= lanes;
+  options.window_bytes_max /= lanes;
+}
+
+Bytes unit_bytes_of(const transport::ConnectionOptions& options) {
+  const Bytes chunk_bytes = options.wire.chunk_bytes;
+  return (kUnitBytesMin + chunk_bytes - 1) / chunk_bytes * chunk_bytes;
 }
 
 }  // namespace tutti::net

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What the two ends of a channel tell each other over TCP before its first packet, and what they
-// agree on. Both send one Hello of fixed length. The key comes with the listener's handle, so by
+// agree on. Both send a Hello of fixed length for each lane that they have engines for, one after
+// the other; of the fewer are as many lanes. The key comes with the listener's handle, so by
 // the caller's bootstrap; the Hello only proves that its sender has it.
 #pragma once
 
@@ -12,12 +13,13 @@
 #include <string>
 
 #include "base/result.hpp"
+#include "net/bundle.hpp"
 #include "transport/types.hpp"
 #include "wire/wire.hpp"
 
 namespace tutti::net {
 
-inline constexpr std::uint16_t kProtocolVersion = 1;
+inline constexpr std::uint16_t kProtocolVersion = 2;
 inline constexpr std::size_t kHelloBytes = 384;
 inline constexpr std::size_t kTextBytes = 64;
 using HelloBytes = std::array<std::byte, kHelloBytes>;
@@ -33,7 +35,8 @@ struct Hello {
   bool authenticates = true;
   std::uint32_t id = 0;  ///< Of the connection at this end.
   std::uint64_t incarnation = 0;
-  Bytes window_bytes = 0;  ///< Most that this end's receiving socket holds of one peer; 0: enough.
+  std::uint32_t lanes = 1;  ///< As many Hellos are sent.
+  Bytes window_bytes = 0;   ///< Most that this end's receiving socket holds of one peer; 0: enough.
 
   /// "host1, process 4711"
   std::string who() const { return host + ", process " + std::to_string(process); }
@@ -53,5 +56,13 @@ Result<Hello> decode(std::span<const std::byte> bytes, const transport::Key& key
 /// what may not differ and does, with both values and who has which (kInvalidArgument).
 Result<transport::ConnectionOptions> agree(const Hello& mine, const Hello& theirs,
                                            const transport::Key& key);
+
+/// A lane's share of what a connection may use: of the paths, the windows and the link. All lanes
+/// together burden the network as the one connection would.
+void take_share(transport::ConnectionOptions& options, std::uint32_t lanes);
+
+/// Messages of several lanes are cut into units of so many bytes: whole chunks, and not so small
+/// that handing one over costs more than copying it. Equal at both ends.
+Bytes unit_bytes_of(const transport::ConnectionOptions& options);
 
 }  // namespace tutti::net

@@ -35,6 +35,7 @@ constexpr int kProcessorsToSpare = 16;
 /// A thread copies what it carries, about 4 GB/s each way. Other ranks of the host have as many.
 constexpr int kProcessorsOfBusy = 8;
 constexpr int kEnginesWhenBusyMax = 4;
+constexpr std::size_t kLanesWhenBusyMax = 4;
 constexpr Bytes kBufferToSpare = 8 << 20;
 constexpr auto kCloseTime = std::chrono::seconds(2);
 
@@ -96,6 +97,12 @@ class SystemNetwork : public Network {
         (void)engine->publish();
       }
     }
+    // Before one of them goes: lanes of one channel write to each other's engines.
+    for (const auto& of_device : engines_) {
+      for (const auto& engine : of_device) {
+        engine->stop();
+      }
+    }
   }
 
   std::span<const NetDevice> devices() const override { return devices_; }
@@ -103,14 +110,15 @@ class SystemNetwork : public Network {
   Result<std::unique_ptr<Listener>> listen(int device) override {
     TUTTI_RETURN_IF_ERROR(start(device));
     TUTTI_ASSIGN_OR_RETURN(const SocketAddress local, address_of(at(device)));
-    return make_listener(local, rendezvous_, [this, device] { return next_engine(device, false); });
+    return make_listener(local, rendezvous_,
+                         [this, device] { return next_engines(device, false); });
   }
 
   Result<std::unique_ptr<Connector>> connect(int device, const Handle& handle) override {
     TUTTI_RETURN_IF_ERROR(start(device));
     TUTTI_ASSIGN_OR_RETURN(const SocketAddress local, address_of(at(device)));
     return make_connector(local, handle, rendezvous_,
-                          [this, device] { return next_engine(device, true); });
+                          [this, device] { return next_engines(device, true); });
   }
 
   void finish_watch() override {
@@ -185,7 +193,8 @@ class SystemNetwork : public Network {
     rendezvous_.timeout_ns = static_cast<transport::TimeNs>(config_.net_timeout_s * 1e9);
     log_(LogKind::kInfo,
          "net: " + it.name + " " + it.address + ", " + std::to_string(count) +
-             (is_busy_ ? " busy" : " shared") + " engine(s), " + config_.net_controller +
+             (is_busy_ ? " busy" : " shared") + " engine(s), " + std::to_string(lanes_of(started)) +
+             " lane(s), " + config_.net_controller +
              (rendezvous_.policy == nullptr ? std::string()
                                             : std::string(", policy ") + rendezvous_.policy->name) +
              ", " + started.front()->description());
@@ -197,13 +206,26 @@ class SystemNetwork : public Network {
     return is_busy_ ? std::clamp(processors() / kProcessorsOfBusy, 1, kEnginesWhenBusyMax) : 1;
   }
 
+  using Engines = std::vector<std::unique_ptr<Engine>>;
+
+  std::size_t lanes_of(const Engines& engines) const {
+    const std::size_t by_default = is_busy_ ? kLanesWhenBusyMax : 1;
+    return std::min(
+        config_.net_lanes > 0 ? static_cast<std::size_t>(config_.net_lanes) : by_default,
+        engines.size());
+  }
+
   /// In turn, each direction for itself and half of the engines apart: both directions of a ring
-  /// are then on different ones, and so are its channels. What is being connected has no load yet.
-  Engine* next_engine(int device, bool sends) {
-    const auto& engines = engines_[static_cast<std::size_t>(device)];
+  /// begin on different ones, and so do its channels. What is being connected has no load yet.
+  std::vector<Engine*> next_engines(int device, bool sends) {
+    const Engines& engines = engines_[static_cast<std::size_t>(device)];
     const std::uint32_t turn =
         sends ? next_sender_++ : next_receiver_++ + static_cast<std::uint32_t>(engines.size() / 2);
-    return engines[turn % engines.size()].get();
+    std::vector<Engine*> chosen;
+    for (std::size_t i = 0; i < lanes_of(engines); ++i) {
+      chosen.push_back(engines[(turn + i) % engines.size()].get());
+    }
+    return chosen;
   }
 
   Config config_;
@@ -214,8 +236,8 @@ class SystemNetwork : public Network {
   RendezvousOptions rendezvous_;
   std::atomic<std::uint32_t> next_sender_ = 0;
   std::atomic<std::uint32_t> next_receiver_ = 0;
-  std::mutex mutex_;                                           ///< Of the engines' start.
-  std::vector<std::vector<std::unique_ptr<Engine>>> engines_;  ///< By device.
+  std::mutex mutex_;              ///< Of the engines' start.
+  std::vector<Engines> engines_;  ///< By device.
 };
 
 }  // namespace

@@ -150,13 +150,24 @@ Result<Hello> hello_of(Engine& engine, const RendezvousOptions& options, int soc
   return hello;
 }
 
-/// The lane of a channel whose two ends know each other. `socket` is the engine's on success.
-Result<Lane*> attach(Engine& engine, const Hello& mine, const Hello& theirs, const Key& key,
-                     const RendezvousOptions& options, bool sends, int socket) {
+/// One for each of the engines.
+Result<std::vector<Hello>> hellos_of(const std::vector<Engine*>& engines,
+                                     const RendezvousOptions& options, int socket) {
+  std::vector<Hello> hellos;
+  for (Engine* const engine : engines) {
+    TUTTI_ASSIGN_OR_RETURN(hellos.emplace_back(), hello_of(*engine, options, socket));
+    hellos.back().lanes = static_cast<std::uint32_t>(engines.size());
+  }
+  return hellos;
+}
+
+/// What one lane of so many is made of.
+Result<transport::ConnectionOptions> options_of(const Hello& mine, const Hello& theirs,
+                                                const Key& key, const RendezvousOptions& options,
+                                                bool sends, std::uint32_t lanes) {
   TUTTI_ASSIGN_OR_RETURN(auto connection, agree(mine, theirs, key));
   connection.spray = options.spray;
   connection.policy = options.policy;
-  connection.window_groups = std::gcd(connection.wire.paths, kWindowGroups);
   connection.sends = sends;
   connection.receives = !sends;
   connection.seed = mine.incarnation;
@@ -168,21 +179,86 @@ Result<Lane*> attach(Engine& engine, const Hello& mine, const Hello& theirs, con
   connection.window_bytes_max = connection.window_bytes_max == 0
                                     ? window_bytes
                                     : std::min(connection.window_bytes_max, window_bytes);
+  take_share(connection, lanes);
+  connection.window_groups = std::gcd(connection.wire.paths, std::max(kWindowGroups / lanes, 1U));
   connection.window_bytes_min = 2 * Bytes{connection.wire.chunk_bytes};
   connection.loss.give_up_ns = options.timeout_ns;
   connection.loss.rto_ns_min = kRtoNsMin;
   connection.loss.tail_probe_ns_min = kTailProbeNsMin;
   connection.acknowledgement.ack_bytes = kChunksPerAck * connection.wire.chunk_bytes;
-  connection.acknowledgement.ack_delay_ns =
-      chunk_ns(connection.wire) > kSlowChunkNs ? 2 * chunk_ns(connection.wire) : kAckDelayNs;
-  return engine.attach(connection, theirs.address, socket, theirs.who());
+  // Of the whole link's chunk: what lanes share with each other does not make theirs slow.
+  const TimeNs whole_ns = chunk_ns(connection.wire) / lanes;
+  connection.acknowledgement.ack_delay_ns = whole_ns > kSlowChunkNs ? 2 * whole_ns : kAckDelayNs;
+  return connection;
 }
 
-/// A Hello as it comes in. Errors: the other side is gone.
-class IncomingHello {
+/// The channel whose two ends know each other. `socket` is the engine's on success. The Hellos of a
+/// side may be more than those of the other.
+Result<std::unique_ptr<Channel>> attach(const std::vector<Engine*>& engines,
+                                        const std::vector<Hello>& mine,
+                                        const std::vector<Hello>& theirs, const Key& key,
+                                        const RendezvousOptions& options, bool sends, int socket) {
+  const std::size_t lanes = std::min(mine.size(), theirs.size());
+  std::vector<transport::ConnectionOptions> connections;
+  for (std::size_t i = 0; i < lanes; ++i) {
+    TUTTI_ASSIGN_OR_RETURN(
+        connections.emplace_back(),
+        options_of(mine[i], theirs[i], key, options, sends, static_cast<std::uint32_t>(lanes)));
+  }
+  std::shared_ptr<Bundle> bundle;
+  if (lanes > 1) {
+    bundle = std::make_shared<Bundle>(
+        std::vector<Engine*>(engines.begin(), engines.begin() + static_cast<std::ptrdiff_t>(lanes)),
+        unit_bytes_of(connections[0]));
+  }
+  // The first one comes last: the control connection is its business.
+  Lane* lane = nullptr;
+  for (std::size_t i = lanes; i-- > 0;) {
+    std::string who = theirs[0].who();
+    if (i > 0) {
+      connections[i].guests = sends ? nullptr : &bundle->sources[i];
+      who += ", lane " + std::to_string(i);
+    }
+    const Result<Lane*> attached =
+        engines[i]->attach(connections[i], theirs[i].address, i == 0 ? socket : -1, who, bundle);
+    if (!attached.ok()) {
+      for (std::size_t done = i + 1; done < lanes; ++done) {
+        engines[done]->detach(bundle->lanes[done], /*aborts=*/true);
+      }
+      return attached.status();
+    }
+    lane = *attached;
+  }
+  return std::unique_ptr<Channel>(std::make_unique<LaneChannel>(lane, std::move(bundle)));
+}
+
+/// The Hellos of the other side as they come in. Errors: it is gone, or the first of them is none
+/// that counts: that one says how many there are.
+class IncomingHellos {
  public:
-  /// True: it is here.
-  Result<bool> read(int socket) {
+  /// True: they are here.
+  Result<bool> read(int socket, const Key& key) {
+    while (hellos_.empty() || hellos_.size() < hellos_[0].lanes) {
+      TUTTI_ASSIGN_OR_RETURN(const bool is_here, read_one(socket));
+      if (!is_here) {
+        return false;
+      }
+      const Result<Hello> hello = decode(bytes_, key);
+      if (!hello.ok()) {
+        has_stranger_ = true;
+        return hello.status();
+      }
+      hellos_.push_back(*hello);
+      have_ = 0;
+    }
+    return true;
+  }
+  const std::vector<Hello>& get() const { return hellos_; }
+  /// What came is no Hello for us.
+  bool has_stranger() const { return has_stranger_; }
+
+ private:
+  Result<bool> read_one(int socket) {
     while (have_ < bytes_.size()) {
       const ssize_t got = recv(socket, bytes_.data() + have_, bytes_.size() - have_, MSG_DONTWAIT);
       if (got > 0) {
@@ -196,15 +272,20 @@ class IncomingHello {
     }
     return true;
   }
-  std::span<const std::byte> bytes() const { return bytes_; }
 
- private:
   HelloBytes bytes_{};
   std::size_t have_ = 0;
+  std::vector<Hello> hellos_;
+  bool has_stranger_ = false;
 };
 
-/// Fits into any socket's empty buffer.
-Status write_hello(int socket, const HelloBytes& bytes) {
+/// They fit into any socket's empty buffer.
+Status write_hellos(int socket, const std::vector<Hello>& hellos, const Key& key) {
+  std::vector<std::byte> bytes;
+  for (const Hello& hello : hellos) {
+    const HelloBytes one = encode(hello, key);
+    bytes.insert(bytes.end(), one.begin(), one.end());
+  }
   const ssize_t put = send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (put != static_cast<ssize_t>(bytes.size())) {
     return Status(ErrorCode::kTimeout,
@@ -216,7 +297,7 @@ Status write_hello(int socket, const HelloBytes& bytes) {
 
 class TcpListener : public Listener {
  public:
-  TcpListener(const RendezvousOptions& options, ChooseEngine choose)
+  TcpListener(const RendezvousOptions& options, ChooseEngines choose)
       : options_(options), choose_(std::move(choose)) {}
 
   Status listen(const SocketAddress& local) {
@@ -252,13 +333,17 @@ class TcpListener : public Listener {
       guests_.push_back({std::move(guest), {}});
     }
     for (std::size_t i = 0; i < guests_.size(); ++i) {
-      const Result<bool> is_here = guests_[i].hello.read(guests_[i].socket.get());
+      const Result<bool> is_here = guests_[i].hellos.read(guests_[i].socket.get(), key_);
       if (is_here.ok() && !*is_here) {
         continue;
       }
       Guest guest = std::move(guests_[i]);
       guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i--));
-      if (is_here.ok()) {
+      if (guest.hellos.has_stranger()) {
+        // Who has not our key, or not our version (a peer's handle would have told), is not one of
+        // the job: a scanner, or a process of another job. He may not end ours.
+        refuse(guest.socket.get(), is_here.status());
+      } else if (is_here.ok()) {
         Result<std::unique_ptr<Channel>> channel = greet(guest);
         if (!channel.ok() || *channel != nullptr) {
           return channel;
@@ -271,40 +356,32 @@ class TcpListener : public Listener {
  private:
   struct Guest {
     Descriptor socket;
-    IncomingHello hello;
+    IncomingHellos hellos;
   };
 
   Result<std::unique_ptr<Channel>> greet(Guest& guest) {
     const int socket = guest.socket.get();
-    const Result<Hello> theirs = decode(guest.hello.bytes(), key_);
-    if (!theirs.ok()) {
-      // Who has not our key, or not our version (a peer's handle would have told), is not one of
-      // the job: a scanner, or a process of another job. He may not end ours.
-      refuse(socket, theirs.status());
-      return std::unique_ptr<Channel>();
-    }
-    Engine& engine = *choose_();
-    TUTTI_ASSIGN_OR_RETURN(const Hello mine, hello_of(engine, options_, socket));
-    const Result<Lane*> lane =
-        attach(engine, mine, *theirs, key_, options_, /*sends=*/false, socket);
-    if (!lane.ok()) {
-      refuse(socket, lane.status());
-      return lane.status();
+    const std::vector<Engine*> engines = choose_();
+    TUTTI_ASSIGN_OR_RETURN(const std::vector<Hello> mine, hellos_of(engines, options_, socket));
+    auto channel =
+        attach(engines, mine, guest.hellos.get(), key_, options_, /*sends=*/false, socket);
+    if (!channel.ok()) {
+      refuse(socket, channel.status());
+      return channel.status();
     }
     guest.socket.release();
-    auto channel = std::make_unique<LaneChannel>(*lane);
-    TUTTI_RETURN_IF_ERROR(write_hello(socket, encode(mine, key_)));
-    return std::unique_ptr<Channel>(std::move(channel));
+    TUTTI_RETURN_IF_ERROR(write_hellos(socket, mine, key_));
+    return channel;
   }
 
   void refuse(int socket, const Status& why) {
     Hello hello;
     hello.refusal = why.message();
-    (void)write_hello(socket, encode(hello, key_));
+    (void)write_hellos(socket, {hello}, key_);
   }
 
   RendezvousOptions options_;
-  ChooseEngine choose_;
+  ChooseEngines choose_;
   Descriptor socket_;
   Key key_;
   Handle handle_;
@@ -313,7 +390,7 @@ class TcpListener : public Listener {
 
 class TcpConnector : public Connector {
  public:
-  TcpConnector(const RendezvousOptions& options, ChooseEngine choose)
+  TcpConnector(const RendezvousOptions& options, ChooseEngines choose)
       : options_(options), choose_(std::move(choose)), begun_ns_(now_ns()) {}
 
   Status begin(const SocketAddress& local, const Handle& handle) {
@@ -345,7 +422,7 @@ class TcpConnector : public Connector {
  private:
   Result<std::unique_ptr<Channel>> advance() {
     const int socket = socket_.get();
-    if (engine_ == nullptr) {
+    if (engines_.empty()) {
       pollfd writable = {socket, POLLOUT, 0};
       if (::poll(&writable, 1, 0) <= 0) {
         return std::unique_ptr<Channel>();
@@ -357,40 +434,40 @@ class TcpConnector : public Connector {
         return Status(ErrorCode::kTimeout,
                       std::string("net: cannot connect to the peer: ") + std::strerror(error));
       }
-      engine_ = choose_();
-      TUTTI_ASSIGN_OR_RETURN(mine_, hello_of(*engine_, options_, socket));
-      TUTTI_RETURN_IF_ERROR(write_hello(socket, encode(mine_, key_)));
+      engines_ = choose_();
+      TUTTI_ASSIGN_OR_RETURN(mine_, hellos_of(engines_, options_, socket));
+      TUTTI_RETURN_IF_ERROR(write_hellos(socket, mine_, key_));
     }
-    TUTTI_ASSIGN_OR_RETURN(const bool is_here, answer_.read(socket));
+    TUTTI_ASSIGN_OR_RETURN(const bool is_here, answer_.read(socket, key_));
     if (!is_here) {
       return std::unique_ptr<Channel>();
     }
-    TUTTI_ASSIGN_OR_RETURN(const Hello theirs, decode(answer_.bytes(), key_));
-    if (!theirs.refusal.empty()) {
+    const std::vector<Hello>& theirs = answer_.get();
+    if (!theirs[0].refusal.empty()) {
       return Status(ErrorCode::kInvalidArgument,
-                    "net: the peer refuses the channel: " + theirs.refusal);
+                    "net: the peer refuses the channel: " + theirs[0].refusal);
     }
-    TUTTI_ASSIGN_OR_RETURN(Lane* const lane,
-                           attach(*engine_, mine_, theirs, key_, options_, /*sends=*/true, socket));
+    TUTTI_ASSIGN_OR_RETURN(auto channel,
+                           attach(engines_, mine_, theirs, key_, options_, /*sends=*/true, socket));
     socket_.release();
-    return std::unique_ptr<Channel>(std::make_unique<LaneChannel>(lane));
+    return channel;
   }
 
   RendezvousOptions options_;
-  ChooseEngine choose_;
+  ChooseEngines choose_;
   TimeNs begun_ns_;
   Descriptor socket_;
   Key key_;
-  Engine* engine_ = nullptr;  ///< Once connected.
-  Hello mine_;
-  IncomingHello answer_;
+  std::vector<Engine*> engines_;  ///< Once connected.
+  std::vector<Hello> mine_;
+  IncomingHellos answer_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Listener>> make_listener(const SocketAddress& local,
                                                 const RendezvousOptions& options,
-                                                ChooseEngine choose) {
+                                                ChooseEngines choose) {
   auto listener = std::make_unique<TcpListener>(options, std::move(choose));
   TUTTI_RETURN_IF_ERROR(listener->listen(local));
   return std::unique_ptr<Listener>(std::move(listener));
@@ -398,7 +475,7 @@ Result<std::unique_ptr<Listener>> make_listener(const SocketAddress& local,
 
 Result<std::unique_ptr<Connector>> make_connector(const SocketAddress& local, const Handle& handle,
                                                   const RendezvousOptions& options,
-                                                  ChooseEngine choose) {
+                                                  ChooseEngines choose) {
   auto connector = std::make_unique<TcpConnector>(options, std::move(choose));
   TUTTI_RETURN_IF_ERROR(connector->begin(local, handle));
   return std::unique_ptr<Connector>(std::move(connector));

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // How two processes find each other: a TCP connection from the connector to the listener whose
-// address and key are in the handle, one Hello each way, and a lane on an engine of each. The TCP
+// address and key are in the handle, the Hellos of each lane each way, and the lanes, each on an
+// engine of its own on both sides. The TCP
 // connection stays open: the kernel closes it when a process dies, which is how the other one
 // learns of that before any timeout. Nothing here blocks.
 #pragma once
@@ -29,15 +30,16 @@ struct RendezvousOptions {
   Log log;
 };
 
-/// Gives the engine that the next channel of this direction gets. Never null.
-using ChooseEngine = std::function<Engine*()>;
+/// Gives the engines of the next channel of this direction, one for each lane that it may have, 1
+/// to kLanesMax. The peer may have fewer: then the first ones count.
+using ChooseEngines = std::function<std::vector<Engine*>()>;
 
 Result<std::unique_ptr<Listener>> make_listener(const wire::udp::SocketAddress& local,
                                                 const RendezvousOptions& options,
-                                                ChooseEngine choose);
+                                                ChooseEngines choose);
 Result<std::unique_ptr<Connector>> make_connector(const wire::udp::SocketAddress& local,
                                                   const Handle& handle,
                                                   const RendezvousOptions& options,
-                                                  ChooseEngine choose);
+                                                  ChooseEngines choose);
 
 }  // namespace tutti::net

@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "net/bundle.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace tutti::net {
+
+void SharedReceives::open(std::uint64_t slot, const transport::GuestPart& part) {
+  // Each releases the close before it: who sees a part of this one sees that the last one is gone.
+  Entry& entry = at(slot);
+  entry.data.store(part.data, std::memory_order_release);
+  entry.capacity_bytes.store(part.capacity_bytes, std::memory_order_release);
+  entry.context.store(part.context, std::memory_order_release);
+  entry.slot.store(slot, std::memory_order_release);
+}
+
+bool SharedReceives::find(std::uint64_t slot, transport::GuestPart& out) const {
+  const Entry& entry = at(slot);
+  if (entry.slot.load(std::memory_order_acquire) != slot) {
+    return false;
+  }
+  out.data = entry.data.load(std::memory_order_acquire);
+  out.capacity_bytes = entry.capacity_bytes.load(std::memory_order_acquire);
+  out.context = entry.context.load(std::memory_order_acquire);
+  return entry.slot.load(std::memory_order_relaxed) == slot;
+}
+
+bool Bundle::Source::find(std::uint64_t slot, transport::GuestPart& out) const {
+  transport::GuestPart whole;
+  if (!bundle_.receives.find(slot, whole)) {
+    return false;
+  }
+  out = bundle_.split.other_part(whole, lane_);
+  return true;
+}
+
+Bundle::Bundle(std::vector<Engine*> all, Bytes unit_bytes)
+    : engines(std::move(all)), split(static_cast<std::uint32_t>(engines.size()), unit_bytes) {
+  for (std::uint32_t lane = 0; lane < engines.size(); ++lane) {
+    sources.emplace_back(*this, lane);
+  }
+}
+
+std::uint32_t Bundle::index_of(const Engine* engine) const {
+  return static_cast<std::uint32_t>(std::find(engines.begin(), engines.end(), engine) -
+                                    engines.begin());
+}
+
+bool Bundle::fail(transport::Outcome why, bool is_gone) {
+  if (is_failing.exchange(true)) {
+    return false;
+  }
+  outcome = why;
+  is_peer_gone = is_gone;
+  has_failed = true;
+  return true;
+}
+
+}  // namespace tutti::net

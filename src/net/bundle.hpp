@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The lanes of one channel: connections to the same peer on different engines, over which long
+// messages are split (transport/split.hpp). What the engines know of each other is here, and
+// nothing of it is behind a lock: an engine that holds its own never waits for another one's. They
+// hand each other work through their inboxes.
+//
+// A lane that ends in any other way than by an orderly close ends all of them. What was posted ends
+// when the last lane has: then nothing touches its buffer any more, whichever lane had a part of
+// it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "transport/split.hpp"
+#include "transport/types.hpp"
+
+namespace tutti::net {
+
+class Engine;
+struct Lane;
+struct Request;
+
+inline constexpr std::uint32_t kLanesMax = 8;
+
+/// The receives of a channel that may get a split message, for the lanes that were not told of
+/// them: by the number of their advert on lane 0. Written by the channel's caller, read by the
+/// engines.
+class SharedReceives {
+ public:
+  /// Between the oldest that is open and the newest: as many as the transport takes on lane 0.
+  static constexpr std::size_t kCount = 256;
+
+  /// Not while that of kCount numbers before is open.
+  bool is_free(std::uint64_t slot) const { return at(slot).slot.load() == kNone; }
+  /// Before anybody can hear of the receive.
+  void open(std::uint64_t slot, const transport::GuestPart& part);
+  void close(std::uint64_t slot) { at(slot).slot.store(kNone, std::memory_order_release); }
+
+  bool find(std::uint64_t slot, transport::GuestPart& out) const;
+
+ private:
+  static constexpr std::uint64_t kNone = transport::kNoSlot;
+
+  /// The peer names a receive only when it knows of it, so after open(), and of one that is not
+  /// done. One that does otherwise finds nothing, or the whole of another: `slot` is looked at
+  /// twice.
+  struct Entry {
+    std::atomic<std::uint64_t> slot = kNone;
+    std::atomic<std::byte*> data = nullptr;
+    std::atomic<Bytes> capacity_bytes = 0;
+    std::atomic<std::uint64_t> context = 0;
+  };
+
+  const Entry& at(std::uint64_t slot) const { return entries_[slot % kCount]; }
+  Entry& at(std::uint64_t slot) { return entries_[slot % kCount]; }
+
+  std::array<Entry, kCount> entries_;
+};
+
+struct Bundle {
+  /// `all`: of the lanes, in order, each another one.
+  Bundle(std::vector<Engine*> all, Bytes unit_bytes);
+
+  /// One lane's view of `receives`.
+  class Source : public transport::GuestSource {
+   public:
+    Source(const Bundle& bundle, std::uint32_t lane) : bundle_(bundle), lane_(lane) {}
+    bool find(std::uint64_t slot, transport::GuestPart& out) const override;
+
+   private:
+    const Bundle& bundle_;
+    std::uint32_t lane_;
+  };
+
+  /// The index of an engine's lane.
+  std::uint32_t index_of(const Engine* engine) const;
+  bool have_all_ended() const { return ended.load() == engines.size(); }
+  /// Of what was open then.
+  transport::Outcome why_ended() const {
+    return has_failed ? outcome.load() : transport::Outcome::kClosed;
+  }
+  /// False: it had failed before.
+  bool fail(transport::Outcome why, bool is_gone);
+
+  const std::vector<Engine*> engines;
+  const transport::Split split;
+  std::vector<Source> sources;
+  SharedReceives receives;
+  /// Null before the lane is attached and once it is forgotten. Another engine may use one until
+  /// the channel has detached lane 0.
+  std::array<std::atomic<Lane*>, kLanesMax> lanes{};
+  std::atomic<std::uint32_t> ended = 0;    ///< Lanes.
+  std::atomic<bool> has_farewell = false;  ///< The peer has closed its side of the channel.
+  std::atomic<bool> has_failed = false;    ///< The next two are written before.
+  std::atomic<transport::Outcome> outcome = transport::Outcome::kOk;
+  std::atomic<bool> is_peer_gone = false;
+  std::atomic<bool> is_failing = false;      ///< Somebody is about to write them.
+  std::atomic<Request*> requests = nullptr;  ///< The channel's, once there are any.
+  std::size_t request_count = 0;             ///< Written before.
+};
+
+}  // namespace tutti::net
