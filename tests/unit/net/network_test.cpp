@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -132,10 +133,20 @@ ReceivePart part(std::vector<std::byte>& buffer, transport::Tag tag = 0) {
   return it;
 }
 
-class NetworkPolling : public testing::TestWithParam<const char*> {
+struct Setting {
+  const char* polling;
+  const char* lanes;
+};
+
+class NetworkPolling : public testing::TestWithParam<Setting> {
  protected:
-  NetworkPolling() : polling_("TUTTI_NET_POLLING", GetParam()) {}
+  NetworkPolling()
+      : polling_("TUTTI_NET_POLLING", GetParam().polling),
+        engines_("TUTTI_NET_ENGINES", GetParam().lanes),
+        lanes_("TUTTI_NET_LANES", GetParam().lanes) {}
   ScopedEnvironment polling_;
+  ScopedEnvironment engines_;
+  ScopedEnvironment lanes_;
 };
 
 TEST_P(NetworkPolling, CarriesMessagesOfAnyLength) {
@@ -233,14 +244,16 @@ TEST_P(NetworkPolling, ATestOfTheOldestMovesAll) {
 TEST_P(NetworkPolling, TooLongAMessageIsAnErrorOnBothSides) {
   Pair pair = make_pair();
   ASSERT_NE(pair.receive, nullptr);
-  const std::vector<std::byte> sent = content(5, 1000);
-  std::vector<std::byte> got(999, std::byte{7});
-  const ReceivePart to = part(got);
-  Request* const receive = *pair.receive->receive({&to, 1});
-  Request* const send = *pair.send->send(0, sent.data(), sent.size());
-  EXPECT_EQ(wait(receive).status.code(), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(wait(send).status.code(), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(got, std::vector<std::byte>(999, std::byte{7}));
+  for (const std::size_t bytes : {1000, 1'000'000}) {
+    const std::vector<std::byte> sent = content(5, bytes);
+    std::vector<std::byte> got(bytes - 1, std::byte{7});
+    const ReceivePart to = part(got);
+    Request* const receive = *pair.receive->receive({&to, 1});
+    Request* const send = *pair.send->send(0, sent.data(), sent.size());
+    EXPECT_EQ(wait(receive).status.code(), ErrorCode::kInvalidArgument);
+    EXPECT_EQ(wait(send).status.code(), ErrorCode::kInvalidArgument);
+    EXPECT_EQ(got, std::vector<std::byte>(bytes - 1, std::byte{7}));
+  }
 }
 
 TEST_P(NetworkPolling, AChannelThatGoesLeavesItsBuffersAlone) {
@@ -337,7 +350,59 @@ TEST_P(NetworkPolling, FilesEndInOrderThoughChannelsAreOpen) {
   std::filesystem::remove_all(directory);
 }
 
-INSTANTIATE_TEST_SUITE_P(Both, NetworkPolling, testing::Values("shared", "busy"));
+INSTANTIATE_TEST_SUITE_P(All, NetworkPolling,
+                         testing::Values(Setting{"shared", "1"}, Setting{"busy", "1"},
+                                         Setting{"shared", "3"}, Setting{"busy", "4"}),
+                         [](const testing::TestParamInfo<Setting>& it) {
+                           return it.param.polling + std::string(it.param.lanes);
+                         });
+
+/// A network's engines, as they say at its end how many chunks they have sent.
+std::vector<std::uint64_t> chunks_sent_by_engine(const std::vector<std::string>& told) {
+  std::vector<std::uint64_t> chunks;
+  for (const std::string& line : told) {
+    const std::string head = "net: chunks sent ";
+    if (line.starts_with(head)) {
+      chunks.push_back(std::stoull(line.substr(head.size())));
+    }
+  }
+  return chunks;
+}
+
+TEST(Network, OfTwoThatDifferTheFewerLanesCount) {
+  const ScopedEnvironment engines("TUTTI_NET_ENGINES", "4");
+  for (const bool sender_has_fewer : {false, true}) {
+    std::vector<std::string> told;
+    Pair pair;
+    {
+      const ScopedEnvironment lanes("TUTTI_NET_LANES", sender_has_fewer ? "2" : "3");
+      auto network =
+          Network::open([&told](LogKind, const std::string& text) { told.push_back(text); });
+      ASSERT_TRUE(network.ok()) << network.status().message();
+      pair.a = std::move(*network);
+      // Started with its first channel's listener.
+      ASSERT_TRUE(pair.a->listen(0).ok());
+    }
+    const ScopedEnvironment lanes("TUTTI_NET_LANES", sender_has_fewer ? "4" : "2");
+    pair.b = make_network();
+    join(*pair.a, *pair.b, pair.send, pair.receive);
+    ASSERT_NE(pair.receive, nullptr);
+    const std::vector<std::byte> sent = content(9, 3'000'001);
+    std::vector<std::byte> got(sent.size());
+    const ReceivePart to = part(got);
+    Request* const receive = *pair.receive->receive({&to, 1});
+    Request* const send = *pair.send->send(0, sent.data(), sent.size());
+    EXPECT_EQ(wait(receive).bytes[0], sent.size());
+    EXPECT_TRUE(wait(send).status.ok());
+    EXPECT_EQ(sent, got);
+    pair.send.reset();
+    pair.receive.reset();
+    pair.a.reset();
+    const std::vector<std::uint64_t> chunks = chunks_sent_by_engine(told);
+    ASSERT_EQ(chunks.size(), 4U);
+    EXPECT_EQ(std::count(chunks.begin(), chunks.end(), 0U), 2);
+  }
+}
 
 TEST(Network, APolicyDecidesOnItsConnections) {
   std::string told;
@@ -375,10 +440,13 @@ TEST(Network, AReceiverThatClosesAtOnceHasAcknowledged) {
     const std::string fault = "seed=" + std::to_string(seed) + ",drop=0.1,reorder=0.2";
     const ScopedEnvironment faults("TUTTI_FAULT", fault.c_str());
     const ScopedEnvironment polling("TUTTI_NET_POLLING", seed % 2 == 0 ? "busy" : "shared");
+    const bool has_lanes = seed % 4 < 2;
+    const ScopedEnvironment engines("TUTTI_NET_ENGINES", has_lanes ? "3" : "1");
+    const ScopedEnvironment lanes("TUTTI_NET_LANES", has_lanes ? "3" : "1");
     Pair pair = make_pair();
     ASSERT_NE(pair.receive, nullptr);
-    const std::vector<std::byte> sent = content(8, 1000);
-    std::vector<std::byte> got(1000);
+    const std::vector<std::byte> sent = content(8, has_lanes ? 500'000 : 1000);
+    std::vector<std::byte> got(sent.size());
     const ReceivePart to = part(got);
     Request* const receive = *pair.receive->receive({&to, 1});
     Request* const send = *pair.send->send(0, sent.data(), sent.size());

@@ -1,0 +1,397 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A channel of several lanes: both its ends on the same engines, one wire in memory for each lane.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "base/random.hpp"
+#include "net/bundle.hpp"
+#include "net/channel.hpp"
+#include "net/engine.hpp"
+#include "support/memory_wire.hpp"
+
+namespace tutti::net {
+namespace {
+
+using transport::GuestPart;
+using transport::ReceivePart;
+using wire::testing::MemoryNetwork;
+using wire::testing::MemoryWire;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kPatience = std::chrono::seconds(20);
+constexpr Bytes kUnit = 16'384;
+
+TEST(SharedReceives, find__what_is_open_and_nothing_else) {
+  SharedReceives receives;
+  std::byte byte{};
+  GuestPart found;
+  EXPECT_FALSE(receives.find(7, found));
+  receives.open(7, {.data = &byte, .capacity_bytes = 5, .context = 9});
+  EXPECT_FALSE(receives.is_free(7));
+  EXPECT_FALSE(receives.is_free(7 + SharedReceives::kCount));
+  EXPECT_TRUE(receives.is_free(8));
+  ASSERT_TRUE(receives.find(7, found));
+  EXPECT_EQ(found.data, &byte);
+  EXPECT_EQ(found.capacity_bytes, 5U);
+  EXPECT_EQ(found.context, 9U);
+  EXPECT_FALSE(receives.find(7 + SharedReceives::kCount, found));
+  receives.close(7);
+  EXPECT_FALSE(receives.find(7, found));
+  EXPECT_TRUE(receives.is_free(7));
+}
+
+/// Loses everything from a moment on.
+class DeafWire : public MemoryWire {
+ public:
+  DeafWire(MemoryNetwork* network, const std::atomic<bool>* is_deaf)
+      : MemoryWire(network), is_deaf_(is_deaf) {}
+  bool send(const transport::Transmission& packet) override {
+    return *is_deaf_ || MemoryWire::send(packet);
+  }
+
+ private:
+  const std::atomic<bool>* is_deaf_;
+};
+
+struct Setting {
+  bool is_busy = false;
+  std::uint32_t lanes = 2;
+};
+
+class Lanes : public testing::TestWithParam<Setting> {
+ protected:
+  Lanes() : networks_(kLanesMax), is_deaf_(kLanesMax) {
+    for (std::uint32_t i = 0; i < count(); ++i) {
+      EngineOptions options;
+      options.is_busy = GetParam().is_busy;
+      options.number = i;
+      engines_.push_back(std::make_unique<Engine>(
+          std::make_unique<DeafWire>(&networks_[i], &is_deaf_[i]), options));
+      EXPECT_TRUE(engines_.back()->start().ok());
+    }
+    sends_ = make(true, sends_control_);
+    receives_ = make(false, receives_control_);
+  }
+
+  ~Lanes() override {
+    sends_.reset();
+    receives_.reset();
+    for (const auto& engine : engines_) {
+      engine->stop();
+    }
+    close(sends_control_);
+    close(receives_control_);
+  }
+
+  static std::uint32_t count() { return GetParam().lanes; }
+
+  /// `far_end`: the peer's end of the control connection.
+  std::unique_ptr<LaneChannel> make(bool sends, int& far_end) {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    far_end = ends[1];
+    std::vector<Engine*> engines;
+    for (const auto& engine : engines_) {
+      engines.push_back(engine.get());
+    }
+    auto bundle = std::make_shared<Bundle>(engines, kUnit);
+    Lane* lane = nullptr;
+    for (std::uint32_t i = count(); i-- > 0;) {
+      transport::ConnectionOptions options;
+      options.local_id = sends ? 1 : 2;
+      options.remote_id = sends ? 2 : 1;
+      options.local_incarnation = options.local_id;
+      options.remote_incarnation = options.remote_id;
+      options.wire = MemoryNetwork::default_capabilities();
+      options.sends = sends;
+      options.receives = !sends;
+      options.guests = sends || i == 0 ? nullptr : &bundle->sources[i];
+      options.loss.give_up_ns = 300'000'000;
+      options.loss.rto_ns_min = 5'000'000;
+      const auto attached = engines_[i]->attach(options, engines_[i]->address(),
+                                                i == 0 ? ends[0] : -1, "host c", bundle);
+      EXPECT_TRUE(attached.ok()) << attached.status().message();
+      lane = *attached;
+    }
+    return std::make_unique<LaneChannel>(lane, bundle);
+  }
+
+  Request* send(const std::vector<std::byte>& data, transport::Tag tag = 0) {
+    auto request = sends_->send(tag, data.data(), data.size());
+    EXPECT_TRUE(request.ok()) << request.status().message();
+    return request.ok() ? *request : nullptr;
+  }
+
+  Request* receive(std::vector<std::byte>& into, transport::Tag tag = 0) {
+    const ReceivePart part{.tag = tag, .data = into.data(), .capacity_bytes = into.size()};
+    auto request = receives_->receive({&part, 1});
+    EXPECT_TRUE(request.ok()) << request.status().message();
+    return request.ok() ? *request : nullptr;
+  }
+
+  static Completion wait(Request* request) {
+    Completion completion;
+    const auto end = Clock::now() + kPatience;
+    while (!test(request, &completion)) {
+      if (Clock::now() > end) {
+        ADD_FAILURE() << "a request does not end";
+        abort();  // Its buffers are about to go.
+      }
+    }
+    return completion;
+  }
+
+  static std::vector<std::byte> content(std::uint64_t seed, std::size_t bytes) {
+    std::vector<std::byte> out(bytes);
+    for (std::size_t i = 0; i < bytes; ++i) {
+      out[i] = static_cast<std::byte>(draw(seed, 0, i / 8) >> (i % 8 * 8));
+    }
+    return out;
+  }
+
+  /// What an engine's report says under a name.
+  std::uint64_t report_of(std::size_t engine, const std::string& name) {
+    const std::string report = engines_[engine]->report();
+    const std::size_t at = report.find(name + " ");
+    EXPECT_NE(at, std::string::npos) << report;
+    return std::stoull(report.substr(at + name.size() + 1));
+  }
+
+  std::vector<MemoryNetwork> networks_;
+  std::vector<std::atomic<bool>> is_deaf_;
+  std::vector<std::unique_ptr<Engine>> engines_;
+  int sends_control_ = -1;
+  int receives_control_ = -1;
+  std::unique_ptr<LaneChannel> sends_;
+  std::unique_ptr<LaneChannel> receives_;
+};
+
+TEST_P(Lanes, LongMessagesAreSharedAndShortOnesAreNot) {
+  const std::vector<std::byte> little = content(1, kUnit - 1);
+  std::vector<std::byte> into(kUnit * 20);
+  Request* const first = receive(into);
+  Request* const sent = send(little);
+  EXPECT_EQ(wait(first).bytes[0], little.size());
+  EXPECT_TRUE(wait(sent).status.ok());
+  EXPECT_GT(report_of(0, "chunks sent"), 0U);
+  for (std::size_t i = 1; i < engines_.size(); ++i) {
+    EXPECT_EQ(report_of(i, "datagrams sent"), 0U);
+    EXPECT_EQ(report_of(i, "chunks sent"), 0U);
+  }
+  const std::vector<std::byte> much = content(2, kUnit * 20);
+  Request* const second = receive(into);
+  Request* const shared = send(much);
+  EXPECT_EQ(wait(second).bytes[0], much.size());
+  EXPECT_EQ(wait(shared).bytes[0], much.size());
+  EXPECT_EQ(into, much);
+  for (std::size_t i = 1; i < engines_.size(); ++i) {
+    EXPECT_GE(report_of(i, "chunks sent"), kUnit * (20 / count()) / 8192);
+  }
+}
+
+TEST_P(Lanes, ManyOfAllSizesInGroups) {
+  constexpr std::size_t kMessages = 400;
+  constexpr std::size_t kGroup = 4;
+  std::vector<std::vector<std::byte>> data;
+  std::vector<std::vector<std::byte>> into;
+  for (std::size_t i = 0; i < kMessages; ++i) {
+    // Empty ones, those around a unit, around all lanes' first units, and long ones.
+    const std::size_t edge = kUnit * (i % 7) + i % 3;
+    data.push_back(content(i, edge == 0 ? 0 : edge - 1));
+    into.emplace_back(data.back().size() + (i % 5 == 0 ? 3 * kUnit : 0));
+  }
+  std::vector<Request*> receives;
+  std::vector<Request*> sends;
+  std::size_t finished = 0;
+  for (std::size_t i = 0; i < kMessages; i += kGroup) {
+    std::array<ReceivePart, kGroup> parts;
+    for (std::size_t j = 0; j < kGroup; ++j) {
+      parts[j] = {.tag = static_cast<transport::Tag>(j),
+                  .data = into[i + j].data(),
+                  .capacity_bytes = into[i + j].size()};
+    }
+    Result<Request*> request = receives_->receive(parts);
+    while (request.ok() && *request == nullptr) {
+      EXPECT_TRUE(wait(receives[finished++]).status.ok());
+      request = receives_->receive(parts);
+    }
+    ASSERT_TRUE(request.ok());
+    receives.push_back(*request);
+    for (std::size_t j = 0; j < kGroup; ++j) {
+      const std::size_t at = i + (j ^ 3);
+      sends.push_back(send(data[at], static_cast<transport::Tag>(at % kGroup)));
+      ASSERT_NE(sends.back(), nullptr);
+      if (sends.size() > 100) {
+        EXPECT_TRUE(wait(sends[sends.size() - 101]).status.ok());
+      }
+    }
+  }
+  for (; finished < receives.size(); ++finished) {
+    const Completion done = wait(receives[finished]);
+    EXPECT_TRUE(done.status.ok());
+    EXPECT_EQ(done.parts, kGroup);
+  }
+  for (std::size_t i = sends.size() - 100; i < sends.size(); ++i) {
+    EXPECT_TRUE(wait(sends[i]).status.ok());
+  }
+  for (std::size_t i = 0; i < kMessages; ++i) {
+    ASSERT_TRUE(std::equal(data[i].begin(), data[i].end(), into[i].begin())) << i;
+  }
+}
+
+TEST_P(Lanes, AReceiveWaitsUntilItsNumberIsFree) {
+  // One that nobody answers keeps its number: those of the same place, a round later, must wait.
+  std::vector<std::byte> first(kUnit);
+  Request* const open = receive(first, 1);
+  std::vector<std::byte> little(8);
+  const std::vector<std::byte> data(8, std::byte{5});
+  for (std::size_t i = 1; i < SharedReceives::kCount; ++i) {
+    Request* const request = receive(little);
+    Request* const sent = send(data);
+    ASSERT_NE(request, nullptr);
+    EXPECT_TRUE(wait(request).status.ok());
+    EXPECT_TRUE(wait(sent).status.ok());
+  }
+  EXPECT_EQ(receive(little), nullptr);
+  Request* const sent = send(first, 1);
+  EXPECT_TRUE(wait(open).status.ok());
+  EXPECT_TRUE(wait(sent).status.ok());
+  EXPECT_NE(receive(little), nullptr);
+}
+
+TEST_P(Lanes, TooLongAMessageIsAnErrorOnBothSidesAndNothingElse) {
+  const std::vector<std::byte> data = content(3, 10 * kUnit);
+  std::vector<std::byte> into(10 * kUnit - 1, std::byte{7});
+  Request* const receives = receive(into);
+  Request* const sends = send(data);
+  EXPECT_EQ(wait(receives).status.code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(wait(sends).status.code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(into, std::vector<std::byte>(10 * kUnit - 1, std::byte{7}));
+  into.push_back({});
+  Request* const again = receive(into);
+  Request* const once_more = send(data);
+  EXPECT_TRUE(wait(again).status.ok());
+  EXPECT_TRUE(wait(once_more).status.ok());
+  EXPECT_EQ(into, data);
+}
+
+TEST_P(Lanes, ALaneThatIsDeadEndsAllOfThem) {
+  const std::uint32_t dead = count() - 1;
+  const std::vector<std::byte> data = content(4, 40 * kUnit);
+  std::vector<std::byte> into(data.size());
+  is_deaf_[dead] = true;
+  Request* const receives = receive(into);
+  Request* const sends = send(data);
+  std::vector<std::byte> little(8);
+  Request* const unanswered = receive(little, 9);
+  EXPECT_EQ(wait(sends).status.code(), ErrorCode::kTimeout);
+  EXPECT_EQ(wait(receives).status.code(), ErrorCode::kTimeout);
+  EXPECT_EQ(wait(unanswered).status.code(), ErrorCode::kTimeout);
+  EXPECT_FALSE(sends_->send(0, data.data(), data.size()).ok());
+}
+
+TEST_P(Lanes, AReceiverWhosePeerFallsSilentGivesUp) {
+  // Lane 0 has its part, and the others wait.
+  for (std::uint32_t i = 1; i < count(); ++i) {
+    is_deaf_[i] = true;
+  }
+  const std::vector<std::byte> data = content(4, 40 * kUnit);
+  std::vector<std::byte> into(data.size());
+  Request* const receives = receive(into);
+  ASSERT_NE(send(data), nullptr);
+  const auto end = Clock::now() + kPatience;
+  while (report_of(0, "received") < 40 / count() && Clock::now() < end) {
+    Completion completion;
+    ASSERT_FALSE(test(receives, &completion));
+  }
+  is_deaf_[0] = true;
+  EXPECT_EQ(wait(receives).status.code(), ErrorCode::kTimeout);
+}
+
+TEST_P(Lanes, APeerThatIsGoneEndsAllOfThem) {
+  std::vector<std::byte> into(40 * kUnit);
+  Request* const receives = receive(into);
+  Request* const little = receive(into, 3);
+  shutdown(receives_control_, SHUT_RDWR);
+  for (Request* const request : {receives, little}) {
+    const Completion done = wait(request);
+    EXPECT_EQ(done.status.code(), ErrorCode::kTimeout);
+    EXPECT_NE(done.status.message().find("its process ended"), std::string::npos)
+        << done.status.message();
+  }
+  const ReceivePart part{.data = into.data(), .capacity_bytes = into.size()};
+  EXPECT_FALSE(receives_->receive({&part, 1}).ok());
+}
+
+TEST_P(Lanes, AChannelThatGoesAmidAMessageLeavesItsBuffersAlone) {
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    const std::vector<std::byte> data = content(i, 100 * kUnit);
+    std::vector<std::byte> into(data.size());
+    Request* const receives = receive(into);
+    Request* const sends = send(data);
+    const auto moment = Clock::now() + std::chrono::microseconds(draw(8, 0, i) % 2000);
+    while (Clock::now() < moment && !has_ended(receives)) {
+      Completion completion;
+      if (i % 2 == 0 && test(sends, &completion)) {
+        break;
+      }
+    }
+    (i % 4 < 2 ? sends_ : receives_).reset();
+    const std::vector<std::byte> then = into;
+    if (i % 4 < 2) {
+      const Completion done = wait(receives);
+      EXPECT_TRUE(done.status.ok() || done.status.code() == ErrorCode::kTimeout);
+      EXPECT_TRUE(!done.status.ok() || into == data);
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      EXPECT_EQ(into, then);
+    }
+    sends_.reset();
+    receives_.reset();
+    for (const int control : {sends_control_, receives_control_}) {
+      close(control);
+    }
+    // Ids are in use until the last ones are forgotten: other engines.
+    for (const auto& engine : engines_) {
+      engine->stop();
+    }
+    engines_.clear();
+    for (std::uint32_t lane = 0; lane < count(); ++lane) {
+      EngineOptions options;
+      options.is_busy = GetParam().is_busy;
+      engines_.push_back(std::make_unique<Engine>(
+          std::make_unique<DeafWire>(&networks_[lane], &is_deaf_[lane]), options));
+      ASSERT_TRUE(engines_.back()->start().ok());
+    }
+    sends_ = make(true, sends_control_);
+    receives_ = make(false, receives_control_);
+  }
+}
+
+TEST_P(Lanes, AnOrderlyEndIsAnErrorForWhatIsOpen) {
+  std::vector<std::byte> into(40 * kUnit);
+  Request* const receives = receive(into);
+  const char farewell = 'B';
+  ASSERT_EQ(::send(receives_control_, &farewell, 1, 0), 1);
+  sends_.reset();
+  EXPECT_EQ(wait(receives).status.code(), ErrorCode::kTimeout);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Lanes,
+                         testing::Values(Setting{false, 2}, Setting{false, 4}, Setting{true, 2},
+                                         Setting{true, 8}),
+                         [](const testing::TestParamInfo<Setting>& it) {
+                           return std::string(it.param.is_busy ? "busy" : "shared") +
+                                  std::to_string(it.param.lanes);
+                         });
+
+}  // namespace
+}  // namespace tutti::net
