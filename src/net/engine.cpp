@@ -341,11 +341,15 @@ bool Engine::work() {
   return did;
 }
 
+/// With a turn that has moved so much. What was posted meanwhile may be other engines' work, too.
+bool Engine::may_go_on(Bytes bytes) const {
+  return bytes < kCallersBytes || (bytes < kBytesPerTurn && posted_.load() == 0);
+}
+
 bool Engine::receive() {
   arrived_bytes_ = 0;
   std::size_t packets = 0;
-  while (packets < kPacketsPerTurn && arrived_bytes_ < kBytesPerTurn &&
-         wire_->receive(*this, 1) > 0) {
+  while (packets < kPacketsPerTurn && may_go_on(arrived_bytes_) && wire_->receive(*this, 1) > 0) {
     ++packets;
   }
   return packets > 0;
@@ -439,7 +443,7 @@ bool Engine::transmit(TimeNs now) {
   }
   std::size_t packets = 0;
   Bytes bytes = 0;
-  for (; packets < kPacketsPerTurn && bytes < kBytesPerTurn; ++packets) {
+  for (; packets < kPacketsPerTurn && may_go_on(bytes); ++packets) {
     has_next_ = has_next_ || endpoint_.poll_transmit(now_ns(), &next_);
     if (!has_next_) {
       break;

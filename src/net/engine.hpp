@@ -169,6 +169,7 @@ class Engine : private wire::Arrivals {
   void wake(Sleep at_least);
   /// Under the lock, as all that follows. True: there was something to do.
   bool work();
+  bool may_go_on(Bytes bytes) const;
   bool receive();
   bool take_posted();
   bool post_now(const Post& post);
