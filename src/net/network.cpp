@@ -35,7 +35,6 @@ constexpr int kProcessorsToSpare = 16;
 /// A thread copies what it carries, about 4 GB/s each way. Other ranks of the host have as many.
 constexpr int kProcessorsOfBusy = 8;
 constexpr int kEnginesWhenBusyMax = 4;
-constexpr std::size_t kLanesWhenBusyMax = 4;
 constexpr Bytes kBufferToSpare = 8 << 20;
 constexpr auto kCloseTime = std::chrono::seconds(2);
 
@@ -209,10 +208,7 @@ class SystemNetwork : public Network {
   using Engines = std::vector<std::unique_ptr<Engine>>;
 
   std::size_t lanes_of(const Engines& engines) const {
-    const std::size_t by_default = is_busy_ ? kLanesWhenBusyMax : 1;
-    return std::min(
-        config_.net_lanes > 0 ? static_cast<std::size_t>(config_.net_lanes) : by_default,
-        engines.size());
+    return std::min(static_cast<std::size_t>(config_.net_lanes), engines.size());
   }
 
   /// In turn, each direction for itself and half of the engines apart: both directions of a ring
