@@ -240,6 +240,30 @@ class CudaApi final : public Api {
     return check("cuCtxSynchronize", cu_.ctx_synchronize());
   }
 
+  Result<Stream> default_stream(int /*device*/) override {
+    return static_cast<Stream>(cuda::kStreamLegacy);
+  }
+
+  Result<bool> is_capturing(Stream stream) override {
+    if (cu_.stream_is_capturing == nullptr) {
+      return false;
+    }
+    Scope scope(*this);
+    TUTTI_RETURN_IF_ERROR(scope.enter_stream(stream));
+    int status = cuda::kCaptureStatusNone;
+    TUTTI_RETURN_IF_ERROR(
+        check("cuStreamIsCapturing",
+              cu_.stream_is_capturing(static_cast<cuda::Stream>(stream), &status)));
+    return status != cuda::kCaptureStatusNone;
+  }
+
+  int exchange_capture_mode(int mode) override {
+    if (cu_.thread_exchange_capture_mode != nullptr) {
+      (void)cu_.thread_exchange_capture_mode(&mode);
+    }
+    return mode;
+  }
+
   Result<Event> create_event(int device) override {
     Scope scope(*this);
     TUTTI_RETURN_IF_ERROR(scope.enter(device));

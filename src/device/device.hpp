@@ -97,6 +97,15 @@ class Api {
   /// Blocks until the whole device is idle (TUTTI_SYNC_DEVICE).
   virtual Status wait_device(int device) = 0;
 
+  /// The device's default stream as a handle that the functions here take; it is the
+  /// application's. Make the device current (CurrentDevice) around calls that are given it.
+  virtual Result<Stream> default_stream(int device) = 0;
+  /// Whether what is queued on `stream` now goes into a graph in place of the device.
+  virtual Result<bool> is_capturing(Stream stream);
+  /// Sets which calls of this thread end a capture that is under way (the value is CUDA's and
+  /// HIP's alike); returns what was set before. RelaxedCapture is how to use it.
+  virtual int exchange_capture_mode(int mode) { return mode; }
+
   virtual Result<Event> create_event(int device) = 0;
   virtual Status destroy_event(Event event) = 0;
   virtual Status record_event(Event event, Stream stream) = 0;
@@ -152,6 +161,20 @@ class CurrentDevice {
   CurrentDevice(Api* api, void* previous) : api_(api), previous_(previous) {}
   Api* api_;
   void* previous_;
+};
+
+/// For a scope: what this thread asks for (events, memory) ends no capture of the application's.
+class RelaxedCapture {
+ public:
+  explicit RelaxedCapture(Api& api) : api_(api), previous_(api.exchange_capture_mode(kRelaxed)) {}
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+  ~RelaxedCapture() { (void)api_.exchange_capture_mode(previous_); }
+
+ private:
+  static constexpr int kRelaxed = 2;
+  Api& api_;
+  int previous_;
 };
 
 /// What open() found and what it did not find, for `tutti info` and the INFO line.

@@ -72,6 +72,10 @@ inline constexpr int kPointerAttributeDeviceOrdinal = 9;
 inline constexpr unsigned kMemoryTypeDevice = 2;
 
 inline constexpr unsigned kStreamNonBlocking = 1;
+inline const Stream kStreamLegacy = reinterpret_cast<Stream>(1);  // CU_STREAM_LEGACY
+// CUstreamCaptureStatus, CUstreamCaptureMode
+inline constexpr int kCaptureStatusNone = 0;
+inline constexpr int kCaptureModeRelaxed = 2;
 inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr unsigned kMemHostAllocPortable = 1;
 inline constexpr unsigned kMemHostAllocDeviceMap = 2;
@@ -151,6 +155,8 @@ inline constexpr int kLaunchAttributePriority = 8;
   X(graph_exec_kernel_node_set_params, cuGraphExecKernelNodeSetParams_v2,             \
     (GraphExec executable, GraphNode node, const KernelNodeParameters* parameters))   \
   X(graph_launch, cuGraphLaunch, (GraphExec executable, Stream stream))               \
+  X(stream_is_capturing, cuStreamIsCapturing, (Stream stream, int* status))           \
+  X(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode, (int* mode))     \
   X(device_get_pci_bus_id, cuDeviceGetPCIBusId, (char* text, int bytes, Device device))
 
 struct Functions {

@@ -52,6 +52,9 @@ inline constexpr unsigned kMemoryTypeDeviceRocm6 = 2;
 
 inline constexpr int kMemcpyDefault = 4;  // hipMemcpyKind
 inline constexpr unsigned kStreamNonBlocking = 1;
+// hipStreamCaptureStatus, hipStreamCaptureMode
+inline constexpr int kCaptureStatusNone = 0;
+inline constexpr int kCaptureModeRelaxed = 2;
 inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr unsigned kHostMallocPortable = 1;
 inline constexpr unsigned kHostMallocMapped = 2;
@@ -108,7 +111,9 @@ inline constexpr unsigned kIpcMemLazyEnablePeerAccessOld = 0;  // ROCm 5.2 and b
      void** extra))
 
 /// Functions that a library may lack (before ROCm 5.2); null then.
-#define TUTTI_HIP_OPTIONAL_FUNCTIONS(X) \
+#define TUTTI_HIP_OPTIONAL_FUNCTIONS(X)                                            \
+  X(stream_is_capturing, hipStreamIsCapturing, (Stream stream, int* status))       \
+  X(thread_exchange_capture_mode, hipThreadExchangeStreamCaptureMode, (int* mode)) \
   X(device_get_uuid, hipDeviceGetUuid, (Uuid * uuid, Device device))
 
 struct Functions {

@@ -39,6 +39,14 @@ ErrorCode code_of(hip::Result result) {
 
 Status no_bytes() { return Status(ErrorCode::kInvalidArgument, "hip: an allocation of 0 bytes"); }
 
+/// Names the default stream, which is null in HIP, as null is no stream of ours. The value is
+/// hipStreamLegacy of later versions.
+const Stream kDefaultStream = reinterpret_cast<Stream>(1);
+
+hip::Stream hip_stream(Stream stream) {
+  return stream == kDefaultStream ? nullptr : static_cast<hip::Stream>(stream);
+}
+
 class HipApi final : public Api {
  public:
   HipApi(DynamicLibrary library, const hip::Functions& functions)
@@ -167,9 +175,8 @@ class HipApi final : public Api {
     if (bytes == 0) {
       return {};
     }
-    return check("hipMemcpyAsync",
-                 hip_.memcpy_async(destination, source, bytes, hip::kMemcpyDefault,
-                                   static_cast<hip::Stream>(stream)));
+    return check("hipMemcpyAsync", hip_.memcpy_async(destination, source, bytes,
+                                                     hip::kMemcpyDefault, hip_stream(stream)));
   }
 
   Status fill_async(void* destination, int value, Bytes bytes, Stream stream) override {
@@ -179,7 +186,7 @@ class HipApi final : public Api {
       return {};
     }
     return check("hipMemsetAsync",
-                 hip_.memset_async(destination, value, bytes, static_cast<hip::Stream>(stream)));
+                 hip_.memset_async(destination, value, bytes, hip_stream(stream)));
   }
 
   Result<Stream> create_stream(int device) override {
@@ -200,25 +207,46 @@ class HipApi final : public Api {
     Scope scope(*this);
     TUTTI_RETURN_IF_ERROR(gone_is_fine(scope.enter_stream(stream)));
     owners_.remove(stream);
-    return check_free("hipStreamDestroy", hip_.stream_destroy(static_cast<hip::Stream>(stream)));
+    return check_free("hipStreamDestroy", hip_.stream_destroy(hip_stream(stream)));
   }
 
   Result<bool> stream_done(Stream stream) override {
     Scope scope(*this);
     TUTTI_RETURN_IF_ERROR(scope.enter_stream(stream));
-    return done("hipStreamQuery", hip_.stream_query(static_cast<hip::Stream>(stream)));
+    return done("hipStreamQuery", hip_.stream_query(hip_stream(stream)));
   }
 
   Status wait_stream(Stream stream) override {
     Scope scope(*this);
     TUTTI_RETURN_IF_ERROR(scope.enter_stream(stream));
-    return check("hipStreamSynchronize", hip_.stream_synchronize(static_cast<hip::Stream>(stream)));
+    return check("hipStreamSynchronize", hip_.stream_synchronize(hip_stream(stream)));
   }
 
   Status wait_device(int device) override {
     Scope scope(*this);
     TUTTI_RETURN_IF_ERROR(scope.enter(device));
     return check("hipDeviceSynchronize", hip_.device_synchronize());
+  }
+
+  Result<Stream> default_stream(int /*device*/) override { return kDefaultStream; }
+
+  Result<bool> is_capturing(Stream stream) override {
+    if (hip_.stream_is_capturing == nullptr) {
+      return false;
+    }
+    Scope scope(*this);
+    TUTTI_RETURN_IF_ERROR(scope.enter_stream(stream));
+    int status = hip::kCaptureStatusNone;
+    TUTTI_RETURN_IF_ERROR(
+        check("hipStreamIsCapturing", hip_.stream_is_capturing(hip_stream(stream), &status)));
+    return status != hip::kCaptureStatusNone;
+  }
+
+  int exchange_capture_mode(int mode) override {
+    if (hip_.thread_exchange_capture_mode != nullptr) {
+      (void)hip_.thread_exchange_capture_mode(&mode);
+    }
+    return mode;
   }
 
   Result<Event> create_event(int device) override {
@@ -240,8 +268,8 @@ class HipApi final : public Api {
   Status record_event(Event event, Stream stream) override {
     Scope scope(*this);
     TUTTI_RETURN_IF_ERROR(scope.enter_stream(stream));
-    return check("hipEventRecord", hip_.event_record(static_cast<hip::Event>(event),
-                                                     static_cast<hip::Stream>(stream)));
+    return check("hipEventRecord",
+                 hip_.event_record(static_cast<hip::Event>(event), hip_stream(stream)));
   }
 
   Result<bool> event_done(Event event) override {
@@ -253,8 +281,8 @@ class HipApi final : public Api {
   Status stream_wait_event(Stream stream, Event event) override {
     Scope scope(*this);
     TUTTI_RETURN_IF_ERROR(scope.enter_stream(stream));
-    return check("hipStreamWaitEvent", hip_.stream_wait_event(static_cast<hip::Stream>(stream),
-                                                              static_cast<hip::Event>(event), 0));
+    return check("hipStreamWaitEvent",
+                 hip_.stream_wait_event(hip_stream(stream), static_cast<hip::Event>(event), 0));
   }
 
   Result<void*> allocate_pinned(Bytes bytes) override {
@@ -355,11 +383,11 @@ class HipApi final : public Api {
                 void** arguments) override {
     Scope scope(*this);
     TUTTI_RETURN_IF_ERROR(scope.enter_stream(stream));
-    return check("hipModuleLaunchKernel",
-                 hip_.launch_kernel(static_cast<hip::Function>(function), shape.grid[0],
-                                    shape.grid[1], shape.grid[2], shape.block[0], shape.block[1],
-                                    shape.block[2], shape.shared_bytes,
-                                    static_cast<hip::Stream>(stream), arguments, nullptr));
+    return check(
+        "hipModuleLaunchKernel",
+        hip_.launch_kernel(static_cast<hip::Function>(function), shape.grid[0], shape.grid[1],
+                           shape.grid[2], shape.block[0], shape.block[1], shape.block[2],
+                           shape.shared_bytes, hip_stream(stream), arguments, nullptr));
   }
 
   Result<void*> make_current(int device) override {

@@ -636,6 +636,8 @@ struct Runtime {
   Handles<HostStream> streams;
   Handles<HostEvent> events;
   Handles<LoadedModule> modules;
+  std::mutex default_mutex;
+  Stream default_streams[kHostDeviceCount] = {};  // Made at first use, never destroyed.
   std::atomic<bool> stopped = false;
   Runtime* inherited = nullptr;  // In a forked child: its parent's, unusable, kept reachable.
 
@@ -812,6 +814,16 @@ class HostApi final : public Api {
       return Status(ErrorCode::kUnavailable, "host device: the library is being unloaded");
     }
     return runtime().streams.add(std::make_shared<HostStream>(device));
+  }
+
+  Result<Stream> default_stream(int device) override {
+    TUTTI_RETURN_IF_ERROR(check_device(device));
+    const std::lock_guard lock(runtime().default_mutex);
+    Stream& stream = runtime().default_streams[device];
+    if (stream == nullptr) {
+      TUTTI_ASSIGN_OR_RETURN(stream, create_stream(device));
+    }
+    return stream;
   }
 
   Status destroy_stream(Stream stream) override {

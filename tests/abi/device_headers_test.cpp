@@ -31,6 +31,8 @@ namespace cuda = tutti::device::cuda;
 TUTTI_CUDA_FUNCTIONS(TUTTI_CHECK)
 // Since CUDA 13 the plain name is a macro for _v2, so this checks the one prototype twice.
 TUTTI_CHECK(device_get_uuid, cuDeviceGetUuid, )
+TUTTI_CHECK(stream_is_capturing, cuStreamIsCapturing, )
+TUTTI_CHECK(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode, )
 #undef TUTTI_CHECK
 
 static_assert(sizeof(cuda::Uuid) == sizeof(CUuuid));
@@ -64,6 +66,8 @@ static_assert(cuda::kPointerAttributeIsManaged == CU_POINTER_ATTRIBUTE_IS_MANAGE
 static_assert(cuda::kPointerAttributeDeviceOrdinal == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 static_assert(cuda::kMemoryTypeDevice == CU_MEMORYTYPE_DEVICE);
 static_assert(cuda::kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
+static_assert(cuda::kCaptureStatusNone == CU_STREAM_CAPTURE_STATUS_NONE);
+static_assert(cuda::kCaptureModeRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 static_assert(cuda::kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
 static_assert(cuda::kMemHostAllocPortable == CU_MEMHOSTALLOC_PORTABLE);
 static_assert(cuda::kMemHostAllocDeviceMap == CU_MEMHOSTALLOC_DEVICEMAP);
@@ -118,6 +122,8 @@ static_assert(hip::kMemoryTypeDeviceRocm5 == hipMemoryTypeDevice);
 #endif
 static_assert(hip::kMemcpyDefault == hipMemcpyDefault);
 static_assert(hip::kStreamNonBlocking == hipStreamNonBlocking);
+static_assert(hip::kCaptureStatusNone == hipStreamCaptureStatusNone);
+static_assert(hip::kCaptureModeRelaxed == hipStreamCaptureModeRelaxed);
 static_assert(hip::kEventDisableTiming == hipEventDisableTiming);
 static_assert(hip::kHostMallocPortable == hipHostMallocPortable);
 static_assert(hip::kHostMallocMapped == hipHostMallocMapped);

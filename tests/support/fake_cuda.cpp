@@ -8,7 +8,8 @@
 //
 // Beyond the driver's symbols:
 //   tutti_fake_enqueue(stream, function, argument)  a host function in the stream's order
-//   tutti_fake_fail(spec)                           FAKE_GPU_FAIL at run time
+//   tutti_fake_capture(stream, on)                  the stream records a graph from now on, or no
+//   more tutti_fake_fail(spec)                           FAKE_GPU_FAIL at run time
 //   tutti_fake_calls(symbol)                        calls of a symbol since the last fail()
 //   tutti_fake_active_contexts()                    primary contexts that are retained now
 //   tutti_fake_reset_device(device)                 what cudaDeviceReset does to a context
@@ -43,6 +44,7 @@ State& state() {
 }
 
 thread_local std::vector<CUctx_st*> context_stack;
+thread_local int capture_mode = 0;  // Global, as the driver begins.
 
 CUctx_st* current() { return context_stack.empty() ? nullptr : context_stack.back(); }
 
@@ -71,6 +73,14 @@ void* as_pointer(DevicePointer pointer) { return reinterpret_cast<void*>(pointer
     return current() == nullptr ? kInvalidContext : 709; \
   }                                                      \
   static_assert(true)
+
+/// What no thread may ask while a stream is captured, unless the thread has relaxed its mode.
+#define NO_CAPTURE()                                                            \
+  if (capture_mode != cuda::kCaptureModeRelaxed && streams().any_capturing()) { \
+    return kCaptureUnsupported;                                                 \
+  }                                                                             \
+  static_assert(true)
+constexpr int kCaptureUnsupported = 900;
 
 // ---- start, devices -----------------------------------------------------------------------------
 
@@ -305,6 +315,7 @@ CUDA_CALL(cuCtxEnablePeerAccess, (CUctx_st * peer, unsigned)) {
 
 CUDA_CALL(cuMemAlloc_v2, (DevicePointer * pointer, std::size_t bytes)) {
   NEEDS_CONTEXT(cuMemAlloc_v2);
+  NO_CAPTURE();
   if (pointer == nullptr || bytes == 0) {
     return kInvalidValue;
   }
@@ -525,11 +536,28 @@ CUDA_CALL(cuStreamSynchronize, (void* stream)) {
 
 CUDA_CALL(cuStreamGetCtx, (void* stream, CUctx_st** context)) {
   NEEDS_INIT(cuStreamGetCtx);
+  if (reinterpret_cast<std::uintptr_t>(stream) <= 2) {
+    *context = current();
+    return current() == nullptr ? kInvalidContext : kSuccess;
+  }
   const int device = streams().device_of(stream);
   if (device < 0) {
     return kInvalidHandle;
   }
   *context = state().primary[device];
+  return kSuccess;
+}
+
+CUDA_CALL(cuStreamIsCapturing, (void* stream, int* status)) {
+  NEEDS_CONTEXT(cuStreamIsCapturing);
+  FIND_STREAM(queue);
+  *status = streams().is_capturing(queue) ? 1 : 0;
+  return kSuccess;
+}
+
+CUDA_CALL(cuThreadExchangeStreamCaptureMode, (int* mode)) {
+  ENTER(cuThreadExchangeStreamCaptureMode);
+  std::swap(*mode, capture_mode);
   return kSuccess;
 }
 
@@ -562,12 +590,16 @@ CUDA_CALL(cuEventDestroy_v2, (void* event)) {
 CUDA_CALL(cuEventRecord, (void* event, void* stream)) {
   NEEDS_CONTEXT(cuEventRecord);
   FIND_STREAM(queue);
+  if (streams().is_capturing(queue)) {
+    return kCaptureUnsupported;  // Stricter than the driver: the event would be the graph's.
+  }
   streams().order(queue);
   return code_of(host().record_event(event, queue), kInvalidHandle);
 }
 
 CUDA_CALL(cuEventQuery, (void* event)) {
   NEEDS_CONTEXT(cuEventQuery);
+  NO_CAPTURE();
   return event_result(host().event_done(event));
 }
 
@@ -637,6 +669,11 @@ CUDA_CALL(cuLaunchKernel, (void* function, unsigned grid_x, unsigned grid_y, uns
 }
 
 // ---- for tests and for the doubles of the libraries above ---------------------------------------
+
+TUTTI_FAKE_EXPORT void tutti_fake_capture(void* stream, int on) {
+  streams().set_capturing(streams().find(stream, current() == nullptr ? 0 : current()->device),
+                          on != 0);
+}
 
 TUTTI_FAKE_EXPORT void tutti_fake_enqueue(void* stream, void (*function)(void*), void* argument) {
   const tutti::device::Stream queue =

@@ -182,7 +182,7 @@ class Streams {
       return kUnknown;
     }
     const std::lock_guard lock(mutex_);
-    streams_[*stream] = {device, is_blocking, false};
+    streams_[*stream] = {.device = device, .is_blocking = is_blocking, .is_default = false};
     *handle = *stream;
     return kSuccess;
   }
@@ -201,6 +201,26 @@ class Streams {
     const std::lock_guard lock(mutex_);
     const auto found = streams_.find(stream);
     return found == streams_.end() ? -1 : found->second.device;
+  }
+
+  /// What a program that records a graph does to the stream, as seen by others.
+  void set_capturing(device::Stream stream, bool is_capturing) {
+    const std::lock_guard lock(mutex_);
+    streams_.at(stream).is_capturing = is_capturing;
+  }
+  bool is_capturing(device::Stream stream) {
+    const std::lock_guard lock(mutex_);
+    return streams_.at(stream).is_capturing;
+  }
+  /// While one is, a thread that has not said otherwise may not allocate or ask for events.
+  bool any_capturing() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [stream, kind] : streams_) {
+      if (kind.is_capturing) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /// Queues the waits that the legacy default stream's order asks for; call before any enqueue.
@@ -223,6 +243,7 @@ class Streams {
     int device;
     bool is_blocking;
     bool is_default;
+    bool is_capturing = false;
   };
 
   device::Stream default_stream(int device) {
@@ -232,7 +253,7 @@ class Streams {
       }
     }
     device::Stream created = *host().create_stream(device);
-    streams_[created] = {device, false, true};
+    streams_[created] = {.device = device, .is_blocking = false, .is_default = true};
     return created;
   }
 

@@ -9,7 +9,8 @@
 // FAKE_HIP_VERSION=5|6|7 (default 6) chooses the values of hipMemoryType.
 //
 // Beyond the runtime's symbols:
-//   tutti_fake_enqueue(stream, function, argument)  a host function in the stream's order
+//   tutti_fake_capture(stream, on)                  the stream records a graph from now on, or no
+//   more tutti_fake_enqueue(stream, function, argument)  a host function in the stream's order
 //   tutti_fake_fail(spec)                           FAKE_GPU_FAIL at run time
 //   tutti_fake_calls(symbol)                        calls of a symbol since the last fail()
 #include "support/fake_gpu.hpp"
@@ -350,6 +351,13 @@ HIP_CALL(hipStreamSynchronize, (void* stream)) {
   return fail(code_of(host().wait_stream(queue), kUnknown));
 }
 
+HIP_CALL(hipStreamIsCapturing, (void* stream, int* status)) {
+  ENTER(hipStreamIsCapturing);
+  FIND_STREAM(queue);
+  *status = streams().is_capturing(queue) ? 1 : 0;
+  return kSuccess;
+}
+
 HIP_CALL(hipStreamWaitEvent, (void* stream, void* event, unsigned)) {
   ENTER(hipStreamWaitEvent);
   FIND_STREAM(queue);
@@ -456,6 +464,10 @@ HIP_CALL(hipModuleLaunchKernel,
 }
 
 // ---- for tests and for the doubles of the libraries above ---------------------------------------
+
+TUTTI_FAKE_EXPORT void tutti_fake_capture(void* stream, int on) {
+  streams().set_capturing(streams().find(stream, current), on != 0);
+}
 
 TUTTI_FAKE_EXPORT void tutti_fake_enqueue(void* stream, void (*function)(void*), void* argument) {
   const tutti::device::Stream queue = streams().find(stream, current);

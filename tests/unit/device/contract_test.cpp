@@ -250,6 +250,53 @@ TEST_P(Contract, stream__null_is_refused) {
   EXPECT_FALSE(api().destroy_stream(nullptr).ok());
 }
 
+TEST_P(Contract, default_stream__takes_work_in_order) {
+  const auto current = CurrentDevice::set(api(), 0);
+  ASSERT_TRUE(current.ok());
+  const auto queue = api().default_stream(0);
+  ASSERT_TRUE(queue.ok()) << queue.status().message();
+  ASSERT_NE(*queue, nullptr);
+  EXPECT_EQ(*api().default_stream(0), *queue);
+  unsigned char* memory = device_memory(0, 64);
+  Event event = *api().create_event(0);
+  EXPECT_TRUE(api().fill_async(memory, 0x33, 64, *queue).ok());
+  EXPECT_TRUE(api().fill_async(memory, 0x44, 32, *queue).ok());
+  EXPECT_TRUE(api().record_event(event, *queue).ok());
+  EXPECT_TRUE(api().stream_wait_event(*queue, event).ok());
+  EXPECT_TRUE(api().wait_stream(*queue).ok());
+  EXPECT_TRUE(*api().event_done(event));
+  unsigned char seen[64] = {};
+  ASSERT_TRUE(api().copy(seen, memory, 64).ok());
+  EXPECT_EQ(seen[31], 0x44);
+  EXPECT_EQ(seen[32], 0x33);
+  EXPECT_TRUE(api().destroy_event(event).ok());
+  EXPECT_TRUE(api().free_device(memory).ok());
+}
+
+TEST_P(Contract, is_capturing__as_the_application_began_and_ended_it) {
+  Stream queue = stream(0);
+  const auto idle = api().is_capturing(queue);
+  ASSERT_TRUE(idle.ok()) << idle.status().message();
+  EXPECT_FALSE(*idle);
+  if (table_.library == nullptr) {
+    return;  // The host device captures nothing; a real driver is the business of tests/c_api.
+  }
+  const auto capture = table_.symbol<void(void*, int)>("tutti_fake_capture");
+  capture(queue, 1);
+  EXPECT_TRUE(*api().is_capturing(queue));
+  if (table_.name == "cuda") {
+    // What would end the capture of a program does not when it is asked for in a relaxed scope.
+    EXPECT_FALSE(api().allocate_device(0, 64).ok());
+    const RelaxedCapture relaxed(api());
+    const auto memory = api().allocate_device(0, 64);
+    ASSERT_TRUE(memory.ok()) << memory.status().message();
+    EXPECT_TRUE(api().free_device(*memory).ok());
+  }
+  capture(queue, 0);
+  EXPECT_FALSE(*api().is_capturing(queue));
+  EXPECT_TRUE(api().destroy_stream(queue).ok());
+}
+
 TEST_P(Contract, stream__destroyed_twice_fails) {
   if (is_real()) {
     GTEST_SKIP() << "a real driver may crash on a stale handle";

@@ -42,6 +42,7 @@ class AskedApi final : public Api {
   Result<bool> stream_done(Stream) override { return unused(); }
   Status wait_stream(Stream) override { return unused(); }
   Status wait_device(int) override { return unused(); }
+  Result<Stream> default_stream(int) override { return unused(); }
   Result<Event> create_event(int) override { return unused(); }
   Status destroy_event(Event) override { return unused(); }
   Status record_event(Event, Stream) override { return unused(); }
