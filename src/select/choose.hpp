@@ -23,6 +23,8 @@ struct Refused {
 
 struct Decision {
   Plan plan;
+  /// False: nothing carries the call, and `plan` means nothing. Only without an MPI.
+  bool is_carried = true;
   /// Index in Table::rules, or -1 when no rule matched (native).
   int rule = -1;
   /// Non-empty: the first match was not taken, so this is a fall-back, counted and reported.
@@ -36,7 +38,7 @@ bool matches(const Rule& rule, const Shape& shape, const CommFacts& facts);
 /// The rule's plan, its composition fitted to the communicator where the rule left it open.
 Plan plan_for(const Rule& rule, const CommFacts& facts);
 
-/// First rule that matches and can carry the shape; native when none does.
+/// First rule that matches and can carry the shape; native when none does and there is an MPI.
 Decision choose(const Shape& shape, const CommFacts& facts, const Table& table);
 
 /// The decision, the rule's origin, each refused rule with its reason and every other plan with

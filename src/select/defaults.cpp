@@ -13,11 +13,13 @@ constexpr Bytes kNativeUpToSeveralNodes = 32 << 10;
 constexpr Bytes kDirectReductionsUpTo = 16 << 20;
 constexpr Bytes kDirectMovementsUpTo = 4 << 20;
 
+constexpr std::string_view kOrigin = "default: ";
+
 Rule rule(Backend backend, const std::string& why) {
   Rule result;
   result.plan.backend = backend;
   result.composition_fits = true;
-  result.origin = "default: " + why;
+  result.origin = std::string(kOrigin) + why;
   return result;
 }
 
@@ -28,6 +30,20 @@ Rule device_rule(Backend backend, const std::string& why) {
 }
 
 }  // namespace
+
+Table without_mpi(Table table) {
+  for (Rule& shipped : table.rules) {
+    shipped.optional |= shipped.origin.starts_with(kOrigin);
+  }
+  Rule ccl = device_rule(Backend::kCcl, "device memory without an MPI");
+  ccl.optional = true;
+  Rule direct = rule(Backend::kDirect, "what is left without an MPI");
+  direct.plan.composition = Composition::kGamma;
+  direct.composition_fits = false;
+  direct.optional = true;
+  table.rules.insert(table.rules.end(), {ccl, direct});
+  return table;
+}
 
 Table default_table() {
   Rule host = rule(Backend::kMpi, "host memory is the MPI library's own field");

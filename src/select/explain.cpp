@@ -17,13 +17,15 @@ Json call_json(const Shape& shape) {
           {"bytes", shape.bytes ? Json(*shape.bytes) : Json()},
           {"memory", to_string(shape.memory)},
           {"op", to_string(shape.op)},
-          {"type", to_string(shape.type)}};
+          {"type", to_string(shape.type)},
+          {"order", to_string(shape.order)}};
 }
 
 Json communicator_json(const CommFacts& facts) {
   Json json = {{"ranks", facts.ranks},
                {"nodes", facts.nodes},
                {"ranks_per_node", facts.ranks_per_node_max},
+               {"mpi", facts.has_mpi},
                {"mpi_device_aware", facts.mpi_device_aware},
                {"ccl", facts.ccl_usable}};
   json[facts.ccl_usable ? "ccl_name" : "ccl_refusal"] =
@@ -72,7 +74,7 @@ std::string explain_json(const Shape& shape, const CommFacts& facts, const Table
   Json document = {
       {"call", call_json(shape)},
       {"communicator", communicator_json(facts)},
-      {"plan", to_string(decision.plan)},
+      {"plan", decision.is_carried ? Json(to_string(decision.plan)) : Json()},
       {"parameters", parameters_json(decision.plan.parameters)},
       {"rule",
        decision.rule < 0 ? Json() : rule_reference(table, static_cast<std::size_t>(decision.rule))},

@@ -314,6 +314,29 @@ std::string alpha_refusal(const Shape& shape, const CommFacts& facts) {
   return "";
 }
 
+bool is_carried_by_mpi(const Plan& plan) {
+  return plan.backend == Backend::kSchedule ? plan.carrier == Backend::kMpi
+                                            : uses(plan, Backend::kMpi);
+}
+
+/// What a plan needs to be queued on a stream: that no step of it waits on the host.
+std::string order_refusal(const Plan& plan, const Shape& shape) {
+  if (shape.order == Order::kBlocking) {
+    return "";
+  }
+  if (is_carried_by_mpi(plan)) {
+    return "MPI waits on the host and takes no stream";
+  }
+  if (plan.backend == Backend::kSchedule || plan.pipeline != Pipeline::kNone ||
+      plan.composition == Composition::kAlpha) {
+    return "a call on a stream is one step; this plan has several that wait on the host";
+  }
+  if (shape.order == Order::kCaptured && plan.backend == Backend::kDirect) {
+    return "direct counts its launches, so a graph of the application's cannot repeat one";
+  }
+  return "";
+}
+
 }  // namespace
 
 const char* to_string(Backend backend) {
@@ -546,6 +569,12 @@ std::vector<Plan> all_plans() {
 }
 
 std::string refusal(const Plan& plan, const Shape& shape, const CommFacts& facts) {
+  if (!facts.has_mpi && is_carried_by_mpi(plan)) {
+    return "this communicator has no MPI";
+  }
+  if (std::string reason = order_refusal(plan, shape); !reason.empty()) {
+    return reason;
+  }
   // On host memory "staged" has nothing to stage and is the same flat call: never a refusal.
   if (plan.staged && plan.backend == Backend::kCcl) {
     return facts.ccl_name + " reads device memory itself; staged is for mpi";

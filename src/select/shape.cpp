@@ -26,6 +26,7 @@ constexpr const char* kReduceOpNames[] = {"none", "sum",    "prod",   "min",  "m
 static_assert(std::size(kReduceOpNames) == kReduceOpCount);
 
 constexpr const char* kMemoryNames[] = {"host", "device"};
+constexpr const char* kOrderNames[] = {"blocking", "stream", "captured"};
 
 /// Lower case, without an "mpi_" in front.
 std::string plain(std::string_view name) {
@@ -158,6 +159,12 @@ const char* to_string(Memory memory) { return kMemoryNames[static_cast<std::size
 
 std::optional<Memory> parse_memory(std::string_view name) {
   return find<Memory>(kMemoryNames, plain(name));
+}
+
+const char* to_string(Order order) { return kOrderNames[static_cast<std::size_t>(order)]; }
+
+std::optional<Order> parse_order(std::string_view name) {
+  return find<Order>(kOrderNames, plain(name));
 }
 
 }  // namespace tutti::select

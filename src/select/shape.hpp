@@ -119,6 +119,16 @@ enum class Memory : std::uint8_t { kHost, kDevice };
 const char* to_string(Memory memory);
 std::optional<Memory> parse_memory(std::string_view name);
 
+/// When a call's work begins and who waits for it.
+enum class Order : std::uint8_t {
+  kBlocking,  ///< The caller, until it is done.
+  kStream,    ///< Nobody: it takes its turn on a stream of the application.
+  kCaptured,  ///< Nobody: the stream records it in a graph of the application's.
+};
+
+const char* to_string(Order order);  ///< "blocking", "stream", "captured"
+std::optional<Order> parse_order(std::string_view name);
+
 /// One call, as every rank sees it.
 struct Shape {
   Collective collective = Collective::kAllreduce;
@@ -130,6 +140,7 @@ struct Shape {
   DataType type = DataType::kByte;
   ReduceOp op = ReduceOp::kNone;
   Memory memory = Memory::kHost;
+  Order order = Order::kBlocking;
 
   bool operator==(const Shape&) const = default;
 };
@@ -139,6 +150,7 @@ struct CommFacts {
   int ranks = 1;
   int nodes = 1;
   int ranks_per_node_max = 1;
+  bool has_mpi = true;  ///< False: the ranks met by other means; nothing goes through MPI.
   bool mpi_device_aware = false;  ///< The MPI takes device pointers itself, on every rank.
   bool ccl_usable = false;        ///< Every rank has the same library and a GPU of its own.
   std::string ccl_name = "ccl";   ///< "nccl", "rccl"; for messages.

@@ -66,6 +66,10 @@ std::string tuning_file_json(const Table& table, const std::string& comment = ""
 /// KiB on several (MPI4AI's switch points), the CCL above; what a rank cannot size: the CCL.
 Table default_table();
 
+/// For ranks that have no MPI: shipped rules whose plan cannot carry a call are passed over without
+/// a word, and after all others the CCL (device memory), then our own kernels and copies are tried.
+Table without_mpi(Table table);
+
 /// "8K:mpi-gamma,64K:ccl-beta,mpi" -> up to 8K (inclusive) the first, up to 64K the second, above
 /// the last. A single name holds for all sizes; of a list for a collective without a size that all
 /// ranks know (has_size) the last plan holds. `origin` is put in each rule and in errors.

@@ -16,9 +16,9 @@ TEST(Explain, explain_json__the_call_and_the_choice) {
   json document =
       json::parse(explain_json(device_allreduce(1 << 20), facts_on(2), default_table()));
   EXPECT_EQ(document["call"], json::parse(R"({"collective": "allreduce", "bytes": 1048576,
-    "memory": "device", "op": "sum", "type": "float32"})"));
+    "memory": "device", "op": "sum", "type": "float32", "order": "blocking"})"));
   EXPECT_EQ(document["communicator"], json::parse(R"({"ranks": 8, "nodes": 2, "ranks_per_node": 4,
-    "mpi_device_aware": false, "ccl": true, "ccl_name": "nccl"})"));
+    "mpi": true, "mpi_device_aware": false, "ccl": true, "ccl_name": "nccl"})"));
   EXPECT_EQ(document["plan"], "ccl-beta");
   EXPECT_EQ(document["parameters"], json::object());
   EXPECT_EQ(document["rule"], json::parse(R"({"index": 6, "origin": "default: device memory",

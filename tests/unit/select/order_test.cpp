@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Calls that nobody waits for, and communicators without an MPI.
+#include <gtest/gtest.h>
+
+#include "select/choose.hpp"
+#include "unit/select/samples.hpp"
+
+namespace tutti::select {
+namespace {
+
+std::string refused(const char* plan, Order order, bool has_mpi = true) {
+  Shape shape = device_allreduce(1 << 20);
+  shape.order = order;
+  CommFacts facts = facts_on(1);
+  facts.has_mpi = has_mpi;
+  facts.direct_device_refusal.clear();
+  facts.direct_host_refusal.clear();
+  facts.device_reduces = true;
+  return refusal(*parse_plan(plan), shape, facts);
+}
+
+TEST(Order, names) {
+  for (const Order order : {Order::kBlocking, Order::kStream, Order::kCaptured}) {
+    EXPECT_EQ(parse_order(to_string(order)), order);
+  }
+  EXPECT_EQ(parse_order("later"), std::nullopt);
+}
+
+TEST(Order, refusal__only_one_step_on_the_device_takes_a_stream) {
+  for (const char* plan : {"direct-gamma", "ccl-gamma", "ccl-beta"}) {
+    EXPECT_EQ(refused(plan, Order::kBlocking), "") << plan;
+    EXPECT_EQ(refused(plan, Order::kStream), "") << plan;
+  }
+  for (const char* plan : {"mpi-gamma", "mpi-staged", "schedule:ring", "ccl:ring", "rings",
+                           "ccl-streams(4)", "ccl-comms(2)"}) {
+    EXPECT_EQ(refused(plan, Order::kBlocking), "") << plan;
+    EXPECT_NE(refused(plan, Order::kStream), "") << plan;
+    EXPECT_NE(refused(plan, Order::kCaptured), "") << plan;
+  }
+}
+
+TEST(Order, refusal__a_graph_cannot_repeat_a_direct_launch) {
+  EXPECT_NE(refused("direct-gamma", Order::kCaptured).find("graph"), std::string::npos);
+  EXPECT_EQ(refused("ccl-gamma", Order::kCaptured), "");
+}
+
+TEST(WithoutMpi, refusal__nothing_goes_through_mpi) {
+  for (const char* plan : {"mpi-gamma", "mpi-staged", "schedule:ring", "rings"}) {
+    EXPECT_EQ(refused(plan, Order::kBlocking, false), "this communicator has no MPI") << plan;
+  }
+  EXPECT_EQ(refused("ccl:ring", Order::kBlocking, false), "");
+  EXPECT_EQ(refused("direct-gamma", Order::kBlocking, false), "");
+}
+
+Decision chosen(Shape shape, const Table& table, bool ccl, const char* direct_refusal = "") {
+  CommFacts facts = facts_on(1);
+  facts.ranks = facts.ranks_per_node_max = 7;  // No shipped rule gives these to our own kernels.
+  facts.has_mpi = false;
+  facts.ccl_usable = ccl;
+  facts.ccl_refusal = ccl ? "" : "no library";
+  facts.direct_device_refusal = facts.direct_host_refusal = direct_refusal;
+  return choose(shape, facts, without_mpi(table));
+}
+
+TEST(WithoutMpi, choose__shipped_rules_end_in_ccl_then_direct) {
+  const Table table = default_table();
+  Shape shape = device_allreduce(64);
+  EXPECT_EQ(to_string(chosen(shape, table, true).plan), "ccl-gamma");
+  EXPECT_EQ(to_string(chosen(shape, table, false).plan), "direct-gamma");
+  shape.op = ReduceOp::kMinloc;
+  shape.type = DataType::kFloat32Int;
+  EXPECT_EQ(to_string(chosen(shape, table, true).plan), "direct-gamma");
+  shape.memory = Memory::kHost;
+  const Decision host = chosen(shape, table, true);
+  EXPECT_EQ(to_string(host.plan), "direct-gamma");
+  EXPECT_TRUE(host.refused.empty());  // Nobody asked for the shipped rules.
+  EXPECT_TRUE(host.is_carried);
+}
+
+TEST(WithoutMpi, choose__what_nothing_carries_says_so) {
+  const Decision decision = chosen(device_allreduce(64), default_table(), false, "shared GPU");
+  EXPECT_FALSE(decision.is_carried);
+  ASSERT_FALSE(decision.passed_over.empty());
+  EXPECT_EQ(decision.passed_over.back().reason, "shared GPU");
+}
+
+TEST(WithoutMpi, choose__a_rule_of_the_users_for_mpi_is_a_reported_fallback) {
+  Table table = default_table();
+  const auto wished = parse_plan_list(Collective::kAllreduce, "mpi", "TUTTI_ALLREDUCE");
+  ASSERT_TRUE(wished.ok());
+  table.rules.insert(table.rules.begin(), wished->begin(), wished->end());
+  const Decision decision = chosen(device_allreduce(64), table, true);
+  EXPECT_EQ(to_string(decision.plan), "ccl-gamma");
+  ASSERT_EQ(decision.refused.size(), 1U);
+  EXPECT_EQ(decision.refused[0].reason, "this communicator has no MPI");
+}
+
+}  // namespace
+}  // namespace tutti::select
