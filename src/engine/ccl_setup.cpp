@@ -111,14 +111,15 @@ Status Communicator::agree_ccl(int device) {
     }
   }
   std::vector<CclFacts> all(static_cast<std::size_t>(place_.ranks));
-  TUTTI_RETURN_IF_ERROR(mpi_.allgather(&mine, all.data(), sizeof(mine)));
+  TUTTI_RETURN_IF_ERROR(bootstrap_.allgather(&mine, all.data(), sizeof(mine)));
   facts_.ccl_refusal = refusal_of(all, machines_);
   if (!facts_.ccl_refusal.empty() || library == nullptr) {
     return {};
   }
   facts_.ccl_name = all[0].name;
-  ccl_runner_ = std::make_unique<runners::CclRunner>(
-      *library, *process_.device(), device_, mpi_, process_.scratch(), process_.config().timeout_s);
+  ccl_runner_ =
+      std::make_unique<runners::CclRunner>(*library, *process_.device(), device_, bootstrap_,
+                                           process_.scratch(), process_.config().timeout_s);
   TUTTI_RETURN_IF_ERROR(init_ccl_scope(runners::Scope::kWhole, &facts_.ccl_refusal));
   facts_.ccl_usable = facts_.ccl_refusal.empty();
   if (facts_.ccl_usable && is_speaker() && log_enabled(LogLevel::kInfo)) {
@@ -157,7 +158,6 @@ Status Communicator::init_ccl_scope(runners::Scope scope, std::string* refusal) 
     *refusal = facts_.ccl_refusal;
     return {};
   }
-  const runners::ScopeRank me = mpi_.scope_rank(scope);
   // Every rank of the communicator holds the same view of which scopes are up.
   if (ccl_scopes_[static_cast<std::size_t>(scope)]) {
     return {};
@@ -169,11 +169,9 @@ Status Communicator::init_ccl_scope(runners::Scope scope, std::string* refusal) 
   }
   Status status;
   ccl::UniqueId id{};
-  if (me.rank >= 0) {
-    TUTTI_RETURN_IF_ERROR(share_ccl_id(scope, &id, &status));
-    if (status.ok()) {
-      status = ccl_runner_->init_scope(scope, id);
-    }
+  TUTTI_RETURN_IF_ERROR(share_ccl_id(scope, &id, &status));
+  if (status.ok()) {
+    status = ccl_runner_->init_scope(scope, id);
   }
   TUTTI_RETURN_IF_ERROR(agree_step(status, kInitialise, &known_refusal));
   if (!known_refusal.empty()) {
@@ -189,7 +187,8 @@ Status Communicator::share_ccl_id(runners::Scope scope, ccl::UniqueId* id, Statu
     ccl::UniqueId id{};
     std::int32_t ok = 0;
   } ticket;
-  if (mpi_.scope_rank(scope).rank == 0) {
+  const runners::ScopeRank me = bootstrap_.scope_rank(scope);
+  if (me.rank == 0) {
     auto found = process_.ccl();
     auto made = found.ok() ? (*found)->unique_id() : Result<ccl::UniqueId>(found.status());
     if (made.ok()) {
@@ -199,15 +198,18 @@ Status Communicator::share_ccl_id(runners::Scope scope, ccl::UniqueId* id, Statu
       *status = made.status();
     }
   }
-  runners::Call bcast;
-  bcast.collective = select::Collective::kBcast;
-  bcast.recv = &ticket;
-  bcast.count = sizeof(ticket);
-  TUTTI_RETURN_IF_ERROR(mpi_.collective(scope, bcast));
-  if (ticket.ok == 0 && status->ok()) {
+  std::vector<Ticket> all(static_cast<std::size_t>(place_.ranks));
+  TUTTI_RETURN_IF_ERROR(bootstrap_.allgather(&ticket, all.data(), sizeof(ticket)));
+  // Rank 0 leads its node, and is the first of the leaders and of the whole.
+  const auto first = scope == runners::Scope::kNode
+                         ? placement_.ranks_of[static_cast<std::size_t>(
+                               placement_.node_of[static_cast<std::size_t>(place_.rank)])][0]
+                         : 0;
+  const Ticket& taken = all[static_cast<std::size_t>(first)];
+  if (me.rank >= 0 && taken.ok == 0 && status->ok()) {
     *status = Status(ErrorCode::kLibraryFailed, "rank 0 of the scope made no unique id");
   }
-  *id = ticket.id;
+  *id = taken.id;
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <utility>
 
 #include "base/log.hpp"
 #include "engine/compositions.hpp"
@@ -49,6 +50,7 @@ std::size_t cache_slot(const Shape& shape, std::size_t size) {
   hash ^= (static_cast<std::uint64_t>(shape.collective) << 1) ^
           (static_cast<std::uint64_t>(shape.type) << 6) ^
           (static_cast<std::uint64_t>(shape.op) << 11) ^ static_cast<std::uint64_t>(shape.memory);
+  hash ^= static_cast<std::uint64_t>(shape.order) << 15;
   hash ^= hash >> 29;
   return hash % size;
 }
@@ -56,23 +58,28 @@ std::size_t cache_slot(const Shape& shape, std::size_t size) {
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
-                                                           runners::MpiLibrary& mpi,
+                                                           runners::Bootstrap& bootstrap,
+                                                           runners::MpiLibrary* mpi,
                                                            const Place& place, const Hints& hints) {
-  std::unique_ptr<Communicator> self(new Communicator(process, mpi, place));
+  std::unique_ptr<Communicator> self(new Communicator(process, bootstrap, mpi, place));
   TUTTI_RETURN_IF_ERROR(self->agree_configuration(hints));
   if (self->inert_) {
     return self;
   }
-  TUTTI_RETURN_IF_ERROR(mpi.duplicate());
+  if (mpi != nullptr) {
+    TUTTI_RETURN_IF_ERROR(mpi->duplicate());
+    self->mpi_runner_ = std::make_unique<runners::MpiRunner>(
+        *mpi, process.device(), process.scratch(), process.counters().staged_bytes);
+  }
   TUTTI_RETURN_IF_ERROR(self->agree_placement());
-  self->mpi_runner_ = std::make_unique<runners::MpiRunner>(mpi, process.device(), process.scratch(),
-                                                           process.counters().staged_bytes);
   process.counters().communicators.fetch_add(1, std::memory_order_relaxed);
   if (self->is_speaker() && log_enabled(LogLevel::kInfo)) {
     log(LogLevel::kInfo,
         "communicator: " + std::to_string(place.ranks) + " ranks on " +
-            std::to_string(self->facts_.nodes) + " node(s), MPI " +
-            (self->facts_.mpi_device_aware ? "device-aware" : "not device-aware (staging)") +
+            std::to_string(self->facts_.nodes) + " node(s), " +
+            (mpi == nullptr                  ? "no MPI"
+             : self->facts_.mpi_device_aware ? "MPI device-aware"
+                                             : "MPI not device-aware (staging)") +
             ", device " + process.device_report().taken +
             (self->asserted_ ? std::string(", memory asserted: ") + to_string(*self->asserted_)
                              : std::string(", memory agreed per call class")));
@@ -115,11 +122,16 @@ Status Communicator::agree_configuration(const Hints& hints) {
     }
     table_.rules.insert(table_.rules.begin(), hinted.rules.begin(), hinted.rules.end());
   }
+  facts_.has_mpi = mpi_ != nullptr;
+  if (mpi_ == nullptr) {
+    table_ = select::without_mpi(std::move(table_));
+  }
   asserted_ = asserted_memory(hints.memory_kinds);
 
   // One small maximum tells everything: a value and its complement give both ends of a range.
   enum : std::size_t {
     kDevice,
+    kNoDevice,
     kActive,
     kHash,
     kHashInverse,
@@ -134,6 +146,7 @@ Status Communicator::agree_configuration(const Hints& hints) {
   const std::uint64_t asserted = asserted_ ? (*asserted_ == Memory::kDevice ? 2 : 1) : 0;
   std::array<std::uint64_t, kCount> values{};
   values[kDevice] = process_.device() != nullptr ? 1 : 0;
+  values[kNoDevice] = process_.device() != nullptr ? 0 : 1;
   values[kActive] = acts_on_host_memory(table_) ? 1 : 0;
   values[kHash] = hash;
   values[kHashInverse] = ~hash;
@@ -142,9 +155,10 @@ Status Communicator::agree_configuration(const Hints& hints) {
   values[kDisabled] = process_.config().enable ? 0 : 1;
   values[kAsserted] = asserted;
   values[kAssertedInverse] = ~asserted;
-  TUTTI_RETURN_IF_ERROR(mpi_.max_in_place(values.data(), kCount));
+  TUTTI_RETURN_IF_ERROR(bootstrap_.max_in_place(values.data(), kCount));
 
   strict_ = values[kStrict] != 0;
+  has_devices_ = values[kNoDevice] == 0;
   facts_.ranks = place_.ranks;
   facts_.mpi_device_aware = values[kNotAware] == 0;
   if (values[kAsserted] != ~values[kAssertedInverse]) {
@@ -152,19 +166,29 @@ Status Communicator::agree_configuration(const Hints& hints) {
   }
   asserted_host_ = asserted_ == Memory::kHost;
   if (values[kDisabled] != 0) {
+    if (mpi_ == nullptr) {
+      return Status(ErrorCode::kInvalidConfig,
+                    "TUTTI_ENABLE=0 on some rank, and there is no MPI to go to");
+    }
     inert_ = true;
     return {};
   }
   if (values[kHash] != ~values[kHashInverse]) {
     std::vector<std::uint64_t> hashes(static_cast<std::size_t>(place_.ranks));
-    TUTTI_RETURN_IF_ERROR(mpi_.allgather(&hash, hashes.data(), sizeof(hash)));
+    TUTTI_RETURN_IF_ERROR(bootstrap_.allgather(&hash, hashes.data(), sizeof(hash)));
     const auto differs = std::find_if(hashes.begin(), hashes.end(),
                                       [&](std::uint64_t other) { return other != hashes[0]; });
     disagreement_ = "rank " + std::to_string(differs - hashes.begin()) +
-                    " has other tuning rules or TUTTI_* settings than rank 0; native plans for "
-                    "all (give every rank the same environment and tuning file)";
+                    " has other tuning rules or TUTTI_* settings than rank 0 (give every rank the "
+                    "same environment and tuning file)";
   } else if (!process_.config_error().empty()) {
-    disagreement_ = process_.config_error() + "; native plans for all";
+    disagreement_ = process_.config_error();
+  }
+  if (mpi_ == nullptr) {
+    return disagreement_.empty() ? Status() : Status(ErrorCode::kInvalidConfig, disagreement_);
+  }
+  if (!disagreement_.empty()) {
+    disagreement_ += "; native plans for all";
   }
   // An erroneous configuration must be heard even where there is nothing to speed up.
   inert_ = values[kDevice] == 0 && values[kActive] == 0 && disagreement_.empty();
@@ -191,7 +215,7 @@ Status Communicator::agree_placement() {
       node_identity(process_.config().virtual_nodes, place_.world_rank, place_.world_ranks),
       machine_identity(), own.rails, own.socket};
   std::vector<Facts> all(static_cast<std::size_t>(place_.ranks));
-  TUTTI_RETURN_IF_ERROR(mpi_.allgather(&mine, all.data(), sizeof(mine)));
+  TUTTI_RETURN_IF_ERROR(bootstrap_.allgather(&mine, all.data(), sizeof(mine)));
   std::vector<std::uint64_t> nodes;
   std::vector<std::uint64_t> machines;
   std::vector<topology::RankPlace> places;
@@ -211,7 +235,7 @@ Status Communicator::agree_placement() {
 
 Status Communicator::agree_memory(MemoryModes::Class& memory, int device) {
   std::uint64_t any_device = device >= 0 ? 1 : 0;
-  TUTTI_RETURN_IF_ERROR(mpi_.max_in_place(&any_device, 1));
+  TUTTI_RETURN_IF_ERROR(bootstrap_.max_in_place(&any_device, 1));
   process_.counters().agreements.fetch_add(1, std::memory_order_relaxed);
   memory.mode = any_device != 0 ? Memory::kDevice : Memory::kHost;
   if (any_device != 0 && !ccl_tried_ && disagreement_.empty()) {
@@ -221,9 +245,13 @@ Status Communicator::agree_memory(MemoryModes::Class& memory, int device) {
 }
 
 Result<const Route*> Communicator::route(Collective collective, std::optional<Bytes> bytes,
-                                         select::DataType type, select::ReduceOp op, int device) {
-  Shape shape{collective, bytes, type, op, Memory::kHost};
-  if (asserted_) {
+                                         select::DataType type, select::ReduceOp op, int device,
+                                         select::Order order) {
+  Shape shape{collective, bytes, type, op, Memory::kHost, order};
+  if (order != select::Order::kBlocking) {
+    shape.memory = Memory::kDevice;
+    TUTTI_RETURN_IF_ERROR(prepare_streams(order, device));
+  } else if (asserted_) {
     shape.memory = *asserted_;
     // The same call on every rank, and the first that can show which GPU is this rank's.
     if (asserted_ == Memory::kDevice && !ccl_tried_ && disagreement_.empty() &&
@@ -255,21 +283,53 @@ Result<const Route*> Communicator::route(Collective collective, std::optional<By
   return last_route_;
 }
 
+/// The same answer on every rank, which all make the same calls.
+Status Communicator::prepare_streams(select::Order order, int device) {
+  if (!has_devices_) {
+    return Status(ErrorCode::kUnavailable,
+                  "a call on a stream: not every rank has a GPU library (" +
+                      process_.device_report().taken + " here)");
+  }
+  if (ccl_tried_ || !disagreement_.empty()) {
+    return {};
+  }
+  if (order == select::Order::kCaptured) {
+    return Status(
+        ErrorCode::kUnsupported,
+        "the first call of a communicator on a stream sets up what it needs and cannot be "
+        "captured: make one call before the capture begins");
+  }
+  return setup_ccl(device);
+}
+
+select::Decision Communicator::choose(const Shape& shape, select::CommFacts* facts) const {
+  // Until it was tried, direct counts as usable: the table is equal on all ranks, so all of them
+  // come to the first rule that wants it together.
+  if (!direct_device_tried_) {
+    facts->direct_device_refusal.clear();
+  }
+  if (!direct_host_tried_) {
+    facts->direct_host_refusal.clear();
+  }
+  return select::choose(shape, *facts, table_);
+}
+
+std::string Communicator::explain(const Shape& shape) const {
+  select::CommFacts facts = facts_;
+  if (!ccl_tried_ && has_devices_) {
+    facts.ccl_usable = true;
+  }
+  static_cast<void>(choose(shape, &facts));
+  return select::explain_json(shape, facts, table_);
+}
+
 Result<Route> Communicator::decide(const Shape& shape, int device) {
   if (!disagreement_.empty()) {
     return make_route(shape, select::native_plan(facts_), disagreement_);
   }
   select::CommFacts facts = facts_;
   for (;;) {
-    // Until it was tried, direct counts as usable: the table is equal on all ranks, so all of them
-    // come to the first rule that wants it together.
-    if (!direct_device_tried_) {
-      facts.direct_device_refusal.clear();
-    }
-    if (!direct_host_tried_) {
-      facts.direct_host_refusal.clear();
-    }
-    const select::Decision decision = select::choose(shape, facts, table_);
+    const select::Decision decision = choose(shape, &facts);
     const bool on_device = shape.memory == Memory::kDevice;
     if (decision.plan.backend == Backend::kDirect &&
         !(on_device ? direct_device_tried_ : direct_host_tried_)) {
@@ -277,6 +337,9 @@ Result<Route> Communicator::decide(const Shape& shape, int device) {
       facts.direct_device_refusal = facts_.direct_device_refusal;
       facts.direct_host_refusal = facts_.direct_host_refusal;
       continue;
+    }
+    if (!decision.is_carried) {
+      return no_route(shape, decision, device);
     }
     std::string fallback;
     if (!decision.refused.empty()) {
@@ -306,6 +369,24 @@ Result<Route> Communicator::decide(const Shape& shape, int device) {
   }
 }
 
+/// Without an MPI there may be no plan. Device memory that no GPU carries can still go through the
+/// memory of the node, for a caller who waits.
+Result<Route> Communicator::no_route(Shape shape, const select::Decision& decision, int device) {
+  if (shape.memory == Memory::kDevice && shape.order == select::Order::kBlocking) {
+    shape.memory = Memory::kHost;
+    return decide(shape, device);
+  }
+  std::string reasons;
+  for (const auto* list : {&decision.refused, &decision.passed_over}) {
+    for (const select::Refused& entry : *list) {
+      reasons += "; " + to_string(entry.plan) + ": " + entry.reason;
+    }
+  }
+  return Status(ErrorCode::kUnsupported,
+                std::string(to_string(shape.collective)) + ": nothing carries this call on " +
+                    to_string(shape.memory) + " memory (" + to_string(shape.order) + ")" + reasons);
+}
+
 Result<Route> Communicator::make_route(const Shape& shape, const select::Plan& plan,
                                        const std::string& fallback) {
   if (!fallback.empty() && strict_) {
@@ -320,6 +401,7 @@ Result<Route> Communicator::make_route(const Shape& shape, const select::Plan& p
     route.plan.parameters.chunk_bytes = process_.config().pipeline_chunk_bytes;
   }
   route.memory = shape.memory;
+  route.order = shape.order;
   // Chunks only where every rank must expect staging, and only on what all ranks can divide alike.
   const bool staging = shape.memory == Memory::kDevice && (!facts_.mpi_device_aware || plan.staged);
   const bool chunked =
@@ -351,7 +433,7 @@ runners::Runner& Communicator::runner(Backend backend) {
 Status Communicator::prepare_alpha(const select::Plan& plan, std::string* refusal) {
   if (!scopes_made_) {
     TUTTI_RETURN_IF_ERROR(
-        mpi_.make_scopes(placement_.node_of[static_cast<std::size_t>(place_.rank)]));
+        bootstrap_.make_scopes(placement_.node_of[static_cast<std::size_t>(place_.rank)]));
     scopes_made_ = true;
   }
   const Backend node = plan.parameters.node_backend.value_or(plan.backend);
@@ -366,8 +448,13 @@ Status Communicator::prepare_alpha(const select::Plan& plan, std::string* refusa
 }
 
 Status Communicator::run(const Route& route, const runners::Call& call) {
-  mpi_runner_->set_options({.stage_device = !mpi_reads_device(route),
-                            .chunk_bytes = *route.plan.parameters.chunk_bytes});
+  if (last_on_stream_ != Backend::kMpi) {
+    TUTTI_RETURN_IF_ERROR(stream_status(/*wait=*/true));  // Calls run in the order of their making.
+  }
+  if (mpi_runner_ != nullptr) {
+    mpi_runner_->set_options({.stage_device = !mpi_reads_device(route),
+                              .chunk_bytes = *route.plan.parameters.chunk_bytes});
+  }
   if (route.plan.backend == Backend::kSchedule && route.plan.carrier == Backend::kCcl) {
     return run_ccl_schedule(route.plan, call);
   }
@@ -396,6 +483,36 @@ Status Communicator::run(const Route& route, const runners::Call& call) {
   return run_alpha(context, call);
 }
 
+Status Communicator::enqueue(const Route& route, const runners::Call& call, device::Stream stream) {
+  if (route.order == select::Order::kCaptured) {
+    return ccl_runner_->enqueue_on(call, stream, /*is_captured=*/true);
+  }
+  const Backend backend = route.plan.backend;
+  const Backend last = std::exchange(last_on_stream_, backend);
+  if (last == Backend::kDirect && backend != last) {
+    TUTTI_RETURN_IF_ERROR(direct_runner_->precede(stream));
+  } else if (last == Backend::kCcl && backend != last) {
+    TUTTI_RETURN_IF_ERROR(ccl_runner_->precede(stream));
+  }
+  return backend == Backend::kDirect ? direct_runner_->enqueue(call, stream)
+                                     : ccl_runner_->enqueue_on(call, stream, /*is_captured=*/false);
+}
+
+Status Communicator::stream_status(bool wait) {
+  Status status;
+  if (direct_runner_ != nullptr) {
+    status = direct_runner_->stream_status(wait);
+  }
+  if (ccl_runner_ != nullptr) {
+    Status other = ccl_runner_->stream_status(wait);
+    status = status.ok() ? std::move(other) : std::move(status);
+  }
+  if (!status.ok() && failure_.ok()) {
+    fail(status);
+  }
+  return status;
+}
+
 Status Communicator::run_direct_host(const runners::Call& call) {
   const bool move_send = call.send_memory.kind == device::MemoryKind::kDevice;
   const bool move_recv = call.recv_memory.kind == device::MemoryKind::kDevice;
@@ -417,8 +534,8 @@ Status Communicator::run_direct_host(const runners::Call& call) {
 Status Communicator::run_schedule(const select::Plan& plan, const runners::Call& call) {
   if (schedule_runner_ == nullptr) {
     schedule_runner_ = std::make_unique<runners::ScheduleRunner>(
-        mpi_, mpi_.scope_rank(runners::Scope::kWhole).rank, process_.device(), process_.scratch(),
-        placement_, process_.config().timeout_s);
+        *mpi_, place_.rank, process_.device(), process_.scratch(), placement_,
+        process_.config().timeout_s);
   }
   device::Stream stream = nullptr;
   if (const int device = std::max(call.send_memory.device, call.recv_memory.device); device >= 0) {
@@ -435,7 +552,8 @@ Status Communicator::run_ccl_schedule(const select::Plan& plan, const runners::C
   if (ccl_schedule_runner_ == nullptr) {
     TUTTI_ASSIGN_OR_RETURN(ccl::Library * library, process_.ccl());
     ccl_schedule_runner_ = std::make_unique<runners::CclScheduleRunner>(
-        *ccl_runner_, *library, *process_.device(), device_, mpi_, process_.scratch(), placement_,
+        *ccl_runner_, *library, *process_.device(), device_, bootstrap_, process_.scratch(),
+        placement_,
         device_combine_ == nullptr ? runners::DeviceReduce()
                                    : runners::DeviceReduce(std::cref(*device_combine_)));
   }

@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The engine's side of one MPI communicator: what its ranks agreed on, the plans it chose, the
-// runners that carry them. Made at the communicator's first collective, by all ranks together.
-// Used by one thread at a time, as MPI demands of collectives on one communicator; holds no lock
-// across a call, so two threads on two communicators never wait for each other here.
+// The engine's side of one communicator, of MPI or of the C API: what its ranks agreed on, the
+// plans it chose, the runners that carry them. Made at the communicator's first collective, by all
+// ranks together. Used by one thread at a time, as MPI demands of collectives on one communicator
+// and the C API too; holds no lock across a call, so two threads on two communicators never wait
+// for each other here.
 #pragma once
 
 #include <array>
@@ -48,6 +49,7 @@ struct Place {
 struct Route {
   select::Plan plan;
   select::Memory memory = select::Memory::kHost;
+  select::Order order = select::Order::kBlocking;
   /// The MPI's own collective on the application's own arguments carries the call, on every rank
   /// whose local buffers the MPI can read; ranks whose buffers it cannot read stage them alone.
   bool native_flat = true;
@@ -58,8 +60,12 @@ struct Route {
 class Communicator {
  public:
   /// Collective. First agreement on the configuration and on whether there is anything to do.
-  static Result<std::unique_ptr<Communicator>> create(Process& process, runners::MpiLibrary& mpi,
-                                                      const Place& place, const Hints& hints);
+  /// `mpi`: the bootstrap when it is an MPI library; null: the ranks met by other means, and no
+  /// plan goes through MPI. Both live longer than the communicator.
+  static Result<std::unique_ptr<Communicator>> create(Process& process,
+                                                      runners::Bootstrap& bootstrap,
+                                                      runners::MpiLibrary* mpi, const Place& place,
+                                                      const Hints& hints);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -72,13 +78,26 @@ class Communicator {
 
   /// The plan for a call; equal on all ranks. May communicate (agreement, CCL set-up).
   /// `device` is the ordinal of a local device buffer of this call, -1 when all are host memory.
-  /// Errors under TUTTI_STRICT when the plan is a fall-back.
+  /// A call that is not waited for is on device memory on every rank: nothing is agreed, but the
+  /// first sets up what plans need, which a captured one cannot.
+  /// Errors: under TUTTI_STRICT when the plan is a fall-back; without an MPI when there is no plan.
   Result<const Route*> route(select::Collective collective, std::optional<Bytes> bytes,
-                             select::DataType type, select::ReduceOp op, int device);
+                             select::DataType type, select::ReduceOp op, int device,
+                             select::Order order = select::Order::kBlocking);
 
   /// Carries out a route that is not native on the application's arguments, or whose local
   /// buffers the MPI cannot read.
   Status run(const Route& route, const runners::Call& call);
+  /// Queues a call whose route is for a stream on that stream; returns at once.
+  Status enqueue(const Route& route, const runners::Call& call, device::Stream stream);
+  /// What became of the calls on streams; `wait`: when all of them are over. A failure is the
+  /// communicator's.
+  Status stream_status(bool wait);
+  /// This rank's GPU, once something was set up on it; -1: none yet.
+  int device() const { return device_; }
+  /// The selection for a shape with its reasons, as JSON (select::explain_json). Local: what was
+  /// not tried yet counts as usable.
+  std::string explain(const select::Shape& shape) const;
 
   /// What broke this communicator on this rank, ok while nothing has. A rank that failed after the
   /// choice no longer counts calls as its peers do: its next call would meet their last one.
@@ -102,8 +121,9 @@ class Communicator {
   Process& process() { return process_; }
 
  private:
-  Communicator(Process& process, runners::MpiLibrary& mpi, const Place& place)
-      : process_(process), mpi_(mpi), place_(place) {}
+  Communicator(Process& process, runners::Bootstrap& bootstrap, runners::MpiLibrary* mpi,
+               const Place& place)
+      : process_(process), bootstrap_(bootstrap), mpi_(mpi), place_(place) {}
 
   Status agree_configuration(const Hints& hints);
   Status agree_placement();
@@ -129,7 +149,11 @@ class Communicator {
   /// (ccl_setup.cpp). What failed once is in facts_ and is not tried again.
   Status prepare_pipeline(const select::Plan& plan);
 
+  Status prepare_streams(select::Order order, int device);
+  Result<Route> no_route(select::Shape shape, const select::Decision& decision, int device);
   Result<Route> decide(const select::Shape& shape, int device);
+  /// As select::choose() with what is known so far.
+  select::Decision choose(const select::Shape& shape, select::CommFacts* facts) const;
   Result<Route> make_route(const select::Shape& shape, const select::Plan& plan,
                            const std::string& fallback);
   runners::Runner& runner(select::Backend backend);
@@ -140,10 +164,12 @@ class Communicator {
   bool is_speaker() const { return place_.rank == 0; }
 
   Process& process_;
-  runners::MpiLibrary& mpi_;
+  runners::Bootstrap& bootstrap_;
+  runners::MpiLibrary* mpi_;  ///< Null without MPI.
   Place place_;
   bool inert_ = false;
   bool asserted_host_ = false;
+  bool has_devices_ = false;  ///< Every rank has a GPU library.
   std::optional<select::Memory> asserted_;
   bool strict_ = false;
   Status failure_;
@@ -179,6 +205,8 @@ class Communicator {
   static constexpr std::size_t kRouteCacheSize = 256;
   std::array<CachedRoute, kRouteCacheSize> routes_;
   const Route* last_route_ = nullptr;
+  /// Who carried the last call on a stream; kMpi: there was none.
+  select::Backend last_on_stream_ = select::Backend::kMpi;
 };
 
 }  // namespace tutti::engine

@@ -119,7 +119,7 @@ Status Communicator::agree_direct_host(std::string* refusal) {
     return {};
   }
   using runners::DirectHostRunner;
-  auto made = DirectHostRunner::create(mpi_, process_.config().timeout_s,
+  auto made = DirectHostRunner::create(bootstrap_, process_.config().timeout_s,
                                        DirectHostRunner::default_ring_bytes(place_.ranks));
   if (made.ok()) {
     direct_host_runner_ = std::move(*made);
@@ -168,7 +168,7 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
     }
   }
   std::vector<DirectFacts> all(static_cast<std::size_t>(place_.ranks));
-  TUTTI_RETURN_IF_ERROR(mpi_.allgather(&mine, all.data(), sizeof(mine)));
+  TUTTI_RETURN_IF_ERROR(bootstrap_.allgather(&mine, all.data(), sizeof(mine)));
   *refusal = machines_.nodes() != 1
                  ? "ranks are on " + std::to_string(machines_.nodes()) + " machines"
              : place_.ranks > device::kernels::kPeersMax
@@ -184,7 +184,7 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
   std::array<std::uint64_t, kAgreed> agreed{};
   agreed[kWithoutNvlink] = is_cuda && !has_nvlink_to_all(all, self) ? 1 : 0;
   agreed[kThreads] = place_.thread_multiple ? 1 : 0;
-  TUTTI_RETURN_IF_ERROR(mpi_.max_in_place(agreed.data(), kAgreed));
+  TUTTI_RETURN_IF_ERROR(bootstrap_.max_in_place(agreed.data(), kAgreed));
   if (agreed[kWithoutNvlink] != 0 && allowed != "all") {
     *refusal =
         "NVLink does not join all these GPUs, or it cannot be seen that it does; "
@@ -217,7 +217,7 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
   if (!refusal->empty()) {
     return {};
   }
-  TUTTI_RETURN_IF_ERROR(mpi_.allgather(&handle, handles.data(), sizeof(handle)));
+  TUTTI_RETURN_IF_ERROR(bootstrap_.allgather(&handle, handles.data(), sizeof(handle)));
   TUTTI_RETURN_IF_ERROR(
       agree_step(direct_runner_->open_peers(handles), "could not map its peers' memory", refusal));
   if (!refusal->empty()) {
@@ -229,7 +229,7 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
 /// The same answer on all ranks: whether a step of a set-up succeeded everywhere.
 Status Communicator::agree_step(const Status& status, const char* what, std::string* refusal) {
   std::uint64_t failed = status.ok() ? 0 : static_cast<std::uint64_t>(place_.rank) + 1;
-  TUTTI_RETURN_IF_ERROR(mpi_.max_in_place(&failed, 1));
+  TUTTI_RETURN_IF_ERROR(bootstrap_.max_in_place(&failed, 1));
   if (failed != 0) {
     if (!status.ok()) {
       log(LogLevel::kWarn, status.message());

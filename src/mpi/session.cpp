@@ -148,7 +148,8 @@ Status start(Session* session) {
   place.mpi_device_aware =
       process.device() != nullptr && mpi_is_device_aware(process.device()->name());
   take_missing_hints(session);
-  auto created = engine::Communicator::create(process, *session->library, place, session->hints);
+  auto created = engine::Communicator::create(process, *session->library, session->library.get(),
+                                              place, session->hints);
   if (!created.ok()) {
     return created.status();
   }

@@ -41,6 +41,9 @@ bool all_equal(std::span<const std::uint64_t> values) {
 }  // namespace
 
 CclRunner::~CclRunner() {
+  Status unheard = stream_status(/*wait=*/true);
+  static_cast<void>(unheard);
+  stream_calls_.reset();
   auto current = device::CurrentDevice::set(api_, device_);
   for (const ccl::Communicator communicator : communicators_) {
     if (communicator != nullptr) {
@@ -82,7 +85,7 @@ void CclRunner::break_off() {
 }
 
 Status CclRunner::init_scope(Scope scope, const ccl::UniqueId& id) {
-  const ScopeRank me = mpi_.scope_rank(scope);
+  const ScopeRank me = bootstrap_.scope_rank(scope);
   if (broken_) {
     return failed_before();
   }
@@ -109,7 +112,7 @@ Status CclRunner::add_communicator(const ccl::UniqueId& id) {
   if (broken_) {
     return failed_before();
   }
-  const ScopeRank me = mpi_.scope_rank(Scope::kWhole);
+  const ScopeRank me = bootstrap_.scope_rank(Scope::kWhole);
   TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
   TUTTI_ASSIGN_OR_RETURN(ccl::Communicator communicator,
                          library_.init_rank(me.ranks, id, me.rank, timeout_s_, &api_, device_));
@@ -118,24 +121,77 @@ Status CclRunner::add_communicator(const ccl::UniqueId& id) {
 }
 
 Status CclRunner::run(Scope scope, const Call& call) {
-  const ScopeRank me = mpi_.scope_rank(scope);
+  const ScopeRank me = bootstrap_.scope_rank(scope);
   if (me.rank < 0) {
     return {};
   }
-  if (broken_) {
-    return failed_before();
-  }
-  Lane lane{communicators_[index(scope)], streams_.front(), {}};
+  TUTTI_RETURN_IF_ERROR(ready());
+  Lane lane{communicators_[index(scope)], streams_.front(), {}, true};
   return carry({&lane, 1}, me, call, Gaps::kStay,
                [&](const Call& moved) { return enqueue(moved, me, lane); });
 }
 
-Status CclRunner::run_queued(const Call& call, const Queue& queue) {
+Status CclRunner::enqueue_on(const Call& call, device::Stream stream, bool is_captured) {
   if (broken_) {
+    TUTTI_RETURN_IF_ERROR(stream_status(/*wait=*/false));
     return failed_before();
   }
-  Lane lane{communicators_[index(Scope::kWhole)], streams_.front(), {}};
-  return carry({&lane, 1}, mpi_.scope_rank(Scope::kWhole), call, Gaps::kClose,
+  TUTTI_RETURN_IF_ERROR(check_on_device(call, device_));
+  TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
+  const ScopeRank me = bootstrap_.scope_rank(Scope::kWhole);
+  Lane lane{communicators_[index(Scope::kWhole)], stream, {}, !is_captured};
+  if (is_captured) {
+    return enqueue(call, me, lane);
+  }
+  if (stream_calls_ == nullptr) {
+    stream_calls_ = std::make_unique<StreamCalls>(
+        api_, device_,
+        StreamCalls::Options{.name = library_.name(),
+                             .timeout_s = timeout_s_,
+                             .outcome =
+                                 [this] {
+                                   return broken_ ? failed_before()
+                                                  : library_.async_error(
+                                                        communicators_[index(Scope::kWhole)]);
+                                 },
+                             .look = {},
+                             .end = [this] { break_off(); }});
+  }
+  return stream_calls_->add(stream, [&](Lease* scratch) {
+    Status status = enqueue(call, me, lane);
+    *scratch = std::move(lane.scratch);
+    return status;
+  });
+}
+
+Status CclRunner::stream_status(bool wait) {
+  if (stream_calls_ == nullptr) {
+    return {};
+  }
+  return wait ? stream_calls_->drain() : stream_calls_->failure();
+}
+
+/// For a call that is waited for: those on streams are over.
+Status CclRunner::ready() {
+  TUTTI_RETURN_IF_ERROR(stream_status(/*wait=*/true));
+  return broken_ ? failed_before() : Status();
+}
+
+Status CclRunner::lease(Lane& lane, Bytes bytes) {
+  if (!lane.may_lease) {
+    return Status(ErrorCode::kUnsupported,
+                  std::string(library_.name()) +
+                      " has no such collective, and the memory that it takes to do without cannot "
+                      "be kept for a graph; use buffers that are not in place, without gaps");
+  }
+  TUTTI_ASSIGN_OR_RETURN(lane.scratch, scratch_.device(device_, bytes));
+  return {};
+}
+
+Status CclRunner::run_queued(const Call& call, const Queue& queue) {
+  TUTTI_RETURN_IF_ERROR(ready());
+  Lane lane{communicators_[index(Scope::kWhole)], streams_.front(), {}, true};
+  return carry({&lane, 1}, bootstrap_.scope_rank(Scope::kWhole), call, Gaps::kClose,
                [&](const Call& moved) { return queue(moved, lane); });
 }
 
@@ -144,9 +200,7 @@ Status CclRunner::run_pipeline(select::Pipeline pipeline, int chunks, const Call
   if (used < 2) {
     return run(Scope::kWhole, call);
   }
-  if (broken_) {
-    return failed_before();
-  }
+  TUTTI_RETURN_IF_ERROR(ready());
   std::array<Lane, select::kPipelineChunksMax> lanes;
   for (std::size_t i = 0; i < static_cast<std::size_t>(used); ++i) {
     const bool is_shared = i == 0 || pipeline == select::Pipeline::kStreams;
@@ -154,7 +208,7 @@ Status CclRunner::run_pipeline(select::Pipeline pipeline, int chunks, const Call
         is_shared ? communicators_[index(Scope::kWhole)] : more_communicators_[i - 1];
     lanes[i].stream = streams_[i];
   }
-  const ScopeRank me = mpi_.scope_rank(Scope::kWhole);
+  const ScopeRank me = bootstrap_.scope_rank(Scope::kWhole);
   return carry(
       std::span(lanes).first(static_cast<std::size_t>(used)), me, call, Gaps::kStay,
       [&](const Call& moved) -> Status {
@@ -241,8 +295,7 @@ Status CclRunner::enqueue(const Call& call, const ScopeRank& me, Lane& lane) {
       if (aliased) {
         // MPI puts the result into block 0 of the input, NCCL wants it in the rank's own block:
         // neither may be written while others still read, so the result takes its own buffer.
-        TUTTI_ASSIGN_OR_RETURN(lane.scratch,
-                               scratch_.device(device_, call.count * call.element_bytes));
+        TUTTI_RETURN_IF_ERROR(lease(lane, call.count * call.element_bytes));
         result = lane.scratch.data();
       }
       TUTTI_RETURN_IF_ERROR(library_.reduce_scatter(call.send, result, count, element.type, op,
@@ -262,7 +315,7 @@ Status CclRunner::enqueue(const Call& call, const ScopeRank& me, Lane& lane) {
       void* result = call.recv;
       const bool aliased = aliasing_of(call) == Aliasing::kSame;
       if (aliased && mine > 0) {
-        TUTTI_ASSIGN_OR_RETURN(lane.scratch, scratch_.device(device_, mine * call.element_bytes));
+        TUTTI_RETURN_IF_ERROR(lease(lane, mine * call.element_bytes));
         result = lane.scratch.data();
       }
       {
@@ -308,8 +361,7 @@ Status CclRunner::enqueue(const Call& call, const ScopeRank& me, Lane& lane) {
 Status CclRunner::enqueue_packed_reduce_scatter(const Call& call, const Element& element,
                                                 ccl::NcclOp op, Lane& lane) {
   const Bytes block_bytes = call.count * call.element_bytes;
-  TUTTI_ASSIGN_OR_RETURN(lane.scratch,
-                         scratch_.device(device_, call.send_offsets.size() * block_bytes));
+  TUTTI_RETURN_IF_ERROR(lease(lane, call.send_offsets.size() * block_bytes));
   for (std::size_t i = 0; i < call.send_offsets.size(); ++i) {
     TUTTI_RETURN_IF_ERROR(copy_on_stream(
         at(lane.scratch.data(), i * call.count, call.element_bytes),
@@ -327,8 +379,7 @@ Status CclRunner::enqueue_equal_allgatherv(const Call& call, const Element& elem
                                lane.communicator, lane.stream);
   }
   const Bytes block_bytes = count * call.element_bytes;
-  TUTTI_ASSIGN_OR_RETURN(lane.scratch,
-                         scratch_.device(device_, call.recv_counts.size() * block_bytes));
+  TUTTI_RETURN_IF_ERROR(lease(lane, call.recv_counts.size() * block_bytes));
   TUTTI_RETURN_IF_ERROR(library_.all_gather(call.send, lane.scratch.data(), count * element.factor,
                                             element.type, lane.communicator, lane.stream));
   for (std::size_t i = 0; i < call.recv_counts.size(); ++i) {
@@ -396,7 +447,7 @@ Status CclRunner::enqueue_peers(const Call& call, const ScopeRank& me, Lane& lan
     for (const Run& run : sends) {
       dense += run.count;
     }
-    TUTTI_ASSIGN_OR_RETURN(lane.scratch, scratch_.device(device_, dense * call.element_bytes));
+    TUTTI_RETURN_IF_ERROR(lease(lane, dense * call.element_bytes));
     dense = 0;
     for (Run& run : sends) {
       TUTTI_RETURN_IF_ERROR(copy_on_stream(at(lane.scratch.data(), dense, call.element_bytes),

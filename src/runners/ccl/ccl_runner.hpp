@@ -17,6 +17,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <span>
@@ -25,6 +26,7 @@
 #include "ccl/ccl.hpp"
 #include "runners/runner.hpp"
 #include "runners/scratch.hpp"
+#include "runners/stream_calls.hpp"
 #include "select/plan.hpp"
 
 namespace tutti::runners {
@@ -32,23 +34,34 @@ namespace tutti::runners {
 class CclRunner : public Runner {
  public:
   /// `device`: this rank's GPU on this communicator. `timeout_s`: 0 waits for ever.
-  CclRunner(ccl::Library& library, device::Api& api, int device, MpiLibrary& mpi, Scratch& scratch,
-            double timeout_s)
+  CclRunner(ccl::Library& library, device::Api& api, int device, Bootstrap& bootstrap,
+            Scratch& scratch, double timeout_s)
       : library_(library),
         api_(api),
         device_(device),
-        mpi_(mpi),
+        bootstrap_(bootstrap),
         scratch_(scratch),
         timeout_s_(timeout_s) {}
   ~CclRunner() override;
   CclRunner(const CclRunner&) = delete;
   CclRunner& operator=(const CclRunner&) = delete;
 
-  /// Collective over the scope: exchanges the unique id through MPI and makes the scope's
-  /// communicator. The result is this rank's own; the caller agrees on it.
+  /// Collective over the scope: makes the scope's communicator. The result is this rank's own; the
+  /// caller agrees on it.
   Status init_scope(Scope scope, const ccl::UniqueId& id);
   bool has_scope(Scope scope) const { return communicators_[index(scope)] != nullptr; }
   Status run(Scope scope, const Call& call) override;
+
+  /// A call of the whole scope queued on a stream of the application, which takes memory of this
+  /// device alone; returns at once. A failure of the work shows in stream_status() and in later
+  /// calls. `is_captured`: the stream records a graph; then nothing of ours may be leased for it.
+  Status enqueue_on(const Call& call, device::Stream stream, bool is_captured);
+  /// What became of the queued calls; `wait`: when all of them are over.
+  Status stream_status(bool wait);
+  /// What is queued on `stream` from now on waits for the calls that this runner has queued.
+  Status precede(device::Stream stream) {
+    return stream_calls_ == nullptr ? Status() : stream_calls_->precede(stream);
+  }
 
   /// What pipelines need besides the whole scope's communicator; kept until the runner ends. The
   /// results are this rank's own; the caller agrees on them. add_communicator() is collective.
@@ -63,6 +76,7 @@ class CclRunner : public Runner {
     ccl::Communicator communicator = nullptr;
     device::Stream stream = nullptr;
     Lease scratch;  ///< Of the call in flight (forms the library does not have).
+    bool may_lease = true;
   };
 
   /// For what carries calls by other means than the library's collectives: as run() on the whole
@@ -89,9 +103,11 @@ class CclRunner : public Runner {
                                        Lane& lane);
   Status enqueue_equal_allgatherv(const Call& call, const Element& element, Lane& lane);
   Status enqueue_peers(const Call& call, const ScopeRank& me, Lane& lane);
+  Status lease(Lane& lane, Bytes bytes);
   Status copy_on_stream(void* destination, const void* source, Bytes bytes, device::Stream stream);
   Status async_error(std::span<const Lane> lanes);
   Status wait(std::span<const Lane> lanes, const char* what);
+  Status ready();
   /// After a failure: aborts every communicator; all further calls are refused.
   void break_off();
   Status failed_before() const;
@@ -99,14 +115,15 @@ class CclRunner : public Runner {
   ccl::Library& library_;
   device::Api& api_;
   int device_;
-  MpiLibrary& mpi_;
+  Bootstrap& bootstrap_;
   Scratch& scratch_;
   double timeout_s_;
   std::vector<device::Stream> streams_;  ///< The first carries all that is not a pipeline's.
   std::array<ccl::Communicator, kScopeCount> communicators_{};
   /// Of the whole scope too: for the second chunk of a pipeline, the third, ...
   std::vector<ccl::Communicator> more_communicators_;
-  bool broken_ = false;
+  std::atomic<bool> broken_{false};
+  std::unique_ptr<StreamCalls> stream_calls_;  ///< Last: its thread uses the rest.
 };
 
 }  // namespace tutti::runners

@@ -67,7 +67,7 @@ const CclScheduleRunner::Prepared& CclScheduleRunner::prepared(
 
 Status CclScheduleRunner::run(const std::string& algorithm, const schedule::Parameters& parameters,
                               const Call& call) {
-  const ScopeRank me = mpi_.scope_rank(Scope::kWhole);
+  const ScopeRank me = bootstrap_.scope_rank(Scope::kWhole);
   const Prepared& ready = prepared(algorithm, parameters, call, me);
   return ccl_.run_queued(call, [&](const Call& moved, CclRunner::Lane& lane) {
     return queue(ready, moved, me, lane);

@@ -43,12 +43,13 @@ class CclScheduleRunner {
   /// `ccl`: has the whole scope on `device`. `reduce`: empty where nothing reduces device memory;
   /// selection then gives this runner no reductions.
   CclScheduleRunner(CclRunner& ccl, ccl::Library& library, device::Api& api, int device,
-                    MpiLibrary& mpi, Scratch& scratch, topology::Layout layout, DeviceReduce reduce)
+                    Bootstrap& bootstrap, Scratch& scratch, topology::Layout layout,
+                    DeviceReduce reduce)
       : ccl_(ccl),
         library_(library),
         api_(api),
         device_(device),
-        mpi_(mpi),
+        bootstrap_(bootstrap),
         scratch_(scratch),
         layout_(std::move(layout)),
         reduce_(std::move(reduce)) {}
@@ -81,7 +82,7 @@ class CclScheduleRunner {
   ccl::Library& library_;
   device::Api& api_;
   int device_;
-  MpiLibrary& mpi_;
+  Bootstrap& bootstrap_;
   Scratch& scratch_;
   topology::Layout layout_;
   DeviceReduce reduce_;

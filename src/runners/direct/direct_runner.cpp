@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "base/pause.hpp"
@@ -30,6 +31,15 @@ constexpr double kGiveUpS = 10;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Of a reduce_scatter.
+Bytes input_bytes(const Call& call) {
+  Bytes bytes = 0;
+  for (const std::uint64_t count : call.recv_counts) {
+    bytes += count * call.element_bytes;
+  }
+  return bytes;
 }
 
 Status failed_before() {
@@ -60,6 +70,8 @@ Result<std::unique_ptr<DirectRunner>> DirectRunner::create(device::Api& api, int
 
 DirectRunner::~DirectRunner() {
   const auto ignore = [](const Status& status) { static_cast<void>(status); };
+  ignore(stream_status(/*wait=*/true));
+  stream_calls_.reset();
   if (broken_) {
     module_.abandon();
     return;  // A kernel that never ended may still use all of it.
@@ -179,7 +191,7 @@ Status DirectRunner::warm() {
     if (!launcher.ok() && no_graphs_.empty()) {
       no_graphs_ = launcher.status().message();
     }
-    TUTTI_RETURN_IF_ERROR(launch(alone));
+    TUTTI_RETURN_IF_ERROR(launch(alone, stream_));
     TUTTI_RETURN_IF_ERROR(wait(alone, kSelfTestTimeoutS));
   }
   return {};
@@ -249,9 +261,11 @@ Status DirectRunner::run(Scope scope, const Call& call) {
   if (scope != Scope::kWhole) {
     return Status(ErrorCode::kUnsupported, "direct carries whole communicators only");
   }
+  TUTTI_RETURN_IF_ERROR(stream_status(/*wait=*/true));
   if (broken_) {
     return failed_before();
   }
+  has_run_ = true;
   const auto misfit = [&](const device::PointerInfo& memory) {
     return memory.kind != device::MemoryKind::kDevice || memory.device != device_;
   };
@@ -267,10 +281,7 @@ Status DirectRunner::run(Scope scope, const Call& call) {
   Lease copy;
   Status status;
   if (direct_needs_copy(moved)) {
-    Bytes bytes = 0;
-    for (const std::uint64_t count : moved.recv_counts) {
-      bytes += count * moved.element_bytes;
-    }
+    const Bytes bytes = input_bytes(moved);
     TUTTI_ASSIGN_OR_RETURN(copy, scratch_.device(device_, bytes));
     status = api_.copy_async(copy.data(), moved.send, bytes, stream_);
     moved.send = copy.data();
@@ -287,18 +298,82 @@ Status DirectRunner::run(Scope scope, const Call& call) {
   return relocated.move_out();
 }
 
-Status DirectRunner::carry(const Call& call) {
-  DirectLaunch planned = plan_direct(call, me_, geometry_, options_.tuning);
-  for (std::size_t peer = 0; peer < arenas_.size(); ++peer) {
-    planned.arguments.arena[peer] = arenas_[peer];
-    planned.arguments.epoch[peer] = epochs_[peer];
+Status DirectRunner::enqueue(const Call& call, device::Stream stream) {
+  if (broken_) {
+    TUTTI_RETURN_IF_ERROR(stream_status(/*wait=*/false));
+    return failed_before();
   }
-  Status status = launch(planned);
-  if (status.ok()) {
-    for (std::size_t peer = 0; peer < planned.rounds.size(); ++peer) {
-      epochs_[peer] += planned.rounds[peer];
+  TUTTI_RETURN_IF_ERROR(check_on_device(call, device_));
+  TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
+  const device::RelaxedCapture relaxed(api_);
+  if (std::exchange(has_run_, false)) {
+    // Its words have come; what is left is the end of its kernel.
+    TUTTI_RETURN_IF_ERROR(api_.wait_stream(stream_));
+  }
+  if (stream_calls_ == nullptr) {
+    stream_calls_ = std::make_unique<StreamCalls>(
+        api_, device_,
+        StreamCalls::Options{
+            .name = "direct",
+            .timeout_s = options_.timeout_s,
+            .outcome = {},  // A kernel gives up only when `end` has told it to.
+            .look = [this] { return look(); },
+            .end =
+                [this] {
+                  broken_ = true;
+                  std::atomic_ref(control_->abort).store(1, std::memory_order_release);
+                }});
+  }
+  return stream_calls_->add(stream, [&](Lease* copy) -> Status {
+    Call moved = call;
+    if (direct_needs_copy(call)) {
+      const Bytes bytes = input_bytes(call);
+      TUTTI_ASSIGN_OR_RETURN(*copy, scratch_.device(device_, bytes));
+      TUTTI_RETURN_IF_ERROR(api_.copy_async(copy->data(), call.send, bytes, stream));
+      moved.send = copy->data();
+      moved.in_place = false;
     }
-    status = wait(planned, options_.timeout_s);
+    DirectLaunch next = planned(moved);
+    TUTTI_RETURN_IF_ERROR(launch(next, stream));
+    count(next);
+    return {};
+  });
+}
+
+Status DirectRunner::stream_status(bool wait) {
+  if (stream_calls_ == nullptr) {
+    return {};
+  }
+  return wait ? stream_calls_->drain() : stream_calls_->failure();
+}
+
+Status DirectRunner::look() const {
+  const std::string gone = gone_peer();
+  return gone.empty() ? Status()
+                      : Status(ErrorCode::kTimeout, "direct: a call on a stream: " + gone);
+}
+
+DirectLaunch DirectRunner::planned(const Call& call) {
+  DirectLaunch launch = plan_direct(call, me_, geometry_, options_.tuning);
+  for (std::size_t peer = 0; peer < arenas_.size(); ++peer) {
+    launch.arguments.arena[peer] = arenas_[peer];
+    launch.arguments.epoch[peer] = epochs_[peer];
+  }
+  return launch;
+}
+
+void DirectRunner::count(const DirectLaunch& launch) {
+  for (std::size_t peer = 0; peer < launch.rounds.size(); ++peer) {
+    epochs_[peer] += launch.rounds[peer];
+  }
+}
+
+Status DirectRunner::carry(const Call& call) {
+  DirectLaunch next = planned(call);
+  Status status = launch(next, stream_);
+  if (status.ok()) {
+    count(next);
+    status = wait(next, options_.timeout_s);
   }
   if (!status.ok()) {
     broken_ = true;
@@ -306,7 +381,7 @@ Status DirectRunner::carry(const Call& call) {
   return status;
 }
 
-Status DirectRunner::launch(DirectLaunch& launch) {
+Status DirectRunner::launch(DirectLaunch& launch, device::Stream stream) {
   kernels::DirectArguments& a = launch.arguments;
   a.done = control_->done.data();
   a.sequence = ++sequence_;
@@ -315,8 +390,8 @@ Status DirectRunner::launch(DirectLaunch& launch) {
   void* arguments[] = {&a};
   const Kernel& kernel = kernels_[static_cast<std::size_t>(launch.kernel)];
   return kernel.launcher != nullptr
-             ? api_.launch_again(kernel.launcher, shape_of(launch), stream_, arguments)
-             : api_.launch(kernel.function, shape_of(launch), stream_, arguments);
+             ? api_.launch_again(kernel.launcher, shape_of(launch), stream, arguments)
+             : api_.launch(kernel.function, shape_of(launch), stream, arguments);
 }
 
 bool DirectRunner::is_done(std::uint32_t blocks) const {

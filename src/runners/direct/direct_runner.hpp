@@ -8,11 +8,15 @@
 // Set-up is the caller's, step by step, since each step must have succeeded on all ranks before the
 // next: create, exchange handles, open_peers, self_test (engine/direct_setup.cpp).
 //
+// A call on a stream of the application is the same launch, and nobody waits for the words; its end
+// is for StreamCalls to see. Calls of both kinds run in the order in which they were made.
+//
 // Waiting is bounded: after `timeout_s`, or when a peer's process is gone, the host tells its
 // kernel to give up. From then on this object refuses all calls.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,6 +28,7 @@
 #include "runners/direct/launch.hpp"
 #include "runners/runner.hpp"
 #include "runners/scratch.hpp"
+#include "runners/stream_calls.hpp"
 
 namespace tutti::runners {
 
@@ -60,6 +65,16 @@ class DirectRunner : public Runner {
   /// Of the whole communicator, whose ranks are all on this node.
   Status run(Scope scope, const Call& call) override;
 
+  /// The same queued on a stream of the application, which takes memory of this device alone;
+  /// returns at once. A failure of the work shows in stream_status() and in later calls.
+  Status enqueue(const Call& call, device::Stream stream);
+  /// What became of the queued calls; `wait`: when all of them are over.
+  Status stream_status(bool wait);
+  /// What is queued on `stream` from now on waits for the calls that this runner has queued.
+  Status precede(device::Stream stream) {
+    return stream_calls_ == nullptr ? Status() : stream_calls_->precede(stream);
+  }
+
   /// For the INFO line: the library, the wire and the size of the staging memory.
   std::string description() const;
   const DirectGeometry& geometry() const { return geometry_; }
@@ -74,9 +89,14 @@ class DirectRunner : public Runner {
   Status warm();
   device::LaunchShape shape_of(const DirectLaunch& launch) const;
   Status carry(const Call& call);
-  Status launch(DirectLaunch& launch);
+  /// The launch of a call with this communicator's arenas and epochs.
+  DirectLaunch planned(const Call& call);
+  void count(const DirectLaunch& launch);
+  Status launch(DirectLaunch& launch, device::Stream stream);
   Status wait(const DirectLaunch& launch, double timeout_s);
   bool is_done(std::uint32_t blocks) const;
+  /// Of calls on streams: whether the peers are there.
+  Status look() const;
   /// Why waiting on is useless; empty: it is not.
   std::string gone_peer() const;
   void break_off();
@@ -106,7 +126,9 @@ class DirectRunner : public Runner {
   Control* control_ = nullptr;
   std::array<std::uint64_t, device::kernels::kPeersMax> epochs_{};
   std::uint64_t sequence_ = 0;
-  bool broken_ = false;
+  std::atomic<bool> broken_{false};
+  bool has_run_ = false;                       ///< A call on stream_ may not be quite over.
+  std::unique_ptr<StreamCalls> stream_calls_;  ///< Last: its thread uses the rest.
 };
 
 }  // namespace tutti::runners

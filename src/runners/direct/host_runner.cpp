@@ -38,12 +38,12 @@ struct Answer {
 };
 
 /// The first failure in rank order, the same on all ranks.
-Status agree(MpiLibrary& mpi, int ranks, const Status& status) {
+Status agree(Bootstrap& bootstrap, int ranks, const Status& status) {
   Answer mine;
   mine.code = static_cast<std::int32_t>(status.code());
   std::strncpy(mine.text, status.message().c_str(), sizeof(mine.text) - 1);
   std::vector<Answer> all(static_cast<std::size_t>(ranks));
-  TUTTI_RETURN_IF_ERROR(mpi.allgather(&mine, all.data(), sizeof(mine)));
+  TUTTI_RETURN_IF_ERROR(bootstrap.allgather(&mine, all.data(), sizeof(mine)));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].code != 0) {
       return Status(static_cast<ErrorCode>(all[rank].code),
@@ -104,10 +104,10 @@ bool is_carried(Collective collective) {
 
 }  // namespace
 
-Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(MpiLibrary& mpi,
+Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(Bootstrap& bootstrap,
                                                                    double timeout_s,
                                                                    Bytes ring_bytes) {
-  const ScopeRank me = mpi.scope_rank(Scope::kWhole);
+  const ScopeRank me = bootstrap.scope_rank(Scope::kWhole);
   HostLayout layout;
   layout.ranks = me.ranks;
   // A cache line for each rank in each part.
@@ -133,14 +133,14 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(MpiLibrary& m
     }
   }
   std::vector<Introduction> all(static_cast<std::size_t>(me.ranks));
-  TUTTI_RETURN_IF_ERROR(mpi.allgather(&introduction, all.data(), sizeof(introduction)));
+  TUTTI_RETURN_IF_ERROR(bootstrap.allgather(&introduction, all.data(), sizeof(introduction)));
   if (me.rank != 0 && all[0].ticket.descriptor >= 0) {
     keep(SharedSegment::open(all[0].ticket));
   }
   if (segment != nullptr) {
     status = segment->reserve(layout.area_at(me.rank), layout.area_bytes());
   }
-  TUTTI_RETURN_IF_ERROR(agree(mpi, me.ranks, status));
+  TUTTI_RETURN_IF_ERROR(agree(bootstrap, me.ranks, status));
   segment->close_file();
 
   HostPeers peers;

@@ -35,7 +35,7 @@ class DirectHostRunner : public Runner {
   /// Collective over the whole scope, whose ranks must be on one machine; ok on all ranks or on
   /// none. `ring_bytes`: of each of a rank's three rings, so three times that and some are taken
   /// from the machine's memory for each rank. `timeout_s`: 0 waits for ever.
-  static Result<std::unique_ptr<DirectHostRunner>> create(MpiLibrary& mpi, double timeout_s,
+  static Result<std::unique_ptr<DirectHostRunner>> create(Bootstrap& bootstrap, double timeout_s,
                                                           Bytes ring_bytes);
   /// A ring that is larger than what a core keeps to itself, but on a node of many ranks no larger
   /// than their part of a few MB.

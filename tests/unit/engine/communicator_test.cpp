@@ -46,7 +46,7 @@ void on_ranks(int ranks, const Hints& hints, Body body) {
   ThreadWorld world(ranks);
   world.run([&](int rank) {
     ThreadMpi mpi(world, rank);
-    auto created = Communicator::create(Process::get(), mpi, place_of(rank, ranks), hints);
+    auto created = Communicator::create(Process::get(), mpi, &mpi, place_of(rank, ranks), hints);
     ASSERT_TRUE(created.ok()) << created.status().message();
     body(rank, **created);
   });

@@ -65,7 +65,7 @@ std::vector<topology::Layout> layouts_of(const std::vector<int>& world_ranks,
                       .world_ranks = kWorld,
                       .mpi_device_aware = false};
     auto created =
-        Communicator::create(Process::get(), mpi, place, {.plan = plan, .memory_kinds = {}});
+        Communicator::create(Process::get(), mpi, &mpi, place, {.plan = plan, .memory_kinds = {}});
     ASSERT_TRUE(created.ok()) << created.status().message();
     layouts[index] = (*created)->placement();
   });

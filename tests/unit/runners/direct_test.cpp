@@ -187,6 +187,84 @@ TEST(DirectFailure, APeerThatNeverComesIsAnErrorInTime) {
   EXPECT_NE(again.message().find("failed before"), std::string::npos);
 }
 
+/// A call of 64 KiB on rank `rank`'s buffers.
+Call allreduce_of(DirectWorld& world, int rank) {
+  Call call;
+  call.collective = Collective::kAllreduce;
+  call.type = DataType::kInt64;
+  call.op = ReduceOp::kSum;
+  call.element_bytes = 8;
+  call.count = 8192;
+  call.send = call.recv = world.recv_buffer(rank);
+  call.in_place = true;
+  call.send_memory = call.recv_memory = {device::MemoryKind::kDevice, world.device_of(rank)};
+  return call;
+}
+
+TEST(DirectStream, CallsOnStreamsRunInTheirOrderAndBetweenCallsThatWait) {
+  constexpr int kRanks = 2;
+  constexpr int kTurns = 20;
+  DirectWorld world(kRanks);
+  ASSERT_TRUE(world.ready());
+  world.run([&](int rank) {
+    device::Api& api = world.api();
+    const Call call = allreduce_of(world, rank);
+    device::Stream streams[] = {*api.create_stream(world.device_of(rank)),
+                                *api.create_stream(world.device_of(rank))};
+    std::vector<std::int64_t> values(call.count, rank + 1);
+    ASSERT_TRUE(api.copy(call.recv, values.data(), call.count * 8).ok());
+    std::int64_t expected = 3;  // Of 1 and 2; then twice as much each time.
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const Status status = turn % 5 == 4 ? world.runner(rank).run(runners::Scope::kWhole, call)
+                                          : world.runner(rank).enqueue(call, streams[turn % 2]);
+      ASSERT_TRUE(status.ok()) << status.message();
+      expected *= turn == 0 ? 1 : 2;
+    }
+    const Status end = world.runner(rank).stream_status(/*wait=*/true);
+    ASSERT_TRUE(end.ok()) << end.message();
+    ASSERT_TRUE(api.copy(values.data(), call.recv, call.count * 8).ok());
+    EXPECT_EQ(values, std::vector<std::int64_t>(call.count, expected));
+    for (const device::Stream stream : streams) {
+      EXPECT_TRUE(api.destroy_stream(stream).ok());
+    }
+  });
+}
+
+TEST(DirectStream, APeerThatNeverComesEndsTheKernelInTime) {
+  DirectWorld world(2, 0.3);
+  ASSERT_TRUE(world.ready());
+  device::Api& api = world.api();
+  const Call call = allreduce_of(world, 0);
+  device::Stream stream = *api.create_stream(world.device_of(0));
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_TRUE(world.runner(0).enqueue(call, stream).ok());
+  ASSERT_TRUE(world.runner(0).enqueue(call, stream).ok());  // Nobody waits.
+  EXPECT_TRUE(world.runner(0).stream_status(/*wait=*/false).ok());
+  EXPECT_TRUE(api.wait_stream(stream).ok());  // As the application would.
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  EXPECT_LT(seconds, 20);
+  EXPECT_EQ(world.runner(0).stream_status(/*wait=*/false).code(), ErrorCode::kTimeout);
+  EXPECT_EQ(world.runner(0).enqueue(call, stream).code(), ErrorCode::kTimeout);
+  EXPECT_FALSE(world.runner(0).run(runners::Scope::kWhole, call).ok());
+  EXPECT_TRUE(api.destroy_stream(stream).ok());
+}
+
+TEST(DirectStream, OtherMemoryIsRefusedAndHarmsNothing) {
+  DirectWorld world(2);
+  ASSERT_TRUE(world.ready());
+  std::vector<std::int64_t> host(8192);
+  Call call = allreduce_of(world, 0);
+  call.send = call.recv = host.data();
+  call.send_memory = call.recv_memory = {};
+  device::Stream stream = *world.api().create_stream(world.device_of(0));
+  const Status status = world.runner(0).enqueue(call, stream);
+  EXPECT_EQ(status.code(), ErrorCode::kInvalidArgument);
+  std::mt19937_64 random(9);
+  EXPECT_TRUE(world.check({.collective = Collective::kAllgather, .count = 100}, random));
+  EXPECT_TRUE(world.api().destroy_stream(stream).ok());
+}
+
 /// inout = in op inout by the local kernel, for what schedules of other carriers reduce with.
 TEST(DirectCombine, EveryTypeAndOperation) {
   auto api = device::open(test_device(), nullptr);

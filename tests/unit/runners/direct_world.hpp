@@ -435,6 +435,8 @@ class DirectWorld {
   bool ready() const { return ready_; }
   int ranks() const { return ranks_; }
   device::Api& api() { return *api_; }
+  int device_of(int rank) const { return devices_[static_cast<std::size_t>(rank)]; }
+  void* recv_buffer(int rank) const { return recvs_[static_cast<std::size_t>(rank)]; }
   runners::DirectRunner& runner(int rank) { return *runners_[static_cast<std::size_t>(rank)]; }
   void tune(const runners::DirectTuning& tuning) {
     for (auto& runner : runners_) {

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Calls that a runner queued on streams of the application and that no thread waits for: their
+// order among each other, their scratch memory, and their end when a peer dies.
+//
+// A call on one stream waits for the calls before it on others, by events: the runner's kernels of
+// all ranks must run in one order. A thread of ours looks at what runs, 20 times a second: a call
+// that has begun (all before it on its stream is done) and is not over after the time-out, or whose
+// peers are gone, is ended. The thread begins with the first call and ends with this object; while
+// nothing is queued it sleeps.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "device/device.hpp"
+#include "runners/call.hpp"
+#include "runners/scratch.hpp"
+
+namespace tutti::runners {
+
+/// Whether what a call reads and writes is memory of `device`: a stream's work moves no buffers.
+Status check_on_device(const Call& call, int device);
+
+class StreamCalls {
+ public:
+  struct Options {
+    const char* name = "";  ///< For messages: "direct", "nccl".
+    double timeout_s = 0;   ///< 0: none.
+    /// What went wrong with calls that are over or under way, as the library says; may be empty.
+    std::function<Status()> outcome;
+    /// Whether the peers that the call under way waits for are there; may be empty.
+    std::function<Status()> look;
+    /// Makes all that is queued end, without result. Called once, after a failure.
+    std::function<void()> end;
+  };
+  StreamCalls(device::Api& api, int device, Options options)
+      : api_(api), device_(device), options_(std::move(options)) {}
+  /// Work may still be queued after a failure; otherwise drain() first.
+  ~StreamCalls();
+  StreamCalls(const StreamCalls&) = delete;
+  StreamCalls& operator=(const StreamCalls&) = delete;
+
+  /// Queues one call. `queue(Lease*)` puts the work on `stream`; what it leases lives until the
+  /// work is done. None of the functions above runs meanwhile. Errors of `queue` are failures.
+  template <class Queue>
+  Status add(device::Stream stream, const Queue& queue) {
+    const device::RelaxedCapture relaxed(api_);
+    const std::lock_guard lock(mutex_);
+    Queued call;
+    TUTTI_RETURN_IF_ERROR(begin(stream, &call));
+    Status status = queue(&call.lease);
+    return commit(stream, std::move(call), std::move(status));
+  }
+
+  /// What is queued on `stream` from now on waits for the calls queued so far.
+  Status precede(device::Stream stream);
+  /// Waits until everything queued is done.
+  Status drain();
+  /// What ended the calls; ok while nothing has. Does not wait.
+  Status failure();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Queued {
+    device::Event before = nullptr;  ///< What the stream had to do earlier is done.
+    device::Event after = nullptr;
+    Lease lease;
+    bool is_running = false;
+    Clock::time_point since;  ///< Seen to run.
+  };
+
+  Status begin(device::Stream stream, Queued* call);
+  Status commit(device::Stream stream, Queued&& call, Status status);
+  Result<device::Event> event();
+  /// Forgets what is done.
+  Status reap();
+  Status outcome() const { return options_.outcome == nullptr ? Status() : options_.outcome(); }
+  void fail(const Status& status);
+  void watch();
+  Status look_at_first(Clock::time_point now);
+
+  device::Api& api_;
+  const int device_;
+  const Options options_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Queued> calls_;
+  std::vector<device::Event> free_;
+  Status failure_;
+  bool is_asleep_ = false;
+  bool is_closing_ = false;
+  Clock::time_point last_look_;
+  std::thread thread_;
+};
+
+}  // namespace tutti::runners

@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Calls on streams of the host device whose work is held back by gates.
+#include "runners/stream_calls.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <semaphore>
+
+#include "device/host_memory.hpp"
+
+namespace tutti::runners {
+namespace {
+
+using namespace std::chrono_literals;
+
+class StreamCallsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (device::Stream& stream : streams_) {
+      stream = *api_->create_stream(0);
+    }
+  }
+  void TearDown() override {
+    gate_.release(64);
+    for (const device::Stream stream : streams_) {
+      EXPECT_TRUE(api_->destroy_stream(stream).ok());
+    }
+  }
+  StreamCalls::Options options(double timeout_s) {
+    return {.name = "test",
+            .timeout_s = timeout_s,
+            .outcome = [this] { return outcome_; },
+            .look = [this] { return gone_ ? Status(ErrorCode::kTimeout, "gone") : Status(); },
+            .end = [this] { ++ends_; }};
+  }
+  /// Work that waits for release() of the gate and then counts.
+  static void held(void* self) {
+    static_cast<StreamCallsTest*>(self)->gate_.acquire();
+    ++static_cast<StreamCallsTest*>(self)->done_;
+  }
+  static void counted(void* self) { ++static_cast<StreamCallsTest*>(self)->done_; }
+  auto queue(device::Stream stream, void (*work)(void*)) {
+    return [this, stream, work](Lease*) -> Status {
+      device::host_device_enqueue(stream, work, this);
+      return {};
+    };
+  }
+  template <class Condition>
+  static bool comes_true(Condition condition) {
+    const auto end = std::chrono::steady_clock::now() + 20s;
+    while (!condition() && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(1ms);
+    }
+    return condition();
+  }
+
+  std::unique_ptr<device::Api> api_ = device::open_host();
+  std::array<device::Stream, 2> streams_{};
+  std::counting_semaphore<64> gate_{0};
+  std::atomic<int> done_{0};
+  std::atomic<int> ends_{0};
+  std::atomic<bool> gone_{false};
+  Status outcome_;
+};
+
+TEST_F(StreamCallsTest, add__a_call_on_another_stream_waits_for_the_one_before) {
+  StreamCalls calls(*api_, 0, options(0));
+  ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &held)).ok());
+  ASSERT_TRUE(calls.add(streams_[1], queue(streams_[1], &counted)).ok());
+  std::this_thread::sleep_for(100ms);
+  EXPECT_EQ(done_, 0);
+  gate_.release();
+  EXPECT_TRUE(calls.drain().ok());
+  EXPECT_EQ(done_, 2);
+}
+
+TEST_F(StreamCallsTest, precede__what_comes_later_waits) {
+  StreamCalls calls(*api_, 0, options(0));
+  ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &held)).ok());
+  ASSERT_TRUE(calls.precede(streams_[1]).ok());
+  device::host_device_enqueue(streams_[1], &counted, this);
+  std::this_thread::sleep_for(100ms);
+  EXPECT_EQ(done_, 0);
+  gate_.release();
+  EXPECT_TRUE(api_->wait_stream(streams_[1]).ok());
+  EXPECT_EQ(done_, 2);
+}
+
+TEST_F(StreamCallsTest, add__a_lease_lives_until_its_work_is_done) {
+  Scratch scratch(api_.get(), 0);
+  StreamCalls calls(*api_, 0, options(0));
+  void* leased = nullptr;
+  ASSERT_TRUE(calls
+                  .add(streams_[0],
+                       [&](Lease* lease) -> Status {
+                         TUTTI_ASSIGN_OR_RETURN(*lease, scratch.device(0, 4096));
+                         leased = lease->data();
+                         device::host_device_enqueue(streams_[0], &held, this);
+                         return {};
+                       })
+                  .ok());
+  {
+    const auto other = scratch.device(0, 4096);
+    ASSERT_TRUE(other.ok());
+    EXPECT_NE(other->data(), leased);
+  }
+  gate_.release();
+  ASSERT_TRUE(calls.drain().ok());
+  const auto first = scratch.device(0, 4096);
+  const auto second = scratch.device(0, 4096);
+  EXPECT_TRUE(first->data() == leased || second->data() == leased);
+}
+
+TEST_F(StreamCallsTest, watch__a_call_that_never_ends_times_out_once) {
+  StreamCalls calls(*api_, 0, options(0.2));
+  ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &held)).ok());
+  EXPECT_TRUE(comes_true([&] { return ends_ == 1; }));
+  EXPECT_EQ(calls.failure().code(), ErrorCode::kTimeout);
+  EXPECT_EQ(calls.drain().code(), ErrorCode::kTimeout);
+  EXPECT_EQ(calls.add(streams_[1], queue(streams_[1], &counted)).code(), ErrorCode::kTimeout);
+  EXPECT_EQ(ends_, 1);
+  EXPECT_EQ(done_, 0);
+}
+
+TEST_F(StreamCallsTest, watch__time_before_the_call_began_does_not_count) {
+  StreamCalls calls(*api_, 0, options(0.3));
+  device::host_device_enqueue(streams_[0], &held, this);  // The application's own work.
+  ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &counted)).ok());
+  std::this_thread::sleep_for(900ms);
+  EXPECT_TRUE(calls.failure().ok()) << calls.failure().message();
+  gate_.release();
+  EXPECT_TRUE(calls.drain().ok());
+  EXPECT_EQ(ends_, 0);
+}
+
+TEST_F(StreamCallsTest, watch__a_peer_that_is_gone_ends_the_call) {
+  StreamCalls calls(*api_, 0, options(0));
+  ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &held)).ok());
+  std::this_thread::sleep_for(100ms);
+  EXPECT_EQ(ends_, 0);
+  gone_ = true;
+  EXPECT_TRUE(comes_true([&] { return ends_ == 1; }));
+  EXPECT_EQ(calls.failure().message(), "gone");
+}
+
+TEST_F(StreamCallsTest, drain__tells_what_the_work_left_behind) {
+  StreamCalls calls(*api_, 0, options(0));
+  ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &counted)).ok());
+  gone_ = true;  // After the end of the work nobody needs the peers.
+  ASSERT_TRUE(calls.drain().ok());
+  outcome_ = Status(ErrorCode::kLibraryFailed, "its kernel gave up");
+  EXPECT_EQ(calls.drain().message(), "its kernel gave up");
+  EXPECT_EQ(ends_, 1);
+}
+
+TEST_F(StreamCallsTest, add__a_failure_to_queue_ends_the_calls) {
+  StreamCalls calls(*api_, 0, options(0));
+  const auto fails = [](Lease*) { return Status(ErrorCode::kLibraryFailed, "no launch"); };
+  EXPECT_EQ(calls.add(streams_[0], fails).message(), "no launch");
+  EXPECT_EQ(calls.failure().message(), "no launch");
+  EXPECT_EQ(ends_, 1);
+}
+
+TEST_F(StreamCallsTest, add__after_a_pause_the_watch_is_awake_again) {
+  StreamCalls calls(*api_, 0, options(0.2));
+  ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &counted)).ok());
+  ASSERT_TRUE(calls.drain().ok());
+  std::this_thread::sleep_for(1500ms);  // Longer than the thread looks at nothing.
+  ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &held)).ok());
+  EXPECT_TRUE(comes_true([&] { return ends_ == 1; }));
+}
+
+}  // namespace
+}  // namespace tutti::runners
