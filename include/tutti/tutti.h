@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Tutti's C API. Offered by libtutti.so, and by libtutti-mpi.so when it is preloaded.
- * C ABI version: TUTTI_ABI_VERSION; a new number when a function changes its meaning.
+ * C ABI version: TUTTI_ABI_VERSION; a new number when a function changes its meaning. New
+ * functions, enumerators and fields at the end of a sized structure come without one.
  *
  * Functions that return `char*` return a JSON document (UTF-8, NUL-terminated) that the caller
  * gives back to tutti_free; they never return NULL. A failure is {"error": "..."}.
@@ -20,6 +21,203 @@ extern "C" {
 #define TUTTI_ABI_VERSION 1
 #define TUTTI_API __attribute__((visibility("default")))
 
+/* ---- Communicators and collectives (docs/c-api.md) ------------------------------------------ */
+
+/** What a function returns; tutti_error_string() has the words. No exception leaves the library. */
+typedef enum tutti_status {
+  TUTTI_OK = 0,
+  TUTTI_ERROR_INVALID_ARGUMENT = 1, /**< Can never work; the communicator is as it was. */
+  TUTTI_ERROR_INVALID_CONFIG = 2,   /**< A TUTTI_* variable or a file; or ranks differ in them. */
+  TUTTI_ERROR_UNSUPPORTED = 3,      /**< Right, but nothing here carries it. */
+  TUTTI_ERROR_UNAVAILABLE = 4,      /**< A library or a device is missing. */
+  TUTTI_ERROR_OUT_OF_MEMORY = 5,
+  TUTTI_ERROR_TIMEOUT = 6,  /**< A peer is gone or did not come within TUTTI_TIMEOUT. */
+  TUTTI_ERROR_LIBRARY = 7,  /**< CUDA, HIP, NCCL, RCCL or the bootstrap failed. */
+  TUTTI_ERROR_FALLBACK = 8, /**< TUTTI_STRICT=1 made an error of a fall-back. */
+  TUTTI_ERROR_INTERNAL = 9
+} tutti_status_t;
+
+/** Types of elements. Pairs are a value and an index, as the C structures of MPI_FLOAT_INT etc. */
+typedef enum tutti_type {
+  TUTTI_BYTE = 0,
+  TUTTI_INT8 = 1,
+  TUTTI_UINT8 = 2,
+  TUTTI_INT16 = 3,
+  TUTTI_UINT16 = 4,
+  TUTTI_INT32 = 5,
+  TUTTI_UINT32 = 6,
+  TUTTI_INT64 = 7,
+  TUTTI_UINT64 = 8,
+  TUTTI_FLOAT16 = 9,
+  TUTTI_BFLOAT16 = 10,
+  TUTTI_FLOAT32 = 11,
+  TUTTI_FLOAT64 = 12,
+  TUTTI_COMPLEX64 = 13,  /**< Two float32. */
+  TUTTI_COMPLEX128 = 14, /**< Two float64. */
+  TUTTI_BOOL = 15,       /**< C bool. */
+  TUTTI_LOGICAL32 = 16,  /**< Fortran logical of 4 bytes. */
+  TUTTI_INT16_INT = 17,
+  TUTTI_INT32_INT = 18,
+  TUTTI_INT64_INT = 19,
+  TUTTI_FLOAT32_INT = 20,
+  TUTTI_FLOAT64_INT = 21,
+  TUTTI_FLOAT32_PAIR = 22, /**< float, float (MPI_2REAL). */
+  TUTTI_FLOAT64_PAIR = 23  /**< double, double (MPI_2DOUBLE_PRECISION). */
+} tutti_type_t;
+
+/** Operations, each for the types for which MPI 4.1 section 6.9.2 defines it. */
+typedef enum tutti_op {
+  TUTTI_SUM = 1,
+  TUTTI_PROD = 2,
+  TUTTI_MIN = 3,
+  TUTTI_MAX = 4,
+  TUTTI_LAND = 5,
+  TUTTI_LOR = 6,
+  TUTTI_LXOR = 7,
+  TUTTI_BAND = 8,
+  TUTTI_BOR = 9,
+  TUTTI_BXOR = 10,
+  TUTTI_MINLOC = 11,
+  TUTTI_MAXLOC = 12
+} tutti_op_t;
+
+/** A communicator of this process's rank. Used by one thread at a time. */
+typedef struct tutti_comm tutti_comm_t;
+
+/**
+ * How the ranks find each other. Only while a communicator is made, at the first calls that need
+ * something new (another plan, another kind of memory), and never in between.
+ */
+typedef struct tutti_bootstrap {
+  size_t size; /**< sizeof(tutti_bootstrap_t) of the caller: set it first. */
+  int rank;    /**< 0 to ranks - 1. */
+  int ranks;
+  void* context; /**< Given to `allgather`; the caller's, who frees it after tutti_comm_destroy. */
+  /**
+   * Gathers `bytes` from every rank into `recv`, in rank order, on all ranks. Host memory. Called
+   * by all ranks in the same order, by the thread that is in a Tutti call. Returns 0; anything else
+   * fails the communicator. It should end with an error when a peer is gone: nobody else bounds it.
+   */
+  int (*allgather)(void* context, const void* send, void* recv, size_t bytes);
+} tutti_bootstrap_t;
+
+typedef enum tutti_memory {
+  TUTTI_MEMORY_ANY = 0, /**< Ranks agree on what they use, now and then. */
+  TUTTI_MEMORY_HOST = 1,
+  TUTTI_MEMORY_DEVICE = 2
+} tutti_memory_t;
+
+/** Equal on all ranks. All zeros but `size` is the default. */
+typedef struct tutti_options {
+  size_t size;           /**< sizeof(tutti_options_t) of the caller. */
+  const char* plan;      /**< A plan list that goes before every rule, as in TUTTI_ALLREDUCE. */
+  tutti_memory_t memory; /**< What buffers of calls that are waited for mostly are in. */
+  /** Nonzero: calls of other communicators run at the same time on this GPU; launches stay small.
+   */
+  int concurrent;
+} tutti_options_t;
+
+/** `stream` of a call that returns when its result can be read. Buffers may be in any memory. */
+#define TUTTI_BLOCKING ((void*)(intptr_t)-2)
+/** `send` (scatter: `recv`, at the root) that lies in the other buffer, as with MPI_IN_PLACE. */
+#define TUTTI_IN_PLACE ((void*)(intptr_t)-1)
+
+/**
+ * Makes a communicator; all ranks together. `options` may be NULL. On failure `*comm` is NULL and
+ * tutti_error_string(NULL) tells this thread why.
+ */
+TUTTI_API tutti_status_t tutti_comm_create(const tutti_bootstrap_t* bootstrap,
+                                           const tutti_options_t* options, tutti_comm_t** comm);
+/**
+ * Waits for this rank's calls on streams and frees the communicator, which no rank may use after.
+ * NULL is allowed. Graphs that hold its calls may not be launched any more.
+ */
+TUTTI_API tutti_status_t tutti_comm_destroy(tutti_comm_t* comm);
+/** What broke the communicator, also a call on a stream; TUTTI_OK while nothing has. Never waits.
+ */
+TUTTI_API tutti_status_t tutti_comm_status(tutti_comm_t* comm);
+/** Waits until all calls that this rank has put on streams are over; then as tutti_comm_status. */
+TUTTI_API tutti_status_t tutti_comm_wait(tutti_comm_t* comm);
+/**
+ * Place, cause and remedy of the last failure of this communicator; of NULL, of this thread's last
+ * call without one. "" when there was none. Valid until the next call with the same `comm`.
+ */
+TUTTI_API const char* tutti_error_string(tutti_comm_t* comm);
+/**
+ * The plan that a call would get on this communicator, why, and what was refused. `query` is JSON:
+ * {"collective": "allreduce", "bytes": 65536 | null, "type": "float32", "op": "sum", "memory":
+ *  "host" | "device", "order": "blocking" | "stream" | "captured"}
+ * The answer is that of tutti_explain_json ("plan" is null when nothing carries the call) and
+ * "last_plan", that of the last call. Local: what no call has needed yet counts as usable.
+ */
+TUTTI_API char* tutti_comm_plan_json(tutti_comm_t* comm, const char* query);
+
+/*
+ * Collectives, as MPI defines them. Counts and displacements are elements; counts that all ranks
+ * must know are equal on all of them. Buffers that MPI ignores on a rank may be NULL, as may those
+ * of nothing.
+ *
+ * `stream`: TUTTI_BLOCKING, or the stream (cudaStream_t, hipStream_t; NULL: the default stream) of
+ * this rank's GPU that the call takes its turn on. Then the call returns at once, buffers are
+ * memory of that GPU, and the result is there for what is queued later on the stream. All ranks
+ * must do the same: wait or not, record the call in a graph or not. Calls of one communicator run
+ * in the order in which they were made, whatever their streams.
+ *
+ * After an error other than TUTTI_ERROR_INVALID_ARGUMENT, _UNSUPPORTED, _UNAVAILABLE and _FALLBACK
+ * the communicator refuses all calls with that error.
+ */
+TUTTI_API tutti_status_t tutti_allreduce(tutti_comm_t* comm, const void* send, void* recv,
+                                         int64_t count, tutti_type_t type, tutti_op_t op,
+                                         void* stream);
+TUTTI_API tutti_status_t tutti_reduce(tutti_comm_t* comm, const void* send, void* recv,
+                                      int64_t count, tutti_type_t type, tutti_op_t op, int root,
+                                      void* stream);
+TUTTI_API tutti_status_t tutti_bcast(tutti_comm_t* comm, void* buffer, int64_t count,
+                                     tutti_type_t type, int root, void* stream);
+/** `count`: of each rank. In place: the own block lies in `recv`. */
+TUTTI_API tutti_status_t tutti_allgather(tutti_comm_t* comm, const void* send, void* recv,
+                                         int64_t count, tutti_type_t type, void* stream);
+/** `recv_displs` NULL here and below: block after block. */
+TUTTI_API tutti_status_t tutti_allgatherv(tutti_comm_t* comm, const void* send, int64_t send_count,
+                                          void* recv, const int64_t* recv_counts,
+                                          const int64_t* recv_displs, tutti_type_t type,
+                                          void* stream);
+/** In place: the input is in `recv`, the result at its beginning. */
+TUTTI_API tutti_status_t tutti_reduce_scatter(tutti_comm_t* comm, const void* send, void* recv,
+                                              const int64_t* recv_counts, tutti_type_t type,
+                                              tutti_op_t op, void* stream);
+/** `count`: of the result. */
+TUTTI_API tutti_status_t tutti_reduce_scatter_block(tutti_comm_t* comm, const void* send,
+                                                    void* recv, int64_t count, tutti_type_t type,
+                                                    tutti_op_t op, void* stream);
+/** `count`: to each rank. */
+TUTTI_API tutti_status_t tutti_alltoall(tutti_comm_t* comm, const void* send, void* recv,
+                                        int64_t count, tutti_type_t type, void* stream);
+/** In place: `send_counts` and `send_displs` are ignored. */
+TUTTI_API tutti_status_t tutti_alltoallv(tutti_comm_t* comm, const void* send,
+                                         const int64_t* send_counts, const int64_t* send_displs,
+                                         void* recv, const int64_t* recv_counts,
+                                         const int64_t* recv_displs, tutti_type_t type,
+                                         void* stream);
+TUTTI_API tutti_status_t tutti_gather(tutti_comm_t* comm, const void* send, void* recv,
+                                      int64_t count, tutti_type_t type, int root, void* stream);
+TUTTI_API tutti_status_t tutti_gatherv(tutti_comm_t* comm, const void* send, int64_t send_count,
+                                       void* recv, const int64_t* recv_counts,
+                                       const int64_t* recv_displs, tutti_type_t type, int root,
+                                       void* stream);
+TUTTI_API tutti_status_t tutti_scatter(tutti_comm_t* comm, const void* send, void* recv,
+                                       int64_t count, tutti_type_t type, int root, void* stream);
+TUTTI_API tutti_status_t tutti_scatterv(tutti_comm_t* comm, const void* send,
+                                        const int64_t* send_counts, const int64_t* send_displs,
+                                        void* recv, int64_t recv_count, tutti_type_t type, int root,
+                                        void* stream);
+/** On a stream: what is queued later on it, on any rank, begins after all ranks' streams came here.
+ */
+TUTTI_API tutti_status_t tutti_barrier(tutti_comm_t* comm, void* stream);
+
+/* ---- Questions --------------------------------------------------------------------------------
+ */
+
 /** Version of the library, for example "0.1.0". Static; do not free. */
 TUTTI_API const char* tutti_version(void);
 /** TUTTI_ABI_VERSION the library was built with. */
@@ -35,7 +233,8 @@ TUTTI_API char* tutti_config_problems_json(void);
 /**
  * Which plan a call would get and why. `query` is JSON:
  * {"collective": "allreduce", "bytes": 65536 | null, "ranks": 8, "nodes": 2, "memory": "device",
- *  "op": "sum", "type": "float32", "ccl": true, "ccl_name": "nccl", "mpi_device_aware": false}
+ *  "op": "sum", "type": "float32", "ccl": true, "ccl_name": "nccl", "mpi_device_aware": false,
+ *  "mpi": true, "order": "blocking" | "stream" | "captured"}
  * Uses the effective tuning table of this process's environment.
  */
 TUTTI_API char* tutti_explain_json(const char* query);

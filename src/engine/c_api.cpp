@@ -1,13 +1,14 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "device/host_memory.hpp"
 #include "discover/discover.hpp"
+#include "engine/c_text.hpp"
 #include "engine/process.hpp"
 #include "engine/schedule_check.hpp"
 #include "runners/sim/network_query.hpp"
@@ -19,47 +20,11 @@ namespace {
 
 using nlohmann::json;
 using tutti::Status;
+using tutti::engine::document;
+using tutti::engine::guarded;
 using tutti::engine::Process;
 
-char* document(const std::string& text) {
-  char* copy = static_cast<char*>(std::malloc(text.size() + 1));
-  if (copy != nullptr) {
-    std::memcpy(copy, text.c_str(), text.size() + 1);
-  }
-  return copy;
-}
-
-char* document(const json& value) {
-  return document(value.dump(-1, ' ', false, json::error_handler_t::replace));
-}
-
-/// Runs `body`; nothing it throws crosses the C boundary.
-template <class Body>
-char* guarded(Body body) {
-  try {
-    return body();
-  } catch (const std::exception& error) {
-    return document(json{{"error", error.what()}});
-  }
-}
-
 json failure(const Status& status) { return {{"error", status.message()}}; }
-
-template <class T, class Parse>
-bool parse_field(const json& query, const char* key, Parse parse, T* out, std::string* error) {
-  if (!query.contains(key) || query[key].is_null()) {
-    return true;
-  }
-  const std::string text =
-      query[key].is_string() ? query[key].get<std::string>() : query[key].dump();
-  auto parsed = parse(text);
-  if (!parsed) {
-    *error = std::string(key) + ": unknown value '" + text + "'";
-    return false;
-  }
-  *out = *parsed;
-  return true;
-}
 
 /// What follows from a machine, so that no reader has to derive it again.
 nlohmann::ordered_json derived_json(const tutti::topology::Machine& machine) {
@@ -102,30 +67,12 @@ char* tutti_config_problems_json(void) {
 char* tutti_explain_json(const char* text) {
   return guarded([&] {
     const json query = json::parse(text == nullptr ? "" : text, nullptr, false);
-    if (!query.is_object()) {
-      return document(json{{"error", "the query is not a JSON object"}});
-    }
     tutti::select::Shape shape;
+    const std::string problem = tutti::engine::read_shape(query, &shape);
+    if (!problem.empty()) {
+      return document(json{{"error", problem}});
+    }
     tutti::select::CommFacts facts;
-    std::string error;
-    tutti::Bytes bytes = 0;
-    const bool ok =
-        parse_field(query, "collective", tutti::select::parse_collective, &shape.collective,
-                    &error) &&
-        parse_field(query, "memory", tutti::select::parse_memory, &shape.memory, &error) &&
-        parse_field(query, "op", tutti::select::parse_reduce_op, &shape.op, &error) &&
-        parse_field(query, "type", tutti::select::parse_data_type, &shape.type, &error) &&
-        parse_field(query, "bytes", tutti::parse_bytes, &bytes, &error);
-    if (!ok) {
-      return document(json{{"error", error}});
-    }
-    if (query.contains("bytes") && !query["bytes"].is_null()) {
-      shape.bytes = bytes;
-    }
-    if (!tutti::select::is_reduction(shape.collective)) {
-      shape.type = tutti::select::DataType::kByte;
-      shape.op = tutti::select::ReduceOp::kNone;
-    }
     facts.ranks = query.value("ranks", 1);
     facts.nodes = query.value("nodes", 1);
     if (facts.nodes < 1 || facts.ranks < facts.nodes) {
@@ -140,9 +87,13 @@ char* tutti_explain_json(const char* text) {
     if (!facts.ccl_usable) {
       facts.ccl_refusal = "the query says there is no CCL";
     }
-    const auto table = tutti::select::effective_table(tutti::config_from_environment().config);
+    auto table = tutti::select::effective_table(tutti::config_from_environment().config);
     if (!table.ok()) {
       return document(failure(table.status()));
+    }
+    facts.has_mpi = query.value("mpi", true);
+    if (!facts.has_mpi) {
+      *table = tutti::select::without_mpi(std::move(*table));
     }
     return document(tutti::select::explain_json(shape, facts, *table));
   });

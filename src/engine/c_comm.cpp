@@ -1,0 +1,540 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Communicators of the C API: a handle around an engine::Communicator without MPI, whose bootstrap
+// is the caller's callback. Here C becomes C++ and errors become codes; nothing is thrown out.
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "device/pointer_cache.hpp"
+#include "engine/c_call.hpp"
+#include "engine/c_text.hpp"
+#include "engine/communicator.hpp"
+#include "engine/process.hpp"
+#include "runners/allgather_bootstrap.hpp"
+#include "tutti/tutti.h"
+
+using tutti::ErrorCode;
+using tutti::Result;
+using tutti::Status;
+using tutti::engine::CArguments;
+using tutti::engine::CCall;
+using tutti::engine::Process;
+using tutti::engine::Route;
+using tutti::select::Collective;
+using tutti::select::Order;
+
+namespace {
+
+tutti_status_t code_of(const Status& status) {
+  switch (status.code()) {
+    case ErrorCode::kOk:
+      return TUTTI_OK;
+    case ErrorCode::kInvalidArgument:
+      return TUTTI_ERROR_INVALID_ARGUMENT;
+    case ErrorCode::kInvalidConfig:
+      return TUTTI_ERROR_INVALID_CONFIG;
+    case ErrorCode::kUnsupported:
+      return TUTTI_ERROR_UNSUPPORTED;
+    case ErrorCode::kUnavailable:
+      return TUTTI_ERROR_UNAVAILABLE;
+    case ErrorCode::kOutOfMemory:
+      return TUTTI_ERROR_OUT_OF_MEMORY;
+    case ErrorCode::kTimeout:
+      return TUTTI_ERROR_TIMEOUT;
+    case ErrorCode::kLibraryFailed:
+    case ErrorCode::kMpiFailed:
+      return TUTTI_ERROR_LIBRARY;
+    case ErrorCode::kFallback:
+      return TUTTI_ERROR_FALLBACK;
+  }
+  return TUTTI_ERROR_INTERNAL;
+}
+
+/// Of calls without a communicator.
+std::string& thread_error() {
+  thread_local std::string text;
+  return text;
+}
+
+/// Runs `body`, which returns a Status, and keeps its words in `error`.
+template <class Body>
+tutti_status_t answer(std::string& error, const Body& body) {
+  try {
+    const Status status = body();
+    if (!status.ok()) {
+      error = std::string(tutti::to_string(status.code())) + ": " + status.message();
+    }
+    return code_of(status);
+  } catch (const std::bad_alloc&) {
+    error.clear();  // No memory for words either.
+    return TUTTI_ERROR_OUT_OF_MEMORY;
+  } catch (const std::exception& thrown) {
+    error = std::string("internal error: ") + thrown.what();
+    return TUTTI_ERROR_INTERNAL;
+  }
+}
+
+Status invalid(const std::string& what) { return {ErrorCode::kInvalidArgument, what}; }
+
+/// A caller's structure in the size it has here: fields that the caller does not know are zero.
+template <class T>
+T sized(const T* given) {
+  T own{};
+  std::memcpy(&own, given, std::min(given->size, sizeof own));
+  return own;
+}
+
+/// What hints a caller's options are.
+Result<tutti::engine::Hints> hints_of(const tutti_options_t& options) {
+  tutti::engine::Hints hints;
+  hints.plan = options.plan == nullptr ? "" : options.plan;
+  switch (options.memory) {
+    case TUTTI_MEMORY_ANY:
+      return hints;
+    case TUTTI_MEMORY_HOST:
+      hints.memory_kinds = "system";
+      return hints;
+    case TUTTI_MEMORY_DEVICE:
+      hints.memory_kinds = "cuda:device";
+      return hints;
+  }
+  return invalid("options: memory " + std::to_string(static_cast<int>(options.memory)) +
+                 " is none of tutti_memory_t");
+}
+
+/// False: the ranks came to the same answer, and nothing was begun.
+bool breaks(const Status& status) {
+  switch (status.code()) {
+    case ErrorCode::kOk:
+    case ErrorCode::kUnsupported:
+    case ErrorCode::kUnavailable:
+    case ErrorCode::kFallback:
+      return false;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+struct tutti_comm {
+  tutti_comm(const tutti_bootstrap_t& given)
+      : place{.rank = given.rank, .ranks = given.ranks},
+        bootstrap(given.rank, given.ranks,
+                  [given](const void* send, void* recv, tutti::Bytes bytes) {
+                    return given.allgather(given.context, send, recv, bytes);
+                  }) {}
+
+  Status call(const CArguments& arguments, void* stream);
+  Status barrier(void* stream);
+  Status failure();
+
+  tutti::engine::Place place;
+  tutti::runners::AllgatherBootstrap bootstrap;
+  std::unique_ptr<tutti::engine::Communicator> engine;
+  tutti::runners::Lease barrier_word;  ///< On the GPU; what a barrier on a stream reduces.
+  std::string error;
+
+ private:
+  void classify(CCall* call);
+  Result<Order> order_of(void* stream);
+  Status carry(CCall* call, void* stream, Order order);
+};
+
+void tutti_comm::classify(CCall* prepared) {
+  tutti::runners::Call& call = prepared->call;
+  if (!engine->classifies()) {
+    return;
+  }
+  tutti::device::Api* const api = engine->process().device();
+  call.send_memory = tutti::device::classify_cached(api, call.send);
+  call.recv_memory = tutti::device::classify_cached(api, call.recv);
+  // A side that is not there moves nowhere.
+  call.send_memory = call.send == nullptr ? call.recv_memory : call.send_memory;
+  call.recv_memory = call.recv == nullptr ? call.send_memory : call.recv_memory;
+}
+
+Result<Order> tutti_comm::order_of(void* stream) {
+  if (stream == TUTTI_BLOCKING) {
+    return Order::kBlocking;
+  }
+  tutti::device::Api* const api = engine->process().device();
+  // No default stream can be captured.
+  if (api == nullptr || stream == nullptr) {
+    return Order::kStream;
+  }
+  TUTTI_ASSIGN_OR_RETURN(const bool is_captured, api->is_capturing(stream));
+  return is_captured ? Order::kCaptured : Order::kStream;
+}
+
+/// What broke the communicator, once a call on a stream is known to have done so.
+Status tutti_comm::failure() {
+  TUTTI_RETURN_IF_ERROR(engine->failure());
+  return engine->stream_status(/*wait=*/false);
+}
+
+Status tutti_comm::carry(CCall* prepared, void* stream, Order order) {
+  tutti::runners::Call& call = prepared->call;
+  classify(prepared);
+  const int device = std::max(call.send_memory.device, call.recv_memory.device);
+  if (order != Order::kBlocking) {
+    // Before anything that peers could wait for.
+    TUTTI_RETURN_IF_ERROR(tutti::runners::check_on_device(
+        call, engine->device() >= 0 ? engine->device() : std::max(device, 0)));
+  }
+  auto routed = engine->route(call.collective, prepared->bytes, call.type, call.op, device, order);
+  if (!routed.ok()) {
+    if (breaks(routed.status())) {
+      engine->fail(routed.status());
+    }
+    return routed.status();
+  }
+  const Route* const route = *routed;
+  Status status;
+  if (order == Order::kBlocking) {
+    status = engine->run(*route, call);
+  } else {
+    if (stream == nullptr) {
+      TUTTI_ASSIGN_OR_RETURN(stream, engine->process().device()->default_stream(engine->device()));
+    }
+    status = engine->enqueue(*route, call, stream);
+  }
+  // This rank may have missed what its peers are in: its next call would meet their last one.
+  if (!status.ok() && engine->failure().ok()) {
+    engine->fail(status);
+  }
+  return status;
+}
+
+Status tutti_comm::call(const CArguments& arguments, void* stream) {
+  TUTTI_RETURN_IF_ERROR(engine->failure());
+  CCall prepared;
+  TUTTI_RETURN_IF_ERROR(tutti::engine::make_call(arguments, place.rank, place.ranks, &prepared));
+  if (prepared.bytes == tutti::Bytes{0}) {
+    return {};  // Nothing moves; the same on every rank.
+  }
+  TUTTI_ASSIGN_OR_RETURN(const Order order, order_of(stream));
+  return carry(&prepared, stream, order);
+}
+
+Status tutti_comm::barrier(void* stream) {
+  TUTTI_RETURN_IF_ERROR(engine->failure());
+  TUTTI_ASSIGN_OR_RETURN(const Order order, order_of(stream));
+  CCall prepared;
+  if (order == Order::kBlocking) {
+    TUTTI_RETURN_IF_ERROR(engine->stream_status(/*wait=*/true));
+    TUTTI_RETURN_IF_ERROR(tutti::engine::make_call({}, place.rank, place.ranks, &prepared));
+    Status status = carry(&prepared, stream, order);
+    if (status.code() != ErrorCode::kUnsupported || !engine->failure().ok()) {
+      return status;
+    }
+    const char mine = 0;  // No plan, on all ranks: they meet where they first met.
+    std::string all(static_cast<std::size_t>(place.ranks), '\0');
+    return bootstrap.allgather(&mine, all.data(), 1);
+  }
+  // Every plan for streams has an allreduce; NCCL has no barrier.
+  if (barrier_word.data() == nullptr) {
+    tutti::device::Api* const api = engine->process().device();
+    const int device = engine->device() >= 0 ? engine->device()
+                       : api == nullptr      ? -1
+                                             : api->current_device();
+    if (order == Order::kCaptured || device < 0) {
+      return {ErrorCode::kUnsupported,
+              "barrier: the first one on a stream needs memory of this rank's GPU: make one before "
+              "the capture begins, with the GPU chosen"};
+    }
+    TUTTI_ASSIGN_OR_RETURN(barrier_word,
+                           engine->process().scratch().device(device, sizeof(std::uint32_t)));
+  }
+  TUTTI_RETURN_IF_ERROR(tutti::engine::make_call({.collective = Collective::kAllreduce,
+                                                  .send = TUTTI_IN_PLACE,
+                                                  .recv = barrier_word.data(),
+                                                  .count = 1,
+                                                  .type = TUTTI_UINT32,
+                                                  .op = TUTTI_MAX},
+                                                 place.rank, place.ranks, &prepared));
+  return carry(&prepared, stream, order);
+}
+
+namespace {
+
+/// A collective: the checks that all have, then `body(comm)`.
+template <class Body>
+tutti_status_t on(tutti_comm_t* comm, const Body& body) {
+  if (comm == nullptr) {
+    return answer(thread_error(), [] { return invalid("the communicator is null"); });
+  }
+  return answer(comm->error, [&] { return body(*comm); });
+}
+
+tutti_status_t collective(tutti_comm_t* comm, const CArguments& arguments, void* stream) {
+  return on(comm, [&](tutti_comm& self) { return self.call(arguments, stream); });
+}
+
+}  // namespace
+
+extern "C" {
+
+tutti_status_t tutti_comm_create(const tutti_bootstrap_t* bootstrap, const tutti_options_t* options,
+                                 tutti_comm_t** comm) {
+  return answer(thread_error(), [&]() -> Status {
+    if (comm == nullptr) {
+      return invalid("tutti_comm_create: `comm` is null");
+    }
+    *comm = nullptr;
+    if (bootstrap == nullptr || bootstrap->size < sizeof(tutti_bootstrap_t)) {
+      return invalid("tutti_comm_create: the bootstrap is null or its `size` is not set");
+    }
+    if (options != nullptr && options->size < sizeof(options->size)) {
+      return invalid("tutti_comm_create: `size` of the options is not set");
+    }
+    const tutti_bootstrap_t given = sized(bootstrap);
+    if (given.allgather == nullptr || given.ranks < 1 || given.rank < 0 ||
+        given.rank >= given.ranks) {
+      return invalid("tutti_comm_create: rank " + std::to_string(given.rank) + " of " +
+                     std::to_string(given.ranks) +
+                     (given.allgather == nullptr ? ", and the allgather callback is null"
+                                                 : "; ranks count from 0"));
+    }
+    const tutti_options_t wanted = options == nullptr ? tutti_options_t{} : sized(options);
+    TUTTI_ASSIGN_OR_RETURN(const tutti::engine::Hints hints, hints_of(wanted));
+    Process& process = Process::get();
+    process.report_configuration(given.rank);
+    auto made = std::make_unique<tutti_comm>(given);
+    made->place.world_rank = given.rank;
+    made->place.world_ranks = given.ranks;
+    made->place.thread_multiple = wanted.concurrent != 0;
+    TUTTI_ASSIGN_OR_RETURN(
+        made->engine,
+        tutti::engine::Communicator::create(process, made->bootstrap, nullptr, made->place, hints));
+    *comm = made.release();
+    return {};
+  });
+}
+
+tutti_status_t tutti_comm_destroy(tutti_comm_t* comm) {
+  if (comm == nullptr) {
+    return TUTTI_OK;
+  }
+  return answer(thread_error(), [&] {
+    const std::unique_ptr<tutti_comm> owned(comm);
+    Status status = owned->engine->stream_status(/*wait=*/true);
+    if (!status.ok()) {
+      owned->barrier_word.abandon();  // A kernel may still be at it.
+    }
+    return status;
+  });
+}
+
+tutti_status_t tutti_comm_status(tutti_comm_t* comm) {
+  return on(comm, [](tutti_comm& self) { return self.failure(); });
+}
+
+tutti_status_t tutti_comm_wait(tutti_comm_t* comm) {
+  return on(comm, [](tutti_comm& self) -> Status {
+    TUTTI_RETURN_IF_ERROR(self.engine->failure());
+    return self.engine->stream_status(/*wait=*/true);
+  });
+}
+
+const char* tutti_error_string(tutti_comm_t* comm) {
+  return comm == nullptr ? thread_error().c_str() : comm->error.c_str();
+}
+
+char* tutti_comm_plan_json(tutti_comm_t* comm, const char* query) {
+  using tutti::engine::document;
+  return tutti::engine::guarded([&] {
+    if (comm == nullptr) {
+      return document(nlohmann::json{{"error", "the communicator is null"}});
+    }
+    tutti::select::Shape shape;
+    const auto parsed = nlohmann::json::parse(query == nullptr ? "" : query, nullptr, false);
+    const std::string problem = tutti::engine::read_shape(parsed, &shape);
+    if (!problem.empty()) {
+      return document(nlohmann::json{{"error", problem}});
+    }
+    auto explained = nlohmann::ordered_json::parse(comm->engine->explain(shape));
+    explained["last_plan"] = comm->engine->last_plan();
+    return document(explained.dump());
+  });
+}
+
+tutti_status_t tutti_allreduce(tutti_comm_t* comm, const void* send, void* recv, int64_t count,
+                               tutti_type_t type, tutti_op_t op, void* stream) {
+  return collective(comm,
+                    {.collective = Collective::kAllreduce,
+                     .send = send,
+                     .recv = recv,
+                     .count = count,
+                     .type = type,
+                     .op = op},
+                    stream);
+}
+
+tutti_status_t tutti_reduce(tutti_comm_t* comm, const void* send, void* recv, int64_t count,
+                            tutti_type_t type, tutti_op_t op, int root, void* stream) {
+  return collective(comm,
+                    {.collective = Collective::kReduce,
+                     .send = send,
+                     .recv = recv,
+                     .count = count,
+                     .type = type,
+                     .op = op,
+                     .root = root},
+                    stream);
+}
+
+tutti_status_t tutti_bcast(tutti_comm_t* comm, void* buffer, int64_t count, tutti_type_t type,
+                           int root, void* stream) {
+  return collective(comm,
+                    {.collective = Collective::kBcast,
+                     .recv = buffer,
+                     .count = count,
+                     .type = type,
+                     .root = root},
+                    stream);
+}
+
+tutti_status_t tutti_allgather(tutti_comm_t* comm, const void* send, void* recv, int64_t count,
+                               tutti_type_t type, void* stream) {
+  return collective(comm,
+                    {.collective = Collective::kAllgather,
+                     .send = send,
+                     .recv = recv,
+                     .count = count,
+                     .type = type},
+                    stream);
+}
+
+tutti_status_t tutti_allgatherv(tutti_comm_t* comm, const void* send, int64_t send_count,
+                                void* recv, const int64_t* recv_counts, const int64_t* recv_displs,
+                                tutti_type_t type, void* stream) {
+  return collective(comm,
+                    {.collective = Collective::kAllgatherv,
+                     .send = send,
+                     .recv = recv,
+                     .count = send_count,
+                     .recv_counts = recv_counts,
+                     .recv_displs = recv_displs,
+                     .type = type},
+                    stream);
+}
+
+tutti_status_t tutti_reduce_scatter(tutti_comm_t* comm, const void* send, void* recv,
+                                    const int64_t* recv_counts, tutti_type_t type, tutti_op_t op,
+                                    void* stream) {
+  return collective(comm,
+                    {.collective = Collective::kReduceScatter,
+                     .send = send,
+                     .recv = recv,
+                     .recv_counts = recv_counts,
+                     .type = type,
+                     .op = op},
+                    stream);
+}
+
+tutti_status_t tutti_reduce_scatter_block(tutti_comm_t* comm, const void* send, void* recv,
+                                          int64_t count, tutti_type_t type, tutti_op_t op,
+                                          void* stream) {
+  return collective(comm,
+                    {.collective = Collective::kReduceScatterBlock,
+                     .send = send,
+                     .recv = recv,
+                     .count = count,
+                     .type = type,
+                     .op = op},
+                    stream);
+}
+
+tutti_status_t tutti_alltoall(tutti_comm_t* comm, const void* send, void* recv, int64_t count,
+                              tutti_type_t type, void* stream) {
+  return collective(comm,
+                    {.collective = Collective::kAlltoall,
+                     .send = send,
+                     .recv = recv,
+                     .count = count,
+                     .type = type},
+                    stream);
+}
+
+tutti_status_t tutti_alltoallv(tutti_comm_t* comm, const void* send, const int64_t* send_counts,
+                               const int64_t* send_displs, void* recv, const int64_t* recv_counts,
+                               const int64_t* recv_displs, tutti_type_t type, void* stream) {
+  return collective(comm,
+                    {.collective = Collective::kAlltoallv,
+                     .send = send,
+                     .recv = recv,
+                     .send_counts = send_counts,
+                     .send_displs = send_displs,
+                     .recv_counts = recv_counts,
+                     .recv_displs = recv_displs,
+                     .type = type},
+                    stream);
+}
+
+tutti_status_t tutti_gather(tutti_comm_t* comm, const void* send, void* recv, int64_t count,
+                            tutti_type_t type, int root, void* stream) {
+  return collective(comm,
+                    {.collective = Collective::kGather,
+                     .send = send,
+                     .recv = recv,
+                     .count = count,
+                     .type = type,
+                     .root = root},
+                    stream);
+}
+
+tutti_status_t tutti_gatherv(tutti_comm_t* comm, const void* send, int64_t send_count, void* recv,
+                             const int64_t* recv_counts, const int64_t* recv_displs,
+                             tutti_type_t type, int root, void* stream) {
+  return collective(comm,
+                    {.collective = Collective::kGatherv,
+                     .send = send,
+                     .recv = recv,
+                     .count = send_count,
+                     .recv_counts = recv_counts,
+                     .recv_displs = recv_displs,
+                     .type = type,
+                     .root = root},
+                    stream);
+}
+
+tutti_status_t tutti_scatter(tutti_comm_t* comm, const void* send, void* recv, int64_t count,
+                             tutti_type_t type, int root, void* stream) {
+  return collective(comm,
+                    {.collective = Collective::kScatter,
+                     .send = send,
+                     .recv = recv,
+                     .count = count,
+                     .type = type,
+                     .root = root},
+                    stream);
+}
+
+tutti_status_t tutti_scatterv(tutti_comm_t* comm, const void* send, const int64_t* send_counts,
+                              const int64_t* send_displs, void* recv, int64_t recv_count,
+                              tutti_type_t type, int root, void* stream) {
+  return collective(comm,
+                    {.collective = Collective::kScatterv,
+                     .send = send,
+                     .recv = recv,
+                     .count = recv_count,
+                     .send_counts = send_counts,
+                     .send_displs = send_displs,
+                     .type = type,
+                     .root = root},
+                    stream);
+}
+
+tutti_status_t tutti_barrier(tutti_comm_t* comm, void* stream) {
+  return on(comm, [&](tutti_comm& self) { return self.barrier(stream); });
+}
+
+}  // extern "C"

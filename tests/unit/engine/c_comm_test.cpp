@@ -1,0 +1,354 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The C API's communicators on ranks that are threads, on the host device: making and freeing them,
+// errors, order, and peers that do not come. Results of all collectives: tests/c_api.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <atomic>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "device/device.hpp"
+#include "support/thread_mpi.hpp"
+#include "tutti/tutti.h"
+
+namespace tutti::engine {
+namespace {
+
+using nlohmann::json;
+using testing::ThreadMpi;
+using testing::ThreadWorld;
+
+class Environment : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    setenv("TUTTI_DEVICE", "host", 1);
+    setenv("TUTTI_LOG_LEVEL", "error", 1);
+    setenv("TUTTI_TIMEOUT", "1", 1);
+  }
+};
+const auto* const kEnvironment = ::testing::AddGlobalTestEnvironment(new Environment());
+
+/// One rank that is a thread, and how it meets the others.
+struct Rank {
+  Rank(ThreadWorld& world, int own) : rank(own), ranks(world.ranks()), mpi(world, own) {
+    // Freeing memory waits for its device: each rank has its own, as on a machine with GPUs.
+    EXPECT_TRUE(device::open_host()->make_current(own).ok());
+  }
+  Rank(const Rank&) = delete;
+  ~Rank() { EXPECT_EQ(TUTTI_OK, tutti_comm_destroy(comm)); }
+
+  tutti_bootstrap_t bootstrap() {
+    return {.size = sizeof(tutti_bootstrap_t),
+            .rank = rank,
+            .ranks = ranks,
+            .context = this,
+            .allgather = [](void* self, const void* send, void* recv, size_t bytes) {
+              auto* const mine = static_cast<Rank*>(self);
+              ++mine->gathers;
+              return mine->mpi.allgather(send, recv, bytes).ok() ? mine->answer : 1;
+            }};
+  }
+  void make(const tutti_options_t* options = nullptr) {
+    const tutti_bootstrap_t given = bootstrap();
+    ASSERT_EQ(TUTTI_OK, tutti_comm_create(&given, options, &comm)) << tutti_error_string(nullptr);
+  }
+  std::string words() const { return tutti_error_string(comm); }
+
+  const int rank;
+  const int ranks;
+  ThreadMpi mpi;
+  int gathers = 0;
+  int answer = 0;  ///< Of the callback.
+  tutti_comm_t* comm = nullptr;
+};
+
+template <class Body>
+void on_ranks(int ranks, Body body, const tutti_options_t* options = nullptr) {
+  ThreadWorld world(ranks);
+  world.run([&](int rank) {
+    Rank self(world, rank);
+    self.make(options);
+    if (self.comm != nullptr) {
+      body(self);
+    }
+  });
+}
+
+/// Memory of the host device that all CPUs see.
+class DeviceInts {
+ public:
+  explicit DeviceInts(std::size_t count, std::int32_t value = 0)
+      : data_(static_cast<std::int32_t*>(tutti_host_device_alloc(count * 4))), count_(count) {
+    std::fill_n(data_, count, value);
+  }
+  DeviceInts(const DeviceInts&) = delete;
+  ~DeviceInts() { tutti_host_device_free(data_); }
+  std::int32_t* data() { return data_; }
+  bool all(std::int32_t value) const {
+    return std::all_of(data_, data_ + count_, [&](std::int32_t one) { return one == value; });
+  }
+
+ private:
+  std::int32_t* data_;
+  std::size_t count_;
+};
+
+tutti_status_t sum(Rank& self, std::int32_t* data, std::int64_t count, void* stream) {
+  return tutti_allreduce(self.comm, TUTTI_IN_PLACE, data, count, TUTTI_INT32, TUTTI_SUM, stream);
+}
+
+TEST(CComm, create__bad_arguments_have_codes_and_words) {
+  ThreadWorld world(1);
+  Rank self(world, 0);
+  tutti_bootstrap_t good = self.bootstrap();
+  tutti_comm_t* comm = reinterpret_cast<tutti_comm_t*>(&good);
+  EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_comm_create(&good, nullptr, nullptr));
+  EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_comm_create(nullptr, nullptr, &comm));
+  EXPECT_EQ(nullptr, comm);
+  tutti_bootstrap_t bad = good;
+  bad.size = 0;
+  EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_comm_create(&bad, nullptr, &comm));
+  EXPECT_NE(std::string(tutti_error_string(nullptr)).find("size"), std::string::npos);
+  bad = good;
+  bad.allgather = nullptr;
+  EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_comm_create(&bad, nullptr, &comm));
+  bad = good;
+  bad.rank = 1;
+  EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_comm_create(&bad, nullptr, &comm));
+  EXPECT_NE(std::string(tutti_error_string(nullptr)).find("rank 1 of 1"), std::string::npos);
+  const tutti_options_t options = {.size = sizeof options,
+                                   .plan = nullptr,
+                                   .memory = static_cast<tutti_memory_t>(9),
+                                   .concurrent = 0};
+  EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_comm_create(&good, &options, &comm));
+  EXPECT_EQ(0, self.gathers);
+}
+
+TEST(CComm, calls__without_a_communicator) {
+  EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_barrier(nullptr, TUTTI_BLOCKING));
+  EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_comm_status(nullptr));
+  EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_comm_wait(nullptr));
+  EXPECT_STRNE("", tutti_error_string(nullptr));
+  EXPECT_EQ(TUTTI_OK, tutti_comm_destroy(nullptr));
+  char* const plan = tutti_comm_plan_json(nullptr, "{}");
+  EXPECT_TRUE(json::parse(plan).contains("error"));
+  tutti_free(plan);
+}
+
+TEST(CComm, create__a_bootstrap_that_fails_is_an_error) {
+  ThreadWorld world(2);
+  world.run([&](int rank) {
+    Rank self(world, rank);
+    self.answer = 42;
+    const tutti_bootstrap_t given = self.bootstrap();
+    EXPECT_EQ(TUTTI_ERROR_LIBRARY, tutti_comm_create(&given, nullptr, &self.comm));
+    EXPECT_EQ(nullptr, self.comm);
+    EXPECT_NE(std::string(tutti_error_string(nullptr)).find("returned 42"), std::string::npos);
+  });
+}
+
+TEST(CComm, create__options_that_differ_in_plans_fail_on_all_ranks) {
+  ThreadWorld world(2);
+  world.run([&](int rank) {
+    Rank self(world, rank);
+    const tutti_bootstrap_t given = self.bootstrap();
+    const tutti_options_t options = {.size = sizeof options,
+                                     .plan = rank == 0 ? "direct" : "ccl",
+                                     .memory = TUTTI_MEMORY_ANY,
+                                     .concurrent = 0};
+    EXPECT_EQ(TUTTI_ERROR_INVALID_CONFIG, tutti_comm_create(&given, &options, &self.comm));
+    EXPECT_NE(std::string(tutti_error_string(nullptr)).find("rank 1 has other tuning rules"),
+              std::string::npos)
+        << tutti_error_string(nullptr);
+  });
+}
+
+TEST(CComm, collectives__a_bad_argument_leaves_the_communicator_as_it_was) {
+  on_ranks(2, [](Rank& self) {
+    std::int32_t value = self.rank;
+    EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, sum(self, &value, -1, TUTTI_BLOCKING));
+    EXPECT_NE(self.words().find("count is negative"), std::string::npos);
+    EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT,
+              tutti_bcast(self.comm, &value, 1, TUTTI_INT32, 2, TUTTI_BLOCKING));
+    // Host memory has no place on a stream.
+    EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, sum(self, &value, 1, nullptr));
+    EXPECT_NE(self.words().find("takes memory of its communicator's GPU"), std::string::npos)
+        << self.words();
+    EXPECT_EQ(TUTTI_OK, tutti_comm_status(self.comm));
+    EXPECT_EQ(TUTTI_OK, sum(self, &value, 1, TUTTI_BLOCKING));
+    EXPECT_EQ(1, value);
+  });
+}
+
+TEST(CComm, collectives__mixed_kinds_of_memory) {
+  on_ranks(3, [](Rank& self) {
+    for (int turn = 0; turn < 10; ++turn) {
+      DeviceInts device(3000, self.rank + 1);
+      std::vector<std::int32_t> host(3000, self.rank + 1);
+      const bool on_device = (turn + self.rank) % 2 == 0;
+      ASSERT_EQ(TUTTI_OK, sum(self, on_device ? device.data() : host.data(), 3000, TUTTI_BLOCKING))
+          << self.words();
+      EXPECT_TRUE(on_device ? device.all(6) : host == std::vector<std::int32_t>(3000, 6));
+    }
+  });
+}
+
+TEST(CComm, streams__the_bootstrap_is_not_asked_once_all_is_set_up) {
+  on_ranks(2, [](Rank& self) {
+    DeviceInts data(100, 1);
+    ASSERT_EQ(TUTTI_OK, sum(self, data.data(), 100, nullptr)) << self.words();
+    ASSERT_EQ(TUTTI_OK, tutti_barrier(self.comm, nullptr)) << self.words();
+    const int before = self.gathers;
+    for (int call = 0; call < 9; ++call) {
+      ASSERT_EQ(TUTTI_OK, sum(self, data.data(), 100, nullptr));
+      ASSERT_EQ(TUTTI_OK, tutti_barrier(self.comm, nullptr));
+    }
+    ASSERT_EQ(TUTTI_OK, tutti_comm_wait(self.comm));
+    EXPECT_EQ(before, self.gathers);
+    EXPECT_TRUE(data.all(1 << 10));
+  });
+}
+
+TEST(CComm, streams__the_call_returns_before_its_peers_come) {
+  ThreadWorld world(2);
+  std::atomic<bool> queued = false;
+  world.run([&](int rank) {
+    Rank self(world, rank);
+    self.make();
+    DeviceInts data(100, 1);
+    ASSERT_EQ(TUTTI_OK, sum(self, data.data(), 100, nullptr)) << self.words();
+    ASSERT_EQ(TUTTI_OK, tutti_comm_wait(self.comm));
+    if (rank == 0) {
+      ASSERT_EQ(TUTTI_OK, sum(self, data.data(), 100, nullptr));  // Rank 1 waits for its return.
+      queued = true;
+    } else {
+      while (!queued) {
+        std::this_thread::yield();
+      }
+      ASSERT_EQ(TUTTI_OK, sum(self, data.data(), 100, nullptr));
+    }
+    ASSERT_EQ(TUTTI_OK, tutti_comm_wait(self.comm));
+    EXPECT_TRUE(data.all(4));
+  });
+}
+
+TEST(CComm, streams__two_communicators_do_not_disturb_each_other) {
+  ThreadWorld world(2);
+  ThreadWorld other_world(2);
+  world.run([&](int rank) {
+    Rank self(world, rank);
+    Rank other(other_world, rank);
+    self.make();
+    other.make();
+    DeviceInts mine(500, 1);
+    DeviceInts its(500, 3);
+    for (int turn = 0; turn < 8; ++turn) {
+      ASSERT_EQ(TUTTI_OK, sum(self, mine.data(), 500, nullptr)) << self.words();
+      ASSERT_EQ(TUTTI_OK, sum(other, its.data(), 500, nullptr)) << other.words();
+    }
+    EXPECT_EQ(TUTTI_OK, tutti_comm_destroy(self.comm));  // Waits for its own.
+    self.comm = nullptr;
+    EXPECT_TRUE(mine.all(1 << 8));
+    ASSERT_EQ(TUTTI_OK, sum(other, its.data(), 500, nullptr));
+    ASSERT_EQ(TUTTI_OK, tutti_comm_wait(other.comm));
+    EXPECT_TRUE(its.all(3 << 9));
+  });
+}
+
+TEST(CComm, streams__a_peer_that_does_not_come_is_an_error_of_the_next_call) {
+  ThreadWorld world(2);
+  std::atomic<bool> over = false;
+  world.run([&](int rank) {
+    Rank self(world, rank);
+    self.make();
+    DeviceInts data(100, 1);
+    ASSERT_EQ(TUTTI_OK, sum(self, data.data(), 100, nullptr)) << self.words();
+    ASSERT_EQ(TUTTI_OK, tutti_comm_wait(self.comm));
+    if (rank == 0) {
+      ASSERT_EQ(TUTTI_OK, sum(self, data.data(), 100, nullptr));
+      EXPECT_EQ(TUTTI_ERROR_TIMEOUT, tutti_comm_wait(self.comm));
+      EXPECT_NE(self.words().find("TUTTI_TIMEOUT"), std::string::npos) << self.words();
+      EXPECT_EQ(TUTTI_ERROR_TIMEOUT, tutti_comm_status(self.comm));
+      EXPECT_EQ(TUTTI_ERROR_TIMEOUT, sum(self, data.data(), 100, nullptr));
+      EXPECT_EQ(TUTTI_ERROR_TIMEOUT, sum(self, data.data(), 100, TUTTI_BLOCKING));
+      EXPECT_EQ(TUTTI_ERROR_TIMEOUT, tutti_comm_destroy(self.comm));
+      self.comm = nullptr;
+      over = true;
+    }
+    while (!over) {
+      std::this_thread::yield();
+    }
+  });
+}
+
+TEST(CComm, plan_json__says_plan_why_and_what_was_refused) {
+  on_ranks(2, [](Rank& self) {
+    DeviceInts data(8, 1);  // What no call has needed yet would count as usable.
+    ASSERT_EQ(TUTTI_OK, sum(self, data.data(), 8, nullptr));
+    char* text = tutti_comm_plan_json(
+        self.comm, R"({"collective": "allreduce", "bytes": 4096, "type": "float32", "op": "sum",
+                       "memory": "device", "order": "captured"})");
+    const json captured = json::parse(text);
+    tutti_free(text);
+    EXPECT_TRUE(captured["plan"].is_null());
+    EXPECT_EQ("captured", captured["call"]["order"]);
+    EXPECT_EQ(false, captured["communicator"]["mpi"]);
+    EXPECT_NE(captured.dump().find("a graph of the application's cannot repeat one"),
+              std::string::npos)
+        << captured.dump(1);
+    std::int32_t value = 1;
+    ASSERT_EQ(TUTTI_OK, sum(self, &value, 1, TUTTI_BLOCKING));
+    text =
+        tutti_comm_plan_json(self.comm, R"({"collective": "allreduce", "bytes": 4, "type": "int32",
+                                                 "op": "sum", "memory": "host"})");
+    EXPECT_EQ("direct-gamma", json::parse(text)["plan"]);
+    EXPECT_EQ("direct-gamma", json::parse(text)["last_plan"]);
+    tutti_free(text);
+    text = tutti_comm_plan_json(self.comm, "no json");
+    EXPECT_TRUE(json::parse(text).contains("error"));
+    tutti_free(text);
+  });
+}
+
+TEST(CComm, options__memory_that_is_said_is_not_asked_for) {
+  const tutti_options_t options = {
+      .size = sizeof options, .plan = nullptr, .memory = TUTTI_MEMORY_HOST, .concurrent = 0};
+  on_ranks(
+      2,
+      [](Rank& self) {
+        std::int32_t value = 1;
+        ASSERT_EQ(TUTTI_OK, sum(self, &value, 1, TUTTI_BLOCKING));
+        const int before = self.gathers;
+        for (int call = 0; call < 20; ++call) {
+          ASSERT_EQ(TUTTI_OK, sum(self, &value, 1, TUTTI_BLOCKING));
+        }
+        EXPECT_EQ(before, self.gathers);
+        EXPECT_EQ(1 << 21, value);
+      },
+      &options);
+}
+
+TEST(CComm, options__a_plan_goes_before_every_rule) {
+  const tutti_options_t options = {
+      .size = sizeof options, .plan = "ccl", .memory = TUTTI_MEMORY_ANY, .concurrent = 0};
+  on_ranks(
+      2,
+      [](Rank& self) {
+        char* const text =
+            tutti_comm_plan_json(self.comm, R"({"collective": "bcast", "bytes": 4})");
+        const json plan = json::parse(text);
+        tutti_free(text);
+        EXPECT_EQ("direct-gamma", plan["plan"]);
+        EXPECT_EQ(true, plan["fallback"]);  // The wish is refused, with a reason.
+        ASSERT_EQ(1U, plan["refused"].size());
+        EXPECT_EQ("buffers are in host memory", plan["refused"][0]["reason"]);
+      },
+      &options);
+}
+
+}  // namespace
+}  // namespace tutti::engine
