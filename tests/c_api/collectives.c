@@ -645,5 +645,5 @@ int main(int argc, char** argv) {
     printf("%d GPUs are needed, %d are here\n", options.ranks, cuda_devices());
     return 77;
   }
-  return run_ranks(options.ranks, meeting_make(options.ranks), body);
+  return run_ranks(options.ranks, meeting_make(options.ranks), body, -1);
 }

@@ -12,9 +12,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { RANKS_MAX = 16, BYTES_MAX = 1 << 16 };
+enum { RANKS_MAX = 16, BYTES_MAX = 1 << 16, SECONDS_MAX = 20 };
 
 struct meeting {
   int ranks;
@@ -38,16 +39,22 @@ void* meeting_make(int ranks) {
   return meeting;
 }
 
-static void barrier(struct meeting* meeting) {
+/* 0 when all came; a rank that died does not come in time. */
+static int barrier(struct meeting* meeting) {
   const int mine = atomic_load(&meeting->generation);
   if (atomic_fetch_add(&meeting->waiting, 1) + 1 == meeting->ranks) {
     atomic_store(&meeting->waiting, 0);
     atomic_fetch_add(&meeting->generation, 1);
-    return;
+    return 0;
   }
+  const time_t start = time(NULL);
   while (atomic_load(&meeting->generation) == mine) {
     sched_yield();
+    if (time(NULL) - start > SECONDS_MAX) {
+      return 2;
+    }
   }
+  return 0;
 }
 
 static int allgather(void* context, const void* send, void* recv, size_t bytes) {
@@ -57,12 +64,13 @@ static int allgather(void* context, const void* send, void* recv, size_t bytes) 
     return 1;
   }
   memcpy(meeting->bytes[guest->rank], send, bytes);
-  barrier(meeting);
+  if (barrier(meeting) != 0) {
+    return 2;
+  }
   for (int rank = 0; rank < meeting->ranks; ++rank) {
     memcpy((char*)recv + (size_t)rank * bytes, meeting->bytes[rank], bytes);
   }
-  barrier(meeting);
-  return 0;
+  return barrier(meeting);
 }
 
 void meeting_bootstrap(void* meeting, int rank, tutti_bootstrap_t* bootstrap) {
@@ -76,7 +84,7 @@ void meeting_bootstrap(void* meeting, int rank, tutti_bootstrap_t* bootstrap) {
   bootstrap->allgather = allgather;
 }
 
-int run_ranks(int ranks, void* meeting, int (*body)(int rank, void* meeting)) {
+int run_ranks(int ranks, void* meeting, int (*body)(int rank, void* meeting), int mortal) {
   pid_t children[RANKS_MAX];
   for (int rank = 0; rank < ranks; ++rank) {
     children[rank] = fork();
@@ -88,10 +96,13 @@ int run_ranks(int ranks, void* meeting, int (*body)(int rank, void* meeting)) {
   for (int left = ranks; left > 0; --left) {
     int status = 0;
     const pid_t ended = waitpid(-1, &status, 0);
-    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     for (int rank = 0; rank < ranks; ++rank) {
       if (children[rank] == ended) {
         children[rank] = 0;
+        if (rank == mortal) {
+          code = code == 128 + SIGKILL ? 0 : 4;
+        }
       }
     }
     if (code == 0 || worst != 0) {

@@ -13,7 +13,8 @@ void* meeting_make(int ranks);
 /* For a child; `*bootstrap` may be used as long as the process runs. */
 void meeting_bootstrap(void* meeting, int rank, tutti_bootstrap_t* bootstrap);
 /* Runs `body(rank)` in `ranks` children; the first exit status that is not 0, in time or by signal.
-   When one child fails the others are killed. */
-int run_ranks(int ranks, void* meeting, int (*body)(int rank, void* meeting));
+   When one child fails the others are killed. `mortal`: a rank that is to die of SIGKILL, -1: none.
+ */
+int run_ranks(int ranks, void* meeting, int (*body)(int rank, void* meeting), int mortal);
 
 #endif
