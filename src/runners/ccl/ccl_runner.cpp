@@ -155,7 +155,11 @@ Status CclRunner::enqueue_on(const Call& call, device::Stream stream, bool is_ca
                                                         communicators_[index(Scope::kWhole)]);
                                  },
                              .look = {},
-                             .end = [this] { break_off(); }});
+                             .end =
+                                 [this] {
+                                   auto own = device::CurrentDevice::set(api_, device_);
+                                   break_off();
+                                 }});
   }
   return stream_calls_->add(stream, [&](Lease* scratch) {
     Status status = enqueue(call, me, lane);
