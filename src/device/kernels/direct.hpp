@@ -44,8 +44,6 @@ inline constexpr Word kStages = 2;
 TUTTI_INLINE constexpr Word batches_of(Word ranks_max) {
   return ranks_max > 4 ? 1 : ranks_max > 2 ? 2 : 4;
 }
-/// An exchange has warps for 2, 4 or 8 ranks: 1, 2 or 3.
-TUTTI_INLINE constexpr Word exchange_shift(Word ranks) { return ranks > 4 ? 3 : ranks > 2 ? 2 : 1; }
 
 /// Lines that a warp handles at once.
 template <class Wire>

@@ -15,11 +15,10 @@ using Byte = unsigned char;
 inline constexpr int kPeersMax = 8;
 /// What a lane moves at once, bytes; elements never straddle two units.
 inline constexpr Wide kUnitBytes = 16;
-/// Threads of a block and warps in it; a warp is what works on its own.
-inline constexpr Word kBlockThreads = 512;
-
 /// Batches of lines that a warp of an exchange has in flight in a round.
 inline constexpr Word kExchangeBatches = 4;
+/// An exchange has warps for 2, 4 or 8 ranks: 1, 2 or 3.
+constexpr Word exchange_shift(Word ranks) { return ranks > 4 ? 3 : ranks > 2 ? 2 : 1; }
 
 /// Types and operations of a reduction, as numbers of our own: the order is that of
 /// select::DataType and select::ReduceOp, which a test compares.

@@ -103,7 +103,7 @@ Status DirectRunner::load_kernels() {
   if (is_host_) {
     geometry_ = {.wire = DirectWire::kLines, .warp_lines = 1};
   } else if (runtime == "hip") {
-    geometry_ = {.wire = DirectWire::kPackets, .warp_lines = 8};
+    geometry_ = {.wire = DirectWire::kPackets, .warp_lines = 8, .warps_max = 8};
   }
   TUTTI_ASSIGN_OR_RETURN(module_, KernelModule::load(api_, device_));
   geometry_.general_only = runtime == "cuda" && geometry_.wire == DirectWire::kPackets;
@@ -210,15 +210,18 @@ std::string DirectRunner::description() const {
 }
 
 Status DirectRunner::self_test() {
-  // Some lines to each peer and back, twice, so that more than one bank of the slots is seen.
-  constexpr std::uint64_t kWords = 300;
+  // Some lines to each peer and back, twice: in one round, and by as few warps as there can be, in
+  // several, which is other code and sees other banks of the slots.
+  constexpr std::uint64_t kWords = 600;
   const auto ranks = static_cast<std::uint64_t>(me_.ranks);
   const Bytes bytes = ranks * kWords * sizeof(std::uint32_t);
   TUTTI_ASSIGN_OR_RETURN(Lease send, scratch_.device(device_, bytes));
   TUTTI_ASSIGN_OR_RETURN(Lease recv, scratch_.device(device_, bytes));
   const double timeout_s = options_.timeout_s;
+  const DirectTuning tuning = options_.tuning;
   options_.timeout_s = kSelfTestTimeoutS;
   for (std::uint32_t turn = 0; turn < 2; ++turn) {
+    options_.tuning.blocks = options_.tuning.warps = turn;
     const auto word = [&](std::uint64_t from, std::uint64_t to, std::uint64_t i) {
       return static_cast<std::uint32_t>((from * 64 + to) * 100003 + i * 7 + turn);
     };
@@ -254,6 +257,7 @@ Status DirectRunner::self_test() {
     }
   }
   options_.timeout_s = timeout_s;
+  options_.tuning = tuning;
   return {};
 }
 

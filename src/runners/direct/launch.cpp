@@ -26,8 +26,6 @@ std::uint64_t up(std::uint64_t value, std::uint64_t unit) { return (value + unit
 std::uint32_t ranks_max(int ranks) { return ranks == 2 ? 2 : ranks <= 4 ? 4 : 8; }
 /// kernels::batches_of(), which is device code.
 std::uint32_t batches_of(std::uint32_t most) { return most > 4 ? 1 : most > 2 ? 2 : 4; }
-/// kernels::exchange_shift() of them: the ranks that an exchange has warps for.
-std::uint32_t exchange_groups(int ranks) { return ranks_max(ranks); }
 
 bool is_reducing(Collective collective) {
   return collective == Collective::kAllreduce || collective == Collective::kReduce ||
@@ -216,12 +214,12 @@ void choose_shape(const Call& call, const DirectGeometry& geometry, const Direct
                   DirectLaunch& launch) {
   if (tuning.blocks != 0) {
     launch.blocks = std::min(tuning.blocks, kDirectBlocksMax);
-    launch.warps = std::min(std::max(tuning.warps, 1U), kDirectWarpsMax);
+    launch.warps = std::min(std::max(tuning.warps, 1U), geometry.warps_max);
   } else if (!sizes_are_known(call.collective)) {
     launch.blocks = std::min(kUnknownBlocks, tuning.blocks_max);
-    launch.warps = kDirectWarpsMax;
+    launch.warps = geometry.warps_max;
   } else {
-    const std::uint64_t most_warps = std::uint64_t{tuning.blocks_max} * kDirectWarpsMax / groups;
+    const std::uint64_t most_warps = std::uint64_t{tuning.blocks_max} * geometry.warps_max / groups;
     const std::uint64_t warps = groups * warps_for(lines, geometry.warp_lines, batches, most_warps);
     launch.blocks = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(up(warps, kWarpsOfBlock), tuning.blocks_max));
@@ -313,7 +311,8 @@ DirectLaunch plan_direct(const Call& call, const ScopeRank& me, const DirectGeom
   }
 
   // Warps that serve the same ranks: all of them in a reduction, one in an exchange.
-  const std::uint32_t groups = reduces ? 1 : exchange_groups(me.ranks);
+  const std::uint32_t groups =
+      reduces ? 1 : 1U << kernels::exchange_shift(static_cast<kernels::Word>(me.ranks));
   const std::uint32_t batches = reduces ? batches_of(most) : kernels::kExchangeBatches;
   const std::uint64_t lines = up(line_owner_bytes, geometry.line_data_bytes());
   choose_shape(call, geometry, tuning, lines, groups, batches, launch);

@@ -27,6 +27,8 @@ struct DirectGeometry {
   DirectWire wire = DirectWire::kLines;
   /// Lines that a warp handles at once: 4 on NVIDIA, 8 on AMD, 1 on the host device.
   std::uint32_t warp_lines = 4;
+  /// Warps of a block, at most: AMD's have 64 lanes, and a block 512 threads everywhere.
+  std::uint32_t warps_max = 16;
   /// NVIDIA's image has kernels for packets only of the general kind, "packets_exchange_8".
   bool general_only = false;
 

@@ -546,7 +546,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, DirectHostRanks, ::testing::Values(2, 3));
 #elif defined(__SANITIZE_ADDRESS__)
 INSTANTIATE_TEST_SUITE_P(Ranks, DirectHostRanks, ::testing::Values(1, 2, 3, 5));
 #else
-INSTANTIATE_TEST_SUITE_P(Ranks, DirectHostRanks, ::testing::Values(1, 2, 3, 4, 5, 8));
+INSTANTIATE_TEST_SUITE_P(Ranks, DirectHostRanks, ::testing::Values(1, 2, 3, 4, 5, 6, 8));
 #endif
 
 TEST(DirectHost, run__two_communicators_at_once) {

@@ -400,18 +400,53 @@ TEST(DirectLaunch, FillsItsRoundsEqually) {
   }
 }
 
-TEST(DirectLaunch, AnExchangeHasAWarpForEachRank) {
+TEST(DirectLaunch, StaysWithinTheSlotsAndHasAWarpForEachRank) {
   alignas(16) std::array<std::byte, 64> memory{};
-  for (const int ranks : {2, 3, 4, 5, 8}) {
-    Call call;
-    call.collective = Collective::kAllgather;
-    call.count = 8;
-    call.send = call.recv = memory.data();
-    runners::DirectTuning least;
-    least.blocks = least.warps = 1;
-    const auto launch = runners::plan_direct(call, {.rank = 0, .ranks = ranks}, {}, least);
-    EXPECT_GE(static_cast<int>(launch.blocks * launch.warps), ranks);
-    EXPECT_EQ(launch.rounds[1], 1U);
+  const runners::DirectGeometry geometries[] = {
+      {},
+      {.wire = runners::DirectWire::kPackets, .warp_lines = 4, .general_only = true},
+      {.wire = runners::DirectWire::kPackets, .warp_lines = 8, .warps_max = 8},
+      {.warp_lines = 1}};
+  for (const auto& geometry : geometries) {
+    for (int ranks = 1; ranks <= 8; ++ranks) {
+      for (const auto& [blocks, blocks_max] :
+           {std::pair{0U, 64U}, {0U, 8U}, {1U, 64U}, {64U, 64U}}) {
+        for (const Collective collective :
+             {Collective::kAllgather, Collective::kAlltoallv, Collective::kAllreduce}) {
+          for (const std::uint64_t bytes : {1U, 4096U, 1U << 22, 1U << 28}) {
+            const std::vector<std::uint64_t> counts(static_cast<std::size_t>(ranks), bytes);
+            Call call;
+            call.collective = collective;
+            call.op = ReduceOp::kBor;
+            call.count = bytes;
+            call.send = call.recv = memory.data();
+            if (collective == Collective::kAlltoallv) {
+              call.send_counts = call.recv_counts = counts;
+              call.send_offsets = call.recv_offsets = counts;
+            }
+            runners::DirectTuning tuning;
+            tuning.blocks = tuning.warps = blocks;
+            tuning.blocks_max = blocks_max;
+            const auto launch =
+                runners::plan_direct(call, {.rank = 0, .ranks = ranks}, geometry, tuning);
+            const bool is_exchange = collective != Collective::kAllreduce;
+            const std::uint32_t most = geometry.general_only || !is_exchange ? 8
+                                       : ranks == 2                          ? 2
+                                       : ranks <= 4                          ? 4
+                                                                             : 8;
+            const std::uint32_t groups = !is_exchange ? 1 : ranks <= 2 ? 2 : ranks <= 4 ? 4 : 8;
+            const std::uint32_t warps = launch.blocks * launch.warps;
+            EXPECT_GE(warps, groups);
+            EXPECT_LE(launch.blocks, blocks_max);
+            EXPECT_LE(launch.warps, geometry.warps_max);
+            const std::uint64_t batches = is_exchange ? 4 : most > 4 ? 1 : most > 2 ? 2 : 4;
+            EXPECT_LE(batches * (warps / groups) * geometry.warp_lines * geometry.line_bytes(),
+                      runners::direct_slot_bytes(geometry, ranks))
+                << ranks << " ranks, " << bytes << " bytes";
+          }
+        }
+      }
+    }
   }
 }
 
