@@ -11,6 +11,7 @@
 #include <link.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -30,7 +31,7 @@ namespace {
 
 /// What a Communicator points to.
 struct Handle {
-  abi::Comm comm = nullptr;
+  std::atomic<abi::Comm> comm = nullptr;  ///< Null: aborted.
 };
 
 Handle* handle_of(Communicator communicator) { return static_cast<Handle*>(communicator); }
@@ -181,7 +182,7 @@ class LoadedLibrary final : public Library {
     lock.unlock();
     thread.join();
     TUTTI_RETURN_IF_ERROR(init->status);
-    return Communicator(new Handle{init->comm});
+    return Communicator(new Handle{.comm = init->comm});
   }
 
   Status destroy(Communicator communicator) override {
@@ -193,11 +194,17 @@ class LoadedLibrary final : public Library {
   }
 
   Status abort(Communicator communicator) override {
-    const std::unique_ptr<Handle> handle(handle_of(communicator));
-    if (handle == nullptr) {
+    Handle* handle = handle_of(communicator);
+    const abi::Comm comm = handle == nullptr ? nullptr : handle->comm.exchange(nullptr);
+    if (comm == nullptr) {
       return no_communicator("ncclCommAbort");
     }
-    return check_last(nccl_.abort(handle->comm), "ncclCommAbort");
+    {
+      // Kept: another thread may be in a call with it.
+      const std::lock_guard lock(aborted_mutex_);
+      aborted_.emplace_back(handle);
+    }
+    return check_last(nccl_.abort(comm), "ncclCommAbort");
   }
 
   Status async_error(Communicator communicator) override {
@@ -205,11 +212,14 @@ class LoadedLibrary final : public Library {
     if (handle == nullptr) {
       return no_communicator("ncclCommGetAsyncError");
     }
+    const abi::Comm comm = handle->comm;
+    if (comm == nullptr) {
+      return no_communicator("ncclCommGetAsyncError");
+    }
     abi::Result state = abi::kSuccess;
     TUTTI_RETURN_IF_ERROR(
-        check(nccl_.get_async_error(handle->comm, &state), "ncclCommGetAsyncError", handle->comm));
-    return state == abi::kInProgress ? Status()
-                                     : check(state, "ncclCommGetAsyncError", handle->comm);
+        check(nccl_.get_async_error(comm, &state), "ncclCommGetAsyncError", comm));
+    return state == abi::kInProgress ? Status() : check(state, "ncclCommGetAsyncError", comm);
   }
 
   Status all_reduce(const void* send, void* recv, std::size_t count, NcclType type, NcclOp op,
@@ -296,10 +306,13 @@ class LoadedLibrary final : public Library {
   template <class Call>
   Status operate(const char* symbol, Communicator communicator, Call&& call) {
     Handle* handle = handle_of(communicator);
-    if (handle == nullptr) {
+    const abi::Comm comm = handle == nullptr ? nullptr : handle->comm.load();
+    if (comm == nullptr) {
       return no_communicator(symbol);
     }
-    return check(call(handle->comm), symbol, handle->comm);
+    const abi::Result result = call(comm);
+    // The library's last words for a communicator that was aborted meanwhile are not to be had.
+    return check(result, symbol, handle->comm == comm ? comm : nullptr);
   }
 
   const Brand brand_;
@@ -307,6 +320,8 @@ class LoadedLibrary final : public Library {
   const std::string found_by_;
   const int version_;
   const Functions nccl_;
+  std::mutex aborted_mutex_;
+  std::vector<std::unique_ptr<Handle>> aborted_;
 };
 
 /// The DT_SONAME of a loaded object, empty when it has none: tells NCCL from RCCL whatever the

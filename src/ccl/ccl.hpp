@@ -69,6 +69,8 @@ class Library {
   /// For a communicator whose work is done; abort() for any other. Both take the handle, also when
   /// they return an error: it must not be used again.
   virtual Status destroy(Communicator communicator) = 0;
+  /// abort() is for any thread, also while another one is in a call with the communicator, whose
+  /// calls with it are errors from then on.
   virtual Status abort(Communicator communicator) = 0;
   /// ncclCommGetAsyncError: ok, or what went wrong behind our back.
   virtual Status async_error(Communicator communicator) = 0;

@@ -244,6 +244,12 @@ class CudaApi final : public Api {
     return static_cast<Stream>(cuda::kStreamLegacy);
   }
 
+  Result<int> stream_device(Stream stream) override {
+    Scope scope(*this);
+    TUTTI_RETURN_IF_ERROR(scope.enter_stream(stream));
+    return current_device();
+  }
+
   Result<bool> is_capturing(Stream stream) override {
     if (cu_.stream_is_capturing == nullptr) {
       return false;

@@ -8,6 +8,8 @@ namespace tutti::device {
 
 Result<bool> Api::is_capturing(Stream /*stream*/) { return false; }
 
+Result<int> Api::stream_device(Stream /*stream*/) { return -1; }
+
 Result<Launcher> Api::create_launcher(Function /*function*/, int /*device*/,
                                       const LaunchShape& /*shape*/, void** /*arguments*/) {
   return Launcher{};

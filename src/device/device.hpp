@@ -100,6 +100,10 @@ class Api {
   /// The device's default stream as a handle that the functions here take; it is the
   /// application's. Make the device current (CurrentDevice) around calls that are given it.
   virtual Result<Stream> default_stream(int device) = 0;
+  /// What the runtime itself, and libraries on it, call a stream that the functions here take.
+  virtual Stream native_stream(Stream stream) const { return stream; }
+  /// The ordinal of the device that the stream belongs to; -1: it cannot be known.
+  virtual Result<int> stream_device(Stream stream);
   /// Whether what is queued on `stream` now goes into a graph in place of the device.
   virtual Result<bool> is_capturing(Stream stream);
   /// Sets which calls of this thread end a capture that is under way (the value is CUDA's and

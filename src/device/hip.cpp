@@ -229,6 +229,7 @@ class HipApi final : public Api {
   }
 
   Result<Stream> default_stream(int /*device*/) override { return kDefaultStream; }
+  Stream native_stream(Stream stream) const override { return hip_stream(stream); }
 
   Result<bool> is_capturing(Stream stream) override {
     if (hip_.stream_is_capturing == nullptr) {

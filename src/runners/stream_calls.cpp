@@ -47,63 +47,76 @@ StreamCalls::~StreamCalls() {
   }
   for (Queued& call : calls_) {
     call.lease.abandon();  // Its kernel may still use it.
-    free_.push_back(call.before);
-    free_.push_back(call.after);
+    recycle(call);
   }
   for (const device::Event event : free_) {
-    Status ignored = event == nullptr ? Status() : api_.destroy_event(event);
+    Status ignored = api_.destroy_event(event);
     static_cast<void>(ignored);
   }
 }
 
-Result<device::Event> StreamCalls::event() {
-  if (free_.empty()) {
-    return api_.create_event(device_);
-  }
-  const device::Event event = free_.back();
-  free_.pop_back();
-  return event;
-}
-
-Status StreamCalls::begin(device::Stream stream, Queued* call) {
-  TUTTI_RETURN_IF_ERROR(failure_);
-  Status status = reap();
-  if (status.ok() && !calls_.empty()) {
-    status = api_.stream_wait_event(stream, calls_.back().after);
-  }
-  for (device::Event* wanted : {&call->before, &call->after}) {
-    if (status.ok()) {
-      auto made = event();
-      status = made.status();
-      *wanted = made.ok() ? *made : nullptr;
+void StreamCalls::recycle(const Queued& call) {
+  for (const device::Event event : {call.before, call.after}) {
+    if (event != nullptr) {
+      free_.push_back(event);
     }
   }
-  if (status.ok()) {
-    status = api_.record_event(call->before, stream);
-  }
-  if (!status.ok()) {
-    fail(status);
-  }
-  return status;
 }
 
-Status StreamCalls::commit(device::Stream stream, Queued&& call, Status status) {
-  if (status.ok()) {
-    status = api_.record_event(call.after, stream);
-  }
-  if (!status.ok()) {
-    call.lease.abandon();
-    fail(status);
+Status StreamCalls::begin(Queued* call) {
+  std::unique_lock lock(mutex_);
+  TUTTI_RETURN_IF_ERROR(failure_);
+  if (const Status status = reap(); !status.ok()) {
+    fail(lock, status);
     return status;
   }
-  calls_.push_back(std::move(call));
+  // Should it be over before it is waited for, it is taken for another call by this thread alone.
+  call->previous = calls_.empty() ? nullptr : calls_.back().after;
+  for (device::Event* wanted : {&call->before, &call->after}) {
+    if (!free_.empty()) {
+      *wanted = free_.back();
+      free_.pop_back();
+    }
+  }
+  queueing_since_ = Clock::now();
   if (!thread_.joinable()) {
-    last_look_ = Clock::now();
+    last_look_ = *queueing_since_;
     thread_ = std::thread([this] { watch(); });
   } else if (is_asleep_) {
     changed_.notify_all();
   }
   return {};
+}
+
+Status StreamCalls::open(device::Stream stream, Queued* call) {
+  if (call->previous != nullptr) {
+    TUTTI_RETURN_IF_ERROR(api_.stream_wait_event(stream, call->previous));
+  }
+  for (device::Event* wanted : {&call->before, &call->after}) {
+    if (*wanted == nullptr) {
+      TUTTI_ASSIGN_OR_RETURN(*wanted, api_.create_event(device_));
+    }
+  }
+  return api_.record_event(call->before, stream);
+}
+
+Status StreamCalls::commit(Queued&& call, const Status& status) {
+  std::unique_lock lock(mutex_);
+  if (status.ok() && failure_.ok()) {
+    calls_.push_back(std::move(call));
+  } else {
+    call.lease.abandon();
+    recycle(call);
+  }
+  return settle(lock, status);
+}
+
+Status StreamCalls::settle(std::unique_lock<std::mutex>& lock, const Status& status) {
+  queueing_since_.reset();
+  if (!status.ok()) {
+    fail(lock, status);
+  }
+  return failure_;  // The watch may have had its own reason meanwhile.
 }
 
 Status StreamCalls::reap() {
@@ -113,42 +126,42 @@ Status StreamCalls::reap() {
     if (!is_done) {
       return {};
     }
-    free_.push_back(first.before);
-    free_.push_back(first.after);
+    recycle(first);
     calls_.pop_front();
   }
   return {};
 }
 
-void StreamCalls::fail(const Status& status) {
-  if (failure_.ok()) {
-    failure_ = status;
-    options_.end();
+void StreamCalls::fail(std::unique_lock<std::mutex>& lock, const Status& status) {
+  if (!failure_.ok()) {
+    return;
   }
+  failure_ = status;
+  lock.unlock();  // A library may take its time to end; who asks for the failure need not wait.
+  options_.end();
+  lock.lock();
 }
 
 Status StreamCalls::precede(device::Stream stream) {
   const device::RelaxedCapture relaxed(api_);
-  const std::lock_guard lock(mutex_);
-  TUTTI_RETURN_IF_ERROR(failure_);
-  Status status = reap();
-  if (status.ok() && !calls_.empty()) {
-    status = api_.stream_wait_event(stream, calls_.back().after);
-  }
-  if (!status.ok()) {
-    fail(status);
-  }
-  return status;
+  Queued nothing;
+  TUTTI_RETURN_IF_ERROR(begin(&nothing));
+  const Status status =
+      nothing.previous == nullptr ? Status() : api_.stream_wait_event(stream, nothing.previous);
+  std::unique_lock lock(mutex_);
+  recycle(nothing);
+  return settle(lock, status);
 }
 
 Status StreamCalls::failure() {
   const device::RelaxedCapture relaxed(api_);
-  const std::lock_guard lock(mutex_);
-  if (failure_.ok()) {
+  std::unique_lock lock(mutex_);
+  // Of a thread that queues the watch takes care: questions to the driver would wait for it.
+  if (failure_.ok() && !queueing_since_) {
     Status status = reap();
     status = status.ok() ? outcome() : status;
     if (!status.ok()) {
-      fail(status);
+      fail(lock, status);
     }
   }
   return failure_;
@@ -158,14 +171,14 @@ Status StreamCalls::drain() {
   const device::RelaxedCapture relaxed(api_);
   for (;;) {
     {
-      const std::lock_guard lock(mutex_);
+      std::unique_lock lock(mutex_);
       if (failure_.ok()) {
         Status status = reap();
         if (status.ok() && calls_.empty()) {
           status = outcome();
         }
         if (!status.ok()) {
-          fail(status);
+          fail(lock, status);
         }
       }
       if (!failure_.ok() || calls_.empty()) {
@@ -174,6 +187,26 @@ Status StreamCalls::drain() {
     }
     std::this_thread::sleep_for(kDrainPause);
   }
+}
+
+Status StreamCalls::timed_out(const char* what) const {
+  return Status(ErrorCode::kTimeout,
+                std::string(options_.name) + ": " + what +
+                    " after TUTTI_TIMEOUT=" + std::to_string(options_.timeout_s) +
+                    " s; a peer may be dead or not in the call");
+}
+
+/// Asks the driver nothing: it may let no other thread in until its queue has room.
+Status StreamCalls::look_at_queueing(Clock::time_point now) {
+  const auto waited = now - *queueing_since_;
+  if (options_.timeout_s > 0 && seconds(waited) > options_.timeout_s) {
+    return timed_out("a call could not be queued on its stream");
+  }
+  if (waited < kLook || now - last_look_ < kLook || calls_.empty() || !calls_.front().is_running) {
+    return {};
+  }
+  last_look_ = now;
+  return options_.look == nullptr ? Status() : options_.look();
 }
 
 Status StreamCalls::look_at_first(Clock::time_point now) {
@@ -188,10 +221,7 @@ Status StreamCalls::look_at_first(Clock::time_point now) {
     return {};
   }
   if (options_.timeout_s > 0 && seconds(now - first.since) > options_.timeout_s) {
-    return Status(ErrorCode::kTimeout, std::string(options_.name) +
-                                           ": a call on a stream is not finished after " +
-                                           "TUTTI_TIMEOUT=" + std::to_string(options_.timeout_s) +
-                                           " s; a peer may be dead or not in the call");
+    return timed_out("a call on a stream is not finished");
   }
   if (now - last_look_ < kLook) {
     return {};
@@ -217,9 +247,11 @@ void StreamCalls::watch() {
     if (is_closing_ || !failure_.ok()) {
       continue;
     }
-    idle = calls_.empty() ? idle + 1 : 0;
-    if (const Status status = look_at_first(Clock::now()); !status.ok()) {
-      fail(status);
+    idle = calls_.empty() && !queueing_since_ ? idle + 1 : 0;
+    const auto now = Clock::now();
+    if (const Status status = queueing_since_ ? look_at_queueing(now) : look_at_first(now);
+        !status.ok()) {
+      fail(lock, status);
     }
   }
 }

@@ -9,6 +9,12 @@
 // that has begun (all before it on its stream is done) and is not over after the time-out, or whose
 // peers are gone, is ended. The thread begins with the first call and ends with this object; while
 // nothing is queued it sleeps.
+//
+// The driver makes a thread that queues wait when its queue is full, and what fills it may be a
+// call whose peer is dead. So no lock is held while anything is queued: a call is shown to the
+// thread before, which ends it too when queueing takes as long as the time-out.
+//
+// Functions that queue are for one thread at a time.
 #pragma once
 
 #include <chrono>
@@ -16,6 +22,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,7 +45,8 @@ class StreamCalls {
     std::function<Status()> outcome;
     /// Whether the peers that the call under way waits for are there; may be empty.
     std::function<Status()> look;
-    /// Makes all that is queued end, without result. Called once, after a failure.
+    /// Makes all that is queued end, without result. Called once, after a failure, by whichever
+    /// thread saw it: also while another one is in `queue`.
     std::function<void()> end;
   };
   StreamCalls(device::Api& api, int device, Options options)
@@ -49,15 +57,20 @@ class StreamCalls {
   StreamCalls& operator=(const StreamCalls&) = delete;
 
   /// Queues one call. `queue(Lease*)` puts the work on `stream`; what it leases lives until the
-  /// work is done. None of the functions above runs meanwhile. Errors of `queue` are failures.
+  /// work is done. Errors of `queue` are failures.
   template <class Queue>
   Status add(device::Stream stream, const Queue& queue) {
     const device::RelaxedCapture relaxed(api_);
-    const std::lock_guard lock(mutex_);
     Queued call;
-    TUTTI_RETURN_IF_ERROR(begin(stream, &call));
-    Status status = queue(&call.lease);
-    return commit(stream, std::move(call), std::move(status));
+    TUTTI_RETURN_IF_ERROR(begin(&call));
+    Status status = open(stream, &call);
+    if (status.ok()) {
+      status = queue(&call.lease);
+    }
+    if (status.ok()) {
+      status = api_.record_event(call.after, stream);
+    }
+    return commit(std::move(call), status);
   }
 
   /// What is queued on `stream` from now on waits for the calls queued so far.
@@ -72,27 +85,37 @@ class StreamCalls {
   struct Queued {
     device::Event before = nullptr;  ///< What the stream had to do earlier is done.
     device::Event after = nullptr;
+    device::Event previous = nullptr;  ///< The end of the call before; null: it is over.
     Lease lease;
     bool is_running = false;
     Clock::time_point since;  ///< Seen to run.
   };
 
-  Status begin(device::Stream stream, Queued* call);
-  Status commit(device::Stream stream, Queued&& call, Status status);
-  Result<device::Event> event();
+  /// Shows the watch that this thread is about to queue something, until settle().
+  Status begin(Queued* call);
+  Status open(device::Stream stream, Queued* call);
+  Status commit(Queued&& call, const Status& status);
+  /// The end of what begin() began.
+  Status settle(std::unique_lock<std::mutex>& lock, const Status& status);
   /// Forgets what is done.
   Status reap();
   Status outcome() const { return options_.outcome == nullptr ? Status() : options_.outcome(); }
-  void fail(const Status& status);
+  /// Lets go of the lock while `end` runs.
+  void fail(std::unique_lock<std::mutex>& lock, const Status& status);
+  void recycle(const Queued& call);
   void watch();
   Status look_at_first(Clock::time_point now);
+  Status look_at_queueing(Clock::time_point now);
+  Status timed_out(const char* what) const;
 
   device::Api& api_;
   const int device_;
   const Options options_;
-  std::mutex mutex_;
+  std::mutex mutex_;  ///< Of what follows.
   std::condition_variable changed_;
   std::deque<Queued> calls_;
+  /// Since when the caller's thread has been queueing.
+  std::optional<Clock::time_point> queueing_since_;
   std::vector<device::Event> free_;
   Status failure_;
   bool is_asleep_ = false;

@@ -21,9 +21,9 @@
 //  - Across calls: a launch begins by pushing epochs e and e + 1, where e - 4 and e - 3 were. All
 //    warps of the launch before it received its last round, e - 1, pushed by the same warp of the
 //    peer after that had read e - 3; or, if that launch had one round, pushed by a launch of the
-//    peer that began when its launch before was over. Launches of a rank are ordered on one stream
-//    and end when all their waiting is over, so this holds for any change of grid, collective or
-//    size in between.
+//    peer that began when its launch before was over. Launches of a rank are ordered, by their
+//    stream or, where the streams differ, by events, and end when all their waiting is over, so
+//    this holds for any change of grid, collective or size in between.
 // Published forms of the idea: NCCL's LL and LL128, MSCCL++ packets, one- and two-shot push.
 //
 // In place. A position of the result is written by the warp that reads the same position of the
@@ -199,6 +199,16 @@ class Warp {
     return Wire::get(slot(arena, stage, source, epoch) + line_at(batch), lane_, epoch, value);
   }
 
+  /// False: this call was ended before it began. A push of it would carry a valid epoch and what
+  /// the call before it, ended too, left in the buffers: a live peer would take it for a result.
+  TUTTI_INLINE bool begin() {
+    if (a_.is_queued == 0 || Machine::all(Machine::get_word(a_.abort) == 0)) {
+      return true;
+    }
+    give_up();
+    return false;
+  }
+
   /// Repeats `look_at_all` until it is true on every lane. False when the wait was called off.
   template <class Look>
   TUTTI_INLINE bool wait(Look look_at_all) {
@@ -324,6 +334,9 @@ TUTTI_INLINE void one_shot_rounds(const DirectArguments& a, Wide rounds, Word wa
   using W = ReducingWarp<Wire, kRanksMax, kBatches>;
   using Value = typename W::Value;
   W warp(a, warp_index, lane);
+  if (!warp.begin()) {
+    return;
+  }
   const Wide lines = a.lines;
   const auto load = [&](Wide round, Word batch) TUTTI_INLINE_LAMBDA {
     return warp.load(a.send[0], a.send_bytes[0], warp.unit(round, batch));
@@ -380,6 +393,9 @@ TUTTI_INLINE void two_shot_rounds(const DirectArguments& a, Wide rounds, Word wa
   using W = ReducingWarp<Wire, kRanksMax, kBatches>;
   using Value = typename W::Value;
   W warp(a, warp_index, lane);
+  if (!warp.begin()) {
+    return;
+  }
   Wide own_bytes = 0;
   const void* own_send = nullptr;
   void* own_recv = nullptr;
@@ -506,6 +522,9 @@ TUTTI_INLINE void exchange_rounds(const DirectArguments& a, const PairPieces& pa
   using W = Warp<Wire, kBatches>;
   using Value = typename W::Value;
   W warp(a, warp_index, warps, lane);
+  if (!warp.begin()) {
+    return;
+  }
   const auto for_pieces = [&](Wide round, Wide bytes, auto body) TUTTI_INLINE_LAMBDA {
     TUTTI_UNROLL
     for (Word batch = 0; batch < kBatches; ++batch) {

@@ -21,6 +21,9 @@ namespace {
 
 using Element = CclRunner::Element;
 
+/// How long a call on a stream may be in the library before it is ended there.
+constexpr auto kCallGrace = std::chrono::seconds(1);
+
 Result<Element> element_of(const Call& call) {
   if (!select::is_reduction(call.collective)) {
     return Element{ccl::NcclType::kUint8, call.element_bytes};
@@ -45,8 +48,8 @@ CclRunner::~CclRunner() {
   static_cast<void>(unheard);
   stream_calls_.reset();
   auto current = device::CurrentDevice::set(api_, device_);
-  for (const ccl::Communicator communicator : communicators_) {
-    if (communicator != nullptr) {
+  for (const auto& one : communicators_) {
+    if (const ccl::Communicator communicator = one; communicator != nullptr) {
       Status ignored = library_.destroy(communicator);
       static_cast<void>(ignored);
     }
@@ -63,6 +66,14 @@ CclRunner::~CclRunner() {
   }
 }
 
+Status CclRunner::precede(device::Stream stream) {
+  if (stream_calls_ == nullptr) {
+    return {};
+  }
+  TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
+  return stream_calls_->precede(stream);
+}
+
 Status CclRunner::failed_before() const {
   return Status(ErrorCode::kLibraryFailed,
                 std::string(library_.name()) + ": this communicator failed before");
@@ -70,10 +81,12 @@ Status CclRunner::failed_before() const {
 
 void CclRunner::break_off() {
   broken_ = true;
+  std::unique_lock lock(in_library_, std::defer_lock);
+  static_cast<void>(lock.try_lock_for(kCallGrace));
   // Now, not at the end: kernels that wait for a dead peer would hold the device, and the
   // application's next cudaDeviceSynchronize with it.
-  for (ccl::Communicator& communicator : communicators_) {
-    if (ccl::Communicator ended = std::exchange(communicator, nullptr); ended != nullptr) {
+  for (auto& communicator : communicators_) {
+    if (const ccl::Communicator ended = communicator.exchange(nullptr); ended != nullptr) {
       Status ignored = library_.abort(ended);
       static_cast<void>(ignored);
     }
@@ -92,6 +105,7 @@ Status CclRunner::init_scope(Scope scope, const ccl::UniqueId& id) {
   if (me.rank < 0 || has_scope(scope)) {
     return {};
   }
+  TUTTI_RETURN_IF_ERROR(ready());  // What ends calls on streams ends the communicators too.
   TUTTI_RETURN_IF_ERROR(make_streams(1));
   TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
   TUTTI_ASSIGN_OR_RETURN(communicators_[index(scope)],
@@ -109,9 +123,7 @@ Status CclRunner::make_streams(int streams) {
 }
 
 Status CclRunner::add_communicator(const ccl::UniqueId& id) {
-  if (broken_) {
-    return failed_before();
-  }
+  TUTTI_RETURN_IF_ERROR(ready());
   const ScopeRank me = bootstrap_.scope_rank(Scope::kWhole);
   TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
   TUTTI_ASSIGN_OR_RETURN(ccl::Communicator communicator,
@@ -138,10 +150,8 @@ Status CclRunner::enqueue_on(const Call& call, device::Stream stream, bool is_ca
   }
   TUTTI_RETURN_IF_ERROR(check_on_device(call, device_));
   TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
-  const ScopeRank me = bootstrap_.scope_rank(Scope::kWhole);
-  Lane lane{communicators_[index(Scope::kWhole)], stream, {}, !is_captured};
   if (is_captured) {
-    return enqueue(call, me, lane);
+    return enqueue_on_stream(call, stream, /*may_lease=*/false, nullptr);
   }
   if (stream_calls_ == nullptr) {
     stream_calls_ = std::make_unique<StreamCalls>(
@@ -162,10 +172,22 @@ Status CclRunner::enqueue_on(const Call& call, device::Stream stream, bool is_ca
                                  }});
   }
   return stream_calls_->add(stream, [&](Lease* scratch) {
-    Status status = enqueue(call, me, lane);
-    *scratch = std::move(lane.scratch);
-    return status;
+    return enqueue_on_stream(call, stream, /*may_lease=*/true, scratch);
   });
+}
+
+Status CclRunner::enqueue_on_stream(const Call& call, device::Stream stream, bool may_lease,
+                                    Lease* scratch) {
+  const std::lock_guard lock(in_library_);
+  if (broken_) {
+    return failed_before();
+  }
+  Lane lane{communicators_[index(Scope::kWhole)], stream, {}, may_lease};
+  Status status = enqueue(call, bootstrap_.scope_rank(Scope::kWhole), lane);
+  if (scratch != nullptr) {
+    *scratch = std::move(lane.scratch);
+  }
+  return status;
 }
 
 Status CclRunner::stream_status(bool wait) {
@@ -209,7 +231,7 @@ Status CclRunner::run_pipeline(select::Pipeline pipeline, int chunks, const Call
   for (std::size_t i = 0; i < static_cast<std::size_t>(used); ++i) {
     const bool is_shared = i == 0 || pipeline == select::Pipeline::kStreams;
     lanes[i].communicator =
-        is_shared ? communicators_[index(Scope::kWhole)] : more_communicators_[i - 1];
+        is_shared ? communicators_[index(Scope::kWhole)].load() : more_communicators_[i - 1];
     lanes[i].stream = streams_[i];
   }
   const ScopeRank me = bootstrap_.scope_rank(Scope::kWhole);
@@ -280,16 +302,16 @@ Status CclRunner::enqueue(const Call& call, const ScopeRank& me, Lane& lane) {
   switch (call.collective) {
     case Collective::kAllreduce:
       return library_.all_reduce(call.send, call.recv, count, element.type, op, lane.communicator,
-                                 lane.stream);
+                                 native(lane));
     case Collective::kReduce:
       return library_.reduce(call.send, call.recv, count, element.type, op, call.root,
-                             lane.communicator, lane.stream);
+                             lane.communicator, native(lane));
     case Collective::kBcast:
       return library_.broadcast(call.recv, call.recv, count, element.type, call.root,
-                                lane.communicator, lane.stream);
+                                lane.communicator, native(lane));
     case Collective::kAllgather:
       return library_.all_gather(call.send, call.recv, count, element.type, lane.communicator,
-                                 lane.stream);
+                                 native(lane));
     case Collective::kReduceScatterBlock: {
       if (!call.send_offsets.empty()) {
         return enqueue_packed_reduce_scatter(call, element, op, lane);
@@ -303,7 +325,7 @@ Status CclRunner::enqueue(const Call& call, const ScopeRank& me, Lane& lane) {
         result = lane.scratch.data();
       }
       TUTTI_RETURN_IF_ERROR(library_.reduce_scatter(call.send, result, count, element.type, op,
-                                                    lane.communicator, lane.stream));
+                                                    lane.communicator, native(lane)));
       return aliased
                  ? copy_on_stream(call.recv, result, call.count * call.element_bytes, lane.stream)
                  : Status();
@@ -330,7 +352,7 @@ Status CclRunner::enqueue(const Call& call, const ScopeRank& me, Lane& lane) {
           if (block > 0) {
             TUTTI_RETURN_IF_ERROR(library_.reduce(
                 at(call.send, offset, call.element_bytes), peer == me.rank ? result : nullptr,
-                block * element.factor, element.type, op, peer, lane.communicator, lane.stream));
+                block * element.factor, element.type, op, peer, lane.communicator, native(lane)));
           }
           offset += block;
         }
@@ -353,7 +375,7 @@ Status CclRunner::enqueue(const Call& call, const ScopeRank& me, Lane& lane) {
         void* block = at(call.recv, call.recv_offsets[i], call.element_bytes);
         TUTTI_RETURN_IF_ERROR(library_.broadcast(peer == me.rank ? call.send : block, block,
                                                  call.recv_counts[i] * element.factor, element.type,
-                                                 peer, lane.communicator, lane.stream));
+                                                 peer, lane.communicator, native(lane)));
       }
       return group.close();
     }
@@ -373,19 +395,19 @@ Status CclRunner::enqueue_packed_reduce_scatter(const Call& call, const Element&
   }
   // In place the result lies on this chunk of block 0, which only this stream reads.
   return library_.reduce_scatter(lane.scratch.data(), call.recv, call.count * element.factor,
-                                 element.type, op, lane.communicator, lane.stream);
+                                 element.type, op, lane.communicator, native(lane));
 }
 
 Status CclRunner::enqueue_equal_allgatherv(const Call& call, const Element& element, Lane& lane) {
   const std::uint64_t count = call.recv_counts.front();
   if (is_dense(call.recv_counts, call.recv_offsets)) {
     return library_.all_gather(call.send, call.recv, count * element.factor, element.type,
-                               lane.communicator, lane.stream);
+                               lane.communicator, native(lane));
   }
   const Bytes block_bytes = count * call.element_bytes;
   TUTTI_RETURN_IF_ERROR(lease(lane, call.recv_counts.size() * block_bytes));
   TUTTI_RETURN_IF_ERROR(library_.all_gather(call.send, lane.scratch.data(), count * element.factor,
-                                            element.type, lane.communicator, lane.stream));
+                                            element.type, lane.communicator, native(lane)));
   for (std::size_t i = 0; i < call.recv_counts.size(); ++i) {
     TUTTI_RETURN_IF_ERROR(copy_on_stream(at(call.recv, call.recv_offsets[i], call.element_bytes),
                                          at(lane.scratch.data(), i * count, call.element_bytes),
@@ -474,12 +496,12 @@ Status CclRunner::enqueue_peers(const Call& call, const ScopeRank& me, Lane& lan
     if (sends[i].count > 0) {
       TUTTI_RETURN_IF_ERROR(library_.send(
           at(source, sends[i].offset, call.element_bytes), sends[i].count * call.element_bytes,
-          ccl::NcclType::kUint8, peer, lane.communicator, lane.stream));
+          ccl::NcclType::kUint8, peer, lane.communicator, native(lane)));
     }
     if (recvs[i].count > 0) {
       TUTTI_RETURN_IF_ERROR(library_.recv(
           at(call.recv, recvs[i].offset, call.element_bytes), recvs[i].count * call.element_bytes,
-          ccl::NcclType::kUint8, peer, lane.communicator, lane.stream));
+          ccl::NcclType::kUint8, peer, lane.communicator, native(lane)));
     }
   }
   return group.close();

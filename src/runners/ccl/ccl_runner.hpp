@@ -20,6 +20,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -59,9 +60,7 @@ class CclRunner : public Runner {
   /// What became of the queued calls; `wait`: when all of them are over.
   Status stream_status(bool wait);
   /// What is queued on `stream` from now on waits for the calls that this runner has queued.
-  Status precede(device::Stream stream) {
-    return stream_calls_ == nullptr ? Status() : stream_calls_->precede(stream);
-  }
+  Status precede(device::Stream stream);
 
   /// What pipelines need besides the whole scope's communicator; kept until the runner ends. The
   /// results are this rank's own; the caller agrees on them. add_communicator() is collective.
@@ -108,6 +107,9 @@ class CclRunner : public Runner {
   Status async_error(std::span<const Lane> lanes);
   Status wait(std::span<const Lane> lanes, const char* what);
   Status ready();
+  Status enqueue_on_stream(const Call& call, device::Stream stream, bool may_lease, Lease* scratch);
+  /// The lane's stream as the library knows it.
+  device::Stream native(const Lane& lane) const { return api_.native_stream(lane.stream); }
   /// After a failure: aborts every communicator; all further calls are refused.
   void break_off();
   Status failed_before() const;
@@ -119,9 +121,13 @@ class CclRunner : public Runner {
   Scratch& scratch_;
   double timeout_s_;
   std::vector<device::Stream> streams_;  ///< The first carries all that is not a pipeline's.
-  std::array<ccl::Communicator, kScopeCount> communicators_{};
+  /// The thread that watches calls on streams takes them away when it ends these.
+  std::array<std::atomic<ccl::Communicator>, kScopeCount> communicators_{};
   /// Of the whole scope too: for the second chunk of a pipeline, the third, ...
   std::vector<ccl::Communicator> more_communicators_;
+  /// Held by a thread that is in the library with a call on a stream. Who ends the calls waits for
+  /// it, but not for ever: that thread may be waiting for them.
+  std::timed_mutex in_library_;
   std::atomic<bool> broken_{false};
   std::unique_ptr<StreamCalls> stream_calls_;  ///< Last: its thread uses the rest.
 };

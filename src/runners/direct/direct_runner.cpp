@@ -351,6 +351,14 @@ Status DirectRunner::stream_status(bool wait) {
   return wait ? stream_calls_->drain() : stream_calls_->failure();
 }
 
+Status DirectRunner::precede(device::Stream stream) {
+  if (stream_calls_ == nullptr) {
+    return {};
+  }
+  TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
+  return stream_calls_->precede(stream);
+}
+
 Status DirectRunner::look() const {
   const std::string gone = gone_peer();
   return gone.empty() ? Status()
@@ -391,6 +399,7 @@ Status DirectRunner::launch(DirectLaunch& launch, device::Stream stream) {
   a.sequence = ++sequence_;
   a.abort = &control_->abort;
   a.failed = &control_->failed;
+  a.is_queued = stream == stream_ ? 0 : 1;
   void* arguments[] = {&a};
   const Kernel& kernel = kernels_[static_cast<std::size_t>(launch.kernel)];
   return kernel.launcher != nullptr

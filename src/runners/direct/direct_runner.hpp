@@ -71,9 +71,7 @@ class DirectRunner : public Runner {
   /// What became of the queued calls; `wait`: when all of them are over.
   Status stream_status(bool wait);
   /// What is queued on `stream` from now on waits for the calls that this runner has queued.
-  Status precede(device::Stream stream) {
-    return stream_calls_ == nullptr ? Status() : stream_calls_->precede(stream);
-  }
+  Status precede(device::Stream stream);
 
   /// For the INFO line: the library, the wire and the size of the staging memory.
   std::string description() const;

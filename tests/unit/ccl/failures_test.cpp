@@ -293,6 +293,9 @@ TEST(CclFailures, async_error__tells_of_a_peer_that_is_gone) {
     CHILD_EXPECT(again.code() == ErrorCode::kLibraryFailed, again.message());
     CHILD_EXPECT(contains(again.message(), "rank 1 is gone"), again.message());
     CHILD_OK(me.library.abort(me.communicator));
+    // Another thread may have been on its way into a call.
+    CHILD_EXPECT(me.library.async_error(me.communicator).code() == ErrorCode::kInvalidArgument, "");
+    CHILD_EXPECT(sum_of_ints(me).code() == ErrorCode::kInvalidArgument, "a call after abort");
     return "";
   });
   EXPECT_EQ(answers, test::all_well(2));

@@ -250,6 +250,15 @@ TEST_P(Contract, stream__null_is_refused) {
   EXPECT_FALSE(api().destroy_stream(nullptr).ok());
 }
 
+TEST_P(Contract, stream_device__is_that_of_its_making_where_it_is_known) {
+  const Stream stream = *api().create_stream(1);
+  const auto device = api().stream_device(stream);
+  ASSERT_TRUE(device.ok()) << device.status().message();
+  EXPECT_TRUE(*device == 1 || *device == -1) << *device;
+  EXPECT_EQ(*device == 1, std::string(api().name()) == "cuda");
+  EXPECT_TRUE(api().destroy_stream(stream).ok());
+}
+
 TEST_P(Contract, default_stream__takes_work_in_order) {
   const auto current = CurrentDevice::set(api(), 0);
   ASSERT_TRUE(current.ok());
@@ -257,6 +266,8 @@ TEST_P(Contract, default_stream__takes_work_in_order) {
   ASSERT_TRUE(queue.ok()) << queue.status().message();
   ASSERT_NE(*queue, nullptr);
   EXPECT_EQ(*api().default_stream(0), *queue);
+  // HIP itself, and RCCL on it, know it as null.
+  EXPECT_EQ(api().native_stream(*queue), std::string(api().name()) == "hip" ? nullptr : *queue);
   unsigned char* memory = device_memory(0, 64);
   Event event = *api().create_event(0);
   EXPECT_TRUE(api().fill_async(memory, 0x33, 64, *queue).ok());

@@ -250,6 +250,45 @@ TEST(DirectStream, APeerThatNeverComesEndsTheKernelInTime) {
   EXPECT_TRUE(api.destroy_stream(stream).ok());
 }
 
+/// A rank's call timed out; the one that it queued behind it must not reach a peer that comes late:
+/// its input is what the ended call left behind.
+TEST(DirectStream, WhatIsQueuedBehindAnEndedCallReachesNobody) {
+  for (const Collective collective : {Collective::kAllreduce, Collective::kAllgather}) {
+    for (const std::uint64_t count : {8UL, 8192UL}) {
+      DirectWorld world(2, 0.3);
+      ASSERT_TRUE(world.ready());
+      device::Api& api = world.api();
+      const std::array<device::Stream, 2> streams = {*api.create_stream(world.device_of(0)),
+                                                     *api.create_stream(world.device_of(1))};
+      const auto call_of = [&](int rank) {
+        Call call = allreduce_of(world, rank);
+        call.count = count;
+        if (collective == Collective::kAllgather) {
+          call.collective = collective;
+          call.element_bytes = 1;
+          call.send = static_cast<std::byte*>(world.recv_buffer(rank)) + 4 * count;
+          call.in_place = false;
+        }
+        return call;
+      };
+      const auto queue_two = [&](int rank) {
+        const auto i = static_cast<std::size_t>(rank);
+        ASSERT_TRUE(world.runner(rank).enqueue(call_of(rank), streams[i]).ok());
+        ASSERT_TRUE(world.runner(rank).enqueue(call_of(rank), streams[i]).ok());
+        ASSERT_TRUE(api.wait_stream(streams[i]).ok());
+      };
+      queue_two(0);
+      EXPECT_FALSE(world.runner(0).stream_status(/*wait=*/true).ok());
+      queue_two(1);
+      // The first call of rank 0 was under way: its data is right. The second never began.
+      EXPECT_FALSE(world.runner(1).stream_status(/*wait=*/true).ok());
+      for (const device::Stream stream : streams) {
+        EXPECT_TRUE(api.destroy_stream(stream).ok());
+      }
+    }
+  }
+}
+
 TEST(DirectStream, OtherMemoryIsRefusedAndHarmsNothing) {
   DirectWorld world(2);
   ASSERT_TRUE(world.ready());

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <semaphore>
+#include <thread>
 
 #include "device/host_memory.hpp"
 
@@ -161,6 +162,54 @@ TEST_F(StreamCallsTest, add__a_failure_to_queue_ends_the_calls) {
   const auto fails = [](Lease*) { return Status(ErrorCode::kLibraryFailed, "no launch"); };
   EXPECT_EQ(calls.add(streams_[0], fails).message(), "no launch");
   EXPECT_EQ(calls.failure().message(), "no launch");
+  EXPECT_EQ(ends_, 1);
+}
+
+/// As the driver does when its queue is full of work that waits for a dead peer.
+TEST_F(StreamCallsTest, watch__ends_the_calls_while_the_caller_is_held_in_queueing) {
+  std::binary_semaphore ended{0};
+  auto own = options(0.3);
+  own.end = [&] {
+    ++ends_;
+    ended.release();
+  };
+  StreamCalls calls(*api_, 0, own);
+  ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &counted)).ok());
+  std::atomic<bool> is_held = false;
+  std::thread asks([&] {
+    while (!is_held) {
+      std::this_thread::yield();
+    }
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_TRUE(calls.failure().ok());
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 200ms);
+  });
+  const Status status = calls.add(streams_[0], [&](Lease*) -> Status {
+    is_held = true;
+    return ended.try_acquire_for(20s) ? Status() : Status(ErrorCode::kLibraryFailed, "held");
+  });
+  asks.join();
+  EXPECT_EQ(status.code(), ErrorCode::kTimeout);
+  EXPECT_NE(status.message().find("could not be queued"), std::string::npos) << status.message();
+  EXPECT_EQ(calls.failure().code(), ErrorCode::kTimeout);
+  EXPECT_EQ(ends_, 1);
+}
+
+TEST_F(StreamCallsTest, watch__sees_that_a_peer_is_gone_while_the_caller_is_held_in_queueing) {
+  std::binary_semaphore ended{0};
+  auto own = options(0);  // No time-out: the peer alone.
+  own.end = [&] {
+    ++ends_;
+    ended.release();
+  };
+  StreamCalls calls(*api_, 0, own);
+  ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &held)).ok());
+  std::this_thread::sleep_for(200ms);  // It is seen to run.
+  gone_ = true;
+  const Status status = calls.add(streams_[0], [&](Lease*) -> Status {
+    return ended.try_acquire_for(20s) ? Status() : Status(ErrorCode::kLibraryFailed, "held");
+  });
+  EXPECT_EQ(status.message(), "gone");
   EXPECT_EQ(ends_, 1);
 }
 
