@@ -108,17 +108,22 @@ typedef enum tutti_memory {
   TUTTI_MEMORY_DEVICE = 2
 } tutti_memory_t;
 
-/** Equal on all ranks. All zeros but `size` is the default. */
+/** Equal on all ranks: what differs or cannot be read fails tutti_comm_create on all of them. All
+ * zeros but `size` is the default. */
 typedef struct tutti_options {
   size_t size;           /**< sizeof(tutti_options_t) of the caller. */
   const char* plan;      /**< A plan list that goes before every rule, as in TUTTI_ALLREDUCE. */
-  tutti_memory_t memory; /**< What buffers of calls that are waited for mostly are in. */
+  tutti_memory_t memory; /**< What buffers of calls that are waited for mostly are in, no more. */
   /** Nonzero: calls of other communicators run at the same time on this GPU; launches stay small.
    */
   int concurrent;
 } tutti_options_t;
 
-/** `stream` of a call that returns when its result can be read. Buffers may be in any memory. */
+/**
+ * `stream` of a call that returns when its result can be read. Buffers may be in any memory. What
+ * fills or still uses them on streams must be complete before the call, as with MPI: nothing is
+ * waited for but the communicator's own calls (TUTTI_SYNC_DEVICE=1 waits for the GPU).
+ */
 #define TUTTI_BLOCKING ((void*)(intptr_t)-2)
 /** `send` (scatter: `recv`, at the root) that lies in the other buffer, as with MPI_IN_PLACE. */
 #define TUTTI_IN_PLACE ((void*)(intptr_t)-1)

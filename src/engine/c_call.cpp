@@ -29,8 +29,8 @@ static_assert(TUTTI_MAXLOC == static_cast<int>(ReduceOp::kMaxloc));
 
 namespace {
 
-/// Elements of one buffer: sums and products with sizes and ranks stay far from 64 bits.
-constexpr std::int64_t kElementsMax = std::int64_t{1} << 48;
+/// Of one rank's buffers, all ranks' parts together: sums and products stay far from 64 bits.
+constexpr std::int64_t kBytesMax = std::int64_t{1} << 60;
 
 bool is_rooted(Collective collective) {
   switch (collective) {
@@ -60,6 +60,15 @@ class Reader {
 
   Status read() {
     TUTTI_RETURN_IF_ERROR(read_scalars());
+    TUTTI_RETURN_IF_ERROR(read_buffers());
+    if (call_.in_place) {
+      out_.is_send_empty = out_.is_recv_empty = false;
+    }
+    return {};
+  }
+
+ private:
+  Status read_buffers() {
     switch (a_.collective) {
       case Collective::kBarrier:
         out_.bytes = 0;
@@ -84,7 +93,6 @@ class Reader {
     }
   }
 
- private:
   Status bad(const std::string& what) const {
     return Status(ErrorCode::kInvalidArgument,
                   std::string(select::to_string(a_.collective)) + ": " + what);
@@ -132,9 +140,10 @@ class Reader {
     if (count < 0) {
       return bad(std::string(name) + " is negative: " + std::to_string(count));
     }
-    return count > kElementsMax ? bad(std::string(name) + " " + std::to_string(count) +
-                                      " is more than any memory holds")
-                                : Status();
+    return count > kBytesMax / static_cast<std::int64_t>(size_) / ranks_
+               ? bad(std::string(name) + " " + std::to_string(count) +
+                     " is more than any memory holds")
+               : Status();
   }
 
   /// A buffer may be null when nothing is in it.
@@ -183,6 +192,8 @@ class Reader {
       result = out_.recv_counts[self_];
     }
     out_.bytes = input * size_;
+    out_.is_send_empty = input == 0;
+    out_.is_recv_empty = result == 0;
     if (is_root_) {
       TUTTI_RETURN_IF_ERROR(need(a_.recv, result, "recv"));
       call_.recv = a_.recv;
@@ -219,6 +230,8 @@ class Reader {
     call_.recv = a_.recv;
     call_.send = in_place ? a_.recv : a_.send;
     call_.in_place = in_place;
+    out_.is_send_empty = sent == 0;
+    out_.is_recv_empty = received == 0;
     TUTTI_RETURN_IF_ERROR(need(a_.recv, received, "recv"));
     return in_place ? Status() : need(a_.send, sent, "send");
   }
@@ -245,6 +258,8 @@ class Reader {
         out_.bytes = received;
       }
     }
+    out_.is_send_empty = call_.count == 0;
+    out_.is_recv_empty = is_root_ && received == 0;
     if (is_root_) {
       TUTTI_RETURN_IF_ERROR(need(a_.recv, received, "recv"));
       call_.recv = a_.recv;
@@ -275,6 +290,8 @@ class Reader {
       call_.count = out_.send_counts[self_];
       own_offset = out_.send_offsets[self_];
     }
+    out_.is_send_empty = is_root_ && sent == 0;
+    out_.is_recv_empty = call_.count == 0;
     if (is_root_) {
       TUTTI_RETURN_IF_ERROR(need(a_.send, sent, "send"));
       call_.send = a_.send;

@@ -39,6 +39,9 @@ struct CCall {
   std::vector<std::uint64_t> send_offsets;
   std::vector<std::uint64_t> recv_counts;
   std::vector<std::uint64_t> recv_offsets;
+  /// Nothing is read or written there, so any address may stand; not of a call in place.
+  bool is_send_empty = false;
+  bool is_recv_empty = false;
 
   CCall() = default;
   CCall(const CCall&) = delete;

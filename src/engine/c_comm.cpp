@@ -4,6 +4,7 @@
 // Communicators of the C API: a handle around an engine::Communicator without MPI, whose bootstrap
 // is the caller's callback. Here C becomes C++ and errors become codes; nothing is thrown out.
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -83,6 +84,10 @@ tutti_status_t answer(std::string& error, const Body& body) {
 
 Status invalid(const std::string& what) { return {ErrorCode::kInvalidArgument, what}; }
 
+/// The bootstrap of ABI version 1, which callers may have for ever; later fields come after it.
+constexpr std::size_t kBootstrapBytes =
+    offsetof(tutti_bootstrap_t, allgather) + sizeof(tutti_bootstrap_t::allgather);
+
 /// A caller's structure in the size it has here: fields that the caller does not know are zero.
 template <class T>
 T sized(const T* given) {
@@ -109,10 +114,13 @@ Result<tutti::engine::Hints> hints_of(const tutti_options_t& options) {
                  " is none of tutti_memory_t");
 }
 
-/// False: the ranks came to the same answer, and nothing was begun.
-bool breaks(const Status& status) {
-  switch (status.code()) {
+/// False: the ranks came to the same answer, or this rank's call can never work, and nothing was
+/// begun. After every other error this rank has missed what its peers are in: its next call would
+/// meet their last one.
+bool breaks(ErrorCode code) {
+  switch (code) {
     case ErrorCode::kOk:
+    case ErrorCode::kInvalidArgument:
     case ErrorCode::kUnsupported:
     case ErrorCode::kUnavailable:
     case ErrorCode::kFallback:
@@ -120,6 +128,14 @@ bool breaks(const Status& status) {
     default:
       return true;
   }
+}
+
+/// For what fails after the ranks chose a plan: whatever it is, it is no refusal any more.
+Status begun(Status status) {
+  return status.ok() || breaks(status.code())
+             ? status
+             : Status(ErrorCode::kLibraryFailed,
+                      std::string(tutti::to_string(status.code())) + ": " + status.message());
 }
 
 }  // namespace
@@ -141,8 +157,14 @@ struct tutti_comm {
   std::unique_ptr<tutti::engine::Communicator> engine;
   tutti::runners::Lease barrier_word;  ///< On the GPU; what a barrier on a stream reduces.
   std::string error;
+  /// The code of an exception that ended a call; its words stay in `error`.
+  tutti_status_t thrown = TUTTI_OK;
 
  private:
+  /// Before a call: what earlier ones came to. One that waits lets those on streams end first: the
+  /// bootstrap has no time-out, and no peer may be left waiting there for a rank that has failed.
+  Status ready(Order order);
+  Status check_stream(void* stream, int device);
   void classify(CCall* call);
   Result<Order> order_of(void* stream);
   Status carry(CCall* call, void* stream, Order order);
@@ -156,9 +178,14 @@ void tutti_comm::classify(CCall* prepared) {
   tutti::device::Api* const api = engine->process().device();
   call.send_memory = tutti::device::classify_cached(api, call.send);
   call.recv_memory = tutti::device::classify_cached(api, call.recv);
-  // A side that is not there moves nowhere.
-  call.send_memory = call.send == nullptr ? call.recv_memory : call.send_memory;
-  call.recv_memory = call.recv == nullptr ? call.send_memory : call.recv_memory;
+  // A side that is not there, or where nothing is, moves nowhere.
+  const bool sends = call.send != nullptr && !prepared->is_send_empty;
+  const bool receives = call.recv != nullptr && !prepared->is_recv_empty;
+  if (!sends && (receives || call.send == nullptr)) {
+    call.send_memory = call.recv_memory;
+  } else if (!receives && (sends || call.recv == nullptr)) {
+    call.recv_memory = call.send_memory;
+  }
 }
 
 Result<Order> tutti_comm::order_of(void* stream) {
@@ -180,59 +207,76 @@ Status tutti_comm::failure() {
   return engine->stream_status(/*wait=*/false);
 }
 
+Status tutti_comm::ready(Order order) {
+  TUTTI_RETURN_IF_ERROR(engine->failure());
+  return engine->stream_status(/*wait=*/order == Order::kBlocking);
+}
+
+Status tutti_comm::check_stream(void* stream, int device) {
+  tutti::device::Api* const api = engine->process().device();
+  if (api == nullptr || stream == nullptr) {
+    return {};
+  }
+  TUTTI_ASSIGN_OR_RETURN(const int own, api->stream_device(stream));
+  return own < 0 || own == device
+             ? Status()
+             : invalid("the stream is of GPU " + std::to_string(own) +
+                       ", the communicator's GPU is number " + std::to_string(device));
+}
+
 Status tutti_comm::carry(CCall* prepared, void* stream, Order order) {
   tutti::runners::Call& call = prepared->call;
   classify(prepared);
+  Process& process = engine->process();
   const int device = std::max(call.send_memory.device, call.recv_memory.device);
+  if (prepared->is_send_empty && prepared->is_recv_empty) {
+    call.send = call.recv = nullptr;  // They have told which GPU is this rank's; no more is asked.
+  }
   if (order != Order::kBlocking) {
     // Before anything that peers could wait for.
-    TUTTI_RETURN_IF_ERROR(tutti::runners::check_on_device(
-        call, engine->device() >= 0 ? engine->device() : std::max(device, 0)));
+    const int own = engine->device() >= 0 ? engine->device() : std::max(device, 0);
+    TUTTI_RETURN_IF_ERROR(tutti::runners::check_on_device(call, own));
+    TUTTI_RETURN_IF_ERROR(check_stream(stream, own));
+  } else if (process.config().sync_device && device >= 0) {
+    TUTTI_RETURN_IF_ERROR(process.device()->wait_device(device));
   }
-  auto routed = engine->route(call.collective, prepared->bytes, call.type, call.op, device, order);
-  if (!routed.ok()) {
-    if (breaks(routed.status())) {
-      engine->fail(routed.status());
-    }
-    return routed.status();
-  }
-  const Route* const route = *routed;
-  Status status;
+  TUTTI_ASSIGN_OR_RETURN(
+      const Route* const route,
+      engine->route(call.collective, prepared->bytes, call.type, call.op, device, order));
   if (order == Order::kBlocking) {
-    status = engine->run(*route, call);
-  } else {
-    if (stream == nullptr) {
-      TUTTI_ASSIGN_OR_RETURN(stream, engine->process().device()->default_stream(engine->device()));
-    }
-    status = engine->enqueue(*route, call, stream);
+    return begun(engine->run(*route, call));
   }
-  // This rank may have missed what its peers are in: its next call would meet their last one.
-  if (!status.ok() && engine->failure().ok()) {
-    engine->fail(status);
+  if (stream == nullptr) {
+    auto own = process.device()->default_stream(engine->device());
+    TUTTI_RETURN_IF_ERROR(begun(own.status()));
+    stream = *own;
   }
-  return status;
+  Status status = engine->enqueue(*route, call, stream);
+  // What cannot be captured is found before anything goes into the graph.
+  return order == Order::kCaptured && status.code() == ErrorCode::kUnsupported
+             ? status
+             : begun(std::move(status));
 }
 
 Status tutti_comm::call(const CArguments& arguments, void* stream) {
-  TUTTI_RETURN_IF_ERROR(engine->failure());
   CCall prepared;
   TUTTI_RETURN_IF_ERROR(tutti::engine::make_call(arguments, place.rank, place.ranks, &prepared));
   if (prepared.bytes == tutti::Bytes{0}) {
     return {};  // Nothing moves; the same on every rank.
   }
   TUTTI_ASSIGN_OR_RETURN(const Order order, order_of(stream));
+  TUTTI_RETURN_IF_ERROR(ready(order));
   return carry(&prepared, stream, order);
 }
 
 Status tutti_comm::barrier(void* stream) {
-  TUTTI_RETURN_IF_ERROR(engine->failure());
   TUTTI_ASSIGN_OR_RETURN(const Order order, order_of(stream));
+  TUTTI_RETURN_IF_ERROR(ready(order));
   CCall prepared;
   if (order == Order::kBlocking) {
-    TUTTI_RETURN_IF_ERROR(engine->stream_status(/*wait=*/true));
     TUTTI_RETURN_IF_ERROR(tutti::engine::make_call({}, place.rank, place.ranks, &prepared));
     Status status = carry(&prepared, stream, order);
-    if (status.code() != ErrorCode::kUnsupported || !engine->failure().ok()) {
+    if (status.code() != ErrorCode::kUnsupported) {
       return status;
     }
     const char mine = 0;  // No plan, on all ranks: they meet where they first met.
@@ -265,17 +309,42 @@ Status tutti_comm::barrier(void* stream) {
 
 namespace {
 
-/// A collective: the checks that all have, then `body(comm)`.
+/// What all functions of a communicator have in common: `body(comm)`.
 template <class Body>
 tutti_status_t on(tutti_comm_t* comm, const Body& body) {
   if (comm == nullptr) {
     return answer(thread_error(), [] { return invalid("the communicator is null"); });
   }
+  if (comm->thrown != TUTTI_OK) {
+    return comm->thrown;
+  }
   return answer(comm->error, [&] { return body(*comm); });
 }
 
+/// A collective: after an error that left this rank behind its peers, the communicator is broken.
+template <class Body>
+tutti_status_t collective(tutti_comm_t* comm, const Body& body) {
+  bool has_answered = false;
+  const tutti_status_t code = on(comm, [&](tutti_comm& self) -> Status {
+    Status status = self.engine->failure();
+    if (status.ok()) {
+      status = body(self);
+      if (breaks(status.code()) && self.engine->failure().ok()) {
+        self.engine->fail(status);
+      }
+    }
+    has_answered = true;
+    return status;
+  });
+  if (comm != nullptr && !has_answered && comm->thrown == TUTTI_OK) {
+    comm->thrown = code;
+    comm->engine->fail(Status(ErrorCode::kLibraryFailed, comm->error));
+  }
+  return code;
+}
+
 tutti_status_t collective(tutti_comm_t* comm, const CArguments& arguments, void* stream) {
-  return on(comm, [&](tutti_comm& self) { return self.call(arguments, stream); });
+  return collective(comm, [&](tutti_comm& self) { return self.call(arguments, stream); });
 }
 
 }  // namespace
@@ -289,7 +358,7 @@ tutti_status_t tutti_comm_create(const tutti_bootstrap_t* bootstrap, const tutti
       return invalid("tutti_comm_create: `comm` is null");
     }
     *comm = nullptr;
-    if (bootstrap == nullptr || bootstrap->size < sizeof(tutti_bootstrap_t)) {
+    if (bootstrap == nullptr || bootstrap->size < kBootstrapBytes) {
       return invalid("tutti_comm_create: the bootstrap is null or its `size` is not set");
     }
     if (options != nullptr && options->size < sizeof(options->size)) {
@@ -534,7 +603,7 @@ tutti_status_t tutti_scatterv(tutti_comm_t* comm, const void* send, const int64_
 }
 
 tutti_status_t tutti_barrier(tutti_comm_t* comm, void* stream) {
-  return on(comm, [&](tutti_comm& self) { return self.barrier(stream); });
+  return collective(comm, [&](tutti_comm& self) { return self.barrier(stream); });
 }
 
 }  // extern "C"

@@ -100,27 +100,28 @@ void Communicator::fail(const Status& status) {
   }
 }
 
+Status Communicator::take_plan(const std::string& plan) {
+  select::Table hinted;
+  for (int index = 0; index < kCollectiveCount; ++index) {
+    TUTTI_ASSIGN_OR_RETURN(
+        const auto rules,
+        select::parse_plan_list(static_cast<Collective>(index), plan,
+                                mpi_ == nullptr ? "options: plan" : "info key tutti_plan"));
+    // One plan list for all collectives: what a backend does not have is no broken wish.
+    std::copy_if(rules.begin(), rules.end(), std::back_inserter(hinted.rules),
+                 [&](const select::Rule& rule) {
+                   return select::backend_has(rule.plan, static_cast<Collective>(index));
+                 });
+  }
+  table_.rules.insert(table_.rules.begin(), hinted.rules.begin(), hinted.rules.end());
+  return {};
+}
+
 Status Communicator::agree_configuration(const Hints& hints) {
   table_ = process_.table();
-  if (!hints.plan.empty()) {
-    select::Table hinted;
-    for (int index = 0; index < kCollectiveCount; ++index) {
-      auto rules = select::parse_plan_list(static_cast<Collective>(index), hints.plan,
-                                           "info key tutti_plan");
-      if (!rules.ok()) {
-        if (is_speaker()) {
-          log(LogLevel::kError, rules.status().message() + "; the hint is ignored");
-        }
-        hinted.rules.clear();
-        break;
-      }
-      // One plan list for all collectives: what a backend does not have is no broken wish.
-      std::copy_if(rules->begin(), rules->end(), std::back_inserter(hinted.rules),
-                   [&](const select::Rule& rule) {
-                     return select::backend_has(rule.plan, static_cast<Collective>(index));
-                   });
-    }
-    table_.rules.insert(table_.rules.begin(), hinted.rules.begin(), hinted.rules.end());
+  const Status planned = hints.plan.empty() ? Status() : take_plan(hints.plan);
+  if (!planned.ok() && mpi_ != nullptr && is_speaker()) {
+    log(LogLevel::kError, planned.message() + "; the hint is ignored");
   }
   facts_.has_mpi = mpi_ != nullptr;
   if (mpi_ == nullptr) {
@@ -140,6 +141,7 @@ Status Communicator::agree_configuration(const Hints& hints) {
     kDisabled,
     kAsserted,
     kAssertedInverse,
+    kBadPlan,
     kCount
   };
   const std::uint64_t hash = process_.agreement_hash() ^ table_.hash();
@@ -155,6 +157,7 @@ Status Communicator::agree_configuration(const Hints& hints) {
   values[kDisabled] = process_.config().enable ? 0 : 1;
   values[kAsserted] = asserted;
   values[kAssertedInverse] = ~asserted;
+  values[kBadPlan] = planned.ok() ? 0 : static_cast<std::uint64_t>(place_.rank) + 1;
   TUTTI_RETURN_IF_ERROR(bootstrap_.max_in_place(values.data(), kCount));
 
   strict_ = values[kStrict] != 0;
@@ -172,6 +175,16 @@ Status Communicator::agree_configuration(const Hints& hints) {
     }
     inert_ = true;
     return {};
+  }
+  // A program that calls us by name gets an error where an MPI's hint is only ignored.
+  if (mpi_ == nullptr && values[kBadPlan] != 0) {
+    return Status(ErrorCode::kInvalidConfig,
+                  !planned.ok() ? planned.message()
+                                : "options: rank " + std::to_string(values[kBadPlan] - 1) +
+                                      " has a plan that cannot be read (it tells why)");
+  }
+  if (mpi_ == nullptr && values[kAsserted] != ~values[kAssertedInverse]) {
+    return Status(ErrorCode::kInvalidConfig, "options: ranks differ in their memory");
   }
   if (values[kHash] != ~values[kHashInverse]) {
     std::vector<std::uint64_t> hashes(static_cast<std::size_t>(place_.ranks));
@@ -323,7 +336,7 @@ std::string Communicator::explain(const Shape& shape) const {
   return select::explain_json(shape, facts, table_);
 }
 
-Result<Route> Communicator::decide(const Shape& shape, int device) {
+Result<Route> Communicator::decide(const Shape& shape, int device, const std::string& reached_by) {
   if (!disagreement_.empty()) {
     return make_route(shape, select::native_plan(facts_), disagreement_);
   }
@@ -342,7 +355,9 @@ Result<Route> Communicator::decide(const Shape& shape, int device) {
       return no_route(shape, decision, device);
     }
     std::string fallback;
-    if (!decision.refused.empty()) {
+    if (!reached_by.empty()) {
+      fallback = reached_by + "; using " + to_string(decision.plan) + " through host memory";
+    } else if (!decision.refused.empty()) {
       const select::Refused& first = decision.refused.front();
       fallback = std::string(to_string(shape.collective)) + ": " + to_string(first.plan) +
                  " refused: " + first.reason + "; using " + to_string(decision.plan);
@@ -370,21 +385,26 @@ Result<Route> Communicator::decide(const Shape& shape, int device) {
 }
 
 /// Without an MPI there may be no plan. Device memory that no GPU carries can still go through the
-/// memory of the node, for a caller who waits.
+/// memory of the node, for a caller who waits (select::may_stage).
 Result<Route> Communicator::no_route(Shape shape, const select::Decision& decision, int device) {
-  if (shape.memory == Memory::kDevice && shape.order == select::Order::kBlocking) {
-    shape.memory = Memory::kHost;
-    return decide(shape, device);
-  }
   std::string reasons;
   for (const auto* list : {&decision.refused, &decision.passed_over}) {
     for (const select::Refused& entry : *list) {
-      reasons += "; " + to_string(entry.plan) + ": " + entry.reason;
+      const std::string reason = "; " + to_string(entry.plan) + ": " + entry.reason;
+      reasons += reasons.find(reason) == std::string::npos ? reason : "";
     }
   }
-  return Status(ErrorCode::kUnsupported,
-                std::string(to_string(shape.collective)) + ": nothing carries this call on " +
-                    to_string(shape.memory) + " memory (" + to_string(shape.order) + ")" + reasons);
+  const std::string text = std::string(to_string(shape.collective)) +
+                           ": nothing carries this call on " + to_string(shape.memory) +
+                           " memory (" + to_string(shape.order) + ")" + reasons;
+  if (!select::may_stage(shape, facts_)) {
+    return Status(ErrorCode::kUnsupported, text);
+  }
+  shape.memory = Memory::kHost;
+  auto staged = decide(shape, device, text);
+  return staged.status().code() == ErrorCode::kUnsupported
+             ? Status(ErrorCode::kUnsupported, text + "; " + staged.status().message())
+             : std::move(staged);
 }
 
 Result<Route> Communicator::make_route(const Shape& shape, const select::Plan& plan,

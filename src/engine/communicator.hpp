@@ -73,8 +73,11 @@ class Communicator {
   /// True when every call on this communicator is native on the application's own arguments:
   /// no rank can have device memory and no rule asks for anything else.
   bool is_inert() const { return inert_; }
-  /// False when local buffers need no classification (asserted memory kinds, no device).
-  bool classifies() const { return process_.device() != nullptr && !asserted_host_; }
+  /// False when local buffers need no classification (asserted memory kinds, no device). Without an
+  /// MPI "host" is what buffers mostly are in, no promise.
+  bool classifies() const {
+    return process_.device() != nullptr && (mpi_ == nullptr || !asserted_host_);
+  }
 
   /// The plan for a call; equal on all ranks. May communicate (agreement, CCL set-up).
   /// `device` is the ordinal of a local device buffer of this call, -1 when all are host memory.
@@ -126,6 +129,8 @@ class Communicator {
       : process_(process), bootstrap_(bootstrap), mpi_(mpi), place_(place) {}
 
   Status agree_configuration(const Hints& hints);
+  /// Puts the rules of a hinted plan list before all others.
+  Status take_plan(const std::string& plan);
   Status agree_placement();
   Status agree_memory(MemoryModes::Class& memory, int device);
   /// Loads the CCL and brings up its communicator; the answer is agreed (ccl_setup.cpp).
@@ -151,7 +156,8 @@ class Communicator {
 
   Status prepare_streams(select::Order order, int device);
   Result<Route> no_route(select::Shape shape, const select::Decision& decision, int device);
-  Result<Route> decide(const select::Shape& shape, int device);
+  /// `reached_by`: why another memory than the call's is decided on; a fall-back.
+  Result<Route> decide(const select::Shape& shape, int device, const std::string& reached_by = {});
   /// As select::choose() with what is known so far.
   select::Decision choose(const select::Shape& shape, select::CommFacts* facts) const;
   Result<Route> make_route(const select::Shape& shape, const select::Plan& plan,

@@ -26,6 +26,7 @@ class AllgatherBootstrap : public Bootstrap {
   ScopeRank scope_rank(Scope scope) const override {
     return places_[static_cast<std::size_t>(scope)];
   }
+  Status failure() const override { return failure_; }
 
  private:
   Allgather allgather_;

@@ -31,6 +31,9 @@ class Bootstrap {
   virtual Status make_scopes(int node) = 0;
   /// Scope::kWhole always; the others after make_scopes(). Local.
   virtual ScopeRank scope_rank(Scope scope) const = 0;
+  /// What no later call can recover from, ok while there is no such thing: the ranks may not have
+  /// come to the same answer. MPI tells by the code of the call that failed, kMpiFailed.
+  virtual Status failure() const { return {}; }
 };
 
 }  // namespace tutti::runners

@@ -54,4 +54,8 @@ Decision choose(const Shape& shape, const CommFacts& facts, const Table& table) 
   return decision;
 }
 
+bool may_stage(const Shape& shape, const CommFacts& facts) {
+  return !facts.has_mpi && shape.memory == Memory::kDevice && shape.order == Order::kBlocking;
+}
+
 }  // namespace tutti::select

@@ -41,6 +41,9 @@ Plan plan_for(const Rule& rule, const CommFacts& facts);
 /// First rule that matches and can carry the shape; native when none does and there is an MPI.
 Decision choose(const Shape& shape, const CommFacts& facts, const Table& table);
 
+/// Whether a call that nothing carries is carried as one on host memory, by plans that copy.
+bool may_stage(const Shape& shape, const CommFacts& facts);
+
 /// The decision, the rule's origin, each refused rule with its reason and every other plan with
 /// whether it could carry the call, as a JSON document (schema in docs/tuning.md).
 std::string explain_json(const Shape& shape, const CommFacts& facts, const Table& table);

@@ -62,6 +62,18 @@ std::string hexadecimal(std::uint64_t value) {
 
 std::string explain_json(const Shape& shape, const CommFacts& facts, const Table& table) {
   Decision decision = choose(shape, facts, table);
+  Shape carried = shape;
+  if (!decision.is_carried && may_stage(shape, facts)) {
+    carried.memory = Memory::kHost;
+    if (Decision staged = choose(carried, facts, table); staged.is_carried) {
+      decision.refused.insert(decision.refused.end(), decision.passed_over.begin(),
+                              decision.passed_over.end());
+      staged.refused.insert(staged.refused.begin(), decision.refused.begin(),
+                            decision.refused.end());
+      decision = std::move(staged);
+    }
+  }
+  const bool is_staged = decision.is_carried && carried.memory != shape.memory;
   const auto list = [&](const std::vector<Refused>& entries) {
     Json result = Json::array();
     for (const Refused& entry : entries) {
@@ -78,12 +90,15 @@ std::string explain_json(const Shape& shape, const CommFacts& facts, const Table
       {"parameters", parameters_json(decision.plan.parameters)},
       {"rule",
        decision.rule < 0 ? Json() : rule_reference(table, static_cast<std::size_t>(decision.rule))},
-      {"fallback", !decision.refused.empty()},
+      {"fallback", is_staged || !decision.refused.empty()},
       {"refused", list(decision.refused)},
       {"passed_over", list(decision.passed_over)},
       {"plans", plans_json(shape, facts)},
       {"table_hash", hexadecimal(table.hash())},
   };
+  if (is_staged) {
+    document["through"] = to_string(carried.memory);
+  }
   return document.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 

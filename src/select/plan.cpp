@@ -327,6 +327,9 @@ std::string order_refusal(const Plan& plan, const Shape& shape) {
   if (is_carried_by_mpi(plan)) {
     return "MPI waits on the host and takes no stream";
   }
+  if (shape.memory == Memory::kHost) {
+    return "a call on a stream takes memory of the GPU, not of the host";
+  }
   if (plan.backend == Backend::kSchedule || plan.pipeline != Pipeline::kNone ||
       plan.composition == Composition::kAlpha) {
     return "a call on a stream is one step; this plan has several that wait on the host";

@@ -5,10 +5,12 @@
  * definition: elements are computed from rank and position alone.
  *
  *   collectives [--ranks N] [--memory host|host-device|cuda] [--blocking] [--streams] [--time]
+ *              [--direct]
  *
  * --memory cuda takes a GPU for each rank (exit status 77 when there are too few) and also checks a
  * graph that the program captures. --blocking, --streams: only calls of that kind; host memory has
- * no streams. --time: microseconds of an allreduce, waited for and queued.
+ * no streams. --time: microseconds of an allreduce, waited for and queued. --direct: our kernels
+ * must run here, so that no call may be refused; on the host device they always do.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -30,7 +32,8 @@ static struct {
   int blocking;
   int streams;
   int time;
-} options = {2, MEMORY_HOST, 0, 0, 0};
+  int direct;
+} options = {2, MEMORY_HOST, 0, 0, 0, 0};
 
 static int rank, ranks;
 static tutti_comm_t* comm;
@@ -472,7 +475,8 @@ static void check_order(void* first, void* second) {
 
 /* A graph of the program's with an allreduce in it, launched three times; or the reason why not. */
 static void check_capture(void* stream) {
-  enum { COUNT = 30000, LAUNCHES = 3 };
+  enum { COUNT = 30000 };
+  const int launches = graph_launches_max() < 3 ? graph_launches_max() : 3;
   prepare();
   for (int64_t i = 0; i < COUNT; ++i) {
     put(recv_host, TUTTI_FLOAT64, i, rank + 1, 0);
@@ -497,7 +501,7 @@ static void check_capture(void* stream) {
     FAIL("what was captured is no graph");
   }
   int64_t sum = (int64_t)ranks * (ranks + 1) / 2;
-  for (int launch = 0; launch < LAUNCHES; ++launch) {
+  for (int launch = 0; launch < launches; ++launch) {
     graph_launch(graph, stream);
     sum *= launch == 0 ? 1 : ranks;
   }
@@ -506,8 +510,33 @@ static void check_capture(void* stream) {
   }
   compare(TUTTI_OK, recv_buffer, "a graph with an allreduce", COUNT, 1);
   if (rank == 0) {
-    printf("capture: a graph with an allreduce was launched %d times\n", LAUNCHES);
+    printf("capture: a graph with an allreduce was launched %d times\n", launches);
   }
+}
+
+/* What NCCL has not by itself cannot be captured, and that harms nothing. */
+static void check_refused_capture(void* stream) {
+  call_stream = stream;
+  capture_begin(stream);
+  const tutti_status_t status =
+      tutti_alltoall(comm, TUTTI_IN_PLACE, recv_buffer, 8, TUTTI_INT32, stream);
+  (void)capture_end(stream);
+  if (status != TUTTI_ERROR_UNSUPPORTED) {
+    FAIL("a captured alltoall in place gave %d: %s", (int)status, tutti_error_string(comm));
+  }
+  must(tutti_comm_status(comm), "after a refused capture");
+  check_movements(64, 1);
+}
+
+/* A mistake of the program's that is found before the ranks meet. */
+static void check_stream_of_another_gpu(void) {
+  const tutti_status_t status = tutti_allreduce(comm, TUTTI_IN_PLACE, recv_buffer, 8, TUTTI_INT32,
+                                                TUTTI_SUM, stream_make_on((rank + 1) % ranks));
+  if (status != TUTTI_ERROR_INVALID_ARGUMENT ||
+      strstr(tutti_error_string(comm), "the stream is of GPU") == NULL) {
+    FAIL("a stream of another GPU gave %d: %s", (int)status, tutti_error_string(comm));
+  }
+  must(tutti_comm_status(comm), "after a stream of another GPU");
 }
 
 static double now_us(void) {
@@ -590,8 +619,12 @@ static int body(int own_rank, void* meeting) {
   }
   if (options.kind != MEMORY_HOST && !options.blocking) {
     check_order(own_stream, stream_make());
-    if (options.kind == MEMORY_CUDA && has_graphs()) {
+    if (options.kind == MEMORY_CUDA && graph_launches_max() > 0) {
       check_capture(own_stream);
+      check_refused_capture(own_stream);
+    }
+    if (options.kind == MEMORY_CUDA && ranks > 1) {
+      check_stream_of_another_gpu();
     }
   }
   if (options.time) {
@@ -605,6 +638,9 @@ static int body(int own_rank, void* meeting) {
       show_plan("captured", 4096);
     }
     printf("%ld results of rank 0 are right, %ld calls were refused\n", checked, refused);
+  }
+  if (refused > 0 && (options.direct || options.kind == MEMORY_HOST_DEVICE)) {
+    FAIL("%ld calls were refused, and our kernels carry all of them", refused);
   }
   must(tutti_barrier(comm, TUTTI_BLOCKING), "the last barrier");
   memory_give(send_buffer);
@@ -622,6 +658,8 @@ int main(int argc, char** argv) {
       options.streams = 1;
     } else if (strcmp(argv[i], "--time") == 0) {
       options.time = 1;
+    } else if (strcmp(argv[i], "--direct") == 0) {
+      options.direct = 1;
     } else if (strcmp(argv[i], "--ranks") == 0 && atoi(value) >= 1 && atoi(value) <= RANKS_MAX) {
       options.ranks = atoi(argv[++i]);
     } else if (strcmp(argv[i], "--memory") == 0 && strcmp(value, "host") == 0) {
@@ -636,7 +674,7 @@ int main(int argc, char** argv) {
     } else {
       fprintf(stderr,
               "usage: %s [--ranks 1..8] [--memory host|host-device|cuda] [--blocking] "
-              "[--streams] [--time]\n",
+              "[--streams] [--time] [--direct]\n",
               argv[0]);
       return 2;
     }

@@ -21,6 +21,7 @@ typedef unsigned long long address; /* CUdeviceptr */
   X(cuDeviceGetCount, (int*))                                    \
   X(cuDeviceGet, (int*, int))                                    \
   X(cuDevicePrimaryCtxRetain, (void**, int))                     \
+  X(cuCtxGetCurrent, (void**))                                   \
   X(cuCtxSetCurrent, (void*))                                    \
   X(cuMemAlloc_v2, (address*, size_t))                           \
   X(cuMemFree_v2, (address))                                     \
@@ -41,6 +42,8 @@ static struct {
   GRAPH_FUNCTIONS(MEMBER)
 #undef MEMBER
 } cu;
+/* The double of the driver has no graphs of its own; what it records runs once when that ends. */
+static void (*fake_capture)(void* stream, int on);
 static enum memory_kind the_kind;
 
 static void ended(const char* what, int code) {
@@ -71,10 +74,15 @@ static int open_cuda(void) {
 #define RESOLVE(symbol, parameters) *(void**)(&cu.symbol) = dlsym(library, #symbol);
   GRAPH_FUNCTIONS(RESOLVE)
 #undef RESOLVE
+  *(void**)(&fake_capture) = dlsym(library, "tutti_fake_capture");
   return 1;
 }
 
-int has_graphs(void) { return cu.cuStreamBeginCapture_v2 != NULL && cu.cuGraphLaunch != NULL; }
+int graph_launches_max(void) {
+  return fake_capture != NULL                                             ? 1
+         : cu.cuStreamBeginCapture_v2 != NULL && cu.cuGraphLaunch != NULL ? 1000
+                                                                          : 0;
+}
 
 void memory_open(enum memory_kind kind, int device) {
   the_kind = kind;
@@ -165,17 +173,40 @@ void* stream_make(void) {
   return stream;
 }
 
+void* stream_make_on(int device) {
+  int handle = 0;
+  void* context = NULL;
+  void* own = NULL;
+  CHECK(cu.cuCtxGetCurrent(&own));
+  CHECK(cu.cuDeviceGet(&handle, device));
+  CHECK(cu.cuDevicePrimaryCtxRetain(&context, handle));
+  CHECK(cu.cuCtxSetCurrent(context));
+  void* const stream = stream_make();
+  CHECK(cu.cuCtxSetCurrent(own));
+  return stream;
+}
+
 void stream_wait(void* stream) {
   if (the_kind == MEMORY_CUDA) {
     CHECK(cu.cuStreamSynchronize(stream));
   }
 }
 
-void capture_begin(void* stream) { CHECK(cu.cuStreamBeginCapture_v2(stream, 0)); }
+void capture_begin(void* stream) {
+  if (fake_capture != NULL) {
+    fake_capture(stream, 1);
+  } else {
+    CHECK(cu.cuStreamBeginCapture_v2(stream, 0));
+  }
+}
 
 void* capture_end(void* stream) {
   void* graph = NULL;
   void* executable = NULL;
+  if (fake_capture != NULL) {
+    fake_capture(stream, 0);
+    return stream;
+  }
   if (cu.cuStreamEndCapture(stream, &graph) != 0 || graph == NULL ||
       cu.cuGraphInstantiateWithFlags(&executable, graph, 0) != 0) {
     return NULL;
@@ -183,4 +214,8 @@ void* capture_end(void* stream) {
   return executable;
 }
 
-void graph_launch(void* graph, void* stream) { CHECK(cu.cuGraphLaunch(graph, stream)); }
+void graph_launch(void* graph, void* stream) {
+  if (fake_capture == NULL) {
+    CHECK(cu.cuGraphLaunch(graph, stream));
+  }
+}

@@ -23,13 +23,16 @@ void* memory_take_host(size_t bytes);
 
 /* NULL, the default stream, where none can be made. */
 void* stream_make(void);
+/* With MEMORY_CUDA: of another GPU than memory_open's. */
+void* stream_make_on(int device);
 /* Until all on the stream is done; the caller waits for the communicator where there are none. */
 void stream_wait(void* stream);
 
 /* GPUs of this machine that CUDA sees; 0 without CUDA. Leaves nothing behind: asks in a child. */
 int cuda_devices(void);
-int has_graphs(void);
-/* Records what is put on `stream` between the two; launch any number of times. */
+/* 0: there are no graphs here. */
+int graph_launches_max(void);
+/* Records what is put on `stream` between the two. */
 void capture_begin(void* stream);
 /* NULL when what was recorded cannot become a graph. */
 void* capture_end(void* stream);

@@ -140,6 +140,14 @@ TEST(CCall, make_call__wrong_arguments_are_named) {
   given = arguments(Collective::kAllreduce);
   given.count = INT64_MAX;
   expect_words(given, "more than any memory");
+  // Bytes, and of all ranks together: their number would wrap.
+  given = arguments(Collective::kAllgather);
+  given.count = std::int64_t{1} << 58;
+  given.type = TUTTI_COMPLEX128;
+  expect_words(given, "more than any memory");
+  given = arguments(Collective::kAlltoall);
+  given.count = std::int64_t{1} << 57;
+  expect_words(given, "more than any memory");
   given = arguments(Collective::kAllreduce);
   given.type = static_cast<tutti_type_t>(24);
   expect_words(given, "type 24");

@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <thread>
 
 #include "device/device.hpp"
@@ -49,6 +51,9 @@ struct Rank {
             .allgather = [](void* self, const void* send, void* recv, size_t bytes) {
               auto* const mine = static_cast<Rank*>(self);
               ++mine->gathers;
+              if (mine->throws) {
+                throw std::runtime_error("thrown");
+              }
               return mine->mpi.allgather(send, recv, bytes).ok() ? mine->answer : 1;
             }};
   }
@@ -63,6 +68,7 @@ struct Rank {
   ThreadMpi mpi;
   int gathers = 0;
   int answer = 0;  ///< Of the callback.
+  bool throws = false;
   tutti_comm_t* comm = nullptr;
 };
 
@@ -164,6 +170,85 @@ TEST(CComm, create__options_that_differ_in_plans_fail_on_all_ranks) {
     EXPECT_NE(std::string(tutti_error_string(nullptr)).find("rank 1 has other tuning rules"),
               std::string::npos)
         << tutti_error_string(nullptr);
+  });
+}
+
+TEST(CComm, create__the_bootstrap_of_an_older_caller_is_enough) {
+  ThreadWorld world(1);
+  Rank self(world, 0);
+  tutti_bootstrap_t older = self.bootstrap();
+  older.size = offsetof(tutti_bootstrap_t, allgather) + sizeof(older.allgather);
+  EXPECT_EQ(TUTTI_OK, tutti_comm_create(&older, nullptr, &self.comm));
+}
+
+TEST(CComm, create__a_plan_that_cannot_be_read_fails_on_all_ranks) {
+  for (const bool everywhere : {true, false}) {
+    ThreadWorld world(2);
+    world.run([&](int rank) {
+      Rank self(world, rank);
+      const tutti_bootstrap_t given = self.bootstrap();
+      const tutti_options_t options = {.size = sizeof options,
+                                       .plan = everywhere || rank == 1 ? "no-such-plan" : nullptr,
+                                       .memory = TUTTI_MEMORY_ANY,
+                                       .concurrent = 0};
+      EXPECT_EQ(TUTTI_ERROR_INVALID_CONFIG, tutti_comm_create(&given, &options, &self.comm));
+      const std::string words = tutti_error_string(nullptr);
+      EXPECT_NE(words.find(everywhere || rank == 1 ? "options: plan" : "rank 1 has a plan"),
+                std::string::npos)
+          << words;
+    });
+  }
+}
+
+TEST(CComm, create__options_that_differ_in_memory_fail_on_all_ranks) {
+  ThreadWorld world(2);
+  world.run([&](int rank) {
+    Rank self(world, rank);
+    const tutti_bootstrap_t given = self.bootstrap();
+    const tutti_options_t options = {.size = sizeof options,
+                                     .plan = nullptr,
+                                     .memory = rank == 0 ? TUTTI_MEMORY_ANY : TUTTI_MEMORY_DEVICE,
+                                     .concurrent = 0};
+    EXPECT_EQ(TUTTI_ERROR_INVALID_CONFIG, tutti_comm_create(&given, &options, &self.comm));
+    EXPECT_NE(std::string(tutti_error_string(nullptr)).find("differ in their memory"),
+              std::string::npos);
+  });
+}
+
+TEST(CComm, collectives__a_bootstrap_that_fails_during_a_set_up_breaks_the_communicator) {
+  on_ranks(2, [](Rank& self) {
+    std::int32_t value = 1;
+    self.answer = 7;  // The first call on host memory makes the shared memory.
+    EXPECT_EQ(TUTTI_ERROR_LIBRARY, sum(self, &value, 1, TUTTI_BLOCKING)) << self.words();
+    self.answer = 0;
+    EXPECT_EQ(TUTTI_ERROR_LIBRARY, tutti_comm_status(self.comm));
+    EXPECT_EQ(TUTTI_ERROR_LIBRARY, sum(self, &value, 1, TUTTI_BLOCKING));
+    EXPECT_NE(self.words().find("returned 7"), std::string::npos) << self.words();
+  });
+}
+
+TEST(CComm, collectives__a_callback_that_throws_breaks_the_communicator) {
+  on_ranks(2, [](Rank& self) {
+    std::int32_t value = 1;
+    self.throws = true;
+    EXPECT_EQ(TUTTI_ERROR_INTERNAL, sum(self, &value, 1, TUTTI_BLOCKING)) << self.words();
+    self.throws = false;
+    EXPECT_EQ(TUTTI_ERROR_INTERNAL, sum(self, &value, 1, TUTTI_BLOCKING));
+    EXPECT_EQ(TUTTI_ERROR_INTERNAL, tutti_comm_status(self.comm));
+  });
+}
+
+TEST(CComm, streams__a_buffer_of_nothing_may_be_anywhere) {
+  on_ranks(2, [](Rank& self) {
+    DeviceInts data(8, self.rank);
+    std::int32_t nowhere = 0;
+    const std::int64_t counts[] = {5, 0};
+    ASSERT_EQ(TUTTI_OK, tutti_allgatherv(self.comm, self.rank == 0 ? data.data() : &nowhere,
+                                         counts[self.rank], data.data(), counts, nullptr,
+                                         TUTTI_INT32, nullptr))
+        << self.words();
+    ASSERT_EQ(TUTTI_OK, tutti_comm_wait(self.comm));
+    EXPECT_EQ(0, data.data()[0]);
   });
 }
 
@@ -285,6 +370,31 @@ TEST(CComm, streams__a_peer_that_does_not_come_is_an_error_of_the_next_call) {
   });
 }
 
+TEST(CComm, streams__a_failure_is_seen_before_a_call_that_waits_meets_its_peers) {
+  ThreadWorld world(2);
+  std::atomic<bool> over = false;
+  world.run([&](int rank) {
+    Rank self(world, rank);
+    self.make();
+    DeviceInts data(100, 1);
+    ASSERT_EQ(TUTTI_OK, sum(self, data.data(), 100, nullptr)) << self.words();
+    ASSERT_EQ(TUTTI_OK, tutti_comm_wait(self.comm));
+    if (rank == 0) {
+      ASSERT_EQ(TUTTI_OK, sum(self, data.data(), 100, nullptr));
+      const int before = self.gathers;
+      // The first call of its kind: it would meet rank 1 in the bootstrap, which does not come.
+      EXPECT_EQ(TUTTI_ERROR_TIMEOUT, sum(self, data.data(), 100, TUTTI_BLOCKING));
+      EXPECT_EQ(before, self.gathers);
+      EXPECT_EQ(TUTTI_ERROR_TIMEOUT, tutti_comm_destroy(self.comm));
+      self.comm = nullptr;
+      over = true;
+    }
+    while (!over) {
+      std::this_thread::yield();
+    }
+  });
+}
+
 TEST(CComm, plan_json__says_plan_why_and_what_was_refused) {
   on_ranks(2, [](Rank& self) {
     DeviceInts data(8, 1);  // What no call has needed yet would count as usable.
@@ -328,6 +438,12 @@ TEST(CComm, options__memory_that_is_said_is_not_asked_for) {
         }
         EXPECT_EQ(before, self.gathers);
         EXPECT_EQ(1 << 21, value);
+        // "Mostly": other memory is right too, and streams take it.
+        DeviceInts data(100, 1);
+        ASSERT_EQ(TUTTI_OK, sum(self, data.data(), 100, TUTTI_BLOCKING)) << self.words();
+        ASSERT_EQ(TUTTI_OK, sum(self, data.data(), 100, nullptr)) << self.words();
+        ASSERT_EQ(TUTTI_OK, tutti_comm_wait(self.comm));
+        EXPECT_TRUE(data.all(4));
       },
       &options);
 }

@@ -42,6 +42,30 @@ TEST(Explain, explain_json__refused_rules_with_reasons) {
   EXPECT_EQ(document["communicator"]["ccl_refusal"], "no library found");
 }
 
+/// Without an MPI and a CCL: what waits goes through the memory of the node, and says so.
+TEST(Explain, explain_json__device_memory_through_the_host) {
+  CommFacts facts = facts_on(1);
+  facts.has_mpi = false;
+  facts.ccl_usable = false;
+  facts.ccl_refusal = "no library found";
+  facts.direct_device_refusal = "no NVLink";
+  facts.direct_host_refusal.clear();
+  const Table table = without_mpi(default_table());
+  Shape shape = device_allreduce(1 << 20);
+  const json document = json::parse(explain_json(shape, facts, table));
+  EXPECT_EQ(document["plan"], "direct-gamma");
+  EXPECT_EQ(document["through"], "host");
+  EXPECT_EQ(document["fallback"], true);
+  EXPECT_EQ(document["call"]["memory"], "device");
+  EXPECT_NE(document["refused"].dump().find("no NVLink"), std::string::npos);
+  shape.order = Order::kStream;
+  const json queued = json::parse(explain_json(shape, facts, table));
+  EXPECT_TRUE(queued["plan"].is_null());
+  EXPECT_FALSE(queued.contains("through"));
+  shape.memory = Memory::kHost;
+  EXPECT_TRUE(json::parse(explain_json(shape, facts, table))["plan"].is_null());
+}
+
 TEST(Explain, explain_json__every_plan_with_its_verdict) {
   json document = json::parse(explain_json(device_allreduce(8), facts_on(1), default_table()));
   std::string possible;
