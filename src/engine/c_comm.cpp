@@ -214,7 +214,7 @@ Status tutti_comm::ready(Order order) {
 
 Status tutti_comm::check_stream(void* stream, int device) {
   tutti::device::Api* const api = engine->process().device();
-  if (api == nullptr || stream == nullptr) {
+  if (api == nullptr || stream == nullptr || device < 0) {
     return {};
   }
   TUTTI_ASSIGN_OR_RETURN(const int own, api->stream_device(stream));
@@ -234,8 +234,8 @@ Status tutti_comm::carry(CCall* prepared, void* stream, Order order) {
   }
   if (order != Order::kBlocking) {
     // Before anything that peers could wait for.
-    const int own = engine->device() >= 0 ? engine->device() : std::max(device, 0);
-    TUTTI_RETURN_IF_ERROR(tutti::runners::check_on_device(call, own));
+    const int own = engine->device() >= 0 ? engine->device() : device;
+    TUTTI_RETURN_IF_ERROR(tutti::runners::check_on_device(call, std::max(own, 0)));
     TUTTI_RETURN_IF_ERROR(check_stream(stream, own));
   } else if (process.config().sync_device && device >= 0) {
     TUTTI_RETURN_IF_ERROR(process.device()->wait_device(device));
