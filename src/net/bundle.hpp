@@ -6,9 +6,9 @@
 // nothing of it is behind a lock: an engine that holds its own never waits for another one's. They
 // hand each other work through their inboxes.
 //
-// A lane that ends in any other way than by an orderly close ends all of them. What was posted ends
-// when the last lane has: then nothing touches its buffer any more, whichever lane had a part of
-// it.
+// A lane that ends in any other way than by an orderly close ends all of them; when one has ended
+// in order, the others are closed. What was posted ends when the last lane has: then nothing
+// touches its buffer any more, whichever lane had a part of it.
 #pragma once
 
 #include <array>

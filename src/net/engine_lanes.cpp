@@ -135,10 +135,10 @@ void Engine::note_end(Lane& lane) {
     return;
   }
   Bundle& bundle = *lane.bundle;
-  if (lane.outcome != Outcome::kOk && bundle.fail(lane.outcome, lane.is_peer_gone)) {
+  const bool fails = lane.outcome != Outcome::kOk && bundle.fail(lane.outcome, lane.is_peer_gone);
+  if (bundle.ended.fetch_add(1) == 0 || fails) {
     tell_others(lane);
   }
-  ++bundle.ended;
   if (!bundle.have_all_ended()) {
     return;
   }
@@ -158,6 +158,11 @@ void Engine::look_after(const Bundle& bundle) {
   if (bundle.has_failed && !lane->has_ended) {
     lane->is_peer_gone = bundle.is_peer_gone;
     break_off(*lane);
+  }
+  // The peer has closed that one in order, or we have: it does so with all, but its word may be
+  // lost, and it may be gone. Who closes asks for an answer, and gives a silent peer up.
+  if (bundle.ended > 0 && !lane->has_ended) {
+    (void)endpoint_.close(now_ns(), lane->connection);
   }
   if (bundle.has_farewell && lane->close_ns != transport::kNever) {
     lane->close_ns = now_ns();

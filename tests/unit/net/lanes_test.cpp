@@ -385,6 +385,28 @@ TEST_P(Lanes, AnOrderlyEndIsAnErrorForWhatIsOpen) {
   EXPECT_EQ(wait(receives).status.code(), ErrorCode::kTimeout);
 }
 
+TEST_P(Lanes, AnOrderlyEndThatOneLaneMissesIsAnErrorForWhatIsOpen) {
+  std::vector<std::byte> into(40 * kUnit);
+  Request* const receives = receive(into);
+  const char farewell = 'B';
+  ASSERT_EQ(::send(receives_control_, &farewell, 1, 0), 1);
+  is_deaf_[count() - 1] = true;
+  sends_.reset();
+  shutdown(receives_control_, SHUT_RDWR);
+  EXPECT_EQ(wait(receives).status.code(), ErrorCode::kTimeout);
+}
+
+TEST_P(Lanes, AReceiversOrderlyEndThatOneLaneMissesIsAnErrorForWhatIsOpen) {
+  const std::vector<std::byte> data = content(6, 40 * kUnit);
+  Request* const sends = send(data);
+  const char farewell = 'B';
+  ASSERT_EQ(::send(sends_control_, &farewell, 1, 0), 1);
+  is_deaf_[count() - 1] = true;
+  receives_.reset();
+  shutdown(sends_control_, SHUT_RDWR);
+  EXPECT_EQ(wait(sends).status.code(), ErrorCode::kTimeout);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Lanes,
                          testing::Values(Setting{false, 2}, Setting{false, 4}, Setting{true, 2},
                                          Setting{true, 8}),
