@@ -13,21 +13,35 @@ void SharedReceives::open(std::uint64_t slot, const transport::GuestPart& part) 
   entry.data.store(part.data, std::memory_order_release);
   entry.capacity_bytes.store(part.capacity_bytes, std::memory_order_release);
   entry.context.store(part.context, std::memory_order_release);
+  entry.is_found.store(false, std::memory_order_relaxed);
   entry.slot.store(slot, std::memory_order_release);
 }
 
-bool SharedReceives::find(std::uint64_t slot, transport::GuestPart& out) const {
+/// Sequentially consistent, as find(): either that sees the close, or this sees that it found.
+bool SharedReceives::close(std::uint64_t slot) {
+  Entry& entry = at(slot);
+  entry.slot.store(kNone);
+  return entry.is_found.load();
+}
+
+bool SharedReceives::find(std::uint32_t slot, transport::GuestPart& out) const {
   const Entry& entry = at(slot);
-  if (entry.slot.load(std::memory_order_acquire) != slot) {
+  const std::uint64_t number = entry.slot.load();
+  if (number == kNone || static_cast<std::uint32_t>(number) != slot) {
     return false;
   }
+  // Once for each receive: the lanes do not take the line from each other for every packet.
+  if (!entry.is_found.load(std::memory_order_acquire)) {
+    entry.is_found.store(true);
+  }
+  out.slot = number;
   out.data = entry.data.load(std::memory_order_acquire);
   out.capacity_bytes = entry.capacity_bytes.load(std::memory_order_acquire);
   out.context = entry.context.load(std::memory_order_acquire);
-  return entry.slot.load(std::memory_order_relaxed) == slot;
+  return entry.slot.load() == number;
 }
 
-bool Bundle::Source::find(std::uint64_t slot, transport::GuestPart& out) const {
+bool Bundle::Source::find(std::uint32_t slot, transport::GuestPart& out) const {
   transport::GuestPart whole;
   if (!bundle_.receives.find(slot, whole)) {
     return false;

@@ -39,9 +39,12 @@ class SharedReceives {
   bool is_free(std::uint64_t slot) const { return at(slot).slot.load() == kNone; }
   /// Before anybody can hear of the receive.
   void open(std::uint64_t slot, const transport::GuestPart& part);
-  void close(std::uint64_t slot) { at(slot).slot.store(kNone, std::memory_order_release); }
+  /// True: somebody has found it. Whoever has and is still at it holds his engine's lock; who gets
+  /// that afterwards finds nothing.
+  bool close(std::uint64_t slot);
 
-  bool find(std::uint64_t slot, transport::GuestPart& out) const;
+  /// By the low 32 bits of its number.
+  bool find(std::uint32_t slot, transport::GuestPart& out) const;
 
  private:
   static constexpr std::uint64_t kNone = transport::kNoSlot;
@@ -51,6 +54,7 @@ class SharedReceives {
   /// twice.
   struct Entry {
     std::atomic<std::uint64_t> slot = kNone;
+    mutable std::atomic<bool> is_found = false;
     std::atomic<std::byte*> data = nullptr;
     std::atomic<Bytes> capacity_bytes = 0;
     std::atomic<std::uint64_t> context = 0;
@@ -70,7 +74,7 @@ struct Bundle {
   class Source : public transport::GuestSource {
    public:
     Source(const Bundle& bundle, std::uint32_t lane) : bundle_(bundle), lane_(lane) {}
-    bool find(std::uint64_t slot, transport::GuestPart& out) const override;
+    bool find(std::uint32_t slot, transport::GuestPart& out) const override;
 
    private:
     const Bundle& bundle_;

@@ -57,6 +57,11 @@ LaneChannel::~LaneChannel() {
   // A part of a receive may be any lane's, and only lane 0 would know of it.
   const bool aborts = std::any_of(requests_.begin(), requests_.end(),
                                   [](const Request& it) { return it.is_taken && !it.is_done; });
+  for (const Request& request : requests_) {
+    if (request.is_taken) {
+      (void)unshare(request);
+    }
+  }
   for (std::uint32_t i = 0; i < bundle_->split.lanes(); ++i) {
     bundle_->engines[i]->detach(bundle_->lanes[i], aborts);
   }
@@ -172,13 +177,27 @@ void LaneChannel::help(const Request& request) {
   }
 }
 
+std::uint32_t LaneChannel::unshare(const Request& request) {
+  if (bundle_ == nullptr || request.is_send) {
+    return 0;
+  }
+  std::uint32_t found = 0;
+  for (std::size_t i = 0; i < request.receive.part_count; ++i) {
+    if (request.receive.parts[i].whole_bytes != 0) {
+      found += bundle_->receives.close(request.first_slot + i) ? 1 : 0;
+    }
+  }
+  return found;
+}
+
 /// It has ended.
 void LaneChannel::give_back(Request* request) {
-  if (bundle_ != nullptr && !request->is_send) {
-    for (std::size_t i = 0; i < request->receive.part_count; ++i) {
-      if (request->receive.parts[i].whole_bytes != 0) {
-        bundle_->receives.close(request->first_slot + i);
-      }
+  // Parts that lane 0 has counted are complete on all lanes. Others can only come from a peer that
+  // has lost its way, and one may be arriving now.
+  const std::uint32_t found = unshare(*request);
+  if (found > 0 && found * (bundle_->split.lanes() - 1) > request->others) {
+    for (std::uint32_t i = 1; i < bundle_->split.lanes(); ++i) {
+      bundle_->engines[i]->wait_for_round();
     }
   }
   request->is_taken = false;

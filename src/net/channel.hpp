@@ -36,6 +36,8 @@ class LaneChannel : public Channel {
   /// False: too many receives before them are open.
   bool can_share(std::size_t parts) const;
   void share(Request& request, std::span<const transport::ReceivePart> parts);
+  /// No other lane begins to touch it any more. How many of its parts some have touched.
+  std::uint32_t unshare(const Request& request);
   void give_back(Request* request);
   void help(const Request& request);
   bool is_split(const Request& request) const;

@@ -209,6 +209,8 @@ void Engine::help() {
   }
 }
 
+void Engine::wait_for_round() { const CallerLock lock(mutex_, wanted_); }
+
 void Engine::work_if_free() {
   helped_ns_.store(now_ns(), std::memory_order_relaxed);
   do {

@@ -138,15 +138,19 @@ class Engine : private wire::Arrivals {
   Result<Lane*> attach(const transport::ConnectionOptions& options, const wire::WireAddress& peer,
                        int control, std::string who,
                        const std::shared_ptr<Bundle>& bundle = nullptr);
-  /// When it returns no request of the lane is open and no buffer is touched any more. Without
+  /// When it returns no request of the lane is open and it touches no buffer any more. Without
   /// open requests, here or (`aborts`) on other lanes, the connection is closed in order,
-  /// afterwards; else it is aborted now. Of several lanes, lane 0 is the first.
+  /// afterwards; else it is aborted now. Of several lanes, lane 0 is the first, and the channel
+  /// has closed what it shares (SharedReceives): until the close, the others still take in packets.
   void detach(Lane* lane, bool aborts = false);
 
   /// Any thread. The request is filled in but for the results.
   void post(Request* request);
   /// A caller waits: shared engines, and those that sleep, do a round of work if nobody else does.
   void help();
+
+  /// Returns when a round of work that is on has ended.
+  void wait_for_round();
 
   /// What it has done so far, for people.
   std::string report();

@@ -161,7 +161,7 @@ Connection::Connection(TimeNs now, const ConnectionOptions& options, std::uint32
       incoming_(options.receives && options.guests == nullptr ? options.receive_parts_max : 1,
                 options.first_number) {
   if (options.guests != nullptr) {
-    guests_.emplace(*options.guests, options.receive_parts_max, options.first_number);
+    guests_.emplace(*options.guests, options.receive_parts_max);
   }
   loss_.set_ack_delay(options.acknowledgement.ack_delay_ns);
   if (uses_credit(options.controller)) {
@@ -230,7 +230,7 @@ Status Connection::expect(TimeNs now, std::uint64_t slot) {
   if (state_ != State::kOpen || !guests_) {
     return Status(ErrorCode::kUnavailable, "transport: the connection is closed, or has no guests");
   }
-  guests_->expect(slot);
+  guests_->expect(static_cast<std::uint32_t>(slot));
   if (is_waiting()) {
     note_waiting(now);
   }

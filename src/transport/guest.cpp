@@ -7,14 +7,10 @@
 #include <cstring>
 #include <utility>
 
-#include "transport/serial.hpp"
-
 namespace tutti::transport {
 
-GuestTable::GuestTable(const GuestSource& source, std::uint32_t parts_max, std::uint64_t first_slot)
-    : source_(source), entries_(std::bit_ceil(std::max(parts_max, 1U))), newest_(first_slot) {}
-
-std::uint64_t GuestTable::number_of(std::uint32_t slot) const { return expand(slot, newest_); }
+GuestTable::GuestTable(const GuestSource& source, std::uint32_t parts_max)
+    : source_(source), entries_(std::bit_ceil(std::max(parts_max, 1U))) {}
 
 bool GuestTable::fits(const Entry& entry, const DataHeader& data) {
   const Bytes end = data.offset + data.payload_bytes;
@@ -22,29 +18,40 @@ bool GuestTable::fits(const Entry& entry, const DataHeader& data) {
          data.payload_bytes <= entry.part.stride.run_bytes(data.offset);
 }
 
+/// Its receive has ended before its share was complete: it was another lane's business alone.
+void GuestTable::drop_if_gone(Entry& entry) {
+  GuestPart part;
+  if (entry.is_open && (!source_.find(static_cast<std::uint32_t>(entry.part.slot), part) ||
+                        part.slot != entry.part.slot)) {
+    entry = Entry{};
+    --open_;
+  }
+}
+
 /// Null: there is none, or its share is complete, or its place is still in use.
-GuestTable::Entry* GuestTable::find_or_open(std::uint64_t slot) {
+GuestTable::Entry* GuestTable::find_or_open(std::uint32_t slot) {
   Entry& entry = at(slot);
-  if (entry.slot == slot) {
+  drop_if_gone(entry);
+  GuestPart part;
+  if (!source_.find(slot, part)) {
+    return nullptr;
+  }
+  if (entry.part.slot == part.slot) {
     return entry.is_open ? &entry : nullptr;
   }
-  GuestPart part;
-  const bool is_in_use = entry.is_open || (entry.has_end && entry.slot != kNoSlot);
-  if (is_in_use || !source_.find(slot, part)) {
+  if (entry.is_open || entry.has_end) {
     return nullptr;
   }
   entry = Entry{};
-  entry.slot = slot;
   entry.part = part;
   entry.is_open = true;
-  newest_ = std::max(newest_, slot);
   ++open_;
   return &entry;
 }
 
 bool GuestTable::on_data(const DataHeader& data, std::uint8_t flags,
                          std::span<const std::byte> payload) {
-  Entry* const entry = find_or_open(number_of(data.slot));
+  Entry* const entry = find_or_open(data.slot);
   const bool is_end = (flags & kFlagEnd) != 0;
   const Bytes end = data.offset + data.payload_bytes;
   if (entry == nullptr || !fits(*entry, data) || (flags & (kFlagCancelled | kFlagTruncated)) != 0 ||
@@ -72,22 +79,19 @@ bool GuestTable::on_data(const DataHeader& data, std::uint8_t flags,
 }
 
 std::byte* GuestTable::place(const DataHeader& data) const {
-  const std::uint64_t slot = number_of(data.slot);
-  const Entry& entry = at(slot);
+  const Entry& entry = at(data.slot);
   Entry fresh;
-  if (entry.slot != slot) {
-    if (entry.is_open || !source_.find(slot, fresh.part)) {
-      return nullptr;
-    }
-    fresh.is_open = true;
+  if (!source_.find(data.slot, fresh.part)) {
+    return nullptr;
   }
-  const Entry& it = entry.slot == slot ? entry : fresh;
-  return it.is_open && it.part.data != nullptr && fits(it, data)
+  const bool is_known = entry.part.slot == fresh.part.slot;
+  const Entry& it = is_known ? entry : fresh;
+  return entry.is_open == is_known && it.part.data != nullptr && fits(it, data)
              ? it.part.data + it.part.stride.at(data.offset)
              : nullptr;
 }
 
-void GuestTable::expect(std::uint64_t slot) { (void)find_or_open(slot); }
+void GuestTable::expect(std::uint32_t slot) { (void)find_or_open(slot); }
 
 void GuestTable::end_all() {
   for (Entry& entry : entries_) {

@@ -3,9 +3,10 @@
 //
 // Reassembly on a connection whose receives are posted and told of on another one: the first lane
 // of a message that travels over several (split.hpp). What arrives here names a receive by the
-// number that its advert has there; where it lies is asked of a source when its first byte comes.
-// So a receive that gets a short message costs nothing here, and no packet announces anything
-// twice. Not incoming.hpp, which knows its receives.
+// number that its advert has there; where it lies is asked of a source for each packet, so that
+// nothing is written any more once the source says that it has ended. A receive that gets a short
+// message costs nothing here, and no packet announces anything twice. Not incoming.hpp, which knows
+// its receives.
 #pragma once
 
 #include <cstdint>
@@ -21,22 +22,24 @@ struct GuestPart {
   std::byte* data = nullptr;  ///< Null: bytes are counted and dropped.
   Bytes capacity_bytes = 0;
   Stride stride = {};
-  std::uint64_t context = 0;  ///< Comes back in the event.
+  std::uint64_t context = 0;     ///< Comes back in the event.
+  std::uint64_t slot = kNoSlot;  ///< The receive's whole number, from the source.
 };
 
 /// Who knows the receives. Asked by the thread that drives the endpoint.
 class GuestSource {
  public:
   virtual ~GuestSource() = default;
-  /// False: there is no such receive, or it has ended.
-  virtual bool find(std::uint64_t slot, GuestPart& out) const = 0;
+  /// By the low 32 bits of its number, which is all that packets have: only the source knows how
+  /// many receives there were. False: there is no such receive, or it has ended.
+  virtual bool find(std::uint32_t slot, GuestPart& out) const = 0;
 };
 
 class GuestTable {
  public:
   /// `parts_max`: receives between the oldest open one and the newest; rounded up to a power of
   /// two.
-  GuestTable(const GuestSource& source, std::uint32_t parts_max, std::uint64_t first_slot);
+  GuestTable(const GuestSource& source, std::uint32_t parts_max);
 
   /// False: names no receive, or bytes outside of it. An end that says "cancelled" or "too long"
   /// belongs to the connection that has the receive, and is refused.
@@ -44,7 +47,7 @@ class GuestTable {
   /// Where on_data would copy the payload to; null: nowhere.
   std::byte* place(const DataHeader& data) const;
   /// Waits for it, if it has not ended.
-  void expect(std::uint64_t slot);
+  void expect(std::uint32_t slot);
   /// What is open is dropped without an event: its receive is the other connection's to end.
   void end_all();
   /// Fills the event of a receive whose share is complete; false: there is none.
@@ -57,8 +60,7 @@ class GuestTable {
   static constexpr std::uint32_t kNone = 0xffffffff;
 
   struct Entry {
-    std::uint64_t slot = kNoSlot;
-    GuestPart part;
+    GuestPart part;  ///< Also of one that is complete: its number is remembered.
     Bytes received_bytes = 0;
     Bytes total_bytes = 0;  ///< Known once the end has come.
     bool has_end = false;
@@ -66,15 +68,14 @@ class GuestTable {
     std::uint32_t next = kNone;  ///< Among the finished.
   };
 
-  std::uint64_t number_of(std::uint32_t slot) const;
-  const Entry& at(std::uint64_t slot) const { return entries_[slot & (entries_.size() - 1)]; }
-  Entry& at(std::uint64_t slot) { return entries_[slot & (entries_.size() - 1)]; }
-  Entry* find_or_open(std::uint64_t slot);
+  const Entry& at(std::uint32_t slot) const { return entries_[slot & (entries_.size() - 1)]; }
+  Entry& at(std::uint32_t slot) { return entries_[slot & (entries_.size() - 1)]; }
+  Entry* find_or_open(std::uint32_t slot);
+  void drop_if_gone(Entry& entry);
   static bool fits(const Entry& entry, const DataHeader& data);
 
   const GuestSource& source_;
   std::vector<Entry> entries_;  ///< Ring by number; power of two.
-  std::uint64_t newest_;        ///< Highest slot that was seen.
   std::uint32_t open_ = 0;
   std::uint32_t finished_head_ = kNone;
   std::uint32_t finished_tail_ = kNone;

@@ -43,22 +43,43 @@ TEST(SharedReceives, find__what_is_open_and_nothing_else) {
   EXPECT_EQ(found.capacity_bytes, 5U);
   EXPECT_EQ(found.context, 9U);
   EXPECT_FALSE(receives.find(7 + SharedReceives::kCount, found));
-  receives.close(7);
+  EXPECT_EQ(found.slot, 7U);
+  EXPECT_TRUE(receives.close(7));
   EXPECT_FALSE(receives.find(7, found));
   EXPECT_TRUE(receives.is_free(7));
+  receives.open(7, {.data = &byte, .capacity_bytes = 5, .context = 9});
+  EXPECT_FALSE(receives.close(7));  // Nobody has found it this time.
+}
+
+TEST(SharedReceives, find__by_the_low_half_of_a_number) {
+  SharedReceives receives;
+  std::byte byte{};
+  GuestPart found;
+  EXPECT_FALSE(receives.find(UINT32_MAX, found));
+  constexpr std::uint64_t kSlot = (7ULL << 32) + (1ULL << 31) + 5;
+  receives.open(kSlot, {.data = &byte, .capacity_bytes = 5, .context = 9});
+  EXPECT_FALSE(receives.find(5, found));
+  ASSERT_TRUE(receives.find((1U << 31) + 5, found));
+  EXPECT_EQ(found.slot, kSlot);
 }
 
 /// Loses everything from a moment on.
+struct Ears {
+  std::atomic<bool> are_deaf = false;
+  std::atomic<std::int64_t> packets = INT64_MAX;  ///< Until they are.
+};
 class DeafWire : public MemoryWire {
  public:
-  DeafWire(MemoryNetwork* network, const std::atomic<bool>* is_deaf)
-      : MemoryWire(network), is_deaf_(is_deaf) {}
+  DeafWire(MemoryNetwork* network, Ears* ears) : MemoryWire(network), ears_(ears) {}
   bool send(const transport::Transmission& packet) override {
-    return *is_deaf_ || MemoryWire::send(packet);
+    if (!ears_->are_deaf && --ears_->packets < 0) {
+      ears_->are_deaf = true;
+    }
+    return ears_->are_deaf || MemoryWire::send(packet);
   }
 
  private:
-  const std::atomic<bool>* is_deaf_;
+  Ears* ears_;
 };
 
 struct Setting {
@@ -68,13 +89,13 @@ struct Setting {
 
 class Lanes : public testing::TestWithParam<Setting> {
  protected:
-  Lanes() : networks_(kLanesMax), is_deaf_(kLanesMax) {
+  Lanes() : networks_(kLanesMax), ears_(kLanesMax) {
     for (std::uint32_t i = 0; i < count(); ++i) {
       EngineOptions options;
       options.is_busy = GetParam().is_busy;
       options.number = i;
-      engines_.push_back(std::make_unique<Engine>(
-          std::make_unique<DeafWire>(&networks_[i], &is_deaf_[i]), options));
+      engines_.push_back(
+          std::make_unique<Engine>(std::make_unique<DeafWire>(&networks_[i], &ears_[i]), options));
       EXPECT_TRUE(engines_.back()->start().ok());
     }
     sends_ = make(true, sends_control_);
@@ -93,8 +114,22 @@ class Lanes : public testing::TestWithParam<Setting> {
 
   static std::uint32_t count() { return GetParam().lanes; }
 
+  static transport::ConnectionOptions options_of(bool sends, std::uint32_t number) {
+    transport::ConnectionOptions options;
+    options.local_id = 2 * number + (sends ? 1 : 2);
+    options.remote_id = 2 * number + (sends ? 2 : 1);
+    options.local_incarnation = options.local_id;
+    options.remote_incarnation = options.remote_id;
+    options.wire = MemoryNetwork::default_capabilities();
+    options.sends = sends;
+    options.receives = !sends;
+    options.loss.give_up_ns = 300'000'000;
+    options.loss.rto_ns_min = 5'000'000;
+    return options;
+  }
+
   /// `far_end`: the peer's end of the control connection.
-  std::unique_ptr<LaneChannel> make(bool sends, int& far_end) {
+  std::unique_ptr<LaneChannel> make(bool sends, int& far_end, std::uint32_t number = 0) {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
     far_end = ends[1];
@@ -105,17 +140,8 @@ class Lanes : public testing::TestWithParam<Setting> {
     auto bundle = std::make_shared<Bundle>(engines, kUnit);
     Lane* lane = nullptr;
     for (std::uint32_t i = count(); i-- > 0;) {
-      transport::ConnectionOptions options;
-      options.local_id = sends ? 1 : 2;
-      options.remote_id = sends ? 2 : 1;
-      options.local_incarnation = options.local_id;
-      options.remote_incarnation = options.remote_id;
-      options.wire = MemoryNetwork::default_capabilities();
-      options.sends = sends;
-      options.receives = !sends;
+      transport::ConnectionOptions options = options_of(sends, number);
       options.guests = sends || i == 0 ? nullptr : &bundle->sources[i];
-      options.loss.give_up_ns = 300'000'000;
-      options.loss.rto_ns_min = 5'000'000;
       const auto attached = engines_[i]->attach(options, engines_[i]->address(),
                                                 i == 0 ? ends[0] : -1, "host c", bundle);
       EXPECT_TRUE(attached.ok()) << attached.status().message();
@@ -166,7 +192,7 @@ class Lanes : public testing::TestWithParam<Setting> {
   }
 
   std::vector<MemoryNetwork> networks_;
-  std::vector<std::atomic<bool>> is_deaf_;
+  std::vector<Ears> ears_;
   std::vector<std::unique_ptr<Engine>> engines_;
   int sends_control_ = -1;
   int receives_control_ = -1;
@@ -287,7 +313,7 @@ TEST_P(Lanes, ALaneThatIsDeadEndsAllOfThem) {
   const std::uint32_t dead = count() - 1;
   const std::vector<std::byte> data = content(4, 40 * kUnit);
   std::vector<std::byte> into(data.size());
-  is_deaf_[dead] = true;
+  ears_[dead].are_deaf = true;
   Request* const receives = receive(into);
   Request* const sends = send(data);
   std::vector<std::byte> little(8);
@@ -301,7 +327,7 @@ TEST_P(Lanes, ALaneThatIsDeadEndsAllOfThem) {
 TEST_P(Lanes, AReceiverWhosePeerFallsSilentGivesUp) {
   // Lane 0 has its part, and the others wait.
   for (std::uint32_t i = 1; i < count(); ++i) {
-    is_deaf_[i] = true;
+    ears_[i].are_deaf = true;
   }
   const std::vector<std::byte> data = content(4, 40 * kUnit);
   std::vector<std::byte> into(data.size());
@@ -312,7 +338,7 @@ TEST_P(Lanes, AReceiverWhosePeerFallsSilentGivesUp) {
     Completion completion;
     ASSERT_FALSE(test(receives, &completion));
   }
-  is_deaf_[0] = true;
+  ears_[0].are_deaf = true;
   EXPECT_EQ(wait(receives).status.code(), ErrorCode::kTimeout);
 }
 
@@ -368,7 +394,7 @@ TEST_P(Lanes, AChannelThatGoesAmidAMessageLeavesItsBuffersAlone) {
       EngineOptions options;
       options.is_busy = GetParam().is_busy;
       engines_.push_back(std::make_unique<Engine>(
-          std::make_unique<DeafWire>(&networks_[lane], &is_deaf_[lane]), options));
+          std::make_unique<DeafWire>(&networks_[lane], &ears_[lane]), options));
       ASSERT_TRUE(engines_.back()->start().ok());
     }
     sends_ = make(true, sends_control_);
@@ -390,7 +416,7 @@ TEST_P(Lanes, AnOrderlyEndThatOneLaneMissesIsAnErrorForWhatIsOpen) {
   Request* const receives = receive(into);
   const char farewell = 'B';
   ASSERT_EQ(::send(receives_control_, &farewell, 1, 0), 1);
-  is_deaf_[count() - 1] = true;
+  ears_[count() - 1].are_deaf = true;
   sends_.reset();
   shutdown(receives_control_, SHUT_RDWR);
   EXPECT_EQ(wait(receives).status.code(), ErrorCode::kTimeout);
@@ -401,11 +427,103 @@ TEST_P(Lanes, AReceiversOrderlyEndThatOneLaneMissesIsAnErrorForWhatIsOpen) {
   Request* const sends = send(data);
   const char farewell = 'B';
   ASSERT_EQ(::send(sends_control_, &farewell, 1, 0), 1);
-  is_deaf_[count() - 1] = true;
+  ears_[count() - 1].are_deaf = true;
   receives_.reset();
   shutdown(sends_control_, SHUT_RDWR);
   EXPECT_EQ(wait(sends).status.code(), ErrorCode::kTimeout);
 }
+
+/// A peer that sends what it likes on each lane.
+class Rogue : public Lanes {
+ protected:
+  Rogue() {
+    receives_.reset();
+    close(receives_control_);
+    receives_ = make(false, receives_control_, 1);
+    for (std::uint32_t i = 0; i < count(); ++i) {
+      int ends[2];
+      EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+      far_ends_.push_back(ends[1]);
+      const auto lane =
+          engines_[i]->attach(options_of(true, 1), engines_[i]->address(), ends[0], "a rogue");
+      EXPECT_TRUE(lane.ok()) << lane.status().message();
+      lanes_.push_back(*lane);
+    }
+  }
+  ~Rogue() override {
+    for (std::uint32_t i = 0; i < count(); ++i) {
+      engines_[i]->detach(lanes_[i], true);
+      close(far_ends_[i]);
+    }
+  }
+
+  void post(std::uint32_t lane, Request& request, std::vector<std::byte>& data,
+            std::uint64_t slot = transport::kNoSlot) {
+    request.lane = lanes_[lane];
+    request.is_send = true;
+    request.send = {.data = data.data(),
+                    .bytes = data.size(),
+                    .context = reinterpret_cast<std::uint64_t>(&request),
+                    .slot = slot};
+    engines_[lane]->post(&request);
+  }
+
+  /// Lane 1 brings some of what lane 0 then says is a short message. It is here when this returns.
+  Request* begin() {
+    ears_[1].packets = 6;
+    Request* const received = receive(into_);
+    post(1, on_one_, much_, transport::ConnectionOptions().first_number);
+    const auto end = Clock::now() + kPatience;
+    while (report_of(1, "received") == 0 || !ears_[1].are_deaf) {
+      engines_[1]->help();
+      EXPECT_LT(Clock::now(), end);
+    }
+    post(0, on_zero_, little_);
+    while (!has_ended(received)) {
+      engines_[0]->help();
+      EXPECT_LT(Clock::now(), end);
+    }
+    return received;
+  }
+
+  /// The rest of it comes, and its buffer is left alone.
+  void go_on() {
+    into_.assign(into_.size(), std::byte{7});
+    ears_[1].packets = INT64_MAX;
+    ears_[1].are_deaf = false;
+    const auto end = Clock::now() + std::chrono::seconds(2);
+    while (report_of(1, "malformed") == 0 && Clock::now() < end) {
+      engines_[1]->help();
+    }
+    EXPECT_GT(report_of(1, "malformed"), 0U);
+    EXPECT_EQ(into_, std::vector<std::byte>(into_.size(), std::byte{7}));
+  }
+
+  std::vector<std::byte> into_ = std::vector<std::byte>(800 * kUnit);
+  std::vector<std::byte> much_ = std::vector<std::byte>(80 * kUnit);
+  std::vector<std::byte> little_ = std::vector<std::byte>(8);
+  Request on_zero_;
+  Request on_one_;
+  std::vector<Lane*> lanes_;
+  std::vector<int> far_ends_;
+};
+
+TEST_P(Rogue, MoreOfAMessageThatIsDoneIsRefused) {
+  EXPECT_EQ(wait(begin()).parts, 1);
+  go_on();
+}
+
+TEST_P(Rogue, MoreOfAMessageOfAChannelThatIsGoneIsRefused) {
+  ASSERT_NE(begin(), nullptr);
+  receives_.reset();
+  go_on();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Rogue, testing::Values(Setting{false, 2}, Setting{true, 4}),
+                         [](const testing::TestParamInfo<Setting>& it) {
+                           return std::string(it.param.is_busy ? "busy" : "shared") +
+                                  std::to_string(it.param.lanes);
+                         });
 
 INSTANTIATE_TEST_SUITE_P(All, Lanes,
                          testing::Values(Setting{false, 2}, Setting{false, 4}, Setting{true, 2},

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "lossy_pair.hpp"
@@ -16,12 +17,15 @@ using testing::pattern;
 
 class Map : public GuestSource {
  public:
-  bool find(std::uint64_t slot, GuestPart& out) const override {
-    const auto it = parts.find(slot);
-    if (it != parts.end()) {
-      out = it->second;
+  bool find(std::uint32_t slot, GuestPart& out) const override {
+    for (const auto& [number, part] : parts) {
+      if (static_cast<std::uint32_t>(number) == slot) {
+        out = part;
+        out.slot = number;
+        return true;
+      }
     }
-    return it != parts.end();
+    return false;
   }
   std::map<std::uint64_t, GuestPart> parts;
 };
@@ -45,7 +49,7 @@ class Guests : public ::testing::Test {
   std::vector<std::byte> into;
   std::vector<std::byte> bytes;
   Map source;
-  GuestTable table{source, 4, 1};
+  GuestTable table{source, 4};
 };
 
 TEST_F(Guests, on_data__any_order_and_one_event) {
@@ -128,6 +132,29 @@ TEST_F(Guests, expect__of_what_has_ended_is_nothing) {
   EXPECT_EQ(table.open(), 0U);
 }
 
+TEST_F(Guests, on_data__what_its_source_does_not_know_any_more_is_left_alone) {
+  EXPECT_TRUE(give(5, 0, 10));
+  EXPECT_EQ(table.open(), 1U);
+  source.parts.clear();
+  EXPECT_EQ(table.place(header(5, 10, 10)), nullptr);
+  EXPECT_FALSE(give(5, 10, 90, kFlagEnd));
+  EXPECT_TRUE(
+      std::all_of(into.begin() + 10, into.end(), [](auto it) { return it == std::byte{}; }));
+  EXPECT_EQ(table.open(), 0U);
+  Event event;
+  EXPECT_FALSE(table.take_finished(event));
+}
+
+TEST_F(Guests, on_data__what_is_gone_does_not_keep_its_place) {
+  EXPECT_TRUE(give(5, 0, 10));
+  source.parts = {{9, {into.data(), into.size(), {}, 88}}};  // 5 and 9 share one.
+  EXPECT_TRUE(give(9, 0, 100, kFlagEnd));
+  EXPECT_EQ(table.open(), 0U);
+  Event event;
+  ASSERT_TRUE(table.take_finished(event));
+  EXPECT_EQ(event.context, 88U);
+}
+
 TEST_F(Guests, end_all__without_an_event_but_for_what_was_complete) {
   source.parts[6] = {into.data(), 100, {}, 1};
   EXPECT_TRUE(give(5, 0, 10, kFlagEnd));
@@ -146,8 +173,26 @@ TEST(guests, numbers_wrap_on_the_wire) {
   std::vector<std::byte> into(10);
   constexpr std::uint64_t kSlot = (1ULL << 32) + 3;
   source.parts[kSlot] = {into.data(), into.size(), {}, 1};
-  GuestTable table(source, 16, kSlot - 10);
+  GuestTable table(source, 16);
   EXPECT_EQ(table.place(header(3, 0, 10)), into.data());
+}
+
+TEST(guests, only_few_of_many_receives_are_theirs) {
+  // The numbers count all receives: those of short messages, which never come here, as well.
+  Map source;
+  std::vector<std::byte> into(10);
+  const auto bytes = pattern(10, 1);
+  GuestTable table(source, 16);
+  for (const std::uint64_t slot : {1ULL, (1ULL << 31) + 9, (5ULL << 32) + 1}) {
+    source.parts = {{slot, {into.data(), into.size(), {}, slot}}};
+    const DataHeader data = header(static_cast<std::uint32_t>(slot), 0, 10);
+    EXPECT_EQ(table.place(data), into.data());
+    ASSERT_TRUE(table.on_data(data, kFlagEnd, bytes)) << slot;
+    EXPECT_FALSE(table.on_data(data, kFlagEnd, bytes)) << slot;
+    Event event;
+    ASSERT_TRUE(table.take_finished(event));
+    EXPECT_EQ(event.context, slot);
+  }
 }
 
 /// A connection that waits for guests' data alone.

@@ -175,11 +175,12 @@ class Lanes {
   class Source : public GuestSource {
    public:
     Source(Lanes& lanes, std::uint32_t lane) : lanes_(lanes), lane_(lane) {}
-    bool find(std::uint64_t slot, GuestPart& out) const override {
+    bool find(std::uint32_t slot, GuestPart& out) const override {
       ++lanes_.asked;
       const auto it = lanes_.receives_.find(slot);
       if (it != lanes_.receives_.end()) {
         out = lanes_.split.other_part(it->second, lane_);
+        out.slot = slot;
       }
       return it != lanes_.receives_.end();
     }
