@@ -232,8 +232,8 @@ Result<std::unique_ptr<Channel>> attach(const std::vector<Engine*>& engines,
   return std::unique_ptr<Channel>(std::make_unique<LaneChannel>(lane, std::move(bundle)));
 }
 
-/// The Hellos of the other side as they come in. Errors: it is gone, or the first of them is none
-/// that counts: that one says how many there are.
+/// The Hellos of the other side as they come in: as many as the first one says. Errors: it is gone,
+/// or one of them is none that counts, which makes it a stranger.
 class IncomingHellos {
  public:
   /// True: they are here.

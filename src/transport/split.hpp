@@ -31,7 +31,6 @@ class Split {
   Split(std::uint32_t lanes, Bytes unit_bytes) : lanes_(lanes), unit_bytes_(unit_bytes) {}
 
   std::uint32_t lanes() const { return lanes_; }
-  Bytes unit_bytes() const { return unit_bytes_; }
 
   /// Of a message, of a receive's capacity, or of lane 0's part of a message: all the same.
   bool is_split(Bytes bytes) const { return lanes_ > 1 && bytes >= unit_bytes_; }
