@@ -157,6 +157,15 @@ Result<Hello> decode(std::span<const std::byte> bytes, const transport::Key& key
 
 Result<transport::ConnectionOptions> agree(const Hello& mine, const Hello& theirs,
                                            const transport::Key& key) {
+  for (const Hello* hello : {&mine, &theirs}) {
+    const transport::WireCapabilities& it = hello->capabilities;
+    if (it.chunk_bytes == 0 || it.mtu_bytes == 0 || it.paths == 0 || it.rails == 0 ||
+        it.ps_per_byte == 0) {
+      return Status(
+          ErrorCode::kInvalidArgument,
+          "net: " + hello->who() + " has a wire without a chunk, MTU, path, rail or rate");
+    }
+  }
   if (mine.wire != theirs.wire) {
     return differs("the wire", mine, mine.wire, theirs, theirs.wire);
   }

@@ -53,7 +53,8 @@ void seal(HelloBytes& bytes, const transport::Key& key);
 Result<Hello> decode(std::span<const std::byte> bytes, const transport::Key& key);
 
 /// What a connection between the two uses: the smaller chunks and MTU, the fewer paths. Errors:
-/// what may not differ and does, with both values and who has which (kInvalidArgument).
+/// what may not differ and does, with both values and who has which; a wire that can do nothing
+/// (kInvalidArgument).
 Result<transport::ConnectionOptions> agree(const Hello& mine, const Hello& theirs,
                                            const transport::Key& key);
 

@@ -471,6 +471,27 @@ int call_as_stranger(const Handle& handle, std::span<const std::byte> bytes) {
   return socket;
 }
 
+TEST(Hello, AWireThatCanDoNothingIsRefused) {
+  using transport::WireCapabilities;
+  constexpr std::uint32_t WireCapabilities::*kFields[] = {
+      &WireCapabilities::chunk_bytes, &WireCapabilities::mtu_bytes, &WireCapabilities::paths,
+      &WireCapabilities::rails, &WireCapabilities::ps_per_byte};
+  const transport::Key key{1, 2};
+  Hello mine;
+  EXPECT_TRUE(agree(mine, mine, key).ok());
+  for (const auto field : kFields) {
+    Hello theirs;
+    theirs.host = "odd";
+    theirs.capabilities.*field = 0;
+    const auto read = decode(encode(theirs, key), key);
+    ASSERT_TRUE(read.ok());
+    for (const auto& options : {agree(mine, *read, key), agree(*read, mine, key)}) {
+      EXPECT_EQ(options.status().code(), ErrorCode::kInvalidArgument);
+      EXPECT_NE(options.status().message().find("odd"), std::string::npos);
+    }
+  }
+}
+
 TEST(Network, StrangersNeitherEndNorStopASetUp) {
   const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
   const ScopedEnvironment family("NCCL_SOCKET_FAMILY", "AF_INET");
