@@ -105,7 +105,8 @@ bool LaneChannel::can_share(std::size_t parts) const {
   return true;
 }
 
-/// Receives are numbered as lane 0 tells the peer of them: in the order of their posting.
+/// Receives are numbered as lane 0 tells the peer of them: in the order of their posting. None that
+/// the transport would refuse may come here.
 void LaneChannel::share(Request& request, std::span<const transport::ReceivePart> parts) {
   request.first_slot = next_slot_;
   for (std::size_t i = 0; i < parts.size(); ++i, ++next_slot_) {
@@ -139,6 +140,12 @@ Result<Request*> LaneChannel::receive(std::span<const transport::ReceivePart> pa
     return Status(ErrorCode::kInvalidArgument, "net: a receive has 1 to " +
                                                    std::to_string(transport::kReceivePartsMax) +
                                                    " parts, not " + std::to_string(parts.size()));
+  }
+  for (const transport::ReceivePart& part : parts) {
+    // The transport would refuse it as well, but after share() has given it a number.
+    if (part.capacity_bytes > transport::kMessageBytesMax) {
+      return Status(ErrorCode::kInvalidArgument, "net: a receive of more than 1 TiB");
+    }
   }
   if (has_ended()) {
     return ended();

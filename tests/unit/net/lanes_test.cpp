@@ -309,6 +309,21 @@ TEST_P(Lanes, TooLongAMessageIsAnErrorOnBothSidesAndNothingElse) {
   EXPECT_EQ(into, data);
 }
 
+TEST_P(Lanes, ARefusedReceiveTakesNoNumber) {
+  const std::vector<std::byte> data = content(3, 10 * kUnit);
+  std::vector<std::byte> into(data.size());
+  const std::array<ReceivePart, 2> parts{
+      ReceivePart{.tag = 1, .data = into.data(), .capacity_bytes = into.size()},
+      ReceivePart{
+          .tag = 2, .data = into.data(), .capacity_bytes = transport::kMessageBytesMax + 1}};
+  EXPECT_EQ(receives_->receive(parts).status().code(), ErrorCode::kInvalidArgument);
+  Request* const received = receive(into);
+  Request* const sent = send(data);
+  EXPECT_TRUE(wait(received).status.ok());
+  EXPECT_TRUE(wait(sent).status.ok());
+  EXPECT_EQ(into, data);
+}
+
 TEST_P(Lanes, ALaneThatIsDeadEndsAllOfThem) {
   const std::uint32_t dead = count() - 1;
   const std::vector<std::byte> data = content(4, 40 * kUnit);
