@@ -75,7 +75,7 @@ def run_of(seed: int, build: Path) -> tuple[list[str], dict[str, str]]:
         "TUTTI_NET_CHUNK": str(draw.choice([1400, 9000, 65000])),
         "TUTTI_NET_POLLING": draw.choice(["shared", "shared", "busy"]),
         "TUTTI_NET_ENGINES": str(draw.choice([1, 2, 4])),
-        "TUTTI_NET_LANES": str(draw.choice([0, 1, 2, 4])),
+        "TUTTI_NET_LANES": str(draw.choice([1, 2, 4])),
     }
     return command, variables
 
