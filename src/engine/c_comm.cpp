@@ -131,7 +131,7 @@ bool breaks(ErrorCode code) {
 }
 
 /// For what fails after the ranks chose a plan: whatever it is, it is no refusal any more.
-Status begun(Status status) {
+Status begun(const Status& status) {
   return status.ok() || breaks(status.code())
              ? status
              : Status(ErrorCode::kLibraryFailed,
@@ -255,7 +255,7 @@ Status tutti_comm::carry(CCall* prepared, void* stream, Order order) {
   // What cannot be captured is found before anything goes into the graph.
   return order == Order::kCaptured && status.code() == ErrorCode::kUnsupported
              ? status
-             : begun(std::move(status));
+             : begun(status);
 }
 
 Status tutti_comm::call(const CArguments& arguments, void* stream) {

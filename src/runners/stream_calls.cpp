@@ -66,7 +66,7 @@ void StreamCalls::recycle(const Queued& call) {
 Status StreamCalls::begin(Queued* call) {
   std::unique_lock lock(mutex_);
   TUTTI_RETURN_IF_ERROR(failure_);
-  if (const Status status = reap(); !status.ok()) {
+  if (Status status = reap(); !status.ok()) {
     fail(lock, status);
     return status;
   }
