@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "base/pause.hpp"
@@ -66,14 +67,6 @@ CclRunner::~CclRunner() {
   }
 }
 
-Status CclRunner::precede(device::Stream stream) {
-  if (stream_calls_ == nullptr) {
-    return {};
-  }
-  TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
-  return stream_calls_->precede(stream);
-}
-
 Status CclRunner::failed_before() const {
   return Status(ErrorCode::kLibraryFailed,
                 std::string(library_.name()) + ": this communicator failed before");
@@ -82,7 +75,11 @@ Status CclRunner::failed_before() const {
 void CclRunner::break_off() {
   broken_ = true;
   std::unique_lock lock(in_library_, std::defer_lock);
-  static_cast<void>(lock.try_lock_for(kCallGrace));
+  // Tried again and again: TSan does not know a mutex that waits for a time (GCC 12).
+  const auto end = std::chrono::steady_clock::now() + kCallGrace;
+  while (!lock.try_lock() && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   // Now, not at the end: kernels that wait for a dead peer would hold the device, and the
   // application's next cudaDeviceSynchronize with it.
   for (auto& communicator : communicators_) {
@@ -195,6 +192,10 @@ Status CclRunner::stream_status(bool wait) {
     return {};
   }
   return wait ? stream_calls_->drain() : stream_calls_->failure();
+}
+
+Status CclRunner::precede(device::Stream stream) {
+  return stream_calls_ == nullptr ? Status() : stream_calls_->precede(stream);
 }
 
 /// For a call that is waited for: those on streams are over.

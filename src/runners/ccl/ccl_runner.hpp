@@ -127,7 +127,7 @@ class CclRunner : public Runner {
   std::vector<ccl::Communicator> more_communicators_;
   /// Held by a thread that is in the library with a call on a stream. Who ends the calls waits for
   /// it, but not for ever: that thread may be waiting for them.
-  std::timed_mutex in_library_;
+  std::mutex in_library_;
   std::atomic<bool> broken_{false};
   std::unique_ptr<StreamCalls> stream_calls_;  ///< Last: its thread uses the rest.
 };
