@@ -4,19 +4,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <utility>
 
 namespace tutti::transport {
 
 GuestTable::GuestTable(const GuestSource& source, std::uint32_t parts_max)
     : source_(source), entries_(std::bit_ceil(std::max(parts_max, 1U))) {}
-
-bool GuestTable::fits(const Entry& entry, const DataHeader& data) {
-  const Bytes end = data.offset + data.payload_bytes;
-  return end <= entry.part.capacity_bytes && (!entry.has_end || end <= entry.total_bytes) &&
-         data.payload_bytes <= entry.part.stride.run_bytes(data.offset);
-}
 
 /// Its receive has ended before its share was complete: it was another lane's business alone.
 void GuestTable::drop_if_gone(Entry& entry) {
@@ -39,11 +32,10 @@ GuestTable::Entry* GuestTable::find_or_open(std::uint32_t slot) {
   if (entry.part.slot == part.slot) {
     return entry.is_open ? &entry : nullptr;
   }
-  if (entry.is_open || entry.has_end) {
+  if (entry.is_open || entry.bytes.has_end) {
     return nullptr;
   }
-  entry = Entry{};
-  entry.part = part;
+  entry = Entry(part);
   entry.is_open = true;
   ++open_;
   return &entry;
@@ -52,23 +44,11 @@ GuestTable::Entry* GuestTable::find_or_open(std::uint32_t slot) {
 bool GuestTable::on_data(const DataHeader& data, std::uint8_t flags,
                          std::span<const std::byte> payload) {
   Entry* const entry = find_or_open(data.slot);
-  const bool is_end = (flags & kFlagEnd) != 0;
-  const Bytes end = data.offset + data.payload_bytes;
-  if (entry == nullptr || !fits(*entry, data) || (flags & (kFlagCancelled | kFlagTruncated)) != 0 ||
-      (is_end && entry->has_end) || (is_end && end < entry->received_bytes) ||
-      (!payload.empty() && payload.size() != data.payload_bytes)) {
+  if (entry == nullptr || (flags & (kFlagCancelled | kFlagTruncated)) != 0 ||
+      !entry->bytes.on_data(data, (flags & kFlagEnd) != 0, payload)) {
     return false;
   }
-  if (entry->part.data != nullptr && !payload.empty()) {
-    std::memcpy(entry->part.data + entry->part.stride.at(data.offset), payload.data(),
-                payload.size());
-  }
-  entry->received_bytes += data.payload_bytes;
-  if (is_end) {
-    entry->has_end = true;
-    entry->total_bytes = end;
-  }
-  if (entry->has_end && entry->received_bytes == entry->total_bytes) {
+  if (entry->bytes.is_complete()) {
     entry->is_open = false;
     --open_;
     const auto index = static_cast<std::uint32_t>(entry - entries_.data());
@@ -79,16 +59,15 @@ bool GuestTable::on_data(const DataHeader& data, std::uint8_t flags,
 }
 
 std::byte* GuestTable::place(const DataHeader& data) const {
-  const Entry& entry = at(data.slot);
-  Entry fresh;
-  if (!source_.find(data.slot, fresh.part)) {
+  GuestPart part;
+  if (!source_.find(data.slot, part)) {
     return nullptr;
   }
-  const bool is_known = entry.part.slot == fresh.part.slot;
-  const Entry& it = is_known ? entry : fresh;
-  return entry.is_open == is_known && it.part.data != nullptr && fits(it, data)
-             ? it.part.data + it.part.stride.at(data.offset)
-             : nullptr;
+  const Entry& entry = at(data.slot);
+  if (entry.part.slot == part.slot) {
+    return entry.is_open ? entry.bytes.place(data) : nullptr;
+  }
+  return entry.is_open ? nullptr : Entry(part).bytes.place(data);
 }
 
 void GuestTable::expect(std::uint32_t slot) { (void)find_or_open(slot); }
@@ -109,12 +88,12 @@ bool GuestTable::take_finished(Event& event) {
   event.kind = EventKind::kReceiveDone;
   event.part_count = 1;
   event.context = entry.part.context;
-  event.part_bytes = {entry.total_bytes};
+  event.part_bytes = {entry.bytes.total_bytes};
   finished_head_ = std::exchange(entry.next, kNone);
   if (finished_head_ == kNone) {
     finished_tail_ = kNone;
   }
-  entry.has_end = false;  // Its place can be taken; its number is remembered.
+  entry.bytes.has_end = false;  // Its place can be taken; its number is remembered.
   return true;
 }
 

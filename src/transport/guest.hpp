@@ -1,18 +1,19 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Reassembly on a connection whose receives are posted and told of on another one: the first lane
-// of a message that travels over several (split.hpp). What arrives here names a receive by the
-// number that its advert has there; where it lies is asked of a source for each packet, so that
-// nothing is written any more once the source says that it has ended. A receive that gets a short
-// message costs nothing here, and no packet announces anything twice. Not incoming.hpp, which knows
-// its receives.
+// The receiver's messages on a connection whose receives are posted and told of on another one: the
+// first lane of a message that travels over several (split.hpp). What arrives here names a receive
+// by the number that its advert has there; where it lies is asked of a source for each packet, so
+// that nothing is written any more once the source says that it has ended. A receive that gets a
+// short message costs nothing here, and no packet announces anything twice. Not incoming.hpp, which
+// knows its receives.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "transport/packet.hpp"
+#include "transport/reassembly.hpp"
 #include "transport/types.hpp"
 
 namespace tutti::transport {
@@ -60,10 +61,12 @@ class GuestTable {
   static constexpr std::uint32_t kNone = 0xffffffff;
 
   struct Entry {
+    Entry() = default;
+    explicit Entry(const GuestPart& found)
+        : part(found), bytes{found.data, found.stride, found.capacity_bytes} {}
+
     GuestPart part;  ///< Also of one that is complete: its number is remembered.
-    Bytes received_bytes = 0;
-    Bytes total_bytes = 0;  ///< Known once the end has come.
-    bool has_end = false;
+    Reassembly bytes;
     bool is_open = false;
     std::uint32_t next = kNone;  ///< Among the finished.
   };
@@ -72,7 +75,6 @@ class GuestTable {
   Entry& at(std::uint32_t slot) { return entries_[slot & (entries_.size() - 1)]; }
   Entry* find_or_open(std::uint32_t slot);
   void drop_if_gone(Entry& entry);
-  static bool fits(const Entry& entry, const DataHeader& data);
 
   const GuestSource& source_;
   std::vector<Entry> entries_;  ///< Ring by number; power of two.

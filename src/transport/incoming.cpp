@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "transport/serial.hpp"
 
@@ -41,9 +40,7 @@ void IncomingTable::post(const ReceiveRequest& request) {
     const ReceivePart& from = request.parts[part];
     Slot& to = slot(next_++);
     to = Slot{};
-    to.data = from.data;
-    to.stride = from.stride;
-    to.capacity_bytes = from.capacity_bytes;
+    to.bytes = {from.data, from.stride, from.capacity_bytes};
     to.whole_bytes = from.whole_bytes == 0 ? from.capacity_bytes : from.whole_bytes;
     to.tag = from.tag;
     to.request = index;
@@ -51,54 +48,32 @@ void IncomingTable::post(const ReceiveRequest& request) {
   }
 }
 
+bool IncomingTable::is_open(std::uint64_t number) const {
+  return number >= first_ && number < next_ && slot(number).request != kNoRequest;
+}
+
 IncomingTable::Placed IncomingTable::on_data(const DataHeader& data, std::uint8_t flags,
                                              std::span<const std::byte> payload) {
   const std::uint64_t number = expand(data.slot, next_);
-  if (number < first_ || number >= next_) {
+  const bool is_end = (flags & kFlagEnd) != 0;
+  if (!is_open(number) || !slot(number).bytes.on_data(data, is_end, payload)) {
     return Placed::kNo;
   }
   Slot& it = slot(number);
-  const Bytes end = data.offset + data.payload_bytes;
-  const bool is_outside = end > it.capacity_bytes || (it.has_end && end > it.total_bytes);
-  const bool is_end = (flags & kFlagEnd) != 0;
-  const bool is_split = data.payload_bytes > it.stride.run_bytes(data.offset);
-  if (it.request == kNoRequest || is_outside || is_split || (is_end && it.has_end) ||
-      (is_end && end < it.received_bytes) ||
-      (!payload.empty() && payload.size() != data.payload_bytes)) {
-    return Placed::kNo;
-  }
-  if (it.data != nullptr && !payload.empty()) {
-    std::memcpy(it.data + it.stride.at(data.offset), payload.data(), payload.size());
-  }
-  it.received_bytes += data.payload_bytes;
-  if (is_end) {
-    it.has_end = true;
-    it.total_bytes = end;
-    if ((flags & (kFlagCancelled | kFlagTruncated)) != 0) {
-      requests_[it.request].outcome =
-          (flags & kFlagTruncated) != 0 ? Outcome::kTruncated : Outcome::kCancelled;
-    }
+  if (is_end && (flags & (kFlagCancelled | kFlagTruncated)) != 0) {
+    requests_[it.request].outcome =
+        (flags & kFlagTruncated) != 0 ? Outcome::kTruncated : Outcome::kCancelled;
   }
   on_known(number + 1);
-  if (!it.has_end || it.received_bytes != it.total_bytes) {
+  if (!it.bytes.is_complete()) {
     return Placed::kYes;
   }
-  return end_part(number, it.total_bytes, Outcome::kOk) ? Placed::kFinished : Placed::kYes;
+  return end_part(number, it.bytes.total_bytes, Outcome::kOk) ? Placed::kFinished : Placed::kYes;
 }
 
 std::byte* IncomingTable::place(const DataHeader& data) const {
   const std::uint64_t number = expand(data.slot, next_);
-  if (number < first_ || number >= next_) {
-    return nullptr;
-  }
-  const Slot& it = slot(number);
-  const Bytes end = data.offset + data.payload_bytes;
-  const bool is_outside = end > it.capacity_bytes || (it.has_end && end > it.total_bytes);
-  if (it.request == kNoRequest || it.data == nullptr || is_outside ||
-      data.payload_bytes > it.stride.run_bytes(data.offset)) {
-    return nullptr;
-  }
-  return it.data + it.stride.at(data.offset);
+  return is_open(number) ? slot(number).bytes.place(data) : nullptr;
 }
 
 bool IncomingTable::end_part(std::uint64_t number, Bytes bytes, Outcome outcome) {
@@ -129,7 +104,7 @@ void IncomingTable::pass_ended() {
 void IncomingTable::end_all(Outcome outcome) {
   for (std::uint64_t n = first_; n != next_; ++n) {
     if (slot(n).request != kNoRequest) {
-      end_part(n, slot(n).received_bytes, outcome);
+      end_part(n, slot(n).bytes.received_bytes, outcome);
     }
   }
   told_ = next_;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The receiver's messages (reassembly): posted receives, what the peer must still be told of them,
+// The receiver's messages: posted receives, what the peer must still be told of them,
 // and the bytes as they come in any order. Each part of a receive is one slot with a number of its
 // own; a chunk names slot and offset, so its bytes go where they belong at once. Slots are a ring:
 // they are reused in the order of posting. Duplicates do not come here: acknowledgement.hpp.
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "transport/packet.hpp"
+#include "transport/reassembly.hpp"
 #include "transport/types.hpp"
 
 namespace tutti::transport {
@@ -55,16 +56,11 @@ class IncomingTable {
   static constexpr std::uint32_t kNoRequest = 0xffffffff;
 
   struct Slot {
-    std::byte* data = nullptr;
-    Stride stride;
-    Bytes capacity_bytes = 0;
+    Reassembly bytes;
     Bytes whole_bytes = 0;  ///< What the peer is told.
-    Bytes received_bytes = 0;
-    Bytes total_bytes = 0;  ///< Known once the end has come.
     Tag tag = 0;
     std::uint32_t request = kNoRequest;  ///< kNoRequest: has ended.
     std::uint8_t part = 0;
-    bool has_end = false;
     bool is_withdrawal = false;
     std::uint32_t withdrawn = 0;  ///< The slot that a withdrawal names.
   };
@@ -80,6 +76,7 @@ class IncomingTable {
 
   Slot& slot(std::uint64_t number) { return slots_[number & (slots_.size() - 1)]; }
   const Slot& slot(std::uint64_t number) const { return slots_[number & (slots_.size() - 1)]; }
+  bool is_open(std::uint64_t number) const;
   bool end_part(std::uint64_t number, Bytes bytes, Outcome outcome);
   void pass_ended();
 
