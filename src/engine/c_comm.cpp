@@ -150,7 +150,8 @@ struct tutti_comm {
 
   Status call(const CArguments& arguments, void* stream);
   Status barrier(void* stream);
-  Status failure();
+  /// What broke the communicator; `wait`: once its calls on streams are over.
+  Status outcome(bool wait);
 
   tutti::engine::Place place;
   tutti::runners::AllgatherBootstrap bootstrap;
@@ -163,7 +164,7 @@ struct tutti_comm {
  private:
   /// Before a call: what earlier ones came to. One that waits lets those on streams end first: the
   /// bootstrap has no time-out, and no peer may be left waiting there for a rank that has failed.
-  Status ready(Order order);
+  Status ready(Order order) { return outcome(/*wait=*/order == Order::kBlocking); }
   Status check_stream(void* stream, int device);
   void classify(CCall* call);
   Result<Order> order_of(void* stream);
@@ -201,15 +202,9 @@ Result<Order> tutti_comm::order_of(void* stream) {
   return is_captured ? Order::kCaptured : Order::kStream;
 }
 
-/// What broke the communicator, once a call on a stream is known to have done so.
-Status tutti_comm::failure() {
+Status tutti_comm::outcome(bool wait) {
   TUTTI_RETURN_IF_ERROR(engine->failure());
-  return engine->stream_status(/*wait=*/false);
-}
-
-Status tutti_comm::ready(Order order) {
-  TUTTI_RETURN_IF_ERROR(engine->failure());
-  return engine->stream_status(/*wait=*/order == Order::kBlocking);
+  return engine->stream_status(wait);
 }
 
 Status tutti_comm::check_stream(void* stream, int device) {
@@ -253,9 +248,8 @@ Status tutti_comm::carry(CCall* prepared, void* stream, Order order) {
   }
   Status status = engine->enqueue(*route, call, stream);
   // What cannot be captured is found before anything goes into the graph.
-  return order == Order::kCaptured && status.code() == ErrorCode::kUnsupported
-             ? status
-             : begun(status);
+  return order == Order::kCaptured && status.code() == ErrorCode::kUnsupported ? status
+                                                                               : begun(status);
 }
 
 Status tutti_comm::call(const CArguments& arguments, void* stream) {
@@ -403,14 +397,11 @@ tutti_status_t tutti_comm_destroy(tutti_comm_t* comm) {
 }
 
 tutti_status_t tutti_comm_status(tutti_comm_t* comm) {
-  return on(comm, [](tutti_comm& self) { return self.failure(); });
+  return on(comm, [](tutti_comm& self) { return self.outcome(/*wait=*/false); });
 }
 
 tutti_status_t tutti_comm_wait(tutti_comm_t* comm) {
-  return on(comm, [](tutti_comm& self) -> Status {
-    TUTTI_RETURN_IF_ERROR(self.engine->failure());
-    return self.engine->stream_status(/*wait=*/true);
-  });
+  return on(comm, [](tutti_comm& self) { return self.outcome(/*wait=*/true); });
 }
 
 const char* tutti_error_string(tutti_comm_t* comm) {
