@@ -143,6 +143,7 @@ void StreamCalls::fail(std::unique_lock<std::mutex>& lock, const Status& status)
 }
 
 Status StreamCalls::precede(device::Stream stream) {
+  TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
   const device::RelaxedCapture relaxed(api_);
   Queued nothing;
   TUTTI_RETURN_IF_ERROR(begin(&nothing));

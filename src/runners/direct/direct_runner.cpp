@@ -283,14 +283,7 @@ Status DirectRunner::run(Scope scope, const Call& call) {
                                           &api_, scratch_, stream_));
   Call moved = relocated.call();
   Lease copy;
-  Status status;
-  if (direct_needs_copy(moved)) {
-    const Bytes bytes = input_bytes(moved);
-    TUTTI_ASSIGN_OR_RETURN(copy, scratch_.device(device_, bytes));
-    status = api_.copy_async(copy.data(), moved.send, bytes, stream_);
-    moved.send = copy.data();
-    moved.in_place = false;
-  }
+  Status status = copy_input(&moved, stream_, &copy);
   if (status.ok()) {
     status = carry(moved);
   }
@@ -300,6 +293,18 @@ Status DirectRunner::run(Scope scope, const Call& call) {
     return status;
   }
   return relocated.move_out();
+}
+
+Status DirectRunner::copy_input(Call* call, device::Stream stream, Lease* copy) {
+  if (!direct_needs_copy(*call)) {
+    return {};
+  }
+  const Bytes bytes = input_bytes(*call);
+  TUTTI_ASSIGN_OR_RETURN(*copy, scratch_.device(device_, bytes));
+  TUTTI_RETURN_IF_ERROR(api_.copy_async(copy->data(), call->send, bytes, stream));
+  call->send = copy->data();
+  call->in_place = false;
+  return {};
 }
 
 Status DirectRunner::enqueue(const Call& call, device::Stream stream) {
@@ -330,13 +335,7 @@ Status DirectRunner::enqueue(const Call& call, device::Stream stream) {
   }
   return stream_calls_->add(stream, [&](Lease* copy) -> Status {
     Call moved = call;
-    if (direct_needs_copy(call)) {
-      const Bytes bytes = input_bytes(call);
-      TUTTI_ASSIGN_OR_RETURN(*copy, scratch_.device(device_, bytes));
-      TUTTI_RETURN_IF_ERROR(api_.copy_async(copy->data(), call.send, bytes, stream));
-      moved.send = copy->data();
-      moved.in_place = false;
-    }
+    TUTTI_RETURN_IF_ERROR(copy_input(&moved, stream, copy));
     DirectLaunch next = planned(moved);
     TUTTI_RETURN_IF_ERROR(launch(next, stream));
     count(next);
@@ -352,11 +351,7 @@ Status DirectRunner::stream_status(bool wait) {
 }
 
 Status DirectRunner::precede(device::Stream stream) {
-  if (stream_calls_ == nullptr) {
-    return {};
-  }
-  TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
-  return stream_calls_->precede(stream);
+  return stream_calls_ == nullptr ? Status() : stream_calls_->precede(stream);
 }
 
 Status DirectRunner::look() const {

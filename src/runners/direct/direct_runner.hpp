@@ -87,6 +87,8 @@ class DirectRunner : public Runner {
   Status warm();
   device::LaunchShape shape_of(const DirectLaunch& launch) const;
   Status carry(const Call& call);
+  /// Gives a call that needs it a copy of its input, made on `stream`, in `copy`.
+  Status copy_input(Call* call, device::Stream stream, Lease* copy);
   /// The launch of a call with this communicator's arenas and epochs.
   DirectLaunch planned(const Call& call);
   void count(const DirectLaunch& launch);
