@@ -32,20 +32,6 @@ namespace {
 /// Of one rank's buffers, all ranks' parts together: sums and products stay far from 64 bits.
 constexpr std::int64_t kBytesMax = std::int64_t{1} << 60;
 
-bool is_rooted(Collective collective) {
-  switch (collective) {
-    case Collective::kBcast:
-    case Collective::kGather:
-    case Collective::kGatherv:
-    case Collective::kScatter:
-    case Collective::kScatterv:
-    case Collective::kReduce:
-      return true;
-    default:
-      return false;
-  }
-}
-
 /// Reads one call's arguments. Its functions return errors; the order of their calls is that of the
 /// arguments' checks.
 class Reader {
@@ -54,7 +40,7 @@ class Reader {
       : a_(arguments),
         ranks_(ranks),
         self_(static_cast<std::size_t>(rank)),
-        is_root_(!is_rooted(arguments.collective) || rank == arguments.root),
+        is_root_(!select::is_rooted(arguments.collective) || rank == arguments.root),
         out_(*out),
         call_(out->call) {}
 
@@ -109,7 +95,7 @@ class Reader {
     }
     const auto data_type = static_cast<DataType>(type);
     size_ = select::size_of(data_type);
-    if (is_rooted(a_.collective)) {
+    if (select::is_rooted(a_.collective)) {
       if (a_.root < 0 || a_.root >= ranks_) {
         return bad("root " + std::to_string(a_.root) + " is none of the " + std::to_string(ranks_) +
                    " ranks, which count from 0");

@@ -63,20 +63,6 @@ Forms forms_of(Collective collective, bool is_root) {
   }
 }
 
-bool is_rooted(Collective collective) {
-  switch (collective) {
-    case Collective::kBcast:
-    case Collective::kGather:
-    case Collective::kGatherv:
-    case Collective::kScatter:
-    case Collective::kScatterv:
-    case Collective::kReduce:
-      return true;
-    default:
-      return false;
-  }
-}
-
 /// One side of a data movement call: the application's arguments and what they mean in bytes.
 struct Side {
   Form form = Form::kAbsent;
@@ -243,7 +229,7 @@ bool Performance::read_reduction() {
 }
 
 bool Performance::read_arguments() {
-  if (is_rooted(view_.collective) && (view_.root < 0 || view_.root >= ranks_)) {
+  if (select::is_rooted(view_.collective) && (view_.root < 0 || view_.root >= ranks_)) {
     return false;
   }
   reduction_ = select::is_reduction(view_.collective);

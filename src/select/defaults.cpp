@@ -13,13 +13,12 @@ constexpr Bytes kNativeUpToSeveralNodes = 32 << 10;
 constexpr Bytes kDirectReductionsUpTo = 16 << 20;
 constexpr Bytes kDirectMovementsUpTo = 4 << 20;
 
-constexpr std::string_view kOrigin = "default: ";
-
 Rule rule(Backend backend, const std::string& why) {
   Rule result;
   result.plan.backend = backend;
   result.composition_fits = true;
-  result.origin = std::string(kOrigin) + why;
+  result.is_shipped = true;
+  result.origin = "default: " + why;
   return result;
 }
 
@@ -32,8 +31,8 @@ Rule device_rule(Backend backend, const std::string& why) {
 }  // namespace
 
 Table without_mpi(Table table) {
-  for (Rule& shipped : table.rules) {
-    shipped.optional |= shipped.origin.starts_with(kOrigin);
+  for (Rule& rule : table.rules) {
+    rule.optional |= rule.is_shipped;
   }
   Rule ccl = device_rule(Backend::kCcl, "device memory without an MPI");
   ccl.optional = true;

@@ -43,6 +43,8 @@ std::optional<Collective> parse_collective(
 
 /// True for the collectives that combine values with an operation.
 bool is_reduction(Collective collective);
+/// True for those with a root.
+bool is_rooted(Collective collective);
 
 /// False where no rank can know the size (gatherv, scatterv, alltoallv, alltoallw) and for barrier.
 bool has_size(Collective collective);

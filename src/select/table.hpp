@@ -42,8 +42,9 @@ struct Rule {
   bool composition_fits = false;
   /// Passed over without a word where its plan cannot carry the call: no fall-back.
   bool optional = false;
-  std::string comment;  ///< Free text of the tuning file; never compared.
-  std::string origin;   ///< "TUTTI_ALLREDUCE", "/path/file.json:12", "default: <why>".
+  bool is_shipped = false;  ///< Of default_table(); nobody asked for it.
+  std::string comment;      ///< Free text of the tuning file; never compared.
+  std::string origin;       ///< "TUTTI_ALLREDUCE", "/path/file.json:12", "default: <why>".
 };
 
 struct Table {
@@ -61,7 +62,7 @@ std::string table_json(const Table& table);
 /// The rules as a tuning file: parse_table reads it back, origins apart.
 std::string tuning_file_json(const Table& table, const std::string& comment = "");
 
-/// The shipped rules: host memory native; device memory on one node of 2 to 8 GPUs by our own
+/// The shipped rules: host memory native; device memory on one node of 2 to 4 GPUs by our own
 /// kernels up to some MiB, where they can be had; else native staged up to 8 KiB on one node and 32
 /// KiB on several (MPI4AI's switch points), the CCL above; what a rank cannot size: the CCL.
 Table default_table();

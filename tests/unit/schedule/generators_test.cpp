@@ -23,11 +23,6 @@ using testing::text;
 using testing::uneven_problem;
 using topology::Layout;
 
-bool is_rooted(Collective collective) {
-  return collective == Collective::kBcast || collective == Collective::kReduce ||
-         collective == Collective::kGather || collective == Collective::kScatter;
-}
-
 class EveryGenerator : public ::testing::TestWithParam<int> {
  protected:
   const Algorithm& algorithm() const { return algorithms()[static_cast<std::size_t>(GetParam())]; }
