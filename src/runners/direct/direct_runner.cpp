@@ -279,15 +279,18 @@ Status DirectRunner::run(Scope scope, const Call& call) {
     return carry(call);
   }
   Relocated relocated;
-  TUTTI_RETURN_IF_ERROR(relocated.move_in(call, me_, Place::kDevice, device_, move_send, move_recv,
-                                          &api_, scratch_, stream_));
+  Status status = relocated.move_in(call, me_, Place::kDevice, device_, move_send, move_recv, &api_,
+                                    scratch_, stream_);
   Call moved = relocated.call();
   Lease copy;
-  Status status = copy_input(&moved, stream_, &copy);
+  if (status.ok()) {
+    status = copy_input(&moved, stream_, &copy);
+  }
   if (status.ok()) {
     status = carry(moved);
   }
   if (!status.ok()) {
+    broken_ = true;  // The peers are in the call.
     relocated.abandon();
     copy.abandon();
     return status;
