@@ -344,7 +344,7 @@ Result<Route> Communicator::decide(const Shape& shape, int device, const std::st
   for (;;) {
     const select::Decision decision = choose(shape, &facts);
     const bool on_device = shape.memory == Memory::kDevice;
-    if (decision.plan.backend == Backend::kDirect &&
+    if (select::uses(decision.plan, Backend::kDirect) &&
         !(on_device ? direct_device_tried_ : direct_host_tried_)) {
       TUTTI_RETURN_IF_ERROR(setup_direct(shape.memory, device));
       facts.direct_device_refusal = facts_.direct_device_refusal;
@@ -485,7 +485,8 @@ Status Communicator::run(const Route& route, const runners::Call& call) {
     return run_direct_host(call);
   }
   if (route.plan.pipeline != select::Pipeline::kNone) {
-    return ccl_runner_->run_pipeline(route.plan.pipeline, route.plan.chunks, call);
+    return ccl_runner_->run_pipeline(route.plan.pipeline, route.plan.chunks, direct_runner_.get(),
+                                     call);
   }
   if (route.plan.composition != Composition::kAlpha) {
     return runner(route.plan.backend).run(runners::Scope::kWhole, call);

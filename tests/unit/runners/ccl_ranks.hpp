@@ -44,11 +44,15 @@ class PlacedMpi : public MpiLibrary {
 /// One rank and what its runner works with.
 class CclRank {
  public:
-  CclRank(int own_rank, test::Shared& board)
-      : rank(own_rank), ranks(board.ranks()), shared(board), mpi(own_rank, board.ranks()) {}
+  CclRank(int own_rank, test::Shared& board, double timeout)
+      : rank(own_rank),
+        ranks(board.ranks()),
+        timeout_s(timeout),
+        shared(board),
+        mpi(own_rank, board.ranks()) {}
 
   /// Loads the doubles and makes the whole scope; empty, or what failed.
-  std::string start(double timeout_s) {
+  std::string start() {
     const auto cuda = DynamicLibrary::open(FAKE_CUDA);
     CHILD_OK(cuda.status());
     device::OpenReport report;
@@ -73,8 +77,12 @@ class CclRank {
     for (int i = 1; i < lanes; ++i) {
       CHILD_OK(runner->add_communicator(next_id()));
     }
+    other.emplace(*library, *api, rank, mpi, *scratch, timeout_s);
+    CHILD_OK(other->init_scope(Scope::kWhole, next_id()));
     return "";
   }
+  /// Stands in for our own kernels, which the doubles cannot run: after add_lanes().
+  Runner* direct() { return &*other; }
   /// The case's buffers as memory of this rank's device, or of the host.
   Call placed(const testing::CollectiveCase& test, bool on_device) const {
     Call call = test.call;
@@ -85,12 +93,14 @@ class CclRank {
 
   const int rank;
   const int ranks;
+  const double timeout_s;
   test::Shared& shared;
   PlacedMpi mpi;
   std::unique_ptr<device::Api> api;
   std::unique_ptr<ccl::Library> library;
   std::optional<Scratch> scratch;
   std::optional<CclRunner> runner;  ///< After what it refers to.
+  std::optional<CclRunner> other;
 };
 
 /// Runs `body` on ranks that have started; the answers by rank.
@@ -99,8 +109,8 @@ inline std::vector<std::string> on_ccl_ranks(int ranks,
                                              double timeout_s = 60) {
   setenv("FAKE_GPUS", "8", 1);
   return test::in_ranks(ranks, [&](int rank, test::Shared& shared) -> std::string {
-    CclRank self(rank, shared);
-    const std::string started = self.start(timeout_s);
+    CclRank self(rank, shared, timeout_s);
+    const std::string started = self.start();
     CHILD_EXPECT(started.empty(), started);
     std::string answer = body(self);
     return answer.empty() ? answer : "rank " + std::to_string(rank) + ": " + answer;
