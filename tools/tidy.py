@@ -33,7 +33,7 @@ ROOMS: dict[str, set[str]] = {
     "simulate": {"base"},
     "transport": {"base"},
     "policy": {"base", "transport"},
-    "net": {"base", "policy", "transport", "wire"},
+    "net": {"base", "policy", "topology", "transport", "wire"},
     "wire": {"base", "simulate", "transport"},
     "runners": {
         "base",

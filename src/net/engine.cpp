@@ -106,7 +106,7 @@ Status Engine::start() {
                   std::string("net: no descriptors for an engine: ") + std::strerror(errno));
   }
   TUTTI_ASSIGN_OR_RETURN(thread_, start_thread(options_.name, [this] { run(); }));
-  return {};
+  return bind_thread(thread_, options_.processors);
 }
 
 Result<Lane*> Engine::attach(const transport::ConnectionOptions& options,

@@ -100,6 +100,7 @@ struct Request {
 struct EngineOptions {
   std::string name = "tutti-net";  ///< Of the thread.
   bool is_busy = false;
+  std::vector<int> processors;  ///< Where its thread runs; empty: wherever its starter may.
   std::uint32_t connections = 4096;
   transport::TimeNs spin_ns = 1'000'000;  ///< Busy: how long it spins without anything to do.
   // For those who watch.

@@ -26,6 +26,7 @@
 
 #include "base/message.hpp"
 #include "base/random.hpp"
+#include "topology/machine.hpp"
 
 namespace tutti::net {
 namespace {
@@ -81,6 +82,13 @@ std::optional<long> number_in(const fs::path& path) {
   std::ifstream file(path);
   long value = 0;
   return file >> value ? std::optional(value) : std::nullopt;
+}
+
+std::vector<int> processors_in(const fs::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return topology::parse_cpus(line).value_or(std::vector<int>());
 }
 
 bool is_hardware(const fs::path& class_directory, const std::string& name, int stacked) {
@@ -270,6 +278,7 @@ std::vector<NetDevice> choose_devices(const std::vector<Interface>& interfaces,
     device.name = interface.name;
     device.address = address->text;
     device.pci_path = interface.pci_path;
+    device.near_processors = interface.near_processors;
     device.guid = guid_of(interface);
     // Virtual interfaces make one up: a veth pair says 10 Gb/s whatever it carries.
     device.speed_mbps = interface.is_hardware && interface.speed_mbps > 0 ? interface.speed_mbps
@@ -293,6 +302,7 @@ void read_device(const std::string& class_directory, Interface* interface) {
   const bool is_known = speed_mbps && *speed_mbps > 0 && *speed_mbps <= INT32_MAX;
   interface->speed_mbps = is_known ? static_cast<int>(*speed_mbps) : 0;
   interface->pci_path = pci_path_of(directory);
+  interface->near_processors = processors_in(fs::path(interface->pci_path) / "local_cpulist");
 }
 
 Result<std::vector<Interface>> read_interfaces() {

@@ -63,6 +63,8 @@ struct Interface {
   bool is_hardware = false;  ///< It, or what a bond, a VLAN or a bridge stands on.
   int speed_mbps = 0;        ///< 0: unknown.
   std::string pci_path;      ///< Of its own PCI device.
+  /// Processors near that device, ascending; empty: unknown.
+  std::vector<int> near_processors;
 };
 
 Result<NameFilter> parse_name_filter(std::string_view text, const std::string& origin);
@@ -77,7 +79,7 @@ std::vector<NetDevice> choose_devices(const std::vector<Interface>& interfaces,
                                       const NameFilter& names, Family family,
                                       int default_speed_mbps);
 
-/// Fills the last three fields from a directory like /sys/class/net.
+/// Fills the last four fields from a directory like /sys/class/net.
 void read_device(const std::string& class_directory, Interface* interface);
 
 /// All interfaces of this network namespace.

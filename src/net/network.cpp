@@ -19,8 +19,10 @@
 #include "net/engine.hpp"
 #include "net/interfaces.hpp"
 #include "net/rendezvous.hpp"
+#include "net/thread.hpp"
 #include "net/watch.hpp"
 #include "policy/loader.hpp"
+#include "topology/machine.hpp"
 #include "wire/fault/fault_wire.hpp"
 
 namespace tutti::net {
@@ -157,6 +159,9 @@ class SystemNetwork : public Network {
     options.buffer_bytes = config_.net_buffer_bytes;
     options.segmentation = config_.net_offload;
     options.coalescing = config_.net_offload;
+    TUTTI_ASSIGN_OR_RETURN(
+        const std::vector<int> processors,
+        choose_processors(config_.net_affinity, it.near_processors, processors_of_process()));
     const int count = config_.net_engines > 0 ? config_.net_engines : engines_by_default();
     std::vector<std::unique_ptr<Engine>> started;
     for (int i = 0; i < count; ++i) {
@@ -168,6 +173,7 @@ class SystemNetwork : public Network {
       EngineOptions of_engine;
       of_engine.name = "tutti-net-" + std::to_string(device) + "-" + std::to_string(i);
       of_engine.is_busy = is_busy_;
+      of_engine.processors = processors;
       of_engine.device = it.name;
       of_engine.address = it.address;
       of_engine.controller = config_.net_controller;
@@ -192,8 +198,9 @@ class SystemNetwork : public Network {
     rendezvous_.timeout_ns = static_cast<transport::TimeNs>(config_.net_timeout_s * 1e9);
     log_(LogKind::kInfo,
          "net: " + it.name + " " + it.address + ", " + std::to_string(count) +
-             (is_busy_ ? " busy" : " shared") + " engine(s), " + std::to_string(lanes_of(started)) +
-             " lane(s), " + config_.net_controller +
+             (is_busy_ ? " busy" : " shared") + " engine(s)" +
+             (processors.empty() ? "" : " on processors " + topology::format_cpus(processors)) +
+             ", " + std::to_string(lanes_of(started)) + " lane(s), " + config_.net_controller +
              (rendezvous_.policy == nullptr ? std::string()
                                             : std::string(", policy ") + rendezvous_.policy->name) +
              ", " + started.front()->description());

@@ -35,7 +35,8 @@ struct NetDevice {
   std::uint64_t guid = 0;  ///< Unique among the devices of this host.
   int speed_mbps = 0;      ///< Megabit/s in each direction.
   int mtu_bytes = 0;
-  double latency_us = 0;  ///< One way, for a tuner's model.
+  std::vector<int> near_processors;  ///< Ascending; empty: unknown.
+  double latency_us = 0;             ///< One way, for a tuner's model.
 };
 
 /// What a listener gives to whoever may connect, by a bootstrap of the caller's.

@@ -3,12 +3,28 @@
 #include "net/thread.hpp"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cstring>
 #include <exception>
+#include <iterator>
+#include <optional>
 #include <utility>
 
+#include "base/message.hpp"
+#include "topology/machine.hpp"
+
 namespace tutti::net {
+namespace {
+
+constexpr int kProcessorsMax = 8192;  // Linux has no more.
+using Mask = std::array<cpu_set_t, kProcessorsMax / CPU_SETSIZE>;
+
+}  // namespace
 
 Result<std::thread> start_thread(const std::string& name, std::function<void()> body) {
   // The program's signals are for the program's threads.
@@ -30,6 +46,60 @@ Result<std::thread> start_thread(const std::string& name, std::function<void()> 
     return status;
   }
   return thread;
+}
+
+std::vector<int> processors_of_process() {
+  Mask mask{};
+  std::vector<int> found;
+  // By number: of the first thread. NCCL binds its own threads as it likes.
+  if (sched_getaffinity(getpid(), sizeof(mask), mask.data()) == 0) {
+    for (int i = 0; i < kProcessorsMax; ++i) {
+      if (CPU_ISSET_S(static_cast<unsigned>(i), sizeof(mask), mask.data())) {
+        found.push_back(i);
+      }
+    }
+  }
+  return found;
+}
+
+Result<std::vector<int>> choose_processors(const std::string& affinity,
+                                           const std::vector<int>& near,
+                                           const std::vector<int>& allowed) {
+  if (affinity == "off") {
+    return std::vector<int>();
+  }
+  const bool is_near = affinity == "near";
+  const std::optional<std::vector<int>> listed = topology::parse_cpus(affinity);
+  if (!is_near && (!listed || listed->empty())) {
+    return Status(ErrorCode::kInvalidConfig,
+                  "TUTTI_NET_AFFINITY: " + in_quotes(affinity) +
+                      " is not near, off or a list of processors like 0-3,8");
+  }
+  const std::vector<int>& wanted = is_near ? near : *listed;
+  std::vector<int> chosen;
+  std::set_intersection(wanted.begin(), wanted.end(), allowed.begin(), allowed.end(),
+                        std::back_inserter(chosen));
+  if (!is_near && chosen.empty()) {
+    return Status(ErrorCode::kInvalidConfig, "TUTTI_NET_AFFINITY=" + affinity +
+                                                 ": this process may use none of these, only " +
+                                                 topology::format_cpus(allowed));
+  }
+  return is_near && chosen == allowed ? std::vector<int>() : chosen;
+}
+
+Status bind_thread(std::thread& thread, const std::vector<int>& processors) {
+  if (processors.empty()) {
+    return {};
+  }
+  Mask mask{};
+  for (const int processor : processors) {
+    CPU_SET_S(static_cast<unsigned>(processor), sizeof(mask), mask.data());
+  }
+  const int error = pthread_setaffinity_np(thread.native_handle(), sizeof(mask), mask.data());
+  return error == 0 ? Status()
+                    : Status(ErrorCode::kUnavailable,
+                             "net: a thread cannot be bound to processors " +
+                                 topology::format_cpus(processors) + ": " + std::strerror(error));
 }
 
 }  // namespace tutti::net

@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/result.hpp"
 
@@ -15,5 +16,20 @@ namespace tutti::net {
 /// A thread that takes none of the program's signals. `name`: its first 15 letters are shown.
 /// Errors: the system gives none (kUnavailable).
 Result<std::thread> start_thread(const std::string& name, std::function<void()> body);
+
+/// Those that this process may use, whatever the calling thread may; ascending.
+std::vector<int> processors_of_process();
+
+/// Where engine threads of a device may run, by TUTTI_NET_AFFINITY: of the processors `near` it
+/// ("near"), or of a list ("0-3,8"), those that are `allowed`. Empty: wherever their starter may
+/// ("off", "near" where nothing is known or nothing is narrower). Errors: a text that is none of
+/// these, a list without an allowed processor (kInvalidConfig).
+Result<std::vector<int>> choose_processors(const std::string& affinity,
+                                           const std::vector<int>& near,
+                                           const std::vector<int>& allowed);
+
+/// The thread runs there from now on; nothing happens where `processors` is empty.
+/// Errors: the system refuses (kUnavailable).
+Status bind_thread(std::thread& thread, const std::vector<int>& processors);
 
 }  // namespace tutti::net

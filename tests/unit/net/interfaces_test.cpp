@@ -220,6 +220,9 @@ TEST_F(Sysfs, read_device__hardware_on_pci) {
   EXPECT_TRUE(it.is_hardware);
   EXPECT_EQ(100'000, it.speed_mbps);
   EXPECT_EQ(fs::canonical(nic), it.pci_path);
+  EXPECT_TRUE(it.near_processors.empty()) << "not said";
+  std::ofstream(nic / "local_cpulist") << "0-1,4\n";
+  EXPECT_EQ((std::vector<int>{0, 1, 4}), read("eth0").near_processors);
 }
 
 TEST_F(Sysfs, read_device__virtio_is_where_its_pci_device_is) {

@@ -24,6 +24,7 @@
 
 #include "base/random.hpp"
 #include "net/hello.hpp"
+#include "net/thread.hpp"
 
 namespace tutti::net {
 namespace {
@@ -432,6 +433,23 @@ TEST(Network, APolicyThatIsNotThereIsAnError) {
   EXPECT_NE(network.status().message().find("TUTTI_TRANSPORT_POLICY=/nowhere/mine.so"),
             std::string::npos)
       << network.status().message();
+}
+
+TEST(Network, EnginesRunWhereTheyAreTold) {
+  const int here = processors_of_process().back();
+  std::string told;
+  {
+    const ScopedEnvironment affinity("TUTTI_NET_AFFINITY", std::to_string(here).c_str());
+    auto network =
+        Network::open([&told](LogKind, const std::string& text) { told += text + "\n"; });
+    ASSERT_TRUE(network.ok()) << network.status().message();
+    EXPECT_TRUE((*network)->listen(0).ok());
+  }
+  EXPECT_NE(told.find(" on processors " + std::to_string(here) + ", "), std::string::npos) << told;
+  const ScopedEnvironment affinity("TUTTI_NET_AFFINITY", "everywhere");
+  const auto refused = make_network()->listen(0);
+  EXPECT_EQ(refused.status().code(), ErrorCode::kInvalidConfig);
+  EXPECT_NE(refused.status().message().find("TUTTI_NET_AFFINITY"), std::string::npos);
 }
 
 /// What has been delivered is never told as lost, however soon the receiver goes.
