@@ -50,6 +50,7 @@ struct Config {
   Bytes pipeline_chunk_bytes = 1 << 20;  ///< Staged native collectives are cut into these.
   Bytes pinned_pool_bytes = 256 << 20;   ///< Cached pinned staging memory per process.
   std::string direct = "auto";           ///< Which GPUs our own kernels may use: auto, all, off.
+  std::string direct_handles = "auto";   ///< auto | ipc | descriptor | fabric (device::Sharing)
   int net_paths = 64;                    ///< Of a connection: source ports over UDP.
   int net_engines = 0;               ///< Engine threads of a network device; 0: by the processors.
   int net_lanes = 1;                 ///< Engines that share a long message.

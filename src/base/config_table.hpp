@@ -72,6 +72,10 @@ inline const std::vector<Knob>& knobs() {
          "GPUs, "
          "where they have not been measured.",
          "0.1", ""},
+        {"TUTTI_DIRECT_HANDLES", &Config::direct_handles, "", "auto|ipc|descriptor|fabric",
+         "How our own kernels' ranks show their GPU memory to each other: auto tries the library's "
+         "handles, then file descriptors, then the fabric's handles.",
+         "0.1", ""},
         {"TUTTI_NET_PATHS", &Config::net_paths, "", "1..1024",
          "Paths of a connection of our transport: source ports over UDP.", "0.1", ""},
         {"TUTTI_NET_ENGINES", &Config::net_engines, "", "0..64",

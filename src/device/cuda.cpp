@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/dynamic_library.hpp"
+#include "device/cuda_virtual_memory.hpp"
 #include "device/device.hpp"
 #include "device/driver_cuda.hpp"
 #include "device/owners.hpp"
@@ -337,20 +338,38 @@ class CudaApi final : public Api {
     return own(reinterpret_cast<void*>(pointer), device);
   }
 
+  Result<void*> allocate_shared(int device, Bytes bytes, Sharing sharing) override {
+    if (sharing == Sharing::kIpc || bytes == 0) {
+      return allocate_device(device, bytes);
+    }
+    Scope scope(*this);
+    TUTTI_RETURN_IF_ERROR(scope.enter(device));
+    TUTTI_ASSIGN_OR_RETURN(const cuda::Device handle, device_handle(device));
+    TUTTI_ASSIGN_OR_RETURN(void* const pointer,
+                           virtual_memory_.allocate(device, handle, bytes, sharing));
+    return own(pointer, device);
+  }
+
   Status free_device(void* pointer) override {
     Scope scope(*this);
     TUTTI_RETURN_IF_ERROR(gone_is_fine(scope.enter_owner(pointer)));
     owners_.remove(pointer);
+    if (virtual_memory_.has(pointer)) {
+      return gone_is_fine(virtual_memory_.release(pointer));
+    }
     return check_free("cuMemFree", cu_.mem_free(as_device_pointer(pointer)));
   }
 
   Result<IpcHandle> export_memory(void* pointer) override {
     Scope scope(*this);
     TUTTI_RETURN_IF_ERROR(scope.enter_owner(pointer));
+    if (virtual_memory_.has(pointer)) {
+      return virtual_memory_.export_memory(pointer);
+    }
     cuda::IpcMemHandle inner{};
     TUTTI_RETURN_IF_ERROR(
         check("cuIpcGetMemHandle", cu_.ipc_get_mem_handle(&inner, as_device_pointer(pointer))));
-    IpcHandle handle{};
+    IpcHandle handle;
     static_assert(sizeof handle.bytes == sizeof inner.reserved);
     std::memcpy(handle.bytes, inner.reserved, sizeof handle.bytes);
     return handle;
@@ -359,6 +378,11 @@ class CudaApi final : public Api {
   Result<void*> open_memory(int device, const IpcHandle& handle) override {
     Scope scope(*this);
     TUTTI_RETURN_IF_ERROR(scope.enter(device));
+    if (handle.sharing != Sharing::kIpc) {
+      TUTTI_ASSIGN_OR_RETURN(const cuda::Device own_handle, device_handle(device));
+      TUTTI_ASSIGN_OR_RETURN(void* const opened, virtual_memory_.open(own_handle, handle));
+      return own(opened, device);
+    }
     cuda::IpcMemHandle inner{};
     std::memcpy(inner.reserved, handle.bytes, sizeof handle.bytes);
     cuda::DevicePointer pointer = 0;
@@ -371,6 +395,10 @@ class CudaApi final : public Api {
   Status close_memory(void* pointer) override {
     Scope scope(*this);
     TUTTI_RETURN_IF_ERROR(gone_is_fine(scope.enter_owner(pointer)));
+    if (virtual_memory_.has(pointer)) {
+      owners_.remove(pointer);
+      return gone_is_fine(virtual_memory_.release(pointer));
+    }
     // The driver counts repeated opens of one handle and returns one address: the owner stays
     // known, it is the same for all of them.
     return check_free("cuIpcCloseMemHandle", cu_.ipc_close_mem_handle(as_device_pointer(pointer)));
@@ -684,6 +712,8 @@ class CudaApi final : public Api {
   DynamicLibrary library_;
   cuda::Functions cu_;
   Owners owners_;
+  CudaVirtualMemory virtual_memory_{
+      cu_, [this](const char* call, cuda::Result result) { return check(call, result); }};
   std::mutex retain_mutex_;
   std::array<std::atomic<cuda::Context>, kDevicesMax> primary_{};
 };

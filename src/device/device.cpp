@@ -10,6 +10,14 @@ Result<bool> Api::is_capturing(Stream /*stream*/) { return false; }
 
 Result<int> Api::stream_device(Stream /*stream*/) { return -1; }
 
+Result<void*> Api::allocate_shared(int device, Bytes bytes, Sharing sharing) {
+  if (sharing == Sharing::kIpc) {
+    return allocate_device(device, bytes);
+  }
+  return Status(ErrorCode::kUnsupported,
+                std::string(name()) + ": memory is shown to other processes by its handles alone");
+}
+
 Result<Launcher> Api::create_launcher(Function /*function*/, int /*device*/,
                                       const LaunchShape& /*shape*/, void** /*arguments*/) {
   return Launcher{};

@@ -41,9 +41,21 @@ using Module = void*;
 using Function = void*;
 using Launcher = void*;
 
-/// Bytes that let another process map an allocation (CUDA: CUipcMemHandle is 64 bytes).
+/// How memory of a device is shown to other processes.
+enum class Sharing : std::uint8_t {
+  kIpc,         ///< By a handle of the library's: bytes alone, for processes of one node.
+  kDescriptor,  ///< By a file descriptor, which must reach the other process as one.
+  kFabric,      ///< By a handle of the fabric's manager: bytes alone, also for other nodes.
+};
+
+/// What lets another process map an allocation.
 struct IpcHandle {
-  unsigned char bytes[64];
+  unsigned char bytes[64] = {};  ///< CUipcMemHandle, CUmemFabricHandle
+  Bytes size_bytes = 0;
+  /// kDescriptor: in the process that has made the handle, its own until the memory is freed; for
+  /// open_memory(), the caller's copy of it.
+  int descriptor = -1;
+  Sharing sharing = Sharing::kIpc;
 };
 
 struct LaunchShape {
@@ -123,7 +135,10 @@ class Api {
   virtual Result<void*> allocate_device(int device, Bytes bytes) = 0;
   virtual Status free_device(void* pointer) = 0;
 
-  /// For memory of allocate_device: a handle another process of this node opens.
+  /// As allocate_device (kIpc), or memory that can be shown in the other ways: at least `bytes`,
+  /// for free_device. Errors: there is no such way here (kUnsupported).
+  virtual Result<void*> allocate_shared(int device, Bytes bytes, Sharing sharing);
+  /// For memory of allocate_device and allocate_shared: a handle another process opens.
   virtual Result<IpcHandle> export_memory(void* pointer) = 0;
   virtual Result<void*> open_memory(int device, const IpcHandle& handle) = 0;
   virtual Status close_memory(void* pointer) = 0;

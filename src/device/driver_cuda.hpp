@@ -48,6 +48,31 @@ struct Uuid {
 struct IpcMemHandle {
   unsigned char reserved[64];
 };
+/// CUmemGenericAllocationHandle
+using MemHandle = unsigned long long;
+struct FabricHandle {
+  unsigned char data[64];
+};
+struct MemLocation {
+  int type;
+  int id;
+};
+/// CUmemAllocationProp
+struct MemProperties {
+  int type;
+  int handle_types;
+  MemLocation location;
+  void* win32_meta_data;
+  unsigned char compression_type;
+  unsigned char gpu_direct_rdma_capable;
+  unsigned short usage;
+  unsigned char reserved[4];
+};
+/// CUmemAccessDesc
+struct MemAccess {
+  MemLocation location;
+  int flags;
+};
 
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kErrorInvalidValue = 1;
@@ -80,6 +105,15 @@ inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr unsigned kMemHostAllocPortable = 1;
 inline constexpr unsigned kMemHostAllocDeviceMap = 2;
 inline constexpr unsigned kIpcMemLazyEnablePeerAccess = 1;
+
+// CUmemAllocationType, CUmemLocationType, CUmemAllocationHandleType, CUmemAccess_flags,
+// CUmemAllocationGranularity_flags
+inline constexpr int kMemAllocationPinned = 1;
+inline constexpr int kMemLocationDevice = 1;
+inline constexpr int kMemHandlePosixDescriptor = 1;
+inline constexpr int kMemHandleFabric = 8;
+inline constexpr int kMemAccessReadWrite = 3;
+inline constexpr int kMemGranularityMinimum = 0;
 
 // CUlaunchAttributeID
 inline constexpr int kLaunchAttributePriority = 8;
@@ -139,24 +173,44 @@ inline constexpr int kLaunchAttributePriority = 8;
      void** extra))
 
 /// Functions that a library may lack; null then.
-#define TUTTI_CUDA_OPTIONAL_FUNCTIONS(X)                                              \
-  X(device_get_uuid_v2, cuDeviceGetUuid_v2, (Uuid * uuid, Device device))             \
-  X(device_get_uuid, cuDeviceGetUuid, (Uuid * uuid, Device device))                   \
-  X(graph_create, cuGraphCreate, (Graph * graph, unsigned flags))                     \
-  X(graph_destroy, cuGraphDestroy, (Graph graph))                                     \
-  X(graph_add_kernel_node, cuGraphAddKernelNode_v2,                                   \
-    (GraphNode * node, Graph graph, const GraphNode* dependencies, std::size_t count, \
-     const KernelNodeParameters* parameters))                                         \
-  X(graph_kernel_node_set_attribute, cuGraphKernelNodeSetAttribute,                   \
-    (GraphNode node, int attribute, const LaunchAttributeValue* value))               \
-  X(graph_instantiate, cuGraphInstantiateWithFlags,                                   \
-    (GraphExec * executable, Graph graph, unsigned long long flags))                  \
-  X(graph_exec_destroy, cuGraphExecDestroy, (GraphExec executable))                   \
-  X(graph_exec_kernel_node_set_params, cuGraphExecKernelNodeSetParams_v2,             \
-    (GraphExec executable, GraphNode node, const KernelNodeParameters* parameters))   \
-  X(graph_launch, cuGraphLaunch, (GraphExec executable, Stream stream))               \
-  X(stream_is_capturing, cuStreamIsCapturing, (Stream stream, int* status))           \
-  X(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode, (int* mode))     \
+#define TUTTI_CUDA_OPTIONAL_FUNCTIONS(X)                                                      \
+  X(device_get_uuid_v2, cuDeviceGetUuid_v2, (Uuid * uuid, Device device))                     \
+  X(device_get_uuid, cuDeviceGetUuid, (Uuid * uuid, Device device))                           \
+  X(graph_create, cuGraphCreate, (Graph * graph, unsigned flags))                             \
+  X(graph_destroy, cuGraphDestroy, (Graph graph))                                             \
+  X(graph_add_kernel_node, cuGraphAddKernelNode_v2,                                           \
+    (GraphNode * node, Graph graph, const GraphNode* dependencies, std::size_t count,         \
+     const KernelNodeParameters* parameters))                                                 \
+  X(graph_kernel_node_set_attribute, cuGraphKernelNodeSetAttribute,                           \
+    (GraphNode node, int attribute, const LaunchAttributeValue* value))                       \
+  X(graph_instantiate, cuGraphInstantiateWithFlags,                                           \
+    (GraphExec * executable, Graph graph, unsigned long long flags))                          \
+  X(graph_exec_destroy, cuGraphExecDestroy, (GraphExec executable))                           \
+  X(graph_exec_kernel_node_set_params, cuGraphExecKernelNodeSetParams_v2,                     \
+    (GraphExec executable, GraphNode node, const KernelNodeParameters* parameters))           \
+  X(graph_launch, cuGraphLaunch, (GraphExec executable, Stream stream))                       \
+  X(stream_is_capturing, cuStreamIsCapturing, (Stream stream, int* status))                   \
+  X(mem_get_granularity, cuMemGetAllocationGranularity,                                       \
+    (std::size_t * bytes, const MemProperties* properties, int option))                       \
+  X(mem_create, cuMemCreate,                                                                  \
+    (MemHandle * handle, std::size_t bytes, const MemProperties* properties,                  \
+     unsigned long long flags))                                                               \
+  X(mem_release, cuMemRelease, (MemHandle handle))                                            \
+  X(mem_address_reserve, cuMemAddressReserve,                                                 \
+    (DevicePointer * pointer, std::size_t bytes, std::size_t alignment, DevicePointer wanted, \
+     unsigned long long flags))                                                               \
+  X(mem_address_free, cuMemAddressFree, (DevicePointer pointer, std::size_t bytes))           \
+  X(mem_map, cuMemMap,                                                                        \
+    (DevicePointer pointer, std::size_t bytes, std::size_t offset, MemHandle handle,          \
+     unsigned long long flags))                                                               \
+  X(mem_unmap, cuMemUnmap, (DevicePointer pointer, std::size_t bytes))                        \
+  X(mem_set_access, cuMemSetAccess,                                                           \
+    (DevicePointer pointer, std::size_t bytes, const MemAccess* access, std::size_t count))   \
+  X(mem_export_handle, cuMemExportToShareableHandle,                                          \
+    (void* shared, MemHandle handle, int type, unsigned long long flags))                     \
+  X(mem_import_handle, cuMemImportFromShareableHandle,                                        \
+    (MemHandle * handle, void* shared, int type))                                             \
+  X(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode, (int* mode))             \
   X(device_get_pci_bus_id, cuDeviceGetPCIBusId, (char* text, int bytes, Device device))
 
 struct Functions {

@@ -448,9 +448,13 @@ class Memory {
     return arenas_[allocation.device].export_span(allocation.span, allocation.bytes);
   }
 
-  Result<void*> import(int device, const IpcRecord& record) {
+  /// `given`: a descriptor of the exporter's memory, the caller's; -1: it is looked up.
+  Result<void*> import(int device, const IpcRecord& record, int given) {
     if (record.magic != kIpcMagic || record.bytes == 0) {
       return invalid("not a memory handle of the host device");
+    }
+    if (given >= 0) {
+      return import_from(given, device, record);
     }
     const std::string path =
         "/proc/" + std::to_string(record.process) + "/fd/" + std::to_string(record.descriptor);
@@ -918,10 +922,17 @@ class HostApi final : public Api {
     return runtime().memory.free(pointer);
   }
 
+  Result<void*> allocate_shared(int device, Bytes bytes, Sharing sharing) override {
+    return sharing == Sharing::kFabric ? Api::allocate_shared(device, bytes, sharing)
+                                       : allocate_device(device, bytes);
+  }
+
   Result<IpcHandle> export_memory(void* pointer) override {
     TUTTI_ASSIGN_OR_RETURN(const IpcRecord record, runtime().memory.export_memory(pointer));
-    IpcHandle handle{};
+    IpcHandle handle;
     std::memcpy(handle.bytes, &record, sizeof record);
+    handle.size_bytes = record.bytes;
+    handle.descriptor = record.descriptor;  // All of our memory has one.
     return handle;
   }
 
@@ -929,7 +940,8 @@ class HostApi final : public Api {
     TUTTI_RETURN_IF_ERROR(check_device(device));
     IpcRecord record{};
     std::memcpy(&record, handle.bytes, sizeof record);
-    return runtime().memory.import(device, record);
+    return runtime().memory.import(device, record,
+                                   handle.sharing == Sharing::kDescriptor ? handle.descriptor : -1);
   }
 
   Status close_memory(void* pointer) override { return runtime().memory.close_import(pointer); }

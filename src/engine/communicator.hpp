@@ -146,6 +146,8 @@ class Communicator {
   /// Brings up the direct backend; the answer is agreed (direct_setup.cpp).
   Status setup_direct(select::Memory memory, int device);
   Status agree_direct(int device, std::string* refusal);
+  Status make_direct(const runners::DirectRunner::Options& options, bool* is_mapped,
+                     std::string* refusal);
   Status agree_direct_host(std::string* refusal);
   /// Sets `refusal` on all ranks, "rank 3 WHAT", when `status` is bad on one of them.
   Status agree_step(const Status& status, const char* what, std::string* refusal);

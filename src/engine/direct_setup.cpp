@@ -84,6 +84,17 @@ bool has_nvlink_to_all(const std::vector<DirectFacts>& all, std::size_t self) {
   return true;
 }
 
+/// In the order in which they are tried. cuIpc works without more ado in nearly all places.
+std::vector<device::Sharing> sharings(const std::string& handles) {
+  using device::Sharing;
+  if (handles == "auto") {
+    return {Sharing::kIpc, Sharing::kDescriptor, Sharing::kFabric};
+  }
+  return {handles == "ipc"          ? Sharing::kIpc
+          : handles == "descriptor" ? Sharing::kDescriptor
+                                    : Sharing::kFabric};
+}
+
 }  // namespace
 
 Status Communicator::setup_direct(select::Memory memory, int device) {
@@ -195,34 +206,56 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
   runners::DirectTuning tuning;
   tuning.blocks_max = agreed[kThreads] != 0 ? kThreadsBlocksMax : runners::kDirectBlocksMax;
 
+  const auto wire =
+      agreed[kWithoutNvlink] != 0 ? runners::DirectWire::kPackets : runners::DirectWire::kLines;
+  // What does not map in one way may in the next; all ranks come to each of them together.
+  std::string first;
+  for (const device::Sharing sharing : sharings(process_.config().direct_handles)) {
+    bool is_mapped = false;
+    TUTTI_RETURN_IF_ERROR(make_direct({.timeout_s = process_.config().timeout_s,
+                                       .wire = wire,
+                                       .tuning = tuning,
+                                       .sharing = sharing},
+                                      &is_mapped, refusal));
+    if (refusal->empty() || is_mapped) {
+      return {};
+    }
+    first = first.empty() ? *refusal : first;
+    direct_runner_.reset();
+  }
+  *refusal = first;
+  return {};
+}
+
+/// `is_mapped`: all ranks could map each other's memory, whatever became of it then.
+Status Communicator::make_direct(const runners::DirectRunner::Options& options, bool* is_mapped,
+                                 std::string* refusal) {
   using runners::DirectRunner;
-  Status status;
-  std::vector<DirectRunner::Handle> handles(all.size());
   DirectRunner::Handle handle;
-  auto made = DirectRunner::create(
-      *api, device_, {.rank = place_.rank, .ranks = place_.ranks}, process_.scratch(),
-      {.timeout_s = process_.config().timeout_s,
-       .wire = agreed[kWithoutNvlink] != 0 ? runners::DirectWire::kPackets
-                                           : runners::DirectWire::kLines,
-       .tuning = tuning});
-  status = made.status();
+  auto made = DirectRunner::create(*process_.device(), device_,
+                                   {.rank = place_.rank, .ranks = place_.ranks}, process_.scratch(),
+                                   options);
+  Status status = made.status();
   if (status.ok()) {
     direct_runner_ = std::move(*made);
     auto exported = direct_runner_->handle();
     status = exported.status();
     handle = exported.ok() ? *exported : handle;
   }
+  refusal->clear();
   TUTTI_RETURN_IF_ERROR(
       agree_step(status, "could not make its kernels and staging memory", refusal));
   if (!refusal->empty()) {
     return {};
   }
+  std::vector<DirectRunner::Handle> handles(static_cast<std::size_t>(place_.ranks));
   TUTTI_RETURN_IF_ERROR(bootstrap_.allgather(&handle, handles.data(), sizeof(handle)));
   TUTTI_RETURN_IF_ERROR(
       agree_step(direct_runner_->open_peers(handles), "could not map its peers' memory", refusal));
   if (!refusal->empty()) {
     return {};
   }
+  *is_mapped = true;
   return agree_step(direct_runner_->self_test(), "could not reach its peers' memory", refusal);
 }
 

@@ -33,7 +33,32 @@ TUTTI_CUDA_FUNCTIONS(TUTTI_CHECK)
 TUTTI_CHECK(device_get_uuid, cuDeviceGetUuid, )
 TUTTI_CHECK(stream_is_capturing, cuStreamIsCapturing, )
 TUTTI_CHECK(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode, )
+TUTTI_CHECK(mem_get_granularity, cuMemGetAllocationGranularity, )
+TUTTI_CHECK(mem_create, cuMemCreate, )
+TUTTI_CHECK(mem_release, cuMemRelease, )
+TUTTI_CHECK(mem_address_reserve, cuMemAddressReserve, )
+TUTTI_CHECK(mem_address_free, cuMemAddressFree, )
+TUTTI_CHECK(mem_map, cuMemMap, )
+TUTTI_CHECK(mem_unmap, cuMemUnmap, )
+TUTTI_CHECK(mem_set_access, cuMemSetAccess, )
+TUTTI_CHECK(mem_export_handle, cuMemExportToShareableHandle, )
+TUTTI_CHECK(mem_import_handle, cuMemImportFromShareableHandle, )
 #undef TUTTI_CHECK
+
+static_assert(sizeof(cuda::MemHandle) == sizeof(CUmemGenericAllocationHandle));
+static_assert(sizeof(cuda::FabricHandle) == sizeof(CUmemFabricHandle));
+static_assert(sizeof(cuda::MemProperties) == sizeof(CUmemAllocationProp));
+static_assert(offsetof(cuda::MemProperties, handle_types) ==
+              offsetof(CUmemAllocationProp, requestedHandleTypes));
+static_assert(offsetof(cuda::MemProperties, location) == offsetof(CUmemAllocationProp, location));
+static_assert(sizeof(cuda::MemAccess) == sizeof(CUmemAccessDesc));
+static_assert(offsetof(cuda::MemAccess, flags) == offsetof(CUmemAccessDesc, flags));
+static_assert(cuda::kMemAllocationPinned == CU_MEM_ALLOCATION_TYPE_PINNED);
+static_assert(cuda::kMemLocationDevice == CU_MEM_LOCATION_TYPE_DEVICE);
+static_assert(cuda::kMemHandlePosixDescriptor == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+static_assert(cuda::kMemHandleFabric == CU_MEM_HANDLE_TYPE_FABRIC);
+static_assert(cuda::kMemAccessReadWrite == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+static_assert(cuda::kMemGranularityMinimum == CU_MEM_ALLOC_GRANULARITY_MINIMUM);
 
 static_assert(sizeof(cuda::Uuid) == sizeof(CUuuid));
 static_assert(sizeof(cuda::IpcMemHandle) == sizeof(CUipcMemHandle));

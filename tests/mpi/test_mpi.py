@@ -499,6 +499,25 @@ def test_pipelines__a_rank_without_its_communicators_is_a_fall_back_for_all(
     assert len(said) == 1, str(result)
 
 
+@pytest.mark.parametrize(
+    ("handles", "said"),
+    [
+        ("ipc", r"of staging memory\)"),
+        ("descriptor", "of staging memory by descriptors"),
+        ("fabric", "no direct backend on this communicator: rank .* staging memory"),
+    ],
+)
+def test_direct_handles(mpi: Mpi, handles: str, said: str, door: Path, tmp_path: Path) -> None:
+    """However the ranks show their memory to each other; where they cannot, other plans carry."""
+    once_per_library(mpi)
+    result = collectives(
+        mpi, 3, tmp_path, "hostdevice", "--only", "roots",
+        extra={"TUTTI_DIRECT_HANDLES": handles, "TUTTI_LOG_LEVEL": "info"},
+    )  # fmt: skip
+    result.assert_passed("collectives")
+    assert result.lines(said), str(result)
+
+
 def test_pipelines__our_kernels_beside_the_ccl(mpi: Mpi, tmp_path: Path) -> None:
     """The doubles cannot run the kernels: there it falls back. On GPUs it carries what is cut."""
     result = collectives(

@@ -15,7 +15,11 @@
 //   tutti_fake_reset_device(device)                 what cudaDeviceReset does to a context
 #include "support/fake_gpu.hpp"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <utility>
 
 #include "device/driver_cuda.hpp"
 
@@ -630,6 +634,146 @@ CUDA_CALL(cuIpcOpenMemHandle_v2,
 CUDA_CALL(cuIpcCloseMemHandle, (DevicePointer pointer)) {
   NEEDS_CONTEXT(cuIpcCloseMemHandle);
   return imports().close(as_pointer(pointer));
+}
+
+// Virtual memory, in the one order in which it can be put to use: memory is made or imported, then
+// addresses are reserved for it by the same thread, then it is mapped. The addresses are those that
+// the host device's memory has anyway. A fabric there is none.
+
+struct VirtualMemory {
+  void* pointer = nullptr;
+  bool is_import = false;
+  int device = -1;
+};
+thread_local cuda::MemHandle unreserved = 0;
+
+int shown_by(int type) {
+  return type == cuda::kMemHandlePosixDescriptor ? kSuccess : 800;  // CUDA_ERROR_NOT_PERMITTED
+}
+
+/// Behind the descriptor is a file with the host device's handle in it.
+int export_descriptor(int* descriptor, void* pointer) {
+  tutti::Result<tutti::device::IpcHandle> exported = host().export_memory(pointer);
+  *descriptor = memfd_create("fake-cuda-memory", MFD_CLOEXEC);
+  return exported.ok() && *descriptor >= 0 &&
+                 write(*descriptor, exported->bytes, sizeof exported->bytes) ==
+                     static_cast<ssize_t>(sizeof exported->bytes)
+             ? kSuccess
+             : kUnknown;
+}
+
+int import_descriptor(void** pointer, int device, int descriptor) {
+  tutti::device::IpcHandle inner;
+  if (pread(descriptor, inner.bytes, sizeof inner.bytes, 0) !=
+      static_cast<ssize_t>(sizeof inner.bytes)) {
+    return kInvalidValue;
+  }
+  tutti::Result<void*> mapped = host().open_memory(device, inner);
+  *pointer = mapped.ok() ? *mapped : nullptr;
+  return mapped.ok() ? kSuccess : kInvalidValue;
+}
+
+CUDA_CALL(cuMemGetAllocationGranularity,
+          (std::size_t * bytes, const cuda::MemProperties* properties, int option)) {
+  NEEDS_CONTEXT(cuMemGetAllocationGranularity);
+  if (properties->type != cuda::kMemAllocationPinned || option != cuda::kMemGranularityMinimum) {
+    return kInvalidValue;
+  }
+  *bytes = 64 << 10;
+  return kSuccess;
+}
+
+CUDA_CALL(cuMemCreate, (cuda::MemHandle * handle, std::size_t bytes,
+                        const cuda::MemProperties* properties, unsigned long long flags)) {
+  NEEDS_CONTEXT(cuMemCreate);
+  if (bytes == 0 || bytes % (64 << 10) != 0 || flags != 0 ||
+      properties->location.type != cuda::kMemLocationDevice) {
+    return kInvalidValue;
+  }
+  if (const int refused = shown_by(properties->handle_types); refused != kSuccess) {
+    return refused;
+  }
+  tutti::Result<void*> made = host().allocate_device(properties->location.id, bytes);
+  if (!made.ok()) {
+    return cuda::kErrorOutOfMemory;
+  }
+  auto* const memory = new VirtualMemory{*made, false, properties->location.id};
+  *handle = unreserved = reinterpret_cast<cuda::MemHandle>(memory);
+  return kSuccess;
+}
+
+CUDA_CALL(cuMemImportFromShareableHandle, (cuda::MemHandle * handle, void* shared, int type)) {
+  NEEDS_CONTEXT(cuMemImportFromShareableHandle);
+  if (const int refused = shown_by(type); refused != kSuccess) {
+    return refused;
+  }
+  void* pointer = nullptr;
+  const int code = import_descriptor(&pointer, current()->device,
+                                     static_cast<int>(reinterpret_cast<std::intptr_t>(shared)));
+  if (code != kSuccess) {
+    return code;
+  }
+  *handle = unreserved =
+      reinterpret_cast<cuda::MemHandle>(new VirtualMemory{pointer, true, current()->device});
+  return kSuccess;
+}
+
+CUDA_CALL(cuMemExportToShareableHandle,
+          (void* shared, cuda::MemHandle handle, int type, unsigned long long flags)) {
+  NEEDS_CONTEXT(cuMemExportToShareableHandle);
+  if (const int refused = shown_by(type); refused != kSuccess || flags != 0) {
+    return refused != kSuccess ? refused : kInvalidValue;
+  }
+  return export_descriptor(static_cast<int*>(shared),
+                           reinterpret_cast<VirtualMemory*>(handle)->pointer);
+}
+
+CUDA_CALL(cuMemAddressReserve, (DevicePointer * pointer, std::size_t, std::size_t alignment,
+                                DevicePointer wanted, unsigned long long flags)) {
+  NEEDS_CONTEXT(cuMemAddressReserve);
+  if (unreserved == 0 || alignment != 0 || wanted != 0 || flags != 0) {
+    return kInvalidValue;
+  }
+  *pointer = reinterpret_cast<DevicePointer>(
+      reinterpret_cast<VirtualMemory*>(std::exchange(unreserved, 0))->pointer);
+  return kSuccess;
+}
+
+CUDA_CALL(cuMemAddressFree, (DevicePointer, std::size_t)) {
+  NEEDS_CONTEXT(cuMemAddressFree);
+  return kSuccess;
+}
+
+CUDA_CALL(cuMemMap, (DevicePointer pointer, std::size_t, std::size_t offset, cuda::MemHandle handle,
+                     unsigned long long flags)) {
+  NEEDS_CONTEXT(cuMemMap);
+  return offset == 0 && flags == 0 &&
+                 as_pointer(pointer) == reinterpret_cast<VirtualMemory*>(handle)->pointer
+             ? kSuccess
+             : kInvalidValue;
+}
+
+CUDA_CALL(cuMemSetAccess,
+          (DevicePointer, std::size_t, const cuda::MemAccess* access, std::size_t count)) {
+  NEEDS_CONTEXT(cuMemSetAccess);
+  return count == 1 && access->flags == cuda::kMemAccessReadWrite &&
+                 access->location.type == cuda::kMemLocationDevice
+             ? kSuccess
+             : kInvalidValue;
+}
+
+CUDA_CALL(cuMemUnmap, (DevicePointer, std::size_t)) {
+  NEEDS_CONTEXT(cuMemUnmap);
+  return kSuccess;
+}
+
+CUDA_CALL(cuMemRelease, (cuda::MemHandle handle)) {
+  NEEDS_CONTEXT(cuMemRelease);
+  auto* const memory = reinterpret_cast<VirtualMemory*>(handle);
+  const tutti::Status freed = memory->is_import ? host().close_memory(memory->pointer)
+                                                : host().free_device(memory->pointer);
+  delete memory;
+  return code_of(freed, kInvalidValue);
 }
 
 CUDA_CALL(cuModuleLoadData, (void** module, const void* image)) {

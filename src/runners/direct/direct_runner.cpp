@@ -26,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::string_view kPacketsPrefix = "packets_";
 constexpr double kSelfTestTimeoutS = 20;
+constexpr double kMailTimeoutS = 20;
 /// How long a kernel that was told to give up may take to do so.
 constexpr double kGiveUpS = 10;
 
@@ -122,7 +123,7 @@ Status DirectRunner::load_kernels() {
 Status DirectRunner::make_memory() {
   TUTTI_ASSIGN_OR_RETURN(stream_, api_.create_stream(device_));
   const Bytes bytes = direct_arena_bytes(geometry_, me_.ranks);
-  TUTTI_ASSIGN_OR_RETURN(arena_, api_.allocate_device(device_, bytes));
+  TUTTI_ASSIGN_OR_RETURN(arena_, api_.allocate_shared(device_, bytes, options_.sharing));
   // Zero is no epoch.
   TUTTI_RETURN_IF_ERROR(api_.fill_async(arena_, 0, bytes, stream_));
   TUTTI_RETURN_IF_ERROR(api_.wait_stream(stream_));
@@ -130,18 +131,42 @@ Status DirectRunner::make_memory() {
   std::memset(words, 0, sizeof(Control));
   control_ = static_cast<Control*>(words);
   epochs_.fill(1);
+  if (options_.sharing == device::Sharing::kDescriptor) {
+    TUTTI_ASSIGN_OR_RETURN(mail_, DescriptorMail::open());
+  }
   return {};
 }
 
 Result<DirectRunner::Handle> DirectRunner::handle() const {
   Handle handle;
   TUTTI_ASSIGN_OR_RETURN(handle.arena, api_.export_memory(arena_));
+  handle.arena.sharing = options_.sharing;
+  if (mail_) {
+    handle.mail = mail_->address();
+  }
   handle.process = HostProcess::self();
   return handle;
 }
 
+Result<std::vector<net::Descriptor>> DirectRunner::exchange_descriptors(
+    std::span<const Handle> handles) {
+  std::vector<DescriptorMail::Address> addresses;
+  for (const Handle& handle : handles) {
+    addresses.push_back(handle.mail);
+  }
+  const int own = handles[static_cast<std::size_t>(me_.rank)].arena.descriptor;
+  TUTTI_RETURN_IF_ERROR(mail_->send_to_all(addresses, me_.rank, own));
+  auto received = mail_->receive_from_all(me_.ranks, me_.rank, kMailTimeoutS);
+  mail_.reset();
+  return received;
+}
+
 Status DirectRunner::open_peers(std::span<const Handle> handles) {
   std::vector<void*> arenas;
+  std::vector<net::Descriptor> descriptors(handles.size());  // Closed once they are mapped.
+  if (mail_) {
+    TUTTI_ASSIGN_OR_RETURN(descriptors, exchange_descriptors(handles));
+  }
   for (int peer = 0; peer < me_.ranks; ++peer) {
     const Handle& handle = handles[static_cast<std::size_t>(peer)];
     if (peer == me_.rank) {
@@ -149,7 +174,9 @@ Status DirectRunner::open_peers(std::span<const Handle> handles) {
       processes_.emplace_back();
       continue;
     }
-    TUTTI_ASSIGN_OR_RETURN(void* const opened, api_.open_memory(device_, handle.arena));
+    device::IpcHandle shown = handle.arena;
+    shown.descriptor = descriptors[static_cast<std::size_t>(peer)].get();
+    TUTTI_ASSIGN_OR_RETURN(void* const opened, api_.open_memory(device_, shown));
     opened_.push_back(opened);
     arenas.push_back(opened);
     // In another process name space the number means nothing, or somebody else.
@@ -206,6 +233,9 @@ std::string DirectRunner::description() const {
   return std::string(api_.name()) + " " + module_.target() +
          (geometry_.wire == DirectWire::kLines ? ", 128-byte lines, " : ", 8-byte packets, ") +
          std::to_string(direct_arena_bytes(geometry_, me_.ranks) >> 20) + " MiB of staging memory" +
+         (options_.sharing == device::Sharing::kDescriptor ? " by descriptors"
+          : options_.sharing == device::Sharing::kFabric   ? " by handles of the fabric"
+                                                           : "") +
          (no_graphs_.empty() ? "" : ", plain launches: " + no_graphs_);
 }
 

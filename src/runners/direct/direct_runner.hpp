@@ -18,11 +18,13 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "device/device.hpp"
+#include "runners/direct/descriptor_mail.hpp"
 #include "runners/direct/host_process.hpp"
 #include "runners/direct/kernel_module.hpp"
 #include "runners/direct/launch.hpp"
@@ -38,10 +40,12 @@ class DirectRunner : public Runner {
     double timeout_s = 0;  ///< 0: wait for ever.
     DirectWire wire = DirectWire::kLines;
     DirectTuning tuning;
+    device::Sharing sharing = device::Sharing::kIpc;  ///< How peers get at the staging memory.
   };
   /// What a rank gives to the others of the communicator.
   struct Handle {
     device::IpcHandle arena{};
+    DescriptorMail::Address mail;
     HostProcess process;
   };
 
@@ -54,7 +58,8 @@ class DirectRunner : public Runner {
   DirectRunner& operator=(const DirectRunner&) = delete;
 
   Result<Handle> handle() const;
-  /// Maps the peers' arenas and runs every kernel once, empty. In rank order, own included. Local.
+  /// Maps the peers' arenas and runs every kernel once, empty. In rank order, own included. Local,
+  /// but for kDescriptor, where it takes all ranks.
   Status open_peers(std::span<const Handle> handles);
   /// The same for ranks that are in this process (tests): their arenas' addresses.
   Status open_arenas(std::span<void* const> arenas);
@@ -83,6 +88,7 @@ class DirectRunner : public Runner {
                const Options& options)
       : api_(api), device_(device), me_(me), scratch_(scratch), options_(options) {}
   Status load_kernels();
+  Result<std::vector<net::Descriptor>> exchange_descriptors(std::span<const Handle> handles);
   Status make_memory();
   Status warm();
   device::LaunchShape shape_of(const DirectLaunch& launch) const;
@@ -121,6 +127,7 @@ class DirectRunner : public Runner {
   std::vector<Kernel> kernels_;  ///< As direct_kernel_names().
   void* arena_ = nullptr;
   std::array<void*, device::kernels::kPeersMax> arenas_{};
+  std::optional<DescriptorMail> mail_;  ///< kDescriptor, until the peers have been opened.
   std::vector<void*> opened_;
   std::vector<HostProcess> processes_;  ///< Of peers that this process can see; number 0: cannot.
   Control* control_ = nullptr;

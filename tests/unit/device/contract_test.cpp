@@ -609,52 +609,70 @@ TEST_P(Contract, open_memory__another_process_reads_and_writes) {
     GTEST_SKIP() << "a forked child cannot use the driver";
   }
   constexpr Bytes kBytes = 10000;
-  // The neighbour makes the allocation start inside a page.
-  unsigned char* neighbour = device_memory(0, 512);
-  unsigned char* memory = device_memory(0, kBytes);
-  const auto sent = pattern(kBytes, 9);
-  ASSERT_TRUE(api().copy(memory, sent.data(), kBytes).ok());
-  const Result<IpcHandle> handle = api().export_memory(memory);
-  ASSERT_TRUE(handle.ok()) << handle.status().message();
-  EXPECT_FALSE(api().export_memory(memory + 512).ok());
+  for (const Sharing sharing : {Sharing::kIpc, Sharing::kDescriptor, Sharing::kFabric}) {
+    const std::string name = std::string(api().name()) + std::to_string(static_cast<int>(sharing));
+    // The neighbour makes the allocation start inside a page.
+    unsigned char* neighbour = device_memory(0, 512);
+    const Result<void*> made = api().allocate_shared(0, kBytes, sharing);
+    if (sharing == Sharing::kFabric || name == "hip1") {
+      EXPECT_FALSE(made.ok()) << name;
+      EXPECT_FALSE(made.status().message().empty());
+      EXPECT_TRUE(api().free_device(neighbour).ok());
+      continue;
+    }
+    ASSERT_TRUE(made.ok()) << name << made.status().message();
+    auto* const memory = static_cast<unsigned char*>(*made);
+    EXPECT_EQ(api().classify(memory + kBytes - 1).kind, MemoryKind::kDevice);
+    const auto sent = pattern(kBytes, 9);
+    ASSERT_TRUE(api().copy(memory, sent.data(), kBytes).ok());
+    Result<IpcHandle> handle = api().export_memory(memory);
+    ASSERT_TRUE(handle.ok()) << handle.status().message();
+    EXPECT_FALSE(api().export_memory(memory + 512).ok());
+    if (sharing == Sharing::kDescriptor) {
+      EXPECT_GE(handle->descriptor, 0) << name;
+      EXPECT_GE(handle->size_bytes, kBytes) << name;
+      handle->sharing = sharing;  // The host device has one kind of memory for both ways.
+    }
 
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    // Only exit codes from here: the parent judges.
-    const Result<void*> opened = api().open_memory(last_, *handle);
-    if (!opened.ok()) {
-      _exit(10);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      // Only exit codes from here: the parent judges.
+      const Result<void*> opened = api().open_memory(last_, *handle);
+      if (!opened.ok()) {
+        _exit(10);
+      }
+      auto* mapped = static_cast<unsigned char*>(*opened);
+      if (api().classify(mapped + kBytes - 1).kind != MemoryKind::kDevice ||
+          api().classify(mapped).device != last_) {
+        _exit(11);
+      }
+      if (std::memcmp(mapped, sent.data(), kBytes) != 0) {
+        _exit(12);
+      }
+      mapped[0] = 0xee;
+      mapped[kBytes - 1] = 0xdd;
+      if (!api().close_memory(mapped).ok() || api().close_memory(mapped).ok()) {
+        _exit(13);
+      }
+      if (api().classify(mapped).kind != MemoryKind::kHost) {
+        _exit(14);
+      }
+      _exit(0);
     }
-    auto* mapped = static_cast<unsigned char*>(*opened);
-    if (api().classify(mapped + kBytes - 1).kind != MemoryKind::kDevice ||
-        api().classify(mapped).device != last_) {
-      _exit(11);
-    }
-    if (std::memcmp(mapped, sent.data(), kBytes) != 0) {
-      _exit(12);
-    }
-    mapped[0] = 0xee;
-    mapped[kBytes - 1] = 0xdd;
-    if (!api().close_memory(mapped).ok() || api().close_memory(mapped).ok()) {
-      _exit(13);
-    }
-    if (api().classify(mapped).kind != MemoryKind::kHost) {
-      _exit(14);
-    }
-    _exit(0);
+    int state = 0;
+    ASSERT_EQ(waitpid(child, &state, 0), child);
+    ASSERT_TRUE(WIFEXITED(state));
+    EXPECT_EQ(WEXITSTATUS(state), 0) << name;
+    std::vector<unsigned char> seen(kBytes);
+    ASSERT_TRUE(api().copy(seen.data(), memory, kBytes).ok());
+    EXPECT_EQ(seen[0], 0xee);
+    EXPECT_EQ(seen[1], sent[1]);
+    EXPECT_EQ(seen[kBytes - 1], 0xdd);
+    EXPECT_TRUE(api().free_device(memory).ok());
+    EXPECT_TRUE(api().free_device(neighbour).ok());
+    EXPECT_EQ(api().classify(memory).kind, MemoryKind::kHost) << name;
   }
-  int state = 0;
-  ASSERT_EQ(waitpid(child, &state, 0), child);
-  ASSERT_TRUE(WIFEXITED(state));
-  EXPECT_EQ(WEXITSTATUS(state), 0);
-  std::vector<unsigned char> seen(kBytes);
-  ASSERT_TRUE(api().copy(seen.data(), memory, kBytes).ok());
-  EXPECT_EQ(seen[0], 0xee);
-  EXPECT_EQ(seen[1], sent[1]);
-  EXPECT_EQ(seen[kBytes - 1], 0xdd);
-  EXPECT_TRUE(api().free_device(memory).ok());
-  EXPECT_TRUE(api().free_device(neighbour).ok());
 }
 
 TEST_P(Contract, open_memory__garbage_fails) {

@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runners/direct/descriptor_mail.hpp"
+
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace tutti::runners {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr time_t kSendTimeoutS = 10;
+
+struct Letter {
+  std::array<std::uint64_t, 2> secret{};  ///< The receiver's.
+  std::int32_t from = -1;
+};
+
+Status no_mail(const char* what) {
+  return Status(ErrorCode::kUnavailable, std::string("descriptors for the ranks of this node: ") +
+                                             what + ": " + std::strerror(errno));
+}
+
+/// One letter that waits in the queue; nothing: a stranger's, or one without a descriptor.
+std::optional<std::pair<Letter, net::Descriptor>> take(int socket) {
+  Letter letter;
+  iovec part{&letter, sizeof letter};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  const ssize_t got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  net::Descriptor descriptor;
+  for (cmsghdr* it = CMSG_FIRSTHDR(&message); got >= 0 && it != nullptr;
+       it = CMSG_NXTHDR(&message, it)) {
+    if (it->cmsg_level == SOL_SOCKET && it->cmsg_type == SCM_RIGHTS) {
+      int value = -1;
+      std::memcpy(&value, CMSG_DATA(it), sizeof value);
+      descriptor.reset(value);
+    }
+  }
+  if (got != sizeof letter || descriptor.get() < 0) {
+    return std::nullopt;
+  }
+  return std::pair(letter, std::move(descriptor));
+}
+
+}  // namespace
+
+Result<DescriptorMail> DescriptorMail::open() {
+  DescriptorMail mail;
+  mail.socket_.reset(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_un bound{};
+  bound.sun_family = AF_UNIX;
+  // With no name at all the kernel gives one of its own.
+  if (mail.socket_.get() < 0 ||
+      bind(mail.socket_.get(), reinterpret_cast<sockaddr*>(&bound), sizeof(sa_family_t)) != 0) {
+    return no_mail("no socket");
+  }
+  const timeval timeout{.tv_sec = kSendTimeoutS, .tv_usec = 0};
+  socklen_t bytes = sizeof bound;
+  if (setsockopt(mail.socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout) != 0 ||
+      getsockname(mail.socket_.get(), reinterpret_cast<sockaddr*>(&bound), &bytes) != 0) {
+    return no_mail("no socket");
+  }
+  Address& address = mail.address_;
+  address.name_bytes = bytes - static_cast<socklen_t>(offsetof(sockaddr_un, sun_path));
+  if (address.name_bytes > address.name.size()) {
+    errno = ENAMETOOLONG;
+    return no_mail("no socket");
+  }
+  std::memcpy(address.name.data(), bound.sun_path, address.name_bytes);
+  if (getrandom(address.secret.data(), sizeof address.secret, 0) != sizeof address.secret) {
+    return no_mail("no random numbers");
+  }
+  return mail;
+}
+
+Status DescriptorMail::send_to_all(std::span<const Address> all, int self, int descriptor) const {
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (rank == static_cast<std::size_t>(self)) {
+      continue;
+    }
+    sockaddr_un to{};
+    to.sun_family = AF_UNIX;
+    const std::size_t name_bytes =
+        std::min<std::size_t>(all[rank].name_bytes, all[rank].name.size());
+    std::memcpy(to.sun_path, all[rank].name.data(), name_bytes);
+    Letter letter{all[rank].secret, self};
+    iovec part{&letter, sizeof letter};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr message{};
+    message.msg_name = &to;
+    message.msg_namelen = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name_bytes);
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof descriptor);
+    std::memcpy(CMSG_DATA(rights), &descriptor, sizeof descriptor);
+    if (sendmsg(socket_.get(), &message, MSG_NOSIGNAL) < 0) {
+      const std::string what = "rank " + std::to_string(rank) + " cannot be reached";
+      return errno == EAGAIN ? Status(ErrorCode::kTimeout, no_mail(what.c_str()).message())
+                             : no_mail(what.c_str());
+    }
+  }
+  return {};
+}
+
+Result<std::vector<net::Descriptor>> DescriptorMail::receive_from_all(int ranks, int self,
+                                                                      double timeout_s) const {
+  std::vector<net::Descriptor> received(static_cast<std::size_t>(ranks));
+  const auto end = Clock::now() + std::chrono::duration<double>(timeout_s);
+  for (int missing = ranks - 1; missing > 0;) {
+    const double left_s = std::chrono::duration<double>(end - Clock::now()).count();
+    pollfd waiting{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+    if (left_s <= 0) {
+      return Status(ErrorCode::kTimeout, "descriptors of " + std::to_string(missing) +
+                                             " ranks of this node have not come");
+    }
+    if (poll(&waiting, 1, static_cast<int>(left_s * 1000) + 1) <= 0) {
+      continue;
+    }
+    auto letter = take(socket_.get());
+    if (!letter || letter->first.secret != address_.secret || letter->first.from < 0 ||
+        letter->first.from >= ranks || letter->first.from == self) {
+      continue;  // Anybody on this host can write here.
+    }
+    net::Descriptor& place = received[static_cast<std::size_t>(letter->first.from)];
+    missing -= place.get() < 0 ? 1 : 0;
+    place = std::move(letter->second);
+  }
+  return received;
+}
+
+}  // namespace tutti::runners
