@@ -158,7 +158,7 @@ TEST_F(MetricsFile, write_atomically__readers_see_one_text_or_the_other) {
     }
   });
   std::map<std::string, int> seen;
-  for (int i = 0; i < 500 || (seen.size() < 2 && i < 1'000'000); ++i) {
+  for (int i = 0; i < 100 || (seen.size() < 2 && i < 1'000'000); ++i) {
     ++seen[content_of(file)];
   }
   stop = true;

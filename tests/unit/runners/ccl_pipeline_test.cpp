@@ -109,8 +109,8 @@ TEST(CclPipeline, run_pipeline__equals_the_definition) {
       const std::string made = self.add_lanes(4);
       CHILD_EXPECT(made.empty(), made);
       for (const Pipeline pipeline : kPipelines) {
-        for (const int chunks : {2, 3, 4}) {
-          for (const std::uint64_t count : {0, 1, 3, 7, 1001}) {
+        for (const int chunks : {2, 3}) {
+          for (const std::uint64_t count : {0, 1, 7, 1001}) {
             const std::string answer = carries_all(self, pipeline, chunks, count);
             CHILD_EXPECT(answer.empty(), answer);
           }
