@@ -143,8 +143,8 @@ def middle_us(rows: Sequence[Row], way: str) -> float | None:
 
 
 def best_sockets(rows: Sequence[Row], ours: str = TUTTI.name) -> str | None:
-    """The fastest way that is not ours at one size."""
-    ways = dict.fromkeys(row["way"] for row in rows if row["way"] != ours)
+    """The fastest way that is not ours, with whatever settings, at one size."""
+    ways = dict.fromkeys(row["way"] for row in rows if not row["way"].startswith(ours))
     return min(ways, key=lambda way: middle_us(rows, way) or 0, default=None)
 
 
@@ -217,11 +217,12 @@ def table(rows: Sequence[Row], ours: str = TUTTI.name) -> list[str]:
     for (layout, collective, size), mine in groups(rows).items():
         if head != (layout, collective):
             head = (layout, collective)
-            names = "".join(f"{way:>12}" for way in ways)
+            widths = [max(12, len(way) + 2) for way in ways]
+            names = "".join(f"{way:>{width}}" for way, width in zip(ways, widths, strict=True))
             lines.append(f"{layout}, {collective}: ms{names}{'ideal':>9}  over default, best")
         cells = "".join(
-            f"{'-':>12}" if us is None else f"{us / 1e3:12.3f}"
-            for us in (middle_us(mine, way) for way in ways)
+            f"{'-':>{width}}" if us is None else f"{us / 1e3:{width}.3f}"
+            for us, width in zip((middle_us(mine, way) for way in ways), widths, strict=True)
         )
         ideal = mine[0]["ideal_us"]
         ratios = (
@@ -343,12 +344,15 @@ def jobs_of(
     options: argparse.Namespace, layout: Layout, chosen: Mapping[str, str]
 ) -> Iterator[tuple[int, Way]]:
     """(repeat, way): every way once in each repeat."""
+    ways = [WAYS[name] for name in options.ways]
+    for variant in options.variants:
+        short = ",".join(f"{name.removeprefix('TUTTI_NET_')}={value}" for name, value in variant)
+        ways.append(replace(TUTTI, name=f"{TUTTI.name} {short}", env=dict(variant)))
     for repeat in range(options.repeats):
-        for name in options.ways:
-            way = WAYS[name]
+        for way in ways:
             if layout.name in way.layouts:
                 is_ours = way.network == TUTTI.network
-                yield repeat, replace(way, env={**way.env, **chosen}) if is_ours else way
+                yield repeat, replace(way, env={**chosen, **way.env}) if is_ours else way
 
 
 def network_of(options: argparse.Namespace) -> dict[str, Any]:
@@ -554,6 +558,13 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--pixels", type=int, default=224, help="of ddp: images are squares")
     found.add_argument("--backend", default="nccl", help="of ddp; gloo: a test without GPUs")
     found.add_argument("--set", nargs="+", type=settings, default=[], help="NAME=VALUE for Tutti")
+    found.add_argument(
+        "--variants",
+        nargs="+",
+        type=lambda text: [settings(one) for one in text.split(",")],
+        default=[],
+        help="of measure, further ways: NAME=VALUE,NAME=VALUE of each for Tutti",
+    )
     found.add_argument("--logs", type=Path, default=Path("nccl-network-logs"))
     found.add_argument("--without-log", action="store_true", help="a double of NCCL writes none")
     found.add_argument("-o", "--output", type=Path)
