@@ -29,6 +29,9 @@ constexpr double kSelfTestTimeoutS = 20;
 constexpr double kMailTimeoutS = 20;
 /// How long a kernel that was told to give up may take to do so.
 constexpr double kGiveUpS = 10;
+/// Of a call that is copied, queued at most: a full queue would hold the host up beyond all
+/// time-outs.
+constexpr std::size_t kChunksAhead = 4;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -75,6 +78,9 @@ DirectRunner::~DirectRunner() {
   stream_calls_.reset();
   if (broken_) {
     module_.abandon();
+    if (copies_ != nullptr) {
+      copies_->abandon();
+    }
     return;  // A kernel that never ended may still use all of it.
   }
   if (stream_ != nullptr) {
@@ -86,6 +92,7 @@ DirectRunner::~DirectRunner() {
       ignore(api_.destroy_launcher(kernel.launcher));
     }
   }
+  copies_.reset();  // Its streams end before the memory that they use goes.
   for (void* opened : opened_) {
     ignore(api_.close_memory(opened));
   }
@@ -131,16 +138,20 @@ Status DirectRunner::make_memory() {
   std::memset(words, 0, sizeof(Control));
   control_ = static_cast<Control*>(words);
   epochs_.fill(1);
+  return open_mail();
+}
+
+Status DirectRunner::open_mail() {
   if (options_.sharing == device::Sharing::kDescriptor) {
     TUTTI_ASSIGN_OR_RETURN(mail_, DescriptorMail::open());
   }
   return {};
 }
 
-Result<DirectRunner::Handle> DirectRunner::handle() const {
+Result<DirectRunner::Handle> DirectRunner::handle_of(void* memory) const {
   Handle handle;
-  TUTTI_ASSIGN_OR_RETURN(handle.arena, api_.export_memory(arena_));
-  handle.arena.sharing = options_.sharing;
+  TUTTI_ASSIGN_OR_RETURN(handle.memory, api_.export_memory(memory));
+  handle.memory.sharing = options_.sharing;
   if (mail_) {
     handle.mail = mail_->address();
   }
@@ -154,15 +165,15 @@ Result<std::vector<net::Descriptor>> DirectRunner::exchange_descriptors(
   for (const Handle& handle : handles) {
     addresses.push_back(handle.mail);
   }
-  const int own = handles[static_cast<std::size_t>(me_.rank)].arena.descriptor;
+  const int own = handles[static_cast<std::size_t>(me_.rank)].memory.descriptor;
   TUTTI_RETURN_IF_ERROR(mail_->send_to_all(addresses, me_.rank, own));
   auto received = mail_->receive_from_all(me_.ranks, me_.rank, kMailTimeoutS);
   mail_.reset();
   return received;
 }
 
-Status DirectRunner::open_peers(std::span<const Handle> handles) {
-  std::vector<void*> arenas;
+Result<std::vector<void*>> DirectRunner::map(std::span<const Handle> handles, void* own) {
+  std::vector<void*> memories;
   std::vector<net::Descriptor> descriptors(handles.size());  // Closed once they are mapped.
   if (mail_) {
     TUTTI_ASSIGN_OR_RETURN(descriptors, exchange_descriptors(handles));
@@ -170,18 +181,26 @@ Status DirectRunner::open_peers(std::span<const Handle> handles) {
   for (int peer = 0; peer < me_.ranks; ++peer) {
     const Handle& handle = handles[static_cast<std::size_t>(peer)];
     if (peer == me_.rank) {
-      arenas.push_back(arena_);
-      processes_.emplace_back();
+      memories.push_back(own);
       continue;
     }
-    device::IpcHandle shown = handle.arena;
+    device::IpcHandle shown = handle.memory;
     shown.descriptor = descriptors[static_cast<std::size_t>(peer)].get();
     TUTTI_ASSIGN_OR_RETURN(void* const opened, api_.open_memory(device_, shown));
     opened_.push_back(opened);
-    arenas.push_back(opened);
+    memories.push_back(opened);
+  }
+  return memories;
+}
+
+Status DirectRunner::open_peers(std::span<const Handle> handles) {
+  TUTTI_ASSIGN_OR_RETURN(const auto arenas, map(handles, arena_));
+  for (std::size_t peer = 0; peer < handles.size(); ++peer) {
+    const HostProcess& process = handles[peer].process;
     // In another process name space the number means nothing, or somebody else.
-    processes_.push_back(handle.process.start_ticks != 0 && handle.process.runs() ? handle.process
-                                                                                  : HostProcess());
+    const bool is_seen =
+        peer != static_cast<std::size_t>(me_.rank) && process.start_ticks != 0 && process.runs();
+    processes_.push_back(is_seen ? process : HostProcess());
   }
   return open_arenas(arenas);
 }
@@ -239,9 +258,26 @@ std::string DirectRunner::description() const {
          (no_graphs_.empty() ? "" : ", plain launches: " + no_graphs_);
 }
 
-Status DirectRunner::self_test() {
+Result<DirectRunner::Handle> DirectRunner::make_copies() {
+  TUTTI_ASSIGN_OR_RETURN(copies_, CopyStaging::create(api_, device_, me_, options_.sharing));
+  TUTTI_RETURN_IF_ERROR(open_mail());
+  return handle_of(copies_->memory());
+}
+
+Status DirectRunner::open_copies(std::span<const Handle> handles) {
+  TUTTI_ASSIGN_OR_RETURN(const auto memories, map(handles, copies_->memory()));
+  copies_->set_memories(memories);
+  return {};
+}
+
+Status DirectRunner::self_test() { return test_by(&DirectRunner::carry); }
+
+Status DirectRunner::self_test_copies() { return test_by(&DirectRunner::carry_copied); }
+
+Status DirectRunner::test_by(Carrier carrier) {
   // Some lines to each peer and back, twice: in one round, and by as few warps as there can be, in
-  // several, which is other code and sees other banks of the slots.
+  // several, which is other code and sees other banks of the slots. Copies: in one chunk and in
+  // more than there are buffers.
   constexpr std::uint64_t kWords = 600;
   const auto ranks = static_cast<std::uint64_t>(me_.ranks);
   const Bytes bytes = ranks * kWords * sizeof(std::uint32_t);
@@ -252,6 +288,7 @@ Status DirectRunner::self_test() {
   options_.timeout_s = kSelfTestTimeoutS;
   for (std::uint32_t turn = 0; turn < 2; ++turn) {
     options_.tuning.blocks = options_.tuning.warps = turn;
+    options_.tuning.copy_chunk_bytes = Bytes{turn} * 512;
     const auto word = [&](std::uint64_t from, std::uint64_t to, std::uint64_t i) {
       return static_cast<std::uint32_t>((from * 64 + to) * 100003 + i * 7 + turn);
     };
@@ -269,7 +306,7 @@ Status DirectRunner::self_test() {
     call.send = send.data();
     call.recv = recv.data();
     call.send_memory = call.recv_memory = {device::MemoryKind::kDevice, device_};
-    if (Status status = run(Scope::kWhole, call); !status.ok()) {
+    if (Status status = run_by(carrier, call); !status.ok()) {
       send.abandon();  // The kernel may still use them.
       recv.abandon();
       return status;
@@ -295,6 +332,14 @@ Status DirectRunner::run(Scope scope, const Call& call) {
   if (scope != Scope::kWhole) {
     return Status(ErrorCode::kUnsupported, "direct carries whole communicators only");
   }
+  return run_by(&DirectRunner::carry, call);
+}
+
+Status DirectRunner::run_copied(const Call& call) {
+  return run_by(&DirectRunner::carry_copied, call);
+}
+
+Status DirectRunner::run_by(Carrier carrier, const Call& call) {
   TUTTI_RETURN_IF_ERROR(stream_status(/*wait=*/true));
   if (broken_) {
     return failed_before();
@@ -306,7 +351,7 @@ Status DirectRunner::run(Scope scope, const Call& call) {
   const bool move_send = misfit(call.send_memory);
   const bool move_recv = misfit(call.recv_memory);
   if (!move_send && !move_recv && !direct_needs_copy(call)) [[likely]] {
-    return carry(call);
+    return (this->*carrier)(call);
   }
   Relocated relocated;
   Status status = relocated.move_in(call, me_, Place::kDevice, device_, move_send, move_recv, &api_,
@@ -317,7 +362,7 @@ Status DirectRunner::run(Scope scope, const Call& call) {
     status = copy_input(&moved, stream_, &copy);
   }
   if (status.ok()) {
-    status = carry(moved);
+    status = (this->*carrier)(moved);
   }
   if (!status.ok()) {
     broken_ = true;  // The peers are in the call.
@@ -421,13 +466,55 @@ Status DirectRunner::carry(const Call& call) {
   return status;
 }
 
+Status DirectRunner::carry_copied(const Call& call) {
+  Status status = copy_chunks(call);
+  if (!status.ok() && !broken_.exchange(true)) {
+    break_off();
+  }
+  return status;
+}
+
+Status DirectRunner::copy_chunks(const Call& call) {
+  const kernels::DirectArguments pieces =
+      plan_direct(call, me_, geometry_, options_.tuning).arguments;
+  const Bytes bytes = call.count * call.element_bytes;
+  const Bytes tuned = options_.tuning.copy_chunk_bytes;
+  const Bytes chunk_bytes = std::min(tuned != 0 ? tuned : kBytesMax, copies_->slot_bytes());
+  Call barrier;
+  barrier.collective = Collective::kBarrier;
+  std::array<DirectLaunch, kChunksAhead> signals;
+  std::size_t chunk = 0;
+  for (Bytes offset = 0; offset < bytes; offset += chunk_bytes, ++chunk) {
+    DirectLaunch& signal = signals[chunk % kChunksAhead];
+    if (chunk >= kChunksAhead) {
+      TUTTI_RETURN_IF_ERROR(wait(signal, options_.timeout_s));
+    }
+    const Bytes some = std::min(chunk_bytes, bytes - offset);
+    TUTTI_RETURN_IF_ERROR(copies_->send(pieces, offset, some, stream_));
+    signal = planned(barrier);
+    // Behind a signal that gave up, the copies of this chunk may have spoilt what peers read.
+    signal.arguments.is_queued = 1;
+    TUTTI_RETURN_IF_ERROR(launch(signal, stream_));
+    count(signal);
+    TUTTI_RETURN_IF_ERROR(copies_->take(pieces, offset, some, stream_));
+  }
+  // A launch that exchanges nothing: its word says that all is over.
+  TUTTI_RETURN_IF_ERROR(copies_->finish(stream_));
+  DirectLaunch end = planned(barrier);
+  std::fill(std::begin(end.arguments.rounds), std::end(end.arguments.rounds), 0U);
+  TUTTI_RETURN_IF_ERROR(launch(end, stream_));
+  return wait(end, options_.timeout_s);
+}
+
 Status DirectRunner::launch(DirectLaunch& launch, device::Stream stream) {
   kernels::DirectArguments& a = launch.arguments;
   a.done = control_->done.data();
   a.sequence = ++sequence_;
   a.abort = &control_->abort;
   a.failed = &control_->failed;
-  a.is_queued = stream == stream_ ? 0 : 1;
+  if (stream != stream_) {
+    a.is_queued = 1;
+  }
   void* arguments[] = {&a};
   const Kernel& kernel = kernels_[static_cast<std::size_t>(launch.kernel)];
   return kernel.launcher != nullptr
@@ -435,9 +522,11 @@ Status DirectRunner::launch(DirectLaunch& launch, device::Stream stream) {
              : api_.launch(kernel.function, shape_of(launch), stream, arguments);
 }
 
-bool DirectRunner::is_done(std::uint32_t blocks) const {
-  for (std::uint32_t block = 0; block < blocks; ++block) {
-    if (std::atomic_ref(control_->done[block]).load(std::memory_order_acquire) != sequence_) {
+bool DirectRunner::is_done(const DirectLaunch& launch) const {
+  for (std::uint32_t block = 0; block < launch.blocks; ++block) {
+    // Launches behind it store greater numbers.
+    if (std::atomic_ref(control_->done[block]).load(std::memory_order_acquire) <
+        launch.arguments.sequence) {
       return false;
     }
   }
@@ -461,7 +550,7 @@ Status DirectRunner::wait(const DirectLaunch& launch, double timeout_s) {
   const auto start = Clock::now();
   double next_check_s = kPeerCheckS;
   std::string reason;
-  for (std::int64_t looks = 1; !is_done(launch.blocks); ++looks) {
+  for (std::int64_t looks = 1; !is_done(launch); ++looks) {
     pause_briefly();
     if (looks > looks_before_yield) {
       sched_yield();
@@ -505,7 +594,8 @@ void DirectRunner::break_off() {
   const auto start = Clock::now();
   for (;;) {
     const auto done = api_.stream_done(stream_);
-    if (!done.ok() || *done || seconds_since(start) > kGiveUpS) {
+    const bool is_over = !done.ok() || (*done && (copies_ == nullptr || copies_->is_idle()));
+    if (is_over || seconds_since(start) > kGiveUpS) {
       return;
     }
     usleep(1000);

@@ -11,6 +11,11 @@
 // A call on a stream of the application is the same launch, and nobody waits for the words; its end
 // is for StreamCalls to see. Calls of both kinds run in the order in which they were made.
 //
+// Allgather and alltoall can also be copied: the GPUs' copy engines move the bytes and a kernel for
+// each chunk, the exchange of a barrier, only says that they are there (copy_staging.hpp). Such a
+// call is never queued on a stream of the application: when a call before it was ended, its copies
+// would go on into memory that peers still read.
+//
 // Waiting is bounded: after `timeout_s`, or when a peer's process is gone, the host tells its
 // kernel to give up. From then on this object refuses all calls.
 #pragma once
@@ -24,6 +29,7 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "runners/direct/copy_staging.hpp"
 #include "runners/direct/descriptor_mail.hpp"
 #include "runners/direct/host_process.hpp"
 #include "runners/direct/kernel_module.hpp"
@@ -44,7 +50,7 @@ class DirectRunner : public Runner {
   };
   /// What a rank gives to the others of the communicator.
   struct Handle {
-    device::IpcHandle arena{};
+    device::IpcHandle memory{};
     DescriptorMail::Address mail;
     HostProcess process;
   };
@@ -57,7 +63,7 @@ class DirectRunner : public Runner {
   DirectRunner(const DirectRunner&) = delete;
   DirectRunner& operator=(const DirectRunner&) = delete;
 
-  Result<Handle> handle() const;
+  Result<Handle> handle() const { return handle_of(arena_); }
   /// Maps the peers' arenas and runs every kernel once, empty. In rank order, own included. Local,
   /// but for kDescriptor, where it takes all ranks.
   Status open_peers(std::span<const Handle> handles);
@@ -70,7 +76,16 @@ class DirectRunner : public Runner {
   /// Of the whole communicator, whose ranks are all on this node.
   Status run(Scope scope, const Call& call) override;
 
-  /// The same queued on a stream of the application, which takes memory of this device alone;
+  /// Staging memory for calls that are copied, in the same steps as above.
+  Result<Handle> make_copies();
+  Status open_copies(std::span<const Handle> handles);
+  CopyStaging& copies() { return *copies_; }
+  Status self_test_copies();
+
+  /// An allgather or alltoall by copies.
+  Status run_copied(const Call& call);
+
+  /// As run(), queued on a stream of the application, which takes memory of this device alone;
   /// returns at once. A failure of the work shows in stream_status() and in later calls.
   Status enqueue(const Call& call, device::Stream stream);
   /// What became of the queued calls; `wait`: when all of them are over.
@@ -88,11 +103,21 @@ class DirectRunner : public Runner {
                const Options& options)
       : api_(api), device_(device), me_(me), scratch_(scratch), options_(options) {}
   Status load_kernels();
+  Status open_mail();
+  Result<Handle> handle_of(void* memory) const;
+  /// All ranks' memory in rank order, `own` among it; as open_peers().
+  Result<std::vector<void*>> map(std::span<const Handle> handles, void* own);
   Result<std::vector<net::Descriptor>> exchange_descriptors(std::span<const Handle> handles);
   Status make_memory();
   Status warm();
   device::LaunchShape shape_of(const DirectLaunch& launch) const;
+  /// How a call on this device's memory is carried.
+  using Carrier = Status (DirectRunner::*)(const Call&);
+  Status run_by(Carrier carrier, const Call& call);
+  Status test_by(Carrier carrier);
   Status carry(const Call& call);
+  Status carry_copied(const Call& call);
+  Status copy_chunks(const Call& call);
   /// Gives a call that needs it a copy of its input, made on `stream`, in `copy`.
   Status copy_input(Call* call, device::Stream stream, Lease* copy);
   /// The launch of a call with this communicator's arenas and epochs.
@@ -100,7 +125,7 @@ class DirectRunner : public Runner {
   void count(const DirectLaunch& launch);
   Status launch(DirectLaunch& launch, device::Stream stream);
   Status wait(const DirectLaunch& launch, double timeout_s);
-  bool is_done(std::uint32_t blocks) const;
+  bool is_done(const DirectLaunch& launch) const;
   /// Of calls on streams: whether the peers are there.
   Status look() const;
   /// Why waiting on is useless; empty: it is not.
@@ -133,6 +158,7 @@ class DirectRunner : public Runner {
   Control* control_ = nullptr;
   std::array<std::uint64_t, device::kernels::kPeersMax> epochs_{};
   std::uint64_t sequence_ = 0;
+  std::unique_ptr<CopyStaging> copies_;  ///< Null: no call was to be copied yet.
   std::atomic<bool> broken_{false};
   bool has_run_ = false;                       ///< A call on stream_ may not be quite over.
   std::unique_ptr<StreamCalls> stream_calls_;  ///< Last: its thread uses the rest.

@@ -49,6 +49,8 @@ struct DirectTuning {
   /// Largest vector that every rank reduces whole.
   std::uint64_t one_shot_bytes_max = UINT64_MAX;
   bool one_shot_default = true;  ///< False: `one_shot_bytes_max` counts.
+  /// Of each piece in a chunk of a call that is copied, at most; zero: what the slots hold.
+  Bytes copy_chunk_bytes = 0;
 };
 
 /// Bytes of a slot of an arena, and of the whole arena: [bank 4][stage 2][source rank].

@@ -18,6 +18,7 @@ constexpr Collective kMovements[] = {
     Collective::kBarrier,  Collective::kBcast,     Collective::kGather,    Collective::kGatherv,
     Collective::kScatter,  Collective::kScatterv,  Collective::kAllgather, Collective::kAllgatherv,
     Collective::kAlltoall, Collective::kAlltoallv, Collective::kAlltoallw};
+constexpr Collective kCopied[] = {Collective::kAllgather, Collective::kAlltoall};
 constexpr Collective kReductions[] = {Collective::kAllreduce, Collective::kReduce,
                                       Collective::kReduceScatter, Collective::kReduceScatterBlock};
 
@@ -67,6 +68,33 @@ TEST_P(Direct, MovesData) {
                         .in_place = in_place,
                         .misalignment = static_cast<unsigned>(random() % 3 * 5)};
         ASSERT_TRUE(world.check(test, random)) << test.text(GetParam());
+      }
+    }
+  }
+}
+
+/// Pieces of less than a chunk, of exactly so many chunks, and of more than there are buffers.
+TEST_P(Direct, CopiesData) {
+  DirectWorld world(GetParam());
+  ASSERT_TRUE(world.ready());
+  std::mt19937_64 random(8);
+  for (const Collective collective : kCopied) {
+    for (const std::uint64_t count : {0, 1, 2, 3, 112, 113, 1000, 5555}) {
+      for (const bool in_place : {false, true}) {
+        for (const Bytes chunk_bytes : {0, 1, 113, 500}) {
+          if (count > 113 && chunk_bytes == 1) {
+            continue;  // Thousands of launches that show nothing new.
+          }
+          runners::DirectTuning tuning = shape(random, world.ranks());
+          tuning.copy_chunk_bytes = chunk_bytes;
+          world.tune(tuning);
+          const Case test{.collective = collective,
+                          .count = count,
+                          .in_place = in_place,
+                          .misalignment = static_cast<unsigned>(random() % 3 * 5)};
+          ASSERT_TRUE(world.check(test, random, /*copied=*/true))
+              << test.text(GetParam()) << " chunks of " << chunk_bytes;
+        }
       }
     }
   }
@@ -134,8 +162,14 @@ TEST_P(Direct, AnySequenceOfCalls) {
     test.root = static_cast<int>(random() % static_cast<unsigned>(GetParam()));
     test.in_place = has_in_place(test.collective) && random() % 2 == 0;
     test.misalignment = random() % 2 == 0 ? 0 : static_cast<unsigned>(random() % 6);
-    world.tune(shape(random, world.ranks()));
-    ASSERT_TRUE(world.check(test, random)) << "call " << i << ": " << test.text(GetParam());
+    runners::DirectTuning tuning = shape(random, world.ranks());
+    tuning.copy_chunk_bytes = 1 + random() % 3000;
+    world.tune(tuning);
+    const bool can_copy =
+        std::find(std::begin(kCopied), std::end(kCopied), test.collective) != std::end(kCopied);
+    const bool copied = can_copy && random() % 2 == 0;
+    ASSERT_TRUE(world.check(test, random, copied))
+        << "call " << i << (copied ? " copied: " : ": ") << test.text(GetParam());
   }
 }
 
@@ -166,6 +200,61 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Direct, ::testing::Values(1, 2, 3, 5));
 #else
 INSTANTIATE_TEST_SUITE_P(Ranks, Direct, ::testing::Values(1, 2, 3, 4, 5, 7, 8));
 #endif
+
+TEST(DirectCopies, PiecesLargerThanTheirSlots) {
+  constexpr int kRanks = 3;
+  DirectWorld world(kRanks, 60, Bytes{24} << 20);
+  ASSERT_TRUE(world.ready());
+  std::mt19937_64 random(10);
+  const std::uint64_t slot_bytes = world.runner(0).copies().slot_bytes();
+  for (const std::uint64_t count : {slot_bytes, slot_bytes + 5}) {
+    const Case test{.collective = Collective::kAlltoall, .count = count};
+    EXPECT_TRUE(world.check(test, random, /*copied=*/true)) << test.text(kRanks);
+  }
+}
+
+/// A rank that gives up on a late peer has queued chunks behind; the peer must not take them.
+TEST(DirectCopies, APeerThatComesLateGetsNothingOfAnEndedCall) {
+  for (const std::uint64_t chunks : {1U, 2U, 7U}) {
+    DirectWorld world(2, 0.3);
+    ASSERT_TRUE(world.ready());
+    runners::DirectTuning tuning;
+    tuning.copy_chunk_bytes = 4096;
+    world.tune(tuning);
+    std::mt19937_64 random(6);
+    ASSERT_TRUE(world.check({.collective = Collective::kAllgather, .count = 40960}, random, true));
+    const Bytes bytes = chunks * tuning.copy_chunk_bytes;
+    const auto call_of = [&](int rank) {
+      Call call;
+      call.collective = Collective::kAllgather;
+      call.count = bytes;
+      call.recv = world.recv_buffer(rank);
+      call.send = static_cast<std::byte*>(call.recv) + (Bytes{1} << 20);
+      call.send_memory = call.recv_memory = {device::MemoryKind::kDevice, world.device_of(rank)};
+      const Buffer input(bytes, static_cast<unsigned char>(rank + 1));
+      EXPECT_TRUE(world.api().copy(const_cast<void*>(call.send), input.data(), bytes).ok());
+      return call;
+    };
+    const auto start = std::chrono::steady_clock::now();
+    const Status status = world.runner(0).run_copied(call_of(0));
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    EXPECT_EQ(status.code(), ErrorCode::kTimeout) << status.message();
+    EXPECT_LT(seconds, 20);
+    EXPECT_TRUE(
+        world.runner(0).copies().is_idle());  // The application's buffers are its own again.
+    EXPECT_EQ(world.runner(0).run_copied(call_of(0)).code(), ErrorCode::kLibraryFailed);
+    // Rank 0's first chunk had been signalled: a call that was no more than that is right.
+    const Call call = call_of(1);
+    const Status late = world.runner(1).run_copied(call);
+    EXPECT_EQ(late.code(), chunks == 1 ? ErrorCode::kOk : ErrorCode::kTimeout) << late.message();
+    if (chunks == 1) {
+      Buffer got(bytes);
+      EXPECT_TRUE(world.api().copy(got.data(), call.recv, bytes).ok());
+      EXPECT_EQ(got, Buffer(bytes, 1));
+    }
+  }
+}
 
 TEST(DirectFailure, APeerThatNeverComesIsAnErrorInTime) {
   DirectWorld world(2, 0.3);

@@ -384,9 +384,8 @@ inline std::string test_device() {
 /// Ranks that are threads of this process, each with a runner and a buffer of device memory.
 class DirectWorld {
  public:
-  static constexpr Bytes kBufferBytes = Bytes{6} << 20;
-
-  explicit DirectWorld(int ranks, double timeout_s = 60) : ranks_(ranks) {
+  explicit DirectWorld(int ranks, double timeout_s = 60, Bytes buffer_bytes = Bytes{6} << 20)
+      : ranks_(ranks), buffer_bytes_(buffer_bytes) {
     api_ = device::open(test_device(), nullptr);
     if (api_ == nullptr || !api_->initialize().ok()) {
       ADD_FAILURE() << "no device '" << test_device() << "'";
@@ -395,6 +394,7 @@ class DirectWorld {
     const bool host = test_device() == "host";
     scratch_ = std::make_unique<runners::Scratch>(api_.get(), Bytes{1} << 30);
     std::vector<void*> arenas;
+    std::vector<void*> memories;
     for (int rank = 0; rank < ranks; ++rank) {
       devices_.push_back(host ? rank : 0);
       auto runner = runners::DirectRunner::create(
@@ -406,8 +406,14 @@ class DirectWorld {
       }
       runners_.push_back(std::move(*runner));
       arenas.push_back(runners_.back()->arena());
+      const auto copies = runners_.back()->make_copies();
+      if (!copies.ok()) {
+        ADD_FAILURE() << copies.status().message();
+        return;
+      }
+      memories.push_back(runners_.back()->copies().memory());
       for (auto* buffers : {&sends_, &recvs_}) {
-        auto buffer = api_->allocate_device(devices_.back(), kBufferBytes);
+        auto buffer = api_->allocate_device(devices_.back(), buffer_bytes_);
         if (!buffer.ok()) {
           ADD_FAILURE() << buffer.status().message();
           return;
@@ -418,6 +424,7 @@ class DirectWorld {
     for (auto& runner : runners_) {
       const Status status = runner->open_arenas(arenas);
       EXPECT_TRUE(status.ok()) << status.message();
+      runner->copies().set_memories(memories);
     }
     ready_ = true;
   }
@@ -456,11 +463,11 @@ class DirectWorld {
   }
 
   /// Runs the case on all ranks and compares every byte; false after the first difference.
-  bool check(const Case& test, std::mt19937_64& random) {
+  bool check(const Case& test, std::mt19937_64& random, bool copied = false) {
     std::vector<RankCase> cases = make_case(test, ranks_, random);
     for (std::size_t rank = 0; rank < cases.size(); ++rank) {
       RankCase& mine = cases[rank];
-      EXPECT_LE(std::max(mine.send.size(), mine.recv.size()), kBufferBytes);
+      EXPECT_LE(std::max(mine.send.size(), mine.recv.size()), buffer_bytes_);
       auto* const send = static_cast<std::byte*>(sends_[rank]);
       auto* const recv = static_cast<std::byte*>(recvs_[rank]);
       if (!mine.send.empty()) {
@@ -482,7 +489,8 @@ class DirectWorld {
     std::vector<Status> statuses(cases.size());
     run([&](int rank) {
       const auto i = static_cast<std::size_t>(rank);
-      statuses[i] = runners_[i]->run(runners::Scope::kWhole, cases[i].call);
+      statuses[i] = copied ? runners_[i]->run_copied(cases[i].call)
+                           : runners_[i]->run(runners::Scope::kWhole, cases[i].call);
     });
     for (std::size_t rank = 0; rank < cases.size(); ++rank) {
       if (!statuses[rank].ok()) {
@@ -510,6 +518,7 @@ class DirectWorld {
 
  private:
   int ranks_;
+  Bytes buffer_bytes_;
   bool ready_ = false;
   std::unique_ptr<device::Api> api_;
   std::unique_ptr<runners::Scratch> scratch_;
