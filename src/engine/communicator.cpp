@@ -351,6 +351,11 @@ Result<Route> Communicator::decide(const Shape& shape, int device, const std::st
       facts.direct_host_refusal = facts_.direct_host_refusal;
       continue;
     }
+    if (decision.plan.copied && !copies_tried_) {
+      TUTTI_RETURN_IF_ERROR(prepare_copies());
+      facts.copies_refusal = facts_.copies_refusal;
+      continue;
+    }
     if (!decision.is_carried) {
       return no_route(shape, decision, device);
     }
@@ -483,6 +488,9 @@ Status Communicator::run(const Route& route, const runners::Call& call) {
   }
   if (route.plan.backend == Backend::kDirect && route.memory == Memory::kHost) {
     return run_direct_host(call);
+  }
+  if (route.plan.copied) {
+    return direct_runner_->run_copied(call);
   }
   if (route.plan.pipeline != select::Pipeline::kNone) {
     return ccl_runner_->run_pipeline(route.plan.pipeline, route.plan.chunks, direct_runner_.get(),

@@ -149,6 +149,9 @@ class Communicator {
   Status make_direct(const runners::DirectRunner::Options& options, bool* is_mapped,
                      std::string* refusal);
   Status agree_direct_host(std::string* refusal);
+  /// Gives the direct backend, which is up, staging memory for copy engines, on every rank or on
+  /// none. What failed once is in facts_ and is not tried again.
+  Status prepare_copies();
   /// Sets `refusal` on all ranks, "rank 3 WHAT", when `status` is bad on one of them.
   Status agree_step(const Status& status, const char* what, std::string* refusal);
   Status prepare_alpha(const select::Plan& plan, std::string* refusal);
@@ -197,6 +200,7 @@ class Communicator {
   std::unique_ptr<runners::DirectHostRunner> direct_host_runner_;
   bool direct_device_tried_ = false;
   bool direct_host_tried_ = false;
+  bool copies_tried_ = false;
   std::unique_ptr<runners::ScheduleRunner> schedule_runner_;
   std::unique_ptr<runners::CclScheduleRunner> ccl_schedule_runner_;
   std::array<bool, runners::kScopeCount> ccl_scopes_{};  ///< Up on all ranks.

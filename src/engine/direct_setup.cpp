@@ -259,6 +259,27 @@ Status Communicator::make_direct(const runners::DirectRunner::Options& options, 
   return agree_step(direct_runner_->self_test(), "could not reach its peers' memory", refusal);
 }
 
+Status Communicator::prepare_copies() {
+  copies_tried_ = true;
+  std::string& refusal = facts_.copies_refusal;
+  using runners::DirectRunner;
+  const auto made = direct_runner_->make_copies();
+  TUTTI_RETURN_IF_ERROR(
+      agree_step(made.status(), "could not make staging memory for copies", &refusal));
+  if (!refusal.empty()) {
+    return {};
+  }
+  std::vector<DirectRunner::Handle> handles(static_cast<std::size_t>(place_.ranks));
+  TUTTI_RETURN_IF_ERROR(bootstrap_.allgather(&*made, handles.data(), sizeof(DirectRunner::Handle)));
+  TUTTI_RETURN_IF_ERROR(agree_step(direct_runner_->open_copies(handles),
+                                   "could not map its peers' memory for copies", &refusal));
+  if (!refusal.empty()) {
+    return {};
+  }
+  return agree_step(direct_runner_->self_test_copies(), "could not copy into its peers' memory",
+                    &refusal);
+}
+
 /// The same answer on all ranks: whether a step of a set-up succeeded everywhere.
 Status Communicator::agree_step(const Status& status, const char* what, std::string* refusal) {
   std::uint64_t failed = status.ok() ? 0 : static_cast<std::uint64_t>(place_.rank) + 1;

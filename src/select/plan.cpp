@@ -15,6 +15,7 @@ constexpr std::string_view kStaged = "staged";
 constexpr Pipeline kPipelines[] = {Pipeline::kStreams, Pipeline::kComms, Pipeline::kDirect};
 constexpr int kPipelineChunksListed = 4;  // Of the MPI4AI paper's experiment.
 const std::string kSchedulePrefix = "schedule:";
+constexpr std::string_view kDirectCopy = "direct-copy";
 
 /// Parallel Rings have names of their own.
 bool is_rings(std::string_view name) { return name.starts_with("rings"); }
@@ -178,7 +179,19 @@ bool direct_has(Collective collective) {
   return collective != Collective::kScan && collective != Collective::kExscan;
 }
 
-std::string direct_refusal(const Shape& shape, const CommFacts& facts) {
+/// What every rank cuts into chunks alike and sends to all others.
+bool is_copied(Collective collective) {
+  return collective == Collective::kAllgather || collective == Collective::kAlltoall;
+}
+
+std::string direct_refusal(const Plan& plan, const Shape& shape, const CommFacts& facts) {
+  if (plan.copied && !is_copied(shape.collective)) {
+    return std::string("copy engines carry allgather and alltoall, not ") +
+           to_string(shape.collective) + "; use direct";
+  }
+  if (plan.copied && shape.memory == Memory::kHost) {
+    return "buffers are in host memory, which no copy engine is for; use direct";
+  }
   if (!direct_has(shape.collective)) {
     return std::string("direct has no ") + to_string(shape.collective) + "; it stays native";
   }
@@ -191,7 +204,7 @@ std::string direct_refusal(const Shape& shape, const CommFacts& facts) {
     return reason;
   }
   if (!is_reduction(shape.collective)) {
-    return "";
+    return plan.copied ? facts.copies_refusal : "";
   }
   if (!predefined(shape.op)) {
     return "direct cannot call a user-defined operation";
@@ -288,7 +301,7 @@ std::string pipeline_refusal(const Plan& plan, const Shape& shape, const CommFac
     case Pipeline::kComms:
       return facts.comms_refusal;
     case Pipeline::kDirect:
-      return direct_refusal(shape, facts);
+      return direct_refusal(plan, shape, facts);
   }
   return "";
 }
@@ -341,6 +354,9 @@ std::string order_refusal(const Plan& plan, const Shape& shape) {
   if (plan.backend == Backend::kSchedule || plan.pipeline != Pipeline::kNone ||
       plan.composition == Composition::kAlpha) {
     return "a call on a stream is one step; this plan has several that wait on the host";
+  }
+  if (plan.copied) {
+    return "copies that are queued cannot be called off when a call before them fails; use direct";
   }
   if (shape.order == Order::kCaptured && plan.backend == Backend::kDirect) {
     return "direct counts its launches, so a graph of the application's cannot repeat one";
@@ -423,7 +439,7 @@ bool backend_has(const Plan& plan, Collective collective) {
     case Backend::kCcl:
       return plan.pipeline == Pipeline::kNone ? ccl_has(collective) : is_cut(collective);
     case Backend::kDirect:
-      return direct_has(collective);
+      return plan.copied ? is_copied(collective) : direct_has(collective);
     case Backend::kSchedule: {
       if (plan.carrier == Backend::kCcl && !ccl_carries(collective)) {
         return false;
@@ -441,6 +457,9 @@ std::string to_string(const Plan& plan) {
   }
   if (plan.backend == Backend::kSchedule) {
     return is_rings(plan.algorithm) ? plan.algorithm : kSchedulePrefix + plan.algorithm;
+  }
+  if (plan.copied) {
+    return std::string(kDirectCopy);
   }
   std::string name = to_string(plan.backend);
   if (plan.pipeline != Pipeline::kNone) {
@@ -501,6 +520,12 @@ Result<PlanName> parse_plan_name(std::string_view name) {
     result.plan.chunks = *chunks;
     return result;
   }
+  if (text == kDirectCopy) {
+    result.plan.backend = Backend::kDirect;
+    result.plan.composition = Composition::kGamma;
+    result.plan.copied = true;
+    return result;
+  }
   bool given = false;
   take_suffix(&rest, [&](std::string_view word) {
     result.plan.staged = word == kStaged;
@@ -557,6 +582,8 @@ std::vector<Plan> all_plans() {
   direct.backend = Backend::kDirect;
   direct.composition = Composition::kGamma;
   plans.push_back(direct);
+  direct.copied = true;
+  plans.push_back(direct);
   Plan staged;
   staged.staged = true;
   plans.push_back(staged);
@@ -594,7 +621,7 @@ std::string refusal(const Plan& plan, const Shape& shape, const CommFacts& facts
     return schedule_refusal(plan, shape, facts);
   }
   if (plan.backend == Backend::kDirect) {
-    return direct_refusal(shape, facts);
+    return direct_refusal(plan, shape, facts);
   }
   if (plan.composition == Composition::kGamma && facts.nodes != 1) {
     return "gamma is for one node; " + on_nodes(facts.nodes);

@@ -4,10 +4,11 @@
 // A plan: which backend carries the call, in which composition, with which parameters.
 // Written backend-composition: "mpi-gamma", "ccl-beta"; "nccl-beta" and "rccl-beta" are read as
 // "ccl-beta". "native" and "mpi" mean the MPI library's own collective in the composition that
-// fits. "direct-gamma" are our own kernels on the node's memory. "schedule:ring" is an algorithm of
-// ours over MPI point-to-point; "rings" is short for "schedule:rings"; "ccl:ring" is the same over
-// NCCL's or RCCL's messages. "ccl-streams(4)" and "ccl-comms(4)" are pipelines: the call cut into
-// chunks, flat over the communicator; of "direct+ccl(4)" our own kernels carry the first of four.
+// fits. "direct-gamma" are our own kernels on the node's memory; with "direct-copy" the GPUs' copy
+// engines move the bytes. "schedule:ring" is an algorithm of ours over MPI point-to-point; "rings"
+// is short for "schedule:rings"; "ccl:ring" is the same over NCCL's or RCCL's messages.
+// "ccl-streams(4)" and "ccl-comms(4)" are pipelines: the call cut into chunks, flat over the
+// communicator; of "direct+ccl(4)" our own kernels carry the first of four.
 #pragma once
 
 #include <cstdint>
@@ -62,11 +63,13 @@ struct Plan {
   int chunks = 1;  ///< 2 to kPipelineChunksMax where there is a pipeline.
   /// kSchedule: whose messages carry it, kMpi or kCcl.
   Backend carrier = Backend::kMpi;
+  bool copied = false;  ///< kDirect: by the GPUs' copy engines.
 
   bool operator==(const Plan&) const = default;
 };
 
-/// "mpi-gamma", "mpi-staged", "ccl-alpha", "ccl-streams(4)", "direct+ccl(4)", "rings", "ccl:rings".
+/// "mpi-gamma", "mpi-staged", "ccl-alpha", "direct-copy", "ccl-streams(4)", "direct+ccl(4)",
+/// "rings", "ccl:rings".
 std::string to_string(const Plan& plan);
 
 /// "mpi", "ccl".
@@ -101,7 +104,8 @@ std::vector<std::string> schedule_names(Collective collective);
 std::vector<Plan> all_plans();
 
 /// Whether a plan's backend has this collective at all: NCCL and RCCL lack barrier, scan and
-/// exscan, a schedule is for some collectives, a pipeline for those that all ranks cut alike.
+/// exscan, a schedule is for some collectives, a pipeline for those that all ranks cut alike,
+/// copies for allgather and alltoall.
 bool backend_has(const Plan& plan, Collective collective);
 
 /// Why `plan` cannot carry `shape` on a communicator with `facts`; empty when it can.

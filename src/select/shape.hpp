@@ -165,6 +165,8 @@ struct CommFacts {
   /// cannot carry this communicator; empty: they can.
   std::string direct_device_refusal = "not set up";
   std::string direct_host_refusal = "not set up";
+  /// Why our kernels got no staging memory for copy engines; empty: nobody wanted, or they did.
+  std::string copies_refusal;
 
   bool operator==(const CommFacts&) const = default;
 };

@@ -41,6 +41,19 @@ TEST(Order, refusal__only_one_step_on_the_device_takes_a_stream) {
   }
 }
 
+TEST(Order, refusal__copies_are_waited_for) {
+  Shape shape{Collective::kAllgather, 64, DataType::kByte, ReduceOp::kNone, Memory::kDevice};
+  CommFacts facts = facts_on(1);
+  facts.direct_device_refusal.clear();
+  EXPECT_EQ(refusal(*parse_plan("direct-copy"), shape, facts), "");
+  for (const Order order : {Order::kStream, Order::kCaptured}) {
+    shape.order = order;
+    EXPECT_EQ(refusal(*parse_plan("direct-copy"), shape, facts),
+              "copies that are queued cannot be called off when a call before them fails; use "
+              "direct");
+  }
+}
+
 TEST(Order, refusal__a_graph_cannot_repeat_a_direct_launch) {
   EXPECT_NE(refused("direct-gamma", Order::kCaptured).find("graph"), std::string::npos);
   EXPECT_EQ(refused("ccl-gamma", Order::kCaptured), "");

@@ -179,6 +179,50 @@ TEST(Plan, refusal__pipelines_lack_what_a_rank_could_not_make) {
   EXPECT_EQ(reason("ccl-streams(2)", device_allreduce(8), facts), "libnccl.so.2 not found");
 }
 
+TEST(Plan, parse_plan__copies) {
+  const Plan plan = *parse_plan("Direct-Copy");
+  EXPECT_EQ(plan.backend, Backend::kDirect);
+  EXPECT_TRUE(plan.copied);
+  EXPECT_EQ(to_string(plan), "direct-copy");
+  EXPECT_FALSE(parse_plan_name("direct-copy")->composition_fits);
+  EXPECT_NE(plan, *parse_plan("direct"));
+  for (const char* name : {"direct-copy-staged", "direct-gamma-copy", "ccl-copy", "mpi-copy"}) {
+    EXPECT_FALSE(parse_plan(name).ok()) << name;
+  }
+}
+
+TEST(Plan, refusal__copies) {
+  CommFacts facts = facts_on(1);
+  facts.direct_device_refusal.clear();
+  facts.direct_host_refusal.clear();
+  const Plan plan = *parse_plan("direct-copy");
+  std::string copied;
+  Shape shape{Collective::kAllgather, 64, DataType::kByte, ReduceOp::kNone, Memory::kDevice};
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    shape.collective = static_cast<Collective>(i);
+    const std::string why = refusal(plan, shape, facts);
+    EXPECT_EQ(backend_has(plan, shape.collective), why.empty()) << why;
+    if (why.empty()) {
+      copied += std::string(to_string(shape.collective)) + " ";
+    } else {
+      EXPECT_EQ(why, std::string("copy engines carry allgather and alltoall, not ") +
+                         to_string(shape.collective) + "; use direct");
+    }
+  }
+  EXPECT_EQ(copied, "allgather alltoall ");
+  shape.collective = Collective::kAlltoall;
+  facts.copies_refusal = "rank 1 could not make staging memory for copies (see its log)";
+  EXPECT_EQ(refusal(plan, shape, facts), facts.copies_refusal);
+  EXPECT_EQ(reason("direct", shape, facts), "");
+  facts.direct_device_refusal = "no NVLink";
+  EXPECT_EQ(refusal(plan, shape, facts), "no NVLink");
+  shape.memory = Memory::kHost;
+  EXPECT_NE(refusal(plan, shape, facts).find("host memory"), std::string::npos);
+  shape.memory = Memory::kDevice;
+  EXPECT_EQ(refusal(plan, shape, facts_on(2)),
+            "direct is for one node; this communicator is on 2 nodes");
+}
+
 TEST(Plan, refusal__schedules_reduce_what_mpi_defines) {
   const Plan plan = *parse_plan("schedule:ring");
   CommFacts facts;

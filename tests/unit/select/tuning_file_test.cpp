@@ -229,7 +229,8 @@ TEST(TuningFile, schema__takes_the_plans_that_the_reader_takes) {
   for (const char* name :
        {"ccl-streams(2)", "rccl-comms(16)", "ccl-streams(1)", "ccl-comms(17)", "ccl-comms(04)",
         "ccl-streams", "mpi-streams(2)", "ccl-beta(2)", "nccl:ring", "direct", "direct-alpha",
-        "direct+rccl(2)", "direct+ccl", "direct+ccl(17)", "ccl+direct(2)", "direct-ccl(2)"}) {
+        "direct+rccl(2)", "direct+ccl", "direct+ccl(17)", "ccl+direct(2)", "direct-ccl(2)",
+        "direct-copy", "direct-copy-staged"}) {
     EXPECT_EQ(std::regex_match(name, pattern), parse_plan(name).ok()) << name;
   }
 }
