@@ -4,7 +4,9 @@
  * A rank that dies while the others have a call on a stream, or wait in one: an error on each of
  * them in bounded time, and no call hangs after it.
  *
- *   death [--ranks 2..8] [--memory host|host-device|cuda]
+ *   death [--ranks 2..8] [--memory host|host-device|cuda] [--call allreduce|copied-allgather]
+ *
+ * copied-allgather: by copy engines (plan direct-copy), which only calls that wait are.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -22,6 +24,7 @@ enum { COUNT = 10000, SECONDS_MAX = 15 };
 
 static int ranks = 2;
 static enum memory_kind kind = MEMORY_HOST;
+static int is_copied = 0;
 /* A time-out that only NCCL's plans need: our own see that the process is gone. */
 static const char kTimeout[] = "5";
 
@@ -38,6 +41,25 @@ static int is_end(tutti_status_t status) {
   return status == TUTTI_ERROR_TIMEOUT || status == TUTTI_ERROR_LIBRARY;
 }
 
+static tutti_status_t call(tutti_comm_t* comm, int rank, void* buffer, void* stream) {
+  if (is_copied) {
+    const char* const own = (const char*)buffer + (size_t)rank * COUNT * sizeof(float);
+    return tutti_allgather(comm, own, buffer, COUNT, TUTTI_FLOAT32, stream);
+  }
+  return tutti_allreduce(comm, TUTTI_IN_PLACE, buffer, COUNT, TUTTI_FLOAT32, TUTTI_MAX, stream);
+}
+
+/* Whether the last call went where it was to go. */
+static int was_copied(tutti_comm_t* comm) {
+  char* const text = tutti_comm_plan_json(comm, "{\"collective\": \"allgather\"}");
+  const int found = strstr(text, "\"last_plan\":\"direct-copy\"") != NULL;
+  if (!found) {
+    fprintf(stderr, "%s\n", text);
+  }
+  tutti_free(text);
+  return found;
+}
+
 static int body(int rank, void* meeting) {
   tutti_comm_t* comm = NULL;
   tutti_bootstrap_t bootstrap;
@@ -45,28 +67,29 @@ static int body(int rank, void* meeting) {
   meeting_bootstrap(meeting, rank, &bootstrap);
   /* Without streams a call that waits is the first to meet the dead: said, so that it does so in
    * the call and not in the bootstrap, which has its own bound. */
-  const tutti_options_t options = {
-      .size = sizeof options, .memory = kind == MEMORY_HOST ? TUTTI_MEMORY_HOST : TUTTI_MEMORY_ANY};
+  const tutti_options_t options = {.size = sizeof options,
+                                   .memory = kind == MEMORY_HOST ? TUTTI_MEMORY_HOST
+                                             : is_copied         ? TUTTI_MEMORY_DEVICE
+                                                                 : TUTTI_MEMORY_ANY};
   EXPECT(tutti_comm_create(&bootstrap, &options, &comm) == TUTTI_OK);
-  void* const buffer = memory_take(COUNT * sizeof(float));
-  void* const stream = kind == MEMORY_HOST ? TUTTI_BLOCKING : stream_make();
-  EXPECT(tutti_allreduce(comm, TUTTI_IN_PLACE, buffer, COUNT, TUTTI_FLOAT32, TUTTI_MAX, stream) ==
-         TUTTI_OK);
+  void* const buffer = memory_take((size_t)ranks * COUNT * sizeof(float));
+  void* const stream = kind == MEMORY_HOST || is_copied ? TUTTI_BLOCKING : stream_make();
+  EXPECT(call(comm, rank, buffer, stream) == TUTTI_OK);
+  EXPECT(!is_copied || was_copied(comm));
   EXPECT(tutti_comm_wait(comm) == TUTTI_OK);
   if (rank == ranks - 1) {
     raise(SIGKILL);
   }
   struct timespec start, end;
   clock_gettime(CLOCK_MONOTONIC, &start);
-  const tutti_status_t queued =
-      tutti_allreduce(comm, TUTTI_IN_PLACE, buffer, COUNT, TUTTI_FLOAT32, TUTTI_MAX, stream);
-  EXPECT(queued == TUTTI_OK || is_end(queued));
+  const tutti_status_t queued = call(comm, rank, buffer, stream);
+  EXPECT((queued == TUTTI_OK && stream != TUTTI_BLOCKING) || is_end(queued));
   if (kind == MEMORY_HOST_DEVICE) {
     /* The first of its kind, which would agree on its memory in the bootstrap. */
     EXPECT(is_end(tutti_allreduce(comm, TUTTI_IN_PLACE, buffer, COUNT / 2, TUTTI_FLOAT32, TUTTI_MAX,
                                   TUTTI_BLOCKING)));
   }
-  if (kind == MEMORY_CUDA) {
+  if (kind == MEMORY_CUDA && !is_copied) {
     stream_wait(stream); /* As a program does that knows nothing: the stream goes on. */
   }
   const tutti_status_t waited = tutti_comm_wait(comm);
@@ -92,10 +115,15 @@ int main(int argc, char** argv) {
       kind = strcmp(argv[i + 1], "cuda") == 0          ? MEMORY_CUDA
              : strcmp(argv[i + 1], "host-device") == 0 ? MEMORY_HOST_DEVICE
                                                        : MEMORY_HOST;
+    } else if (strcmp(argv[i], "--call") == 0) {
+      is_copied = strcmp(argv[i + 1], "copied-allgather") == 0;
     }
   }
   if (ranks < 2 || ranks > 8) {
-    fprintf(stderr, "usage: %s [--ranks 2..8] [--memory host|host-device|cuda]\n", argv[0]);
+    fprintf(stderr,
+            "usage: %s [--ranks 2..8] [--memory host|host-device|cuda] "
+            "[--call allreduce|copied-allgather]\n",
+            argv[0]);
     return 2;
   }
   if (kind == MEMORY_CUDA && cuda_devices() < ranks) {
@@ -103,5 +131,8 @@ int main(int argc, char** argv) {
     return 77;
   }
   setenv("TUTTI_TIMEOUT", kTimeout, 1);
+  if (is_copied) {
+    setenv("TUTTI_ALLGATHER", "direct-copy", 1);
+  }
   return run_ranks(ranks, meeting_make(ranks), body, ranks - 1);
 }
