@@ -37,7 +37,8 @@ def plans_of(collective: str, nodes: int) -> tuple[str, ...]:
     alpha = nodes > 1 and collective in ("allreduce", "allgather", "bcast")
     # Of what one node has besides; a collective with counts is not cut into chunks.
     chunks = ("ccl-comms(4)",) if collective != "reduce_scatter" else ()
-    direct = ("direct-gamma", *chunks) if nodes == 1 else ()
+    copies = ("direct-copy",) if collective in ("allgather", "alltoall") else ()
+    direct = ("direct-gamma", *copies, *chunks) if nodes == 1 else ()
     return (f"mpi-{flat}", f"ccl-{flat}", *direct) + (("mpi-alpha", "ccl-alpha") if alpha else ())
 
 

@@ -321,6 +321,26 @@ def test_direct_on_host_memory__really_carries_the_calls(
     result.assert_passed("collectives")
 
 
+COPIES = DIRECT | {"TUTTI_ALLGATHER": "direct-copy", "TUTTI_ALLTOALL": "direct-copy"}
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_copies_on_device_memory(mpi: Mpi, ranks: int, door: Path, tmp_path: Path) -> None:
+    once_per_library(mpi)
+    parts = "roots,vectors,mixed" if ranks == 3 else "types,counts,roots,vectors,mixed"
+    result = collectives(mpi, ranks, tmp_path, "hostdevice", "--only", parts, extra=COPIES)
+    result.assert_passed("collectives")
+
+
+@pytest.mark.parametrize("mix", ["alternate", "random:7"])
+def test_copies_on_mixed_memory(mpi: Mpi, mix: str, door: Path, tmp_path: Path) -> None:
+    once_per_library(mpi)
+    result = collectives(
+        mpi, 3, tmp_path, "hostdevice", "--mixed", mix, "--only", "mixed", extra=COPIES
+    )
+    result.assert_passed("collectives")
+
+
 def topology_file(path: Path, nodes: str) -> dict[str, str]:
     """The variable that names a topology file with these nodes, after writing it."""
     path.write_text(f'{{"schema": "tutti-topology/1", "nodes": {nodes}}}')

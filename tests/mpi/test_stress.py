@@ -28,9 +28,10 @@ def stress(
     *options: str,
     plan: str = "",
     preload: bool = True,
+    extra: dict[str, str] | None = None,
 ) -> Finished:
     environment, path = setting(memory, plan)
-    environment["TUTTI_LOG_LEVEL"] = "info"
+    environment |= {"TUTTI_LOG_LEVEL": "info"} | (extra or {})
     common = ["--memory", memory, "--calls", str(CALLS), "--watchdog", "60"]
     return job(
         mpi,
@@ -64,6 +65,18 @@ def test_direct(mpi: Mpi, ranks: int, door: Path, tmp_path: Path) -> None:
     assert_right(result)
     assert result.lines("direct: kernels of this communicator are ready"), str(result)
     # The barrier and the program's final count.
+    others = [line for line in result.lines("fall-back") if "host memory" not in line]
+    assert not others, str(result)
+
+
+@pytest.mark.parametrize("mpi", ["mpich"], indirect=True)
+def test_copies(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    """Among calls of our kernels, which share the words that say that copies are there."""
+    extra = {"TUTTI_ALLGATHER": "direct-copy", "TUTTI_ALLTOALL": "direct-copy"}
+    result = stress(
+        mpi, 3, tmp_path, "hostdevice", "--seed", "9", plan="direct", extra=extra
+    )
+    assert_right(result)
     others = [line for line in result.lines("fall-back") if "host memory" not in line]
     assert not others, str(result)
 
