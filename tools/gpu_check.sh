@@ -55,7 +55,7 @@ if [[ $what != measure ]]; then
   TUTTI_TEST_DEVICE=cuda timeout 200 "$build/tests/unit/runners/direct_test" >"$out/direct.txt" 2>&1
   echo "direct kernels: rc $? $(grep -E 'PASSED|FAILED' "$out/direct.txt" | head -n 1)" | tee "$out/check.txt"
   for ranks in $(printf '%s\n' 2 "$gpus" | sort -nu); do
-    for plan in default ccl-beta direct-gamma 'direct+ccl(3)'; do
+    for plan in default ccl-beta direct-gamma direct-copy 'direct+ccl(3)'; do
       for mixed in none alternate; do
         (
           if [[ $plan != default ]]; then

@@ -96,8 +96,8 @@ struct DirectArguments {
   Type type;
   Op op;
   Word gather;  ///< Two-shot: results go to all ranks (allreduce), not to their owner only.
-  /// Nobody waits for this launch: `abort` may have been set since it was queued, and what it would
-  /// push may then be what an ended call left behind. It looks before its first push.
+  /// Others were queued before this launch: `abort` may have been set since, and what it would push
+  /// may then be what an ended call left behind. It looks before its first push.
   Word is_queued;
 };
 

@@ -386,6 +386,9 @@ class DirectWorld {
  public:
   explicit DirectWorld(int ranks, double timeout_s = 60, Bytes buffer_bytes = Bytes{6} << 20)
       : ranks_(ranks), buffer_bytes_(buffer_bytes) {
+    // On one GPU a rank's copies must not stand in a queue behind the kernel of a rank that waits
+    // for them: CUDA has 8 queues unless told otherwise, and each rank three streams.
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     api_ = device::open(test_device(), nullptr);
     if (api_ == nullptr || !api_->initialize().ok()) {
       ADD_FAILURE() << "no device '" << test_device() << "'";
