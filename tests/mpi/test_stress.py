@@ -73,9 +73,7 @@ def test_direct(mpi: Mpi, ranks: int, door: Path, tmp_path: Path) -> None:
 def test_copies(mpi: Mpi, door: Path, tmp_path: Path) -> None:
     """Among calls of our kernels, which share the words that say that copies are there."""
     extra = {"TUTTI_ALLGATHER": "direct-copy", "TUTTI_ALLTOALL": "direct-copy"}
-    result = stress(
-        mpi, 3, tmp_path, "hostdevice", "--seed", "9", plan="direct", extra=extra
-    )
+    result = stress(mpi, 3, tmp_path, "hostdevice", "--seed", "9", plan="direct", extra=extra)
     assert_right(result)
     others = [line for line in result.lines("fall-back") if "host memory" not in line]
     assert not others, str(result)

@@ -231,7 +231,7 @@ class Warp {
  private:
   TUTTI_INLINE void give_up() {
     given_up_ = true;
-    *static_cast<volatile Word*>(a_.failed) = 1;
+    Machine::put_word(a_.failed, Word{1});
   }
   TUTTI_INLINE Wide slot_line(Word batch) const {
     return (static_cast<Wide>(batch) * warps_ + warp_) * kLinesOfWarp;

@@ -70,6 +70,9 @@ struct Machine {
   static TUTTI_INLINE void put_word(Wide* to, Wide value) {
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
   }
+  static TUTTI_INLINE void put_word(Word* to, Word value) {
+    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+  }
   static TUTTI_INLINE Word get_word(const Word* from) {
     Word value;
     asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
@@ -108,6 +111,9 @@ struct Machine {
   static TUTTI_INLINE void put_word(Wide* to, Wide value) {
     __scoped_atomic_store_n(to, value, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM);
   }
+  static TUTTI_INLINE void put_word(Word* to, Word value) {
+    __scoped_atomic_store_n(to, value, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM);
+  }
   static TUTTI_INLINE Word get_word(const Word* from) {
     return __scoped_atomic_load_n(from, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM);
   }
@@ -124,6 +130,7 @@ struct Machine {
   static void relax() { sched_yield(); }
   static void fence_system() {}
   static void put_word(Wide* to, Wide value) { __atomic_store_n(to, value, __ATOMIC_RELEASE); }
+  static void put_word(Word* to, Word value) { __atomic_store_n(to, value, __ATOMIC_RELAXED); }
   static Word get_word(const Word* from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
 };
 

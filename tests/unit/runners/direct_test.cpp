@@ -202,15 +202,13 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Direct, ::testing::Values(1, 2, 3, 4, 5, 7, 8));
 #endif
 
 TEST(DirectCopies, PiecesLargerThanTheirSlots) {
-  constexpr int kRanks = 3;
+  constexpr int kRanks = 2;
   DirectWorld world(kRanks, 60, Bytes{24} << 20);
   ASSERT_TRUE(world.ready());
   std::mt19937_64 random(10);
-  const std::uint64_t slot_bytes = world.runner(0).copies().slot_bytes();
-  for (const std::uint64_t count : {slot_bytes, slot_bytes + 5}) {
-    const Case test{.collective = Collective::kAlltoall, .count = count};
-    EXPECT_TRUE(world.check(test, random, /*copied=*/true)) << test.text(kRanks);
-  }
+  const Case test{.collective = Collective::kAllgather,
+                  .count = world.runner(0).copies().slot_bytes() + 5};
+  EXPECT_TRUE(world.check(test, random, /*copied=*/true)) << test.text(kRanks);
 }
 
 /// A rank that gives up on a late peer has queued chunks behind; the peer must not take them.
