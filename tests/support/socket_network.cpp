@@ -299,6 +299,7 @@ class SocketNetwork : public Network {
                         .guid = 11,
                         .speed_mbps = 25000,
                         .mtu_bytes = 65536,
+                        .near_processors = {},
                         .latency_us = 7.5});
     devices_.push_back({.name = "lo2",
                         .address = "127.0.0.2",
@@ -306,6 +307,7 @@ class SocketNetwork : public Network {
                         .guid = 12,
                         .speed_mbps = 100000,
                         .mtu_bytes = 9000,
+                        .near_processors = {},
                         .latency_us = 5});
   }
   ~SocketNetwork() override {
