@@ -335,8 +335,9 @@ def test_copies_on_device_memory(mpi: Mpi, ranks: int, door: Path, tmp_path: Pat
 @pytest.mark.parametrize("mix", ["alternate", "random:7"])
 def test_copies_on_mixed_memory(mpi: Mpi, mix: str, door: Path, tmp_path: Path) -> None:
     once_per_library(mpi)
+    handles = {"TUTTI_DIRECT_HANDLES": "descriptor"} if mix == "alternate" else {}
     result = collectives(
-        mpi, 3, tmp_path, "hostdevice", "--mixed", mix, "--only", "mixed", extra=COPIES
+        mpi, 3, tmp_path, "hostdevice", "--mixed", mix, "--only", "mixed", extra=COPIES | handles
     )
     result.assert_passed("collectives")
 
