@@ -44,12 +44,14 @@ void Acknowledger::on_chunk(TimeNs now, Kind kind, const Arrived& arrived) {
       hole_since_ns_ = now;
     }
   }
-  if (waiting_since_ns_ == kNever) {
-    waiting_since_ns_ = now;
-  }
+  const bool may_wait = arrived.may_wait && options_.lazy_ns != 0;
+  due_ns_ = std::min(due_ns_, now + (may_wait ? options_.lazy_ns : options_.ack_delay_ns));
   unacknowledged_bytes_ += arrived.bytes;
   const bool fills = unacknowledged_bytes_ >= options_.ack_bytes;
-  const bool urgent = kind == Kind::kDuplicate || is_trimmed || arrived.ask || !said_anything_;
+  // What may wait does so only where all is well.
+  const bool is_bad_news = highest_ > cumulative_ || (flags & kEchoEcn) != 0;
+  const bool urgent = kind == Kind::kDuplicate || is_trimmed || arrived.ask || !said_anything_ ||
+                      (may_wait && is_bad_news);
   const bool dense = options_.echoes == EchoMode::kDense;
   // Sparse acknowledgement answers a mark at once, as it would else be lost to the sender.
   const bool now_due = fills || urgent || (!dense && (flags & kEchoEcn) != 0);
@@ -80,12 +82,7 @@ void Acknowledger::advance(TimeNs now) {
   hole_since_ns_ = highest_ > cumulative_ ? now : kNever;
 }
 
-TimeNs Acknowledger::due_ns() const {
-  if (is_due_) {
-    return 0;
-  }
-  return waiting_since_ns_ == kNever ? kNever : waiting_since_ns_ + options_.ack_delay_ns;
-}
+TimeNs Acknowledger::due_ns() const { return is_due_ ? 0 : due_ns_; }
 
 void Acknowledger::fill(TimeNs now, AckHeader& out) {
   out.cumulative = static_cast<std::uint32_t>(cumulative_);
@@ -120,8 +117,9 @@ void Acknowledger::fill(TimeNs now, AckHeader& out) {
   said_anything_ = true;
   is_due_ = pending_count_ >= kEchoesPerPacket;
   unacknowledged_bytes_ = 0;
-  waiting_since_ns_ =
-      pending_count_ == 0 ? kNever : pending_[pending_first_ & (kPendingMax - 1)].received_ns;
+  due_ns_ = pending_count_ == 0
+                ? kNever
+                : pending_[pending_first_ & (kPendingMax - 1)].received_ns + options_.ack_delay_ns;
 }
 
 }  // namespace tutti::transport

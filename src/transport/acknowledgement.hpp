@@ -36,6 +36,8 @@ class Acknowledger {
     std::uint32_t stamp = 0;
     std::uint8_t echo_flags = 0;
     bool ask = false;  ///< The sender asks for an answer at once.
+    /// A whole short message: one that came in order is told of within lazy_ns.
+    bool may_wait = false;
   };
   /// Takes the account of a chunk of any kind but kOutside; kEchoTrimmed: its header alone came.
   void on_chunk(TimeNs now, Kind kind, const Arrived& arrived);
@@ -51,6 +53,8 @@ class Acknowledger {
   TimeNs hole_since_ns() const { return highest_ > cumulative_ ? hole_since_ns_ : kNever; }
   std::uint64_t highest() const { return highest_; }
   Bytes received_bytes() const { return received_bytes_; }
+  /// Echoes that have not been told.
+  std::uint32_t pending() const { return pending_count_; }
 
  private:
   struct Pending {
@@ -73,7 +77,7 @@ class Acknowledger {
   std::uint64_t held_ = 0;            ///< Chunks beyond the first hole.
   Bytes received_bytes_ = 0;
   Bytes unacknowledged_bytes_ = 0;
-  TimeNs waiting_since_ns_ = kNever;
+  TimeNs due_ns_ = kNever;  ///< Of what waits.
   TimeNs hole_since_ns_ = kNever;
   std::vector<Pending> pending_;
   std::uint32_t pending_first_ = 0;

@@ -16,6 +16,9 @@ namespace {
 constexpr std::uint32_t kChunkBytesMax = 16 * 1024 * 1024;
 constexpr std::uint32_t kChunksMin = 64;
 constexpr TimeNs kControlRtoNsMin = 100'000;
+constexpr TimeNs kLazyNsMax = 1'000'000'000;
+/// Where answers wait for company, they may do so for long: data mostly makes them needless.
+constexpr TimeNs kLazyWaits = 16;
 constexpr TimeNs kGiveUpNsMin = 1'000'000;
 constexpr TimeNs kStuckGiveUps = 4;  // Slow is not gone: few live paths among dead ones take time.
 constexpr TimeNs kHourNs = 3'600'000'000'000;  // Times of timers stay far below 2^64.
@@ -71,6 +74,9 @@ Status validate(const ConnectionOptions& options) {
   if (loss.give_up_ns < kGiveUpNsMin || loss.give_up_ns > kHourNs || loss.rto_ns_max > kHourNs ||
       loss.rto_ns_min > kHourNs) {
     return invalid("give_up_ns is 1 ms to 1 h, the bounds of the RTO are at most 1 h");
+  }
+  if (options.acknowledgement.lazy_ns > kLazyNsMax) {
+    return invalid("lazy_ns is at most 1 s");
   }
   if (wire.trims && options.authenticates_payload) {
     return invalid("a tag over the payload cannot be checked where switches trim it");
@@ -156,14 +162,16 @@ Connection::Connection(TimeNs now, const ConnectionOptions& options, std::uint32
       loss_(options.loss, options.wire),
       outgoing_(options.sends ? options.sends_max : 1,
                 options.sends ? options.receive_parts_max : 1, options.first_number),
+      told_known_(options.first_number),
       acknowledger_(options.acknowledgement, options.receives ? chunks_of(options) : kChunksMin,
                     options.first_number),
       incoming_(options.receives && options.guests == nullptr ? options.receive_parts_max : 1,
-                options.first_number) {
+                options.first_number),
+      known_before_(options.first_number) {
   if (options.guests != nullptr) {
     guests_.emplace(*options.guests, options.receive_parts_max);
   }
-  loss_.set_ack_delay(options.acknowledgement.ack_delay_ns);
+  loss_.set_ack_delay(options.acknowledgement.ack_delay_ns, options.acknowledgement.lazy_ns);
   if (uses_credit(options.controller)) {
     if (options.sends) {
       credit_.emplace(options.credit.speculative_bytes, window_bytes_of(options),
@@ -223,6 +231,7 @@ Status Connection::post_receive(TimeNs now, const ReceiveRequest& request) {
   }
   incoming_.post(request);
   note_waiting(now);
+  note_untold(now);
   return {};
 }
 
@@ -268,6 +277,9 @@ Status Connection::close(TimeNs now) {
   incoming_.end_all(Outcome::kClosed);
   if (guests_) {
     guests_->end_all();
+  }
+  if (acknowledger_.due_ns() != kNever) {
+    acknowledger_.request();
   }
   note_waiting(now);
   advance_close(now);
@@ -345,8 +357,12 @@ void Connection::note_waiting(TimeNs now) {
   }
 }
 
+TimeNs Connection::control_patience_ns(TimeNs rtt_ns) const {
+  return std::max(4 * rtt_ns, kControlRtoNsMin) + kLazyWaits * options_.acknowledgement.lazy_ns;
+}
+
 TimeNs Connection::control_rto_ns() const {
-  const TimeNs first = std::max(4 * loss_.rtt().srtt_ns(), kControlRtoNsMin);
+  const TimeNs first = control_patience_ns(loss_.rtt().srtt_ns());
   return std::min(first << control_backoff_, std::max(options_.loss.rto_ns_max, first));
 }
 
@@ -378,6 +394,12 @@ void Connection::on_timeout(TimeNs now) {
         break;
       case Timer::kControl:
         on_control_timer(now);
+        break;
+      case Timer::kAdvert:
+        has_waited_ = incoming_.has_untold();
+        break;
+      case Timer::kAdvertAck:
+        control_ |= owes_advert_ack() ? kAdvertAck : 0U;
         break;
       case Timer::kPathProbe:
         control_ |= kPathProbe;
@@ -457,7 +479,14 @@ void Connection::on_control_timer(TimeNs now) {
   if (state_ == State::kClosing) {
     control_ |= kClose;
   } else if (incoming_.has_unknown()) {
+    // Where answers wait there is always a young one without; none is lost while they come.
+    if (is_lazy() && std::exchange(known_before_, incoming_.known()) != incoming_.known()) {
+      control_backoff_ = 0;
+      timers_.set(Timer::kControl, now + control_rto_ns());
+      return;
+    }
     incoming_.tell_again();
+    has_waited_ = true;
   } else {
     return;
   }
@@ -519,6 +548,17 @@ void Connection::on_granted(bool is_slow) {
   grant_is_slow_ = is_slow;
 }
 
+bool Connection::adverts_are_due() const {
+  return incoming_.has_untold() && (!is_lazy() || has_waited_ || !incoming_.can_wait());
+}
+
+/// Adverts that may wait for company do so for a while.
+void Connection::note_untold(TimeNs now) {
+  if (is_lazy() && incoming_.has_untold() && !timers_.is_set(Timer::kAdvert)) {
+    timers_.set(Timer::kAdvert, now + options_.acknowledgement.lazy_ns);
+  }
+}
+
 void Connection::set_ack_timer() {
   const TimeNs due_ns = acknowledger_.due_ns();
   timers_.set(Timer::kAck, due_ns == 0 ? kNever : due_ns);
@@ -564,6 +604,15 @@ void Connection::check_invariants() const {
   CHECK(has_ended() || (!incoming_.has_unknown() && state_ != State::kClosing) ||
             timers_.is_set(Timer::kControl),
         "no timer repeats adverts or the close");
+  CHECK(
+      has_ended() || !incoming_.has_untold() || adverts_are_due() || timers_.is_set(Timer::kAdvert),
+      "no timer sends the adverts that wait");
+  CHECK(has_ended() || !owes_advert_ack() || (control_ & kAdvertAck) != 0 ||
+            timers_.is_set(Timer::kAdvertAck),
+        "no timer says that adverts are known");
+  CHECK(has_ended() || acknowledger_.due_ns() == kNever || acknowledger_.due_ns() == 0 ||
+            timers_.is_set(Timer::kAck),
+        "no timer sends the acknowledgement that waits");
   CHECK(has_ended() || !credit_ || credit_->can_send() || credit_backlog_bytes() == 0 ||
             timers_.is_set(Timer::kRequest),
         "no timer asks for the missing credit");

@@ -62,6 +62,11 @@ class Connection {
   // What is needed next.
   bool control_due() const;
   bool poll_control(TimeNs now, Transmission& out);
+  /// Something waits for company.
+  bool has_rider() const;
+  /// One packet of it, to travel with a control packet or with data.
+  bool poll_rider(TimeNs now, bool with_control, Transmission& out);
+  std::uint64_t peer() const { return options_.peer; }
   /// Some data may leave now. Sets the pacing timer if only the time is missing.
   bool can_send(TimeNs now);
   /// After can_send.
@@ -129,6 +134,8 @@ class Connection {
   void on_gap_timer(TimeNs now);
   void set_ack_timer();
   TimeNs control_rto_ns() const;
+  /// How long an answer to an advert or a close may take.
+  TimeNs control_patience_ns(TimeNs rtt_ns) const;
   void trace(TimeNs now, TraceKind kind, PathId path, std::uint64_t number, Bytes bytes,
              std::uint64_t detail);
 
@@ -152,6 +159,19 @@ class Connection {
   Bytes credit_backlog_bytes() const;
   void request_credit_if_stuck(TimeNs now);
   void fill_control(Transmission& out, PathId path, std::size_t header_bytes);
+  void fill_ack(TimeNs now, Transmission& out, PathId path);
+  void encode_last_ack(TimeNs now, Transmission& out, PathId path, std::uint8_t flags);
+  void fill_number(TimeNs now, Transmission& out, PathId path, PacketType type, std::uint8_t flags,
+                   std::uint32_t value);
+  void fill_advert(TimeNs now, Transmission& out, PathId path);
+  void fill_advert_ack(TimeNs now, Transmission& out, PathId path);
+  bool is_lazy() const { return options_.acknowledgement.lazy_ns != 0; }
+  /// The peer has not been told that we know its adverts.
+  bool owes_advert_ack() const { return told_known_ < outgoing_.known_adverts(); }
+  void note_told_known(std::uint64_t known);
+  bool adverts_are_due() const;
+  void note_untold(TimeNs now);
+  bool asks_for_ack(const Group& group, const Chunk& chunk, bool is_again);
   /// True: a new episode.
   bool lose(TimeNs now, std::uint64_t number, LossCause cause);
   tutti_transport_view view(TimeNs now) const;
@@ -217,6 +237,8 @@ class Connection {
   TimeNs pace_ns_ = 0;      ///< No chunk before it.
   bool tail_probe_due_ = false;
   std::uint64_t probed_ = UINT64_MAX;  ///< Chunk that the last tail probe repeated.
+  bool owes_request_ = false;          ///< What somebody waits for was sent without an ACK request.
+  std::uint64_t told_known_;           ///< Adverts before it the peer was told that we know.
   Feedback last_feedback_;             ///< Of the packet at hand: what unechoed chunks share.
   Bytes unechoed_bytes_ = 0;
 
@@ -226,7 +248,10 @@ class Connection {
   std::uint32_t spare_acks_ = 0;  ///< Copies of the last acknowledgement that are to follow it.
   AckHeader last_ack_;
   IncomingTable incoming_;
+  std::uint64_t known_before_;        ///< Adverts that the peer knew when their timer fired last.
   std::optional<GuestTable> guests_;  ///< In place of it.
+  bool has_waited_ = false;           ///< Adverts have waited long enough.
+  TimeNs rode_ns_ = 0;                ///< When something travelled with data last.
   bool tells_gap_ = false;
   bool grant_is_slow_ = false;
 };

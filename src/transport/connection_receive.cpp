@@ -9,6 +9,13 @@
 #include "transport/serial.hpp"
 
 namespace tutti::transport {
+namespace {
+
+/// A message up to so long is told of late, if nobody asks. Few of them fit into one
+/// acknowledgement, so little is ever untold.
+constexpr std::uint32_t kShortBytes = 1024;
+
+}  // namespace
 
 void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
   Packet packet;
@@ -154,9 +161,11 @@ void Connection::on_data(TimeNs now, const Packet& packet, const Arrival& arriva
         (is_new ? 0 : 1) + (arrival.trimmed ? 2 : 0));
   acknowledger_.on_chunk(now, kind,
                          {number, data.payload_bytes, packet.common.path, packet.common.stamp, echo,
-                          (packet.common.flags & kFlagAckRequest) != 0});
-  if (!timers_.is_set(Timer::kAck)) {
-    set_ack_timer();
+                          (packet.common.flags & kFlagAckRequest) != 0,
+                          (packet.common.flags & kFlagEnd) != 0 && data.offset == 0 &&
+                              data.payload_bytes <= kShortBytes});
+  if (acknowledger_.due_ns() != 0 && acknowledger_.due_ns() < timers_.at(Timer::kAck)) {
+    timers_.set(Timer::kAck, acknowledger_.due_ns());
   }
   if (pacer_.grants(index_)) {
     pacer_.on_arrival(now, arrival.ecn, arrival.trimmed, arrival.last_hop_trim);
@@ -387,10 +396,17 @@ void Connection::on_advert(TimeNs now, const AdvertHeader& advert) {
     return;
   }
   std::uint64_t number = expand(advert.first, outgoing_.known_adverts());
+  const bool is_old = number < told_known_;
   for (std::size_t i = 0; i < advert.count; ++i) {
     outgoing_.on_advert(number++, advert.adverts[i]);
   }
-  control_ |= kAdvertAck;
+  if (is_old || !is_lazy()) {
+    control_ |= kAdvertAck;  // What has told of them before was lost.
+  } else if (owes_advert_ack() && !timers_.is_set(Timer::kAdvertAck)) {
+    // Data for the last of them says the same. The peer is patient for twice as long.
+    timers_.set(Timer::kAdvertAck,
+                now + control_patience_ns(std::min(wire().base_rtt_ns, loss_.rtt().srtt_ns())) / 2);
+  }
   request_credit_if_stuck(now);
 }
 

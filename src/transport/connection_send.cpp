@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "transport/connection.hpp"
+#include "transport/serial.hpp"
 
 namespace tutti::transport {
 
@@ -243,9 +244,7 @@ void Connection::poll_data(TimeNs now, Transmission& out) {
     credit_->on_sent(chunk.bytes);
     pull_target = credit_->pull_target(credit_backlog_bytes());
   }
-  const bool is_last = flight_.first_lost() == Flight::kNoChunk &&
-                       (outgoing_.cutting() == IndexList::kNone || flight_.is_full());
-  if (is_last || !has_room(*group, wire().chunk_bytes) || (credit_ && !credit_->can_send())) {
+  if (asks_for_ack(*group, chunk, avoid != kNoPath)) {
     flags |= kFlagAckRequest;
   }
   if (!timers_.is_set(Timer::kRetransmit)) {
@@ -258,7 +257,22 @@ void Connection::poll_data(TimeNs now, Transmission& out) {
 
   flags |= chunk.flags;
   flags |= state_ == State::kDraining ? kFlagClosing : 0;
+  if (owes_advert_ack()) {
+    note_told_known(std::min(expand(chunk.slot, told_known_) + 1, outgoing_.known_adverts()));
+  }
   fill_data(now, number, flags, pull_target, out);
+}
+
+/// Where the data ends and somebody waits for them, and where nothing more may leave until then.
+bool Connection::asks_for_ack(const Group& group, const Chunk& chunk, bool is_again) {
+  const bool is_last = flight_.first_lost() == Flight::kNoChunk &&
+                       (outgoing_.cutting() == IndexList::kNone || flight_.is_full());
+  const bool is_patient = is_lazy() && outgoing_.at(chunk.message).is_patient;
+  owes_request_ = owes_request_ || is_again || state_ == State::kDraining || !is_patient;
+  const bool asks = (is_last && owes_request_) || !has_room(group, wire().chunk_bytes) ||
+                    (credit_ && !credit_->can_send());
+  owes_request_ = owes_request_ && !asks;
+  return asks;
 }
 
 void Connection::fill_data(TimeNs now, std::uint64_t number, std::uint8_t flags,
@@ -345,8 +359,13 @@ bool Connection::control_due() const {
   if (control_ != 0) {
     return true;
   }
-  return !has_ended() && (acknowledger_.due_ns() == 0 || spare_acks_ > 0 ||
-                          incoming_.has_untold() || pong_count_ > 0);
+  return !has_ended() &&
+         (acknowledger_.due_ns() == 0 || spare_acks_ > 0 || adverts_are_due() || pong_count_ > 0);
+}
+
+bool Connection::has_rider() const {
+  return is_lazy() && !has_ended() &&
+         (acknowledger_.due_ns() != kNever || owes_advert_ack() || incoming_.has_untold());
 }
 
 void Connection::fill_control(Transmission& out, PathId path, std::size_t header_bytes) {
@@ -362,6 +381,72 @@ void Connection::fill_control(Transmission& out, PathId path, std::size_t header
   seal(out, {});
 }
 
+void Connection::encode_last_ack(TimeNs now, Transmission& out, PathId path, std::uint8_t flags) {
+  ++counters_.acks_sent;
+  fill_control(out, path,
+               encode_ack(common(now, PacketType::kAck, flags, path), last_ack_, out.header));
+}
+
+void Connection::fill_ack(TimeNs now, Transmission& out, PathId path) {
+  acknowledger_.fill(now, last_ack_);
+  set_ack_timer();
+  encode_last_ack(now, out, path, tells_gap_ ? kFlagGap : 0);
+  tells_gap_ = false;
+}
+
+void Connection::fill_number(TimeNs now, Transmission& out, PathId path, PacketType type,
+                             std::uint8_t flags, std::uint32_t value) {
+  fill_control(out, path, encode_number(common(now, type, flags, path), value, out.header));
+}
+
+void Connection::fill_advert(TimeNs now, Transmission& out, PathId path) {
+  AdvertHeader advert;
+  incoming_.fill(advert);
+  if (!timers_.is_set(Timer::kControl)) {
+    timers_.set(Timer::kControl, now + control_rto_ns());
+  }
+  if (!incoming_.has_untold()) {
+    has_waited_ = false;
+    timers_.clear(Timer::kAdvert);
+  }
+  fill_control(out, path,
+               encode_advert(common(now, PacketType::kAdvert, 0, path), advert, out.header));
+}
+
+void Connection::fill_advert_ack(TimeNs now, Transmission& out, PathId path) {
+  note_told_known(outgoing_.known_adverts());
+  fill_number(now, out, path, PacketType::kAdvertAck, 0,
+              static_cast<std::uint32_t>(outgoing_.known_adverts()));
+}
+
+void Connection::note_told_known(std::uint64_t known) {
+  told_known_ = std::max(told_known_, known);
+  if (!owes_advert_ack()) {
+    timers_.clear(Timer::kAdvertAck);
+  }
+}
+
+// With data only now and then, for each packet costs time: in a stream every message would take an
+// acknowledgement of one other along.
+bool Connection::poll_rider(TimeNs now, bool with_control, Transmission& out) {
+  constexpr std::uint32_t kWorthIt = 3;
+  const bool is_time =
+      with_control || now == rode_ns_ || now >= rode_ns_ + options_.acknowledgement.lazy_ns;
+  if (!has_rider() || (!is_time && acknowledger_.pending() < kWorthIt)) {
+    return false;
+  }
+  rode_ns_ = with_control ? rode_ns_ : now;
+  const PathId path = control_path();
+  if (acknowledger_.due_ns() != kNever) {
+    fill_ack(now, out, path);
+  } else if (incoming_.has_untold()) {
+    fill_advert(now, out, path);
+  } else {
+    fill_advert_ack(now, out, path);
+  }
+  return true;
+}
+
 bool Connection::poll_control(TimeNs now, Transmission& out) {
   PathId path = control_path();
   const auto take = [&](Control bit) {
@@ -374,13 +459,7 @@ bool Connection::poll_control(TimeNs now, Transmission& out) {
     return true;
   };
   const auto number = [&](PacketType type, std::uint8_t flags, std::uint32_t value) {
-    fill_control(out, path, encode_number(common(now, type, flags, path), value, out.header));
-    return true;
-  };
-  const auto acknowledgement = [&](std::uint8_t flags) {
-    ++counters_.acks_sent;
-    fill_control(out, path,
-                 encode_ack(common(now, PacketType::kAck, flags, path), last_ack_, out.header));
+    fill_number(now, out, path, type, flags, value);
     return true;
   };
   if (take(kReset)) {
@@ -393,18 +472,16 @@ bool Connection::poll_control(TimeNs now, Transmission& out) {
     return take(kClose) && plain(PacketType::kClose);
   }
   if (acknowledger_.due_ns() == 0) {
-    acknowledger_.fill(now, last_ack_);
-    set_ack_timer();
-    const std::uint8_t flags = tells_gap_ ? kFlagGap : 0;
-    tells_gap_ = false;
-    return acknowledgement(flags);
+    fill_ack(now, out, path);
+    return true;
   }
   if (spare_acks_ > 0) {
     --spare_acks_;
     for (std::size_t i = 0; i < last_ack_.echo_count; ++i) {
       last_ack_.echoes[i].turnaround = kTurnaroundUnknown;  // It was of the first copy's time.
     }
-    return acknowledgement(kFlagCopy);
+    encode_last_ack(now, out, path, kFlagCopy);
+    return true;
   }
   if (take(kGrant)) {
     return number(PacketType::kCredit, grant_is_slow_ ? kFlagSlow : 0,
@@ -415,16 +492,11 @@ bool Connection::poll_control(TimeNs now, Transmission& out) {
     return number(PacketType::kRequest, flags, credit_->pull_target(credit_backlog_bytes()));
   }
   if (take(kAdvertAck)) {
-    return number(PacketType::kAdvertAck, 0, static_cast<std::uint32_t>(outgoing_.known_adverts()));
+    fill_advert_ack(now, out, path);
+    return true;
   }
-  if (incoming_.has_untold()) {
-    AdvertHeader advert;
-    incoming_.fill(advert);
-    if (!timers_.is_set(Timer::kControl)) {
-      timers_.set(Timer::kControl, now + control_rto_ns());
-    }
-    fill_control(out, path,
-                 encode_advert(common(now, PacketType::kAdvert, 0, path), advert, out.header));
+  if (adverts_are_due()) {
+    fill_advert(now, out, path);
     return true;
   }
   if (pong_count_ > 0) {

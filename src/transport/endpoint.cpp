@@ -27,6 +27,7 @@ class Endpoint::Core {
         events_(limits.connections),
         trace_(trace) {
     CHECK(limits.connections > 0 && limits.connections < 1U << 30, "connections");
+    riders_.reserve(limits.connections);
   }
 
   Result<ConnectionHandle> connect(TimeNs now, const ConnectionOptions& options) {
@@ -123,6 +124,18 @@ class Endpoint::Core {
     return false;
   }
 
+  bool poll_rider(TimeNs now, const Transmission& with, Transmission* out) {
+    now = clamp(now);
+    for (const std::uint32_t index : riders_) {
+      Connection& connection = *slots_[index].connection;
+      if (connection.peer() == with.peer && connection.poll_rider(now, with.is_control, *out)) {
+        settle(now, index);
+        return true;
+      }
+    }
+    return false;
+  }
+
   bool poll_transmit(TimeNs now, Transmission* out) {
     if (poll_control(now, out)) {
       return true;
@@ -178,6 +191,7 @@ class Endpoint::Core {
   struct Slot {
     std::unique_ptr<Connection> connection;
     std::uint32_t generation = 0;
+    std::uint32_t rider = kNone;  ///< Its place in riders_.
   };
 
   TimeNs clamp(TimeNs now) {
@@ -194,12 +208,29 @@ class Endpoint::Core {
     if (connection.can_send(now)) {
       data_.add(index);
     }
+    set_rider(index, connection.has_rider());
     wheel_.set(index, connection.next_deadline());
     wheel_.set(static_cast<std::uint32_t>(slots_.size()), pacer_.next_ns());
     events_.push(index);
     if (connection.is_forgettable()) {
       forget(index);
     }
+  }
+
+  void set_rider(std::uint32_t index, bool is_rider) {
+    std::uint32_t& place = slots_[index].rider;
+    if (is_rider == (place != kNone)) {
+      return;
+    }
+    if (is_rider) {
+      place = static_cast<std::uint32_t>(riders_.size());
+      riders_.push_back(index);
+      return;
+    }
+    riders_[place] = riders_.back();
+    slots_[riders_[place]].rider = place;
+    riders_.pop_back();
+    place = kNone;
   }
 
   void grant(TimeNs now) {
@@ -238,6 +269,7 @@ class Endpoint::Core {
     controls_.remove(index);
     data_.remove(index);
     events_.remove(index);
+    set_rider(index, false);
     wheel_.set(index, kNever);
     erase(slots_[index].connection->local_id());
     slots_[index].connection.reset();
@@ -281,6 +313,7 @@ class Endpoint::Core {
   IndexQueue controls_;
   RoundRobin data_;
   IndexQueue events_;
+  std::vector<std::uint32_t> riders_;  ///< What waits for company, in any order.
   TraceSink* trace_;
   TimeNs now_ = 0;
   EndpointCounters counters_;
@@ -343,6 +376,10 @@ TimeNs Endpoint::next_deadline() const { return core_->next_deadline(); }
 
 bool Endpoint::poll_transmit(TimeNs now, Transmission* out) {
   return core_->poll_transmit(now, out);
+}
+
+bool Endpoint::poll_rider(TimeNs now, const Transmission& with, Transmission* out) {
+  return core_->poll_rider(now, with, out);
 }
 
 bool Endpoint::poll_control(TimeNs now, Transmission* out) { return core_->poll_control(now, out); }

@@ -36,6 +36,7 @@ void IncomingTable::post(const ReceiveRequest& request) {
   it.part_count = request.part_count;
   it.open_parts = request.part_count;
   ++open_requests_;
+  open_parts_ += request.part_count;
   for (std::uint8_t part = 0; part < request.part_count; ++part) {
     const ReceivePart& from = request.parts[part];
     Slot& to = slot(next_++);
@@ -85,6 +86,7 @@ bool IncomingTable::end_part(std::uint64_t number, Bytes bytes, Outcome outcome)
     request.outcome = outcome;
   }
   it.request = kNoRequest;
+  --open_parts_;
   pass_ended();
   if (--request.open_parts > 0) {
     return false;
@@ -157,6 +159,7 @@ bool IncomingTable::withdraw(std::uint32_t request) {
       Slot& to = slot(next_++);
       to = Slot{};
       to.is_withdrawal = true;
+      withdrawals_end_ = next_;
       to.withdrawn = static_cast<std::uint32_t>(n);
     }
   }
@@ -171,6 +174,14 @@ bool IncomingTable::on_known(std::uint64_t number) {
   told_ = std::max(told_, known_);
   pass_ended();
   return true;
+}
+
+// What has not been told has not ended either, but for withdrawals, which do not wait.
+bool IncomingTable::can_wait() const {
+  constexpr std::uint64_t kEnough = 2;
+  const std::uint64_t untold = next_ - told_;
+  return untold < kAdvertsPerPacket && withdrawals_end_ <= told_ &&
+         open_parts_ >= untold + kEnough && 2 * untold <= open_parts_;
 }
 
 void IncomingTable::fill(AdvertHeader& out) {

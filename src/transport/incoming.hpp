@@ -44,6 +44,8 @@ class IncomingTable {
   /// What the peer must be told.
   bool has_untold() const { return told_ != next_; }
   bool has_unknown() const { return known_ != next_; }
+  /// The peer was told of enough open receives, and what it was not told of fits into one packet.
+  bool can_wait() const;
   std::uint64_t known() const { return known_; }
   /// The peer knows all adverts before `number`; true: news.
   bool on_known(std::uint64_t number);
@@ -90,6 +92,8 @@ class IncomingTable {
   std::uint32_t finished_head_ = kNoRequest;
   std::uint32_t finished_tail_ = kNoRequest;
   std::uint32_t open_requests_ = 0;
+  std::uint32_t open_parts_ = 0;       ///< Of all requests.
+  std::uint64_t withdrawals_end_ = 0;  ///< One past the newest slot that is a withdrawal.
 };
 
 }  // namespace tutti::transport

@@ -59,7 +59,7 @@ TimeNs LossDetector::reordering_ns() const {
 }
 
 TimeNs LossDetector::rto_ns() const {
-  const TimeNs rto = rtt_.srtt_ns() + std::max(4 * rtt_.rttvar_ns(), kRtoGranularityNs);
+  const TimeNs rto = rtt_.srtt_ns() + std::max(4 * rtt_.rttvar_ns(), kRtoGranularityNs) + lazy_ns_;
   return std::min(std::clamp(rto, rto_ns_min_, std::max(rto_ns_min_, options_.rto_ns_max))
                       << backoff_,
                   std::max(rto_ns_min_, options_.rto_ns_max));

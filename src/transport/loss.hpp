@@ -72,7 +72,11 @@ class LossDetector {
   TimeNs tail_probe_ns() const {
     return std::max(2 * rtt_.srtt_ns() + ack_delay_ns_, options_.tail_probe_ns_min);
   }
-  void set_ack_delay(TimeNs delay_ns) { ack_delay_ns_ = delay_ns; }
+  /// So long the peer may wait with an acknowledgement, and with one that nobody waits for.
+  void set_ack_delay(TimeNs delay_ns, TimeNs lazy_ns) {
+    ack_delay_ns_ = std::max(delay_ns, lazy_ns);
+    lazy_ns_ = lazy_ns;
+  }
   void on_progress() { backoff_ = 0; }
   void on_timeout() { backoff_ = backoff_ < 20 ? backoff_ + 1 : backoff_; }
   std::uint32_t backoff() const { return backoff_; }
@@ -93,6 +97,7 @@ class LossDetector {
   WireCapabilities wire_;
   RttEstimator rtt_;
   TimeNs ack_delay_ns_ = 0;
+  TimeNs lazy_ns_ = 0;
   TimeNs rto_ns_min_;
   std::uint32_t backoff_ = 0;
 

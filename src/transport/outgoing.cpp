@@ -53,6 +53,7 @@ void OutgoingTable::post(const SendRequest& request) {
   it.bytes = request.bytes;
   it.whole_bytes = request.whole_bytes == 0 ? request.bytes : request.whole_bytes;
   it.tells_match = request.tells_match;
+  it.is_patient = request.is_patient;
   it.context = request.context;
   it.state = Outgoing::State::kUnmatched;
   ++posted_;

@@ -47,6 +47,7 @@ struct Outgoing {
   } state = State::kFree;
   bool has_event = true;  ///< false: it only tells the peer that a withdrawn receive has ended.
   bool tells_match = false;
+  bool is_patient = false;
 };
 
 class OutgoingTable {

@@ -87,6 +87,10 @@ struct AcknowledgementOptions {
   EchoMode echoes = EchoMode::kDense;
   std::uint32_t ack_bytes = 16 * 1024;  ///< Received bytes that make an ACK due.
   TimeNs ack_delay_ns = 1'000;          ///< After the first unacknowledged chunk an ACK is due.
+  /// So long may wait for another packet to the peer, which it then travels with (poll_rider): the
+  /// acknowledgement of a short message whose sender does not wait, and adverts while the peer
+  /// knows of enough receives. 0: nothing waits.
+  TimeNs lazy_ns = 0;
 };
 
 struct LossOptions {
@@ -187,6 +191,8 @@ struct SendRequest {
   /// Not 0: these bytes are a part of a message so long, which is what the receive must hold.
   Bytes whole_bytes = 0;
   bool tells_match = false;  ///< An event of its own says which receive it goes into.
+  /// Nobody waits for its end: the acknowledgement may be late (lazy_ns).
+  bool is_patient = false;
   /// The receive it goes into, known from another connection; then the tag says nothing.
   std::uint64_t slot = kNoSlot;
 };

@@ -188,6 +188,17 @@ ConnectionOptions draw_options(Draw& draw) {
   return it;
 }
 
+// From numbers of its own: without it a seed's other knobs would be others.
+void draw_laziness(ConnectionKnobs& connection) {
+  Random random(connection.options.seed);
+  Draw draw(random);
+  if (draw.chance(400)) {
+    connection.options.acknowledgement.lazy_ns = draw.magnitude(100, 200 * kUs);
+    connection.rides = draw.chance(700);
+    connection.is_patient = draw.chance(700);
+  }
+}
+
 HostKnobs draw_host(Draw& draw, TimeNs heal_ns) {
   HostKnobs it;
   it.clock_offset_ns = draw.chance(500)
@@ -313,6 +324,7 @@ Knobs draw(std::uint64_t seed) {
     connection.hosts[0] = draw.between32(0, hosts - 1);
     connection.hosts[1] = (connection.hosts[0] + draw.between32(1, hosts - 1)) % hosts;
     connection.options = draw_options(draw);
+    draw_laziness(connection);
     ConnectionOptions& options = connection.options;
     const std::uint32_t ways = draw.between32(0, 3);
     options.sends = ways != 1;
@@ -469,6 +481,9 @@ std::string describe(const Knobs& knobs) {
     put(out, "sparse", o.acknowledgement.echoes == EchoMode::kSparse ? 1 : 0);
     put(out, "ack_bytes", o.acknowledgement.ack_bytes);
     put(out, "ack_delay_ns", o.acknowledgement.ack_delay_ns);
+    put(out, "lazy_ns", o.acknowledgement.lazy_ns);
+    put(out, "rides", it.rides ? 1 : 0);
+    put(out, "is_patient", it.is_patient ? 1 : 0);
     put(out, "same_path", o.loss.same_path ? 1 : 0, 1);
     put(out, "rack", o.loss.rack ? 1 : 0, 1);
     put(out, "tail_probe", o.loss.tail_probe ? 1 : 0, 1);

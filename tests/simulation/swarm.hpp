@@ -93,6 +93,8 @@ struct ConnectionKnobs {
   TimeNs abort_ns = kNever;      ///< `closer` aborts then.
   TimeNs close_ns = kNever;      ///< `closer` closes then, whatever is open.
   bool is_clean = false;         ///< No fault: little may be counted as lost.
+  bool rides = false;            ///< What may wait travels with what leaves before its time.
+  bool is_patient = false;       ///< Nobody waits for the end of a send.
   std::uint32_t successors = 0;  ///< Connections of the same ids that follow this one.
 
   bool has_cancels() const { return !plans[0].cancels.empty() || !plans[1].cancels.empty(); }

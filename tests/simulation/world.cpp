@@ -468,6 +468,13 @@ void World::transmit(Host& host, TimeNs local_ns) {
       return;
     }
     launch(host, out);
+    // Some hosts let what may wait travel with what goes to the same peer.
+    if (connections_[out.peer / 2]->record.knobs.rides) {
+      Transmission rider;
+      while (host.endpoint->poll_rider(local_ns, out, &rider)) {
+        launch(host, rider);
+      }
+    }
   }
 }
 
@@ -552,6 +559,7 @@ void World::post_send(Connection& connection, int end) {
     send.tells_match = application.next_send % 2 == 1;
     SendRequest request{send.tag, send.data.data(), send.data.size(), application.next_send};
     request.tells_match = send.tells_match;
+    request.is_patient = connection.record.knobs.is_patient;
     const Status status = host.endpoint->post_send(host.clock.local(now_), here.handle, request);
     if (!status.ok()) {
       application.send_ns = now_ + application.retry_ns;

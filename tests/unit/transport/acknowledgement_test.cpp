@@ -15,8 +15,8 @@ namespace {
 using Kind = Acknowledger::Kind;
 
 Acknowledger::Arrived chunk_of(std::uint64_t number, std::uint32_t bytes = 4096) {
-  return {number, bytes, static_cast<PathId>(number % 7), static_cast<std::uint32_t>(number * 3),
-          0,      false};
+  return {number, bytes, static_cast<PathId>(number % 7), static_cast<std::uint32_t>(number * 3), 0,
+          false,  false};
 }
 
 TEST(acknowledgement, on_chunk__told_bits_are_those_of_a_set) {
@@ -130,6 +130,46 @@ TEST(acknowledgement, sparse__one_echo_for_16_KiB_and_one_for_a_mark) {
   ack.fill(0, header);
   ASSERT_EQ(1, header.echo_count);
   EXPECT_EQ(kEchoEcn, header.echoes[0].flags);
+}
+
+TEST(acknowledgement, lazy__a_short_message_in_order_waits) {
+  AcknowledgementOptions options;
+  options.lazy_ns = 20'000;
+  Acknowledger ack(options, 256, 1);
+  AckHeader header;
+  ack.on_chunk(0, Kind::kNew, chunk_of(1));
+  ack.fill(0, header);
+  const auto lazy_chunk = [](std::uint64_t number) {
+    Acknowledger::Arrived arrived = chunk_of(number, 8);
+    arrived.may_wait = true;
+    return arrived;
+  };
+  ack.on_chunk(100, Kind::kNew, lazy_chunk(2));
+  EXPECT_EQ(20'100U, ack.due_ns());
+  ack.on_chunk(200, Kind::kNew, lazy_chunk(3));
+  EXPECT_EQ(20'100U, ack.due_ns());
+  // What may not wait, waits as long as ever.
+  ack.on_chunk(300, Kind::kNew, chunk_of(4));
+  EXPECT_EQ(300U + options.ack_delay_ns, ack.due_ns());
+  ack.on_chunk(400, Kind::kNew, lazy_chunk(5));
+  EXPECT_EQ(0U, ack.due_ns()) << "four echoes fill a packet";
+  ack.fill(1'000, header);
+  EXPECT_EQ(kNever, ack.due_ns());
+  ASSERT_EQ(4, header.echo_count);
+  EXPECT_EQ(900U / kTurnaroundUnitNs, header.echoes[0].turnaround);
+  // A mark, a hole and a duplicate are told at once.
+  Acknowledger::Arrived marked = lazy_chunk(6);
+  marked.echo_flags = kEchoEcn;
+  ack.on_chunk(1'100, Kind::kNew, marked);
+  EXPECT_EQ(0U, ack.due_ns());
+  ack.fill(1'100, header);
+  ack.on_chunk(1'200, Kind::kNew, lazy_chunk(8));
+  EXPECT_EQ(0U, ack.due_ns());
+  ack.fill(1'200, header);
+  ack.on_chunk(1'300, Kind::kNew, lazy_chunk(7));
+  EXPECT_EQ(21'300U, ack.due_ns());
+  ack.on_chunk(1'400, Kind::kDuplicate, lazy_chunk(7));
+  EXPECT_EQ(0U, ack.due_ns());
 }
 
 TEST(acknowledgement, due__at_once_for_what_the_sender_waits_for) {

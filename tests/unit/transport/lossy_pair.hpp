@@ -82,6 +82,9 @@ class LossyPair {
   /// True: the packet vanishes. Seen before the random faults.
   std::function<bool(const Delivered&)> drop = {};
   std::uint64_t packets = 0;
+  /// What may wait travels with what leaves, and control packets with the data behind them.
+  bool rides = false;
+  std::uint64_t datagrams = 0;
   bool checks_invariants = true;
 
   void send(int from, Tag tag, const std::vector<std::byte>& data, std::uint64_t context = 0) {
@@ -160,8 +163,15 @@ class LossyPair {
   void drain() {
     for (int i = 0; i < 2; ++i) {
       Transmission out;
+      Transmission rider;
+      bool is_new = true;
       while (end(i).poll_transmit(now_, &out)) {
+        while (rides && end(i).poll_rider(now_, out, &rider)) {
+          launch(1 - i, rider);
+        }
         launch(1 - i, out);
+        datagrams += is_new || !rides ? 1 : 0;
+        is_new = !out.is_control;
       }
       Event event;
       while (end(i).poll_event(&event)) {
