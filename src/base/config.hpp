@@ -54,11 +54,13 @@ struct Config {
   int net_paths = 64;                    ///< Of a connection: source ports over UDP.
   int net_engines = 0;               ///< Engine threads of a network device; 0: by the processors.
   int net_lanes = 1;                 ///< Engines that share a long message.
+  int net_ack_delay_us = 20;         ///< Of what may wait for company.
   int net_speed_mbps = 0;            ///< Of each device; 0: what the system says.
   std::string net_polling = "auto";  ///< auto | busy | shared (net/engine.hpp)
   std::string net_controller = "cubic";  ///< Congestion control (transport/types.hpp).
   std::string net_spray = "mixed";       ///< Path choice, same.
   Bytes net_chunk_bytes = 0;             ///< 0: the largest of the wire.
+  Bytes net_copy_bytes = 1024;           ///< Sends up to so long are copied.
   Bytes net_buffer_bytes = 64 << 20;     ///< Of a receiving socket.
   double net_timeout_s = 30;             ///< Without a sign of life the peer is gone.
   bool net_offload = true;               ///< Segmentation and coalescing by kernel or NIC.

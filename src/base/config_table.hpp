@@ -101,6 +101,13 @@ inline const std::vector<Knob>& knobs() {
         {"TUTTI_NET_CHUNK", &Config::net_chunk_bytes, "bytes", "0..64K",
          "What is acknowledged and sent again as one. 0: the most that one system call takes.",
          "0.1", ""},
+        {"TUTTI_NET_COPY", &Config::net_copy_bytes, "bytes", "0..1K",
+         "Sends of up to so many bytes are copied and done before they are acknowledged.", "0.1",
+         ""},
+        {"TUTTI_NET_ACK_DELAY", &Config::net_ack_delay_us, "us", "0..1000",
+         "So long acknowledgements of copied sends, and adverts that are not urgent, wait for "
+         "something that they can travel with. 0: not at all.",
+         "0.1", ""},
         {"TUTTI_NET_BUFFER", &Config::net_buffer_bytes, "bytes", "64K..1G",
          "Memory of an engine's receiving socket, as far as the system allows.", "0.1", ""},
         {"TUTTI_NET_SPEED", &Config::net_speed_mbps, "Mb/s", "0..1000000",

@@ -34,8 +34,10 @@ constexpr std::size_t kPacketsPerTurn = 8;
 /// most of the time that they take.
 constexpr Bytes kCallersBytes = 16 << 10;
 constexpr std::uint32_t kSmallBytes = 1024;  ///< Header and payload; more is not worth a copy.
-constexpr TimeNs kHoldNs = 2'000;            ///< Of a spinning thread, for the caller's answer.
-constexpr int kPauses = 8;  ///< Of a spinning thread, between looks: 0.1 to 0.4 us.
+/// What may wait rides along as far as all of it fits into a datagram of the usual length.
+constexpr std::size_t kTogetherBytes = 1400;
+constexpr TimeNs kHoldNs = 2'000;  ///< Of a spinning thread, for the caller's answer.
+constexpr int kPauses = 8;         ///< Of a spinning thread, between looks: 0.1 to 0.4 us.
 constexpr TimeNs kLateNs =
     50'000;  ///< A spinning thread that has not turned for so long has no processor.
 constexpr TimeNs kNapNs = 500'000;
@@ -50,6 +52,10 @@ constexpr char kFarewell = 'B';
 /// Of a context: which part of the request, whose address has zeros there.
 constexpr std::uint64_t kPartMask = transport::kReceivePartsMax - 1;
 static_assert(alignof(Request) > kPartMask);
+/// In place of the part: the context of a copy, whose number is in the other bits. Sends have one
+/// part, and it is 0.
+constexpr std::uint64_t kCopied = 1;
+constexpr std::uint64_t kCopyUnit = kPartMask + 1;
 
 /// The lock for a caller who has to have it: a spinning thread steps aside for him.
 class CallerLock {
@@ -160,7 +166,7 @@ void Engine::detach(Lane* lane, bool aborts) {
   take_posted();
   lane->is_detached = true;
   if (!lane->has_ended) {
-    if (aborts || lane->open_requests > 0) {
+    if (aborts || lane->open_requests > 0 || has_needless_copies(*lane)) {
       break_off(*lane);
     } else {
       // The TCP connection's end is in order from now on.
@@ -400,17 +406,28 @@ bool Engine::post_now(const Post& post) {
     return true;
   }
   const TimeNs now = now_ns();
+  // Of several lanes, the others may be closed while this one still has copies.
+  const bool is_copied = request->is_send && lane.bundle == nullptr && !lane.copies.is_full() &&
+                         request->send.bytes <= options_.copied_bytes_max;
   const auto send_part = [&] {
     if (lane.bundle == nullptr) {
-      return request->send;
+      return is_copied ? copied(lane, request) : request->send;
     }
     const transport::Split& split = lane.bundle->split;
     return lane.index == 0 ? split.first_part(request->send)
                            : split.other_part(request->send, lane.index, post.slot);
   };
-  const Status status = request->is_send
-                            ? endpoint_.post_send(now, lane.connection, send_part())
-                            : endpoint_.post_receive(now, lane.connection, request->receive);
+  Status status;
+  if (request->is_send) {
+    const transport::SendRequest send = send_part();
+    status = endpoint_.post_send(now, lane.connection, send);
+    if (is_copied && !status.ok()) {
+      lane.copies.give_back(static_cast<std::uint32_t>(send.context / kCopyUnit));
+      --copies_;
+    }
+  } else {
+    status = endpoint_.post_receive(now, lane.connection, request->receive);
+  }
   if (status.code() == ErrorCode::kTimeout) {
     return false;
   }
@@ -419,6 +436,37 @@ bool Engine::post_now(const Post& post) {
     finish(lane, request, is_too_long ? Outcome::kTruncated : Outcome::kClosed, 0);
   }
   return true;
+}
+
+/// The send of a copy of its bytes.
+transport::SendRequest Engine::copied(Lane& lane, Request* request) {
+  transport::SendRequest send = request->send;
+  send.is_patient = lane.copies.has_plenty();
+  const std::uint32_t copy = lane.copies.take(send.data, send.bytes, request);
+  ++copies_;
+  send.data = lane.copies.data(copy);
+  send.context = copy * kCopyUnit + kCopied;
+  send.tells_match = true;
+  return send;
+}
+
+void Engine::take_event_of_copy(Lane& lane, const transport::Event& event) {
+  const auto copy = static_cast<std::uint32_t>(event.context / kCopyUnit);
+  Request* const request = lane.copies.release(copy);
+  if (request != nullptr) {
+    const bool is_matched = event.kind == transport::EventKind::kSendMatched;
+    const Bytes bytes = is_matched ? request->send.bytes : event.part_bytes[0];
+    request->bytes[0].store(bytes, std::memory_order_relaxed);
+    request->parts = 1;
+    answer(lane, request, event.outcome, bytes);
+    has_answer_ = true;
+  }
+  if (event.kind == transport::EventKind::kSendDone) {
+    drop_blocked();
+    lane.copies.give_back(copy);
+    --copies_;
+    post_waiting(lane);
+  }
 }
 
 void Engine::post_waiting(Lane& lane) {
@@ -432,8 +480,9 @@ void Engine::post_waiting(Lane& lane) {
 bool Engine::transmit(TimeNs now) {
   // Who has just got a message often answers it: one datagram then carries the answer, the
   // acknowledgement and the advert of the next receive.
-  if (has_finished_) {
-    has_finished_ = false;
+  // Not where the answer is done before it has left, and nobody is to come back for it.
+  const bool is_left_alone = std::exchange(has_answer_, false) && open_requests_.load() == 0;
+  if (std::exchange(has_finished_, false) && !is_left_alone) {
     hold_ns_ = now + kHoldNs;
     return true;
   }
@@ -456,6 +505,9 @@ bool Engine::transmit(TimeNs now) {
     if (is_alone && !flush()) {
       return true;
     }
+    if (is_small) {
+      add_riders();
+    }
     together_[together_count_++] = next_;
     has_next_ = false;
     // A datagram has one path: that of its data, or of the probe in it.
@@ -466,6 +518,19 @@ bool Engine::transmit(TimeNs now) {
   }
   flush();
   return packets > 0;
+}
+
+/// What may wait goes with `next_`: before it, for the path is the last one's.
+void Engine::add_riders() {
+  const TimeNs now = now_ns();
+  std::size_t bytes = next_.header_bytes + next_.payload_bytes + transport::kHeaderBytesMax;
+  for (std::size_t i = 0; i < together_count_; ++i) {
+    bytes += together_[i].header_bytes;
+  }
+  while (bytes <= kTogetherBytes && together_count_ + 1 < together_.size() &&
+         endpoint_.poll_rider(now, next_, &together_[together_count_])) {
+    bytes += together_[together_count_++].header_bytes;
+  }
 }
 
 /// False: the wire has no room; what is left stays.
@@ -490,6 +555,10 @@ bool Engine::take_events() {
       continue;
     }
     const std::uint64_t first_part = event.context & kPartMask;
+    if (event.kind != transport::EventKind::kReceiveDone && first_part == kCopied) {
+      take_event_of_copy(lane, event);
+      continue;
+    }
     auto* const request = reinterpret_cast<Request*>(event.context & ~kPartMask);
     if (event.kind == transport::EventKind::kSendMatched) {
       share_out(lane, request, event.slot);
@@ -522,6 +591,12 @@ void Engine::finish(Lane& lane, Request* request, Outcome outcome, Bytes bytes) 
   if (request->is_send) {
     drop_blocked();  // Its buffer is the caller's again.
   }
+  has_finished_ = has_finished_ || lane.index == 0;
+  answer(lane, request, outcome, bytes);
+}
+
+/// A lane's part of a request is the caller's again.
+void Engine::answer(Lane& lane, Request* request, Outcome outcome, Bytes bytes) {
   if (options_.trace != nullptr) [[unlikely]] {
     trace_end(lane, *request, outcome, bytes);
   }
@@ -530,7 +605,6 @@ void Engine::finish(Lane& lane, Request* request, Outcome outcome, Bytes bytes) 
     --lane.open_requests;
     --open_requests_;
   }
-  has_finished_ = has_finished_ || lane.index == 0;
   settle(lane, request, outcome);
 }
 
@@ -567,6 +641,11 @@ void Engine::drop_blocked() {
   is_blocked_ = false;
 }
 
+/// Both ends have closed the channel: what is on its way is not waited for.
+bool Engine::has_needless_copies(const Lane& lane) {
+  return lane.is_detached && lane.has_farewell && lane.copies.used() > 0;
+}
+
 void Engine::look_after_peers(TimeNs now) {
   epoll_event events[16];
   const int count = epoll_wait(controls_, events, 16, 0);
@@ -581,6 +660,8 @@ void Engine::look_after_peers(TimeNs now) {
     epoll_ctl(controls_, EPOLL_CTL_DEL, lane.control, nullptr);
     if (!lane.has_farewell && !lane.has_ended) {
       lane.is_peer_gone = true;
+      break_off(lane);
+    } else if (has_needless_copies(lane) && !lane.has_ended) {
       break_off(lane);
     } else if (lane.close_ns != kNever) {
       lane.close_ns = now;

@@ -26,6 +26,7 @@
 
 #include "net/bell.hpp"
 #include "net/bundle.hpp"
+#include "net/copies.hpp"
 #include "net/network.hpp"
 #include "net/statistics.hpp"
 #include "net/trace.hpp"
@@ -55,6 +56,7 @@ struct Lane {
   int control = -1;
   std::deque<Post> waiting_sends;     ///< For which the transport has no room yet.
   std::deque<Post> waiting_receives;  ///< Same.
+  Copies copies;                      ///< Of short sends.
   std::uint32_t open_requests = 0;
   bool receives = false;
   bool is_detached = false;                        ///< Its channel is gone.
@@ -102,6 +104,8 @@ struct EngineOptions {
   bool is_busy = false;
   std::vector<int> processors;  ///< Where its thread runs; empty: wherever its starter may.
   std::uint32_t connections = 4096;
+  /// Sends up to so long are copied, and done when they are matched; up to Copies::kBytesMax.
+  Bytes copied_bytes_max = Copies::kBytesMax;
   transport::TimeNs spin_ns = 1'000'000;  ///< Busy: how long it spins without anything to do.
   // For those who watch.
   EngineStatistics* statistics = nullptr;  ///< Outlives the engine; null: nobody can.
@@ -133,6 +137,8 @@ class Engine : private wire::Arrivals {
   std::uint32_t next_id() { return next_id_.fetch_add(1); }
   /// Nothing is left to finish for anybody.
   bool is_quiet() const { return lanes_in_use_.load() == 0; }
+  /// Sends are done, and their bytes not yet where they belong.
+  bool has_copies() const { return copies_.load() > 0; }
 
   /// Takes `control` over if it succeeds. `bundle`: of several lanes, attached last to first; then
   /// only lane 0 has a control.
@@ -178,13 +184,18 @@ class Engine : private wire::Arrivals {
   bool receive();
   bool take_posted();
   bool post_now(const Post& post);
+  transport::SendRequest copied(Lane& lane, Request* request);
   void post_waiting(Lane& lane);
   bool transmit(transport::TimeNs now);
+  void add_riders();
   bool flush();
   bool take_events();
+  void take_event_of_copy(Lane& lane, const transport::Event& event);
   void finish(Lane& lane, Request* request, transport::Outcome outcome, Bytes bytes);
+  void answer(Lane& lane, Request* request, transport::Outcome outcome, Bytes bytes);
   void end(Lane& lane, transport::Outcome outcome);
   void look_after_peers(transport::TimeNs now);
+  static bool has_needless_copies(const Lane& lane);
   void break_off(Lane& lane);
   void forget_old(transport::TimeNs now);
   void drop_blocked();
@@ -226,6 +237,7 @@ class Engine : private wire::Arrivals {
   std::atomic<std::uint32_t> next_id_ = 1;
   std::atomic<std::uint64_t> open_requests_ = 0;
   std::atomic<std::uint64_t> lanes_in_use_ = 0;
+  std::atomic<std::uint64_t> copies_ = 0;  ///< Of all lanes.
   std::atomic<Sleep> asleep_ = Sleep::kAwake;
   std::atomic<transport::TimeNs> helped_ns_ = 0;
   std::atomic<transport::TimeNs> turned_ns_ = 0;  ///< When the thread looked for work last.
@@ -249,6 +261,7 @@ class Engine : private wire::Arrivals {
   bool has_next_ = false;
   bool is_blocked_ = false;        ///< The wire had no room for what is together.
   bool has_finished_ = false;      ///< A request, since the last transmission.
+  bool has_answer_ = false;        ///< A send is done whose bytes have not left.
   transport::TimeNs hold_ns_ = 0;  ///< Until then more is waited for.
   transport::TimeNs looked_ns_ = 0;
   std::atomic<bool> has_news_of_peers_ = false;

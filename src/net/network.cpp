@@ -39,6 +39,7 @@ constexpr int kProcessorsOfBusy = 8;
 constexpr int kEnginesWhenBusyMax = 4;
 constexpr Bytes kBufferToSpare = 8 << 20;
 constexpr auto kCloseTime = std::chrono::seconds(2);
+constexpr auto kExitTime = std::chrono::milliseconds(100);
 
 int processors() {
   cpu_set_t set;
@@ -77,21 +78,11 @@ class SystemNetwork : public Network {
   }
 
   ~SystemNetwork() override {
+    // What sends that are done have left to do; the engines give up a peer that is gone.
+    wait_for_all(std::chrono::nanoseconds(rendezvous_.timeout_ns),
+                 [](const Engine& engine) { return !engine.has_copies(); });
     // Closes that are on their way: the last acknowledgement may be the peer's last news of us.
-    const auto end = std::chrono::steady_clock::now() + kCloseTime;
-    const auto is_quiet = [this] {
-      for (const auto& of_device : engines_) {
-        for (const auto& engine : of_device) {
-          if (!engine->is_quiet()) {
-            return false;
-          }
-        }
-      }
-      return true;
-    };
-    while (!is_quiet() && std::chrono::steady_clock::now() < end) {
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
-    }
+    wait_for_all(kCloseTime, [](const Engine& engine) { return engine.is_quiet(); });
     for (const auto& of_device : engines_) {
       for (const auto& engine : of_device) {
         log_(LogKind::kInfo, "net: " + engine->report());
@@ -124,6 +115,8 @@ class SystemNetwork : public Network {
 
   void finish_watch() override {
     const std::lock_guard lock(mutex_);
+    // Their sends are done, so nobody else looks after them.
+    wait_for_all(kExitTime, [](const Engine& engine) { return !engine.has_copies(); });
     for (const auto& of_device : engines_) {
       for (const auto& engine : of_device) {
         (void)engine->publish();
@@ -133,7 +126,24 @@ class SystemNetwork : public Network {
   }
 
  private:
+  using Engines = std::vector<std::unique_ptr<Engine>>;
+
   const NetDevice& at(int device) const { return devices_[static_cast<std::size_t>(device)]; }
+
+  /// Until all engines are so, or the time is over.
+  template <class Wanted>
+  void wait_for_all(std::chrono::steady_clock::duration time, Wanted wanted) const {
+    const auto end = std::chrono::steady_clock::now() + time;
+    const auto are_so = [&] {
+      return std::all_of(engines_.begin(), engines_.end(), [&](const Engines& of_device) {
+        return std::all_of(of_device.begin(), of_device.end(),
+                           [&](const auto& engine) { return wanted(*engine); });
+      });
+    };
+    while (!are_so() && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  }
 
   /// The engines of a device, at its first use.
   Status start(int device) {
@@ -174,6 +184,7 @@ class SystemNetwork : public Network {
       of_engine.name = "tutti-net-" + std::to_string(device) + "-" + std::to_string(i);
       of_engine.is_busy = is_busy_;
       of_engine.processors = processors;
+      of_engine.copied_bytes_max = config_.net_copy_bytes;
       of_engine.device = it.name;
       of_engine.address = it.address;
       of_engine.controller = config_.net_controller;
@@ -195,6 +206,7 @@ class SystemNetwork : public Network {
     rendezvous_.controller = config_.net_controller;
     rendezvous_.spray = config_.net_spray;
     rendezvous_.authenticates = config_.net_authenticate;
+    rendezvous_.lazy_ns = static_cast<transport::TimeNs>(config_.net_ack_delay_us) * 1000;
     rendezvous_.timeout_ns = static_cast<transport::TimeNs>(config_.net_timeout_s * 1e9);
     log_(LogKind::kInfo,
          "net: " + it.name + " " + it.address + ", " + std::to_string(count) +
@@ -211,8 +223,6 @@ class SystemNetwork : public Network {
   int engines_by_default() const {
     return is_busy_ ? std::clamp(processors() / kProcessorsOfBusy, 1, kEnginesWhenBusyMax) : 1;
   }
-
-  using Engines = std::vector<std::unique_ptr<Engine>>;
 
   std::size_t lanes_of(const Engines& engines) const {
     return std::min(static_cast<std::size_t>(config_.net_lanes), engines.size());

@@ -99,8 +99,8 @@ class Network {
   virtual std::span<const NetDevice> devices() const = 0;
   virtual Result<std::unique_ptr<Listener>> listen(int device) = 0;
   virtual Result<std::unique_ptr<Connector>> connect(int device, const Handle& handle) = 0;
-  /// The process ends, and channels are still open: ends the files of those who watch. The channels
-  /// go on.
+  /// The process ends, and channels are still open: waits a moment for what sends that are done
+  /// have left to do, and ends the files of those who watch. The channels go on.
   virtual void finish_watch() {}
 
   /// Finds the devices by the configuration (TUTTI_NET_*, NCCL_SOCKET_IFNAME). No threads before

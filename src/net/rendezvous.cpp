@@ -189,6 +189,7 @@ Result<transport::ConnectionOptions> options_of(const Hello& mine, const Hello& 
   // Of the whole link's chunk: what lanes share with each other does not make theirs slow.
   const TimeNs whole_ns = chunk_ns(connection.wire) / lanes;
   connection.acknowledgement.ack_delay_ns = whole_ns > kSlowChunkNs ? 2 * whole_ns : kAckDelayNs;
+  connection.acknowledgement.lazy_ns = options.lazy_ns;
   return connection;
 }
 

@@ -25,6 +25,7 @@ struct RendezvousOptions {
   std::string spray;
   bool authenticates = true;
   transport::TimeNs timeout_ns = 30'000'000'000;
+  transport::TimeNs lazy_ns = 20'000;  ///< So long acknowledgements of short messages may wait.
   Bytes window_bytes = 0;
   const tutti_transport_policy* policy = nullptr;  ///< Of this side alone.
   Log log;

@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <thread>
@@ -200,6 +202,233 @@ TEST_P(WatchedEngineTest, watch__an_ended_connection_says_so_and_stays_in_the_su
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, WatchedEngineTest, testing::Bool());
+
+/// Loses data while it is told to, and counts what it hands on.
+class GateWire : public MemoryWire {
+ public:
+  struct Gate {
+    std::atomic<bool> is_shut = false;
+    std::atomic<std::uint64_t> datagrams = 0;
+    std::atomic<std::uint64_t> data_lost = 0;
+  };
+
+  GateWire(MemoryNetwork* network, Gate* gate) : MemoryWire(network), gate_(gate) {}
+  bool send(const transport::Transmission& transmission) override {
+    if (gate_->is_shut && !transmission.is_control) {
+      ++gate_->data_lost;
+      return true;
+    }
+    return MemoryWire::send(transmission);
+  }
+  std::size_t send_together(std::span<const transport::Transmission> packets) override {
+    ++gate_->datagrams;
+    return MemoryWire::send_together(packets);
+  }
+
+ private:
+  Gate* gate_;
+};
+
+/// Short sends of one engine to itself.
+class CopyTest : public testing::TestWithParam<bool> {
+ protected:
+  CopyTest() {
+    EngineOptions options;
+    options.is_busy = GetParam();
+    engine_ = std::make_unique<Engine>(std::make_unique<GateWire>(&network_, &gate_), options);
+  }
+
+  void attach(transport::TimeNs lazy_ns = 20'000) {
+    ASSERT_TRUE(engine_->start().ok());
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends_), 0);
+    transport::ConnectionOptions options = connection_options(1);
+    options.remote_id = 2;
+    options.receives = false;
+    options.acknowledgement.lazy_ns = lazy_ns;
+    const auto sends = engine_->attach(options, engine_->address(), ends_[0], "host a");
+    ASSERT_TRUE(sends.ok()) << sends.status().message();
+    options.local_id = 2;
+    options.remote_id = 1;
+    std::swap(options.local_incarnation, options.remote_incarnation);
+    options.sends = false;
+    options.receives = true;
+    const auto receives = engine_->attach(options, engine_->address(), ends_[1], "host b");
+    ASSERT_TRUE(receives.ok()) << receives.status().message();
+    sends_ = *sends;
+    receives_ = *receives;
+  }
+
+  struct Message {
+    std::vector<std::byte> bytes;
+    Request request;
+  };
+  Message& receive(std::size_t bytes) {
+    Message& it = *messages_.emplace_back(std::make_unique<Message>());
+    it.bytes.resize(bytes);
+    it.request.lane = receives_;
+    it.request.receive.parts[0].data = it.bytes.data();
+    it.request.receive.parts[0].capacity_bytes = bytes;
+    it.request.receive.context = reinterpret_cast<std::uint64_t>(&it.request);
+    engine_->post(&it.request);
+    return it;
+  }
+  Message& send(std::size_t bytes, std::byte value) {
+    Message& it = *messages_.emplace_back(std::make_unique<Message>());
+    it.bytes.assign(bytes, value);
+    it.request.lane = sends_;
+    it.request.is_send = true;
+    it.request.send.data = it.bytes.data();
+    it.request.send.bytes = bytes;
+    it.request.send.context = reinterpret_cast<std::uint64_t>(&it.request);
+    engine_->post(&it.request);
+    return it;
+  }
+  bool wait_until(const std::function<bool()>& is_so) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!is_so() && std::chrono::steady_clock::now() < end) {
+      engine_->help();
+    }
+    return is_so();
+  }
+  bool wait_for(const Message& message) {
+    return wait_until([&] { return message.request.is_done.load(); });
+  }
+
+  MemoryNetwork network_;
+  GateWire::Gate gate_;
+  std::vector<std::unique_ptr<Message>> messages_;
+  std::unique_ptr<Engine> engine_;
+  int ends_[2] = {-1, -1};
+  Lane* sends_ = nullptr;
+  Lane* receives_ = nullptr;
+};
+
+TEST_P(CopyTest, send__a_short_one_is_done_before_it_has_arrived) {
+  attach();
+  Message& into = receive(1024);
+  gate_.is_shut = true;
+  Message& sent = send(1024, std::byte{3});
+  ASSERT_TRUE(wait_for(sent));
+  EXPECT_EQ(sent.request.outcome, transport::Outcome::kOk);
+  EXPECT_EQ(sent.request.bytes[0], 1024U);
+  EXPECT_FALSE(into.request.is_done);
+  EXPECT_TRUE(engine_->has_copies());
+  // The buffer is the caller's again.
+  std::fill(sent.bytes.begin(), sent.bytes.end(), std::byte{4});
+  ASSERT_TRUE(wait_until([&] { return gate_.data_lost > 0; }));
+  gate_.is_shut = false;
+  ASSERT_TRUE(wait_for(into));
+  EXPECT_EQ(into.bytes, std::vector<std::byte>(1024, std::byte{3}));
+  EXPECT_TRUE(wait_until([&] { return !engine_->has_copies(); }));
+}
+
+TEST_P(CopyTest, send__a_longer_one_is_not_copied) {
+  attach();
+  Message& into = receive(1025);
+  gate_.is_shut = true;
+  Message& sent = send(1025, std::byte{3});
+  ASSERT_TRUE(wait_until([&] { return gate_.data_lost > 0; }));
+  EXPECT_FALSE(sent.request.is_done);
+  EXPECT_FALSE(engine_->has_copies());
+  gate_.is_shut = false;
+  EXPECT_TRUE(wait_for(sent));
+  EXPECT_TRUE(wait_for(into));
+}
+
+TEST_P(CopyTest, send__without_room_for_copies_it_waits) {
+  constexpr std::size_t kCount = Copies::kCount + 8;
+  attach();
+  std::vector<Message*> into;
+  std::vector<Message*> sent;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    into.push_back(&receive(8));
+  }
+  gate_.is_shut = true;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    sent.push_back(&send(8, static_cast<std::byte>(i)));
+  }
+  for (std::size_t i = 0; i < Copies::kCount; ++i) {
+    ASSERT_TRUE(wait_for(*sent[i])) << i;
+  }
+  ASSERT_TRUE(wait_until([&] { return gate_.data_lost > 0; }));
+  for (std::size_t i = Copies::kCount; i < kCount; ++i) {
+    EXPECT_FALSE(sent[i]->request.is_done) << i;
+  }
+  gate_.is_shut = false;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    ASSERT_TRUE(wait_for(*sent[i]) && wait_for(*into[i])) << i;
+    EXPECT_EQ(into[i]->bytes, std::vector<std::byte>(8, static_cast<std::byte>(i)));
+  }
+}
+
+TEST_P(CopyTest, send__too_long_for_its_receive_is_told_to_both) {
+  attach();
+  Message& into = receive(8);
+  Message& sent = send(9, std::byte{3});
+  ASSERT_TRUE(wait_for(sent) && wait_for(into));
+  EXPECT_EQ(sent.request.outcome, transport::Outcome::kTruncated);
+  EXPECT_EQ(into.request.outcome, transport::Outcome::kTruncated);
+}
+
+TEST_P(CopyTest, send__one_that_nobody_asks_for_is_not_done) {
+  attach();
+  Message& sent = send(8, std::byte{3});
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+  while (std::chrono::steady_clock::now() < end) {
+    engine_->help();
+  }
+  EXPECT_FALSE(sent.request.is_done);
+  engine_->detach(sends_);
+  EXPECT_TRUE(sent.request.is_done);
+  EXPECT_NE(sent.request.outcome, transport::Outcome::kOk);
+  EXPECT_TRUE(wait_until([&] { return !engine_->has_copies(); }));
+}
+
+TEST_P(CopyTest, detach__what_is_done_arrives_all_the_same) {
+  attach();
+  Message& into = receive(8);
+  gate_.is_shut = true;
+  Message& sent = send(8, std::byte{3});
+  ASSERT_TRUE(wait_for(sent));
+  engine_->detach(sends_);
+  EXPECT_FALSE(into.request.is_done);
+  gate_.is_shut = false;
+  ASSERT_TRUE(wait_for(into));
+  EXPECT_EQ(into.request.outcome, transport::Outcome::kOk);
+  EXPECT_EQ(into.bytes, sent.bytes);
+  EXPECT_TRUE(wait_until([&] { return !engine_->has_copies(); }));
+}
+
+TEST_P(CopyTest, detach__nobody_waits_for_what_both_have_closed) {
+  attach();
+  receive(8);
+  gate_.is_shut = true;
+  ASSERT_TRUE(wait_for(send(8, std::byte{3})));
+  engine_->detach(sends_);
+  EXPECT_TRUE(engine_->has_copies());
+  ASSERT_EQ(::send(ends_[1], "B", 1, 0), 1);  // The other end's farewell.
+  EXPECT_TRUE(wait_until([&] { return !engine_->has_copies(); }));
+  EXPECT_TRUE(sends_->has_ended);
+}
+
+// What a collective of few bytes does: the next receive is posted when the last one has ended.
+TEST_P(CopyTest, datagrams__two_for_a_short_message) {
+  constexpr std::uint64_t kCount = 200;
+  attach(/*lazy_ns=*/10'000'000);  // More than a thread waits for a processor.
+  Message& first = receive(8);
+  ASSERT_TRUE(wait_for(send(8, std::byte{0})) && wait_for(first));
+  const std::uint64_t before = gate_.datagrams;
+  for (std::uint64_t i = 0; i < kCount; ++i) {
+    Message& into = receive(8);
+    Message& sent = send(8, static_cast<std::byte>(i));
+    ASSERT_TRUE(wait_for(sent) && wait_for(into));
+  }
+  // The advert takes the acknowledgement of the last message along; the data says that the advert
+  // is known.
+  EXPECT_LE(gate_.datagrams - before, 2 * kCount + kCount / 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Both, CopyTest, testing::Bool());
 
 TEST_F(EngineTest, report__says_how_losses_were_noticed) {
   const std::string report = engine_.report();
