@@ -31,6 +31,7 @@ Acknowledger::Kind Acknowledger::classify(std::uint64_t chunk) const {
 void Acknowledger::on_chunk(TimeNs now, Kind kind, const Arrived& arrived) {
   std::uint8_t flags = arrived.echo_flags;
   const bool is_trimmed = (flags & kEchoTrimmed) != 0;
+  const bool had_hole = highest_ > cumulative_;
   if (kind == Kind::kDuplicate) {
     flags |= kEchoDuplicate;
   } else if (!is_trimmed) {
@@ -49,7 +50,7 @@ void Acknowledger::on_chunk(TimeNs now, Kind kind, const Arrived& arrived) {
   unacknowledged_bytes_ += arrived.bytes;
   const bool fills = unacknowledged_bytes_ >= options_.ack_bytes;
   // What may wait does so only where all is well.
-  const bool is_bad_news = highest_ > cumulative_ || (flags & kEchoEcn) != 0;
+  const bool is_bad_news = had_hole || highest_ > cumulative_ || (flags & kEchoEcn) != 0;
   const bool urgent = kind == Kind::kDuplicate || is_trimmed || arrived.ask || !said_anything_ ||
                       (may_wait && is_bad_news);
   const bool dense = options_.echoes == EchoMode::kDense;

@@ -396,7 +396,7 @@ void Connection::on_advert(TimeNs now, const AdvertHeader& advert) {
     return;
   }
   std::uint64_t number = expand(advert.first, outgoing_.known_adverts());
-  const bool is_old = number < told_known_;
+  const bool is_old = number < outgoing_.known_adverts();
   for (std::size_t i = 0; i < advert.count; ++i) {
     outgoing_.on_advert(number++, advert.adverts[i]);
   }
