@@ -89,8 +89,8 @@ inline const std::vector<Knob>& knobs() {
          "are processors to spare.",
          "0.1", ""},
         {"TUTTI_NET_AFFINITY", &Config::net_affinity, "", "",
-         "Processors of the engine threads: near their network device, off, or a list like 0-3,8. "
-         "Never others than those that the process may use.",
+         "Processors of the engine threads: near their network device, a list like 0-3,8, or off: "
+         "where NCCL's threads may run. Never others than those that the process may use.",
          "0.1", ""},
         {"TUTTI_NET_CONTROLLER", &Config::net_controller, "", "",
          "Congestion control of our transport: nscc, swift, cubic, dctcp, timely, fixed, each also "

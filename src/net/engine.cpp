@@ -408,6 +408,7 @@ bool Engine::post_now(const Post& post) {
   const TimeNs now = now_ns();
   // Of several lanes, the others may be closed while this one still has copies.
   const bool is_copied = request->is_send && lane.bundle == nullptr && !lane.copies.is_full() &&
+                         options_.copied_bytes_max > 0 &&
                          request->send.bytes <= options_.copied_bytes_max;
   const auto send_part = [&] {
     if (lane.bundle == nullptr) {

@@ -78,9 +78,9 @@ class SystemNetwork : public Network {
   }
 
   ~SystemNetwork() override {
-    // What sends that are done have left to do; the engines give up a peer that is gone.
-    wait_for_all(std::chrono::nanoseconds(rendezvous_.timeout_ns),
-                 [](const Engine& engine) { return !engine.has_copies(); });
+    // What sends that are done have left to do. A peer that gives no sign of life does not hold up
+    // the caller, nor who waits for his locks.
+    wait_for_all(kCloseTime, [](const Engine& engine) { return !engine.has_copies(); });
     // Closes that are on their way: the last acknowledgement may be the peer's last news of us.
     wait_for_all(kCloseTime, [](const Engine& engine) { return engine.is_quiet(); });
     for (const auto& of_device : engines_) {

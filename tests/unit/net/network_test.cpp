@@ -444,6 +444,18 @@ TEST(Network, EnginesRunWhereTheyAreTold) {
         Network::open([&told](LogKind, const std::string& text) { told += text + "\n"; });
     ASSERT_TRUE(network.ok()) << network.status().message();
     EXPECT_TRUE((*network)->listen(0).ok());
+    int engines = 0;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::ifstream file(task.path() / "status");
+      const std::string status{std::istreambuf_iterator<char>(file), {}};
+      if (status.find("tutti-net-0-") != std::string::npos) {
+        ++engines;
+        EXPECT_NE(status.find("Cpus_allowed_list:\t" + std::to_string(here) + "\n"),
+                  std::string::npos)
+            << status;
+      }
+    }
+    EXPECT_GE(engines, 1);
   }
   EXPECT_NE(told.find(" on processors " + std::to_string(here) + ", "), std::string::npos) << told;
   const ScopedEnvironment affinity("TUTTI_NET_AFFINITY", "everywhere");
