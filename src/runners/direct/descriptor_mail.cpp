@@ -45,15 +45,19 @@ std::optional<std::pair<Letter, net::Descriptor>> take(int socket) {
   message.msg_controllen = sizeof control;
   const ssize_t got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   net::Descriptor descriptor;
+  std::size_t descriptors = 0;  // Strangers may send as many as there is room for.
   for (cmsghdr* it = CMSG_FIRSTHDR(&message); got >= 0 && it != nullptr;
        it = CMSG_NXTHDR(&message, it)) {
     if (it->cmsg_level == SOL_SOCKET && it->cmsg_type == SCM_RIGHTS) {
-      int value = -1;
-      std::memcpy(&value, CMSG_DATA(it), sizeof value);
-      descriptor.reset(value);
+      for (std::size_t at = CMSG_LEN(0); at + sizeof(int) <= it->cmsg_len; at += sizeof(int)) {
+        int value = -1;
+        std::memcpy(&value, reinterpret_cast<const char*>(it) + at, sizeof value);
+        descriptor.reset(value);
+        ++descriptors;
+      }
     }
   }
-  if (got != sizeof letter || descriptor.get() < 0) {
+  if (got != sizeof letter || descriptors != 1 || descriptor.get() < 0) {
     return std::nullopt;
   }
   return std::pair(letter, std::move(descriptor));
