@@ -354,6 +354,7 @@ Result<Route> Communicator::decide(const Shape& shape, int device, const std::st
     if (decision.plan.copied && !copies_tried_) {
       TUTTI_RETURN_IF_ERROR(prepare_copies());
       facts.copies_refusal = facts_.copies_refusal;
+      facts.direct_device_refusal = facts_.direct_device_refusal;
       continue;
     }
     if (!decision.is_carried) {

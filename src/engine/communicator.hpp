@@ -152,6 +152,8 @@ class Communicator {
   /// Gives the direct backend, which is up, staging memory for copy engines, on every rank or on
   /// none. What failed once is in facts_ and is not tried again.
   Status prepare_copies();
+  /// On all ranks: the direct backend is not to be used any more.
+  void lose_direct(const std::string& reason);
   /// Sets `refusal` on all ranks, "rank 3 WHAT", when `status` is bad on one of them.
   Status agree_step(const Status& status, const char* what, std::string* refusal);
   Status prepare_alpha(const select::Plan& plan, std::string* refusal);

@@ -267,6 +267,7 @@ Status Communicator::prepare_copies() {
   TUTTI_RETURN_IF_ERROR(
       agree_step(made.status(), "could not make staging memory for copies", &refusal));
   if (!refusal.empty()) {
+    direct_runner_->drop_copies();
     return {};
   }
   std::vector<DirectRunner::Handle> handles(static_cast<std::size_t>(place_.ranks));
@@ -274,10 +275,27 @@ Status Communicator::prepare_copies() {
   TUTTI_RETURN_IF_ERROR(agree_step(direct_runner_->open_copies(handles),
                                    "could not map its peers' memory for copies", &refusal));
   if (!refusal.empty()) {
+    direct_runner_->drop_copies();
     return {};
   }
-  return agree_step(direct_runner_->self_test_copies(), "could not copy into its peers' memory",
-                    &refusal);
+  TUTTI_RETURN_IF_ERROR(agree_step(direct_runner_->self_test_copies(),
+                                   "could not copy into its peers' memory", &refusal));
+  if (!refusal.empty()) {
+    lose_direct(refusal);  // It may be broken on some of the ranks.
+  }
+  return {};
+}
+
+void Communicator::lose_direct(const std::string& reason) {
+  facts_.direct_device_refusal = reason;
+  for (CachedRoute& cached : routes_) {
+    cached.valid = false;
+  }
+  if (last_on_stream_ == select::Backend::kDirect) {
+    last_on_stream_ = select::Backend::kMpi;
+  }
+  direct_runner_.reset();
+  process_.direct_communicators.fetch_sub(1, std::memory_order_relaxed);
 }
 
 /// The same answer on all ranks: whether a step of a set-up succeeded everywhere.

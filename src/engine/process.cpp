@@ -67,6 +67,13 @@ Process::Process() {
     agreement_hash_ = mix(agreement_hash_, static_cast<std::uint64_t>(ranks));
   }
   agreement_hash_ = mix(agreement_hash_, config_.pipeline_chunk_bytes);
+  // What ranks try at set-up, one after the other.
+  for (const std::string* const text : {&config_.direct, &config_.direct_handles}) {
+    for (const char letter : *text) {
+      agreement_hash_ = mix(agreement_hash_, static_cast<unsigned char>(letter));
+    }
+    agreement_hash_ = mix(agreement_hash_, 0);
+  }
   agreement_hash_ = mix(agreement_hash_, config_error_.empty() ? 0 : 1);
   device_ = device::open(config_.device, &device_report_);
   scratch_ = std::make_unique<runners::Scratch>(device_.get(), config_.pinned_pool_bytes);

@@ -315,7 +315,7 @@ Status Performance::run(int* code) {
     return {};
   }
   *code = MPI_SUCCESS;
-  direct_ = route->plan.backend == select::Backend::kDirect;
+  direct_ = select::uses(route->plan, select::Backend::kDirect);
   return reduction_ ? run_reduction(*route) : run_movement(*route);
 }
 

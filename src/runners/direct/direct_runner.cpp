@@ -259,9 +259,19 @@ std::string DirectRunner::description() const {
 }
 
 Result<DirectRunner::Handle> DirectRunner::make_copies() {
+  opened_before_copies_ = opened_.size();
   TUTTI_ASSIGN_OR_RETURN(copies_, CopyStaging::create(api_, device_, me_, options_.sharing));
   TUTTI_RETURN_IF_ERROR(open_mail());
   return handle_of(copies_->memory());
+}
+
+void DirectRunner::drop_copies() {
+  for (std::size_t i = opened_before_copies_; i < opened_.size(); ++i) {
+    static_cast<void>(api_.close_memory(opened_[i]));
+  }
+  opened_.resize(std::min(opened_.size(), opened_before_copies_));
+  mail_.reset();
+  copies_.reset();
 }
 
 Status DirectRunner::open_copies(std::span<const Handle> handles) {
@@ -275,6 +285,15 @@ Status DirectRunner::self_test() { return test_by(&DirectRunner::carry); }
 Status DirectRunner::self_test_copies() { return test_by(&DirectRunner::carry_copied); }
 
 Status DirectRunner::test_by(Carrier carrier) {
+  const double timeout_s = options_.timeout_s;
+  const DirectTuning tuning = options_.tuning;
+  Status status = test_turns(carrier);
+  options_.timeout_s = timeout_s;
+  options_.tuning = tuning;
+  return status;
+}
+
+Status DirectRunner::test_turns(Carrier carrier) {
   // Some lines to each peer and back, twice: in one round, and by as few warps as there can be, in
   // several, which is other code and sees other banks of the slots. Copies: in one chunk and in
   // more than there are buffers.
@@ -283,9 +302,8 @@ Status DirectRunner::test_by(Carrier carrier) {
   const Bytes bytes = ranks * kWords * sizeof(std::uint32_t);
   TUTTI_ASSIGN_OR_RETURN(Lease send, scratch_.device(device_, bytes));
   TUTTI_ASSIGN_OR_RETURN(Lease recv, scratch_.device(device_, bytes));
-  const double timeout_s = options_.timeout_s;
-  const DirectTuning tuning = options_.tuning;
   options_.timeout_s = kSelfTestTimeoutS;
+  Status result;  // Every rank takes all turns, whatever it finds: the others wait for it.
   for (std::uint32_t turn = 0; turn < 2; ++turn) {
     options_.tuning.blocks = options_.tuning.warps = turn;
     options_.tuning.copy_chunk_bytes = Bytes{turn} * 512;
@@ -315,17 +333,15 @@ Status DirectRunner::test_by(Carrier carrier) {
     for (std::uint64_t peer = 0; peer < ranks; ++peer) {
       for (std::uint64_t i = 0; i < kWords; ++i) {
         if (words[peer * kWords + i] != word(peer, static_cast<std::uint64_t>(me_.rank), i)) {
-          return Status(ErrorCode::kUnsupported,
-                        "direct: what rank " + std::to_string(peer) +
-                            " wrote into this GPU's memory arrived changed; peer access between "
-                            "these GPUs does not work (is an IOMMU in the way?)");
+          result = Status(ErrorCode::kUnsupported,
+                          "direct: what rank " + std::to_string(peer) +
+                              " wrote into this GPU's memory arrived changed; peer access between "
+                              "these GPUs does not work (is an IOMMU in the way?)");
         }
       }
     }
   }
-  options_.timeout_s = timeout_s;
-  options_.tuning = tuning;
-  return {};
+  return result;
 }
 
 Status DirectRunner::run(Scope scope, const Call& call) {

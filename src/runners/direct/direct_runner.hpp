@@ -80,6 +80,8 @@ class DirectRunner : public Runner {
   Result<Handle> make_copies();
   Status open_copies(std::span<const Handle> handles);
   CopyStaging& copies() { return *copies_; }
+  /// Gives back what the two above have taken, before any call was copied.
+  void drop_copies();
   Status self_test_copies();
 
   /// An allgather or alltoall by copies.
@@ -115,6 +117,7 @@ class DirectRunner : public Runner {
   using Carrier = Status (DirectRunner::*)(const Call&);
   Status run_by(Carrier carrier, const Call& call);
   Status test_by(Carrier carrier);
+  Status test_turns(Carrier carrier);
   Status carry(const Call& call);
   Status carry_copied(const Call& call);
   Status copy_chunks(const Call& call);
@@ -154,6 +157,7 @@ class DirectRunner : public Runner {
   std::array<void*, device::kernels::kPeersMax> arenas_{};
   std::optional<DescriptorMail> mail_;  ///< kDescriptor, until the peers have been opened.
   std::vector<void*> opened_;
+  std::size_t opened_before_copies_ = 0;
   std::vector<HostProcess> processes_;  ///< Of peers that this process can see; number 0: cannot.
   Control* control_ = nullptr;
   std::array<std::uint64_t, device::kernels::kPeersMax> epochs_{};

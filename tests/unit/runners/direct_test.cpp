@@ -19,6 +19,10 @@ constexpr Collective kMovements[] = {
     Collective::kScatter,  Collective::kScatterv,  Collective::kAllgather, Collective::kAllgatherv,
     Collective::kAlltoall, Collective::kAlltoallv, Collective::kAlltoallw};
 constexpr Collective kCopied[] = {Collective::kAllgather, Collective::kAlltoall};
+constexpr Collective kCut[] = {Collective::kAllreduce, Collective::kReduce,
+                               Collective::kBcast,     Collective::kGather,
+                               Collective::kScatter,   Collective::kAllgather,
+                               Collective::kAlltoall,  Collective::kReduceScatterBlock};
 constexpr Collective kReductions[] = {Collective::kAllreduce, Collective::kReduce,
                                       Collective::kReduceScatter, Collective::kReduceScatterBlock};
 
@@ -74,6 +78,30 @@ TEST_P(Direct, MovesData) {
 }
 
 /// Pieces of less than a chunk, of exactly so many chunks, and of more than there are buffers.
+TEST_P(Direct, CarriesChunks) {
+  DirectWorld world(GetParam());
+  ASSERT_TRUE(world.ready());
+  std::mt19937_64 random(7);
+  for (const Collective collective : kCut) {
+    const bool reduces = std::find(std::begin(kReductions), std::end(kReductions), collective) !=
+                         std::end(kReductions);
+    for (const std::uint64_t count : {3, 40, 1000, 5001}) {
+      for (const bool in_place : {false, true}) {
+        if (in_place && !has_in_place(collective)) {
+          continue;
+        }
+        const Case test{.collective = collective,
+                        .type = reduces ? DataType::kFloat32 : DataType::kByte,
+                        .op = reduces ? ReduceOp::kSum : ReduceOp::kNone,
+                        .count = count,
+                        .root = GetParam() - 1,
+                        .in_place = in_place};
+        ASSERT_TRUE(world.check(test, random, Way::kCut)) << test.text(GetParam());
+      }
+    }
+  }
+}
+
 TEST_P(Direct, CopiesData) {
   DirectWorld world(GetParam());
   ASSERT_TRUE(world.ready());
@@ -92,7 +120,7 @@ TEST_P(Direct, CopiesData) {
                           .count = count,
                           .in_place = in_place,
                           .misalignment = static_cast<unsigned>(random() % 3 * 5)};
-          ASSERT_TRUE(world.check(test, random, /*copied=*/true))
+          ASSERT_TRUE(world.check(test, random, Way::kCopied))
               << test.text(GetParam()) << " chunks of " << chunk_bytes;
         }
       }
@@ -167,9 +195,13 @@ TEST_P(Direct, AnySequenceOfCalls) {
     world.tune(tuning);
     const bool can_copy =
         std::find(std::begin(kCopied), std::end(kCopied), test.collective) != std::end(kCopied);
-    const bool copied = can_copy && random() % 2 == 0;
-    ASSERT_TRUE(world.check(test, random, copied))
-        << "call " << i << (copied ? " copied: " : ": ") << test.text(GetParam());
+    const bool can_cut =
+        std::find(std::begin(kCut), std::end(kCut), test.collective) != std::end(kCut);
+    const Way way = can_copy && random() % 2 == 0  ? Way::kCopied
+                    : can_cut && random() % 3 == 0 ? Way::kCut
+                                                   : Way::kWhole;
+    ASSERT_TRUE(world.check(test, random, way))
+        << "call " << i << " way " << static_cast<int>(way) << ": " << test.text(GetParam());
   }
 }
 
@@ -208,7 +240,7 @@ TEST(DirectCopies, PiecesLargerThanTheirSlots) {
   std::mt19937_64 random(10);
   const Case test{.collective = Collective::kAllgather,
                   .count = world.runner(0).copies().slot_bytes() + 5};
-  EXPECT_TRUE(world.check(test, random, /*copied=*/true)) << test.text(kRanks);
+  EXPECT_TRUE(world.check(test, random, Way::kCopied)) << test.text(kRanks);
 }
 
 /// A rank that gives up on a late peer has queued chunks behind; the peer must not take them.
@@ -220,7 +252,8 @@ TEST(DirectCopies, APeerThatComesLateGetsNothingOfAnEndedCall) {
     tuning.copy_chunk_bytes = 4096;
     world.tune(tuning);
     std::mt19937_64 random(6);
-    ASSERT_TRUE(world.check({.collective = Collective::kAllgather, .count = 40960}, random, true));
+    ASSERT_TRUE(
+        world.check({.collective = Collective::kAllgather, .count = 40960}, random, Way::kCopied));
     const Bytes bytes = chunks * tuning.copy_chunk_bytes;
     const auto call_of = [&](int rank) {
       Call call;

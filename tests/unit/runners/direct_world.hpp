@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "runners/ccl/chunk.hpp"
 #include "runners/direct/direct_runner.hpp"
 #include "select/shape.hpp"
 
@@ -382,6 +383,13 @@ inline std::string test_device() {
 }
 
 /// Ranks that are threads of this process, each with a runner and a buffer of device memory.
+/// How a case is carried.
+enum class Way {
+  kWhole,
+  kCopied,  ///< By copies; allgather and alltoall.
+  kCut,     ///< In two chunks, as beside the CCL: what select::Plan's pipelines cut.
+};
+
 class DirectWorld {
  public:
   explicit DirectWorld(int ranks, double timeout_s = 60, Bytes buffer_bytes = Bytes{6} << 20)
@@ -465,8 +473,21 @@ class DirectWorld {
     }
   }
 
+  Status run_cut(int rank, const Call& call) {
+    const runners::ScopeRank me{.rank = rank, .ranks = ranks_};
+    const std::uint64_t first = call.count / 3;
+    for (const runners::Run& part : {runners::Run{0, first}, {first, call.count - first}}) {
+      Status status = runners_[static_cast<std::size_t>(rank)]->run(
+          runners::Scope::kWhole, runners::Chunk(call, me, part).call());
+      if (!status.ok()) {
+        return status;
+      }
+    }
+    return {};
+  }
+
   /// Runs the case on all ranks and compares every byte; false after the first difference.
-  bool check(const Case& test, std::mt19937_64& random, bool copied = false) {
+  bool check(const Case& test, std::mt19937_64& random, Way way = Way::kWhole) {
     std::vector<RankCase> cases = make_case(test, ranks_, random);
     for (std::size_t rank = 0; rank < cases.size(); ++rank) {
       RankCase& mine = cases[rank];
@@ -492,8 +513,9 @@ class DirectWorld {
     std::vector<Status> statuses(cases.size());
     run([&](int rank) {
       const auto i = static_cast<std::size_t>(rank);
-      statuses[i] = copied ? runners_[i]->run_copied(cases[i].call)
-                           : runners_[i]->run(runners::Scope::kWhole, cases[i].call);
+      statuses[i] = way == Way::kCopied ? runners_[i]->run_copied(cases[i].call)
+                    : way == Way::kCut  ? run_cut(rank, cases[i].call)
+                                        : runners_[i]->run(runners::Scope::kWhole, cases[i].call);
     });
     for (std::size_t rank = 0; rank < cases.size(); ++rank) {
       if (!statuses[rank].ok()) {
