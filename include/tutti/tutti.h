@@ -20,11 +20,17 @@ extern "C" {
 
 #define TUTTI_ABI_VERSION 1
 #define TUTTI_API __attribute__((visibility("default")))
+/* Without a type of its own an enumeration of C++ cannot hold all that C callers may give. */
+#ifdef __cplusplus
+#define TUTTI_ANY_NUMBER : int
+#else
+#define TUTTI_ANY_NUMBER
+#endif
 
 /* ---- Communicators and collectives (docs/c-api.md) ------------------------------------------ */
 
 /** What a function returns; tutti_error_string() has the words. No exception leaves the library. */
-typedef enum tutti_status {
+typedef enum tutti_status TUTTI_ANY_NUMBER {
   TUTTI_OK = 0,
   TUTTI_ERROR_INVALID_ARGUMENT = 1, /**< Can never work; the communicator is as it was. */
   TUTTI_ERROR_INVALID_CONFIG = 2,   /**< A TUTTI_* variable or a file; or ranks differ in them. */
@@ -38,7 +44,7 @@ typedef enum tutti_status {
 } tutti_status_t;
 
 /** Types of elements. Pairs are a value and an index, as the C structures of MPI_FLOAT_INT etc. */
-typedef enum tutti_type {
+typedef enum tutti_type TUTTI_ANY_NUMBER {
   TUTTI_BYTE = 0,
   TUTTI_INT8 = 1,
   TUTTI_UINT8 = 2,
@@ -66,7 +72,7 @@ typedef enum tutti_type {
 } tutti_type_t;
 
 /** Operations, each for the types for which MPI 4.1 section 6.9.2 defines it. */
-typedef enum tutti_op {
+typedef enum tutti_op TUTTI_ANY_NUMBER {
   TUTTI_SUM = 1,
   TUTTI_PROD = 2,
   TUTTI_MIN = 3,
@@ -102,7 +108,7 @@ typedef struct tutti_bootstrap {
   int (*allgather)(void* context, const void* send, void* recv, size_t bytes);
 } tutti_bootstrap_t;
 
-typedef enum tutti_memory {
+typedef enum tutti_memory TUTTI_ANY_NUMBER {
   TUTTI_MEMORY_ANY = 0, /**< Ranks agree on what they use, now and then. */
   TUTTI_MEMORY_HOST = 1,
   TUTTI_MEMORY_DEVICE = 2
