@@ -84,6 +84,25 @@ TEST_F(EngineTest, attach__bad_options_leave_nothing) {
   close(ends[1]);
 }
 
+/// A connection from the engine to itself, with both ends of a pair of control sockets.
+void attach_to_itself(Engine& engine, transport::ConnectionOptions options, int (&ends)[2],
+                      Lane** sends, Lane** receives) {
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  options.remote_id = 2;
+  options.receives = false;
+  const auto sender = engine.attach(options, engine.address(), ends[0], "host a");
+  ASSERT_TRUE(sender.ok()) << sender.status().message();
+  options.local_id = 2;
+  options.remote_id = 1;
+  std::swap(options.local_incarnation, options.remote_incarnation);
+  options.sends = false;
+  options.receives = true;
+  const auto receiver = engine.attach(options, engine.address(), ends[1], "host b");
+  ASSERT_TRUE(receiver.ok()) << receiver.status().message();
+  *sends = *sender;
+  *receives = *receiver;
+}
+
 /// A send and a receive of one engine whose packets come back to it.
 class WatchedEngineTest : public testing::TestWithParam<bool> {
  protected:
@@ -97,21 +116,7 @@ class WatchedEngineTest : public testing::TestWithParam<bool> {
 
   void attach() {
     ASSERT_TRUE(engine_->start().ok());
-    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends_), 0);
-    transport::ConnectionOptions options = connection_options(1);
-    options.remote_id = 2;
-    options.receives = false;
-    const auto sends = engine_->attach(options, engine_->address(), ends_[0], "host a");
-    ASSERT_TRUE(sends.ok()) << sends.status().message();
-    options.local_id = 2;
-    options.remote_id = 1;
-    std::swap(options.local_incarnation, options.remote_incarnation);
-    options.sends = false;
-    options.receives = true;
-    const auto receives = engine_->attach(options, engine_->address(), ends_[1], "host b");
-    ASSERT_TRUE(receives.ok()) << receives.status().message();
-    sends_ = *sends;
-    receives_ = *receives;
+    attach_to_itself(*engine_, connection_options(1), ends_, &sends_, &receives_);
   }
 
   void carry(std::vector<std::byte>& data) {
@@ -240,22 +245,9 @@ class CopyTest : public testing::TestWithParam<bool> {
 
   void attach(transport::TimeNs lazy_ns = 20'000) {
     ASSERT_TRUE(engine_->start().ok());
-    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends_), 0);
     transport::ConnectionOptions options = connection_options(1);
-    options.remote_id = 2;
-    options.receives = false;
     options.acknowledgement.lazy_ns = lazy_ns;
-    const auto sends = engine_->attach(options, engine_->address(), ends_[0], "host a");
-    ASSERT_TRUE(sends.ok()) << sends.status().message();
-    options.local_id = 2;
-    options.remote_id = 1;
-    std::swap(options.local_incarnation, options.remote_incarnation);
-    options.sends = false;
-    options.receives = true;
-    const auto receives = engine_->attach(options, engine_->address(), ends_[1], "host b");
-    ASSERT_TRUE(receives.ok()) << receives.status().message();
-    sends_ = *sends;
-    receives_ = *receives;
+    attach_to_itself(*engine_, options, ends_, &sends_, &receives_);
   }
 
   struct Message {
