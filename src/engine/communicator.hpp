@@ -146,7 +146,7 @@ class Communicator {
   /// Brings up the direct backend; the answer is agreed (direct_setup.cpp).
   Status setup_direct(select::Memory memory, int device);
   Status agree_direct(int device, std::string* refusal);
-  Status make_direct(const runners::DirectRunner::Options& options, bool* is_mapped,
+  Status make_direct(const runners::DirectRunner::Options& options, bool* is_final,
                      std::string* refusal);
   Status agree_direct_host(std::string* refusal);
   /// Gives the direct backend, which is up, staging memory for copy engines, on every rank or on

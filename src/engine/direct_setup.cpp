@@ -211,13 +211,13 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
   // What does not map in one way may in the next; all ranks come to each of them together.
   std::string first;
   for (const device::Sharing sharing : sharings(process_.config().direct_handles)) {
-    bool is_mapped = false;
+    bool is_final = false;
     TUTTI_RETURN_IF_ERROR(make_direct({.timeout_s = process_.config().timeout_s,
                                        .wire = wire,
                                        .tuning = tuning,
                                        .sharing = sharing},
-                                      &is_mapped, refusal));
-    if (refusal->empty() || is_mapped) {
+                                      &is_final, refusal));
+    if (refusal->empty() || is_final) {
       return {};
     }
     first = first.empty() ? *refusal : first;
@@ -227,35 +227,37 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
   return {};
 }
 
-/// `is_mapped`: all ranks could map each other's memory, whatever became of it then.
-Status Communicator::make_direct(const runners::DirectRunner::Options& options, bool* is_mapped,
+/// `is_final`: no other way of sharing memory can change the answer.
+Status Communicator::make_direct(const runners::DirectRunner::Options& options, bool* is_final,
                                  std::string* refusal) {
   using runners::DirectRunner;
-  DirectRunner::Handle handle;
   auto made = DirectRunner::create(*process_.device(), device_,
                                    {.rank = place_.rank, .ranks = place_.ranks}, process_.scratch(),
                                    options);
-  Status status = made.status();
-  if (status.ok()) {
-    direct_runner_ = std::move(*made);
-    auto exported = direct_runner_->handle();
-    status = exported.status();
-    handle = exported.ok() ? *exported : handle;
-  }
   refusal->clear();
   TUTTI_RETURN_IF_ERROR(
-      agree_step(status, "could not make its kernels and staging memory", refusal));
+      agree_step(made.status(), "could not make its kernels and staging memory", refusal));
+  if (!refusal->empty()) {
+    // The kernels and ordinary memory: every way needs as much.
+    *is_final = options.sharing == device::Sharing::kIpc;
+    return {};
+  }
+  direct_runner_ = std::move(*made);
+  auto exported = direct_runner_->handle();
+  TUTTI_RETURN_IF_ERROR(
+      agree_step(exported.status(), "could not show its staging memory", refusal));
   if (!refusal->empty()) {
     return {};
   }
   std::vector<DirectRunner::Handle> handles(static_cast<std::size_t>(place_.ranks));
-  TUTTI_RETURN_IF_ERROR(bootstrap_.allgather(&handle, handles.data(), sizeof(handle)));
+  TUTTI_RETURN_IF_ERROR(
+      bootstrap_.allgather(&*exported, handles.data(), sizeof(DirectRunner::Handle)));
   TUTTI_RETURN_IF_ERROR(
       agree_step(direct_runner_->open_peers(handles), "could not map its peers' memory", refusal));
   if (!refusal->empty()) {
     return {};
   }
-  *is_mapped = true;
+  *is_final = true;
   return agree_step(direct_runner_->self_test(), "could not reach its peers' memory", refusal);
 }
 
