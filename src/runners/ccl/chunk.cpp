@@ -50,6 +50,8 @@ Chunk::Chunk(const Call& call, const ScopeRank& me, const Run& run) : call_(call
   const auto move_recv = [&] {
     call_.recv = call.recv == nullptr ? nullptr : at(call.recv, run.offset, call.element_bytes);
   };
+  // The others have no blocks: counts would make blocks of a buffer that is not theirs.
+  const bool is_root = me.rank == call.root;
   call_.count = run.count;
   counts_.assign(ranks, run.count);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -67,14 +69,18 @@ Chunk::Chunk(const Call& call, const ScopeRank& me, const Run& run) : call_(call
       call_.collective =
           call.collective == Collective::kGather ? Collective::kGatherv : Collective::kAllgatherv;
       move_send();
-      call_.recv_counts = counts_;
-      call_.recv_offsets = offsets_;
+      if (call.collective == Collective::kAllgather || is_root) {
+        call_.recv_counts = counts_;
+        call_.recv_offsets = offsets_;
+      }
       return;
     case Collective::kScatter:
       call_.collective = Collective::kScatterv;
       move_recv();
-      call_.send_counts = counts_;
-      call_.send_offsets = offsets_;
+      if (is_root) {
+        call_.send_counts = counts_;
+        call_.send_offsets = offsets_;
+      }
       return;
     case Collective::kAlltoall:
       call_.collective = Collective::kAlltoallv;

@@ -500,11 +500,16 @@ class DirectWorld {
       if (!mine.recv.empty()) {
         EXPECT_TRUE(api_->copy(recv, mine.recv.data(), mine.recv.size()).ok());
       }
-      mine.call.send = (mine.send_is_recv ? recv : send) + mine.send_at;
+      mine.call.send = mine.send_is_recv   ? recv + mine.send_at
+                       : mine.send.empty() ? nullptr
+                                           : send + mine.send_at;
       mine.call.recv = mine.recv_is_send   ? send + mine.recv_at
                        : mine.recv.empty() ? nullptr
                                            : recv + mine.recv_at;
-      mine.call.send_memory = mine.call.recv_memory = {device::MemoryKind::kDevice, devices_[rank]};
+      // What is no buffer is no memory of a device either.
+      const device::PointerInfo mine_memory{device::MemoryKind::kDevice, devices_[rank]};
+      mine.call.send_memory = mine.call.send != nullptr ? mine_memory : device::PointerInfo{};
+      mine.call.recv_memory = mine.call.recv != nullptr ? mine_memory : device::PointerInfo{};
       mine.call.send_counts = mine.send_counts;
       mine.call.send_offsets = mine.send_offsets;
       mine.call.recv_counts = mine.recv_counts;
