@@ -142,7 +142,8 @@ TUTTI_API tutti_status_t tutti_comm_create(const tutti_bootstrap_t* bootstrap,
                                            const tutti_options_t* options, tutti_comm_t** comm);
 /**
  * Waits for this rank's calls on streams and frees the communicator, which no rank may use after.
- * NULL is allowed. Graphs that hold its calls may not be launched any more.
+ * NULL is allowed. Destroy graphs that hold its calls before: NCCL and RCCL keep their part of the
+ * communicator until then, which is waited for 2 s, and a warning says so.
  */
 TUTTI_API tutti_status_t tutti_comm_destroy(tutti_comm_t* comm);
 /** What broke the communicator, also a call on a stream; TUTTI_OK while nothing has. Never waits.

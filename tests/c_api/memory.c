@@ -34,7 +34,9 @@ typedef unsigned long long address; /* CUdeviceptr */
   X(cuStreamBeginCapture_v2, (void*, int))                            \
   X(cuStreamEndCapture, (void*, void**))                              \
   X(cuGraphInstantiateWithFlags, (void**, void*, unsigned long long)) \
-  X(cuGraphLaunch, (void*, void*))
+  X(cuGraphLaunch, (void*, void*))                                    \
+  X(cuGraphDestroy, (void*))                                          \
+  X(cuGraphExecDestroy, (void*))
 
 static struct {
 #define MEMBER(symbol, parameters) int(*symbol) parameters;
@@ -207,15 +209,22 @@ void* capture_end(void* stream) {
     fake_capture(stream, 0);
     return stream;
   }
-  if (cu.cuStreamEndCapture(stream, &graph) != 0 || graph == NULL ||
-      cu.cuGraphInstantiateWithFlags(&executable, graph, 0) != 0) {
+  if (cu.cuStreamEndCapture(stream, &graph) != 0 || graph == NULL) {
     return NULL;
   }
-  return executable;
+  const int code = cu.cuGraphInstantiateWithFlags(&executable, graph, 0);
+  CHECK(cu.cuGraphDestroy(graph));
+  return code == 0 ? executable : NULL;
 }
 
 void graph_launch(void* graph, void* stream) {
   if (fake_capture == NULL) {
     CHECK(cu.cuGraphLaunch(graph, stream));
+  }
+}
+
+void graph_destroy(void* graph) {
+  if (fake_capture == NULL && graph != NULL) {
+    CHECK(cu.cuGraphExecDestroy(graph));
   }
 }

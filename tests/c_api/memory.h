@@ -37,5 +37,6 @@ void capture_begin(void* stream);
 /* NULL when what was recorded cannot become a graph. */
 void* capture_end(void* stream);
 void graph_launch(void* graph, void* stream);
+void graph_destroy(void* graph);
 
 #endif

@@ -18,7 +18,8 @@
 //   FAKE_CCL_VERSION=N     what ncclGetVersion says
 //   FAKE_CCL_IN_PROGRESS=N every call on a non-blocking communicator stays in progress for N polls
 //                          (unset: only its first, as with lazily connected ranks)
-//   FAKE_CCL_LOG=PATH      appends "SYMBOL COUNT TYPE OP RANK/RANKS" for each call
+//   FAKE_CCL_GRAPH=1       a graph holds every communicator: destroy and abort wait, as the real
+//   ones FAKE_CCL_LOG=PATH      appends "SYMBOL COUNT TYPE OP RANK/RANKS" for each call
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
@@ -1569,6 +1570,13 @@ void wait_idle(Comm& comm) {
   }
 }
 
+void wait_for_graphs() {
+  Backoff backoff;
+  while (std::getenv("FAKE_CCL_GRAPH") != nullptr) {
+    backoff.wait();
+  }
+}
+
 }  // namespace
 
 // ---- The interface ------------------------------------------------------------------------
@@ -1656,6 +1664,7 @@ FAKE_EXPORT Result ncclCommDestroy(abi::Comm handle) {
   if (comm == nullptr || take_comm(handle) == nullptr) {
     return fail(abi::kInvalidArgument, "ncclCommDestroy: communicator is null or dead");
   }
+  wait_for_graphs();
   wait_idle(*comm);
   retire(*comm);
   return abi::kSuccess;
@@ -1670,6 +1679,7 @@ FAKE_EXPORT Result ncclCommAbort(abi::Comm handle) {
     return fail(abi::kInvalidArgument, "ncclCommAbort: communicator is null or dead");
   }
   comm->aborted.store(true);
+  wait_for_graphs();
   retire(*comm);
   Backoff backoff;
   while (comm->running.load() > 0) {

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
+#include <system_error>
 #include <thread>
 #include <utility>
 
+#include "base/log.hpp"
 #include "base/pause.hpp"
 #include "runners/ccl/chunk.hpp"
 #include "runners/ccl/group.hpp"
@@ -24,6 +27,8 @@ using Element = CclRunner::Element;
 
 /// How long a call on a stream may be in the library before it is ended there.
 constexpr auto kCallGrace = std::chrono::seconds(1);
+/// How long the end of a communicator with captured calls is waited for.
+constexpr auto kGraphGrace = std::chrono::seconds(2);
 
 Result<Element> element_of(const Call& call) {
   if (!select::is_reduction(call.collective)) {
@@ -51,13 +56,11 @@ CclRunner::~CclRunner() {
   auto current = device::CurrentDevice::set(api_, device_);
   for (const auto& one : communicators_) {
     if (const ccl::Communicator communicator = one; communicator != nullptr) {
-      Status ignored = library_.destroy(communicator);
-      static_cast<void>(ignored);
+      end(communicator, &ccl::Library::destroy);
     }
   }
   for (const ccl::Communicator communicator : more_communicators_) {
-    Status ignored = library_.destroy(communicator);
-    static_cast<void>(ignored);
+    end(communicator, &ccl::Library::destroy);
   }
   for (const device::Stream stream : streams_) {
     if (!broken_) {
@@ -76,21 +79,46 @@ void CclRunner::break_off() {
   broken_ = true;
   std::unique_lock lock(in_library_, std::defer_lock);
   // Tried again and again: TSan does not know a mutex that waits for a time (GCC 12).
-  const auto end = std::chrono::steady_clock::now() + kCallGrace;
-  while (!lock.try_lock() && std::chrono::steady_clock::now() < end) {
+  const auto until = std::chrono::steady_clock::now() + kCallGrace;
+  while (!lock.try_lock() && std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   // Now, not at the end: kernels that wait for a dead peer would hold the device, and the
   // application's next cudaDeviceSynchronize with it.
   for (auto& communicator : communicators_) {
     if (const ccl::Communicator ended = communicator.exchange(nullptr); ended != nullptr) {
-      Status ignored = library_.abort(ended);
-      static_cast<void>(ignored);
+      end(ended, &ccl::Library::abort);
     }
   }
   for (const ccl::Communicator ended : std::exchange(more_communicators_, {})) {
-    Status ignored = library_.abort(ended);
+    end(ended, &ccl::Library::abort);
+  }
+}
+
+void CclRunner::end(ccl::Communicator communicator, Ending ending) {
+  const auto end_now = [&library = library_, &api = api_, device = device_, communicator, ending] {
+    auto current = device::CurrentDevice::set(api, device);
+    Status ignored = (library.*ending)(communicator);
     static_cast<void>(ignored);
+  };
+  if (!has_captured_) {
+    end_now();
+    return;
+  }
+  // NCCL's commDestroySync stays until no graph holds a call of the communicator, and the
+  // application may never destroy its graphs.
+  std::packaged_task<void()> task(end_now);
+  const std::future<void> ended = task.get_future();
+  try {
+    std::thread(std::move(task)).detach();
+  } catch (const std::system_error&) {
+    return;  // No thread: it stays, as if the graph did.
+  }
+  if (ended.wait_for(kGraphGrace) != std::future_status::ready) {
+    log(LogLevel::kWarn,
+        std::string(library_.name()) +
+            ": a graph with calls of this communicator is still there; the library keeps the "
+            "communicator's memory until then; destroy graphs before their communicator");
   }
 }
 
@@ -148,6 +176,7 @@ Status CclRunner::enqueue_on(const Call& call, device::Stream stream, bool is_ca
   TUTTI_RETURN_IF_ERROR(check_on_device(call, device_));
   TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
   if (is_captured) {
+    has_captured_ = true;
     return enqueue_on_stream(call, stream, /*may_lease=*/false, nullptr);
   }
   if (stream_calls_ == nullptr) {

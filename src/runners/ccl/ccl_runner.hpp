@@ -111,6 +111,9 @@ class CclRunner : public Runner {
   Status enqueue_on_stream(const Call& call, device::Stream stream, bool may_lease, Lease* scratch);
   /// The lane's stream as the library knows it.
   device::Stream native(const Lane& lane) const { return api_.native_stream(lane.stream); }
+  using Ending = Status (ccl::Library::*)(ccl::Communicator);
+  /// Ends a communicator. Returns in bounded time also where a graph of the application keeps it.
+  void end(ccl::Communicator communicator, Ending ending);
   /// After a failure: aborts every communicator; all further calls are refused.
   void break_off();
   Status failed_before() const;
@@ -130,6 +133,7 @@ class CclRunner : public Runner {
   /// it, but not for ever: that thread may be waiting for them.
   std::mutex in_library_;
   std::atomic<bool> broken_{false};
+  std::atomic<bool> has_captured_{false};  ///< A graph may hold calls of the whole scope.
   std::unique_ptr<StreamCalls> stream_calls_;  ///< Last: its thread uses the rest.
 };
 

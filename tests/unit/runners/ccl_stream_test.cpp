@@ -88,6 +88,30 @@ TEST(CclStream, enqueue_on__a_captured_call_is_the_librarys_alone) {
   EXPECT_EQ(answers, test::all_well(2));
 }
 
+/// NCCL's destroy and abort stay until the last graph is gone.
+TEST(CclStream, end__a_graph_of_the_applications_that_stays_holds_nobody) {
+  setenv("FAKE_CCL_GRAPH", "1", 1);
+  const auto answers = on_ccl_ranks(2, [](CclRank& self) -> std::string {
+    const auto cuda = DynamicLibrary::open(FAKE_CUDA);
+    CHILD_OK(cuda.status());
+    void (*capture)(void*, int) = nullptr;
+    CHILD_EXPECT(cuda->resolve("tutti_fake_capture", &capture), "no capture");
+    const device::Stream stream = *self.api->create_stream(self.rank);
+    capture(stream, 1);
+    const CollectiveCase test(Collective::kAllreduce, self.rank, 2, 0, 100, true, false);
+    CHILD_OK(self.runner->enqueue_on(self.placed(test, true), stream, true));
+    capture(stream, 0);
+    CHILD_OK(self.api->wait_stream(stream));
+    self.runner.reset();  // Hangs, and the test with it, where it waits for the graph.
+    CHILD_EXPECT(test.wrong() == 0, "wrong");
+    static_cast<void>(self.library.release());  // A thread is in it.
+    static_cast<void>(self.api.release());
+    return "";
+  });
+  EXPECT_EQ(answers, test::all_well(2));
+  unsetenv("FAKE_CCL_GRAPH");
+}
+
 TEST(CclStream, enqueue_on__a_call_that_never_ends_is_a_timeout_that_all_later_calls_get) {
   setenv("FAKE_CCL_STALL", "ncclAllReduce:0", 1);
   const auto answers = on_ccl_ranks(
