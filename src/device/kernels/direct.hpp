@@ -199,10 +199,10 @@ class Warp {
     return Wire::get(slot(arena, stage, source, epoch) + line_at(batch), lane_, epoch, value);
   }
 
-  /// False: this call was ended before it began. A push of it would carry a valid epoch and what
-  /// the call before it, ended too, left in the buffers: a live peer would take it for a result.
+  /// False: a call before this one was ended. A push of this one would carry a valid epoch and what
+  /// that one left in the buffers: a live peer would take it for a result.
   TUTTI_INLINE bool begin() {
-    if (a_.is_queued == 0 || Machine::all(Machine::get_word(a_.abort) == 0)) {
+    if (a_.is_queued == 0 || Machine::all(Machine::get_word(a_.ended) == 0)) {
       return true;
     }
     give_up();
@@ -232,6 +232,7 @@ class Warp {
   TUTTI_INLINE void give_up() {
     given_up_ = true;
     Machine::put_word(a_.failed, Word{1});
+    Machine::put_word(a_.ended, Word{1});
   }
   TUTTI_INLINE Wide slot_line(Word batch) const {
     return (static_cast<Wide>(batch) * warps_ + warp_) * kLinesOfWarp;

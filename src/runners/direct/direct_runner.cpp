@@ -129,8 +129,10 @@ Status DirectRunner::load_kernels() {
 
 Status DirectRunner::make_memory() {
   TUTTI_ASSIGN_OR_RETURN(stream_, api_.create_stream(device_));
-  const Bytes bytes = direct_arena_bytes(geometry_, me_.ranks);
+  const Bytes slots_bytes = direct_arena_bytes(geometry_, me_.ranks);
+  const Bytes bytes = slots_bytes + sizeof(kernels::Word);
   TUTTI_ASSIGN_OR_RETURN(arena_, api_.allocate_shared(device_, bytes, options_.sharing));
+  ended_ = reinterpret_cast<kernels::Word*>(static_cast<std::byte*>(arena_) + slots_bytes);
   // Zero is no epoch.
   TUTTI_RETURN_IF_ERROR(api_.fill_async(arena_, 0, bytes, stream_));
   TUTTI_RETURN_IF_ERROR(api_.wait_stream(stream_));
@@ -528,6 +530,7 @@ Status DirectRunner::launch(DirectLaunch& launch, device::Stream stream) {
   a.sequence = ++sequence_;
   a.abort = &control_->abort;
   a.failed = &control_->failed;
+  a.ended = ended_;
   if (stream != stream_) {
     a.is_queued = 1;
   }

@@ -154,6 +154,7 @@ class DirectRunner : public Runner {
   };
   std::vector<Kernel> kernels_;  ///< As direct_kernel_names().
   void* arena_ = nullptr;
+  device::kernels::Word* ended_ = nullptr;  ///< Behind the arena's slots.
   std::array<void*, device::kernels::kPeersMax> arenas_{};
   std::optional<DescriptorMail> mail_;  ///< kDescriptor, until the peers have been opened.
   std::vector<void*> opened_;
