@@ -284,6 +284,7 @@ std::vector<NetDevice> choose_devices(const std::vector<Interface>& interfaces,
     device.speed_mbps = interface.is_hardware && interface.speed_mbps > 0 ? interface.speed_mbps
                                                                           : default_speed_mbps;
     device.mtu_bytes = interface.mtu_bytes;
+    device.is_loopback = interface.is_loopback;
     found.emplace_back(tier, std::move(device));
   }
   std::vector<NetDevice> devices;

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/config.hpp"
+#include "net/bundle.hpp"
 #include "net/clock.hpp"
 #include "net/engine.hpp"
 #include "net/interfaces.hpp"
@@ -212,7 +213,7 @@ class SystemNetwork : public Network {
          "net: " + it.name + " " + it.address + ", " + std::to_string(count) +
              (is_busy_ ? " busy" : " shared") + " engine(s)" +
              (processors.empty() ? "" : " on processors " + topology::format_cpus(processors)) +
-             ", " + std::to_string(lanes_of(started)) + " lane(s), " + config_.net_controller +
+             ", " + std::to_string(lanes_of(it, started)) + " lane(s), " + config_.net_controller +
              (rendezvous_.policy == nullptr ? std::string()
                                             : std::string(", policy ") + rendezvous_.policy->name) +
              ", " + started.front()->description());
@@ -224,8 +225,13 @@ class SystemNetwork : public Network {
     return is_busy_ ? std::clamp(processors() / kProcessorsOfBusy, 1, kEnginesWhenBusyMax) : 1;
   }
 
-  std::size_t lanes_of(const Engines& engines) const {
-    return std::min(static_cast<std::size_t>(config_.net_lanes), engines.size());
+  /// Measured (docs/network.md): a link's windows are better left whole, one engine is faster than
+  /// it; memory is faster than an engine.
+  std::size_t lanes_of(const NetDevice& device, const Engines& engines) const {
+    const std::size_t wanted = config_.net_lanes > 0 ? static_cast<std::size_t>(config_.net_lanes)
+                               : device.is_loopback  ? kLanesMax
+                                                     : 1;
+    return std::min(wanted, engines.size());
   }
 
   /// In turn, each direction for itself and half of the engines apart: both directions of a ring
@@ -235,7 +241,7 @@ class SystemNetwork : public Network {
     const std::uint32_t turn =
         sends ? next_sender_++ : next_receiver_++ + static_cast<std::uint32_t>(engines.size() / 2);
     std::vector<Engine*> chosen;
-    for (std::size_t i = 0; i < lanes_of(engines); ++i) {
+    for (std::size_t i = 0; i < lanes_of(at(device), engines); ++i) {
       chosen.push_back(engines[(turn + i) % engines.size()].get());
     }
     return chosen;

@@ -36,6 +36,7 @@ struct NetDevice {
   int speed_mbps = 0;      ///< Megabit/s in each direction.
   int mtu_bytes = 0;
   std::vector<int> near_processors;  ///< Ascending; empty: unknown.
+  bool is_loopback = false;          ///< Memory of this host, no link.
   double latency_us = 0;             ///< One way, for a tuner's model.
 };
 
