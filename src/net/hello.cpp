@@ -13,7 +13,7 @@ namespace tutti::net {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x49545554;  // "TUTI"
-constexpr Bytes kUnitBytesMin = 48 << 10;
+constexpr Bytes kUnitBytesMin = 160 << 10;
 static_assert(std::endian::native == std::endian::little, "Layout is copied");
 
 /// As it crosses the network.

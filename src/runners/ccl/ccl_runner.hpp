@@ -133,7 +133,7 @@ class CclRunner : public Runner {
   /// it, but not for ever: that thread may be waiting for them.
   std::mutex in_library_;
   std::atomic<bool> broken_{false};
-  std::atomic<bool> has_captured_{false};  ///< A graph may hold calls of the whole scope.
+  std::atomic<bool> has_captured_{false};      ///< A graph may hold calls of the whole scope.
   std::unique_ptr<StreamCalls> stream_calls_;  ///< Last: its thread uses the rest.
 };
 
