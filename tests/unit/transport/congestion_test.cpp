@@ -35,7 +35,8 @@ Feedback feedback_of(TimeNs now, Bytes bytes, TimeNs rtt_ns, bool ecn = false) {
   Feedback feedback;
   feedback.now = now;
   feedback.bytes = bytes;
-  feedback.rtt_ns = rtt_ns;
+  feedback.round_trip_ns = rtt_ns;
+  feedback.fabric_ns = rtt_ns;
   feedback.ecn = ecn;
   feedback.srtt_ns = rtt_ns != 0 ? rtt_ns : kBase;
   feedback.inflight_bytes = kBdp;
