@@ -170,6 +170,7 @@ class SystemNetwork : public Network {
     options.buffer_bytes = config_.net_buffer_bytes;
     options.segmentation = config_.net_offload;
     options.coalescing = config_.net_offload;
+    options.timestamps = config_.net_timestamps;
     TUTTI_ASSIGN_OR_RETURN(
         const std::vector<int> processors,
         choose_processors(config_.net_affinity, it.near_processors, processors_of_process()));
