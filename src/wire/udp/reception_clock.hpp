@@ -3,8 +3,9 @@
 //
 // When the kernel took a datagram in, by the clock of the transport. The kernel's stamps are of
 // CLOCK_REALTIME, which people and daemons set; the transport's time is CLOCK_MONOTONIC. What one
-// is ahead of the other changes only when it is set, so it is looked at with each stamp, and stamps
-// from before its last change count as unknown. Times in ns.
+// is ahead of the other changes only when it is set, so both are looked at now and then: as soon as
+// a stamp is later than the last look by more than a while, or earlier than one before it. What was
+// taken in before a change that has been noticed counts as taken in then. Times in ns.
 #pragma once
 
 #include <algorithm>
@@ -24,32 +25,36 @@ class ReceptionClock {
   };
   static Reading read() { return {read(CLOCK_MONOTONIC), read(CLOCK_REALTIME)}; }
 
-  /// More than two readings of clocks differ by, unless the thread lost its processor in between;
+  /// More than two readings of clocks lie apart, unless the thread lost its processor in between;
   /// then it looks as if the clock had been set, twice, and no more is lost than a few stamps.
   static constexpr std::int64_t kStepNs = 5'000;
-  /// Nothing lies in a socket for longer: an engine wakes up for it.
-  static constexpr transport::TimeNs kWaitNsMax = 1'000'000'000;
+  /// Between looks. A clock that is set back by less than lies between two packets is noticed so
+  /// late; one that is set forward makes waits seem shorter until then.
+  static constexpr transport::TimeNs kLookNs = 100'000;
 
-  /// Notes how the clocks stand to each other.
+  /// The clocks are to be looked at before this stamp counts.
+  bool is_due(transport::TimeNs stamp_ns) const {
+    return !has_looked_ || stamp_ns > looked_ns_ + kLookNs || stamp_ns + kStepNs < newest_stamp_ns_;
+  }
+
   void look(const Reading& now) {
     const auto ahead_ns = static_cast<std::int64_t>(now.realtime_ns - now.monotonic_ns);
     if (!has_looked_ || ahead_ns - ahead_ns_ > kStepNs || ahead_ns_ - ahead_ns > kStepNs) {
       has_looked_ = true;
       ahead_ns_ = ahead_ns;
       since_ns_ = now.monotonic_ns;
+      newest_stamp_ns_ = 0;
     }
     // The less time lay between the two clocks' readings, the better.
     ahead_ns_ = std::min(ahead_ns_, ahead_ns);
+    looked_ns_ = now.realtime_ns;
   }
 
-  /// Of a datagram that was read just now: between the last change of the clocks and now.
-  transport::TimeNs received_ns(const Reading& now, transport::TimeNs stamp_ns) {
-    look(now);
-    const transport::TimeNs oldest_ns =
-        std::max(since_ns_, now.monotonic_ns - std::min(now.monotonic_ns, kWaitNsMax));
-    const auto at_ns = static_cast<std::int64_t>(stamp_ns) - ahead_ns_;
-    return std::clamp(static_cast<transport::TimeNs>(std::max<std::int64_t>(at_ns, 0)), oldest_ns,
-                      now.monotonic_ns);
+  /// Not before the last change of the clocks; what seems to come from the future came just now.
+  transport::TimeNs received_ns(transport::TimeNs stamp_ns) {
+    newest_stamp_ns_ = std::max(newest_stamp_ns_, stamp_ns);
+    const std::int64_t at_ns = static_cast<std::int64_t>(stamp_ns) - ahead_ns_;
+    return std::max(static_cast<transport::TimeNs>(std::max<std::int64_t>(at_ns, 0)), since_ns_);
   }
 
  private:
@@ -61,8 +66,10 @@ class ReceptionClock {
   }
 
   bool has_looked_ = false;
-  std::int64_t ahead_ns_ = 0;       ///< Realtime, of monotonic.
-  transport::TimeNs since_ns_ = 0;  ///< Seen like this for the first time.
+  std::int64_t ahead_ns_ = 0;              ///< Realtime, of monotonic.
+  transport::TimeNs since_ns_ = 0;         ///< Monotonic: seen like this for the first time.
+  transport::TimeNs looked_ns_ = 0;        ///< Realtime, of the last look.
+  transport::TimeNs newest_stamp_ns_ = 0;  ///< Since the last change.
 };
 
 }  // namespace tutti::wire::udp

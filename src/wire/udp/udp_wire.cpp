@@ -455,9 +455,12 @@ std::ptrdiff_t UdpWire::take(std::span<iovec> parts, int flags, Batch& batch) {
                (flags & MSG_PEEK) == 0) {
       timespec stamp{};
       std::memcpy(&stamp, CMSG_DATA(it), sizeof stamp);
-      batch.received_ns = clock_.received_ns(
-          ReceptionClock::read(), static_cast<transport::TimeNs>(stamp.tv_sec) * 1'000'000'000U +
-                                      static_cast<transport::TimeNs>(stamp.tv_nsec));
+      const auto stamp_ns = static_cast<transport::TimeNs>(stamp.tv_sec) * 1'000'000'000U +
+                            static_cast<transport::TimeNs>(stamp.tv_nsec);
+      if (clock_.is_due(stamp_ns)) {
+        clock_.look(ReceptionClock::read());
+      }
+      batch.received_ns = clock_.received_ns(stamp_ns);
     }
   }
   return bytes;
