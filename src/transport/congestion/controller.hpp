@@ -73,6 +73,8 @@ class Controller {
 
 /// True of the names that include "rccc" or "eqds".
 bool uses_credit(std::string_view name);
+/// True of those that look at Feedback::fabric_ns.
+bool uses_delay(std::string_view name);
 
 /// Errors: kInvalidArgument, with the known names.
 Result<std::unique_ptr<Controller>> make_controller(std::string_view name,

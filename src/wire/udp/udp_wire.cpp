@@ -139,7 +139,7 @@ Result<std::unique_ptr<UdpWire>> UdpWire::open(const UdpOptions& options) {
   } else {
     wire->plain_ = "switched off";
   }
-  wire->unstamped_ = wire->options_.timestamps ? wire->try_timestamps() : "switched off";
+  wire->unstamped_ = wire->options_.timestamps ? wire->try_timestamps() : "not asked for";
   if (!wire->unstamped_.empty()) {
     set(wire->receiver_, SOL_SOCKET, SO_TIMESTAMPNS, 0);
   }
