@@ -76,6 +76,8 @@ def run_of(seed: int, build: Path) -> tuple[list[str], dict[str, str]]:
         "TUTTI_NET_POLLING": draw.choice(["shared", "shared", "busy"]),
         "TUTTI_NET_ENGINES": str(draw.choice([1, 2, 4])),
         "TUTTI_NET_LANES": str(draw.choice([1, 2, 4])),
+        "TUTTI_NET_CONTROLLER": draw.choice(["cubic", "cubic", "swift", "nscc"]),
+        "TUTTI_NET_TIMESTAMPS": draw.choice(["auto", "on"]),
     }
     return command, variables
 

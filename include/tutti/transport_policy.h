@@ -33,22 +33,24 @@ extern "C" {
 /* What a connection knows, at the time of a call. */
 struct tutti_transport_view {
   uint64_t now_ns;
-  uint64_t srtt_ns;        /* Smoothed round trip. */
-  uint64_t min_rtt_ns;     /* The least one. */
+  uint64_t srtt_ns;        /* Smoothed round trip, with the time that hosts take: after so long a
+                              change is heard of. */
+  uint64_t min_rtt_ns;     /* The least one, without it. */
   uint64_t base_rtt_ns;    /* Of idle links, as configured. */
   uint64_t inflight_bytes; /* Sent and neither acknowledged nor lost. */
   uint64_t window_bytes;   /* Of the built-in controller. */
   uint64_t backlog_bytes;  /* May be sent for the first time. */
   uint32_t chunk_bytes;    /* Of the wire: what chunk_size may not exceed. */
   uint32_t paths;
-  uint32_t ps_per_byte; /* Of one rail. */
-  uint32_t connection;  /* Local id. */
+  uint32_t ps_per_byte;    /* Of one rail. */
+  uint32_t connection;     /* Local id. */
+  uint64_t fabric_srtt_ns; /* Smoothed round trip without the time that hosts take. */
 };
 
 /* One chunk and what has just become known of it. */
 struct tutti_transport_chunk {
   uint64_t number;
-  uint64_t rtt_ns; /* on_ack: round trip without the receiver's delay; 0: unknown. */
+  uint64_t rtt_ns; /* on_ack: round trip without the time that hosts take; 0: unknown. */
   uint32_t bytes;
   uint32_t path;
   uint32_t transmissions; /* So far; 1 at the receiver, which does not know. */

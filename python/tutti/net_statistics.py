@@ -22,12 +22,12 @@ from tutti.errors import TuttiError
 
 DIRECTORY = Path("/dev/shm")
 MAGIC = b"tuttinet"
-VERSION = 1
+VERSION = 2
 
 _NAME = re.compile(r"tutti-net-(?P<user>\d+)-(?P<process>\d+)-\d+")
 _HEADER = struct.Struct("<8sIIQIIIIIIQQQIIQQQ64s64s")
 _ENGINE = struct.Struct("<QIIQIIII32s64s32s256s23Q2Q9Q")
-_CONNECTION = struct.Struct("<QIIQQQ128s23Q6QIIIIIB3x")
+_CONNECTION = struct.Struct("<QIIQQQ128s23Q8QIIIIIB3x")
 _PATH = struct.Struct("<5QI4x")
 
 _COUNTERS = (
@@ -107,6 +107,8 @@ class Connection:
     backlog_bytes: int
     srtt_ns: int | None
     rtt_ns_min: int | None
+    fabric_ns: int | None
+    fabric_ns_min: int | None
     rto_ns: int
     paths_alive: int
     paths_total: int
@@ -236,8 +238,8 @@ def _connection(file: _File, raw: bytes) -> Connection | None:
     if _word(_STATES, state) == "unused":
         return None
     counters, rest = rest[: len(_COUNTERS)], rest[len(_COUNTERS) :]
-    window, inflight, backlog, srtt_ns, rtt_ns_min, rto_ns = rest[:6]
-    alive, total, shown, open_requests, is_in_recovery, outcome = rest[6:]
+    window, inflight, backlog, srtt_ns, rtt_ns_min, fabric_ns, fabric_ns_min, rto_ns = rest[:8]
+    alive, total, shown, open_requests, is_in_recovery, outcome = rest[8:]
     if shown > file.paths_max:
         raise TuttiError(f"{file.name}: {shown} paths where {file.paths_max} fit: it is damaged")
     paths = [_path(i, raw[_CONNECTION.size + i * _PATH.size :][: _PATH.size]) for i in range(shown)]
@@ -254,6 +256,8 @@ def _connection(file: _File, raw: bytes) -> Connection | None:
         backlog_bytes=backlog,
         srtt_ns=srtt_ns or None,
         rtt_ns_min=rtt_ns_min or None,
+        fabric_ns=fabric_ns or None,
+        fabric_ns_min=fabric_ns_min or None,
         rto_ns=rto_ns,
         paths_alive=alive,
         paths_total=total,

@@ -212,6 +212,7 @@ _HEADINGS = (
     "",
     "rate",
     "rtt us",
+    "fabric",
     "least",
     "window",
     "in flight",
@@ -233,7 +234,8 @@ def _row(connection: Document) -> list[str]:
     return [
         *cells,
         _us(connection["srtt_ns"]),
-        _us(connection["rtt_ns_min"]),
+        _us(connection["fabric_ns"]),
+        _us(connection["fabric_ns_min"]),
         _size(connection["window_bytes"]),
         _size(connection["inflight_bytes"]),
         "-" if resent is None else f"{resent:.0f}",

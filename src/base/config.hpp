@@ -64,6 +64,7 @@ struct Config {
   Bytes net_buffer_bytes = 64 << 20;     ///< Of a receiving socket.
   double net_timeout_s = 30;             ///< Without a sign of life the peer is gone.
   bool net_offload = true;               ///< Segmentation and coalescing by kernel or NIC.
+  std::string net_timestamps = "auto";   ///< auto | on | off: the kernel says when packets came.
   std::string net_affinity = "off";      ///< near | off | processors (net/thread.hpp)
   bool net_authenticate = true;          ///< Packets carry a tag.
   bool net_statistics = true;            ///< What the engines do, in shared memory.

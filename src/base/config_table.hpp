@@ -118,6 +118,11 @@ inline const std::vector<Knob>& knobs() {
          "A peer of our transport that gives no sign of life for so long is gone.", "0.1", ""},
         {"TUTTI_NET_OFFLOAD", &Config::net_offload, "", "",
          "0: no segmentation offload (UDP_SEGMENT, UDP_GRO).", "0.1", ""},
+        {"TUTTI_NET_TIMESTAMPS", &Config::net_timestamps, "", "auto|on|off",
+         "The kernel says when it took a packet in, so that time in hosts does not look like "
+         "congestion. auto: where delay decides (the controllers nscc, swift and timely, the spray "
+         "two_choices, a policy).",
+         "0.1", ""},
         {"TUTTI_NET_AUTHENTICATE", &Config::net_authenticate, "", "",
          "0: packets carry no tag. Equal on all hosts.", "0.1", ""},
         {"TUTTI_NET_STATISTICS", &Config::net_statistics, "", "",

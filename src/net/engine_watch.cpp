@@ -143,6 +143,8 @@ void Engine::show(const Lane& lane, TimeNs now) {
   record.backlog_bytes = status.backlog_bytes;
   record.srtt_ns = status.srtt_ns;
   record.rtt_ns_min = status.rtt_ns_min == kNever ? 0 : status.rtt_ns_min;
+  record.fabric_ns = status.fabric_ns;
+  record.fabric_ns_min = status.fabric_ns_min == kNever ? 0 : status.fabric_ns_min;
   record.rto_ns = status.rto_ns;
   record.paths_alive = status.paths_alive;
   record.paths = lane.paths;

@@ -179,10 +179,19 @@ void add_connections(Text& text, const std::vector<ShownEngine>& engines) {
   each([](const ConnectionRecord& it) { return number(it.window_bytes); });
   text.begin("tutti_connection_inflight_bytes", "gauge", "What is in flight.");
   each([](const ConnectionRecord& it) { return number(it.inflight_bytes); });
-  text.begin("tutti_connection_rtt_seconds", "gauge", "Smoothed round trip.");
+  text.begin("tutti_connection_rtt_seconds", "gauge",
+             "Smoothed round trip, with the time that hosts take.");
   each([](const ConnectionRecord& it) { return it.srtt_ns == 0 ? "" : seconds(it.srtt_ns); });
   text.begin("tutti_connection_rtt_min_seconds", "gauge", "Shortest round trip.");
   each([](const ConnectionRecord& it) { return it.rtt_ns_min == 0 ? "" : seconds(it.rtt_ns_min); });
+  text.begin("tutti_connection_fabric_rtt_seconds", "gauge",
+             "Smoothed round trip, without the time that hosts take.");
+  each([](const ConnectionRecord& it) { return it.fabric_ns == 0 ? "" : seconds(it.fabric_ns); });
+  text.begin("tutti_connection_fabric_rtt_min_seconds", "gauge",
+             "Shortest round trip without the time that hosts take.");
+  each([](const ConnectionRecord& it) {
+    return it.fabric_ns_min == 0 ? "" : seconds(it.fabric_ns_min);
+  });
   text.begin("tutti_connection_paths", "gauge", "Paths that it has.");
   each([](const ConnectionRecord& it) { return number(it.paths); });
   text.begin("tutti_connection_paths_alive", "gauge", "Of those: not given up.");

@@ -24,6 +24,7 @@
 #include "net/watch.hpp"
 #include "policy/loader.hpp"
 #include "topology/machine.hpp"
+#include "transport/congestion/controller.hpp"
 #include "wire/fault/fault_wire.hpp"
 
 namespace tutti::net {
@@ -170,6 +171,7 @@ class SystemNetwork : public Network {
     options.buffer_bytes = config_.net_buffer_bytes;
     options.segmentation = config_.net_offload;
     options.coalescing = config_.net_offload;
+    options.timestamps = wants_timestamps();
     TUTTI_ASSIGN_OR_RETURN(
         const std::vector<int> processors,
         choose_processors(config_.net_affinity, it.near_processors, processors_of_process()));
@@ -219,6 +221,15 @@ class SystemNetwork : public Network {
              ", " + started.front()->description());
     engines = std::move(started);
     return {};
+  }
+
+  /// They cost a little of each packet.
+  bool wants_timestamps() const {
+    if (config_.net_timestamps != "auto") {
+      return config_.net_timestamps == "on";
+    }
+    return transport::uses_delay(config_.net_controller) || config_.net_spray == "two_choices" ||
+           rendezvous_.policy != nullptr;
   }
 
   int engines_by_default() const {

@@ -45,7 +45,7 @@
 namespace tutti::net {
 
 inline constexpr std::array<char, 8> kStatisticsMagic = {'t', 'u', 't', 't', 'i', 'n', 'e', 't'};
-inline constexpr std::uint32_t kStatisticsVersion = 1;
+inline constexpr std::uint32_t kStatisticsVersion = 2;
 /// What is beyond these is counted and not shown. A connection with 64 paths takes 3.5 KiB, so a
 /// full engine 450 KiB.
 inline constexpr std::uint32_t kEnginesShownMax = 32;       ///< Of a network.
@@ -108,8 +108,10 @@ struct ConnectionRecord {
   std::uint64_t window_bytes;
   std::uint64_t inflight_bytes;
   std::uint64_t backlog_bytes;
-  std::uint64_t srtt_ns;     ///< 0: no sample.
-  std::uint64_t rtt_ns_min;  ///< Same.
+  std::uint64_t srtt_ns;        ///< Round trip with the time that hosts take; 0: no sample.
+  std::uint64_t rtt_ns_min;     ///< Same.
+  std::uint64_t fabric_ns;      ///< Round trip without it, smoothed; 0: no sample.
+  std::uint64_t fabric_ns_min;  ///< Same.
   std::uint64_t rto_ns;
   std::uint32_t paths_alive;
   std::uint32_t paths;
@@ -124,7 +126,7 @@ struct PathRecord {
   std::uint64_t chunks_sent;
   std::uint64_t losses;
   std::uint64_t marks;
-  std::uint64_t rtt_ns;  ///< 0: no sample.
+  std::uint64_t rtt_ns;  ///< Of the fabric alone; 0: no sample.
   std::uint64_t inflight_bytes;
   std::uint32_t state;  ///< transport::PathState
   std::uint32_t reserved;
@@ -133,7 +135,7 @@ struct PathRecord {
 // The layout that readers rely on. Who changes one of these makes a new kStatisticsVersion, also in
 // python/tutti/net_statistics.py.
 static_assert(sizeof(FileHeader) == 232 && sizeof(EngineRecord) == 696 &&
-              sizeof(ConnectionRecord) == 424 && sizeof(PathRecord) == 48);
+              sizeof(ConnectionRecord) == 440 && sizeof(PathRecord) == 48);
 static_assert(sizeof(transport::ConnectionCounters) == 23 * 8 &&
               sizeof(transport::EndpointCounters) == 2 * 8 && sizeof(wire::WireCounters) == 9 * 8);
 

@@ -62,7 +62,7 @@ void Acknowledger::on_chunk(TimeNs now, Kind kind, const Arrived& arrived) {
       --pending_count_;
     }
     pending_[(pending_first_ + pending_count_++) & (kPendingMax - 1)] = {
-        arrived.chunk, now, arrived.stamp, arrived.path, flags};
+        arrived.chunk, now, arrived.waited_ns, arrived.stamp, arrived.path, flags};
   }
   is_due_ = is_due_ || now_due || pending_count_ >= kEchoesPerPacket;
 }
@@ -107,10 +107,9 @@ void Acknowledger::fill(TimeNs now, AckHeader& out) {
     const Pending& pending = pending_[pending_first_ & (kPendingMax - 1)];
     const auto delta = static_cast<std::int64_t>(pending.chunk - cumulative_);
     if (delta >= INT16_MIN && delta <= INT16_MAX) {
-      const TimeNs turnaround = (now - pending.received_ns) / kTurnaroundUnitNs;
-      out.echoes[out.echo_count++] = {
-          static_cast<std::int16_t>(delta), pending.path, pending.flags, pending.stamp,
-          static_cast<std::uint16_t>(std::min<TimeNs>(turnaround, kTurnaroundUnknown))};
+      out.echoes[out.echo_count++] = {static_cast<std::int16_t>(delta), pending.path, pending.flags,
+                                      pending.stamp,
+                                      to_turnaround(now - pending.taken_ns + pending.waited_ns)};
     }
     ++pending_first_;
     --pending_count_;
@@ -120,7 +119,7 @@ void Acknowledger::fill(TimeNs now, AckHeader& out) {
   unacknowledged_bytes_ = 0;
   due_ns_ = pending_count_ == 0
                 ? kNever
-                : pending_[pending_first_ & (kPendingMax - 1)].received_ns + options_.ack_delay_ns;
+                : pending_[pending_first_ & (kPendingMax - 1)].taken_ns + options_.ack_delay_ns;
 }
 
 }  // namespace tutti::transport

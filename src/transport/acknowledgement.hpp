@@ -38,6 +38,7 @@ class Acknowledger {
     bool ask = false;  ///< The sender asks for an answer at once.
     /// A whole short message: one that came in order is told of within lazy_ns.
     bool may_wait = false;
+    TimeNs waited_ns = 0;  ///< In this host, until now.
   };
   /// Takes the account of a chunk of any kind but kOutside; kEchoTrimmed: its header alone came.
   void on_chunk(TimeNs now, Kind kind, const Arrived& arrived);
@@ -59,7 +60,8 @@ class Acknowledger {
  private:
   struct Pending {
     std::uint64_t chunk = 0;
-    TimeNs received_ns = 0;
+    TimeNs taken_ns = 0;   ///< When we heard of it,
+    TimeNs waited_ns = 0;  ///< so long after its host.
     std::uint32_t stamp = 0;
     PathId path = 0;
     std::uint8_t flags = 0;

@@ -160,6 +160,7 @@ Connection::Connection(TimeNs now, const ConnectionOptions& options, std::uint32
       flight_(options.sends ? chunks_of(options) : kChunksMin,
               options.sends ? options.wire.paths : 1, options.first_number),
       loss_(options.loss, options.wire),
+      fabric_rtt_(options.wire.base_rtt_ns),
       outgoing_(options.sends ? options.sends_max : 1,
                 options.sends ? options.receive_parts_max : 1, options.first_number),
       told_known_(options.first_number),
@@ -574,6 +575,8 @@ ConnectionStatus Connection::status() const {
   status.backlog_bytes = outgoing_.backlog_bytes();
   status.srtt_ns = loss_.rtt().srtt_ns();
   status.rtt_ns_min = loss_.rtt().min_ns();
+  status.fabric_ns = fabric_rtt_.srtt_ns();
+  status.fabric_ns_min = fabric_rtt_.min_ns();
   status.rto_ns = loss_.rto_ns();
   status.paths_alive = paths_.alive();
   status.is_in_recovery = loss_.is_in_recovery(flight_);

@@ -112,6 +112,7 @@ class Connection {
   struct Pong {
     PathId path = 0;
     std::uint32_t stamp = 0;
+    TimeNs received_ns = 0;  ///< The ping, by the host.
   };
   static constexpr std::uint32_t kPongsMax = 16;
   static constexpr std::uint32_t kSpareAcks = 3;
@@ -178,8 +179,9 @@ class Connection {
 
   // connection_receive.cpp
   void on_data(TimeNs now, const Packet& packet, const Arrival& arrival);
-  void on_ack(TimeNs now, const Packet& packet, std::uint64_t packet_number);
-  void on_echo(TimeNs now, const Echo& echo, std::uint64_t number, std::uint64_t packet_number);
+  void on_ack(TimeNs now, const Packet& packet, std::uint64_t packet_number, TimeNs waited_ns);
+  void on_echo(TimeNs now, const Echo& echo, std::uint64_t number, std::uint64_t packet_number,
+               TimeNs waited_ns);
   void on_duplicate_echo(TimeNs now, std::uint64_t number);
   void acknowledge(std::uint64_t number);
   void tell_policy(void (*hook)(void*, const tutti_transport_view*, const tutti_transport_chunk*),
@@ -190,7 +192,7 @@ class Connection {
   void on_advert(TimeNs now, const AdvertHeader& advert);
   void on_credit(TimeNs now, const Packet& packet);
   void on_wanted(TimeNs now, std::uint32_t target, bool lost);
-  void on_pong(TimeNs now, const Packet& packet);
+  void on_pong(TimeNs now, const Packet& packet, TimeNs waited_ns);
   void on_end_packet(TimeNs now, PacketType type);
   void trace_window(TimeNs now, std::uint32_t group);
 
@@ -228,7 +230,8 @@ class Connection {
   std::uint32_t group_turn_ = 0;  ///< Which of equal groups comes first.
   Random random_;
   Flight flight_;
-  LossDetector loss_;
+  LossDetector loss_;        ///< Knows round trips with the time that hosts take.
+  RttEstimator fabric_rtt_;  ///< Without it.
   OutgoingTable outgoing_;
   std::optional<CreditSender> credit_;
   Bytes acked_bytes_ = 0;

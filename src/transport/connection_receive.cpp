@@ -15,6 +15,11 @@ namespace {
 /// acknowledgement, so little is ever untold.
 constexpr std::uint32_t kShortBytes = 1024;
 
+/// kNever: unknown.
+TimeNs turnaround_ns(std::uint32_t turnaround) {
+  return turnaround == kTurnaroundUnknown ? kNever : TimeNs{turnaround} * kTurnaroundUnitNs;
+}
+
 }  // namespace
 
 void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
@@ -56,7 +61,7 @@ void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
       on_data(now, packet, arrival);
       break;
     case PacketType::kAck:
-      on_ack(now, packet, number);
+      on_ack(now, packet, number, arrival.waited_ns(now));
       break;
     case PacketType::kCredit:
       on_credit(now, packet);
@@ -76,12 +81,12 @@ void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
       break;
     case PacketType::kPing:
       if (pong_count_ < kPongsMax) {
-        pongs_[(pong_first_ + pong_count_++) % kPongsMax] = {packet.common.path,
-                                                             packet.common.stamp};
+        pongs_[(pong_first_ + pong_count_++) % kPongsMax] = {
+            packet.common.path, packet.common.stamp, now - arrival.waited_ns(now)};
       }
       break;
     case PacketType::kPong:
-      on_pong(now, packet);
+      on_pong(now, packet, arrival.waited_ns(now));
       break;
     case PacketType::kClose:
     case PacketType::kCloseAck:
@@ -163,7 +168,8 @@ void Connection::on_data(TimeNs now, const Packet& packet, const Arrival& arriva
                          {number, data.payload_bytes, packet.common.path, packet.common.stamp, echo,
                           (packet.common.flags & kFlagAckRequest) != 0,
                           (packet.common.flags & kFlagEnd) != 0 && data.offset == 0 &&
-                              data.payload_bytes <= kShortBytes});
+                              data.payload_bytes <= kShortBytes,
+                          arrival.waited_ns(now)});
   if (acknowledger_.due_ns() != 0 && acknowledger_.due_ns() < timers_.at(Timer::kAck)) {
     timers_.set(Timer::kAck, acknowledger_.due_ns());
   }
@@ -184,7 +190,8 @@ void Connection::on_data(TimeNs now, const Packet& packet, const Arrival& arriva
   }
 }
 
-void Connection::on_ack(TimeNs now, const Packet& packet, std::uint64_t packet_number) {
+void Connection::on_ack(TimeNs now, const Packet& packet, std::uint64_t packet_number,
+                        TimeNs waited_ns) {
   const AckHeader& ack = packet.ack;
   const std::uint64_t cumulative = expand(ack.cumulative, flight_.base());
   const std::uint64_t base64 = expand(ack.sack_base, cumulative);
@@ -205,7 +212,7 @@ void Connection::on_ack(TimeNs now, const Packet& packet, std::uint64_t packet_n
     const std::uint64_t number =
         cumulative + static_cast<std::uint64_t>(std::int64_t{ack.echoes[i].chunk_delta});
     if (!is_copy || is_open(number)) {
-      on_echo(now, ack.echoes[i], number, packet_number);
+      on_echo(now, ack.echoes[i], number, packet_number, waited_ns);
     }
   }
   // What is acknowledged without an echo: another packet's echo was lost, or echoes are sparse.
@@ -239,21 +246,17 @@ void Connection::on_ack(TimeNs now, const Packet& packet, std::uint64_t packet_n
 }
 
 void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
-                         std::uint64_t packet_number) {
+                         std::uint64_t packet_number, TimeNs waited_ns) {
   if (echo.path >= paths_.count()) {
     return;
   }
   const bool is_trimmed = (echo.flags & kEchoTrimmed) != 0;
   const bool ecn = (echo.flags & kEchoEcn) != 0;
-  const auto elapsed_ns = static_cast<std::uint32_t>(static_cast<std::uint32_t>(now) - echo.stamp);
-  const std::uint32_t turnaround_ns = echo.turnaround * kTurnaroundUnitNs;
-  const bool has_rtt = echo.turnaround != kTurnaroundUnknown && elapsed_ns >= turnaround_ns &&
-                       elapsed_ns < UINT32_MAX / 2;
-  const TimeNs rtt_ns = has_rtt ? std::max(elapsed_ns - turnaround_ns, 1U) : 0;
+  const RttSample rtt = rtt_sample(now, echo.stamp, turnaround_ns(echo.turnaround), waited_ns);
 
   Group& group = groups_[group_of(echo.path)];
   group.spray.on_echo(echo.path, ecn || is_trimmed);
-  note_path(now, echo.path, paths_.on_echo(now, echo.path, is_trimmed ? 0 : rtt_ns, ecn));
+  note_path(now, echo.path, paths_.on_echo(now, echo.path, is_trimmed ? 0 : rtt.fabric_ns, ecn));
   counters_.marks += ecn ? 1 : 0;
   if ((echo.flags & kEchoDuplicate) != 0) {
     on_duplicate_echo(now, number);
@@ -267,7 +270,8 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
   Feedback feedback;
   feedback.now = now;
   feedback.bytes = chunk.bytes;
-  feedback.rtt_ns = rtt_ns;
+  feedback.round_trip_ns = rtt.round_trip_ns;
+  feedback.fabric_ns = rtt.fabric_ns;
   feedback.is_full_chunk = chunk.bytes == wire().chunk_bytes;
   feedback.ecn = ecn;
   if (is_trimmed) {
@@ -283,18 +287,21 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
     }
     return;
   }
-  if (has_rtt) {
-    loss_.rtt().on_sample(rtt_ns);
+  if (rtt.round_trip_ns != 0) {
+    loss_.rtt().on_sample(rtt.round_trip_ns);
+  }
+  if (rtt.fabric_ns != 0) {
+    fabric_rtt_.on_sample(rtt.fabric_ns);
   }
   if (chunk.state == ChunkState::kAcknowledged) {
     return;
   }
   if (is_latest) {
-    loss_.on_delivered(chunk, rtt_ns);
+    loss_.on_delivered(chunk, rtt.round_trip_ns);
     loss_.mark_same_path(flight_, number, packet_number);
   }
   const Bytes bytes = chunk.bytes;
-  trace(now, TraceKind::kAcknowledged, echo.path, number, bytes, rtt_ns);
+  trace(now, TraceKind::kAcknowledged, echo.path, number, bytes, rtt.fabric_ns);
   acknowledge(number);
   feedback.srtt_ns = loss_.rtt().srtt_ns();
   feedback.inflight_bytes = group.inflight_bytes;
@@ -302,8 +309,9 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
   trace_window(now, group_of(echo.path));
   last_feedback_ = feedback;
   if (policy_ && policy_.hooks().on_ack != nullptr) {
-    tell_policy(policy_.hooks().on_ack, now,
-                {number, rtt_ns, chunk.bytes, echo.path, chunk.transmissions, ecn ? 1U : 0U});
+    tell_policy(
+        policy_.hooks().on_ack, now,
+        {number, rtt.fabric_ns, chunk.bytes, echo.path, chunk.transmissions, ecn ? 1U : 0U});
   }
 }
 
@@ -429,12 +437,12 @@ void Connection::on_wanted(TimeNs now, std::uint32_t target, bool lost) {
   }
 }
 
-void Connection::on_pong(TimeNs now, const Packet& packet) {
+void Connection::on_pong(TimeNs now, const Packet& packet, TimeNs waited_ns) {
   const PathId path = packet.common.path;
   if (path < paths_.count()) {
-    const auto rtt_ns =
-        static_cast<std::uint32_t>(static_cast<std::uint32_t>(now) - packet.number.value);
-    note_path(now, path, paths_.on_echo(now, path, rtt_ns, false));
+    const RttSample rtt =
+        rtt_sample(now, packet.pong.stamp, turnaround_ns(packet.pong.turnaround), waited_ns);
+    note_path(now, path, paths_.on_echo(now, path, rtt.fabric_ns, false));
   }
 }
 

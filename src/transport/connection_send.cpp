@@ -13,7 +13,7 @@ tutti_transport_view Connection::view(TimeNs now) const {
   tutti_transport_view view{};
   view.now_ns = now;
   view.srtt_ns = loss_.rtt().srtt_ns();
-  view.min_rtt_ns = loss_.rtt().min_ns();
+  view.min_rtt_ns = fabric_rtt_.min_ns();
   view.base_rtt_ns = wire().base_rtt_ns;
   view.inflight_bytes = flight_.inflight_bytes();
   for (const Group& group : groups_) {
@@ -24,6 +24,7 @@ tutti_transport_view Connection::view(TimeNs now) const {
   view.paths = wire().paths;
   view.ps_per_byte = wire().ps_per_byte;
   view.connection = options_.local_id;
+  view.fabric_srtt_ns = fabric_rtt_.srtt_ns();
   return view;
 }
 
@@ -503,7 +504,10 @@ bool Connection::poll_control(TimeNs now, Transmission& out) {
     const Pong pong = pongs_[pong_first_++ % kPongsMax];
     --pong_count_;
     path = pong.path;
-    return number(PacketType::kPong, 0, pong.stamp);
+    const PongHeader header{pong.stamp, to_turnaround(now - pong.received_ns)};
+    fill_control(out, path,
+                 encode_pong(common(now, PacketType::kPong, 0, path), header, out.header));
+    return true;
   }
   if (take(kClose)) {
     return plain(PacketType::kClose);

@@ -26,11 +26,11 @@ LossDetector::LossDetector(const LossOptions& options, const WireCapabilities& w
   options_.same_path = options.same_path && !wire.reorders_within_path;
 }
 
-void LossDetector::on_delivered(const Chunk& chunk, TimeNs rtt_ns) {
+void LossDetector::on_delivered(const Chunk& chunk, TimeNs round_trip_ns) {
   if (!has_delivered_ || chunk.order > delivered_order_) {
     has_delivered_ = true;
     delivered_order_ = chunk.order;
-    delivered_rtt_ns_ = rtt_ns;
+    delivered_rtt_ns_ = round_trip_ns;
   }
 }
 
@@ -59,7 +59,8 @@ TimeNs LossDetector::reordering_ns() const {
 }
 
 TimeNs LossDetector::rto_ns() const {
-  const TimeNs rto = rtt_.srtt_ns() + std::max(4 * rtt_.rttvar_ns(), kRtoGranularityNs) + lazy_ns_;
+  const TimeNs usual = rtt_.srtt_ns() + std::max(4 * rtt_.rttvar_ns(), kRtoGranularityNs);
+  const TimeNs rto = std::max(usual, late_ns()) + lazy_ns_;
   return std::min(std::clamp(rto, rto_ns_min_, std::max(rto_ns_min_, options_.rto_ns_max))
                       << backoff_,
                   std::max(rto_ns_min_, options_.rto_ns_max));

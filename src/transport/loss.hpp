@@ -9,8 +9,9 @@
 // - gap: the receiver says so (credits without trimming)
 // - timeout: nothing was heard for an RTO (RFC 6298)
 // A lost retransmission is found in the same ways, as each chunk counts by its latest transmission.
-// Also here: the tail probe's time, the episode of a recovery, and its undoing when the receiver
-// had everything already (D-SACK, RFC 2883). Not the sending: connection.cpp.
+// Round trips here are with the time that hosts take: an answer that a sleeping host owes is not
+// lost. Also here: the tail probe's time, the episode of a recovery, and its undoing when the
+// receiver had everything already (D-SACK, RFC 2883). Not the sending: connection.cpp.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +31,7 @@ class LossDetector {
   const RttEstimator& rtt() const { return rtt_; }
 
   /// A transmission is known to have arrived, by an echo of it. Before the flight forgets it.
-  void on_delivered(const Chunk& chunk, TimeNs rtt_ns);
+  void on_delivered(const Chunk& chunk, TimeNs round_trip_ns);
   /// Marks the chunks that went before `number` on its path as missed.
   void mark_same_path(Flight& flight, std::uint64_t number, std::uint64_t packet_number);
   /// Of a word of bits told by packet `packet_number`: calls lost(number) for the missed ones.
@@ -70,7 +71,8 @@ class LossDetector {
   TimeNs reordering_ns() const;
   TimeNs rto_ns() const;
   TimeNs tail_probe_ns() const {
-    return std::max(2 * rtt_.srtt_ns() + ack_delay_ns_, options_.tail_probe_ns_min);
+    return std::max(std::max(2 * rtt_.srtt_ns(), late_ns()) + ack_delay_ns_,
+                    options_.tail_probe_ns_min);
   }
   /// So long the peer may wait with an acknowledgement, and with one that nobody waits for.
   void set_ack_delay(TimeNs delay_ns, TimeNs lazy_ns) {
@@ -93,6 +95,10 @@ class LossDetector {
   bool on_spurious(const Flight& flight);
 
  private:
+  /// Before it no answer is late. A host that sleeps and then answers all at once ends with the
+  /// shortest round trips, which are all that the smoothed one remembers.
+  TimeNs late_ns() const { return rtt_.high_ns() * 3 / 2; }
+
   LossOptions options_;
   WireCapabilities wire_;
   RttEstimator rtt_;

@@ -15,7 +15,7 @@ static_assert(std::endian::native == std::endian::little,
 
 constexpr std::size_t kDataBytes = kCommonHeaderBytes + 24;
 constexpr std::size_t kAckBytes = kCommonHeaderBytes + 28;
-constexpr std::size_t kEchoBytes = 10;
+constexpr std::size_t kEchoBytes = 11;
 constexpr std::size_t kAdvertHeadBytes = kCommonHeaderBytes + 8;
 constexpr std::size_t kAdvertBytes = 10;
 constexpr std::size_t kNumberBytes = kCommonHeaderBytes + 8;
@@ -33,6 +33,14 @@ template <class T>
 T get(const std::byte* at) {
   T value;
   std::memcpy(&value, at, sizeof(value));
+  return value;
+}
+
+void put24(std::byte* at, std::uint32_t value) { std::memcpy(at, &value, 3); }
+
+std::uint32_t get24(const std::byte* at) {
+  std::uint32_t value = 0;
+  std::memcpy(&value, at, 3);
   return value;
 }
 
@@ -106,7 +114,7 @@ bool decode_ack(std::span<const std::byte> header, AckHeader& out) {
     echo.path = path_and_flags & 0xfff;
     echo.flags = static_cast<std::uint8_t>(path_and_flags >> 12);
     echo.stamp = get<std::uint32_t>(at + 4);
-    echo.turnaround = get<std::uint16_t>(at + 8);
+    echo.turnaround = get24(at + 8);
   }
   return true;
 }
@@ -162,7 +170,7 @@ std::size_t encode_ack(const CommonHeader& common, const AckHeader& ack, HeaderB
     put(at, echo.chunk_delta);
     put(at + 2, static_cast<std::uint16_t>(echo.path | echo.flags << 12));
     put(at + 4, echo.stamp);
-    put(at + 8, echo.turnaround);
+    put24(at + 8, echo.turnaround);
   }
   return kAckBytes + ack.echo_count * kEchoBytes;
 }
@@ -179,6 +187,15 @@ std::size_t encode_advert(const CommonHeader& common, const AdvertHeader& advert
     put48(at + 4, advert.adverts[i].capacity_bytes);
   }
   return kAdvertHeadBytes + advert.count * kAdvertBytes;
+}
+
+std::size_t encode_pong(const CommonHeader& common, const PongHeader& pong, HeaderBytes& out) {
+  put_common(common, out.data());
+  std::byte* at = out.data() + kCommonHeaderBytes;
+  put(at, pong.stamp);
+  put(at + 4, std::uint32_t{0});
+  put24(at + 4, pong.turnaround);
+  return kNumberBytes;
 }
 
 std::size_t encode_number(const CommonHeader& common, std::uint32_t value, HeaderBytes& out) {
@@ -221,11 +238,17 @@ bool decode(std::span<const std::byte> header, Packet& out) {
     case PacketType::kCredit:
     case PacketType::kRequest:
     case PacketType::kAdvertAck:
-    case PacketType::kPong:
       if (header.size() != kNumberBytes || get<std::uint32_t>(at + kCommonHeaderBytes + 4) != 0) {
         return false;
       }
       out.number.value = get<std::uint32_t>(at + kCommonHeaderBytes);
+      return true;
+    case PacketType::kPong:
+      if (header.size() != kNumberBytes || header[kNumberBytes - 1] != std::byte{0}) {
+        return false;
+      }
+      out.pong.stamp = get<std::uint32_t>(at + kCommonHeaderBytes);
+      out.pong.turnaround = get24(at + kCommonHeaderBytes + 4);
       return true;
     case PacketType::kClose:
     case PacketType::kCloseAck:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The layout of packets, version 1: docs/protocol.md says each field's reason. Little-endian.
+// The layout of packets, version 2: docs/protocol.md says each field's reason. Little-endian.
 // A packet is a header of 24 to 96 bytes and, of data packets, a payload that this file never
 // touches. Decoding trusts no length: what is short, long, reserved or of another version is not a
 // packet.
@@ -16,14 +16,14 @@
 
 namespace tutti::transport {
 
-inline constexpr std::uint8_t kPacketVersion = 1;
+inline constexpr std::uint8_t kPacketVersion = 2;
 inline constexpr std::size_t kCommonHeaderBytes = 24;
 inline constexpr std::size_t kTagOffset = 8;
 inline constexpr std::size_t kEchoesPerPacket = 4;
 inline constexpr std::size_t kAdvertsPerPacket = 6;
 inline constexpr std::uint32_t kCreditUnitBytes = 256;
 inline constexpr std::uint32_t kTurnaroundUnitNs = 8;
-inline constexpr std::uint16_t kTurnaroundUnknown = 0xffff;
+inline constexpr std::uint32_t kTurnaroundUnknown = 0xffffff;  ///< Or longer: 134 ms.
 /// As the capacity of an advert: it withdraws the advert whose low 32 bits stand in its tag.
 inline constexpr Bytes kWithdrawn = (1ULL << 48) - 1;
 
@@ -84,7 +84,8 @@ struct Echo {
   PathId path = 0;
   std::uint8_t flags = 0;
   std::uint32_t stamp = 0;
-  std::uint16_t turnaround = kTurnaroundUnknown;  ///< In kTurnaroundUnitNs.
+  /// From the packet's reception by the host to the departure of this, in kTurnaroundUnitNs.
+  std::uint32_t turnaround = kTurnaroundUnknown;
 };
 
 struct AckHeader {
@@ -108,8 +109,12 @@ struct AdvertHeader {
   std::array<Advert, kAdvertsPerPacket> adverts;
 };
 
-/// kCredit: granted in total; kRequest: pull target; kAdvertAck: adverts known; kPong: the ping's
-/// stamp. One number.
+struct PongHeader {
+  std::uint32_t stamp = 0;                        ///< The ping's.
+  std::uint32_t turnaround = kTurnaroundUnknown;  ///< As an echo's.
+};
+
+/// kCredit: granted in total; kRequest: pull target; kAdvertAck: adverts known. One number.
 struct NumberHeader {
   std::uint32_t value = 0;
 };
@@ -121,6 +126,7 @@ struct Packet {
     DataHeader data;
     AckHeader ack;
     AdvertHeader advert;
+    PongHeader pong;
     NumberHeader number;
   };
   Packet() : data() {}
@@ -132,8 +138,15 @@ using HeaderBytes = std::array<std::byte, kHeaderBytesMax>;
 std::size_t encode_data(const CommonHeader& common, const DataHeader& data, HeaderBytes& out);
 std::size_t encode_ack(const CommonHeader& common, const AckHeader& ack, HeaderBytes& out);
 std::size_t encode_advert(const CommonHeader& common, const AdvertHeader& advert, HeaderBytes& out);
+std::size_t encode_pong(const CommonHeader& common, const PongHeader& pong, HeaderBytes& out);
 std::size_t encode_number(const CommonHeader& common, std::uint32_t value, HeaderBytes& out);
 std::size_t encode_plain(const CommonHeader& common, HeaderBytes& out);
+
+/// A time that a host took, for an echo or a pong.
+constexpr std::uint32_t to_turnaround(TimeNs time_ns) {
+  const TimeNs units = time_ns / kTurnaroundUnitNs;
+  return units < kTurnaroundUnknown ? static_cast<std::uint32_t>(units) : kTurnaroundUnknown;
+}
 
 /// False: not a packet; `out` is unspecified then.
 bool decode(std::span<const std::byte> header, Packet& out);

@@ -16,7 +16,7 @@
 namespace tutti::transport {
 
 struct Path {
-  TimeNs rtt_ns = 0;         ///< Smoothed with 1/8; 0: no sample.
+  TimeNs rtt_ns = 0;         ///< Of the fabric alone, smoothed with 1/8; 0: no sample.
   TimeNs sample_ns = 0;      ///< When the last sample came.
   TimeNs probe_ns = kNever;  ///< Dead: when it is probed next.
   TimeNs probe_interval_ns = 0;
@@ -56,7 +56,7 @@ class PathTable {
 
   enum class Change : std::uint8_t { kNone, kSuspect, kDead, kRailDown, kRevived, kRailUp };
 
-  /// An echo came over the path: it is alive. `rtt_ns` 0: unknown.
+  /// An echo came over the path: it is alive. `rtt_ns`, of the fabric, 0: unknown.
   Change on_echo(TimeNs now, PathId path, TimeNs rtt_ns, bool ecn);
   Change on_loss(TimeNs now, PathId path, bool is_timeout);
   void on_nack(PathId path) { punish(paths_[path], kPenaltyNack); }

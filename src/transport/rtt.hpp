@@ -1,9 +1,14 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Round-trip time of a connection: smoothed, its variation (RFC 6298 section 2), the least, and a
-// slowly falling high mark (about the 99th percentile of what spraying over unequal paths gives).
-// Samples are round trips without the receiver's turnaround, in ns. Integers with 3 more bits.
+// Round trips of a connection, in ns. Each sample is two numbers: from the sending of a chunk to
+// the moment at which its sender hears of it, and without the time that it and its answer lay in
+// hosts. Who waits for an answer (timeouts, loss detection) needs the first, who asks how full the
+// network is (congestion control, path choice) the second.
+//
+// An estimate of either: smoothed, its variation (RFC 6298 section 2), the least, and a slowly
+// falling high mark (about the 99th percentile of what spraying over unequal paths gives). Integers
+// with 3 more bits.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +16,28 @@
 #include "transport/types.hpp"
 
 namespace tutti::transport {
+
+struct RttSample {
+  TimeNs round_trip_ns = 0;  ///< 0: unknown, and so is the other.
+  TimeNs fabric_ns = 0;      ///< 0: unknown.
+};
+
+/// Of a stamp of ours that came back `turnaround_ns` after the peer's host had taken it in (kNever:
+/// unknown) and has lain in this host for `waited_ns`.
+inline RttSample rtt_sample(TimeNs now, std::uint32_t stamp, TimeNs turnaround_ns,
+                            TimeNs waited_ns) {
+  const auto elapsed_ns = static_cast<std::uint32_t>(static_cast<std::uint32_t>(now) - stamp);
+  if (elapsed_ns >= UINT32_MAX / 2) {
+    return {};  // From the future, or too long ago to tell.
+  }
+  RttSample sample;
+  sample.round_trip_ns = std::max<TimeNs>(elapsed_ns, 1);
+  // Hosts that have taken longer than all of it have a clock that jumped.
+  if (turnaround_ns <= elapsed_ns && waited_ns <= elapsed_ns - turnaround_ns) {
+    sample.fabric_ns = std::max<TimeNs>(elapsed_ns - turnaround_ns - waited_ns, 1);
+  }
+  return sample;
+}
 
 class RttEstimator {
  public:

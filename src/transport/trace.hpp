@@ -13,7 +13,8 @@ namespace tutti::transport {
 enum class TraceKind : std::uint8_t {
   kSent,             ///< number: chunk; bytes; path; detail: transmissions so far
   kReceived,         ///< number: chunk; bytes; path; detail: 1 duplicate, 2 trimmed
-  kAcknowledged,     ///< number: chunk; bytes; path; detail: round trip in ns, 0 unknown
+  kAcknowledged,     ///< number: chunk; bytes; path; detail: round trip of the
+                     ///< fabric alone in ns, 0 unknown
   kLost,             ///< number: chunk; bytes; path; detail: LossCause
   kWindow,           ///< number: group; bytes: new window; detail: in flight
   kTimeout,          ///< detail: backoff so far

@@ -6,6 +6,7 @@
 // any fixed moment of one host's choice; sizes are bytes; an unset time is kNever.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -218,9 +219,14 @@ struct Arrival {
   std::span<const std::byte> payload = {};  ///< Empty: the wire placed it, or has none.
   std::uint32_t payload_bytes = 0;          ///< That belong to the packet, there or not.
   std::uint8_t rail = 0;
+  /// When the host took it in, by the clock of `now`; kNever, or later than it: just now.
+  TimeNs received_ns = kNever;
   bool ecn = false;            ///< Congestion experienced.
   bool trimmed = false;        ///< A switch cut the payload off.
   bool last_hop_trim = false;  ///< ... on the link to this host.
+
+  /// How long it has lain in this host.
+  TimeNs waited_ns(TimeNs now) const { return now - std::min(now, received_ns); }
 };
 
 /// What goes out to the network.
@@ -295,11 +301,13 @@ struct ConnectionCounters {
 
 /// A connection's condition now.
 struct ConnectionStatus {
-  Bytes window_bytes = 0;    ///< Sum over the groups.
-  Bytes inflight_bytes = 0;  ///< Less what the receiver has by its own count.
-  Bytes backlog_bytes = 0;   ///< Matched and not yet sent once.
-  TimeNs srtt_ns = 0;
-  TimeNs rtt_ns_min = kNever;
+  Bytes window_bytes = 0;         ///< Sum over the groups.
+  Bytes inflight_bytes = 0;       ///< Less what the receiver has by its own count.
+  Bytes backlog_bytes = 0;        ///< Matched and not yet sent once.
+  TimeNs srtt_ns = 0;             ///< Round trip with the time that hosts take, smoothed.
+  TimeNs rtt_ns_min = kNever;     ///< Same, the least.
+  TimeNs fabric_ns = 0;           ///< Round trip without it, smoothed.
+  TimeNs fabric_ns_min = kNever;  ///< Same, the least.
   TimeNs rto_ns = 0;
   std::uint32_t paths_alive = 0;
   bool is_in_recovery = false;
@@ -311,7 +319,7 @@ struct PathCounters {
   std::uint64_t chunks_sent = 0;
   std::uint64_t losses = 0;
   std::uint64_t marks = 0;
-  TimeNs rtt_ns = 0;  ///< Smoothed; 0: no sample yet.
+  TimeNs rtt_ns = 0;  ///< Smoothed, of the fabric alone; 0: no sample yet.
   Bytes inflight_bytes = 0;
   PathState state = PathState::kGood;
 };

@@ -35,8 +35,10 @@ void decode_and_encode(std::span<const std::byte> bytes) {
     case PacketType::kCredit:
     case PacketType::kRequest:
     case PacketType::kAdvertAck:
-    case PacketType::kPong:
       size = encode_number(packet.common, packet.number.value, again);
+      break;
+    case PacketType::kPong:
+      size = encode_pong(packet.common, packet.pong, again);
       break;
     default:
       size = encode_plain(packet.common, again);
@@ -86,6 +88,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     arrival.trimmed = bytes % 7 == 3;
     arrival.ecn = bytes % 2 == 1;
+    arrival.received_ns = bytes % 3 == 0 ? kNever : now + 5'000 - bytes * 1'000;
     end.handle_datagram(now, arrival);
     end.handle_timeout(now);
     at += bytes;

@@ -28,7 +28,7 @@ from tutti.net_statistics import Process
 ENGINES, CONNECTIONS, PATHS = 2, 3, 4
 ENGINES_OFFSET = 232
 SLOTS_OFFSET = ENGINES_OFFSET + ENGINES * 696
-SLOT_BYTES = 424 + PATHS * 48
+SLOT_BYTES = 440 + PATHS * 48
 BYTES = SLOTS_OFFSET + ENGINES * CONNECTIONS * SLOT_BYTES
 
 
@@ -40,13 +40,13 @@ def header(**change: int | bytes) -> bytes:
     """What src/net/statistics.hpp says, written down once more."""
     fields: dict[str, Any] = {
         "magic": b"tuttinet",
-        "version": 1,
+        "version": 2,
         "header_bytes": ENGINES_OFFSET,
         "file_bytes": BYTES,
         "engines_max": ENGINES,
         "engine_bytes": 696,
         "connections_max": CONNECTIONS,
-        "connection_bytes": 424,
+        "connection_bytes": 440,
         "paths_max": PATHS,
         "path_bytes": 48,
         "engines_offset": ENGINES_OFFSET,
@@ -82,9 +82,9 @@ def connection(
         for i in range(PATHS)
     )
     raw = struct.pack(
-        "<QIIQQQ128s29Q5IB3x",
+        "<QIIQQQ128s31Q5IB3x",
         *(change.get("sequence", 4), 1, direction, number, 7, time.monotonic_ns()),
-        *(text(peer, 128), *counters, 65536, 4096, 0, 25_000, 0, 10**7),
+        *(text(peer, 128), *counters, 65536, 4096, 0, 25_000, 0, 15_000, 9_000, 10**7),
         *(3, 6, change.get("shown", PATHS), 1, 0, 0),
     )
     return raw + paths
@@ -172,6 +172,7 @@ def test_read__every_field(tmp_path: Path) -> None:
     assert first.counters["bytes_sent"] == 100_000
     assert first.counters["malformed_dropped"] == 15
     assert (first.window_bytes, first.srtt_ns, first.rtt_ns_min) == (65536, 25_000, None)
+    assert (first.fabric_ns, first.fabric_ns_min, first.rto_ns) == (15_000, 9_000, 10**7)
     assert (first.paths_alive, first.paths_total, len(first.paths)) == (3, 6, PATHS)
     assert [path.state for path in first.paths] == ["good", "dead", "good", "good"]
     assert first.paths[3].chunks_sent == 400
@@ -194,7 +195,7 @@ def test_read__no_control_characters(tmp_path: Path) -> None:
         (header()[:100], "cut off"),
         (header(), "cut off, it has 232 of"),
         (b"\x7fELF" * 100, "not a file of Tutti's"),
-        (header(version=2) + bytes(BYTES), "writes version 2 of the statistics, this `tutti`"),
+        (header(version=3) + bytes(BYTES), "writes version 3 of the statistics, this `tutti`"),
         (header(path_bytes=56) + bytes(BYTES), "contradicts itself"),
         (header(slot_bytes=1) + bytes(BYTES), "contradicts itself"),
         (header(connections_max=2**31) + bytes(BYTES), "contradicts itself"),
@@ -247,6 +248,8 @@ def test_top__table(directory: Path, alive: Alive) -> None:
     lines = shown.stdout.splitlines()
     assert lines[0].startswith("trainer 4711 on node1, since ")
     assert lines[1].startswith("  eth0 192.0.2.1 engine 0, 10 Gb/s, cubic, shared: sends ")
+    assert lines[2].split()[1:6] == ["rate", "rtt", "us", "fabric", "least"]
+    assert " 25      15      9 " in lines[3]
     assert "3/6" in lines[3]
     assert "10.00%/25.00%/40.00%" in lines[3]
     assert lines[5].split()[:2] == ["1", "dead"]

@@ -199,6 +199,15 @@ void draw_laziness(ConnectionKnobs& connection) {
   }
 }
 
+// From numbers of its own, as well.
+void draw_stamps(std::uint64_t seed, std::vector<HostKnobs>& hosts) {
+  Random random(seed);
+  Draw draw(random);
+  for (HostKnobs& host : hosts) {
+    host.has_stamps = draw.chance(600);
+  }
+}
+
 HostKnobs draw_host(Draw& draw, TimeNs heal_ns) {
   HostKnobs it;
   it.clock_offset_ns = draw.chance(500)
@@ -317,6 +326,7 @@ Knobs draw(std::uint64_t seed) {
   for (std::uint32_t i = 0; i < hosts; ++i) {
     it.hosts.push_back(it.is_clean ? HostKnobs{} : draw_host(draw, it.heal_ns));
   }
+  draw_stamps(seed, it.hosts);
   bool authenticates = true;
   const std::uint32_t connections = draw.chance(500) ? 1 : draw.between32(2, 4);
   for (std::uint32_t i = 0; i < connections; ++i) {
@@ -454,6 +464,7 @@ std::string describe(const Knobs& knobs) {
     put(out, "batch_ns", it.batch_ns, 1);
     put(out, "stall_every_ns", it.stall_every_ns);
     put(out, "stall_ns_max", it.stall_ns_max, 1);
+    put(out, "has_stamps", it.has_stamps ? 1 : 0);
     put(out, "egress_room_ns", it.egress_room_ns, 1'000'000);
     put(out, "crash_ns", it.crash_ns, kNever);
     put(out, "restart_after_ns", it.restart_after_ns, 1);

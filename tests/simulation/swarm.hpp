@@ -109,6 +109,7 @@ struct HostKnobs {
   TimeNs batch_ns = 1;               ///< Packets are handed over at multiples of it.
   TimeNs stall_every_ns = 0;         ///< 0: never.
   TimeNs stall_ns_max = 1;
+  bool has_stamps = false;            ///< It knows when packets came that it takes in later.
   TimeNs egress_room_ns = 1'000'000;  ///< The wire takes packets up to this far ahead.
   TimeNs crash_ns = kNever;
   TimeNs restart_after_ns = 1;

@@ -125,7 +125,7 @@ void World::handle(const Entry& entry) {
         release(entry.index);
         return;
       }
-      host.inbox.push_back(entry.index);
+      host.inbox.push_back({entry.index, host.clock.local(now_)});
       const TimeNs batch = host.clock.knobs.batch_ns;
       wake(host, (now_ + batch - 1) / batch * batch);
       return;
@@ -233,8 +233,8 @@ void World::follow(Connection& connection) {
 void World::crash(Host& host) {
   say("crash of host " + std::to_string(host.index));
   host.endpoint.reset();
-  for (const std::uint32_t packet : host.inbox) {
-    release(packet);
+  for (const Received& received : host.inbox) {
+    release(received.packet);
   }
   host.inbox.clear();
   host.wake_ns = kNever;
@@ -345,7 +345,7 @@ bool World::is_unguarded(const Host& host, const Flying& packet) const {
 
 void World::take_arrivals(Host& host, TimeNs local_ns) {
   while (!host.inbox.empty()) {
-    const std::uint32_t index = host.inbox.front();
+    const auto [index, received_ns] = host.inbox.front();
     host.inbox.pop_front();
     const Flying& packet = packets_[index];
     Connection& connection = *connections_[packet.connection];
@@ -354,6 +354,7 @@ void World::take_arrivals(Host& host, TimeNs local_ns) {
     arrival.payload = packet.payload;
     arrival.payload_bytes = packet.trimmed ? 0 : packet.out.payload_bytes;
     arrival.rail = packet.out.rail;
+    arrival.received_ns = host.clock.knobs.has_stamps ? received_ns : kNever;
     arrival.ecn = packet.ecn;
     arrival.trimmed = packet.trimmed;
     if (!packet.is_changed) {

@@ -42,11 +42,15 @@ class World {
     /// The first time at which local() is not before `local_ns`.
     TimeNs global(TimeNs local_ns, TimeNs now) const;
   };
+  struct Received {
+    std::uint32_t packet = 0;
+    TimeNs local_ns = 0;
+  };
   struct Host {
     std::uint32_t index = 0;
     Clock clock;
     std::unique_ptr<Endpoint> endpoint;  ///< Null: it has crashed.
-    std::deque<std::uint32_t> inbox;
+    std::deque<Received> inbox;
     TimeNs wake_ns = kNever;
     TimeNs stalled_until_ns = 0;
     TimeNs next_stall_ns = kNever;

@@ -57,6 +57,7 @@ class Collector : public Arrivals {
     std::vector<std::byte> payload;
     std::uint32_t payload_bytes = 0;
     std::uint8_t rail = 0;
+    transport::TimeNs received_ns = transport::kNever;
     bool was_placed = false;
     int count = 0;
   };
@@ -97,6 +98,7 @@ class Collector : public Arrivals {
     }
     it.payload_bytes = arrival.payload_bytes;
     it.rail = arrival.rail;
+    it.received_ns = arrival.received_ns;
     EXPECT_FALSE(arrival.trimmed);
     EXPECT_FALSE(arrival.ecn);
   }

@@ -15,12 +15,23 @@ bool uses_credit(std::string_view name) {
   return name == "rccc" || name == "eqds" || name.ends_with("+rccc");
 }
 
+namespace {
+
+/// The controller of the window in names like "swift+rccc".
+std::string_view window_of(std::string_view name) {
+  return name.ends_with("+rccc") ? name.substr(0, name.size() - 5) : name;
+}
+
+}  // namespace
+
+bool uses_delay(std::string_view name) {
+  const std::string_view window = window_of(name);
+  return window.empty() || window == "nscc" || window == "swift" || window == "timely";
+}
+
 Result<std::unique_ptr<Controller>> make_controller(std::string_view name,
                                                     const ControllerOptions& options) {
-  std::string_view window = name;
-  if (window.ends_with("+rccc")) {
-    window.remove_suffix(5);
-  }
+  const std::string_view window = window_of(name);
   std::unique_ptr<Controller> made;
   if (window.empty() || window == "nscc") {
     made = std::make_unique<NsccController>(options);

@@ -32,13 +32,14 @@ struct ControllerOptions {
 struct Feedback {
   TimeNs now = 0;
   Bytes bytes = 0;            ///< Newly acknowledged, lost or trimmed.
-  TimeNs rtt_ns = 0;          ///< Without the receiver's turnaround; 0: none.
+  TimeNs round_trip_ns = 0;   ///< With the time that hosts take; 0: none.
+  TimeNs fabric_ns = 0;       ///< Without it; 0: none.
   bool is_full_chunk = true;  ///< A shorter chunk has a shorter idle round trip.
   bool ecn = false;
   /// Of a loss or trim: sent after the latest reaction to one; false: of the same overload.
   bool is_new_episode = true;
-  bool last_hop = false;  ///< Of a trim.
-  TimeNs srtt_ns = 0;
+  bool last_hop = false;     ///< Of a trim.
+  TimeNs srtt_ns = 0;        ///< Of the round trip: after so long a change is heard of.
   Bytes inflight_bytes = 0;  ///< Of the group, after the news.
 };
 
@@ -72,6 +73,8 @@ class Controller {
 
 /// True of the names that include "rccc" or "eqds".
 bool uses_credit(std::string_view name);
+/// True of those that look at Feedback::fabric_ns.
+bool uses_delay(std::string_view name);
 
 /// Errors: kInvalidArgument, with the known names.
 Result<std::unique_ptr<Controller>> make_controller(std::string_view name,

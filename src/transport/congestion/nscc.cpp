@@ -16,13 +16,16 @@ constexpr Bytes kApplyMtus = 8;
 }  // namespace
 
 NsccController::NsccController(const ControllerOptions& options)
-    : Controller(options.window_bytes_max), options_(options), base_rtt_ns_(options.base_rtt_ns) {
+    : Controller(options.window_bytes_max),
+      options_(options),
+      base_rtt_ns_(options.base_rtt_ns),
+      round_trip_ns_(options.base_rtt_ns) {
   scale();
 }
 
 void NsccController::scale() {
   bdp_bytes_ = options_.bdp_bytes * base_rtt_ns_ / options_.base_rtt_ns;
-  window_max_ = std::max<Bytes>(options_.window_bytes_max * base_rtt_ns_ / options_.base_rtt_ns,
+  window_max_ = std::max<Bytes>(options_.window_bytes_max * round_trip_ns_ / options_.base_rtt_ns,
                                 options_.chunk_bytes);
   target_ns_ = options_.trims ? base_rtt_ns_ * 3 / 4 : base_rtt_ns_;
   const std::uint64_t mtu = options_.mtu_bytes;
@@ -44,16 +47,17 @@ void NsccController::note_delay(TimeNs delay_ns) {
 
 void NsccController::on_ack(const Feedback& feedback) {
   TimeNs delay_ns = 0;
-  if (feedback.rtt_ns != 0) {
-    if (feedback.rtt_ns < base_rtt_ns_ && feedback.is_full_chunk) {
-      base_rtt_ns_ = feedback.rtt_ns;
+  if (feedback.fabric_ns != 0) {
+    if (feedback.fabric_ns < base_rtt_ns_ && feedback.is_full_chunk) {
+      base_rtt_ns_ = feedback.fabric_ns;
+      round_trip_ns_ = std::min(round_trip_ns_, feedback.round_trip_ns);
       scale();
     }
-    delay_ns = feedback.rtt_ns > base_rtt_ns_ ? feedback.rtt_ns - base_rtt_ns_ : 0;
+    delay_ns = feedback.fabric_ns > base_rtt_ns_ ? feedback.fabric_ns - base_rtt_ns_ : 0;
   }
   const bool marked =
-      feedback.ecn || (!options_.marks_ecn && feedback.rtt_ns != 0 && delay_ns >= target_ns_);
-  if (feedback.rtt_ns != 0) {
+      feedback.ecn || (!options_.marks_ecn && feedback.fabric_ns != 0 && delay_ns >= target_ns_);
+  if (feedback.fabric_ns != 0) {
     // Late but unmarked is the way back or the host, not the queue we share.
     note_delay(!marked && delay_ns > target_ns_ ? base_rtt_ns_ / 4 : delay_ns);
   }
@@ -66,7 +70,7 @@ void NsccController::on_ack(const Feedback& feedback) {
     return;
   }
   const bool is_late = delay_ns >= target_ns_;
-  if (!marked && delay_ns < kEmptyQueueNs && feedback.rtt_ns != 0) {
+  if (!marked && delay_ns < kEmptyQueueNs && feedback.fabric_ns != 0) {
     fast_increase_bytes_ += feedback.bytes;
   } else {
     fast_increase_bytes_ = 0;
@@ -77,7 +81,7 @@ void NsccController::on_ack(const Feedback& feedback) {
     increase_ += fair_bytes_ * feedback.bytes;
   } else if (!marked && fast_increase_bytes_ > window_bytes_) {
     window_bytes_ += feedback.bytes * bdp_bytes_ / (4 * kReferenceBytes);
-  } else if (!marked && feedback.rtt_ns != 0) {
+  } else if (!marked && feedback.fabric_ns != 0) {
     increase_ += (alpha_q16_ * (target_ns_ - delay_ns) >> 16) * feedback.bytes;
   }
   apply(feedback);

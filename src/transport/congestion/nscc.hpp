@@ -33,8 +33,10 @@ class NsccController final : public Controller {
   TimeNs average_ns() const { return average80_ns_ / 80; }
 
   ControllerOptions options_;
-  // Of the network, scaled again when a lower round trip shows that base_rtt was too high.
+  // Of the network, scaled again when a lower round trip shows that base_rtt was too high. What
+  // may be in the air lasts for the time that hosts take, too.
   TimeNs base_rtt_ns_;
+  TimeNs round_trip_ns_;  ///< With idle links and hosts, from base_rtt downwards.
   Bytes bdp_bytes_ = 0;
   Bytes window_max_ = 0;
   TimeNs target_ns_ = 0;

@@ -68,14 +68,14 @@ void SwiftController::add_sample(TimeNs rtt_ns) {
 void SwiftController::on_ack(const Feedback& feedback) {
   timeouts_ = 0;
   srtt_ns_ = feedback.srtt_ns;
-  if (feedback.rtt_ns == 0) {
+  if (feedback.fabric_ns == 0) {
     return;
   }
-  if (options_.base_rtt_is_guess && feedback.is_full_chunk && feedback.rtt_ns < rtt_ns_min_) {
-    rtt_ns_min_ = feedback.rtt_ns;
+  if (options_.base_rtt_is_guess && feedback.is_full_chunk && feedback.fabric_ns < rtt_ns_min_) {
+    rtt_ns_min_ = feedback.fabric_ns;
     set_base(std::max(rtt_ns_min_, options_.base_rtt_ns));
   }
-  add_sample(feedback.rtt_ns);
+  add_sample(feedback.fabric_ns);
   const TimeNs target = target_ns();
   if (median_ns_ < target) {
     // kAdditiveMtus per window; below one MTU of window, per MTU acknowledged.

@@ -27,14 +27,14 @@ void TimelyController::set_rate(Bytes rate_bytes) {
 }
 
 void TimelyController::on_ack(const Feedback& feedback) {
-  if (feedback.rtt_ns == 0) {
+  if (feedback.fabric_ns == 0) {
     return;
   }
   if (previous_rtt_ns_ == 0) {
-    previous_rtt_ns_ = feedback.rtt_ns;
+    previous_rtt_ns_ = feedback.fabric_ns;
   }
-  const auto difference = static_cast<std::int64_t>(feedback.rtt_ns - previous_rtt_ns_);
-  previous_rtt_ns_ = feedback.rtt_ns;
+  const auto difference = static_cast<std::int64_t>(feedback.fabric_ns - previous_rtt_ns_);
+  previous_rtt_ns_ = feedback.fabric_ns;
   gradient_ns_ += (difference - gradient_ns_) / kGradientGain;
   if (feedback.now - updated_ns_ < options_.base_rtt_ns) {
     return;
@@ -43,11 +43,12 @@ void TimelyController::on_ack(const Feedback& feedback) {
   const TimeNs low_ns = options_.base_rtt_ns * 5 / 4;
   const TimeNs high_ns = options_.base_rtt_ns * 4;
   const Bytes step = options_.mtu_bytes;
-  if (feedback.rtt_ns < low_ns) {
+  if (feedback.fabric_ns < low_ns) {
     set_rate(rate_bytes_ + step);
-  } else if (feedback.rtt_ns > high_ns) {
+  } else if (feedback.fabric_ns > high_ns) {
     increases_ = 0;
-    set_rate(rate_bytes_ - rate_bytes_ * 4 * (feedback.rtt_ns - high_ns) / (5 * feedback.rtt_ns));
+    set_rate(rate_bytes_ -
+             rate_bytes_ * 4 * (feedback.fabric_ns - high_ns) / (5 * feedback.fabric_ns));
   } else if (gradient_ns_ <= 0) {
     increases_ = std::min(increases_ + 1, kHyperactive);
     set_rate(rate_bytes_ + (increases_ >= kHyperactive ? 5 * step : step));

@@ -188,6 +188,18 @@ void EndpointHost::check_content(std::uint32_t index) {
 }
 
 void EndpointHost::on_packet(TimePs now_ps, const Packet& packet) {
+  if (options_.nap_ps == 0) {
+    take(now_ps, now_ps, packet);
+  } else {
+    inbox_.push_back({now_ps, packet});
+  }
+}
+
+TimePs EndpointHost::wakes_ps(TimePs received_ps) const {
+  return (received_ps / options_.nap_ps + 1) * options_.nap_ps;
+}
+
+void EndpointHost::take(TimePs now_ps, TimePs received_ps, const Packet& packet) {
   Slot& slot = exchange_->at(packet);
   const bool trimmed = (packet.flags & simulate::packet_flags::kTrimmed) != 0;
   const bool last_hop = (packet.flags & simulate::packet_flags::kTrimmedLast) != 0;
@@ -197,17 +209,18 @@ void EndpointHost::on_packet(TimePs now_ps, const Packet& packet) {
   if (trimmed) {
     if (!slot.trimmed) {
       slot.trimmed = true;
-      deliver(now_ps, &slot, true, last_hop);
+      deliver(now_ps, received_ps, &slot, true, last_hop);
     }
   } else if (complete && slot.died == 0 && !slot.trimmed) {
-    deliver(now_ps, &slot, false, false);
+    deliver(now_ps, received_ps, &slot, false, false);
   }
   if (complete) {
     exchange_->release(options_.host, packet);
   }
 }
 
-void EndpointHost::deliver(TimePs now_ps, Slot* slot, bool trimmed, bool last_hop) {
+void EndpointHost::deliver(TimePs now_ps, TimePs received_ps, Slot* slot, bool trimmed,
+                           bool last_hop) {
   const transport::Transmission& sent = slot->transmission;
   transport::Arrival arrival;
   arrival.header = {sent.header.data(), sent.header_bytes};
@@ -216,6 +229,7 @@ void EndpointHost::deliver(TimePs now_ps, Slot* slot, bool trimmed, bool last_ho
   }
   arrival.payload_bytes = sent.payload_bytes;
   arrival.rail = sent.rail;
+  arrival.received_ns = options_.has_stamps ? to_ns(received_ps) : transport::kNever;
   arrival.ecn = slot->ecn;
   arrival.trimmed = trimmed;
   arrival.last_hop_trim = last_hop;
@@ -227,6 +241,12 @@ void EndpointHost::on_timer(TimePs now_ps) {
   begun_ = true;
   last_timer_ps_ = now_ps;
   progress_.on_time(now_ps);
+  // All of it, or none.
+  if (!inbox_.empty() && wakes_ps(inbox_.front().time_ps) <= now_ps) {
+    for (const Received& received : std::exchange(inbox_, {})) {
+      take(now_ps, received.time_ps, received.packet);
+    }
+  }
   if (endpoint_.next_deadline() <= to_ns(now_ps)) {
     endpoint_.handle_timeout(to_ns(now_ps));
   }
@@ -243,6 +263,9 @@ TimePs EndpointHost::next_timer_ps() {
     next = deadline * simulate::kPsPerNs;
   }
   next = std::min(next, progress_.next_time_ps());
+  if (!inbox_.empty()) {
+    next = std::min(next, wakes_ps(inbox_.front().time_ps));
+  }
   // A deadline that is over and stays so may not stop time.
   return next <= last_timer_ps_ ? last_timer_ps_ + simulate::kPsPerNs : next;
 }

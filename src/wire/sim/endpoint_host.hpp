@@ -52,6 +52,10 @@ struct EndpointHostOptions {
       64;  ///< On the wire, of each packet; a longer header counts in full.
   std::uint64_t seed = 1;
   bool carries_bytes = false;
+  /// The host looks at what has come at multiples of it, as an engine whose thread sleeps. 0: it
+  /// takes each packet in at once.
+  simulate::TimePs nap_ps = 0;
+  bool has_stamps = true;                 ///< Each packet says when it came, whatever the nap.
   transport::TraceSink* trace = nullptr;  ///< Outlives the host, or null.
   /// What all connections have in common.
   transport::ConnectionOptions connection;
@@ -105,14 +109,23 @@ class EndpointHost : public simulate::WorkHost {
   bool post_one(transport::TimeNs now, const Peer& peer, std::uint32_t index);
   void take_events(simulate::TimePs now_ps);
   void check_content(std::uint32_t index);
-  void deliver(simulate::TimePs now_ps, Slot* slot, bool trimmed, bool last_hop);
+  void take(simulate::TimePs now_ps, simulate::TimePs received_ps, const simulate::Packet& packet);
+  void deliver(simulate::TimePs now_ps, simulate::TimePs received_ps, Slot* slot, bool trimmed,
+               bool last_hop);
+  /// When the host wakes up for what came at that time.
+  simulate::TimePs wakes_ps(simulate::TimePs received_ps) const;
 
   EndpointHostOptions options_;
   SlotExchange* exchange_;
   transport::Endpoint endpoint_;
   std::vector<Peer> peers_;  ///< By host; not all hosts, or memory goes by their square.
   std::vector<std::vector<std::byte>> content_;  ///< By operation, when bytes are carried.
-  bool begun_ = false;  ///< The first operations are posted by the first timer, at 0.
+  struct Received {
+    simulate::TimePs time_ps = 0;
+    simulate::Packet packet;
+  };
+  std::vector<Received> inbox_;  ///< What came while it sleeps.
+  bool begun_ = false;           ///< The first operations are posted by the first timer, at 0.
   simulate::TimePs last_timer_ps_ = 0;
   std::uint32_t failed_ = 0;
   std::uint64_t wrong_bytes_ = 0;

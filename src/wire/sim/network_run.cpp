@@ -291,6 +291,8 @@ Result<RunResult> run_transport(const RunOptions& options, const Fabric& fabric,
                                    .header_bytes = options.network.header_bytes,
                                    .seed = options.network.seed,
                                    .carries_bytes = options.carries_bytes,
+                                   .nap_ps = options.nap_ps,
+                                   .has_stamps = options.has_stamps,
                                    .trace = nullptr,
                                    .connection = options.connection};
   host_options.connection.wire = wire_of(options.network, fabric, options.connection.wire.paths);

@@ -25,7 +25,10 @@ struct RunOptions {
   std::string protocol = "transport";
   /// transport: what all connections have in common; their wire is filled in from `network`.
   transport::ConnectionOptions connection;
-  bool carries_bytes = false;             ///< transport: content, checked on arrival.
+  bool carries_bytes = false;  ///< transport: content, checked on arrival.
+  /// transport: hosts sleep so long between looks at what has come; 0: not at all.
+  simulate::TimePs nap_ps = 0;
+  bool has_stamps = true;                 ///< transport: and know when it came.
   transport::TraceSink* trace = nullptr;  ///< transport: of `trace_host`; outlives the run.
   std::uint32_t trace_host = 0;
   bool rate_control = false;         ///< go-back-n: DCQCN's.

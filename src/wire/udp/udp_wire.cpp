@@ -41,6 +41,9 @@ constexpr std::uint32_t kOpenPackets = 512;
 constexpr int kEct0 = 2;
 constexpr int kEcnMask = 3;
 constexpr Bytes kSendBufferBytes = 8 << 20;
+/// The kernel begins to stamp a while after it was asked to. Until then it does so when it is read.
+constexpr int kStampTries = 20;
+constexpr transport::TimeNs kStampWaitNs = 500'000;
 
 std::string errno_text() { return std::strerror(errno); }
 
@@ -135,6 +138,10 @@ Result<std::unique_ptr<UdpWire>> UdpWire::open(const UdpOptions& options) {
     }
   } else {
     wire->plain_ = "switched off";
+  }
+  wire->unstamped_ = wire->options_.timestamps ? wire->try_timestamps() : "not asked for";
+  if (!wire->unstamped_.empty()) {
+    set(wire->receiver_, SOL_SOCKET, SO_TIMESTAMPNS, 0);
   }
   return wire;
 }
@@ -417,7 +424,7 @@ bool UdpWire::send_fragments(const Peer& to, int socket, std::size_t count, std:
 
 std::ptrdiff_t UdpWire::take(std::span<iovec> parts, int flags, Batch& batch) {
   sockaddr_storage source;
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int)) * 2];
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int)) * 2 + CMSG_SPACE(sizeof(timespec))];
   msghdr message{};
   message.msg_name = &source;
   message.msg_namelen = sizeof source;
@@ -433,6 +440,7 @@ std::ptrdiff_t UdpWire::take(std::span<iovec> parts, int flags, Batch& batch) {
   batch.bytes = static_cast<std::size_t>(bytes);
   batch.fragment_bytes = batch.bytes;
   batch.source = name_of(source);
+  batch.received_ns = transport::kNever;
   batch.ecn = false;
   for (cmsghdr* it = CMSG_FIRSTHDR(&message); it != nullptr; it = CMSG_NXTHDR(&message, it)) {
     if (it->cmsg_level == IPPROTO_UDP && it->cmsg_type == kUdpGro) {
@@ -443,6 +451,16 @@ std::ptrdiff_t UdpWire::take(std::span<iovec> parts, int flags, Batch& batch) {
                (it->cmsg_level == IPPROTO_IPV6 && it->cmsg_type == IPV6_TCLASS)) {
       // One byte of IPv4, an int of IPv6: its low byte comes first.
       batch.ecn = (*CMSG_DATA(it) & kEcnMask) == kEcnMask;
+    } else if (it->cmsg_level == SOL_SOCKET && it->cmsg_type == SCM_TIMESTAMPNS &&
+               (flags & MSG_PEEK) == 0) {
+      timespec stamp{};
+      std::memcpy(&stamp, CMSG_DATA(it), sizeof stamp);
+      const auto stamp_ns = static_cast<transport::TimeNs>(stamp.tv_sec) * 1'000'000'000U +
+                            static_cast<transport::TimeNs>(stamp.tv_nsec);
+      if (clock_.is_due(stamp_ns)) {
+        clock_.look(ReceptionClock::read());
+      }
+      batch.received_ns = clock_.received_ns(stamp_ns);
     }
   }
   return bytes;
@@ -519,6 +537,7 @@ bool UdpWire::receive_placed(Arrivals& arrivals, bool& has_data) {
   Arrival arrival;
   arrival.header = {look + kPrefixBytes, prefix.header_bytes};
   arrival.payload_bytes = prefix.payload_bytes();
+  arrival.received_ns = batch.received_ns;
   arrival.ecn = batch.ecn;
   arrivals.arrived(arrival);
   return true;
@@ -563,7 +582,8 @@ void UdpWire::deliver(Arrivals& arrivals, const Batch& batch) {
       }
     }
     if (fits) {
-      deliver_content(arrivals, first, {base + kPrefixBytes, first.content_bytes}, batch.ecn);
+      deliver_content(arrivals, first, {base + kPrefixBytes, first.content_bytes},
+                      batch.received_ns, batch.ecn);
     } else {
       counters_.fragments_dropped += count;
     }
@@ -577,6 +597,7 @@ void UdpWire::deliver(Arrivals& arrivals, const Batch& batch) {
         arrival.header = header;
         arrival.payload = payload;
         arrival.payload_bytes = static_cast<std::uint32_t>(payload.size());
+        arrival.received_ns = batch.received_ns;
         arrival.ecn = batch.ecn;
         counters_.payload_bytes_copied += payload.size();
         arrivals.arrived(arrival);
@@ -593,18 +614,20 @@ void UdpWire::deliver(Arrivals& arrivals, const Batch& batch) {
     const std::span<const std::byte> content = assembly_.add(
         batch.source, prefix, {base + from + kPrefixBytes, bytes - kPrefixBytes}, ecn);
     if (!content.empty()) {
-      deliver_content(arrivals, prefix, content, ecn);
+      deliver_content(arrivals, prefix, content, batch.received_ns, ecn);
     }
   }
   counters_.fragments_dropped = std::max(counters_.fragments_dropped, assembly_.dropped());
 }
 
 void UdpWire::deliver_content(Arrivals& arrivals, const Prefix& prefix,
-                              std::span<const std::byte> content, bool ecn) {
+                              std::span<const std::byte> content, transport::TimeNs received_ns,
+                              bool ecn) {
   Arrival arrival;
   arrival.header = content.first(prefix.header_bytes);
   arrival.payload = content.subspan(prefix.header_bytes);
   arrival.payload_bytes = prefix.payload_bytes();
+  arrival.received_ns = received_ns;
   arrival.ecn = ecn;
   counters_.payload_bytes_copied += arrival.payload_bytes;
   arrivals.arrived(arrival);
@@ -620,6 +643,7 @@ class Probe : public Arrivals {
   std::byte* place(std::span<const std::byte>, std::uint32_t) override { return nullptr; }
   void arrived(const Arrival& arrival) override {
     came_ = true;
+    received_ns_ = arrival.received_ns;
     same_ =
         std::equal(arrival.header.begin(), arrival.header.end(), header_.begin(), header_.end()) &&
         std::equal(arrival.payload.begin(), arrival.payload.end(), payload_.begin(),
@@ -627,10 +651,12 @@ class Probe : public Arrivals {
   }
   bool came() const { return came_; }
   bool same() const { return same_; }
+  transport::TimeNs received_ns() const { return received_ns_; }
 
  private:
   std::span<const std::byte> header_;
   std::span<const std::byte> payload_;
+  transport::TimeNs received_ns_ = transport::kNever;
   bool came_ = false;
   bool same_ = false;
 };
@@ -680,6 +706,51 @@ std::string UdpWire::try_offloads() {
   return wrong;
 }
 
+// A packet that lies in the socket for a while: the stamp must be of its arrival.
+std::string UdpWire::try_timestamps() {
+  constexpr int kWaitMs = 200;
+  if (!set(receiver_, SOL_SOCKET, SO_TIMESTAMPNS, 1)) {
+    return "no SO_TIMESTAMPNS: " + errno_text();
+  }
+  auto self = add_peer(address());
+  if (!self.ok()) {
+    return self.status().message();
+  }
+  clock_.look(ReceptionClock::read());
+  std::string wrong;
+  for (int i = 0; i < kStampTries; ++i) {
+    Transmission sent;
+    sent.header.fill(static_cast<std::byte>(i));
+    sent.header_bytes = kDataHeaderBytes;
+    sent.peer = *self;
+    Probe probe({sent.header.data(), sent.header_bytes}, {});
+    const ReceptionClock::Reading before = ReceptionClock::read();
+    send(sent);
+    pollfd waiting = {receiver_, POLLIN, 0};
+    wrong = "a packet did not arrive";
+    if (poll(&waiting, 1, kWaitMs) <= 0) {
+      break;
+    }
+    const timespec pause = {0, static_cast<long>(kStampWaitNs)};
+    nanosleep(&pause, nullptr);
+    const transport::TimeNs read_ns = ReceptionClock::read().monotonic_ns;
+    while (!probe.same() && receive(probe, 1) > 0) {
+    }
+    const transport::TimeNs received_ns = probe.received_ns();
+    wrong = received_ns == transport::kNever     ? "it gives none"
+            : received_ns <= before.monotonic_ns ? "one is from before its packet"
+                                                 : "they tell when it was read, not when it came";
+    if (probe.same() && received_ns > before.monotonic_ns && received_ns < read_ns) {
+      wrong.clear();
+      break;
+    }
+  }
+  remove_peer(*self);
+  bulk_ = 0;
+  counters_ = {};
+  return wrong;
+}
+
 std::string UdpWire::description() const {
   std::string text = "udp, " + std::to_string(options_.paths) + " paths, chunks of " +
                      std::to_string(capabilities().chunk_bytes) + " bytes in " +
@@ -688,6 +759,9 @@ std::string UdpWire::description() const {
                      " datagrams, buffer " + std::to_string(buffer_bytes_ >> 10) + " KiB";
   if (!plain_.empty()) {
     text += ", no segmentation offload: " + plain_;
+  }
+  if (!unstamped_.empty()) {
+    text += ", no time stamps of the kernel: " + unstamped_;
   }
   return text;
 }

@@ -5,7 +5,9 @@
 // arrive at one socket. A packet of up to 64 KiB goes down in one system call (UDP_SEGMENT) and
 // comes up in one (UDP_GRO), where the payload belongs if the transport knows it: its first bytes
 // are looked at (MSG_PEEK) before the whole is taken. Both offloads are tried at the start, for
-// there were kernels that mangled them; without them each fragment is a datagram of its own.
+// there were kernels that mangled them; without them each fragment is a datagram of its own. The
+// kernel says when it took a datagram in (SO_TIMESTAMPNS), which is tried as well; without that it
+// is when we read it.
 #pragma once
 
 #include <netinet/in.h>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "wire/udp/assembly.hpp"
+#include "wire/udp/reception_clock.hpp"
 #include "wire/wire.hpp"
 
 namespace tutti::wire::udp {
@@ -39,6 +42,7 @@ struct UdpOptions {
   Bytes buffer_bytes = 64 << 20;  ///< Of the receiving socket, as far as the system allows.
   bool segmentation = true;
   bool coalescing = true;
+  bool timestamps = true;  ///< Of their reception by the kernel.
 };
 
 class UdpWire : public Wire {
@@ -69,6 +73,7 @@ class UdpWire : public Wire {
     std::size_t bytes = 0;
     std::size_t fragment_bytes = 0;  ///< Of each but the last, prefix included.
     std::uint64_t source = 0;
+    transport::TimeNs received_ns = transport::kNever;  ///< By the kernel, by our clock.
     bool ecn = false;
   };
 
@@ -83,13 +88,15 @@ class UdpWire : public Wire {
   Result<int> open_socket();
   /// Empty: packets come as they were sent; else what is wrong.
   std::string try_offloads();
+  /// Same, of the kernel's stamps.
+  std::string try_timestamps();
   bool send_fragments(const Peer& to, int socket, std::size_t count, std::size_t bytes);
   std::ptrdiff_t take(std::span<iovec> parts, int flags, Batch& batch);
   bool receive_placed(Arrivals& arrivals, bool& has_data);
   bool receive_staged(Arrivals& arrivals);
   void deliver(Arrivals& arrivals, const Batch& batch);
   void deliver_content(Arrivals& arrivals, const Prefix& prefix, std::span<const std::byte> content,
-                       bool ecn);
+                       transport::TimeNs received_ns, bool ecn);
 
   UdpOptions options_;
   std::size_t fragment_bytes_;  ///< UDP payload of a full datagram.
@@ -97,7 +104,9 @@ class UdpWire : public Wire {
   std::vector<int> senders_;  ///< By path.
   SocketAddress bound_;
   Bytes buffer_bytes_ = 0;
-  std::string plain_;  ///< Why there is no offload; empty: there is.
+  std::string plain_;      ///< Why there is no offload; empty: there is.
+  std::string unstamped_;  ///< Same, of the kernel's stamps.
+  ReceptionClock clock_;
   std::vector<Peer> peers_;
   std::uint16_t next_packet_ = 0;
   int bulk_ = 0;  ///< Above 0: payload is expected, and worth a look ahead.

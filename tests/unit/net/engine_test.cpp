@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "net/engine.hpp"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,11 +13,13 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "support/memory_wire.hpp"
+#include "wire/udp/udp_wire.hpp"
 
 namespace tutti::net {
 namespace {
@@ -421,6 +426,103 @@ TEST_P(CopyTest, datagrams__two_for_a_short_message) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, CopyTest, testing::Bool());
+
+/// UDP over this host's loopback, read 2 ms after there is something: an engine without a
+/// processor.
+class LateWire : public wire::Wire {
+ public:
+  static constexpr transport::TimeNs kLateNs = 2'000'000;
+
+  explicit LateWire(std::unique_ptr<wire::Wire> below) : below_(std::move(below)) {}
+  transport::WireCapabilities capabilities() const override { return below_->capabilities(); }
+  wire::WireAddress address() const override { return below_->address(); }
+  Result<std::uint64_t> add_peer(const wire::WireAddress& address) override {
+    return below_->add_peer(address);
+  }
+  void remove_peer(std::uint64_t peer) override { below_->remove_peer(peer); }
+  bool send(const transport::Transmission& transmission) override {
+    return below_->send(transmission);
+  }
+  std::size_t receive(wire::Arrivals& arrivals, std::size_t packets_max) override {
+    pollfd waiting = {below_->file_descriptor(), POLLIN, 0};
+    if (poll(&waiting, 1, 0) > 0) {
+      std::this_thread::sleep_for(std::chrono::nanoseconds(kLateNs));
+    }
+    return below_->receive(arrivals, packets_max);
+  }
+  int file_descriptor() const override { return below_->file_descriptor(); }
+  const wire::WireCounters& counters() const override { return below_->counters(); }
+  std::string description() const override { return below_->description(); }
+
+ private:
+  std::unique_ptr<wire::Wire> below_;
+};
+
+/// The round trips of an engine that sends ten messages to itself.
+ConnectionRecord late_engine(bool has_stamps, std::string* description) {
+  wire::udp::UdpOptions of_wire;
+  auto& v4 = reinterpret_cast<sockaddr_in&>(of_wire.local.storage);
+  v4.sin_family = AF_INET;
+  v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  of_wire.local.bytes = sizeof v4;
+  of_wire.timestamps = has_stamps;
+  auto udp = wire::udp::UdpWire::open(of_wire);
+  EXPECT_TRUE(udp.ok()) << udp.status().message();
+  *description = (*udp)->description();
+  transport::ConnectionOptions of_connection = connection_options(1);
+  of_connection.wire = (*udp)->capabilities();
+  of_connection.loss.rto_ns_min = 200'000'000;
+  of_connection.loss.tail_probe_ns_min = 100'000'000;
+  const std::unique_ptr<Statistics> statistics = std::move(*Statistics::open("", 16));
+  EngineOptions options;
+  options.statistics = statistics->add_engine();
+  Engine engine(std::make_unique<LateWire>(std::move(*udp)), options);
+  EXPECT_TRUE(engine.start().ok());
+  int ends[2];
+  Lane* sends = nullptr;
+  Lane* receives = nullptr;
+  attach_to_itself(engine, of_connection, ends, &sends, &receives);
+  for (int i = 0; i < 10; ++i) {
+    std::byte to{};
+    const std::byte data{7};
+    Request receive;
+    receive.lane = receives;
+    receive.receive.parts[0].data = &to;
+    receive.receive.parts[0].capacity_bytes = 1;
+    receive.receive.context = reinterpret_cast<std::uint64_t>(&receive);
+    Request send;
+    send.lane = sends;
+    send.is_send = true;
+    send.send.data = &data;
+    send.send.bytes = 1;
+    send.send.context = reinterpret_cast<std::uint64_t>(&send);
+    engine.post(&receive);
+    engine.post(&send);
+    while (!receive.is_done || !send.is_done) {
+      engine.help();
+    }
+    EXPECT_EQ(to, data);
+  }
+  EXPECT_TRUE(engine.publish());
+  const ConnectionRecord record = statistics->connections(0, nullptr)[0];
+  engine.detach(sends);
+  engine.detach(receives);
+  return record;
+}
+
+TEST(LateEngine, round_trip__is_told_apart_from_the_time_in_hosts) {
+  std::string description;
+  const ConnectionRecord without = late_engine(false, &description);
+  EXPECT_GT(without.srtt_ns, LateWire::kLateNs);
+  EXPECT_GT(without.fabric_ns_min, LateWire::kLateNs);
+  const ConnectionRecord with = late_engine(true, &description);
+  EXPECT_GT(with.srtt_ns, LateWire::kLateNs);
+  if (description.find("no time stamps") != std::string::npos) {
+    GTEST_SKIP() << description;
+  }
+  EXPECT_GT(with.fabric_ns_min, 0U);
+  EXPECT_LT(with.fabric_ns_min, LateWire::kLateNs / 2);
+}
 
 TEST_F(EngineTest, report__says_how_losses_were_noticed) {
   const std::string report = engine_.report();

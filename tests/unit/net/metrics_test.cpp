@@ -48,6 +48,7 @@ std::unique_ptr<Statistics> statistics() {
         connection.counters.bytes_sent = UINT64_MAX;
         connection.window_bytes = 65536;
         connection.srtt_ns = direction == Direction::kSends ? 25'000 : 0;
+        connection.fabric_ns = direction == Direction::kSends ? 15'000 : 0;
         engine->write(engine->take(), connection, {});
       }
     }
@@ -121,6 +122,9 @@ TEST(Metrics, metrics_text__values) {
            "tutti_connection_bytes_sent_total" + engine +
                R"("0",connection="1",direction="sends",peer="node \"2\", process 7"} )" +
                std::to_string(UINT64_MAX) + "\n",
+           "tutti_connection_fabric_rtt_seconds" + engine +
+               R"("0",connection="1",direction="sends",peer="node \"2\", process 7"} 1.5e-05)"
+               "\n",
            "tutti_connection_rtt_seconds" + engine +
                R"("0",connection="1",direction="sends",peer="node \"2\", process 7"} 2.5e-05)"
                "\n",

@@ -435,6 +435,33 @@ TEST(Network, APolicyThatIsNotThereIsAnError) {
       << network.status().message();
 }
 
+TEST(Network, StampsAreAskedForWhereDelayDecides) {
+  struct Case {
+    const char* name;
+    const char* value;
+    const char* timestamps;
+    bool are_asked_for;
+  };
+  for (const Case& it : {Case{"TUTTI_NET_CONTROLLER", "cubic", "auto", false},
+                         Case{"TUTTI_NET_CONTROLLER", "cubic", "on", true},
+                         Case{"TUTTI_NET_CONTROLLER", "swift", "auto", true},
+                         Case{"TUTTI_NET_CONTROLLER", "swift", "off", false},
+                         Case{"TUTTI_NET_CONTROLLER", "nscc+rccc", "auto", true},
+                         Case{"TUTTI_NET_SPRAY", "two_choices", "auto", true},
+                         Case{"TUTTI_TRANSPORT_POLICY", POLICY, "auto", true}}) {
+    const ScopedEnvironment setting(it.name, it.value);
+    const ScopedEnvironment timestamps("TUTTI_NET_TIMESTAMPS", it.timestamps);
+    std::string told;
+    auto network =
+        Network::open([&told](LogKind, const std::string& text) { told += text + "\n"; });
+    ASSERT_TRUE(network.ok()) << network.status().message();
+    EXPECT_TRUE((*network)->listen(0).ok());
+    EXPECT_EQ(it.are_asked_for, told.find("not asked for") == std::string::npos)
+        << it.name << ' ' << it.value << ' ' << it.timestamps << '\n'
+        << told;
+  }
+}
+
 TEST(Network, EnginesRunWhereTheyAreTold) {
   const int here = processors_of_process().back();
   std::string told;

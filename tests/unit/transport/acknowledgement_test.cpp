@@ -15,8 +15,14 @@ namespace {
 using Kind = Acknowledger::Kind;
 
 Acknowledger::Arrived chunk_of(std::uint64_t number, std::uint32_t bytes = 4096) {
-  return {number, bytes, static_cast<PathId>(number % 7), static_cast<std::uint32_t>(number * 3), 0,
-          false,  false};
+  return {number,
+          bytes,
+          static_cast<PathId>(number % 7),
+          static_cast<std::uint32_t>(number * 3),
+          0,
+          false,
+          false,
+          0};
 }
 
 TEST(acknowledgement, on_chunk__told_bits_are_those_of_a_set) {
@@ -171,6 +177,27 @@ TEST(acknowledgement, lazy__a_short_message_in_order_waits) {
   ack.fill(1'300, header);
   ack.on_chunk(1'400, Kind::kDuplicate, lazy_chunk(7));
   EXPECT_EQ(0U, ack.due_ns());
+}
+
+TEST(acknowledgement, turnaround__begins_when_the_host_took_the_chunk_in) {
+  Acknowledger ack({}, 256, 1);
+  AckHeader header;
+  std::uint64_t number = 1;
+  for (const TimeNs waited_ns : {TimeNs{0}, TimeNs{200'000}, TimeNs{3'000'000'000}}) {
+    Acknowledger::Arrived arrived = chunk_of(number++);
+    arrived.waited_ns = waited_ns;
+    arrived.ask = true;
+    ack.on_chunk(1'000'000, Kind::kNew, arrived);
+    ack.fill(1'000'800, header);
+    ASSERT_EQ(1, header.echo_count);
+    EXPECT_EQ(to_turnaround(waited_ns + 800), header.echoes[0].turnaround);
+    EXPECT_EQ(waited_ns > 1'000'000'000, header.echoes[0].turnaround == kTurnaroundUnknown);
+  }
+  // How long we may wait with it begins when we hear of the chunk.
+  Acknowledger::Arrived late = chunk_of(number);
+  late.waited_ns = 200'000;
+  ack.on_chunk(2'000'000, Kind::kNew, late);
+  EXPECT_EQ(2'000'000U + AcknowledgementOptions{}.ack_delay_ns, ack.due_ns());
 }
 
 TEST(acknowledgement, due__at_once_for_what_the_sender_waits_for) {

@@ -35,7 +35,8 @@ Feedback feedback_of(TimeNs now, Bytes bytes, TimeNs rtt_ns, bool ecn = false) {
   Feedback feedback;
   feedback.now = now;
   feedback.bytes = bytes;
-  feedback.rtt_ns = rtt_ns;
+  feedback.round_trip_ns = rtt_ns;
+  feedback.fabric_ns = rtt_ns;
   feedback.ecn = ecn;
   feedback.srtt_ns = rtt_ns != 0 ? rtt_ns : kBase;
   feedback.inflight_bytes = kBdp;
@@ -96,6 +97,12 @@ TEST(controller, make_controller__by_name) {
   EXPECT_TRUE(uses_credit("eqds"));
   EXPECT_TRUE(uses_credit("nscc+rccc"));
   EXPECT_FALSE(uses_credit("nscc"));
+  for (const char* name : {"", "nscc", "swift", "timely", "nscc+rccc", "swift+rccc"}) {
+    EXPECT_TRUE(uses_delay(name)) << name;
+  }
+  for (const char* name : {"cubic", "dctcp", "fixed", "rccc", "eqds", "cubic+rccc"}) {
+    EXPECT_FALSE(uses_delay(name)) << name;
+  }
 }
 
 class Converges : public ::testing::TestWithParam<std::tuple<std::string, int, std::uint32_t>> {};

@@ -40,6 +40,7 @@ class LossyPair {
     std::uint32_t payload_bytes = 0;
     std::uint8_t rail = 0;
     PathId path = 0;
+    TimeNs received_ns = 0;  ///< By the host.
     bool ecn = false;
     bool trimmed = false;
     int to = 0;
@@ -82,6 +83,9 @@ class LossyPair {
   /// True: the packet vanishes. Seen before the random faults.
   std::function<bool(const Delivered&)> drop = {};
   std::uint64_t packets = 0;
+  /// Each end looks at what has come at multiples of it, and sleeps meanwhile. 0: at once.
+  std::array<TimeNs, 2> nap_ns{};
+  bool has_stamps = true;  ///< The hosts know when it came all the same.
   /// What may wait travels with what leaves, and control packets with the data behind them.
   bool rides = false;
   std::uint64_t datagrams = 0;
@@ -150,6 +154,7 @@ class LossyPair {
     arrival.payload = packet.payload;
     arrival.payload_bytes = packet.trimmed ? 0 : packet.payload_bytes;
     arrival.rail = packet.rail;
+    arrival.received_ns = has_stamps ? packet.received_ns : kNever;
     arrival.ecn = packet.ecn;
     arrival.trimmed = packet.trimmed;
     end(packet.to).handle_datagram(now_, arrival);
@@ -212,8 +217,9 @@ class LossyPair {
                            (chance(faults.delay) ? random_.next() % faults.delay_ns_max : 0);
     const int copies = chance(faults.duplicate) ? 2 : 1;
     for (int copy = 0; copy < copies; ++copy) {
-      in_air_.emplace(arrival + static_cast<TimeNs>(copy) * (1 + random_.next() % 1'000'000),
-                      packet);
+      packet.received_ns = arrival + static_cast<TimeNs>(copy) * (1 + random_.next() % 1'000'000);
+      const TimeNs nap_ns_here = std::max<TimeNs>(nap_ns[static_cast<std::size_t>(to)], 1);
+      in_air_.emplace((packet.received_ns + nap_ns_here - 1) / nap_ns_here * nap_ns_here, packet);
     }
   }
 

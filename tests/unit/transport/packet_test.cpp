@@ -23,7 +23,7 @@ TEST(packet, data__round_trip_and_place_of_each_field) {
   const DataHeader data{0x01020304, 0x05060708, 1ULL << 39, 32768, 0x0a0b0c0d};
   const std::size_t size = encode_data(common_of(PacketType::kData, kFlagEnd), data, bytes);
   EXPECT_EQ(48U, size);
-  const std::array<int, 48> expected = {0x11, 0x01, 0xbc, 0x0a, 0x44, 0x33, 0x22, 0x11, 0,    0,
+  const std::array<int, 48> expected = {0x21, 0x01, 0xbc, 0x0a, 0x44, 0x33, 0x22, 0x11, 0,    0,
                                         0,    0,    0,    0,    0,    0,    0x88, 0x77, 0x66, 0x55,
                                         0xcc, 0xbb, 0xaa, 0x99, 0x04, 0x03, 0x02, 0x01, 0x08, 0x07,
                                         0x06, 0x05, 0,    0,    0,    0,    0x80, 0,    0,    0,
@@ -60,12 +60,11 @@ TEST(packet, ack__round_trip_with_each_number_of_echoes) {
     ack.echo_count = count;
     for (std::uint8_t i = 0; i < count; ++i) {
       ack.echoes[i] = {static_cast<std::int16_t>(-5 + i), static_cast<PathId>(4095 - i),
-                       static_cast<std::uint8_t>(15 - i), 0xdeadbeef + i,
-                       static_cast<std::uint16_t>(65535 - i)};
+                       static_cast<std::uint8_t>(15 - i), 0xdeadbeef + i, kTurnaroundUnknown - i};
     }
     HeaderBytes bytes{};
     const std::size_t size = encode_ack(common_of(PacketType::kAck, kFlagGap), ack, bytes);
-    EXPECT_EQ(52U + 10U * count, size);
+    EXPECT_EQ(52U + 11U * count, size);
     Packet packet;
     ASSERT_TRUE(decode(span_of(bytes, size), packet));
     EXPECT_EQ(ack.cumulative, packet.ack.cumulative);
@@ -107,8 +106,7 @@ TEST(packet, advert__round_trip) {
 }
 
 TEST(packet, number_and_plain__round_trip) {
-  for (PacketType type :
-       {PacketType::kCredit, PacketType::kRequest, PacketType::kAdvertAck, PacketType::kPong}) {
+  for (PacketType type : {PacketType::kCredit, PacketType::kRequest, PacketType::kAdvertAck}) {
     HeaderBytes bytes{};
     const std::size_t size = encode_number(common_of(type), 0x12345678, bytes);
     EXPECT_EQ(32U, size);
@@ -132,6 +130,31 @@ TEST(packet, number_and_plain__round_trip) {
   }
 }
 
+TEST(packet, pong__round_trip) {
+  for (const std::uint32_t turnaround : {0U, 0x123456U, kTurnaroundUnknown}) {
+    HeaderBytes bytes{};
+    const std::size_t size =
+        encode_pong(common_of(PacketType::kPong), {0xdeadbeef, turnaround}, bytes);
+    EXPECT_EQ(32U, size);
+    Packet packet;
+    ASSERT_TRUE(decode(span_of(bytes, size), packet));
+    EXPECT_EQ(0xdeadbeefU, packet.pong.stamp);
+    EXPECT_EQ(turnaround, packet.pong.turnaround);
+    EXPECT_FALSE(decode(span_of(bytes, size - 1), packet));
+    bytes[31] = std::byte{1};  // Reserved.
+    EXPECT_FALSE(decode(span_of(bytes, size), packet));
+  }
+}
+
+TEST(packet, to_turnaround__as_long_as_it_has_bits) {
+  EXPECT_EQ(0U, to_turnaround(7));
+  EXPECT_EQ(1U, to_turnaround(8));
+  EXPECT_EQ(12'500'000U, to_turnaround(100'000'000));
+  EXPECT_EQ(kTurnaroundUnknown - 1, to_turnaround(TimeNs{kTurnaroundUnknown} * 8 - 1));
+  EXPECT_EQ(kTurnaroundUnknown, to_turnaround(TimeNs{kTurnaroundUnknown} * 8));
+  EXPECT_EQ(kTurnaroundUnknown, to_turnaround(kNever));
+}
+
 TEST(packet, decode__refuses_what_this_version_does_not_send) {
   HeaderBytes bytes{};
   const std::size_t size = encode_data(common_of(PacketType::kData), DataHeader{}, bytes);
@@ -142,9 +165,9 @@ TEST(packet, decode__refuses_what_this_version_does_not_send) {
     changed[at] = static_cast<std::byte>(value);
     return !decode(span_of(changed, size), packet);
   };
-  EXPECT_TRUE(refused(0, 0x21));  // Another version.
-  EXPECT_TRUE(refused(0, 0x10));  // No type.
-  EXPECT_TRUE(refused(0, 0x1c));  // An unknown type.
+  EXPECT_TRUE(refused(0, 0x11));  // Another version.
+  EXPECT_TRUE(refused(0, 0x20));  // No type.
+  EXPECT_TRUE(refused(0, 0x2c));  // An unknown type.
   EXPECT_TRUE(refused(1, 128));   // An unknown flag.
   EXPECT_TRUE(refused(3, 0x1a));  // A path of more than 12 bits.
   EXPECT_TRUE(refused(38, 1));    // An offset beyond 1 TiB.

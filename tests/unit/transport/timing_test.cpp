@@ -160,6 +160,27 @@ TEST(replay, take__agrees_with_a_set_inside_the_window) {
   }
 }
 
+TEST(rtt, rtt_sample__what_hosts_take_is_told_apart) {
+  const TimeNs now = (5ULL << 32) + 10'000;  // The stamp's 32 bits have just wrapped.
+  const auto stamp = static_cast<std::uint32_t>(now - 400'000);
+  const auto expect = [&](TimeNs round_trip_ns, TimeNs fabric_ns, const RttSample& sample) {
+    EXPECT_EQ(round_trip_ns, sample.round_trip_ns);
+    EXPECT_EQ(fabric_ns, sample.fabric_ns);
+  };
+  expect(400'000, 400'000, rtt_sample(now, stamp, 0, 0));
+  expect(400'000, 100'000, rtt_sample(now, stamp, 250'000, 50'000));
+  expect(400'000, 1, rtt_sample(now, stamp, 250'000, 150'000));
+  // Timeouts need no more than the stamp.
+  expect(400'000, 0, rtt_sample(now, stamp, kNever, 50'000));
+  // A clock jumped: more time in hosts than in all.
+  expect(400'000, 0, rtt_sample(now, stamp, 250'000, 150'001));
+  expect(400'000, 0, rtt_sample(now, stamp, 0, kNever));
+  expect(400'000, 0, rtt_sample(now, stamp, 400'001, 0));
+  // A stamp that was never sent.
+  expect(0, 0, rtt_sample(now, static_cast<std::uint32_t>(now + 1), 0, 0));
+  expect(1, 1, rtt_sample(now, static_cast<std::uint32_t>(now), 0, 0));
+}
+
 TEST(rtt, on_sample__follows_rfc_6298_and_the_high_mark) {
   RttEstimator rtt(12'000);
   EXPECT_EQ(12'000U, rtt.srtt_ns());

@@ -55,6 +55,56 @@ TEST(network_run, transport__a_permutation_ends_close_to_the_floor) {
   }
 }
 
+/// Windows of the one connection that sends.
+class Windows : public transport::TraceSink {
+ public:
+  void record(const transport::TraceRecord& record) override {
+    if (record.kind == transport::TraceKind::kWindow) {
+      last_bytes = record.bytes;
+    }
+  }
+  Bytes last_bytes = 0;
+};
+
+struct Nap {
+  Bytes window_bytes = 0;
+  RunResult result;
+};
+
+/// 16 hosts that send to each other and sleep for so long between looks at what has come.
+Nap run_with_naps(simulate::TimePs nap_ps, bool has_stamps) {
+  RunOptions options = options_of(16);
+  options.connection.controller = "swift";
+  options.connection.window_bytes_min = 2 * Bytes{options.network.chunk_bytes};
+  // The first answer comes later than the network alone explains.
+  options.connection.loss.rto_ns_min = 4 * nap_ps / simulate::kPsPerNs;
+  options.nap_ps = nap_ps;
+  options.has_stamps = has_stamps;
+  Windows windows;
+  options.trace = &windows;
+  Nap nap;
+  nap.result = run(options, permutation({.hosts = 16, .bytes = 10'000'000}));
+  nap.window_bytes = windows.last_bytes;
+  EXPECT_EQ(0U, nap.result.unfinished);
+  return nap;
+}
+
+TEST(network_run, nap__is_no_congestion_where_packets_say_when_they_came) {
+  const Nap awake = run_with_naps(0, true);
+  for (const simulate::TimePs nap_ps : {100'000'000U, 400'000'000U}) {
+    const Nap with = run_with_naps(nap_ps, true);
+    const Nap without = run_with_naps(nap_ps, false);
+    SCOPED_TRACE(nap_ps);
+    EXPECT_GE(with.window_bytes, awake.window_bytes * 9 / 10);
+    EXPECT_LE(without.window_bytes, awake.window_bytes / 16);
+    EXPECT_LT(with.result.end_ps, without.result.end_ps / 16);
+    for (const Nap& nap : {with, without}) {
+      EXPECT_EQ(0U, nap.result.hosts.timeouts);
+      EXPECT_EQ(0U, nap.result.hosts.retransmissions);
+    }
+  }
+}
+
 TEST(network_run, least_time__is_of_the_most_loaded_link_of_a_host) {
   RunOptions options = options_of(16);
   const simulate::Fabric fabric(options.shape);

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <tuple>
 
@@ -125,6 +126,100 @@ TEST(UdpWire, SaysWhatItCanDo) {
   EXPECT_EQ(it.paths, 4U);
   EXPECT_NE((*wire)->description().find("in 44 datagrams"), std::string::npos)
       << (*wire)->description();
+}
+
+bool has_stamps(const Wire& wire) {
+  return wire.description().find("no time stamps") == std::string::npos;
+}
+
+/// Sends a packet of `bytes` of payload, reads it 3 ms later, and compares the two with its stamp.
+void expect_stamp_of_arrival(const UdpOptions& options, std::uint32_t bytes, bool has_place) {
+  SCOPED_TRACE(std::to_string(bytes) + (has_place ? " bytes, placed" : " bytes"));
+  const auto from = UdpWire::open(options);
+  const auto to = UdpWire::open(options);
+  ASSERT_TRUE(from.ok() && to.ok());
+  const auto peer = (*from)->add_peer((*to)->address());
+  ASSERT_TRUE(peer.ok());
+  testing::Collector collector;
+  collector.places = [has_place](std::uint64_t) { return has_place; };
+  // The second one finds the wire expecting payload.
+  for (const std::uint64_t number : {1, 2}) {
+    const testing::TestPacket packet(number, *peer, 48, bytes);
+    const transport::TimeNs before_ns = ReceptionClock::read().monotonic_ns;
+    ASSERT_TRUE((*from)->send(packet.transmission));
+    usleep(3'000);
+    const transport::TimeNs read_ns = ReceptionClock::read().monotonic_ns;
+    for (int i = 0; i < 1000 && collector.received.count(number) == 0; ++i) {
+      (*to)->receive(collector, 8);
+    }
+    testing::expect_equal(packet, collector.received[number]);
+    EXPECT_EQ(collector.received[number].was_placed, has_place && number == 2 && bytes > 10'000);
+    // This kernel carries it to the other socket within the call that sends it.
+    EXPECT_GT(collector.received[number].received_ns, before_ns);
+    EXPECT_LT(collector.received[number].received_ns, read_ns - 2'000'000);
+  }
+}
+
+TEST(UdpWire, TheStampIsOfTheArrivalAndNotOfTheReading) {
+  for (const bool offload : {true, false}) {
+    const UdpOptions options = options_of(AF_INET, 1500, offload);
+    const auto wire = UdpWire::open(options);
+    ASSERT_TRUE(wire.ok()) << wire.status().message();
+    if (!has_stamps(**wire)) {
+      GTEST_SKIP() << (*wire)->description();
+    }
+    expect_stamp_of_arrival(options, 100, false);
+    expect_stamp_of_arrival(options, 40'000, false);
+    expect_stamp_of_arrival(options, 40'000, offload);
+  }
+}
+
+TEST(UdpWire, PacketsThatShareADatagramShareItsStamp) {
+  const UdpOptions options = options_of(AF_INET, 1500, true);
+  const auto from = UdpWire::open(options);
+  const auto to = UdpWire::open(options);
+  ASSERT_TRUE(from.ok() && to.ok());
+  if (!has_stamps(**to)) {
+    GTEST_SKIP() << (*to)->description();
+  }
+  const auto peer = (*from)->add_peer((*to)->address());
+  ASSERT_TRUE(peer.ok());
+  const testing::TestPacket first(1, *peer, 48, 10);
+  const testing::TestPacket second(2, *peer, 56, 0);
+  const transport::TimeNs before_ns = ReceptionClock::read().monotonic_ns;
+  ASSERT_EQ((*from)->send_together(std::array{first.transmission, second.transmission}), 2U);
+  usleep(3'000);
+  const transport::TimeNs read_ns = ReceptionClock::read().monotonic_ns;
+  testing::Collector collector;
+  for (int i = 0; i < 1000 && collector.count < 2; ++i) {
+    (*to)->receive(collector, 8);
+  }
+  ASSERT_EQ(collector.count, 2U);
+  EXPECT_EQ((*to)->counters().datagrams_received, 1U);
+  EXPECT_EQ(collector.received[1].received_ns, collector.received[2].received_ns);
+  EXPECT_GT(collector.received[1].received_ns, before_ns);
+  EXPECT_LT(collector.received[1].received_ns, read_ns - 2'000'000);
+}
+
+TEST(UdpWire, StampsCanBeSwitchedOff) {
+  UdpOptions options = options_of(AF_INET, 1500, true);
+  options.timestamps = false;
+  const auto from = UdpWire::open(options);
+  const auto to = UdpWire::open(options);
+  ASSERT_TRUE(from.ok() && to.ok());
+  EXPECT_NE((*to)->description().find("no time stamps of the kernel: not asked for"),
+            std::string::npos)
+      << (*to)->description();
+  const auto peer = (*from)->add_peer((*to)->address());
+  ASSERT_TRUE(peer.ok());
+  const testing::TestPacket packet(1, *peer, 48, 1'000);
+  ASSERT_TRUE((*from)->send(packet.transmission));
+  testing::Collector collector;
+  for (int i = 0; i < 1000 && collector.count == 0; ++i) {
+    (*to)->receive(collector, 8);
+  }
+  testing::expect_equal(packet, collector.received[1]);
+  EXPECT_EQ(collector.received[1].received_ns, transport::kNever);
 }
 
 TEST(UdpWire, BadOptionsAreErrors) {
