@@ -564,6 +564,38 @@ TEST(Network, StrangersNeitherEndNorStopASetUp) {
   }
 }
 
+TEST(Network, OneOfTheJobThatDoesNotFinishItsGreetingIsAnError) {
+  const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
+  const ScopedEnvironment family("NCCL_SOCKET_FAMILY", "AF_INET");
+  const ScopedEnvironment timeout("TUTTI_NET_TIMEOUT", "1");
+  const auto network = make_network();
+  auto listener = network->listen(0);
+  ASSERT_TRUE(listener.ok());
+  const Handle handle = (*listener)->handle();
+  transport::Key key;
+  std::memcpy(&key.low, &handle.bytes[24], 8);
+  std::memcpy(&key.high, &handle.bytes[32], 8);
+  Hello hello;
+  hello.host = "odd";
+  hello.lanes = 2;
+  const int stranger = call_as_stranger(handle, {});
+  const int peer = call_as_stranger(handle, encode(hello, key));
+  const auto begun = Clock::now();
+  Result<std::unique_ptr<Channel>> channel = (*listener)->accept();
+  while (channel.ok() && *channel == nullptr && Clock::now() - begun < kPatience) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    channel = (*listener)->accept();
+  }
+  EXPECT_EQ(channel.status().code(), ErrorCode::kTimeout);
+  EXPECT_NE(channel.status().message().find("odd"), std::string::npos);
+  EXPECT_GE(Clock::now() - begun, std::chrono::milliseconds(900));
+  // Who says nothing may be anybody.
+  channel = (*listener)->accept();
+  EXPECT_TRUE(channel.ok());
+  close(stranger);
+  close(peer);
+}
+
 TEST(Network, OneListenerTakesSeveral) {
   const auto a = make_network();
   const auto b = make_network();
