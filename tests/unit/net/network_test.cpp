@@ -726,6 +726,31 @@ TEST_F(NetworkFiles, ATraceHasEveryRequest) {
   }
 }
 
+/// A pipe that nobody reads: it does not even open.
+TEST_F(NetworkFiles, ADiskThatHangsHoldsUpNobody) {
+  const std::string file = directory_ + "/pipe." + process_;
+  ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+  const ScopedEnvironment trace("TUTTI_TRACE", (directory_ + "/pipe.%p").c_str());
+  auto begun = Clock::now();
+  Pair pair = make_pair();
+  ASSERT_NE(pair.receive, nullptr);
+  const std::vector<std::byte> sent = content(2, 1'000);
+  std::vector<std::byte> got(1'000);
+  const ReceivePart to = part(got);
+  Request* const receive = *pair.receive->receive({&to, 1});
+  Request* const send = *pair.send->send(0, sent.data(), sent.size());
+  EXPECT_TRUE(wait(receive).status.ok());
+  EXPECT_TRUE(wait(send).status.ok());
+  EXPECT_LT(Clock::now() - begun, std::chrono::seconds(2));
+  begun = Clock::now();
+  pair.a->finish_watch();
+  pair.b->finish_watch();
+  EXPECT_LT(Clock::now() - begun, std::chrono::seconds(4));
+  // Who was left behind ends the file once it can.
+  const std::string text = text_of("pipe." + process_);
+  EXPECT_FALSE(nlohmann::json::parse(text, nullptr, false).is_discarded()) << text;
+}
+
 TEST_F(NetworkFiles, AFileThatCannotBeWrittenIsAnErrorWithItsVariable) {
   for (const char* const variable : {"TUTTI_METRICS", "TUTTI_TRACE"}) {
     for (const std::string& value : {directory_ + "/none/x", directory_ + "/"}) {
