@@ -69,7 +69,7 @@ def way_with(env: Mapping[str, str]) -> Way:
 
 
 class Counters:
-    """What the plugin counts in each rank of a job, in files that stay when the ranks have ended."""
+    """What the plugin counts in each rank of a job, in files that outlive the ranks."""
 
     def __init__(self) -> None:
         self.directory = tempfile.TemporaryDirectory(prefix="tutti-metrics-")
