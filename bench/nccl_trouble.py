@@ -92,9 +92,9 @@ class Counters:
         return sum(int(number) for text in texts for number in sample.findall(text))
 
 
-def with_deaths(answer: tuple[bool, str], counters: Counters) -> tuple[bool, str]:
-    """The answer of a case in which paths were cut."""
-    deaths = counters.total("path_deaths")
+def with_deaths(answer: tuple[bool, str], counters: Counters, before: int) -> tuple[bool, str]:
+    """The answer of a case in which paths were cut; so many had died before."""
+    deaths = counters.total("path_deaths") - before
     return answer[0] and deaths > 0, f"{deaths} paths died; {answer[1]}"
 
 
@@ -147,6 +147,7 @@ def hit(
         with Job(setup, layout, lab, way, name, command) as job:
             job.wait_for(0, has_begun, RUN_LIMIT_S)
             time.sleep(SETTLE_S)
+            deaths = counters.total("path_deaths")
             at_s = time.monotonic()
             strike(job)
             while time.monotonic() < at_s + bound_s + SLACK_S and any(
@@ -157,7 +158,7 @@ def hit(
                 time.sleep(nccl_jobs.POLL_S)
             outcome = job.finish(0)
         answer = survivors(outcome, at_s, victims, bound_s)
-        return with_deaths(answer, counters) if cuts_paths else answer
+        return with_deaths(answer, counters, deaths) if cuts_paths else answer
 
 
 def send_signal(number: signal.Signals, job: Job) -> None:
@@ -221,11 +222,12 @@ def one_path(setup: Setup, lab: Lab | None, layout: Layout) -> tuple[bool, str]:
         with Job(setup, layout, lab, way, "trouble one path", command) as job:
             job.wait_for(0, has_begun, RUN_LIMIT_S)
             time.sleep(SETTLE_S)
+            deaths = counters.total("path_deaths")
             set_links(lab, [link], up=False)
             time.sleep(SETTLE_S)
             set_links(lab, [link], up=True)
             outcome = job.finish(RUN_LIMIT_S)
-        return with_deaths(undisturbed(outcome, results_wanted=2), counters)
+        return with_deaths(undisturbed(outcome, results_wanted=2), counters, deaths)
 
 
 def undisturbed(

@@ -202,15 +202,16 @@ def test_trouble__a_cut_that_kills_no_path_does_not_count(
     trouble = bench.nccl_trouble
     with trouble.Counters() as counters:
         good = (True, "fine")
-        assert trouble.with_deaths(good, counters) == (False, "0 paths died; fine")
+        assert trouble.with_deaths(good, counters, 0) == (False, "0 paths died; fine")
         for process, deaths in ((11, 0), (12, 3)):
             name = counters.env["TUTTI_METRICS"].replace("%p", str(process))
             engines = (f'{{device="lo",engine="{i}"}} {deaths}' for i in range(2))
             lines = [f"tutti_engine_path_deaths_total{engine}" for engine in engines]
             lines.append('tutti_connection_path_deaths_total{device="lo"} 100')
             Path(name).write_text("\n".join(["# HELP x", *lines, ""]))
-        assert trouble.with_deaths(good, counters) == (True, "6 paths died; fine")
-        assert not trouble.with_deaths((False, "wrong"), counters)[0]
+        assert trouble.with_deaths(good, counters, 0) == (True, "6 paths died; fine")
+        assert trouble.with_deaths(good, counters, 6) == (False, "0 paths died; fine")
+        assert not trouble.with_deaths((False, "wrong"), counters, 0)[0]
     # On the doubles there are no paths; the job is right all the same.
     monkeypatch.setattr(trouble, "SETTLE_S", 0.1)
     monkeypatch.setattr(trouble, "LARGE", "64K")
