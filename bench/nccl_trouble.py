@@ -4,18 +4,22 @@
 
 Each case is one job and ends in one line: what was expected, what came, and how long it took.
 `nccl_network.py trouble` runs them. No case may hang: a rank ends with an error within a bound, or
-the data are right.
+the data are right. Where paths are cut, the plugin's own counters must say that paths died: else
+the case has cut nothing that the job uses.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import nccl_jobs
@@ -26,10 +30,14 @@ from tutti.lab import network, plan
 
 TIMEOUT_S = 4  # TUTTI_NET_TIMEOUT of the cases in which a host falls silent.
 SLACK_S = 4  # For the way of an error through NCCL and the ranks between.
+# A process that ends is told of by its TCP connections, at once; the rest is NCCL's way. Less than
+# TIMEOUT_S: silence must not be what told.
+KILLED_MAX_S = 3
 STALL_MAX_S = 2  # The longest call while a path dies.
 VICTIM = 1
 RUN_LIMIT_S = 120
 SETTLE_S = 2  # Between the first call and the trouble.
+WORK_S = 6  # Of each collective, while a path dies and comes back.
 LARGE = "16M"
 
 # Of a wire that does everything wrong; corrupted payload is UDP's checksum's to find, and faults
@@ -58,6 +66,36 @@ def words(collectives: str, sizes: str, seconds: float, *more: str) -> list[str]
 def way_with(env: Mapping[str, str]) -> Way:
     """The plugin with settings."""
     return replace(TUTTI, env={**TUTTI.env, **env})
+
+
+class Counters:
+    """What the plugin counts in each rank of a job, in files that outlive the ranks."""
+
+    def __init__(self) -> None:
+        self.directory = tempfile.TemporaryDirectory(prefix="tutti-metrics-")
+
+    def __enter__(self) -> Counters:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.directory.cleanup()
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Of each rank."""
+        return {"TUTTI_METRICS": f"{self.directory.name}/%p.prom"}
+
+    def total(self, name: str) -> int:
+        """Over all engines of all ranks."""
+        sample = re.compile(rf"^tutti_engine_{name}_total{{.*}} (\d+)$", re.MULTILINE)
+        texts = (file.read_text() for file in Path(self.directory.name).glob("*.prom"))
+        return sum(int(number) for text in texts for number in sample.findall(text))
+
+
+def with_deaths(answer: tuple[bool, str], counters: Counters, before: int) -> tuple[bool, str]:
+    """The answer of a case in which paths were cut; so many had died before."""
+    deaths = counters.total("path_deaths") - before
+    return answer[0] and deaths > 0, f"{deaths} paths died; {answer[1]}"
 
 
 def has_begun(line: Mapping[str, Any]) -> bool:
@@ -97,19 +135,21 @@ def hit(
     name: str,
     strike: Callable[[Job], None],
     victims: Sequence[int],
+    bound_s: float = TIMEOUT_S + SLACK_S,
+    cuts_paths: bool = False,
 ) -> tuple[bool, str]:
     """Strikes a running job that cannot go on after it."""
-    way = way_with({"TUTTI_NET_TIMEOUT": str(TIMEOUT_S)})
-    with Rendezvous() as rendezvous:
+    with Rendezvous() as rendezvous, Counters() as counters:
+        way = way_with({"TUTTI_NET_TIMEOUT": str(TIMEOUT_S), **counters.env})
         command = nccl_jobs.ranks_command(
             setup, rendezvous.next(), words("allreduce", LARGE, RUN_LIMIT_S)
         )
         with Job(setup, layout, lab, way, name, command) as job:
             job.wait_for(0, has_begun, RUN_LIMIT_S)
             time.sleep(SETTLE_S)
+            deaths = counters.total("path_deaths")
             at_s = time.monotonic()
             strike(job)
-            bound_s = TIMEOUT_S + SLACK_S
             while time.monotonic() < at_s + bound_s + SLACK_S and any(
                 process.poll() is None
                 for rank, process in enumerate(job.processes)
@@ -117,7 +157,8 @@ def hit(
             ):
                 time.sleep(nccl_jobs.POLL_S)
             outcome = job.finish(0)
-    return survivors(outcome, at_s, victims, bound_s)
+        answer = survivors(outcome, at_s, victims, bound_s)
+        return with_deaths(answer, counters, deaths) if cuts_paths else answer
 
 
 def send_signal(number: signal.Signals, job: Job) -> None:
@@ -140,8 +181,15 @@ def signalled(
     number: signal.Signals, setup: Setup, lab: Lab | None, layout: Layout
 ) -> tuple[bool, str]:
     """A rank is killed, or stopped: then its host keeps its connections open and says nothing."""
-    strike = partial(send_signal, number)
-    return hit(setup, lab, layout, name=f"trouble {number.name}", strike=strike, victims=[VICTIM])
+    return hit(
+        setup,
+        lab,
+        layout,
+        name=f"trouble {number.name}",
+        strike=partial(send_signal, number),
+        victims=[VICTIM],
+        bound_s=KILLED_MAX_S if number == signal.SIGKILL else TIMEOUT_S + SLACK_S,
+    )
 
 
 def cut_off(
@@ -150,8 +198,15 @@ def cut_off(
     """All links of a host go down; the host's own rank has to notice, too."""
     assert lab is not None
     try:
-        strike = partial(pull, lab, links)
-        return hit(setup, lab, layout, name=f"trouble {links[0]} down", strike=strike, victims=[])
+        return hit(
+            setup,
+            lab,
+            layout,
+            name=f"trouble {links[0]} down",
+            strike=partial(pull, lab, links),
+            victims=[],
+            cuts_paths=True,
+        )
     finally:
         set_links(lab, links, up=True)
 
@@ -160,17 +215,19 @@ def one_path(setup: Setup, lab: Lab | None, layout: Layout) -> tuple[bool, str]:
     """One of the links between a leaf and a spine goes down, and comes back: the job goes on."""
     assert lab is not None
     link = f"leaf{VICTIM}:up3"
-    with Rendezvous() as rendezvous:
-        job_words = words("allreduce,alltoall", LARGE, 6, "--check", "all")
+    with Rendezvous() as rendezvous, Counters() as counters:
+        job_words = words("allreduce,alltoall", LARGE, WORK_S, "--check", "all")
         command = nccl_jobs.ranks_command(setup, rendezvous.next(), job_words)
-        with Job(setup, layout, lab, TUTTI, "trouble one path", command) as job:
+        way = way_with(counters.env)
+        with Job(setup, layout, lab, way, "trouble one path", command) as job:
             job.wait_for(0, has_begun, RUN_LIMIT_S)
             time.sleep(SETTLE_S)
+            deaths = counters.total("path_deaths")
             set_links(lab, [link], up=False)
             time.sleep(SETTLE_S)
             set_links(lab, [link], up=True)
             outcome = job.finish(RUN_LIMIT_S)
-    return undisturbed(outcome, results_wanted=2)
+        return with_deaths(undisturbed(outcome, results_wanted=2), counters, deaths)
 
 
 def undisturbed(

@@ -59,6 +59,8 @@ inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr unsigned kHostMallocPortable = 1;
 inline constexpr unsigned kHostMallocMapped = 2;
 inline constexpr unsigned kHostMallocCoherent = 0x40000000;
+inline constexpr unsigned kDeviceMallocFinegrained = 1;
+inline constexpr unsigned kDeviceMallocUncached = 3;  // Since ROCm 5.7.
 inline constexpr unsigned kIpcMemLazyEnablePeerAccess = 1;
 inline constexpr unsigned kIpcMemLazyEnablePeerAccessOld = 0;  // ROCm 5.2 and before, at least.
 
@@ -112,6 +114,8 @@ inline constexpr unsigned kIpcMemLazyEnablePeerAccessOld = 0;  // ROCm 5.2 and b
 
 /// Functions that a library may lack (before ROCm 5.2); null then.
 #define TUTTI_HIP_OPTIONAL_FUNCTIONS(X)                                            \
+  X(ext_malloc_with_flags, hipExtMallocWithFlags,                                  \
+    (void** pointer, std::size_t bytes, unsigned flags))                           \
   X(stream_is_capturing, hipStreamIsCapturing, (Stream stream, int* status))       \
   X(thread_exchange_capture_mode, hipThreadExchangeStreamCaptureMode, (int* mode)) \
   X(device_get_uuid, hipDeviceGetUuid, (Uuid * uuid, Device device))

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/dynamic_library.hpp"
+#include "base/log.hpp"
 #include "device/device.hpp"
 #include "device/driver_hip.hpp"
 #include "device/owners.hpp"
@@ -313,6 +314,40 @@ class HipApi final : public Api {
     return own(pointer, device);
   }
 
+  /// Kernels of one GPU wait for what those of another write into it, which plain device memory
+  /// promises only to kernels that begin later.
+  Result<void*> allocate_shared(int device, Bytes bytes, Sharing sharing) override {
+    if (sharing != Sharing::kIpc) {
+      return Api::allocate_shared(device, bytes, sharing);
+    }
+    if (bytes == 0) {
+      return no_bytes();
+    }
+    Scope scope(*this);
+    TUTTI_RETURN_IF_ERROR(scope.enter(device));
+    std::string why = "the library has no hipExtMallocWithFlags";
+    if (hip_.ext_malloc_with_flags != nullptr) {
+      for (const unsigned flags : {hip::kDeviceMallocUncached, hip::kDeviceMallocFinegrained}) {
+        void* pointer = nullptr;
+        const hip::Result result = hip_.ext_malloc_with_flags(&pointer, bytes, flags);
+        const Status status = check("hipExtMallocWithFlags", result);
+        if (status.ok()) {
+          return own(pointer, device);
+        }
+        if (result != hip::kErrorInvalidValue && result != hip::kErrorNotSupported) {
+          return status;
+        }
+        why = status.message();
+      }
+    }
+    if (!has_warned_.exchange(true)) {
+      log(LogLevel::kWarn,
+          "hip: memory that GPUs share is cached: " + why +
+              "; should calls of the plan direct end with a timeout, set TUTTI_DIRECT=off");
+    }
+    return allocate_device(device, bytes);
+  }
+
   Status free_device(void* pointer) override {
     Scope scope(*this);
     TUTTI_RETURN_IF_ERROR(gone_is_fine(scope.enter_owner(pointer)));
@@ -508,6 +543,7 @@ class HipApi final : public Api {
   hip::Functions hip_;
   Owners owners_;
   std::atomic<int> version_ = 0;
+  std::atomic<bool> has_warned_ = false;
 };
 
 /// The library that the process has already, else the newest that the linker finds.

@@ -155,11 +155,12 @@ Status Plugin::init_context(abi::Logger* logger, int traffic_class, void** conte
 }
 
 Status Plugin::finalize(void* context) {
+  std::shared_ptr<net::Network> ended;
   const std::scoped_lock lock(mutex_);
   std::erase_if(attempts_, [&](const auto& item) { return item.second.context == context; });
   delete static_cast<Context*>(context);
   --contexts_;
-  close_network_if_unused();
+  ended = take_network_if_unused();
   return {};
 }
 
@@ -173,10 +174,9 @@ Status Plugin::open_network() {
   return {};
 }
 
-void Plugin::close_network_if_unused() {
-  if (contexts_ == 0 && comms_ == 0 && attempts_.empty()) {
-    network_.reset();
-  }
+std::shared_ptr<net::Network> Plugin::take_network_if_unused() {
+  const bool is_unused = contexts_ == 0 && comms_ == 0 && attempts_.empty();
+  return is_unused ? std::exchange(network_, nullptr) : nullptr;
 }
 
 Status Plugin::check_device(int device) const {
@@ -202,6 +202,7 @@ Status Plugin::listen(int device, void* handle, void** listen_comm) {
 }
 
 Status Plugin::connect(void* context, int device, void* handle, void** send_comm) {
+  std::shared_ptr<net::Network> ended;
   const std::scoped_lock lock(mutex_);
   TUTTI_RETURN_IF_ERROR(check_device(device));
   HandleBytes bytes = read_handle(handle);
@@ -216,7 +217,7 @@ Status Plugin::connect(void* context, int device, void* handle, void** send_comm
     TUTTI_RETURN_IF_ERROR(open_network());
     auto connector = network_->connect(device, bytes.handle);
     if (!connector.ok()) {
-      close_network_if_unused();
+      ended = take_network_if_unused();
       return connector.status();
     }
     found = attempts_.emplace(next_attempt_++, Attempt{std::move(*connector), context}).first;
@@ -233,7 +234,7 @@ Status Plugin::connect(void* context, int device, void* handle, void** send_comm
   bytes.process = bytes.attempt = 0;
   write_handle(bytes, handle);
   if (!channel.ok()) {
-    close_network_if_unused();
+    ended = take_network_if_unused();
     return channel.status();
   }
   *send_comm = new Comm(std::move(*channel));
@@ -254,17 +255,19 @@ Status Plugin::accept(void* listen_comm, void** recv_comm) {
 
 Status Plugin::close(Comm* comm) {
   delete comm;  // Outside the lock: ending what is unfinished takes the engines' answer.
+  std::shared_ptr<net::Network> ended;
   const std::scoped_lock lock(mutex_);
   --comms_;
-  close_network_if_unused();
+  ended = take_network_if_unused();
   return {};
 }
 
 Status Plugin::close(ListenComm* comm) {
   delete comm;
+  std::shared_ptr<net::Network> ended;
   const std::scoped_lock lock(mutex_);
   --comms_;
-  close_network_if_unused();
+  ended = take_network_if_unused();
   return {};
 }
 
@@ -338,12 +341,18 @@ void Plugin::unload() {
   if (is_forked()) {
     return;
   }
-  const std::scoped_lock lock(mutex_);
-  if (comms_ == 0) {
-    attempts_.clear();
-    network_.reset();
-  } else if (network_ != nullptr) {
-    network_->finish_watch();
+  std::shared_ptr<net::Network> network;
+  bool is_in_use = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    is_in_use = comms_ > 0;
+    if (!is_in_use) {
+      attempts_.clear();
+    }
+    network = is_in_use ? network_ : std::exchange(network_, nullptr);
+  }
+  if (is_in_use && network != nullptr) {
+    network->finish_watch();
   }
 }
 

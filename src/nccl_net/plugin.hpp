@@ -107,10 +107,12 @@ class Plugin {
 
   Status set_up(abi::Logger* logger);
   Status open_network();
-  void close_network_if_unused();
+  /// Null: it is in use, or there is none. Its end takes seconds if a peer or a disk does not
+  /// answer, so it comes when the lock has been given back.
+  [[nodiscard]] std::shared_ptr<net::Network> take_network_if_unused();
 
   std::mutex mutex_;
-  std::unique_ptr<net::Network> network_;
+  std::shared_ptr<net::Network> network_;
   std::vector<net::NetDevice> devices_;
   bool is_ready_ = false;
   std::size_t contexts_ = 0;

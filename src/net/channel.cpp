@@ -23,7 +23,8 @@ Status status_of(Outcome outcome, bool is_peer_gone, const std::string& who) {
           "net: a message is longer than the receive that was posted for it (" + who + ")");
     case Outcome::kUnreachable:
       return Status(ErrorCode::kTimeout,
-                    "net: no sign of life from " + who + " for TUTTI_NET_TIMEOUT seconds");
+                    "net: no sign of life from " + who +
+                        " for TUTTI_NET_TIMEOUT seconds, or no progress for four times as long");
     case Outcome::kReset:
       return Status(ErrorCode::kTimeout, "net: the peer (" + who + ") gave the channel up");
     case Outcome::kClosed:

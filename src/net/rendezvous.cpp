@@ -331,11 +331,11 @@ class TcpListener : public Listener {
       if (guests_.size() == kGuestsMax) {
         guests_.erase(guests_.begin());
       }
-      guests_.push_back({std::move(guest), {}});
+      guests_.push_back({std::move(guest), {}, now_ns()});
     }
     for (std::size_t i = 0; i < guests_.size(); ++i) {
       const Result<bool> is_here = guests_[i].hellos.read(guests_[i].socket.get(), key_);
-      if (is_here.ok() && !*is_here) {
+      if (is_here.ok() && !*is_here && !is_late(guests_[i])) {
         continue;
       }
       Guest guest = std::move(guests_[i]);
@@ -344,6 +344,10 @@ class TcpListener : public Listener {
         // Who has not our key, or not our version (a peer's handle would have told), is not one of
         // the job: a scanner, or a process of another job. He may not end ours.
         refuse(guest.socket.get(), is_here.status());
+      } else if (is_late(guest)) {
+        return Status(ErrorCode::kTimeout,
+                      "net: " + guest.hellos.get()[0].who() +
+                          " has not finished its greeting for TUTTI_NET_TIMEOUT seconds");
       } else if (is_here.ok()) {
         Result<std::unique_ptr<Channel>> channel = greet(guest);
         if (!channel.ok() || *channel != nullptr) {
@@ -358,7 +362,15 @@ class TcpListener : public Listener {
   struct Guest {
     Descriptor socket;
     IncomingHellos hellos;
+    TimeNs called_ns;
   };
+
+  /// One of the job has said that it wants a channel, and not what the channel takes.
+  bool is_late(const Guest& guest) const {
+    const std::vector<Hello>& hellos = guest.hellos.get();
+    return !hellos.empty() && hellos.size() < hellos[0].lanes &&
+           now_ns() - guest.called_ns > options_.timeout_ns;
+  }
 
   Result<std::unique_ptr<Channel>> greet(Guest& guest) {
     const int socket = guest.socket.get();

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -136,6 +137,16 @@ bool is_stale(int directory, const char* name) {
   return stale;
 }
 
+/// Longer files are a signal to whoever writes them.
+bool is_within_limit(std::uint64_t bytes) {
+  rlimit limit{};
+  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= bytes;
+}
+
+bool write_at(int file, const void* from, std::uint64_t bytes, std::uint64_t offset) {
+  return pwrite(file, from, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
+}
+
 template <class Record>
 const std::byte* bytes_of(const Record& record) {
   static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) % 8 == 0);
@@ -204,21 +215,29 @@ Result<std::unique_ptr<Statistics>> Statistics::open(const std::string& director
     remove_stale_statistics(directory);
     it->descriptor_ = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     struct flock lock = whole_file();
-    if (it->descriptor_ < 0 || fcntl(it->descriptor_, F_SETLK, &lock) != 0 ||
+    struct stat about {};
+    if (!is_within_limit(it->bytes_)) {
+      errno = EFBIG;
+      return fail("no file in");
+    }
+    if (it->descriptor_ < 0 || fstat(it->descriptor_, &about) != 0 ||
+        fcntl(it->descriptor_, F_SETLK, &lock) != 0 ||
         ftruncate(it->descriptor_, static_cast<off_t>(it->bytes_)) != 0) {
       return fail("no file in");
     }
-    if (!it->allocate(0, header.slots_offset)) {
+    it->device_ = about.st_dev;
+    it->inode_ = about.st_ino;
+    if (!it->allocate(0, header.slots_offset) ||
+        !write_at(it->descriptor_, &header, sizeof header, 0)) {
       return fail("no room in");
     }
   }
-  const int flags = directory.empty() ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
-  void* const memory = mmap(nullptr, it->bytes_, PROT_READ | PROT_WRITE, flags, it->descriptor_, 0);
+  void* const memory = mmap(nullptr, it->bytes_, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     return fail("no memory for statistics in");
   }
   it->memory_ = static_cast<std::byte*>(memory);
-  std::memcpy(it->memory_, &header, sizeof header);
   if (!directory.empty()) {
     TUTTI_RETURN_IF_ERROR(it->make_file(directory));
   }
@@ -268,8 +287,28 @@ void Statistics::remove_file() {
 
 bool Statistics::is_mine() const { return getpid() == process_; }
 
+bool Statistics::can_publish() const {
+  // A program that closes all it does not know has perhaps opened something of its own since.
+  struct stat about {};
+  return descriptor_ >= 0 && fstat(descriptor_, &about) == 0 && about.st_dev == device_ &&
+         about.st_ino == inode_ && is_within_limit(bytes_);
+}
+
+void Statistics::publish(std::uint64_t offset, std::uint64_t bytes) const {
+  if (!can_publish()) {
+    return;
+  }
+  std::uint64_t number = 0;
+  std::memcpy(&number, memory_ + offset, 8);
+  const std::uint64_t odd = number - 1;
+  if (write_at(descriptor_, &odd, 8, offset) &&
+      write_at(descriptor_, memory_ + offset + 8, bytes - 8, offset + 8)) {
+    (void)write_at(descriptor_, &number, 8, offset);
+  }
+}
+
 bool Statistics::allocate(std::uint64_t offset, std::uint64_t bytes) const {
-  if (descriptor_ < 0) {
+  if (!can_publish()) {
     return true;
   }
   errno = posix_fallocate(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(bytes));
@@ -366,20 +405,28 @@ void EngineStatistics::write(std::uint32_t slot, const ConnectionRecord& connect
   ConnectionRecord record = connection;
   paths = paths.first(std::min<std::size_t>(paths.size(), paths_max()));
   record.paths_shown = static_cast<std::uint32_t>(paths.size());
-  std::byte* const to = of_->memory_ + of_->slot_offset(engine_, slot);
-  const Writing writing(to);
-  write_words(to + 8, bytes_of(record) + 8, sizeof record - 8);
-  write_words(to + sizeof record, reinterpret_cast<const std::byte*>(paths.data()),
-              paths.size_bytes());
+  const std::uint64_t offset = of_->slot_offset(engine_, slot);
+  {
+    std::byte* const to = of_->memory_ + offset;
+    const Writing writing(to);
+    write_words(to + 8, bytes_of(record) + 8, sizeof record - 8);
+    write_words(to + sizeof record, reinterpret_cast<const std::byte*>(paths.data()),
+                paths.size_bytes());
+  }
+  of_->publish(offset, sizeof record + paths.size_bytes());
 }
 
 void EngineStatistics::write(const EngineRecord& engine) {
   if (!of_->is_mine()) {
     return;
   }
-  std::byte* const to = of_->memory_ + of_->engine_offset(engine_);
-  const Writing writing(to);
-  write_words(to + 8, bytes_of(engine) + 8, sizeof engine - 8);
+  const std::uint64_t offset = of_->engine_offset(engine_);
+  {
+    std::byte* const to = of_->memory_ + offset;
+    const Writing writing(to);
+    write_words(to + 8, bytes_of(engine) + 8, sizeof engine - 8);
+  }
+  of_->publish(offset, sizeof engine);
 }
 
 const ConnectionRecord& EngineStatistics::last(std::uint32_t slot) const {

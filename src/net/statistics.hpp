@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the engines of one Network do, in memory that others may look at: one file of /dev/shm,
-// which `tutti top` reads (python/tutti/net_statistics.py), and what metrics are made of. Writers
-// never wait for readers, and need none.
+// What the engines of one Network do: in memory, which metrics are made of, and in one file of
+// /dev/shm, which `tutti top` reads (python/tutti/net_statistics.py). Writers never wait for
+// readers, and need none. The file is written by pwrite() and never mapped: whoever shortens a
+// mapped file ends its writer by a signal.
 //
 // The file is named tutti-net-UID-PID-N: the writer's user and process, and its how-manieth network
 // it is. It has mode 0600 and appears with its header filled in. Its writer holds a POSIX record
@@ -21,8 +22,8 @@
 // An engine record and a slot begin with a sequence number (a seqlock): odd while it is written,
 // and another one afterwards. Who reads it takes the number, the record and the number again, and
 // tries once more if it was odd or has changed. Unused records are zero; pages of slots that were
-// never used are not allocated, so read them with pread() and not through a mapping. New fields
-// make a new version: a reader refuses versions that it does not know.
+// never used are not allocated, so read them with pread(), too. New fields make a new version: a
+// reader refuses versions that it does not know.
 //
 // Times are of CLOCK_MONOTONIC but where it says otherwise. Texts end with a zero byte.
 #pragma once
@@ -210,7 +211,11 @@ class Statistics {
   Statistics() = default;
 
   Status make_file(const std::string& directory);
-  /// Memory for what is about to be written: a write to a full /dev/shm would be a signal.
+  /// What was just written to memory, to the file. That it cannot be is no harm.
+  void publish(std::uint64_t offset, std::uint64_t bytes) const;
+  /// The descriptor is still the file's, and a write to it no signal.
+  bool can_publish() const;
+  /// Room for what will be written: one that is shown at all is shown for good.
   bool allocate(std::uint64_t offset, std::uint64_t bytes) const;
   std::uint64_t engine_offset(std::uint32_t engine) const;
   std::uint64_t slot_offset(std::uint32_t engine, std::uint32_t slot) const;
@@ -219,6 +224,8 @@ class Statistics {
   std::byte* memory_ = nullptr;
   std::size_t bytes_ = 0;
   int descriptor_ = -1;
+  std::uint64_t device_ = 0;  ///< Of the file.
+  std::uint64_t inode_ = 0;   ///< Same.
   int process_ = 0;
   std::string file_;
   std::array<EngineStatistics, kEnginesShownMax> engines_;

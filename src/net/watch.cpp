@@ -5,16 +5,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "base/file_name.hpp"
+#include "net/bell.hpp"
 #include "net/metrics.hpp"
 #include "net/thread.hpp"
+#include "net/trace.hpp"
 
 namespace tutti::net {
 namespace {
@@ -79,13 +86,102 @@ Status Watch::check(const Config& config) {
   return check_file("TUTTI_TRACE", config.trace);
 }
 
-void Watch::finish() {
-  stop_ = true;
-  if (thread_.joinable()) {
-    bell_.ring();
-    thread_.join();
+/// The files, and what the thread works with.
+class Watch::Writer {
+ public:
+  Writer(const Config& config, Log log, std::shared_ptr<Statistics> statistics)
+      : log_(std::move(log)), statistics_(std::move(statistics)) {
+    if (!config.metrics.empty()) {
+      metrics_file_.emplace(config.metrics);
+      tell(LogKind::kInfo, "metrics in " + metrics_file_->get());
+    }
+    if (!config.trace.empty()) {
+      trace_name_.emplace(config.trace, /*keeps=*/true);
+    }
   }
-  trace_file_.reset();
+
+  Bell* bell() { return &bell_; }
+
+  /// Null: there is no trace.
+  EngineTrace* add_trace() {
+    if (!trace_name_) {
+      return nullptr;
+    }
+    const std::lock_guard lock(traces_mutex_);
+    return &traces_.emplace_back(&bell_);
+  }
+
+  /// The thread.
+  void run() {
+    try {
+      open_trace();
+      write_until_stopped();
+    } catch (const std::exception& error) {
+      warn_once(std::string("metrics and traces end here: ") + error.what());
+    }
+    trace_file_.reset();
+    const std::lock_guard lock(end_mutex_);
+    has_ended_ = true;
+    ended_.notify_all();
+  }
+
+  /// False: it hangs, and tells nobody anything from now on.
+  bool stop() {
+    stop_ = true;
+    bell_.ring();
+    std::unique_lock lock(end_mutex_);
+    const bool ended = ended_.wait_for(lock, kFinishTime, [this] { return has_ended_; });
+    is_left_ = !ended;
+    return ended;
+  }
+
+  void warn_once(const std::string& text) {
+    if (!std::exchange(has_warned_, true)) {
+      tell(LogKind::kWarning, text);
+    }
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void tell(LogKind kind, const std::string& text) const {
+    if (!is_left_) {
+      log_(kind, "net: " + text);
+    }
+  }
+
+  void open_trace();
+  void write_until_stopped();
+  void write_metrics();
+  void write_trace();
+
+  const Log log_;
+  const std::shared_ptr<Statistics> statistics_;
+  std::optional<OwnFileName> metrics_file_;
+  std::optional<OwnFileName> trace_name_;
+  std::unique_ptr<TraceFile> trace_file_;
+  bool has_warned_ = false;
+  std::mutex traces_mutex_;
+  std::deque<EngineTrace> traces_;
+  Bell bell_;
+  std::atomic<bool> stop_ = false;
+  std::atomic<bool> is_left_ = false;
+  std::mutex end_mutex_;  ///< Of the next two.
+  std::condition_variable ended_;
+  bool has_ended_ = false;
+};
+
+void Watch::finish() {
+  if (thread_.joinable()) {
+    if (writer_->stop()) {
+      thread_.join();
+    } else {
+      thread_.detach();
+      log_(LogKind::kWarning,
+           "net: metrics and traces are not finished: a disk has not answered for " +
+               std::to_string(kFinishTime.count()) + " seconds");
+    }
+  }
   if (statistics_ != nullptr) {
     statistics_->remove_file();
   }
@@ -100,14 +196,13 @@ void Watch::add(EngineOptions* engine) {
     return;
   }
   engine->statistics = statistics_->add_engine();
-  engine->bell = thread_.joinable() ? &bell_ : nullptr;
   if (engine->statistics == nullptr && !std::exchange(has_left_out_, true)) {
     log_(LogKind::kInfo, "net: statistics and metrics are of the first " +
                              std::to_string(kEnginesShownMax) + " engines");
   }
-  if (trace_file_ != nullptr) {
-    const std::lock_guard lock(traces_mutex_);
-    engine->trace = &traces_.emplace_back(&bell_);
+  if (writer_ != nullptr) {
+    engine->bell = writer_->bell();
+    engine->trace = writer_->add_trace();
   }
 }
 
@@ -129,46 +224,37 @@ void Watch::start() {
   if (statistics_ == nullptr) {
     auto own = Statistics::open("", paths);
     if (!own.ok()) {
-      return warn_once(own.status().message());
+      log_(LogKind::kWarning, "net: " + own.status().message());
+      return;
     }
     statistics_ = std::move(*own);
   }
-  if (!config_.metrics.empty()) {
-    metrics_file_.emplace(config_.metrics);
-    log_(LogKind::kInfo, "net: metrics in " + metrics_file_->get());
-  }
-  if (!config_.trace.empty()) {
-    open_trace();
-  }
-  auto thread = start_thread("tutti-watch", [this] {
-    try {
-      run();
-    } catch (const std::exception& error) {
-      warn_once(std::string("metrics and traces end here: ") + error.what());
-    }
-  });
+  auto writer = std::make_shared<Writer>(config_, log_, statistics_);
+  auto thread = start_thread("tutti-watch", [writer] { writer->run(); });
   if (!thread.ok()) {
-    trace_file_.reset();
-    return warn_once(thread.status().message());
+    return writer->warn_once(thread.status().message());
   }
+  writer_ = std::move(writer);
   thread_ = std::move(*thread);
 }
 
-void Watch::open_trace() {
+void Watch::Writer::open_trace() {
+  if (!trace_name_) {
+    return;
+  }
   const FileHeader& header = statistics_->header();
-  const OwnFileName name(config_.trace, /*keeps=*/true);
   auto file = TraceFile::open(
-      name.get(),
+      trace_name_->get(),
       header.program.data() + (" " + std::to_string(header.process)) + " on " + header.host.data(),
       header.start_ns, header.start_unix_ns);
   if (!file.ok()) {
     return warn_once("TUTTI_TRACE: " + file.status().message());
   }
   trace_file_ = std::move(*file);
-  log_(LogKind::kInfo, "net: trace in " + name.get());
+  tell(LogKind::kInfo, "trace in " + trace_name_->get());
 }
 
-void Watch::run() {
+void Watch::Writer::write_until_stopped() {
   Clock::time_point next = Clock::now();
   bool is_due = false;
   while (!stop_) {
@@ -188,12 +274,12 @@ void Watch::run() {
   write_trace();
   write_metrics();
   if (trace_file_ != nullptr && trace_file_->left_out() > 0) {
-    log_(LogKind::kInfo, "net: the trace is without " + std::to_string(trace_file_->left_out()) +
+    tell(LogKind::kInfo, "the trace is without " + std::to_string(trace_file_->left_out()) +
                              " events that there was no room for");
   }
 }
 
-void Watch::write_metrics() {
+void Watch::Writer::write_metrics() {
   if (!metrics_file_) {
     return;
   }
@@ -203,10 +289,8 @@ void Watch::write_metrics() {
   }
 }
 
-void Watch::write_trace() {
-  if (trace_file_ == nullptr) {
-    return;
-  }
+/// Where the file could not be opened, what engines tell is dropped.
+void Watch::Writer::write_trace() {
   std::vector<TraceEvent> events;
   std::vector<std::string> names;
   std::uint64_t left_out = 0;
@@ -220,17 +304,13 @@ void Watch::write_trace() {
       break;
     }
     trace->take(&events, &names, &left_out);
-    trace_file_->write(i, events, names, left_out);
+    if (trace_file_ != nullptr) {
+      trace_file_->write(i, events, names, left_out);
+    }
   }
-  const Status status = trace_file_->flush();
+  const Status status = trace_file_ == nullptr ? Status() : trace_file_->flush();
   if (!status.ok()) {
     warn_once("TUTTI_TRACE: " + status.message());
-  }
-}
-
-void Watch::warn_once(const std::string& text) {
-  if (!std::exchange(has_warned_, true)) {
-    log_(LogKind::kWarning, "net: " + text);
   }
 }
 

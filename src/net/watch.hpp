@@ -2,25 +2,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What a Network keeps for those who watch it: statistics in shared memory for `tutti top`, a file
-// of metrics for Prometheus, a trace. The files are written by a thread that sleeps while the
-// engines do: a slow disk must stop neither them nor their callers. Nothing is there before the
-// first engine, and nothing that fails later stops the network.
+// of metrics for Prometheus, a trace. The files are opened and written by a thread that sleeps
+// while the engines do: a slow disk must stop neither them nor their callers. At the end it is
+// waited for, but not for ever: one that hangs is left behind with all that it uses. Nothing is
+// there before the first engine, and nothing that fails later stops the network.
 #pragma once
 
 #include <chrono>
-#include <deque>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 
 #include "base/config.hpp"
-#include "net/bell.hpp"
 #include "net/engine.hpp"
 #include "net/network.hpp"
 #include "net/statistics.hpp"
-#include "net/trace.hpp"
 
 namespace tutti::net {
 
@@ -54,31 +50,23 @@ class Watch {
   /// Tells an engine that is about to be made what it writes to. One thread at a time.
   void add(EngineOptions* engine);
 
-  /// Writes everything once more and ends the files. Engines that are still there go on, unwatched.
+  /// Writes everything once more and ends the files, if that takes no longer than kFinishTime.
+  /// Engines that are still there go on, unwatched. One thread at a time, as add().
   void finish();
 
+  static constexpr auto kFinishTime = std::chrono::seconds(2);
+
  private:
-  using Clock = std::chrono::steady_clock;
+  class Writer;
 
   void start();
-  void open_trace();
-  void run();
-  void write_metrics();
-  void write_trace();
-  void warn_once(const std::string& text);
 
   const Config& config_;
   const Log& log_;
   bool is_started_ = false;
   bool has_left_out_ = false;
-  bool has_warned_ = false;
-  std::unique_ptr<Statistics> statistics_;
-  std::optional<OwnFileName> metrics_file_;
-  std::unique_ptr<TraceFile> trace_file_;
-  std::mutex traces_mutex_;
-  std::deque<EngineTrace> traces_;
-  Bell bell_;
-  std::atomic<bool> stop_ = false;
+  std::shared_ptr<Statistics> statistics_;
+  std::shared_ptr<Writer> writer_;  ///< Null: no files.
   std::thread thread_;
 };
 

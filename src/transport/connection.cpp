@@ -290,6 +290,7 @@ Status Connection::close(TimeNs now) {
 void Connection::advance_close(TimeNs now) {
   if (state_ == State::kDraining && !outgoing_.has_matched()) {
     state_ = State::kClosing;
+    progress_ns_ = now;
     control_ |= kClose;
     control_backoff_ = 0;
     timers_.set(Timer::kControl, now + control_rto_ns());
@@ -495,6 +496,31 @@ void Connection::on_control_timer(TimeNs now) {
   timers_.set(Timer::kControl, now + control_rto_ns());
 }
 
+/// Of what the peer owes us while it gives signs of life: since when it has been missing. Nothing
+/// here waits for the peer's program, but for its end of this connection alone.
+TimeNs Connection::stalled_since_ns(TimeNs now) {
+  if (looked_chunks_ != counters_.chunks_received) {
+    looked_chunks_ = counters_.chunks_received;
+    data_ns_ = now;
+  }
+  if (!incoming_.has_unknown() || looked_known_ != incoming_.known()) {
+    looked_known_ = incoming_.known();
+    known_ns_ = now;
+  }
+  TimeNs since_ns = known_ns_;
+  if (flight_.inflight_chunks() > 0 || flight_.first_lost() != Flight::kNoChunk ||
+      state_ == State::kClosing) {
+    // A peer that has closed takes no data of ours, and ends us when its own is here.
+    since_ns = std::min(since_ns, peer_closes_ ? std::max(progress_ns_, data_ns_) : progress_ns_);
+  }
+  if (credit_ && !credit_->can_send() && credit_backlog_bytes() > 0) {
+    since_ns = std::min(since_ns, asked_ns_);
+  }
+  since_ns =
+      std::min(since_ns, guests_ ? guests_->look(now, data_ns_) : incoming_.look(now, data_ns_));
+  return std::max(since_ns, waiting_since_ns_);
+}
+
 void Connection::on_keep_alive_timer(TimeNs now) {
   if (!is_waiting()) {
     waiting_since_ns_ = kNever;
@@ -502,11 +528,7 @@ void Connection::on_keep_alive_timer(TimeNs now) {
   }
   const TimeNs interval = options_.loss.give_up_ns / 8;
   const TimeNs silent_since = std::max(heard_ns_, waiting_since_ns_);
-  // A peer that has closed takes no data of ours, and ends us when it is done.
-  const bool is_stuck =
-      !peer_closes_ &&
-      (flight_.inflight_chunks() > 0 || flight_.first_lost() != Flight::kNoChunk) &&
-      now - progress_ns_ >= kStuckGiveUps * options_.loss.give_up_ns;
+  const bool is_stuck = now - stalled_since_ns(now) >= kStuckGiveUps * options_.loss.give_up_ns;
   if (is_stuck || now - silent_since >= options_.loss.give_up_ns) {
     end(now, Outcome::kUnreachable, Outcome::kUnreachable);
     return;

@@ -126,6 +126,7 @@ class Connection {
   void end(TimeNs now, Outcome outcome, Outcome of_requests);
   void advance_close(TimeNs now);
   bool is_waiting() const;
+  TimeNs stalled_since_ns(TimeNs now);
   void note_waiting(TimeNs now);
   void on_retransmit_timer(TimeNs now);
   void on_tail_probe_timer(TimeNs now);
@@ -235,9 +236,11 @@ class Connection {
   OutgoingTable outgoing_;
   std::optional<CreditSender> credit_;
   Bytes acked_bytes_ = 0;
+  std::uint64_t acked_chunks_ = 0;
   Bytes hidden_bytes_ = 0;  ///< At the receiver, by its own count, and not known one by one.
   TimeNs progress_ns_ = 0;  ///< When something was acknowledged last.
   TimeNs pace_ns_ = 0;      ///< No chunk before it.
+  TimeNs asked_ns_ = 0;     ///< Since when credit is missing.
   bool tail_probe_due_ = false;
   std::uint64_t probed_ = UINT64_MAX;  ///< Chunk that the last tail probe repeated.
   bool owes_request_ = false;          ///< What somebody waits for was sent without an ACK request.
@@ -251,6 +254,10 @@ class Connection {
   std::uint32_t spare_acks_ = 0;  ///< Copies of the last acknowledgement that are to follow it.
   AckHeader last_ack_;
   IncomingTable incoming_;
+  std::uint64_t looked_chunks_ = 0;   ///< Received when the keep-alive timer fired last.
+  TimeNs data_ns_ = 0;                ///< Of the first time with so many.
+  std::uint64_t looked_known_ = 0;    ///< Adverts that the peer knew then.
+  TimeNs known_ns_ = 0;               ///< The last time with news of them, or none to tell.
   std::uint64_t known_before_;        ///< Adverts that the peer knew when their timer fired last.
   std::optional<GuestTable> guests_;  ///< In place of it.
   bool has_waited_ = false;           ///< Adverts have waited long enough.

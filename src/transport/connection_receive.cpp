@@ -203,7 +203,7 @@ void Connection::on_ack(TimeNs now, const Packet& packet, std::uint64_t packet_n
   if (credit_) {
     credit_->on_heard();
   }
-  const Bytes acked_before = acked_bytes_;
+  const std::uint64_t acked_before = acked_chunks_;
   last_feedback_ = Feedback{};
   last_feedback_.now = now;
   unechoed_bytes_ = 0;
@@ -234,7 +234,7 @@ void Connection::on_ack(TimeNs now, const Packet& packet, std::uint64_t packet_n
   timers_.set(Timer::kRack, loss_.detect_by_time(flight_, now, [&](std::uint64_t number) {
     lose(now, number, LossCause::kRack);
   }));
-  if (acked_bytes_ != acked_before || cumulative == flight_.next()) {
+  if (acked_chunks_ != acked_before || cumulative == flight_.next()) {
     loss_.on_progress();
     progress_ns_ = now;
   }
@@ -337,6 +337,7 @@ void Connection::acknowledge(std::uint64_t number) {
   }
   flight_.acknowledge(number);
   acked_bytes_ += chunk.bytes;
+  ++acked_chunks_;
   outgoing_.on_acknowledged(chunk.message);
 }
 

@@ -353,6 +353,7 @@ void Connection::request_credit_if_stuck(TimeNs now) {
     control_ |= kRequestCredit;
   }
   control_backoff_ = 0;
+  asked_ns_ = now;
   timers_.set(Timer::kRequest, now + control_rto_ns());
 }
 

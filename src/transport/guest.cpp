@@ -72,6 +72,18 @@ std::byte* GuestTable::place(const DataHeader& data) const {
 
 void GuestTable::expect(std::uint32_t slot) { (void)find_or_open(slot); }
 
+TimeNs GuestTable::look(TimeNs now, TimeNs data_ns) {
+  TimeNs since_ns = now;
+  for (Entry& entry : entries_) {
+    drop_if_gone(entry);
+    if (entry.is_open) {
+      const TimeNs own_ns = entry.bytes.look(now);
+      since_ns = std::min(since_ns, entry.bytes.has_begun() ? own_ns : std::max(own_ns, data_ns));
+    }
+  }
+  return since_ns;
+}
+
 void GuestTable::end_all() {
   for (Entry& entry : entries_) {
     entry.is_open = false;

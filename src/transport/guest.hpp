@@ -49,6 +49,9 @@ class GuestTable {
   std::byte* place(const DataHeader& data) const;
   /// Waits for it, if it has not ended.
   void expect(std::uint32_t slot);
+  /// Of those that have begun, or are waited for, the one that has waited longest: since when, as
+  /// far as earlier looks tell. `data_ns`: when data of any came last. `now`: there is none.
+  TimeNs look(TimeNs now, TimeNs data_ns);
   /// What is open is dropped without an event: its receive is the other connection's to end.
   void end_all();
   /// Fills the event of a receive whose share is complete; false: there is none.

@@ -156,6 +156,7 @@ bool IncomingTable::withdraw(std::uint32_t request) {
   }
   for (std::uint64_t n = it.first_slot; n != it.first_slot + it.part_count; ++n) {
     if (n >= first_ && slot(n).request == request) {
+      slot(n).is_withdrawn = true;
       Slot& to = slot(next_++);
       to = Slot{};
       to.is_withdrawal = true;
@@ -164,6 +165,21 @@ bool IncomingTable::withdraw(std::uint32_t request) {
     }
   }
   return true;
+}
+
+// A message is sent from its first byte to its last, so one that has begun goes on whatever else
+// there is. Of one that has not, the others are the reason as long as they go on.
+TimeNs IncomingTable::look(TimeNs now, TimeNs data_ns) {
+  TimeNs since_ns = now;
+  for (std::uint64_t n = first_; n != next_; ++n) {
+    Slot& it = slot(n);
+    const bool has_begun = it.bytes.has_begun();
+    if (it.request != kNoRequest && (has_begun || it.is_withdrawn)) {
+      const TimeNs own_ns = it.bytes.look(now);
+      since_ns = std::min(since_ns, has_begun ? own_ns : std::max(own_ns, data_ns));
+    }
+  }
+  return since_ns;
 }
 
 bool IncomingTable::on_known(std::uint64_t number) {

@@ -41,6 +41,11 @@ class IncomingTable {
   /// Withdraws what can be withdrawn; false: no room to say so now.
   bool withdraw(std::uint32_t request);
 
+  /// Of those for which the peer has something to send, the one that has waited longest: since
+  /// when, as far as earlier looks tell. `data_ns`: when data of any came last. `now`: there is
+  /// none.
+  TimeNs look(TimeNs now, TimeNs data_ns);
+
   /// What the peer must be told.
   bool has_untold() const { return told_ != next_; }
   bool has_unknown() const { return known_ != next_; }
@@ -64,6 +69,7 @@ class IncomingTable {
     std::uint32_t request = kNoRequest;  ///< kNoRequest: has ended.
     std::uint8_t part = 0;
     bool is_withdrawal = false;
+    bool is_withdrawn = false;    ///< The peer has to say what became of it.
     std::uint32_t withdrawn = 0;  ///< The slot that a withdrawal names.
   };
   struct Request {

@@ -11,6 +11,11 @@ constexpr std::uint32_t kMultipleMax = 8;
 constexpr std::uint32_t kCleanEpisodesToReset = 16;  // RFC 8985 section 6.2, step 4.
 constexpr TimeNs kRtoGranularityNs = 1'000;
 constexpr TimeNs kRtoFloorNs = 15'000;
+constexpr TimeNs kRttNsMax = 1ULL << 31;  // Longer ones cannot be told.
+/// Round trips over paths of which nothing is known, before their spread is believed: some for each
+/// path, while the queues fill up that the connection itself makes.
+constexpr std::uint32_t kSamplesToTrust = 256;
+constexpr TimeNs kDeviations = 4;          // As of the timeout, RFC 6298.
 constexpr std::uint64_t kQueueDrains = 6;  // Full queues of one BDP that a round trip may meet.
 
 }  // namespace
@@ -27,6 +32,7 @@ LossDetector::LossDetector(const LossOptions& options, const WireCapabilities& w
 }
 
 void LossDetector::on_delivered(const Chunk& chunk, TimeNs round_trip_ns) {
+  delivered_ = std::min(delivered_ + 1, kSamplesToTrust);
   if (!has_delivered_ || chunk.order > delivered_order_) {
     has_delivered_ = true;
     delivered_order_ = chunk.order;
@@ -53,17 +59,27 @@ void LossDetector::mark_same_path(Flight& flight, std::uint64_t number,
 TimeNs LossDetector::reordering_ns() const {
   const TimeNs spread = rtt_.high_ns() - std::min(rtt_.high_ns(), rtt_.min_ns());
   const TimeNs low = rtt_.min_ns() / 4;
-  // In a network that nobody knows one path may be several times as long as the others.
-  const TimeNs high = rtt_.srtt_ns() + (wire_.base_rtt_is_guess ? rtt_.high_ns() : 0);
-  return std::clamp(reordering_multiple_ * spread, low, std::max(low, high));
+  if (!wire_.base_rtt_is_guess) {
+    return std::clamp(reordering_multiple_ * spread, low, std::max(low, rtt_.srtt_ns()));
+  }
+  // In a network that nobody knows one path may be several times as long as the others. To wait
+  // costs little: what a path that lives has lost is mostly told by what comes behind it.
+  const TimeNs high = rtt_.srtt_ns() + rtt_.high_ns();
+  if (delivered_ < kSamplesToTrust) {
+    return high;
+  }
+  const TimeNs usual = std::max(spread, kDeviations * rtt_.rttvar_ns());
+  return std::clamp(reordering_multiple_ * usual, low, std::max(low, high));
 }
 
 TimeNs LossDetector::rto_ns() const {
   const TimeNs usual = rtt_.srtt_ns() + std::max(4 * rtt_.rttvar_ns(), kRtoGranularityNs);
   const TimeNs rto = std::max(usual, late_ns()) + lazy_ns_;
-  return std::min(std::clamp(rto, rto_ns_min_, std::max(rto_ns_min_, options_.rto_ns_max))
-                      << backoff_,
-                  std::max(rto_ns_min_, options_.rto_ns_max));
+  // Backing off has a bound. Slow links with long queues have none: no answer is late before its
+  // usual time.
+  const TimeNs first =
+      std::clamp(rto, rto_ns_min_, std::max({rto_ns_min_, options_.rto_ns_max, kRttNsMax}));
+  return std::min(first << backoff_, std::max(first, options_.rto_ns_max));
 }
 
 bool LossDetector::on_lost(const Flight& flight, std::uint64_t number) {

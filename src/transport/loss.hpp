@@ -107,6 +107,7 @@ class LossDetector {
   TimeNs rto_ns_min_;
   std::uint32_t backoff_ = 0;
 
+  std::uint32_t delivered_ = 0;  ///< Transmissions that have arrived, as far as that matters.
   bool has_delivered_ = false;
   std::uint64_t delivered_order_ = 0;  ///< The newest transmission known to have arrived.
   TimeNs delivered_rtt_ns_ = 0;

@@ -8,7 +8,9 @@ namespace tutti::transport {
 
 bool Reassembly::fits(const DataHeader& chunk) const {
   const Bytes end = chunk.offset + chunk.payload_bytes;
-  return end <= capacity_bytes && (!has_end || end <= total_bytes) &&
+  const Bytes limit = has_end ? total_bytes : capacity_bytes;
+  // Also together: chunks that lie on each other would never make a whole.
+  return end <= limit && chunk.payload_bytes <= limit - received_bytes &&
          chunk.payload_bytes <= stride.run_bytes(chunk.offset);
 }
 
@@ -27,6 +29,14 @@ bool Reassembly::on_data(const DataHeader& chunk, bool is_end, std::span<const s
     total_bytes = end;
   }
   return true;
+}
+
+TimeNs Reassembly::look(TimeNs now) {
+  if (seen_ns == kNever || seen_bytes != received_bytes) {
+    seen_bytes = received_bytes;
+    seen_ns = now;
+  }
+  return seen_ns;
 }
 
 std::byte* Reassembly::place(const DataHeader& chunk) const {

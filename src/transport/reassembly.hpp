@@ -20,6 +20,8 @@ struct Reassembly {
   Bytes received_bytes = 0;
   Bytes total_bytes = 0;  ///< Known once the end has come.
   bool has_end = false;
+  Bytes seen_bytes = 0;     ///< At the last look.
+  TimeNs seen_ns = kNever;  ///< Of the first look that saw so many.
 
   /// False, and nothing has changed: bytes outside of it, or ends that contradict each other. An
   /// empty payload is one that lies where place() said.
@@ -27,6 +29,9 @@ struct Reassembly {
   /// Where on_data would copy the payload to; null: nowhere.
   std::byte* place(const DataHeader& chunk) const;
   bool is_complete() const { return has_end && received_bytes == total_bytes; }
+  bool has_begun() const { return has_end || received_bytes > 0; }
+  /// Since when nothing has come, as far as who looks now and then can tell.
+  TimeNs look(TimeNs now);
 
  private:
   bool fits(const DataHeader& chunk) const;

@@ -101,6 +101,7 @@ struct LossOptions {
   /// Hosts that are late by themselves (threads that wait for a processor) are not losses.
   TimeNs tail_probe_ns_min = 0;
   TimeNs rto_ns_min = 0;  ///< 0: max(4 * base_rtt, 15 us + 6 * BDP on the wire).
+  /// Of backing off. Where round trips take longer, their own timeout is the bound.
   TimeNs rto_ns_max = 100'000'000;
   /// Without a sign of life the peer is gone. One that answers and takes no data (a black hole for
   /// long packets, paths that come and go) has four times as long.

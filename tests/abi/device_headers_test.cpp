@@ -102,12 +102,15 @@ static_assert(cuda::kIpcMemLazyEnablePeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_A
 #if TUTTI_HAVE_HIP_H
 namespace hip = tutti::device::hip;
 
-// hip_runtime_api.h overloads these two with templates for C++; the cast picks the plain function,
-// and does not compile unless that has exactly this type.
+// hip_runtime_api.h overloads some of these with templates for C++; the cast picks the plain
+// function, and does not compile unless that has exactly this type.
 constexpr auto tutti_hip_malloc = static_cast<hipError_t (*)(void**, std::size_t)>(&::hipMalloc);
 constexpr auto tutti_hip_host_malloc =
     static_cast<hipError_t (*)(void**, std::size_t, unsigned)>(&::hipHostMalloc);
+constexpr auto tutti_hip_ext_malloc =
+    static_cast<hipError_t (*)(void**, std::size_t, unsigned)>(&::hipExtMallocWithFlags);
 #define hipMalloc tutti_hip_malloc
+#define hipExtMallocWithFlags tutti_hip_ext_malloc
 #define hipHostMalloc tutti_hip_host_malloc
 
 #define TUTTI_CHECK(member, symbol, parameters) \
@@ -118,6 +121,7 @@ TUTTI_CHECK(get_error_name, hipGetErrorName, )
 TUTTI_CHECK(get_error_string, hipGetErrorString, )
 #undef TUTTI_CHECK
 #undef hipMalloc
+#undef hipExtMallocWithFlags
 #undef hipHostMalloc
 
 static_assert(sizeof(hip::Uuid) == sizeof(hipUUID));
@@ -153,6 +157,10 @@ static_assert(hip::kEventDisableTiming == hipEventDisableTiming);
 static_assert(hip::kHostMallocPortable == hipHostMallocPortable);
 static_assert(hip::kHostMallocMapped == hipHostMallocMapped);
 static_assert(hip::kHostMallocCoherent == hipHostMallocCoherent);
+static_assert(hip::kDeviceMallocFinegrained == hipDeviceMallocFinegrained);
+#ifdef hipDeviceMallocUncached
+static_assert(hip::kDeviceMallocUncached == hipDeviceMallocUncached);
+#endif
 static_assert(hip::kIpcMemLazyEnablePeerAccess == hipIpcMemLazyEnablePeerAccess ||
               hip::kIpcMemLazyEnablePeerAccessOld == hipIpcMemLazyEnablePeerAccess);
 #endif  // TUTTI_HAVE_HIP_H

@@ -184,6 +184,49 @@ def test_trouble__what_does_not_count(bench: SimpleNamespace) -> None:
     assert not undisturbed(outcome(0, 0, us_max=3e6), 1)[0]
 
 
+def test_trouble__a_killed_rank_is_told_of_before_silence_would(
+    bench: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trouble = bench.nccl_trouble
+    assert trouble.KILLED_MAX_S < trouble.TIMEOUT_S
+    bounds: list[float] = []
+    monkeypatch.setattr(trouble, "hit", lambda *_, bound_s, **__: bounds.append(bound_s))
+    for number in (signal.SIGKILL, signal.SIGSTOP):
+        trouble.signalled(number, None, None, None)
+    assert bounds == [trouble.KILLED_MAX_S, trouble.TIMEOUT_S + trouble.SLACK_S]
+
+
+def test_trouble__a_cut_that_kills_no_path_does_not_count(
+    bench: SimpleNamespace, setup: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trouble = bench.nccl_trouble
+    with trouble.Counters() as counters:
+        good = (True, "fine")
+        assert trouble.with_deaths(good, counters, 0) == (False, "0 paths died; fine")
+        for process, deaths in ((11, 0), (12, 3)):
+            name = counters.env["TUTTI_METRICS"].replace("%p", str(process))
+            engines = (f'{{device="lo",engine="{i}"}} {deaths}' for i in range(2))
+            lines = [f"tutti_engine_path_deaths_total{engine}" for engine in engines]
+            lines.append('tutti_connection_path_deaths_total{device="lo"} 100')
+            Path(name).write_text("\n".join(["# HELP x", *lines, ""]))
+        assert trouble.with_deaths(good, counters, 0) == (True, "6 paths died; fine")
+        assert trouble.with_deaths(good, counters, 6) == (False, "0 paths died; fine")
+        assert not trouble.with_deaths((False, "wrong"), counters, 0)[0]
+    # On the doubles there are no paths; the job is right all the same.
+    monkeypatch.setattr(trouble, "SETTLE_S", 0.1)
+    monkeypatch.setattr(trouble, "LARGE", "64K")
+    monkeypatch.setattr(trouble, "WORK_S", 0.3)
+    monkeypatch.setattr(trouble.network, "set_link", lambda *_: None)
+    lab = SimpleNamespace(plan=None, pids={})
+    layout = bench.nccl_jobs.LAYOUTS["loopback"]
+    monkeypatch.setattr(bench.nccl_jobs, "enter", lambda *_: None)
+    lab.pids = {f"n{rank}": 0 for rank in range(4)}
+    one_path, text = trouble.one_path(setup, lab, layout)
+    assert not one_path
+    assert text.startswith("0 paths died;")
+    assert ", 0 wrong elements" in text
+
+
 def test_measure__document_and_status(bench: SimpleNamespace, setup: Any, tmp_path: Path) -> None:
     out = tmp_path / "results.json"
     command = [sys.executable, str(ROOT / "bench/nccl_network.py"), "measure", "--gpus", "4"]

@@ -13,6 +13,7 @@
 //   more tutti_fake_enqueue(stream, function, argument)  a host function in the stream's order
 //   tutti_fake_fail(spec)                           FAKE_GPU_FAIL at run time
 //   tutti_fake_calls(symbol)                        calls of a symbol since the last fail()
+//   tutti_fake_malloc_flags(pointer)                of hipExtMallocWithFlags; 0: of hipMalloc
 #include "support/fake_gpu.hpp"
 
 #include "device/driver_hip.hpp"
@@ -21,6 +22,8 @@ using namespace tutti::fake;  // NOLINT(google-build-using-namespace): the whole
 namespace hip = tutti::device::hip;
 
 namespace {
+
+constexpr int kVersionOfUncached = 6;  // 5.7, but the double knows whole versions alone.
 
 thread_local int current = 0;
 thread_local int last_error = kSuccess;
@@ -178,8 +181,16 @@ HIP_CALL(hipDeviceEnablePeerAccess, (int peer, unsigned)) {
 
 // ---- memory -------------------------------------------------------------------------------------
 
-HIP_CALL(hipMalloc, (void** pointer, std::size_t bytes)) {
-  ENTER(hipMalloc);
+namespace {
+
+/// Of hipExtMallocWithFlags, by pointer.
+std::map<const void*, unsigned>& malloc_flags() {
+  static std::map<const void*, unsigned> flags;
+  return flags;
+}
+std::mutex malloc_flags_mutex;
+
+int allocate(void** pointer, std::size_t bytes) {
   if (pointer == nullptr) {
     return fail(kInvalidValue);
   }
@@ -195,12 +206,41 @@ HIP_CALL(hipMalloc, (void** pointer, std::size_t bytes)) {
   return kSuccess;
 }
 
-HIP_CALL(hipExtMallocWithFlags, (void** pointer, std::size_t bytes, unsigned)) {
-  return hipMalloc(pointer, bytes);
+}  // namespace
+
+HIP_CALL(hipMalloc, (void** pointer, std::size_t bytes)) {
+  ENTER(hipMalloc);
+  return allocate(pointer, bytes);
+}
+
+HIP_CALL(hipExtMallocWithFlags, (void** pointer, std::size_t bytes, unsigned flags)) {
+  ENTER(hipExtMallocWithFlags);
+  const bool is_known =
+      flags <= hip::kDeviceMallocFinegrained ||
+      (flags == hip::kDeviceMallocUncached && version_major() >= kVersionOfUncached);
+  if (!is_known) {
+    return fail(kInvalidValue);
+  }
+  const int code = allocate(pointer, bytes);
+  if (code == kSuccess) {
+    const std::lock_guard lock(malloc_flags_mutex);
+    malloc_flags()[*pointer] = flags;
+  }
+  return code;
+}
+
+TUTTI_FAKE_EXPORT unsigned tutti_fake_malloc_flags(const void* pointer) {
+  const std::lock_guard lock(malloc_flags_mutex);
+  const auto found = malloc_flags().find(pointer);
+  return found == malloc_flags().end() ? 0 : found->second;
 }
 
 HIP_CALL(hipFree, (void* pointer)) {
   ENTER(hipFree);
+  {
+    const std::lock_guard lock(malloc_flags_mutex);
+    malloc_flags().erase(pointer);
+  }
   return fail(free_memory(pointer));
 }
 

@@ -311,6 +311,7 @@ class SocketNetwork : public Network {
                         .latency_us = 5});
   }
   ~SocketNetwork() override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(socket_network().end_ms));
     if (thread_.joinable()) {
       if (has_bug("thread")) {
         thread_.detach();

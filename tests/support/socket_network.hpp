@@ -23,6 +23,7 @@ struct SocketNetworkState {
   std::atomic<int> networks{0};  ///< That live now.
   std::atomic<int> channels{0};
   std::atomic<std::size_t> unfinished_max{1000};  ///< Then send() and receive() give null.
+  std::atomic<int> end_ms{0};                     ///< So long a network takes to end.
   std::atomic<bool> throws{false};                ///< send() and listen() throw std::bad_alloc.
   Status open_error;                              ///< Of open().
   Status call_error;                              ///< Of every send() and receive().

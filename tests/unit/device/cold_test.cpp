@@ -4,8 +4,14 @@
 // Before anything is initialised. Each case needs a process of its own, as ctest gives it; run by
 // hand, name one with --gtest_filter.
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <thread>
 
+#include "base/log.hpp"
 #include "tables.hpp"
 
 namespace tutti::device::test {
@@ -143,6 +149,59 @@ TEST(Cold, hip__ipc_flag_of_rocm_5) {
       << opened.status().message();
   EXPECT_EQ(table.calls("hipIpcOpenMemHandle"), 2);
   EXPECT_TRUE(table.api->free_device(memory).ok());
+}
+
+TEST(Cold, hip__shared_memory_of_rocm_5_is_fine_grained) {
+  setenv("FAKE_HIP_VERSION", "5", 1);
+  const Table table = open_table("hip");
+  ASSERT_NE(table.api, nullptr);
+  void* memory = *table.api->allocate_shared(1, 64, Sharing::kIpc);
+  EXPECT_EQ(table.symbol<unsigned(const void*)>("tutti_fake_malloc_flags")(memory), 1U);
+  EXPECT_EQ(table.symbol<int()>("hipPeekAtLastError")(), 0);
+  EXPECT_TRUE(table.api->free_device(memory).ok());
+}
+
+/// The double under the same name in `directory`, without one of its symbols.
+std::string double_without(const std::string& directory, const std::string& symbol) {
+  std::ifstream input(TUTTI_FAKE_HIP, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(input), std::istreambuf_iterator<char>()};
+  const std::string name = '\0' + symbol + '\0';
+  std::size_t found = 0;
+  for (std::size_t at = bytes.find(name); at != std::string::npos; at = bytes.find(name, at + 1)) {
+    bytes[at + symbol.size()] = '?';
+    ++found;
+  }
+  EXPECT_GT(found, 0U);
+  std::string file = directory + "/libamdhip64.so.6";
+  std::ofstream(file, std::ios::binary) << bytes;
+  return file;
+}
+
+TEST(Cold, hip__a_library_without_a_call_for_shared_memory_is_reported) {
+  std::string directory = testing::TempDir() + "tutti-hip-XXXXXX";
+  ASSERT_NE(mkdtemp(directory.data()), nullptr);
+  const std::string log_file = directory + "/log";
+  const std::string file = double_without(directory, "hipExtMallocWithFlags");
+  configure_log(LogLevel::kWarn, log_file);
+  Table table;
+  table.name = "hip";
+  table.library = dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  ASSERT_NE(table.library, nullptr) << dlerror();
+  OpenReport report;
+  table.api = open("hip", &report);
+  ASSERT_NE(table.api, nullptr) << report.reason;
+  // The application's own error is left alone.
+  EXPECT_NE(table.symbol<int(int)>("hipSetDevice")(99), 0);
+  const Result<void*> memory = table.api->allocate_shared(1, 64, Sharing::kIpc);
+  ASSERT_TRUE(memory.ok()) << memory.status().message();
+  EXPECT_EQ(table.symbol<int()>("hipPeekAtLastError")(), 101);
+  EXPECT_EQ(table.calls("hipMalloc"), 1);
+  EXPECT_TRUE(table.api->free_device(*memory).ok());
+  std::ifstream log(log_file);
+  const std::string said{std::istreambuf_iterator<char>(log), std::istreambuf_iterator<char>()};
+  EXPECT_NE(said.find("the library has no hipExtMallocWithFlags"), std::string::npos) << said;
+  configure_log(LogLevel::kWarn, "");
+  std::filesystem::remove_all(directory);
 }
 
 TEST(Cold, open__missing_libraries_are_named) {

@@ -2,9 +2,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What is HIP's own: its failures, and the "last error" that belongs to the application.
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
 #include <functional>
+#include <iterator>
+#include <string>
 #include <vector>
 
+#include "base/log.hpp"
 #include "device/driver_hip.hpp"
 #include "device/host_module.hpp"
 #include "tables.hpp"
@@ -64,6 +71,8 @@ TEST_F(Hip, check__every_failure_is_a_status_and_leaves_no_last_error) {
       {"hipStreamWaitEvent", [&] { return api().stream_wait_event(stream, event); }},
       {"hipHostMalloc", [&] { return api().allocate_pinned(64).status(); }},
       {"hipMalloc", [&] { return api().allocate_device(1, 64).status(); }},
+      {"hipExtMallocWithFlags",
+       [&] { return api().allocate_shared(1, 64, Sharing::kIpc).status(); }},
       {"hipIpcGetMemHandle", [&] { return api().export_memory(memory).status(); }},
       {"hipIpcOpenMemHandle", [&] { return api().open_memory(1, IpcHandle{}).status(); }},
       {"hipIpcCloseMemHandle", [&] { return api().close_memory(memory); }},
@@ -135,6 +144,51 @@ TEST_F(Hip, free__a_runtime_that_is_gone_is_ignored) {
   EXPECT_TRUE(api().free_device(memory).ok());
   EXPECT_EQ(last_error(), 0);
   table_.fail("");
+}
+
+// Kernels of one GPU wait for flags that another's write.
+TEST_F(Hip, allocate_shared__is_not_cached) {
+  const auto flags_of = table_.symbol<unsigned(const void*)>("tutti_fake_malloc_flags");
+  const Result<void*> shared = api().allocate_shared(2, 64, Sharing::kIpc);
+  ASSERT_TRUE(shared.ok()) << shared.status().message();
+  EXPECT_EQ(flags_of(*shared), hip::kDeviceMallocUncached);
+  EXPECT_EQ(api().classify(*shared).device, 2);
+  EXPECT_EQ(api().current_device(), 0);
+  EXPECT_TRUE(api().export_memory(*shared).ok());
+  EXPECT_TRUE(api().free_device(*shared).ok());
+  void* const own = *api().allocate_device(2, 64);
+  EXPECT_EQ(flags_of(own), 0U);
+  EXPECT_TRUE(api().free_device(own).ok());
+  EXPECT_EQ(api().allocate_shared(0, 0, Sharing::kIpc).status().code(),
+            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(api().allocate_shared(0, 64, Sharing::kFabric).status().code(),
+            ErrorCode::kUnsupported);
+}
+
+TEST_F(Hip, allocate_shared__a_library_that_cannot_is_reported_once) {
+  const std::string file = testing::TempDir() + "tutti-hip-" + std::to_string(getpid()) + ".log";
+  configure_log(LogLevel::kWarn, file);
+  const auto text = [&] {
+    std::ifstream input(file);
+    return std::string(std::istreambuf_iterator<char>(input), std::istreambuf_iterator<char>());
+  };
+  for (int i = 0; i < 2; ++i) {
+    table_.fail("hipExtMallocWithFlags=801");
+    const Result<void*> shared = api().allocate_shared(1, 64, Sharing::kIpc);
+    ASSERT_TRUE(shared.ok()) << shared.status().message();
+    EXPECT_EQ(table_.calls("hipExtMallocWithFlags"), 2);  // Fine-grained memory would do, too.
+    EXPECT_EQ(table_.calls("hipMalloc"), 1);
+    EXPECT_EQ(last_error(), 0);
+    EXPECT_EQ(api().classify(*shared).device, 1);
+    table_.fail("");
+    EXPECT_TRUE(api().free_device(*shared).ok());
+    const std::string said = text();
+    const std::size_t first = said.find("memory that GPUs share is cached: hipExtMallocWithFlags");
+    EXPECT_NE(first, std::string::npos) << said;
+    EXPECT_EQ(said.find("is cached", first + 30), std::string::npos) << said;
+  }
+  configure_log(LogLevel::kWarn, "");
+  std::remove(file.c_str());
 }
 
 TEST_F(Hip, identity__holds_uuid_and_bus) {

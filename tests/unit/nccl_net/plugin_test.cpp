@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -102,6 +104,39 @@ TEST(NcclNetInitTest, init__says_once_what_there_is) {
   EXPECT_EQ(lines, 1U);
   EXPECT_EQ(net.finalize(first), Result::kSuccess);
   EXPECT_EQ(socket_network().networks, 1);
+  EXPECT_EQ(net.finalize(second), Result::kSuccess);
+  EXPECT_EQ(socket_network().networks, 0);
+}
+
+/// A peer or a disk that does not answer takes its time when a network ends.
+TEST(NcclNetInitTest, finalize__nobody_else_waits_for_the_end) {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kEnd = std::chrono::milliseconds(1000);
+  void* first = nullptr;
+  ASSERT_EQ(calls.init(&first, 1, nullptr, logger, nullptr), Result::kSuccess);
+  std::array<char, abi::kHandleBytes> handle;
+  void* listener = nullptr;
+  ASSERT_EQ(calls.listen(first, 0, handle.data(), &listener), Result::kSuccess);
+  ASSERT_EQ(calls.close_listen(listener), Result::kSuccess);
+  socket_network().end_ms = static_cast<int>(kEnd.count());
+  const auto begun = Clock::now();
+  std::atomic<bool> has_begun = false;
+  std::thread other([&] {
+    has_begun = true;
+    EXPECT_EQ(net.finalize(first), Result::kSuccess);
+    EXPECT_GE(Clock::now() - begun, kEnd);
+  });
+  while (!has_begun) {
+    std::this_thread::yield();
+  }
+  std::this_thread::sleep_for(kEnd / 10);
+  void* second = nullptr;
+  EXPECT_EQ(calls.init(&second, 2, nullptr, logger, nullptr), Result::kSuccess);
+  EXPECT_EQ(calls.listen(second, 0, handle.data(), &listener), Result::kSuccess);
+  EXPECT_EQ(calls.close_listen(listener), Result::kSuccess);
+  EXPECT_LT(Clock::now() - begun, kEnd);
+  other.join();
+  socket_network().end_ms = 0;
   EXPECT_EQ(net.finalize(second), Result::kSuccess);
   EXPECT_EQ(socket_network().networks, 0);
 }

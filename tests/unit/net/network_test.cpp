@@ -591,6 +591,38 @@ TEST(Network, StrangersNeitherEndNorStopASetUp) {
   }
 }
 
+TEST(Network, OneOfTheJobThatDoesNotFinishItsGreetingIsAnError) {
+  const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
+  const ScopedEnvironment family("NCCL_SOCKET_FAMILY", "AF_INET");
+  const ScopedEnvironment timeout("TUTTI_NET_TIMEOUT", "1");
+  const auto network = make_network();
+  auto listener = network->listen(0);
+  ASSERT_TRUE(listener.ok());
+  const Handle handle = (*listener)->handle();
+  transport::Key key;
+  std::memcpy(&key.low, &handle.bytes[24], 8);
+  std::memcpy(&key.high, &handle.bytes[32], 8);
+  Hello hello;
+  hello.host = "odd";
+  hello.lanes = 2;
+  const int stranger = call_as_stranger(handle, {});
+  const int peer = call_as_stranger(handle, encode(hello, key));
+  const auto begun = Clock::now();
+  Result<std::unique_ptr<Channel>> channel = (*listener)->accept();
+  while (channel.ok() && *channel == nullptr && Clock::now() - begun < kPatience) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    channel = (*listener)->accept();
+  }
+  EXPECT_EQ(channel.status().code(), ErrorCode::kTimeout);
+  EXPECT_NE(channel.status().message().find("odd"), std::string::npos);
+  EXPECT_GE(Clock::now() - begun, std::chrono::milliseconds(900));
+  // Who says nothing may be anybody.
+  channel = (*listener)->accept();
+  EXPECT_TRUE(channel.ok());
+  close(stranger);
+  close(peer);
+}
+
 TEST(Network, OneListenerTakesSeveral) {
   const auto a = make_network();
   const auto b = make_network();
@@ -719,6 +751,31 @@ TEST_F(NetworkFiles, ATraceHasEveryRequest) {
     }
     EXPECT_EQ(requests, 100U);
   }
+}
+
+/// A pipe that nobody reads: it does not even open.
+TEST_F(NetworkFiles, ADiskThatHangsHoldsUpNobody) {
+  const std::string file = directory_ + "/pipe." + process_;
+  ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+  const ScopedEnvironment trace("TUTTI_TRACE", (directory_ + "/pipe.%p").c_str());
+  auto begun = Clock::now();
+  Pair pair = make_pair();
+  ASSERT_NE(pair.receive, nullptr);
+  const std::vector<std::byte> sent = content(2, 1'000);
+  std::vector<std::byte> got(1'000);
+  const ReceivePart to = part(got);
+  Request* const receive = *pair.receive->receive({&to, 1});
+  Request* const send = *pair.send->send(0, sent.data(), sent.size());
+  EXPECT_TRUE(wait(receive).status.ok());
+  EXPECT_TRUE(wait(send).status.ok());
+  EXPECT_LT(Clock::now() - begun, std::chrono::seconds(2));
+  begun = Clock::now();
+  pair.a->finish_watch();
+  pair.b->finish_watch();
+  EXPECT_LT(Clock::now() - begun, std::chrono::seconds(4));
+  // Who was left behind ends the file once it can.
+  const std::string text = text_of("pipe." + process_);
+  EXPECT_FALSE(nlohmann::json::parse(text, nullptr, false).is_discarded()) << text;
 }
 
 TEST_F(NetworkFiles, AFileThatCannotBeWrittenIsAnErrorWithItsVariable) {

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -234,6 +235,69 @@ TEST_F(StatisticsTest, write__readers_see_whole_records) {
   EXPECT_GT(from_memory, 100U);
   EXPECT_GT(from_file, 0U);
   EXPECT_GT(newest, 100U);
+}
+
+TEST_F(StatisticsTest, write__a_file_that_somebody_shortens_is_no_harm) {
+  EXPECT_EQ(in_child([this] {
+              const auto statistics = open();
+              EngineStatistics* const engine = statistics->add_engine();
+              const std::uint32_t slot = engine->take();
+              engine->write(slot, connection_of(1), {});
+              CHILD_EXPECT(truncate(statistics->file().c_str(), 0) == 0, "");
+              CHILD_EXPECT(statistics->connections(0, nullptr).at(0).number == 1, "");
+              CHILD_EXPECT(engine->last(slot).number == 1, "");
+              engine->write(slot, connection_of(2), {});
+              EngineRecord record{};
+              record.state = RecordState::kOpen;
+              engine->write(record);
+              CHILD_EXPECT(engine->take() == 1, "");
+              CHILD_EXPECT(statistics->connections(0, nullptr).at(0).number == 2, "");
+              return std::string();
+            }),
+            "");
+}
+
+TEST_F(StatisticsTest, write__a_limit_of_files_is_no_harm) {
+  EXPECT_EQ(in_child([this] {
+              const auto statistics = open();
+              EngineStatistics* const engine = statistics->add_engine();
+              const std::uint32_t slot = engine->take();
+              const rlimit limit{100, 100};
+              CHILD_EXPECT(setrlimit(RLIMIT_FSIZE, &limit) == 0, "");
+              engine->write(slot, connection_of(2), {});
+              CHILD_EXPECT(engine->take() == 1, "");
+              CHILD_EXPECT(statistics->connections(0, nullptr).at(0).number == 2, "");
+              CHILD_EXPECT(!Statistics::open(directory_, 4).ok(), "");
+              return std::string();
+            }),
+            "");
+}
+
+/// As programs do that become daemons.
+TEST_F(StatisticsTest, write__a_descriptor_that_is_another_files_by_now_is_left_alone) {
+  EXPECT_EQ(in_child([this] {
+              const auto statistics = open();
+              EngineStatistics* const engine = statistics->add_engine();
+              const std::uint32_t slot = engine->take();
+              const std::string other = directory_ + "/other";
+              const int descriptor = creat(other.c_str(), 0600);
+              struct stat of_file {};
+              CHILD_EXPECT(stat(statistics->file().c_str(), &of_file) == 0, "");
+              int replaced = 0;
+              for (int i = 3; i < 64; ++i) {
+                struct stat about {};
+                if (fstat(i, &about) == 0 && about.st_dev == of_file.st_dev &&
+                    about.st_ino == of_file.st_ino) {
+                  replaced += dup2(descriptor, i) == i ? 1 : 0;
+                }
+              }
+              CHILD_EXPECT(replaced == 1, "");
+              engine->write(slot, connection_of(2), {});
+              CHILD_EXPECT(engine->take() == 1, "");
+              CHILD_EXPECT(fs::file_size(other) == 0, "");
+              return std::string();
+            }),
+            "");
 }
 
 TEST_F(StatisticsTest, remove_stale__what_the_dead_left) {

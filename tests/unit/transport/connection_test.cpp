@@ -429,6 +429,184 @@ TEST(connection, peer__that_answers_and_takes_no_data_is_an_error_within_the_tim
   EXPECT_LE(pair.now() - posted, 4'300'000'000U);
 }
 
+/// One end gives up after four seconds; the other bears with everything and answers all pings.
+class Misbehaving : public ::testing::Test {
+ protected:
+  void make(int patient, ConnectionOptions options = {}) {
+    options.loss.give_up_ns = 1'000'000'000;
+    pair = std::make_unique<LossyPair>(options, 1, nullptr, patient);
+  }
+  static std::function<bool(const LossyPair::Delivered&)> drops(PacketType type) {
+    return [type](const LossyPair::Delivered& packet) { return type_of(packet) == type; };
+  }
+  /// The end `at` gives up, and not before its time.
+  void expect_end(int at, std::size_t events) {
+    const TimeNs begun = pair->now();
+    ASSERT_TRUE(pair->run_until_events(at == 0 ? events : 0, at == 1 ? events : 0));
+    EXPECT_EQ(EventKind::kConnectionDone, pair->events(at).back().kind);
+    EXPECT_EQ(Outcome::kUnreachable, pair->events(at).back().outcome);
+    EXPECT_GE(pair->now() - begun, 3'900'000'000U);
+    EXPECT_LE(pair->now() - begun, 4'400'000'000U);
+  }
+  std::unique_ptr<LossyPair> pair;
+};
+
+TEST_F(Misbehaving, a_message_that_has_begun_and_does_not_go_on) {
+  make(0);
+  const auto data = pattern(2'000'000, 1);
+  std::vector<std::byte> into(data.size());
+  pair->receive(1, 1, into);
+  pair->send(0, 1, data);
+  pair->run(30'000);
+  ASSERT_GT(pair->counters(1).chunks_received, 0U);
+  pair->drop = drops(PacketType::kData);
+  ASSERT_NO_FATAL_FAILURE(expect_end(1, 2));
+  EXPECT_EQ(Outcome::kUnreachable, pair->events(1)[0].outcome);
+}
+
+// What comes for others is no excuse: a message is sent from its first byte to its last.
+TEST_F(Misbehaving, a_message_that_has_begun_and_does_not_go_on_while_others_do) {
+  ConnectionOptions options;
+  options.authenticates = false;
+  make(0, options);
+  pair->drop = [](const LossyPair::Delivered& packet) { return packet.to == 1; };
+  const auto forge = [&](std::uint32_t number, std::uint32_t slot, std::uint32_t bytes) {
+    CommonHeader common;
+    common.type = PacketType::kData;
+    common.flags = slot == 1 ? 0 : kFlagEnd;
+    common.connection = pair->options(1).local_id;
+    common.number = number;
+    LossyPair::Delivered packet;
+    packet.header_bytes = encode_data(common, {number, slot, 0, bytes, 0}, packet.header);
+    packet.payload.resize(bytes);
+    packet.payload_bytes = bytes;
+    packet.to = 1;
+    pair->deliver(packet);
+  };
+  std::vector<std::byte> into(100);
+  pair->receive(1, 1, into);
+  const TimeNs begun = pair->now();
+  auto& events = pair->events(1);
+  std::uint32_t done = 0;
+  for (; done < 50 && (events.empty() || events.back().outcome == Outcome::kOk); ++done) {
+    forge(2 * done + 1, done == 0 ? 1 : done + 1, 10);
+    pair->receive(1, 2, into);
+    pair->run(200'000'000);
+  }
+  ASSERT_GE(events.size(), 15U);
+  EXPECT_EQ(Outcome::kOk, events[14].outcome);
+  EXPECT_EQ(Outcome::kUnreachable, events.back().outcome);
+  EXPECT_LE(pair->now() - begun, 4'600'000'000U);
+}
+
+TEST_F(Misbehaving, a_receive_that_is_withdrawn_is_not_answered) {
+  make(0);
+  std::vector<std::byte> into(100);
+  pair->receive(1, 1, into, 5);
+  pair->run(2'000'000'000);
+  ASSERT_TRUE(pair->end(1).cancel_receive(pair->now(), pair->handle(1), 5).ok());
+  pair->drop = drops(PacketType::kData);
+  ASSERT_NO_FATAL_FAILURE(expect_end(1, 2));
+}
+
+TEST_F(Misbehaving, adverts_are_not_answered) {
+  make(0);
+  std::vector<std::byte> into(100);
+  pair->drop = drops(PacketType::kAdvert);
+  pair->receive(1, 1, into);
+  ASSERT_NO_FATAL_FAILURE(expect_end(1, 2));
+}
+
+TEST_F(Misbehaving, credit_is_not_given) {
+  ConnectionOptions options;
+  options.controller = "rccc";
+  options.credit.speculative_bytes = 0;
+  make(1, options);
+  const auto data = pattern(100'000, 1);
+  std::vector<std::byte> into(data.size());
+  pair->drop = drops(PacketType::kCredit);
+  pair->receive(1, 1, into);
+  pair->send(0, 1, data);
+  ASSERT_NO_FATAL_FAILURE(expect_end(0, 2));
+}
+
+TEST_F(Misbehaving, a_close_is_not_answered) {
+  make(1);
+  pair->drop = drops(PacketType::kClose);
+  ASSERT_TRUE(pair->end(0).close(pair->now(), pair->handle(0)).ok());
+  ASSERT_NO_FATAL_FAILURE(expect_end(0, 1));
+}
+
+TEST_F(Misbehaving, who_closes_does_not_come_to_an_end) {
+  make(1);
+  constexpr Bytes kLong = 500'000'000;
+  for (int i = 0; i < 2; ++i) {
+    ReceiveRequest receive;
+    receive.parts[0] = {1, nullptr, kLong};
+    ASSERT_TRUE(pair->end(i).post_receive(pair->now(), pair->handle(i), receive).ok());
+  }
+  pair->checks_invariants = false;
+  ASSERT_TRUE(pair->end(0).post_send(pair->now(), pair->handle(0), {1, nullptr, kLong, 0}).ok());
+  ASSERT_TRUE(pair->end(1).post_send(pair->now(), pair->handle(1), {1, nullptr, kLong, 0}).ok());
+  pair->run(100'000);
+  ASSERT_TRUE(pair->end(1).close(pair->now(), pair->handle(1)).ok());
+  pair->run(100'000);
+  pair->drop = drops(PacketType::kData);
+  ASSERT_NO_FATAL_FAILURE(expect_end(0, 3));
+}
+
+// None of this is the peer's fault: it has nothing to send, or one chunk now and then.
+TEST_F(Misbehaving, programs_that_take_their_time_do_not) {
+  make(-1);
+  std::vector<std::byte> into(100);
+  ReceiveRequest group;
+  group.part_count = 2;
+  for (std::size_t i = 0; i < 2; ++i) {
+    group.parts[i] = {static_cast<Tag>(i), into.data() + 50 * i, 50};
+  }
+  ASSERT_TRUE(pair->end(1).post_receive(pair->now(), pair->handle(1), group).ok());
+  const auto data = pattern(50, 1);
+  pair->send(0, 0, data);
+  pair->send(0, 9, data);  // Nobody asks for it.
+  pair->run(20'000'000'000);
+  EXPECT_EQ((Kinds{{EventKind::kSendDone, Outcome::kOk}}), kinds(pair->events(0)));
+  EXPECT_EQ(0U, pair->events(1).size());
+  pair->send(0, 1, data);
+  ASSERT_TRUE(pair->run_until_events(2, 1, pair->now() + 1'000'000));
+
+  // A network that lets one chunk through in three seconds, each way of it.
+  TimeNs next = pair->now();
+  pair->drop = [&](const LossyPair::Delivered& packet) {
+    const bool is_data = type_of(packet) == PacketType::kData;
+    const bool passes = !is_data || pair->now() >= next;
+    next = is_data && passes ? pair->now() + 3'000'000'000 : next;
+    return !passes;
+  };
+  const auto chunks = pattern(5 * 4096, 2);
+  std::vector<std::byte> into_chunks(chunks.size());
+  pair->receive(1, 3, into_chunks);
+  pair->send(0, 3, chunks);
+  ASSERT_TRUE(pair->run_until_events(3, 2));
+  EXPECT_EQ(Outcome::kOk, pair->events(1)[1].outcome);
+  EXPECT_EQ(chunks, into_chunks);
+}
+
+// Always something in the air, and never a byte of it.
+TEST_F(Misbehaving, a_stream_of_empty_messages_does_not) {
+  ConnectionOptions options;
+  options.wire.base_rtt_ns = 200'000'000;
+  make(-1, options);
+  std::vector<std::byte> none;
+  for (int i = 0; i < 100; ++i) {
+    pair->receive(1, 1, none);
+    pair->send(0, 1, none);
+    pair->run(60'000'000);
+  }
+  pair->run(1'000'000'000);
+  EXPECT_EQ(100U, pair->events(0).size());
+  EXPECT_EQ(Outcome::kOk, pair->events(0).back().outcome);
+}
+
 TEST(connection, peer__idle_for_long_then_dead_counts_from_the_call) {
   ConnectionOptions options;
   options.loss.give_up_ns = 1'000'000'000;

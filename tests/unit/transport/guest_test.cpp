@@ -248,6 +248,32 @@ TEST_F(WaitingPair, a_message_that_breaks_off_is_given_up) {
   EXPECT_EQ(pair->events(1)[0].outcome, Outcome::kUnreachable);
 }
 
+TEST(guests, look__what_is_waited_for_or_has_begun_and_is_not_gone) {
+  Map source;
+  source.parts[1] = {nullptr, 100, {}, 3};
+  source.parts[2] = {nullptr, 100, {}, 4};
+  GuestTable table(source, 4);
+  EXPECT_EQ(1'000U, table.look(1'000, 0));
+  table.expect(1);
+  EXPECT_EQ(2'000U, table.look(2'000, 0));
+  EXPECT_EQ(2'500U, table.look(3'000, 2'500));  // Others came meanwhile.
+  ASSERT_TRUE(table.on_data(header(2, 0, 10), 0, {}));
+  EXPECT_EQ(4'000U, table.look(4'000, 4'000));
+  EXPECT_EQ(4'000U, table.look(5'000, 5'000));  // One that has begun goes on.
+  source.parts.clear();
+  EXPECT_EQ(6'000U, table.look(6'000, 0));
+  EXPECT_EQ(0U, table.open());
+}
+
+TEST_F(WaitingPair, expect__a_peer_that_answers_and_sends_nothing_is_given_up) {
+  pair->run(100'000'000'000);
+  ASSERT_TRUE(pair->end(1).expect(pair->now(), pair->handle(1), 1).ok());
+  const TimeNs begun = pair->now();
+  ASSERT_TRUE(pair->run_until_events(0, 1, begun + 60'000'000'000));
+  EXPECT_EQ(pair->events(1)[0].outcome, Outcome::kUnreachable);
+  EXPECT_GE(pair->now() - begun, 4 * pair->options(1).loss.give_up_ns);
+}
+
 TEST(guests, expect__is_for_connections_with_guests) {
   LossyPair pair;
   EXPECT_EQ(pair.end(1).expect(pair.now(), pair.handle(1), 1).code(), ErrorCode::kUnavailable);

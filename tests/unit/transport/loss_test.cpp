@@ -119,6 +119,33 @@ TEST_F(Loss, rack__waits_a_round_trip_and_the_reordering_window) {
   EXPECT_EQ(kNever, again);  // 3 was sent later than what has arrived.
 }
 
+TEST_F(Loss, rack__has_patience_with_paths_that_nobody_knows) {
+  WireCapabilities unknown = wire();
+  unknown.base_rtt_is_guess = true;
+  loss = LossDetector(LossOptions{}, unknown);
+  for (std::uint64_t i = 0; i < 256; ++i) {
+    EXPECT_EQ(loss.rtt().srtt_ns() + loss.rtt().high_ns(), loss.reordering_ns()) << i;
+    loss.rtt().on_sample(i % 4 == 0 ? 20'000 : 10'000);
+    const std::uint64_t number = send(i, 0);
+    loss.on_delivered(flight.at(number), 10'000);
+    flight.acknowledge(number);
+    flight.advance(number + 1);
+  }
+  const TimeNs spread = loss.rtt().high_ns() - loss.rtt().min_ns();
+  EXPECT_EQ(std::max(spread, 4 * loss.rtt().rttvar_ns()), loss.reordering_ns());
+  EXPECT_GT(4 * loss.rtt().rttvar_ns(), spread);
+  // A needless retransmission makes it more patient.
+  send(300, 0);
+  EXPECT_TRUE(loss.on_lost(flight, 257));
+  flight.lose(257);
+  flight.transmit(320, 257, 2);
+  loss.on_retransmitted();
+  const TimeNs before = loss.reordering_ns();
+  EXPECT_TRUE(loss.on_spurious(flight));
+  EXPECT_EQ(std::min(2 * before, loss.rtt().srtt_ns() + loss.rtt().high_ns()),
+            loss.reordering_ns());
+}
+
 TEST_F(Loss, rack__a_lost_retransmission_is_found_again) {
   send(0, 0);
   send(10, 1);
@@ -146,6 +173,17 @@ TEST_F(Loss, rto__follows_srtt_backs_off_and_has_bounds) {
   EXPECT_EQ(100'000'000U, loss.rto_ns());
   loss.on_progress();
   EXPECT_EQ(before, loss.rto_ns());
+}
+
+// A slow link with a long queue.
+TEST_F(Loss, rto__is_not_over_before_the_usual_round_trip) {
+  for (int i = 0; i < 100; ++i) {
+    loss.rtt().on_sample(300'000'000);
+  }
+  const TimeNs usual = loss.rto_ns();
+  EXPECT_GT(usual, 300'000'000U);
+  loss.on_timeout();
+  EXPECT_EQ(usual, loss.rto_ns());
 }
 
 TEST_F(Loss, episode__one_reaction_for_what_was_in_the_air_together) {

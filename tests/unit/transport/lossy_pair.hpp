@@ -46,9 +46,10 @@ class LossyPair {
     int to = 0;
   };
 
-  /// `trace`: of the first end.
+  /// `trace`: of the first end. `patient`: the end that bears with everything, as one does that
+  /// has lost its way; -1: none.
   explicit LossyPair(ConnectionOptions options = {}, std::uint64_t seed = 1,
-                     TraceSink* trace = nullptr)
+                     TraceSink* trace = nullptr, int patient = -1)
       : random_(seed), ends_{Endpoint({16}, 20, trace), Endpoint({16})} {
     if (options.local_id == 0) {
       options.local_id = 10;
@@ -58,6 +59,9 @@ class LossyPair {
     options.remote_incarnation = 2;
     options_[0] = options;
     options_[1] = mirrored(options);
+    if (patient >= 0) {
+      options_[static_cast<std::size_t>(patient)].loss.give_up_ns = 3'600'000'000'000;
+    }
     for (std::size_t i = 0; i < 2; ++i) {
       auto made = ends_[i].connect(now_, options_[i]);
       EXPECT_TRUE(made.ok()) << made.status().message();

@@ -155,6 +155,34 @@ TEST(incoming, on_data__any_order_and_nothing_outside) {
   EXPECT_FALSE(table.take_finished(event));
 }
 
+TEST(incoming, on_data__chunks_that_lie_on_each_other_are_no_message) {
+  IncomingTable table(4, 1);
+  table.post(request_of(nullptr, 100, 5));
+  using Placed = IncomingTable::Placed;
+  EXPECT_EQ(Placed::kYes, table.on_data({1, 1, 0, 60, 0}, 0, {}));
+  EXPECT_EQ(Placed::kYes, table.on_data({2, 1, 20, 40, 0}, 0, {}));
+  EXPECT_EQ(Placed::kNo, table.on_data({3, 1, 0, 1, 0}, 0, {}));
+}
+
+TEST(incoming, look__since_when_what_has_begun_waits) {
+  IncomingTable table(4, 1);
+  table.post(request_of(nullptr, 100, 5));
+  table.post(request_of(nullptr, 100, 6));
+  EXPECT_EQ(1'000U, table.look(1'000, 0));  // None has begun.
+  (void)table.on_data({1, 2, 0, 10, 0}, 0, {});
+  EXPECT_EQ(2'000U, table.look(2'000, 0));
+  EXPECT_EQ(2'000U, table.look(3'000, 3'000));
+  (void)table.on_data({2, 1, 0, 10, 0}, 0, {});
+  EXPECT_EQ(2'000U, table.look(4'000, 4'000));
+  (void)table.on_data({3, 2, 10, 10, 0}, 0, {});
+  EXPECT_EQ(4'000U, table.look(5'000, 5'000));
+  // Of one that is withdrawn any data says that the answer is still to come.
+  ASSERT_TRUE(table.withdraw(table.find(5)));
+  EXPECT_EQ(4'000U, table.look(6'000, 6'000));
+  table.end_all(Outcome::kClosed);
+  EXPECT_EQ(7'000U, table.look(7'000, 0));
+}
+
 TEST(incoming, post__room_comes_back_in_the_order_of_posting) {
   IncomingTable table(4, (1ULL << 32) - 2);
   for (std::uint64_t i = 0; i < 4; ++i) {
