@@ -86,14 +86,15 @@ lint-shell: lint-set-up
 	shellcheck $(call sources,'*.sh' .ci/run)
 lint-tree: lint-set-up
 	python3 tools/tidy.py
-# Clang does not know all of GCC's warning options. In CI without the path-sensitive analyzer, which
-# takes as long as all other checks together.
+# Clang does not know all of GCC's warning options, nor its precompiled headers: build/lint has none and
+# is only configured. In CI without the path-sensitive analyzer, which takes as long as all other
+# checks together.
 lint-cpp: lint-set-up
-	@$(call configure,dev)
-	run-clang-tidy -quiet -j $(JOBS) -p $(BUILD) -extra-arg=-Wno-unknown-warning-option \
+	@$(call configure,lint)
+	run-clang-tidy -quiet -j $(JOBS) -p build/lint -extra-arg=-Wno-unknown-warning-option \
 	  $(if $(CI),-checks='-clang-analyzer-*') \
-	  '^$(CURDIR)/(src|bench)/' 2>/dev/null >$(BUILD)/clang-tidy.log \
-	  || { grep -E -A4 '(error|warning):' $(BUILD)/clang-tidy.log; exit 1; }
+	  '^$(CURDIR)/(src|bench)/' 2>/dev/null >build/lint/clang-tidy.log \
+	  || { grep -E -A4 '(error|warning):' build/lint/clang-tidy.log; exit 1; }
 
 .PHONY: format
 format: lint-set-up ## puts every file into its right form

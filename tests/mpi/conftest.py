@@ -20,11 +20,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "deep: long; run with -m deep, or all with -m 'deep or not deep'"
     )
+    harness.deep = names_deep(config)
+
+
+def names_deep(config: pytest.Config) -> bool:
+    """Whether a -m expression names the deep tests."""
+    return "deep" in (config.getoption("-m") or "")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deep tests run only when a -m expression names them."""
-    if "deep" in (config.getoption("-m") or ""):
+    if names_deep(config):
         return
     for item in items:
         if item.get_closest_marker("deep"):

@@ -24,6 +24,9 @@ from tutti.terms import COLLECTIVES
 ROOT = Path(__file__).resolve().parents[2]
 FLAVOURS = ("mpich", "openmpi", "abi")
 
+# Set by conftest.py where a -m expression names the deep tests: no case is left to another MPI.
+deep = False
+
 # Open MPI's launcher on a busy machine, before it has started any rank: not what is tested here.
 LAUNCHER_FAULT = "PMIx server's listener thread failed to start"
 LAUNCHES = 3

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The MPI door, shown from outside: unmodified programs, with and without the preload.
 
-    pytest tests/mpi                      about ten minutes on two cores
-    pytest tests/mpi -m deep              every plan, memory, mix and 1-9 ranks with all parts
+    pytest tests/mpi                         about five minutes on two cores
+    pytest tests/mpi -m deep                 every plan, memory, mix and 1-9 ranks with all parts
+    pytest tests/mpi -m 'deep or not deep'   that, and every case under every MPI
     TUTTI_BUILD_DIR=build/asan-ubsan pytest tests/mpi
 
 "cuda" and "hip" are the test doubles of tests/support, not real GPUs: the CUDA, HIP, NCCL and RCCL
@@ -23,6 +24,7 @@ import pytest
 from tutti import api
 from tutti.terms import COLLECTIVES
 
+import harness
 from conftest import unavailable
 from harness import (
     Finished,
@@ -127,8 +129,15 @@ def setting(memory: str, plan: str = "", nodes: int | str = 0) -> tuple[dict[str
 
 def once_per_library(mpi: Mpi) -> None:
     """Skips what the standard ABI would repeat: behind it is the same library as MPICH's own."""
-    if mpi.flavour == "abi":
+    if mpi.flavour == "abi" and not harness.deep:
         pytest.skip("libmpi_abi is MPICH's library: once is enough (deep: all)")
+
+
+def take_turns(mpi: Mpi, turn: int) -> None:
+    """Runs a case of many under one of the two libraries, each of which has half of them."""
+    once_per_library(mpi)
+    if mpi.flavour != ("mpich", "openmpi")[turn % 2] and not harness.deep:
+        pytest.skip("the libraries take turns: each has half of these cases (deep: all)")
 
 
 def collectives(
@@ -223,6 +232,7 @@ def test_all_parts(mpi: Mpi, ranks: int, memory: str, door: Path, tmp_path: Path
 
 @pytest.mark.parametrize(("plan", "nodes"), HOST_PLANS)
 def test_host_plans(mpi: Mpi, plan: str, nodes: int, door: Path, tmp_path: Path) -> None:
+    once_per_library(mpi)
     result = collectives(mpi, 3, tmp_path, "host", "--only", QUICK, plan=plan, nodes=nodes)
     result.assert_passed("collectives")
 
@@ -238,7 +248,7 @@ def test_host_device_plans(mpi: Mpi, plan: str, nodes: int, door: Path, tmp_path
 @pytest.mark.parametrize("memory", ["host", "hostdevice"])
 def test_schedules(mpi: Mpi, memory: str, choice: int, door: Path, tmp_path: Path) -> None:
     """Five ranks on two nodes of three and two; what a schedule does not carry stays native."""
-    once_per_library(mpi)
+    take_turns(mpi, choice + (memory == "host"))
     extra = {f"TUTTI_{name.upper()}": plan for name, plan in SCHEDULES[choice].items()}
     log = {"TUTTI_LOG_LEVEL": "error"}
     parts = "roots,vectors,barrier,errors"
@@ -267,7 +277,7 @@ UNEVEN = "5,4,3"
 @pytest.mark.parametrize("choice", range(len(SCHEDULES)))
 def test_schedules__on_uneven_nodes(mpi: Mpi, choice: int, door: Path, tmp_path: Path) -> None:
     """12 ranks on nodes of 5, 4 and 3, more than cores: small parts only (deep: all)."""
-    if mpi.flavour != "openmpi":
+    if mpi.flavour != "openmpi" and not harness.deep:
         pytest.skip("MPICH's 12 ranks spin on few cores, a minute for each choice (deep: all)")
     extra = {f"TUTTI_{name.upper()}": plan for name, plan in SCHEDULES[choice].items()}
     extra |= {"TUTTI_LOG_LEVEL": "error"}
@@ -282,6 +292,7 @@ def test_schedules__really_carry_the_calls(
     mpi: Mpi, choice: int, door: Path, tmp_path: Path
 ) -> None:
     """Under TUTTI_STRICT a call that the schedule did not carry is an error."""
+    once_per_library(mpi)
     moving = {k: v for k, v in SCHEDULES[choice].items() if "reduce" not in k}
     extra = {f"TUTTI_{name.upper()}": plan for name, plan in moving.items()}
     extra |= {"TUTTI_STRICT": "1", "TUTTI_LOG_LEVEL": "error"}
@@ -316,6 +327,7 @@ def test_direct_on_mixed_memory(mpi: Mpi, mix: str, door: Path, tmp_path: Path) 
 def test_direct_on_host_memory__really_carries_the_calls(
     mpi: Mpi, door: Path, tmp_path: Path
 ) -> None:
+    once_per_library(mpi)
     extra = DIRECT | {"TUTTI_STRICT": "1"}
     result = collectives(mpi, 2, tmp_path, "host", "--only", "roots,barrier", extra=extra)
     result.assert_passed("collectives")
@@ -372,6 +384,7 @@ def test_rings__over_the_rails_of_a_topology_file(
 def test_bad_topology_file__named_and_native(
     mpi: Mpi, rank: int | None, door: Path, tmp_path: Path
 ) -> None:
+    once_per_library(mpi)
     bad = topology_file(tmp_path / "bad.json", '[{"railz": 4}]')
     extra = RINGS | {"TUTTI_LOG_LEVEL": "warn"} | ({} if rank is not None else bad)
     result = collectives(
@@ -390,9 +403,7 @@ def test_bad_topology_file__named_and_native(
 def test_ccl_plans(
     mpi: Mpi, memory: str, plan: str, nodes: int, door: Path, tmp_path: Path
 ) -> None:
-    once_per_library(mpi)
-    if memory == "hip" and mpi.flavour != "openmpi":
-        pytest.skip("the HIP table is the same under every MPI: once is enough (deep: all)")
+    take_turns(mpi, CCL_PLANS.index((plan, nodes)) + (memory == "hip"))
     result = collectives(
         mpi, 3, tmp_path, memory, "--only", "roots,vectors,user", plan=plan, nodes=nodes
     )
@@ -406,9 +417,7 @@ def test_many_ranks(
     mpi: Mpi, ranks: int, memory: str, plan: str, nodes: int, door: Path, tmp_path: Path
 ) -> None:
     """More ranks than cores, each of which spins: small parts only (deep: all)."""
-    once_per_library(mpi)
-    if mpi.flavour != "openmpi" and ranks == 9:
-        pytest.skip("MPICH's 9 ranks spin on few cores: Open MPI's are enough (deep: all)")
+    take_turns(mpi, ranks // 9)
     parts = TINY if ranks < 9 else "barrier,mixed"
     result = collectives(
         mpi, ranks, tmp_path, memory, "--only", parts, plan=plan, nodes=nodes, timeout_s=LONG_S
@@ -420,7 +429,7 @@ def test_many_ranks(
 @pytest.mark.parametrize("memory", ["hostdevice", "cuda"])
 def test_mixed_memory(mpi: Mpi, memory: str, mix: str, door: Path, tmp_path: Path) -> None:
     """Ranks and buffers of differing kinds, in every order, end and are right."""
-    once_per_library(mpi)
+    take_turns(mpi, MIXES.index(mix) + (memory == "cuda"))
     for ranks in (2, 3):
         parts = "mixed,vectors" if ranks == 2 else "mixed"
         result = collectives(mpi, ranks, tmp_path, memory, "--mixed", mix, "--only", parts)
@@ -471,6 +480,7 @@ def test_ccl_carries_the_calls(mpi: Mpi, door: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(REAL_GPU, reason="the real NCCL writes no log of calls")
 def test_ccl_stays_out_of_native_plans(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    once_per_library(mpi)
     log = tmp_path / "ccl.log"
     collectives(
         mpi,
@@ -492,6 +502,7 @@ def test_pipelines__communicators_are_made_once(
     mpi: Mpi, plan: str, communicators: int, door: Path, tmp_path: Path
 ) -> None:
     """Eight allreduces on each of two ranks, of three chunks each."""
+    once_per_library(mpi)
     log = tmp_path / "ccl.log"
     result = run_errors(mpi, tmp_path, TUTTI_ALLREDUCE=plan, FAKE_CCL_LOG=str(log))
     assert error_counts(result) == (16, 0, 0, 0), str(result)
@@ -506,6 +517,7 @@ def test_pipelines__a_rank_without_its_communicators_is_a_fall_back_for_all(
     mpi: Mpi, strict: bool, door: Path, tmp_path: Path
 ) -> None:
     """Rank 1 makes the whole communicator and the second of the pipeline, not the third."""
+    once_per_library(mpi)
     result = collectives(
         mpi, 2, tmp_path, "cuda", "--only", "matrix",
         extra={"TUTTI_ALLREDUCE": "ccl-comms(3)", "TUTTI_LOG_LEVEL": "warn", "TUTTI_TIMEOUT": "5"}
@@ -541,6 +553,7 @@ def test_direct_handles(mpi: Mpi, handles: str, said: str, door: Path, tmp_path:
 
 def test_pipelines__our_kernels_beside_the_ccl(mpi: Mpi, tmp_path: Path) -> None:
     """The doubles cannot run the kernels: there it falls back. On GPUs it carries what is cut."""
+    once_per_library(mpi)
     result = collectives(
         mpi, 2, tmp_path, "cuda", "--only", QUICK, plan="direct+ccl(3)",
         extra={"TUTTI_LOG_LEVEL": "warn"},
@@ -557,7 +570,7 @@ MOVING = ("allgather", "allgatherv", "bcast", "gather", "scatter", "alltoall")
 @pytest.mark.parametrize("choice", range(len(SCHEDULES)))
 def test_schedules_over_the_ccl(mpi: Mpi, choice: int, door: Path, tmp_path: Path) -> None:
     """Strict: what a schedule did not carry is an error; all else stays as by default."""
-    once_per_library(mpi)
+    take_turns(mpi, choice)
     extra = {"TUTTI_LOG_LEVEL": "error", "TUTTI_STRICT": "1"}
     for name, plan in SCHEDULES[choice].items():
         if name in MOVING:
@@ -586,6 +599,7 @@ def test_disagreement__one_line_and_native_for_all(
     door: Path,
     tmp_path: Path,
 ) -> None:
+    once_per_library(mpi)
     _, options, extra, rank1, expected = case
     log = tmp_path / "ccl.log"
     environment = {"FAKE_CCL_LOG": str(log), **extra}
@@ -605,6 +619,7 @@ def test_disagreement__strict_makes_it_an_error(
     door: Path,
     tmp_path: Path,
 ) -> None:
+    once_per_library(mpi)
     _, options, extra, rank1, expected = case
     result = small_allreduces(
         mpi,
@@ -668,6 +683,7 @@ def test_errors__failing_ccl_reaches_the_error_handler(
 
 @pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
 def test_errors__fault_on_one_rank_only_is_no_hang(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    once_per_library(mpi)
     started = time.monotonic()
     result = run_errors(mpi, tmp_path, FAKE_CCL_FAIL="ncclAllReduce:2@1", TUTTI_TIMEOUT="5")
     assert result.status is not None, str(result)
@@ -678,6 +694,7 @@ def test_errors__fault_on_one_rank_only_is_no_hang(mpi: Mpi, door: Path, tmp_pat
 
 @pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
 def test_errors__stalled_ccl_ends_by_the_timeout(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    once_per_library(mpi)
     started = time.monotonic()
     result = run_errors(
         mpi, tmp_path, "--calls", "4", FAKE_CCL_STALL="ncclAllReduce:1", TUTTI_TIMEOUT="3"
@@ -690,6 +707,7 @@ def test_errors__stalled_ccl_ends_by_the_timeout(mpi: Mpi, door: Path, tmp_path:
 
 
 def test_errors__killed_peer_is_no_hang(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    once_per_library(mpi)
     started = time.monotonic()
     result = run_errors(mpi, tmp_path, "--kill", "1", ranks=3, TUTTI_TIMEOUT="5")
     assert result.status not in (0, None), str(result)
@@ -700,6 +718,7 @@ def test_errors__killed_peer_is_no_hang(mpi: Mpi, door: Path, tmp_path: Path) ->
 
 
 def test_unknown_variable__warned_of_once(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    once_per_library(mpi)
     result = small_allreduces(mpi, 2, tmp_path, extra={"TUTTI_TIMEOUTT": "3"})
     result.assert_passed("collectives")
     said = result.lines(r"TUTTI_TIMEOUTT")
@@ -708,6 +727,7 @@ def test_unknown_variable__warned_of_once(mpi: Mpi, door: Path, tmp_path: Path) 
 
 
 def test_bad_tuning_file__named_and_native(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    once_per_library(mpi)
     tuning = tmp_path / "tuning.json"
     tuning.write_text('{\n  "rules": [\n    {"colective": "allreduce", "plan": "ccl-beta"}\n  ]\n}')
     result = small_allreduces(mpi, 2, tmp_path, extra={"TUTTI_TUNING_FILE": str(tuning)})
@@ -717,6 +737,7 @@ def test_bad_tuning_file__named_and_native(mpi: Mpi, door: Path, tmp_path: Path)
 
 
 def test_disabled__is_silent(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    once_per_library(mpi)
     result = collectives(
         mpi, 2, tmp_path, "host", "--only", "roots", extra={"TUTTI_ENABLE": "0"}, plan="ccl-beta"
     )
@@ -787,7 +808,7 @@ def test_mpi4py(mpi: Mpi, memory: str, door: Path, tmp_path: Path) -> None:
     environment.update(variables)
     program = Path(__file__).with_name("mpi4py_collectives.py")
     kind = "host" if memory == "native" else memory
-    for ranks in (1, 3):
+    for ranks in (1, 3) if memory == "host" else (3,):
         result = job(
             mpi,
             ranks,
