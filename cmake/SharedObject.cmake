@@ -14,6 +14,8 @@ function(tutti_shared_object target)
   set(map "${PROJECT_SOURCE_DIR}/cmake/${OBJECT_MAP}")
   target_link_options(${target} PRIVATE "LINKER:--version-script=${map}" LINKER:--exclude-libs,ALL
                                         LINKER:--as-needed)
+  # What is loaded stays: a thread may still be in it, of an engine or one that waits for a library.
+  target_link_options(${target} PRIVATE LINKER:-z,nodelete)
   # A sanitizer's runtime is in the executable: symbols stay open, one C++ runtime for all.
   if(NOT TUTTI_SANITIZE)
     target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc LINKER:-z,defs)

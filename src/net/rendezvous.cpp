@@ -344,7 +344,7 @@ class TcpListener : public Listener {
         // Who has not our key, or not our version (a peer's handle would have told), is not one of
         // the job: a scanner, or a process of another job. He may not end ours.
         refuse(guest.socket.get(), is_here.status());
-      } else if (is_late(guest)) {
+      } else if (is_here.ok() && !*is_here) {  // Late. One that has gone is only dropped.
         return Status(ErrorCode::kTimeout,
                       "net: " + guest.hellos.get()[0].who() +
                           " has not finished its greeting for TUTTI_NET_TIMEOUT seconds");

@@ -270,7 +270,7 @@ Statistics::~Statistics() {
     munmap(memory_, bytes_);
   }
   remove_file();
-  if (descriptor_ >= 0) {
+  if (is_own_descriptor()) {
     close(descriptor_);
   }
 }
@@ -287,12 +287,14 @@ void Statistics::remove_file() {
 
 bool Statistics::is_mine() const { return getpid() == process_; }
 
-bool Statistics::can_publish() const {
-  // A program that closes all it does not know has perhaps opened something of its own since.
+/// A program that closes all it does not know has perhaps opened something of its own since.
+bool Statistics::is_own_descriptor() const {
   struct stat about {};
   return descriptor_ >= 0 && fstat(descriptor_, &about) == 0 && about.st_dev == device_ &&
-         about.st_ino == inode_ && is_within_limit(bytes_);
+         about.st_ino == inode_;
 }
+
+bool Statistics::can_publish() const { return is_own_descriptor() && is_within_limit(bytes_); }
 
 void Statistics::publish(std::uint64_t offset, std::uint64_t bytes) const {
   if (!can_publish()) {

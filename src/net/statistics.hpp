@@ -214,6 +214,7 @@ class Statistics {
   /// What was just written to memory, to the file. That it cannot be is no harm.
   void publish(std::uint64_t offset, std::uint64_t bytes) const;
   /// The descriptor is still the file's, and a write to it no signal.
+  bool is_own_descriptor() const;
   bool can_publish() const;
   /// Room for what will be written: one that is shown at all is shown for good.
   bool allocate(std::uint64_t offset, std::uint64_t bytes) const;

@@ -252,11 +252,11 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
   }
   const bool is_trimmed = (echo.flags & kEchoTrimmed) != 0;
   const bool ecn = (echo.flags & kEchoEcn) != 0;
-  const RttSample rtt = rtt_sample(now, echo.stamp, turnaround_ns(echo.turnaround), waited_ns);
+  const RttSample sample = rtt_sample(now, echo.stamp, turnaround_ns(echo.turnaround), waited_ns);
 
   Group& group = groups_[group_of(echo.path)];
   group.spray.on_echo(echo.path, ecn || is_trimmed);
-  note_path(now, echo.path, paths_.on_echo(now, echo.path, is_trimmed ? 0 : rtt.fabric_ns, ecn));
+  note_path(now, echo.path, paths_.on_echo(now, echo.path, is_trimmed ? 0 : sample.fabric_ns, ecn));
   counters_.marks += ecn ? 1 : 0;
   if ((echo.flags & kEchoDuplicate) != 0) {
     on_duplicate_echo(now, number);
@@ -267,6 +267,7 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
   Chunk& chunk = flight_.at(number);
   const bool is_latest = chunk.state == ChunkState::kInFlight &&
                          static_cast<std::uint32_t>(chunk.sent_ns) == echo.stamp;
+  const RttSample rtt = believed(sample, is_latest ? now - chunk.sent_ns : kNever);
   Feedback feedback;
   feedback.now = now;
   feedback.bytes = chunk.bytes;

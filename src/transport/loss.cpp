@@ -57,14 +57,14 @@ void LossDetector::mark_same_path(Flight& flight, std::uint64_t number,
 }
 
 TimeNs LossDetector::reordering_ns() const {
-  const TimeNs spread = rtt_.high_ns() - std::min(rtt_.high_ns(), rtt_.min_ns());
+  const TimeNs spread = high_ns() - std::min(high_ns(), rtt_.min_ns());
   const TimeNs low = rtt_.min_ns() / 4;
   if (!wire_.base_rtt_is_guess) {
     return std::clamp(reordering_multiple_ * spread, low, std::max(low, rtt_.srtt_ns()));
   }
   // In a network that nobody knows one path may be several times as long as the others. To wait
   // costs little: what a path that lives has lost is mostly told by what comes behind it.
-  const TimeNs high = rtt_.srtt_ns() + rtt_.high_ns();
+  const TimeNs high = rtt_.srtt_ns() + high_ns();
   if (delivered_ < kSamplesToTrust) {
     return high;
   }
@@ -74,7 +74,8 @@ TimeNs LossDetector::reordering_ns() const {
 
 TimeNs LossDetector::rto_ns() const {
   const TimeNs usual = rtt_.srtt_ns() + std::max(4 * rtt_.rttvar_ns(), kRtoGranularityNs);
-  const TimeNs rto = std::max(usual, late_ns()) + lazy_ns_;
+  // After the tail probe, which may tell that nothing is lost.
+  const TimeNs rto = std::max(usual, 2 * high_ns()) + std::max(ack_delay_ns_, lazy_ns_);
   // Backing off has a bound. Slow links with long queues have none: no answer is late before its
   // usual time.
   const TimeNs first =

@@ -71,7 +71,7 @@ class LossDetector {
   TimeNs reordering_ns() const;
   TimeNs rto_ns() const;
   TimeNs tail_probe_ns() const {
-    return std::max(std::max(2 * rtt_.srtt_ns(), late_ns()) + ack_delay_ns_,
+    return std::max(std::max(2 * rtt_.srtt_ns(), high_ns() * 5 / 4) + ack_delay_ns_,
                     options_.tail_probe_ns_min);
   }
   /// So long the peer may wait with an acknowledgement, and with one that nobody waits for.
@@ -95,9 +95,13 @@ class LossDetector {
   bool on_spurious(const Flight& flight);
 
  private:
-  /// Before it no answer is late. A host that sleeps and then answers all at once ends with the
-  /// shortest round trips, which are all that the smoothed one remembers.
-  TimeNs late_ns() const { return rtt_.high_ns() * 3 / 2; }
+  /// What round trips may take that is not in the smoothed one: a host that sleeps and then answers
+  /// all at once ends with the shortest of them. One long pause is in it for hundreds of samples;
+  /// only the smoothed one may say that they all take so long.
+  TimeNs high_ns() const {
+    const TimeNs usual = rtt_.srtt_ns() + 4 * rtt_.rttvar_ns();
+    return std::min(rtt_.high_ns(), std::max(options_.rto_ns_max / 4, usual));
+  }
 
   LossOptions options_;
   WireCapabilities wire_;

@@ -39,6 +39,14 @@ inline RttSample rtt_sample(TimeNs now, std::uint32_t stamp, TimeNs turnaround_n
   return sample;
 }
 
+/// Stamps have 32 bits, which come round in 4.3 s, and hosts may be stopped for longer: then
+/// nothing tells how old one is but the chunk that it belongs to. `age_ns`: since that was sent;
+/// kNever: it has been sent again since.
+inline RttSample believed(const RttSample& sample, TimeNs age_ns) {
+  const bool is_told = age_ns == kNever ? sample.fabric_ns != 0 : age_ns < UINT32_MAX / 2;
+  return is_told ? sample : RttSample{};
+}
+
 class RttEstimator {
  public:
   /// `base_ns` stands for the estimate until there is a sample.

@@ -21,11 +21,16 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "deep: long; run with -m deep, or all with -m 'deep or not deep'"
     )
     harness.deep = names_deep(config)
+    harness.present = tuple(f for f in harness.FLAVOURS if not isinstance(harness.find_mpi(f), str))
 
 
 def names_deep(config: pytest.Config) -> bool:
     """Whether a -m expression names the deep tests."""
-    return "deep" in (config.getoption("-m") or "")
+    words = (config.getoption("-m") or "").split()
+    return any(
+        word == "deep" and (index == 0 or words[index - 1] != "not")
+        for index, word in enumerate(words)
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

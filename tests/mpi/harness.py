@@ -26,6 +26,7 @@ FLAVOURS = ("mpich", "openmpi", "abi")
 
 # Set by conftest.py where a -m expression names the deep tests: no case is left to another MPI.
 deep = False
+present: tuple[str, ...] = ()  # Those of FLAVOURS that this machine has.
 
 # Open MPI's launcher on a busy machine, before it has started any rank: not what is tested here.
 LAUNCHER_FAULT = "PMIx server's listener thread failed to start"

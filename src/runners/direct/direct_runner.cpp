@@ -418,16 +418,15 @@ Status DirectRunner::enqueue(const Call& call, device::Stream stream) {
   if (stream_calls_ == nullptr) {
     stream_calls_ = std::make_unique<StreamCalls>(
         api_, device_,
-        StreamCalls::Options{
-            .name = "direct",
-            .timeout_s = options_.timeout_s,
-            .outcome = {},  // A kernel gives up only when `end` has told it to.
-            .look = [this] { return look(); },
-            .end =
-                [this] {
-                  broken_ = true;
-                  std::atomic_ref(control_->abort).store(1, std::memory_order_release);
-                }});
+        StreamCalls::Options{.name = "direct",
+                             .timeout_s = options_.timeout_s,
+                             .outcome = {},  // A kernel gives up only when `end` has told it to.
+                             .look = [this] { return look(); },
+                             .end =
+                                 [this] {
+                                   broken_ = true;
+                                   give_up();
+                                 }});
   }
   return stream_calls_->add(stream, [&](Lease* copy) -> Status {
     Call moved = call;
@@ -608,8 +607,22 @@ Status DirectRunner::wait(const DirectLaunch& launch, double timeout_s) {
                     direct_kernel_names()[static_cast<std::size_t>(launch.kernel)] + ": " + reason);
 }
 
-void DirectRunner::break_off() {
+/// Ends what waits, and keeps from pushing what has not begun.
+void DirectRunner::give_up() {
   std::atomic_ref(control_->abort).store(1, std::memory_order_release);
+  if (is_host_) {
+    std::atomic_ref(*ended_).store(1, std::memory_order_relaxed);
+    return;
+  }
+  const auto current = device::CurrentDevice::set(api_, device_);
+  const device::RelaxedCapture relaxed(api_);
+  if (current.ok()) {  // Nothing of a failed driver's is run either.
+    static_cast<void>(api_.copy_async(ended_, &control_->abort, sizeof(*ended_), stream_));
+  }
+}
+
+void DirectRunner::break_off() {
+  give_up();
   const auto start = Clock::now();
   for (;;) {
     const auto done = api_.stream_done(stream_);

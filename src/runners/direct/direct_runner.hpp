@@ -130,6 +130,7 @@ class DirectRunner : public Runner {
   Status wait(const DirectLaunch& launch, double timeout_s);
   bool is_done(const DirectLaunch& launch) const;
   /// Of calls on streams: whether the peers are there.
+  void give_up();
   Status look() const;
   /// Why waiting on is useless; empty: it is not.
   std::string gone_peer() const;

@@ -22,12 +22,18 @@ class ReceptionClock {
   struct Reading {
     transport::TimeNs monotonic_ns = 0;
     transport::TimeNs realtime_ns = 0;
+    transport::TimeNs took_ns = 0;  ///< At most so long after the first was the other read.
   };
-  static Reading read() { return {read(CLOCK_MONOTONIC), read(CLOCK_REALTIME)}; }
+  static Reading read() {
+    const transport::TimeNs before_ns = read(CLOCK_MONOTONIC);
+    const transport::TimeNs realtime_ns = read(CLOCK_REALTIME);
+    return {before_ns, realtime_ns, read(CLOCK_MONOTONIC) - before_ns};
+  }
 
-  /// More than two readings of clocks lie apart, unless the thread lost its processor in between;
-  /// then it looks as if the clock had been set, twice, and no more is lost than a few stamps.
+  /// A clock that has moved by less has not been set.
   static constexpr std::int64_t kStepNs = 5'000;
+  /// A thread that lost its processor between the readings has not seen the clocks at one moment.
+  static constexpr transport::TimeNs kTookNsMax = kStepNs / 2;
   /// Between looks. A clock that is set back by less than lies between two packets is noticed so
   /// late; one that is set forward makes waits seem shorter until then.
   static constexpr transport::TimeNs kLookNs = 100'000;
@@ -37,7 +43,11 @@ class ReceptionClock {
     return !has_looked_ || stamp_ns > looked_ns_ + kLookNs || stamp_ns + kStepNs < newest_stamp_ns_;
   }
 
+  /// A reading that took too long changes nothing: the next stamp asks for another.
   void look(const Reading& now) {
+    if (has_looked_ && now.took_ns > kTookNsMax) {
+      return;
+    }
     const auto ahead_ns = static_cast<std::int64_t>(now.realtime_ns - now.monotonic_ns);
     if (!has_looked_ || ahead_ns - ahead_ns_ > kStepNs || ahead_ns_ - ahead_ns > kStepNs) {
       has_looked_ = true;

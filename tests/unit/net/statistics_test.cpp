@@ -276,7 +276,7 @@ TEST_F(StatisticsTest, write__a_limit_of_files_is_no_harm) {
 /// As programs do that become daemons.
 TEST_F(StatisticsTest, write__a_descriptor_that_is_another_files_by_now_is_left_alone) {
   EXPECT_EQ(in_child([this] {
-              const auto statistics = open();
+              auto statistics = open();
               EngineStatistics* const engine = statistics->add_engine();
               const std::uint32_t slot = engine->take();
               const std::string other = directory_ + "/other";
@@ -284,17 +284,22 @@ TEST_F(StatisticsTest, write__a_descriptor_that_is_another_files_by_now_is_left_
               struct stat of_file {};
               CHILD_EXPECT(stat(statistics->file().c_str(), &of_file) == 0, "");
               int replaced = 0;
+              int at = -1;
               for (int i = 3; i < 64; ++i) {
                 struct stat about {};
                 if (fstat(i, &about) == 0 && about.st_dev == of_file.st_dev &&
                     about.st_ino == of_file.st_ino) {
                   replaced += dup2(descriptor, i) == i ? 1 : 0;
+                  at = i;
                 }
               }
               CHILD_EXPECT(replaced == 1, "");
               engine->write(slot, connection_of(2), {});
               CHILD_EXPECT(engine->take() == 1, "");
               CHILD_EXPECT(fs::file_size(other) == 0, "");
+              statistics.reset();
+              struct stat about {};
+              CHILD_EXPECT(fstat(at, &about) == 0, "closed");
               return std::string();
             }),
             "");

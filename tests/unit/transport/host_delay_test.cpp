@@ -8,6 +8,8 @@
 #include <string>
 
 #include "lossy_pair.hpp"
+#include "transport/loss.hpp"
+#include "transport/rtt.hpp"
 
 namespace tutti::transport {
 namespace {
@@ -96,6 +98,57 @@ TEST_P(HostDelay, NothingIsSentAgain) {
     EXPECT_EQ(0U, it.counters.timeouts) << controller;
     EXPECT_EQ(0U, it.counters.retransmissions) << controller;
   }
+}
+
+/// What a host that sleeps answers late is no reason to take all in the air for lost.
+TEST(HostDelay, ALostLastChunkIsProbedBeforeTheTimeout) {
+  constexpr std::size_t kBytes = 40'967;  // The last chunk has 7.
+  LossyPair pair(options_of("cubic"));
+  pair.checks_invariants = false;
+  pair.nap_ns = {0, 5'000'000};
+  const auto data = pattern(kBytes, 1);
+  std::vector<std::byte> into(kBytes);
+  for (int i = 0; i < 20; ++i) {
+    pass(pair, data, into);
+  }
+  const ConnectionCounters before = pair.counters(0);
+  int dropped = 0;
+  pair.drop = [&](const LossyPair::Delivered& packet) {
+    return packet.payload_bytes == 7 && dropped++ == 0;
+  };
+  pass(pair, data, into);
+  EXPECT_GE(dropped, 2);
+  EXPECT_GE(pair.counters(0).tail_probes, before.tail_probes + 1);
+  EXPECT_EQ(before.timeouts, pair.counters(0).timeouts);
+}
+
+/// One pause is not what round trips take from then on.
+TEST(HostDelay, OneLongPauseDoesNotMakeTimeoutsLong) {
+  const LossOptions options;
+  LossDetector loss(options, {});
+  for (int i = 0; i < 200; ++i) {
+    loss.rtt().on_sample(100'000);
+  }
+  loss.rtt().on_sample(500'000'000);
+  EXPECT_GT(loss.rto_ns(), TimeNs{100'000'000});  // It may be the first of many.
+  for (int i = 0; i < 60; ++i) {
+    loss.rtt().on_sample(100'000);
+  }
+  EXPECT_LE(loss.rto_ns(), options.rto_ns_max / 2 + 1'000'000);
+  EXPECT_LT(loss.tail_probe_ns(), loss.rto_ns());
+  EXPECT_LE(loss.reordering_ns(), options.rto_ns_max);
+}
+
+TEST(HostDelay, AStampThatCameRoundIsNoShortRoundTrip) {
+  constexpr TimeNs kRound = TimeNs{1} << 32;
+  constexpr TimeNs kPause = kRound + 2'000;
+  const RttSample seems = rtt_sample(kPause, 0, kNever, 0);
+  EXPECT_EQ(2'000U, seems.round_trip_ns);
+  EXPECT_EQ(0U, believed(seems, kPause).round_trip_ns);
+  EXPECT_EQ(2'000U, believed(seems, 2'000).round_trip_ns);
+  // Of a chunk that was sent twice: only where the peer's host tells how long it took.
+  EXPECT_EQ(0U, believed(seems, kNever).round_trip_ns);
+  EXPECT_EQ(2'000U, believed(rtt_sample(2'000, 0, 500, 0), kNever).round_trip_ns);
 }
 
 }  // namespace

@@ -104,12 +104,22 @@ TEST(ReceptionClock, APauseBetweenTheTwoClocksIsForgotten) {
   EXPECT_EQ(now - kMs, take(clock, at(now), k2026 + now - kMs));
   clock.look(at(now, k2026 + 4'000));
   EXPECT_EQ(now - kMs, clock.received_ns(k2026 + now - kMs));
-  // Longer ones look like a step there and back.
-  clock.look(at(now + kMs, k2026 + 80'000));
-  EXPECT_EQ(now + kMs, clock.received_ns(k2026 + now));
-  clock.look(at(now + 2 * kMs));
-  EXPECT_EQ(now + 2 * kMs, clock.received_ns(k2026 + now));
-  EXPECT_EQ(now + 3 * kMs, clock.received_ns(k2026 + now + 3 * kMs));
+}
+
+/// As if the clock had been set, and every packet until the next look had waited so much longer.
+TEST(ReceptionClock, AReadingThatWasInterruptedIsNone) {
+  ReceptionClock clock = looked();
+  const TimeNs now = kStart + kSecond;
+  EXPECT_EQ(now, take(clock, at(now), k2026 + now));
+  ReceptionClock::Reading torn = at(now + kMs, k2026 + 40'000);
+  torn.took_ns = 40'300;
+  EXPECT_EQ(now + kMs - 1'000, take(clock, torn, k2026 + now + kMs - 1'000));
+  bool has_looked = false;
+  EXPECT_EQ(now + 2 * kMs, take(clock, at(now + 2 * kMs), k2026 + now + 2 * kMs, &has_looked));
+  EXPECT_TRUE(has_looked);
+  // One whose time is right tells that the clock was set.
+  EXPECT_EQ(now + 3 * kMs,
+            take(clock, at(now + 3 * kMs, k2026 + 40'000), k2026 + 40'000 + now + 3 * kMs));
 }
 
 TEST(ReceptionClock, ReadsBothClocks) {
