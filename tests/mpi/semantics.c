@@ -30,7 +30,7 @@
 
 #define HAVE_MPI_4 (MPI_VERSION >= 4)
 
-enum { kWatchdogSeconds = 20, kMaxRanks = 16 };
+enum { kWatchdogSeconds = 45, kMaxRanks = 16 };
 
 typedef struct {
   MPI_Comm comm;
