@@ -405,13 +405,14 @@ TEST_P(CopyTest, detach__nobody_waits_for_what_both_have_closed) {
   EXPECT_TRUE(engine_->has_copies());
   ASSERT_EQ(::send(ends_[1], "B", 1, 0), 1);  // The other end's farewell.
   EXPECT_TRUE(wait_until([&] { return !engine_->has_copies(); }));
-  EXPECT_TRUE(sends_->has_ended);
+  engine_->detach(receives_);
+  EXPECT_TRUE(wait_until([&] { return engine_->is_quiet(); }));
 }
 
 // What a collective of few bytes does: the next receive is posted when the last one has ended.
 TEST_P(CopyTest, datagrams__two_for_a_short_message) {
   constexpr std::uint64_t kCount = 200;
-  attach(/*lazy_ns=*/10'000'000);  // More than a thread waits for a processor.
+  attach(/*lazy_ns=*/100'000'000);  // More than a thread waits for a processor.
   Message& first = receive(8);
   ASSERT_TRUE(wait_for(send(8, std::byte{0})) && wait_for(first));
   const std::uint64_t before = gate_.datagrams;
@@ -421,8 +422,9 @@ TEST_P(CopyTest, datagrams__two_for_a_short_message) {
     ASSERT_TRUE(wait_for(sent) && wait_for(into));
   }
   // The advert takes the acknowledgement of the last message along; the data says that the advert
-  // is known.
-  EXPECT_LE(gate_.datagrams - before, 2 * kCount + kCount / 10);
+  // is known. Without both it would be three and more; where threads wait for a processor, some
+  // are.
+  EXPECT_LE(gate_.datagrams - before, 2 * kCount + kCount / 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, CopyTest, testing::Bool());
