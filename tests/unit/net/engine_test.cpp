@@ -411,20 +411,24 @@ TEST_P(CopyTest, detach__nobody_waits_for_what_both_have_closed) {
 
 // What a collective of few bytes does: the next receive is posted when the last one has ended.
 TEST_P(CopyTest, datagrams__two_for_a_short_message) {
-  constexpr std::uint64_t kCount = 200;
-  attach(/*lazy_ns=*/100'000'000);  // More than a thread waits for a processor.
+  constexpr std::uint64_t kCount = 40;
+  attach(/*lazy_ns=*/10'000'000);  // More than a thread waits for a processor.
   Message& first = receive(8);
   ASSERT_TRUE(wait_for(send(8, std::byte{0})) && wait_for(first));
-  const std::uint64_t before = gate_.datagrams;
-  for (std::uint64_t i = 0; i < kCount; ++i) {
-    Message& into = receive(8);
-    Message& sent = send(8, static_cast<std::byte>(i));
-    ASSERT_TRUE(wait_for(sent) && wait_for(into));
+  // The least of some turns: a thread that loses its processor answers in pieces.
+  std::uint64_t least = UINT64_MAX;
+  for (int turn = 0; turn < 10; ++turn) {
+    const std::uint64_t before = gate_.datagrams;
+    for (std::uint64_t i = 0; i < kCount; ++i) {
+      Message& into = receive(8);
+      Message& sent = send(8, static_cast<std::byte>(i));
+      ASSERT_TRUE(wait_for(sent) && wait_for(into));
+    }
+    least = std::min<std::uint64_t>(least, gate_.datagrams - before);
   }
   // The advert takes the acknowledgement of the last message along; the data says that the advert
-  // is known. Without both it would be three and more; where threads wait for a processor, some
-  // are.
-  EXPECT_LE(gate_.datagrams - before, 2 * kCount + kCount / 2);
+  // is known.
+  EXPECT_LE(least, 2 * kCount + kCount / 10);
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, CopyTest, testing::Bool());
