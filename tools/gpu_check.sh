@@ -100,6 +100,9 @@ if [[ $what != measure ]]; then
   echo "C API, a rank dies: rc $? $(tail -n 1 "$out/c-api-death.txt")" | tee -a "$out/check.txt"
   run 60 2 "$build/tests/mpi/mpich/threads" --memory cuda >"$out/threads.txt" 2>&1
   echo "threads: rc $? $(tail -n 1 "$out/threads.txt")" | tee -a "$out/check.txt"
+  run 200 "$gpus" "$build/tests/mpi/mpich/stress" --memory cuda --calls 1000000 --renew 20000 \
+    --watchdog 60 >"$out/stress.txt" 2>&1
+  echo "a million random calls: rc $? $(tail -n 1 "$out/stress.txt")" | tee -a "$out/check.txt"
   run 60 2 "$build/tests/mpi/mpich/collectives" --memory cuda --same-device --only matrix \
     >"$out/same-device.txt" 2>&1
   echo "two ranks on one GPU: rc $? $(grep -m1 share "$out/same-device.txt")" | tee -a "$out/check.txt"
