@@ -82,9 +82,8 @@ inline const std::vector<Knob>& knobs() {
          "Engine threads of each network device. 0: chosen by the number of processors.", "0.1",
          ""},
         {"TUTTI_NET_LANES", &Config::net_lanes, "", "0..8",
-         "Engines that share each long message of a channel, as far as both ends have them. 0: "
-         "one, "
-         "and on the loopback interface all.",
+         "Engines that share each long message of a channel, as far as both ends have them. 0: all "
+         "on the loopback interface, else one.",
          "0.1", ""},
         {"TUTTI_NET_POLLING", &Config::net_polling, "", "auto|busy|shared",
          "Engine threads spin (busy), or callers do their work (shared). auto: busy where there "
