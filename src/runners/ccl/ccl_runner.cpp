@@ -109,16 +109,20 @@ void CclRunner::end(ccl::Communicator communicator, Ending ending) {
   // application may never destroy its graphs.
   std::packaged_task<void()> task(end_now);
   const std::future<void> ended = task.get_future();
+  bool has_thread = true;
   try {
     std::thread(std::move(task)).detach();
   } catch (const std::system_error&) {
-    return;  // No thread: it stays, as if the graph did.
+    has_thread = false;  // The communicator stays, as if a graph did.
   }
-  if (ended.wait_for(kGraphGrace) != std::future_status::ready) {
+  if (!has_thread || ended.wait_for(kGraphGrace) != std::future_status::ready) {
     log(LogLevel::kWarn,
         std::string(library_.name()) +
-            ": a graph with calls of this communicator is still there; the library keeps the "
-            "communicator's memory until then; destroy graphs before their communicator");
+            (has_thread ? ": a graph with calls of this communicator is still there; the library "
+                          "keeps the communicator's memory until then; destroy graphs before their "
+                          "communicator"
+                        : ": no thread to end a communicator with captured calls; its memory is "
+                          "kept; raise the limit of processes"));
   }
 }
 
