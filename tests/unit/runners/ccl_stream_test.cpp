@@ -63,22 +63,32 @@ TEST(CclStream, enqueue_on__streams_in_turn_and_calls_that_wait) {
   EXPECT_EQ(answers, test::all_well(2));
 }
 
+/// Records what `body(stream)` queues; the double's graph is launched once, at once.
+std::string captured(CclRank& self, const std::function<std::string(device::Stream)>& body) {
+  const auto cuda = DynamicLibrary::open(FAKE_CUDA);
+  CHILD_OK(cuda.status());
+  void (*capture)(void*, int) = nullptr;
+  CHILD_EXPECT(cuda->resolve("tutti_fake_capture", &capture), "no capture");
+  const device::Stream stream = *self.api->create_stream(self.rank);
+  capture(stream, 1);
+  std::string answer = body(stream);
+  capture(stream, 0);
+  CHILD_OK(self.api->wait_stream(stream));
+  return answer;
+}
+
 /// What a captured call may not do the double refuses: allocate, record and ask for events.
 TEST(CclStream, enqueue_on__a_captured_call_is_the_librarys_alone) {
   const auto answers = on_ccl_ranks(2, [](CclRank& self) -> std::string {
-    const auto cuda = DynamicLibrary::open(FAKE_CUDA);
-    CHILD_OK(cuda.status());
-    void (*capture)(void*, int) = nullptr;
-    CHILD_EXPECT(cuda->resolve("tutti_fake_capture", &capture), "no capture");
-    const device::Stream stream = *self.api->create_stream(self.rank);
-    capture(stream, 1);
     const CollectiveCase test(Collective::kAllreduce, self.rank, 2, 0, 100, true, false);
-    CHILD_OK(self.runner->enqueue_on(self.placed(test, true), stream, true));
     const CollectiveCase in_place(Collective::kAlltoall, self.rank, 2, 0, 100, true, false);
-    const Status refused = self.runner->enqueue_on(self.placed(in_place, true), stream, true);
-    CHILD_EXPECT(refused.code() == ErrorCode::kUnsupported, refused.message());
-    capture(stream, 0);
-    CHILD_OK(self.api->wait_stream(stream));  // The double's graph is launched once, at once.
+    const std::string answer = captured(self, [&](device::Stream stream) -> std::string {
+      CHILD_OK(self.runner->enqueue_on(self.placed(test, true), stream, true));
+      const Status refused = self.runner->enqueue_on(self.placed(in_place, true), stream, true);
+      CHILD_EXPECT(refused.code() == ErrorCode::kUnsupported, refused.message());
+      return "";
+    });
+    CHILD_EXPECT(answer.empty(), answer);
     CHILD_EXPECT(test.wrong() == 0, "wrong");
     const CollectiveCase after(Collective::kAlltoall, self.rank, 2, 0, 100, true, false);
     CHILD_OK(self.runner->run(Scope::kWhole, self.placed(after, true)));
@@ -92,16 +102,12 @@ TEST(CclStream, enqueue_on__a_captured_call_is_the_librarys_alone) {
 TEST(CclStream, end__a_graph_of_the_applications_that_stays_holds_nobody) {
   setenv("FAKE_CCL_GRAPH", "1", 1);
   const auto answers = on_ccl_ranks(2, [](CclRank& self) -> std::string {
-    const auto cuda = DynamicLibrary::open(FAKE_CUDA);
-    CHILD_OK(cuda.status());
-    void (*capture)(void*, int) = nullptr;
-    CHILD_EXPECT(cuda->resolve("tutti_fake_capture", &capture), "no capture");
-    const device::Stream stream = *self.api->create_stream(self.rank);
-    capture(stream, 1);
     const CollectiveCase test(Collective::kAllreduce, self.rank, 2, 0, 100, true, false);
-    CHILD_OK(self.runner->enqueue_on(self.placed(test, true), stream, true));
-    capture(stream, 0);
-    CHILD_OK(self.api->wait_stream(stream));
+    const std::string answer = captured(self, [&](device::Stream stream) -> std::string {
+      CHILD_OK(self.runner->enqueue_on(self.placed(test, true), stream, true));
+      return "";
+    });
+    CHILD_EXPECT(answer.empty(), answer);
     self.runner.reset();  // Hangs, and the test with it, where it waits for the graph.
     CHILD_EXPECT(test.wrong() == 0, "wrong");
     static_cast<void>(self.library.release());  // A thread is in it.
