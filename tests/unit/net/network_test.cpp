@@ -134,6 +134,17 @@ ReceivePart part(std::vector<std::byte>& buffer, transport::Tag tag = 0) {
   return it;
 }
 
+/// A message goes through and arrives as it was.
+bool pass(Pair& pair, std::size_t bytes) {
+  const std::vector<std::byte> sent = content(2, bytes);
+  std::vector<std::byte> got(bytes);
+  const ReceivePart to = part(got);
+  Request* const receive = *pair.receive->receive({&to, 1});
+  Request* const send = *pair.send->send(0, sent.data(), sent.size());
+  const bool has_come = wait(receive).status.ok();
+  return wait(send).status.ok() && has_come && got == sent;
+}
+
 struct Setting {
   const char* polling;
   const char* lanes;
@@ -303,13 +314,7 @@ std::uint64_t sleeps_of_engines() {
 TEST_P(NetworkPolling, AnIdleEngineIsNotWokenForItsStatistics) {
   Pair pair = make_pair();
   ASSERT_NE(pair.receive, nullptr);
-  const std::vector<std::byte> sent = content(2, 100'000);
-  std::vector<std::byte> got(100'000);
-  const ReceivePart to = part(got);
-  Request* const receive = *pair.receive->receive({&to, 1});
-  Request* const send = *pair.send->send(0, sent.data(), sent.size());
-  ASSERT_TRUE(wait(receive).status.ok());
-  ASSERT_TRUE(wait(send).status.ok());
+  ASSERT_TRUE(pass(pair, 100'000));
   // The statistics' last word, and what the transport has left to do.
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   const std::uint64_t before = sleeps_of_engines();
@@ -703,13 +708,7 @@ TEST_F(NetworkFiles, MetricsOfEachNetworkTellWhatWasCarried) {
   {
     Pair pair = make_pair();
     ASSERT_NE(pair.receive, nullptr);
-    const std::vector<std::byte> sent = content(2, 1'234'567);
-    std::vector<std::byte> got(1'234'567);
-    const ReceivePart to = part(got);
-    Request* const receive = *pair.receive->receive({&to, 1});
-    Request* const send = *pair.send->send(0, sent.data(), sent.size());
-    ASSERT_TRUE(wait(receive).status.ok());
-    ASSERT_TRUE(wait(send).status.ok());
+    ASSERT_TRUE(pass(pair, 1'234'567));
   }
   const std::string both =
       text_of("x." + process_ + ".prom") + text_of("x." + process_ + ".2.prom");
@@ -728,14 +727,8 @@ TEST_F(NetworkFiles, ATraceHasEveryRequest) {
     {
       Pair pair = make_pair();
       ASSERT_NE(pair.receive, nullptr);
-      const std::vector<std::byte> sent = content(2, 1'000);
-      std::vector<std::byte> got(1'000);
       for (int i = 0; i < 100; ++i) {
-        const ReceivePart to = part(got);
-        Request* const receive = *pair.receive->receive({&to, 1});
-        Request* const send = *pair.send->send(0, sent.data(), sent.size());
-        ASSERT_TRUE(wait(receive).status.ok());
-        ASSERT_TRUE(wait(send).status.ok());
+        ASSERT_TRUE(pass(pair, 1'000));
       }
     }
     // The network that listens comes first. Those of the next pair have names of their own.
@@ -761,13 +754,7 @@ TEST_F(NetworkFiles, ADiskThatHangsHoldsUpNobody) {
   auto begun = Clock::now();
   Pair pair = make_pair();
   ASSERT_NE(pair.receive, nullptr);
-  const std::vector<std::byte> sent = content(2, 1'000);
-  std::vector<std::byte> got(1'000);
-  const ReceivePart to = part(got);
-  Request* const receive = *pair.receive->receive({&to, 1});
-  Request* const send = *pair.send->send(0, sent.data(), sent.size());
-  EXPECT_TRUE(wait(receive).status.ok());
-  EXPECT_TRUE(wait(send).status.ok());
+  EXPECT_TRUE(pass(pair, 1'000));
   EXPECT_LT(Clock::now() - begun, std::chrono::seconds(2));
   begun = Clock::now();
   pair.a->finish_watch();
