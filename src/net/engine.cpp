@@ -57,6 +57,10 @@ static_assert(alignof(Request) > kPartMask);
 constexpr std::uint64_t kCopied = 1;
 constexpr std::uint64_t kCopyUnit = kPartMask + 1;
 
+bool is_small(const transport::Transmission& it) {
+  return it.header_bytes + it.payload_bytes <= kSmallBytes;
+}
+
 /// The lock for a caller who has to have it: a spinning thread steps aside for him.
 class CallerLock {
  public:
@@ -224,7 +228,7 @@ void Engine::work_if_free() {
     if (!lock.owns_lock()) {
       return;  // Who has it looks at the inbox once more after that, as here.
     }
-    if (work()) {
+    if (work(/*is_hurried=*/options_.is_busy)) {
       wake(Sleep::kDeep);  // What the thread sleeps for may have changed.
     }
   } while (posted_.load() != 0);
@@ -272,7 +276,7 @@ void Engine::run() {
     // Also without open requests: waking up takes longer than a short collective does.
     if (options_.is_busy && (now < idle_since_ns || now - idle_since_ns < options_.spin_ns)) {
       // The kernel's lock of the socket and the processor's other half are for who has work.
-      for (int i = 0; i < kPauses; ++i) {
+      for (int i = 0; i < kPauses && posted_.load(std::memory_order_relaxed) == 0; ++i) {
         pause_briefly();
       }
       continue;
@@ -330,8 +334,14 @@ void Engine::wake(Sleep at_least) {
   }
 }
 
-bool Engine::work() {
+bool Engine::work(bool is_hurried) {
   bool did = take_posted();
+  if (std::exchange(has_new_send_, false)) {
+    transmit_first(now_ns());
+    if (is_hurried) {
+      return true;
+    }
+  }
   did |= receive();
   const TimeNs now = now_ns();
   if (endpoint_.next_deadline() <= now) {
@@ -373,9 +383,11 @@ bool Engine::take_posted() {
     taken_news_.swap(news_);
     posted_ = 0;
   }
-  hold_ns_ = 0;
+  // Who posts a receive often posts a send next, which is not to wait while the advert leaves.
+  hold_ns_ = now_ns() + kHoldNs;
   for (const Post& post : taken_) {
     Lane& lane = *post.lane;
+    has_new_send_ = has_new_send_ || post.request == nullptr || post.request->is_send;
     if (post.request == nullptr) {
       (void)endpoint_.expect(now_ns(), lane.connection, post.slot);
       continue;
@@ -478,6 +490,35 @@ void Engine::post_waiting(Lane& lane) {
   }
 }
 
+/// What has just been posted leaves before adverts and acknowledgements to others, each of which
+/// takes as long as its datagram; those to the same peer go with it.
+void Engine::transmit_first(TimeNs now) {
+  hold_ns_ = 0;
+  transport::Transmission data;
+  if (together_count_ > 0 || has_next_ || !endpoint_.poll_data(now, &data)) {
+    return;
+  }
+  std::size_t bytes = data.header_bytes + data.payload_bytes + transport::kHeaderBytesMax;
+  transport::Transmission other;
+  bool has_other = false;
+  while (bytes <= kTogetherBytes && together_count_ + 1 < together_.size() && !has_other &&
+         endpoint_.poll_control(now, &other)) {
+    has_other = other.peer != data.peer || transport::is_path_probe(other);
+    if (!has_other) {
+      together_[together_count_++] = other;
+      bytes += other.header_bytes;
+    }
+  }
+  next_ = data;
+  if (is_small(data)) {
+    add_riders();
+  }
+  together_[together_count_++] = data;
+  flush();
+  next_ = other;
+  has_next_ = has_other;
+}
+
 bool Engine::transmit(TimeNs now) {
   // Who has just got a message often answers it: one datagram then carries the answer, the
   // acknowledgement and the advert of the next receive.
@@ -485,40 +526,41 @@ bool Engine::transmit(TimeNs now) {
   const bool is_left_alone = std::exchange(has_answer_, false) && open_requests_.load() == 0;
   if (std::exchange(has_finished_, false) && !is_left_alone) {
     hold_ns_ = now + kHoldNs;
-    return true;
+    if (!options_.is_busy) {
+      return true;  // He does the next round himself.
+    }
   }
-  if (options_.is_busy && now < hold_ns_) {
-    return true;
-  }
+  const bool holds = options_.is_busy && now < hold_ns_;
   if (is_blocked_ && !flush()) {
     return false;
   }
   std::size_t packets = 0;
   Bytes bytes = 0;
   for (; packets < kPacketsPerTurn && may_go_on(bytes); ++packets) {
-    has_next_ = has_next_ || endpoint_.poll_transmit(now_ns(), &next_);
+    has_next_ = has_next_ || (holds ? endpoint_.poll_data(now_ns(), &next_)
+                                    : endpoint_.poll_transmit(now_ns(), &next_));
     if (!has_next_) {
       break;
     }
     bytes += next_.payload_bytes;
-    const bool is_small = next_.header_bytes + next_.payload_bytes <= kSmallBytes;
-    const bool is_alone = together_count_ > 0 && (!is_small || next_.peer != together_[0].peer);
+    const bool is_alone =
+        together_count_ > 0 && (!is_small(next_) || next_.peer != together_[0].peer);
     if (is_alone && !flush()) {
       return true;
     }
-    if (is_small) {
+    if (is_small(next_)) {
       add_riders();
     }
     together_[together_count_++] = next_;
     has_next_ = false;
     // A datagram has one path: that of its data, or of the probe in it.
     const bool has_path = !next_.is_control || transport::is_path_probe(next_);
-    if ((has_path || !is_small || together_count_ == together_.size()) && !flush()) {
+    if ((has_path || !is_small(next_) || together_count_ == together_.size()) && !flush()) {
       return true;
     }
   }
   flush();
-  return packets > 0;
+  return packets > 0 || holds;
 }
 
 /// What may wait goes with `next_`: before it, for the path is the last one's.

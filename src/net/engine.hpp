@@ -178,14 +178,16 @@ class Engine : private wire::Arrivals {
   bool is_helped(transport::TimeNs now) const;
   void sleep();
   void wake(Sleep at_least);
-  /// Under the lock, as all that follows. True: there was something to do.
-  bool work();
+  /// Under the lock, as all that follows. True: there was something to do. `is_hurried`: a caller's
+  /// send is all of it, the thread does the rest.
+  bool work(bool is_hurried = false);
   bool may_go_on(Bytes bytes) const;
   bool receive();
   bool take_posted();
   bool post_now(const Post& post);
   transport::SendRequest copied(Lane& lane, Request* request);
   void post_waiting(Lane& lane);
+  void transmit_first(transport::TimeNs now);
   bool transmit(transport::TimeNs now);
   void add_riders();
   bool flush();
@@ -260,6 +262,7 @@ class Engine : private wire::Arrivals {
   transport::Transmission next_;
   bool has_next_ = false;
   bool is_blocked_ = false;        ///< The wire had no room for what is together.
+  bool has_new_send_ = false;      ///< Posted, since the last transmission.
   bool has_finished_ = false;      ///< A request, since the last transmission.
   bool has_answer_ = false;        ///< A send is done whose bytes have not left.
   transport::TimeNs hold_ns_ = 0;  ///< Until then more is waited for.

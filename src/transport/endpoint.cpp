@@ -136,10 +136,7 @@ class Endpoint::Core {
     return false;
   }
 
-  bool poll_transmit(TimeNs now, Transmission* out) {
-    if (poll_control(now, out)) {
-      return true;
-    }
+  bool poll_data(TimeNs now, Transmission* out) {
     now = clamp(now);
     while (!data_.is_empty()) {
       const std::uint32_t index = data_.front();
@@ -375,7 +372,7 @@ void Endpoint::handle_timeout(TimeNs now) { core_->handle_timeout(now); }
 TimeNs Endpoint::next_deadline() const { return core_->next_deadline(); }
 
 bool Endpoint::poll_transmit(TimeNs now, Transmission* out) {
-  return core_->poll_transmit(now, out);
+  return core_->poll_control(now, out) || core_->poll_data(now, out);
 }
 
 bool Endpoint::poll_rider(TimeNs now, const Transmission& with, Transmission* out) {
@@ -383,6 +380,8 @@ bool Endpoint::poll_rider(TimeNs now, const Transmission& with, Transmission* ou
 }
 
 bool Endpoint::poll_control(TimeNs now, Transmission* out) { return core_->poll_control(now, out); }
+
+bool Endpoint::poll_data(TimeNs now, Transmission* out) { return core_->poll_data(now, out); }
 
 bool Endpoint::poll_event(Event* out) { return core_->poll_event(out); }
 

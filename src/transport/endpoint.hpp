@@ -74,6 +74,8 @@ class Endpoint {
   bool poll_transmit(TimeNs now, Transmission* out);
   /// The same for control packets alone: while data may not leave (a paused NIC).
   bool poll_control(TimeNs now, Transmission* out);
+  /// The same for data alone: what somebody waits for more than for control packets.
+  bool poll_data(TimeNs now, Transmission* out);
   /// A control packet that may wait (AcknowledgementOptions::lazy_ns), to the peer of `with`, which
   /// is leaving: they can travel as one. Who never asks sends each of them when its time has come.
   bool poll_rider(TimeNs now, const Transmission& with, Transmission* out);

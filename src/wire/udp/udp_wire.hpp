@@ -13,6 +13,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,6 +39,7 @@ struct UdpOptions {
   std::uint32_t paths = 32;
   std::uint32_t chunk_bytes = 0;  ///< 0: as much as one system call takes.
   std::uint32_t ps_per_byte = 800;
+  bool is_memory = false;  ///< The loopback interface: no link, which chunks would share.
   transport::TimeNs base_rtt_ns = 50'000;
   Bytes buffer_bytes = 64 << 20;  ///< Of the receiving socket, as far as the system allows.
   bool segmentation = true;
@@ -111,6 +113,7 @@ class UdpWire : public Wire {
   std::uint16_t next_packet_ = 0;
   int bulk_ = 0;  ///< Above 0: payload is expected, and worth a look ahead.
   std::vector<std::byte> staging_;
+  std::array<std::byte, 1024> short_{};  ///< A datagram that is copied together.
   std::vector<std::byte> prefixes_;
   std::vector<iovec> parts_;
   Assembly assembly_;
