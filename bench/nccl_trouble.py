@@ -82,8 +82,8 @@ class Counters:
 
     @property
     def env(self) -> dict[str, str]:
-        """Of each rank."""
-        return {"TUTTI_METRICS": f"{self.directory.name}/%p.prom"}
+        """Of each rank. Hosts of a lab number their processes alike."""
+        return {"TUTTI_METRICS": f"{self.directory.name}/%h-%p.prom"}
 
     def total(self, name: str) -> int:
         """Over all engines of all ranks."""

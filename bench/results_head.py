@@ -5,12 +5,32 @@
 from __future__ import annotations
 
 import datetime
+import os
 import shlex
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from tutti import __version__, machine
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def commit() -> str:
+    """The commit that is measured, with "-dirty" where files differ from it; empty: nobody knows.
+
+    A copy of the tree without its history has it from whoever copied it: TUTTI_COMMIT.
+    """
+    said = os.environ.get("TUTTI_COMMIT", "")
+    if said or not (ROOT / ".git").exists():
+        return said
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--abbrev=12", "--dirty"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except FileNotFoundError:
+        return ""
 
 
 def head(schema: str) -> dict[str, Any]:
@@ -21,5 +41,5 @@ def head(schema: str) -> dict[str, Any]:
         "command": shlex.join(["python", *words]),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": msgspec.to_builtins(machine.describe()),
-        "versions": {"tutti": __version__},
+        "versions": {"tutti": __version__, "commit": commit()},
     }

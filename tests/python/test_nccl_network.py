@@ -204,7 +204,7 @@ def test_trouble__a_cut_that_kills_no_path_does_not_count(
         good = (True, "fine")
         assert trouble.with_deaths(good, counters, 0) == (False, "0 paths died; fine")
         for process, deaths in ((11, 0), (12, 3)):
-            name = counters.env["TUTTI_METRICS"].replace("%p", str(process))
+            name = counters.env["TUTTI_METRICS"].replace("%p", "2").replace("%h", f"n{process}")
             engines = (f'{{device="lo",engine="{i}"}} {deaths}' for i in range(2))
             lines = [f"tutti_engine_path_deaths_total{engine}" for engine in engines]
             lines.append('tutti_connection_path_deaths_total{device="lo"} 100')
