@@ -301,6 +301,10 @@ void Engine::sleep() {
   asleep_ = naps ? Sleep::kNap : Sleep::kDeep;
   if (!naps) {
     const std::lock_guard lock(mutex_);
+    if (has_more_) {
+      asleep_ = Sleep::kAwake;
+      return;
+    }
     until_ns = std::min({endpoint_.next_deadline(), wire_->next_deadline(), watch_ns()});
     if (is_blocked_) {
       until_ns = std::min(until_ns, now + kBlockedNs);
@@ -339,9 +343,11 @@ bool Engine::work(bool is_hurried) {
   if (std::exchange(has_new_send_, false)) {
     transmit_first(now_ns());
     if (is_hurried) {
+      has_more_ = true;
       return true;
     }
   }
+  has_more_ = false;
   did |= receive();
   const TimeNs now = now_ns();
   if (endpoint_.next_deadline() <= now) {
@@ -677,11 +683,14 @@ void Engine::break_off(Lane& lane) {
 }
 
 /// What the wire had no room for may point at buffers that are to be left alone. To its receivers
-/// it is a loss.
+/// it is a loss; control packets, which are of no buffer, are kept.
 void Engine::drop_blocked() {
-  together_count_ = 0;
-  has_next_ = false;
-  is_blocked_ = false;
+  const auto end = together_.begin() + static_cast<std::ptrdiff_t>(together_count_);
+  const auto kept =
+      std::remove_if(together_.begin(), end, [](const auto& packet) { return !packet.is_control; });
+  together_count_ = static_cast<std::size_t>(kept - together_.begin());
+  has_next_ = has_next_ && next_.is_control;
+  is_blocked_ = together_count_ > 0;
 }
 
 /// Both ends have closed the channel: what is on its way is not waited for.
