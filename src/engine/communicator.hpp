@@ -196,6 +196,8 @@ class Communicator {
   int device_ = -1;  ///< This rank's GPU on this communicator.
   MemoryModes modes_;
   std::unique_ptr<runners::MpiRunner> mpi_runner_;
+  /// Of the two runners on the GPU, whose calls may stand behind each other on streams.
+  std::shared_ptr<runners::CommonEnd> end_ = std::make_shared<runners::CommonEnd>();
   std::unique_ptr<runners::CclRunner> ccl_runner_;
   std::unique_ptr<runners::DeviceCombine> device_combine_;  ///< For schedules carried by the CCL.
   std::unique_ptr<runners::DirectRunner> direct_runner_;

@@ -215,7 +215,8 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
     TUTTI_RETURN_IF_ERROR(make_direct({.timeout_s = process_.config().timeout_s,
                                        .wire = wire,
                                        .tuning = tuning,
-                                       .sharing = sharing},
+                                       .sharing = sharing,
+                                       .end = end_},
                                       &is_final, refusal));
     if (refusal->empty() || is_final) {
       return {};

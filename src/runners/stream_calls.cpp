@@ -138,7 +138,7 @@ void StreamCalls::fail(std::unique_lock<std::mutex>& lock, const Status& status)
   }
   failure_ = status;
   lock.unlock();  // A library may take its time to end; who asks for the failure need not wait.
-  options_.end();
+  options_.end(status);
   lock.lock();
 }
 
@@ -219,7 +219,6 @@ Status StreamCalls::look_at_first(Clock::time_point now) {
   if (!first.is_running) {
     TUTTI_ASSIGN_OR_RETURN(first.is_running, api_.event_done(first.before));
     first.since = now;
-    return {};
   }
   if (options_.timeout_s > 0 && seconds(now - first.since) > options_.timeout_s) {
     return timed_out("a call on a stream is not finished");
@@ -228,8 +227,8 @@ Status StreamCalls::look_at_first(Clock::time_point now) {
     return {};
   }
   last_look_ = now;
-  TUTTI_RETURN_IF_ERROR(outcome());
-  return options_.look == nullptr ? Status() : options_.look();
+  TUTTI_RETURN_IF_ERROR(outcome());  // What the call stands behind may have been ended for good.
+  return !first.is_running || options_.look == nullptr ? Status() : options_.look();
 }
 
 void StreamCalls::watch() {

@@ -45,9 +45,9 @@ class StreamCalls {
     std::function<Status()> outcome;
     /// Whether the peers that the call under way waits for are there; may be empty.
     std::function<Status()> look;
-    /// Makes all that is queued end, without result. Called once, after a failure, by whichever
+    /// Makes all that is queued end, without result. Called once, with the failure, by whichever
     /// thread saw it: also while another one is in `queue`.
-    std::function<void()> end;
+    std::function<void(const Status& failure)> end;
   };
   StreamCalls(device::Api& api, int device, Options options)
       : api_(api), device_(device), options_(std::move(options)) {}

@@ -3,8 +3,6 @@
 #include "runners/ccl/ccl_runner.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <future>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -27,6 +25,9 @@ using Element = CclRunner::Element;
 
 /// How long a call on a stream may be in the library before it is ended there.
 constexpr auto kCallGrace = std::chrono::seconds(1);
+/// How long an abort may take before what may hold it up is ended too: a kernel of ours on the same
+/// stream. The library tells its own kernels first of all, then it waits for them.
+constexpr auto kHeldGrace = std::chrono::milliseconds(300);
 /// How long the end of a communicator with captured calls is waited for.
 constexpr auto kGraphGrace = std::chrono::seconds(2);
 
@@ -47,21 +48,53 @@ bool all_equal(std::span<const std::uint64_t> values) {
                      [&](std::uint64_t value) { return value == values.front(); });
 }
 
+/// Outlives the runner on a thread of its own.
+void end_with(ccl::Library& library, device::Api& api, int device, ccl::Communicator communicator,
+              Status (ccl::Library::*ending)(ccl::Communicator)) {
+  auto current = device::CurrentDevice::set(api, device);
+  Status ignored = (library.*ending)(communicator);
+  static_cast<void>(ignored);
+}
+
 }  // namespace
+
+CclRunner::CclRunner(ccl::Library& library, device::Api& api, int device, Bootstrap& bootstrap,
+                     Scratch& scratch, double timeout_s, std::shared_ptr<CommonEnd> end)
+    : library_(library),
+      api_(api),
+      device_(device),
+      bootstrap_(bootstrap),
+      scratch_(scratch),
+      timeout_s_(timeout_s),
+      end_(std::move(end)) {
+  end_->join(CommonEnd::Turn::kLibrary,
+             {.close = [this] { broken_ = true; }, .end = [this] { abort_all(); }});
+}
 
 CclRunner::~CclRunner() {
   Status unheard = stream_status(/*wait=*/true);
   static_cast<void>(unheard);
   stream_calls_.reset();
-  auto current = device::CurrentDevice::set(api_, device_);
+  end_->leave(CommonEnd::Turn::kLibrary);
+  const auto destroy = has_captured_ ? &CclRunner::begin_end : &CclRunner::end_now;
   for (const auto& one : communicators_) {
     if (const ccl::Communicator communicator = one; communicator != nullptr) {
-      end(communicator, &ccl::Library::destroy);
+      (this->*destroy)(communicator, &ccl::Library::destroy);
     }
   }
   for (const ccl::Communicator communicator : more_communicators_) {
-    end(communicator, &ccl::Library::destroy);
+    (this->*destroy)(communicator, &ccl::Library::destroy);
   }
+  if (!wait_for_ends(kGraphGrace)) {
+    log(LogLevel::kWarn,
+        std::string(library_.name()) +
+            (has_captured_ ? ": a graph with calls of this communicator is still there; the "
+                             "library keeps the communicator's memory until then; destroy graphs "
+                             "before their communicator"
+                           : ": the library has not ended this communicator yet; its memory is "
+                             "kept until then"));
+  }
+  auto current = device::CurrentDevice::set(api_, device_);
   for (const device::Stream stream : streams_) {
     if (!broken_) {
       Status ignored = api_.destroy_stream(stream);
@@ -72,11 +105,11 @@ CclRunner::~CclRunner() {
 
 Status CclRunner::failed_before() const {
   return Status(ErrorCode::kLibraryFailed,
-                std::string(library_.name()) + ": this communicator failed before");
+                std::string(library_.name()) +
+                    ": this communicator failed before: " + end_->reason().message());
 }
 
-void CclRunner::break_off() {
-  broken_ = true;
+void CclRunner::abort_all() {
   std::unique_lock lock(in_library_, std::defer_lock);
   // Tried again and again: TSan does not know a mutex that waits for a time (GCC 12).
   const auto until = std::chrono::steady_clock::now() + kCallGrace;
@@ -87,42 +120,53 @@ void CclRunner::break_off() {
   // application's next cudaDeviceSynchronize with it.
   for (auto& communicator : communicators_) {
     if (const ccl::Communicator ended = communicator.exchange(nullptr); ended != nullptr) {
-      end(ended, &ccl::Library::abort);
+      begin_end(ended, &ccl::Library::abort);
     }
   }
   for (const ccl::Communicator ended : std::exchange(more_communicators_, {})) {
-    end(ended, &ccl::Library::abort);
+    begin_end(ended, &ccl::Library::abort);
+  }
+  static_cast<void>(wait_for_ends(kHeldGrace));
+}
+
+void CclRunner::end_now(ccl::Communicator communicator, Ending ending) {
+  end_with(library_, api_, device_, communicator, ending);
+}
+
+void CclRunner::begin_end(ccl::Communicator communicator, Ending ending) {
+  // NCCL's commDestroySync stays until no graph holds a call of the communicator, and the
+  // application may never destroy its graphs; an abort stays until calls on streams are over, and
+  // they may be behind a kernel of ours.
+  std::packaged_task<void()> task(
+      [&library = library_, &api = api_, device = device_, communicator, ending] {
+        end_with(library, api, device, communicator, ending);
+      });
+  std::future<void> ended = task.get_future();
+  try {
+    std::thread(std::move(task)).detach();
+    ends_.push_back(std::move(ended));
+  } catch (const std::system_error&) {
+    if (!has_captured_) {
+      end_now(communicator, ending);
+      return;
+    }
+    log(LogLevel::kWarn, std::string(library_.name()) +
+                             ": no thread to end a communicator with captured calls; its memory "
+                             "is kept; raise the limit of processes");
   }
 }
 
-void CclRunner::end(ccl::Communicator communicator, Ending ending) {
-  const auto end_now = [&library = library_, &api = api_, device = device_, communicator, ending] {
-    auto current = device::CurrentDevice::set(api, device);
-    Status ignored = (library.*ending)(communicator);
-    static_cast<void>(ignored);
-  };
-  if (!has_captured_) {
-    end_now();
-    return;
-  }
-  // NCCL's commDestroySync stays until no graph holds a call of the communicator, and the
-  // application may never destroy its graphs.
-  std::packaged_task<void()> task(end_now);
-  const std::future<void> ended = task.get_future();
-  bool has_thread = true;
-  try {
-    std::thread(std::move(task)).detach();
-  } catch (const std::system_error&) {
-    has_thread = false;  // The communicator stays, as if a graph did.
-  }
-  if (!has_thread || ended.wait_for(kGraphGrace) != std::future_status::ready) {
-    log(LogLevel::kWarn,
-        std::string(library_.name()) +
-            (has_thread ? ": a graph with calls of this communicator is still there; the library "
-                          "keeps the communicator's memory until then; destroy graphs before their "
-                          "communicator"
-                        : ": no thread to end a communicator with captured calls; its memory is "
-                          "kept; raise the limit of processes"));
+bool CclRunner::wait_for_ends(std::chrono::milliseconds time) {
+  const auto until = std::chrono::steady_clock::now() + time;
+  std::erase_if(ends_, [&](const std::future<void>& ended) {
+    return ended.wait_until(until) == std::future_status::ready;
+  });
+  return ends_.empty();
+}
+
+void CclRunner::wait_for_ends() {
+  for (const std::future<void>& ended : std::exchange(ends_, {})) {
+    ended.wait();
   }
 }
 
@@ -186,21 +230,19 @@ Status CclRunner::enqueue_on(const Call& call, device::Stream stream, bool is_ca
   if (stream_calls_ == nullptr) {
     stream_calls_ = std::make_unique<StreamCalls>(
         api_, device_,
-        StreamCalls::Options{.name = library_.name(),
-                             .timeout_s = timeout_s_,
-                             .outcome =
-                                 [this] {
-                                   return broken_ ? failed_before()
-                                                  : library_.async_error(
-                                                        communicators_[index(Scope::kWhole)]);
-                                 },
-                             .look = {},
-                             .end =
-                                 [this] {
-                                   auto own = device::CurrentDevice::set(api_, device_);
-                                   break_off();
-                                 }});
+        StreamCalls::Options{
+            .name = library_.name(),
+            .timeout_s = timeout_s_,
+            .outcome =
+                [this] {
+                  Status own = library_.async_error(communicators_[index(Scope::kWhole)]);
+                  Status reason = end_->reason();  // Asked last: the end takes the communicator.
+                  return reason.ok() ? own : reason;
+                },
+            .look = {},
+            .end = [this](const Status& failure) { end_->end(failure); }});
   }
+  static_cast<void>(end_->is_behind_other(CommonEnd::Turn::kLibrary));
   return stream_calls_->add(stream, [&](Lease* scratch) {
     return enqueue_on_stream(call, stream, /*may_lease=*/true, scratch);
   });
@@ -319,7 +361,10 @@ Status CclRunner::carry(std::span<Lane> lanes, const ScopeRank& me, const Call& 
   }
   if (!status.ok()) {
     // The device may still run what was queued: nothing it can write to is ever reused.
-    break_off();
+    end_->end(status);
+    if (!has_captured_) {
+      wait_for_ends();  // No call is on a stream.
+    }
     relocated.abandon();
     for (Lane& lane : lanes) {
       lane.scratch.abandon();

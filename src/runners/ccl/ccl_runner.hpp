@@ -18,13 +18,16 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
 
 #include "ccl/ccl.hpp"
+#include "runners/common_end.hpp"
 #include "runners/runner.hpp"
 #include "runners/scratch.hpp"
 #include "runners/stream_calls.hpp"
@@ -34,15 +37,11 @@ namespace tutti::runners {
 
 class CclRunner : public Runner {
  public:
-  /// `device`: this rank's GPU on this communicator. `timeout_s`: 0 waits for ever.
+  /// `device`: this rank's GPU on this communicator. `timeout_s`: 0 waits for ever. `end`: shared
+  /// with the communicator's other runner.
   CclRunner(ccl::Library& library, device::Api& api, int device, Bootstrap& bootstrap,
-            Scratch& scratch, double timeout_s)
-      : library_(library),
-        api_(api),
-        device_(device),
-        bootstrap_(bootstrap),
-        scratch_(scratch),
-        timeout_s_(timeout_s) {}
+            Scratch& scratch, double timeout_s,
+            std::shared_ptr<CommonEnd> end = std::make_shared<CommonEnd>());
   ~CclRunner() override;
   CclRunner(const CclRunner&) = delete;
   CclRunner& operator=(const CclRunner&) = delete;
@@ -112,10 +111,15 @@ class CclRunner : public Runner {
   /// The lane's stream as the library knows it.
   device::Stream native(const Lane& lane) const { return api_.native_stream(lane.stream); }
   using Ending = Status (ccl::Library::*)(ccl::Communicator);
-  /// Ends a communicator. Returns in bounded time also where a graph of the application keeps it.
-  void end(ccl::Communicator communicator, Ending ending);
-  /// After a failure: aborts every communicator; all further calls are refused.
-  void break_off();
+  /// Ends a communicator, which may take as long as what holds its calls does.
+  void end_now(ccl::Communicator communicator, Ending ending);
+  /// The same on a thread.
+  void begin_end(ccl::Communicator communicator, Ending ending);
+  /// False: the library is not through with all that begin_end() began.
+  bool wait_for_ends(std::chrono::milliseconds time);
+  void wait_for_ends();
+  /// Aborts every communicator, in bounded time: for the common end alone.
+  void abort_all();
   Status failed_before() const;
 
   ccl::Library& library_;
@@ -133,7 +137,9 @@ class CclRunner : public Runner {
   /// it, but not for ever: that thread may be waiting for them.
   std::mutex in_library_;
   std::atomic<bool> broken_{false};
-  std::atomic<bool> has_captured_{false};      ///< A graph may hold calls of the whole scope.
+  std::atomic<bool> has_captured_{false};  ///< A graph may hold calls of the whole scope.
+  std::vector<std::future<void>> ends_;    ///< Under way, on threads of their own.
+  std::shared_ptr<CommonEnd> end_;
   std::unique_ptr<StreamCalls> stream_calls_;  ///< Last: its thread uses the rest.
 };
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/pause.hpp"
+#include "device/host_memory.hpp"
 #include "runners/relocate.hpp"
 
 namespace tutti::runners {
@@ -46,16 +47,15 @@ Bytes input_bytes(const Call& call) {
   return bytes;
 }
 
-Status failed_before() {
-  return Status(ErrorCode::kLibraryFailed, "direct: this communicator failed before");
-}
-
 }  // namespace
 
 struct DirectRunner::Control {
   alignas(64) std::array<kernels::Wide, kDirectBlocksMax> done;  ///< By block.
   alignas(64) kernels::Word abort;
   alignas(64) kernels::Word failed;
+  /// Set before anything is ended: what stands behind another runner's call must not begin.
+  alignas(64) kernels::Word closed;
+  kernels::Word* ended;  ///< The word that kernels look at before they begin.
 };
 
 Result<std::unique_ptr<DirectRunner>> DirectRunner::create(device::Api& api, int device,
@@ -67,8 +67,12 @@ Result<std::unique_ptr<DirectRunner>> DirectRunner::create(device::Api& api, int
                       " ranks; this communicator has " + std::to_string(me.ranks));
   }
   std::unique_ptr<DirectRunner> self(new DirectRunner(api, device, me, scratch, options));
+  TUTTI_RETURN_IF_ERROR(self->end_->reason());
   TUTTI_RETURN_IF_ERROR(self->load_kernels());
   TUTTI_RETURN_IF_ERROR(self->make_memory());
+  self->end_->join(CommonEnd::Turn::kKernels,
+                   {.close = [runner = self.get()] { runner->close(); },
+                    .end = [runner = self.get()] { runner->give_up(); }});
   return self;
 }
 
@@ -76,6 +80,7 @@ DirectRunner::~DirectRunner() {
   const auto ignore = [](const Status& status) { static_cast<void>(status); };
   ignore(stream_status(/*wait=*/true));
   stream_calls_.reset();
+  end_->leave(CommonEnd::Turn::kKernels);
   if (broken_) {
     module_.abandon();
     if (copies_ != nullptr) {
@@ -139,6 +144,7 @@ Status DirectRunner::make_memory() {
   TUTTI_ASSIGN_OR_RETURN(void* const words, api_.allocate_pinned(sizeof(Control)));
   std::memset(words, 0, sizeof(Control));
   control_ = static_cast<Control*>(words);
+  control_->ended = ended_;
   epochs_.fill(1);
   return open_mail();
 }
@@ -350,11 +356,24 @@ Status DirectRunner::run(Scope scope, const Call& call) {
   if (scope != Scope::kWhole) {
     return Status(ErrorCode::kUnsupported, "direct carries whole communicators only");
   }
-  return run_by(&DirectRunner::carry, call);
+  return end_if_broken(run_by(&DirectRunner::carry, call));
 }
 
 Status DirectRunner::run_copied(const Call& call) {
-  return run_by(&DirectRunner::carry_copied, call);
+  return end_if_broken(run_by(&DirectRunner::carry_copied, call));
+}
+
+Status DirectRunner::end_if_broken(Status status) {
+  if (!status.ok() && broken_) {
+    end_->end(status);
+  }
+  return status;
+}
+
+Status DirectRunner::failed_before() const {
+  const Status reason = end_->reason();
+  return Status(ErrorCode::kLibraryFailed, "direct: this communicator failed before" +
+                                               (reason.ok() ? "" : ": " + reason.message()));
 }
 
 Status DirectRunner::run_by(Carrier carrier, const Call& call) {
@@ -420,17 +439,18 @@ Status DirectRunner::enqueue(const Call& call, device::Stream stream) {
         api_, device_,
         StreamCalls::Options{.name = "direct",
                              .timeout_s = options_.timeout_s,
-                             .outcome = {},  // A kernel gives up only when `end` has told it to.
+                             // A kernel gives up only when the common end has told it to.
+                             .outcome = [this] { return end_->reason(); },
                              .look = [this] { return look(); },
-                             .end =
-                                 [this] {
-                                   broken_ = true;
-                                   give_up();
-                                 }});
+                             .end = [this](const Status& failure) { end_->end(failure); }});
   }
+  const bool is_behind_other = end_->is_behind_other(CommonEnd::Turn::kKernels);
   return stream_calls_->add(stream, [&](Lease* copy) -> Status {
     Call moved = call;
     TUTTI_RETURN_IF_ERROR(copy_input(&moved, stream, copy));
+    if (is_behind_other) {
+      TUTTI_RETURN_IF_ERROR(follow(stream));
+    }
     DirectLaunch next = planned(moved);
     TUTTI_RETURN_IF_ERROR(launch(next, stream));
     count(next);
@@ -605,6 +625,29 @@ Status DirectRunner::wait(const DirectLaunch& launch, double timeout_s) {
   return Status(ErrorCode::kTimeout,
                 std::string("direct ") +
                     direct_kernel_names()[static_cast<std::size_t>(launch.kernel)] + ": " + reason);
+}
+
+/// A plain store: the driver may let no thread in before something was ended.
+void DirectRunner::close() {
+  broken_ = true;
+  std::atomic_ref(control_->closed).store(1, std::memory_order_release);
+}
+
+Status DirectRunner::follow(device::Stream stream) {
+  if (!is_host_) {
+    return api_.copy_async(ended_, &control_->closed, sizeof(*ended_), stream);
+  }
+  // The same, for a device whose copies are not atomic.
+  device::host_device_enqueue(
+      stream,
+      [](void* words) {
+        auto* const control = static_cast<Control*>(words);
+        std::atomic_ref(*control->ended)
+            .store(std::atomic_ref(control->closed).load(std::memory_order_acquire),
+                   std::memory_order_relaxed);
+      },
+      control_);
+  return {};
 }
 
 /// Ends what waits, and keeps from pushing what has not begun.

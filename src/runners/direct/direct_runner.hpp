@@ -17,7 +17,8 @@
 // would go on into memory that peers still read.
 //
 // Waiting is bounded: after `timeout_s`, or when a peer's process is gone, the host tells its
-// kernel to give up. From then on this object refuses all calls.
+// kernel to give up. From then on this object refuses all calls, and so does the communicator's
+// other runner (common_end.hpp).
 #pragma once
 
 #include <array>
@@ -29,6 +30,7 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "runners/common_end.hpp"
 #include "runners/direct/copy_staging.hpp"
 #include "runners/direct/descriptor_mail.hpp"
 #include "runners/direct/host_process.hpp"
@@ -47,6 +49,8 @@ class DirectRunner : public Runner {
     DirectWire wire = DirectWire::kLines;
     DirectTuning tuning;
     device::Sharing sharing = device::Sharing::kIpc;  ///< How peers get at the staging memory.
+    /// Shared with the communicator's other runner.
+    std::shared_ptr<CommonEnd> end = std::make_shared<CommonEnd>();
   };
   /// What a rank gives to the others of the communicator.
   struct Handle {
@@ -103,7 +107,12 @@ class DirectRunner : public Runner {
  private:
   DirectRunner(device::Api& api, int device, const ScopeRank& me, Scratch& scratch,
                const Options& options)
-      : api_(api), device_(device), me_(me), scratch_(scratch), options_(options) {}
+      : api_(api),
+        device_(device),
+        me_(me),
+        scratch_(scratch),
+        options_(options),
+        end_(options.end) {}
   Status load_kernels();
   Status open_mail();
   Result<Handle> handle_of(void* memory) const;
@@ -129,8 +138,15 @@ class DirectRunner : public Runner {
   Status launch(DirectLaunch& launch, device::Stream stream);
   Status wait(const DirectLaunch& launch, double timeout_s);
   bool is_done(const DirectLaunch& launch) const;
-  /// Of calls on streams: whether the peers are there.
+  /// For the common end alone, in this order.
+  void close();
   void give_up();
+  /// A failure of a call that had begun, as it is: ends the other runner's calls too.
+  Status end_if_broken(Status status);
+  Status failed_before() const;
+  /// Takes what the host has decided to the kernels behind, in the stream's order.
+  Status follow(device::Stream stream);
+  /// Of calls on streams: whether the peers are there.
   Status look() const;
   /// Why waiting on is useless; empty: it is not.
   std::string gone_peer() const;
@@ -166,6 +182,7 @@ class DirectRunner : public Runner {
   std::uint64_t sequence_ = 0;
   std::unique_ptr<CopyStaging> copies_;  ///< Null: no call was to be copied yet.
   std::atomic<bool> broken_{false};
+  std::shared_ptr<CommonEnd> end_;
   bool has_run_ = false;                       ///< A call on stream_ may not be quite over.
   std::unique_ptr<StreamCalls> stream_calls_;  ///< Last: its thread uses the rest.
 };

@@ -209,7 +209,8 @@ TEST(CclPipeline, run_pipeline__a_chunk_that_fails_ends_the_call_on_every_rank) 
       CHILD_EXPECT(made.empty(), made);
       CHILD_EXPECT(!three_chunks(self, pipeline).ok(), "went well");
       const Status after = three_chunks(self, pipeline);
-      CHILD_EXPECT(after.message() == "nccl: this communicator failed before", after.message());
+      CHILD_EXPECT(after.message().starts_with("nccl: this communicator failed before"),
+                   after.message());
       return "";
     });
     EXPECT_EQ(answers, test::all_well(2));

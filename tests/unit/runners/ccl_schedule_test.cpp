@@ -185,7 +185,8 @@ TEST(CclScheduleRunner, run__a_message_that_fails_ends_the_call_and_all_later_on
     }
     CHILD_EXPECT(!status.ok(), "went well");
     const Status after = ring(self);
-    CHILD_EXPECT(after.message() == "nccl: this communicator failed before", after.message());
+    CHILD_EXPECT(after.message().starts_with("nccl: this communicator failed before"),
+                 after.message());
     return "";
   });
   EXPECT_EQ(answers, test::all_well(3));

@@ -35,7 +35,7 @@ class StreamCallsTest : public ::testing::Test {
             .timeout_s = timeout_s,
             .outcome = [this] { return outcome_; },
             .look = [this] { return gone_ ? Status(ErrorCode::kTimeout, "gone") : Status(); },
-            .end = [this] { ++ends_; }};
+            .end = [this](const Status&) { ++ends_; }};
   }
   /// Work that waits for release() of the gate and then counts.
   static void held(void* self) {
@@ -169,7 +169,7 @@ TEST_F(StreamCallsTest, add__a_failure_to_queue_ends_the_calls) {
 TEST_F(StreamCallsTest, watch__ends_the_calls_while_the_caller_is_held_in_queueing) {
   std::binary_semaphore ended{0};
   auto own = options(0.3);
-  own.end = [&] {
+  own.end = [&](const Status&) {
     ++ends_;
     ended.release();
   };
@@ -198,7 +198,7 @@ TEST_F(StreamCallsTest, watch__ends_the_calls_while_the_caller_is_held_in_queuei
 TEST_F(StreamCallsTest, watch__sees_that_a_peer_is_gone_while_the_caller_is_held_in_queueing) {
   std::binary_semaphore ended{0};
   auto own = options(0);  // No time-out: the peer alone.
-  own.end = [&] {
+  own.end = [&](const Status&) {
     ++ends_;
     ended.release();
   };
