@@ -4,8 +4,9 @@
 
 Each case is one job and ends in one line: what was expected, what came, and how long it took.
 `nccl_network.py trouble` runs them. No case may hang: a rank ends with an error within a bound, or
-the data are right. Where paths are cut, the plugin's own counters must say that paths died: else
-the case has cut nothing that the job uses.
+the data are right. Where paths are cut, the plugin's own counters must say so: paths died, or, of
+one path among many, which is left after its first losses and so is hardly ever given up, chunks
+were lost. Else the case has cut nothing that the job uses.
 """
 
 from __future__ import annotations
@@ -91,11 +92,21 @@ class Counters:
         texts = (file.read_text() for file in Path(self.directory.name).glob("*.prom"))
         return sum(int(number) for text in texts for number in sample.findall(text))
 
+    def lost(self) -> int:
+        """Chunks that were sent again, and not in vain."""
+        return self.total("retransmissions") - self.total("spurious_retransmissions")
+
 
 def with_deaths(answer: tuple[bool, str], counters: Counters, before: int) -> tuple[bool, str]:
     """The answer of a case in which paths were cut; so many had died before."""
     deaths = counters.total("path_deaths") - before
     return answer[0] and deaths > 0, f"{deaths} paths died; {answer[1]}"
+
+
+def with_losses(answer: tuple[bool, str], counters: Counters, before: int) -> tuple[bool, str]:
+    """The same where chunks were lost."""
+    lost = counters.lost() - before
+    return answer[0] and lost > 0, f"{lost} chunks were lost; {answer[1]}"
 
 
 def has_begun(line: Mapping[str, Any]) -> bool:
@@ -222,12 +233,12 @@ def one_path(setup: Setup, lab: Lab | None, layout: Layout) -> tuple[bool, str]:
         with Job(setup, layout, lab, way, "trouble one path", command) as job:
             job.wait_for(0, has_begun, RUN_LIMIT_S)
             time.sleep(SETTLE_S)
-            deaths = counters.total("path_deaths")
+            lost = counters.lost()
             set_links(lab, [link], up=False)
             time.sleep(SETTLE_S)
             set_links(lab, [link], up=True)
             outcome = job.finish(RUN_LIMIT_S)
-        return with_deaths(undisturbed(outcome, results_wanted=2), counters, deaths)
+        return with_losses(undisturbed(outcome, results_wanted=2), counters, lost)
 
 
 def undisturbed(

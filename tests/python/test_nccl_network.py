@@ -212,6 +212,11 @@ def test_trouble__a_cut_that_kills_no_path_does_not_count(
         assert trouble.with_deaths(good, counters, 0) == (True, "6 paths died; fine")
         assert trouble.with_deaths(good, counters, 6) == (False, "0 paths died; fine")
         assert not trouble.with_deaths((False, "wrong"), counters, 0)[0]
+        needless = 'tutti_engine_spurious_retransmissions_total{device="lo"} 4'
+        again = 'tutti_engine_retransmissions_total{device="lo"} 9'
+        Path(name).write_text("\n".join([needless, again, ""]))
+        assert trouble.with_losses(good, counters, 0) == (True, "5 chunks were lost; fine")
+        assert trouble.with_losses(good, counters, 5) == (False, "0 chunks were lost; fine")
     # On the doubles there are no paths; the job is right all the same.
     monkeypatch.setattr(trouble, "SETTLE_S", 0.1)
     monkeypatch.setattr(trouble, "LARGE", "64K")
@@ -223,7 +228,7 @@ def test_trouble__a_cut_that_kills_no_path_does_not_count(
     lab.pids = {f"n{rank}": 0 for rank in range(4)}
     one_path, text = trouble.one_path(setup, lab, layout)
     assert not one_path
-    assert text.startswith("0 paths died;")
+    assert text.startswith("0 chunks were lost;")
     assert ", 0 wrong elements" in text
 
 
