@@ -390,10 +390,15 @@ bool Engine::take_posted() {
     posted_ = 0;
   }
   // Who posts a receive often posts a send next, which is not to wait while the advert leaves.
-  hold_ns_ = now_ns() + kHoldNs;
+  hold_ns_ = taken_.empty() ? 0 : now_ns() + kHoldNs;
   for (const Post& post : taken_) {
     Lane& lane = *post.lane;
-    has_new_send_ = has_new_send_ || post.request == nullptr || post.request->is_send;
+    if (post.request == nullptr || post.request->is_send) {
+      hold_ns_ = 0;
+      // A long one would keep waiting what has arrived, and gains nothing by coming first.
+      has_new_send_ =
+          has_new_send_ || (post.request != nullptr && post.request->send.bytes <= kCallersBytes);
+    }
     if (post.request == nullptr) {
       (void)endpoint_.expect(now_ns(), lane.connection, post.slot);
       continue;
@@ -499,7 +504,6 @@ void Engine::post_waiting(Lane& lane) {
 /// What has just been posted leaves before adverts and acknowledgements to others, each of which
 /// takes as long as its datagram; those to the same peer go with it.
 void Engine::transmit_first(TimeNs now) {
-  hold_ns_ = 0;
   transport::Transmission data;
   if (together_count_ > 0 || has_next_ || !endpoint_.poll_data(now, &data)) {
     return;
