@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <compare>
 #include <iterator>
 #include <map>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 namespace tutti::schedule {
 namespace {
@@ -588,12 +588,8 @@ const Region* written_region(const Step& step) {
   return step.kind == StepKind::kSend ? nullptr : &step.destination;
 }
 
-/// Two steps of which one writes what the other reads or writes.
-struct Conflict {
-  std::size_t later;
-  std::size_t earlier;
-  auto operator<=>(const Conflict&) const = default;
-};
+/// The later and the earlier of two steps of which one writes what the other reads or writes.
+using Conflict = std::pair<std::size_t, std::size_t>;
 
 /// All of a program, by number.
 std::vector<Conflict> conflicts_of(const Program& program) {
@@ -622,7 +618,7 @@ std::vector<Conflict> conflicts_of(const Program& program) {
                          b->region->offset < a->region->end();
          ++b) {
       if (a->step != b->step && (a->writes || b->writes) && overlaps(*a->region, *b->region)) {
-        conflicts.push_back({std::max(a->step, b->step), std::min(a->step, b->step)});
+        conflicts.emplace_back(std::max(a->step, b->step), std::min(a->step, b->step));
       }
     }
   }
@@ -694,8 +690,8 @@ std::vector<std::string> validate_local(const Problem& problem, int rank, const 
       before[i].set(earlier);
       before[i].add(before[earlier]);
     }
-    for (; next != conflicts.end() && next->later == i; ++next) {
-      if (const std::size_t j = next->earlier; !before[i].has(j)) {
+    for (; next != conflicts.end() && next->first == i; ++next) {
+      if (const std::size_t j = next->second; !before[i].has(j)) {
         error(i, " may run while " + describe(rank, j, program.steps[j]) + " does");
       }
     }
