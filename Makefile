@@ -118,7 +118,8 @@ bench: product ## the measurements of bench/ that run anywhere, each against its
 .PHONY: wheel
 wheel: ## dist/tutti-*.whl and the source archive
 	@$(set_up) compiler tools
-	TUTTI_WHEELS="$(WHEELS)" python3 -m build --outdir dist
+	TUTTI_WHEELS="$(WHEELS)" python3 -m build --outdir dist \
+	  $(if $(CI),-C cmake.define.TUTTI_PRECOMPILED_HEADERS=ON)
 
 .PHONY: clean
 clean: ## removes build/ and dist/; .env stays (rm -r .env)

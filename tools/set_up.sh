@@ -203,7 +203,7 @@ mpi4py_abi() {
   echo 'make: building mpi4py for the standard MPI ABI'
   rm -rf .env/abi
   if logged python3 -m venv --without-pip .env/abi &&
-    MPICC=$PWD/.env/mpich/bin/mpicc_abi CFLAGS=-O1 \
+    MPICC=$PWD/.env/mpich/bin/mpicc_abi CFLAGS='-O0 -g0' \
       pip_into .env/abi --no-binary mpi4py "$requirement" "$numpy" &&
     LD_LIBRARY_PATH=$PWD/.env/mpich/lib logged "$python" -c 'from mpi4py import MPI'; then
     stamp abi "$inputs"

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 namespace tutti::schedule {
 namespace {
@@ -587,15 +588,43 @@ const Region* written_region(const Step& step) {
   return step.kind == StepKind::kSend ? nullptr : &step.destination;
 }
 
-/// One writes what the other reads or writes.
-bool conflict(const Step& a, const Step& b) {
-  const Region* write_a = written_region(a);
-  const Region* write_b = written_region(b);
-  const Region* read_a = read_region(a);
-  const Region* read_b = read_region(b);
-  return (write_a && write_b && overlaps(*write_a, *write_b)) ||
-         (write_a && read_b && overlaps(*write_a, *read_b)) ||
-         (read_a && write_b && overlaps(*read_a, *write_b));
+/// The later and the earlier of two steps of which one writes what the other reads or writes.
+using Conflict = std::pair<std::size_t, std::size_t>;
+
+/// All of a program, by number.
+std::vector<Conflict> conflicts_of(const Program& program) {
+  struct Use {
+    const Region* region;
+    std::size_t step;
+    bool writes;
+  };
+  std::vector<Use> uses;
+  for (std::size_t i = 0; i < program.steps.size(); ++i) {
+    if (const Region* read = read_region(program.steps[i])) {
+      uses.push_back({read, i, false});
+    }
+    if (const Region* written = written_region(program.steps[i])) {
+      uses.push_back({written, i, true});
+    }
+  }
+  // By their places in memory, so that what overlaps stands close together.
+  std::sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) {
+    return std::tie(a.region->buffer, a.region->offset, a.step) <
+           std::tie(b.region->buffer, b.region->offset, b.step);
+  });
+  std::vector<Conflict> conflicts;
+  for (auto a = uses.begin(); a != uses.end(); ++a) {
+    for (auto b = a + 1; b != uses.end() && b->region->buffer == a->region->buffer &&
+                         b->region->offset < a->region->end();
+         ++b) {
+      if (a->step != b->step && (a->writes || b->writes) && overlaps(*a->region, *b->region)) {
+        conflicts.emplace_back(std::max(a->step, b->step), std::min(a->step, b->step));
+      }
+    }
+  }
+  std::sort(conflicts.begin(), conflicts.end());
+  conflicts.erase(std::unique(conflicts.begin(), conflicts.end()), conflicts.end());
+  return conflicts;
 }
 
 }  // namespace
@@ -632,6 +661,8 @@ std::vector<std::string> validate_local(const Problem& problem, int rank, const 
                                  program.scratch_count};
   const std::size_t steps = program.steps.size();
   std::vector<Bits> before(steps, Bits(steps));
+  const auto conflicts = conflicts_of(program);
+  auto next = conflicts.begin();
   for (std::size_t i = 0; i < steps; ++i) {
     const Step& step = program.steps[i];
     for (const Region* region : {read_region(step), written_region(step)}) {
@@ -659,8 +690,8 @@ std::vector<std::string> validate_local(const Problem& problem, int rank, const 
       before[i].set(earlier);
       before[i].add(before[earlier]);
     }
-    for (std::size_t j = 0; j < i; ++j) {
-      if (conflict(step, program.steps[j]) && !before[i].has(j)) {
+    for (; next != conflicts.end() && next->first == i; ++next) {
+      if (const std::size_t j = next->second; !before[i].has(j)) {
         error(i, " may run while " + describe(rank, j, program.steps[j]) + " does");
       }
     }

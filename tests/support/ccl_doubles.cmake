@@ -5,16 +5,18 @@
 # its device double, so that one LD_LIBRARY_PATH entry makes a machine without GPUs look like one.
 include_guard(GLOBAL)
 
-function(tutti_ccl_double target directory soname)
-  add_library(${target} SHARED ${PROJECT_SOURCE_DIR}/tests/support/fake_nccl.cpp)
+function(tutti_ccl_double target directory soname source)
+  add_library(${target} SHARED ${source})
   target_compile_features(${target} PRIVATE cxx_std_20)
   target_link_libraries(${target} PRIVATE tutti_options Threads::Threads ${CMAKE_DL_LIBS})
   set_target_properties(${target} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/support/doubles/${directory}
-    PREFIX "" OUTPUT_NAME ${soname} SUFFIX "" NO_SONAME ON)
+    PREFIX "" OUTPUT_NAME ${soname} SUFFIX "" NO_SONAME ON
+    LINKER_LANGUAGE CXX)
   target_link_options(${target} PRIVATE LINKER:-soname,${soname})
 endfunction()
 
-tutti_ccl_double(fake_nccl cuda libnccl.so.2)
-tutti_ccl_double(fake_rccl hip librccl.so.1)
+set(ccl_double "${PROJECT_SOURCE_DIR}/tests/support/fake_nccl.cpp")
+tutti_ccl_double(fake_nccl cuda libnccl.so.2 "${ccl_double}")
+tutti_ccl_double(fake_rccl hip librccl.so.1 "${ccl_double}")
 target_compile_definitions(fake_rccl PRIVATE FAKE_CCL_HIP)

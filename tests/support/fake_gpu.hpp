@@ -428,7 +428,12 @@ inline int event_result(const Result<bool>& done) {
   if (!done.ok()) {
     return kInvalidHandle;
   }
-  return *done ? kSuccess : kNotReady;
+  if (*done) {
+    return kSuccess;
+  }
+  // Who asks again and again spins, on a core that the threads of this device need.
+  std::this_thread::yield();
+  return kNotReady;
 }
 
 /// The host device's event has no wait of its own.
@@ -438,7 +443,6 @@ inline int wait_event(void* event) {
     if (code != kNotReady) {
       return code;
     }
-    std::this_thread::yield();
   }
 }
 
