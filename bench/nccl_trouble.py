@@ -103,9 +103,8 @@ def with_deaths(answer: tuple[bool, str], counters: Counters, before: int) -> tu
     return answer[0] and deaths > 0, f"{deaths} paths died; {answer[1]}"
 
 
-def with_losses(answer: tuple[bool, str], counters: Counters, before: int) -> tuple[bool, str]:
-    """The same where chunks were lost."""
-    lost = counters.lost() - before
+def with_losses(answer: tuple[bool, str], lost: int) -> tuple[bool, str]:
+    """The same where so many chunks were lost while the path was cut."""
     return answer[0] and lost > 0, f"{lost} chunks were lost; {answer[1]}"
 
 
@@ -236,9 +235,10 @@ def one_path(setup: Setup, lab: Lab | None, layout: Layout) -> tuple[bool, str]:
             lost = counters.lost()
             set_links(lab, [link], up=False)
             time.sleep(SETTLE_S)
+            lost = counters.lost() - lost
             set_links(lab, [link], up=True)
             outcome = job.finish(RUN_LIMIT_S)
-        return with_losses(undisturbed(outcome, results_wanted=2), counters, lost)
+        return with_losses(undisturbed(outcome, results_wanted=2), lost)
 
 
 def undisturbed(

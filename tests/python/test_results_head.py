@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def head(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(ROOT / "bench"))
-    monkeypatch.delenv("TUTTI_COMMIT", raising=False)
+    monkeypatch.delenv("BENCH_COMMIT", raising=False)
     import results_head
 
     return results_head
@@ -28,9 +28,9 @@ def test_commit__of_a_checkout_with_its_changes(
 ) -> None:
     monkeypatch.setattr(head, "ROOT", tmp_path)
     assert head.commit() == ""  # Of a copy nobody knows,
-    monkeypatch.setenv("TUTTI_COMMIT", "0123456789ab")
+    monkeypatch.setenv("BENCH_COMMIT", "0123456789ab")
     assert head.commit() == "0123456789ab"  # but who made it.
-    monkeypatch.delenv("TUTTI_COMMIT")
+    monkeypatch.delenv("BENCH_COMMIT")
 
     def git(*words: str) -> str:
         names = ["-c", "user.name=a", "-c", "user.email=a@example.org"]

@@ -51,7 +51,11 @@ bool all_equal(std::span<const std::uint64_t> values) {
 /// Outlives the runner on a thread of its own.
 void end_with(ccl::Library& library, device::Api& api, int device, ccl::Communicator communicator,
               Status (ccl::Library::*ending)(ccl::Communicator)) {
-  auto current = device::CurrentDevice::set(api, device);
+  // An abort first tells what runs to stop. It chooses the device by itself, afterwards; a driver
+  // whose queue is full would not let this thread choose it before.
+  if (ending != &ccl::Library::abort) {
+    static_cast<void>(device::CurrentDevice::set(api, device));
+  }
   Status ignored = (library.*ending)(communicator);
   static_cast<void>(ignored);
 }
@@ -146,13 +150,10 @@ void CclRunner::begin_end(ccl::Communicator communicator, Ending ending) {
     std::thread(std::move(task)).detach();
     ends_.push_back(std::move(ended));
   } catch (const std::system_error&) {
-    if (!has_captured_) {
-      end_now(communicator, ending);
-      return;
-    }
+    // Nor by this thread: it may have to end first what the library would wait for.
     log(LogLevel::kWarn, std::string(library_.name()) +
-                             ": no thread to end a communicator with captured calls; its memory "
-                             "is kept; raise the limit of processes");
+                             ": no thread to end a communicator; its memory is kept; raise the "
+                             "limit of processes");
   }
 }
 
@@ -183,6 +184,14 @@ Status CclRunner::init_scope(Scope scope, const ccl::UniqueId& id) {
   TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
   TUTTI_ASSIGN_OR_RETURN(communicators_[index(scope)],
                          library_.init_rank(me.ranks, id, me.rank, timeout_s_, &api_, device_));
+  const std::lock_guard lock(in_library_);
+  if (broken_) {  // Ended meanwhile, by the other runner, which did not see this one.
+    if (const ccl::Communicator late = communicators_[index(scope)].exchange(nullptr);
+        late != nullptr) {
+      begin_end(late, &ccl::Library::abort);
+    }
+    return failed_before();
+  }
   return {};
 }
 
@@ -201,6 +210,11 @@ Status CclRunner::add_communicator(const ccl::UniqueId& id) {
   TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
   TUTTI_ASSIGN_OR_RETURN(ccl::Communicator communicator,
                          library_.init_rank(me.ranks, id, me.rank, timeout_s_, &api_, device_));
+  const std::lock_guard lock(in_library_);
+  if (broken_) {  // As above.
+    begin_end(communicator, &ccl::Library::abort);
+    return failed_before();
+  }
   more_communicators_.push_back(communicator);
   return {};
 }
@@ -235,7 +249,11 @@ Status CclRunner::enqueue_on(const Call& call, device::Stream stream, bool is_ca
             .timeout_s = timeout_s_,
             .outcome =
                 [this] {
-                  Status own = library_.async_error(communicators_[index(Scope::kWhole)]);
+                  // Who ends the communicator has the lock, and who launches is not waited for.
+                  const std::unique_lock lock(in_library_, std::try_to_lock);
+                  Status own = lock.owns_lock()
+                                   ? library_.async_error(communicators_[index(Scope::kWhole)])
+                                   : Status();
                   Status reason = end_->reason();  // Asked last: the end takes the communicator.
                   return reason.ok() ? own : reason;
                 },

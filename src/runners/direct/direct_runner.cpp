@@ -642,9 +642,9 @@ Status DirectRunner::follow(device::Stream stream) {
       stream,
       [](void* words) {
         auto* const control = static_cast<Control*>(words);
-        std::atomic_ref(*control->ended)
-            .store(std::atomic_ref(control->closed).load(std::memory_order_acquire),
-                   std::memory_order_relaxed);
+        if (std::atomic_ref(control->closed).load(std::memory_order_acquire) != 0) {
+          std::atomic_ref(*control->ended).store(1, std::memory_order_relaxed);
+        }
       },
       control_);
   return {};

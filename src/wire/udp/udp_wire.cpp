@@ -386,7 +386,7 @@ bool UdpWire::send_fragments(const Peer& to, int socket, std::size_t count, std:
   message.msg_namelen = to.address.bytes;
   const auto is_busy = [] { return errno == EAGAIN || errno == ENOBUFS || errno == EINTR; };
   // The kernel takes a tenth longer for a short datagram in five pieces.
-  if (bytes <= short_.size() && count > 1) {
+  if (bytes <= std::min(each, short_.size()) && count > 1) {
     std::byte* end = short_.data();
     for (std::size_t i = 0; i < count; ++i) {
       end = std::copy_n(static_cast<const std::byte*>(parts_[i].iov_base), parts_[i].iov_len, end);

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -304,20 +305,36 @@ class CopyTest : public testing::TestWithParam<bool> {
 /// Notes the packets that leave.
 class NotingWire : public MemoryWire {
  public:
-  struct Left {
+  struct Packet {
     std::uint64_t peer = 0;
     bool is_control = false;
   };
-  NotingWire(MemoryNetwork* network, std::vector<Left>* left) : MemoryWire(network), left_(left) {}
+  struct Left {
+    std::mutex mutex;
+    std::vector<Packet> packets;
+
+    std::size_t count() {
+      const std::lock_guard lock(mutex);
+      return packets.size();
+    }
+    std::vector<Packet> since(std::size_t first) {
+      const std::lock_guard lock(mutex);
+      return {packets.begin() + static_cast<std::ptrdiff_t>(first), packets.end()};
+    }
+  };
+  NotingWire(MemoryNetwork* network, Left* left) : MemoryWire(network), left_(left) {}
   std::size_t send_together(std::span<const transport::Transmission> packets) override {
-    for (const transport::Transmission& packet : packets) {
-      left_->push_back({packet.peer, packet.is_control});
+    {
+      const std::lock_guard lock(left_->mutex);
+      for (const transport::Transmission& packet : packets) {
+        left_->packets.push_back({packet.peer, packet.is_control});
+      }
     }
     return MemoryWire::send_together(packets);
   }
 
  private:
-  std::vector<Left>* left_;
+  Left* left_;
 };
 
 /// An engine that sends to itself, and receives from another one that has nothing to send.
@@ -382,7 +399,7 @@ class OrderTest : public testing::Test {
   }
 
   MemoryNetwork network_;
-  std::vector<NotingWire::Left> left_;  ///< Under the engine's lock.
+  NotingWire::Left left_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Engine> other_;
   int own_ends_[2] = {-1, -1};
@@ -404,13 +421,14 @@ TEST_F(OrderTest, post__a_send_leaves_before_the_advert_of_a_receive) {
   for (int i = 0; i < 20 && !is_first; ++i) {
     Request& known = receive(receives_);
     settle();
-    const std::size_t before = left_.size();
+    const std::size_t before = left_.count();
     receive(from_other_);
     Request& sent = send();
     ASSERT_TRUE(help_until_done(sent) && help_until_done(known));
     engine_->wait_for_round();
-    ASSERT_GT(left_.size(), before + 1);
-    is_first = !left_[before].is_control;
+    const std::vector<NotingWire::Packet> packets = left_.since(before);
+    ASSERT_GT(packets.size(), 1U);
+    is_first = !packets[0].is_control;
   }
   EXPECT_TRUE(is_first);
 }
@@ -418,7 +436,7 @@ TEST_F(OrderTest, post__a_send_leaves_before_the_advert_of_a_receive) {
 // The end of a send takes back what the wire had no room for, as it may be of its buffer. Control
 // packets are of none: an acknowledgement that was lost so was missed for 5 ms.
 TEST_F(OrderTest, post__what_waits_behind_a_send_outlives_the_end_of_the_one_before) {
-  const auto is_advert = [&](const NotingWire::Left& it) {
+  const auto is_advert = [&](const NotingWire::Packet& it) {
     return it.is_control && it.peer == from_other_->wire_peer;
   };
   int told = 0;
@@ -426,16 +444,15 @@ TEST_F(OrderTest, post__what_waits_behind_a_send_outlives_the_end_of_the_one_bef
     Request& first = receive(receives_);
     Request& second = receive(receives_);
     settle();
-    const std::size_t before = left_.size();
+    const std::size_t before = left_.count();
     Request& sent = send();
     engine_->help();  // Now its acknowledgement is on the wire.
     receive(from_other_);
     Request& next = send();
     engine_->help();
     engine_->wait_for_round();
-    told += std::any_of(left_.begin() + static_cast<std::ptrdiff_t>(before), left_.end(), is_advert)
-                ? 1
-                : 0;
+    const std::vector<NotingWire::Packet> packets = left_.since(before);
+    told += std::any_of(packets.begin(), packets.end(), is_advert) ? 1 : 0;
     ASSERT_TRUE(help_until_done(sent) && help_until_done(next));
     ASSERT_TRUE(help_until_done(first) && help_until_done(second));
   }

@@ -331,7 +331,7 @@ TEST_F(BothCarriers, well__calls_in_turn) {
 
 /// That the tests below would see it.
 TEST_F(BothCarriers, time_out_of_our_call__what_it_sent_reaches_a_peer_that_comes_late) {
-  start(0.3);
+  start(0.3, 20);
   ASSERT_TRUE(self_->ours(self_->streams[0]).ok());
   self_->wait();
   EXPECT_FALSE(self_->direct->stream_status(/*wait=*/true).ok());

@@ -80,7 +80,7 @@ TEST_P(UdpContract, Holds) {
 
 INSTANTIATE_TEST_SUITE_P(Wire, UdpContract,
                          ::testing::Combine(::testing::ValuesIn(testing::wire_checks()),
-                                            ::testing::Values(1500, 9000, 65536),
+                                            ::testing::Values(576, 1500, 9000, 65536),
                                             ::testing::Bool()),
                          [](const auto& one) {
                            return std::string(std::get<0>(one.param).name) + "_" +
