@@ -2,13 +2,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The simplest wire: ends of one process, joined by queues in memory. Loses nothing, keeps the
-// order, takes no time. Used by one thread, and the shortest answer to what a wire has to do.
+// order, takes no time. Each end is used by one thread at a time. The shortest answer to what a
+// wire has to do.
 #pragma once
 
 #include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,16 +48,22 @@ class MemoryNetwork {
 
   transport::WireCapabilities capabilities_;
   std::size_t queue_packets_max_;
+  std::mutex mutex_;                                    ///< Of all below.
   std::map<std::uint32_t, std::deque<Packet>> queues_;  ///< By the end that they are for.
   std::uint32_t ends_ = 0;
 };
 
 class MemoryWire : public Wire {
  public:
-  explicit MemoryWire(MemoryNetwork* network) : network_(network), number_(++network->ends_) {
+  explicit MemoryWire(MemoryNetwork* network) : network_(network) {
+    const std::lock_guard lock(network_->mutex_);
+    number_ = ++network_->ends_;
     network_->queues_[number_];
   }
-  ~MemoryWire() override { network_->queues_.erase(number_); }
+  ~MemoryWire() override {
+    const std::lock_guard lock(network_->mutex_);
+    network_->queues_.erase(number_);
+  }
   MemoryWire(const MemoryWire&) = delete;
   MemoryWire& operator=(const MemoryWire&) = delete;
 
@@ -82,6 +90,7 @@ class MemoryWire : public Wire {
   void remove_peer(std::uint64_t peer) override { peers_.erase(peer); }
 
   bool send(const transport::Transmission& transmission) override {
+    const std::lock_guard lock(network_->mutex_);
     const auto peer = peers_.find(transmission.peer);
     const auto queue =
         peer == peers_.end() ? network_->queues_.end() : network_->queues_.find(peer->second);
@@ -107,12 +116,10 @@ class MemoryWire : public Wire {
   }
 
   std::size_t receive(Arrivals& arrivals, std::size_t packets_max) override {
-    std::deque<MemoryNetwork::Packet>& queue = network_->queues_[number_];
     std::size_t count = 0;
-    for (; count < packets_max && !queue.empty(); ++count) {
-      // Taken out first: the receiver may send from within arrived().
-      const MemoryNetwork::Packet packet = std::move(queue.front());
-      queue.pop_front();
+    // Taken out first: the receiver may send from within arrived().
+    MemoryNetwork::Packet packet;
+    for (; count < packets_max && take(&packet); ++count) {
       ++counters_.datagrams_received;
       transport::Arrival arrival;
       arrival.header = packet.header;
@@ -134,6 +141,17 @@ class MemoryWire : public Wire {
  private:
   static constexpr std::string_view kMagic = "memory";
   static constexpr std::uint8_t kAddressBytes = kMagic.size() + sizeof(std::uint32_t);
+
+  bool take(MemoryNetwork::Packet* packet) {
+    const std::lock_guard lock(network_->mutex_);
+    std::deque<MemoryNetwork::Packet>& queue = network_->queues_[number_];
+    if (queue.empty()) {
+      return false;
+    }
+    *packet = std::move(queue.front());
+    queue.pop_front();
+    return true;
+  }
 
   void place(Arrivals& arrivals, transport::Arrival* arrival) {
     std::byte* target = arrivals.place(arrival->header, arrival->payload_bytes);
