@@ -66,7 +66,7 @@ struct tutti_transport_policy {
   void* (*open)(const struct tutti_transport_view* view);
   void (*close)(void* state);
 
-  /* Bytes of the next chunk of a message; 0: the wire's. */
+  /* Bytes of the next chunk of a message; 0: as without a policy. */
   uint32_t (*chunk_size)(void* state, const struct tutti_transport_view* view,
                          uint64_t message_bytes, uint64_t offset);
   /* Pacing and window, in place of the controller's: 0 send now, TUTTI_TRANSPORT_WAIT, or the time
