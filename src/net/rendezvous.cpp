@@ -39,7 +39,6 @@ constexpr TimeNs kAckDelayNs = 20'000;
 constexpr TimeNs kSlowChunkNs = 200'000;
 constexpr TimeNs kTcpRttNsMax = 20'000'000;
 constexpr std::uint32_t kWindowChunks = 64;
-constexpr Bytes kChunksMax = 16384;  ///< Of a connection, what the transport allows.
 /// A queue that overflows is one path's. With one window for all of them it would slow all down;
 /// with one for each, many connections at once never have less than a chunk on each path.
 constexpr std::uint32_t kWindowGroups = 8;
@@ -181,9 +180,9 @@ Result<transport::ConnectionOptions> options_of(const Hello& mine, const Hello& 
                                     ? window_bytes
                                     : std::min(connection.window_bytes_max, window_bytes);
   take_share(connection, lanes);
-  // Twice the window, also of chunks of a quarter of the length (chunk_bytes_min).
+  // More than the window has: the chunks of short messages are as short as a sixteenth.
   connection.chunks_max = static_cast<std::uint32_t>(std::min<Bytes>(
-      kChunksMax, 8 * (connection.window_bytes_max / connection.wire.chunk_bytes + 1)));
+      transport::kChunksMax, 8 * (connection.window_bytes_max / connection.wire.chunk_bytes + 1)));
   connection.window_groups = std::gcd(connection.wire.paths, std::max(kWindowGroups / lanes, 1U));
   connection.window_bytes_min = 2 * Bytes{connection.wire.chunk_bytes};
   connection.loss.give_up_ns = options.timeout_ns;

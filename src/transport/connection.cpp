@@ -39,7 +39,7 @@ std::uint32_t chunks_of(const ConnectionOptions& options) {
   const Bytes chunks =
       options.chunks_max != 0 ? options.chunks_max : bytes / options.wire.chunk_bytes + 1;
   return static_cast<std::uint32_t>(
-      std::bit_ceil(std::clamp<Bytes>(chunks, kChunksMin, Flight::kCapacityMax)));
+      std::bit_ceil(std::clamp<Bytes>(chunks, kChunksMin, kChunksMax)));
 }
 
 // Data, acknowledgements and control share the numbers of a direction.
@@ -66,8 +66,7 @@ Status validate(const ConnectionOptions& options) {
   if (options.window_groups == 0 || wire.paths % options.window_groups != 0) {
     return invalid("window_groups divides the paths");
   }
-  if (options.chunks_max > Flight::kCapacityMax || options.sends_max == 0 ||
-      options.receive_parts_max == 0) {
+  if (options.chunks_max > kChunksMax || options.sends_max == 0 || options.receive_parts_max == 0) {
     return invalid("chunks_max is at most 16384, sends_max and receive_parts_max are not 0");
   }
   const LossOptions& loss = options.loss;

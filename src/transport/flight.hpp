@@ -35,9 +35,7 @@ struct Chunk {
 
 class Flight {
  public:
-  static constexpr std::uint32_t kCapacityMax = 16384;
-
-  /// `capacity`: a power of two, 64 to kCapacityMax.
+  /// `capacity`: a power of two, 64 to kChunksMax.
   Flight(std::uint32_t capacity, std::uint32_t paths, std::uint64_t first_chunk);
 
   std::uint64_t base() const { return base_; }  ///< All before are acknowledged.

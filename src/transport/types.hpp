@@ -32,6 +32,7 @@ using PathId = std::uint16_t;
 inline constexpr PathId kNoPath = 0xffff;
 inline constexpr std::uint32_t kPathsMax = 4096;
 inline constexpr std::uint32_t kRailsMax = 16;
+inline constexpr std::uint32_t kChunksMax = 16384;  ///< Not acknowledged, of one connection.
 
 /// What matches a send with a receive. Chosen by the caller; each value is its own order.
 using Tag = std::uint32_t;
@@ -161,7 +162,7 @@ struct ConnectionOptions {
   /// Same, each tag of a group; equal at both ends. Rounded up to a power of two, and counted from
   /// the oldest open one.
   std::uint32_t receive_parts_max = 256;
-  std::uint32_t chunks_max = 0;  ///< Reordering window, equal at both ends; 0: 4 BDP. <= 16384.
+  std::uint32_t chunks_max = 0;  ///< Reordering window, equal at both ends; 0: 4 BDP.
 
   /// The first of each kind of number; equal at both ends. Tests begin close to the wrap.
   std::uint64_t first_number = 1;

@@ -3,6 +3,7 @@
 #include "runners/ccl/ccl_runner.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -53,8 +54,9 @@ void end_with(ccl::Library& library, device::Api& api, int device, ccl::Communic
               Status (ccl::Library::*ending)(ccl::Communicator)) {
   // An abort first tells what runs to stop. It chooses the device by itself, afterwards; a driver
   // whose queue is full would not let this thread choose it before.
+  std::optional<Result<device::CurrentDevice>> current;
   if (ending != &ccl::Library::abort) {
-    static_cast<void>(device::CurrentDevice::set(api, device));
+    current.emplace(device::CurrentDevice::set(api, device));
   }
   Status ignored = (library.*ending)(communicator);
   static_cast<void>(ignored);

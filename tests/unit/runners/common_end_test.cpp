@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <latch>
 #include <memory>
 #include <string>
@@ -121,7 +122,12 @@ class HeldLibrary : public ccl::Library {
                                       int) override {
     return ccl::Communicator(this);
   }
-  Status destroy(ccl::Communicator) override { return {}; }
+  Status destroy(ccl::Communicator) override {
+    if (on_destroy) {
+      on_destroy();
+    }
+    return {};
+  }
   Status abort(ccl::Communicator) override {
     ++aborts_begun;
     std::this_thread::sleep_for(30ms);
@@ -180,6 +186,7 @@ class HeldLibrary : public ccl::Library {
   Status group_start() override { return none(); }
   Status group_end() override { return none(); }
 
+  std::function<void()> on_destroy;
   std::atomic<bool> is_let_go{false};
   std::atomic<bool> has_error{false};
   std::atomic<bool> is_aborted{false};
@@ -327,6 +334,25 @@ TEST_F(BothCarriers, well__calls_in_turn) {
   }
   EXPECT_EQ(self_->library.sent, 4);
   EXPECT_TRUE(self_->end->reason().ok());
+}
+
+TEST_F(BothCarriers, destroy__is_called_with_the_communicators_device) {
+  start(0.5);
+  const auto current = [&] {
+    void* const previous = *api_->make_current(0);
+    api_->restore_current(previous);
+    return previous;
+  };
+  void* wanted = nullptr;
+  {
+    const auto scope = device::CurrentDevice::set(*api_, peer_->rank);
+    wanted = current();
+  }
+  ASSERT_NE(current(), wanted);
+  void* found = nullptr;
+  peer_->library.on_destroy = [&] { found = current(); };
+  peer_.reset();
+  EXPECT_EQ(found, wanted);
 }
 
 /// That the tests below would see it.
