@@ -59,13 +59,14 @@ check: build ## the tests without the real MPI runs of tests/mpi
 	@TUTTI_LIBRARY_DIR=$(CURDIR)/$(BUILD)/lib PYTHONPATH=$(CURDIR)/python \
 	  python3 tools/run_tests.py --jobs $(JOBS) $(keep) --ctest $(BUILD) --pytest tests/python
 
-.PHONY: sanitize
-sanitize: ## unit, property and fuzz tests under ASan + UBSan and under TSan
+.PHONY: sanitize-build sanitize
+sanitize-build:
 	@$(set_up) compiler tests tools mpi
 	@$(call configure,asan-ubsan)
 	@$(call configure,tsan)
 	@cmake --build --preset asan-ubsan --target tutti_pure_tests
 	@cmake --build --preset tsan --target tutti_pure_tests
+sanitize: sanitize-build ## unit, property and fuzz tests under ASan + UBSan and under TSan
 	@python3 tools/run_tests.py --jobs $(JOBS) $(keep) --ctest build/asan-ubsan --ctest build/tsan
 
 .PHONY: lint
@@ -116,10 +117,12 @@ bench: product ## the measurements of bench/ that run anywhere, each against its
 	done
 
 .PHONY: wheel
+# In CI without optimization: nobody runs that one, its tests look at what it holds.
 wheel: ## dist/tutti-*.whl and the source archive
 	@$(set_up) compiler tools
 	TUTTI_WHEELS="$(WHEELS)" python3 -m build --outdir dist \
-	  $(if $(CI),-C cmake.define.TUTTI_PRECOMPILED_HEADERS=ON)
+	  $(if $(CI),-C cmake.define.TUTTI_PRECOMPILED_HEADERS=ON \
+	    -C cmake.define.CMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG")
 
 .PHONY: clean
 clean: ## removes build/ and dist/; .env stays (rm -r .env)

@@ -4,9 +4,9 @@
 
 Each case is one job and ends in one line: what was expected, what came, and how long it took.
 `nccl_network.py trouble` runs them. No case may hang: a rank ends with an error within a bound, or
-the data are right. Where paths are cut, the plugin's own counters must say so: paths died, or, of
-one path among many, which is left after its first losses and so is hardly ever given up, chunks
-were lost. Else the case has cut nothing that the job uses.
+the data are right. Where paths are cut, the plugin's own counters must say so: chunks were sent
+again while they were (paths are left after their first losses, and hardly ever given up where all
+are gone at once). Else the case has cut nothing that the job uses.
 """
 
 from __future__ import annotations
@@ -97,14 +97,8 @@ class Counters:
         return self.total("retransmissions") - self.total("spurious_retransmissions")
 
 
-def with_deaths(answer: tuple[bool, str], counters: Counters, before: int) -> tuple[bool, str]:
-    """The answer of a case in which paths were cut; so many had died before."""
-    deaths = counters.total("path_deaths") - before
-    return answer[0] and deaths > 0, f"{deaths} paths died; {answer[1]}"
-
-
 def with_losses(answer: tuple[bool, str], lost: int) -> tuple[bool, str]:
-    """The same where so many chunks were lost while the path was cut."""
+    """The answer of a case in which so many chunks were lost while paths were cut."""
     return answer[0] and lost > 0, f"{lost} chunks were lost; {answer[1]}"
 
 
@@ -117,24 +111,28 @@ def survivors(
     outcome: Outcome, at_s: float, victims: Sequence[int], bound_s: float
 ) -> tuple[bool, str]:
     """Every other rank has said an error in time, by itself and not by its watchdog."""
-    taken, wrong = [], []
+    noticed_s, taken, wrong = [], [], []
     texts: list[str] = []
     for rank, code in enumerate(outcome.codes):
         if rank in victims:
             continue
         errors = outcome.events(rank, "error")
+        noticed = [line["at_s"] - at_s for line in outcome.events(rank, "failed")]
+        noticed_s.extend(noticed[:1])
         if not errors or code != 3:
-            noticed = [line["at_s"] - at_s for line in outcome.events(rank, "failed")]
             what = f"noticed after {noticed[0]:.1f} s, aborting" if noticed else "noticed nothing"
             wrong.append(f"rank {rank} {what} and ended with status {code}")
             continue
         # The communicator is aborted by the time of the error's line: that counts, too.
         taken.append(errors[0]["at_s"] - at_s)
         texts.append(errors[0]["text"])
-    seconds = ", ".join(f"{one:.1f}" for one in taken)
+    def listed(times_s: Sequence[float]) -> str:
+        return ", ".join(f"{one:.1f}" for one in times_s)
+
     good = not wrong and all(one <= bound_s for one in taken)
     said = texts[0] if texts else outcome.failure
-    return good, "; ".join([f"errors after {seconds} s, bound {bound_s} s", *wrong, said[:160]])
+    when = f"noticed after {listed(noticed_s)} s, aborted after {listed(taken)} s, bound {bound_s} s"
+    return good, "; ".join([when, *wrong, said[:160]])
 
 
 def hit(
@@ -157,7 +155,7 @@ def hit(
         with Job(setup, layout, lab, way, name, command) as job:
             job.wait_for(0, has_begun, RUN_LIMIT_S)
             time.sleep(SETTLE_S)
-            deaths = counters.total("path_deaths")
+            lost = counters.lost()
             at_s = time.monotonic()
             strike(job)
             while time.monotonic() < at_s + bound_s + SLACK_S and any(
@@ -168,7 +166,7 @@ def hit(
                 time.sleep(nccl_jobs.POLL_S)
             outcome = job.finish(0)
         answer = survivors(outcome, at_s, victims, bound_s)
-        return with_deaths(answer, counters, deaths) if cuts_paths else answer
+        return with_losses(answer, counters.lost() - lost) if cuts_paths else answer
 
 
 def send_signal(number: signal.Signals, job: Job) -> None:

@@ -30,6 +30,10 @@ static struct {
   int (*to_host)(void*, uint64_t, size_t);
   int (*stream_create)(void**, unsigned);
   int (*stream_wait)(void*);
+  int (*module_load)(void**, const void*);
+  int (*module_function)(void**, void*, const char*);
+  int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,
+                void**, void**);
 } cuda;
 
 static struct {
@@ -81,6 +85,9 @@ static bool init_cuda(int local_rank, struct memory_info* info) {
   load(library, "cuMemcpyDtoH_v2", &cuda.to_host);
   load(library, "cuStreamCreate", &cuda.stream_create);
   load(library, "cuStreamSynchronize", &cuda.stream_wait);
+  load(library, "cuModuleLoadData", &cuda.module_load);
+  load(library, "cuModuleGetFunction", &cuda.module_function);
+  load(library, "cuLaunchKernel", &cuda.launch);
   if (cuda.init(0) != 0 || cuda.device_count(&info->device_count) != 0) return false;
   if (info->device_count == 0) return false;
   int device = 0, version = 0;
@@ -215,4 +222,44 @@ void* memory_stream(void) {
 void memory_stream_wait(void* stream) {
   if (g_api == kCuda) check(cuda.stream_wait(stream), "cuStreamSynchronize");
   if (g_api == kHip) check(hip.stream_wait(stream), "hipStreamSynchronize");
+}
+
+/* The driver compiles it: no other compiler is needed. Its one store is what a host sees of any
+ * kernel; system scope needs sm_70. */
+static const char kFloorPtx[] =
+    ".version 6.0\n.target sm_70\n.address_size 64\n"
+    ".visible .entry store_word(.param .u64 word, .param .u64 value) {\n"
+    "  .reg .b64 %word, %value;\n"
+    "  ld.param.u64 %word, [word];\n"
+    "  ld.param.u64 %value, [value];\n"
+    "  st.relaxed.sys.global.u64 [%word], %value;\n"
+    "  ret;\n"
+    "}\n";
+
+static struct {
+  void* kernel;
+  void* stream;
+  uint64_t* word; /* In host memory, at the same address on the device. */
+  uint64_t value;
+} g_floor;
+
+const char* memory_floor_init(void) {
+  void* module = NULL;
+  if (g_api != kCuda) return "only CUDA devices have a floor here";
+  if (cuda.module_load(&module, kFloorPtx) != 0 ||
+      cuda.module_function(&g_floor.kernel, module, "store_word") != 0)
+    return "the driver does not take the floor's kernel";
+  g_floor.stream = memory_stream();
+  g_floor.word = memory_alloc_pinned(sizeof *g_floor.word);
+  return NULL;
+}
+
+void memory_floor_call(void) {
+  uint64_t address = (uint64_t)(uintptr_t)g_floor.word;
+  uint64_t value = ++g_floor.value;
+  void* arguments[] = {&address, &value};
+  check(cuda.launch(g_floor.kernel, 1, 1, 1, 1, 1, 1, 0, g_floor.stream, arguments, NULL),
+        "cuLaunchKernel");
+  while (__atomic_load_n(g_floor.word, __ATOMIC_ACQUIRE) != value) {
+  }
 }

@@ -72,17 +72,22 @@ static double percentile(const double* sorted, int count, double fraction) {
   return sorted[index < 0 ? 0 : index];
 }
 
+double sort_samples(double* samples_us, int count) {
+  qsort(samples_us, (size_t)count, sizeof *samples_us, compare);
+  return percentile(samples_us, count, 0.5);
+}
+
 void begin_row(size_t bytes, const char* variant) {
   printf("{\"bytes\": %zu", bytes);
   print_field("variant", variant);
 }
 
 void end_row(double* samples_us, int count, bool is_checked, size_t wrong) {
-  qsort(samples_us, (size_t)count, sizeof *samples_us, compare);
+  const double median_us = sort_samples(samples_us, count);
   printf(
       ", \"min_us\": %.3f, \"p50_us\": %.3f, \"p99_us\": %.3f, \"max_us\": %.3f, "
       "\"iterations\": %d, \"checked\": %s, \"wrong\": %zu}\n",
-      samples_us[0], percentile(samples_us, count, 0.5), percentile(samples_us, count, 0.99),
-      samples_us[count - 1], count, is_checked ? "true" : "false", wrong);
+      samples_us[0], median_us, percentile(samples_us, count, 0.99), samples_us[count - 1], count,
+      is_checked ? "true" : "false", wrong);
   fflush(stdout);
 }

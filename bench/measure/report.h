@@ -28,6 +28,8 @@ void print_field(const char* key, const char* value);
 void print_progress(double done);
 /* A row is begin_row, fields of its own, end_row. */
 void begin_row(size_t bytes, const char* variant);
+/* Returns the median. */
+double sort_samples(double* samples_us, int count);
 /* Sorts the samples. */
 void end_row(double* samples_us, int count, bool is_checked, size_t wrong);
 

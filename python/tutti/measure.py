@@ -315,6 +315,7 @@ def _results(job: Job, chosen: Sequence[Variant], lines: Sequence[dict[str, Any]
         memory=job.memory,
         type=job.type,
         op=header["op"],
+        floor_us=header.get("floor_us"),
         rows=[_row(job, by_name[line["variant"]], line) for line in lines if "variant" in line],
     )
 

@@ -76,6 +76,9 @@ class Results(msgspec.Struct, kw_only=True):
     memory: str
     type: str
     op: str
+    # Of the same job, timed as its calls: an empty kernel's launch and the way of its word to the
+    # host. Null: no CUDA device.
+    floor_us: float | None = None
     rows: list[Row] = []
 
     def native(self, size_bytes: int) -> Row | None:
@@ -146,7 +149,14 @@ def merge(documents: Sequence[Results]) -> list[Results]:
         rows: dict[tuple[int, str], list[Row]] = {}
         for row in (row for one in group for row in one.rows):
             rows.setdefault((row.bytes, "hybrid" if row.hybrid else row.plan), []).append(row)
-        merged.append(msgspec.structs.replace(group[0], rows=[_median(r) for r in rows.values()]))
+        floors = [one.floor_us for one in group if one.floor_us is not None]
+        merged.append(
+            msgspec.structs.replace(
+                group[0],
+                floor_us=statistics.median(floors) if floors else None,
+                rows=[_median(r) for r in rows.values()],
+            )
+        )
     return merged
 
 

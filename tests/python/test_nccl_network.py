@@ -196,28 +196,24 @@ def test_trouble__a_killed_rank_is_told_of_before_silence_would(
     assert bounds == [trouble.KILLED_MAX_S, trouble.TIMEOUT_S + trouble.SLACK_S]
 
 
-def test_trouble__a_cut_that_kills_no_path_does_not_count(
+def test_trouble__a_cut_that_loses_no_chunk_does_not_count(
     bench: SimpleNamespace, setup: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trouble = bench.nccl_trouble
     with trouble.Counters() as counters:
         good = (True, "fine")
-        assert trouble.with_deaths(good, counters, 0) == (False, "0 paths died; fine")
-        for process, deaths in ((11, 0), (12, 3)):
+        assert counters.lost() == 0
+        for process, again in ((11, 0), (12, 3)):
             name = counters.env["TUTTI_METRICS"].replace("%p", "2").replace("%h", f"n{process}")
-            engines = (f'{{device="lo",engine="{i}"}} {deaths}' for i in range(2))
-            lines = [f"tutti_engine_path_deaths_total{engine}" for engine in engines]
-            lines.append('tutti_connection_path_deaths_total{device="lo"} 100')
+            engines = (f'{{device="lo",engine="{i}"}} {again}' for i in range(2))
+            lines = [f"tutti_engine_retransmissions_total{engine}" for engine in engines]
+            lines.append('tutti_engine_spurious_retransmissions_total{device="lo"} 1')
+            lines.append('tutti_connection_retransmissions_total{device="lo"} 100')
             Path(name).write_text("\n".join(["# HELP x", *lines, ""]))
-        assert trouble.with_deaths(good, counters, 0) == (True, "6 paths died; fine")
-        assert trouble.with_deaths(good, counters, 6) == (False, "0 paths died; fine")
-        assert not trouble.with_deaths((False, "wrong"), counters, 0)[0]
-        needless = 'tutti_engine_spurious_retransmissions_total{device="lo"} 4'
-        again = 'tutti_engine_retransmissions_total{device="lo"} 9'
-        Path(name).write_text("\n".join([needless, again, ""]))
-        assert counters.lost() == 5
+        assert counters.lost() == 2 * 3 - 2
         assert trouble.with_losses(good, 5) == (True, "5 chunks were lost; fine")
         assert trouble.with_losses(good, 0) == (False, "0 chunks were lost; fine")
+        assert not trouble.with_losses((False, "wrong"), 5)[0]
     # On the doubles there are no paths; the job is right all the same.
     monkeypatch.setattr(trouble, "SETTLE_S", 0.1)
     monkeypatch.setattr(trouble, "LARGE", "64K")
