@@ -126,12 +126,14 @@ def survivors(
         # The communicator is aborted by the time of the error's line: that counts, too.
         taken.append(errors[0]["at_s"] - at_s)
         texts.append(errors[0]["text"])
+
     def listed(times_s: Sequence[float]) -> str:
         return ", ".join(f"{one:.1f}" for one in times_s)
 
     good = not wrong and all(one <= bound_s for one in taken)
     said = texts[0] if texts else outcome.failure
-    when = f"noticed after {listed(noticed_s)} s, aborted after {listed(taken)} s, bound {bound_s} s"
+    noticed_at = listed(noticed_s)
+    when = f"noticed after {noticed_at} s, aborted after {listed(taken)} s, bound {bound_s} s"
     return good, "; ".join([when, *wrong, said[:160]])
 
 
