@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tutti import mpi, paths
+from tutti import mpi, paths, results
 from tutti.errors import TuttiError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -57,3 +57,21 @@ def test_pipeline__every_plan_at_every_size_and_a_figure(tmp_path: Path) -> None
         [*command[:2], "--draw", str(drawn.with_suffix(".json"))], timeout=100, check=True
     )
     assert drawn.exists()
+
+
+def test_floor__is_measured_in_the_job_of_the_calls(tmp_path: Path) -> None:
+    environment = os.environ | {"LD_LIBRARY_PATH": str(doubles()), "FAKE_GPUS": "2"}
+    words = ["allreduce", "-n", "2", "--mpi", "mpich", "-b", "64", "-e", "64", "-i", "20"]
+    for memory in ("device", "host"):
+        out = tmp_path / f"{memory}.json"
+        subprocess.run(
+            [sys.executable, "-m", "tutti", "bench", *words, "--memory", memory, "-o", str(out)],
+            env=environment, capture_output=True, timeout=100, check=True,
+        )  # fmt: skip
+        (document,) = results.load(out)
+        row = next(row for row in document.rows if row.hybrid)
+        if memory == "device":
+            assert document.floor_us is not None
+            assert 0 < document.floor_us < row.latency_us.max
+        else:
+            assert document.floor_us is None

@@ -27,7 +27,7 @@ def test_document__fields_are_those_of_the_schema(document: Results) -> None:
     assert raw["schema"] == "tutti-results/1"
     assert list(raw) == [
         *("schema", "command", "date", "machine", "versions", "collective", "ranks", "nodes"),
-        *("memory", "type", "op", "rows"),
+        *("memory", "type", "op", "floor_us", "rows"),
     ]
     assert list(raw["rows"][0]) == [
         *("bytes", "plan", "hybrid", "latency_us", "algbw_gbps", "busbw_gbps", "wrong")
@@ -88,6 +88,9 @@ def test_merge__repeats_become_medians_and_plans_stand_side_by_side(document: Re
 
     repeats = [once(p50, "mpi", wrong) for p50, wrong in ((1, 0), (9, 2), (3, None))]
     (merged,) = results.merge([*repeats, once(7, "ccl", None)])
+    floors = [msgspec.structs.replace(document, floor_us=us) for us in (None, 7.0, 9.0, 8.0)]
+    assert results.merge(floors)[0].floor_us == 8.0
+    assert merged.floor_us is None
     found = {r.plan: (r.latency_us.p50, r.latency_us.min, r.wrong) for r in merged.rows}
     assert found == {"mpi": (3, 1.5, 2), "ccl": (7, 3.5, None)}
 
