@@ -554,6 +554,27 @@ TEST(Hello, AWireThatCanDoNothingIsRefused) {
   }
 }
 
+TEST(Network, APeerThatFellSilentHoldsUpNoEnd) {
+  const ScopedEnvironment timeout("TUTTI_NET_TIMEOUT", "2");
+  const ScopedEnvironment paths("TUTTI_NET_PATHS", "1");
+  const ScopedEnvironment fault("TUTTI_FAULT", "seed=1,kill_path=0@1s");
+  Pair pair = make_pair();
+  ASSERT_NE(pair.receive, nullptr);
+  Pair idle;
+  join(*pair.a, *pair.b, idle.send, idle.receive);
+  ASSERT_NE(idle.receive, nullptr);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  const std::vector<std::byte> bytes(100'000);
+  const Completion done = wait(*pair.send->send(0, bytes.data(), bytes.size()));
+  EXPECT_EQ(done.status.code(), ErrorCode::kTimeout) << done.status.message();
+  // The other channel with that peer is closed in order, which is never answered.
+  const auto start = Clock::now();
+  idle.send.reset();
+  pair.send.reset();
+  pair.a.reset();
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(1));
+}
+
 TEST(Network, StrangersNeitherEndNorStopASetUp) {
   const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
   const ScopedEnvironment family("NCCL_SOCKET_FAMILY", "AF_INET");
