@@ -186,16 +186,15 @@ bool sizes_are_known(Collective collective) {
          collective != Collective::kAlltoallv && collective != Collective::kAlltoallw;
 }
 
-/// Warps for so many lines: one for each batch until there are no more; then rounds that are
-/// equally full, for a warp with nothing to send costs as much as another.
+/// Warps for so many lines: as many as there are, for they are spread over the GPU's processors,
+/// each with as many batches as the others; beyond one round, rounds that are equally full, for a
+/// warp with nothing to send costs as much as another.
 std::uint64_t warps_for(std::uint64_t lines, std::uint32_t warp_lines, std::uint32_t batches,
                         std::uint64_t most_warps) {
-  const std::uint64_t of_one_batch = up(lines, warp_lines);
-  if (of_one_batch <= most_warps) {
-    return std::max<std::uint64_t>(of_one_batch, 1);
-  }
-  const std::uint64_t rounds = up(lines, most_warps * batches * warp_lines);
-  return up(lines, rounds * batches * warp_lines);
+  const std::uint64_t all_batches = std::max<std::uint64_t>(up(lines, most_warps * warp_lines), 1);
+  const std::uint64_t batches_of_warp =
+      all_batches <= batches ? all_batches : up(all_batches, batches) * batches;
+  return std::max<std::uint64_t>(up(lines, batches_of_warp * warp_lines), 1);
 }
 
 /// The largest piece that any pair exchanges, equal on all ranks; known sizes only.

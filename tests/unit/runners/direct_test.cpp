@@ -527,8 +527,8 @@ TEST(DirectLaunch, TakesTheKernelOfItsWords) {
 TEST(DirectLaunch, FillsItsRoundsEqually) {
   alignas(16) std::array<std::byte, 64> memory{};
   const runners::DirectGeometry geometry;  // Lines of 112 bytes, four to a warp.
-  for (const Bytes bytes : {Bytes{64}, Bytes{1} << 16, Bytes{1} << 20, Bytes{4} << 20,
-                            Bytes{16} << 20, Bytes{1} << 30}) {
+  for (const Bytes bytes : {Bytes{64}, Bytes{1} << 16, Bytes{1} << 20, Bytes{2} << 20,
+                            Bytes{4} << 20, Bytes{16} << 20, Bytes{1} << 30}) {
     Call call;
     call.send = call.recv = memory.data();
     call.collective = Collective::kAllreduce;
@@ -551,10 +551,17 @@ TEST(DirectLaunch, FillsItsRoundsEqually) {
       const bool is_exchange = launch.kernel == exchange.kernel;
       const std::uint64_t lines = (bytes / 4 + 111) / 112;
       const std::uint64_t warps = launch.blocks * launch.warps / (is_exchange ? 4 : 1);
-      const std::uint64_t batches = warps * 4 >= lines ? 1 : is_exchange ? 4 : 2;
+      const std::uint64_t most = is_exchange ? 4 : 2;
+      const std::uint64_t batches =
+          launch.rounds[1] > 1 ? most : (lines + warps * 4 - 1) / (warps * 4);
+      EXPECT_LE(batches, most) << bytes;
       const std::uint64_t places = launch.rounds[1] * warps * batches * 4;
       EXPECT_GE(places, lines) << bytes;
       EXPECT_LE(places, lines * 5 / 4 + 64) << bytes;
+      // More than one batch is for a warp only where there are no more warps.
+      const std::uint64_t all = std::uint64_t{runners::kDirectBlocksMax} *
+                                runners::kDirectWarpsMax / (is_exchange ? 4 : 1);
+      EXPECT_TRUE(launch.rounds[1] > 1 || lines > (batches - 1) * all * 4) << bytes;
     }
   }
 }
