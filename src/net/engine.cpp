@@ -665,7 +665,7 @@ void Engine::end(Lane& lane, Outcome outcome) {
   add(totals_, endpoint_.counters(lane.connection));
   lane.is_counted = true;
   lane.outcome = outcome;
-  has_lost_peer_ = has_lost_peer_ || outcome == Outcome::kUnreachable;
+  has_broken_ = has_broken_ || outcome != Outcome::kOk;
   lane.has_ended = true;
   show(lane, now_ns());
   for (std::deque<Post>* waiting : {&lane.waiting_receives, &lane.waiting_sends}) {

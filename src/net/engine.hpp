@@ -137,8 +137,8 @@ class Engine : private wire::Arrivals {
   std::uint32_t next_id() { return next_id_.fetch_add(1); }
   /// Nothing is left to finish for anybody.
   bool is_quiet() const { return lanes_in_use_.load() == 0; }
-  /// A peer has given no sign of life for the time-out. What is left to finish with it never will be.
-  bool has_lost_peer() const { return has_lost_peer_.load(); }
+  /// A connection has ended otherwise than in order: its peer is gone, or one of the two ends gave up.
+  bool has_broken() const { return has_broken_.load(); }
   /// Sends are done, and their bytes not yet where they belong.
   bool has_copies() const { return copies_.load() > 0; }
 
@@ -241,7 +241,7 @@ class Engine : private wire::Arrivals {
   std::atomic<std::uint32_t> next_id_ = 1;
   std::atomic<std::uint64_t> open_requests_ = 0;
   std::atomic<std::uint64_t> lanes_in_use_ = 0;
-  std::atomic<bool> has_lost_peer_ = false;
+  std::atomic<bool> has_broken_ = false;
   std::atomic<std::uint64_t> copies_ = 0;  ///< Of all lanes.
   std::atomic<Sleep> asleep_ = Sleep::kAwake;
   std::atomic<transport::TimeNs> helped_ns_ = 0;

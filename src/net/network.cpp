@@ -41,8 +41,8 @@ constexpr int kProcessorsOfBusy = 8;
 constexpr int kEnginesWhenBusyMax = 4;
 constexpr Bytes kBufferToSpare = 8 << 20;
 constexpr auto kCloseTime = std::chrono::milliseconds(2000);
-/// Where a peer is lost the job is over: only the others' last words are worth waiting for.
-constexpr auto kCloseTimeOfLost = std::chrono::milliseconds(100);
+/// Where a connection has broken the job is over, and a peer that fell silent answers no close.
+constexpr auto kCloseTimeOfBroken = std::chrono::milliseconds(100);
 constexpr auto kExitTime = std::chrono::milliseconds(100);
 
 int processors() {
@@ -137,8 +137,8 @@ class SystemNetwork : public Network {
   std::chrono::milliseconds close_time() const {
     for (const auto& of_device : engines_) {
       for (const auto& engine : of_device) {
-        if (engine->has_lost_peer()) {
-          return kCloseTimeOfLost;
+        if (engine->has_broken()) {
+          return kCloseTimeOfBroken;
         }
       }
     }

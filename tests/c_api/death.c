@@ -4,9 +4,11 @@
  * A rank that dies while the others have a call on a stream, or wait in one: an error on each of
  * them in bounded time, and no call hangs after it.
  *
- *   death [--ranks 2..8] [--memory host|host-device|cuda] [--call allreduce|copied-allgather]
+ *   death [--ranks 2..8] [--memory host|host-device|cuda]
+ *         [--call allreduce|copied-allgather|ours-first|ccl-first]
  *
- * copied-allgather: by copy engines (plan direct-copy), which only calls that wait are.
+ * copied-allgather: by copy engines (plan direct-copy), which only calls that wait are. ours-first,
+ * ccl-first: on one stream calls of our kernels and of NCCL behind each other.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -21,10 +23,13 @@
 
 /* Less than a meeting takes to miss a rank: nobody may come to wait there. */
 enum { COUNT = 10000, SECONDS_MAX = 15 };
+/* Of a call that NCCL carries, by size. */
+enum { COUNT_LARGE = 16 << 20 };
 
 static int ranks = 2;
 static enum memory_kind kind = MEMORY_HOST;
 static int is_copied = 0;
+static enum { ONE, OURS_FIRST, CCL_FIRST } order = ONE;
 /* A time-out that only NCCL's plans need: our own see that the process is gone. */
 static const char kTimeout[] = "5";
 
@@ -49,10 +54,18 @@ static tutti_status_t call(tutti_comm_t* comm, int rank, void* buffer, void* str
   return tutti_allreduce(comm, TUTTI_IN_PLACE, buffer, COUNT, TUTTI_FLOAT32, TUTTI_MAX, stream);
 }
 
+static tutti_status_t large_call(tutti_comm_t* comm, void* buffer, void* stream) {
+  return tutti_allreduce(comm, TUTTI_IN_PLACE, buffer, COUNT_LARGE, TUTTI_FLOAT32, TUTTI_MAX,
+                         stream);
+}
+
 /* Whether the last call went where it was to go. */
-static int was_copied(tutti_comm_t* comm) {
-  char* const text = tutti_comm_plan_json(comm, "{\"collective\": \"allgather\"}");
-  const int found = strstr(text, "\"last_plan\":\"direct-copy\"") != NULL;
+static int last_was(tutti_comm_t* comm, const char* collective, const char* plan) {
+  char query[64], wanted[64];
+  snprintf(query, sizeof query, "{\"collective\": \"%s\"}", collective);
+  snprintf(wanted, sizeof wanted, "\"last_plan\":\"%s", plan);
+  char* const text = tutti_comm_plan_json(comm, query);
+  const int found = strstr(text, wanted) != NULL;
   if (!found) {
     fprintf(stderr, "%s\n", text);
   }
@@ -72,18 +85,28 @@ static int body(int rank, void* meeting) {
                                              : is_copied         ? TUTTI_MEMORY_DEVICE
                                                                  : TUTTI_MEMORY_ANY};
   EXPECT(tutti_comm_create(&bootstrap, &options, &comm) == TUTTI_OK);
-  void* const buffer = memory_take((size_t)ranks * COUNT * sizeof(float));
+  const size_t count = order == ONE ? (size_t)ranks * COUNT : COUNT_LARGE;
+  void* const buffer = memory_take(count * sizeof(float));
   void* const stream = kind == MEMORY_HOST || is_copied ? TUTTI_BLOCKING : stream_make();
   EXPECT(call(comm, rank, buffer, stream) == TUTTI_OK);
-  EXPECT(!is_copied || was_copied(comm));
+  EXPECT(!is_copied || last_was(comm, "allgather", "direct-copy"));
+  if (order != ONE) {
+    EXPECT(last_was(comm, "allreduce", "direct-gamma"));
+    EXPECT(large_call(comm, buffer, stream) == TUTTI_OK);
+    EXPECT(last_was(comm, "allreduce", "ccl"));
+  }
   EXPECT(tutti_comm_wait(comm) == TUTTI_OK);
   if (rank == ranks - 1) {
     raise(SIGKILL);
   }
   struct timespec start, end;
   clock_gettime(CLOCK_MONOTONIC, &start);
-  const tutti_status_t queued = call(comm, rank, buffer, stream);
-  EXPECT((queued == TUTTI_OK && stream != TUTTI_BLOCKING) || is_end(queued));
+  for (int i = 0; i < (order == ONE ? 1 : 4); ++i) {
+    const int is_large = (order == OURS_FIRST && i % 2 == 1) || (order == CCL_FIRST && i % 2 == 0);
+    const tutti_status_t queued =
+        is_large ? large_call(comm, buffer, stream) : call(comm, rank, buffer, stream);
+    EXPECT((queued == TUTTI_OK && stream != TUTTI_BLOCKING) || is_end(queued));
+  }
   if (kind == MEMORY_HOST_DEVICE) {
     /* The first of its kind, which would agree on its memory in the bootstrap. */
     EXPECT(is_end(tutti_allreduce(comm, TUTTI_IN_PLACE, buffer, COUNT / 2, TUTTI_FLOAT32, TUTTI_MAX,
@@ -117,12 +140,15 @@ int main(int argc, char** argv) {
                                                        : MEMORY_HOST;
     } else if (strcmp(argv[i], "--call") == 0) {
       is_copied = strcmp(argv[i + 1], "copied-allgather") == 0;
+      order = strcmp(argv[i + 1], "ours-first") == 0  ? OURS_FIRST
+              : strcmp(argv[i + 1], "ccl-first") == 0 ? CCL_FIRST
+                                                      : ONE;
     }
   }
   if (ranks < 2 || ranks > 8) {
     fprintf(stderr,
             "usage: %s [--ranks 2..8] [--memory host|host-device|cuda] "
-            "[--call allreduce|copied-allgather]\n",
+            "[--call allreduce|copied-allgather|ours-first|ccl-first]\n",
             argv[0]);
     return 2;
   }
