@@ -117,12 +117,12 @@ bench: product ## the measurements of bench/ that run anywhere, each against its
 	done
 
 .PHONY: wheel
-# In CI without optimization: nobody runs that one, its tests look at what it holds.
+# WHEEL_FLAGS: the compiler's, in place of a release's.
 wheel: ## dist/tutti-*.whl and the source archive
 	@$(set_up) compiler tools
 	TUTTI_WHEELS="$(WHEELS)" python3 -m build --outdir dist \
-	  $(if $(CI),-C cmake.define.TUTTI_PRECOMPILED_HEADERS=ON \
-	    -C cmake.define.CMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG")
+	  $(if $(CI),-C cmake.define.TUTTI_PRECOMPILED_HEADERS=ON) \
+	  $(if $(WHEEL_FLAGS),-C cmake.define.CMAKE_CXX_FLAGS_RELEASE="$(WHEEL_FLAGS)")
 
 .PHONY: clean
 clean: ## removes build/ and dist/; .env stays (rm -r .env)

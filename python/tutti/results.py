@@ -76,8 +76,8 @@ class Results(msgspec.Struct, kw_only=True):
     memory: str
     type: str
     op: str
-    # Of the same job, timed as its calls: an empty kernel's launch and the way of its word to the
-    # host. Null: no CUDA device.
+    # Of the same job, timed as its calls: a plain launch of an empty kernel and the way of its word
+    # to the host. Null: not on a CUDA device.
     floor_us: float | None = None
     rows: list[Row] = []
 

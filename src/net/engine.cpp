@@ -128,6 +128,7 @@ Result<Lane*> Engine::attach(const transport::ConnectionOptions& options,
   lane->engine = this;
   lane->who = std::move(who);
   lane->wire_peer = wire_peer;
+  lane->address = peer;
   lane->control = control;
   lane->bundle = bundle;
   lane->index = bundle == nullptr ? 0 : bundle->index_of(this);
@@ -170,7 +171,7 @@ void Engine::detach(Lane* lane, bool aborts) {
   take_posted();
   lane->is_detached = true;
   if (!lane->has_ended) {
-    if (aborts || lane->open_requests > 0 || has_needless_copies(*lane)) {
+    if (aborts || lane->open_requests > 0 || lane->is_peer_silent || has_needless_copies(*lane)) {
       break_off(*lane);
     } else {
       // The TCP connection's end is in order from now on.
@@ -665,7 +666,6 @@ void Engine::end(Lane& lane, Outcome outcome) {
   add(totals_, endpoint_.counters(lane.connection));
   lane.is_counted = true;
   lane.outcome = outcome;
-  has_broken_ = has_broken_ || outcome != Outcome::kOk;
   lane.has_ended = true;
   show(lane, now_ns());
   for (std::deque<Post>* waiting : {&lane.waiting_receives, &lane.waiting_sends}) {
@@ -675,6 +675,12 @@ void Engine::end(Lane& lane, Outcome outcome) {
     waiting->clear();
   }
   note_end(lane);
+  if (outcome == Outcome::kUnreachable) {
+    // What is left to finish with it never will be, and the program may wait for that to leave.
+    for (const auto& other : lanes_) {
+      other->is_peer_silent = other->is_peer_silent || other->address == lane.address;
+    }
+  }
   if (lane.is_detached && lane.forget_ns == kNever) {
     lane.forget_ns = now_ns() + kForgetNs;
     --lanes_in_use_;
@@ -733,6 +739,9 @@ void Engine::look_after_peers(TimeNs now) {
 void Engine::forget_old(TimeNs now) {
   for (std::size_t i = 0; i < lanes_.size();) {
     Lane& lane = *lanes_[i];
+    if (lane.is_peer_silent && lane.is_detached && !lane.has_ended) {
+      break_off(lane);
+    }
     if (lane.close_ns <= now) {
       lane.close_ns = kNever;
       if (!lane.has_ended) {

@@ -50,6 +50,7 @@ struct Lane {
   std::string who;  ///< The peer, for messages. Constant.
   transport::ConnectionHandle connection;
   std::uint64_t wire_peer = 0;
+  wire::WireAddress address;       ///< Of the peer's engine.
   std::shared_ptr<Bundle> bundle;  ///< Of a channel of several; null: this is the only one.
   std::uint32_t index = 0;         ///< In the bundle.
   /// TCP connection, of lane 0: its end without a farewell is the end of the peer.
@@ -63,7 +64,8 @@ struct Lane {
   transport::TimeNs close_ns = transport::kNever;  ///< When its side is to be closed in order.
   bool has_farewell = false;
   bool is_peer_gone = false;
-  bool is_counted = false;                               ///< In the engine's totals.
+  bool is_peer_silent = false;  ///< So another connection with that engine has found.
+  bool is_counted = false;      ///< In the engine's totals.
   transport::Outcome outcome = transport::Outcome::kOk;  ///< Once it has ended.
   std::atomic<bool> has_ended = false;                   ///< Read by anybody.
   transport::TimeNs forget_ns = transport::kNever;
@@ -137,8 +139,6 @@ class Engine : private wire::Arrivals {
   std::uint32_t next_id() { return next_id_.fetch_add(1); }
   /// Nothing is left to finish for anybody.
   bool is_quiet() const { return lanes_in_use_.load() == 0; }
-  /// A connection has ended otherwise than in order: its peer is gone, or one of the two ends gave up.
-  bool has_broken() const { return has_broken_.load(); }
   /// Sends are done, and their bytes not yet where they belong.
   bool has_copies() const { return copies_.load() > 0; }
 
@@ -241,7 +241,6 @@ class Engine : private wire::Arrivals {
   std::atomic<std::uint32_t> next_id_ = 1;
   std::atomic<std::uint64_t> open_requests_ = 0;
   std::atomic<std::uint64_t> lanes_in_use_ = 0;
-  std::atomic<bool> has_broken_ = false;
   std::atomic<std::uint64_t> copies_ = 0;  ///< Of all lanes.
   std::atomic<Sleep> asleep_ = Sleep::kAwake;
   std::atomic<transport::TimeNs> helped_ns_ = 0;

@@ -40,9 +40,7 @@ constexpr int kProcessorsToSpare = 16;
 constexpr int kProcessorsOfBusy = 8;
 constexpr int kEnginesWhenBusyMax = 4;
 constexpr Bytes kBufferToSpare = 8 << 20;
-constexpr auto kCloseTime = std::chrono::milliseconds(2000);
-/// Where a connection has broken the job is over, and a peer that fell silent answers no close.
-constexpr auto kCloseTimeOfBroken = std::chrono::milliseconds(100);
+constexpr auto kCloseTime = std::chrono::seconds(2);
 constexpr auto kExitTime = std::chrono::milliseconds(100);
 
 int processors() {
@@ -84,9 +82,9 @@ class SystemNetwork : public Network {
   ~SystemNetwork() override {
     // What sends that are done have left to do. A peer that gives no sign of life does not hold up
     // the caller, nor who waits for his locks.
-    wait_for_all(close_time(), [](const Engine& engine) { return !engine.has_copies(); });
+    wait_for_all(kCloseTime, [](const Engine& engine) { return !engine.has_copies(); });
     // Closes that are on their way: the last acknowledgement may be the peer's last news of us.
-    wait_for_all(close_time(), [](const Engine& engine) { return engine.is_quiet(); });
+    wait_for_all(kCloseTime, [](const Engine& engine) { return engine.is_quiet(); });
     for (const auto& of_device : engines_) {
       for (const auto& engine : of_device) {
         log_(LogKind::kInfo, "net: " + engine->report());
@@ -133,17 +131,6 @@ class SystemNetwork : public Network {
   using Engines = std::vector<std::unique_ptr<Engine>>;
 
   const NetDevice& at(int device) const { return devices_[static_cast<std::size_t>(device)]; }
-
-  std::chrono::milliseconds close_time() const {
-    for (const auto& of_device : engines_) {
-      for (const auto& engine : of_device) {
-        if (engine->has_broken()) {
-          return kCloseTimeOfBroken;
-        }
-      }
-    }
-    return kCloseTime;
-  }
 
   /// Until all engines are so, or the time is over.
   template <class Wanted>

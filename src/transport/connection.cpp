@@ -67,7 +67,8 @@ Status validate(const ConnectionOptions& options) {
     return invalid("window_groups divides the paths");
   }
   if (options.chunks_max > kChunksMax || options.sends_max == 0 || options.receive_parts_max == 0) {
-    return invalid("chunks_max is at most 16384, sends_max and receive_parts_max are not 0");
+    return invalid("chunks_max is at most " + std::to_string(kChunksMax) +
+                   ", sends_max and receive_parts_max are not 0");
   }
   const LossOptions& loss = options.loss;
   if (loss.give_up_ns < kGiveUpNsMin || loss.give_up_ns > kHourNs || loss.rto_ns_max > kHourNs ||

@@ -21,6 +21,7 @@ namespace tutti::wire {
 struct WireAddress {
   std::array<std::byte, 64> bytes{};
   std::uint8_t length = 0;
+  friend bool operator==(const WireAddress&, const WireAddress&) = default;
 };
 
 /// Who gets what arrives, and says where payload belongs.

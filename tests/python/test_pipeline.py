@@ -69,9 +69,8 @@ def test_floor__is_measured_in_the_job_of_the_calls(tmp_path: Path) -> None:
             env=environment, capture_output=True, timeout=100, check=True,
         )  # fmt: skip
         (document,) = results.load(out)
-        row = next(row for row in document.rows if row.hybrid)
         if memory == "device":
             assert document.floor_us is not None
-            assert 0 < document.floor_us < row.latency_us.max
+            assert document.floor_us > 0
         else:
             assert document.floor_us is None

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -58,7 +59,9 @@ bool is_device(int device) { return device >= 0 && device < device_count(); }
 
 void* as_pointer(DevicePointer pointer) { return reinterpret_cast<void*>(pointer); }
 
-/// The one kernel that the double knows from PTX: the measured programs' floor.
+/// The one kernel that the double knows from PTX, for which it takes all PTX: the measured
+/// programs' floor.
+constexpr std::string_view kFloorPtx = ".version";
 void store_word(const tutti::device::HostBlock& /*block*/, void** arguments) {
   auto* const word = *static_cast<std::uint64_t**>(arguments[0]);
   std::atomic_ref(*word).store(*static_cast<const std::uint64_t*>(arguments[1]));
@@ -789,7 +792,8 @@ CUDA_CALL(cuMemRelease, (cuda::MemHandle handle)) {
 
 CUDA_CALL(cuModuleLoadData, (void** module, const void* image)) {
   NEEDS_CONTEXT(cuModuleLoadData);
-  const bool is_floor = std::string_view(static_cast<const char*>(image), 8) == ".version";
+  const bool is_floor =
+      image != nullptr && std::memcmp(image, kFloorPtx.data(), kFloorPtx.size()) == 0;
   tutti::Result<void*> loaded =
       host().load_module(current()->device, is_floor ? &kFloorModule : image);
   if (!loaded.ok()) {

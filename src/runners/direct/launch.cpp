@@ -186,9 +186,9 @@ bool sizes_are_known(Collective collective) {
          collective != Collective::kAlltoallv && collective != Collective::kAlltoallw;
 }
 
-/// Warps for so many lines: as many as there are, for they are spread over the GPU's processors,
-/// each with as many batches as the others; beyond one round, rounds that are equally full, for a
-/// warp with nothing to send costs as much as another.
+/// Warps for so many lines: none has a second batch before all have one, for warps are spread over
+/// the GPU's processors; beyond one round, rounds that are equally full, for a warp with nothing to
+/// send costs as much as another.
 std::uint64_t warps_for(std::uint64_t lines, std::uint32_t warp_lines, std::uint32_t batches,
                         std::uint64_t most_warps) {
   const std::uint64_t all_batches = std::max<std::uint64_t>(up(lines, most_warps * warp_lines), 1);

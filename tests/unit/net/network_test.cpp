@@ -572,7 +572,7 @@ TEST(Network, APeerThatFellSilentHoldsUpNoEnd) {
   idle.send.reset();
   pair.send.reset();
   pair.a.reset();
-  EXPECT_LT(Clock::now() - start, std::chrono::seconds(1));
+  EXPECT_LT(Clock::now() - start, std::chrono::milliseconds(1800));
 }
 
 TEST(Network, StrangersNeitherEndNorStopASetUp) {
