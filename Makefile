@@ -78,7 +78,7 @@ sources = $(shell git ls-files --cached --others --exclude-standard -- $(1))
 lint-set-up:
 	@$(set_up) compiler lint tools mpi
 lint-format: lint-set-up
-	clang-format --dry-run -Werror $(call sources,'*.cpp' '*.hpp' '*.c' '*.h')
+	@clang-format --dry-run -Werror $(call sources,'*.cpp' '*.hpp' '*.c' '*.h')
 lint-python: lint-set-up
 	ruff check --quiet .
 	ruff format --check --quiet .
