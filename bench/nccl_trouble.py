@@ -158,9 +158,8 @@ def hit(
             job.wait_for(0, has_begun, RUN_LIMIT_S)
             time.sleep(SETTLE_S)
             lost = counters.lost()
-            strike(job)
-            # Of several links: until the last is down the host is not cut off.
             at_s = time.monotonic()
+            strike(job)
             while time.monotonic() < at_s + bound_s + SLACK_S and any(
                 process.poll() is None
                 for rank, process in enumerate(job.processes)
