@@ -29,6 +29,7 @@ enum variant_kind {
   kMpi,    /* The MPI call on the buffers as they are. */
   kStaged, /* Copy to host memory, MPI call, copy back: what a user must do without GPU support. */
   kCcl,    /* NCCL or RCCL called by the program itself. */
+  kFloor,  /* No call: what any costs before its work. */
 };
 
 struct variant {
@@ -230,26 +231,6 @@ static void parse_options(int argc, char** argv, struct options* o) {
 
 /* ---- output ---- */
 
-/* Warmed up and timed as a plan is: blocks of calls behind a barrier, each as long as its slowest
- * rank's. The median; 0: no device, or no way. Collective. */
-static double floor_us(const struct bench* b) {
-  enum { kBlocks = 15, kCalls = 20, kAll = kBlocks * kCalls };
-  int ready = b->memory == kDevice && memory_floor_init() == NULL;
-  MPI_Allreduce(MPI_IN_PLACE, &ready, 1, MPI_INT, MPI_MIN, b->harness);
-  if (!ready) return 0;
-  double samples_us[kAll], longest_us[kAll];
-  const double warm_up_s = MPI_Wtime() + kFirstWarmUpSeconds;
-  while (MPI_Wtime() < warm_up_s) memory_floor_call();
-  for (int i = 0; i < kAll; ++i) {
-    if (i % kCalls == 0) MPI_Barrier(b->harness);
-    const double start_s = MPI_Wtime();
-    memory_floor_call();
-    samples_us[i] = (MPI_Wtime() - start_s) * 1e6;
-  }
-  MPI_Allreduce(samples_us, longest_us, kAll, MPI_DOUBLE, MPI_MAX, b->harness);
-  return sort_samples(longest_us, kAll);
-}
-
 static void print_header(const struct bench* b, int nodes, int ranks_per_node,
                          const struct memory_info* memory, const struct ccl_info* ccl,
                          double least_us) {
@@ -330,8 +311,11 @@ static MPI_Comm make_comm(const struct variant* variant) {
 
 static void run_once(const struct bench* b, const struct call* call,
                      const struct variant* variant) {
-  const size_t unit = call->type->bytes;
+  const size_t unit = call ? call->type->bytes : 0;
   switch (variant->kind) {
+    case kFloor:
+      memory_floor_call();
+      break;
     case kMpi:
       call_mpi(call, b->send, b->recv, variant->comm);
       break;
@@ -415,6 +399,21 @@ static void warm_up(const struct bench* b, const struct call* call, const struct
     if (stop) return;
     run_once(b, call, variant);
   }
+}
+
+/* Warmed up and timed as a plan is, each call as long as its slowest rank's. The median; 0: no
+ * device, or no way. Collective. */
+static double floor_us(const struct bench* b) {
+  enum { kBlocks = 15, kCalls = 20, kAll = kBlocks * kCalls };
+  static const struct variant floor = {.kind = kFloor};
+  int ready = b->memory == kDevice && memory_floor_init();
+  MPI_Allreduce(MPI_IN_PLACE, &ready, 1, MPI_INT, MPI_MIN, b->harness);
+  if (!ready) return 0;
+  double samples_us[kAll], longest_us[kAll];
+  warm_up(b, NULL, &floor, kFirstWarmUpSeconds);
+  for (int i = 0; i < kAll; i += kCalls) time_block(b, NULL, &floor, samples_us + i, kCalls);
+  MPI_Allreduce(samples_us, longest_us, kAll, MPI_DOUBLE, MPI_MAX, b->harness);
+  return sort_samples(longest_us, kAll);
 }
 
 /* Returns the wrong elements of all ranks and variants. */

@@ -49,8 +49,8 @@ void memory_to_host(void* host, const void* device, size_t bytes);
 void* memory_stream(void);
 void memory_stream_wait(void* stream);
 /* What a blocking call by a plain launch costs before any work: a kernel that does nothing but
- * store a word to host memory, and the wait for it. Why there is none; NULL: ready. */
-const char* memory_floor_init(void);
+ * store a word to host memory, and the wait for it. False: this device has no way. */
+bool memory_floor_init(void);
 void memory_floor_call(void);
 /* dlopen of the first that exists; NULL: none. */
 void* open_first(const char* const* names);

@@ -249,15 +249,14 @@ static struct {
   uint64_t value;
 } g_floor;
 
-const char* memory_floor_init(void) {
+bool memory_floor_init(void) {
   void* module = NULL;
-  if (g_api != kCuda) return "only CUDA devices have a floor here";
-  if (cuda.module_load(&module, kFloorPtx) != 0 ||
+  if (g_api != kCuda || cuda.module_load(&module, kFloorPtx) != 0 ||
       cuda.module_function(&g_floor.kernel, module, "store_word") != 0)
-    return "the driver does not take the floor's kernel";
+    return false;
   g_floor.stream = memory_stream();
   g_floor.word = memory_alloc_pinned(sizeof *g_floor.word);
-  return NULL;
+  return true;
 }
 
 void memory_floor_call(void) {
