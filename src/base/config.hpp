@@ -57,18 +57,19 @@ struct Config {
   int net_ack_delay_us = 20;         ///< Of what may wait for company.
   int net_speed_mbps = 0;            ///< Of each device; 0: what the system says.
   std::string net_polling = "auto";  ///< auto | busy | shared (net/engine.hpp)
-  std::string net_controller = "cubic";  ///< Congestion control (transport/types.hpp).
-  std::string net_spray = "mixed";       ///< Path choice, same.
-  Bytes net_chunk_bytes = 0;             ///< 0: the largest of the wire.
-  Bytes net_copy_bytes = 1024;           ///< Sends up to so long are copied.
-  Bytes net_buffer_bytes = 64 << 20;     ///< Of a receiving socket.
-  double net_timeout_s = 30;             ///< Without a sign of life the peer is gone.
-  bool net_offload = true;               ///< Segmentation and coalescing by kernel or NIC.
-  std::string net_timestamps = "auto";   ///< auto | on | off: the kernel says when packets came.
-  std::string net_affinity = "off";      ///< near | off | processors (net/thread.hpp)
-  bool net_authenticate = true;          ///< Packets carry a tag.
-  bool net_statistics = true;            ///< What the engines do, in shared memory.
-  std::string metrics;                   ///< File for Prometheus (net/metrics.hpp); empty: none.
+  std::string net_controller = "cubic";   ///< Congestion control (transport/types.hpp).
+  std::string net_spray = "two_choices";  ///< Path choice, same.
+  Bytes net_chunk_bytes = 0;              ///< 0: the largest of the wire.
+  Bytes net_copy_bytes = 1024;            ///< Sends up to so long are copied.
+  Bytes net_buffer_bytes = 64 << 20;      ///< Of a receiving socket.
+  double net_timeout_s = 30;              ///< Without a sign of life the peer is gone.
+  int net_traffic_class = 0;              ///< IPv4's TOS, IPv6's traffic class.
+  bool net_offload = true;                ///< Segmentation and coalescing by kernel or NIC.
+  std::string net_timestamps = "auto";    ///< auto | on | off: the kernel says when packets came.
+  std::string net_affinity = "off";       ///< near | off | processors (net/thread.hpp)
+  bool net_authenticate = true;           ///< Packets carry a tag.
+  bool net_statistics = true;             ///< What the engines do, in shared memory.
+  std::string metrics;                    ///< File for Prometheus (net/metrics.hpp); empty: none.
   std::string trace;         ///< File of what the engines do (net/trace.hpp); empty: none.
   std::string fault;         ///< Of the network, wire/fault/fault_plan.hpp; empty: none.
   bool sync_device = false;  ///< Debug: wait for the whole device before each collective.

@@ -98,7 +98,8 @@ inline const std::vector<Knob>& knobs() {
          "with +rccc, or rccc. Equal on all hosts.",
          "0.1", ""},
         {"TUTTI_NET_SPRAY", &Config::net_spray, "", "oblivious|two_choices|bitmap|reps|mixed",
-         "How our transport chooses paths.", "0.1", ""},
+         "How our transport chooses paths. reps and mixed want networks that mark (ECN).", "0.1",
+         ""},
         {"TUTTI_NET_CHUNK", &Config::net_chunk_bytes, "bytes", "0..64K",
          "What is acknowledged and sent again as one. 0: the most that one system call takes.",
          "0.1", ""},
@@ -113,14 +114,18 @@ inline const std::vector<Knob>& knobs() {
          "Memory of an engine's receiving socket, as far as the system allows.", "0.1", ""},
         {"TUTTI_NET_SPEED", &Config::net_speed_mbps, "Mb/s", "0..1000000",
          "Speed of the network devices. 0: what the system says.", "0.1", ""},
-        {"TUTTI_NET_TIMEOUT", &Config::net_timeout_s, "s", "0.1..86400",
+        {"TUTTI_NET_TIMEOUT", &Config::net_timeout_s, "s", "0.1..3600",
          "A peer of our transport that gives no sign of life for so long is gone.", "0.1", ""},
+        {"TUTTI_NET_TRAFFIC_CLASS", &Config::net_traffic_class, "", "0..255",
+         "Traffic class (TOS) of our transport's packets, where the program does not set one "
+         "(ncclConfig_t). Its two low bits are the transport's.",
+         "0.1", ""},
         {"TUTTI_NET_OFFLOAD", &Config::net_offload, "", "",
          "0: no segmentation offload (UDP_SEGMENT, UDP_GRO).", "0.1", ""},
         {"TUTTI_NET_TIMESTAMPS", &Config::net_timestamps, "", "auto|on|off",
          "The kernel says when it took a packet in, so that time in hosts does not look like "
-         "congestion. auto: where delay decides (the controllers nscc, swift and timely, the spray "
-         "two_choices, a policy).",
+         "congestion. auto: where delay decides (the controllers nscc, swift and timely, a "
+         "policy).",
          "0.1", ""},
         {"TUTTI_NET_AUTHENTICATE", &Config::net_authenticate, "", "",
          "0: packets carry no tag. Equal on all hosts.", "0.1", ""},

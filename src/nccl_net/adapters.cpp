@@ -49,6 +49,11 @@ Status missing(const char* what) {
   return {ErrorCode::kInvalidArgument, std::string(what) + " is null"};
 }
 
+/// A negative one is undefined: NCCL has two numbers for that.
+int traffic_class_of(const CommConfig* config) {
+  return config == nullptr || config->traffic_class < 0 ? abi::kUndefined : config->traffic_class;
+}
+
 Result init(Logger* logger) {
   return guarded("init", nullptr, [&] { return Plugin::instance().init(logger); });
 }
@@ -64,8 +69,7 @@ Result init(void** context, std::uint64_t /*comm_id*/, CommConfig* config, Logge
     if (context == nullptr) {
       return missing("the context");
     }
-    const int traffic_class = config == nullptr ? abi::kUndefined : config->traffic_class;
-    return Plugin::instance().init_context(logger, traffic_class, context);
+    return Plugin::instance().init_context(logger, traffic_class_of(config), context);
   });
 }
 
@@ -125,24 +129,31 @@ Result listen(int device, void* handle, void** listen_comm) {
   return listen(nullptr, device, handle, listen_comm);
 }
 
+Result connect(void* context, int traffic_class, int device, void* handle, void** send_comm) {
+  *send_comm = nullptr;
+  return guarded("connect", nullptr, [&] {
+    return Plugin::instance().connect(context, traffic_class, device, handle, send_comm);
+  });
+}
+
 Result connect(void* context, int device, void* handle, void** send_comm,
                DeviceHandle** /*device_handle*/) {
-  *send_comm = nullptr;
-  return guarded("connect", nullptr,
-                 [&] { return Plugin::instance().connect(context, device, handle, send_comm); });
+  const auto* const made = static_cast<const Context*>(context);
+  const int traffic_class = made == nullptr ? abi::kUndefined : made->traffic_class;
+  return connect(context, traffic_class, device, handle, send_comm);
 }
 
-Result connect(int device, CommConfig* /*config*/, void* handle, void** send_comm,
-               DeviceHandle** device_handle) {
-  return connect(nullptr, device, handle, send_comm, device_handle);
+Result connect(int device, CommConfig* config, void* handle, void** send_comm,
+               DeviceHandle** /*device_handle*/) {
+  return connect(nullptr, traffic_class_of(config), device, handle, send_comm);
 }
 
-Result connect(int device, void* handle, void** send_comm, DeviceHandle** device_handle) {
-  return connect(nullptr, device, handle, send_comm, device_handle);
+Result connect(int device, void* handle, void** send_comm, DeviceHandle** /*device_handle*/) {
+  return connect(nullptr, abi::kUndefined, device, handle, send_comm);
 }
 
 Result connect(int device, void* handle, void** send_comm) {
-  return connect(nullptr, device, handle, send_comm, nullptr);
+  return connect(nullptr, abi::kUndefined, device, handle, send_comm);
 }
 
 Result accept(void* listen_comm, void** recv_comm, DeviceHandle** /*device_handle*/) {

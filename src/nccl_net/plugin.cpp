@@ -37,6 +37,11 @@ void write_handle(const HandleBytes& bytes, void* buffer) {
   std::memcpy(buffer, &bytes, sizeof bytes);
 }
 
+static_assert(abi::kUndefined == net::kDefaultClass, "a traffic class goes through as it is");
+
+/// NCCL polls an attempt all the time, unless its communicator is no more.
+constexpr auto kAbandonedAfter = std::chrono::seconds(10);
+
 std::atomic<abi::Logger*> logger_of_nccl{nullptr};
 std::atomic<bool> in_child{false};
 
@@ -166,15 +171,23 @@ Status Plugin::finalize(void* context) {
 
 Status Plugin::open_network() {
   if (network_ == nullptr) {
-    TUTTI_ASSIGN_OR_RETURN(network_,
-                           net::Network::open([](net::LogKind kind, const std::string& text) {
-                             instance().log(kind, text);
-                           }));
+    TUTTI_ASSIGN_OR_RETURN(
+        network_, net::Network::open([](net::LogKind kind,
+                                        const std::string& text) { instance().log(kind, text); },
+                                     devices_));
   }
   return {};
 }
 
+void Plugin::drop_abandoned_attempts() {
+  const auto now = std::chrono::steady_clock::now();
+  std::erase_if(attempts_, [&](const auto& item) {
+    return item.second.context == nullptr && now > item.second.polled_at + kAbandonedAfter;
+  });
+}
+
 std::shared_ptr<net::Network> Plugin::take_network_if_unused() {
+  drop_abandoned_attempts();
   const bool is_unused = contexts_ == 0 && comms_ == 0 && attempts_.empty();
   return is_unused ? std::exchange(network_, nullptr) : nullptr;
 }
@@ -189,11 +202,17 @@ Status Plugin::check_device(int device) const {
 }
 
 Status Plugin::listen(int device, void* handle, void** listen_comm) {
+  std::shared_ptr<net::Network> ended;
   const std::scoped_lock lock(mutex_);
   TUTTI_RETURN_IF_ERROR(check_device(device));
+  drop_abandoned_attempts();
   TUTTI_RETURN_IF_ERROR(open_network());
-  TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<net::Listener> listener, network_->listen(device));
-  auto comm = std::make_unique<ListenComm>(ListenComm{std::move(listener)});
+  auto listener = network_->listen(device);
+  if (!listener.ok()) {
+    ended = take_network_if_unused();
+    return listener.status();
+  }
+  auto comm = std::make_unique<ListenComm>(ListenComm{std::move(*listener)});
   std::memset(handle, 0, abi::kHandleBytes);
   write_handle({.handle = comm->listener->handle()}, handle);
   *listen_comm = comm.release();
@@ -201,7 +220,8 @@ Status Plugin::listen(int device, void* handle, void** listen_comm) {
   return {};
 }
 
-Status Plugin::connect(void* context, int device, void* handle, void** send_comm) {
+Status Plugin::connect(void* context, int traffic_class, int device, void* handle,
+                       void** send_comm) {
   std::shared_ptr<net::Network> ended;
   const std::scoped_lock lock(mutex_);
   TUTTI_RETURN_IF_ERROR(check_device(device));
@@ -214,17 +234,19 @@ Status Plugin::connect(void* context, int device, void* handle, void** send_comm
   const std::uint64_t process = process_token();
   auto found = bytes.process == process ? attempts_.find(bytes.attempt) : attempts_.end();
   if (found == attempts_.end()) {
+    drop_abandoned_attempts();
     TUTTI_RETURN_IF_ERROR(open_network());
-    auto connector = network_->connect(device, bytes.handle);
+    auto connector = network_->connect(device, bytes.handle, traffic_class);
     if (!connector.ok()) {
       ended = take_network_if_unused();
       return connector.status();
     }
-    found = attempts_.emplace(next_attempt_++, Attempt{std::move(*connector), context}).first;
+    found = attempts_.emplace(next_attempt_++, Attempt{std::move(*connector), context, {}}).first;
     bytes.process = process;
     bytes.attempt = found->first;
     write_handle(bytes, handle);
   }
+  found->second.polled_at = std::chrono::steady_clock::now();
   auto channel = found->second.connector->poll();
   if (channel.ok() && *channel == nullptr) {
     return {};
@@ -273,7 +295,7 @@ Status Plugin::close(ListenComm* comm) {
 
 Status Plugin::isend(Comm* comm, const void* data, Bytes bytes, int tag, void** request) {
   if (comm->free_count == 0) {
-    return {};
+    return comm->failure;
   }
   TUTTI_ASSIGN_OR_RETURN(net::Request* const posted,
                          comm->channel->send(static_cast<transport::Tag>(tag), data, bytes));
@@ -285,7 +307,7 @@ Status Plugin::isend(Comm* comm, const void* data, Bytes bytes, int tag, void** 
 
 Status Plugin::irecv(Comm* comm, std::span<const transport::ReceivePart> parts, void** request) {
   if (comm->free_count == 0) {
-    return {};
+    return comm->failure;
   }
   TUTTI_ASSIGN_OR_RETURN(net::Request* const posted, comm->channel->receive(parts));
   if (posted != nullptr) {
@@ -295,13 +317,21 @@ Status Plugin::irecv(Comm* comm, std::span<const transport::ReceivePart> parts, 
 }
 
 Status Plugin::test(RequestSlot* slot, int* done, int* bytes) {
+  TUTTI_RETURN_IF_ERROR(slot->failure);
   net::Completion completion;
   if (!net::test(slot->inner, &completion)) {
     return {};
   }
+  if (!completion.status.ok()) {
+    slot->inner = nullptr;
+    slot->failure = completion.status;
+    if (slot->comm->failure.ok()) {
+      slot->comm->failure = slot->failure;
+    }
+    return slot->failure;
+  }
   const bool is_receive = slot->is_receive;
   slot->comm->give_back(slot);
-  TUTTI_RETURN_IF_ERROR(completion.status);
   if (bytes != nullptr) {
     const std::size_t parts = is_receive ? completion.parts : 1;
     std::transform(completion.bytes.begin(), completion.bytes.begin() + parts, bytes, to_int);

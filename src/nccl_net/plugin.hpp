@@ -17,6 +17,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -43,11 +44,12 @@ struct ListenComm {
 
 struct Comm;
 
-/// What NCCL holds as a request. Part of its comm, and free when `inner` is null.
+/// What NCCL holds as a request. Part of its comm.
 struct RequestSlot {
   Comm* comm = nullptr;
   net::Request* inner = nullptr;
   bool is_receive = false;
+  Status failure;  ///< How it ended, if it did not end well: then it stays taken.
 };
 
 /// A send or receive comm.
@@ -64,6 +66,7 @@ struct Comm {
   std::array<std::uint16_t, kSlots> free;  ///< Indices, the first free_count of them.
   std::size_t free_count = kSlots;
   bool has_failed = false;                ///< Its error has been logged.
+  Status failure;                         ///< Of the first request that failed and stays taken.
   std::unique_ptr<net::Channel> channel;  ///< Goes first: it ends what uses the rest.
 };
 
@@ -84,7 +87,8 @@ class Plugin {
   Status check_device(int device) const;
 
   Status listen(int device, void* handle, void** listen_comm);
-  Status connect(void* context, int device, void* handle, void** send_comm);
+  /// `traffic_class`: kUndefined: the network's default.
+  Status connect(void* context, int traffic_class, int device, void* handle, void** send_comm);
   Status accept(void* listen_comm, void** recv_comm);
   Status close(Comm* comm);
   Status close(ListenComm* comm);
@@ -121,7 +125,10 @@ class Plugin {
   struct Attempt {
     std::unique_ptr<net::Connector> connector;
     void* context = nullptr;
+    std::chrono::steady_clock::time_point polled_at;
   };
+  /// Of versions before 11, in which nobody says so: those that NCCL polls no more.
+  void drop_abandoned_attempts();
   /// Connection attempts by the number that NCCL's handle buffer holds between the calls: a number
   /// and no pointer, for the buffer may be copied, and may come from another process.
   std::map<std::uint64_t, Attempt> attempts_;

@@ -17,6 +17,7 @@
 #include "base/pause.hpp"
 #include "net/clock.hpp"
 #include "net/thread.hpp"
+#include "net/uninherited.hpp"
 #include "transport/packet.hpp"
 
 namespace tutti::net {
@@ -30,6 +31,7 @@ using transport::TimeNs;
 /// before them. Between turns there is a look for more, which costs less than a short packet.
 constexpr Bytes kBytesPerTurn = 128 << 10;
 constexpr std::size_t kPacketsPerTurn = 8;
+constexpr int kLastTurns = 512;  ///< For what a peer that is gone has left in the socket.
 /// Shorter sends leave by the caller's hand also where a thread spins: the way to it and back is
 /// most of the time that they take.
 constexpr Bytes kCallersBytes = 16 << 10;
@@ -48,6 +50,12 @@ constexpr TimeNs kForgetNs = 2'000'000'000;  ///< An ended connection still answ
 /// would take what was delivered for lost. So long its probes are answered, unless it says
 /// farewell.
 constexpr TimeNs kCloseLingerNs = 500'000'000;
+/// Acknowledgements wait for company, and a thread may be at work: what has arrived is answered
+/// then.
+constexpr TimeNs kLastAnswersNs = 500'000;
+constexpr TimeNs kAnswerLockNs = 50'000'000;
+/// A peer that was found silent may be back: it gets so long to answer a close.
+constexpr TimeNs kSilentLingerNs = 250'000'000;
 constexpr char kFarewell = 'B';
 /// Of a context: which part of the request, whose address has zeros there.
 constexpr std::uint64_t kPartMask = transport::kReceivePartsMax - 1;
@@ -98,6 +106,7 @@ Engine::~Engine() {
   stop();
   for (const std::unique_ptr<Lane>& lane : lanes_) {
     if (lane->control >= 0) {
+      remove_uninherited(lane->control);
       close(lane->control);
     }
   }
@@ -115,30 +124,39 @@ Status Engine::start() {
     return Status(ErrorCode::kUnavailable,
                   std::string("net: no descriptors for an engine: ") + std::strerror(errno));
   }
+  options_.silence->add([this] { wake(Sleep::kDeep); });
   TUTTI_ASSIGN_OR_RETURN(thread_, start_thread(options_.name, [this] { run(); }));
   return bind_thread(thread_, options_.processors);
 }
 
-Result<Lane*> Engine::attach(const transport::ConnectionOptions& options,
-                             const wire::WireAddress& peer, int control, std::string who,
-                             const std::shared_ptr<Bundle>& bundle) {
+Result<Lane*> Engine::attach(const transport::ConnectionOptions& options, const Peer& peer,
+                             int control, const std::shared_ptr<Bundle>& bundle) {
   const CallerLock lock(mutex_, wanted_);
-  TUTTI_ASSIGN_OR_RETURN(const std::uint64_t wire_peer, wire_->add_peer(peer));
+  TUTTI_ASSIGN_OR_RETURN(const std::uint64_t wire_peer,
+                         wire_->add_peer(peer.address, peer.traffic_class));
   auto lane = std::make_unique<Lane>();
   lane->engine = this;
-  lane->who = std::move(who);
+  lane->who = peer.who;
   lane->wire_peer = wire_peer;
-  lane->address = peer;
+  lane->peer_device = peer.device;
   lane->control = control;
   lane->bundle = bundle;
   lane->index = bundle == nullptr ? 0 : bundle->index_of(this);
   lane->receives = options.receives;
+  if (control >= 0) {
+    const Status added = add_uninherited(control);
+    if (!added.ok()) {
+      wire_->remove_peer(wire_peer);
+      return added;
+    }
+  }
   // Before the connection: one that is aborted at once would end with an event of no lane.
   epoll_event interest{};
   interest.events = EPOLLIN | EPOLLRDHUP;
   interest.data.ptr = lane.get();
   if (lane->index == 0 && epoll_ctl(controls_, EPOLL_CTL_ADD, control, &interest) != 0) {
     const std::string why = std::strerror(errno);
+    remove_uninherited(control);
     wire_->remove_peer(wire_peer);
     return Status(ErrorCode::kUnavailable, "net: cannot watch the peer's connection: " + why);
   }
@@ -149,6 +167,7 @@ Result<Lane*> Engine::attach(const transport::ConnectionOptions& options,
     if (lane->index == 0) {
       epoll_ctl(controls_, EPOLL_CTL_DEL, control, nullptr);
     }
+    remove_uninherited(control);
     wire_->remove_peer(wire_peer);
     return connection.status();
   }
@@ -156,6 +175,7 @@ Result<Lane*> Engine::attach(const transport::ConnectionOptions& options,
   watch_lane(*lane, options);
   lane_of_[connection->index] = lane.get();
   ++lanes_in_use_;
+  options_.silence->forget(peer.device);
   Lane* const attached = lane.get();
   lanes_.push_back(std::move(lane));
   if (bundle != nullptr) {
@@ -171,7 +191,7 @@ void Engine::detach(Lane* lane, bool aborts) {
   take_posted();
   lane->is_detached = true;
   if (!lane->has_ended) {
-    if (aborts || lane->open_requests > 0 || lane->is_peer_silent || has_needless_copies(*lane)) {
+    if (aborts || lane->open_requests > 0 || has_needless_copies(*lane)) {
       break_off(*lane);
     } else {
       // The TCP connection's end is in order from now on.
@@ -185,6 +205,9 @@ void Engine::detach(Lane* lane, bool aborts) {
         lane->close_ns = now_ns() + kCloseLingerNs;
       } else {
         (void)endpoint_.close(now_ns(), lane->connection);
+      }
+      if (lane->is_peer_silent) {
+        lane->break_off_ns = now_ns() + kSilentLingerNs;
       }
     }
   }
@@ -233,6 +256,34 @@ void Engine::work_if_free() {
       wake(Sleep::kDeep);  // What the thread sleeps for may have changed.
     }
   } while (posted_.load() != 0);
+}
+
+void Engine::answer_all() {
+  // A thread that the end of the process has cut off may have the lock for ever.
+  const TimeNs hopeless_ns = now_ns() + kAnswerLockNs;
+  TimeNs until_ns = kNever;
+  while (now_ns() < std::min(until_ns, hopeless_ns)) {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock.owns_lock()) {
+      until_ns = std::min(until_ns, now_ns() + kLastAnswersNs);
+      has_finished_ = false;
+      work();
+    } else {
+      sched_yield();
+    }
+  }
+}
+
+std::string Engine::awaited() {
+  const CallerLock lock(mutex_, wanted_);
+  std::string text;
+  for (const std::unique_ptr<Lane>& lane : lanes_) {
+    if (!lane->has_ended) {
+      text +=
+          (text.empty() ? "" : "; ") + lane->who + (lane->receives ? ", receiving" : ", sending");
+    }
+  }
+  return text;
 }
 
 std::string Engine::report() {
@@ -311,7 +362,7 @@ void Engine::sleep() {
       until_ns = std::min(until_ns, now + kBlockedNs);
     }
     for (const std::unique_ptr<Lane>& lane : lanes_) {
-      until_ns = std::min({until_ns, lane->forget_ns, lane->close_ns});
+      until_ns = std::min({until_ns, lane->forget_ns, lane->close_ns, lane->break_off_ns});
     }
   }
   pollfd descriptors[] = {
@@ -323,7 +374,8 @@ void Engine::sleep() {
     timeout.tv_nsec = static_cast<long>(left_ns % 1'000'000'000U);
   }
   // A post between the last look at the inbox and the fall asleep has seen nobody to wake.
-  if ((naps || posted_.load() == 0) && !stop_) {
+  const bool has_news = posted_.load() != 0 || options_.silence->version() != silence_version_;
+  if ((naps || !has_news) && !stop_) {
     ppoll(descriptors, naps ? 1 : 3, until_ns == kNever ? nullptr : &timeout, nullptr);
   }
   asleep_ = Sleep::kAwake;
@@ -357,6 +409,9 @@ bool Engine::work(bool is_hurried) {
   }
   did |= take_events();
   did |= transmit(now);
+  if (options_.silence->version() != silence_version_) {
+    hear_of_silence(now);
+  }
   if (now - looked_ns_ > kLookNs || has_news_of_peers_) {
     looked_ns_ = now;
     has_news_of_peers_ = false;
@@ -677,9 +732,7 @@ void Engine::end(Lane& lane, Outcome outcome) {
   note_end(lane);
   if (outcome == Outcome::kUnreachable) {
     // What is left to finish with it never will be, and the program may wait for that to leave.
-    for (const auto& other : lanes_) {
-      other->is_peer_silent = other->is_peer_silent || other->address == lane.address;
-    }
+    options_.silence->find(lane.peer_device);
   }
   if (lane.is_detached && lane.forget_ns == kNever) {
     lane.forget_ns = now_ns() + kForgetNs;
@@ -709,6 +762,24 @@ bool Engine::has_needless_copies(const Lane& lane) {
   return lane.is_detached && lane.has_farewell && lane.copies.used() > 0;
 }
 
+/// A peer is gone: its last acknowledgements may lie in the socket.
+void Engine::take_what_is_left() {
+  for (int i = 0; i < kLastTurns && wire_->receive(*this, kPacketsPerTurn) > 0; ++i) {
+  }
+  take_events();
+}
+
+/// What this engine or another one has found.
+void Engine::hear_of_silence(TimeNs now) {
+  silence_version_ = options_.silence->version();
+  for (const auto& lane : lanes_) {
+    lane->is_peer_silent = options_.silence->has(lane->peer_device);
+    if (lane->is_peer_silent && lane->is_detached && lane->break_off_ns == kNever) {
+      lane->break_off_ns = now + kSilentLingerNs;
+    }
+  }
+}
+
 void Engine::look_after_peers(TimeNs now) {
   epoll_event events[16];
   const int count = epoll_wait(controls_, events, 16, 0);
@@ -720,6 +791,9 @@ void Engine::look_after_peers(TimeNs now) {
       continue;
     }
     lane.has_farewell = lane.has_farewell || (got == 1 && byte == kFarewell);
+    if (!lane.has_farewell) {
+      take_what_is_left();
+    }
     epoll_ctl(controls_, EPOLL_CTL_DEL, lane.control, nullptr);
     if (!lane.has_farewell && !lane.has_ended) {
       lane.is_peer_gone = true;
@@ -739,8 +813,11 @@ void Engine::look_after_peers(TimeNs now) {
 void Engine::forget_old(TimeNs now) {
   for (std::size_t i = 0; i < lanes_.size();) {
     Lane& lane = *lanes_[i];
-    if (lane.is_peer_silent && lane.is_detached && !lane.has_ended) {
-      break_off(lane);
+    if (lane.break_off_ns <= now) {
+      lane.break_off_ns = kNever;
+      if (!lane.has_ended) {
+        break_off(lane);
+      }
     }
     if (lane.close_ns <= now) {
       lane.close_ns = kNever;
@@ -752,11 +829,12 @@ void Engine::forget_old(TimeNs now) {
       ++i;
       continue;
     }
-    // A forked child may hold the connection open: the peer is to see its end all the same, and
-    // nobody is to be told of it here.
+    // A child that another library forked past our handler may hold the connection open: the peer
+    // is to see its end all the same, and nobody is to be told of it here.
     if (lane.control >= 0) {
       epoll_ctl(controls_, EPOLL_CTL_DEL, lane.control, nullptr);
       shutdown(lane.control, SHUT_RDWR);
+      remove_uninherited(lane.control);
       close(lane.control);
     }
     if (lane.bundle != nullptr) {

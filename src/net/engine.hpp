@@ -28,6 +28,7 @@
 #include "net/bundle.hpp"
 #include "net/copies.hpp"
 #include "net/network.hpp"
+#include "net/silence.hpp"
 #include "net/statistics.hpp"
 #include "net/trace.hpp"
 #include "transport/endpoint.hpp"
@@ -50,7 +51,7 @@ struct Lane {
   std::string who;  ///< The peer, for messages. Constant.
   transport::ConnectionHandle connection;
   std::uint64_t wire_peer = 0;
-  wire::WireAddress address;       ///< Of the peer's engine.
+  std::uint64_t peer_device = 0;   ///< Hello::device.
   std::shared_ptr<Bundle> bundle;  ///< Of a channel of several; null: this is the only one.
   std::uint32_t index = 0;         ///< In the bundle.
   /// TCP connection, of lane 0: its end without a farewell is the end of the peer.
@@ -64,8 +65,9 @@ struct Lane {
   transport::TimeNs close_ns = transport::kNever;  ///< When its side is to be closed in order.
   bool has_farewell = false;
   bool is_peer_gone = false;
-  bool is_peer_silent = false;  ///< So another connection with that engine has found.
-  bool is_counted = false;      ///< In the engine's totals.
+  bool is_peer_silent = false;  ///< So another connection with that device has found.
+  transport::TimeNs break_off_ns = transport::kNever;  ///< When a silent peer's is not closed yet.
+  bool is_counted = false;                             ///< In the engine's totals.
   transport::Outcome outcome = transport::Outcome::kOk;  ///< Once it has ended.
   std::atomic<bool> has_ended = false;                   ///< Read by anybody.
   transport::TimeNs forget_ns = transport::kNever;
@@ -101,6 +103,14 @@ struct Request {
   Request* next_free = nullptr;
 };
 
+/// The other end of a lane.
+struct Peer {
+  wire::WireAddress address;  ///< Of its engine.
+  std::uint64_t device = 0;   ///< Hello::device.
+  std::string who;            ///< For messages.
+  std::uint8_t traffic_class = 0;
+};
+
 struct EngineOptions {
   std::string name = "tutti-net";  ///< Of the thread.
   bool is_busy = false;
@@ -109,6 +119,9 @@ struct EngineOptions {
   /// Sends up to so long are copied, and done when they are matched; up to Copies::kBytesMax.
   Bytes copied_bytes_max = Copies::kBytesMax;
   transport::TimeNs spin_ns = 1'000'000;  ///< Busy: how long it spins without anything to do.
+  /// Of all engines of the device.
+  std::shared_ptr<Silence> silence = std::make_shared<Silence>();
+  std::uint64_t device_id = 0;  ///< Hello::device.
   // For those who watch.
   EngineStatistics* statistics = nullptr;  ///< Outlives the engine; null: nobody can.
   Bell* bell = nullptr;                    ///< Rung when statistics are new; same.
@@ -136,6 +149,7 @@ class Engine : private wire::Arrivals {
   const wire::WireAddress& address() const { return address_; }
   const transport::WireCapabilities& capabilities() const { return capabilities_; }
   std::string description() const { return wire_->description(); }
+  std::uint64_t device_id() const { return options_.device_id; }
   std::uint32_t next_id() { return next_id_.fetch_add(1); }
   /// Nothing is left to finish for anybody.
   bool is_quiet() const { return lanes_in_use_.load() == 0; }
@@ -144,8 +158,7 @@ class Engine : private wire::Arrivals {
 
   /// Takes `control` over if it succeeds. `bundle`: of several lanes, attached last to first; then
   /// only lane 0 has a control.
-  Result<Lane*> attach(const transport::ConnectionOptions& options, const wire::WireAddress& peer,
-                       int control, std::string who,
+  Result<Lane*> attach(const transport::ConnectionOptions& options, const Peer& peer, int control,
                        const std::shared_ptr<Bundle>& bundle = nullptr);
   /// When it returns no request of the lane is open and it touches no buffer any more. Without
   /// open requests, here or (`aborts`) on other lanes, the connection is closed in order,
@@ -158,8 +171,15 @@ class Engine : private wire::Arrivals {
   /// A caller waits: shared engines, and those that sleep, do a round of work if nobody else does.
   void help();
 
+  /// The process ends: whoever has sent it something that has arrived is told so. Takes half a
+  /// millisecond.
+  void answer_all();
+
   /// Returns when a round of work that is on has ended.
   void wait_for_round();
+
+  /// Whom is_quiet() and has_copies() wait for: "host1, process 4711; ..."; empty: nobody.
+  std::string awaited();
 
   /// What it has done so far, for people.
   std::string report();
@@ -199,6 +219,8 @@ class Engine : private wire::Arrivals {
   void answer(Lane& lane, Request* request, transport::Outcome outcome, Bytes bytes);
   void end(Lane& lane, transport::Outcome outcome);
   void look_after_peers(transport::TimeNs now);
+  void hear_of_silence(transport::TimeNs now);
+  void take_what_is_left();
   static bool has_needless_copies(const Lane& lane);
   void break_off(Lane& lane);
   void forget_old(transport::TimeNs now);
@@ -271,10 +293,11 @@ class Engine : private wire::Arrivals {
   transport::TimeNs hold_ns_ = 0;  ///< Until then more is waited for.
   transport::TimeNs looked_ns_ = 0;
   std::atomic<bool> has_news_of_peers_ = false;
-  transport::ConnectionCounters totals_;  ///< Sums over connections that are no more.
-  bool has_changed_ = false;              ///< Something, since the last round of statistics began.
-  transport::TimeNs round_ns_ = 0;        ///< When that was.
-  std::size_t round_next_ = SIZE_MAX;     ///< Lane whose turn it is; SIZE_MAX: no round is on.
+  std::atomic<std::uint32_t> silence_version_ = 0;  ///< Up to which it is heard of.
+  transport::ConnectionCounters totals_;            ///< Sums over connections that are no more.
+  bool has_changed_ = false;           ///< Something, since the last round of statistics began.
+  transport::TimeNs round_ns_ = 0;     ///< When that was.
+  std::size_t round_next_ = SIZE_MAX;  ///< Lane whose turn it is; SIZE_MAX: no round is on.
   std::vector<PathRecord> path_records_;
 };
 

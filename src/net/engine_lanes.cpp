@@ -100,8 +100,14 @@ void Engine::settle(Lane& lane, Request* request, Outcome outcome) {
     request->outcome = outcome;
     more = static_cast<std::int32_t>(request->others) - Request::kFirstPart;
   }
-  if (request->open_parts.fetch_add(more, std::memory_order_acq_rel) + more == 0) {
+  const std::int32_t open = request->open_parts.fetch_add(more, std::memory_order_acq_rel) + more;
+  if (open == 0) {
     complete(request, request->outcome, false);
+  } else if (open < 0) {
+    // More parts have come than lane 0's has: the peer has lost its way.
+    (void)bundle.fail(Outcome::kReset, false);
+    tell_others(lane);
+    hear_of(lane.bundle);
   }
 }
 
@@ -156,8 +162,13 @@ void Engine::look_after(const Bundle& bundle) {
     return;  // It sees that when it is attached, or is forgotten.
   }
   if (bundle.has_failed && !lane->has_ended) {
+    if (bundle.is_peer_gone) {
+      take_what_is_left();
+    }
     lane->is_peer_gone = bundle.is_peer_gone;
-    break_off(*lane);
+    if (!lane->has_ended) {
+      break_off(*lane);
+    }
   }
   // The peer has closed that one in order, or we have: it does so with all, but its word may be
   // lost, and it may be gone. Who closes asks for an answer, and gives a silent peer up.

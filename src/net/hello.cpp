@@ -34,14 +34,15 @@ struct Layout {
   std::uint8_t authenticates = 0;
   std::uint8_t marks_ecn = 0;
   std::uint8_t address_bytes = 0;
-  std::uint8_t reserved = 0;
+  std::uint8_t traffic_class = 0;
   std::byte address[64] = {};
   char refusal[kTextBytes] = {};
   char host[kTextBytes] = {};
   char wire[16] = {};
   char controller[32] = {};
   std::uint32_t lanes = 1;
-  std::byte rest[68] = {};
+  std::byte rest[60] = {};
+  std::uint64_t device = 0;
   std::uint64_t proof = 0;
 };
 static_assert(sizeof(Layout) == kHelloBytes && std::is_trivially_copyable_v<Layout>);
@@ -79,6 +80,8 @@ HelloBytes encode(const Hello& hello, const transport::Key& key) {
   it.process = hello.process;
   it.id = hello.id;
   it.incarnation = hello.incarnation;
+  it.device = hello.device;
+  it.traffic_class = hello.traffic_class;
   it.base_rtt_ns = hello.capabilities.base_rtt_ns;
   it.window_bytes = hello.window_bytes;
   it.lanes = hello.lanes;
@@ -150,6 +153,8 @@ Result<Hello> decode(std::span<const std::byte> bytes, const transport::Key& key
   hello.authenticates = it.authenticates != 0;
   hello.id = it.id;
   hello.incarnation = it.incarnation;
+  hello.device = it.device;
+  hello.traffic_class = it.traffic_class;
   hello.window_bytes = it.window_bytes;
   hello.lanes = it.lanes;
   return hello;

@@ -19,7 +19,7 @@
 
 namespace tutti::net {
 
-inline constexpr std::uint16_t kProtocolVersion = 4;  ///< Of all that follows, too.
+inline constexpr std::uint16_t kProtocolVersion = 5;  ///< Of all that follows, too.
 inline constexpr std::size_t kHelloBytes = 384;
 inline constexpr std::size_t kTextBytes = 64;
 using HelloBytes = std::array<std::byte, kHelloBytes>;
@@ -30,8 +30,10 @@ struct Hello {
   std::uint32_t process = 0;
   std::string wire;  ///< "udp"
   wire::WireAddress address;
+  std::uint64_t device = 0;  ///< Random, of all engines of a device of this process.
   transport::WireCapabilities capabilities;
   std::string controller;
+  std::uint8_t traffic_class = 0;  ///< Of the channel, both ways; the connecting side's counts.
   bool authenticates = true;
   std::uint32_t id = 0;  ///< Of the connection at this end.
   std::uint64_t incarnation = 0;

@@ -32,7 +32,7 @@ constexpr char kMagic[8] = {'T', 'U', 'T', 'T', 'I', 'M', 'E', 'T'};
 constexpr std::size_t kHeadBytes = 5;            ///< 4 of length, 1 of kind.
 constexpr std::size_t kHelloBytesMax = 1 << 10;  ///< From whoever calls.
 constexpr std::size_t kFrameBytesMax = 1 << 30;
-constexpr std::size_t kGuestsMax = 64;  ///< Callers that have not said who they are.
+constexpr std::size_t kGuestsMax = 64;  ///< Strangers: beside as many callers as ranks are missing.
 constexpr auto kDialAgain = std::chrono::milliseconds(50);
 constexpr double kAnswerS = 5;  ///< Beyond its own time, for rank 0 to say who is missing.
 constexpr double kWriteS = 10;  ///< Until a rank takes what it is told.
@@ -59,10 +59,14 @@ Deadline after(double seconds) {
          std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(bounded));
 }
 
+/// For poll(); of a long time only a part. That a poll() came back empty says nothing, then, and
+/// one that never does so must not hold anybody up: ask has_passed() in each turn.
 int left_ms(Deadline deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
   return static_cast<int>(std::clamp<long long>(left.count(), 0, 3'600'000));
 }
+
+bool has_passed(Deadline deadline) { return Clock::now() >= deadline; }
 
 std::string in_seconds(double seconds) {
   std::string text = std::to_string(seconds);
@@ -144,22 +148,16 @@ class Stream {
     return true;
   }
 
-  /// Takes in what is there. False: the connection has ended, or is not of our kind.
+  /// Takes in some of what is there: who never stops sending does not keep us here. False: the
+  /// connection has ended, or is not of our kind.
   bool read() {
     char buffer[65536];
-    while (true) {
-      const ssize_t got = recv(socket_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
-      if (got > 0) {
-        input_.append(buffer, static_cast<std::size_t>(got));
-        if (!cut()) {
-          return false;
-        }
-      } else if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-        return true;
-      } else {
-        return false;
-      }
+    const ssize_t got = recv(socket_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
+    if (got <= 0) {
+      return got < 0 && (errno == EAGAIN || errno == EINTR);
     }
+    input_.append(buffer, static_cast<std::size_t>(got));
+    return cut();
   }
   std::optional<Frame> take() {
     if (frames_.empty()) {
@@ -172,20 +170,21 @@ class Stream {
 
  private:
   bool cut() {
-    while (input_.size() >= kHeadBytes) {
-      Reader head{input_};
-      const std::size_t bytes = head.number();
-      const auto kind = static_cast<std::uint8_t>(head.bytes(1)[0]);
-      if (bytes > frame_bytes_max_ || kind > static_cast<std::uint8_t>(Kind::kFarewell)) {
-        return false;
+    Reader reader{input_};
+    std::size_t done = 0;
+    bool is_ours = true;
+    while (reader.rest.size() >= kHeadBytes) {
+      const std::size_t bytes = reader.number();
+      const auto kind = static_cast<std::uint8_t>(reader.bytes(1)[0]);
+      is_ours = bytes <= frame_bytes_max_ && kind <= static_cast<std::uint8_t>(Kind::kFarewell);
+      if (!is_ours || reader.rest.size() < bytes) {
+        break;
       }
-      if (input_.size() < kHeadBytes + bytes) {
-        return true;
-      }
-      frames_.push_back({static_cast<Kind>(kind), input_.substr(kHeadBytes, bytes)});
-      input_.erase(0, kHeadBytes + bytes);
+      frames_.push_back({static_cast<Kind>(kind), std::string(reader.bytes(bytes))});
+      done = input_.size() - reader.rest.size();
     }
-    return true;
+    input_.erase(0, done);
+    return is_ours;
   }
 
   Descriptor socket_;
@@ -311,14 +310,15 @@ class Host : public Member {
         polled.push_back({guest.get(), POLLIN, 0});
       }
       for (const Seat& seat : seats_) {
-        polled.push_back({seat.stream.get(), POLLIN, 0});
+        // No more than there are descriptors, or poll() is an error.
+        if (seat.stream.is_open()) {
+          polled.push_back({seat.stream.get(), POLLIN, 0});
+        }
       }
-      if (poll(polled.data(), polled.size(), left_ms(deadline)) == 0) {
-        fail(ranks_text(missing()) + " did not come within " + in_seconds(options_.timeout_s) +
-             (refused_.empty() ? "" : "; refused: " + refused_));
-        break;
+      (void)poll(polled.data(), polled.size(), left_ms(deadline));
+      if (polled[0].revents != 0) {
+        let_in();
       }
-      let_in();
       for (std::size_t i = 0; i < guests_.size();) {
         if (greet(guests_[i])) {
           guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -327,6 +327,10 @@ class Host : public Member {
         }
       }
       look();
+      if (const std::vector<int> late = missing(); !late.empty() && has_passed(deadline)) {
+        fail(ranks_text(late) + " did not come within " + in_seconds(options_.timeout_s) +
+             (refused_.empty() ? "" : "; refused: " + refused_));
+      }
     }
     guests_.clear();
     listener_.reset();
@@ -356,9 +360,11 @@ class Host : public Member {
       if (late.empty() || is_over()) {
         break;
       }
-      if (poll(polled.data(), polled.size(), left_ms(deadline)) == 0) {
+      if (has_passed(deadline)) {
         fail(ranks_text(late) + " did not come to an exchange within " + in_seconds(timeout_s));
+        break;
       }
+      (void)poll(polled.data(), polled.size(), left_ms(deadline));
     }
     TUTTI_RETURN_IF_ERROR(over());
     std::vector<std::string> texts = {mine};
@@ -417,14 +423,21 @@ class Host : public Member {
     return ranks;
   }
 
+  /// Somebody calls. Takes only some: there may be no end of them.
   void let_in() {
-    while (true) {
+    for (std::size_t i = 0; i < kGuestsMax; ++i) {
       Descriptor caller(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (caller.get() < 0) {
+        // Said whether or not there is one more to let in.
+        if (i == 0 && (errno == EMFILE || errno == ENFILE)) {
+          fail("rank 0 cannot let in " + ranks_text(missing()) + ": " + std::strerror(errno) +
+               "; raise its limit (ulimit -n)");
+        }
         return;
       }
-      // Who has been silent longest is no rank: those greet at once.
-      if (guests_.size() == kGuestsMax) {
+      // Who has been silent longest, and still is, is no rank: those greet at once.
+      while (guests_.size() >= kGuestsMax + missing().size()) {
+        (void)greet(guests_.front());
         guests_.erase(guests_.begin());
       }
       guests_.emplace_back(std::move(caller), kHelloBytesMax);
@@ -656,11 +669,12 @@ class Caller : public Member {
         failure_ = "rank 0 (" + host_ + ") has left";
         return over();
       }
-      pollfd readable = {stream_.get(), POLLIN, 0};
-      if (poll(&readable, 1, left_ms(deadline)) == 0) {
+      if (has_passed(deadline)) {
         failure_ = "rank 0 at " + options_.address + " does not answer";
         return over();
       }
+      pollfd readable = {stream_.get(), POLLIN, 0};
+      (void)poll(&readable, 1, left_ms(deadline));
     }
   }
 

@@ -37,9 +37,9 @@ class Meeting {
 
   /// Where the others find rank 0, with the real port.
   virtual std::string address() const = 0;
-  /// Returns when all ranks are here. Errors: who is missing after the time (kTimeout); another
-  /// version, key or number of ranks, a rank that is there twice, with both values
-  /// (kInvalidArgument).
+  /// Returns when all ranks are here. Errors: who is missing after the time, or finds no descriptor
+  /// left at rank 0 (kTimeout); another version, key or number of ranks, a rank that is there
+  /// twice, with both values (kInvalidArgument).
   virtual Status join() = 0;
 
   /// Everybody's text, by rank. Errors (kTimeout): who is gone, has given up or has not come within

@@ -15,11 +15,13 @@
 #include <utility>
 
 #include "base/config.hpp"
+#include "base/system_random.hpp"
 #include "net/bundle.hpp"
 #include "net/clock.hpp"
 #include "net/engine.hpp"
 #include "net/interfaces.hpp"
 #include "net/rendezvous.hpp"
+#include "net/silence.hpp"
 #include "net/thread.hpp"
 #include "net/watch.hpp"
 #include "policy/loader.hpp"
@@ -73,20 +75,31 @@ class SystemNetwork : public Network {
         devices_(std::move(devices)),
         log_(std::move(log)),
         watch_(config_, log_),
-        engines_(devices_.size()) {
+        engines_(devices_.size()),
+        window_bytes_(devices_.size()) {
     rendezvous_.policy = policy;
+    rendezvous_.controller = config_.net_controller;
+    rendezvous_.spray = config_.net_spray;
+    rendezvous_.authenticates = config_.net_authenticate;
+    rendezvous_.traffic_class = static_cast<std::uint8_t>(config_.net_traffic_class);
+    rendezvous_.lazy_ns = static_cast<transport::TimeNs>(config_.net_ack_delay_us) * 1000;
+    rendezvous_.timeout_ns = static_cast<transport::TimeNs>(config_.net_timeout_s * 1e9);
     is_busy_ = config_.net_polling == "busy" ||
                (config_.net_polling == "auto" && processors() >= kProcessorsToSpare);
   }
 
   ~SystemNetwork() override {
-    // What sends that are done have left to do. A peer that gives no sign of life does not hold up
-    // the caller, nor who waits for his locks.
-    wait_for_all(kCloseTime, [](const Engine& engine) { return !engine.has_copies(); });
-    // Closes that are on their way: the last acknowledgement may be the peer's last news of us.
-    wait_for_all(kCloseTime, [](const Engine& engine) { return engine.is_quiet(); });
+    // What sends that are done have left to do, and closes that are on their way: the last
+    // acknowledgement may be the peer's last news of us. A peer that gives no sign of life does not
+    // hold up the caller, nor who waits for his locks.
+    const bool are_closed = wait_for_all(
+        kCloseTime, [](const Engine& engine) { return !engine.has_copies() && engine.is_quiet(); });
     for (const auto& of_device : engines_) {
       for (const auto& engine : of_device) {
+        const std::string awaited = are_closed ? std::string() : engine->awaited();
+        if (!awaited.empty()) {
+          log_(LogKind::kInfo, "net: channels that their peers have not closed: " + awaited);
+        }
         log_(LogKind::kInfo, "net: " + engine->report());
         (void)engine->publish();
       }
@@ -104,23 +117,33 @@ class SystemNetwork : public Network {
   Result<std::unique_ptr<Listener>> listen(int device) override {
     TUTTI_RETURN_IF_ERROR(start(device));
     TUTTI_ASSIGN_OR_RETURN(const SocketAddress local, address_of(at(device)));
-    return make_listener(local, rendezvous_,
+    return make_listener(local, rendezvous_of(device),
                          [this, device] { return next_engines(device, false); });
   }
 
-  Result<std::unique_ptr<Connector>> connect(int device, const Handle& handle) override {
+  Result<std::unique_ptr<Connector>> connect(int device, const Handle& handle,
+                                             int traffic_class) override {
+    if (traffic_class < kDefaultClass || traffic_class > 255) {
+      return Status(ErrorCode::kInvalidArgument,
+                    "net: a traffic class is 0 to 255, not " + std::to_string(traffic_class));
+    }
     TUTTI_RETURN_IF_ERROR(start(device));
+    RendezvousOptions options = rendezvous_of(device);
+    if (traffic_class != kDefaultClass) {
+      options.traffic_class = static_cast<std::uint8_t>(traffic_class);
+    }
     TUTTI_ASSIGN_OR_RETURN(const SocketAddress local, address_of(at(device)));
-    return make_connector(local, handle, rendezvous_,
+    return make_connector(local, handle, options,
                           [this, device] { return next_engines(device, true); });
   }
 
   void finish_watch() override {
     const std::lock_guard lock(mutex_);
     // Their sends are done, so nobody else looks after them.
-    wait_for_all(kExitTime, [](const Engine& engine) { return !engine.has_copies(); });
+    (void)wait_for_all(kExitTime, [](const Engine& engine) { return !engine.has_copies(); });
     for (const auto& of_device : engines_) {
       for (const auto& engine : of_device) {
+        engine->answer_all();
         (void)engine->publish();
       }
     }
@@ -132,9 +155,9 @@ class SystemNetwork : public Network {
 
   const NetDevice& at(int device) const { return devices_[static_cast<std::size_t>(device)]; }
 
-  /// Until all engines are so, or the time is over.
+  /// Until all engines are so, or (false) the time is over.
   template <class Wanted>
-  void wait_for_all(std::chrono::steady_clock::duration time, Wanted wanted) const {
+  bool wait_for_all(std::chrono::steady_clock::duration time, Wanted wanted) const {
     const auto end = std::chrono::steady_clock::now() + time;
     const auto are_so = [&] {
       return std::all_of(engines_.begin(), engines_.end(), [&](const Engines& of_device) {
@@ -142,9 +165,13 @@ class SystemNetwork : public Network {
                            [&](const auto& engine) { return wanted(*engine); });
       });
     };
-    while (!are_so() && std::chrono::steady_clock::now() < end) {
+    while (!are_so()) {
+      if (std::chrono::steady_clock::now() >= end) {
+        return false;
+      }
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
+    return true;
   }
 
   /// The engines of a device, at its first use.
@@ -177,18 +204,24 @@ class SystemNetwork : public Network {
         const std::vector<int> processors,
         choose_processors(config_.net_affinity, it.near_processors, processors_of_process()));
     const int count = config_.net_engines > 0 ? config_.net_engines : engines_by_default();
+    const auto silence = std::make_shared<Silence>();
+    std::uint64_t device_id = 0;
+    TUTTI_RETURN_IF_ERROR(system_random(&device_id, sizeof device_id));
     std::vector<std::unique_ptr<Engine>> started;
     for (int i = 0; i < count; ++i) {
       TUTTI_ASSIGN_OR_RETURN(auto wire, UdpWire::open(options));
       if (wire->buffer_bytes() < kBufferToSpare) {
         // What the kernel counts is about twice the payload; a few peers share it.
-        rendezvous_.window_bytes = std::max<Bytes>(wire->buffer_bytes() / 4, 128 << 10);
+        window_bytes_[static_cast<std::size_t>(device)] =
+            std::max<Bytes>(wire->buffer_bytes() / 4, 128 << 10);
       }
       EngineOptions of_engine;
       of_engine.name = "tutti-net-" + std::to_string(device) + "-" + std::to_string(i);
       of_engine.is_busy = is_busy_;
       of_engine.processors = processors;
       of_engine.copied_bytes_max = config_.net_copy_bytes;
+      of_engine.silence = silence;
+      of_engine.device_id = device_id;
       of_engine.device = it.name;
       of_engine.address = it.address;
       of_engine.controller = config_.net_controller;
@@ -207,11 +240,6 @@ class SystemNetwork : public Network {
       TUTTI_RETURN_IF_ERROR(engine->start());
       started.push_back(std::move(engine));
     }
-    rendezvous_.controller = config_.net_controller;
-    rendezvous_.spray = config_.net_spray;
-    rendezvous_.authenticates = config_.net_authenticate;
-    rendezvous_.lazy_ns = static_cast<transport::TimeNs>(config_.net_ack_delay_us) * 1000;
-    rendezvous_.timeout_ns = static_cast<transport::TimeNs>(config_.net_timeout_s * 1e9);
     log_(LogKind::kInfo,
          "net: " + it.name + " " + it.address + ", " + std::to_string(count) +
              (is_busy_ ? " busy" : " shared") + " engine(s)" +
@@ -224,13 +252,19 @@ class SystemNetwork : public Network {
     return {};
   }
 
+  /// Once it is started.
+  RendezvousOptions rendezvous_of(int device) const {
+    RendezvousOptions options = rendezvous_;
+    options.window_bytes = window_bytes_[static_cast<std::size_t>(device)];
+    return options;
+  }
+
   /// They cost a little of each packet.
   bool wants_timestamps() const {
     if (config_.net_timestamps != "auto") {
       return config_.net_timestamps == "on";
     }
-    return transport::uses_delay(config_.net_controller) || config_.net_spray == "two_choices" ||
-           rendezvous_.policy != nullptr;
+    return transport::uses_delay(config_.net_controller) || rendezvous_.policy != nullptr;
   }
 
   int engines_by_default() const {
@@ -267,13 +301,14 @@ class SystemNetwork : public Network {
   RendezvousOptions rendezvous_;
   std::atomic<std::uint32_t> next_sender_ = 0;
   std::atomic<std::uint32_t> next_receiver_ = 0;
-  std::mutex mutex_;              ///< Of the engines' start.
-  std::vector<Engines> engines_;  ///< By device.
+  std::mutex mutex_;                 ///< Of the engines' start.
+  std::vector<Engines> engines_;     ///< By device.
+  std::vector<Bytes> window_bytes_;  ///< Same: most that its socket holds of one peer; 0: enough.
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Network>> Network::open(Log log) {
+Result<std::unique_ptr<Network>> Network::open(Log log, std::vector<NetDevice> devices) {
   ParsedConfig parsed = config_from_environment();
   for (const ConfigProblem& problem : parsed.problems) {
     if (problem.is_error) {
@@ -282,10 +317,18 @@ Result<std::unique_ptr<Network>> Network::open(Log log) {
     log(LogKind::kWarning, problem.text);
   }
   TUTTI_RETURN_IF_ERROR(Watch::check(parsed.config));
-  InterfaceFilter filter;
-  filter.names = environment_value("NCCL_SOCKET_IFNAME");
-  filter.family = environment_value("NCCL_SOCKET_FAMILY");
-  TUTTI_ASSIGN_OR_RETURN(auto devices, find_devices(filter));
+  // Here NCCL can still take another network; when channels are made it cannot.
+  const auto controller = transport::make_controller(parsed.config.net_controller, {});
+  if (!controller.ok()) {
+    return Status(ErrorCode::kInvalidConfig,
+                  "TUTTI_NET_CONTROLLER: " + controller.status().message());
+  }
+  if (devices.empty()) {
+    InterfaceFilter filter;
+    filter.names = environment_value("NCCL_SOCKET_IFNAME");
+    filter.family = environment_value("NCCL_SOCKET_FAMILY");
+    TUTTI_ASSIGN_OR_RETURN(devices, find_devices(filter));
+  }
   if (parsed.config.net_speed_mbps > 0) {
     for (NetDevice& device : devices) {
       device.speed_mbps = parsed.config.net_speed_mbps;

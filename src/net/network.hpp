@@ -40,6 +40,8 @@ struct NetDevice {
   double latency_us = 0;             ///< One way, for a tuner's model.
 };
 
+inline constexpr int kDefaultClass = -1;  ///< A traffic class: TUTTI_NET_TRAFFIC_CLASS.
+
 /// What a listener gives to whoever may connect, by a bootstrap of the caller's.
 struct Handle {
   static constexpr std::size_t kBytes = 64;
@@ -99,7 +101,10 @@ class Network {
   virtual ~Network() = default;
   virtual std::span<const NetDevice> devices() const = 0;
   virtual Result<std::unique_ptr<Listener>> listen(int device) = 0;
-  virtual Result<std::unique_ptr<Connector>> connect(int device, const Handle& handle) = 0;
+  /// `traffic_class`: of the channel's packets both ways (IPv4's TOS without its two low bits), 0
+  /// to 255, or kDefaultClass.
+  virtual Result<std::unique_ptr<Connector>> connect(int device, const Handle& handle,
+                                                     int traffic_class) = 0;
   /// The process ends, and channels are still open: waits a moment for what sends that are done
   /// have left to do, and ends the files of those who watch. The channels go on.
   virtual void finish_watch() {}
@@ -108,7 +113,9 @@ class Network {
   /// the first listen() or connect(). The destructor finishes open closes for a bounded time and
   /// joins the threads; all channels are gone by then. Errors: no device (kUnavailable), a bad
   /// variable (kInvalidConfig).
-  static Result<std::unique_ptr<Network>> open(Log log);
+  /// `devices`: not empty, of an earlier network, which stay these (one that is gone is an error
+  /// when it is used).
+  static Result<std::unique_ptr<Network>> open(Log log, std::vector<NetDevice> devices = {});
 };
 
 }  // namespace tutti::net

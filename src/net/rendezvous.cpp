@@ -4,7 +4,6 @@
 
 #include <linux/tcp.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/system_random.hpp"
 #include "net/channel.hpp"
 #include "net/clock.hpp"
 #include "net/descriptor.hpp"
@@ -45,13 +45,6 @@ constexpr std::uint32_t kWindowGroups = 8;
 constexpr TimeNs kProcessingNs = 30'000;  ///< Of a chunk and its acknowledgement, at both ends.
 
 std::string errno_text() { return std::strerror(errno); }
-
-Status make_random(void* out, std::size_t bytes) {
-  if (getrandom(out, bytes, 0) != static_cast<ssize_t>(bytes)) {
-    return Status(ErrorCode::kUnavailable, "net: no random numbers: " + errno_text());
-  }
-  return {};
-}
 
 /// Magic, version, family (4 or 6), port, 16 bytes of address, key.
 Handle to_handle(const SocketAddress& address, const Key& key) {
@@ -129,7 +122,7 @@ TimeNs base_rtt_ns(int socket, const transport::WireCapabilities& wire) {
     // After a lost SYN it is a second and more, and says nothing.
     rtt_ns = std::min(TimeNs{info.tcpi_rtt} * 1000, kTcpRttNsMax);
   }
-  return rtt_ns + 2 * chunk_ns(wire) + kProcessingNs;
+  return std::min(rtt_ns + 2 * chunk_ns(wire) + kProcessingNs, transport::kBaseRttNsMax);
 }
 
 Result<Hello> hello_of(Engine& engine, const RendezvousOptions& options, int socket) {
@@ -140,13 +133,15 @@ Result<Hello> hello_of(Engine& engine, const RendezvousOptions& options, int soc
   hello.process = static_cast<std::uint32_t>(getpid());
   hello.wire = "udp";
   hello.address = engine.address();
+  hello.device = engine.device_id();
   hello.capabilities = engine.capabilities();
   hello.capabilities.base_rtt_ns = base_rtt_ns(socket, hello.capabilities);
   hello.controller = options.controller;
   hello.authenticates = options.authenticates;
+  hello.traffic_class = options.traffic_class;
   hello.id = engine.next_id();
   hello.window_bytes = options.window_bytes;
-  TUTTI_RETURN_IF_ERROR(make_random(&hello.incarnation, sizeof hello.incarnation));
+  TUTTI_RETURN_IF_ERROR(system_random(&hello.incarnation, sizeof hello.incarnation));
   return hello;
 }
 
@@ -219,13 +214,17 @@ Result<std::unique_ptr<Channel>> attach(const std::vector<Engine*>& engines,
   // The first one comes last: the control connection is its business.
   Lane* lane = nullptr;
   for (std::size_t i = lanes; i-- > 0;) {
-    std::string who = theirs[0].who();
+    Peer peer;
+    peer.address = theirs[i].address;
+    peer.device = theirs[i].device;
+    peer.traffic_class = sends ? mine[i].traffic_class : theirs[i].traffic_class;
+    peer.who = theirs[0].who();
     if (i > 0) {
       connections[i].guests = sends ? nullptr : &bundle->sources[i];
-      who += ", lane " + std::to_string(i);
+      peer.who += ", lane " + std::to_string(i);
     }
     const Result<Lane*> attached =
-        engines[i]->attach(connections[i], theirs[i].address, i == 0 ? socket : -1, who, bundle);
+        engines[i]->attach(connections[i], peer, i == 0 ? socket : -1, bundle);
     if (!attached.ok()) {
       for (std::size_t done = i + 1; done < lanes; ++done) {
         engines[done]->detach(bundle->lanes[done], /*aborts=*/true);
@@ -314,7 +313,7 @@ class TcpListener : public Listener {
       return Status(ErrorCode::kUnavailable,
                     "net: cannot listen at the interface's address: " + errno_text());
     }
-    TUTTI_RETURN_IF_ERROR(make_random(&key_, sizeof key_));
+    TUTTI_RETURN_IF_ERROR(system_random(&key_, sizeof key_));
     handle_ = to_handle(bound, key_);
     return {};
   }
@@ -322,7 +321,13 @@ class TcpListener : public Listener {
   const Handle& handle() const override { return handle_; }
 
   Result<std::unique_ptr<Channel>> accept() override {
-    for (;;) {
+    for (std::size_t i = 0; i < guests_.size();) {
+      Result<std::unique_ptr<Channel>> channel = hear(i);
+      if (!channel.ok() || *channel != nullptr) {
+        return channel;
+      }
+    }
+    for (std::size_t calls = 0; calls < kGuestsMax; ++calls) {
       Descriptor guest(accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (guest.get() < 0) {
         if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) {
@@ -331,32 +336,15 @@ class TcpListener : public Listener {
         return Status(ErrorCode::kUnavailable, "net: cannot accept the peer: " + errno_text() +
                                                    "; raise the limit of open files?");
       }
-      // Who has been silent longest is no peer: those greet at once.
-      if (guests_.size() == kGuestsMax) {
-        guests_.erase(guests_.begin());
-      }
       guests_.push_back({std::move(guest), {}, now_ns()});
-    }
-    for (std::size_t i = 0; i < guests_.size(); ++i) {
-      const Result<bool> is_here = guests_[i].hellos.read(guests_[i].socket.get(), key_);
-      if (is_here.ok() && !*is_here && !is_late(guests_[i])) {
-        continue;
+      // Before anybody is sent away: a peer greets at once.
+      std::size_t last = guests_.size() - 1;
+      Result<std::unique_ptr<Channel>> channel = hear(last);
+      if (!channel.ok() || *channel != nullptr) {
+        return channel;
       }
-      Guest guest = std::move(guests_[i]);
-      guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i--));
-      if (guest.hellos.has_stranger()) {
-        // Who has not our key, or not our version (a peer's handle would have told), is not one of
-        // the job: a scanner, or a process of another job. He may not end ours.
-        refuse(guest.socket.get(), is_here.status());
-      } else if (is_here.ok() && !*is_here) {  // Late. One that has gone is only dropped.
-        return Status(ErrorCode::kTimeout,
-                      "net: " + guest.hellos.get()[0].who() +
-                          " has not finished its greeting for TUTTI_NET_TIMEOUT seconds");
-      } else if (is_here.ok()) {
-        Result<std::unique_ptr<Channel>> channel = greet(guest);
-        if (!channel.ok() || *channel != nullptr) {
-          return channel;
-        }
+      if (guests_.size() > kGuestsMax) {
+        drop_a_stranger();
       }
     }
     return std::unique_ptr<Channel>();
@@ -368,6 +356,39 @@ class TcpListener : public Listener {
     IncomingHellos hellos;
     TimeNs called_ns;
   };
+
+  /// Null: no channel comes of the guest now. Then `i` is the next one's.
+  Result<std::unique_ptr<Channel>> hear(std::size_t& i) {
+    const Result<bool> is_here = guests_[i].hellos.read(guests_[i].socket.get(), key_);
+    if (is_here.ok() && !*is_here && !is_late(guests_[i])) {
+      ++i;
+      return std::unique_ptr<Channel>();
+    }
+    Guest guest = std::move(guests_[i]);
+    guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (guest.hellos.has_stranger()) {
+      // Who has not our key, or not our version (a peer's handle would have told), is not one of
+      // the job: a scanner, or a process of another job. He may not end ours.
+      refuse(guest.socket.get(), is_here.status());
+      return std::unique_ptr<Channel>();
+    }
+    if (!is_here.ok()) {
+      return std::unique_ptr<Channel>();  // It has gone.
+    }
+    if (!*is_here) {
+      return Status(ErrorCode::kTimeout,
+                    "net: " + guest.hellos.get()[0].who() +
+                        " has not finished its greeting for TUTTI_NET_TIMEOUT seconds");
+    }
+    return greet(guest);
+  }
+
+  /// Who has been silent longest; if there is nobody, who came first.
+  void drop_a_stranger() {
+    const auto silent = std::find_if(guests_.begin(), guests_.end(),
+                                     [](const Guest& it) { return it.hellos.get().empty(); });
+    guests_.erase(silent == guests_.end() ? guests_.begin() : silent);
+  }
 
   /// One of the job has said that it wants a channel, and not what the channel takes.
   bool is_late(const Guest& guest) const {

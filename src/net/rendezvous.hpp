@@ -27,6 +27,7 @@ struct RendezvousOptions {
   transport::TimeNs timeout_ns = 30'000'000'000;
   transport::TimeNs lazy_ns = 20'000;  ///< So long acknowledgements of short messages may wait.
   Bytes window_bytes = 0;
+  std::uint8_t traffic_class = 0;                  ///< Of the channels that this side connects.
   const tutti_transport_policy* policy = nullptr;  ///< Of this side alone.
   Log log;
 };

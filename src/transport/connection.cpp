@@ -60,7 +60,7 @@ Status validate(const ConnectionOptions& options) {
       wire.rails > wire.paths) {
     return invalid("paths are 1 to 4096, rails 1 to 16 and not more than the paths");
   }
-  if (wire.ps_per_byte == 0 || wire.base_rtt_ns == 0 || wire.base_rtt_ns > 1'000'000'000) {
+  if (wire.ps_per_byte == 0 || wire.base_rtt_ns == 0 || wire.base_rtt_ns > kBaseRttNsMax) {
     return invalid("ps_per_byte is not 0, base_rtt_ns is 1 to 1000000000");
   }
   if (options.window_groups == 0 || wire.paths % options.window_groups != 0) {

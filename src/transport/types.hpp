@@ -32,6 +32,7 @@ using PathId = std::uint16_t;
 inline constexpr PathId kNoPath = 0xffff;
 inline constexpr std::uint32_t kPathsMax = 4096;
 inline constexpr std::uint32_t kRailsMax = 16;
+inline constexpr TimeNs kBaseRttNsMax = 1'000'000'000;
 inline constexpr std::uint32_t kChunksMax = 16384;  ///< Not acknowledged, of one connection.
 
 /// What matches a send with a receive. Chosen by the caller; each value is its own order.

@@ -56,9 +56,12 @@ class Wire {
   virtual transport::WireCapabilities capabilities() const = 0;
   virtual WireAddress address() const = 0;
   /// The name of a peer for Transmission::peer, until remove_peer() was called as often for it;
-  /// what is sent to it then is lost. An address may have one name or several. Errors: not an
-  /// address of this kind of wire (kInvalidArgument).
-  virtual Result<std::uint64_t> add_peer(const WireAddress& address) = 0;
+  /// what is sent to it then is lost. An address may have one name or several; those of different
+  /// traffic classes have different ones. `traffic_class`: IPv4's TOS and IPv6's field of that
+  /// name, of what is sent to it, as far as the wire has such; its two low bits are the wire's
+  /// (ECN). Errors: not an address of this kind of wire (kInvalidArgument).
+  virtual Result<std::uint64_t> add_peer(const WireAddress& address,
+                                         std::uint8_t traffic_class) = 0;
   virtual void remove_peer(std::uint64_t peer) = 0;
 
   /// Hands one packet to the network. False: there is no room now, try the same one again later.

@@ -77,7 +77,8 @@ class MemoryWire : public Wire {
     return address;
   }
 
-  Result<std::uint64_t> add_peer(const WireAddress& address) override {
+  Result<std::uint64_t> add_peer(const WireAddress& address,
+                                 std::uint8_t /*traffic_class*/) override {
     if (address.length != kAddressBytes ||
         std::memcmp(address.bytes.data(), kMagic.data(), kMagic.size()) != 0) {
       return Status(ErrorCode::kInvalidArgument, "not an address of a memory wire");

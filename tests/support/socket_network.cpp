@@ -330,6 +330,7 @@ class SocketNetwork : public Network {
   std::span<const NetDevice> devices() const override { return devices_; }
 
   Result<std::unique_ptr<Listener>> listen(int /*device*/) override {
+    TUTTI_RETURN_IF_ERROR(socket_network().listen_error);
     if (socket_network().throws) {
       throw std::bad_alloc();
     }
@@ -337,7 +338,9 @@ class SocketNetwork : public Network {
     return std::unique_ptr<Listener>(std::make_unique<SocketListener>());
   }
 
-  Result<std::unique_ptr<Connector>> connect(int /*device*/, const Handle& handle) override {
+  Result<std::unique_ptr<Connector>> connect(int /*device*/, const Handle& handle,
+                                             int traffic_class) override {
+    socket_network().traffic_class = traffic_class;
     start();
     return std::unique_ptr<Connector>(std::make_unique<SocketConnector>(handle));
   }
@@ -367,7 +370,7 @@ class SocketNetwork : public Network {
 
 }  // namespace
 
-Result<std::unique_ptr<Network>> Network::open(Log log) {
+Result<std::unique_ptr<Network>> Network::open(Log log, std::vector<NetDevice> /*devices*/) {
   TUTTI_RETURN_IF_ERROR(socket_network().open_error);
   log(LogKind::kInfo, "a network of sockets");
   return std::unique_ptr<Network>(std::make_unique<SocketNetwork>());

@@ -25,8 +25,10 @@ struct SocketNetworkState {
   std::atomic<std::size_t> unfinished_max{1000};  ///< Then send() and receive() give null.
   std::atomic<int> end_ms{0};                     ///< So long a network takes to end.
   std::atomic<bool> throws{false};                ///< send() and listen() throw std::bad_alloc.
-  Status open_error;                              ///< Of open().
-  Status call_error;                              ///< Of every send() and receive().
+  std::atomic<int> traffic_class{0};              ///< Of the last connect().
+  Status listen_error;
+  Status open_error;  ///< Of open().
+  Status call_error;  ///< Of every send() and receive().
 };
 
 SocketNetworkState& socket_network();

@@ -136,8 +136,8 @@ class Conversation {
   static constexpr std::size_t kHeaderBytes = 40;
 
   explicit Conversation(const MakeWirePair& make) : pair(make()) {
-    const auto b_of_a = pair.a->add_peer(pair.b->address());
-    const auto a_of_b = pair.b->add_peer(pair.a->address());
+    const auto b_of_a = pair.a->add_peer(pair.b->address(), 0);
+    const auto a_of_b = pair.b->add_peer(pair.a->address(), 0);
     EXPECT_TRUE(b_of_a.ok()) << b_of_a.status().message();
     EXPECT_TRUE(a_of_b.ok()) << a_of_b.status().message();
     b_named_by_a = b_of_a.ok() ? *b_of_a : 0;
@@ -239,7 +239,7 @@ inline void add_peer_refuses_what_is_no_address(const MakeWirePair& make) {
   WireAddress beyond = talk.pair.b->address();
   beyond.length = 0xff;
   for (const WireAddress& address : {WireAddress{}, shorter, longer, noise, beyond}) {
-    const auto peer = talk.pair.a->add_peer(address);
+    const auto peer = talk.pair.a->add_peer(address, 0);
     ASSERT_FALSE(peer.ok()) << int{address.length};
     EXPECT_EQ(ErrorCode::kInvalidArgument, peer.status().code());
     EXPECT_FALSE(peer.status().message().empty());
@@ -388,7 +388,7 @@ inline void peers_come_and_go(const MakeWirePair& make) {
     const TestPacket packet(number, talk.b_named_by_a, Conversation::kHeaderBytes, 2000);
     expect_equal(packet, talk.pass(packet));
     talk.pair.a->remove_peer(talk.b_named_by_a);
-    const auto again = talk.pair.a->add_peer(talk.pair.b->address());
+    const auto again = talk.pair.a->add_peer(talk.pair.b->address(), 0);
     ASSERT_TRUE(again.ok()) << again.status().message();
     talk.b_named_by_a = *again;
   }
@@ -400,7 +400,7 @@ inline void sends_to_a_removed_peer_are_lost(const MakeWirePair& make) {
   const std::uint64_t gone = talk.b_named_by_a;
   talk.pair.a->remove_peer(gone);
   EXPECT_TRUE(talk.pair.a->send(TestPacket(1, gone, Conversation::kHeaderBytes, 100).transmission));
-  const auto other = talk.pair.a->add_peer(talk.pair.b->address());
+  const auto other = talk.pair.a->add_peer(talk.pair.b->address(), 0);
   ASSERT_TRUE(other.ok());
   const TestPacket packet(2, *other, Conversation::kHeaderBytes, 100);
   expect_equal(packet, talk.pass(packet));
@@ -410,7 +410,7 @@ inline void sends_to_a_removed_peer_are_lost(const MakeWirePair& make) {
 /// Two connections to one peer: the other one goes on.
 inline void peers_are_counted(const MakeWirePair& make) {
   Conversation talk(make);
-  const auto other = talk.pair.a->add_peer(talk.pair.b->address());
+  const auto other = talk.pair.a->add_peer(talk.pair.b->address(), 0);
   ASSERT_TRUE(other.ok());
   talk.pair.a->remove_peer(talk.b_named_by_a);
   const TestPacket packet(1, *other, Conversation::kHeaderBytes, 100);

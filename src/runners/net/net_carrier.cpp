@@ -147,16 +147,18 @@ Status NetCarrier::exchange_handles(std::vector<Missing>& missing) {
                                                             std::to_string(rank_) +
                                                             "; do all ranks make the same call?"));
     }
-    TUTTI_ASSIGN_OR_RETURN(one.connector, network_.connect(one.ends.sender_device, handle));
+    TUTTI_ASSIGN_OR_RETURN(one.connector,
+                           network_.connect(one.ends.sender_device, handle, net::kDefaultClass));
   }
   return {};
 }
 
 /// A peer that does not answer is noticed by who connects to it, after TUTTI_NET_TIMEOUT, and by
-/// all others as news.
+/// all others as news. Of one that never connects nobody but the receiver knows.
 Status NetCarrier::connect(std::vector<Missing>& missing) {
+  const auto start = Clock::now();
   while (true) {
-    bool is_complete = true;
+    int waits_for = -1;
     for (Missing& one : missing) {
       if (one.channel == nullptr) {
         auto channel = one.sends ? one.connector->poll() : one.listener->accept();
@@ -164,13 +166,22 @@ Status NetCarrier::connect(std::vector<Missing>& missing) {
           return failed(one.peer, channel.status());
         }
         one.channel = std::move(*channel);
-        is_complete = is_complete && one.channel != nullptr;
+        if (one.channel == nullptr && waits_for < 0) {
+          waits_for = one.peer;
+        }
       }
     }
-    if (is_complete) {
+    if (waits_for < 0) {
       return {};
     }
     TUTTI_RETURN_IF_ERROR(meeting_.news(0));
+    if (timeout_s_ > 0 &&
+        std::chrono::duration<double>(Clock::now() - start).count() > timeout_s_) {
+      return failed(waits_for,
+                    Status(ErrorCode::kTimeout, "net: no channel with it after TUTTI_TIMEOUT=" +
+                                                    std::to_string(timeout_s_) +
+                                                    " s; it may be stopped or not in the call"));
+    }
     sched_yield();
   }
 }

@@ -22,7 +22,8 @@ namespace tutti::runners {
 class NetCarrier : public Carrier {
  public:
   /// `network` and `meeting` outlive it; all ranks are at the meeting. `devices`: by rank. A rank
-  /// that has not come to a program's preparation after `timeout_s` is an error; 0: wait for ever.
+  /// that has not come to a program's preparation after `timeout_s`, or has made no channel after
+  /// as long again, is an error; 0: wait for ever.
   NetCarrier(net::Network& network, net::Meeting& meeting, int rank, topology::Layout layout,
              std::vector<int> devices, double timeout_s);
 

@@ -50,8 +50,8 @@ class FaultWire : public Wire {
 
   transport::WireCapabilities capabilities() const override { return below_->capabilities(); }
   WireAddress address() const override { return below_->address(); }
-  Result<std::uint64_t> add_peer(const WireAddress& address) override {
-    return below_->add_peer(address);
+  Result<std::uint64_t> add_peer(const WireAddress& address, std::uint8_t traffic_class) override {
+    return below_->add_peer(address, traffic_class);
   }
   /// What is held back for it is lost.
   void remove_peer(std::uint64_t peer) override;

@@ -3,7 +3,8 @@
 //
 // Packets whose fragments come one by one: the kernel did not join them, or the network mixed or
 // lost some. A packet that is not complete when its place is needed is dropped, which the transport
-// sees as a loss. Not the common case, in which all fragments come in one system call: udp_wire.
+// sees as a loss; until then it does no harm, for no later one has its number (frame.hpp). Not the
+// common case, in which all fragments come in one system call: udp_wire.
 #pragma once
 
 #include <cstddef>

@@ -13,6 +13,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/system_random.hpp"
+
 namespace tutti::wire::udp {
 namespace {
 
@@ -76,17 +78,16 @@ std::uint64_t name_of(const sockaddr_storage& source) {
   return (halves[0] * 0x9e3779b97f4a7c15U ^ halves[1]) * 0x9e3779b97f4a7c15U ^ v6.sin6_port;
 }
 
-/// One control message, filled in place.
+/// One control message more, for which there is room.
 template <class T>
-void put_control(msghdr& message, void* space, std::size_t space_bytes, int level, int type,
-                 T value) {
-  message.msg_control = space;
-  message.msg_controllen = space_bytes;
-  cmsghdr* control = CMSG_FIRSTHDR(&message);
+void add_control(msghdr& message, int level, int type, T value) {
+  auto* const control =
+      reinterpret_cast<cmsghdr*>(static_cast<char*>(message.msg_control) + message.msg_controllen);
   control->cmsg_level = level;
   control->cmsg_type = type;
   control->cmsg_len = CMSG_LEN(sizeof value);
   std::memcpy(CMSG_DATA(control), &value, sizeof value);
+  message.msg_controllen += CMSG_SPACE(sizeof value);
 }
 
 std::size_t fragments(std::size_t bytes, std::size_t each) { return (bytes + each - 1) / each; }
@@ -123,6 +124,8 @@ Result<std::unique_ptr<UdpWire>> UdpWire::open(const UdpOptions& options) {
                                                    " bytes; it must be at least 576");
   }
   std::unique_ptr<UdpWire> wire(new UdpWire(options));
+  // From a random one on: a process that is started again may get the ports of the one before.
+  TUTTI_RETURN_IF_ERROR(system_random(&wire->next_packet_, sizeof wire->next_packet_));
   TUTTI_RETURN_IF_ERROR(wire->open_sockets());
   if (wire->options_.segmentation || wire->options_.coalescing) {
     wire->plain_ = wire->try_offloads();
@@ -243,7 +246,7 @@ WireAddress UdpWire::address() const {
   return out;
 }
 
-Result<std::uint64_t> UdpWire::add_peer(const WireAddress& address) {
+Result<std::uint64_t> UdpWire::add_peer(const WireAddress& address, std::uint8_t traffic_class) {
   SocketAddress peer;
   const bool is_v6 = address.length == kAddressBytesV6 && address.bytes[0] == std::byte{6};
   const bool is_v4 = address.length == kAddressBytesV4 && address.bytes[0] == std::byte{4};
@@ -272,7 +275,8 @@ Result<std::uint64_t> UdpWire::add_peer(const WireAddress& address) {
   // One name for an address: small packets of all its connections may share datagrams.
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     Peer& known = peers_[i];
-    if (known.users > 0 && known.address.bytes == peer.bytes &&
+    if (known.users > 0 && known.traffic_class == traffic_class &&
+        known.address.bytes == peer.bytes &&
         std::memcmp(&known.address.storage, &peer.storage, peer.bytes) == 0) {
       ++known.users;
       return i;
@@ -286,7 +290,11 @@ Result<std::uint64_t> UdpWire::add_peer(const WireAddress& address) {
   }
   std::uint16_t full = 0;
   std::memcpy(&full, &address.bytes[address.length - 2U], 2);
-  peers_[at] = {peer, std::clamp<std::size_t>(full, kFragmentBytesMin, fragment_bytes_), 1};
+  peers_[at] = {};
+  peers_[at].address = peer;
+  peers_[at].traffic_class = traffic_class;
+  peers_[at].fragment_bytes = std::clamp<std::size_t>(full, kFragmentBytesMin, fragment_bytes_);
+  peers_[at].users = 1;
   return at;
 }
 
@@ -301,18 +309,25 @@ bool UdpWire::send(const Transmission& sent) {
     ++counters_.refused;
     return true;
   }
-  const Peer& peer = peers_[sent.peer];
-  const std::size_t each = peer.fragment_bytes - kPrefixBytes;
+  Outcome outcome = Outcome::kRecut;
+  while (outcome == Outcome::kRecut) {
+    outcome = send_packet(peers_[sent.peer], sent);
+  }
+  return outcome == Outcome::kTaken;
+}
+
+UdpWire::Outcome UdpWire::send_packet(Peer& to, const Transmission& sent) {
+  const std::size_t each = to.fragment_bytes - kPrefixBytes;
   const std::size_t content = sent.header_bytes + std::size_t{sent.payload_bytes};
   if (fragments(content, each) > kFragmentsMax) {
     ++counters_.refused;  // Longer than both ends agreed on.
-    return true;
+    return Outcome::kTaken;
   }
   Prefix prefix;
   prefix.count = static_cast<std::uint8_t>(std::max<std::size_t>(1, fragments(content, each)));
   prefix.header_bytes = sent.header_bytes;
   prefix.content_bytes = static_cast<std::uint16_t>(content);
-  prefix.packet = next_packet_;
+  prefix.packet = next_packet_++ & ((1ULL << kPacketBits) - 1);
 
   // Prefix, header, payload; prefix, payload; ... The kernel cuts after each fragment_bytes_.
   std::size_t used = 0;
@@ -337,12 +352,9 @@ bool UdpWire::send(const Transmission& sent) {
     }
   }
   const int socket = senders_[sent.path % senders_.size()];
-  if (!send_fragments(peer, socket, used, content + prefix.count * kPrefixBytes)) {
-    return false;
-  }
-  ++next_packet_;
-  counters_.datagrams_sent += prefix.count;
-  return true;
+  const Outcome outcome = send_parts(to, socket, used, content + prefix.count * kPrefixBytes);
+  counters_.datagrams_sent += outcome == Outcome::kTaken ? prefix.count : 0;
+  return outcome;
 }
 
 std::size_t UdpWire::send_together(std::span<const Transmission> packets) {
@@ -370,21 +382,22 @@ std::size_t UdpWire::send_together(std::span<const Transmission> packets) {
       parts_[used++] = {const_cast<std::byte*>(packet.payload), packet.payload_bytes};
     }
   }
-  if (!send_fragments(peers_[last.peer], senders_[last.path % senders_.size()], used, bytes)) {
+  if (send_parts(peers_[last.peer], senders_[last.path % senders_.size()], used, bytes) !=
+      Outcome::kTaken) {
     return 0;
   }
   ++counters_.datagrams_sent;
   return packets.size();
 }
 
-// False: no room now. What else goes wrong is a loss.
-bool UdpWire::send_fragments(const Peer& to, int socket, std::size_t count, std::size_t bytes) {
+// Sends the first `count` of parts_, which together are `bytes`. What goes wrong is a loss, unless
+// nothing was sent and another attempt may go better.
+UdpWire::Outcome UdpWire::send_parts(Peer& to, int socket, std::size_t count, std::size_t bytes) {
   const std::size_t each = to.fragment_bytes;
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(std::uint16_t))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(std::uint16_t)) + CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
-  message.msg_name = const_cast<sockaddr*>(to.address.get());
+  message.msg_name = to.address.get();
   message.msg_namelen = to.address.bytes;
-  const auto is_busy = [] { return errno == EAGAIN || errno == ENOBUFS || errno == EINTR; };
   // The kernel takes a tenth longer for a short datagram in five pieces.
   if (bytes <= std::min(each, short_.size()) && count > 1) {
     std::byte* end = short_.data();
@@ -394,46 +407,87 @@ bool UdpWire::send_fragments(const Peer& to, int socket, std::size_t count, std:
     parts_[0] = {short_.data(), bytes};
     count = 1;
   }
-  if (bytes <= each || options_.segmentation) {
-    message.msg_iov = parts_.data();
-    message.msg_iovlen = count;
-    if (bytes > each) {
-      put_control(message, control, sizeof control, IPPROTO_UDP, kUdpSegment,
-                  static_cast<std::uint16_t>(each));
-    }
-    ++counters_.calls_sent;
-    if (sendmsg(socket, &message, MSG_NOSIGNAL) >= 0) {
-      return true;
-    }
-    if (is_busy()) {
-      return false;
-    }
-    if (errno != EIO || bytes <= each) {
-      ++counters_.refused;
-      return true;
-    }
-    // The device cannot fill in checksums (udp(7)): from now on without.
-    options_.segmentation = false;
-    plain_ = "the device refuses UDP_SEGMENT (EIO)";
-  }
+  // Bytes of a call. A packet that is cut finer than both ends agreed on may need two.
+  const bool may_cut = bytes > each && options_.segmentation && !to.is_plain;
+  const std::size_t most = may_cut ? kDatagramBytesMax / each * each : each;
   for (std::size_t first = 0; first < count;) {
-    std::size_t end = first;
-    for (std::size_t room = each; end < count && parts_[end].iov_len <= room; ++end) {
+    std::size_t end = bytes <= most ? count : first;
+    std::size_t room = bytes <= most ? most - bytes : most;
+    for (; end < count && parts_[end].iov_len <= room; ++end) {
       room -= parts_[end].iov_len;
     }
+    const bool is_cut = most - room > each;
     message.msg_iov = parts_.data() + first;
     message.msg_iovlen = end - first;
+    message.msg_control = control;
+    message.msg_controllen = 0;
+    if (is_cut) {
+      add_control(message, IPPROTO_UDP, kUdpSegment, static_cast<std::uint16_t>(each));
+    }
+    if (to.traffic_class != 0) {
+      const int field = (to.traffic_class & ~kEcnMask) | kEct0;
+      const bool is_v6 = to.address.storage.ss_family == AF_INET6;
+      add_control(message, is_v6 ? IPPROTO_IPV6 : IPPROTO_IP, is_v6 ? IPV6_TCLASS : IP_TOS, field);
+    }
     ++counters_.calls_sent;
     if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0) {
-      if (first == 0 && is_busy()) {
-        return false;
+      const int error = errno;
+      if (first == 0 && (error == EAGAIN || error == ENOBUFS || error == EINTR)) {
+        return Outcome::kNoRoom;
+      }
+      // The MTU on the way is smaller (older kernels: EINVAL), or a device cannot fill in
+      // checksums (udp(7)), or the way is encrypted.
+      if (first == 0 && is_cut && (error == EMSGSIZE || error == EINVAL || error == EIO)) {
+        if (learn_way(to, error)) {
+          return Outcome::kRecut;
+        }
       }
       ++counters_.refused;
-      return true;
+      return Outcome::kTaken;
     }
     first = end;
   }
+  return Outcome::kTaken;
+}
+
+// The kernel refused to cut a packet to this peer: from now on fragments as small as the way asks,
+// and if that is not why, each in a call of its own. IP would cut those that are too long, too, but
+// has only 16 bits to tell which pieces belong together.
+// False: it cannot be asked now; the packet is lost, and the next one asks again.
+bool UdpWire::learn_way(Peer& to, int error) {
+  const std::size_t content =
+      std::min<std::size_t>(kFragmentsMax * (to.fragment_bytes - kPrefixBytes), kContentBytesMax);
+  const std::size_t least = kPrefixBytes + fragments(content, kFragmentsMax);
+  const auto probe = open_socket();
+  if (!probe.ok()) {
+    return false;
+  }
+  const std::size_t room = room_on_way(to, *probe);
+  close(*probe);
+  if (room >= least && room < to.fragment_bytes) {
+    to.fragment_bytes = room;
+    least_fragment_bytes_ =
+        least_fragment_bytes_ == 0 ? room : std::min(least_fragment_bytes_, room);
+    return true;
+  }
+  to.is_plain = true;
+  ++plain_peers_;
+  plain_peers_why_ = std::strerror(error);
   return true;
+}
+
+// UDP payload of the largest datagram that goes to this peer in one piece; 0: nobody knows.
+// `probe`: a socket of its own, for only a connected one tells.
+std::size_t UdpWire::room_on_way(const Peer& to, int probe) {
+  const bool is_v6 = to.address.storage.ss_family == AF_INET6;
+  const std::size_t headers = is_v6 ? kIpv6Bytes : kIpv4Bytes;
+  int mtu_bytes = 0;
+  socklen_t length = sizeof mtu_bytes;
+  const bool is_known = connect(probe, to.address.get(), to.address.bytes) == 0 &&
+                        getsockopt(probe, is_v6 ? IPPROTO_IPV6 : IPPROTO_IP,
+                                   is_v6 ? IPV6_MTU : IP_MTU, &mtu_bytes, &length) == 0 &&
+                        mtu_bytes > static_cast<int>(headers);
+  return is_known ? static_cast<std::size_t>(mtu_bytes) - headers : 0;
 }
 
 std::ptrdiff_t UdpWire::take(std::span<iovec> parts, int flags, Batch& batch) {
@@ -679,7 +733,7 @@ class Probe : public Arrivals {
 
 std::string UdpWire::try_offloads() {
   constexpr int kWaitMs = 200;
-  auto self = add_peer(address());
+  auto self = add_peer(address(), 0);
   if (!self.ok()) {
     return self.status().message();
   }
@@ -726,7 +780,7 @@ std::string UdpWire::try_timestamps() {
   if (!set(receiver_, SOL_SOCKET, SO_TIMESTAMPNS, 1)) {
     return "no SO_TIMESTAMPNS: " + errno_text();
   }
-  auto self = add_peer(address());
+  auto self = add_peer(address(), 0);
   if (!self.ok()) {
     return self.status().message();
   }
@@ -773,6 +827,14 @@ std::string UdpWire::description() const {
                      " datagrams, buffer " + std::to_string(buffer_bytes_ >> 10) + " KiB";
   if (!plain_.empty()) {
     text += ", no segmentation offload: " + plain_;
+  }
+  if (least_fragment_bytes_ > 0) {
+    text += ", datagrams of " + std::to_string(least_fragment_bytes_) +
+            " bytes where a path takes no more";
+  }
+  if (plain_peers_ > 0) {
+    text += ", " + std::to_string(plain_peers_) +
+            " peer(s) without segmentation offload: " + plain_peers_why_;
   }
   if (!unstamped_.empty()) {
     text += ", no time stamps of the kernel: " + unstamped_;

@@ -5,7 +5,8 @@
 // arrive at one socket. A packet of up to 64 KiB goes down in one system call (UDP_SEGMENT) and
 // comes up in one (UDP_GRO), where the payload belongs if the transport knows it: its first bytes
 // are looked at (MSG_PEEK) before the whole is taken. Both offloads are tried at the start, for
-// there were kernels that mangled them; without them each fragment is a datagram of its own. The
+// there were kernels that mangled them; without them each fragment is a datagram of its own. A peer
+// behind a link with a smaller MTU gets smaller ones as soon as the kernel refuses the first. The
 // kernel says when it took a datagram in (SO_TIMESTAMPNS), which is tried as well; without that it
 // is when we read it.
 #pragma once
@@ -57,7 +58,7 @@ class UdpWire : public Wire {
 
   transport::WireCapabilities capabilities() const override;
   WireAddress address() const override;
-  Result<std::uint64_t> add_peer(const WireAddress& address) override;
+  Result<std::uint64_t> add_peer(const WireAddress& address, std::uint8_t traffic_class) override;
   void remove_peer(std::uint64_t peer) override;
   bool send(const transport::Transmission& transmission) override;
   std::size_t send_together(std::span<const transport::Transmission> packets) override;
@@ -81,8 +82,16 @@ class UdpWire : public Wire {
 
   struct Peer {
     SocketAddress address;
-    std::size_t fragment_bytes = 0;  ///< The smaller of both ends' full datagrams.
+    std::size_t fragment_bytes = 0;  ///< Smallest full datagram of both ends and the way.
     std::uint32_t users = 0;         ///< add_peer() less remove_peer(); 0: the place is free.
+    bool is_plain = false;           ///< The kernel cuts nothing on the way there.
+    std::uint8_t traffic_class = 0;
+  };
+
+  enum class Outcome : std::uint8_t {
+    kTaken,   ///< Or lost.
+    kNoRoom,  ///< Nothing of it was sent.
+    kRecut,   ///< Same; there is another way to cut it now.
   };
 
   explicit UdpWire(const UdpOptions& options);
@@ -92,7 +101,10 @@ class UdpWire : public Wire {
   std::string try_offloads();
   /// Same, of the kernel's stamps.
   std::string try_timestamps();
-  bool send_fragments(const Peer& to, int socket, std::size_t count, std::size_t bytes);
+  Outcome send_packet(Peer& to, const transport::Transmission& sent);
+  Outcome send_parts(Peer& to, int socket, std::size_t count, std::size_t bytes);
+  bool learn_way(Peer& to, int error);
+  static std::size_t room_on_way(const Peer& to, int probe);
   std::ptrdiff_t take(std::span<iovec> parts, int flags, Batch& batch);
   bool receive_placed(Arrivals& arrivals, bool& has_data);
   bool receive_staged(Arrivals& arrivals);
@@ -110,7 +122,10 @@ class UdpWire : public Wire {
   std::string unstamped_;  ///< Same, of the kernel's stamps.
   ReceptionClock clock_;
   std::vector<Peer> peers_;
-  std::uint16_t next_packet_ = 0;
+  std::uint64_t next_packet_ = 0;
+  std::size_t least_fragment_bytes_ = 0;  ///< Of paths that take less than their ends; 0: none.
+  std::uint32_t plain_peers_ = 0;         ///< Times that a peer became plain.
+  std::string plain_peers_why_;
   int bulk_ = 0;  ///< Above 0: payload is expected, and worth a look ahead.
   std::vector<std::byte> staging_;
   std::array<std::byte, 1024> short_{};  ///< A datagram that is copied together.

@@ -11,6 +11,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -182,6 +183,17 @@ TEST(NcclNetInitTest, version_8__network_ends_with_the_last_comm) {
     EXPECT_EQ(old.close_recv(receiver), Result::kSuccess);
     EXPECT_EQ(socket_network().networks, 0);
   }
+}
+
+TEST(NcclNetInitTest, version_8__a_listen_that_fails_leaves_no_network) {
+  const abi::Calls<8>& old = ncclNetPlugin_v8.calls;
+  ASSERT_EQ(old.init(logger), Result::kSuccess);
+  socket_network().listen_error = Status(ErrorCode::kUnavailable, "no descriptor");
+  std::array<char, abi::kHandleBytes> handle;
+  void* listener = nullptr;
+  EXPECT_EQ(old.listen(0, handle.data(), &listener), Result::kSystemError);
+  EXPECT_EQ(socket_network().networks, 0);
+  socket_network().listen_error = {};
 }
 
 class NcclNetTest : public testing::Test {
@@ -364,6 +376,31 @@ TEST_F(NcclNetTest, connect__a_stale_copy_begins_again) {
   EXPECT_EQ(calls.close_send(comm), Result::kSuccess);
 }
 
+TEST_F(NcclNetTest, connect__passes_the_traffic_class_on) {
+  connect();
+  EXPECT_EQ(socket_network().traffic_class, 3) << "of the fixture's init()";
+  void* comm = nullptr;
+  abi::CommConfig config{7};
+  while (comm == nullptr) {
+    ASSERT_EQ(ncclNetPlugin_v10.calls.connect(0, &config, handle_.data(), &comm, nullptr),
+              Result::kSuccess);
+  }
+  EXPECT_EQ(socket_network().traffic_class, 7);
+  EXPECT_EQ(calls.close_send(std::exchange(comm, nullptr)), Result::kSuccess);
+  config.traffic_class = INT_MIN;  // NCCL_CONFIG_UNDEF_INT
+  while (comm == nullptr) {
+    ASSERT_EQ(ncclNetPlugin_v10.calls.connect(0, &config, handle_.data(), &comm, nullptr),
+              Result::kSuccess);
+  }
+  EXPECT_EQ(socket_network().traffic_class, net::kDefaultClass);
+  EXPECT_EQ(calls.close_send(std::exchange(comm, nullptr)), Result::kSuccess);
+  while (comm == nullptr) {
+    ASSERT_EQ(ncclNetPlugin_v8.calls.connect(0, handle_.data(), &comm, nullptr), Result::kSuccess);
+  }
+  EXPECT_EQ(socket_network().traffic_class, net::kDefaultClass);
+  EXPECT_EQ(calls.close_send(comm), Result::kSuccess);
+}
+
 TEST_F(NcclNetTest, connect__foreign_handle) {
   handle_.fill(0x42);
   void* comm = &handle_;
@@ -496,6 +533,7 @@ TEST_F(NcclNetTest, test__too_long_a_message) {
   ASSERT_EQ(isend(data, 0, &request), Result::kSuccess);
   EXPECT_EQ(wait(request, nullptr), Result::kSuccess);
   EXPECT_EQ(wait(received, nullptr), Result::kInvalidUsage);
+  EXPECT_EQ(wait(received, nullptr), Result::kInvalidUsage) << "for who asks again";
 }
 
 TEST_F(NcclNetTest, test__dead_peer_is_a_remote_error_said_once) {

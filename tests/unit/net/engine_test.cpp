@@ -33,9 +33,10 @@ using wire::testing::MemoryWire;
 class CountingWire : public MemoryWire {
  public:
   CountingWire(MemoryNetwork* network, int* peers) : MemoryWire(network), peers_(peers) {}
-  Result<std::uint64_t> add_peer(const wire::WireAddress& address) override {
+  Result<std::uint64_t> add_peer(const wire::WireAddress& address,
+                                 std::uint8_t traffic_class) override {
     ++*peers_;
-    return MemoryWire::add_peer(address);
+    return MemoryWire::add_peer(address, traffic_class);
   }
   void remove_peer(std::uint64_t peer) override {
     --*peers_;
@@ -67,7 +68,7 @@ class EngineTest : public testing::Test {
 
 TEST_F(EngineTest, attach__what_cannot_be_watched_leaves_nothing) {
   ASSERT_TRUE(engine_.start().ok());
-  const auto lane = engine_.attach(connection_options(1), engine_.address(), -1, "nobody");
+  const auto lane = engine_.attach(connection_options(1), {engine_.address(), 1, "nobody"}, -1);
   EXPECT_EQ(lane.status().code(), ErrorCode::kUnavailable);
   EXPECT_EQ(peers_, 0);
   EXPECT_TRUE(engine_.is_quiet());
@@ -80,11 +81,12 @@ TEST_F(EngineTest, attach__bad_options_leave_nothing) {
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
   transport::ConnectionOptions options = connection_options(1);
   options.controller = "nobody's";
-  const auto lane = engine_.attach(options, engine_.address(), ends[0], "nobody");
+  const auto lane = engine_.attach(options, {engine_.address(), 1, "nobody"}, ends[0]);
   EXPECT_EQ(lane.status().code(), ErrorCode::kInvalidArgument);
   EXPECT_EQ(peers_, 0);
   // The descriptor is the caller's still, and can be given again.
-  const auto again = engine_.attach(connection_options(1), engine_.address(), ends[0], "nobody");
+  const auto again =
+      engine_.attach(connection_options(1), {engine_.address(), 1, "nobody"}, ends[0]);
   ASSERT_TRUE(again.ok()) << again.status().message();
   EXPECT_EQ(peers_, 1);
   engine_.detach(*again);
@@ -97,14 +99,14 @@ void attach_to_itself(Engine& engine, transport::ConnectionOptions options, int 
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
   options.remote_id = 2;
   options.receives = false;
-  const auto sender = engine.attach(options, engine.address(), ends[0], "host a");
+  const auto sender = engine.attach(options, {engine.address(), 1, "host a"}, ends[0]);
   ASSERT_TRUE(sender.ok()) << sender.status().message();
   options.local_id = 2;
   options.remote_id = 1;
   std::swap(options.local_incarnation, options.remote_incarnation);
   options.sends = false;
   options.receives = true;
-  const auto receiver = engine.attach(options, engine.address(), ends[1], "host b");
+  const auto receiver = engine.attach(options, {engine.address(), 1, "host b"}, ends[1]);
   ASSERT_TRUE(receiver.ok()) << receiver.status().message();
   *sends = *sender;
   *receives = *receiver;
@@ -349,9 +351,9 @@ class OrderTest : public testing::Test {
     attach_to_itself(*engine_, connection_options(1), own_ends_, &sends_, &receives_);
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends_), 0);
     transport::ConnectionOptions connection = connection_options(7);
-    const auto here = engine_->attach(connection, other_->address(), ends_[0], "the other");
+    const auto here = engine_->attach(connection, {other_->address(), 1, "the other"}, ends_[0]);
     std::swap(connection.local_incarnation, connection.remote_incarnation);
-    const auto there = other_->attach(connection, engine_->address(), ends_[1], "the engine");
+    const auto there = other_->attach(connection, {engine_->address(), 1, "the engine"}, ends_[1]);
     ASSERT_TRUE(here.ok() && there.ok());
     from_other_ = *here;
     to_engine_ = *there;
@@ -602,8 +604,9 @@ class LateWire : public wire::Wire {
   explicit LateWire(std::unique_ptr<wire::Wire> below) : below_(std::move(below)) {}
   transport::WireCapabilities capabilities() const override { return below_->capabilities(); }
   wire::WireAddress address() const override { return below_->address(); }
-  Result<std::uint64_t> add_peer(const wire::WireAddress& address) override {
-    return below_->add_peer(address);
+  Result<std::uint64_t> add_peer(const wire::WireAddress& address,
+                                 std::uint8_t traffic_class) override {
+    return below_->add_peer(address, traffic_class);
   }
   void remove_peer(std::uint64_t peer) override { below_->remove_peer(peer); }
   bool send(const transport::Transmission& transmission) override {

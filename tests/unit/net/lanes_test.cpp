@@ -142,8 +142,8 @@ class Lanes : public testing::TestWithParam<Setting> {
     for (std::uint32_t i = count(); i-- > 0;) {
       transport::ConnectionOptions options = options_of(sends, number);
       options.guests = sends || i == 0 ? nullptr : &bundle->sources[i];
-      const auto attached = engines_[i]->attach(options, engines_[i]->address(),
-                                                i == 0 ? ends[0] : -1, "host c", bundle);
+      const auto attached = engines_[i]->attach(options, {engines_[i]->address(), 1, "host c"},
+                                                i == 0 ? ends[0] : -1, bundle);
       EXPECT_TRUE(attached.ok()) << attached.status().message();
       lane = *attached;
     }
@@ -460,7 +460,7 @@ class Rogue : public Lanes {
       EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
       far_ends_.push_back(ends[1]);
       const auto lane =
-          engines_[i]->attach(options_of(true, 1), engines_[i]->address(), ends[0], "a rogue");
+          engines_[i]->attach(options_of(true, 1), {engines_[i]->address(), 1, "a rogue"}, ends[0]);
       EXPECT_TRUE(lane.ok()) << lane.status().message();
       lanes_.push_back(*lane);
     }
@@ -532,6 +532,24 @@ TEST_P(Rogue, MoreOfAMessageOfAChannelThatIsGoneIsRefused) {
   ASSERT_NE(begin(), nullptr);
   receives_.reset();
   go_on();
+}
+
+TEST_P(Rogue, AWholeShareOfAMessageThatIsShortIsAnError) {
+  Request* const received = receive(into_);
+  std::vector<std::byte> share(100);
+  post(1, on_one_, share, transport::ConnectionOptions().first_number);
+  const auto end = Clock::now() + kPatience;
+  while (report_of(1, "received") == 0 && Clock::now() < end) {
+    engines_[1]->help();
+  }
+  engines_[1]->wait_for_round();
+  post(0, on_zero_, little_);
+  while (!has_ended(received)) {
+    engines_[0]->help();
+    engines_[1]->help();
+    ASSERT_LT(Clock::now(), end);
+  }
+  EXPECT_EQ(wait(received).status.code(), ErrorCode::kTimeout);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Rogue, testing::Values(Setting{false, 2}, Setting{true, 4}),

@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,6 +15,8 @@
 #include <cstring>
 #include <functional>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "support/forked_ranks.hpp"
 
@@ -73,6 +76,31 @@ int call(const std::string& address) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&v4), sizeof v4), 0);
   return fd;
+}
+
+/// Greets as a rank does; false: it is not taken.
+bool say_hello(int fd, int rank, int ranks) {
+  std::string hello("TUTTIMET\x01", 9);
+  const auto put = [](std::string& text, std::size_t number) {
+    const auto four = static_cast<std::uint32_t>(number);
+    text.append(reinterpret_cast<const char*>(&four), sizeof four);
+  };
+  put(hello, static_cast<std::size_t>(rank));
+  put(hello, static_cast<std::size_t>(ranks));
+  put(hello, 3);
+  hello += "job";
+  put(hello, 2);
+  hello += "me";
+  std::string frame;
+  put(frame, hello.size());
+  frame += '\0' + hello;
+  return send(fd, frame.data(), frame.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(frame.size());
+}
+
+/// The kind of the next frame on a connection; -1: there is none.
+int kind_heard(int fd) {
+  char head[5] = {};
+  return recv(fd, head, sizeof head, MSG_WAITALL) == sizeof head ? head[4] : -1;
 }
 
 TEST(Meeting, HandsRoundWhatRanksGive) {
@@ -209,6 +237,125 @@ TEST(Meeting, StrangersNeitherEndNorStopIt) {
   for (const int stranger : strangers) {
     close(stranger);
   }
+}
+
+TEST(Meeting, ManyRanksMayComeBeforeRankZeroLooks) {
+  constexpr int kRanks = 100;
+  const auto host = open_host(kRanks, 3);
+  std::vector<int> callers;
+  for (int rank = 1; rank < kRanks; ++rank) {
+    callers.push_back(call(host->address()));
+    ASSERT_TRUE(say_hello(callers.back(), rank, kRanks));
+  }
+  const Status status = host->join();
+  EXPECT_TRUE(status.ok()) << status.message();
+  for (const int caller : callers) {
+    EXPECT_EQ(kind_heard(caller), 1);
+    close(caller);
+  }
+}
+
+TEST(Meeting, StrangersDoNotPushOutARank) {
+  const auto host = open_host(2, 3);
+  const int first = call(host->address());
+  ASSERT_TRUE(say_hello(first, 1, 2));
+  std::vector<int> strangers;
+  for (int i = 0; i < 100; ++i) {
+    strangers.push_back(call(host->address()));
+  }
+  const Status status = host->join();
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(kind_heard(first), 1);
+  close(first);
+  for (const int stranger : strangers) {
+    close(stranger);
+  }
+}
+
+/// Rank 0's answer in its process, while another process calls it and sends frames of nothing for
+/// as long as they are taken, as `flooder` or (0) as nobody.
+std::vector<std::string> flooded(int ranks, int flooder,
+                                 const std::function<std::string(Meeting&)>& body) {
+  struct Address {
+    char text[64] = {};
+  };
+  return test::in_ranks(
+      2,
+      [&](int process, test::Shared& shared) -> std::string {
+        std::unique_ptr<Meeting> host;
+        Address address;
+        if (process == 0) {
+          host = open_host(ranks, 0.5);
+          std::strncpy(address.text, host->address().c_str(), sizeof address.text - 1);
+        }
+        address = shared.from_rank_zero(process, address);
+        if (process == 0) {
+          return body(*host);
+        }
+        const int fd = call(address.text);
+        CHILD_EXPECT(flooder == 0 || say_hello(fd, flooder, ranks), "hello");
+        const std::string nothing(65'535, '\0');
+        while (send(fd, nothing.data(), nothing.size(), MSG_NOSIGNAL) > 0) {
+        }
+        return "";
+      },
+      std::chrono::seconds(10));
+}
+
+TEST(Meeting, WhoSendsWithoutEndDelaysNobody) {
+  const auto join = [](Meeting& host) -> std::string {
+    const Status status = host.join();
+    CHILD_EXPECT(status.message() == "meeting: rank 2 did not come within 0.5 s" ||
+                     status.message() == "meeting: ranks 1, 2 did not come within 0.5 s",
+                 status.message());
+    return "";
+  };
+  EXPECT_EQ(flooded(3, 0, join), test::all_well(2));
+  EXPECT_EQ(flooded(3, 1, join), test::all_well(2));
+  const auto gather = [](Meeting& host) -> std::string {
+    const Status joined = host.join();
+    CHILD_OK(joined);
+    const Status status = host.all_gather("", 0.5).status();
+    CHILD_EXPECT(status.message() == "meeting: rank 1 did not come to an exchange within 0.5 s",
+                 status.message());
+    return "";
+  };
+  EXPECT_EQ(flooded(2, 1, gather), test::all_well(2));
+}
+
+TEST(Meeting, TooFewDescriptorsAreAnError) {
+  // Rank 1 calls, and rank 0 may have so many more.
+  const auto join_with = [](int descriptors, const std::string& words) {
+    return test::in_ranks(
+        1,
+        [&](int, test::Shared&) -> std::string {
+          // UBSan opens a pipe where it first looks at an object of a class, and takes the object
+          // for none without one: let it look before descriptors run out.
+          CHILD_EXPECT(!open_host(2, 0.01)->join().ok(), "nobody came");
+          const auto host = open_host(2, 1);
+          const int caller = call(host->address());
+          CHILD_EXPECT(say_hello(caller, 1, 2), "hello");
+          // The lowest that are free.
+          const int next = dup(caller);
+          close(next);
+          rlimit limit{};
+          getrlimit(RLIMIT_NOFILE, &limit);
+          const rlim_t before =
+              std::exchange(limit.rlim_cur, static_cast<rlim_t>(next + descriptors));
+          setrlimit(RLIMIT_NOFILE, &limit);
+          const Status status = host->join();
+          limit.rlim_cur = before;
+          setrlimit(RLIMIT_NOFILE, &limit);
+          CHILD_EXPECT(status.message() == words, status.message());
+          return "";
+        },
+        std::chrono::seconds(10));
+  };
+  EXPECT_EQ(join_with(0,
+                      "meeting: rank 0 cannot let in rank 1: Too many open files; raise its limit "
+                      "(ulimit -n)"),
+            test::all_well(1));
+  EXPECT_EQ(join_with(1, ""), test::all_well(1));
 }
 
 TEST(Meeting, AnotherVersionIsTold) {

@@ -5,12 +5,16 @@
 #include "net/network.hpp"
 
 #include <gtest/gtest.h>
+#include <linux/if_ether.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -19,7 +23,9 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/random.hpp"
@@ -77,7 +83,7 @@ void join(Network& from, Network& to, std::unique_ptr<Channel>& send,
           std::unique_ptr<Channel>& receive) {
   auto listener = to.listen(0);
   ASSERT_TRUE(listener.ok()) << listener.status().message();
-  auto connector = from.connect(0, (*listener)->handle());
+  auto connector = from.connect(0, (*listener)->handle(), kDefaultClass);
   ASSERT_TRUE(connector.ok()) << connector.status().message();
   const auto end = Clock::now() + kPatience;
   while ((send == nullptr || receive == nullptr) && Clock::now() < end) {
@@ -452,7 +458,7 @@ TEST(Network, StampsAreAskedForWhereDelayDecides) {
                          Case{"TUTTI_NET_CONTROLLER", "swift", "auto", true},
                          Case{"TUTTI_NET_CONTROLLER", "swift", "off", false},
                          Case{"TUTTI_NET_CONTROLLER", "nscc+rccc", "auto", true},
-                         Case{"TUTTI_NET_SPRAY", "two_choices", "auto", true},
+                         Case{"TUTTI_NET_SPRAY", "two_choices", "auto", false},
                          Case{"TUTTI_TRANSPORT_POLICY", POLICY, "auto", true}}) {
     const ScopedEnvironment setting(it.name, it.value);
     const ScopedEnvironment timestamps("TUTTI_NET_TIMESTAMPS", it.timestamps);
@@ -554,25 +560,283 @@ TEST(Hello, AWireThatCanDoNothingIsRefused) {
   }
 }
 
+// What one engine finds is every engine's of the device.
 TEST(Network, APeerThatFellSilentHoldsUpNoEnd) {
   const ScopedEnvironment timeout("TUTTI_NET_TIMEOUT", "2");
   const ScopedEnvironment paths("TUTTI_NET_PATHS", "1");
   const ScopedEnvironment fault("TUTTI_FAULT", "seed=1,kill_path=0@1s");
+  const ScopedEnvironment lanes("TUTTI_NET_LANES", "1");
+  for (const char* const count : {"1", "3"}) {
+    SCOPED_TRACE(std::string(count) + " engines");
+    const ScopedEnvironment engines("TUTTI_NET_ENGINES", count);
+    Pair pair = make_pair();
+    ASSERT_NE(pair.receive, nullptr);
+    std::array<Pair, 3> idle;
+    for (Pair& one : idle) {
+      join(*pair.a, *pair.b, one.send, one.receive);
+      ASSERT_NE(one.receive, nullptr);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+    // Closed before it is known that this is never answered.
+    idle[0].send.reset();
+    const std::vector<std::byte> bytes(100'000);
+    const Completion done = wait(*pair.send->send(0, bytes.data(), bytes.size()));
+    EXPECT_EQ(done.status.code(), ErrorCode::kTimeout) << done.status.message();
+    // And afterwards.
+    const auto start = Clock::now();
+    idle[1].send.reset();
+    idle[2].send.reset();
+    pair.send.reset();
+    pair.a.reset();
+    EXPECT_LT(Clock::now() - start, std::chrono::milliseconds(1500));
+  }
+}
+
+TEST(Network, APeerThatWasSilentGetsWhatIsSentBeforeAClose) {
+  const ScopedEnvironment timeout("TUTTI_NET_TIMEOUT", "1");
+  const ScopedEnvironment paths("TUTTI_NET_PATHS", "1");
+  const ScopedEnvironment fault("TUTTI_FAULT", "seed=1,drop=0.05,kill_path=0@1s:4s");
   Pair pair = make_pair();
+  const auto begun = Clock::now();
   ASSERT_NE(pair.receive, nullptr);
-  Pair idle;
-  join(*pair.a, *pair.b, idle.send, idle.receive);
-  ASSERT_NE(idle.receive, nullptr);
+  std::array<Pair, 10> others;
+  for (Pair& one : others) {
+    join(*pair.a, *pair.b, one.send, one.receive);
+    ASSERT_NE(one.receive, nullptr);
+  }
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   const std::vector<std::byte> bytes(100'000);
-  const Completion done = wait(*pair.send->send(0, bytes.data(), bytes.size()));
-  EXPECT_EQ(done.status.code(), ErrorCode::kTimeout) << done.status.message();
-  // The other channel with that peer is closed in order, which is never answered.
+  const Completion lost = wait(*pair.send->send(0, bytes.data(), bytes.size()));
+  EXPECT_EQ(lost.status.code(), ErrorCode::kTimeout) << lost.status.message();
+  std::this_thread::sleep_until(begun + std::chrono::milliseconds(5200));
+  const std::vector<std::byte> sent = content(5, 8);
+  for (Pair& one : others) {
+    std::vector<std::byte> got(sent.size());
+    const ReceivePart to = part(got);
+    Request* const receive = *one.receive->receive({&to, 1});
+    EXPECT_TRUE(wait(*one.send->send(0, sent.data(), sent.size())).status.ok());
+    one.send.reset();
+    const Completion done = wait(receive);
+    EXPECT_TRUE(done.status.ok()) << done.status.message();
+    EXPECT_EQ(got, sent);
+  }
+}
+
+TEST(Network, AnEndWaitsOnceForAPeerThatDoesNotAnswer) {
+  const ScopedEnvironment paths("TUTTI_NET_PATHS", "1");
+  const ScopedEnvironment fault("TUTTI_FAULT", "seed=1,kill_path=0@1s");
+  std::string told;
+  Pair pair;
+  pair.b = make_network();
+  pair.a =
+      std::move(*Network::open([&told](LogKind, const std::string& text) { told += text + "\n"; }));
+  join(*pair.a, *pair.b, pair.send, pair.receive);
+  ASSERT_NE(pair.receive, nullptr);
+  std::vector<std::byte> got(8);
+  const ReceivePart to = part(got);
+  ASSERT_TRUE(pair.receive->receive({&to, 1}).ok());
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  // It is copied, and its receive is known: done, and never acknowledged.
+  const std::vector<std::byte> sent = content(5, got.size());
+  EXPECT_TRUE(wait(*pair.send->send(0, sent.data(), sent.size())).status.ok());
   const auto start = Clock::now();
-  idle.send.reset();
   pair.send.reset();
   pair.a.reset();
-  EXPECT_LT(Clock::now() - start, std::chrono::milliseconds(1800));
+  EXPECT_LT(Clock::now() - start, std::chrono::milliseconds(3000));
+  const std::string peer = ", process " + std::to_string(getpid()) + ", sending";
+  EXPECT_NE(told.find("have not closed"), std::string::npos) << told;
+  EXPECT_NE(told.find(peer), std::string::npos) << told;
+}
+
+TEST(Network, KnobsWorkAtTheEndsOfTheirRanges) {
+  constexpr std::pair<const char*, const char*> kEnds[] = {
+      {"TUTTI_NET_TIMEOUT", "0.1"},    {"TUTTI_NET_TIMEOUT", "3600"}, {"TUTTI_NET_SPEED", "1"},
+      {"TUTTI_NET_SPEED", "1000000"},  {"TUTTI_NET_PATHS", "1"},      {"TUTTI_NET_PATHS", "256"},
+      {"TUTTI_NET_ACK_DELAY", "1000"}, {"TUTTI_NET_BUFFER", "64K"},   {"TUTTI_NET_CHUNK", "4K"}};
+  for (const auto& [name, value] : kEnds) {
+    SCOPED_TRACE(std::string(name) + "=" + value);
+    const ScopedEnvironment knob(name, value);
+    Pair pair = make_pair();
+    ASSERT_NE(pair.receive, nullptr);
+    const std::vector<std::byte> sent = content(1, 1000);
+    std::vector<std::byte> got(sent.size());
+    const ReceivePart to = part(got);
+    Request* const receive = *pair.receive->receive({&to, 1});
+    Request* const send = *pair.send->send(0, sent.data(), sent.size());
+    EXPECT_TRUE(wait(receive).status.ok());
+    EXPECT_TRUE(wait(send).status.ok());
+    EXPECT_EQ(got, sent);
+  }
+}
+
+/// Payload and what answers it, on the loopback interface: where UDP of this class goes to.
+TEST(Network, ATrafficClassIsOfBothDirections) {
+  const int ear = socket(AF_PACKET, SOCK_DGRAM | SOCK_NONBLOCK, htons(ETH_P_IP));
+  if (ear < 0) {
+    GTEST_SKIP() << "no packet socket: " << std::strerror(errno);
+  }
+  const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
+  const ScopedEnvironment family("NCCL_SOCKET_FAMILY", "AF_INET");
+  const ScopedEnvironment traffic_class("TUTTI_NET_TRAFFIC_CLASS", "185");
+  Pair pair = make_pair();
+  ASSERT_NE(pair.receive, nullptr);
+  std::array<std::uint8_t, 64> packet;
+  // What was tried at the start fills its buffer.
+  while (recv(ear, packet.data(), packet.size(), 0) > 0) {
+  }
+  const std::vector<std::byte> sent = content(1, 5000);
+  std::vector<std::byte> got(sent.size());
+  const ReceivePart to = part(got);
+  Request* const receive = *pair.receive->receive({&to, 1});
+  Request* const send = *pair.send->send(0, sent.data(), sent.size());
+  EXPECT_TRUE(wait(receive).status.ok());
+  EXPECT_TRUE(wait(send).status.ok());
+  std::set<std::uint16_t> ports;
+  for (ssize_t bytes = 0; (bytes = recv(ear, packet.data(), packet.size(), MSG_TRUNC)) > 0;) {
+    if (packet[0] == 0x45 && packet[9] == IPPROTO_UDP && packet[1] == 0xba) {
+      ports.insert(static_cast<std::uint16_t>(packet[22] << 8 | packet[23]));
+    }
+  }
+  EXPECT_EQ(ports.size(), 2U);
+  close(ear);
+  const auto out_of_range = pair.a->connect(0, Handle(), 256);
+  EXPECT_EQ(out_of_range.status().code(), ErrorCode::kInvalidArgument);
+}
+
+TEST(Network, AnUnknownControllerIsAnErrorBeforeThereAreChannels) {
+  const ScopedEnvironment controller("TUTTI_NET_CONTROLLER", "bbr");
+  const auto network = Network::open([](LogKind, const std::string&) {});
+  EXPECT_EQ(network.status().code(), ErrorCode::kInvalidConfig);
+  EXPECT_NE(network.status().message().find("TUTTI_NET_CONTROLLER"), std::string::npos);
+}
+
+TEST(Network, DevicesOfAnEarlierNetworkStayThese) {
+  const auto first = make_network();
+  std::vector<NetDevice> devices(first->devices().begin(), first->devices().end());
+  NetDevice gone = devices[0];
+  gone.name = "gone0";
+  gone.address = "192.0.2.55";
+  devices.insert(devices.begin(), gone);
+  const auto network = Network::open([](LogKind, const std::string&) {}, devices);
+  ASSERT_TRUE(network.ok()) << network.status().message();
+  EXPECT_EQ((*network)->devices()[0].name, "gone0");
+  EXPECT_EQ((*network)->listen(0).status().code(), ErrorCode::kUnavailable);
+  EXPECT_TRUE((*network)->listen(1).ok());
+}
+
+/// Runs `body` in a child, before this process has threads.
+template <class Body>
+pid_t in_child(Body body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    body();
+    _exit(0);
+  }
+  return child;
+}
+
+/// What one process writes, another reads.
+struct Pipe {
+  Pipe() { EXPECT_EQ(pipe(ends), 0); }
+  ~Pipe() {
+    close(ends[0]);
+    close(ends[1]);
+  }
+  template <class T>
+  void put(const T& value) const {
+    EXPECT_EQ(write(ends[1], &value, sizeof value), static_cast<ssize_t>(sizeof value));
+  }
+  template <class T>
+  T get() const {
+    T value{};
+    EXPECT_EQ(read(ends[0], &value, sizeof value), static_cast<ssize_t>(sizeof value));
+    return value;
+  }
+  int ends[2];
+};
+
+/// Listens, tells `handles`, and waits for who comes.
+std::unique_ptr<Channel> accept_one(Network& network, const Pipe& handles) {
+  auto listener = network.listen(0);
+  EXPECT_TRUE(listener.ok());
+  handles.put((*listener)->handle());
+  for (const auto end = Clock::now() + kPatience; Clock::now() < end;) {
+    auto channel = (*listener)->accept();
+    EXPECT_TRUE(channel.ok()) << channel.status().message();
+    if (!channel.ok() || *channel != nullptr) {
+      return channel.ok() ? std::move(*channel) : nullptr;
+    }
+  }
+  return nullptr;
+}
+
+std::unique_ptr<Channel> connect_one(Network& network, const Pipe& handles) {
+  auto connector = network.connect(0, handles.get<Handle>(), kDefaultClass);
+  EXPECT_TRUE(connector.ok());
+  for (const auto end = Clock::now() + kPatience; Clock::now() < end;) {
+    auto channel = (*connector)->poll();
+    EXPECT_TRUE(channel.ok()) << channel.status().message();
+    if (!channel.ok() || *channel != nullptr) {
+      return channel.ok() ? std::move(*channel) : nullptr;
+    }
+  }
+  return nullptr;
+}
+
+TEST(Network, AReceiverWhoseProcessEndsHasAcknowledged) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"shared", "1"}, {"busy", "1"}, {"shared", "2"}, {"busy", "2"}};
+  for (const auto& [polling, count] : kCases) {
+    const ScopedEnvironment how("TUTTI_NET_POLLING", polling);
+    const ScopedEnvironment engines("TUTTI_NET_ENGINES", count);
+    const ScopedEnvironment lanes("TUTTI_NET_LANES", count);
+    constexpr int kMessages = 20;
+    const std::vector<std::byte> sent = content(3, 1 << 20);  // Of several units.
+    const Pipe handles;
+    const pid_t child = in_child([&] {
+      const auto network = make_network();
+      const auto channel = accept_one(*network, handles);
+      std::vector<std::byte> got(sent.size());
+      const ReceivePart to = part(got);
+      for (int i = 0; i < kMessages; ++i) {
+        (void)wait(*channel->receive({&to, 1}));
+      }
+      network->finish_watch();
+      _exit(0);
+    });
+    const auto network = make_network();
+    const auto channel = connect_one(*network, handles);
+    ASSERT_NE(channel, nullptr);
+    for (int i = 0; i < kMessages; ++i) {
+      const Completion done = wait(*channel->send(0, sent.data(), sent.size()));
+      EXPECT_TRUE(done.status.ok()) << polling << " " << i << ": " << done.status.message();
+    }
+    EXPECT_EQ(waitpid(child, nullptr, 0), child);
+  }
+}
+
+TEST(Network, TheEndOfAProcessIsNoticedThoughAChildOfItLives) {
+  const Pipe handles;
+  const Pipe children;
+  const pid_t rank = in_child([&] {
+    const auto network = make_network();
+    const auto channel = accept_one(*network, handles);
+    const pid_t worker = in_child([] { std::this_thread::sleep_for(kPatience); });
+    children.put(worker);
+    std::this_thread::sleep_for(kPatience);
+  });
+  const auto network = make_network();
+  const auto channel = connect_one(*network, handles);
+  ASSERT_NE(channel, nullptr);
+  const auto worker = children.get<pid_t>();
+  const std::vector<std::byte> sent = content(3, 64 << 10);
+  Request* const request = *channel->send(0, sent.data(), sent.size());
+  const auto start = Clock::now();
+  kill(rank, SIGKILL);
+  EXPECT_FALSE(wait(request).status.ok());
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(5));
+  EXPECT_EQ(kill(worker, SIGKILL), 0);
+  EXPECT_EQ(waitpid(rank, nullptr, 0), rank);
 }
 
 TEST(Network, StrangersNeitherEndNorStopASetUp) {
@@ -593,7 +857,7 @@ TEST(Network, StrangersNeitherEndNorStopASetUp) {
   strangers.push_back(call_as_stranger((*listener)->handle(), other_version));
   strangers.push_back(call_as_stranger((*listener)->handle(), other_key));
   strangers.push_back(call_as_stranger((*listener)->handle(), std::vector<std::byte>(500)));
-  auto connector = a->connect(0, (*listener)->handle());
+  auto connector = a->connect(0, (*listener)->handle(), kDefaultClass);
   ASSERT_TRUE(connector.ok());
   std::unique_ptr<Channel> sends;
   std::unique_ptr<Channel> receives;
@@ -608,6 +872,43 @@ TEST(Network, StrangersNeitherEndNorStopASetUp) {
       auto channel = (*connector)->poll();
       ASSERT_TRUE(channel.ok()) << channel.status().message();
       sends = std::move(*channel);
+    }
+  }
+  EXPECT_NE(sends, nullptr);
+  EXPECT_NE(receives, nullptr);
+  for (const int stranger : strangers) {
+    close(stranger);
+  }
+}
+
+TEST(Network, StrangersDoNotSendAwayWhoHasGreeted) {
+  const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
+  const ScopedEnvironment family("NCCL_SOCKET_FAMILY", "AF_INET");
+  const auto a = make_network();
+  const auto b = make_network();
+  auto listener = b->listen(0);
+  ASSERT_TRUE(listener.ok());
+  auto connector = a->connect(0, (*listener)->handle(), kDefaultClass);
+  ASSERT_TRUE(connector.ok());
+  // It greets, and nobody listens yet.
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE((*connector)->poll().ok());
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  std::vector<int> strangers;
+  for (int i = 0; i < 200; ++i) {
+    strangers.push_back(call_as_stranger((*listener)->handle(), {}));
+  }
+  std::unique_ptr<Channel> sends;
+  std::unique_ptr<Channel> receives;
+  const auto end = Clock::now() + kPatience;
+  while ((sends == nullptr || receives == nullptr) && Clock::now() < end) {
+    for (auto* const channel : {&receives, &sends}) {
+      if (*channel == nullptr) {
+        auto made = channel == &receives ? (*listener)->accept() : (*connector)->poll();
+        ASSERT_TRUE(made.ok()) << made.status().message();
+        *channel = std::move(*made);
+      }
     }
   }
   EXPECT_NE(sends, nullptr);
@@ -656,7 +957,7 @@ TEST(Network, OneListenerTakesSeveral) {
   ASSERT_TRUE(listener.ok());
   std::vector<std::unique_ptr<Connector>> connectors;
   for (int i = 0; i < 3; ++i) {
-    connectors.push_back(std::move(*a->connect(0, (*listener)->handle())));
+    connectors.push_back(std::move(*a->connect(0, (*listener)->handle(), kDefaultClass)));
   }
   std::vector<std::unique_ptr<Channel>> sends(3);
   std::vector<std::unique_ptr<Channel>> receives;
@@ -684,7 +985,7 @@ TEST(Network, OtherSettingsAreNamed) {
     b = make_network();
   }
   auto listener = b->listen(0);
-  auto connector = a->connect(0, (*listener)->handle());
+  auto connector = a->connect(0, (*listener)->handle(), kDefaultClass);
   ASSERT_TRUE(connector.ok());
   std::string heard;
   std::string said;
@@ -802,9 +1103,9 @@ TEST_F(NetworkFiles, AFileThatCannotBeWrittenIsAnErrorWithItsVariable) {
 
 TEST(Network, AHandleOfAnotherKindIsAnError) {
   const auto a = make_network();
-  const auto connector = a->connect(0, Handle());
+  const auto connector = a->connect(0, Handle(), kDefaultClass);
   EXPECT_EQ(connector.status().code(), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(a->connect(7, Handle()).status().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(a->connect(7, Handle(), kDefaultClass).status().code(), ErrorCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -237,6 +237,33 @@ TEST(NetRunner, ARankThatDoesNotComeIsAnErrorAfterTheTimeout) {
   EXPECT_EQ(answers, test::all_well(3));
 }
 
+/// As above, but rank 0 stops later: it has given what goes round, and makes no channel.
+TEST(NetRunner, ARankThatMakesNoChannelIsAnErrorAfterTheTimeout) {
+  const auto answers = test::in_ranks(
+      2,
+      [](int rank, test::Shared& shared) -> std::string {
+        auto runner = join(rank, shared, 2);
+        CHILD_OK(runner.status());
+        const std::string words = "rank 0: net: no channel with it";
+        if (rank == 0) {
+          // All that the root of a broadcast, who only sends, has to say.
+          const auto all = (*runner)->meeting().all_gather("", 60);
+          CHILD_OK(all.status());
+          const Status status = (*runner)->meeting().news(15);
+          CHILD_EXPECT(status.message().find("rank 1 has given up: " + words) != std::string::npos,
+                       status.message());
+          return "";
+        }
+        CollectiveCase test(select::Collective::kBcast, rank, 2, 0, 8, true, false);
+        const Status status = (*runner)->run("chain", {}, test.call);
+        CHILD_EXPECT(status.code() == ErrorCode::kTimeout, status.message());
+        CHILD_EXPECT(status.message().starts_with(words), status.message());
+        return "";
+      },
+      std::chrono::seconds(20));
+  EXPECT_EQ(answers, test::all_well(2));
+}
+
 TEST(NetRunner, RanksThatMakeDifferentCallsAreToldSo) {
   const auto answers = test::in_ranks(2, [](int rank, test::Shared& shared) -> std::string {
     auto runner = join(rank, shared);

@@ -39,7 +39,7 @@ class FaultWireTest : public ::testing::Test {
     wire_ = std::make_unique<FaultWire>(
         std::make_unique<MemoryWire>(network_.get()), *plan, [this] { return now_; }, stream);
     far_ = std::make_unique<MemoryWire>(network_.get());
-    peer_ = *wire_->add_peer(far_->address());
+    peer_ = *wire_->add_peer(far_->address(), 0);
     got_ = {};
   }
 
@@ -292,7 +292,7 @@ TEST_F(FaultWireTest, send__holds_no_more_than_it_may) {
 
 TEST_F(FaultWireTest, remove_peer__what_is_held_for_it_is_lost) {
   open("delay=1:1us");
-  const std::uint64_t other = *wire_->add_peer(far_->address());
+  const std::uint64_t other = *wire_->add_peer(far_->address(), 0);
   ASSERT_TRUE(send(1));
   wire_->remove_peer(std::exchange(peer_, other));
   ASSERT_TRUE(send(2));
@@ -407,7 +407,7 @@ class EndpointsOverFaults {
       options.key = {seed_, ~seed_};
       // Flipped bits of the payload must not be taken for data.
       options.authenticates_payload = true;
-      options.peer = *ends_[i]->wire->add_peer(ends_[1 - i]->wire->address());
+      options.peer = *ends_[i]->wire->add_peer(ends_[1 - i]->wire->address(), 0);
       options.wire = ends_[i]->wire->capabilities();
       options.seed = seed_ + i;
       const auto made = ends_[i]->endpoint.connect(now_, options);

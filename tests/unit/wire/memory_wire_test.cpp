@@ -43,7 +43,7 @@ TEST(memory_wire, send__a_full_queue_has_no_room) {
   MemoryNetwork network(MemoryNetwork::default_capabilities(), 2);
   MemoryWire a(&network);
   MemoryWire b(&network);
-  const std::uint64_t peer = *a.add_peer(b.address());
+  const std::uint64_t peer = *a.add_peer(b.address(), 0);
   const testing::TestPacket packet(1, peer, 24, 0);
   EXPECT_TRUE(a.send(packet.transmission));
   EXPECT_TRUE(a.send(packet.transmission));

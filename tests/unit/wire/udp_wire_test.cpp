@@ -7,12 +7,18 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <tuple>
 
+#include "support/forked_ranks.hpp"
 #include "support/wire_contract.hpp"
 
 namespace tutti::wire::udp {
@@ -104,7 +110,7 @@ TEST(UdpWire, TheSmallerMtuOfTwoIsKept) {
   auto large = UdpWire::open(options_of(AF_INET, 9000, true));
   auto small = UdpWire::open(options_of(AF_INET, 1500, true));
   ASSERT_TRUE(large.ok() && small.ok());
-  const auto peer = (*large)->add_peer((*small)->address());
+  const auto peer = (*large)->add_peer((*small)->address(), 0);
   ASSERT_TRUE(peer.ok());
   const std::uint32_t bytes = (*small)->capabilities().chunk_bytes;
   const testing::TestPacket packet(1, *peer, 48, bytes);
@@ -121,9 +127,9 @@ TEST(UdpWire, SaysWhatItCanDo) {
   const auto wire = UdpWire::open(options_of(AF_INET, 1500, true));
   ASSERT_TRUE(wire.ok()) << wire.status().message();
   const transport::WireCapabilities it = (*wire)->capabilities();
-  EXPECT_EQ(it.mtu_bytes, 1464U);
-  EXPECT_EQ(it.chunk_bytes, 44U * 1464U - 48U);
-  EXPECT_EQ(it.chunk_bytes_min, 10U * 1464U - 48U);  // 12.5 us of 10 Gb/s.
+  EXPECT_EQ(it.mtu_bytes, 1460U);
+  EXPECT_EQ(it.chunk_bytes, 44U * 1460U - 48U);
+  EXPECT_EQ(it.chunk_bytes_min, 10U * 1460U - 48U);  // 12.5 us of 10 Gb/s.
   EXPECT_EQ(it.paths, 4U);
   EXPECT_NE((*wire)->description().find("in 44 datagrams"), std::string::npos)
       << (*wire)->description();
@@ -142,7 +148,7 @@ TEST(UdpWire, SpreadsShortMessagesWhereLinksAreSlow) {
   options.ps_per_byte = 80;
   EXPECT_EQ(least_of_full().first, least_of_full().second);
   options.ps_per_byte = 8000;
-  EXPECT_EQ(least_of_full().first, 3U * 1464U - 48U);
+  EXPECT_EQ(least_of_full().first, 3U * 1460U - 48U);
   options.chunk_bytes = 3000;
   EXPECT_EQ(least_of_full().first, 3000U);
   options.chunk_bytes = 0;
@@ -160,7 +166,7 @@ void expect_stamp_of_arrival(const UdpOptions& options, std::uint32_t bytes, boo
   const auto from = UdpWire::open(options);
   const auto to = UdpWire::open(options);
   ASSERT_TRUE(from.ok() && to.ok());
-  const auto peer = (*from)->add_peer((*to)->address());
+  const auto peer = (*from)->add_peer((*to)->address(), 0);
   ASSERT_TRUE(peer.ok());
   testing::Collector collector;
   collector.places = [has_place](std::uint64_t) { return has_place; };
@@ -179,6 +185,75 @@ void expect_stamp_of_arrival(const UdpOptions& options, std::uint32_t bytes, boo
     // This kernel carries it to the other socket within the call that sends it.
     EXPECT_GT(collector.received[number].received_ns, before_ns);
     EXPECT_LT(collector.received[number].received_ns, read_ns - 2'000'000);
+  }
+}
+
+/// The traffic class of a datagram that arrived at `socket`, or -1.
+int class_of_next(int socket) {
+  char byte = 0;
+  iovec part{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  if (recvmsg(socket, &message, MSG_DONTWAIT | MSG_TRUNC) < 0) {
+    return -1;
+  }
+  const cmsghdr* const head = CMSG_FIRSTHDR(&message);
+  if (head == nullptr) {
+    return -2;
+  }
+  if (head->cmsg_level == IPPROTO_IP) {
+    return *reinterpret_cast<const std::uint8_t*>(CMSG_DATA(head));
+  }
+  int field = 0;
+  std::memcpy(&field, CMSG_DATA(head), sizeof field);
+  return field;
+}
+
+TEST(UdpWire, PacketsAreOfTheirPeersTrafficClass) {
+  for (const int family : {AF_INET, AF_INET6}) {
+    const UdpOptions options = options_of(family, 1500, true);
+    const auto wire = UdpWire::open(options);
+    ASSERT_TRUE(wire.ok()) << wire.status().message();
+    // A plain socket in the place of another wire.
+    SocketAddress at = options.local;
+    const int socket = ::socket(family, SOCK_DGRAM, 0);
+    const int on = 1;
+    const bool is_v4 = family == AF_INET;
+    ASSERT_EQ(setsockopt(socket, is_v4 ? IPPROTO_IP : IPPROTO_IPV6,
+                         is_v4 ? IP_RECVTOS : IPV6_RECVTCLASS, &on, sizeof on),
+              0);
+    ASSERT_EQ(bind(socket, at.get(), at.bytes), 0);
+    ASSERT_EQ(getsockname(socket, at.get(), &at.bytes), 0);
+    WireAddress address = (*wire)->address();
+    const auto port = is_v4 ? reinterpret_cast<const sockaddr_in&>(at.storage).sin_port
+                            : reinterpret_cast<const sockaddr_in6&>(at.storage).sin6_port;
+    std::memcpy(&address.bytes[1], &port, sizeof port);
+    std::uint64_t names[3];
+    constexpr std::uint8_t kClasses[] = {0, 0xb8, 0x29};
+    for (int i = 0; i < 3; ++i) {
+      const auto name = (*wire)->add_peer(address, kClasses[i]);
+      ASSERT_TRUE(name.ok());
+      names[i] = *name;
+    }
+    EXPECT_EQ(*(*wire)->add_peer(address, kClasses[1]), names[1]);
+    for (int i = 0; i < 3; ++i) {
+      // One datagram, and many that the kernel cuts.
+      for (const std::uint32_t bytes : {100U, 20'000U}) {
+        const testing::TestPacket packet(1, names[i], 48, bytes);
+        ASSERT_TRUE((*wire)->send(packet.transmission));
+        int datagrams = 0;
+        for (int field = 0; (field = class_of_next(socket)) != -1; ++datagrams) {
+          EXPECT_EQ(field, (kClasses[i] & ~3) | 2) << "ECT(0) in any case";
+        }
+        EXPECT_EQ(datagrams > 1, bytes > 1500);
+        EXPECT_GT(datagrams, 0);
+      }
+    }
+    close(socket);
   }
 }
 
@@ -204,7 +279,7 @@ TEST(UdpWire, PacketsThatShareADatagramShareItsStamp) {
   if (!has_stamps(**to)) {
     GTEST_SKIP() << (*to)->description();
   }
-  const auto peer = (*from)->add_peer((*to)->address());
+  const auto peer = (*from)->add_peer((*to)->address(), 0);
   ASSERT_TRUE(peer.ok());
   const testing::TestPacket first(1, *peer, 48, 10);
   const testing::TestPacket second(2, *peer, 56, 0);
@@ -232,7 +307,7 @@ TEST(UdpWire, StampsCanBeSwitchedOff) {
   EXPECT_NE((*to)->description().find("no time stamps of the kernel: not asked for"),
             std::string::npos)
       << (*to)->description();
-  const auto peer = (*from)->add_peer((*to)->address());
+  const auto peer = (*from)->add_peer((*to)->address(), 0);
   ASSERT_TRUE(peer.ok());
   const testing::TestPacket packet(1, *peer, 48, 1'000);
   ASSERT_TRUE((*from)->send(packet.transmission));
@@ -243,6 +318,222 @@ TEST(UdpWire, StampsCanBeSwitchedOff) {
   testing::expect_equal(packet, collector.received[1]);
   EXPECT_EQ(collector.received[1].received_ns, transport::kNever);
 }
+
+/// Takes in what has come, and waits up to 5 s for it to be `count` packets.
+void receive_until(Wire& wire, testing::Collector& collector, std::size_t count) {
+  pollfd waiting = {wire.file_descriptor(), POLLIN, 0};
+  while (collector.count < count && poll(&waiting, 1, 5'000) > 0) {
+    wire.receive(collector, 8);
+  }
+  while (wire.receive(collector, 8) > 0) {
+  }
+}
+
+/// A socket between two wires: what comes to it goes on if the test says so.
+class Relay {
+ public:
+  Relay() : socket_(::socket(AF_INET, SOCK_DGRAM, 0)) {
+    sockaddr_in any = loopback(0);
+    socklen_t bytes = sizeof any;
+    EXPECT_EQ(bind(socket_, reinterpret_cast<const sockaddr*>(&any), sizeof any), 0);
+    EXPECT_EQ(getsockname(socket_, reinterpret_cast<sockaddr*>(&any), &bytes), 0);
+    port_ = any.sin_port;
+  }
+  ~Relay() { close(socket_); }
+  Relay(const Relay&) = delete;
+  Relay& operator=(const Relay&) = delete;
+
+  /// Of this socket, for a peer of the wire with address `end`.
+  WireAddress before(WireAddress end) const {
+    std::memcpy(&end.bytes[1], &port_, sizeof port_);
+    return end;
+  }
+  std::vector<std::byte> take() {
+    std::vector<std::byte> datagram(65536);
+    pollfd waiting = {socket_, POLLIN, 0};
+    EXPECT_EQ(poll(&waiting, 1, 5'000), 1);
+    const ssize_t bytes = recv(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT);
+    datagram.resize(static_cast<std::size_t>(std::max<ssize_t>(bytes, 0)));
+    return datagram;
+  }
+  void pass(const std::vector<std::byte>& datagram, const WireAddress& end) {
+    std::uint16_t port = 0;
+    std::memcpy(&port, &end.bytes[1], sizeof port);
+    const sockaddr_in to = loopback(port);
+    EXPECT_EQ(sendto(socket_, datagram.data(), datagram.size(), 0,
+                     reinterpret_cast<const sockaddr*>(&to), sizeof to),
+              static_cast<ssize_t>(datagram.size()));
+  }
+
+ private:
+  static sockaddr_in loopback(std::uint16_t port) {
+    sockaddr_in v4{};
+    v4.sin_family = AF_INET;
+    v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    v4.sin_port = port;
+    return v4;
+  }
+
+  int socket_;
+  std::uint16_t port_ = 0;
+};
+
+// Three packets come in part; after 2^16 packets three of the same sizes come whole.
+TEST(UdpWire, WhatRemainsOfAPacketDoesNotGetIntoALaterOne) {
+  constexpr std::size_t kFragments = 5;
+  constexpr int kRound = 1 << 16;
+  const auto from = UdpWire::open(options_of(AF_INET, 1500, false));
+  const auto to = UdpWire::open(options_of(AF_INET, 1500, false));
+  ASSERT_TRUE(from.ok() && to.ok());
+  const WireAddress end = (*to)->address();
+  Relay relay;
+  const Relay nobody;
+  const auto peer = (*from)->add_peer(relay.before(end), 0);
+  const auto silent = (*from)->add_peer(nobody.before(end), 0);
+  ASSERT_TRUE(peer.ok() && silent.ok());
+  const auto send = [&](std::uint64_t number, const auto& is_passed) {
+    const testing::TestPacket packet(number, *peer, 48, 7'000);
+    ASSERT_TRUE((*from)->send(packet.transmission));
+    for (std::size_t i = 0; i < kFragments; ++i) {
+      const std::vector<std::byte> datagram = relay.take();
+      if (is_passed(i)) {
+        relay.pass(datagram, end);
+      }
+    }
+  };
+  send(1, [](std::size_t i) { return i != 2; });
+  send(2, [](std::size_t i) { return i + 1 == kFragments; });
+  send(3, [](std::size_t i) { return i == 0; });
+  const testing::TestPacket other(9, *silent, 48, 0);
+  for (int i = 3; i < kRound; ++i) {
+    while (!(*from)->send(other.transmission)) {
+    }
+  }
+  for (const std::uint64_t number : {4, 5, 6}) {
+    send(number, [](std::size_t) { return true; });
+  }
+  testing::Collector collector;
+  receive_until(**to, collector, 3);
+  EXPECT_EQ(collector.count, 3U);
+  for (const std::uint64_t number : {4, 5, 6}) {
+    ASSERT_EQ(collector.received.count(number), 1U) << number;
+    testing::expect_equal(testing::TestPacket(number, *peer, 48, 7'000),
+                          collector.received[number]);
+  }
+}
+
+/// The loopback interface of this network namespace is up and has this MTU.
+bool set_loopback(int mtu_bytes) {
+  const int socket = ::socket(AF_INET, SOCK_DGRAM, 0);
+  ifreq request{};
+  std::strcpy(request.ifr_name, "lo");
+  request.ifr_flags = IFF_UP;
+  const bool is_up = ioctl(socket, SIOCSIFFLAGS, &request) == 0;
+  request.ifr_mtu = mtu_bytes;
+  const bool is_set = ioctl(socket, SIOCSIFMTU, &request) == 0;
+  close(socket);
+  return is_up && is_set;
+}
+
+/// Runs it in a process with a network of its own.
+void in_own_network(const std::function<void()>& body) {
+  std::fflush(stdout);
+  const std::vector<std::string> answers =
+      test::in_ranks(1, [&body](int, test::Shared&) -> std::string {
+        if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) {
+          return std::string("no network namespaces: ") + std::strerror(errno);
+        }
+        body();
+        std::fflush(stdout);
+        return ::testing::Test::HasFailure() ? "failed" : "";
+      });
+  ASSERT_EQ(answers.size(), 1U);
+  if (answers[0].starts_with("no network namespaces")) {
+    GTEST_SKIP() << answers[0];
+  }
+  EXPECT_EQ(answers[0], "");
+}
+
+class UdpNarrowPath : public ::testing::TestWithParam<std::tuple<int, int, bool>> {};
+
+// As after the news that a router on the way takes less than both ends' interfaces.
+TEST_P(UdpNarrowPath, LongPacketsGoOn) {
+  const auto& [family, mtu_bytes, offload] = GetParam();
+  if (family == AF_INET6 && !has_ipv6()) {
+    GTEST_SKIP() << "this host has no IPv6 loopback address";
+  }
+  in_own_network([family = family, mtu_bytes = mtu_bytes, offload = offload] {
+    ASSERT_TRUE(set_loopback(65536));
+    const WirePair pair = make_pair(options_of(family, mtu_bytes, offload));
+    const auto peer = pair.a->add_peer(pair.b->address(), 0);
+    ASSERT_TRUE(peer.ok());
+    const std::uint32_t bytes = pair.a->capabilities().chunk_bytes;
+    const std::size_t content = 48 + bytes;
+    const std::size_t headers = family == AF_INET6 ? 48 : 28;
+    const std::string before = pair.a->description();
+    testing::Collector collector;
+    collector.places = [](std::uint64_t number) { return number % 2 == 0; };
+    std::uint64_t number = 0;
+    std::uint64_t calls = 0;
+    std::uint64_t datagrams = 0;
+    const auto send = [&] {
+      const testing::TestPacket packet(++number, *peer, 48, bytes);
+      const WireCounters counters = pair.a->counters();
+      ASSERT_TRUE(pair.a->send(packet.transmission));
+      calls = pair.a->counters().calls_sent - counters.calls_sent;
+      datagrams = pair.a->counters().datagrams_sent - counters.datagrams_sent;
+      receive_until(*pair.b, collector, number);
+      ASSERT_EQ(collector.received[number].count, 1) << number;
+      testing::expect_equal(packet, collector.received[number]);
+    };
+    ASSERT_NO_FATAL_FAILURE(send());
+    EXPECT_EQ(calls, offload ? 1U : datagrams);
+    EXPECT_EQ(pair.a->description(), before);
+    for (const int narrow_bytes : {1400, 1300}) {
+      SCOPED_TRACE(narrow_bytes);
+      ASSERT_TRUE(set_loopback(narrow_bytes));
+      ASSERT_NO_FATAL_FAILURE(send());  // Finds out.
+      for (int i = 0; i < 3; ++i) {
+        ASSERT_NO_FATAL_FAILURE(send());
+        if (offload) {
+          const std::size_t each = static_cast<std::size_t>(narrow_bytes) - headers;
+          EXPECT_EQ(datagrams, (content + each - kPrefixBytes - 1) / (each - kPrefixBytes));
+          EXPECT_EQ(calls, (content + datagrams * kPrefixBytes) / (65507 / each * each) + 1);
+        }
+      }
+    }
+    const std::string after = pair.a->description();
+    if (offload) {
+      EXPECT_NE(after.find("datagrams of " + std::to_string(1300 - headers) +
+                           " bytes where a path takes no more"),
+                std::string::npos)
+          << after;
+    }
+    // 64 KiB in 64 datagrams are more than this takes; below 1280 there is no IPv6.
+    if (family == AF_INET) {
+      ASSERT_TRUE(set_loopback(700));
+      for (int i = 0; i < 4; ++i) {
+        ASSERT_NO_FATAL_FAILURE(send());
+      }
+      EXPECT_EQ(calls, datagrams);
+      EXPECT_TRUE(!offload ||
+                  pair.a->description().find("without segmentation offload") != std::string::npos)
+          << pair.a->description();
+    }
+    EXPECT_EQ(pair.a->counters().refused, 0U);
+    EXPECT_EQ(collector.count, number);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Wire, UdpNarrowPath,
+                         ::testing::Combine(::testing::Values(AF_INET, AF_INET6),
+                                            ::testing::Values(1500, 9000, 32768),
+                                            ::testing::Bool()),
+                         [](const auto& one) {
+                           return std::string(std::get<0>(one.param) == AF_INET ? "v4" : "v6") +
+                                  "_" + std::to_string(std::get<1>(one.param)) +
+                                  (std::get<2>(one.param) ? "_offload" : "_plain");
+                         });
 
 TEST(UdpWire, BadOptionsAreErrors) {
   UdpOptions options = options_of(AF_INET, 1500, true);
@@ -259,11 +550,12 @@ TEST(UdpWire, BadOptionsAreErrors) {
 TEST(UdpWire, AddressesOfOtherKindsAreErrors) {
   const auto wire = UdpWire::open(options_of(AF_INET, 1500, true));
   ASSERT_TRUE(wire.ok());
-  EXPECT_FALSE((*wire)->add_peer(WireAddress()).ok());
+  EXPECT_FALSE((*wire)->add_peer(WireAddress(), 0).ok());
   WireAddress v6;
   v6.bytes[0] = std::byte{6};
   v6.length = 21;
-  EXPECT_NE((*wire)->add_peer(v6).status().message().find("NCCL_SOCKET_FAMILY"), std::string::npos);
+  EXPECT_NE((*wire)->add_peer(v6, 0).status().message().find("NCCL_SOCKET_FAMILY"),
+            std::string::npos);
 }
 
 }  // namespace
