@@ -102,6 +102,12 @@ if [[ $what != measure ]]; then
     echo "C API, a rank dies, $call: rc $? $(tail -n 1 "$out/c-api-death-$call.txt")" |
       tee -a "$out/check.txt"
   done
+  for case in order stuck; do
+    LD_LIBRARY_PATH=$build/lib:$LD_LIBRARY_PATH timeout 100 "$build/tests/c_api/c_api_destroy" \
+      --case "$case" --memory cuda >"$out/c-api-destroy-$case.txt" 2>&1
+    echo "C API, ends that differ, $case: rc $? $(tail -n 1 "$out/c-api-destroy-$case.txt")" |
+      tee -a "$out/check.txt"
+  done
   run 60 2 "$build/tests/mpi/mpich/threads" --memory cuda >"$out/threads.txt" 2>&1
   echo "threads: rc $? $(tail -n 1 "$out/threads.txt")" | tee -a "$out/check.txt"
   run 200 "$gpus" "$build/tests/mpi/mpich/stress" --memory cuda --calls 1000000 --renew 20000 \

@@ -6,7 +6,7 @@
  * functions, enumerators and fields at the end of a sized structure come without one.
  *
  * Functions that return `char*` return a JSON document (UTF-8, NUL-terminated) that the caller
- * gives back to tutti_free; they never return NULL. A failure is {"error": "..."}.
+ * gives back to tutti_free; NULL only when there is no memory. A failure is {"error": "..."}.
  */
 #ifndef TUTTI_TUTTI_H_
 #define TUTTI_TUTTI_H_
@@ -114,14 +114,14 @@ typedef enum tutti_memory TUTTI_ANY_NUMBER {
   TUTTI_MEMORY_DEVICE = 2
 } tutti_memory_t;
 
-/** Equal on all ranks: what differs or cannot be read fails tutti_comm_create on all of them. All
- * zeros but `size` is the default. */
+/** Equal on all ranks: what cannot be read, a plan or a memory that differs fails tutti_comm_create
+ * on all of them. All zeros but `size` is the default. */
 typedef struct tutti_options {
   size_t size;           /**< sizeof(tutti_options_t) of the caller. */
   const char* plan;      /**< A plan list that goes before every rule, as in TUTTI_ALLREDUCE. */
   tutti_memory_t memory; /**< What buffers of calls that are waited for mostly are in, no more. */
-  /** Nonzero: calls of other communicators run at the same time on this GPU; launches stay small.
-   */
+  /** Nonzero: calls of other communicators run at the same time on this GPU; launches stay small,
+   * on all ranks if one says so. */
   int concurrent;
 } tutti_options_t;
 
@@ -142,14 +142,18 @@ TUTTI_API tutti_status_t tutti_comm_create(const tutti_bootstrap_t* bootstrap,
                                            const tutti_options_t* options, tutti_comm_t** comm);
 /**
  * Waits for this rank's calls on streams and frees the communicator, which no rank may use after.
- * NULL is allowed. Destroy graphs that hold its calls before: NCCL and RCCL keep their part of the
- * communicator until then, which is waited for 2 s, and a warning says so.
+ * NULL is allowed. Ranks may destroy communicators in any order. NCCL and RCCL keep their part of
+ * one until all ranks of the node have destroyed it and no graph holds its calls, so destroy graphs
+ * before: that is waited for 2 s, then a warning says so and a thread of the library's goes on.
  */
 TUTTI_API tutti_status_t tutti_comm_destroy(tutti_comm_t* comm);
 /** What broke the communicator, also a call on a stream; TUTTI_OK while nothing has. Never waits.
  */
 TUTTI_API tutti_status_t tutti_comm_status(tutti_comm_t* comm);
-/** Waits until all calls that this rank has put on streams are over; then as tutti_comm_status. */
+/**
+ * Waits until all calls that this rank has put on streams are over; then as tutti_comm_status. One
+ * that a failure ends is not waited for: synchronise its stream before its buffers are freed.
+ */
 TUTTI_API tutti_status_t tutti_comm_wait(tutti_comm_t* comm);
 /**
  * Place, cause and remedy of the last failure of this communicator; of NULL, of this thread's last

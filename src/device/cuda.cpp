@@ -245,10 +245,31 @@ class CudaApi final : public Api {
     return static_cast<Stream>(cuda::kStreamLegacy);
   }
 
-  Result<int> stream_device(Stream stream) override {
+  Status check_stream(Stream stream, int device) override {
+    cuda::Context theirs = nullptr;
+    if (stream == nullptr) {
+      TUTTI_RETURN_IF_ERROR(check("cuCtxGetCurrent", cu_.ctx_get_current(&theirs)));
+    } else {
+      TUTTI_RETURN_IF_ERROR(
+          check("cuStreamGetCtx", cu_.stream_get_ctx(static_cast<cuda::Stream>(stream), &theirs)));
+    }
     Scope scope(*this);
-    TUTTI_RETURN_IF_ERROR(scope.enter_stream(stream));
-    return current_device();
+    TUTTI_RETURN_IF_ERROR(scope.enter(device));
+    cuda::Context own = nullptr;
+    TUTTI_RETURN_IF_ERROR(check("cuCtxGetCurrent", cu_.ctx_get_current(&own)));
+    if (theirs == own) [[likely]] {
+      return {};
+    }
+    const int other = device_of(theirs);
+    if (stream == nullptr && other != device) {
+      return {};  // The default stream of `device` is meant, which nothing here says otherwise.
+    }
+    return Status(ErrorCode::kInvalidArgument,
+                  other == device
+                      ? "the stream is of a context of GPU " + std::to_string(device) +
+                            " other than its primary one, which libraries and the CUDA runtime use"
+                      : "the stream is of GPU " + std::to_string(other) +
+                            ", the communicator's GPU is number " + std::to_string(device));
   }
 
   Result<bool> is_capturing(Stream stream) override {
@@ -684,6 +705,16 @@ class CudaApi final : public Api {
       result = cu_.ctx_push_current(context);
     }
     return check("cuCtxPushCurrent", result);
+  }
+
+  /// Of a context; -1: of none, or of one that is gone.
+  int device_of(cuda::Context context) {
+    if (context == nullptr || cu_.ctx_push_current(context) != cuda::kSuccess) {
+      return -1;
+    }
+    const int device = current_device();
+    (void)cu_.ctx_pop_current(&context);
+    return device;
   }
 
   /// A device whose primary context exists, kUnknown when there is none.

@@ -8,7 +8,7 @@ namespace tutti::device {
 
 Result<bool> Api::is_capturing(Stream /*stream*/) { return false; }
 
-Result<int> Api::stream_device(Stream /*stream*/) { return -1; }
+Status Api::check_stream(Stream /*stream*/, int /*device*/) { return {}; }
 
 Result<void*> Api::allocate_shared(int device, Bytes bytes, Sharing sharing) {
   if (sharing == Sharing::kIpc) {

@@ -114,8 +114,10 @@ class Api {
   virtual Result<Stream> default_stream(int device) = 0;
   /// What the runtime itself, and libraries on it, call a stream that the functions here take.
   virtual Stream native_stream(Stream stream) const { return stream; }
-  /// The ordinal of the device that the stream belongs to; -1: it cannot be known.
-  virtual Result<int> stream_device(Stream stream);
+  /// Whether work of `device` can be queued on a stream of the application's (null: the default
+  /// stream). kInvalidArgument: it is of another device, or of a context where nothing of ours is.
+  /// Ok where that cannot be known.
+  virtual Status check_stream(Stream stream, int device);
   /// Whether what is queued on `stream` now goes into a graph in place of the device.
   virtual Result<bool> is_capturing(Stream stream);
   /// Sets which calls of this thread end a capture that is under way (the value is CUDA's and

@@ -40,6 +40,18 @@ nlohmann::ordered_json derived_json(const tutti::topology::Machine& machine) {
           {"rails", rails == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(rails)}};
 }
 
+/// The number `key` of a query; false: it is none from 1 on, or too large to be one of ranks.
+bool read_ranks(const json& query, const char* key, int* value) {
+  constexpr std::int64_t kRanksMax = 1 << 24;
+  const json number = query.value(key, json(1));
+  if (!number.is_number_integer() || number.get<std::int64_t>() < 1 ||
+      number.get<std::int64_t>() > kRanksMax) {
+    return false;
+  }
+  *value = number.get<int>();
+  return true;
+}
+
 }  // namespace
 
 extern "C" {
@@ -73,9 +85,8 @@ char* tutti_explain_json(const char* text) {
       return document(json{{"error", problem}});
     }
     tutti::select::CommFacts facts;
-    facts.ranks = query.value("ranks", 1);
-    facts.nodes = query.value("nodes", 1);
-    if (facts.nodes < 1 || facts.ranks < facts.nodes) {
+    if (!read_ranks(query, "ranks", &facts.ranks) || !read_ranks(query, "nodes", &facts.nodes) ||
+        facts.ranks < facts.nodes) {
       return document(json{{"error", "nodes must be at least 1 and at most ranks"}});
     }
     facts.ranks_per_node_max = (facts.ranks + facts.nodes - 1) / facts.nodes;

@@ -245,7 +245,7 @@ class Reader {
       }
     }
     out_.is_send_empty = call_.count == 0;
-    out_.is_recv_empty = is_root_ && received == 0;
+    out_.is_recv_empty = !is_root_ || received == 0;
     if (is_root_) {
       TUTTI_RETURN_IF_ERROR(need(a_.recv, received, "recv"));
       call_.recv = a_.recv;
@@ -276,7 +276,7 @@ class Reader {
       call_.count = out_.send_counts[self_];
       own_offset = out_.send_offsets[self_];
     }
-    out_.is_send_empty = is_root_ && sent == 0;
+    out_.is_send_empty = !is_root_ || sent == 0;
     out_.is_recv_empty = call_.count == 0;
     if (is_root_) {
       TUTTI_RETURN_IF_ERROR(need(a_.send, sent, "send"));

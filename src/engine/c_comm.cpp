@@ -3,6 +3,8 @@
 //
 // Communicators of the C API: a handle around an engine::Communicator without MPI, whose bootstrap
 // is the caller's callback. Here C becomes C++ and errors become codes; nothing is thrown out.
+#include <cxxabi.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -79,6 +81,11 @@ tutti_status_t answer(std::string& error, const Body& body) {
   } catch (const std::exception& thrown) {
     error = std::string("internal error: ") + thrown.what();
     return TUTTI_ERROR_INTERNAL;
+  } catch (const abi::__forced_unwind&) {
+    throw;  // The thread is being cancelled.
+  } catch (...) {
+    error = "internal error: the allgather callback threw what is no std::exception";
+    return TUTTI_ERROR_INTERNAL;
   }
 }
 
@@ -96,22 +103,33 @@ T sized(const T* given) {
   return own;
 }
 
-/// What hints a caller's options are.
-Result<tutti::engine::Hints> hints_of(const tutti_options_t& options) {
-  tutti::engine::Hints hints;
-  hints.plan = options.plan == nullptr ? "" : options.plan;
-  switch (options.memory) {
-    case TUTTI_MEMORY_ANY:
-      return hints;
-    case TUTTI_MEMORY_HOST:
-      hints.memory_kinds = "system";
-      return hints;
-    case TUTTI_MEMORY_DEVICE:
-      hints.memory_kinds = "cuda:device";
-      return hints;
+/// A caller's options, null or of any version.
+Result<tutti_options_t> read_options(const tutti_options_t* given) {
+  if (given == nullptr) {
+    return tutti_options_t{};
   }
-  return invalid("options: memory " + std::to_string(static_cast<int>(options.memory)) +
-                 " is none of tutti_memory_t");
+  if (given->size < sizeof(given->size)) {
+    return invalid("options: `size` is not set");
+  }
+  const tutti_options_t own = sized(given);
+  if (own.memory < TUTTI_MEMORY_ANY || own.memory > TUTTI_MEMORY_DEVICE) {
+    return invalid("options: memory " + std::to_string(static_cast<int>(own.memory)) +
+                   " is none of tutti_memory_t");
+  }
+  return own;
+}
+
+/// What cannot be read is told to the peers, who would wait for this rank.
+tutti::engine::Hints hints_of(const Result<tutti_options_t>& options) {
+  tutti::engine::Hints hints;
+  hints.unread = options.status();
+  if (options.ok()) {
+    hints.plan = options->plan == nullptr ? "" : options->plan;
+    hints.memory_kinds = options->memory == TUTTI_MEMORY_HOST     ? "system"
+                         : options->memory == TUTTI_MEMORY_DEVICE ? "cuda:device"
+                                                                  : "";
+  }
+  return hints;
 }
 
 /// False: the ranks came to the same answer, or this rank's call can never work, and nothing was
@@ -165,7 +183,6 @@ struct tutti_comm {
   /// Before a call: what earlier ones came to. One that waits lets those on streams end first: the
   /// bootstrap has no time-out, and no peer may be left waiting there for a rank that has failed.
   Status ready(Order order) { return outcome(/*wait=*/order == Order::kBlocking); }
-  Status check_stream(void* stream, int device);
   void classify(CCall* call);
   Result<Order> order_of(void* stream);
   Status carry(CCall* call, void* stream, Order order);
@@ -203,20 +220,9 @@ Result<Order> tutti_comm::order_of(void* stream) {
 }
 
 Status tutti_comm::outcome(bool wait) {
+  Status status = engine->stream_status(wait);  // Calls may be on streams after a failure, too.
   TUTTI_RETURN_IF_ERROR(engine->failure());
-  return engine->stream_status(wait);
-}
-
-Status tutti_comm::check_stream(void* stream, int device) {
-  tutti::device::Api* const api = engine->process().device();
-  if (api == nullptr || stream == nullptr || device < 0) {
-    return {};
-  }
-  TUTTI_ASSIGN_OR_RETURN(const int own, api->stream_device(stream));
-  return own < 0 || own == device
-             ? Status()
-             : invalid("the stream is of GPU " + std::to_string(own) +
-                       ", the communicator's GPU is number " + std::to_string(device));
+  return status;
 }
 
 Status tutti_comm::carry(CCall* prepared, void* stream, Order order) {
@@ -231,7 +237,9 @@ Status tutti_comm::carry(CCall* prepared, void* stream, Order order) {
     // Before anything that peers could wait for.
     const int own = engine->device() >= 0 ? engine->device() : device;
     TUTTI_RETURN_IF_ERROR(tutti::runners::check_on_device(call, std::max(own, 0)));
-    TUTTI_RETURN_IF_ERROR(check_stream(stream, own));
+    if (process.device() != nullptr && own >= 0) {
+      TUTTI_RETURN_IF_ERROR(process.device()->check_stream(stream, own));
+    }
   } else if (process.config().sync_device && device >= 0) {
     TUTTI_RETURN_IF_ERROR(process.device()->wait_device(device));
   }
@@ -355,9 +363,6 @@ tutti_status_t tutti_comm_create(const tutti_bootstrap_t* bootstrap, const tutti
     if (bootstrap == nullptr || bootstrap->size < kBootstrapBytes) {
       return invalid("tutti_comm_create: the bootstrap is null or its `size` is not set");
     }
-    if (options != nullptr && options->size < sizeof(options->size)) {
-      return invalid("tutti_comm_create: `size` of the options is not set");
-    }
     const tutti_bootstrap_t given = sized(bootstrap);
     if (given.allgather == nullptr || given.ranks < 1 || given.rank < 0 ||
         given.rank >= given.ranks) {
@@ -366,17 +371,16 @@ tutti_status_t tutti_comm_create(const tutti_bootstrap_t* bootstrap, const tutti
                      (given.allgather == nullptr ? ", and the allgather callback is null"
                                                  : "; ranks count from 0"));
     }
-    const tutti_options_t wanted = options == nullptr ? tutti_options_t{} : sized(options);
-    TUTTI_ASSIGN_OR_RETURN(const tutti::engine::Hints hints, hints_of(wanted));
+    const Result<tutti_options_t> wanted = read_options(options);
     Process& process = Process::get();
     process.report_configuration(given.rank);
     auto made = std::make_unique<tutti_comm>(given);
     made->place.world_rank = given.rank;
     made->place.world_ranks = given.ranks;
-    made->place.thread_multiple = wanted.concurrent != 0;
-    TUTTI_ASSIGN_OR_RETURN(
-        made->engine,
-        tutti::engine::Communicator::create(process, made->bootstrap, nullptr, made->place, hints));
+    made->place.thread_multiple = wanted.ok() && wanted->concurrent != 0;
+    TUTTI_ASSIGN_OR_RETURN(made->engine,
+                           tutti::engine::Communicator::create(process, made->bootstrap, nullptr,
+                                                               made->place, hints_of(wanted)));
     *comm = made.release();
     return {};
   });
@@ -392,6 +396,7 @@ tutti_status_t tutti_comm_destroy(tutti_comm_t* comm) {
     if (!status.ok()) {
       owned->barrier_word.abandon();  // A kernel may still be at it.
     }
+    owned->engine->begin_end();  // Of both carriers, before one is waited for.
     return status;
   });
 }
@@ -401,6 +406,10 @@ tutti_status_t tutti_comm_status(tutti_comm_t* comm) {
 }
 
 tutti_status_t tutti_comm_wait(tutti_comm_t* comm) {
+  if (comm != nullptr && comm->thrown != TUTTI_OK) {
+    std::string unheard;  // The exception's words stay.
+    static_cast<void>(answer(unheard, [&] { return comm->outcome(/*wait=*/true); }));
+  }
   return on(comm, [](tutti_comm& self) { return self.outcome(/*wait=*/true); });
 }
 

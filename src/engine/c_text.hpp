@@ -5,6 +5,7 @@
 #pragma once
 
 #include <exception>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -16,13 +17,17 @@ namespace tutti::engine {
 char* document(const std::string& text);
 char* document(const nlohmann::json& value);
 
-/// Runs `body`; nothing it throws crosses the C boundary.
+/// Runs `body`; nothing it throws crosses the C boundary. Null: no memory, not even for an error.
 template <class Body>
 char* guarded(Body body) {
   try {
     return body();
   } catch (const std::exception& error) {
-    return document(nlohmann::json{{"error", error.what()}});
+    try {
+      return document(nlohmann::json{{"error", error.what()}});
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
   }
 }
 

@@ -88,6 +88,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
 }
 
 Communicator::~Communicator() {
+  membership_.has_failed = !failure_.ok();
   if (direct_runner_ != nullptr) {
     process_.direct_communicators.fetch_sub(1, std::memory_order_relaxed);
   }
@@ -97,6 +98,18 @@ void Communicator::fail(const Status& status) {
   failure_ = status;
   if (direct_host_runner_ != nullptr) {
     direct_host_runner_->give_up(status);
+  }
+  if (ccl_runner_ != nullptr) {
+    ccl_runner_->set_failed();
+  }
+}
+
+void Communicator::begin_end() {
+  if (direct_runner_ != nullptr) {
+    direct_runner_->begin_end();
+  }
+  if (ccl_runner_ != nullptr) {
+    ccl_runner_->begin_end();
   }
 }
 
@@ -119,9 +132,13 @@ Status Communicator::take_plan(const std::string& plan) {
 
 Status Communicator::agree_configuration(const Hints& hints) {
   table_ = process_.table();
-  const Status planned = hints.plan.empty() ? Status() : take_plan(hints.plan);
-  if (!planned.ok() && mpi_ != nullptr && is_speaker()) {
-    log(LogLevel::kError, planned.message() + "; the hint is ignored");
+  Status unread = hints.unread;
+  if (unread.ok() && !hints.plan.empty()) {
+    const Status planned = take_plan(hints.plan);
+    unread = planned.ok() ? Status() : Status(ErrorCode::kInvalidConfig, planned.message());
+  }
+  if (!unread.ok() && mpi_ != nullptr && is_speaker()) {
+    log(LogLevel::kError, unread.message() + "; the hint is ignored");
   }
   facts_.has_mpi = mpi_ != nullptr;
   if (mpi_ == nullptr) {
@@ -141,7 +158,7 @@ Status Communicator::agree_configuration(const Hints& hints) {
     kDisabled,
     kAsserted,
     kAssertedInverse,
-    kBadPlan,
+    kUnread,
     kCount
   };
   const std::uint64_t hash = process_.agreement_hash() ^ table_.hash();
@@ -157,7 +174,7 @@ Status Communicator::agree_configuration(const Hints& hints) {
   values[kDisabled] = process_.config().enable ? 0 : 1;
   values[kAsserted] = asserted;
   values[kAssertedInverse] = ~asserted;
-  values[kBadPlan] = planned.ok() ? 0 : static_cast<std::uint64_t>(place_.rank) + 1;
+  values[kUnread] = unread.ok() ? 0 : static_cast<std::uint64_t>(place_.rank) + 1;
   TUTTI_RETURN_IF_ERROR(bootstrap_.max_in_place(values.data(), kCount));
 
   strict_ = values[kStrict] != 0;
@@ -177,11 +194,11 @@ Status Communicator::agree_configuration(const Hints& hints) {
     return {};
   }
   // A program that calls us by name gets an error where an MPI's hint is only ignored.
-  if (mpi_ == nullptr && values[kBadPlan] != 0) {
-    return Status(ErrorCode::kInvalidConfig,
-                  !planned.ok() ? planned.message()
-                                : "options: rank " + std::to_string(values[kBadPlan] - 1) +
-                                      " has a plan that cannot be read (it tells why)");
+  if (mpi_ == nullptr && values[kUnread] != 0) {
+    return !unread.ok() ? unread
+                        : Status(ErrorCode::kInvalidConfig,
+                                 "options: rank " + std::to_string(values[kUnread] - 1) +
+                                     " has some that cannot be read (it tells why)");
   }
   if (mpi_ == nullptr && values[kAsserted] != ~values[kAssertedInverse]) {
     return Status(ErrorCode::kInvalidConfig, "options: ranks differ in their memory");

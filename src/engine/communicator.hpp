@@ -33,6 +33,7 @@ namespace tutti::engine {
 struct Hints {
   std::string plan;          ///< "tutti_plan": a plan list that goes before every other rule.
   std::string memory_kinds;  ///< "mpi_assert_memory_alloc_kinds".
+  Status unread{};           ///< What could not be read of it: without an MPI an error everywhere.
 };
 
 /// Facts of this rank that only the front door knows.
@@ -107,6 +108,9 @@ class Communicator {
   const Status& failure() const { return failure_; }
   /// Peers that wait for this rank in shared memory hear of it.
   void fail(const Status& status);
+  /// Begins what the end of this object waits for, so that the ends of several can be under way; no
+  /// call may follow.
+  void begin_end();
   /// A stream for copies to and from `device` that stage a native call; `bytes` are counted.
   Result<device::Stream> staging_stream(int device, Bytes bytes) {
     process_.counters().staged_bytes.fetch_add(bytes, std::memory_order_relaxed);
@@ -124,6 +128,23 @@ class Communicator {
   Process& process() { return process_; }
 
  private:
+  /// Of a communicator in its process: gone after all that may have leased memory.
+  class Membership {
+   public:
+    Membership(Process& process, const runners::CommonEnd& end) : process_(process), end_(end) {
+      process_.enter();
+    }
+    Membership(const Membership&) = delete;
+    Membership& operator=(const Membership&) = delete;
+    ~Membership() { process_.leave(has_failed || !end_.reason().ok()); }
+
+    bool has_failed = false;
+
+   private:
+    Process& process_;
+    const runners::CommonEnd& end_;
+  };
+
   Communicator(Process& process, runners::Bootstrap& bootstrap, runners::MpiLibrary* mpi,
                const Place& place)
       : process_(process), bootstrap_(bootstrap), mpi_(mpi), place_(place) {}
@@ -195,9 +216,10 @@ class Communicator {
   bool ccl_tried_ = false;
   int device_ = -1;  ///< This rank's GPU on this communicator.
   MemoryModes modes_;
-  std::unique_ptr<runners::MpiRunner> mpi_runner_;
   /// Of the two runners on the GPU, whose calls may stand behind each other on streams.
   std::shared_ptr<runners::CommonEnd> end_ = std::make_shared<runners::CommonEnd>();
+  Membership membership_{process_, *end_};
+  std::unique_ptr<runners::MpiRunner> mpi_runner_;
   std::unique_ptr<runners::CclRunner> ccl_runner_;
   std::unique_ptr<runners::DeviceCombine> device_combine_;  ///< For schedules carried by the CCL.
   std::unique_ptr<runners::DirectRunner> direct_runner_;

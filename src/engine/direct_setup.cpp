@@ -15,7 +15,7 @@
 namespace tutti::engine {
 namespace {
 
-/// Of a process: each has 32 MiB of staging memory and its own kernels.
+/// Of a process: each has up to 64 MiB of staging memory and its own kernels.
 constexpr int kCommunicatorsMax = 16;
 /// Blocks of a launch where several threads may be in collectives at once.
 constexpr std::uint32_t kThreadsBlocksMax = 8;

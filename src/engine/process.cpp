@@ -107,6 +107,21 @@ Result<ccl::Library*> Process::ccl() {
   return ccl_.get();
 }
 
+void Process::leave(bool has_failed) {
+  if (has_failed) {
+    may_run_for_ever_ = true;
+  }
+  if (communicators_.fetch_sub(1) == 1) {
+    release_scratch();
+  }
+}
+
+void Process::release_scratch() {
+  if (!may_run_for_ever_) {
+    scratch_->release();
+  }
+}
+
 void Process::report_configuration(int world_rank) {
   std::call_once(reported_, [&] {
     set_log_rank(world_rank);

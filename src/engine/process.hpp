@@ -48,6 +48,13 @@ class Process {
 
   /// Live communicators with direct kernels: each has staging memory on its GPU.
   std::atomic<int> direct_communicators{0};
+  /// A communicator lives until leave(), which comes after everything of it has gone. The last one
+  /// frees what is cached of scratch memory, unless one failed: memory of a GPU is freed when all
+  /// that runs there is done, and something may run for ever.
+  void enter() { communicators_.fetch_add(1); }
+  void leave(bool has_failed);
+  /// Same, of the last one's part of it.
+  void release_scratch();
 
   runners::Scratch& scratch() { return *scratch_; }
   Counters& counters() { return counters_; }
@@ -71,6 +78,8 @@ class Process {
   device::OpenReport device_report_;
   std::unique_ptr<device::Api> device_;
   std::unique_ptr<runners::Scratch> scratch_;
+  std::atomic<int> communicators_{0};
+  std::atomic<bool> may_run_for_ever_ = false;  ///< What a communicator that failed left on a GPU.
   std::mutex ccl_mutex_;
   bool ccl_tried_ = false;
   std::unique_ptr<ccl::Library> ccl_;

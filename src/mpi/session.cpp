@@ -50,7 +50,8 @@ int delete_session(MPI_Comm /*comm*/, int /*keyval*/, void* value, void* /*extra
 }
 
 /// MPI_Finalize deletes the attributes of MPI_COMM_SELF before anything else: all of MPI still
-/// works here. Sessions stop in the order they were made, which ranks share.
+/// works here. Threads may have made sessions in another order on each rank: what waits for peers
+/// is begun for all of them before the first is waited for.
 int shut_down(MPI_Comm /*comm*/, int /*keyval*/, void* /*value*/, void* /*extra*/) {
   g_generation.fetch_add(1, std::memory_order_acq_rel);
   std::vector<Session*> sessions;
@@ -59,9 +60,14 @@ int shut_down(MPI_Comm /*comm*/, int /*keyval*/, void* /*value*/, void* /*extra*
     sessions = g_sessions;
   }
   for (Session* session : sessions) {
+    if (session->engine != nullptr) {
+      session->engine->begin_end();
+    }
+  }
+  for (Session* session : sessions) {
     stop(session);
   }
-  engine::Process::get().scratch().release();
+  engine::Process::get().release_scratch();
   return MPI_SUCCESS;
 }
 

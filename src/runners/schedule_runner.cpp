@@ -91,7 +91,7 @@ Status ScheduleRunner::carry_out(const Prepared& prepared, const Call& call,
   using Clock = std::chrono::steady_clock;
   constexpr int kPollsPerLook = 1024;
   const auto start = Clock::now();
-  int polls = 0;
+  std::int64_t polls = 0;
   running_.start(prepared.program, call, bases);
   while (true) {
     TUTTI_RETURN_IF_ERROR(running_.advance());

@@ -37,7 +37,7 @@ void Lease::give_back() {
   }
 }
 
-Result<Lease> Scratch::lease(int device, Bytes bytes) {
+Result<Lease> Scratch::lease(int device, Bytes bytes, bool may_wait) {
   Lease lease;
   lease.pool_ = this;
   lease.device_ = device;
@@ -58,13 +58,17 @@ Result<Lease> Scratch::lease(int device, Bytes bytes) {
       return lease;
     }
   }
-  TUTTI_ASSIGN_OR_RETURN(lease.data_, allocate(device, Bytes{1} << lease.size_class_));
+  TUTTI_ASSIGN_OR_RETURN(lease.data_, allocate(device, Bytes{1} << lease.size_class_, may_wait));
   return lease;
 }
 
-Result<void*> Scratch::allocate(int device, Bytes bytes) {
+Result<void*> Scratch::allocate(int device, Bytes bytes, bool may_wait) {
   if (device >= 0) {
-    return api_->allocate_device(device, bytes);
+    auto allocated = api_->allocate_device(device, bytes);
+    if (allocated.status().code() == ErrorCode::kOutOfMemory && may_wait && free_cached(device)) {
+      return api_->allocate_device(device, bytes);  // What other sizes had was in the way.
+    }
+    return allocated;
   }
   if (api_ != nullptr) {
     auto pinned = api_->allocate_pinned(bytes);
@@ -115,18 +119,23 @@ void Scratch::put(int device, int size_class, void* data) {
   free(device, data);
 }
 
-void Scratch::release() {
-  std::map<std::pair<int, int>, std::vector<void*>> all;
+bool Scratch::free_cached(std::optional<int> device) {
+  std::vector<std::pair<int, void*>> buffers;
   {
     const std::lock_guard lock(mutex_);
-    all.swap(free_);
-    cached_pinned_bytes_ = 0;
-  }
-  for (auto& [key, buffers] : all) {
-    for (void* data : buffers) {
-      free(key.first, data);
+    for (auto& [key, cached] : free_) {
+      if (!device || key.first == *device) {
+        for (void* const data : std::exchange(cached, {})) {
+          buffers.emplace_back(key.first, data);
+        }
+        cached_pinned_bytes_ = key.first < 0 ? 0 : cached_pinned_bytes_;
+      }
     }
   }
+  for (const auto& [own_device, data] : buffers) {
+    free(own_device, data);
+  }
+  return !buffers.empty();
 }
 
 }  // namespace tutti::runners

@@ -2,12 +2,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Scratch memory for staging: pinned host memory and device memory, kept in power-of-two size
-// classes and reused, so that the call path allocates only the first time. Process-wide and
-// thread-safe. Without a device library pinned memory is plain aligned memory.
+// classes and reused, so that the call path allocates only the first time. What is kept of a
+// device's memory has no bound but the device's: it is freed when it is in the way of another size,
+// and at release(). Process-wide and thread-safe. Without a device library pinned memory is plain
+// aligned memory.
 #pragma once
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -50,16 +53,23 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  Result<Lease> pinned(Bytes bytes) { return lease(-1, bytes); }
-  Result<Lease> device(int device, Bytes bytes) { return lease(device, bytes); }
-  /// Frees what is cached (at MPI_Finalize). Errors are ignored: the driver may be gone.
-  void release();
+  Result<Lease> pinned(Bytes bytes) { return lease(-1, bytes, true); }
+  /// `may_wait`: out of memory, it frees what is cached of other sizes, which waits for all that
+  /// runs on the device. Not for calls on streams: what stands there may wait for their caller.
+  Result<Lease> device(int device, Bytes bytes, bool may_wait = true) {
+    return lease(device, bytes, may_wait);
+  }
+  /// Frees what is cached. Errors are ignored: the driver may be gone. Of a device's memory that
+  /// waits for what runs there.
+  void release() { free_cached(std::nullopt); }
 
  private:
   friend class Lease;
-  Result<Lease> lease(int device, Bytes bytes);
-  Result<void*> allocate(int device, Bytes bytes);
+  Result<Lease> lease(int device, Bytes bytes, bool may_wait);
+  Result<void*> allocate(int device, Bytes bytes, bool may_wait);
   void free(int device, void* data);
+  /// Frees what is cached of `device`, -1 pinned, or all; false: that was nothing.
+  bool free_cached(std::optional<int> device);
   void put(int device, int size_class, void* data);
 
   device::Api* api_;

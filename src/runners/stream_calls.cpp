@@ -79,13 +79,17 @@ Status StreamCalls::begin(Queued* call) {
     }
   }
   queueing_since_ = Clock::now();
+  wake_watch();
+  return {};
+}
+
+void StreamCalls::wake_watch() {
   if (!thread_.joinable()) {
-    last_look_ = *queueing_since_;
+    last_look_ = Clock::now();
     thread_ = std::thread([this] { watch(); });
-  } else if (is_asleep_) {
+  } else if (is_asleep_ || is_end_due_) {
     changed_.notify_all();
   }
-  return {};
 }
 
 Status StreamCalls::open(device::Stream stream, Queued* call) {
@@ -162,7 +166,9 @@ Status StreamCalls::failure() {
     Status status = reap();
     status = status.ok() ? outcome() : status;
     if (!status.ok()) {
-      fail(lock, status);
+      failure_ = status;
+      is_end_due_ = true;
+      wake_watch();
     }
   }
   return failure_;
@@ -235,7 +241,16 @@ void StreamCalls::watch() {
   const device::RelaxedCapture relaxed(api_);
   std::unique_lock lock(mutex_);
   int idle = 0;
-  while (!is_closing_) {
+  for (;;) {
+    if (std::exchange(is_end_due_, false)) {
+      const Status reason = failure_;
+      lock.unlock();
+      options_.end(reason);
+      lock.lock();
+    }
+    if (is_closing_) {
+      return;
+    }
     if (!failure_.ok() || idle > kIdleGlances) {
       is_asleep_ = true;
       changed_.wait(lock);

@@ -45,8 +45,8 @@ class StreamCalls {
     std::function<Status()> outcome;
     /// Whether the peers that the call under way waits for are there; may be empty.
     std::function<Status()> look;
-    /// Makes all that is queued end, without result. Called once, with the failure, by whichever
-    /// thread saw it: also while another one is in `queue`.
+    /// Makes all that is queued end, without result. Called once, with the failure, by the thread
+    /// that saw it (for one that only asked, by the watch): also while another one is in `queue`.
     std::function<void(const Status& failure)> end;
   };
   StreamCalls(device::Api& api, int device, Options options)
@@ -77,7 +77,8 @@ class StreamCalls {
   Status precede(device::Stream stream);
   /// Waits until everything queued is done.
   Status drain();
-  /// What ended the calls; ok while nothing has. Does not wait.
+  /// What ended the calls; ok while nothing has. Does not wait, not for an end that it finds to be
+  /// due either.
   Status failure();
 
  private:
@@ -103,6 +104,7 @@ class StreamCalls {
   /// Lets go of the lock while `end` runs.
   void fail(std::unique_lock<std::mutex>& lock, const Status& status);
   void recycle(const Queued& call);
+  void wake_watch();
   void watch();
   Status look_at_first(Clock::time_point now);
   Status look_at_queueing(Clock::time_point now);
@@ -118,6 +120,7 @@ class StreamCalls {
   std::optional<Clock::time_point> queueing_since_;
   std::vector<device::Event> free_;
   Status failure_;
+  bool is_end_due_ = false;  ///< The watch is to call `end`.
   bool is_asleep_ = false;
   bool is_closing_ = false;
   Clock::time_point last_look_;

@@ -456,6 +456,24 @@ def test_threads(mpi: Mpi, door: Path, tmp_path: Path) -> None:
         result.assert_passed("threads")
 
 
+def test_threads__the_end_waits_in_no_circle(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    """Ranks made their communicators in differing orders, and MPI_Finalize ends them all, where the
+    ranks of a node leave NCCL's communicators together."""
+    environment, path = setting("cuda")
+    result = job(
+        mpi,
+        2,
+        [mpi.program("threads"), "--memory", "cuda", "--calls", "4", "--keep"],
+        tmp_path,
+        environment=environment | {"FAKE_CCL_MEET": "ncclCommDestroy"},
+        library_path=path,
+    )
+    assert result.status == 0, str(result)
+    if "threads: skipped" in result.stdout:
+        pytest.skip(result.stdout.strip())
+    result.assert_passed("threads")
+
+
 # NCCL really runs.
 
 

@@ -4,9 +4,11 @@
  * MPI_THREAD_MULTIPLE: two threads of each rank, each on a communicator of its own, make their
  * first and later collectives at the same time, and odd ranks start with the other communicator.
  * Whatever is set up lazily at a communicator's first collective must not make ranks wait for each
- * other in a circle. Last line: "threads: N checks, M failed".
+ * other in a circle, nor whatever ends in MPI_Finalize (--keep: communicators are not freed
+ * before). Last line: "threads: N checks, M failed".
  *
  * Usage: threads [--memory host|hostdevice|cuda|hip] [--same-device] [--calls N]
+ *                [--keep]
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -105,9 +107,12 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   const char* memory = "host";
   bool same_device = false;
+  bool is_kept = false;
   for (int i = 1; i < argc; ++i) {
     if (strcmp(argv[i], "--same-device") == 0) {
       same_device = true;
+    } else if (strcmp(argv[i], "--keep") == 0) {
+      is_kept = true;
     } else if (strcmp(argv[i], "--memory") == 0 && i + 1 < argc) {
       memory = argv[++i];
     } else if (strcmp(argv[i], "--calls") == 0 && i + 1 < argc) {
@@ -138,7 +143,7 @@ int main(int argc, char** argv) {
     mine[0] += worker[i].checks;
     mine[1] += worker[i].failures;
   }
-  for (int i = 0; i < kThreads; ++i) MPI_Comm_free(&worker[i].comm);
+  for (int i = 0; i < kThreads && !is_kept; ++i) MPI_Comm_free(&worker[i].comm);
   long total[2] = {0, 0};
   MPI_Allreduce(mine, total, 2, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
   MPI_Finalize();

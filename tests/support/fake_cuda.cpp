@@ -3,8 +3,9 @@
 //
 // TEST DOUBLE of libcuda.so.1, never installed. It exports the real symbols of the driver API
 // over host memory and threads, and is strict where the driver is: nothing works before cuInit,
-// most things need a current context, an unknown pointer or handle is an error. There is no
-// cuCtxCreate: code that makes a context of its own does not run here.
+// most things need a current context, an unknown pointer or handle is an error, an event goes on
+// streams of its own context. There is no cuCtxCreate: code that makes a context of its own does
+// not run here.
 //
 // Beyond the driver's symbols:
 //   tutti_fake_enqueue(stream, function, argument)  a host function in the stream's order
@@ -13,6 +14,9 @@
 //   tutti_fake_calls(symbol)                        calls of a symbol since the last fail()
 //   tutti_fake_active_contexts()                    primary contexts that are retained now
 //   tutti_fake_reset_device(device)                 what cudaDeviceReset does to a context
+//   tutti_fake_new_context(device)                  the context of a program that makes its own
+//   tutti_fake_memory(device)                       bytes that cuMemAlloc has given out and not
+//   back tutti_fake_memory_max(bytes)                    how many there are on each device
 #include "support/fake_gpu.hpp"
 
 #include <sys/mman.h>
@@ -42,7 +46,10 @@ struct State {
   std::atomic<bool> initialized = false;
   std::mutex mutex;
   CUctx_st* primary[tutti::device::kHostDeviceCount] = {};
-  std::vector<CUctx_st*> contexts;  // Every one ever made: handles stay readable for ever.
+  std::vector<CUctx_st*> contexts;        // Every one ever made: handles stay readable for ever.
+  std::map<void*, CUctx_st*> context_of;  // Of streams and events.
+  std::size_t memory[tutti::device::kHostDeviceCount] = {};
+  std::size_t memory_max = std::size_t{16} << 30;
 };
 
 State& state() {
@@ -54,6 +61,22 @@ thread_local std::vector<CUctx_st*> context_stack;
 thread_local int capture_mode = 0;  // Global, as the driver begins.
 
 CUctx_st* current() { return context_stack.empty() ? nullptr : context_stack.back(); }
+
+/// What was made now is of the current context.
+void keep_context(void* handle) {
+  const std::lock_guard lock(state().mutex);
+  state().context_of[handle] = current();
+}
+
+/// Null: the handle is unknown.
+CUctx_st* context_of(void* handle) {
+  const std::lock_guard lock(state().mutex);
+  const auto found = state().context_of.find(handle);
+  return found == state().context_of.end() ? nullptr : found->second;
+}
+
+/// The null stream and its like are of the current context.
+bool is_default_stream(const void* stream) { return reinterpret_cast<std::uintptr_t>(stream) <= 2; }
 
 bool is_device(int device) { return device >= 0 && device < device_count(); }
 
@@ -207,7 +230,8 @@ CUDA_CALL(cuDeviceTotalMem_v2, (std::size_t * bytes, int device)) {
   if (!is_device(device)) {
     return kInvalidDevice;
   }
-  *bytes = std::size_t{16} << 30;
+  const std::lock_guard lock(state().mutex);
+  *bytes = state().memory_max;
   return kSuccess;
 }
 
@@ -337,17 +361,29 @@ CUDA_CALL(cuMemAlloc_v2, (DevicePointer * pointer, std::size_t bytes)) {
   if (pointer == nullptr || bytes == 0) {
     return kInvalidValue;
   }
+  const std::lock_guard lock(state().mutex);
+  std::size_t& used = state().memory[current()->device];
+  if (bytes > state().memory_max - std::min(used, state().memory_max)) {
+    return cuda::kErrorOutOfMemory;
+  }
   tutti::Result<void*> memory = host().allocate_device(current()->device, bytes);
   if (!memory.ok()) {
     return code_of(memory.status(), kInvalidValue);
   }
+  used += tutti::device::host_device_range(*memory).bytes;
   *pointer = reinterpret_cast<DevicePointer>(*memory);
   return kSuccess;
 }
 
 CUDA_CALL(cuMemFree_v2, (DevicePointer pointer)) {
   NEEDS_CONTEXT(cuMemFree_v2);
-  return free_memory(as_pointer(pointer));
+  const auto range = tutti::device::host_device_range(as_pointer(pointer));
+  const int code = free_memory(as_pointer(pointer));
+  if (code == kSuccess && range.device >= 0) {
+    const std::lock_guard lock(state().mutex);
+    state().memory[range.device] -= range.bytes;
+  }
+  return code;
 }
 
 CUDA_CALL(cuMemAllocManaged, (DevicePointer * pointer, std::size_t bytes, unsigned)) {
@@ -527,7 +563,11 @@ CUDA_CALL(cuStreamCreateWithPriority, (void** stream, unsigned flags, int)) {
   if (flags > cuda::kStreamNonBlocking) {
     return kInvalidValue;
   }
-  return streams().create(stream, current()->device, flags == 0);
+  const int code = streams().create(stream, current()->device, flags == 0);
+  if (code == kSuccess) {
+    keep_context(*stream);
+  }
+  return code;
 }
 
 CUDA_CALL(cuStreamCreate, (void** stream, unsigned flags)) {
@@ -554,15 +594,14 @@ CUDA_CALL(cuStreamSynchronize, (void* stream)) {
 
 CUDA_CALL(cuStreamGetCtx, (void* stream, CUctx_st** context)) {
   NEEDS_INIT(cuStreamGetCtx);
-  if (reinterpret_cast<std::uintptr_t>(stream) <= 2) {
+  if (is_default_stream(stream)) {
     *context = current();
     return current() == nullptr ? kInvalidContext : kSuccess;
   }
-  const int device = streams().device_of(stream);
-  if (device < 0) {
+  if (streams().device_of(stream) < 0) {
     return kInvalidHandle;
   }
-  *context = state().primary[device];
+  *context = context_of(stream);
   return kSuccess;
 }
 
@@ -597,6 +636,7 @@ CUDA_CALL(cuLaunchHostFunc, (void* stream, void (*function)(void*), void* argume
 CUDA_CALL(cuEventCreate, (void** event, unsigned)) {
   NEEDS_CONTEXT(cuEventCreate);
   *event = *host().create_event(current()->device);
+  keep_context(*event);
   return kSuccess;
 }
 
@@ -610,6 +650,9 @@ CUDA_CALL(cuEventRecord, (void* event, void* stream)) {
   FIND_STREAM(queue);
   if (streams().is_capturing(queue)) {
     return kCaptureUnsupported;  // Stricter than the driver: the event would be the graph's.
+  }
+  if (context_of(event) != (is_default_stream(stream) ? current() : context_of(stream))) {
+    return kInvalidHandle;
   }
   streams().order(queue);
   return code_of(host().record_event(event, queue), kInvalidHandle);
@@ -865,4 +908,21 @@ TUTTI_FAKE_EXPORT void tutti_fake_reset_device(int device) {
   if (is_device(device) && state().primary[device] != nullptr) {
     state().primary[device]->is_destroyed = true;
   }
+}
+
+TUTTI_FAKE_EXPORT CUctx_st* tutti_fake_new_context(int device) {
+  const std::lock_guard lock(state().mutex);
+  CUctx_st* const made = state().contexts.emplace_back(new CUctx_st);
+  made->device = device;
+  return made;
+}
+
+TUTTI_FAKE_EXPORT std::size_t tutti_fake_memory(int device) {
+  const std::lock_guard lock(state().mutex);
+  return is_device(device) ? state().memory[device] : 0;
+}
+
+TUTTI_FAKE_EXPORT void tutti_fake_memory_max(std::size_t bytes) {
+  const std::lock_guard lock(state().mutex);
+  state().memory_max = bytes;
 }

@@ -18,6 +18,8 @@
 //   FAKE_CCL_VERSION=N     what ncclGetVersion says
 //   FAKE_CCL_IN_PROGRESS=N every call on a non-blocking communicator stays in progress for N polls
 //                          (unset: only its first, as with lazily connected ranks)
+//   FAKE_CCL_MEET=SPEC     ncclCommDestroy or ncclCommAbort returns when all ranks have left the
+//                          communicator, as the real one's ranks of a node, or have ended
 //   FAKE_CCL_GRAPH=1       a graph holds every communicator: destroy and abort wait, as the real
 //   ones FAKE_CCL_LOG=PATH      appends "SYMBOL COUNT TYPE OP RANK/RANKS" for each call
 #include <dlfcn.h>
@@ -1577,6 +1579,19 @@ void wait_for_graphs() {
   }
 }
 
+/// As the real library, which leaves a node's communicator with all of its ranks.
+void meet(const char* symbol, Comm& comm) {
+  if (!knob_applies("FAKE_CCL_MEET", symbol, comm.rank)) {
+    return;
+  }
+  for (int peer = 0; peer < comm.ranks; ++peer) {
+    Backoff backoff;
+    while (!comm.is_gone(peer)) {
+      backoff.wait();
+    }
+  }
+}
+
 }  // namespace
 
 // ---- The interface ------------------------------------------------------------------------
@@ -1667,6 +1682,7 @@ FAKE_EXPORT Result ncclCommDestroy(abi::Comm handle) {
   wait_for_graphs();
   wait_idle(*comm);
   retire(*comm);
+  meet("ncclCommDestroy", *comm);
   return abi::kSuccess;
 }
 
@@ -1685,6 +1701,7 @@ FAKE_EXPORT Result ncclCommAbort(abi::Comm handle) {
   while (comm->running.load() > 0) {
     backoff.wait();
   }
+  meet("ncclCommAbort", *comm);
   return abi::kSuccess;
 }
 

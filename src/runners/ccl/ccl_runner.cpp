@@ -29,8 +29,10 @@ constexpr auto kCallGrace = std::chrono::seconds(1);
 /// How long an abort may take before what may hold it up is ended too: a kernel of ours on the same
 /// stream. The library tells its own kernels first of all, then it waits for them.
 constexpr auto kHeldGrace = std::chrono::milliseconds(300);
-/// How long the end of a communicator with captured calls is waited for.
-constexpr auto kGraphGrace = std::chrono::seconds(2);
+/// How long the library may take to end communicators before it is left behind. It may wait for all
+/// ranks of the node to end theirs, in their order, and for graphs with their calls.
+constexpr auto kEndGrace = std::chrono::seconds(2);
+constexpr auto kEndGraceMin = std::chrono::milliseconds(250);
 
 Result<Element> element_of(const Call& call) {
   if (!select::is_reduction(call.collective)) {
@@ -50,7 +52,8 @@ bool all_equal(std::span<const std::uint64_t> values) {
 }
 
 /// Outlives the runner on a thread of its own.
-void end_with(ccl::Library& library, device::Api& api, int device, ccl::Communicator communicator,
+void end_with(ccl::Library& library, device::Api& api, int device,
+              const std::vector<ccl::Communicator>& communicators,
               Status (ccl::Library::*ending)(ccl::Communicator)) {
   // An abort first tells what runs to stop. It chooses the device by itself, afterwards; a driver
   // whose queue is full would not let this thread choose it before.
@@ -58,8 +61,10 @@ void end_with(ccl::Library& library, device::Api& api, int device, ccl::Communic
   if (ending != &ccl::Library::abort) {
     current.emplace(device::CurrentDevice::set(api, device));
   }
-  Status ignored = (library.*ending)(communicator);
-  static_cast<void>(ignored);
+  for (const ccl::Communicator communicator : communicators) {
+    Status ignored = (library.*ending)(communicator);
+    static_cast<void>(ignored);
+  }
 }
 
 }  // namespace
@@ -78,27 +83,19 @@ CclRunner::CclRunner(ccl::Library& library, device::Api& api, int device, Bootst
 }
 
 CclRunner::~CclRunner() {
-  Status unheard = stream_status(/*wait=*/true);
-  static_cast<void>(unheard);
-  stream_calls_.reset();
-  end_->leave(CommonEnd::Turn::kLibrary);
-  const auto destroy = has_captured_ ? &CclRunner::begin_end : &CclRunner::end_now;
-  for (const auto& one : communicators_) {
-    if (const ccl::Communicator communicator = one; communicator != nullptr) {
-      (this->*destroy)(communicator, &ccl::Library::destroy);
-    }
-  }
-  for (const ccl::Communicator communicator : more_communicators_) {
-    (this->*destroy)(communicator, &ccl::Library::destroy);
-  }
-  if (!wait_for_ends(kGraphGrace)) {
+  begin_end();
+  // Of many communicators that end together, those before this one have taken their time.
+  if (!wait_for_ends(std::max(ends_until_, Clock::now() + kEndGraceMin))) {
     log(LogLevel::kWarn,
         std::string(library_.name()) +
             (has_captured_ ? ": a graph with calls of this communicator is still there; the "
                              "library keeps the communicator's memory until then; destroy graphs "
                              "before their communicator"
-                           : ": the library has not ended this communicator yet; its memory is "
-                             "kept until then"));
+                           : ": the library has not ended this communicator yet, as when a peer "
+                             "has not come to its own end of it; its memory is kept until then"));
+  }
+  for (End& end : ends_) {
+    end.thread.detach();
   }
   auto current = device::CurrentDevice::set(api_, device_);
   for (const device::Stream stream : streams_) {
@@ -107,6 +104,14 @@ CclRunner::~CclRunner() {
       static_cast<void>(ignored);
     }
   }
+}
+
+void CclRunner::begin_end() {
+  Status unheard = stream_status(/*wait=*/true);
+  static_cast<void>(unheard);
+  stream_calls_.reset();
+  end_->leave(CommonEnd::Turn::kLibrary);
+  end_on_thread(take_communicators(), has_failed_ ? &ccl::Library::abort : &ccl::Library::destroy);
 }
 
 Status CclRunner::failed_before() const {
@@ -118,59 +123,63 @@ Status CclRunner::failed_before() const {
 void CclRunner::abort_all() {
   std::unique_lock lock(in_library_, std::defer_lock);
   // Tried again and again: TSan does not know a mutex that waits for a time (GCC 12).
-  const auto until = std::chrono::steady_clock::now() + kCallGrace;
-  while (!lock.try_lock() && std::chrono::steady_clock::now() < until) {
+  const auto until = Clock::now() + kCallGrace;
+  while (!lock.try_lock() && Clock::now() < until) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   // Now, not at the end: kernels that wait for a dead peer would hold the device, and the
   // application's next cudaDeviceSynchronize with it.
-  for (auto& communicator : communicators_) {
-    if (const ccl::Communicator ended = communicator.exchange(nullptr); ended != nullptr) {
-      begin_end(ended, &ccl::Library::abort);
+  // Each on its own: what one waits for may be behind what another one holds.
+  for (const ccl::Communicator communicator : take_communicators()) {
+    end_on_thread({communicator}, &ccl::Library::abort);
+  }
+  static_cast<void>(wait_for_ends(Clock::now() + kHeldGrace));
+}
+
+std::vector<ccl::Communicator> CclRunner::take_communicators() {
+  // The whole scope's last: graphs may hold it. All ranks destroy them in this order.
+  std::vector<ccl::Communicator> taken = std::exchange(more_communicators_, {});
+  for (auto scope = communicators_.rbegin(); scope != communicators_.rend(); ++scope) {
+    if (const ccl::Communicator communicator = scope->exchange(nullptr); communicator != nullptr) {
+      taken.push_back(communicator);
     }
   }
-  for (const ccl::Communicator ended : std::exchange(more_communicators_, {})) {
-    begin_end(ended, &ccl::Library::abort);
+  return taken;
+}
+
+void CclRunner::end_on_thread(std::vector<ccl::Communicator> communicators, Ending ending) {
+  if (communicators.empty()) {
+    return;
   }
-  static_cast<void>(wait_for_ends(kHeldGrace));
-}
-
-void CclRunner::end_now(ccl::Communicator communicator, Ending ending) {
-  end_with(library_, api_, device_, communicator, ending);
-}
-
-void CclRunner::begin_end(ccl::Communicator communicator, Ending ending) {
-  // NCCL's commDestroySync stays until no graph holds a call of the communicator, and the
+  // NCCL's destroy stays until all ranks of the node have come to theirs, and a live one may never
+  // come; its commDestroySync stays until no graph holds a call of the communicator, and the
   // application may never destroy its graphs; an abort stays until calls on streams are over, and
   // they may be behind a kernel of ours.
-  std::packaged_task<void()> task(
-      [&library = library_, &api = api_, device = device_, communicator, ending] {
-        end_with(library, api, device, communicator, ending);
-      });
+  std::packaged_task<void()> task([&library = library_, &api = api_, device = device_,
+                                   ended = std::move(communicators),
+                                   ending] { end_with(library, api, device, ended, ending); });
   std::future<void> ended = task.get_future();
+  ends_until_ = Clock::now() + kEndGrace;
   try {
-    std::thread(std::move(task)).detach();
-    ends_.push_back(std::move(ended));
+    ends_.reserve(ends_.size() + 1);
+    ends_.push_back({std::move(ended), std::thread(std::move(task))});
   } catch (const std::system_error&) {
     // Nor by this thread: it may have to end first what the library would wait for.
     log(LogLevel::kWarn, std::string(library_.name()) +
-                             ": no thread to end a communicator; its memory is kept; raise the "
+                             ": no thread to end communicators; their memory is kept; raise the "
                              "limit of processes");
   }
 }
 
-bool CclRunner::wait_for_ends(std::chrono::milliseconds time) {
-  const auto until = std::chrono::steady_clock::now() + time;
-  std::erase_if(ends_, [&](const std::future<void>& ended) {
-    return ended.wait_until(until) == std::future_status::ready;
+bool CclRunner::wait_for_ends(Clock::time_point until) {
+  std::erase_if(ends_, [&](End& end) {
+    const bool is_done = end.done.wait_until(until) == std::future_status::ready;
+    if (is_done) {
+      end.thread.join();
+    }
+    return is_done;
   });
   return ends_.empty();
-}
-
-void CclRunner::wait_for_ends() {
-  for (const std::future<void>& ended : std::exchange(ends_, {})) {
-    ended.wait();
-  }
 }
 
 Status CclRunner::init_scope(Scope scope, const ccl::UniqueId& id) {
@@ -190,7 +199,7 @@ Status CclRunner::init_scope(Scope scope, const ccl::UniqueId& id) {
   if (broken_) {  // Ended meanwhile, by the other runner, which did not see this one.
     if (const ccl::Communicator late = communicators_[index(scope)].exchange(nullptr);
         late != nullptr) {
-      begin_end(late, &ccl::Library::abort);
+      end_on_thread({late}, &ccl::Library::abort);
     }
     return failed_before();
   }
@@ -214,7 +223,7 @@ Status CclRunner::add_communicator(const ccl::UniqueId& id) {
                          library_.init_rank(me.ranks, id, me.rank, timeout_s_, &api_, device_));
   const std::lock_guard lock(in_library_);
   if (broken_) {  // As above.
-    begin_end(communicator, &ccl::Library::abort);
+    end_on_thread({communicator}, &ccl::Library::abort);
     return failed_before();
   }
   more_communicators_.push_back(communicator);
@@ -274,7 +283,7 @@ Status CclRunner::enqueue_on_stream(const Call& call, device::Stream stream, boo
   if (broken_) {
     return failed_before();
   }
-  Lane lane{communicators_[index(Scope::kWhole)], stream, {}, may_lease};
+  Lane lane{communicators_[index(Scope::kWhole)], stream, {}, may_lease, false};
   Status status = enqueue(call, bootstrap_.scope_rank(Scope::kWhole), lane);
   if (scratch != nullptr) {
     *scratch = std::move(lane.scratch);
@@ -306,7 +315,7 @@ Status CclRunner::lease(Lane& lane, Bytes bytes) {
                       " has no such collective, and the memory that it takes to do without cannot "
                       "be kept for a graph; use buffers that are not in place, without gaps");
   }
-  TUTTI_ASSIGN_OR_RETURN(lane.scratch, scratch_.device(device_, bytes));
+  TUTTI_ASSIGN_OR_RETURN(lane.scratch, scratch_.device(device_, bytes, lane.is_waited_for));
   return {};
 }
 
@@ -383,7 +392,7 @@ Status CclRunner::carry(std::span<Lane> lanes, const ScopeRank& me, const Call& 
     // The device may still run what was queued: nothing it can write to is ever reused.
     end_->end(status);
     if (!has_captured_) {
-      wait_for_ends();  // No call is on a stream.
+      static_cast<void>(wait_for_ends(ends_until_));  // No call is on a stream.
     }
     relocated.abandon();
     for (Lane& lane : lanes) {
@@ -632,16 +641,15 @@ Status CclRunner::async_error(std::span<const Lane> lanes) {
 }
 
 Status CclRunner::wait(std::span<const Lane> lanes, const char* what) {
-  using Clock = std::chrono::steady_clock;
   // The error query and the clock cost more than a stream query: look at them now and then.
   constexpr int kQueriesPerLook = 1024;
   // Queries take the driver's lock, which the library's own threads want too: the longer the wait,
   // the larger the gap between queries, up to about a hundredth of the time waited.
   constexpr int kQueriesPerPause = 16;
-  constexpr int kPausesMax = 64;
+  constexpr std::int64_t kPausesMax = 64;
   const auto start = Clock::now();
   std::size_t done = 0;  // Lanes whose streams are.
-  for (int queries = 1;; ++queries) {
+  for (std::int64_t queries = 1;; ++queries) {
     TUTTI_ASSIGN_OR_RETURN(const bool is_done, api_.stream_done(lanes[done].stream));
     if (is_done && ++done == lanes.size()) {
       // Kernels also end when the library gave up on a peer; then the buffer is unwritten.
@@ -650,7 +658,7 @@ Status CclRunner::wait(std::span<const Lane> lanes, const char* what) {
     if (is_done) {
       continue;
     }
-    for (int i = std::min(queries / kQueriesPerPause, kPausesMax); i > 0; --i) {
+    for (auto i = std::min(queries / kQueriesPerPause, kPausesMax); i > 0; --i) {
       pause_briefly();
     }
     if (queries % kQueriesPerLook != 0) {

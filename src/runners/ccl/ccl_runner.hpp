@@ -24,6 +24,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "ccl/ccl.hpp"
@@ -45,6 +46,14 @@ class CclRunner : public Runner {
   ~CclRunner() override;
   CclRunner(const CclRunner&) = delete;
   CclRunner& operator=(const CclRunner&) = delete;
+
+  /// Begins what the end of this object waits for, so that the ends of several can be under way; no
+  /// call may follow. The library may wait for all ranks in it: what has not ended two seconds
+  /// later goes on without this object, in threads that use the library and the device.
+  void begin_end();
+  /// A call of the communicator failed, whatever carried it, and a peer may never come to the end
+  /// of this one: the library is told to abort then.
+  void set_failed() { has_failed_ = true; }
 
   /// Collective over the scope: makes the scope's communicator. The result is this rank's own; the
   /// caller agrees on it.
@@ -75,6 +84,7 @@ class CclRunner : public Runner {
     device::Stream stream = nullptr;
     Lease scratch;  ///< Of the call in flight (forms the library does not have).
     bool may_lease = true;
+    bool is_waited_for = true;  ///< Else on a stream of the application's.
   };
 
   /// For what carries calls by other means than the library's collectives: as run() on the whole
@@ -111,13 +121,14 @@ class CclRunner : public Runner {
   /// The lane's stream as the library knows it.
   device::Stream native(const Lane& lane) const { return api_.native_stream(lane.stream); }
   using Ending = Status (ccl::Library::*)(ccl::Communicator);
-  /// Ends a communicator, which may take as long as what holds its calls does.
-  void end_now(ccl::Communicator communicator, Ending ending);
-  /// The same on a thread.
-  void begin_end(ccl::Communicator communicator, Ending ending);
-  /// False: the library is not through with all that begin_end() began.
-  bool wait_for_ends(std::chrono::milliseconds time);
-  void wait_for_ends();
+  /// All there are; none is left.
+  std::vector<ccl::Communicator> take_communicators();
+  /// Ends communicators one after the other on a thread, which may take as long as what holds their
+  /// calls does.
+  void end_on_thread(std::vector<ccl::Communicator> communicators, Ending ending);
+  using Clock = std::chrono::steady_clock;
+  /// False: the library is not through with all that end_on_thread() began.
+  bool wait_for_ends(Clock::time_point until);
   /// Aborts every communicator, in bounded time: for the common end alone.
   void abort_all();
   Status failed_before() const;
@@ -138,7 +149,14 @@ class CclRunner : public Runner {
   std::mutex in_library_;
   std::atomic<bool> broken_{false};
   std::atomic<bool> has_captured_{false};  ///< A graph may hold calls of the whole scope.
-  std::vector<std::future<void>> ends_;    ///< Under way, on threads of their own.
+  std::atomic<bool> has_failed_{false};
+  /// A thread that ends communicators; left to itself when this goes before it is done.
+  struct End {
+    std::future<void> done;
+    std::thread thread;
+  };
+  std::vector<End> ends_;           ///< Under way, on threads of their own.
+  Clock::time_point ends_until_{};  ///< When they are left behind.
   std::shared_ptr<CommonEnd> end_;
   std::unique_ptr<StreamCalls> stream_calls_;  ///< Last: its thread uses the rest.
 };

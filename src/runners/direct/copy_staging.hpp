@@ -25,6 +25,7 @@
 #include <array>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "device/device.hpp"
@@ -42,6 +43,8 @@ class CopyStaging {
   CopyStaging& operator=(const CopyStaging&) = delete;
 
   void* memory() const { return memory_; }
+  /// The caller frees it, after this object's end and when no peer has it mapped any more.
+  void* release_memory() { return std::exchange(memory_, nullptr); }
   /// All ranks' memory as it is mapped here, in rank order, own included. The caller unmaps it
   /// after this object's end.
   void set_memories(std::span<void* const> memories);

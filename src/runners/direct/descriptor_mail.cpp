@@ -3,7 +3,6 @@
 #include "runners/direct/descriptor_mail.hpp"
 
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -15,6 +14,8 @@
 #include <optional>
 #include <string>
 #include <utility>
+
+#include "base/system_random.hpp"
 
 namespace tutti::runners {
 namespace {
@@ -88,9 +89,7 @@ Result<DescriptorMail> DescriptorMail::open() {
     return no_mail("no socket");
   }
   std::memcpy(address.name.data(), bound.sun_path, address.name_bytes);
-  if (getrandom(address.secret.data(), sizeof address.secret, 0) != sizeof address.secret) {
-    return no_mail("no random numbers");
-  }
+  TUTTI_RETURN_IF_ERROR(system_random(address.secret.data(), sizeof address.secret));
   return mail;
 }
 

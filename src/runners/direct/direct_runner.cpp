@@ -14,6 +14,7 @@
 
 #include "base/pause.hpp"
 #include "device/host_memory.hpp"
+#include "runners/direct/lent_memory.hpp"
 #include "runners/relocate.hpp"
 
 namespace tutti::runners {
@@ -66,6 +67,7 @@ Result<std::unique_ptr<DirectRunner>> DirectRunner::create(device::Api& api, int
                   "direct is for at most " + std::to_string(kernels::kPeersMax) +
                       " ranks; this communicator has " + std::to_string(me.ranks));
   }
+  free_lent_memory(api);
   std::unique_ptr<DirectRunner> self(new DirectRunner(api, device, me, scratch, options));
   TUTTI_RETURN_IF_ERROR(self->end_->reason());
   TUTTI_RETURN_IF_ERROR(self->load_kernels());
@@ -77,16 +79,28 @@ Result<std::unique_ptr<DirectRunner>> DirectRunner::create(device::Api& api, int
 }
 
 DirectRunner::~DirectRunner() {
-  const auto ignore = [](const Status& status) { static_cast<void>(status); };
-  ignore(stream_status(/*wait=*/true));
-  stream_calls_.reset();
-  end_->leave(CommonEnd::Turn::kKernels);
+  begin_end();
   if (broken_) {
     module_.abandon();
     if (copies_ != nullptr) {
       copies_->abandon();
     }
-    return;  // A kernel that never ended may still use all of it.
+    return;  // A kernel that never ended may still use all of it, and what peers have lent.
+  }
+  free_when_alone(api_, std::move(lent_), std::move(attendance_));
+  if (control_ != nullptr) {
+    Status ignored = api_.free_pinned(control_);
+    static_cast<void>(ignored);
+  }
+}
+
+void DirectRunner::begin_end() {
+  const auto ignore = [](const Status& status) { static_cast<void>(status); };
+  ignore(stream_status(/*wait=*/true));
+  stream_calls_.reset();
+  end_->leave(CommonEnd::Turn::kKernels);
+  if (broken_ || std::exchange(has_ended_, true)) {
+    return;
   }
   if (stream_ != nullptr) {
     ignore(api_.wait_stream(stream_));
@@ -97,15 +111,21 @@ DirectRunner::~DirectRunner() {
       ignore(api_.destroy_launcher(kernel.launcher));
     }
   }
-  copies_.reset();  // Its streams end before the memory that they use goes.
+  end_copies();  // Its streams end before the memory that they use goes.
   for (void* opened : opened_) {
     ignore(api_.close_memory(opened));
   }
+  opened_.clear();
   if (arena_ != nullptr) {
-    ignore(api_.free_device(arena_));
+    lent_.push_back(arena_);
   }
-  if (control_ != nullptr) {
-    ignore(api_.free_pinned(control_));
+  attendance_.leave();
+}
+
+void DirectRunner::end_copies() {
+  if (copies_ != nullptr) {
+    lent_.push_back(copies_->release_memory());
+    copies_.reset();
   }
 }
 
@@ -145,7 +165,8 @@ Status DirectRunner::make_memory() {
   std::memset(words, 0, sizeof(Control));
   control_ = static_cast<Control*>(words);
   control_->ended = ended_;
-  epochs_.fill(1);
+  epochs_.fill(options_.first_epoch);
+  attendance_ = Attendance::make();
   return open_mail();
 }
 
@@ -163,7 +184,7 @@ Result<DirectRunner::Handle> DirectRunner::handle_of(void* memory) const {
   if (mail_) {
     handle.mail = mail_->address();
   }
-  handle.process = HostProcess::self();
+  handle.card = attendance_.card();
   return handle;
 }
 
@@ -202,14 +223,12 @@ Result<std::vector<void*>> DirectRunner::map(std::span<const Handle> handles, vo
 }
 
 Status DirectRunner::open_peers(std::span<const Handle> handles) {
-  TUTTI_ASSIGN_OR_RETURN(const auto arenas, map(handles, arena_));
-  for (std::size_t peer = 0; peer < handles.size(); ++peer) {
-    const HostProcess& process = handles[peer].process;
-    // In another process name space the number means nothing, or somebody else.
-    const bool is_seen =
-        peer != static_cast<std::size_t>(me_.rank) && process.start_ticks != 0 && process.runs();
-    processes_.push_back(is_seen ? process : HostProcess());
+  std::vector<Attendance::Card> cards;
+  for (const Handle& handle : handles) {
+    cards.push_back(handle.card);
   }
+  attendance_.open(cards, me_.rank);
+  TUTTI_ASSIGN_OR_RETURN(const auto arenas, map(handles, arena_));
   return open_arenas(arenas);
 }
 
@@ -279,7 +298,7 @@ void DirectRunner::drop_copies() {
   }
   opened_.resize(std::min(opened_.size(), opened_before_copies_));
   mail_.reset();
-  copies_.reset();
+  end_copies();  // Peers may not have closed it yet: it goes with the rest.
 }
 
 Status DirectRunner::open_copies(std::span<const Handle> handles) {
@@ -288,7 +307,10 @@ Status DirectRunner::open_copies(std::span<const Handle> handles) {
   return {};
 }
 
-Status DirectRunner::self_test() { return test_by(&DirectRunner::carry); }
+Status DirectRunner::self_test() {
+  attendance_.close_files();
+  return test_by(&DirectRunner::carry);
+}
 
 Status DirectRunner::self_test_copies() { return test_by(&DirectRunner::carry_copied); }
 
@@ -415,7 +437,7 @@ Status DirectRunner::copy_input(Call* call, device::Stream stream, Lease* copy) 
     return {};
   }
   const Bytes bytes = input_bytes(*call);
-  TUTTI_ASSIGN_OR_RETURN(*copy, scratch_.device(device_, bytes));
+  TUTTI_ASSIGN_OR_RETURN(*copy, scratch_.device(device_, bytes, /*may_wait=*/false));
   TUTTI_RETURN_IF_ERROR(api_.copy_async(copy->data(), call->send, bytes, stream));
   call->send = copy->data();
   call->in_place = false;
@@ -469,16 +491,19 @@ Status DirectRunner::precede(device::Stream stream) {
   return stream_calls_ == nullptr ? Status() : stream_calls_->precede(stream);
 }
 
-Status DirectRunner::look() const {
-  const std::string gone = gone_peer();
-  return gone.empty() ? Status()
-                      : Status(ErrorCode::kTimeout, "direct: a call on a stream: " + gone);
+Status DirectRunner::look() {
+  // Only the second time: between two looks StreamCalls has asked whether the call is over.
+  std::string gone = gone_peer();
+  const bool is_known = !gone.empty() && gone == gone_;
+  gone_ = std::move(gone);
+  return is_known ? Status(ErrorCode::kTimeout, "direct: a call on a stream: " + gone_) : Status();
 }
 
 DirectLaunch DirectRunner::planned(const Call& call) {
   DirectLaunch launch = plan_direct(call, me_, geometry_, options_.tuning);
   for (std::size_t peer = 0; peer < arenas_.size(); ++peer) {
     launch.arguments.arena[peer] = arenas_[peer];
+    epochs_[peer] = direct_first_epoch(epochs_[peer], launch.rounds[peer]);
     launch.arguments.epoch[peer] = epochs_[peer];
   }
   return launch;
@@ -572,12 +597,8 @@ bool DirectRunner::is_done(const DirectLaunch& launch) const {
 }
 
 std::string DirectRunner::gone_peer() const {
-  for (std::size_t peer = 0; peer < processes_.size(); ++peer) {
-    if (processes_[peer].number != 0 && !processes_[peer].runs()) {
-      return "the process of rank " + std::to_string(peer) + " is gone";
-    }
-  }
-  return {};
+  const int peer = attendance_.dead_peer();
+  return peer < 0 ? std::string() : "the process of rank " + std::to_string(peer) + " is gone";
 }
 
 Status DirectRunner::wait(const DirectLaunch& launch, double timeout_s) {
@@ -615,6 +636,9 @@ Status DirectRunner::wait(const DirectLaunch& launch, double timeout_s) {
         break;
       }
     }
+  }
+  if (!reason.empty() && is_done(launch)) {
+    reason.clear();  // All had come, while this thread did something else or was not running.
   }
   if (reason.empty() && std::atomic_ref(control_->failed).load(std::memory_order_relaxed) == 0) {
     return {};

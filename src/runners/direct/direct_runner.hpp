@@ -16,9 +16,9 @@
 // call is never queued on a stream of the application: when a call before it was ended, its copies
 // would go on into memory that peers still read.
 //
-// Waiting is bounded: after `timeout_s`, or when a peer's process is gone, the host tells its
-// kernel to give up. From then on this object refuses all calls, and so does the communicator's
-// other runner (common_end.hpp).
+// Waiting is bounded: after `timeout_s`, or when a peer's process is gone that had not come to the
+// end of its runner, the host tells its kernel to give up. From then on this object refuses all
+// calls, and so does the communicator's other runner (common_end.hpp).
 #pragma once
 
 #include <array>
@@ -31,9 +31,9 @@
 
 #include "device/device.hpp"
 #include "runners/common_end.hpp"
+#include "runners/direct/attendance.hpp"
 #include "runners/direct/copy_staging.hpp"
 #include "runners/direct/descriptor_mail.hpp"
-#include "runners/direct/host_process.hpp"
 #include "runners/direct/kernel_module.hpp"
 #include "runners/direct/launch.hpp"
 #include "runners/runner.hpp"
@@ -49,6 +49,7 @@ class DirectRunner : public Runner {
     DirectWire wire = DirectWire::kLines;
     DirectTuning tuning;
     device::Sharing sharing = device::Sharing::kIpc;  ///< How peers get at the staging memory.
+    std::uint64_t first_epoch = 1;  ///< Equal on all ranks. Others than 1 are for tests.
     /// Shared with the communicator's other runner.
     std::shared_ptr<CommonEnd> end = std::make_shared<CommonEnd>();
   };
@@ -56,7 +57,7 @@ class DirectRunner : public Runner {
   struct Handle {
     device::IpcHandle memory{};
     DescriptorMail::Address mail;
-    HostProcess process;
+    Attendance::Card card;
   };
 
   /// Loads the kernels and makes the arena. Local.
@@ -66,6 +67,10 @@ class DirectRunner : public Runner {
   ~DirectRunner() override;
   DirectRunner(const DirectRunner&) = delete;
   DirectRunner& operator=(const DirectRunner&) = delete;
+
+  /// Lets go of the peers' memory, so that they need not wait for the end of this object; no call
+  /// may follow.
+  void begin_end();
 
   Result<Handle> handle() const { return handle_of(arena_); }
   /// Maps the peers' arenas and runs every kernel once, empty. In rank order, own included. Local,
@@ -120,6 +125,8 @@ class DirectRunner : public Runner {
   Result<std::vector<void*>> map(std::span<const Handle> handles, void* own);
   Result<std::vector<net::Descriptor>> exchange_descriptors(std::span<const Handle> handles);
   Status make_memory();
+  /// The copies' memory is lent_ from then on.
+  void end_copies();
   Status warm();
   device::LaunchShape shape_of(const DirectLaunch& launch) const;
   /// How a call on this device's memory is carried.
@@ -132,7 +139,7 @@ class DirectRunner : public Runner {
   Status copy_chunks(const Call& call);
   /// Gives a call that needs it a copy of its input, made on `stream`, in `copy`.
   Status copy_input(Call* call, device::Stream stream, Lease* copy);
-  /// The launch of a call with this communicator's arenas and epochs.
+  /// The launch of a call with this communicator's arenas and epochs; the next one, on all ranks.
   DirectLaunch planned(const Call& call);
   void count(const DirectLaunch& launch);
   Status launch(DirectLaunch& launch, device::Stream stream);
@@ -147,8 +154,8 @@ class DirectRunner : public Runner {
   /// Takes what the host has decided to the kernels behind, in the stream's order.
   Status follow(device::Stream stream);
   /// Of calls on streams: whether the peers are there.
-  Status look() const;
-  /// Why waiting on is useless; empty: it is not.
+  Status look();
+  /// Why waiting on is useless; empty: it is not. What was waited for may have come meanwhile.
   std::string gone_peer() const;
   void break_off();
 
@@ -176,7 +183,10 @@ class DirectRunner : public Runner {
   std::optional<DescriptorMail> mail_;  ///< kDescriptor, until the peers have been opened.
   std::vector<void*> opened_;
   std::size_t opened_before_copies_ = 0;
-  std::vector<HostProcess> processes_;  ///< Of peers that this process can see; number 0: cannot.
+  Attendance attendance_;
+  std::vector<void*> lent_;  ///< Memory that peers may have mapped, after its use.
+  bool has_ended_ = false;   ///< In order.
+  std::string gone_;         ///< What the last look() found, if it found anything.
   Control* control_ = nullptr;
   std::array<std::uint64_t, device::kernels::kPeersMax> epochs_{};
   std::uint64_t sequence_ = 0;

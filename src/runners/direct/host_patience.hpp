@@ -7,6 +7,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <vector>
 
 #include "base/pause.hpp"
@@ -67,7 +68,7 @@ class Patience {
   void check(int rank);
 
   const HostPeers& peers_;
-  int looks_ = 0;
+  std::int64_t looks_ = 0;
   Clock::time_point start_{};
   double waited_s_ = 0;
   double checked_s_ = 0;  ///< When the ranks were looked at last, on the same scale.

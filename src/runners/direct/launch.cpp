@@ -235,12 +235,22 @@ std::span<const char* const> direct_kernel_names() { return kNames; }
 std::uint64_t direct_slot_bytes(const DirectGeometry& geometry, int ranks) {
   // General kernels, which are for 8 ranks, also run on fewer, with fewer batches.
   return static_cast<std::uint64_t>(batches_of(ranks_max(ranks))) * kDirectBlocksMax *
-         kDirectWarpsMax * geometry.warp_lines * geometry.line_bytes();
+         geometry.warps_max * geometry.warp_lines * geometry.line_bytes();
 }
 
 std::uint64_t direct_arena_bytes(const DirectGeometry& geometry, int ranks) {
   constexpr std::uint64_t kBanksAndStages = 8;
   return kBanksAndStages * static_cast<std::uint64_t>(ranks) * direct_slot_bytes(geometry, ranks);
+}
+
+std::uint64_t direct_first_epoch(std::uint64_t next, std::uint64_t rounds) {
+  constexpr std::uint64_t kFlags = std::uint64_t{1} << 32;
+  constexpr std::uint64_t kBanks = 4;
+  const std::uint64_t wrap = up(next, kFlags) * kFlags;
+  if (wrap - next >= rounds) {
+    return next;
+  }
+  return wrap + (next % kBanks == 0 ? kBanks : next % kBanks);
 }
 
 bool direct_needs_copy(const Call& call) {

@@ -37,9 +37,9 @@ struct DirectGeometry {
   friend bool operator==(const DirectGeometry&, const DirectGeometry&) = default;
 };
 
-/// Blocks and warps that any launch has at most; what the slots of an arena are made for.
+/// Blocks that any launch has at most: the slots of an arena are made for these, of the geometry's
+/// warps.
 inline constexpr std::uint32_t kDirectBlocksMax = 64;
-inline constexpr std::uint32_t kDirectWarpsMax = 16;
 
 /// What is tuned, equal on all ranks. Zero: the default for the number of ranks and the size.
 struct DirectTuning {
@@ -69,6 +69,11 @@ struct DirectLaunch {
   /// All but arenas, epochs and the words of completion.
   device::kernels::DirectArguments arguments{};
 };
+
+/// The first epoch, from `next` on, of a launch that uses `rounds` of them. Packets carry the low
+/// 32 bits as their flag, and 0 is what a line holds that was never written: a launch that would
+/// come to it begins behind it, in the same bank.
+std::uint64_t direct_first_epoch(std::uint64_t next, std::uint64_t rounds);
 
 /// True where the result may not be written before all input was read, wherever the pieces are:
 /// reduce_scatter in place with unequal blocks. The caller then gives a copy of the input.

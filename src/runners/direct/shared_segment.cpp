@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +11,8 @@
 #include <map>
 #include <mutex>
 #include <string>
+
+#include "base/system_random.hpp"
 
 namespace tutti::runners {
 namespace {
@@ -53,9 +54,7 @@ Result<std::shared_ptr<SharedSegment>> SharedSegment::make(Bytes bytes) {
   SegmentTicket& ticket = segment->ticket_;
   ticket.bytes = bytes;
   ticket.process = getpid();
-  if (getrandom(ticket.key.data(), sizeof(ticket.key), 0) != sizeof(ticket.key)) {
-    return Status(ErrorCode::kUnavailable, with_errno("random bytes", errno));
-  }
+  TUTTI_RETURN_IF_ERROR(system_random(ticket.key.data(), sizeof(ticket.key)));
   segment->descriptor_ = memfd_create("tutti-direct", MFD_CLOEXEC);
   if (segment->descriptor_ < 0) {
     return Status(ErrorCode::kUnavailable, with_errno("a shared memory file", errno));

@@ -250,12 +250,12 @@ TEST_P(Contract, stream__null_is_refused) {
   EXPECT_FALSE(api().destroy_stream(nullptr).ok());
 }
 
-TEST_P(Contract, stream_device__is_that_of_its_making_where_it_is_known) {
+TEST_P(Contract, check_stream__is_of_the_device_of_its_making_where_that_is_known) {
   const Stream stream = *api().create_stream(1);
-  const auto device = api().stream_device(stream);
-  ASSERT_TRUE(device.ok()) << device.status().message();
-  EXPECT_TRUE(*device == 1 || *device == -1) << *device;
-  EXPECT_EQ(*device == 1, std::string(api().name()) == "cuda");
+  EXPECT_TRUE(api().check_stream(stream, 1).ok());
+  const Status other = api().check_stream(stream, 0);
+  EXPECT_EQ(other.ok(), std::string(api().name()) != "cuda") << other.message();
+  EXPECT_TRUE(other.ok() || other.code() == ErrorCode::kInvalidArgument) << other.message();
   EXPECT_TRUE(api().destroy_stream(stream).ok());
 }
 

@@ -211,6 +211,50 @@ TEST_F(Cuda, enter_stream__takes_a_stream_of_the_application) {
   EXPECT_FALSE(api().wait_stream(&not_a_stream).ok());
 }
 
+TEST_F(Cuda, check_stream__of_another_context_is_refused) {
+  const auto push = symbol<int(cuda::Context)>("cuCtxPushCurrent_v2");
+  const auto pop = symbol<int(cuda::Context*)>("cuCtxPopCurrent_v2");
+  const cuda::Context other = symbol<cuda::Context(int)>("tutti_fake_new_context")(2);
+  EXPECT_TRUE(api().check_stream(nullptr, 2).ok());
+  void* stream = nullptr;
+  ASSERT_EQ(push(other), 0);
+  ASSERT_EQ(symbol<int(void**, unsigned)>("cuStreamCreate")(&stream, 0), 0);
+  // What the driver would say, too late.
+  const Event event = *api().create_event(2);
+  EXPECT_FALSE(api().record_event(event, stream).ok());
+  for (void* const one : {stream, static_cast<void*>(nullptr)}) {
+    const Status status = api().check_stream(one, 2);
+    EXPECT_EQ(status.code(), ErrorCode::kInvalidArgument);
+    EXPECT_NE(status.message().find("other than its primary one"), std::string::npos)
+        << status.message();
+  }
+  // With no stream said, another device's context says nothing about this one's.
+  EXPECT_TRUE(api().check_stream(nullptr, 1).ok());
+  EXPECT_EQ(api().check_stream(stream, 1).code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(api().current_device(), 2);
+  cuda::Context popped = nullptr;
+  ASSERT_EQ(pop(&popped), 0);
+  EXPECT_EQ(popped, other);
+  EXPECT_EQ(api().check_stream(stream, 2).code(), ErrorCode::kInvalidArgument);
+  EXPECT_TRUE(api().destroy_event(event).ok());
+  EXPECT_TRUE(api().destroy_stream(stream).ok());
+}
+
+TEST_F(Cuda, check_stream__after_a_reset_of_the_device) {
+  Stream before = *api().create_stream(2);
+  EXPECT_TRUE(api().destroy_stream(before).ok());
+  symbol<void(int)>("tutti_fake_reset_device")(2);
+  void* stream = nullptr;
+  cuda::Context fresh = nullptr;
+  ASSERT_EQ(symbol<int(cuda::Context*, int)>("cuDevicePrimaryCtxRetain")(&fresh, 2), 0);
+  ASSERT_EQ(symbol<int(cuda::Context)>("cuCtxPushCurrent_v2")(fresh), 0);
+  ASSERT_EQ(symbol<int(void**, unsigned)>("cuStreamCreate")(&stream, 0), 0);
+  const Status status = api().check_stream(stream, 2);
+  EXPECT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(symbol<int(cuda::Context*)>("cuCtxPopCurrent_v2")(&fresh), 0);
+  EXPECT_TRUE(api().destroy_stream(stream).ok());
+}
+
 TEST_F(Cuda, make_current__survives_a_callee_that_sets_another_context) {
   const auto set_current = symbol<int(cuda::Context)>("cuCtxSetCurrent");
   const auto get_current = symbol<int(cuda::Context*)>("cuCtxGetCurrent");

@@ -133,6 +133,22 @@ TEST(CCall, make_call__buffers_that_a_rank_has_not_may_be_null) {
   EXPECT_EQ(wrong(given), "");
 }
 
+TEST(CCall, make_call__a_side_that_a_rank_has_not_is_empty) {
+  const std::array<std::int64_t, 3> counts = {4, 0, 4};
+  for (const Collective collective : {Collective::kGatherv, Collective::kScatterv}) {
+    const bool gathers = collective == Collective::kGatherv;
+    for (const int rank : {0, 1, 2}) {  // The root, a rank with nothing, one with something.
+      CArguments given = arguments(collective);
+      given.send_counts = given.recv_counts = counts.data();
+      given.count = counts[static_cast<std::size_t>(rank)];
+      CCall call;
+      ASSERT_TRUE(make_call(given, rank, 3, &call).ok());
+      EXPECT_EQ(gathers ? call.is_recv_empty : call.is_send_empty, rank != 0) << rank;
+      EXPECT_EQ(gathers ? call.is_send_empty : call.is_recv_empty, rank == 1) << rank;
+    }
+  }
+}
+
 TEST(CCall, make_call__wrong_arguments_are_named) {
   CArguments given = arguments(Collective::kAllreduce);
   given.count = -1;

@@ -10,19 +10,14 @@
 #include <atomic>
 #include <cstddef>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <thread>
 
-#include "device/device.hpp"
-#include "support/thread_mpi.hpp"
-#include "tutti/tutti.h"
+#include "c_ranks.hpp"
 
 namespace tutti::engine {
 namespace {
 
 using nlohmann::json;
-using testing::ThreadMpi;
-using testing::ThreadWorld;
 
 class Environment : public ::testing::Environment {
  public:
@@ -33,56 +28,6 @@ class Environment : public ::testing::Environment {
   }
 };
 const auto* const kEnvironment = ::testing::AddGlobalTestEnvironment(new Environment());
-
-/// One rank that is a thread, and how it meets the others.
-struct Rank {
-  Rank(ThreadWorld& world, int own) : rank(own), ranks(world.ranks()), mpi(world, own) {
-    // Freeing memory waits for its device: each rank has its own, as on a machine with GPUs.
-    EXPECT_TRUE(device::open_host()->make_current(own).ok());
-  }
-  Rank(const Rank&) = delete;
-  ~Rank() { EXPECT_EQ(TUTTI_OK, tutti_comm_destroy(comm)); }
-
-  tutti_bootstrap_t bootstrap() {
-    return {.size = sizeof(tutti_bootstrap_t),
-            .rank = rank,
-            .ranks = ranks,
-            .context = this,
-            .allgather = [](void* self, const void* send, void* recv, size_t bytes) {
-              auto* const mine = static_cast<Rank*>(self);
-              ++mine->gathers;
-              if (mine->throws) {
-                throw std::runtime_error("thrown");
-              }
-              return mine->mpi.allgather(send, recv, bytes).ok() ? mine->answer : 1;
-            }};
-  }
-  void make(const tutti_options_t* options = nullptr) {
-    const tutti_bootstrap_t given = bootstrap();
-    ASSERT_EQ(TUTTI_OK, tutti_comm_create(&given, options, &comm)) << tutti_error_string(nullptr);
-  }
-  std::string words() const { return tutti_error_string(comm); }
-
-  const int rank;
-  const int ranks;
-  ThreadMpi mpi;
-  int gathers = 0;
-  int answer = 0;  ///< Of the callback.
-  bool throws = false;
-  tutti_comm_t* comm = nullptr;
-};
-
-template <class Body>
-void on_ranks(int ranks, Body body, const tutti_options_t* options = nullptr) {
-  ThreadWorld world(ranks);
-  world.run([&](int rank) {
-    Rank self(world, rank);
-    self.make(options);
-    if (self.comm != nullptr) {
-      body(self);
-    }
-  });
-}
 
 /// Memory of the host device that all CPUs see.
 class DeviceInts {
@@ -126,12 +71,31 @@ TEST(CComm, create__bad_arguments_have_codes_and_words) {
   bad.rank = 1;
   EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_comm_create(&bad, nullptr, &comm));
   EXPECT_NE(std::string(tutti_error_string(nullptr)).find("rank 1 of 1"), std::string::npos);
-  const tutti_options_t options = {.size = sizeof options,
-                                   .plan = nullptr,
-                                   .memory = static_cast<tutti_memory_t>(9),
-                                   .concurrent = 0};
-  EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_comm_create(&good, &options, &comm));
   EXPECT_EQ(0, self.gathers);
+}
+
+TEST(CComm, create__options_that_one_rank_cannot_read_fail_on_all_ranks) {
+  const tutti_options_t good = {
+      .size = sizeof good, .plan = nullptr, .memory = TUTTI_MEMORY_ANY, .concurrent = 0};
+  tutti_options_t no_memory = good;
+  no_memory.memory = static_cast<tutti_memory_t>(7);
+  tutti_options_t no_size = good;
+  no_size.size = 0;
+  for (const auto& [bad, words] :
+       {std::pair(no_memory, "memory 7 is none of"), std::pair(no_size, "`size` is not set")}) {
+    ThreadWorld world(2);
+    world.run([&, bad = bad, words = words](int rank) {
+      Rank self(world, rank);
+      const tutti_bootstrap_t given = self.bootstrap();
+      EXPECT_EQ(rank == 1 ? TUTTI_ERROR_INVALID_ARGUMENT : TUTTI_ERROR_INVALID_CONFIG,
+                tutti_comm_create(&given, rank == 1 ? &bad : &good, &self.comm));
+      EXPECT_EQ(nullptr, self.comm);
+      const std::string told = tutti_error_string(nullptr);
+      EXPECT_NE(told.find(rank == 1 ? words : "rank 1 has some that cannot be read"),
+                std::string::npos)
+          << told;
+    });
+  }
 }
 
 TEST(CComm, calls__without_a_communicator) {
@@ -193,7 +157,7 @@ TEST(CComm, create__a_plan_that_cannot_be_read_fails_on_all_ranks) {
                                        .concurrent = 0};
       EXPECT_EQ(TUTTI_ERROR_INVALID_CONFIG, tutti_comm_create(&given, &options, &self.comm));
       const std::string words = tutti_error_string(nullptr);
-      EXPECT_NE(words.find(everywhere || rank == 1 ? "options: plan" : "rank 1 has a plan"),
+      EXPECT_NE(words.find(everywhere || rank == 1 ? "options: plan" : "rank 1 has some that"),
                 std::string::npos)
           << words;
     });
@@ -244,6 +208,33 @@ TEST(CComm, collectives__a_callback_that_throws_breaks_the_communicator) {
   });
 }
 
+TEST(CComm, collectives__nothing_that_a_callback_throws_leaves_the_library) {
+  on_ranks(2, [](Rank& self) {
+    std::int32_t value = 1;
+    self.throws_a_number = true;
+    EXPECT_EQ(TUTTI_ERROR_INTERNAL, sum(self, &value, 1, TUTTI_BLOCKING)) << self.words();
+    EXPECT_NE(self.words().find("no std::exception"), std::string::npos) << self.words();
+    EXPECT_EQ(TUTTI_ERROR_INTERNAL, tutti_comm_wait(self.comm));
+    const tutti_bootstrap_t given = self.bootstrap();
+    tutti_comm_t* other = nullptr;
+    EXPECT_EQ(TUTTI_ERROR_INTERNAL, tutti_comm_create(&given, nullptr, &other));
+    EXPECT_EQ(nullptr, other);
+  });
+}
+
+TEST(CComm, explain_json__numbers_that_are_no_ranks_are_errors) {
+  for (const char* const query :
+       {R"({"ranks": 2147483647, "nodes": 2})", R"({"ranks": 4294967297})", R"({"ranks": 1e300})",
+        R"({"ranks": 0})", R"({"ranks": 2, "nodes": 3})", R"({"nodes": -1})"}) {
+    char* const text = tutti_explain_json(query);
+    EXPECT_TRUE(json::parse(text).contains("error")) << query << ": " << text;
+    tutti_free(text);
+  }
+  char* const text = tutti_explain_json(R"({"ranks": 65536, "nodes": 8192})");
+  EXPECT_FALSE(json::parse(text).contains("error")) << text;
+  tutti_free(text);
+}
+
 TEST(CComm, streams__a_buffer_of_nothing_may_be_anywhere) {
   on_ranks(2, [](Rank& self) {
     DeviceInts data(8, self.rank);
@@ -253,8 +244,19 @@ TEST(CComm, streams__a_buffer_of_nothing_may_be_anywhere) {
                                          counts[self.rank], data.data(), counts, nullptr,
                                          TUTTI_INT32, nullptr))
         << self.words();
+    // With a root, too: at rank 1 neither side has anything.
+    DeviceInts results(5, 7);
+    std::int32_t* const from = self.rank == 0 ? data.data() : &nowhere;
+    std::int32_t* const to = self.rank == 0 ? results.data() : &nowhere;
+    ASSERT_EQ(TUTTI_OK, tutti_gatherv(self.comm, from, counts[self.rank], to, counts, nullptr,
+                                      TUTTI_INT32, 0, nullptr))
+        << self.words();
+    ASSERT_EQ(TUTTI_OK, tutti_scatterv(self.comm, from, counts, nullptr, to, counts[self.rank],
+                                       TUTTI_INT32, 0, nullptr))
+        << self.words();
     ASSERT_EQ(TUTTI_OK, tutti_comm_wait(self.comm));
     EXPECT_EQ(0, data.data()[0]);
+    EXPECT_TRUE(results.all(self.rank == 0 ? 0 : 7));
   });
 }
 

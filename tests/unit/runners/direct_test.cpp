@@ -206,6 +206,25 @@ TEST_P(Direct, AnySequenceOfCalls) {
 }
 
 /// Fixed rank order: one form of the algorithm, one grid or another, the same bits.
+/// A launch begins behind the wrap at both ends of each pair, whatever their rounds.
+TEST_P(Direct, CallsAcrossTheWrapOfTheFlags) {
+  const int ranks = GetParam();
+  for (const std::uint64_t rounds : {1U, 6U, 41U}) {
+    DirectWorld world(ranks, 60, Bytes{6} << 20, (std::uint64_t{1} << 32) - rounds);
+    ASSERT_TRUE(world.ready());
+    std::mt19937_64 random(rounds);
+    for (int turn = 0; turn < 30; ++turn) {
+      runners::DirectTuning tuning = shape(random, ranks);
+      world.tune(tuning);
+      const Collective collective = kMovements[random() % std::size(kMovements)];
+      const Case test{.collective = collective,
+                      .count = random() % 20000,
+                      .root = static_cast<int>(random() % static_cast<std::uint64_t>(ranks))};
+      ASSERT_TRUE(world.check(test, random)) << test.text(ranks);
+    }
+  }
+}
+
 TEST_P(Direct, SameBitsWhateverTheForm) {
   DirectWorld world(GetParam());
   ASSERT_TRUE(world.ready());
@@ -546,7 +565,7 @@ TEST(DirectLaunch, FillsItsRoundsEqually) {
     const auto exchange = runners::plan_direct(call, {.rank = 0, .ranks = 4}, geometry, {});
     for (const auto& launch : {reduction, exchange}) {
       EXPECT_LE(launch.blocks, runners::kDirectBlocksMax);
-      EXPECT_LE(launch.warps, runners::kDirectWarpsMax);
+      EXPECT_LE(launch.warps, geometry.warps_max);
       // The lines of a rank's shard or piece in all rounds, by warps that serve it: few go empty.
       const bool is_exchange = launch.kernel == exchange.kernel;
       const std::uint64_t lines = (bytes / 4 + 111) / 112;
@@ -559,8 +578,8 @@ TEST(DirectLaunch, FillsItsRoundsEqually) {
       EXPECT_GE(places, lines) << bytes;
       EXPECT_LE(places, lines * 5 / 4 + 64) << bytes;
       // More than one batch is for a warp only where there are no more warps.
-      const std::uint64_t all = std::uint64_t{runners::kDirectBlocksMax} *
-                                runners::kDirectWarpsMax / (is_exchange ? 4 : 1);
+      const std::uint64_t all =
+          std::uint64_t{runners::kDirectBlocksMax} * geometry.warps_max / (is_exchange ? 4 : 1);
       EXPECT_TRUE(launch.rounds[1] > 1 || lines > (batches - 1) * all * 4) << bytes;
     }
   }
@@ -612,6 +631,45 @@ TEST(DirectLaunch, StaysWithinTheSlotsAndHasAWarpForEachRank) {
           }
         }
       }
+    }
+  }
+}
+
+TEST(DirectLaunch, NoRoundHasTheFlagOfALineThatWasNeverWritten) {
+  const auto flag = [](std::uint64_t epoch) { return static_cast<std::uint32_t>(epoch); };
+  constexpr std::uint64_t kWrap = std::uint64_t{1} << 32;
+  for (const std::uint64_t wrap : {kWrap, 5 * kWrap}) {
+    for (std::uint64_t next = wrap - 9; next < wrap + 9; ++next) {
+      for (std::uint64_t rounds = 0; rounds <= 9; ++rounds) {
+        const std::uint64_t first = runners::direct_first_epoch(next, rounds);
+        for (std::uint64_t epoch = first; epoch < first + rounds; ++epoch) {
+          EXPECT_NE(flag(epoch), 0U) << next << " " << rounds;
+        }
+        const bool comes_to_it = next <= wrap && next + rounds > wrap;
+        EXPECT_EQ(first != next, comes_to_it) << next << " " << rounds;
+        EXPECT_EQ(first % 4, next % 4);  // The bank.
+        EXPECT_GE(first, next);
+        EXPECT_LE(first, std::max(next, wrap + 4));
+      }
+    }
+  }
+  EXPECT_EQ(runners::direct_first_epoch(1, 1000), 1U);
+}
+
+/// The numbers of docs/direct.md.
+TEST(DirectLaunch, ArenasHaveTheSizeThatIsSaid) {
+  const runners::DirectGeometry lines;
+  const runners::DirectGeometry nvidia{
+      .wire = runners::DirectWire::kPackets, .warp_lines = 4, .general_only = true};
+  const runners::DirectGeometry amd{
+      .wire = runners::DirectWire::kPackets, .warp_lines = 8, .warps_max = 8};
+  constexpr std::uint64_t kMiB = 1 << 20;
+  for (int ranks = 2; ranks <= 8; ++ranks) {
+    const bool is_largest = ranks == 2 || ranks == 4 || ranks == 8;
+    for (const auto& [geometry, most] :
+         {std::pair{&lines, 32 * kMiB}, {&nvidia, 64 * kMiB}, {&amd, 64 * kMiB}}) {
+      const std::uint64_t bytes = runners::direct_arena_bytes(*geometry, ranks);
+      EXPECT_TRUE(is_largest ? bytes == most : bytes < most) << ranks << " ranks, " << bytes;
     }
   }
 }

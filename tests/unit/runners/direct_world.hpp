@@ -392,7 +392,8 @@ enum class Way {
 
 class DirectWorld {
  public:
-  explicit DirectWorld(int ranks, double timeout_s = 60, Bytes buffer_bytes = Bytes{6} << 20)
+  explicit DirectWorld(int ranks, double timeout_s = 60, Bytes buffer_bytes = Bytes{6} << 20,
+                       std::uint64_t first_epoch = 1)
       : ranks_(ranks), buffer_bytes_(buffer_bytes) {
     // On one GPU a rank's copies must not stand in a queue behind the kernel of a rank that waits
     // for them: CUDA has 8 queues unless told otherwise, and each rank three streams.
@@ -410,7 +411,7 @@ class DirectWorld {
       devices_.push_back(host ? rank : 0);
       auto runner = runners::DirectRunner::create(
           *api_, devices_.back(), {.rank = rank, .ranks = ranks}, *scratch_,
-          {.timeout_s = timeout_s, .wire = {}, .tuning = {}});
+          {.timeout_s = timeout_s, .wire = {}, .tuning = {}, .first_epoch = first_epoch});
       if (!runner.ok()) {
         ADD_FAILURE() << runner.status().message();
         return;

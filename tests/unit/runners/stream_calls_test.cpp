@@ -157,6 +157,29 @@ TEST_F(StreamCallsTest, drain__tells_what_the_work_left_behind) {
   EXPECT_EQ(ends_, 1);
 }
 
+TEST_F(StreamCallsTest, failure__does_not_wait_for_the_end_that_it_brings) {
+  std::binary_semaphore may_end{0};
+  std::atomic<bool> has_ended = false;
+  auto own = options(0);
+  own.end = [&](const Status&) {
+    ++ends_;
+    (void)may_end.try_acquire_for(20s);  // As a library that takes its time.
+    has_ended = true;
+  };
+  {
+    StreamCalls calls(*api_, 0, own);
+    ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &counted)).ok());
+    ASSERT_TRUE(calls.drain().ok());
+    outcome_ = Status(ErrorCode::kLibraryFailed, "the library's own error");
+    EXPECT_EQ(calls.failure().message(), "the library's own error");
+    EXPECT_EQ(calls.drain().message(), "the library's own error");
+    EXPECT_FALSE(has_ended);
+    may_end.release();
+  }
+  EXPECT_TRUE(has_ended);  // However soon it goes.
+  EXPECT_EQ(ends_, 1);
+}
+
 TEST_F(StreamCallsTest, add__a_failure_to_queue_ends_the_calls) {
   StreamCalls calls(*api_, 0, options(0));
   const auto fails = [](Lease*) { return Status(ErrorCode::kLibraryFailed, "no launch"); };

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Which ranks of a communicator are still in it, told apart from those whose processes ended before
+// they left. A rank leaves when it will neither push to nor hold mapped what is another's. Each has
+// a word of its own in memory that the others of the node map, so nothing has to be asked of a
+// driver, which may be busy, and the word stays when the process has ended.
+//
+// Peers that cannot be seen (another process name space, another user) are taken to be there: a
+// time-out is what bounds the wait for them.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runners/direct/host_process.hpp"
+#include "runners/direct/shared_segment.hpp"
+
+namespace tutti::runners {
+
+class Attendance {
+ public:
+  /// What a rank gives to the others. Fixed size, to be sent as bytes.
+  struct Card {
+    SegmentTicket ticket;  ///< No descriptor: there is no word.
+    HostProcess process;
+  };
+
+  /// This rank's own part; where it cannot be made the others see only its process.
+  static Attendance make();
+  Card card() const;
+  /// In rank order, own included.
+  void open(std::span<const Card> cards, int self);
+  /// Once all ranks are through with open(); saves descriptors.
+  void close_files();
+
+  /// To be told once.
+  void leave();
+  /// The first peer whose process ended before it left; -1: there is none.
+  int dead_peer() const;
+  /// Whether no peer that can be seen is in it any more, in one way or the other.
+  bool is_alone() const;
+
+ private:
+  struct Peer {
+    int rank;
+    HostProcess process;
+    std::shared_ptr<SharedSegment> segment;  ///< Null: there is no word.
+
+    bool has_left() const;
+  };
+
+  std::shared_ptr<SharedSegment> own_;  ///< Null: none.
+  std::vector<Peer> peers_;             ///< Those that can be seen.
+};
+
+}  // namespace tutti::runners

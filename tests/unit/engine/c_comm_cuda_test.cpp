@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The C API's communicators on ranks that are threads, on the doubles of CUDA and NCCL: what they
+// take of a GPU's driver and give back.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <semaphore>
+#include <thread>
+#include <vector>
+
+#include "c_ranks.hpp"
+
+namespace tutti::engine {
+namespace {
+
+constexpr int kRanks = 2;
+
+void* g_cuda = nullptr;
+
+template <class F>
+F* cuda(const char* symbol) {
+  void* const found = dlsym(g_cuda, symbol);
+  EXPECT_NE(found, nullptr) << symbol;
+  return reinterpret_cast<F*>(found);
+}
+
+class Environment : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    g_cuda = dlopen(FAKE_CUDA, RTLD_NOW | RTLD_GLOBAL);
+    ASSERT_NE(g_cuda, nullptr) << dlerror();
+    setenv("TUTTI_DEVICE", "cuda", 1);
+    setenv("TUTTI_CCL_LIBRARY", FAKE_NCCL, 1);
+    setenv("TUTTI_LOG_LEVEL", "error", 1);
+    setenv("TUTTI_TIMEOUT", "20", 1);
+  }
+};
+const auto* const kEnvironment = ::testing::AddGlobalTestEnvironment(new Environment());
+
+/// Memory of a rank's GPU, which the CPU can read and write on the double.
+class GpuInts {
+ public:
+  GpuInts(int device, std::size_t count)
+      : data_(static_cast<std::int32_t*>(
+            *Process::get().device()->allocate_device(device, count * sizeof(std::int32_t)))) {}
+  GpuInts(const GpuInts&) = delete;
+  ~GpuInts() { EXPECT_TRUE(Process::get().device()->free_device(data_).ok()); }
+  std::int32_t* data() { return data_; }
+
+ private:
+  std::int32_t* data_;
+};
+
+TEST(CCommCuda, destroy__the_last_communicator_leaves_no_scratch_memory) {
+  constexpr std::size_t kCount = 3 << 20;
+  const auto memory = cuda<std::size_t(int)>("tutti_fake_memory");
+  const std::vector<std::size_t> before = {memory(0), memory(1)};
+  std::vector<std::size_t> kept(kRanks);
+  on_ranks(kRanks, [&](Rank& self) {
+    {
+      GpuInts data(self.rank, kRanks * kCount);
+      std::fill_n(data.data(), kRanks * kCount, self.rank);
+      ASSERT_EQ(TUTTI_OK, tutti_alltoall(self.comm, TUTTI_IN_PLACE, data.data(), kCount,
+                                         TUTTI_INT32, TUTTI_BLOCKING))
+          << self.words();
+      EXPECT_EQ(0, data.data()[kCount - 1]);
+      EXPECT_EQ(1, data.data()[kCount]);
+    }
+    ASSERT_EQ(TUTTI_OK, tutti_barrier(self.comm, nullptr)) << self.words();
+    ASSERT_EQ(TUTTI_OK, tutti_comm_wait(self.comm));
+    const auto rank = static_cast<std::size_t>(self.rank);
+    kept[rank] = memory(self.rank) - before[rank];
+  });
+  for (std::size_t rank = 0; rank < kRanks; ++rank) {
+    EXPECT_GE(kept[rank], kRanks * kCount * sizeof(std::int32_t));  // For the next such call.
+    EXPECT_EQ(memory(static_cast<int>(rank)), before[rank]);
+  }
+}
+
+TEST(CCommCuda, destroy__what_others_may_use_again_is_kept) {
+  constexpr std::size_t kCount = 1 << 20;
+  const auto memory = cuda<std::size_t(int)>("tutti_fake_memory");
+  ThreadWorld world(kRanks);
+  ThreadWorld other_world(kRanks);
+  const std::size_t before = memory(0);
+  world.run([&](int rank) {
+    Rank self(world, rank);
+    self.make();
+    {
+      Rank other(other_world, rank);
+      other.make();
+      GpuInts data(rank, kRanks * kCount);
+      ASSERT_EQ(TUTTI_OK, tutti_alltoall(other.comm, TUTTI_IN_PLACE, data.data(), kCount,
+                                         TUTTI_INT32, TUTTI_BLOCKING))
+          << other.words();
+    }
+    if (rank == 0) {
+      EXPECT_GE(memory(0) - before, kRanks * kCount * sizeof(std::int32_t));
+    }
+  });
+  EXPECT_EQ(memory(0), before);
+}
+
+TEST(CCommCuda, streams__one_of_another_context_is_refused_before_anything_is_begun) {
+  on_ranks(kRanks, [&](Rank& self) {
+    GpuInts data(self.rank, 8);
+    std::fill_n(data.data(), 8, 1);
+    const auto push = cuda<int(void*)>("cuCtxPushCurrent_v2");
+    const auto pop = cuda<int(void**)>("cuCtxPopCurrent_v2");
+    void* stream = nullptr;
+    void* popped = nullptr;
+    ASSERT_EQ(0, push(cuda<void*(int)>("tutti_fake_new_context")(self.rank)));
+    ASSERT_EQ(0, cuda<int(void**, unsigned)>("cuStreamCreate")(&stream, 1));
+    // The default stream of such a context is another one than ours, too.
+    for (void* const one : {stream, static_cast<void*>(nullptr)}) {
+      EXPECT_EQ(
+          TUTTI_ERROR_INVALID_ARGUMENT,
+          tutti_allreduce(self.comm, TUTTI_IN_PLACE, data.data(), 8, TUTTI_INT32, TUTTI_SUM, one));
+      EXPECT_NE(self.words().find("other than its primary one"), std::string::npos) << self.words();
+    }
+    ASSERT_EQ(0, cuda<int(void*)>("cuStreamDestroy_v2")(stream));
+    ASSERT_EQ(0, pop(&popped));
+    EXPECT_EQ(TUTTI_OK, tutti_comm_status(self.comm)) << self.words();
+    ASSERT_EQ(TUTTI_OK, tutti_allreduce(self.comm, TUTTI_IN_PLACE, data.data(), 8, TUTTI_INT32,
+                                        TUTTI_SUM, nullptr))
+        << self.words();
+    ASSERT_EQ(TUTTI_OK, tutti_comm_wait(self.comm)) << self.words();
+    EXPECT_EQ(kRanks, data.data()[7]);
+  });
+}
+
+TEST(CCommCuda, wait__is_for_calls_on_streams_after_a_failure_of_another_call_too) {
+  on_ranks(kRanks, [&](Rank& self) {
+    GpuInts data(self.rank, 8);
+    std::fill_n(data.data(), 8, 1);
+    const auto add = [&](void* stream) {
+      return tutti_allreduce(self.comm, TUTTI_IN_PLACE, data.data(), 8, TUTTI_INT32, TUTTI_SUM,
+                             stream);
+    };
+    std::binary_semaphore gate{0};
+    std::atomic<bool> is_open = false;
+    cuda<void(void*, void (*)(void*), void*)>("tutti_fake_enqueue")(
+        nullptr, [](void* held) { static_cast<std::binary_semaphore*>(held)->acquire(); }, &gate);
+    ASSERT_EQ(TUTTI_OK, add(nullptr)) << self.words();
+    std::int32_t no_stream = 0;
+    ASSERT_EQ(TUTTI_ERROR_LIBRARY, add(&no_stream)) << self.words();
+    std::thread opener([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      is_open = true;
+      gate.release();
+    });
+    EXPECT_EQ(TUTTI_ERROR_LIBRARY, tutti_comm_wait(self.comm));
+    EXPECT_TRUE(is_open);
+    EXPECT_EQ(kRanks, data.data()[7]);
+    opener.join();
+  });
+}
+
+}  // namespace
+}  // namespace tutti::engine

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The end of CCL runners whose library waits for all ranks in it, on the doubles of CUDA and NCCL.
+// A rank that waits for ever hangs, and the test with it.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ccl_ranks.hpp"
+
+namespace tutti::runners {
+namespace {
+
+using select::Collective;
+using testing::CollectiveCase;
+
+/// Sets a variable of the doubles for the ranks of a test.
+class Knob {
+ public:
+  Knob(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
+  Knob(const Knob&) = delete;
+  Knob& operator=(const Knob&) = delete;
+  ~Knob() { unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+/// Where the double logs its calls.
+class CallLog {
+ public:
+  CallLog() : knob_("FAKE_CCL_LOG", path_) {}
+  CallLog(const CallLog&) = delete;
+  CallLog& operator=(const CallLog&) = delete;
+  ~CallLog() { std::filesystem::remove(path_); }
+  int calls(const std::string& symbol, int rank) const {
+    const std::string wanted = symbol + " - - - " + std::to_string(rank) + "/2";
+    int found = 0;
+    std::ifstream file(path_);
+    for (std::string line; std::getline(file, line);) {
+      found += line == wanted ? 1 : 0;
+    }
+    return found;
+  }
+
+ private:
+  const std::string path_ =
+      (std::filesystem::temp_directory_path() / ("tutti-ccl-" + std::to_string(getpid()))).string();
+  const Knob knob_;
+};
+
+/// Threads may still be in them. What a lasting variable points to is no leak.
+void leave_behind(CclRank& self) {
+  static auto* const kept = new std::vector<std::shared_ptr<void>>;
+  kept->emplace_back(std::move(self.library));
+  kept->emplace_back(std::move(self.api));
+}
+
+TEST(CclEnd, end__of_two_in_another_order_on_each_rank) {
+  const Knob meet("FAKE_CCL_MEET", "ncclCommDestroy");
+  const auto answers = on_ccl_ranks(2, [](CclRank& self) -> std::string {
+    const std::string added = self.add_lanes(1);
+    CHILD_EXPECT(added.empty(), added);
+    (self.rank == 0 ? self.runner : self.other).reset();
+    (self.rank == 0 ? self.other : self.runner).reset();
+    leave_behind(self);
+    return "";
+  });
+  EXPECT_EQ(answers, test::all_well(2));
+}
+
+TEST(CclEnd, begin_end__waits_for_no_peer) {
+  const Knob meet("FAKE_CCL_MEET", "ncclCommDestroy");
+  const CallLog log;
+  const auto answers = on_ccl_ranks(2, [&](CclRank& self) -> std::string {
+    const std::string added = self.add_lanes(1);
+    CHILD_EXPECT(added.empty(), added);
+    if (self.rank == 0) {
+      self.runner->begin_end();
+      self.other->begin_end();
+      while (log.calls("ncclCommDestroy", 0) < 2) {
+        usleep(1000);
+      }
+    }
+    self.shared.barrier();
+    self.other.reset();
+    self.runner.reset();
+    leave_behind(self);
+    return "";
+  });
+  EXPECT_EQ(answers, test::all_well(2));
+  EXPECT_EQ(log.calls("ncclCommDestroy", 0), 2);
+  EXPECT_EQ(log.calls("ncclCommDestroy", 1), 2);
+}
+
+/// The peer lives and does not come to its end.
+TEST(CclEnd, end__after_a_failure_elsewhere_is_an_abort) {
+  const Knob meet("FAKE_CCL_MEET", "ncclCommDestroy");
+  const CallLog log;
+  const auto answers = on_ccl_ranks(2, [](CclRank& self) -> std::string {
+    if (self.rank == 0) {
+      self.runner->set_failed();
+      self.runner.reset();
+    }
+    self.shared.barrier();
+    self.runner.reset();
+    leave_behind(self);
+    return "";
+  });
+  EXPECT_EQ(answers, test::all_well(2));
+  EXPECT_EQ(log.calls("ncclCommAbort", 0), 1);
+  EXPECT_EQ(log.calls("ncclCommDestroy", 0), 0);
+  EXPECT_EQ(log.calls("ncclCommDestroy", 1), 1);
+}
+
+/// As in versions whose abort waits for the ranks of a node.
+TEST(CclEnd, run__a_time_out_does_not_wait_for_the_abort) {
+  const Knob meet("FAKE_CCL_MEET", "ncclCommAbort,ncclCommDestroy");
+  const Knob stall("FAKE_CCL_STALL", "ncclAllReduce:0");
+  const auto answers = on_ccl_ranks(
+      2,
+      [](CclRank& self) -> std::string {
+        if (self.rank == 0) {
+          const CollectiveCase test(Collective::kAllreduce, 0, 2, 0, 100, false, false);
+          const Status status = self.runner->run(Scope::kWhole, self.placed(test, true));
+          CHILD_EXPECT(status.code() == ErrorCode::kTimeout, status.message());
+          self.runner.reset();
+        }
+        self.shared.barrier();
+        self.runner.reset();
+        leave_behind(self);
+        return "";
+      },
+      2);
+  EXPECT_EQ(answers, test::all_well(2));
+}
+
+}  // namespace
+}  // namespace tutti::runners
