@@ -6,7 +6,10 @@
 // border, and out-arguments are written whatever happens.
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <new>
+#include <span>
+#include <vector>
 
 #include "nccl_net/plugin.hpp"
 
@@ -82,7 +85,7 @@ Result finalize(void* context) {
 
 Result devices(int* count) {
   return guarded("devices", nullptr, [&]() -> Status {
-    *count = static_cast<int>(Plugin::instance().devices().size());
+    *count = Plugin::instance().device_count();
     return {};
   });
 }
@@ -90,9 +93,8 @@ Result devices(int* count) {
 template <int kVersion>
 Result get_properties(int device, abi::Properties<kVersion>* properties) {
   return guarded("getProperties", nullptr, [&]() -> Status {
-    Plugin& plugin = Plugin::instance();
-    TUTTI_RETURN_IF_ERROR(plugin.check_device(device));
-    net::NetDevice& from = plugin.devices()[static_cast<std::size_t>(device)];
+    TUTTI_ASSIGN_OR_RETURN(net::NetDevice* const found, Plugin::instance().device(device));
+    net::NetDevice& from = *found;
     abi::Properties<kVersion>& to = *properties;
     to = {};
     to.name = from.name.data();
@@ -105,8 +107,11 @@ Result get_properties(int device, abi::Properties<kVersion>* properties) {
     to.receives_max = kReceivesMax;
     // Zero is right for: port, reg_is_global, force_flush, device_type, device_version.
     if constexpr (kVersion >= 9) {
-      to.virtual_device.count = 1;
-      to.virtual_device.devices[0] = device;
+      const std::vector<int> itself = {device};
+      const std::vector<int>& members = from.rails.empty() ? itself : from.rails;
+      const auto room = std::size(to.virtual_device.devices);
+      to.virtual_device.count = static_cast<int>(std::min(members.size(), room));
+      std::copy_n(members.begin(), to.virtual_device.count, to.virtual_device.devices);
       to.p2p_bytes_max = to.collective_bytes_max = abi::kMessageBytesMax;
     }
     if constexpr (kVersion >= 11) {
@@ -290,7 +295,26 @@ Result close_send(void* comm) { return close<Comm>("closeSend", comm); }
 Result close_recv(void* comm) { return close<Comm>("closeRecv", comm); }
 Result close_listen(void* comm) { return close<ListenComm>("closeListen", comm); }
 
-/// What is not named stays null: this network has no device code and no virtual devices.
+/// NCCL merges NICs (NCCL_NET_MERGE_LEVEL, NCCL_NET_FORCE_MERGE).
+template <int kMembersMax>
+Result make_virtual_device(int* device, abi::VirtualDevice<kMembersMax>* members) {
+  return guarded("makeVDevice", nullptr, [&]() -> Status {
+    if (device == nullptr || members == nullptr) {
+      return missing("the device");
+    }
+    if (members->count < 1 || members->count > kMembersMax) {
+      return {ErrorCode::kInvalidArgument, std::to_string(members->count) +
+                                               " devices behind a virtual one; 1 to " +
+                                               std::to_string(kMembersMax) + " are possible"};
+    }
+    const auto count = static_cast<std::size_t>(members->count);
+    TUTTI_ASSIGN_OR_RETURN(*device,
+                           Plugin::instance().merge(std::span(members->devices).first(count)));
+    return {};
+  });
+}
+
+/// What is not named stays null: this network has no device code.
 template <int kVersion>
 constexpr abi::Net<kVersion> table() {
   abi::Net<kVersion> net{};
@@ -311,6 +335,9 @@ constexpr abi::Net<kVersion> table() {
                .close_send = close_send,
                .close_recv = close_recv,
                .close_listen = close_listen};
+  if constexpr (kVersion >= 9) {
+    net.make_virtual_device = make_virtual_device;
+  }
   if constexpr (kVersion >= 11) {
     net.finalize = finalize;
   }

@@ -125,7 +125,7 @@ Status Plugin::set_up(abi::Logger* logger) {
     return {ErrorCode::kOutOfMemory, "no memory for a fork handler"};
   }
   TUTTI_RETURN_IF_ERROR(open_network());
-  const std::span<const net::NetDevice> found = network_->devices();
+  const std::vector<net::NetDevice> found = network_->devices();
   if (found.empty()) {
     network_.reset();
     return {ErrorCode::kUnavailable,
@@ -174,7 +174,7 @@ Status Plugin::open_network() {
     TUTTI_ASSIGN_OR_RETURN(
         network_, net::Network::open([](net::LogKind kind,
                                         const std::string& text) { instance().log(kind, text); },
-                                     devices_));
+                                     {devices_.begin(), devices_.end()}));
   }
   return {};
 }
@@ -199,6 +199,34 @@ Status Plugin::check_device(int device) const {
   return {ErrorCode::kInvalidArgument, "device " + std::to_string(device) + " of " +
                                            std::to_string(devices_.size()) +
                                            "; remedy: call init and devices first"};
+}
+
+int Plugin::device_count() {
+  const std::scoped_lock lock(mutex_);
+  return static_cast<int>(devices_.size());
+}
+
+Result<net::NetDevice*> Plugin::device(int number) {
+  const std::scoped_lock lock(mutex_);
+  TUTTI_RETURN_IF_ERROR(check_device(number));
+  return &devices_[static_cast<std::size_t>(number)];
+}
+
+Result<int> Plugin::merge(std::span<const int> members) {
+  std::shared_ptr<net::Network> ended;
+  const std::scoped_lock lock(mutex_);
+  for (const int member : members) {
+    TUTTI_RETURN_IF_ERROR(check_device(member));
+  }
+  TUTTI_RETURN_IF_ERROR(open_network());
+  const Result<int> merged = network_->merge(members);
+  if (merged.ok() && static_cast<std::size_t>(*merged) == devices_.size()) {
+    devices_.push_back(network_->devices().back());
+    log(net::LogKind::kInfo,
+        "device " + std::to_string(*merged) + ": " + describe(devices_.back()));
+  }
+  ended = take_network_if_unused();
+  return merged;
 }
 
 Status Plugin::listen(int device, void* handle, void** listen_comm) {

@@ -20,6 +20,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -82,9 +83,12 @@ class Plugin {
   Status init_context(abi::Logger* logger, int traffic_class, void** context);
   Status finalize(void* context);
 
-  /// Of the first init(); they stay for good, and so do their strings.
-  std::span<net::NetDevice> devices() { return devices_; }
-  Status check_device(int device) const;
+  /// Of the first init(), and of merge(); they stay for good, and so do their strings.
+  int device_count();
+  Result<net::NetDevice*> device(int number);
+  /// One device of several, for connections that use the links of all. Its number; the same ones
+  /// give the same.
+  Result<int> merge(std::span<const int> members);
 
   Status listen(int device, void* handle, void** listen_comm);
   /// `traffic_class`: kUndefined: the network's default.
@@ -111,13 +115,14 @@ class Plugin {
 
   Status set_up(abi::Logger* logger);
   Status open_network();
+  Status check_device(int device) const;
   /// Null: it is in use, or there is none. Its end takes seconds if a peer or a disk does not
   /// answer, so it comes when the lock has been given back.
   [[nodiscard]] std::shared_ptr<net::Network> take_network_if_unused();
 
   std::mutex mutex_;
   std::shared_ptr<net::Network> network_;
-  std::vector<net::NetDevice> devices_;
+  std::deque<net::NetDevice> devices_;
   bool is_ready_ = false;
   std::size_t contexts_ = 0;
   std::size_t comms_ = 0;  ///< Of all kinds.

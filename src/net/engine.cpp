@@ -90,8 +90,8 @@ Engine::Engine(std::unique_ptr<wire::Wire> wire, const EngineOptions& options)
       wire_(std::move(wire)),
       address_(wire_->address()),
       capabilities_(wire_->capabilities()),
-      endpoint_({.connections = options.connections}, wire_->capabilities().ps_per_byte,
-                options.trace),
+      endpoint_({.connections = options.connections},
+                std::max(capabilities_.ps_per_byte / capabilities_.rails, 1U), options.trace),
       lane_of_(options.connections) {}
 
 void Engine::stop() {

@@ -35,7 +35,7 @@ struct Layout {
   std::uint8_t marks_ecn = 0;
   std::uint8_t address_bytes = 0;
   std::uint8_t traffic_class = 0;
-  std::byte address[64] = {};
+  std::byte address[sizeof(wire::WireAddress::bytes)] = {};
   char refusal[kTextBytes] = {};
   char host[kTextBytes] = {};
   char wire[16] = {};

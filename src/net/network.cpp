@@ -10,6 +10,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <deque>
+#include <iterator>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -28,10 +30,13 @@
 #include "topology/machine.hpp"
 #include "transport/congestion/controller.hpp"
 #include "wire/fault/fault_wire.hpp"
+#include "wire/rails/rails_wire.hpp"
+#include "wire/udp/udp_wire.hpp"
 
 namespace tutti::net {
 namespace {
 
+using wire::rails::RailsWire;
 using wire::udp::SocketAddress;
 using wire::udp::UdpOptions;
 using wire::udp::UdpWire;
@@ -67,16 +72,38 @@ Result<SocketAddress> address_of(const NetDevice& device) {
   return address;
 }
 
+/// What several are together.
+Result<NetDevice> merge_devices(const std::vector<const NetDevice*>& parts) {
+  if (parts.empty() || parts.size() > RailsWire::kRailsMax) {
+    return Status(ErrorCode::kInvalidArgument, "net: a device has 1 to " +
+                                                   std::to_string(RailsWire::kRailsMax) +
+                                                   " rails, not " + std::to_string(parts.size()));
+  }
+  NetDevice merged = *parts[0];
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const NetDevice& part = *parts[i];
+    merged.name += "+" + part.name;
+    merged.speed_mbps += part.speed_mbps;
+    merged.mtu_bytes = std::min(merged.mtu_bytes, part.mtu_bytes);
+    merged.is_loopback = merged.is_loopback && part.is_loopback;
+    merged.latency_us = std::max(merged.latency_us, part.latency_us);
+    std::vector<int> both;
+    std::set_union(merged.near_processors.begin(), merged.near_processors.end(),
+                   part.near_processors.begin(), part.near_processors.end(),
+                   std::back_inserter(both));
+    merged.near_processors = std::move(both);
+  }
+  return merged;
+}
+
 class SystemNetwork : public Network {
  public:
   SystemNetwork(const Config& config, std::vector<NetDevice> devices,
                 const tutti_transport_policy* policy, Log log)
-      : config_(config),
-        devices_(std::move(devices)),
-        log_(std::move(log)),
-        watch_(config_, log_),
-        engines_(devices_.size()),
-        window_bytes_(devices_.size()) {
+      : config_(config), log_(std::move(log)), watch_(config_, log_) {
+    for (NetDevice& device : devices) {
+      devices_.emplace_back().it = std::move(device);
+    }
     rendezvous_.policy = policy;
     rendezvous_.controller = config_.net_controller;
     rendezvous_.spray = config_.net_spray;
@@ -94,8 +121,8 @@ class SystemNetwork : public Network {
     // hold up the caller, nor who waits for his locks.
     const bool are_closed = wait_for_all(
         kCloseTime, [](const Engine& engine) { return !engine.has_copies() && engine.is_quiet(); });
-    for (const auto& of_device : engines_) {
-      for (const auto& engine : of_device) {
+    for (const Device& device : devices_) {
+      for (const auto& engine : device.engines) {
         const std::string awaited = are_closed ? std::string() : engine->awaited();
         if (!awaited.empty()) {
           log_(LogKind::kInfo, "net: channels that their peers have not closed: " + awaited);
@@ -105,44 +132,75 @@ class SystemNetwork : public Network {
       }
     }
     // Before one of them goes: lanes of one channel write to each other's engines.
-    for (const auto& of_device : engines_) {
-      for (const auto& engine : of_device) {
+    for (const Device& device : devices_) {
+      for (const auto& engine : device.engines) {
         engine->stop();
       }
     }
   }
 
-  std::span<const NetDevice> devices() const override { return devices_; }
-
-  Result<std::unique_ptr<Listener>> listen(int device) override {
-    TUTTI_RETURN_IF_ERROR(start(device));
-    TUTTI_ASSIGN_OR_RETURN(const SocketAddress local, address_of(at(device)));
-    return make_listener(local, rendezvous_of(device),
-                         [this, device] { return next_engines(device, false); });
+  std::vector<NetDevice> devices() const override {
+    const std::lock_guard lock(mutex_);
+    std::vector<NetDevice> all;
+    for (const Device& device : devices_) {
+      all.push_back(device.it);
+    }
+    return all;
   }
 
-  Result<std::unique_ptr<Connector>> connect(int device, const Handle& handle,
+  Result<int> merge(std::span<const int> numbers) override {
+    const std::lock_guard lock(mutex_);
+    const std::vector<int> rails(numbers.begin(), numbers.end());
+    for (std::size_t i = 0; i < devices_.size(); ++i) {
+      if (!rails.empty() && devices_[i].it.rails == rails) {
+        return static_cast<int>(i);
+      }
+    }
+    std::vector<const NetDevice*> parts;
+    for (const int number : rails) {
+      TUTTI_RETURN_IF_ERROR(check(number));
+      parts.push_back(&devices_[static_cast<std::size_t>(number)].it);
+      if (!parts.back()->rails.empty() || std::count(rails.begin(), rails.end(), number) > 1) {
+        return Status(ErrorCode::kInvalidArgument,
+                      "net: " + parts.back()->name + " cannot be a rail " +
+                          (parts.back()->rails.empty() ? "twice" : "of others, it has some"));
+      }
+    }
+    TUTTI_ASSIGN_OR_RETURN(NetDevice merged, merge_devices(parts));
+    merged.rails = rails;
+    devices_.emplace_back().it = std::move(merged);
+    return static_cast<int>(devices_.size()) - 1;
+  }
+
+  Result<std::unique_ptr<Listener>> listen(int number) override {
+    TUTTI_ASSIGN_OR_RETURN(Device* const device, start(number));
+    TUTTI_ASSIGN_OR_RETURN(const SocketAddress local, address_of(device->it));
+    return make_listener(local, rendezvous_of(*device),
+                         [this, device] { return next_engines(*device, false); });
+  }
+
+  Result<std::unique_ptr<Connector>> connect(int number, const Handle& handle,
                                              int traffic_class) override {
     if (traffic_class < kDefaultClass || traffic_class > 255) {
       return Status(ErrorCode::kInvalidArgument,
                     "net: a traffic class is 0 to 255, not " + std::to_string(traffic_class));
     }
-    TUTTI_RETURN_IF_ERROR(start(device));
-    RendezvousOptions options = rendezvous_of(device);
+    TUTTI_ASSIGN_OR_RETURN(Device* const device, start(number));
+    RendezvousOptions options = rendezvous_of(*device);
     if (traffic_class != kDefaultClass) {
       options.traffic_class = static_cast<std::uint8_t>(traffic_class);
     }
-    TUTTI_ASSIGN_OR_RETURN(const SocketAddress local, address_of(at(device)));
+    TUTTI_ASSIGN_OR_RETURN(const SocketAddress local, address_of(device->it));
     return make_connector(local, handle, options,
-                          [this, device] { return next_engines(device, true); });
+                          [this, device] { return next_engines(*device, true); });
   }
 
   void finish_watch() override {
     const std::lock_guard lock(mutex_);
     // Their sends are done, so nobody else looks after them.
     (void)wait_for_all(kExitTime, [](const Engine& engine) { return !engine.has_copies(); });
-    for (const auto& of_device : engines_) {
-      for (const auto& engine : of_device) {
+    for (const Device& device : devices_) {
+      for (const auto& engine : device.engines) {
         engine->answer_all();
         (void)engine->publish();
       }
@@ -153,15 +211,19 @@ class SystemNetwork : public Network {
  private:
   using Engines = std::vector<std::unique_ptr<Engine>>;
 
-  const NetDevice& at(int device) const { return devices_[static_cast<std::size_t>(device)]; }
+  struct Device {
+    NetDevice it;
+    Engines engines;         ///< Once it is used.
+    Bytes window_bytes = 0;  ///< Most that its sockets hold of one peer; 0: enough.
+  };
 
   /// Until all engines are so, or (false) the time is over.
   template <class Wanted>
   bool wait_for_all(std::chrono::steady_clock::duration time, Wanted wanted) const {
     const auto end = std::chrono::steady_clock::now() + time;
     const auto are_so = [&] {
-      return std::all_of(engines_.begin(), engines_.end(), [&](const Engines& of_device) {
-        return std::all_of(of_device.begin(), of_device.end(),
+      return std::all_of(devices_.begin(), devices_.end(), [&](const Device& device) {
+        return std::all_of(device.engines.begin(), device.engines.end(),
                            [&](const auto& engine) { return wanted(*engine); });
       });
     };
@@ -174,32 +236,66 @@ class SystemNetwork : public Network {
     return true;
   }
 
-  /// The engines of a device, at its first use.
-  Status start(int device) {
-    if (device < 0 || static_cast<std::size_t>(device) >= devices_.size()) {
-      return Status(ErrorCode::kInvalidArgument, "net: there is no device " +
-                                                     std::to_string(device) + " among " +
-                                                     std::to_string(devices_.size()));
-    }
-    const std::lock_guard lock(mutex_);
-    auto& engines = engines_[static_cast<std::size_t>(device)];
-    if (!engines.empty()) {
+  /// Under the lock.
+  Status check(int number) const {
+    if (number >= 0 && static_cast<std::size_t>(number) < devices_.size()) {
       return {};
     }
-    const NetDevice& it = at(device);
+    return Status(ErrorCode::kInvalidArgument, "net: there is no device " + std::to_string(number) +
+                                                   " among " + std::to_string(devices_.size()));
+  }
+
+  /// A wire over one interface. `paths`: of it. `buffer_bytes`: what its socket has.
+  Result<std::unique_ptr<wire::Wire>> open_rail(const NetDevice& device, int paths,
+                                                Bytes* buffer_bytes) const {
     UdpOptions options;
-    TUTTI_ASSIGN_OR_RETURN(options.local, address_of(it));
-    options.mtu_bytes = it.mtu_bytes;
-    options.paths = static_cast<std::uint32_t>(config_.net_paths);
+    TUTTI_ASSIGN_OR_RETURN(options.local, address_of(device));
+    options.mtu_bytes = device.mtu_bytes;
+    options.paths = static_cast<std::uint32_t>(std::max(paths, 1));
     options.chunk_bytes = static_cast<std::uint32_t>(config_.net_chunk_bytes);
     // 8 bits of a byte, 10^6 ps of a microsecond: ps_per_byte = 8e6 / Mb/s.
-    options.ps_per_byte = static_cast<std::uint32_t>(8'000'000 / std::max(1, it.speed_mbps));
+    options.ps_per_byte = static_cast<std::uint32_t>(8'000'000 / std::max(1, device.speed_mbps));
     options.ps_per_byte = std::max(options.ps_per_byte, 1U);
-    options.is_memory = it.is_loopback;
+    options.is_memory = device.is_loopback;
     options.buffer_bytes = config_.net_buffer_bytes;
     options.segmentation = config_.net_offload;
     options.coalescing = config_.net_offload;
     options.timestamps = wants_timestamps();
+    TUTTI_ASSIGN_OR_RETURN(auto wire, UdpWire::open(options));
+    *buffer_bytes = wire->buffer_bytes();
+    return std::unique_ptr<wire::Wire>(std::move(wire));
+  }
+
+  /// Over all rails of a device. `buffer_bytes`: of the socket that has least.
+  Result<std::unique_ptr<wire::Wire>> open_wire(const NetDevice& device,
+                                                Bytes* buffer_bytes) const {
+    if (device.rails.empty()) {
+      return open_rail(device, config_.net_paths, buffer_bytes);
+    }
+    *buffer_bytes = UINT64_MAX;
+    std::vector<std::unique_ptr<wire::Wire>> rails;
+    for (const int number : device.rails) {
+      TUTTI_RETURN_IF_ERROR(check(number));
+      Bytes of_rail_bytes = 0;
+      TUTTI_ASSIGN_OR_RETURN(
+          rails.emplace_back(),
+          open_rail(devices_[static_cast<std::size_t>(number)].it,
+                    config_.net_paths / static_cast<int>(device.rails.size()), &of_rail_bytes));
+      *buffer_bytes = std::min(*buffer_bytes, of_rail_bytes);
+    }
+    TUTTI_ASSIGN_OR_RETURN(auto wire, RailsWire::open(std::move(rails)));
+    return std::unique_ptr<wire::Wire>(std::move(wire));
+  }
+
+  /// The device, whose engines start at its first use.
+  Result<Device*> start(int number) {
+    const std::lock_guard lock(mutex_);
+    TUTTI_RETURN_IF_ERROR(check(number));
+    Device& device = devices_[static_cast<std::size_t>(number)];
+    if (!device.engines.empty()) {
+      return &device;
+    }
+    const NetDevice& it = device.it;
     TUTTI_ASSIGN_OR_RETURN(
         const std::vector<int> processors,
         choose_processors(config_.net_affinity, it.near_processors, processors_of_process()));
@@ -209,14 +305,15 @@ class SystemNetwork : public Network {
     TUTTI_RETURN_IF_ERROR(system_random(&device_id, sizeof device_id));
     std::vector<std::unique_ptr<Engine>> started;
     for (int i = 0; i < count; ++i) {
-      TUTTI_ASSIGN_OR_RETURN(auto wire, UdpWire::open(options));
-      if (wire->buffer_bytes() < kBufferToSpare) {
+      Bytes buffer_bytes = 0;
+      TUTTI_ASSIGN_OR_RETURN(auto wire, open_wire(it, &buffer_bytes));
+      if (buffer_bytes < kBufferToSpare) {
         // What the kernel counts is about twice the payload; a few peers share it.
-        window_bytes_[static_cast<std::size_t>(device)] =
-            std::max<Bytes>(wire->buffer_bytes() / 4, 128 << 10);
+        device.window_bytes = std::max<Bytes>(buffer_bytes / 4, 128 << 10) *
+                              std::max<std::size_t>(it.rails.size(), 1);
       }
       EngineOptions of_engine;
-      of_engine.name = "tutti-net-" + std::to_string(device) + "-" + std::to_string(i);
+      of_engine.name = "tutti-net-" + std::to_string(number) + "-" + std::to_string(i);
       of_engine.is_busy = is_busy_;
       of_engine.processors = processors;
       of_engine.copied_bytes_max = config_.net_copy_bytes;
@@ -227,16 +324,15 @@ class SystemNetwork : public Network {
       of_engine.controller = config_.net_controller;
       of_engine.number = static_cast<std::uint32_t>(i);
       of_engine.speed_mbps = static_cast<std::uint32_t>(std::max(0, it.speed_mbps));
-      std::unique_ptr<wire::Wire> top = std::move(wire);
       if (!config_.fault.empty()) {
         TUTTI_ASSIGN_OR_RETURN(auto plan,
                                wire::fault::parse_fault_plan(config_.fault, "TUTTI_FAULT"));
-        top = std::make_unique<wire::fault::FaultWire>(
-            std::move(top), std::move(plan), now_ns,
+        wire = std::make_unique<wire::fault::FaultWire>(
+            std::move(wire), std::move(plan), now_ns,
             static_cast<std::uint64_t>(getpid()) << 8 | static_cast<std::uint64_t>(i));
       }
       watch_.add(&of_engine);
-      auto engine = std::make_unique<Engine>(std::move(top), of_engine);
+      auto engine = std::make_unique<Engine>(std::move(wire), of_engine);
       TUTTI_RETURN_IF_ERROR(engine->start());
       started.push_back(std::move(engine));
     }
@@ -248,14 +344,14 @@ class SystemNetwork : public Network {
              (rendezvous_.policy == nullptr ? std::string()
                                             : std::string(", policy ") + rendezvous_.policy->name) +
              ", " + started.front()->description());
-    engines = std::move(started);
-    return {};
+    device.engines = std::move(started);
+    return &device;
   }
 
   /// Once it is started.
-  RendezvousOptions rendezvous_of(int device) const {
+  RendezvousOptions rendezvous_of(const Device& device) const {
     RendezvousOptions options = rendezvous_;
-    options.window_bytes = window_bytes_[static_cast<std::size_t>(device)];
+    options.window_bytes = device.window_bytes;
     return options;
   }
 
@@ -282,28 +378,26 @@ class SystemNetwork : public Network {
 
   /// In turn, each direction for itself and half of the engines apart: both directions of a ring
   /// begin on different ones, and so do its channels. What is being connected has no load yet.
-  std::vector<Engine*> next_engines(int device, bool sends) {
-    const Engines& engines = engines_[static_cast<std::size_t>(device)];
+  std::vector<Engine*> next_engines(const Device& device, bool sends) {
+    const Engines& engines = device.engines;
     const std::uint32_t turn =
         sends ? next_sender_++ : next_receiver_++ + static_cast<std::uint32_t>(engines.size() / 2);
     std::vector<Engine*> chosen;
-    for (std::size_t i = 0; i < lanes_of(at(device), engines); ++i) {
+    for (std::size_t i = 0; i < lanes_of(device.it, engines); ++i) {
       chosen.push_back(engines[(turn + i) % engines.size()].get());
     }
     return chosen;
   }
 
   Config config_;
-  std::vector<NetDevice> devices_;
   Log log_;
   Watch watch_;  ///< Outlives the engines.
   bool is_busy_ = false;
   RendezvousOptions rendezvous_;
   std::atomic<std::uint32_t> next_sender_ = 0;
   std::atomic<std::uint32_t> next_receiver_ = 0;
-  std::mutex mutex_;                 ///< Of the engines' start.
-  std::vector<Engines> engines_;     ///< By device.
-  std::vector<Bytes> window_bytes_;  ///< Same: most that its socket holds of one peer; 0: enough.
+  mutable std::mutex mutex_;    ///< Of the devices' number, and of the engines' start.
+  std::deque<Device> devices_;  ///< They stay where they are.
 };
 
 }  // namespace
@@ -331,7 +425,8 @@ Result<std::unique_ptr<Network>> Network::open(Log log, std::vector<NetDevice> d
   }
   if (parsed.config.net_speed_mbps > 0) {
     for (NetDevice& device : devices) {
-      device.speed_mbps = parsed.config.net_speed_mbps;
+      const auto links = static_cast<int>(std::max<std::size_t>(device.rails.size(), 1));
+      device.speed_mbps = parsed.config.net_speed_mbps * links;
     }
   }
   TUTTI_ASSIGN_OR_RETURN(const tutti_transport_policy* const policy,

@@ -27,10 +27,10 @@
 
 namespace tutti::net {
 
-/// One network interface.
+/// One network interface, or several that merge() has made one of.
 struct NetDevice {
-  std::string name;        ///< "eth0"
-  std::string address;     ///< "192.0.2.1" or "2001:db8::1"
+  std::string name;        ///< "eth0", "eth0+eth1"
+  std::string address;     ///< "192.0.2.1" or "2001:db8::1"; of several the first one's.
   std::string pci_path;    ///< Real path below /sys of its PCI device; empty: a virtual one.
   std::uint64_t guid = 0;  ///< Unique among the devices of this host.
   int speed_mbps = 0;      ///< Megabit/s in each direction.
@@ -38,6 +38,7 @@ struct NetDevice {
   std::vector<int> near_processors;  ///< Ascending; empty: unknown.
   bool is_loopback = false;          ///< Memory of this host, no link.
   double latency_us = 0;             ///< One way, for a tuner's model.
+  std::vector<int> rails = {};       ///< Numbers of the devices it is made of; empty: an interface.
 };
 
 inline constexpr int kDefaultClass = -1;  ///< A traffic class: TUTTI_NET_TRAFFIC_CLASS.
@@ -99,7 +100,12 @@ using Log = std::function<void(LogKind, const std::string&)>;
 class Network {
  public:
   virtual ~Network() = default;
-  virtual std::span<const NetDevice> devices() const = 0;
+  virtual std::vector<NetDevice> devices() const = 0;
+  /// The number of a device whose connections run over all of these, each a rail: with the links of
+  /// all, and as long as one of them is up. Greetings go over the first. The same ones give the
+  /// same number. Errors: none or more than 8, one that there is not, twice, or made of others
+  /// (kInvalidArgument).
+  virtual Result<int> merge(std::span<const int> devices) = 0;
   virtual Result<std::unique_ptr<Listener>> listen(int device) = 0;
   /// `traffic_class`: of the channel's packets both ways (IPv4's TOS without its two low bits), 0
   /// to 255, or kDefaultClass.

@@ -17,12 +17,14 @@
 #include "net/channel.hpp"
 #include "net/clock.hpp"
 #include "net/descriptor.hpp"
+#include "wire/rails/rails_wire.hpp"
 
 namespace tutti::net {
 namespace {
 
 using transport::Key;
 using transport::TimeNs;
+using wire::rails::RailsWire;
 using wire::udp::SocketAddress;
 
 constexpr std::byte kHandleMagic[4] = {std::byte{'T'}, std::byte{'U'}, std::byte{'T'},
@@ -168,7 +170,8 @@ Result<transport::ConnectionOptions> options_of(const Hello& mine, const Hello& 
   connection.seed = mine.incarnation;
   // A thread that has just lost its processor is a pause of many round trips: what the window holds
   // must outlast it.
-  const Bytes bdp_bytes = connection.wire.base_rtt_ns * 1000 / connection.wire.ps_per_byte * 3 / 2;
+  const Bytes bdp_bytes = connection.wire.base_rtt_ns * 1000 * connection.wire.rails /
+                          connection.wire.ps_per_byte * 3 / 2;
   const Bytes window_bytes =
       std::max<Bytes>(bdp_bytes, Bytes{kWindowChunks} * connection.wire.chunk_bytes);
   connection.window_bytes_max = connection.window_bytes_max == 0
@@ -200,7 +203,11 @@ Result<std::unique_ptr<Channel>> attach(const std::vector<Engine*>& engines,
                                         const RendezvousOptions& options, bool sends, int socket) {
   const std::size_t lanes = std::min(mine.size(), theirs.size());
   std::vector<transport::ConnectionOptions> connections;
+  std::vector<wire::WireAddress> addresses;
   for (std::size_t i = 0; i < lanes; ++i) {
+    const bool has_rails = mine[i].capabilities.rails > 1;
+    TUTTI_ASSIGN_OR_RETURN(addresses.emplace_back(),
+                           has_rails ? theirs[i].address : RailsWire::first_of(theirs[i].address));
     TUTTI_ASSIGN_OR_RETURN(
         connections.emplace_back(),
         options_of(mine[i], theirs[i], key, options, sends, static_cast<std::uint32_t>(lanes)));
@@ -215,7 +222,7 @@ Result<std::unique_ptr<Channel>> attach(const std::vector<Engine*>& engines,
   Lane* lane = nullptr;
   for (std::size_t i = lanes; i-- > 0;) {
     Peer peer;
-    peer.address = theirs[i].address;
+    peer.address = addresses[i];
     peer.device = theirs[i].device;
     peer.traffic_class = sends ? mine[i].traffic_class : theirs[i].traffic_class;
     peer.who = theirs[0].who();

@@ -19,7 +19,7 @@ namespace tutti::wire {
 
 /// What a peer needs to send to this wire: opaque bytes that its wire of the same kind understands.
 struct WireAddress {
-  std::array<std::byte, 64> bytes{};
+  std::array<std::byte, 192> bytes{};
   std::uint8_t length = 0;
   friend bool operator==(const WireAddress&, const WireAddress&) = default;
 };

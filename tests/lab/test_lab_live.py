@@ -390,6 +390,45 @@ def test_net_job__every_byte_between_nodes_is_on_its_rail(lab: Lab, tmp_path: Pa
         assert all(link[direction] < block for link in links if not link["shaped"])
 
 
+def test_plugin__a_connection_has_all_rails_and_outlives_one(lab: Lab) -> None:
+    """The driver in two nodes whose device is made of both rails, one of which is pulled."""
+    plugin = paths.find(paths.NCCL_NET)
+    driver = plugin.parents[1] / "tests/nccl_net/nccl_net_driver" if plugin else None
+    if plugin is None or driver is None or not driver.is_file():
+        reason = "nccl_net_driver or the network plugin is not built"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    lab.up("--nodes", "2", "--rails", "2", "--rate", "500mbit")
+    size, messages = 1 << 20, 250
+    words = [str(driver), "--plugin", str(plugin), "--version", "11", "--test", "ring"]
+    words += ["--rails", "2", "--bytes", str(size), "--messages", str(messages)]
+    words += ["--rendezvous", f"{plan.rail_address(0, 0)}:5000"]
+
+    def start(node: int) -> subprocess.Popen[str]:
+        name = plan.node_name(node)
+        variables = ["NCCL_SOCKET_IFNAME=rail", "TUTTI_NET_SPEED=500"]
+        return lab.start("exec", name, "--", "env", *variables, *words, "--rank", str(node))
+
+    def sent() -> list[int]:
+        links = lab.links()
+        return [links[f"n0:rail{rail}"]["a_to_b_bytes"] for rail in range(2)]
+
+    with start(0) as first, start(1) as second:
+        assert wait_for(lambda: min(sent()) > 4 * size), sent()
+        assert lab.run("link", "n0:rail1", "down").returncode == 0
+        before = sent()
+        for rank in (first, second):
+            out, _ = rank.communicate(timeout=TIMEOUT_S)
+            assert rank.returncode == 0, out
+            assert out.splitlines()[-1].endswith(" checks, 0 failed"), out
+    after = sent()
+    # The one that is left carries the rest.
+    assert after[0] - before[0] > 16 * size
+    assert after[1] - before[1] < size
+    assert sum(after) > messages * size
+
+
 def test_down__leaves_nothing(lab: Lab) -> None:
     found = lab.up("--nodes", "2", "--rails", "1")
     with lab.start("exec", "n1", "--", "sleep", "600") as running:

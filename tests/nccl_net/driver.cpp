@@ -269,6 +269,7 @@ const char* const kUsage =
     "  --min BYTES          (0)                --max BYTES    (1M); --bytes N: all of that size\n"
     "  --threads N          of the test threads (2)\n"
     "  --device N           (0)                --seed N       (1)\n"
+    "  --rails N            the device is made of the first N, from version 9 on (1)\n"
     "  --bound SECONDS      within which a dead peer is noticed (20)\n"
     "  --watchdog SECONDS   of each test, with --rank of all (120)\n"
     "  --verbose            the plugin's log\n"
@@ -303,6 +304,7 @@ Options parse(int argc, char** argv) {
        }},
       {"--threads", number(&options.threads)},
       {"--device", number(&options.device)},
+      {"--rails", number(&options.rails)},
       {"--seed", [&](const char* text) { options.seed = std::stoull(text); }},
       {"--bound", number(&options.bound_s)},
       {"--watchdog", number(&options.watchdog_s)},

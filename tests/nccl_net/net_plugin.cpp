@@ -90,6 +90,18 @@ class Loaded : public NetPlugin {
     return result;
   }
 
+  Result merge(int members, int* device) override {
+    if constexpr (kVersion >= 9) {
+      decltype(abi::Properties<kVersion>::virtual_device) of{};
+      of.count = members;
+      for (int i = 0; i < std::min<int>(members, std::size(of.devices)); ++i) {
+        of.devices[i] = i;
+      }
+      return net_.make_virtual_device(device, &of);
+    }
+    return Result::kSuccess;
+  }
+
   Result listen(void* context, int device, void* handle, void** comm) override {
     if constexpr (kVersion >= 11) {
       return calls_.listen(context, device, handle, comm);

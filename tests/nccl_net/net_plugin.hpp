@@ -61,6 +61,8 @@ class NetPlugin {
   virtual Result finalize(void* context) = 0;
   virtual Result devices(int* count) = 0;
   virtual Result properties(int device, DeviceProperties* properties) = 0;
+  /// One device of the first `members`. Success and `device` as it is where versions have no such.
+  virtual Result merge(int members, int* device) = 0;
   virtual Result listen(void* context, int device, void* handle, void** comm) = 0;
   virtual Result connect(void* context, int device, void* handle, void** comm) = 0;
   virtual Result accept(void* listen_comm, void** comm) = 0;

@@ -83,10 +83,14 @@ Session::Session(Rank& of_rank) : rank(of_rank) {
   require(plugin->init(&context), "init");
   int count = 0;
   require(plugin->devices(&count), "devices");
-  if (count <= rank.options.device) {
+  number = rank.options.device;
+  if (count < std::max(number + 1, rank.options.rails)) {
     throw std::runtime_error("the plugin has " + std::to_string(count) + " devices");
   }
-  require(plugin->properties(rank.options.device, &device), "getProperties");
+  if (rank.options.rails > 1) {
+    require(plugin->merge(rank.options.rails, &number), "makeVDevice");
+  }
+  require(plugin->properties(number, &device), "getProperties");
 }
 
 Session::~Session() {
@@ -121,7 +125,7 @@ void close_links(std::vector<Link>& links) {
 std::vector<Link> connect(Session& session, const std::vector<Edge>& edges) {
   Rank& rank = session.rank;
   NetPlugin& plugin = *session.plugin;
-  const int device = rank.options.device;
+  const int device = session.number;
   rank.phase = "listening";
   struct Open {
     std::size_t edge;

@@ -23,6 +23,7 @@ struct Options {
   std::vector<std::string> tests;
   int ranks = 2;
   int device = 0;
+  int rails = 1;  ///< Above 1: the device is made of so many, the first ones.
   std::uint64_t seed = 1;
   std::size_t bytes_min = 0;
   std::size_t bytes_max = std::size_t{1} << 20;
@@ -101,6 +102,7 @@ class Session {
   Rank& rank;
   std::unique_ptr<NetPlugin> plugin;
   void* context = nullptr;
+  int number = 0;  ///< Of the device.
   DeviceProperties device;
   bool is_tutti = false;
   bool is_abandoned = false;  ///< No finalize.

@@ -121,7 +121,7 @@ void check_unused(Session& session) {
   require(plugin.init(&other), "init again");
   HandleBuffer handle{};
   void* listener = nullptr;
-  require(plugin.listen(other, session.rank.options.device, handle.data(), &listener), "listen");
+  require(plugin.listen(other, session.number, handle.data(), &listener), "listen");
   void* comm = nullptr;
   require(plugin.accept(listener, &comm), "accept of nobody");
   report.check(comm == nullptr, "somebody came who does not exist");
@@ -133,7 +133,7 @@ void check_unused(Session& session) {
 void check_copied_handle(Session& session) {
   Report& report = session.rank.report;
   NetPlugin& plugin = *session.plugin;
-  const int device = session.rank.options.device;
+  const int device = session.number;
   HandleBuffer first{};
   void* listener = nullptr;
   require(plugin.listen(session.context, device, first.data(), &listener), "listen");

@@ -290,9 +290,12 @@ class SocketConnector : public Connector {
 
 class SocketNetwork : public Network {
  public:
-  SocketNetwork() {
+  explicit SocketNetwork(std::vector<NetDevice> devices) : devices_(std::move(devices)) {
     ++socket_network().opened;
     ++socket_network().networks;
+    if (!devices_.empty()) {
+      return;
+    }
     devices_.push_back({.name = "lo",
                         .address = "127.0.0.1",
                         .pci_path = "",
@@ -327,7 +330,24 @@ class SocketNetwork : public Network {
     --socket_network().networks;
   }
 
-  std::span<const NetDevice> devices() const override { return devices_; }
+  std::vector<NetDevice> devices() const override { return devices_; }
+
+  Result<int> merge(std::span<const int> devices) override {
+    for (std::size_t i = 0; i < devices_.size(); ++i) {
+      if (std::ranges::equal(devices_[i].rails, devices)) {
+        return static_cast<int>(i);
+      }
+    }
+    NetDevice merged;
+    for (const int number : devices) {
+      const NetDevice& part = devices_[static_cast<std::size_t>(number)];
+      merged.name += (merged.name.empty() ? "" : "+") + part.name;
+      merged.speed_mbps += part.speed_mbps;
+    }
+    merged.rails.assign(devices.begin(), devices.end());
+    devices_.push_back(merged);
+    return static_cast<int>(devices_.size()) - 1;
+  }
 
   Result<std::unique_ptr<Listener>> listen(int /*device*/) override {
     TUTTI_RETURN_IF_ERROR(socket_network().listen_error);
@@ -370,10 +390,10 @@ class SocketNetwork : public Network {
 
 }  // namespace
 
-Result<std::unique_ptr<Network>> Network::open(Log log, std::vector<NetDevice> /*devices*/) {
+Result<std::unique_ptr<Network>> Network::open(Log log, std::vector<NetDevice> devices) {
   TUTTI_RETURN_IF_ERROR(socket_network().open_error);
   log(LogKind::kInfo, "a network of sockets");
-  return std::unique_ptr<Network>(std::make_unique<SocketNetwork>());
+  return std::unique_ptr<Network>(std::make_unique<SocketNetwork>(std::move(devices)));
 }
 
 }  // namespace tutti::net

@@ -296,7 +296,7 @@ void expect_table(const abi::Net<kVersion>& table) {
     EXPECT_EQ(properties.virtual_device.devices[0], 1);
     EXPECT_EQ(properties.p2p_bytes_max, abi::kMessageBytesMax);
     EXPECT_EQ(properties.collective_bytes_max, abi::kMessageBytesMax);
-    EXPECT_EQ(table.make_virtual_device, nullptr);
+    EXPECT_NE(table.make_virtual_device, nullptr);
   }
   if constexpr (kVersion >= 11) {
     EXPECT_EQ(properties.multi_request_max, 1);
@@ -321,6 +321,47 @@ TEST_F(NcclNetTest, properties__of_every_version) {
   expect_table(ncclNetPlugin_v10);
   expect_table(ncclNetPlugin_v11);
   expect_table(ncclNetPlugin_v12);
+}
+
+template <int kVersion>
+void expect_virtual_device(const abi::Net<kVersion>& table) {
+  abi::Properties<kVersion> first{};
+  ASSERT_EQ(table.calls.get_properties(0, &first), Result::kSuccess);
+  auto members = first.virtual_device;
+  members.count = 2;
+  members.devices[0] = 1;
+  members.devices[1] = 0;
+  int device = -1;
+  ASSERT_EQ(table.make_virtual_device(&device, &members), Result::kSuccess);
+  int count = 0;
+  EXPECT_EQ(table.calls.devices(&count), Result::kSuccess);
+  EXPECT_EQ(device, count - 1);
+  abi::Properties<kVersion> properties{};
+  ASSERT_EQ(table.calls.get_properties(device, &properties), Result::kSuccess);
+  EXPECT_STREQ(properties.name, "lo2+lo");
+  EXPECT_EQ(properties.speed_mbps, 125'000);
+  EXPECT_EQ(properties.virtual_device.count, 2);
+  EXPECT_EQ(properties.virtual_device.devices[0], 1);
+  EXPECT_EQ(properties.virtual_device.devices[1], 0);
+  // What NCCL has read of the others stays.
+  EXPECT_STREQ(first.name, "lo");
+  const int most = static_cast<int>(std::size(members.devices));
+  for (const int wrong : {0, -1, most + 1}) {
+    members.count = wrong;
+    EXPECT_EQ(table.make_virtual_device(&device, &members), Result::kInvalidArgument) << wrong;
+  }
+  members.count = 1;
+  members.devices[0] = count;
+  EXPECT_EQ(table.make_virtual_device(&device, &members), Result::kInvalidArgument);
+  EXPECT_EQ(table.make_virtual_device(nullptr, &members), Result::kInvalidArgument);
+  EXPECT_EQ(table.make_virtual_device(&device, nullptr), Result::kInvalidArgument);
+}
+
+TEST_F(NcclNetTest, make_virtual_device__of_every_version) {
+  expect_virtual_device(ncclNetPlugin_v9);
+  expect_virtual_device(ncclNetPlugin_v10);
+  expect_virtual_device(ncclNetPlugin_v11);
+  expect_virtual_device(ncclNetPlugin_v12);
 }
 
 TEST_F(NcclNetTest, listen__leaves_the_scratch_empty) {

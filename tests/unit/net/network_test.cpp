@@ -21,6 +21,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
@@ -80,10 +81,10 @@ std::unique_ptr<Network> make_network() {
 }
 
 void join(Network& from, Network& to, std::unique_ptr<Channel>& send,
-          std::unique_ptr<Channel>& receive) {
-  auto listener = to.listen(0);
+          std::unique_ptr<Channel>& receive, int from_device = 0, int to_device = 0) {
+  auto listener = to.listen(to_device);
   ASSERT_TRUE(listener.ok()) << listener.status().message();
-  auto connector = from.connect(0, (*listener)->handle(), kDefaultClass);
+  auto connector = from.connect(from_device, (*listener)->handle(), kDefaultClass);
   ASSERT_TRUE(connector.ok()) << connector.status().message();
   const auto end = Clock::now() + kPatience;
   while ((send == nullptr || receive == nullptr) && Clock::now() < end) {
@@ -712,7 +713,7 @@ TEST(Network, AnUnknownControllerIsAnErrorBeforeThereAreChannels) {
 
 TEST(Network, DevicesOfAnEarlierNetworkStayThese) {
   const auto first = make_network();
-  std::vector<NetDevice> devices(first->devices().begin(), first->devices().end());
+  std::vector<NetDevice> devices = first->devices();
   NetDevice gone = devices[0];
   gone.name = "gone0";
   gone.address = "192.0.2.55";
@@ -722,6 +723,116 @@ TEST(Network, DevicesOfAnEarlierNetworkStayThese) {
   EXPECT_EQ((*network)->devices()[0].name, "gone0");
   EXPECT_EQ((*network)->listen(0).status().code(), ErrorCode::kUnavailable);
   EXPECT_TRUE((*network)->listen(1).ok());
+}
+
+/// Two devices of the loopback interface that are one, beside them. Logs to `said`.
+std::unique_ptr<Network> make_railed(std::vector<std::string>* said = nullptr) {
+  static std::mutex mutex;
+  const auto log = [said](LogKind, const std::string& text) {
+    const std::lock_guard lock(mutex);
+    if (said != nullptr) {
+      said->push_back(text);
+    }
+  };
+  std::vector<NetDevice> devices;
+  for (const char* const address : {"127.0.0.1", "127.0.0.2"}) {
+    NetDevice& device = devices.emplace_back();
+    device.name = "lo" + std::to_string(devices.size());
+    device.address = address;
+    device.guid = devices.size();
+    device.speed_mbps = 10'000;
+    device.mtu_bytes = devices.size() == 1 ? 9000 : 1500;
+    device.near_processors = {static_cast<int>(devices.size())};
+  }
+  auto network = Network::open(log, devices);
+  EXPECT_TRUE(network.ok()) << network.status().message();
+  const std::vector<int> both = {0, 1};
+  EXPECT_EQ(*(*network)->merge(both), 2);
+  return std::move(*network);
+}
+
+TEST(Rails, ADeviceMadeOfOthers) {
+  const auto network = make_railed();
+  const std::vector<NetDevice> devices = network->devices();
+  ASSERT_EQ(devices.size(), 3U);
+  const NetDevice& both = devices[2];
+  EXPECT_EQ(both.name, "lo1+lo2");
+  EXPECT_EQ(both.address, "127.0.0.1");
+  EXPECT_EQ(both.speed_mbps, 20'000);
+  EXPECT_EQ(both.mtu_bytes, 1500);
+  EXPECT_EQ(both.near_processors, (std::vector<int>{1, 2}));
+  EXPECT_EQ(both.rails, (std::vector<int>{0, 1}));
+  const auto merge = [&](std::vector<int> rails) { return network->merge(rails); };
+  EXPECT_EQ(*merge({0, 1}), 2);
+  EXPECT_EQ(*merge({1, 0}), 3);
+  const std::vector<std::pair<std::vector<int>, std::string>> wrong = {
+      {{}, "net: a device has 1 to 8 rails, not 0"},
+      {{0, 7}, "net: there is no device 7 among 4"},
+      {{-1}, "net: there is no device -1 among 4"},
+      {{1, 1}, "net: lo2 cannot be a rail twice"},
+      {{0, 2}, "net: lo1+lo2 cannot be a rail of others, it has some"}};
+  for (const auto& [rails, words] : wrong) {
+    const auto merged = merge(rails);
+    EXPECT_EQ(merged.status().code(), ErrorCode::kInvalidArgument);
+    EXPECT_EQ(merged.status().message(), words);
+  }
+  // A network that is opened again has them.
+  const auto again = Network::open([](LogKind, const std::string&) {}, network->devices());
+  EXPECT_TRUE((*again)->listen(2).ok());
+}
+
+/// Messages one way between devices of two networks, each as it was sent.
+void expect_messages(Network& from, int from_device, Network& to, int to_device) {
+  std::unique_ptr<Channel> send;
+  std::unique_ptr<Channel> receive;
+  join(from, to, send, receive, from_device, to_device);
+  ASSERT_NE(receive, nullptr);
+  for (const std::size_t bytes : {0, 1, 1000, 100'000, 3'000'001}) {
+    const auto out = content(bytes, bytes);
+    std::vector<std::byte> in(bytes);
+    const ReceivePart it = part(in);
+    Request* const received = *receive->receive({&it, 1});
+    Request* const sent = *send->send(0, out.data(), out.size());
+    EXPECT_TRUE(wait(received).status.ok());
+    EXPECT_TRUE(wait(sent).status.ok());
+    EXPECT_EQ(in, out) << bytes;
+  }
+}
+
+TEST(Rails, AConnectionHasAllOfThem) {
+  std::vector<std::string> said;
+  {
+    const auto a = make_railed(&said);
+    const auto b = make_railed();
+    expect_messages(*a, 2, *b, 2);
+  }
+  EXPECT_NE(said.front().find("2 rails, 0: udp, 32 paths"), std::string::npos) << said.front();
+}
+
+TEST(Rails, WithLanes) {
+  const ScopedEnvironment engines("TUTTI_NET_ENGINES", "2");
+  const ScopedEnvironment lanes("TUTTI_NET_LANES", "2");
+  const auto a = make_railed();
+  const auto b = make_railed();
+  expect_messages(*a, 2, *b, 2);
+}
+
+TEST(Rails, AnEndWithoutThem) {
+  const auto a = make_railed();
+  const auto b = make_railed();
+  expect_messages(*a, 2, *b, 0);
+  expect_messages(*a, 0, *b, 2);
+}
+
+TEST(Rails, OneThatDiesDisturbsNothing) {
+  // The first rail carries the greetings, so both are tried.
+  for (const char* const fault : {"kill_rail=0@0s", "kill_rail=1@0s"}) {
+    const ScopedEnvironment kill("TUTTI_FAULT", fault);
+    const ScopedEnvironment timeout("TUTTI_NET_TIMEOUT", "5");
+    const auto a = make_railed();
+    const auto b = make_railed();
+    expect_messages(*a, 2, *b, 2);
+  }
 }
 
 /// Runs `body` in a child, before this process has threads.

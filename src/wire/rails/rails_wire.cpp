@@ -1,0 +1,258 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "wire/rails/rails_wire.hpp"
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <utility>
+
+namespace tutti::wire::rails {
+namespace {
+
+using transport::Transmission;
+using transport::WireCapabilities;
+
+static_assert(RailsWire::kRailsMax <= transport::kRailsMax);
+
+/// Of an address of several rails; those of other wires begin with something else.
+constexpr std::byte kMagic{0x72};
+
+/// The addresses of a peer's rails. Errors: it has none, or they are cut off.
+Result<std::vector<WireAddress>> parts_of(const WireAddress& address) {
+  if (address.length == 0 || address.bytes[0] != kMagic) {
+    return std::vector<WireAddress>{address};
+  }
+  std::vector<WireAddress> parts;
+  std::span<const std::byte> rest(address.bytes);
+  rest = rest.first(std::min<std::size_t>(address.length, rest.size())).subspan(1);
+  const std::size_t count = rest.empty() ? 0 : std::to_integer<std::size_t>(rest[0]);
+  bool is_whole = count >= 1 && count <= RailsWire::kRailsMax;
+  rest = rest.subspan(std::min<std::size_t>(1, rest.size()));
+  while (is_whole && parts.size() < count) {
+    const std::size_t length = rest.empty() ? 0 : std::to_integer<std::size_t>(rest[0]);
+    is_whole = length > 0 && length < rest.size();
+    if (is_whole) {
+      WireAddress& part = parts.emplace_back();
+      part.length = static_cast<std::uint8_t>(length);
+      std::copy_n(rest.begin() + 1, length, part.bytes.begin());
+      rest = rest.subspan(1 + length);
+    }
+  }
+  if (!is_whole || !rest.empty()) {
+    return Status(ErrorCode::kInvalidArgument, "rails: the peer's address is not one of rails");
+  }
+  return parts;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RailsWire>> RailsWire::open(std::vector<std::unique_ptr<Wire>> rails) {
+  if (rails.empty() || rails.size() > kRailsMax) {
+    return Status(ErrorCode::kInvalidArgument, "rails: a connection has 1 to " +
+                                                   std::to_string(kRailsMax) + ", not " +
+                                                   std::to_string(rails.size()));
+  }
+  std::unique_ptr<RailsWire> wire(new RailsWire(std::move(rails)));
+  TUTTI_RETURN_IF_ERROR(wire->open_address());
+  TUTTI_RETURN_IF_ERROR(wire->open_descriptor());
+  return wire;
+}
+
+Result<WireAddress> RailsWire::first_of(const WireAddress& address) {
+  TUTTI_ASSIGN_OR_RETURN(const std::vector<WireAddress> parts, parts_of(address));
+  return parts[0];
+}
+
+RailsWire::~RailsWire() {
+  if (all_ >= 0) {
+    close(all_);
+  }
+}
+
+Status RailsWire::open_address() {
+  address_.bytes[0] = kMagic;
+  address_.bytes[1] = static_cast<std::byte>(rails_.size());
+  std::size_t at = 2;
+  for (const auto& rail : rails_) {
+    const WireAddress part = rail->address();
+    if (at + 1 + part.length > address_.bytes.size()) {
+      return Status(ErrorCode::kInvalidArgument, "rails: their addresses are too long together");
+    }
+    address_.bytes[at++] = std::byte{part.length};
+    std::copy_n(part.bytes.begin(), part.length,
+                address_.bytes.begin() + static_cast<std::ptrdiff_t>(at));
+    at += part.length;
+  }
+  address_.length = static_cast<std::uint8_t>(at);
+  return {};
+}
+
+Status RailsWire::open_descriptor() {
+  if (std::any_of(rails_.begin(), rails_.end(),
+                  [](const auto& rail) { return rail->file_descriptor() < 0; })) {
+    return {};
+  }
+  all_ = epoll_create1(EPOLL_CLOEXEC);
+  for (const auto& rail : rails_) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    if (all_ < 0 || epoll_ctl(all_, EPOLL_CTL_ADD, rail->file_descriptor(), &event) != 0) {
+      return Status(ErrorCode::kUnavailable,
+                    std::string("rails: no descriptor to sleep on: ") + std::strerror(errno));
+    }
+  }
+  return {};
+}
+
+WireCapabilities RailsWire::capabilities() const {
+  WireCapabilities it = rails_[0]->capabilities();
+  for (const auto& rail : rails_) {
+    const WireCapabilities other = rail->capabilities();
+    it.chunk_bytes = std::min(it.chunk_bytes, other.chunk_bytes);
+    it.chunk_bytes_min = std::min(it.chunk_bytes_min, other.chunk_bytes_min);
+    it.mtu_bytes = std::min(it.mtu_bytes, other.mtu_bytes);
+    it.paths = std::min(it.paths, other.paths);
+    it.ps_per_byte = std::max(it.ps_per_byte, other.ps_per_byte);
+    it.base_rtt_ns = std::max(it.base_rtt_ns, other.base_rtt_ns);
+    it.base_rtt_is_guess = it.base_rtt_is_guess || other.base_rtt_is_guess;
+    it.reorders_within_path = it.reorders_within_path || other.reorders_within_path;
+    it.trims = it.trims && other.trims;
+    it.marks_ecn = it.marks_ecn && other.marks_ecn;
+  }
+  it.rails = static_cast<std::uint32_t>(rails_.size());
+  it.paths *= it.rails;
+  return it;
+}
+
+Result<std::uint64_t> RailsWire::add_peer(const WireAddress& address, std::uint8_t traffic_class) {
+  TUTTI_ASSIGN_OR_RETURN(const std::vector<WireAddress> parts, parts_of(address));
+  Peer peer;
+  const auto forget = [&] {
+    for (std::size_t i = 0; i < peer.rails; ++i) {
+      rails_[i]->remove_peer(peer.names[i]);
+    }
+  };
+  while (peer.rails < std::min(parts.size(), rails_.size())) {
+    const auto name = rails_[peer.rails]->add_peer(parts[peer.rails], traffic_class);
+    if (!name.ok()) {
+      forget();
+      return Status(name.status().code(),
+                    "rail " + std::to_string(peer.rails) + ": " + name.status().message());
+    }
+    peer.names[peer.rails++] = *name;
+  }
+  // One name for an address, as far as the wires below keep to that: packets may share datagrams.
+  auto at = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& known) {
+    return known.users > 0 && known.rails == peer.rails && known.names == peer.names;
+  });
+  if (at != peers_.end()) {
+    forget();  // The first user's names stay.
+  } else {
+    at = std::find_if(peers_.begin(), peers_.end(),
+                      [](const Peer& known) { return known.users == 0; });
+    at = at == peers_.end() ? peers_.insert(at, peer) : at;
+    *at = peer;
+  }
+  ++at->users;
+  return static_cast<std::uint64_t>(at - peers_.begin());
+}
+
+void RailsWire::remove_peer(std::uint64_t peer) {
+  if (peer >= peers_.size() || peers_[peer].users == 0 || --peers_[peer].users > 0) {
+    return;
+  }
+  for (std::size_t i = 0; i < peers_[peer].rails; ++i) {
+    rails_[i]->remove_peer(peers_[peer].names[i]);
+  }
+}
+
+Transmission RailsWire::on_rail(const Peer& peer, const Transmission& sent) const {
+  Transmission on = sent;
+  on.rail = static_cast<std::uint8_t>(sent.path % peer.rails);
+  on.path = sent.path / peer.rails;
+  on.peer = peer.names[on.rail];
+  return on;
+}
+
+bool RailsWire::send(const Transmission& sent) {
+  if (sent.peer >= peers_.size() || peers_[sent.peer].users == 0) {
+    return true;  // Nobody's any more.
+  }
+  const Transmission on = on_rail(peers_[sent.peer], sent);
+  return rails_[on.rail]->send(on);
+}
+
+std::size_t RailsWire::send_together(std::span<const Transmission> packets) {
+  const std::uint64_t peer = packets.back().peer;
+  if (packets.size() == 1 || packets.size() > kTogetherMax || peer >= peers_.size() ||
+      peers_[peer].users == 0) {
+    return Wire::send_together(packets);
+  }
+  std::array<Transmission, kTogetherMax> on;
+  std::transform(packets.begin(), packets.end(), on.begin(),
+                 [&](const Transmission& sent) { return on_rail(peers_[peer], sent); });
+  const Transmission& last = on[packets.size() - 1];
+  for (Transmission& one : on) {
+    one.rail = last.rail;
+    one.peer = last.peer;
+  }
+  return rails_[last.rail]->send_together(std::span(on).first(packets.size()));
+}
+
+std::size_t RailsWire::receive(Arrivals& arrivals, std::size_t packets_max) {
+  std::size_t packets = 0;
+  std::size_t idle = 0;
+  // One of each in turn: none waits while another has a lot.
+  while (packets < packets_max && idle < rails_.size()) {
+    const std::size_t got = rails_[next_]->receive(arrivals, 1);
+    next_ = (next_ + 1) % rails_.size();
+    packets += got;
+    idle = got > 0 ? 0 : idle + 1;
+  }
+  return packets;
+}
+
+transport::TimeNs RailsWire::next_deadline() const {
+  transport::TimeNs first = transport::kNever;
+  for (const auto& rail : rails_) {
+    first = std::min(first, rail->next_deadline());
+  }
+  return first;
+}
+
+const WireCounters& RailsWire::counters() const {
+  sum_ = {};
+  for (const auto& rail : rails_) {
+    const WireCounters& it = rail->counters();
+    sum_.datagrams_sent += it.datagrams_sent;
+    sum_.datagrams_received += it.datagrams_received;
+    sum_.calls_sent += it.calls_sent;
+    sum_.calls_received += it.calls_received;
+    sum_.payload_bytes_placed += it.payload_bytes_placed;
+    sum_.payload_bytes_copied += it.payload_bytes_copied;
+    sum_.fragments_dropped += it.fragments_dropped;
+    sum_.malformed_dropped += it.malformed_dropped;
+    sum_.refused += it.refused;
+  }
+  return sum_;
+}
+
+std::string RailsWire::description() const {
+  std::string text = std::to_string(rails_.size()) + " rails, ";
+  const std::string first = rails_[0]->description();
+  if (std::all_of(rails_.begin(), rails_.end(),
+                  [&](const auto& rail) { return rail->description() == first; })) {
+    return text + "each " + first;
+  }
+  for (std::size_t i = 0; i < rails_.size(); ++i) {
+    text += (i == 0 ? "" : "; ") + std::to_string(i) + ": " + rails_[i]->description();
+  }
+  return text;
+}
+
+}  // namespace tutti::wire::rails

@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Several NICs as one wire: each is a rail, a wire of its own below, and path p of a connection is
+// path p / rails of rail p % rails (transport::WireCapabilities). So one connection has the links
+// of all of them, and outlives one that fails: the transport leaves its paths. Rail i of one end
+// sends to rail i of the other; of ends that have differently many, the first ones are used.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "wire/wire.hpp"
+
+namespace tutti::wire::rails {
+
+class RailsWire : public Wire {
+ public:
+  /// As many as an address has room for.
+  static constexpr std::size_t kRailsMax = 8;
+
+  /// Errors: none, too many, or an address that is too long (kInvalidArgument); the system has no
+  /// descriptor to sleep on (kUnavailable).
+  static Result<std::unique_ptr<RailsWire>> open(std::vector<std::unique_ptr<Wire>> rails);
+  ~RailsWire() override;
+  RailsWire(const RailsWire&) = delete;
+  RailsWire& operator=(const RailsWire&) = delete;
+
+  /// What a wire like those below can send to, of an address of rails: the first one's. Any other
+  /// address is left as it is. Errors: it is cut off (kInvalidArgument).
+  static Result<WireAddress> first_of(const WireAddress& address);
+
+  /// Of the weakest rail; the paths of all, as many of each.
+  transport::WireCapabilities capabilities() const override;
+  /// Their number, then of each rail the length of its address and the address.
+  WireAddress address() const override { return address_; }
+  /// A peer without rails (the address of a wire like those below) has one.
+  Result<std::uint64_t> add_peer(const WireAddress& address, std::uint8_t traffic_class) override;
+  void remove_peer(std::uint64_t peer) override;
+
+  bool send(const transport::Transmission& transmission) override;
+  /// They leave by the rail of the last one.
+  std::size_t send_together(std::span<const transport::Transmission> packets) override;
+  std::size_t receive(Arrivals& arrivals, std::size_t packets_max) override;
+  transport::TimeNs next_deadline() const override;
+
+  int file_descriptor() const override { return all_; }
+  const WireCounters& counters() const override;
+  std::string description() const override;
+
+ private:
+  struct Peer {
+    std::array<std::uint64_t, kRailsMax> names{};  ///< By rail.
+    std::uint32_t rails = 0;                       ///< Of both ends.
+    std::uint32_t users = 0;  ///< add_peer() less remove_peer(); 0: the place is free.
+  };
+
+  explicit RailsWire(std::vector<std::unique_ptr<Wire>> rails) : rails_(std::move(rails)) {}
+  Status open_address();
+  Status open_descriptor();
+  /// As the rail below knows it; which rail that is stands in its `rail`.
+  transport::Transmission on_rail(const Peer& peer, const transport::Transmission& sent) const;
+
+  std::vector<std::unique_ptr<Wire>> rails_;
+  WireAddress address_;
+  int all_ = -1;  ///< epoll of the rails'.
+  std::vector<Peer> peers_;
+  std::size_t next_ = 0;  ///< The rail that is asked first what has come.
+  mutable WireCounters sum_;
+};
+
+}  // namespace tutti::wire::rails
