@@ -19,11 +19,21 @@ FaultWire::FaultWire(std::unique_ptr<Wire> below, FaultPlan plan, Clock clock, s
       seed_(mix64(plan_.seed + stream * kGolden64)),
       start_ns_(clock_()) {}
 
+Result<std::uint64_t> FaultWire::add_peer(const WireAddress& address, std::uint8_t traffic_class) {
+  TUTTI_ASSIGN_OR_RETURN(const std::uint64_t peer, below_->add_peer(address, traffic_class));
+  ++users_[peer];
+  return peer;
+}
+
 void FaultWire::remove_peer(std::uint64_t peer) {
-  std::erase_if(delayed_,
-                [peer](const auto& held) { return held.second.transmission.peer == peer; });
-  std::erase_if(overtaken_,
-                [peer](const Overtaken& held) { return held.copy.transmission.peer == peer; });
+  const auto users = users_.find(peer);
+  if (users != users_.end() && --users->second == 0) {
+    users_.erase(users);
+    std::erase_if(delayed_,
+                  [peer](const auto& held) { return held.second.transmission.peer == peer; });
+    std::erase_if(overtaken_,
+                  [peer](const Overtaken& held) { return held.copy.transmission.peer == peer; });
+  }
   below_->remove_peer(peer);
 }
 
@@ -119,8 +129,13 @@ bool FaultWire::send(const Transmission& transmission) {
     hold(now + plan_.delay_ns, std::move(*copy));
   } else if (reorders) {
     const std::uint64_t overtakers = 1 + drawn(Draw::kOvertakers) % kOvertakersMax;
-    // The packet itself is one of those that are counted as sent.
-    overtaken_.push_back({std::move(*copy), counters_.sent + 1 + overtakers, now + kReorderNsMax});
+    if (overtaken_.size() >= kHeldMax) {
+      ++counters_.overflowed;
+    } else {
+      // The packet itself is one of those that are counted as sent.
+      overtaken_.push_back(
+          {std::move(*copy), counters_.sent + 1 + overtakers, now + kReorderNsMax});
+    }
   }
   ++counters_.sent;
   return true;
@@ -146,9 +161,11 @@ void FaultWire::release(TimeNs now) {
     }
     delayed_.erase(delayed_.begin());
   }
+  bool has_room = true;
   std::erase_if(overtaken_, [&](const Overtaken& held) {
-    return (counters_.sent >= held.leaves_after || now >= held.leaves_ns) &&
-           send_held(now, held.copy);
+    const bool is_due = counters_.sent >= held.leaves_after || now >= held.leaves_ns;
+    has_room = has_room && (!is_due || send_held(now, held.copy));
+    return is_due && has_room;
   });
 }
 

@@ -50,10 +50,8 @@ class FaultWire : public Wire {
 
   transport::WireCapabilities capabilities() const override { return below_->capabilities(); }
   WireAddress address() const override { return below_->address(); }
-  Result<std::uint64_t> add_peer(const WireAddress& address, std::uint8_t traffic_class) override {
-    return below_->add_peer(address, traffic_class);
-  }
-  /// What is held back for it is lost.
+  Result<std::uint64_t> add_peer(const WireAddress& address, std::uint8_t traffic_class) override;
+  /// What is held back for it is lost when nobody uses the name any more.
   void remove_peer(std::uint64_t peer) override;
 
   bool send(const transport::Transmission& transmission) override;
@@ -101,6 +99,7 @@ class FaultWire : public Wire {
   void release(transport::TimeNs now);
 
   std::unique_ptr<Wire> below_;
+  std::map<std::uint64_t, std::uint32_t> users_;  ///< Of a peer's name.
   FaultPlan plan_;
   Clock clock_;
   std::uint64_t seed_;

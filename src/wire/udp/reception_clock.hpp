@@ -34,22 +34,32 @@ class ReceptionClock {
   static constexpr std::int64_t kStepNs = 5'000;
   /// A thread that lost its processor between the readings has not seen the clocks at one moment.
   static constexpr transport::TimeNs kTookNsMax = kStepNs / 2;
+  /// So many in a row, and reading takes that long here (a clock source outside the processor):
+  /// from then on readings count that take twice as long as the fastest of them.
+  static constexpr int kSlowReadings = 16;
   /// Between looks. A clock that is set back by less than lies between two packets is noticed so
   /// late; one that is set forward makes waits seem shorter until then.
   static constexpr transport::TimeNs kLookNs = 100'000;
 
   /// The clocks are to be looked at before this stamp counts.
   bool is_due(transport::TimeNs stamp_ns) const {
-    return !has_looked_ || stamp_ns > looked_ns_ + kLookNs || stamp_ns + kStepNs < newest_stamp_ns_;
+    return !has_looked_ || stamp_ns > looked_ns_ + kLookNs ||
+           stamp_ns + static_cast<transport::TimeNs>(step_ns()) < newest_stamp_ns_;
   }
 
   /// A reading that took too long changes nothing: the next stamp asks for another.
   void look(const Reading& now) {
-    if (has_looked_ && now.took_ns > kTookNsMax) {
-      return;
+    if (has_looked_ && now.took_ns > took_ns_max_) {
+      fastest_ns_ = std::min(fastest_ns_, now.took_ns);
+      if (++slow_readings_ < kSlowReadings) {
+        return;
+      }
+      took_ns_max_ = 2 * fastest_ns_;
     }
+    slow_readings_ = 0;
+    fastest_ns_ = transport::kNever;
     const auto ahead_ns = static_cast<std::int64_t>(now.realtime_ns - now.monotonic_ns);
-    if (!has_looked_ || ahead_ns - ahead_ns_ > kStepNs || ahead_ns_ - ahead_ns > kStepNs) {
+    if (!has_looked_ || ahead_ns - ahead_ns_ > step_ns() || ahead_ns_ - ahead_ns > step_ns()) {
       has_looked_ = true;
       ahead_ns_ = ahead_ns;
       since_ns_ = now.monotonic_ns;
@@ -75,6 +85,11 @@ class ReceptionClock {
            static_cast<transport::TimeNs>(now.tv_nsec);
   }
 
+  std::int64_t step_ns() const { return 2 * static_cast<std::int64_t>(took_ns_max_); }
+
+  transport::TimeNs took_ns_max_ = kTookNsMax;
+  transport::TimeNs fastest_ns_ = transport::kNever;  ///< Of the slow readings in a row.
+  int slow_readings_ = 0;
   bool has_looked_ = false;
   std::int64_t ahead_ns_ = 0;              ///< Realtime, of monotonic.
   transport::TimeNs since_ns_ = 0;         ///< Monotonic: seen like this for the first time.

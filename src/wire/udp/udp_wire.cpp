@@ -12,6 +12,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/system_random.hpp"
 
@@ -327,7 +328,9 @@ UdpWire::Outcome UdpWire::send_packet(Peer& to, const Transmission& sent) {
   prefix.count = static_cast<std::uint8_t>(std::max<std::size_t>(1, fragments(content, each)));
   prefix.header_bytes = sent.header_bytes;
   prefix.content_bytes = static_cast<std::uint16_t>(content);
-  prefix.packet = next_packet_++ & ((1ULL << kPacketBits) - 1);
+  std::size_t first = goes_on(to, sent) ? stopped_.first : 0;
+  prefix.packet = first > 0 ? stopped_.number : next_packet_++ & ((1ULL << kPacketBits) - 1);
+  stopped_.first = 0;
 
   // Prefix, header, payload; prefix, payload; ... The kernel cuts after each fragment_bytes_.
   std::size_t used = 0;
@@ -352,9 +355,22 @@ UdpWire::Outcome UdpWire::send_packet(Peer& to, const Transmission& sent) {
     }
   }
   const int socket = senders_[sent.path % senders_.size()];
-  const Outcome outcome = send_parts(to, socket, used, content + prefix.count * kPrefixBytes);
+  const Outcome outcome =
+      send_parts(to, socket, used, content + prefix.count * kPrefixBytes, &first);
   counters_.datagrams_sent += outcome == Outcome::kTaken ? prefix.count : 0;
+  if (outcome == Outcome::kNoRoom && first > 0) {
+    stopped_ = {first, prefix.packet, to.fragment_bytes, sent};
+  }
   return outcome;
+}
+
+bool UdpWire::goes_on(const Peer& to, const Transmission& sent) const {
+  const Transmission& it = stopped_.sent;
+  return stopped_.first > 0 && stopped_.fragment_bytes == to.fragment_bytes &&
+         it.peer == sent.peer && it.path == sent.path && it.payload == sent.payload &&
+         it.payload_bytes == sent.payload_bytes && it.header_bytes == sent.header_bytes &&
+         std::equal(sent.header.begin(), sent.header.begin() + sent.header_bytes,
+                    it.header.begin());
 }
 
 std::size_t UdpWire::send_together(std::span<const Transmission> packets) {
@@ -382,7 +398,8 @@ std::size_t UdpWire::send_together(std::span<const Transmission> packets) {
       parts_[used++] = {const_cast<std::byte*>(packet.payload), packet.payload_bytes};
     }
   }
-  if (send_parts(peers_[last.peer], senders_[last.path % senders_.size()], used, bytes) !=
+  std::size_t first = 0;
+  if (send_parts(peers_[last.peer], senders_[last.path % senders_.size()], used, bytes, &first) !=
       Outcome::kTaken) {
     return 0;
   }
@@ -392,7 +409,8 @@ std::size_t UdpWire::send_together(std::span<const Transmission> packets) {
 
 // Sends the first `count` of parts_, which together are `bytes`. What goes wrong is a loss, unless
 // nothing was sent and another attempt may go better.
-UdpWire::Outcome UdpWire::send_parts(Peer& to, int socket, std::size_t count, std::size_t bytes) {
+UdpWire::Outcome UdpWire::send_parts(Peer& to, int socket, std::size_t count, std::size_t bytes,
+                                     std::size_t* next) {
   const std::size_t each = to.fragment_bytes;
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(std::uint16_t)) + CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
@@ -410,7 +428,7 @@ UdpWire::Outcome UdpWire::send_parts(Peer& to, int socket, std::size_t count, st
   // Bytes of a call. A packet that is cut finer than both ends agreed on may need two.
   const bool may_cut = bytes > each && options_.segmentation && !to.is_plain;
   const std::size_t most = may_cut ? kDatagramBytesMax / each * each : each;
-  for (std::size_t first = 0; first < count;) {
+  for (std::size_t& first = *next; first < count;) {
     std::size_t end = bytes <= most ? count : first;
     std::size_t room = bytes <= most ? most - bytes : most;
     for (; end < count && parts_[end].iov_len <= room; ++end) {
@@ -432,7 +450,7 @@ UdpWire::Outcome UdpWire::send_parts(Peer& to, int socket, std::size_t count, st
     ++counters_.calls_sent;
     if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0) {
       const int error = errno;
-      if (first == 0 && (error == EAGAIN || error == ENOBUFS || error == EINTR)) {
+      if (error == EAGAIN || error == ENOBUFS || error == EINTR) {
         return Outcome::kNoRoom;
       }
       // The MTU on the way is smaller (older kernels: EINVAL), or a device cannot fill in
@@ -685,7 +703,8 @@ void UdpWire::deliver(Arrivals& arrivals, const Batch& batch) {
       deliver_content(arrivals, prefix, content, batch.received_ns, ecn);
     }
   }
-  counters_.fragments_dropped = std::max(counters_.fragments_dropped, assembly_.dropped());
+  counters_.fragments_dropped +=
+      assembly_.dropped() - std::exchange(assembly_dropped_, assembly_.dropped());
 }
 
 void UdpWire::deliver_content(Arrivals& arrivals, const Prefix& prefix,
@@ -712,10 +731,11 @@ class Probe : public Arrivals {
   void arrived(const Arrival& arrival) override {
     came_ = true;
     received_ns_ = arrival.received_ns;
-    same_ =
-        std::equal(arrival.header.begin(), arrival.header.end(), header_.begin(), header_.end()) &&
-        std::equal(arrival.payload.begin(), arrival.payload.end(), payload_.begin(),
-                   payload_.end());
+    // What an earlier process of this port is still sent does not count.
+    same_ = same_ || (std::equal(arrival.header.begin(), arrival.header.end(), header_.begin(),
+                                 header_.end()) &&
+                      std::equal(arrival.payload.begin(), arrival.payload.end(), payload_.begin(),
+                                 payload_.end()));
   }
   bool came() const { return came_; }
   bool same() const { return same_; }
@@ -757,7 +777,7 @@ std::string UdpWire::try_offloads() {
     Probe probe({sent.header.data(), sent.header_bytes}, payload);
     send(sent);
     pollfd waiting = {receiver_, POLLIN, 0};
-    while (!probe.came() && poll(&waiting, 1, kWaitMs) > 0 && receive(probe, 1) > 0) {
+    while (!probe.same() && poll(&waiting, 1, kWaitMs) > 0 && receive(probe, 1) > 0) {
     }
     if (!probe.came()) {
       wrong = "a packet of " + std::to_string(bytes) + " bytes did not arrive";

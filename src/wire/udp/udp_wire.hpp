@@ -90,8 +90,16 @@ class UdpWire : public Wire {
 
   enum class Outcome : std::uint8_t {
     kTaken,   ///< Or lost.
-    kNoRoom,  ///< Nothing of it was sent.
-    kRecut,   ///< Same; there is another way to cut it now.
+    kNoRoom,  ///< For it, or for the rest of it (stopped_).
+    kRecut,   ///< Nothing of it was sent; there is another way to cut it now.
+  };
+
+  /// A packet in several calls for whose last ones there was no room. It is offered again.
+  struct Stopped {
+    std::size_t first = 0;  ///< Of parts_, the next one; 0: there is no such packet.
+    std::uint64_t number = 0;
+    std::size_t fragment_bytes = 0;
+    transport::Transmission sent;
   };
 
   explicit UdpWire(const UdpOptions& options);
@@ -102,7 +110,11 @@ class UdpWire : public Wire {
   /// Same, of the kernel's stamps.
   std::string try_timestamps();
   Outcome send_packet(Peer& to, const transport::Transmission& sent);
-  Outcome send_parts(Peer& to, int socket, std::size_t count, std::size_t bytes);
+  /// Whether it is what is stopped.
+  bool goes_on(const Peer& to, const transport::Transmission& sent) const;
+  /// `first`: of the parts, moved to the one for which there was no room.
+  Outcome send_parts(Peer& to, int socket, std::size_t count, std::size_t bytes,
+                     std::size_t* first);
   bool learn_way(Peer& to, int error);
   static std::size_t room_on_way(const Peer& to, int probe);
   std::ptrdiff_t take(std::span<iovec> parts, int flags, Batch& batch);
@@ -123,11 +135,13 @@ class UdpWire : public Wire {
   ReceptionClock clock_;
   std::vector<Peer> peers_;
   std::uint64_t next_packet_ = 0;
+  Stopped stopped_;
   std::size_t least_fragment_bytes_ = 0;  ///< Of paths that take less than their ends; 0: none.
   std::uint32_t plain_peers_ = 0;         ///< Times that a peer became plain.
   std::string plain_peers_why_;
   int bulk_ = 0;  ///< Above 0: payload is expected, and worth a look ahead.
   std::vector<std::byte> staging_;
+  std::uint64_t assembly_dropped_ = 0;   ///< Of fragments, that counters_ has.
   std::array<std::byte, 1024> short_{};  ///< A datagram that is copied together.
   std::vector<std::byte> prefixes_;
   std::vector<iovec> parts_;

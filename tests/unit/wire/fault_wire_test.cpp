@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "wire/fault/fault_wire.hpp"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +16,7 @@
 #include "support/memory_wire.hpp"
 #include "support/wire_contract.hpp"
 #include "transport/endpoint.hpp"
+#include "wire/udp/udp_wire.hpp"
 
 namespace tutti::wire::fault {
 namespace {
@@ -288,6 +291,35 @@ TEST_F(FaultWireTest, send__holds_no_more_than_it_may) {
   EXPECT_EQ(10U, wire_->fault_counters().overflowed);
   now_ += 1'000'000'000;
   EXPECT_EQ(FaultWire::kHeldMax, arrived().size());
+}
+
+TEST_F(FaultWireTest, send__reorders_no_more_than_it_may) {
+  open("reorder=1", 0, /*queue_packets_max=*/1);
+  for (std::uint64_t i = 0; i < FaultWire::kHeldMax + 10; ++i) {
+    ASSERT_TRUE(send(i, 0));
+  }
+  // One has found room.
+  EXPECT_EQ(9U, wire_->fault_counters().overflowed);
+}
+
+TEST_F(FaultWireTest, remove_peer__who_shares_its_name_loses_nothing) {
+  udp::UdpOptions options;
+  auto& v4 = reinterpret_cast<sockaddr_in&>(options.local.storage);
+  v4.sin_family = AF_INET;
+  v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  options.local.bytes = sizeof v4;
+  auto below = udp::UdpWire::open(options);
+  auto far = udp::UdpWire::open(options);
+  ASSERT_TRUE(below.ok() && far.ok());
+  FaultWire wire(std::move(*below), *parse_fault_plan("delay=1:1us"), [this] { return now_; });
+  const std::uint64_t peer = *wire.add_peer((*far)->address(), 0);
+  ASSERT_EQ(peer, *wire.add_peer((*far)->address(), 0));
+  ASSERT_TRUE(wire.send(TestPacket(1, peer, 40, 100).transmission));
+  wire.remove_peer(peer);
+  now_ += 1'000;
+  wire.receive(nothing_, 16);
+  pollfd waiting = {(*far)->file_descriptor(), POLLIN, 0};
+  EXPECT_EQ(1, poll(&waiting, 1, 5000));
 }
 
 TEST_F(FaultWireTest, remove_peer__what_is_held_for_it_is_lost) {

@@ -122,6 +122,36 @@ TEST(ReceptionClock, AReadingThatWasInterruptedIsNone) {
             take(clock, at(now + 3 * kMs, k2026 + 40'000), k2026 + 40'000 + now + 3 * kMs));
 }
 
+/// Where each reading takes long, a clock that is set is noticed all the same, and looking is not
+/// done for each packet.
+TEST(ReceptionClock, SlowReadingsCountWhereAllAreSlow) {
+  ReceptionClock clock = looked();
+  TimeNs now = kStart;
+  TimeNs ahead = k2026;
+  int looks = 0;
+  const auto packet = [&] {
+    now += 10'000;
+    const bool is_due = clock.is_due(now + ahead - 1'000);
+    looks += is_due ? 1 : 0;
+    if (is_due) {
+      ReceptionClock::Reading slow = at(now, ahead);
+      slow.took_ns = 6'000 + 100 * (now / 10'000 % 7);
+      clock.look(slow);
+    }
+    return clock.received_ns(now + ahead - 1'000);
+  };
+  for (int i = 0; i < 1'000; ++i) {
+    packet();
+  }
+  EXPECT_LE(looks, 150);
+  ahead -= kSecond;
+  for (int i = 0; i < 100; ++i) {
+    packet();
+  }
+  const TimeNs received_ns = packet();
+  EXPECT_EQ(received_ns, now - 1'000);
+}
+
 TEST(ReceptionClock, ReadsBothClocks) {
   const ReceptionClock::Reading a = ReceptionClock::read();
   const ReceptionClock::Reading b = ReceptionClock::read();

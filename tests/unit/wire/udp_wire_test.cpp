@@ -10,6 +10,7 @@
 #include <net/if.h>
 #include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -17,9 +18,33 @@
 #include <cstdio>
 #include <cstring>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "support/forked_ranks.hpp"
 #include "support/wire_contract.hpp"
+
+namespace {
+/// Calls of sendmsg() until one has no room, again and again; 0: never.
+int calls_between_full = 0;
+int calls_until_full = 0;
+/// Sent ahead of what is sent next; null: nothing.
+const std::vector<std::byte>* stray = nullptr;
+}  // namespace
+
+/// In front of the C library's: a loopback interface is never full.
+extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
+  if (calls_between_full > 0 && calls_until_full-- == 0) {
+    calls_until_full = calls_between_full;
+    errno = EAGAIN;
+    return -1;
+  }
+  if (const auto* const first = std::exchange(stray, nullptr)) {
+    (void)!sendto(socket, first->data(), first->size(), 0,
+                  static_cast<const sockaddr*>(message->msg_name), message->msg_namelen);
+  }
+  return syscall(SYS_sendmsg, socket, message, flags);
+}
 
 namespace tutti::wire::udp {
 namespace {
@@ -534,6 +559,75 @@ INSTANTIATE_TEST_SUITE_P(Wire, UdpNarrowPath,
                                   "_" + std::to_string(std::get<1>(one.param)) +
                                   (std::get<2>(one.param) ? "_offload" : "_plain");
                          });
+
+/// Fills the interface after each so many system calls, while it lives.
+struct FullNowAndThen {
+  explicit FullNowAndThen(int calls) { calls_between_full = calls_until_full = calls; }
+  ~FullNowAndThen() { calls_between_full = 0; }
+};
+
+/// Everything that comes within a moment.
+void collect(Wire& wire, testing::Collector& collector) {
+  pollfd waiting = {wire.file_descriptor(), POLLIN, 0};
+  while (poll(&waiting, 1, 100) > 0) {
+    (void)wire.receive(collector, 1);
+  }
+}
+
+TEST(UdpWire, APacketOfManyCallsGoesOnWhereThereWasNoRoom) {
+  auto from = UdpWire::open(options_of(AF_INET, 1500, false));
+  auto to = UdpWire::open(options_of(AF_INET, 1500, false));
+  const std::uint64_t peer = *(*from)->add_peer((*to)->address(), 0);
+  const testing::TestPacket packet(1, peer, 48, 20'000);  // Of 14 datagrams.
+  testing::Collector collector;
+  {
+    const FullNowAndThen full(5);
+    EXPECT_FALSE((*from)->send(packet.transmission));
+    EXPECT_FALSE((*from)->send(packet.transmission));
+    EXPECT_TRUE((*from)->send(packet.transmission));
+  }
+  collect(**to, collector);
+  EXPECT_EQ(collector.count, 1U);
+  EXPECT_EQ(collector.received[1].payload, packet.payload);
+  EXPECT_EQ((*from)->counters().refused, 0U);
+  EXPECT_EQ((*from)->counters().datagrams_sent, 14U);
+  EXPECT_EQ((*to)->counters().datagrams_received, 14U);
+  EXPECT_EQ((*to)->counters().fragments_dropped, 0U);
+}
+
+TEST(UdpWire, APacketThatIsOfferedInItsPlaceIsWholeToo) {
+  auto from = UdpWire::open(options_of(AF_INET, 1500, false));
+  auto to = UdpWire::open(options_of(AF_INET, 1500, false));
+  const std::uint64_t peer = *(*from)->add_peer((*to)->address(), 0);
+  const testing::TestPacket given_up(1, peer, 48, 20'000);
+  const testing::TestPacket other(2, peer, 48, 20'000);
+  testing::Collector collector;
+  {
+    const FullNowAndThen full(5);
+    EXPECT_FALSE((*from)->send(given_up.transmission));
+  }
+  EXPECT_TRUE((*from)->send(other.transmission));
+  EXPECT_TRUE((*from)->send(given_up.transmission));
+  collect(**to, collector);
+  EXPECT_EQ(collector.count, 2U);
+  EXPECT_EQ(collector.received[1].payload, given_up.payload);
+  EXPECT_EQ(collector.received[2].payload, other.payload);
+}
+
+TEST(UdpWire, WhatAnEarlierProcessOfThePortIsSentSwitchesNothingOff) {
+  const std::string undisturbed = (*UdpWire::open(options_of(AF_INET, 1500, true)))->description();
+  Prefix prefix;
+  prefix.count = 1;
+  prefix.header_bytes = 48;
+  prefix.content_bytes = 100;
+  std::vector<std::byte> foreign(kPrefixBytes + prefix.content_bytes);
+  encode(prefix, foreign.data());
+  stray = &foreign;
+  const auto wire = UdpWire::open(options_of(AF_INET, 1500, true));
+  ASSERT_TRUE(wire.ok()) << wire.status().message();
+  EXPECT_EQ(stray, nullptr) << "it was not sent";
+  EXPECT_EQ((*wire)->description(), undisturbed);
+}
 
 TEST(UdpWire, BadOptionsAreErrors) {
   UdpOptions options = options_of(AF_INET, 1500, true);
