@@ -34,15 +34,6 @@ static enum { ONE, OURS_FIRST, CCL_FIRST } order = ONE;
 /* A time-out that only NCCL's plans need: our own see that the process is gone. */
 static const char kTimeout[] = "5";
 
-#define EXPECT(condition)                                                       \
-  do {                                                                          \
-    if (!(condition)) {                                                         \
-      fprintf(stderr, "rank %d, line %d: " #condition ": %s\n", rank, __LINE__, \
-              tutti_error_string(comm));                                        \
-      return 1;                                                                 \
-    }                                                                           \
-  } while (0)
-
 static int is_end(tutti_status_t status) {
   return status == TUTTI_ERROR_TIMEOUT || status == TUTTI_ERROR_LIBRARY;
 }

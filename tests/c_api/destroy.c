@@ -22,15 +22,6 @@ enum { RANKS = 2, COUNT = 1000 };
 static enum memory_kind kind = MEMORY_HOST_DEVICE;
 static int is_stuck = 0;
 
-#define EXPECT(condition)                                                       \
-  do {                                                                          \
-    if (!(condition)) {                                                         \
-      fprintf(stderr, "rank %d, line %d: " #condition ": %s\n", rank, __LINE__, \
-              tutti_error_string(comm));                                        \
-      return 1;                                                                 \
-    }                                                                           \
-  } while (0)
-
 static tutti_status_t call(tutti_comm_t* comm, void* buffer) {
   return tutti_allreduce(comm, TUTTI_IN_PLACE, buffer, COUNT, TUTTI_FLOAT32, TUTTI_MAX,
                          TUTTI_BLOCKING);

@@ -6,7 +6,19 @@
 #ifndef TUTTI_TESTS_C_API_RANKS_H_
 #define TUTTI_TESTS_C_API_RANKS_H_
 
+#include <stdio.h>
+
 #include "tutti/tutti.h"
+
+/* Ends a body, which has `rank` and `comm`, when it does not hold. */
+#define EXPECT(condition)                                                       \
+  do {                                                                          \
+    if (!(condition)) {                                                         \
+      fprintf(stderr, "rank %d, line %d: " #condition ": %s\n", rank, __LINE__, \
+              tutti_error_string(comm));                                        \
+      return 1;                                                                 \
+    }                                                                           \
+  } while (0)
 
 /* In the parent: memory that children of up to `ranks` ranks share. */
 void* meeting_make(int ranks);

@@ -80,25 +80,40 @@ std::unique_ptr<Network> make_network() {
   return network.ok() ? std::move(*network) : nullptr;
 }
 
+/// Asks both until each has its end of the channel. Null: the other end is elsewhere.
+struct Meeting {
+  Meeting(Connector* connector, Listener* listener) {
+    const auto end = Clock::now() + kPatience;
+    bool goes_on = true;
+    const auto ask = [&](std::unique_ptr<Channel>& channel, auto call) {
+      auto made = call();
+      EXPECT_TRUE(made.ok()) << made.status().message();
+      goes_on = made.ok() && Clock::now() < end;
+      channel = made.ok() ? std::move(*made) : nullptr;
+    };
+    while (goes_on && ((connector != nullptr && send == nullptr) ||
+                       (listener != nullptr && receive == nullptr))) {
+      if (connector != nullptr && send == nullptr) {
+        ask(send, [&] { return connector->poll(); });
+      }
+      if (goes_on && listener != nullptr && receive == nullptr) {
+        ask(receive, [&] { return listener->accept(); });
+      }
+    }
+  }
+  std::unique_ptr<Channel> send;
+  std::unique_ptr<Channel> receive;
+};
+
 void join(Network& from, Network& to, std::unique_ptr<Channel>& send,
           std::unique_ptr<Channel>& receive, int from_device = 0, int to_device = 0) {
   auto listener = to.listen(to_device);
   ASSERT_TRUE(listener.ok()) << listener.status().message();
   auto connector = from.connect(from_device, (*listener)->handle(), kDefaultClass);
   ASSERT_TRUE(connector.ok()) << connector.status().message();
-  const auto end = Clock::now() + kPatience;
-  while ((send == nullptr || receive == nullptr) && Clock::now() < end) {
-    if (send == nullptr) {
-      auto channel = (*connector)->poll();
-      ASSERT_TRUE(channel.ok()) << channel.status().message();
-      send = std::move(*channel);
-    }
-    if (receive == nullptr) {
-      auto channel = (*listener)->accept();
-      ASSERT_TRUE(channel.ok()) << channel.status().message();
-      receive = std::move(*channel);
-    }
-  }
+  Meeting made(connector->get(), listener->get());
+  send = std::move(made.send);
+  receive = std::move(made.receive);
   ASSERT_NE(send, nullptr);
   ASSERT_NE(receive, nullptr);
 }
@@ -871,27 +886,13 @@ std::unique_ptr<Channel> accept_one(Network& network, const Pipe& handles) {
   auto listener = network.listen(0);
   EXPECT_TRUE(listener.ok());
   handles.put((*listener)->handle());
-  for (const auto end = Clock::now() + kPatience; Clock::now() < end;) {
-    auto channel = (*listener)->accept();
-    EXPECT_TRUE(channel.ok()) << channel.status().message();
-    if (!channel.ok() || *channel != nullptr) {
-      return channel.ok() ? std::move(*channel) : nullptr;
-    }
-  }
-  return nullptr;
+  return std::move(Meeting(nullptr, listener->get()).receive);
 }
 
 std::unique_ptr<Channel> connect_one(Network& network, const Pipe& handles) {
   auto connector = network.connect(0, handles.get<Handle>(), kDefaultClass);
   EXPECT_TRUE(connector.ok());
-  for (const auto end = Clock::now() + kPatience; Clock::now() < end;) {
-    auto channel = (*connector)->poll();
-    EXPECT_TRUE(channel.ok()) << channel.status().message();
-    if (!channel.ok() || *channel != nullptr) {
-      return channel.ok() ? std::move(*channel) : nullptr;
-    }
-  }
-  return nullptr;
+  return std::move(Meeting(connector->get(), nullptr).send);
 }
 
 TEST(Network, AReceiverWhoseProcessEndsHasAcknowledged) {
@@ -970,23 +971,9 @@ TEST(Network, StrangersNeitherEndNorStopASetUp) {
   strangers.push_back(call_as_stranger((*listener)->handle(), std::vector<std::byte>(500)));
   auto connector = a->connect(0, (*listener)->handle(), kDefaultClass);
   ASSERT_TRUE(connector.ok());
-  std::unique_ptr<Channel> sends;
-  std::unique_ptr<Channel> receives;
-  const auto end = Clock::now() + kPatience;
-  while ((sends == nullptr || receives == nullptr) && Clock::now() < end) {
-    if (receives == nullptr) {
-      auto channel = (*listener)->accept();
-      ASSERT_TRUE(channel.ok()) << channel.status().message();
-      receives = std::move(*channel);
-    }
-    if (sends == nullptr) {
-      auto channel = (*connector)->poll();
-      ASSERT_TRUE(channel.ok()) << channel.status().message();
-      sends = std::move(*channel);
-    }
-  }
-  EXPECT_NE(sends, nullptr);
-  EXPECT_NE(receives, nullptr);
+  const Meeting made(connector->get(), listener->get());
+  EXPECT_NE(made.send, nullptr);
+  EXPECT_NE(made.receive, nullptr);
   for (const int stranger : strangers) {
     close(stranger);
   }
@@ -1010,20 +997,9 @@ TEST(Network, StrangersDoNotSendAwayWhoHasGreeted) {
   for (int i = 0; i < 200; ++i) {
     strangers.push_back(call_as_stranger((*listener)->handle(), {}));
   }
-  std::unique_ptr<Channel> sends;
-  std::unique_ptr<Channel> receives;
-  const auto end = Clock::now() + kPatience;
-  while ((sends == nullptr || receives == nullptr) && Clock::now() < end) {
-    for (auto* const channel : {&receives, &sends}) {
-      if (*channel == nullptr) {
-        auto made = channel == &receives ? (*listener)->accept() : (*connector)->poll();
-        ASSERT_TRUE(made.ok()) << made.status().message();
-        *channel = std::move(*made);
-      }
-    }
-  }
-  EXPECT_NE(sends, nullptr);
-  EXPECT_NE(receives, nullptr);
+  const Meeting made(connector->get(), listener->get());
+  EXPECT_NE(made.send, nullptr);
+  EXPECT_NE(made.receive, nullptr);
   for (const int stranger : strangers) {
     close(stranger);
   }
