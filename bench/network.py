@@ -4,6 +4,7 @@
 
     python bench/network.py fabric -o bench/results/network-fabric.json
     python bench/network.py pair -o bench/results/network-pair.json
+    python bench/network.py rails -o bench/results/network-rails.json
     python bench/network.py plot bench/results/network-fabric.json -o network-fabric.png
 
 Needs a built tree (build/dev), root or user namespaces, and two idle processors.
@@ -23,6 +24,9 @@ limit, the share of the ideal is the same.
 bytes, and the CPU time of both processes, all threads, for a GB in both directions at once and for
 a million messages of 8 bytes with 8 on their way. In these two the processors are saturated, so
 little of the CPU time is waiting; while 8 bytes go to and fro all of it is polling, on both sides.
+
+`rails` is two nodes with two links each, and one connection each way: over one link, and over both
+(the plugin's device is made of two).
 
 Repeats are paired: each has one run of every way, in turn. Exits with 1 when a claim is missed.
 """
@@ -73,6 +77,7 @@ MESSAGE_BYTES = 512 * 1024  # What NCCL hands to a plugin at most, by default.
 WINDOW = 8  # As many has it on their way.
 PATIENCE_S = 60
 PORT = 5000
+RAILS = ("Tutti, 2 rails", "Tutti, 1 rail")
 PAIR_DEVICE = "pair0"
 CARRIER_S = 2  # The kernel tells of a link that is up within a second.
 PAIR_ADDRESSES = ("10.99.0.1", "10.99.0.2")
@@ -83,6 +88,7 @@ OF_ONE_STREAM = 5.0
 OF_MANY_STREAMS = 1.5
 OF_IDEAL = 0.85
 OF_MANY_STREAMS_LOSSY = 3.0
+OF_ONE_RAIL = 1.7
 LATENCY_OF_TCP = 1.10
 CPU_OF_TCP = 0.70
 
@@ -153,6 +159,26 @@ def pair_claims(rows: Sequence[Row], ours: str = "Tutti") -> list[Claim]:
         if ratios and bound is not None:
             found.append(Claim(f"{key} of TCP's", statistics.median(ratios), bound, at_least=False))
     return found
+
+
+def rails_claims(rows: Sequence[Row]) -> list[Claim]:
+    """The median of the paired ratios."""
+    ratios = paired(rows, "goodput_mbps", *RAILS)
+    measured = statistics.median(ratios) if ratios else 0
+    return [Claim(f"{RAILS[0]}, of {RAILS[1]}", measured, OF_ONE_RAIL)]
+
+
+def rails_table(rows: Sequence[Row]) -> list[str]:
+    """A line for each way: median and quartiles of the goodput, median share of its links."""
+    lines = []
+    for way in dict.fromkeys(row["way"] for row in rows):
+        mine = [row for row in rows if row["way"] == way]
+        low, middle, high = quartiles([row["goodput_mbps"] for row in mine])
+        share = statistics.median(row["of_ideal"] for row in mine)
+        lines.append(
+            f"{way:16} {middle:8.1f} Mb/s ({low:.1f} to {high:.1f}), {share:.3f} of the links"
+        )
+    return lines
 
 
 def fabric_table(rows: Sequence[Row]) -> list[str]:
@@ -351,6 +377,27 @@ def pair_rows(runner: Runner, ways: Sequence[Way], repeats: int) -> Iterator[Row
             }
 
 
+def rails_rows(runner: Runner, tutti: Way, repeats: int, seconds: float) -> Iterator[Row]:
+    """Rows of one connection each way, over all links and over one."""
+    spec = runner.lab.spec
+    for repeat in range(repeats):
+        for name, rails in zip(RAILS, (spec.rails, 1), strict=True):
+            words = ["--bench", "ring", "--bytes", str(MESSAGE_BYTES), "--window", str(WINDOW)]
+            words += ["--version", "11", "--rails", str(rails), "--repeats"]
+            words += [str(rails * messages_for(spec, "ring", seconds, 0.9))]
+            document = runner.run(tutti, words)
+            mean = statistics.mean(rank["goodput_gbps"] * 1e3 for rank in document["ranks"])
+            yield {
+                "way": name,
+                "repeat": repeat,
+                "rate_mbps": spec.rate_bps / 1e6,
+                "goodput_mbps": round(mean, 2),
+                "of_ideal": round(mean * 1e6 / ideal_bps(spec) / rails, 4),
+                "seconds": round(max(rank["seconds"] for rank in document["ranks"]), 3),
+                "busy": round(document["busy"], 3),
+            }
+
+
 @contextlib.contextmanager
 def copied_programs(build: Path) -> Iterator[Path]:
     """The built files in a place where no build replaces them meanwhile."""
@@ -482,10 +529,27 @@ def measure_pair(options: argparse.Namespace, programs: Path, tutti: Way) -> lis
     return pair_claims(rows)
 
 
+def measure_rails(options: argparse.Namespace, programs: Path, tutti: Way) -> list[Claim]:
+    """Two nodes with two links each."""
+    rows: list[Row] = []
+    spec = plan.Spec(nodes=2, rails=2, rate_bps=plan.parse_rate(options.rate))
+    env = {"TUTTI_NET_SPEED": str(spec.rate_bps // 1_000_000), **tutti.env}
+    with Lab(spec) as lab:
+        runner = Runner(programs, lab, "rail0,rail1", f"{plan.management_address(0)}:{PORT}")
+        way = Way(tutti.name, tutti.library, env)
+        for row in rails_rows(runner, way, options.repeats, options.seconds):
+            rows.append(row)
+            if options.verbose:
+                print("\n".join(runner.logs), file=sys.stderr)
+        save(options.output, "rails", rows, {"settings": dict(tutti.env), "window": WINDOW})
+    say(rows, rails_table)
+    return rails_claims(rows)
+
+
 def main() -> int:
     """Measures, or draws."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("part", choices=["fabric", "pair", "plot"])
+    parser.add_argument("part", choices=["fabric", "pair", "rails", "plot"])
     parser.add_argument("results", nargs="?", type=Path, help="of plot: what to draw")
     parser.add_argument("--build", type=Path, default=ROOT / "build/dev")
     parser.add_argument("--rate", default="100mbit", help="of a host's link")
@@ -508,8 +572,8 @@ def main() -> int:
             return 0
         tutti = Way("Tutti", TUTTI, dict(options.set))
         with copied_programs(options.build) as programs:
-            part = measure_fabric if options.part == "fabric" else measure_pair
-            claims = part(options, programs, tutti)
+            part = {"fabric": measure_fabric, "pair": measure_pair, "rails": measure_rails}
+            claims = part[options.part](options, programs, tutti)
     except TuttiError as error:
         error.show()
         return error.exit_code

@@ -124,6 +124,19 @@ def test_pair_claims__less_is_better(bench: ModuleType) -> None:
     assert "Tutti / TCP" in "\n".join(bench.pair_table(rows))
 
 
+def test_rails_claims__both_links_against_one(bench: ModuleType) -> None:
+    rows = [
+        {"way": way, "repeat": repeat, "goodput_mbps": goodput + repeat, "of_ideal": 0.9}
+        for repeat in range(3)
+        for way, goodput in zip(bench.RAILS, (180.0, 100.0), strict=True)
+    ]
+    (claim,) = bench.rails_claims(rows)
+    assert claim.measured == pytest.approx(181 / 101)
+    assert claim.holds
+    assert not bench.rails_claims(rows[:0])[0].holds
+    assert "181.0 Mb/s (180.5 to 181.5), 0.900 of the links" in bench.rails_table(rows)[0]
+
+
 def test_fabric_table__a_line_for_each_way_at_each_loss(bench: ModuleType) -> None:
     lines = bench.fabric_table(three_ways(11, 40, 88) + three_ways(1, 9, 40, loss_percent=0.1))
     assert len(lines) == 7
