@@ -66,7 +66,7 @@ sanitize-build:
 	@$(call configure,tsan)
 	@cmake --build --preset asan-ubsan --target tutti_pure_tests
 	@cmake --build --preset tsan --target tutti_pure_tests
-sanitize: sanitize-build ## unit, property and fuzz tests under ASan + UBSan and under TSan
+sanitize: sanitize-build ## unit, property, fuzz and simulation tests under ASan + UBSan and under TSan
 	@python3 tools/run_tests.py --jobs $(JOBS) $(keep) --ctest build/asan-ubsan --ctest build/tsan
 
 , := ,

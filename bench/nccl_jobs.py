@@ -3,8 +3,7 @@
 """Jobs under a real NCCL whose ranks are hosts of their own: layouts, environment, output, end.
 
 NCCL_HOSTID makes every process a host of its own for NCCL, so all traffic takes the network and
-several ranks may share a GPU. NVLink multicast is always off: it can put a shared host's GPUs out
-of service.
+several ranks may share a GPU. NVLink multicast is always off: all published results are without it.
 """
 
 from __future__ import annotations

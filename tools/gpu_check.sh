@@ -17,7 +17,7 @@ build=$(realpath "$1") wheels=$(realpath "$2") out=$(realpath -m "$3") what=${4:
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 mkdir -p "$out"
 
-# NVLink multicast stays off: it can put a shared host's GPUs out of service.
+# NVLink multicast stays off: all published results are without it.
 export NCCL_NVLS_ENABLE=0
 env=${TMPDIR:-/tmp}/tutti-gpu-env
 python=$(command -v python3)

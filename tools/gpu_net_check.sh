@@ -17,7 +17,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 mkdir -p "$out" "${TMPDIR:-/tmp}/tutti-gpu-net-logs"
 limit=${PART_LIMIT_S:-540}
 
-# NVLink multicast stays off: it can put a shared host's GPUs out of service.
+# NVLink multicast stays off: all published results are without it.
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1
 packages=${TMPDIR:-/tmp}/tutti-gpu-net-packages
 logs=${TMPDIR:-/tmp}/tutti-gpu-net-logs

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * A transport policy: keeps the round trip at one and a half times the idle one, and sends each
- * chunk on the path that answered fastest of two drawn ones. docs/transport-policy.md walks through
- * it. */
+ * chunk on the path that answered fastest of two drawn ones. docs/transport-policy.md is the
+ * tutorial. */
 #include <stdlib.h>
 #include <tutti/transport_policy.h>
 

@@ -57,7 +57,7 @@ Table default_table() {
   direct.composition_fits = false;
   direct.optional = true;
   direct.nodes = Range{1, 1};
-  direct.ranks = Range{2, 4};  // More have not been measured.
+  direct.ranks = Range{2, 4};  // Two and four have been measured.
   Rule direct_reductions = direct;
   direct_reductions.collectives = {Collective::kReduce, Collective::kAllreduce,
                                    Collective::kReduceScatter, Collective::kReduceScatterBlock};
