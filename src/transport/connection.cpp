@@ -319,6 +319,7 @@ void Connection::end(TimeNs now, Outcome outcome, Outcome of_requests) {
   pacer_.remove(index_);
   control_ &= kCloseAck | kReset;
   pong_count_ = 0;
+  pings_due_ = 0;
   tail_probe_due_ = false;
   timers_.clear_all();
   timers_.set(Timer::kLinger, now + options_.loss.give_up_ns);
@@ -533,8 +534,11 @@ void Connection::on_keep_alive_timer(TimeNs now) {
     end(now, Outcome::kUnreachable, Outcome::kUnreachable);
     return;
   }
-  if (now - silent_since >= interval) {
-    control_ |= kPing;
+  // More and more of them, each on another path: of those that are dead for one direction, an end
+  // that only waits knows nothing, and a ping and its answer need one that lives for both.
+  const auto intervals = static_cast<std::uint32_t>((now - silent_since) / interval);
+  if (intervals > 0) {
+    pings_due_ = std::min(1U << (std::max(intervals, 2U) - 2), wire().paths);
   }
   timers_.set(Timer::kKeepAlive, now + interval);
 }

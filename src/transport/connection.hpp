@@ -102,8 +102,7 @@ class Connection {
     kGrant = 8,
     kAdvertAck = 16,
     kRequestCredit = 32,
-    kPing = 64,
-    kPathProbe = 128,
+    kPathProbe = 64,
   };
   struct Group {
     std::unique_ptr<Controller> controller;
@@ -216,7 +215,8 @@ class Connection {
   // Both directions.
   std::uint64_t next_packet_;
   ReplayWindow replay_;
-  std::uint32_t control_ = 0;  ///< Bits of Control.
+  std::uint32_t control_ = 0;    ///< Bits of Control.
+  std::uint32_t pings_due_ = 0;  ///< That ask a silent peer for a sign of life.
   std::array<Pong, kPongsMax> pongs_{};
   std::uint32_t pong_first_ = 0;
   std::uint32_t pong_count_ = 0;

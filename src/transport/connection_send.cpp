@@ -378,8 +378,8 @@ bool Connection::control_due() const {
   if (control_ != 0) {
     return true;
   }
-  return !has_ended() &&
-         (acknowledger_.due_ns() == 0 || spare_acks_ > 0 || adverts_are_due() || pong_count_ > 0);
+  return !has_ended() && (acknowledger_.due_ns() == 0 || spare_acks_ > 0 || adverts_are_due() ||
+                          pong_count_ > 0 || pings_due_ > 0);
 }
 
 bool Connection::has_rider() const {
@@ -530,7 +530,8 @@ bool Connection::poll_control(TimeNs now, Transmission& out) {
   if (take(kClose)) {
     return plain(PacketType::kClose);
   }
-  if (take(kPing)) {
+  if (pings_due_ > 0) {
+    --pings_due_;
     return plain(PacketType::kPing);
   }
   if ((control_ & kPathProbe) != 0) {

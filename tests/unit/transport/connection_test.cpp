@@ -411,6 +411,64 @@ TEST(connection, peer__a_silent_but_living_one_may_take_its_time) {
   EXPECT_EQ(data, into);
 }
 
+// An end that only waits never learns which of its paths are dead, and its peer hashes the same
+// path numbers to other links: here half of them are dead each way.
+TEST(connection, peer__that_few_paths_reach_is_found_by_more_and_more_pings) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    ConnectionOptions options;
+    options.receives = false;
+    options.wire.paths = 64;
+    options.window_groups = 8;
+    options.loss.give_up_ns = 3'000'000'000;
+    options.seed = seed;
+    LossyPair pair(options, seed);
+    pair.drop = [&](const LossyPair::Delivered& packet) {
+      Random link(packet.path * 1'000'003ULL + static_cast<std::uint64_t>(packet.to) * 7919 +
+                  seed * 104'729);
+      return link.below(8) < 4;
+    };
+    std::vector<std::byte> into(100);
+    pair.receive(1, 1, into);
+    pair.run(600'000'000'000);
+    EXPECT_EQ(0U, pair.events(1).size()) << seed;
+  }
+}
+
+TEST(connection, peer__that_answers_is_asked_once_and_one_that_does_not_more_and_more) {
+  ConnectionOptions options;
+  options.receives = false;
+  options.wire.paths = 16;
+  options.loss.give_up_ns = 8'000'000'000;
+  LossyPair pair(options);
+  std::map<TimeNs, int> asked;  // How often at which time.
+  bool is_silent = false;
+  pair.drop = [&](const LossyPair::Delivered& packet) {
+    if (packet.to == 0 && type_of(packet) == PacketType::kPing) {
+      ++asked[pair.now()];
+    }
+    return is_silent;
+  };
+  std::vector<std::byte> into(100);
+  pair.receive(1, 1, into);
+  pair.run(20'500'000'000);
+  EXPECT_LE(asked.size(), 20U);
+  for (const auto& [time_ns, count] : asked) {
+    EXPECT_EQ(1, count) << time_ns;
+  }
+  asked.clear();
+  is_silent = true;
+  const TimeNs silent_ns = pair.now();
+  ASSERT_TRUE(pair.run_until_events(0, 1));
+  EXPECT_EQ(Outcome::kUnreachable, pair.events(1)[0].outcome);
+  EXPECT_GE(pair.now() - silent_ns, 7'000'000'000U);
+  EXPECT_LE(pair.now() - silent_ns, 9'000'000'000U);
+  std::vector<int> counts;
+  for (const auto& [time_ns, count] : asked) {
+    counts.push_back(count);
+  }
+  EXPECT_EQ((std::vector<int>{1, 1, 2, 4, 8, 16, 16}), counts);
+}
+
 TEST(connection, peer__that_answers_and_takes_no_data_is_an_error_within_the_time) {
   ConnectionOptions options;
   options.loss.give_up_ns = 1'000'000'000;
