@@ -109,6 +109,7 @@ class Connection {
     Spray spray;
     Bytes inflight_bytes = 0;
     Bytes timed_out_bytes = 0;  ///< By the timeout at hand.
+    TimeNs pace_ns = 0;         ///< No chunk before it.
   };
   struct Pong {
     PathId path = 0;
@@ -149,7 +150,8 @@ class Connection {
   }
   std::uint32_t group_of(PathId path) const { return path / paths_per_group_; }
   bool has_room(const Group& group, std::uint32_t bytes) const;
-  Group* find_group(std::uint32_t bytes, PathId avoid, bool needs_room);
+  Group* find_group(TimeNs now, std::uint32_t bytes, PathId avoid, bool needs_room);
+  TimeNs next_pace_ns(TimeNs now, std::uint32_t bytes) const;
   bool is_usable(std::uint32_t group) const;
   std::uint64_t next_number(TimeNs now);
   PathId choose_path(TimeNs now, Group& group, const Chunk& chunk, PathId avoid);
@@ -241,7 +243,6 @@ class Connection {
   std::uint64_t acked_chunks_ = 0;
   Bytes hidden_bytes_ = 0;  ///< At the receiver, by its own count, and not known one by one.
   TimeNs progress_ns_ = 0;  ///< When something was acknowledged last.
-  TimeNs pace_ns_ = 0;      ///< No chunk before it.
   TimeNs asked_ns_ = 0;     ///< Since when credit is missing.
   bool tail_probe_due_ = false;
   std::uint64_t probed_ = UINT64_MAX;  ///< Chunk that the last tail probe repeated.

@@ -43,18 +43,22 @@ bool Connection::has_room(const Group& group, std::uint32_t bytes) const {
   return inflight == 0 || inflight + bytes <= group.controller->window_bytes();
 }
 
-// The group with the least in the air, relative to equal shares, that has room (if that matters)
-// and a living path: the engine with the least work in connection splitting. Of many groups two are
-// drawn first. Equals take turns: by order, few chunks would never see the last ones.
-Connection::Group* Connection::find_group(std::uint32_t bytes, PathId avoid, bool needs_room) {
+// The group with the least in the air, relative to equal shares, that may send (if that matters)
+// and has a living path: the engine with the least work in connection splitting. Of many groups two
+// are drawn first. Equals take turns: by order, few chunks would never see the last ones.
+Connection::Group* Connection::find_group(TimeNs now, std::uint32_t bytes, PathId avoid,
+                                          bool needs_room) {
+  const auto may_send = [&](const Group& group) {
+    return !needs_room || (now >= group.pace_ns && has_room(group, bytes));
+  };
   if (groups_.size() == 1) {
-    return !needs_room || has_room(groups_[0], bytes) ? &groups_[0] : nullptr;
+    return may_send(groups_[0]) ? &groups_[0] : nullptr;
   }
   constexpr std::size_t kFew = 8;
   const auto count = static_cast<std::uint32_t>(groups_.size());
   const std::uint32_t avoided = avoid == kNoPath || paths_per_group_ > 1 ? count : group_of(avoid);
   const auto fits = [&](std::uint32_t i) {
-    return i != avoided && (!needs_room || has_room(groups_[i], bytes)) && is_usable(i);
+    return i != avoided && may_send(groups_[i]) && is_usable(i);
   };
   if (count > kFew) {
     const std::uint32_t a = random_.below(count);
@@ -71,11 +75,22 @@ Connection::Group* Connection::find_group(std::uint32_t bytes, PathId avoid, boo
       best = &groups_[i];
     }
   }
-  if (best == nullptr && avoided < count && is_usable(avoided) &&
-      (!needs_room || has_room(groups_[avoided], bytes))) {
+  if (best == nullptr && avoided < count && is_usable(avoided) && may_send(groups_[avoided])) {
     best = &groups_[avoided];
   }
   return best;
+}
+
+/// When the first group may send that has room and lacks nothing but the time; kNever: none does.
+TimeNs Connection::next_pace_ns(TimeNs now, std::uint32_t bytes) const {
+  TimeNs next_ns = kNever;
+  for (std::uint32_t i = 0; i < groups_.size(); ++i) {
+    const Group& group = groups_[i];
+    if (now < group.pace_ns && group.pace_ns < next_ns && has_room(group, bytes) && is_usable(i)) {
+      next_ns = group.pace_ns;
+    }
+  }
+  return next_ns;
 }
 
 // Some path of the group is not dead.
@@ -138,11 +153,11 @@ bool Connection::can_send(TimeNs now) {
     }
     return when <= now;
   }
-  if (now < pace_ns_) {
-    timers_.set(Timer::kPace, pace_ns_);
-    return false;
+  if (find_group(now, bytes, avoid, true) != nullptr) {
+    return true;
   }
-  return find_group(bytes, avoid, true) != nullptr;
+  timers_.set(Timer::kPace, next_pace_ns(now, bytes));
+  return false;
 }
 
 PathId Connection::choose_path(TimeNs now, Group& group, const Chunk& chunk, PathId avoid) {
@@ -231,12 +246,14 @@ void Connection::poll_data(TimeNs now, Transmission& out) {
     ++counters_.retransmissions;
   }
   // Without room go a tail probe and what a policy lets go.
-  Group* group = find_group(chunk.bytes, avoid, true);
-  group = group != nullptr ? group : find_group(chunk.bytes, avoid, false);
+  Group* group = find_group(now, chunk.bytes, avoid, true);
+  group = group != nullptr ? group : find_group(now, chunk.bytes, avoid, false);
   group = group != nullptr ? group : &groups_[0];
   group_turn_ = (group_turn_ + 1) % static_cast<std::uint32_t>(groups_.size());
   const PathId path = choose_path(now, *group, chunk, avoid);
-  group = &groups_[group_of(path)];  // A policy may have left the group.
+  Group& asked = *group;
+  group = &groups_[group_of(
+      path)];  // A policy, or a message with a path of its own, may have left the group.
   // Only of one that had nothing to wait for: what is repeated for ever is no progress.
   if (flight_.inflight_chunks() == 0 && avoid == kNoPath &&
       flight_.first_lost() == Flight::kNoChunk) {
@@ -252,7 +269,8 @@ void Connection::poll_data(TimeNs now, Transmission& out) {
   // A window of a small part of a chunk and one late sample would else pause for many seconds.
   const TimeNs gap_ns = std::min(group->controller->gap_ns(chunk.bytes), options_.loss.rto_ns_max);
   if (gap_ns != 0) {
-    pace_ns_ = std::max(now, pace_ns_) + gap_ns;
+    // Whose turn it was, even if the path is another's: else it would never have to wait.
+    asked.pace_ns = std::max(now, asked.pace_ns) + gap_ns;
   }
   std::uint32_t pull_target = 0;
   out.is_speculative = false;

@@ -969,6 +969,29 @@ TEST(connection, window_groups__a_policy_that_always_sends_uses_them_all) {
   }
 }
 
+TEST(connection, window_groups__each_is_paced_for_itself) {
+  for (const std::uint32_t groups : {1U, 2U, 8U}) {
+    ConnectionOptions options;
+    options.receives = false;
+    options.wire.paths = 64;
+    options.wire.base_rtt_ns = 100'000;
+    options.wire.ps_per_byte = 800;
+    options.window_groups = groups;
+    options.controller = "timely";
+    LossyPair pair(options);
+    const auto data = pattern(25'000'000, 1);
+    std::vector<std::byte> into(data.size());
+    pair.receive(1, 1, into);
+    pair.send(0, 1, data);
+    pair.run(4'000'000);
+    const Bytes before = pair.counters(1).bytes_received;
+    pair.run(10'000'000);
+    const Bytes received = pair.counters(1).bytes_received - before;
+    EXPECT_GT(received, 11'875'000U) << groups;  // 95 % of the link.
+    EXPECT_LT(received, 13'125'000U) << groups;
+  }
+}
+
 TEST(connection, paths__of_which_each_works_one_way_only) {
   ConnectionOptions options;
   options.wire.paths = 2;
