@@ -278,7 +278,7 @@ void Connection::poll_data(TimeNs now, Transmission& out) {
     out.is_speculative = credit_->is_speculating();
     flags |= out.is_speculative ? kFlagSpeculative : 0;
     credit_->on_sent(chunk.bytes);
-    pull_target = credit_->pull_target(credit_backlog_bytes());
+    pull_target = credit_->tell_target(credit_backlog_bytes());
   }
   if (asks_for_ack(*group, chunk, avoid != kNoPath)) {
     flags |= kFlagAckRequest;
@@ -383,8 +383,9 @@ void Connection::request_credit_if_stuck(TimeNs now) {
       credit_backlog_bytes() == 0) {
     return;
   }
-  // Data in the air carries the target; what was lost does not.
-  if (flight_.inflight_chunks() == 0 || flight_.lost_bytes() > 0) {
+  // Data in the air carries the target of its time; what was lost did not bring it.
+  if (flight_.inflight_chunks() == 0 || flight_.lost_bytes() > 0 ||
+      credit_->is_untold(credit_backlog_bytes())) {
     control_ |= kRequestCredit;
   }
   control_backoff_ = 0;
@@ -526,7 +527,7 @@ bool Connection::poll_control(TimeNs now, Transmission& out) {
   }
   if (take(kRequestCredit) && credit_) {
     const std::uint8_t flags = flight_.lost_bytes() > 0 ? kFlagRetransmits : 0;
-    return number(PacketType::kRequest, flags, credit_->pull_target(credit_backlog_bytes()));
+    return number(PacketType::kRequest, flags, credit_->tell_target(credit_backlog_bytes()));
   }
   if (take(kAdvertAck)) {
     fill_advert_ack(now, out, path);

@@ -16,6 +16,7 @@ CreditSender::CreditSender(Bytes speculative_bytes, Bytes window_bytes_max, std:
       mtu_bytes_(mtu_bytes),
       first_unit_(first_unit),
       pulled_units_(first_unit),
+      told_units_(first_unit),
       is_speculating_(credit_bytes_ > 0) {}
 
 bool CreditSender::on_credit(std::uint32_t granted_units) {
@@ -36,14 +37,20 @@ void CreditSender::on_heard() {
   }
 }
 
-std::uint32_t CreditSender::pull_target(Bytes backlog_bytes) const {
+std::uint64_t CreditSender::target_units(Bytes backlog_bytes) const {
   std::int64_t wanted =
       static_cast<std::int64_t>(std::min(backlog_bytes, window_bytes_max_)) - credit_bytes_;
   if (is_speculating_ && backlog_bytes > 0) {
     wanted = std::max<std::int64_t>(wanted, mtu_bytes_);
   }
   const std::int64_t units = wanted <= 0 ? 0 : (wanted + kCreditUnitBytes - 1) / kCreditUnitBytes;
-  return static_cast<std::uint32_t>(pulled_units_ + static_cast<std::uint64_t>(units));
+  return pulled_units_ + static_cast<std::uint64_t>(units);
+}
+
+std::uint32_t CreditSender::tell_target(Bytes backlog_bytes) {
+  const std::uint64_t target = target_units(backlog_bytes);
+  told_units_ = std::max(told_units_, target);
+  return static_cast<std::uint32_t>(target);
 }
 
 CreditPacer::CreditPacer(std::uint32_t connections, std::uint32_t ps_per_byte)

@@ -30,18 +30,25 @@ class CreditSender {
   /// Something was heard of what was sent: the speculation is over.
   void on_heard();
 
-  /// What the receiver is asked to grant in total. `backlog_bytes`: not sent once, and lost.
-  std::uint32_t pull_target(Bytes backlog_bytes) const;
+  /// What the receiver is asked to grant in total, now that something leaves that says so.
+  /// `backlog_bytes`: not sent once, and lost.
+  std::uint32_t tell_target(Bytes backlog_bytes);
+  /// Nothing that has left asks for as much.
+  bool is_untold(Bytes backlog_bytes) const { return target_units(backlog_bytes) > told_units_; }
   /// Since the connection began.
   Bytes granted_bytes() const { return (pulled_units_ - first_unit_) * kCreditUnitBytes; }
   std::int64_t credit_bytes() const { return credit_bytes_; }
 
  private:
-  std::int64_t credit_bytes_;  ///< May fall below 0 by less than a chunk.
+  std::uint64_t target_units(Bytes backlog_bytes) const;
+
+  /// Falls below 0 by less than a chunk, and by each tail probe, which needs no credit.
+  std::int64_t credit_bytes_;
   Bytes window_bytes_max_;
   std::uint32_t mtu_bytes_;
   std::uint64_t first_unit_;
   std::uint64_t pulled_units_;
+  std::uint64_t told_units_;  ///< The highest target that has left.
   bool is_speculating_;
 };
 

@@ -30,16 +30,29 @@ TEST(credit_sender, speculation__ends_with_the_first_news) {
   EXPECT_FALSE(sender.can_send());
 }
 
-TEST(credit_sender, pull_target__asks_for_the_backlog_less_what_is_there) {
+TEST(credit_sender, tell_target__asks_for_the_backlog_less_what_is_there) {
   const std::uint64_t first = (1ULL << 32) - 3;
   CreditSender sender(0, 100'000, 4096, first);
   EXPECT_FALSE(sender.can_send());
-  EXPECT_EQ(static_cast<std::uint32_t>(first + 16), sender.pull_target(4096));
-  EXPECT_EQ(static_cast<std::uint32_t>(first + 17), sender.pull_target(4097));
-  EXPECT_EQ(static_cast<std::uint32_t>(first + 391), sender.pull_target(1'000'000));  // Window.
-  EXPECT_EQ(static_cast<std::uint32_t>(first), sender.pull_target(0));
+  EXPECT_EQ(static_cast<std::uint32_t>(first + 16), sender.tell_target(4096));
+  EXPECT_EQ(static_cast<std::uint32_t>(first + 17), sender.tell_target(4097));
+  EXPECT_EQ(static_cast<std::uint32_t>(first + 391), sender.tell_target(1'000'000));  // Window.
+  EXPECT_EQ(static_cast<std::uint32_t>(first), sender.tell_target(0));
   EXPECT_TRUE(sender.on_credit(static_cast<std::uint32_t>(first + 20)));
-  EXPECT_EQ(static_cast<std::uint32_t>(first + 20), sender.pull_target(4096));
+  EXPECT_EQ(static_cast<std::uint32_t>(first + 20), sender.tell_target(4096));
+}
+
+TEST(credit_sender, is_untold__until_something_leaves_that_asks_for_as_much) {
+  CreditSender sender(0, 100'000, 4096, 1);
+  EXPECT_FALSE(sender.is_untold(0));
+  EXPECT_TRUE(sender.is_untold(4096));
+  sender.tell_target(4096);
+  EXPECT_FALSE(sender.is_untold(4096));
+  EXPECT_TRUE(sender.is_untold(8192));
+  EXPECT_TRUE(sender.on_credit(1 + 16));
+  sender.on_sent(4096);
+  EXPECT_FALSE(sender.is_untold(0));
+  EXPECT_TRUE(sender.is_untold(4096));  // What was granted is used up.
 }
 
 class Pacer : public ::testing::Test {
@@ -197,6 +210,52 @@ TEST(credit, transfer__completes_when_control_is_lost) {
 }
 
 // The receiver paces: a sender with credit never outruns the link, but for its first window.
+// What is in the air asked for nothing more, for there was nothing more to send.
+TEST(credit, request__of_a_message_behind_one_that_is_in_the_air_does_not_wait) {
+  ConnectionOptions options;
+  options.receives = false;
+  options.wire.paths = 8;
+  options.wire.base_rtt_ns = 100'000;
+  options.controller = "rccc";
+  options.credit.speculative_bytes = 0;
+  testing::LossyPair pair(options);
+  // Another sender wants all that it can get: nothing is granted that is not asked for.
+  ConnectionOptions other = pair.options(1);
+  other.local_id = 99;
+  other.remote_id = 98;
+  other.authenticates = false;
+  ASSERT_TRUE(pair.end(1).connect(pair.now(), other).ok());
+  std::uint32_t number = 1;
+  std::uint32_t wanted = 1;
+  const auto ask = [&] {
+    CommonHeader common;
+    common.type = PacketType::kRequest;
+    common.connection = other.local_id;
+    common.number = number++;
+    HeaderBytes bytes;
+    const std::size_t count = encode_number(common, wanted += 50'000, bytes);
+    Arrival arrival;
+    arrival.header = {bytes.data(), count};
+    pair.end(1).handle_datagram(pair.now(), arrival);
+  };
+  const auto data = testing::pattern(40'960, 1);
+  std::vector<std::byte> into(data.size());
+  pair.receive(1, 1, into, 1);
+  pair.receive(1, 1, into, 2);
+  pair.run(1'000'000);
+  std::array<TimeNs, 2> took_ns{};
+  for (std::size_t i = 0; i < 2; ++i) {
+    ask();
+    const TimeNs posted_ns = pair.now();
+    pair.send(0, 1, data, i);
+    ASSERT_TRUE(pair.run_until_events(0, i + 1, pair.now() + 50'000'000));
+    took_ns[i] = pair.now() - posted_ns;
+    EXPECT_EQ(i, pair.events(0).size());  // The acknowledgement is still on its way.
+  }
+  EXPECT_LT(took_ns[0], 200'000U);
+  EXPECT_LT(took_ns[1], 200'000U);
+}
+
 TEST(credit, transfer__takes_about_the_time_of_the_link) {
   ConnectionOptions options;
   options.controller = "rccc";
