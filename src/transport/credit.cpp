@@ -125,7 +125,10 @@ void CreditPacer::on_wanted(TimeNs now, std::uint32_t connection, std::uint64_t 
   if (next_ns() == kNever) {
     next_ns_ = std::max(next_ns_, now);
   }
-  it.wanted_units = std::max(it.wanted_units, units);
+  // Rounded up: the smallest windows are a part of a unit.
+  const std::uint64_t units_max =
+      it.granted_units + (2 * it.window_bytes_max + kCreditUnitBytes - 1) / kCreditUnitBytes;
+  it.wanted_units = std::max(it.wanted_units, std::min(units, units_max));
   if (it.wanted_units > it.granted_units) {
     it.unrequested_bytes = 0;
   }

@@ -70,7 +70,8 @@ class CreditPacer {
   }
   bool grants(std::uint32_t connection) const { return senders_[connection].is_present; }
 
-  /// The sender wants that much in total; `lost`: some of it was lost before.
+  /// The sender wants that much in total; `lost`: some of it was lost before. No sender asks for
+  /// more than about a window beyond its grants: what is beyond two is not believed.
   void on_wanted(TimeNs now, std::uint32_t connection, std::uint64_t units, bool lost);
   /// Data came, marked or trimmed: what the core of the network has to say about the rate.
   void on_arrival(TimeNs now, bool ecn, bool trimmed, bool last_hop);

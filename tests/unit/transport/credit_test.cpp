@@ -99,11 +99,13 @@ TEST_F(Pacer, grant__the_losers_come_first) {
 }
 
 TEST_F(Pacer, grant__never_more_than_the_link_takes) {
-  for (std::uint32_t i = 0; i < 3; ++i) {
-    pacer.on_wanted(now, i, 1 + 100'000, false);
-  }
   const TimeNs start = now;
-  grants(1000);
+  for (int round = 0; round < 100; ++round) {
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      pacer.on_wanted(now, i, 1 + 100'000, false);
+    }
+    grants(10);
+  }
   const double link_ns = 1000.0 * kGrant * 20 / 1000;
   EXPECT_NEAR(link_ns / 0.99, static_cast<double>(pacer.next_ns() - start), 2);
   EXPECT_EQ(kNobody, pacer.grant(now).connection);
@@ -111,13 +113,32 @@ TEST_F(Pacer, grant__never_more_than_the_link_takes) {
 
 // A peer whose gap is never filled asks with each round trip.
 TEST_F(Pacer, grant__one_that_retransmits_for_ever_does_not_starve_the_others) {
-  pacer.on_wanted(now, 1, 1 + 100 * kUnits, false);
   std::uint32_t of_others = 0;
   for (int i = 0; i < 40; ++i) {
+    pacer.on_wanted(now, 1, 1 + 100 * kUnits, false);
     pacer.on_wanted(now, 0, 1, true);
     of_others += grants(1)[0] == 1 ? 1 : 0;
   }
   EXPECT_EQ(10U, of_others);
+}
+
+TEST_F(Pacer, on_wanted__nobody_gets_more_than_two_windows_ahead) {
+  pacer.on_wanted(0, 0, 1 + (1ULL << 30), false);
+  EXPECT_EQ(1 + 2 * 64 * 1024 / 256, pacer.wanted_units(0));
+  pacer.on_wanted(0, 1, 1 + 8 * kUnits, false);
+  // Two windows are eight grants, as many as the honest one asks for.
+  EXPECT_EQ((std::vector<std::uint32_t>{0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1}),
+            grants(16));
+  EXPECT_EQ(pacer.wanted_units(0), pacer.granted_units(0));
+  pacer.on_wanted(now, 1, 1 + 16 * kUnits, false);
+  EXPECT_EQ((std::vector<std::uint32_t>{1, 1, 1, 1, 1, 1, 1, 1, 0, 1}), grants(10));
+}
+
+TEST_F(Pacer, on_wanted__a_window_of_a_part_of_a_unit_gets_one) {
+  pacer.add(3, 1, 63, 63, 12'000);
+  pacer.on_wanted(0, 3, 1 + 1, false);
+  EXPECT_EQ(3U, pacer.grant(0).connection);
+  EXPECT_EQ(1U + 1, pacer.granted_units(3));
 }
 
 TEST_F(Pacer, remove__from_the_middle_of_a_list) {
