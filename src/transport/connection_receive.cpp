@@ -259,7 +259,7 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
   note_path(now, echo.path, paths_.on_echo(now, echo.path, is_trimmed ? 0 : sample.fabric_ns, ecn));
   counters_.marks += ecn ? 1 : 0;
   if ((echo.flags & kEchoDuplicate) != 0) {
-    on_duplicate_echo(now, number);
+    on_duplicate_echo(now, number, echo.stamp);
   }
   if (!flight_.holds(number)) {
     return;
@@ -317,12 +317,13 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
 }
 
 // Network duplicates are caught by their packet number: this one we sent twice.
-void Connection::on_duplicate_echo(TimeNs now, std::uint64_t number) {
+void Connection::on_duplicate_echo(TimeNs now, std::uint64_t number, std::uint32_t stamp) {
   if (number == probed_) {
     return;  // A tail probe is meant to be needless.
   }
   ++counters_.spurious_retransmissions;
-  if (loss_.on_spurious(flight_)) {
+  const auto age_ns = static_cast<std::uint32_t>(static_cast<std::uint32_t>(now) - stamp);
+  if (loss_.on_spurious(flight_, number, now - std::min<TimeNs>(age_ns, now))) {
     ++counters_.undone;
     for (Group& group : groups_) {
       group.controller->on_spurious(now);

@@ -571,7 +571,7 @@ bool Connection::lose(TimeNs now, std::uint64_t number, LossCause cause) {
   Group& group = groups_[group_of(path)];
   const bool is_timeout = cause == LossCause::kTimeout;
   trace(now, TraceKind::kLost, path, number, chunk.bytes, static_cast<std::uint64_t>(cause));
-  const bool is_new_episode = loss_.on_lost(flight_, number);
+  const bool is_new_episode = loss_.on_lost(now, flight_, number);
   group.inflight_bytes -= chunk.bytes;
   flight_.lose(number);
   Feedback feedback;

@@ -83,16 +83,20 @@ TimeNs LossDetector::rto_ns() const {
   return std::min(first << backoff_, std::max(first, options_.rto_ns_max));
 }
 
-bool LossDetector::on_lost(const Flight& flight, std::uint64_t number) {
+bool LossDetector::on_lost(TimeNs now, const Flight& flight, std::uint64_t number) {
   if (has_episode_ && flight.at(number).order < episode_order_) {
     return false;
   }
-  if (has_episode_ && episode_spurious_ == 0 && ++clean_episodes_ >= kCleanEpisodesToReset) {
+  if (has_episode_ && !has_reordered_ && ++clean_episodes_ >= kCleanEpisodesToReset) {
     clean_episodes_ = 0;
     reordering_multiple_ = 1;
   }
   has_episode_ = true;
+  has_reordered_ = false;
   episode_order_ = flight.orders();
+  episode_ns_ = now;
+  episode_first_ = episode_next_;
+  episode_next_ = flight.next();
   episode_retransmitted_ = 0;
   episode_spurious_ = 0;
   return true;
@@ -104,11 +108,18 @@ bool LossDetector::is_in_recovery(const Flight& flight) const {
          (has_episode_ && oldest != Flight::kNoChunk && flight.at(oldest).order < episode_order_);
 }
 
-bool LossDetector::on_spurious(const Flight& flight) {
-  if (episode_spurious_++ == 0) {
+bool LossDetector::on_spurious(const Flight& flight, std::uint64_t number, TimeNs sent_ns) {
+  if (!has_reordered_) {
+    has_reordered_ = true;
     reordering_multiple_ = std::min(reordering_multiple_ + 1, kMultipleMax);
     clean_episodes_ = 0;
   }
+  // Of a chunk that the episode before may have sent again, only what was sent since tells of this
+  // one. Of later chunks the first transmission may be what came second.
+  if (sent_ns < episode_ns_ && number < episode_first_) {
+    return false;
+  }
+  ++episode_spurious_;
   return flight.first_lost() == Flight::kNoChunk && episode_spurious_ == episode_retransmitted_;
 }
 

@@ -85,14 +85,14 @@ class LossDetector {
 
   /// A chunk was lost (before the flight counts it so); true: a new episode, to which congestion
   /// control reacts. What was in the air when the episode began belongs to it.
-  bool on_lost(const Flight& flight, std::uint64_t number);
+  bool on_lost(TimeNs now, const Flight& flight, std::uint64_t number);
   /// Something of the episode is still lost or in the air.
   bool is_in_recovery(const Flight& flight) const;
   /// A chunk of the open episode was sent again.
   void on_retransmitted() { ++episode_retransmitted_; }
-  /// The receiver had the retransmitted chunk already; true: so it was with all of the episode, and
-  /// the reaction is to be undone.
-  bool on_spurious(const Flight& flight);
+  /// The receiver had the chunk already when the transmission of `sent_ns` came; true: so it was
+  /// with all retransmissions of the open episode, and the reaction is to be undone.
+  bool on_spurious(const Flight& flight, std::uint64_t number, TimeNs sent_ns);
 
  private:
   /// What round trips may take that is not in the smoothed one: a host that sleeps and then answers
@@ -120,7 +120,11 @@ class LossDetector {
   std::uint32_t reordering_multiple_ = 1;  ///< 1 to 8.
   std::uint32_t clean_episodes_ = 0;
   bool has_episode_ = false;
+  bool has_reordered_ = false;       ///< A retransmission was needless since the episode began.
   std::uint64_t episode_order_ = 0;  ///< Transmissions before it belong to the episode.
+  TimeNs episode_ns_ = 0;            ///< When it began.
+  std::uint64_t episode_next_ = 0;   ///< The first chunk that had not been sent then.
+  std::uint64_t episode_first_ = 0;  ///< Chunks before it may be those of the episode before.
   std::uint64_t episode_retransmitted_ = 0;
   std::uint64_t episode_spurious_ = 0;
 };

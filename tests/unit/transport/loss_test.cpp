@@ -136,12 +136,12 @@ TEST_F(Loss, rack__has_patience_with_paths_that_nobody_knows) {
   EXPECT_GT(4 * loss.rtt().rttvar_ns(), spread);
   // A needless retransmission makes it more patient.
   send(300, 0);
-  EXPECT_TRUE(loss.on_lost(flight, 257));
+  EXPECT_TRUE(loss.on_lost(310, flight, 257));
   flight.lose(257);
   flight.transmit(320, 257, 2);
   loss.on_retransmitted();
   const TimeNs before = loss.reordering_ns();
-  EXPECT_TRUE(loss.on_spurious(flight));
+  EXPECT_TRUE(loss.on_spurious(flight, 257, 320));
   EXPECT_EQ(std::min(2 * before, loss.rtt().srtt_ns() + loss.rtt().high_ns()),
             loss.reordering_ns());
 }
@@ -189,9 +189,9 @@ TEST_F(Loss, rto__is_not_over_before_the_usual_round_trip) {
 TEST_F(Loss, episode__one_reaction_for_what_was_in_the_air_together) {
   send(0, 0);
   send(10, 1);
-  EXPECT_TRUE(loss.on_lost(flight, 1));
+  EXPECT_TRUE(loss.on_lost(15, flight, 1));
   flight.lose(1);
-  EXPECT_FALSE(loss.on_lost(flight, 2));
+  EXPECT_FALSE(loss.on_lost(15, flight, 2));
   flight.lose(2);
   EXPECT_TRUE(loss.is_in_recovery(flight));
   flight.transmit(20, 1, 2);
@@ -199,11 +199,42 @@ TEST_F(Loss, episode__one_reaction_for_what_was_in_the_air_together) {
   flight.transmit(30, 2, 2);
   loss.on_retransmitted();
   EXPECT_FALSE(loss.is_in_recovery(flight));
-  EXPECT_FALSE(loss.on_spurious(flight));
-  EXPECT_TRUE(loss.on_spurious(flight));
+  EXPECT_FALSE(loss.on_spurious(flight, 1, 20));
+  EXPECT_TRUE(loss.on_spurious(flight, 2, 0));  // The first transmission came second.
   EXPECT_EQ(5'000U, loss.reordering_ns() * (loss.reordering_ns() > 2'500 ? 1 : 2));
   send(40, 0);
-  EXPECT_TRUE(loss.on_lost(flight, 3));
+  EXPECT_TRUE(loss.on_lost(50, flight, 3));
+}
+
+// What told late that the first episode was needless says nothing of the second.
+TEST_F(Loss, on_spurious__an_episode_answers_for_its_own_retransmissions_alone) {
+  for (TimeNs now = 0; now < 30; now += 10) {
+    send(now, 0);
+  }
+  EXPECT_TRUE(loss.on_lost(100, flight, 1));
+  flight.lose(1);
+  EXPECT_FALSE(loss.on_lost(100, flight, 2));
+  flight.lose(2);
+  for (const std::uint64_t number : {1, 2}) {
+    flight.transmit(110, number, 1);
+    loss.on_retransmitted();
+  }
+  for (TimeNs now = 120; now < 140; now += 10) {
+    send(now, 2);  // Chunks 4 and 5.
+  }
+  EXPECT_TRUE(loss.on_lost(200, flight, 4));
+  flight.lose(4);
+  EXPECT_FALSE(loss.on_lost(200, flight, 5));
+  flight.lose(5);
+  for (const std::uint64_t number : {4, 5}) {
+    flight.transmit(210, number, 1);
+    loss.on_retransmitted();
+  }
+  EXPECT_FALSE(loss.on_spurious(flight, 1, 110));
+  EXPECT_FALSE(loss.on_spurious(flight, 2, 110));
+  EXPECT_FALSE(loss.on_spurious(flight, 2, 10));
+  EXPECT_FALSE(loss.on_spurious(flight, 4, 210));
+  EXPECT_TRUE(loss.on_spurious(flight, 5, 130));  // The first transmission came second.
 }
 
 struct Cost {
