@@ -342,9 +342,10 @@ bool Connection::take_event(Event& event) {
 }
 
 bool Connection::is_waiting() const {
-  return outgoing_.posted() > 0 || incoming_.open_requests() > 0 || incoming_.has_unknown() ||
-         (guests_ && guests_->open() > 0) || state_ == State::kDraining ||
-         state_ == State::kClosing;
+  // Answers to withdrawn receives are matched and not posted.
+  return outgoing_.posted() > 0 || outgoing_.has_matched() || incoming_.open_requests() > 0 ||
+         incoming_.has_unknown() || (guests_ && guests_->open() > 0) ||
+         state_ == State::kDraining || state_ == State::kClosing;
 }
 
 void Connection::note_waiting(TimeNs now) {
@@ -628,7 +629,8 @@ void Connection::check_invariants() const {
   CHECK(inflight == flight_.inflight_bytes(), std::to_string(inflight));
   CHECK(has_ended() || flight_.inflight_chunks() == 0 || timers_.is_set(Timer::kRetransmit),
         "no timer guards what is in the air");
-  CHECK(has_ended() || !is_waiting() || timers_.is_set(Timer::kKeepAlive),
+  CHECK(has_ended() || (!is_waiting() && flight_.inflight_chunks() == 0) ||
+            timers_.is_set(Timer::kKeepAlive),
         "no timer looks after a silent peer");
   CHECK(has_ended() || (!incoming_.has_unknown() && state_ != State::kClosing) ||
             timers_.is_set(Timer::kControl),

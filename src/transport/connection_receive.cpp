@@ -411,6 +411,9 @@ void Connection::on_advert(TimeNs now, const AdvertHeader& advert) {
   for (std::size_t i = 0; i < advert.count; ++i) {
     outgoing_.on_advert(number++, advert.adverts[i]);
   }
+  if (outgoing_.has_matched()) {
+    note_waiting(now);
+  }
   if (is_old || !is_lazy()) {
     control_ |= kAdvertAck;  // What has told of them before was lost.
   } else if (owes_advert_ack() && !timers_.is_set(Timer::kAdvertAck)) {

@@ -360,6 +360,28 @@ TEST(connection, cancel_receive__the_sender_decides_and_order_is_kept) {
   }
 }
 
+// Nothing is posted at the end that answers; what it has in the air is the answer alone.
+TEST(connection, cancel_receive__who_answers_gives_a_dead_peer_up) {
+  ConnectionOptions options;
+  options.receives = false;
+  options.loss.give_up_ns = 1'000'000'000;
+  LossyPair pair(options);
+  std::vector<std::byte> into(100);
+  pair.receive(1, 1, into, 7);
+  pair.run(5'000'000);
+  ASSERT_TRUE(pair.end(1).cancel_receive(pair.now(), pair.handle(1), 7).ok());
+  bool is_gone = false;
+  pair.drop = [&](const LossyPair::Delivered& packet) {
+    const bool is_withdrawal = packet.to == 0 && !is_gone;
+    is_gone = true;
+    return !is_withdrawal;
+  };
+  const TimeNs silent_ns = pair.now();
+  ASSERT_TRUE(pair.run_until_events(1, 0));
+  EXPECT_EQ((Kinds{{EventKind::kConnectionDone, Outcome::kUnreachable}}), kinds(pair.events(0)));
+  EXPECT_LE(pair.now() - silent_ns, 1'300'000'000U);
+}
+
 TEST(connection, cancel_receive__too_late_is_no_harm) {
   LossyPair pair;
   const auto data = pattern(2'000'000, 1);
