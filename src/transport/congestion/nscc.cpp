@@ -24,15 +24,21 @@ NsccController::NsccController(const ControllerOptions& options)
 }
 
 void NsccController::scale() {
-  bdp_bytes_ = options_.bdp_bytes * base_rtt_ns_ / options_.base_rtt_ns;
-  window_max_ = std::max<Bytes>(options_.window_bytes_max * round_trip_ns_ / options_.base_rtt_ns,
-                                options_.chunk_bytes);
+  const auto scaled = [&](Bytes bytes, TimeNs part_ns) {
+    return static_cast<Bytes>(Wide{bytes} * part_ns / options_.base_rtt_ns);
+  };
+  bdp_bytes_ = scaled(options_.bdp_bytes, base_rtt_ns_);
+  window_max_ =
+      std::max<Bytes>(scaled(options_.window_bytes_max, round_trip_ns_), options_.chunk_bytes);
   target_ns_ = options_.trims ? base_rtt_ns_ * 3 / 4 : base_rtt_ns_;
-  const std::uint64_t mtu = options_.mtu_bytes;
+  const Wide mtu = options_.mtu_bytes;
   // alpha = 4 * mtu * a * b / target with a = bdp / kReferenceBytes and b = target / kReferenceNs.
-  alpha_q16_ = (4 * mtu * bdp_bytes_ << 16) / (kReferenceBytes * kReferenceNs);
-  fair_bytes_ = 5 * mtu * bdp_bytes_ / kReferenceBytes;
-  bump_bytes_ = 3 * mtu * bdp_bytes_ / (20 * kReferenceBytes);
+  const auto part = [](Wide product, std::uint64_t divisor) {
+    return static_cast<std::uint64_t>(product / divisor);
+  };
+  alpha_q16_ = part(4 * mtu * bdp_bytes_ << 16, kReferenceBytes * kReferenceNs);
+  fair_bytes_ = part(5 * mtu * bdp_bytes_, kReferenceBytes);
+  bump_bytes_ = part(3 * mtu * bdp_bytes_, 20 * kReferenceBytes);
   clamp();
 }
 
@@ -78,11 +84,11 @@ void NsccController::on_ack(const Feedback& feedback) {
   if (marked && is_late) {
     decrease(feedback.now);
   } else if (!marked && is_late) {
-    increase_ += fair_bytes_ * feedback.bytes;
+    increase_ += Wide{fair_bytes_} * feedback.bytes;
   } else if (!marked && fast_increase_bytes_ > window_bytes_) {
-    window_bytes_ += feedback.bytes * bdp_bytes_ / (4 * kReferenceBytes);
+    window_bytes_ += static_cast<Bytes>(Wide{feedback.bytes} * bdp_bytes_ / (4 * kReferenceBytes));
   } else if (!marked && feedback.fabric_ns != 0) {
-    increase_ += (alpha_q16_ * (target_ns_ - delay_ns) >> 16) * feedback.bytes;
+    increase_ += (Wide{alpha_q16_} * (target_ns_ - delay_ns) >> 16) * feedback.bytes;
   }
   apply(feedback);
 }
@@ -93,7 +99,8 @@ void NsccController::decrease(TimeNs now) {
     return;
   }
   // Keeps at least half: 1 - 0.8 * (average - target) / average.
-  const Bytes cut = window_bytes_ * 4 * (average - target_ns_) / (5 * average);
+  const auto cut =
+      static_cast<Bytes>(Wide{window_bytes_} * 4 * (average - target_ns_) / (Wide{average} * 5));
   window_bytes_ -= std::min(cut, window_bytes_ / 2);
   decreased_ns_ = now;
   clamp();
@@ -102,7 +109,7 @@ void NsccController::decrease(TimeNs now) {
 void NsccController::apply(const Feedback& feedback) {
   const bool is_round = feedback.now - applied_ns_ >= base_rtt_ns_;
   if (acked_since_apply_ > kApplyMtus * options_.mtu_bytes || is_round) {
-    window_bytes_ += increase_ / window_bytes_;
+    window_bytes_ += static_cast<Bytes>(std::min<Wide>(increase_ / window_bytes_, window_max_));
     increase_ = 0;
     acked_since_apply_ = 0;
     applied_ns_ = feedback.now;

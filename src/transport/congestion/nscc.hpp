@@ -24,6 +24,8 @@ class NsccController final : public Controller {
   TimeNs base_rtt_ns() const { return base_rtt_ns_; }
 
  private:
+  using Wide = unsigned __int128;  ///< Of products of windows, times and chunks.
+
   void scale();
   void note_delay(TimeNs delay_ns);
   void decrease(TimeNs now);
@@ -45,7 +47,7 @@ class NsccController final : public Controller {
   std::uint64_t bump_bytes_ = 0;  ///< Unconditional increase per round trip.
 
   std::uint64_t average80_ns_ = 0;  ///< Queueing delay, weight 1/80, times 80.
-  std::uint64_t increase_ = 0;      ///< Bytes squared, waiting to be applied.
+  Wide increase_ = 0;               ///< Bytes squared, waiting to be applied.
   Bytes acked_since_apply_ = 0;
   TimeNs applied_ns_ = 0;
   TimeNs bumped_ns_ = 0;

@@ -211,6 +211,35 @@ TEST(nscc, on_ack__a_lower_round_trip_moves_the_base) {
   EXPECT_EQ(kBase / 2, controller.base_rtt_ns());
 }
 
+// 400 Gb/s over 600 ms: products of a window and a time have more than 64 bits.
+TEST(nscc, scale__holds_for_the_longest_and_fastest_networks) {
+  ControllerOptions options;
+  options.chunk_bytes = 65'536;
+  options.mtu_bytes = 9000;
+  options.base_rtt_ns = 600'000'000;
+  options.bdp_bytes = options.base_rtt_ns * 1000 / 20;
+  options.window_bytes_max = options.bdp_bytes * 3 / 2;
+  const auto base = static_cast<double>(options.base_rtt_ns);
+  const auto bdp = static_cast<double>(options.bdp_bytes);
+  NsccController controller(options);
+  EXPECT_EQ(options.window_bytes_max, controller.window_bytes());
+
+  controller.on_nack(feedback_of(1'000'000'000, options.bdp_bytes, 0));
+  const auto lowered = static_cast<double>(controller.window_bytes());
+  EXPECT_EQ(bdp / 2, lowered);
+  controller.on_ack(feedback_of(1'000'000'001, 1'000'000, options.base_rtt_ns * 3 / 2));
+  const double bump = 3.0 * 9000 * bdp / (20 * 150'000.0);
+  const double grown = 4.0 * 9000 * bdp / (150'000.0 * 12'000) * (base / 2) * 1e6 / lowered + bump;
+  EXPECT_NEAR(grown, static_cast<double>(controller.window_bytes()) - lowered, grown / 1000);
+
+  NsccController late(options);
+  for (int i = 0; i < 200; ++i) {
+    late.on_ack(feedback_of(1'000'000'000, options.chunk_bytes, 3 * options.base_rtt_ns, true));
+  }
+  EXPECT_LT(late.window_bytes(), options.window_bytes_max);
+  EXPECT_GE(late.window_bytes(), options.window_bytes_max / 2);
+}
+
 TEST(nscc, on_spurious__takes_the_decrease_back) {
   NsccController controller(options_of());
   controller.on_loss(feedback_of(1'000'000, 100'000, 0));
