@@ -69,9 +69,7 @@ void NsccController::on_ack(const Feedback& feedback) {
   }
   acked_in_period_ += feedback.bytes;
   acked_since_apply_ += feedback.bytes;
-  if (ignored_ < to_ignore_) {
-    ignored_ += feedback.bytes;
-  }
+  ignore(feedback.bytes);
   if (quick_adapt(feedback, delay_ns, marked, false)) {
     return;
   }
@@ -151,9 +149,7 @@ void NsccController::on_nack(const Feedback& feedback) {
   note_delay(base_rtt_ns_);
   trigger_ = true;
   fast_increase_bytes_ = 0;
-  if (ignored_ < to_ignore_) {
-    ignored_ += feedback.bytes;
-  }
+  ignore(feedback.bytes);
   if (quick_adapt(feedback, base_rtt_ns_, true, true)) {
     return;
   }
@@ -172,6 +168,7 @@ void NsccController::on_loss(const Feedback& feedback) {
   note_delay(base_rtt_ns_);
   trigger_ = true;
   fast_increase_bytes_ = 0;
+  ignore(feedback.bytes);
   if (quick_adapt(feedback, base_rtt_ns_, true, true)) {
     return;
   }
@@ -182,6 +179,7 @@ void NsccController::on_loss(const Feedback& feedback) {
 void NsccController::on_timeout(const Feedback& feedback) {
   before_loss_bytes_ = window_bytes_;
   fast_increase_bytes_ = 0;
+  ignore(feedback.bytes);
   window_bytes_ -= std::min(window_bytes_, feedback.bytes);
   clamp();
 }

@@ -28,6 +28,8 @@ class NsccController final : public Controller {
 
   void scale();
   void note_delay(TimeNs delay_ns);
+  /// News of what was in the air when the window was set to what had been delivered.
+  void ignore(Bytes bytes) { ignored_ += ignored_ < to_ignore_ ? bytes : 0; }
   void decrease(TimeNs now);
   void apply(const Feedback& feedback);
   bool quick_adapt(const Feedback& feedback, TimeNs delay_ns, bool marked, bool loss);

@@ -200,6 +200,31 @@ TEST(nscc, quick_adapt__the_window_becomes_what_was_delivered) {
   EXPECT_GE(controller.window_bytes(), 5U * kMtu);
 }
 
+TEST(nscc, quick_adapt__what_is_lost_is_heard_of_too) {
+  for (const bool by_timeout : {false, true}) {
+    NsccController controller(options_of());
+    controller.on_ack(feedback_of(1'000'000, kMtu, kBase));  // Starts a period.
+    controller.on_ack(feedback_of(1'010'000, 80'000, kBase));
+    Feedback loss = feedback_of(1'030'000, kMtu, 0);
+    loss.inflight_bytes = 25 * kMtu;
+    controller.on_loss(loss);
+    const Bytes adapted = controller.window_bytes();
+    EXPECT_EQ(80'000U, adapted);
+    // All that was in the air then is lost. What comes later is of the new window.
+    if (by_timeout) {
+      controller.on_timeout(feedback_of(1'031'000, 25 * kMtu, 0));
+    } else {
+      for (int i = 0; i < 25; ++i) {
+        controller.on_loss(feedback_of(1'031'000, kMtu, 0));
+      }
+    }
+    controller.on_spurious(1'031'000);
+    const Bytes before = controller.window_bytes();
+    controller.on_ack(feedback_of(1'044'000, kMtu, 100 * kBase, true));
+    EXPECT_LT(controller.window_bytes(), before * 9 / 10) << by_timeout;
+  }
+}
+
 TEST(nscc, on_ack__a_lower_round_trip_moves_the_base) {
   NsccController controller(options_of());
   controller.on_ack(feedback_of(1'000'000, kMtu, kBase / 2));
