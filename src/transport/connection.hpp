@@ -165,6 +165,7 @@ class Connection {
   void request_credit_if_stuck(TimeNs now);
   void fill_control(Transmission& out, PathId path, std::size_t header_bytes);
   void fill_ack(TimeNs now, Transmission& out, PathId path);
+  void fill_ping(TimeNs now, Transmission& out, PathId path);
   void encode_last_ack(TimeNs now, Transmission& out, PathId path, std::uint8_t flags);
   void fill_number(TimeNs now, Transmission& out, PathId path, PacketType type, std::uint8_t flags,
                    std::uint32_t value);
@@ -196,6 +197,7 @@ class Connection {
   void on_advert(TimeNs now, const AdvertHeader& advert);
   void on_credit(TimeNs now, const Packet& packet);
   void on_wanted(TimeNs now, std::uint32_t target, bool lost);
+  TimeNs pinged_ns(std::uint32_t stamp) const;
   void on_pong(TimeNs now, const Packet& packet, TimeNs waited_ns);
   void on_end_packet(TimeNs now, PacketType type);
   void trace_window(TimeNs now, std::uint32_t group);
@@ -222,6 +224,8 @@ class Connection {
   std::array<Pong, kPongsMax> pongs_{};
   std::uint32_t pong_first_ = 0;
   std::uint32_t pong_count_ = 0;
+  std::array<TimeNs, kPongsMax> pinged_ns_{};  ///< When the last pings left, each time once.
+  std::uint32_t pinged_ = 0;                   ///< Of these times.
   std::uint32_t control_turn_;
   std::uint32_t control_first_ = 0;  ///< Path that this round began with.
   TimeNs heard_ns_;                  ///< When the peer last gave a sign of life.

@@ -252,11 +252,16 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
   }
   const bool is_trimmed = (echo.flags & kEchoTrimmed) != 0;
   const bool ecn = (echo.flags & kEchoEcn) != 0;
-  const RttSample sample = rtt_sample(now, echo.stamp, turnaround_ns(echo.turnaround), waited_ns);
+  // Of a chunk that is here no more only the stamp can tell how old it is.
+  const bool is_latest = flight_.is_in_flight(number) &&
+                         static_cast<std::uint32_t>(flight_.at(number).sent_ns) == echo.stamp;
+  const RttSample rtt =
+      believed(rtt_sample(now, echo.stamp, turnaround_ns(echo.turnaround), waited_ns),
+               is_latest ? now - flight_.at(number).sent_ns : kNever);
 
   Group& group = groups_[group_of(echo.path)];
   group.spray.on_echo(echo.path, ecn || is_trimmed);
-  note_path(now, echo.path, paths_.on_echo(now, echo.path, is_trimmed ? 0 : sample.fabric_ns, ecn));
+  note_path(now, echo.path, paths_.on_echo(now, echo.path, is_trimmed ? 0 : rtt.fabric_ns, ecn));
   counters_.marks += ecn ? 1 : 0;
   if ((echo.flags & kEchoDuplicate) != 0) {
     on_duplicate_echo(now, number, echo.stamp);
@@ -265,9 +270,6 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
     return;
   }
   Chunk& chunk = flight_.at(number);
-  const bool is_latest = chunk.state == ChunkState::kInFlight &&
-                         static_cast<std::uint32_t>(chunk.sent_ns) == echo.stamp;
-  const RttSample rtt = believed(sample, is_latest ? now - chunk.sent_ns : kNever);
   Feedback feedback;
   feedback.now = now;
   feedback.bytes = chunk.bytes;
@@ -443,11 +445,20 @@ void Connection::on_wanted(TimeNs now, std::uint32_t target, bool lost) {
   }
 }
 
+/// When the ping of this stamp left; 0: too many have since.
+TimeNs Connection::pinged_ns(std::uint32_t stamp) const {
+  const auto* found = std::find_if(pinged_ns_.begin(), pinged_ns_.end(), [&](TimeNs sent_ns) {
+    return static_cast<std::uint32_t>(sent_ns) == stamp;
+  });
+  return found == pinged_ns_.end() ? 0 : *found;
+}
+
 void Connection::on_pong(TimeNs now, const Packet& packet, TimeNs waited_ns) {
   const PathId path = packet.common.path;
   if (path < paths_.count()) {
-    const RttSample rtt =
-        rtt_sample(now, packet.pong.stamp, turnaround_ns(packet.pong.turnaround), waited_ns);
+    const RttSample rtt = believed(
+        rtt_sample(now, packet.pong.stamp, turnaround_ns(packet.pong.turnaround), waited_ns),
+        now - pinged_ns(packet.pong.stamp));
     note_path(now, path, paths_.on_echo(now, path, rtt.fabric_ns, false));
   }
 }

@@ -485,6 +485,13 @@ bool Connection::poll_rider(TimeNs now, bool with_control, Transmission& out) {
   return true;
 }
 
+void Connection::fill_ping(TimeNs now, Transmission& out, PathId path) {
+  if (pinged_ == 0 || pinged_ns_[(pinged_ - 1) % kPongsMax] != now) {
+    pinged_ns_[pinged_++ % kPongsMax] = now;
+  }
+  fill_control(out, path, encode_plain(common(now, PacketType::kPing, 0, path), out.header));
+}
+
 bool Connection::poll_control(TimeNs now, Transmission& out) {
   PathId path = control_path();
   const auto take = [&](Control bit) {
@@ -551,13 +558,14 @@ bool Connection::poll_control(TimeNs now, Transmission& out) {
   }
   if (pings_due_ > 0) {
     --pings_due_;
-    return plain(PacketType::kPing);
+    fill_ping(now, out, path);
+    return true;
   }
   if ((control_ & kPathProbe) != 0) {
     const PathId probed = paths_.take_probe(now);
     if (probed != kNoPath) {
-      path = probed;
-      return plain(PacketType::kPing);
+      fill_ping(now, out, probed);
+      return true;
     }
     take(kPathProbe);
     timers_.set(Timer::kPathProbe, paths_.next_probe_ns());

@@ -151,5 +151,81 @@ TEST(HostDelay, AStampThatCameRoundIsNoShortRoundTrip) {
   EXPECT_EQ(2'000U, believed(rtt_sample(2'000, 0, 500, 0), kNever).round_trip_ns);
 }
 
+// What is held back on its way to the sender until its stamp has come round.
+class CameRound : public ::testing::Test {
+ protected:
+  static constexpr TimeNs kSeemsNs = 20'000;
+
+  CameRound() {
+    options.receives = false;
+    options.wire.paths = 2;
+    options.wire.base_rtt_ns = 100'000;
+    options.acknowledgement.ack_delay_ns = 0;
+    options.loss.tail_probe = false;
+    options.loss.rto_ns_min = 60'000'000'000;
+    options.loss.give_up_ns = 60'000'000'000;
+  }
+  /// Takes the first packet of this kind out of the network, and all later ones.
+  void hold(PacketType held_type) {
+    pair.emplace(options);
+    pair->has_stamps = false;
+    pair->drop = [this, held_type](const LossyPair::Delivered& packet) {
+      const auto type =
+          static_cast<PacketType>(std::to_integer<std::uint32_t>(packet.header[0]) & 15U);
+      if (packet.to == 1) {
+        sent_ns = held ? sent_ns : pair->now();
+        return type == PacketType::kData && packet.path == dead;
+      }
+      if (type == held_type && !held) {
+        held = packet;
+      }
+      return type == held_type;
+    };
+  }
+  void release() {
+    ASSERT_TRUE(held);
+    pair->run(sent_ns + (TimeNs{1} << 32) + kSeemsNs - pair->now());
+    pair->deliver(*held);
+  }
+
+  ConnectionOptions options;
+  std::optional<LossyPair> pair;
+  std::optional<LossyPair::Delivered> held;
+  PathId dead = kNoPath;
+  TimeNs sent_ns = 0;
+};
+
+TEST_F(CameRound, AnEchoSaysNothingOfItsPath) {
+  hold(PacketType::kAck);
+  const auto data = testing::pattern(100, 1);
+  std::vector<std::byte> into(data.size());
+  pair->receive(1, 1, into);
+  pair->run(1'000'000);
+  pair->send(0, 1, data);
+  pair->run(1'000'000);
+  ASSERT_NO_FATAL_FAILURE(release());
+  ASSERT_TRUE(pair->run_until_events(1, 1));
+  for (const PathId path : {PathId{0}, PathId{1}}) {
+    EXPECT_EQ(0U, pair->end(0).path_counters(pair->handle(0), path).rtt_ns);
+  }
+}
+
+TEST_F(CameRound, APongRevivesItsPathAndSaysNoMore) {
+  options.loss.rto_ns_min = 1'000'000;
+  dead = 1;
+  hold(PacketType::kPong);
+  const auto data = testing::pattern(1'000'000, 1);
+  std::vector<std::byte> into(data.size());
+  pair->receive(1, 1, into);
+  pair->send(0, 1, data);
+  ASSERT_TRUE(pair->run_until_events(1, 1));
+  pair->run(100'000'000);
+  const auto counters = [&] { return pair->end(0).path_counters(pair->handle(0), 1); };
+  ASSERT_EQ(PathState::kDead, counters().state);
+  ASSERT_NO_FATAL_FAILURE(release());
+  EXPECT_EQ(PathState::kGood, counters().state);
+  EXPECT_EQ(0U, counters().rtt_ns);
+}
+
 }  // namespace
 }  // namespace tutti::transport
