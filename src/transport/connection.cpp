@@ -17,6 +17,9 @@ constexpr std::uint32_t kChunkBytesMax = 16 * 1024 * 1024;
 constexpr std::uint32_t kChunksMin = 64;
 constexpr TimeNs kControlRtoNsMin = 100'000;
 constexpr TimeNs kLazyNsMax = 1'000'000'000;
+constexpr std::uint32_t kPostedMax = 1U << 24;  // Rounded up to a power of two it has 32 bits.
+// 400 Gb/s and a second. Controllers count in parts of a byte, credit in 32 bits of 256 bytes.
+constexpr Bytes kWindowBytesMax = 64ULL << 30;
 /// Where answers wait for company, they may do so for long: data mostly makes them needless.
 constexpr TimeNs kLazyWaits = 16;
 constexpr TimeNs kGiveUpNsMin = 1'000'000;
@@ -31,7 +34,7 @@ Bytes bdp_bytes_of(const WireCapabilities& wire) {
 Bytes window_bytes_of(const ConnectionOptions& options) {
   const Bytes bytes =
       options.window_bytes_max != 0 ? options.window_bytes_max : bdp_bytes_of(options.wire) * 3 / 2;
-  return std::max<Bytes>(bytes, options.wire.chunk_bytes);
+  return std::clamp<Bytes>(bytes, options.wire.chunk_bytes, kWindowBytesMax);
 }
 
 std::uint32_t chunks_of(const ConnectionOptions& options) {
@@ -56,6 +59,9 @@ Status validate(const ConnectionOptions& options) {
   if (wire.chunk_bytes == 0 || wire.chunk_bytes > kChunkBytesMax || wire.mtu_bytes == 0) {
     return invalid("chunk_bytes is 1 to 16M, mtu_bytes is not 0");
   }
+  if (std::min(wire.chunk_bytes, wire.mtu_bytes) == kChunkBytesMax) {
+    return invalid("a chunk of 16M has an mtu_bytes below 16M");
+  }
   if (wire.paths == 0 || wire.paths > kPathsMax || wire.rails == 0 || wire.rails > kRailsMax ||
       wire.rails > wire.paths) {
     return invalid("paths are 1 to 4096, rails 1 to 16 and not more than the paths");
@@ -66,17 +72,23 @@ Status validate(const ConnectionOptions& options) {
   if (options.window_groups == 0 || wire.paths % options.window_groups != 0) {
     return invalid("window_groups divides the paths");
   }
-  if (options.chunks_max > kChunksMax || options.sends_max == 0 || options.receive_parts_max == 0) {
+  if (options.chunks_max > kChunksMax || options.sends_max == 0 || options.receive_parts_max == 0 ||
+      options.sends_max > kPostedMax || options.receive_parts_max > kPostedMax) {
     return invalid("chunks_max is at most " + std::to_string(kChunksMax) +
-                   ", sends_max and receive_parts_max are not 0");
+                   ", sends_max and receive_parts_max are 1 to " + std::to_string(kPostedMax));
+  }
+  if (options.window_bytes_max > kWindowBytesMax || options.window_bytes_min > kWindowBytesMax) {
+    return invalid("windows are at most 64 GiB");
   }
   const LossOptions& loss = options.loss;
   if (loss.give_up_ns < kGiveUpNsMin || loss.give_up_ns > kHourNs || loss.rto_ns_max > kHourNs ||
-      loss.rto_ns_min > kHourNs) {
-    return invalid("give_up_ns is 1 ms to 1 h, the bounds of the RTO are at most 1 h");
+      loss.rto_ns_min > kHourNs || loss.tail_probe_ns_min > kHourNs) {
+    return invalid(
+        "give_up_ns is 1 ms to 1 h, the bounds of the RTO and of the tail probe are at most 1 h");
   }
-  if (options.acknowledgement.lazy_ns > kLazyNsMax) {
-    return invalid("lazy_ns is at most 1 s");
+  if (options.acknowledgement.lazy_ns > kLazyNsMax ||
+      options.acknowledgement.ack_delay_ns > kHourNs) {
+    return invalid("lazy_ns is at most 1 s, ack_delay_ns at most 1 h");
   }
   if (wire.trims && options.authenticates_payload) {
     return invalid("a tag over the payload cannot be checked where switches trim it");

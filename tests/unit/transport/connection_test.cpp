@@ -1112,10 +1112,50 @@ TEST(connection, connect__refuses_what_cannot_work) {
   EXPECT_EQ(ErrorCode::kInvalidArgument, code([](auto& o) { o.chunks_max = 16385; }));
   EXPECT_EQ(ErrorCode::kInvalidArgument, code([](auto& o) { o.loss.give_up_ns = 999'999; }));
   EXPECT_EQ(ErrorCode::kInvalidArgument, code([](auto& o) { o.loss.rto_ns_max = kNever; }));
+  const auto refuses = [&](auto change) { EXPECT_EQ(ErrorCode::kInvalidArgument, code(change)); };
+  refuses([](auto& o) { o.loss.tail_probe_ns_min = kNever; });
+  refuses([](auto& o) { o.loss.tail_probe_ns_min = 3'600'000'000'001; });
+  refuses([](auto& o) { o.acknowledgement.ack_delay_ns = kNever; });
+  refuses([](auto& o) { o.acknowledgement.ack_delay_ns = 3'600'000'000'001; });
+  refuses([](auto& o) { o.window_bytes_max = kBytesMax; });
+  refuses([](auto& o) { o.window_bytes_max = (64ULL << 30) + 1; });
+  refuses([](auto& o) { o.window_bytes_min = (64ULL << 30) + 1; });
+  refuses([](auto& o) { o.receive_parts_max = (1U << 24) + 1; });
+  refuses([](auto& o) { o.sends_max = (1U << 24) + 1; });
+  refuses([](auto& o) { o.wire.chunk_bytes = o.wire.mtu_bytes = 16 << 20; });
   EXPECT_EQ(ErrorCode::kOk, code([](auto& o) { o.wire.paths = 4096; }));
   EXPECT_EQ(ErrorCode::kInvalidArgument, code([](auto&) {}));  // The id is in use.
   EXPECT_EQ(ErrorCode::kOk, code([](auto& o) { o.local_id = 2; }));
   EXPECT_EQ(ErrorCode::kUnavailable, code([](auto& o) { o.local_id = 3; }));
+}
+
+TEST(connection, connect__takes_what_just_works) {
+  Endpoint end({16});
+  std::uint32_t id = 0;
+  const auto takes = [&](auto change) {
+    ConnectionOptions options;
+    options.local_id = ++id;
+    change(options);
+    const auto made = end.connect(0, options);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+  };
+  for (const char* controller : {"nscc", "swift+rccc", "cubic", "dctcp", "timely"}) {
+    takes([&](auto& o) {
+      o.controller = controller;
+      o.window_bytes_max = 64ULL << 30;
+      o.wire.chunk_bytes = 16 << 20;
+      o.wire.mtu_bytes = (16 << 20) - 1;
+    });
+    takes([&](auto& o) {
+      o.controller = controller;
+      o.wire.base_rtt_ns = 1'000'000'000;
+      o.wire.ps_per_byte = 1;
+      o.wire.paths = o.wire.rails = 16;
+    });
+  }
+  takes([](auto& o) { o.loss.tail_probe_ns_min = 3'600'000'000'000; });
+  takes([](auto& o) { o.acknowledgement.ack_delay_ns = 3'600'000'000'000; });
+  takes([](auto& o) { o.wire.chunk_bytes = 16 << 20; });
 }
 
 TEST(connection, small_messages__stay_on_one_path) {
