@@ -14,7 +14,8 @@ namespace tutti::transport {
 
 class ReplayWindow {
  public:
-  /// `size`: a power of two, at least 64. `first`: the first number that the peer uses.
+  /// `size`: a power of two, at least 128; the word that the newest number is in is not whole, so
+  /// 64 numbers fewer are told apart. `first`: the first number that the peer uses.
   ReplayWindow(std::uint32_t size, std::uint64_t first) : words_(size / 64), next_(first) {}
 
   /// Reference for expand(): one past the newest number.
