@@ -460,6 +460,7 @@ void Connection::on_retransmit_timer(TimeNs now) {
     feedback.srtt_ns = loss_.rtt().srtt_ns();
     feedback.inflight_bytes = group.inflight_bytes;
     if (feedback.bytes > 0) {
+      tell_group(group, flight_.orders());
       group.controller->on_timeout(feedback);
     }
   }

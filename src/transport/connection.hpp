@@ -110,6 +110,10 @@ class Connection {
     Bytes inflight_bytes = 0;
     Bytes timed_out_bytes = 0;  ///< By the timeout at hand.
     TimeNs pace_ns = 0;         ///< No chunk before it.
+    /// Transmissions before it were in the air when the controller was last told of a loss: what
+    /// else of them is lost is of the same overload.
+    std::uint64_t told_order = 0;
+    std::uint64_t told_episode = 0;  ///< Of the connection, in which that was; 0: none.
   };
   struct Pong {
     PathId path = 0;
@@ -178,8 +182,9 @@ class Connection {
   bool adverts_are_due() const;
   void note_untold(TimeNs now);
   bool asks_for_ack(const Group& group, const Chunk& chunk, bool is_again);
-  /// True: a new episode.
-  bool lose(TimeNs now, std::uint64_t number, LossCause cause);
+  void lose(TimeNs now, std::uint64_t number, LossCause cause);
+  /// The group's controller hears of the loss of a transmission; true: a new overload to it.
+  bool tell_group(Group& group, std::uint64_t order);
   tutti_transport_view view(TimeNs now) const;
 
   // connection_receive.cpp

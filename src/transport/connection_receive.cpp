@@ -281,7 +281,8 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
     if (is_latest) {
       ++counters_.nacks;
       paths_.on_nack(echo.path);
-      feedback.is_new_episode = lose(now, number, LossCause::kTrim);
+      lose(now, number, LossCause::kTrim);
+      feedback.is_new_episode = tell_group(group, chunk.order);
       feedback.last_hop = (echo.flags & kEchoLastHop) != 0;
       feedback.srtt_ns = loss_.rtt().srtt_ns();
       feedback.inflight_bytes = group.inflight_bytes;
@@ -328,7 +329,9 @@ void Connection::on_duplicate_echo(TimeNs now, std::uint64_t number, std::uint32
   if (loss_.on_spurious(flight_, number, now - std::min<TimeNs>(age_ns, now))) {
     ++counters_.undone;
     for (Group& group : groups_) {
-      group.controller->on_spurious(now);
+      if (group.told_episode == loss_.episode()) {
+        group.controller->on_spurious(now);
+      }
     }
     trace(now, TraceKind::kUndone, kNoPath, number, groups_[0].controller->window_bytes(), 0);
   }

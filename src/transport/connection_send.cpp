@@ -573,13 +573,22 @@ bool Connection::poll_control(TimeNs now, Transmission& out) {
   return false;
 }
 
-bool Connection::lose(TimeNs now, std::uint64_t number, LossCause cause) {
+bool Connection::tell_group(Group& group, std::uint64_t order) {
+  if (order < group.told_order) {
+    return false;
+  }
+  group.told_order = flight_.orders();
+  group.told_episode = loss_.episode();
+  return true;
+}
+
+void Connection::lose(TimeNs now, std::uint64_t number, LossCause cause) {
   Chunk& chunk = flight_.at(number);
   const PathId path = chunk.path;
   Group& group = groups_[group_of(path)];
   const bool is_timeout = cause == LossCause::kTimeout;
   trace(now, TraceKind::kLost, path, number, chunk.bytes, static_cast<std::uint64_t>(cause));
-  const bool is_new_episode = loss_.on_lost(now, flight_, number);
+  loss_.on_lost(now, flight_, number);
   group.inflight_bytes -= chunk.bytes;
   flight_.lose(number);
   Feedback feedback;
@@ -592,7 +601,7 @@ bool Connection::lose(TimeNs now, std::uint64_t number, LossCause cause) {
                 {number, 0, chunk.bytes, path, chunk.transmissions, 0});
   }
   if (cause == LossCause::kTrim) {
-    return is_new_episode;  // on_echo tells the path and the controller, as it knows more.
+    return;  // on_echo tells the path and the controller, as it knows more.
   }
   note_path(now, path, paths_.on_loss(now, path, is_timeout));
   counters_.lost_same_path += cause == LossCause::kSamePath ? 1 : 0;
@@ -604,11 +613,10 @@ bool Connection::lose(TimeNs now, std::uint64_t number, LossCause cause) {
   if (is_timeout) {
     group.timed_out_bytes += chunk.bytes;
   } else if (!is_path_fault) {
-    feedback.is_new_episode = is_new_episode;
+    feedback.is_new_episode = tell_group(group, chunk.order);
     group.controller->on_loss(feedback);
   }
   trace_window(now, group_of(path));
-  return is_new_episode;
 }
 
 }  // namespace tutti::transport

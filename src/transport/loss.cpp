@@ -84,14 +84,14 @@ TimeNs LossDetector::rto_ns() const {
 }
 
 bool LossDetector::on_lost(TimeNs now, const Flight& flight, std::uint64_t number) {
-  if (has_episode_ && flight.at(number).order < episode_order_) {
+  if (episode_ != 0 && flight.at(number).order < episode_order_) {
     return false;
   }
-  if (has_episode_ && !has_reordered_ && ++clean_episodes_ >= kCleanEpisodesToReset) {
+  if (episode_ != 0 && !has_reordered_ && ++clean_episodes_ >= kCleanEpisodesToReset) {
     clean_episodes_ = 0;
     reordering_multiple_ = 1;
   }
-  has_episode_ = true;
+  ++episode_;
   has_reordered_ = false;
   episode_order_ = flight.orders();
   episode_ns_ = now;
@@ -105,7 +105,7 @@ bool LossDetector::on_lost(TimeNs now, const Flight& flight, std::uint64_t numbe
 bool LossDetector::is_in_recovery(const Flight& flight) const {
   const std::uint64_t oldest = flight.oldest();
   return flight.first_lost() != Flight::kNoChunk ||
-         (has_episode_ && oldest != Flight::kNoChunk && flight.at(oldest).order < episode_order_);
+         (episode_ != 0 && oldest != Flight::kNoChunk && flight.at(oldest).order < episode_order_);
 }
 
 bool LossDetector::on_spurious(const Flight& flight, std::uint64_t number, TimeNs sent_ns) {

@@ -83,9 +83,13 @@ class LossDetector {
   void on_timeout() { backoff_ = backoff_ < 20 ? backoff_ + 1 : backoff_; }
   std::uint32_t backoff() const { return backoff_; }
 
-  /// A chunk was lost (before the flight counts it so); true: a new episode, to which congestion
-  /// control reacts. What was in the air when the episode began belongs to it.
+  /// A chunk was lost (before the flight counts it so); true: a new episode. What was in the air
+  /// when the episode began belongs to it. It is the connection's: what is undone and the
+  /// reordering window are judged by all of it. To which losses a window reacts is its group's own
+  /// matter.
   bool on_lost(TimeNs now, const Flight& flight, std::uint64_t number);
+  /// Number of the latest episode, from 1; 0: there has been none.
+  std::uint64_t episode() const { return episode_; }
   /// Something of the episode is still lost or in the air.
   bool is_in_recovery(const Flight& flight) const;
   /// A chunk of the open episode was sent again.
@@ -119,7 +123,7 @@ class LossDetector {
 
   std::uint32_t reordering_multiple_ = 1;  ///< 1 to 8.
   std::uint32_t clean_episodes_ = 0;
-  bool has_episode_ = false;
+  std::uint64_t episode_ = 0;        ///< Number of the latest.
   bool has_reordered_ = false;       ///< A retransmission was needless since the episode began.
   std::uint64_t episode_order_ = 0;  ///< Transmissions before it belong to the episode.
   TimeNs episode_ns_ = 0;            ///< When it began.

@@ -146,6 +146,9 @@ bool NsccController::quick_adapt(const Feedback& feedback, TimeNs delay_ns, bool
 }
 
 void NsccController::on_nack(const Feedback& feedback) {
+  if (feedback.is_new_episode) {
+    before_loss_bytes_ = window_bytes_;
+  }
   note_delay(base_rtt_ns_);
   trigger_ = true;
   fast_increase_bytes_ = 0;

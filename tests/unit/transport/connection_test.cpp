@@ -1014,6 +1014,121 @@ TEST(connection, window_groups__each_is_paced_for_itself) {
   }
 }
 
+/// 64 paths, 100 Gb/s, a round trip of 100 us; one message without content that does not end.
+class Windows {
+ public:
+  Windows(const std::string& controller, std::uint32_t groups, std::uint32_t paths = 64,
+          Bytes window_bytes_max = 0)
+      : pair(options_of(controller, groups, paths, window_bytes_max), 3) {
+    pair.checks_invariants = false;
+    ReceiveRequest request;
+    request.parts[0].capacity_bytes = kMessageBytesMax;
+    EXPECT_TRUE(pair.end(1).post_receive(pair.now(), pair.handle(1), request).ok());
+    EXPECT_TRUE(
+        pair.end(0).post_send(pair.now(), pair.handle(0), {0, nullptr, kMessageBytesMax, 0}).ok());
+  }
+  static ConnectionOptions options_of(const std::string& controller, std::uint32_t groups,
+                                      std::uint32_t paths, Bytes window_bytes_max) {
+    ConnectionOptions options;
+    options.receives = false;
+    options.wire.paths = paths;
+    options.wire.base_rtt_ns = 100'000;
+    options.wire.ps_per_byte = 80;
+    options.controller = controller;
+    options.window_groups = groups;
+    options.window_bytes_max = window_bytes_max;
+    options.spray = "oblivious";
+    return options;
+  }
+  Bytes bytes() { return pair.end(0).status(pair.handle(0)).window_bytes; }
+  Bytes least_for(TimeNs time_ns) {
+    Bytes least = bytes();
+    for (const TimeNs until = pair.now() + time_ns; pair.now() < until && pair.step(until);) {
+      least = std::min(least, bytes());
+    }
+    return least;
+  }
+
+  LossyPair pair;
+};
+
+// A third of what one round trip sends is lost, on all paths.
+TEST(connection, window_groups__an_overload_of_all_paths_is_told_to_each) {
+  for (const char* controller : {"cubic", "dctcp", "swift"}) {
+    std::array<double, 2> kept{};
+    for (const std::size_t many : {0U, 1U}) {
+      Windows windows(controller, many != 0 ? 8 : 1);
+      windows.pair.run(800'000);
+      const TimeNs until = windows.pair.now() + 100'000;
+      int chunks = 0;
+      windows.pair.drop = [&](const LossyPair::Delivered& packet) {
+        return packet.payload_bytes > 0 && windows.pair.now() < until && ++chunks % 3 == 0;
+      };
+      const auto before = static_cast<double>(windows.bytes());
+      kept[many] = static_cast<double>(windows.least_for(1'500'000)) / before;
+    }
+    EXPECT_LT(kept[0], 0.75) << controller;
+    EXPECT_NEAR(kept[0], kept[1], 0.1) << controller;
+  }
+}
+
+// What a path loses that loses everything is no overload, and hides none on another path.
+TEST(connection, window_groups__a_path_that_fails_hides_no_overload) {
+  for (const std::uint64_t which : {2U, 3U, 4U, 5U}) {
+    Windows windows("dctcp", 1, 8, 16 * 4096);
+    windows.pair.run(800'000);
+    std::uint64_t lost = 0;
+    TimeNs lost_ns = kNever;
+    bool is_done = false;
+    Bytes before = 0;
+    windows.pair.drop = [&](const LossyPair::Delivered& packet) {
+      if (packet.payload_bytes > 0 && packet.path == 0) {
+        lost_ns = ++lost == which ? windows.pair.now() : lost_ns;
+        return true;
+      }
+      if (packet.payload_bytes == 0 || is_done || lost_ns == kNever ||
+          windows.pair.now() < lost_ns + 80'000) {
+        return false;
+      }
+      is_done = true;  // Before the loss on path 0 is known, and to be known after it.
+      before = windows.bytes();
+      return true;
+    };
+    while (!is_done && windows.pair.step(20'000'000)) {
+    }
+    ASSERT_TRUE(is_done);
+    EXPECT_LT(windows.pair.now(), lost_ns + 110'000) << which;
+    EXPECT_LT(windows.least_for(300'000), before * 3 / 4) << which;
+  }
+}
+
+// Marks have made the windows small since losses were told of last. Chunks that are late then are
+// taken for lost, and what that took back is not what there was before the marks.
+TEST(connection, window_groups__only_what_an_episode_took_is_given_back) {
+  Windows windows("dctcp", 8);
+  LossyPair& pair = windows.pair;
+  pair.run(300'000);
+  int chunks = 0;
+  pair.drop = [&](const LossyPair::Delivered& packet) {
+    return packet.payload_bytes > 0 && ++chunks % 60 == 0;
+  };
+  pair.run(1'000'000);
+  pair.drop = nullptr;
+  pair.faults.mark = 1000;
+  pair.run(3'000'000);
+  pair.faults.delay = 20;
+  pair.faults.delay_ns_max = 600'000;
+  const std::uint64_t undone = pair.counters(0).undone;
+  const Bytes before = windows.bytes();
+  EXPECT_LT(before, 8U * 8192);
+  Bytes most = before;
+  for (const TimeNs until = pair.now() + 3'000'000; pair.step(until);) {
+    most = std::max(most, windows.bytes());
+  }
+  EXPECT_GT(pair.counters(0).undone, undone);
+  EXPECT_LT(most, 2 * before);
+}
+
 TEST(connection, paths__of_which_each_works_one_way_only) {
   ConnectionOptions options;
   options.wire.paths = 2;
