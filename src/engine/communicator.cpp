@@ -446,11 +446,13 @@ Result<Route> Communicator::make_route(const Shape& shape, const select::Plan& p
   route.memory = shape.memory;
   route.order = shape.order;
   // Chunks only where every rank must expect staging, and only on what all ranks can divide alike.
+  // What MPI refuses it refuses whole: an error between two chunks breaks the communicator.
   const bool staging = shape.memory == Memory::kDevice && (!facts_.mpi_device_aware || plan.staged);
   const bool chunked =
       plan.backend == Backend::kMpi && staging && shape.bytes &&
       !runners::has_counts(shape.collective) && shape.op != select::ReduceOp::kUser &&
       shape.type != select::DataType::kOther && !select::is_pair(shape.type) &&
+      (shape.op == select::ReduceOp::kNone || select::is_defined(shape.op, shape.type)) &&
       *route.plan.parameters.chunk_bytes != 0 && *shape.bytes > *route.plan.parameters.chunk_bytes;
   if (!chunked) {
     route.plan.parameters.chunk_bytes = 0;

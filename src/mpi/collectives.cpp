@@ -298,26 +298,38 @@ struct Wrap {
   }
 };
 
+/// No buffers: the MPI's own, or a schedule. Asked for all the same, so that a rule that wants
+/// something else is reported as the fall-back it is.
+Status run_barrier(engine::Communicator& engine, bool* is_native) {
+  // A rank that failed sends nothing more: peers that are still in the call that failed would take
+  // a barrier's messages for that call's, and its data for arrived.
+  if (!engine.failure().ok()) [[unlikely]] {
+    return engine.failure();
+  }
+  TUTTI_ASSIGN_OR_RETURN(
+      const engine::Route* route,
+      engine.route(Collective::kBarrier, 0, select::DataType::kByte, select::ReduceOp::kNone, -1));
+  *is_native = route->native_flat;
+  if (route->native_flat) {
+    return {};
+  }
+  runners::Call call;
+  call.collective = Collective::kBarrier;
+  return engine.run(*route, call);
+}
+
 int Barrier(MPI_Comm comm) {
   int error = MPI_SUCCESS;
   Session* session = session_of(comm, &error);
   if (session == nullptr) {
     return error == MPI_SUCCESS ? pmpi.native_Barrier(comm) : error;
   }
-  // No buffers: the MPI's own, or a schedule. Asked for all the same, so that a rule that wants
-  // something else is reported as the fall-back it is.
-  auto route = session->engine->route(Collective::kBarrier, 0, select::DataType::kByte,
-                                      select::ReduceOp::kNone, -1);
-  if (!route.ok()) {
-    return raise(comm, route.status());
+  bool is_native = false;
+  const Status status = run_barrier(*session->engine, &is_native);
+  if (!status.ok()) {
+    return fail_call(*session, status);
   }
-  if ((*route)->native_flat) {
-    return pmpi.native_Barrier(comm);
-  }
-  runners::Call call;
-  call.collective = Collective::kBarrier;
-  const Status status = session->engine->run(**route, call);
-  return status.ok() ? MPI_SUCCESS : raise(comm, status);
+  return is_native ? pmpi.native_Barrier(comm) : MPI_SUCCESS;
 }
 
 // --- Hints -------------------------------------------------------------------------------------

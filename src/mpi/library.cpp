@@ -197,12 +197,15 @@ Status Library::collective_on(Scope scope, const Call& call) {
                     ": counts over 2^31 need an MPI with large-count (_c) functions");
 }
 
-MPI_Request* Library::request(int slot) {
+MPI_Request* Library::request(int slot, Bytes expected) {
   const auto needed = static_cast<std::size_t>(slot) + 1;
   if (requests_.size() < needed) {
     requests_.resize(needed, MPI_REQUEST_NULL);
+    expected_.resize(needed);
     indices_.resize(needed);
+    statuses_.resize(needed);
   }
+  expected_[needed - 1] = expected;
   return &requests_[static_cast<std::size_t>(slot)];
 }
 
@@ -225,25 +228,55 @@ Status with_bytes(Bytes bytes, Begin begin) {
 
 Status Library::isend(const void* data, Bytes bytes, int peer, int tag, int slot) {
   return with_bytes(bytes, [&](int count, MPI_Datatype type) {
-    return check(pmpi.Isend(data, count, type, peer, tag, own(), request(slot)), "MPI_Isend");
+    return check(pmpi.Isend(data, count, type, peer, tag, own(), request(slot, kSent)),
+                 "MPI_Isend");
   });
 }
 
 Status Library::irecv(void* data, Bytes bytes, int peer, int tag, int slot) {
   return with_bytes(bytes, [&](int count, MPI_Datatype type) {
-    return check(pmpi.Irecv(data, count, type, peer, tag, own(), request(slot)), "MPI_Irecv");
+    return check(pmpi.Irecv(data, count, type, peer, tag, own(), request(slot, bytes)),
+                 "MPI_Irecv");
   });
 }
 
 Status Library::test_some(int slots, std::vector<int>* completed) {
   int many = 0;
-  TUTTI_RETURN_IF_ERROR(
-      check(pmpi.Testsome(slots, requests_.data(), &many, indices_.data(), MPI_STATUSES_IGNORE),
-            "MPI_Testsome"));
-  if (many != MPI_UNDEFINED) {
-    completed->insert(completed->end(), indices_.begin(), indices_.begin() + many);
+  const int code = pmpi.Testsome(slots, requests_.data(), &many, indices_.data(), statuses_.data());
+  if (code == MPI_ERR_IN_STATUS) {
+    // Only the statuses say what it was.
+    for (int i = 0; i < many; ++i) {
+      TUTTI_RETURN_IF_ERROR(check(statuses_[static_cast<std::size_t>(i)].MPI_ERROR, "a message"));
+    }
   }
+  TUTTI_RETURN_IF_ERROR(check(code, "MPI_Testsome"));
+  if (many == MPI_UNDEFINED) {
+    return {};
+  }
+  for (int i = 0; i < many; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    TUTTI_RETURN_IF_ERROR(
+        check_length(statuses_[at], expected_[static_cast<std::size_t>(indices_[at])]));
+  }
+  completed->insert(completed->end(), indices_.begin(), indices_.begin() + many);
   return {};
+}
+
+/// MPI calls a message that is too long an error, one that is too short a success: ranks that came
+/// with other counts, or one that is in another call.
+Status Library::check_length(const MPI_Status& status, Bytes expected) const {
+  if (expected == kSent) {
+    return {};
+  }
+  MPI_Count got = 0;
+  TUTTI_RETURN_IF_ERROR(check(pmpi.Get_elements_x(&status, MPI_BYTE, &got), "MPI_Get_elements_x"));
+  if (static_cast<Bytes>(got) == expected) {
+    return {};
+  }
+  return Status(ErrorCode::kInvalidArgument,
+                "rank " + std::to_string(status.MPI_SOURCE) + " sent " + std::to_string(got) +
+                    " bytes where " + std::to_string(expected) +
+                    " belong: the ranks differ in their counts or in their calls");
 }
 
 Status Library::reduce_local(const void* in, void* inout, std::uint64_t count, const Call& call) {

@@ -56,9 +56,13 @@ class Library : public runners::MpiLibrary {
   int ranks_ = 1;
   std::array<MPI_Comm, runners::kScopeCount> comms_;
   std::array<runners::ScopeRank, runners::kScopeCount> places_{};
+  static constexpr Bytes kSent = ~Bytes{0};
   std::vector<MPI_Request> requests_;  ///< By slot.
-  std::vector<int> indices_;           ///< What MPI_Testsome writes.
-  MPI_Request* request(int slot);
+  std::vector<Bytes> expected_;        ///< By slot: what a receive must get; kSent: of a send.
+  std::vector<int> indices_;           ///< What MPI_Testsome writes, with the statuses.
+  std::vector<MPI_Status> statuses_;
+  MPI_Request* request(int slot, Bytes expected);
+  Status check_length(const MPI_Status& status, Bytes expected) const;
 };
 
 /// MPI_SUCCESS -> ok; else a Status that carries the code and MPI's words for it.

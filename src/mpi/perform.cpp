@@ -103,8 +103,6 @@ class Performance {
 
   /// Empty: the code to return is in `code`.
   Status run(int* code);
-  /// True once the call was given to the direct backend.
-  bool is_direct() const { return direct_; }
 
  private:
   bool read_arguments();
@@ -143,7 +141,6 @@ class Performance {
 
   Side send_;
   Side recv_;
-  bool direct_ = false;
   bool reduction_ = false;
   select::DataType type_ = select::DataType::kByte;
   select::ReduceOp op_ = select::ReduceOp::kNone;
@@ -315,7 +312,6 @@ Status Performance::run(int* code) {
     return {};
   }
   *code = MPI_SUCCESS;
-  direct_ = select::uses(route->plan, select::Backend::kDirect);
   return reduction_ ? run_reduction(*route) : run_movement(*route);
 }
 
@@ -775,20 +771,19 @@ Status Performance::run_movement(const engine::Route& route) {
 
 }  // namespace
 
-int perform(Session& session, const View& view, const NativeCall& native) {
-  int code = MPI_SUCCESS;
-  Performance performance(session, view, native);
-  const Status status = performance.run(&code);
-  if (status.ok()) {
-    return code;
-  }
-  // A refused fall-back is the same on all ranks, and MPI's own errors are MPI's to handle; but who
-  // missed a direct call no longer counts rounds as its peers do.
-  if (status.code() != ErrorCode::kFallback &&
-      (status.code() != ErrorCode::kMpiFailed || performance.is_direct())) {
-    session.engine->fail(status);
+int fail_call(Session& session, const Status& status) {
+  if (status.code() != ErrorCode::kFallback) {
+    // What MPI has raised is raised for this call alone; later ones raise it themselves.
+    session.engine->fail(status.raised() ? Status::mpi(status.mpi_code(), status.message())
+                                         : status);
   }
   return raise(session.comm, status);
+}
+
+int perform(Session& session, const View& view, const NativeCall& native) {
+  int code = MPI_SUCCESS;
+  const Status status = Performance(session, view, native).run(&code);
+  return status.ok() ? code : fail_call(session, status);
 }
 
 }  // namespace tutti::mpi::TUTTI_FLAVOUR

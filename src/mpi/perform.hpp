@@ -64,6 +64,12 @@ class NativeCall {
   int (*call_)(void*, const void*, void*);
 };
 
+/// The answer to a call that this rank could not carry out. All but a refused fall-back, which
+/// every rank refuses alike, breaks the communicator: the peers may be in the call, and what this
+/// rank did next would meet what they still do in it. Returns an MPI code, passed to the error
+/// handler.
+int fail_call(Session& session, const Status& status);
+
 /// Returns an MPI code; errors have been passed to the communicator's error handler.
 int perform(Session& session, const View& view, const NativeCall& native);
 

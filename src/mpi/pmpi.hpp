@@ -78,6 +78,7 @@ struct Collectives {
   X(Isend)                      \
   X(Irecv)                      \
   X(Testsome)                   \
+  X(Get_elements_x)             \
   X(Reduce_local)               \
   X(Pack)                       \
   X(Unpack)                     \

@@ -332,7 +332,8 @@ std::string alpha_refusal(const Shape& shape, const CommFacts& facts) {
     return std::string("alpha does not know this datatype; ") + to_string(shape.collective) +
            " with it stays flat";
   }
-  return "";
+  // MPI finds this error on all ranks; a step on some of them would find it with others under way.
+  return is_defined(shape.op, shape.type) ? "" : undefined(shape);
 }
 
 bool is_carried_by_mpi(const Plan& plan) {

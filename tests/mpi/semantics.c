@@ -10,7 +10,7 @@
  * Usage: semantics --case NAME|all [--memory host|hostdevice|cuda|hip] [--fail SYMBOL]
  *        [--victim RANK]
  *   all      each case that needs neither a start of its own nor a failure
- *   failure  (cuda's double only) SYMBOL of the driver fails on rank RANK in one call
+ *   failure, barrier  (cuda's double only) SYMBOL of the driver fails on rank RANK in one call
  * Last line: "semantics: N checks, M failed", or "semantics: skipped: WHY".
  */
 #define _GNU_SOURCE
@@ -924,6 +924,59 @@ static void case_failure(void) {
   MPI_Comm_free(&group.comm);
 }
 
+/* A bcast of which the victim has to bring its part from the device or to it, and cannot. */
+static int faulty_bcast(Group group, Buffer* buffer, int root) {
+  const bool is_hit = group.rank == options.victim;
+  if (is_hit) driver.fail(options.fail);
+  const int code = MPI_Bcast(buffer->memory, (int)buffer->count, MPI_DOUBLE, root, group.comm);
+  if (is_hit) {
+    expect(driver.calls(options.fail) > 0, "the failing call was not reached: nothing was tested");
+    driver.fail("");
+    expect(code != MPI_SUCCESS, "MPI_SUCCESS although it could not be");
+  }
+  return code;
+}
+
+/* The root fails before it has sent. The others wait for it, and what it does next is a barrier:
+ * its messages must not pass for those of the bcast. */
+static void case_barrier(void) {
+  if (!find_driver_knobs()) {
+    expect(false, "no double of the driver is loaded");
+    return;
+  }
+  Group group = returning();
+  Buffer buffer = make_buffer(true, kFailureCount);
+  begin("a barrier before the failure");
+  load(&buffer);
+  expect_success(MPI_Barrier(group.comm));
+  begin("bcast while %s fails on its root %d", options.fail, options.victim);
+  expect(faulty_bcast(group, &buffer, options.victim) != MPI_SUCCESS,
+         "MPI_SUCCESS although the root sent nothing");
+  begin("a barrier after the failure");
+  expect(MPI_Barrier(group.comm) != MPI_SUCCESS, "MPI_SUCCESS on a communicator that failed");
+  drop(&buffer);
+  MPI_Comm_free(&group.comm);
+}
+
+/* Rank 0 sends more than rank 1 receives, where a broadcast has steps. What breaks a step on one
+ * rank breaks the communicator there: its peers may be in the steps that come after. Rank 0, which
+ * sees no error, makes no other call. All are of one class, whose memory the ranks agree on in its
+ * calls 1, 2, 4 and 8. */
+static void case_truncated(void) {
+  enum { kLong = 15, kShort = 11, kTruncated = 5 };
+  Group group = returning();
+  Buffer buffer = make_buffer(false, kLong);
+  for (int call = 1; call <= kTruncated + group.rank; ++call) {
+    begin("bcast %d, of which number %d is too long for rank 1", call, kTruncated);
+    const int count = call == kTruncated && group.rank == 0 ? kLong : kShort;
+    const int code = MPI_Bcast(buffer.memory, count, MPI_DOUBLE, 0, group.comm);
+    expect((code != MPI_SUCCESS) == (group.rank == 1 && call >= kTruncated),
+           "errors are not where they belong");
+  }
+  drop(&buffer);
+  MPI_Comm_free(&group.comm);
+}
+
 /* Sessions. */
 
 static void finish(MPI_Comm comm, long total[2]) {
@@ -979,6 +1032,7 @@ static const Case cases[] = {
     {"oddtypes", case_oddtypes, true},      {"info", case_info, true},
     {"attributes", case_attributes, true},  {"reuse", case_reuse, true},
     {"largetypes", case_largetypes, false}, {"failure", case_failure, false},
+    {"barrier", case_barrier, false},       {"truncated", case_truncated, false},
 };
 
 static bool parse(int argc, char** argv) {

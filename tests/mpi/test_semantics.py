@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from harness import Finished, Mpi, job
-from test_mpi import REAL_GPU, ccl_calls, setting
+from test_mpi import REAL_GPU, ccl_calls, once_per_library, setting
 
 # Several pieces per buffer, so that whatever happens between two of them happens. Not for odd
 # types: a message of one piece is too small for the MPI to cut it.
@@ -158,3 +158,24 @@ def test_failure__of_one_rank_before_the_ccl(
     result = semantics(mpi, 2, tmp_path, "failure", "cuda", *options, plan="ccl-beta")
     result.assert_passed("semantics")
     assert time.monotonic() - started < 3 * TIMEOUT_S
+
+
+# Algorithms of ours, whose messages are apart from MPI's own.
+OURS = {"TUTTI_BCAST": "schedule:knomial", "TUTTI_BARRIER": "schedule:dissemination"}
+
+
+@pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
+@pytest.mark.parametrize("mpi", ["mpich"], indirect=True)
+def test_barrier__after_a_failure_is_an_error(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    options = ["--fail", "cuMemcpyAsync", "--victim", "0"]
+    extra = OURS | {"TUTTI_TIMEOUT": "1"}
+    result = semantics(mpi, 2, tmp_path, "barrier", "cuda", *options, extra=extra)
+    result.assert_passed("semantics")
+
+
+def test_alpha__a_step_that_fails_breaks_the_communicator(
+    mpi: Mpi, door: Path, tmp_path: Path
+) -> None:
+    once_per_library(mpi)
+    result = semantics(mpi, 2, tmp_path, "truncated", plan="mpi-alpha", nodes=2)
+    result.assert_passed("semantics")

@@ -82,6 +82,7 @@ TEST(Choose, choose__refused_rules_are_kept_with_reasons) {
   Table table{{rule_for("ccl-gamma"), rule_for("ccl-alpha"), rule_for("mpi")}};
   Shape shape = device_allreduce(8);
   shape.op = ReduceOp::kBxor;
+  shape.type = DataType::kInt32;
   Decision decision = choose(shape, facts_on(2), table);
   EXPECT_EQ(to_string(decision.plan), "mpi-beta");
   EXPECT_EQ(decision.rule, 2);

@@ -345,6 +345,10 @@ TEST(Plan, refusal__alpha_keeps_off_user_operations_and_unknown_types) {
   shape.type = DataType::kOther;
   EXPECT_NE(reason("mpi-alpha", shape, facts_on(2)), "");
   EXPECT_EQ(reason("mpi-beta", shape, facts_on(2)), "");
+  shape.op = ReduceOp::kBand;  // An error, which MPI finds on all ranks alike.
+  shape.type = DataType::kFloat64;
+  EXPECT_EQ(reason("mpi-alpha", shape, facts_on(2)), "MPI does not define 'band' for float64");
+  EXPECT_EQ(reason("mpi-beta", shape, facts_on(2)), "");
 }
 
 TEST(Plan, refusal__alpha_with_a_ccl_part_needs_the_ccl) {
