@@ -10,21 +10,32 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "mpi/session.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 namespace {
 
 template <class T>
+bool is_int(T value) {
+  return value >= INT_MIN && value <= INT_MAX;
+}
+
+std::string too_large(std::int64_t value) {
+  return "this MPI library has no large-count (_c) functions, and " + std::to_string(value) +
+         " is over 2^31";
+}
+
+/// A count; the MPI refuses -1 in its own words.
+template <class T>
 int to_int(T value) {
-  if (value < INT_MIN || value > INT_MAX) {
-    log(LogLevel::kError, "this MPI library has no large-count (_c) functions, and " +
-                              std::to_string(value) + " is over 2^31");
+  if (!is_int(value)) {
+    log(LogLevel::kError, too_large(value));
     return -1;
   }
   return static_cast<int>(value);
 }
 
-/// An int array's worth of counts or displacements; null stays null.
+/// An int array's worth of counts; null stays null.
 class Ints {
  public:
   template <class T>
@@ -42,6 +53,36 @@ class Ints {
  private:
   bool is_null_ = true;
   std::vector<int> values_;
+};
+
+/// The same of displacements. No int says that one of them is wrong: -1 is a place like any other,
+/// before the buffer. So a call with one that is too far is refused here.
+class Displacements {
+ public:
+  Displacements(const MPI_Aint* values, const MPI_Count* counts, int count) {
+    if (values == nullptr) {
+      return;
+    }
+    is_null_ = false;
+    values_.resize(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      const bool matters = counts == nullptr || counts[i] != 0;
+      if (matters && !is_int(values[i])) {
+        status_ = Status(ErrorCode::kUnsupported, too_large(values[i]));
+      } else if (matters) {
+        values_[i] = static_cast<int>(values[i]);
+      }
+    }
+  }
+  Displacements() = default;
+  const int* data() const { return is_null_ ? nullptr : values_.data(); }
+  /// Bad: the call must not be made.
+  const Status& status() const { return status_; }
+
+ private:
+  bool is_null_ = true;
+  std::vector<int> values_;
+  Status status_;
 };
 
 bool is_inter(MPI_Comm comm) {
@@ -94,7 +135,10 @@ struct Arrays {
                      MPI_Comm comm) {
     const int many = is_root(comm, root) ? peers(comm) : 0;
     const Ints c = many > 0 ? Ints(counts, many) : Ints();
-    const Ints d = many > 0 ? Ints(displs, many) : Ints();
+    const Displacements d = many > 0 ? Displacements(displs, counts, many) : Displacements();
+    if (!d.status().ok()) {
+      return raise(comm, d.status());
+    }
     return pmpi.native_small.Gatherv(send, to_int(send_count), send_type, recv, c.data(), d.data(),
                                      recv_type, root, comm);
   }
@@ -103,16 +147,22 @@ struct Arrays {
                       MPI_Comm comm) {
     const int many = is_root(comm, root) ? peers(comm) : 0;
     const Ints c = many > 0 ? Ints(counts, many) : Ints();
-    const Ints d = many > 0 ? Ints(displs, many) : Ints();
+    const Displacements d = many > 0 ? Displacements(displs, counts, many) : Displacements();
+    if (!d.status().ok()) {
+      return raise(comm, d.status());
+    }
     return pmpi.native_small.Scatterv(send, c.data(), d.data(), send_type, recv, to_int(recv_count),
                                       recv_type, root, comm);
   }
   static int Allgatherv(const void* send, MPI_Count send_count, MPI_Datatype send_type, void* recv,
                         Counts counts, Displs displs, MPI_Datatype recv_type, MPI_Comm comm) {
     const int many = peers(comm);
+    const Displacements d(displs, counts, many);
+    if (!d.status().ok()) {
+      return raise(comm, d.status());
+    }
     return pmpi.native_small.Allgatherv(send, to_int(send_count), send_type, recv,
-                                        Ints(counts, many).data(), Ints(displs, many).data(),
-                                        recv_type, comm);
+                                        Ints(counts, many).data(), d.data(), recv_type, comm);
   }
   static int Alltoallv(const void* send, Counts send_counts, Displs send_displs,
                        MPI_Datatype send_type, void* recv, Counts recv_counts, Displs recv_displs,
@@ -120,10 +170,15 @@ struct Arrays {
     const int many = peers(comm);
     const bool sends = send != MPI_IN_PLACE;
     const Ints c = sends ? Ints(send_counts, many) : Ints();
-    const Ints d = sends ? Ints(send_displs, many) : Ints();
+    const Displacements d = sends ? Displacements(send_displs, send_counts, many) : Displacements();
+    const Displacements to(recv_displs, recv_counts, many);
+    for (const Displacements* side : {&d, &to}) {
+      if (!side->status().ok()) {
+        return raise(comm, side->status());
+      }
+    }
     return pmpi.native_small.Alltoallv(send, c.data(), d.data(), send_type, recv,
-                                       Ints(recv_counts, many).data(),
-                                       Ints(recv_displs, many).data(), recv_type, comm);
+                                       Ints(recv_counts, many).data(), to.data(), recv_type, comm);
   }
   static int Alltoallw(const void* send, Counts send_counts, Displs send_displs,
                        const MPI_Datatype* send_types, void* recv, Counts recv_counts,
@@ -131,10 +186,15 @@ struct Arrays {
     const int many = peers(comm);
     const bool sends = send != MPI_IN_PLACE;
     const Ints c = sends ? Ints(send_counts, many) : Ints();
-    const Ints d = sends ? Ints(send_displs, many) : Ints();
+    const Displacements d = sends ? Displacements(send_displs, send_counts, many) : Displacements();
+    const Displacements to(recv_displs, recv_counts, many);
+    for (const Displacements* side : {&d, &to}) {
+      if (!side->status().ok()) {
+        return raise(comm, side->status());
+      }
+    }
     return pmpi.native_small.Alltoallw(send, c.data(), d.data(), send_types, recv,
-                                       Ints(recv_counts, many).data(),
-                                       Ints(recv_displs, many).data(), recv_types, comm);
+                                       Ints(recv_counts, many).data(), to.data(), recv_types, comm);
   }
   /// The counts describe the blocks of the own group, also between two groups.
   static int Reduce_scatter(const void* send, void* recv, Counts counts, MPI_Datatype type,

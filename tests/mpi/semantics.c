@@ -977,6 +977,46 @@ static void case_truncated(void) {
   MPI_Comm_free(&group.comm);
 }
 
+/* Large-count functions under an MPI that has none, whose displacements are ints: one that is too
+ * far must be refused, and nothing be written elsewhere, which -1 is. */
+static void case_far(void) {
+  typedef int Gatherv(const void*, MPI_Count, MPI_Datatype, void*, const MPI_Count*,
+                      const MPI_Aint*, MPI_Datatype, int, MPI_Comm);
+  typedef int Alltoallv(const void*, const MPI_Count*, const MPI_Aint*, MPI_Datatype, void*,
+                        const MPI_Count*, const MPI_Aint*, MPI_Datatype, MPI_Comm);
+  enum { kGuard = 8 };
+  void* symbols[2] = {dlsym(RTLD_DEFAULT, "MPI_Gatherv_c"), dlsym(RTLD_DEFAULT, "MPI_Alltoallv_c")};
+  if (dlsym(RTLD_DEFAULT, "PMPI_Gatherv_c") || !symbols[0]) {
+    skipped = "not a library without large counts behind one with them";
+    return;
+  }
+  Gatherv* gatherv = NULL;
+  Alltoallv* alltoallv = NULL;
+  memcpy(&gatherv, &symbols[0], sizeof gatherv);
+  memcpy(&alltoallv, &symbols[1], sizeof alltoallv);
+  Group group = group_of(MPI_COMM_SELF); /* Nobody waits for a rank that was refused. */
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  for (int call = 0; call < 4; ++call) {
+    const bool far = call % 2 == 0;
+    begin("%s with a displacement over 2^31 of %s", call < 2 ? "gatherv" : "alltoallv",
+          far ? "a byte" : "nothing");
+    unsigned char memory[2 * kGuard];
+    memset(memory, 7, sizeof memory);
+    const unsigned char sent = 100;
+    const MPI_Count count = far;
+    const MPI_Aint here = 0;
+    const MPI_Aint there = ((MPI_Aint)1 << 31) + 1;
+    const int code = call < 2 ? gatherv(&sent, count, MPI_BYTE, memory + kGuard, &count, &there,
+                                        MPI_BYTE, 0, group.comm)
+                              : alltoallv(&sent, &count, &here, MPI_BYTE, memory + kGuard, &count,
+                                          &there, MPI_BYTE, group.comm);
+    expect((code != MPI_SUCCESS) == far, "an error where none belongs, or none where it does");
+    bool untouched = true;
+    for (size_t i = 0; i < sizeof memory; ++i) untouched = untouched && memory[i] == 7;
+    expect(untouched, "memory before the buffer or in it was written");
+  }
+}
+
 /* Sessions. */
 
 static void finish(MPI_Comm comm, long total[2]) {
@@ -1027,12 +1067,19 @@ typedef struct {
 } Case;
 
 static const Case cases[] = {
-    {"exscan", case_exscan, true},          {"regular", case_regular, true},
-    {"aliased", case_aliased, true},        {"negative", case_negative, true},
-    {"oddtypes", case_oddtypes, true},      {"info", case_info, true},
-    {"attributes", case_attributes, true},  {"reuse", case_reuse, true},
-    {"largetypes", case_largetypes, false}, {"failure", case_failure, false},
-    {"barrier", case_barrier, false},       {"truncated", case_truncated, false},
+    {"exscan", case_exscan, true},
+    {"regular", case_regular, true},
+    {"aliased", case_aliased, true},
+    {"negative", case_negative, true},
+    {"oddtypes", case_oddtypes, true},
+    {"info", case_info, true},
+    {"attributes", case_attributes, true},
+    {"reuse", case_reuse, true},
+    {"largetypes", case_largetypes, false},
+    {"failure", case_failure, false},
+    {"far", case_far, false},
+    {"barrier", case_barrier, false},
+    {"truncated", case_truncated, false},
 };
 
 static bool parse(int argc, char** argv) {

@@ -114,6 +114,13 @@ def test_large_types__with_the_default_error_handler(
     assert_passed_or_skip(semantics(mpi, 2, tmp_path, "largetypes", memory))
 
 
+@pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)
+def test_large_counts__displacements_that_no_int_holds(
+    mpi: Mpi, door: Path, tmp_path: Path
+) -> None:
+    assert_passed_or_skip(semantics(mpi, 1, tmp_path, "far"))
+
+
 @pytest.mark.parametrize("memory", ["host", "hostdevice"])
 def test_sessions(mpi: Mpi, memory: str, door: Path, tmp_path: Path) -> None:
     assert_passed_or_skip(semantics(mpi, 2, tmp_path, "sessions", memory))
