@@ -190,6 +190,18 @@ bool has_large_counts(MPI_Datatype type) {
           counts != 0);
 }
 
+/// Whether a type is the library's own: it has no contents, and whoever meets it in the contents of
+/// another may not free it. MPI 4.1 section 5.1.13; the last combiner came with 4.1.
+bool is_predefined(int combiner) {
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+  if (combiner == MPI_COMBINER_VALUE_INDEX) {
+    return true;
+  }
+#endif
+  return combiner == MPI_COMBINER_NAMED || combiner == MPI_COMBINER_F90_INTEGER ||
+         combiner == MPI_COMBINER_F90_REAL || combiner == MPI_COMBINER_F90_COMPLEX;
+}
+
 /// Whether a derived type is its bytes in order. Equal size and extents are not enough: an
 /// indexed type may list its blocks backwards. So only constructors that keep order count.
 bool is_in_order(MPI_Datatype type, int depth) {
@@ -202,7 +214,7 @@ bool is_in_order(MPI_Datatype type, int depth) {
       pmpi.Type_get_envelope(type, &integers, &addresses, &types, &combiner) != MPI_SUCCESS) {
     return false;
   }
-  if (combiner == MPI_COMBINER_NAMED) {
+  if (is_predefined(combiner)) {
     MPI_Aint lower = 0;
     MPI_Aint extent = 0;
     return pmpi.Type_get_extent(type, &lower, &extent) == MPI_SUCCESS && lower == 0 &&
@@ -219,11 +231,11 @@ bool is_in_order(MPI_Datatype type, int depth) {
     return false;
   }
   const bool in_order = is_in_order(inner, depth + 1);
-  // Contents hand out a new handle of a derived type; a named one must not be freed.
+  // Contents hand out a new handle of a derived type.
   int inner_combiner = 0;
   if (pmpi.Type_get_envelope(inner, &integers, &addresses, &types, &inner_combiner) ==
           MPI_SUCCESS &&
-      inner_combiner != MPI_COMBINER_NAMED) {
+      !is_predefined(inner_combiner)) {
     pmpi.Type_free(&inner);
   }
   return in_order;

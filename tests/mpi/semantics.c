@@ -450,6 +450,27 @@ static void case_oddtypes(void) {
   MPI_Comm_free(&spec.group.comm);
 }
 
+/* Types of Fortran's kinds by precision and range, alone and in others: the library's own, which
+ * nobody may free. The error handler stays the default one. */
+static void case_fortran(void) {
+  MPI_Datatype real = MPI_DATATYPE_NULL;
+  MPI_Type_create_f90_real(15, MPI_UNDEFINED, &real);
+  const Regular movements[] = {kBcast, kAllgather, kAlltoall};
+  for (int i = 0; i < 12; ++i) {
+    const size_t unit = i % 2 == 0 ? 3 : 1;
+    Spec spec = {
+        .group = world, .layout = {real, unit, 1, unit}, .collective = movements[i / 2 % 3]};
+    spec.count = 500;
+    spec.device_send = spec.device_receive = i < 6;
+    if (unit > 1) {
+      MPI_Type_contiguous((int)unit, real, &spec.layout.type);
+      MPI_Type_commit(&spec.layout.type);
+    }
+    check_regular(&spec);
+    if (unit > 1) MPI_Type_free(&spec.layout.type);
+  }
+}
+
 /* Types of large counts, which the calls that ask for a type's contents with int cannot look into.
  * The error handler stays the default one: no error may be raised on the way either. */
 #if HAVE_MPI_4
@@ -1078,6 +1099,7 @@ static const Case cases[] = {
     {"largetypes", case_largetypes, false},
     {"failure", case_failure, false},
     {"far", case_far, false},
+    {"fortran", case_fortran, true},
     {"barrier", case_barrier, false},
     {"truncated", case_truncated, false},
 };

@@ -25,6 +25,7 @@ PIECES = {"TUTTI_PIPELINE_CHUNK": "4K"}
 TIMEOUT_S = 5
 
 CASES = ["exscan", "regular", "aliased", "negative", "oddtypes", "info", "attributes", "reuse"]
+CASES += ["fortran"]
 # Plans that cut buffers, beside what the library chooses by itself.
 STAGED_PLANS = [("mpi-staged", 0), ("mpi-alpha", 2)]
 CCL_PLANS = [("ccl-beta", 0), ("ccl-alpha", 2)]
