@@ -105,10 +105,17 @@ class Performance {
   Status run(int* code);
 
  private:
+  /// False: not a call of ours. `refused_` is then the error, or MPI_SUCCESS where MPI is to judge.
   bool read_arguments();
   bool read_data_movement();
   bool read_reduction();
   bool read_layout(Side& side);
+  /// Not every MPI looks at each entry of an array or for a misplaced MPI_IN_PLACE: some end the
+  /// process, others wait for ever for a rank that was refused.
+  bool refuse(int error_class) {
+    refused_ = error_class;
+    return false;
+  }
   std::optional<Bytes> total_bytes() const;
   void classify();
   bool reads_everything(const engine::Route& route) const;
@@ -142,6 +149,7 @@ class Performance {
   Side send_;
   Side recv_;
   bool reduction_ = false;
+  int refused_ = MPI_SUCCESS;
   select::DataType type_ = select::DataType::kByte;
   select::ReduceOp op_ = select::ReduceOp::kNone;
   std::uint64_t send_elements_ = 0;  ///< Reductions.
@@ -150,14 +158,45 @@ class Performance {
 };
 
 bool Performance::read_layout(Side& side) {
-  if (side.form == Form::kTypes || !side.present()) {
+  if (!side.present()) {
     return true;
   }
-  return side.count >= 0 && type_layout(side.type, &side.layout);
+  if (side.form == Form::kCounts || side.form == Form::kTypes) {
+    if (!side.counts || !side.displs || (side.form == Form::kTypes && side.types == nullptr)) {
+      return refuse(MPI_ERR_ARG);
+    }
+    for (std::size_t i = 0; i < static_cast<std::size_t>(ranks_); ++i) {
+      if (side.counts[i] < 0) {
+        return refuse(MPI_ERR_COUNT);
+      }
+    }
+  }
+  return side.form == Form::kTypes || (side.count >= 0 && type_layout(side.type, &side.layout));
+}
+
+/// Where MPI allows MPI_IN_PLACE; anywhere else it is no buffer.
+bool may_be_in_place(Collective collective, bool sends, bool is_root) {
+  switch (collective) {
+    case Collective::kGather:
+    case Collective::kGatherv:
+      return sends && is_root;
+    case Collective::kScatter:
+    case Collective::kScatterv:
+      return !sends && is_root;
+    case Collective::kAllgather:
+    case Collective::kAllgatherv:
+    case Collective::kAlltoall:
+    case Collective::kAlltoallv:
+    case Collective::kAlltoallw:
+      return sends;
+    default:
+      return false;
+  }
 }
 
 bool Performance::read_data_movement() {
-  const Forms forms = forms_of(view_.collective, rank_ == view_.root);
+  const bool is_root = rank_ == view_.root;
+  const Forms forms = forms_of(view_.collective, is_root);
   send_ = {forms.send,
            view_.send,
            view_.send_count,
@@ -180,6 +219,10 @@ bool Performance::read_data_movement() {
            {}};
   send_.in_place = forms.send != Form::kAbsent && view_.send == MPI_IN_PLACE;
   recv_.in_place = forms.recv != Form::kAbsent && view_.recv == MPI_IN_PLACE;
+  if ((send_.in_place && !may_be_in_place(view_.collective, true, is_root)) ||
+      (recv_.in_place && !may_be_in_place(view_.collective, false, is_root))) {
+    return refuse(MPI_ERR_BUFFER);
+  }
   return read_layout(send_) && read_layout(recv_);
 }
 
@@ -202,10 +245,13 @@ bool Performance::read_reduction() {
   if (view_.collective == Collective::kReduceScatterBlock) {
     send_elements_ = count * ranks;
   } else if (view_.collective == Collective::kReduceScatter) {
+    if (!view_.recv_counts) {
+      return refuse(MPI_ERR_ARG);
+    }
     send_elements_ = 0;
     for (std::size_t i = 0; i < ranks; ++i) {
       if (view_.recv_counts[i] < 0) {
-        return false;
+        return refuse(MPI_ERR_COUNT);
       }
       send_elements_ += static_cast<std::uint64_t>(view_.recv_counts[i]);
     }
@@ -250,7 +296,7 @@ std::optional<Bytes> Performance::total_bytes() const {
     case Collective::kAllgatherv: {
       Bytes total = 0;
       for (std::size_t i = 0; i < ranks; ++i) {
-        total += static_cast<Bytes>(std::max<std::int64_t>(view_.recv_counts[i], 0));
+        total += static_cast<Bytes>(view_.recv_counts[i]);
       }
       return total * recv_.layout.size;
     }
@@ -285,9 +331,15 @@ Status Performance::run(int* code) {
   if (!engine_.failure().ok()) [[unlikely]] {
     return engine_.failure();
   }
-  // What MPI would refuse goes to MPI, which says so in its own words.
+  // What MPI would refuse goes to MPI, which says so in its own words. Arguments that are wrong on
+  // this rank alone keep it out of what the others do: they hear of it when their wait is over.
   if (!read_arguments()) {
-    *code = native_(view_.send, view_.recv);
+    if (refused_ != MPI_SUCCESS) {
+      pmpi.Comm_call_errhandler(session_.comm, refused_);
+      *code = refused_;
+    } else {
+      *code = native_(view_.send, view_.recv);
+    }
     return {};
   }
   bytes_ = total_bytes();

@@ -998,6 +998,85 @@ static void case_truncated(void) {
   MPI_Comm_free(&group.comm);
 }
 
+/* Arguments that MPI forbids but not every library looks at. All ranks are wrong at once, so that
+ * nobody waits. */
+typedef struct {
+  double* data;
+  double* result;
+  int ones[kMaxRanks];
+  int negative[kMaxRanks]; /* One of them. */
+  int displacements[kMaxRanks];
+  MPI_Datatype types[kMaxRanks];
+} Wrong;
+
+enum { kWrongCount = 11 };
+
+static int call_wrong(int number, Wrong* w, Group group, int* expected) {
+  const MPI_Comm comm = group.comm;
+  const MPI_Datatype type = MPI_DOUBLE;
+  const bool root = group.rank == 0;
+  void* here = MPI_IN_PLACE;
+  int* zero = w->displacements;
+  *expected = number < 6 ? MPI_ERR_COUNT : number < 9 ? MPI_ERR_BUFFER : MPI_ERR_ARG;
+  switch (number) {
+    case 0:
+      return MPI_Alltoallv(w->data, w->ones, zero, type, w->result, w->negative, zero, type, comm);
+    case 1:
+      return MPI_Alltoallv(w->data, w->negative, zero, type, w->result, w->ones, zero, type, comm);
+    case 2:
+      return MPI_Alltoallw(w->data, w->ones, zero, w->types, w->result, w->negative, zero, w->types,
+                           comm);
+    case 3:
+      return MPI_Allgatherv(w->data, 1, type, w->result, w->negative, zero, type, comm);
+    case 4:
+      return MPI_Gatherv(w->data, root ? 1 : -1, type, w->result, w->negative, zero, type, 0, comm);
+    case 5:
+      return MPI_Reduce_scatter(w->data, w->result, w->negative, type, MPI_SUM, comm);
+    case 6:
+      *expected = root ? MPI_ERR_COUNT : MPI_ERR_BUFFER;
+      return MPI_Gatherv(root ? w->data : here, 1, type, w->result, w->negative, zero, type, 0,
+                         comm);
+    case 7:
+      *expected = root ? MPI_ERR_COUNT : MPI_ERR_BUFFER;
+      return MPI_Scatterv(w->data, w->negative, zero, type, root ? w->result : here, 1, type, 0,
+                          comm);
+    case 8:
+      return MPI_Alltoallv(w->data, w->ones, zero, type, here, w->ones, zero, type, comm);
+    case 9:
+      return MPI_Reduce_scatter(w->data, w->result, NULL, type, MPI_SUM, comm);
+    default:
+      return MPI_Alltoallv(w->data, NULL, zero, type, w->result, w->ones, zero, type, comm);
+  }
+}
+
+static void case_wrong(void) {
+  Group group = returning();
+  Buffer data = make_buffer(true, kMaxRanks);
+  Buffer result = make_buffer(true, kMaxRanks);
+  load(&data);
+  load(&result);
+  Wrong w = {.data = data.memory, .result = result.memory};
+  for (int peer = 0; peer < group.ranks; ++peer) {
+    w.ones[peer] = 1;
+    w.negative[peer] = peer == group.ranks - 1 ? -1 : 1;
+    w.types[peer] = MPI_DOUBLE;
+  }
+  for (int number = 0; number < kWrongCount; ++number) {
+    begin("wrong arguments %d", number);
+    int expected = MPI_SUCCESS;
+    int class = MPI_SUCCESS;
+    MPI_Error_class(call_wrong(number, &w, group, &expected), &class);
+    expect(class == expected, "not the error class that belongs to it");
+  }
+  compare(&data, "send");
+  compare(&result, "receive");
+  drop(&data);
+  drop(&result);
+  begin("calls after wrong arguments");
+  check_group(group, true);
+  MPI_Comm_free(&group.comm);
+}
+
 /* Large-count functions under an MPI that has none, whose displacements are ints: one that is too
  * far must be refused, and nothing be written elsewhere, which -1 is. */
 static void case_far(void) {
@@ -1099,6 +1178,7 @@ static const Case cases[] = {
     {"largetypes", case_largetypes, false},
     {"failure", case_failure, false},
     {"far", case_far, false},
+    {"wrong", case_wrong, false},
     {"fortran", case_fortran, true},
     {"barrier", case_barrier, false},
     {"truncated", case_truncated, false},

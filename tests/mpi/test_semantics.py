@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from harness import Finished, Mpi, job
-from test_mpi import REAL_GPU, ccl_calls, once_per_library, setting
+from test_mpi import DIRECT, REAL_GPU, ccl_calls, once_per_library, setting
 
 # Several pieces per buffer, so that whatever happens between two of them happens. Not for odd
 # types: a message of one piece is too small for the MPI to cut it.
@@ -187,3 +187,11 @@ def test_alpha__a_step_that_fails_breaks_the_communicator(
     once_per_library(mpi)
     result = semantics(mpi, 2, tmp_path, "truncated", plan="mpi-alpha", nodes=2)
     result.assert_passed("semantics")
+
+
+def test_wrong_arguments__are_errors(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    """With plans that would read them; no library refuses all of these by itself."""
+    once_per_library(mpi)
+    for extra in (DIRECT, {"TUTTI_ALLTOALLV": "schedule:linear"}):
+        result = semantics(mpi, 3, tmp_path, "wrong", extra=extra)
+        result.assert_passed("semantics")
