@@ -165,9 +165,18 @@ bool Performance::read_layout(Side& side) {
     if (!side.counts || !side.displs || (side.form == Form::kTypes && side.types == nullptr)) {
       return refuse(MPI_ERR_ARG);
     }
+    MPI_Datatype known = MPI_DATATYPE_NULL;
     for (std::size_t i = 0; i < static_cast<std::size_t>(ranks_); ++i) {
       if (side.counts[i] < 0) {
         return refuse(MPI_ERR_COUNT);
+      }
+      if (side.form == Form::kTypes && side.counts[i] > 0 &&
+          (known == MPI_DATATYPE_NULL || side.types[i] != known)) {
+        TypeLayout unused;
+        if (!type_layout(side.types[i], &unused)) {
+          return refuse(MPI_ERR_TYPE);
+        }
+        known = side.types[i];
       }
     }
   }

@@ -1007,9 +1007,10 @@ typedef struct {
   int negative[kMaxRanks]; /* One of them. */
   int displacements[kMaxRanks];
   MPI_Datatype types[kMaxRanks];
+  MPI_Datatype null[kMaxRanks]; /* One of them. */
 } Wrong;
 
-enum { kWrongCount = 11 };
+enum { kWrongCount = 12 };
 
 static int call_wrong(int number, Wrong* w, Group group, int* expected) {
   const MPI_Comm comm = group.comm;
@@ -1043,6 +1044,10 @@ static int call_wrong(int number, Wrong* w, Group group, int* expected) {
     case 8:
       return MPI_Alltoallv(w->data, w->ones, zero, type, here, w->ones, zero, type, comm);
     case 9:
+      *expected = MPI_ERR_TYPE;
+      return MPI_Alltoallw(w->data, w->ones, zero, w->types, w->result, w->ones, zero, w->null,
+                           comm);
+    case 10:
       return MPI_Reduce_scatter(w->data, w->result, NULL, type, MPI_SUM, comm);
     default:
       return MPI_Alltoallv(w->data, NULL, zero, type, w->result, w->ones, zero, type, comm);
@@ -1060,6 +1065,7 @@ static void case_wrong(void) {
     w.ones[peer] = 1;
     w.negative[peer] = peer == group.ranks - 1 ? -1 : 1;
     w.types[peer] = MPI_DOUBLE;
+    w.null[peer] = peer == group.ranks - 1 ? MPI_DATATYPE_NULL : MPI_DOUBLE;
   }
   for (int number = 0; number < kWrongCount; ++number) {
     begin("wrong arguments %d", number);
