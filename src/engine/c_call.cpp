@@ -208,6 +208,9 @@ class Reader {
         TUTTI_RETURN_IF_ERROR(read_counts(a_.send_counts, a_.send_displs, "send_counts",
                                           &out_.send_counts, &out_.send_offsets, &sent));
       }
+      if (out_.send_counts[self_] != out_.recv_counts[self_]) {
+        return bad("send_counts and recv_counts differ in this rank's own entry");
+      }
       use_send_counts();
       use_recv_counts();
     } else {

@@ -123,6 +123,7 @@ class Performance {
   Status run_reduction(const engine::Route& route);
   Status run_movement(const engine::Route& route);
   std::optional<Call> plain_movement() const;
+  Status check_own_block(Bytes sent, Bytes received) const;
   struct Staged;
   Status run_native_staged(int* code);
   Status stage(const Side& side, std::span<const Piece> parts, Staged* staged);
@@ -741,8 +742,24 @@ std::optional<Call> Performance::plain_movement() const {
   return call;
 }
 
+/// A rank is its own peer, and of that pair it sees both ends: plans that copy the block rely on
+/// it. The others are in the call by now: an error of this communicator, which ends their wait.
+Status Performance::check_own_block(Bytes sent, Bytes received) const {
+  if (sent == received) {
+    return {};
+  }
+  return Status(ErrorCode::kInvalidArgument,
+                std::string(select::to_string(view_.collective)) + ": rank " +
+                    std::to_string(rank_) + " has " + std::to_string(sent) +
+                    " bytes for itself and takes " + std::to_string(received) + " from itself");
+}
+
 Status Performance::run_movement(const engine::Route& route) {
   if (const std::optional<Call> plain = plain_movement()) {
+    if (send_.present() && recv_.present()) {
+      TUTTI_RETURN_IF_ERROR(check_own_block(static_cast<Bytes>(send_.count) * send_.layout.size,
+                                            static_cast<Bytes>(recv_.count) * recv_.layout.size));
+    }
     return engine_.run(route, *plain);
   }
   Call call;
@@ -796,6 +813,14 @@ Status Performance::run_movement(const engine::Route& route) {
     call.recv = const_cast<std::byte*>(runners::at(call.send, send_offsets[self], 1));
     call.recv_memory = call.send_memory;
     recv_counts = {send_counts[self]};
+  }
+
+  if (!send_counts.empty() && !recv_counts.empty()) {
+    // The side of one block has only the own one.
+    const auto own = [self](const std::vector<std::uint64_t>& counts) {
+      return counts[counts.size() == 1 ? 0 : self];
+    };
+    TUTTI_RETURN_IF_ERROR(check_own_block(own(send_counts), own(recv_counts)));
   }
 
   const auto first = [](const std::vector<std::uint64_t>& counts) {

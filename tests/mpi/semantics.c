@@ -1083,6 +1083,53 @@ static void case_wrong(void) {
   MPI_Comm_free(&group.comm);
 }
 
+/* Both ends of a block that do not agree on its length. A rank sees it of its own block, at once;
+ * of a block from another when a message has come. */
+enum { kUnequalCount = 4 };
+
+static int call_unequal(int number, double* data, double* result, Group group) {
+  int sent[kMaxRanks];
+  int received[kMaxRanks];
+  int displacements[kMaxRanks];
+  for (int peer = 0; peer < group.ranks; ++peer) {
+    sent[peer] = received[peer] = 2;
+    displacements[peer] = 4 * peer;
+  }
+  sent[group.rank] = 4;
+  received[group.rank] = 3;
+  switch (number) {
+    case 0:
+      return MPI_Alltoallv(data, sent, displacements, MPI_DOUBLE, result, received, displacements,
+                           MPI_DOUBLE, group.comm);
+    case 1:
+      return MPI_Allgatherv(data, kFailureCount, MPI_DOUBLE, result, sent, displacements,
+                            MPI_DOUBLE, group.comm);
+    case 2:
+      return MPI_Allgather(data, 4, MPI_DOUBLE, result, 3, MPI_DOUBLE, group.comm);
+    default:
+      return MPI_Bcast(data, group.rank == 0 ? 8 : 9, MPI_DOUBLE, 0, group.comm);
+  }
+}
+
+static void case_unequal(void) {
+  for (int number = 0; number < kUnequalCount; ++number) {
+    begin("unequal counts %d", number);
+    Group group = returning();
+    Buffer data = make_buffer(false, kFailureCount);
+    Buffer result = make_buffer(false, kFailureCount);
+    load(&data);
+    load(&result);
+    const bool is_seen = number < 3 || group.rank != 0;
+    const int code = call_unequal(number, data.memory, result.memory, group);
+    expect((code != MPI_SUCCESS) == is_seen, "an error where none belongs, or none where it does");
+    if (number < 3) compare(&result, "receive");
+    if (is_seen) expect(MPI_Barrier(group.comm) != MPI_SUCCESS, "the communicator goes on");
+    drop(&data);
+    drop(&result);
+    MPI_Comm_free(&group.comm);
+  }
+}
+
 /* Large-count functions under an MPI that has none, whose displacements are ints: one that is too
  * far must be refused, and nothing be written elsewhere, which -1 is. */
 static void case_far(void) {
@@ -1184,6 +1231,7 @@ static const Case cases[] = {
     {"largetypes", case_largetypes, false},
     {"failure", case_failure, false},
     {"far", case_far, false},
+    {"unequal", case_unequal, false},
     {"wrong", case_wrong, false},
     {"fortran", case_fortran, true},
     {"barrier", case_barrier, false},

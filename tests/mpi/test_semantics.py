@@ -195,3 +195,12 @@ def test_wrong_arguments__are_errors(mpi: Mpi, door: Path, tmp_path: Path) -> No
     for extra in (DIRECT, {"TUTTI_ALLTOALLV": "schedule:linear"}):
         result = semantics(mpi, 3, tmp_path, "wrong", extra=extra)
         result.assert_passed("semantics")
+
+
+@pytest.mark.parametrize("mpi", ["mpich"], indirect=True)
+def test_unequal_counts__are_errors(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    """A copy of the longer end would write past the shorter one."""
+    for extra in (DIRECT, {"TUTTI_ALLTOALLV": "schedule:linear", "TUTTI_ALLGATHER": "rings"}):
+        extra = extra | {"TUTTI_ALLGATHERV": "direct-gamma", "TUTTI_BCAST": "schedule:knomial"}
+        result = semantics(mpi, 2, tmp_path, "unequal", extra=extra)
+        result.assert_passed("semantics")

@@ -195,6 +195,12 @@ TEST(CCall, make_call__wrong_arguments_are_named) {
   given = arguments(Collective::kScatter);
   given.recv = TUTTI_IN_PLACE;
   expect_words(given, "cannot be TUTTI_IN_PLACE");
+  const std::array<std::int64_t, 3> sent = {1, 4, 1};
+  const std::array<std::int64_t, 3> received = {1, 3, 1};
+  given = arguments(Collective::kAlltoallv);
+  given.send_counts = sent.data();
+  given.recv_counts = received.data();
+  expect_words(given, "this rank's own entry");
   expect_words(arguments(Collective::kAllgatherv), "recv_counts is null");
   expect_words(arguments(Collective::kReduceScatter), "recv_counts is null");
   const std::array<std::int64_t, 3> counts = {2, 3, -5};
