@@ -95,6 +95,9 @@ Communicator::~Communicator() {
 }
 
 void Communicator::fail(const Status& status) {
+  if (mpi_ != nullptr && failure_.ok()) {
+    mpi_->leave();
+  }
   failure_ = status;
   if (direct_host_runner_ != nullptr) {
     direct_host_runner_->give_up(status);

@@ -2,8 +2,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/library.hpp"
 
+#include <chrono>
 #include <climits>
+#include <cstring>
+#include <limits>
+#include <memory>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "mpi/types.hpp"
@@ -25,7 +30,8 @@ Status check(int code, const char* what) {
   return Status::mpi(code, std::string(what) + ": " + text);
 }
 
-Library::Library(MPI_Comm application) : application_(application), own_(application) {
+Library::Library(MPI_Comm application, double timeout_s)
+    : application_(application), own_(application), timeout_s_(timeout_s) {
   pmpi.Comm_rank(application, &rank_);
   pmpi.Comm_size(application, &ranks_);
   comms_.fill(MPI_COMM_NULL);
@@ -34,7 +40,7 @@ Library::Library(MPI_Comm application) : application_(application), own_(applica
 }
 
 Library::~Library() {
-  if (own_ != application_) {
+  if (own_ != application_ && !has_given_up_) {
     pmpi.Comm_free(&own_);
   }
   for (MPI_Comm& comm : comms_) {
@@ -63,15 +69,106 @@ Status Library::duplicate() {
   return check(pmpi.Comm_set_errhandler(copy, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
 }
 
+namespace {
+
+/// Of the empty messages by which a rank leaves. Far from those of schedules, and no larger than
+/// any MPI's largest (MPI 4.1 section 9.1.2).
+constexpr int kLeavingTag = 32767;
+
+}  // namespace
+
+void Library::leave() {
+  if (own_ == application_) {
+    return;
+  }
+  for (int peer = 0; peer < ranks_; ++peer) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (peer != rank_ &&
+        pmpi.Isend(nullptr, 0, MPI_BYTE, peer, kLeavingTag, own_, &request) == MPI_SUCCESS) {
+      pmpi.Request_free(&request);
+    }
+  }
+}
+
+/// A blocking collective would wait for ever for a rank whose call failed, or whose arguments were
+/// refused: it makes another call or none. One that failed has told so; an agreement that it had
+/// come to before is still brought to its end, for which a moment is left.
+Status Library::await(MPI_Request request, std::unique_ptr<std::byte[]>* data, const char* what) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kPollsPerLook = 256;
+  constexpr double kMomentS = 1;
+  const auto start = Clock::now();
+  double limit_s = timeout_s_ > 0 ? timeout_s_ : std::numeric_limits<double>::infinity();
+  int gone = MPI_PROC_NULL;
+  for (std::uint64_t polls = 1;; ++polls) {
+    int done = 0;
+    TUTTI_RETURN_IF_ERROR(check(pmpi.Test(&request, &done, MPI_STATUS_IGNORE), what));
+    if (done != 0) {
+      return {};
+    }
+    if (polls % kPollsPerLook != 0) {
+      continue;
+    }
+    const double waited_s = std::chrono::duration<double>(Clock::now() - start).count();
+    if (waited_s > limit_s) {
+      break;
+    }
+    if (gone == MPI_PROC_NULL) {
+      int found = 0;
+      MPI_Status status;
+      TUTTI_RETURN_IF_ERROR(
+          check(pmpi.Iprobe(MPI_ANY_SOURCE, kLeavingTag, own_, &found, &status), "MPI_Iprobe"));
+      if (found != 0) {
+        gone = status.MPI_SOURCE;
+        limit_s = std::min(limit_s, waited_s + kMomentS);
+      }
+    }
+    std::this_thread::yield();
+  }
+  has_given_up_ = true;
+  static_cast<void>(data->release());
+  return Status(
+      ErrorCode::kTimeout,
+      std::string("an agreement of the ranks (") + what + ") did not end: " +
+          (gone != MPI_PROC_NULL ? "rank " + std::to_string(gone) + " failed before"
+                                 : "not after TUTTI_TIMEOUT=" + std::to_string(timeout_s_) +
+                                       " s; some rank is dead or not in the call"));
+}
+
 Status Library::allgather(const void* send, void* recv, Bytes bytes_each) {
   const int bytes = static_cast<int>(bytes_each);
-  return own_check(pmpi.small.Allgather(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, own()),
-                   "MPI_Allgather");
+  if (own_ == application_) {
+    return own_check(pmpi.small.Allgather(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, own_),
+                     "MPI_Allgather");
+  }
+  // The own part last, in memory that may be left behind.
+  const Bytes all_bytes = bytes_each * static_cast<Bytes>(ranks_);
+  auto data = std::make_unique<std::byte[]>(all_bytes + bytes_each);
+  std::memcpy(data.get() + all_bytes, send, bytes_each);
+  MPI_Request request = MPI_REQUEST_NULL;
+  TUTTI_RETURN_IF_ERROR(check(pmpi.Iallgather(data.get() + all_bytes, bytes, MPI_BYTE, data.get(),
+                                              bytes, MPI_BYTE, own_, &request),
+                              "MPI_Iallgather"));
+  TUTTI_RETURN_IF_ERROR(await(request, &data, "MPI_Iallgather"));
+  std::memcpy(recv, data.get(), all_bytes);
+  return {};
 }
 
 Status Library::max_in_place(std::uint64_t* values, int count) {
-  return own_check(pmpi.small.Allreduce(MPI_IN_PLACE, values, count, MPI_UINT64_T, MPI_MAX, own()),
-                   "MPI_Allreduce");
+  if (own_ == application_) {
+    return own_check(pmpi.small.Allreduce(MPI_IN_PLACE, values, count, MPI_UINT64_T, MPI_MAX, own_),
+                     "MPI_Allreduce");
+  }
+  const Bytes bytes = static_cast<Bytes>(count) * sizeof(std::uint64_t);
+  auto data = std::make_unique<std::byte[]>(bytes);
+  std::memcpy(data.get(), values, bytes);
+  MPI_Request request = MPI_REQUEST_NULL;
+  TUTTI_RETURN_IF_ERROR(
+      check(pmpi.Iallreduce(MPI_IN_PLACE, data.get(), count, MPI_UINT64_T, MPI_MAX, own_, &request),
+            "MPI_Iallreduce"));
+  TUTTI_RETURN_IF_ERROR(await(request, &data, "MPI_Iallreduce"));
+  std::memcpy(values, data.get(), bytes);
+  return {};
 }
 
 Status Library::make_scopes(int node) {

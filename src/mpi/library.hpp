@@ -8,6 +8,8 @@
 #pragma once
 
 #include <array>
+#include <memory>
+#include <vector>
 
 #include "mpi/pmpi.hpp"
 #include "runners/runner.hpp"
@@ -16,7 +18,9 @@ namespace tutti::mpi::TUTTI_FLAVOUR {
 
 class Library : public runners::MpiLibrary {
  public:
-  explicit Library(MPI_Comm application);
+  /// `timeout_s`: how long an agreement waits for a rank, 0: for ever. The first one, before
+  /// duplicate(), waits as the application's own collectives do.
+  Library(MPI_Comm application, double timeout_s);
   ~Library() override;
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
@@ -29,6 +33,7 @@ class Library : public runners::MpiLibrary {
   /// Communicator for steps of ours over all ranks.
   MPI_Comm own() const { return own_; }
 
+  void leave() override;
   Status allgather(const void* send, void* recv, Bytes bytes_each) override;
   Status max_in_place(std::uint64_t* values, int count) override;
   Status make_scopes(int node) override;
@@ -52,6 +57,8 @@ class Library : public runners::MpiLibrary {
 
   MPI_Comm application_;
   MPI_Comm own_;  ///< The duplicate; the application's own before duplicate().
+  double timeout_s_;
+  bool has_given_up_ = false;  ///< An agreement is under way on it for ever.
   int rank_ = 0;
   int ranks_ = 1;
   std::array<MPI_Comm, runners::kScopeCount> comms_;
@@ -63,6 +70,8 @@ class Library : public runners::MpiLibrary {
   std::vector<MPI_Status> statuses_;
   MPI_Request* request(int slot, Bytes expected);
   Status check_length(const MPI_Status& status, Bytes expected) const;
+  /// An agreement's end, with its result in `data`; given up, `data` is left to MPI.
+  Status await(MPI_Request request, std::unique_ptr<std::byte[]>* data, const char* what);
 };
 
 /// MPI_SUCCESS -> ok; else a Status that carries the code and MPI's words for it.

@@ -77,6 +77,11 @@ struct Collectives {
   X(Type_free)                  \
   X(Isend)                      \
   X(Irecv)                      \
+  X(Iallgather)                 \
+  X(Iallreduce)                 \
+  X(Iprobe)                     \
+  X(Request_free)               \
+  X(Test)                       \
   X(Testsome)                   \
   X(Get_elements_x)             \
   X(Reduce_local)               \

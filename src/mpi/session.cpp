@@ -136,7 +136,7 @@ Status start(Session* session) {
     return {};
   }
   engine::Process& process = engine::Process::get();
-  session->library = std::make_unique<Library>(session->comm);
+  session->library = std::make_unique<Library>(session->comm, process.config().timeout_s);
   engine::Place place;
   place.rank = session->library->rank();
   place.ranks = session->library->ranks();

@@ -10,8 +10,8 @@
  * Usage: semantics --case NAME|all [--memory host|hostdevice|cuda|hip] [--fail SYMBOL]
  *        [--victim RANK]
  *   all      each case that needs neither a start of its own nor a failure
- *   failure, barrier  (cuda's double only) SYMBOL of the driver fails on rank RANK in one call
- * Last line: "semantics: N checks, M failed", or "semantics: skipped: WHY".
+ *   failure, barrier, agreement  (cuda's double only) SYMBOL of the driver fails on rank RANK in
+ * one call Last line: "semantics: N checks, M failed", or "semantics: skipped: WHY".
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -979,6 +979,45 @@ static void case_barrier(void) {
   MPI_Comm_free(&group.comm);
 }
 
+/* The victim fails when all has been sent, so that its peers go on. Their next calls need what it
+ * will not say any more: first that of one that failed, then that of one whose arguments were
+ * refused, of which nobody hears. */
+static void case_agreement(void) {
+  if (!find_driver_knobs()) {
+    expect(false, "no double of the driver is loaded");
+    return;
+  }
+  Group group = returning();
+  const bool is_hit = group.rank == options.victim;
+  const int root = options.victim == 0 ? 1 : 0;
+  Buffer few = make_buffer(true, kFailureCount);
+  Buffer many = make_buffer(true, 16 * kFailureCount);
+  load(&few);
+  load(&many);
+  begin("bcast while %s fails on rank %d, that receives", options.fail, options.victim);
+  const int code = faulty_bcast(group, &few, root);
+  if (!is_hit) expect_success(code);
+  begin("a call of another size after it");
+  const int next = MPI_Bcast(many.memory, (int)many.count, MPI_DOUBLE, root, group.comm);
+  expect(next != MPI_SUCCESS, "MPI_SUCCESS on a communicator that failed");
+  MPI_Comm_free(&group.comm);
+
+  group = returning();
+  begin("alltoallv with a negative count on rank %d", options.victim);
+  int counts[kMaxRanks];
+  int displacements[kMaxRanks];
+  for (int peer = 0; peer < group.ranks; ++peer) {
+    counts[peer] = is_hit ? -1 : 1;
+    displacements[peer] = peer;
+  }
+  expect(MPI_Alltoallv(few.memory, counts, displacements, MPI_DOUBLE, many.memory, counts,
+                       displacements, MPI_DOUBLE, group.comm) != MPI_SUCCESS,
+         "MPI_SUCCESS although it could not be");
+  MPI_Comm_free(&group.comm);
+  drop(&few);
+  drop(&many);
+}
+
 /* Rank 0 sends more than rank 1 receives, where a broadcast has steps. What breaks a step on one
  * rank breaks the communicator there: its peers may be in the steps that come after. Rank 0, which
  * sees no error, makes no other call. All are of one class, whose memory the ranks agree on in its
@@ -1235,6 +1274,7 @@ static const Case cases[] = {
     {"wrong", case_wrong, false},
     {"fortran", case_fortran, true},
     {"barrier", case_barrier, false},
+    {"agreement", case_agreement, false},
     {"truncated", case_truncated, false},
 };
 

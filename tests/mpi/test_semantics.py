@@ -204,3 +204,15 @@ def test_unequal_counts__are_errors(mpi: Mpi, door: Path, tmp_path: Path) -> Non
         extra = extra | {"TUTTI_ALLGATHERV": "direct-gamma", "TUTTI_BCAST": "schedule:knomial"}
         result = semantics(mpi, 2, tmp_path, "unequal", extra=extra)
         result.assert_passed("semantics")
+
+
+@pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
+def test_agreement__without_a_rank_that_failed_ends(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    """One that failed says so; one with wrong arguments is waited for."""
+    once_per_library(mpi)
+    options = ["--fail", "cuMemcpyAsync", "--victim", "1"]
+    extra = OURS | {"TUTTI_TIMEOUT": "3", "TUTTI_LOG_LEVEL": "error"}
+    result = semantics(mpi, 3, tmp_path, "agreement", "cuda", *options, extra=extra)
+    result.assert_passed("semantics")
+    assert result.lines("rank 1 failed before"), str(result)
+    assert result.lines(r"did not end: not after TUTTI_TIMEOUT=3"), str(result)
