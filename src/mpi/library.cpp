@@ -389,6 +389,23 @@ Status Library::reduce_local(const void* in, void* inout, std::uint64_t count, c
   return {};
 }
 
+/// A message of this rank to itself, on the private communicator, where there is no other one.
+Status Library::pack_large(const void* element, MPI_Datatype type, void* dense, Bytes bytes) {
+  return with_bytes(bytes, [&](int count, MPI_Datatype of_bytes) {
+    return check(pmpi.Sendrecv(element, 1, type, rank_, 0, dense, count, of_bytes, rank_, 0, own(),
+                               MPI_STATUS_IGNORE),
+                 "MPI_Sendrecv");
+  });
+}
+
+Status Library::unpack_large(const void* dense, void* element, MPI_Datatype type, Bytes bytes) {
+  return with_bytes(bytes, [&](int count, MPI_Datatype of_bytes) {
+    return check(pmpi.Sendrecv(dense, count, of_bytes, rank_, 0, element, 1, type, rank_, 0, own(),
+                               MPI_STATUS_IGNORE),
+                 "MPI_Sendrecv");
+  });
+}
+
 template <class C>
 Status Library::collective_as(MPI_Comm comm, const ScopeRank& me, const Call& call,
                               MPI_Datatype type, std::uint64_t unit_bytes) {

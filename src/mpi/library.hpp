@@ -47,6 +47,11 @@ class Library : public runners::MpiLibrary {
   Status reduce_local(const void* in, void* inout, std::uint64_t count,
                       const runners::Call& call) override;
 
+  /// One element of a type with gaps to `bytes` bytes in order and back, where they are more than
+  /// MPI_Pack can count.
+  Status pack_large(const void* element, MPI_Datatype type, void* dense, Bytes bytes);
+  Status unpack_large(const void* dense, void* element, MPI_Datatype type, Bytes bytes);
+
  private:
   /// check() for a step of ours: on the application's communicator MPI has raised the error.
   Status own_check(int code, const char* what) const;

@@ -588,17 +588,18 @@ Status Performance::run_native_staged(int* code) {
   return copies.finish();
 }
 
-/// MPI_Pack counts its buffer in int: packs or unpacks in batches that fit.
-template <class Step>
-Status in_batches(const Piece& piece, Step step) {
-  constexpr std::uint64_t kBatchBytes = 1U << 30;
-  if (piece.layout.size > kBatchBytes) {
-    return Status(ErrorCode::kUnsupported, "one element of a datatype with gaps is over 1 GiB");
-  }
-  const auto batch =
-      static_cast<std::int64_t>(kBatchBytes / std::max<std::uint64_t>(piece.layout.size, 1));
+/// MPI_Pack counts its buffer in int: no more of it at once.
+constexpr std::uint64_t kBatchBytes = 1U << 30;
+
+/// Packs or unpacks in batches that fit, `large` an element that alone does not.
+template <class Step, class Large>
+Status in_batches(const Piece& piece, Step step, Large large) {
+  const bool is_large = piece.layout.size > kBatchBytes;
+  const auto batch = static_cast<std::int64_t>(
+      is_large ? 1 : kBatchBytes / std::max<std::uint64_t>(piece.layout.size, 1));
   for (std::int64_t first = 0; first < piece.count; first += batch) {
-    TUTTI_RETURN_IF_ERROR(step(first, std::min(batch, piece.count - first)));
+    TUTTI_RETURN_IF_ERROR(is_large ? large(first)
+                                   : step(first, std::min(batch, piece.count - first)));
   }
   return {};
 }
@@ -616,13 +617,18 @@ Status Performance::pack(const Side& side, const Piece& piece, std::byte* dense)
         runners::copy_any(api_, lease.data(), {}, origin + span.lower, side.memory, span.span));
     origin = static_cast<std::byte*>(lease.data()) - span.lower;
   }
-  return in_batches(piece, [&](std::int64_t first, std::int64_t count) {
+  const auto step = [&](std::int64_t first, std::int64_t count) {
     int position = 0;
     const Bytes bytes = static_cast<Bytes>(count) * piece.layout.size;
     return check(pmpi.Pack(origin + first * piece.layout.extent, static_cast<int>(count),
                            piece.type, dense + static_cast<Bytes>(first) * piece.layout.size,
                            static_cast<int>(bytes), &position, session_.library->own()),
                  "MPI_Pack");
+  };
+  return in_batches(piece, step, [&](std::int64_t at) {
+    return session_.library->pack_large(origin + at * piece.layout.extent, piece.type,
+                                        dense + static_cast<Bytes>(at) * piece.layout.size,
+                                        piece.layout.size);
   });
 }
 
@@ -642,7 +648,7 @@ Status Performance::unpack(const Side& side, const Piece& piece, const std::byte
                                             side.memory, span.span));
     origin = static_cast<std::byte*>(lease.data()) - span.lower;
   }
-  TUTTI_RETURN_IF_ERROR(in_batches(piece, [&](std::int64_t first, std::int64_t count) {
+  const auto step = [&](std::int64_t first, std::int64_t count) {
     int position = 0;
     const Bytes bytes = static_cast<Bytes>(count) * piece.layout.size;
     return check(
@@ -650,6 +656,11 @@ Status Performance::unpack(const Side& side, const Piece& piece, const std::byte
                     &position, origin + first * piece.layout.extent, static_cast<int>(count),
                     piece.type, session_.library->own()),
         "MPI_Unpack");
+  };
+  TUTTI_RETURN_IF_ERROR(in_batches(piece, step, [&](std::int64_t at) {
+    return session_.library->unpack_large(dense + static_cast<Bytes>(at) * piece.layout.size,
+                                          origin + at * piece.layout.extent, piece.type,
+                                          piece.layout.size);
   }));
   if (!on_device) {
     return {};

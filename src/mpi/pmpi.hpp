@@ -76,6 +76,7 @@ struct Collectives {
   X(Type_commit)                \
   X(Type_free)                  \
   X(Isend)                      \
+  X(Sendrecv)                   \
   X(Irecv)                      \
   X(Iallgather)                 \
   X(Iallreduce)                 \

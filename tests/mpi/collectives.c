@@ -1361,20 +1361,35 @@ static void part_errors(const Group* g, int round) {
   MPI_Comm_free(&comm);
 }
 
+/* One element of 1.25 GiB with a gap behind its first half. */
+static MPI_Datatype large_element(size_t doubles) {
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  const int lengths[2] = {(int)(doubles / 2), (int)(doubles / 2)};
+  const MPI_Aint offsets[2] = {0, (MPI_Aint)((doubles / 2 + 1) * sizeof(double))};
+  const MPI_Datatype types[2] = {MPI_DOUBLE, MPI_DOUBLE};
+  MPI_Type_create_struct(2, lengths, offsets, types, &type);
+  MPI_Type_commit(&type);
+  return type;
+}
+
 /* More than 2^31 bytes: by type with a count that an int holds, and by count with the _c form.
  * Verified in pieces, with no mirror of the whole. */
 static void part_huge(const Group* g, int round) {
   enum { kPiece = 1 << 20 };
   if (!options.huge) return;
   const size_t count = ((size_t)1 << 28) + 5; /* Doubles: 2 GiB and 40 bytes. */
+  const size_t element = (size_t)5 << 25;
+  MPI_Datatype large = large_element(element);
   const bool device = on_device(&(Spec){.group = g}, true);
   double* piece = malloc(kPiece * sizeof *piece);
   double* data = memory_allocate(device, count * sizeof *data);
-  for (int call = 0; call < (HAVE_LARGE ? 3 : 2); ++call) {
+  for (int call = 0; call < 4; ++call) {
+    if (call == 2 && !HAVE_LARGE) continue;
     for (size_t at = 0; at < count; at += kPiece) {
       const size_t n = count - at < kPiece ? count - at : kPiece;
       for (size_t i = 0; i < n; ++i) {
-        piece[i] = call == 0 && g->rank != 0 ? -1 : (double)(at + i + (size_t)round);
+        const bool arrives = call == 0 || (call == 3 && at + i <= element && at + i != element / 2);
+        piece[i] = arrives && g->rank != 0 ? -1 : (double)(at + i + (size_t)round);
       }
       memory_write(device, data + at, piece, n * sizeof *piece);
     }
@@ -1388,6 +1403,7 @@ static void part_huge(const Group* g, int round) {
       code = MPI_Bcast_c(data, (MPI_Count)(count * sizeof *data), MPI_BYTE, g->size - 1, g->comm);
     }
 #endif
+    if (call == 3) code = MPI_Bcast(data, 1, large, 0, g->comm);
     expect(code == MPI_SUCCESS, "more than 2^31 bytes: return code");
     const double factor = call == 1 ? g->size : 1;
     bool right = true;
@@ -1400,6 +1416,7 @@ static void part_huge(const Group* g, int round) {
     }
     expect(right, "more than 2^31 bytes: values");
   }
+  MPI_Type_free(&large);
   memory_free(device, data);
   free(piece);
 }

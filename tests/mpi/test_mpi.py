@@ -897,10 +897,12 @@ def test_deep_combinations(mpi: Mpi, memory: str, door: Path, tmp_path: Path) ->
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("memory", ["host", "hostdevice"])
-def test_deep_huge(mpi: Mpi, memory: str, door: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("memory", "plan"), [("host", ""), ("host", "schedule:knomial"), ("hostdevice", "")]
+)
+def test_deep_huge(mpi: Mpi, memory: str, plan: str, door: Path, tmp_path: Path) -> None:
     """More than 2^31 bytes; needs about 16 GiB of memory."""
-    result = collectives(
-        mpi, 2, tmp_path, memory, "--huge", "--only", "huge", "--watchdog", "600", timeout_s=900
-    )
+    extra = {"TUTTI_BCAST": plan} if plan else {}
+    options = ["--huge", "--only", "huge", "--watchdog", "600"]
+    result = collectives(mpi, 2, tmp_path, memory, *options, extra=extra, timeout_s=900)
     result.assert_passed("collectives")
