@@ -325,7 +325,7 @@ int Barrier(MPI_Comm comm) {
     return error == MPI_SUCCESS ? pmpi.native_Barrier(comm) : error;
   }
   bool is_native = false;
-  const Status status = run_barrier(*session->engine, &is_native);
+  const Status status = guarded([&] { return run_barrier(*session->engine, &is_native); });
   if (!status.ok()) {
     return fail_call(*session, status);
   }

@@ -879,7 +879,7 @@ int fail_call(Session& session, const Status& status) {
 
 int perform(Session& session, const View& view, const NativeCall& native) {
   int code = MPI_SUCCESS;
-  const Status status = Performance(session, view, native).run(&code);
+  const Status status = guarded([&] { return Performance(session, view, native).run(&code); });
   return status.ok() ? code : fail_call(session, status);
 }
 

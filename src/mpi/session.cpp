@@ -222,7 +222,7 @@ Session* session_of(MPI_Comm comm, int* error) {
     return nullptr;
   }
   if (!session->started) {
-    session->failure = start(session);
+    session->failure = guarded([&] { return start(session); });
   }
   if (!session->failure.ok()) {
     *error = raise(comm, session->failure);

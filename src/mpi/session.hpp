@@ -11,7 +11,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
+#include <system_error>
 
 #include "engine/communicator.hpp"
 #include "mpi/library.hpp"
@@ -73,6 +75,20 @@ std::string info_value(MPI_Info info, const char* key);
 /// Turns a failure into the communicator's MPI error: its error handler is called with a code
 /// whose text is the message; returns the code.
 int raise(MPI_Comm comm, const Status& status);
+
+/// Runs `body`, which returns a Status. Memory that ran out, or a thread that could not be had, is
+/// an error of the call: the frames above are C's. What the application's own handlers throw is
+/// theirs.
+template <class Body>
+Status guarded(Body body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return Status(ErrorCode::kOutOfMemory, "no memory");
+  } catch (const std::system_error& error) {
+    return Status(ErrorCode::kUnavailable, error.what());
+  }
+}
 
 /// After load_pmpi: keyvals are made at first use.
 void load_sessions(Lookup lookup);

@@ -1122,6 +1122,44 @@ static void case_wrong(void) {
   MPI_Comm_free(&group.comm);
 }
 
+/* Memory that runs out in the middle of a call: the next malloc of this thread has none. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__GLIBC__)
+static _Thread_local bool starves;
+
+extern void* __libc_malloc(size_t bytes);
+
+__attribute__((visibility("default"))) void* malloc(size_t bytes) {
+  if (!starves) return __libc_malloc(bytes);
+  starves = false;
+  return NULL;
+}
+
+static void case_memory(void) {
+  enum { kStarved = 3 };
+  Group group = returning();
+  double data[kMaxRanks] = {0};
+  double result[kMaxRanks] = {0};
+  int counts[kMaxRanks];
+  int displacements[kMaxRanks];
+  for (int peer = 0; peer < group.ranks; ++peer) {
+    counts[peer] = 1;
+    displacements[peer] = peer;
+  }
+  for (int call = 1; call <= kStarved + 1; ++call) {
+    begin("alltoallv %d, without memory from number %d on", call, kStarved);
+    starves = call == kStarved;
+    const int code = MPI_Alltoallv(data, counts, displacements, MPI_DOUBLE, result, counts,
+                                   displacements, MPI_DOUBLE, group.comm);
+    expect(!starves, "no memory was asked for: nothing was tested");
+    starves = false;
+    expect((code == MPI_SUCCESS) == (call < kStarved), "errors are not where they belong");
+  }
+  MPI_Comm_free(&group.comm);
+}
+#else
+static void case_memory(void) { skipped = "malloc is not to be replaced here"; }
+#endif
+
 /* Both ends of a block that do not agree on its length. A rank sees it of its own block, at once;
  * of a block from another when a message has come. */
 enum { kUnequalCount = 4 };
@@ -1271,6 +1309,7 @@ static const Case cases[] = {
     {"failure", case_failure, false},
     {"far", case_far, false},
     {"unequal", case_unequal, false},
+    {"memory", case_memory, false},
     {"wrong", case_wrong, false},
     {"fortran", case_fortran, true},
     {"barrier", case_barrier, false},

@@ -216,3 +216,9 @@ def test_agreement__without_a_rank_that_failed_ends(mpi: Mpi, door: Path, tmp_pa
     result.assert_passed("semantics")
     assert result.lines("rank 1 failed before"), str(result)
     assert result.lines(r"did not end: not after TUTTI_TIMEOUT=3"), str(result)
+
+
+@pytest.mark.parametrize("mpi", ["mpich"], indirect=True)
+def test_memory__that_runs_out_is_an_error(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    extra = {"TUTTI_ALLTOALLV": "schedule:linear"}
+    assert_passed_or_skip(semantics(mpi, 2, tmp_path, "memory", extra=extra))
