@@ -337,13 +337,17 @@ int Barrier(MPI_Comm comm) {
 constexpr const char* kPlanUsedKey = "tutti_plan_used";
 
 /// Collective. A session that has started starts anew on every rank, whatever the rank's own info
-/// says: hints may differ, and agreeing on them is part of the start.
-void take_hints(MPI_Comm comm, MPI_Info info) {
+/// says: hints may differ, and agreeing on them is part of the start. Returns an MPI code.
+int take_hints(MPI_Comm comm, MPI_Info info) {
   engine::Hints hints{info_value(info, kPlanKey), info_value(info, kMemoryKindsKey)};
   const bool is_hinted = !hints.plan.empty() || !hints.memory_kinds.empty();
-  Session* session = is_hinted ? session_for_hints(comm) : existing_session(comm);
+  auto found = is_hinted ? session_for_hints(comm) : Result<Session*>(existing_session(comm));
+  if (!found.ok()) {
+    return raise(comm, found.status());
+  }
+  Session* session = *found;
   if (session == nullptr) {
-    return;
+    return MPI_SUCCESS;
   }
   if (!hints.plan.empty()) {
     session->hints.plan = hints.plan;
@@ -352,30 +356,22 @@ void take_hints(MPI_Comm comm, MPI_Info info) {
     session->hints.memory_kinds = hints.memory_kinds;
   }
   restart(session);
+  return MPI_SUCCESS;
 }
 
 int Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* copy) {
   const int code = pmpi.Comm_dup_with_info(comm, info, copy);
-  if (code == MPI_SUCCESS && *copy != MPI_COMM_NULL) {
-    take_hints(*copy, info);
-  }
-  return code;
+  return code == MPI_SUCCESS && *copy != MPI_COMM_NULL ? take_hints(*copy, info) : code;
 }
 
 int Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm* part) {
   const int code = pmpi.Comm_split_type(comm, type, key, info, part);
-  if (code == MPI_SUCCESS && *part != MPI_COMM_NULL) {
-    take_hints(*part, info);
-  }
-  return code;
+  return code == MPI_SUCCESS && *part != MPI_COMM_NULL ? take_hints(*part, info) : code;
 }
 
 int Comm_set_info(MPI_Comm comm, MPI_Info info) {
   const int code = pmpi.Comm_set_info(comm, info);
-  if (code == MPI_SUCCESS) {
-    take_hints(comm, info);
-  }
-  return code;
+  return code == MPI_SUCCESS ? take_hints(comm, info) : code;
 }
 
 int Comm_get_info(MPI_Comm comm, MPI_Info* info) {

@@ -83,29 +83,35 @@ bool is_finalized() {
   return pmpi.Finalized(&flag) != MPI_SUCCESS || flag != 0;
 }
 
-bool ensure_keyvals() {
+Status ensure_keyvals() {
   const std::lock_guard lock(g_mutex);
-  if (g_session_keyval == MPI_KEYVAL_INVALID &&
-      pmpi.Comm_create_keyval(do_not_copy, delete_session, &g_session_keyval, nullptr) !=
-          MPI_SUCCESS) {
-    g_session_keyval = MPI_KEYVAL_INVALID;
-    return false;
+  if (g_session_keyval == MPI_KEYVAL_INVALID) {
+    Status made =
+        check(pmpi.Comm_create_keyval(do_not_copy, delete_session, &g_session_keyval, nullptr),
+              "MPI_Comm_create_keyval");
+    if (!made.ok()) {
+      g_session_keyval = MPI_KEYVAL_INVALID;
+      return made;
+    }
   }
   // Without a world (sessions model) each communicator is freed before its session ends.
-  if (g_shutdown_keyval == MPI_KEYVAL_INVALID && has_world() &&
-      (pmpi.Comm_create_keyval(do_not_copy, shut_down, &g_shutdown_keyval, nullptr) !=
-           MPI_SUCCESS ||
-       pmpi.Comm_set_attr(MPI_COMM_SELF, g_shutdown_keyval, nullptr) != MPI_SUCCESS)) {
-    return false;
+  if (g_shutdown_keyval == MPI_KEYVAL_INVALID && has_world()) {
+    int keyval = MPI_KEYVAL_INVALID;
+    TUTTI_RETURN_IF_ERROR(check(pmpi.Comm_create_keyval(do_not_copy, shut_down, &keyval, nullptr),
+                                "MPI_Comm_create_keyval"));
+    TUTTI_RETURN_IF_ERROR(
+        check(pmpi.Comm_set_attr(MPI_COMM_SELF, keyval, nullptr), "MPI_Comm_set_attr"));
+    g_shutdown_keyval = keyval;
   }
-  return true;
+  return {};
 }
 
-Session* attach(MPI_Comm comm) {
+Result<Session*> attach(MPI_Comm comm) {
   auto session = std::make_unique<Session>();
   session->comm = comm;
-  if (pmpi.Comm_set_attr(comm, g_session_keyval, session.get()) != MPI_SUCCESS) {
-    return nullptr;
+  if (const int code = pmpi.Comm_set_attr(comm, g_session_keyval, session.get());
+      code != MPI_SUCCESS) {
+    return Status::mpi(code, "MPI_Comm_set_attr", /*raised=*/true);
   }
   const std::lock_guard lock(g_mutex);
   g_sessions.push_back(session.get());
@@ -192,10 +198,11 @@ Session* existing_session(MPI_Comm comm) {
   return static_cast<Session*>(value);
 }
 
-Session* session_for_hints(MPI_Comm comm) {
-  if (comm == MPI_COMM_NULL || is_finalized() || !ensure_keyvals()) {
+Result<Session*> session_for_hints(MPI_Comm comm) {
+  if (comm == MPI_COMM_NULL || is_finalized()) {
     return nullptr;
   }
+  TUTTI_RETURN_IF_ERROR(ensure_keyvals());
   Session* session = existing_session(comm);
   return session != nullptr ? session : attach(comm);
 }
@@ -217,7 +224,16 @@ Session* session_of(MPI_Comm comm, int* error) {
   if (t_last.generation == generation && t_last.comm == comm) [[likely]] {
     return t_last.inert ? nullptr : t_last.session;
   }
-  Session* session = session_for_hints(comm);
+  Session* session = nullptr;
+  const Status found = guarded([&]() -> Status {
+    TUTTI_ASSIGN_OR_RETURN(session, session_for_hints(comm));
+    return {};
+  });
+  if (!found.ok()) {
+    // The other ranks are in our first agreement, which MPI's own collective would not meet.
+    *error = raise(comm, found);
+    return nullptr;
+  }
   if (session == nullptr) {
     return nullptr;
   }

@@ -55,12 +55,14 @@ inline bool known_inert(MPI_Comm comm) {
 }
 
 /// The session of a communicator, started if this is its first collective. Null when the call
-/// must go to MPI untouched (a null communicator, inert, MPI not running). When set-up failed
-/// `*error` holds the code to return, already passed to the communicator's error handler.
+/// must go to MPI untouched (a null communicator, inert, MPI not running). When set-up failed, or
+/// the session could not be made, which other ranks do not know of, `*error` holds the code to
+/// return, already passed to the communicator's error handler.
 Session* session_of(MPI_Comm comm, int* error);
 
-/// The session for hints, without starting it.
-Session* session_for_hints(MPI_Comm comm);
+/// The session for hints, without starting it; null when there is nothing to have one of (a null
+/// communicator, MPI not running).
+Result<Session*> session_for_hints(MPI_Comm comm);
 /// Looks only; null when the communicator has none.
 Session* existing_session(MPI_Comm comm);
 /// New hints: the next collective starts the session anew.
