@@ -117,6 +117,7 @@ class Performance {
     return false;
   }
   std::optional<Bytes> total_bytes() const;
+  const void* first_byte(const Side& side) const;
   void classify();
   bool reads_everything(const engine::Route& route) const;
 
@@ -320,13 +321,35 @@ std::optional<Bytes> Performance::total_bytes() const {
   }
 }
 
+/// Where a side's data begins. The buffer's address alone may be anything: MPI_BOTTOM with a type
+/// of absolute addresses, or one from which all displacements lead into another allocation.
+const void* Performance::first_byte(const Side& side) const {
+  std::int64_t offset = side.layout.true_lower;
+  if (side.form == Form::kCounts || side.form == Form::kTypes) {
+    std::size_t i = 0;
+    while (i < static_cast<std::size_t>(ranks_) && side.counts[i] == 0) {
+      ++i;
+    }
+    if (i == static_cast<std::size_t>(ranks_)) {
+      return side.buffer;
+    }
+    TypeLayout layout = side.layout;
+    if (side.form == Form::kTypes) {
+      type_layout(side.types[i], &layout);
+    }
+    offset = layout.true_lower + side.displs[i] * (side.form == Form::kTypes ? 1 : layout.extent);
+  }
+  return reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(side.buffer) +
+                                       static_cast<std::uintptr_t>(offset));
+}
+
 void Performance::classify() {
   if (!engine_.classifies()) {
     return;
   }
   for (Side* side : {&send_, &recv_}) {
     if (side->present()) {
-      side->memory = device::classify_cached(api_, side->buffer);
+      side->memory = device::classify_cached(api_, first_byte(*side));
     }
   }
 }

@@ -30,7 +30,7 @@
 
 #define HAVE_MPI_4 (MPI_VERSION >= 4)
 
-enum { kWatchdogSeconds = 45, kMaxRanks = 16 };
+enum { kWatchdogSeconds = 45, kMaxRanks = 16, kCount = 1000 };
 
 typedef struct {
   MPI_Comm comm;
@@ -471,6 +471,28 @@ static void case_fortran(void) {
   }
 }
 
+/* A type of absolute addresses, with which MPI_BOTTOM is the buffer. */
+static void case_bottom(void) {
+  Group group = returning();
+  Buffer buffer = make_buffer(true, kCount);
+  for (size_t i = 1; i + 1 < buffer.count; ++i) {
+    buffer.after[i] = value(0, 0, i);
+    if (group.rank == 0) put(&buffer, i, value(0, 0, i));
+  }
+  load(&buffer);
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  MPI_Aint address = 0;
+  MPI_Get_address(buffer.memory + 1, &address);
+  MPI_Type_create_hindexed(1, (const int[]){kCount - 2}, &address, MPI_DOUBLE, &type);
+  MPI_Type_commit(&type);
+  begin("bcast from MPI_BOTTOM");
+  expect_success(MPI_Bcast(MPI_BOTTOM, 1, type, 0, group.comm));
+  compare(&buffer, "only");
+  MPI_Type_free(&type);
+  drop(&buffer);
+  MPI_Comm_free(&group.comm);
+}
+
 /* Types of large counts, which the calls that ask for a type's contents with int cannot look into.
  * The error handler stays the default one: no error may be raised on the way either. */
 #if HAVE_MPI_4
@@ -887,7 +909,7 @@ static void case_reuse(void) {
 
 /* Failures of one rank. */
 
-enum { kFailureCalls = 7, kFaultyCall = 3, kFailureCount = 1000 };
+enum { kFailureCalls = 7, kFaultyCall = 3 };
 
 static struct {
   void (*fail)(const char* spec);
@@ -909,7 +931,7 @@ static void one_failure_call(Group group, int call) {
   const bool is_faulty = call == kFaultyCall;
   const bool is_hit = is_faulty && group.rank == options.victim;
   begin("call %d while %s fails on rank %d", call, options.fail, options.victim);
-  const size_t count = kFailureCount;
+  const size_t count = kCount;
   Buffer send = make_buffer(!is_hit, count);
   Buffer receive = make_buffer(!is_hit, count);
   for (size_t i = 0; i < count; ++i) {
@@ -966,7 +988,7 @@ static void case_barrier(void) {
     return;
   }
   Group group = returning();
-  Buffer buffer = make_buffer(true, kFailureCount);
+  Buffer buffer = make_buffer(true, kCount);
   begin("a barrier before the failure");
   load(&buffer);
   expect_success(MPI_Barrier(group.comm));
@@ -990,8 +1012,8 @@ static void case_agreement(void) {
   Group group = returning();
   const bool is_hit = group.rank == options.victim;
   const int root = options.victim == 0 ? 1 : 0;
-  Buffer few = make_buffer(true, kFailureCount);
-  Buffer many = make_buffer(true, 16 * kFailureCount);
+  Buffer few = make_buffer(true, kCount);
+  Buffer many = make_buffer(true, 16 * kCount);
   load(&few);
   load(&many);
   begin("bcast while %s fails on rank %d, that receives", options.fail, options.victim);
@@ -1179,8 +1201,8 @@ static int call_unequal(int number, double* data, double* result, Group group) {
       return MPI_Alltoallv(data, sent, displacements, MPI_DOUBLE, result, received, displacements,
                            MPI_DOUBLE, group.comm);
     case 1:
-      return MPI_Allgatherv(data, kFailureCount, MPI_DOUBLE, result, sent, displacements,
-                            MPI_DOUBLE, group.comm);
+      return MPI_Allgatherv(data, kCount, MPI_DOUBLE, result, sent, displacements, MPI_DOUBLE,
+                            group.comm);
     case 2:
       return MPI_Allgather(data, 4, MPI_DOUBLE, result, 3, MPI_DOUBLE, group.comm);
     default:
@@ -1192,8 +1214,8 @@ static void case_unequal(void) {
   for (int number = 0; number < kUnequalCount; ++number) {
     begin("unequal counts %d", number);
     Group group = returning();
-    Buffer data = make_buffer(false, kFailureCount);
-    Buffer result = make_buffer(false, kFailureCount);
+    Buffer data = make_buffer(false, kCount);
+    Buffer result = make_buffer(false, kCount);
     load(&data);
     load(&result);
     const bool is_seen = number < 3 || group.rank != 0;
@@ -1308,6 +1330,7 @@ static const Case cases[] = {
     {"largetypes", case_largetypes, false},
     {"failure", case_failure, false},
     {"far", case_far, false},
+    {"bottom", case_bottom, true},
     {"unequal", case_unequal, false},
     {"memory", case_memory, false},
     {"wrong", case_wrong, false},

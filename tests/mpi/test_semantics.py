@@ -137,6 +137,17 @@ def test_sessions__are_carried_by_the_ccl(mpi: Mpi, door: Path, tmp_path: Path) 
     assert "ncclAllReduce" in ccl_calls(log), str(result)
 
 
+@pytest.mark.skipif(REAL_GPU, reason="the real NCCL writes no log of calls")
+@pytest.mark.parametrize("mpi", ["mpich"], indirect=True)
+def test_bottom__is_where_its_type_says(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    """Memory is the device's or the host's by where the data lies, not by the buffer's address."""
+    log = tmp_path / "ccl.log"
+    extra = {"FAKE_CCL_LOG": str(log)}
+    result = semantics(mpi, 2, tmp_path, "bottom", "cuda", plan="ccl-beta", extra=extra)
+    result.assert_passed("semantics")
+    assert "ncclBroadcast" in ccl_calls(log), str(result)
+
+
 @pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)
 @pytest.mark.parametrize("algorithm", CUTTING_BCASTS)
 def test_odd_types__in_segments(mpi: Mpi, algorithm: int, door: Path, tmp_path: Path) -> None:
