@@ -140,8 +140,9 @@ Status Communicator::agree_configuration(const Hints& hints) {
     const Status planned = take_plan(hints.plan);
     unread = planned.ok() ? Status() : Status(ErrorCode::kInvalidConfig, planned.message());
   }
-  if (!unread.ok() && mpi_ != nullptr && is_speaker()) {
-    log(LogLevel::kError, unread.message() + "; the hint is ignored");
+  if (!unread.ok() && mpi_ != nullptr && (is_speaker() || process_.config().strict)) {
+    log(LogLevel::kError,
+        unread.message() + (process_.config().strict ? "" : "; the hint is ignored"));
   }
   facts_.has_mpi = mpi_ != nullptr;
   if (mpi_ == nullptr) {
@@ -216,6 +217,9 @@ Status Communicator::agree_configuration(const Hints& hints) {
                     "same environment and tuning file)";
   } else if (!process_.config_error().empty()) {
     disagreement_ = process_.config_error();
+  } else if (strict_ && values[kUnread] != 0) {
+    disagreement_ = "rank " + std::to_string(values[kUnread] - 1) +
+                    " has a hint that cannot be read (it tells why)";
   }
   if (mpi_ == nullptr) {
     return disagreement_.empty() ? Status() : Status(ErrorCode::kInvalidConfig, disagreement_);

@@ -30,11 +30,28 @@ constexpr const char* kPmpiNames[kEntryCount] = {
 #undef TUTTI_ENTRY
 };
 
-/// Every call straight to the library: two MPIs in one process, or a flavour we cannot serve.
-void fill_untouched(Door* door) {
+/// Every call straight to the library: two MPIs in one process, or a flavour we cannot serve. Of
+/// all fall-backs the largest, so under TUTTI_STRICT no collective has a way.
+void fill_untouched(bool is_strict, Door* door) {
   for (int entry = 0; entry < kEntryCount; ++entry) {
-    door->entries[entry] = mpi_lookup(kPmpiNames[entry]);
+    if (!is_strict || !is_collective(entry)) {
+      door->entries[entry] = mpi_lookup(kPmpiNames[entry]);
+    }
   }
+  door->refusal = "TUTTI_STRICT: it would go to MPI untouched";
+}
+
+/// Not MPI_SUCCESS in any ABI, through the communicator's error handler. A program that is linked
+/// to its library gets here under TUTTI_STRICT alone.
+int refuse(const Door& door, int entry, Word last) {
+  constexpr int kError = 16;
+  log(LogLevel::kError, std::string(kPmpiNames[entry] + 1) + ": " + door.refusal);
+  using Handler = int (*)(Word comm, Word code);
+  if (auto* handler = reinterpret_cast<Handler>(mpi_lookup("PMPI_Comm_call_errhandler"));
+      handler != nullptr && is_collective(entry)) {
+    handler(last, kError);
+  }
+  return kError;
 }
 
 bool open_flavour(Flavour flavour, [[maybe_unused]] Lookup native, [[maybe_unused]] Door* door) {
@@ -69,10 +86,10 @@ const Door* open_door(const void* caller) {
   if (!mpi.other_path.empty()) {
     log(LogLevel::kError, "two MPI libraries in one process (" + mpi.path + " and " +
                               mpi.other_path + "); every call goes untouched to the first of them");
-    fill_untouched(&door);
+    fill_untouched(parsed.config.strict, &door);
   } else if (!open_flavour(mpi.flavour, parsed.config.chain ? mpi_lookup_next_in_chain : mpi_lookup,
                            &door)) {
-    fill_untouched(&door);
+    fill_untouched(parsed.config.strict, &door);
   }
   g_door.store(&door, std::memory_order_release);
   return &door;
@@ -87,8 +104,7 @@ inline int pass(const void* caller, std::index_sequence<I...>, const Word (&word
   using Function = int (*)(decltype(static_cast<void>(I), Word{})...);
   const auto function = reinterpret_cast<Function>(door->entries[kEntry]);
   if (function == nullptr) [[unlikely]] {
-    log(LogLevel::kError, std::string("the MPI library has no ") + (kPmpiNames[kEntry] + 1));
-    return 16;  // Not MPI_SUCCESS in any ABI; a program linked to this library cannot get here.
+    return refuse(*door, kEntry, words[sizeof...(I) - 1]);
   }
   return function(words[I]...);
 }

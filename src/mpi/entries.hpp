@@ -51,10 +51,14 @@ enum Entry : int {
 /// Finds a symbol of the process's MPI library; null when it has none.
 using Lookup = void* (*)(const char* name);
 
-/// Functions with the MPI's own signatures, callable through integers.
+/// Functions with the MPI's own signatures, callable through integers. Null: none, and why.
 struct Door {
   void* entries[kEntryCount] = {};
+  const char* refusal = "the MPI library does not have it";
 };
+
+/// The collectives, all of which have the communicator as their last argument.
+constexpr bool is_collective(int entry) { return entry <= kBarrier; }
 
 /// One per flavour compiled in; fills the door, false when the library lacks something basic.
 /// `native` finds what a call falls through to (PMPI_X, or the next MPI_X under TUTTI_CHAIN).

@@ -493,6 +493,36 @@ static void case_bottom(void) {
   MPI_Comm_free(&group.comm);
 }
 
+/* Under TUTTI_STRICT, where no call can be carried as it is wished: each is an error, and none runs
+ * another way. */
+static void check_refused(MPI_Comm comm) {
+  int in = 1;
+  int out = -1;
+  begin("calls that cannot be as they are wished");
+  expect(MPI_Allreduce(&in, &out, 1, MPI_INT, MPI_SUM, comm) != MPI_SUCCESS && out == -1,
+         "an allreduce went another way");
+  expect(MPI_Bcast(&in, 1, MPI_INT, 0, comm) != MPI_SUCCESS, "a bcast went another way");
+  expect(MPI_Barrier(comm) != MPI_SUCCESS, "a barrier went another way");
+}
+
+static void case_refused(void) {
+  Group group = returning();
+  check_refused(group.comm);
+  MPI_Comm_free(&group.comm);
+}
+
+/* A hint that nobody can read. */
+static void case_hint(void) {
+  Group group = returning();
+  MPI_Info info = MPI_INFO_NULL;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "tutti_plan", "no-such-plan");
+  MPI_Comm_set_info(group.comm, info);
+  MPI_Info_free(&info);
+  check_refused(group.comm);
+  MPI_Comm_free(&group.comm);
+}
+
 /* Types of large counts, which the calls that ask for a type's contents with int cannot look into.
  * The error handler stays the default one: no error may be raised on the way either. */
 #if HAVE_MPI_4
@@ -1274,7 +1304,7 @@ static void case_far(void) {
 static void finish(MPI_Comm comm, long total[2]) {
   const long mine[2] = {checks, failures};
   begin("the sum of the failures");
-  MPI_Allreduce(mine, total, 2, MPI_LONG, MPI_SUM, comm);
+  PMPI_Allreduce(mine, total, 2, MPI_LONG, MPI_SUM, comm);
 }
 
 /* Without MPI_Init. */
@@ -1331,6 +1361,8 @@ static const Case cases[] = {
     {"failure", case_failure, false},
     {"far", case_far, false},
     {"bottom", case_bottom, true},
+    {"refused", case_refused, false},
+    {"hint", case_hint, false},
     {"unequal", case_unequal, false},
     {"memory", case_memory, false},
     {"wrong", case_wrong, false},

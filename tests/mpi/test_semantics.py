@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import Finished, Mpi, job
+from harness import Finished, Mpi, build_directory, job
 from test_mpi import DIRECT, REAL_GPU, ccl_calls, once_per_library, setting
 
 # Several pieces per buffer, so that whatever happens between two of them happens. Not for odd
@@ -233,3 +233,25 @@ def test_agreement__without_a_rank_that_failed_ends(mpi: Mpi, door: Path, tmp_pa
 def test_memory__that_runs_out_is_an_error(mpi: Mpi, door: Path, tmp_path: Path) -> None:
     extra = {"TUTTI_ALLTOALLV": "schedule:linear"}
     assert_passed_or_skip(semantics(mpi, 2, tmp_path, "memory", extra=extra))
+
+
+STRICT = {"TUTTI_STRICT": "1", "TUTTI_LOG_LEVEL": "error"}
+
+
+@pytest.mark.parametrize("mpi", ["mpich"], indirect=True)
+def test_strict__a_hint_that_cannot_be_read_is_an_error(
+    mpi: Mpi, door: Path, tmp_path: Path
+) -> None:
+    result = semantics(mpi, 2, tmp_path, "hint", extra=STRICT)
+    result.assert_passed("semantics")
+    assert result.lines("TUTTI_STRICT: rank 1 has a hint that cannot be read"), str(result)
+
+
+def test_strict__a_door_that_cannot_open_is_an_error(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    """Beside two MPI libraries in one process each call goes to one of them, untouched."""
+    once_per_library(mpi)
+    second = build_directory() / "tests" / "mpi" / "none" / "libmpi.so.99"
+    extra = STRICT | {"LD_PRELOAD": f"{door} {second}"}
+    result = semantics(mpi, 2, tmp_path, "refused", extra=extra, preload=False)
+    result.assert_passed("semantics")
+    assert result.lines("MPI_Allreduce: TUTTI_STRICT: it would go to MPI untouched"), str(result)
