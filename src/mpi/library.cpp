@@ -258,6 +258,23 @@ class UnitType {
   MPI_Datatype type_;
 };
 
+/// `bytes` bytes as a count of a type: MPI_BYTE, or one element of a type of that many bytes.
+template <class Begin>
+Status with_bytes(Bytes bytes, Begin begin) {
+  if (bytes <= INT_MAX) {
+    return begin(static_cast<int>(bytes), MPI_BYTE);
+  }
+  constexpr Bytes kUnit = Bytes{1} << 30;
+  UnitType unit;
+  TUTTI_RETURN_IF_ERROR(unit.make(kUnit));
+  int counts[] = {static_cast<int>(bytes / kUnit), static_cast<int>(bytes % kUnit)};
+  MPI_Aint offsets[] = {0, static_cast<MPI_Aint>(bytes / kUnit * kUnit)};
+  MPI_Datatype types[] = {unit.get(), MPI_BYTE};
+  UnitType whole;
+  TUTTI_RETURN_IF_ERROR(whole.make(counts, offsets, types));
+  return begin(1, whole.get());  // A type that is freed lives on until its messages are complete.
+}
+
 }  // namespace
 
 Status Library::collective(Scope scope, const Call& call) {
@@ -289,6 +306,14 @@ Status Library::collective_on(Scope scope, const Call& call) {
     TUTTI_RETURN_IF_ERROR(wide.make(unit));
     return collective_as<int>(comm, me, call, wide.get(), unit);
   }
+  if (!reduction && !runners::has_counts(call.collective)) {
+    // Blocks of one length: each an element of a type of its own.
+    return with_bytes(call.count, [&](int count, MPI_Datatype block) {
+      Call whole = call;
+      whole.count = static_cast<std::uint64_t>(count);
+      return collective_as<int>(comm, me, whole, block, 1);
+    });
+  }
   return Status(ErrorCode::kUnsupported,
                 std::string(select::to_string(call.collective)) +
                     ": counts over 2^31 need an MPI with large-count (_c) functions");
@@ -304,23 +329,6 @@ MPI_Request* Library::request(int slot, Bytes expected) {
   }
   expected_[needed - 1] = expected;
   return &requests_[static_cast<std::size_t>(slot)];
-}
-
-/// `bytes` bytes as a count of a type: MPI_BYTE, or one element of a type of that many bytes.
-template <class Begin>
-Status with_bytes(Bytes bytes, Begin begin) {
-  if (bytes <= INT_MAX) {
-    return begin(static_cast<int>(bytes), MPI_BYTE);
-  }
-  constexpr Bytes kUnit = Bytes{1} << 30;
-  UnitType unit;
-  TUTTI_RETURN_IF_ERROR(unit.make(kUnit));
-  int counts[] = {static_cast<int>(bytes / kUnit), static_cast<int>(bytes % kUnit)};
-  MPI_Aint offsets[] = {0, static_cast<MPI_Aint>(bytes / kUnit * kUnit)};
-  MPI_Datatype types[] = {unit.get(), MPI_BYTE};
-  UnitType whole;
-  TUTTI_RETURN_IF_ERROR(whole.make(counts, offsets, types));
-  return begin(1, whole.get());  // A type that is freed lives on until its messages are complete.
 }
 
 Status Library::isend(const void* data, Bytes bytes, int peer, int tag, int slot) {

@@ -898,11 +898,23 @@ def test_deep_combinations(mpi: Mpi, memory: str, door: Path, tmp_path: Path) ->
 
 @pytest.mark.deep
 @pytest.mark.parametrize(
-    ("memory", "plan"), [("host", ""), ("host", "schedule:knomial"), ("hostdevice", "")]
+    ("memory", "plan", "nodes"),
+    [
+        ("host", "", 0),
+        ("host", "schedule:knomial", 0),
+        ("host", "mpi-alpha", 2),
+        ("hostdevice", "", 0),
+    ],
 )
-def test_deep_huge(mpi: Mpi, memory: str, plan: str, door: Path, tmp_path: Path) -> None:
+def test_deep_huge(
+    mpi: Mpi, memory: str, plan: str, nodes: int, door: Path, tmp_path: Path
+) -> None:
     """More than 2^31 bytes; needs about 16 GiB of memory."""
     extra = {"TUTTI_BCAST": plan} if plan else {}
+    if nodes:
+        extra["TUTTI_ALLREDUCE"] = plan
     options = ["--huge", "--only", "huge", "--watchdog", "600"]
-    result = collectives(mpi, 2, tmp_path, memory, *options, extra=extra, timeout_s=900)
+    result = collectives(
+        mpi, 2, tmp_path, memory, *options, nodes=nodes, extra=extra, timeout_s=900
+    )
     result.assert_passed("collectives")
