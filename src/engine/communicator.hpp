@@ -106,7 +106,7 @@ class Communicator {
   /// What broke this communicator on this rank, ok while nothing has. A rank that failed after the
   /// choice no longer counts calls as its peers do: its next call would meet their last one.
   const Status& failure() const { return failure_; }
-  /// Peers that wait for this rank in shared memory or in an agreement hear of it.
+  /// Peers that wait for this rank in shared memory hear of it.
   void fail(const Status& status);
   /// Begins what the end of this object waits for, so that the ends of several can be under way; no
   /// call may follow.

@@ -40,7 +40,7 @@ Library::Library(MPI_Comm application, double timeout_s)
 }
 
 Library::~Library() {
-  if (own_ != application_ && !has_given_up_) {
+  if (own_ != application_ && !has_left_) {
     pmpi.Comm_free(&own_);
   }
   for (MPI_Comm& comm : comms_) {
@@ -69,37 +69,13 @@ Status Library::duplicate() {
   return check(pmpi.Comm_set_errhandler(copy, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
 }
 
-namespace {
-
-/// Of the empty messages by which a rank leaves. Far from those of schedules, and no larger than
-/// any MPI's largest (MPI 4.1 section 9.1.2).
-constexpr int kLeavingTag = 32767;
-
-}  // namespace
-
-void Library::leave() {
-  if (own_ == application_) {
-    return;
-  }
-  for (int peer = 0; peer < ranks_; ++peer) {
-    MPI_Request request = MPI_REQUEST_NULL;
-    if (peer != rank_ &&
-        pmpi.Isend(nullptr, 0, MPI_BYTE, peer, kLeavingTag, own_, &request) == MPI_SUCCESS) {
-      pmpi.Request_free(&request);
-    }
-  }
-}
-
 /// A blocking collective would wait for ever for a rank whose call failed, or whose arguments were
-/// refused: it makes another call or none. One that failed has told so; an agreement that it had
-/// come to before is still brought to its end, for which a moment is left.
+/// refused: it makes another call or none.
 Status Library::await(MPI_Request request, std::unique_ptr<std::byte[]>* data, const char* what) {
   using Clock = std::chrono::steady_clock;
   constexpr int kPollsPerLook = 256;
-  constexpr double kMomentS = 1;
   const auto start = Clock::now();
-  double limit_s = timeout_s_ > 0 ? timeout_s_ : std::numeric_limits<double>::infinity();
-  int gone = MPI_PROC_NULL;
+  const double limit_s = timeout_s_ > 0 ? timeout_s_ : std::numeric_limits<double>::infinity();
   for (std::uint64_t polls = 1;; ++polls) {
     int done = 0;
     TUTTI_RETURN_IF_ERROR(check(pmpi.Test(&request, &done, MPI_STATUS_IGNORE), what));
@@ -109,30 +85,16 @@ Status Library::await(MPI_Request request, std::unique_ptr<std::byte[]>* data, c
     if (polls % kPollsPerLook != 0) {
       continue;
     }
-    const double waited_s = std::chrono::duration<double>(Clock::now() - start).count();
-    if (waited_s > limit_s) {
+    if (std::chrono::duration<double>(Clock::now() - start).count() > limit_s) {
       break;
-    }
-    if (gone == MPI_PROC_NULL) {
-      int found = 0;
-      MPI_Status status;
-      TUTTI_RETURN_IF_ERROR(
-          check(pmpi.Iprobe(MPI_ANY_SOURCE, kLeavingTag, own_, &found, &status), "MPI_Iprobe"));
-      if (found != 0) {
-        gone = status.MPI_SOURCE;
-        limit_s = std::min(limit_s, waited_s + kMomentS);
-      }
     }
     std::this_thread::yield();
   }
-  has_given_up_ = true;
   static_cast<void>(data->release());
-  return Status(
-      ErrorCode::kTimeout,
-      std::string("an agreement of the ranks (") + what + ") did not end: " +
-          (gone != MPI_PROC_NULL ? "rank " + std::to_string(gone) + " failed before"
-                                 : "not after TUTTI_TIMEOUT=" + std::to_string(timeout_s_) +
-                                       " s; some rank is dead or not in the call"));
+  return Status(ErrorCode::kTimeout,
+                std::string("an agreement of the ranks (") + what +
+                    ") did not end: not after TUTTI_TIMEOUT=" + std::to_string(timeout_s_) +
+                    " s; some rank failed, is dead or not in the call");
 }
 
 Status Library::allgather(const void* send, void* recv, Bytes bytes_each) {

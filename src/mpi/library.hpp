@@ -33,7 +33,7 @@ class Library : public runners::MpiLibrary {
   /// Communicator for steps of ours over all ranks.
   MPI_Comm own() const { return own_; }
 
-  void leave() override;
+  void leave() override { has_left_ = true; }
   Status allgather(const void* send, void* recv, Bytes bytes_each) override;
   Status max_in_place(std::uint64_t* values, int count) override;
   Status make_scopes(int node) override;
@@ -63,7 +63,8 @@ class Library : public runners::MpiLibrary {
   MPI_Comm application_;
   MPI_Comm own_;  ///< The duplicate; the application's own before duplicate().
   double timeout_s_;
-  bool has_given_up_ = false;  ///< An agreement is under way on it for ever.
+  /// Messages on it may never be met, and an MPI may refuse to free it (MPICH does): it stays.
+  bool has_left_ = false;
   int rank_ = 0;
   int ranks_ = 1;
   std::array<MPI_Comm, runners::kScopeCount> comms_;

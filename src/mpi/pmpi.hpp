@@ -80,8 +80,6 @@ struct Collectives {
   X(Irecv)                      \
   X(Iallgather)                 \
   X(Iallreduce)                 \
-  X(Iprobe)                     \
-  X(Request_free)               \
   X(Test)                       \
   X(Testsome)                   \
   X(Get_elements_x)             \

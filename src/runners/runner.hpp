@@ -33,8 +33,7 @@ class MpiLibrary : public Carrier, public Bootstrap {
   /// when the MPI is device-aware). Of the whole scope it must meet the plain calls of ranks that
   /// need no staging: same communicator, same function, in place where they are.
   virtual Status collective(Scope scope, const Call& call) = 0;
-  /// This rank makes no call on the communicator any more: agreements of the others need not wait
-  /// for it. Local; at most once.
+  /// This rank makes no call on the communicator any more; what is under way may never end. Local.
   virtual void leave() {}
 };
 

@@ -1033,7 +1033,7 @@ static void case_barrier(void) {
 
 /* The victim fails when all has been sent, so that its peers go on. Their next calls need what it
  * will not say any more: first that of one that failed, then that of one whose arguments were
- * refused, of which nobody hears. */
+ * refused. */
 static void case_agreement(void) {
   if (!find_driver_knobs()) {
     expect(false, "no double of the driver is loaded");
