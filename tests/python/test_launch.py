@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from tutti import launch, mpi
 from tutti.cli import main
+from tutti.errors import TuttiError
 
 LIBRARY = Path("/opt/tutti/lib/libtutti-mpi.so")
 
@@ -34,6 +35,12 @@ def test_environment__keeps_the_commands_own_variable_from_the_ranks() -> None:
 def test_environment__library_directory_goes_first() -> None:
     env = launch.environment({"LD_LIBRARY_PATH": "/a:/m"}, None, {}, Path("/m"))
     assert env["LD_LIBRARY_PATH"] == "/m:/a"
+
+
+@pytest.mark.parametrize("path", ["/opt/a b/libtutti-mpi.so", "/opt/a:b/libtutti-mpi.so"])
+def test_environment__a_preload_that_the_linker_would_split(path: str) -> None:
+    with pytest.raises(TuttiError, match="LD_PRELOAD is split at blanks and colons"):
+        launch.environment({}, Path(path), {})
 
 
 @pytest.mark.parametrize(

@@ -149,8 +149,7 @@ def test_run__failure_of_the_program_is_one_error() -> None:
 
 
 def test_run__hybrid_and_stand_in_device_memory() -> None:
-    if paths.find(paths.PRELOAD) is None:
-        pytest.skip("libtutti-mpi.so is not built")
+    require_preload()
     job = measure.Job(
         "allreduce",
         2,
@@ -167,6 +166,81 @@ def test_run__hybrid_and_stand_in_device_memory() -> None:
     assert document.wrong() == 0
     assert [row.hybrid for row in document.rows] == [False, True] * 3
     assert {row.plan for row in document.rows if row.hybrid} == {"direct-gamma"}
+
+
+def require_preload() -> Path:
+    preload = paths.find(paths.PRELOAD)
+    if preload is None:
+        pytest.skip("libtutti-mpi.so is not built")
+    return preload
+
+
+def test_run__a_refused_plan_has_no_row(capsys: pytest.CaptureFixture[str]) -> None:
+    require_preload()
+    plans = ("native", "mpi-gamma", "ccl-gamma", "rings", "bogus-plan")
+    job = measure.Job("allreduce", 2, 64, 256, 4, 2, 1, plans=plans, check=True)
+    document = measure.run(job, require("mpich"))
+    assert [row.plan for row in document.rows] == ["native", "mpi-gamma", "rings"] * 2
+    assert document.wrong() == 0
+    said = capsys.readouterr().err
+    for plan, used in (("ccl-gamma", "mpi-gamma"), ("bogus-plan", "native")):
+        assert f"{plan} is left out, another plan ran in its place at 64 ({used}), 256 (" in said
+
+
+def test_run__plans_that_are_all_refused_are_an_error() -> None:
+    require_preload()
+    job = measure.Job("allreduce", 2, 64, 64, 4, 2, 1, plans=("ccl-gamma",))
+    with pytest.raises(TuttiError, match="ccl-gamma: refused at every size"):
+        measure.run(job, require("mpich"))
+
+
+@pytest.mark.parametrize(
+    ("plan", "used", "same"),
+    [
+        ("mpi", "native", True),
+        ("native", "mpi-gamma", True),
+        ("mpi-staged", "native", True),
+        ("mpi-beta", "mpi-gamma", False),
+        ("mpi-alpha", "native", False),
+        ("nccl", "ccl-beta", True),
+        ("rccl-alpha", "ccl-alpha", True),
+        ("ccl-gamma", "mpi-gamma", False),
+        ("NCCL-streams(4)", "ccl-streams(4)", True),
+        ("direct+nccl(4)", "direct+ccl(4)", True),
+        ("direct", "direct-gamma", True),
+        ("direct-copy", "direct-gamma", False),
+        ("schedule:rings-xor", "rings-xor", True),
+        ("nccl:ring", "ccl:ring", True),
+        ("schedule:ring", "ccl:ring", False),
+    ],
+)
+def test_asked_for__by_any_of_a_plans_names(plan: str, used: str, same: bool) -> None:
+    assert measure.asked_for(plan, used) is same
+
+
+def test_run__a_preload_that_cannot_be_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "with a blank"
+    directory.symlink_to(require_preload().parent)
+    found, program = require("mpich"), paths.require_measure("mpich")
+    monkeypatch.setattr(paths, "require_measure", lambda _: program)
+    monkeypatch.setenv("TUTTI_LIBRARY_DIR", str(directory))
+    job = measure.Job("allreduce", 2, 64, 64, 4, 2, 1, plans=("native", "hybrid", "rings"))
+    with pytest.raises(TuttiError, match="LD_PRELOAD is split at blanks and colons"):
+        measure.run(job, found)
+    # Whatever else keeps it out of the ranks.
+    monkeypatch.setattr(launch, "check_preload", lambda _: None)
+    with pytest.raises(TuttiError, match="Tutti is not in the ranks: hybrid does not report"):
+        measure.run(job, found)
+
+
+@pytest.mark.parametrize("text", ["abc", "2,x", "-1", "2,,2"])
+def test_run__virtual_nodes_that_are_no_numbers(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUTTI_VIRTUAL_NODES", text)
+    monkeypatch.setattr(measure, "_execute", lambda *_: pytest.fail("the job has run"))
+    with pytest.raises(TuttiError, match=f"TUTTI_VIRTUAL_NODES={text}: neither a number"):
+        measure.run(measure.Job("allreduce", 2, plans=("native",)), require("mpich"))
 
 
 @pytest.mark.parametrize("runtime", ["cuda", "hip"])
