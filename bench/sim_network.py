@@ -60,14 +60,18 @@ FLOOR_CLAIM = 1.05
 
 
 def ask(what: str, *options: str) -> bytes:
-    """The document of one `tutti sim` in a process of its own."""
+    """The document of one `tutti sim` in a process of its own.
+
+    One that is not whole has no figures: ends this program where some operations never ended.
+    """
     with tempfile.TemporaryDirectory() as name:
         out = Path(name) / "run.json"
         command = [sys.executable, "-m", "tutti", "sim", what, *options, "-o", str(out)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if not out.is_file():
-            raise SystemExit(f"{shlex.join(command)}: {done.stderr.strip()}")
+        if done.returncode != 0 or not out.is_file():
+            said = done.stderr.strip() or f"status {done.returncode}"
+            raise SystemExit(f"{shlex.join(command)}: {said}")
         return out.read_bytes()
 
 

@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tutti.errors import TuttiError
 from tutti.mpi import LAUNCHER_NAMES, Mpi, launcher_kind
 
 # Read by this command only.
@@ -31,6 +32,16 @@ def prepend_path(existing: str | None, path: str) -> str:
     return ":".join([path, *parts])
 
 
+def check_preload(path: Path) -> None:
+    """A TuttiError where the dynamic linker would read a path as two and load nothing."""
+    if any(character in ": \t\n" for character in str(path)):
+        raise TuttiError(
+            f"{path}: LD_PRELOAD is split at blanks and colons, so Tutti would not be loaded; "
+            "remedy: give it a path without them, by a symbolic link for example, in "
+            "TUTTI_LIBRARY_DIR"
+        )
+
+
 def environment(
     base: Mapping[str, str],
     preload: Path | None,
@@ -41,6 +52,7 @@ def environment(
     env = {name: value for name, value in base.items() if name not in _OWN_VARIABLES}
     env.update(settings)
     if preload is not None:
+        check_preload(preload)
         # LD_PRELOAD is split at blanks as well as at colons.
         present = ":".join(env.get("LD_PRELOAD", "").split())
         env["LD_PRELOAD"] = append_path(present, str(preload))

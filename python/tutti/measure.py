@@ -7,6 +7,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -29,6 +30,8 @@ NET = "net:"
 # Info keys of a communicator: what it asks for, what its last call used.
 PLAN_KEY = "tutti_plan"
 PLAN_USED_KEY = "tutti_plan_used"
+
+VIRTUAL_NODES = "TUTTI_VIRTUAL_NODES"
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,13 @@ class Job:
         """Nodes as selection sees them on one machine."""
         if self.virtual_nodes:
             return self.virtual_nodes
-        sizes = (os.environ.get("TUTTI_VIRTUAL_NODES") or "0").split(",")
+        text = os.environ.get(VIRTUAL_NODES) or "0"
+        sizes = text.split(",")
+        if not all(re.fullmatch(r"\s*[0-9]+\s*", size) for size in sizes):
+            raise TuttiError(
+                f"{VIRTUAL_NODES}={text}: neither a number of nodes nor the ranks of each, as in "
+                "2,2; remedy: correct or unset it"
+            )
         return max(1, int(sizes[0])) if len(sizes) == 1 else len(sizes)
 
 
@@ -142,6 +151,24 @@ def needs_preload(chosen: Sequence[Variant]) -> bool:
     return any(v.name not in ("native", "staged", "nccl") for v in chosen)
 
 
+def asked_for(plan: str, used: str) -> bool:
+    """True when the plan that ran is the one that a hint names.
+
+    The names are those of src/select/plan.hpp. On host memory the MPI library's own collective is
+    `native`, whichever composition was asked for.
+    """
+    name = re.sub(r"^(direct\+)?[nr]ccl", r"\1ccl", plan.lower())
+    name = re.sub(r"^schedule:rings", "rings", name)
+    if name in ("direct", "direct-beta"):
+        return used == "direct-gamma"
+    if re.fullmatch(r"(mpi|native)(-beta|-gamma|-staged)?", name) and used == "native":
+        return True
+    name = name.replace("native", "mpi")
+    # Without a composition it is that of the communicator's nodes.
+    fitting = (f"{name}-beta", f"{name}-gamma") if name in ("mpi", "ccl") else ()
+    return used in (name, *fitting)
+
+
 def arguments(job: Job, chosen: Sequence[Variant]) -> list[str]:
     """Options of the measured program."""
     specs = [v.name + (f":{PLAN_KEY}={v.hint}" if v.hint else "") for v in chosen]
@@ -213,14 +240,18 @@ def run(
     on_progress: Callable[[float], None] | None = None,
     lab: LabJob | None = None,
 ) -> Results:
-    """Measures; raises TuttiError when the program fails. Wrong elements are in the rows."""
+    """Measures; raises TuttiError when the program fails. Wrong elements are in the rows.
+
+    A plan has no row at a size where it was refused.
+    """
+    _ = job.nodes  # A bad TUTTI_VIRTUAL_NODES is an error before anything runs.
     chosen = variants(job)
     preload = paths.require(paths.PRELOAD) if needs_preload(chosen) else None
     if job.memory == "hostdevice" and preload is None:
         preload = paths.require(paths.PRELOAD)
     settings = dict(job.settings)
     if job.virtual_nodes:
-        settings["TUTTI_VIRTUAL_NODES"] = str(job.virtual_nodes)
+        settings[VIRTUAL_NODES] = str(job.virtual_nodes)
     if job.memory == "hostdevice":
         settings.setdefault("TUTTI_DEVICE", "host")
     env = launch.environment(os.environ, preload, settings, library.library_directory)
@@ -295,7 +326,7 @@ def _results(job: Job, chosen: Sequence[Variant], lines: Sequence[dict[str, Any]
     for line in lines:
         if "skipped" in line:
             click.echo(f"tutti: {line['skipped']} is left out: {line['reason']}", err=True)
-    by_name = {variant.name: variant for variant in chosen}
+    rows = _rows(job, chosen, lines)
     gpu_driver = machine.gpus().driver
     place = machine.describe()
     place.gpus = place.gpus or header["devices"]
@@ -316,7 +347,7 @@ def _results(job: Job, chosen: Sequence[Variant], lines: Sequence[dict[str, Any]
         type=job.type,
         op=header["op"],
         floor_us=header.get("floor_us"),
-        rows=[_row(job, by_name[line["variant"]], line) for line in lines if "variant" in line],
+        rows=rows,
     )
 
 
@@ -331,13 +362,40 @@ def _ccl_version(header: dict[str, Any]) -> str:
     return f"{str(ccl['name']).upper()} {ccl['version']}" if "version" in ccl else ""
 
 
-def _row(job: Job, variant: Variant, line: dict[str, Any]) -> Row:
-    """One measured line; the hybrid's plan is what its communicator reports, else explain's."""
-    plan, hybrid = variant.plan, variant.plan == "hybrid"
-    if hybrid:
-        plan = line.get("plan_used") or ""
-        if not plan:
-            plan = str(api.library().explain(query(job, line["bytes"]))["plan"])
+def _rows(job: Job, chosen: Sequence[Variant], lines: Sequence[dict[str, Any]]) -> list[Row]:
+    """The measured lines, without those of plans that were refused: something else ran there."""
+    by_name = {variant.name: variant for variant in chosen}
+    rows: list[Row] = []
+    refused: dict[str, list[str]] = {}
+    for line in lines:
+        if "variant" not in line:
+            continue
+        variant = by_name[line["variant"]]
+        plan, used = variant.plan, str(line.get("plan_used") or "")
+        if not variant.plan.startswith(NET) and needs_preload([variant]):
+            if not used:
+                raise TuttiError(
+                    f"Tutti is not in the ranks: {plan} does not report which plan it used; "
+                    f"remedy: let LD_PRELOAD through to the ranks, with {paths.PRELOAD} in it"
+                )
+            if variant.hint is not None and not asked_for(variant.hint, used):
+                refused.setdefault(plan, []).append(f"{line['bytes']} ({used})")
+                continue
+            plan = plan if variant.hint is not None else used
+        rows.append(_row(job, plan, variant.plan == "hybrid", line))
+    for plan, sizes in refused.items():
+        click.echo(
+            f"tutti: {plan} is left out, another plan ran in its place at {', '.join(sizes)} "
+            "bytes; remedy: ask `tutti explain` for the plans there are",
+            err=True,
+        )
+    if refused and not rows:
+        raise TuttiError(f"{', '.join(refused)}: refused at every size, nothing else was measured")
+    return rows
+
+
+def _row(job: Job, plan: str, hybrid: bool, line: dict[str, Any]) -> Row:
+    """One measured line."""
     algorithm, bus = terms.bandwidths_gbps(job.collective, job.ranks, line["bytes"], line["p50_us"])
     return Row(
         bytes=line["bytes"],

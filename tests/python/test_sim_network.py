@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 
@@ -133,6 +134,17 @@ def test_network__two_groups_of_flows_and_pauses() -> None:
     ]
     assert row["dropped"] == row["retransmissions"] == 0
     assert sum(tier["pauses"] for tier in row["tiers"]) > 0
+
+
+def test_bench__a_simulation_that_did_not_end_has_no_figures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "bench"))
+    sim_network = importlib.import_module("sim_network")
+    words = ("--topology", "single:2", "--bytes", "1000")
+    assert sim_network.run(*words).rows[0].unfinished == 0
+    with pytest.raises(SystemExit, match=r"--loss 100 .*some operations never ended"):
+        sim_network.run(*words, "--loss", "100")
 
 
 def test_network__draws_completions_and_queues(tmp_path: Path) -> None:
