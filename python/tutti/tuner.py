@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from tutti import sizes
+from tutti import api, sizes
 from tutti.errors import TuttiError
 from tutti.results import Results
 
@@ -21,17 +24,19 @@ WORTH_SWITCHING = 1.03
 
 # Rows that are not plans: the program's own staging, and the library called directly.
 RIVALS = ("native", "nccl", "rccl")
+# Nor are schedules over our own transport, without MPI.
+NET = "net:"
 
 
 def candidates(documents: Sequence[Results]) -> dict[int, dict[str, float]]:
     """Microseconds of forced plans, by size and plan: the median of the documents' medians.
 
-    Hybrid rows and rivals are left out.
+    Hybrid rows, rivals and schedules over our own transport are left out.
     """
     found: dict[int, dict[str, list[float]]] = {}
     for document in documents:
         for row in document.rows:
-            if not row.hybrid and row.plan not in RIVALS:
+            if not row.hybrid and row.plan not in RIVALS and not row.plan.startswith(NET):
                 plans = found.setdefault(row.bytes, {})
                 plans.setdefault(row.plan, []).append(row.latency_us.p50)
     return {
@@ -88,11 +93,67 @@ def rules(documents: Sequence[Results]) -> list[dict[str, Any]]:
     return found
 
 
+def unchecked(documents: Sequence[Results]) -> int:
+    """Rows of plans whose elements were not compared."""
+    plans = (row for document in documents for row in document.rows if row.plan not in RIVALS)
+    return sum(row.wrong is None for row in plans)
+
+
+def _refuse(documents: Sequence[Results]) -> None:
+    """A TuttiError where the documents are no ground for rules, or not for the same ones."""
+    for one in documents:
+        where = f"{one.collective}, {one.ranks} ranks on {one.nodes} nodes, {one.memory} memory"
+        for row in one.rows:
+            if row.wrong:
+                raise TuttiError(
+                    f"{where}: {row.plan} at {row.bytes} bytes has {row.wrong} wrong elements; "
+                    "remedy: leave this document out, and report the fault"
+                )
+        if one.memory not in ("host", "device"):
+            raise TuttiError(
+                f"{where}: a stand-in for tests has no rules; remedy: measure with --memory host "
+                "or device"
+            )
+        shape = (one.collective, one.nodes, one.ranks, one.memory)
+        for other in documents:
+            if shape != (other.collective, other.nodes, other.ranks, other.memory):
+                continue
+            if (one.type, one.op) != (other.type, other.op):
+                raise TuttiError(
+                    f"{where}: measured with {one.type} {one.op} and with {other.type} {other.op}; "
+                    "remedy: make one tuning file of each"
+                )
+    for what, names in (
+        ("MPI libraries", {one.versions.mpi for one in documents}),
+        ("CCL libraries", {one.versions.ccl for one in documents}),
+        ("GPUs", {", ".join(sorted(set(one.machine.gpus))) for one in documents}),
+    ):
+        if len(names - {""}) > 1:
+            raise TuttiError(
+                f"measured with several {what}: {'; '.join(sorted(names - {''}))}; remedy: make "
+                "one tuning file of each"
+            )
+
+
+def check(document: dict[str, Any]) -> None:
+    """A TuttiError where the library would refuse the tuning document."""
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "tuning.json"
+        path.write_text(json.dumps(document, indent=2) + "\n")
+        try:
+            api.library().tuning_check(str(path))
+        except TuttiError as error:
+            said = error.format_message().replace(str(path), "the file that was made")
+            raise TuttiError(f"{said}; remedy: leave such rows out of the results") from None
+
+
 def make(documents: Sequence[Results]) -> dict[str, Any]:
     """The tuning document; several measurements of one collective and layout are one.
 
-    Raises TuttiError when no document has plans to choose from.
+    Raises TuttiError when no document has plans to choose from, an element was wrong, or the
+    documents are of different things.
     """
+    _refuse(documents)
     groups: dict[tuple[str, int, int, str], list[Results]] = {}
     for document in documents:
         key = (document.collective, document.nodes, document.ranks, document.memory)

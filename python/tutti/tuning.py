@@ -72,7 +72,14 @@ def import_(file: Path, out: Path | None) -> None:
 def make(files: tuple[Path, ...], out: Path | None) -> None:
     """Make a tuning file from results documents, FILES of `tutti bench --plans mpi,ccl -o`."""
     documents = [document for file in files for document in results.load(file)]
-    _write(json.dumps(tuner.make(documents), indent=2) + "\n", out)
+    made = tuner.make(documents)
+    tuner.check(made)
+    if tuner.unchecked(documents):
+        output.note(
+            f"the elements of {tuner.unchecked(documents)} measurements were not compared; remedy: "
+            "measure with --check"
+        )
+    _write(json.dumps(made, indent=2) + "\n", out)
 
 
 @command.command()
