@@ -4,10 +4,11 @@
 
   python3 bench/gpu_node.py --mpi PREFIX --out DIR [--layouts 4x1,2x1,4x2]
 
-Writes into DIR: plans-*.json (each plan forced), tuning.json (`tutti tuning make` of those),
-hybrid-*.json (hybrid against the program's own staging and NCCL called directly, in turns in one
-job, every element checked), summary.json (per size the hybrid over the best of the two: the median
-of the jobs, since ranks and NCCL's threads land differently in each).
+Writes into DIR: plans-*.json (each plan forced, every element checked; no row where it is refused),
+tuning.json (`tutti tuning make` of those), hybrid-*.json (hybrid against the program's own staging
+and NCCL called directly, in turns in one job, every element checked), summary.json (per size the
+hybrid over the best of the two: the median of the jobs, since ranks and NCCL's threads land
+differently in each). Exit status 1: a job failed, or an element was wrong.
 """
 
 from __future__ import annotations
@@ -19,10 +20,14 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
-from tutti import measure, mpi, results, sizes, tuner
-from tutti.errors import TuttiError
+import results_head  # noqa: E402
+from tutti import measure, mpi, results, sizes, tuner  # noqa: E402
+from tutti.errors import TuttiError  # noqa: E402
+
+SCHEMA = "tutti-gpu-node/2"
 
 COLLECTIVES = ("allreduce", "allgather", "reduce_scatter", "bcast", "alltoall")
 
@@ -32,7 +37,7 @@ def log(text: str) -> None:
 
 
 def plans_of(collective: str, nodes: int) -> tuple[str, ...]:
-    """Plans that can carry the collective: a refused one would measure what stands in for it."""
+    """Plans that can carry the collective; one that this machine refuses has no rows."""
     flat = "gamma" if nodes == 1 else "beta"
     alpha = nodes > 1 and collective in ("allreduce", "allgather", "bcast")
     # Of what one node has besides; a collective with counts is not cut into chunks.
@@ -97,7 +102,6 @@ def compare(documents: list[results.Results]) -> dict:
         row["wrong"] = sum(found["wrong"] for found in jobs)
         rows.append(row)
     return {
-        "schema": "tutti-gpu-node/2",
         "worst_over_best": max((row["over_best"] for row in rows), default=None),
         "over_1.10": sum(row["over_best"] > 1.10 for row in rows),
         "wrong": sum(row["wrong"] for row in rows),
@@ -120,9 +124,12 @@ def measured(
     layouts: list,
     plans_for,
     **more,
-) -> list[results.Results]:
-    """Every collective and layout, `repeats` jobs each; saved as WHAT-<ranks>r<nodes>n.json."""
-    found = []
+) -> tuple[list[results.Results], int]:
+    """Every collective and layout, `repeats` jobs each, and how many jobs failed.
+
+    Saved as WHAT-<ranks>r<nodes>n.json.
+    """
+    found, failed = [], 0
     for ranks, nodes in layouts:
         documents = []
         for repeat in range(repeats):
@@ -134,14 +141,15 @@ def measured(
                     documents.append(measure.run(one, library))
                 except TuttiError as error:
                     log(f"FAILED: {error}")
+                    failed += 1
         out = args.out / f"{what}-{ranks}r{nodes}n.json"
         earlier = results.load(out) if args.add and out.exists() else []
         results.save([*earlier, *documents], out)
         found += documents
-    return found
+    return found, failed
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mpi", required=True, help="prefix of the MPI, or mpich")
     parser.add_argument("--out", required=True, type=Path)
@@ -160,13 +168,15 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     library = mpi.find(args.mpi)
     layouts = [tuple(map(int, layout.split("x"))) for layout in args.layouts.split(",") if layout]
-    tuning = args.tuning
+    tuning, failed = args.tuning, 0
     if tuning is None:
         tuning = args.out / "tuning.json"
         repeats = args.plan_repeats or args.repeats
-        documents = measured(args, library, "plans", repeats, layouts, plans_of)
-        tuning.write_text(json.dumps(tuner.make(documents), indent=2) + "\n")
-    measured(
+        documents, failed = measured(args, library, "plans", repeats, layouts, plans_of, check=True)
+        made = tuner.make(documents)
+        tuner.check(made)
+        tuning.write_text(json.dumps(made, indent=2) + "\n")
+    failed += measured(
         args,
         library,
         "hybrid",
@@ -175,10 +185,11 @@ def main() -> None:
         lambda *_: ("native", "nccl", "hybrid"),
         check=True,
         settings={"TUTTI_TUNING_FILE": str(tuning.resolve())},
-    )
+    )[1]
     # Of all layouts there are, also those of earlier runs.
     files = sorted(args.out.glob("hybrid-*.json"))
-    summary = compare([document for file in files for document in results.load(file)])
+    summary = results_head.head(SCHEMA)
+    summary |= compare([document for file in files for document in results.load(file)])
     (args.out / "summary.json").write_text(summary_text(summary))
     for row in summary["rows"]:
         print(
@@ -190,10 +201,16 @@ def main() -> None:
         )
     print(
         f"worst over best {summary['worst_over_best']}, over 1.10: {summary['over_1.10']} of "
-        f"{len(summary['rows'])}, wrong {summary['wrong']}"
+        f"{len(summary['rows'])}, wrong {summary['wrong']}, "
+        f"failed jobs: {failed}"
     )
+    return 1 if failed or summary["wrong"] else 0
 
 
 START = time.monotonic()
 if __name__ == "__main__":
-    main()
+    try:
+        sys.exit(main())
+    except TuttiError as error:
+        log(f"FAILED: {error}")
+        sys.exit(1)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""bench/pipeline.py from end to end, on the doubles of CUDA and NCCL in place of GPUs."""
+"""bench/pipeline.py and bench/gpu_node.py, on the doubles of CUDA and NCCL in place of GPUs."""
 
 from __future__ import annotations
 
@@ -74,3 +74,37 @@ def test_floor__is_measured_in_the_job_of_the_calls(tmp_path: Path) -> None:
             assert document.floor_us > 0
         else:
             assert document.floor_us is None
+
+
+def gpu_node(out: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"LD_LIBRARY_PATH": str(doubles()), "FAKE_GPUS": "4"}
+    command = [sys.executable, str(REPOSITORY / "bench" / "gpu_node.py"), "--mpi", "mpich"]
+    command += ["--out", str(out), "--collectives", "allreduce", "--begin", "64", "--end", "64"]
+    return subprocess.run(
+        [*command, "--repeats", "1", "--time-cap", "0.02", *words],
+        env=environment, capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+
+
+def test_gpu_node__plans_rules_and_a_summary_that_says_where_it_is_from(tmp_path: Path) -> None:
+    done = gpu_node(tmp_path, "--layouts", "2x1")
+    assert done.returncode == 0, done.stderr + done.stdout
+    (plans,) = results.load(tmp_path / "plans-2r1n.json")
+    assert {row.wrong for row in plans.rows} == {0}
+    # The doubles have no NVLink, without which our kernels refuse: no row says otherwise.
+    assert {row.plan for row in plans.rows} == {"mpi-gamma", "ccl-gamma", "ccl-comms(4)"}
+    assert "direct-gamma is left out" in done.stderr
+    assert json.loads((tmp_path / "tuning.json").read_text())["rules"]
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["schema"] == "tutti-gpu-node/2"
+    assert set(summary) >= {"date", "machine", "versions", "command", "rows", "wrong"}
+    assert len(summary["rows"]) == 1
+
+
+def test_gpu_node__a_job_that_fails_is_no_success(tmp_path: Path) -> None:
+    rules = tmp_path / "tuning.json"
+    rules.write_text('{"schema": "tutti-tuning/1", "rules": []}')
+    done = gpu_node(tmp_path, "--layouts", "2x1,9x1", "--tuning", str(rules))
+    assert done.returncode == 1
+    assert "FAILED: " in done.stderr
+    assert "failed jobs: 1" in done.stdout
