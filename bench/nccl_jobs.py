@@ -24,9 +24,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from network_parts import Lab, enter, raise_priority
+from network_parts import Lab, enter, raise_priority, tcp_of
 from tutti.errors import TuttiError
-from tutti.lab import network, plan
+from tutti.lab import plan
 
 RANKS = 4
 SPINES = 8
@@ -391,26 +391,6 @@ def ranks_command(
     return lambda rank: [*common, "--rank", str(rank), "--device", str(rank % setup.gpus), *words]
 
 
-TCP_KNOB = Path("/proc/sys/net/ipv4/tcp_congestion_control")
-
-
-def tcp_of(lab: Lab | None) -> str:
-    """The congestion control of TCP on the machine, or on the nodes of a lab."""
-    read = partial(TCP_KNOB.read_text)
-    return str(network.inside(lab.pids[plan.node_name(0)], read) if lab else read()).strip()
-
-
-def use_tcp(lab: Lab, name: str) -> None:
-    """Where the kernel allows that in a namespace; else it stays what the lab chose."""
-
-    def choose() -> None:
-        with contextlib.suppress(OSError):
-            TCP_KNOB.write_text(name)
-
-    for node in range(lab.spec.nodes):
-        network.inside(lab.pids[plan.node_name(node)], choose)
-
-
 @contextlib.contextmanager
 def lab_of(layout: Layout):
     """The layout's lab, or none."""
@@ -418,8 +398,8 @@ def lab_of(layout: Layout):
         yield None
         return
     with Lab(layout.spec, "bench-nccl") as lab:
-        use_tcp(lab, layout.tcp or tcp_of(None))
-        if layout.tcp not in ("", tcp_of(lab)):
+        lab.use_tcp(layout.tcp or tcp_of(None))
+        if layout.tcp not in ("", lab.tcp()):
             raise TuttiError(f"--tcp {layout.tcp}: the kernel has none that a namespace may choose")
         yield lab
 

@@ -56,7 +56,7 @@ import nccl_jobs  # noqa: E402
 import nccl_trouble  # noqa: E402
 import results_head  # noqa: E402
 from nccl_jobs import LAYOUTS, TUTTI, WAYS, Job, Layout, Outcome, Rendezvous, Setup, Way  # noqa: E402
-from network_parts import Claim, Lab, Row, paired, settings  # noqa: E402
+from network_parts import Claim, Lab, Row, paired, settings, tcp_of  # noqa: E402
 from tutti import prediction_figure  # noqa: E402
 from tutti.errors import TuttiError  # noqa: E402
 from tutti.figure import MARKERS, PALETTE  # noqa: E402
@@ -389,7 +389,7 @@ def measure(options: argparse.Namespace, setup: Setup, mps: str) -> int:
             report.left_out += 1
             continue
         with nccl_jobs.lab_of(layout) as lab:
-            report.tcp[layout.name] = nccl_jobs.tcp_of(lab)
+            report.tcp[layout.name] = tcp_of(lab)
             for repeat, way in jobs_of(options, layout, chosen):
                 if time.monotonic() > end_s:
                     print(f"{layout.name}, {way.name}, {repeat}: left out, the time is over")

@@ -505,6 +505,7 @@ def measure_fabric(options: argparse.Namespace, programs: Path, tutti: Way) -> l
                         rows,
                         {
                             "settings": dict(tutti.env),
+                            "tcp": lab.tcp(),
                             "message_bytes": MESSAGE_BYTES,
                             "window": WINDOW,
                             "queue": options.queue,
@@ -524,7 +525,7 @@ def measure_pair(options: argparse.Namespace, programs: Path, tutti: Way) -> lis
             rows.append(row)
             if options.verbose:
                 print("\n".join(runner.logs), file=sys.stderr)
-        save(options.output, "pair", rows, {"settings": dict(tutti.env)})
+        save(options.output, "pair", rows, {"settings": dict(tutti.env), "tcp": lab.tcp()})
     say(rows, pair_table)
     return pair_claims(rows)
 
@@ -541,7 +542,8 @@ def measure_rails(options: argparse.Namespace, programs: Path, tutti: Way) -> li
             rows.append(row)
             if options.verbose:
                 print("\n".join(runner.logs), file=sys.stderr)
-        save(options.output, "rails", rows, {"settings": dict(tutti.env), "window": WINDOW})
+        more = {"settings": dict(tutti.env), "tcp": lab.tcp(), "window": WINDOW}
+        save(options.output, "rails", rows, more)
     say(rows, rails_table)
     return rails_claims(rows)
 

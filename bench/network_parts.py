@@ -17,6 +17,8 @@ from tutti.lab import lifetime, namespaces, network, plan, state
 
 Row = dict[str, Any]
 
+TCP_KNOB = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+
 
 def ideal_bps(spec: plan.Spec) -> float:
     """Payload that can enter a node."""
@@ -81,6 +83,29 @@ class Lab:
         """(packets that queues dropped, packets that links lost) so far."""
         found = network.counters(self.plan, self.pids)
         return sum(one.dropped_packets for one in found), sum(one.lost_packets for one in found)
+
+    def tcp(self) -> str:
+        """The congestion control of TCP on the nodes; a lab begins with Reno."""
+        return network.inside(self.pids[plan.node_name(0)], _tcp)
+
+    def use_tcp(self, name: str) -> None:
+        """Another one, where the kernel allows that in a namespace; else it stays what it is."""
+
+        def choose() -> None:
+            with contextlib.suppress(OSError):
+                TCP_KNOB.write_text(name)
+
+        for node in range(self.spec.nodes):
+            network.inside(self.pids[plan.node_name(node)], choose)
+
+
+def _tcp() -> str:
+    return TCP_KNOB.read_text().strip()
+
+
+def tcp_of(lab: Lab | None) -> str:
+    """The congestion control of TCP on the nodes of a lab, or on the machine."""
+    return lab.tcp() if lab else _tcp()
 
 
 def busy_s() -> float:

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -68,6 +70,43 @@ def test_ideal__the_slower_of_a_host_and_its_leaf(
         nodes=8, rails=1, rate_bps=rate_bps, spines=spines, spine_rate_bps=spine_rate_bps
     )
     assert bench.ideal_bps(spec) == pytest.approx(limit_bps * 1448 / 1514)
+
+
+@pytest.mark.parametrize("part", ["fabric", "pair", "rails"])
+def test_measure__the_document_says_which_tcp(
+    bench: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    import network_parts
+
+    class UpLab(network_parts.Lab):  # type: ignore[misc, name-defined]
+        def __enter__(self) -> UpLab:
+            self.pids = {f"n{node}": node for node in range(self.spec.nodes)}
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    knob = tmp_path / "tcp_congestion_control"
+    knob.write_text("reno\n")
+    monkeypatch.setattr(network_parts, "TCP_KNOB", knob)
+    monkeypatch.setattr(network_parts.network, "inside", lambda _, action: action())
+    one = {"pattern": "ring", "loss_percent": 0, "way": "w", "goodput_mbps": 1, "of_ideal": 1.0}
+    monkeypatch.setattr(bench, "Lab", UpLab)
+    monkeypatch.setattr(bench, "Runner", lambda *_: None)
+    monkeypatch.setattr(bench, "plug_pair", lambda _: None)
+    monkeypatch.setattr(bench, f"{part}_rows", lambda *_: iter([one]))
+    monkeypatch.setattr(bench, f"{part}_table", lambda _: [])
+    monkeypatch.setattr(bench, f"{part}_claims", lambda _: [])
+    out = tmp_path / "out.json"
+    options = argparse.Namespace(
+        output=out, verbose=False, rate="100mbit", spine_rate="10mbit", queue="80ms", loss=["0%"],
+        pattern=["ring"], way=None, headroom=False, repeats=1, seconds=1,
+    )  # fmt: skip
+    getattr(bench, f"measure_{part}")(options, tmp_path, bench.Way("Tutti", "lib", {}))
+    assert json.loads(out.read_text())["tcp"] == "reno"
+    with UpLab(plan.Spec(nodes=2, rails=1, rate_bps=10**9)) as lab:
+        lab.use_tcp("bbr")
+        assert (lab.tcp(), network_parts.tcp_of(lab)) == ("bbr", "bbr")
 
 
 def test_messages__as_many_as_the_time_needs_and_two_windows(bench: ModuleType) -> None:
