@@ -7,6 +7,7 @@ Skipped with the reason where namespaces are not permitted or a piece is missing
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -457,6 +458,34 @@ def test_crash__is_noticed_and_cleaned(lab: Lab, victim: str) -> None:
     assert not any(process.alive for process in processes(found))
     assert not lab.place.directory.exists()
     lab.up("--nodes", "1")
+
+
+def holders(base: Path) -> list[int]:
+    """Processes of labs that are kept there; their command lines name the host table."""
+    named = str(base).encode()
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            text = entry.read_bytes()
+            if named in text and b"tutti.lab.holder" in text:
+                found.append(int(entry.parent.name))
+    return found
+
+
+def test_up__two_at_a_time_are_one_lab(lab: Lab) -> None:
+    words = lab.words("up", "--nodes", "1", "--rate", f"{RATE_BPS}bit")
+    both = [
+        subprocess.Popen(words, env=environment({}), stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    texts = [one.communicate(timeout=TIMEOUT_S)[1] for one in both]
+    said = {one.returncode: text for one, text in zip(both, texts, strict=True)}
+    assert set(said) == {0, 2}
+    assert "a lab is up already" in said[2]
+    assert holders(lab.place.base)
+    assert lab.run("down").returncode == 0
+    assert wait_for(lambda: not holders(lab.place.base))
+    assert list(lab.place.base.iterdir()) == []
 
 
 def test_up__that_is_killed_half_way_leaves_no_process(lab: Lab) -> None:

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from tutti.errors import TuttiError
 from tutti.lab import holder, namespaces, network, plan
-from tutti.lab.state import Place, Process, State, take_down
+from tutti.lab.state import Place, Process, State, end
 
 START_TIMEOUT_S = 60
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid.
@@ -118,13 +118,18 @@ def write_agent(place: Place) -> Path:
 
 
 def up(place: Place, spec: plan.Spec) -> State:
-    """Starts a lab; leaves nothing behind when it fails."""
+    """Starts a lab; leaves nothing behind when it fails. One at a time of a name."""
     network.require_library()
-    place.create()
+    place.create_base()
+    with place.locked():
+        return _up(place, spec)
+
+
+def _up(place: Place, spec: plan.Spec) -> State:
     old = place.load()
     if old is not None and old.alive:
         raise TuttiError("a lab is up already; remedy: tutti lab down, or another --name")
-    take_down(place)
+    end(place)
     place.create()
     wanted = plan.make(spec)
     try:
@@ -137,7 +142,7 @@ def up(place: Place, spec: plan.Spec) -> State:
             connection.send(b"keep")
     except BaseException:
         # Without the connection the processes end by themselves; this does not wait for it.
-        take_down(place)
+        end(place)
         place.remove()
         raise
     return state

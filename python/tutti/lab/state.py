@@ -8,6 +8,8 @@ directory there. The file says only where the lab is; what it is follows from it
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import re
@@ -15,6 +17,7 @@ import select
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -92,14 +95,43 @@ class Place:
         if self.base.stat().st_uid != os.geteuid():
             raise TuttiError(f"{self.base} belongs to another user; remedy: --directory")
 
-    def create(self) -> None:
-        """The directories."""
+    def create_base(self) -> None:
+        """The directory of all labs."""
         try:
             self.base.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.check_owner()
+        except OSError as error:
+            raise TuttiError(f"{self.base}: {error.strerror}") from None
+
+    def create(self) -> None:
+        """The directories."""
+        self.create_base()
+        try:
             self.directory.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise TuttiError(f"{self.directory}: {error.strerror}") from None
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """One at a time starts or ends this lab; the others wait. The directory must be there."""
+        path = self.base / f".{self.name}.lock"
+        while True:
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except OSError as error:
+                raise TuttiError(f"{path}: {error.strerror}") from None
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                # Who held it has removed the file: whoever comes next makes another.
+                if not _is_at(descriptor, path):
+                    continue
+                try:
+                    yield
+                finally:
+                    path.unlink(missing_ok=True)
+                return
+            finally:
+                os.close(descriptor)
 
     def save(self, state: State) -> None:
         """Writes the file whole or not at all."""
@@ -139,6 +171,14 @@ class Place:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
+def _is_at(descriptor: int, path: Path) -> bool:
+    """An open file is the one that a path names."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
 def kill(process: Process) -> bool:
     """Kills a process of a lab and waits for its end; False when it was not there."""
     try:
@@ -159,6 +199,15 @@ def kill(process: Process) -> bool:
 
 def take_down(place: Place) -> bool:
     """Ends what is left of a lab, in whatever state it is; False when there was none."""
+    if not place.base.is_dir():
+        return False
+    place.check_owner()
+    with place.locked():
+        return end(place)
+
+
+def end(place: Place) -> bool:
+    """The same of a lab that the caller has locked."""
     state = place.load()
     if state is None:
         return False
