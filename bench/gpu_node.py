@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
 import results_head  # noqa: E402
-from tutti import measure, mpi, results, sizes, tuner  # noqa: E402
+from tutti import measure, mpi, processes, results, sizes, tuner  # noqa: E402
 from tutti.errors import TuttiError  # noqa: E402
 
 SCHEMA = "tutti-gpu-node/2"
@@ -210,7 +210,8 @@ def main() -> int:
 START = time.monotonic()
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        with processes.signals_as_exits():
+            sys.exit(main())
     except TuttiError as error:
         log(f"FAILED: {error}")
         sys.exit(1)

@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
 import msgspec  # noqa: E402
-from tutti import __version__, machine, measure, mpi, net_ranks, paths  # noqa: E402
+from tutti import __version__, machine, measure, mpi, net_ranks, paths, processes  # noqa: E402
 from tutti.errors import TuttiError  # noqa: E402
 from tutti.lab import lifetime, network, plan, state  # noqa: E402
 
@@ -245,7 +245,10 @@ def job(
     env = {**os.environ, **setting.variables(collective), "PYTHONPATH": search}
     env["TUTTI_TUNING_FILE"] = str(TUNING)
     version = ""
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
+    with (
+        subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process,
+        processes.ended_with(process),
+    ):
         assert process.stdout is not None
         before = lab.count()
         for text in process.stdout:
@@ -531,4 +534,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with processes.signals_as_exits():  # So that the lab ends with it.
+        sys.exit(main())

@@ -66,7 +66,7 @@ from network_parts import (  # noqa: E402
     quartiles,
     settings,
 )
-from tutti import machine, prediction_figure  # noqa: E402
+from tutti import machine, prediction_figure, processes  # noqa: E402
 from tutti.errors import TuttiError  # noqa: E402
 from tutti.figure import PALETTE  # noqa: E402
 from tutti.lab import network, plan  # noqa: E402
@@ -247,17 +247,21 @@ class Runner:
                 for _ in range(self.lab.spec.nodes)
             ]
             before_s = busy_s()
-            processes = [
-                subprocess.Popen(
-                    [*command, "--rank", str(rank)],
-                    env=env,
-                    stdout=out,
-                    stderr=err,
-                    preexec_fn=partial(enter, self.lab.pids[plan.node_name(rank)]),
-                )
-                for rank, (out, err) in enumerate(files)
-            ]
-            codes = [process.wait() for process in processes]
+            started: list[subprocess.Popen[str]] = []
+            try:
+                for rank, (out, err) in enumerate(files):
+                    started.append(
+                        subprocess.Popen(
+                            [*command, "--rank", str(rank)],
+                            env=env,
+                            stdout=out,
+                            stderr=err,
+                            preexec_fn=partial(enter, self.lab.pids[plan.node_name(rank)]),
+                        )
+                    )
+                codes = processes.wait(started, PATIENCE_S)
+            finally:
+                processes.end(started)
             after_s = busy_s()
             texts = []
             for both in files:
@@ -584,4 +588,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with processes.signals_as_exits():  # So that the lab ends with it.
+        sys.exit(main())

@@ -27,7 +27,7 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
 import msgspec  # noqa: E402
 import results_head  # noqa: E402
-from tutti import measure, mpi, prediction_figure, results, sizes  # noqa: E402
+from tutti import measure, mpi, prediction_figure, processes, results, sizes  # noqa: E402
 from tutti.errors import TuttiError  # noqa: E402
 from tutti.figure import MARKERS, PALETTE  # noqa: E402
 
@@ -206,4 +206,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with processes.signals_as_exits():
+        sys.exit(main())

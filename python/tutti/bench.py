@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from tutti import figure, formats, measure, mpi, output, results, sizes
+from tutti import figure, formats, measure, mpi, output, processes, results, sizes
 from tutti.call_options import collective_argument, op_option, type_option
 from tutti.lab import state
 
@@ -139,7 +139,8 @@ def command(
     if lab and virtual_nodes:
         raise click.UsageError("--virtual-nodes is for one machine; a lab has nodes of its own")
     parts = []
-    with output.progress(f"{collective}, {ranks} ranks") as on_progress:
+    shown = output.progress(f"{collective}, {ranks} ranks")
+    with processes.signals_as_exits(), shown as on_progress:
         if job.mpi_plans:
             parts.append(measure.run(job, mpi.find(mpi_name), on_progress, lab))
         if job.net_plans:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from tutti import api, figure, formats, launch, measure, mpi, output, paths, results
+from tutti import api, figure, formats, launch, measure, mpi, output, paths, processes, results
 from tutti.errors import TuttiError
 
 ENOUGH_S = 35.0  # No new section is begun after this.
@@ -88,7 +88,8 @@ def main() -> None:
 
 if __name__ == "__main__":
     try:
-        main()
+        with processes.signals_as_exits():
+            main()
     except TuttiError as error:
         error.show()
         sys.exit(error.exit_code)

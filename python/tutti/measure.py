@@ -19,7 +19,7 @@ from typing import Any
 import click
 import msgspec
 
-from tutti import __version__, api, launch, machine, mpi, net_ranks, paths, terms
+from tutti import __version__, api, launch, machine, mpi, net_ranks, paths, processes, terms
 from tutti.errors import TuttiError
 from tutti.lab import lifetime, state
 from tutti.results import Latency, Results, Row, Versions
@@ -290,7 +290,7 @@ def _execute(
     except OSError as error:
         raise TuttiError(f"{command[0]}: {error.strerror}") from None
     assert process.stdout is not None
-    try:
+    with processes.ended_with(process):
         for text in process.stdout:
             try:
                 line = json.loads(text)
@@ -303,12 +303,7 @@ def _execute(
                     on_progress(float(line["progress"]))
             else:
                 lines.append(line)
-    except BaseException:
-        process.terminate()
-        raise
-    finally:
-        status = process.wait()
-    return lines, status
+        return lines, process.wait()
 
 
 def command_line(arguments: Sequence[str]) -> list[str]:

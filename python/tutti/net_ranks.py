@@ -8,6 +8,7 @@ prints.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import queue
@@ -23,6 +24,7 @@ from typing import Any
 
 import click
 
+from tutti import processes
 from tutti.errors import TuttiError
 from tutti.lab import lifetime
 from tutti.lab.plan import chunk_bytes, management_address, node_name
@@ -123,12 +125,13 @@ class _Job:
     def wait(self, timeout_s: float) -> list[int]:
         """The exit statuses; who has not ended by then is made to."""
         deadline = time.monotonic() + timeout_s
-        for process in self._processes:
-            try:
-                process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.terminate()
-        return [process.wait() for process in self._processes]
+        try:
+            for process in self._processes:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0.0, deadline - time.monotonic()))
+        finally:
+            statuses = processes.end(self._processes)
+        return statuses
 
 
 def run(

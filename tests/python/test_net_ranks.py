@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tutti import bench, measure, mpi, net_ranks, paths, results
+from tutti import bench, measure, mpi, net_ranks, paths, processes, results
 from tutti.cli import main
 from tutti.errors import TuttiError
 from tutti.lab import plan, state
@@ -151,6 +151,93 @@ def test_bench__a_rank_that_dies_ends_all_with_its_name(program: Path) -> None:
     assert "the measured program failed: rank 2 of signal 9" in said
     for rank in (0, 1, 3):
         assert f"tutti-measure: rank {rank}: meeting: rank 2 (" in said
+
+
+def is_there(pid: int) -> bool:
+    """And no zombie that nobody has waited for."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def descendants(pid: int) -> list[int]:
+    below = children(pid)
+    return [*below, *(deeper for child in below for deeper in descendants(child))]
+
+
+@pytest.mark.parametrize("plan_name", ["net:ring", "native"])
+def test_bench__that_is_ended_takes_its_job_along(program: Path, plan_name: str) -> None:
+    if plan_name == "native":
+        try:
+            mpi.find("mpich")
+            paths.require_measure("mpich")
+        except TuttiError as error:
+            pytest.skip(error.format_message())
+    words = ["allgather", "-n", "2", "--plans", plan_name, "--mpi", "mpich", "-b", "64K"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "tutti", "bench", *words, "-e", "64K", "-i", "100000000"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        deadline = time.monotonic() + 20
+        while len(descendants(process.pid)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(0.3)
+        started = descendants(process.pid)
+        assert len(started) >= 2
+        process.terminate()
+        assert process.wait(20) == 128 + signal.SIGTERM
+    deadline = time.monotonic() + 5
+    while any(map(is_there, started)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(map(is_there, started))
+
+
+def stopped() -> subprocess.Popen[bytes]:
+    """A process that is stopped: it takes SIGKILL alone."""
+    process = subprocess.Popen(["sh", "-c", "kill -STOP $$; exec sleep 60"])
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+    return process
+
+
+def test_wait__a_stopped_rank_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "KILL_AFTER_S", 0.2)
+    program = tmp_path / "rank"
+    program.write_text("#!/bin/sh\nkill -STOP $$\n")
+    program.chmod(0o755)
+    job = net_ranks._Job(program, [], net_ranks.of_machine([0, 0]))
+    job.start_others("127.0.0.1:1")
+    assert job.wait(0.2) == [-signal.SIGKILL] * 2
+
+
+def test_processes__end_in_bounded_time() -> None:
+    good = subprocess.Popen(["sleep", "60"])
+    assert processes.end([good, stopped()], 0.2) == [-signal.SIGTERM, -signal.SIGKILL]
+    ended = subprocess.Popen(["false"])
+    ended.wait()
+    assert processes.end([ended]) == [1]
+
+
+def test_processes__wait_for_the_others_of_one_that_failed() -> None:
+    assert processes.wait([subprocess.Popen(["true"]) for _ in range(2)], 60) == [0, 0]
+    both = [subprocess.Popen(["false"]), subprocess.Popen(["sleep", "60"])]
+    assert processes.wait(both, 0.1) == [1, -signal.SIGTERM]
+
+
+def test_processes__a_signal_is_an_exit_in_its_scope_alone() -> None:
+    before = signal.getsignal(signal.SIGHUP)
+    with (
+        pytest.raises(SystemExit) as raised,
+        subprocess.Popen(["sleep", "60"]) as process,
+        processes.signals_as_exits(),
+        processes.ended_with(process),
+    ):
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert raised.value.code == 128 + signal.SIGHUP
+    assert process.returncode == -signal.SIGTERM
+    assert signal.getsignal(signal.SIGHUP) == before
 
 
 def test_run__a_rank_that_never_comes_does_not_hold_up_the_others(tmp_path: Path) -> None:
