@@ -453,7 +453,7 @@ def test_crash__is_noticed_and_cleaned(lab: Lab, victim: str) -> None:
         assert wait_for(lambda: not any(process.alive for process in processes(found)))
     refused = lab.run("exec", "n1", "--", "true")
     assert refused.returncode == 2
-    assert "has crashed; remedy: tutti lab down" in refused.stderr
+    assert f"has crashed; remedy: {lab.place.command('down')}" in refused.stderr
     assert lab.run("down").returncode == 0
     assert not any(process.alive for process in processes(found))
     assert not lab.place.directory.exists()

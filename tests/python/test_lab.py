@@ -238,7 +238,8 @@ def lab(place: Path, *words: str) -> tuple[int, str]:
 
 def test_commands__without_a_lab(tmp_path: Path) -> None:
     for words in (("exec", "n0", "true"), ("run", "-n", "2", "true"), ("links",)):
-        assert lab(tmp_path, *words) == (2, "tutti: no lab is up; remedy: tutti lab up\n")
+        said = f"tutti: no lab is up; remedy: tutti lab --directory {tmp_path} up\n"
+        assert lab(tmp_path, *words) == (2, said)
     assert lab(tmp_path, "down") == (0, "tutti: no lab is up\n")
     assert lab(tmp_path, "--name", "../x", "down")[0] == 2
     status, text = lab(tmp_path, "up", "--fabric", "torus")
@@ -298,8 +299,44 @@ def test_state__is_kept_and_damage_is_named(tmp_path: Path) -> None:
     kept = state.State(FLAT, state.Process(1, 2), {"n0": state.Process(3, 4)}, ready=True)
     place.save(kept)
     assert place.load() == kept
-    with pytest.raises(TuttiError, match="has crashed; remedy: tutti lab down"):
+    down = f"remedy: tutti lab --directory {tmp_path} down"
+    with pytest.raises(TuttiError, match=f"has crashed; {down}"):
         place.require()
-    place.file.write_text('{"spec": 1}')
-    with pytest.raises(TuttiError, match="damaged"):
-        place.load()
+    for text in ('{"spec": 1}', place.file.read_text().replace("state/1", "state/9")):
+        place.file.write_text(text)
+        with pytest.raises(TuttiError, match=f"damaged or of another version of Tutti; {down}"):
+            place.load()
+
+
+def test_place__names_itself_in_remedies(tmp_path: Path) -> None:
+    here = state.default_base()
+    assert state.Place(here, "lab").command("up") == "tutti lab up"
+    assert state.Place(here, "r1").command("down") == "tutti lab --name r1 down"
+    other = state.Place(tmp_path / "a b", "r1").command("down")
+    assert other == f"tutti lab --directory '{tmp_path}/a b' --name r1 down"
+
+
+@pytest.mark.parametrize("spec", ['{"nodes": 1, "colour": "red"}', "1"])
+def test_down__ends_a_lab_whose_file_another_version_wrote(tmp_path: Path, spec: str) -> None:
+    place = state.Place(tmp_path, "lab")
+    place.create()
+    with sleeper() as one, sleeper() as two:
+        found = [{"pid": p.pid, "start": namespaces.start_time(p.pid)} for p in (one, two)]
+        boxes = json.dumps({"n0": found[1]})
+        place.file.write_text(
+            f'{{"spec": {spec}, "lab": {json.dumps(found[0])}, "boxes": {boxes}}}'
+        )
+        assert lab(tmp_path, "down") == (0, "tutti: the lab is down\n")
+        assert (one.wait(), two.wait()) == (-9, -9)
+    assert not place.directory.exists()
+
+
+@pytest.mark.parametrize("text", ["{", '{"lab": 1}', "[]"])
+def test_down__says_how_to_end_what_no_file_names(tmp_path: Path, text: str) -> None:
+    place = state.Place(tmp_path, "lab")
+    place.create()
+    place.file.write_text(text)
+    status, said = lab(tmp_path, "down")
+    assert status == 2
+    assert f"end those that have {place.directory}/hosts on their command lines" in said
+    assert place.file.exists()

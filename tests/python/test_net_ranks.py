@@ -122,7 +122,7 @@ def test_bench__what_cannot_be(program: Path, capfd: pytest.CaptureFixture[str])
     assert "a lab has nodes of its own" in both.output
     none = invoke("allgather", "--plans", "net:rings", "--lab", "no-such-lab")
     assert none.exit_code == 2
-    assert "no lab is up; remedy: tutti lab up" in none.output
+    assert "no lab is up; remedy: tutti lab --name no-such-lab up" in none.output
 
 
 def children(pid: int) -> list[int]:

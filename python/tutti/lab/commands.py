@@ -44,7 +44,12 @@ def rank_settings(library: mpi.Mpi, preload: bool, chosen: dict[str, str]) -> di
 
 
 @click.group()
-@click.option("--name", default="lab", show_default=True, help="Of the lab: there may be several.")
+@click.option(
+    "--name",
+    default=state.DEFAULT_NAME,
+    show_default=True,
+    help="Of the lab: there may be several.",
+)
 @click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
@@ -111,7 +116,9 @@ def up(
     """Start a lab."""
     spec = plan.Spec(nodes, rails, rate, fabric, spine_rate, loss, queue)
     lifetime.up(place, spec)
-    output.note(f"lab of {nodes} nodes with {rails} rails is up; end it with `tutti lab down`")
+    output.note(
+        f"lab of {nodes} nodes with {rails} rails is up; end it with `{place.command('down')}`"
+    )
 
 
 @command.command()

@@ -128,7 +128,7 @@ def up(place: Place, spec: plan.Spec) -> State:
 def _up(place: Place, spec: plan.Spec) -> State:
     old = place.load()
     if old is not None and old.alive:
-        raise TuttiError("a lab is up already; remedy: tutti lab down, or another --name")
+        raise TuttiError(f"a lab is up already; remedy: {place.command('down')}, or another --name")
     end(place)
     place.create()
     wanted = plan.make(spec)

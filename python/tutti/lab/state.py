@@ -14,17 +14,21 @@ import json
 import os
 import re
 import select
+import shlex
 import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tutti.errors import TuttiError
 from tutti.lab import namespaces
 from tutti.lab.plan import Spec
 
+SCHEMA = "tutti-lab-state/1"  # Of the file.
+DEFAULT_NAME = "lab"
 DEATH_TIMEOUT_S = 10
 
 
@@ -90,6 +94,13 @@ class Place:
         """The state."""
         return self.directory / "state.json"
 
+    def command(self, word: str) -> str:
+        """What a user types for a subcommand of `tutti lab` on this lab."""
+        words = ["tutti", "lab"]
+        words += ["--directory", str(self.base)] if self.base != default_base() else []
+        words += ["--name", self.name] if self.name != DEFAULT_NAME else []
+        return shlex.join([*words, word])
+
     def check_owner(self) -> None:
         """Commands trust what is in the directory, so it must be this user's."""
         if self.base.stat().st_uid != os.geteuid():
@@ -136,34 +147,67 @@ class Place:
     def save(self, state: State) -> None:
         """Writes the file whole or not at all."""
         new = self.file.with_suffix(".new")
-        new.write_text(json.dumps(asdict(state), indent=1) + "\n")
+        new.write_text(json.dumps({"schema": SCHEMA, **asdict(state)}, indent=1) + "\n")
         new.replace(self.file)
+
+    def _read(self) -> Any:
+        """The file's document; None when there is none."""
+        try:
+            self.check_owner()
+            return json.loads(self.file.read_text())
+        except FileNotFoundError:
+            return None
+        except PermissionError as error:
+            raise TuttiError(f"{self.file}: {error.strerror}") from None
+        except ValueError:
+            raise TuttiError(f"{self.file} is damaged; {self._by_hand()}") from None
+
+    def _by_hand(self) -> str:
+        return (
+            "its processes are not known; remedy: end those that have "
+            f"{self.directory / 'hosts'} on their command lines, then remove {self.directory}"
+        )
 
     def load(self) -> State | None:
         """The state; None when there is none."""
+        found = self._read()
+        if found is None:
+            return None
         try:
-            self.check_owner()
-            found = json.loads(self.file.read_text())
+            if found["schema"] != SCHEMA:
+                raise ValueError
             return State(
                 spec=Spec(**found["spec"]),
                 lab=Process(**found["lab"]),
                 boxes={name: Process(**box) for name, box in found["boxes"].items()},
                 ready=found["ready"],
             )
-        except FileNotFoundError:
-            return None
-        except PermissionError as error:
-            raise TuttiError(f"{self.file}: {error.strerror}") from None
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise TuttiError(f"{self.file} is damaged; remove it") from None
+            raise TuttiError(
+                f"{self.file} is damaged or of another version of Tutti; "
+                f"remedy: {self.command('down')}"
+            ) from None
+
+    def processes(self) -> list[Process] | None:
+        """The lab's upper process and those of its boxes, whichever version wrote the file."""
+        found = self._read()
+        if found is None:
+            return None
+        try:
+            named = [found["lab"], *found["boxes"].values()]
+            return [Process(int(one["pid"]), int(one["start"])) for one in named]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise TuttiError(f"{self.file} is damaged; {self._by_hand()}") from None
 
     def require(self) -> State:
         """The state of a living lab; an error that names the remedy."""
         state = self.load()
         if state is None:
-            raise TuttiError("no lab is up; remedy: tutti lab up")
+            raise TuttiError(f"no lab is up; remedy: {self.command('up')}")
         if not state.alive:
-            raise TuttiError("the lab has crashed; remedy: tutti lab down, then tutti lab up")
+            raise TuttiError(
+                f"the lab has crashed; remedy: {self.command('down')}, then {self.command('up')}"
+            )
         return state
 
     def remove(self) -> None:
@@ -208,12 +252,12 @@ def take_down(place: Place) -> bool:
 
 def end(place: Place) -> bool:
     """The same of a lab that the caller has locked."""
-    state = place.load()
-    if state is None:
+    processes = place.processes()
+    if processes is None:
         return False
     # The kernel kills the boxes with the process above them; those of a lab whose upper process
     # was killed are dead already. Each is looked at all the same.
-    for process in [state.lab, *state.boxes.values()]:
+    for process in processes:
         kill(process)
     place.remove()
     return True
