@@ -296,7 +296,7 @@ def cases(seeds: int) -> Iterator[Case]:
 def run(
     options: argparse.Namespace, setup: Setup, layouts: Mapping[str, Layout]
 ) -> list[dict[str, Any]]:
-    """Every case in a lab of its own; what came of it."""
+    """Every case in a lab of its own; what came of it. A case left out for time does not hold."""
     end_s = time.monotonic() + options.budget
     chosen = dict(options.set)
     done = []
@@ -305,7 +305,9 @@ def run(
             continue
         name = f"{case.layout}: {case.name}"
         if time.monotonic() > end_s:
-            print(f"{name}: left out, the time is over", flush=True)
+            text = "left out, the time is over"
+            done.append({"case": name, "holds": False, "text": text, "seconds": 0.0})
+            print(f"{name}: {text}", flush=True)
             continue
         layout = layouts[case.layout]
         begin_s = time.monotonic()
@@ -318,7 +320,7 @@ def run(
         done.append({"case": name, "holds": good, "text": text, "seconds": seconds})
         print(f"{name}: {'holds' if good else 'FAILED'}: {text} [{seconds} s]", flush=True)
     failed = sum(not one["holds"] for one in done)
-    print(f"{len(done)} cases, {failed} failed", flush=True)
+    print(f"{len(done)} cases, {failed} failed or left out", flush=True)
     if not done:
         print("no case was chosen", file=sys.stderr)
     return done

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import importlib
 import json
@@ -227,6 +228,16 @@ def test_trouble__a_cut_that_loses_no_chunk_does_not_count(
     assert not one_path
     assert text.startswith("0 chunks were lost;")
     assert ", 0 wrong elements" in text
+
+
+def test_trouble__a_case_left_out_for_time_does_not_hold(
+    bench: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = bench.nccl_trouble.Case("one", lambda *_: pytest.fail("it has run"), "loopback")
+    monkeypatch.setattr(bench.nccl_trouble, "cases", lambda _: iter([case]))
+    options = argparse.Namespace(budget=-1, set=[], seeds=1, layouts=["loopback"], only="")
+    (done,) = bench.nccl_trouble.run(options, None, bench.nccl_jobs.LAYOUTS)
+    assert (done["holds"], done["text"]) == (False, "left out, the time is over")
 
 
 def test_measure__document_and_status(bench: SimpleNamespace, setup: Any, tmp_path: Path) -> None:
