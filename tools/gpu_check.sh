@@ -13,6 +13,13 @@
 # Settings are meant for one subshell each.
 # shellcheck disable=SC2030,SC2031
 set -uo pipefail
+case ${4:-all} in
+  check | measure | all | deep) ;;
+  *)
+    echo "$0: '$4' is no part; remedy: check, measure, all or deep" >&2
+    exit 2
+    ;;
+esac
 build=$(realpath "$1") wheels=$(realpath "$2") out=$(realpath -m "$3") what=${4:-all}
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 mkdir -p "$out"

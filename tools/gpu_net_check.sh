@@ -12,6 +12,13 @@
 # the longest that one part may take.
 # BENCH_COMMIT: the commit that BUILD is of, for the results of a copy without its history.
 set -uo pipefail
+case ${4:-all} in
+  correctness | measure | trouble | ddp | all) ;;
+  *)
+    echo "$0: '$4' is no part; remedy: correctness, measure, trouble, ddp or all" >&2
+    exit 2
+    ;;
+esac
 build=$(realpath "$1") wheels=$(realpath "$2") out=$(realpath -m "$3") what=${4:-all}
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 mkdir -p "$out" "${TMPDIR:-/tmp}/tutti-gpu-net-logs"

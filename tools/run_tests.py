@@ -122,6 +122,10 @@ def main() -> int:
     parser.add_argument("--name", default="", help="keep the counts for --total under this name")
     parser.add_argument("--total", action="store_true", help="add up the counts kept so far")
     options, rest = parser.parse_known_args()
+    if rest and not options.pytest:
+        parser.error(f"unknown: {' '.join(rest)}; arguments for pytest need --pytest")
+    if not (options.ctest or options.pytest or options.total):
+        parser.error("nothing to run; remedy: --ctest BUILD, --pytest or --total")
 
     COUNTS.mkdir(parents=True, exist_ok=True)
     total = Counts()

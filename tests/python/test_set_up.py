@@ -1,13 +1,16 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""tools/set_up.sh, without a network, in a directory of its own."""
+"""tools/set_up.sh, without a network, in a directory of its own; what other tools refuse."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -35,3 +38,34 @@ def test_tools__an_outdated_environment_is_made_anew_though_it_is_first_in_the_p
         assert "setting up .env/tools" in done.stdout
         assert done.stderr == ""
         subprocess.run([programs / "python3", "-c", "import sys"], check=True)
+
+
+@pytest.mark.parametrize("script", ["gpu_check.sh", "gpu_net_check.sh"])
+def test_gpu_check__a_part_that_is_none(tmp_path: Path, script: str) -> None:
+    out = tmp_path / "out"
+    done = subprocess.run(
+        ["bash", REPOSITORY / "tools" / script, tmp_path, tmp_path, out, "mesure"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "'mesure' is no part; remedy: " in done.stderr
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--pytset"], "unknown: --pytset"),
+        (["--total", "tests/python"], "unknown: tests/python"),
+        (["--name", "x"], "nothing to run; remedy: --ctest BUILD, --pytest or --total"),
+    ],
+)
+def test_run_tests__refuses_what_would_run_nothing(
+    tmp_path: Path, words: list[str], said: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, REPOSITORY / "tools" / "run_tests.py", *words],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert said in done.stderr
