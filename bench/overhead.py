@@ -62,7 +62,8 @@ def run_once(library: harness.Mpi, preload: bool, iterations: int, directory: Pa
     command = [*library.launch(2), str(script), str(library.program("overhead")), str(iterations)]
     result = harness.execute(command, environment, 300)
     found = re.search(r"^overhead: ([\d.]+) ([\d.]+) \d+$", result.stdout, re.MULTILINE)
-    if result.status != 0 or found is None:
+    # The dynamic linker goes on without what it cannot load.
+    if result.status != 0 or found is None or "cannot be preloaded" in result.stderr:
         raise SystemExit(str(result))
     return float(found.group(1))
 
@@ -103,6 +104,8 @@ def main() -> int:
     library = harness.find_mpi(arguments.mpi)
     if isinstance(library, str):
         parser.error(library)
+    if not harness.door().is_file():
+        parser.error(f"{harness.door()} is not there; remedy: make build, or set TUTTI_BUILD_DIR")
     if arguments.pairs < 2:
         parser.error("--pairs: at least 2, for a median and a spread")
 

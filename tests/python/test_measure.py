@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -274,3 +276,26 @@ def test_run__device_memory_with_test_doubles(
     assert [row.plan for row in document.rows if row.hybrid] == ["mpi-gamma", "ccl-gamma"]
     assert len(document.rows) == 2 * len(plans)
     assert document.machine.gpus
+
+
+def test_overhead__not_without_what_it_measures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = Path(__file__).resolve().parents[2]
+    for place in ("bench", "tests/mpi"):
+        monkeypatch.syspath_prepend(str(root / place))
+    monkeypatch.setenv("TUTTI_BUILD_DIR", str(require_preload().parents[1]))
+    overhead = importlib.import_module("overhead")
+    library = overhead.harness.find_mpi("mpich")
+    if isinstance(library, str) or not library.program("overhead").exists():
+        pytest.skip("MPICH or the program is missing")
+    assert overhead.run_once(library, True, 10, tmp_path) > 0
+    door = tmp_path / "door.so"
+    monkeypatch.setattr(overhead.harness, "door", lambda: door)
+    monkeypatch.setattr(sys, "argv", ["overhead.py", "--pairs", "2"])
+    with pytest.raises(SystemExit, match="2"):
+        overhead.main()
+    assert "door.so is not there; remedy: make build" in capsys.readouterr().err
+    door.write_text("no library")
+    with pytest.raises(SystemExit, match="cannot be preloaded"):
+        overhead.run_once(library, True, 10, tmp_path)
