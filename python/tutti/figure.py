@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tutti import formats
 from tutti.errors import TuttiError
+from tutti.mpi import short_version
 from tutti.results import Results, Row
 from tutti.sizes import format_bytes
 
@@ -36,11 +37,13 @@ def switch_points(rows: list[Row]) -> list[tuple[float, str, str]]:
 
 
 def title(results: Results) -> str:
-    """What was measured, in one line."""
+    """What was measured, in one line; with which libraries in another."""
     where = results.machine.gpus[0] if results.memory == "device" and results.machine.gpus else ""
     nodes = "1 node" if results.nodes == 1 else f"{results.nodes} nodes"
     place = {"hostdevice": "stand-in device memory"}.get(results.memory, f"{results.memory} memory")
-    return f"{results.collective}, {results.ranks} ranks, {nodes}, {place} {where}".strip()
+    what = f"{results.collective}, {results.ranks} ranks, {nodes}, {place} {where}".strip()
+    libraries = (short_version(results.versions.mpi), results.versions.ccl)
+    return "\n".join(line for line in (what, ", ".join(filter(None, libraries))) if line)
 
 
 def _draw_latency(axes: Axes, results: Results) -> None:

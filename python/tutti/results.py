@@ -136,16 +136,19 @@ def load(path: Path) -> list[Results]:
 
 
 def merge(documents: Sequence[Results]) -> list[Results]:
-    """One document for each collective, layout, memory, type and operation.
+    """One document for each collective, layout, memory, type, operation, machine and library.
 
     Repeated measurements become medians, plans of different files stand side by side.
     """
-    groups: dict[tuple[str, int, int, str, str, str], list[Results]] = {}
+    groups: list[list[Results]] = []
     for one in documents:
-        key = (one.collective, one.ranks, one.nodes, one.memory, one.type, one.op)
-        groups.setdefault(key, []).append(one)
+        group = next((g for g in groups if all(_comparable(one, other) for other in g)), None)
+        if group is None:
+            groups.append([one])
+        else:
+            group.append(one)
     merged = []
-    for group in groups.values():
+    for group in groups:
         rows: dict[tuple[int, str], list[Row]] = {}
         for row in (row for one in group for row in one.rows):
             rows.setdefault((row.bytes, "hybrid" if row.hybrid else row.plan), []).append(row)
@@ -153,11 +156,28 @@ def merge(documents: Sequence[Results]) -> list[Results]:
         merged.append(
             msgspec.structs.replace(
                 group[0],
+                versions=msgspec.structs.replace(
+                    group[0].versions,
+                    mpi=next((one.versions.mpi for one in group if one.versions.mpi), ""),
+                    ccl=next((one.versions.ccl for one in group if one.versions.ccl), ""),
+                ),
                 floor_us=statistics.median(floors) if floors else None,
                 rows=[_median(r) for r in rows.values()],
             )
         )
     return merged
+
+
+def _comparable(one: Results, other: Results) -> bool:
+    """Of the same calls on the same machine. A job that used no such library goes with any."""
+    calls = [(d.collective, d.ranks, d.nodes, d.memory, d.type, d.op) for d in (one, other)]
+    places = [(d.machine.gpus, d.machine.cpus) for d in (one, other)]
+    libraries = zip(*((d.versions.mpi, d.versions.ccl) for d in (one, other)), strict=True)
+    return (
+        calls[0] == calls[1]
+        and places[0] == places[1]
+        and all(not mine or not others or mine == others for mine, others in libraries)
+    )
 
 
 def _median(rows: Sequence[Row]) -> Row:

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from tutti import figure, results
 from tutti.cli import main
 from tutti.errors import TuttiError
-from tutti.results import Results
+from tutti.results import Results, Versions
 
 
 def test_switch_points__between_the_sizes(document: Results) -> None:
@@ -31,7 +31,12 @@ def test_draw__labels_and_lines(document: Results) -> None:
     ]
     assert [text.get_text().strip() for text in latency.texts] == ["ccl-gamma"]
     assert list(speedup.lines[0].get_ydata()) == [1.0, 40.0]
-    assert latency.get_title() == "allreduce, 4 ranks, 1 node, device memory NVIDIA H200"
+    assert latency.get_title().splitlines() == [
+        "allreduce, 4 ranks, 1 node, device memory NVIDIA H200",
+        "MPICH 5.0.2, NCCL 2.30.7",
+    ]
+    document.versions = Versions()
+    assert figure.title(document) == "allreduce, 4 ranks, 1 node, device memory NVIDIA H200"
 
 
 def test_plot__writes_a_png(document: Results, tmp_path: Path) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from tutti import results
 from tutti.errors import TuttiError
-from tutti.results import Latency, Results
+from tutti.results import Latency, Machine, Results, Versions
 
 
 def test_document__round_trip(document: Results, tmp_path: Path) -> None:
@@ -95,6 +96,27 @@ def test_merge__repeats_become_medians_and_plans_stand_side_by_side(document: Re
     assert found == {"mpi": (3, 1.5, 2), "ccl": (7, 3.5, None)}
 
 
-def test_merge__other_layouts_stay_apart(document: Results) -> None:
-    other = msgspec.structs.replace(document, ranks=document.ranks + 1)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ranks": 5},
+        {"versions": Versions("0.1.0", "MPICH Version: 4.3.0", "NCCL 2.30.7")},
+        {"versions": Versions("0.1.0", "MPICH Version: 5.0.2", "NCCL 2.28.9")},
+        {"machine": Machine(gpus=["NVIDIA H100"] * 2)},
+        {"machine": Machine(gpus=["NVIDIA H200"] * 2, cpus="another")},
+    ],
+)
+def test_merge__other_layouts_machines_and_libraries_stay_apart(
+    document: Results, change: dict[str, Any]
+) -> None:
+    other = msgspec.structs.replace(document, **change)
     assert results.merge([document, other]) == [document, other]
+
+
+def test_merge__plans_without_a_library_stand_beside_those_with_one(document: Results) -> None:
+    plain = msgspec.structs.replace(document, versions=Versions("0.1.0"))
+    other = msgspec.structs.replace(document, versions=Versions("0.1.0", "Open MPI 5.0.8"))
+    merged = results.merge([plain, document, other])
+    versions = [one.versions for one in merged]
+    assert [one.mpi for one in versions] == ["MPICH Version: 5.0.2", "Open MPI 5.0.8"]
+    assert plain.versions.mpi == ""
