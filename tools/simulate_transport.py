@@ -7,13 +7,15 @@
 
 PROGRAM is transport_simulation (build/<preset>/tests/simulation). Batches of seeds run in parallel
 processes. FILE (JSON) keeps which batches are done and which seeds failed, so that a run that was
-stopped goes on where it was; without it nothing is kept. Prints each failing seed at once and exits
-with 1 if there is one. Replay one with: PROGRAM --seed S --verbose
+stopped goes on where it was; without it nothing is kept. It is of one PROGRAM: another build of it
+wants another FILE. Prints each failing seed at once and exits with 1 if there is one.
+Replay one with: PROGRAM --seed S --verbose
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -55,10 +57,18 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--state", type=Path, help="JSON file that a later run goes on from")
     arguments = parser.parse_args()
+    if not Path(arguments.program).is_file():
+        parser.error(f"{arguments.program} is not there; remedy: make build")
     done: set[int] = set()
     failures: dict[int, str] = {}
+    digest = hashlib.sha256(Path(arguments.program).read_bytes()).hexdigest()
     if arguments.state and arguments.state.exists():
         state = json.loads(arguments.state.read_text())
+        if state.get("program_sha256") != digest:
+            parser.error(
+                f"{arguments.state} is of another program than {arguments.program}; remedy: remove "
+                "it, or name another"
+            )
         done = set(state["batches"])
         failures = {int(seed): text for seed, text in state["failures"].items()}
     end = arguments.first + arguments.seeds
@@ -77,7 +87,11 @@ def main() -> int:
                     failures[seed] = text
                     print(f"seed {seed}: {text}", flush=True)
                 if arguments.state:
-                    state = {"batches": sorted(done), "failures": failures}
+                    state = {
+                        "program_sha256": digest,
+                        "batches": sorted(done),
+                        "failures": failures,
+                    }
                     temporary = arguments.state.with_suffix(".new")
                     temporary.write_text(json.dumps(state, indent=1) + "\n")
                     temporary.replace(arguments.state)

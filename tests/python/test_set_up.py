@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -69,3 +70,26 @@ def test_run_tests__refuses_what_would_run_nothing(
     )  # fmt: skip
     assert done.returncode == 2
     assert said in done.stderr
+
+
+def test_simulate_transport__goes_on_with_the_same_program_alone(tmp_path: Path) -> None:
+    program, state = tmp_path / "program", tmp_path / "state.json"
+
+    def run() -> subprocess.CompletedProcess[str]:
+        tool = REPOSITORY / "tools" / "simulate_transport.py"
+        words = [sys.executable, tool, program, "--seeds", "1000", "--state", state, "--jobs", "1"]
+        return subprocess.run(words, capture_output=True, text=True, check=False)
+
+    program.write_text('#!/bin/sh\necho run >> "$0.log"\necho "1000 seeds, 0 failed"\n')
+    program.chmod(0o755)
+    assert [run().returncode, run().returncode] == [0, 0]
+    assert (tmp_path / "program.log").read_text() == "run\n"
+    with program.open("a") as file:
+        file.write("# Another build.\n")
+    refused = run()
+    assert refused.returncode == 2
+    assert f"{state} is of another program than {program}; remedy: remove it" in refused.stderr
+    old = json.loads(state.read_text())
+    del old["program_sha256"]
+    state.write_text(json.dumps(old))
+    assert run().returncode == 2
