@@ -10,11 +10,18 @@ told (`-x`).
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tutti.errors import TuttiError
 from tutti.mpi import LAUNCHER_NAMES, Mpi, launcher_kind
+
+# Options of srun and Hydra with values that could be taken for a program, and how many.
+_OF_SRUN = "--export -J --job-name -D --chdir -i --input -o --output -e --error -p --partition"
+_OF_SRUN += " -w --nodelist -x --exclude -A --account"
+_OF_HYDRA = "-wdir -f -hostfile -machinefile -host -hosts -configfile"
+_VALUES = dict.fromkeys(f"{_OF_SRUN} {_OF_HYDRA}".split(), 1) | {"-genv": 2, "-env": 2}
 
 # Read by this command only.
 _OWN_VARIABLES = ("TUTTI_LIBRARY_DIR",)
@@ -91,16 +98,32 @@ def user_command(words: Sequence[str], env: Mapping[str, str]) -> list[str]:
     return [words[0], *export_options(launcher_kind(words[0]), env), *words[1:]]
 
 
+def _launcher_words(words: Sequence[str]) -> list[str]:
+    """Those between the launcher and the program; all when no word looks like a program."""
+    own: list[str] = []
+    values = 0
+    for word in words[1:]:
+        if values:
+            values -= 1
+        elif word.startswith("-"):
+            values = _VALUES.get(word, 0)
+        elif os.sep in word or shutil.which(word):
+            break
+        own.append(word)
+    return own
+
+
 def dropped_environment(words: Sequence[str]) -> str | None:
-    """The word of a command line that keeps the environment from the ranks, if there is one."""
-    kept = ("ALL", "all")
-    for index, word in enumerate(words):
-        value = word.partition("=")[2] if "=" in word else " ".join(words[index + 1 : index + 2])
-        if word.startswith("--export") and not word.startswith("--export-file"):
-            if value.split(",")[0] not in kept:
+    """The launcher's own option that keeps the environment from the ranks, if there is one."""
+    own = _launcher_words(words)
+    if Path(words[0]).name != "srun":
+        return next((word for word in own if word in ("-genvnone", "-envnone")), None)
+    for index, word in enumerate(own):
+        name, equals, value = word.partition("=")
+        if name == "--export":
+            items = value if equals else " ".join(own[index + 1 : index + 2])
+            if "ALL" not in (item.strip().upper() for item in items.split(",")):
                 return word
-        elif word in ("-genvnone", "-envnone"):
-            return word
     return None
 
 

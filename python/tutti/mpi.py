@@ -174,8 +174,11 @@ def find_all() -> tuple[Mpi, ...]:
 
 
 def find(wanted: str | None) -> Mpi:
-    """The MPI for `--mpi`: `mpich`, `openmpi`, `abi`, a path, or None for the first there is."""
-    if wanted and (os.sep in wanted or Path(wanted).exists()):
+    """The MPI for `--mpi`: `mpich`, `openmpi`, `abi`, a path, or None for the first there is.
+
+    A path has a slash: what else the working directory may have is not asked for.
+    """
+    if wanted and os.sep in wanted:
         path = Path(wanted)
         if not path.exists():
             raise TuttiError(f"--mpi {wanted}: no such file or directory")
@@ -190,7 +193,9 @@ def find(wanted: str | None) -> Mpi:
             )
         return found[0]
     if wanted and wanted not in ABI_LIBRARIES:
-        raise TuttiError(f"--mpi {wanted}: mpich, openmpi, abi, or the path of a prefix or mpirun")
+        raise TuttiError(
+            f"--mpi {wanted}: mpich, openmpi, abi, or the path of a prefix or mpirun, with a slash"
+        )
     for candidate in find_all():
         if wanted in (None, candidate.abi):
             return candidate

@@ -110,8 +110,18 @@ def test_run__a_program_without_a_launcher(stand_in: Path) -> None:
     [
         (["srun", "--export=NONE", "./app"], "--export=NONE"),
         (["srun", "--export=ALL,A=b", "./app"], None),
+        (["srun", "--export=A=b,ALL", "./app"], None),
+        (["srun", "--export", "NONE", "./app"], "--export"),
+        (["srun", "--export", "ALL", "./app"], None),
+        (["srun", "-n", "4", "-J", "test", "--export=A", "./app"], "--export=A"),
+        (["srun", "-n", "4", "./app", "--export", "foo"], None),
+        (["srun", "-n4", "sh", "-c", "x", "--export=foo"], None),
+        (["srun", "--export-file=f", "./app"], None),
         (["srun", "./app"], None),
         (["mpiexec", "-genvnone", "./app"], "-genvnone"),
+        (["mpiexec", "-genv", "A", "/b", "-envnone", "./app"], "-envnone"),
+        (["mpiexec", "-n", "4", "./app", "-genvnone"], None),
+        (["mpiexec", "--export=NONE", "./app"], None),
     ],
 )
 def test_dropped_environment(words: list[str], dropped: str | None) -> None:
@@ -137,3 +147,20 @@ def test_run__missing_program(stand_in: Path) -> None:
         2,
         "tutti: /no/such/program: No such file or directory\n",
     )
+
+
+@pytest.mark.parametrize("name", ["mpich", "openmpi", "abi", "other"])
+def test_find__a_name_is_no_directory_that_happens_to_be_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    known = mpi.Mpi(name, "libmpi.so", Path("/m/bin/mpirun"), "hydra", Path("/m"), "test")
+    monkeypatch.setattr(mpi, "find_all", lambda: (known,))
+    if name == "other":
+        with pytest.raises(TuttiError, match="the path of a prefix or mpirun, with a slash"):
+            mpi.find(name)
+    else:
+        assert mpi.find(name) == known
+    with pytest.raises(TuttiError, match=f"--mpi ./{name}: no mpirun and MPI library there"):
+        mpi.find(f"./{name}")
