@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """PyTorch over the network plugin: its calls checked, and a step of data-parallel training timed.
 
-`nccl_network.py ddp` runs the ranks (bench/net/ddp_step.py) by each way in turn.
+`nccl_network.py ddp` runs the ranks (bench/net/ddp_step.py) by each way in turn: our calls checked
+in a job of their own, a job that does not count, and then the ways forwards and backwards by turns,
+so that neither a first job nor a drift of the machine's speed falls on one of them.
 """
 
 from __future__ import annotations
@@ -10,13 +12,13 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import nccl_jobs
-from nccl_jobs import TUTTI, WAYS, Job, Layout, Outcome, Rendezvous, Setup
+from nccl_jobs import TUTTI, WAYS, Job, Layout, Outcome, Rendezvous, Setup, Way
 from network_parts import Row, paired
 
 PROGRAM = Path(__file__).resolve().parent / "net/ddp_step.py"
@@ -24,13 +26,13 @@ RUN_LIMIT_S = 200
 
 
 def command_of(
-    setup: Setup, options: argparse.Namespace, store: str, is_checked: bool
+    setup: Setup, options: argparse.Namespace, store: str, is_check: bool
 ) -> Callable[[int], Sequence[str]]:
-    """The step's program, rank r on GPU r modulo their number."""
+    """The step's program, rank r on GPU r modulo their number; a check times no steps."""
     common = [sys.executable, str(PROGRAM), "--ranks", str(setup.ranks), "--store", store]
-    common += ["--backend", options.backend, "--steps", str(options.steps)]
+    common += ["--backend", options.backend, "--steps", str(0 if is_check else options.steps)]
     common += ["--batch", str(options.batch), "--pixels", str(options.pixels)]
-    common += ["--check"] if is_checked else []
+    common += ["--check"] if is_check else []
     return lambda rank: [*common, "--rank", str(rank), "--device", str(rank % setup.gpus)]
 
 
@@ -91,6 +93,27 @@ def is_right(row: Mapping[str, Any]) -> bool:
     )
 
 
+@dataclass(frozen=True)
+class Turn:
+    """One job: timed, unless it is the check or does not count."""
+
+    way: Way
+    repeat: int
+    kind: str = "timed"  # Or check, or discarded.
+
+
+def turns(options: argparse.Namespace) -> Iterator[Turn]:
+    """All jobs of a layout, in their order."""
+    ways = [WAYS[one] for one in options.ways]
+    ours = {**TUTTI.env, **dict(options.set)}
+    ways = [replace(way, env=ours) if way.name == TUTTI.name else way for way in ways]
+    yield from (Turn(way, 0, "check") for way in ways if way.name == TUTTI.name)
+    yield Turn(ways[0], 0, "discarded")
+    for repeat in range(options.repeats):
+        for way in ways if repeat % 2 == 0 else reversed(ways):
+            yield Turn(way, repeat)
+
+
 def run(
     options: argparse.Namespace, setup: Setup, layouts: Mapping[str, Layout]
 ) -> tuple[list[Row], list[str], Outcome | None]:
@@ -100,20 +123,18 @@ def run(
     outcome = None
     for name in options.layouts:
         with nccl_jobs.lab_of(layouts[name]) as lab, Rendezvous() as rendezvous:
-            for repeat in range(options.repeats):
-                for way in (WAYS[one] for one in options.ways):
-                    is_ours = way.name == TUTTI.name
-                    if is_ours:
-                        way = replace(way, env={**way.env, **dict(options.set)})
-                    command = command_of(setup, options, rendezvous.next(), is_ours and not repeat)
-                    label = f"{name}, {way.name}, {repeat}"
-                    with Job(setup, layouts[name], lab, way, f"ddp {label}", command) as job:
-                        outcome = job.finish(RUN_LIMIT_S)
-                    row = row_of(outcome, name, way.name, repeat)
-                    if outcome.failure:
-                        failures.append(f"{label}: {outcome.failure}")
-                        print(f"{label}: FAILED: {outcome.failure}", flush=True)
-                    else:
-                        rows.append(row)
-                    print(f"{label}: {words_of(row)} [{outcome.seconds:.1f} s]", flush=True)
+            for turn in turns(options):
+                way = turn.way
+                command = command_of(setup, options, rendezvous.next(), turn.kind == "check")
+                label = f"{name}, {way.name}, {turn.repeat}"
+                label += "" if turn.kind == "timed" else f", {turn.kind}"
+                with Job(setup, layouts[name], lab, way, f"ddp {label}", command) as job:
+                    outcome = job.finish(RUN_LIMIT_S)
+                row = row_of(outcome, name, way.name, turn.repeat)
+                if outcome.failure:
+                    failures.append(f"{label}: {outcome.failure}")
+                    print(f"{label}: FAILED: {outcome.failure}", flush=True)
+                elif turn.kind != "discarded":
+                    rows.append(row)
+                print(f"{label}: {words_of(row)} [{outcome.seconds:.1f} s]", flush=True)
     return rows, failures, outcome

@@ -355,3 +355,54 @@ def test_ddp__rows_and_ratios(bench: SimpleNamespace) -> None:
     )
     assert not ddp.is_right(ddp.row_of(outcome(1, equal=False), "fabric", "Tutti", 0))
     assert "gradients DIFFER" in ddp.words_of(ddp.row_of(outcome(1, equal=False), "f", "T", 0))
+
+
+def test_ddp__every_way_is_run_alike(
+    bench: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ddp = bench.nccl_ddp
+    ran: list[tuple[str, bool, str]] = []
+
+    class DoubleJob:
+        def __init__(self, _: Any, __: Any, ___: Any, way: Any, name: str, command: Any) -> None:
+            words = command(0)
+            self.check, self.name = "--check" in words, name
+            ran.append((way.name, self.check, words[words.index("--steps") + 1]))
+
+        def __enter__(self) -> DoubleJob:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def finish(self, _: float) -> Any:
+            line = {"step_ms_p50": len(ran), "gradients_equal": True, "weights_equal": True}
+            line = {"checked": 740, "wrong": 0, "texts": []} if self.check else line
+            return bench.nccl_jobs.Outcome([0], [[{"event": "start"}, line]], [""], [""], 1.0)
+
+    monkeypatch.setattr(ddp, "Job", DoubleJob)
+    options = argparse.Namespace(
+        layouts=["loopback"], repeats=2, ways=["NCCL 2x8", "Tutti"], set=[], backend="nccl",
+        steps=10, batch=1, pixels=1,
+    )  # fmt: skip
+    setup = bench.nccl_jobs.Setup(build=tmp_path, logs=tmp_path, nccl="", gpus=1)
+    found, failures, _ = ddp.run(options, setup, bench.nccl_jobs.LAYOUTS)
+    assert ran == [
+        ("Tutti", True, "0"),
+        ("NCCL 2x8", False, "10"),
+        ("NCCL 2x8", False, "10"),
+        ("Tutti", False, "10"),
+        ("Tutti", False, "10"),
+        ("NCCL 2x8", False, "10"),
+    ]
+    # The second job does not count.
+    times = [(row["way"], row["repeat"], row.get("step_ms")) for row in found]
+    assert times == [
+        ("Tutti", 0, None),
+        ("NCCL 2x8", 0, 3),
+        ("Tutti", 0, 4),
+        ("Tutti", 1, 5),
+        ("NCCL 2x8", 1, 6),
+    ]
+    assert (found[0]["checked"], failures) == (740, [])
+    assert ddp.summary(found)[0].startswith("loopback, NCCL 2x8: a step 4.5 ms (3.0 to 6.0)")
