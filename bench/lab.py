@@ -23,7 +23,6 @@ its rails.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import shlex
@@ -35,10 +34,11 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "python"))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
 import msgspec  # noqa: E402
-from tutti import __version__, machine, measure, mpi, net_ranks, paths, processes  # noqa: E402
+import results_head  # noqa: E402
+from tutti import measure, mpi, net_ranks, paths, processes  # noqa: E402
 from tutti.errors import TuttiError  # noqa: E402
 from tutti.lab import lifetime, network, plan, state  # noqa: E402
 
@@ -331,13 +331,13 @@ class Bench:
     def __init__(self, lab: Lab, out: Path | None, resume: bool) -> None:
         self.lab = lab
         self.out = out
-        described = msgspec.to_builtins(machine.describe())
+        head = results_head.head(SCHEMA)
         self.document = Document(
-            command=shlex.join(measure.command_line(sys.argv)),
-            date=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
-            machine={k: described[k] for k in ("cpus", "cores", "memory_bytes")}
+            command=head["command"],
+            date=head["date"],
+            machine={k: head["machine"][k] for k in ("cpus", "cores", "memory_bytes")}
             | {"kernel": os.uname().release},
-            versions={"tutti": __version__},
+            versions=head["versions"],
             lab={
                 "nodes": SPEC.nodes,
                 "ranks_per_node": RANKS_PER_NODE,
@@ -352,6 +352,12 @@ class Bench:
         )
         if resume and out and out.exists():
             before = msgspec.json.decode(out.read_bytes(), type=Document)
+            ours, theirs = (one.versions.get("commit", "") for one in (self.document, before))
+            if ours != theirs:
+                raise TuttiError(
+                    f"{out}: its rows are of commit {theirs or 'unknown'}, this is "
+                    f"{ours or 'unknown'}; remedy: without --resume, or another -o"
+                )
             self.document.rows, self.document.versions = before.rows, before.versions
 
     def run(self, setting: Setting, collective: str, sizes: Sequence[int], calls: int) -> None:

@@ -14,7 +14,6 @@ per call: the fastest of a run's batches, which is what the machine does when no
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import re
@@ -26,13 +25,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "mpi")]
+sys.path[:0] = [str(ROOT / place) for place in ("python", "bench", "tests/mpi")]
 
 import msgspec  # noqa: E402
-from tutti import __version__, machine, mpi, results  # noqa: E402
+import results_head  # noqa: E402
+from tutti import __version__, mpi, results  # noqa: E402
 
 import harness  # noqa: E402
 
+SCHEMA = "tutti-overhead/1"
 CLAIM = 1.05
 
 
@@ -119,6 +120,7 @@ def main() -> int:
             flush=True,
         )
     ratios = [with_ns / without_ns for with_ns, without_ns in measured]
+    head = results_head.head(SCHEMA)
     row = {
         "mpi": library.flavour,
         "bytes": 8,
@@ -128,10 +130,10 @@ def main() -> int:
         "with_ns": quantiles([with_ns for with_ns, _ in measured]),
         "without_ns": quantiles([without_ns for _, without_ns in measured]),
         "claim_max_median_ratio": CLAIM,
-        "versions": msgspec.to_builtins(versions(library)),
-        "machine": msgspec.to_builtins(machine.describe()),
+        "versions": head["versions"] | msgspec.to_builtins(versions(library)),
+        "machine": head["machine"],
         "load_average": os.getloadavg()[0],
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "date": head["date"],
     }
     holds = row["ratio"]["p50"] <= CLAIM
     print(
@@ -141,21 +143,18 @@ def main() -> int:
         f"claim <= {CLAIM}: {'holds' if holds else 'DOES NOT HOLD'}"
     )
     if arguments.output:
-        write(arguments.output, row)
+        write(arguments.output, head, row)
     return 0 if holds else 1
 
 
-def write(path: Path, row: dict[str, object]) -> None:
-    """Puts the row of this MPI into the results document."""
+def write(path: Path, head: dict[str, object], row: dict[str, object]) -> None:
+    """Puts the row of this MPI into the results document; each row says where it is from."""
     document: dict[str, object] = {}
     if path.exists():
         document = json.loads(path.read_text())
     rows = [old for old in document.get("rows", []) if old["mpi"] != row["mpi"]]
     document = {
-        "schema": "tutti-overhead/1",
-        "command": "python bench/overhead.py --mpi " + "|".join(harness.FLAVOURS),
-        "date": row["date"],
-        "machine": row["machine"],
+        **head,
         "versions": row["versions"],
         "collective": "allreduce",
         "ranks": 2,

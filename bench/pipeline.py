@@ -174,7 +174,7 @@ def main() -> int:
     document = measured(arguments)
     rows = compare(document, names)
     head = results_head.head(SCHEMA)
-    head["versions"] = msgspec.to_builtins(document.versions)
+    head["versions"] |= msgspec.to_builtins(document.versions)
     head["machine"] = msgspec.to_builtins(document.machine)
     won = wins(rows, names)
     found = {

@@ -46,6 +46,7 @@ def test_pipeline__every_plan_at_every_size_and_a_figure(tmp_path: Path) -> None
     document = json.loads((tmp_path / "pipeline-2r1n.json").read_text())
     assert (document["schema"], document["ranks"]) == ("tutti-pipeline/1", 2)
     assert [row["bytes"] for row in document["rows"]] == [4, 512, 65536]
+    assert set(document["versions"]) == {"tutti", "commit", "mpi", "ccl", "driver"}
     for row in document["rows"]:
         assert list(row["p50_us"]) == PLANS
         assert list(row["over_default"]) == PLANS[1:]

@@ -4,14 +4,29 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
+import msgspec
 import pytest
+from tutti.errors import TuttiError
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def load(name: str) -> ModuleType:
+    """A benchmark by a name of its own: `lab` and others are packages elsewhere."""
+    spec = importlib.util.spec_from_file_location(f"bench_{name}", ROOT / f"bench/{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # Data classes look there for their types.
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture
@@ -45,6 +60,44 @@ def test_commit__of_a_checkout_with_its_changes(
     assert head.commit() == full[:12]
     (tmp_path / "file").write_text("2")
     assert head.commit() == full[:12] + "-dirty"
+
+
+def test_lab__rows_of_another_commit_are_not_gone_on_with(
+    head: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lab = load("lab")
+    place = SimpleNamespace(plan=lab.plan.make(lab.SPEC))
+    out = tmp_path / "lab.json"
+    monkeypatch.setenv("BENCH_COMMIT", "0123456789ab")
+    document = lab.Bench(place, None, False).document
+    assert document.versions["commit"] == "0123456789ab"
+    assert document.schema == "tutti-lab/1"
+    document.versions["openmpi"] = "Open MPI 5.0.8"
+    out.write_bytes(msgspec.json.encode(document))
+    assert lab.Bench(place, out, True).document.versions == document.versions
+    for other in (out, ROOT / "bench/results/lab-4x4x4.json"):
+        monkeypatch.setenv("BENCH_COMMIT", "ba9876543210")
+        with pytest.raises(TuttiError, match="this is ba9876543210; remedy: without --resume"):
+            lab.Bench(place, other, True)
+
+
+def test_overhead__says_which_commit(
+    head: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tests/mpi"))
+    overhead = load("overhead")
+    monkeypatch.setenv("BENCH_COMMIT", "0123456789ab")
+    out = tmp_path / "overhead.json"
+    old = json.loads((ROOT / "bench/results/overhead-host-allreduce8.json").read_text())
+    out.write_text(json.dumps(old))
+    top = head.head(overhead.SCHEMA)
+    overhead.write(out, top, {"mpi": "mpich", "versions": {**top["versions"], "mpi": "MPICH 5"}})
+    written = json.loads(out.read_text())
+    assert set(written) == set(old)
+    assert written["schema"] == old["schema"]
+    assert written["versions"] == {**top["versions"], "mpi": "MPICH 5"}
+    assert written["versions"]["commit"] == "0123456789ab"
+    assert [row["mpi"] for row in written["rows"]] == [row["mpi"] for row in old["rows"]]
 
 
 def test_head__no_directory_of_this_machine(
