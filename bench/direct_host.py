@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "mpi"), str(ROOT / "bench")]
 
 import results_head  # noqa: E402
-from tutti import mpi  # noqa: E402
+from tutti import files, mpi  # noqa: E402
 
 import harness  # noqa: E402
 
@@ -159,7 +159,7 @@ def main() -> int:
         }
         document["versions"] |= versions(libraries)
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(json.dumps(document, indent=2) + "\n")
+        files.write(arguments.output, json.dumps(document, indent=2) + "\n")
     return 1 if missed else 0
 
 

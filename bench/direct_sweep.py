@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
 import results_head  # noqa: E402
+from tutti import files  # noqa: E402
 
 
 def main() -> None:
@@ -40,7 +41,7 @@ def main() -> None:
     document = results_head.head("tutti-direct-sweep/1") | measured
     rows = ",\n".join("    " + json.dumps(row) for row in document.pop("rows"))
     head = json.dumps(document, indent=2)
-    options.output.write_text(head[:-2] + ',\n  "rows": [\n' + rows + "\n  ]\n}\n")
+    files.write(options.output, head[:-2] + ',\n  "rows": [\n' + rows + "\n  ]\n}\n")
 
 
 if __name__ == "__main__":

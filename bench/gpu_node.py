@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
 import results_head  # noqa: E402
-from tutti import measure, mpi, processes, results, sizes, tuner  # noqa: E402
+from tutti import files, measure, mpi, processes, results, sizes, tuner  # noqa: E402
 from tutti.errors import TuttiError  # noqa: E402
 
 SCHEMA = "tutti-gpu-node/2"
@@ -175,7 +175,7 @@ def main() -> int:
         documents, failed = measured(args, library, "plans", repeats, layouts, plans_of, check=True)
         made = tuner.make(documents)
         tuner.check(made)
-        tuning.write_text(json.dumps(made, indent=2) + "\n")
+        files.write(tuning, json.dumps(made, indent=2) + "\n")
     failed += measured(
         args,
         library,
@@ -187,10 +187,10 @@ def main() -> int:
         settings={"TUTTI_TUNING_FILE": str(tuning.resolve())},
     )[1]
     # Of all layouts there are, also those of earlier runs.
-    files = sorted(args.out.glob("hybrid-*.json"))
+    jobs = sorted(args.out.glob("hybrid-*.json"))
     summary = results_head.head(SCHEMA)
-    summary |= compare([document for file in files for document in results.load(file)])
-    (args.out / "summary.json").write_text(summary_text(summary))
+    summary |= compare([document for file in jobs for document in results.load(file)])
+    files.write(args.out / "summary.json", summary_text(summary))
     for row in summary["rows"]:
         print(
             f"{row['collective']:15} {row['ranks']}r{row['nodes']}n {row['bytes']:>10} "

@@ -38,7 +38,7 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
 import msgspec  # noqa: E402
 import results_head  # noqa: E402
-from tutti import measure, mpi, net_ranks, paths, processes  # noqa: E402
+from tutti import files, measure, mpi, net_ranks, paths, processes  # noqa: E402
 from tutti.errors import TuttiError  # noqa: E402
 from tutti.lab import lifetime, network, plan, state  # noqa: E402
 
@@ -380,7 +380,7 @@ class Bench:
                     self.document.versions[setting.library] = version
             if self.out:
                 text = msgspec.json.format(msgspec.json.encode(self.document), indent=1)
-                self.out.write_bytes(compact(text) + b"\n")
+                files.write(self.out, compact(text) + b"\n")
 
     def best(self, collective: str, striped: bool) -> Row:
         """Open MPI's fastest at LOOK_BYTES."""

@@ -57,7 +57,7 @@ import nccl_trouble  # noqa: E402
 import results_head  # noqa: E402
 from nccl_jobs import LAYOUTS, TUTTI, WAYS, Job, Layout, Outcome, Rendezvous, Setup, Way  # noqa: E402
 from network_parts import Claim, Lab, Row, paired, settings, tcp_of  # noqa: E402
-from tutti import prediction_figure  # noqa: E402
+from tutti import files, prediction_figure  # noqa: E402
 from tutti.errors import TuttiError  # noqa: E402
 from tutti.figure import MARKERS, PALETTE  # noqa: E402
 from tutti.lab import plan  # noqa: E402
@@ -267,7 +267,7 @@ def save(out: Path | None, document: Mapping[str, Any]) -> None:
     """Where it was asked for."""
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+        files.write(out, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
 
 
 class Report:

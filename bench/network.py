@@ -66,7 +66,7 @@ from network_parts import (  # noqa: E402
     quartiles,
     settings,
 )
-from tutti import machine, prediction_figure, processes  # noqa: E402
+from tutti import files, machine, prediction_figure, processes  # noqa: E402
 from tutti.errors import TuttiError  # noqa: E402
 from tutti.figure import PALETTE  # noqa: E402
 from tutti.lab import network, plan  # noqa: E402
@@ -462,7 +462,7 @@ def save(out: Path | None, part: str, rows: Sequence[Row], more: Mapping[str, An
     head = results_head.head(SCHEMA.format(part))
     head["machine"] |= {"kernel": os.uname().release, "cpus": machine.describe().cpus}
     document = {**head, **more, "rows": list(rows)}
-    out.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+    files.write(out, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
 
 
 def say(rows: Sequence[Row], table: Callable[[Sequence[Row]], list[str]]) -> None:

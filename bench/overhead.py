@@ -29,7 +29,7 @@ sys.path[:0] = [str(ROOT / place) for place in ("python", "bench", "tests/mpi")]
 
 import msgspec  # noqa: E402
 import results_head  # noqa: E402
-from tutti import __version__, mpi, results  # noqa: E402
+from tutti import __version__, files, mpi, results  # noqa: E402
 
 import harness  # noqa: E402
 
@@ -165,7 +165,7 @@ def write(path: Path, head: dict[str, object], row: dict[str, object]) -> None:
         "rows": sorted([*rows, row], key=lambda r: harness.FLAVOURS.index(r["mpi"])),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, indent=2) + "\n")
+    files.write(path, json.dumps(document, indent=2) + "\n")
 
 
 if __name__ == "__main__":

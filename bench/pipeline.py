@@ -27,7 +27,7 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
 import msgspec  # noqa: E402
 import results_head  # noqa: E402
-from tutti import measure, mpi, prediction_figure, processes, results, sizes  # noqa: E402
+from tutti import files, measure, mpi, prediction_figure, processes, results, sizes  # noqa: E402
 from tutti.errors import TuttiError  # noqa: E402
 from tutti.figure import MARKERS, PALETTE  # noqa: E402
 
@@ -190,7 +190,7 @@ def main() -> int:
     path = arguments.out / f"pipeline-{document.ranks}r{document.nodes}n.json"
     text = json.dumps(head | found | {"rows": []}, indent=2)
     lines = ",\n".join("    " + json.dumps(row) for row in rows)
-    path.write_text(text.replace('"rows": []', f'"rows": [\n{lines}\n  ]') + "\n")
+    files.write(path, text.replace('"rows": []', f'"rows": [\n{lines}\n  ]') + "\n")
     save_figure(path)
 
     for row in rows:

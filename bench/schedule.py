@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
 import results_head  # noqa: E402
+from tutti import files  # noqa: E402
 
 REPETITIONS = 10
 GENERATION_MS = 10.0
@@ -95,7 +96,7 @@ def main() -> int:
     if options.output:
         written = {**results_head.head("tutti-schedule-scale/1"), "rows": rows}
         written["simulation"] = simulated
-        options.output.write_text(json.dumps(written, indent=1) + "\n")
+        files.write(options.output, json.dumps(written, indent=1) + "\n")
     return 0 if holds else 1
 
 

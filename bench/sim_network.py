@@ -40,7 +40,7 @@ sys.path.insert(0, str(ROOT / "python"))
 import msgspec  # noqa: E402
 import results_head  # noqa: E402
 import sim_network_figures  # noqa: E402
-from tutti import packet_network, prediction, sizes  # noqa: E402
+from tutti import files, packet_network, prediction, sizes  # noqa: E402
 from tutti.errors import TuttiError  # noqa: E402
 
 # Ten configurations: (what, chunk, spray, window groups). Published maxima in microseconds of the
@@ -394,7 +394,7 @@ def save(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
     head = results_head.head(f"tutti-bench-network-{args.part}/1")
     lines = ",\n".join("    " + json.dumps(row) for row in rows)
     text = json.dumps(head, indent=2).removesuffix("\n}")
-    args.output.write_text(f'{text},\n  "rows": [\n{lines}\n  ]\n}}\n')
+    files.write(args.output, f'{text},\n  "rows": [\n{lines}\n  ]\n}}\n')
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {

@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
 import results_head  # noqa: E402
+from tutti import files  # noqa: E402
 
 BOUND_NS = 650.0
 COLUMNS = (
@@ -119,7 +120,7 @@ def main() -> int:
             "repeats": options.repeats,
             "rows": rows,
         }
-        options.output.write_text(json.dumps(written, indent=1) + "\n")
+        files.write(options.output, json.dumps(written, indent=1) + "\n")
     return 0 if holds else 1
 
 

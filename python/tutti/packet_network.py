@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from tutti import __version__, api, machine
+from tutti import __version__, api, files, machine
 from tutti.errors import TuttiError
 from tutti.measure import command_line
 from tutti.prediction import aligned
@@ -279,10 +279,7 @@ def encode(document: Document) -> bytes:
 
 def save(document: Document, path: Path) -> None:
     """Writes the document."""
-    try:
-        path.write_bytes(encode(document))
-    except OSError as error:
-        raise TuttiError(f"{path}: {error.strerror}") from None
+    files.write(path, encode(document))
 
 
 def decode(raw: bytes, path: Path | str = "document") -> Document:

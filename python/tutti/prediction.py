@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from tutti import __version__, api, machine, paths, terms
+from tutti import __version__, api, files, machine, paths, terms
 from tutti.errors import TuttiError
 from tutti.measure import command_line
 from tutti.results import Machine, Versions
@@ -297,10 +297,7 @@ def aligned(table: Sequence[Sequence[str]], left: Sequence[int]) -> str:
 
 def save(document: Head, path: Path) -> None:
     """Writes a document, one row to a line."""
-    try:
-        path.write_bytes(encode(document))
-    except OSError as error:
-        raise TuttiError(f"{path}: {error.strerror}") from None
+    files.write(path, encode(document))
 
 
 def encode(document: Head) -> bytes:

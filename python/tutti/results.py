@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from tutti import files
 from tutti.errors import TuttiError
 from tutti.terms import COLLECTIVES
 
@@ -208,10 +209,7 @@ def encode(results: Results | list[Results]) -> bytes:
 
 def save(results: Results | list[Results], path: Path) -> None:
     """Writes a results file."""
-    try:
-        path.write_bytes(encode(results))
-    except OSError as error:
-        raise TuttiError(f"{path}: {error.strerror}") from None
+    files.write(path, encode(results))
 
 
 def json_schema() -> dict[str, Any]:

@@ -12,8 +12,7 @@ from typing import Any
 
 import click
 
-from tutti import api, output, results, tuner
-from tutti.errors import TuttiError
+from tutti import api, files, output, results, tuner
 
 _FILE = click.argument("file", type=click.Path(path_type=Path))
 
@@ -36,10 +35,7 @@ def _write(text: str, out: Path | None) -> None:
     if out is None:
         output.echo(text)
         return
-    try:
-        out.write_text(text)
-    except OSError as error:
-        raise TuttiError(f"{out}: {error.strerror}") from None
+    files.write(out, text)
 
 
 @click.group()

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tutti import results
+from tutti import files, results
 from tutti.errors import TuttiError
 from tutti.results import Latency, Machine, Results, Versions
 
@@ -120,3 +120,44 @@ def test_merge__plans_without_a_library_stand_beside_those_with_one(document: Re
     versions = [one.versions for one in merged]
     assert [one.mpi for one in versions] == ["MPICH Version: 5.0.2", "Open MPI 5.0.8"]
     assert plain.versions.mpi == ""
+
+
+def test_write__whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "r.json"
+    files.write(path, "old")
+    path.chmod(0o640)
+    (tmp_path / "link.json").symlink_to(path)
+    files.write(tmp_path / "link.json", b"new")
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o640)
+    assert (tmp_path / "link.json").is_symlink()
+
+    def half(self: Path, data: bytes) -> int:
+        with self.open("wb") as file:
+            file.write(data[:3])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "write_bytes", half)
+    with pytest.raises(KeyboardInterrupt):
+        files.write(path, "newest")
+    monkeypatch.undo()
+    assert path.read_text() == "new"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["link.json", "r.json"]
+
+
+def test_write__what_is_no_file_and_what_cannot_be(tmp_path: Path) -> None:
+    files.write(Path("/dev/null"), "text")
+    assert not Path("/dev/null").is_file()
+    with pytest.raises(TuttiError, match=f"{tmp_path}/none/r.json: No such file or directory"):
+        files.write(tmp_path / "none" / "r.json", "text")
+
+
+def test_save__a_kill_leaves_the_old_document(
+    document: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "r.json"
+    results.save(document, path)
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    document.rows = []
+    with pytest.raises(KeyboardInterrupt):
+        results.save(document, path)
+    assert len(results.load(path)[0].rows) == 4
