@@ -8,6 +8,7 @@ import errno
 import ipaddress
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -275,6 +276,22 @@ def test_up__a_refusal_names_the_remedy_and_leaves_nothing(
     with pytest.raises(TuttiError, match="Operation not permitted; remedy: run as root"):
         lifetime.up(state.Place(tmp_path, "lab"), FLAT)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_run_in_box__a_signal_before_there_is_a_child_reaches_it(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    handlers = {one: signal.getsignal(one) for one in numbers}
+    monkeypatch.setattr(lifetime, "enter_box", lambda *_: os.kill(os.getpid(), number))
+    one = state.State(FLAT, state.Process(1, 2))
+    try:
+        assert lifetime.run_in_box(one, "n0", ["sleep", "1"], os.environ) == 128 + number
+    finally:
+        for which, handler in handlers.items():
+            signal.signal(which, handler)
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & set(numbers)
 
 
 def sleeper() -> subprocess.Popen[bytes]:

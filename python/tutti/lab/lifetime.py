@@ -180,13 +180,21 @@ def run_in_box(state: State, box: str, words: Sequence[str], env: Mapping[str, s
         if child > 0:
             os.kill(child, number)
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, forward)
-    enter_box(state, box)
-    child = os.fork()
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    # One that comes before there is a child to hand it to waits for it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        for number in numbers:
+            signal.signal(number, forward)
+        enter_box(state, box)
+        child = os.fork()
+    except BaseException:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
     if child == 0:
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in numbers:
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         namespaces.die_with_parent(signal.SIGKILL)
         os.close(write_ready)
         # The parent may have gone before the line above: then nobody sends.
@@ -194,6 +202,7 @@ def run_in_box(state: State, box: str, words: Sequence[str], env: Mapping[str, s
             os._exit(1)
         os.close(read_ready)
         _execute(words, env)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     os.close(read_ready)
     os.write(write_ready, b".")
     os.close(write_ready)
