@@ -34,6 +34,8 @@ def main() -> None:
     parser.add_argument("--program", type=Path, default=ROOT / "build/dev/bench/micro/direct_sweep")
     parser.add_argument("--defaults", action="store_true")
     options = parser.parse_args()
+    if not options.program.is_file():
+        parser.error(f"{options.program} is not there; remedy: make build, or --program")
     with tempfile.NamedTemporaryFile(suffix=".json") as raw:
         command = [str(options.program), str(options.ranks), raw.name]
         subprocess.run([*command, *(["defaults"] if options.defaults else [])], check=True)

@@ -351,7 +351,7 @@ class Bench:
             rows=[],
         )
         if resume and out and out.exists():
-            before = msgspec.json.decode(out.read_bytes(), type=Document)
+            before = msgspec.convert(results_head.load(out, SCHEMA), Document)
             ours, theirs = (one.versions.get("commit", "") for one in (self.document, before))
             if ours != theirs:
                 raise TuttiError(
@@ -464,7 +464,7 @@ def draw(path: Path, out: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    document = msgspec.json.decode(path.read_bytes(), type=Document)
+    document = msgspec.convert(results_head.load(path, SCHEMA), Document)
     rows = [r for r in document.rows if r.collective == "allgather" and r.library == "openmpi"]
     sizes = sorted({row.block_bytes for row in rows})
     lines: dict[tuple[str, str], list[Row]] = {}
@@ -522,10 +522,10 @@ def main() -> int:
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--resume", action="store_true", help="keep the rows that -o has")
     options = parser.parse_args()
-    if options.plot:
-        draw(options.plot, options.output or Path("lab-allgather.png"))
-        return 0
     try:
+        if options.plot:
+            draw(options.plot, options.output or Path("lab-allgather.png"))
+            return 0
         with Lab() as lab:
             bench = Bench(lab, options.output, options.resume)
             measure_all(bench, options.collective or list(ALGORITHMS), options.sweep, options.calls)

@@ -34,10 +34,8 @@ run failed or an element was wrong.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
-import signal
 import statistics
 import sys
 import time
@@ -57,7 +55,7 @@ import nccl_trouble  # noqa: E402
 import results_head  # noqa: E402
 from nccl_jobs import LAYOUTS, TUTTI, WAYS, Job, Layout, Outcome, Rendezvous, Setup, Way  # noqa: E402
 from network_parts import Claim, Lab, Row, paired, settings, tcp_of  # noqa: E402
-from tutti import files, prediction_figure  # noqa: E402
+from tutti import files, prediction_figure, processes  # noqa: E402
 from tutti.errors import TuttiError  # noqa: E402
 from tutti.figure import MARKERS, PALETTE  # noqa: E402
 from tutti.lab import plan  # noqa: E402
@@ -574,8 +572,6 @@ def parser() -> argparse.ArgumentParser:
 def main() -> int:
     """Measures, checks or draws."""
     options = parser().parse_args()
-    # So that labs and ranks end with it.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     options.layouts = options.layouts or PART_LAYOUTS.get(options.part, list(LAYOUTS))
     ways = ["NCCL 2x8", TUTTI.name] if options.part == "ddp" else list(WAYS)
     options.ways = options.ways or ways
@@ -585,9 +581,7 @@ def main() -> int:
     options.mps = "off" if options.part == "trouble" else options.mps
     try:
         if options.part == "plot":
-            if options.results is None:
-                raise TuttiError("plot what? remedy: name a file that measure -o has written")
-            document = json.loads(options.results.read_text())
+            document = results_head.load(options.results, SCHEMA.format("network"))
             rows = [
                 row
                 for row in document["rows"]
@@ -618,4 +612,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with processes.signals_as_exits():  # So that labs and ranks end with it.
+        sys.exit(main())

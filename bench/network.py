@@ -573,7 +573,7 @@ def main() -> int:
     options = parser.parse_args()
     try:
         if options.part == "plot":
-            rows = json.loads(options.results.read_text())["rows"]
+            rows = results_head.load(options.results, SCHEMA.format("fabric"))["rows"]
             draw(rows, options.output or Path("network-fabric.png"))
             return 0
         tutti = Way("Tutti", TUTTI, dict(options.set))

@@ -30,6 +30,7 @@ sys.path[:0] = [str(ROOT / place) for place in ("python", "bench", "tests/mpi")]
 import msgspec  # noqa: E402
 import results_head  # noqa: E402
 from tutti import __version__, files, mpi, results  # noqa: E402
+from tutti.errors import TuttiError  # noqa: E402
 
 import harness  # noqa: E402
 
@@ -107,6 +108,11 @@ def main() -> int:
         parser.error(library)
     if not harness.door().is_file():
         parser.error(f"{harness.door()} is not there; remedy: make build, or set TUTTI_BUILD_DIR")
+    if arguments.output and arguments.output.is_file():
+        try:
+            results_head.load(arguments.output, SCHEMA)
+        except TuttiError as error:
+            parser.error(error.format_message())
     if arguments.pairs < 2:
         parser.error("--pairs: at least 2, for a median and a spread")
 

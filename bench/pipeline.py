@@ -137,10 +137,7 @@ def draw(document: dict[str, Any]) -> Figure:
 
 def save_figure(path: Path) -> None:
     """The figure of a results file, beside it."""
-    try:
-        draw(json.loads(path.read_text())).savefig(path.with_suffix(".png"), dpi=150)
-    except TuttiError as error:
-        print(f"no figure: {error.format_message()}", file=sys.stderr)
+    draw(results_head.load(path, SCHEMA)).savefig(path.with_suffix(".png"), dpi=150)
 
 
 def chunk_counts(text: str) -> list[int]:
@@ -168,7 +165,11 @@ def main() -> int:
     arguments = parser.parse_args()
 
     if arguments.draw:
-        save_figure(arguments.draw)
+        try:
+            save_figure(arguments.draw)
+        except TuttiError as error:
+            error.show()
+            return error.exit_code
         return 0
     names = plans(arguments.nodes, arguments.chunks, arguments.direct)
     document = measured(arguments)
@@ -191,7 +192,10 @@ def main() -> int:
     text = json.dumps(head | found | {"rows": []}, indent=2)
     lines = ",\n".join("    " + json.dumps(row) for row in rows)
     files.write(path, text.replace('"rows": []', f'"rows": [\n{lines}\n  ]') + "\n")
-    save_figure(path)
+    try:
+        save_figure(path)
+    except TuttiError as error:
+        print(f"no figure: {error.format_message()}", file=sys.stderr)
 
     for row in rows:
         ratios = "  ".join(f"{name} {row['over_default'][name]:6.3f}" for name in names[1:])

@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""What every results document of bench/ begins with."""
+"""What every results document of bench/ begins with, and how one is read."""
 
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import shlex
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any
 
 import msgspec
 from tutti import __version__, machine
+from tutti.errors import TuttiError
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -44,3 +46,20 @@ def head(schema: str) -> dict[str, Any]:
         "machine": msgspec.to_builtins(machine.describe()),
         "versions": {"tutti": __version__, "commit": commit()},
     }
+
+
+def load(path: Path | None, *schemas: str) -> dict[str, Any]:
+    """A results document of one of the schemas; a TuttiError that says what else was found."""
+    if path is None:
+        raise TuttiError("which results? remedy: name a file that -o has written")
+    try:
+        document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise TuttiError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise TuttiError(f"{path}: not a results document: {error}") from None
+    found = document.get("schema") if isinstance(document, dict) else None
+    if found not in schemas or not isinstance(document.get("rows"), list):
+        said = f"schema {found}" if found else "no schema"
+        raise TuttiError(f"{path}: {said}; remedy: a document of {' or '.join(schemas)}")
+    return dict(document)

@@ -82,6 +82,8 @@ def main() -> int:
     )
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
+    if not options.program.is_file():
+        parser.error(f"{options.program} is not there; remedy: make build, or --program")
     rows = generation(options.program)
     simulated = simulation()
     for row in sorted(rows, key=lambda row: -row["cpu_ms"]["p50"]):

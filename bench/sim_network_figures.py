@@ -7,7 +7,6 @@ python bench/sim_network_figures.py bench/results/sim-incast.json incast.png
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -15,9 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "python"))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
+import results_head  # noqa: E402
 from tutti import prediction_figure  # noqa: E402
+from tutti.errors import TuttiError  # noqa: E402
 from tutti.figure import MARKERS, PALETTE  # noqa: E402
 from tutti.sizes import format_bytes  # noqa: E402
 
@@ -225,7 +226,11 @@ def save(part: str, rows: Sequence[Row], path: Path) -> None:
 
 def main() -> None:
     results, path = Path(sys.argv[1]), Path(sys.argv[2])
-    document = json.loads(results.read_text())
+    schemas = [f"tutti-bench-network-{part}/1" for part in FIGURES]
+    try:
+        document = results_head.load(results, *schemas)
+    except TuttiError as error:
+        raise SystemExit(error.format_message()) from None
     part = document["schema"].removeprefix("tutti-bench-network-").partition("/")[0]
     save(part, document["rows"], path)
 

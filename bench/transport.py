@@ -98,6 +98,8 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
+    if not options.program.is_file():
+        parser.error(f"{options.program} is not there; remedy: make build, or --program")
     rows = measure(options.program, options.chunks, options.repeats)
     for row in rows:
         row["instructions_by"] = "kernel"

@@ -106,3 +106,91 @@ def test_head__no_directory_of_this_machine(
     monkeypatch.setattr(sys, "argv", ["/somewhere/bench/x.py", "-o", "/tmp/out.json", "4"])
     assert head.head("s/1")["command"] == "python x.py -o out.json 4"
     assert set(head.head("s/1")["versions"]) == {"tutti", "commit"}
+
+
+SIMULATED = ROOT / "bench/results/sim-loss.json"
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("network", ["plot"]),
+        ("nccl_network", ["plot"]),
+        ("pipeline", ["--draw"]),
+        ("lab", ["--plot"]),
+        ("sim_network_figures", []),
+        ("overhead", ["--pairs", "2", "-o"]),
+    ],
+)
+def test_scripts__say_what_is_no_document_of_theirs(
+    head: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    script: str,
+    words: list[str],
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tests/mpi"))
+    module = load(script)
+    other = SIMULATED if script != "sim_network_figures" else ROOT / "bench/results/sim-paper.json"
+    if script == "overhead":
+        monkeypatch.setattr(module.harness, "find_mpi", lambda _: None)
+        monkeypatch.setattr(module.harness, "door", lambda: SIMULATED)
+    out = [str(tmp_path / "out.png")] if script == "sim_network_figures" else []
+    monkeypatch.setattr(sys, "argv", [script, *words, str(other), *out])
+    try:
+        status = module.main()
+        said = capsys.readouterr().err
+    except SystemExit as error:
+        status = error.code
+        said = f"{error.code}{capsys.readouterr().err}"
+    assert status not in (0, None)
+    assert f"{other}: schema tutti-" in said
+    assert "remedy: a document of tutti-" in said
+
+
+@pytest.mark.parametrize("script", ["network", "nccl_network"])
+def test_plot__without_a_file(
+    head: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    script: str,
+) -> None:
+    monkeypatch.setattr(sys, "argv", [script, "plot"])
+    assert load(script).main() == 2
+    assert "which results? remedy: name a file that -o has written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("script", ["transport", "schedule", "direct_sweep"])
+def test_scripts__without_a_build(
+    head: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    script: str,
+) -> None:
+    words = ["2", "-o", "/dev/null"] if script == "direct_sweep" else []
+    monkeypatch.setattr(sys, "argv", [script, *words, "--program", "/nowhere/program"])
+    with pytest.raises(SystemExit, match="2"):
+        load(script).main()
+    assert "/nowhere/program is not there; remedy: make build" in capsys.readouterr().err
+
+
+def test_load__committed_documents_and_what_is_none(head: ModuleType, tmp_path: Path) -> None:
+    for path, schema in (
+        ("h200x4-nccl-net/fabric.json", "tutti-bench-nccl-network/1"),
+        ("h200x2-nccl-net/lab-fabric.json", "tutti-bench-nccl-net-fabric/1"),
+        ("h200x2-mpich/pipeline-2r1n.json", "tutti-pipeline/1"),
+        ("lab-4x4x4.json", "tutti-lab/1"),
+    ):
+        assert head.load(ROOT / "bench/results" / path, "other/1", schema)["rows"]
+    bad = tmp_path / "bad.json"
+    for text, said in (
+        ("{", "not a results document"),
+        ("[]", "no schema"),
+        (None, "No such file"),
+    ):
+        bad.unlink(missing_ok=True)
+        if text is not None:
+            bad.write_text(text)
+        with pytest.raises(TuttiError, match=f"{bad}: {said}"):
+            head.load(bad, "s/1")
