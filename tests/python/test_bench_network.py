@@ -8,11 +8,13 @@ import argparse
 import importlib.util
 import json
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from tutti.errors import TuttiError
 from tutti.lab import plan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,6 +109,33 @@ def test_measure__the_document_says_which_tcp(
     with UpLab(plan.Spec(nodes=2, rails=1, rate_bps=10**9)) as lab:
         lab.use_tcp("bbr")
         assert (lab.tcp(), network_parts.tcp_of(lab)) == ("bbr", "bbr")
+
+
+def test_runner__ranks_end_with_one_that_failed_and_with_the_program(
+    bench: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, pids = tmp_path / "nccl_net_driver", tmp_path / "pids"
+    monkeypatch.setattr(bench, "enter", lambda _: None)
+    monkeypatch.setattr(bench, "PATIENCE_S", 0.1)
+    lab = argparse.Namespace(spec=plan.Spec(2, 1, 10**9), pids={"n0": 0, "n1": 0})
+    runner = bench.Runner(tmp_path, lab, "lo", "127.0.0.1:1")
+    way = bench.Way("Tutti", "lib", {})
+    # The last word is the rank.
+    driver.write_text('#!/bin/sh\nfor r; do :; done\n[ "$r" = 0 ] && exit 3\nexec sleep 60\n')
+    driver.chmod(0o755)
+    with pytest.raises(TuttiError, match=r"statuses \[3, -15\]"):
+        runner.run(way, [])
+    driver.write_text(f"#!/bin/sh\necho $$ >> {pids}\nexec sleep 60\n")
+
+    def interrupted(*_: Any) -> None:
+        while not pids.exists() or len(pids.read_text().split()) < 2:
+            time.sleep(0.01)
+        raise SystemExit(143)
+
+    monkeypatch.setattr(bench.processes, "wait", interrupted)
+    with pytest.raises(SystemExit):
+        runner.run(way, [])
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids.read_text().split())
 
 
 def test_messages__as_many_as_the_time_needs_and_two_windows(bench: ModuleType) -> None:

@@ -93,6 +93,16 @@ def test_run__open_mpi_gets_export_options(stand_in: Path, tmp_path: Path) -> No
     assert "TUTTI_STRICT" not in line  # The application's own option is the application's.
 
 
+def test_run__a_preload_that_the_linker_would_split(
+    stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a b").symlink_to(stand_in)
+    monkeypatch.setenv("TUTTI_LIBRARY_DIR", str(tmp_path / "a b"))
+    refused = CliRunner().invoke(main, ["run", "--print", "--", "./app"])
+    assert refused.exit_code == 2
+    assert "LD_PRELOAD is split at blanks and colons" in refused.stderr
+
+
 def test_run__hydra_and_srun_are_left_alone(stand_in: Path, tmp_path: Path) -> None:
     hydra = fake_launcher(tmp_path, "mpiexec", "HYDRA build details:")
     assert run_print("--strict", "--", str(hydra), "-n", "4", "./app").endswith(
