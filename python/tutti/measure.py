@@ -371,7 +371,8 @@ def _rows(job: Job, chosen: Sequence[Variant], lines: Sequence[dict[str, Any]]) 
             if not used:
                 raise TuttiError(
                     f"Tutti is not in the ranks: {plan} does not report which plan it used; "
-                    f"remedy: let LD_PRELOAD through to the ranks, with {paths.PRELOAD} in it"
+                    f"remedy: let LD_PRELOAD with {paths.PRELOAD} through to the ranks; what the "
+                    "dynamic linker cannot load it says above"
                 )
             if variant.hint is not None and not asked_for(variant.hint, used):
                 refused.setdefault(plan, []).append(f"{line['bytes']} ({used})")
