@@ -70,12 +70,15 @@ Status Library::duplicate() {
 }
 
 /// A blocking collective would wait for ever for a rank whose call failed, or whose arguments were
-/// refused: it makes another call or none.
+/// refused: it makes another call or none. One that comes late may have waited for a peer itself,
+/// as long as it may (an NCCL communicator that did not come about), and for the end of that.
 Status Library::await(MPI_Request request, std::unique_ptr<std::byte[]>* data, const char* what) {
   using Clock = std::chrono::steady_clock;
   constexpr int kPollsPerLook = 256;
   const auto start = Clock::now();
-  const double limit_s = timeout_s_ > 0 ? timeout_s_ : std::numeric_limits<double>::infinity();
+  constexpr double kEndS = 2;
+  const double limit_s =
+      timeout_s_ > 0 ? 2 * timeout_s_ + kEndS : std::numeric_limits<double>::infinity();
   for (std::uint64_t polls = 1;; ++polls) {
     int done = 0;
     TUTTI_RETURN_IF_ERROR(check(pmpi.Test(&request, &done, MPI_STATUS_IGNORE), what));
@@ -91,10 +94,10 @@ Status Library::await(MPI_Request request, std::unique_ptr<std::byte[]>* data, c
     std::this_thread::yield();
   }
   static_cast<void>(data->release());
-  return Status(ErrorCode::kTimeout,
-                std::string("an agreement of the ranks (") + what +
-                    ") did not end: not after TUTTI_TIMEOUT=" + std::to_string(timeout_s_) +
-                    " s; some rank failed, is dead or not in the call");
+  return Status(ErrorCode::kTimeout, std::string("an agreement of the ranks (") + what +
+                                         ") did not end within " + std::to_string(limit_s) +
+                                         " s (TUTTI_TIMEOUT=" + std::to_string(timeout_s_) +
+                                         "); some rank failed, is dead or not in the call");
 }
 
 Status Library::allgather(const void* send, void* recv, Bytes bytes_each) {

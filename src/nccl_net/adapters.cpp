@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "base/config.hpp"
 #include "nccl_net/plugin.hpp"
 
 namespace tutti::nccl_net {
@@ -295,7 +296,6 @@ Result close_send(void* comm) { return close<Comm>("closeSend", comm); }
 Result close_recv(void* comm) { return close<Comm>("closeRecv", comm); }
 Result close_listen(void* comm) { return close<ListenComm>("closeListen", comm); }
 
-/// NCCL merges NICs (NCCL_NET_MERGE_LEVEL, NCCL_NET_FORCE_MERGE).
 template <int kMembersMax>
 Result make_virtual_device(int* device, abi::VirtualDevice<kMembersMax>* members) {
   return guarded("makeVDevice", nullptr, [&]() -> Status {
@@ -314,7 +314,8 @@ Result make_virtual_device(int* device, abi::VirtualDevice<kMembersMax>* members
   });
 }
 
-/// What is not named stays null: this network has no device code.
+/// What is not named stays null: this network has no device code, and merges NICs where it is asked
+/// to only (offer_rails()).
 template <int kVersion>
 constexpr abi::Net<kVersion> table() {
   abi::Net<kVersion> net{};
@@ -335,9 +336,6 @@ constexpr abi::Net<kVersion> table() {
                .close_send = close_send,
                .close_recv = close_recv,
                .close_listen = close_listen};
-  if constexpr (kVersion >= 9) {
-    net.make_virtual_device = make_virtual_device;
-  }
   if constexpr (kVersion >= 11) {
     net.finalize = finalize;
   }
@@ -348,10 +346,10 @@ constexpr abi::Net<kVersion> table() {
 }  // namespace tutti::nccl_net
 
 // NOLINTBEGIN(readability-identifier-naming): the names that NCCL looks for.
-#define TUTTI_EXPORT(version)                                                        \
-  extern "C" [[gnu::visibility("default")]] const tutti::nccl_net::abi::Net<version> \
-      ncclNetPlugin_v##version;                                                      \
-  constinit const tutti::nccl_net::abi::Net<version> ncclNetPlugin_v##version =      \
+#define TUTTI_EXPORT(version)                                                  \
+  extern "C" [[gnu::visibility("default")]] tutti::nccl_net::abi::Net<version> \
+      ncclNetPlugin_v##version;                                                \
+  constinit tutti::nccl_net::abi::Net<version> ncclNetPlugin_v##version =      \
       tutti::nccl_net::table<version>()
 TUTTI_EXPORT(6);
 TUTTI_EXPORT(7);
@@ -361,3 +359,29 @@ TUTTI_EXPORT(10);
 TUTTI_EXPORT(11);
 TUTTI_EXPORT(12);
 // NOLINTEND(readability-identifier-naming)
+
+namespace tutti::nccl_net {
+
+void offer_rails(bool is_wanted) {
+  const auto set = [&](auto& net) {
+    net.make_virtual_device = nullptr;
+    if (is_wanted) {
+      net.make_virtual_device = make_virtual_device;
+    }
+  };
+  set(ncclNetPlugin_v9);
+  set(ncclNetPlugin_v10);
+  set(ncclNetPlugin_v11);
+  set(ncclNetPlugin_v12);
+}
+
+namespace {
+
+/// By default NCCL takes all NICs without a PCI device (bonds, virtual ones) for ports of one card.
+[[gnu::constructor]] void offer_rails_where_asked() {
+  offer_rails(!environment_value("NCCL_NET_FORCE_MERGE").empty() ||
+              !environment_value("NCCL_NET_MERGE_LEVEL").empty());
+}
+
+}  // namespace
+}  // namespace tutti::nccl_net

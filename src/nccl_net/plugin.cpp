@@ -152,8 +152,13 @@ Status Plugin::init(abi::Logger* logger) {
 }
 
 Status Plugin::init_context(abi::Logger* logger, int traffic_class, void** context) {
+  std::shared_ptr<net::Network> ended;
   const std::scoped_lock lock(mutex_);
   TUTTI_RETURN_IF_ERROR(set_up(logger));
+  if (contexts_ == 0 && comms_ == 0 && !devices_.back().rails.empty()) {
+    ended = std::exchange(network_, nullptr);
+    forget_merged();
+  }
   *context = new Context{traffic_class};
   ++contexts_;
   return {};
@@ -199,6 +204,13 @@ Status Plugin::check_device(int device) const {
   return {ErrorCode::kInvalidArgument, "device " + std::to_string(device) + " of " +
                                            std::to_string(devices_.size()) +
                                            "; remedy: call init and devices first"};
+}
+
+void Plugin::forget_merged() {
+  while (!devices_.back().rails.empty()) {
+    forgotten_.push_back(std::move(devices_.back()));
+    devices_.pop_back();
+  }
 }
 
 int Plugin::device_count() {

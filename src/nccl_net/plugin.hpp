@@ -34,6 +34,10 @@
 
 namespace tutti::nccl_net {
 
+/// Whether the tables of versions 9 and later offer NCCL to merge NICs. When the object is loaded:
+/// if a user asks NCCL for it (NCCL_NET_FORCE_MERGE, NCCL_NET_MERGE_LEVEL).
+void offer_rails(bool is_wanted);
+
 /// What version 11's init() makes for one NCCL communicator.
 struct Context {
   int traffic_class = abi::kUndefined;
@@ -116,6 +120,8 @@ class Plugin {
   Status set_up(abi::Logger* logger);
   Status open_network();
   Status check_device(int device) const;
+  /// NCCL loads the plugin anew and counts what there is as interfaces; ours stays mapped.
+  void forget_merged();
   /// Null: it is in use, or there is none. Its end takes seconds if a peer or a disk does not
   /// answer, so it comes when the lock has been given back.
   [[nodiscard]] std::shared_ptr<net::Network> take_network_if_unused();
@@ -123,6 +129,7 @@ class Plugin {
   std::mutex mutex_;
   std::shared_ptr<net::Network> network_;
   std::deque<net::NetDevice> devices_;
+  std::deque<net::NetDevice> forgotten_;  ///< Whose strings somebody may still read.
   bool is_ready_ = false;
   std::size_t contexts_ = 0;
   std::size_t comms_ = 0;  ///< Of all kinds.

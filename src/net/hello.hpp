@@ -38,7 +38,7 @@ struct Hello {
   std::uint32_t id = 0;  ///< Of the connection at this end.
   std::uint64_t incarnation = 0;
   std::uint32_t lanes = 1;  ///< As many Hellos are sent.
-  Bytes window_bytes = 0;   ///< Most that this end's receiving socket holds of one peer; 0: enough.
+  Bytes window_bytes = 0;   ///< Most that a receiving socket holds of one peer; 0: enough.
 
   /// "host1, process 4711"
   std::string who() const { return host + ", process " + std::to_string(process); }

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/config.hpp"
+#include "base/random.hpp"
 #include "base/system_random.hpp"
 #include "net/bundle.hpp"
 #include "net/clock.hpp"
@@ -46,6 +47,7 @@ constexpr int kProcessorsToSpare = 16;
 /// A thread copies what it carries, about 4 GB/s each way. Other ranks of the host have as many.
 constexpr int kProcessorsOfBusy = 8;
 constexpr int kEnginesWhenBusyMax = 4;
+constexpr int kWindowGroups = 8;  ///< Of a connection (rendezvous.cpp).
 constexpr Bytes kBufferToSpare = 8 << 20;
 constexpr auto kCloseTime = std::chrono::seconds(2);
 constexpr auto kExitTime = std::chrono::milliseconds(100);
@@ -83,7 +85,8 @@ Result<NetDevice> merge_devices(const std::vector<const NetDevice*>& parts) {
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const NetDevice& part = *parts[i];
     merged.name += "+" + part.name;
-    merged.speed_mbps += part.speed_mbps;
+    merged.guid = mix64(merged.guid) ^ part.guid;
+    merged.speed_mbps = std::min(merged.speed_mbps, part.speed_mbps);
     merged.mtu_bytes = std::min(merged.mtu_bytes, part.mtu_bytes);
     merged.is_loopback = merged.is_loopback && part.is_loopback;
     merged.latency_us = std::max(merged.latency_us, part.latency_us);
@@ -93,6 +96,7 @@ Result<NetDevice> merge_devices(const std::vector<const NetDevice*>& parts) {
                    std::back_inserter(both));
     merged.near_processors = std::move(both);
   }
+  merged.speed_mbps *= static_cast<int>(parts.size());  // Each as fast as the slowest.
   return merged;
 }
 
@@ -151,6 +155,10 @@ class SystemNetwork : public Network {
   Result<int> merge(std::span<const int> numbers) override {
     const std::lock_guard lock(mutex_);
     const std::vector<int> rails(numbers.begin(), numbers.end());
+    if (rails.size() == 1) {
+      TUTTI_RETURN_IF_ERROR(check(rails[0]));
+      return rails[0];
+    }
     for (std::size_t i = 0; i < devices_.size(); ++i) {
       if (!rails.empty() && devices_[i].it.rails == rails) {
         return static_cast<int>(i);
@@ -273,17 +281,19 @@ class SystemNetwork : public Network {
       return open_rail(device, config_.net_paths, buffer_bytes);
     }
     *buffer_bytes = UINT64_MAX;
+    // As many as leave each window group the same number of them.
+    int paths = config_.net_paths / static_cast<int>(device.rails.size());
+    paths -= paths > kWindowGroups ? paths % kWindowGroups : 0;
     std::vector<std::unique_ptr<wire::Wire>> rails;
     for (const int number : device.rails) {
       TUTTI_RETURN_IF_ERROR(check(number));
       Bytes of_rail_bytes = 0;
       TUTTI_ASSIGN_OR_RETURN(
           rails.emplace_back(),
-          open_rail(devices_[static_cast<std::size_t>(number)].it,
-                    config_.net_paths / static_cast<int>(device.rails.size()), &of_rail_bytes));
+          open_rail(devices_[static_cast<std::size_t>(number)].it, paths, &of_rail_bytes));
       *buffer_bytes = std::min(*buffer_bytes, of_rail_bytes);
     }
-    TUTTI_ASSIGN_OR_RETURN(auto wire, RailsWire::open(std::move(rails)));
+    TUTTI_ASSIGN_OR_RETURN(auto wire, RailsWire::open(std::move(rails), now_ns));
     return std::unique_ptr<wire::Wire>(std::move(wire));
   }
 
@@ -309,8 +319,7 @@ class SystemNetwork : public Network {
       TUTTI_ASSIGN_OR_RETURN(auto wire, open_wire(it, &buffer_bytes));
       if (buffer_bytes < kBufferToSpare) {
         // What the kernel counts is about twice the payload; a few peers share it.
-        device.window_bytes = std::max<Bytes>(buffer_bytes / 4, 128 << 10) *
-                              std::max<std::size_t>(it.rails.size(), 1);
+        device.window_bytes = std::max<Bytes>(buffer_bytes / 4, 128 << 10);
       }
       EngineOptions of_engine;
       of_engine.name = "tutti-net-" + std::to_string(number) + "-" + std::to_string(i);

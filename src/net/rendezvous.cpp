@@ -174,9 +174,11 @@ Result<transport::ConnectionOptions> options_of(const Hello& mine, const Hello& 
                           connection.wire.ps_per_byte * 3 / 2;
   const Bytes window_bytes =
       std::max<Bytes>(bdp_bytes, Bytes{kWindowChunks} * connection.wire.chunk_bytes);
-  connection.window_bytes_max = connection.window_bytes_max == 0
-                                    ? window_bytes
-                                    : std::min(connection.window_bytes_max, window_bytes);
+  // Each rail has a socket of its own at the peer.
+  connection.window_bytes_max =
+      connection.window_bytes_max == 0
+          ? window_bytes
+          : std::min(connection.window_bytes_max * connection.wire.rails, window_bytes);
   take_share(connection, lanes);
   // More than the window has: the chunks of short messages are as short as a sixteenth, and no
   // stream of them alone needs all of it.

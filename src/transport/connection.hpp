@@ -229,7 +229,8 @@ class Connection {
   std::array<Pong, kPongsMax> pongs_{};
   std::uint32_t pong_first_ = 0;
   std::uint32_t pong_count_ = 0;
-  std::array<TimeNs, kPongsMax> pinged_ns_{};  ///< When the last pings left, each time once.
+  static constexpr std::uint32_t kPingsMax = 64;
+  std::array<TimeNs, kPingsMax> pinged_ns_{};  ///< When the last pings left, each time once.
   std::uint32_t pinged_ = 0;                   ///< Of these times.
   std::uint32_t control_turn_;
   std::uint32_t control_first_ = 0;  ///< Path that this round began with.

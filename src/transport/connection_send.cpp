@@ -486,8 +486,8 @@ bool Connection::poll_rider(TimeNs now, bool with_control, Transmission& out) {
 }
 
 void Connection::fill_ping(TimeNs now, Transmission& out, PathId path) {
-  if (pinged_ == 0 || pinged_ns_[(pinged_ - 1) % kPongsMax] != now) {
-    pinged_ns_[pinged_++ % kPongsMax] = now;
+  if (pinged_ == 0 || pinged_ns_[(pinged_ - 1) % kPingsMax] != now) {
+    pinged_ns_[pinged_++ % kPingsMax] = now;
   }
   fill_control(out, path, encode_plain(common(now, PacketType::kPing, 0, path), out.header));
 }

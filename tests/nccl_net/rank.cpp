@@ -74,6 +74,9 @@ std::vector<Edge> edges_of(const std::string& pattern, int ranks, int channels) 
 Session::Session(Rank& of_rank) : rank(of_rank) {
   rank.phase = "loading";
   std::string why;
+  if (rank.options.rails > 1) {
+    setenv("NCCL_NET_FORCE_MERGE", "these", 0);  // Else ours offers none.
+  }
   plugin = NetPlugin::load(rank.options.plugin, rank.version, &why);
   if (plugin == nullptr) {
     throw std::runtime_error(why);

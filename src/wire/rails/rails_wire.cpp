@@ -51,13 +51,14 @@ Result<std::vector<WireAddress>> parts_of(const WireAddress& address) {
 
 }  // namespace
 
-Result<std::unique_ptr<RailsWire>> RailsWire::open(std::vector<std::unique_ptr<Wire>> rails) {
+Result<std::unique_ptr<RailsWire>> RailsWire::open(std::vector<std::unique_ptr<Wire>> rails,
+                                                   Clock clock) {
   if (rails.empty() || rails.size() > kRailsMax) {
     return Status(ErrorCode::kInvalidArgument, "rails: a connection has 1 to " +
                                                    std::to_string(kRailsMax) + ", not " +
                                                    std::to_string(rails.size()));
   }
-  std::unique_ptr<RailsWire> wire(new RailsWire(std::move(rails)));
+  std::unique_ptr<RailsWire> wire(new RailsWire(std::move(rails), std::move(clock)));
   TUTTI_RETURN_IF_ERROR(wire->open_address());
   TUTTI_RETURN_IF_ERROR(wire->open_descriptor());
   return wire;
@@ -184,7 +185,7 @@ bool RailsWire::send(const Transmission& sent) {
     return true;  // Nobody's any more.
   }
   const Transmission on = on_rail(peers_[sent.peer], sent);
-  return rails_[on.rail]->send(on);
+  return count_taken(on.rail, rails_[on.rail]->send(on) ? 1 : 0, 1) == 1;
 }
 
 std::size_t RailsWire::send_together(std::span<const Transmission> packets) {
@@ -201,7 +202,24 @@ std::size_t RailsWire::send_together(std::span<const Transmission> packets) {
     one.rail = last.rail;
     one.peer = last.peer;
   }
-  return rails_[last.rail]->send_together(std::span(on).first(packets.size()));
+  return count_taken(last.rail,
+                     rails_[last.rail]->send_together(std::span(on).first(packets.size())),
+                     packets.size());
+}
+
+std::size_t RailsWire::count_taken(std::size_t rail, std::size_t taken, std::size_t offered) {
+  transport::TimeNs& since_ns = full_since_ns_[rail];
+  if (taken > 0) {
+    since_ns = transport::kNever;
+    return taken;
+  }
+  const transport::TimeNs now = clock_();
+  since_ns = std::min(since_ns, now);
+  if (now - since_ns < kFullNsMax) {
+    return 0;
+  }
+  lost_ += offered;
+  return offered;
 }
 
 std::size_t RailsWire::receive(Arrivals& arrivals, std::size_t packets_max) {
@@ -227,6 +245,7 @@ transport::TimeNs RailsWire::next_deadline() const {
 
 const WireCounters& RailsWire::counters() const {
   sum_ = {};
+  sum_.refused = lost_;
   for (const auto& rail : rails_) {
     const WireCounters& it = rail->counters();
     sum_.datagrams_sent += it.datagrams_sent;

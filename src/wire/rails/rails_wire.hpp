@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,9 +22,16 @@ class RailsWire : public Wire {
   /// As many as an address has room for.
   static constexpr std::size_t kRailsMax = 8;
 
+  using Clock = std::function<transport::TimeNs()>;
+
+  /// A rail that has had no room for so long is no reason to hold up the others: what is offered to
+  /// it then is lost, and the transport leaves its paths.
+  static constexpr transport::TimeNs kFullNsMax = 20'000'000;
+
   /// Errors: none, too many, or an address that is too long (kInvalidArgument); the system has no
   /// descriptor to sleep on (kUnavailable).
-  static Result<std::unique_ptr<RailsWire>> open(std::vector<std::unique_ptr<Wire>> rails);
+  static Result<std::unique_ptr<RailsWire>> open(std::vector<std::unique_ptr<Wire>> rails,
+                                                 Clock clock);
   ~RailsWire() override;
   RailsWire(const RailsWire&) = delete;
   RailsWire& operator=(const RailsWire&) = delete;
@@ -57,13 +65,21 @@ class RailsWire : public Wire {
     std::uint32_t users = 0;  ///< add_peer() less remove_peer(); 0: the place is free.
   };
 
-  explicit RailsWire(std::vector<std::unique_ptr<Wire>> rails) : rails_(std::move(rails)) {}
+  RailsWire(std::vector<std::unique_ptr<Wire>> rails, Clock clock)
+      : rails_(std::move(rails)),
+        full_since_ns_(rails_.size(), transport::kNever),
+        clock_(std::move(clock)) {}
   Status open_address();
   Status open_descriptor();
   /// As the rail below knows it; which rail that is stands in its `rail`.
+  /// How many of so many packets count as taken, where the rail took these.
+  std::size_t count_taken(std::size_t rail, std::size_t taken, std::size_t offered);
   transport::Transmission on_rail(const Peer& peer, const transport::Transmission& sent) const;
 
   std::vector<std::unique_ptr<Wire>> rails_;
+  std::vector<transport::TimeNs> full_since_ns_;  ///< By rail; kNever: it has room.
+  Clock clock_;
+  std::uint64_t lost_ = 0;  ///< Packets for rails without room.
   WireAddress address_;
   int all_ = -1;  ///< epoll of the rails'.
   std::vector<Peer> peers_;

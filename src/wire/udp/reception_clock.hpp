@@ -55,6 +55,9 @@ class ReceptionClock {
         return;
       }
       took_ns_max_ = 2 * fastest_ns_;
+      if (now.took_ns > took_ns_max_) {
+        return;
+      }
     }
     slow_readings_ = 0;
     fastest_ns_ = transport::kNever;

@@ -26,8 +26,10 @@ using testing::TestPacket;
 using testing::WirePair;
 using transport::WireCapabilities;
 
+transport::TimeNs now_ns = 1'000;
+
 std::unique_ptr<RailsWire> together(std::vector<std::unique_ptr<Wire>> rails) {
-  auto wire = RailsWire::open(std::move(rails));
+  auto wire = RailsWire::open(std::move(rails), [] { return now_ns; });
   EXPECT_TRUE(wire.ok()) << wire.status().message();
   return wire.ok() ? std::move(*wire) : nullptr;
 }
@@ -191,6 +193,17 @@ TEST(RailsWire, AFullRailDoesNotStopTheOthers) {
   EXPECT_FALSE(a->send(packet.transmission));
   packet.transmission.path = 1;
   EXPECT_TRUE(a->send(packet.transmission));
+  // Who sends waits with the first packet that finds no room, so a rail may not be full for long.
+  packet.transmission.path = 0;
+  now_ns += RailsWire::kFullNsMax - 1;
+  EXPECT_FALSE(a->send(packet.transmission));
+  now_ns += 1;
+  EXPECT_TRUE(a->send(packet.transmission));
+  EXPECT_EQ(a->counters().refused, 1U);
+  Collector collector;
+  EXPECT_EQ(b->receive(collector, 100), 2U);
+  EXPECT_TRUE(a->send(packet.transmission));
+  EXPECT_FALSE(a->send(packet.transmission));
 }
 
 TEST(RailsWire, OneNameForAnAddressAsLongAsItHasUsers) {
@@ -236,12 +249,12 @@ TEST(RailsWire, AddressesThatAreNone) {
   bad.bytes[right.length - 8U] = std::byte{0x7f};
   const auto refused = a->add_peer(bad, 0);
   EXPECT_EQ(refused.status().message(), "rail 1: not an address of a memory wire");
-  EXPECT_EQ(RailsWire::open({}).status().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(RailsWire::open({}, {}).status().code(), ErrorCode::kInvalidArgument);
   std::vector<std::unique_ptr<Wire>> many;
   for (std::size_t i = 0; i <= RailsWire::kRailsMax; ++i) {
     many.push_back(std::make_unique<MemoryWire>(rails.networks[0].get()));
   }
-  EXPECT_EQ(RailsWire::open(std::move(many)).status().message(),
+  EXPECT_EQ(RailsWire::open(std::move(many), {}).status().message(),
             "rails: a connection has 1 to 8, not 9");
 }
 
