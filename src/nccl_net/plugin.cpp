@@ -231,7 +231,7 @@ Result<int> Plugin::merge(std::span<const int> members) {
     TUTTI_RETURN_IF_ERROR(check_device(member));
   }
   TUTTI_RETURN_IF_ERROR(open_network());
-  const Result<int> merged = network_->merge(members);
+  Result<int> merged = network_->merge(members);
   if (merged.ok() && static_cast<std::size_t>(*merged) == devices_.size()) {
     devices_.push_back(network_->devices().back());
     log(net::LogKind::kInfo,
