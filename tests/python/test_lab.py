@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -292,6 +293,19 @@ def test_run_in_box__a_signal_before_there_is_a_child_reaches_it(
         for which, handler in handlers.items():
             signal.signal(which, handler)
     assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & set(numbers)
+
+
+def test_run_in_box__a_signal_that_another_thread_takes_reaches_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    over = threading.Event()
+    other = threading.Thread(target=over.wait)
+    other.start()
+    try:
+        test_run_in_box__a_signal_before_there_is_a_child_reaches_it(monkeypatch, signal.SIGTERM)
+    finally:
+        over.set()
+        other.join()
 
 
 def sleeper() -> subprocess.Popen[bytes]:

@@ -175,10 +175,13 @@ def run_in_box(state: State, box: str, words: Sequence[str], env: Mapping[str, s
     """
     read_ready, write_ready = os.pipe()
     child = -1
+    early: list[int] = []
 
     def forward(number: int, _: object) -> None:
         if child > 0:
             os.kill(child, number)
+        else:
+            early.append(number)  # Another thread has taken it, which does not block it.
 
     numbers = (signal.SIGTERM, signal.SIGHUP)
     # One that comes before there is a child to hand it to waits for it.
@@ -203,6 +206,8 @@ def run_in_box(state: State, box: str, words: Sequence[str], env: Mapping[str, s
         os.close(read_ready)
         _execute(words, env)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    for one in early:
+        os.kill(child, one)
     os.close(read_ready)
     os.write(write_ready, b".")
     os.close(write_ready)
