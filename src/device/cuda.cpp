@@ -150,6 +150,22 @@ class CudaApi final : public Api {
     return std::string(text);
   }
 
+  Result<int> concurrent_processors(int device) override {
+    TUTTI_ASSIGN_OR_RETURN(const cuda::Device handle, device_handle(device));
+    int is_shared = 0;
+    // A driver that does not know the attribute: nothing says that the service runs.
+    if (cu_.device_get_attribute(&is_shared, cuda::kDeviceAttributeMpsEnabled, handle) !=
+            cuda::kSuccess ||
+        is_shared == 0) {
+      return 0;
+    }
+    int processors = 0;  // Those that CUDA_MPS_ACTIVE_THREAD_PERCENTAGE leaves to this process.
+    TUTTI_RETURN_IF_ERROR(check(
+        "cuDeviceGetAttribute",
+        cu_.device_get_attribute(&processors, cuda::kDeviceAttributeMultiprocessorCount, handle)));
+    return processors;
+  }
+
   Result<std::string> device_name(int device) override {
     TUTTI_ASSIGN_OR_RETURN(const cuda::Device handle, device_handle(device));
     char text[256] = {};

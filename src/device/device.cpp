@@ -32,6 +32,8 @@ Result<std::string> Api::pci_address(int) {
   return Status(ErrorCode::kUnsupported, std::string(name()) + ": no device is on a PCI bus");
 }
 
+Result<int> Api::concurrent_processors(int) { return 0; }
+
 namespace {
 
 void take(OpenReport* report, const Api& api, const std::string& reason) {

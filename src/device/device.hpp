@@ -12,6 +12,7 @@
 //  - before the application has initialised the driver, every pointer is host memory.
 #pragma once
 
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -89,6 +90,11 @@ class Api {
   virtual Result<std::string> identity(int device) = 0;
   /// Where it sits on the PCI bus, "0000:1b:00.0"; not every device is on one.
   virtual Result<std::string> pci_address(int device);
+  /// Processors of `device` that kernels of this process run on beside those of other processes,
+  /// kUnlimited where each process has its own; 0: kernels of several processes take turns, so
+  /// that none may wait for another's.
+  virtual Result<int> concurrent_processors(int device);
+  static constexpr int kUnlimited = INT_MAX;
   /// Product name, for example "NVIDIA H200".
   virtual Result<std::string> device_name(int device) = 0;
 

@@ -89,6 +89,10 @@ inline constexpr Result kErrorContextIsDestroyed = 709;
 inline constexpr Result kErrorNotSupported = 801;
 inline constexpr Result kErrorSystemNotReady = 802;
 
+// CUdevice_attribute
+inline constexpr int kDeviceAttributeMultiprocessorCount = 16;
+inline constexpr int kDeviceAttributeMpsEnabled = 133;  // CUDA 12.2 and later.
+
 // CUpointer_attribute
 inline constexpr int kPointerAttributeMemoryType = 2;
 inline constexpr int kPointerAttributeIsManaged = 8;
@@ -127,6 +131,7 @@ inline constexpr int kLaunchAttributePriority = 8;
   X(device_get, cuDeviceGet, (Device * device, int ordinal))                                     \
   X(device_get_count, cuDeviceGetCount, (int* count))                                            \
   X(device_get_name, cuDeviceGetName, (char* name, int bytes, Device device))                    \
+  X(device_get_attribute, cuDeviceGetAttribute, (int* value, int attribute, Device device))      \
   X(primary_ctx_retain, cuDevicePrimaryCtxRetain, (Context * context, Device device))            \
   X(primary_ctx_release, cuDevicePrimaryCtxRelease_v2, (Device device))                          \
   X(primary_ctx_get_state, cuDevicePrimaryCtxGetState,                                           \

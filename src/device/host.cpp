@@ -775,6 +775,8 @@ class HostApi final : public Api {
 
   int current_device() override { return current_ordinal; }
 
+  Result<int> concurrent_processors(int /*device*/) override { return kUnlimited; }
+
   Result<std::string> identity(int device) override {
     TUTTI_RETURN_IF_ERROR(check_device(device));
     return "HOST-" + node_name() + "-" + std::to_string(device);

@@ -4,25 +4,30 @@
 // Bringing up the direct backend for a communicator, at the first call that a rule gives to it: the
 // kernels, the arenas, their mappings and a test of these are each agreed before the next step, so
 // that it is usable on every rank or on none.
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <string_view>
+#include <vector>
 
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "discover/discover.hpp"
 #include "engine/communicator.hpp"
+#include "engine/gpu_sharing.hpp"
 
 namespace tutti::engine {
 namespace {
 
 /// Of a process: each has up to 64 MiB of staging memory and its own kernels.
 constexpr int kCommunicatorsMax = 16;
-/// Blocks of a launch where several threads may be in collectives at once.
-constexpr std::uint32_t kThreadsBlocksMax = 8;
+/// Blocks of a launch where several collectives may be under way at once.
+constexpr std::uint32_t kOthersBlocksMax = 8;
 
 /// What a rank tells the others; fixed size, host byte order (one kind of node per job).
 struct DirectFacts {
   std::int32_t usable = 0;
+  std::int32_t concurrent_processors = 0;
   char gpu[64] = {};
   char pci[32] = {};
   char reason[240] = {};
@@ -31,6 +36,14 @@ struct DirectFacts {
 template <std::size_t N>
 void put(char (&field)[N], const std::string& text) {
   std::strncpy(field, text.c_str(), N - 1);
+}
+
+std::vector<GpuOfRank> gpus_of(const std::vector<DirectFacts>& all) {
+  std::vector<GpuOfRank> gpus;
+  for (const DirectFacts& rank : all) {
+    gpus.push_back({rank.gpu, rank.concurrent_processors});
+  }
+  return gpus;
 }
 
 /// Variables that make a launch wait for its kernel, which here waits for other ranks' launches.
@@ -45,22 +58,17 @@ std::string launch_blocking_variable() {
 }
 
 /// The first reason, in rank order, why these ranks cannot use it; empty: they can.
-std::string refusal_of(const std::vector<DirectFacts>& all, bool may_share) {
+std::string refusal_of(const std::vector<DirectFacts>& all) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].usable == 0) {
       return "rank " + std::to_string(rank) + ": " + all[rank].reason;
     }
-    for (std::size_t other = 0; other < rank && !may_share; ++other) {
-      if (std::strncmp(all[rank].gpu, all[other].gpu, sizeof(all[rank].gpu)) == 0) {
-        return "ranks " + std::to_string(other) + " and " + std::to_string(rank) + " share " +
-               all[rank].gpu + "; kernels that wait for each other need a GPU each";
-      }
-    }
   }
-  return {};
+  return sharing_refusal(gpus_of(all));
 }
 
-/// Whether NVLink joins this rank's GPU with those of all others. What is not known is not so.
+/// Whether NVLink joins this rank's GPU with those of all others that have another one. What is not
+/// known is not so.
 bool has_nvlink_to_all(const std::vector<DirectFacts>& all, std::size_t self) {
   const topology::Machine machine = discover::this_machine().machine;
   const auto gpu_at = [&](const char* pci) {
@@ -73,15 +81,14 @@ bool has_nvlink_to_all(const std::vector<DirectFacts>& all, std::size_t self) {
     return -1;
   };
   const int own = gpu_at(all[self].pci);
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    const int other = rank == self ? own : gpu_at(all[rank].pci);
-    if (own < 0 || other < 0 ||
-        (rank != self &&
-         topology::link_between(machine, own, other).kind != topology::LinkKind::kNvlink)) {
-      return false;
+  return std::all_of(all.begin(), all.end(), [&](const DirectFacts& rank) {
+    if (std::string_view(rank.gpu) == all[self].gpu) {
+      return true;
     }
-  }
-  return true;
+    const int other = gpu_at(rank.pci);
+    return own >= 0 && other >= 0 &&
+           topology::link_between(machine, own, other).kind == topology::LinkKind::kNvlink;
+  });
 }
 
 /// In the order in which they are tried. cuIpc works without more ado in nearly all places.
@@ -175,7 +182,11 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
       put(mine.gpu, *identity);
       const auto pci = api->pci_address(device_);
       put(mine.pci, pci.ok() ? *pci : "");
-      mine.usable = 1;
+      const auto processors = api->concurrent_processors(device_);
+      if (explain(processors.status())) {
+        mine.concurrent_processors = *processors;
+        mine.usable = 1;
+      }
     }
   }
   std::vector<DirectFacts> all(static_cast<std::size_t>(place_.ranks));
@@ -185,16 +196,19 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
              : place_.ranks > device::kernels::kPeersMax
                  ? "direct is for at most " + std::to_string(device::kernels::kPeersMax) +
                        " ranks; this communicator has " + std::to_string(place_.ranks)
-                 // The host device's kernels run on threads of each process.
-                 : refusal_of(all, api != nullptr && std::string_view(api->name()) == "host");
+                 : refusal_of(all);
   if (!refusal->empty()) {
     return {};
   }
   const bool is_cuda = std::string_view(api->name()) == "cuda";
-  enum : std::size_t { kWithoutNvlink, kThreads, kAgreed };
+  const std::vector<GpuOfRank> gpus = gpus_of(all);
+  enum : std::size_t { kWithoutNvlink, kOthers, kAgreed };
   std::array<std::uint64_t, kAgreed> agreed{};
   agreed[kWithoutNvlink] = is_cuda && !has_nvlink_to_all(all, self) ? 1 : 0;
-  agreed[kThreads] = place_.thread_multiple ? 1 : 0;
+  // Other communicators' calls at the same time: other threads', and on a GPU that ranks share
+  // those of other processes.
+  agreed[kOthers] =
+      place_.thread_multiple || (share_gpus(gpus) && place_.world_ranks > place_.ranks) ? 1 : 0;
   TUTTI_RETURN_IF_ERROR(bootstrap_.max_in_place(agreed.data(), kAgreed));
   if (agreed[kWithoutNvlink] != 0 && allowed != "all") {
     *refusal =
@@ -204,7 +218,8 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
   }
   // Kernels of several communicators must fit on a GPU side by side: they wait for their peers.
   runners::DirectTuning tuning;
-  tuning.blocks_max = agreed[kThreads] != 0 ? kThreadsBlocksMax : runners::kDirectBlocksMax;
+  tuning.blocks_max =
+      shared_blocks_max(gpus, agreed[kOthers] != 0 ? kOthersBlocksMax : runners::kDirectBlocksMax);
 
   const auto wire =
       agreed[kWithoutNvlink] != 0 ? runners::DirectWire::kPackets : runners::DirectWire::kLines;

@@ -80,9 +80,11 @@ Table default_table() {
   // Without predicates on operation and type: what the CCL refuses is reported with its reason
   // and goes on to the last rule.
   Rule large = device_rule(Backend::kCcl, "device memory");
+  Rule direct_rest = direct;
+  direct_rest.origin = "default: what the CCL cannot carry, on GPUs that map each other's memory";
   Rule rest = device_rule(Backend::kMpi, "what the CCL cannot carry");
-  return Table{
-      {host, without_ccl, direct_reductions, direct_movements, small, small_far, large, rest}};
+  return Table{{host, without_ccl, direct_reductions, direct_movements, small, small_far, large,
+                direct_rest, rest}};
 }
 
 }  // namespace tutti::select

@@ -9,14 +9,15 @@
 //
 // Beyond the driver's symbols:
 //   tutti_fake_enqueue(stream, function, argument)  a host function in the stream's order
-//   tutti_fake_capture(stream, on)                  the stream records a graph from now on, or no
-//   more tutti_fake_fail(spec)                           FAKE_GPU_FAIL at run time
+//   tutti_fake_capture(stream, on)                  the stream records a graph from now on, or not
+//   tutti_fake_fail(spec)                           FAKE_GPU_FAIL at run time
 //   tutti_fake_calls(symbol)                        calls of a symbol since the last fail()
 //   tutti_fake_active_contexts()                    primary contexts that are retained now
 //   tutti_fake_reset_device(device)                 what cudaDeviceReset does to a context
 //   tutti_fake_new_context(device)                  the context of a program that makes its own
-//   tutti_fake_memory(device)                       bytes that cuMemAlloc has given out and not
-//   back tutti_fake_memory_max(bytes)                    how many there are on each device
+//   tutti_fake_memory(device)                       bytes that cuMemAlloc has given out
+//   tutti_fake_memory_max(bytes)                    how many there are on each device
+//   tutti_fake_mps(processors)                      as under MPS, with so many; 0: as without
 #include "support/fake_gpu.hpp"
 
 #include <sys/mman.h>
@@ -50,6 +51,7 @@ struct State {
   std::map<void*, CUctx_st*> context_of;  // Of streams and events.
   std::size_t memory[tutti::device::kHostDeviceCount] = {};
   std::size_t memory_max = std::size_t{16} << 30;
+  std::atomic<int> mps_processors{0};
 };
 
 State& state() {
@@ -206,10 +208,19 @@ CUDA_CALL(cuDeviceGetAttribute, (int* value, int attribute, int device)) {
   if (!is_device(device)) {
     return kInvalidDevice;
   }
+  constexpr int kMultiprocessorCount = 16;
+  constexpr int kMpsEnabled = 133;
   constexpr int kComputeCapabilityMajor = 75;
   constexpr int kPciBusId = 33;
   constexpr int kUnifiedAddressing = 41;
+  const int processors = state().mps_processors.load();
   switch (attribute) {
+    case kMultiprocessorCount:
+      *value = processors > 0 ? processors : 132;
+      break;
+    case kMpsEnabled:
+      *value = processors > 0 ? 1 : 0;
+      break;
     case kComputeCapabilityMajor:
       *value = 9;
       break;
@@ -921,6 +932,8 @@ TUTTI_FAKE_EXPORT std::size_t tutti_fake_memory(int device) {
   const std::lock_guard lock(state().mutex);
   return is_device(device) ? state().memory[device] : 0;
 }
+
+TUTTI_FAKE_EXPORT void tutti_fake_mps(int processors) { state().mps_processors = processors; }
 
 TUTTI_FAKE_EXPORT void tutti_fake_memory_max(std::size_t bytes) {
   const std::lock_guard lock(state().mutex);

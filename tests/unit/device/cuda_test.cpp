@@ -130,6 +130,18 @@ TEST_F(Cuda, free__a_driver_that_is_gone_is_ignored) {
   table_.fail("");
 }
 
+TEST_F(Cuda, concurrent_processors__are_those_of_the_multi_process_service) {
+  const auto mps = symbol<void(int)>("tutti_fake_mps");
+  EXPECT_EQ(*api().concurrent_processors(0), 0);
+  mps(33);  // CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25
+  EXPECT_EQ(*api().concurrent_processors(0), 33);
+  table_.fail("cuDeviceGetAttribute=1");  // A driver that does not know the attribute.
+  EXPECT_EQ(*api().concurrent_processors(0), 0);
+  table_.fail("");
+  mps(0);
+  EXPECT_FALSE(api().concurrent_processors(-1).ok());
+}
+
 TEST_F(Cuda, classify__any_error_is_host) {
   void* memory = *api().allocate_device(2, 64);
   for (const char* code : {"1", "3", "4", "201", "999"}) {
