@@ -47,9 +47,9 @@ class Layout:
     tcp: str = ""  # Congestion control in the lab; empty: the machine's.
 
     @property
-    def interface(self) -> str:
-        """Of each rank."""
-        return plan.rail_device(0) if self.spec else "lo"
+    def interfaces(self) -> str:
+        """Of each rank, as NCCL lists them."""
+        return ",".join(map(plan.rail_device, range(self.spec.rails))) if self.spec else "lo"
 
 
 def layouts(
@@ -62,7 +62,7 @@ def layouts(
     """By name. A fabric has a leaf for each rank, and eight spines.
 
     On `fabric` a flow gets at most an eighth of its host; on `bisection` a path is as fast as a
-    host, and so cannot be the limit.
+    host, and so cannot be the limit. `rails` has no spines: a host has two links of half its rate.
     """
     spec = plan.Spec(
         nodes=ranks,
@@ -77,6 +77,7 @@ def layouts(
         Layout("fabric", spec, tcp),
         Layout("bisection", replace(spec, spine_rate_bps=rate_bps), tcp),
         Layout("lossy", replace(spec, loss_ppm=loss_ppm), tcp),
+        Layout("rails", replace(spec, rails=2, rate_bps=rate_bps // 2, spines=0, spine_rate_bps=0)),
     ]
     return {layout.name: layout for layout in found}
 
@@ -102,7 +103,16 @@ def sockets(threads: int, streams: int, layouts: Sequence[str] = tuple(LAYOUTS))
 
 DEFAULT = Way("NCCL", "Socket")
 TUTTI = Way("Tutti", "Tutti")
-WAYS = {way.name: way for way in (DEFAULT, sockets(2, 8), sockets(4, 4, ("loopback",)), TUTTI)}
+# One device of both links, where NCCL otherwise has a channel's traffic on one of them.
+MERGED = Way(
+    "Tutti merged",
+    "Tutti",
+    {"NCCL_NET_FORCE_MERGE": LAYOUTS["rails"].interfaces},
+    ("rails",),
+)
+WAYS = {
+    way.name: way for way in (DEFAULT, sockets(2, 8), sockets(4, 4, ("loopback",)), TUTTI, MERGED)
+}
 
 
 def find_nccl(given: str | None) -> str:
@@ -166,7 +176,7 @@ def rank_env(setup: Setup, layout: Layout, way: Way, rank: int, log: Path) -> di
         "NCCL_SHM_DISABLE": "1",
         "NCCL_IB_DISABLE": "1",
         "NCCL_HOSTID": f"node{rank}",
-        "NCCL_SOCKET_IFNAME": f"={layout.interface}",
+        "NCCL_SOCKET_IFNAME": f"={layout.interfaces}",
         "NCCL_SOCKET_FAMILY": "AF_INET",
         "NCCL_NET": way.network,
         "NCCL_NET_PLUGIN": way.network.lower() if way.network == TUTTI.network else "none",

@@ -16,9 +16,10 @@ fabric     a lab (tutti.lab) with a leaf for each rank and 8 spines; a host has 
            a spine 2 Gb/s: what one flow gets
 bisection  the same with 16 Gb/s to each spine, where paths cannot be the limit
 lossy      fabric, and each link to a spine loses 0.1 % of its packets at random
+rails      no spines: a host has two links of 8 Gb/s
 
 Ways: NCCL's sockets as by default, with 2 threads of 8 streams, on loopback also 4 of 4; and the
-plugin. Every run is checked to have used the network it was told to, and every element of a result
+plugin, on rails also with both links in one device. Every run is checked to have used the network it was told to, and every element of a result
 is checked before and after it is timed. Latency is that of one blocking call: the median over
 calls, the slowest rank's. Sizes are those of nccl-tests.
 
@@ -96,8 +97,9 @@ def ideal_us(layout: Layout, collective: str, size: int, ranks: int) -> float | 
     if layout.spec is None:
         return None
     passes = 2 if collective == "allreduce" else 1
-    to_spines = layout.spec.spines * layout.spec.spine_rate_bps
-    rate_bps = min(layout.spec.rate_bps, to_spines)
+    rate_bps = layout.spec.rails * layout.spec.rate_bps
+    if layout.spec.spines:
+        rate_bps = min(rate_bps, layout.spec.spines * layout.spec.spine_rate_bps)
     return passes * (ranks - 1) / ranks * size * 8 / rate_bps * 1e6
 
 
