@@ -19,9 +19,10 @@ lossy      fabric, and each link to a spine loses 0.1 % of its packets at random
 rails      no spines: a host has two links of 8 Gb/s
 
 Ways: NCCL's sockets as by default, with 2 threads of 8 streams, on loopback also 4 of 4; and the
-plugin, on rails also with both links in one device. Every run is checked to have used the network it was told to, and every element of a result
-is checked before and after it is timed. Latency is that of one blocking call: the median over
-calls, the slowest rank's. Sizes are those of nccl-tests.
+plugin, on rails also with both links in one device. Every run is checked to have used the network
+it was told to, and every element of a result is checked before and after it is timed. Latency is
+that of one blocking call: the median over calls, the slowest rank's. Sizes are those of nccl-
+tests.
 
 `check` makes every call of the plugin's own runs, with odd sizes and several settings of NCCL, and
 looks at every element of every result. `ddp` does the same with PyTorch's calls, and times a step

@@ -62,11 +62,13 @@ if ((gpus > 1)); then
   most=$gpus
   plans=(default ccl-beta direct-gamma direct-copy 'direct+ccl(3)')
   deaths=(allreduce ours-first ccl-first)
+  share=() share_one=()
   layouts=()
 else
   sizes=(2 4 8)
   most=4
   plans=(default direct-gamma direct-copy)
+  share=(--share) share_one=(--share 1)
   deaths=(allreduce)
   layouts=(--layouts 2x1,4x1)
 fi
@@ -132,14 +134,14 @@ if [[ $what != measure ]]; then
       (
         export TUTTI_CCL=$ccl TUTTI_TIMEOUT=60 LD_LIBRARY_PATH=$build/lib:$LD_LIBRARY_PATH
         timeout 100 "$build/tests/c_api/c_api_collectives" --ranks "$ranks" --memory cuda --time \
-          >"$out/c-api-$ranks-$ccl.txt" 2>&1
+          ${share[@]+"${share[@]}"} >"$out/c-api-$ranks-$ccl.txt" 2>&1
         echo "C API: $ranks ranks, TUTTI_CCL=$ccl: rc $? $(tail -n 1 "$out/c-api-$ranks-$ccl.txt")"
       ) | tee -a "$out/check.txt"
     done
   done
   for case in order stuck; do
     LD_LIBRARY_PATH=$build/lib:$LD_LIBRARY_PATH timeout 100 "$build/tests/c_api/c_api_destroy" \
-      --case "$case" --memory cuda >"$out/c-api-destroy-$case.txt" 2>&1
+      --case "$case" --memory cuda ${share_one[@]+"${share_one[@]}"} >"$out/c-api-destroy-$case.txt" 2>&1
     echo "C API, ends that differ, $case: rc $? $(tail -n 1 "$out/c-api-destroy-$case.txt")" |
       tee -a "$out/check.txt"
   done
@@ -158,7 +160,7 @@ if [[ $what != measure ]]; then
   # Last: a process that is killed under the service may take it along.
   for call in "${deaths[@]}"; do
     LD_LIBRARY_PATH=$build/lib:$LD_LIBRARY_PATH timeout 100 "$build/tests/c_api/c_api_death" \
-      --ranks 2 --memory cuda --call "$call" >"$out/c-api-death-$call.txt" 2>&1
+      --ranks 2 --memory cuda --call "$call" ${share_one[@]+"${share_one[@]}"} >"$out/c-api-death-$call.txt" 2>&1
     echo "C API, a rank dies, $call: rc $? $(tail -n 1 "$out/c-api-death-$call.txt")" |
       tee -a "$out/check.txt"
   done

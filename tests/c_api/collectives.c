@@ -33,7 +33,8 @@ static struct {
   int streams;
   int time;
   int direct;
-} options = {2, MEMORY_HOST, 0, 0, 0, 0};
+  int shares_gpus; /* Under MPS. */
+} options = {2, MEMORY_HOST, 0, 0, 0, 0, 0};
 
 static int rank, ranks;
 static tutti_comm_t* comm;
@@ -625,7 +626,7 @@ static int body(int own_rank, void* meeting) {
       check_capture(own_stream);
       check_refused_capture(own_stream);
     }
-    if (options.kind == MEMORY_CUDA && ranks > 1) {
+    if (options.kind == MEMORY_CUDA && ranks > 1 && !options.shares_gpus) {
       check_stream_of_another_gpu();
     }
   }
@@ -662,6 +663,8 @@ int main(int argc, char** argv) {
       options.time = 1;
     } else if (strcmp(argv[i], "--direct") == 0) {
       options.direct = 1;
+    } else if (strcmp(argv[i], "--share") == 0) {
+      options.shares_gpus = 1;
     } else if (strcmp(argv[i], "--ranks") == 0 && atoi(value) >= 1 && atoi(value) <= RANKS_MAX) {
       options.ranks = atoi(argv[++i]);
     } else if (strcmp(argv[i], "--memory") == 0 && strcmp(value, "host") == 0) {
@@ -676,13 +679,12 @@ int main(int argc, char** argv) {
     } else {
       fprintf(stderr,
               "usage: %s [--ranks 1..8] [--memory host|host-device|cuda] [--blocking] "
-              "[--streams] [--time] [--direct]\n",
+              "[--streams] [--time] [--direct] [--share]\n",
               argv[0]);
       return 2;
     }
   }
-  if (options.kind == MEMORY_CUDA && cuda_devices() < options.ranks) {
-    printf("%d GPUs are needed, %d are here\n", options.ranks, cuda_devices());
+  if (options.kind == MEMORY_CUDA && !memory_has_gpus(options.ranks, options.shares_gpus)) {
     return 77;
   }
   return run_ranks(options.ranks, meeting_make(options.ranks), body, -1);

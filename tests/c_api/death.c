@@ -30,6 +30,7 @@ enum { COUNT_LARGE = 16 << 20 };
 static int ranks = 2;
 static enum memory_kind kind = MEMORY_HOST;
 static int is_copied = 0;
+static int shares_gpus = 0; /* Under MPS. */
 static enum { ONE, OURS_FIRST, CCL_FIRST } order = ONE;
 /* A time-out that only NCCL's plans need: our own see that the process is gone. */
 static const char kTimeout[] = "5";
@@ -136,6 +137,8 @@ int main(int argc, char** argv) {
       kind = strcmp(argv[i + 1], "cuda") == 0          ? MEMORY_CUDA
              : strcmp(argv[i + 1], "host-device") == 0 ? MEMORY_HOST_DEVICE
                                                        : MEMORY_HOST;
+    } else if (strcmp(argv[i], "--share") == 0) {
+      shares_gpus = atoi(argv[i + 1]);
     } else if (strcmp(argv[i], "--call") == 0) {
       is_copied = strcmp(argv[i + 1], "copied-allgather") == 0;
       order = strcmp(argv[i + 1], "ours-first") == 0  ? OURS_FIRST
@@ -146,12 +149,11 @@ int main(int argc, char** argv) {
   if (ranks < 2 || ranks > 8) {
     fprintf(stderr,
             "usage: %s [--ranks 2..8] [--memory host|host-device|cuda] "
-            "[--call allreduce|copied-allgather|ours-first|ccl-first]\n",
+            "[--call allreduce|copied-allgather|ours-first|ccl-first] [--share 1]\n",
             argv[0]);
     return 2;
   }
-  if (kind == MEMORY_CUDA && cuda_devices() < ranks) {
-    printf("%d GPUs are needed\n", ranks);
+  if (kind == MEMORY_CUDA && !memory_has_gpus(ranks, shares_gpus)) {
     return 77;
   }
   setenv("TUTTI_TIMEOUT", kTimeout, 1);

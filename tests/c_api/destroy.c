@@ -21,6 +21,7 @@ enum { RANKS = 2, COUNT = 1000 };
 
 static enum memory_kind kind = MEMORY_HOST_DEVICE;
 static int is_stuck = 0;
+static int shares_gpus = 0; /* Under MPS. */
 
 static tutti_status_t call(tutti_comm_t* comm, void* buffer) {
   return tutti_allreduce(comm, TUTTI_IN_PLACE, buffer, COUNT, TUTTI_FLOAT32, TUTTI_MAX,
@@ -68,12 +69,13 @@ int main(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) {
     if (strcmp(argv[i], "--case") == 0) {
       is_stuck = strcmp(argv[i + 1], "stuck") == 0;
+    } else if (strcmp(argv[i], "--share") == 0) {
+      shares_gpus = atoi(argv[i + 1]);
     } else if (strcmp(argv[i], "--memory") == 0) {
       kind = strcmp(argv[i + 1], "cuda") == 0 ? MEMORY_CUDA : MEMORY_HOST_DEVICE;
     }
   }
-  if (kind == MEMORY_CUDA && cuda_devices() < RANKS) {
-    printf("%d GPUs are needed\n", RANKS);
+  if (kind == MEMORY_CUDA && !memory_has_gpus(RANKS, shares_gpus)) {
     return 77;
   }
   if (is_stuck) {

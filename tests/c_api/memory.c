@@ -95,14 +95,16 @@ void memory_open(enum memory_kind kind, int device) {
     ended("libcuda.so.1", 0);
   }
   int handle = 0;
+  int devices = 0;
   void* context = NULL;
   CHECK(cu.cuInit(0));
-  CHECK(cu.cuDeviceGet(&handle, device));
+  CHECK(cu.cuDeviceGetCount(&devices));
+  CHECK(cu.cuDeviceGet(&handle, device % devices));
   CHECK(cu.cuDevicePrimaryCtxRetain(&context, handle));
   CHECK(cu.cuCtxSetCurrent(context));
 }
 
-int cuda_devices(void) {
+static int cuda_devices(void) {
   const pid_t child = fork();
   if (child == 0) {
     int count = 0;
@@ -111,6 +113,15 @@ int cuda_devices(void) {
   int status = 0;
   return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status)
                                                                                : 0;
+}
+
+int memory_has_gpus(int ranks, int share) {
+  const int devices = cuda_devices();
+  const int needed = share ? 1 : ranks;
+  if (devices < needed) {
+    printf("%d GPUs are needed, %d are here\n", needed, devices);
+  }
+  return devices >= needed;
 }
 
 void* memory_take(size_t bytes) {

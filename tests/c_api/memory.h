@@ -12,7 +12,7 @@
 
 enum memory_kind { MEMORY_HOST, MEMORY_HOST_DEVICE, MEMORY_CUDA };
 
-/* Before all others, after fork(): chooses GPU `device`. */
+/* Before all others, after fork(): chooses GPU `device`, modulo their number. */
 void memory_open(enum memory_kind kind, int device);
 void* memory_take(size_t bytes);
 void memory_give(void* pointer);
@@ -28,8 +28,9 @@ void* stream_make_on(int device);
 /* Until all on the stream is done; the caller waits for the communicator where there are none. */
 void stream_wait(void* stream);
 
-/* GPUs of this machine that CUDA sees; 0 without CUDA. Leaves nothing behind: asks in a child. */
-int cuda_devices(void);
+/* Whether CUDA has a GPU for each rank, or, with `share`, one: ranks share GPUs then. Says what is
+ * missing. Leaves nothing behind: asks in a child. */
+int memory_has_gpus(int ranks, int share);
 /* 0: there are no graphs here. */
 int graph_launches_max(void);
 /* Records what is put on `stream` between the two. */
