@@ -42,6 +42,7 @@ constexpr TimeNs kHoldNs = 2'000;  ///< Of a spinning thread, for the caller's a
 constexpr int kPauses = 8;         ///< Of a spinning thread, between looks: 0.1 to 0.4 us.
 constexpr TimeNs kLateNs =
     50'000;  ///< A spinning thread that has not turned for so long has no processor.
+constexpr TimeNs kCrowdedNs = 100'000'000;  ///< So long a spinning thread sleeps as others do then.
 constexpr TimeNs kNapNs = 500'000;
 constexpr TimeNs kBlockedNs = 100'000;       ///< Until a wire without room is tried again.
 constexpr TimeNs kLookNs = 10'000'000;       ///< Between looks at the peers' TCP connections.
@@ -230,14 +231,14 @@ void Engine::post(Request* request) {
     ++posted_;
   }
   // The advert of a receive can wait for what its caller does next: a send, or a test.
-  if (request->is_send && (!options_.is_busy || request->send.bytes <= kCallersBytes)) {
+  if (request->is_send && (!spins_ || request->send.bytes <= kCallersBytes)) {
     work_if_free();
   }
-  wake(options_.is_busy ? Sleep::kNap : Sleep::kDeep);
+  wake(spins_ ? Sleep::kNap : Sleep::kDeep);
 }
 
 void Engine::help() {
-  if (!options_.is_busy || asleep_.load() != Sleep::kAwake ||
+  if (!spins_ || asleep_.load() != Sleep::kAwake ||
       now_ns() > turned_ns_.load(std::memory_order_relaxed) + kLateNs) {
     work_if_free();
   }
@@ -252,7 +253,7 @@ void Engine::work_if_free() {
     if (!lock.owns_lock()) {
       return;  // Who has it looks at the inbox once more after that, as here.
     }
-    if (work(/*is_hurried=*/options_.is_busy)) {
+    if (work(/*is_hurried=*/spins_)) {
       wake(Sleep::kDeep);  // What the thread sleeps for may have changed.
     }
   } while (posted_.load() != 0);
@@ -305,11 +306,13 @@ std::string Engine::report() {
          text("calls sent", wire.calls_sent) + text("calls received", wire.calls_received) +
          text("bytes placed", wire.payload_bytes_placed) +
          text("bytes copied", wire.payload_bytes_copied) +
-         text("fragments dropped", wire.fragments_dropped) + text("refused", wire.refused);
+         text("fragments dropped", wire.fragments_dropped) + text("refused", wire.refused) +
+         text("times without a processor", times_crowded_.load());
 }
 
 void Engine::run() {
   TimeNs idle_since_ns = now_ns();
+  TimeNs crowded_until_ns = 0;
   while (!stop_) {
     while (wanted_.load() > 0) {
       sched_yield();
@@ -326,22 +329,29 @@ void Engine::run() {
       continue;
     }
     // Also without open requests: waking up takes longer than a short collective does.
-    if (options_.is_busy && (now < idle_since_ns || now - idle_since_ns < options_.spin_ns)) {
+    if (spins_ && (now < idle_since_ns || now - idle_since_ns < options_.spin_ns)) {
       // The kernel's lock of the socket and the processor's other half are for who has work.
       for (int i = 0; i < kPauses && posted_.load(std::memory_order_relaxed) == 0; ++i) {
         pause_briefly();
+      }
+      if (now_ns() - now > options_.preempted_ns) {
+        // Who spins where others wait for the processor takes it from those with work to do.
+        spins_ = false;
+        crowded_until_ns = now + kCrowdedNs;
+        ++times_crowded_;
       }
       continue;
     }
     sleep();
     idle_since_ns = now_ns();
+    spins_ = options_.is_busy && idle_since_ns > crowded_until_ns;
   }
 }
 
 /// Callers have done the work of late, and have reason to go on.
 bool Engine::is_helped(TimeNs now) const {
   const TimeNs helped_ns = helped_ns_.load(std::memory_order_relaxed);
-  return !options_.is_busy && open_requests_.load() > 0 && now < helped_ns + kNapNs;
+  return !spins_ && open_requests_.load() > 0 && now < helped_ns + kNapNs;
 }
 
 void Engine::sleep() {
@@ -592,11 +602,11 @@ bool Engine::transmit(TimeNs now) {
   const bool is_left_alone = std::exchange(has_answer_, false) && open_requests_.load() == 0;
   if (std::exchange(has_finished_, false) && !is_left_alone) {
     hold_ns_ = now + kHoldNs;
-    if (!options_.is_busy) {
+    if (!spins_) {
       return true;  // He does the next round himself.
     }
   }
-  const bool holds = options_.is_busy && now < hold_ns_;
+  const bool holds = spins_ && now < hold_ns_;
   if (is_blocked_ && !flush()) {
     return false;
   }

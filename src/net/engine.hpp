@@ -113,12 +113,14 @@ struct Peer {
 
 struct EngineOptions {
   std::string name = "tutti-net";  ///< Of the thread.
-  bool is_busy = false;
-  std::vector<int> processors;  ///< Where its thread runs; empty: wherever its starter may.
+  bool is_busy = false;            ///< Its thread spins, while nobody waits for the processor.
+  std::vector<int> processors;     ///< Where its thread runs; empty: wherever its starter may.
   std::uint32_t connections = 4096;
   /// Sends up to so long are copied, and done when they are matched; up to Copies::kBytesMax.
   Bytes copied_bytes_max = Copies::kBytesMax;
   transport::TimeNs spin_ns = 1'000'000;  ///< Busy: how long it spins without anything to do.
+  /// Busy: pauses that take longer than this have been somebody else's.
+  transport::TimeNs preempted_ns = 500'000;
   /// Of all engines of the device.
   std::shared_ptr<Silence> silence = std::make_shared<Silence>();
   std::uint64_t device_id = 0;  ///< Hello::device.
@@ -265,6 +267,9 @@ class Engine : private wire::Arrivals {
   std::atomic<std::uint64_t> lanes_in_use_ = 0;
   std::atomic<std::uint64_t> copies_ = 0;  ///< Of all lanes.
   std::atomic<Sleep> asleep_ = Sleep::kAwake;
+  /// Busy, and not crowded out of its processor of late.
+  std::atomic<bool> spins_ = options_.is_busy;
+  std::atomic<std::uint64_t> times_crowded_ = 0;
   std::atomic<transport::TimeNs> helped_ns_ = 0;
   std::atomic<transport::TimeNs> turned_ns_ = 0;  ///< When the thread looked for work last.
 

@@ -33,7 +33,7 @@ void Engine::hand_over(const Post& post) {
     inbox_.push_back(post);
     ++posted_;
   }
-  wake(options_.is_busy ? Sleep::kNap : Sleep::kDeep);
+  wake(spins_ ? Sleep::kNap : Sleep::kDeep);
 }
 
 void Engine::hear_of(const std::shared_ptr<Bundle>& bundle) {

@@ -309,7 +309,7 @@ class SystemNetwork : public Network {
     TUTTI_ASSIGN_OR_RETURN(
         const std::vector<int> processors,
         choose_processors(config_.net_affinity, it.near_processors, processors_of_process()));
-    const int count = config_.net_engines > 0 ? config_.net_engines : engines_by_default();
+    const int count = config_.net_engines > 0 ? config_.net_engines : engines_by_default(it);
     const auto silence = std::make_shared<Silence>();
     std::uint64_t device_id = 0;
     TUTTI_RETURN_IF_ERROR(system_random(&device_id, sizeof device_id));
@@ -372,8 +372,16 @@ class SystemNetwork : public Network {
     return transport::uses_delay(config_.net_controller) || rendezvous_.policy != nullptr;
   }
 
-  int engines_by_default() const {
-    return is_busy_ ? std::clamp(processors() / kProcessorsOfBusy, 1, kEnginesWhenBusyMax) : 1;
+  /// Of a device: those that spin are shared out, for NCCL uses all devices at once.
+  int engines_by_default(const NetDevice& device) const {
+    if (!is_busy_) {
+      return 1;
+    }
+    const int all = std::clamp(processors() / kProcessorsOfBusy, 1, kEnginesWhenBusyMax);
+    const auto links = std::count_if(devices_.begin(), devices_.end(),
+                                     [](const Device& one) { return one.it.rails.empty(); });
+    const auto own = std::max<std::size_t>(device.rails.size(), 1);
+    return std::max(all * static_cast<int>(own) / static_cast<int>(links), 1);
   }
 
   /// Measured (docs/network.md): a link's windows are better left whole, one engine is faster than

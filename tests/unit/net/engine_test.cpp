@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -110,6 +111,40 @@ void attach_to_itself(Engine& engine, transport::ConnectionOptions options, int 
   ASSERT_TRUE(receiver.ok()) << receiver.status().message();
   *sends = *sender;
   *receives = *receiver;
+}
+
+/// The thread that spins and another one, on one processor.
+TEST(CrowdedEngine, run__does_not_spin_where_others_wait_for_the_processor) {
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  int processor = 0;
+  while (!CPU_ISSET(processor, &before)) {
+    ++processor;
+  }
+  EngineOptions options;
+  options.is_busy = true;
+  options.spin_ns = 60'000'000'000;
+  options.processors = {processor};
+  MemoryNetwork network;
+  Engine engine(std::make_unique<MemoryWire>(&network), options);
+  ASSERT_TRUE(engine.start().ok());
+  std::atomic<bool> stop = false;
+  std::thread other([&] {
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    CPU_SET(processor, &only);
+    EXPECT_EQ(sched_setaffinity(0, sizeof only, &only), 0);
+    while (!stop) {
+    }
+  });
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const std::string never = "times without a processor 0";
+  while (engine.report().ends_with(never) && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  stop = true;
+  other.join();
+  EXPECT_FALSE(engine.report().ends_with(never)) << engine.report();
 }
 
 /// A send and a receive of one engine whose packets come back to it.
@@ -249,6 +284,7 @@ class CopyTest : public testing::TestWithParam<bool> {
   CopyTest() {
     EngineOptions options;
     options.is_busy = GetParam();
+    options.preempted_ns = transport::kNever;  // What shares a datagram hangs on it.
     engine_ = std::make_unique<Engine>(std::make_unique<GateWire>(&network_, &gate_), options);
   }
 
