@@ -208,6 +208,24 @@ void draw_laziness(ConnectionKnobs& connection) {
   }
 }
 
+// The newest receives are withdrawn, where there is room for few: what they waited for often comes
+// before the peer has heard of it. From numbers of its own, as well.
+void draw_withdrawals(ConnectionKnobs& connection) {
+  Random random(connection.options.seed + 2);
+  Draw draw(random);
+  if (!draw.chance(100)) {
+    return;
+  }
+  connection.options.receive_parts_max = kReceivePartsMax;
+  for (PlanKnobs& plan : connection.plans) {
+    for (std::size_t i = 0; i < plan.receives.size() / 2; ++i) {
+      plan.cancels.push_back({false, CancelKnobs::kNewest, draw.magnitude(1, 20 * kMs)});
+    }
+    std::sort(plan.cancels.begin(), plan.cancels.end(),
+              [](const CancelKnobs& a, const CancelKnobs& b) { return a.at_ns < b.at_ns; });
+  }
+}
+
 // From numbers of its own, as well.
 void draw_stamps(std::uint64_t seed, std::vector<HostKnobs>& hosts) {
   Random random(seed);
@@ -358,6 +376,9 @@ Knobs draw(std::uint64_t seed) {
       options.window_groups = 1;
     }
     draw_plans(random, connection, bytes_max);
+    if (!it.is_clean) {
+      draw_withdrawals(connection);
+    }
     connection.path_spread_ns = static_cast<std::uint32_t>(
         draw.chance(500) ? 0 : draw.magnitude(1, options.wire.base_rtt_ns));
     // What is demanded: a quarter of the paths, mostly the same both ways. Where they are not, no

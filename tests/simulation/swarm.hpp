@@ -68,8 +68,10 @@ struct ReceiveKnobs {
 
 struct CancelKnobs {
   bool is_send = false;
-  std::uint32_t index = 0;
+  std::uint32_t index = 0;  ///< kNewest: of what has been posted until then.
   TimeNs at_ns = 0;
+
+  static constexpr std::uint32_t kNewest = UINT32_MAX;
 };
 
 /// What one end does.

@@ -610,12 +610,15 @@ void World::cancel(Connection& connection, int end, const CancelKnobs& knobs) {
   EndRecord& here = connection.record.ends[end];
   Endpoint& endpoint = *hosts_[here.host].endpoint;
   const TimeNs local_ns = hosts_[here.host].clock.local(now_);
-  if (knobs.is_send && knobs.index < here.sends.size()) {
-    here.sends[knobs.index].is_cancelled |=
-        endpoint.cancel_send(local_ns, here.handle, knobs.index).ok();
-  } else if (!knobs.is_send && knobs.index < here.receives.size()) {
-    here.receives[knobs.index].is_cancelled |=
-        endpoint.cancel_receive(local_ns, here.handle, knobs.index).ok();
+  const std::size_t posted = knobs.is_send ? here.sends.size() : here.receives.size();
+  const std::size_t index = knobs.index == CancelKnobs::kNewest ? posted - 1 : knobs.index;
+  if (index >= posted) {
+    return;
+  }
+  if (knobs.is_send) {
+    here.sends[index].is_cancelled |= endpoint.cancel_send(local_ns, here.handle, index).ok();
+  } else {
+    here.receives[index].is_cancelled |= endpoint.cancel_receive(local_ns, here.handle, index).ok();
   }
 }
 
