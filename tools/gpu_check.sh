@@ -92,9 +92,12 @@ if [[ $what == deep ]]; then
   exit $status
 fi
 if [[ $what != measure ]]; then
+  nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | sort | uniq -c >"$out/check.txt"
+  echo "$(nproc) processors, commit ${BENCH_COMMIT:-$(git rev-parse HEAD 2>/dev/null)}, $(date -u +%FT%TZ)" >>"$out/check.txt"
   # The direct kernels by themselves: 1 to 8 ranks that share one GPU.
   TUTTI_TEST_DEVICE=cuda timeout 200 "$build/tests/unit/runners/direct_test" >"$out/direct.txt" 2>&1
-  echo "direct kernels: rc $? $(grep -E 'PASSED|FAILED' "$out/direct.txt" | head -n 1)" | tee "$out/check.txt"
+  echo "direct kernels: rc $? $(grep -E 'PASSED|FAILED' "$out/direct.txt" | head -n 1)" |
+    tee -a "$out/check.txt"
   ((gpus > 1)) || share_gpu
   for ranks in "${sizes[@]}"; do
     for plan in "${plans[@]}"; do
