@@ -105,6 +105,9 @@ TEST_P(Direct, CarriesChunks) {
 TEST_P(Direct, CopiesData) {
   DirectWorld world(GetParam());
   ASSERT_TRUE(world.ready());
+  if (!world.can_copy()) {
+    GTEST_SKIP() << "so many ranks of one process on one GPU stand in each other's way";
+  }
   std::mt19937_64 random(8);
   for (const Collective collective : kCopied) {
     for (const std::uint64_t count : {0, 1, 2, 3, 112, 113, 1000, 5555}) {
@@ -193,8 +196,8 @@ TEST_P(Direct, AnySequenceOfCalls) {
     runners::DirectTuning tuning = shape(random, world.ranks());
     tuning.copy_chunk_bytes = 1 + random() % 3000;
     world.tune(tuning);
-    const bool can_copy =
-        std::find(std::begin(kCopied), std::end(kCopied), test.collective) != std::end(kCopied);
+    const bool can_copy = world.can_copy() && std::find(std::begin(kCopied), std::end(kCopied),
+                                                        test.collective) != std::end(kCopied);
     const bool can_cut =
         std::find(std::begin(kCut), std::end(kCut), test.collective) != std::end(kCut);
     const Way way = can_copy && random() % 2 == 0  ? Way::kCopied
