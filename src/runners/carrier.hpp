@@ -36,7 +36,7 @@ class Carrier {
                               const Call& call) = 0;
 
   /// A run has failed and none will follow. True: nothing touches the buffers of its messages any
-  /// more. False: messages under way cannot be taken back.
+  /// more. False: messages under way could not be taken back. Does not throw.
   virtual bool abandon() { return false; }
 };
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/on_failure.hpp"
 #include "runners/relocate.hpp"
 #include "schedule/algorithm.hpp"
 
@@ -53,10 +54,9 @@ Status ScheduleRunner::run(const std::string& algorithm, const schedule::Paramet
   Relocated relocated;
   TUTTI_RETURN_IF_ERROR(relocated.move_in(call, me_, Place::kPinnedHost, -1, move_send, move_recv,
                                           api_, scratch_, stream));
-  if (Status status = run_on_host(*ready, relocated.call()); !status.ok()) {
-    relocated.abandon();
-    return status;
-  }
+  OnFailure abandon([&] { relocated.abandon(); });
+  TUTTI_RETURN_IF_ERROR(run_on_host(*ready, relocated.call()));
+  abandon.succeed();
   return relocated.move_out();
 }
 
@@ -77,13 +77,16 @@ Status ScheduleRunner::run_on_host(const Prepared& prepared, const Call& call) {
     bases.base[0] = static_cast<std::byte*>(own_input.data());
   }
 
-  Status status = carry_out(prepared, call, bases);
-  if (!status.ok() && !carrier_.abandon()) {
-    // A message that is under way may still be written here: never reused.
-    scratch.abandon();
-    own_input.abandon();
-  }
-  return status;
+  OnFailure abandon([&] {
+    if (!carrier_.abandon()) {
+      // A message that is under way may still be written here, or read: never reused.
+      scratch.abandon();
+      own_input.abandon();
+    }
+  });
+  TUTTI_RETURN_IF_ERROR(carry_out(prepared, call, bases));
+  abandon.succeed();
+  return {};
 }
 
 Status ScheduleRunner::carry_out(const Prepared& prepared, const Call& call,

@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <new>
+#include <set>
 
 #include "schedule/algorithm.hpp"
 #include "select/plan.hpp"
@@ -90,6 +92,50 @@ TEST(schedule_runner, run__a_peer_that_never_comes_is_an_error_in_bounded_time) 
     EXPECT_EQ(ErrorCode::kTimeout, status.code());
     EXPECT_NE(status.message().find("waits for rank 1,"), std::string::npos) << status.message();
   });
+}
+
+/// One whose messages never end, and which says so by an exception.
+class ThrowingMpi : public ThreadMpi {
+ public:
+  using ThreadMpi::ThreadMpi;
+  Status test_some(int /*slots*/, std::vector<int>* /*completed*/) override {
+    throw std::bad_alloc();
+  }
+  bool abandon() override {
+    ++abandoned;
+    return false;
+  }
+  int abandoned = 0;
+};
+
+TEST(schedule_runner, run__an_exception_does_not_give_memory_with_messages_under_way_back) {
+  ThreadWorld world(2);
+  auto api = device::open_host();
+  runners::Scratch scratch(api.get(), 1 << 24);
+  ThrowingMpi mpi(world, 0);
+  ScheduleRunner runner(mpi, 0, api.get(), scratch, topology::regular_layout(1, 2), 60);
+  // On the device: what is moved to the host is leased, as is what a reduction works in.
+  constexpr std::uint64_t kCount = 1 << 13;
+  constexpr Bytes kBytes = kCount * 8;
+  std::set<void*> offered;
+  {
+    std::vector<runners::Lease> leases;
+    for (int i = 0; i < 4; ++i) {
+      leases.push_back(std::move(*scratch.pinned(kBytes)));
+      offered.insert(leases.back().data());
+    }
+  }
+  CollectiveCase test(Collective::kAllreduce, 0, 2, 0, kCount, false, true);
+  EXPECT_THROW(static_cast<void>(runner.run("recursive-doubling", {}, test.call, nullptr)),
+               std::bad_alloc);
+  EXPECT_EQ(1, mpi.abandoned);
+  std::vector<runners::Lease> leases;
+  std::size_t again = 0;
+  for (int i = 0; i < 4; ++i) {
+    leases.push_back(std::move(*scratch.pinned(kBytes)));
+    again += offered.count(leases.back().data());
+  }
+  EXPECT_LE(again, 1U);  // Three were in the call: both sides and what it works in.
 }
 
 /// Selection names algorithms that it cannot see.
