@@ -31,14 +31,18 @@ constexpr const char* kPmpiNames[kEntryCount] = {
 };
 
 /// Every call straight to the library: two MPIs in one process, or a flavour we cannot serve. Of
-/// all fall-backs the largest, so under TUTTI_STRICT no collective has a way.
-void fill_untouched(bool is_strict, Door* door) {
+/// all fall-backs the largest, so under TUTTI_STRICT no collective has a way, unless all of them
+/// are to go there (TUTTI_ENABLE=0).
+void fill_untouched(const Config& config, Door* door) {
+  const bool is_strict = config.strict && config.enable;
   for (int entry = 0; entry < kEntryCount; ++entry) {
     if (!is_strict || !is_collective(entry)) {
       door->entries[entry] = mpi_lookup(kPmpiNames[entry]);
     }
   }
-  door->refusal = "TUTTI_STRICT: it would go to MPI untouched";
+  if (is_strict) {
+    door->refusal = "TUTTI_STRICT: it would go to MPI untouched";
+  }
 }
 
 /// Not MPI_SUCCESS in any ABI, through the communicator's error handler. A program that is linked
@@ -86,10 +90,10 @@ const Door* open_door(const void* caller) {
   if (!mpi.other_path.empty()) {
     log(LogLevel::kError, "two MPI libraries in one process (" + mpi.path + " and " +
                               mpi.other_path + "); every call goes untouched to the first of them");
-    fill_untouched(parsed.config.strict, &door);
+    fill_untouched(parsed.config, &door);
   } else if (!open_flavour(mpi.flavour, parsed.config.chain ? mpi_lookup_next_in_chain : mpi_lookup,
                            &door)) {
-    fill_untouched(parsed.config.strict, &door);
+    fill_untouched(parsed.config, &door);
   }
   g_door.store(&door, std::memory_order_release);
   return &door;
