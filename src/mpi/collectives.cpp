@@ -339,24 +339,24 @@ constexpr const char* kPlanUsedKey = "tutti_plan_used";
 /// Collective. A session that has started starts anew on every rank, whatever the rank's own info
 /// says: hints may differ, and agreeing on them is part of the start. Returns an MPI code.
 int take_hints(MPI_Comm comm, MPI_Info info) {
-  engine::Hints hints{info_value(info, kPlanKey), info_value(info, kMemoryKindsKey)};
-  const bool is_hinted = !hints.plan.empty() || !hints.memory_kinds.empty();
-  auto found = is_hinted ? session_for_hints(comm) : Result<Session*>(existing_session(comm));
-  if (!found.ok()) {
-    return raise(comm, found.status());
-  }
-  Session* session = *found;
-  if (session == nullptr) {
-    return MPI_SUCCESS;
-  }
-  if (!hints.plan.empty()) {
-    session->hints.plan = hints.plan;
-  }
-  if (!hints.memory_kinds.empty()) {
-    session->hints.memory_kinds = hints.memory_kinds;
-  }
-  restart(session);
-  return MPI_SUCCESS;
+  const Status taken = guarded([&]() -> Status {
+    engine::Hints hints{info_value(info, kPlanKey), info_value(info, kMemoryKindsKey)};
+    const bool is_hinted = !hints.plan.empty() || !hints.memory_kinds.empty();
+    TUTTI_ASSIGN_OR_RETURN(Session * session, is_hinted ? session_for_hints(comm)
+                                                        : Result<Session*>(existing_session(comm)));
+    if (session == nullptr) {
+      return {};
+    }
+    if (!hints.plan.empty()) {
+      session->hints.plan = std::move(hints.plan);
+    }
+    if (!hints.memory_kinds.empty()) {
+      session->hints.memory_kinds = std::move(hints.memory_kinds);
+    }
+    restart(session);
+    return {};
+  });
+  return taken.ok() ? MPI_SUCCESS : raise(comm, taken);
 }
 
 int Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* copy) {
@@ -388,12 +388,14 @@ int Comm_get_info(MPI_Comm comm, MPI_Info* info) {
       pmpi.Info_set(*info, key, value.c_str());
     }
   };
-  set(kPlanKey, session->hints.plan);
-  set(kMemoryKindsKey, session->hints.memory_kinds);
-  if (session->engine != nullptr) {
-    set(kPlanUsedKey, session->engine->is_inert() ? "native" : session->engine->last_plan());
-  }
-  return code;
+  return guarded_code(comm, [&] {
+    set(kPlanKey, session->hints.plan);
+    set(kMemoryKindsKey, session->hints.memory_kinds);
+    if (session->engine != nullptr) {
+      set(kPlanUsedKey, session->engine->is_inert() ? "native" : session->engine->last_plan());
+    }
+    return MPI_SUCCESS;
+  });
 }
 
 template <class Function>

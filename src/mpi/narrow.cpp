@@ -6,6 +6,7 @@
 #include <climits>
 #include <iterator>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -207,6 +208,18 @@ struct Arrays {
   }
 };
 
+/// The communicator is the last argument of all of them.
+template <class Function>
+struct Guarded;
+template <class... Arguments>
+struct Guarded<int (*)(Arguments...)> {
+  template <int (*kFunction)(Arguments...)>
+  static int call(Arguments... arguments) {
+    const MPI_Comm comm = std::get<sizeof...(Arguments) - 1>(std::tuple(arguments...));
+    return guarded_code(comm, [&] { return kFunction(arguments...); });
+  }
+};
+
 }  // namespace
 
 void fill_with_narrow(Collectives<MPI_Count>& large) {
@@ -215,8 +228,9 @@ void fill_with_narrow(Collectives<MPI_Count>& large) {
       slot = function;
     }
   };
-#define TUTTI_SCALARS(name) \
-  fill(large.name, &Scalars<decltype(large.name)>::call<&Collectives<int>::name>);
+#define TUTTI_SCALARS(name)                              \
+  fill(large.name, &Guarded<decltype(large.name)>::call< \
+                       &Scalars<decltype(large.name)>::call<&Collectives<int>::name>>);
   TUTTI_SCALARS(Bcast)
   TUTTI_SCALARS(Gather)
   TUTTI_SCALARS(Scatter)
@@ -228,12 +242,14 @@ void fill_with_narrow(Collectives<MPI_Count>& large) {
   TUTTI_SCALARS(Scan)
   TUTTI_SCALARS(Exscan)
 #undef TUTTI_SCALARS
-  fill(large.Gatherv, &Arrays::Gatherv);
-  fill(large.Scatterv, &Arrays::Scatterv);
-  fill(large.Allgatherv, &Arrays::Allgatherv);
-  fill(large.Alltoallv, &Arrays::Alltoallv);
-  fill(large.Alltoallw, &Arrays::Alltoallw);
-  fill(large.Reduce_scatter, &Arrays::Reduce_scatter);
+#define TUTTI_ARRAYS(name) fill(large.name, &Guarded<decltype(large.name)>::call<&Arrays::name>);
+  TUTTI_ARRAYS(Gatherv)
+  TUTTI_ARRAYS(Scatterv)
+  TUTTI_ARRAYS(Allgatherv)
+  TUTTI_ARRAYS(Alltoallv)
+  TUTTI_ARRAYS(Alltoallw)
+  TUTTI_ARRAYS(Reduce_scatter)
+#undef TUTTI_ARRAYS
 }
 
 }  // namespace tutti::mpi::TUTTI_FLAVOUR

@@ -55,6 +55,7 @@ struct Collectives {
   X(Comm_split_type)            \
   X(Comm_free)                  \
   X(Comm_create_keyval)         \
+  X(Comm_free_keyval)           \
   X(Comm_get_attr)              \
   X(Comm_set_attr)              \
   X(Comm_delete_attr)           \
@@ -82,6 +83,7 @@ struct Collectives {
   X(Iallreduce)                 \
   X(Test)                       \
   X(Testsome)                   \
+  X(Cancel)                     \
   X(Get_elements_x)             \
   X(Reduce_local)               \
   X(Pack)                       \

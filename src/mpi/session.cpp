@@ -99,8 +99,13 @@ Status ensure_keyvals() {
     int keyval = MPI_KEYVAL_INVALID;
     TUTTI_RETURN_IF_ERROR(check(pmpi.Comm_create_keyval(do_not_copy, shut_down, &keyval, nullptr),
                                 "MPI_Comm_create_keyval"));
-    TUTTI_RETURN_IF_ERROR(
-        check(pmpi.Comm_set_attr(MPI_COMM_SELF, keyval, nullptr), "MPI_Comm_set_attr"));
+    Status set = check(pmpi.Comm_set_attr(MPI_COMM_SELF, keyval, nullptr), "MPI_Comm_set_attr");
+    if (!set.ok()) {
+      // Each call tries again. Raised so far on MPI_COMM_SELF alone, not on the call's
+      // communicator.
+      pmpi.Comm_free_keyval(&keyval);
+      return set;
+    }
     g_shutdown_keyval = keyval;
   }
   return {};
@@ -239,6 +244,9 @@ Session* session_of(MPI_Comm comm, int* error) {
   }
   if (!session->started) {
     session->failure = guarded([&] { return start(session); });
+    if (!session->failure.ok() && session->library != nullptr) {
+      session->library->leave();  // The other ranks may be further.
+    }
   }
   if (!session->failure.ok()) {
     *error = raise(comm, session->failure);
@@ -251,26 +259,40 @@ Session* session_of(MPI_Comm comm, int* error) {
   return session->inert ? nullptr : session;
 }
 
-int raise(MPI_Comm comm, const Status& status) {
-  int code = status.mpi_code();
-  if (status.raised()) {
-    return code;
+Status thrown(const char* what) {
+  return guarded([=] { return Status(ErrorCode::kUnavailable, what); });
+}
+
+namespace {
+
+/// An error class of ours with the status's words for it, as far as there is memory for them.
+int code_of(const Status& status) {
+  static int error_class = MPI_ERR_OTHER;
+  const std::lock_guard lock(g_mutex);
+  if (error_class == MPI_ERR_OTHER && pmpi.Add_error_class(&error_class) != MPI_SUCCESS) {
+    error_class = MPI_ERR_OTHER;
   }
-  if (status.code() != ErrorCode::kMpiFailed) {
+  const Status said = guarded([&]() -> Status {
     log(LogLevel::kError, status.message());
-    static int error_class = MPI_ERR_OTHER;
-    const std::lock_guard lock(g_mutex);
-    if (error_class == MPI_ERR_OTHER && pmpi.Add_error_class(&error_class) != MPI_SUCCESS) {
-      error_class = MPI_ERR_OTHER;
-    }
     if (error_class != MPI_ERR_OTHER) {
       const std::string text =
           ("tutti: " + std::string(to_string(status.code())) + ": " + status.message())
               .substr(0, MPI_MAX_ERROR_STRING - 1);
       pmpi.Add_error_string(error_class, text.c_str());
     }
-    code = error_class;
+    return {};
+  });
+  static_cast<void>(said);
+  return error_class;
+}
+
+}  // namespace
+
+int raise(MPI_Comm comm, const Status& status) {
+  if (status.raised()) {
+    return status.mpi_code();
   }
+  const int code = status.code() == ErrorCode::kMpiFailed ? status.mpi_code() : code_of(status);
   pmpi.Comm_call_errhandler(comm, code);
   return code;
 }

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 
@@ -78,18 +79,34 @@ std::string info_value(MPI_Info info, const char* key);
 /// whose text is the message; returns the code.
 int raise(MPI_Comm comm, const Status& status);
 
-/// Runs `body`, which returns a Status. Memory that ran out, or a thread that could not be had, is
-/// an error of the call: the frames above are C's. What the application's own handlers throw is
-/// theirs.
+/// What was thrown, as far as there is memory to say it: "no memory" needs none.
+Status thrown(const char* what);
+
+/// Runs `body`, which returns a Status. Memory that ran out, a length over all bounds or a thread
+/// that could not be had is an error of the call: the frames above are C's. What the application's
+/// own handlers throw is theirs.
 template <class Body>
 Status guarded(Body body) {
   try {
     return body();
   } catch (const std::bad_alloc&) {
     return Status(ErrorCode::kOutOfMemory, "no memory");
+  } catch (const std::logic_error& error) {
+    return thrown(error.what());
   } catch (const std::system_error& error) {
-    return Status(ErrorCode::kUnavailable, error.what());
+    return thrown(error.what());
   }
+}
+
+/// The same for a body that returns an MPI code and has passed errors on.
+template <class Body>
+int guarded_code(MPI_Comm comm, Body body) {
+  int code = MPI_SUCCESS;
+  const Status status = guarded([&]() -> Status {
+    code = body();
+    return {};
+  });
+  return status.ok() ? code : raise(comm, status);
 }
 
 /// After load_pmpi: keyvals are made at first use.
