@@ -94,6 +94,14 @@ Communicator::~Communicator() {
   }
 }
 
+bool Communicator::has_own_plans(Collective collective) const {
+  return std::any_of(table_.rules.begin(), table_.rules.end(), [=](const select::Rule& rule) {
+    const std::vector<Collective>& meant = rule.collectives;
+    return !is_native_flat(rule.plan) &&
+           (meant.empty() || std::find(meant.begin(), meant.end(), collective) != meant.end());
+  });
+}
+
 void Communicator::fail(const Status& status) {
   if (mpi_ != nullptr && failure_.ok()) {
     mpi_->leave();
@@ -159,6 +167,7 @@ Status Communicator::agree_configuration(const Hints& hints) {
     kHashInverse,
     kStrict,
     kNotAware,
+    kNotLarge,
     kDisabled,
     kAsserted,
     kAssertedInverse,
@@ -175,6 +184,7 @@ Status Communicator::agree_configuration(const Hints& hints) {
   values[kHashInverse] = ~hash;
   values[kStrict] = process_.config().strict ? 1 : 0;
   values[kNotAware] = place_.mpi_device_aware ? 0 : 1;
+  values[kNotLarge] = mpi_ == nullptr || mpi_->has_large_counts() ? 0 : 1;
   values[kDisabled] = process_.config().enable ? 0 : 1;
   values[kAsserted] = asserted;
   values[kAssertedInverse] = ~asserted;
@@ -185,6 +195,7 @@ Status Communicator::agree_configuration(const Hints& hints) {
   has_devices_ = values[kNoDevice] == 0;
   facts_.ranks = place_.ranks;
   facts_.mpi_device_aware = values[kNotAware] == 0;
+  facts_.mpi_has_large_counts = values[kNotLarge] == 0;
   if (values[kAsserted] != ~values[kAssertedInverse]) {
     asserted_.reset();  // The standard wants it equal on all ranks; it is not, so it fixes nothing.
   }

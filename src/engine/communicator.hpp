@@ -103,6 +103,9 @@ class Communicator {
   /// not tried yet counts as usable.
   std::string explain(const select::Shape& shape) const;
 
+  /// Whether some rule has steps of ours for this collective: what a rank does beside its peers
+  /// then meets what they did.
+  bool has_own_plans(select::Collective collective) const;
   /// What broke this communicator on this rank, ok while nothing has. A rank that failed after the
   /// choice no longer counts calls as its peers do: its next call would meet their last one.
   const Status& failure() const { return failure_; }

@@ -33,7 +33,9 @@ class MpiLibrary : public Carrier, public Bootstrap {
   /// when the MPI is device-aware). Of the whole scope it must meet the plain calls of ranks that
   /// need no staging: same communicator, same function, in place where they are.
   virtual Status collective(Scope scope, const Call& call) = 0;
-  /// This rank makes no call on the communicator any more; what is under way may never end. Local.
+  /// Whether its reductions can count more than 2^31 - 1 elements (MPI 4's _c functions).
+  virtual bool has_large_counts() const { return true; }
+  /// This rank is not, or no longer, in what its peers do: what is under way may never end. Local.
   virtual void leave() {}
 };
 

@@ -332,6 +332,11 @@ std::string alpha_refusal(const Shape& shape, const CommFacts& facts) {
     return std::string("alpha does not know this datatype; ") + to_string(shape.collective) +
            " with it stays flat";
   }
+  // Its first step reduces the blocks of all ranks at once.
+  if (shape.collective == Collective::kReduceScatterBlock && !facts.mpi_has_large_counts &&
+      shape.bytes && *shape.bytes / size_of(shape.type) > INT32_MAX) {
+    return "alpha reduces over 2^31 elements at once here, which this MPI library cannot count";
+  }
   // MPI finds this error on all ranks; a step on some of them would find it with others under way.
   return is_defined(shape.op, shape.type) ? "" : undefined(shape);
 }

@@ -153,10 +153,11 @@ struct CommFacts {
   int nodes = 1;
   int ranks_per_node_max = 1;
   bool has_mpi = true;  ///< False: the ranks met by other means; nothing goes through MPI.
-  bool mpi_device_aware = false;  ///< The MPI takes device pointers itself, on every rank.
-  bool ccl_usable = false;        ///< Every rank has the same library and a GPU of its own.
-  std::string ccl_name = "ccl";   ///< "nccl", "rccl"; for messages.
-  std::string ccl_refusal;        ///< Why not, when !ccl_usable.
+  bool mpi_device_aware = false;     ///< The MPI takes device pointers itself, on every rank.
+  bool mpi_has_large_counts = true;  ///< Counts over 2^31 - 1 elements (_c functions).
+  bool ccl_usable = false;           ///< Every rank has the same library and a GPU of its own.
+  std::string ccl_name = "ccl";      ///< "nccl", "rccl"; for messages.
+  std::string ccl_refusal;           ///< Why not, when !ccl_usable.
   /// Why a pipeline got no more streams, or communicators of the CCL; empty: none lacked any.
   std::string streams_refusal;
   std::string comms_refusal;

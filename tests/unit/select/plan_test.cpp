@@ -315,6 +315,19 @@ TEST(Plan, refusal__alpha_needs_several_nodes) {
   EXPECT_EQ(reason("mpi-alpha", device_allreduce(8), facts_on(2)), "");
 }
 
+TEST(Plan, refusal__alpha_without_large_counts_reduces_so_much_at_once) {
+  CommFacts facts = facts_on(2);
+  Shape shape{Collective::kReduceScatterBlock, Bytes{INT32_MAX} * 8, DataType::kFloat64,
+              ReduceOp::kSum, Memory::kHost};
+  facts.mpi_has_large_counts = false;
+  EXPECT_EQ(reason("mpi-alpha", shape, facts), "");
+  shape.bytes = *shape.bytes + 8;
+  EXPECT_EQ(reason("mpi-alpha", shape, facts),
+            "alpha reduces over 2^31 elements at once here, which this MPI library cannot count");
+  facts.mpi_has_large_counts = true;
+  EXPECT_EQ(reason("mpi-alpha", shape, facts), "");
+}
+
 TEST(Plan, refusal__alpha_is_made_for_five_collectives) {
   std::string allowed;
   for (int i = 0; i < kCollectiveCount; ++i) {
