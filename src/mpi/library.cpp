@@ -311,6 +311,10 @@ Status Library::irecv(void* data, Bytes bytes, int peer, int tag, int slot) {
 }
 
 Status Library::test_some(int slots, std::vector<int>* completed) {
+  return kTestsomeKnowsCommunicator ? test_together(slots, completed) : test_each(slots, completed);
+}
+
+Status Library::test_together(int slots, std::vector<int>* completed) {
   int many = 0;
   const int code = pmpi.Testsome(slots, requests_.data(), &many, indices_.data(), statuses_.data());
   if (code == MPI_ERR_IN_STATUS) {
@@ -330,6 +334,52 @@ Status Library::test_some(int slots, std::vector<int>* completed) {
   }
   completed->insert(completed->end(), indices_.begin(), indices_.begin() + many);
   return {};
+}
+
+Status Library::test_each(int slots, std::vector<int>* completed) {
+  for (int slot = 0; slot < slots; ++slot) {
+    MPI_Request& request = requests_[static_cast<std::size_t>(slot)];
+    if (request == MPI_REQUEST_NULL) {
+      continue;
+    }
+    int done = 0;
+    MPI_Status status;
+    TUTTI_RETURN_IF_ERROR(check(pmpi.Test(&request, &done, &status), "MPI_Test"));
+    if (done != 0) {
+      TUTTI_RETURN_IF_ERROR(check_length(status, expected_[static_cast<std::size_t>(slot)]));
+      completed->push_back(slot);
+    }
+  }
+  return {};
+}
+
+/// A receive is taken back, which needs no peer, unless it has met its message: then it ends with
+/// it, for which a sender that lives needs a moment. No MPI takes a send back.
+bool Library::abandon() {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kPatience = std::chrono::seconds(1);
+  for (std::size_t slot = 0; slot < requests_.size(); ++slot) {
+    if (requests_[slot] != MPI_REQUEST_NULL && expected_[slot] != kSent) {
+      pmpi.Cancel(&requests_[slot]);
+    }
+  }
+  const auto start = Clock::now();
+  for (;;) {
+    bool receives = false;
+    bool sends = false;
+    for (std::size_t slot = 0; slot < requests_.size(); ++slot) {
+      MPI_Request& request = requests_[slot];
+      int done = 0;
+      if (request != MPI_REQUEST_NULL &&
+          pmpi.Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0) {
+        (expected_[slot] == kSent ? sends : receives) = true;
+      }
+    }
+    if (!receives || Clock::now() - start > kPatience) {
+      return !receives && !sends;
+    }
+    std::this_thread::yield();
+  }
 }
 
 /// MPI calls a message that is too long an error, one that is too short a success: ranks that came

@@ -33,7 +33,11 @@ class Library : public runners::MpiLibrary {
   /// Communicator for steps of ours over all ranks.
   MPI_Comm own() const { return own_; }
 
+  bool has_large_counts() const override { return pmpi.large.Allreduce != nullptr; }
   void leave() override { has_left_ = true; }
+  /// The first agreement that failed: the ranks may not have come to the same, and what is left of
+  /// it would meet the next one. None follows.
+  Status failure() const override { return failure_; }
   Status allgather(const void* send, void* recv, Bytes bytes_each) override;
   Status max_in_place(std::uint64_t* values, int count) override;
   Status make_scopes(int node) override;
@@ -46,6 +50,7 @@ class Library : public runners::MpiLibrary {
   Status test_some(int slots, std::vector<int>* completed) override;
   Status reduce_local(const void* in, void* inout, std::uint64_t count,
                       const runners::Call& call) override;
+  bool abandon() override;
 
   /// One element of a type with gaps to `bytes` bytes in order and back, where they are more than
   /// MPI_Pack can count.
@@ -55,6 +60,10 @@ class Library : public runners::MpiLibrary {
  private:
   /// check() for a step of ours: on the application's communicator MPI has raised the error.
   Status own_check(int code, const char* what) const;
+  /// Runs an agreement, unless one has failed.
+  template <class Body>
+  Status agree(Body body);
+  Status split_scopes(int node);
   Status collective_on(runners::Scope scope, const runners::Call& call);
   template <class C>
   Status collective_as(MPI_Comm comm, const runners::ScopeRank& me, const runners::Call& call,
@@ -63,8 +72,10 @@ class Library : public runners::MpiLibrary {
   MPI_Comm application_;
   MPI_Comm own_;  ///< The duplicate; the application's own before duplicate().
   double timeout_s_;
-  /// Messages on it may never be met, and an MPI may refuse to free it (MPICH does): it stays.
+  /// Messages on what is ours may never be met. An MPI may refuse to free such a communicator
+  /// (MPICH does), or give its place to a new one, which they would then meet: all of them stay.
   bool has_left_ = false;
+  Status failure_;
   int rank_ = 0;
   int ranks_ = 1;
   std::array<MPI_Comm, runners::kScopeCount> comms_;
@@ -75,6 +86,8 @@ class Library : public runners::MpiLibrary {
   std::vector<int> indices_;           ///< What MPI_Testsome writes, with the statuses.
   std::vector<MPI_Status> statuses_;
   MPI_Request* request(int slot, Bytes expected);
+  Status test_together(int slots, std::vector<int>* completed);
+  Status test_each(int slots, std::vector<int>* completed);
   Status check_length(const MPI_Status& status, Bytes expected) const;
   /// An agreement's end, with its result in `data`; given up, `data` is left to MPI.
   Status await(MPI_Request request, std::unique_ptr<std::byte[]>* data, const char* what);

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/on_failure.hpp"
 #include "device/pointer_cache.hpp"
 #include "mpi/types.hpp"
 #include "runners/copies.hpp"
@@ -881,7 +882,13 @@ Status Performance::run_movement(const engine::Route& route) {
       call.recv_offsets = recv_offsets;
     }
   }
+  // A message that is under way may still be written there, or read: never reused.
+  OnFailure abandon([&] {
+    send_lease.abandon();
+    recv_lease.abandon();
+  });
   TUTTI_RETURN_IF_ERROR(engine_.run(route, call));
+  abandon.succeed();
   // A packed buffer received into is unpacked; the root of a bcast only sent.
   if (recv_.present() && recv_lease.data() != nullptr && !(is_bcast && rank_ == view_.root)) {
     return from_dense(recv_, recv_lease);
