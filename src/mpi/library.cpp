@@ -195,7 +195,8 @@ std::vector<T> scaled(std::span<const std::uint64_t> numbers, std::uint64_t unit
   return result;
 }
 
-/// A contiguous run of `elements` of a type, freed at the end of the call.
+/// A run of bytes as one element, freed at the end of the call: a type that is freed lives on until
+/// its messages are complete.
 class UnitType {
  public:
   ~UnitType() {
@@ -206,15 +207,20 @@ class UnitType {
   UnitType() : type_(MPI_DATATYPE_NULL) {}
   UnitType(const UnitType&) = delete;
   UnitType& operator=(const UnitType&) = delete;
-  Status make(std::uint64_t elements) {
-    TUTTI_RETURN_IF_ERROR(check(pmpi.Type_contiguous(static_cast<int>(elements), MPI_BYTE, &type_),
-                                "MPI_Type_contiguous"));
-    return check(pmpi.Type_commit(&type_), "MPI_Type_commit");
-  }
-  /// Two runs of two types.
-  Status make(int (&counts)[2], MPI_Aint (&offsets)[2], MPI_Datatype (&types)[2]) {
-    TUTTI_RETURN_IF_ERROR(check(pmpi.Type_create_struct(2, counts, offsets, types, &type_),
-                                "MPI_Type_create_struct"));
+  Status make(Bytes bytes) {
+    if (bytes <= INT_MAX) {
+      TUTTI_RETURN_IF_ERROR(check(pmpi.Type_contiguous(static_cast<int>(bytes), MPI_BYTE, &type_),
+                                  "MPI_Type_contiguous"));
+    } else {
+      constexpr Bytes kPart = Bytes{1} << 30;
+      UnitType part;
+      TUTTI_RETURN_IF_ERROR(part.make(kPart));
+      const int counts[] = {static_cast<int>(bytes / kPart), static_cast<int>(bytes % kPart)};
+      const MPI_Aint offsets[] = {0, static_cast<MPI_Aint>(bytes / kPart * kPart)};
+      const MPI_Datatype types[] = {part.get(), MPI_BYTE};
+      TUTTI_RETURN_IF_ERROR(check(pmpi.Type_create_struct(2, counts, offsets, types, &type_),
+                                  "MPI_Type_create_struct"));
+    }
     return check(pmpi.Type_commit(&type_), "MPI_Type_commit");
   }
   MPI_Datatype get() const { return type_; }
@@ -229,15 +235,9 @@ Status with_bytes(Bytes bytes, Begin begin) {
   if (bytes <= INT_MAX) {
     return begin(static_cast<int>(bytes), MPI_BYTE);
   }
-  constexpr Bytes kUnit = Bytes{1} << 30;
-  UnitType unit;
-  TUTTI_RETURN_IF_ERROR(unit.make(kUnit));
-  int counts[] = {static_cast<int>(bytes / kUnit), static_cast<int>(bytes % kUnit)};
-  MPI_Aint offsets[] = {0, static_cast<MPI_Aint>(bytes / kUnit * kUnit)};
-  MPI_Datatype types[] = {unit.get(), MPI_BYTE};
   UnitType whole;
-  TUTTI_RETURN_IF_ERROR(whole.make(counts, offsets, types));
-  return begin(1, whole.get());  // A type that is freed lives on until its messages are complete.
+  TUTTI_RETURN_IF_ERROR(whole.make(bytes));
+  return begin(1, whole.get());
 }
 
 }  // namespace
@@ -261,23 +261,18 @@ Status Library::collective_on(Scope scope, const Call& call) {
   if (largest_number(call) <= INT_MAX) {
     return collective_as<int>(comm, me, call, type, 1);
   }
-  if (pmpi.large.Allreduce != nullptr) {
+  if (has_large_counts()) {
     return collective_as<MPI_Count>(comm, me, call, type, 1);
   }
-  const std::uint64_t unit = std::min<std::uint64_t>(common_unit(call), 1U << 30);
-  if (!reduction && call.collective != Collective::kAlltoallw && common_unit(call) % unit == 0 &&
+  // As many bytes as divide all counts and offsets; of those that a library can still cut, if any.
+  constexpr std::uint64_t kCut = std::uint64_t{1} << 30;
+  const std::uint64_t common = common_unit(call);
+  const std::uint64_t unit = common % kCut == 0 ? kCut : common;
+  if (!reduction && call.collective != Collective::kAlltoallw &&
       largest_number(call) / unit <= INT_MAX) {
     UnitType wide;
     TUTTI_RETURN_IF_ERROR(wide.make(unit));
     return collective_as<int>(comm, me, call, wide.get(), unit);
-  }
-  if (!reduction && !runners::has_counts(call.collective)) {
-    // Blocks of one length: each an element of a type of its own.
-    return with_bytes(call.count, [&](int count, MPI_Datatype block) {
-      Call whole = call;
-      whole.count = static_cast<std::uint64_t>(count);
-      return collective_as<int>(comm, me, whole, block, 1);
-    });
   }
   return Status(ErrorCode::kUnsupported,
                 std::string(select::to_string(call.collective)) +
