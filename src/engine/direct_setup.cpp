@@ -141,8 +141,8 @@ Status Communicator::agree_direct_host(std::string* refusal) {
                                        DirectHostRunner::default_ring_bytes(place_.ranks));
   if (made.ok()) {
     direct_host_runner_ = std::move(*made);
-  } else if (made.status().code() == ErrorCode::kMpiFailed || !bootstrap_.failure().ok()) {
-    return made.status();
+  } else if (!bootstrap_.failure().ok()) {
+    return made.status();  // Nothing was agreed: the others may have it.
   } else {
     *refusal = made.status().message();  // The same on all ranks.
   }

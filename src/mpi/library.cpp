@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/on_failure.hpp"
 #include "mpi/types.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
@@ -40,7 +41,10 @@ Library::Library(MPI_Comm application, double timeout_s)
 }
 
 Library::~Library() {
-  if (own_ != application_ && !has_left_) {
+  if (has_left_) {
+    return;
+  }
+  if (own_ != application_) {
     pmpi.Comm_free(&own_);
   }
   for (MPI_Comm& comm : comms_) {
@@ -69,6 +73,18 @@ Status Library::duplicate() {
   return check(pmpi.Comm_set_errhandler(copy, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
 }
 
+template <class Body>
+Status Library::agree(Body body) {
+  TUTTI_RETURN_IF_ERROR(failure_);
+  Status status = body();
+  if (!status.ok()) {
+    leave();
+    // What MPI has raised, it has raised for this call alone.
+    failure_ = status.raised() ? Status::mpi(status.mpi_code(), status.message()) : status;
+  }
+  return status;
+}
+
 /// A blocking collective would wait for ever for a rank whose call failed, or whose arguments were
 /// refused: it makes another call or none. One that comes late may have waited for a peer itself,
 /// as long as it may (an NCCL communicator that did not come about), and for the end of that.
@@ -79,64 +95,77 @@ Status Library::await(MPI_Request request, std::unique_ptr<std::byte[]>* data, c
   constexpr double kEndS = 2;
   const double limit_s =
       timeout_s_ > 0 ? 2 * timeout_s_ + kEndS : std::numeric_limits<double>::infinity();
+  // MPI may still write there, also where it has found an error.
+  OnFailure give_up([&] { static_cast<void>(data->release()); });
   for (std::uint64_t polls = 1;; ++polls) {
     int done = 0;
     TUTTI_RETURN_IF_ERROR(check(pmpi.Test(&request, &done, MPI_STATUS_IGNORE), what));
     if (done != 0) {
+      give_up.succeed();
       return {};
     }
     if (polls % kPollsPerLook != 0) {
       continue;
     }
     if (std::chrono::duration<double>(Clock::now() - start).count() > limit_s) {
-      break;
+      return Status(ErrorCode::kTimeout, std::string("an agreement of the ranks (") + what +
+                                             ") did not end within " + std::to_string(limit_s) +
+                                             " s (TUTTI_TIMEOUT=" + std::to_string(timeout_s_) +
+                                             "); some rank failed, is dead or not in the call");
     }
     std::this_thread::yield();
   }
-  static_cast<void>(data->release());
-  return Status(ErrorCode::kTimeout, std::string("an agreement of the ranks (") + what +
-                                         ") did not end within " + std::to_string(limit_s) +
-                                         " s (TUTTI_TIMEOUT=" + std::to_string(timeout_s_) +
-                                         "); some rank failed, is dead or not in the call");
 }
 
 Status Library::allgather(const void* send, void* recv, Bytes bytes_each) {
-  const int bytes = static_cast<int>(bytes_each);
-  if (own_ == application_) {
-    return own_check(pmpi.small.Allgather(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, own_),
-                     "MPI_Allgather");
-  }
-  // The own part last, in memory that may be left behind.
-  const Bytes all_bytes = bytes_each * static_cast<Bytes>(ranks_);
-  auto data = std::make_unique<std::byte[]>(all_bytes + bytes_each);
-  std::memcpy(data.get() + all_bytes, send, bytes_each);
-  MPI_Request request = MPI_REQUEST_NULL;
-  TUTTI_RETURN_IF_ERROR(check(pmpi.Iallgather(data.get() + all_bytes, bytes, MPI_BYTE, data.get(),
-                                              bytes, MPI_BYTE, own_, &request),
-                              "MPI_Iallgather"));
-  TUTTI_RETURN_IF_ERROR(await(request, &data, "MPI_Iallgather"));
-  std::memcpy(recv, data.get(), all_bytes);
-  return {};
+  return agree([&]() -> Status {
+    const int bytes = static_cast<int>(bytes_each);
+    if (own_ == application_) {
+      return own_check(pmpi.small.Allgather(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, own_),
+                       "MPI_Allgather");
+    }
+    // The own part last, in memory that may be left behind.
+    const Bytes all_bytes = bytes_each * static_cast<Bytes>(ranks_);
+    auto data = std::make_unique<std::byte[]>(all_bytes + bytes_each);
+    std::memcpy(data.get() + all_bytes, send, bytes_each);
+    MPI_Request request = MPI_REQUEST_NULL;
+    TUTTI_RETURN_IF_ERROR(check(pmpi.Iallgather(data.get() + all_bytes, bytes, MPI_BYTE, data.get(),
+                                                bytes, MPI_BYTE, own_, &request),
+                                "MPI_Iallgather"));
+    TUTTI_RETURN_IF_ERROR(await(request, &data, "MPI_Iallgather"));
+    std::memcpy(recv, data.get(), all_bytes);
+    return {};
+  });
 }
 
 Status Library::max_in_place(std::uint64_t* values, int count) {
-  if (own_ == application_) {
-    return own_check(pmpi.small.Allreduce(MPI_IN_PLACE, values, count, MPI_UINT64_T, MPI_MAX, own_),
-                     "MPI_Allreduce");
-  }
-  const Bytes bytes = static_cast<Bytes>(count) * sizeof(std::uint64_t);
-  auto data = std::make_unique<std::byte[]>(bytes);
-  std::memcpy(data.get(), values, bytes);
-  MPI_Request request = MPI_REQUEST_NULL;
-  TUTTI_RETURN_IF_ERROR(
-      check(pmpi.Iallreduce(MPI_IN_PLACE, data.get(), count, MPI_UINT64_T, MPI_MAX, own_, &request),
-            "MPI_Iallreduce"));
-  TUTTI_RETURN_IF_ERROR(await(request, &data, "MPI_Iallreduce"));
-  std::memcpy(values, data.get(), bytes);
-  return {};
+  return agree([&]() -> Status {
+    if (own_ == application_) {
+      return own_check(
+          pmpi.small.Allreduce(MPI_IN_PLACE, values, count, MPI_UINT64_T, MPI_MAX, own_),
+          "MPI_Allreduce");
+    }
+    const Bytes bytes = static_cast<Bytes>(count) * sizeof(std::uint64_t);
+    auto data = std::make_unique<std::byte[]>(bytes);
+    std::memcpy(data.get(), values, bytes);
+    MPI_Request request = MPI_REQUEST_NULL;
+    TUTTI_RETURN_IF_ERROR(check(
+        pmpi.Iallreduce(MPI_IN_PLACE, data.get(), count, MPI_UINT64_T, MPI_MAX, own_, &request),
+        "MPI_Iallreduce"));
+    TUTTI_RETURN_IF_ERROR(await(request, &data, "MPI_Iallreduce"));
+    std::memcpy(values, data.get(), bytes);
+    return {};
+  });
 }
 
 Status Library::make_scopes(int node) {
+  // MPI_Comm_split waits without bound: no rank begins it before all have come this far.
+  std::uint64_t unused = 0;
+  TUTTI_RETURN_IF_ERROR(max_in_place(&unused, 1));
+  return agree([&] { return split_scopes(node); });
+}
+
+Status Library::split_scopes(int node) {
   auto split = [&](Scope scope, int color) -> Status {
     MPI_Comm& comm = comms_[static_cast<std::size_t>(scope)];
     TUTTI_RETURN_IF_ERROR(check(pmpi.Comm_split(own(), color, rank_, &comm), "MPI_Comm_split"));

@@ -31,8 +31,8 @@ class Bootstrap {
   virtual Status make_scopes(int node) = 0;
   /// Scope::kWhole always; the others after make_scopes(). Local.
   virtual ScopeRank scope_rank(Scope scope) const = 0;
-  /// What no later call can recover from, ok while there is no such thing: the ranks may not have
-  /// come to the same answer. MPI tells by the code of the call that failed, kMpiFailed.
+  /// The first call that failed, ok while none has: the ranks may not have come to the same answer,
+  /// and no later call can recover from that.
   virtual Status failure() const { return {}; }
 };
 
