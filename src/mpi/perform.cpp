@@ -108,6 +108,7 @@ class Performance {
  private:
   /// False: not a call of ours. `refused_` is then the error, or MPI_SUCCESS where MPI is to judge.
   bool read_arguments();
+  int turn_away();
   bool read_data_movement();
   bool read_reduction();
   bool read_layout(Side& side);
@@ -168,18 +169,13 @@ bool Performance::read_layout(Side& side) {
     if (!side.counts || !side.displs || (side.form == Form::kTypes && side.types == nullptr)) {
       return refuse(MPI_ERR_ARG);
     }
-    MPI_Datatype known = MPI_DATATYPE_NULL;
     for (std::size_t i = 0; i < static_cast<std::size_t>(ranks_); ++i) {
       if (side.counts[i] < 0) {
         return refuse(MPI_ERR_COUNT);
       }
-      if (side.form == Form::kTypes && side.counts[i] > 0 &&
-          (known == MPI_DATATYPE_NULL || side.types[i] != known)) {
-        TypeLayout unused;
-        if (!type_layout(side.types[i], &unused)) {
-          return refuse(MPI_ERR_TYPE);
-        }
-        known = side.types[i];
+      // The layouts are asked for where they are needed, which is not in MPI's own calls.
+      if (side.form == Form::kTypes && side.counts[i] > 0 && side.types[i] == MPI_DATATYPE_NULL) {
+        return refuse(MPI_ERR_TYPE);
       }
     }
   }
@@ -278,6 +274,8 @@ bool Performance::read_reduction() {
   if (!receives) {
     recv_.form = Form::kAbsent;
     recv_elements_ = 0;
+  } else if (recv_.buffer == MPI_IN_PLACE) {
+    return refuse(MPI_ERR_BUFFER);
   }
   // Every other rank's MPI_IN_PLACE is an error that MPI itself should report.
   return !(send_.in_place && view_.collective == Collective::kReduce && !receives);
@@ -361,19 +359,30 @@ bool Performance::reads_everything(const engine::Route& route) const {
   return !on_device || engine_.mpi_reads_device(route);
 }
 
+/// A call with wrong arguments. What MPI would refuse goes to MPI, which says so in its own words.
+/// Arguments that are wrong on this rank alone keep it out of what the others do: they hear of it
+/// when their wait is over, and what they have sent by then stays. Steps of ours in this rank's
+/// next call would meet it.
+int Performance::turn_away() {
+  session_.library->leave();
+  if (refused_ == MPI_SUCCESS) {
+    return native_(view_.send, view_.recv);
+  }
+  if (engine_.has_own_plans(view_.collective)) {
+    engine_.fail(Status(ErrorCode::kInvalidArgument,
+                        std::string("an earlier ") + select::to_string(view_.collective) +
+                            " of this rank had wrong arguments; other ranks may be in it"));
+  }
+  pmpi.Comm_call_errhandler(session_.comm, refused_);
+  return refused_;
+}
+
 Status Performance::run(int* code) {
   if (!engine_.failure().ok()) [[unlikely]] {
     return engine_.failure();
   }
-  // What MPI would refuse goes to MPI, which says so in its own words. Arguments that are wrong on
-  // this rank alone keep it out of what the others do: they hear of it when their wait is over.
   if (!read_arguments()) {
-    if (refused_ != MPI_SUCCESS) {
-      pmpi.Comm_call_errhandler(session_.comm, refused_);
-      *code = refused_;
-    } else {
-      *code = native_(view_.send, view_.recv);
-    }
+    *code = turn_away();
     return {};
   }
   bytes_ = total_bytes();
@@ -900,9 +909,15 @@ Status Performance::run_movement(const engine::Route& route) {
 
 int fail_call(Session& session, const Status& status) {
   if (status.code() != ErrorCode::kFallback) {
-    // What MPI has raised is raised for this call alone; later ones raise it themselves.
-    session.engine->fail(status.raised() ? Status::mpi(status.mpi_code(), status.message())
-                                         : status);
+    const Status failed = guarded([&]() -> Status {
+      // What MPI has raised is raised for this call alone; later ones raise it themselves.
+      session.engine->fail(status.raised() ? Status::mpi(status.mpi_code(), status.message())
+                                           : status);
+      return {};
+    });
+    if (!failed.ok()) {
+      session.engine->fail(failed);
+    }
   }
   return raise(session.comm, status);
 }

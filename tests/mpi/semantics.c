@@ -1101,7 +1101,7 @@ typedef struct {
   MPI_Datatype null[kMaxRanks]; /* One of them. */
 } Wrong;
 
-enum { kWrongCount = 12 };
+enum { kWrongInPlace = 12, kWrongCount = 16 };
 
 static int call_wrong(int number, Wrong* w, Group group, int* expected) {
   const MPI_Comm comm = group.comm;
@@ -1110,6 +1110,7 @@ static int call_wrong(int number, Wrong* w, Group group, int* expected) {
   void* here = MPI_IN_PLACE;
   int* zero = w->displacements;
   *expected = number < 6 ? MPI_ERR_COUNT : number < 9 ? MPI_ERR_BUFFER : MPI_ERR_ARG;
+  if (number >= kWrongInPlace) *expected = MPI_ERR_BUFFER;
   switch (number) {
     case 0:
       return MPI_Alltoallv(w->data, w->ones, zero, type, w->result, w->negative, zero, type, comm);
@@ -1140,37 +1141,177 @@ static int call_wrong(int number, Wrong* w, Group group, int* expected) {
                            comm);
     case 10:
       return MPI_Reduce_scatter(w->data, w->result, NULL, type, MPI_SUM, comm);
-    default:
+    case 11:
       return MPI_Alltoallv(w->data, NULL, zero, type, w->result, w->ones, zero, type, comm);
+    case kWrongInPlace:
+      return MPI_Allreduce(w->data, here, 1, type, MPI_SUM, comm);
+    case kWrongInPlace + 1:
+      return MPI_Reduce(w->data, here, 1, type, MPI_SUM, group.rank, comm);
+    case kWrongInPlace + 2:
+      return MPI_Reduce_scatter_block(w->data, here, 1, type, MPI_SUM, comm);
+    default:
+      return MPI_Scan(w->data, here, 1, type, MPI_SUM, comm);
   }
 }
 
 static void case_wrong(void) {
-  Group group = returning();
   Buffer data = make_buffer(true, kMaxRanks);
   Buffer result = make_buffer(true, kMaxRanks);
   load(&data);
   load(&result);
   Wrong w = {.data = data.memory, .result = result.memory};
-  for (int peer = 0; peer < group.ranks; ++peer) {
+  for (int peer = 0; peer < world.ranks; ++peer) {
     w.ones[peer] = 1;
-    w.negative[peer] = peer == group.ranks - 1 ? -1 : 1;
+    w.negative[peer] = peer == world.ranks - 1 ? -1 : 1;
     w.types[peer] = MPI_DOUBLE;
-    w.null[peer] = peer == group.ranks - 1 ? MPI_DATATYPE_NULL : MPI_DOUBLE;
+    w.null[peer] = peer == world.ranks - 1 ? MPI_DATATYPE_NULL : MPI_DOUBLE;
   }
   for (int number = 0; number < kWrongCount; ++number) {
     begin("wrong arguments %d", number);
+    Group group = returning();
     int expected = MPI_SUCCESS;
     int class = MPI_SUCCESS;
     MPI_Error_class(call_wrong(number, &w, group, &expected), &class);
     expect(class == expected, "not the error class that belongs to it");
+    MPI_Comm_free(&group.comm);
   }
   compare(&data, "send");
   compare(&result, "receive");
   drop(&data);
   drop(&result);
-  begin("calls after wrong arguments");
+  begin("another communicator after wrong arguments");
+  Group group = returning();
   check_group(group, true);
+  MPI_Comm_free(&group.comm);
+}
+
+/* Arguments that are wrong on the victim alone, in call number kWrongCall. It has no part in that
+ * call and must not take what its peers say in it for what they say in the next. */
+static void case_alone(void) {
+  enum { kWrongCall = 2, kCalls = 5 };
+  Group group = returning();
+  for (int call = 0; call < kCalls; ++call) {
+    begin("alltoallv %d, of which number %d is wrong on rank %d", call, kWrongCall, options.victim);
+    const bool is_hit = group.rank == options.victim;
+    double sent[kMaxRanks];
+    double received[kMaxRanks];
+    int counts[kMaxRanks];
+    int displacements[kMaxRanks];
+    for (int peer = 0; peer < group.ranks; ++peer) {
+      sent[peer] = value(group.rank, call, (size_t)peer);
+      received[peer] = NAN;
+      counts[peer] = 1;
+      displacements[peer] = peer;
+    }
+    if (call == kWrongCall && is_hit) counts[0] = -1;
+    const int code = MPI_Alltoallv(sent, counts, displacements, MPI_DOUBLE, received, counts,
+                                   displacements, MPI_DOUBLE, group.comm);
+    if (call < kWrongCall) expect_success(code);
+    if (is_hit) expect((code == MPI_SUCCESS) == (call < kWrongCall), "the communicator goes on");
+    for (int peer = 0; peer < group.ranks && code == MPI_SUCCESS; ++peer) {
+      expect(received[peer] == value(peer, call, (size_t)group.rank),
+             "MPI_SUCCESS with what belongs to another call");
+    }
+  }
+  begin("the end of a communicator that failed");
+  MPI_Comm_free(&group.comm);
+}
+
+/* A receive that its rank has given up. Rank 1's bcasts end before rank 0 has begun its own: what
+ * that then sends must be written neither to the buffer, which is the application's again, nor to
+ * where a type with gaps was packed, which carries the bcast on the other communicator. */
+static void case_late(void) {
+  enum { kPackedCount = 1 << 16, kAgreedCalls = 2 };
+  const double mark = 222;
+  MPI_Datatype gaps = MPI_DATATYPE_NULL;
+  MPI_Type_vector(kPackedCount, 1, 2, MPI_DOUBLE, &gaps);
+  MPI_Type_commit(&gaps);
+  for (int packed = 0; packed < 2; ++packed) {
+    begin("bcast of a rank that comes late, %s", packed ? "with gaps" : "without gaps");
+    const MPI_Datatype type = packed ? gaps : MPI_DOUBLE;
+    const int count = packed ? 1 : kCount;
+    const Group late = returning();
+    const Group well = returning();
+    Buffer given_up = make_buffer(false, 2 * kPackedCount);
+    Buffer other = make_buffer(false, 2 * kPackedCount);
+    for (int call = 0; call < kAgreedCalls; ++call) {
+      MPI_Bcast(given_up.memory, count, type, 0, late.comm);
+      MPI_Bcast(other.memory, count, type, 1, well.comm);
+    }
+    for (size_t i = 0; i < given_up.count; ++i) {
+      put(&given_up, i, world.rank == 0 ? 111 : -1);
+      put(&other, i, world.rank == 1 ? mark : -1);
+    }
+    load(&given_up);
+    load(&other);
+    if (world.rank == 1) {
+      expect(MPI_Bcast(given_up.memory, count, type, 0, late.comm) != MPI_SUCCESS,
+             "MPI_SUCCESS although nothing was sent");
+      load(&given_up); /* The memory is the application's again. */
+    }
+    PMPI_Barrier(MPI_COMM_WORLD);
+    if (world.rank == 0) {
+      MPI_Bcast(given_up.memory, count, type, 0, late.comm); /* An error or not: it has sent. */
+      for (size_t i = 0; i < (packed ? 2 * (size_t)kPackedCount : kCount); ++i) {
+        if (!packed || i % 2 == 0) other.after[i] = mark;
+      }
+    } else {
+      usleep(500 * 1000);
+    }
+    expect_success(MPI_Bcast(other.memory, count, type, 1, well.comm));
+    PMPI_Barrier(MPI_COMM_WORLD);
+    compare(&given_up, "given up");
+    compare(&other, "other");
+    drop(&given_up);
+    drop(&other);
+    MPI_Comm late_comm = late.comm;
+    MPI_Comm well_comm = well.comm;
+    MPI_Comm_free(&late_comm);
+    MPI_Comm_free(&well_comm);
+  }
+  MPI_Type_free(&gaps);
+}
+
+/* The last rank comes to the barrier that sets up what carries it when the others have given it up:
+ * what they have not agreed on must be refused by none of them alone. */
+static void case_setup(void) {
+  Group group = returning();
+  double sum = 0;
+  double one = 1;
+  begin("a bcast of MPI's own");
+  expect_success(MPI_Bcast(&one, 1, MPI_DOUBLE, 0, group.comm));
+  begin("calls after a set-up that one rank came late to");
+  if (group.rank == group.ranks - 1) usleep(3500 * 1000);
+  for (int call = 0; call < 2; ++call) {
+    expect(MPI_Barrier(group.comm) != MPI_SUCCESS, "a barrier that not all are in");
+  }
+  expect(MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, group.comm) != MPI_SUCCESS,
+         "a sum that not all are in");
+  MPI_Comm_free(&group.comm);
+}
+
+/* The communicators of a plan's steps are split at its first call, to which the victim, whose
+ * arguments were refused, does not come. */
+static void case_scopes(void) {
+  MPI_Info info = kinds_info("system", true);
+  Group group = returning();
+  MPI_Comm_set_info(group.comm, info);
+  MPI_Info_free(&info);
+  begin("allgatherv with a negative count on rank %d", options.victim);
+  double sent = 1;
+  double received[kMaxRanks];
+  int counts[kMaxRanks];
+  int displacements[kMaxRanks] = {0};
+  for (int peer = 0; peer < group.ranks; ++peer) counts[peer] = 1;
+  if (group.rank == options.victim) {
+    counts[0] = -1;
+    expect(MPI_Allgatherv(&sent, 1, MPI_DOUBLE, received, counts, displacements, MPI_DOUBLE,
+                          group.comm) != MPI_SUCCESS,
+           "MPI_SUCCESS although it could not be");
+  } else {
+    expect(MPI_Bcast(&sent, 1, MPI_DOUBLE, 0, group.comm) != MPI_SUCCESS,
+           "MPI_SUCCESS although the steps could not be set up");
+  }
   MPI_Comm_free(&group.comm);
 }
 
@@ -1208,13 +1349,46 @@ static void case_memory(void) {
   }
   MPI_Comm_free(&group.comm);
 }
+
+/* A rank that fails between the steps of a bcast leaves what its peers have sent it. New
+ * communicators must not meet it. */
+static void case_stale(void) {
+  enum { kStarved = 3, kNew = 4, kSent = 4 };
+  MPI_Datatype gaps = MPI_DATATYPE_NULL;
+  MPI_Type_vector(kSent, 1, 2, MPI_DOUBLE, &gaps);
+  MPI_Type_commit(&gaps);
+  Group group = returning();
+  double data[2 * kSent];
+  for (size_t i = 0; i < 2 * kSent; ++i) data[i] = 7000;
+  for (int call = 1; call <= kStarved; ++call) {
+    begin("bcast %d, of which number %d fails on rank 1", call, kStarved);
+    starves = call == kStarved && group.rank == 1;
+    const bool is_hit = starves;
+    const int code = MPI_Bcast(data, 1, gaps, 0, group.comm);
+    expect(!starves, "no memory was asked for: nothing was tested");
+    starves = false;
+    expect((code != MPI_SUCCESS) == is_hit, "errors are not where they belong");
+  }
+  PMPI_Barrier(MPI_COMM_WORLD);
+  MPI_Comm_free(&group.comm);
+  MPI_Type_free(&gaps);
+  for (int number = 0; number < kNew; ++number) {
+    begin("new communicator %d after one that failed", number);
+    group = returning();
+    for (size_t i = 0; i < kSent; ++i) data[i] = group.rank == 0 ? number : -1;
+    expect_success(PMPI_Bcast(data, kSent, MPI_DOUBLE, 0, group.comm));
+    expect(data[0] == number, "a message of the communicator that failed");
+  }
+}
 #else
 static void case_memory(void) { skipped = "malloc is not to be replaced here"; }
+static void case_stale(void) { skipped = "malloc is not to be replaced here"; }
+static bool starves;
 #endif
 
 /* Both ends of a block that do not agree on its length. A rank sees it of its own block, at once;
  * of a block from another when a message has come. */
-enum { kUnequalCount = 4 };
+enum { kUnequalCount = 5 };
 
 static int call_unequal(int number, double* data, double* result, Group group) {
   int sent[kMaxRanks];
@@ -1235,8 +1409,10 @@ static int call_unequal(int number, double* data, double* result, Group group) {
                             group.comm);
     case 2:
       return MPI_Allgather(data, 4, MPI_DOUBLE, result, 3, MPI_DOUBLE, group.comm);
-    default:
+    case 3:
       return MPI_Bcast(data, group.rank == 0 ? 8 : 9, MPI_DOUBLE, 0, group.comm);
+    default:
+      return MPI_Bcast(data, group.rank == 0 ? 9 : 8, MPI_DOUBLE, 0, group.comm);
   }
 }
 
@@ -1297,6 +1473,14 @@ static void case_far(void) {
     for (size_t i = 0; i < sizeof memory; ++i) untouched = untouched && memory[i] == 7;
     expect(untouched, "memory before the buffer or in it was written");
   }
+  begin("alltoallv without memory for its counts");
+  const MPI_Count none = 0;
+  const MPI_Aint here = 0;
+  starves = true;
+  const int code =
+      alltoallv(NULL, &none, &here, MPI_BYTE, NULL, &none, &here, MPI_BYTE, group.comm);
+  expect(starves || code != MPI_SUCCESS, "MPI_SUCCESS although there was no memory");
+  starves = false;
 }
 
 /* Sessions. */
@@ -1366,6 +1550,11 @@ static const Case cases[] = {
     {"unequal", case_unequal, false},
     {"memory", case_memory, false},
     {"wrong", case_wrong, false},
+    {"alone", case_alone, false},
+    {"late", case_late, false},
+    {"setup", case_setup, false},
+    {"scopes", case_scopes, false},
+    {"stale", case_stale, false},
     {"fortran", case_fortran, true},
     {"barrier", case_barrier, false},
     {"agreement", case_agreement, false},

@@ -208,9 +208,51 @@ def test_wrong_arguments__are_errors(mpi: Mpi, door: Path, tmp_path: Path) -> No
         result.assert_passed("semantics")
 
 
+@pytest.mark.parametrize("victim", [0, 1])
+def test_wrong_arguments__of_one_rank_break_the_communicator(
+    mpi: Mpi, victim: int, door: Path, tmp_path: Path
+) -> None:
+    """Where steps of ours carry the call: the rank's next one would meet those of its peers."""
+    once_per_library(mpi)
+    for plan in ("schedule:linear", "direct-gamma"):
+        extra = {"TUTTI_ALLTOALLV": plan, "TUTTI_TIMEOUT": "0.5"}
+        options = ["--victim", str(victim)]
+        result = semantics(mpi, 3, tmp_path, "alone", "host", *options, extra=extra)
+        result.assert_passed("semantics")
+
+
+def test_late_rank__does_not_write_where_it_was_given_up(
+    mpi: Mpi, door: Path, tmp_path: Path
+) -> None:
+    once_per_library(mpi)
+    extra = {"TUTTI_BCAST": "schedule:knomial", "TUTTI_TIMEOUT": "1"}
+    semantics(mpi, 2, tmp_path, "late", extra=extra).assert_passed("semantics")
+
+
+def test_late_rank__at_a_set_up_is_an_error_on_all(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    once_per_library(mpi)
+    extra = {"TUTTI_BARRIER": "direct-gamma", "TUTTI_ALLREDUCE": "direct-gamma"}
+    result = semantics(mpi, 2, tmp_path, "setup", extra=extra | {"TUTTI_TIMEOUT": "0.3"})
+    result.assert_passed("semantics")
+
+
+def test_alpha__set_up_without_a_rank_ends(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    once_per_library(mpi)
+    extra = {"TUTTI_BCAST": "mpi-alpha", "TUTTI_ALLGATHERV": "rings", "TUTTI_TIMEOUT": "0.3"}
+    result = semantics(mpi, 2, tmp_path, "scopes", "host", "--victim", "1", extra=extra, nodes=2)
+    result.assert_passed("semantics")
+
+
 @pytest.mark.parametrize("mpi", ["mpich"], indirect=True)
+def test_alpha__what_a_failed_rank_was_sent_stays(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    """MPICH gives the place of a communicator that was freed to the next one."""
+    result = semantics(mpi, 3, tmp_path, "stale", extra={"TUTTI_BCAST": "mpi-alpha"}, nodes=2)
+    assert_passed_or_skip(result)
+
+
 def test_unequal_counts__are_errors(mpi: Mpi, door: Path, tmp_path: Path) -> None:
     """A copy of the longer end would write past the shorter one."""
+    once_per_library(mpi)
     for extra in (DIRECT, {"TUTTI_ALLTOALLV": "schedule:linear", "TUTTI_ALLGATHER": "rings"}):
         extra = extra | {"TUTTI_ALLGATHERV": "direct-gamma", "TUTTI_BCAST": "schedule:knomial"}
         result = semantics(mpi, 2, tmp_path, "unequal", extra=extra)
@@ -254,3 +296,22 @@ def test_strict__a_door_that_cannot_open_is_an_error(mpi: Mpi, door: Path, tmp_p
     result = semantics(mpi, 2, tmp_path, "refused", extra=extra, preload=False)
     result.assert_passed("semantics")
     assert result.lines("MPI_Allreduce: TUTTI_STRICT: it would go to MPI untouched"), str(result)
+
+
+def test_disabled__is_no_fall_back(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    """Strict or not, what is to go to MPI untouched goes there through a door that stays shut."""
+    once_per_library(mpi)
+    second = build_directory() / "tests" / "mpi" / "none" / "libmpi.so.99"
+    extra = STRICT | {"LD_PRELOAD": f"{door} {second}", "TUTTI_ENABLE": "0"}
+    result = semantics(mpi, 2, tmp_path, "exscan", extra=extra, preload=False)
+    result.assert_passed("semantics")
+
+
+@pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)
+def test_shut_door__says_what_the_library_does_not_have(
+    mpi: Mpi, door: Path, tmp_path: Path
+) -> None:
+    second = build_directory() / "tests" / "mpi" / "none" / "libmpi.so.99"
+    extra = {"LD_PRELOAD": f"{door} {second}", "TUTTI_LOG_LEVEL": "error"}
+    result = semantics(mpi, 1, tmp_path, "far", extra=extra, preload=False)
+    assert result.lines("MPI_Gatherv_c: the MPI library does not have it"), str(result)
