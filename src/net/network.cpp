@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "net/network.hpp"
 
+#include <net/if.h>
 #include <netdb.h>
 #include <sched.h>
 #include <unistd.h>
@@ -258,6 +259,7 @@ class SystemNetwork : public Network {
                                                 Bytes* buffer_bytes) const {
     UdpOptions options;
     TUTTI_ASSIGN_OR_RETURN(options.local, address_of(device));
+    options.interface = static_cast<int>(if_nametoindex(device.name.c_str()));
     options.mtu_bytes = device.mtu_bytes;
     options.paths = static_cast<std::uint32_t>(std::max(paths, 1));
     options.chunk_bytes = static_cast<std::uint32_t>(config_.net_chunk_bytes);

@@ -15,7 +15,7 @@
 #include "net/engine.hpp"
 #include "net/hello.hpp"
 #include "net/network.hpp"
-#include "wire/udp/udp_wire.hpp"
+#include "wire/udp/socket_address.hpp"
 
 namespace tutti::net {
 

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/system_random.hpp"
+#include "wire/udp/route.hpp"
 
 namespace tutti::wire::udp {
 namespace {
@@ -27,6 +28,7 @@ static_assert(std::endian::native == std::endian::little, "prefixes and addresse
 // Headers of older C libraries lack them; the values are the kernel's.
 constexpr int kUdpSegment = 103;
 constexpr int kUdpGro = 104;
+constexpr int kSoBindToIfindex = 62;
 
 constexpr std::size_t kIpv4Bytes = 20 + 8;
 constexpr std::size_t kIpv6Bytes = 40 + 8;
@@ -89,6 +91,21 @@ void add_control(msghdr& message, int level, int type, T value) {
   control->cmsg_len = CMSG_LEN(sizeof value);
   std::memcpy(CMSG_DATA(control), &value, sizeof value);
   message.msg_controllen += CMSG_SPACE(sizeof value);
+}
+
+/// By which interface, with which address: both, for the one replaces the socket's other.
+void add_interface(msghdr& message, const SocketAddress& local, int interface) {
+  if (local.storage.ss_family == AF_INET6) {
+    in6_pktinfo info{};
+    info.ipi6_ifindex = static_cast<unsigned>(interface);
+    info.ipi6_addr = reinterpret_cast<const sockaddr_in6&>(local.storage).sin6_addr;
+    add_control(message, IPPROTO_IPV6, IPV6_PKTINFO, info);
+  } else {
+    in_pktinfo info{};
+    info.ipi_ifindex = interface;
+    info.ipi_spec_dst = reinterpret_cast<const sockaddr_in&>(local.storage).sin_addr;
+    add_control(message, IPPROTO_IP, IP_PKTINFO, info);
+  }
 }
 
 std::size_t fragments(std::size_t bytes, std::size_t each) { return (bytes + each - 1) / each; }
@@ -293,6 +310,8 @@ Result<std::uint64_t> UdpWire::add_peer(const WireAddress& address, std::uint8_t
   std::memcpy(&full, &address.bytes[address.length - 2U], 2);
   peers_[at] = {};
   peers_[at].address = peer;
+  peers_[at].interface =
+      options_.interface != 0 && has_way(options_.interface, bound_, peer) ? options_.interface : 0;
   peers_[at].traffic_class = traffic_class;
   peers_[at].fragment_bytes = std::clamp<std::size_t>(full, kFragmentBytesMin, fragment_bytes_);
   peers_[at].users = 1;
@@ -412,7 +431,8 @@ std::size_t UdpWire::send_together(std::span<const Transmission> packets) {
 UdpWire::Outcome UdpWire::send_parts(Peer& to, int socket, std::size_t count, std::size_t bytes,
                                      std::size_t* next) {
   const std::size_t each = to.fragment_bytes;
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(std::uint16_t)) + CMSG_SPACE(sizeof(int))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(std::uint16_t)) + CMSG_SPACE(sizeof(int)) +
+                                CMSG_SPACE(sizeof(in6_pktinfo))] = {};
   msghdr message{};
   message.msg_name = to.address.get();
   message.msg_namelen = to.address.bytes;
@@ -446,6 +466,9 @@ UdpWire::Outcome UdpWire::send_parts(Peer& to, int socket, std::size_t count, st
       const int field = (to.traffic_class & ~kEcnMask) | kEct0;
       const bool is_v6 = to.address.storage.ss_family == AF_INET6;
       add_control(message, is_v6 ? IPPROTO_IPV6 : IPPROTO_IP, is_v6 ? IPV6_TCLASS : IP_TOS, field);
+    }
+    if (to.interface != 0) {
+      add_interface(message, bound_, to.interface);
     }
     ++counters_.calls_sent;
     if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0) {
@@ -501,6 +524,9 @@ std::size_t UdpWire::room_on_way(const Peer& to, int probe) {
   const std::size_t headers = is_v6 ? kIpv6Bytes : kIpv4Bytes;
   int mtu_bytes = 0;
   socklen_t length = sizeof mtu_bytes;
+  if (to.interface != 0) {
+    set(probe, SOL_SOCKET, kSoBindToIfindex, to.interface);
+  }
   const bool is_known = connect(probe, to.address.get(), to.address.bytes) == 0 &&
                         getsockopt(probe, is_v6 ? IPPROTO_IPV6 : IPPROTO_IP,
                                    is_v6 ? IPV6_MTU : IP_MTU, &mtu_bytes, &length) == 0 &&

@@ -11,9 +11,6 @@
 // is when we read it.
 #pragma once
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <array>
 #include <memory>
 #include <string>
@@ -21,21 +18,14 @@
 
 #include "wire/udp/assembly.hpp"
 #include "wire/udp/reception_clock.hpp"
+#include "wire/udp/socket_address.hpp"
 #include "wire/wire.hpp"
 
 namespace tutti::wire::udp {
 
-/// An IPv4 or IPv6 address with a port.
-struct SocketAddress {
-  sockaddr_storage storage{};
-  socklen_t bytes = 0;
-
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
-  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
-};
-
 struct UdpOptions {
   SocketAddress local;   ///< Of the interface; its port is not looked at.
+  int interface = 0;     ///< The kernel's number of it; 0: unknown, routes alone decide.
   int mtu_bytes = 1500;  ///< Of the interface.
   std::uint32_t paths = 32;
   std::uint32_t chunk_bytes = 0;  ///< 0: as much as one system call takes.
@@ -84,6 +74,7 @@ class UdpWire : public Wire {
     SocketAddress address;
     std::size_t fragment_bytes = 0;  ///< Smallest full datagram of both ends and the way.
     std::uint32_t users = 0;         ///< add_peer() less remove_peer(); 0: the place is free.
+    int interface = 0;               ///< By which it is to leave; 0: as the routes say.
     bool is_plain = false;           ///< The kernel cuts nothing on the way there.
     std::uint8_t traffic_class = 0;
   };
