@@ -4,7 +4,6 @@
 
 #include <net/if.h>
 #include <netdb.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -53,11 +52,7 @@ constexpr Bytes kBufferToSpare = 8 << 20;
 constexpr auto kCloseTime = std::chrono::seconds(2);
 constexpr auto kExitTime = std::chrono::milliseconds(100);
 
-int processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
+int processors() { return static_cast<int>(processors_of_process().size()); }
 
 Result<SocketAddress> address_of(const NetDevice& device) {
   addrinfo hints{};

@@ -24,6 +24,20 @@ namespace {
 constexpr int kProcessorsMax = 8192;  // Linux has no more.
 using Mask = std::array<cpu_set_t, kProcessorsMax / CPU_SETSIZE>;
 
+std::vector<int> read_processors() {
+  Mask mask{};
+  std::vector<int> found;
+  // By number: of the first thread. NCCL binds its own threads as it likes.
+  if (sched_getaffinity(getpid(), sizeof(mask), mask.data()) == 0) {
+    for (int i = 0; i < kProcessorsMax; ++i) {
+      if (CPU_ISSET_S(static_cast<unsigned>(i), sizeof(mask), mask.data())) {
+        found.push_back(i);
+      }
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 Result<std::thread> start_thread(const std::string& name, std::function<void()> body) {
@@ -48,18 +62,10 @@ Result<std::thread> start_thread(const std::string& name, std::function<void()> 
   return thread;
 }
 
-std::vector<int> processors_of_process() {
-  Mask mask{};
-  std::vector<int> found;
-  // By number: of the first thread. NCCL binds its own threads as it likes.
-  if (sched_getaffinity(getpid(), sizeof(mask), mask.data()) == 0) {
-    for (int i = 0; i < kProcessorsMax; ++i) {
-      if (CPU_ISSET_S(static_cast<unsigned>(i), sizeof(mask), mask.data())) {
-        found.push_back(i);
-      }
-    }
-  }
-  return found;
+const std::vector<int>& processors_of_process() {
+  static const auto* const found =
+      new std::vector<int>(read_processors());  // Threads may outlive it.
+  return *found;
 }
 
 Result<std::vector<int>> choose_processors(const std::string& affinity,

@@ -17,8 +17,9 @@ namespace tutti::net {
 /// Errors: the system gives none (kUnavailable).
 Result<std::thread> start_thread(const std::string& name, std::function<void()> body);
 
-/// Those that this process may use, whatever the calling thread may; ascending.
-std::vector<int> processors_of_process();
+/// Those that this process could use when it was asked first, whatever the calling thread may;
+/// ascending. Libraries narrow its threads later, for a while or for good.
+const std::vector<int>& processors_of_process();
 
 /// Where engine threads of a device may run, by TUTTI_NET_AFFINITY: of the processors `near` it
 /// ("near"), or of a list ("0-3,8"), those that are `allowed`. Empty: wherever their starter may
