@@ -117,6 +117,9 @@ Status Plugin::set_up(abi::Logger* logger) {
     logger_of_nccl.store(logger);
   }
   if (is_ready_) {
+    if (!is_used()) {
+      known_ = interfaces();
+    }
     return {};
   }
   static const int fork_handler =
@@ -142,8 +145,14 @@ Status Plugin::set_up(abi::Logger* logger) {
   static const struct Unloader {
     ~Unloader() { Plugin::instance().unload(); }
   } unloader;
+  known_ = interfaces();
   is_ready_ = true;
   return {};
+}
+
+std::size_t Plugin::interfaces() const {
+  return static_cast<std::size_t>(std::count_if(
+      devices_.begin(), devices_.end(), [](const auto& device) { return device.rails.empty(); }));
 }
 
 Status Plugin::init(abi::Logger* logger) {
@@ -152,13 +161,8 @@ Status Plugin::init(abi::Logger* logger) {
 }
 
 Status Plugin::init_context(abi::Logger* logger, int traffic_class, void** context) {
-  std::shared_ptr<net::Network> ended;
   const std::scoped_lock lock(mutex_);
   TUTTI_RETURN_IF_ERROR(set_up(logger));
-  if (contexts_ == 0 && comms_ == 0 && !devices_.back().rails.empty()) {
-    ended = std::exchange(network_, nullptr);
-    forget_merged();
-  }
   *context = new Context{traffic_class};
   ++contexts_;
   return {};
@@ -193,8 +197,7 @@ void Plugin::drop_abandoned_attempts() {
 
 std::shared_ptr<net::Network> Plugin::take_network_if_unused() {
   drop_abandoned_attempts();
-  const bool is_unused = contexts_ == 0 && comms_ == 0 && attempts_.empty();
-  return is_unused ? std::exchange(network_, nullptr) : nullptr;
+  return is_used() ? nullptr : std::exchange(network_, nullptr);
 }
 
 Status Plugin::check_device(int device) const {
@@ -206,16 +209,9 @@ Status Plugin::check_device(int device) const {
                                            "; remedy: call init and devices first"};
 }
 
-void Plugin::forget_merged() {
-  while (!devices_.back().rails.empty()) {
-    forgotten_.push_back(std::move(devices_.back()));
-    devices_.pop_back();
-  }
-}
-
 int Plugin::device_count() {
   const std::scoped_lock lock(mutex_);
-  return static_cast<int>(devices_.size());
+  return static_cast<int>(known_);
 }
 
 Result<net::NetDevice*> Plugin::device(int number) {
@@ -230,6 +226,7 @@ Result<int> Plugin::merge(std::span<const int> members) {
   for (const int member : members) {
     TUTTI_RETURN_IF_ERROR(check_device(member));
   }
+  const bool was_open = network_ != nullptr;
   TUTTI_RETURN_IF_ERROR(open_network());
   Result<int> merged = network_->merge(members);
   if (merged.ok() && static_cast<std::size_t>(*merged) == devices_.size()) {
@@ -237,7 +234,12 @@ Result<int> Plugin::merge(std::span<const int> members) {
     log(net::LogKind::kInfo,
         "device " + std::to_string(*merged) + ": " + describe(devices_.back()));
   }
-  ended = take_network_if_unused();
+  if (merged.ok()) {
+    known_ = std::max(known_, static_cast<std::size_t>(*merged) + 1);
+  }
+  if (!was_open) {  // In versions without contexts, init() has opened it for what comes next.
+    ended = take_network_if_unused();
+  }
   return merged;
 }
 

@@ -87,9 +87,12 @@ class Plugin {
   Status init_context(abi::Logger* logger, int traffic_class, void** context);
   Status finalize(void* context);
 
-  /// Of the first init(), and of merge(); they stay for good, and so do their strings.
-  int device_count();
+  /// What the first init() found and merge() has made stays for good, and so do its strings.
   Result<net::NetDevice*> device(int number);
+  /// As far as NCCL knows them: merged ones from their merge() on. Whether an init() is one of NCCL
+  /// that has loaded the plugin anew and counts interfaces, or of one that goes on with all that it
+  /// had (NCCL_NET_PLUGIN_REF_COUNT) and does not ask, cannot be told.
+  int device_count();
   /// One device of several, for connections that use the links of all. Its number; the same ones
   /// give the same.
   Result<int> merge(std::span<const int> members);
@@ -120,8 +123,9 @@ class Plugin {
   Status set_up(abi::Logger* logger);
   Status open_network();
   Status check_device(int device) const;
-  /// NCCL loads the plugin anew and counts what there is as interfaces; ours stays mapped.
-  void forget_merged();
+  /// Their number; they come before what is made of them.
+  std::size_t interfaces() const;
+  bool is_used() const { return contexts_ > 0 || comms_ > 0 || !attempts_.empty(); }
   /// Null: it is in use, or there is none. Its end takes seconds if a peer or a disk does not
   /// answer, so it comes when the lock has been given back.
   [[nodiscard]] std::shared_ptr<net::Network> take_network_if_unused();
@@ -129,7 +133,7 @@ class Plugin {
   std::mutex mutex_;
   std::shared_ptr<net::Network> network_;
   std::deque<net::NetDevice> devices_;
-  std::deque<net::NetDevice> forgotten_;  ///< Whose strings somebody may still read.
+  std::size_t known_ = 0;  ///< To NCCL, from the first on.
   bool is_ready_ = false;
   std::size_t contexts_ = 0;
   std::size_t comms_ = 0;  ///< Of all kinds.

@@ -69,6 +69,16 @@ Result profiler(void** /*event*/, int /*type*/, void* /*handle*/, std::int64_t /
   return Result::kSuccess;
 }
 
+/// Makes one device of both, as NCCL does where there are two interfaces.
+int merge_both() {
+  abi::VirtualDevice<8> members{};
+  members.count = 2;
+  members.devices[1] = 1;
+  int device = -1;
+  EXPECT_EQ(ncclNetPlugin_v12.make_virtual_device(&device, &members), Result::kSuccess);
+  return device;
+}
+
 TEST(NcclNetInitTest, init__no_device_is_an_error_and_may_be_tried_again) {
   // The child has never been initialised; this process does it in the next test.
   const pid_t child = fork();
@@ -81,6 +91,19 @@ TEST(NcclNetInitTest, init__no_device_is_an_error_and_may_be_tried_again) {
     socket_network().open_error = Status();
     good &= ncclNetPlugin_v8.calls.init(logger) == Result::kSuccess;
     _exit(good ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(NcclNetInitTest, version_10__a_merge_leaves_the_network_that_init_opened) {
+  const pid_t child = fork();
+  if (child == 0) {
+    offer_rails(true);
+    bool good = ncclNetPlugin_v10.calls.init(logger, profiler) == Result::kSuccess;
+    good &= socket_network().networks == 1 && merge_both() == 2;
+    _exit(good && socket_network().networks == 1 ? 0 : 1);
   }
   int status = 0;
   waitpid(child, &status, 0);
@@ -309,7 +332,7 @@ void expect_table(const abi::Net<kVersion>& table) {
   }
   EXPECT_EQ(table.calls.get_properties(0, &properties), Result::kSuccess);
   EXPECT_EQ(properties.pci_path, nullptr);
-  EXPECT_EQ(table.calls.get_properties(2, &properties), Result::kInvalidArgument);
+  EXPECT_EQ(table.calls.get_properties(1000, &properties), Result::kInvalidArgument);
   EXPECT_EQ(table.calls.get_properties(-1, &properties), Result::kInvalidArgument);
 }
 
@@ -364,12 +387,41 @@ TEST_F(NcclNetTest, make_virtual_device__of_every_version) {
   expect_virtual_device(ncclNetPlugin_v10);
   expect_virtual_device(ncclNetPlugin_v11);
   expect_virtual_device(ncclNetPlugin_v12);
-  // Who loads it anew counts what there is as interfaces.
-  ASSERT_EQ(net.finalize(context_), Result::kSuccess);
-  ASSERT_EQ(calls.init(&context_, 1, nullptr, logger, nullptr), Result::kSuccess);
+  offer_rails(false);
+}
+
+int count_devices() {
   int count = 0;
   EXPECT_EQ(calls.devices(&count), Result::kSuccess);
-  EXPECT_EQ(count, 2);
+  return count;
+}
+
+TEST_F(NcclNetTest, make_virtual_device__outlives_the_communicators) {
+  offer_rails(true);
+  const int device = merge_both();
+  abi::Properties<12> properties;
+  ASSERT_EQ(calls.get_properties(device, &properties), Result::kSuccess);
+  const char* const name = properties.name;
+  EXPECT_STREQ(name, "lo+lo2");
+  // NCCL that keeps the plugin goes on with all devices, and asks nothing.
+  ASSERT_EQ(net.finalize(context_), Result::kSuccess);
+  ASSERT_EQ(calls.init(&context_, 1, nullptr, logger, nullptr), Result::kSuccess);
+  ASSERT_EQ(calls.get_properties(device, &properties), Result::kSuccess);
+  EXPECT_EQ(properties.name, name);
+  EXPECT_EQ(properties.virtual_device.count, 2);
+  EXPECT_EQ(calls.listen(context_, device, handle_.data(), &listener_), Result::kSuccess);
+  close();
+  // NCCL that loads it anew takes what it counts first for interfaces.
+  ASSERT_EQ(net.finalize(context_), Result::kSuccess);
+  ASSERT_EQ(calls.init(&context_, 1, nullptr, logger, nullptr), Result::kSuccess);
+  EXPECT_EQ(count_devices(), 2);
+  EXPECT_EQ(merge_both(), device);
+  EXPECT_EQ(count_devices(), device + 1);
+  // Another communicator comes between a merge and the question.
+  void* other = nullptr;
+  ASSERT_EQ(calls.init(&other, 2, nullptr, logger, nullptr), Result::kSuccess);
+  EXPECT_EQ(count_devices(), device + 1);
+  EXPECT_EQ(net.finalize(other), Result::kSuccess);
   offer_rails(false);
 }
 
