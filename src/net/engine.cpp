@@ -14,6 +14,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/descriptors.hpp"
 #include "base/pause.hpp"
 #include "net/clock.hpp"
 #include "net/thread.hpp"
@@ -123,7 +124,7 @@ Status Engine::start() {
   controls_ = epoll_create1(EPOLL_CLOEXEC);
   if (wake_event_ < 0 || controls_ < 0) {
     return Status(ErrorCode::kUnavailable,
-                  std::string("net: no descriptors for an engine: ") + std::strerror(errno));
+                  "net: no descriptors for an engine: " + why_no_descriptor());
   }
   options_.silence->add([this] { wake(Sleep::kDeep); });
   TUTTI_ASSIGN_OR_RETURN(thread_, start_thread(options_.name, [this] { run(); }));

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/config.hpp"
+#include "base/descriptors.hpp"
 #include "base/random.hpp"
 #include "base/system_random.hpp"
 #include "net/bundle.hpp"
@@ -48,6 +49,9 @@ constexpr int kProcessorsToSpare = 16;
 constexpr int kProcessorsOfBusy = 8;
 constexpr int kEnginesWhenBusyMax = 4;
 constexpr int kWindowGroups = 8;  ///< Of a connection (rendezvous.cpp).
+/// What it sleeps on, beside the receiver of each rail.
+constexpr int kDescriptorsOfEngine = 3;
+constexpr int kPathsMin = kWindowGroups;  ///< Of a rail, where descriptors are few.
 constexpr Bytes kBufferToSpare = 8 << 20;
 constexpr auto kCloseTime = std::chrono::seconds(2);
 constexpr auto kExitTime = std::chrono::milliseconds(100);
@@ -256,7 +260,7 @@ class SystemNetwork : public Network {
     TUTTI_ASSIGN_OR_RETURN(options.local, address_of(device));
     options.interface = static_cast<int>(if_nametoindex(device.name.c_str()));
     options.mtu_bytes = device.mtu_bytes;
-    options.paths = static_cast<std::uint32_t>(std::max(paths, 1));
+    options.paths = static_cast<std::uint32_t>(paths);
     options.chunk_bytes = static_cast<std::uint32_t>(config_.net_chunk_bytes);
     // 8 bits of a byte, 10^6 ps of a microsecond: ps_per_byte = 8e6 / Mb/s.
     options.ps_per_byte = static_cast<std::uint32_t>(8'000'000 / std::max(1, device.speed_mbps));
@@ -271,16 +275,34 @@ class SystemNetwork : public Network {
     return std::unique_ptr<wire::Wire>(std::move(wire));
   }
 
+  /// Of each rail of a device that has so many engines. Each is a socket, and a device leaves half
+  /// of the descriptors that there are to those after it, to channels and to the program. A peer
+  /// may have more; the fewer count.
+  int paths_of_rail(const NetDevice& device, int engines) const {
+    const auto rails = static_cast<int>(std::max<std::size_t>(device.rails.size(), 1));
+    const int wanted = std::max(config_.net_paths / rails, 1);
+    const int room =
+        std::max((descriptors_left() / 2 / engines - kDescriptorsOfEngine) / rails - 1, kPathsMin);
+    // As many as leave each window group the same number of them.
+    const auto even = [](int paths) {
+      return paths - (paths > kWindowGroups ? paths % kWindowGroups : 0);
+    };
+    if (room < wanted) {
+      log_(LogKind::kInfo, "net: " + device.name + " has " + std::to_string(rails * even(room)) +
+                               " paths and not " + std::to_string(config_.net_paths) +
+                               ", for ulimit -n is " + std::to_string(descriptors_max()));
+      return even(room);
+    }
+    return rails == 1 ? wanted : even(wanted);
+  }
+
   /// Over all rails of a device. `buffer_bytes`: of the socket that has least.
-  Result<std::unique_ptr<wire::Wire>> open_wire(const NetDevice& device,
+  Result<std::unique_ptr<wire::Wire>> open_wire(const NetDevice& device, int paths,
                                                 Bytes* buffer_bytes) const {
     if (device.rails.empty()) {
-      return open_rail(device, config_.net_paths, buffer_bytes);
+      return open_rail(device, paths, buffer_bytes);
     }
     *buffer_bytes = UINT64_MAX;
-    // As many as leave each window group the same number of them.
-    int paths = config_.net_paths / static_cast<int>(device.rails.size());
-    paths -= paths > kWindowGroups ? paths % kWindowGroups : 0;
     std::vector<std::unique_ptr<wire::Wire>> rails;
     for (const int number : device.rails) {
       TUTTI_RETURN_IF_ERROR(check(number));
@@ -307,13 +329,14 @@ class SystemNetwork : public Network {
         const std::vector<int> processors,
         choose_processors(config_.net_affinity, it.near_processors, processors_of_process()));
     const int count = config_.net_engines > 0 ? config_.net_engines : engines_by_default(it);
+    const int paths = paths_of_rail(it, count);
     const auto silence = std::make_shared<Silence>();
     std::uint64_t device_id = 0;
     TUTTI_RETURN_IF_ERROR(system_random(&device_id, sizeof device_id));
     std::vector<std::unique_ptr<Engine>> started;
     for (int i = 0; i < count; ++i) {
       Bytes buffer_bytes = 0;
-      TUTTI_ASSIGN_OR_RETURN(auto wire, open_wire(it, &buffer_bytes));
+      TUTTI_ASSIGN_OR_RETURN(auto wire, open_wire(it, paths, &buffer_bytes));
       if (buffer_bytes < kBufferToSpare) {
         // What the kernel counts is about twice the payload; a few peers share it.
         device.window_bytes = std::max<Bytes>(buffer_bytes / 4, 128 << 10);

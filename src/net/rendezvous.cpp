@@ -13,6 +13,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/descriptors.hpp"
 #include "base/system_random.hpp"
 #include "net/channel.hpp"
 #include "net/clock.hpp"
@@ -320,7 +321,7 @@ class TcpListener : public Listener {
         ::listen(socket_.get(), SOMAXCONN) != 0 ||
         getsockname(socket_.get(), bound.get(), &bound.bytes) != 0) {
       return Status(ErrorCode::kUnavailable,
-                    "net: cannot listen at the interface's address: " + errno_text());
+                    "net: cannot listen at the interface's address: " + why_no_descriptor());
     }
     TUTTI_RETURN_IF_ERROR(system_random(&key_, sizeof key_));
     handle_ = to_handle(bound, key_);
@@ -342,8 +343,8 @@ class TcpListener : public Listener {
         if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) {
           break;
         }
-        return Status(ErrorCode::kUnavailable, "net: cannot accept the peer: " + errno_text() +
-                                                   "; raise the limit of open files?");
+        return Status(ErrorCode::kUnavailable,
+                      "net: cannot accept the peer: " + why_no_descriptor());
       }
       guests_.push_back({std::move(guest), {}, now_ns()});
       // Before anybody is sent away: a peer greets at once.
@@ -452,7 +453,8 @@ class TcpConnector : public Connector {
     socket_.reset(::socket(local.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (socket_.get() < 0 || bind(socket_.get(), from.get(), from.bytes) != 0 ||
         (connect(socket_.get(), peer.get(), peer.bytes) != 0 && errno != EINPROGRESS)) {
-      return Status(ErrorCode::kUnavailable, "net: cannot connect to the peer: " + errno_text());
+      return Status(ErrorCode::kUnavailable,
+                    "net: cannot connect to the peer: " + why_no_descriptor());
     }
     return {};
   }

@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <span>
 #include <utility>
+
+#include "base/descriptors.hpp"
 
 namespace tutti::wire::rails {
 namespace {
@@ -104,7 +104,7 @@ Status RailsWire::open_descriptor() {
     event.events = EPOLLIN;
     if (all_ < 0 || epoll_ctl(all_, EPOLL_CTL_ADD, rail->file_descriptor(), &event) != 0) {
       return Status(ErrorCode::kUnavailable,
-                    std::string("rails: no descriptor to sleep on: ") + std::strerror(errno));
+                    "rails: no descriptor to sleep on: " + why_no_descriptor());
     }
   }
   return {};

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/descriptors.hpp"
 #include "base/system_random.hpp"
 #include "wire/udp/route.hpp"
 
@@ -172,7 +173,7 @@ Result<int> UdpWire::open_socket() {
   const int family = options_.local.storage.ss_family;
   const int socket = ::socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (socket < 0) {
-    return Status(ErrorCode::kUnavailable, "udp wire: no socket: " + errno_text());
+    return Status(ErrorCode::kUnavailable, "udp wire: no socket: " + why_no_descriptor());
   }
   SocketAddress local = options_.local;
   if (family == AF_INET6) {

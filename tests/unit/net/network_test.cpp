@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <linux/if_ether.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,6 +30,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/descriptors.hpp"
 #include "base/random.hpp"
 #include "net/hello.hpp"
 #include "net/thread.hpp"
@@ -430,6 +432,57 @@ TEST(Network, OfTwoThatDifferTheFewerLanesCount) {
     ASSERT_EQ(chunks.size(), 4U);
     EXPECT_EQ(std::count(chunks.begin(), chunks.end(), 0U), 2);
   }
+}
+
+/// This process may open so many more files while it lives.
+class FewDescriptors {
+ public:
+  explicit FewDescriptors(int left) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const auto open = static_cast<rlim_t>(descriptors_max() - descriptors_left());
+    const rlimit few = {open + static_cast<rlim_t>(left), before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  }
+  ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+  FewDescriptors(const FewDescriptors&) = delete;
+  FewDescriptors& operator=(const FewDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(Network, FewDescriptorsMakeFewPaths) {
+  const ScopedEnvironment engines("TUTTI_NET_ENGINES", "4");
+  std::string told;
+  const auto open = [&told] {
+    auto network =
+        Network::open([&told](LogKind, const std::string& text) { told += text + "\n"; });
+    EXPECT_TRUE(network.ok()) << network.status().message();
+    return std::move(*network);
+  };
+  Pair pair;
+  pair.b = open();
+  ASSERT_TRUE(pair.b->listen(0).ok());
+  EXPECT_NE(told.find("udp, 64 paths"), std::string::npos) << told;
+  EXPECT_EQ(told.find("ulimit"), std::string::npos) << told;
+  // A peer with more of them takes it as it is, whichever of the two sends.
+  const FewDescriptors few(200);
+  told.clear();
+  pair.a = open();
+  join(*pair.a, *pair.b, pair.send, pair.receive);
+  ASSERT_NE(pair.receive, nullptr);
+  EXPECT_NE(told.find(" has 16 paths and not 64, for ulimit -n is "), std::string::npos) << told;
+  EXPECT_NE(told.find("udp, 16 paths"), std::string::npos) << told;
+  EXPECT_TRUE(pass(pair, 3'000'001));
+  Pair back;
+  join(*pair.b, *pair.a, back.send, back.receive);
+  ASSERT_NE(back.receive, nullptr);
+  EXPECT_TRUE(pass(back, 3'000'001));
+  const FewDescriptors none(20);
+  const auto refused = open()->listen(0);
+  EXPECT_EQ(refused.status().code(), ErrorCode::kUnavailable);
+  EXPECT_NE(refused.status().message().find("remedy: a higher ulimit -n than "), std::string::npos)
+      << refused.status().message();
 }
 
 TEST(Network, APolicyDecidesOnItsConnections) {
