@@ -214,6 +214,7 @@ void Engine::detach(Lane* lane, bool aborts) {
     }
   }
   work();
+  has_more_ = true;
   if (lane->has_ended && lane->forget_ns == kNever) {
     lane->forget_ns = now_ns() + kForgetNs;
     --lanes_in_use_;
@@ -252,9 +253,12 @@ void Engine::work_if_free() {
   do {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock()) {
-      return;  // Who has it looks at the inbox once more after that, as here.
+      // Who has it looks at the inbox once more after that: a caller as here, the thread before it
+      // sleeps for good. When it naps, for callers come, the next one who does takes it along.
+      return;
     }
     if (work(/*is_hurried=*/spins_)) {
+      has_more_ = true;
       wake(Sleep::kDeep);  // What the thread sleeps for may have changed.
     }
   } while (posted_.load() != 0);
@@ -364,7 +368,7 @@ void Engine::sleep() {
   asleep_ = naps ? Sleep::kNap : Sleep::kDeep;
   if (!naps) {
     const std::lock_guard lock(mutex_);
-    if (has_more_) {
+    if (has_more_) {  // A caller came just before, and saw nobody to wake.
       asleep_ = Sleep::kAwake;
       return;
     }
@@ -407,7 +411,6 @@ bool Engine::work(bool is_hurried) {
   if (std::exchange(has_new_send_, false)) {
     transmit_first(now_ns());
     if (is_hurried) {
-      has_more_ = true;
       return true;
     }
   }

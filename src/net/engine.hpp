@@ -292,7 +292,7 @@ class Engine : private wire::Arrivals {
   bool has_next_ = false;
   bool is_blocked_ = false;        ///< The wire had no room for what is together.
   bool has_new_send_ = false;      ///< A short one was posted, since the last transmission.
-  bool has_more_ = false;          ///< A caller has left the rest of a round to the thread.
+  bool has_more_ = false;          ///< A caller's round may have left something to the thread.
   bool has_finished_ = false;      ///< A request, since the last transmission.
   bool has_answer_ = false;        ///< A send is done whose bytes have not left.
   transport::TimeNs hold_ns_ = 0;  ///< Until then more is waited for.
