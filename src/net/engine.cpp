@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "base/descriptors.hpp"
@@ -200,7 +201,7 @@ void Engine::detach(Lane* lane, bool aborts) {
       if (lane->control >= 0) {
         (void)::send(lane->control, &kFarewell, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
       }
-      drop_blocked();
+      drop_blocked_data();
       const bool has_farewell =
           lane->bundle == nullptr ? lane->has_farewell : lane->bundle->has_farewell.load();
       if (lane->receives && !has_farewell) {
@@ -556,7 +557,7 @@ void Engine::take_event_of_copy(Lane& lane, const transport::Event& event) {
     has_answer_ = true;
   }
   if (event.kind == transport::EventKind::kSendDone) {
-    drop_blocked();
+    drop_blocked_of({lane.copies.data(copy), Copies::kBytesMax});
     lane.copies.give_back(copy);
     --copies_;
     post_waiting(lane);
@@ -712,7 +713,7 @@ bool Engine::take_events() {
 /// A lane's part of a request, which is all of most.
 void Engine::finish(Lane& lane, Request* request, Outcome outcome, Bytes bytes) {
   if (request->is_send) {
-    drop_blocked();  // Its buffer is the caller's again.
+    drop_blocked_of({request->send.data, request->send.bytes});  // It is the caller's again.
   }
   has_finished_ = has_finished_ || lane.index == 0;
   answer(lane, request, outcome, bytes);
@@ -755,20 +756,35 @@ void Engine::end(Lane& lane, Outcome outcome) {
 }
 
 void Engine::break_off(Lane& lane) {
-  drop_blocked();
+  drop_blocked_data();
   (void)endpoint_.abort(now_ns(), lane.connection);
   take_events();
 }
 
 /// What the wire had no room for may point at buffers that are to be left alone. To its receivers
 /// it is a loss; control packets, which are of no buffer, are kept.
-void Engine::drop_blocked() {
+template <class IsDropped>
+void Engine::drop_blocked(IsDropped is_dropped) {
   const auto end = together_.begin() + static_cast<std::ptrdiff_t>(together_count_);
-  const auto kept =
-      std::remove_if(together_.begin(), end, [](const auto& packet) { return !packet.is_control; });
+  const auto kept = std::remove_if(together_.begin(), end, is_dropped);
   together_count_ = static_cast<std::size_t>(kept - together_.begin());
-  has_next_ = has_next_ && next_.is_control;
+  has_next_ = has_next_ && !is_dropped(next_);
   is_blocked_ = together_count_ > 0;
+}
+
+/// Other sends' packets stay: each that is dropped is sent again when it is missed.
+void Engine::drop_blocked_of(std::span<const std::byte> buffer) {
+  drop_blocked([buffer](const transport::Transmission& packet) {
+    const std::less<> is_before;
+    return !packet.is_control && packet.payload_bytes > 0 &&
+           !is_before(packet.payload, buffer.data()) &&
+           is_before(packet.payload, buffer.data() + buffer.size());
+  });
+}
+
+/// Of whatever buffer.
+void Engine::drop_blocked_data() {
+  drop_blocked([](const transport::Transmission& packet) { return !packet.is_control; });
 }
 
 /// Both ends have closed the channel: what is on its way is not waited for.

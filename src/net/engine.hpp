@@ -20,6 +20,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -226,7 +227,10 @@ class Engine : private wire::Arrivals {
   static bool has_needless_copies(const Lane& lane);
   void break_off(Lane& lane);
   void forget_old(transport::TimeNs now);
-  void drop_blocked();
+  template <class IsDropped>
+  void drop_blocked(IsDropped is_dropped);
+  void drop_blocked_of(std::span<const std::byte> buffer);
+  void drop_blocked_data();
 
   // engine_lanes.cpp
   void hand_over(const Post& post);

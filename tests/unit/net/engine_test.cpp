@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <deque>
@@ -497,6 +498,131 @@ TEST_F(OrderTest, post__what_waits_behind_a_send_outlives_the_end_of_the_one_bef
   // The engine's thread may come between, where processors are few.
   EXPECT_GE(told, 15);
 }
+
+/// Has no room for data, and hears nothing, while it is told so. Notes the data that it is offered.
+class FullWire : public MemoryWire {
+ public:
+  struct State {
+    std::atomic<bool> is_full = false;
+    std::atomic<bool> is_deaf = false;
+    std::mutex mutex;
+    std::vector<std::vector<std::byte>> refused;  ///< Headers.
+    std::vector<std::vector<std::byte>> taken;
+  };
+  FullWire(MemoryNetwork* network, State* state) : MemoryWire(network), state_(state) {}
+  bool send(const transport::Transmission& packet) override {
+    if (packet.is_control) {
+      return MemoryWire::send(packet);
+    }
+    const bool is_full = state_->is_full;
+    const std::lock_guard lock(state_->mutex);
+    (is_full ? state_->refused : state_->taken)
+        .emplace_back(packet.header.begin(), packet.header.begin() + packet.header_bytes);
+    return !is_full && MemoryWire::send(packet);
+  }
+  std::size_t receive(wire::Arrivals& arrivals, std::size_t packets_max) override {
+    return state_->is_deaf ? 0 : MemoryWire::receive(arrivals, packets_max);
+  }
+
+ private:
+  State* state_;
+};
+
+class FullTest : public testing::TestWithParam<Bytes> {
+ protected:
+  static constexpr std::size_t kMessages = 3;
+
+  struct Message {
+    std::vector<std::byte> data;
+    std::vector<std::byte> place;
+    Request out;
+    Request in;
+    bool is_done() const { return out.is_done && in.is_done; }
+  };
+
+  void SetUp() override {
+    ASSERT_TRUE(from_.start().ok() && to_.start().ok());
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    transport::ConnectionOptions options = connection_options(1);
+    options.loss.rto_ns_min = 2'000'000'000;  // Nothing is sent again while it is deaf.
+    options.loss.tail_probe_ns_min = 1'000'000'000;
+    const auto sends = from_.attach(options, {to_.address(), 1, "to"}, ends[0]);
+    std::swap(options.local_incarnation, options.remote_incarnation);
+    const auto receives = to_.attach(options, {from_.address(), 1, "from"}, ends[1]);
+    ASSERT_TRUE(sends.ok() && receives.ok());
+    sends_ = *sends;
+    receives_ = *receives;
+    for (std::size_t i = 0; i < kMessages; ++i) {
+      Message& it = messages_[i];
+      it.data.assign(GetParam(), static_cast<std::byte>(i + 1));
+      it.place.resize(GetParam());
+      it.in.lane = receives_;
+      it.in.receive.parts[0] = {0, it.place.data(), it.place.size()};
+      it.in.receive.context = reinterpret_cast<std::uint64_t>(&it.in);
+      to_.post(&it.in);
+      it.out.lane = sends_;
+      it.out.is_send = true;
+      it.out.send.data = it.data.data();
+      it.out.send.bytes = it.data.size();
+      it.out.send.context = reinterpret_cast<std::uint64_t>(&it.out);
+    }
+  }
+  void TearDown() override {
+    from_.detach(sends_, /*aborts=*/true);
+    to_.detach(receives_, /*aborts=*/true);
+    from_.stop();
+    to_.stop();
+  }
+
+  bool help_until(const std::function<bool()>& is_so) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!is_so() && std::chrono::steady_clock::now() < end) {
+      from_.help();
+      to_.help();
+    }
+    return is_so();
+  }
+
+  MemoryNetwork network_;
+  FullWire::State state_;
+  Engine from_{std::make_unique<FullWire>(&network_, &state_), EngineOptions()};
+  Engine to_{std::make_unique<MemoryWire>(&network_), EngineOptions()};
+  Lane* sends_ = nullptr;
+  Lane* receives_ = nullptr;
+  std::array<Message, kMessages> messages_;
+};
+
+// The end of a send takes back what is of its buffer. Of another one's it would be missed and sent
+// again milliseconds later.
+TEST_P(FullTest, post__what_waits_for_room_outlives_the_end_of_another_send) {
+  auto& [first, second, third] = messages_;
+  from_.post(&first.out);
+  ASSERT_TRUE(help_until([&] { return first.is_done() && !from_.has_copies(); }));
+  state_.is_deaf = true;  // So that the second does not end before the third is offered.
+  from_.post(&second.out);
+  ASSERT_TRUE(help_until([&] { return second.in.is_done.load(); }));
+  state_.is_full = true;
+  from_.post(&third.out);
+  ASSERT_TRUE(help_until([&] {
+    const std::lock_guard lock(state_.mutex);
+    return !state_.refused.empty();
+  }));
+  const std::string before = from_.report();
+  state_.is_deaf = false;
+  const auto acknowledgements = [](const std::string& report) {
+    return report.substr(report.find("acknowledgements"), report.find(", retransmissions"));
+  };
+  ASSERT_TRUE(help_until([&] {
+    return second.out.is_done && acknowledgements(from_.report()) != acknowledgements(before);
+  }));
+  state_.is_full = false;
+  ASSERT_TRUE(help_until([&] { return third.is_done(); }));
+  EXPECT_EQ(third.place, third.data);
+  EXPECT_EQ(state_.taken.at(2), state_.refused.at(0)) << "another packet in its place";
+}
+
+INSTANTIATE_TEST_SUITE_P(CopiedOrNot, FullTest, testing::Values(Bytes{1}, Bytes{4000}));
 
 TEST_P(CopyTest, send__a_short_one_is_done_before_it_has_arrived) {
   attach();
