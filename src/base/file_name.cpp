@@ -4,15 +4,9 @@
 
 #include <unistd.h>
 
-namespace tutti {
+#include "base/host_name.hpp"
 
-std::string host_name() {
-  char name[256] = {};
-  if (gethostname(name, sizeof(name) - 1) != 0) {
-    return "unknown";
-  }
-  return name;
-}
+namespace tutti {
 
 std::string expand_file_name(std::string_view pattern) {
   std::string path;

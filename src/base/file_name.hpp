@@ -9,8 +9,6 @@
 
 namespace tutti {
 
-std::string host_name();
-
 /// %h is the host, %p the process; anything else stays as it is.
 std::string expand_file_name(std::string_view pattern);
 

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/file_name.hpp"
+#include "base/host_name.hpp"
 
 namespace tutti {
 namespace {

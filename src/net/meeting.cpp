@@ -20,6 +20,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/host_name.hpp"
 #include "net/descriptor.hpp"
 
 namespace tutti::net {
@@ -74,11 +75,7 @@ std::string in_seconds(double seconds) {
   return (text.back() == '.' ? text.substr(0, text.size() - 1) : text) + " s";
 }
 
-std::string own_name() {
-  char host[256] = {};
-  gethostname(host, sizeof host - 1);
-  return std::string(host) + ", process " + std::to_string(getpid());
-}
+std::string own_name() { return host_name() + ", process " + std::to_string(getpid()); }
 
 Status error(const std::string& text) { return Status(ErrorCode::kTimeout, "meeting: " + text); }
 

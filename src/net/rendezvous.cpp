@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/descriptors.hpp"
+#include "base/host_name.hpp"
 #include "base/system_random.hpp"
 #include "net/channel.hpp"
 #include "net/clock.hpp"
@@ -130,9 +131,7 @@ TimeNs base_rtt_ns(int socket, const transport::WireCapabilities& wire) {
 
 Result<Hello> hello_of(Engine& engine, const RendezvousOptions& options, int socket) {
   Hello hello;
-  char host[kTextBytes] = {};
-  gethostname(host, sizeof host - 1);
-  hello.host = host;
+  hello.host = host_name();
   hello.process = static_cast<std::uint32_t>(getpid());
   hello.wire = "udp";
   hello.address = engine.address();

@@ -20,6 +20,7 @@
 #include <set>
 #include <type_traits>
 
+#include "base/host_name.hpp"
 #include "net/clock.hpp"
 
 namespace tutti::net {
@@ -202,9 +203,7 @@ Result<std::unique_ptr<Statistics>> Statistics::open(const std::string& director
   header.start_ns = now_ns();
   header.interval_ns = kIntervalNs;
   set_text(header.program, program_name());
-  char host[64] = {};
-  gethostname(host, sizeof host - 1);
-  set_text(header.host, host);
+  set_text(header.host, host_name());
 
   it->header_ = header;
   it->bytes_ = header.file_bytes;

@@ -2,12 +2,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runners/net/net_runner.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <utility>
 
+#include "base/host_name.hpp"
 #include "runners/direct/host_reduce.hpp"
 #include "schedule/algorithm.hpp"
 
@@ -30,12 +29,6 @@ Status read(const std::string& text, int* devices, std::string* node) {
   }
   *node = text.substr(blank + 1);
   return {};
-}
-
-std::string host_name() {
-  char host[256] = {};
-  gethostname(host, sizeof host - 1);
-  return host;
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "base/host_name.hpp"
+
 namespace tutti {
 namespace {
 
