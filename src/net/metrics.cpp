@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/system_random.hpp"
+
 namespace tutti::net {
 namespace {
 
@@ -248,13 +250,16 @@ std::string metrics_text(const Statistics& statistics) {
 }
 
 Status write_atomically(const std::string& file, std::string_view text) {
-  const std::string temporary = file + ".tmp";
+  // Processes in containers may have equal numbers and so equal files, which replace each other,
+  // but never a temporary one.
+  std::uint64_t random = 0;
+  TUTTI_RETURN_IF_ERROR(system_random(&random, sizeof random));
+  const std::string temporary = file + ".tmp-" + std::to_string(random);
   const auto fail = [&] {
     return Status(ErrorCode::kUnavailable,
                   "cannot write '" + file + "': " + std::string(std::strerror(errno)));
   };
-  const int descriptor =
-      open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+  const int descriptor = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (descriptor < 0) {
     return fail();
   }

@@ -180,7 +180,26 @@ TEST_F(MetricsFile, write_atomically__errors_name_the_file) {
   // A directory in its place: the text is written, and cannot get its name.
   fs::create_directory(directory_ + "/y.prom");
   EXPECT_FALSE(write_atomically(directory_ + "/y.prom", "x").ok());
-  EXPECT_FALSE(fs::exists(directory_ + "/y.prom.tmp"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1);
+}
+
+// As of processes in containers that have equal numbers.
+TEST_F(MetricsFile, write_atomically__two_writers_of_one_file) {
+  const std::string file = directory_ + "/x.prom";
+  std::vector<std::thread> writers;
+  for (const char letter : {'a', 'b'}) {
+    writers.emplace_back([&file, text = std::string(100'000, letter)] {
+      for (int i = 0; i < 500; ++i) {
+        const Status status = write_atomically(file, text);
+        EXPECT_TRUE(status.ok()) << status.message();
+        const std::string found = content_of(file);
+        EXPECT_EQ(found, std::string(100'000, found.empty() ? '?' : found[0]));
+      }
+    });
+  }
+  for (std::thread& writer : writers) {
+    writer.join();
+  }
 }
 
 }  // namespace
