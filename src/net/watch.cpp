@@ -11,9 +11,11 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -65,7 +67,11 @@ Status check_file(const char* variable, const std::string& pattern) {
 OwnFileName::OwnFileName(const std::string& pattern, bool keeps) : keeps_(keeps) {
   UsedNames& used = UsedNames::instance();
   const std::lock_guard lock(used.mutex);
-  const std::string first = expand_own_file_name(pattern);
+  // Absolute: it is opened later and again, and the program may go elsewhere meanwhile.
+  std::error_code error;
+  const std::filesystem::path path = expand_own_file_name(pattern);
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  const std::string first = error ? path : absolute;
   name_ = first;
   for (int i = 2; !used.names.insert(name_).second; ++i) {
     name_ = before_ending(first, std::to_string(i));

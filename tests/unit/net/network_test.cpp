@@ -1208,6 +1208,22 @@ TEST_F(NetworkFiles, ATraceHasEveryRequest) {
   }
 }
 
+TEST_F(NetworkFiles, TheyStayWhereTheyAreThoughTheProgramGoesElsewhere) {
+  const ScopedEnvironment metrics("TUTTI_METRICS", "x.prom");
+  const ScopedEnvironment trace("TUTTI_TRACE", "t.json");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(directory_);
+  const auto network = make_network();
+  EXPECT_TRUE(network->listen(0).ok());
+  std::filesystem::create_directory("elsewhere");
+  std::filesystem::current_path("elsewhere");
+  network->finish_watch();
+  std::filesystem::current_path(before);
+  EXPECT_NE(text_of("x." + process_ + ".prom"), "");
+  EXPECT_NE(text_of("t." + process_ + ".json"), "");
+  EXPECT_TRUE(std::filesystem::is_empty(directory_ + "/elsewhere"));
+}
+
 /// A pipe that nobody reads: it does not even open.
 TEST_F(NetworkFiles, ADiskThatHangsHoldsUpNobody) {
   const std::string file = directory_ + "/pipe." + process_;
