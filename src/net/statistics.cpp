@@ -212,20 +212,23 @@ Result<std::unique_ptr<Statistics>> Statistics::open(const std::string& director
   };
   if (!directory.empty()) {
     remove_stale_statistics(directory);
-    it->descriptor_ = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     struct flock lock = whole_file();
     struct stat about {};
     if (!is_within_limit(it->bytes_)) {
       errno = EFBIG;
       return fail("no file in");
     }
-    if (it->descriptor_ < 0 || fstat(it->descriptor_, &about) != 0 ||
-        fcntl(it->descriptor_, F_SETLK, &lock) != 0 ||
+    it->descriptor_ = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (it->descriptor_ < 0 || fstat(it->descriptor_, &about) != 0) {
+      return fail("no file in");
+    }
+    // Now it is closed, whatever comes (is_own_descriptor()).
+    it->device_ = about.st_dev;
+    it->inode_ = about.st_ino;
+    if (fcntl(it->descriptor_, F_SETLK, &lock) != 0 ||
         ftruncate(it->descriptor_, static_cast<off_t>(it->bytes_)) != 0) {
       return fail("no file in");
     }
-    it->device_ = about.st_dev;
-    it->inode_ = about.st_ino;
     if (!it->allocate(0, header.slots_offset) ||
         !write_at(it->descriptor_, &header, sizeof header, 0)) {
       return fail("no room in");

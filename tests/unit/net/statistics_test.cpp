@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/descriptors.hpp"
 #include "support/forked_ranks.hpp"
 
 namespace tutti::net {
@@ -267,7 +268,9 @@ TEST_F(StatisticsTest, write__a_limit_of_files_is_no_harm) {
               engine->write(slot, connection_of(2), {});
               CHILD_EXPECT(engine->take() == 1, "");
               CHILD_EXPECT(statistics->connections(0, nullptr).at(0).number == 2, "");
+              const int left = descriptors_left();
               CHILD_EXPECT(!Statistics::open(directory_, 4).ok(), "");
+              CHILD_EXPECT(descriptors_left() == left, "");
               return std::string();
             }),
             "");
