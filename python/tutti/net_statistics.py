@@ -325,9 +325,14 @@ def _open(path: Path) -> int | None:
 def read(path: Path) -> Process | None:
     """The statistics in a file; None if its process is gone, and then the file is removed.
 
+    None as well for a file that is named after this process, which is left alone: its writer's lock
+    is the process's, so that it would not show here, and would be gone once the file is closed.
+
     Raises:
         TuttiError: It is not such a file, is damaged, or of another version.
     """
+    if process_of(path) == os.getpid():
+        return None
     descriptor = _open(path)
     if descriptor is None:
         return None

@@ -235,6 +235,25 @@ def test_stale__is_removed(directory: Path, alive: Alive) -> None:
     assert not lives.exists()
 
 
+def test_read__leaves_its_own_process_alone(directory: Path) -> None:
+    path = write(named(directory, os.getpid()), connection(1))
+    locked = (
+        "import fcntl, sys\n"
+        "try: fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+        "except OSError: print('locked')\n"
+    )
+
+    def is_locked() -> bool:
+        words = [sys.executable, "-c", locked, str(path)]
+        return subprocess.run(words, capture_output=True, text=True).stdout == "locked\n"
+
+    with path.open("r+b") as writer:
+        fcntl.lockf(writer, fcntl.LOCK_EX)
+        assert net_statistics.read(path) is None
+        assert path.exists()
+        assert is_locked()
+
+
 def test_top__table(directory: Path, alive: Alive) -> None:
     alive(
         write(
