@@ -194,17 +194,16 @@ std::size_t RailsWire::send_together(std::span<const Transmission> packets) {
       peers_[peer].users == 0) {
     return Wire::send_together(packets);
   }
-  std::array<Transmission, kTogetherMax> on;
+  std::array<Transmission, kTogetherMax> room;
+  const std::span<Transmission> on = std::span(room).first(packets.size());
   std::transform(packets.begin(), packets.end(), on.begin(),
                  [&](const Transmission& sent) { return on_rail(peers_[peer], sent); });
-  const Transmission& last = on[packets.size() - 1];
-  for (Transmission& one : on) {
+  const Transmission& last = on.back();
+  for (Transmission& one : on.first(on.size() - 1)) {
     one.rail = last.rail;
     one.peer = last.peer;
   }
-  return count_taken(last.rail,
-                     rails_[last.rail]->send_together(std::span(on).first(packets.size())),
-                     packets.size());
+  return count_taken(last.rail, rails_[last.rail]->send_together(on), on.size());
 }
 
 std::size_t RailsWire::count_taken(std::size_t rail, std::size_t taken, std::size_t offered) {

@@ -71,9 +71,9 @@ class RailsWire : public Wire {
         clock_(std::move(clock)) {}
   Status open_address();
   Status open_descriptor();
-  /// As the rail below knows it; which rail that is stands in its `rail`.
   /// How many of so many packets count as taken, where the rail took these.
   std::size_t count_taken(std::size_t rail, std::size_t taken, std::size_t offered);
+  /// As the rail below knows it; which rail that is stands in its `rail`.
   transport::Transmission on_rail(const Peer& peer, const transport::Transmission& sent) const;
 
   std::vector<std::unique_ptr<Wire>> rails_;

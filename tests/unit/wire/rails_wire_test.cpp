@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <array>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -225,6 +226,24 @@ TEST(RailsWire, OneNameForAnAddressAsLongAsItHasUsers) {
   EXPECT_EQ(collector.count, 2U);
 }
 
+/// Counts the peers that it has names for.
+class CountingWire : public MemoryWire {
+ public:
+  CountingWire(MemoryNetwork* network, int* peers) : MemoryWire(network), peers_(peers) {}
+  Result<std::uint64_t> add_peer(const WireAddress& address, std::uint8_t traffic_class) override {
+    auto name = MemoryWire::add_peer(address, traffic_class);
+    *peers_ += name.ok() ? 1 : 0;
+    return name;
+  }
+  void remove_peer(std::uint64_t peer) override {
+    --*peers_;
+    MemoryWire::remove_peer(peer);
+  }
+
+ private:
+  int* peers_;
+};
+
 TEST(RailsWire, AddressesThatAreNone) {
   MemoryRails rails(3);
   const auto a = rails.end(2);
@@ -247,8 +266,19 @@ TEST(RailsWire, AddressesThatAreNone) {
   // One of the second rail's is none of its wire: the first rail's peer goes again.
   WireAddress bad = right;
   bad.bytes[right.length - 8U] = std::byte{0x7f};
-  const auto refused = a->add_peer(bad, 0);
+  std::array<int, 2> peers = {};
+  std::vector<std::unique_ptr<Wire>> counting;
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    counting.push_back(std::make_unique<CountingWire>(rails.networks[i].get(), &peers[i]));
+  }
+  const auto counted = together(std::move(counting));
+  const auto refused = counted->add_peer(bad, 0);
   EXPECT_EQ(refused.status().message(), "rail 1: not an address of a memory wire");
+  EXPECT_EQ(peers, (std::array{0, 0}));
+  const std::uint64_t added = *counted->add_peer(right, 0);
+  EXPECT_EQ(peers, (std::array{1, 1}));
+  counted->remove_peer(added);
+  EXPECT_EQ(peers, (std::array{0, 0}));
   EXPECT_EQ(RailsWire::open({}, {}).status().code(), ErrorCode::kInvalidArgument);
   std::vector<std::unique_ptr<Wire>> many;
   for (std::size_t i = 0; i <= RailsWire::kRailsMax; ++i) {
