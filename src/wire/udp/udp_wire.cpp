@@ -48,6 +48,8 @@ constexpr std::uint32_t kOpenPackets = 512;
 constexpr int kEct0 = 2;
 constexpr int kEcnMask = 3;
 constexpr Bytes kSendBufferBytes = 8 << 20;
+/// Ways change, and a route may be gone for a moment: it is tried again, for a call in vain.
+constexpr std::uint32_t kPlainPackets = 1024;
 /// The kernel begins to stamp a while after it was asked to. Until then it does so when it is read.
 constexpr int kStampTries = 20;
 constexpr transport::TimeNs kStampWaitNs = 500'000;
@@ -447,7 +449,7 @@ UdpWire::Outcome UdpWire::send_parts(Peer& to, int socket, std::size_t count, st
     count = 1;
   }
   // Bytes of a call. A packet that is cut finer than both ends agreed on may need two.
-  const bool may_cut = bytes > each && options_.segmentation && !to.is_plain;
+  const bool may_cut = bytes > each && options_.segmentation && to.plain_packets == 0;
   const std::size_t most = may_cut ? kDatagramBytesMax / each * each : each;
   for (std::size_t& first = *next; first < count;) {
     std::size_t end = bytes <= most ? count : first;
@@ -489,13 +491,14 @@ UdpWire::Outcome UdpWire::send_parts(Peer& to, int socket, std::size_t count, st
     }
     first = end;
   }
+  to.plain_packets -= bytes > each && to.plain_packets > 0 ? 1 : 0;
   return Outcome::kTaken;
 }
 
 // The kernel refused to cut a packet to this peer: from now on fragments as small as the way asks,
-// and if that is not why, each in a call of its own. IP would cut those that are too long, too, but
-// has only 16 bits to tell which pieces belong together.
-// False: it cannot be asked now; the packet is lost, and the next one asks again.
+// and if that is not why, each in a call of its own for a while. IP would cut those that are too
+// long, too, but has only 16 bits to tell which pieces belong together. False: it cannot be asked
+// now; the packet is lost, and the next one asks again.
 bool UdpWire::learn_way(Peer& to, int error) {
   const std::size_t content =
       std::min<std::size_t>(kFragmentsMax * (to.fragment_bytes - kPrefixBytes), kContentBytesMax);
@@ -512,8 +515,8 @@ bool UdpWire::learn_way(Peer& to, int error) {
         least_fragment_bytes_ == 0 ? room : std::min(least_fragment_bytes_, room);
     return true;
   }
-  to.is_plain = true;
-  ++plain_peers_;
+  to.plain_packets = kPlainPackets;
+  plain_peers_ += std::exchange(to.was_plain, true) ? 0 : 1;
   plain_peers_why_ = std::strerror(error);
   return true;
 }

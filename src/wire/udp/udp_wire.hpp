@@ -72,10 +72,11 @@ class UdpWire : public Wire {
 
   struct Peer {
     SocketAddress address;
-    std::size_t fragment_bytes = 0;  ///< Smallest full datagram of both ends and the way.
-    std::uint32_t users = 0;         ///< add_peer() less remove_peer(); 0: the place is free.
-    int interface = 0;               ///< By which it is to leave; 0: as the routes say.
-    bool is_plain = false;           ///< The kernel cuts nothing on the way there.
+    std::size_t fragment_bytes = 0;   ///< Smallest full datagram of both ends and the way.
+    std::uint32_t users = 0;          ///< add_peer() less remove_peer(); 0: the place is free.
+    int interface = 0;                ///< By which it is to leave; 0: as the routes say.
+    std::uint32_t plain_packets = 0;  ///< So many more go uncut: the kernel has refused to.
+    bool was_plain = false;           ///< Once.
     std::uint8_t traffic_class = 0;
   };
 
@@ -128,7 +129,7 @@ class UdpWire : public Wire {
   std::uint64_t next_packet_ = 0;
   Stopped stopped_;
   std::size_t least_fragment_bytes_ = 0;  ///< Of paths that take less than their ends; 0: none.
-  std::uint32_t plain_peers_ = 0;         ///< Times that a peer became plain.
+  std::uint32_t plain_peers_ = 0;         ///< That were so once.
   std::string plain_peers_why_;
   int bulk_ = 0;  ///< Above 0: payload is expected, and worth a look ahead.
   std::vector<std::byte> staging_;
