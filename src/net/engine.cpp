@@ -194,7 +194,7 @@ void Engine::detach(Lane* lane, bool aborts) {
   take_posted();
   lane->is_detached = true;
   if (!lane->has_ended) {
-    if (aborts || lane->open_requests > 0 || has_needless_copies(*lane)) {
+    if (aborts || lane->open_requests > 0 || is_close_needless(*lane)) {
       break_off(*lane);
     } else {
       // The TCP connection's end is in order from now on.
@@ -787,9 +787,10 @@ void Engine::drop_blocked_data() {
   drop_blocked([](const transport::Transmission& packet) { return !packet.is_control; });
 }
 
-/// Both ends have closed the channel: what is on its way is not waited for.
-bool Engine::has_needless_copies(const Lane& lane) {
-  return lane.is_detached && lane.has_farewell && lane.copies.used() > 0;
+/// Of a channel that is closed here: the peer has closed it, too, and what is on its way is not
+/// waited for, or its engine has forgotten it, and nobody is there to answer.
+bool Engine::is_close_needless(const Lane& lane) {
+  return lane.has_farewell && (lane.copies.used() > 0 || lane.is_peer_over);
 }
 
 /// A peer is gone: its last acknowledgements may lie in the socket.
@@ -820,15 +821,17 @@ void Engine::look_after_peers(TimeNs now) {
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
       continue;
     }
-    lane.has_farewell = lane.has_farewell || (got == 1 && byte == kFarewell);
-    if (!lane.has_farewell) {
+    // What comes after a farewell is the end.
+    lane.is_peer_over = lane.has_farewell || got != 1 || byte != kFarewell;
+    lane.has_farewell = lane.has_farewell || !lane.is_peer_over;
+    if (lane.is_peer_over) {
       take_what_is_left();
+      epoll_ctl(controls_, EPOLL_CTL_DEL, lane.control, nullptr);
     }
-    epoll_ctl(controls_, EPOLL_CTL_DEL, lane.control, nullptr);
     if (!lane.has_farewell && !lane.has_ended) {
       lane.is_peer_gone = true;
       break_off(lane);
-    } else if (has_needless_copies(lane) && !lane.has_ended) {
+    } else if (lane.is_detached && is_close_needless(lane) && !lane.has_ended) {
       break_off(lane);
     } else if (lane.close_ns != kNever) {
       lane.close_ns = now;

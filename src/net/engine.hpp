@@ -65,7 +65,8 @@ struct Lane {
   bool is_detached = false;                        ///< Its channel is gone.
   transport::TimeNs close_ns = transport::kNever;  ///< When its side is to be closed in order.
   bool has_farewell = false;
-  bool is_peer_gone = false;
+  bool is_peer_over = false;    ///< Its end of the TCP connection is closed.
+  bool is_peer_gone = false;    ///< So, without a farewell.
   bool is_peer_silent = false;  ///< So another connection with that device has found.
   transport::TimeNs break_off_ns = transport::kNever;  ///< When a silent peer's is not closed yet.
   bool is_counted = false;                             ///< In the engine's totals.
@@ -224,7 +225,7 @@ class Engine : private wire::Arrivals {
   void look_after_peers(transport::TimeNs now);
   void hear_of_silence(transport::TimeNs now);
   void take_what_is_left();
-  static bool has_needless_copies(const Lane& lane);
+  static bool is_close_needless(const Lane& lane);
   void break_off(Lane& lane);
   void forget_old(transport::TimeNs now);
   template <class IsDropped>

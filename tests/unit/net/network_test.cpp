@@ -717,6 +717,26 @@ TEST(Network, AnEndWaitsOnceForAPeerThatDoesNotAnswer) {
   EXPECT_NE(told.find(peer), std::string::npos) << told;
 }
 
+// Its last packet may be lost: who has closed and ended answers no more.
+TEST(Network, AnEndDoesNotWaitForAPeerThatHasEnded) {
+  const ScopedEnvironment paths("TUTTI_NET_PATHS", "1");
+  const ScopedEnvironment fault("TUTTI_FAULT", "seed=1,kill_path=0@1s");
+  Pair pair = make_pair();
+  ASSERT_NE(pair.receive, nullptr);
+  Pair other;
+  join(*pair.a, *pair.b, other.send, other.receive);
+  ASSERT_NE(other.receive, nullptr);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  pair.send.reset();
+  pair.receive.reset();
+  other.receive.reset();
+  pair.b.reset();
+  const auto start = Clock::now();
+  other.send.reset();
+  pair.a.reset();
+  EXPECT_LT(Clock::now() - start, std::chrono::milliseconds(500));
+}
+
 TEST(Network, KnobsWorkAtTheEndsOfTheirRanges) {
   constexpr std::pair<const char*, const char*> kEnds[] = {
       {"TUTTI_NET_TIMEOUT", "0.1"},    {"TUTTI_NET_TIMEOUT", "3600"}, {"TUTTI_NET_SPEED", "1"},
