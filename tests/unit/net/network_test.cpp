@@ -33,6 +33,7 @@
 #include "base/descriptors.hpp"
 #include "base/random.hpp"
 #include "net/hello.hpp"
+#include "net/statistics.hpp"
 #include "net/thread.hpp"
 
 namespace tutti::net {
@@ -295,13 +296,21 @@ TEST_P(NetworkPolling, TooLongAMessageIsAnErrorOnBothSides) {
 TEST_P(NetworkPolling, AChannelThatGoesLeavesItsBuffersAlone) {
   Pair pair = make_pair();
   ASSERT_NE(pair.receive, nullptr);
-  std::vector<std::byte> got(4 << 20);
-  const std::vector<std::byte> sent = content(6, 4 << 20);
+  std::vector<std::byte> got(64 << 20);
+  const std::vector<std::byte> sent = content(6, got.size());
   const ReceivePart to = part(got);
-  ASSERT_TRUE(pair.receive->receive({&to, 1}).ok());
+  Request* const receive = *pair.receive->receive({&to, 1});
   Request* const send = *pair.send->send(0, sent.data(), sent.size());
+  // Some of it is here, and more of it is on its way.
+  Completion early;
+  const auto has_come = [&] { return std::equal(got.begin(), got.begin() + 4096, sent.begin()); };
+  const auto end = Clock::now() + kPatience;
+  while (!has_come() && Clock::now() < end) {
+    ASSERT_FALSE(test(send, &early) || test(receive, &early));
+  }
   pair.receive.reset();
   const std::vector<std::byte> then = got;
+  EXPECT_FALSE(then == sent) << "it was all here already";
   const Completion done = wait(send);
   EXPECT_EQ(done.status.code(), done.status.ok() ? ErrorCode::kOk : ErrorCode::kTimeout);
   EXPECT_EQ(got, then);
@@ -869,8 +878,54 @@ TEST(Rails, ADeviceMadeOfOthers) {
   EXPECT_TRUE((*again)->listen(2).ok());
 }
 
-/// Messages one way between devices of two networks, each as it was sent.
-void expect_messages(Network& from, int from_device, Network& to, int to_device) {
+/// Of the connections over two rails that send, by the statistics of this process.
+struct RailUse {
+  std::array<std::uint64_t, 2> chunks_sent{};
+  std::array<std::uint64_t, 2> chunks_lost{};
+  std::array<int, 2> paths_heard_of{};
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t inflight_bytes = 0;
+};
+
+RailUse use_of_rails() {
+  RailUse use;
+  const std::string begin =
+      "tutti-net-" + std::to_string(geteuid()) + "-" + std::to_string(getpid()) + "-";
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+    if (!entry.path().filename().string().starts_with(begin)) {
+      continue;
+    }
+    std::ifstream file(entry.path(), std::ios::binary);
+    const auto read = [&file](std::uint64_t offset, auto& record) {
+      file.seekg(static_cast<std::streamoff>(offset));
+      file.read(reinterpret_cast<char*>(&record), sizeof record);
+    };
+    FileHeader header{};
+    read(0, header);
+    for (std::uint64_t slot = 0; slot < header.connections_max; ++slot) {
+      ConnectionRecord connection{};
+      const std::uint64_t at = header.slots_offset + slot * header.slot_bytes;
+      read(at, connection);
+      if (connection.direction != Direction::kSends) {
+        continue;
+      }
+      use.bytes_sent += connection.counters.bytes_sent;
+      use.inflight_bytes += connection.inflight_bytes;
+      for (std::uint64_t i = 0; i < connection.paths_shown; ++i) {
+        PathRecord path{};
+        read(at + sizeof connection + i * sizeof path, path);
+        use.chunks_sent[i % 2] += path.chunks_sent;
+        use.chunks_lost[i % 2] += path.losses;
+        use.paths_heard_of[i % 2] += path.rtt_ns > 0 ? 1 : 0;
+      }
+    }
+  }
+  return use;
+}
+
+/// Messages one way between devices of two networks, each as it was sent. `use`: of their rails.
+void expect_messages(Network& from, int from_device, Network& to, int to_device,
+                     RailUse* use = nullptr) {
   std::unique_ptr<Channel> send;
   std::unique_ptr<Channel> receive;
   join(from, to, send, receive, from_device, to_device);
@@ -885,14 +940,27 @@ void expect_messages(Network& from, int from_device, Network& to, int to_device)
     EXPECT_TRUE(wait(sent).status.ok());
     EXPECT_EQ(in, out) << bytes;
   }
+  if (use != nullptr) {
+    // They are written some time after.
+    const auto end = Clock::now() + kPatience;
+    do {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      *use = use_of_rails();
+    } while ((use->bytes_sent < 3'101'002 || use->inflight_bytes > 0) && Clock::now() < end);
+  }
 }
 
 TEST(Rails, AConnectionHasAllOfThem) {
   std::vector<std::string> said;
+  RailUse use;
   {
     const auto a = make_railed(&said);
     const auto b = make_railed();
-    expect_messages(*a, 2, *b, 2);
+    expect_messages(*a, 2, *b, 2, &use);
+  }
+  for (const std::size_t rail : {0, 1}) {
+    EXPECT_GT(use.chunks_sent[rail], 10U) << rail;
+    EXPECT_GT(use.paths_heard_of[rail], 0) << rail;
   }
   EXPECT_NE(said.front().find("2 rails, 0: udp, 32 paths"), std::string::npos) << said.front();
 }
@@ -914,12 +982,20 @@ TEST(Rails, AnEndWithoutThem) {
 
 TEST(Rails, OneThatDiesDisturbsNothing) {
   // The first rail carries the greetings, so both are tried.
-  for (const char* const fault : {"kill_rail=0@0s", "kill_rail=1@0s"}) {
-    const ScopedEnvironment kill("TUTTI_FAULT", fault);
+  for (const std::size_t dead : {0, 1}) {
+    SCOPED_TRACE("rail " + std::to_string(dead));
+    const std::string fault = "kill_rail=" + std::to_string(dead) + "@0s";
+    const ScopedEnvironment kill("TUTTI_FAULT", fault.c_str());
     const ScopedEnvironment timeout("TUTTI_NET_TIMEOUT", "5");
     const auto a = make_railed();
     const auto b = make_railed();
-    expect_messages(*a, 2, *b, 2);
+    RailUse use;
+    expect_messages(*a, 2, *b, 2, &use);
+    EXPECT_GT(use.chunks_sent[dead], 0U) << "it was tried";
+    EXPECT_GT(use.chunks_lost[dead], 0U);
+    EXPECT_EQ(use.paths_heard_of[dead], 0);
+    EXPECT_GT(use.chunks_sent[1 - dead], 40U) << "of 50";
+    EXPECT_GT(use.paths_heard_of[1 - dead], 0);
   }
 }
 
