@@ -83,6 +83,38 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
 """
 DATAGRAMS = 44  # Of one super-packet.
 
+# Two hosts with two interfaces each, all in one subnet on one switch, in a network of its own. Runs
+# the words behind it with `--rank` on both, and prints what each interface of theirs has sent.
+ONE_SUBNET = """
+set -e
+trap 'kill $(jobs -p) 2> /dev/null || true' EXIT
+ip link add name switch type bridge
+ip link set switch up
+for host in 0 1; do
+  unshare --net sleep 300 &
+  hosts[host]=$!
+  until [ "$(readlink /proc/${hosts[host]}/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do :; done
+  within="nsenter --net --target ${hosts[host]}"
+  $within sysctl -qw net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2
+  $within ip link set lo up
+  for rail in 0 1; do
+    ip link add rail$rail netns ${hosts[host]} type veth peer name port$host$rail
+    ip link set port$host$rail master switch up
+    $within ip addr add 10.9.0.$((1 + host * 2 + rail))/24 dev rail$rail
+    $within ip link set rail$rail up
+  done
+done
+nsenter --net --target ${hosts[0]} "$@" --rank 0 > /dev/null &
+first=$!
+nsenter --net --target ${hosts[1]} "$@" --rank 1 >&2
+wait $first
+for host in 0 1; do
+  for rail in 0 1; do
+    ip -s -j link show port$host$rail
+  done
+done
+"""
+
 
 class Lab:
     """One lab of this test run, driven by the command line."""
@@ -391,8 +423,7 @@ def test_net_job__every_byte_between_nodes_is_on_its_rail(lab: Lab, tmp_path: Pa
         assert all(link[direction] < block for link in links if not link["shaped"])
 
 
-def test_plugin__a_connection_has_all_rails_and_outlives_one(lab: Lab) -> None:
-    """The driver in two nodes whose device is made of both rails, one of which is pulled."""
+def plugin_and_driver() -> tuple[Path, Path]:
     plugin = paths.find(paths.NCCL_NET)
     driver = plugin.parents[1] / "tests/nccl_net/nccl_net_driver" if plugin else None
     if plugin is None or driver is None or not driver.is_file():
@@ -400,8 +431,14 @@ def test_plugin__a_connection_has_all_rails_and_outlives_one(lab: Lab) -> None:
         if os.environ.get("CI") == "true":
             pytest.fail(reason)
         pytest.skip(reason)
+    return plugin, driver
+
+
+def test_plugin__a_connection_has_all_rails_and_outlives_one(lab: Lab) -> None:
+    """The driver in two nodes whose device is made of both rails, one of which is pulled."""
+    plugin, driver = plugin_and_driver()
     lab.up("--nodes", "2", "--rails", "2", "--rate", "500mbit")
-    size, messages = 1 << 20, 250
+    size, messages = 1 << 20, 500
     words = [str(driver), "--plugin", str(plugin), "--version", "11", "--test", "ring"]
     words += ["--rails", "2", "--bytes", str(size), "--messages", str(messages)]
     words += ["--rendezvous", f"{plan.rail_address(0, 0)}:5000"]
@@ -428,6 +465,27 @@ def test_plugin__a_connection_has_all_rails_and_outlives_one(lab: Lab) -> None:
     assert after[0] - before[0] > 16 * size
     assert after[1] - before[1] < size
     assert sum(after) > messages * size
+
+
+def test_plugin__rails_in_one_subnet_carry_both(permitted: None) -> None:
+    """Routes alone would send everything by the first interface of the subnet."""
+    plugin, driver = plugin_and_driver()
+    size, messages = 1 << 20, 30
+    words = [str(driver), "--plugin", str(plugin), "--version", "11", "--test", "ring"]
+    words += ["--rails", "2", "--bytes", str(size), "--messages", str(messages)]
+    own = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--net"]
+    done = subprocess.run(
+        [*own, "bash", "-c", ONE_SUBNET, "one-subnet", *words, "--rendezvous", "10.9.0.1:5000"],
+        env=environment({"NCCL_SOCKET_IFNAME": "rail", "TUTTI_NET_SPEED": "1000"}),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stderr
+    sent = [json.loads(line)[0]["stats64"]["rx"]["bytes"] for line in done.stdout.splitlines()]
+    assert len(sent) == 4
+    assert min(sent) > messages * size / 4, sent
 
 
 def test_down__leaves_nothing(lab: Lab) -> None:
