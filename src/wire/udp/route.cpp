@@ -36,10 +36,7 @@ struct Question {
 
 struct Answer {
   nlmsghdr head{};
-  union {
-    rtmsg route{};
-    nlmsgerr error;
-  };
+  rtmsg route{};         ///< Or the begin of an error.
   std::byte rest[4096];  ///< Attributes, which nobody reads.
 };
 
@@ -71,9 +68,11 @@ std::optional<rtmsg> route_of(int netlink, int interface, const SocketAddress& f
   if (interface != 0) {
     question.add(RTA_OIF, &interface, sizeof interface);
   }
+  // The kernel answers before send() returns.
   Answer answer;
   if (send(netlink, &question, question.head.nlmsg_len, 0) < 0 ||
-      recv(netlink, &answer, sizeof answer, 0) < static_cast<ssize_t>(NLMSG_SPACE(sizeof(rtmsg))) ||
+      recv(netlink, &answer, sizeof answer, MSG_DONTWAIT) <
+          static_cast<ssize_t>(NLMSG_SPACE(sizeof(rtmsg))) ||
       answer.head.nlmsg_type != RTM_NEWROUTE || (answer.route.rtm_flags & kMadeUp) != 0) {
     return std::nullopt;
   }
