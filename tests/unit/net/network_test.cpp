@@ -294,26 +294,34 @@ TEST_P(NetworkPolling, TooLongAMessageIsAnErrorOnBothSides) {
 }
 
 TEST_P(NetworkPolling, AChannelThatGoesLeavesItsBuffersAlone) {
-  Pair pair = make_pair();
-  ASSERT_NE(pair.receive, nullptr);
-  std::vector<std::byte> got(64 << 20);
-  const std::vector<std::byte> sent = content(6, got.size());
-  const ReceivePart to = part(got);
-  Request* const receive = *pair.receive->receive({&to, 1});
-  Request* const send = *pair.send->send(0, sent.data(), sent.size());
-  // Some of it is here, and more of it is on its way.
-  Completion early;
-  const auto has_come = [&] { return std::equal(got.begin(), got.begin() + 4096, sent.begin()); };
-  const auto end = Clock::now() + kPatience;
-  while (!has_come() && Clock::now() < end) {
-    ASSERT_FALSE(test(send, &early) || test(receive, &early));
+  constexpr std::size_t kBytes = 64 << 20;
+  const std::vector<std::byte> sent = content(6, kBytes);
+  bool was_amid = false;
+  // Whether some of it is here, and more on its way, is seen afterwards: it is not ours to read
+  // yet.
+  for (int i = 0; i < 20 && !was_amid; ++i) {
+    Pair pair = make_pair();
+    ASSERT_NE(pair.receive, nullptr);
+    std::vector<std::byte> got(kBytes);
+    const ReceivePart to = part(got);
+    Request* const receive = *pair.receive->receive({&to, 1});
+    Request* const send = *pair.send->send(0, sent.data(), sent.size());
+    Completion done;
+    bool is_sent = false;
+    const auto end = Clock::now() + std::chrono::milliseconds(2 << i % 4);
+    while (!is_sent && Clock::now() < end && !test(receive, &done)) {
+      is_sent = test(send, &done);
+    }
+    pair.receive.reset();
+    const std::vector<std::byte> then = got;
+    was_amid = then != sent && then != std::vector<std::byte>(kBytes);
+    if (!is_sent) {
+      done = wait(send);
+      EXPECT_EQ(done.status.code(), done.status.ok() ? ErrorCode::kOk : ErrorCode::kTimeout);
+    }
+    EXPECT_TRUE(got == then);
   }
-  pair.receive.reset();
-  const std::vector<std::byte> then = got;
-  EXPECT_FALSE(then == sent) << "it was all here already";
-  const Completion done = wait(send);
-  EXPECT_EQ(done.status.code(), done.status.ok() ? ErrorCode::kOk : ErrorCode::kTimeout);
-  EXPECT_EQ(got, then);
+  EXPECT_TRUE(was_amid);
 }
 
 TEST_P(NetworkPolling, TheEndOfOneSideIsAnErrorOnTheOther) {
