@@ -41,6 +41,8 @@ FLAGS = [
     "-fwrapv",
     "-fno-exceptions",
     "-fno-rtti",
+    # No statement in which the lanes of a warp meet goes behind a branch that parts them.
+    "-fconvergent-functions",
     "-Wall",
     "-Wextra",
     "-Werror",
@@ -98,6 +100,25 @@ def run(command: list[str]) -> None:
         raise RuntimeError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
 
 
+def torn_lines(text: str) -> list[str]:
+    """Where PTX without comments parts the lanes that must store or load a line together.
+
+    A line of the wire is one instruction of eight lanes. Between the place where they meet and that
+    instruction a compiler may put a branch, behind which they go on apart; so nothing may stand
+    there. Packets are whole in each lane.
+    """
+    torn = []
+    kernel = before = ""
+    for line in text.splitlines():
+        if entry := re.match(r"\.visible \.entry (\w+)", line):
+            kernel = entry[1]
+        is_wire = re.match(r"(st|ld)\.relaxed\.sys\.global\.v4", line) is not None
+        if is_wire and not kernel.startswith("packets_") and not before.startswith("bar.warp.sync"):
+            torn.append(f"{kernel}: {before} | {line}")
+        before = line
+    return torn
+
+
 def ptx(tools: Tools, source: Path, target: str, version: str, output: Path) -> None:
     """PTX of all kernels, told that blocks have at most 512 threads, without comments."""
     raw = output.with_name(output.name + ".raw")
@@ -109,6 +130,10 @@ def ptx(tools: Tools, source: Path, target: str, version: str, output: Path) -> 
     text = re.sub(r"\s*//[^\n]*", "", raw.read_text())
     text = re.sub(r"\n\s+", "\n", text)
     text = re.sub(r"(\.visible \.entry [^)]*\))", r"\1\n.maxntid 512, 1, 1", text)
+    if torn := torn_lines(text):
+        raise RuntimeError(
+            f"{len(torn)} lines would not leave or arrive in one piece, first {torn[0]}"
+        )
     output.write_text(text)
 
 

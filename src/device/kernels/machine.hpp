@@ -49,8 +49,6 @@ struct Machine {
         : "r"(static_cast<Word>(value)));
     return result != 0;
   }
-  /// All lanes of the warp meet: what follows they execute together.
-  static TUTTI_INLINE void converge() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
   static TUTTI_INLINE void relax() {}
   static TUTTI_INLINE void block_barrier() { asm volatile("bar.sync 0;" ::: "memory"); }
   static TUTTI_INLINE void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
@@ -59,12 +57,33 @@ struct Machine {
                  "r"(v[1]), "r"(v[2]), "r"(v[3])
                  : "memory");
   }
+  /// All lanes of the warp meet and store with one instruction. One statement, so that what each
+  /// lane stores is chosen before they meet: behind a branch they may go on apart.
+  static TUTTI_INLINE void put_together(void* to, Unit v) {
+    asm volatile(
+        "bar.warp.sync 0xffffffff;\n\t"
+        "st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};"
+        :
+        : "l"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
+        : "memory");
+  }
   static TUTTI_INLINE Unit get(const void* from) {
     Word a, b, c, d;
     asm volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
                  : "l"(from)
                  : "memory");
+    return Unit{a, b, c, d};
+  }
+  /// As put_together().
+  static TUTTI_INLINE Unit get_together(const void* from) {
+    Word a, b, c, d;
+    asm volatile(
+        "bar.warp.sync 0xffffffff;\n\t"
+        "ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
+        : "l"(from)
+        : "memory");
     return Unit{a, b, c, d};
   }
   static TUTTI_INLINE void put_word(Wide* to, Wide value) {
@@ -87,7 +106,6 @@ struct Machine {
   static TUTTI_INLINE Word thread() { return __builtin_amdgcn_workitem_id_x(); }
   static TUTTI_INLINE Word block() { return __builtin_amdgcn_workgroup_id_x(); }
   static TUTTI_INLINE bool all(bool value) { return __builtin_amdgcn_ballot_w64(!value) == 0; }
-  static TUTTI_INLINE void converge() {}  // Lanes of a wave never part for longer than a branch.
   static TUTTI_INLINE void relax() {}
   static TUTTI_INLINE void block_barrier() {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
@@ -108,6 +126,9 @@ struct Machine {
     return Unit{static_cast<Word>(a), static_cast<Word>(a >> 32), static_cast<Word>(b),
                 static_cast<Word>(b >> 32)};
   }
+  /// Lanes of a wave never part for longer than a branch.
+  static TUTTI_INLINE void put_together(void* to, Unit v) { put(to, v); }
+  static TUTTI_INLINE Unit get_together(const void* from) { return get(from); }
   static TUTTI_INLINE void put_word(Wide* to, Wide value) {
     __scoped_atomic_store_n(to, value, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM);
   }
@@ -125,7 +146,6 @@ struct Machine {
 struct Machine {
   static constexpr Word kLanes = 1;
   static bool all(bool value) { return value; }
-  static void converge() {}
   /// Ranks may be more than cores.
   static void relax() { sched_yield(); }
   static void fence_system() {}

@@ -28,15 +28,13 @@ struct Lines {
     const Word low = static_cast<Word>(epoch);
     const Word high = static_cast<Word>(epoch >> 32);
     // Loads before this may have parted the lanes, and the line must leave in one piece.
-    Machine::converge();
-    Machine::put(line + lane * kUnitBytes,
-                 lane == kUnits ? Unit{low, high, low, high} : value.unit[0]);
+    Machine::put_together(line + lane * kUnitBytes,
+                          lane == kUnits ? Unit{low, high, low, high} : value.unit[0]);
   }
   /// One look. True when this lane has seen nothing that is not of `epoch`; a value counts when all
   /// lanes of its line have said so of one look.
   static TUTTI_INLINE bool get(const Byte* line, Word lane, Wide epoch, Value* value) {
-    Machine::converge();
-    const Unit unit = Machine::get(line + lane * kUnitBytes);
+    const Unit unit = Machine::get_together(line + lane * kUnitBytes);
     value->unit[0] = unit;
     return lane != kUnits ||
            (unit[0] == static_cast<Word>(epoch) && unit[1] == static_cast<Word>(epoch >> 32));

@@ -1,0 +1,33 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the build demands of the kernels' PTX."""
+
+from __future__ import annotations
+
+import device_images
+
+STORE = "st.relaxed.sys.global.v4.u32 [%rd203], {%r198, %r199, %r200, %r201};"
+LOAD = "ld.relaxed.sys.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd1];"
+MEET = "bar.warp.sync 0xffffffff;"
+BRANCH = "@%p233 bra $L__BB0_24;"
+
+
+def torn(kernel: str, *lines: str) -> int:
+    return len(device_images.torn_lines("\n".join([f".visible .entry {kernel}(", *lines])))
+
+
+def test_torn_lines__what_follows_the_meeting_is_whole() -> None:
+    assert torn("exchange_8", MEET, STORE, MEET, LOAD) == 0
+
+
+def test_torn_lines__a_branch_between() -> None:
+    assert torn("exchange_8", MEET, BRANCH, STORE) == 1
+    assert torn("exchange_8", MEET, STORE, STORE, MEET, BRANCH, LOAD) == 2
+
+
+def test_torn_lines__packets_need_no_meeting() -> None:
+    assert torn("packets_exchange_8", BRANCH, STORE, LOAD) == 0
+
+
+def test_torn_lines__other_loads_and_stores_are_free() -> None:
+    assert torn("exchange_8", "st.relaxed.sys.global.u32 [%rd1], %r1;", "ld.global.u32 %r1;") == 0
