@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Communicators are blocking: a non-blocking one hands every call to a thread of the library, which
-// was measured to cost 0.3 ms a call on NVLink where the call itself takes 16 us. The one step that
-// waits for peers at length, init, therefore runs on a thread of ours, and the wait for it is
-// bounded; the operations only queue work, and their callers bound the wait for the stream.
+// was measured to cost 0.3 ms a call on NVLink where the call itself takes 16 us. Init waits for
+// peers at length: it runs on a thread of ours, and the wait for it is bounded. An operation may
+// wait for them too, when it is the first of its kind and the library connects what it needs (NCCL
+// from 2.22 on): nothing here bounds that. Who calls operations has another thread abort() the
+// communicator when one does not return, and bounds the wait for the stream.
 #include "ccl/ccl.hpp"
 
 #include <dlfcn.h>

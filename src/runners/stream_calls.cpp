@@ -63,6 +63,14 @@ void StreamCalls::recycle(const Queued& call) {
   }
 }
 
+Status StreamCalls::show() {
+  const std::lock_guard lock(mutex_);
+  TUTTI_RETURN_IF_ERROR(failure_);
+  wake_watch();  // First: there may be no thread for it.
+  queueing_since_ = Clock::now();
+  return {};
+}
+
 Status StreamCalls::begin(Queued* call) {
   std::unique_lock lock(mutex_);
   TUTTI_RETURN_IF_ERROR(failure_);
@@ -78,8 +86,8 @@ Status StreamCalls::begin(Queued* call) {
       free_.pop_back();
     }
   }
+  wake_watch();  // First: there may be no thread for it.
   queueing_since_ = Clock::now();
-  wake_watch();
   return {};
 }
 
@@ -124,6 +132,10 @@ Status StreamCalls::settle(std::unique_lock<std::mutex>& lock, const Status& sta
 }
 
 Status StreamCalls::reap() {
+  if (calls_.empty()) {
+    return {};  // A call that is waited for comes by here: nothing is asked of the driver.
+  }
+  const device::RelaxedCapture relaxed(api_);
   while (!calls_.empty()) {
     Queued& first = calls_.front();
     TUTTI_ASSIGN_OR_RETURN(const bool is_done, api_.event_done(first.after));
@@ -159,7 +171,6 @@ Status StreamCalls::precede(device::Stream stream) {
 }
 
 Status StreamCalls::failure() {
-  const device::RelaxedCapture relaxed(api_);
   std::unique_lock lock(mutex_);
   // Of a thread that queues the watch takes care: questions to the driver would wait for it.
   if (failure_.ok() && !queueing_since_) {
@@ -175,7 +186,6 @@ Status StreamCalls::failure() {
 }
 
 Status StreamCalls::drain() {
-  const device::RelaxedCapture relaxed(api_);
   for (;;) {
     {
       std::unique_lock lock(mutex_);
@@ -207,7 +217,7 @@ Status StreamCalls::timed_out(const char* what) const {
 Status StreamCalls::look_at_queueing(Clock::time_point now) {
   const auto waited = now - *queueing_since_;
   if (options_.timeout_s > 0 && seconds(waited) > options_.timeout_s) {
-    return timed_out("a call could not be queued on its stream");
+    return timed_out("a call could not be queued");
   }
   if (waited < kLook || now - last_look_ < kLook || calls_.empty() || !calls_.front().is_running) {
     return {};

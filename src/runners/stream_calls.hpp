@@ -12,7 +12,9 @@
 //
 // The driver makes a thread that queues wait when its queue is full, and what fills it may be a
 // call whose peer is dead. So no lock is held while anything is queued: a call is shown to the
-// thread before, which ends it too when queueing takes as long as the time-out.
+// thread before, which ends it too when queueing takes as long as the time-out. NCCL may also wait
+// for its peers in a call, which connects to them when it first needs them; so calls that are
+// waited for are shown to the thread while they are queued.
 //
 // Functions that queue are for one thread at a time.
 #pragma once
@@ -73,6 +75,16 @@ class StreamCalls {
     return commit(std::move(call), status);
   }
 
+  /// `queue()` puts a call that is waited for on streams of the runner's own: the watch sees to it
+  /// that this ends, and to nothing after it. Errors of `queue` are failures.
+  template <class Queue>
+  Status watch_over(const Queue& queue) {
+    TUTTI_RETURN_IF_ERROR(show());
+    const Status status = queue();
+    std::unique_lock lock(mutex_);
+    return settle(lock, status);
+  }
+
   /// What is queued on `stream` from now on waits for the calls queued so far.
   Status precede(device::Stream stream);
   /// Waits until everything queued is done.
@@ -93,6 +105,8 @@ class StreamCalls {
   };
 
   /// Shows the watch that this thread is about to queue something, until settle().
+  Status show();
+  /// The same for a call that is not waited for.
   Status begin(Queued* call);
   Status open(device::Stream stream, Queued* call);
   Status commit(Queued&& call, const Status& status);

@@ -15,6 +15,8 @@
 // Environment, read at every call; SPEC is SYMBOL[:CALLS][@RANK], several separated by commas:
 //   FAKE_CCL_FAIL=SPEC     after CALLS good calls the function returns ncclInternalError
 //   FAKE_CCL_STALL=SPEC    after CALLS good calls its work never completes, until abort
+//   FAKE_CCL_CONNECT=SPEC  after CALLS good calls the function itself stays, until abort, as where
+//                          the real one connects to a peer that does not come
 //   FAKE_CCL_VERSION=N     what ncclGetVersion says
 //   FAKE_CCL_IN_PROGRESS=N every call on a non-blocking communicator stays in progress for N polls
 //                          (unset: only its first, as with lazily connected ranks)
@@ -1476,6 +1478,13 @@ Result issue(Call call, abi::Comm handle) {
       group.error = result;
     }
     return result;
+  }
+  if (knob_applies("FAKE_CCL_CONNECT", symbol, rank)) {
+    Backoff backoff;
+    while (!call.comm->aborted.load()) {
+      backoff.wait();
+    }
+    return fail(abi::kInternalError, std::string(symbol) + ": aborted while it connected");
   }
   call.stall = knob_applies("FAKE_CCL_STALL", symbol, rank);
   const bool message = call.kind == Kind::kSend || call.kind == Kind::kRecv;

@@ -110,6 +110,7 @@ void CclRunner::begin_end() {
   Status unheard = stream_status(/*wait=*/true);
   static_cast<void>(unheard);
   stream_calls_.reset();
+  has_queued_ = false;
   end_->leave(CommonEnd::Turn::kLibrary);
   end_on_thread(take_communicators(), has_failed_ ? &ccl::Library::abort : &ccl::Library::destroy);
 }
@@ -237,21 +238,12 @@ Status CclRunner::run(Scope scope, const Call& call) {
   }
   TUTTI_RETURN_IF_ERROR(ready());
   Lane lane{communicators_[index(scope)], streams_.front(), {}, true};
-  return carry({&lane, 1}, me, call, Gaps::kStay,
-               [&](const Call& moved) { return enqueue(moved, me, lane); });
+  return carry({&lane, 1}, me, call, Gaps::kStay, [&](const Call& moved) {
+    return stream_calls().watch_over([&] { return enqueue(moved, me, lane); });
+  });
 }
 
-Status CclRunner::enqueue_on(const Call& call, device::Stream stream, bool is_captured) {
-  if (broken_) {
-    TUTTI_RETURN_IF_ERROR(stream_status(/*wait=*/false));
-    return failed_before();
-  }
-  TUTTI_RETURN_IF_ERROR(check_on_device(call, device_));
-  TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
-  if (is_captured) {
-    has_captured_ = true;
-    return enqueue_on_stream(call, stream, /*may_lease=*/false, nullptr);
-  }
+StreamCalls& CclRunner::stream_calls() {
   if (stream_calls_ == nullptr) {
     stream_calls_ = std::make_unique<StreamCalls>(
         api_, device_,
@@ -271,8 +263,23 @@ Status CclRunner::enqueue_on(const Call& call, device::Stream stream, bool is_ca
             .look = {},
             .end = [this](const Status& failure) { end_->end(failure); }});
   }
+  return *stream_calls_;
+}
+
+Status CclRunner::enqueue_on(const Call& call, device::Stream stream, bool is_captured) {
+  if (broken_) {
+    TUTTI_RETURN_IF_ERROR(stream_status(/*wait=*/false));
+    return failed_before();
+  }
+  TUTTI_RETURN_IF_ERROR(check_on_device(call, device_));
+  TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
+  if (is_captured) {
+    has_captured_ = true;
+    return enqueue_on_stream(call, stream, /*may_lease=*/false, nullptr);
+  }
   static_cast<void>(end_->is_behind_other(CommonEnd::Turn::kLibrary));
-  return stream_calls_->add(stream, [&](Lease* scratch) {
+  has_queued_ = true;
+  return stream_calls().add(stream, [&](Lease* scratch) {
     return enqueue_on_stream(call, stream, /*may_lease=*/true, scratch);
   });
 }
@@ -292,7 +299,7 @@ Status CclRunner::enqueue_on_stream(const Call& call, device::Stream stream, boo
 }
 
 Status CclRunner::stream_status(bool wait) {
-  if (stream_calls_ == nullptr) {
+  if (!has_queued_) {
     return {};
   }
   return wait ? stream_calls_->drain() : stream_calls_->failure();
@@ -323,7 +330,9 @@ Status CclRunner::run_queued(const Call& call, const Queue& queue) {
   TUTTI_RETURN_IF_ERROR(ready());
   Lane lane{communicators_[index(Scope::kWhole)], streams_.front(), {}, true};
   return carry({&lane, 1}, bootstrap_.scope_rank(Scope::kWhole), call, Gaps::kClose,
-               [&](const Call& moved) { return queue(moved, lane); });
+               [&](const Call& moved) {
+                 return stream_calls().watch_over([&] { return queue(moved, lane); });
+               });
 }
 
 Status CclRunner::run_pipeline(select::Pipeline pipeline, int chunks, Runner* direct,
@@ -346,12 +355,14 @@ Status CclRunner::run_pipeline(select::Pipeline pipeline, int chunks, Runner* di
   const ScopeRank me = bootstrap_.scope_rank(Scope::kWhole);
   return carry(
       std::span(lanes).first(static_cast<std::size_t>(used)), me, call, Gaps::kStay,
-      [&](const Call& moved) -> Status {
-        for (int i = 0; i < used; ++i) {
-          const Chunk chunk(moved, me, chunk_run(moved.count, moved.element_bytes, i, used));
-          TUTTI_RETURN_IF_ERROR(enqueue(chunk.call(), me, lanes[static_cast<std::size_t>(i)]));
-        }
-        return {};
+      [&](const Call& moved) {
+        return stream_calls().watch_over([&]() -> Status {
+          for (int i = 0; i < used; ++i) {
+            const Chunk chunk(moved, me, chunk_run(moved.count, moved.element_bytes, i, used));
+            TUTTI_RETURN_IF_ERROR(enqueue(chunk.call(), me, lanes[static_cast<std::size_t>(i)]));
+          }
+          return {};
+        });
       });
 }
 
@@ -362,7 +373,8 @@ Status CclRunner::run_beside(Runner& direct, int chunks, const Call& call) {
   return carry({&lane, 1}, me, call, Gaps::kStay, [&](const Call& moved) -> Status {
     const Run first = chunk_run(moved.count, moved.element_bytes, 0, chunks);
     const Chunk rest(moved, me, {first.count, moved.count - first.count});
-    TUTTI_RETURN_IF_ERROR(enqueue(rest.call(), me, lane));
+    TUTTI_RETURN_IF_ERROR(
+        stream_calls().watch_over([&] { return enqueue(rest.call(), me, lane); }));
     return direct.run(Scope::kWhole, Chunk(moved, me, first).call());
   });
 }

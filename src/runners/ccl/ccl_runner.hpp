@@ -117,6 +117,8 @@ class CclRunner : public Runner {
   Status async_error(std::span<const Lane> lanes);
   Status wait(std::span<const Lane> lanes, const char* what);
   Status ready();
+  /// Of calls that are waited for it watches the queueing alone.
+  StreamCalls& stream_calls();
   Status enqueue_on_stream(const Call& call, device::Stream stream, bool may_lease, Lease* scratch);
   /// The lane's stream as the library knows it.
   device::Stream native(const Lane& lane) const { return api_.native_stream(lane.stream); }
@@ -158,6 +160,7 @@ class CclRunner : public Runner {
   std::vector<End> ends_;           ///< Under way, on threads of their own.
   Clock::time_point ends_until_{};  ///< When they are left behind.
   std::shared_ptr<CommonEnd> end_;
+  bool has_queued_ = false;                    ///< A call on a stream of the application's, ever.
   std::unique_ptr<StreamCalls> stream_calls_;  ///< Last: its thread uses the rest.
 };
 

@@ -142,5 +142,48 @@ TEST(CclEnd, run__a_time_out_does_not_wait_for_the_abort) {
   EXPECT_EQ(answers, test::all_well(2));
 }
 
+/// NCCL connects to a peer in the first call that needs it, however long that takes.
+TEST(CclEnd, run__a_call_that_stays_in_the_library_is_a_timeout) {
+  const Knob connect("FAKE_CCL_CONNECT", "ncclAllReduce:0@0");
+  for (const bool in_chunks : {false, true}) {
+    const auto answers = on_ccl_ranks(
+        2,
+        [&](CclRank& self) -> std::string {
+          const std::string added = self.add_lanes(2);
+          CHILD_EXPECT(added.empty(), added);
+          const CollectiveCase test(Collective::kAllreduce, self.rank, 2, 0, 100, false, false);
+          const Call call = self.placed(test, true);
+          const Status status =
+              in_chunks ? self.runner->run_pipeline(select::Pipeline::kComms, 2, nullptr, call)
+                        : self.runner->run(Scope::kWhole, call);
+          CHILD_EXPECT(!status.ok(), "went well");
+          CHILD_EXPECT(self.rank == 1 || status.code() == ErrorCode::kTimeout, status.message());
+          CHILD_EXPECT(!self.runner->run(Scope::kWhole, call).ok(), "went well later");
+          return "";
+        },
+        1);
+    EXPECT_EQ(answers, test::all_well(2));
+  }
+}
+
+TEST(CclEnd, run__the_watch_asks_the_driver_nothing) {
+  const auto answers = on_ccl_ranks(2, [](CclRank& self) -> std::string {
+    const auto cuda = DynamicLibrary::open(FAKE_CUDA);
+    long (*calls)(const char*) = nullptr;
+    CHILD_EXPECT(cuda.ok() && cuda->resolve("tutti_fake_calls", &calls), "no count");
+    const CollectiveCase test(Collective::kAllreduce, self.rank, 2, 0, 100, false, false);
+    const auto asked = [&] {
+      return calls("cuThreadExchangeStreamCaptureMode") + calls("cuEventQuery") +
+             calls("cuEventRecord") + calls("cuStreamWaitEvent");
+    };
+    CHILD_OK(self.runner->run(Scope::kWhole, self.placed(test, true)));
+    const long before = asked();
+    CHILD_OK(self.runner->run(Scope::kWhole, self.placed(test, true)));
+    CHILD_EXPECT(asked() == before, std::to_string(asked() - before));
+    return "";
+  });
+  EXPECT_EQ(answers, test::all_well(2));
+}
+
 }  // namespace
 }  // namespace tutti::runners

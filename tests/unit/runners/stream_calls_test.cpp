@@ -218,6 +218,25 @@ TEST_F(StreamCallsTest, watch__ends_the_calls_while_the_caller_is_held_in_queuei
   EXPECT_EQ(ends_, 1);
 }
 
+TEST_F(StreamCallsTest, watch_over__ends_a_call_that_is_held_in_queueing) {
+  std::binary_semaphore ended{0};
+  auto own = options(0.3);
+  own.end = [&](const Status&) {
+    ++ends_;
+    ended.release();
+  };
+  StreamCalls calls(*api_, 0, own);
+  EXPECT_TRUE(calls.watch_over([] { return Status(); }).ok());
+  std::this_thread::sleep_for(500ms);  // What is over is not watched any more.
+  EXPECT_TRUE(calls.failure().ok());
+  const Status status = calls.watch_over([&] {
+    return ended.try_acquire_for(20s) ? Status(ErrorCode::kLibraryFailed, "aborted") : Status();
+  });
+  EXPECT_EQ(status.code(), ErrorCode::kTimeout) << status.message();
+  EXPECT_EQ(calls.watch_over([] { return Status(); }).code(), ErrorCode::kTimeout);
+  EXPECT_EQ(ends_, 1);
+}
+
 TEST_F(StreamCallsTest, watch__sees_that_a_peer_is_gone_while_the_caller_is_held_in_queueing) {
   std::binary_semaphore ended{0};
   auto own = options(0);  // No time-out: the peer alone.
