@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <utility>
 
@@ -99,17 +100,18 @@ class CudaApi final : public Api {
     unsigned memory_type = 0;
     unsigned is_managed = 0;  // The library may write one byte or four.
     int ordinal = -1;
+    cuda::Context context = nullptr;
     int attributes[] = {cuda::kPointerAttributeMemoryType, cuda::kPointerAttributeIsManaged,
-                        cuda::kPointerAttributeDeviceOrdinal};
-    void* values[] = {&memory_type, &is_managed, &ordinal};
+                        cuda::kPointerAttributeDeviceOrdinal, cuda::kPointerAttributeContext};
+    void* values[] = {&memory_type, &is_managed, &ordinal, &context};
     // Any error means that the library does not know the pointer: not initialised yet, shut down,
     // forked, or not an address.
-    if (cu_.pointer_get_attributes(3, attributes, values, as_device_pointer(pointer)) !=
-            cuda::kSuccess ||
+    if (cu_.pointer_get_attributes(std::size(attributes), attributes, values,
+                                   as_device_pointer(pointer)) != cuda::kSuccess ||
         memory_type != cuda::kMemoryTypeDevice || is_managed != 0 || ordinal < 0) {
       return {};
     }
-    return {MemoryKind::kDevice, ordinal};
+    return {MemoryKind::kDevice, ordinal, is_foreign(context, ordinal)};
   }
 
   int current_device() override {
@@ -721,6 +723,26 @@ class CudaApi final : public Api {
       result = cu_.ctx_push_current(context);
     }
     return check("cuCtxPushCurrent", result);
+  }
+
+  /// Whether memory of `context` is beyond the primary context of `device`. Memory that was mapped
+  /// or came out of a pool has no context: it is the GPU's.
+  bool is_foreign(cuda::Context context, int device) {
+    if (context == nullptr || device >= kDevicesMax ||
+        context == primary_[device].load(std::memory_order_acquire)) [[likely]] {
+      return false;
+    }
+    // The primary context may not be known yet, or have been made anew. One that is not active has
+    // no memory, and is not to be made for the asking.
+    cuda::Device handle = -1;
+    unsigned flags = 0;
+    int active = 0;
+    if (cu_.device_get(&handle, device) != cuda::kSuccess ||
+        cu_.primary_ctx_get_state(handle, &flags, &active) != cuda::kSuccess || active == 0) {
+      return true;
+    }
+    Scope scope(*this);
+    return !scope.enter(device).ok() || context != primary_[device].load(std::memory_order_acquire);
   }
 
   /// Of a context; -1: of none, or of one that is gone.

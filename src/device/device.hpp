@@ -33,6 +33,14 @@ enum class MemoryKind : std::uint8_t {
 struct PointerInfo {
   MemoryKind kind = MemoryKind::kHost;
   int device = -1;
+  /// Of another context than the primary one (CUDA): copies reach it, but neither kernels of ours
+  /// nor libraries, which run in the primary context; theirs would end in a fault.
+  bool is_foreign = false;
+
+  /// Memory of `device` that kernels of ours and libraries can take.
+  bool is_usable_on(int wanted) const {
+    return kind == MemoryKind::kDevice && device == wanted && !is_foreign;
+  }
 };
 
 /// Opaque handles; CUstream / hipStream_t / our own. Null is never a valid stream of ours.

@@ -94,6 +94,7 @@ inline constexpr int kDeviceAttributeMultiprocessorCount = 16;
 inline constexpr int kDeviceAttributeMpsEnabled = 133;  // CUDA 12.2 and later.
 
 // CUpointer_attribute
+inline constexpr int kPointerAttributeContext = 1;
 inline constexpr int kPointerAttributeMemoryType = 2;
 inline constexpr int kPointerAttributeIsManaged = 8;
 inline constexpr int kPointerAttributeDeviceOrdinal = 9;

@@ -23,8 +23,7 @@ double seconds(std::chrono::steady_clock::duration time) {
 
 Status check_on_device(const Call& call, int device) {
   const auto fits = [&](const void* buffer, const device::PointerInfo& memory) {
-    return buffer == nullptr ||
-           (memory.kind == device::MemoryKind::kDevice && memory.device == device);
+    return buffer == nullptr || memory.is_usable_on(device);
   };
   if (fits(call.send, call.send_memory) && fits(call.recv, call.recv_memory)) {
     return {};
@@ -33,7 +32,8 @@ Status check_on_device(const Call& call, int device) {
       ErrorCode::kInvalidArgument,
       std::string(select::to_string(call.collective)) +
           ": a call on a stream takes memory of its communicator's GPU, which is number " +
-          std::to_string(device) + "; wait for the call to use other memory");
+          std::to_string(device) +
+          ", and of its primary context; wait for the call to use other memory");
 }
 
 StreamCalls::~StreamCalls() {

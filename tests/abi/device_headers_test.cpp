@@ -86,6 +86,7 @@ static_assert(cuda::kErrorNotReady == CUDA_ERROR_NOT_READY);
 static_assert(cuda::kErrorContextIsDestroyed == CUDA_ERROR_CONTEXT_IS_DESTROYED);
 static_assert(cuda::kErrorNotSupported == CUDA_ERROR_NOT_SUPPORTED);
 static_assert(cuda::kErrorSystemNotReady == CUDA_ERROR_SYSTEM_NOT_READY);
+static_assert(cuda::kPointerAttributeContext == CU_POINTER_ATTRIBUTE_CONTEXT);
 static_assert(cuda::kPointerAttributeMemoryType == CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
 static_assert(cuda::kPointerAttributeIsManaged == CU_POINTER_ATTRIBUTE_IS_MANAGED);
 static_assert(cuda::kPointerAttributeDeviceOrdinal == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);

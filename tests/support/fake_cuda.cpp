@@ -48,7 +48,7 @@ struct State {
   std::mutex mutex;
   CUctx_st* primary[tutti::device::kHostDeviceCount] = {};
   std::vector<CUctx_st*> contexts;        // Every one ever made: handles stay readable for ever.
-  std::map<void*, CUctx_st*> context_of;  // Of streams and events.
+  std::map<void*, CUctx_st*> context_of;  // Of streams, events and what cuMemAlloc gave.
   std::size_t memory[tutti::device::kHostDeviceCount] = {};
   std::size_t memory_max = std::size_t{16} << 30;
   std::atomic<int> mps_processors{0};
@@ -382,6 +382,7 @@ CUDA_CALL(cuMemAlloc_v2, (DevicePointer * pointer, std::size_t bytes)) {
     return code_of(memory.status(), kInvalidValue);
   }
   used += tutti::device::host_device_range(*memory).bytes;
+  state().context_of[*memory] = current();
   *pointer = reinterpret_cast<DevicePointer>(*memory);
   return kSuccess;
 }
@@ -392,6 +393,7 @@ CUDA_CALL(cuMemFree_v2, (DevicePointer pointer)) {
   const int code = free_memory(as_pointer(pointer));
   if (code == kSuccess && range.device >= 0) {
     const std::lock_guard lock(state().mutex);
+    state().context_of.erase(range.base);
     state().memory[range.device] -= range.bytes;
   }
   return code;
@@ -474,6 +476,10 @@ CUDA_CALL(cuPointerGetAttributes,
         break;
       case cuda::kPointerAttributeIsManaged:
         *static_cast<unsigned char*>(data[i]) = is_managed;
+        break;
+      case cuda::kPointerAttributeContext:
+        // None for memory that was mapped (cuMemMap): that is every context's.
+        *static_cast<CUctx_st**>(data[i]) = context_of(range.base);
         break;
       case cuda::kPointerAttributeDeviceOrdinal:
         *static_cast<int*>(data[i]) = range.bytes == 0 ? -2 : std::max(range.device, 0);

@@ -242,16 +242,22 @@ class Segment {
 constexpr const char* kDriverFile = "libamdhip64.so";
 constexpr const char* kCurrentDevice = "hipGetDevice";
 constexpr const char* kDeviceUuid = "hipDeviceGetUuid";
+constexpr const char* kContext = "";  // HIP has none that matter.
+constexpr const char* kPointerAttribute = "";
 #else
 constexpr const char* kDriverFile = "libcuda.so";
 constexpr const char* kCurrentDevice = "cuCtxGetDevice";
 constexpr const char* kDeviceUuid = "cuDeviceGetUuid";
+constexpr const char* kContext = "cuCtxGetCurrent";
+constexpr const char* kPointerAttribute = "cuPointerGetAttribute";
 #endif
 
 struct Driver {
   void (*enqueue)(void* stream, void (*function)(void*), void* argument) = nullptr;
   int (*current_device)(int* device) = nullptr;
   int (*device_uuid)(void* uuid, int device) = nullptr;
+  int (*context)(void** context) = nullptr;
+  int (*pointer_attribute)(void* value, int attribute, std::uintptr_t pointer) = nullptr;
 };
 
 int find_driver(dl_phdr_info* info, std::size_t, void* argument) {
@@ -285,6 +291,8 @@ Driver driver() {
   };
   resolve(&found.current_device, kCurrentDevice);
   resolve(&found.device_uuid, kDeviceUuid);
+  resolve(&found.context, kContext);
+  resolve(&found.pointer_attribute, kPointerAttribute);
   resolve(&found.enqueue, "tutti_fake_enqueue");
   return found;
 }
@@ -1429,6 +1437,19 @@ Result check_ready(Comm& comm) {
              : state;
 }
 
+/// Memory of another context is a fault of the real library's kernels.
+bool is_of_current_context(const void* buffer) {
+  constexpr int kContextOfPointer = 1;
+  const Driver device = driver();
+  void* current = nullptr;
+  void* own = nullptr;
+  return buffer == nullptr || device.context == nullptr || device.pointer_attribute == nullptr ||
+         device.context(&current) != 0 ||
+         device.pointer_attribute(&own, kContextOfPointer,
+                                  reinterpret_cast<std::uintptr_t>(buffer)) != 0 ||
+         own == nullptr || own == current;
+}
+
 Result check_arguments(const Call& call) {
   if (call.type < 0 || call.type >= kTypes) {
     return fail(abi::kInvalidArgument, "invalid type " + std::to_string(call.type));
@@ -1449,6 +1470,9 @@ Result check_arguments(const Call& call) {
       call.kind != Kind::kSend && (call.kind != Kind::kReduce || call.root == call.comm->rank);
   if (call.count > 0 && ((reads && call.send == nullptr) || (writes && call.recv == nullptr))) {
     return fail(abi::kInvalidArgument, "null buffer");
+  }
+  if (!is_of_current_context(call.send) || !is_of_current_context(call.recv)) {
+    return fail(abi::kInternalError, "an illegal memory access: a buffer of another context");
   }
   return abi::kSuccess;
 }

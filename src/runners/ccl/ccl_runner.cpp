@@ -384,8 +384,7 @@ Status CclRunner::carry(std::span<Lane> lanes, const ScopeRank& me, const Call& 
                         const EnqueueCall& enqueue_call) {
   auto moves = [&](const device::PointerInfo& memory, std::span<const std::uint64_t> counts,
                    std::span<const std::uint64_t> offsets) {
-    return memory.kind != device::MemoryKind::kDevice || memory.device != device_ ||
-           (gaps == Gaps::kClose && !is_dense(counts, offsets));
+    return !memory.is_usable_on(device_) || (gaps == Gaps::kClose && !is_dense(counts, offsets));
   };
   TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
   Relocated relocated;

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Carries a call on NCCL or RCCL: one library call where the library has the collective, grouped
-// send/recv or grouped broadcasts where it has not. Buffers in host memory (or on another device)
-// pass through device scratch, so a rank that differs from the agreed memory mode is still right.
+// send/recv or grouped broadcasts where it has not. Buffers in host memory (or on another device,
+// or of a foreign context) pass through device scratch, so a rank that differs from the agreed
+// memory mode is still right.
 //
 // A pipeline cuts the call (chunk.hpp) and gives every chunk a lane: a stream, and the
 // communicator or one of its own. Every rank queues the chunks in the same order. On one

@@ -404,11 +404,8 @@ Status DirectRunner::run_by(Carrier carrier, const Call& call) {
     return failed_before();
   }
   has_run_ = true;
-  const auto misfit = [&](const device::PointerInfo& memory) {
-    return memory.kind != device::MemoryKind::kDevice || memory.device != device_;
-  };
-  const bool move_send = misfit(call.send_memory);
-  const bool move_recv = misfit(call.recv_memory);
+  const bool move_send = !call.send_memory.is_usable_on(device_);
+  const bool move_recv = !call.recv_memory.is_usable_on(device_);
   if (!move_send && !move_recv && !direct_needs_copy(call)) [[likely]] {
     return (this->*carrier)(call);
   }

@@ -164,6 +164,47 @@ TEST_F(Cuda, classify__managed_memory_is_host) {
   ASSERT_EQ(symbol<int(cuda::DevicePointer)>("cuMemFree_v2")(managed), 0);
 }
 
+TEST_F(Cuda, classify__memory_of_another_context_is_foreign) {
+  const auto push = symbol<int(cuda::Context)>("cuCtxPushCurrent_v2");
+  const auto pop = symbol<int(cuda::Context*)>("cuCtxPopCurrent_v2");
+  const auto allocate = symbol<int(cuda::DevicePointer*, std::size_t)>("cuMemAlloc_v2");
+  cuda::Context popped = nullptr;
+  const auto memory_of = [&](cuda::Context context) {
+    cuda::DevicePointer memory = 0;
+    EXPECT_EQ(push(context), 0);
+    EXPECT_EQ(allocate(&memory, 64), 0);
+    EXPECT_EQ(pop(&popped), 0);
+    return reinterpret_cast<void*>(memory);
+  };
+  void* const foreign = memory_of(symbol<cuda::Context(int)>("tutti_fake_new_context")(2));
+  const Table fresh = open_table("cuda");
+  const int active = symbol<int()>("tutti_fake_active_contexts")();
+  EXPECT_TRUE(fresh.api->classify(foreign).is_foreign);
+  EXPECT_EQ(fresh.api->classify(foreign).device, 2);
+  EXPECT_FALSE(fresh.api->classify(foreign).is_usable_on(2));
+  EXPECT_EQ(symbol<int()>("tutti_fake_active_contexts")(), active);  // None is made for asking.
+
+  // The application's primary context, before the table has it, and after a reset of the device.
+  cuda::Context primary = nullptr;
+  const auto retain = symbol<int(cuda::Context*, int)>("cuDevicePrimaryCtxRetain");
+  for (int turn = 0; turn < 2; ++turn) {
+    ASSERT_EQ(retain(&primary, 2), 0);
+    void* const own = memory_of(primary);
+    EXPECT_TRUE(fresh.api->classify(own).is_usable_on(2));
+    EXPECT_TRUE(fresh.api->classify(foreign).is_foreign);
+    table_.fail("");
+    EXPECT_TRUE(fresh.api->classify(own).is_usable_on(2));
+    EXPECT_EQ(table_.calls("cuPointerGetAttributes"), 1);
+    EXPECT_EQ(table_.calls("cuDevicePrimaryCtxGetState"), 0);  // Asked once.
+    symbol<void(int)>("tutti_fake_reset_device")(2);
+  }
+  // Mapped memory is of no context.
+  const Result<void*> mapped = api().allocate_shared(2, 64, Sharing::kDescriptor);
+  ASSERT_TRUE(mapped.ok()) << mapped.status().message();
+  EXPECT_TRUE(fresh.api->classify(*mapped).is_usable_on(2));
+  EXPECT_TRUE(api().free_device(*mapped).ok());
+}
+
 TEST_F(Cuda, primary__retained_once_and_released) {
   const auto active = symbol<int()>("tutti_fake_active_contexts");
   const int before = active();

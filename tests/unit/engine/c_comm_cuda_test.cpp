@@ -136,6 +136,27 @@ TEST(CCommCuda, streams__one_of_another_context_is_refused_before_anything_is_be
   });
 }
 
+TEST(CCommCuda, collectives__memory_of_another_context_is_copied_or_refused) {
+  on_ranks(kRanks, [&](Rank& self) {
+    void* popped = nullptr;
+    std::int32_t* data = nullptr;
+    ASSERT_EQ(0, cuda<int(void*)>("cuCtxPushCurrent_v2")(
+                     cuda<void*(int)>("tutti_fake_new_context")(self.rank)));
+    ASSERT_EQ(0, cuda<int(std::int32_t**, std::size_t)>("cuMemAlloc_v2")(&data, 32));
+    ASSERT_EQ(0, cuda<int(void**)>("cuCtxPopCurrent_v2")(&popped));
+    std::fill_n(data, 8, 1);
+    const auto add = [&](void* stream) {
+      return tutti_allreduce(self.comm, TUTTI_IN_PLACE, data, 8, TUTTI_INT32, TUTTI_SUM, stream);
+    };
+    ASSERT_EQ(TUTTI_OK, add(TUTTI_BLOCKING)) << self.words();
+    EXPECT_EQ(kRanks, data[7]);
+    EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, add(nullptr));
+    EXPECT_NE(self.words().find("primary context"), std::string::npos) << self.words();
+    ASSERT_EQ(TUTTI_OK, add(TUTTI_BLOCKING)) << self.words();
+    EXPECT_EQ(kRanks * kRanks, data[0]);
+  });
+}
+
 TEST(CCommCuda, wait__is_for_calls_on_streams_after_a_failure_of_another_call_too) {
   on_ranks(kRanks, [&](Rank& self) {
     GpuInts data(self.rank, 8);
