@@ -5,9 +5,10 @@
 // to the application, and the driver's handles are the same objects.
 //
 // Contexts. Never created; a primary context is retained once per device that a caller names, and
-// pushed around a call when it is not current. Unnamed work (pinned memory, a copy) takes the
-// current context, or a primary context that is active already: retaining an idle one costs
-// hundreds of megabytes of a GPU that nobody asked for.
+// pushed around a call when it is not current. An unnamed copy takes the current context, or a
+// primary context that is active already: retaining an idle one costs hundreds of megabytes of a
+// GPU that nobody asked for. Unnamed pinned memory takes the latter alone: a context of the
+// application's own goes when that says so, and its memory with it.
 #include <array>
 #include <atomic>
 #include <cstdio>
@@ -53,6 +54,11 @@ Status bad_device(int device) {
 
 Status null_stream() {
   return Status(ErrorCode::kInvalidArgument, "cuda: the null stream is never one of ours");
+}
+
+Status no_active_device() {
+  return Status(ErrorCode::kUnavailable,
+                "cuda: no device of this process is in use yet (no active context)");
 }
 
 Status no_bytes() { return Status(ErrorCode::kInvalidArgument, "cuda: an allocation of 0 bytes"); }
@@ -265,7 +271,8 @@ class CudaApi final : public Api {
 
   Status check_stream(Stream stream, int device) override {
     cuda::Context theirs = nullptr;
-    if (stream == nullptr) {
+    const bool is_default = is_default_stream(stream);
+    if (is_default) {
       TUTTI_RETURN_IF_ERROR(check("cuCtxGetCurrent", cu_.ctx_get_current(&theirs)));
     } else {
       TUTTI_RETURN_IF_ERROR(
@@ -279,7 +286,7 @@ class CudaApi final : public Api {
       return {};
     }
     const int other = device_of(theirs);
-    if (stream == nullptr && other != device) {
+    if (is_default && other != device) {
       return {};  // The default stream of `device` is meant, which nothing here says otherwise.
     }
     return Status(ErrorCode::kInvalidArgument,
@@ -288,6 +295,14 @@ class CudaApi final : public Api {
                             " other than its primary one, which libraries and the CUDA runtime use"
                       : "the stream is of GPU " + std::to_string(other) +
                             ", the communicator's GPU is number " + std::to_string(device));
+  }
+
+  int stream_device(Stream stream) override {
+    cuda::Context context = nullptr;
+    return is_default_stream(stream) ||
+                   cu_.stream_get_ctx(static_cast<cuda::Stream>(stream), &context) != cuda::kSuccess
+               ? current_device()
+               : device_of(context);
   }
 
   Result<bool> is_capturing(Stream stream) override {
@@ -346,23 +361,27 @@ class CudaApi final : public Api {
                                                             static_cast<cuda::Event>(event), 0));
   }
 
-  Result<void*> allocate_pinned(Bytes bytes) override {
+  Result<void*> allocate_pinned(Bytes bytes, int device) override {
     if (bytes == 0) {
       return no_bytes();
     }
+    if (device == kAnyDevice && (device = active_device()) == Owners::kUnknown) {
+      return no_active_device();
+    }
     Scope scope(*this);
-    TUTTI_RETURN_IF_ERROR(scope.enter_any(Owners::kUnknown));
+    TUTTI_RETURN_IF_ERROR(scope.enter(device));
     void* pointer = nullptr;
     TUTTI_RETURN_IF_ERROR(
         check("cuMemHostAlloc",
               cu_.mem_host_alloc(&pointer, bytes,
                                  cuda::kMemHostAllocPortable | cuda::kMemHostAllocDeviceMap)));
-    return pointer;
+    return own(pointer, device);
   }
 
   Status free_pinned(void* pointer) override {
     Scope scope(*this);
-    TUTTI_RETURN_IF_ERROR(gone_is_fine(scope.enter_any(Owners::kUnknown)));
+    TUTTI_RETURN_IF_ERROR(gone_is_fine(scope.enter_owner(pointer)));
+    owners_.remove(pointer);
     return check_free("cuMemFreeHost", cu_.mem_free_host(pointer));
   }
 
@@ -641,8 +660,7 @@ class CudaApi final : public Api {
         device = api_.active_device();
       }
       if (device == Owners::kUnknown) {
-        return Status(ErrorCode::kUnavailable,
-                      "cuda: no device of this process is in use yet (no active context)");
+        return no_active_device();
       }
       return enter(device);
     }
@@ -755,7 +773,8 @@ class CudaApi final : public Api {
     return device;
   }
 
-  /// A device whose primary context exists, kUnknown when there is none.
+  /// A device whose primary context exists, those that we have retained first; kUnknown: there is
+  /// none.
   int active_device() const {
     for (int device = 0; device < kDevicesMax; ++device) {
       if (primary_[device].load(std::memory_order_acquire) != nullptr) {

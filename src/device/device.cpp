@@ -10,6 +10,8 @@ Result<bool> Api::is_capturing(Stream /*stream*/) { return false; }
 
 Status Api::check_stream(Stream /*stream*/, int /*device*/) { return {}; }
 
+int Api::stream_device(Stream /*stream*/) { return current_device(); }
+
 Result<void*> Api::allocate_shared(int device, Bytes bytes, Sharing sharing) {
   if (sharing == Sharing::kIpc) {
     return allocate_device(device, bytes);

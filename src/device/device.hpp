@@ -132,6 +132,13 @@ class Api {
   /// stream). kInvalidArgument: it is of another device, or of a context where nothing of ours is.
   /// Ok where that cannot be known.
   virtual Status check_stream(Stream stream, int device);
+  /// The device of a stream of the application's; where that cannot be known, and for a default
+  /// stream, the current one. -1: neither.
+  virtual int stream_device(Stream stream);
+  /// Default streams' handles: null, and what CUDA and HIP call the legacy and the per-thread one.
+  static bool is_default_stream(Stream stream) {
+    return reinterpret_cast<std::uintptr_t>(stream) <= 2;
+  }
   /// Whether what is queued on `stream` now goes into a graph in place of the device.
   virtual Result<bool> is_capturing(Stream stream);
   /// Sets which calls of this thread end a capture that is under way (the value is CUDA's and
@@ -145,8 +152,10 @@ class Api {
   /// Work queued on `stream` after this call waits for the event.
   virtual Status stream_wait_event(Stream stream, Event event) = 0;
 
-  /// Page-locked host memory, portable to all devices and mapped.
-  virtual Result<void*> allocate_pinned(Bytes bytes) = 0;
+  /// Page-locked host memory, portable to all devices and mapped. It lives as long as what it was
+  /// made in: that of `device`, with kAnyDevice of any device that is in use.
+  virtual Result<void*> allocate_pinned(Bytes bytes, int device) = 0;
+  static constexpr int kAnyDevice = -1;
   virtual Status free_pinned(void* pointer) = 0;
   virtual Result<void*> allocate_device(int device, Bytes bytes) = 0;
   virtual Status free_device(void* pointer) = 0;

@@ -287,9 +287,13 @@ class HipApi final : public Api {
                  hip_.stream_wait_event(hip_stream(stream), static_cast<hip::Event>(event), 0));
   }
 
-  Result<void*> allocate_pinned(Bytes bytes) override {
+  Result<void*> allocate_pinned(Bytes bytes, int device) override {
     if (bytes == 0) {
       return no_bytes();
+    }
+    Scope scope(*this);
+    if (device != kAnyDevice) {
+      TUTTI_RETURN_IF_ERROR(scope.enter(device));
     }
     // Coherent: without it a running kernel may never see what the CPU writes (MI100, MI200).
     constexpr unsigned kFlags =

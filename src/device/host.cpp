@@ -906,7 +906,7 @@ class HostApi final : public Api {
     return {};
   }
 
-  Result<void*> allocate_pinned(Bytes bytes) override {
+  Result<void*> allocate_pinned(Bytes bytes, int /*device*/) override {
     return runtime().memory.allocate_pinned(bytes);
   }
   Status free_pinned(void* pointer) override { return runtime().memory.free_pinned(pointer); }

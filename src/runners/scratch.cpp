@@ -71,7 +71,7 @@ Result<void*> Scratch::allocate(int device, Bytes bytes, bool may_wait) {
     return allocated;
   }
   if (api_ != nullptr) {
-    auto pinned = api_->allocate_pinned(bytes);
+    auto pinned = api_->allocate_pinned(bytes, device::Api::kAnyDevice);
     if (pinned.ok()) {
       return pinned;
     }

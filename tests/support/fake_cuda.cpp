@@ -15,6 +15,7 @@
 //   tutti_fake_active_contexts()                    primary contexts that are retained now
 //   tutti_fake_reset_device(device)                 what cudaDeviceReset does to a context
 //   tutti_fake_new_context(device)                  the context of a program that makes its own
+//   tutti_fake_context(handle)                      of a stream, an event or memory
 //   tutti_fake_memory(device)                       bytes that cuMemAlloc has given out
 //   tutti_fake_memory_max(bytes)                    how many there are on each device
 //   tutti_fake_mps(processors)                      as under MPS, with so many; 0: as without
@@ -48,7 +49,7 @@ struct State {
   std::mutex mutex;
   CUctx_st* primary[tutti::device::kHostDeviceCount] = {};
   std::vector<CUctx_st*> contexts;        // Every one ever made: handles stay readable for ever.
-  std::map<void*, CUctx_st*> context_of;  // Of streams, events and what cuMemAlloc gave.
+  std::map<void*, CUctx_st*> context_of;  // Of streams, events and memory.
   std::size_t memory[tutti::device::kHostDeviceCount] = {};
   std::size_t memory_max = std::size_t{16} << 30;
   std::atomic<int> mps_processors{0};
@@ -412,11 +413,12 @@ CUDA_CALL(cuMemHostAlloc, (void** pointer, std::size_t bytes, unsigned flags)) {
   if (flags > 7) {
     return kInvalidValue;
   }
-  tutti::Result<void*> memory = host().allocate_pinned(bytes);
+  tutti::Result<void*> memory = host().allocate_pinned(bytes, tutti::device::Api::kAnyDevice);
   if (!memory.ok()) {
     return code_of(memory.status(), kInvalidValue);
   }
   *pointer = *memory;
+  keep_context(*pointer);
   return kSuccess;
 }
 
@@ -933,6 +935,8 @@ TUTTI_FAKE_EXPORT CUctx_st* tutti_fake_new_context(int device) {
   made->device = device;
   return made;
 }
+
+TUTTI_FAKE_EXPORT CUctx_st* tutti_fake_context(void* handle) { return context_of(handle); }
 
 TUTTI_FAKE_EXPORT std::size_t tutti_fake_memory(int device) {
   const std::lock_guard lock(state().mutex);

@@ -316,7 +316,7 @@ inline int fill(void* destination, int value, std::size_t bytes, device::Stream 
 class Managed {
  public:
   int allocate(void** pointer, std::size_t bytes) {
-    Result<void*> memory = host().allocate_pinned(bytes);
+    Result<void*> memory = host().allocate_pinned(bytes, device::Api::kAnyDevice);
     if (!memory.ok()) {
       return code_of(memory.status(), kInvalidValue);
     }

@@ -256,7 +256,7 @@ HIP_CALL(hipHostMalloc, (void** pointer, std::size_t bytes, unsigned flags)) {
                                 (hip::kHostMallocCoherent | kNonCoherent)) {
     return fail(kInvalidValue);
   }
-  tutti::Result<void*> memory = host().allocate_pinned(bytes);
+  tutti::Result<void*> memory = host().allocate_pinned(bytes, tutti::device::Api::kAnyDevice);
   if (!memory.ok()) {
     return fail(code_of(memory.status(), kInvalidValue));
   }

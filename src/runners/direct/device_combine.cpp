@@ -36,7 +36,8 @@ Result<DeviceCombine> DeviceCombine::create(device::Api& api, int device) {
   result.api_ = &api;
   TUTTI_ASSIGN_OR_RETURN(result.module_, KernelModule::load(api, device));
   TUTTI_ASSIGN_OR_RETURN(result.function_, result.module_.find("combine_any_8"));
-  TUTTI_ASSIGN_OR_RETURN(result.word_, api.allocate_pinned(kBlocksMax * sizeof(kernels::Wide)));
+  TUTTI_ASSIGN_OR_RETURN(result.word_,
+                         api.allocate_pinned(kBlocksMax * sizeof(kernels::Wide), device));
   return result;
 }
 

@@ -161,7 +161,7 @@ Status DirectRunner::make_memory() {
   // Zero is no epoch.
   TUTTI_RETURN_IF_ERROR(api_.fill_async(arena_, 0, bytes, stream_));
   TUTTI_RETURN_IF_ERROR(api_.wait_stream(stream_));
-  TUTTI_ASSIGN_OR_RETURN(void* const words, api_.allocate_pinned(sizeof(Control)));
+  TUTTI_ASSIGN_OR_RETURN(void* const words, api_.allocate_pinned(sizeof(Control), device_));
   std::memset(words, 0, sizeof(Control));
   control_ = static_cast<Control*>(words);
   control_->ended = ended_;

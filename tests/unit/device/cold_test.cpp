@@ -56,12 +56,13 @@ TEST(Cold, cuda__pinned_memory_does_not_wake_a_device) {
   const Table table = open_table("cuda");
   ASSERT_NE(table.api, nullptr);
   ASSERT_TRUE(table.api->initialize().ok());
-  EXPECT_EQ(table.api->allocate_pinned(64).status().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(table.api->allocate_pinned(64, Api::kAnyDevice).status().code(),
+            ErrorCode::kUnavailable);
   EXPECT_EQ(table.symbol<int()>("tutti_fake_active_contexts")(), 0);
   // The application uses device 2: its context serves, and device 0 stays asleep.
   void* context = nullptr;
   ASSERT_EQ(table.symbol<int(void**, int)>("cuDevicePrimaryCtxRetain")(&context, 2), 0);
-  const Result<void*> pinned = table.api->allocate_pinned(64);
+  const Result<void*> pinned = table.api->allocate_pinned(64, Api::kAnyDevice);
   ASSERT_TRUE(pinned.ok()) << pinned.status().message();
   EXPECT_TRUE(table.api->free_pinned(*pinned).ok());
   EXPECT_EQ(table.symbol<int()>("tutti_fake_active_contexts")(), 1);
@@ -128,7 +129,7 @@ TEST(Cold, hip__memory_types_of_rocm_5) {
   const Table table = open_table("hip");
   ASSERT_NE(table.api, nullptr);
   void* memory = *table.api->allocate_device(1, 64);
-  void* pinned = *table.api->allocate_pinned(64);
+  void* pinned = *table.api->allocate_pinned(64, Api::kAnyDevice);
   EXPECT_EQ(table.api->classify(memory).device, 1);
   EXPECT_EQ(table.api->classify(pinned).kind, MemoryKind::kHost);
   EXPECT_EQ(table.api->classify(&memory).kind, MemoryKind::kHost);

@@ -46,7 +46,7 @@ class Contract : public testing::TestWithParam<const char*> {
     return memory.ok() ? static_cast<unsigned char*>(*memory) : nullptr;
   }
   unsigned char* pinned_memory(Bytes bytes) {
-    Result<void*> memory = api().allocate_pinned(bytes);
+    Result<void*> memory = api().allocate_pinned(bytes, Api::kAnyDevice);
     EXPECT_TRUE(memory.ok()) << memory.status().message();
     return memory.ok() ? static_cast<unsigned char*>(*memory) : nullptr;
   }
@@ -432,7 +432,7 @@ TEST_P(Contract, stream_wait_event__waits_for_the_record_before_it) {
 
 TEST_P(Contract, allocate__bad_sizes_and_pointers) {
   EXPECT_EQ(api().allocate_device(0, 0).status().code(), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(api().allocate_pinned(0).status().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(api().allocate_pinned(0, Api::kAnyDevice).status().code(), ErrorCode::kInvalidArgument);
   EXPECT_EQ(api().allocate_device(0, Bytes{1} << 46).status().code(), ErrorCode::kOutOfMemory);
   unsigned char* memory = device_memory(0, 4096);
   if (!is_real()) {

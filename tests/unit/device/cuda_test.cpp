@@ -38,7 +38,7 @@ TEST_F(Cuda, check__every_failure_is_a_status_with_the_library_words) {
   Stream stream = *api().create_stream(1);
   Event event = *api().create_event(1);
   void* memory = *api().allocate_device(1, 64);
-  void* pinned = *api().allocate_pinned(64);
+  void* pinned = *api().allocate_pinned(64, Api::kAnyDevice);
   Module module = *api().load_module(1, &kModule);
   Function function = *api().find_function(module, "f");
   const LaunchShape shape;
@@ -67,7 +67,7 @@ TEST_F(Cuda, check__every_failure_is_a_status_with_the_library_words) {
       {"cuEventRecord", [&] { return api().record_event(event, stream); }},
       {"cuEventQuery", [&] { return api().event_done(event).status(); }},
       {"cuStreamWaitEvent", [&] { return api().stream_wait_event(stream, event); }},
-      {"cuMemHostAlloc", [&] { return api().allocate_pinned(64).status(); }},
+      {"cuMemHostAlloc", [&] { return api().allocate_pinned(64, Api::kAnyDevice).status(); }},
       {"cuMemAlloc_v2", [&] { return api().allocate_device(1, 64).status(); }},
       {"cuIpcGetMemHandle", [&] { return api().export_memory(memory).status(); }},
       {"cuIpcOpenMemHandle_v2", [&] { return api().open_memory(1, IpcHandle{}).status(); }},
@@ -116,7 +116,7 @@ TEST_F(Cuda, free__a_driver_that_is_gone_is_ignored) {
   Stream stream = *api().create_stream(0);
   Event event = *api().create_event(0);
   void* memory = *api().allocate_device(0, 64);
-  void* pinned = *api().allocate_pinned(64);
+  void* pinned = *api().allocate_pinned(64, Api::kAnyDevice);
   Module module = *api().load_module(0, &kModule);
   table_.fail(
       "cuCtxGetCurrent=4,cuCtxPushCurrent_v2=4,cuStreamDestroy_v2=4,cuEventDestroy_v2=4,"
@@ -203,6 +203,40 @@ TEST_F(Cuda, classify__memory_of_another_context_is_foreign) {
   ASSERT_TRUE(mapped.ok()) << mapped.status().message();
   EXPECT_TRUE(fresh.api->classify(*mapped).is_usable_on(2));
   EXPECT_TRUE(api().free_device(*mapped).ok());
+}
+
+TEST_F(Cuda, allocate_pinned__is_of_a_primary_context) {
+  const auto context_of = symbol<cuda::Context(void*)>("tutti_fake_context");
+  cuda::Context primary = nullptr;
+  ASSERT_EQ(symbol<int(cuda::Context*, int)>("cuDevicePrimaryCtxRetain")(&primary, 2), 0);
+  const cuda::Context other = symbol<cuda::Context(int)>("tutti_fake_new_context")(2);
+  ASSERT_EQ(symbol<int(cuda::Context)>("cuCtxPushCurrent_v2")(other), 0);
+  void* const named = *api().allocate_pinned(64, 2);
+  EXPECT_EQ(context_of(named), primary);
+  void* const any = *api().allocate_pinned(64, Api::kAnyDevice);
+  EXPECT_NE(context_of(any), other);
+  EXPECT_TRUE(api().free_pinned(named).ok());
+  EXPECT_TRUE(api().free_pinned(any).ok());
+  cuda::Context popped = nullptr;
+  ASSERT_EQ(symbol<int(cuda::Context*)>("cuCtxPopCurrent_v2")(&popped), 0);
+  EXPECT_EQ(popped, other);
+}
+
+TEST_F(Cuda, stream_device__is_the_streams_or_the_current_one) {
+  void* stream = nullptr;
+  {
+    const Result<CurrentDevice> scope = CurrentDevice::set(api(), 3);
+    ASSERT_EQ(symbol<int(void**, unsigned)>("cuStreamCreate")(&stream, 0), 0);
+  }
+  EXPECT_EQ(api().stream_device(stream), 3);
+  EXPECT_EQ(api().stream_device(nullptr), -1);
+  const Result<CurrentDevice> scope = CurrentDevice::set(api(), 1);
+  EXPECT_EQ(api().stream_device(stream), 3);
+  for (const std::uintptr_t handle : {0, 1, 2}) {
+    EXPECT_EQ(api().stream_device(reinterpret_cast<Stream>(handle)), 1);
+    EXPECT_TRUE(api().check_stream(reinterpret_cast<Stream>(handle), 1).ok());
+  }
+  EXPECT_TRUE(api().destroy_stream(stream).ok());
 }
 
 TEST_F(Cuda, primary__retained_once_and_released) {

@@ -39,7 +39,7 @@ TEST_F(Hip, check__every_failure_is_a_status_and_leaves_no_last_error) {
   Stream stream = *api().create_stream(1);
   Event event = *api().create_event(1);
   void* memory = *api().allocate_device(1, 64);
-  void* pinned = *api().allocate_pinned(64);
+  void* pinned = *api().allocate_pinned(64, Api::kAnyDevice);
   Module module = *api().load_module(1, &kModule);
   Function function = *api().find_function(module, "f");
   const LaunchShape shape;
@@ -69,7 +69,7 @@ TEST_F(Hip, check__every_failure_is_a_status_and_leaves_no_last_error) {
       {"hipEventRecord", [&] { return api().record_event(event, stream); }},
       {"hipEventQuery", [&] { return api().event_done(event).status(); }},
       {"hipStreamWaitEvent", [&] { return api().stream_wait_event(stream, event); }},
-      {"hipHostMalloc", [&] { return api().allocate_pinned(64).status(); }},
+      {"hipHostMalloc", [&] { return api().allocate_pinned(64, Api::kAnyDevice).status(); }},
       {"hipMalloc", [&] { return api().allocate_device(1, 64).status(); }},
       {"hipExtMallocWithFlags",
        [&] { return api().allocate_shared(1, 64, Sharing::kIpc).status(); }},

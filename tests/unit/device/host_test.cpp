@@ -61,7 +61,7 @@ TEST(Host, host_device_alloc__uses_the_current_ordinal) {
 TEST(Host, host_device_range__names_origin_and_base) {
   const auto api = open_host();
   auto* memory = static_cast<char*>(*api->allocate_device(1, 1000));
-  auto* pinned = static_cast<char*>(*api->allocate_pinned(1000));
+  auto* pinned = static_cast<char*>(*api->allocate_pinned(1000, Api::kAnyDevice));
   const HostMemoryRange range = host_device_range(memory + 999);
   EXPECT_EQ(range.origin, HostMemoryOrigin::kAllocated);
   EXPECT_EQ(range.base, memory);
@@ -86,7 +86,7 @@ TEST(Host, memory__ordinals_never_share_two_mebibytes) {
     EXPECT_EQ(pages[1].count(page), 0u);
   }
   // Pinned and ordinary memory is elsewhere too.
-  void* pinned = *api->allocate_pinned(4096);
+  void* pinned = *api->allocate_pinned(4096, Api::kAnyDevice);
   const std::vector<char> ordinary(1 << 20);
   for (const void* pointer :
        {const_cast<const void*>(pinned), static_cast<const void*>(ordinary.data())}) {

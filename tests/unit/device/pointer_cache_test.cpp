@@ -48,7 +48,7 @@ class AskedApi final : public Api {
   Status record_event(Event, Stream) override { return unused(); }
   Result<bool> event_done(Event) override { return unused(); }
   Status stream_wait_event(Stream, Event) override { return unused(); }
-  Result<void*> allocate_pinned(Bytes) override { return unused(); }
+  Result<void*> allocate_pinned(Bytes, int) override { return unused(); }
   Status free_pinned(void*) override { return unused(); }
   Result<void*> allocate_device(int, Bytes) override { return unused(); }
   Status free_device(void*) override { return unused(); }
