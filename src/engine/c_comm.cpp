@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <memory>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -26,6 +28,8 @@
 using tutti::ErrorCode;
 using tutti::Result;
 using tutti::Status;
+using tutti::device::Api;
+using tutti::device::CurrentDevice;
 using tutti::engine::CArguments;
 using tutti::engine::CCall;
 using tutti::engine::Process;
@@ -90,6 +94,16 @@ tutti_status_t answer(std::string& error, const Body& body) {
 }
 
 Status invalid(const std::string& what) { return {ErrorCode::kInvalidArgument, what}; }
+
+/// What a driver says against an argument before anything is begun.
+Status of_argument(const Status& status) {
+  return status.ok() ? status : invalid(status.message());
+}
+
+/// The default stream's handle in CUDA and HIP is as good as null.
+void* without_legacy(void* stream) {
+  return reinterpret_cast<std::uintptr_t>(stream) == 1 ? nullptr : stream;
+}
 
 /// The bootstrap of ABI version 1, which callers may have for ever; later fields come after it.
 constexpr std::size_t kBootstrapBytes =
@@ -174,7 +188,8 @@ struct tutti_comm {
   tutti::engine::Place place;
   tutti::runners::AllgatherBootstrap bootstrap;
   std::unique_ptr<tutti::engine::Communicator> engine;
-  tutti::runners::Lease barrier_word;  ///< On the GPU; what a barrier on a stream reduces.
+  tutti::runners::Lease barrier_word;  ///< On a GPU; what a barrier on a stream reduces.
+  int barrier_device = -1;             ///< Where it is.
   std::string error;
   /// The code of an exception that ended a call; its words stay in `error`.
   tutti_status_t thrown = TUTTI_OK;
@@ -185,6 +200,8 @@ struct tutti_comm {
   Status ready(Order order) { return outcome(/*wait=*/order == Order::kBlocking); }
   void classify(CCall* call);
   Result<Order> order_of(void* stream);
+  /// This rank's GPU, by a call on a stream whose buffers are on `device`, -1: it has none.
+  int own_device(int device, void* stream);
   Status carry(CCall* call, void* stream, Order order);
 };
 
@@ -193,7 +210,7 @@ void tutti_comm::classify(CCall* prepared) {
   if (!engine->classifies()) {
     return;
   }
-  tutti::device::Api* const api = engine->process().device();
+  Api* const api = engine->process().device();
   call.send_memory = tutti::device::classify_cached(api, call.send);
   call.recv_memory = tutti::device::classify_cached(api, call.recv);
   // A side that is not there, or where nothing is, moves nowhere.
@@ -210,13 +227,26 @@ Result<Order> tutti_comm::order_of(void* stream) {
   if (stream == TUTTI_BLOCKING) {
     return Order::kBlocking;
   }
-  tutti::device::Api* const api = engine->process().device();
-  // No default stream can be captured.
+  Api* const api = engine->process().device();
+  // The default stream cannot be captured, a thread's own can: that of the communicator's GPU.
   if (api == nullptr || stream == nullptr) {
     return Order::kStream;
   }
-  TUTTI_ASSIGN_OR_RETURN(const bool is_captured, api->is_capturing(stream));
-  return is_captured ? Order::kCaptured : Order::kStream;
+  std::optional<Result<CurrentDevice>> current;
+  if (Api::is_default_stream(stream) && engine->device() >= 0) {
+    current.emplace(CurrentDevice::set(*api, engine->device()));
+  }
+  const Result<bool> is_captured = api->is_capturing(stream);
+  TUTTI_RETURN_IF_ERROR(of_argument(is_captured.status()));
+  return *is_captured ? Order::kCaptured : Order::kStream;
+}
+
+int tutti_comm::own_device(int device, void* stream) {
+  if (engine->device() >= 0) {
+    return engine->device();
+  }
+  Api* const api = engine->process().device();
+  return device >= 0 || api == nullptr ? device : api->stream_device(stream);
 }
 
 Status tutti_comm::outcome(bool wait) {
@@ -229,16 +259,16 @@ Status tutti_comm::carry(CCall* prepared, void* stream, Order order) {
   tutti::runners::Call& call = prepared->call;
   classify(prepared);
   Process& process = engine->process();
-  const int device = std::max(call.send_memory.device, call.recv_memory.device);
+  int device = std::max(call.send_memory.device, call.recv_memory.device);
   if (prepared->is_send_empty && prepared->is_recv_empty) {
     call.send = call.recv = nullptr;  // They have told which GPU is this rank's; no more is asked.
   }
   if (order != Order::kBlocking) {
     // Before anything that peers could wait for.
-    const int own = engine->device() >= 0 ? engine->device() : device;
-    TUTTI_RETURN_IF_ERROR(tutti::runners::check_on_device(call, std::max(own, 0)));
-    if (process.device() != nullptr && own >= 0) {
-      TUTTI_RETURN_IF_ERROR(process.device()->check_stream(stream, own));
+    device = own_device(device, stream);
+    TUTTI_RETURN_IF_ERROR(tutti::runners::check_on_device(call, std::max(device, 0)));
+    if (process.device() != nullptr && device >= 0) {
+      TUTTI_RETURN_IF_ERROR(of_argument(process.device()->check_stream(stream, device)));
     }
   } else if (process.config().sync_device && device >= 0) {
     TUTTI_RETURN_IF_ERROR(process.device()->wait_device(device));
@@ -286,11 +316,8 @@ Status tutti_comm::barrier(void* stream) {
     return bootstrap.allgather(&mine, all.data(), 1);
   }
   // Every plan for streams has an allreduce; NCCL has no barrier.
-  if (barrier_word.data() == nullptr) {
-    tutti::device::Api* const api = engine->process().device();
-    const int device = engine->device() >= 0 ? engine->device()
-                       : api == nullptr      ? -1
-                                             : api->current_device();
+  const int device = own_device(-1, stream);
+  if (barrier_word.data() == nullptr || barrier_device != device) {
     if (order == Order::kCaptured || device < 0) {
       return {ErrorCode::kUnsupported,
               "barrier: the first one on a stream needs memory of this rank's GPU: make one before "
@@ -298,6 +325,7 @@ Status tutti_comm::barrier(void* stream) {
     }
     TUTTI_ASSIGN_OR_RETURN(barrier_word,
                            engine->process().scratch().device(device, sizeof(std::uint32_t)));
+    barrier_device = device;
   }
   TUTTI_RETURN_IF_ERROR(tutti::engine::make_call({.collective = Collective::kAllreduce,
                                                   .send = TUTTI_IN_PLACE,
@@ -346,7 +374,8 @@ tutti_status_t collective(tutti_comm_t* comm, const Body& body) {
 }
 
 tutti_status_t collective(tutti_comm_t* comm, const CArguments& arguments, void* stream) {
-  return collective(comm, [&](tutti_comm& self) { return self.call(arguments, stream); });
+  return collective(comm,
+                    [&](tutti_comm& self) { return self.call(arguments, without_legacy(stream)); });
 }
 
 }  // namespace
@@ -603,7 +632,7 @@ tutti_status_t tutti_scatterv(tutti_comm_t* comm, const void* send, const int64_
 }
 
 tutti_status_t tutti_barrier(tutti_comm_t* comm, void* stream) {
-  return collective(comm, [&](tutti_comm& self) { return self.barrier(stream); });
+  return collective(comm, [&](tutti_comm& self) { return self.barrier(without_legacy(stream)); });
 }
 
 }  // extern "C"

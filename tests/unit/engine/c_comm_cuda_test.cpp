@@ -9,8 +9,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <semaphore>
 #include <thread>
 #include <vector>
@@ -19,6 +21,8 @@
 
 namespace tutti::engine {
 namespace {
+
+using device::Api;
 
 constexpr int kRanks = 2;
 
@@ -157,7 +161,67 @@ TEST(CCommCuda, collectives__memory_of_another_context_is_copied_or_refused) {
   });
 }
 
+TEST(CCommCuda, streams__what_is_none_leaves_the_communicator_as_it_was) {
+  on_ranks(kRanks, [&](Rank& self) {
+    GpuInts data(self.rank, 8);
+    std::fill_n(data.data(), 8, 1);
+    std::int32_t no_stream = 0;
+    EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_allreduce(self.comm, TUTTI_IN_PLACE, data.data(),
+                                                            8, TUTTI_INT32, TUTTI_SUM, &no_stream));
+    EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_barrier(self.comm, &no_stream));
+    // The names that CUDA and HIP have for default streams, with another GPU chosen, too.
+    std::int32_t expected = 1;
+    for (const int device : {self.rank, kRanks}) {
+      ASSERT_TRUE(Process::get().device()->make_current(device).ok());
+      for (const std::uintptr_t handle : {0, 1, 2}) {
+        void* const stream = reinterpret_cast<void*>(handle);
+        ASSERT_EQ(TUTTI_OK, tutti_allreduce(self.comm, TUTTI_IN_PLACE, data.data(), 8, TUTTI_INT32,
+                                            TUTTI_SUM, stream))
+            << self.words();
+        ASSERT_EQ(TUTTI_OK, tutti_barrier(self.comm, stream)) << self.words();
+        expected *= kRanks;
+      }
+    }
+    ASSERT_EQ(TUTTI_OK, tutti_comm_wait(self.comm)) << self.words();
+    EXPECT_EQ(expected, data.data()[7]);
+  });
+}
+
+TEST(CCommCuda, barrier__the_first_call_on_a_stream_is_on_the_streams_gpu) {
+  on_ranks(kRanks, [&](Rank& self) {
+    Api& api = *Process::get().device();
+    void* const stream = *api.create_stream(self.rank);
+    ASSERT_TRUE(api.make_current(self.rank + kRanks).ok());
+    ASSERT_EQ(TUTTI_OK, tutti_barrier(self.comm, stream)) << self.words();
+    GpuInts data(self.rank, 8);
+    std::fill_n(data.data(), 8, 1);
+    ASSERT_EQ(TUTTI_OK, tutti_allreduce(self.comm, TUTTI_IN_PLACE, data.data(), 8, TUTTI_INT32,
+                                        TUTTI_SUM, stream))
+        << self.words();
+    ASSERT_EQ(TUTTI_OK, tutti_comm_wait(self.comm)) << self.words();
+    EXPECT_EQ(kRanks, data.data()[7]);
+    EXPECT_TRUE(api.destroy_stream(stream).ok());
+  });
+}
+
+TEST(CCommCuda, collectives__no_buffers_in_the_first_call_on_a_stream) {
+  on_ranks(kRanks, [&](Rank& self) {
+    Api& api = *Process::get().device();
+    void* const stream = *api.create_stream(self.rank);
+    ASSERT_TRUE(api.make_current(self.rank + kRanks).ok());
+    const std::int64_t none[kRanks] = {};
+    ASSERT_EQ(TUTTI_OK, tutti_alltoallv(self.comm, nullptr, none, none, nullptr, none, none,
+                                        TUTTI_INT32, stream))
+        << self.words();
+    ASSERT_EQ(TUTTI_OK, tutti_barrier(self.comm, stream)) << self.words();
+    ASSERT_EQ(TUTTI_OK, tutti_comm_wait(self.comm)) << self.words();
+    EXPECT_TRUE(api.destroy_stream(stream).ok());
+  });
+}
+
 TEST(CCommCuda, wait__is_for_calls_on_streams_after_a_failure_of_another_call_too) {
+  std::barrier all(kRanks);
+  const auto fail = cuda<void(const char*)>("tutti_fake_fail");
   on_ranks(kRanks, [&](Rank& self) {
     GpuInts data(self.rank, 8);
     std::fill_n(data.data(), 8, 1);
@@ -170,14 +234,18 @@ TEST(CCommCuda, wait__is_for_calls_on_streams_after_a_failure_of_another_call_to
     cuda<void(void*, void (*)(void*), void*)>("tutti_fake_enqueue")(
         nullptr, [](void* held) { static_cast<std::binary_semaphore*>(held)->acquire(); }, &gate);
     ASSERT_EQ(TUTTI_OK, add(nullptr)) << self.words();
-    std::int32_t no_stream = 0;
-    ASSERT_EQ(TUTTI_ERROR_LIBRARY, add(&no_stream)) << self.words();
+    // The barrier's word, before the barrier is anywhere.
+    fail("cuMemAlloc_v2");
+    all.arrive_and_wait();
+    ASSERT_EQ(TUTTI_ERROR_OUT_OF_MEMORY, tutti_barrier(self.comm, nullptr)) << self.words();
+    all.arrive_and_wait();
+    fail("");
     std::thread opener([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
       is_open = true;
       gate.release();
     });
-    EXPECT_EQ(TUTTI_ERROR_LIBRARY, tutti_comm_wait(self.comm));
+    EXPECT_EQ(TUTTI_ERROR_OUT_OF_MEMORY, tutti_comm_wait(self.comm));
     EXPECT_TRUE(is_open);
     EXPECT_EQ(kRanks, data.data()[7]);
     opener.join();
