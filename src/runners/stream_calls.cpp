@@ -49,18 +49,27 @@ StreamCalls::~StreamCalls() {
     call.lease.abandon();  // Its kernel may still use it.
     recycle(call);
   }
-  for (const device::Event event : free_) {
-    Status ignored = api_.destroy_event(event);
-    static_cast<void>(ignored);
+}
+
+void StreamCalls::recycle(Queued& call) {
+  if (call.after != nullptr && options_.in_line != nullptr) {
+    line_.leave(options_.in_line, call.after);
+  }
+  call.previous.reset();
+  for (SharedEvent* const event : {&call.before, &call.after}) {
+    // Another communicator's thread may be about to wait for it: it must not be recorded anew.
+    if (event->use_count() == 1) {
+      free_.push_back(std::move(*event));
+    }
   }
 }
 
-void StreamCalls::recycle(const Queued& call) {
-  for (const device::Event event : {call.before, call.after}) {
-    if (event != nullptr) {
-      free_.push_back(event);
-    }
-  }
+Result<SharedEvent> StreamCalls::make_event() {
+  TUTTI_ASSIGN_OR_RETURN(const device::Event event, api_.create_event(device_));
+  return SharedEvent(event, [&api = api_](device::Event made) {
+    Status ignored = api.destroy_event(made);
+    static_cast<void>(ignored);
+  });
 }
 
 Status StreamCalls::show() {
@@ -78,11 +87,10 @@ Status StreamCalls::begin(Queued* call) {
     fail(lock, status);
     return status;
   }
-  // Should it be over before it is waited for, it is taken for another call by this thread alone.
   call->previous = calls_.empty() ? nullptr : calls_.back().after;
-  for (device::Event* wanted : {&call->before, &call->after}) {
+  for (SharedEvent* const wanted : {&call->before, &call->after}) {
     if (!free_.empty()) {
-      *wanted = free_.back();
+      *wanted = std::move(free_.back());
       free_.pop_back();
     }
   }
@@ -102,19 +110,28 @@ void StreamCalls::wake_watch() {
 
 Status StreamCalls::open(device::Stream stream, Queued* call) {
   if (call->previous != nullptr) {
-    TUTTI_RETURN_IF_ERROR(api_.stream_wait_event(stream, call->previous));
+    TUTTI_RETURN_IF_ERROR(api_.stream_wait_event(stream, call->previous.get()));
+    call->previous.reset();
   }
-  for (device::Event* wanted : {&call->before, &call->after}) {
-    if (*wanted == nullptr) {
-      TUTTI_ASSIGN_OR_RETURN(*wanted, api_.create_event(device_));
+  if (options_.in_line != nullptr) {
+    for (const SharedEvent& other : line_.ahead_of(options_.in_line, options_.are_kernels)) {
+      TUTTI_RETURN_IF_ERROR(api_.stream_wait_event(stream, other.get()));
     }
   }
-  return api_.record_event(call->before, stream);
+  for (SharedEvent* const wanted : {&call->before, &call->after}) {
+    if (*wanted == nullptr) {
+      TUTTI_ASSIGN_OR_RETURN(*wanted, make_event());
+    }
+  }
+  return api_.record_event(call->before.get(), stream);
 }
 
 Status StreamCalls::commit(Queued&& call, const Status& status) {
   std::unique_lock lock(mutex_);
   if (status.ok() && failure_.ok()) {
+    if (options_.in_line != nullptr) {
+      line_.join(options_.in_line, options_.are_kernels, call.after);
+    }
     calls_.push_back(std::move(call));
   } else {
     call.lease.abandon();
@@ -138,7 +155,7 @@ Status StreamCalls::reap() {
   const device::RelaxedCapture relaxed(api_);
   while (!calls_.empty()) {
     Queued& first = calls_.front();
-    TUTTI_ASSIGN_OR_RETURN(const bool is_done, api_.event_done(first.after));
+    TUTTI_ASSIGN_OR_RETURN(const bool is_done, api_.event_done(first.after.get()));
     if (!is_done) {
       return {};
     }
@@ -163,8 +180,9 @@ Status StreamCalls::precede(device::Stream stream) {
   const device::RelaxedCapture relaxed(api_);
   Queued nothing;
   TUTTI_RETURN_IF_ERROR(begin(&nothing));
-  const Status status =
-      nothing.previous == nullptr ? Status() : api_.stream_wait_event(stream, nothing.previous);
+  const Status status = nothing.previous == nullptr
+                            ? Status()
+                            : api_.stream_wait_event(stream, nothing.previous.get());
   std::unique_lock lock(mutex_);
   recycle(nothing);
   return settle(lock, status);
@@ -233,7 +251,7 @@ Status StreamCalls::look_at_first(Clock::time_point now) {
   }
   Queued& first = calls_.front();
   if (!first.is_running) {
-    TUTTI_ASSIGN_OR_RETURN(first.is_running, api_.event_done(first.before));
+    TUTTI_ASSIGN_OR_RETURN(first.is_running, api_.event_done(first.before.get()));
     first.since = now;
   }
   if (options_.timeout_s > 0 && seconds(now - first.since) > options_.timeout_s) {

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Calls that a runner queued on streams of the application and that no thread waits for: their
-// order among each other, their scratch memory, and their end when a peer dies.
+// order among each other (among communicators: stream_line.hpp), their scratch memory, and their
+// end when a peer dies.
 //
 // A call on one stream waits for the calls before it on others, by events: the runner's kernels of
 // all ranks must run in one order. A thread of ours looks at what runs, 20 times a second: a call
@@ -32,6 +33,7 @@
 #include "device/device.hpp"
 #include "runners/call.hpp"
 #include "runners/scratch.hpp"
+#include "runners/stream_line.hpp"
 
 namespace tutti::runners {
 
@@ -43,6 +45,10 @@ class StreamCalls {
   struct Options {
     const char* name = "";  ///< For messages: "direct", "nccl".
     double timeout_s = 0;   ///< 0: none.
+    /// The communicator, where its calls take turns with those of others on the GPU; null: they run
+    /// beside them.
+    StreamLine::Owner in_line = nullptr;
+    bool are_kernels = false;  ///< Of ours.
     /// What went wrong with calls that are over or under way, as the library says; may be empty.
     std::function<Status()> outcome;
     /// Whether the peers that the call under way waits for are there; may be empty.
@@ -52,7 +58,10 @@ class StreamCalls {
     std::function<void(const Status& failure)> end;
   };
   StreamCalls(device::Api& api, int device, Options options)
-      : api_(api), device_(device), options_(std::move(options)) {}
+      : api_(api),
+        device_(device),
+        options_(std::move(options)),
+        line_(StreamLine::of(api, device)) {}
   /// Work may still be queued after a failure; otherwise drain() first.
   ~StreamCalls();
   StreamCalls(const StreamCalls&) = delete;
@@ -70,7 +79,7 @@ class StreamCalls {
       status = queue(&call.lease);
     }
     if (status.ok()) {
-      status = api_.record_event(call.after, stream);
+      status = api_.record_event(call.after.get(), stream);
     }
     return commit(std::move(call), status);
   }
@@ -96,9 +105,9 @@ class StreamCalls {
  private:
   using Clock = std::chrono::steady_clock;
   struct Queued {
-    device::Event before = nullptr;  ///< What the stream had to do earlier is done.
-    device::Event after = nullptr;
-    device::Event previous = nullptr;  ///< The end of the call before; null: it is over.
+    SharedEvent before;  ///< What the stream had to do earlier is done.
+    SharedEvent after;
+    SharedEvent previous;  ///< The end of the call before; null: it is over.
     Lease lease;
     bool is_running = false;
     Clock::time_point since;  ///< Seen to run.
@@ -117,7 +126,8 @@ class StreamCalls {
   Status outcome() const { return options_.outcome == nullptr ? Status() : options_.outcome(); }
   /// Lets go of the lock while `end` runs.
   void fail(std::unique_lock<std::mutex>& lock, const Status& status);
-  void recycle(const Queued& call);
+  void recycle(Queued& call);
+  Result<SharedEvent> make_event();
   void wake_watch();
   void watch();
   Status look_at_first(Clock::time_point now);
@@ -127,12 +137,13 @@ class StreamCalls {
   device::Api& api_;
   const int device_;
   const Options options_;
+  StreamLine& line_;
   std::mutex mutex_;  ///< Of what follows.
   std::condition_variable changed_;
   std::deque<Queued> calls_;
   /// Since when the caller's thread has been queueing.
   std::optional<Clock::time_point> queueing_since_;
-  std::vector<device::Event> free_;
+  std::vector<SharedEvent> free_;
   Status failure_;
   bool is_end_due_ = false;  ///< The watch is to call `end`.
   bool is_asleep_ = false;

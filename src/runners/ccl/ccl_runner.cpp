@@ -70,14 +70,16 @@ void end_with(ccl::Library& library, device::Api& api, int device,
 }  // namespace
 
 CclRunner::CclRunner(ccl::Library& library, device::Api& api, int device, Bootstrap& bootstrap,
-                     Scratch& scratch, double timeout_s, std::shared_ptr<CommonEnd> end)
+                     Scratch& scratch, double timeout_s, std::shared_ptr<CommonEnd> end,
+                     bool takes_turns)
     : library_(library),
       api_(api),
       device_(device),
       bootstrap_(bootstrap),
       scratch_(scratch),
       timeout_s_(timeout_s),
-      end_(std::move(end)) {
+      end_(std::move(end)),
+      takes_turns_(takes_turns) {
   end_->join(CommonEnd::Turn::kLibrary,
              {.close = [this] { broken_ = true; }, .end = [this] { abort_all(); }});
 }
@@ -250,6 +252,7 @@ StreamCalls& CclRunner::stream_calls() {
         StreamCalls::Options{
             .name = library_.name(),
             .timeout_s = timeout_s_,
+            .in_line = takes_turns_ ? end_.get() : nullptr,
             .outcome =
                 [this] {
                   // Who ends the communicator has the lock, and who launches is not waited for.

@@ -40,10 +40,11 @@ namespace tutti::runners {
 class CclRunner : public Runner {
  public:
   /// `device`: this rank's GPU on this communicator. `timeout_s`: 0 waits for ever. `end`: shared
-  /// with the communicator's other runner.
+  /// with the communicator's other runner. `takes_turns`: on streams, with other communicators.
   CclRunner(ccl::Library& library, device::Api& api, int device, Bootstrap& bootstrap,
             Scratch& scratch, double timeout_s,
-            std::shared_ptr<CommonEnd> end = std::make_shared<CommonEnd>());
+            std::shared_ptr<CommonEnd> end = std::make_shared<CommonEnd>(),
+            bool takes_turns = false);
   ~CclRunner() override;
   CclRunner(const CclRunner&) = delete;
   CclRunner& operator=(const CclRunner&) = delete;
@@ -161,6 +162,7 @@ class CclRunner : public Runner {
   std::vector<End> ends_;           ///< Under way, on threads of their own.
   Clock::time_point ends_until_{};  ///< When they are left behind.
   std::shared_ptr<CommonEnd> end_;
+  bool takes_turns_;
   bool has_queued_ = false;                    ///< A call on a stream of the application's, ever.
   std::unique_ptr<StreamCalls> stream_calls_;  ///< Last: its thread uses the rest.
 };

@@ -458,6 +458,8 @@ Status DirectRunner::enqueue(const Call& call, device::Stream stream) {
         api_, device_,
         StreamCalls::Options{.name = "direct",
                              .timeout_s = options_.timeout_s,
+                             .in_line = options_.takes_turns ? end_.get() : nullptr,
+                             .are_kernels = true,
                              // A kernel gives up only when the common end has told it to.
                              .outcome = [this] { return end_->reason(); },
                              .look = [this] { return look(); },

@@ -49,6 +49,7 @@ class DirectRunner : public Runner {
     DirectWire wire = DirectWire::kLines;
     DirectTuning tuning;
     device::Sharing sharing = device::Sharing::kIpc;  ///< How peers get at the staging memory.
+    bool takes_turns = false;       ///< On streams, with other communicators of the process.
     std::uint64_t first_epoch = 1;  ///< Equal on all ranks. Others than 1 are for tests.
     /// Shared with the communicator's other runner.
     std::shared_ptr<CommonEnd> end = std::make_shared<CommonEnd>();

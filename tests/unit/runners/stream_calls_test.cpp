@@ -90,6 +90,56 @@ TEST_F(StreamCallsTest, precede__what_comes_later_waits) {
   EXPECT_EQ(done_, 2);
 }
 
+TEST_F(StreamCallsTest, add__kernels_of_two_communicators_take_turns) {
+  auto own = options(0);
+  own.are_kernels = true;
+  own.in_line = &streams_[0];
+  StreamCalls first(*api_, 0, own);
+  own.in_line = &streams_[1];
+  own.timeout_s = 0.5;  // Of which the wait for others is no part.
+  StreamCalls second(*api_, 0, own);
+  ASSERT_TRUE(first.add(streams_[0], queue(streams_[0], &held)).ok());
+  ASSERT_TRUE(second.add(streams_[1], queue(streams_[1], &counted)).ok());
+  ASSERT_TRUE(second.add(streams_[1], queue(streams_[1], &counted)).ok());
+  std::this_thread::sleep_for(900ms);
+  EXPECT_EQ(done_, 0);
+  gate_.release();
+  EXPECT_TRUE(first.drain().ok());
+  EXPECT_TRUE(second.drain().ok());
+  EXPECT_EQ(done_, 3);
+  // Over: whoever comes now waits for nobody.
+  EXPECT_TRUE(StreamLine::of(*api_, 0).ahead_of(this, true).empty());
+}
+
+TEST_F(StreamCallsTest, add__the_librarys_calls_wait_for_kernels_of_ours_alone) {
+  auto own = options(0);
+  own.in_line = &gate_;
+  StreamCalls library(*api_, 0, own);
+  own.in_line = &done_;
+  StreamCalls other_library(*api_, 0, own);
+  own.in_line = &ends_;
+  own.are_kernels = true;
+  StreamCalls kernels(*api_, 0, own);
+  own.in_line = nullptr;
+  StreamCalls beside(*api_, 0, own);
+  const device::Stream third = *api_->create_stream(0);
+  ASSERT_TRUE(library.add(streams_[0], queue(streams_[0], &held)).ok());
+  ASSERT_TRUE(other_library.add(streams_[1], queue(streams_[1], &counted)).ok());
+  EXPECT_TRUE(comes_true([&] { return done_ == 1; }));
+  ASSERT_TRUE(kernels.add(streams_[1], queue(streams_[1], &counted)).ok());
+  ASSERT_TRUE(other_library.add(third, queue(third, &counted)).ok());
+  ASSERT_TRUE(beside.add(*api_->default_stream(0), queue(*api_->default_stream(0), &counted)).ok());
+  EXPECT_TRUE(comes_true([&] { return done_ == 2; }));  // Who is not in line.
+  std::this_thread::sleep_for(100ms);
+  EXPECT_EQ(done_, 2);
+  gate_.release();
+  for (StreamCalls* const calls : {&library, &other_library, &kernels, &beside}) {
+    EXPECT_TRUE(calls->drain().ok());
+  }
+  EXPECT_EQ(done_, 5);
+  EXPECT_TRUE(api_->destroy_stream(third).ok());
+}
+
 TEST_F(StreamCallsTest, add__a_lease_lives_until_its_work_is_done) {
   Scratch scratch(api_.get(), 0);
   StreamCalls calls(*api_, 0, options(0));
