@@ -89,6 +89,9 @@ Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
 
 Communicator::~Communicator() {
   membership_.has_failed = !failure_.ok();
+  if (device_combine_ != nullptr && (!failure_.ok() || !end_->reason().ok())) {
+    device_combine_->abandon();  // Its kernels may be behind one that never ends.
+  }
   if (direct_runner_ != nullptr) {
     process_.direct_communicators.fetch_sub(1, std::memory_order_relaxed);
   }

@@ -31,6 +31,11 @@ DeviceCombine::~DeviceCombine() {
   }
 }
 
+void DeviceCombine::abandon() {
+  module_.abandon();
+  word_ = nullptr;
+}
+
 Result<DeviceCombine> DeviceCombine::create(device::Api& api, int device) {
   DeviceCombine result;
   result.api_ = &api;

@@ -19,6 +19,8 @@ class DeviceCombine {
   /// when the kernel is queued.
   Status operator()(void* inout, const void* in, std::uint64_t count, select::DataType type,
                     select::ReduceOp op, device::Stream stream) const;
+  /// A kernel that never ended may still use what this has.
+  void abandon();
 
  private:
   device::Api* api_ = nullptr;
