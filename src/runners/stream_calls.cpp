@@ -15,6 +15,10 @@ constexpr auto kLook = std::chrono::milliseconds(500);
 constexpr int kIdleGlances = 20;
 constexpr auto kDrainPause = std::chrono::microseconds(20);
 
+/// At the end of the process, with calls that nobody waited for: the driver has ended them, and
+/// what is told to end them would call into it, or into a library that goes away.
+bool is_driver_gone(const Status& status) { return status.code() == ErrorCode::kUnavailable; }
+
 double seconds(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
@@ -170,6 +174,9 @@ void StreamCalls::fail(std::unique_lock<std::mutex>& lock, const Status& status)
     return;
   }
   failure_ = status;
+  if (is_driver_gone(status)) {
+    return;
+  }
   lock.unlock();  // A library may take its time to end; who asks for the failure need not wait.
   options_.end(status);
   lock.lock();
@@ -196,7 +203,7 @@ Status StreamCalls::failure() {
     status = status.ok() ? outcome() : status;
     if (!status.ok()) {
       failure_ = status;
-      is_end_due_ = true;
+      is_end_due_ = !is_driver_gone(status);
       wake_watch();
     }
   }

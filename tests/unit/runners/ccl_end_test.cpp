@@ -166,6 +166,27 @@ TEST(CclEnd, run__a_call_that_stays_in_the_library_is_a_timeout) {
   }
 }
 
+/// A process that ends right after a call: the driver answers that it is gone.
+TEST(CclEnd, enqueue_on__a_driver_that_is_gone_ends_nothing) {
+  const CallLog log;
+  const Knob stall("FAKE_CCL_STALL", "ncclAllReduce:0");
+  const auto answers = on_ccl_ranks(2, [](CclRank& self) -> std::string {
+    const auto cuda = DynamicLibrary::open(FAKE_CUDA);
+    void (*fail)(const char*) = nullptr;
+    CHILD_EXPECT(cuda.ok() && cuda->resolve("tutti_fake_fail", &fail), "no failures");
+    const CollectiveCase test(Collective::kAllreduce, self.rank, 2, 0, 100, false, false);
+    const device::Stream stream = *self.api->create_stream(self.rank);
+    CHILD_OK(self.runner->enqueue_on(self.placed(test, true), stream, false));
+    fail("cuEventQuery=4");
+    usleep(300'000);  // The watch has looked.
+    const Status status = self.runner->stream_status(/*wait=*/false);
+    CHILD_EXPECT(status.code() == ErrorCode::kUnavailable, status.message());
+    _exit(0);
+  });
+  EXPECT_EQ(answers, test::all_well(2));
+  EXPECT_EQ(log.calls("ncclCommAbort", 0) + log.calls("ncclCommAbort", 1), 0);
+}
+
 TEST(CclEnd, run__the_watch_asks_the_driver_nothing) {
   const auto answers = on_ccl_ranks(2, [](CclRank& self) -> std::string {
     const auto cuda = DynamicLibrary::open(FAKE_CUDA);
