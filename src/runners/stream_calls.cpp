@@ -51,13 +51,16 @@ StreamCalls::~StreamCalls() {
   }
   for (Queued& call : calls_) {
     call.lease.abandon();  // Its kernel may still use it.
-    recycle(call);
+    line_.leave(owner(), call.after);
+  }
+  if (!calls_.empty()) {
+    line_.abandon(calls_.back().after);
   }
 }
 
 void StreamCalls::recycle(Queued& call) {
-  if (call.after != nullptr && options_.in_line != nullptr) {
-    line_.leave(options_.in_line, call.after);
+  if (call.after != nullptr) {
+    line_.leave(owner(), call.after);
   }
   call.previous.reset();
   for (SharedEvent* const event : {&call.before, &call.after}) {
@@ -66,14 +69,6 @@ void StreamCalls::recycle(Queued& call) {
       free_.push_back(std::move(*event));
     }
   }
-}
-
-Result<SharedEvent> StreamCalls::make_event() {
-  TUTTI_ASSIGN_OR_RETURN(const device::Event event, api_.create_event(device_));
-  return SharedEvent(event, [&api = api_](device::Event made) {
-    Status ignored = api.destroy_event(made);
-    static_cast<void>(ignored);
-  });
 }
 
 Status StreamCalls::show() {
@@ -117,14 +112,12 @@ Status StreamCalls::open(device::Stream stream, Queued* call) {
     TUTTI_RETURN_IF_ERROR(api_.stream_wait_event(stream, call->previous.get()));
     call->previous.reset();
   }
-  if (options_.in_line != nullptr) {
-    for (const SharedEvent& other : line_.ahead_of(options_.in_line, options_.are_kernels)) {
-      TUTTI_RETURN_IF_ERROR(api_.stream_wait_event(stream, other.get()));
-    }
+  for (const SharedEvent& other : line_.ahead_of(owner(), options_.kind)) {
+    TUTTI_RETURN_IF_ERROR(api_.stream_wait_event(stream, other.get()));
   }
   for (SharedEvent* const wanted : {&call->before, &call->after}) {
     if (*wanted == nullptr) {
-      TUTTI_ASSIGN_OR_RETURN(*wanted, make_event());
+      TUTTI_ASSIGN_OR_RETURN(*wanted, make_shared_event(api_, device_));
     }
   }
   return api_.record_event(call->before.get(), stream);
@@ -133,9 +126,7 @@ Status StreamCalls::open(device::Stream stream, Queued* call) {
 Status StreamCalls::commit(Queued&& call, const Status& status) {
   std::unique_lock lock(mutex_);
   if (status.ok() && failure_.ok()) {
-    if (options_.in_line != nullptr) {
-      line_.join(options_.in_line, options_.are_kernels, call.after);
-    }
+    line_.join(owner(), options_.kind, call.after);
     calls_.push_back(std::move(call));
   } else {
     call.lease.abandon();

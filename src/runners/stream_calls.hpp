@@ -43,12 +43,10 @@ Status check_on_device(const Call& call, int device);
 class StreamCalls {
  public:
   struct Options {
-    const char* name = "";  ///< For messages: "direct", "nccl".
-    double timeout_s = 0;   ///< 0: none.
-    /// The communicator, where its calls take turns with those of others on the GPU; null: they run
-    /// beside them.
-    StreamLine::Owner in_line = nullptr;
-    bool are_kernels = false;  ///< Of ours.
+    const char* name = "";                     ///< For messages: "direct", "nccl".
+    double timeout_s = 0;                      ///< 0: none.
+    StreamLine::Owner communicator = nullptr;  ///< Null: this object is all there is of it.
+    StreamLine::Kind kind = StreamLine::Kind::kBeside;
     /// What went wrong with calls that are over or under way, as the library says; may be empty.
     std::function<Status()> outcome;
     /// Whether the peers that the call under way waits for are there; may be empty.
@@ -127,7 +125,9 @@ class StreamCalls {
   /// Lets go of the lock while `end` runs.
   void fail(std::unique_lock<std::mutex>& lock, const Status& status);
   void recycle(Queued& call);
-  Result<SharedEvent> make_event();
+  StreamLine::Owner owner() const {
+    return options_.communicator == nullptr ? this : options_.communicator;
+  }
   void wake_watch();
   void watch();
   Status look_at_first(Clock::time_point now);

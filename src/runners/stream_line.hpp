@@ -14,8 +14,12 @@
 // first waits for nothing but its peers, which have queued it or will, behind calls that are over.
 // Communicators that say `concurrent` are not in line: their kernels are few enough to be side by
 // side.
+//
+// What is on the streams matters to whoever frees memory, too: the driver waits then for all that
+// runs on the GPU, and a kernel may wait there for a peer that never comes.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -26,6 +30,7 @@ namespace tutti::runners {
 
 /// Destroyed when nobody waits for it any more.
 using SharedEvent = std::shared_ptr<void>;
+Result<SharedEvent> make_shared_event(device::Api& api, int device);
 
 class StreamLine {
  public:
@@ -35,18 +40,32 @@ class StreamLine {
   /// That of a GPU, for the life of the process.
   static StreamLine& of(const device::Api& api, int device);
 
+  enum class Kind : std::uint8_t {
+    kBeside,   ///< Not in line.
+    kLibrary,  ///< NCCL's or RCCL's.
+    kKernel,   ///< Ours.
+  };
+
   /// What a call of `owner` waits for.
-  std::vector<SharedEvent> ahead_of(Owner owner, bool is_kernel);
+  std::vector<SharedEvent> ahead_of(Owner owner, Kind kind);
   /// The call was queued; `after` is its end, and that of all that its owner queued before.
-  void join(Owner owner, bool is_kernel, const SharedEvent& after);
-  /// That end has come, or nobody may wait for it.
+  void join(Owner owner, Kind kind, const SharedEvent& after);
+  /// That end has come.
   void leave(Owner owner, const SharedEvent& after);
+  /// That end may never come, and its owner goes: nobody waits for it any more.
+  void abandon(const SharedEvent& after);
+  /// The same for what is on a stream of the device now.
+  void abandon(device::Api& api, int device, device::Stream stream);
+
+  /// Whether all that communicators have on the GPU's streams is over.
+  bool is_quiet(device::Api& api);
 
  private:
   struct Last {
-    Owner owner = nullptr;
-    SharedEvent after;
+    Owner owner = nullptr;  ///< Null: gone.
+    Kind kind = Kind::kBeside;
     bool has_kernels = false;  ///< It, or what it stands behind.
+    SharedEvent after;
   };
 
   std::mutex mutex_;

@@ -101,7 +101,9 @@ CclRunner::~CclRunner() {
   }
   auto current = device::CurrentDevice::set(api_, device_);
   for (const device::Stream stream : streams_) {
-    if (!broken_) {
+    if (broken_) {
+      StreamLine::of(api_, device_).abandon(api_, device_, stream);
+    } else {
       Status ignored = api_.destroy_stream(stream);
       static_cast<void>(ignored);
     }
@@ -252,7 +254,8 @@ StreamCalls& CclRunner::stream_calls() {
         StreamCalls::Options{
             .name = library_.name(),
             .timeout_s = timeout_s_,
-            .in_line = takes_turns_ ? end_.get() : nullptr,
+            .communicator = end_.get(),
+            .kind = takes_turns_ ? StreamLine::Kind::kLibrary : StreamLine::Kind::kBeside,
             .outcome =
                 [this] {
                   // Who ends the communicator has the lock, and who launches is not waited for.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "device/kernels/direct_arguments.hpp"
+#include "runners/direct/lent_memory.hpp"
 
 namespace tutti::runners {
 
@@ -20,14 +21,14 @@ constexpr std::uint32_t kBlockThreads = 512;
 
 DeviceCombine::DeviceCombine(DeviceCombine&& other) noexcept
     : api_(other.api_),
+      device_(other.device_),
       module_(std::move(other.module_)),
       function_(other.function_),
       word_(std::exchange(other.word_, nullptr)) {}
 
 DeviceCombine::~DeviceCombine() {
   if (word_ != nullptr) {
-    Status ignored = api_->free_pinned(word_);
-    static_cast<void>(ignored);
+    free_when_alone(*api_, device_, {.pinned = word_, .module = std::move(module_)});
   }
 }
 
@@ -39,6 +40,7 @@ void DeviceCombine::abandon() {
 Result<DeviceCombine> DeviceCombine::create(device::Api& api, int device) {
   DeviceCombine result;
   result.api_ = &api;
+  result.device_ = device;
   TUTTI_ASSIGN_OR_RETURN(result.module_, KernelModule::load(api, device));
   TUTTI_ASSIGN_OR_RETURN(result.function_, result.module_.find("combine_any_8"));
   TUTTI_ASSIGN_OR_RETURN(result.word_,

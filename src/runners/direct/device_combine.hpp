@@ -24,6 +24,7 @@ class DeviceCombine {
 
  private:
   device::Api* api_ = nullptr;
+  int device_ = -1;
   KernelModule module_;
   device::Function function_ = nullptr;
   void* word_ = nullptr;  ///< Kernels announce their end here; nobody looks.

@@ -85,13 +85,17 @@ DirectRunner::~DirectRunner() {
     if (copies_ != nullptr) {
       copies_->abandon();
     }
+    if (stream_ != nullptr) {
+      StreamLine::of(api_, device_).abandon(api_, device_, stream_);
+    }
     return;  // A kernel that never ended may still use all of it, and what peers have lent.
   }
-  free_when_alone(api_, std::move(lent_), std::move(attendance_));
-  if (control_ != nullptr) {
-    Status ignored = api_.free_pinned(control_);
-    static_cast<void>(ignored);
-  }
+  Remains remains{.opened = std::move(opened_),
+                  .memories = std::move(lent_),
+                  .pinned = control_,
+                  .module = std::move(module_),
+                  .attendance = std::move(attendance_)};
+  free_when_alone(api_, device_, std::move(remains));
 }
 
 void DirectRunner::begin_end() {
@@ -112,14 +116,12 @@ void DirectRunner::begin_end() {
     }
   }
   end_copies();  // Its streams end before the memory that they use goes.
-  for (void* opened : opened_) {
-    ignore(api_.close_memory(opened));
-  }
-  opened_.clear();
   if (arena_ != nullptr) {
     lent_.push_back(arena_);
   }
-  attendance_.leave();
+  if (StreamLine::of(api_, device_).is_quiet(api_)) {
+    let_go(api_, std::exchange(opened_, {}), attendance_);
+  }
 }
 
 void DirectRunner::end_copies() {
@@ -456,14 +458,15 @@ Status DirectRunner::enqueue(const Call& call, device::Stream stream) {
   if (stream_calls_ == nullptr) {
     stream_calls_ = std::make_unique<StreamCalls>(
         api_, device_,
-        StreamCalls::Options{.name = "direct",
-                             .timeout_s = options_.timeout_s,
-                             .in_line = options_.takes_turns ? end_.get() : nullptr,
-                             .are_kernels = true,
-                             // A kernel gives up only when the common end has told it to.
-                             .outcome = [this] { return end_->reason(); },
-                             .look = [this] { return look(); },
-                             .end = [this](const Status& failure) { end_->end(failure); }});
+        StreamCalls::Options{
+            .name = "direct",
+            .timeout_s = options_.timeout_s,
+            .communicator = end_.get(),
+            .kind = options_.takes_turns ? StreamLine::Kind::kKernel : StreamLine::Kind::kBeside,
+            // A kernel gives up only when the common end has told it to.
+            .outcome = [this] { return end_->reason(); },
+            .look = [this] { return look(); },
+            .end = [this](const Status& failure) { end_->end(failure); }});
   }
   const bool is_behind_other = end_->is_behind_other(CommonEnd::Turn::kKernels);
   return stream_calls_->add(stream, [&](Lease* copy) -> Status {

@@ -3,9 +3,12 @@
 #include "runners/direct/lent_memory.hpp"
 
 #include <chrono>
+#include <iterator>
 #include <mutex>
 #include <thread>
 #include <utility>
+
+#include "runners/stream_line.hpp"
 
 namespace tutti::runners {
 namespace {
@@ -16,8 +19,8 @@ constexpr auto kPause = std::chrono::microseconds(200);
 
 struct Lent {
   device::Api* api;
-  std::vector<void*> memories;
-  Attendance attendance;
+  int device;
+  Remains remains;
 };
 
 struct AllLent {
@@ -30,24 +33,48 @@ AllLent& all_lent() {
   return *all;
 }
 
-void free_all(const Lent& lent) {
-  for (void* memory : lent.memories) {
-    Status ignored = lent.api->free_device(memory);
-    static_cast<void>(ignored);
+void free_all(Lent& lent) {
+  const auto ignore = [](const Status& status) { static_cast<void>(status); };
+  for (void* const memory : lent.remains.memories) {
+    ignore(lent.api->free_device(memory));
   }
+  if (lent.remains.pinned != nullptr) {
+    ignore(lent.api->free_pinned(lent.remains.pinned));
+  }
+  lent.remains.module = {};
+}
+
+/// False: the GPU is not quiet, and nobody knows for how long.
+bool let_go(Lent& lent) {
+  if (!StreamLine::of(*lent.api, lent.device).is_quiet(*lent.api)) {
+    return false;
+  }
+  let_go(*lent.api, std::exchange(lent.remains.opened, {}), lent.remains.attendance);
+  return true;
 }
 
 }  // namespace
 
-void free_when_alone(device::Api& api, std::vector<void*> memories, Attendance attendance) {
-  Lent lent{&api, std::move(memories), std::move(attendance)};
-  const auto until = std::chrono::steady_clock::now() + kGrace;
-  bool is_alone = lent.attendance.is_alone();
-  while (!is_alone && std::chrono::steady_clock::now() < until) {
-    std::this_thread::sleep_for(kPause);
-    is_alone = lent.attendance.is_alone();
+void let_go(device::Api& api, const std::vector<void*>& opened, Attendance& attendance) {
+  for (void* const memory : opened) {
+    Status ignored = api.close_memory(memory);
+    static_cast<void>(ignored);
   }
-  if (is_alone) {
+  attendance.leave();
+}
+
+void free_when_alone(device::Api& api, int device, Remains remains) {
+  Lent lent{&api, device, std::move(remains)};
+  const auto until = std::chrono::steady_clock::now() + kGrace;
+  bool is_free = false;
+  if (let_go(lent)) {
+    is_free = lent.remains.attendance.is_alone();
+    while (!is_free && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(kPause);
+      is_free = lent.remains.attendance.is_alone();
+    }
+  }
+  if (is_free) {
     free_all(lent);
   } else {
     AllLent& all = all_lent();
@@ -58,21 +85,28 @@ void free_when_alone(device::Api& api, std::vector<void*> memories, Attendance a
 }
 
 void free_lent_memory(device::Api& api) {
-  std::vector<Lent> ready;
+  std::vector<Lent> mine;
   {
     AllLent& all = all_lent();
     const std::lock_guard lock(all.mutex);
-    std::erase_if(all.kept, [&](Lent& lent) {
-      const bool is_ready = lent.api == &api && lent.attendance.is_alone();
-      if (is_ready) {
-        ready.push_back(std::move(lent));
+    for (Lent& lent : all.kept) {
+      if (lent.api == &api) {
+        mine.push_back(std::move(lent));
       }
-      return is_ready;
-    });
+    }
+    std::erase_if(all.kept, [&](const Lent& lent) { return lent.api == &api; });
   }
-  for (const Lent& lent : ready) {
-    free_all(lent);
-  }
+  // Without the lock: the driver may take its time.
+  std::erase_if(mine, [](Lent& lent) {
+    const bool is_free = let_go(lent) && lent.remains.attendance.is_alone();
+    if (is_free) {
+      free_all(lent);
+    }
+    return is_free;
+  });
+  AllLent& all = all_lent();
+  const std::lock_guard lock(all.mutex);
+  std::move(mine.begin(), mine.end(), std::back_inserter(all.kept));
 }
 
 }  // namespace tutti::runners

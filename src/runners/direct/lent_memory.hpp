@@ -1,23 +1,44 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The end of device memory that other ranks have mapped. CUDA and HIP leave undefined what happens
-// when it is freed before the last of them has let go of it, and ranks end communicators when they
-// like. So the memory of a rank that ends earlier than its peers stays until they have left or
-// their processes have ended; it is freed when this process makes or ends a communicator after
-// that, else with the process.
+// The end of what a communicator has on a GPU.
+//
+// Of memory that other ranks have mapped: CUDA and HIP leave undefined what happens when it is
+// freed before the last of them has let go of it, and ranks end communicators when they like. So
+// the memory of a rank that ends earlier than its peers stays until they have left or their
+// processes have ended.
+//
+// Of all of it: a driver that frees memory, closes a mapping or unloads code waits for what runs on
+// the GPU. A kernel there may wait for a peer that waits for this thread. So while calls of other
+// communicators of the process are on streams, or a kernel was left that did not end, nothing is
+// given back.
+//
+// What has to stay goes when this process makes or ends a communicator after that, else with the
+// process.
 #pragma once
 
 #include <vector>
 
 #include "device/device.hpp"
 #include "runners/direct/attendance.hpp"
+#include "runners/direct/kernel_module.hpp"
 
 namespace tutti::runners {
 
-/// Takes `memories` of `api` and frees them as soon as `attendance` has nobody left, for which it
-/// waits some tenths of a second. `api` must live when free_lent_memory() is called with it.
-void free_when_alone(device::Api& api, std::vector<void*> memories, Attendance attendance);
+struct Remains {
+  std::vector<void*> opened{};    ///< Memory of peers, mapped here.
+  std::vector<void*> memories{};  ///< Of the device; peers may have it mapped.
+  void* pinned = nullptr;
+  KernelModule module{};
+  Attendance attendance{};
+};
+
+/// Closes memory of peers and tells them.
+void let_go(device::Api& api, const std::vector<void*>& opened, Attendance& attendance);
+/// Takes `remains` on `device` and frees them as soon as their attendance has nobody left, for
+/// which it waits some tenths of a second, and the GPU is quiet. `api` must live when
+/// free_lent_memory() is called with it.
+void free_when_alone(device::Api& api, int device, Remains remains);
 /// Frees what may be by now of what the above had to keep.
 void free_lent_memory(device::Api& api);
 

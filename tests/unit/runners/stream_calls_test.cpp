@@ -11,6 +11,8 @@
 #include <thread>
 
 #include "device/host_memory.hpp"
+#include "runners/direct/direct_runner.hpp"
+#include "runners/direct/lent_memory.hpp"
 
 namespace tutti::runners {
 namespace {
@@ -92,10 +94,8 @@ TEST_F(StreamCallsTest, precede__what_comes_later_waits) {
 
 TEST_F(StreamCallsTest, add__kernels_of_two_communicators_take_turns) {
   auto own = options(0);
-  own.are_kernels = true;
-  own.in_line = &streams_[0];
+  own.kind = StreamLine::Kind::kKernel;
   StreamCalls first(*api_, 0, own);
-  own.in_line = &streams_[1];
   own.timeout_s = 0.5;  // Of which the wait for others is no part.
   StreamCalls second(*api_, 0, own);
   ASSERT_TRUE(first.add(streams_[0], queue(streams_[0], &held)).ok());
@@ -108,20 +108,17 @@ TEST_F(StreamCallsTest, add__kernels_of_two_communicators_take_turns) {
   EXPECT_TRUE(second.drain().ok());
   EXPECT_EQ(done_, 3);
   // Over: whoever comes now waits for nobody.
-  EXPECT_TRUE(StreamLine::of(*api_, 0).ahead_of(this, true).empty());
+  EXPECT_TRUE(StreamLine::of(*api_, 0).ahead_of(this, own.kind).empty());
 }
 
 TEST_F(StreamCallsTest, add__the_librarys_calls_wait_for_kernels_of_ours_alone) {
   auto own = options(0);
-  own.in_line = &gate_;
-  StreamCalls library(*api_, 0, own);
-  own.in_line = &done_;
-  StreamCalls other_library(*api_, 0, own);
-  own.in_line = &ends_;
-  own.are_kernels = true;
-  StreamCalls kernels(*api_, 0, own);
-  own.in_line = nullptr;
   StreamCalls beside(*api_, 0, own);
+  own.kind = StreamLine::Kind::kLibrary;
+  StreamCalls library(*api_, 0, own);
+  StreamCalls other_library(*api_, 0, own);
+  own.kind = StreamLine::Kind::kKernel;
+  StreamCalls kernels(*api_, 0, own);
   const device::Stream third = *api_->create_stream(0);
   ASSERT_TRUE(library.add(streams_[0], queue(streams_[0], &held)).ok());
   ASSERT_TRUE(other_library.add(streams_[1], queue(streams_[1], &counted)).ok());
@@ -138,6 +135,48 @@ TEST_F(StreamCallsTest, add__the_librarys_calls_wait_for_kernels_of_ours_alone) 
   }
   EXPECT_EQ(done_, 5);
   EXPECT_TRUE(api_->destroy_stream(third).ok());
+}
+
+/// Memory is freed when all that runs on a device is over, here as on a GPU.
+TEST_F(StreamCallsTest, end__of_another_communicator_does_not_wait_for_these_calls) {
+  Scratch scratch(api_.get(), 0);
+  auto runner = DirectRunner::create(*api_, 0, {.rank = 0, .ranks = 1}, scratch, {});
+  ASSERT_TRUE(runner.ok()) << runner.status().message();
+  void* const arena = (*runner)->arena();
+  ASSERT_TRUE((*runner)->open_arenas({&arena, 1}).ok());
+  const auto is_freed = [&] { return api_->classify(arena).kind == device::MemoryKind::kHost; };
+  StreamCalls calls(*api_, 0, options(0));
+  ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &held)).ok());
+  std::thread opens([&] {  // Where the end waits, it is over at last, and too late.
+    std::this_thread::sleep_for(5s);
+    gate_.release();
+  });
+  runner->reset();
+  EXPECT_EQ(done_, 0);
+  EXPECT_FALSE(is_freed());
+  free_lent_memory(*api_);
+  EXPECT_EQ(done_, 0);
+  gate_.release();
+  ASSERT_TRUE(calls.drain().ok());
+  free_lent_memory(*api_);
+  EXPECT_TRUE(is_freed());
+  opens.join();
+}
+
+TEST_F(StreamCallsTest, is_quiet__once_calls_that_were_left_have_ended_too) {
+  StreamLine& line = StreamLine::of(*api_, 0);
+  EXPECT_TRUE(line.is_quiet(*api_));
+  {
+    StreamCalls calls(*api_, 0, options(0));
+    ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &held)).ok());
+    EXPECT_FALSE(line.is_quiet(*api_));
+    gone_ = true;
+    EXPECT_TRUE(comes_true([&] { return ends_ == 1; }));
+  }
+  EXPECT_FALSE(line.is_quiet(*api_));
+  EXPECT_TRUE(line.ahead_of(this, StreamLine::Kind::kKernel).empty());
+  gate_.release();
+  EXPECT_TRUE(comes_true([&] { return line.is_quiet(*api_); }));
 }
 
 TEST_F(StreamCallsTest, add__a_lease_lives_until_its_work_is_done) {
