@@ -143,8 +143,10 @@ class LoadedLibrary final : public Library {
       {
         // The current device is a thread's own.
         std::optional<Result<device::CurrentDevice>> current;
+        std::optional<device::RelaxedCapture> relaxed;  // As is what ends a capture.
         if (api != nullptr) {
           current.emplace(device::CurrentDevice::set(*api, device));
+          relaxed.emplace(*api);
           status = current->status();
         }
         if (status.ok()) {

@@ -323,6 +323,7 @@ Status tutti_comm::barrier(void* stream) {
               "barrier: the first one on a stream needs memory of this rank's GPU: make one before "
               "the capture begins, with the GPU chosen"};
     }
+    const tutti::device::RelaxedCapture relaxed(*engine->process().device());
     TUTTI_ASSIGN_OR_RETURN(barrier_word,
                            engine->process().scratch().device(device, sizeof(std::uint32_t)));
     barrier_device = device;

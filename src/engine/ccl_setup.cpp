@@ -65,6 +65,8 @@ std::string refusal_of(const std::vector<CclFacts>& all, const topology::Layout&
 
 Status Communicator::setup_ccl(int device) {
   ccl_tried_ = true;
+  std::optional<device::RelaxedCapture> relaxed;
+  relax(&relaxed);
   TUTTI_RETURN_IF_ERROR(agree_ccl(device));
   if (!facts_.ccl_usable && is_speaker() && log_enabled(LogLevel::kInfo)) {
     log(LogLevel::kInfo, "no CCL on this communicator: " + facts_.ccl_refusal);

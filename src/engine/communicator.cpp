@@ -40,6 +40,11 @@ bool has_schedules(const select::Table& table) {
   });
 }
 
+bool is_on_device(const runners::Call& call) {
+  return call.send_memory.kind == device::MemoryKind::kDevice ||
+         call.recv_memory.kind == device::MemoryKind::kDevice;
+}
+
 schedule::Parameters schedule_parameters(const select::Plan& plan) {
   return {.radix = plan.parameters.radix.value_or(0),
           .segments = plan.parameters.segments.value_or(0)};
@@ -378,6 +383,8 @@ Result<Route> Communicator::decide(const Shape& shape, int device, const std::st
   if (!disagreement_.empty()) {
     return make_route(shape, select::native_plan(facts_), disagreement_);
   }
+  std::optional<device::RelaxedCapture> relaxed;
+  relax(&relaxed);  // Whatever has to be set up.
   select::CommFacts facts = facts_;
   for (;;) {
     const select::Decision decision = choose(shape, &facts);
@@ -516,6 +523,11 @@ Status Communicator::prepare_alpha(const select::Plan& plan, std::string* refusa
 Status Communicator::run(const Route& route, const runners::Call& call) {
   if (last_on_stream_ != Backend::kMpi) {
     TUTTI_RETURN_IF_ERROR(stream_status(/*wait=*/true));  // Calls run in the order of their making.
+  }
+  const bool is_launch = route.plan.backend == Backend::kDirect && !route.plan.copied;
+  std::optional<device::RelaxedCapture> relaxed;
+  if (route.memory == Memory::kDevice ? !is_launch : is_on_device(call)) {
+    relax(&relaxed);
   }
   if (mpi_runner_ != nullptr) {
     mpi_runner_->set_options({.stage_device = !mpi_reads_device(route),

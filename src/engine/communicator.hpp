@@ -199,6 +199,14 @@ class Communicator {
   Status run_direct_host(const runners::Call& call);
   Status run_ccl_schedule(const select::Plan& plan, const runners::Call& call);
   bool is_speaker() const { return place_.rank == 0; }
+  /// For a scope: what it asks of the driver ends no capture in another thread. Two calls of the
+  /// driver that only touch this thread's state; yet none are spent on a launch of ours, whose fast
+  /// path asks for nothing that a capture forbids.
+  void relax(std::optional<device::RelaxedCapture>* relaxed) {
+    if (process_.device() != nullptr) {
+      relaxed->emplace(*process_.device());
+    }
+  }
 
   Process& process_;
   runners::Bootstrap& bootstrap_;

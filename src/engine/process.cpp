@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/process.hpp"
 
+#include <optional>
+
 #include "base/json_document.hpp"
 #include "base/log.hpp"
 #include "discover/discover.hpp"
@@ -118,6 +120,10 @@ void Process::leave(bool has_failed) {
 
 void Process::release_scratch() {
   if (!may_run_for_ever_) {
+    std::optional<device::RelaxedCapture> relaxed;
+    if (device_ != nullptr) {
+      relaxed.emplace(*device_);
+    }
     scratch_->release();
   }
 }

@@ -118,7 +118,8 @@ constexpr tutti::device::HostModule kFloorModule{.functions = kFloor, .function_
   }                                                      \
   static_assert(true)
 
-/// What no thread may ask while a stream is captured, unless the thread has relaxed its mode.
+/// What no thread may ask while a stream is captured, unless the thread has relaxed its mode:
+/// memory, code, and how far work has come. For some of it the driver is milder.
 #define NO_CAPTURE()                                                            \
   if (capture_mode != cuda::kCaptureModeRelaxed && streams().any_capturing()) { \
     return kCaptureUnsupported;                                                 \
@@ -390,6 +391,7 @@ CUDA_CALL(cuMemAlloc_v2, (DevicePointer * pointer, std::size_t bytes)) {
 
 CUDA_CALL(cuMemFree_v2, (DevicePointer pointer)) {
   NEEDS_CONTEXT(cuMemFree_v2);
+  NO_CAPTURE();
   const auto range = tutti::device::host_device_range(as_pointer(pointer));
   const int code = free_memory(as_pointer(pointer));
   if (code == kSuccess && range.device >= 0) {
@@ -410,6 +412,7 @@ CUDA_CALL(cuMemAllocManaged, (DevicePointer * pointer, std::size_t bytes, unsign
 
 CUDA_CALL(cuMemHostAlloc, (void** pointer, std::size_t bytes, unsigned flags)) {
   NEEDS_CONTEXT(cuMemHostAlloc);
+  NO_CAPTURE();
   if (flags > 7) {
     return kInvalidValue;
   }
@@ -428,6 +431,7 @@ CUDA_CALL(cuMemAllocHost_v2, (void** pointer, std::size_t bytes)) {
 
 CUDA_CALL(cuMemFreeHost, (void* pointer)) {
   NEEDS_CONTEXT(cuMemFreeHost);
+  NO_CAPTURE();
   return code_of(host().free_pinned(pointer), kInvalidValue);
 }
 
@@ -503,6 +507,7 @@ CUDA_CALL(cuPointerGetAttribute, (void* data, int attribute, DevicePointer point
 
 CUDA_CALL(cuMemcpy, (DevicePointer destination, DevicePointer source, std::size_t bytes)) {
   NEEDS_CONTEXT(cuMemcpy);
+  NO_CAPTURE();
   return copy(as_pointer(destination), as_pointer(source), bytes, current()->device);
 }
 
@@ -600,12 +605,14 @@ CUDA_CALL(cuStreamDestroy_v2, (void* stream)) {
 
 CUDA_CALL(cuStreamQuery, (void* stream)) {
   NEEDS_CONTEXT(cuStreamQuery);
+  NO_CAPTURE();
   FIND_STREAM(queue);
   return event_result(host().stream_done(queue));
 }
 
 CUDA_CALL(cuStreamSynchronize, (void* stream)) {
   NEEDS_CONTEXT(cuStreamSynchronize);
+  NO_CAPTURE();
   FIND_STREAM(queue);
   streams().order(queue);
   return code_of(host().wait_stream(queue), kUnknown);
@@ -854,6 +861,7 @@ CUDA_CALL(cuMemRelease, (cuda::MemHandle handle)) {
 
 CUDA_CALL(cuModuleLoadData, (void** module, const void* image)) {
   NEEDS_CONTEXT(cuModuleLoadData);
+  NO_CAPTURE();
   const bool is_floor =
       image != nullptr && std::memcmp(image, kFloorPtx.data(), kFloorPtx.size()) == 0;
   tutti::Result<void*> loaded =
@@ -867,6 +875,7 @@ CUDA_CALL(cuModuleLoadData, (void** module, const void* image)) {
 
 CUDA_CALL(cuModuleUnload, (void* module)) {
   NEEDS_CONTEXT(cuModuleUnload);
+  NO_CAPTURE();
   return code_of(host().unload_module(module), kInvalidHandle);
 }
 

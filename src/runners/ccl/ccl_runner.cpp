@@ -58,8 +58,10 @@ void end_with(ccl::Library& library, device::Api& api, int device,
   // An abort first tells what runs to stop. It chooses the device by itself, afterwards; a driver
   // whose queue is full would not let this thread choose it before.
   std::optional<Result<device::CurrentDevice>> current;
+  std::optional<device::RelaxedCapture> relaxed;
   if (ending != &ccl::Library::abort) {
     current.emplace(device::CurrentDevice::set(api, device));
+    relaxed.emplace(api);
   }
   for (const ccl::Communicator communicator : communicators) {
     Status ignored = (library.*ending)(communicator);

@@ -106,6 +106,7 @@ void DirectRunner::begin_end() {
   if (broken_ || std::exchange(has_ended_, true)) {
     return;
   }
+  const device::RelaxedCapture relaxed(api_);
   if (stream_ != nullptr) {
     ignore(api_.wait_stream(stream_));
     ignore(api_.destroy_stream(stream_));
@@ -411,6 +412,7 @@ Status DirectRunner::run_by(Carrier carrier, const Call& call) {
   if (!move_send && !move_recv && !direct_needs_copy(call)) [[likely]] {
     return (this->*carrier)(call);
   }
+  const device::RelaxedCapture relaxed(api_);
   Relocated relocated;
   Status status = relocated.move_in(call, me_, Place::kDevice, device_, move_send, move_recv, &api_,
                                     scratch_, stream_);
@@ -629,6 +631,7 @@ Status DirectRunner::wait(const DirectLaunch& launch, double timeout_s) {
       next_check_s += kPeerCheckS;
       reason = gone_peer();
       // A kernel that faulted never stores its word.
+      const device::RelaxedCapture relaxed(api_);
       const auto done = api_.stream_done(stream_);
       if (!done.ok()) {
         broken_ = true;
@@ -692,6 +695,7 @@ void DirectRunner::give_up() {
 
 void DirectRunner::break_off() {
   give_up();
+  const device::RelaxedCapture relaxed(api_);
   const auto start = Clock::now();
   for (;;) {
     const auto done = api_.stream_done(stream_);

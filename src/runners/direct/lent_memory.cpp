@@ -64,6 +64,7 @@ void let_go(device::Api& api, const std::vector<void*>& opened, Attendance& atte
 }
 
 void free_when_alone(device::Api& api, int device, Remains remains) {
+  const device::RelaxedCapture relaxed(api);
   Lent lent{&api, device, std::move(remains)};
   const auto until = std::chrono::steady_clock::now() + kGrace;
   bool is_free = false;
@@ -85,6 +86,7 @@ void free_when_alone(device::Api& api, int device, Remains remains) {
 }
 
 void free_lent_memory(device::Api& api) {
+  const device::RelaxedCapture relaxed(api);
   std::vector<Lent> mine;
   {
     AllLent& all = all_lent();

@@ -219,6 +219,35 @@ TEST(CCommCuda, collectives__no_buffers_in_the_first_call_on_a_stream) {
   });
 }
 
+/// What the double refuses while a stream is captured, and a driver ends the capture for.
+TEST(CCommCuda, collectives__a_capture_in_another_thread_goes_on) {
+  std::barrier all(kRanks);
+  on_ranks(kRanks, [&](Rank& self) {
+    Api& api = *Process::get().device();
+    void* const stream = *api.create_stream(self.rank);
+    GpuInts data(self.rank, 8);
+    std::fill_n(data.data(), 8, 1);
+    std::vector<std::int32_t> on_host(8, 1);
+    all.arrive_and_wait();  // The rest is not for a capture.
+    cuda<void(void*, int)>("tutti_fake_capture")(stream, 1);
+    all.arrive_and_wait();
+    for (std::int32_t* const buffer : {data.data(), on_host.data()}) {
+      ASSERT_EQ(TUTTI_OK, tutti_allreduce(self.comm, TUTTI_IN_PLACE, buffer, 8, TUTTI_INT32,
+                                          TUTTI_SUM, TUTTI_BLOCKING))
+          << self.words();
+      EXPECT_EQ(kRanks, buffer[7]);
+    }
+    ASSERT_EQ(TUTTI_OK, tutti_barrier(self.comm, nullptr)) << self.words();
+    ASSERT_EQ(TUTTI_OK, tutti_barrier(self.comm, TUTTI_BLOCKING)) << self.words();
+    EXPECT_EQ(TUTTI_OK, tutti_comm_destroy(self.comm));
+    self.comm = nullptr;
+    all.arrive_and_wait();
+    cuda<void(void*, int)>("tutti_fake_capture")(stream, 0);
+    all.arrive_and_wait();
+    EXPECT_TRUE(api.destroy_stream(stream).ok());
+  });
+}
+
 TEST(CCommCuda, wait__is_for_calls_on_streams_after_a_failure_of_another_call_too) {
   std::barrier all(kRanks);
   const auto fail = cuda<void(const char*)>("tutti_fake_fail");
