@@ -180,6 +180,9 @@ TUTTI_API char* tutti_comm_plan_json(tutti_comm_t* comm, const char* query);
  * must do the same: wait or not, record the call in a graph or not. Calls of one communicator run
  * in the order in which they were made, whatever their streams.
  *
+ * Not between the caller's own ncclGroupStart and ncclGroupEnd: NCCL would put off what is NCCL's
+ * of the call until the group ends, and the call would return before it has begun.
+ *
  * After an error other than TUTTI_ERROR_INVALID_ARGUMENT, _UNSUPPORTED, _UNAVAILABLE and _FALLBACK
  * the communicator refuses all calls with that error.
  */
