@@ -122,7 +122,7 @@ Status Communicator::agree_ccl(int device) {
   ccl_runner_ =
       std::make_unique<runners::CclRunner>(*library, *process_.device(), device_, bootstrap_,
                                            process_.scratch(), process_.config().timeout_s, end_,
-                                           /*takes_turns=*/!place_.thread_multiple);
+                                           /*takes_turns=*/!is_concurrent_);
   TUTTI_RETURN_IF_ERROR(init_ccl_scope(runners::Scope::kWhole, &facts_.ccl_refusal));
   facts_.ccl_usable = facts_.ccl_refusal.empty();
   if (facts_.ccl_usable && is_speaker() && log_enabled(LogLevel::kInfo)) {

@@ -180,6 +180,7 @@ Status Communicator::agree_configuration(const Hints& hints) {
     kAsserted,
     kAssertedInverse,
     kUnread,
+    kConcurrent,
     kCount
   };
   const std::uint64_t hash = process_.agreement_hash() ^ table_.hash();
@@ -197,8 +198,10 @@ Status Communicator::agree_configuration(const Hints& hints) {
   values[kAsserted] = asserted;
   values[kAssertedInverse] = ~asserted;
   values[kUnread] = unread.ok() ? 0 : static_cast<std::uint64_t>(place_.rank) + 1;
+  values[kConcurrent] = place_.thread_multiple ? 1 : 0;
   TUTTI_RETURN_IF_ERROR(bootstrap_.max_in_place(values.data(), kCount));
 
+  is_concurrent_ = values[kConcurrent] != 0;
   strict_ = values[kStrict] != 0;
   has_devices_ = values[kNoDevice] == 0;
   facts_.ranks = place_.ranks;

@@ -216,6 +216,7 @@ class Communicator {
   bool asserted_host_ = false;
   bool has_devices_ = false;  ///< Every rank has a GPU library.
   std::optional<select::Memory> asserted_;
+  bool is_concurrent_ = false;  ///< Beside others' calls, on some rank: its calls take no turns.
   bool strict_ = false;
   Status failure_;
   std::string disagreement_;  ///< Non-empty: ranks differ in configuration; native plans for all.

@@ -231,7 +231,7 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
                                        .wire = wire,
                                        .tuning = tuning,
                                        .sharing = sharing,
-                                       .takes_turns = !place_.thread_multiple && !share_gpus(gpus),
+                                       .takes_turns = !is_concurrent_ && !share_gpus(gpus),
                                        .end = end_},
                                       &is_final, refusal));
     if (refusal->empty() || is_final) {
