@@ -319,8 +319,9 @@ class CudaApi final : public Api {
   }
 
   int exchange_capture_mode(int mode) override {
-    if (cu_.thread_exchange_capture_mode != nullptr) {
-      (void)cu_.thread_exchange_capture_mode(&mode);
+    if (cu_.thread_exchange_capture_mode == nullptr ||
+        cu_.thread_exchange_capture_mode(&mode) != cuda::kSuccess) {
+      return cuda::kCaptureModeGlobal;  // What a thread has before the driver is initialised.
     }
     return mode;
   }

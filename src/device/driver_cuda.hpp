@@ -105,6 +105,7 @@ inline constexpr unsigned kStreamNonBlocking = 1;
 inline const Stream kStreamLegacy = reinterpret_cast<Stream>(1);  // CU_STREAM_LEGACY
 // CUstreamCaptureStatus, CUstreamCaptureMode
 inline constexpr int kCaptureStatusNone = 0;
+inline constexpr int kCaptureModeGlobal = 0;
 inline constexpr int kCaptureModeRelaxed = 2;
 inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr unsigned kMemHostAllocPortable = 1;

@@ -54,6 +54,7 @@ inline constexpr int kMemcpyDefault = 4;  // hipMemcpyKind
 inline constexpr unsigned kStreamNonBlocking = 1;
 // hipStreamCaptureStatus, hipStreamCaptureMode
 inline constexpr int kCaptureStatusNone = 0;
+inline constexpr int kCaptureModeGlobal = 0;
 inline constexpr int kCaptureModeRelaxed = 2;
 inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr unsigned kHostMallocPortable = 1;

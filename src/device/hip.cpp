@@ -245,8 +245,9 @@ class HipApi final : public Api {
   }
 
   int exchange_capture_mode(int mode) override {
-    if (hip_.thread_exchange_capture_mode != nullptr) {
-      (void)hip_.thread_exchange_capture_mode(&mode);
+    if (hip_.thread_exchange_capture_mode == nullptr ||
+        hip_.thread_exchange_capture_mode(&mode) != hip::kSuccess) {
+      return hip::kCaptureModeGlobal;  // What a thread has before the driver is initialised.
     }
     return mode;
   }

@@ -93,6 +93,7 @@ static_assert(cuda::kPointerAttributeDeviceOrdinal == CU_POINTER_ATTRIBUTE_DEVIC
 static_assert(cuda::kMemoryTypeDevice == CU_MEMORYTYPE_DEVICE);
 static_assert(cuda::kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
 static_assert(cuda::kCaptureStatusNone == CU_STREAM_CAPTURE_STATUS_NONE);
+static_assert(cuda::kCaptureModeGlobal == CU_STREAM_CAPTURE_MODE_GLOBAL);
 static_assert(cuda::kCaptureModeRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 static_assert(cuda::kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
 static_assert(cuda::kMemHostAllocPortable == CU_MEMHOSTALLOC_PORTABLE);
@@ -153,6 +154,7 @@ static_assert(hip::kMemoryTypeDeviceRocm5 == hipMemoryTypeDevice);
 static_assert(hip::kMemcpyDefault == hipMemcpyDefault);
 static_assert(hip::kStreamNonBlocking == hipStreamNonBlocking);
 static_assert(hip::kCaptureStatusNone == hipStreamCaptureStatusNone);
+static_assert(hip::kCaptureModeGlobal == hipStreamCaptureModeGlobal);
 static_assert(hip::kCaptureModeRelaxed == hipStreamCaptureModeRelaxed);
 static_assert(hip::kEventDisableTiming == hipEventDisableTiming);
 static_assert(hip::kHostMallocPortable == hipHostMallocPortable);

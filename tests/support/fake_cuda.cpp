@@ -639,7 +639,7 @@ CUDA_CALL(cuStreamIsCapturing, (void* stream, int* status)) {
 }
 
 CUDA_CALL(cuThreadExchangeStreamCaptureMode, (int* mode)) {
-  ENTER(cuThreadExchangeStreamCaptureMode);
+  NEEDS_INIT(cuThreadExchangeStreamCaptureMode);
   std::swap(*mode, capture_mode);
   return kSuccess;
 }

@@ -52,6 +52,18 @@ TEST(Cold, cuda__calls_before_initialize_say_so) {
   EXPECT_EQ(table.calls("cuInit"), 0);
 }
 
+TEST(Cold, cuda__a_scope_around_initialize_leaves_the_threads_capture_mode) {
+  const Table table = open_table("cuda");
+  ASSERT_NE(table.api, nullptr);
+  {
+    const RelaxedCapture relaxed(*table.api);
+    ASSERT_TRUE(table.api->initialize().ok());
+  }
+  int mode = 1;
+  ASSERT_EQ(table.symbol<int(int*)>("cuThreadExchangeStreamCaptureMode")(&mode), 0);
+  EXPECT_EQ(mode, 0);
+}
+
 TEST(Cold, cuda__pinned_memory_does_not_wake_a_device) {
   const Table table = open_table("cuda");
   ASSERT_NE(table.api, nullptr);
