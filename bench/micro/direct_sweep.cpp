@@ -124,7 +124,7 @@ class EmptyKernel {
           take(api.load_module(device, &tutti::device::kernels::host_image())), "empty"));
     }
     stream_ = take(api.create_stream(device));
-    word_ = static_cast<tutti::device::kernels::Wide*>(take(api.allocate_pinned(64)));
+    word_ = static_cast<tutti::device::kernels::Wide*>(take(api.allocate_pinned(64, device)));
     *word_ = 0;
   }
   tutti::device::Function function() const { return function_; }
