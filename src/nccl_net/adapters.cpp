@@ -99,6 +99,14 @@ Result get_properties(int device, abi::Properties<kVersion>* properties) {
     abi::Properties<kVersion>& to = *properties;
     to = {};
     to.name = from.name.data();
+    if (!from.rails.empty() && from.pci_path.empty()) {
+      // NCCL (2.28, graph/topo.cc) hangs a merged device below what its members have in common,
+      // which without a PCI device is where it looks for none. By a member's name it takes that
+      // one's place.
+      TUTTI_ASSIGN_OR_RETURN(net::NetDevice* const first,
+                             Plugin::instance().device(from.rails.front()));
+      to.name = first->name.data();
+    }
     to.pci_path = from.pci_path.empty() ? nullptr : from.pci_path.data();
     to.guid = from.guid;
     to.pointer_support = abi::kPointerHost;
