@@ -117,6 +117,7 @@ Status Plugin::set_up(abi::Logger* logger) {
     logger_of_nccl.store(logger);
   }
   if (is_ready_) {
+    drop_abandoned_attempts();
     if (!is_used()) {
       known_ = interfaces();
     }

@@ -100,6 +100,7 @@ struct Bundle {
   std::array<std::atomic<Lane*>, kLanesMax> lanes{};
   std::atomic<std::uint32_t> ended = 0;    ///< Lanes.
   std::atomic<bool> has_farewell = false;  ///< The peer has closed its side of the channel.
+  std::atomic<bool> is_peer_over = false;  ///< And has ended since.
   std::atomic<bool> has_failed = false;    ///< The next two are written before.
   std::atomic<transport::Outcome> outcome = transport::Outcome::kOk;
   std::atomic<bool> is_peer_gone = false;

@@ -336,11 +336,12 @@ void Engine::run() {
     }
     // Also without open requests: waking up takes longer than a short collective does.
     if (spins_ && (now < idle_since_ns || now - idle_since_ns < options_.spin_ns)) {
+      const TimeNs begin = now_ns();  // Neither work nor who had the lock counts.
       // The kernel's lock of the socket and the processor's other half are for who has work.
       for (int i = 0; i < kPauses && posted_.load(std::memory_order_relaxed) == 0; ++i) {
         pause_briefly();
       }
-      if (now_ns() - now > options_.preempted_ns) {
+      if (now_ns() - begin > options_.preempted_ns) {
         // Who spins where others wait for the processor takes it from those with work to do.
         spins_ = false;
         crowded_until_ns = now + kCrowdedNs;
@@ -825,7 +826,9 @@ void Engine::look_after_peers(TimeNs now) {
     lane.is_peer_over = lane.has_farewell || got != 1 || byte != kFarewell;
     lane.has_farewell = lane.has_farewell || !lane.is_peer_over;
     if (lane.is_peer_over) {
-      take_what_is_left();
+      if (!lane.has_ended && (!lane.has_farewell || lane.is_detached)) {
+        take_what_is_left();
+      }
       epoll_ctl(controls_, EPOLL_CTL_DEL, lane.control, nullptr);
     }
     if (!lane.has_farewell && !lane.has_ended) {

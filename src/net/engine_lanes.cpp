@@ -130,6 +130,7 @@ void Engine::tell_others(const Lane& lane) {
 void Engine::tell_of_peer(const Lane& lane) {
   if (lane.has_farewell) {
     lane.bundle->has_farewell = true;
+    lane.bundle->is_peer_over = lane.is_peer_over;
   } else {
     (void)lane.bundle->fail(Outcome::kAborted, true);
   }
@@ -169,6 +170,9 @@ void Engine::look_after(const Bundle& bundle) {
     if (!lane->has_ended) {
       break_off(*lane);
     }
+  }
+  if (bundle.is_peer_over && lane->is_detached && !lane->has_ended) {
+    break_off(*lane);  // Nobody is there to answer.
   }
   // The peer has closed that one in order, or we have: it does so with all, but its word may be
   // lost, and it may be gone. Who closes asks for an answer, and gives a silent peer up.

@@ -115,8 +115,9 @@ class SystemNetwork : public Network {
     rendezvous_.traffic_class = static_cast<std::uint8_t>(config_.net_traffic_class);
     rendezvous_.lazy_ns = static_cast<transport::TimeNs>(config_.net_ack_delay_us) * 1000;
     rendezvous_.timeout_ns = static_cast<transport::TimeNs>(config_.net_timeout_s * 1e9);
-    is_busy_ = config_.net_polling == "busy" ||
-               (config_.net_polling == "auto" && processors() >= kProcessorsToSpare);
+    // Counted now in any case: NCCL may have bound even the first thread when a device starts.
+    const bool has_many = processors() >= kProcessorsToSpare;
+    is_busy_ = config_.net_polling == "busy" || (config_.net_polling == "auto" && has_many);
   }
 
   ~SystemNetwork() override {

@@ -95,7 +95,8 @@ for host in 0 1; do
   hosts[host]=$!
   until [ "$(readlink /proc/${hosts[host]}/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do :; done
   within="nsenter --net --target ${hosts[host]}"
-  $within sysctl -qw net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2
+  $within sysctl -qw net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2 \
+    net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0
   $within ip link set lo up
   for rail in 0 1; do
     ip link add rail$rail netns ${hosts[host]} type veth peer name port$host$rail

@@ -81,16 +81,21 @@ std::optional<rtmsg> route_of(int netlink, int interface, const SocketAddress& f
 
 }  // namespace
 
-bool has_way(int interface, const SocketAddress& from, const SocketAddress& to) {
+Way find_way(int interface, const SocketAddress& from, const SocketAddress& to) {
   const int netlink = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
   if (netlink < 0) {
-    return false;
+    return Way::kUnknown;
   }
   const std::optional<rtmsg> best = route_of(netlink, 0, from, to);
   const std::optional<rtmsg> own = best ? route_of(netlink, interface, from, to) : std::nullopt;
   close(netlink);
+  if (!best) {
+    return Way::kUnknown;
+  }
   return own && best->rtm_type == RTN_UNICAST && own->rtm_type == RTN_UNICAST &&
-         own->rtm_dst_len == best->rtm_dst_len;
+                 own->rtm_dst_len == best->rtm_dst_len
+             ? Way::kByInterface
+             : Way::kByRoutes;
 }
 
 }  // namespace tutti::wire::udp

@@ -11,9 +11,14 @@
 
 namespace tutti::wire::udp {
 
-/// Whether what `from` sends to `to` may be told to leave by `interface` (the kernel's number): the
-/// table has a way there by it, as specific as the one that it would take, and the peer is not this
-/// host. False as well where the kernel does not say.
-bool has_way(int interface, const SocketAddress& from, const SocketAddress& to);
+enum class Way {
+  kByInterface,  ///< It may be named: the table has a way by it, as specific as the one it would
+                 ///< take.
+  kByRoutes,     ///< There is none, or the peer is this host: the routes alone decide.
+  kUnknown,      ///< So they do where the kernel does not say.
+};
+
+/// How what `from` sends to `to` may leave by `interface` (the kernel's number).
+Way find_way(int interface, const SocketAddress& from, const SocketAddress& to);
 
 }  // namespace tutti::wire::udp

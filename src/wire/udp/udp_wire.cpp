@@ -300,6 +300,7 @@ Result<std::uint64_t> UdpWire::add_peer(const WireAddress& address, std::uint8_t
         known.address.bytes == peer.bytes &&
         std::memcmp(&known.address.storage, &peer.storage, peer.bytes) == 0) {
       ++known.users;
+      name_interface(known);
       return i;
     }
   }
@@ -313,12 +314,19 @@ Result<std::uint64_t> UdpWire::add_peer(const WireAddress& address, std::uint8_t
   std::memcpy(&full, &address.bytes[address.length - 2U], 2);
   peers_[at] = {};
   peers_[at].address = peer;
-  peers_[at].interface =
-      options_.interface != 0 && has_way(options_.interface, bound_, peer) ? options_.interface : 0;
+  name_interface(peers_[at]);
   peers_[at].traffic_class = traffic_class;
   peers_[at].fragment_bytes = std::clamp<std::size_t>(full, kFragmentBytesMin, fragment_bytes_);
   peers_[at].users = 1;
   return at;
+}
+
+// Asked again with each of its users: routes come and go.
+void UdpWire::name_interface(Peer& peer) {
+  const Way way =
+      options_.interface == 0 ? Way::kByRoutes : find_way(options_.interface, bound_, peer.address);
+  peer.interface = way == Way::kByInterface ? options_.interface : 0;
+  has_unknown_ways_ = has_unknown_ways_ || way == Way::kUnknown;
 }
 
 void UdpWire::remove_peer(std::uint64_t peer) {
@@ -505,7 +513,9 @@ bool UdpWire::learn_way(Peer& to, int error) {
   const std::size_t least = kPrefixBytes + fragments(content, kFragmentsMax);
   const auto probe = open_socket();
   if (!probe.ok()) {
-    return false;
+    // Known to take none: on without asking. A descriptor may never be free again.
+    to.plain_packets = to.was_plain ? kPlainPackets : 0;
+    return to.was_plain;
   }
   const std::size_t room = room_on_way(to, *probe);
   close(*probe);
@@ -889,6 +899,9 @@ std::string UdpWire::description() const {
   if (plain_peers_ > 0) {
     text += ", " + std::to_string(plain_peers_) +
             " peer(s) without segmentation offload: " + plain_peers_why_;
+  }
+  if (has_unknown_ways_) {
+    text += ", interfaces by the routes alone: the kernel tells of none";
   }
   if (!unstamped_.empty()) {
     text += ", no time stamps of the kernel: " + unstamped_;

@@ -108,6 +108,7 @@ class UdpWire : public Wire {
   Outcome send_parts(Peer& to, int socket, std::size_t count, std::size_t bytes,
                      std::size_t* first);
   bool learn_way(Peer& to, int error);
+  void name_interface(Peer& peer);
   static std::size_t room_on_way(const Peer& to, int probe);
   std::ptrdiff_t take(std::span<iovec> parts, int flags, Batch& batch);
   bool receive_placed(Arrivals& arrivals, bool& has_data);
@@ -131,6 +132,7 @@ class UdpWire : public Wire {
   std::size_t least_fragment_bytes_ = 0;  ///< Of paths that take less than their ends; 0: none.
   std::uint32_t plain_peers_ = 0;         ///< That were so once.
   std::string plain_peers_why_;
+  bool has_unknown_ways_ = false;
   int bulk_ = 0;  ///< Above 0: payload is expected, and worth a look ahead.
   std::vector<std::byte> staging_;
   std::uint64_t assembly_dropped_ = 0;   ///< Of fragments, that counters_ has.

@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -143,9 +145,23 @@ TEST(CrowdedEngine, run__does_not_spin_where_others_wait_for_the_processor) {
   while (engine.report().ends_with(never) && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
+  EXPECT_FALSE(engine.report().ends_with(never)) << engine.report();
+  // The processor is the other one's now: spinning, both have as much of it.
+  clockid_t clock_of_other;
+  ASSERT_EQ(pthread_getcpuclockid(other.native_handle(), &clock_of_other), 0);
+  const auto used_ms = [](clockid_t clock) {
+    timespec used;
+    clock_gettime(clock, &used);
+    return static_cast<double>(used.tv_sec) * 1e3 + static_cast<double>(used.tv_nsec) / 1e6;
+  };
+  const double all_before = used_ms(CLOCK_PROCESS_CPUTIME_ID);
+  const double other_before = used_ms(clock_of_other);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const double other_ms = used_ms(clock_of_other) - other_before;
+  const double engine_ms = used_ms(CLOCK_PROCESS_CPUTIME_ID) - all_before - other_ms;
+  EXPECT_LT(engine_ms, other_ms / 2);
   stop = true;
   other.join();
-  EXPECT_FALSE(engine.report().ends_with(never)) << engine.report();
 }
 
 /// A send and a receive of one engine whose packets come back to it.

@@ -10,6 +10,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "net/network.hpp"
 #include "net/thread.hpp"
@@ -33,10 +35,10 @@ namespace tutti::net {
 namespace {
 
 /// What it says of its engines.
-std::string started() {
+std::string started(std::vector<NetDevice> devices = {}) {
   std::string said;
-  const auto network =
-      Network::open([&said](LogKind, const std::string& text) { said += text + "\n"; });
+  const auto network = Network::open(
+      [&said](LogKind, const std::string& text) { said += text + "\n"; }, std::move(devices));
   EXPECT_TRUE(network.ok()) << network.status().message();
   EXPECT_TRUE((*network)->listen(0).ok());
   return said;
@@ -45,10 +47,22 @@ std::string started() {
 // NCCL opens it in one thread and uses it in others, which are bound near their GPU.
 TEST(NetProcessors, EnginesAreAsManyAsTheProcessHasUseFor) {
   setenv("TUTTI_NET_PATHS", "1", 1);
+  setenv("NCCL_SOCKET_IFNAME", "lo", 1);
   EXPECT_NE(started().find("4 busy engine(s)"), std::string::npos) << started();
   g_processors = 1;
   EXPECT_NE(started().find("4 busy engine(s)"), std::string::npos) << started();
   EXPECT_EQ(processors_of_process().size(), 32U);
+}
+
+TEST(NetProcessors, DevicesShareThem) {
+  setenv("TUTTI_NET_PATHS", "1", 1);
+  g_processors = 32;
+  NetDevice device;
+  device.name = "lo";
+  device.address = "127.0.0.1";
+  device.mtu_bytes = 65536;
+  EXPECT_NE(started({device, device}).find("2 busy engine(s)"), std::string::npos);
+  EXPECT_NE(started({8, device}).find("1 busy engine(s)"), std::string::npos);
 }
 
 }  // namespace
