@@ -1256,7 +1256,7 @@ static void case_late(void) {
         if (!packed || i % 2 == 0) other.after[i] = mark;
       }
     } else {
-      usleep(500 * 1000);
+      usleep(2000 * 1000); /* As far from nothing as from the time-out, of 4 s. */
     }
     expect_success(MPI_Bcast(other.memory, count, type, 1, well.comm));
     PMPI_Barrier(MPI_COMM_WORLD);
@@ -1281,7 +1281,7 @@ static void case_setup(void) {
   begin("a bcast of MPI's own");
   expect_success(MPI_Bcast(&one, 1, MPI_DOUBLE, 0, group.comm));
   begin("calls after a set-up that one rank came late to");
-  if (group.rank == group.ranks - 1) usleep(3500 * 1000);
+  if (group.rank == group.ranks - 1) usleep(6000 * 1000);
   for (int call = 0; call < 2; ++call) {
     expect(MPI_Barrier(group.comm) != MPI_SUCCESS, "a barrier that not all are in");
   }

@@ -215,7 +215,7 @@ def test_wrong_arguments__of_one_rank_break_the_communicator(
     """Where steps of ours carry the call: the rank's next one would meet those of its peers."""
     once_per_library(mpi)
     for plan in ("schedule:linear", "direct-gamma"):
-        extra = {"TUTTI_ALLTOALLV": plan, "TUTTI_TIMEOUT": "0.5"}
+        extra = {"TUTTI_ALLTOALLV": plan, "TUTTI_TIMEOUT": "3"}
         options = ["--victim", str(victim)]
         result = semantics(mpi, 3, tmp_path, "alone", "host", *options, extra=extra)
         result.assert_passed("semantics")
@@ -225,7 +225,7 @@ def test_late_rank__does_not_write_where_it_was_given_up(
     mpi: Mpi, door: Path, tmp_path: Path
 ) -> None:
     once_per_library(mpi)
-    extra = {"TUTTI_BCAST": "schedule:knomial", "TUTTI_TIMEOUT": "1"}
+    extra = {"TUTTI_BCAST": "schedule:knomial", "TUTTI_TIMEOUT": "4"}
     semantics(mpi, 2, tmp_path, "late", extra=extra).assert_passed("semantics")
 
 
