@@ -132,9 +132,9 @@ class Performance {
   Status stage(const Side& side, std::span<const Piece> parts, Staged* staged);
   Status copy_pieces(const Side& side, std::span<const Piece> parts, const Staged& staged, bool in,
                      runners::Copies* copies);
-  std::vector<Piece> native_pieces(const Side& side, std::uint64_t elements) const;
+  Result<std::vector<Piece>> native_pieces(const Side& side, std::uint64_t elements) const;
   bool input_in_recv() const;
-  std::vector<Piece> pieces(const Side& side) const;
+  Result<std::vector<Piece>> pieces(const Side& side) const;
   Status to_dense(const Side& side, const void** data, PointerInfo* memory,
                   std::vector<std::uint64_t>* counts, std::vector<std::uint64_t>* offsets,
                   Lease* lease, bool copy_in);
@@ -333,8 +333,8 @@ const void* Performance::first_byte(const Side& side) const {
       return side.buffer;
     }
     TypeLayout layout = side.layout;
-    if (side.form == Form::kTypes) {
-      type_layout(side.types[i], &layout);
+    if (side.form == Form::kTypes && !type_layout(side.types[i], &layout)) {
+      return side.buffer;  // Who needs the type refuses it: pieces(), or MPI.
     }
     offset = layout.true_lower + side.displs[i] * (side.form == Form::kTypes ? 1 : layout.extent);
   }
@@ -442,7 +442,8 @@ Status Performance::run_reduction(const engine::Route& route) {
 
 // --- Data movement ------------------------------------------------------------------------------
 
-std::vector<Piece> Performance::pieces(const Side& side) const {
+/// Errors: a type that MPI does not know, before anything of the call is sent.
+Result<std::vector<Piece>> Performance::pieces(const Side& side) const {
   std::vector<Piece> result;
   const auto ranks = static_cast<std::size_t>(ranks_);
   switch (side.form) {
@@ -466,8 +467,9 @@ std::vector<Piece> Performance::pieces(const Side& side) const {
     case Form::kTypes:
       for (std::size_t i = 0; i < ranks; ++i) {
         Piece piece{side.displs[i], side.counts[i], side.types[i], {}};
-        if (piece.count > 0) {
-          type_layout(piece.type, &piece.layout);
+        if (piece.count > 0 && !type_layout(piece.type, &piece.layout)) {
+          return Status::mpi(MPI_ERR_TYPE, std::string(select::to_string(view_.collective)) +
+                                               ": no datatype for rank " + std::to_string(i));
         }
         result.push_back(piece);
       }
@@ -506,11 +508,12 @@ struct Performance::Staged {
 };
 
 /// `side` as the native call sees it; reductions are one run of `elements`.
-std::vector<Piece> Performance::native_pieces(const Side& side, std::uint64_t elements) const {
+Result<std::vector<Piece>> Performance::native_pieces(const Side& side,
+                                                      std::uint64_t elements) const {
   if (!reduction_) {
     return pieces(side);
   }
-  return {{0, static_cast<std::int64_t>(elements), side.type, side.layout}};
+  return std::vector<Piece>{{0, static_cast<std::int64_t>(elements), side.type, side.layout}};
 }
 
 /// Host memory in which every piece has the distance from the others that it has in the
@@ -580,12 +583,13 @@ Status Performance::run_native_staged(int* code) {
   std::vector<Piece> send_parts;
   std::vector<Piece> recv_parts;
   if (on_device(send_)) {
-    send_parts = native_pieces(send_, send_elements_);
+    TUTTI_ASSIGN_OR_RETURN(send_parts, native_pieces(send_, send_elements_));
     TUTTI_RETURN_IF_ERROR(stage(send_, send_parts, &send));
   }
   if (on_device(recv_)) {
     // In place a reduction's input fills the receive buffer.
-    recv_parts = native_pieces(recv_, send_.in_place ? send_elements_ : recv_elements_);
+    TUTTI_ASSIGN_OR_RETURN(recv_parts,
+                           native_pieces(recv_, send_.in_place ? send_elements_ : recv_elements_));
     TUTTI_RETURN_IF_ERROR(stage(recv_, recv_parts, &recv));
   }
   for (const auto* parts : {&send_parts, &recv_parts}) {
@@ -616,7 +620,7 @@ Status Performance::run_native_staged(int* code) {
   if (*code != MPI_SUCCESS || !on_device(recv_) || (is_bcast && rank_ == view_.root)) {
     return {};
   }
-  recv_parts = native_pieces(recv_, recv_elements_);
+  TUTTI_ASSIGN_OR_RETURN(recv_parts, native_pieces(recv_, recv_elements_));
   TUTTI_RETURN_IF_ERROR(copy_pieces(recv_, recv_parts, recv, false, &copies));
   return copies.finish();
 }
@@ -706,7 +710,7 @@ Status Performance::unpack(const Side& side, const Piece& piece, const std::byte
 Status Performance::to_dense(const Side& side, const void** data, PointerInfo* memory,
                              std::vector<std::uint64_t>* counts,
                              std::vector<std::uint64_t>* offsets, Lease* lease, bool copy_in) {
-  const std::vector<Piece> parts = pieces(side);
+  TUTTI_ASSIGN_OR_RETURN(const std::vector<Piece> parts, pieces(side));
   const bool all_dense = std::all_of(parts.begin(), parts.end(), [](const Piece& piece) {
     return piece.layout.dense || piece.bytes() == 0;
   });
@@ -740,7 +744,8 @@ Status Performance::to_dense(const Side& side, const void** data, PointerInfo* m
 
 Status Performance::from_dense(const Side& side, const Lease& lease) {
   const std::byte* dense = static_cast<const std::byte*>(lease.data());
-  for (const Piece& piece : pieces(side)) {
+  TUTTI_ASSIGN_OR_RETURN(const std::vector<Piece> parts, pieces(side));
+  for (const Piece& piece : parts) {
     TUTTI_RETURN_IF_ERROR(unpack(side, piece, dense));
     dense += piece.bytes();
   }
@@ -845,7 +850,7 @@ Status Performance::run_movement(const engine::Route& route) {
       // copies of it come from the receive buffer too.
       call.send = runners::at(call.recv, recv_offsets[self], 1);
       if (recv_lease.data() != nullptr) {
-        const std::vector<Piece> parts = pieces(recv_);
+        TUTTI_ASSIGN_OR_RETURN(const std::vector<Piece> parts, pieces(recv_));
         TUTTI_RETURN_IF_ERROR(
             pack(recv_, parts[self], runners::at(recv_lease.data(), recv_offsets[self], 1)));
       }

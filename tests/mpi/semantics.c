@@ -1099,9 +1099,10 @@ typedef struct {
   int displacements[kMaxRanks];
   MPI_Datatype types[kMaxRanks];
   MPI_Datatype null[kMaxRanks]; /* One of them. */
+  MPI_Datatype none[kMaxRanks]; /* All of them no types. */
 } Wrong;
 
-enum { kWrongInPlace = 12, kWrongCount = 16 };
+enum { kWrongInPlace = 12, kWrongType = 16, kWrongCount = 18 };
 
 static int call_wrong(int number, Wrong* w, Group group, int* expected) {
   const MPI_Comm comm = group.comm;
@@ -1111,6 +1112,7 @@ static int call_wrong(int number, Wrong* w, Group group, int* expected) {
   int* zero = w->displacements;
   *expected = number < 6 ? MPI_ERR_COUNT : number < 9 ? MPI_ERR_BUFFER : MPI_ERR_ARG;
   if (number >= kWrongInPlace) *expected = MPI_ERR_BUFFER;
+  if (number >= kWrongType) *expected = MPI_ERR_TYPE;
   switch (number) {
     case 0:
       return MPI_Alltoallv(w->data, w->ones, zero, type, w->result, w->negative, zero, type, comm);
@@ -1149,12 +1151,20 @@ static int call_wrong(int number, Wrong* w, Group group, int* expected) {
       return MPI_Reduce(w->data, here, 1, type, MPI_SUM, group.rank, comm);
     case kWrongInPlace + 2:
       return MPI_Reduce_scatter_block(w->data, here, 1, type, MPI_SUM, comm);
-    default:
+    case kWrongInPlace + 3:
       return MPI_Scan(w->data, here, 1, type, MPI_SUM, comm);
+    case kWrongType: /* Whose layout is asked for where a plan of ours needs it, not before. */
+      return MPI_Alltoallw(w->data, w->ones, zero, w->none, w->result, w->ones, zero, w->none,
+                           comm);
+    default:
+      return MPI_Alltoallw(here, NULL, NULL, NULL, w->result, w->ones, zero, w->none, comm);
   }
 }
 
 static void case_wrong(void) {
+  /* No communicator is asked for a type's layout: MPI raises that error on one of these. */
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   Buffer data = make_buffer(true, kMaxRanks);
   Buffer result = make_buffer(true, kMaxRanks);
   load(&data);
@@ -1165,6 +1175,7 @@ static void case_wrong(void) {
     w.negative[peer] = peer == world.ranks - 1 ? -1 : 1;
     w.types[peer] = MPI_DOUBLE;
     w.null[peer] = peer == world.ranks - 1 ? MPI_DATATYPE_NULL : MPI_DOUBLE;
+    w.none[peer] = (MPI_Datatype)0;
   }
   for (int number = 0; number < kWrongCount; ++number) {
     begin("wrong arguments %d", number);
