@@ -18,6 +18,11 @@ MemoryModes::Class& MemoryModes::of(select::Collective collective, std::optional
   return classes_[static_cast<std::size_t>(collective)][static_cast<std::size_t>(size_class)];
 }
 
+std::optional<select::Memory> MemoryModes::known(select::Collective collective) const {
+  const Class& memory = classes_[static_cast<std::size_t>(collective)].back();
+  return agreement_due(memory.calls + 1) ? std::nullopt : std::optional(memory.mode);
+}
+
 std::optional<select::Memory> asserted_memory(const std::string& kinds) {
   bool host = false;
   bool device = false;

@@ -29,6 +29,8 @@ class MemoryModes {
   };
   /// The class of a call; calls without a known size share one per collective.
   Class& of(select::Collective collective, std::optional<Bytes> bytes);
+  /// What the next call without a known size will be on; empty where it is agreed on then.
+  std::optional<select::Memory> known(select::Collective collective) const;
 
  private:
   static constexpr int kSizeClasses = 66;  // 0, 2^0 .. 2^63, unknown.

@@ -102,10 +102,15 @@ Communicator::~Communicator() {
   }
 }
 
+std::optional<Memory> Communicator::known_memory(Collective collective) const {
+  return asserted_ || select::has_size(collective) ? asserted_ : modes_.known(collective);
+}
+
 bool Communicator::has_own_plans(Collective collective) const {
+  const std::optional<Memory> memory = has_any_device_ ? known_memory(collective) : Memory::kHost;
   return std::any_of(table_.rules.begin(), table_.rules.end(), [=](const select::Rule& rule) {
     const std::vector<Collective>& meant = rule.collectives;
-    return !is_native_flat(rule.plan) &&
+    return !is_native_flat(rule.plan) && (!memory || rule.memory.value_or(*memory) == *memory) &&
            (meant.empty() || std::find(meant.begin(), meant.end(), collective) != meant.end());
   });
 }
@@ -204,6 +209,7 @@ Status Communicator::agree_configuration(const Hints& hints) {
   is_concurrent_ = values[kConcurrent] != 0;
   strict_ = values[kStrict] != 0;
   has_devices_ = values[kNoDevice] == 0;
+  has_any_device_ = values[kDevice] != 0;
   facts_.ranks = place_.ranks;
   facts_.mpi_device_aware = values[kNotAware] == 0;
   facts_.mpi_has_large_counts = values[kNotLarge] == 0;

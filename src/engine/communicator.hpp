@@ -103,8 +103,11 @@ class Communicator {
   /// not tried yet counts as usable.
   std::string explain(const select::Shape& shape) const;
 
-  /// Whether some rule has steps of ours for this collective: what a rank does beside its peers
-  /// then meets what they did.
+  /// The memory that the next call is on; empty where the ranks agree on it then. Of calls whose
+  /// size all ranks know only what is asserted: other sizes are of other classes.
+  std::optional<select::Memory> known_memory(select::Collective collective) const;
+  /// Whether some rule has steps of ours for this collective, on the memory that it is known to be
+  /// on: what a rank does beside its peers then meets what they did.
   bool has_own_plans(select::Collective collective) const;
   /// What broke this communicator on this rank, ok while nothing has. A rank that failed after the
   /// choice no longer counts calls as its peers do: its next call would meet their last one.
@@ -114,6 +117,14 @@ class Communicator {
   /// Begins what the end of this object waits for, so that the ends of several can be under way; no
   /// call may follow.
   void begin_end();
+  /// For a scope: what it asks of the driver ends no capture in another thread. Two calls of the
+  /// driver that only touch this thread's state; yet none are spent on a launch of ours, whose fast
+  /// path asks for nothing that a capture forbids.
+  void relax(std::optional<device::RelaxedCapture>* relaxed) {
+    if (process_.device() != nullptr) {
+      relaxed->emplace(*process_.device());
+    }
+  }
   /// A stream for copies to and from `device` that stage a native call; `bytes` are counted.
   Result<device::Stream> staging_stream(int device, Bytes bytes) {
     process_.counters().staged_bytes.fetch_add(bytes, std::memory_order_relaxed);
@@ -199,14 +210,6 @@ class Communicator {
   Status run_direct_host(const runners::Call& call);
   Status run_ccl_schedule(const select::Plan& plan, const runners::Call& call);
   bool is_speaker() const { return place_.rank == 0; }
-  /// For a scope: what it asks of the driver ends no capture in another thread. Two calls of the
-  /// driver that only touch this thread's state; yet none are spent on a launch of ours, whose fast
-  /// path asks for nothing that a capture forbids.
-  void relax(std::optional<device::RelaxedCapture>* relaxed) {
-    if (process_.device() != nullptr) {
-      relaxed->emplace(*process_.device());
-    }
-  }
 
   Process& process_;
   runners::Bootstrap& bootstrap_;
@@ -214,7 +217,8 @@ class Communicator {
   Place place_;
   bool inert_ = false;
   bool asserted_host_ = false;
-  bool has_devices_ = false;  ///< Every rank has a GPU library.
+  bool has_devices_ = false;     ///< Every rank has a GPU library.
+  bool has_any_device_ = false;  ///< Some rank has.
   std::optional<select::Memory> asserted_;
   bool is_concurrent_ = false;  ///< Beside others' calls, on some rank: its calls take no turns.
   bool strict_ = false;

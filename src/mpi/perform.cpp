@@ -362,13 +362,16 @@ bool Performance::reads_everything(const engine::Route& route) const {
 /// A call with wrong arguments. What MPI would refuse goes to MPI, which says so in its own words.
 /// Arguments that are wrong on this rank alone keep it out of what the others do: they hear of it
 /// when their wait is over, and what they have sent by then stays. Steps of ours in this rank's
-/// next call would meet it.
+/// next call would meet it; where the call is MPI's own on all, it is this call's error alone.
 int Performance::turn_away() {
-  session_.library->leave();
+  const bool is_apart = engine_.has_own_plans(view_.collective);
+  if (is_apart || !engine_.known_memory(view_.collective)) {
+    session_.library->leave();  // Steps or an agreement of ours may be under way there.
+  }
   if (refused_ == MPI_SUCCESS) {
     return native_(view_.send, view_.recv);
   }
-  if (engine_.has_own_plans(view_.collective)) {
+  if (is_apart) {
     engine_.fail(Status(ErrorCode::kInvalidArgument,
                         std::string("an earlier ") + select::to_string(view_.collective) +
                             " of this rank had wrong arguments; other ranks may be in it"));

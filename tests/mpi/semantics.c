@@ -1196,14 +1196,14 @@ static void case_wrong(void) {
   MPI_Comm_free(&group.comm);
 }
 
-/* Arguments that are wrong on the victim alone, in call number kWrongCall. It has no part in that
- * call and must not take what its peers say in it for what they say in the next. */
-static void case_alone(void) {
+/* Arguments that are wrong in call number kWrongCall, on the victim or on all. */
+static void one_wrong_alltoallv(bool alike) {
   enum { kWrongCall = 2, kCalls = 5 };
   Group group = returning();
   for (int call = 0; call < kCalls; ++call) {
-    begin("alltoallv %d, of which number %d is wrong on rank %d", call, kWrongCall, options.victim);
-    const bool is_hit = group.rank == options.victim;
+    begin("alltoallv %d, of which number %d is wrong on rank %d", call, kWrongCall,
+          alike ? group.rank : options.victim);
+    const bool is_hit = alike || group.rank == options.victim;
     double sent[kMaxRanks];
     double received[kMaxRanks];
     int counts[kMaxRanks];
@@ -1218,15 +1218,25 @@ static void case_alone(void) {
     const int code = MPI_Alltoallv(sent, counts, displacements, MPI_DOUBLE, received, counts,
                                    displacements, MPI_DOUBLE, group.comm);
     if (call < kWrongCall) expect_success(code);
-    if (is_hit) expect((code == MPI_SUCCESS) == (call < kWrongCall), "the communicator goes on");
+    if (is_hit) {
+      expect((code == MPI_SUCCESS) == (alike ? call != kWrongCall : call < kWrongCall),
+             alike ? "errors are not where they belong" : "the communicator goes on");
+    }
     for (int peer = 0; peer < group.ranks && code == MPI_SUCCESS; ++peer) {
       expect(received[peer] == value(peer, call, (size_t)group.rank),
              "MPI_SUCCESS with what belongs to another call");
     }
   }
-  begin("the end of a communicator that failed");
+  begin("the end of a communicator after wrong arguments");
   MPI_Comm_free(&group.comm);
 }
+
+/* The victim has no part in the call and must not take what its peers say in it for what they say
+ * in the next. */
+static void case_alone(void) { one_wrong_alltoallv(false); }
+
+/* A call that would have been MPI's own is nothing more than an error of that call. */
+static void case_alike(void) { one_wrong_alltoallv(true); }
 
 /* A receive that its rank has given up. Rank 1's bcasts end before rank 0 has begun its own: what
  * that then sends must be written neither to the buffer, which is the application's again, nor to
@@ -1562,6 +1572,7 @@ static const Case cases[] = {
     {"memory", case_memory, false},
     {"wrong", case_wrong, false},
     {"alone", case_alone, false},
+    {"alike", case_alike, false},
     {"late", case_late, false},
     {"setup", case_setup, false},
     {"scopes", case_scopes, false},

@@ -221,6 +221,14 @@ def test_wrong_arguments__of_one_rank_break_the_communicator(
         result.assert_passed("semantics")
 
 
+def test_wrong_arguments__of_all_ranks_where_the_call_is_native(
+    mpi: Mpi, door: Path, tmp_path: Path
+) -> None:
+    """Rules for device memory are none for calls that the ranks have agreed on as on the host."""
+    once_per_library(mpi)
+    semantics(mpi, 3, tmp_path, "alike", "hostdevice").assert_passed("semantics")
+
+
 def test_late_rank__does_not_write_where_it_was_given_up(
     mpi: Mpi, door: Path, tmp_path: Path
 ) -> None:

@@ -36,6 +36,17 @@ TEST(agreement, of__small_and_large_calls_hold_their_own_mode) {
   EXPECT_EQ(Memory::kHost, modes.of(Collective::kAlltoallv, kBytesMax).mode);
 }
 
+TEST(agreement, known__not_before_a_call_that_agrees) {
+  MemoryModes modes;
+  MemoryModes::Class& memory = modes.of(Collective::kAlltoallv, std::nullopt);
+  memory.mode = Memory::kDevice;
+  for (const bool is_known : {false, false, true, false, true}) {
+    EXPECT_EQ(is_known, modes.known(Collective::kAlltoallv).has_value()) << memory.calls;
+    ++memory.calls;
+  }
+  EXPECT_EQ(Memory::kDevice, modes.known(Collective::kAlltoallv));
+}
+
 TEST(agreement, asserted_memory__only_what_leaves_no_doubt) {
   EXPECT_EQ(Memory::kDevice, asserted_memory("cuda:device"));
   EXPECT_EQ(Memory::kDevice, asserted_memory("rocm:device"));
