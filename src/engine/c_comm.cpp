@@ -271,6 +271,8 @@ Status tutti_comm::carry(CCall* prepared, void* stream, Order order) {
       TUTTI_RETURN_IF_ERROR(of_argument(process.device()->check_stream(stream, device)));
     }
   } else if (process.config().sync_device && device >= 0) {
+    std::optional<tutti::device::RelaxedCapture> relaxed;
+    engine->relax(&relaxed);
     TUTTI_RETURN_IF_ERROR(process.device()->wait_device(device));
   }
   TUTTI_ASSIGN_OR_RETURN(

@@ -398,6 +398,8 @@ Status Performance::run(int* code) {
   // MPI's rule: what fills a buffer is finished before the call. Asking the default stream whether
   // it is costs 1.5 us a call, as much as all of ours, so it is left to TUTTI_SYNC_DEVICE.
   if (engine_.process().config().sync_device && device >= 0) {
+    std::optional<device::RelaxedCapture> relaxed;
+    engine_.relax(&relaxed);
     TUTTI_RETURN_IF_ERROR(api_->wait_device(device));
   }
   TUTTI_ASSIGN_OR_RETURN(const engine::Route* route,
@@ -573,6 +575,8 @@ Status Performance::copy_pieces(const Side& side, std::span<const Piece> parts,
 /// its device buffers: this rank does exactly what the ranks do that stage nothing, so that the
 /// MPI's choice of algorithm and of segments is the same on all.
 Status Performance::run_native_staged(int* code) {
+  std::optional<device::RelaxedCapture> relaxed;
+  engine_.relax(&relaxed);
   const auto on_device = [](const Side& side) {
     return side.present() && side.memory.kind == MemoryKind::kDevice;
   };
@@ -731,6 +735,8 @@ Status Performance::to_dense(const Side& side, const void** data, PointerInfo* m
     *memory = side.memory;
     return {};
   }
+  std::optional<device::RelaxedCapture> relaxed;
+  engine_.relax(&relaxed);
   TUTTI_ASSIGN_OR_RETURN(*lease, engine_.process().scratch().pinned(total));
   *data = lease->data();
   *memory = {};
@@ -746,6 +752,8 @@ Status Performance::to_dense(const Side& side, const void** data, PointerInfo* m
 }
 
 Status Performance::from_dense(const Side& side, const Lease& lease) {
+  std::optional<device::RelaxedCapture> relaxed;
+  engine_.relax(&relaxed);
   const std::byte* dense = static_cast<const std::byte*>(lease.data());
   TUTTI_ASSIGN_OR_RETURN(const std::vector<Piece> parts, pieces(side));
   for (const Piece& piece : parts) {
@@ -853,6 +861,8 @@ Status Performance::run_movement(const engine::Route& route) {
       // copies of it come from the receive buffer too.
       call.send = runners::at(call.recv, recv_offsets[self], 1);
       if (recv_lease.data() != nullptr) {
+        std::optional<device::RelaxedCapture> relaxed;
+        engine_.relax(&relaxed);
         TUTTI_ASSIGN_OR_RETURN(const std::vector<Piece> parts, pieces(recv_));
         TUTTI_RETURN_IF_ERROR(
             pack(recv_, parts[self], runners::at(recv_lease.data(), recv_offsets[self], 1)));

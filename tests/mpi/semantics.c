@@ -1070,6 +1070,44 @@ static void case_agreement(void) {
   drop(&many);
 }
 
+/* The application captures a stream in another thread; what this one asks of the driver would end
+ * that, but for its having said otherwise. Calls that MPI carries and such as are packed. */
+static void case_capture(void) {
+  enum { kItems = 100, kCalls = 3 };
+  int (*create)(void**, unsigned) = NULL;
+  void (*capture)(void*, int) = NULL;
+  void* symbols[2] = {dlsym(RTLD_DEFAULT, "cuStreamCreate"),
+                      dlsym(RTLD_DEFAULT, "tutti_fake_capture")};
+  memcpy(&create, &symbols[0], sizeof create);
+  memcpy(&capture, &symbols[1], sizeof capture);
+  void* stream = NULL;
+  if (!create || !capture || create(&stream, 1) != 0) {
+    expect(false, "no double of the driver is loaded, or no stream of it");
+    return;
+  }
+  MPI_Datatype gaps = MPI_DATATYPE_NULL;
+  MPI_Type_vector(kItems, 1, 2, MPI_DOUBLE, &gaps);
+  MPI_Type_commit(&gaps);
+  Group group = returning();
+  for (int call = 0; call < kCalls; ++call) {
+    begin("bcast %d beside a capture", call);
+    Buffer buffer = make_buffer(true, 2 * kItems);
+    for (size_t i = 0; i < buffer.count; ++i) {
+      put(&buffer, i, value(group.rank, call, i));
+      buffer.after[i] = value(i % 2 == 0 ? 0 : group.rank, call, i);
+    }
+    load(&buffer);
+    capture(stream, 1);
+    const int code = MPI_Bcast(buffer.memory, 1, gaps, 0, group.comm);
+    capture(stream, 0);
+    expect_success(code);
+    compare(&buffer, "bcast");
+    drop(&buffer);
+  }
+  MPI_Comm_free(&group.comm);
+  MPI_Type_free(&gaps);
+}
+
 /* Rank 0 sends more than rank 1 receives, where a broadcast has steps. What breaks a step on one
  * rank breaks the communicator there: its peers may be in the steps that come after. Rank 0, which
  * sees no error, makes no other call. All are of one class, whose memory the ranks agree on in its
@@ -1578,6 +1616,7 @@ static const Case cases[] = {
     {"scopes", case_scopes, false},
     {"stale", case_stale, false},
     {"fortran", case_fortran, true},
+    {"capture", case_capture, false},
     {"barrier", case_barrier, false},
     {"agreement", case_agreement, false},
     {"truncated", case_truncated, false},

@@ -183,6 +183,15 @@ def test_failure__of_one_rank_before_the_ccl(
 OURS = {"TUTTI_BCAST": "schedule:knomial", "TUTTI_BARRIER": "schedule:dissemination"}
 
 
+@pytest.mark.skipif(REAL_GPU, reason="only the double's streams can be said to be captured")
+@pytest.mark.parametrize("plan", ["", "ccl-beta"])
+def test_capture__in_another_thread_goes_on(
+    mpi: Mpi, plan: str, door: Path, tmp_path: Path
+) -> None:
+    once_per_library(mpi)
+    semantics(mpi, 2, tmp_path, "capture", "cuda", plan=plan).assert_passed("semantics")
+
+
 @pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
 @pytest.mark.parametrize("mpi", ["mpich"], indirect=True)
 def test_barrier__after_a_failure_is_an_error(mpi: Mpi, door: Path, tmp_path: Path) -> None:
