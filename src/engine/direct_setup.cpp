@@ -28,6 +28,7 @@ constexpr std::uint32_t kOthersBlocksMax = 8;
 struct DirectFacts {
   std::int32_t usable = 0;
   std::int32_t concurrent_processors = 0;
+  runners::HostProcess process;
   char gpu[64] = {};
   char pci[32] = {};
   char reason[240] = {};
@@ -41,7 +42,7 @@ void put(char (&field)[N], const std::string& text) {
 std::vector<GpuOfRank> gpus_of(const std::vector<DirectFacts>& all) {
   std::vector<GpuOfRank> gpus;
   for (const DirectFacts& rank : all) {
-    gpus.push_back({rank.gpu, rank.concurrent_processors});
+    gpus.push_back({rank.gpu, rank.concurrent_processors, rank.process});
   }
   return gpus;
 }
@@ -156,6 +157,7 @@ Status Communicator::agree_direct_host(std::string* refusal) {
 Status Communicator::agree_direct(int device, std::string* refusal) {
   const auto self = static_cast<std::size_t>(place_.rank);
   DirectFacts mine;
+  mine.process = runners::HostProcess::self();
   const auto explain = [&mine](const Status& status) {
     if (!status.ok()) {
       put(mine.reason, status.message());
@@ -205,10 +207,8 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
   enum : std::size_t { kWithoutNvlink, kOthers, kAgreed };
   std::array<std::uint64_t, kAgreed> agreed{};
   agreed[kWithoutNvlink] = is_cuda && !has_nvlink_to_all(all, self) ? 1 : 0;
-  // Other communicators' calls at the same time: other threads', and on a GPU that ranks share
-  // those of other processes.
-  agreed[kOthers] =
-      place_.thread_multiple || (share_gpus(gpus) && place_.world_ranks > place_.ranks) ? 1 : 0;
+  // On a GPU that ranks share, calls of other processes' communicators at the same time.
+  agreed[kOthers] = share_gpus(gpus) && place_.world_ranks > place_.ranks ? 1 : 0;
   TUTTI_RETURN_IF_ERROR(bootstrap_.max_in_place(agreed.data(), kAgreed));
   if (agreed[kWithoutNvlink] != 0 && allowed != "all") {
     *refusal =
@@ -218,8 +218,11 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
   }
   // Kernels of several communicators must fit on a GPU side by side: they wait for their peers.
   runners::DirectTuning tuning;
+  const bool beside_others = is_concurrent_ || agreed[kOthers] != 0;
   tuning.blocks_max =
-      shared_blocks_max(gpus, agreed[kOthers] != 0 ? kOthersBlocksMax : runners::kDirectBlocksMax);
+      shared_blocks_max(gpus, beside_others ? kOthersBlocksMax : runners::kDirectBlocksMax);
+  // In one process a rank's call would wait in turn for that of its peer, which waits for it.
+  const bool takes_turns = !is_concurrent_ && !share_gpus_in_process(gpus);
 
   const auto wire =
       agreed[kWithoutNvlink] != 0 ? runners::DirectWire::kPackets : runners::DirectWire::kLines;
@@ -231,7 +234,7 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
                                        .wire = wire,
                                        .tuning = tuning,
                                        .sharing = sharing,
-                                       .takes_turns = !is_concurrent_ && !share_gpus(gpus),
+                                       .takes_turns = takes_turns,
                                        .end = end_},
                                       &is_final, refusal));
     if (refusal->empty() || is_final) {

@@ -22,6 +22,14 @@ bool share_gpus(std::span<const GpuOfRank> gpus) {
                      [&](const GpuOfRank& gpu) { return sharers_of(gpu, gpus) > 1; });
 }
 
+bool share_gpus_in_process(std::span<const GpuOfRank> gpus) {
+  return std::any_of(gpus.begin(), gpus.end(), [&](const GpuOfRank& gpu) {
+    return std::any_of(gpus.begin(), gpus.end(), [&](const GpuOfRank& other) {
+      return &other != &gpu && other.identity == gpu.identity && other.process == gpu.process;
+    });
+  });
+}
+
 std::string sharing_refusal(std::span<const GpuOfRank> gpus) {
   for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
     for (std::size_t other = 0; other < rank; ++other) {
@@ -42,8 +50,9 @@ std::uint32_t shared_blocks_max(std::span<const GpuOfRank> gpus, std::uint32_t m
   for (const GpuOfRank& gpu : gpus) {
     const int processors = gpu.concurrent_processors;
     if (processors > 0 && processors != device::Api::kUnlimited) {
+      const std::uint32_t sharers = sharers_of(gpu, gpus);
       blocks = std::min(
-          {blocks, most / sharers_of(gpu, gpus), static_cast<std::uint32_t>(processors) / 2});
+          {blocks, most / sharers, static_cast<std::uint32_t>(processors) / (2 * sharers)});
     }
   }
   return std::max(blocks, 1U);

@@ -10,15 +10,20 @@
 #include <span>
 #include <string>
 
+#include "runners/direct/host_process.hpp"
+
 namespace tutti::engine {
 
 struct GpuOfRank {
   std::string identity;           ///< Equal for ranks that share it.
   int concurrent_processors = 0;  ///< As device::Api's.
+  runners::HostProcess process{};
 };
 
 /// Whether two of these ranks have the same GPU.
 bool share_gpus(std::span<const GpuOfRank> gpus);
+/// Whether two of these ranks have the same GPU and are one process.
+bool share_gpus_in_process(std::span<const GpuOfRank> gpus);
 
 /// Why kernels of these ranks may not wait for each other, of the first pair in rank order; empty:
 /// they may.

@@ -17,6 +17,7 @@ struct HostProcess {
   static HostProcess self();
   /// True in doubt, where /proc cannot be read.
   bool runs() const;
+  friend bool operator==(const HostProcess&, const HostProcess&) = default;
 };
 
 }  // namespace tutti::runners
