@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "engine/compositions.hpp"
 #include "engine/placement.hpp"
+#include "runners/direct/lent_memory.hpp"
 #include "runners/relocate.hpp"
 
 namespace tutti::engine {
@@ -71,6 +72,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
   if (self->inert_) {
     return self;
   }
+  self->free_what_was_lent();
   if (mpi != nullptr) {
     TUTTI_RETURN_IF_ERROR(mpi->duplicate());
     self->mpi_runner_ = std::make_unique<runners::MpiRunner>(
@@ -99,6 +101,14 @@ Communicator::~Communicator() {
   }
   if (direct_runner_ != nullptr) {
     process_.direct_communicators.fetch_sub(1, std::memory_order_relaxed);
+  }
+  free_what_was_lent();
+}
+
+/// Of communicators that were freed earlier; this one may have no kernels of ours.
+void Communicator::free_what_was_lent() {
+  if (!inert_ && process_.device() != nullptr) {
+    runners::free_lent_memory(*process_.device());
   }
 }
 

@@ -15,7 +15,10 @@ namespace {
 
 constexpr Bytes kSegmentBytes = SharedSegment::kHeadBytes + sizeof(std::uint64_t);
 
-/// Not 0: the segment's rank has left.
+/// What a rank's word comes to; 0: it is in the communicator.
+constexpr std::uint64_t kEnded = 1;
+constexpr std::uint64_t kLeft = 2;
+
 std::atomic_ref<std::uint64_t> word_of(const SharedSegment& segment) {
   return std::atomic_ref(
       *reinterpret_cast<std::uint64_t*>(segment.data() + SharedSegment::kHeadBytes));
@@ -75,27 +78,33 @@ void Attendance::close_files() {
   }
 }
 
-void Attendance::leave() {
+void Attendance::end() {
   if (own_ != nullptr) {
-    word_of(*own_).store(1, std::memory_order_release);
+    word_of(*own_).store(kEnded, std::memory_order_release);
   }
 }
 
-bool Attendance::Peer::has_left() const {
-  return segment != nullptr && word_of(*segment).load(std::memory_order_acquire) != 0;
+void Attendance::leave() {
+  if (own_ != nullptr) {
+    word_of(*own_).store(kLeft, std::memory_order_release);
+  }
+}
+
+std::uint64_t Attendance::Peer::word() const {
+  return segment == nullptr ? 0 : word_of(*segment).load(std::memory_order_acquire);
 }
 
 int Attendance::dead_peer() const {
   // The word last: who has ended told it before.
   const auto dead = std::find_if(peers_.begin(), peers_.end(), [](const Peer& peer) {
-    return !peer.process.runs() && !peer.has_left();
+    return !peer.process.runs() && peer.word() == 0;
   });
   return dead == peers_.end() ? -1 : dead->rank;
 }
 
 bool Attendance::is_alone() const {
   return std::all_of(peers_.begin(), peers_.end(),
-                     [](const Peer& peer) { return peer.has_left() || !peer.process.runs(); });
+                     [](const Peer& peer) { return peer.word() == kLeft || !peer.process.runs(); });
 }
 
 }  // namespace tutti::runners

@@ -2,14 +2,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Which ranks of a communicator are still in it, told apart from those whose processes ended before
-// they left. A rank leaves when it will neither push to nor hold mapped what is another's. Each has
-// a word of its own in memory that the others of the node map, so nothing has to be asked of a
+// they ended it. A rank has ended it when it will not push any more; it has left when it does not
+// hold mapped either what is another's, which may be later, when its driver is free. Each has a
+// word of its own in memory that the others of the node map, so nothing has to be asked of a
 // driver, which may be busy, and the word stays when the process has ended.
 //
 // Peers that cannot be seen (another process name space, another user) are taken to be there: a
 // time-out is what bounds the wait for them.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -35,9 +37,10 @@ class Attendance {
   /// Once all ranks are through with open(); saves descriptors.
   void close_files();
 
-  /// To be told once.
+  /// Each to be told once, in this order.
+  void end();
   void leave();
-  /// The first peer whose process ended before it left; -1: there is none.
+  /// The first peer whose process ended before it ended this; -1: there is none.
   int dead_peer() const;
   /// Whether no peer that can be seen is in it any more, in one way or the other.
   bool is_alone() const;
@@ -48,7 +51,7 @@ class Attendance {
     HostProcess process;
     std::shared_ptr<SharedSegment> segment;  ///< Null: there is no word.
 
-    bool has_left() const;
+    std::uint64_t word() const;
   };
 
   std::shared_ptr<SharedSegment> own_;  ///< Null: none.

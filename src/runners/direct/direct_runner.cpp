@@ -106,6 +106,7 @@ void DirectRunner::begin_end() {
   if (broken_ || std::exchange(has_ended_, true)) {
     return;
   }
+  attendance_.end();  // Now: the driver may be busy until the process ends.
   const device::RelaxedCapture relaxed(api_);
   if (stream_ != nullptr) {
     ignore(api_.wait_stream(stream_));

@@ -33,7 +33,16 @@ AllLent& all_lent() {
   return *all;
 }
 
-void free_all(Lent& lent) {
+bool is_quiet(const Lent& lent) {
+  return StreamLine::of(*lent.api, lent.device).is_quiet(*lent.api);
+}
+
+/// False: not now.
+bool free_all(Lent& lent) {
+  // Asked last: calls may have been queued while the peers were waited for.
+  if (!lent.remains.attendance.is_alone() || !is_quiet(lent)) {
+    return false;
+  }
   const auto ignore = [](const Status& status) { static_cast<void>(status); };
   for (void* const memory : lent.remains.memories) {
     ignore(lent.api->free_device(memory));
@@ -42,11 +51,12 @@ void free_all(Lent& lent) {
     ignore(lent.api->free_pinned(lent.remains.pinned));
   }
   lent.remains.module = {};
+  return true;
 }
 
 /// False: the GPU is not quiet, and nobody knows for how long.
 bool let_go(Lent& lent) {
-  if (!StreamLine::of(*lent.api, lent.device).is_quiet(*lent.api)) {
+  if (!is_quiet(lent)) {
     return false;
   }
   let_go(*lent.api, std::exchange(lent.remains.opened, {}), lent.remains.attendance);
@@ -69,15 +79,12 @@ void free_when_alone(device::Api& api, int device, Remains remains) {
   const auto until = std::chrono::steady_clock::now() + kGrace;
   bool is_free = false;
   if (let_go(lent)) {
-    is_free = lent.remains.attendance.is_alone();
-    while (!is_free && std::chrono::steady_clock::now() < until) {
+    while (!lent.remains.attendance.is_alone() && std::chrono::steady_clock::now() < until) {
       std::this_thread::sleep_for(kPause);
-      is_free = lent.remains.attendance.is_alone();
     }
+    is_free = free_all(lent);
   }
-  if (is_free) {
-    free_all(lent);
-  } else {
+  if (!is_free) {
     AllLent& all = all_lent();
     const std::lock_guard lock(all.mutex);
     all.kept.push_back(std::move(lent));
@@ -99,13 +106,7 @@ void free_lent_memory(device::Api& api) {
     std::erase_if(all.kept, [&](const Lent& lent) { return lent.api == &api; });
   }
   // Without the lock: the driver may take its time.
-  std::erase_if(mine, [](Lent& lent) {
-    const bool is_free = let_go(lent) && lent.remains.attendance.is_alone();
-    if (is_free) {
-      free_all(lent);
-    }
-    return is_free;
-  });
+  std::erase_if(mine, [](Lent& lent) { return let_go(lent) && free_all(lent); });
   AllLent& all = all_lent();
   const std::lock_guard lock(all.mutex);
   std::move(mine.begin(), mine.end(), std::back_inserter(all.kept));

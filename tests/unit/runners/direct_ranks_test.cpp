@@ -7,15 +7,20 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <memory>
+#include <semaphore>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "device/device.hpp"
+#include "device/host_memory.hpp"
 #include "runners/direct/attendance.hpp"
 #include "runners/direct/direct_runner.hpp"
 #include "runners/direct/lent_memory.hpp"
+#include "runners/stream_calls.hpp"
 #include "support/forked_ranks.hpp"
 
 namespace tutti::runners {
@@ -146,6 +151,55 @@ TEST(DirectRanks, wait__a_peer_that_died_ends_it) {
   }
 }
 
+/// As a program's other communicator whose call waits for a peer.
+class HeldCall {
+ public:
+  HeldCall(device::Api& api, int device) : api_(api), device_(device), calls_(api, device, {}) {}
+  ~HeldCall() {
+    gate_.release();
+    static_cast<void>(calls_.drain());
+    static_cast<void>(api_.destroy_stream(stream_));
+  }
+  HeldCall(const HeldCall&) = delete;
+  HeldCall& operator=(const HeldCall&) = delete;
+
+  Status begin() {
+    TUTTI_ASSIGN_OR_RETURN(stream_, api_.create_stream(device_));
+    return calls_.add(stream_, [&](Lease*) -> Status {
+      device::host_device_enqueue(
+          stream_, [](void* gate) { static_cast<std::binary_semaphore*>(gate)->acquire(); },
+          &gate_);
+      return {};
+    });
+  }
+
+ private:
+  device::Api& api_;
+  int device_;
+  device::Stream stream_ = nullptr;
+  std::binary_semaphore gate_{0};
+  StreamCalls calls_;
+};
+
+TEST(DirectRanks, wait__a_peer_that_could_not_let_go_before_it_ended_is_not_dead) {
+  const auto answers = test::in_ranks(2, [&](int rank, test::Shared& shared) -> std::string {
+    Rank self(rank, shared);
+    const std::string started = self.start(1.3);
+    CHILD_EXPECT(started.empty(), started);
+    if (rank == 0) {
+      HeldCall other(*self.api, rank);
+      CHILD_OK(other.begin());
+      self.runner.reset();
+      return "";
+    }
+    const Status status = barrier_without_peer(self, Way::kWaits);
+    CHILD_EXPECT(status.message().find("not finished after") != std::string::npos,
+                 status.message());
+    return "";
+  });
+  EXPECT_EQ(answers, test::all_well(2));
+}
+
 /// Stops a process for longer than it takes others to look for one that has ended.
 void hold(const HostProcess& process) {
   kill(process.number, SIGSTOP);
@@ -236,6 +290,39 @@ TEST(DirectRanks, end__memory_stays_as_long_as_a_peer_has_it_mapped) {
   EXPECT_EQ(answers, test::all_well(2));
 }
 
+TEST(DirectRanks, end__memory_stays_beside_a_call_that_came_while_peers_were_waited_for) {
+  const auto answers = test::in_ranks(2, [&](int rank, test::Shared& shared) -> std::string {
+    Rank self(rank, shared);
+    std::string started = self.start(60);
+    started += self.start_copies();
+    CHILD_EXPECT(started.empty(), started);
+    const LentMemory lent(self);
+    if (rank == 1) {
+      shared.barrier();
+      self.runner.reset();
+      return "";
+    }
+    {
+      HeldCall other(*self.api, rank);
+      Status begun;
+      std::thread later([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));  // The other thread waits.
+        begun = other.begin();
+        shared.barrier();
+      });
+      self.runner.reset();
+      later.join();
+      CHILD_OK(begun);
+      CHILD_EXPECT(lent.count() == 2, std::to_string(lent.count()));
+    }
+    wait_for_end(self.processes[1]);
+    free_lent_memory(*self.api);
+    CHILD_EXPECT(lent.count() == 0, std::to_string(lent.count()));
+    return "";
+  });
+  EXPECT_EQ(answers, test::all_well(2));
+}
+
 TEST(DirectRanks, begin_end__of_all_is_enough_to_free_it) {
   const auto answers = test::in_ranks(3, [&](int rank, test::Shared& shared) -> std::string {
     Rank self(rank, shared);
@@ -271,8 +358,8 @@ TEST(DirectRanks, end__a_dead_peer_holds_no_memory) {
   EXPECT_EQ(answers, (std::vector<std::string>{"", "died of signal 9"}));
 }
 
-TEST(Attendance, dead_peer__is_who_ended_without_leaving) {
-  for (const bool leaves : {true, false}) {
+TEST(Attendance, dead_peer__is_whose_process_ended_before_it_told) {
+  for (const bool tells : {true, false}) {
     const auto answers = test::in_ranks(2, [&](int rank, test::Shared& shared) -> std::string {
       Attendance self = Attendance::make();
       const auto cards = gathered(shared, rank, self.card());
@@ -283,18 +370,40 @@ TEST(Attendance, dead_peer__is_who_ended_without_leaving) {
       CHILD_EXPECT(!self.is_alone(), "alone at once");
       shared.barrier();
       if (rank == 0) {
-        if (leaves) {
-          self.leave();
+        if (tells) {
+          self.end();
         }
+        shared.barrier();
+        shared.barrier();
         return "";
       }
+      shared.barrier();
+      CHILD_EXPECT(!self.is_alone(), "alone while it may have memory mapped");
+      shared.barrier();
       wait_for_end(cards[0].process);
-      CHILD_EXPECT(self.dead_peer() == (leaves ? -1 : 0), std::to_string(self.dead_peer()));
+      CHILD_EXPECT(self.dead_peer() == (tells ? -1 : 0), std::to_string(self.dead_peer()));
       CHILD_EXPECT(self.is_alone(), "not alone");
       return "";
     });
     EXPECT_EQ(answers, test::all_well(2));
   }
+}
+
+TEST(Attendance, is_alone__once_the_peer_has_left) {
+  const auto answers = test::in_ranks(2, [&](int rank, test::Shared& shared) -> std::string {
+    Attendance self = Attendance::make();
+    self.open(gathered(shared, rank, self.card()), rank);
+    shared.barrier();
+    self.end();
+    CHILD_EXPECT(!self.is_alone(), "alone at once");
+    shared.barrier();
+    self.leave();
+    shared.barrier();
+    CHILD_EXPECT(self.is_alone(), "not alone");
+    shared.barrier();
+    return "";
+  });
+  EXPECT_EQ(answers, test::all_well(2));
 }
 
 TEST(Attendance, open__who_cannot_be_seen_is_taken_to_be_there) {
