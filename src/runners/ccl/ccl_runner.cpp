@@ -237,6 +237,13 @@ Status CclRunner::add_communicator(const ccl::UniqueId& id) {
   return {};
 }
 
+/// Runs what calls the library: who ends its communicators waits a while for that.
+template <class Body>
+Status CclRunner::in_library(const Body& body) {
+  const std::lock_guard lock(in_library_);
+  return broken_ ? failed_before() : body();
+}
+
 Status CclRunner::run(Scope scope, const Call& call) {
   const ScopeRank me = bootstrap_.scope_rank(scope);
   if (me.rank < 0) {
@@ -245,7 +252,8 @@ Status CclRunner::run(Scope scope, const Call& call) {
   TUTTI_RETURN_IF_ERROR(ready());
   Lane lane{communicators_[index(scope)], streams_.front(), {}, true};
   return carry({&lane, 1}, me, call, Gaps::kStay, [&](const Call& moved) {
-    return stream_calls().watch_over([&] { return enqueue(moved, me, lane); });
+    return stream_calls().watch_over(
+        [&] { return in_library([&] { return enqueue(moved, me, lane); }); });
   });
 }
 
@@ -294,16 +302,14 @@ Status CclRunner::enqueue_on(const Call& call, device::Stream stream, bool is_ca
 
 Status CclRunner::enqueue_on_stream(const Call& call, device::Stream stream, bool may_lease,
                                     Lease* scratch) {
-  const std::lock_guard lock(in_library_);
-  if (broken_) {
-    return failed_before();
-  }
-  Lane lane{communicators_[index(Scope::kWhole)], stream, {}, may_lease, false};
-  Status status = enqueue(call, bootstrap_.scope_rank(Scope::kWhole), lane);
-  if (scratch != nullptr) {
-    *scratch = std::move(lane.scratch);
-  }
-  return status;
+  return in_library([&] {
+    Lane lane{communicators_[index(Scope::kWhole)], stream, {}, may_lease, false};
+    Status status = enqueue(call, bootstrap_.scope_rank(Scope::kWhole), lane);
+    if (scratch != nullptr) {
+      *scratch = std::move(lane.scratch);
+    }
+    return status;
+  });
 }
 
 Status CclRunner::stream_status(bool wait) {
@@ -339,7 +345,8 @@ Status CclRunner::run_queued(const Call& call, const Queue& queue) {
   Lane lane{communicators_[index(Scope::kWhole)], streams_.front(), {}, true};
   return carry({&lane, 1}, bootstrap_.scope_rank(Scope::kWhole), call, Gaps::kClose,
                [&](const Call& moved) {
-                 return stream_calls().watch_over([&] { return queue(moved, lane); });
+                 return stream_calls().watch_over(
+                     [&] { return in_library([&] { return queue(moved, lane); }); });
                });
 }
 
@@ -364,13 +371,14 @@ Status CclRunner::run_pipeline(select::Pipeline pipeline, int chunks, Runner* di
   return carry(
       std::span(lanes).first(static_cast<std::size_t>(used)), me, call, Gaps::kStay,
       [&](const Call& moved) {
-        return stream_calls().watch_over([&]() -> Status {
+        const auto queue = [&]() -> Status {
           for (int i = 0; i < used; ++i) {
             const Chunk chunk(moved, me, chunk_run(moved.count, moved.element_bytes, i, used));
             TUTTI_RETURN_IF_ERROR(enqueue(chunk.call(), me, lanes[static_cast<std::size_t>(i)]));
           }
           return {};
-        });
+        };
+        return stream_calls().watch_over([&] { return in_library(queue); });
       });
 }
 
@@ -381,8 +389,8 @@ Status CclRunner::run_beside(Runner& direct, int chunks, const Call& call) {
   return carry({&lane, 1}, me, call, Gaps::kStay, [&](const Call& moved) -> Status {
     const Run first = chunk_run(moved.count, moved.element_bytes, 0, chunks);
     const Chunk rest(moved, me, {first.count, moved.count - first.count});
-    TUTTI_RETURN_IF_ERROR(
-        stream_calls().watch_over([&] { return enqueue(rest.call(), me, lane); }));
+    TUTTI_RETURN_IF_ERROR(stream_calls().watch_over(
+        [&] { return in_library([&] { return enqueue(rest.call(), me, lane); }); }));
     return direct.run(Scope::kWhole, Chunk(moved, me, first).call());
   });
 }

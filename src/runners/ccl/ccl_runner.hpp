@@ -108,6 +108,8 @@ class CclRunner : public Runner {
   template <class EnqueueCall>
   Status carry(std::span<Lane> lanes, const ScopeRank& me, const Call& call, Gaps gaps,
                const EnqueueCall& enqueue_call);
+  template <class Body>
+  Status in_library(const Body& body);
   Status run_beside(Runner& direct, int chunks, const Call& call);
   Status enqueue(const Call& call, const ScopeRank& me, Lane& lane);
   Status enqueue_packed_reduce_scatter(const Call& call, const Element& element, ccl::NcclOp op,
@@ -148,7 +150,7 @@ class CclRunner : public Runner {
   std::array<std::atomic<ccl::Communicator>, kScopeCount> communicators_{};
   /// Of the whole scope too: for the second chunk of a pipeline, the third, ...
   std::vector<ccl::Communicator> more_communicators_;
-  /// Held by a thread that is in the library with a call on a stream. Who ends the calls waits for
+  /// Held by a thread that is in the library with a call. Who ends the calls waits for
   /// it, but not for ever: that thread may be waiting for them.
   std::mutex in_library_;
   std::atomic<bool> broken_{false};

@@ -36,12 +36,13 @@ class Knob {
 /// Where the double logs its calls.
 class CallLog {
  public:
-  CallLog() : knob_("FAKE_CCL_LOG", path_) {}
+  explicit CallLog(int ranks = 2) : ranks_(ranks), knob_("FAKE_CCL_LOG", path_) {}
   CallLog(const CallLog&) = delete;
   CallLog& operator=(const CallLog&) = delete;
   ~CallLog() { std::filesystem::remove(path_); }
   int calls(const std::string& symbol, int rank) const {
-    const std::string wanted = symbol + " - - - " + std::to_string(rank) + "/2";
+    const std::string wanted =
+        symbol + " - - - " + std::to_string(rank) + "/" + std::to_string(ranks_);
     int found = 0;
     std::ifstream file(path_);
     for (std::string line; std::getline(file, line);) {
@@ -51,6 +52,7 @@ class CallLog {
   }
 
  private:
+  const int ranks_;
   const std::string path_ =
       (std::filesystem::temp_directory_path() / ("tutti-ccl-" + std::to_string(getpid()))).string();
   const Knob knob_;
@@ -164,6 +166,29 @@ TEST(CclEnd, run__a_call_that_stays_in_the_library_is_a_timeout) {
         1);
     EXPECT_EQ(answers, test::all_well(2));
   }
+}
+
+TEST(CclEnd, run_queued__a_late_call_is_out_of_the_library_before_its_communicator_ends) {
+  const CallLog log(1);
+  const auto answers = on_ccl_ranks(
+      1,
+      [&](CclRank& self) -> std::string {
+        const CollectiveCase test(Collective::kAllreduce, self.rank, 1, 0, 100, false, false);
+        int aborted = 0;
+        const Status status = self.runner->run_queued(
+            self.placed(test, true), [&](const Call&, CclRunner::Lane&) -> Status {
+              usleep(500'000);  // After the time-out and within the grace.
+              aborted = log.calls("ncclCommAbort", 0);
+              return {};
+            });
+        CHILD_EXPECT(status.code() == ErrorCode::kTimeout, status.message());
+        CHILD_EXPECT(aborted == 0, "aborted with a call in the library");
+        self.runner.reset();
+        CHILD_EXPECT(log.calls("ncclCommAbort", 0) == 1, "not aborted");
+        return "";
+      },
+      0.2);
+  EXPECT_EQ(answers, test::all_well(1));
 }
 
 /// A process that ends right after a call: the driver answers that it is gone.
