@@ -74,7 +74,9 @@ void StreamCalls::recycle(Queued& call) {
 Status StreamCalls::show() {
   const std::lock_guard lock(mutex_);
   TUTTI_RETURN_IF_ERROR(failure_);
-  wake_watch();  // First: there may be no thread for it.
+  if (options_.timeout_s > 0 || options_.look != nullptr) {  // Else nothing would be looked for.
+    wake_watch();                                            // First: there may be no thread.
+  }
   queueing_since_ = Clock::now();
   return {};
 }
