@@ -232,13 +232,13 @@ TEST(CCommCuda, collectives__a_capture_in_another_thread_goes_on) {
     cuda<void(void*, int)>("tutti_fake_capture")(stream, 1);
     all.arrive_and_wait();
     for (std::int32_t* const buffer : {data.data(), on_host.data()}) {
-      ASSERT_EQ(TUTTI_OK, tutti_allreduce(self.comm, TUTTI_IN_PLACE, buffer, 8, TUTTI_INT32,
+      EXPECT_EQ(TUTTI_OK, tutti_allreduce(self.comm, TUTTI_IN_PLACE, buffer, 8, TUTTI_INT32,
                                           TUTTI_SUM, TUTTI_BLOCKING))
           << self.words();
       EXPECT_EQ(kRanks, buffer[7]);
     }
-    ASSERT_EQ(TUTTI_OK, tutti_barrier(self.comm, nullptr)) << self.words();
-    ASSERT_EQ(TUTTI_OK, tutti_barrier(self.comm, TUTTI_BLOCKING)) << self.words();
+    EXPECT_EQ(TUTTI_OK, tutti_barrier(self.comm, nullptr)) << self.words();
+    EXPECT_EQ(TUTTI_OK, tutti_barrier(self.comm, TUTTI_BLOCKING)) << self.words();
     EXPECT_EQ(TUTTI_OK, tutti_comm_destroy(self.comm));
     self.comm = nullptr;
     all.arrive_and_wait();
@@ -262,11 +262,11 @@ TEST(CCommCuda, wait__is_for_calls_on_streams_after_a_failure_of_another_call_to
     std::atomic<bool> is_open = false;
     cuda<void(void*, void (*)(void*), void*)>("tutti_fake_enqueue")(
         nullptr, [](void* held) { static_cast<std::binary_semaphore*>(held)->acquire(); }, &gate);
-    ASSERT_EQ(TUTTI_OK, add(nullptr)) << self.words();
+    EXPECT_EQ(TUTTI_OK, add(nullptr)) << self.words();
     // The barrier's word, before the barrier is anywhere.
     fail("cuMemAlloc_v2");
     all.arrive_and_wait();
-    ASSERT_EQ(TUTTI_ERROR_OUT_OF_MEMORY, tutti_barrier(self.comm, nullptr)) << self.words();
+    EXPECT_EQ(TUTTI_ERROR_OUT_OF_MEMORY, tutti_barrier(self.comm, nullptr)) << self.words();
     all.arrive_and_wait();
     fail("");
     std::thread opener([&] {
