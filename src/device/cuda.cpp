@@ -275,8 +275,8 @@ class CudaApi final : public Api {
     if (is_default) {
       TUTTI_RETURN_IF_ERROR(check("cuCtxGetCurrent", cu_.ctx_get_current(&theirs)));
     } else {
-      TUTTI_RETURN_IF_ERROR(
-          check("cuStreamGetCtx", cu_.stream_get_ctx(static_cast<cuda::Stream>(stream), &theirs)));
+      TUTTI_RETURN_IF_ERROR(check_given(
+          "cuStreamGetCtx", cu_.stream_get_ctx(static_cast<cuda::Stream>(stream), &theirs)));
     }
     Scope scope(*this);
     TUTTI_RETURN_IF_ERROR(scope.enter(device));
@@ -310,11 +310,11 @@ class CudaApi final : public Api {
       return false;
     }
     Scope scope(*this);
-    TUTTI_RETURN_IF_ERROR(scope.enter_stream(stream));
+    TUTTI_RETURN_IF_ERROR(scope.enter_given(stream));
     int status = cuda::kCaptureStatusNone;
     TUTTI_RETURN_IF_ERROR(
-        check("cuStreamIsCapturing",
-              cu_.stream_is_capturing(static_cast<cuda::Stream>(stream), &status)));
+        check_given("cuStreamIsCapturing",
+                    cu_.stream_is_capturing(static_cast<cuda::Stream>(stream), &status)));
     return status != cuda::kCaptureStatusNone;
   }
 
@@ -626,7 +626,13 @@ class CudaApi final : public Api {
     }
 
     /// The context of a stream, ours or the application's.
-    Status enter_stream(device::Stream stream) {
+    Status enter_stream(device::Stream stream) { return enter_stream(stream, &CudaApi::check); }
+    /// The same where the stream is to be judged.
+    Status enter_given(device::Stream stream) {
+      return enter_stream(stream, &CudaApi::check_given);
+    }
+    Status enter_stream(device::Stream stream,
+                        Status (CudaApi::*check)(const char*, cuda::Result) const) {
       if (stream == nullptr) {
         return null_stream();
       }
@@ -635,7 +641,7 @@ class CudaApi final : public Api {
         return enter(device);
       }
       cuda::Context context = nullptr;
-      TUTTI_RETURN_IF_ERROR(api_.check(
+      TUTTI_RETURN_IF_ERROR((api_.*check)(
           "cuStreamGetCtx", api_.cu_.stream_get_ctx(static_cast<cuda::Stream>(stream), &context)));
       TUTTI_RETURN_IF_ERROR(api_.check("cuCtxPushCurrent", api_.cu_.ctx_push_current(context)));
       pushed_ = true;
@@ -682,6 +688,16 @@ class CudaApi final : public Api {
     return Status(code_of(result), std::string(call) + ": " +
                                        (error != nullptr ? error : std::to_string(result)) + " (" +
                                        (words != nullptr ? words : "no description") + ")");
+  }
+
+  /// Of a stream that the application gave: what is none, or of a context that is gone, is its
+  /// mistake. All else is not.
+  Status check_given(const char* call, cuda::Result result) const {
+    Status status = check(call, result);
+    return result == cuda::kErrorInvalidHandle || result == cuda::kErrorInvalidContext ||
+                   result == cuda::kErrorContextIsDestroyed
+               ? Status(ErrorCode::kInvalidArgument, status.message())
+               : status;
   }
 
   /// At exit the driver may be gone before us, and with it everything that we would free.

@@ -129,8 +129,8 @@ class Api {
   /// What the runtime itself, and libraries on it, call a stream that the functions here take.
   virtual Stream native_stream(Stream stream) const { return stream; }
   /// Whether work of `device` can be queued on a stream of the application's (null: the default
-  /// stream). kInvalidArgument: it is of another device, or of a context where nothing of ours is.
-  /// Ok where that cannot be known.
+  /// stream). kInvalidArgument: it is none, of another device, or of a context where nothing of
+  /// ours is. Ok where that cannot be known.
   virtual Status check_stream(Stream stream, int device);
   /// The device of a stream of the application's; where that cannot be known, and for a default
   /// stream, the current one. -1: neither.
@@ -140,6 +140,7 @@ class Api {
     return reinterpret_cast<std::uintptr_t>(stream) <= 2;
   }
   /// Whether what is queued on `stream` now goes into a graph in place of the device.
+  /// kInvalidArgument: it is no stream.
   virtual Result<bool> is_capturing(Stream stream);
   /// Sets which calls of this thread end a capture that is under way (the value is CUDA's and
   /// HIP's alike); returns what was set before. RelaxedCapture is how to use it.

@@ -40,6 +40,7 @@ inline constexpr Result kErrorInvalidContext = 201;
 inline constexpr Result kErrorInvalidHandle = 400;
 inline constexpr Result kErrorNotFound = 500;
 inline constexpr Result kErrorNotReady = 600;
+inline constexpr Result kErrorContextIsDestroyed = 709;
 inline constexpr Result kErrorNotSupported = 801;
 
 // hipPointer_attribute

@@ -240,7 +240,7 @@ class HipApi final : public Api {
     TUTTI_RETURN_IF_ERROR(scope.enter_stream(stream));
     int status = hip::kCaptureStatusNone;
     TUTTI_RETURN_IF_ERROR(
-        check("hipStreamIsCapturing", hip_.stream_is_capturing(hip_stream(stream), &status)));
+        check_given("hipStreamIsCapturing", hip_.stream_is_capturing(hip_stream(stream), &status)));
     return status != hip::kCaptureStatusNone;
   }
 
@@ -503,6 +503,15 @@ class HipApi final : public Api {
     return Status(code_of(result), std::string(call) + ": " +
                                        (error != nullptr ? error : std::to_string(result)) + " (" +
                                        (words != nullptr ? words : "no description") + ")");
+  }
+
+  /// Of a stream that the application gave: what is none is its mistake. All else is not.
+  Status check_given(const char* call, hip::Result result) const {
+    Status status = check(call, result);
+    return result == hip::kErrorInvalidHandle || result == hip::kErrorInvalidContext ||
+                   result == hip::kErrorContextIsDestroyed
+               ? Status(ErrorCode::kInvalidArgument, status.message())
+               : status;
   }
 
   /// At exit the runtime may be gone before us, and with it everything that we would free.

@@ -95,11 +95,6 @@ tutti_status_t answer(std::string& error, const Body& body) {
 
 Status invalid(const std::string& what) { return {ErrorCode::kInvalidArgument, what}; }
 
-/// What a driver says against an argument before anything is begun.
-Status of_argument(const Status& status) {
-  return status.ok() ? status : invalid(status.message());
-}
-
 /// The default stream's handle in CUDA and HIP is as good as null.
 void* without_legacy(void* stream) {
   return reinterpret_cast<std::uintptr_t>(stream) == 1 ? nullptr : stream;
@@ -235,10 +230,10 @@ Result<Order> tutti_comm::order_of(void* stream) {
   std::optional<Result<CurrentDevice>> current;
   if (Api::is_default_stream(stream) && engine->device() >= 0) {
     current.emplace(CurrentDevice::set(*api, engine->device()));
+    TUTTI_RETURN_IF_ERROR(current->status());
   }
-  const Result<bool> is_captured = api->is_capturing(stream);
-  TUTTI_RETURN_IF_ERROR(of_argument(is_captured.status()));
-  return *is_captured ? Order::kCaptured : Order::kStream;
+  TUTTI_ASSIGN_OR_RETURN(const bool is_captured, api->is_capturing(stream));
+  return is_captured ? Order::kCaptured : Order::kStream;
 }
 
 int tutti_comm::own_device(int device, void* stream) {
@@ -268,7 +263,7 @@ Status tutti_comm::carry(CCall* prepared, void* stream, Order order) {
     device = own_device(device, stream);
     TUTTI_RETURN_IF_ERROR(tutti::runners::check_on_device(call, std::max(device, 0)));
     if (process.device() != nullptr && device >= 0) {
-      TUTTI_RETURN_IF_ERROR(of_argument(process.device()->check_stream(stream, device)));
+      TUTTI_RETURN_IF_ERROR(process.device()->check_stream(stream, device));
     }
   } else if (process.config().sync_device && device >= 0) {
     std::optional<tutti::device::RelaxedCapture> relaxed;

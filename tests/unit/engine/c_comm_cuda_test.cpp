@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <semaphore>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "c_ranks.hpp"
@@ -279,6 +280,36 @@ TEST(CCommCuda, wait__is_for_calls_on_streams_after_a_failure_of_another_call_to
     EXPECT_EQ(kRanks, data.data()[7]);
     opener.join();
   });
+}
+
+/// Last: after a failure the process keeps scratch memory, and other tests count on none.
+TEST(CCommCuda, streams__an_error_of_the_driver_is_what_it_is) {
+  const auto fail = cuda<void(const char*)>("tutti_fake_fail");
+  const std::pair<const char*, tutti_status_t> faults[] = {
+      {"cuStreamIsCapturing=2", TUTTI_ERROR_OUT_OF_MEMORY},
+      {"cuStreamGetCtx=700", TUTTI_ERROR_LIBRARY},
+      {"cuStreamGetCtx=400", TUTTI_ERROR_INVALID_ARGUMENT},
+      {"cuStreamIsCapturing=709", TUTTI_ERROR_INVALID_ARGUMENT},
+  };
+  for (const auto& [fault, expected] : faults) {
+    std::barrier all(kRanks);
+    on_ranks(kRanks, [&](Rank& self) {
+      GpuInts data(self.rank, 8);
+      void* stream = nullptr;
+      EXPECT_TRUE(Process::get().device()->make_current(self.rank).ok());
+      EXPECT_EQ(0, cuda<int(void**, unsigned)>("cuStreamCreate")(&stream, 1));
+      all.arrive_and_wait();
+      fail(fault);
+      all.arrive_and_wait();
+      EXPECT_EQ(expected, tutti_allreduce(self.comm, TUTTI_IN_PLACE, data.data(), 8, TUTTI_INT32,
+                                          TUTTI_SUM, stream))
+          << fault << ": " << self.words();
+      all.arrive_and_wait();
+      fail("");
+      all.arrive_and_wait();
+      EXPECT_EQ(0, cuda<int(void*)>("cuStreamDestroy_v2")(stream));
+    });
+  }
 }
 
 }  // namespace
