@@ -70,7 +70,7 @@ else
   plans=(default direct-gamma direct-copy)
   share=(--share) share_one=(--share 1)
   deaths=(allreduce)
-  layouts=(--layouts 2x1,4x1)
+  layouts=(--layouts "2x1,4x1")
 fi
 
 run() { # run SECONDS RANKS PROGRAM...: under the preload; settings come from the environment
