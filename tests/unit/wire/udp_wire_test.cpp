@@ -661,7 +661,7 @@ void expect_way(const std::string& interface, const std::string& from, const std
 TEST(UdpWire, PacketsLeaveByTheirOwnInterface) {
   in_own_network([] {
     if (!make_twins()) {
-      GTEST_SKIP();
+      GTEST_SKIP() << "no two interfaces of our own could be made: needs root and ip";
     }
     for (const int i : {0, 1}) {
       const std::string twin = "twin" + std::to_string(i);
@@ -680,7 +680,7 @@ TEST(UdpWire, PacketsLeaveByTheirOwnInterface) {
 TEST(UdpWire, PacketsLeaveAsTheRoutesSayWhereTheirInterfaceHasNoneAsGood) {
   in_own_network([] {
     if (!make_twins()) {
-      GTEST_SKIP();
+      GTEST_SKIP() << "no two interfaces of our own could be made: needs root and ip";
     }
     // Behind a router of the other one; a neighbour that is told to be at the other one; nobody but
     // the default router knows.
