@@ -79,15 +79,16 @@ inline const std::vector<Knob>& knobs() {
         {"TUTTI_NET_PATHS", &Config::net_paths, "", "1..1024",
          "Paths of a connection of our transport: source ports over UDP.", "0.1", ""},
         {"TUTTI_NET_ENGINES", &Config::net_engines, "", "0..64",
-         "Engine threads of each network device. 0: chosen by the number of processors.", "0.1",
-         ""},
+         "Engine threads of each network device. 0: chosen by the number of processors; those that "
+         "spin are shared out among the devices.",
+         "0.1", ""},
         {"TUTTI_NET_LANES", &Config::net_lanes, "", "0..8",
          "Engines that share each long message of a channel, as far as both ends have them. 0: all "
          "on the loopback interface, else one.",
          "0.1", ""},
         {"TUTTI_NET_POLLING", &Config::net_polling, "", "auto|busy|shared",
          "Engine threads spin (busy), or callers do their work (shared). auto: busy where there "
-         "are processors to spare.",
+         "are processors to spare. One that spins makes room where its processor is wanted.",
          "0.1", ""},
         {"TUTTI_NET_AFFINITY", &Config::net_affinity, "", "",
          "Processors of the engine threads: near their network device, a list like 0-3,8, or off: "
