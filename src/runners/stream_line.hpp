@@ -37,7 +37,8 @@ class StreamLine {
   /// Of a communicator: whatever is the same for all of its calls and nobody else's.
   using Owner = const void*;
 
-  /// That of a GPU, for the life of the process.
+  /// That of a GPU, for the life of the process. `api` lives as long, or ends when nobody is in
+  /// line: another one may come to its address.
   static StreamLine& of(const device::Api& api, int device);
 
   enum class Kind : std::uint8_t {

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -23,6 +24,8 @@
 #include "device/device.hpp"
 #include "runners/ccl/chunk.hpp"
 #include "runners/direct/direct_runner.hpp"
+#include "runners/direct/lent_memory.hpp"
+#include "runners/stream_line.hpp"
 #include "select/shape.hpp"
 
 namespace tutti::testing {
@@ -447,6 +450,11 @@ class DirectWorld {
         static_cast<void>(api_->free_device(buffer));
       }
     }
+    // In the product it lives as long as the process. Here the next world begins with a context and
+    // queues of its own, unless calls that were ended still run.
+    if (!devices_.empty() && !free_what_is_left()) {
+      static_cast<void>(api_.release());
+    }
   }
   DirectWorld(const DirectWorld&) = delete;
   DirectWorld& operator=(const DirectWorld&) = delete;
@@ -551,6 +559,22 @@ class DirectWorld {
   }
 
  private:
+  /// When nothing of this world runs on its devices any more, for which it waits. (Its runners have
+  /// opened arenas, not greeted peers: none of them keeps memory for another.)
+  bool free_what_is_left() {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    for (const int device : devices_) {
+      while (!runners::StreamLine::of(*api_, device).is_quiet(*api_)) {
+        if (std::chrono::steady_clock::now() > until) {
+          return false;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
+    runners::free_lent_memory(*api_);
+    return true;
+  }
+
   int ranks_;
   Bytes buffer_bytes_;
   bool ready_ = false;
