@@ -110,7 +110,7 @@ Result get_properties(int device, abi::Properties<kVersion>* properties) {
     to.pci_path = from.pci_path.empty() ? nullptr : from.pci_path.data();
     to.guid = from.guid;
     to.pointer_support = abi::kPointerHost;
-    to.speed_mbps = from.speed_mbps;
+    to.speed_mbps = speed_for_channels_mbps(from.speed_mbps);
     to.latency_us = static_cast<float>(from.latency_us);
     to.comms_max = kCommsMax;
     to.receives_max = kReceivesMax;

@@ -54,8 +54,13 @@ std::uint64_t process_token() {
 }
 
 std::string describe(const net::NetDevice& device) {
-  return device.name + " " + device.address + " (" + std::to_string(device.speed_mbps) +
-         " Mb/s, MTU " + std::to_string(device.mtu_bytes) + ")";
+  // Of a merged one without a PCI device NCCL has the speed of the first (get_properties()).
+  const int told_mbps = speed_for_channels_mbps(device.speed_mbps);
+  return device.name + " " + device.address + " (" + std::to_string(device.speed_mbps) + " Mb/s, " +
+         (told_mbps == device.speed_mbps
+              ? ""
+              : "told to NCCL as " + std::to_string(told_mbps) + " for fewer channels, ") +
+         "MTU " + std::to_string(device.mtu_bytes) + ")";
 }
 
 /// NCCL's sizes are int here; it sends no message that does not fit.
@@ -103,6 +108,12 @@ RequestSlot* Comm::take(net::Request* inner, bool is_receive) {
 void Comm::give_back(RequestSlot* slot) {
   slot->inner = nullptr;
   free[free_count++] = static_cast<std::uint16_t>(slot - slots.data());
+}
+
+int speed_for_channels_mbps(int speed_mbps) {
+  constexpr int kOneOfTheSlower = 1'920;
+  constexpr int kOneOfTheFaster = 10'000;
+  return speed_mbps < 2 * kOneOfTheSlower ? speed_mbps : std::max(speed_mbps, kOneOfTheFaster);
 }
 
 Plugin& Plugin::instance() {

@@ -38,6 +38,12 @@ namespace tutti::nccl_net {
 /// if a user asks NCCL for it (NCCL_NET_FORCE_MERGE, NCCL_NET_MERGE_LEVEL).
 void offer_rails(bool is_wanted);
 
+/// The speed that NCCL is told of a device. Its search for channels (2.28, graph/search.cc) knows
+/// 0.24 GB/s and then 1.2 GB/s: a device between twice the first and the second would be cut into
+/// two to four channels, and messages as much shorter, though each channel has the whole device.
+/// What it costs: NCCL may believe up to 2.6 times the speed when it compares its algorithms.
+int speed_for_channels_mbps(int speed_mbps);
+
 /// What version 11's init() makes for one NCCL communicator.
 struct Context {
   int traffic_class = abi::kUndefined;

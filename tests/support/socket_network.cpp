@@ -300,7 +300,7 @@ class SocketNetwork : public Network {
                         .address = "127.0.0.1",
                         .pci_path = "",
                         .guid = 11,
-                        .speed_mbps = 25000,
+                        .speed_mbps = 8000,
                         .mtu_bytes = 65536,
                         .near_processors = {},
                         .latency_us = 7.5});

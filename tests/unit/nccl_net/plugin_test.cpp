@@ -119,8 +119,9 @@ TEST(NcclNetInitTest, init__says_once_what_there_is) {
   EXPECT_NE(first, second);
   std::size_t lines = 0;
   for (const Logged& line : logged()) {
-    if (line.text.find("lo 127.0.0.1 (25000 Mb/s, MTU 65536), lo2 127.0.0.2") !=
-        std::string::npos) {
+    if (line.text.find(
+            "lo 127.0.0.1 (8000 Mb/s, told to NCCL as 10000 for fewer channels, MTU 65536), "
+            "lo2 127.0.0.2") != std::string::npos) {
       EXPECT_EQ(line.level, abi::LogLevel::kInfo);
       ++lines;
     }
@@ -331,6 +332,7 @@ void expect_table(const abi::Net<kVersion>& table) {
     EXPECT_EQ(properties.plane_id, -1);
   }
   EXPECT_EQ(table.calls.get_properties(0, &properties), Result::kSuccess);
+  EXPECT_EQ(properties.speed_mbps, 10'000);  // It has 8000.
   EXPECT_EQ(properties.pci_path, nullptr);
   EXPECT_EQ(table.calls.get_properties(1000, &properties), Result::kInvalidArgument);
   EXPECT_EQ(table.calls.get_properties(-1, &properties), Result::kInvalidArgument);
@@ -344,6 +346,17 @@ TEST_F(NcclNetTest, properties__of_every_version) {
   expect_table(ncclNetPlugin_v10);
   expect_table(ncclNetPlugin_v11);
   expect_table(ncclNetPlugin_v12);
+}
+
+TEST(NcclNetSpeedTest, what_NCCL_would_cut_into_many_channels_is_told_as_one) {
+  EXPECT_EQ(speed_for_channels_mbps(1'000), 1'000);
+  EXPECT_EQ(speed_for_channels_mbps(2'500), 2'500);
+  EXPECT_EQ(speed_for_channels_mbps(3'839), 3'839);  // One of 1920.
+  EXPECT_EQ(speed_for_channels_mbps(3'840), 10'000);
+  EXPECT_EQ(speed_for_channels_mbps(8'000), 10'000);
+  EXPECT_EQ(speed_for_channels_mbps(9'600), 10'000);
+  EXPECT_EQ(speed_for_channels_mbps(10'000), 10'000);
+  EXPECT_EQ(speed_for_channels_mbps(400'000), 400'000);
 }
 
 template <int kVersion>
@@ -362,7 +375,7 @@ void expect_virtual_device(const abi::Net<kVersion>& table) {
   abi::Properties<kVersion> properties{};
   ASSERT_EQ(table.calls.get_properties(device, &properties), Result::kSuccess);
   EXPECT_STREQ(properties.name, "lo2");       // Without a PCI device: in its first member's place.
-  EXPECT_EQ(properties.speed_mbps, 125'000);  // The double adds them up.
+  EXPECT_EQ(properties.speed_mbps, 108'000);  // The double adds them up.
   EXPECT_EQ(properties.virtual_device.count, 2);
   EXPECT_EQ(properties.virtual_device.devices[0], 1);
   EXPECT_EQ(properties.virtual_device.devices[1], 0);
