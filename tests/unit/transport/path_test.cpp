@@ -211,6 +211,31 @@ TEST_F(SprayTest, two_choices__counts_its_own_bytes_in_the_air) {
   EXPECT_EQ(100, picks(spray, 100)[1]);
 }
 
+TEST_F(SprayTest, two_choices__bytes_in_the_air_outweigh_a_round_trip) {
+  Spray spray = make(SprayMode::kTwoChoices, {0, 2});
+  const std::uint64_t number = flight.add();
+  flight.at(number).bytes = 4096;
+  flight.transmit(0, number, 0);
+  paths.on_echo(999'000, 0, 10'000, false);
+  paths.on_echo(999'000, 1, 14'000, false);
+  EXPECT_EQ(100, picks(spray, 100)[1]);
+}
+
+TEST_F(SprayTest, two_choices__a_path_that_is_slow_by_far_loses_until_its_sample_is_old) {
+  Spray spray = make(SprayMode::kTwoChoices, {0, 2});
+  const std::uint64_t number = flight.add();
+  flight.at(number).bytes = 10'000'000;
+  flight.transmit(0, number, 0);
+  paths.on_echo(999'000, 0, 10'000, false);
+  paths.on_echo(999'000, 1, 40'001, false);
+  EXPECT_EQ(100, picks(spray, 100)[0]);
+  paths[1].rtt_ns = 40'000;
+  EXPECT_EQ(100, picks(spray, 100)[1]);
+  paths[1].rtt_ns = 40'001;
+  paths[1].sample_ns = 900'000;
+  EXPECT_EQ(100, picks(spray, 100)[1]);
+}
+
 TEST_F(SprayTest, reps__uses_again_what_came_back_unmarked) {
   Spray spray = make(SprayMode::kReps);
   spray.on_echo(4, false);
