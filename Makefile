@@ -26,7 +26,8 @@ keep = $(if $(CI),--name $@)
 
 # configure(preset): only where the preset has no build directory yet, Ninja looks after the rest.
 define configure
-test -f build/$(1)/build.ninja || TUTTI_WHEELS="$(WHEELS)" cmake --preset $(1)
+test -f build/$(1)/build.ninja || TUTTI_WHEELS="$(WHEELS)" cmake --preset $(1) \
+  $(if $(CI),$(if $(filter-out lint,$(1)),-DTUTTI_UNITY_BUILD=ON))
 endef
 
 .PHONY: help
@@ -122,7 +123,7 @@ bench: product ## the measurements of bench/ that run anywhere, each against its
 wheel: ## dist/tutti-*.whl and the source archive
 	@$(set_up) compiler tools
 	TUTTI_WHEELS="$(WHEELS)" python3 -m build --outdir dist \
-	  $(if $(CI),-C cmake.define.TUTTI_PRECOMPILED_HEADERS=ON) \
+	  $(if $(CI),-C cmake.define.TUTTI_PRECOMPILED_HEADERS=ON -C cmake.define.TUTTI_UNITY_BUILD=ON) \
 	  $(if $(WHEEL_FLAGS),-C cmake.define.CMAKE_CXX_FLAGS_RELEASE="$(WHEEL_FLAGS)")
 
 .PHONY: clean

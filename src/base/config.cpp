@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view kPrefix = "TUTTI_";
 constexpr int kDidYouMeanDistance = 3;
 /// Bad values come from anywhere; a message shows at most this much of one.
-constexpr std::size_t kShownCharacters = 80;
+constexpr std::size_t kValueCharacters = 80;
 
 std::string lower(std::string_view text) {
   std::string result(text);
@@ -33,10 +33,10 @@ std::string lower(std::string_view text) {
 /// A value as it may stand in a log line: short, printable ASCII.
 std::string shown(std::string_view text) {
   std::string result;
-  for (char c : text.substr(0, kShownCharacters)) {
+  for (char c : text.substr(0, kValueCharacters)) {
     result += c >= ' ' && c <= '~' ? c : '?';
   }
-  return text.size() > kShownCharacters ? result + "..." : result;
+  return text.size() > kValueCharacters ? result + "..." : result;
 }
 
 std::vector<std::string> split(std::string_view text, char separator) {

@@ -59,7 +59,7 @@ constexpr TimeNs kLastAnswersNs = 500'000;
 constexpr TimeNs kAnswerLockNs = 50'000'000;
 /// A peer that was found silent may be back: it gets so long to answer a close.
 constexpr TimeNs kSilentLingerNs = 250'000'000;
-constexpr char kFarewell = 'B';
+constexpr char kFarewellByte = 'B';
 /// Of a context: which part of the request, whose address has zeros there.
 constexpr std::uint64_t kPartMask = transport::kReceivePartsMax - 1;
 static_assert(alignof(Request) > kPartMask);
@@ -199,7 +199,7 @@ void Engine::detach(Lane* lane, bool aborts) {
     } else {
       // The TCP connection's end is in order from now on.
       if (lane->control >= 0) {
-        (void)::send(lane->control, &kFarewell, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void)::send(lane->control, &kFarewellByte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
       }
       drop_blocked_data();
       const bool has_farewell =
@@ -823,7 +823,7 @@ void Engine::look_after_peers(TimeNs now) {
       continue;
     }
     // What comes after a farewell is the end.
-    lane.is_peer_over = lane.has_farewell || got != 1 || byte != kFarewell;
+    lane.is_peer_over = lane.has_farewell || got != 1 || byte != kFarewellByte;
     lane.has_farewell = lane.has_farewell || !lane.is_peer_over;
     if (lane.is_peer_over) {
       if (!lane.has_ended && (!lane.has_farewell || lane.is_detached)) {

@@ -12,13 +12,13 @@
 namespace tutti::net {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x49545554;  // "TUTI"
+constexpr std::uint32_t kHelloMagic = 0x49545554;  // "TUTI"
 constexpr Bytes kUnitBytesMin = 160 << 10;
 static_assert(std::endian::native == std::endian::little, "Layout is copied");
 
 /// As it crosses the network.
 struct Layout {
-  std::uint32_t magic = kMagic;
+  std::uint32_t magic = kHelloMagic;
   std::uint16_t version = kProtocolVersion;
   std::uint16_t bytes = kHelloBytes;
   std::uint32_t process = 0;
@@ -117,7 +117,7 @@ Result<Hello> decode(std::span<const std::byte> bytes, const transport::Key& key
     return Status(ErrorCode::kInvalidArgument, "net: a greeting of the wrong length");
   }
   std::memcpy(&it, bytes.data(), sizeof it);
-  if (it.magic != kMagic || it.bytes != kHelloBytes) {
+  if (it.magic != kHelloMagic || it.bytes != kHelloBytes) {
     return Status(ErrorCode::kInvalidArgument, "net: not a greeting of Tutti");
   }
   if (it.version != kProtocolVersion) {

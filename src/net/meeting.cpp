@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "net/meeting.hpp"
 
+#include <linux/tcp.h>  // Not netinet/tcp.h, which does not go together with rendezvous.cpp's.
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -29,11 +29,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Deadline = Clock::time_point;
 
-constexpr char kMagic[8] = {'T', 'U', 'T', 'T', 'I', 'M', 'E', 'T'};
+constexpr char kMeetingMagic[8] = {'T', 'U', 'T', 'T', 'I', 'M', 'E', 'T'};
 constexpr std::size_t kHeadBytes = 5;            ///< 4 of length, 1 of kind.
 constexpr std::size_t kHelloBytesMax = 1 << 10;  ///< From whoever calls.
 constexpr std::size_t kFrameBytesMax = 1 << 30;
-constexpr std::size_t kGuestsMax = 64;  ///< Strangers: beside as many callers as ranks are missing.
+constexpr std::size_t kStrangersMax = 64;  ///< Beside a caller for each rank that is missing.
 constexpr auto kDialAgain = std::chrono::milliseconds(50);
 constexpr double kAnswerS = 5;  ///< Beyond its own time, for rank 0 to say who is missing.
 constexpr double kWriteS = 10;  ///< Until a rank takes what it is told.
@@ -422,7 +422,7 @@ class Host : public Member {
 
   /// Somebody calls. Takes only some: there may be no end of them.
   void let_in() {
-    for (std::size_t i = 0; i < kGuestsMax; ++i) {
+    for (std::size_t i = 0; i < kStrangersMax; ++i) {
       Descriptor caller(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (caller.get() < 0) {
         // Said whether or not there is one more to let in.
@@ -433,7 +433,7 @@ class Host : public Member {
         return;
       }
       // Who has been silent longest, and still is, is no rank: those greet at once.
-      while (guests_.size() >= kGuestsMax + missing().size()) {
+      while (guests_.size() >= kStrangersMax + missing().size()) {
         (void)greet(guests_.front());
         guests_.erase(guests_.begin());
       }
@@ -449,10 +449,10 @@ class Host : public Member {
       return !is_there;
     }
     Reader reader{hello->text};
-    const std::string_view magic = reader.bytes(sizeof kMagic);
+    const std::string_view magic = reader.bytes(sizeof kMeetingMagic);
     const std::string_view version = reader.bytes(1);
     if (hello->kind != Kind::kHello || !reader.is_good ||
-        std::memcmp(magic.data(), kMagic, sizeof kMagic) != 0) {
+        std::memcmp(magic.data(), kMeetingMagic, sizeof kMeetingMagic) != 0) {
       return true;  // A stranger.
     }
     const auto theirs = static_cast<std::uint8_t>(version[0]);
@@ -565,7 +565,7 @@ class Caller : public Member {
 
   Status join() override {
     TUTTI_RETURN_IF_ERROR(dial());
-    std::string hello(kMagic, sizeof kMagic);
+    std::string hello(kMeetingMagic, sizeof kMeetingMagic);
     hello += static_cast<char>(kMeetingVersion);
     put(hello, static_cast<std::uint32_t>(options_.rank));
     put(hello, static_cast<std::uint32_t>(options_.ranks));

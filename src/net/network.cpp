@@ -48,10 +48,10 @@ constexpr int kProcessorsToSpare = 16;
 /// A thread copies what it carries, about 4 GB/s each way. Other ranks of the host have as many.
 constexpr int kProcessorsOfBusy = 8;
 constexpr int kEnginesWhenBusyMax = 4;
-constexpr int kWindowGroups = 8;  ///< Of a connection (rendezvous.cpp).
 /// What it sleeps on, beside the receiver of each rail.
 constexpr int kDescriptorsOfEngine = 3;
-constexpr int kPathsMin = kWindowGroups;  ///< Of a rail, where descriptors are few.
+constexpr int kGroups = static_cast<int>(kWindowGroups);
+constexpr int kPathsMin = kGroups;  ///< Of a rail, where descriptors are few.
 constexpr Bytes kBufferToSpare = 8 << 20;
 constexpr auto kCloseTime = std::chrono::seconds(2);
 constexpr auto kExitTime = std::chrono::milliseconds(100);
@@ -285,9 +285,7 @@ class SystemNetwork : public Network {
     const int room =
         std::max((descriptors_left() / 2 / engines - kDescriptorsOfEngine) / rails - 1, kPathsMin);
     // As many as leave each window group the same number of them.
-    const auto even = [](int paths) {
-      return paths - (paths > kWindowGroups ? paths % kWindowGroups : 0);
-    };
+    const auto even = [](int paths) { return paths - (paths > kGroups ? paths % kGroups : 0); };
     if (room < wanted) {
       log_(LogKind::kInfo, "net: " + device.name + " has " + std::to_string(rails * even(room)) +
                                " paths and not " + std::to_string(config_.net_paths) +

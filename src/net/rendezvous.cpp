@@ -43,12 +43,7 @@ constexpr TimeNs kAckDelayNs = 20'000;
 constexpr TimeNs kSlowChunkNs = 200'000;
 constexpr TimeNs kTcpRttNsMax = 20'000'000;
 constexpr std::uint32_t kWindowChunks = 64;
-/// A queue that overflows is one path's. With one window for all of them it would slow all down;
-/// with one for each, many connections at once never have less than a chunk on each path.
-constexpr std::uint32_t kWindowGroups = 8;
 constexpr TimeNs kProcessingNs = 30'000;  ///< Of a chunk and its acknowledgement, at both ends.
-
-std::string errno_text() { return std::strerror(errno); }
 
 /// Magic, version, family (4 or 6), port, 16 bytes of address, key.
 Handle to_handle(const SocketAddress& address, const Key& key) {
@@ -279,8 +274,9 @@ class IncomingHellos {
       } else if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
         return false;
       } else {
-        return Status(ErrorCode::kTimeout, "net: the peer ended while the channel was made" +
-                                               (got < 0 ? ": " + errno_text() : std::string()));
+        return Status(ErrorCode::kTimeout,
+                      "net: the peer ended while the channel was made" +
+                          (got < 0 ? std::string(": ") + std::strerror(errno) : std::string()));
       }
     }
     return true;
@@ -301,9 +297,9 @@ Status write_hellos(int socket, const std::vector<Hello>& hellos, const Key& key
   }
   const ssize_t put = send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (put != static_cast<ssize_t>(bytes.size())) {
-    return Status(ErrorCode::kTimeout,
-                  "net: the peer does not take our greeting: " +
-                      (put < 0 ? errno_text() : std::string("its window is closed")));
+    return Status(ErrorCode::kTimeout, "net: the peer does not take our greeting: " +
+                                           (put < 0 ? std::string(std::strerror(errno))
+                                                    : std::string("its window is closed")));
   }
   return {};
 }

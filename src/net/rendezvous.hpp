@@ -19,6 +19,11 @@
 
 namespace tutti::net {
 
+/// Of a connection. A queue that overflows is one path's: with one window for all of them it would
+/// slow all down; with one for each path, many connections at once never have less than a chunk on
+/// each.
+constexpr std::uint32_t kWindowGroups = 8;
+
 /// What both sides need to know of this process.
 struct RendezvousOptions {
   std::string controller;

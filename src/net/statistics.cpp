@@ -36,8 +36,6 @@ constexpr std::uint64_t kPageBytes = 4096;
 
 using Word = std::atomic_ref<std::uint64_t>;
 
-std::string errno_text() { return std::strerror(errno); }
-
 std::uint64_t unix_ns() {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
@@ -208,7 +206,7 @@ Result<std::unique_ptr<Statistics>> Statistics::open(const std::string& director
   it->header_ = header;
   it->bytes_ = header.file_bytes;
   const auto fail = [&](const std::string& what) {
-    return Status(ErrorCode::kUnavailable, what + " " + directory + ": " + errno_text());
+    return Status(ErrorCode::kUnavailable, what + " " + directory + ": " + std::strerror(errno));
   };
   if (!directory.empty()) {
     remove_stale_statistics(directory);
@@ -264,7 +262,7 @@ Status Statistics::make_file(const std::string& directory) {
     }
   }
   return Status(ErrorCode::kUnavailable,
-                "no name for a file in " + directory + ": " + errno_text());
+                "no name for a file in " + directory + ": " + std::strerror(errno));
 }
 
 Statistics::~Statistics() {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kPciDevices = "/sys/bus/pci/devices/";
 
-std::size_t at(int number) { return static_cast<std::size_t>(number); }
+std::size_t nth(int number) { return static_cast<std::size_t>(number); }
 
 /// The integer at the beginning of a text, in decimal or, after 0x, in hexadecimal.
 std::optional<long> leading_number(const std::optional<std::string>& text) {
@@ -48,9 +48,9 @@ std::vector<std::string> pci_chain(const std::string& path) {
   return chain;
 }
 
-class Reader {
+class TreeReader {
  public:
-  Reader(const Tree& tree, const VendorFacts& vendor) : tree_(tree), vendor_(vendor) {}
+  TreeReader(const Tree& tree, const VendorFacts& vendor) : tree_(tree), vendor_(vendor) {}
 
   Machine machine() {
     read_cpus();
@@ -200,7 +200,7 @@ class Reader {
   }
 
   std::uint64_t pcie_rate(int device) const {
-    const std::string& path = paths_[at(device)];
+    const std::string& path = paths_[nth(device)];
     return path.empty() ? 0
                         : pcie_rate_mbit_s(tree_.read(path + "/max_link_speed").value_or(""),
                                            tree_.read(path + "/max_link_width").value_or(""));
@@ -217,11 +217,11 @@ class Reader {
         Link link = implied_link(machine_, a, b);
         const bool is_same_numa = link.kind == LinkKind::kNode;
         const bool has_paths =
-            !pci_chain(paths_[at(a)]).empty() && !pci_chain(paths_[at(b)]).empty();
+            !pci_chain(paths_[nth(a)]).empty() && !pci_chain(paths_[nth(b)]).empty();
         if (has_paths) {
-          link.kind = pci_link_kind(paths_[at(a)], paths_[at(b)], is_same_numa);
+          link.kind = pci_link_kind(paths_[nth(a)], paths_[nth(b)], is_same_numa);
         }
-        link.rate_mbit_s = std::min(rates[at(a)], rates[at(b)]);
+        link.rate_mbit_s = std::min(rates[nth(a)], rates[nth(b)]);
         // A vendor's own link is taken; what it says of PCI only where sysfs shows no path.
         for (const Link& told : vendor_.links) {
           if (told.a == a && told.b == b && (told.kind < LinkKind::kPix || !has_paths)) {
@@ -277,7 +277,7 @@ LinkKind pci_link_kind(const std::string& a, const std::string& b, bool is_same_
 }
 
 Machine machine_from_sysfs(const Tree& tree, const VendorFacts& vendor) {
-  return Reader(tree, vendor).machine();
+  return TreeReader(tree, vendor).machine();
 }
 
 }  // namespace tutti::topology

@@ -24,9 +24,9 @@ std::string element(const std::string& path, std::size_t i) {
 
 /// Reads one file. Each function reads one kind of value; `path` is the value's place in the
 /// document, as in "nodes[0].nics[3].mbit_s".
-class Reader {
+class FileReader {
  public:
-  explicit Reader(const std::string& file) : file_(file) {}
+  explicit FileReader(const std::string& file) : file_(file) {}
 
   Result<TopologyFile> topology(const JsonValue& root) {
     TUTTI_RETURN_IF_ERROR(expect(root, Kind::kObject, "document"));
@@ -450,7 +450,7 @@ std::string_view short_name(std::string_view host) { return host.substr(0, host.
 
 Result<TopologyFile> parse_topology(const std::string& text, const std::string& file) {
   TUTTI_ASSIGN_OR_RETURN(const JsonValue root, parse_json(text, file));
-  return Reader(file).topology(root);
+  return FileReader(file).topology(root);
 }
 
 std::string topology_json(const TopologyFile& topology) {
