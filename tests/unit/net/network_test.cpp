@@ -22,6 +22,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -895,16 +896,30 @@ struct RailUse {
   std::uint64_t inflight_bytes = 0;
 };
 
-RailUse use_of_rails() {
-  RailUse use;
-  const std::string begin =
-      "tutti-net-" + std::to_string(geteuid()) + "-" + std::to_string(getpid()) + "-";
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
-    if (!entry.path().filename().string().starts_with(begin)) {
-      continue;
+/// Reads the statistics of this process. Its files stay open as long as this lives: with the first
+/// descriptor that is closed they lose their lock, and whoever starts then takes them for stale.
+class RailUses {
+ public:
+  RailUse read() {
+    RailUse use;
+    const std::string begin =
+        "tutti-net-" + std::to_string(geteuid()) + "-" + std::to_string(getpid()) + "-";
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+      if (entry.path().filename().string().starts_with(begin)) {
+        const auto [it, is_new] = files_.try_emplace(entry.path());
+        if (is_new) {
+          it->second.open(entry.path(), std::ios::binary);
+        }
+        add(it->second, use);
+      }
     }
-    std::ifstream file(entry.path(), std::ios::binary);
+    return use;
+  }
+
+ private:
+  static void add(std::ifstream& file, RailUse& use) {
     const auto read = [&file](std::uint64_t offset, auto& record) {
+      file.clear();
       file.seekg(static_cast<std::streamoff>(offset));
       file.read(reinterpret_cast<char*>(&record), sizeof record);
     };
@@ -928,8 +943,9 @@ RailUse use_of_rails() {
       }
     }
   }
-  return use;
-}
+
+  std::map<std::string, std::ifstream> files_;
+};
 
 /// Messages one way between devices of two networks, each as it was sent. `use`: of their rails.
 void expect_messages(Network& from, int from_device, Network& to, int to_device,
@@ -951,9 +967,10 @@ void expect_messages(Network& from, int from_device, Network& to, int to_device,
   if (use != nullptr) {
     // They are written some time after.
     const auto end = Clock::now() + kPatience;
+    RailUses uses;
     do {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      *use = use_of_rails();
+      *use = uses.read();
     } while ((use->bytes_sent < 3'101'002 || use->inflight_bytes > 0) && Clock::now() < end);
   }
 }
