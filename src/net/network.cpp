@@ -53,7 +53,11 @@ constexpr int kDescriptorsOfEngine = 3;
 constexpr int kGroups = static_cast<int>(kWindowGroups);
 constexpr int kPathsMin = kGroups;  ///< Of a rail, where descriptors are few.
 constexpr Bytes kBufferToSpare = 8 << 20;
-constexpr auto kCloseTime = std::chrono::seconds(2);
+/// Of the time in which a silent peer is given up: a host that is cut off gives up a neighbour, and
+/// then waits for the others, which it has not asked for anything.
+constexpr double kCloseShare = 0.25;
+constexpr double kCloseTimeMinS = 0.5;
+constexpr double kCloseTimeMaxS = 2;
 constexpr auto kExitTime = std::chrono::milliseconds(100);
 
 int processors() { return static_cast<int>(processors_of_process().size()); }
@@ -124,8 +128,10 @@ class SystemNetwork : public Network {
     // What sends that are done have left to do, and closes that are on their way: the last
     // acknowledgement may be the peer's last news of us. A peer that gives no sign of life does not
     // hold up the caller, nor who waits for his locks.
+    const std::chrono::duration<double> close_time(
+        std::clamp(kCloseShare * config_.net_timeout_s, kCloseTimeMinS, kCloseTimeMaxS));
     const bool are_closed = wait_for_all(
-        kCloseTime, [](const Engine& engine) { return !engine.has_copies() && engine.is_quiet(); });
+        close_time, [](const Engine& engine) { return !engine.has_copies() && engine.is_quiet(); });
     for (const Device& device : devices_) {
       for (const auto& engine : device.engines) {
         const std::string awaited = are_closed ? std::string() : engine->awaited();
@@ -228,8 +234,9 @@ class SystemNetwork : public Network {
 
   /// Until all engines are so, or (false) the time is over.
   template <class Wanted>
-  bool wait_for_all(std::chrono::steady_clock::duration time, Wanted wanted) const {
-    const auto end = std::chrono::steady_clock::now() + time;
+  bool wait_for_all(std::chrono::duration<double> time, Wanted wanted) const {
+    using Clock = std::chrono::steady_clock;
+    const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(time);
     const auto are_so = [&] {
       return std::all_of(devices_.begin(), devices_.end(), [&](const Device& device) {
         return std::all_of(device.engines.begin(), device.engines.end(),
@@ -237,7 +244,7 @@ class SystemNetwork : public Network {
       });
     };
     while (!are_so()) {
-      if (std::chrono::steady_clock::now() >= end) {
+      if (Clock::now() >= end) {
         return false;
       }
       std::this_thread::sleep_for(std::chrono::microseconds(200));
