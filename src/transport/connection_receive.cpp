@@ -261,7 +261,9 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
 
   Group& group = groups_[group_of(echo.path)];
   group.spray.on_echo(echo.path, ecn || is_trimmed);
-  note_path(now, echo.path, paths_.on_echo(now, echo.path, is_trimmed ? 0 : rtt.fabric_ns, ecn));
+  note_path(now, echo.path,
+            paths_.on_echo(now, echo.path, is_trimmed ? 0 : rtt.fabric_ns, ecn,
+                           fabric_rtt_.has_sample() ? fabric_rtt_.srtt_ns() : 0));
   counters_.marks += ecn ? 1 : 0;
   if ((echo.flags & kEchoDuplicate) != 0) {
     on_duplicate_echo(now, number, echo.stamp);

@@ -17,11 +17,22 @@ void PathTable::punish(Path& path, std::uint8_t penalty) {
   path.penalty = static_cast<std::uint8_t>(std::min<int>(path.penalty + penalty, kPenaltyMax));
 }
 
-PathTable::Change PathTable::on_echo(TimeNs now, PathId path, TimeNs rtt_ns, bool ecn) {
+void PathTable::note_slow(TimeNs now, Path& path) {
+  path.slow_in_a_row = std::min<std::uint8_t>(path.slow_in_a_row + 1, kSlowMax);
+  path.slow_ns = now;
+}
+
+PathTable::Change PathTable::on_echo(TimeNs now, PathId path, TimeNs rtt_ns, bool ecn,
+                                     TimeNs usual_ns) {
   Path& it = paths_[path];
   if (rtt_ns != 0) {
     it.rtt_ns = it.rtt_ns == 0 ? rtt_ns : it.rtt_ns - it.rtt_ns / 8 + rtt_ns / 8;
     it.sample_ns = now;
+    if (usual_ns != 0 && rtt_ns > kSlowTimes * usual_ns) {
+      note_slow(now, it);
+    } else if (usual_ns != 0) {
+      it.slow_in_a_row = 0;
+    }
   }
   if (ecn) {
     ++it.marks;
@@ -58,6 +69,8 @@ PathTable::Change PathTable::on_echo(TimeNs now, PathId path, TimeNs rtt_ns, boo
 PathTable::Change PathTable::on_loss(TimeNs now, PathId path, bool is_timeout) {
   Path& it = paths_[path];
   ++it.losses;
+  // A chunk that is given up leaves the path's bytes in the air, and a slow path would look free.
+  note_slow(now, it);
   if (is_timeout) {
     punish(it, kPenaltyTimeout);
     // All chunks of one timeout may wait for the same lost acknowledgement.
@@ -142,6 +155,7 @@ void PathTable::revive(PathId path) {
   it.probe_ns = kNever;
   it.losses_in_a_row = 0;
   it.timeouts_in_a_row = 0;
+  it.slow_in_a_row = 0;
 }
 
 PathId PathTable::take_probe(TimeNs now) {

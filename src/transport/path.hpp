@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What a connection knows of each of its paths: round trip, penalty, whether it is alive. A path
-// without a sign of life is suspect, then dead; a dead path carries probes only. When most paths of
-// a rail die together, the rail is down. At least one path always stays in use: giving up
+// without a sign of life is suspect, then dead; a dead path carries probes only. One that is slower
+// than the others time after time is left alone for ever longer. When most paths of a rail die
+// together, the rail is down. At least one path always stays in use: giving up
 // altogether is the connection's decision. Not the choice among paths: spray.hpp.
 #pragma once
 
@@ -27,6 +28,8 @@ struct Path {
   std::uint8_t losses_in_a_row = 0;    ///< Since the last echo.
   std::uint8_t timeouts_in_a_row = 0;  ///< Same; of several chunks at one moment as one.
   TimeNs timeout_ns = kNever;          ///< The last one's time.
+  std::uint8_t slow_in_a_row = 0;      ///< Echoes of kSlowTimes, and losses; at most kSlowMax.
+  TimeNs slow_ns = 0;                  ///< The last one's time.
   PathState state = PathState::kGood;
 };
 
@@ -44,6 +47,10 @@ class PathTable {
   /// Losses that no echo interrupts. At 10 % random loss, one in a million chunks sees six.
   static constexpr std::uint8_t kLossesToDie = 6;
   static constexpr std::uint8_t kLossesToSuspect = 2;
+  static constexpr TimeNs kSlowTimes = 2;  ///< The usual round trip.
+  /// One slow echo is a collision; several in a row are a link that is degraded or crowded.
+  static constexpr std::uint8_t kSlowToAvoid = 2;
+  static constexpr std::uint8_t kSlowMax = 5;
 
   PathTable(std::uint32_t paths, std::uint32_t rails);
 
@@ -53,11 +60,18 @@ class PathTable {
   std::uint32_t alive() const { return alive_; }
   std::uint8_t rail_of(PathId path) const { return static_cast<std::uint8_t>(path % rails_); }
   bool is_usable(PathId path) const { return paths_[path].state != PathState::kDead; }
+  /// Better none that was slow the last times, for 16 to 128 round trips; then it is tried again.
+  bool is_slow(TimeNs now, PathId path, TimeNs srtt_ns) const {
+    const Path& it = paths_[path];
+    return it.slow_in_a_row >= kSlowToAvoid &&
+           now - it.slow_ns <= (TimeNs{4} << it.slow_in_a_row) * srtt_ns;
+  }
 
   enum class Change : std::uint8_t { kNone, kSuspect, kDead, kRailDown, kRevived, kRailUp };
 
-  /// An echo came over the path: it is alive. `rtt_ns`, of the fabric, 0: unknown.
-  Change on_echo(TimeNs now, PathId path, TimeNs rtt_ns, bool ecn);
+  /// An echo came over the path: it is alive. `rtt_ns`, of the fabric, 0: unknown. `usual_ns`: that
+  /// of all paths; 0: of what went there it does not tell.
+  Change on_echo(TimeNs now, PathId path, TimeNs rtt_ns, bool ecn, TimeNs usual_ns = 0);
   Change on_loss(TimeNs now, PathId path, bool is_timeout);
   void on_nack(PathId path) { punish(paths_[path], kPenaltyNack); }
 
@@ -68,6 +82,7 @@ class PathTable {
 
  private:
   static void punish(Path& path, std::uint8_t penalty);
+  static void note_slow(TimeNs now, Path& path);
   Change die(TimeNs now, PathId path);
   void bury(TimeNs now, PathId path);
   void revive(PathId path);

@@ -15,9 +15,7 @@ namespace {
 /// last was the best in both. (64 bits are enough: 1 Mb/s and 30 GB in the air.)
 constexpr std::uint64_t kInAirWeight = 64;
 
-/// Round trips so many times the usual one are of a path that is used as long as nothing is known
-/// of it, or of nothing better: a message ends with its slowest chunk.
-constexpr TimeNs kSlowRoundTrips = 4;
+/// More than what is in the air on any path: a message ends with its slowest chunk.
 constexpr TimeNs kSlow = TimeNs{1} << 60;
 
 }  // namespace
@@ -126,8 +124,7 @@ TimeNs Spray::score(TimeNs now, TimeNs srtt_ns, const PathTable& paths, const Fl
   const Path& it = paths[path];
   // The round trip alone is one round trip old. A path that was bad long ago is tried again.
   const bool is_stale = it.rtt_ns == 0 || now - it.sample_ns > 4 * srtt_ns;
-  const TimeNs rtt_ns = is_stale ? 0 : it.rtt_ns;
-  return rtt_ns + (rtt_ns > kSlowRoundTrips * srtt_ns ? kSlow : 0) +
+  return (is_stale ? 0 : it.rtt_ns) + (paths.is_slow(now, path, srtt_ns) ? kSlow : 0) +
          flight.path_inflight_bytes(path) * ps_per_byte_ * kInAirWeight / 1000;
 }
 

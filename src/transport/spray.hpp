@@ -4,7 +4,7 @@
 // Which path the next chunk takes, within one group's share of the paths. Five ways, by name:
 // - oblivious: every path once per round, in a permuted order; no state
 // - two_choices: the better of two random ones by own bytes in the air and round trip, of which the
-//   first weighs more (UCCL: by their sum); one that is slow by far loses
+//   first weighs more (UCCL: by their sum); one that was slow time after time loses
 // - bitmap: the permuted walk; a path with a penalty is skipped once for each point (UEC, STrack)
 // - reps: paths that just brought an unmarked echo are used again, else a random one (REPS)
 // - mixed: the same, else the bitmap walk

@@ -66,6 +66,30 @@ TEST(path, on_loss__losses_make_suspect_then_dead) {
   EXPECT_EQ(Change::kDead, paths.on_loss(0, 0, false));
 }
 
+TEST(path, is_slow__of_echoes_and_losses_in_a_row_ever_longer) {
+  constexpr TimeNs kUsualNs = 1000;
+  PathTable paths(4, 1);
+  const auto is_slow_until = [&](TimeNs ns) {
+    return paths.is_slow(ns, 1, kUsualNs) && !paths.is_slow(ns + 1, 1, kUsualNs);
+  };
+  paths.on_echo(10, 1, 2 * kUsualNs, false, kUsualNs);
+  EXPECT_EQ(0, paths[1].slow_in_a_row);
+  paths.on_echo(20, 1, 2 * kUsualNs + 1, false, kUsualNs);
+  EXPECT_FALSE(paths.is_slow(20, 1, kUsualNs));
+  paths.on_loss(30, 1, false);
+  EXPECT_TRUE(is_slow_until(30 + 16 * kUsualNs));
+  paths.on_echo(40, 1, 0, false, kUsualNs);   // Unknown.
+  paths.on_echo(40, 1, 9 * kUsualNs, false);  // It does not tell of data.
+  EXPECT_TRUE(is_slow_until(30 + 16 * kUsualNs));
+  for (const TimeNs times : {32, 64, 128, 128}) {
+    paths.on_echo(50, 1, 9 * kUsualNs, false, kUsualNs);
+    EXPECT_TRUE(is_slow_until(50 + times * kUsualNs)) << times;
+  }
+  EXPECT_FALSE(paths.is_slow(50, 2, kUsualNs));
+  paths.on_echo(60, 1, kUsualNs, false, kUsualNs);
+  EXPECT_FALSE(paths.is_slow(60, 1, kUsualNs));
+}
+
 TEST(path, on_loss__when_the_last_one_dies_all_are_tried_again) {
   PathTable paths(3, 1);
   for (PathId path = 0; path < 2; ++path) {
@@ -221,18 +245,17 @@ TEST_F(SprayTest, two_choices__bytes_in_the_air_outweigh_a_round_trip) {
   EXPECT_EQ(100, picks(spray, 100)[1]);
 }
 
-TEST_F(SprayTest, two_choices__a_path_that_is_slow_by_far_loses_until_its_sample_is_old) {
+TEST_F(SprayTest, two_choices__a_path_that_was_slow_in_a_row_loses_for_a_while) {
   Spray spray = make(SprayMode::kTwoChoices, {0, 2});
   const std::uint64_t number = flight.add();
   flight.at(number).bytes = 10'000'000;
   flight.transmit(0, number, 0);
-  paths.on_echo(999'000, 0, 10'000, false);
-  paths.on_echo(999'000, 1, 40'001, false);
+  paths.on_echo(999'000, 0, 10'000, false, 10'000);
+  paths.on_echo(999'000, 1, 20'001, false, 10'000);
+  EXPECT_EQ(100, picks(spray, 100)[1]);  // Once is a collision.
+  paths.on_echo(999'000, 1, 20'001, false, 10'000);
   EXPECT_EQ(100, picks(spray, 100)[0]);
-  paths[1].rtt_ns = 40'000;
-  EXPECT_EQ(100, picks(spray, 100)[1]);
-  paths[1].rtt_ns = 40'001;
-  paths[1].sample_ns = 900'000;
+  paths[1].slow_ns = 1'000'000 - 160'001;  // 16 round trips ago.
   EXPECT_EQ(100, picks(spray, 100)[1]);
 }
 

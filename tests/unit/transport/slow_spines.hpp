@@ -27,6 +27,7 @@ class SlowSpines {
     std::uint32_t hosts = 4;
     std::uint32_t spines = 8;
     std::uint32_t ps_per_byte = 500;  ///< Of a host's link; a spine's takes `spines` times as long.
+    std::uint32_t degraded = 1;  ///< The first spine's take so many times as long as the others'.
     TimeNs hop_ns = 10'000;
     std::uint32_t loss = 0;  ///< Of data packets, in 1/100,000.
     /// 0: each sends to the next; else each sends to all others.
@@ -217,7 +218,7 @@ class SlowSpines {
     for (TimeNs* link :
          {&up_ns_[host * shape_.spines + spine], &down_ns_[to * shape_.spines + spine]}) {
       first = std::max(*link, first);
-      last = std::max(first + link_ns * shape_.spines, last);
+      last = std::max(first + link_ns * shape_.spines * (spine == 0 ? shape_.degraded : 1), last);
       *link = last;
       first += shape_.hop_ns;
       last += shape_.hop_ns;
