@@ -50,7 +50,7 @@ class PathTable {
   static constexpr TimeNs kSlowTimes = 2;  ///< The usual round trip.
   /// One slow echo is a collision; several in a row are a link that is degraded or crowded.
   static constexpr std::uint8_t kSlowToAvoid = 2;
-  static constexpr std::uint8_t kSlowMax = 5;
+  static constexpr std::uint8_t kSlowMax = 7;
 
   PathTable(std::uint32_t paths, std::uint32_t rails);
 
@@ -60,7 +60,7 @@ class PathTable {
   std::uint32_t alive() const { return alive_; }
   std::uint8_t rail_of(PathId path) const { return static_cast<std::uint8_t>(path % rails_); }
   bool is_usable(PathId path) const { return paths_[path].state != PathState::kDead; }
-  /// Better none that was slow the last times, for 16 to 128 round trips; then it is tried again.
+  /// Better none that was slow the last times, for 16 to 512 round trips; then it is tried again.
   bool is_slow(TimeNs now, PathId path, TimeNs srtt_ns) const {
     const Path& it = paths_[path];
     return it.slow_in_a_row >= kSlowToAvoid &&

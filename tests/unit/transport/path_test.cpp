@@ -81,7 +81,7 @@ TEST(path, is_slow__of_echoes_and_losses_in_a_row_ever_longer) {
   paths.on_echo(40, 1, 0, false, kUsualNs);   // Unknown.
   paths.on_echo(40, 1, 9 * kUsualNs, false);  // It does not tell of data.
   EXPECT_TRUE(is_slow_until(30 + 16 * kUsualNs));
-  for (const TimeNs times : {32, 64, 128, 128}) {
+  for (const TimeNs times : {32, 64, 128, 256, 512, 512}) {
     paths.on_echo(50, 1, 9 * kUsualNs, false, kUsualNs);
     EXPECT_TRUE(is_slow_until(50 + times * kUsualNs)) << times;
   }
