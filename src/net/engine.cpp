@@ -303,7 +303,7 @@ std::string Engine::report() {
   return "chunks sent " + std::to_string(sum.chunks_sent) + text("received", sum.chunks_received) +
          text("acknowledgements received", sum.acks_received) +
          text("retransmissions", sum.retransmissions) +
-         text("needless", sum.spurious_retransmissions) +
+         text("needless", sum.spurious_retransmissions) + text("lost in part", sum.nacks) +
          text("lost by their path", sum.lost_same_path) + text("by time", sum.lost_rack) +
          text("timeouts", sum.timeouts) + text("tail probes", sum.tail_probes) +
          text("marks", sum.marks) + text("path deaths", sum.path_deaths) +

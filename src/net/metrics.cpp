@@ -41,7 +41,7 @@ constexpr std::array<Counter<C>, 23> kCounters = {{
     {"retransmissions", &C::retransmissions, "Chunks sent again."},
     {"spurious_retransmissions", &C::spurious_retransmissions,
      "Chunks sent again that the receiver had already."},
-    {"nacks", &C::nacks, "Chunks that a switch cut, as the sender learned."},
+    {"nacks", &C::nacks, "Chunks of which a part came, as the sender learned."},
     {"lost_same_path", &C::lost_same_path, "Losses told by later chunks of the same path."},
     {"lost_rack", &C::lost_rack, "Losses told by time (RACK)."},
     {"lost_timeout", &C::lost_timeout, "Losses told by a timeout."},

@@ -29,6 +29,9 @@ void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
     return;
   }
   const std::uint64_t number = expand(packet.common.number, replay_.next());
+  if (arrival.trimmed && options_.authenticates_payload) {
+    return;  // Nothing to check it by.
+  }
   if (options_.authenticates) {
     const auto covered =
         options_.authenticates_payload ? arrival.payload : std::span<const std::byte>();
@@ -37,7 +40,9 @@ void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
       return;
     }
   }
-  if (!replay_.take(number)) {
+  // One that is torn may come whole yet, if its path has reordered it.
+  const bool is_torn = arrival.trimmed && !wire().trims;
+  if (is_torn ? !replay_.is_new(number) : !replay_.take(number)) {
     ++counters_.replays_dropped;
     return;
   }
@@ -261,9 +266,13 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
 
   Group& group = groups_[group_of(echo.path)];
   group.spray.on_echo(echo.path, ecn || is_trimmed);
-  note_path(now, echo.path,
-            paths_.on_echo(now, echo.path, is_trimmed ? 0 : rtt.fabric_ns, ecn,
-                           fabric_rtt_.has_sample() ? fabric_rtt_.srtt_ns() : 0));
+  // Where no switch trims it was torn on its path, which is as little alive as if all were lost.
+  const bool is_torn = is_trimmed && !wire().trims;
+  if (!is_torn) {
+    note_path(now, echo.path,
+              paths_.on_echo(now, echo.path, is_trimmed ? 0 : rtt.fabric_ns, ecn,
+                             fabric_rtt_.has_sample() ? fabric_rtt_.srtt_ns() : 0));
+  }
   counters_.marks += ecn ? 1 : 0;
   if ((echo.flags & kEchoDuplicate) != 0) {
     on_duplicate_echo(now, number, echo.stamp);
@@ -279,6 +288,13 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
   feedback.fabric_ns = rtt.fabric_ns;
   feedback.is_full_chunk = chunk.bytes == wire().chunk_bytes;
   feedback.ecn = ecn;
+  if (is_torn) {
+    if (is_latest) {
+      ++counters_.nacks;
+      lose(now, number, LossCause::kTorn);
+    }
+    return;
+  }
   if (is_trimmed) {
     if (is_latest) {
       ++counters_.nacks;

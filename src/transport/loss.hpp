@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // When is a chunk declared lost? From the surest sign to the weakest:
-// - trim: its header came without its payload
+// - trim: its header came without its payload, which a switch cut off
+// - torn: its header came, and a gap in its payload (Arrival::trimmed where no switch trims)
 // - same path: a chunk sent later on the same path is here, and a word of bits told since then says
 //   that this one is not. The word matters: the echo of this one may itself be lost.
 // - rack: a chunk sent later on any path is here, and a reordering window has passed (RFC 8985)
@@ -21,7 +22,7 @@
 
 namespace tutti::transport {
 
-enum class LossCause : std::uint8_t { kTrim, kSamePath, kRack, kGap, kTimeout };
+enum class LossCause : std::uint8_t { kTrim, kSamePath, kRack, kGap, kTimeout, kTorn };
 
 class LossDetector {
  public:

@@ -228,9 +228,11 @@ struct Arrival {
   std::uint8_t rail = 0;
   /// When the host took it in, by the clock of `now`; kNever, or later than it: just now.
   TimeNs received_ns = kNever;
-  bool ecn = false;            ///< Congestion experienced.
-  bool trimmed = false;        ///< A switch cut the payload off.
-  bool last_hop_trim = false;  ///< ... on the link to this host.
+  bool ecn = false;  ///< Congestion experienced.
+  /// The payload is not here: a switch cut it off, or (of a wire that does not trim) part of it was
+  /// lost on the way.
+  bool trimmed = false;
+  bool last_hop_trim = false;  ///< A switch cut it off on the link to this host.
 
   /// How long it has lain in this host.
   TimeNs waited_ns(TimeNs now) const { return now - std::min(now, received_ns); }
@@ -289,7 +291,7 @@ struct ConnectionCounters {
   std::uint64_t acks_received = 0;
   std::uint64_t retransmissions = 0;
   std::uint64_t spurious_retransmissions = 0;  ///< The receiver had the chunk already.
-  std::uint64_t nacks = 0;                     ///< Chunks that were trimmed, as the sender learned.
+  std::uint64_t nacks = 0;  ///< Chunks that came trimmed or torn, as the sender learned.
   std::uint64_t lost_same_path = 0;
   std::uint64_t lost_rack = 0;
   std::uint64_t lost_timeout = 0;

@@ -31,6 +31,7 @@ class Arrivals {
   /// Where the payload of the packet with this header belongs, or null: anywhere, and the Arrival
   /// carries it. Asked again for each piece; a piece may be written there until the next call.
   virtual std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes) = 0;
+  /// A packet, or (Arrival::trimmed) word of one that is torn, if the wire can tell.
   virtual void arrived(const transport::Arrival& arrival) = 0;
 };
 

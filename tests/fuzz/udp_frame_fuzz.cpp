@@ -10,6 +10,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tutti::wire::udp;
   Assembly assembly(4);
+  tutti::transport::TimeNs now = 1;
   std::span<const std::byte> rest(reinterpret_cast<const std::byte*>(data), size);
   while (rest.size() >= 2) {
     const std::size_t wanted =
@@ -32,8 +33,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::uint32_t offset = offset_of(prefix, static_cast<std::uint32_t>(content.size()));
     FUZZ_ASSERT(offset == UINT32_MAX || offset + content.size() <= prefix.content_bytes);
     bool ecn = false;
-    const auto packet = assembly.add(wanted & 1, prefix, content, ecn);
+    now += wanted * 1'000;
+    const auto packet = assembly.add(now, wanted & 1, prefix, content, ecn);
     FUZZ_ASSERT(packet.empty() || packet.size() == prefix.content_bytes);
+    if (wanted % 3 == 0 && assembly.is_waiting()) {
+      assembly.on_all_added(now, [](std::span<const std::byte> header) {
+        FUZZ_ASSERT(!header.empty() && header.size() <= tutti::transport::kHeaderBytesMax);
+      });
+      FUZZ_ASSERT(assembly.due_ns() > now);
+    }
+    FUZZ_ASSERT(assembly.is_waiting() || assembly.due_ns() == tutti::transport::kNever);
   }
   return 0;
 }

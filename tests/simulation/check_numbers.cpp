@@ -43,6 +43,9 @@ void CheckNumbers::on_handed(const Flying& packet) {
   if (!decode({packet.out.header.data(), packet.out.header_bytes}, decoded)) {
     return;
   }
+  if (packet.trimmed && !connection_->knobs.options.wire.trims) {
+    return;  // Torn: it may come whole yet, so it is not taken.
+  }
   copies_ += packets_.insert(decoded.common.number).second ? 0 : 1;
   if (packet.trimmed || decoded.common.type != PacketType::kData) {
     return;

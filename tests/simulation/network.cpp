@@ -93,6 +93,10 @@ const std::vector<TimeNs>& Network::carry(TimeNs depart_ns, Flying& packet) {
     packet.trimmed = true;
     packet.payload.clear();
   }
+  if (packet.out.payload_bytes > 0 && !packet.out.is_control && chance(faults.torn)) {
+    packet.trimmed = true;
+    packet.comes_whole = chance(faults.torn_late);
+  }
   // A changed packet that the tag does not cover is dropped by the checksum of the wire.
   if (chance(faults.corrupt_header)) {
     if (!knobs_.options.authenticates) {
@@ -121,6 +125,9 @@ const std::vector<TimeNs>& Network::carry(TimeNs depart_ns, Flying& packet) {
     way.last_arrival_ns = arrival;
   }
   arrivals_.push_back(arrival);
+  if (packet.comes_whole) {
+    arrivals_.push_back(arrival + 1 + random_.next() % knobs_.options.wire.base_rtt_ns);
+  }
   if (chance(faults.duplicate)) {
     for (std::uint32_t copy = 0; copy < faults.duplicate_copies; ++copy) {
       arrivals_.push_back(arrival + 1 + random_.next() % faults.duplicate_ns_max);

@@ -115,7 +115,8 @@ struct Flying {
   std::uint8_t from = 0;  ///< End.
   bool ecn = false;
   bool trimmed = false;
-  bool is_changed = false;  ///< By the network.
+  bool comes_whole = false;  ///< Later than it is told to be torn.
+  bool is_changed = false;   ///< By the network.
 };
 
 inline std::string name_of(const ConnectionRecord& connection, int end) {

@@ -227,6 +227,18 @@ void draw_withdrawals(ConnectionKnobs& connection) {
 }
 
 // From numbers of its own, as well.
+/// Packets that come in part, where no switch trims. From numbers of its own, as above.
+void draw_tears(ConnectionKnobs& connection) {
+  Random random(connection.options.seed + 3);
+  Draw draw(random);
+  for (LinkFaults& faults : connection.faults) {
+    if (!connection.options.wire.trims && draw.chance(200)) {
+      faults.torn = draw.permille(300);
+      faults.torn_late = draw.chance(400) ? draw.permille(1000) : 0;
+    }
+  }
+}
+
 void draw_stamps(std::uint64_t seed, std::vector<HostKnobs>& hosts) {
   Random random(seed);
   Draw draw(random);
@@ -432,6 +444,9 @@ Knobs draw(std::uint64_t seed) {
             draw.between(0, it.heal_ns);
       }
     }
+    if (!it.is_clean) {
+      draw_tears(connection);
+    }
     it.connections.push_back(connection);
   }
   // Without a tag nothing tells a packet of an incarnation before: restarts need it.
@@ -472,6 +487,8 @@ void put_faults(std::ostream& out, const LinkFaults& it) {
   put(out, "corrupt_payload", it.corrupt_payload);
   put(out, "trim", it.trim);
   put(out, "silent_trim", it.silent_trim);
+  put(out, "torn", it.torn);
+  put(out, "torn_late", it.torn_late);
   put(out, "mark", it.mark);
   put(out, "blackout_ns", it.blackout_ns, kNever);
 }

@@ -351,7 +351,7 @@ void World::take_arrivals(Host& host, TimeNs local_ns) {
     Connection& connection = *connections_[packet.connection];
     Arrival arrival;
     arrival.header = {packet.out.header.data(), packet.out.header_bytes};
-    arrival.payload = packet.payload;
+    arrival.payload = packet.trimmed ? std::span<const std::byte>() : packet.payload;
     arrival.payload_bytes = packet.trimmed ? 0 : packet.out.payload_bytes;
     arrival.rail = packet.out.rail;
     arrival.received_ns = host.clock.knobs.has_stamps ? received_ns : kNever;
@@ -490,6 +490,7 @@ void World::launch(Host& host, const Transmission& out) {
   packet.from = from;
   packet.ecn = false;
   packet.trimmed = false;
+  packet.comes_whole = false;
   packet.is_changed = false;
   packet.payload.clear();
   if (out.payload != nullptr) {
@@ -532,7 +533,8 @@ void World::launch(Host& host, const Transmission& out) {
                               std::to_string(out.payload_bytes)) +
         " path " + std::to_string(out.path) +
         (arrivals.empty() ? " lost" : " arrives " + std::to_string(arrivals[0])) +
-        (packet.trimmed ? " trimmed" : "") + (packet.is_changed ? " changed" : ""));
+        (packet.trimmed ? " trimmed" : "") + (packet.comes_whole ? " whole later" : "") +
+        (packet.is_changed ? " changed" : ""));
   }
   if (arrivals.empty()) {
     release(index);
@@ -542,6 +544,7 @@ void World::launch(Host& host, const Transmission& out) {
   for (std::size_t i = 1; i < arrivals.size(); ++i) {
     const std::uint32_t copy = allocate();
     packets_[copy] = packets_[index];
+    packets_[copy].trimmed = packets_[index].trimmed && !packets_[index].comes_whole;
     push(arrivals[i], Kind::kArrival, copy);
   }
 }

@@ -2,12 +2,100 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "wire/udp/assembly.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
+#include "base/random.hpp"
+
 namespace tutti::wire::udp {
 
-std::span<const std::byte> Assembly::add(std::uint64_t source, const Prefix& prefix,
+using transport::kNever;
+using transport::TimeNs;
+
+namespace {
+
+/// After so many packets half the patience is enough: order may have come back.
+constexpr std::uint64_t kPacketsToForget = 4096;
+
+}  // namespace
+
+Assembly::Assembly(std::uint32_t packets)
+    : open_(packets),
+      buckets_(std::bit_ceil(packets), kNone),
+      memory_(new std::byte[std::size_t{packets} * kContentBytesMax]) {
+  for (std::uint32_t at = 0; at + 1 < packets; ++at) {
+    open_[at].next = at + 1;
+  }
+}
+
+std::uint32_t& Assembly::bucket(std::uint64_t source) {
+  return buckets_[mix64(source) & (buckets_.size() - 1)];
+}
+
+std::uint32_t Assembly::find(std::uint64_t source, const Prefix& prefix) {
+  std::uint32_t at = bucket(source);
+  while (at != kNone && !(open_[at].source == source && open_[at].prefix.packet == prefix.packet &&
+                          open_[at].prefix.count == prefix.count &&
+                          open_[at].prefix.content_bytes == prefix.content_bytes &&
+                          open_[at].prefix.header_bytes == prefix.header_bytes)) {
+    at = open_[at].next;
+  }
+  return at;
+}
+
+std::uint32_t Assembly::open(std::uint64_t source, const Prefix& prefix) {
+  if (free_ == kNone) {
+    const auto oldest =
+        std::min_element(open_.begin(), open_.end(),
+                         [](const Open& one, const Open& other) { return one.age < other.age; });
+    dropped_ += static_cast<std::uint64_t>(std::popcount(oldest->here));
+    close(static_cast<std::uint32_t>(oldest - open_.begin()));
+  }
+  if (++opened_ % kPacketsToForget == 0) {
+    patience_ns_ = std::max(patience_ns_ / 2, kPatienceNsMin);
+  }
+  const std::uint32_t at = free_;
+  free_ = open_[at].next;
+  std::uint32_t& first = bucket(source);
+  open_[at] = {.source = source, .age = opened_, .prefix = prefix, .next = first};
+  first = at;
+  ++waiting_;
+  return at;
+}
+
+void Assembly::close(std::uint32_t at) {
+  std::uint32_t* link = &bucket(open_[at].source);
+  while (*link != at) {
+    link = &open_[*link].next;
+  }
+  *link = open_[at].next;
+  open_[at].gap_ns = kNever;
+  if (--waiting_ == 0) {
+    due_ns_ = kNever;
+  }
+  open_[at].next = free_;
+  free_ = at;
+}
+
+// Fragment `index` has just come.
+void Assembly::note_gap(TimeNs now, Open& it, unsigned index) {
+  const auto before = static_cast<unsigned>(std::countr_one(it.here));  // Without a gap.
+  const auto last = static_cast<unsigned>(std::bit_width(it.here)) - 1;
+  if (index < last && it.gap_ns != kNever) {
+    const TimeNs late_ns = std::max(all_added_ns_, it.gap_ns) - it.gap_ns;
+    patience_ns_ = std::clamp(2 * late_ns, patience_ns_, kPatienceNsMax);
+    it.gap_ns = kNever;  // If there is another one, that has its time, too.
+  }
+  if (it.gap_ns == kNever && before > 0 && before < last) {
+    it.gap_ns = now;
+    if (!it.is_torn) {
+      due_ns_ = std::min(due_ns_, now + patience_ns_);
+    }
+  }
+}
+
+std::span<const std::byte> Assembly::add(TimeNs now, std::uint64_t source, const Prefix& prefix,
                                          std::span<const std::byte> content, bool& ecn) {
   const auto bytes = static_cast<std::uint32_t>(content.size());
   const std::uint32_t offset = offset_of(prefix, bytes);
@@ -18,44 +106,31 @@ std::span<const std::byte> Assembly::add(std::uint64_t source, const Prefix& pre
   if (prefix.count == 1) {
     return content;
   }
-  std::size_t at = 0;
-  while (at < open_.size() &&
-         !(open_[at].in_use && open_[at].source == source &&
-           open_[at].prefix.packet == prefix.packet && open_[at].prefix.count == prefix.count &&
-           open_[at].prefix.content_bytes == prefix.content_bytes &&
-           open_[at].prefix.header_bytes == prefix.header_bytes)) {
-    ++at;
+  std::uint32_t at = find(source, prefix);
+  if (at == kNone) {
+    at = open(source, prefix);
   }
-  if (at == open_.size()) {
-    at = 0;
-    while (at < open_.size() && open_[at].in_use) {
-      ++at;
-    }
-    if (at == open_.size()) {
-      at = oldest_;
-      oldest_ = (oldest_ + 1) % open_.size();
-    }
-    if (open_[at].in_use) {
-      dropped_ += static_cast<std::uint64_t>(std::popcount(open_[at].here));
-    }
-    open_[at] = {.source = source, .here = 0, .prefix = prefix, .in_use = true};
-  }
-  Open& open = open_[at];
+  Open& it = open_[at];
   const bool is_last = prefix.index + 1 == prefix.count;
   const std::uint32_t whole_bytes = is_last ? offset / (prefix.count - 1U) : bytes;
-  if (open.whole_bytes != 0 && open.whole_bytes != whole_bytes) {
+  if (it.whole_bytes != 0 && it.whole_bytes != whole_bytes) {
     ++dropped_;
     return {};
   }
-  open.whole_bytes = whole_bytes;
+  it.whole_bytes = whole_bytes;
   std::memcpy(memory(at) + offset, content.data(), bytes);
-  open.here |= 1ULL << prefix.index;
-  open.ecn = open.ecn || ecn;
-  if (std::popcount(open.here) < prefix.count) {
+  const std::uint64_t bit = 1ULL << prefix.index;
+  const bool is_new = (it.here & bit) == 0;
+  it.here |= bit;
+  it.ecn = it.ecn || ecn;
+  if (is_new) {
+    note_gap(now, it, prefix.index);
+  }
+  if (std::popcount(it.here) < prefix.count) {
     return {};
   }
-  ecn = open.ecn;
-  open.in_use = false;
+  ecn = it.ecn;
+  close(at);
   return {memory(at), prefix.content_bytes};
 }
 

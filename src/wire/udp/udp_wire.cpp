@@ -54,6 +54,13 @@ constexpr std::uint32_t kPlainPackets = 1024;
 constexpr int kStampTries = 20;
 constexpr transport::TimeNs kStampWaitNs = 500'000;
 
+transport::TimeNs monotonic_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<transport::TimeNs>(now.tv_sec) * 1'000'000'000U +
+         static_cast<transport::TimeNs>(now.tv_nsec);
+}
+
 std::string errno_text() { return std::strerror(errno); }
 
 template <class T>
@@ -593,6 +600,7 @@ std::ptrdiff_t UdpWire::take(std::span<iovec> parts, int flags, Batch& batch) {
 }
 
 std::size_t UdpWire::receive(Arrivals& arrivals, std::size_t packets_max) {
+  const transport::TimeNs begun_ns = assembly_.is_waiting() ? monotonic_ns() : 0;
   std::size_t packets = 0;
   while (packets < packets_max) {
     bool has_data = true;
@@ -601,11 +609,23 @@ std::size_t UdpWire::receive(Arrivals& arrivals, std::size_t packets_max) {
       continue;
     }
     if (!has_data || !receive_staged(arrivals)) {
+      if (begun_ns != 0) {
+        tell_torn(arrivals, begun_ns);
+      }
       break;
     }
     ++packets;
   }
   return packets;
+}
+
+void UdpWire::tell_torn(Arrivals& arrivals, transport::TimeNs now_ns) {
+  assembly_.on_all_added(now_ns, [&](std::span<const std::byte> header) {
+    Arrival arrival;
+    arrival.header = header;
+    arrival.trimmed = true;
+    arrivals.arrived(arrival);
+  });
 }
 
 // Looks at the first bytes, and if a whole packet is there whose place is known, takes it there.
@@ -715,6 +735,7 @@ void UdpWire::deliver(Arrivals& arrivals, const Batch& batch) {
     }
     return;
   }
+  const transport::TimeNs now_ns = monotonic_ns();
   for (std::size_t from = 0; from < batch.bytes; from += batch.fragment_bytes) {
     const std::size_t bytes = std::min(batch.fragment_bytes, batch.bytes - from);
     if (base[from] == std::byte{kMagicTogether}) {
@@ -738,7 +759,7 @@ void UdpWire::deliver(Arrivals& arrivals, const Batch& batch) {
     }
     bool ecn = batch.ecn;
     const std::span<const std::byte> content = assembly_.add(
-        batch.source, prefix, {base + from + kPrefixBytes, bytes - kPrefixBytes}, ecn);
+        now_ns, batch.source, prefix, {base + from + kPrefixBytes, bytes - kPrefixBytes}, ecn);
     if (!content.empty()) {
       deliver_content(arrivals, prefix, content, batch.received_ns, ecn);
     }
@@ -770,7 +791,7 @@ class Probe : public Arrivals {
   std::byte* place(std::span<const std::byte>, std::uint32_t) override { return nullptr; }
   void arrived(const Arrival& arrival) override {
     // What an earlier process of this port is still sent does not count.
-    if (same_ ||
+    if (same_ || arrival.trimmed ||
         !std::equal(arrival.header.begin(), arrival.header.end(), header_.begin(), header_.end())) {
       return;
     }

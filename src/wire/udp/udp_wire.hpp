@@ -53,6 +53,7 @@ class UdpWire : public Wire {
   bool send(const transport::Transmission& transmission) override;
   std::size_t send_together(std::span<const transport::Transmission> packets) override;
   std::size_t receive(Arrivals& arrivals, std::size_t packets_max) override;
+  transport::TimeNs next_deadline() const override { return assembly_.due_ns(); }
   int file_descriptor() const override { return receiver_; }
   const WireCounters& counters() const override { return counters_; }
   std::string description() const override;
@@ -113,6 +114,7 @@ class UdpWire : public Wire {
   std::ptrdiff_t take(std::span<iovec> parts, int flags, Batch& batch);
   bool receive_placed(Arrivals& arrivals, bool& has_data);
   bool receive_staged(Arrivals& arrivals);
+  void tell_torn(Arrivals& arrivals, transport::TimeNs now_ns);
   void deliver(Arrivals& arrivals, const Batch& batch);
   void deliver_content(Arrivals& arrivals, const Prefix& prefix, std::span<const std::byte> content,
                        transport::TimeNs received_ns, bool ecn);

@@ -131,7 +131,8 @@ TEST_P(EndpointFaults, transfer__every_message_arrives_once_and_whole) {
   const auto& [what, seed] = GetParam();
   ConnectionOptions options;
   options.wire.paths = what.paths;
-  options.wire.chunk_bytes_min = seed % 2 == 0 ? 0 : 1000;  // Odd parts of a datagram.
+  options.wire.chunk_bytes_min = seed % 2 == 0 ? 0 : 1000;     // Odd parts of a datagram.
+  options.wire.trims = what.faults.trim > 0 && seed % 2 == 0;  // Else part of it is lost.
   options.first_number = (1ULL << 32) - 100;
   options.seed = static_cast<std::uint64_t>(seed);
   LossyPair pair(options, static_cast<std::uint64_t>(seed));

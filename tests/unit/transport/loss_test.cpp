@@ -308,6 +308,86 @@ TEST(loss, transfer__each_way_of_finding_is_enough_alone) {
   EXPECT_GT(transfer({.loss = 20}, rack, 1'000'000).counters.lost_rack, 0U);
 }
 
+// No switch trims here: the wire has seen a part of it.
+TEST(loss, torn__is_sent_again_without_a_wait) {
+  LossOptions none;
+  none.same_path = false;
+  none.rack = false;
+  none.tail_probe = false;
+  const Cost cost = transfer({.trim = 50}, none, 10'000'000);
+  EXPECT_GT(cost.counters.nacks, 10'000'000U / 4096 / 25);
+  EXPECT_EQ(cost.counters.nacks, cost.retransmissions);
+  EXPECT_EQ(0U, cost.timeouts);
+  EXPECT_EQ(0U, cost.spurious);
+  EXPECT_EQ(0U, cost.counters.lost_timeout + cost.counters.lost_rack);
+}
+
+// Its path has reordered it: the window is as before, and nobody was taken for an attacker.
+TEST(loss, torn__what_comes_whole_yet_counts) {
+  ConnectionOptions options;
+  options.wire.paths = 4;
+  options.receives = false;
+  LossyPair pair(options);
+  int told = 0;
+  pair.drop = [&](const LossyPair::Delivered& packet) {
+    if (packet.to == 1 && packet.payload_bytes == 4096 && told == 0) {
+      ++told;
+      LossyPair::Delivered torn = packet;
+      torn.trimmed = true;
+      torn.payload.clear();
+      pair.in_air().emplace(pair.now() + 1, torn);
+    }
+    return false;
+  };
+  const auto data = pattern(400'000, 1);
+  std::vector<std::byte> into(data.size());
+  pair.receive(1, 1, into);
+  pair.send(0, 1, data);
+  ASSERT_TRUE(pair.run_until_events(1, 1));
+  EXPECT_TRUE(data == into);
+  pair.run(10'000'000);
+  EXPECT_EQ(1U, pair.counters(0).nacks);
+  EXPECT_EQ(1U, pair.counters(0).retransmissions);
+  EXPECT_EQ(1U, pair.counters(0).spurious_retransmissions);
+  EXPECT_EQ(1U, pair.counters(0).undone);
+  EXPECT_EQ(0U, pair.counters(1).replays_dropped);
+}
+
+TEST(loss, torn__a_path_that_tears_everything_is_left) {
+  ConnectionOptions options;
+  options.wire.paths = 8;
+  options.receives = false;
+  LossyPair pair(options);
+  pair.checks_invariants = false;
+  pair.tear = [](const LossyPair::Delivered& packet) { return packet.path == 3; };
+  const auto data = pattern(20'000'000, 1);
+  std::vector<std::byte> into(data.size());
+  pair.receive(1, 1, into);
+  pair.send(0, 1, data);
+  ASSERT_TRUE(pair.run_until_events(1, 1));
+  EXPECT_TRUE(data == into);
+  EXPECT_EQ(1U, pair.counters(0).path_deaths);
+  EXPECT_LT(pair.counters(0).nacks, 100U);
+}
+
+// A tag over the payload cannot be checked, so nobody is believed; and nobody is called a forger.
+TEST(loss, torn__is_not_heard_where_the_payload_is_authenticated) {
+  ConnectionOptions options;
+  options.authenticates_payload = true;
+  options.receives = false;
+  LossyPair pair(options);
+  pair.faults.trim = 20;
+  const auto data = pattern(2'000'000, 1);
+  std::vector<std::byte> into(data.size());
+  pair.receive(1, 1, into);
+  pair.send(0, 1, data);
+  ASSERT_TRUE(pair.run_until_events(1, 1));
+  EXPECT_TRUE(data == into);
+  EXPECT_EQ(0U, pair.counters(0).nacks);
+  EXPECT_GT(pair.counters(0).retransmissions, 0U);
+  EXPECT_EQ(0U, pair.counters(1).forgeries_dropped);
+}
+
 TEST(loss, transfer__lost_acknowledgements_cause_few_retransmissions) {
   Random random(5);
   const Cost cost = transfer({}, {}, 20'000'000, 1, [&](const LossyPair::Delivered& packet) {

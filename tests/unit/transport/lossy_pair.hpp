@@ -86,6 +86,8 @@ class LossyPair {
   Faults faults;
   /// True: the packet vanishes. Seen before the random faults.
   std::function<bool(const Delivered&)> drop = {};
+  /// True: only the header of this data comes.
+  std::function<bool(const Delivered&)> tear = {};
   std::uint64_t packets = 0;
   /// Each end looks at what has come at multiples of it, and sleeps meanwhile. 0: at once.
   std::array<TimeNs, 2> nap_ns{};
@@ -205,7 +207,7 @@ class LossyPair {
       return;
     }
     packet.ecn = out.ecn_capable && chance(faults.mark);
-    if (!out.is_control && chance(faults.trim)) {
+    if (!out.is_control && ((tear && tear(packet)) || chance(faults.trim))) {
       packet.trimmed = true;
       packet.payload.clear();
     }

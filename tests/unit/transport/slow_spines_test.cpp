@@ -64,6 +64,7 @@ Ran run(SlowSpines::Shape shape, TimeNs time_ns) {
     all.counters.retransmissions += one.retransmissions;
     all.counters.spurious_retransmissions += one.spurious_retransmissions;
     all.counters.lost_timeout += one.lost_timeout;
+    all.counters.nacks += one.nacks;
     all.messages += network.messages();
     all.lost += network.lost();
   }
@@ -104,6 +105,27 @@ TEST(slow_spines, loss__costs_no_more_time_than_it_did) {
     EXPECT_GE(ran.counters.retransmissions * 100, ran.lost * 85);
     EXPECT_LE(ran.counters.retransmissions * 100, ran.lost * 110);
     EXPECT_LE(ran.counters.lost_timeout * 100, ran.lost);
+  }
+}
+
+// One of 1,000 datagrams is lost, and with it, of 44, a chunk in 23; in 42 of 44 cases the wire
+// tells at once. When time alone told, 5634, 9493, 8064 and 10463 messages were carried.
+TEST(slow_spines, torn__chunks_are_repaired_at_once) {
+  struct Case {
+    bool is_alltoall;
+    std::uint32_t in_flight;
+    std::uint64_t messages;
+  };
+  constexpr std::array<Case, 4> kCases = {
+      {{false, 2, 6625}, {false, 8, 10098}, {true, 2, 8973}, {true, 8, 10938}}};
+  for (const Case& it : kCases) {
+    SlowSpines::Shape shape = shape_of(it.is_alltoall, it.in_flight, 4'300);
+    shape.message_bytes = 512 << 10;
+    shape.torn = 95'000;
+    const Ran ran = run(shape, 3 * kTimeNs);
+    EXPECT_GE(ran.messages * 100, it.messages * 97) << it.is_alltoall << it.in_flight;
+    EXPECT_GE(ran.counters.nacks * 100, ran.lost * 85);
+    EXPECT_LE(ran.counters.retransmissions * 100, ran.lost * 110);
   }
 }
 

@@ -124,12 +124,12 @@ TEST(UdpAssembly, AnyOrderGivesThePacket) {
     bool ecn_all = false;
     for (std::size_t i = 0; i < fragments.size(); ++i) {
       bool ecn = i == seed % fragments.size();
-      const auto got = assembly.add(9, fragments[i].prefix, fragments[i].content, ecn);
+      const auto got = assembly.add(1, 9, fragments[i].prefix, fragments[i].content, ecn);
       if (i + 1 < fragments.size()) {
         ASSERT_TRUE(got.empty());
         // Once more changes nothing.
         bool none = false;
-        ASSERT_TRUE(assembly.add(9, fragments[i].prefix, fragments[i].content, none).empty());
+        ASSERT_TRUE(assembly.add(1, 9, fragments[i].prefix, fragments[i].content, none).empty());
       } else {
         ASSERT_TRUE(std::equal(got.begin(), got.end(), whole.begin(), whole.end()));
         ecn_all = ecn;
@@ -148,9 +148,9 @@ TEST(UdpAssembly, PacketsOfSeveralSourcesDoNotMix) {
   const std::vector<Fragment> of_b = cut(b, 1464, 7);
   bool ecn = false;
   for (std::size_t i = 0; i < of_a.size(); ++i) {
-    const auto got_a = assembly.add(1, of_a[i].prefix, of_a[i].content, ecn);
+    const auto got_a = assembly.add(1, 1, of_a[i].prefix, of_a[i].content, ecn);
     ASSERT_TRUE(got_a.empty() || std::equal(got_a.begin(), got_a.end(), a.begin(), a.end()));
-    const auto got_b = assembly.add(2, of_b[i].prefix, of_b[i].content, ecn);
+    const auto got_b = assembly.add(1, 2, of_b[i].prefix, of_b[i].content, ecn);
     ASSERT_TRUE(got_b.empty() || std::equal(got_b.begin(), got_b.end(), b.begin(), b.end()));
     ASSERT_EQ(got_b.empty(), i + 1 < of_b.size());
   }
@@ -178,7 +178,7 @@ TEST(UdpAssembly, WhateverIsLostNoPacketHasPartsOfAnother) {
       const Fragment fragment = std::move(under_way.back());
       under_way.pop_back();
       bool ecn = false;
-      const auto got = assembly.add(1, fragment.prefix, fragment.content, ecn);
+      const auto got = assembly.add(1, 1, fragment.prefix, fragment.content, ecn);
       if (!got.empty()) {
         const std::vector<std::byte> sent = content(kBytes, fragment.prefix.packet >> 16);
         ASSERT_TRUE(std::equal(got.begin(), got.end(), sent.begin(), sent.end())) << i;
@@ -191,14 +191,161 @@ TEST(UdpAssembly, WhateverIsLostNoPacketHasPartsOfAnother) {
   EXPECT_GT(assembly.dropped(), kPackets);
 }
 
+/// An assembly, and a time that goes on by 1 us with each fragment.
+struct Timed {
+  Assembly assembly{1024};
+  std::uint64_t packet = 0;
+  transport::TimeNs now = 1'000'000;
+
+  std::vector<Fragment> next() {
+    ++packet;
+    return cut(content(8000, packet), 1000, packet);
+  }
+  /// The bytes of the packet that has become whole.
+  std::size_t add(const std::vector<Fragment>& fragments, const std::vector<std::size_t>& order) {
+    std::size_t bytes = 0;
+    for (const std::size_t i : order) {
+      bool ecn = false;
+      now += 1'000;
+      bytes += assembly.add(now, 1, fragments[i].prefix, fragments[i].content, ecn).size();
+    }
+    return bytes;
+  }
+  /// All that arrives in so long: packets that are told to be torn.
+  std::size_t wait(transport::TimeNs time_ns) {
+    std::size_t told = 0;
+    for (const transport::TimeNs until = now + time_ns; now < until; now += 1'000) {
+      assembly.on_all_added(now, [&](std::span<const std::byte> header) {
+        EXPECT_EQ(header.size(), 48U);
+        ++told;
+      });
+    }
+    return told;
+  }
+};
+
+TEST(UdpAssembly, AGapThatLastsIsToldOnce) {
+  constexpr transport::TimeNs kWaitNs = 3 * Assembly::kPatienceNsMin;
+  struct Case {
+    std::vector<std::size_t> order;
+    std::size_t told;
+  };
+  const std::vector<Case> cases = {
+      {{0, 1, 2, 3, 4, 5, 6, 7}, 0},
+      {{0, 2, 3, 5}, 1},
+      {{0, 1, 2, 3, 4, 5, 7}, 1},
+      {{0, 1, 2, 3}, 0},           // The rest may be on its way.
+      {{1, 2, 3, 4, 5, 6, 7}, 0},  // Without a header.
+      {{0, 1, 1, 2, 0, 2}, 0},     // The network doubles some.
+      {{0, 2, 1, 3}, 0},           // In time.
+  };
+  Timed it;
+  for (const Case& one : cases) {
+    it.add(it.next(), one.order);
+    EXPECT_TRUE(one.told == 0 || it.assembly.due_ns() != transport::kNever);
+    EXPECT_EQ(it.wait(kWaitNs), one.told) << one.order.size();
+    EXPECT_EQ(it.wait(kWaitNs), 0U);
+    EXPECT_EQ(it.assembly.due_ns(), transport::kNever);
+  }
+}
+
+TEST(UdpAssembly, TheHeaderIsThatOfTheTornPacket) {
+  Timed it;
+  std::vector<std::vector<Fragment>> torn;
+  for (int i = 0; i < 5; ++i) {
+    it.add(torn.emplace_back(it.next()), {0, 3});
+    it.add(it.next(), {0, 1, 2, 3, 4, 5, 6, 7});
+  }
+  std::size_t told = 0;
+  it.assembly.on_all_added(
+      it.now + Assembly::kPatienceNsMin, [&](std::span<const std::byte> header) {
+        EXPECT_EQ(std::count_if(torn.begin(), torn.end(),
+                                [&](const std::vector<Fragment>& packet) {
+                                  return std::equal(header.begin(), header.end(),
+                                                    packet[0].content.begin());
+                                }),
+                  1);
+        ++told;
+      });
+  EXPECT_EQ(told, 5U);
+}
+
+// What comes late by less than the patience makes it longer, what comes later is told once in vain.
+TEST(UdpAssembly, APathThatReordersIsBelievedLess) {
+  Timed it;
+  const std::vector<Fragment> late = it.next();
+  it.add(late, {0, 2, 3, 4, 5, 6, 7});
+  EXPECT_EQ(it.wait(1'000'000), 1U);
+  EXPECT_EQ(it.add(late, {1}), 8000U);
+  const std::vector<Fragment> later = it.next();
+  it.add(later, {0, 2, 3, 4, 5, 6, 7});
+  EXPECT_EQ(it.wait(1'900'000), 0U);
+  EXPECT_EQ(it.add(later, {1}), 8000U);
+  it.add(it.next(), {0, 2, 3, 4, 5, 6, 7});
+  EXPECT_EQ(it.wait(3'700'000), 0U);
+  EXPECT_EQ(it.wait(200'000), 1U);
+  // Order comes back, and with it the impatience.
+  for (int i = 0; i < 30'000; ++i) {
+    it.add(it.next(), {0, 1, 2, 3, 4, 5, 6, 7});
+  }
+  it.add(it.next(), {0, 2, 3, 4, 5, 6, 7});
+  EXPECT_EQ(it.wait(2 * Assembly::kPatienceNsMin), 1U);
+}
+
+TEST(UdpAssembly, NothingIsDueWhereNothingIsMissing) {
+  Timed it;
+  EXPECT_EQ(it.add(it.next(), {0, 2, 1, 3, 4, 5, 6, 7}), 8000U);
+  EXPECT_FALSE(it.assembly.is_waiting());
+  EXPECT_EQ(it.assembly.due_ns(), transport::kNever);
+}
+
+// A thread that waits for its processor finds all of it in the socket.
+TEST(UdpAssembly, WhatLiesUnreadIsNotMissing) {
+  Timed it;
+  const std::vector<Fragment> fragments = it.next();
+  it.add(fragments, {0, 2});
+  it.wait(10'000);
+  it.now += 50'000'000;
+  EXPECT_EQ(it.add(fragments, {1, 3, 4, 5, 6, 7}), 8000U);
+  it.add(it.next(), {0, 2, 3, 4, 5, 6, 7});
+  EXPECT_EQ(it.wait(2 * Assembly::kPatienceNsMin), 1U);
+}
+
 TEST(UdpAssembly, TheOldestGoesWhenThereIsNoPlace) {
   Assembly assembly(2);
   bool ecn = false;
   for (std::uint64_t packet = 0; packet < 10; ++packet) {
     const std::vector<Fragment> fragments = cut(content(5000, packet), 1464, packet);
-    ASSERT_TRUE(assembly.add(1, fragments[0].prefix, fragments[0].content, ecn).empty());
+    ASSERT_TRUE(assembly.add(1, 1, fragments[0].prefix, fragments[0].content, ecn).empty());
   }
   EXPECT_EQ(assembly.dropped(), 8U);
+  for (std::uint64_t packet = 8; packet < 10; ++packet) {
+    const std::vector<Fragment> fragments = cut(content(5000, packet), 1464, packet);
+    for (std::size_t i = 1; i < fragments.size(); ++i) {
+      const auto got = assembly.add(1, 1, fragments[i].prefix, fragments[i].content, ecn);
+      EXPECT_EQ(got.empty(), i + 1 < fragments.size());
+    }
+  }
+}
+
+// The places of packets whose rest never comes are found again, whoever sent them.
+TEST(UdpAssembly, ManySourcesShareThePlaces) {
+  Assembly assembly(16);
+  Random random(1);
+  for (std::uint64_t packet = 0; packet < 5'000; ++packet) {
+    const std::uint64_t source = random.below(40);
+    const std::vector<std::byte> whole = content(3'000, packet);
+    const bool is_lost = random.below(2) == 0;
+    bool ecn = false;
+    for (const Fragment& fragment : cut(whole, 1'000, packet)) {
+      if (is_lost && fragment.prefix.index == 1) {
+        continue;
+      }
+      const auto got = assembly.add(1, source, fragment.prefix, fragment.content, ecn);
+      ASSERT_EQ(got.empty(), is_lost || fragment.prefix.index < 2);
+      ASSERT_TRUE(got.empty() || std::equal(got.begin(), got.end(), whole.begin(), whole.end()));
+    }
+  }
 }
 
 }  // namespace

@@ -444,11 +444,46 @@ TEST(UdpWire, WhatRemainsOfAPacketDoesNotGetIntoALaterOne) {
   testing::Collector collector;
   receive_until(**to, collector, 3);
   EXPECT_EQ(collector.count, 3U);
+  usleep(1'000);
+  (*to)->receive(collector, 8);
+  EXPECT_EQ(collector.torn, std::vector<std::uint64_t>{1});  // Of 2 there is no header.
   for (const std::uint64_t number : {4, 5, 6}) {
     ASSERT_EQ(collector.received.count(number), 1U) << number;
     testing::expect_equal(testing::TestPacket(number, *peer, 48, 7'000),
                           collector.received[number]);
   }
+}
+
+// What comes joined and what comes one by one.
+TEST(UdpWire, ATornPacketIsToldByItsHeader) {
+  constexpr std::size_t kFragments = 5;
+  const auto from = UdpWire::open(options_of(AF_INET, 1500, false));
+  const auto to = UdpWire::open(options_of(AF_INET, 1500, true));
+  ASSERT_TRUE(from.ok() && to.ok());
+  const WireAddress end = (*to)->address();
+  Relay relay;
+  const auto peer = (*from)->add_peer(relay.before(end), 0);
+  ASSERT_TRUE(peer.ok());
+  testing::Collector collector;
+  for (std::uint64_t number = 1; number <= kFragments; ++number) {
+    const std::size_t lost = number - 1;
+    ASSERT_TRUE((*from)->send(testing::TestPacket(number, *peer, 48, 7'000).transmission));
+    for (std::size_t i = 0; i < kFragments; ++i) {
+      const std::vector<std::byte> datagram = relay.take();
+      if (i != lost) {
+        relay.pass(datagram, end);
+      }
+    }
+    receive_until(**to, collector, 0);
+  }
+  EXPECT_EQ(collector.count, 0U);
+  EXPECT_NE((*to)->next_deadline(), transport::kNever);
+  for (int i = 0; i < 1'000 && (*to)->next_deadline() != transport::kNever; ++i) {
+    usleep(1'000);
+    EXPECT_EQ((*to)->receive(collector, 8), 0U);
+  }
+  std::sort(collector.torn.begin(), collector.torn.end());
+  EXPECT_EQ(collector.torn, (std::vector<std::uint64_t>{2, 3, 4}));
 }
 
 /// The loopback interface of this network namespace is up and has this MTU.
