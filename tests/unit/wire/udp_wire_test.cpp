@@ -477,7 +477,6 @@ TEST(UdpWire, ATornPacketIsToldByItsHeader) {
     receive_until(**to, collector, 0);
   }
   EXPECT_EQ(collector.count, 0U);
-  EXPECT_NE((*to)->next_deadline(), transport::kNever);
   for (int i = 0; i < 1'000 && (*to)->next_deadline() != transport::kNever; ++i) {
     usleep(1'000);
     EXPECT_EQ((*to)->receive(collector, 8), 0U);
