@@ -224,6 +224,7 @@ class Connection {
   // Both directions.
   std::uint64_t next_packet_;
   ReplayWindow replay_;
+  ReplayWindow torn_;            ///< Packets that were told to be torn.
   std::uint32_t control_ = 0;    ///< Bits of Control.
   std::uint32_t pings_due_ = 0;  ///< That ask a silent peer for a sign of life.
   std::array<Pong, kPongsMax> pongs_{};

@@ -40,14 +40,24 @@ void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
       return;
     }
   }
-  // One that is torn may come whole yet, if its path has reordered it.
-  const bool is_torn = arrival.trimmed && !wire().trims;
-  if (is_torn ? !replay_.is_new(number) : !replay_.take(number)) {
+  const PacketType type = packet.common.type;
+  if (arrival.trimmed && !wire().trims) {
+    // Torn. It may come whole yet, if its path has reordered it, so its number is not taken; it is
+    // heard of once, and is no sign of life: whoever has seen its header can send that again.
+    if (type != PacketType::kData || has_ended()) {
+      ++counters_.malformed_dropped;
+    } else if (!replay_.is_new(number) || !torn_.take(number)) {
+      ++counters_.replays_dropped;
+    } else {
+      on_data(now, packet, arrival);
+    }
+    return;
+  }
+  if (!replay_.take(number)) {
     ++counters_.replays_dropped;
     return;
   }
   heard_ns_ = now;
-  const PacketType type = packet.common.type;
   if (has_ended()) {
     // A peer that does not know yet is told; what says "ended" itself is not answered.
     if (type == PacketType::kClose) {
@@ -129,6 +139,9 @@ void Connection::on_data(TimeNs now, const Packet& packet, const Arrival& arriva
     return;
   }
   const bool is_new = kind == Acknowledger::Kind::kNew;
+  if (arrival.trimmed && !wire().trims && !is_new) {
+    return;  // It has been sent again and is here: to say so would call that needless.
+  }
   peer_closes_ = peer_closes_ || (packet.common.flags & kFlagClosing) != 0;
   std::uint8_t echo = arrival.ecn ? kEchoEcn : 0;
   if (arrival.trimmed) {
@@ -216,7 +229,11 @@ void Connection::on_ack(TimeNs now, const Packet& packet, std::uint64_t packet_n
   for (std::size_t i = 0; i < ack.echo_count; ++i) {
     const std::uint64_t number =
         cumulative + static_cast<std::uint64_t>(std::int64_t{ack.echoes[i].chunk_delta});
-    if (!is_copy || is_open(number)) {
+    const bool is_told =
+        number < cumulative || (number - base64 < 64 && (ack.sack_bitmap >> (number - base64) & 1));
+    // A torn one that is here by now is not lost.
+    const bool is_stale = is_told && (ack.echoes[i].flags & kEchoTrimmed) != 0 && !wire().trims;
+    if ((!is_copy || is_open(number)) && !is_stale) {
       on_echo(now, ack.echoes[i], number, packet_number, waited_ns);
     }
   }

@@ -77,9 +77,9 @@ class Wire {
     }
     return taken;
   }
-  /// Takes in up to `packets_max` packets; how many there were.
+  /// Takes in up to `packets_max` packets; how many there were, word of torn ones not counted.
   virtual std::size_t receive(Arrivals& arrivals, std::size_t packets_max) = 0;
-  /// When it must be called again though nothing came (delayed packets); kNever.
+  /// When it must be called again though nothing came (delayed packets, torn ones); kNever.
   virtual transport::TimeNs next_deadline() const { return transport::kNever; }
 
   /// To sleep on: readable when receive() has something to do. -1: none.

@@ -226,8 +226,7 @@ void draw_withdrawals(ConnectionKnobs& connection) {
   }
 }
 
-// From numbers of its own, as well.
-/// Packets that come in part, where no switch trims. From numbers of its own, as above.
+// Packets that come in part, where no switch trims. From numbers of its own, as well.
 void draw_tears(ConnectionKnobs& connection) {
   Random random(connection.options.seed + 3);
   Draw draw(random);
@@ -239,6 +238,7 @@ void draw_tears(ConnectionKnobs& connection) {
   }
 }
 
+// From numbers of its own, as well.
 void draw_stamps(std::uint64_t seed, std::vector<HostKnobs>& hosts) {
   Random random(seed);
   Draw draw(random);

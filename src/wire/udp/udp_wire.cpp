@@ -644,7 +644,8 @@ bool UdpWire::receive_placed(Arrivals& arrivals, bool& has_data) {
   if (!decode({look, std::min(known, batch.fragment_bytes)}, prefix) || prefix.index != 0 ||
       batch.bytes != prefix.content_bytes + prefix.count * kPrefixBytes ||
       fragments(batch.bytes, batch.fragment_bytes) != prefix.count ||
-      batch.fragment_bytes < kPrefixBytes + prefix.header_bytes || batch.bytes < kBulkBytes) {
+      batch.bytes > staging_.size() || batch.fragment_bytes < kPrefixBytes + prefix.header_bytes ||
+      batch.bytes < kBulkBytes) {
     return false;
   }
   std::byte* const place =
@@ -668,16 +669,21 @@ bool UdpWire::receive_placed(Arrivals& arrivals, bool& has_data) {
   if (take({parts_.data(), used}, 0, batch) < 0) {
     return false;
   }
-  counters_.datagrams_received += prefix.count;
   for (std::size_t i = 1; i < prefix.count; ++i) {
     Prefix other;
     if (!decode({prefixes_.data() + i * kPrefixBytes, kPrefixBytes}, other) || other.index != i ||
         other.packet != prefix.packet || other.content_bytes != prefix.content_bytes) {
       // Parts of two packets of the same sizes: what was written lies where more is to come.
-      counters_.fragments_dropped += prefix.count;
+      std::size_t to = 0;
+      for (const iovec& part : std::span(parts_).first(used)) {
+        std::memcpy(staging_.data() + to, part.iov_base, part.iov_len);
+        to += part.iov_len;
+      }
+      deliver(arrivals, batch);
       return true;
     }
   }
+  counters_.datagrams_received += prefix.count;
   bulk_ = kBulkMemory;
   counters_.payload_bytes_placed += prefix.payload_bytes();
   Arrival arrival;
@@ -714,26 +720,28 @@ void UdpWire::deliver(Arrivals& arrivals, const Batch& batch) {
       first.index == 0 && first.count == count &&
       batch.bytes == first.content_bytes + count * kPrefixBytes &&
       batch.fragment_bytes >= kPrefixBytes + first.header_bytes) {
-    std::size_t to = batch.fragment_bytes;
+    // Two packets of the same sizes, of which one lost its last and one its first: joined they are
+    // as long as one. Then each piece is looked at by itself.
     bool fits = true;
     for (std::size_t i = 1; i < count && fits; ++i) {
       const std::size_t from = i * batch.fragment_bytes;
-      const std::size_t bytes = std::min(batch.fragment_bytes, batch.bytes - from);
       Prefix other;
-      fits = decode({base + from, bytes}, other) && other.index == i &&
-             other.packet == first.packet && other.content_bytes == first.content_bytes;
-      if (fits) {
+      fits = decode({base + from, std::min(batch.fragment_bytes, batch.bytes - from)}, other) &&
+             other.index == i && other.packet == first.packet &&
+             other.content_bytes == first.content_bytes;
+    }
+    if (fits) {
+      std::size_t to = batch.fragment_bytes;
+      for (std::size_t i = 1; i < count; ++i) {
+        const std::size_t from = i * batch.fragment_bytes;
+        const std::size_t bytes = std::min(batch.fragment_bytes, batch.bytes - from);
         std::memmove(base + to, base + from + kPrefixBytes, bytes - kPrefixBytes);
         to += bytes - kPrefixBytes;
       }
-    }
-    if (fits) {
       deliver_content(arrivals, first, {base + kPrefixBytes, first.content_bytes},
                       batch.received_ns, batch.ecn);
-    } else {
-      counters_.fragments_dropped += count;
+      return;
     }
-    return;
   }
   const transport::TimeNs now_ns = monotonic_ns();
   for (std::size_t from = 0; from < batch.bytes; from += batch.fragment_bytes) {

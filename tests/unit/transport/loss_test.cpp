@@ -353,6 +353,80 @@ TEST(loss, torn__what_comes_whole_yet_counts) {
   EXPECT_EQ(0U, pair.counters(1).replays_dropped);
 }
 
+// A chunk is lost for good, sent again, and only then told to be torn: the loss was real.
+TEST(loss, torn__late_word_undoes_nothing) {
+  for (const TimeNs late_ns : {1'000, 50'000, 200'000, 2'000'000}) {
+    ConnectionOptions options;
+    options.wire.paths = 4;
+    options.receives = false;
+    options.controller = "cubic";
+    LossyPair pair(options);
+    int lost = 0;
+    pair.drop = [&](const LossyPair::Delivered& packet) {
+      if (packet.to != 1 || packet.payload_bytes != 4096 || pair.counters(0).chunks_sent < 60 ||
+          ++lost > 1) {
+        return false;
+      }
+      LossyPair::Delivered torn = packet;
+      torn.trimmed = true;
+      torn.payload.clear();
+      pair.in_air().emplace(pair.now() + late_ns, torn);
+      return true;
+    };
+    const auto data = pattern(2'000'000, 1);
+    std::vector<std::byte> into(data.size());
+    pair.receive(1, 1, into);
+    pair.send(0, 1, data);
+    ASSERT_TRUE(pair.run_until_events(1, 1));
+    EXPECT_TRUE(data == into);
+    pair.run(10'000'000);
+    EXPECT_EQ(1U, pair.counters(0).retransmissions) << late_ns;
+    EXPECT_EQ(0U, pair.counters(0).spurious_retransmissions) << late_ns;
+    EXPECT_EQ(0U, pair.counters(0).undone) << late_ns;
+  }
+}
+
+// Who has seen headers that never arrived sends them as torn packets, again and again.
+TEST(loss, torn__replayed_headers_keep_nobody_alive) {
+  ConnectionOptions options;
+  options.loss.give_up_ns = 100'000'000;
+  LossyPair pair(options);
+  std::vector<LossyPair::Delivered> seen;
+  bool is_dead = false;
+  pair.drop = [&](const LossyPair::Delivered& packet) {
+    if (packet.to == 0 && (is_dead || pair.counters(1).chunks_received > 20)) {
+      is_dead = true;
+      seen.push_back(packet);
+      return true;
+    }
+    return false;
+  };
+  const auto data = pattern(2'000'000, 1);
+  std::vector<std::byte> into(data.size());
+  pair.receive(1, 1, into);
+  pair.send(0, 1, data);
+  const auto other = pattern(200'000, 2);
+  std::vector<std::byte> into_other(other.size());
+  pair.receive(0, 2, into_other);
+  pair.send(1, 2, other);
+  const auto has_failed = [&] {
+    return std::any_of(pair.events(0).begin(), pair.events(0).end(),
+                       [](const Event& event) { return event.outcome != Outcome::kOk; });
+  };
+  const TimeNs until = pair.now() + 200'000'000;
+  while (pair.now() < until && !has_failed()) {
+    pair.run(1'000'000);
+    for (LossyPair::Delivered packet : seen) {
+      packet.trimmed = true;
+      packet.payload.clear();
+      pair.deliver(packet);
+    }
+    seen.resize(std::min<std::size_t>(seen.size(), 50));
+  }
+  EXPECT_FALSE(seen.empty());
+  EXPECT_TRUE(has_failed());
+}
+
 TEST(loss, torn__a_path_that_tears_everything_is_left) {
   ConnectionOptions options;
   options.wire.paths = 8;

@@ -292,6 +292,33 @@ TEST(UdpAssembly, APathThatReordersIsBelievedLess) {
   EXPECT_EQ(it.wait(2 * Assembly::kPatienceNsMin), 1U);
 }
 
+// Any fragments of 64, in order: told if and only if the first is here and one before the last is
+// not.
+TEST(UdpAssembly, GapsOfTheLongestPacket) {
+  Random random(1);
+  Timed it;
+  for (int i = 0; i < 2'000; ++i) {
+    std::uint64_t here = random.next() | random.next() | (i % 4 == 0 ? ~7ULL : random.next());
+    here |= i % 3 == 0 ? 1ULL << 63 : 0;
+    ++it.packet;
+    const std::vector<Fragment> fragments = cut(content(6'400, it.packet), 100, it.packet);
+    ASSERT_EQ(fragments.size(), 64U);
+    std::vector<std::size_t> order;
+    for (std::size_t bit = 0; bit < 64; ++bit) {
+      if ((here >> bit & 1) != 0) {
+        order.push_back(bit);
+      }
+    }
+    const bool is_whole = here == ~0ULL;
+    const bool has_gap = (here & 1) != 0 && (here & (here + 1)) != 0;
+    EXPECT_EQ(it.add(fragments, order), is_whole ? 6'400U : 0U);
+    std::size_t told = 0;
+    it.now += 2 * Assembly::kPatienceNsMin;
+    it.assembly.on_all_added(it.now, [&](std::span<const std::byte>) { ++told; });
+    EXPECT_EQ(told, has_gap ? 1U : 0U) << std::hex << here;
+  }
+}
+
 TEST(UdpAssembly, NothingIsDueWhereNothingIsMissing) {
   Timed it;
   EXPECT_EQ(it.add(it.next(), {0, 2, 1, 3, 4, 5, 6, 7}), 8000U);

@@ -454,7 +454,6 @@ TEST(UdpWire, WhatRemainsOfAPacketDoesNotGetIntoALaterOne) {
   }
 }
 
-// What comes joined and what comes one by one.
 TEST(UdpWire, ATornPacketIsToldByItsHeader) {
   constexpr std::size_t kFragments = 5;
   const auto from = UdpWire::open(options_of(AF_INET, 1500, false));
