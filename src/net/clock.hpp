@@ -4,17 +4,11 @@
 // The one clock of the engine threads.
 #pragma once
 
-#include <ctime>
-
+#include "base/clock.hpp"
 #include "transport/types.hpp"
 
 namespace tutti::net {
 
-inline transport::TimeNs now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<transport::TimeNs>(now.tv_sec) * 1'000'000'000U +
-         static_cast<transport::TimeNs>(now.tv_nsec);
-}
+inline transport::TimeNs now_ns() { return monotonic_ns(); }
 
 }  // namespace tutti::net

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <ctime>
 
+#include "base/clock.hpp"
 #include "transport/types.hpp"
 
 namespace tutti::wire::udp {
@@ -25,9 +26,9 @@ class ReceptionClock {
     transport::TimeNs took_ns = 0;  ///< At most so long after the first was the other read.
   };
   static Reading read() {
-    const transport::TimeNs before_ns = read(CLOCK_MONOTONIC);
-    const transport::TimeNs realtime_ns = read(CLOCK_REALTIME);
-    return {before_ns, realtime_ns, read(CLOCK_MONOTONIC) - before_ns};
+    const transport::TimeNs before_ns = monotonic_ns();
+    const transport::TimeNs realtime_ns = read_clock_ns(CLOCK_REALTIME);
+    return {before_ns, realtime_ns, monotonic_ns() - before_ns};
   }
 
   /// A clock that has moved by less has not been set.
@@ -81,13 +82,6 @@ class ReceptionClock {
   }
 
  private:
-  static transport::TimeNs read(clockid_t clock) {
-    timespec now{};
-    clock_gettime(clock, &now);
-    return static_cast<transport::TimeNs>(now.tv_sec) * 1'000'000'000U +
-           static_cast<transport::TimeNs>(now.tv_nsec);
-  }
-
   std::int64_t step_ns() const { return 2 * static_cast<std::int64_t>(took_ns_max_); }
 
   transport::TimeNs took_ns_max_ = kTookNsMax;

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "base/descriptors.hpp"
 #include "base/system_random.hpp"
 #include "wire/udp/route.hpp"
@@ -53,13 +54,6 @@ constexpr std::uint32_t kPlainPackets = 1024;
 /// The kernel begins to stamp a while after it was asked to. Until then it does so when it is read.
 constexpr int kStampTries = 20;
 constexpr transport::TimeNs kStampWaitNs = 500'000;
-
-transport::TimeNs monotonic_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<transport::TimeNs>(now.tv_sec) * 1'000'000'000U +
-         static_cast<transport::TimeNs>(now.tv_nsec);
-}
 
 std::string errno_text() { return std::strerror(errno); }
 
