@@ -127,6 +127,8 @@ class Connection {
              TraceSink* trace);
 
   const WireCapabilities& wire() const { return options_.wire; }
+  /// Part of it was lost: no switch trims here.
+  bool is_torn(const Arrival& arrival) const { return arrival.trimmed && !wire().trims; }
 
   // connection.cpp
   void end(TimeNs now, Outcome outcome, Outcome of_requests);
