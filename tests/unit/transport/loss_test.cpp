@@ -308,6 +308,13 @@ TEST(loss, transfer__each_way_of_finding_is_enough_alone) {
   EXPECT_GT(transfer({.loss = 20}, rack, 1'000'000).counters.lost_rack, 0U);
 }
 
+/// What the wire tells of it where a part of it was lost.
+LossyPair::Delivered torn(LossyPair::Delivered packet) {
+  packet.trimmed = true;
+  packet.payload.clear();
+  return packet;
+}
+
 // No switch trims here: the wire has seen a part of it.
 TEST(loss, torn__is_sent_again_without_a_wait) {
   LossOptions none;
@@ -332,19 +339,11 @@ TEST(loss, torn__what_comes_whole_yet_counts) {
   pair.drop = [&](const LossyPair::Delivered& packet) {
     if (packet.to == 1 && packet.payload_bytes == 4096 && told == 0) {
       ++told;
-      LossyPair::Delivered torn = packet;
-      torn.trimmed = true;
-      torn.payload.clear();
-      pair.in_air().emplace(pair.now() + 1, torn);
+      pair.in_air().emplace(pair.now() + 1, torn(packet));
     }
     return false;
   };
-  const auto data = pattern(400'000, 1);
-  std::vector<std::byte> into(data.size());
-  pair.receive(1, 1, into);
-  pair.send(0, 1, data);
-  ASSERT_TRUE(pair.run_until_events(1, 1));
-  EXPECT_TRUE(data == into);
+  ASSERT_TRUE(pair.carry(400'000));
   pair.run(10'000'000);
   EXPECT_EQ(1U, pair.counters(0).nacks);
   EXPECT_EQ(1U, pair.counters(0).retransmissions);
@@ -367,18 +366,10 @@ TEST(loss, torn__late_word_undoes_nothing) {
           ++lost > 1) {
         return false;
       }
-      LossyPair::Delivered torn = packet;
-      torn.trimmed = true;
-      torn.payload.clear();
-      pair.in_air().emplace(pair.now() + late_ns, torn);
+      pair.in_air().emplace(pair.now() + late_ns, torn(packet));
       return true;
     };
-    const auto data = pattern(2'000'000, 1);
-    std::vector<std::byte> into(data.size());
-    pair.receive(1, 1, into);
-    pair.send(0, 1, data);
-    ASSERT_TRUE(pair.run_until_events(1, 1));
-    EXPECT_TRUE(data == into);
+    ASSERT_TRUE(pair.carry(2'000'000));
     pair.run(10'000'000);
     EXPECT_EQ(1U, pair.counters(0).retransmissions) << late_ns;
     EXPECT_EQ(0U, pair.counters(0).spurious_retransmissions) << late_ns;
@@ -416,10 +407,8 @@ TEST(loss, torn__replayed_headers_keep_nobody_alive) {
   const TimeNs until = pair.now() + 200'000'000;
   while (pair.now() < until && !has_failed()) {
     pair.run(1'000'000);
-    for (LossyPair::Delivered packet : seen) {
-      packet.trimmed = true;
-      packet.payload.clear();
-      pair.deliver(packet);
+    for (const LossyPair::Delivered& packet : seen) {
+      pair.deliver(torn(packet));
     }
     seen.resize(std::min<std::size_t>(seen.size(), 50));
   }
@@ -434,12 +423,7 @@ TEST(loss, torn__a_path_that_tears_everything_is_left) {
   LossyPair pair(options);
   pair.checks_invariants = false;
   pair.tear = [](const LossyPair::Delivered& packet) { return packet.path == 3; };
-  const auto data = pattern(20'000'000, 1);
-  std::vector<std::byte> into(data.size());
-  pair.receive(1, 1, into);
-  pair.send(0, 1, data);
-  ASSERT_TRUE(pair.run_until_events(1, 1));
-  EXPECT_TRUE(data == into);
+  ASSERT_TRUE(pair.carry(20'000'000));
   EXPECT_EQ(1U, pair.counters(0).path_deaths);
   EXPECT_LT(pair.counters(0).nacks, 100U);
 }
@@ -451,12 +435,7 @@ TEST(loss, torn__is_not_heard_where_the_payload_is_authenticated) {
   options.receives = false;
   LossyPair pair(options);
   pair.faults.trim = 20;
-  const auto data = pattern(2'000'000, 1);
-  std::vector<std::byte> into(data.size());
-  pair.receive(1, 1, into);
-  pair.send(0, 1, data);
-  ASSERT_TRUE(pair.run_until_events(1, 1));
-  EXPECT_TRUE(data == into);
+  ASSERT_TRUE(pair.carry(2'000'000));
   EXPECT_EQ(0U, pair.counters(0).nacks);
   EXPECT_GT(pair.counters(0).retransmissions, 0U);
   EXPECT_EQ(0U, pair.counters(1).forgeries_dropped);

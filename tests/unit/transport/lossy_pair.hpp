@@ -110,6 +110,18 @@ class LossyPair {
     EXPECT_TRUE(status.ok()) << status.message();
   }
 
+  /// A message of so many bytes from the first end to the second; true: it is there as it was.
+  bool carry(Bytes bytes) {
+    std::vector<std::byte> data(bytes);
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      data[i] = static_cast<std::byte>(i * 2654435761U >> 16);
+    }
+    std::vector<std::byte> into(bytes);
+    receive(1, 1, into);
+    send(0, 1, data);
+    return run_until_events(1, 1) && data == into;
+  }
+
   /// Runs until `until` or until nothing will ever happen; true: the events of both are `wanted`.
   bool run_until_events(std::size_t wanted0, std::size_t wanted1, TimeNs until = 60'000'000'000) {
     while (events_[0].size() < wanted0 || events_[1].size() < wanted1) {
