@@ -385,6 +385,20 @@ class Relay {
     datagram.resize(static_cast<std::size_t>(std::max<ssize_t>(bytes, 0)));
     return datagram;
   }
+  /// As one call, which the receiver's kernel hands over as one: datagrams of equal size.
+  void pass_joined(std::span<const std::vector<std::byte>> datagrams, const WireAddress& end) {
+    constexpr int kUdpSegment = 103;
+    std::vector<std::byte> all;
+    for (const std::vector<std::byte>& datagram : datagrams) {
+      all.insert(all.end(), datagram.begin(), datagram.end());
+    }
+    const auto cut = [&](int bytes) {
+      EXPECT_EQ(setsockopt(socket_, IPPROTO_UDP, kUdpSegment, &bytes, sizeof bytes), 0);
+    };
+    cut(static_cast<int>(datagrams.front().size()));
+    pass(all, end);
+    cut(0);
+  }
   void pass(const std::vector<std::byte>& datagram, const WireAddress& end) {
     std::uint16_t port = 0;
     std::memcpy(&port, &end.bytes[1], sizeof port);
@@ -482,6 +496,45 @@ TEST(UdpWire, ATornPacketIsToldByItsHeader) {
   }
   std::sort(collector.torn.begin(), collector.torn.end());
   EXPECT_EQ(collector.torn, (std::vector<std::uint64_t>{2, 3, 4}));
+}
+
+// A packet without its third fragment and the next one's first come joined, as long as one packet;
+// where payload goes to its place at once, and where it does not.
+TEST(UdpWire, JoinedPiecesOfTwoPacketsAreTheirOwn) {
+  constexpr std::size_t kBytes = 5 * (1500 - 28 - kPrefixBytes) - 48;  // Five of equal size.
+  for (const bool is_placed : {false, true}) {
+    const auto from = UdpWire::open(options_of(AF_INET, 1500, false));
+    const auto to = UdpWire::open(options_of(AF_INET, 1500, true));
+    ASSERT_TRUE(from.ok() && to.ok());
+    const WireAddress end = (*to)->address();
+    Relay relay;
+    const auto peer = (*from)->add_peer(relay.before(end), 0);
+    ASSERT_TRUE(peer.ok());
+    std::vector<std::vector<std::byte>> pieces;
+    for (std::uint64_t number = 1; number <= 3; ++number) {
+      ASSERT_TRUE((*from)->send(testing::TestPacket(number, *peer, 48, kBytes).transmission));
+      for (int i = 0; i < 5; ++i) {
+        pieces.push_back(relay.take());
+      }
+    }
+    pieces.erase(pieces.begin() + 5 + 2);
+    testing::Collector collector;
+    collector.places = [&](std::uint64_t) { return is_placed; };
+    for (const auto& [at, count] : {std::pair{0, 5}, {5, 5}, {10, 4}}) {
+      relay.pass_joined(std::span(pieces).subspan(at, count), end);
+    }
+    receive_until(**to, collector, 2);
+    EXPECT_EQ(collector.count, 2U);
+    for (const std::uint64_t number : {1, 3}) {
+      testing::expect_equal(testing::TestPacket(number, *peer, 48, kBytes),
+                            collector.received[number]);
+    }
+    for (int i = 0; i < 1'000 && collector.torn.empty(); ++i) {
+      usleep(1'000);
+      (*to)->receive(collector, 8);
+    }
+    EXPECT_EQ(collector.torn, std::vector<std::uint64_t>{2});
+  }
 }
 
 /// The loopback interface of this network namespace is up and has this MTU.
