@@ -23,6 +23,11 @@ build=$(realpath "$1") wheels=$(realpath "$2") out=$(realpath -m "$3") what=${4:
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 mkdir -p "$out" "${TMPDIR:-/tmp}/tutti-gpu-net-logs"
 limit=${PART_LIMIT_S:-540}
+# A minute of it is for what begins and ends; the rest is shared out among the runs.
+if [[ ! $limit =~ ^[0-9]+$ ]] || ((10#$limit <= 60)); then
+  echo "$0: PART_LIMIT_S=$limit leaves no time for a run; remedy: a number of seconds above 60" >&2
+  exit 2
+fi
 
 # NVLink multicast stays off: all published results are without it.
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1
