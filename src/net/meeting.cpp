@@ -597,9 +597,9 @@ class Caller : public Member {
       texts.push_back(reader.text());
     }
     if (!reader.is_good) {
-      failure_ = "rank 0 (" + host_ + ") sent what is no exchange";
+      failure_ = is_over() ? failure_ : "rank 0 (" + host_ + ") sent what is no exchange";
+      return over();
     }
-    TUTTI_RETURN_IF_ERROR(over());
     return texts;
   }
 

@@ -385,6 +385,43 @@ TEST(Meeting, WhoGivesUpEndsItForAll) {
   }
 }
 
+TEST(Meeting, WhatRankZeroAnsweredBeforeBadNewsCounts) {
+  // A rank that ends right after an exchange: others may hear of both at once.
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in v4{};
+  v4.sin_family = AF_INET;
+  v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof v4;
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&v4), sizeof v4), 0);
+  ASSERT_EQ(listen(listener, 1), 0);
+  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&v4), &bytes), 0);
+  std::thread rank_zero([listener] {
+    const int fd = accept(listener, nullptr, nullptr);
+    char heard[512];
+    const std::string welcome("\x02\0\0\0\x01me", 7);
+    const std::string texts_and_failure(
+        "\x0a\0\0\0\x04\x01\0\0\0a\x01\0\0\0b"
+        "\x07\0\0\0\x05"
+        "because",
+        27);
+    EXPECT_GT(recv(fd, heard, sizeof heard, 0), 5);
+    EXPECT_EQ(send(fd, welcome.data(), welcome.size(), 0), 7);
+    EXPECT_GT(recv(fd, heard, sizeof heard, 0), 5);
+    EXPECT_EQ(send(fd, texts_and_failure.data(), texts_and_failure.size(), 0), 27);
+    close(fd);
+  });
+  auto meeting = Meeting::open(options_of(1, 2, "127.0.0.1:" + std::to_string(ntohs(v4.sin_port))));
+  ASSERT_TRUE(meeting.ok()) << meeting.status().message();
+  EXPECT_TRUE((*meeting)->join().ok());
+  const auto all = (*meeting)->all_gather("b", 20);
+  EXPECT_TRUE(all.ok()) << all.status().message();
+  EXPECT_EQ(all.ok() ? *all : std::vector<std::string>(), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ((*meeting)->news(20).message(), "meeting: because");
+  EXPECT_FALSE((*meeting)->all_gather("b", 20).ok());
+  rank_zero.join();
+  close(listener);
+}
+
 TEST(Meeting, WhoDoesNotComeToAnExchangeIsNamed) {
   run(3, [](int rank, Meeting& meeting) {
     const Status status = rank == 1 ? meeting.news(20) : meeting.all_gather("", 0.2).status();
