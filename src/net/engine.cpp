@@ -34,14 +34,13 @@ using transport::TimeNs;
 constexpr Bytes kBytesPerTurn = 128 << 10;
 constexpr std::size_t kPacketsPerTurn = 8;
 constexpr int kLastTurns = 512;  ///< For what a peer that is gone has left in the socket.
-/// Shorter sends leave by the caller's hand also where a thread spins: the way to it and back is
-/// most of the time that they take.
-constexpr Bytes kCallersBytes = 16 << 10;
+/// A send of up to so many bytes leaves before what has arrived is taken in and answered.
+constexpr Bytes kShortBytes = 16 << 10;
 constexpr std::uint32_t kSmallBytes = 1024;  ///< Header and payload; more is not worth a copy.
 /// What may wait rides along as far as all of it fits into a datagram of the usual length.
 constexpr std::size_t kTogetherBytes = 1400;
 constexpr TimeNs kHoldNs = 2'000;  ///< Of a spinning thread, for the caller's answer.
-constexpr int kPauses = 8;         ///< Of a spinning thread, between looks: 0.1 to 0.4 us.
+constexpr int kPauses = 2;         ///< Of a spinning thread, between looks: up to 0.1 us.
 constexpr TimeNs kLateNs =
     50'000;  ///< A spinning thread that has not turned for so long has no processor.
 constexpr TimeNs kCrowdedNs = 100'000'000;  ///< So long a spinning thread sleeps as others do then.
@@ -234,8 +233,8 @@ void Engine::post(Request* request) {
     ++posted_;
   }
   // The advert of a receive can wait for what its caller does next: a send, or a test.
-  if (request->is_send && (!spins_ || request->send.bytes <= kCallersBytes)) {
-    work_if_free();
+  if (request->is_send) {
+    help();
   }
   wake(spins_ ? Sleep::kNap : Sleep::kDeep);
 }
@@ -258,7 +257,7 @@ void Engine::work_if_free() {
       // sleeps for good. When it naps, for callers come, the next one who does takes it along.
       return;
     }
-    if (work(/*is_hurried=*/spins_)) {
+    if (work()) {
       has_more_ = true;
       wake(Sleep::kDeep);  // What the thread sleeps for may have changed.
     }
@@ -408,13 +407,10 @@ void Engine::wake(Sleep at_least) {
   }
 }
 
-bool Engine::work(bool is_hurried) {
+bool Engine::work() {
   bool did = take_posted();
   if (std::exchange(has_new_send_, false)) {
     transmit_first(now_ns());
-    if (is_hurried) {
-      return true;
-    }
   }
   has_more_ = false;
   did |= receive();
@@ -439,7 +435,7 @@ bool Engine::work(bool is_hurried) {
 
 /// With a turn that has moved so much. What was posted meanwhile may be other engines' work, too.
 bool Engine::may_go_on(Bytes bytes) const {
-  return bytes < kCallersBytes || (bytes < kBytesPerTurn && posted_.load() == 0);
+  return bytes < kShortBytes || (bytes < kBytesPerTurn && posted_.load() == 0);
 }
 
 bool Engine::receive() {
@@ -469,7 +465,7 @@ bool Engine::take_posted() {
       hold_ns_ = 0;
       // A long one would keep waiting what has arrived, and gains nothing by coming first.
       has_new_send_ =
-          has_new_send_ || (post.request != nullptr && post.request->send.bytes <= kCallersBytes);
+          has_new_send_ || (post.request != nullptr && post.request->send.bytes <= kShortBytes);
     }
     if (post.request == nullptr) {
       (void)endpoint_.expect(now_ns(), lane.connection, post.slot);

@@ -5,8 +5,9 @@
 // (receive, acknowledge, credit, timers, transmit). Two ways to share the processors:
 //
 //   busy    the thread spins until there has been nothing to do for a millisecond, then sleeps on
-//           the wire; short sends leave by the caller's hand all the same. For machines with
-//           processors to spare.
+//           the wire. Callers do its work only where it is asleep or has no processor: a send
+//           takes as long as the way through the kernels of all virtual switches, and several
+//           engines take several at once. For machines with processors to spare.
 //   shared  a caller that tests a request does the work itself if nobody else does. The thread
 //           looks after it only when no caller has come for a while, so that a caller that waits
 //           elsewhere does not stop the network. For machines without processors to spare: a
@@ -204,9 +205,8 @@ class Engine : private wire::Arrivals {
   bool is_helped(transport::TimeNs now) const;
   void sleep();
   void wake(Sleep at_least);
-  /// Under the lock, as all that follows. True: there was something to do. `is_hurried`: a caller's
-  /// send is all of it, the thread does the rest.
-  bool work(bool is_hurried = false);
+  /// Under the lock, as all that follows. True: there was something to do.
+  bool work();
   bool may_go_on(Bytes bytes) const;
   bool receive();
   bool take_posted();
