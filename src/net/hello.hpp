@@ -19,7 +19,7 @@
 
 namespace tutti::net {
 
-inline constexpr std::uint16_t kProtocolVersion = 6;  ///< Of all that follows, too.
+inline constexpr std::uint16_t kProtocolVersion = 7;  ///< Of all that follows, too.
 inline constexpr std::size_t kHelloBytes = 512;
 inline constexpr std::size_t kTextBytes = 64;
 using HelloBytes = std::array<std::byte, kHelloBytes>;

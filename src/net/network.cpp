@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <deque>
@@ -24,6 +23,7 @@
 #include "net/clock.hpp"
 #include "net/engine.hpp"
 #include "net/interfaces.hpp"
+#include "net/placement.hpp"
 #include "net/rendezvous.hpp"
 #include "net/silence.hpp"
 #include "net/thread.hpp"
@@ -190,8 +190,9 @@ class SystemNetwork : public Network {
   Result<std::unique_ptr<Listener>> listen(int number) override {
     TUTTI_ASSIGN_OR_RETURN(Device* const device, start(number));
     TUTTI_ASSIGN_OR_RETURN(const SocketAddress local, address_of(device->it));
-    return make_listener(local, rendezvous_of(*device),
-                         [this, device] { return next_engines(*device, false); });
+    return make_listener(local, rendezvous_of(*device), [this, device](std::uint64_t peer) {
+      return next_engines(*device, peer, false);
+    });
   }
 
   Result<std::unique_ptr<Connector>> connect(int number, const Handle& handle,
@@ -206,8 +207,9 @@ class SystemNetwork : public Network {
       options.traffic_class = static_cast<std::uint8_t>(traffic_class);
     }
     TUTTI_ASSIGN_OR_RETURN(const SocketAddress local, address_of(device->it));
-    return make_connector(local, handle, options,
-                          [this, device] { return next_engines(*device, true); });
+    return make_connector(local, handle, options, [this, device](std::uint64_t peer) {
+      return next_engines(*device, peer, true);
+    });
   }
 
   void finish_watch() override {
@@ -228,8 +230,10 @@ class SystemNetwork : public Network {
 
   struct Device {
     NetDevice it;
-    Engines engines;         ///< Once it is used.
-    Bytes window_bytes = 0;  ///< Most that its sockets hold of one peer; 0: enough.
+    Engines engines;                       ///< Once it is used.
+    std::uint64_t id = 0;                  ///< Hello::device; random, once it is used.
+    std::unique_ptr<Placement> placement;  ///< Of the channels on the engines.
+    Bytes window_bytes = 0;                ///< Most that its sockets hold of one peer; 0: enough.
   };
 
   /// Until all engines are so, or (false) the time is over.
@@ -337,8 +341,7 @@ class SystemNetwork : public Network {
     const int count = config_.net_engines > 0 ? config_.net_engines : engines_by_default(it);
     const int paths = paths_of_rail(it, count);
     const auto silence = std::make_shared<Silence>();
-    std::uint64_t device_id = 0;
-    TUTTI_RETURN_IF_ERROR(system_random(&device_id, sizeof device_id));
+    TUTTI_RETURN_IF_ERROR(system_random(&device.id, sizeof device.id));
     std::vector<std::unique_ptr<Engine>> started;
     for (int i = 0; i < count; ++i) {
       Bytes buffer_bytes = 0;
@@ -353,7 +356,7 @@ class SystemNetwork : public Network {
       of_engine.processors = processors;
       of_engine.copied_bytes_max = config_.net_copy_bytes;
       of_engine.silence = silence;
-      of_engine.device_id = device_id;
+      of_engine.device_id = device.id;
       of_engine.device = it.name;
       of_engine.address = it.address;
       of_engine.controller = config_.net_controller;
@@ -379,6 +382,7 @@ class SystemNetwork : public Network {
              (rendezvous_.policy == nullptr ? std::string()
                                             : std::string(", policy ") + rendezvous_.policy->name) +
              ", " + started.front()->description());
+    device.placement = std::make_unique<Placement>(started.size());
     device.engines = std::move(started);
     return &device;
   }
@@ -387,6 +391,7 @@ class SystemNetwork : public Network {
   RendezvousOptions rendezvous_of(const Device& device) const {
     RendezvousOptions options = rendezvous_;
     options.window_bytes = device.window_bytes;
+    options.device_id = device.id;
     return options;
   }
 
@@ -419,15 +424,11 @@ class SystemNetwork : public Network {
     return std::min(wanted, engines.size());
   }
 
-  /// In turn, each direction for itself and half of the engines apart: both directions of a ring
-  /// begin on different ones, and so do its channels. What is being connected has no load yet.
-  std::vector<Engine*> next_engines(const Device& device, bool sends) {
-    const Engines& engines = device.engines;
-    const std::uint32_t turn =
-        sends ? next_sender_++ : next_receiver_++ + static_cast<std::uint32_t>(engines.size() / 2);
+  std::vector<Engine*> next_engines(const Device& device, std::uint64_t peer, bool sends) const {
     std::vector<Engine*> chosen;
-    for (std::size_t i = 0; i < lanes_of(device.it, engines); ++i) {
-      chosen.push_back(engines[(turn + i) % engines.size()].get());
+    for (const std::size_t i :
+         device.placement->next(peer, sends, lanes_of(device.it, device.engines))) {
+      chosen.push_back(device.engines[i].get());
     }
     return chosen;
   }
@@ -437,8 +438,6 @@ class SystemNetwork : public Network {
   Watch watch_;  ///< Outlives the engines.
   bool is_busy_ = false;
   RendezvousOptions rendezvous_;
-  std::atomic<std::uint32_t> next_sender_ = 0;
-  std::atomic<std::uint32_t> next_receiver_ = 0;
   mutable std::mutex mutex_;    ///< Of the devices' number, and of the engines' start.
   std::deque<Device> devices_;  ///< They stay where they are.
 };

@@ -46,7 +46,7 @@ constexpr std::uint32_t kWindowChunks = 64;
 constexpr TimeNs kProcessingNs = 30'000;  ///< Of a chunk and its acknowledgement, at both ends.
 
 /// Magic, version, family (4 or 6), port, 16 bytes of address, key.
-Handle to_handle(const SocketAddress& address, const Key& key) {
+Handle to_handle(const SocketAddress& address, const Key& key, std::uint64_t device_id) {
   Handle handle;
   std::byte* const out = handle.bytes.data();
   std::memcpy(out, kHandleMagic, sizeof kHandleMagic);
@@ -64,11 +64,12 @@ Handle to_handle(const SocketAddress& address, const Key& key) {
   }
   std::memcpy(out + 24, &key.low, 8);
   std::memcpy(out + 32, &key.high, 8);
+  std::memcpy(out + 40, &device_id, 8);
   return handle;
 }
 
 Status from_handle(const Handle& handle, const SocketAddress& local, SocketAddress& address,
-                   Key& key) {
+                   Key& key, std::uint64_t& device_id) {
   const std::byte* const in = handle.bytes.data();
   if (std::memcmp(in, kHandleMagic, sizeof kHandleMagic) != 0) {
     return Status(ErrorCode::kInvalidArgument,
@@ -103,6 +104,7 @@ Status from_handle(const Handle& handle, const SocketAddress& local, SocketAddre
   }
   std::memcpy(&key.low, in + 24, 8);
   std::memcpy(&key.high, in + 32, 8);
+  std::memcpy(&device_id, in + 40, 8);
   return {};
 }
 
@@ -319,7 +321,7 @@ class TcpListener : public Listener {
                     "net: cannot listen at the interface's address: " + why_no_descriptor());
     }
     TUTTI_RETURN_IF_ERROR(system_random(&key_, sizeof key_));
-    handle_ = to_handle(bound, key_);
+    handle_ = to_handle(bound, key_, options_.device_id);
     return {};
   }
 
@@ -404,7 +406,7 @@ class TcpListener : public Listener {
 
   Result<std::unique_ptr<Channel>> greet(Guest& guest) {
     const int socket = guest.socket.get();
-    const std::vector<Engine*> engines = choose_();
+    const std::vector<Engine*> engines = choose_(guest.hellos.get()[0].device);
     TUTTI_ASSIGN_OR_RETURN(const std::vector<Hello> mine, hellos_of(engines, options_, socket));
     auto channel =
         attach(engines, mine, guest.hellos.get(), key_, options_, /*sends=*/false, socket);
@@ -438,7 +440,7 @@ class TcpConnector : public Connector {
 
   Status begin(const SocketAddress& local, const Handle& handle) {
     SocketAddress peer;
-    TUTTI_RETURN_IF_ERROR(from_handle(handle, local, peer, key_));
+    TUTTI_RETURN_IF_ERROR(from_handle(handle, local, peer, key_, peer_id_));
     SocketAddress from = local;
     if (from.storage.ss_family == AF_INET6) {
       reinterpret_cast<sockaddr_in6&>(from.storage).sin6_port = 0;
@@ -478,7 +480,7 @@ class TcpConnector : public Connector {
         return Status(ErrorCode::kTimeout,
                       std::string("net: cannot connect to the peer: ") + std::strerror(error));
       }
-      engines_ = choose_();
+      engines_ = choose_(peer_id_);
       TUTTI_ASSIGN_OR_RETURN(mine_, hellos_of(engines_, options_, socket));
       TUTTI_RETURN_IF_ERROR(write_hellos(socket, mine_, key_));
     }
@@ -502,6 +504,7 @@ class TcpConnector : public Connector {
   TimeNs begun_ns_;
   Descriptor socket_;
   Key key_;
+  std::uint64_t peer_id_ = 0;     ///< Hello::device.
   std::vector<Engine*> engines_;  ///< Once connected.
   std::vector<Hello> mine_;
   IncomingHellos answer_;

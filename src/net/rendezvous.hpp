@@ -32,14 +32,15 @@ struct RendezvousOptions {
   transport::TimeNs timeout_ns = 30'000'000'000;
   transport::TimeNs lazy_ns = 20'000;  ///< So long acknowledgements of short messages may wait.
   Bytes window_bytes = 0;
+  std::uint64_t device_id = 0;                     ///< Hello::device of this side.
   std::uint8_t traffic_class = 0;                  ///< Of the channels that this side connects.
   const tutti_transport_policy* policy = nullptr;  ///< Of this side alone.
   Log log;
 };
 
-/// Gives the engines of the next channel of this direction, one for each lane that it may have, 1
-/// to kLanesMax. The peer may have fewer: then the first ones count.
-using ChooseEngines = std::function<std::vector<Engine*>()>;
+/// Gives the engines of the next channel of this direction with that peer (Hello::device), one for
+/// each lane that it may have, 1 to kLanesMax. The peer may have fewer: then the first ones count.
+using ChooseEngines = std::function<std::vector<Engine*>(std::uint64_t peer)>;
 
 Result<std::unique_ptr<Listener>> make_listener(const wire::udp::SocketAddress& local,
                                                 const RendezvousOptions& options,

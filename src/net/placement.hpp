@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Which engines of a device the channels are on. When a channel is made nobody knows what it will
+// carry, and a channel stays where it is. So what is likely to be busy at the same time is kept
+// apart: the channels to one peer (a ring has all of its sends to one), and the two directions (a
+// ring has both at once). It does not help to share all channels out in turn: NCCL takes some of a
+// ring's from its trees, made earlier, among others that carry next to nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace tutti::net {
+
+/// Thread-safe.
+class Placement {
+ public:
+  /// `engines`: how many there are, not 0.
+  explicit Placement(std::size_t engines) : engines_(engines) {}
+
+  /// The engines of the next channel, all different, one for each of `lanes` and at most as many as
+  /// there are. `peer`: Hello::device of the other end.
+  ///
+  /// The channels of one direction to a peer are on all engines in turn. Sends begin in the first
+  /// half of the engines and receives in the second; within its half, each new peer begins one
+  /// later than the one before.
+  std::vector<std::size_t> next(std::uint64_t peer, bool sends, std::size_t lanes);
+
+ private:
+  struct Peer {
+    std::size_t first;         ///< Within the half.
+    std::size_t channels = 0;  ///< So far; those that were closed count.
+  };
+  using Peers = std::unordered_map<std::uint64_t, Peer>;
+
+  std::size_t engines_;
+  std::mutex mutex_;
+  Peers sends_to_;
+  Peers receives_from_;
+};
+
+}  // namespace tutti::net
