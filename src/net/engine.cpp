@@ -233,10 +233,11 @@ void Engine::post(Request* request) {
     ++posted_;
   }
   // The advert of a receive can wait for what its caller does next: a send, or a test.
+  const bool spins = spins_;
   if (request->is_send) {
     help();
   }
-  wake(spins_ ? Sleep::kNap : Sleep::kDeep);
+  wake(spins ? Sleep::kNap : Sleep::kDeep);
 }
 
 void Engine::help() {

@@ -5,9 +5,10 @@
 // (receive, acknowledge, credit, timers, transmit). Two ways to share the processors:
 //
 //   busy    the thread spins until there has been nothing to do for a millisecond, then sleeps on
-//           the wire. Callers do its work only where it is asleep or has no processor: a send
-//           takes as long as the way through the kernels of all virtual switches, and several
-//           engines take several at once. For machines with processors to spare.
+//           the wire. Callers do a round of work only where it sleeps, or has not begun one for
+//           50 us: the kernel takes a send all the way to the receiver's socket where switches are
+//           virtual, and meanwhile a caller could post the next one, to another engine. For
+//           machines with processors to spare.
 //   shared  a caller that tests a request does the work itself if nobody else does. The thread
 //           looks after it only when no caller has come for a while, so that a caller that waits
 //           elsewhere does not stop the network. For machines without processors to spare: a
@@ -173,7 +174,8 @@ class Engine : private wire::Arrivals {
 
   /// Any thread. The request is filled in but for the results.
   void post(Request* request);
-  /// A caller waits: shared engines, and those that sleep, do a round of work if nobody else does.
+  /// A caller waits: shared engines, and spinning ones whose thread sleeps or is late, do a round
+  /// of work if nobody else does.
   void help();
 
   /// The process ends: whoever has sent it something that has arrived is told so. Takes half a

@@ -373,12 +373,16 @@ class Host : public Member {
     for (const std::string& text : texts) {
       put(answer, text);
     }
+    // To all, before any of them hears of one who has gone since: the exchange is done.
+    std::vector<Seat*> gone;
     for (Seat& seat : seats_) {
-      if (!is_over() && !seat.stream.write(Kind::kTexts, answer)) {
-        lose(seat);
+      if (!seat.stream.write(Kind::kTexts, answer)) {
+        gone.push_back(&seat);
       }
     }
-    TUTTI_RETURN_IF_ERROR(over());
+    for (Seat* const seat : gone) {
+      lose(*seat);
+    }
     return texts;
   }
 

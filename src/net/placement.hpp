@@ -23,22 +23,25 @@ class Placement {
   explicit Placement(std::size_t engines) : engines_(engines) {}
 
   /// The engines of the next channel, all different, one for each of `lanes` and at most as many as
-  /// there are. `peer`: Hello::device of the other end.
+  /// there are. `peer`: Hello::device of the other end, so one of its processes, and of several
+  /// devices there one.
   ///
   /// The channels of one direction to a peer are on all engines in turn. Sends begin in the first
-  /// half of the engines and receives in the second; within its half, each new peer begins one
-  /// later than the one before.
+  /// half of the engines and receives in the second; within a half, each new peer begins one later
+  /// than the one before. Channels of several communicators with a peer count together, and so do
+  /// those that were closed. Who only sends, one channel to each of many peers, uses half.
   std::vector<std::size_t> next(std::uint64_t peer, bool sends, std::size_t lanes);
 
  private:
   struct Peer {
-    std::size_t first;         ///< Within the half.
+    std::size_t first;         ///< Peers before it.
     std::size_t channels = 0;  ///< So far; those that were closed count.
   };
   using Peers = std::unordered_map<std::uint64_t, Peer>;
 
   std::size_t engines_;
   std::mutex mutex_;
+  // They grow by some fifty bytes with each process that has the key and has been heard of.
   Peers sends_to_;
   Peers receives_from_;
 };

@@ -45,7 +45,7 @@ constexpr TimeNs kTcpRttNsMax = 20'000'000;
 constexpr std::uint32_t kWindowChunks = 64;
 constexpr TimeNs kProcessingNs = 30'000;  ///< Of a chunk and its acknowledgement, at both ends.
 
-/// Magic, version, family (4 or 6), port, 16 bytes of address, key.
+/// Magic, version, family (4 or 6), port, 16 bytes of address, key, device.
 Handle to_handle(const SocketAddress& address, const Key& key, std::uint64_t device_id) {
   Handle handle;
   std::byte* const out = handle.bytes.data();

@@ -452,6 +452,57 @@ TEST(Network, OfTwoThatDifferTheFewerLanesCount) {
   }
 }
 
+/// Of the reports at a network's end.
+std::vector<std::uint64_t> chunks_received_by_engine(const std::vector<std::string>& told) {
+  std::vector<std::uint64_t> chunks;
+  for (const std::string& line : told) {
+    const std::string head = ", received ";
+    if (line.starts_with("net: chunks sent ")) {
+      chunks.push_back(std::stoull(line.substr(line.find(head) + head.size())));
+    }
+  }
+  return chunks;
+}
+
+TEST(Network, TheChannelsToAPeerAreOnDifferentEngines) {
+  const ScopedEnvironment engines("TUTTI_NET_ENGINES", "2");
+  const ScopedEnvironment lanes("TUTTI_NET_LANES", "1");
+  for (const bool sends : {true, false}) {
+    std::vector<std::string> told;
+    auto network =
+        Network::open([&told](LogKind, const std::string& text) { told.push_back(text); });
+    ASSERT_TRUE(network.ok()) << network.status().message();
+    const auto peer = make_network();
+    const auto other = make_network();
+    // As a ring's that come with another peer's between them.
+    Pair pairs[3];
+    for (int i = 0; i < 3; ++i) {
+      Network& end = i == 1 ? *other : *peer;
+      join(sends ? **network : end, sends ? end : **network, pairs[i].send, pairs[i].receive);
+      ASSERT_NE(pairs[i].receive, nullptr);
+    }
+    for (const int i : {0, 2}) {
+      const std::vector<std::byte> sent = content(9, 300'001);
+      std::vector<std::byte> got(sent.size());
+      const ReceivePart to = part(got);
+      Request* const receive = *pairs[i].receive->receive({&to, 1});
+      Request* const send = *pairs[i].send->send(0, sent.data(), sent.size());
+      EXPECT_TRUE(wait(receive).status.ok());
+      EXPECT_TRUE(wait(send).status.ok());
+    }
+    for (Pair& pair : pairs) {
+      pair.send.reset();
+      pair.receive.reset();
+    }
+    network->reset();
+    const std::vector<std::uint64_t> chunks =
+        sends ? chunks_sent_by_engine(told) : chunks_received_by_engine(told);
+    ASSERT_EQ(chunks.size(), 2U);
+    EXPECT_GT(chunks[0], 0U);
+    EXPECT_GT(chunks[1], 0U);
+  }
+}
+
 /// This process may open so many more files while it lives.
 class FewDescriptors {
  public:

@@ -67,15 +67,19 @@ TEST(Placement, APeersChannelsAreOnAllEnginesInTurn) {
   }
 }
 
-TEST(Placement, ManyPeersOfAChannelEachFillAllEngines) {
-  for (const std::size_t engines : {2, 4, 6}) {
-    Placement placement(engines);
-    std::vector<std::size_t> channels(engines);
-    for (std::uint64_t peer = 0; peer < 4 * engines; ++peer) {
-      ++channels.at(one(placement, peer, kSends));
-      ++channels.at(one(placement, peer, kReceives));
+TEST(Placement, ManyPeersOfAsManyChannelsEachFillAllEngines) {
+  for (const std::size_t engines : {2, 4, 6, 8}) {
+    for (std::size_t of_a_peer = 1; of_a_peer <= 2 * engines; ++of_a_peer) {
+      Placement placement(engines);
+      std::vector<std::size_t> channels(engines);
+      for (std::uint64_t peer = 0; peer < 12 * engines; ++peer) {
+        for (std::size_t i = 0; i < of_a_peer; ++i) {
+          ++channels.at(one(placement, peer, kSends));
+          ++channels.at(one(placement, peer, kReceives));
+        }
+      }
+      EXPECT_EQ(unevenness(channels), 0U) << engines << " engines, " << of_a_peer << " channels";
     }
-    EXPECT_EQ(unevenness(channels), 0U) << engines;
   }
 }
 
