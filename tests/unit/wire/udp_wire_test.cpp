@@ -19,6 +19,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <tuple>
@@ -422,77 +424,95 @@ class Relay {
 };
 
 // Three packets come in part; after 2^16 packets three of the same sizes come whole.
-TEST(UdpWire, WhatRemainsOfAPacketDoesNotGetIntoALaterOne) {
-  constexpr std::size_t kFragments = 5;
-  constexpr int kRound = 1 << 16;
-  const auto from = UdpWire::open(options_of(AF_INET, 1500, false));
-  const auto to = UdpWire::open(options_of(AF_INET, 1500, false));
-  ASSERT_TRUE(from.ok() && to.ok());
-  const WireAddress end = (*to)->address();
-  Relay relay;
-  const Relay nobody;
-  const auto peer = (*from)->add_peer(relay.before(end), 0);
-  const auto silent = (*from)->add_peer(nobody.before(end), 0);
-  ASSERT_TRUE(peer.ok() && silent.ok());
-  const auto send = [&](std::uint64_t number, const auto& is_passed) {
-    const testing::TestPacket packet(number, *peer, 48, 7'000);
-    ASSERT_TRUE((*from)->send(packet.transmission));
+/// Two wires, and a relay between them that decides which of the one's datagrams the other gets.
+class RelayedWires : public ::testing::Test {
+ protected:
+  void open(bool receiver_joins) {
+    auto sender = UdpWire::open(options_of(AF_INET, 1500, false));
+    auto receiver = UdpWire::open(options_of(AF_INET, 1500, receiver_joins));
+    ASSERT_TRUE(sender.ok() && receiver.ok());
+    from_ = std::move(*sender);
+    to_ = std::move(*receiver);
+    end_ = to_->address();
+    const auto peer = from_->add_peer(relay_.before(end_), 0);
+    ASSERT_TRUE(peer.ok());
+    peer_ = *peer;
+  }
+
+  testing::TestPacket packet(std::uint64_t number, std::size_t payload_bytes) const {
+    return {number, peer_, 48, payload_bytes};
+  }
+
+  /// The datagrams of a packet, which are at the relay now.
+  std::vector<std::vector<std::byte>> send(const testing::TestPacket& packet) {
+    EXPECT_TRUE(from_->send(packet.transmission));
+    std::vector<std::vector<std::byte>> datagrams;
     for (std::size_t i = 0; i < kFragments; ++i) {
-      const std::vector<std::byte> datagram = relay.take();
+      datagrams.push_back(relay_.take());
+    }
+    return datagrams;
+  }
+  /// Passes on those whose number is as wanted.
+  void send(const testing::TestPacket& packet, const std::function<bool(std::size_t)>& is_passed) {
+    const std::vector<std::vector<std::byte>> datagrams = send(packet);
+    for (std::size_t i = 0; i < kFragments; ++i) {
       if (is_passed(i)) {
-        relay.pass(datagram, end);
+        relay_.pass(datagrams[i], end_);
       }
     }
+  }
+
+  static constexpr std::size_t kFragments = 5;
+  Relay relay_;
+  std::unique_ptr<UdpWire> from_;
+  std::unique_ptr<UdpWire> to_;
+  WireAddress end_;
+  std::uint64_t peer_ = 0;  ///< The receiver, as the sender knows it.
+};
+
+TEST_F(RelayedWires, WhatRemainsOfAPacketDoesNotGetIntoALaterOne) {
+  constexpr int kRound = 1 << 16;
+  ASSERT_NO_FATAL_FAILURE(open(/*receiver_joins=*/false));
+  const Relay nobody;
+  const auto silent = from_->add_peer(nobody.before(end_), 0);
+  ASSERT_TRUE(silent.ok());
+  const auto send = [&](std::uint64_t number, const auto& is_passed) {
+    RelayedWires::send(packet(number, 7'000), is_passed);
   };
   send(1, [](std::size_t i) { return i != 2; });
   send(2, [](std::size_t i) { return i + 1 == kFragments; });
   send(3, [](std::size_t i) { return i == 0; });
   const testing::TestPacket other(9, *silent, 48, 0);
   for (int i = 3; i < kRound; ++i) {
-    while (!(*from)->send(other.transmission)) {
+    while (!from_->send(other.transmission)) {
     }
   }
   for (const std::uint64_t number : {4, 5, 6}) {
     send(number, [](std::size_t) { return true; });
   }
   testing::Collector collector;
-  receive_until(**to, collector, 3);
+  receive_until(*to_, collector, 3);
   EXPECT_EQ(collector.count, 3U);
   usleep(1'000);
-  (*to)->receive(collector, 8);
+  to_->receive(collector, 8);
   EXPECT_EQ(collector.torn, std::vector<std::uint64_t>{1});  // Of 2 there is no header.
   for (const std::uint64_t number : {4, 5, 6}) {
     ASSERT_EQ(collector.received.count(number), 1U) << number;
-    testing::expect_equal(testing::TestPacket(number, *peer, 48, 7'000),
-                          collector.received[number]);
+    testing::expect_equal(packet(number, 7'000), collector.received[number]);
   }
 }
 
-TEST(UdpWire, ATornPacketIsToldByItsHeader) {
-  constexpr std::size_t kFragments = 5;
-  const auto from = UdpWire::open(options_of(AF_INET, 1500, false));
-  const auto to = UdpWire::open(options_of(AF_INET, 1500, true));
-  ASSERT_TRUE(from.ok() && to.ok());
-  const WireAddress end = (*to)->address();
-  Relay relay;
-  const auto peer = (*from)->add_peer(relay.before(end), 0);
-  ASSERT_TRUE(peer.ok());
+TEST_F(RelayedWires, ATornPacketIsToldByItsHeader) {
+  ASSERT_NO_FATAL_FAILURE(open(/*receiver_joins=*/true));
   testing::Collector collector;
   for (std::uint64_t number = 1; number <= kFragments; ++number) {
-    const std::size_t lost = number - 1;
-    ASSERT_TRUE((*from)->send(testing::TestPacket(number, *peer, 48, 7'000).transmission));
-    for (std::size_t i = 0; i < kFragments; ++i) {
-      const std::vector<std::byte> datagram = relay.take();
-      if (i != lost) {
-        relay.pass(datagram, end);
-      }
-    }
-    receive_until(**to, collector, 0);
+    send(packet(number, 7'000), [&](std::size_t i) { return i != number - 1; });
+    receive_until(*to_, collector, 0);
   }
   EXPECT_EQ(collector.count, 0U);
-  for (int i = 0; i < 1'000 && (*to)->next_deadline() != transport::kNever; ++i) {
+  for (int i = 0; i < 1'000 && to_->next_deadline() != transport::kNever; ++i) {
     usleep(1'000);
-    EXPECT_EQ((*to)->receive(collector, 8), 0U);
+    EXPECT_EQ(to_->receive(collector, 8), 0U);
   }
   std::sort(collector.torn.begin(), collector.torn.end());
   EXPECT_EQ(collector.torn, (std::vector<std::uint64_t>{2, 3, 4}));
@@ -500,38 +520,30 @@ TEST(UdpWire, ATornPacketIsToldByItsHeader) {
 
 // A packet without its third fragment and the next one's first come joined, as long as one packet;
 // where payload goes to its place at once, and where it does not.
-TEST(UdpWire, JoinedPiecesOfTwoPacketsAreTheirOwn) {
+TEST_F(RelayedWires, JoinedPiecesOfTwoPacketsAreTheirOwn) {
   constexpr std::size_t kBytes = 5 * (1500 - 28 - kPrefixBytes) - 48;  // Five of equal size.
   for (const bool is_placed : {false, true}) {
-    const auto from = UdpWire::open(options_of(AF_INET, 1500, false));
-    const auto to = UdpWire::open(options_of(AF_INET, 1500, true));
-    ASSERT_TRUE(from.ok() && to.ok());
-    const WireAddress end = (*to)->address();
-    Relay relay;
-    const auto peer = (*from)->add_peer(relay.before(end), 0);
-    ASSERT_TRUE(peer.ok());
+    ASSERT_NO_FATAL_FAILURE(open(/*receiver_joins=*/true));
     std::vector<std::vector<std::byte>> pieces;
     for (std::uint64_t number = 1; number <= 3; ++number) {
-      ASSERT_TRUE((*from)->send(testing::TestPacket(number, *peer, 48, kBytes).transmission));
-      for (int i = 0; i < 5; ++i) {
-        pieces.push_back(relay.take());
+      for (std::vector<std::byte>& piece : send(packet(number, kBytes))) {
+        pieces.push_back(std::move(piece));
       }
     }
     pieces.erase(pieces.begin() + 5 + 2);
     testing::Collector collector;
     collector.places = [&](std::uint64_t) { return is_placed; };
     for (const auto& [at, count] : {std::pair{0, 5}, {5, 5}, {10, 4}}) {
-      relay.pass_joined(std::span(pieces).subspan(at, count), end);
+      relay_.pass_joined(std::span(pieces).subspan(at, count), end_);
     }
-    receive_until(**to, collector, 2);
+    receive_until(*to_, collector, 2);
     EXPECT_EQ(collector.count, 2U);
     for (const std::uint64_t number : {1, 3}) {
-      testing::expect_equal(testing::TestPacket(number, *peer, 48, kBytes),
-                            collector.received[number]);
+      testing::expect_equal(packet(number, kBytes), collector.received[number]);
     }
     for (int i = 0; i < 1'000 && collector.torn.empty(); ++i) {
       usleep(1'000);
-      (*to)->receive(collector, 8);
+      to_->receive(collector, 8);
     }
     EXPECT_EQ(collector.torn, std::vector<std::uint64_t>{2});
   }
