@@ -405,13 +405,14 @@ INSTANTIATE_TEST_SUITE_P(All, NetworkPolling,
                            return it.param.polling + std::string(it.param.lanes);
                          });
 
-/// A network's engines, as they say at its end how many chunks they have sent.
-std::vector<std::uint64_t> chunks_sent_by_engine(const std::vector<std::string>& told) {
+/// Of each engine, as a network says at its end: chunks sent, or received.
+std::vector<std::uint64_t> chunks_by_engine(const std::vector<std::string>& told, bool sent) {
   std::vector<std::uint64_t> chunks;
   for (const std::string& line : told) {
     const std::string head = "net: chunks sent ";
+    const std::string counter = sent ? head : ", received ";
     if (line.starts_with(head)) {
-      chunks.push_back(std::stoull(line.substr(head.size())));
+      chunks.push_back(std::stoull(line.substr(line.find(counter) + counter.size())));
     }
   }
   return chunks;
@@ -446,22 +447,10 @@ TEST(Network, OfTwoThatDifferTheFewerLanesCount) {
     pair.send.reset();
     pair.receive.reset();
     pair.a.reset();
-    const std::vector<std::uint64_t> chunks = chunks_sent_by_engine(told);
+    const std::vector<std::uint64_t> chunks = chunks_by_engine(told, true);
     ASSERT_EQ(chunks.size(), 4U);
     EXPECT_EQ(std::count(chunks.begin(), chunks.end(), 0U), 2);
   }
-}
-
-/// Of the reports at a network's end.
-std::vector<std::uint64_t> chunks_received_by_engine(const std::vector<std::string>& told) {
-  std::vector<std::uint64_t> chunks;
-  for (const std::string& line : told) {
-    const std::string head = ", received ";
-    if (line.starts_with("net: chunks sent ")) {
-      chunks.push_back(std::stoull(line.substr(line.find(head) + head.size())));
-    }
-  }
-  return chunks;
 }
 
 TEST(Network, TheChannelsToAPeerAreOnDifferentEngines) {
@@ -495,8 +484,7 @@ TEST(Network, TheChannelsToAPeerAreOnDifferentEngines) {
       pair.receive.reset();
     }
     network->reset();
-    const std::vector<std::uint64_t> chunks =
-        sends ? chunks_sent_by_engine(told) : chunks_received_by_engine(told);
+    const std::vector<std::uint64_t> chunks = chunks_by_engine(told, sends);
     ASSERT_EQ(chunks.size(), 2U);
     EXPECT_GT(chunks[0], 0U);
     EXPECT_GT(chunks[1], 0U);
