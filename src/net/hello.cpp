@@ -193,7 +193,6 @@ Result<transport::ConnectionOptions> agree(const Hello& mine, const Hello& their
   options.authenticates = mine.authenticates;
   options.controller = mine.controller;
   options.wire.chunk_bytes = std::min(a.chunk_bytes, b.chunk_bytes);
-  options.wire.chunk_bytes_min = std::min(a.chunk_bytes_min, options.wire.chunk_bytes);
   options.wire.mtu_bytes = std::min(a.mtu_bytes, b.mtu_bytes);
   options.wire.paths = std::min(a.paths, b.paths);
   options.wire.rails = std::min(a.rails, b.rails);

@@ -277,7 +277,6 @@ class SystemNetwork : public Network {
     // 8 bits of a byte, 10^6 ps of a microsecond: ps_per_byte = 8e6 / Mb/s.
     options.ps_per_byte = static_cast<std::uint32_t>(8'000'000 / std::max(1, device.speed_mbps));
     options.ps_per_byte = std::max(options.ps_per_byte, 1U);
-    options.is_memory = device.is_loopback;
     options.buffer_bytes = config_.net_buffer_bytes;
     options.segmentation = config_.net_offload;
     options.coalescing = config_.net_offload;

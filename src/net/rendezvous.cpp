@@ -177,8 +177,8 @@ Result<transport::ConnectionOptions> options_of(const Hello& mine, const Hello& 
           ? window_bytes
           : std::min(connection.window_bytes_max * connection.wire.rails, window_bytes);
   take_share(connection, lanes);
-  // More than the window has: the chunks of short messages are as short as a sixteenth, and no
-  // stream of them alone needs all of it.
+  // More than the window has: each short message is a chunk, and no stream of them alone needs all
+  // of it.
   connection.chunks_max = static_cast<std::uint32_t>(std::min<Bytes>(
       transport::kChunksMax, 8 * (connection.window_bytes_max / connection.wire.chunk_bytes + 1)));
   connection.window_groups = std::gcd(connection.wire.paths, std::max(kWindowGroups / lanes, 1U));

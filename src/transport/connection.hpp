@@ -72,8 +72,6 @@ class Connection {
   /// After can_send.
   void poll_data(TimeNs now, Transmission& out);
   std::uint32_t chunk_bytes() const { return wire().chunk_bytes; }
-  /// Of the next chunk of a message, at most.
-  std::uint32_t chunk_bytes_of(const Outgoing& send) const;
   bool take_event(Event& event);
   TimeNs next_deadline() const { return timers_.next(); }
   /// Has ended, said so, and nobody will ask again.

@@ -134,9 +134,7 @@ bool Connection::can_send(TimeNs now) {
     }
   } else {
     const Outgoing& send = outgoing_.at(cutting);
-    const bool may_differ = policy_ && policy_.hooks().chunk_size != nullptr;
-    const std::uint32_t most = may_differ ? wire().chunk_bytes : chunk_bytes_of(send);
-    bytes = static_cast<std::uint32_t>(std::min<Bytes>(most, send.bytes - send.next_offset));
+    bytes = static_cast<std::uint32_t>(std::min<Bytes>(bytes, send.bytes - send.next_offset));
   }
   // An empty chunk costs no credit, and could not ask for any.
   if (credit_ && bytes > 0 && !credit_->can_send()) {
@@ -180,25 +178,10 @@ PathId Connection::choose_path(TimeNs now, Group& group, const Chunk& chunk, Pat
   return group.spray.pick(now, loss_.rtt().srtt_ns(), paths_, flight_, avoid);
 }
 
-std::uint32_t Connection::chunk_bytes_of(const Outgoing& send) const {
-  constexpr Bytes kChunksOfMessage = 8;
-  const Bytes most = wire().chunk_bytes;
-  const Bytes least = wire().chunk_bytes_min;
-  if (least == 0 || least >= most || send.bytes >= kChunksOfMessage * most) {
-    return wire().chunk_bytes;
-  }
-  // Whole datagrams, as the full chunk and its header are.
-  const Bytes datagram = wire().mtu_bytes;
-  const Bytes header = (datagram - most % datagram) % datagram;
-  const Bytes share = (send.bytes + kChunksOfMessage - 1) / kChunksOfMessage;
-  const Bytes filled = (share + header + datagram - 1) / datagram * datagram - header;
-  return static_cast<std::uint32_t>(std::clamp(filled, least, most));
-}
-
 /// Cuts the next chunk off the first matched send.
 std::uint64_t Connection::next_number(TimeNs now) {
   const std::uint32_t index = outgoing_.cutting();
-  std::uint32_t bytes = chunk_bytes_of(outgoing_.at(index));
+  std::uint32_t bytes = wire().chunk_bytes;
   if (policy_ && policy_.hooks().chunk_size != nullptr) {
     const tutti_transport_view seen = view(now);
     const Outgoing& send = outgoing_.at(index);

@@ -60,10 +60,6 @@ struct WireCapabilities {
   /// Payload bytes of a full packet of ours: what one acknowledgement and one control decision is
   /// about. 4 KiB to 64 KiB in practice.
   std::uint32_t chunk_bytes = 4096;
-  /// A message of few chunks is spread over more and shorter ones, as far as they are not shorter
-  /// than this: on slow paths one long chunk takes longer than several beside each other. The
-  /// sender's own; 0: chunks are as long as they can be.
-  std::uint32_t chunk_bytes_min = 0;
   /// Payload bytes of what the network forwards. A chunk longer than this is lost with any part.
   std::uint32_t mtu_bytes = 4096;
   std::uint32_t paths = 1;  ///< 1 to kPathsMax.

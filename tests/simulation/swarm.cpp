@@ -188,16 +188,6 @@ ConnectionOptions draw_options(Draw& draw) {
   return it;
 }
 
-// The chunks of short messages. From numbers of its own, as what follows: without it a seed's other
-// knobs would be others.
-void draw_short_chunks(ConnectionOptions& options) {
-  Random random(options.seed + 1);
-  Draw draw(random);
-  if (draw.chance(300)) {
-    options.wire.chunk_bytes_min = draw.between32(1, options.wire.chunk_bytes);
-  }
-}
-
 void draw_laziness(ConnectionKnobs& connection) {
   Random random(connection.options.seed);
   Draw draw(random);
@@ -373,7 +363,6 @@ Knobs draw(std::uint64_t seed) {
     connection.hosts[0] = draw.between32(0, hosts - 1);
     connection.hosts[1] = (connection.hosts[0] + draw.between32(1, hosts - 1)) % hosts;
     connection.options = draw_options(draw);
-    draw_short_chunks(connection.options);
     draw_laziness(connection);
     ConnectionOptions& options = connection.options;
     const std::uint32_t ways = draw.between32(0, 3);
@@ -524,7 +513,6 @@ std::string describe(const Knobs& knobs) {
     out << "connection " << i << ": hosts=" << it.hosts[0] << '-' << it.hosts[1]
         << " controller=" << o.controller << " spray=" << o.spray;
     put(out, "chunk_bytes", o.wire.chunk_bytes);
-    put(out, "chunk_bytes_min", o.wire.chunk_bytes_min);
     put(out, "mtu_bytes", o.wire.mtu_bytes, o.wire.chunk_bytes);
     put(out, "paths", o.wire.paths);
     put(out, "rails", o.wire.rails, 1);

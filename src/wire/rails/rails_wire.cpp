@@ -115,7 +115,6 @@ WireCapabilities RailsWire::capabilities() const {
   for (const auto& rail : rails_) {
     const WireCapabilities other = rail->capabilities();
     it.chunk_bytes = std::min(it.chunk_bytes, other.chunk_bytes);
-    it.chunk_bytes_min = std::min(it.chunk_bytes_min, other.chunk_bytes_min);
     it.mtu_bytes = std::min(it.mtu_bytes, other.mtu_bytes);
     it.paths = std::min(it.paths, other.paths);
     it.ps_per_byte = std::max(it.ps_per_byte, other.ps_per_byte);

@@ -42,9 +42,8 @@ constexpr std::uint8_t kAddressBytesV6 = 1 + 2 + 16 + 2;
 constexpr std::size_t kLookBytes = kPrefixBytes + transport::kHeaderBytesMax;
 constexpr std::size_t kBulkBytes = 4096;
 constexpr int kBulkMemory = 8;  ///< Small packets in a row that end the looking ahead.
-constexpr transport::TimeNs kChunkTimeNs = 200'000;      ///< Most that one occupies a link.
-constexpr transport::TimeNs kShortChunkTimeNs = 12'500;  ///< Of a link, least of a spread message.
-constexpr Bytes kFragmentsMin = 3;                       ///< Of a chunk, on the slowest of links.
+constexpr transport::TimeNs kChunkTimeNs = 200'000;  ///< Most that one occupies a link.
+constexpr Bytes kFragmentsMin = 3;                   ///< Of a chunk, on the slowest of links.
 constexpr std::uint32_t kOpenPackets = 512;
 constexpr int kEct0 = 2;
 constexpr int kEcnMask = 3;
@@ -228,15 +227,11 @@ transport::WireCapabilities UdpWire::capabilities() const {
   transport::WireCapabilities it;
   // On a slow link a chunk is shorter, or one alone would be a long queue.
   // The header is part of the first datagram: a chunk of whole ones would spill into one more.
-  const auto fitting = [&](transport::TimeNs time_ns) {
-    const Bytes in_time = time_ns * 1000 / options_.ps_per_byte;
-    return static_cast<std::uint32_t>(std::min<Bytes>(
-        std::max<Bytes>(in_time / content, kFragmentsMin) * content - kDataHeaderBytes, most));
-  };
-  it.chunk_bytes =
-      options_.chunk_bytes == 0 ? fitting(kChunkTimeNs) : std::min(options_.chunk_bytes, most);
-  it.chunk_bytes_min =
-      options_.is_memory ? it.chunk_bytes : std::min(it.chunk_bytes, fitting(kShortChunkTimeNs));
+  const Bytes in_time = kChunkTimeNs * 1000 / options_.ps_per_byte;
+  const Bytes fitting =
+      std::max<Bytes>(in_time / content, kFragmentsMin) * content - kDataHeaderBytes;
+  const Bytes wanted = options_.chunk_bytes == 0 ? fitting : options_.chunk_bytes;
+  it.chunk_bytes = static_cast<std::uint32_t>(std::min<Bytes>(wanted, most));
   it.mtu_bytes = static_cast<std::uint32_t>(content);
   it.paths = options_.paths;
   it.rails = 1;

@@ -30,7 +30,6 @@ struct UdpOptions {
   std::uint32_t paths = 32;
   std::uint32_t chunk_bytes = 0;  ///< 0: as much as one system call takes.
   std::uint32_t ps_per_byte = 800;
-  bool is_memory = false;  ///< The loopback interface: no link, which chunks would share.
   transport::TimeNs base_rtt_ns = 50'000;
   Bytes buffer_bytes = 64 << 20;  ///< Of the receiving socket, as far as the system allows.
   bool segmentation = true;

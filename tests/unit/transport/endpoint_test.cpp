@@ -51,48 +51,6 @@ TEST(endpoint, transfer__messages_of_every_size_arrive_once) {
   EXPECT_EQ(0U, pair.counters(0).malformed_dropped + pair.counters(1).malformed_dropped);
 }
 
-// On slow paths several short chunks beside each other are faster than a long one.
-TEST(endpoint, transfer__a_message_of_few_chunks_is_spread_over_more) {
-  struct Expected {
-    std::size_t bytes;
-    std::uint64_t chunks;
-    std::uint32_t longest;
-  };
-  // A full chunk is 44 datagrams less a header, as the wire makes it; the least is 11.
-  constexpr std::uint32_t kDatagram = 1464;
-  constexpr std::uint32_t kMost = 44 * kDatagram - 48;
-  constexpr std::uint32_t kLeast = 11 * kDatagram - 48;
-  const std::vector<Expected> all = {{0, 1, 0},
-                                     {kLeast, 1, kLeast},
-                                     {kLeast + 1, 2, kLeast},
-                                     {4 * kLeast, 4, kLeast},
-                                     {128 << 10, 8, 12 * kDatagram - 48},
-                                     {256 << 10, 8, 23 * kDatagram - 48},
-                                     {8 * kMost - 1, 8, kMost},
-                                     {20 * kMost, 20, kMost}};
-  for (const Expected& expected : all) {
-    ConnectionOptions options;
-    options.wire.mtu_bytes = kDatagram;
-    options.wire.chunk_bytes = kMost;
-    options.wire.chunk_bytes_min = kLeast;
-    options.wire.paths = 16;
-    LossyPair pair(options);
-    const std::vector<std::byte> sent = pattern(expected.bytes, 5);
-    std::vector<std::byte> got(expected.bytes);
-    std::uint32_t longest = 0;
-    pair.drop = [&](const LossyPair::Delivered& packet) {
-      longest = std::max(longest, packet.payload_bytes);
-      return false;
-    };
-    pair.receive(1, 7, got, 1);
-    pair.send(0, 7, sent, 1);
-    ASSERT_TRUE(pair.run_until_events(1, 1)) << expected.bytes;
-    EXPECT_TRUE(sent == got) << expected.bytes;
-    EXPECT_EQ(pair.counters(0).chunks_sent, expected.chunks) << expected.bytes;
-    EXPECT_EQ(longest, expected.longest) << expected.bytes;
-  }
-}
-
 // An answer is waited for more than what tells of it.
 TEST(endpoint, poll_data__passes_control_packets_by) {
   ConnectionOptions options;
@@ -131,7 +89,6 @@ TEST_P(EndpointFaults, transfer__every_message_arrives_once_and_whole) {
   const auto& [what, seed] = GetParam();
   ConnectionOptions options;
   options.wire.paths = what.paths;
-  options.wire.chunk_bytes_min = seed % 2 == 0 ? 0 : 1000;     // Odd parts of a datagram.
   options.wire.trims = what.faults.trim > 0 && seed % 2 == 0;  // Else part of it is lost.
   options.first_number = (1ULL << 32) - 100;
   options.seed = static_cast<std::uint64_t>(seed);

@@ -160,31 +160,27 @@ TEST(UdpWire, SaysWhatItCanDo) {
   const transport::WireCapabilities it = (*wire)->capabilities();
   EXPECT_EQ(it.mtu_bytes, 1460U);
   EXPECT_EQ(it.chunk_bytes, 44U * 1460U - 48U);
-  EXPECT_EQ(it.chunk_bytes_min, 10U * 1460U - 48U);  // 12.5 us of 10 Gb/s.
   EXPECT_EQ(it.paths, 4U);
   EXPECT_NE((*wire)->description().find("in 44 datagrams"), std::string::npos)
       << (*wire)->description();
 }
 
-// A faster link sends a long chunk in the time of a short one; memory has no paths.
-TEST(UdpWire, SpreadsShortMessagesWhereLinksAreSlow) {
+// 200 us of the link, in whole datagrams, but never fewer than three.
+TEST(UdpWire, ChunksAreShorterOnSlowLinks) {
   UdpOptions options = options_of(AF_INET, 1500, true);
-  const auto least_of_full = [&] {
+  const auto chunk_bytes = [&] {
     const auto wire = UdpWire::open(options);
     EXPECT_TRUE(wire.ok()) << wire.status().message();
-    const transport::WireCapabilities it = (*wire)->capabilities();
-    EXPECT_LE(it.chunk_bytes_min, it.chunk_bytes);
-    return std::pair(it.chunk_bytes_min, it.chunk_bytes);
+    return (*wire)->capabilities().chunk_bytes;
   };
-  options.ps_per_byte = 80;
-  EXPECT_EQ(least_of_full().first, least_of_full().second);
-  options.ps_per_byte = 8000;
-  EXPECT_EQ(least_of_full().first, 3U * 1460U - 48U);
+  options.ps_per_byte = 8000;  // 1 Gb/s: 25,000 bytes.
+  EXPECT_EQ(chunk_bytes(), 17U * 1460U - 48U);
+  options.ps_per_byte = 800'000;
+  EXPECT_EQ(chunk_bytes(), 3U * 1460U - 48U);
   options.chunk_bytes = 3000;
-  EXPECT_EQ(least_of_full().first, 3000U);
-  options.chunk_bytes = 0;
-  options.is_memory = true;
-  EXPECT_EQ(least_of_full().first, least_of_full().second);
+  EXPECT_EQ(chunk_bytes(), 3000U);
+  options.chunk_bytes = 1 << 20;
+  EXPECT_EQ(chunk_bytes(), 44U * 1460U - 48U);
 }
 
 bool has_stamps(const Wire& wire) {
