@@ -307,6 +307,17 @@ std::string environment_value(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+std::optional<std::uint64_t> launcher_rank() {
+  for (const char* const name :
+       {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) {
+    const std::optional<std::uint64_t> rank = parse_number<std::uint64_t>(environment_value(name));
+    if (rank) {
+      return rank;
+    }
+  }
+  return std::nullopt;
+}
+
 std::string config_json(const std::vector<std::string>& environment) {
   std::set<std::string> set_names;
   Config config = parse(environment, &set_names).config;

@@ -6,6 +6,8 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,6 +64,7 @@ struct Config {
   Bytes net_chunk_bytes = 0;              ///< 0: the largest of the wire.
   Bytes net_copy_bytes = 1024;            ///< Sends up to so long are copied.
   Bytes net_buffer_bytes = 64 << 20;      ///< Of a receiving socket.
+  double net_latency_us = 0;              ///< One way, as NCCL is told; 0: not known.
   double net_timeout_s = 30;              ///< Without a sign of life the peer is gone.
   int net_traffic_class = 0;              ///< IPv4's TOS, IPv6's traffic class.
   bool net_offload = true;                ///< Segmentation and coalescing by kernel or NIC.
@@ -100,6 +103,10 @@ std::vector<std::string> process_environment();
 /// Plain getenv for the few variables that belong to others (HOME, XDG_CONFIG_HOME, NCCL_HOSTID,
 /// MPI launchers' ranks); empty when unset.
 std::string environment_value(const char* name);
+
+/// The rank that a launcher gave this process in a variable of its own: torchrun, Open MPI, PMI,
+/// PMIx, Slurm. None: nobody did.
+std::optional<std::uint64_t> launcher_rank();
 
 /// All knobs with type, unit, range, default, value, origin ("default" or "environment"), effect
 /// and since-version, as a JSON array; `tutti config` prints it.

@@ -116,6 +116,10 @@ inline const std::vector<Knob>& knobs() {
          "Memory of an engine's receiving socket, as far as the system allows.", "0.1", ""},
         {"TUTTI_NET_SPEED", &Config::net_speed_mbps, "Mb/s", "0..1000000",
          "Speed of the network devices. 0: what the system says.", "0.1", ""},
+        {"TUTTI_NET_LATENCY", &Config::net_latency_us, "us", "0..1000000",
+         "One way over a network device, as NCCL's choice of algorithms is told. 0: NCCL's own "
+         "numbers, one for each of its protocols.",
+         "0.1", ""},
         {"TUTTI_NET_TIMEOUT", &Config::net_timeout_s, "s", "0.1..3600",
          "A peer of our transport that gives no sign of life for so long is gone.", "0.1", ""},
         {"TUTTI_NET_TRAFFIC_CLASS", &Config::net_traffic_class, "", "0..255",

@@ -60,6 +60,13 @@ constexpr double kCloseTimeMinS = 0.5;
 constexpr double kCloseTimeMaxS = 2;
 constexpr auto kExitTime = std::chrono::milliseconds(100);
 
+/// Of faults: the wires of a job differ, and are the same ones in its next run if its launcher says
+/// which rank this is.
+std::uint64_t fault_stream(int device, int engine) {
+  const std::uint64_t rank = launcher_rank().value_or(static_cast<std::uint64_t>(getpid()));
+  return rank << 16 | static_cast<std::uint64_t>(device) << 8 | static_cast<std::uint64_t>(engine);
+}
+
 int processors() { return static_cast<int>(processors_of_process().size()); }
 
 Result<SocketAddress> address_of(const NetDevice& device) {
@@ -364,9 +371,10 @@ class SystemNetwork : public Network {
       if (!config_.fault.empty()) {
         TUTTI_ASSIGN_OR_RETURN(auto plan,
                                wire::fault::parse_fault_plan(config_.fault, "TUTTI_FAULT"));
-        wire = std::make_unique<wire::fault::FaultWire>(
-            std::move(wire), std::move(plan), now_ns,
-            static_cast<std::uint64_t>(getpid()) << 8 | static_cast<std::uint64_t>(i));
+        TUTTI_RETURN_IF_ERROR(
+            wire::fault::check_kills(plan, wire->capabilities().paths, wire->capabilities().rails));
+        wire = std::make_unique<wire::fault::FaultWire>(std::move(wire), std::move(plan), now_ns,
+                                                        fault_stream(number, i));
       }
       watch_.add(&of_engine);
       auto engine = std::make_unique<Engine>(std::move(wire), of_engine);
@@ -468,6 +476,11 @@ Result<std::unique_ptr<Network>> Network::open(Log log, std::vector<NetDevice> d
     for (NetDevice& device : devices) {
       const auto links = static_cast<int>(std::max<std::size_t>(device.rails.size(), 1));
       device.speed_mbps = parsed.config.net_speed_mbps * links;
+    }
+  }
+  if (parsed.config.net_latency_us > 0) {
+    for (NetDevice& device : devices) {
+      device.latency_us = parsed.config.net_latency_us;
     }
   }
   TUTTI_ASSIGN_OR_RETURN(const tutti_transport_policy* const policy,

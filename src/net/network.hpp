@@ -37,7 +37,7 @@ struct NetDevice {
   int mtu_bytes = 0;
   std::vector<int> near_processors;  ///< Ascending; empty: unknown.
   bool is_loopback = false;          ///< Memory of this host, no link.
-  double latency_us = 0;             ///< One way, for a tuner's model.
+  double latency_us = 0;             ///< One way, for a tuner's model; 0: not known.
   std::vector<int> rails = {};       ///< Numbers of the devices it is made of; empty: an interface.
 };
 

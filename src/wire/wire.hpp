@@ -87,6 +87,8 @@ class Wire {
   virtual const WireCounters& counters() const = 0;
   /// One line for people: interface, offloads, what was not available and why.
   virtual std::string description() const = 0;
+  /// What there is to say at its end beyond the counters: begins with ", ", or is empty.
+  virtual std::string report() const { return {}; }
 };
 
 }  // namespace tutti::wire

@@ -259,6 +259,20 @@ Result<FaultPlan> parse_fault_plan(std::string_view text, const std::string& ori
   return plan;
 }
 
+Status check_kills(const FaultPlan& plan, std::uint32_t paths, std::uint32_t rails,
+                   const std::string& origin) {
+  for (const Kill& kill : plan.kills) {
+    const std::uint32_t there = kill.is_rail ? rails : paths;
+    if (kill.number != Kill::kAll && kill.number >= there) {
+      const std::string things = kill.is_rail ? " rail(s)" : " path(s)";
+      return wrong(origin + ": " + in_quotes(format_kill(kill)) +
+                   " would kill nothing: there are " + std::to_string(there) + things +
+                   ", and the first is 0");
+    }
+  }
+  return {};
+}
+
 std::string format_fault_plan(const FaultPlan& plan) {
   std::string text = "seed=" + std::to_string(plan.seed);
   // A chance of 0 is printed only with what a user wrote behind it, so that nothing is lost.

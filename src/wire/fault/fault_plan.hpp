@@ -4,7 +4,8 @@
 // Which faults a FaultWire makes, and how people write them (TUTTI_FAULT): entries with commas
 // between them, each at most once but for the kills.
 //
-//   seed=7                    of all draws; the same seed, packets and times: the same faults
+//   seed=7                    of all draws; the same seed, stream, packets and times: the same
+//                             faults. Each engine of each rank has a stream
 //   drop=0.01                 chance of each packet to vanish; 0 to 1, at most 9 decimals
 //   duplicate=0.001[:1ms]     ... to come twice, the second time so much later
 //   reorder=0.01              ... to be overtaken by the next 1 to 8 packets
@@ -66,6 +67,11 @@ struct FaultPlan {
 /// Blank text: no faults. Errors: begin with `origin` and the entry's number (kInvalidConfig).
 Result<FaultPlan> parse_fault_plan(std::string_view text,
                                    const std::string& origin = "TUTTI_FAULT");
+
+/// A fault that can never happen is not a test: paths and rails that are killed must be there.
+/// Errors: begin with `origin` and name the one that is not (kInvalidConfig).
+Status check_kills(const FaultPlan& plan, std::uint32_t paths, std::uint32_t rails,
+                   const std::string& origin = "TUTTI_FAULT");
 
 /// parse_fault_plan(format_fault_plan(x)) == x.
 std::string format_fault_plan(const FaultPlan& plan);

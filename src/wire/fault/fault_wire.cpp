@@ -180,6 +180,21 @@ TimeNs FaultWire::next_deadline() const {
   return next;
 }
 
+std::string FaultWire::report() const {
+  std::string text = ", faults in " + std::to_string(counters_.sent) + " packets:";
+  const auto add = [&](const char* what, std::uint64_t count) {
+    text += std::string(" ") + what + " " + std::to_string(count);
+  };
+  add("dropped", counters_.dropped);
+  add("duplicated", counters_.duplicated);
+  add("reordered", counters_.reordered);
+  add("delayed", counters_.delayed);
+  add("corrupted", counters_.corrupted);
+  add("killed", counters_.killed);
+  add("overflowed", counters_.overflowed);
+  return text + below_->report();
+}
+
 std::string FaultWire::description() const {
   return below_->description() + "; with faults: " + format_fault_plan(plan_);
 }

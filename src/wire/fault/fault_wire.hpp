@@ -61,6 +61,8 @@ class FaultWire : public Wire {
   int file_descriptor() const override { return below_->file_descriptor(); }
   const WireCounters& counters() const override { return below_->counters(); }
   std::string description() const override;
+  /// Who tests with faults sees whether there were any.
+  std::string report() const override;
 
   const FaultCounters& fault_counters() const { return counters_; }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -217,6 +218,29 @@ TEST(Config, config_json__says_what_the_environment_set) {
     } else if (entry["name"] == "TUTTI_LOG_FILE") {
       EXPECT_EQ(entry["value"], "\xef\xbf\xbd");
     }
+  }
+}
+
+TEST(Config, launcher_rank__whoever_gave_it) {
+  const char* const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
+                               "SLURM_PROCID"};
+  std::map<std::string, std::string> before;
+  for (const char* const name : names) {
+    if (getenv(name) != nullptr) {
+      before[name] = getenv(name);
+    }
+    unsetenv(name);
+  }
+  EXPECT_FALSE(launcher_rank());
+  for (const char* const name : names) {
+    setenv(name, "12", 1);
+    EXPECT_EQ(launcher_rank(), 12U) << name;
+    setenv(name, "3 of 4", 1);
+    EXPECT_FALSE(launcher_rank()) << name;
+    unsetenv(name);
+  }
+  for (const auto& [name, value] : before) {
+    setenv(name.c_str(), value.c_str(), 1);
   }
 }
 

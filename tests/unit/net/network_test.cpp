@@ -809,6 +809,36 @@ TEST(Network, AnEndDoesNotWaitForAPeerThatHasEnded) {
   EXPECT_LT(Clock::now() - start, std::chrono::milliseconds(1500));
 }
 
+TEST(Network, TheLatencyIsWhatSomebodySays) {
+  EXPECT_EQ(make_network()->devices()[0].latency_us, 0);
+  const ScopedEnvironment latency("TUTTI_NET_LATENCY", "12.5");
+  EXPECT_EQ(make_network()->devices()[0].latency_us, 12.5);
+}
+
+// A test whose faults cannot happen, or did not, is none.
+TEST(Network, FaultsThatAreNoneAreTold) {
+  const ScopedEnvironment paths("TUTTI_NET_PATHS", "8");
+  {
+    const ScopedEnvironment fault("TUTTI_FAULT", "kill_path=8@1s");
+    const auto listener = make_network()->listen(0);
+    ASSERT_FALSE(listener.ok());
+    EXPECT_NE(listener.status().message().find("would kill nothing: there are 8 path(s)"),
+              std::string::npos)
+        << listener.status().message();
+  }
+  const ScopedEnvironment fault("TUTTI_FAULT", "duplicate=1");
+  std::vector<std::string> told;
+  {
+    auto network =
+        Network::open([&told](LogKind, const std::string& text) { told.push_back(text); });
+    ASSERT_TRUE(network.ok()) << network.status().message();
+    ASSERT_TRUE((*network)->listen(0).ok());
+  }
+  EXPECT_TRUE(std::any_of(told.begin(), told.end(), [](const std::string& text) {
+    return text.find("faults in 0 packets: dropped 0 duplicated 0") != std::string::npos;
+  }));
+}
+
 TEST(Network, KnobsWorkAtTheEndsOfTheirRanges) {
   constexpr std::pair<const char*, const char*> kEnds[] = {
       {"TUTTI_NET_TIMEOUT", "0.1"},    {"TUTTI_NET_TIMEOUT", "3600"}, {"TUTTI_NET_SPEED", "1"},

@@ -96,6 +96,16 @@ TEST(fault_plan, parse__errors_name_place_and_remedy) {
             parse_fault_plan("seed=x", "--fault").status().message());
 }
 
+TEST(fault_plan, check_kills__of_what_is_there) {
+  const FaultPlan plan = parsed("kill_path=7@1s,kill_path=all@1s,kill_rail=1@1s,kill_rail=all@0s");
+  EXPECT_TRUE(check_kills(plan, 8, 2).ok());
+  EXPECT_EQ(
+      "TUTTI_FAULT: 'kill_path=7@1s' would kill nothing: there are 7 path(s), and the first is 0",
+      check_kills(plan, 7, 2).message());
+  EXPECT_EQ("--fault: 'kill_rail=1@1s' would kill nothing: there are 1 rail(s), and the first is 0",
+            check_kills(plan, 8, 1, "--fault").message());
+}
+
 TEST(fault_plan, parse__as_many_kills_as_there_may_be) {
   std::string text = "seed=1";
   for (std::size_t i = 0; i < kKillsMax; ++i) {

@@ -337,6 +337,21 @@ TEST_F(FaultWireTest, description__says_what_is_done_to_it) {
   EXPECT_EQ("memory of this process; with faults: seed=4,drop=0.5", wire_->description());
 }
 
+TEST_F(FaultWireTest, report__says_what_was_done) {
+  open("kill_path=3@1s");
+  EXPECT_EQ(
+      ", faults in 0 packets: dropped 0 duplicated 0 reordered 0 delayed 0 corrupted 0 killed 0 "
+      "overflowed 0",
+      wire_->report());
+  open("drop=1");
+  ASSERT_TRUE(send(1));
+  ASSERT_TRUE(send(2));
+  EXPECT_EQ(
+      ", faults in 2 packets: dropped 2 duplicated 0 reordered 0 delayed 0 corrupted 0 killed 0 "
+      "overflowed 0",
+      wire_->report());
+}
+
 /// One end of a connection over a wire.
 struct End : Arrivals {
   explicit End(std::unique_ptr<FaultWire> its_wire) : wire(std::move(its_wire)) {}
