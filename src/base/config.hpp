@@ -64,7 +64,7 @@ struct Config {
   Bytes net_chunk_bytes = 0;              ///< 0: the largest of the wire.
   Bytes net_copy_bytes = 1024;            ///< Sends up to so long are copied.
   Bytes net_buffer_bytes = 64 << 20;      ///< Of a receiving socket.
-  double net_latency_us = 0;              ///< One way, as NCCL is told; 0: not known.
+  double net_latency_us = 15;             ///< One way, as NCCL is told; 0: not known.
   double net_timeout_s = 30;              ///< Without a sign of life the peer is gone.
   int net_traffic_class = 0;              ///< IPv4's TOS, IPv6's traffic class.
   bool net_offload = true;                ///< Segmentation and coalescing by kernel or NIC.

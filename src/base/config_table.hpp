@@ -117,7 +117,7 @@ inline const std::vector<Knob>& knobs() {
         {"TUTTI_NET_SPEED", &Config::net_speed_mbps, "Mb/s", "0..1000000",
          "Speed of the network devices. 0: what the system says.", "0.1", ""},
         {"TUTTI_NET_LATENCY", &Config::net_latency_us, "us", "0..1000000",
-         "One way over a network device, as NCCL's choice of algorithms is told. 0: NCCL's own "
+         "One way from engine to engine, as NCCL's choice of protocols is told. 0: NCCL's own "
          "numbers, one for each of its protocols.",
          "0.1", ""},
         {"TUTTI_NET_TIMEOUT", &Config::net_timeout_s, "s", "0.1..3600",

@@ -478,10 +478,8 @@ Result<std::unique_ptr<Network>> Network::open(Log log, std::vector<NetDevice> d
       device.speed_mbps = parsed.config.net_speed_mbps * links;
     }
   }
-  if (parsed.config.net_latency_us > 0) {
-    for (NetDevice& device : devices) {
-      device.latency_us = parsed.config.net_latency_us;
-    }
+  for (NetDevice& device : devices) {
+    device.latency_us = parsed.config.net_latency_us;
   }
   TUTTI_ASSIGN_OR_RETURN(const tutti_transport_policy* const policy,
                          policy::load_transport_policy(parsed.config.transport_policy));

@@ -810,7 +810,7 @@ TEST(Network, AnEndDoesNotWaitForAPeerThatHasEnded) {
 }
 
 TEST(Network, TheLatencyIsWhatSomebodySays) {
-  EXPECT_EQ(make_network()->devices()[0].latency_us, 0);
+  EXPECT_EQ(make_network()->devices()[0].latency_us, 15);
   const ScopedEnvironment latency("TUTTI_NET_LATENCY", "12.5");
   EXPECT_EQ(make_network()->devices()[0].latency_us, 12.5);
 }
