@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::uint32_t kHelloMagic = 0x49545554;  // "TUTI"
 constexpr Bytes kUnitBytesMin = 160 << 10;
+constexpr std::uint64_t kMbpsForPs = 8'000'000;  ///< Over ps for a byte: megabits per second.
 static_assert(std::endian::native == std::endian::little, "Layout is copied");
 
 /// As it crosses the network.
@@ -36,7 +37,7 @@ struct Layout {
   std::uint8_t address_bytes = 0;
   std::uint8_t traffic_class = 0;
   std::byte address[sizeof(wire::WireAddress::bytes)] = {};
-  char refusal[kTextBytes] = {};
+  char refusal[kRefusalBytes] = {};
   char host[kTextBytes] = {};
   char wire[16] = {};
   char controller[32] = {};
@@ -46,20 +47,6 @@ struct Layout {
   std::uint64_t proof = 0;
 };
 static_assert(sizeof(Layout) == kHelloBytes && std::is_trivially_copyable_v<Layout>);
-
-template <std::size_t size>
-void put(const std::string& text, char (&out)[size]) {
-  std::copy_n(text.data(), std::min(text.size(), size - 1), out);
-}
-
-template <std::size_t size>
-std::string get(const char (&in)[size]) {
-  std::string text(in, strnlen(in, size));
-  // It ends in messages: nothing that a terminal would obey.
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-  return text;
-}
 
 std::uint64_t proof_of(const Layout& layout, const transport::Key& key) {
   const auto* bytes = reinterpret_cast<const std::byte*>(&layout);
@@ -74,6 +61,10 @@ Status differs(const char* what, const Hello& mine, const std::string& my_value,
 }
 
 }  // namespace
+
+std::string who_is(const std::string& host, std::uint32_t process) {
+  return host + ", process " + std::to_string(process);
+}
 
 HelloBytes encode(const Hello& hello, const transport::Key& key) {
   Layout it;
@@ -94,10 +85,10 @@ HelloBytes encode(const Hello& hello, const transport::Key& key) {
   it.marks_ecn = hello.capabilities.marks_ecn ? 1 : 0;
   it.address_bytes = hello.address.length;
   std::copy(hello.address.bytes.begin(), hello.address.bytes.end(), it.address);
-  put(hello.refusal, it.refusal);
-  put(hello.host, it.host);
-  put(hello.wire, it.wire);
-  put(hello.controller, it.controller);
+  put_text(hello.refusal, it.refusal);
+  put_text(hello.host, it.host);
+  put_text(hello.wire, it.wire);
+  put_text(hello.controller, it.controller);
   HelloBytes out;
   std::memcpy(out.data(), &it, sizeof it);
   seal(out, key);
@@ -117,17 +108,21 @@ Result<Hello> decode(std::span<const std::byte> bytes, const transport::Key& key
     return Status(ErrorCode::kInvalidArgument, "net: a greeting of the wrong length");
   }
   std::memcpy(&it, bytes.data(), sizeof it);
-  if (it.magic != kHelloMagic || it.bytes != kHelloBytes) {
+  if (it.magic != kHelloMagic) {
     return Status(ErrorCode::kInvalidArgument, "net: not a greeting of Tutti");
   }
-  if (it.version != kProtocolVersion) {
-    return Status(ErrorCode::kUnsupported, "net: " + get(it.host) + " speaks protocol " +
-                                               std::to_string(it.version) + ", this host " +
+  if (it.version != kProtocolVersion || it.bytes != kHelloBytes) {
+    // What else it says stands elsewhere.
+    return Status(ErrorCode::kUnsupported, "net: a greeting of protocol " +
+                                               std::to_string(it.version) + ", this host's is " +
                                                std::to_string(kProtocolVersion) +
                                                "; install the same Tutti on all hosts");
   }
   if (it.proof != proof_of(it, key)) {
-    return Status(ErrorCode::kUnavailable, "net: " + get(it.host) + " has another key");
+    return Status(ErrorCode::kUnavailable,
+                  "net: " + who_is(get_text(it.host), it.process) +
+                      " has another key than the handle: who made it has gone, and another job "
+                      "listens there");
   }
   if (it.address_bytes > sizeof it.address) {
     return Status(ErrorCode::kInvalidArgument, "net: a greeting with a senseless address");
@@ -136,10 +131,10 @@ Result<Hello> decode(std::span<const std::byte> bytes, const transport::Key& key
     return Status(ErrorCode::kInvalidArgument, "net: a greeting of a senseless number of lanes");
   }
   Hello hello;
-  hello.refusal = get(it.refusal);
-  hello.host = get(it.host);
+  hello.refusal = get_text(it.refusal);
+  hello.host = get_text(it.host);
   hello.process = it.process;
-  hello.wire = get(it.wire);
+  hello.wire = get_text(it.wire);
   hello.address.length = it.address_bytes;
   std::copy(std::begin(it.address), std::end(it.address), hello.address.bytes.begin());
   hello.capabilities.chunk_bytes = it.chunk_bytes;
@@ -149,7 +144,7 @@ Result<Hello> decode(std::span<const std::byte> bytes, const transport::Key& key
   hello.capabilities.ps_per_byte = it.ps_per_byte;
   hello.capabilities.base_rtt_ns = it.base_rtt_ns;
   hello.capabilities.marks_ecn = it.marks_ecn != 0;
-  hello.controller = get(it.controller);
+  hello.controller = get_text(it.controller);
   hello.authenticates = it.authenticates != 0;
   hello.id = it.id;
   hello.incarnation = it.incarnation;
@@ -206,6 +201,26 @@ Result<transport::ConnectionOptions> agree(const Hello& mine, const Hello& their
                                         theirs.window_bytes == 0 ? most : theirs.window_bytes);
   }
   return options;
+}
+
+std::string differences(const Hello& mine, const Hello& theirs) {
+  std::string text;
+  const auto compare = [&](const char* what, std::uint64_t here, std::uint64_t there) {
+    if (here != there) {
+      text += (text.empty() ? "" : ", ") + std::string(what) + " " + std::to_string(there) +
+              " (here " + std::to_string(here) + ")";
+    }
+  };
+  compare("bytes of a datagram", mine.capabilities.mtu_bytes, theirs.capabilities.mtu_bytes);
+  compare("bytes of a chunk", mine.capabilities.chunk_bytes, theirs.capabilities.chunk_bytes);
+  compare("paths", mine.capabilities.paths, theirs.capabilities.paths);
+  compare("rails", mine.capabilities.rails, theirs.capabilities.rails);
+  compare("lanes", mine.lanes, theirs.lanes);
+  compare("Mb/s of a link", kMbpsForPs / mine.capabilities.ps_per_byte,
+          kMbpsForPs / theirs.capabilities.ps_per_byte);
+  compare("ECN", mine.capabilities.marks_ecn ? 1 : 0, theirs.capabilities.marks_ecn ? 1 : 0);
+  return text.empty() ? text
+                      : "net: " + theirs.host + " differs: " + text + "; what both can do is used";
 }
 
 void take_share(transport::ConnectionOptions& options, std::uint32_t lanes) {

@@ -7,8 +7,10 @@
 // the caller's bootstrap; the Hello only proves that its sender has it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 
@@ -19,13 +21,33 @@
 
 namespace tutti::net {
 
-inline constexpr std::uint16_t kProtocolVersion = 7;  ///< Of all that follows, too.
-inline constexpr std::size_t kHelloBytes = 512;
+inline constexpr std::uint16_t kProtocolVersion = 8;  ///< Of all that follows, too.
+inline constexpr std::size_t kHelloBytes = 768;
 inline constexpr std::size_t kTextBytes = 64;
+inline constexpr std::size_t kRefusalBytes = 320;  ///< Two hosts' names, their values, the remedy.
 using HelloBytes = std::array<std::byte, kHelloBytes>;
 
+/// "host1, process 4711"
+std::string who_is(const std::string& host, std::uint32_t process);
+
+/// Of a text that crosses the network: cut, and with an end.
+template <std::size_t size>
+void put_text(const std::string& text, char (&out)[size]) {
+  std::copy_n(text.data(), std::min(text.size(), size - 1), out);
+}
+
+/// It ends in messages: nothing that a terminal would obey, whoever sent it.
+template <std::size_t size>
+std::string get_text(const char (&in)[size]) {
+  std::string text(in, strnlen(in, size));
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text;
+}
+
 struct Hello {
-  std::string refusal;  ///< Not empty: the acceptor's reason; the rest does not count.
+  /// Not empty: the acceptor's reason; of the rest, only who it is counts.
+  std::string refusal;
   std::string host;
   std::uint32_t process = 0;
   std::string wire;  ///< "udp"
@@ -40,11 +62,10 @@ struct Hello {
   std::uint32_t lanes = 1;  ///< As many Hellos are sent.
   Bytes window_bytes = 0;   ///< Most that a receiving socket holds of one peer; 0: enough.
 
-  /// "host1, process 4711"
-  std::string who() const { return host + ", process " + std::to_string(process); }
+  std::string who() const { return who_is(host, process); }
 };
 
-/// Texts are cut to kTextBytes.
+/// Texts are cut to kTextBytes, a refusal to kRefusalBytes.
 HelloBytes encode(const Hello& hello, const transport::Key& key);
 
 /// Writes the proof over whatever stands in its place.
@@ -59,6 +80,9 @@ Result<Hello> decode(std::span<const std::byte> bytes, const transport::Key& key
 /// (kInvalidArgument).
 Result<transport::ConnectionOptions> agree(const Hello& mine, const Hello& theirs,
                                            const transport::Key& key);
+
+/// Of two that agree: what may differ and does, with both values, for people; empty: nothing.
+std::string differences(const Hello& mine, const Hello& theirs);
 
 /// A lane's share of what a connection may use: of the paths, the windows and the link. All lanes
 /// together burden the network as the one connection would.

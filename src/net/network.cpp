@@ -121,6 +121,7 @@ class SystemNetwork : public Network {
     }
     rendezvous_.policy = policy;
     rendezvous_.controller = config_.net_controller;
+    rendezvous_.log = log_;
     rendezvous_.spray = config_.net_spray;
     rendezvous_.authenticates = config_.net_authenticate;
     rendezvous_.traffic_class = static_cast<std::uint8_t>(config_.net_traffic_class);
@@ -246,8 +247,8 @@ class SystemNetwork : public Network {
   /// Until all engines are so, or (false) the time is over.
   template <class Wanted>
   bool wait_for_all(std::chrono::duration<double> time, Wanted wanted) const {
-    using Clock = std::chrono::steady_clock;
-    const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(time);
+    using std::chrono::steady_clock;
+    const auto end = steady_clock::now() + std::chrono::duration_cast<steady_clock::duration>(time);
     const auto are_so = [&] {
       return std::all_of(devices_.begin(), devices_.end(), [&](const Device& device) {
         return std::all_of(device.engines.begin(), device.engines.end(),
@@ -255,7 +256,7 @@ class SystemNetwork : public Network {
       });
     };
     while (!are_so()) {
-      if (Clock::now() >= end) {
+      if (steady_clock::now() >= end) {
         return false;
       }
       std::this_thread::sleep_for(std::chrono::microseconds(200));

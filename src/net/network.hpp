@@ -45,7 +45,7 @@ inline constexpr int kDefaultClass = -1;  ///< A traffic class: TUTTI_NET_TRAFFI
 
 /// What a listener gives to whoever may connect, by a bootstrap of the caller's.
 struct Handle {
-  static constexpr std::size_t kBytes = 64;
+  static constexpr std::size_t kBytes = 104;  ///< Of NCCL's 128; the rest is the plugin's.
   std::array<std::byte, kBytes> bytes{};
 };
 

@@ -19,6 +19,7 @@
 #include "net/channel.hpp"
 #include "net/clock.hpp"
 #include "net/descriptor.hpp"
+#include "net/handle.hpp"
 #include "wire/rails/rails_wire.hpp"
 
 namespace tutti::net {
@@ -29,9 +30,8 @@ using transport::TimeNs;
 using wire::rails::RailsWire;
 using wire::udp::SocketAddress;
 
-constexpr std::byte kHandleMagic[4] = {std::byte{'T'}, std::byte{'U'}, std::byte{'T'},
-                                       std::byte{'H'}};
 constexpr std::size_t kGuestsMax = 64;  ///< Callers that have not said who they are.
+constexpr int kStrangersTold = 8;       ///< Of a listener; a scanner may call for ever.
 // Threads wait for processors, for milliseconds where there are few.
 constexpr TimeNs kRtoNsMin = 20'000'000;
 constexpr TimeNs kTailProbeNsMin = 5'000'000;
@@ -44,69 +44,6 @@ constexpr TimeNs kSlowChunkNs = 200'000;
 constexpr TimeNs kTcpRttNsMax = 20'000'000;
 constexpr std::uint32_t kWindowChunks = 64;
 constexpr TimeNs kProcessingNs = 30'000;  ///< Of a chunk and its acknowledgement, at both ends.
-
-/// Magic, version, family (4 or 6), port, 16 bytes of address, key, device.
-Handle to_handle(const SocketAddress& address, const Key& key, std::uint64_t device_id) {
-  Handle handle;
-  std::byte* const out = handle.bytes.data();
-  std::memcpy(out, kHandleMagic, sizeof kHandleMagic);
-  out[4] = std::byte{kProtocolVersion};
-  if (address.storage.ss_family == AF_INET6) {
-    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address.storage);
-    out[5] = std::byte{6};
-    std::memcpy(out + 6, &v6.sin6_port, 2);
-    std::memcpy(out + 8, &v6.sin6_addr, 16);
-  } else {
-    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address.storage);
-    out[5] = std::byte{4};
-    std::memcpy(out + 6, &v4.sin_port, 2);
-    std::memcpy(out + 8, &v4.sin_addr, 4);
-  }
-  std::memcpy(out + 24, &key.low, 8);
-  std::memcpy(out + 32, &key.high, 8);
-  std::memcpy(out + 40, &device_id, 8);
-  return handle;
-}
-
-Status from_handle(const Handle& handle, const SocketAddress& local, SocketAddress& address,
-                   Key& key, std::uint64_t& device_id) {
-  const std::byte* const in = handle.bytes.data();
-  if (std::memcmp(in, kHandleMagic, sizeof kHandleMagic) != 0) {
-    return Status(ErrorCode::kInvalidArgument,
-                  "net: the peer's handle is not one of Tutti: does every rank load the plugin "
-                  "(NCCL_NET=Tutti makes a rank that does not an error)?");
-  }
-  if (in[4] != std::byte{kProtocolVersion}) {
-    return Status(ErrorCode::kUnsupported,
-                  "net: the peer's handle is of protocol " +
-                      std::to_string(std::to_integer<int>(in[4])) + ", this host's is " +
-                      std::to_string(kProtocolVersion) + "; install the same Tutti on all hosts");
-  }
-  const int family = in[5] == std::byte{6} ? AF_INET6 : AF_INET;
-  if (family != local.storage.ss_family) {
-    return Status(ErrorCode::kInvalidArgument,
-                  "net: one side uses IPv4 and the other IPv6; set NCCL_SOCKET_FAMILY to the same "
-                  "on all hosts");
-  }
-  if (family == AF_INET6) {
-    auto& v6 = reinterpret_cast<sockaddr_in6&>(address.storage);
-    v6.sin6_family = AF_INET6;
-    std::memcpy(&v6.sin6_port, in + 6, 2);
-    std::memcpy(&v6.sin6_addr, in + 8, 16);
-    v6.sin6_scope_id = reinterpret_cast<const sockaddr_in6&>(local.storage).sin6_scope_id;
-    address.bytes = sizeof v6;
-  } else {
-    auto& v4 = reinterpret_cast<sockaddr_in&>(address.storage);
-    v4.sin_family = AF_INET;
-    std::memcpy(&v4.sin_port, in + 6, 2);
-    std::memcpy(&v4.sin_addr, in + 8, 4);
-    address.bytes = sizeof v4;
-  }
-  std::memcpy(&key.low, in + 24, 8);
-  std::memcpy(&key.high, in + 32, 8);
-  std::memcpy(&device_id, in + 40, 8);
-  return {};
-}
 
 /// Time of a full chunk on the link.
 TimeNs chunk_ns(const transport::WireCapabilities& wire) {
@@ -194,6 +131,11 @@ Result<transport::ConnectionOptions> options_of(const Hello& mine, const Hello& 
   return connection;
 }
 
+/// A peer's error with its name.
+Status named(const Status& status, const std::string& peer) {
+  return Status(status.code(), status.message() + "; the peer is " + peer);
+}
+
 /// The channel whose two ends know each other. `socket` is the engine's on success. The Hellos of a
 /// side may be more than those of the other.
 Result<std::unique_ptr<Channel>> attach(const std::vector<Engine*>& engines,
@@ -210,6 +152,10 @@ Result<std::unique_ptr<Channel>> attach(const std::vector<Engine*>& engines,
     TUTTI_ASSIGN_OR_RETURN(
         connections.emplace_back(),
         options_of(mine[i], theirs[i], key, options, sends, static_cast<std::uint32_t>(lanes)));
+  }
+  const std::string differing = differences(mine[0], theirs[0]);
+  if (!differing.empty() && options.told->is_new(differing)) {
+    options.log(LogKind::kInfo, differing);
   }
   std::shared_ptr<Bundle> bundle;
   if (lanes > 1) {
@@ -321,7 +267,11 @@ class TcpListener : public Listener {
                     "net: cannot listen at the interface's address: " + why_no_descriptor());
     }
     TUTTI_RETURN_IF_ERROR(system_random(&key_, sizeof key_));
-    handle_ = to_handle(bound, key_, options_.device_id);
+    handle_ = to_handle({.address = bound,
+                         .key = key_,
+                         .device = options_.device_id,
+                         .process = static_cast<std::uint32_t>(getpid()),
+                         .host = host_name()});
     return {};
   }
 
@@ -376,6 +326,11 @@ class TcpListener : public Listener {
     if (guest.hellos.has_stranger()) {
       // Who has not our key, or not our version (a peer's handle would have told), is not one of
       // the job: a scanner, or a process of another job. He may not end ours.
+      if (strangers_told_++ < kStrangersTold) {
+        options_.log(LogKind::kInfo, "net: refused a caller from " +
+                                         address_of_caller(guest.socket.get()) + ": " +
+                                         is_here.status().message());
+      }
       refuse(guest.socket.get(), is_here.status());
       return std::unique_ptr<Channel>();
     }
@@ -419,8 +374,19 @@ class TcpListener : public Listener {
     return channel;
   }
 
+  static std::string address_of_caller(int socket) {
+    SocketAddress caller;
+    caller.bytes = sizeof caller.storage;
+    if (getpeername(socket, caller.get(), &caller.bytes) != 0) {
+      return std::string("?: ") + std::strerror(errno);
+    }
+    return to_text(caller);
+  }
+
   void refuse(int socket, const Status& why) {
     Hello hello;
+    hello.host = host_name();
+    hello.process = static_cast<std::uint32_t>(getpid());
     hello.refusal = why.message();
     (void)write_hellos(socket, {hello}, key_);
   }
@@ -431,6 +397,7 @@ class TcpListener : public Listener {
   Key key_;
   Handle handle_;
   std::vector<Guest> guests_;
+  int strangers_told_ = 0;
 };
 
 class TcpConnector : public Connector {
@@ -439,11 +406,13 @@ class TcpConnector : public Connector {
       : options_(options), choose_(std::move(choose)), begun_ns_(now_ns()) {}
 
   Status begin(const SocketAddress& local, const Handle& handle) {
-    SocketAddress peer;
-    TUTTI_RETURN_IF_ERROR(from_handle(handle, local, peer, key_, peer_id_));
+    TUTTI_ASSIGN_OR_RETURN(peer_, from_handle(handle, local.storage.ss_family));
+    SocketAddress peer = peer_.address;
     SocketAddress from = local;
     if (from.storage.ss_family == AF_INET6) {
-      reinterpret_cast<sockaddr_in6&>(from.storage).sin6_port = 0;
+      auto& from_v6 = reinterpret_cast<sockaddr_in6&>(from.storage);
+      reinterpret_cast<sockaddr_in6&>(peer.storage).sin6_scope_id = from_v6.sin6_scope_id;
+      from_v6.sin6_port = 0;
     } else {
       reinterpret_cast<sockaddr_in&>(from.storage).sin_port = 0;
     }
@@ -451,7 +420,7 @@ class TcpConnector : public Connector {
     if (socket_.get() < 0 || bind(socket_.get(), from.get(), from.bytes) != 0 ||
         (connect(socket_.get(), peer.get(), peer.bytes) != 0 && errno != EINPROGRESS)) {
       return Status(ErrorCode::kUnavailable,
-                    "net: cannot connect to the peer: " + why_no_descriptor());
+                    "net: cannot connect to " + peer_.who() + ": " + why_no_descriptor());
     }
     return {};
   }
@@ -460,7 +429,7 @@ class TcpConnector : public Connector {
     auto channel = advance();
     if (channel.ok() && *channel == nullptr && now_ns() - begun_ns_ > options_.timeout_ns) {
       return Status(ErrorCode::kTimeout,
-                    "net: the peer has not answered for TUTTI_NET_TIMEOUT seconds");
+                    "net: " + peer_.who() + " has not answered for TUTTI_NET_TIMEOUT seconds");
     }
     return channel;
   }
@@ -478,23 +447,29 @@ class TcpConnector : public Connector {
       getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &bytes);
       if (error != 0) {
         return Status(ErrorCode::kTimeout,
-                      std::string("net: cannot connect to the peer: ") + std::strerror(error));
+                      "net: cannot connect to " + peer_.who() + ": " + std::strerror(error));
       }
-      engines_ = choose_(peer_id_);
+      engines_ = choose_(peer_.device);
       TUTTI_ASSIGN_OR_RETURN(mine_, hellos_of(engines_, options_, socket));
-      TUTTI_RETURN_IF_ERROR(write_hellos(socket, mine_, key_));
+      const Status written = write_hellos(socket, mine_, peer_.key);
+      if (!written.ok()) {
+        return named(written, peer_.who());
+      }
     }
-    TUTTI_ASSIGN_OR_RETURN(const bool is_here, answer_.read(socket, key_));
-    if (!is_here) {
+    const Result<bool> is_here = answer_.read(socket, peer_.key);
+    if (!is_here.ok()) {
+      return named(is_here.status(), peer_.who());
+    }
+    if (!*is_here) {
       return std::unique_ptr<Channel>();
     }
     const std::vector<Hello>& theirs = answer_.get();
     if (!theirs[0].refusal.empty()) {
       return Status(ErrorCode::kInvalidArgument,
-                    "net: the peer refuses the channel: " + theirs[0].refusal);
+                    "net: " + peer_.who() + " refuses the channel: " + theirs[0].refusal);
     }
-    TUTTI_ASSIGN_OR_RETURN(auto channel,
-                           attach(engines_, mine_, theirs, key_, options_, /*sends=*/true, socket));
+    TUTTI_ASSIGN_OR_RETURN(auto channel, attach(engines_, mine_, theirs, peer_.key, options_,
+                                                /*sends=*/true, socket));
     socket_.release();
     return channel;
   }
@@ -503,8 +478,7 @@ class TcpConnector : public Connector {
   ChooseEngines choose_;
   TimeNs begun_ns_;
   Descriptor socket_;
-  Key key_;
-  std::uint64_t peer_id_ = 0;     ///< Hello::device.
+  HandleContent peer_;
   std::vector<Engine*> engines_;  ///< Once connected.
   std::vector<Hello> mine_;
   IncomingHellos answer_;

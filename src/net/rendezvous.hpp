@@ -10,6 +10,9 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "net/engine.hpp"
@@ -24,6 +27,20 @@ namespace tutti::net {
 /// each.
 constexpr std::uint32_t kWindowGroups = 8;
 
+/// What has been said once need not be said for each channel, nor of each of many hosts.
+class Told {
+ public:
+  bool is_new(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    return texts_.size() < kTextsMax && texts_.insert(text).second;
+  }
+
+ private:
+  static constexpr std::size_t kTextsMax = 16;
+  std::mutex mutex_;
+  std::set<std::string> texts_;
+};
+
 /// What both sides need to know of this process.
 struct RendezvousOptions {
   std::string controller;
@@ -36,6 +53,7 @@ struct RendezvousOptions {
   std::uint8_t traffic_class = 0;                  ///< Of the channels that this side connects.
   const tutti_transport_policy* policy = nullptr;  ///< Of this side alone.
   Log log;
+  std::shared_ptr<Told> told = std::make_shared<Told>();  ///< Of differences between hosts.
 };
 
 /// Gives the engines of the next channel of this direction with that peer (Hello::device), one for

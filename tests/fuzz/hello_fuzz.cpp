@@ -39,6 +39,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     FUZZ_ASSERT(tutti::fuzz::readable(options.status().message(), "net: "));
     return 0;
   }
+  Hello other = *again;
+  other.capabilities.mtu_bytes ^= 1;
+  FUZZ_ASSERT(differences(*hello, *again).empty());
+  FUZZ_ASSERT(tutti::fuzz::readable(differences(*hello, other), "net: "));
   FUZZ_ASSERT(unit_bytes_of(*options) % options->wire.chunk_bytes == 0);
   return 0;
 }

@@ -32,7 +32,9 @@
 #include <vector>
 
 #include "base/descriptors.hpp"
+#include "base/host_name.hpp"
 #include "base/random.hpp"
+#include "net/handle.hpp"
 #include "net/hello.hpp"
 #include "net/statistics.hpp"
 #include "net/thread.hpp"
@@ -653,37 +655,13 @@ TEST(Network, AReceiverThatClosesAtOnceHasAcknowledged) {
 
 /// Connects to a listener and says nothing, or `bytes`.
 int call_as_stranger(const Handle& handle, std::span<const std::byte> bytes) {
-  sockaddr_in v4{};
-  v4.sin_family = AF_INET;
-  std::memcpy(&v4.sin_port, &handle.bytes[6], 2);
-  std::memcpy(&v4.sin_addr, &handle.bytes[8], 4);
+  const wire::udp::SocketAddress address = from_handle(handle, AF_INET)->address;
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  EXPECT_EQ(connect(socket, reinterpret_cast<const sockaddr*>(&v4), sizeof v4), 0);
+  EXPECT_EQ(connect(socket, address.get(), address.bytes), 0);
   if (!bytes.empty()) {
     EXPECT_EQ(send(socket, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
   }
   return socket;
-}
-
-TEST(Hello, AWireThatCanDoNothingIsRefused) {
-  using transport::WireCapabilities;
-  constexpr std::uint32_t WireCapabilities::*kFields[] = {
-      &WireCapabilities::chunk_bytes, &WireCapabilities::mtu_bytes, &WireCapabilities::paths,
-      &WireCapabilities::rails, &WireCapabilities::ps_per_byte};
-  const transport::Key key{1, 2};
-  Hello mine;
-  EXPECT_TRUE(agree(mine, mine, key).ok());
-  for (const auto field : kFields) {
-    Hello theirs;
-    theirs.host = "odd";
-    theirs.capabilities.*field = 0;
-    const auto read = decode(encode(theirs, key), key);
-    ASSERT_TRUE(read.ok());
-    for (const auto& options : {agree(mine, *read, key), agree(*read, mine, key)}) {
-      EXPECT_EQ(options.status().code(), ErrorCode::kInvalidArgument);
-      EXPECT_NE(options.status().message().find("odd"), std::string::npos);
-    }
-  }
 }
 
 // What one engine finds is every engine's of the device.
@@ -1271,9 +1249,7 @@ TEST(Network, OneOfTheJobThatDoesNotFinishItsGreetingIsAnError) {
   auto listener = network->listen(0);
   ASSERT_TRUE(listener.ok());
   const Handle handle = (*listener)->handle();
-  transport::Key key;
-  std::memcpy(&key.low, &handle.bytes[24], 8);
-  std::memcpy(&key.high, &handle.bytes[32], 8);
+  const transport::Key key = from_handle(handle, AF_INET)->key;
   Hello hello;
   hello.host = "odd";
   hello.lanes = 2;
@@ -1322,31 +1298,185 @@ TEST(Network, OneListenerTakesSeveral) {
   EXPECT_EQ(receives.size(), 3U);
 }
 
-TEST(Network, OtherSettingsAreNamed) {
-  const auto a = make_network();
-  std::unique_ptr<Network> b;
-  {
-    const ScopedEnvironment controller("TUTTI_NET_CONTROLLER", "swift");
-    b = make_network();
-  }
-  auto listener = b->listen(0);
-  auto connector = a->connect(0, (*listener)->handle(), kDefaultClass);
-  ASSERT_TRUE(connector.ok());
-  std::string heard;
-  std::string said;
+/// One end of a channel that comes to nothing: what each side says of it.
+struct Refusal {
+  std::string connector;
+  std::string acceptor;
+};
+
+Refusal refused_between(Network& connecting, Network& accepting) {
+  auto listener = accepting.listen(0);
+  auto connector = connecting.connect(0, (*listener)->handle(), kDefaultClass);
+  EXPECT_TRUE(connector.ok());
+  Refusal said;
   const auto end = Clock::now() + kPatience;
-  while ((heard.empty() || said.empty()) && Clock::now() < end) {
-    if (said.empty()) {
+  while ((said.connector.empty() || said.acceptor.empty()) && Clock::now() < end) {
+    if (said.acceptor.empty()) {
       const auto channel = (*listener)->accept();
-      said = channel.ok() ? "" : channel.status().message();
+      said.acceptor = channel.ok() ? "" : channel.status().message();
     }
-    if (heard.empty()) {
+    if (said.connector.empty()) {
       const auto channel = (*connector)->poll();
-      heard = channel.ok() ? "" : channel.status().message();
+      said.connector = channel.ok() ? "" : channel.status().message();
     }
   }
-  EXPECT_NE(said.find("TUTTI_NET_CONTROLLER differs: swift"), std::string::npos) << said;
-  EXPECT_NE(heard.find("refuses the channel"), std::string::npos) << heard;
+  return said;
+}
+
+TEST(Network, OtherSettingsAreNamed) {
+  const auto usual = make_network();
+  constexpr std::pair<const char*, const char*> kOthers[] = {{"TUTTI_NET_CONTROLLER", "swift"},
+                                                             {"TUTTI_NET_AUTHENTICATE", "0"}};
+  const std::string me = host_name() + ", process " + std::to_string(getpid());
+  for (const auto& [name, value] : kOthers) {
+    std::unique_ptr<Network> other;
+    {
+      const ScopedEnvironment knob(name, value);
+      other = make_network();
+    }
+    for (const bool is_listener : {true, false}) {
+      const Refusal said =
+          is_listener ? refused_between(*usual, *other) : refused_between(*other, *usual);
+      const std::string words = std::string(name) + " differs: ";
+      EXPECT_NE(said.acceptor.find(words), std::string::npos) << said.acceptor;
+      EXPECT_NE(said.acceptor.find(std::string(value) + " on " + me), std::string::npos);
+      EXPECT_NE(said.acceptor.find("; set the same on all hosts"), std::string::npos);
+      EXPECT_NE(said.connector.find("net: " + me + ", at "), std::string::npos) << said.connector;
+      EXPECT_NE(said.connector.find(" refuses the channel: " + said.acceptor), std::string::npos)
+          << said.connector;
+    }
+  }
+}
+
+/// A listener that is none of ours.
+struct OddListener {
+  OddListener() : socket(::socket(AF_INET, SOCK_STREAM, 0)) {
+    address.bytes = sizeof(sockaddr_in);
+    auto& v4 = reinterpret_cast<sockaddr_in&>(address.storage);
+    v4.sin_family = AF_INET;
+    v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(bind(socket, address.get(), address.bytes), 0);
+    EXPECT_EQ(getsockname(socket, address.get(), &address.bytes), 0);
+  }
+  ~OddListener() { close(socket); }
+
+  Handle handle() const {
+    return to_handle({.address = address, .key = key, .device = 1, .process = 42, .host = "odd"});
+  }
+  std::string who() const { return "odd, process 42, at " + to_text(address); }
+
+  int socket;
+  wire::udp::SocketAddress address;
+  transport::Key key{1, 2};
+};
+
+std::string error_of(Network& network, const Handle& handle) {
+  auto connector = network.connect(0, handle, kDefaultClass);
+  if (!connector.ok()) {
+    return connector.status().message();
+  }
+  const auto end = Clock::now() + kPatience;
+  auto channel = (*connector)->poll();
+  while (channel.ok() && *channel == nullptr && Clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    channel = (*connector)->poll();
+  }
+  return channel.status().message();
+}
+
+TEST(Network, WhoCannotBeReachedIsNamed) {
+  const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
+  const ScopedEnvironment family("NCCL_SOCKET_FAMILY", "AF_INET");
+  const ScopedEnvironment timeout("TUTTI_NET_TIMEOUT", "0.3");
+  const auto network = make_network();
+  const OddListener odd;
+  EXPECT_EQ(error_of(*network, odd.handle()),
+            "net: cannot connect to " + odd.who() + ": Connection refused");
+  ASSERT_EQ(::listen(odd.socket, 8), 0);
+  EXPECT_EQ(error_of(*network, odd.handle()),
+            "net: " + odd.who() + " has not answered for TUTTI_NET_TIMEOUT seconds");
+}
+
+TEST(Network, AnAnswerOfAnotherKeyIsNamed) {
+  const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
+  const ScopedEnvironment family("NCCL_SOCKET_FAMILY", "AF_INET");
+  const auto network = make_network();
+  const OddListener odd;
+  ASSERT_EQ(::listen(odd.socket, 8), 0);
+  std::thread answer([&] {
+    const int caller = accept(odd.socket, nullptr, nullptr);
+    Hello hello;
+    hello.host = "later";
+    hello.process = 43;
+    const HelloBytes bytes = encode(hello, {3, 4});
+    EXPECT_EQ(send(caller, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+    close(caller);
+  });
+  const std::string text = error_of(*network, odd.handle());
+  answer.join();
+  EXPECT_NE(text.find("later, process 43 has another key"), std::string::npos) << text;
+  EXPECT_NE(text.find("; the peer is " + odd.who()), std::string::npos) << text;
+}
+
+/// What a listener that strangers call says of them.
+std::vector<std::string> said_of_strangers(int count, std::span<const std::byte> bytes) {
+  std::vector<std::string> told;
+  auto network = Network::open([&told](LogKind, const std::string& text) { told.push_back(text); });
+  EXPECT_TRUE(network.ok());
+  auto listener = (*network)->listen(0);
+  for (int i = 0; i < count; ++i) {
+    const int stranger = call_as_stranger((*listener)->handle(), bytes);
+    // Until he is sent away.
+    char answer = 0;
+    const auto end = Clock::now() + kPatience;
+    while (recv(stranger, &answer, 1, MSG_DONTWAIT) < 0 && Clock::now() < end) {
+      EXPECT_TRUE((*listener)->accept().ok());
+    }
+    close(stranger);
+  }
+  listener->reset();
+  network->reset();
+  std::erase_if(told, [](const std::string& text) {
+    return text.find("net: refused a caller from 127.0.0.1:") != 0;
+  });
+  return told;
+}
+
+TEST(Network, AListenerSaysWhomItRefused) {
+  const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
+  const ScopedEnvironment family("NCCL_SOCKET_FAMILY", "AF_INET");
+  Hello hello;
+  hello.host = "odd";
+  hello.process = 42;
+  const std::vector<std::string> told = said_of_strangers(1, encode(hello, {1, 2}));
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_NE(told[0].find("odd, process 42 has another key"), std::string::npos) << told[0];
+  // One who calls for ever does not fill the log.
+  EXPECT_EQ(said_of_strangers(30, encode(hello, {1, 2})).size(), 8U);
+}
+
+TEST(Network, WhatDiffersIsToldOnce) {
+  std::vector<std::string> told;
+  auto few = Network::open([&told](LogKind, const std::string& text) { told.push_back(text); });
+  ASSERT_TRUE(few.ok());
+  std::unique_ptr<Network> many;
+  {
+    const ScopedEnvironment paths("TUTTI_NET_CHUNK", "8K");
+    many = make_network();
+  }
+  for (int i = 0; i < 3; ++i) {
+    Pair pair;
+    join(**few, *many, pair.send, pair.receive);
+    ASSERT_NE(pair.receive, nullptr);
+  }
+  const auto differs = [](const std::string& text) {
+    return text.find(" differs: ") != std::string::npos;
+  };
+  ASSERT_EQ(std::count_if(told.begin(), told.end(), differs), 1);
+  const std::string text = *std::find_if(told.begin(), told.end(), differs);
+  EXPECT_NE(text.find("net: " + host_name() + " differs: bytes of a chunk 8192 (here "),
+            std::string::npos)
+      << text;
 }
 
 /// A directory of its own, for files that variables name.
