@@ -36,8 +36,8 @@ SECONDS = 60  # The driver's own watchdog; after twice as long it counts as a ha
 SCHEMA = "tutti-fault-runs/1"
 
 
-def faults(draw: random.Random, seed: int) -> str:
-    """A network: each kind of fault is there or not."""
+def faults(draw: random.Random, seed: int, paths: int) -> str:
+    """A network of so many paths: each kind of fault is there or not."""
     parts = [f"seed={seed}"]
     if draw.random() < 0.8:
         parts.append(f"drop={draw.choice([0.0001, 0.001, 0.01, 0.04])}")
@@ -49,7 +49,7 @@ def faults(draw: random.Random, seed: int) -> str:
         parts.append(f"delay={draw.choice([0.001, 0.02])}:{draw.choice([50, 500, 5000])}us")
     if draw.random() < 0.4:
         parts.append(f"corrupt={draw.choice([0.0001, 0.005])}:header")
-    for path in draw.sample(range(8), draw.choice([0, 0, 1, 2])):
+    for path in draw.sample(range(paths), min(paths, draw.choice([0, 0, 1, 2]))):
         begin_ms, length_ms = draw.randrange(0, 200), draw.choice([5, 50, 300])
         parts.append(f"kill_path={path}@{begin_ms}ms:{length_ms}ms")
     return ",".join(parts)
@@ -68,10 +68,11 @@ def run_of(seed: int, build: Path) -> tuple[list[str], dict[str, str]]:
     command += ["--version", str(version), "--messages", str(messages), "--max", most]
     command += ["--window", str(draw.choice([1, 4, 16])), "--seed", str(seed)]
     command += ["--channels", str(draw.choice([1, 2])), "--watchdog", str(SECONDS), "--verbose"]
+    paths = draw.choice([1, 8, 64])
     variables = {
         "NCCL_SOCKET_IFNAME": "lo",
-        "TUTTI_FAULT": faults(draw, seed),
-        "TUTTI_NET_PATHS": str(draw.choice([1, 8, 64])),
+        "TUTTI_FAULT": faults(draw, seed, paths),
+        "TUTTI_NET_PATHS": str(paths),
         "TUTTI_NET_CHUNK": str(draw.choice([1400, 9000, 65000])),
         "TUTTI_NET_POLLING": draw.choice(["shared", "shared", "busy"]),
         "TUTTI_NET_ENGINES": str(draw.choice([1, 2, 4])),
