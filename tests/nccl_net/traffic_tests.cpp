@@ -5,10 +5,14 @@
 #include "tests.hpp"
 
 #include <dirent.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "flow.hpp"
 
@@ -17,18 +21,42 @@ namespace {
 
 int group_max_of(const Session& session) { return std::min(session.device.receives_max, 8); }
 
-/// The threads of this process.
-std::size_t thread_count() {
-  std::size_t count = 0;
-  DIR* const tasks = opendir("/proc/self/task");
-  while (const dirent* const entry = tasks == nullptr ? nullptr : readdir(tasks)) {
-    count += entry->d_name[0] != '.';
+/// The names in a directory.
+std::vector<std::string> names_in(const char* path) {
+  std::vector<std::string> names;
+  DIR* const directory = opendir(path);
+  while (const dirent* const entry = directory == nullptr ? nullptr : readdir(directory)) {
+    if (entry->d_name[0] != '.') {
+      names.emplace_back(entry->d_name);
+    }
   }
-  if (tasks != nullptr) {
-    closedir(tasks);
+  if (directory != nullptr) {
+    closedir(directory);
   }
-  return count;
+  return names;
 }
+
+/// What a library that is unloaded has to give back.
+struct Held {
+  std::size_t threads = 0;
+  std::size_t descriptors = 0;
+  std::size_t shared_files = 0;  ///< With this process's number in their name.
+
+  static Held now() {
+    const std::string number = std::to_string(getpid());
+    const auto is_ours = [&](const std::string& name) {
+      const std::size_t at = name.find(number);
+      const auto is_digit = [&](std::size_t index) {
+        return index < name.size() && std::isdigit(static_cast<unsigned char>(name[index])) != 0;
+      };
+      return at != std::string::npos && !is_digit(at - 1) && !is_digit(at + number.size());
+    };
+    const std::vector<std::string> shared = names_in("/dev/shm");
+    return {names_in("/proc/self/task").size(), names_in("/proc/self/fd").size(),
+            static_cast<std::size_t>(std::count_if(shared.begin(), shared.end(), is_ours))};
+  }
+  bool operator==(const Held&) const = default;
+};
 
 }  // namespace
 
@@ -123,7 +151,7 @@ void test_threads(Rank& rank) {
 
 void test_reload(Rank& rank) {
   constexpr int kTimes = 3;
-  const std::size_t before = thread_count();
+  const Held before = Held::now();
   for (int i = 0; i < kTimes; ++i) {
     {
       Session session(rank);
@@ -131,11 +159,19 @@ void test_reload(Rank& rank) {
     }
     // The kernel may still list a thread that has been joined.
     const double deadline = seconds_now() + 2;
-    while (thread_count() > before && seconds_now() < deadline) {
+    Held after = Held::now();
+    while (after != before && seconds_now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      after = Held::now();
     }
-    rank.report.check(thread_count() == before,
-                      std::to_string(thread_count() - before) + " threads outlive the library");
+    const auto check = [&](std::size_t then, std::size_t now, const char* what) {
+      rank.report.check(now == then, "of " + std::to_string(then) + " " + what + ", " +
+                                         std::to_string(now) +
+                                         " are there when the library is gone");
+    };
+    check(before.threads, after.threads, "threads");
+    check(before.descriptors, after.descriptors, "descriptors");
+    check(before.shared_files, after.shared_files, "files of shared memory");
     rank.barrier();
   }
 }

@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "support/socket_network.hpp"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +19,7 @@
 #include <deque>
 #include <mutex>
 #include <new>
+#include <string>
 #include <thread>
 
 #include "net/network.hpp"
@@ -288,6 +292,15 @@ class SocketConnector : public Connector {
   int polls_ = 0;
 };
 
+/// The process's end removes it.
+void leave_shared_file() {
+  static const struct File {
+    std::string name = "/socket-network-" + std::to_string(getpid());
+    ~File() { shm_unlink(name.c_str()); }
+  } file;
+  close(shm_open(file.name.c_str(), O_CREAT | O_RDWR, S_IRUSR | S_IWUSR));
+}
+
 class SocketNetwork : public Network {
  public:
   explicit SocketNetwork(std::vector<NetDevice> devices) : devices_(std::move(devices)) {
@@ -326,6 +339,12 @@ class SocketNetwork : public Network {
         pause_->over.notify_one();
         thread_.join();
       }
+    }
+    if (has_bug("descriptor")) {
+      static_cast<void>(dup(STDERR_FILENO));
+    }
+    if (has_bug("shared_file")) {
+      leave_shared_file();
     }
     --socket_network().networks;
   }
