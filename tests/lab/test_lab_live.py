@@ -468,6 +468,33 @@ def test_plugin__a_connection_has_all_rails_and_outlives_one(lab: Lab) -> None:
     assert sum(after) > messages * size
 
 
+def test_plugin__each_rank_uses_the_device_that_it_names(lab: Lab) -> None:
+    """As NCCL may (PXN): one end on its first rail, the other on its second, and the rest idle."""
+    plugin, driver = plugin_and_driver()
+    lab.up("--nodes", "2", "--rails", "2", "--rate", "500mbit")
+    size, messages = 1 << 20, 20
+    words = [str(driver), "--plugin", str(plugin), "--version", "11", "--test", "ring"]
+    words += ["--devices", "2", "--bytes", str(size), "--messages", str(messages)]
+    words += ["--rendezvous", f"{plan.management_address(0)}:5000"]
+    variables = ["NCCL_SOCKET_IFNAME=rail", "TUTTI_NET_SPEED=500"]
+
+    def start(node: int) -> subprocess.Popen[str]:
+        command = ["env", *variables, *words, "--rank", str(node)]
+        return lab.start("exec", plan.node_name(node), "--", *command)
+
+    with start(0) as first, start(1) as second:
+        for rank in (first, second):
+            out, _ = rank.communicate(timeout=TIMEOUT_S)
+            assert rank.returncode == 0, out
+            assert out.splitlines()[-1].endswith(" checks, 0 failed"), out
+    links = lab.links()
+    for direction in ("a_to_b_bytes", "b_to_a_bytes"):
+        sent = {name: link[direction] for name, link in links.items()}
+        assert sent["n0:rail0"] > messages * size, sent
+        assert sent["n1:rail1"] > messages * size, sent
+        assert max(sent["n0:rail1"], sent["n1:rail0"]) < size, sent
+
+
 def test_plugin__rails_in_one_subnet_carry_both(permitted: None) -> None:
     """Routes alone would send everything by the first interface of the subnet."""
     plugin, driver = plugin_and_driver()

@@ -269,6 +269,7 @@ const char* const kUsage =
     "  --min BYTES          (0)                --max BYTES    (1M); --bytes N: all of that size\n"
     "  --threads N          of the test threads (2)\n"
     "  --device N           (0)                --seed N       (1)\n"
+    "  --devices N          rank r has the one of --device and r modulo N behind it (1)\n"
     "  --rails N            the device is made of the first N, from version 9 on (1)\n"
     "  --bound SECONDS      within which a dead peer is noticed (20)\n"
     "  --watchdog SECONDS   of each test, with --rank of all (120)\n"
@@ -304,6 +305,7 @@ Options parse(int argc, char** argv) {
        }},
       {"--threads", number(&options.threads)},
       {"--device", number(&options.device)},
+      {"--devices", number(&options.devices)},
       {"--rails", number(&options.rails)},
       {"--seed", [&](const char* text) { options.seed = std::stoull(text); }},
       {"--bound", number(&options.bound_s)},
@@ -327,7 +329,8 @@ Options parse(int argc, char** argv) {
   const bool is_alone = options.rank >= 0;
   if (options.plugin.empty() || options.ranks < 2 || options.ranks > kRanksMax ||
       options.rank >= options.ranks || is_alone == options.rendezvous.empty() ||
-      options.window < 1 || options.messages < 1 || options.bytes_min > options.bytes_max) {
+      options.window < 1 || options.messages < 1 || options.bytes_min > options.bytes_max ||
+      options.devices < 1) {
     throw std::invalid_argument("a value is missing or out of range");
   }
   const std::vector<int> found = find_versions(options.plugin);

@@ -86,7 +86,7 @@ Session::Session(Rank& of_rank) : rank(of_rank) {
   require(plugin->init(&context), "init");
   int count = 0;
   require(plugin->devices(&count), "devices");
-  number = rank.options.device;
+  number = rank.options.device + rank.rank % rank.options.devices;
   if (count < std::max(number + 1, rank.options.rails)) {
     throw std::runtime_error("the plugin has " + std::to_string(count) + " devices");
   }

@@ -22,7 +22,8 @@ struct Options {
   std::vector<int> versions;
   std::vector<std::string> tests;
   int ranks = 2;
-  int device = 0;
+  int device = 0;   ///< The first rank's.
+  int devices = 1;  ///< Rank r has device + r % devices.
   int rails = 1;  ///< Above 1: the device is made of so many, the first ones.
   std::uint64_t seed = 1;
   std::size_t bytes_min = 0;

@@ -368,7 +368,8 @@ class SocketNetwork : public Network {
     return static_cast<int>(devices_.size()) - 1;
   }
 
-  Result<std::unique_ptr<Listener>> listen(int /*device*/) override {
+  Result<std::unique_ptr<Listener>> listen(int device) override {
+    socket_network().listen_device = device;
     TUTTI_RETURN_IF_ERROR(socket_network().listen_error);
     if (socket_network().throws) {
       throw std::bad_alloc();
@@ -377,8 +378,9 @@ class SocketNetwork : public Network {
     return std::unique_ptr<Listener>(std::make_unique<SocketListener>());
   }
 
-  Result<std::unique_ptr<Connector>> connect(int /*device*/, const Handle& handle,
+  Result<std::unique_ptr<Connector>> connect(int device, const Handle& handle,
                                              int traffic_class) override {
+    socket_network().connect_device = device;
     socket_network().traffic_class = traffic_class;
     start();
     return std::unique_ptr<Connector>(std::make_unique<SocketConnector>(handle));

@@ -26,6 +26,8 @@ struct SocketNetworkState {
   std::atomic<int> end_ms{0};                     ///< So long a network takes to end.
   std::atomic<bool> throws{false};                ///< send() and listen() throw std::bad_alloc.
   std::atomic<int> traffic_class{0};              ///< Of the last connect().
+  std::atomic<int> connect_device{-1};            ///< Same.
+  std::atomic<int> listen_device{-1};             ///< Of the last listen().
   Status listen_error;
   Status open_error;  ///< Of open().
   Status call_error;  ///< Of every send() and receive().

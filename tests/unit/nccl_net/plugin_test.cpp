@@ -516,6 +516,53 @@ TEST_F(NcclNetTest, connect__passes_the_traffic_class_on) {
   EXPECT_EQ(calls.close_send(comm), Result::kSuccess);
 }
 
+/// A channel within this process from one device to the other, in the words of a version.
+template <int kVersion>
+void expect_devices(const abi::Net<kVersion>& table, void* context) {
+  SCOPED_TRACE(kVersion);
+  abi::CommConfig config{abi::kUndefined};
+  const auto connect = [&](int device, void* handle, void** comm) {
+    if constexpr (kVersion >= 11) {
+      return table.calls.connect(context, device, handle, comm, nullptr);
+    } else if constexpr (kVersion == 10) {
+      return table.calls.connect(device, &config, handle, comm, nullptr);
+    } else if constexpr (kVersion >= 7) {
+      return table.calls.connect(device, handle, comm, nullptr);
+    } else {
+      return table.calls.connect(device, handle, comm);
+    }
+  };
+  for (const int to : {0, 1}) {
+    const int from = 1 - to;
+    std::array<char, abi::kHandleBytes> handle;
+    void* listener = nullptr;
+    if constexpr (kVersion >= 11) {
+      ASSERT_EQ(table.calls.listen(context, to, handle.data(), &listener), Result::kSuccess);
+    } else {
+      ASSERT_EQ(table.calls.listen(to, handle.data(), &listener), Result::kSuccess);
+    }
+    EXPECT_EQ(socket_network().listen_device, to);
+    void* sender = nullptr;
+    while (sender == nullptr) {
+      ASSERT_EQ(connect(from, handle.data(), &sender), Result::kSuccess);
+    }
+    EXPECT_EQ(socket_network().connect_device, from);
+    EXPECT_EQ(table.calls.close_send(sender), Result::kSuccess);
+    EXPECT_EQ(table.calls.close_listen(listener), Result::kSuccess);
+  }
+}
+
+// NCCL may choose another device for a connection than the one next to its GPU (PXN).
+TEST_F(NcclNetTest, connect__and_listen_are_on_the_device_that_was_named) {
+  expect_devices(ncclNetPlugin_v6, nullptr);
+  expect_devices(ncclNetPlugin_v7, nullptr);
+  expect_devices(ncclNetPlugin_v8, nullptr);
+  expect_devices(ncclNetPlugin_v9, nullptr);
+  expect_devices(ncclNetPlugin_v10, nullptr);
+  expect_devices(ncclNetPlugin_v11, context_);
+  expect_devices(ncclNetPlugin_v12, context_);
+}
+
 TEST_F(NcclNetTest, connect__foreign_handle) {
   handle_.fill(0x42);
   void* comm = &handle_;

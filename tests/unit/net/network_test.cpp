@@ -574,6 +574,42 @@ TEST(Network, APolicyThatIsNotThereIsAnError) {
       << network.status().message();
 }
 
+/// A device says that it has started: "net: second 127.0.0.2, 1 shared engine(s), ...".
+TEST(Network, AChannelIsOnTheDevicesThatBothEndsNamed) {
+  std::vector<NetDevice> devices(2);
+  devices[0].name = "first";
+  devices[1].name = "second";
+  for (const std::size_t i : {0, 1}) {
+    devices[i].address = "127.0.0." + std::to_string(i + 1);
+    devices[i].guid = i;
+    devices[i].speed_mbps = 10'000;
+    devices[i].mtu_bytes = 65536;
+    devices[i].is_loopback = true;
+  }
+  for (const int to : {0, 1}) {
+    const int from = 1 - to;
+    std::string told[2];
+    Pair pair;
+    for (const int end : {0, 1}) {
+      auto network = Network::open(
+          [&told, end](LogKind, const std::string& text) { told[end] += text + "\n"; }, devices);
+      ASSERT_TRUE(network.ok()) << network.status().message();
+      (end == 0 ? pair.a : pair.b) = std::move(*network);
+    }
+    join(*pair.a, *pair.b, pair.send, pair.receive, from, to);
+    ASSERT_TRUE(pass(pair, 100'000));
+    const auto line_of = [&](int device) {
+      const NetDevice& it = devices[static_cast<std::size_t>(device)];
+      return "net: " + it.name + ' ' + it.address + ", ";
+    };
+    for (const int end : {0, 1}) {
+      const int used = end == 0 ? from : to;
+      EXPECT_NE(told[end].find(line_of(used)), std::string::npos) << told[end];
+      EXPECT_EQ(told[end].find(line_of(1 - used)), std::string::npos) << told[end];
+    }
+  }
+}
+
 TEST(Network, StampsAreAskedForWhereDelayDecides) {
   struct Case {
     const char* name;
