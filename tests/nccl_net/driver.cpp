@@ -263,7 +263,7 @@ const char* const kUsage =
     "  --version N,N|all    of the interface, 6 to 12 (all that the plugin has)\n"
     "  --test NAME,..|all   (all): ring alltoall pingpong grouped threads calls cancel kill "
     "reload\n"
-    "                       fork leave\n"
+    "                       fork leave; silence, which is none of all: you cut the last rank off\n"
     "  --ranks N            processes (2)      --channels N   links per pair (1)\n"
     "  --messages N         per link (40)      --window N     unfinished requests (4)\n"
     "  --min BYTES          (0)                --max BYTES    (1M); --bytes N: all of that size\n"
@@ -351,6 +351,9 @@ Options parse(int argc, char** argv) {
     tests = "bench";
   }
   options.tests = tests == "all" ? test_names() : split(tests);
+  if (tests == "all") {
+    std::erase(options.tests, "silence");
+  }
   if (is_alone && tests == "all") {
     std::erase(options.tests, "kill");
   }

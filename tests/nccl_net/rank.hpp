@@ -24,7 +24,7 @@ struct Options {
   int ranks = 2;
   int device = 0;   ///< The first rank's.
   int devices = 1;  ///< Rank r has device + r % devices.
-  int rails = 1;  ///< Above 1: the device is made of so many, the first ones.
+  int rails = 1;    ///< Above 1: the device is made of so many, the first ones.
   std::uint64_t seed = 1;
   std::size_t bytes_min = 0;
   std::size_t bytes_max = std::size_t{1} << 20;

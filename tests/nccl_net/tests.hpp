@@ -26,7 +26,9 @@ void test_reload(Rank& rank);
 void test_calls(Rank& rank);   ///< Arguments, limits and orders of calls.
 void test_cancel(Rank& rank);  ///< Closing with unfinished requests.
 void test_kill(Rank& rank);    ///< The last rank dies.
-void test_fork(Rank& rank);    ///< The process forks while it is connected.
-void test_leave(Rank& rank);   ///< Unloading, and the process's end, with everything open.
+/// The last rank's host is cut off, or its process stopped, by whoever runs the driver.
+void test_silence(Rank& rank);
+void test_fork(Rank& rank);   ///< The process forks while it is connected.
+void test_leave(Rank& rank);  ///< Unloading, and the process's end, with everything open.
 
 }  // namespace tutti::driver

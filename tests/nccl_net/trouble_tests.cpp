@@ -345,7 +345,10 @@ void test_cancel(Rank& rank) {
   run_pattern(session, "ring", 1);
 }
 
-void test_kill(Rank& rank) {
+namespace {
+
+/// Messages between all ranks, without end to and from the last one, until it is gone.
+void outlive_the_last(Rank& rank, bool is_killed) {
   Session session(rank);
   std::vector<Link> links =
       connect(session, edges_of("alltoall", rank.ranks, rank.options.channels));
@@ -359,7 +362,7 @@ void test_kill(Rank& rank) {
         flows.back()->run_for_ever();
       }
     }
-    rank.phase = "moving messages until a peer is killed";
+    rank.phase = "moving messages until a peer is gone";
     double deadline = 0;
     bool is_busy = true;
     while (is_busy) {
@@ -371,7 +374,8 @@ void test_kill(Rank& rank) {
         is_busy |= !flow->is_over();
         through += flow->finished();
       }
-      if (rank.rank == victim && through >= static_cast<std::size_t>(rank.options.messages)) {
+      if (is_killed && rank.rank == victim &&
+          through >= static_cast<std::size_t>(rank.options.messages)) {
         kill(getpid(), SIGKILL);
       }
       if (!has_moved) {
@@ -387,7 +391,7 @@ void test_kill(Rank& rank) {
       }
     }
     for (const std::unique_ptr<Flow>& flow : flows) {
-      if (flow->link().peer() == victim) {
+      if (flow->link().peer() == victim || rank.rank == victim) {
         rank.report.check(flow->error() != Result::kSuccess,
                           flow->link().label() + ": a dead peer is no error after " +
                               std::to_string(rank.options.bound_s) + " s");
@@ -398,6 +402,11 @@ void test_kill(Rank& rank) {
       }
     }
     rank.report.check(Warnings::count() > 0, "nothing is said of a dead peer");
+    if (!is_killed) {
+      // For who silences it and may want to wake it up again.
+      std::printf("rank %d: %s\n", rank.rank, Warnings::last().c_str());
+      std::fflush(stdout);
+    }
     rank.phase = "closing links to a dead peer";
     const double begin = seconds_now();
     // The buffers are still there: as in NCCL.
@@ -405,6 +414,12 @@ void test_kill(Rank& rank) {
     rank.report.check(seconds_now() - begin < rank.options.bound_s, "closing took too long");
   }
 }
+
+}  // namespace
+
+void test_kill(Rank& rank) { outlive_the_last(rank, true); }
+
+void test_silence(Rank& rank) { outlive_the_last(rank, false); }
 
 void test_fork(Rank& rank) {
   Session session(rank);
@@ -492,7 +507,7 @@ constexpr Test kTests[] = {
     {"ring", test_ring},       {"alltoall", test_alltoall}, {"pingpong", test_pingpong},
     {"grouped", test_grouped}, {"threads", test_threads},   {"calls", test_calls},
     {"cancel", test_cancel},   {"kill", test_kill},         {"reload", test_reload},
-    {"fork", test_fork},       {"leave", test_leave},
+    {"fork", test_fork},       {"leave", test_leave},       {"silence", test_silence},
 };
 
 }  // namespace
