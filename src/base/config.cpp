@@ -258,8 +258,8 @@ bool take(std::string_view name, std::string_view value, ParsedConfig* parsed) {
   Config defaults;
   parsed->problems.push_back(
       {true, knob->name + ": '" + shown(value) + "' is not allowed; allowed: " + range_of(*knob) +
-                 (knob->unit.empty() ? "" : " " + knob->unit) + "; the default " +
-                 std::visit(FormatValue{*knob, defaults}, knob->field) + " is kept"});
+                 (knob->unit.empty() ? "" : " " + knob->unit) + "; the default is " +
+                 std::visit(FormatValue{*knob, defaults}, knob->field)});
   return false;
 }
 

@@ -57,6 +57,7 @@ constexpr Bytes kBufferToSpare = 8 << 20;
 /// then waits for the others, which it has not asked for anything.
 constexpr double kCloseShare = 0.25;
 constexpr double kCloseTimeMinS = 0.5;
+constexpr Bytes kChunkBytesMin = 512;  ///< Of less, a header and a system call are most of it.
 constexpr double kCloseTimeMaxS = 2;
 constexpr auto kExitTime = std::chrono::milliseconds(100);
 
@@ -466,6 +467,12 @@ Result<std::unique_ptr<Network>> Network::open(Log log, std::vector<NetDevice> d
   if (!controller.ok()) {
     return Status(ErrorCode::kInvalidConfig,
                   "TUTTI_NET_CONTROLLER: " + controller.status().message());
+  }
+  if (parsed.config.net_chunk_bytes != 0 && parsed.config.net_chunk_bytes < kChunkBytesMin) {
+    return Status(ErrorCode::kInvalidConfig,
+                  "TUTTI_NET_CHUNK: " + std::to_string(parsed.config.net_chunk_bytes) +
+                      " bytes are less than a datagram should have; write 0, or " +
+                      std::to_string(kChunkBytesMin) + " to 64K");
   }
   if (devices.empty()) {
     InterfaceFilter filter;

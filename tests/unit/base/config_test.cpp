@@ -112,12 +112,12 @@ TEST(Config, parse_config__first_of_two_counts) {
 TEST(Config, parse_config__bad_value_names_all_that_helps) {
   EXPECT_EQ(problem_of("TUTTI_DEVICE=gpu").text,
             "TUTTI_DEVICE: 'gpu' is not allowed; allowed: auto|cuda|hip|host|none; the default "
-            "auto is kept");
+            "is auto");
   EXPECT_EQ(problem_of("TUTTI_TIMEOUT=-1").text,
-            "TUTTI_TIMEOUT: '-1' is not allowed; allowed: 0..31536000 s; the default 1800 is kept");
+            "TUTTI_TIMEOUT: '-1' is not allowed; allowed: 0..31536000 s; the default is 1800");
   EXPECT_EQ(problem_of("TUTTI_PIPELINE_CHUNK=17G").text,
-            "TUTTI_PIPELINE_CHUNK: '17G' is not allowed; allowed: 0..16G bytes; the default 1M is "
-            "kept");
+            "TUTTI_PIPELINE_CHUNK: '17G' is not allowed; allowed: 0..16G bytes; the default is "
+            "1M");
 }
 
 TEST(Config, parse_config__bad_value_keeps_the_default) {

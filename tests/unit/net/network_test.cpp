@@ -31,6 +31,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/config_table.hpp"
 #include "base/descriptors.hpp"
 #include "base/host_name.hpp"
 #include "base/random.hpp"
@@ -38,6 +39,7 @@
 #include "net/hello.hpp"
 #include "net/statistics.hpp"
 #include "net/thread.hpp"
+#include "transport/congestion/controller.hpp"
 
 namespace tutti::net {
 namespace {
@@ -857,7 +859,7 @@ TEST(Network, KnobsWorkAtTheEndsOfTheirRanges) {
   constexpr std::pair<const char*, const char*> kEnds[] = {
       {"TUTTI_NET_TIMEOUT", "0.1"},    {"TUTTI_NET_TIMEOUT", "3600"}, {"TUTTI_NET_SPEED", "1"},
       {"TUTTI_NET_SPEED", "1000000"},  {"TUTTI_NET_PATHS", "1"},      {"TUTTI_NET_PATHS", "256"},
-      {"TUTTI_NET_ACK_DELAY", "1000"}, {"TUTTI_NET_BUFFER", "64K"},   {"TUTTI_NET_CHUNK", "4K"}};
+      {"TUTTI_NET_ACK_DELAY", "1000"}, {"TUTTI_NET_BUFFER", "64K"},   {"TUTTI_NET_CHUNK", "512"}};
   for (const auto& [name, value] : kEnds) {
     SCOPED_TRACE(std::string(name) + "=" + value);
     const ScopedEnvironment knob(name, value);
@@ -871,6 +873,28 @@ TEST(Network, KnobsWorkAtTheEndsOfTheirRanges) {
     EXPECT_TRUE(wait(receive).status.ok());
     EXPECT_TRUE(wait(send).status.ok());
     EXPECT_EQ(got, sent);
+  }
+}
+
+TEST(Network, ChunksOfAFewBytesAreRefused) {
+  const ScopedEnvironment chunk("TUTTI_NET_CHUNK", "511");
+  const auto network = Network::open([](LogKind, const std::string&) {});
+  EXPECT_EQ(network.status().code(), ErrorCode::kInvalidConfig);
+  EXPECT_NE(network.status().message().find("write 0, or 512 to 64K"), std::string::npos)
+      << network.status().message();
+}
+
+// Who reads the knob's text can write each of them.
+TEST(Network, TheControllersThatAreNamedAreThoseThereAre) {
+  for (const Knob& knob : knobs()) {
+    if (knob.name == "TUTTI_NET_CONTROLLER") {
+      for (const char* const name : {"nscc", "swift", "cubic", "dctcp", "timely", "fixed", "rccc",
+                                     "eqds", "swift+rccc", "cubic+rccc"}) {
+        EXPECT_TRUE(transport::make_controller(name, {}).ok()) << name;
+        const std::string word = std::string(name).substr(0, std::string(name).find('+'));
+        EXPECT_NE(knob.effect.find(word), std::string::npos) << name;
+      }
+    }
   }
 }
 
