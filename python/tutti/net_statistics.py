@@ -22,11 +22,11 @@ from tutti.errors import TuttiError
 
 DIRECTORY = Path("/dev/shm")
 MAGIC = b"tuttinet"
-VERSION = 2
+VERSION = 3
 
 _NAME = re.compile(r"tutti-net-(?P<user>\d+)-(?P<process>\d+)-\d+")
 _HEADER = struct.Struct("<8sIIQIIIIIIQQQIIQQQ64s64s")
-_ENGINE = struct.Struct("<QIIQIIII32s64s32s256s23Q2Q9Q")
+_ENGINE = struct.Struct("<QIIQIIIIQ32s64s32s256s23Q2Q9Q")
 _CONNECTION = struct.Struct("<QIIQQQ128s23Q8QIIIIIB3x")
 _PATH = struct.Struct("<5QI4x")
 
@@ -130,6 +130,7 @@ class Engine:
     description: str
     speed_mbps: int
     is_busy: bool
+    fallbacks: int
     updated_ns: int
     connections_open: int
     connections_left_out: int
@@ -273,7 +274,7 @@ def _engine(file: _File, index: int) -> Engine | None:
     if raw is None:
         return None
     (_, state, number, updated_ns, connections, left_out, speed_mbps, is_busy,
-     device, address, controller, description, *rest,
+     fallbacks, device, address, controller, description, *rest,
     ) = _ENGINE.unpack(raw)  # fmt: skip
     if _word(_STATES, state) == "unused":
         return None
@@ -288,6 +289,7 @@ def _engine(file: _File, index: int) -> Engine | None:
         description=_text(description),
         speed_mbps=speed_mbps,
         is_busy=bool(is_busy),
+        fallbacks=fallbacks,
         updated_ns=updated_ns,
         connections_open=connections,
         connections_left_out=left_out,

@@ -280,9 +280,10 @@ def _engine_lines(engine: Document, path_count: int, limit: int | None) -> list[
     }
     speed = f", {engine['speed_mbps'] / 1000:g} Gb/s" if engine["speed_mbps"] else ""
     polling = "busy" if engine["is_busy"] else "shared"
+    fallbacks = f", {engine['fallbacks']} fall-backs" if engine["fallbacks"] else ""
     lines = [
         f"  {engine['device']} {engine['address']} engine {engine['number']}{speed}, "
-        f"{engine['controller']}, {polling}: "
+        f"{engine['controller']}, {polling}{fallbacks}: "
         f"sends {_rate(flow['sends'])}, receives {_rate(flow['receives'])}"
     ]
     shown = connections[:limit]

@@ -36,7 +36,9 @@ inline const std::vector<Knob>& knobs() {
     std::vector<Knob> all = {
         {"TUTTI_ENABLE", &Config::enable, "", "", "0: every call goes straight to MPI.", "0.1", ""},
         {"TUTTI_STRICT", &Config::strict, "", "",
-         "A call that its plan cannot carry is an error in place of a fall-back.", "0.1", ""},
+         "A fall-back is an error: a call that its plan cannot carry, a network device without "
+         "something that its settings ask for.",
+         "0.1", ""},
         {"TUTTI_LOG_LEVEL", &Config::log_level, "", "error|warn|info|debug",
          "Lines of this level and the graver ones are logged.", "0.1", ""},
         {"TUTTI_LOG_FILE", &Config::log_file, "", "",

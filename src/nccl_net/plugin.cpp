@@ -81,9 +81,9 @@ abi::Result translate(ErrorCode code) {
     case ErrorCode::kOutOfMemory:
     case ErrorCode::kUnsupported:
     case ErrorCode::kLibraryFailed:
+    case ErrorCode::kFallback:
       return abi::Result::kSystemError;
     case ErrorCode::kMpiFailed:
-    case ErrorCode::kFallback:
       break;
   }
   return abi::Result::kInternalError;

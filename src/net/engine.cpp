@@ -313,7 +313,8 @@ std::string Engine::report() {
          text("bytes placed", wire.payload_bytes_placed) +
          text("bytes copied", wire.payload_bytes_copied) +
          text("fragments dropped", wire.fragments_dropped) + text("refused", wire.refused) +
-         text("times without a processor", times_crowded_.load()) + wire_->report();
+         text("times without a processor", times_crowded_.load()) +
+         text("fall-backs", fallbacks()) + wire_->report();
 }
 
 void Engine::run() {

@@ -30,6 +30,7 @@
 #include "net/bell.hpp"
 #include "net/bundle.hpp"
 #include "net/copies.hpp"
+#include "net/fallbacks.hpp"
 #include "net/network.hpp"
 #include "net/silence.hpp"
 #include "net/statistics.hpp"
@@ -129,9 +130,10 @@ struct EngineOptions {
   std::shared_ptr<Silence> silence = std::make_shared<Silence>();
   std::uint64_t device_id = 0;  ///< Hello::device.
   // For those who watch.
-  EngineStatistics* statistics = nullptr;  ///< Outlives the engine; null: nobody can.
-  Bell* bell = nullptr;                    ///< Rung when statistics are new; same.
-  EngineTrace* trace = nullptr;            ///< Same.
+  std::shared_ptr<const Fallbacks> fallbacks;  ///< Of its device; null: none.
+  EngineStatistics* statistics = nullptr;      ///< Outlives the engine; null: nobody can.
+  Bell* bell = nullptr;                        ///< Rung when statistics are new; same.
+  EngineTrace* trace = nullptr;                ///< Same.
   std::string device;
   std::string address;
   std::string controller;
@@ -258,6 +260,9 @@ class Engine : private wire::Arrivals {
   void trace_end(const Lane& lane, const Request& request, transport::Outcome outcome, Bytes bytes);
   void show_sum(transport::TimeNs now);
   transport::ConnectionCounters sum() const;
+  std::uint64_t fallbacks() const {
+    return options_.fallbacks == nullptr ? 0 : options_.fallbacks->count();
+  }
 
   static void add(transport::ConnectionCounters& sum, const transport::ConnectionCounters* one);
 

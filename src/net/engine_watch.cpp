@@ -178,6 +178,7 @@ void Engine::show_sum(TimeNs now) {
       [](const std::unique_ptr<Lane>& lane) { return lane->slot == EngineStatistics::kNoSlot; }));
   record.speed_mbps = options_.speed_mbps;
   record.is_busy = options_.is_busy ? 1 : 0;
+  record.fallbacks = fallbacks();
   set_text(record.device, options_.device);
   set_text(record.address, options_.address);
   set_text(record.controller, options_.controller);

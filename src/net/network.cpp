@@ -22,6 +22,7 @@
 #include "net/bundle.hpp"
 #include "net/clock.hpp"
 #include "net/engine.hpp"
+#include "net/fallbacks.hpp"
 #include "net/interfaces.hpp"
 #include "net/placement.hpp"
 #include "net/rendezvous.hpp"
@@ -67,6 +68,14 @@ std::uint64_t fault_stream(int device, int engine) {
   const std::uint64_t rank = launcher_rank().value_or(static_cast<std::uint64_t>(getpid()));
   return rank << 16 | static_cast<std::uint64_t>(device) << 8 | static_cast<std::uint64_t>(engine);
 }
+
+/// Most that sockets with such a buffer hold of one peer; 0: enough. What the kernel counts is
+/// about twice the payload; a few peers share it.
+Bytes window_of(Bytes buffer_bytes) {
+  return buffer_bytes < kBufferToSpare ? std::max<Bytes>(buffer_bytes / 4, 128 << 10) : 0;
+}
+
+std::string kib(Bytes bytes) { return std::to_string(bytes >> 10) + " KiB"; }
 
 int processors() { return static_cast<int>(processors_of_process().size()); }
 
@@ -276,6 +285,7 @@ class SystemNetwork : public Network {
 
   /// A wire over one interface. `paths`: of it. `buffer_bytes`: what its socket has.
   Result<std::unique_ptr<wire::Wire>> open_rail(const NetDevice& device, int paths,
+                                                const std::shared_ptr<Fallbacks>& fallbacks,
                                                 Bytes* buffer_bytes) const {
     UdpOptions options;
     TUTTI_ASSIGN_OR_RETURN(options.local, address_of(device));
@@ -290,15 +300,36 @@ class SystemNetwork : public Network {
     options.segmentation = config_.net_offload;
     options.coalescing = config_.net_offload;
     options.timestamps = wants_timestamps();
+    options.on_fallback = [fallbacks, name = device.name](const std::string& what,
+                                                          const std::string& remedy) {
+      fallbacks->add(name, what, remedy);
+    };
     TUTTI_ASSIGN_OR_RETURN(auto wire, UdpWire::open(options));
     *buffer_bytes = wire->buffer_bytes();
+    check_buffer(device, *wire, *fallbacks);
     return std::unique_ptr<wire::Wire>(std::move(wire));
+  }
+
+  /// Less than the default is usual without privileges: it is a fall-back where somebody asked for
+  /// more, or where windows have to shrink for it.
+  void check_buffer(const NetDevice& device, const UdpWire& wire, Fallbacks& fallbacks) const {
+    const Bytes window_bytes = window_of(wire.buffer_bytes());
+    if (wire.buffer_bytes() < wire.buffer_bytes_wanted() &&
+        (window_bytes > 0 || !environment_value("TUTTI_NET_BUFFER").empty())) {
+      fallbacks.add(
+          device.name,
+          "a receive buffer of " + kib(wire.buffer_bytes()) + " and not " +
+              kib(wire.buffer_bytes_wanted()) +
+              (window_bytes == 0 ? "" : ", which shrinks windows to " + kib(window_bytes)),
+          "net.core.rmem_max of " + std::to_string(config_.net_buffer_bytes) +
+              " (sysctl), CAP_NET_ADMIN, or a smaller TUTTI_NET_BUFFER");
+    }
   }
 
   /// Of each rail of a device that has so many engines. Each is a socket, and a device leaves half
   /// of the descriptors that there are to those after it, to channels and to the program. A peer
   /// may have more; the fewer count.
-  int paths_of_rail(const NetDevice& device, int engines) const {
+  int paths_of_rail(const NetDevice& device, int engines, Fallbacks& fallbacks) const {
     const auto rails = static_cast<int>(std::max<std::size_t>(device.rails.size(), 1));
     const int wanted = std::max(config_.net_paths / rails, 1);
     const int room =
@@ -306,9 +337,11 @@ class SystemNetwork : public Network {
     // As many as leave each window group the same number of them.
     const auto even = [](int paths) { return paths - (paths > kGroups ? paths % kGroups : 0); };
     if (room < wanted) {
-      log_(LogKind::kInfo, "net: " + device.name + " has " + std::to_string(rails * even(room)) +
-                               " paths and not " + std::to_string(config_.net_paths) +
-                               ", for ulimit -n is " + std::to_string(descriptors_max()));
+      fallbacks.add(device.name,
+                    std::to_string(rails * even(room)) + " paths and not " +
+                        std::to_string(config_.net_paths) + ", for ulimit -n is " +
+                        std::to_string(descriptors_max()),
+                    "a higher one, or fewer TUTTI_NET_PATHS");
       return even(room);
     }
     return rails == 1 ? wanted : even(wanted);
@@ -316,18 +349,19 @@ class SystemNetwork : public Network {
 
   /// Over all rails of a device. `buffer_bytes`: of the socket that has least.
   Result<std::unique_ptr<wire::Wire>> open_wire(const NetDevice& device, int paths,
+                                                const std::shared_ptr<Fallbacks>& fallbacks,
                                                 Bytes* buffer_bytes) const {
     if (device.rails.empty()) {
-      return open_rail(device, paths, buffer_bytes);
+      return open_rail(device, paths, fallbacks, buffer_bytes);
     }
     *buffer_bytes = UINT64_MAX;
     std::vector<std::unique_ptr<wire::Wire>> rails;
     for (const int number : device.rails) {
       TUTTI_RETURN_IF_ERROR(check(number));
       Bytes of_rail_bytes = 0;
-      TUTTI_ASSIGN_OR_RETURN(
-          rails.emplace_back(),
-          open_rail(devices_[static_cast<std::size_t>(number)].it, paths, &of_rail_bytes));
+      TUTTI_ASSIGN_OR_RETURN(rails.emplace_back(),
+                             open_rail(devices_[static_cast<std::size_t>(number)].it, paths,
+                                       fallbacks, &of_rail_bytes));
       *buffer_bytes = std::min(*buffer_bytes, of_rail_bytes);
     }
     TUTTI_ASSIGN_OR_RETURN(auto wire, RailsWire::open(std::move(rails), now_ns));
@@ -343,22 +377,29 @@ class SystemNetwork : public Network {
       return &device;
     }
     const NetDevice& it = device.it;
-    TUTTI_ASSIGN_OR_RETURN(
-        const std::vector<int> processors,
-        choose_processors(config_.net_affinity, it.near_processors, processors_of_process()));
+    const auto fallbacks = std::make_shared<Fallbacks>(config_.strict, log_);
+    TUTTI_ASSIGN_OR_RETURN(const std::vector<int> processors, processors_for(it, *fallbacks));
     const int count = config_.net_engines > 0 ? config_.net_engines : engines_by_default(it);
-    const int paths = paths_of_rail(it, count);
+    const std::size_t lanes = lanes_of(it, static_cast<std::size_t>(count));
+    if (config_.net_lanes > static_cast<int>(lanes)) {
+      fallbacks->add(it.name,
+                     std::to_string(lanes) + " lane(s) and not " +
+                         std::to_string(config_.net_lanes) + ", for it has as many engines",
+                     "more TUTTI_NET_ENGINES, or fewer TUTTI_NET_LANES");
+    }
+    const int paths = paths_of_rail(it, count, *fallbacks);
     const auto silence = std::make_shared<Silence>();
     TUTTI_RETURN_IF_ERROR(system_random(&device.id, sizeof device.id));
     std::vector<std::unique_ptr<Engine>> started;
     for (int i = 0; i < count; ++i) {
       Bytes buffer_bytes = 0;
-      TUTTI_ASSIGN_OR_RETURN(auto wire, open_wire(it, paths, &buffer_bytes));
-      if (buffer_bytes < kBufferToSpare) {
-        // What the kernel counts is about twice the payload; a few peers share it.
-        device.window_bytes = std::max<Bytes>(buffer_bytes / 4, 128 << 10);
+      TUTTI_ASSIGN_OR_RETURN(auto wire, open_wire(it, paths, fallbacks, &buffer_bytes));
+      TUTTI_RETURN_IF_ERROR(fallbacks->status());
+      if (const Bytes window_bytes = window_of(buffer_bytes); window_bytes > 0) {
+        device.window_bytes = window_bytes;
       }
       EngineOptions of_engine;
+      of_engine.fallbacks = fallbacks;
       of_engine.name = "tutti-net-" + std::to_string(number) + "-" + std::to_string(i);
       of_engine.is_busy = is_busy_;
       of_engine.processors = processors;
@@ -387,13 +428,28 @@ class SystemNetwork : public Network {
          "net: " + it.name + " " + it.address + ", " + std::to_string(count) +
              (is_busy_ ? " busy" : " shared") + " engine(s)" +
              (processors.empty() ? "" : " on processors " + topology::format_cpus(processors)) +
-             ", " + std::to_string(lanes_of(it, started)) + " lane(s), " + config_.net_controller +
+             ", " + std::to_string(lanes) + " lane(s), " + config_.net_controller +
              (rendezvous_.policy == nullptr ? std::string()
                                             : std::string(", policy ") + rendezvous_.policy->name) +
              ", " + started.front()->description());
     device.placement = std::make_unique<Placement>(started.size());
     device.engines = std::move(started);
     return &device;
+  }
+
+  /// Where its engines run; empty: anywhere.
+  Result<std::vector<int>> processors_for(const NetDevice& device, Fallbacks& fallbacks) const {
+    const std::vector<int>& allowed = processors_of_process();
+    std::string fallback;
+    TUTTI_ASSIGN_OR_RETURN(
+        std::vector<int> chosen,
+        choose_processors(config_.net_affinity, device.near_processors, allowed, &fallback));
+    if (!fallback.empty()) {
+      fallbacks.add(device.name, fallback,
+                    "TUTTI_NET_AFFINITY=off, or a list of those that it may use, " +
+                        topology::format_cpus(allowed));
+    }
+    return chosen;
   }
 
   /// Once it is started.
@@ -426,17 +482,17 @@ class SystemNetwork : public Network {
 
   /// Measured (docs/network.md): a link's windows are better left whole, one engine is faster than
   /// it; memory is faster than an engine.
-  std::size_t lanes_of(const NetDevice& device, const Engines& engines) const {
+  std::size_t lanes_of(const NetDevice& device, std::size_t engines) const {
     const std::size_t wanted = config_.net_lanes > 0 ? static_cast<std::size_t>(config_.net_lanes)
                                : device.is_loopback  ? kLanesMax
                                                      : 1;
-    return std::min(wanted, engines.size());
+    return std::min(wanted, engines);
   }
 
   std::vector<Engine*> next_engines(const Device& device, std::uint64_t peer, bool sends) const {
     std::vector<Engine*> chosen;
     for (const std::size_t i :
-         device.placement->next(peer, sends, lanes_of(device.it, device.engines))) {
+         device.placement->next(peer, sends, lanes_of(device.it, device.engines.size()))) {
       chosen.push_back(device.engines[i].get());
     }
     return chosen;
@@ -474,6 +530,7 @@ Result<std::unique_ptr<Network>> Network::open(Log log, std::vector<NetDevice> d
                       " bytes are less than a datagram should have; write 0, or " +
                       std::to_string(kChunkBytesMin) + " to 64K");
   }
+  TUTTI_RETURN_IF_ERROR(wire::fault::parse_fault_plan(parsed.config.fault, "TUTTI_FAULT").status());
   if (devices.empty()) {
     InterfaceFilter filter;
     filter.names = environment_value("NCCL_SOCKET_IFNAME");
@@ -488,6 +545,10 @@ Result<std::unique_ptr<Network>> Network::open(Log log, std::vector<NetDevice> d
   }
   for (NetDevice& device : devices) {
     device.latency_us = parsed.config.net_latency_us;
+    std::string fallback;  // It is told when the device is used.
+    TUTTI_RETURN_IF_ERROR(choose_processors(parsed.config.net_affinity, device.near_processors,
+                                            processors_of_process(), &fallback)
+                              .status());
   }
   TUTTI_ASSIGN_OR_RETURN(const tutti_transport_policy* const policy,
                          policy::load_transport_policy(parsed.config.transport_policy));

@@ -46,7 +46,7 @@
 namespace tutti::net {
 
 inline constexpr std::array<char, 8> kStatisticsMagic = {'t', 'u', 't', 't', 'i', 'n', 'e', 't'};
-inline constexpr std::uint32_t kStatisticsVersion = 2;
+inline constexpr std::uint32_t kStatisticsVersion = 3;
 /// What is beyond these is counted and not shown. A connection with 64 paths takes 3.5 KiB, so a
 /// full engine 450 KiB.
 inline constexpr std::uint32_t kEnginesShownMax = 32;       ///< Of a network.
@@ -88,6 +88,7 @@ struct EngineRecord {
   std::uint32_t connections_left_out;  ///< Of those: beyond the file's limits.
   std::uint32_t speed_mbps;            ///< Of the device.
   std::uint32_t is_busy;               ///< 1: its thread spins.
+  std::uint64_t fallbacks;             ///< Of the device (net/fallbacks.hpp).
   std::array<char, 32> device;
   std::array<char, 64> address;
   std::array<char, 32> controller;
@@ -135,7 +136,7 @@ struct PathRecord {
 
 // The layout that readers rely on. Who changes one of these makes a new kStatisticsVersion, also in
 // python/tutti/net_statistics.py.
-static_assert(sizeof(FileHeader) == 232 && sizeof(EngineRecord) == 696 &&
+static_assert(sizeof(FileHeader) == 232 && sizeof(EngineRecord) == 704 &&
               sizeof(ConnectionRecord) == 440 && sizeof(PathRecord) == 48);
 static_assert(sizeof(transport::ConnectionCounters) == 23 * 8 &&
               sizeof(transport::EndpointCounters) == 2 * 8 && sizeof(wire::WireCounters) == 9 * 8);

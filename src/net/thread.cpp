@@ -70,7 +70,8 @@ const std::vector<int>& processors_of_process() {
 
 Result<std::vector<int>> choose_processors(const std::string& affinity,
                                            const std::vector<int>& near,
-                                           const std::vector<int>& allowed) {
+                                           const std::vector<int>& allowed, std::string* fallback) {
+  fallback->clear();
   if (affinity == "off") {
     return std::vector<int>();
   }
@@ -89,6 +90,15 @@ Result<std::vector<int>> choose_processors(const std::string& affinity,
     return Status(ErrorCode::kInvalidConfig, "TUTTI_NET_AFFINITY=" + affinity +
                                                  ": this process may use none of these, only " +
                                                  topology::format_cpus(allowed));
+  }
+  if (is_near && near.empty()) {
+    *fallback = "engines on any processor, for it does not tell which are near";
+  } else if (chosen.empty()) {
+    *fallback = "engines on any processor, for this process may use none of those near it, " +
+                topology::format_cpus(near);
+  } else if (!is_near && chosen != *listed) {
+    *fallback = "engines on processors " + topology::format_cpus(chosen) + " and not on " +
+                affinity + ", of which this process may use no others";
   }
   return is_near && chosen == allowed ? std::vector<int>() : chosen;
 }

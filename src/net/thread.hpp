@@ -23,11 +23,12 @@ const std::vector<int>& processors_of_process();
 
 /// Where engine threads of a device may run, by TUTTI_NET_AFFINITY: of the processors `near` it
 /// ("near"), or of a list ("0-3,8"), those that are `allowed`. Empty: wherever their starter may
-/// ("off", "near" where nothing is known or nothing is narrower). Errors: a text that is none of
-/// these, a list without an allowed processor (kInvalidConfig).
+/// ("off", "near" where nothing is known or nothing is narrower). `fallback`: what there is in
+/// place of what was asked for; empty: it is as asked. Errors: a text that is none of these, a list
+/// without an allowed processor (kInvalidConfig).
 Result<std::vector<int>> choose_processors(const std::string& affinity,
                                            const std::vector<int>& near,
-                                           const std::vector<int>& allowed);
+                                           const std::vector<int>& allowed, std::string* fallback);
 
 /// The thread runs there from now on; nothing happens where `processors` is empty.
 /// Errors: the system refuses (kUnavailable).

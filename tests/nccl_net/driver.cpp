@@ -124,6 +124,8 @@ Counts run_forked(const Options& options, int version, const std::string& test) 
       close(pair[0]);
       {
         const int number = static_cast<int>(r);
+        // As a launcher does: the plugin's faults of a seed are those of the next run, too.
+        setenv("RANK", std::to_string(number).c_str(), 1);
         Report report(number);
         Rendezvous rendezvous(pair[1]);
         Rank rank{options, number, options.ranks, version, rendezvous, report, phases[r]};

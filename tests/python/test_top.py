@@ -27,7 +27,7 @@ from tutti.net_statistics import Process
 
 ENGINES, CONNECTIONS, PATHS = 2, 3, 4
 ENGINES_OFFSET = 232
-SLOTS_OFFSET = ENGINES_OFFSET + ENGINES * 696
+SLOTS_OFFSET = ENGINES_OFFSET + ENGINES * 704
 SLOT_BYTES = 440 + PATHS * 48
 BYTES = SLOTS_OFFSET + ENGINES * CONNECTIONS * SLOT_BYTES
 
@@ -40,11 +40,11 @@ def header(**change: int | bytes) -> bytes:
     """What src/net/statistics.hpp says, written down once more."""
     fields: dict[str, Any] = {
         "magic": b"tuttinet",
-        "version": 2,
+        "version": 3,
         "header_bytes": ENGINES_OFFSET,
         "file_bytes": BYTES,
         "engines_max": ENGINES,
-        "engine_bytes": 696,
+        "engine_bytes": 704,
         "connections_max": CONNECTIONS,
         "connection_bytes": 440,
         "paths_max": PATHS,
@@ -63,10 +63,10 @@ def header(**change: int | bytes) -> bytes:
     return struct.pack("<8sIIQ6I3QII3Q64s64s", *fields.values())
 
 
-def engine(sequence: int = 2, left_out: int = 0) -> bytes:
+def engine(sequence: int = 2, left_out: int = 0, fallbacks: int = 0) -> bytes:
     return struct.pack(
-        "<QIIQ4I32s64s32s256s34Q",
-        *(sequence, 1, 0, time.monotonic_ns(), 2, left_out, 10000, 0),
+        "<QIIQ4IQ32s64s32s256s34Q",
+        *(sequence, 1, 0, time.monotonic_ns(), 2, left_out, 10000, 0, fallbacks),
         *(text("eth0", 32), text("192.0.2.1", 64), text("cubic", 32), text("udp", 256)),
         *range(100, 134),
     )
@@ -94,7 +94,7 @@ def write(path: Path, *slots: bytes, head: bytes | None = None, engine_raw: byte
     raw = bytearray(BYTES)
     head = header() if head is None else head
     raw[: len(head)] = head
-    raw[ENGINES_OFFSET : ENGINES_OFFSET + 696] = engine_raw or engine()
+    raw[ENGINES_OFFSET : ENGINES_OFFSET + 704] = engine_raw or engine()
     for index, slot in enumerate(slots):
         at = SLOTS_OFFSET + index * SLOT_BYTES
         raw[at : at + len(slot)] = slot
@@ -195,7 +195,7 @@ def test_read__no_control_characters(tmp_path: Path) -> None:
         (header()[:100], "cut off"),
         (header(), "cut off, it has 232 of"),
         (b"\x7fELF" * 100, "not a file of Tutti's"),
-        (header(version=3) + bytes(BYTES), "writes version 3 of the statistics, this `tutti`"),
+        (header(version=2) + bytes(BYTES), "writes version 2 of the statistics, this `tutti`"),
         (header(path_bytes=56) + bytes(BYTES), "contradicts itself"),
         (header(slot_bytes=1) + bytes(BYTES), "contradicts itself"),
         (header(connections_max=2**31) + bytes(BYTES), "contradicts itself"),

@@ -3,6 +3,7 @@
 #include "wire/udp/udp_wire.hpp"
 
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/udp.h>
 #include <poll.h>
 #include <sys/uio.h>
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <utility>
 
@@ -48,6 +50,12 @@ constexpr std::uint32_t kOpenPackets = 512;
 constexpr int kEct0 = 2;
 constexpr int kEcnMask = 3;
 constexpr Bytes kSendBufferBytes = 8 << 20;
+constexpr Bytes kBufferBytesMax = INT_MAX / 2;  ///< That a socket takes, before it is doubled.
+constexpr Bytes kProbeBufferBytes = 1 << 20;    ///< A packet, and what the kernel needs for it.
+constexpr int kProbeWaitMs = 200;
+constexpr int kStraysMax = 64;  ///< Before a probe, and pieces of it that come one by one.
+constexpr const char* kOffloadRemedy =
+    "a kernel whose UDP_SEGMENT and UDP_GRO work (Linux 5.0 and later), or TUTTI_NET_OFFLOAD=0";
 /// Ways change, and a route may be gone for a moment: it is tried again, for a call in vain.
 constexpr std::uint32_t kPlainPackets = 1024;
 /// The kernel begins to stamp a while after it was asked to. Until then it does so when it is read.
@@ -63,7 +71,7 @@ bool set(int socket, int level, int name, T value) {
 
 /// The socket's buffer becomes as large as the system allows; its size.
 Bytes grow(int socket, int forced, int plain, Bytes bytes) {
-  const auto wanted = static_cast<int>(std::min<Bytes>(bytes, 1 << 30));
+  const auto wanted = static_cast<int>(std::min(bytes, kBufferBytesMax));
   if (!set(socket, SOL_SOCKET, forced, wanted)) {
     set(socket, SOL_SOCKET, plain, wanted);
   }
@@ -113,6 +121,21 @@ void add_interface(msghdr& message, const SocketAddress& local, int interface) {
 
 std::size_t fragments(std::size_t bytes, std::size_t each) { return (bytes + each - 1) / each; }
 
+std::string host_of(const SocketAddress& peer) {
+  char host[NI_MAXHOST] = "?";
+  (void)getnameinfo(reinterpret_cast<const sockaddr*>(&peer.storage), peer.bytes, host, sizeof host,
+                    nullptr, 0, NI_NUMERICHOST);
+  return host;
+}
+
+/// "416 KiB", or what there would be if the system's limit `name` allowed it.
+std::string kib_of(Bytes bytes, Bytes wanted_bytes, const char* name) {
+  const std::string text = std::to_string(bytes >> 10);
+  return bytes >= wanted_bytes
+             ? text + " KiB"
+             : text + " of " + std::to_string(wanted_bytes >> 10) + " KiB (" + name + ")";
+}
+
 }  // namespace
 
 UdpWire::UdpWire(const UdpOptions& options)
@@ -160,15 +183,27 @@ Result<std::unique_ptr<UdpWire>> UdpWire::open(const UdpOptions& options) {
                       "udp wire: packets of this host to itself do not arrive (" + still +
                           "); is UDP filtered?");
       }
+      wire->fall_back("no segmentation offload: " + wire->plain_, kOffloadRemedy);
     }
-  } else {
+  } else if (!options.segmentation && !options.coalescing) {
     wire->plain_ = "switched off";
   }
   wire->unstamped_ = wire->options_.timestamps ? wire->try_timestamps() : "not asked for";
   if (!wire->unstamped_.empty()) {
     set(wire->receiver_, SOL_SOCKET, SO_TIMESTAMPNS, 0);
+    if (wire->options_.timestamps) {
+      wire->fall_back("no time stamps of the kernel: " + wire->unstamped_,
+                      "TUTTI_NET_TIMESTAMPS=off");
+    }
   }
+  wire->is_open_ = true;
   return wire;
+}
+
+void UdpWire::fall_back(const std::string& what, const std::string& remedy) const {
+  if (options_.on_fallback) {
+    options_.on_fallback(what, remedy);
+  }
 }
 
 Result<int> UdpWire::open_socket() {
@@ -180,10 +215,13 @@ Result<int> UdpWire::open_socket() {
   SocketAddress local = options_.local;
   if (family == AF_INET6) {
     reinterpret_cast<sockaddr_in6&>(local.storage).sin6_port = 0;
-    set(socket, IPPROTO_IPV6, IPV6_TCLASS, kEct0);
   } else {
     reinterpret_cast<sockaddr_in&>(local.storage).sin_port = 0;
-    set(socket, IPPROTO_IP, IP_TOS, kEct0);
+  }
+  const bool marks = family == AF_INET6 ? set(socket, IPPROTO_IPV6, IPV6_TCLASS, kEct0)
+                                        : set(socket, IPPROTO_IP, IP_TOS, kEct0);
+  if (!marks) {
+    unmarked_ = std::string(family == AF_INET6 ? "IPV6_TCLASS: " : "IP_TOS: ") + errno_text();
   }
   if (bind(socket, local.get(), local.bytes) != 0) {
     const std::string why = errno_text();
@@ -201,21 +239,32 @@ Status UdpWire::open_sockets() {
     return Status(ErrorCode::kUnavailable, "udp wire: getsockname: " + errno_text());
   }
   buffer_bytes_ = grow(receiver_, SO_RCVBUFFORCE, SO_RCVBUF, options_.buffer_bytes);
-  if (bound_.storage.ss_family == AF_INET6) {
-    set(receiver_, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
-  } else {
-    set(receiver_, IPPROTO_IP, IP_RECVTOS, 1);
+  const bool is_v6 = bound_.storage.ss_family == AF_INET6;
+  if (!(is_v6 ? set(receiver_, IPPROTO_IPV6, IPV6_RECVTCLASS, 1)
+              : set(receiver_, IPPROTO_IP, IP_RECVTOS, 1))) {
+    unmarked_ = std::string(is_v6 ? "IPV6_RECVTCLASS: " : "IP_RECVTOS: ") + errno_text();
   }
   if (options_.coalescing && !set(receiver_, IPPROTO_UDP, kUdpGro, 1)) {
     options_.coalescing = false;
-    plain_ = "no UDP_GRO: " + errno_text();
+    unjoined_ = errno_text();
+    fall_back("no UDP_GRO: " + unjoined_, kOffloadRemedy);
   }
+  send_buffer_bytes_ = 2 * kSendBufferBytes;
   for (std::uint32_t path = 0; path < options_.paths; ++path) {
     TUTTI_ASSIGN_OR_RETURN(const int socket, open_socket());
     senders_.push_back(socket);
-    grow(socket, SO_SNDBUFFORCE, SO_SNDBUF, kSendBufferBytes);
+    send_buffer_bytes_ =
+        std::min(send_buffer_bytes_, grow(socket, SO_SNDBUFFORCE, SO_SNDBUF, kSendBufferBytes));
+  }
+  if (!unmarked_.empty()) {
+    fall_back("no ECN (" + unmarked_ + "): congestion control and the choice of paths see no marks",
+              "a system that lets this program set and read the field of its packets");
   }
   return {};
+}
+
+Bytes UdpWire::buffer_bytes_wanted() const {
+  return 2 * std::min(options_.buffer_bytes, kBufferBytesMax);
 }
 
 transport::WireCapabilities UdpWire::capabilities() const {
@@ -238,27 +287,29 @@ transport::WireCapabilities UdpWire::capabilities() const {
   it.ps_per_byte = options_.ps_per_byte;
   it.base_rtt_ns = options_.base_rtt_ns;
   it.base_rtt_is_guess = true;
-  it.marks_ecn = true;
+  it.marks_ecn = unmarked_.empty();
   return it;
 }
 
 // Family (4 or 6), port, address, bytes of a full datagram.
-WireAddress UdpWire::address() const {
+WireAddress UdpWire::address() const { return address_of(bound_, fragment_bytes_); }
+
+WireAddress UdpWire::address_of(const SocketAddress& bound, std::size_t fragment_bytes) {
   WireAddress out;
-  if (bound_.storage.ss_family == AF_INET6) {
-    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(bound_.storage);
+  if (bound.storage.ss_family == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(bound.storage);
     out.bytes[0] = std::byte{6};
     std::memcpy(&out.bytes[1], &v6.sin6_port, 2);
     std::memcpy(&out.bytes[3], &v6.sin6_addr, 16);
     out.length = kAddressBytesV6;
   } else {
-    const auto& v4 = reinterpret_cast<const sockaddr_in&>(bound_.storage);
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(bound.storage);
     out.bytes[0] = std::byte{4};
     std::memcpy(&out.bytes[1], &v4.sin_port, 2);
     std::memcpy(&out.bytes[3], &v4.sin_addr, 4);
     out.length = kAddressBytesV4;
   }
-  const auto full = static_cast<std::uint16_t>(fragment_bytes_);
+  const auto full = static_cast<std::uint16_t>(fragment_bytes);
   std::memcpy(&out.bytes[out.length - 2U], &full, 2);
   return out;
 }
@@ -522,8 +573,15 @@ bool UdpWire::learn_way(Peer& to, int error) {
     return true;
   }
   to.plain_packets = kPlainPackets;
-  plain_peers_ += std::exchange(to.was_plain, true) ? 0 : 1;
   plain_peers_why_ = std::strerror(error);
+  if (!std::exchange(to.was_plain, true) && is_open_) {
+    ++plain_peers_;
+    fall_back("no segmentation offload to " + host_of(to.address) + ": " + plain_peers_why_,
+              "an interface with UDP checksums on the way there, and an MTU of at least " +
+                  std::to_string(least +
+                                 (bound_.storage.ss_family == AF_INET6 ? kIpv6Bytes : kIpv4Bytes)) +
+                  ", or TUTTI_NET_OFFLOAD=0");
+  }
   return true;
 }
 
@@ -812,8 +870,6 @@ class Probe : public Arrivals {
 }  // namespace
 
 std::string UdpWire::try_offloads() {
-  constexpr int kWaitMs = 200;
-  constexpr int kStraysMax = 64;  // And pieces that come one by one.
   auto self = add_peer(address(), 0);
   if (!self.ok()) {
     return self.status().message();
@@ -838,13 +894,17 @@ std::string UdpWire::try_offloads() {
     Probe probe({sent.header.data(), sent.header_bytes}, payload);
     send(sent);
     pollfd waiting = {receiver_, POLLIN, 0};
-    for (int i = 0; i < kStraysMax && !probe.came() && poll(&waiting, 1, kWaitMs) > 0; ++i) {
+    for (int i = 0; i < kStraysMax && !probe.came() && poll(&waiting, 1, kProbeWaitMs) > 0; ++i) {
       (void)receive(probe, 1);
     }
-    if (!probe.came()) {
+    if (peers_[*self].was_plain) {
+      wrong = "refused: " + plain_peers_why_;
+    } else if (!probe.came()) {
       wrong = "a packet of " + std::to_string(bytes) + " bytes did not arrive";
     } else if (!probe.same()) {
       wrong = "a packet of " + std::to_string(bytes) + " bytes arrived changed";
+    } else if (options_.segmentation) {
+      wrong = try_cutting(sent);
     }
     if (!wrong.empty()) {
       break;
@@ -856,9 +916,62 @@ std::string UdpWire::try_offloads() {
   return wrong;
 }
 
+// To itself a host hands over what is to be cut in one piece, to a socket with UDP_GRO. For one
+// without, the kernel cuts it as for a peer.
+std::string UdpWire::try_cutting(Transmission sent) {
+  const auto socket = open_socket();
+  if (!socket.ok()) {
+    return socket.status().message();
+  }
+  grow(*socket, SO_RCVBUFFORCE, SO_RCVBUF, kProbeBufferBytes);
+  SocketAddress at;
+  at.bytes = sizeof at.storage;
+  (void)getsockname(*socket, at.get(), &at.bytes);
+  const auto peer = add_peer(address_of(at, fragment_bytes_), 0);
+  if (!peer.ok()) {
+    close(*socket);
+    return peer.status().message();
+  }
+  sent.peer = *peer;
+  send(sent);
+  const std::uint64_t number = (next_packet_ - 1) & ((1ULL << kPacketBits) - 1);
+  const std::size_t each = peers_[*peer].fragment_bytes - kPrefixBytes;
+  std::vector<std::byte> content(sent.header.begin(), sent.header.begin() + sent.header_bytes);
+  content.insert(content.end(), sent.payload, sent.payload + sent.payload_bytes);
+  const std::size_t count = fragments(content.size(), each);
+  std::vector<std::byte> datagram(peers_[*peer].fragment_bytes);
+  std::string wrong;
+  std::size_t taken = 0;
+  pollfd waiting = {*socket, POLLIN, 0};
+  for (std::size_t i = 0; taken < count && wrong.empty() && i < count + kStraysMax; ++i) {
+    if (poll(&waiting, 1, kProbeWaitMs) <= 0) {
+      break;
+    }
+    const std::ptrdiff_t bytes =
+        recv(*socket, datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_TRUNC);
+    Prefix prefix;
+    if (bytes < 0 ||
+        !decode(
+            std::span(datagram).first(std::min(static_cast<std::size_t>(bytes), datagram.size())),
+            prefix) ||
+        prefix.packet != number) {
+      continue;
+    }
+    const auto piece =
+        std::span(content).subspan(taken * each, std::min(each, content.size() - taken * each));
+    if (prefix.index != taken || static_cast<std::size_t>(bytes) != kPrefixBytes + piece.size() ||
+        !std::equal(piece.begin(), piece.end(), datagram.begin() + kPrefixBytes)) {
+      wrong = "a datagram that the kernel cut arrived changed";
+    }
+    ++taken;
+  }
+  remove_peer(*peer);
+  close(*socket);
+  return wrong.empty() && taken < count ? "a datagram that the kernel cut did not arrive" : wrong;
+}
+
 // A packet that lies in the socket for a while: the stamp must be of its arrival.
 std::string UdpWire::try_timestamps() {
-  constexpr int kWaitMs = 200;
   if (!set(receiver_, SOL_SOCKET, SO_TIMESTAMPNS, 1)) {
     return "no SO_TIMESTAMPNS: " + errno_text();
   }
@@ -878,7 +991,7 @@ std::string UdpWire::try_timestamps() {
     send(sent);
     pollfd waiting = {receiver_, POLLIN, 0};
     wrong = "a packet did not arrive";
-    if (poll(&waiting, 1, kWaitMs) <= 0) {
+    if (poll(&waiting, 1, kProbeWaitMs) <= 0) {
       break;
     }
     const timespec pause = {0, static_cast<long>(kStampWaitNs)};
@@ -906,9 +1019,20 @@ std::string UdpWire::description() const {
                      std::to_string(capabilities().chunk_bytes) + " bytes in " +
                      std::to_string(fragments(capabilities().chunk_bytes + kDataHeaderBytes,
                                               fragment_bytes_ - kPrefixBytes)) +
-                     " datagrams, buffer " + std::to_string(buffer_bytes_ >> 10) + " KiB";
+                     " datagrams, buffer " +
+                     kib_of(buffer_bytes_, buffer_bytes_wanted(), "net.core.rmem_max");
+  if (send_buffer_bytes_ < 2 * kSendBufferBytes) {
+    text +=
+        ", send buffers " + kib_of(send_buffer_bytes_, 2 * kSendBufferBytes, "net.core.wmem_max");
+  }
   if (!plain_.empty()) {
     text += ", no segmentation offload: " + plain_;
+  }
+  if (!unjoined_.empty()) {
+    text += ", no UDP_GRO: " + unjoined_;
+  }
+  if (!unmarked_.empty()) {
+    text += ", no ECN: " + unmarked_;
   }
   if (least_fragment_bytes_ > 0) {
     text += ", datagrams of " + std::to_string(least_fragment_bytes_) +

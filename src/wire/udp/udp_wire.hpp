@@ -8,10 +8,11 @@
 // there were kernels that mangled them; without them each fragment is a datagram of its own. A peer
 // behind a link with a smaller MTU gets smaller ones as soon as the kernel refuses the first. The
 // kernel says when it took a datagram in (SO_TIMESTAMPNS), which is tried as well; without that it
-// is when we read it.
+// is when we read it. What it has to do without is told (UdpOptions::on_fallback).
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,6 +36,9 @@ struct UdpOptions {
   bool segmentation = true;
   bool coalescing = true;
   bool timestamps = true;  ///< Of their reception by the kernel.
+  /// Told what the wire was to have and has not, and the remedy: by open(), and for a single peer
+  /// by a send. Null: nobody wants to know.
+  std::function<void(const std::string& what, const std::string& remedy)> on_fallback;
 };
 
 class UdpWire : public Wire {
@@ -59,6 +63,8 @@ class UdpWire : public Wire {
 
   /// What the receiving socket holds before it drops.
   Bytes buffer_bytes() const { return buffer_bytes_; }
+  /// What it would hold if the system allowed it: the kernel doubles UdpOptions::buffer_bytes.
+  Bytes buffer_bytes_wanted() const;
 
  private:
   /// What one system call brought.
@@ -97,8 +103,12 @@ class UdpWire : public Wire {
   explicit UdpWire(const UdpOptions& options);
   Status open_sockets();
   Result<int> open_socket();
+  void fall_back(const std::string& what, const std::string& remedy) const;
+  static WireAddress address_of(const SocketAddress& bound, std::size_t fragment_bytes);
   /// Empty: packets come as they were sent; else what is wrong.
   std::string try_offloads();
+  /// Same, where the kernel does not join what it has cut.
+  std::string try_cutting(transport::Transmission sent);
   /// Same, of the kernel's stamps.
   std::string try_timestamps();
   Outcome send_packet(Peer& to, const transport::Transmission& sent);
@@ -124,8 +134,12 @@ class UdpWire : public Wire {
   std::vector<int> senders_;  ///< By path.
   SocketAddress bound_;
   Bytes buffer_bytes_ = 0;
-  std::string plain_;      ///< Why there is no offload; empty: there is.
-  std::string unstamped_;  ///< Same, of the kernel's stamps.
+  Bytes send_buffer_bytes_ = 0;  ///< Of the sending socket that has least.
+  std::string plain_;            ///< Why there is no segmentation offload; empty: there is.
+  std::string unjoined_;         ///< Same, of UDP_GRO.
+  std::string unmarked_;         ///< Same, of ECN.
+  std::string unstamped_;        ///< Same, of the kernel's stamps.
+  bool is_open_ = false;         ///< What is tried before is no fall-back for a peer.
   ReceptionClock clock_;
   std::vector<Peer> peers_;
   std::uint64_t next_packet_ = 0;

@@ -662,10 +662,63 @@ TEST(Network, EnginesRunWhereTheyAreTold) {
     EXPECT_GE(engines, 1);
   }
   EXPECT_NE(told.find(" on processors " + std::to_string(here) + ", "), std::string::npos) << told;
-  const ScopedEnvironment affinity("TUTTI_NET_AFFINITY", "everywhere");
-  const auto refused = make_network()->listen(0);
-  EXPECT_EQ(refused.status().code(), ErrorCode::kInvalidConfig);
-  EXPECT_NE(refused.status().message().find("TUTTI_NET_AFFINITY"), std::string::npos);
+}
+
+// At the start NCCL can still take another network.
+TEST(Network, SenselessKnobsEndTheStart) {
+  constexpr std::pair<const char*, const char*> kSenseless[] = {
+      {"TUTTI_NET_AFFINITY", "everywhere"},
+      {"TUTTI_NET_AFFINITY", "9999"},
+      {"TUTTI_FAULT", "drp=0.1"},
+      {"TUTTI_NET_CONTROLLER", "tahoe"}};
+  for (const auto& [name, value] : kSenseless) {
+    const ScopedEnvironment knob(name, value);
+    const auto network = Network::open([](LogKind, const std::string&) {});
+    EXPECT_EQ(network.status().code(), ErrorCode::kInvalidConfig) << name;
+    EXPECT_EQ(network.status().message().find(name), 0U) << network.status().message();
+  }
+}
+
+TEST(Network, AFallBackIsToldAndUnderStrictAnError) {
+  const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
+  const ScopedEnvironment buffer("TUTTI_NET_BUFFER", "64K");  // Which every system allows.
+  const ScopedEnvironment engines("TUTTI_NET_ENGINES", "1");
+  // Nobody knows which processors are near the loopback interface, and one engine is one lane.
+  constexpr std::array<std::array<const char*, 3>, 3> kCases = {
+      {{"TUTTI_NET_PATHS", "8", ""},
+       {"TUTTI_NET_AFFINITY", "near",
+        "net: lo has engines on any processor, for it does not tell which are near; remedy: "},
+       {"TUTTI_NET_LANES", "2", "net: lo has 1 lane(s) and not 2, for it has as many engines; "}}};
+  for (const auto& [name, value, words] : kCases) {
+    SCOPED_TRACE(std::string(name) + "=" + value);
+    const ScopedEnvironment knob(name, value);
+    const bool is_fallback = words[0] != 0;
+    std::vector<std::pair<LogKind, std::string>> told;
+    {
+      auto network = Network::open(
+          [&told](LogKind kind, const std::string& text) { told.emplace_back(kind, text); });
+      ASSERT_TRUE(network.ok()) << network.status().message();
+      for (int i = 0; i < 2; ++i) {
+        EXPECT_TRUE((*network)->listen(0).ok());
+      }
+    }
+    EXPECT_EQ(std::count_if(told.begin(), told.end(),
+                            [text = words](const auto& one) {
+                              return one.first == LogKind::kWarning && one.second.find(text) == 0;
+                            }),
+              is_fallback ? 1 : 0);
+    EXPECT_TRUE(std::any_of(told.begin(), told.end(), [&](const auto& one) {
+      return one.second.find(is_fallback ? "fall-backs 1" : "fall-backs 0") != std::string::npos;
+    }));
+    const ScopedEnvironment strict("TUTTI_STRICT", "1");
+    const auto listener = make_network()->listen(0);
+    EXPECT_EQ(listener.ok(), !is_fallback) << listener.status().message();
+    if (is_fallback) {
+      EXPECT_EQ(listener.status().code(), ErrorCode::kFallback);
+      EXPECT_EQ(listener.status().message().find("TUTTI_STRICT: " + std::string(words)), 0U)
+          << listener.status().message();
+    }
+  }
 }
 
 /// What has been delivered is never told as lost, however soon the receiver goes.

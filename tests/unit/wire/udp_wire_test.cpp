@@ -20,6 +20,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <iostream>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -36,7 +37,55 @@ int calls_between_full = 0;
 int calls_until_full = 0;
 /// Sent ahead of what is sent next; null: nothing.
 const std::vector<std::byte>* stray = nullptr;
+/// What the kernel does not have, or does wrong.
+enum class Lack { kNothing, kOption, kCutting, kCutRight, kJoinedRight, kCutPieces };
+Lack lack = Lack::kNothing;
+std::pair<int, int> lacked_option;  ///< Level and name.
+bool marks_congestion = false;      ///< As a switch does.
+
+bool cuts(const msghdr& message) {
+  const cmsghdr* const head = CMSG_FIRSTHDR(&message);
+  return head != nullptr && head->cmsg_level == IPPROTO_UDP;
+}
+
+/// With one bit of the last byte flipped.
+ssize_t send_changed(int socket, const msghdr& message, int flags) {
+  std::vector<char> bytes;
+  for (std::size_t i = 0; i < message.msg_iovlen; ++i) {
+    const auto* const part = static_cast<const char*>(message.msg_iov[i].iov_base);
+    bytes.insert(bytes.end(), part, part + message.msg_iov[i].iov_len);
+  }
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  iovec one{bytes.data(), bytes.size()};
+  msghdr changed = message;
+  changed.msg_iov = &one;
+  changed.msg_iovlen = 1;
+  return syscall(SYS_sendmsg, socket, &changed, flags);
+}
 }  // namespace
+
+/// In front of the C library's.
+extern "C" int setsockopt(int socket, int level, int name, const void* value,
+                          socklen_t bytes) noexcept {
+  if (lack == Lack::kOption && lacked_option == std::pair(level, name)) {
+    errno = ENOPROTOOPT;
+    return -1;
+  }
+  return static_cast<int>(syscall(SYS_setsockopt, socket, level, name, value, bytes));
+}
+
+extern "C" ssize_t recv(int socket, void* buffer, std::size_t bytes, int flags) {
+  const ssize_t got = syscall(SYS_recvfrom, socket, buffer, bytes, flags, nullptr, nullptr);
+  if (lack == Lack::kCutRight && got > 0) {
+    static_cast<char*>(buffer)[std::min<std::size_t>(static_cast<std::size_t>(got), bytes) - 1] ^=
+        1;
+  }
+  if (lack == Lack::kCutPieces && got > 0) {
+    errno = EAGAIN;
+    return -1;
+  }
+  return got;
+}
 
 /// In front of the C library's: a loopback interface is never full.
 extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
@@ -49,6 +98,16 @@ extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
     (void)!sendto(socket, first->data(), first->size(), 0,
                   static_cast<const sockaddr*>(message->msg_name), message->msg_namelen);
   }
+  if (lack == Lack::kCutting && cuts(*message)) {
+    errno = EIO;
+    return -1;
+  }
+  if (lack == Lack::kJoinedRight && cuts(*message)) {
+    return send_changed(socket, *message, flags);
+  }
+  const int field = marks_congestion ? 3 : 2;  // Congestion experienced, ECT(0).
+  setsockopt(socket, IPPROTO_IP, IP_TOS, &field, sizeof field);
+  setsockopt(socket, IPPROTO_IPV6, IPV6_TCLASS, &field, sizeof field);
   return syscall(SYS_sendmsg, socket, message, flags);
 }
 
@@ -181,6 +240,100 @@ TEST(UdpWire, ChunksAreShorterOnSlowLinks) {
   EXPECT_EQ(chunk_bytes(), 3000U);
   options.chunk_bytes = 1 << 20;
   EXPECT_EQ(chunk_bytes(), 44U * 1460U - 48U);
+}
+
+// Each in its turn is not there, or does wrong: that is told, with a remedy, and packets arrive.
+TEST(UdpWire, WhatItHasToDoWithoutIsTold) {
+  struct Case {
+    Lack lack;
+    std::pair<int, int> option;
+    const char* what;  ///< Empty: nothing is told.
+  };
+  constexpr int kGro = 104;
+  const Case cases[] = {
+      {Lack::kNothing, {}, ""},
+      {Lack::kOption, {IPPROTO_UDP, kGro}, "no UDP_GRO: Protocol not available"},
+      {Lack::kOption, {IPPROTO_IP, IP_TOS}, "no ECN (IP_TOS: Protocol not available)"},
+      {Lack::kOption, {IPPROTO_IP, IP_RECVTOS}, "no ECN (IP_RECVTOS: Protocol not available)"},
+      {Lack::kOption, {SOL_SOCKET, SO_TIMESTAMPNS}, "no time stamps of the kernel: no SO_TIME"},
+      {Lack::kCutting, {}, "no segmentation offload: "},
+      {Lack::kJoinedRight, {}, "no segmentation offload: a packet of "},
+      {Lack::kCutRight, {}, "no segmentation offload: a datagram that the kernel cut arrived cha"},
+      {Lack::kCutPieces, {}, "no segmentation offload: a datagram that the kernel cut did not arr"},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.what);
+    UdpOptions options = options_of(AF_INET, 1500, true);
+    options.timestamps = true;
+    std::vector<std::string> told;
+    options.on_fallback = [&](const std::string& what, const std::string& remedy) {
+      EXPECT_FALSE(remedy.empty());
+      told.push_back(what);
+    };
+    lacked_option = one.option;
+    lack = one.lack;
+    const auto from = UdpWire::open(options);
+    const std::size_t count = told.size();
+    const auto to = UdpWire::open(options);
+    lack = one.lack == Lack::kOption ? one.lack : Lack::kNothing;
+    ASSERT_TRUE(from.ok() && to.ok()) << from.status().message() << to.status().message();
+    ASSERT_EQ(count, one.what[0] == 0 ? 0U : 1U) << ::testing::PrintToString(told);
+    if (count > 0) {
+      EXPECT_EQ(told[0].find(one.what), 0U) << told[0];
+      const std::string known = told[0].substr(0, 6);  // "no ECN", "no UDP", ...
+      EXPECT_NE((*from)->description().find(known), std::string::npos) << (*from)->description();
+    }
+    const bool marks = std::string(one.what).find("no ECN") != 0;
+    EXPECT_EQ((*from)->capabilities().marks_ecn, marks);
+    const auto peer = (*from)->add_peer((*to)->address(), 0);
+    ASSERT_TRUE(peer.ok());
+    const testing::TestPacket packet(1, *peer, 48, (*from)->capabilities().chunk_bytes);
+    testing::Collector collector;
+    ASSERT_TRUE((*from)->send(packet.transmission));
+    for (int i = 0; i < 1000 && collector.received.empty(); ++i) {
+      (*to)->receive(collector, 8);
+    }
+    lack = Lack::kNothing;
+    ASSERT_EQ(collector.received.count(1), 1U);
+    testing::expect_equal(packet, collector.received[1]);
+  }
+}
+
+// A mark on the way is one at the end, whatever way the bytes take there.
+TEST(UdpWire, MarksOfCongestionArrive) {
+  for (const int family : {AF_INET, AF_INET6}) {
+    if (family == AF_INET6 && !has_ipv6()) {
+      std::cout << "IPv6 is left out: this host has no loopback address of it" << std::endl;
+      continue;
+    }
+    for (const bool offload : {true, false}) {
+      const WirePair pair = make_pair(options_of(family, 1500, offload));
+      const auto peer = pair.a->add_peer(pair.b->address(), 0);
+      ASSERT_TRUE(peer.ok());
+      std::uint64_t number = 0;
+      for (const bool has_place : {true, false}) {
+        for (const std::size_t bytes : {0U, 100U, 40'000U}) {
+          for (const bool is_marked : {true, false}) {
+            SCOPED_TRACE(std::to_string(family) + (offload ? " offload " : " plain ") +
+                         std::to_string(bytes) + (has_place ? " placed" : " staged"));
+            const testing::TestPacket packet(++number, *peer, 48, bytes);
+            testing::Collector collector;
+            collector.may_be_marked = true;
+            collector.places = [&](std::uint64_t) { return has_place; };
+            marks_congestion = is_marked;
+            ASSERT_TRUE(pair.a->send(packet.transmission));
+            marks_congestion = false;
+            for (int i = 0; i < 1000 && collector.received.empty(); ++i) {
+              pair.b->receive(collector, 8);
+            }
+            ASSERT_EQ(collector.received.count(number), 1U);
+            testing::expect_equal(packet, collector.received[number]);
+            EXPECT_EQ(collector.received[number].is_marked, is_marked);
+          }
+        }
+      }
+    }
+  }
 }
 
 bool has_stamps(const Wire& wire) {
