@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -288,7 +289,7 @@ def test_run_in_box__a_signal_before_there_is_a_child_reaches_it(
     monkeypatch.setattr(lifetime, "enter_box", lambda *_: os.kill(os.getpid(), number))
     one = state.State(FLAT, state.Process(1, 2))
     try:
-        assert lifetime.run_in_box(one, "n0", ["sleep", "1"], os.environ) == 128 + number
+        assert lifetime.run_in_box(one, "n0", ["sleep", "10"], os.environ) == 128 + number
     finally:
         for which, handler in handlers.items():
             signal.signal(which, handler)
@@ -306,6 +307,30 @@ def test_run_in_box__a_signal_that_another_thread_takes_reaches_it(
     finally:
         over.set()
         other.join()
+
+
+def test_run_in_box__a_signal_that_another_thread_takes_meanwhile_reaches_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    handlers = {one: signal.getsignal(one) for one in numbers}
+    started = threading.Event()
+
+    def take_one() -> None:
+        started.wait()
+        time.sleep(0.5)  # The caller is in its wait; if not, this tests less.
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    other = threading.Thread(target=take_one)
+    other.start()
+    monkeypatch.setattr(lifetime, "enter_box", lambda *_: started.set())
+    one = state.State(FLAT, state.Process(1, 2))
+    try:
+        assert lifetime.run_in_box(one, "n0", ["sleep", "10"], os.environ) == 128 + signal.SIGTERM
+    finally:
+        other.join()
+        for which, handler in handlers.items():
+            signal.signal(which, handler)
 
 
 def sleeper() -> subprocess.Popen[bytes]:

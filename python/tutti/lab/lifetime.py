@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
+import select
 import shlex
 import signal
 import socket
@@ -174,12 +176,14 @@ def run_in_box(state: State, box: str, words: Sequence[str], env: Mapping[str, s
     The command dies with this process.
     """
     read_ready, write_ready = os.pipe()
-    child = -1
+    handle = -1
     early: list[int] = []
 
     def forward(number: int, _: object) -> None:
-        if child > 0:
-            os.kill(child, number)
+        if handle >= 0:
+            # Of one that has ended meanwhile nobody hears.
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, number)
         else:
             early.append(number)  # Another thread has taken it, which does not block it.
 
@@ -205,14 +209,40 @@ def run_in_box(state: State, box: str, words: Sequence[str], env: Mapping[str, s
             os._exit(1)
         os.close(read_ready)
         _execute(words, env)
+    handle = os.pidfd_open(child)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     for one in early:
-        os.kill(child, one)
+        forward(one, None)
     os.close(read_ready)
     os.write(write_ready, b".")
     os.close(write_ready)
     # The terminal gives an interrupt to the command as well, which decides what to do with it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _wait_for(handle)
+    ended, handle = handle, -1
+    os.close(ended)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     return 128 - code if code < 0 else code
+
+
+def _wait_for(handle: int) -> None:
+    """Until the process of a pidfd has ended; signals are handled meanwhile.
+
+    Python runs handlers on the main thread alone, and a signal that another thread takes does not
+    end a system call of that one; it does write to the wake-up descriptor.
+    """
+    wake, written = socket.socketpair()
+    with wake, written:
+        wake.setblocking(False)
+        written.setblocking(False)
+        before = signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
+        try:
+            both: list[Any] = [handle, wake]
+            ready: list[Any] = []
+            while handle not in ready:
+                ready, _, _ = select.select(both, [], [])
+                if wake in ready:
+                    wake.recv(4096)
+        finally:
+            signal.set_wakeup_fd(before)
