@@ -15,12 +15,10 @@
 namespace tutti::nccl_net {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3174656e'69747475;
-
-/// In NCCL's 128 bytes. The last two are the connecting side's scratch, 0 when listen() made it.
+/// In NCCL's 128 bytes. The last two are the connecting side's scratch, 0 when listen() made it. Of
+/// a handle that another version or another network made they are anything, and no attempt's.
 struct HandleBytes {
   net::Handle handle;
-  std::uint64_t magic = kMagic;
   std::uint64_t process = 0;  ///< Whose number `attempt` is.
   std::uint64_t attempt = 0;
 };
@@ -280,11 +278,6 @@ Status Plugin::connect(void* context, int traffic_class, int device, void* handl
   const std::scoped_lock lock(mutex_);
   TUTTI_RETURN_IF_ERROR(check_device(device));
   HandleBytes bytes = read_handle(handle);
-  if (bytes.magic != kMagic) {
-    return {ErrorCode::kUnsupported,
-            "the handle is not Tutti's: the peer uses another network; remedy: NCCL_NET_PLUGIN and "
-            "NCCL_NET=Tutti on all ranks (tutti env nccl-net)"};
-  }
   const std::uint64_t process = process_token();
   auto found = bytes.process == process ? attempts_.find(bytes.attempt) : attempts_.end();
   if (found == attempts_.end()) {

@@ -96,9 +96,9 @@ Result<HandleContent> from_handle(const Handle& handle, int family) {
   HandleLayout it;
   std::memcpy(&it, handle.bytes.data(), sizeof it);
   if (it.magic != kHandleMagic) {
-    return Status(ErrorCode::kInvalidArgument,
-                  "net: the peer's handle is not one of Tutti: does every rank load the plugin "
-                  "(NCCL_NET=Tutti makes a rank that does not an error)?");
+    return Status(ErrorCode::kUnsupported,
+                  "net: the handle is not Tutti's: the peer uses another network; remedy: "
+                  "NCCL_NET_PLUGIN and NCCL_NET=Tutti on all ranks (tutti env nccl-net)");
   }
   HandleContent content;
   content.address = address_of(it);

@@ -31,9 +31,9 @@ std::string to_text(const wire::udp::SocketAddress& address);
 
 Handle to_handle(const HandleContent& content);
 
-/// `family`: AF_INET or AF_INET6, of this side. Errors: not a handle of Tutti, one of another
-/// family (kInvalidArgument); of another version (kUnsupported). They name the peer as far as it is
-/// known.
+/// `family`: AF_INET or AF_INET6, of this side. Errors: not a handle of Tutti, or one
+/// of another version (kUnsupported); of another family (kInvalidArgument). They name the peer as
+/// far as it is known.
 Result<HandleContent> from_handle(const Handle& handle, int family);
 
 }  // namespace tutti::net

@@ -104,9 +104,22 @@ void check_bad_arguments(Session& session) {
   }
   void* comm = &handle;
   const std::size_t warnings = Warnings::count();
-  report.check(plugin.connect(session.context, 0, handle.data(), &comm) != Result::kSuccess &&
-                   comm == nullptr && Warnings::count() > warnings,
+  report.check(plugin.connect(session.context, 0, handle.data(), &comm) == Result::kSystemError &&
+                   comm == nullptr && Warnings::count() > warnings &&
+                   Warnings::last().find("NCCL_NET=Tutti") != std::string::npos,
                "connect to another plugin's handle");
+  // The part that is Tutti's was shorter once, and what followed was the plugin's.
+  constexpr std::size_t kVersionAt = 4;
+  constexpr std::ptrdiff_t kShortest = 64;
+  void* listener = nullptr;
+  require(plugin.listen(session.context, 0, handle.data(), &listener), "listen");
+  handle[kVersionAt] ^= std::byte{1};
+  std::fill(handle.begin() + kShortest, handle.end(), HandleBuffer::value_type{0x71});
+  comm = &handle;
+  report.check(plugin.connect(session.context, 0, handle.data(), &comm) == Result::kSystemError &&
+                   comm == nullptr && Warnings::last().find("is of protocol") != std::string::npos,
+               "connect to a handle of another version");
+  require(plugin.close_listen(listener), "closeListen");
   report.check(plugin.close_send(nullptr) == Result::kSuccess &&
                    plugin.close_recv(nullptr) == Result::kSuccess &&
                    plugin.close_listen(nullptr) == Result::kSuccess,

@@ -50,9 +50,12 @@ struct MessageHead {
   std::uint64_t bytes;
 };
 
+/// Kind and version stand where those of src/net stand.
 struct Address {
-  sockaddr_in socket;
-  std::uint64_t nonce;
+  std::uint32_t kind = 0x4b434f53;
+  std::uint32_t version = 1;
+  sockaddr_in socket{};
+  std::uint64_t nonce = 0;
 };
 static_assert(sizeof(Address) <= Handle::kBytes);
 
@@ -382,6 +385,16 @@ class SocketNetwork : public Network {
                                              int traffic_class) override {
     socket_network().connect_device = device;
     socket_network().traffic_class = traffic_class;
+    Address address;
+    const Address known;
+    std::memcpy(&address, handle.bytes.data(), sizeof address);
+    if (address.kind != known.kind) {
+      return Status(ErrorCode::kUnsupported, "the handle is not of NCCL_NET=Tutti");
+    }
+    if (address.version != known.version) {
+      return Status(ErrorCode::kUnsupported,
+                    "the handle is of protocol " + std::to_string(address.version));
+    }
     start();
     return std::unique_ptr<Connector>(std::make_unique<SocketConnector>(handle));
   }

@@ -91,7 +91,11 @@ TEST(Handle, WhatDoesNotFitIsNamed) {
   EXPECT_EQ(of_family.status().message(),
             "net: this host uses IPv6, and host1, process 4711, at 10.1.2.3:4242 does not; set "
             "NCCL_SOCKET_FAMILY to the same on all hosts");
-  EXPECT_TRUE(has(from_handle(Handle{}, AF_INET).status().message(), "not one of Tutti"));
+  const auto foreign = from_handle(Handle{}, AF_INET);
+  EXPECT_EQ(foreign.status().code(), ErrorCode::kUnsupported);
+  EXPECT_EQ(foreign.status().message(),
+            "net: the handle is not Tutti's: the peer uses another network; remedy: "
+            "NCCL_NET_PLUGIN and NCCL_NET=Tutti on all ranks (tutti env nccl-net)");
 }
 
 Hello hello_of_host(const std::string& host) {

@@ -1708,7 +1708,7 @@ TEST_F(NetworkFiles, AFileThatCannotBeWrittenIsAnErrorWithItsVariable) {
 TEST(Network, AHandleOfAnotherKindIsAnError) {
   const auto a = make_network();
   const auto connector = a->connect(0, Handle(), kDefaultClass);
-  EXPECT_EQ(connector.status().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(connector.status().code(), ErrorCode::kUnsupported);
   EXPECT_EQ(a->connect(7, Handle(), kDefaultClass).status().code(), ErrorCode::kInvalidArgument);
 }
 
