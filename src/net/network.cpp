@@ -531,6 +531,9 @@ Result<std::unique_ptr<Network>> Network::open(Log log, std::vector<NetDevice> d
                       std::to_string(kChunkBytesMin) + " to 64K");
   }
   TUTTI_RETURN_IF_ERROR(wire::fault::parse_fault_plan(parsed.config.fault, "TUTTI_FAULT").status());
+  // What it means depends on the rank's own processors: an error here would have that rank alone
+  // take another network.
+  TUTTI_RETURN_IF_ERROR(check_affinity(parsed.config.net_affinity));
   if (devices.empty()) {
     InterfaceFilter filter;
     filter.names = environment_value("NCCL_SOCKET_IFNAME");
@@ -545,10 +548,6 @@ Result<std::unique_ptr<Network>> Network::open(Log log, std::vector<NetDevice> d
   }
   for (NetDevice& device : devices) {
     device.latency_us = parsed.config.net_latency_us;
-    std::string fallback;  // It is told when the device is used.
-    TUTTI_RETURN_IF_ERROR(choose_processors(parsed.config.net_affinity, device.near_processors,
-                                            processors_of_process(), &fallback)
-                              .status());
   }
   TUTTI_ASSIGN_OR_RETURN(const tutti_transport_policy* const policy,
                          policy::load_transport_policy(parsed.config.transport_policy));

@@ -68,20 +68,25 @@ const std::vector<int>& processors_of_process() {
   return *found;
 }
 
+Status check_affinity(const std::string& affinity) {
+  const std::optional<std::vector<int>> listed = topology::parse_cpus(affinity);
+  if (affinity == "off" || affinity == "near" || (listed && !listed->empty())) {
+    return {};
+  }
+  return {ErrorCode::kInvalidConfig, "TUTTI_NET_AFFINITY: " + in_quotes(affinity) +
+                                         " is not near, off or a list of processors like 0-3,8"};
+}
+
 Result<std::vector<int>> choose_processors(const std::string& affinity,
                                            const std::vector<int>& near,
                                            const std::vector<int>& allowed, std::string* fallback) {
   fallback->clear();
+  TUTTI_RETURN_IF_ERROR(check_affinity(affinity));
   if (affinity == "off") {
     return std::vector<int>();
   }
   const bool is_near = affinity == "near";
   const std::optional<std::vector<int>> listed = topology::parse_cpus(affinity);
-  if (!is_near && (!listed || listed->empty())) {
-    return Status(ErrorCode::kInvalidConfig,
-                  "TUTTI_NET_AFFINITY: " + in_quotes(affinity) +
-                      " is not near, off or a list of processors like 0-3,8");
-  }
   const std::vector<int>& wanted = is_near ? near : *listed;
   std::vector<int> chosen;
   std::set_intersection(wanted.begin(), wanted.end(), allowed.begin(), allowed.end(),

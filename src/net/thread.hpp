@@ -21,10 +21,13 @@ Result<std::thread> start_thread(const std::string& name, std::function<void()> 
 /// ascending. Libraries narrow its threads later, for a while or for good.
 const std::vector<int>& processors_of_process();
 
+/// Errors: TUTTI_NET_AFFINITY is neither near, off nor a list of processors (kInvalidConfig).
+Status check_affinity(const std::string& affinity);
+
 /// Where engine threads of a device may run, by TUTTI_NET_AFFINITY: of the processors `near` it
 /// ("near"), or of a list ("0-3,8"), those that are `allowed`. Empty: wherever their starter may
 /// ("off", "near" where nothing is known or nothing is narrower). `fallback`: what there is in
-/// place of what was asked for; empty: it is as asked. Errors: a text that is none of these, a list
+/// place of what was asked for; empty: it is as asked. Errors: those of check_affinity(), a list
 /// without an allowed processor (kInvalidConfig).
 Result<std::vector<int>> choose_processors(const std::string& affinity,
                                            const std::vector<int>& near,

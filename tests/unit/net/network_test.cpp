@@ -668,7 +668,6 @@ TEST(Network, EnginesRunWhereTheyAreTold) {
 TEST(Network, SenselessKnobsEndTheStart) {
   constexpr std::pair<const char*, const char*> kSenseless[] = {
       {"TUTTI_NET_AFFINITY", "everywhere"},
-      {"TUTTI_NET_AFFINITY", "9999"},
       {"TUTTI_FAULT", "drp=0.1"},
       {"TUTTI_NET_CONTROLLER", "tahoe"}};
   for (const auto& [name, value] : kSenseless) {
@@ -677,6 +676,18 @@ TEST(Network, SenselessKnobsEndTheStart) {
     EXPECT_EQ(network.status().code(), ErrorCode::kInvalidConfig) << name;
     EXPECT_EQ(network.status().message().find(name), 0U) << network.status().message();
   }
+}
+
+// It may be this rank's alone: another network for it would be a hang of the others.
+TEST(Network, ProcessorsThatItMayNotUseAreAnErrorOfTheFirstChannel) {
+  const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
+  const ScopedEnvironment knob("TUTTI_NET_AFFINITY", "9999");
+  auto network = Network::open([](LogKind, const std::string&) {});
+  ASSERT_TRUE(network.ok()) << network.status().message();
+  const auto listener = (*network)->listen(0);
+  EXPECT_EQ(listener.status().code(), ErrorCode::kInvalidConfig);
+  EXPECT_EQ(listener.status().message().find("TUTTI_NET_AFFINITY=9999: "), 0U)
+      << listener.status().message();
 }
 
 TEST(Network, AFallBackIsToldAndUnderStrictAnError) {
