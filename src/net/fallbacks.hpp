@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a device does without, though its settings ask for it: each is a warning once, and counted.
+// What a device does without, though its settings ask for it: each is counted, and a warning once,
+// up to as many as one reads (what is for one peer may be for a thousand).
 // Under TUTTI_STRICT one that is found before the device is in use is the error of the call that
 // starts it; a later one ends nothing.
 #pragma once
@@ -24,7 +25,7 @@ class Fallbacks {
 
   /// `device`: of the network, or one of its rails. `what`: it has, "no UDP_GRO: ...".
   void add(const std::string& device, const std::string& what, const std::string& remedy) {
-    const std::string text = "net: " + device + " has " + what + "; remedy: " + remedy;
+    std::string text = "net: " + device + " has " + what + "; remedy: " + remedy;
     {
       const std::lock_guard lock(mutex_);
       if (!known_.insert(text).second) {
@@ -33,6 +34,10 @@ class Fallbacks {
       if (is_strict_ && status_.ok()) {
         status_ = Status(ErrorCode::kFallback, "TUTTI_STRICT: " + text);
       }
+      if (known_.size() > kToldMax) {
+        return;
+      }
+      text += known_.size() == kToldMax ? " (further ones are counted and not told)" : "";
     }
     log_(LogKind::kWarning, text);
   }
@@ -49,6 +54,7 @@ class Fallbacks {
   }
 
  private:
+  static constexpr std::size_t kToldMax = 16;
   const bool is_strict_;
   const Log log_;
   mutable std::mutex mutex_;

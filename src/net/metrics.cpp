@@ -132,8 +132,10 @@ void add_engines(Text& text, const std::vector<ShownEngine>& engines) {
   text.begin("tutti_engine_connections_left_out", "gauge",
              "Of those: without metrics of their own, for there are too many.");
   each([](const EngineRecord& it) { return number(it.connections_left_out); });
-  text.begin("tutti_engine_fallbacks", "gauge",
-             "What its device does without, though its settings ask for it.");
+  text.begin(
+      "tutti_engine_fallbacks", "gauge",
+      "What its device does without, though its settings ask for it; the same on all engines "
+      "of a device.");
   each([](const EngineRecord& it) { return number(it.fallbacks); });
   for (const auto& counter : kCounters) {
     text.begin(std::string("tutti_engine_") + counter.name + "_total", "counter", counter.help);

@@ -54,6 +54,7 @@ constexpr Bytes kBufferBytesMax = INT_MAX / 2;  ///< That a socket takes, before
 constexpr Bytes kProbeBufferBytes = 1 << 20;    ///< A packet, and what the kernel needs for it.
 constexpr int kProbeWaitMs = 200;
 constexpr int kStraysMax = 64;  ///< Before a probe, and pieces of it that come one by one.
+constexpr const char* kNoOffloads = "no segmentation offload and no UDP_GRO: ";
 constexpr const char* kOffloadRemedy =
     "a kernel whose UDP_SEGMENT and UDP_GRO work (Linux 5.0 and later), or TUTTI_NET_OFFLOAD=0";
 /// Ways change, and a route may be gone for a moment: it is tried again, for a call in vain.
@@ -183,7 +184,7 @@ Result<std::unique_ptr<UdpWire>> UdpWire::open(const UdpOptions& options) {
                       "udp wire: packets of this host to itself do not arrive (" + still +
                           "); is UDP filtered?");
       }
-      wire->fall_back("no segmentation offload: " + wire->plain_, kOffloadRemedy);
+      wire->fall_back(kNoOffloads + wire->plain_, kOffloadRemedy);
     }
   } else if (!options.segmentation && !options.coalescing) {
     wire->plain_ = "switched off";
@@ -959,8 +960,10 @@ std::string UdpWire::try_cutting(Transmission sent) {
     }
     const auto piece =
         std::span(content).subspan(taken * each, std::min(each, content.size() - taken * each));
-    if (prefix.index != taken || static_cast<std::size_t>(bytes) != kPrefixBytes + piece.size() ||
-        !std::equal(piece.begin(), piece.end(), datagram.begin() + kPrefixBytes)) {
+    if (prefix.index != taken) {
+      wrong = "datagrams that the kernel cut arrived out of order, or one of them did not";
+    } else if (static_cast<std::size_t>(bytes) != kPrefixBytes + piece.size() ||
+               !std::equal(piece.begin(), piece.end(), datagram.begin() + kPrefixBytes)) {
       wrong = "a datagram that the kernel cut arrived changed";
     }
     ++taken;
@@ -1026,7 +1029,7 @@ std::string UdpWire::description() const {
         ", send buffers " + kib_of(send_buffer_bytes_, 2 * kSendBufferBytes, "net.core.wmem_max");
   }
   if (!plain_.empty()) {
-    text += ", no segmentation offload: " + plain_;
+    text += std::string(", ") + kNoOffloads + plain_;
   }
   if (!unjoined_.empty()) {
     text += ", no UDP_GRO: " + unjoined_;

@@ -135,7 +135,7 @@ class UdpWire : public Wire {
   SocketAddress bound_;
   Bytes buffer_bytes_ = 0;
   Bytes send_buffer_bytes_ = 0;  ///< Of the sending socket that has least.
-  std::string plain_;            ///< Why there is no segmentation offload; empty: there is.
+  std::string plain_;            ///< Why there are no offloads at all; empty: there are.
   std::string unjoined_;         ///< Same, of UDP_GRO.
   std::string unmarked_;         ///< Same, of ECN.
   std::string unstamped_;        ///< Same, of the kernel's stamps.

@@ -256,10 +256,14 @@ TEST(UdpWire, WhatItHasToDoWithoutIsTold) {
       {Lack::kOption, {IPPROTO_IP, IP_TOS}, "no ECN (IP_TOS: Protocol not available)"},
       {Lack::kOption, {IPPROTO_IP, IP_RECVTOS}, "no ECN (IP_RECVTOS: Protocol not available)"},
       {Lack::kOption, {SOL_SOCKET, SO_TIMESTAMPNS}, "no time stamps of the kernel: no SO_TIME"},
-      {Lack::kCutting, {}, "no segmentation offload: "},
-      {Lack::kJoinedRight, {}, "no segmentation offload: a packet of "},
-      {Lack::kCutRight, {}, "no segmentation offload: a datagram that the kernel cut arrived cha"},
-      {Lack::kCutPieces, {}, "no segmentation offload: a datagram that the kernel cut did not arr"},
+      {Lack::kCutting, {}, "no segmentation offload and no UDP_GRO: "},
+      {Lack::kJoinedRight, {}, "no segmentation offload and no UDP_GRO: a packet of "},
+      {Lack::kCutRight,
+       {},
+       "no segmentation offload and no UDP_GRO: a datagram that the kernel cut arrived cha"},
+      {Lack::kCutPieces,
+       {},
+       "no segmentation offload and no UDP_GRO: a datagram that the kernel cut did not arr"},
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.what);
