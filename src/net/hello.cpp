@@ -121,8 +121,8 @@ Result<Hello> decode(std::span<const std::byte> bytes, const transport::Key& key
   if (it.proof != proof_of(it, key)) {
     return Status(ErrorCode::kUnavailable,
                   "net: " + who_is(get_text(it.host), it.process) +
-                      " has another key than the handle: who made it has gone, and another job "
-                      "listens there");
+                      " has another key than the handle: it is of another job, or of another "
+                      "listener");
   }
   if (it.address_bytes > sizeof it.address) {
     return Status(ErrorCode::kInvalidArgument, "net: a greeting with a senseless address");

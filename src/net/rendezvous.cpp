@@ -468,8 +468,10 @@ class TcpConnector : public Connector {
       return Status(ErrorCode::kInvalidArgument,
                     "net: " + peer_.who() + " refuses the channel: " + theirs[0].refusal);
     }
-    TUTTI_ASSIGN_OR_RETURN(auto channel, attach(engines_, mine_, theirs, peer_.key, options_,
-                                                /*sends=*/true, socket));
+    auto channel = attach(engines_, mine_, theirs, peer_.key, options_, /*sends=*/true, socket);
+    if (!channel.ok()) {
+      return named(channel.status(), peer_.who());
+    }
     socket_.release();
     return channel;
   }
