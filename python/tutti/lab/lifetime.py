@@ -195,6 +195,8 @@ def run_in_box(state: State, box: str, words: Sequence[str], env: Mapping[str, s
             signal.signal(number, forward)
         enter_box(state, box)
         child = os.fork()
+        if child > 0:
+            handle = os.pidfd_open(child)
     except BaseException:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         raise
@@ -209,7 +211,6 @@ def run_in_box(state: State, box: str, words: Sequence[str], env: Mapping[str, s
             os._exit(1)
         os.close(read_ready)
         _execute(words, env)
-    handle = os.pidfd_open(child)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     for one in early:
         forward(one, None)
@@ -238,11 +239,13 @@ def _wait_for(handle: int) -> None:
         written.setblocking(False)
         before = signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
         try:
-            both: list[Any] = [handle, wake]
-            ready: list[Any] = []
+            both = select.poll()
+            both.register(handle, select.POLLIN)
+            both.register(wake, select.POLLIN)
+            ready: set[int] = set()
             while handle not in ready:
-                ready, _, _ = select.select(both, [], [])
-                if wake in ready:
+                ready = {descriptor for descriptor, _ in both.poll()}
+                if wake.fileno() in ready:
                     wake.recv(4096)
         finally:
             signal.set_wakeup_fd(before)
