@@ -104,8 +104,8 @@ inline const std::vector<Knob>& knobs() {
          "How our transport chooses paths. reps and mixed want networks that mark (ECN).", "0.1",
          ""},
         {"TUTTI_NET_CHUNK", &Config::net_chunk_bytes, "bytes", "0..64K",
-         "What is acknowledged and sent again as one: 512 and more, or 0 for 200 us of the link, at "
-         "most what one system call takes.",
+         "What is acknowledged and sent again as one: 512 and more. 0: 200 us of the link, at most "
+         "what one system call takes.",
          "0.1", ""},
         {"TUTTI_NET_COPY", &Config::net_copy_bytes, "bytes", "0..1K",
          "Sends of up to so many bytes are copied and done before they are acknowledged.", "0.1",

@@ -6,8 +6,8 @@
 // in place of tutti::net. Its one thread does nothing: it is there to be joined.
 //
 // SOCKET_NETWORK_BUG plants a bug that the driver has to find: corrupt, size, overrun (bytes),
-// thread, descriptor, shared_file (outlive the network), deaf (to a peer's death), late (writes after
-// the close), stuck, crash.
+// thread, descriptor, shared_file (outlive the network), deaf (to a peer's death), late (writes
+// after the close), stuck, crash.
 #pragma once
 
 #include <atomic>
