@@ -224,11 +224,6 @@ const char* to_string(Result result) {
   return "no result code";
 }
 
-void Warnings::clear() {
-  const std::scoped_lock lock(warnings_mutex);
-  warnings.clear();
-}
-
 std::size_t Warnings::count() {
   const std::scoped_lock lock(warnings_mutex);
   return warnings.size();

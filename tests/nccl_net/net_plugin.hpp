@@ -39,7 +39,6 @@ struct DeviceProperties {
 /// What the plugin's WARN lines said. Filled by any thread.
 class Warnings {
  public:
-  static void clear();
   static std::size_t count();
   static std::string last();
 };

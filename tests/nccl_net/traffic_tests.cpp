@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
+#include <regex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -36,21 +36,24 @@ std::vector<std::string> names_in(const char* path) {
   return names;
 }
 
+/// Which process made a file of shared memory, by its name; "": it is none of a network's.
+std::string maker_of(const std::string& name) {
+  // tutti-net-USER-PROCESS-N (src/net/statistics.hpp), and what socket_network.cpp leaves.
+  static const std::regex of_network(
+      "(?:tutti-net-[0-9]+-([0-9]+)-[0-9]+|socket-network-([0-9]+))");
+  std::smatch parts;
+  return std::regex_match(name, parts, of_network) ? parts.str(1) + parts.str(2) : std::string();
+}
+
 /// What a library that is unloaded has to give back.
 struct Held {
   std::size_t threads = 0;
   std::size_t descriptors = 0;
-  std::size_t shared_files = 0;  ///< With this process's number in their name.
+  std::size_t shared_files = 0;  ///< That this process made.
 
   static Held now() {
     const std::string number = std::to_string(getpid());
-    const auto is_ours = [&](const std::string& name) {
-      const std::size_t at = name.find(number);
-      const auto is_digit = [&](std::size_t index) {
-        return index < name.size() && std::isdigit(static_cast<unsigned char>(name[index])) != 0;
-      };
-      return at != std::string::npos && !is_digit(at - 1) && !is_digit(at + number.size());
-    };
+    const auto is_ours = [&](const std::string& name) { return maker_of(name) == number; };
     const std::vector<std::string> shared = names_in("/dev/shm");
     return {names_in("/proc/self/task").size(), names_in("/proc/self/fd").size(),
             static_cast<std::size_t>(std::count_if(shared.begin(), shared.end(), is_ours))};

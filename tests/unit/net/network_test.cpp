@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <linux/if_ether.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -948,18 +949,48 @@ TEST(Network, ChunksOfAFewBytesAreRefused) {
       << network.status().message();
 }
 
-// Who reads the knob's text can write each of them.
-TEST(Network, TheControllersThatAreNamedAreThoseThereAre) {
-  for (const Knob& knob : knobs()) {
-    if (knob.name == "TUTTI_NET_CONTROLLER") {
-      for (const char* const name : {"nscc", "swift", "cubic", "dctcp", "timely", "fixed", "rccc",
-                                     "eqds", "swift+rccc", "cubic+rccc"}) {
-        EXPECT_TRUE(transport::make_controller(name, {}).ok()) << name;
-        const std::string word = std::string(name).substr(0, std::string(name).find('+'));
-        EXPECT_NE(knob.effect.find(word), std::string::npos) << name;
+/// Of a list as "nscc, swift, each also with +rccc, or eqds", what may be written.
+std::set<std::string> controllers_in(const std::string& list) {
+  const std::set<std::string> others = {"each", "of", "them", "also", "with", "or"};
+  const std::regex word("[^ ,]+");
+  std::set<std::string> names;
+  for (std::sregex_iterator it(list.begin(), list.end(), word), end; it != end; ++it) {
+    const std::string text = it->str();
+    if (text[0] == '+') {
+      // With each that is ahead of it.
+      for (const std::string& name : std::set<std::string>(names)) {
+        names.insert(name + text);
       }
+    } else if (others.count(text) == 0) {
+      names.insert(text);
     }
   }
+  return names;
+}
+
+// Who reads the knob's text can write each of them, and misses none.
+TEST(Network, TheControllersThatAreNamedAreThoseThereAre) {
+  const std::vector<Knob>& all = knobs();
+  const auto knob = std::find_if(
+      all.begin(), all.end(), [](const Knob& one) { return one.name == "TUTTI_NET_CONTROLLER"; });
+  ASSERT_TRUE(knob != all.end()) << "there is no such knob";
+  const std::string effect(knob->effect);
+  const std::size_t begin = effect.find(": ") + 2;
+  const std::set<std::string> named =
+      controllers_in(effect.substr(begin, effect.find('.') - begin));
+  for (const std::string& name : named) {
+    EXPECT_TRUE(transport::make_controller(name, {}).ok()) << name;
+  }
+  std::set<std::string> expected = {"rccc", "eqds"};
+  for (const char* const name : {"nscc", "swift", "cubic", "dctcp", "timely", "fixed"}) {
+    expected.insert({name, std::string(name) + "+rccc"});
+  }
+  EXPECT_EQ(named, expected);
+  // The error for a name that is none has the same ones.
+  const std::string error = transport::make_controller("none", {}).status().message();
+  const std::string words = " is not one of ";
+  ASSERT_NE(error.find(words), std::string::npos) << error;
+  EXPECT_EQ(controllers_in(error.substr(error.find(words) + words.size())), expected) << error;
 }
 
 /// Payload and what answers it, on the loopback interface: where UDP of this class goes to.
@@ -1528,6 +1559,12 @@ TEST(Network, AnAnswerOfAnotherKeyIsNamed) {
   const OddListener odd;
   ASSERT_EQ(::listen(odd.socket, 8), 0);
   std::thread answer([&] {
+    // Where nobody calls, accept() would wait for ever.
+    pollfd waiting = {odd.socket, POLLIN, 0};
+    if (poll(&waiting, 1, static_cast<int>(std::chrono::milliseconds(kPatience).count())) != 1) {
+      ADD_FAILURE() << "nobody has called";
+      return;
+    }
     const int caller = accept(odd.socket, nullptr, nullptr);
     Hello hello;
     hello.host = "later";
