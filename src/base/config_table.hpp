@@ -85,7 +85,7 @@ inline const std::vector<Knob>& knobs() {
          "spin are shared out among the devices.",
          "0.1", ""},
         {"TUTTI_NET_LANES", &Config::net_lanes, "", "0..8",
-         "Engines that share each long message of a channel, as far as both ends have them. 0: all "
+         "Engines that share each long message of a channel, as far as both ends have them. 0: two "
          "on the loopback interface, else one.",
          "0.1", ""},
         {"TUTTI_NET_POLLING", &Config::net_polling, "", "auto|busy|shared",

@@ -49,6 +49,9 @@ constexpr int kProcessorsToSpare = 16;
 /// A thread copies what it carries, about 4 GB/s each way. Other ranks of the host have as many.
 constexpr int kProcessorsOfBusy = 8;
 constexpr int kEnginesWhenBusyMax = 4;
+/// Where memory is the link: two threads copy a long message faster than one, and more of them only
+/// take turns with the other channels' (docs/network-measured.md).
+constexpr std::size_t kLanesOfLoopback = 2;
 /// What it sleeps on, beside the receiver of each rail.
 constexpr int kDescriptorsOfEngine = 3;
 constexpr int kGroups = static_cast<int>(kWindowGroups);
@@ -484,7 +487,7 @@ class SystemNetwork : public Network {
   /// it; memory is faster than an engine.
   std::size_t lanes_of(const NetDevice& device, std::size_t engines) const {
     const std::size_t wanted = config_.net_lanes > 0 ? static_cast<std::size_t>(config_.net_lanes)
-                               : device.is_loopback  ? kLanesMax
+                               : device.is_loopback  ? kLanesOfLoopback
                                                      : 1;
     return std::min(wanted, engines);
   }
