@@ -36,6 +36,7 @@ run failed or an element was wrong.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import shlex
 import statistics
@@ -482,24 +483,28 @@ PART_LAYOUTS = {
 
 
 def draw(rows: Sequence[Row], out: Path) -> None:
-    """Latency over size: a panel for each layout and collective, a line for each way."""
-    curves = dict.fromkeys((row["layout"], row["collective"]) for row in rows)
+    """Latency over size: a row of panels for each collective, in it one for each layout."""
+    layouts = list(dict.fromkeys(row["layout"] for row in rows))
+    collectives = list(dict.fromkeys(row["collective"] for row in rows))
+    figure, panels = prediction_figure.panels([5.0] * len(layouts), rows=len(collectives))
     ways = list(dict.fromkeys(row["way"] for row in rows))
-    figure, panels = prediction_figure.panels([4.5] * len(curves))
     by_size = groups(rows)
-    for axes, (layout, collective) in zip(panels, curves, strict=True):
+    curves = itertools.product(collectives, layouts)
+    for axes, (collective, layout) in zip(panels, curves, strict=True):
         sizes = sorted(
             {size for one, other, size in by_size if (one, other) == (layout, collective)}
         )
+        axes.set_title(f"{layout}, {collective}")
+        if not sizes:
+            axes.set_axis_off()
+            continue
+        at = range(len(sizes))  # Evenly: a few bytes are far from all else.
         for index, way in enumerate(ways):
-            points = [
-                (size, us / 1e3)
-                for size in sizes
-                if (us := middle_us(by_size[layout, collective, size], way)) is not None
-            ]
+            times_us = [middle_us(by_size[layout, collective, size], way) for size in sizes]
+            points = [(i, us / 1e3) for i, us in zip(at, times_us, strict=True) if us is not None]
             if points:
                 axes.plot(
-                    [size for size, _ in points],
+                    [i for i, _ in points],
                     [ms for _, ms in points],
                     label=way,
                     color=PALETTE[index % len(PALETTE)],
@@ -507,23 +512,18 @@ def draw(rows: Sequence[Row], out: Path) -> None:
                     linewidth=1.6,
                     markersize=4,
                 )
-        axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         limits = axes.get_ylim()  # What links alone need for a few bytes is far below.
         ideals = [by_size[layout, collective, size][0]["ideal_us"] for size in sizes]
         if ideals[0] is not None:
-            axes.plot(
-                sizes, [us / 1e3 for us in ideals if us], "k:", linewidth=1, label="links alone"
-            )
+            axes.plot(at, [us / 1e3 for us in ideals if us], "k:", linewidth=1, label="links alone")
         axes.set_ylim(limits)
-        ticks = sizes[:: max(1, len(sizes) // 6)]
-        axes.set_xticks(ticks, [format_bytes(size) for size in ticks])
+        axes.set_xticks(at, [format_bytes(size) for size in sizes], fontsize=8)
         axes.minorticks_off()
         axes.set_xlabel("size")
         axes.set_ylabel("one call, ms: median")
         axes.grid(visible=True, which="major", color="#dddddd", linewidth=0.6)
         axes.set_axisbelow(True)
-        axes.set_title(f"{layout}, {collective}")
         axes.legend()
     figure.tight_layout()
     prediction_figure.save(figure, out)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 LINE_STYLES = ("-", "--", ":")
 
 
-def panels(widths: list[float]) -> tuple[Figure, list[Axes]]:
-    """Panels side by side with these relative widths."""
+def panels(widths: list[float], rows: int = 1) -> tuple[Figure, list[Axes]]:
+    """Panels side by side with these relative widths, row after row of them."""
     try:
         import matplotlib
 
@@ -30,10 +30,14 @@ def panels(widths: list[float]) -> tuple[Figure, list[Axes]]:
     except ImportError:
         raise TuttiError("plots need matplotlib; remedy: `pip install matplotlib`") from None
     figure, axes = pyplot.subplots(
-        1, len(widths), figsize=(sum(widths), 5.2), squeeze=False, width_ratios=widths
+        rows,
+        len(widths),
+        figsize=(sum(widths), 5.2 * rows),
+        squeeze=False,
+        width_ratios=widths,
     )
     pyplot.close(figure)  # Keeps the figure, drops pyplot's reference to it.
-    return figure, list(axes[0])
+    return figure, list(axes.flat)
 
 
 def _style(index: int) -> dict[str, Any]:
