@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "net/handle.hpp"
 
-#include <arpa/inet.h>
-
 #include <cstring>
 #include <type_traits>
 
@@ -52,18 +50,6 @@ SocketAddress address_of(const HandleLayout& it) {
 }
 
 }  // namespace
-
-std::string to_text(const SocketAddress& address) {
-  char text[INET6_ADDRSTRLEN] = "?";
-  if (address.storage.ss_family == AF_INET6) {
-    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address.storage);
-    inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof text);
-    return "[" + std::string(text) + "]:" + std::to_string(ntohs(v6.sin6_port));
-  }
-  const auto& v4 = reinterpret_cast<const sockaddr_in&>(address.storage);
-  inet_ntop(AF_INET, &v4.sin_addr, text, sizeof text);
-  return std::string(text) + ":" + std::to_string(ntohs(v4.sin_port));
-}
 
 std::string HandleContent::who() const {
   return who_is(host, process) + ", at " + to_text(address);

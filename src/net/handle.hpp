@@ -26,9 +26,6 @@ struct HandleContent {
   std::string who() const;
 };
 
-/// "10.0.0.1:4242", "[fe80::1]:4242"
-std::string to_text(const wire::udp::SocketAddress& address);
-
 Handle to_handle(const HandleContent& content);
 
 /// `family`: AF_INET or AF_INET6, of this side. Errors: not a handle of Tutti, or one

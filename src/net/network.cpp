@@ -66,7 +66,7 @@ constexpr double kCloseTimeMaxS = 2;
 constexpr auto kExitTime = std::chrono::milliseconds(100);
 
 /// Of faults: the wires of a job differ, and are the same ones in its next run if its launcher says
-/// which rank this is.
+/// which rank this is. 256 devices and 256 engines of each have draws of their own.
 std::uint64_t fault_stream(int device, int engine) {
   const std::uint64_t rank = launcher_rank().value_or(static_cast<std::uint64_t>(getpid()));
   return rank << 16 | static_cast<std::uint64_t>(device) << 8 | static_cast<std::uint64_t>(engine);

@@ -5,6 +5,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <string>
+
 namespace tutti::wire::udp {
 
 /// An IPv4 or IPv6 address with a port.
@@ -15,5 +17,10 @@ struct SocketAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
   sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
 };
+
+/// "10.0.0.1", "fe80::1"
+std::string host_text(const SocketAddress& address);
+/// "10.0.0.1:4242", "[fe80::1]:4242"
+std::string to_text(const SocketAddress& address);
 
 }  // namespace tutti::wire::udp

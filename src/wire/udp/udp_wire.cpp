@@ -3,7 +3,6 @@
 #include "wire/udp/udp_wire.hpp"
 
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/udp.h>
 #include <poll.h>
 #include <sys/uio.h>
@@ -121,13 +120,6 @@ void add_interface(msghdr& message, const SocketAddress& local, int interface) {
 }
 
 std::size_t fragments(std::size_t bytes, std::size_t each) { return (bytes + each - 1) / each; }
-
-std::string host_of(const SocketAddress& peer) {
-  char host[NI_MAXHOST] = "?";
-  (void)getnameinfo(reinterpret_cast<const sockaddr*>(&peer.storage), peer.bytes, host, sizeof host,
-                    nullptr, 0, NI_NUMERICHOST);
-  return host;
-}
 
 /// "416 KiB", or what there would be if the system's limit `name` allowed it.
 std::string kib_of(Bytes bytes, Bytes wanted_bytes, const char* name) {
@@ -577,7 +569,7 @@ bool UdpWire::learn_way(Peer& to, int error) {
   plain_peers_why_ = std::strerror(error);
   if (!std::exchange(to.was_plain, true) && is_open_) {
     ++plain_peers_;
-    fall_back("no segmentation offload to " + host_of(to.address) + ": " + plain_peers_why_,
+    fall_back("no segmentation offload to " + host_text(to.address) + ": " + plain_peers_why_,
               "an interface with UDP checksums on the way there, and an MTU of at least " +
                   std::to_string(least +
                                  (bound_.storage.ss_family == AF_INET6 ? kIpv6Bytes : kIpv4Bytes)) +

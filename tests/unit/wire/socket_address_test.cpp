@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "wire/udp/socket_address.hpp"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+
+namespace tutti::wire::udp {
+namespace {
+
+TEST(SocketAddress, V4IsHostColonPort) {
+  SocketAddress address;
+  auto& v4 = reinterpret_cast<sockaddr_in&>(address.storage);
+  v4.sin_family = AF_INET;
+  v4.sin_port = htons(4242);
+  ASSERT_EQ(inet_pton(AF_INET, "10.0.0.1", &v4.sin_addr), 1);
+  address.bytes = sizeof v4;
+  EXPECT_EQ(host_text(address), "10.0.0.1");
+  EXPECT_EQ(to_text(address), "10.0.0.1:4242");
+}
+
+TEST(SocketAddress, V6IsInBrackets) {
+  SocketAddress address;
+  auto& v6 = reinterpret_cast<sockaddr_in6&>(address.storage);
+  v6.sin6_family = AF_INET6;
+  v6.sin6_port = htons(1);
+  ASSERT_EQ(inet_pton(AF_INET6, "fe80::1", &v6.sin6_addr), 1);
+  address.bytes = sizeof v6;
+  EXPECT_EQ(host_text(address), "fe80::1");
+  EXPECT_EQ(to_text(address), "[fe80::1]:1");
+}
+
+}  // namespace
+}  // namespace tutti::wire::udp
