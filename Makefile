@@ -61,13 +61,16 @@ check: build ## the tests without the real MPI runs of tests/mpi
 	@TUTTI_LIBRARY_DIR=$(CURDIR)/$(BUILD)/lib PYTHONPATH=$(CURDIR)/python \
 	  python3 tools/run_tests.py --jobs $(JOBS) $(keep) --ctest $(BUILD) --pytest tests/python
 
-.PHONY: sanitize
-sanitize: ## unit, property, fuzz and simulation tests under ASan + UBSan and under TSan
+.PHONY: sanitize-build
+sanitize-build:
 	@$(set_up) compiler tests tools mpi
 	@$(call configure,asan-ubsan)
 	@$(call configure,tsan)
 	@cmake --build --preset asan-ubsan --target tutti_pure_tests
 	@cmake --build --preset tsan --target tutti_pure_tests
+
+.PHONY: sanitize
+sanitize: sanitize-build ## unit, property, fuzz and simulation tests under ASan + UBSan and under TSan
 	@python3 tools/run_tests.py --jobs $(JOBS) $(keep) --ctest build/asan-ubsan --ctest build/tsan
 
 , := ,
