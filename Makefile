@@ -18,7 +18,8 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 # Device images by the hash of their sources: every build of this tree shares them.
 export DEVICE_IMAGES_CACHE := $(CURDIR)/.env/images
 
-set_up := TUTTI_WHEELS="$(WHEELS)" tools/set_up.sh
+# SET_UP_DONE: by who has run it for all parts (.ci/run).
+set_up := $(if $(SET_UP_DONE),true,TUTTI_WHEELS="$(WHEELS)" tools/set_up.sh)
 tutti := TUTTI_LIBRARY_DIR=$(CURDIR)/$(BUILD)/lib PYTHONPATH=$(CURDIR)/python python3 -m
 
 # In CI the counts of `test` and `sanitize` are added up at the end (.ci/run).
