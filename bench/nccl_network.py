@@ -489,6 +489,7 @@ def draw(rows: Sequence[Row], out: Path) -> None:
     figure, panels = prediction_figure.panels([5.0] * len(layouts), rows=len(collectives))
     ways = list(dict.fromkeys(row["way"] for row in rows))
     by_size = groups(rows)
+    places = {size: i for i, size in enumerate(sorted({row["bytes"] for row in rows}))}  # Evenly.
     curves = itertools.product(collectives, layouts)
     for axes, (collective, layout) in zip(panels, curves, strict=True):
         sizes = sorted(
@@ -497,11 +498,14 @@ def draw(rows: Sequence[Row], out: Path) -> None:
         axes.set_title(f"{layout}, {collective}")
         if not sizes:
             axes.set_axis_off()
+            axes.text(0.5, 0.5, "not measured", ha="center", transform=axes.transAxes)
             continue
-        at = range(len(sizes))  # Evenly: a few bytes are far from all else.
         for index, way in enumerate(ways):
-            times_us = [middle_us(by_size[layout, collective, size], way) for size in sizes]
-            points = [(i, us / 1e3) for i, us in zip(at, times_us, strict=True) if us is not None]
+            points = [
+                (places[size], us / 1e3)
+                for size in sizes
+                if (us := middle_us(by_size[layout, collective, size], way)) is not None
+            ]
             if points:
                 axes.plot(
                     [i for i, _ in points],
@@ -514,11 +518,16 @@ def draw(rows: Sequence[Row], out: Path) -> None:
                 )
         axes.set_yscale("log")
         limits = axes.get_ylim()  # What links alone need for a few bytes is far below.
-        ideals = [by_size[layout, collective, size][0]["ideal_us"] for size in sizes]
-        if ideals[0] is not None:
-            axes.plot(at, [us / 1e3 for us in ideals if us], "k:", linewidth=1, label="links alone")
+        ideals = [
+            (places[size], us / 1e3)
+            for size in sizes
+            if (us := by_size[layout, collective, size][0]["ideal_us"])
+        ]
+        if ideals:
+            axes.plot(*zip(*ideals, strict=True), "k:", linewidth=1, label="links alone")
         axes.set_ylim(limits)
-        axes.set_xticks(at, [format_bytes(size) for size in sizes], fontsize=8)
+        axes.set_xlim(-0.4, len(places) - 0.6)
+        axes.set_xticks(list(places.values()), list(map(format_bytes, places)), fontsize=8)
         axes.minorticks_off()
         axes.set_xlabel("size")
         axes.set_ylabel("one call, ms: median")

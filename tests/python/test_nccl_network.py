@@ -297,6 +297,8 @@ def test_plot__every_curve(bench: SimpleNamespace, tmp_path: Path) -> None:
     out = tmp_path / "figure.png"
     found = rows(21_000, 10_000, 8_000) + rows(50, 55, 48, bytes=64 * KILO)
     found += rows(421e3, 92.6e3, 57e3, layout="fabric", ideal_us=50_331.6)
+    # Another collective on one layout only, by one way, at a size of its own.
+    found.append(row("Tutti", 9, collective="alltoall", bytes=KILO, ideal_us=0.0))
     bench.nccl_network.draw(found, out)
     assert out.stat().st_size > 1000
 

@@ -18,9 +18,9 @@ struct SocketAddress {
   sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
 };
 
-/// "10.0.0.1", "fe80::1"
+/// "10.0.0.1", "fe80::1%eth0"; without a family "?".
 std::string host_text(const SocketAddress& address);
-/// "10.0.0.1:4242", "[fe80::1]:4242"
+/// "10.0.0.1:4242", "[fe80::1%eth0]:4242"
 std::string to_text(const SocketAddress& address);
 
 }  // namespace tutti::wire::udp

@@ -54,6 +54,22 @@ TEST(NetProcessors, EnginesAreAsManyAsTheProcessHasUseFor) {
   EXPECT_EQ(processors_of_process().size(), 32U);
 }
 
+TEST(NetProcessors, TwoEnginesShareALongMessageOnLoopbackAndOneCarriesItElsewhere) {
+  setenv("TUTTI_NET_PATHS", "1", 1);
+  g_processors = 32;
+  NetDevice device;
+  device.name = "lo";
+  device.address = "127.0.0.1";
+  device.mtu_bytes = 65536;
+  device.is_loopback = true;
+  EXPECT_NE(started({device}).find("4 busy engine(s), 2 lane(s)"), std::string::npos);
+  setenv("TUTTI_NET_ENGINES", "1", 1);
+  EXPECT_NE(started({device}).find("1 busy engine(s), 1 lane(s)"), std::string::npos);
+  unsetenv("TUTTI_NET_ENGINES");
+  device.is_loopback = false;
+  EXPECT_NE(started({device}).find("4 busy engine(s), 1 lane(s)"), std::string::npos);
+}
+
 TEST(NetProcessors, DevicesShareThem) {
   setenv("TUTTI_NET_PATHS", "1", 1);
   g_processors = 32;

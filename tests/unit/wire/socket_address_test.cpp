@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <net/if.h>
 
 namespace tutti::wire::udp {
 namespace {
@@ -29,6 +30,21 @@ TEST(SocketAddress, V6IsInBrackets) {
   EXPECT_EQ(host_text(address), "fe80::1");
   EXPECT_EQ(to_text(address), "[fe80::1]:1");
 }
+
+// On two links the same link-local address are two hosts.
+TEST(SocketAddress, V6OfALinkNamesTheLink) {
+  SocketAddress address;
+  auto& v6 = reinterpret_cast<sockaddr_in6&>(address.storage);
+  v6.sin6_family = AF_INET6;
+  v6.sin6_port = htons(1);
+  ASSERT_EQ(inet_pton(AF_INET6, "fe80::1", &v6.sin6_addr), 1);
+  v6.sin6_scope_id = if_nametoindex("lo");
+  EXPECT_EQ(to_text(address), "[fe80::1%lo]:1");
+  v6.sin6_scope_id = 123456;
+  EXPECT_EQ(host_text(address), "fe80::1%123456");
+}
+
+TEST(SocketAddress, OfNoFamilyIsUnknown) { EXPECT_EQ(host_text({}), "?"); }
 
 }  // namespace
 }  // namespace tutti::wire::udp
