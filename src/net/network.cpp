@@ -49,8 +49,8 @@ constexpr int kProcessorsToSpare = 16;
 /// A thread copies what it carries, about 4 GB/s each way. Other ranks of the host have as many.
 constexpr int kProcessorsOfBusy = 8;
 constexpr int kEnginesWhenBusyMax = 4;
-/// Where memory is the link: two threads copy a long message faster than one, and more of them only
-/// take turns with the other channels' (docs/network-measured.md).
+/// Where memory is the link: faster than all four engines for each message, which other channels
+/// need, too (docs/network-measured.md).
 constexpr std::size_t kLanesOfLoopback = 2;
 /// What it sleeps on, beside the receiver of each rail.
 constexpr int kDescriptorsOfEngine = 3;
@@ -483,8 +483,8 @@ class SystemNetwork : public Network {
     return std::max(all * static_cast<int>(own) / static_cast<int>(links), 1);
   }
 
-  /// Measured (docs/network.md): a link's windows are better left whole, one engine is faster than
-  /// it; memory is faster than an engine.
+  /// Measured (docs/network-measured.md): a link's windows are better left whole, one engine is
+  /// faster than it; memory is faster than an engine.
   std::size_t lanes_of(const NetDevice& device, std::size_t engines) const {
     const std::size_t wanted = config_.net_lanes > 0 ? static_cast<std::size_t>(config_.net_lanes)
                                : device.is_loopback  ? kLanesOfLoopback
