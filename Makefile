@@ -18,8 +18,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 # Device images by the hash of their sources: every build of this tree shares them.
 export DEVICE_IMAGES_CACHE := $(CURDIR)/.env/images
 
-# SET_UP_DONE: by who has run it for all parts (.ci/run).
-set_up := $(if $(SET_UP_DONE),true,TUTTI_WHEELS="$(WHEELS)" tools/set_up.sh)
+set_up := TUTTI_WHEELS="$(WHEELS)" tools/set_up.sh
 tutti := TUTTI_LIBRARY_DIR=$(CURDIR)/$(BUILD)/lib PYTHONPATH=$(CURDIR)/python python3 -m
 
 # In CI the counts of `test` and `sanitize` are added up at the end (.ci/run).
@@ -62,16 +61,13 @@ check: build ## the tests without the real MPI runs of tests/mpi
 	@TUTTI_LIBRARY_DIR=$(CURDIR)/$(BUILD)/lib PYTHONPATH=$(CURDIR)/python \
 	  python3 tools/run_tests.py --jobs $(JOBS) $(keep) --ctest $(BUILD) --pytest tests/python
 
-.PHONY: sanitize-build
-sanitize-build:
+.PHONY: sanitize
+sanitize: ## unit, property, fuzz and simulation tests under ASan + UBSan and under TSan
 	@$(set_up) compiler tests tools mpi
 	@$(call configure,asan-ubsan)
 	@$(call configure,tsan)
 	@cmake --build --preset asan-ubsan --target tutti_pure_tests
 	@cmake --build --preset tsan --target tutti_pure_tests
-
-.PHONY: sanitize
-sanitize: sanitize-build ## unit, property, fuzz and simulation tests under ASan + UBSan and under TSan
 	@python3 tools/run_tests.py --jobs $(JOBS) $(keep) --ctest build/asan-ubsan --ctest build/tsan
 
 , := ,
