@@ -7,13 +7,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "ranks.hpp"
+#include "support/scoped_environment.hpp"
 
 namespace tutti::ccl {
 namespace {
@@ -21,18 +21,6 @@ namespace {
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
-
-/// Sets a variable for a test's children.
-class Environment {
- public:
-  Environment(const char* name, const std::string& value) : name_(name) {
-    setenv(name, value.c_str(), 1);
-  }
-  ~Environment() { unsetenv(name_); }
-
- private:
-  const char* name_;
-};
 
 Status sum_of_ints(Rank me, std::size_t count = 4) {
   const std::vector<int> send(count, 1);
@@ -64,7 +52,7 @@ TEST(CclFailures, init_rank__missing_rank_is_a_timeout) {
 }
 
 TEST(CclFailures, init_rank__stalled_init_is_a_timeout_on_that_rank) {
-  const Environment stall("FAKE_CCL_STALL", "ncclCommInitRankConfig@1");
+  const test::ScopedEnvironment stall("FAKE_CCL_STALL", "ncclCommInitRankConfig@1");
   const auto answers = test::in_ranks(2, [](int rank, test::Shared& shared) -> std::string {
     const auto library = Library::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
@@ -78,7 +66,7 @@ TEST(CclFailures, init_rank__stalled_init_is_a_timeout_on_that_rank) {
 }
 
 TEST(CclFailures, init_rank__failure_is_a_status_with_the_librarys_words) {
-  const Environment fail("FAKE_CCL_FAIL", "ncclCommInitRankConfig");
+  const test::ScopedEnvironment fail("FAKE_CCL_FAIL", "ncclCommInitRankConfig");
   const auto answer = test::in_child([]() -> std::string {
     const auto library = Library::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
@@ -125,7 +113,7 @@ TEST(CclFailures, init_rank__rank_that_dies_during_init_is_an_error_for_the_othe
 }
 
 TEST(CclFailures, operations__failure_is_a_status_with_the_librarys_words) {
-  const Environment fail("FAKE_CCL_FAIL", "ncclAllReduce:2");
+  const test::ScopedEnvironment fail("FAKE_CCL_FAIL", "ncclAllReduce:2");
   const auto answers = on_ranks(2, [](Rank me) -> std::string {
     CHILD_OK(sum_of_ints(me));
     CHILD_OK(sum_of_ints(me));
@@ -145,7 +133,7 @@ TEST(CclFailures, operations__each_symbol_fails_under_its_own_name) {
                                  "ncclAllGather", "ncclReduceScatter", "ncclSend",
                                  "ncclRecv"};
   for (const std::string symbol : symbols) {
-    const Environment fail("FAKE_CCL_FAIL", symbol);
+    const test::ScopedEnvironment fail("FAKE_CCL_FAIL", symbol);
     const auto answers = on_ranks(1, [&](Rank me) -> std::string {
       int from = 1;
       int to = 0;
@@ -249,7 +237,7 @@ TEST(CclFailures, group_end__without_a_group_is_refused_by_the_library) {
 }
 
 TEST(CclFailures, group_end__failure_is_a_status_and_closes_the_group) {
-  const Environment fail("FAKE_CCL_FAIL", "ncclGroupEnd@0");
+  const test::ScopedEnvironment fail("FAKE_CCL_FAIL", "ncclGroupEnd@0");
   const auto answers = on_ranks(1, [](Rank me) -> std::string {
     CHILD_OK(me.library.group_start());
     CHILD_OK(sum_of_ints(me));
@@ -263,7 +251,7 @@ TEST(CclFailures, group_end__failure_is_a_status_and_closes_the_group) {
 }
 
 TEST(CclFailures, group_start__failure_opens_no_group) {
-  const Environment fail("FAKE_CCL_FAIL", "ncclGroupStart");
+  const test::ScopedEnvironment fail("FAKE_CCL_FAIL", "ncclGroupStart");
   const auto answers = on_ranks(1, [](Rank me) -> std::string {
     const Status status = me.library.group_start();
     CHILD_EXPECT(contains(status.message(), "ncclGroupStart: internal error"), status.message());
@@ -302,7 +290,7 @@ TEST(CclFailures, async_error__tells_of_a_peer_that_is_gone) {
 }
 
 TEST(CclFailures, abort__frees_a_peer_that_waits) {
-  const Environment fail("FAKE_CCL_FAIL", "ncclAllReduce@1");
+  const test::ScopedEnvironment fail("FAKE_CCL_FAIL", "ncclAllReduce@1");
   const auto answers = test::in_ranks(2, [](int rank, test::Shared& shared) -> std::string {
     const auto library = Library::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
@@ -318,7 +306,7 @@ TEST(CclFailures, abort__frees_a_peer_that_waits) {
 }
 
 TEST(CclFailures, destroy__failure_is_a_status) {
-  const Environment fail("FAKE_CCL_FAIL", "ncclCommDestroy");
+  const test::ScopedEnvironment fail("FAKE_CCL_FAIL", "ncclCommDestroy");
   const auto answer = test::in_child([]() -> std::string {
     const auto library = Library::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
@@ -331,7 +319,7 @@ TEST(CclFailures, destroy__failure_is_a_status) {
 }
 
 TEST(CclFailures, unique_id__failure_is_a_status) {
-  const Environment fail("FAKE_CCL_FAIL", "ncclGetUniqueId");
+  const test::ScopedEnvironment fail("FAKE_CCL_FAIL", "ncclGetUniqueId");
   const auto answer = test::in_child([]() -> std::string {
     const auto library = Library::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
@@ -343,7 +331,7 @@ TEST(CclFailures, unique_id__failure_is_a_status) {
 TEST(CclFailures, log__one_line_a_call) {
   const std::string path = "/tmp/tutti-ccl-log-" + std::to_string(getpid());
   {
-    const Environment log("FAKE_CCL_LOG", path);
+    const test::ScopedEnvironment log("FAKE_CCL_LOG", path);
     const auto answers = on_ranks(1, [](Rank me) -> std::string {
       CHILD_OK(sum_of_ints(me, 12));
       return "";

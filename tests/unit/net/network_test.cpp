@@ -40,40 +40,17 @@
 #include "net/hello.hpp"
 #include "net/statistics.hpp"
 #include "net/thread.hpp"
+#include "support/scoped_environment.hpp"
 #include "transport/congestion/controller.hpp"
 
 namespace tutti::net {
 namespace {
 
+using test::ScopedEnvironment;
 using transport::ReceivePart;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kPatience = std::chrono::seconds(20);
-
-/// Variables that are as they were when it goes.
-class ScopedEnvironment {
- public:
-  ScopedEnvironment(const char* name, const char* value) : name_(name) {
-    const char* const before = getenv(name);
-    before_ = before == nullptr ? std::string() : before;
-    had_ = before != nullptr;
-    setenv(name, value, 1);
-  }
-  ~ScopedEnvironment() {
-    if (had_) {
-      setenv(name_, before_.c_str(), 1);
-    } else {
-      unsetenv(name_);
-    }
-  }
-  ScopedEnvironment(const ScopedEnvironment&) = delete;
-  ScopedEnvironment& operator=(const ScopedEnvironment&) = delete;
-
- private:
-  const char* name_;
-  std::string before_;
-  bool had_ = false;
-};
 
 /// Both ways between two networks: `a` sends on ab.
 struct Pair {

@@ -8,13 +8,13 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "net/network.hpp"
 #include "net/thread.hpp"
+#include "support/scoped_environment.hpp"
 
 namespace {
 
@@ -34,6 +34,8 @@ extern "C" int sched_getaffinity(pid_t process, size_t bytes, cpu_set_t* mask) {
 namespace tutti::net {
 namespace {
 
+using test::ScopedEnvironment;
+
 /// What it says of its engines.
 std::string started(std::vector<NetDevice> devices = {}) {
   std::string said;
@@ -44,41 +46,46 @@ std::string started(std::vector<NetDevice> devices = {}) {
   return said;
 }
 
+NetDevice loopback() {
+  NetDevice device;
+  device.name = "lo";
+  device.address = "127.0.0.1";
+  device.mtu_bytes = 65536;
+  device.is_loopback = true;
+  return device;
+}
+
+class NetProcessors : public testing::Test {
+ protected:
+  NetProcessors() { g_processors = 32; }
+
+ private:
+  ScopedEnvironment paths_{"TUTTI_NET_PATHS", "1"};
+};
+
 // NCCL opens it in one thread and uses it in others, which are bound near their GPU.
-TEST(NetProcessors, EnginesAreAsManyAsTheProcessHasUseFor) {
-  setenv("TUTTI_NET_PATHS", "1", 1);
-  setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+TEST_F(NetProcessors, EnginesAreAsManyAsTheProcessHasUseFor) {
+  const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
   EXPECT_NE(started().find("4 busy engine(s)"), std::string::npos) << started();
   g_processors = 1;
   EXPECT_NE(started().find("4 busy engine(s)"), std::string::npos) << started();
   EXPECT_EQ(processors_of_process().size(), 32U);
 }
 
-TEST(NetProcessors, TwoEnginesShareALongMessageOnLoopbackAndOneCarriesItElsewhere) {
-  setenv("TUTTI_NET_PATHS", "1", 1);
-  g_processors = 32;
-  NetDevice device;
-  device.name = "lo";
-  device.address = "127.0.0.1";
-  device.mtu_bytes = 65536;
-  device.is_loopback = true;
+TEST_F(NetProcessors, TwoEnginesShareALongMessageOnLoopbackAndOneCarriesItElsewhere) {
+  NetDevice device = loopback();
   EXPECT_NE(started({device}).find("4 busy engine(s), 2 lane(s)"), std::string::npos);
-  setenv("TUTTI_NET_ENGINES", "1", 1);
-  EXPECT_NE(started({device}).find("1 busy engine(s), 1 lane(s)"), std::string::npos);
-  unsetenv("TUTTI_NET_ENGINES");
+  {
+    const ScopedEnvironment engines("TUTTI_NET_ENGINES", "1");
+    EXPECT_NE(started({device}).find("1 busy engine(s), 1 lane(s)"), std::string::npos);
+  }
   device.is_loopback = false;
   EXPECT_NE(started({device}).find("4 busy engine(s), 1 lane(s)"), std::string::npos);
 }
 
-TEST(NetProcessors, DevicesShareThem) {
-  setenv("TUTTI_NET_PATHS", "1", 1);
-  g_processors = 32;
-  NetDevice device;
-  device.name = "lo";
-  device.address = "127.0.0.1";
-  device.mtu_bytes = 65536;
-  EXPECT_NE(started({device, device}).find("2 busy engine(s)"), std::string::npos);
-  EXPECT_NE(started({8, device}).find("1 busy engine(s)"), std::string::npos);
+TEST_F(NetProcessors, DevicesShareThem) {
+  EXPECT_NE(started({loopback(), loopback()}).find("2 busy engine(s)"), std::string::npos);
+  EXPECT_NE(started({8, loopback()}).find("1 busy engine(s)"), std::string::npos);
 }
 
 }  // namespace

@@ -9,6 +9,17 @@
 namespace tutti::wire::udp {
 namespace {
 
+SocketAddress v6_address(std::uint32_t scope) {
+  SocketAddress address;
+  auto& v6 = reinterpret_cast<sockaddr_in6&>(address.storage);
+  v6.sin6_family = AF_INET6;
+  v6.sin6_port = htons(4242);
+  v6.sin6_scope_id = scope;
+  EXPECT_EQ(inet_pton(AF_INET6, "fe80::1", &v6.sin6_addr), 1);
+  address.bytes = sizeof v6;
+  return address;
+}
+
 TEST(SocketAddress, V4IsHostColonPort) {
   SocketAddress address;
   auto& v4 = reinterpret_cast<sockaddr_in&>(address.storage);
@@ -21,27 +32,14 @@ TEST(SocketAddress, V4IsHostColonPort) {
 }
 
 TEST(SocketAddress, V6IsInBrackets) {
-  SocketAddress address;
-  auto& v6 = reinterpret_cast<sockaddr_in6&>(address.storage);
-  v6.sin6_family = AF_INET6;
-  v6.sin6_port = htons(1);
-  ASSERT_EQ(inet_pton(AF_INET6, "fe80::1", &v6.sin6_addr), 1);
-  address.bytes = sizeof v6;
-  EXPECT_EQ(host_text(address), "fe80::1");
-  EXPECT_EQ(to_text(address), "[fe80::1]:1");
+  EXPECT_EQ(host_text(v6_address(0)), "fe80::1");
+  EXPECT_EQ(to_text(v6_address(0)), "[fe80::1]:4242");
 }
 
 // On two links the same link-local address are two hosts.
 TEST(SocketAddress, V6OfALinkNamesTheLink) {
-  SocketAddress address;
-  auto& v6 = reinterpret_cast<sockaddr_in6&>(address.storage);
-  v6.sin6_family = AF_INET6;
-  v6.sin6_port = htons(1);
-  ASSERT_EQ(inet_pton(AF_INET6, "fe80::1", &v6.sin6_addr), 1);
-  v6.sin6_scope_id = if_nametoindex("lo");
-  EXPECT_EQ(to_text(address), "[fe80::1%lo]:1");
-  v6.sin6_scope_id = 123456;
-  EXPECT_EQ(host_text(address), "fe80::1%123456");
+  EXPECT_EQ(to_text(v6_address(if_nametoindex("lo"))), "[fe80::1%lo]:4242");
+  EXPECT_EQ(host_text(v6_address(123456)), "fe80::1%123456");
 }
 
 TEST(SocketAddress, OfNoFamilyIsUnknown) { EXPECT_EQ(host_text({}), "?"); }
