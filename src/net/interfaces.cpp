@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "net/interfaces.hpp"
 
-#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <linux/if_packet.h>
 #include <net/if.h>
@@ -27,6 +26,7 @@
 #include "base/message.hpp"
 #include "base/random.hpp"
 #include "topology/machine.hpp"
+#include "wire/udp/socket_address.hpp"
 
 namespace tutti::net {
 namespace {
@@ -145,22 +145,20 @@ void take_entry(const ifaddrs& entry, Interface* interface) {
   if (entry.ifa_addr == nullptr) {
     return;
   }
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  if (entry.ifa_addr->sa_family == AF_INET) {
-    sockaddr_in address{};
-    std::memcpy(&address, entry.ifa_addr, sizeof(address));
-    inet_ntop(AF_INET, &address.sin_addr, text.data(), text.size());
-    const bool is_link_local = (ntohl(address.sin_addr.s_addr) >> 16) == 0xa9fe;  // RFC 3927
-    interface->addresses.push_back({Family::kIpv4, text.data(), is_link_local});
-  } else if (entry.ifa_addr->sa_family == AF_INET6) {
-    sockaddr_in6 address{};
-    std::memcpy(&address, entry.ifa_addr, sizeof(address));
-    inet_ntop(AF_INET6, &address.sin6_addr, text.data(), text.size());
-    const bool is_link_local = IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr);
-    // A link-local address says nothing without its link (RFC 4007).
-    interface->addresses.push_back(
-        {Family::kIpv6, text.data() + (is_link_local ? "%" + interface->name : ""), is_link_local});
-  } else if (entry.ifa_addr->sa_family == AF_PACKET) {
+  const int family = entry.ifa_addr->sa_family;
+  if (family == AF_INET || family == AF_INET6) {
+    wire::udp::SocketAddress address;
+    address.bytes = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    std::memcpy(&address.storage, entry.ifa_addr, address.bytes);
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address.storage);
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address.storage);
+    const bool is_link_local = family == AF_INET
+                                   ? (ntohl(v4.sin_addr.s_addr) >> 16) == 0xa9fe  // RFC 3927
+                                   : IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr);
+    // With its link: a link-local address says nothing without (RFC 4007).
+    interface->addresses.push_back({family == AF_INET ? Family::kIpv4 : Family::kIpv6,
+                                    wire::udp::host_text(address), is_link_local});
+  } else if (family == AF_PACKET) {
     sockaddr_ll address{};
     std::memcpy(&address, entry.ifa_addr, sizeof(address));
     interface->hardware_address = hexadecimal(

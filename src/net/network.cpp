@@ -49,8 +49,8 @@ constexpr int kProcessorsToSpare = 16;
 /// A thread copies what it carries, about 4 GB/s each way. Other ranks of the host have as many.
 constexpr int kProcessorsOfBusy = 8;
 constexpr int kEnginesWhenBusyMax = 4;
-/// Where memory is the link: faster than all four engines for each message, which other channels
-/// need, too (docs/network-measured.md).
+/// Where memory is the link. Each message on all four engines takes longer: they are other
+/// channels', too (docs/network-measured.md).
 constexpr std::size_t kLanesOfLoopback = 2;
 /// What it sleeps on, beside the receiver of each rail.
 constexpr int kDescriptorsOfEngine = 3;
