@@ -137,7 +137,7 @@ Status Communicator::agree_ccl(int device) {
 /// any.
 Status Communicator::setup_device_reductions() {
   const bool wanted =
-      std::any_of(table_.rules.begin(), table_.rules.end(), [](const select::Rule& rule) {
+      std::any_of(table_->rules.begin(), table_->rules.end(), [](const select::Rule& rule) {
         return rule.plan.backend == select::Backend::kSchedule &&
                rule.plan.carrier == select::Backend::kCcl;
       });

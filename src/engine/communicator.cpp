@@ -3,6 +3,7 @@
 #include "engine/communicator.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <iterator>
 #include <utility>
@@ -31,6 +32,14 @@ bool is_native_flat(const select::Plan& plan) {
 bool acts_on_host_memory(const select::Table& table) {
   return std::any_of(table.rules.begin(), table.rules.end(), [](const select::Rule& rule) {
     return !is_native_flat(rule.plan) && rule.memory.value_or(Memory::kHost) == Memory::kHost;
+  });
+}
+
+/// True when some rule may need messages of ours through the MPI, beside the application's own calls.
+bool needs_messages(const select::Table& table) {
+  return std::any_of(table.rules.begin(), table.rules.end(), [](const select::Rule& rule) {
+    const bool is_on_host = rule.memory.value_or(Memory::kHost) == Memory::kHost;
+    return is_on_host && !is_native_flat(rule.plan) && rule.plan.backend != Backend::kDirect;
   });
 }
 
@@ -73,12 +82,20 @@ Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
     return self;
   }
   self->free_what_was_lent();
+  TUTTI_RETURN_IF_ERROR(self->agree_placement());
+  self->inert_ = !self->can_act();
+  if (self->inert_) {
+    self->give_back_host_memory();
+    return self;
+  }
   if (mpi != nullptr) {
-    TUTTI_RETURN_IF_ERROR(mpi->duplicate());
+    // An MPI has some two thousand communicators; where nothing needs one of ours, none is made.
+    if (self->has_any_device_ || needs_messages(*self->table_)) {
+      TUTTI_RETURN_IF_ERROR(mpi->duplicate());
+    }
     self->mpi_runner_ = std::make_unique<runners::MpiRunner>(
         *mpi, process.device(), process.scratch(), process.counters().staged_bytes);
   }
-  TUTTI_RETURN_IF_ERROR(self->agree_placement());
   process.counters().communicators.fetch_add(1, std::memory_order_relaxed);
   if (self->is_speaker() && log_enabled(LogLevel::kInfo)) {
     log(LogLevel::kInfo,
@@ -102,6 +119,7 @@ Communicator::~Communicator() {
   if (direct_runner_ != nullptr) {
     process_.direct_communicators.fetch_sub(1, std::memory_order_relaxed);
   }
+  give_back_host_memory();
   free_what_was_lent();
 }
 
@@ -113,14 +131,15 @@ void Communicator::free_what_was_lent() {
 }
 
 std::optional<Memory> Communicator::known_memory(Collective collective) const {
-  return asserted_ || select::has_size(collective) ? asserted_ : modes_.known(collective);
+  return asserted_ || select::has_size(collective) ? asserted_ : modes_->known(collective);
 }
 
 bool Communicator::has_own_plans(Collective collective) const {
   const std::optional<Memory> memory = has_any_device_ ? known_memory(collective) : Memory::kHost;
-  return std::any_of(table_.rules.begin(), table_.rules.end(), [=](const select::Rule& rule) {
+  return std::any_of(table_->rules.begin(), table_->rules.end(), [&](const select::Rule& rule) {
     const std::vector<Collective>& meant = rule.collectives;
-    return !is_native_flat(rule.plan) && (!memory || rule.memory.value_or(*memory) == *memory) &&
+    return !is_native_flat(rule.plan) && select::may_match(rule, facts_) &&
+           (!memory || rule.memory.value_or(*memory) == *memory) &&
            (meant.empty() || std::find(meant.begin(), meant.end(), collective) != meant.end());
   });
 }
@@ -160,12 +179,15 @@ Status Communicator::take_plan(const std::string& plan) {
                    return select::backend_has(rule.plan, static_cast<Collective>(index));
                  });
   }
-  table_.rules.insert(table_.rules.begin(), hinted.rules.begin(), hinted.rules.end());
+  own_table_->rules.insert(own_table_->rules.begin(), hinted.rules.begin(), hinted.rules.end());
   return {};
 }
 
 Status Communicator::agree_configuration(const Hints& hints) {
-  table_ = process_.table();
+  if (mpi_ == nullptr || !hints.plan.empty()) {
+    own_table_ = std::make_unique<select::Table>(process_.table());
+    table_ = own_table_.get();
+  }
   Status unread = hints.unread;
   if (unread.ok() && !hints.plan.empty()) {
     const Status planned = take_plan(hints.plan);
@@ -176,8 +198,9 @@ Status Communicator::agree_configuration(const Hints& hints) {
         unread.message() + (process_.config().strict ? "" : "; the hint is ignored"));
   }
   facts_.has_mpi = mpi_ != nullptr;
+  facts_.mpi = mpi_ == nullptr ? "" : mpi_->name();
   if (mpi_ == nullptr) {
-    table_ = select::without_mpi(std::move(table_));
+    *own_table_ = select::without_mpi(std::move(*own_table_));
   }
   asserted_ = asserted_memory(hints.memory_kinds);
 
@@ -198,12 +221,12 @@ Status Communicator::agree_configuration(const Hints& hints) {
     kConcurrent,
     kCount
   };
-  const std::uint64_t hash = process_.agreement_hash() ^ table_.hash();
+  const std::uint64_t hash = process_.agreement_hash() ^ (own_table_ == nullptr ? 0 : own_table_->hash());
   const std::uint64_t asserted = asserted_ ? (*asserted_ == Memory::kDevice ? 2 : 1) : 0;
   std::array<std::uint64_t, kCount> values{};
   values[kDevice] = process_.device() != nullptr ? 1 : 0;
   values[kNoDevice] = process_.device() != nullptr ? 0 : 1;
-  values[kActive] = acts_on_host_memory(table_) ? 1 : 0;
+  values[kActive] = acts_on_host_memory(*table_) ? 1 : 0;
   values[kHash] = hash;
   values[kHashInverse] = ~hash;
   values[kStrict] = process_.config().strict ? 1 : 0;
@@ -225,6 +248,11 @@ Status Communicator::agree_configuration(const Hints& hints) {
   facts_.mpi_has_large_counts = values[kNotLarge] == 0;
   if (values[kAsserted] != ~values[kAssertedInverse]) {
     asserted_.reset();  // The standard wants it equal on all ranks; it is not, so it fixes nothing.
+  }
+  if (!has_any_device_) {
+    asserted_ = Memory::kHost;
+  } else {
+    modes_ = std::make_unique<MemoryModes>();
   }
   asserted_host_ = asserted_ == Memory::kHost;
   if (values[kDisabled] != 0) {
@@ -266,10 +294,7 @@ Status Communicator::agree_configuration(const Hints& hints) {
     disagreement_ += "; native plans for all";
   }
   // An erroneous configuration must be heard even where there is nothing to speed up.
-  inert_ = values[kDevice] == 0 && values[kActive] == 0 && disagreement_.empty();
-  if (asserted_host_ && values[kActive] == 0 && disagreement_.empty()) {
-    inert_ = true;
-  }
+  inert_ = asserted_host_ && values[kActive] == 0 && disagreement_.empty();
   return {};
 }
 
@@ -277,7 +302,7 @@ Status Communicator::agree_placement() {
   // Before the application or we make an NCCL communicator: both must see the same hosts.
   announce_virtual_node(process_.config().virtual_nodes, place_.world_rank, place_.world_ranks);
   // The table is equal on all ranks, and who leaves it out says "unknown": nobody waits for nobody.
-  const topology::RankPlace own = has_schedules(table_)
+  const topology::RankPlace own = has_schedules(*table_)
                                       ? own_place(process_, place_.world_rank, place_.world_ranks)
                                       : topology::RankPlace{};
   struct Facts {
@@ -286,26 +311,91 @@ Status Communicator::agree_placement() {
     std::int32_t rails;
     std::int32_t socket;
   };
-  const Facts mine = {
+  /// More, where some rule acts on host memory and the ranks may be on one machine.
+  struct HostFacts {
+    NodeShare share;
+    runners::DirectHostRunner::Introduction introduction;
+  };
+  constexpr int kMachineRanksMax = 1024;
+  const bool has_host_facts = acts_on_host_memory(*table_) && place_.ranks <= kMachineRanksMax;
+  const Facts facts = {
       node_identity(process_.config().virtual_nodes, place_.world_rank, place_.world_ranks),
       machine_identity(), own.rails, own.socket};
-  std::vector<Facts> all(static_cast<std::size_t>(place_.ranks));
-  TUTTI_RETURN_IF_ERROR(bootstrap_.allgather(&mine, all.data(), sizeof(mine)));
+  HostFacts host_facts;
+  if (has_host_facts) {
+    host_facts.share = process_.node_share(place_.world_ranks);
+    auto memory = process_.host_memory(host_facts.share.node_ranks, place_.thread_multiple);
+    host_facts.introduction = runners::DirectHostRunner::introduce(memory, place_.ranks);
+    host_memory_ = memory.ok() ? *memory : nullptr;
+    host_introductions_ = {host_facts.introduction};
+  }
+  const Bytes bytes_each = sizeof(Facts) + (has_host_facts ? sizeof(HostFacts) : 0);
+  const auto ranks = static_cast<std::size_t>(place_.ranks);
+  std::vector<std::byte> mine(sizeof(Facts) + sizeof(HostFacts));
+  std::memcpy(mine.data(), &facts, sizeof(facts));
+  std::memcpy(mine.data() + sizeof(facts), &host_facts, sizeof(host_facts));
+  std::vector<std::byte> all(bytes_each * ranks);
+  TUTTI_RETURN_IF_ERROR(bootstrap_.allgather(mine.data(), all.data(), bytes_each));
   std::vector<std::uint64_t> nodes;
   std::vector<std::uint64_t> machines;
   std::vector<topology::RankPlace> places;
-  for (const Facts& rank : all) {
-    nodes.push_back(rank.node);
-    machines.push_back(rank.machine);
-    places.push_back({.rails = rank.rails, .socket = rank.socket});
+  std::vector<NodeShare> shares;
+  host_introductions_.clear();
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    Facts told{};
+    std::memcpy(&told, all.data() + rank * bytes_each, sizeof(told));
+    nodes.push_back(told.node);
+    machines.push_back(told.machine);
+    places.push_back({.rails = told.rails, .socket = told.socket});
+    if (has_host_facts) {
+      HostFacts more;
+      std::memcpy(&more, all.data() + rank * bytes_each + sizeof(told), sizeof(more));
+      shares.push_back(more.share);
+      host_introductions_.push_back(more.introduction);
+    }
   }
   placement_ = topology::make_layout(nodes);
   topology::set_places(places, &placement_);
   machines_ = topology::make_layout(machines);
+  for (int machine = 0; has_host_facts && machine < machines_.nodes(); ++machine) {
+    std::vector<NodeShare> own_shares;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      if (machines_.node_of[rank] == machine) {
+        own_shares.push_back(shares[rank]);
+      }
+    }
+    facts_.oversubscribed |= is_oversubscribed(own_shares);
+  }
+  if (machines_.nodes() != 1) {
+    give_back_host_memory();
+  }
   facts_.nodes = placement_.nodes();
   facts_.ranks_per_node_max = placement_.ranks_per_node_max();
   facts_.ccl_refusal = "no device buffers seen yet";
   return {};
+}
+
+void Communicator::give_back_host_memory() {
+  if (!host_introductions_.empty() && host_memory_ != nullptr) {
+    runners::DirectHostRunner::give_back(
+        host_memory_, host_introductions_[host_introductions_.size() == 1
+                                              ? 0
+                                              : static_cast<std::size_t>(place_.rank)]);
+  }
+  host_introductions_.clear();
+  host_memory_.reset();
+}
+
+bool Communicator::can_act() const {
+  if (!asserted_host_ || !disagreement_.empty() || mpi_ == nullptr) {
+    return true;
+  }
+  return std::any_of(table_->rules.begin(), table_->rules.end(), [this](const select::Rule& rule) {
+    return !is_native_flat(rule.plan) && rule.memory.value_or(Memory::kHost) == Memory::kHost &&
+           select::may_match(rule, facts_) &&
+           // A shipped rule that cannot be carried is no fall-back to report.
+           !(rule.optional && rule.plan.backend == Backend::kDirect && machines_.nodes() != 1);
+  });
 }
 
 Status Communicator::agree_memory(MemoryModes::Class& memory, int device) {
@@ -334,7 +424,7 @@ Result<const Route*> Communicator::route(Collective collective, std::optional<By
       TUTTI_RETURN_IF_ERROR(setup_ccl(device));
     }
   } else if (collective != Collective::kBarrier) {
-    MemoryModes::Class& memory = modes_.of(collective, bytes);
+    MemoryModes::Class& memory = modes_->of(collective, bytes);
     if (agreement_due(++memory.calls)) {
       TUTTI_RETURN_IF_ERROR(agree_memory(memory, device));
     }
@@ -343,8 +433,11 @@ Result<const Route*> Communicator::route(Collective collective, std::optional<By
   if ((device >= 0) != (shape.memory == Memory::kDevice)) [[unlikely]] {
     process_.counters().misfits.fetch_add(1, std::memory_order_relaxed);
   }
-  CachedRoute& cached = routes_[cache_slot(shape, kRouteCacheSize)];
+  CachedRoute& cached = cached_route(shape);
   if (!cached.valid || cached.shape != shape) [[unlikely]] {
+    if (cached.valid) {
+      ++route_generation_;
+    }
     cached.valid = false;
     TUTTI_ASSIGN_OR_RETURN(cached.route, decide(shape, device));
     cached.shape = shape;
@@ -356,6 +449,22 @@ Result<const Route*> Communicator::route(Collective collective, std::optional<By
   }
   last_route_ = &cached.route;
   return last_route_;
+}
+
+Communicator::CachedRoute& Communicator::cached_route(const Shape& shape) {
+  constexpr std::size_t kSizeMin = 8;
+  constexpr std::size_t kSizeMax = 256;
+  if (routes_.empty()) {
+    routes_.resize(kSizeMin);
+  }
+  CachedRoute* cached = &routes_[cache_slot(shape, routes_.size())];
+  if (cached->valid && cached->shape != shape && routes_.size() < kSizeMax) {
+    last_route_ = nullptr;
+    ++route_generation_;
+    routes_ = std::vector<CachedRoute>(2 * routes_.size());
+    cached = &routes_[cache_slot(shape, routes_.size())];
+  }
+  return *cached;
 }
 
 /// The same answer on every rank, which all make the same calls.
@@ -386,7 +495,7 @@ select::Decision Communicator::choose(const Shape& shape, select::CommFacts* fac
   if (!direct_host_tried_) {
     facts->direct_host_refusal.clear();
   }
-  return select::choose(shape, *facts, table_);
+  return select::choose(shape, *facts, *table_);
 }
 
 std::string Communicator::explain(const Shape& shape) const {
@@ -395,7 +504,7 @@ std::string Communicator::explain(const Shape& shape) const {
     facts.ccl_usable = true;
   }
   static_cast<void>(choose(shape, &facts));
-  return select::explain_json(shape, facts, table_);
+  return select::explain_json(shape, facts, *table_);
 }
 
 Result<Route> Communicator::decide(const Shape& shape, int device, const std::string& reached_by) {

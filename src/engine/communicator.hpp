@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/agreement.hpp"
 #include "engine/process.hpp"
@@ -89,6 +90,23 @@ class Communicator {
                              select::DataType type, select::ReduceOp op, int device,
                              select::Order order = select::Order::kBlocking);
 
+  /// True when no buffer needs classification and nothing is agreed on any more: a call's route
+  /// follows from its arguments.
+  bool is_host_only() const { return asserted_host_ && !classifies(); }
+  /// Changes when a route that route() gave may be gone.
+  std::uint64_t route_generation() const { return route_generation_; }
+  /// A call that took a route which is known from an earlier one.
+  void count(const Route& route) {
+    if (is_concurrent_) {
+      route.calls->fetch_add(1, std::memory_order_relaxed);
+    } else {
+      // A locked instruction is a tenth of what the fastest collectives take.
+      route.calls->store(route.calls->load(std::memory_order_relaxed) + 1,
+                         std::memory_order_relaxed);
+    }
+    last_route_ = &route;
+  }
+
   /// Carries out a route that is not native on the application's arguments, or whose local
   /// buffers the MPI cannot read.
   Status run(const Route& route, const runners::Call& call);
@@ -159,14 +177,29 @@ class Communicator {
     const runners::CommonEnd& end_;
   };
 
+  struct CachedRoute {
+    bool valid = false;
+    select::Shape shape;
+    Route route;
+  };
+
   Communicator(Process& process, runners::Bootstrap& bootstrap, runners::MpiLibrary* mpi,
                const Place& place)
-      : process_(process), bootstrap_(bootstrap), mpi_(mpi), place_(place) {}
+      : process_(process),
+        bootstrap_(bootstrap),
+        mpi_(mpi),
+        place_(place),
+        table_(&process.table()) {}
 
   Status agree_configuration(const Hints& hints);
   /// Puts the rules of a hinted plan list before all others.
   Status take_plan(const std::string& plan);
   Status agree_placement();
+  void give_back_host_memory();
+  /// Whether some rule can give a call of this communicator a plan other than the MPI's own, as far
+  /// as is known before the first call.
+  bool can_act() const;
+  CachedRoute& cached_route(const select::Shape& shape);
   Status agree_memory(MemoryModes::Class& memory, int device);
   /// Loads the CCL and brings up its communicator; the answer is agreed (ccl_setup.cpp).
   Status setup_ccl(int device);
@@ -225,14 +258,15 @@ class Communicator {
   bool strict_ = false;
   Status failure_;
   std::string disagreement_;  ///< Non-empty: ranks differ in configuration; native plans for all.
-  select::Table table_;
+  const select::Table* table_;  ///< The process's, or own_table_.
+  std::unique_ptr<select::Table> own_table_;
   select::CommFacts facts_;
   topology::Layout placement_;  ///< By node, real or virtual: what plans see.
   topology::Layout machines_;   ///< By machine: who shares GPUs.
   bool scopes_made_ = false;
   bool ccl_tried_ = false;
   int device_ = -1;  ///< This rank's GPU on this communicator.
-  MemoryModes modes_;
+  std::unique_ptr<MemoryModes> modes_;  ///< Null where all memory is the host's.
   /// Of the two runners on the GPU, whose calls may stand behind each other on streams.
   std::shared_ptr<runners::CommonEnd> end_ = std::make_shared<runners::CommonEnd>();
   Membership membership_{process_, *end_};
@@ -240,6 +274,9 @@ class Communicator {
   std::unique_ptr<runners::CclRunner> ccl_runner_;
   std::unique_ptr<runners::DeviceCombine> device_combine_;  ///< For schedules carried by the CCL.
   std::unique_ptr<runners::DirectRunner> direct_runner_;
+  /// What the ranks have told each other, until the runner is made of it.
+  std::vector<runners::DirectHostRunner::Introduction> host_introductions_;
+  std::shared_ptr<runners::HostMemory> host_memory_;
   std::unique_ptr<runners::DirectHostRunner> direct_host_runner_;
   bool direct_device_tried_ = false;
   bool direct_host_tried_ = false;
@@ -252,13 +289,9 @@ class Communicator {
   int pipeline_streams_ = 1;  ///< Made on all ranks, as are the communicators.
   int pipeline_comms_ = 1;
 
-  struct CachedRoute {
-    bool valid = false;
-    select::Shape shape;
-    Route route;
-  };
-  static constexpr std::size_t kRouteCacheSize = 256;
-  std::array<CachedRoute, kRouteCacheSize> routes_;
+  /// By a hash of the shape; grows, since a program may have thousands of communicators.
+  std::vector<CachedRoute> routes_;
+  std::uint64_t route_generation_ = 1;
   const Route* last_route_ = nullptr;
   /// Who carried the last call on a stream; kMpi: there was none.
   select::Backend last_on_stream_ = select::Backend::kMpi;

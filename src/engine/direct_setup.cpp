@@ -137,15 +137,23 @@ Status Communicator::agree_direct_host(std::string* refusal) {
   if (!refusal->empty()) {
     return {};
   }
-  using runners::DirectHostRunner;
-  auto made = DirectHostRunner::create(bootstrap_, process_.config().timeout_s,
-                                       DirectHostRunner::default_ring_bytes(place_.ranks));
+  if (host_introductions_.empty()) {
+    *refusal = "more ranks than a machine has";
+    return {};
+  }
+  const auto introductions = std::move(host_introductions_);
+  host_introductions_.clear();
+  auto made = runners::DirectHostRunner::create(
+      std::move(host_memory_), place_.rank, introductions,
+      {.timeout_s = process_.config().timeout_s,
+       .is_crowded = facts_.oversubscribed,
+       .progress = [this] { bootstrap_.progress(); }});
   if (made.ok()) {
     direct_host_runner_ = std::move(*made);
-  } else if (!bootstrap_.failure().ok()) {
+  } else if (made.status().code() != ErrorCode::kUnavailable) {
     return made.status();  // Nothing was agreed: the others may have it.
   } else {
-    *refusal = made.status().message();  // The same on all ranks.
+    *refusal = made.status().message();  // No rank has it.
   }
   if (is_speaker() && log_enabled(LogLevel::kInfo)) {
     log(LogLevel::kInfo, refusal->empty() ? "direct: shared memory of this communicator is ready"
@@ -313,6 +321,7 @@ void Communicator::lose_direct(const std::string& reason) {
   for (CachedRoute& cached : routes_) {
     cached.valid = false;
   }
+  ++route_generation_;
   if (last_on_stream_ == select::Backend::kDirect) {
     last_on_stream_ = select::Backend::kMpi;
   }

@@ -109,6 +109,22 @@ Result<ccl::Library*> Process::ccl() {
   return ccl_.get();
 }
 
+Result<std::shared_ptr<runners::HostMemory>> Process::host_memory(int node_ranks,
+                                                                  bool has_threads) {
+  const std::lock_guard lock(host_memory_mutex_);
+  if (host_memory_ == nullptr) {
+    TUTTI_ASSIGN_OR_RETURN(host_memory_, runners::HostMemory::make(
+                                             runners::HostMemory::default_options(node_ranks,
+                                                                                  has_threads)));
+  }
+  return host_memory_;
+}
+
+const NodeShare& Process::node_share(int world_ranks) {
+  std::call_once(share_read_, [&] { share_ = own_node_share(world_ranks); });
+  return share_;
+}
+
 void Process::leave(bool has_failed) {
   if (has_failed) {
     may_run_for_ever_ = true;

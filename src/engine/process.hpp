@@ -14,6 +14,8 @@
 #include "ccl/ccl.hpp"
 #include "device/device.hpp"
 #include "engine/counters.hpp"
+#include "engine/node_share.hpp"
+#include "runners/direct/host_memory.hpp"
 #include "runners/scratch.hpp"
 #include "select/table.hpp"
 #include "topology/topology_file.hpp"
@@ -45,6 +47,12 @@ class Process {
   const device::OpenReport& device_report() const { return device_report_; }
   /// Loads the CCL at the first call; the same answer afterwards.
   Result<ccl::Library*> ccl();
+
+  /// What this process gives to the others of its node for collectives on host memory, made at the
+  /// first call; an error is not kept, and the next call tries again.
+  Result<std::shared_ptr<runners::HostMemory>> host_memory(int node_ranks, bool has_threads);
+  /// This process's share of its node, asked for at the first call.
+  const NodeShare& node_share(int world_ranks);
 
   /// Live communicators with direct kernels: each has staging memory on its GPU.
   std::atomic<int> direct_communicators{0};
@@ -80,6 +88,10 @@ class Process {
   std::unique_ptr<runners::Scratch> scratch_;
   std::atomic<int> communicators_{0};
   std::atomic<bool> may_run_for_ever_ = false;  ///< What a communicator that failed left on a GPU.
+  std::once_flag share_read_;
+  NodeShare share_;
+  std::mutex host_memory_mutex_;
+  std::shared_ptr<runners::HostMemory> host_memory_;
   std::mutex ccl_mutex_;
   bool ccl_tried_ = false;
   std::unique_ptr<ccl::Library> ccl_;

@@ -40,7 +40,9 @@ VirtualNode virtual_node(const VirtualNodes& nodes, int world_rank, int world_ra
   }
 }
 
-std::uint64_t machine_identity() {
+namespace {
+
+std::uint64_t hash_of_machine() {
   char host[256] = {};
   static_cast<void>(gethostname(host, sizeof(host) - 1));
   std::string identity = host;
@@ -52,6 +54,13 @@ std::uint64_t machine_identity() {
     hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
   }
   return hash;
+}
+
+}  // namespace
+
+std::uint64_t machine_identity() {
+  static const std::uint64_t identity = hash_of_machine();  // Asked for by each communicator.
+  return identity;
 }
 
 std::uint64_t node_identity(const VirtualNodes& nodes, int world_rank, int world_ranks) {

@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -59,6 +60,29 @@ Status Library::own_check(int code, const char* what) const {
   return status.ok() || own_ != application_
              ? status
              : Status::mpi(status.mpi_code(), status.message(), /*raised=*/true);
+}
+
+std::string Library::name() const {
+  static const std::string found = [] {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING + 1] = {};
+    int length = 0;
+    if (pmpi.Get_library_version(text, &length) != MPI_SUCCESS) {
+      return "";
+    }
+    // Libraries with MPICH's ABI that are not MPICH's own begin otherwise.
+    const std::string_view version(text);
+    return version.starts_with("MPICH Version:") ? "mpich"
+           : version.starts_with("Open MPI v")   ? "openmpi"
+                                                 : "";
+  }();
+  return found;
+}
+
+/// MPI 4.1 section 3.7.4 wants a blocked call to let others' messages complete. A probe enters the
+/// library's progress and takes no message.
+void Library::progress() {
+  int found = 0;
+  pmpi.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, application_, &found, MPI_STATUS_IGNORE);
 }
 
 Status Library::duplicate() {

@@ -34,10 +34,12 @@ class Library : public runners::MpiLibrary {
   MPI_Comm own() const { return own_; }
 
   bool has_large_counts() const override { return pmpi.large.Allreduce != nullptr; }
+  std::string name() const override;
   void leave() override { has_left_ = true; }
   /// The first agreement that failed: the ranks may not have come to the same, and what is left of
   /// it would meet the next one. None follows.
   Status failure() const override { return failure_; }
+  void progress() override;
   Status allgather(const void* send, void* recv, Bytes bytes_each) override;
   Status max_in_place(std::uint64_t* values, int count) override;
   Status make_scopes(int node) override;

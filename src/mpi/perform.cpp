@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -407,6 +408,13 @@ Status Performance::run(int* code) {
   if (route->native_flat) {
     if (!reads_everything(*route)) {
       return run_native_staged(code);
+    }
+    if (engine_.is_host_only() && route->fallbacks == nullptr) {
+      if (session_.native == nullptr) {
+        session_.native = std::make_unique<NativeMemo>();
+      }
+      session_.native->add(view_, route, !engine_.has_own_plans(view_.collective),
+                          engine_.route_generation());
     }
     *code = native_(view_.send, view_.recv);
     return {};

@@ -76,6 +76,7 @@ struct Collectives {
   X(Type_create_struct)         \
   X(Type_commit)                \
   X(Type_free)                  \
+  X(Iprobe)                     \
   X(Isend)                      \
   X(Sendrecv)                   \
   X(Irecv)                      \
@@ -85,6 +86,7 @@ struct Collectives {
   X(Testsome)                   \
   X(Cancel)                     \
   X(Get_elements_x)             \
+  X(Get_library_version)        \
   X(Reduce_local)               \
   X(Pack)                       \
   X(Unpack)                     \

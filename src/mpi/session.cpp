@@ -32,6 +32,7 @@ int do_not_copy(MPI_Comm /*comm*/, int /*keyval*/, void* /*extra*/, void* /*in*/
 }
 
 void stop(Session* session) {
+  session->native.reset();
   session->engine.reset();
   session->library.reset();
   session->inert = true;
@@ -218,6 +219,7 @@ void restart(Session* session) {
   session->engine.reset();
   session->library.reset();
   session->inert = false;
+  session->native.reset();
   session->started = false;
   session->failure = {};
 }

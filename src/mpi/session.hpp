@@ -18,6 +18,7 @@
 
 #include "engine/communicator.hpp"
 #include "mpi/library.hpp"
+#include "mpi/native_memo.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 
@@ -33,6 +34,7 @@ struct Session {
   /// what the other ranks came to is not known.
   bool started = false;
   Status failure;
+  std::unique_ptr<NativeMemo> native;  ///< Null until there is something to remember.
 };
 
 /// Grows when a session is deleted or restarted, so that threads forget the communicator they
@@ -53,6 +55,14 @@ extern thread_local constinit LastLookup t_last __attribute__((tls_model("initia
 inline bool known_inert(MPI_Comm comm) {
   return t_last.generation == g_generation.load(std::memory_order_acquire) && t_last.comm == comm &&
          t_last.inert;
+}
+
+/// The session that the thread's last call found, if it was of this communicator; null says nothing.
+inline Session* known_session(MPI_Comm comm) {
+  return t_last.generation == g_generation.load(std::memory_order_acquire) && t_last.comm == comm &&
+                 !t_last.inert
+             ? t_last.session
+             : nullptr;
 }
 
 /// The session of a communicator, started if this is its first collective. Null when the call

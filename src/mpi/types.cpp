@@ -167,6 +167,8 @@ DataType data_type(MPI_Datatype type) {
   return named != nullptr ? named->reduction : DataType::kOther;
 }
 
+bool is_predefined_type(MPI_Datatype type) { return g_types.find(handle_bits(type)) != nullptr; }
+
 ReduceOp reduce_op(MPI_Op op) {
   const ReduceOp* found = g_ops.find(handle_bits(op));
   return found != nullptr ? *found : ReduceOp::kUser;

@@ -35,6 +35,8 @@ void load_types();
 
 /// Basic type of a reduction; kOther for what only the MPI library can reduce.
 select::DataType data_type(MPI_Datatype type);
+/// Whether the handle is one of the MPI library's own basic types that are known here.
+bool is_predefined_type(MPI_Datatype type);
 /// kUser for what is not predefined.
 select::ReduceOp reduce_op(MPI_Op op);
 

@@ -31,6 +31,9 @@ class Bootstrap {
   virtual Status make_scopes(int node) = 0;
   /// Scope::kWhole always; the others after make_scopes(). Local.
   virtual ScopeRank scope_rank(Scope scope) const = 0;
+  /// While a rank waits in a loop of ours: lets messages of the outside go on that a peer may need
+  /// before it comes to the same call. Local, cheap, may do nothing.
+  virtual void progress() {}
   /// The first call that failed, ok while none has: the ranks may not have come to the same answer,
   /// and no later call can recover from that.
   virtual Status failure() const { return {}; }

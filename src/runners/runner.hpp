@@ -5,6 +5,8 @@
 // communicator; it never knows why it was chosen.
 #pragma once
 
+#include <string>
+
 #include "base/result.hpp"
 #include "runners/bootstrap.hpp"
 #include "runners/call.hpp"
@@ -35,6 +37,8 @@ class MpiLibrary : public Carrier, public Bootstrap {
   virtual Status collective(Scope scope, const Call& call) = 0;
   /// Whether its reductions can count more than 2^31 - 1 elements (MPI 4's _c functions).
   virtual bool has_large_counts() const { return true; }
+  /// CommFacts::mpi.
+  virtual std::string name() const { return {}; }
   /// This rank is not, or no longer, in what its peers do: what is under way may never end. Local.
   virtual void leave() {}
 };

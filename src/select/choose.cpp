@@ -18,12 +18,18 @@ bool within(const std::optional<Range>& range, int value) {
 
 }  // namespace
 
+bool may_match(const Rule& rule, const CommFacts& facts) {
+  return within(rule.nodes, facts.nodes) && within(rule.ranks, facts.ranks) &&
+         within(rule.ranks_per_node, facts.ranks_per_node_max) &&
+         rule.oversubscribed.value_or(facts.oversubscribed) == facts.oversubscribed &&
+         (rule.mpi.empty() || rule.mpi == facts.mpi);
+}
+
 bool matches(const Rule& rule, const Shape& shape, const CommFacts& facts) {
   if (rule.bytes && !(shape.bytes && rule.bytes->contains(*shape.bytes))) {
     return false;
   }
-  return listed(rule.collectives, shape.collective) && within(rule.nodes, facts.nodes) &&
-         within(rule.ranks, facts.ranks) && within(rule.ranks_per_node, facts.ranks_per_node_max) &&
+  return listed(rule.collectives, shape.collective) && may_match(rule, facts) &&
          (!rule.memory || *rule.memory == shape.memory) && listed(rule.ops, shape.op) &&
          listed(rule.types, shape.type);
 }

@@ -33,6 +33,8 @@ struct Decision {
   std::vector<Refused> passed_over;
 };
 
+/// True when every predicate on the communicator holds; those on the call are open.
+bool may_match(const Rule& rule, const CommFacts& facts);
 /// True when every predicate of the rule holds; says nothing about what its plan supports.
 bool matches(const Rule& rule, const Shape& shape, const CommFacts& facts);
 /// The rule's plan, its composition fitted to the communicator where the rule left it open.

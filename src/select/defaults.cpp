@@ -28,6 +28,65 @@ Rule device_rule(Backend backend, const std::string& why) {
   return result;
 }
 
+/// Where our shared-memory kernels took less time than the MPI library's own collective, on 2 and on
+/// 32 cores (bench/host_memory.py). Outside of these ranges host memory stays with the MPI: a range
+/// is here only if each of its sizes was faster on both machines.
+struct HostRange {
+  const char* mpi;
+  std::vector<Collective> collectives;
+  Range ranks;
+  Range bytes;  ///< Shape::bytes.
+};
+
+constexpr Bytes operator""_K(unsigned long long value) { return value << 10; }
+constexpr Bytes operator""_M(unsigned long long value) { return value << 20; }
+
+std::vector<HostRange> host_ranges() {
+  using enum Collective;
+  return {
+      {"mpich", {kReduce, kAllreduce}, {2, 8}, {4_K, 64_M}},
+      {"mpich", {kReduce, kAllreduce}, {9, 32}, {16_K, 64_M}},
+      {"mpich", {kReduce}, {2, 8}, {0, 4_K}},
+      {"mpich", {kReduceScatter, kReduceScatterBlock}, {2, 8}, {0, 1_M}},
+      {"mpich", {kReduceScatter, kReduceScatterBlock}, {9, 32}, {0, 256_K}},
+      {"mpich", {kAllgather}, {2, 2}, {0, 128_K}},
+      {"mpich", {kAllgatherv}, {2, 2}, {0, 512_K}},
+      {"mpich", {kAllgather, kAllgatherv}, {3, 8}, {0, 8_M}},
+      {"mpich", {kAllgather, kAllgatherv}, {9, 32}, {0, 32_M}},
+      {"mpich", {kAlltoall}, {2, 32}, {0, 32_K}},
+      {"mpich", {kBcast}, {2, 32}, {64_K, 64_M}},
+      {"mpich", {kGather}, {3, 8}, {0, 8_M}},
+      {"openmpi", {kAllreduce, kReduceScatter, kReduceScatterBlock}, {2, 2}, {4_K, 1_M}},
+      {"openmpi", {kAllreduce, kReduceScatter, kReduceScatterBlock}, {3, 8}, {0, 1_M}},
+      {"openmpi", {kReduceScatter, kReduceScatterBlock}, {9, 32}, {0, 64_K}},
+      {"openmpi", {kAllreduce}, {9, 32}, {16_K, 64_K}},
+      {"openmpi", {kReduce}, {2, 8}, {4_K, 16_K}},
+      {"openmpi", {kAllgather, kAllgatherv}, {3, 8}, {0, 8_M}},
+      {"openmpi", {kAllgather, kAllgatherv}, {9, 32}, {0, 32_M}},
+      {"openmpi", {kAlltoall}, {3, 32}, {0, 32_K}},
+      {"openmpi", {kBcast}, {2, 2}, {1_K, 4_K}},
+      {"openmpi", {kBcast}, {3, 32}, {1_K, 1_M}},
+      {"openmpi", {kGather}, {2, 2}, {2_K, 8_K}},
+      {"openmpi", {kGather}, {3, 8}, {8_K, 2_M}},
+      {"openmpi", {kScatter}, {3, 8}, {2_K, 32_K}},
+  };
+}
+
+Rule host_rule(const HostRange& range) {
+  Rule result = rule(Backend::kDirect, "shared memory of one node, faster here than the MPI's own");
+  result.plan.composition = Composition::kGamma;
+  result.composition_fits = false;
+  result.optional = true;
+  result.memory = Memory::kHost;
+  result.nodes = Range{1, 1};
+  result.oversubscribed = false;
+  result.mpi = range.mpi;
+  result.collectives = range.collectives;
+  result.ranks = range.ranks;
+  result.bytes = range.bytes;
+  return result;
+}
+
 }  // namespace
 
 Table without_mpi(Table table) {
@@ -45,7 +104,11 @@ Table without_mpi(Table table) {
 }
 
 Table default_table() {
-  Rule host = rule(Backend::kMpi, "host memory is the MPI library's own field");
+  Table table;
+  for (const HostRange& range : host_ranges()) {
+    table.rules.push_back(host_rule(range));
+  }
+  Rule host = rule(Backend::kMpi, "host memory, where the MPI's own is as fast");
   host.memory = Memory::kHost;
 
   // Not left to the refusal of the last rule but one: these are no fall-backs to report.
@@ -83,8 +146,9 @@ Table default_table() {
   Rule direct_rest = direct;
   direct_rest.origin = "default: what the CCL cannot carry, on GPUs that map each other's memory";
   Rule rest = device_rule(Backend::kMpi, "what the CCL cannot carry");
-  return Table{{host, without_ccl, direct_reductions, direct_movements, small, small_far, large,
-                direct_rest, rest}};
+  table.rules.insert(table.rules.end(), {host, without_ccl, direct_reductions, direct_movements,
+                                         small, small_far, large, direct_rest, rest});
+  return table;
 }
 
 }  // namespace tutti::select

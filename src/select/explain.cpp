@@ -25,7 +25,9 @@ Json communicator_json(const CommFacts& facts) {
   Json json = {{"ranks", facts.ranks},
                {"nodes", facts.nodes},
                {"ranks_per_node", facts.ranks_per_node_max},
+               {"oversubscribed", facts.oversubscribed},
                {"mpi", facts.has_mpi},
+               {"mpi_name", facts.mpi},
                {"mpi_device_aware", facts.mpi_device_aware},
                {"ccl", facts.ccl_usable}};
   json[facts.ccl_usable ? "ccl_name" : "ccl_refusal"] =

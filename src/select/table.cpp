@@ -46,6 +46,12 @@ class Fnv1a {
       add_enum(*value);
     }
   }
+  void add_text(const std::string& text) {
+    add(text.size());
+    for (const char c : text) {
+      add(static_cast<unsigned char>(c));
+    }
+  }
   std::uint64_t value() const { return hash_; }
 
  private:
@@ -58,16 +64,15 @@ void add_rule(const Rule& rule, Fnv1a* hash) {
   hash->add_range(rule.nodes);
   hash->add_range(rule.ranks);
   hash->add_range(rule.ranks_per_node);
+  hash->add_optional(rule.oversubscribed);
+  hash->add_text(rule.mpi);
   hash->add_optional(rule.memory);
   hash->add_list(rule.ops);
   hash->add_list(rule.types);
   hash->add_enum(rule.plan.backend);
   hash->add_enum(rule.plan.composition);
   hash->add(rule.plan.staged);
-  hash->add(rule.plan.algorithm.size());
-  for (const char c : rule.plan.algorithm) {
-    hash->add(static_cast<unsigned char>(c));
-  }
+  hash->add_text(rule.plan.algorithm);
   hash->add_enum(rule.plan.pipeline);
   hash->add(static_cast<std::uint64_t>(rule.plan.chunks));
   hash->add_enum(rule.plan.carrier);
@@ -159,6 +164,12 @@ Json rule_json(const Rule& rule) {
   if (rule.ranks_per_node) {
     json["ranks_per_node"] = range_json(*rule.ranks_per_node, false);
   }
+  if (rule.oversubscribed) {
+    json["oversubscribed"] = *rule.oversubscribed;
+  }
+  if (!rule.mpi.empty()) {
+    json["mpi"] = rule.mpi;
+  }
   if (rule.bytes) {
     json["bytes"] = range_json(*rule.bytes, true);
   }
@@ -235,6 +246,12 @@ std::string rule_to_text(const Rule& rule) {
   }
   if (rule.ranks_per_node) {
     add(range_text("ranks per node", *rule.ranks_per_node, plain_number));
+  }
+  if (rule.oversubscribed) {
+    add(*rule.oversubscribed ? "more ranks than cores" : "a core for each rank");
+  }
+  if (!rule.mpi.empty()) {
+    add(rule.mpi);
   }
   if (rule.bytes) {
     add(range_text("bytes", *rule.bytes, format_bytes));

@@ -34,6 +34,8 @@ struct Rule {
   std::optional<Range> nodes;
   std::optional<Range> ranks;
   std::optional<Range> ranks_per_node;
+  std::optional<bool> oversubscribed;
+  std::string mpi;  ///< CommFacts::mpi; empty: any.
   std::optional<Memory> memory;
   std::vector<ReduceOp> ops;    ///< Empty: all.
   std::vector<DataType> types;  ///< Empty: all.
@@ -62,7 +64,8 @@ std::string table_json(const Table& table);
 /// The rules as a tuning file: parse_table reads it back, origins apart.
 std::string tuning_file_json(const Table& table, const std::string& comment = "");
 
-/// The shipped rules: host memory native; device memory on one node of 2 to 4 GPUs by our own
+/// The shipped rules: host memory on one node by our shared-memory kernels where they were measured
+/// faster than the MPI library and each rank has a core, else native; device memory on one node of 2 to 4 GPUs by our own
 /// kernels up to some MiB, where they can be had; else native staged up to 8 KiB on one node and 32
 /// KiB on several (MPI4AI's switch points), the CCL above; what a rank cannot size: the CCL.
 Table default_table();

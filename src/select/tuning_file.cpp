@@ -156,6 +156,19 @@ class Reader {
     if (member.key == "ranks_per_node") {
       return range(value, path, false, &rule->ranks_per_node);
     }
+    if (member.key == "oversubscribed") {
+      TUTTI_RETURN_IF_ERROR(expect(value, Kind::kBool, path));
+      rule->oversubscribed = value.boolean;
+      return {};
+    }
+    if (member.key == "mpi") {
+      TUTTI_RETURN_IF_ERROR(expect(value, Kind::kString, path));
+      if (value.text != "mpich" && value.text != "openmpi") {
+        return fail(value.line, path, "\"" + value.text + "\" is no MPI; use mpich or openmpi");
+      }
+      rule->mpi = value.text;
+      return {};
+    }
     if (member.key == "memory") {
       return name<Memory>(value, path, parse_memory, {"host", "device"}, &rule->memory);
     }
@@ -179,8 +192,8 @@ class Reader {
       return {};
     }
     return unknown_key(member, parent,
-                       {"collective", "bytes", "nodes", "ranks", "ranks_per_node", "memory", "op",
-                        "type", "plan", "parameters", "optional", "comment"});
+                       {"collective", "bytes", "nodes", "ranks", "ranks_per_node", "oversubscribed",
+                        "mpi", "memory", "op", "type", "plan", "parameters", "optional", "comment"});
   }
 
   Status plan(const JsonValue& value, const std::string& path, Rule* rule) const {

@@ -54,10 +54,10 @@ struct DirectHostRunner::Stream {
 
 bool DirectHostRunner::post_spread_piece(Stream& stream) {
   const Bytes bytes = stream.next_bytes();
-  const Bytes start = stream.next_start(spread_posted_, layout_.ring_bytes);
+  const Bytes start = stream.next_start(use_->spread_posted, layout_.ring_bytes);
   const Bytes end = start + stream.next_ring_bytes();
   if (end > spread_credit_ + layout_.ring_bytes) {
-    spread_credit_ = spread_posted_;
+    spread_credit_ = use_->spread_posted;
     for (int reader = 0; reader < layout_.ranks; ++reader) {
       if (!is_mine(reader)) {
         spread_credit_ = std::min(spread_credit_, area(reader).spread_taken(rank_).read());
@@ -69,7 +69,7 @@ bool DirectHostRunner::post_spread_piece(Stream& stream) {
   }
   std::memcpy(mine().spread_piece(start), stream.data + stream.moved, bytes);
   stream.moved += bytes;
-  spread_posted_ = end;
+  use_->spread_posted = end;
   mine().spread().publish(end);
   return true;
 }
@@ -89,6 +89,9 @@ bool DirectHostRunner::take_spread_piece(int writer, Stream& stream) {
 }
 
 bool DirectHostRunner::spread(const Call& call) {
+  if (!claim_rings()) {
+    return false;
+  }
   const bool is_bcast = call.collective == Collective::kBcast;
   const Bytes piece_max = layout_.part_bytes_max();
   Stream out;
@@ -136,7 +139,7 @@ bool DirectHostRunner::spread(const Call& call) {
     }
     const auto awaited = [&](int rank) {
       return !is_mine(rank) && (!in[static_cast<std::size_t>(rank)].is_done() ||
-                                area(rank).spread_taken(rank_).read() < spread_posted_);
+                                area(rank).spread_taken(rank_).read() < use_->spread_posted);
     };
     if (!patience.wait(awaited)) {
       failure_ = patience.failure();
@@ -151,7 +154,7 @@ bool DirectHostRunner::post_piece(int reader, Stream& stream) {
   const auto i = static_cast<std::size_t>(reader);
   const Bytes ring = layout_.pair_ring_bytes();
   const Bytes bytes = stream.next_bytes();
-  const Bytes start = stream.next_start(posted_[i], ring);
+  const Bytes start = stream.next_start(use_->posted[i], ring);
   const Bytes end = start + stream.next_ring_bytes();
   if (end > credit_[i] + ring) {
     credit_[i] = area(reader).taken(rank_).read();
@@ -161,7 +164,7 @@ bool DirectHostRunner::post_piece(int reader, Stream& stream) {
   }
   std::memcpy(mine().piece_for(reader, start), stream.data + stream.moved, bytes);
   stream.moved += bytes;
-  posted_[i] = end;
+  use_->posted[i] = end;
   mine().posted(reader).publish(end);
   return true;
 }
@@ -181,6 +184,9 @@ bool DirectHostRunner::take_piece(int writer, Stream& stream) {
 }
 
 bool DirectHostRunner::exchange(const Call& call) {
+  if (!claim_rings()) {
+    return false;
+  }
   const Bytes piece_max = layout_.pair_part_bytes_max();
   const auto all = static_cast<std::size_t>(layout_.ranks);
   std::vector<Stream> out(all);

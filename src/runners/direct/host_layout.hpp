@@ -1,18 +1,24 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How the ranks' shared memory is divided. Each rank has an area of its own, which it alone writes:
-// counters on cache lines of their own, then slots with data. Others only read it. All counters
-// start at 0, never go back and are never reset.
+// How a rank's shared memory is divided. For each communicator a rank has a block with counters,
+// and a set of rings with data; it alone writes them, the other ranks only read. A process has few
+// sets of rings, which its communicators share (host_memory.hpp). All counters of a block start at
+// 0, never go back and are never reset while the communicator lives.
 //
-//   failed                        not 0: the rank gave up; whoever waits for it gives up too
-//   brief_done                    brief collectives the rank has left: it will not read them again
-//   staged, reduced               rounds of reductions: own input written; inputs of all ranks read
+// A block:
+//   life, state, failed           see HostMemory; failed is not 0 once the rank has given up
+//   brief_done                    brief collectives that the rank has left and does not read again
+//   staged, reduced, collected    rounds of reductions: own input written; inputs of all ranks
+//                                 read; results of all ranks read
 //   spread, spread_taken[w]       pieces for everybody: written; read from writer w
 //   posted[r], taken[w]           pieces for reader r alone: written; read from writer w
-//   brief slots                   a sequence number with the data on it or on the lines behind it
-//   staging, result               rings of reductions: a round's inputs; the own shard's result
-//   spread, pairs                 rings of pieces: for everybody; one for each reader
+//   sequences                     a brief collective's number, with the data on it if they are few
+//   reason                        why the rank cannot take part, as text
+// A set of rings:
+//   brief slots                   data of brief collectives
+//   staging, result               reductions: a round's inputs; the own shard's result
+//   spread, pairs                 pieces: for everybody; one ring for each reader
 //
 // Positions in rings are bytes since the communicator's beginning. A ring is written from end to
 // end and not only as far as a call needs: a line that was used recently is in the caches of those
@@ -24,7 +30,6 @@
 #include <cstdint>
 
 #include "base/units.hpp"
-#include "runners/direct/shared_segment.hpp"
 
 namespace tutti::runners {
 
@@ -43,22 +48,24 @@ class HostCounter {
 };
 
 struct HostLayout {
-  /// Two cache lines: x86 fetches them in pairs.
-  static constexpr Bytes kLineBytes = 128;
+  /// Brief collectives that a rank can be ahead of the slowest reader, by their size.
+  static constexpr std::uint64_t kInlineSlots = 32;
+  static constexpr std::uint64_t kShortSlots = 16;
   static constexpr std::uint64_t kBriefSlots = 8;
   /// Largest contribution of one rank to a brief collective.
   static constexpr Bytes kBriefBytes = 4096;
-  /// With a contribution of at most this many bytes it shares the sequence number's cache line.
+  /// A contribution of at most this many bytes shares the sequence number's cache line.
   static constexpr Bytes kInlineBytes = 56;
   /// A ring holds at least so many of the largest rounds or pieces. Reductions need four: one being
   /// staged, one reduced, one collected, and what is lost at the ring's end.
   static constexpr Bytes kPartsPerRing = 16;
   /// Parts of rings begin on cache lines.
   static constexpr Bytes kRingUnit = 64 * kPartsPerRing;
+  static constexpr Bytes kReasonBytes = 256;
 
   int ranks = 1;
-  Bytes ring_bytes =
-      0;  ///< Of each ring but the pairs', all of which are as long; a multiple of kRingUnit.
+  /// Of each ring but the pairs', all of which together are as long; a multiple of kRingUnit.
+  Bytes ring_bytes = 0;
 
   /// Where the next `bytes` go: parts do not wrap around. The same for all who know the parts.
   static constexpr Bytes next_start(Bytes position, Bytes bytes, Bytes ring) {
@@ -68,6 +75,10 @@ struct HostLayout {
   static constexpr Bytes round_up(Bytes bytes, Bytes unit) {
     return (bytes + unit - 1) / unit * unit;
   }
+  /// The shortest ring with a cache line for each rank in each part.
+  static constexpr Bytes ring_bytes_min(int ranks) {
+    return static_cast<Bytes>(ranks) * kRingUnit;
+  }
   Bytes part_bytes_max() const { return ring_bytes / kPartsPerRing; }
   Bytes pair_ring_bytes() const {
     const Bytes share = ring_bytes / static_cast<Bytes>(ranks > 1 ? ranks - 1 : 1);
@@ -75,86 +86,109 @@ struct HostLayout {
   }
   Bytes pair_part_bytes_max() const { return pair_ring_bytes() / kPartsPerRing; }
 
-  enum Counters : int { kFailed, kBriefDone, kStaged, kReduced, kSpread, kSingleCounters };
-  Bytes counters_bytes() const {
-    return (kSingleCounters + 3 * static_cast<Bytes>(ranks)) * kLineBytes;
+  // ---- a block ---------------------------------------------------------------------------------
+
+  /// Two cache lines, since x86 fetches them in pairs; one where many ranks have many counters.
+  static constexpr int kWideRanksMax = 8;
+  Bytes line_bytes() const { return ranks <= kWideRanksMax ? 128 : 64; }
+  enum Counters : int { kHead, kBriefDone, kStaged, kReduced, kCollected, kSpread, kSingleCounters };
+  /// Words of the first line.
+  enum Head : int { kLife, kState, kFailed };
+  Bytes sequences_at() const {
+    return (kSingleCounters + 3 * static_cast<Bytes>(ranks)) * line_bytes();
   }
+  Bytes reason_at() const { return sequences_at() + kInlineSlots * 64; }
+  Bytes block_bytes() const { return reason_at() + kReasonBytes; }
+
+  // ---- a set of rings --------------------------------------------------------------------------
+
   /// Contributions up to this size have slots of their own, close together: measured faster than in
   /// slots a page apart.
   static constexpr Bytes kShortBytes = 1024;
   /// Not powers of two: slots of equal place would fight for the same ways of a cache.
-  static constexpr Bytes kShortSlotBytes = 64 + kShortBytes + 64;
-  static constexpr Bytes kBriefSlotBytes = 64 + kBriefBytes + 64;
-  Bytes brief_at() const { return counters_bytes(); }
-  Bytes staging_at() const {
-    return brief_at() + kBriefSlots * (kShortSlotBytes + kBriefSlotBytes);
+  static constexpr Bytes kShortSlotBytes = kShortBytes + 64;
+  static constexpr Bytes kBriefSlotBytes = kBriefBytes + 64;
+  static constexpr Bytes kSlotsBytes = kShortSlots * kShortSlotBytes + kBriefSlots * kBriefSlotBytes;
+  static constexpr std::uint64_t slots(Bytes bytes) {
+    return bytes <= kInlineBytes ? kInlineSlots : bytes <= kShortBytes ? kShortSlots : kBriefSlots;
   }
+  static constexpr Bytes staging_at() { return kSlotsBytes; }
   Bytes result_at() const { return staging_at() + ring_bytes; }
-  Bytes spread_at() const { return result_at() + ring_bytes / static_cast<Bytes>(ranks) + 64; }
+  Bytes spread_at() const {
+    return result_at() + round_up(ring_bytes / static_cast<Bytes>(ranks), 64) + 64;
+  }
   Bytes pairs_at() const { return spread_at() + ring_bytes; }
-  Bytes area_bytes() const {
-    return round_up(pairs_at() + static_cast<Bytes>(ranks) * pair_ring_bytes(), 4096);
+  /// Of a set that serves any number of ranks.
+  static constexpr Bytes set_bytes(Bytes ring_bytes) {
+    return round_up(kSlotsBytes + 4 * ring_bytes + 128, 4096);
   }
-  Bytes area_at(int rank) const {
-    return round_up(SharedSegment::kHeadBytes, 4096) + static_cast<Bytes>(rank) * area_bytes();
-  }
-  Bytes segment_bytes() const { return area_at(ranks); }
 };
 
-/// One rank's area.
+/// One rank's block and rings, as it or another rank has mapped them.
 class HostArea {
  public:
-  HostArea(const HostLayout& layout, std::byte* base) : layout_(&layout), base_(base) {}
+  HostArea(const HostLayout& layout, int owner, std::byte* block, std::byte* rings)
+      : layout_(layout), owner_(owner), block_(block), rings_(rings) {}
 
-  HostCounter failed() const { return counter(HostLayout::kFailed); }
+  HostCounter life() const { return head(HostLayout::kLife); }
+  HostCounter state() const { return head(HostLayout::kState); }
+  HostCounter failed() const { return head(HostLayout::kFailed); }
+  char* reason() const { return reinterpret_cast<char*>(block_ + layout_.reason_at()); }
   HostCounter brief_done() const { return counter(HostLayout::kBriefDone); }
   HostCounter staged() const { return counter(HostLayout::kStaged); }
   HostCounter reduced() const { return counter(HostLayout::kReduced); }
+  HostCounter collected() const { return counter(HostLayout::kCollected); }
   HostCounter spread() const { return counter(HostLayout::kSpread); }
   HostCounter spread_taken(int writer) const { return peer_counter(0, writer); }
   HostCounter posted(int reader) const { return peer_counter(1, reader); }
   HostCounter taken(int writer) const { return peer_counter(2, writer); }
 
-  HostCounter brief_sequence(std::uint64_t brief, Bytes bytes) const {
-    return HostCounter(brief_slot(brief, bytes));
-  }
+  HostCounter brief_sequence(std::uint64_t brief) const { return HostCounter(sequence(brief)); }
   std::byte* brief_data(std::uint64_t brief, Bytes bytes) const {
-    return brief_slot(brief, bytes) + (bytes <= HostLayout::kInlineBytes ? 8 : 64);
+    if (bytes <= HostLayout::kInlineBytes) {
+      return sequence(brief) + sizeof(std::uint64_t);
+    }
+    const std::uint64_t slot = brief % HostLayout::slots(bytes);
+    return rings_ + (bytes <= HostLayout::kShortBytes
+                         ? slot * HostLayout::kShortSlotBytes
+                         : HostLayout::kShortSlots * HostLayout::kShortSlotBytes +
+                               slot * HostLayout::kBriefSlotBytes);
   }
   std::byte* staging(Bytes position) const {
-    return base_ + layout_->staging_at() + position % layout_->ring_bytes;
+    return rings_ + HostLayout::staging_at() + position % layout_.ring_bytes;
   }
   /// Of a round that is staged at `position`.
   std::byte* result(Bytes position) const {
-    const Bytes share = position % layout_->ring_bytes / static_cast<Bytes>(layout_->ranks);
-    return base_ + layout_->result_at() + share / 64 * 64;
+    const Bytes share = position % layout_.ring_bytes / static_cast<Bytes>(layout_.ranks);
+    return rings_ + layout_.result_at() + share / 64 * 64;
   }
   std::byte* spread_piece(Bytes position) const {
-    return base_ + layout_->spread_at() + position % layout_->ring_bytes;
+    return rings_ + layout_.spread_at() + position % layout_.ring_bytes;
   }
   std::byte* piece_for(int reader, Bytes position) const {
-    const Bytes ring = layout_->pair_ring_bytes();
-    return base_ + layout_->pairs_at() + static_cast<Bytes>(reader) * ring + position % ring;
+    const Bytes ring = layout_.pair_ring_bytes();
+    const auto index = static_cast<Bytes>(reader < owner_ ? reader : reader - 1);
+    return rings_ + layout_.pairs_at() + index * ring + position % ring;
   }
 
  private:
+  HostCounter head(int word) const {
+    return HostCounter(block_ + static_cast<Bytes>(word) * sizeof(std::uint64_t));
+  }
   HostCounter counter(int index) const {
-    return HostCounter(base_ + static_cast<Bytes>(index) * HostLayout::kLineBytes);
+    return HostCounter(block_ + static_cast<Bytes>(index) * layout_.line_bytes());
   }
   HostCounter peer_counter(int kind, int peer) const {
-    return counter(HostLayout::kSingleCounters + kind * layout_->ranks + peer);
+    return counter(HostLayout::kSingleCounters + kind * layout_.ranks + peer);
   }
-  std::byte* brief_slot(std::uint64_t brief, Bytes bytes) const {
-    const std::uint64_t slot = brief % HostLayout::kBriefSlots;
-    const Bytes offset = bytes <= HostLayout::kShortBytes
-                             ? slot * HostLayout::kShortSlotBytes
-                             : HostLayout::kBriefSlots * HostLayout::kShortSlotBytes +
-                                   slot * HostLayout::kBriefSlotBytes;
-    return base_ + layout_->brief_at() + offset;
+  std::byte* sequence(std::uint64_t brief) const {
+    return block_ + layout_.sequences_at() + brief % HostLayout::kInlineSlots * 64;
   }
 
-  const HostLayout* layout_;
-  std::byte* base_;
+  HostLayout layout_;
+  int owner_;
+  std::byte* block_;
+  std::byte* rings_;
 };
 
 }  // namespace tutti::runners

@@ -20,6 +20,9 @@ constexpr double kCheckEveryS = 0.25;
 }  // namespace
 
 void Patience::give_core_away() {
+  if (peers_.progress) {
+    peers_.progress();
+  }
   if (looks_ < peers_.spins + kYields) {
     sched_yield();
   } else {

@@ -8,21 +8,34 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <vector>
 
 #include "base/pause.hpp"
 #include "base/result.hpp"
 #include "runners/direct/host_layout.hpp"
 #include "runners/direct/host_process.hpp"
+#include "runners/direct/shared_segment.hpp"
 
 namespace tutti::runners {
 
-/// What is known of the ranks besides their memory.
+/// The ranks of a communicator, and how to wait for them. Vectors are by rank.
 struct HostPeers {
-  std::vector<HostProcess> processes;  ///< By rank.
-  std::vector<HostArea> areas;         ///< By rank.
-  double timeout_s = 0;                ///< 0: for ever.
-  int spins = 0;                       ///< Looks before the core is given away.
+  std::vector<HostProcess> processes;
+  std::vector<HostArea> areas;
+  std::vector<std::uint64_t> lives;  ///< Of their blocks while the communicator lives.
+  std::vector<std::shared_ptr<SharedSegment>> segments;  ///< Where the areas are.
+  double timeout_s = 0;                                  ///< 0: for ever.
+  int spins = 0;  ///< Looks before the core is given away.
+  /// Lets the MPI library move its own messages, which a peer may need before it comes here.
+  std::function<void()> progress;
+
+  /// The rank has freed the communicator.
+  bool has_ended(int rank) const {
+    const auto i = static_cast<std::size_t>(rank);
+    return segments[i] != nullptr && areas[i].life().read() != lives[i];
+  }
 };
 
 /// One wait.
@@ -36,6 +49,9 @@ class Patience {
   bool wait(Awaited awaited) {
     if (++looks_ < peers_.spins) {
       pause_briefly();
+      if (looks_ % kLooksPerProgress == 0 && peers_.progress) {
+        peers_.progress();
+      }
       return true;
     }
     if (!failure_.ok()) {
@@ -62,6 +78,8 @@ class Patience {
 
  private:
   using Clock = std::chrono::steady_clock;
+  /// Some microseconds, so that short waits do without.
+  static constexpr std::int64_t kLooksPerProgress = 256;
 
   void give_core_away();
   bool is_time_to_check();

@@ -53,11 +53,15 @@ std::optional<State> read_state(std::int32_t number, bool* gone) {
 }  // namespace
 
 HostProcess HostProcess::self() {
-  HostProcess process;
-  process.number = getpid();
-  bool gone = false;
-  if (const auto state = read_state(process.number, &gone)) {
-    process.start_ticks = state->start_ticks;
+  // Asked for by each communicator; another process after a fork.
+  thread_local HostProcess process;
+  const std::int32_t number = getpid();
+  if (process.number != number) {
+    process = {.number = number, .start_ticks = 0};
+    bool gone = false;
+    if (const auto state = read_state(number, &gone)) {
+      process.start_ticks = state->start_ticks;
+    }
   }
   return process;
 }

@@ -9,7 +9,8 @@
 // Why memory is free when it is written again, one lap of the ring later:
 //  - staging: stage() waits until every rank has reduced what lay there;
 //  - result: reduce() has waited until every rank has staged this round; a rank stages it after it
-//    collected the round three before it, or after it left the collective of that round.
+//    collected the round three before it, or after it left the collective of that round;
+//  - both, for another communicator: HostUse::is_taken.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -117,7 +118,7 @@ bool DirectHostRunner::reduce_in_rounds(const Call& call) {
   const Rounds rounds(call, layout_, reduce_function(isa_, call.type, call.op));
   const bool collects = rounds.way == Rounds::Way::kShards;
   Round next;
-  if (!stage(rounds, &next)) {
+  if (!claim_rings() || !stage(rounds, &next)) {
     return false;
   }
   Round last;
@@ -135,12 +136,16 @@ bool DirectHostRunner::reduce_in_rounds(const Call& call) {
     }
     last = round;
   }
-  return !collects || collect(rounds, last);
+  if (collects && !collect(rounds, last)) {
+    return false;
+  }
+  mine().collected().publish(use_->rounds_end);
+  return true;
 }
 
 bool DirectHostRunner::stage(const Rounds& rounds, Round* round) {
-  round->start = HostLayout::next_start(rounds_end_, rounds.bytes, layout_.ring_bytes);
-  round->end = rounds_end_ = round->start + rounds.bytes;
+  round->start = HostLayout::next_start(use_->rounds_end, rounds.bytes, layout_.ring_bytes);
+  round->end = use_->rounds_end = round->start + rounds.bytes;
   for (int peer = 0; peer < layout_.ranks && round->end > layout_.ring_bytes; ++peer) {
     if (!is_mine(peer) && !await(area(peer).reduced(), round->end - layout_.ring_bytes, peer)) {
       return false;

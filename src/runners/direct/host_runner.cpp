@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runners/direct/host_runner.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -16,38 +14,26 @@ using select::Collective;
 
 namespace {
 
-/// More than a core's own cache, for the reason at the head of host_layout.hpp.
-constexpr Bytes kRingBytesWanted = 2 << 20;
-constexpr Bytes kRingBytesMin = 64 << 10;
-constexpr Bytes kNodeRingBytes = 64 << 20;
 /// Looks before the core is given away: some milliseconds where each rank can have a core, since on
 /// a busy machine a core that was given away comes back after a whole time slice of somebody
 /// else's.
 constexpr int kSpinsOnOwnCore = 200000;
 constexpr int kSpinsOnSharedCore = 20;
 
-/// What a rank tells the others; fixed size.
-struct Introduction {
-  SegmentTicket ticket;
-  HostProcess process;
-  cpu_set_t cores;  ///< On which the rank may run.
-};
-struct Answer {
-  std::int32_t code = 0;
-  char text[252] = {};
-};
+/// HostArea::state(): whether the rank has mapped all others' memory.
+enum State : std::uint64_t { kUndecided, kMapped, kNotMapped };
 
-/// The first failure in rank order, the same on all ranks.
-Status agree(Bootstrap& bootstrap, int ranks, const Status& status) {
-  Answer mine;
-  mine.code = static_cast<std::int32_t>(status.code());
-  std::strncpy(mine.text, status.message().c_str(), sizeof(mine.text) - 1);
-  std::vector<Answer> all(static_cast<std::size_t>(ranks));
-  TUTTI_RETURN_IF_ERROR(bootstrap.allgather(&mine, all.data(), sizeof(mine)));
+template <std::size_t N>
+void put(char (&field)[N], const std::string& text) {
+  std::strncpy(field, text.c_str(), N - 1);
+}
+
+/// The same on all ranks: the first in rank order that has no memory to give.
+Status refusal_of(const std::vector<DirectHostRunner::Introduction>& all) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].code != 0) {
-      return Status(static_cast<ErrorCode>(all[rank].code),
-                    "rank " + std::to_string(rank) + ": " + all[rank].text);
+    if (all[rank].part.life == 0) {
+      return Status(ErrorCode::kUnavailable,
+                    "rank " + std::to_string(rank) + ": " + all[rank].reason);
     }
   }
   return {};
@@ -104,77 +90,155 @@ bool is_carried(Collective collective) {
 
 }  // namespace
 
-Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(Bootstrap& bootstrap,
-                                                                   double timeout_s,
-                                                                   Bytes ring_bytes) {
-  const ScopeRank me = bootstrap.scope_rank(Scope::kWhole);
+/// All ranks come to the same answer without a message: each writes into its own block whether it
+/// has mapped all others. A rank whose block another cannot read makes that other say no.
+Status DirectHostRunner::agree_on_mappings(const HostUse& use, const Status& own) {
+  const HostArea& mine = use.peers.areas[static_cast<std::size_t>(use.rank)];
+  if (!own.ok()) {
+    std::strncpy(mine.reason(), own.message().c_str(), HostLayout::kReasonBytes - 1);
+  }
+  mine.state().publish(own.ok() ? kMapped : kNotMapped);
+  for (int rank = 0; own.ok() && rank < static_cast<int>(use.peers.areas.size()); ++rank) {
+    const HostArea& peer = use.peers.areas[static_cast<std::size_t>(rank)];
+    Patience patience(use.peers);
+    while (peer.state().read() == kUndecided) {
+      if (!patience.wait([rank](int other) { return other == rank; })) {
+        return patience.failure();
+      }
+    }
+    if (peer.state().read() == kNotMapped) {
+      return Status(ErrorCode::kUnavailable,
+                    "rank " + std::to_string(rank) + ": " + peer.reason());
+    }
+  }
+  return own;
+}
+
+DirectHostRunner::Introduction DirectHostRunner::introduce(
+    const Result<std::shared_ptr<HostMemory>>& memory, int ranks) {
+  Introduction mine;
+  mine.process = HostProcess::self();
+  const auto part = memory.ok() ? (*memory)->take(ranks) : memory.status();
+  if (part.ok()) {
+    mine.part = *part;
+  } else {
+    put(mine.reason, part.status().message());
+  }
+  return mine;
+}
+
+void DirectHostRunner::give_back(const std::shared_ptr<HostMemory>& memory,
+                                 const Introduction& mine) {
+  if (mine.part.life != 0) {
+    memory->give_back(mine.part);
+  }
+}
+
+Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
+    std::shared_ptr<HostMemory> memory, int own_rank, const std::vector<Introduction>& all,
+    const Options& options) {
+  const Introduction& mine = all[static_cast<std::size_t>(own_rank)];
+  const auto ranks = static_cast<int>(all.size());
+  Status status = refusal_of(all);
   HostLayout layout;
-  layout.ranks = me.ranks;
-  // A cache line for each rank in each part.
-  const Bytes least = static_cast<Bytes>(me.ranks) * HostLayout::kRingUnit;
-  layout.ring_bytes = HostLayout::round_up(std::max(ring_bytes, least), HostLayout::kRingUnit);
+  layout.ranks = ranks;
+  layout.ring_bytes = ~Bytes{0};
+  for (const Introduction& rank : all) {
+    layout.ring_bytes = std::min(layout.ring_bytes, rank.part.ring_bytes);
+  }
+  layout.ring_bytes = layout.ring_bytes / HostLayout::kRingUnit * HostLayout::kRingUnit;
+  if (status.ok() && layout.ring_bytes < HostLayout::ring_bytes_min(ranks)) {
+    status = Status(ErrorCode::kUnavailable,
+                    "a node's shared memory is too small for " + std::to_string(ranks) +
+                        " ranks");
+  }
+  if (!status.ok()) {
+    give_back(memory, mine);
+    return status;
+  }
 
-  std::shared_ptr<SharedSegment> segment;
-  Status status;
-  const auto keep = [&](Result<std::shared_ptr<SharedSegment>> result) {
-    status = result.status();
-    if (result.ok()) {
-      segment = *result;
+  status = memory->reserve_rings(mine.part);
+  auto use = std::make_shared<HostUse>();
+  use->rank = own_rank;
+  use->posted.resize(all.size());
+  HostPeers& peers = use->peers;
+  peers.timeout_s = options.timeout_s;
+  peers.spins = options.is_crowded ? kSpinsOnSharedCore : kSpinsOnOwnCore;
+  peers.progress = options.progress;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Introduction& other = all[static_cast<std::size_t>(rank)];
+    auto segment = memory->map(other.part, other.process);
+    if (!segment.ok() && status.ok()) {
+      status = segment.status();
     }
-  };
-  Introduction introduction;
-  introduction.process = HostProcess::self();
-  CPU_ZERO(&introduction.cores);
-  sched_getaffinity(0, sizeof(introduction.cores), &introduction.cores);
-  if (me.rank == 0) {
-    keep(SharedSegment::make(layout.segment_bytes()));
-    if (segment != nullptr) {
-      introduction.ticket = segment->ticket();
-    }
-  }
-  std::vector<Introduction> all(static_cast<std::size_t>(me.ranks));
-  TUTTI_RETURN_IF_ERROR(bootstrap.allgather(&introduction, all.data(), sizeof(introduction)));
-  if (me.rank != 0 && all[0].ticket.descriptor >= 0) {
-    keep(SharedSegment::open(all[0].ticket));
-  }
-  if (segment != nullptr) {
-    status = segment->reserve(layout.area_at(me.rank), layout.area_bytes());
-  }
-  TUTTI_RETURN_IF_ERROR(agree(bootstrap, me.ranks, status));
-  segment->close_file();
-
-  HostPeers peers;
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  for (const Introduction& other : all) {
+    std::byte* const data = segment.ok() ? (*segment)->data() : nullptr;
     peers.processes.push_back(other.process);
-    CPU_OR(&cores, &cores, &other.cores);
+    peers.lives.push_back(other.part.life);
+    peers.segments.push_back(segment.ok() ? *segment : nullptr);
+    peers.areas.emplace_back(layout, rank, data == nullptr ? nullptr : data + other.part.block_at,
+                             data == nullptr ? nullptr : data + other.part.rings_at);
   }
-  peers.timeout_s = timeout_s;
-  peers.spins = CPU_COUNT(&cores) >= me.ranks ? kSpinsOnOwnCore : kSpinsOnSharedCore;
+  if (!status.ok()) {
+    status = Status(ErrorCode::kUnavailable, status.message());
+  }
+  status = agree_on_mappings(*use, status);
+  if (!status.ok()) {
+    peers.progress = nullptr;
+    memory->retire(mine.part, use);  // Others may still look at it.
+    return status;
+  }
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    memory->touch_rings(all[rank].part, *peers.segments[rank]);
+  }
   return std::unique_ptr<DirectHostRunner>(
-      new DirectHostRunner(std::move(segment), layout, me.rank, std::move(peers)));
+      new DirectHostRunner(std::move(memory), mine.part, layout, std::move(use)));
 }
 
-Bytes DirectHostRunner::default_ring_bytes(int ranks) {
-  return std::clamp(kNodeRingBytes / static_cast<Bytes>(ranks), kRingBytesMin, kRingBytesWanted);
-}
-
-DirectHostRunner::DirectHostRunner(std::shared_ptr<SharedSegment> segment, const HostLayout& layout,
-                                   int rank, HostPeers peers)
-    : segment_(std::move(segment)), layout_(layout), rank_(rank), peers_(std::move(peers)) {
+DirectHostRunner::DirectHostRunner(std::shared_ptr<HostMemory> memory,
+                                   const HostMemory::Part& part, const HostLayout& layout,
+                                   std::shared_ptr<HostUse> use)
+    : memory_(std::move(memory)),
+      part_(part),
+      layout_(layout),
+      use_(std::move(use)),
+      peers_(use_->peers),
+      rank_(use_->rank) {
   const auto all = static_cast<std::size_t>(layout_.ranks);
-  for (int other = 0; other < layout_.ranks; ++other) {
-    peers_.areas.emplace_back(layout_, segment_->data() + layout_.area_at(other));
-  }
   spread_taken_.resize(all);
-  posted_.resize(all);
   taken_.resize(all);
   credit_.resize(all);
   inputs_.resize(all);
 }
 
-DirectHostRunner::~DirectHostRunner() = default;
+DirectHostRunner::~DirectHostRunner() {
+  peers_.progress = nullptr;  // Of what ends with the communicator; use_ stays longer.
+  memory_->retire(part_, use_);
+}
+
+bool DirectHostRunner::claim_rings() {
+  const std::shared_ptr<HostUse>& last = memory_->user(part_.set);
+  if (last == use_) [[likely]] {
+    return true;
+  }
+  for (int peer = 0; last != nullptr && peer < static_cast<int>(last->peers.areas.size()); ++peer) {
+    if (last->is_taken(peer)) {
+      continue;
+    }
+    HostPeers peers = last->peers;
+    peers.progress = peers_.progress;
+    Patience patience(peers);
+    while (!last->is_taken(peer) && patience.wait([peer](int rank) { return rank == peer; })) {
+    }
+    // A rank that has died reads nothing any more.
+    if (!patience.failure().ok() && patience.failure().code() == ErrorCode::kTimeout) {
+      failure_ = Status(ErrorCode::kTimeout,
+                        "another communicator's data: " + patience.failure().message());
+      return false;
+    }
+  }
+  memory_->set_user(part_.set, use_);
+  return true;
+}
 
 Status DirectHostRunner::run(Scope scope, const Call& call) {
   if (!failure_.ok()) {
@@ -268,7 +332,8 @@ bool DirectHostRunner::run_brief(const Call& call, Bytes contribution_bytes) {
 }
 
 bool DirectHostRunner::post_brief(const Call& call, Bytes contribution_bytes) {
-  if (briefs_left_ + HostLayout::kBriefSlots < briefs_) {
+  const std::uint64_t slots = HostLayout::slots(contribution_bytes);
+  if (briefs_left_ + slots < briefs_) {
     // The slot was used before; whoever may have to read it must be done.
     std::uint64_t left = briefs_ - 1;
     for (int peer = 0; peer < layout_.ranks; ++peer) {
@@ -276,23 +341,29 @@ bool DirectHostRunner::post_brief(const Call& call, Bytes contribution_bytes) {
         continue;
       }
       const HostCounter done = area(peer).brief_done();
-      if (!await(done, briefs_ - HostLayout::kBriefSlots, peer)) {
+      if (!await(done, briefs_ - slots, peer)) {
         return false;
       }
       left = std::min(left, done.read());
     }
     briefs_left_ = left;
   }
+  if (contribution_bytes > HostLayout::kInlineBytes) {
+    if (!claim_rings()) {
+      return false;
+    }
+    use_->briefs_in_slots = briefs_;
+  }
   const bool is_bcast = call.collective == Collective::kBcast;
   const bool counts_differ = call.collective == Collective::kAllgatherv;
   const Bytes bytes = counts_differ ? call.count * call.element_bytes : contribution_bytes;
   copy(mine().brief_data(briefs_, contribution_bytes), is_bcast ? call.recv : call.send, bytes);
-  mine().brief_sequence(briefs_, contribution_bytes).publish(briefs_);
+  mine().brief_sequence(briefs_).publish(briefs_);
   return true;
 }
 
 const std::byte* DirectHostRunner::await_brief(int peer, Bytes contribution_bytes) {
-  if (!await(area(peer).brief_sequence(briefs_, contribution_bytes), briefs_, peer)) {
+  if (!await(area(peer).brief_sequence(briefs_), briefs_, peer)) {
     return nullptr;
   }
   return area(peer).brief_data(briefs_, contribution_bytes);

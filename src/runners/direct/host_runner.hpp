@@ -18,28 +18,44 @@
 // way and for every cut: a result's bits depend on the inputs and on nothing else.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "runners/direct/host_layout.hpp"
+#include "runners/direct/host_memory.hpp"
 #include "runners/direct/host_patience.hpp"
 #include "runners/direct/host_reduce.hpp"
-#include "runners/direct/shared_segment.hpp"
 #include "runners/runner.hpp"
 
 namespace tutti::runners {
 
 class DirectHostRunner : public Runner {
  public:
-  /// Collective over the whole scope, whose ranks must be on one machine; ok on all ranks or on
-  /// none. `ring_bytes`: of each of a rank's three rings, so three times that and some are taken
-  /// from the machine's memory for each rank. `timeout_s`: 0 waits for ever.
-  static Result<std::unique_ptr<DirectHostRunner>> create(Bootstrap& bootstrap, double timeout_s,
-                                                          Bytes ring_bytes);
-  /// A ring that is larger than what a core keeps to itself, but on a node of many ranks no larger
-  /// than their part of a few MB.
-  static Bytes default_ring_bytes(int ranks);
+  struct Options {
+    double timeout_s = 0;            ///< 0: wait for ever.
+    bool is_crowded = false;         ///< Ranks share cores: waiting gives the core away at once.
+    std::function<void()> progress;  ///< HostPeers::progress.
+  };
+  /// What a rank tells the others of its communicator; fixed size, to be sent as bytes.
+  struct Introduction {
+    HostMemory::Part part;  ///< life 0: none, and the reason says why.
+    HostProcess process;
+    char reason[96] = {};
+  };
+  /// Of this rank, for a communicator of `ranks`. `memory`: of this process; an error when it could
+  /// not be made. Local; takes memory that create() uses or gives back.
+  static Introduction introduce(const Result<std::shared_ptr<HostMemory>>& memory, int ranks);
+  /// Where create() is never to come.
+  static void give_back(const std::shared_ptr<HostMemory>& memory, const Introduction& mine);
+
+  /// Collective over ranks of one machine, which have told each other `all`, by rank; ok on all of
+  /// them or kUnavailable on all. Another error: a rank has died or did not come in time.
+  static Result<std::unique_ptr<DirectHostRunner>> create(std::shared_ptr<HostMemory> memory,
+                                                          int rank,
+                                                          const std::vector<Introduction>& all,
+                                                          const Options& options);
   ~DirectHostRunner() override;
   DirectHostRunner(const DirectHostRunner&) = delete;
   DirectHostRunner& operator=(const DirectHostRunner&) = delete;
@@ -50,9 +66,13 @@ class DirectHostRunner : public Runner {
   void give_up(const Status& reason);
 
  private:
-  DirectHostRunner(std::shared_ptr<SharedSegment> segment, const HostLayout& layout, int rank,
-                   HostPeers peers);
+  DirectHostRunner(std::shared_ptr<HostMemory> memory, const HostMemory::Part& part,
+                   const HostLayout& layout, std::shared_ptr<HostUse> use);
 
+  /// `own`: whether this rank has mapped the memory of all others.
+  static Status agree_on_mappings(const HostUse& use, const Status& own);
+  /// Before this rank writes into its rings: waits until they are this communicator's.
+  bool claim_rings();
   /// False: the wait failed and failure_ says why. So all the functions below.
   bool await(const HostCounter& counter, std::uint64_t at_least, int peer);
   bool carry_out(const Call& call);
@@ -87,24 +107,23 @@ class DirectHostRunner : public Runner {
   const HostArea& area(int rank) const { return areas()[static_cast<std::size_t>(rank)]; }
   const std::vector<HostArea>& areas() const { return peers_.areas; }
 
-  std::shared_ptr<SharedSegment> segment_;
+  std::shared_ptr<HostMemory> memory_;
+  HostMemory::Part part_;
   HostLayout layout_;
+  std::shared_ptr<HostUse> use_;  ///< What this rank has written into its rings.
+  HostPeers& peers_;              ///< Of use_.
   int rank_;
-  HostPeers peers_;
   Isa isa_ = best_isa();
   Status failure_;
 
   // Where the ranks are, the same on all of them.
   std::uint64_t briefs_ = 0;
-  Bytes rounds_end_ = 0;  ///< Position in the staging ring.
   /// All ranks have left this brief collective; they may have left more.
   std::uint64_t briefs_left_ = 0;
-  // Positions in the rings of pieces, by the stream's other end: written, read, and known to be
-  // read by all who have to.
-  Bytes spread_posted_ = 0;
+  // Positions in the rings of pieces, by the stream's other end: known to be read by all who have
+  // to, and read.
   Bytes spread_credit_ = 0;
   std::vector<Bytes> spread_taken_;
-  std::vector<Bytes> posted_;
   std::vector<Bytes> credit_;
   std::vector<Bytes> taken_;
   std::vector<const void*> inputs_;  ///< Scratch of reductions, by rank.

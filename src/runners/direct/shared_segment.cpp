@@ -93,6 +93,7 @@ Result<std::shared_ptr<SharedSegment>> SharedSegment::open(const SegmentTicket& 
                       "process namespace");
   }
   TUTTI_RETURN_IF_ERROR(segment->map());
+  segment->close_file();
   mapped().add(segment);
   return segment;
 }
@@ -130,6 +131,15 @@ void SharedSegment::close_file() {
   if (const int descriptor = descriptor_.exchange(-1); descriptor >= 0) {
     close(descriptor);
   }
+}
+
+void SharedSegment::touch(Bytes offset, Bytes bytes) {
+#ifdef MADV_POPULATE_WRITE
+  static_cast<void>(madvise(data_ + offset, bytes, MADV_POPULATE_WRITE));
+#else
+  static_cast<void>(offset);
+  static_cast<void>(bytes);
+#endif
 }
 
 }  // namespace tutti::runners

@@ -33,7 +33,7 @@ class SharedSegment {
 
   /// A new segment, all zeros but for its head; `bytes` with the head. Pages come with reserve().
   static Result<std::shared_ptr<SharedSegment>> make(Bytes bytes);
-  /// The segment of a ticket. Its maker must not have called close_file() yet.
+  /// The segment of a ticket, as long as its maker has it.
   static Result<std::shared_ptr<SharedSegment>> open(const SegmentTicket& ticket);
   ~SharedSegment();
   SharedSegment(const SharedSegment&) = delete;
@@ -45,8 +45,11 @@ class SharedSegment {
   /// Takes the pages of a range now, on the caller's memory node: there is no signal later when the
   /// machine has no more.
   Status reserve(Bytes offset, Bytes bytes);
-  /// Once all ranks have opened and reserved what they need.
+  /// Of the maker: once all ranks that are ever to open it have done so.
   void close_file();
+  /// Maps the reserved pages of a range now, as far as the kernel can (Linux 5.14): the first
+  /// access to each would cost a page fault.
+  void touch(Bytes offset, Bytes bytes);
 
  private:
   SharedSegment() = default;

@@ -374,6 +374,32 @@ class Case {
   std::array<std::vector<std::uint64_t>, 4> kept_;
 };
 
+DirectHostRunner::Options options_for(int ranks, double timeout_s) {
+  return {.timeout_s = timeout_s,
+          .is_crowded = ranks > static_cast<int>(std::thread::hardware_concurrency()),
+          .progress = {}};
+}
+
+/// As an engine makes it: the ranks tell each other what they have, then create.
+Result<std::unique_ptr<DirectHostRunner>> create_runner(
+    Bootstrap& bootstrap, const Result<std::shared_ptr<HostMemory>>& memory, double timeout_s) {
+  const ScopeRank me = bootstrap.scope_rank(Scope::kWhole);
+  const auto mine = DirectHostRunner::introduce(memory, me.ranks);
+  std::vector<DirectHostRunner::Introduction> all(static_cast<std::size_t>(me.ranks));
+  TUTTI_RETURN_IF_ERROR(bootstrap.allgather(&mine, all.data(), sizeof(mine)));
+  return DirectHostRunner::create(memory.ok() ? *memory : nullptr, me.rank, all,
+                                  options_for(me.ranks, timeout_s));
+}
+
+/// A communicator of its own memory, as a process has it that makes its first.
+Result<std::unique_ptr<DirectHostRunner>> create_runner(Bootstrap& bootstrap, double timeout_s,
+                                                        Bytes ring_bytes) {
+  const int ranks = bootstrap.scope_rank(Scope::kWhole).ranks;
+  const Bytes bytes = std::max(ring_bytes, HostLayout::ring_bytes_min(ranks));
+  return create_runner(bootstrap, HostMemory::make({.ring_bytes = bytes, .blocks_bytes = 64 << 10}),
+                       timeout_s);
+}
+
 /// Runs the calls on all ranks of one communicator; the first complaint of any rank.
 std::string run_all(const std::vector<Given>& calls, int ranks, Bytes ring_bytes) {
   ThreadWorld world(ranks);
@@ -381,7 +407,7 @@ std::string run_all(const std::vector<Given>& calls, int ranks, Bytes ring_bytes
   world.run([&](int rank) {
     ThreadMpi mpi(world, rank);
     std::string& complaint = complaints[static_cast<std::size_t>(rank)];
-    auto runner = DirectHostRunner::create(mpi, 60, ring_bytes);
+    auto runner = create_runner(mpi, 60, ring_bytes);
     if (!runner.ok()) {
       complaint = runner.status().message();
       return;
@@ -484,7 +510,7 @@ TEST_P(DirectHostRanks, run__several_megabytes_in_the_default_ring) {
     }
     calls.push_back(given);
   }
-  EXPECT_EQ(run_all(calls, ranks, DirectHostRunner::default_ring_bytes(ranks)), "");
+  EXPECT_EQ(run_all(calls, ranks, HostMemory::default_options(ranks, false).ring_bytes), "");
 }
 
 // To the thread sanitizer one type is as good as another.
@@ -566,7 +592,7 @@ TEST(DirectHost, run__two_communicators_at_once) {
   std::vector<std::string> complaints(6);
   const auto play = [&](ThreadWorld& world, int rank, int begin, std::string* complaint) {
     ThreadMpi mpi(world, rank);
-    auto runner = DirectHostRunner::create(mpi, 60, smallest_ring(3));
+    auto runner = create_runner(mpi, 60, smallest_ring(3));
     if (!runner.ok()) {
       *complaint = runner.status().message();
       return;
@@ -595,6 +621,104 @@ TEST(DirectHost, run__two_communicators_at_once) {
   EXPECT_EQ(complaints, std::vector<std::string>(6));
 }
 
+/// Communicators of one process share its rings: what one wrote must be taken before the next
+/// writes. Each rank plays the same random order of calls on several communicators.
+TEST(DirectHost, run__communicators_of_one_process_take_turns_in_its_rings) {
+  constexpr int kRanks = 3;
+  constexpr int kCommunicators = 4;
+  ThreadWorld world(kRanks);
+  std::vector<std::string> complaints(kRanks);
+  world.run([&](int rank) {
+    ThreadMpi mpi(world, rank);
+    std::string& complaint = complaints[static_cast<std::size_t>(rank)];
+    const auto memory =
+        HostMemory::make({.ring_bytes = smallest_ring(kRanks), .blocks_bytes = 64 << 10});
+    std::vector<std::unique_ptr<DirectHostRunner>> runners(kCommunicators);
+    for (int i = 0; i < 2000; ++i) {
+      auto& runner = runners[draw(5, 1, static_cast<std::uint64_t>(i)) % kCommunicators];
+      if (i % 50 == 0) {
+        runner.reset();  // Freed while others may still read.
+      }
+      if (runner == nullptr) {
+        auto made = create_runner(mpi, memory, 60);
+        ASSERT_TRUE(made.ok()) << made.status().message();
+        runner = std::move(*made);
+      }
+      Given given{.collective = kCarried[draw(5, 2, static_cast<std::uint64_t>(i)) % std::size(kCarried)],
+                  .ranks = kRanks,
+                  .root = i % kRanks,
+                  .count = draw(5, 3, static_cast<std::uint64_t>(i)) % 3000,
+                  .seed = static_cast<std::uint64_t>(i)};
+      set_kind(&given);
+      Case one(given, rank);
+      const Status status = runner->run(Scope::kWhole, one.call);
+      const std::string wrong = status.ok() ? one.wrong() : status.message();
+      if (complaint.empty() && !wrong.empty()) {
+        complaint = "call " + std::to_string(i) + ", " + given.text() + ": " + wrong;
+      }
+    }
+  });
+  EXPECT_EQ(complaints, std::vector<std::string>(kRanks));
+}
+
+TEST(DirectHost, create__a_freed_communicator_gives_its_block_to_the_next) {
+  ThreadWorld world(2);
+  world.run([&](int rank) {
+    ThreadMpi mpi(world, rank);
+    HostLayout layout;
+    layout.ranks = 2;
+    // Two blocks: the one in use, and one whose peers may not have freed it yet.
+    const auto memory = HostMemory::make(
+        {.ring_bytes = smallest_ring(2), .blocks_bytes = 2 * (layout.block_bytes() + 128)});
+    const auto make = [&] { return create_runner(mpi, memory, 60); };
+    for (int i = 0; i < 3000; ++i) {
+      auto made = make();
+      ASSERT_TRUE(made.ok()) << i << ": " << made.status().message();
+      Case one({.type = DataType::kInt32,
+                .op = ReduceOp::kSum,
+                .ranks = 2,
+                .count = static_cast<std::uint64_t>(i % 40),
+                .seed = static_cast<std::uint64_t>(i)},
+               rank);
+      ASSERT_TRUE((*made)->run(Scope::kWhole, one.call).ok());
+      ASSERT_EQ(one.wrong(), "");
+    }
+  });
+}
+
+TEST(DirectHost, create__without_a_block_left_on_one_rank_no_rank_has_it) {
+  ThreadWorld world(2);
+  world.run([&](int rank) {
+    ThreadMpi mpi(world, rank);
+    HostLayout layout;
+    layout.ranks = 2;
+    const Bytes blocks = rank == 0 ? 64 << 10 : layout.block_bytes() + 128;
+    const auto memory =
+        HostMemory::make({.ring_bytes = smallest_ring(2), .blocks_bytes = blocks});
+    auto first = create_runner(mpi, memory, 60);
+    ASSERT_TRUE(first.ok()) << first.status().message();
+    auto second = create_runner(mpi, memory, 60);
+    ASSERT_EQ(second.status().code(), ErrorCode::kUnavailable);
+    EXPECT_NE(second.status().message().find("rank 1: "), std::string::npos)
+        << second.status().message();
+    Case one({.type = DataType::kInt32, .op = ReduceOp::kSum, .ranks = 2, .count = 9}, rank);
+    EXPECT_TRUE((*first)->run(Scope::kWhole, one.call).ok());
+    EXPECT_EQ(one.wrong(), "");
+  });
+}
+
+TEST(HostMemory, default_options__a_node_stays_below_64_MiB) {
+  for (const bool has_threads : {false, true}) {
+    for (const int ranks : {1, 2, 3, 8, 32, 64}) {
+      const HostMemory::Options options = HostMemory::default_options(ranks, has_threads);
+      const Bytes own = options.blocks_bytes + static_cast<Bytes>(options.ring_sets) *
+                                                   HostLayout::set_bytes(options.ring_bytes);
+      EXPECT_LE(own * static_cast<Bytes>(ranks), Bytes{64} << 20) << ranks << " " << has_threads;
+      EXPECT_GE(options.ring_bytes, HostLayout::ring_bytes_min(ranks)) << ranks;
+    }
+  }
+}
+
 /// Brief, in rounds, to everybody, to one.
 std::vector<Given> one_of_each_way(int ranks) {
   return {{.collective = Collective::kBarrier, .ranks = ranks},
@@ -613,7 +737,7 @@ TEST(DirectHost, run__a_rank_that_never_comes_is_an_error_and_later_calls_fail_a
     ThreadWorld world(3);
     world.run([&](int rank) {
       ThreadMpi mpi(world, rank);
-      auto runner = DirectHostRunner::create(mpi, kTimeout_s, smallest_ring(3));
+      auto runner = create_runner(mpi, kTimeout_s, smallest_ring(3));
       ASSERT_TRUE(runner.ok()) << runner.status().message();
       world.board({0, 1, 2})->barrier.arrive_and_wait();
       if (rank == 2) {
@@ -642,7 +766,7 @@ TEST(DirectHost, run__what_it_does_not_carry_is_an_error_and_breaks_nothing) {
   ThreadWorld world(1);
   world.run([&](int rank) {
     ThreadMpi mpi(world, rank);
-    auto runner = DirectHostRunner::create(mpi, 1, 0);
+    auto runner = create_runner(mpi, 1, 0);
     ASSERT_TRUE(runner.ok()) << runner.status().message();
     Case one({.type = DataType::kInt32, .op = ReduceOp::kSum, .count = 3}, rank);
     Call call = one.call;
@@ -691,7 +815,7 @@ std::string run_in_processes(int rank, test::Shared& shared,
                              double timeout_s) {
   ThreadWorld alone(1);
   ForkedMpi mpi(alone, rank, shared.ranks(), shared);
-  auto runner = DirectHostRunner::create(mpi, timeout_s, smallest_ring(shared.ranks()));
+  auto runner = create_runner(mpi, timeout_s, smallest_ring(shared.ranks()));
   CHILD_OK(runner.status());
   shared.barrier();
   return body(**runner);
@@ -751,7 +875,7 @@ TEST(DirectHost, create__without_memory_is_an_error_on_all_ranks) {
   ThreadWorld world(2);
   world.run([&](int rank) {
     ThreadMpi mpi(world, rank);
-    auto runner = DirectHostRunner::create(mpi, 1, Bytes{1} << 60);
+    auto runner = create_runner(mpi, 1, Bytes{1} << 60);
     ASSERT_FALSE(runner.ok());
     EXPECT_NE(runner.status().message().find("rank 0: "), std::string::npos)
         << runner.status().message();

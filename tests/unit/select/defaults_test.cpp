@@ -104,6 +104,40 @@ TEST(Defaults, default_table__host_memory_and_missing_collectives_are_no_fallbac
   }
 }
 
+TEST(Defaults, default_table__host_memory_on_both_sides_of_the_measured_ranges) {
+  const Table table = default_table();
+  CommFacts facts;
+  facts.ranks = 8;
+  facts.ranks_per_node_max = 8;
+  facts.direct_host_refusal.clear();
+  Shape shape{.collective = Collective::kAllreduce,
+              .bytes = 4096,
+              .type = DataType::kFloat32,
+              .op = ReduceOp::kSum};
+  const auto plan = [&](const char* mpi, Bytes bytes) {
+    facts.mpi = mpi;
+    shape.bytes = bytes;
+    const Decision decision = choose(shape, facts, table);
+    EXPECT_TRUE(decision.refused.empty());
+    return to_string(decision.plan);
+  };
+  EXPECT_EQ(plan("mpich", 4095), "mpi-gamma");
+  EXPECT_EQ(plan("mpich", 4096), "direct-gamma");
+  EXPECT_EQ(plan("mpich", 64 << 20), "direct-gamma");
+  EXPECT_EQ(plan("mpich", (64 << 20) + 1), "mpi-gamma");
+  // An MPI that nobody measured, more ranks than cores, several nodes: as without us.
+  EXPECT_EQ(plan("", 1 << 20), "mpi-gamma");
+  facts.oversubscribed = true;
+  EXPECT_EQ(plan("mpich", 1 << 20), "mpi-gamma");
+  facts.oversubscribed = false;
+  facts.nodes = 2;
+  EXPECT_EQ(plan("mpich", 1 << 20), "mpi-beta");
+  facts.nodes = 1;
+  // Where shared memory cannot be had, that is no fall-back: nobody asked for it.
+  facts.direct_host_refusal = "ranks are of different users";
+  EXPECT_EQ(plan("mpich", 1 << 20), "mpi-gamma");
+}
+
 TEST(Defaults, default_table__what_the_ccl_cannot_carry_is_a_fallback) {
   Shape shape = device_allreduce(1 << 20);
   shape.op = ReduceOp::kMaxloc;

@@ -18,10 +18,10 @@ TEST(Explain, explain_json__the_call_and_the_choice) {
   EXPECT_EQ(document["call"], json::parse(R"({"collective": "allreduce", "bytes": 1048576,
     "memory": "device", "op": "sum", "type": "float32", "order": "blocking"})"));
   EXPECT_EQ(document["communicator"], json::parse(R"({"ranks": 8, "nodes": 2, "ranks_per_node": 4,
-    "mpi": true, "mpi_device_aware": false, "ccl": true, "ccl_name": "nccl"})"));
+    "oversubscribed": false, "mpi": true, "mpi_name": "", "mpi_device_aware": false, "ccl": true, "ccl_name": "nccl"})"));
   EXPECT_EQ(document["plan"], "ccl-beta");
   EXPECT_EQ(document["parameters"], json::object());
-  EXPECT_EQ(document["rule"], json::parse(R"({"index": 6, "origin": "default: device memory",
+  EXPECT_EQ(document["rule"], json::parse(R"({"index": 31, "origin": "default: device memory",
     "text": "any, device -> ccl"})"));
   EXPECT_EQ(document["fallback"], false);
   EXPECT_EQ(document["refused"], json::array());
@@ -38,7 +38,7 @@ TEST(Explain, explain_json__refused_rules_with_reasons) {
   ASSERT_EQ(document["refused"].size(), 1U);
   EXPECT_EQ(document["refused"][0]["plan"], "ccl-gamma");
   EXPECT_EQ(document["refused"][0]["reason"], "no library found");
-  EXPECT_EQ(document["refused"][0]["rule"]["index"], 6);
+  EXPECT_EQ(document["refused"][0]["rule"]["index"], 31);
   EXPECT_EQ(document["communicator"]["ccl_refusal"], "no library found");
 }
 

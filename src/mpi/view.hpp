@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The arguments of a collective, whichever it is and in whichever width of counts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mpi/flavour.hpp"
+#include "select/shape.hpp"
+
+namespace tutti::mpi::TUTTI_FLAVOUR {
+
+/// A pointer to an array of counts or displacements in either width.
+template <class Wide, class Narrow>
+class Numbers {
+ public:
+  Numbers() = default;
+  Numbers(const Narrow* array) : array_(array) {}             // NOLINT
+  Numbers(const Wide* array) : array_(array), wide_(true) {}  // NOLINT
+  std::int64_t operator[](std::size_t i) const {
+    return wide_ ? static_cast<std::int64_t>(static_cast<const Wide*>(array_)[i])
+                 : static_cast<std::int64_t>(static_cast<const Narrow*>(array_)[i]);
+  }
+  explicit operator bool() const { return array_ != nullptr; }
+
+ private:
+  const void* array_ = nullptr;
+  bool wide_ = false;
+};
+
+/// A call's arguments. Reductions use recv_count and recv_type for both sides.
+struct View {
+  select::Collective collective = select::Collective::kBarrier;
+  const void* send = nullptr;
+  std::int64_t send_count = 0;
+  MPI_Datatype send_type = MPI_DATATYPE_NULL;
+  Numbers<MPI_Count, int> send_counts;
+  Numbers<MPI_Aint, int> send_displs;
+  const MPI_Datatype* send_types = nullptr;
+  void* recv = nullptr;
+  std::int64_t recv_count = 0;
+  MPI_Datatype recv_type = MPI_DATATYPE_NULL;
+  Numbers<MPI_Count, int> recv_counts;
+  Numbers<MPI_Aint, int> recv_displs;
+  const MPI_Datatype* recv_types = nullptr;
+  MPI_Op op = MPI_OP_NULL;
+  int root = 0;
+};
+
+}  // namespace tutti::mpi::TUTTI_FLAVOUR
