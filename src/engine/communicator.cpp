@@ -324,7 +324,11 @@ Status Communicator::agree_placement() {
   HostFacts host_facts;
   if (has_host_facts) {
     host_facts.share = process_.node_share(place_.world_ranks);
-    auto memory = process_.host_memory(host_facts.share.node_ranks, place_.thread_multiple);
+    // Without an MPI several ranks may be threads of this process: each needs memory of its own.
+    auto memory = mpi_ != nullptr
+                      ? process_.host_memory(host_facts.share.node_ranks, place_.thread_multiple)
+                      : runners::HostMemory::make(runners::HostMemory::default_options(
+                            place_.ranks, /*has_threads=*/false));
     host_facts.introduction = runners::DirectHostRunner::introduce(memory, place_.ranks);
     host_memory_ = memory.ok() ? *memory : nullptr;
     host_introductions_ = {host_facts.introduction};

@@ -180,18 +180,18 @@ TEST(CComm, create__options_that_differ_in_memory_fail_on_all_ranks) {
 }
 
 TEST(CComm, collectives__a_bootstrap_that_fails_during_a_set_up_breaks_the_communicator) {
-  // No agreement goes before the making of the shared memory, which would call it a refusal.
+  // No agreement goes before the set-up of the kernels, which would call it a refusal.
   const tutti_options_t options = {
-      .size = sizeof options, .plan = nullptr, .memory = TUTTI_MEMORY_HOST, .concurrent = 0};
+      .size = sizeof options, .plan = nullptr, .memory = TUTTI_MEMORY_DEVICE, .concurrent = 0};
   on_ranks(
       2,
       [](Rank& self) {
-        std::int32_t value = 1;
+        DeviceInts data(1, 1);
         self.answer = 7;
-        EXPECT_EQ(TUTTI_ERROR_LIBRARY, sum(self, &value, 1, TUTTI_BLOCKING)) << self.words();
+        EXPECT_EQ(TUTTI_ERROR_LIBRARY, sum(self, data.data(), 1, TUTTI_BLOCKING)) << self.words();
         self.answer = 0;
         EXPECT_EQ(TUTTI_ERROR_LIBRARY, tutti_comm_status(self.comm));
-        EXPECT_EQ(TUTTI_ERROR_LIBRARY, sum(self, &value, 1, TUTTI_BLOCKING));
+        EXPECT_EQ(TUTTI_ERROR_LIBRARY, sum(self, data.data(), 1, TUTTI_BLOCKING));
         EXPECT_NE(self.words().find("returned 7"), std::string::npos) << self.words();
       },
       &options);
