@@ -35,7 +35,8 @@ bool acts_on_host_memory(const select::Table& table) {
   });
 }
 
-/// True when some rule may need messages of ours through the MPI, beside the application's own calls.
+/// True when some rule may need messages of ours through the MPI, beside the application's own
+/// calls.
 bool needs_messages(const select::Table& table) {
   return std::any_of(table.rules.begin(), table.rules.end(), [](const select::Rule& rule) {
     const bool is_on_host = rule.memory.value_or(Memory::kHost) == Memory::kHost;
@@ -221,7 +222,8 @@ Status Communicator::agree_configuration(const Hints& hints) {
     kConcurrent,
     kCount
   };
-  const std::uint64_t hash = process_.agreement_hash() ^ (own_table_ == nullptr ? 0 : own_table_->hash());
+  const std::uint64_t hash =
+      process_.agreement_hash() ^ (own_table_ == nullptr ? 0 : own_table_->hash());
   const std::uint64_t asserted = asserted_ ? (*asserted_ == Memory::kDevice ? 2 : 1) : 0;
   std::array<std::uint64_t, kCount> values{};
   values[kDevice] = process_.device() != nullptr ? 1 : 0;

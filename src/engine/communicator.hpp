@@ -257,7 +257,7 @@ class Communicator {
   bool is_concurrent_ = false;  ///< Beside others' calls, on some rank: its calls take no turns.
   bool strict_ = false;
   Status failure_;
-  std::string disagreement_;  ///< Non-empty: ranks differ in configuration; native plans for all.
+  std::string disagreement_;    ///< Non-empty: ranks differ in configuration; native plans for all.
   const select::Table* table_;  ///< The process's, or own_table_.
   std::unique_ptr<select::Table> own_table_;
   select::CommFacts facts_;
@@ -265,7 +265,7 @@ class Communicator {
   topology::Layout machines_;   ///< By machine: who shares GPUs.
   bool scopes_made_ = false;
   bool ccl_tried_ = false;
-  int device_ = -1;  ///< This rank's GPU on this communicator.
+  int device_ = -1;                     ///< This rank's GPU on this communicator.
   std::unique_ptr<MemoryModes> modes_;  ///< Null where all memory is the host's.
   /// Of the two runners on the GPU, whose calls may stand behind each other on streams.
   std::shared_ptr<runners::CommonEnd> end_ = std::make_shared<runners::CommonEnd>();

@@ -143,11 +143,10 @@ Status Communicator::agree_direct_host(std::string* refusal) {
   }
   const auto introductions = std::move(host_introductions_);
   host_introductions_.clear();
-  auto made = runners::DirectHostRunner::create(
-      std::move(host_memory_), place_.rank, introductions,
-      {.timeout_s = process_.config().timeout_s,
-       .is_crowded = facts_.oversubscribed,
-       .progress = [this] { bootstrap_.progress(); }});
+  auto made = runners::DirectHostRunner::create(std::move(host_memory_), place_.rank, introductions,
+                                                {.timeout_s = process_.config().timeout_s,
+                                                 .is_crowded = facts_.oversubscribed,
+                                                 .progress = [this] { bootstrap_.progress(); }});
   if (made.ok()) {
     direct_host_runner_ = std::move(*made);
   } else if (made.status().code() != ErrorCode::kUnavailable) {
@@ -243,6 +242,7 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
                                        .tuning = tuning,
                                        .sharing = sharing,
                                        .takes_turns = takes_turns,
+                                       .progress = [this] { bootstrap_.progress(); },
                                        .end = end_},
                                       &is_final, refusal));
     if (refusal->empty() || is_final) {

@@ -16,8 +16,9 @@ namespace {
 
 /// How many ranks the launcher has started on this node, under the names that launchers use.
 int node_ranks_of_launcher() {
-  for (const char* name : {"MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_LOCAL_SIZE",
-                           "PALS_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE", "SLURM_TASKS_PER_NODE"}) {
+  for (const char* name :
+       {"MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_LOCAL_SIZE", "PALS_LOCAL_SIZE",
+        "MV2_COMM_WORLD_LOCAL_SIZE", "SLURM_TASKS_PER_NODE"}) {
     const int ranks = std::atoi(environment_value(name).c_str());
     if (ranks > 0) {
       return ranks;

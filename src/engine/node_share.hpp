@@ -16,7 +16,7 @@ namespace tutti::engine {
 /// Fixed size, to be sent as bytes.
 struct NodeShare {
   static constexpr int kCpusMax = 1024;  ///< Those behind it are not counted.
-  std::int32_t node_ranks = 1;  ///< Of the job; an upper bound where the launcher does not tell.
+  std::int32_t node_ranks = 1;   ///< Of the job; an upper bound where the launcher does not tell.
   std::int32_t quota_cores = 0;  ///< Of the cgroup, rounded down, at least 1; 0: no quota.
   std::array<std::uint64_t, kCpusMax / 64> cpus{};  ///< Affinity, one bit each.
 };

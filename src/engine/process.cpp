@@ -113,9 +113,9 @@ Result<std::shared_ptr<runners::HostMemory>> Process::host_memory(int node_ranks
                                                                   bool has_threads) {
   const std::lock_guard lock(host_memory_mutex_);
   if (host_memory_ == nullptr) {
-    TUTTI_ASSIGN_OR_RETURN(host_memory_, runners::HostMemory::make(
-                                             runners::HostMemory::default_options(node_ranks,
-                                                                                  has_threads)));
+    TUTTI_ASSIGN_OR_RETURN(
+        host_memory_,
+        runners::HostMemory::make(runners::HostMemory::default_options(node_ranks, has_threads)));
   }
   return host_memory_;
 }

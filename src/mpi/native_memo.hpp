@@ -18,7 +18,8 @@ namespace tutti::mpi::TUTTI_FLAVOUR {
 
 class NativeMemo {
  public:
-  /// The route of such a call; null: not known. Routes are valid while `generation` is the engine's.
+  /// The route of such a call; null: not known. Routes are valid while `generation` is the
+  /// engine's.
   const engine::Route* find(const View& view, std::uint64_t generation) const {
     if (generation != generation_) {
       return nullptr;

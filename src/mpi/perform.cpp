@@ -414,7 +414,7 @@ Status Performance::run(int* code) {
         session_.native = std::make_unique<NativeMemo>();
       }
       session_.native->add(view_, route, !engine_.has_own_plans(view_.collective),
-                          engine_.route_generation());
+                           engine_.route_generation());
     }
     *code = native_(view_.send, view_.recv);
     return {};

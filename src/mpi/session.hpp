@@ -57,7 +57,8 @@ inline bool known_inert(MPI_Comm comm) {
          t_last.inert;
 }
 
-/// The session that the thread's last call found, if it was of this communicator; null says nothing.
+/// The session that the thread's last call found, if it was of this communicator; null says
+/// nothing.
 inline Session* known_session(MPI_Comm comm) {
   return t_last.generation == g_generation.load(std::memory_order_acquire) && t_last.comm == comm &&
                  !t_last.inert

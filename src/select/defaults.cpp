@@ -28,9 +28,9 @@ Rule device_rule(Backend backend, const std::string& why) {
   return result;
 }
 
-/// Where our shared-memory kernels took less time than the MPI library's own collective, on 2 and on
-/// 32 cores (bench/host_memory.py). Outside of these ranges host memory stays with the MPI: a range
-/// is here only if each of its sizes was faster on both machines.
+/// Where our shared-memory kernels took less time than the MPI library's own collective, on 2 and
+/// on 32 cores (bench/host_memory.py). Outside of these ranges host memory stays with the MPI: a
+/// range is here only if each of its sizes was faster on both machines.
 struct HostRange {
   const char* mpi;
   std::vector<Collective> collectives;

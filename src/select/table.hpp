@@ -65,9 +65,10 @@ std::string table_json(const Table& table);
 std::string tuning_file_json(const Table& table, const std::string& comment = "");
 
 /// The shipped rules: host memory on one node by our shared-memory kernels where they were measured
-/// faster than the MPI library and each rank has a core, else native; device memory on one node of 2 to 4 GPUs by our own
-/// kernels up to some MiB, where they can be had; else native staged up to 8 KiB on one node and 32
-/// KiB on several (MPI4AI's switch points), the CCL above; what a rank cannot size: the CCL.
+/// faster than the MPI library and each rank has a core, else native; device memory on one node of
+/// 2 to 4 GPUs by our own kernels up to some MiB, where they can be had; else native staged up to 8
+/// KiB on one node and 32 KiB on several (MPI4AI's switch points), the CCL above; what a rank
+/// cannot size: the CCL.
 Table default_table();
 
 /// For ranks that have no MPI: shipped rules whose plan cannot carry a call are passed over without

@@ -336,6 +336,27 @@ def test_direct_on_host_memory__really_carries_the_calls(
     result.assert_passed("collectives")
 
 
+def test_host_memory__is_carried_by_shared_memory_without_a_setting(
+    mpi: Mpi, door: Path, tmp_path: Path
+) -> None:
+    if (os.cpu_count() or 1) < 2:
+        pytest.skip("two ranks need two cores: with one, host memory stays with the MPI")
+    environment = {"TUTTI_LOG_LEVEL": "info"}
+    result = job(mpi, 2, [mpi.program("progress")], tmp_path, environment=environment)
+    result.assert_passed("progress")
+    assert result.lines("shared memory of this communicator is ready"), str(result)
+
+
+def test_direct_on_host_memory__lets_messages_of_the_program_go_on(
+    mpi: Mpi, door: Path, tmp_path: Path
+) -> None:
+    """Open MPI without single copies: a sender that does not progress blocks its receiver."""
+    once_per_library(mpi)
+    environment = DIRECT | {"TUTTI_STRICT": "1", "OMPI_MCA_smsc": "^cma"}
+    result = job(mpi, 2, [mpi.program("progress")], tmp_path, environment=environment, timeout_s=60)
+    result.assert_passed("progress")
+
+
 COPIES = DIRECT | {"TUTTI_ALLGATHER": "direct-copy", "TUTTI_ALLTOALL": "direct-copy"}
 
 

@@ -670,6 +670,7 @@ Status CclRunner::async_error(std::span<const Lane> lanes) {
 Status CclRunner::wait(std::span<const Lane> lanes, const char* what) {
   // The error query and the clock cost more than a stream query: look at them now and then.
   constexpr int kQueriesPerLook = 1024;
+  constexpr int kQueriesPerProgress = 64;
   // Queries take the driver's lock, which the library's own threads want too: the longer the wait,
   // the larger the gap between queries, up to about a hundredth of the time waited.
   constexpr int kQueriesPerPause = 16;
@@ -687,6 +688,9 @@ Status CclRunner::wait(std::span<const Lane> lanes, const char* what) {
     }
     for (auto i = std::min(queries / kQueriesPerPause, kPausesMax); i > 0; --i) {
       pause_briefly();
+    }
+    if (queries % kQueriesPerProgress == 0) {
+      bootstrap_.progress();
     }
     if (queries % kQueriesPerLook != 0) {
       continue;

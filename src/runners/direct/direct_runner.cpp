@@ -608,6 +608,7 @@ std::string DirectRunner::gone_peer() const {
 
 Status DirectRunner::wait(const DirectLaunch& launch, double timeout_s) {
   constexpr int kLooksPerClock = 4096;
+  constexpr int kLooksPerProgress = 1024;  // Longer than a short call takes.
   constexpr double kPeerCheckS = 0.5;
   // The host device computes on the cores that would wait.
   const int looks_before_yield = is_host_ ? 16 : 1 << 16;
@@ -618,6 +619,9 @@ Status DirectRunner::wait(const DirectLaunch& launch, double timeout_s) {
     pause_briefly();
     if (looks > looks_before_yield) {
       sched_yield();
+    }
+    if (looks % kLooksPerProgress == 0 && options_.progress) {
+      options_.progress();
     }
     if (looks % kLooksPerClock != 0) {
       continue;

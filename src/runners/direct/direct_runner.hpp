@@ -23,6 +23,7 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -49,8 +50,9 @@ class DirectRunner : public Runner {
     DirectWire wire = DirectWire::kLines;
     DirectTuning tuning;
     device::Sharing sharing = device::Sharing::kIpc;  ///< How peers get at the staging memory.
-    bool takes_turns = false;       ///< On streams, with other communicators of the process.
-    std::uint64_t first_epoch = 1;  ///< Equal on all ranks. Others than 1 are for tests.
+    bool takes_turns = false;          ///< On streams, with other communicators of the process.
+    std::function<void()> progress{};  ///< Bootstrap::progress, while a blocking call waits.
+    std::uint64_t first_epoch = 1;     ///< Equal on all ranks. Others than 1 are for tests.
     /// Shared with the communicator's other runner.
     std::shared_ptr<CommonEnd> end = std::make_shared<CommonEnd>();
   };

@@ -76,9 +76,7 @@ struct HostLayout {
     return (bytes + unit - 1) / unit * unit;
   }
   /// The shortest ring with a cache line for each rank in each part.
-  static constexpr Bytes ring_bytes_min(int ranks) {
-    return static_cast<Bytes>(ranks) * kRingUnit;
-  }
+  static constexpr Bytes ring_bytes_min(int ranks) { return static_cast<Bytes>(ranks) * kRingUnit; }
   Bytes part_bytes_max() const { return ring_bytes / kPartsPerRing; }
   Bytes pair_ring_bytes() const {
     const Bytes share = ring_bytes / static_cast<Bytes>(ranks > 1 ? ranks - 1 : 1);
@@ -91,7 +89,15 @@ struct HostLayout {
   /// Two cache lines, since x86 fetches them in pairs; one where many ranks have many counters.
   static constexpr int kWideRanksMax = 8;
   Bytes line_bytes() const { return ranks <= kWideRanksMax ? 128 : 64; }
-  enum Counters : int { kHead, kBriefDone, kStaged, kReduced, kCollected, kSpread, kSingleCounters };
+  enum Counters : int {
+    kHead,
+    kBriefDone,
+    kStaged,
+    kReduced,
+    kCollected,
+    kSpread,
+    kSingleCounters
+  };
   /// Words of the first line.
   enum Head : int { kLife, kState, kFailed };
   Bytes sequences_at() const {
@@ -108,7 +114,8 @@ struct HostLayout {
   /// Not powers of two: slots of equal place would fight for the same ways of a cache.
   static constexpr Bytes kShortSlotBytes = kShortBytes + 64;
   static constexpr Bytes kBriefSlotBytes = kBriefBytes + 64;
-  static constexpr Bytes kSlotsBytes = kShortSlots * kShortSlotBytes + kBriefSlots * kBriefSlotBytes;
+  static constexpr Bytes kSlotsBytes =
+      kShortSlots * kShortSlotBytes + kBriefSlots * kBriefSlotBytes;
   static constexpr std::uint64_t slots(Bytes bytes) {
     return bytes <= kInlineBytes ? kInlineSlots : bytes <= kShortBytes ? kShortSlots : kBriefSlots;
   }

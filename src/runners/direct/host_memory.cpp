@@ -35,8 +35,7 @@ bool HostUse::is_taken(int peer) const {
     return true;
   }
   return area.brief_done().read() >= briefs_in_slots && area.reduced().read() >= rounds_end &&
-         area.collected().read() >= rounds_end &&
-         area.spread_taken(rank).read() >= spread_posted &&
+         area.collected().read() >= rounds_end && area.spread_taken(rank).read() >= spread_posted &&
          area.taken(rank).read() >= posted[static_cast<std::size_t>(peer)];
 }
 
@@ -47,13 +46,13 @@ HostMemory::Options HostMemory::default_options(int node_ranks, bool has_threads
   const Bytes rings = own - std::min(own, options.blocks_bytes);
   options.shares_rings = !has_threads;
   options.ring_sets =
-      has_threads ? static_cast<int>(std::clamp<Bytes>(
-                        rings / HostLayout::set_bytes(kRingBytesMin), 1, kSetsForThreadsMax))
+      has_threads ? static_cast<int>(std::clamp<Bytes>(rings / HostLayout::set_bytes(kRingBytesMin),
+                                                       1, kSetsForThreadsMax))
                   : 1;
   const Bytes each = rings / static_cast<Bytes>(options.ring_sets) / 4;
-  options.ring_bytes = std::clamp(each - std::min(each, HostLayout::kSlotsBytes), kRingBytesMin,
-                                  kRingBytesWanted) /
-                       HostLayout::kRingUnit * HostLayout::kRingUnit;
+  options.ring_bytes =
+      std::clamp(each - std::min(each, HostLayout::kSlotsBytes), kRingBytesMin, kRingBytesWanted) /
+      HostLayout::kRingUnit * HostLayout::kRingUnit;
   return options;
 }
 

@@ -44,10 +44,10 @@ struct HostUse {
 class HostMemory {
  public:
   struct Options {
-    Bytes ring_bytes = 0;    ///< Of each ring of a set (HostLayout).
+    Bytes ring_bytes = 0;  ///< Of each ring of a set (HostLayout).
     int ring_sets = 1;
     bool shares_rings = true;  ///< Communicators take turns in the one set; else each has its own.
-    Bytes blocks_bytes = 0;  ///< For the blocks of all communicators.
+    Bytes blocks_bytes = 0;    ///< For the blocks of all communicators.
   };
   /// What a process of a node of `node_ranks` ranks gives: all together stay below 64 MiB.
   static Options default_options(int node_ranks, bool has_threads);
@@ -112,8 +112,8 @@ class HostMemory {
   Bytes blocks_end_ = 0;
   Bytes blocks_reserved_ = 0;
   std::map<Bytes, std::vector<Bytes>> free_blocks_;  ///< By size: where they begin.
-  std::vector<int> free_sets_;  ///< Only where each communicator has its own.
-  std::vector<bool> has_pages_;  ///< By set.
+  std::vector<int> free_sets_;                       ///< Only where each communicator has its own.
+  std::vector<bool> has_pages_;                      ///< By set.
   std::map<Bytes, Bytes> sizes_;                     ///< Of blocks in use, by where they begin.
   std::deque<Retired> retired_;
   std::vector<Peer> peers_;

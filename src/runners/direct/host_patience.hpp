@@ -27,7 +27,7 @@ struct HostPeers {
   std::vector<std::uint64_t> lives;  ///< Of their blocks while the communicator lives.
   std::vector<std::shared_ptr<SharedSegment>> segments;  ///< Where the areas are.
   double timeout_s = 0;                                  ///< 0: for ever.
-  int spins = 0;  ///< Looks before the core is given away.
+  int spins = 0;                                         ///< Looks before the core is given away.
   /// Lets the MPI library move its own messages, which a peer may need before it comes here.
   std::function<void()> progress;
 

@@ -107,8 +107,7 @@ Status DirectHostRunner::agree_on_mappings(const HostUse& use, const Status& own
       }
     }
     if (peer.state().read() == kNotMapped) {
-      return Status(ErrorCode::kUnavailable,
-                    "rank " + std::to_string(rank) + ": " + peer.reason());
+      return Status(ErrorCode::kUnavailable, "rank " + std::to_string(rank) + ": " + peer.reason());
     }
   }
   return own;
@@ -149,8 +148,7 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
   layout.ring_bytes = layout.ring_bytes / HostLayout::kRingUnit * HostLayout::kRingUnit;
   if (status.ok() && layout.ring_bytes < HostLayout::ring_bytes_min(ranks)) {
     status = Status(ErrorCode::kUnavailable,
-                    "a node's shared memory is too small for " + std::to_string(ranks) +
-                        " ranks");
+                    "a node's shared memory is too small for " + std::to_string(ranks) + " ranks");
   }
   if (!status.ok()) {
     give_back(memory, mine);
@@ -194,9 +192,8 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
       new DirectHostRunner(std::move(memory), mine.part, layout, std::move(use)));
 }
 
-DirectHostRunner::DirectHostRunner(std::shared_ptr<HostMemory> memory,
-                                   const HostMemory::Part& part, const HostLayout& layout,
-                                   std::shared_ptr<HostUse> use)
+DirectHostRunner::DirectHostRunner(std::shared_ptr<HostMemory> memory, const HostMemory::Part& part,
+                                   const HostLayout& layout, std::shared_ptr<HostUse> use)
     : memory_(std::move(memory)),
       part_(part),
       layout_(layout),

@@ -34,9 +34,9 @@ namespace tutti::runners {
 class DirectHostRunner : public Runner {
  public:
   struct Options {
-    double timeout_s = 0;            ///< 0: wait for ever.
-    bool is_crowded = false;         ///< Ranks share cores: waiting gives the core away at once.
-    std::function<void()> progress;  ///< HostPeers::progress.
+    double timeout_s = 0;              ///< 0: wait for ever.
+    bool is_crowded = false;           ///< Ranks share cores: waiting gives the core away at once.
+    std::function<void()> progress{};  ///< HostPeers::progress.
   };
   /// What a rank tells the others of its communicator; fixed size, to be sent as bytes.
   struct Introduction {

@@ -376,8 +376,7 @@ class Case {
 
 DirectHostRunner::Options options_for(int ranks, double timeout_s) {
   return {.timeout_s = timeout_s,
-          .is_crowded = ranks > static_cast<int>(std::thread::hardware_concurrency()),
-          .progress = {}};
+          .is_crowded = ranks > static_cast<int>(std::thread::hardware_concurrency())};
 }
 
 /// As an engine makes it: the ranks tell each other what they have, then create.
@@ -644,11 +643,12 @@ TEST(DirectHost, run__communicators_of_one_process_take_turns_in_its_rings) {
         ASSERT_TRUE(made.ok()) << made.status().message();
         runner = std::move(*made);
       }
-      Given given{.collective = kCarried[draw(5, 2, static_cast<std::uint64_t>(i)) % std::size(kCarried)],
-                  .ranks = kRanks,
-                  .root = i % kRanks,
-                  .count = draw(5, 3, static_cast<std::uint64_t>(i)) % 3000,
-                  .seed = static_cast<std::uint64_t>(i)};
+      Given given{
+          .collective = kCarried[draw(5, 2, static_cast<std::uint64_t>(i)) % std::size(kCarried)],
+          .ranks = kRanks,
+          .root = i % kRanks,
+          .count = draw(5, 3, static_cast<std::uint64_t>(i)) % 3000,
+          .seed = static_cast<std::uint64_t>(i)};
       set_kind(&given);
       Case one(given, rank);
       const Status status = runner->run(Scope::kWhole, one.call);
@@ -693,8 +693,7 @@ TEST(DirectHost, create__without_a_block_left_on_one_rank_no_rank_has_it) {
     HostLayout layout;
     layout.ranks = 2;
     const Bytes blocks = rank == 0 ? 64 << 10 : layout.block_bytes() + 128;
-    const auto memory =
-        HostMemory::make({.ring_bytes = smallest_ring(2), .blocks_bytes = blocks});
+    const auto memory = HostMemory::make({.ring_bytes = smallest_ring(2), .blocks_bytes = blocks});
     auto first = create_runner(mpi, memory, 60);
     ASSERT_TRUE(first.ok()) << first.status().message();
     auto second = create_runner(mpi, memory, 60);
