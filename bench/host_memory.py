@@ -10,8 +10,8 @@
 One job measures one MPI's own functions and ours on communicators of the same job, block by block
 in turns (tests/mpi/paired.c). Jobs of the MPIs take turns too, so a slow minute of the machine
 falls on all. Each pair of neighbouring blocks gives one ratio, our time over the native time: below
-1 is faster. A row of the results has the quartiles of these ratios, of the times as the average over
-the ranks (what the OSU benchmarks print) and as the maximum. Claim: no median above --bound.
+1 is faster. A row of the results has the quartiles of these ratios, of the times as the average
+over the ranks (what the OSU benchmarks print) and as the maximum. Claim: no median above --bound.
 
 `size` is the column of the table; `bytes` is that size in whole elements and blocks, and what rules
 compare with: the vector of allreduce, reduce and bcast, and block x ranks of all the others. The
@@ -23,6 +23,10 @@ timed call, root 0, as in the OSU benchmarks), `compute` (each rank computes bef
 whole loop is timed), `late` (another rank comes late each time; timed from its arrival).
 Bindings: `core` (each rank bound to a core by the launcher), `none` (unbound), `over` (the job is
 restricted to half as many cores as it has ranks, or to half of the machine's).
+
+--setup measures what communicators cost: the first collective of a process, MPI_Comm_dup with an
+allreduce of 8 bytes and MPI_Comm_free against the native functions, and memory with --comms live
+communicators. Claims: SETUP_BARS below.
 
 Needs the programs of tests/mpi and the library in TUTTI_BUILD_DIR, and the MPIs in .env or in
 TUTTI_MPICH_ROOT and TUTTI_OPENMPI_ROOT. On a machine without a compiler: tools/host_check.sh.
@@ -57,7 +61,13 @@ MAIN = ("allreduce", "allgather", "alltoall", "bcast", "reduce_scatter_block")
 OTHERS = ("reduce", "gather", "scatter", "barrier", "allgatherv", "alltoallv", "reduce_scatter")
 MODES = ("calls", "osu", "compute", "late")
 BINDINGS = ("core", "none", "over")
+# Plans that leave a call on one node to the MPI library, or that nobody chose.
+NATIVE_PLANS = ("native", "mpi-gamma", "mpi-beta", "none")
 BOUND = 1.03
+# First call on a communicator after the process's first, us; MPI_Comm_dup + call + free as times of
+# native; memory that a process shares with others; growth of a process per live communicator above
+# the native growth.
+SETUP_BARS = {"call_us": 1000.0, "dup_ratio": 2.0, "shared_kib": 64 << 10, "growth_kib": 64.0}
 # What a job takes beside its measurement: launcher, MPI_Init, the last size's overrun.
 START_S = 3.0
 OVERRUN_S = 30.0
@@ -120,6 +130,12 @@ def run_job(cell: Cell, options: Sequence[str], settings: Sequence[str], limit_s
     return result.stdout
 
 
+def cores_of(text: str) -> int:
+    """On how many cores a rank of the job could run, at most."""
+    found = re.search(r"^paired: cores \d+ (\d+)$", text, re.MULTILINE)
+    return int(found.group(1)) if found else 0
+
+
 def parse(text: str) -> Iterator[Found]:
     """The rows that a job printed."""
     found: Found | None = None
@@ -173,13 +189,14 @@ def row_of(cell: Cell, found: Found) -> Row:
         "ratio_max": quartiles(found.slowest),
         "pairs": len(found.average),
         "calls": found.row["calls"],
+        "cores_of_rank": found.row["cores_of_rank"],
         "wrong": found.row["wrong"],
     }
 
 
 def is_native(row: Row) -> bool:
     """Whether both sides ran the MPI library's own."""
-    return str(row["plan"]).startswith(("mpi", "none", "native"))
+    return row["plan"] in NATIVE_PLANS
 
 
 def summarise(rows: Sequence[Row], bound: float) -> dict[str, Any]:
@@ -249,6 +266,26 @@ def print_table(rows: Sequence[Row], bound: float) -> None:
                     mark = "*" if ratio > bound else "." if is_native(row) else " "
                     texts.append(f"{ratio:5.2f}{mark}")
                 print(f"{collective:20} {ranks:5}", *texts)
+
+
+def winning(rows: Sequence[Row]) -> Iterator[tuple[str, int, str]]:
+    """(collective, ranks, sizes) where our side is no slower than native on every MPI, in every
+    mode and binding that was measured: what a rule may give to it. Sizes as "16..4K, 64K..1M"."""
+    for collective, ranks in dict.fromkeys((row["collective"], row["ranks"]) for row in rows):
+        worst: dict[int, float] = {}
+        for row in rows:
+            if (row["collective"], row["ranks"]) == (collective, ranks):
+                worst[row["size"]] = max(worst.get(row["size"], 0), row["ratio"]["p50"])
+        runs: list[list[int]] = []
+        is_open = False
+        for size in sorted(worst):
+            if worst[size] <= 1:
+                if not is_open:
+                    runs.append([])
+                runs[-1].append(size)
+            is_open = worst[size] <= 1
+        text = sizes.format_bytes
+        yield collective, ranks, ", ".join(f"{text(run[0])}..{text(run[-1])}" for run in runs)
 
 
 def print_summary(summary: dict[str, Any]) -> None:
@@ -324,7 +361,7 @@ def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
     add("-o", "--output", type=Path, help="results file")
     arguments = parser.parse_args(words)
     try:
-        arguments.ranks = [int(word) for word in arguments.ranks.split(",")]
+        arguments.ranks = list(dict.fromkeys(int(word) for word in arguments.ranks.split(",")))
     except ValueError:
         parser.error(f"--ranks '{arguments.ranks}': numbers with commas between them")
     if arguments.print_table is None:
@@ -405,6 +442,7 @@ def measure(arguments: argparse.Namespace) -> tuple[list[Row], list[str]]:
             first = " ".join(skipped[0])
             left_out.append(f"{cell}: {len(skipped)} rows from {first} on: no time left")
         for found in parse(text):
+            found.row["cores_of_rank"] = cores_of(text)
             key = (found.row["collective"], found.row["size"])
             old = all_found[cell].setdefault(key, found)
             if old is not found:
@@ -420,6 +458,106 @@ def measure(arguments: argparse.Namespace) -> tuple[list[Row], list[str]]:
         for (_, _), found in sorted(of_cell.items())
     ]
     return rows, left_out
+
+
+def setup_row(cell: Cell, text: str) -> Row:
+    """What communicators of one job cost."""
+
+    def numbers(key: str) -> list[list[float]]:
+        lines = re.findall(rf"^paired: {key} ([\d. ]+)$", text, re.MULTILINE)
+        return [[float(word) for word in line.split()] for line in lines]
+
+    first = numbers("first")[0]
+    dups = numbers("dup")[1:] or numbers("dup")  # The first pays for what the process pays once.
+    medians = [round(statistics.median(values), 1) for values in zip(*dups, strict=True)]
+    memory = {}
+    for when, *words in re.findall(
+        r"^paired: memory (\w+) (\d+) (\d+) (\d+) (\d+) (\d+)$", text, re.MULTILINE
+    ):
+        keys = ("comms", "rss_kib", "shared_kib", "pss_kib", "shm_files_kib")
+        memory[when] = dict(zip(keys, map(int, words), strict=True))
+
+    def growth(side: str) -> float:
+        first, last = memory[f"{side}_first"], memory[side]
+        comms = max(1, last["comms"] - first["comms"])
+        return round((last["rss_kib"] - first["rss_kib"]) / comms, 2)
+
+    return {
+        "mpi": cell.library.flavour,
+        "ranks": cell.ranks,
+        "binding": cell.binding,
+        "pairs": len(dups),
+        "first_us": {"native": first[0], "ours": first[1]},
+        "dup_us": {"native": medians[0], "ours": medians[1]},
+        "dup_ratio": quartiles([(native, ours) for native, ours, _, _ in dups]),
+        "call_us": {"native": medians[2], "ours": medians[3]},
+        "comms": {side: memory[side]["comms"] for side in ("native", "ours")},
+        "growth_kib": {side: growth(side) for side in ("native", "ours")},
+        "memory": memory,
+    }
+
+
+def setup_text(row: Row) -> str:
+    """A row of --setup for the eye: native / ours."""
+
+    def both(key: str) -> str:
+        return f"{row[key]['native']:g} / {row[key]['ours']:g}"
+
+    shared = " / ".join(str(row["memory"][side]["shared_kib"]) for side in ("native", "ours"))
+    return (
+        f"{row['mpi']} {row['ranks']} ranks, native / ours: first call {both('first_us')} us; "
+        f"dup + call + free {both('dup_us')} us, the call {both('call_us')} us; with "
+        f"{both('comms')} communicators {both('growth_kib')} KiB each, shared {shared} KiB"
+    )
+
+
+def setup_misses(row: Row) -> list[str]:
+    """The bars that a row of --setup misses."""
+    excess_kib = row["growth_kib"]["ours"] - max(0.0, row["growth_kib"]["native"])
+    measured = {
+        "call_us": row["call_us"]["ours"],
+        "dup_ratio": row["dup_ratio"]["p50"],
+        "shared_kib": row["memory"]["ours"]["shared_kib"] - row["memory"]["freed"]["shared_kib"],
+        "growth_kib": excess_kib,
+    }
+    where = f"{row['mpi']} {row['ranks']} ranks"
+    return [
+        f"{where}: {name} {value:.6g}, at most {SETUP_BARS[name]:g}"
+        for name, value in measured.items()
+        if value > SETUP_BARS[name]
+    ]
+
+
+def measure_setup(arguments: argparse.Namespace) -> int:
+    """--setup: measures, prints, writes; 1 when a bar is missed."""
+    deadline = time.monotonic() + arguments.minutes * 60
+    arguments.mode = ["setup"]
+    cells = cells_of(arguments)
+    rows, left_out, missed = [], [], []
+    for done, cell in enumerate(cells):
+        left_s = deadline - time.monotonic()
+        seconds = left_s / (len(cells) - done) - START_S
+        options = ["--mode", "setup", "--comms", str(arguments.comms)]
+        options += ["--seconds", f"{max(1.0, seconds):.1f}"]
+        try:
+            limit_s = max(1.0, min(left_s, seconds + START_S + OVERRUN_S))
+            row = setup_row(cell, run_job(cell, options, arguments.set, limit_s))
+        except TuttiError as error:
+            left_out.append(error.format_message())
+            print(left_out[-1], file=sys.stderr)
+            continue
+        rows.append(row)
+        missed += setup_misses(row)
+        print(setup_text(row), flush=True)
+    for line in missed:
+        print(f"missed: {line}")
+    if arguments.output:
+        document = results_head.head(SETUP_SCHEMA) | {
+            "nodes": 1, "memory": "host", "bars": SETUP_BARS, "missed": missed,
+            "left_out": left_out, "rows": rows,
+        }  # fmt: skip
+        write(arguments, document)
+    return 1 if missed or left_out or not rows else 0
 
 
 def versions(libraries: Sequence[harness.Mpi]) -> dict[str, str]:
@@ -440,7 +578,12 @@ def main(words: Sequence[str] | None = None) -> int:
         document = results_head.load(arguments.print_table, SCHEMA)
         print_table(document["rows"], arguments.bound)
         print_summary(summarise(document["rows"], arguments.bound))
+        print("\nour side is no slower than native, everywhere that was measured:")
+        for collective, ranks, text in winning(document["rows"]):
+            print(f"{collective:20} {ranks:5}  {text or 'nowhere'}")
         return 0
+    if arguments.setup:
+        return measure_setup(arguments)
     load_before = os.getloadavg()[0]
     rows, left_out = measure(arguments)
     summary = summarise(rows, arguments.bound)

@@ -11,15 +11,14 @@
  * with microseconds per call, as the average and the maximum over the ranks, one line for each pair
  * of blocks; WRONG is the number of wrong elements in our results and PLAN the plan of our side.
  * SIZE is what was wanted and BYTES what it is in whole elements and blocks.
- * Sizes for which no time is left are printed as "paired: skipped COLLECTIVE BYTES". Ends with
- *   paired: wrong ELEMENTS
- * BYTES is the vector of allreduce, reduce and bcast, and block x ranks of every other collective.
+ * Before them: paired: cores LEAST MOST, on how many cores a rank may run. Sizes for which no time
+ * is left are printed as "paired: skipped COLLECTIVE BYTES". Ends with paired: wrong ELEMENTS BYTES
+ * is the vector of allreduce, reduce and bcast, and block x ranks of every other collective.
  *
  * Modes:
  *   calls    calls back to back
  *   osu      only the call is timed, a barrier of the same side follows, as in the OSU benchmarks
- *   compute  each rank computes before each call; the whole loop is timed, without the time that
- *            the computation takes alone
+ *   compute  each rank computes before each call; the whole loop is timed
  *   late     one rank, another one for each call, comes late; timed from its arrival
  *   setup    prints what communicators cost (see measure_setup)
  *
@@ -27,10 +26,12 @@
  */
 #define _GNU_SOURCE
 #include <mpi.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <time.h>
 
 enum collective {
@@ -573,13 +574,21 @@ static long memory_kib(const char* path, const char* key) {
   return found;
 }
 
-static void print_memory(const char* when) {
+static long shared_files_kib(void) {
+  struct statvfs of;
+  return statvfs("/dev/shm", &of) == 0 ? (long)((of.f_blocks - of.f_bfree) * of.f_frsize / 1024)
+                                       : 0;
+}
+
+static void print_memory(const char* when, int comms) {
+  PMPI_Barrier(MPI_COMM_WORLD);
   long kib[3] = {memory_kib("/proc/self/status", "VmRSS:"),
                  memory_kib("/proc/self/status", "RssShmem:"),
                  memory_kib("/proc/self/smaps_rollup", "Pss:")};
   PMPI_Allreduce(MPI_IN_PLACE, kib, 3, MPI_LONG, MPI_MAX, MPI_COMM_WORLD);
   if (rank == 0) {
-    printf("paired: memory %s %ld %ld %ld\n", when, kib[0], kib[1], kib[2]);
+    printf("paired: memory %s %d %ld %ld %ld %ld\n", when, comms, kib[0], kib[1], kib[2],
+           shared_files_kib());
   }
 }
 
@@ -589,80 +598,103 @@ static double slowest_us(double us) {
   return us;
 }
 
-static void dup_with_call(int is_ours, MPI_Comm* comm) {
+/* Duplicates the world and calls once on the copy; returns the microseconds of that call. */
+static double dup_and_call(int is_ours, MPI_Comm* comm) {
   const struct side chosen_side = {is_ours, MPI_COMM_NULL};
   const struct side* side = &chosen_side;
   double value = 1;
   double sum = 0;
   CALL(Comm_dup)(MPI_COMM_WORLD, comm);
+  const double start = now_us();
   CALL(Allreduce)(&value, &sum, 1, MPI_DOUBLE, MPI_SUM, *comm);
   if (sum != ranks) {
     quit("a wrong sum on", "a new communicator");
   }
+  return now_us() - start;
 }
 
-static double dup_call_free_us(int is_ours) {
-  MPI_Comm comm;
-  PMPI_Barrier(MPI_COMM_WORLD);
-  const double start = now_us();
-  dup_with_call(is_ours, &comm);
-  if (is_ours) {
-    MPI_Comm_free(&comm);
-  } else {
-    PMPI_Comm_free(&comm);
-  }
-  return slowest_us(now_us() - start);
+static int is_time_over(double until_us) {
+  int is_over = now_us() >= until_us;
+  PMPI_Bcast(&is_over, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  return is_over;
 }
 
 /* Prints, on rank 0:
- *   paired: first NATIVE OURS               the process's first allreduce of 8 bytes, us
- *   paired: dup NATIVE OURS                 MPI_Comm_dup, allreduce of 8 bytes and MPI_Comm_free,
- * us paired: memory WHEN RSS SHARED PSS      KiB of the largest rank; WHEN: start, native, freed,
- *                                           first, ours: before any call, with --comms live
- *                                           communicators of the library, without, with the first
- *                                           communicator of ours, and with --comms of ours */
+ *   paired: first NATIVE OURS     the process's first allreduce of 8 bytes, us
+ *   paired: dup NATIVE OURS NATIVE_CALL OURS_CALL
+ *                                 MPI_Comm_dup, allreduce of 8 bytes and MPI_Comm_free, and the
+ *                                 allreduce alone, us
+ *   paired: memory WHEN COMMUNICATORS RSS SHARED PSS FILES
+ *                                 KiB of the largest rank, and of all files in /dev/shm
+ * WHEN: start (before any call); native_first and native (with one and with --comms live
+ * communicators of the library, or as many as a third of --seconds gave); freed (without them);
+ * ours_first and ours.
+ */
 static void measure_setup(void) {
-  print_memory("start");
+  const double begin_us = now_us();
+  const double third_us = options.seconds * 1e6 / 3;
+  print_memory("start", 0);
   double first[2];
   double sum = 0;
   double value = 1;
-  for (int is_ours = 0; is_ours < 2; ++is_ours) {
+  for (int s = 0; s < 2; ++s) {
     PMPI_Barrier(MPI_COMM_WORLD);
     const double start = now_us();
-    (is_ours ? MPI_Allreduce : PMPI_Allreduce)(&value, &sum, 1, MPI_DOUBLE, MPI_SUM,
-                                               MPI_COMM_WORLD);
-    first[is_ours] = slowest_us(now_us() - start);
+    (s ? MPI_Allreduce : PMPI_Allreduce)(&value, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    first[s] = slowest_us(now_us() - start);
   }
   if (rank == 0) {
     printf("paired: first %.1f %.1f\n", first[0], first[1]);
   }
-  for (int p = 0; p < options.pairs_max; ++p) {
-    double us[2];
+  for (int p = 0; p < 2 || (p < options.pairs_max && !is_time_over(begin_us + third_us)); ++p) {
+    double all[2];
+    double called[2];
     for (int turn = 0; turn < 2; ++turn) {
       const int s = (p + turn) % 2;
-      us[s] = dup_call_free_us(s);
+      MPI_Comm comm;
+      PMPI_Barrier(MPI_COMM_WORLD);
+      const double start = now_us();
+      const double call_us = dup_and_call(s, &comm);
+      (s ? MPI_Comm_free : PMPI_Comm_free)(&comm);
+      all[s] = slowest_us(now_us() - start);
+      called[s] = slowest_us(call_us);
     }
-    if (rank == 0 && p > 0) {
-      printf("paired: dup %.1f %.1f\n", us[0], us[1]);
+    if (rank == 0) {
+      printf("paired: dup %.1f %.1f %.1f %.1f\n", all[0], all[1], called[0], called[1]);
     }
   }
   MPI_Comm* comms = malloc((size_t)options.comms * sizeof *comms);
-  for (int is_ours = 0; is_ours < 2; ++is_ours) {
-    for (int c = 0; c < options.comms; ++c) {
-      dup_with_call(is_ours, &comms[c]);
-      if (is_ours && c == 0) {
-        print_memory("first");
+  for (int s = 0; s < 2; ++s) {
+    const double until_us = begin_us + third_us * (s + 2);
+    int live = 0;
+    while (live < options.comms && !(live > 0 && is_time_over(until_us))) {
+      dup_and_call(s, &comms[live++]);
+      if (live == 1) {
+        print_memory(s ? "ours_first" : "native_first", 1);
       }
     }
-    print_memory(is_ours ? "ours" : "native");
-    for (int c = 0; c < options.comms; ++c) {
-      (is_ours ? MPI_Comm_free : PMPI_Comm_free)(&comms[c]);
+    print_memory(s ? "ours" : "native", live);
+    while (live > 0) {
+      (s ? MPI_Comm_free : PMPI_Comm_free)(&comms[--live]);
     }
-    if (!is_ours) {
-      print_memory("freed");
+    if (!s) {
+      print_memory("freed", 0);
     }
   }
   free(comms);
+}
+
+static void print_cores(void) {
+  cpu_set_t allowed;
+  int cores[2] = {0, 0};
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
+    cores[1] = CPU_COUNT(&allowed);
+  }
+  cores[0] = -cores[1];
+  PMPI_Allreduce(MPI_IN_PLACE, cores, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  if (rank == 0) {
+    printf("paired: cores %d %d\n", -cores[0], cores[1]);
+  }
 }
 
 int main(int argc, char** argv) {
@@ -670,6 +702,7 @@ int main(int argc, char** argv) {
   parse(argc, argv);
   PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
   PMPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  print_cores();
   size_t wrong = 0;
   if (options.mode == SETUP) {
     measure_setup();
