@@ -103,6 +103,8 @@ def launch(cell: Cell) -> list[str]:
     bind = "core" if cell.binding == "core" else "none"
     command = [str(cell.library.prefix / "bin" / "mpirun")]
     if cell.library.flavour == "openmpi":
+        # A core may have two of the machine's processors.
+        bind += ":overload-allowed" if bind == "core" else ""
         command += ["--allow-run-as-root", "--oversubscribe", "--bind-to", bind]
     else:
         command += ["-bind-to", bind]

@@ -4,9 +4,9 @@
 #
 # Measures collectives on host memory (bench/host_memory.py) on a machine without a compiler or a
 # network.
-#   tools/host_check.sh pack FILE                here, after `make build`: an archive of about 22 MB
+#   tools/host_check.sh pack FILE                here, after `make build`: an archive of 20 MB
 #   tools/host_check.sh run FILE OUT MINUTES [PART...] [-- ARGUMENTS...]     there
-# FILE, by name a .tar.gz, is carried with the source tree (bench, python, tests/mpi, tools) and holds:
+# FILE, a .tar.gz, is carried with the source tree (bench, python, tests/mpi, tools) and holds:
 #   build/lib/libtutti-mpi.so and build/tests/mpi/{mpich,openmpi}/{paired,collectives}, stripped
 #   mpich/, openmpi/    launchers, libraries and their plug-ins, of .env/ or TUTTI_*_ROOT
 #   python/             msgspec and click for the Python there: PACK_PYTHON, 3.12
@@ -15,7 +15,8 @@
 # PARTS: check (the collectives' own tests), setup, main (five collectives, every rank count), others
 # (the other collectives), modes (back to back, computation between calls, late ranks), bindings
 # (unbound, more ranks than cores); all by default. Each but check has its share of MINUTES. OUT gets
-# one results document a part, the tables in PART.txt. ARGUMENTS go to bench/host_memory.py.
+# one results document a part, and log.txt with the tables and the rest. ARGUMENTS go to
+# bench/host_memory.py.
 # RANKS: the rank counts, "2,4,8,16,32" up to the number of cores.
 set -uo pipefail
 
@@ -109,9 +110,11 @@ bench() { # bench PART ARGUMENTS...
   shift
   share=$(awk "BEGIN { print $minutes * ${shares[$part]} / $sum }")
   echo "== $part: $share minutes"
+  # Both append.
+  # shellcheck disable=SC2094
   python3 bench/host_memory.py --minutes "$share" -o "$out/host-memory-$part.json" "$@" \
-    2>"$out/$part.log" | tee "$out/$part.txt"
-  ((PIPESTATUS[0] == 0)) || { status=1 && tail -n 3 "$out/$part.log"; }
+    2>>"$out/log.txt" | tee -a "$out/log.txt"
+  ((PIPESTATUS[0] == 0)) || status=1
 }
 
 check() {
@@ -121,20 +124,24 @@ check() {
       (
         command=(timeout 90 "$carried/$name/bin/mpirun" -n "$ranks")
         [[ $name == openmpi ]] && command+=(--allow-run-as-root --oversubscribe)
+        # Names of the build are no variables of the library.
+        unset TUTTI_BUILD_DIR TUTTI_MPICH_ROOT TUTTI_OPENMPI_ROOT
         LD_LIBRARY_PATH=$carried/$name/lib "${command[@]}" env LD_PRELOAD="$TUTTI_LIBRARY_DIR/libtutti-mpi.so" \
-          "$TUTTI_BUILD_DIR/tests/mpi/$name/collectives" --watchdog 60 >"$out/check-$name-$ranks.txt" 2>&1
-        echo "check: $name, $ranks ranks: rc $? $(tail -n 1 "$out/check-$name-$ranks.txt")"
-      ) | tee -a "$out/check.txt"
+          "$carried/build/tests/mpi/$name/collectives" --watchdog 60 >"$carried/check.txt" 2>&1
+        found=$?
+        ((found == 0)) || tail -n 50 "$carried/check.txt" >>"$out/log.txt"
+        echo "check: $name, $ranks ranks: rc $found $(tail -n 1 "$carried/check.txt")" | tee -a "$out/log.txt"
+        exit "$found"
+      ) || status=1
     done
   done
-  grep -q "rc [^0]" "$out/check.txt" && status=1
 }
 
 {
   nproc
   lscpu
   df -h /dev/shm
-} >"$out/machine.txt" 2>&1
+} >"$out/log.txt" 2>&1
 for part in "${parts[@]}"; do
   case $part in
     check) check ;;
@@ -145,7 +152,10 @@ for part in "${parts[@]}"; do
         --collectives reduce,gather,scatter,barrier,allgatherv,alltoallv,reduce_scatter "$@"
       ;;
     modes) bench modes --ranks "2,$most" --mode calls,compute,late --factor 16 "$@" ;;
-    bindings) bench bindings --ranks "2,$most" --binding none,over --factor 16 --end 4M "$@" ;;
+    bindings)
+      bench bindings --ranks "2,$most" --mode calls --binding none,over --factor 16 --end 4M \
+        --row-seconds 1 "$@"
+      ;;
   esac
 done
 exit $status

@@ -166,6 +166,7 @@ def test_launch__bindings(bench: ModuleType, monkeypatch: pytest.MonkeyPatch) ->
 
     assert words("mpich", 4, "core") == ["/mpi/bin/mpirun", "-bind-to", "core", "-n", "4"]
     assert words("openmpi", 4, "none")[-4:] == ["--bind-to", "none", "-n", "4"]
+    assert words("openmpi", 4, "core")[-4:-2] == ["--bind-to", "core:overload-allowed"]
     assert words("mpich", 4, "over")[:3] == ["taskset", "-c", "0,1"]
     assert words("mpich", 32, "over")[:3] == ["taskset", "-c", "0,1,2,3"]
 
