@@ -222,8 +222,8 @@ Status Communicator::agree_configuration(const Hints& hints) {
     kConcurrent,
     kCount
   };
-  const std::uint64_t hash =
-      process_.agreement_hash() ^ (own_table_ == nullptr ? 0 : own_table_->hash());
+  const std::uint64_t hash = process_.agreement_hash() ^ place_.types_hash ^
+                             (own_table_ == nullptr ? 0 : own_table_->hash());
   const std::uint64_t asserted = asserted_ ? (*asserted_ == Memory::kDevice ? 2 : 1) : 0;
   std::array<std::uint64_t, kCount> values{};
   values[kDevice] = process_.device() != nullptr ? 1 : 0;
@@ -281,8 +281,8 @@ Status Communicator::agree_configuration(const Hints& hints) {
     const auto differs = std::find_if(hashes.begin(), hashes.end(),
                                       [&](std::uint64_t other) { return other != hashes[0]; });
     disagreement_ = "rank " + std::to_string(differs - hashes.begin()) +
-                    " has other tuning rules or TUTTI_* settings than rank 0 (give every rank the "
-                    "same environment and tuning file)";
+                    " has other tuning rules or TUTTI_* settings than rank 0, or another build of "
+                    "the MPI library (give every rank the same environment, tuning file and MPI)";
   } else if (!process_.config_error().empty()) {
     disagreement_ = process_.config_error();
   } else if (strict_ && values[kUnread] != 0) {

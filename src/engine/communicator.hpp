@@ -44,6 +44,7 @@ struct Place {
   int world_rank = 0;
   int world_ranks = 1;
   bool mpi_device_aware = false;
+  std::uint64_t types_hash = 0;  ///< Of what the MPI library's reductions take its types for.
   bool thread_multiple = false;  ///< Other threads may be in collectives of other communicators.
 };
 

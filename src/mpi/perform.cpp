@@ -246,8 +246,8 @@ bool Performance::read_reduction() {
   if (!read_layout(side)) {
     return false;
   }
-  type_ = data_type(view_.recv_type);
   op_ = reduce_op(view_.op);
+  type_ = data_type(view_.recv_type, op_);
   const auto count = static_cast<std::uint64_t>(view_.recv_count);
   const auto ranks = static_cast<std::uint64_t>(ranks_);
   send_elements_ = recv_elements_ = count;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "mpi/types.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 
@@ -165,6 +166,7 @@ Status start(Session* session) {
       pmpi.Query_thread(&threads) == MPI_SUCCESS && threads == MPI_THREAD_MULTIPLE;
   place.mpi_device_aware =
       process.device() != nullptr && mpi_is_device_aware(process.device()->name());
+  place.types_hash = ask_library_types(has_world());
   take_missing_hints(session);
   auto created = engine::Communicator::create(process, *session->library, session->library.get(),
                                               place, session->hints);

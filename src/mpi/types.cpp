@@ -3,10 +3,18 @@
 #include "mpi/types.hpp"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <cwchar>
+#include <map>
+#include <mutex>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "mpi/pmpi.hpp"
+#include "runners/direct/host_reduce.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 
@@ -38,26 +46,43 @@ class HandleTable {
   std::vector<std::pair<std::uintptr_t, Value>> entries_;
 };
 
+/// Our types that a predefined one may mean, the likeliest first.
+using Candidates = std::array<DataType, 2>;
+
 struct NamedType {
-  DataType reduction = DataType::kOther;
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  Candidates candidates = {DataType::kOther, DataType::kOther};
+  /// What the library's reductions take it for, by operation.
+  std::array<DataType, select::kReduceOpCount> meaning = {};
+  std::uint64_t dense_bytes = 0;  ///< Of an element without gaps; 0: it may have some.
 };
 
-HandleTable<NamedType> g_types;
+/// In the order of their names here, the same on every rank; handles may be addresses.
+std::vector<NamedType> g_named;
+HandleTable<std::size_t> g_types;
 HandleTable<ReduceOp> g_ops;
 
-DataType integer(std::size_t bytes, bool is_signed) {
+NamedType* find_named(MPI_Datatype type) {
+  const std::size_t* const found = g_types.find(handle_bits(type));
+  return found == nullptr ? nullptr : &g_named[*found];
+}
+
+Candidates integer(std::size_t bytes, bool is_signed) {
   switch (bytes) {
     case 1:
-      return is_signed ? DataType::kInt8 : DataType::kUint8;
+      return {is_signed ? DataType::kInt8 : DataType::kUint8, DataType::kOther};
     case 2:
-      return is_signed ? DataType::kInt16 : DataType::kUint16;
+      return {is_signed ? DataType::kInt16 : DataType::kUint16, DataType::kOther};
     case 4:
-      return is_signed ? DataType::kInt32 : DataType::kUint32;
+      return {is_signed ? DataType::kInt32 : DataType::kUint32, DataType::kOther};
     case 8:
-      return is_signed ? DataType::kInt64 : DataType::kUint64;
+      return {is_signed ? DataType::kInt64 : DataType::kUint64, DataType::kOther};
     default:
-      return DataType::kOther;
+      return {DataType::kOther, DataType::kOther};
   }
+}
+Candidates either_sign(std::size_t bytes) {
+  return {integer(bytes, true)[0], integer(bytes, false)[0]};
 }
 
 MPI_Count size_of_type(MPI_Datatype type) {
@@ -68,82 +93,118 @@ MPI_Count size_of_type(MPI_Datatype type) {
 }  // namespace
 
 void load_types() {
-  // Fortran types exist only where the library was built with Fortran: their size is asked for,
-  // never assumed, and a null type asks nothing.
-  auto add = [](MPI_Datatype type, DataType value) { g_types.add(handle_bits(type), {value}); };
-  auto add_fortran = [&](MPI_Datatype type, auto choose) {
-    if (type != MPI_DATATYPE_NULL && handle_bits(type) != 0) {
-      add(type, choose(size_of_type(type)));
-    }
+  g_named.clear();
+  auto add = [](MPI_Datatype type, Candidates candidates, std::uint64_t dense_bytes) {
+    NamedType named{
+        .type = type, .candidates = candidates, .meaning = {}, .dense_bytes = dense_bytes};
+    named.meaning.fill(candidates[0]);
+    g_types.add(handle_bits(type), g_named.size());
+    g_named.push_back(named);
   };
-  add(MPI_SIGNED_CHAR, DataType::kInt8);
-  add(MPI_UNSIGNED_CHAR, DataType::kUint8);
-  add(MPI_BYTE, DataType::kByte);
-  add(MPI_SHORT, integer(sizeof(short), true));
-  add(MPI_UNSIGNED_SHORT, integer(sizeof(short), false));
-  add(MPI_INT, integer(sizeof(int), true));
-  add(MPI_UNSIGNED, integer(sizeof(int), false));
-  add(MPI_LONG, integer(sizeof(long), true));
-  add(MPI_UNSIGNED_LONG, integer(sizeof(long), false));
-  add(MPI_LONG_LONG_INT, integer(sizeof(long long), true));
-  add(MPI_UNSIGNED_LONG_LONG, integer(sizeof(long long), false));
-  add(MPI_INT8_T, DataType::kInt8);
-  add(MPI_INT16_T, DataType::kInt16);
-  add(MPI_INT32_T, DataType::kInt32);
-  add(MPI_INT64_T, DataType::kInt64);
-  add(MPI_UINT8_T, DataType::kUint8);
-  add(MPI_UINT16_T, DataType::kUint16);
-  add(MPI_UINT32_T, DataType::kUint32);
-  add(MPI_UINT64_T, DataType::kUint64);
-  add(MPI_AINT, integer(sizeof(MPI_Aint), true));
-  add(MPI_OFFSET, integer(sizeof(MPI_Offset), true));
-  add(MPI_COUNT, integer(sizeof(MPI_Count), true));
-  add(MPI_FLOAT, DataType::kFloat32);
-  add(MPI_DOUBLE, DataType::kFloat64);
-  add(MPI_C_COMPLEX, DataType::kComplex64);
-  add(MPI_C_FLOAT_COMPLEX, DataType::kComplex64);
-  add(MPI_C_DOUBLE_COMPLEX, DataType::kComplex128);
-  add(MPI_C_BOOL, DataType::kBool);
-  add(MPI_SHORT_INT, DataType::kInt16Int);
-  add(MPI_2INT, DataType::kInt32Int);
-  add(MPI_LONG_INT, sizeof(long) == 8 ? DataType::kInt64Int : DataType::kInt32Int);
-  add(MPI_FLOAT_INT, DataType::kFloat32Int);
-  add(MPI_DOUBLE_INT, DataType::kFloat64Int);
+  auto add_number = [&](MPI_Datatype type, Candidates candidates) {
+    add(type, candidates, select::size_of(candidates[0]));
+  };
+  auto add_one = [&](MPI_Datatype type, DataType value) {
+    add_number(type, {value, DataType::kOther});
+  };
+  auto add_pair = [&](MPI_Datatype type, DataType value) {
+    add(type, {value, DataType::kOther}, 0);
+  };
+  // Types that not every build of a library has (Fortran, C++): their size is asked for, never
+  // assumed, and a null type asks nothing.
+  auto add_optional = [&](MPI_Datatype type, auto choose) {
+    if (type == MPI_DATATYPE_NULL || handle_bits(type) == 0) {
+      return;
+    }
+    const Candidates candidates = choose(size_of_type(type));
+    const bool is_dense = candidates[0] != DataType::kOther && !select::is_pair(candidates[0]);
+    add(type, candidates, is_dense ? select::size_of(candidates[0]) : 0);
+  };
+  add_number(MPI_CHAR, either_sign(1));
+  add_number(MPI_WCHAR, either_sign(sizeof(wchar_t)));
+  add_number(MPI_SIGNED_CHAR, integer(1, true));
+  add_number(MPI_UNSIGNED_CHAR, integer(1, false));
+  add_number(MPI_BYTE, {DataType::kByte, DataType::kUint8});
+  add_one(MPI_PACKED, DataType::kByte);
+  add_number(MPI_SHORT, integer(sizeof(short), true));
+  add_number(MPI_UNSIGNED_SHORT, integer(sizeof(short), false));
+  add_number(MPI_INT, integer(sizeof(int), true));
+  add_number(MPI_UNSIGNED, integer(sizeof(int), false));
+  add_number(MPI_LONG, integer(sizeof(long), true));
+  add_number(MPI_UNSIGNED_LONG, integer(sizeof(long), false));
+  add_number(MPI_LONG_LONG_INT, integer(sizeof(long long), true));
+  add_number(MPI_UNSIGNED_LONG_LONG, integer(sizeof(long long), false));
+  add_number(MPI_INT8_T, integer(1, true));
+  add_number(MPI_INT16_T, integer(2, true));
+  add_number(MPI_INT32_T, integer(4, true));
+  add_number(MPI_INT64_T, integer(8, true));
+  add_number(MPI_UINT8_T, integer(1, false));
+  add_number(MPI_UINT16_T, integer(2, false));
+  add_number(MPI_UINT32_T, integer(4, false));
+  add_number(MPI_UINT64_T, integer(8, false));
+  add_number(MPI_AINT, either_sign(sizeof(MPI_Aint)));
+  add_number(MPI_OFFSET, either_sign(sizeof(MPI_Offset)));
+  add_number(MPI_COUNT, either_sign(sizeof(MPI_Count)));
+  add_one(MPI_FLOAT, DataType::kFloat32);
+  add_one(MPI_DOUBLE, DataType::kFloat64);
+  add_one(MPI_C_COMPLEX, DataType::kComplex64);
+  add_one(MPI_C_FLOAT_COMPLEX, DataType::kComplex64);
+  add_one(MPI_C_DOUBLE_COMPLEX, DataType::kComplex128);
+  add_one(MPI_C_BOOL, DataType::kBool);
+  add_pair(MPI_SHORT_INT, DataType::kInt16Int);
+  add_pair(MPI_2INT, DataType::kInt32Int);
+  add_pair(MPI_LONG_INT, sizeof(long) == 8 ? DataType::kInt64Int : DataType::kInt32Int);
+  add_pair(MPI_FLOAT_INT, DataType::kFloat32Int);
+  add_pair(MPI_DOUBLE_INT, DataType::kFloat64Int);
 #ifdef MPIX_C_FLOAT16
-  add(MPIX_C_FLOAT16, DataType::kFloat16);
+  add_one(MPIX_C_FLOAT16, DataType::kFloat16);
 #endif
 #ifdef MPIX_BFLOAT16
-  add(MPIX_BFLOAT16, DataType::kBfloat16);
+  add_one(MPIX_BFLOAT16, DataType::kBfloat16);
 #endif
-  auto fortran_integer = [](MPI_Count size) {
-    return integer(static_cast<std::size_t>(size), true);
+  auto whole = [](MPI_Count size) { return integer(static_cast<std::size_t>(size), true); };
+  auto one_of = [](std::initializer_list<DataType> types) {
+    return [types = std::vector<DataType>(types)](MPI_Count size) {
+      for (const DataType type : types) {
+        if (select::size_of(type) == static_cast<Bytes>(size)) {
+          return Candidates{type, DataType::kOther};
+        }
+      }
+      return Candidates{DataType::kOther, DataType::kOther};
+    };
   };
-  auto fortran_real = [](MPI_Count size) {
-    return size == 4 ? DataType::kFloat32 : size == 8 ? DataType::kFloat64 : DataType::kOther;
+  auto real = one_of({DataType::kFloat16, DataType::kFloat32, DataType::kFloat64});
+  auto complex = one_of({DataType::kComplex64, DataType::kComplex128});
+  // Of one byte and of eight as the integer that true and false are.
+  auto logical = [](MPI_Count size) {
+    return size == 4 ? Candidates{DataType::kLogical32, DataType::kInt32}
+                     : integer(static_cast<std::size_t>(size), true);
   };
-  auto fortran_complex = [](MPI_Count size) {
-    return size == 8 ? DataType::kComplex64 : size == 16 ? DataType::kComplex128 : DataType::kOther;
-  };
-  add_fortran(MPI_INTEGER, fortran_integer);
-  add_fortran(MPI_INTEGER1, fortran_integer);
-  add_fortran(MPI_INTEGER2, fortran_integer);
-  add_fortran(MPI_INTEGER4, fortran_integer);
-  add_fortran(MPI_INTEGER8, fortran_integer);
-  add_fortran(MPI_REAL, fortran_real);
-  add_fortran(MPI_REAL4, fortran_real);
-  add_fortran(MPI_REAL8, fortran_real);
-  add_fortran(MPI_DOUBLE_PRECISION, fortran_real);
-  add_fortran(MPI_COMPLEX, fortran_complex);
-  add_fortran(MPI_COMPLEX8, fortran_complex);
-  add_fortran(MPI_COMPLEX16, fortran_complex);
-  add_fortran(MPI_DOUBLE_COMPLEX, fortran_complex);
-  auto of_size = [](MPI_Count wanted, DataType type) {
-    return [=](MPI_Count size) { return size == wanted ? type : DataType::kOther; };
-  };
-  add_fortran(MPI_LOGICAL, of_size(4, DataType::kLogical32));
-  add_fortran(MPI_2INTEGER, of_size(8, DataType::kInt32Int));
-  add_fortran(MPI_2REAL, of_size(8, DataType::kFloat32Pair));
-  add_fortran(MPI_2DOUBLE_PRECISION, of_size(16, DataType::kFloat64Pair));
+  add_optional(MPI_CXX_BOOL, one_of({DataType::kBool}));
+  add_optional(MPI_CXX_FLOAT_COMPLEX, complex);
+  add_optional(MPI_CXX_DOUBLE_COMPLEX, complex);
+  add_optional(MPI_CHARACTER, [](MPI_Count size) { return either_sign(size == 1 ? 1 : 0); });
+  for (MPI_Datatype type : {MPI_INTEGER, MPI_INTEGER1, MPI_INTEGER2, MPI_INTEGER4, MPI_INTEGER8}) {
+    add_optional(type, whole);
+  }
+  for (MPI_Datatype type : {MPI_REAL, MPI_REAL4, MPI_REAL8, MPI_DOUBLE_PRECISION}) {
+    add_optional(type, real);
+  }
+#ifdef MPI_REAL2
+  add_optional(MPI_REAL2, real);
+#endif
+  for (MPI_Datatype type : {MPI_COMPLEX, MPI_COMPLEX8, MPI_COMPLEX16, MPI_DOUBLE_COMPLEX}) {
+    add_optional(type, complex);
+  }
+  add_optional(MPI_LOGICAL, logical);
+#ifdef MPI_LOGICAL1
+  for (MPI_Datatype type : {MPI_LOGICAL1, MPI_LOGICAL2, MPI_LOGICAL4, MPI_LOGICAL8}) {
+    add_optional(type, logical);
+  }
+#endif
+  add_optional(MPI_2INTEGER, one_of({DataType::kInt32Int}));
+  add_optional(MPI_2REAL, one_of({DataType::kFloat32Pair}));
+  add_optional(MPI_2DOUBLE_PRECISION, one_of({DataType::kFloat64Pair}));
   g_types.finish();
 
   auto add_op = [](MPI_Op op, ReduceOp value) { g_ops.add(handle_bits(op), value); };
@@ -162,9 +223,158 @@ void load_types() {
   g_ops.finish();
 }
 
-DataType data_type(MPI_Datatype type) {
-  const NamedType* named = g_types.find(handle_bits(type));
-  return named != nullptr ? named->reduction : DataType::kOther;
+namespace {
+
+/// Operands that tell signed from unsigned, a logical operation from a bitwise one and a sum from
+/// anything else, in any type of one byte or more. No result overflows: there libraries differ from
+/// themselves (Open MPI's vector code saturates).
+struct Operands {
+  std::int64_t in;
+  std::int64_t inout;
+};
+constexpr std::size_t kProbes = 6;
+
+std::array<Operands, kProbes> operands_of(ReduceOp op, DataType type) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return {{{1, 2}, {-5, 2}, {100, 20}, {-100, 50}, {0, 7}, {3, 0}}};
+    case ReduceOp::kProd:
+      return {{{3, 5}, {-1, 1}, {1, -7}, {2, 50}, {0, 9}, {1, 1}}};
+    case ReduceOp::kLand:
+    case ReduceOp::kLor:
+    case ReduceOp::kLxor:
+      if (type == DataType::kBool || type == DataType::kLogical32) {
+        return {{{0, 0}, {0, 1}, {1, 0}, {1, 1}, {1, 1}, {0, 0}}};
+      }
+      return {{{0, 0}, {0, 4}, {2, 0}, {2, 4}, {1, 1}, {-1, 1}}};
+    default:
+      return {{{1, 2}, {127, -128}, {-1, 1}, {-128, 5}, {0x55, 0x33}, {6, 6}}};
+  }
+}
+
+/// A whole number as a value of one of our types; little-endian.
+void encode(DataType type, std::int64_t value, std::byte* to) {
+  const auto put = [&](const auto& number) { std::memcpy(to, &number, sizeof(number)); };
+  const auto real = static_cast<double>(value);
+  switch (type) {
+    case DataType::kFloat32:
+      return put(static_cast<float>(value));
+    case DataType::kFloat64:
+      return put(real);
+    case DataType::kComplex64:
+      return put(std::array{static_cast<float>(value), 2.0F});
+    case DataType::kComplex128:
+      return put(std::array{real, 2.0});
+    default:
+      std::memcpy(to, &value, select::size_of(type));
+  }
+}
+
+/// Values whose encoding or padding differs between libraries, and the 16-bit floats, for which
+/// MPICH 5.0 ends the process in operations that it accepts: they mean what the standard says.
+bool is_probed(DataType type) {
+  return !select::is_pair(type) && type != DataType::kFloat16 && type != DataType::kBfloat16;
+}
+
+/// Whether the library's operation on its type computes what ours does on `type`.
+bool computes_the_same(MPI_Datatype theirs, MPI_Op mpi_op, DataType type, ReduceOp op) {
+  const auto ours = runners::reduce_function(runners::Isa::kBaseline, type, op);
+  if (ours == nullptr) {
+    return false;
+  }
+  if (!is_probed(type)) {
+    return true;
+  }
+  constexpr std::size_t kElementBytesMax = 16;
+  alignas(16) std::array<std::byte, kProbes * kElementBytesMax> in{};
+  alignas(16) std::array<std::byte, kProbes * kElementBytesMax> inout{};
+  alignas(16) std::array<std::byte, kProbes * kElementBytesMax> expected{};
+  const std::size_t bytes = select::size_of(type);
+  const auto operands = operands_of(op, type);
+  for (std::size_t i = 0; i < kProbes; ++i) {
+    encode(type, operands[i].in, &in[i * bytes]);
+    encode(type, operands[i].inout, &inout[i * bytes]);
+  }
+  const std::array<const void*, 2> inputs = {in.data(), inout.data()};
+  ours(expected.data(), inputs.data(), 2, kProbes);
+  return pmpi.Reduce_local(in.data(), inout.data(), static_cast<int>(kProbes), theirs, mpi_op) ==
+             MPI_SUCCESS &&
+         std::memcmp(inout.data(), expected.data(), kProbes * bytes) == 0;
+}
+
+/// Whether the library takes the type for the operation. Arguments are checked before anything is
+/// done, and a refusal is raised on the communicator, which returns it; MPI_Reduce_local has none,
+/// so that a refusal there would reach the application's error handler.
+bool accepts(MPI_Comm alone, MPI_Datatype type, MPI_Op op) {
+  alignas(16) std::array<std::byte, 64> in{};
+  alignas(16) std::array<std::byte, 64> out{};
+  return pmpi.small.Allreduce(in.data(), out.data(), 1, type, op, alone) == MPI_SUCCESS;
+}
+
+void ask_for(MPI_Comm alone, NamedType* named) {
+  for (const auto& [op, mpi_op] :
+       {std::pair(ReduceOp::kSum, MPI_SUM), std::pair(ReduceOp::kProd, MPI_PROD),
+        std::pair(ReduceOp::kMin, MPI_MIN), std::pair(ReduceOp::kMax, MPI_MAX),
+        std::pair(ReduceOp::kLand, MPI_LAND), std::pair(ReduceOp::kLor, MPI_LOR),
+        std::pair(ReduceOp::kLxor, MPI_LXOR), std::pair(ReduceOp::kBand, MPI_BAND),
+        std::pair(ReduceOp::kBor, MPI_BOR), std::pair(ReduceOp::kBxor, MPI_BXOR),
+        std::pair(ReduceOp::kMinloc, MPI_MINLOC), std::pair(ReduceOp::kMaxloc, MPI_MAXLOC)}) {
+    const auto is_ours = [op = op](DataType type) { return select::is_defined(op, type); };
+    if (std::none_of(named->candidates.begin(), named->candidates.end(), is_ours)) {
+      continue;  // Refused by its name, with the better reason.
+    }
+    DataType& meaning = named->meaning[static_cast<std::size_t>(op)];
+    meaning = DataType::kOther;
+    if (!accepts(alone, named->type, mpi_op)) {
+      continue;
+    }
+    for (const DataType candidate : named->candidates) {
+      if (computes_the_same(named->type, mpi_op, candidate, op)) {
+        meaning = candidate;
+        break;
+      }
+    }
+  }
+}
+
+/// MPI_COMM_SELF exists; otherwise nobody is asked.
+std::atomic<bool> g_has_self{false};
+
+void ask(std::span<NamedType> named) {
+  MPI_Comm alone = MPI_COMM_NULL;
+  // Not MPI_Comm_dup, which runs the copy callbacks of the application's attributes.
+  if (!g_has_self || pmpi.Comm_split(MPI_COMM_SELF, 0, 0, &alone) != MPI_SUCCESS) {
+    return;
+  }
+  if (pmpi.Comm_set_errhandler(alone, MPI_ERRORS_RETURN) == MPI_SUCCESS) {
+    for (NamedType& one : named) {
+      ask_for(alone, &one);
+    }
+  }
+  pmpi.Comm_free(&alone);
+}
+
+}  // namespace
+
+std::uint64_t ask_library_types(bool has_self) {
+  static std::once_flag asked;
+  static std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a.
+  std::call_once(asked, [&] {
+    g_has_self = has_self;
+    // What the standard lets nobody reduce is the library's alone, until it has said what it does.
+    for (MPI_Datatype type : {MPI_CHAR, MPI_WCHAR, MPI_CHARACTER, MPI_PACKED}) {
+      if (NamedType* const named = find_named(type); named != nullptr) {
+        named->meaning.fill(DataType::kOther);
+      }
+    }
+    ask(g_named);
+    for (const NamedType& named : g_named) {
+      for (const DataType meaning : named.meaning) {
+        hash = (hash ^ static_cast<std::uint64_t>(meaning)) * 0x100000001b3ULL;
+      }
+    }
+  });
+  return hash;
 }
 
 bool is_predefined_type(MPI_Datatype type) { return g_types.find(handle_bits(type)) != nullptr; }
@@ -204,6 +414,53 @@ bool is_predefined(int combiner) {
          combiner == MPI_COMBINER_F90_REAL || combiner == MPI_COMBINER_F90_COMPLEX;
 }
 
+Candidates f90_candidates(int combiner, MPI_Count size) {
+  switch (combiner) {
+    case MPI_COMBINER_F90_REAL:
+      return {size == 4   ? DataType::kFloat32
+              : size == 8 ? DataType::kFloat64
+                          : DataType::kOther,
+              DataType::kOther};
+    case MPI_COMBINER_F90_COMPLEX:
+      return {size == 8    ? DataType::kComplex64
+              : size == 16 ? DataType::kComplex128
+                           : DataType::kOther,
+              DataType::kOther};
+    case MPI_COMBINER_F90_INTEGER:
+      return either_sign(static_cast<std::size_t>(size));
+    default:
+      return {DataType::kOther, DataType::kOther};
+  }
+}
+
+/// A type that MPI_Type_create_f90_* has made, which lives as long as MPI does; null: it is none.
+/// The library is asked about it when it is first reduced: the libraries compared equal before.
+const NamedType* f90_type(MPI_Datatype type) {
+  int integers = 0;
+  int addresses = 0;
+  int types = 0;
+  int combiner = 0;
+  if (type == MPI_DATATYPE_NULL || has_large_counts(type) ||
+      pmpi.Type_get_envelope(type, &integers, &addresses, &types, &combiner) != MPI_SUCCESS) {
+    return nullptr;
+  }
+  const Candidates candidates = f90_candidates(combiner, size_of_type(type));
+  if (candidates[0] == DataType::kOther) {
+    return nullptr;
+  }
+  static std::mutex mutex;
+  static std::map<std::uintptr_t, NamedType> known;
+  const std::lock_guard lock(mutex);
+  const auto [found, is_new] = known.try_emplace(
+      handle_bits(type),
+      NamedType{.type = type, .candidates = candidates, .meaning = {}, .dense_bytes = 0});
+  if (is_new) {
+    found->second.meaning.fill(candidates[0]);
+    ask(std::span(&found->second, 1));
+  }
+  return &found->second;
+}
+
 /// Whether a derived type is its bytes in order. Equal size and extents are not enough: an
 /// indexed type may list its blocks backwards. So only constructors that keep order count.
 bool is_in_order(MPI_Datatype type, int depth) {
@@ -222,7 +479,15 @@ bool is_in_order(MPI_Datatype type, int depth) {
     return pmpi.Type_get_extent(type, &lower, &extent) == MPI_SUCCESS && lower == 0 &&
            extent == static_cast<MPI_Aint>(size_of_type(type));
   }
-  if (types != 1 || (combiner != MPI_COMBINER_DUP && combiner != MPI_COMBINER_CONTIGUOUS)) {
+  if (types != 1 || (combiner != MPI_COMBINER_DUP && combiner != MPI_COMBINER_CONTIGUOUS &&
+                     combiner != MPI_COMBINER_RESIZED)) {
+    return false;
+  }
+  MPI_Aint lower = 0;
+  MPI_Aint extent = 0;
+  if (combiner == MPI_COMBINER_RESIZED &&
+      (pmpi.Type_get_extent(type, &lower, &extent) != MPI_SUCCESS || lower != 0 ||
+       extent != static_cast<MPI_Aint>(size_of_type(type)))) {
     return false;
   }
   std::vector<int> ints(static_cast<std::size_t>(integers) + 1);
@@ -245,14 +510,20 @@ bool is_in_order(MPI_Datatype type, int depth) {
 
 }  // namespace
 
+DataType data_type(MPI_Datatype type, ReduceOp op) {
+  const NamedType* named = find_named(type);
+  if (named == nullptr && op != ReduceOp::kUser) {
+    named = f90_type(type);
+  }
+  return named != nullptr ? named->meaning[static_cast<std::size_t>(op)] : DataType::kOther;
+}
+
 bool type_layout(MPI_Datatype type, TypeLayout* layout) {
   if (type == MPI_DATATYPE_NULL) {
     return false;
   }
-  if (const NamedType* named = g_types.find(handle_bits(type));
-      named != nullptr && named->reduction != DataType::kOther &&
-      !select::is_pair(named->reduction)) {
-    const auto bytes = static_cast<std::int64_t>(select::size_of(named->reduction));
+  if (const NamedType* named = find_named(type); named != nullptr && named->dense_bytes != 0) {
+    const auto bytes = static_cast<std::int64_t>(named->dense_bytes);
     *layout = {static_cast<std::uint64_t>(bytes), bytes, 0, bytes, true};
     return true;
   }

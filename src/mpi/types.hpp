@@ -33,8 +33,17 @@ Handle handle_from(std::uintptr_t bits) {
 /// Fills the tables; after load_pmpi.
 void load_types();
 
-/// Basic type of a reduction; kOther for what only the MPI library can reduce.
-select::DataType data_type(MPI_Datatype type);
+/// Asks the library once which predefined types its operations take and what they compute, so that
+/// a reduction of ours is the library's: MPI_CHAR is a number to MPICH and Open MPI though not to
+/// the standard, MPI_MIN of MPI_OFFSET is unsigned in Open MPI. Local, and raises nothing: on a
+/// communicator of this rank alone an operation is checked and not carried out. After MPI_Init;
+/// where there is no MPI_COMM_SELF (the sessions model) the standard's meaning holds. Returns a
+/// hash of the answers, for the ranks to compare.
+std::uint64_t ask_library_types(bool has_self);
+
+/// Basic type of a reduction by an operation; kOther for what only the MPI library can reduce, or
+/// report as an error.
+select::DataType data_type(MPI_Datatype type, select::ReduceOp op);
 /// Whether the handle is one of the MPI library's own basic types that are known here.
 bool is_predefined_type(MPI_Datatype type);
 /// kUser for what is not predefined.
