@@ -48,7 +48,7 @@ COLLECTIVES = (
 NATIVE = "native"
 DEFAULT = "default"
 # "# Size  Avg Latency(us)", and with -c a last column "Validation": Pass or Fail.
-ROW = re.compile(r"^(\d+)\s+([0-9.]+)(?:\s.*?)?(?:\s(Pass|Fail))?\s*$", re.MULTILINE)
+ROW = re.compile(r"^(\d+)[ \t]+([0-9.]+)(?:[ \t].*?)??(?:[ \t](Pass|Fail))?[ \t]*$", re.MULTILINE)
 
 
 def parse(text: str) -> dict[int, tuple[float, str]]:

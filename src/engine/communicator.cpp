@@ -683,6 +683,15 @@ Status Communicator::run(const Route& route, const runners::Call& call) {
     return ccl_runner_->run_pipeline(route.plan.pipeline, route.plan.chunks, direct_runner_.get(),
                                      call);
   }
+  if (is_launch) {
+    return carry_direct(call, [&](Backend backend, const runners::Call& part) {
+      std::optional<device::RelaxedCapture> of_part;
+      if (backend != Backend::kDirect) {
+        relax(&of_part);
+      }
+      return runner(backend).run(runners::Scope::kWhole, part);
+    });
+  }
   if (route.plan.composition != Composition::kAlpha) {
     return runner(route.plan.backend).run(runners::Scope::kWhole, call);
   }
@@ -699,11 +708,35 @@ Status Communicator::run(const Route& route, const runners::Call& call) {
   return run_alpha(context, call);
 }
 
+/// Every rank has a launch for its other pairs or none, and a group for its large ones or none: the
+/// launches come first on all, so that nobody waits in a group for a rank that waits in a launch.
+template <class Carry>
+Status Communicator::carry_direct(const runners::Call& call, Carry carry) {
+  const runners::ScopeRank me{.rank = place_.rank, .ranks = place_.ranks};
+  const runners::LargePairs large = runners::large_pairs(call, me, direct_pair_bytes_max_);
+  if (large.has_others) {
+    TUTTI_RETURN_IF_ERROR(carry(Backend::kDirect, call));
+  }
+  if (!large.has_large) {
+    return {};
+  }
+  runners::CountsOfPairs counts;
+  return carry(Backend::kCcl, runners::only_pairs(call, me, large.peers, &counts));
+}
+
 Status Communicator::enqueue(const Route& route, const runners::Call& call, device::Stream stream) {
   if (route.order == select::Order::kCaptured) {
     return ccl_runner_->enqueue_on(call, stream, /*is_captured=*/true);
   }
-  const Backend backend = route.plan.backend;
+  if (route.plan.backend != Backend::kDirect) {
+    return enqueue_on(route.plan.backend, call, stream);
+  }
+  return carry_direct(call, [&](Backend backend, const runners::Call& part) {
+    return enqueue_on(backend, part, stream);
+  });
+}
+
+Status Communicator::enqueue_on(Backend backend, const runners::Call& call, device::Stream stream) {
   const Backend last = std::exchange(last_on_stream_, backend);
   if (last == Backend::kDirect && backend != last) {
     TUTTI_RETURN_IF_ERROR(direct_runner_->precede(stream));

@@ -241,6 +241,12 @@ class Communicator {
                            const std::string& fallback);
   runners::Runner& runner(select::Backend backend);
   Status run_schedule(const select::Plan& plan, const runners::Call& call);
+  /// By the direct backend on device memory; of calls whose sizes no rank knows of all others, what
+  /// two ranks exchange beyond direct_pair_bytes_max_ goes by the CCL. `carry` takes a backend and
+  /// its part of the call.
+  template <class Carry>
+  Status carry_direct(const runners::Call& call, Carry carry);
+  Status enqueue_on(select::Backend backend, const runners::Call& call, device::Stream stream);
   /// Device buffers of a rank that differs from the agreed mode pass through pinned memory.
   Status run_direct_host(const runners::Call& call);
   Status run_ccl_schedule(const select::Plan& plan, const runners::Call& call);
@@ -279,6 +285,7 @@ class Communicator {
   std::vector<runners::DirectHostRunner::Introduction> host_introductions_;
   std::shared_ptr<runners::HostMemory> host_memory_;
   std::unique_ptr<runners::DirectHostRunner> direct_host_runner_;
+  Bytes direct_pair_bytes_max_ = UINT64_MAX;
   bool direct_device_tried_ = false;
   bool direct_host_tried_ = false;
   bool copies_tried_ = false;

@@ -15,6 +15,7 @@
 #include "discover/discover.hpp"
 #include "engine/communicator.hpp"
 #include "engine/gpu_sharing.hpp"
+#include "select/table.hpp"
 
 namespace tutti::engine {
 namespace {
@@ -228,6 +229,11 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
   const bool beside_others = is_concurrent_ || agreed[kOthers] != 0;
   tuning.blocks_max =
       shared_blocks_max(gpus, beside_others ? kOthersBlocksMax : runners::kDirectBlocksMax);
+  // As much as the shipped rules give direct of a call whose size all ranks know.
+  if (facts_.ccl_usable) {
+    tuning.pair_bytes_max = select::kDirectMovementsUpTo / static_cast<Bytes>(place_.ranks);
+  }
+  direct_pair_bytes_max_ = tuning.pair_bytes_max;
   // In one process a rank's call would wait in turn for that of its peer, which waits for it.
   const bool takes_turns = !is_concurrent_ && !share_gpus_in_process(gpus);
 

@@ -11,7 +11,6 @@ constexpr Bytes kNativeUpToOneNode = 8 << 10;
 constexpr Bytes kNativeUpToSeveralNodes = 32 << 10;
 // Our own kernels against NCCL on 2 x H200 (bench/results/h200x2-mpich): faster up to here.
 constexpr Bytes kDirectReductionsUpTo = 16 << 20;
-constexpr Bytes kDirectMovementsUpTo = 4 << 20;
 
 Rule rule(Backend backend, const std::string& why) {
   Rule result;
@@ -130,6 +129,11 @@ Table default_table() {
                                   Collective::kScatter,    Collective::kAllgather,
                                   Collective::kAllgatherv, Collective::kAlltoall};
   direct_movements.bytes = Range{0, kDirectMovementsUpTo};
+  // No rank knows their size: each pair of ranks knows its own (engine/communicator.hpp).
+  Rule direct_pairs = direct;
+  direct_pairs.collectives = {Collective::kGatherv, Collective::kScatterv, Collective::kAlltoallv,
+                              Collective::kAlltoallw};
+  direct_pairs.origin += "; large pieces by the CCL";
 
   Rule small = device_rule(Backend::kMpi, "small messages on one node are faster through the MPI");
   small.nodes = Range{1, 1};
@@ -147,7 +151,7 @@ Table default_table() {
   direct_rest.origin = "default: what the CCL cannot carry, on GPUs that map each other's memory";
   Rule rest = device_rule(Backend::kMpi, "what the CCL cannot carry");
   table.rules.insert(table.rules.end(), {host, without_ccl, direct_reductions, direct_movements,
-                                         small, small_far, large, direct_rest, rest});
+                                         direct_pairs, small, small_far, large, direct_rest, rest});
   return table;
 }
 

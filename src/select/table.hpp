@@ -64,11 +64,15 @@ std::string table_json(const Table& table);
 /// The rules as a tuning file: parse_table reads it back, origins apart.
 std::string tuning_file_json(const Table& table, const std::string& comment = "");
 
+/// Of all ranks' blocks together: our own kernels against NCCL on 2 x H200
+/// (bench/results/h200x2-mpich), faster up to here.
+inline constexpr Bytes kDirectMovementsUpTo = 4 << 20;
+
 /// The shipped rules: host memory on one node by our shared-memory kernels where they were measured
 /// faster than the MPI library and each rank has a core, else native; device memory on one node of
 /// 2 to 4 GPUs by our own kernels up to some MiB, where they can be had; else native staged up to 8
-/// KiB on one node and 32 KiB on several (MPI4AI's switch points), the CCL above; what a rank
-/// cannot size: the CCL.
+/// KiB on one node and 32 KiB on several (MPI4AI's switch points), the CCL above; what no rank
+/// knows the size of: each pair of ranks by its own.
 Table default_table();
 
 /// For ranks that have no MPI: shipped rules whose plan cannot carry a call are passed over without

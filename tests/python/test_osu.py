@@ -41,7 +41,8 @@ def test_parse__with_and_without_validation(osu: ModuleType) -> None:
         1: (7.55, "Pass"),
         1048576: (15.80, "Pass"),
     }
-    assert osu.parse("# Size  Avg Latency(us)\n4    0.75\n") == {4: (0.75, "")}
+    plain = "# Size  Avg Latency(us)\n4    0.75\n8      0.76\n16    1.00\n"
+    assert osu.parse(plain) == {4: (0.75, ""), 8: (0.76, ""), 16: (1.0, "")}
 
 
 def test_environment__forces_the_measured_collective_alone(

@@ -9,11 +9,11 @@
 // uses bank (e mod 4) of the slots. In step r + 1 a warp (1) pushes round r + 1, (2) waits for
 // round r, reduces it and, in the two-shot form, pushes its results, (3) collects the results of
 // round r - 1. That four banks suffice, without any acknowledgement:
-//  - Warps are independent: which lines a warp handles is a function of launch shape and round,
-//    the same at both ends. A warp takes part in every round of the call with at least one line to
-//    each peer that it serves and waits for one from each, with or without data. In a reduction a
-//    warp serves all peers, in an exchange one; what follows is about one pair of ranks and the
-//    warps that serve it.
+//  - Warps are independent: which lines a warp handles is a function of round and launch shape (in
+//    an exchange: of how many warps serve the pair), the same at both ends. A warp takes part in
+//    every round of the call with at least one line to each peer that it serves and waits for one
+//    from each, with or without data. In a reduction a warp serves all peers, in an exchange one;
+//    what follows is about one pair of ranks and the warps that serve it.
 //  - Within a call: (1) of step r + 1 writes where round r - 3 was. The warp has received round
 //    r - 1 by then, which the same warp of the peer pushed in its step r - 1, after its step r - 2,
 //    in which it read round r - 3. Results of round r go where those of round r - 4 were; the warp
@@ -513,6 +513,7 @@ struct PairPieces {
   void* own = nullptr;    ///< This rank's.
   Wide epoch = 0;
   Wide rounds = 0;
+  Word warps = 0;
 };
 
 /// One peer's pieces. Both ends of a pair know what goes either way: only that is sent, and a line
@@ -575,7 +576,6 @@ TUTTI_INLINE void exchange(const DirectArguments& a, Word warp_index, Word lane)
   const Word shift = exchange_shift(a.ranks);
   const Word peer = warp_index & ((1U << shift) - 1);
   const Word warp = warp_index >> shift;
-  const Word warps = (a.blocks * a.warps) >> shift;
   PairPieces pair;
   // Selected one by one: a place in the arguments that is not known to the compiler makes it copy
   // them all to memory.
@@ -589,10 +589,12 @@ TUTTI_INLINE void exchange(const DirectArguments& a, Word warp_index, Word lane)
               a.arena[rank],
               pair.own,
               a.epoch[rank],
-              a.rounds[rank]};
+              a.rounds[rank],
+              a.pair_warps[rank]};
     }
     pair.own = rank == a.rank ? a.arena[rank] : pair.own;
   }
+  const Word warps = pair.warps;
   // Warps that are left over, ranks that there are not, and pieces that stay where they are.
   if (warp >= warps || peer >= a.ranks || pair.rounds == 0) {
     return;

@@ -80,6 +80,8 @@ struct DirectArguments {
   /// Rounds by peer in an exchange (of the longer direction), else entry 0. The host divides:
   /// 64-bit divisions cost a GPU as much as a hop between GPUs.
   Word rounds[kPeersMax];
+  /// Of an exchange: warps that serve the peer, the same at both ends; this launch has as many.
+  Word pair_warps[kPeersMax];
   Wide lines;  ///< Of a reduction: of the vector or the largest shard.
   Wide slot_bytes;
   /// Host memory: block b stores `sequence` to done[b] when all its results can be read.

@@ -261,6 +261,8 @@ Status DirectRunner::warm() {
     alone.arguments.warps = alone.warps = kernels::kPeersMax;  // In an exchange, one for each peer.
     alone.arguments.alignment = kernels::kUnitBytes;
     std::fill_n(alone.arguments.rounds, alone.arguments.ranks, 1U);
+    std::fill_n(alone.arguments.pair_warps, alone.arguments.ranks,
+                alone.warps >> kernels::exchange_shift(alone.arguments.ranks));
     alone.arguments.slot_bytes = direct_slot_bytes(geometry_, me_.ranks);
     void* arguments[] = {&alone.arguments};
     auto launcher = api_.create_launcher(kernel.function, device_, shape_of(alone), arguments);

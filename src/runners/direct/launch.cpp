@@ -15,8 +15,6 @@ using select::Collective;
 
 namespace {
 
-/// Collectives whose sizes no rank knows of all others: the launch shape must not depend on them.
-constexpr std::uint32_t kUnknownBlocks = 16;
 /// Of a block, as long as there are blocks: warps on many processors of the GPU get on faster.
 constexpr std::uint32_t kWarpsOfBlock = 8;
 
@@ -206,26 +204,44 @@ std::uint64_t largest_piece(const Call& call) {
   return call.collective == Collective::kBarrier ? 0 : count * call.element_bytes;
 }
 
-/// Blocks and warps of a launch whose warps serve the same ranks in `groups` groups, each of which
-/// has `lines` lines in batches.
+/// Blocks and warps of a launch of so many warps that serve ranks in `groups` groups.
+void spread(std::uint64_t warps, std::uint32_t groups, const DirectTuning& tuning,
+            DirectLaunch& launch) {
+  launch.blocks = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(up(warps, kWarpsOfBlock), tuning.blocks_max));
+  launch.warps =
+      static_cast<std::uint32_t>(std::max(up(warps, launch.blocks), up(groups, launch.blocks)));
+}
+
+/// The shape of a launch, and the warps that serve each rank in an exchange. The launch may differ
+/// between ranks that do not know each other's sizes; the warps of a pair may not.
 void choose_shape(const Call& call, const DirectGeometry& geometry, const DirectTuning& tuning,
                   std::uint64_t lines, std::uint32_t groups, std::uint32_t batches,
                   DirectLaunch& launch) {
+  kernels::DirectArguments& a = launch.arguments;
+  const std::uint64_t most_warps = std::uint64_t{tuning.blocks_max} * geometry.warps_max / groups;
+  if (tuning.blocks == 0 && !sizes_are_known(call.collective)) {
+    std::uint64_t most = 1;
+    for (std::size_t peer = 0; peer < std::size(a.pair_warps); ++peer) {
+      const std::uint64_t bytes = std::max(a.send_bytes[peer], a.recv_bytes[peer]);
+      const std::uint64_t warps = warps_for(up(bytes, geometry.line_data_bytes()),
+                                            geometry.warp_lines, batches, most_warps);
+      a.pair_warps[peer] = static_cast<kernels::Word>(warps);
+      most = std::max(most, warps);
+    }
+    spread(groups * most, groups, tuning, launch);
+    return;
+  }
   if (tuning.blocks != 0) {
     launch.blocks = std::min(tuning.blocks, kDirectBlocksMax);
-    launch.warps = std::min(std::max(tuning.warps, 1U), geometry.warps_max);
-  } else if (!sizes_are_known(call.collective)) {
-    launch.blocks = std::min(kUnknownBlocks, tuning.blocks_max);
-    launch.warps = geometry.warps_max;
+    launch.warps = std::max<std::uint32_t>(std::min(std::max(tuning.warps, 1U), geometry.warps_max),
+                                           static_cast<std::uint32_t>(up(groups, launch.blocks)));
   } else {
-    const std::uint64_t most_warps = std::uint64_t{tuning.blocks_max} * geometry.warps_max / groups;
-    const std::uint64_t warps = groups * warps_for(lines, geometry.warp_lines, batches, most_warps);
-    launch.blocks = static_cast<std::uint32_t>(
-        std::min<std::uint64_t>(up(warps, kWarpsOfBlock), tuning.blocks_max));
-    launch.warps = static_cast<std::uint32_t>(up(warps, launch.blocks));
+    spread(groups * warps_for(lines, geometry.warp_lines, batches, most_warps), groups, tuning,
+           launch);
   }
-  launch.warps =
-      std::max<std::uint32_t>(launch.warps, static_cast<std::uint32_t>(up(groups, launch.blocks)));
+  std::fill(std::begin(a.pair_warps), std::end(a.pair_warps),
+            launch.blocks * launch.warps / groups);
 }
 
 }  // namespace
@@ -259,6 +275,50 @@ bool direct_needs_copy(const Call& call) {
                      [&](std::uint64_t count) { return count != call.recv_counts.front(); });
 }
 
+LargePairs large_pairs(const Call& call, const ScopeRank& me, std::uint64_t pair_bytes_max) {
+  LargePairs large;
+  if (pair_bytes_max == UINT64_MAX || sizes_are_known(call.collective)) {
+    return large;
+  }
+  kernels::DirectArguments a{};
+  Pieces(call, me, &a).exchange();
+  const bool is_rooted = select::is_rooted(call.collective) && me.rank != call.root;
+  std::uint32_t meant = 0;  // Peers that the call may give anything to, or take from.
+  for (int peer = 0; peer < me.ranks; ++peer) {
+    const auto i = static_cast<std::size_t>(peer);
+    const bool is_apart = is_rooted && peer != call.root && peer != me.rank;
+    const bool is_large = std::max(a.send_bytes[i], a.recv_bytes[i]) > pair_bytes_max;
+    large.peers |= is_apart || is_large ? 1U << peer : 0;
+    meant |= is_apart || peer == me.rank ? 0 : 1U << peer;
+  }
+  const std::uint32_t own = 1U << me.rank;
+  large.has_large = (large.peers & meant) != 0;
+  large.has_others = !large.has_large || (meant & ~large.peers) != 0;
+  if (!large.has_large) {
+    large.peers &= ~own;
+  } else if (!large.has_others) {
+    large.peers |= own;
+  }
+  return large;
+}
+
+Call only_pairs(const Call& call, const ScopeRank& me, std::uint32_t peers, CountsOfPairs* counts) {
+  Call some = call;
+  const auto keep = [peers](std::span<const std::uint64_t> all, std::vector<std::uint64_t>* kept) {
+    kept->assign(all.begin(), all.end());
+    for (std::size_t peer = 0; peer < kept->size(); ++peer) {
+      (*kept)[peer] = (peers >> peer & 1) != 0 ? (*kept)[peer] : 0;
+    }
+    return std::span<const std::uint64_t>(*kept);
+  };
+  some.send_counts = keep(call.send_counts, &counts->send);
+  some.recv_counts = keep(call.recv_counts, &counts->recv);
+  // The one piece of a rank that has no counts, or of the root beside them.
+  const int other = select::is_rooted(call.collective) ? call.root : me.rank;
+  some.count = (peers >> other & 1) != 0 ? call.count : 0;
+  return some;
+}
+
 DirectLaunch plan_direct(const Call& call, const ScopeRank& me, const DirectGeometry& geometry,
                          const DirectTuning& tuning) {
   CHECK(me.ranks >= 1 && me.ranks <= kernels::kPeersMax, std::to_string(me.ranks));
@@ -270,6 +330,7 @@ DirectLaunch plan_direct(const Call& call, const ScopeRank& me, const DirectGeom
   std::uint64_t line_owner_bytes = 0;  // What a warp's lines are cut from.
   const bool reduces = is_reducing(call.collective);
   bool one_shot = false;
+  std::uint32_t left_out = 0;
   if (reduces) {
     const Reduction reduction = geometry.general_only ? kAny : reduction_of(call);
     most = reduction != kAny ? most : 8;
@@ -316,6 +377,13 @@ DirectLaunch plan_direct(const Call& call, const ScopeRank& me, const DirectGeom
     a.op = static_cast<kernels::Op>(call.op);
   } else {
     Pieces(call, me, &a).exchange();
+    left_out = large_pairs(call, me, tuning.pair_bytes_max).peers;
+    for (std::size_t peer = 0; peer < ranks; ++peer) {
+      if ((left_out >> peer & 1) != 0) {
+        a.send[peer] = a.recv[peer] = nullptr;
+        a.send_bytes[peer] = a.recv_bytes[peer] = 0;
+      }
+    }
     line_owner_bytes = largest_piece(call);
     launch.kernel = kernel_of(Form::kExchange, kAny, most, geometry.general_only);
   }
@@ -326,25 +394,25 @@ DirectLaunch plan_direct(const Call& call, const ScopeRank& me, const DirectGeom
   const std::uint32_t batches = reduces ? batches_of(most) : kernels::kExchangeBatches;
   const std::uint64_t lines = up(line_owner_bytes, geometry.line_data_bytes());
   choose_shape(call, geometry, tuning, lines, groups, batches, launch);
-  const std::uint64_t round_lines =
-      std::uint64_t{batches} * (launch.blocks * launch.warps / groups) * geometry.warp_lines;
-  const auto rounds_of = [&](std::uint64_t of) {
-    return std::max<std::uint64_t>(up(of, round_lines), 1);
+  const auto rounds_of = [&](std::uint64_t of, std::uint64_t warps) {
+    return std::max<std::uint64_t>(up(of, batches * warps * geometry.warp_lines), 1);
   };
   for (std::size_t peer = 0; peer < ranks; ++peer) {
     const std::uint64_t bytes = std::max(a.send_bytes[peer], a.recv_bytes[peer]);
     const std::uint64_t pair_lines = reduces ? lines : up(bytes, geometry.line_data_bytes());
-    launch.rounds[peer] = peer == self ? 0 : rounds_of(pair_lines);
+    const std::uint64_t rounds =
+        (left_out >> peer & 1) != 0 ? 0 : rounds_of(pair_lines, a.pair_warps[peer]);
+    launch.rounds[peer] = peer == self ? 0 : rounds;
     if (!reduces) {
       // The own piece is copied, unless it is where it belongs.
       const bool is_copied = bytes > 0 && a.recv[peer] != nullptr && a.send[peer] != a.recv[peer];
-      a.rounds[peer] =
-          static_cast<kernels::Word>(peer == self && !is_copied ? 0 : rounds_of(pair_lines));
+      a.rounds[peer] = static_cast<kernels::Word>(peer == self && !is_copied ? 0 : rounds);
     }
   }
   if (reduces) {
     a.lines = lines;
-    a.rounds[0] = static_cast<kernels::Word>(rounds_of(lines));
+    a.rounds[0] =
+        static_cast<kernels::Word>(rounds_of(lines, std::uint64_t{launch.blocks} * launch.warps));
   }
   a.rank = static_cast<kernels::Word>(me.rank);
   a.ranks = static_cast<kernels::Word>(me.ranks);

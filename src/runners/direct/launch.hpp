@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "device/kernels/direct_arguments.hpp"
 #include "runners/call.hpp"
@@ -50,6 +51,9 @@ struct DirectTuning {
   /// Largest vector that every rank reduces whole.
   std::uint64_t one_shot_bytes_max = UINT64_MAX;
   bool one_shot_default = true;  ///< False: `one_shot_bytes_max` counts.
+  /// Largest piece, bytes, that two ranks exchange in a call whose sizes no rank knows of all
+  /// others; larger ones are left to another (large_pairs()).
+  std::uint64_t pair_bytes_max = UINT64_MAX;
   /// Of each piece in a chunk of a call that is copied, at most; zero: what the slots hold.
   Bytes copy_chunk_bytes = 0;
 };
@@ -79,6 +83,23 @@ std::uint64_t direct_first_epoch(std::uint64_t next, std::uint64_t rounds);
 /// True where the result may not be written before all input was read, wherever the pieces are:
 /// reduce_scatter in place with unequal blocks. The caller then gives a copy of the input.
 bool direct_needs_copy(const Call& call);
+
+/// Of a gatherv, scatterv, alltoallv or alltoallw: the ranks whose pieces plan_direct() leaves out,
+/// one bit each. Both ends of a pair know its sizes and come to the same answer; a rank's own piece
+/// goes with what else it has.
+struct LargePairs {
+  std::uint32_t peers = 0;
+  bool has_large = false;  ///< Somebody else has to carry the pieces of `peers`.
+  bool has_others = true;  ///< Something is left for the launch.
+};
+LargePairs large_pairs(const Call& call, const ScopeRank& me, std::uint64_t pair_bytes_max);
+
+/// The call without the pieces of all ranks but those of `peers`; counts are kept in `counts`.
+struct CountsOfPairs {
+  std::vector<std::uint64_t> send;
+  std::vector<std::uint64_t> recv;
+};
+Call only_pairs(const Call& call, const ScopeRank& me, std::uint32_t peers, CountsOfPairs* counts);
 
 /// A call that select's refusal() let through, on 1 to 8 ranks.
 DirectLaunch plan_direct(const Call& call, const ScopeRank& me, const DirectGeometry& geometry,

@@ -102,6 +102,32 @@ TEST_P(Direct, CarriesChunks) {
   }
 }
 
+constexpr Collective kOfPairs[] = {Collective::kGatherv, Collective::kScatterv,
+                                   Collective::kAlltoallv, Collective::kAlltoallw};
+
+/// Each pair of ranks has the warps that its pieces want, in launches of other shapes at each rank.
+TEST_P(Direct, ExchangesByPair) {
+  DirectWorld world(GetParam());
+  ASSERT_TRUE(world.ready());
+  std::mt19937_64 random(11);
+  for (const Collective collective : kOfPairs) {
+    for (const std::uint64_t count : {0, 5, 113, 3000, 30000}) {
+      for (const bool in_place : {false, true}) {
+        runners::DirectTuning tuning;
+        tuning.blocks_max = test_device() == "host" ? 3 : 64U / static_cast<unsigned>(GetParam());
+        tuning.pair_bytes_max = random() % 2 == 0 ? count / 2 : UINT64_MAX;
+        world.tune(tuning);
+        const Case test{.collective = collective,
+                        .count = count,
+                        .root = static_cast<int>(random() % static_cast<unsigned>(GetParam())),
+                        .in_place = in_place,
+                        .misalignment = static_cast<unsigned>(random() % 3 * 5)};
+        ASSERT_TRUE(world.check(test, random, Way::kPairs)) << test.text(GetParam());
+      }
+    }
+  }
+}
+
 TEST_P(Direct, CopiesData) {
   DirectWorld world(GetParam());
   ASSERT_TRUE(world.ready());
@@ -584,6 +610,93 @@ TEST(DirectLaunch, FillsItsRoundsEqually) {
       const std::uint64_t all =
           std::uint64_t{runners::kDirectBlocksMax} * geometry.warps_max / (is_exchange ? 4 : 1);
       EXPECT_TRUE(launch.rounds[1] > 1 || lines > (batches - 1) * all * 4) << bytes;
+    }
+  }
+}
+
+/// What two ranks must agree on follows from the pair's own sizes; equal pieces have the launch of
+/// an alltoall.
+TEST(DirectLaunch, BothEndsOfAPairComeToTheSame) {
+  alignas(16) std::array<std::byte, 64> memory{};
+  std::mt19937_64 random(12);
+  const runners::DirectGeometry geometry;
+  for (int turn = 0; turn < 200; ++turn) {
+    const int ranks = 2 + static_cast<int>(random() % 7);
+    const auto n = static_cast<std::size_t>(ranks);
+    const Collective collective = kOfPairs[turn % std::size(kOfPairs)];
+    const bool is_equal = turn % 8 == 2;
+    const int root = static_cast<int>(random() % n);
+    const auto size = [&] {
+      const std::uint64_t most = std::uint64_t{1} << random() % 25;
+      return random() % 4 == 0 ? 0 : random() % most;
+    };
+    std::vector<std::vector<std::uint64_t>> counts(n, std::vector<std::uint64_t>(n, 70000));
+    for (auto& row : counts) {
+      for (auto& count : row) {
+        count = is_equal ? count : size();
+      }
+    }
+    runners::DirectTuning tuning;
+    tuning.pair_bytes_max = turn % 3 == 0 ? UINT64_MAX : 1U << 19;
+    std::vector<std::vector<std::uint64_t>> columns(n);
+    std::vector<runners::DirectLaunch> launches;
+    std::vector<runners::LargePairs> large;
+    for (std::size_t rank = 0; rank < n; ++rank) {
+      for (std::size_t from = 0; from < n; ++from) {
+        columns[rank].push_back(counts[from][rank]);
+      }
+      const auto at_root = static_cast<std::size_t>(root);
+      Call call;
+      call.collective = collective;
+      call.root = root;
+      call.send = call.recv = memory.data();
+      if (collective == Collective::kGatherv) {
+        call.count = counts[rank][at_root];
+        if (rank == at_root) {
+          call.recv_counts = call.recv_offsets = columns[rank];
+        }
+      } else if (collective == Collective::kScatterv) {
+        call.count = counts[at_root][rank];
+        if (rank == at_root) {
+          call.send_counts = call.send_offsets = counts[at_root];
+        }
+      } else {
+        call.send_counts = call.send_offsets = counts[rank];
+        call.recv_counts = call.recv_offsets = columns[rank];
+      }
+      const runners::ScopeRank me{.rank = static_cast<int>(rank), .ranks = ranks};
+      launches.push_back(runners::plan_direct(call, me, geometry, tuning));
+      large.push_back(runners::large_pairs(call, me, tuning.pair_bytes_max));
+    }
+    const std::uint32_t groups = ranks <= 2 ? 2 : ranks <= 4 ? 4 : 8;
+    for (std::size_t i = 0; i < n; ++i) {
+      bool exchanges = false;
+      for (std::size_t j = 0; j < n; ++j) {
+        const auto& a = launches[i].arguments;
+        const auto& b = launches[j].arguments;
+        if (i == j) {
+          continue;
+        }
+        EXPECT_EQ(launches[i].rounds[j], launches[j].rounds[i]) << turn;
+        EXPECT_EQ(a.pair_warps[j], b.pair_warps[i]) << turn;
+        EXPECT_EQ(a.send_bytes[j], b.recv_bytes[i]) << turn;
+        EXPECT_EQ(large[i].peers >> j & 1, large[j].peers >> i & 1) << turn;
+        EXPECT_EQ(launches[i].rounds[j] == 0, (large[i].peers >> j & 1) != 0) << turn;
+        EXPECT_LE(a.pair_warps[j] * groups, launches[i].blocks * launches[i].warps) << turn;
+        exchanges |= launches[i].rounds[j] != 0;
+      }
+      EXPECT_EQ(exchanges, large[i].has_others) << turn;
+    }
+    if (is_equal && tuning.pair_bytes_max == UINT64_MAX) {
+      Call regular;
+      regular.collective = Collective::kAlltoall;
+      regular.count = 70000;
+      regular.send = regular.recv = memory.data();
+      const auto same =
+          runners::plan_direct(regular, {.rank = 0, .ranks = ranks}, geometry, tuning);
+      EXPECT_EQ(launches[0].blocks, same.blocks);
+      EXPECT_EQ(launches[0].warps, same.warps);
+      EXPECT_EQ(launches[0].rounds, same.rounds);
     }
   }
 }

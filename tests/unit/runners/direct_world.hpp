@@ -391,6 +391,7 @@ enum class Way {
   kWhole,
   kCopied,  ///< By copies; allgather and alltoall.
   kCut,     ///< In two chunks, as beside the CCL: what select::Plan's pipelines cut.
+  kPairs,   ///< Small pieces first, then those that large_pairs() leaves out, as beside the CCL.
 };
 
 class DirectWorld {
@@ -469,6 +470,7 @@ class DirectWorld {
   void* recv_buffer(int rank) const { return recvs_[static_cast<std::size_t>(rank)]; }
   runners::DirectRunner& runner(int rank) { return *runners_[static_cast<std::size_t>(rank)]; }
   void tune(const runners::DirectTuning& tuning) {
+    tuning_ = tuning;
     for (auto& runner : runners_) {
       runner->set_tuning(tuning);
     }
@@ -496,6 +498,28 @@ class DirectWorld {
       }
     }
     return {};
+  }
+
+  /// The second part is carried by the same runner, which takes all ranks, in the place of a CCL.
+  Status run_pairs(int rank, const Call& call) {
+    const runners::ScopeRank me{.rank = rank, .ranks = ranks_};
+    const auto large = runners::large_pairs(call, me, tuning_.pair_bytes_max);
+    runners::DirectRunner& runner = *runners_[static_cast<std::size_t>(rank)];
+    if (large.has_others) {
+      Status status = runner.run(runners::Scope::kWhole, call);
+      if (!status.ok()) {
+        return status;
+      }
+    }
+    runners::DirectTuning all = tuning_;
+    all.pair_bytes_max = UINT64_MAX;
+    runner.set_tuning(all);
+    runners::CountsOfPairs counts;
+    Status status =
+        runner.run(runners::Scope::kWhole,
+                   runners::only_pairs(call, me, large.has_large ? large.peers : 0, &counts));
+    runner.set_tuning(tuning_);
+    return status;
   }
 
   /// Runs the case on all ranks and compares every byte; false after the first difference.
@@ -530,9 +554,10 @@ class DirectWorld {
     std::vector<Status> statuses(cases.size());
     run([&](int rank) {
       const auto i = static_cast<std::size_t>(rank);
-      statuses[i] = way == Way::kCopied ? runners_[i]->run_copied(cases[i].call)
-                    : way == Way::kCut  ? run_cut(rank, cases[i].call)
-                                        : runners_[i]->run(runners::Scope::kWhole, cases[i].call);
+      statuses[i] = way == Way::kCopied  ? runners_[i]->run_copied(cases[i].call)
+                    : way == Way::kCut   ? run_cut(rank, cases[i].call)
+                    : way == Way::kPairs ? run_pairs(rank, cases[i].call)
+                                         : runners_[i]->run(runners::Scope::kWhole, cases[i].call);
     });
     for (std::size_t rank = 0; rank < cases.size(); ++rank) {
       if (!statuses[rank].ok()) {
@@ -576,6 +601,7 @@ class DirectWorld {
   }
 
   int ranks_;
+  runners::DirectTuning tuning_;
   Bytes buffer_bytes_;
   bool ready_ = false;
   std::unique_ptr<device::Api> api_;
