@@ -24,12 +24,20 @@ tutti := TUTTI_LIBRARY_DIR=$(CURDIR)/$(BUILD)/lib PYTHONPATH=$(CURDIR)/python py
 # In CI the counts of `test` and `sanitize` are added up at the end (.ci/run).
 keep = $(if $(CI),--name $@)
 
-# configure(preset): only where the preset has no build directory yet, Ninja looks after the rest.
-# In CI, where all is built once, in half the time; lint looks at each source by itself.
+# Two makes at the same time take turns in a build directory.
+lock = mkdir -p build && flock build/$(1).lock
+
+# configure(preset): only where there is no build directory yet, or set-up has found something since;
+# Ninja looks after the rest. In CI, where all is built once, in half the time; lint looks at each
+# source by itself.
 define configure
-test -f build/$(1)/build.ninja || TUTTI_WHEELS="$(WHEELS)" cmake --preset $(1) \
-  $(if $(CI),$(if $(filter-out lint,$(1)),-DTUTTI_UNITY_BUILD=ON))
+test build/$(1)/build.ninja -nt .env/stamps/found || \
+  { $(call lock,$(1)) env TUTTI_WHEELS="$(WHEELS)" cmake --preset $(1) \
+  $(if $(CI),$(if $(filter-out lint,$(1)),-DTUTTI_UNITY_BUILD=ON)); }
 endef
+
+# compile(preset, target): `all` without a target.
+compile = $(call lock,$(1)) cmake --build --preset $(1) $(if $(2),--target $(2))
 
 .PHONY: help
 help: ## this list
@@ -43,13 +51,13 @@ demo: product ## native MPI against hybrid on this machine: a table and demo.png
 product: ## the libraries and the measured programs, without the tests
 	@$(set_up) compiler tools mpi
 	@$(call configure,dev)
-	@cmake --build --preset dev --target tutti_product
+	@$(call compile,dev,tutti_product)
 
 .PHONY: build
 build: ## everything in build/dev
 	@$(set_up) compiler tests tools mpi mpi4py_abi headers
 	@$(call configure,dev)
-	@cmake --build --preset dev
+	@$(call compile,dev)
 
 .PHONY: test
 test: build ## all tests; the last line counts them
@@ -66,8 +74,8 @@ sanitize: ## unit, property, fuzz and simulation tests under ASan + UBSan and un
 	@$(set_up) compiler tests tools mpi
 	@$(call configure,asan-ubsan)
 	@$(call configure,tsan)
-	@cmake --build --preset asan-ubsan --target tutti_pure_tests
-	@cmake --build --preset tsan --target tutti_pure_tests
+	@$(call compile,asan-ubsan,tutti_pure_tests)
+	@$(call compile,tsan,tutti_pure_tests)
 	@python3 tools/run_tests.py --jobs $(JOBS) $(keep) --ctest build/asan-ubsan --ctest build/tsan
 
 , := ,
@@ -111,7 +119,8 @@ benches := schedule transport sim_network overhead lab
 .PHONY: bench
 bench: product ## the measurements of bench/ that run anywhere, each against its bound
 	@$(set_up) tests
-	@cmake --build --preset dev --target schedule_bench transport_bench
+	@$(call configure,dev)
+	@$(call compile,dev,schedule_bench transport_bench)
 	@for script in $(benches); do \
 	  echo "== bench/$$script.py"; \
 	  TUTTI_LIBRARY_DIR=$(CURDIR)/$(BUILD)/lib PYTHONPATH=$(CURDIR)/python \

