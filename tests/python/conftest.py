@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +38,21 @@ def stand_in(stand_in_directory: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     api.library.cache_clear()
     yield stand_in_directory
     api.library.cache_clear()
+
+
+@pytest.fixture
+def default_signals() -> Iterator[None]:
+    """What ends a process from outside does so here and in children, whatever the parent ignores.
+
+    `nohup make test &` leaves SIGHUP and SIGINT ignored, and programs rightly keep that.
+    """
+    numbers = (signal.SIGHUP, signal.SIGINT)
+    ignored = [number for number in numbers if signal.getsignal(number) == signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @pytest.fixture

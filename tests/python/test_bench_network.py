@@ -125,7 +125,7 @@ def test_runner__ranks_end_with_one_that_failed_and_with_the_program(
     driver.chmod(0o755)
     with pytest.raises(TuttiError, match=r"statuses \[3, -15\]"):
         runner.run(way, [])
-    driver.write_text(f"#!/bin/sh\necho $$ >> {pids}\nexec sleep 60\n")
+    driver.write_text(f'#!/bin/sh\necho $$ >> "{pids}"\nexec sleep 60\n')
 
     def interrupted(*_: Any) -> None:
         while not pids.exists() or len(pids.read_text().split()) < 2:

@@ -226,6 +226,7 @@ def test_processes__wait_for_the_others_of_one_that_failed() -> None:
     assert processes.wait(both, 0.1) == [1, -signal.SIGTERM]
 
 
+@pytest.mark.usefixtures("default_signals")
 def test_processes__a_signal_is_an_exit_in_its_scope_alone() -> None:
     before = signal.getsignal(signal.SIGHUP)
     with (

@@ -342,6 +342,7 @@ def test_layout__counters_stand_in_the_same_order() -> None:
         assert tuple(found) == names
 
 
+@pytest.mark.usefixtures("default_signals")
 def test_top__ends_with_the_interrupt_key() -> None:
     terminal, end = pty.openpty()
     words = [sys.executable, "-m", "tutti", "top", "--interval", "0.1"]
