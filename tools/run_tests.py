@@ -7,7 +7,8 @@
     tools/run_tests.py --ctest build/tsan --label '^unit$'
 
 Every part runs, also after a failure. The exit code is 0 only if nothing failed, each part ran at
-least one test and none is missing. --total adds what earlier runs left in build/test-counts to the closing line.
+least one test and none is missing. --total adds what earlier runs left in build/test-counts to the
+closing line.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import xml.etree.ElementTree as ElementTree
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -117,6 +119,13 @@ def run_pytest(arguments: list[str]) -> Counts:
         print(
             "pytest not found: the Python tests do not run; remedy: tools/set_up.sh tools, or "
             f"{sys.executable} -m pip install -r requirements-dev.txt",
+            file=sys.stderr,
+        )
+        return Counts(failed=1)
+    if any(blank in tempfile.gettempdir() for blank in " :"):
+        print(
+            f"TMPDIR={tempfile.gettempdir()}: the Python tests preload libraries from there, and "
+            "LD_PRELOAD is split at blanks and colons; remedy: another TMPDIR",
             file=sys.stderr,
         )
         return Counts(failed=1)

@@ -143,6 +143,13 @@ class Lab:
             self.words(*words), env=environment({}), stdout=subprocess.PIPE, text=True
         )
 
+    def start_sleeper(self, node: str) -> subprocess.Popen[str]:
+        """A command that ends only from outside, once it runs."""
+        sleeper = self.start("exec", node, "--", "sh", "-c", "echo started; exec sleep 600")
+        assert sleeper.stdout is not None
+        assert sleeper.stdout.readline() == "started\n"
+        return sleeper
+
     def up(self, *options: str) -> state.State:
         done = self.run("up", "--rate", f"{RATE_BPS}bit", *options)
         assert done.returncode == 0, done.stderr
@@ -568,8 +575,7 @@ def test_plugin__rails_in_one_subnet_carry_both(permitted: None) -> None:
 
 def test_down__leaves_nothing(lab: Lab) -> None:
     found = lab.up("--nodes", "2", "--rails", "1")
-    with lab.start("exec", "n1", "--", "sleep", "600") as running:
-        time.sleep(0.3)
+    with lab.start_sleeper("n1") as running:
         done = lab.run("down")
         assert done.returncode == 0, done.stderr
         assert running.wait(timeout=10) == 128 + signal.SIGKILL
@@ -581,8 +587,7 @@ def test_down__leaves_nothing(lab: Lab) -> None:
 @pytest.mark.parametrize("victim", ["lab", "n0"])
 def test_crash__is_noticed_and_cleaned(lab: Lab, victim: str) -> None:
     found = lab.up("--nodes", "2", "--rails", "1")
-    with lab.start("exec", "n0", "--", "sleep", "600") as running:
-        time.sleep(0.3)
+    with lab.start_sleeper("n0") as running:
         os.kill((found.lab if victim == "lab" else found.boxes[victim]).pid, signal.SIGKILL)
         assert running.wait(timeout=10) == 128 + signal.SIGKILL
     if victim == "lab":

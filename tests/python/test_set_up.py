@@ -195,6 +195,18 @@ def test_run_tests__without_pytest_is_a_failure(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "0 passed, 1 failed, 0 skipped"
 
 
+def test_run_tests__a_tmpdir_that_cannot_be_preloaded_from_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blank = tmp_path / "a b"
+    blank.mkdir()
+    monkeypatch.setenv("TMPDIR", str(blank))
+    done = run_tests(tmp_path, "--pytest")
+    assert done.returncode == 1
+    assert f"TMPDIR={blank}: " in done.stderr
+    assert "remedy: another TMPDIR" in done.stderr
+
+
 def test_signals__what_the_parent_ignores_does_not_matter() -> None:
     """As under `nohup make test &`, without a terminal, niced, and with TMPDIR elsewhere."""
     tests = [
