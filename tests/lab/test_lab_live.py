@@ -96,8 +96,9 @@ for host in 0 1; do
   hosts[host]=$!
   until [ "$(readlink /proc/${hosts[host]}/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do :; done
   within="nsenter --net --target ${hosts[host]}"
-  $within sysctl -qw net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2 \
-    net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0
+  $within sh -ec 'cd /proc/sys/net/ipv4/conf
+    echo 1 > all/arp_ignore; echo 2 > all/arp_announce
+    echo 0 > all/rp_filter; echo 0 > default/rp_filter'
   $within ip link set lo up
   for rail in 0 1; do
     ip link add rail$rail netns ${hosts[host]} type veth peer name port$host$rail
@@ -526,8 +527,8 @@ def test_plugin__a_host_that_falls_silent_is_an_error_on_its_peers(lab: Lab, how
         return rank.stdout.readline()
 
     def tell(signal_name: str, process: str) -> None:
-        words = ["exec", plan.node_name(victim), "--", "kill", f"-{signal_name}", process]
-        assert lab.run(*words).returncode == 0
+        kill = ["sh", "-c", f"kill -{signal_name} {process}"]
+        assert lab.run("exec", plan.node_name(victim), "--", *kill).returncode == 0
 
     with contextlib.ExitStack() as stack:
         jobs = [stack.enter_context(start(node)) for node in range(ranks)]
