@@ -48,7 +48,7 @@ Decision choose(const Shape& shape, const CommFacts& facts, const Table& table) 
     Plan plan = plan_for(rule, facts);
     std::string reason = refusal(plan, shape, facts);
     if (reason.empty()) {
-      decision.plan = plan;
+      decision.plan = std::move(plan);
       decision.rule = static_cast<int>(i);
       return decision;
     }
