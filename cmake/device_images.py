@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import importlib.util
+import lzma
 import os
 import re
 import shutil
@@ -47,8 +48,9 @@ FLAGS = [
     "-Wextra",
     "-Werror",
 ]
-# Newest first: the loader takes the first that the driver accepts. PTX is for what comes after.
-SASS = ("sm_120", "sm_100", "sm_90", "sm_80")
+# A driver accepts those of its GPU's generation alone. The loader unpacks one after the other, so
+# those of most machines come first. PTX, the last, is for what comes after.
+SASS = ("sm_90", "sm_80", "sm_100", "sm_120")
 PTX_TARGET, PTX_VERSION = "sm_70", "ptx63"  # CUDA 10.0; what the kernels use is of 6.0.
 AMD = ("gfx950", "gfx942", "gfx90a")
 # What compilers say of a target that came after them.
@@ -152,10 +154,17 @@ def code_object(tools: Tools, source: Path, target: str, output: Path) -> None:
     run([*tools.lld, "-shared", str(compiled), "-o", str(output)])
 
 
+def pack(image: bytes) -> bytes:
+    """A twelfth of it, for src/base/lzma.hpp."""
+    filters = [{"id": lzma.FILTER_LZMA1, "preset": 9, "lc": 3, "lp": 0, "pb": 2}]
+    return lzma.compress(image, lzma.FORMAT_RAW, filters=filters)
+
+
 def images_source(built: dict[str, Path]) -> str:
-    """images.cpp: the files' bytes and the table of them."""
+    """images.cpp: the bytes of the packed files, which lie beside them, and the table of them."""
     lines = ['#include "device/kernels/images.hpp"', ""]
     for name, path in built.items():
+        path = path.with_name(f"{name}.lzma")
         lines.append(
             f'asm(".pushsection .rodata\\n.balign 64\\ntutti_image_{name}:\\n'
             f'.incbin \\"{path.resolve()}\\"\\ntutti_image_{name}_end:\\n.popsection");'
@@ -166,10 +175,11 @@ def images_source(built: dict[str, Path]) -> str:
     lines += ["", "namespace tutti::device::kernels {", "", "std::span<const Image> images() {"]
     if built:
         lines.append("  static const Image all[] = {")
-        for name in built:
+        for name, path in built.items():
             vendor = "hip" if name.startswith("gfx") else "cuda"
             lines.append(
-                f'      {{"{vendor}", "{name}", {{tutti_image_{name}, tutti_image_{name}_end}}}},'
+                f'      {{"{vendor}", "{name}", {{tutti_image_{name}, tutti_image_{name}_end}}, '
+                f"{path.stat().st_size}}},"
             )
         lines += ["  };", "  return all;"]
     else:
@@ -233,6 +243,10 @@ def main() -> int:
                 made.write_bytes(made.read_bytes() + b"\0")  # The driver reads a C string.
             else:
                 code_object(tools, options.source, target, made)
+            packed = done.with_name(f"{name}.lzma")
+            own = work / packed.name
+            own.write_bytes(pack(made.read_bytes()))
+            own.rename(packed)
             made.rename(done)
         except RuntimeError as error:
             if any(words in str(error) for words in UNKNOWN_TARGET):
@@ -251,7 +265,7 @@ def main() -> int:
             ptx(tools, options.source, "sm_80", "ptx70", own)
             own.rename(base)
         with ThreadPoolExecutor(options.jobs) as pool:
-            made = dict(zip(wanted, pool.map(build, wanted), strict=True))
+            made = dict(zip(wanted, pool.map(build, wanted)))
     except RuntimeError as error:
         print(f"device images: {error}", file=sys.stderr)
         return 1

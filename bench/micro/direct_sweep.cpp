@@ -115,7 +115,8 @@ class EmptyKernel {
     const std::string runtime = api.name();
     for (const auto& image : tutti::device::kernels::images()) {
       if (runtime == image.runtime && function_ == nullptr) {
-        const auto module = api.load_module(device, image.bytes.begin);
+        const auto bytes = take(tutti::device::kernels::unpack(image));
+        const auto module = api.load_module(device, bytes.data());
         function_ = module.ok() ? take(api.find_function(*module, "empty")) : nullptr;
       }
     }

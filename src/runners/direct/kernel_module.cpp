@@ -38,7 +38,8 @@ Result<KernelModule> KernelModule::load(device::Api& api, int device) {
     if (runtime != image.runtime) {
       continue;
     }
-    auto module = api.load_module(device, image.bytes.begin);
+    TUTTI_ASSIGN_OR_RETURN(const auto bytes, kernels::unpack(image));
+    auto module = api.load_module(device, bytes.data());
     if (module.ok()) {
       result.module_ = *module;
       result.target_ = image.target;

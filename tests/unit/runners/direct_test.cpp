@@ -792,8 +792,9 @@ TEST(DirectLaunch, ArenasHaveTheSizeThatIsSaid) {
 
 TEST(DirectImages, HoldEveryKernel) {
   for (const auto& image : device::kernels::images()) {
-    const std::string_view bytes(reinterpret_cast<const char*>(image.bytes.begin),
-                                 static_cast<std::size_t>(image.bytes.end - image.bytes.begin));
+    const auto unpacked = device::kernels::unpack(image);
+    ASSERT_TRUE(unpacked.ok()) << image.target << ": " << unpacked.status().message();
+    const std::string_view bytes(reinterpret_cast<const char*>(unpacked->data()), unpacked->size());
 #define TUTTI_KERNEL(name, body) \
   EXPECT_NE(bytes.find(#name), std::string_view::npos) << image.target << " has no " #name;
     TUTTI_DIRECT_KERNELS
