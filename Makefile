@@ -127,12 +127,19 @@ bench: product ## the measurements of bench/ that run anywhere, each against its
 	done
 
 .PHONY: wheel
-# WHEEL_FLAGS: the compiler's, in place of a release's.
-wheel: ## dist/tutti-*.whl and the source archive
+# Runs with glibc 2.28 and later, whatever this system has. WHEEL_FLAGS: the compiler's, in place of a
+# release's. Open MPI's and MPICH's libraries are the user's own.
+WHEEL_GLIBC := 2.28
+wheel: ## dist/tutti_hpc-*.whl and the source archive
 	@$(set_up) compiler tools
-	TUTTI_WHEELS="$(WHEELS)" python3 -m build --outdir dist \
+	rm -rf build/dist
+	TUTTI_WHEELS="$(WHEELS)" python3 -m build --outdir build/dist \
+	  -C cmake.define.TUTTI_OLDEST_GLIBC=$(WHEEL_GLIBC) \
 	  $(if $(CI),-C cmake.define.TUTTI_PRECOMPILED_HEADERS=ON -C cmake.define.TUTTI_UNITY_BUILD=ON) \
 	  $(if $(WHEEL_FLAGS),-C cmake.define.CMAKE_CXX_FLAGS_RELEASE="$(WHEEL_FLAGS)")
+	python3 -m auditwheel repair --plat manylinux_$(subst .,_,$(WHEEL_GLIBC))_x86_64 --only-plat \
+	  --exclude 'libmpi.so.*' --exclude 'libmpi_abi.so.*' --wheel-dir dist build/dist/*.whl
+	mkdir -p dist && mv build/dist/*.tar.gz dist/
 
 .PHONY: clean
 clean: ## removes build/ and dist/; .env stays (rm -r .env)

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Shows that the wheel works where it promises to: in a bare Debian 11 (glibc 2.31, Python 3.9) without
+# a compiler. Installs it there, then runs `tutti info`, `tutti bench` on MPICH and an MPI program
+# under `tutti run`. As root; needs mmdebstrap and a network. The system is kept in the cache.
+#
+#   tools/oldest_system.sh WHEEL [COMMAND]   COMMAND: run this in place of the checks
+set -euo pipefail
+[[ $(id -u) -eq 0 ]] || { echo "$0: needs root, for mount namespaces" >&2; exit 2; }
+wheel=$(realpath "${1:?a wheel, as make wheel puts it into dist/}")
+command=${2:-}
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/tutti-debian-11.tar
+if [[ ! -s $cache ]]; then
+  command -v mmdebstrap >/dev/null || { echo "$0: no mmdebstrap; remedy: apt-get install mmdebstrap" >&2; exit 2; }
+  mkdir -p "$(dirname "$cache")"
+  mmdebstrap --quiet --variant=minbase --include=ca-certificates,python3-venv bullseye "$cache.part" \
+    'deb http://deb.debian.org/debian bullseye main'
+  mv "$cache.part" "$cache"
+fi
+checks='
+  set -euo pipefail
+  python3 -m venv /venv
+  . /venv/bin/activate
+  pip install --quiet --upgrade pip
+  ! command -v cc gcc g++ cmake
+  pip install /wheel/*.whl mpich==5.0.2
+  ldd --version | head -n 1
+  python --version
+  tutti --version
+  tutti info
+  tutti config >/dev/null
+  tutti sim network --help >/dev/null
+  tutti bench allreduce -b 8 -e 64K -n 2 -i 20
+  tutti run --log-level info -- mpirun -n 2 "$(find /venv -name tutti-measure-mpich)" --help >/dev/null
+  echo "oldest system: ok"
+'
+exec unshare --mount --pid --fork --propagation private bash -euo pipefail -c '
+  wheel=$1 cache=$2 command=$3 root=$(mktemp -d)
+  mount -t tmpfs -o size=4G none "$root"
+  tar -C "$root" --exclude="./dev/*" -xf "$cache"
+  mount --rbind /dev "$root/dev"
+  mount -t proc proc "$root/proc"
+  mount --rbind /sys "$root/sys"
+  mkdir "$root/wheel"
+  cp "$wheel" "$root/wheel/"
+  cp /etc/resolv.conf /etc/hosts "$root/etc/"
+  cp -L --remove-destination /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
+  for file in /etc/pip.conf /root/.config/pip/pip.conf; do
+    [[ ! -f $file ]] || { mkdir -p "$root$(dirname "$file")" && cp "$file" "$root$file"; }
+  done
+  cd "$root" && mkdir .old && pivot_root . .old && umount -l /.old && rmdir /.old && cd /
+  exec env -i HOME=/root TERM=dumb LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    bash -c "$command"
+' oldest_system "$wheel" "$cache" "${command:-$checks}"
