@@ -1,83 +1,22 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The exported MPI_X symbols. They know no MPI type: at the first call the process's MPI library
-// is found and one of the three flavours behind it takes over. Inert until then.
+// The exported MPI_X symbols, all that libtutti-mpi.so has. They know no MPI type: at the first
+// call the process's MPI library is found, and one of the three flavours in libtutti.so takes over.
+// Inert until then.
 #include <atomic>
 #include <mutex>
 #include <utility>
 
-#include "base/config.hpp"
-#include "base/log.hpp"
-#include "mpi/entries.hpp"
+#include "mpi/open_door.hpp"
 #include "mpi/resolve.hpp"
 #include "tutti/tutti.h"
 
 namespace tutti::mpi {
 namespace {
 
-using Word = long;  // One integer register.
-
 std::atomic<const Door*> g_door{nullptr};
 std::mutex g_mutex;
-
-constexpr const char* kPmpiNames[kEntryCount] = {
-#define TUTTI_ENTRY(name, arguments) "PMPI_" #name, "PMPI_" #name "_c",
-    TUTTI_COUNTED_COLLECTIVES(TUTTI_ENTRY)
-#undef TUTTI_ENTRY
-#define TUTTI_ENTRY(name, arguments) "PMPI_" #name,
-        TUTTI_OTHER_ENTRIES(TUTTI_ENTRY)
-#undef TUTTI_ENTRY
-};
-
-/// Every call straight to the library: two MPIs in one process, or a flavour we cannot serve. Of
-/// all fall-backs the largest, so under TUTTI_STRICT no collective has a way, unless all of them
-/// are to go there (TUTTI_ENABLE=0).
-void fill_untouched(const Config& config, Door* door) {
-  const bool is_strict = config.strict && config.enable;
-  for (int entry = 0; entry < kEntryCount; ++entry) {
-    if (!is_strict || !is_collective(entry)) {
-      door->entries[entry] = mpi_lookup(kPmpiNames[entry]);
-    }
-  }
-  if (is_strict) {
-    door->refusal = "TUTTI_STRICT: it would go to MPI untouched";
-  }
-}
-
-/// Not MPI_SUCCESS in any ABI, through the communicator's error handler. A program that is linked
-/// to its library gets here under TUTTI_STRICT alone.
-int refuse(const Door& door, int entry, Word last) {
-  constexpr int kError = 16;
-  log(LogLevel::kError, std::string(kPmpiNames[entry] + 1) + ": " + door.refusal);
-  using Handler = int (*)(Word comm, Word code);
-  if (auto* handler = reinterpret_cast<Handler>(mpi_lookup("PMPI_Comm_call_errhandler"));
-      handler != nullptr && is_collective(entry)) {
-    handler(last, kError);
-  }
-  return kError;
-}
-
-bool open_flavour(Flavour flavour, [[maybe_unused]] Lookup native, [[maybe_unused]] Door* door) {
-  switch (flavour) {
-#ifdef TUTTI_HAVE_MPICH
-    case Flavour::kMpich:
-      return open_door_mpich(mpi_lookup, native, door);
-#endif
-#ifdef TUTTI_HAVE_OPENMPI
-    case Flavour::kOpenMpi:
-      return open_door_openmpi(mpi_lookup, native, door);
-#endif
-#ifdef TUTTI_HAVE_ABI
-    case Flavour::kAbi:
-      return open_door_abi(mpi_lookup, native, door);
-#endif
-    default:
-      log(LogLevel::kError, std::string("this build has no door for the ") + to_string(flavour) +
-                                "; every call goes to MPI untouched");
-      return false;
-  }
-}
 
 const Door* open_door(const void* caller) {
   const std::lock_guard lock(g_mutex);
@@ -86,15 +25,8 @@ const Door* open_door(const void* caller) {
   }
   static Door door;
   const MpiInProcess mpi = find_mpi(caller);
-  const ParsedConfig parsed = config_from_environment();
-  if (!mpi.other_path.empty()) {
-    log(LogLevel::kError, "two MPI libraries in one process (" + mpi.path + " and " +
-                              mpi.other_path + "); every call goes untouched to the first of them");
-    fill_untouched(parsed.config, &door);
-  } else if (!open_flavour(mpi.flavour, parsed.config.chain ? mpi_lookup_next_in_chain : mpi_lookup,
-                           &door)) {
-    fill_untouched(parsed.config, &door);
-  }
+  tutti_mpi_open_door(mpi.flavour, mpi.path.c_str(), mpi.other_path.c_str(), mpi_lookup,
+                      mpi_lookup_next_in_chain, &door);
   g_door.store(&door, std::memory_order_release);
   return &door;
 }
@@ -108,7 +40,7 @@ inline int pass(const void* caller, std::index_sequence<I...>, const Word (&word
   using Function = int (*)(decltype(static_cast<void>(I), Word{})...);
   const auto function = reinterpret_cast<Function>(door->entries[kEntry]);
   if (function == nullptr) [[unlikely]] {
-    return refuse(*door, kEntry, words[sizeof...(I) - 1]);
+    return door->refuse(door, kEntry, words[sizeof...(I) - 1]);
   }
   return function(words[I]...);
 }

@@ -48,13 +48,19 @@ enum Entry : int {
           kEntryCount
 };
 
+enum class Flavour : int { kUnknown, kMpich, kOpenMpi, kAbi };
+
 /// Finds a symbol of the process's MPI library; null when it has none.
 using Lookup = void* (*)(const char* name);
+
+using Word = long;  ///< One integer register.
 
 /// Functions with the MPI's own signatures, callable through integers. Null: none, and why.
 struct Door {
   void* entries[kEntryCount] = {};
   const char* refusal = "the MPI library does not have it";
+  /// Called in place of an entry that is null, with its last argument; returns an MPI error.
+  int (*refuse)(const Door* door, int entry, Word last) = nullptr;
 };
 
 /// The collectives, all of which have the communicator as their last argument.

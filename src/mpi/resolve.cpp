@@ -83,20 +83,6 @@ Flavour flavour_of(void* handle) {
 
 }  // namespace
 
-const char* to_string(Flavour flavour) {
-  switch (flavour) {
-    case Flavour::kMpich:
-      return "MPICH ABI";
-    case Flavour::kOpenMpi:
-      return "Open MPI ABI";
-    case Flavour::kAbi:
-      return "MPI standard ABI";
-    case Flavour::kUnknown:
-      break;
-  }
-  return "unknown MPI";
-}
-
 MpiInProcess find_mpi(const void* caller) {
   MpiInProcess found;
   const std::vector<std::string> loaded = loaded_mpis();

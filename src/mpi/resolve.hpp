@@ -11,10 +11,6 @@
 
 namespace tutti::mpi {
 
-enum class Flavour { kUnknown, kMpich, kOpenMpi, kAbi };
-
-const char* to_string(Flavour flavour);
-
 struct MpiInProcess {
   Flavour flavour = Flavour::kUnknown;
   std::string path;        ///< File of the library.

@@ -8,6 +8,7 @@ NCCL's tables; the public headers stand alone; the installed prefix works after 
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import shutil
@@ -21,7 +22,13 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 LIBRARIES = Path(os.environ.get("TUTTI_LIBRARY_DIR", REPOSITORY / "build/dev/lib"))
 NETWORK_PLUGIN = "libnccl-net-tutti.so"
 NETWORK_PLUGIN_FOR_RCCL = "librccl-net-tutti.so"
-OBJECTS = ["libtutti.so", "libtutti-mpi.so", NETWORK_PLUGIN]
+OBJECTS = ["libtutti.so", "libtutti-mpi.so", NETWORK_PLUGIN, NETWORK_PLUGIN_FOR_RCCL]
+# What may be needed beside libc's family: our own, from the directory of who needs it.
+NEIGHBOURS = {
+    "libtutti-mpi.so": {"libtutti.so", "libtutti.so.0"},
+    NETWORK_PLUGIN_FOR_RCCL: {NETWORK_PLUGIN},
+}
+RELEASE_BYTES_MAX = 8 << 20
 HEADERS = sorted((REPOSITORY / "include").rglob("*.h*"))
 
 ALLOWED_NEEDED = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux.*)\.so\.\d+")
@@ -67,25 +74,30 @@ def shared_objects(where: Path) -> list[Path]:
 
 def check_needed(path: Path) -> None:
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "-dW", path))
-    foreign = [name for name in needed if not ALLOWED_NEEDED.fullmatch(name)]
+    neighbours = NEIGHBOURS.get(path.name, set())
+    foreign = [n for n in needed if n not in neighbours and not ALLOWED_NEEDED.fullmatch(n)]
     assert needed, f"{path.name} needs nothing, not even libc: did readelf read it?"
     assert not foreign, (
         f"{path.name} needs {foreign}; load it by DynamicLibrary in place of linking"
     )
+    if neighbours:
+        assert neighbours & set(needed)
+        dynamic = output("readelf", "-dW", path)
+        assert re.search(r"\(RPATH\).*\[\$ORIGIN\]", dynamic), f"{path.name}: no RPATH $ORIGIN"
 
 
 def check_exported(path: Path) -> None:
     listed = output("nm", "-D", "--defined-only", "--format=posix", path)
     names = [line.split()[0].partition("@")[0] for line in listed.splitlines()]
     if "-net-tutti" in path.name:
-        assert set(names) == NETWORK_TABLES
+        assert set(names) == (NETWORK_TABLES if path.name == NETWORK_PLUGIN else set())
         return
-    assert "tutti_version" in names
-    with_mpi = path.name.startswith("libtutti-mpi")
-    odd = [n for n in names if not API.fullmatch(n) and not (with_mpi and MPI.fullmatch(n))]
+    allowed, example = API, "tutti_version"
+    if path.name.startswith("libtutti-mpi"):
+        allowed, example = MPI, "MPI_Allreduce"
+    odd = [name for name in names if not allowed.fullmatch(name)]
     assert not odd, f"{path.name} shows {odd[:10]}; cmake/exports.map says what may be seen"
-    if with_mpi:
-        assert "MPI_Allreduce" in names
+    assert example in names
 
 
 def check_run_path(path: Path) -> None:
@@ -109,14 +121,16 @@ def test_build__no_other_shared_object() -> None:
 
 
 def test_build__network_plugin_has_both_names() -> None:
-    assert (LIBRARIES / NETWORK_PLUGIN_FOR_RCCL).resolve() == (LIBRARIES / NETWORK_PLUGIN).resolve()
+    # As RCCL does: the tables are found by the name of the one that only needs the other.
+    plugin = ctypes.CDLL(str(LIBRARIES / NETWORK_PLUGIN_FOR_RCCL))
+    assert all(hasattr(plugin, table) for table in NETWORK_TABLES)
     # NCCL would load a plugin of this name without being asked.
     assert not (LIBRARIES / "libnccl-net.so").exists()
 
 
 def test_wheel__objects_inside(tmp_path: Path) -> None:
     wheels = sorted(
-        (REPOSITORY / "dist").glob("tutti-*.whl"), key=lambda path: path.stat().st_mtime
+        (REPOSITORY / "dist").glob("tutti_hpc-*.whl"), key=lambda path: path.stat().st_mtime
     )
     if not wheels:
         pytest.skip("no wheel in dist/ (make wheel)")
@@ -124,11 +138,13 @@ def test_wheel__objects_inside(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheels[-1]) as archive:
         archive.extractall(tmp_path)
     objects = shared_objects(tmp_path / "tutti" / "lib")
-    assert [path.name for path in objects] == sorted([*OBJECTS, NETWORK_PLUGIN_FOR_RCCL])
+    assert [path.name for path in objects] == sorted(OBJECTS)
     for path in objects:
         check_needed(path)
         check_exported(path)
         check_run_path(path)
+    if "manylinux" in wheels[-1].name:  # A release: neither -O0 nor symbols for debuggers.
+        assert sum(path.stat().st_size for path in objects) < RELEASE_BYTES_MAX
 
 
 @pytest.mark.parametrize("header", HEADERS, ids=lambda path: path.name)

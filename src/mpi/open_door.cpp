@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/open_door.hpp"
+
+#include <string>
+
+#include "base/config.hpp"
+#include "base/log.hpp"
+
+namespace tutti::mpi {
+namespace {
+
+Lookup g_lookup = nullptr;
+
+constexpr const char* kPmpiNames[kEntryCount] = {
+#define TUTTI_ENTRY(name, arguments) "PMPI_" #name, "PMPI_" #name "_c",
+    TUTTI_COUNTED_COLLECTIVES(TUTTI_ENTRY)
+#undef TUTTI_ENTRY
+#define TUTTI_ENTRY(name, arguments) "PMPI_" #name,
+        TUTTI_OTHER_ENTRIES(TUTTI_ENTRY)
+#undef TUTTI_ENTRY
+};
+
+/// Every call straight to the library: two MPIs in one process, or a flavour we cannot serve. Of
+/// all fall-backs the largest, so under TUTTI_STRICT no collective has a way, unless all of them
+/// are to go there (TUTTI_ENABLE=0).
+void fill_untouched(const Config& config, Lookup lookup, Door* door) {
+  const bool is_strict = config.strict && config.enable;
+  for (int entry = 0; entry < kEntryCount; ++entry) {
+    if (!is_strict || !is_collective(entry)) {
+      door->entries[entry] = lookup(kPmpiNames[entry]);
+    }
+  }
+  if (is_strict) {
+    door->refusal = "TUTTI_STRICT: it would go to MPI untouched";
+  }
+}
+
+/// Not MPI_SUCCESS in any ABI, through the communicator's error handler. A program that is linked
+/// to its library gets here under TUTTI_STRICT alone.
+int refuse(const Door* door, int entry, Word last) {
+  constexpr int kError = 16;
+  log(LogLevel::kError, std::string(kPmpiNames[entry] + 1) + ": " + door->refusal);
+  using Handler = int (*)(Word comm, Word code);
+  if (auto* handler = reinterpret_cast<Handler>(g_lookup("PMPI_Comm_call_errhandler"));
+      handler != nullptr && is_collective(entry)) {
+    handler(last, kError);
+  }
+  return kError;
+}
+
+const char* to_string(Flavour flavour) {
+  switch (flavour) {
+    case Flavour::kMpich:
+      return "MPICH ABI";
+    case Flavour::kOpenMpi:
+      return "Open MPI ABI";
+    case Flavour::kAbi:
+      return "MPI standard ABI";
+    case Flavour::kUnknown:
+      break;
+  }
+  return "unknown MPI";
+}
+
+bool open_flavour(Flavour flavour, [[maybe_unused]] Lookup lookup, [[maybe_unused]] Lookup native,
+                  [[maybe_unused]] Door* door) {
+  switch (flavour) {
+#ifdef TUTTI_HAVE_MPICH
+    case Flavour::kMpich:
+      return open_door_mpich(lookup, native, door);
+#endif
+#ifdef TUTTI_HAVE_OPENMPI
+    case Flavour::kOpenMpi:
+      return open_door_openmpi(lookup, native, door);
+#endif
+#ifdef TUTTI_HAVE_ABI
+    case Flavour::kAbi:
+      return open_door_abi(lookup, native, door);
+#endif
+    default:
+      log(LogLevel::kError, std::string("this build has no door for the ") + to_string(flavour) +
+                                "; every call goes to MPI untouched");
+      return false;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::mpi
+
+using namespace tutti::mpi;
+
+extern "C" void tutti_mpi_open_door(Flavour flavour, const char* path, const char* other_path,
+                                    Lookup lookup, Lookup next_in_chain, Door* door) {
+  g_lookup = lookup;
+  door->refuse = refuse;
+  const tutti::ParsedConfig parsed = tutti::config_from_environment();
+  if (*other_path != '\0') {
+    tutti::log(tutti::LogLevel::kError, std::string("two MPI libraries in one process (") + path +
+                                            " and " + other_path +
+                                            "); every call goes untouched to the first of them");
+    fill_untouched(parsed.config, lookup, door);
+  } else if (!open_flavour(flavour, lookup, parsed.config.chain ? next_in_chain : lookup, door)) {
+    fill_untouched(parsed.config, lookup, door);
+  }
+}
