@@ -4,17 +4,19 @@
 # What `cmake --install` lays down; the prefix may be moved afterwards.
 #
 #   component runtime       lib/libtutti.so.0 lib/libtutti-mpi.so lib/lib{nccl,rccl}-net-tutti.so
-#                           share/tutti/tuning/*.json share/modulefiles/tutti/<version>
+#                           share/tutti/tuning/*.json
 #   component measure       lib/tutti/tutti-measure-* (bench/measure)
+#   component command       bin/tutti share/tutti/python share/modulefiles/tutti/<version>
 #   component development   include/tutti/*.h lib/cmake/tutti lib/pkgconfig/tutti.pc
+#                           share/tutti/examples
 #
 # The wheel (scikit-build-core sets SKBUILD) takes runtime and measure, below tutti/ in the package,
 # all binaries in tutti/lib. A wheel cannot hold symbolic links, so the library there is plain
-# libtutti.so, and the network plugin is there twice.
+# libtutti.so.
 include(CMakePackageConfigHelpers)
 
 # All that `tutti` needs, without the tests.
-add_custom_target(tutti_product DEPENDS tutti_shared tutti_mpi_preload tutti_nccl_net)
+add_custom_target(tutti_product DEPENDS tutti_shared tutti_mpi_preload tutti_rccl_net)
 foreach(flavour mpich openmpi abi net)
   if(TARGET tutti-measure-${flavour})
     add_dependencies(tutti_product tutti-measure-${flavour})
@@ -38,20 +40,31 @@ install(TARGETS tutti_shared EXPORT tuttiTargets
         FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
 install(TARGETS tutti_mpi_preload
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)
-install(TARGETS tutti_nccl_net LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)
-set(rccl_name "$<TARGET_FILE_DIR:tutti_nccl_net>/librccl-net-tutti.so") # A link.
-if(SKBUILD)
-  set(rccl_name "$<TARGET_FILE:tutti_nccl_net>")
-endif()
-install(FILES "${rccl_name}" DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
-        RENAME librccl-net-tutti.so)
+install(TARGETS tutti_nccl_net tutti_rccl_net
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/tuning/" DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti/tuning
         COMPONENT runtime FILES_MATCHING PATTERN "*.json")
 
 if(NOT SKBUILD)
   configure_file("${CMAKE_CURRENT_LIST_DIR}/modulefile.in" modulefile @ONLY)
-  install(FILES "${CMAKE_CURRENT_BINARY_DIR}/modulefile" COMPONENT runtime
+  install(FILES "${CMAKE_CURRENT_BINARY_DIR}/modulefile" COMPONENT command
           DESTINATION ${CMAKE_INSTALL_DATADIR}/modulefiles/tutti RENAME ${PROJECT_VERSION})
+
+  set(python_directory ${CMAKE_INSTALL_DATADIR}/tutti/python)
+  file(RELATIVE_PATH bin_to_python "/${CMAKE_INSTALL_BINDIR}" "/${python_directory}")
+  file(STRINGS "${PROJECT_SOURCE_DIR}/pyproject.toml" python_needs REGEX "^dependencies = ")
+  string(REGEX REPLACE "[^\"]*\"([a-z]+)[^\"]*\"[^\"]*" "\\1 " python_needs "${python_needs}")
+  string(STRIP "${python_needs}" python_needs)
+  configure_file("${CMAKE_CURRENT_LIST_DIR}/tutti.in" tutti_command @ONLY)
+  install(PROGRAMS "${CMAKE_CURRENT_BINARY_DIR}/tutti_command" COMPONENT command
+          DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME tutti)
+  file(GENERATE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/python_version" CONTENT "${PROJECT_VERSION}\n")
+  install(DIRECTORY "${PROJECT_SOURCE_DIR}/python/tutti" DESTINATION ${python_directory}
+          COMPONENT command FILES_MATCHING PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
+  install(FILES "${CMAKE_CURRENT_BINARY_DIR}/python_version" COMPONENT command
+          DESTINATION ${python_directory}/tutti RENAME VERSION)
+  install(DIRECTORY "${PROJECT_SOURCE_DIR}/examples" DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti
+          COMPONENT development PATTERN "__pycache__" EXCLUDE)
 endif()
 
 set(package_directory ${CMAKE_INSTALL_LIBDIR}/cmake/tutti)

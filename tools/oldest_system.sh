@@ -2,11 +2,13 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Shows that the wheel works where it promises to: in a bare Debian 11 (glibc 2.31, Python 3.9) without
-# a compiler. Installs it there, then runs `tutti info`, `tutti bench` on MPICH and an MPI program
+# Shows that the wheel works where it promises to: in a bare Debian 11 (glibc 2.31, Python 3.9)
+# without a compiler. Installs it there, then runs `tutti info`, `tutti bench` on MPICH and a program
 # under `tutti run`. As root; needs mmdebstrap and a network. The system is kept in the cache.
 #
 #   tools/oldest_system.sh WHEEL [COMMAND]   COMMAND: run this in place of the checks
+# The shells inside expand the quoted scripts.
+# shellcheck disable=SC2016
 set -euo pipefail
 [[ $(id -u) -eq 0 ]] || { echo "$0: needs root, for mount namespaces" >&2; exit 2; }
 wheel=$(realpath "${1:?a wheel, as make wheel puts it into dist/}")

@@ -11,13 +11,16 @@ from pathlib import Path
 
 def _version() -> str:
     """The installed package's version; in a source tree that of the CMake project."""
+    installed = Path(__file__).with_name("VERSION")  # In a prefix of `cmake --install`.
+    if installed.is_file():
+        return installed.read_text().strip()
     project = Path(__file__).parents[2] / "CMakeLists.txt"
     if project.is_file():
         match = re.search(r"project\(tutti VERSION ([0-9.]+)", project.read_text())
         if match:
             return match.group(1)
     try:
-        return importlib.metadata.version("tutti")
+        return importlib.metadata.version("tutti-hpc")
     except importlib.metadata.PackageNotFoundError:
         return "unknown"
 
