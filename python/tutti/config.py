@@ -27,7 +27,7 @@ def text(knobs: list[dict[str, Any]], origin: bool) -> str:
         rows.append(words)
     table = output.columns(rows).splitlines()
     lines = [click.style(table[0], bold=True)]
-    for line, knob in zip(table[1:], knobs, strict=True):
+    for line, knob in zip(table[1:], knobs):
         changed = knob["origin"] != "default"
         lines += [click.style(line, bold=True) if changed else line, f"    {knob['effect']}"]
     return "\n".join(lines)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,7 @@ def switch_points(rows: list[Row]) -> list[tuple[float, str, str]]:
     ordered = sorted(rows, key=lambda row: row.bytes)
     return [
         ((max(a.bytes, 1) * b.bytes) ** 0.5, a.plan, b.plan)
-        for a, b in itertools.pairwise(ordered)
+        for a, b in zip(ordered, ordered[1:])
         if a.plan != b.plan
     ]
 
@@ -143,7 +142,7 @@ def draw(documents: list[Results]) -> Figure:
         figure, panels = pyplot.subplots(
             len(documents), 1, figsize=(8.2, 0.5 + 3.8 * len(documents)), squeeze=False
         )
-        for axes, results in zip(panels[:, 0], documents, strict=True):
+        for axes, results in zip(panels[:, 0], documents):
             _draw_latency(axes, results)
             second = _draw_speedup(axes, results)
             handles, labels = axes.get_legend_handles_labels()

@@ -106,10 +106,10 @@ def text(results: Results, paint: Callable[[str, Row], str] | None = None) -> st
         )
         shown.append(row)
     widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
-    for line, shown_row in zip(table, shown, strict=True):
+    for line, shown_row in zip(table, shown):
         cells = [
             cell.ljust(width) if column == 1 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+            for column, (cell, width) in enumerate(zip(line, widths))
         ]
         finished = "  ".join(cells).rstrip()
         lines.append(paint(finished, shown_row) if paint and shown_row else finished)
@@ -257,17 +257,15 @@ def to_csv(documents: Iterable[Results]) -> str:
 
 def render(results: Results, fmt: str, paint: Callable[[str, Row], str] | None = None) -> str:
     """The results in one of `FORMATS`."""
-    match fmt:
-        case "text":
-            return text(results, paint)
-        case "osu":
-            return osu(results)
-        case "nccl-tests":
-            return nccl_tests(results)
-        case "csv":
-            return to_csv([results])
-        case _:
-            return results_file.encode(results).decode()
+    if fmt == "text":
+        return text(results, paint)
+    if fmt == "osu":
+        return osu(results)
+    if fmt == "nccl-tests":
+        return nccl_tests(results)
+    if fmt == "csv":
+        return to_csv([results])
+    return results_file.encode(results).decode()
 
 
 FORMATS = ("text", "osu", "nccl-tests", "json", "csv")

@@ -165,7 +165,7 @@ def _word(words: tuple[str, ...], number: int) -> str:
 
 
 def _numbers(names: tuple[str, ...], values: tuple[int, ...]) -> dict[str, int]:
-    return dict(zip(names, values, strict=True))
+    return dict(zip(names, values))
 
 
 class _File:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
@@ -42,8 +43,7 @@ def columns(rows: Sequence[Sequence[str]], indent: str = "") -> str:
         return ""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = (
-        indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
+        indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)) for row in rows
     )
     return "\n".join(line.rstrip() for line in lines)
 
@@ -57,8 +57,8 @@ def paint_row(line: str, row: Row) -> str:
 
 @contextmanager
 def progress(description: str) -> Iterator[Callable[[float], None] | None]:
-    """A progress bar on a terminal's standard error; None when there is no terminal."""
-    if not sys.stderr.isatty():
+    """A progress bar on a terminal's standard error; None without a terminal or package rich."""
+    if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
         yield None
         return
     from rich.console import Console

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import msgspec
 
@@ -100,12 +100,12 @@ class Document(msgspec.Struct, kw_only=True):
     versions: Versions
     query: dict[str, Any]  # What the library was asked, but for the seeds.
     hosts: int
-    ideal_us: float | None  # Payload through the most loaded link of a host at line rate.
-    floor_us: float | None  # With headers and a round trip.
+    ideal_us: Optional[float]  # Payload through the most loaded link of a host at line rate.
+    floor_us: Optional[float]  # With headers and a round trip.
     base_rtt_us: float
     bdp_bytes: int
     queue_bytes: int
-    floor_reason: str | None = None  # Why there is no ideal and no floor.
+    floor_reason: Optional[str] = None  # Why there is no ideal and no floor.
     rows: list[Row]
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Optional
 
 import msgspec
 
@@ -95,9 +96,9 @@ class Row(msgspec.Struct):
     latency_us: float
     baseline_us: float
     predicted_percent: float
-    published_percent: float | None
-    bound_points: float | None
-    apart_percent: float | None  # The first exchange within the node alone; null on one node.
+    published_percent: Optional[float]
+    bound_points: Optional[float]
+    apart_percent: Optional[float]  # The first exchange within the node alone; null on one node.
     beyond_percent: dict[str, float]  # By algorithm of ours that is not in the paper.
 
     def distance(self) -> float | None:

@@ -15,7 +15,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import msgspec
 
@@ -46,8 +46,8 @@ class Link(msgspec.Struct, omit_defaults=True):
     bytes_max: int  # Of one end.
     utilisation_mean: float  # Bytes over what the link could have moved.
     utilisation_max: float
-    busy_max: float | None = None  # The busiest end held a message.
-    incast_max: float | None = None  # The end with most of it had two or more coming in.
+    busy_max: Optional[float] = None  # The busiest end held a message.
+    incast_max: Optional[float] = None  # The end with most of it had two or more coming in.
 
 
 class Row(msgspec.Struct):
@@ -289,7 +289,7 @@ def aligned(table: Sequence[Sequence[str]], left: Sequence[int]) -> str:
     return "\n".join(
         "  ".join(
             cell.ljust(width) if column in left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+            for column, (cell, width) in enumerate(zip(line, widths))
         ).rstrip()
         for line in table
     )

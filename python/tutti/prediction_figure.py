@@ -111,7 +111,7 @@ def _draw_bars(axes: Axes, rows: list[Row]) -> None:
             markeredgecolor="black",
             label=f"predicted, {name}",
         )
-    for place, row in zip(places, rows, strict=True):
+    for place, row in zip(places, rows):
         box = {"boxstyle": "round", "facecolor": "white", "edgecolor": "none", "pad": 0.2}
         text = f"{row.distance():+.1f}"
         axes.annotate(text, (place, 2), fontsize=8, ha="center", va="bottom", bbox=box)

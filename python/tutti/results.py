@@ -12,7 +12,7 @@ import re
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import msgspec
 
@@ -41,7 +41,7 @@ class Row(msgspec.Struct):
     latency_us: Latency
     algbw_gbps: float
     busbw_gbps: float
-    wrong: int | None = None  # Wrong elements; null: not checked.
+    wrong: Optional[int] = None  # Wrong elements; null: not checked.
 
 
 class Machine(msgspec.Struct):
@@ -79,7 +79,7 @@ class Results(msgspec.Struct, kw_only=True):
     op: str
     # Of the same job, timed as its calls: a plain launch of an empty kernel and the way of its word
     # to the host. Null: not on a CUDA device.
-    floor_us: float | None = None
+    floor_us: Optional[float] = None
     rows: list[Row] = []
 
     def native(self, size_bytes: int) -> Row | None:
@@ -173,7 +173,7 @@ def _comparable(one: Results, other: Results) -> bool:
     """Of the same calls on the same machine. A job that used no such library goes with any."""
     calls = [(d.collective, d.ranks, d.nodes, d.memory, d.type, d.op) for d in (one, other)]
     places = [(d.machine.gpus, d.machine.cpus) for d in (one, other)]
-    libraries = zip(*((d.versions.mpi, d.versions.ccl) for d in (one, other)), strict=True)
+    libraries = zip(*((d.versions.mpi, d.versions.ccl) for d in (one, other)))
     return (
         calls[0] == calls[1]
         and places[0] == places[1]

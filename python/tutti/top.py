@@ -97,7 +97,7 @@ def _shares(old: Connection | None, new: Connection) -> list[float]:
     sent = [path.chunks_sent for path in new.paths]
     of_late = sent
     if old is not None and len(old.paths) == len(new.paths):
-        of_late = [a.chunks_sent - b.chunks_sent for a, b in zip(new.paths, old.paths, strict=True)]
+        of_late = [a.chunks_sent - b.chunks_sent for a, b in zip(new.paths, old.paths)]
     for chunks in (of_late, sent):
         if sum(chunks) > 0:
             return [count / sum(chunks) for count in chunks]
@@ -127,7 +127,7 @@ def _connection(
     way = "sent" if connection.direction == "sends" else "received"
     shares = _shares(old, connection)
     paths = []
-    for index, (path, share) in enumerate(zip(connection.paths, shares, strict=True)):
+    for index, (path, share) in enumerate(zip(connection.paths, shares)):
         last = old.paths[index] if old is not None and index < len(old.paths) else None
         paths.append(
             dataclasses.asdict(path)
@@ -161,7 +161,7 @@ def describe(before: Sample | None, now: Sample) -> Document:
     processes = []
     for process in now.processes:
         document = dataclasses.asdict(process)
-        for engine, shown in zip(process.engines, document["engines"], strict=True):
+        for engine, shown in zip(process.engines, document["engines"]):
             shown["connections"] = [
                 _connection(process, it, old.get((process.file, it.number)), (before, now))
                 for it in engine.connections
@@ -290,7 +290,7 @@ def _engine_lines(engine: Document, path_count: int, limit: int | None) -> list[
     if shown:
         table = output.columns([_HEADINGS, *map(_row, shown)], "    ").splitlines()
         lines.append(table[0])
-        for line, connection in zip(table[1:], shown, strict=True):
+        for line, connection in zip(table[1:], shown):
             lines += [line, *_path_lines(connection, path_count)]
     more = len(connections) - len(shown) + engine["connections_left_out"]
     return [*lines, f"    and {more} more connections"] if more else lines

@@ -24,7 +24,7 @@ def matrix(
     """A matrix of links and the legend of its words; `more` are columns beside it."""
     more = more or {}
     rows = [["", *names, *more]]
-    for index, (name, row) in enumerate(zip(names, words, strict=True)):
+    for index, (name, row) in enumerate(zip(names, words)):
         rows.append([name, *row, *(column[index] for column in more.values())])
     legend = [(f"{word} =", meaning) for word, meaning in machine.LINK_LEGEND.items()]
     return output.columns(rows, "  ") + "\n\n" + output.columns(legend, "  ")
@@ -90,9 +90,7 @@ def node_text(node: dict[str, Any], derived: dict[str, Any]) -> str:
 def text(document: dict[str, Any]) -> str:
     """The document for people."""
     parts = []
-    for index, (node, derived) in enumerate(
-        zip(document["nodes"], document["derived"], strict=True)
-    ):
+    for index, (node, derived) in enumerate(zip(document["nodes"], document["derived"])):
         hosts = ", ".join(node.get("hosts", [])) or f"node {index}"
         parts.append(click.style(hosts, bold=True) + "\n" + node_text(node, derived))
     if document["unavailable"]:

@@ -74,7 +74,7 @@ def lanes(widths: list[int], rails: list[int | None]) -> list[list[int]]:
 
     `widths` are ranks and `rails` NICs by node; None is as many as ranks (src/schedule/lanes.hpp).
     """
-    known = [rail or width for width, rail in zip(widths, rails, strict=True)]
+    known = [rail or width for width, rail in zip(widths, rails)]
     return [[lane % width for width in widths] for lane in range(max([*widths, *known]))]
 
 
@@ -185,11 +185,9 @@ def _draw_rings(picture: Picture, placed: list[_Node], rings: list[list[int]], t
         y = top + (lane + 1) * LANE_ROOM
         # Rings of one NIC stand beside each other.
         shift = (lane % 5 - 2) * 4
-        exits = [
-            node.exit(member, lane) + shift for node, member in zip(placed, members, strict=True)
-        ]
+        exits = [node.exit(member, lane) + shift for node, member in zip(placed, members)]
         style = {"stroke": colour, "stroke_width": "2"}
-        for node, x in zip(placed, exits, strict=True):
+        for node, x in zip(placed, exits):
             start = node.nic_y + BOX_HEIGHT if node.nics else node.gpu_y + BOX_HEIGHT
             picture.line(f"M{x:g} {start:g} V{y:g}", **style)
             picture.add(f'circle cx="{x:g}" cy="{y:g}" r="3"', {"fill": colour})
