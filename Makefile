@@ -44,7 +44,8 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
 
 .PHONY: demo
-demo: product ## native MPI against hybrid on this machine: a table and demo.png
+demo: product ## native MPI, all NICs, a failing spine: tables and demo.png
+	@cmake --build --preset dev --target tutti_demo
 	@$(tutti) tutti.demo
 
 .PHONY: product

@@ -14,7 +14,8 @@ eighth of a host's link, so one flow gets at most an eighth of its host, and flo
 spine less. Ring and all-to-all traffic, each without and with packets lost at random, are carried
 by turns over TCP with one stream per channel (NCCL's default), TCP with 16 streams, and Tutti. The
 ideal is what TCP's full frames carry on a host's link, or on its links to the spines where they are
-slower.
+slower. With `--failing 5%` the first spine loses that share of its packets, as a spine with a bad
+optical module does.
 
 All waiting is polling, as NCCL's, so CPU time does not tell whether the processors are the limit.
 `--headroom` therefore repeats the first pattern at half of all rates: where the links are the
@@ -479,7 +480,7 @@ def measure_fabric(options: argparse.Namespace, programs: Path, tutti: Way) -> l
         labs.append((0, 2, options.pattern[:1]))
     for loss_ppm, divisor, patterns in labs:
         spec = plan.Spec(
-            nodes=NODES,
+            nodes=options.nodes,
             rails=1,
             rate_bps=rate // divisor,
             spines=SPINES,
@@ -491,6 +492,8 @@ def measure_fabric(options: argparse.Namespace, programs: Path, tutti: Way) -> l
         ways = [ONE_STREAM, MANY_STREAMS, Way(tutti.name, tutti.library, env)]
         ways = [way for way in ways if not options.way or way.name in options.way]
         with Lab(spec) as lab:
+            if options.failing:
+                lab.fail_spine(0, plan.parse_loss(options.failing))
             runner = Runner(programs, lab, "rail0", f"{plan.management_address(0)}:{PORT}")
             for pattern in patterns:
                 for row in fabric_rows(runner, ways, pattern, options.repeats, options.seconds):
@@ -513,6 +516,7 @@ def measure_fabric(options: argparse.Namespace, programs: Path, tutti: Way) -> l
                             "message_bytes": MESSAGE_BYTES,
                             "window": WINDOW,
                             "queue": options.queue,
+                            "failing": options.failing,
                         },
                     )
     say(rows, fabric_table)
@@ -562,6 +566,8 @@ def main() -> int:
     parser.add_argument("--spine-rate", default="12.5mbit")
     parser.add_argument("--queue", default="80ms", help="of each link")
     parser.add_argument("--loss", nargs="+", default=["0%", "0.1%", "1%"])
+    parser.add_argument("--failing", help="loss of the first spine, as in 5%%")
+    parser.add_argument("--nodes", type=int, default=NODES, help="of fabric")
     parser.add_argument("--pattern", nargs="+", default=["ring", "alltoall"])
     parser.add_argument("--way", nargs="+", help="only these, by name")
     parser.add_argument("--repeats", type=int, default=5)

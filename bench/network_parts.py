@@ -9,11 +9,12 @@ import contextlib
 import os
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tutti.lab import lifetime, namespaces, network, plan, state
+from tutti.lab import lifetime, namespaces, network, packet_loss, plan, state
 
 Row = dict[str, Any]
 
@@ -78,6 +79,27 @@ class Lab:
 
     def __exit__(self, *_: object) -> None:
         state.take_down(self.place)
+
+    def fail_spine(self, spine: int, loss_ppm: int) -> None:
+        """From now on a spine loses so many packets of a million that arrive at it."""
+        name = f"spine{spine}"
+        to_spine = [link for link in self.plan.links if link.b.box == name]
+
+        def cut_segments(device: str) -> None:
+            # What is lost must be a packet, so the kernel has to cut segments before the link.
+            with network._netlink() as route:
+                index = route.link_lookup(ifname=device)[0]
+                route.link("set", index=index, gso_max_segs=1)
+
+        for link in to_spine:
+            network.inside(self.pids[link.a.box], partial(cut_segments, link.a.device))
+        losses_ppm = {link.b.device: loss_ppm for link in to_spine}
+        network.inside(self.pids[name], partial(packet_loss.start, losses_ppm))
+        links = tuple(
+            replace(link, loss_ppm=loss_ppm) if link in to_spine else link
+            for link in self.plan.links
+        )
+        self.plan = replace(self.plan, links=links)  # So that count() reads what is lost.
 
     def count(self) -> tuple[int, int]:
         """(packets that queues dropped, packets that links lost) so far."""

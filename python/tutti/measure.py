@@ -81,11 +81,15 @@ class Job:
 
 @dataclass(frozen=True)
 class LabJob:
-    """A job that runs in a lab instead of on this machine itself. `mpi`: as the user named it."""
+    """A job that runs in a lab instead of on this machine itself.
+
+    `mpi`: as the user named it; `striped`: each rank uses all rails, not only its own.
+    """
 
     place: state.Place
     ranks_per_node: int
     mpi: str | None = None
+    striped: bool = False
 
 
 @dataclass(frozen=True)
@@ -274,6 +278,7 @@ def _lab_command(lab: LabJob, ranks: int, program: Sequence[str], preload: bool)
     words += ["--directory", str(lab.place.base), "--name", lab.place.name]
     words += ["run", "-n", str(ranks), "--ppn", str(lab.ranks_per_node)]
     words += ["--mpi", lab.mpi] if lab.mpi else []
+    words += ["--striped"] if lab.striped else []
     words += [] if preload else ["--no-preload"]
     return [*words, "--", *program]
 
