@@ -339,6 +339,25 @@ def test_loss__is_of_packets_and_not_of_super_packets(lab: Lab) -> None:
     assert sum(link["dropped_packets"] for link in links.values()) == 0
 
 
+def test_failing_spine__loses_packets_and_the_others_do_not(lab: Lab) -> None:
+    sys.path.insert(0, str(ROOT / "bench"))
+    import network_parts
+
+    spec = plan.Spec(2, 1, 1_000_000_000, spines=2)
+    bench_lab = network_parts.Lab(spec)
+    bench_lab.place = lab.place
+    with bench_lab:
+        bench_lab.fail_spine(0, 200_000)
+        packets = 100
+        came, whole, partly = lab.send_datagrams(packets, 24)
+        lost = packets * DATAGRAMS - came
+        # Half of the ports take it: 440 of 4400 are expected, and the ports may be shared unevenly.
+        assert 150 < lost < 800
+        assert whole > packets / 5
+        assert partly > packets / 5
+        assert bench_lab.count() == (0, lost)
+
+
 def test_link__is_pulled_and_plugged_in_while_a_program_runs(lab: Lab) -> None:
     lab.up("--nodes", "2", "--fabric", "leaf-spine:2", "--rate", "1gbit")
     size = 100_000

@@ -102,10 +102,15 @@ def test_measure__the_document_says_which_tcp(
     out = tmp_path / "out.json"
     options = argparse.Namespace(
         output=out, verbose=False, rate="100mbit", spine_rate="10mbit", queue="80ms", loss=["0%"],
-        pattern=["ring"], way=None, headroom=False, repeats=1, seconds=1,
+        pattern=["ring"], way=None, headroom=False, repeats=1, seconds=1, nodes=8, failing="5%",
     )  # fmt: skip
+    failed: list[tuple[int, int]] = []
+    monkeypatch.setattr(
+        UpLab, "fail_spine", lambda _, spine, loss_ppm: failed.append((spine, loss_ppm))
+    )
     getattr(bench, f"measure_{part}")(options, tmp_path, bench.Way("Tutti", "lib", {}))
     assert json.loads(out.read_text())["tcp"] == "reno"
+    assert failed == ([(0, 50_000)] if part == "fabric" else [])
     with UpLab(plan.Spec(nodes=2, rails=1, rate_bps=10**9)) as lab:
         lab.use_tcp("bbr")
         assert (lab.tcp(), network_parts.tcp_of(lab)) == ("bbr", "bbr")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from tutti import launch, measure, mpi, paths, terms
 from tutti.errors import TuttiError
+from tutti.lab import state
 from tutti.results import Results
 
 # Adds one to the first element of every allreduce's result: what --check must find.
@@ -187,6 +188,15 @@ def test_run__a_refused_plan_has_no_row(capsys: pytest.CaptureFixture[str]) -> N
     said = capsys.readouterr().err
     for plan, used in (("ccl-gamma", "mpi-gamma"), ("bogus-plan", "native")):
         assert f"{plan} is left out, another plan ran in its place at 64 ({used}), 256 (" in said
+
+
+def test_lab_command__striped_and_without_preload_when_asked(tmp_path: Path) -> None:
+    place = state.Place(tmp_path, "one")
+    own = measure._lab_command(measure.LabJob(place, 4, "openmpi"), 16, ["program"], True)
+    striped = measure.LabJob(place, 4, "openmpi", striped=True)
+    both = measure._lab_command(striped, 16, ["program"], False)
+    assert set(both) - set(own) == {"--striped", "--no-preload"}
+    assert both[-2:] == ["--", "program"]
 
 
 def test_run__plans_that_are_all_refused_are_an_error() -> None:
