@@ -97,6 +97,10 @@ class Found:
     slowest: list[tuple[float, float]] = dataclasses.field(default_factory=list)
 
 
+# By flavour, as the library itself says: what a launcher in PATH says may be another's.
+found_versions: dict[str, str] = {}
+
+
 def launch(cell: Cell) -> list[str]:
     """The launcher's command line up to the program."""
     cores = sorted(os.sched_getaffinity(0))
@@ -127,8 +131,12 @@ def run_job(cell: Cell, options: Sequence[str], settings: Sequence[str], limit_s
         raise TuttiError(f"{harness.door()} cannot be preloaded: {result.stderr[:300]}")
     # Status 1 with its last line: wrong results, which the rows count.
     ended = re.search(r"^paired: wrong \d+$", result.stdout, re.MULTILINE)
-    if ended is None or result.status is None:
+    # Out of time: what it has printed counts, the rest is left out.
+    if ended is None and not (result.status is None and "paired: row" in result.stdout):
         raise TuttiError(f"{cell}: the job failed\n{result}")
+    version = re.search(r"^paired: library (.*)$", result.stdout, re.MULTILINE)
+    if version is not None:
+        found_versions[cell.library.flavour] = mpi.short_version(" ".join(version.group(1).split()))
     return result.stdout
 
 
@@ -439,6 +447,8 @@ def measure(arguments: argparse.Namespace) -> tuple[list[Row], list[str]]:
             left_out.append(error.format_message())
             print(left_out[-1], file=sys.stderr)
             continue
+        if not re.search(r"^paired: wrong \d+$", text, re.MULTILINE):
+            left_out.append(f"{cell}: the job ran out of time")
         skipped = re.findall(r"^paired: skipped (\S+) (\d+)$", text, re.MULTILINE)
         if skipped:
             first = " ".join(skipped[0])
@@ -562,14 +572,8 @@ def measure_setup(arguments: argparse.Namespace) -> int:
     return 1 if missed or left_out or not rows else 0
 
 
-def versions(libraries: Sequence[harness.Mpi]) -> dict[str, str]:
-    """The MPIs' versions."""
-    known = {m.abi: mpi.short_version(mpi.facts(m).version) for m in mpi.find_all()}
-    return {library.flavour: known.get(library.flavour, "?") for library in libraries}
-
-
 def write(arguments: argparse.Namespace, document: dict[str, Any]) -> None:
-    document["versions"] |= versions(arguments.libraries)
+    document["versions"] |= found_versions
     files.write(arguments.output, json.dumps(document, indent=1) + "\n")
 
 

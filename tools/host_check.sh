@@ -7,7 +7,7 @@
 #   tools/host_check.sh pack FILE                here, after `make build`: an archive of 20 MB
 #   tools/host_check.sh run FILE OUT MINUTES [PART...] [-- ARGUMENTS...]     there
 # FILE, a .tar.gz, is carried with the source tree (bench, python, tests/mpi, tools) and holds:
-#   build/lib/libtutti-mpi.so and build/tests/mpi/{mpich,openmpi}/{paired,collectives}, stripped
+#   build/lib/libtutti-mpi.so, libtutti.so.0 and build/tests/mpi/{mpich,openmpi}/{paired,collectives}, stripped
 #   mpich/, openmpi/    launchers, libraries and their plug-ins, of .env/ or TUTTI_*_ROOT
 #   python/             msgspec and click for the Python there: PACK_PYTHON, 3.12
 #   commit              the commit that was packed
@@ -34,7 +34,7 @@ pack() {
   trap "rm -rf '$to'" EXIT
   mkdir -p "$to"/build/lib "$to"/mpich/bin "$to"/mpich/lib "$to"/openmpi/bin "$to"/openmpi/lib
   [[ -f $from/lib/libtutti-mpi.so ]] || fail "$from/lib/libtutti-mpi.so is not there" "make build"
-  cp -L "$from/lib/libtutti-mpi.so" "$to/build/lib/" || exit 1
+  cp -L "$from"/lib/libtutti-mpi.so "$from"/lib/libtutti.so.0 "$to/build/lib/" || exit 1
   for name in mpich openmpi; do
     mkdir -p "$to/build/tests/mpi/$name"
     cp "$from/tests/mpi/$name"/{paired,collectives} "$to/build/tests/mpi/$name/" || exit 1

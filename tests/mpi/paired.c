@@ -11,7 +11,8 @@
  * with microseconds per call, as the average and the maximum over the ranks, one line for each pair
  * of blocks; WRONG is the number of wrong elements in our results and PLAN the plan of our side.
  * SIZE is what was wanted and BYTES what it is in whole elements and blocks.
- * Before them: paired: cores LEAST MOST, on how many cores a rank may run. Sizes for which no time
+ * Before them: paired: cores LEAST MOST, on how many cores a rank may run, and paired: library, the
+ * MPI's own words for its version. Sizes for which no time
  * is left are printed as "paired: skipped COLLECTIVE BYTES". Ends with paired: wrong ELEMENTS BYTES
  * is the vector of allreduce, reduce and bcast, and block x ranks of every other collective.
  *
@@ -490,6 +491,7 @@ static size_t measure_row(const struct side sides[2], const struct row* row, dou
     ++pairs;
   }
   char plan[128];
+  call(&sides[1], row, 0); /* A barrier may have been the last one. */
   plan_used(sides[1].comm, plan, (int)sizeof plan);
   if (rank == 0) {
     const size_t block = row->what == BARRIER ? 0 : (size_t)row->count * row->element_bytes;
@@ -693,6 +695,10 @@ static void print_cores(void) {
   PMPI_Allreduce(MPI_IN_PLACE, cores, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   if (rank == 0) {
     printf("paired: cores %d %d\n", -cores[0], cores[1]);
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    MPI_Get_library_version(version, &length);
+    printf("paired: library %.*s\n", (int)strcspn(version, "\n"), version);
   }
 }
 

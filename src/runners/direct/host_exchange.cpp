@@ -89,9 +89,6 @@ bool DirectHostRunner::take_spread_piece(int writer, Stream& stream) {
 }
 
 bool DirectHostRunner::spread(const Call& call) {
-  if (!claim_rings()) {
-    return false;
-  }
   const bool is_bcast = call.collective == Collective::kBcast;
   const Bytes piece_max = layout_.part_bytes_max();
   Stream out;
@@ -119,6 +116,9 @@ bool DirectHostRunner::spread(const Call& call) {
     if (layout_.ranks == 1) {
       out = {};
     }
+  }
+  if (!out.is_done() && !claim_rings()) {
+    return false;
   }
   Patience patience(peers_);
   while (true) {
@@ -184,9 +184,6 @@ bool DirectHostRunner::take_piece(int writer, Stream& stream) {
 }
 
 bool DirectHostRunner::exchange(const Call& call) {
-  if (!claim_rings()) {
-    return false;
-  }
   const Bytes piece_max = layout_.pair_part_bytes_max();
   const auto all = static_cast<std::size_t>(layout_.ranks);
   std::vector<Stream> out(all);
@@ -235,6 +232,11 @@ bool DirectHostRunner::exchange(const Call& call) {
     std::memcpy(in[self].data, out[self].data, in[self].bytes);
   }
 
+  const bool writes =
+      std::any_of(out.begin(), out.end(), [](const Stream& stream) { return !stream.is_done(); });
+  if (writes && !claim_rings()) {
+    return false;
+  }
   // What is sent and what arrives share a buffer: nothing may arrive over what is not yet sent.
   const bool shares = aliasing_of(call) == Aliasing::kSame;
   Patience patience(peers_);

@@ -3,7 +3,6 @@
 #include "runners/direct/host_memory.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -143,8 +142,11 @@ Result<HostMemory::Part> HostMemory::take(int ranks) {
     free_sets_.pop_back();
   }
   std::byte* const block = data() + part.block_at;
-  // The life counter stays: a rank of the last communicator may still look at it.
-  std::memset(block + sizeof(std::uint64_t), 0, bytes - sizeof(std::uint64_t));
+  // The life counter stays: a rank of the last communicator may still look at it, and at others
+  // just before it sees that.
+  for (Bytes at = sizeof(std::uint64_t); at < bytes; at += sizeof(std::uint64_t)) {
+    HostCounter(block + at).publish(0);
+  }
   const HostCounter life(block);
   part.life = life.read() + 1;
   life.publish(part.life);

@@ -19,6 +19,8 @@ Rule full_rule() {
   rule.nodes = Range{2, UINT64_MAX};
   rule.ranks = Range{8, 16};
   rule.ranks_per_node = Range{4, 4};
+  rule.oversubscribed = true;
+  rule.mpi = "openmpi";
   rule.memory = Memory::kDevice;
   rule.ops = {ReduceOp::kSum, ReduceOp::kMax};
   rule.types = {DataType::kFloat32};
@@ -49,6 +51,9 @@ TEST(Table, hash__origins_and_comments_do_not_count) {
 TEST(Table, hash__every_field_counts) {
   const std::vector<std::function<void(Rule*)>> changes = {
       [](Rule* r) { r->collectives.clear(); },
+      [](Rule* r) { r->oversubscribed = false; },
+      [](Rule* r) { r->oversubscribed.reset(); },
+      [](Rule* r) { r->mpi = "mpich"; },
       [](Rule* r) { r->collectives = {Collective::kReduce}; },
       [](Rule* r) { r->bytes.reset(); },
       [](Rule* r) { r->bytes->min = 1; },
@@ -113,8 +118,9 @@ TEST(Table, rule_to_text__reads_like_a_sentence) {
 
 TEST(Table, rule_to_text__every_part) {
   EXPECT_EQ(rule_to_text(full_rule()),
-            "reduce|allreduce, device, nodes >= 2, ranks 8 to 16, ranks per node = 4, bytes 1K to "
-            "8K, sum|max, float32 -> mpi-alpha, chunks of 1M, within nodes ccl, among leaders mpi");
+            "reduce|allreduce, device, nodes >= 2, ranks 8 to 16, ranks per node = 4, more ranks "
+            "than cores, openmpi, bytes 1K to 8K, sum|max, float32 -> mpi-alpha, chunks of 1M, "
+            "within nodes ccl, among leaders mpi");
   EXPECT_EQ(rule_to_text(Rule{}), "any -> mpi-beta");
 }
 
@@ -126,7 +132,8 @@ TEST(Table, table_json__rules_in_order_with_origins) {
   ASSERT_EQ(document.size(), 2U);
   EXPECT_EQ(document[0], nlohmann::json::parse(R"({
     "collective": ["reduce", "allreduce"], "memory": "device", "nodes": {"min": 2},
-    "ranks": {"min": 8, "max": 16}, "ranks_per_node": 4, "bytes": {"min": "1K", "max": "8K"},
+    "ranks": {"min": 8, "max": 16}, "ranks_per_node": 4, "oversubscribed": true, "mpi": "openmpi",
+    "bytes": {"min": "1K", "max": "8K"},
     "op": ["sum", "max"], "type": "float32", "plan": "mpi-alpha",
     "parameters": {"chunk_bytes": "1M", "node_backend": "ccl", "leaders_backend": "mpi"},
     "comment": "measured", "origin": "here"})"));

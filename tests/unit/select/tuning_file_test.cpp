@@ -44,6 +44,7 @@ TEST(TuningFile, parse_table__every_key) {
     "rules": [
       {"collective": ["allreduce", "reduce"], "bytes": {"min": "1K", "max": 8192},
        "nodes": {"min": 2}, "ranks": {"max": 64}, "ranks_per_node": 4, "memory": "device",
+       "oversubscribed": false, "mpi": "mpich",
        "op": ["sum", "max"], "type": "fp32", "plan": "ccl-alpha",
        "parameters": {"chunk_bytes": "1M", "node_backend": "nccl", "leaders_backend": "mpi"},
        "comment": "d"},
@@ -52,12 +53,15 @@ TEST(TuningFile, parse_table__every_key) {
   ASSERT_TRUE(table.ok()) << table.status().message();
   ASSERT_EQ(table->rules.size(), 2U);
   EXPECT_EQ(rule_to_text(table->rules[0]),
-            "reduce|allreduce, device, nodes >= 2, ranks <= 64, ranks per node = 4, bytes 1K to "
-            "8K, sum|max, float32 -> ccl-alpha, chunks of 1M, within nodes ccl, among leaders mpi");
+            "reduce|allreduce, device, nodes >= 2, ranks <= 64, ranks per node = 4, a core for "
+            "each rank, mpich, bytes 1K to 8K, sum|max, float32 -> ccl-alpha, chunks of 1M, within "
+            "nodes ccl, among leaders mpi");
   EXPECT_EQ(table->rules[0].origin, "f:6");
+  EXPECT_EQ(rule_error(R"({"mpi": "lam", "plan": "mpi"})"),
+            "f:2: rules[0].mpi: \"lam\" is no MPI; use mpich or openmpi");
   EXPECT_EQ(table->rules[0].comment, "d");
   EXPECT_EQ(rule_to_text(table->rules[1]), "any -> mpi");
-  EXPECT_EQ(table->rules[1].origin, "f:11");
+  EXPECT_EQ(table->rules[1].origin, "f:12");
 }
 
 TEST(TuningFile, parse_table__order_of_names_does_not_matter) {
