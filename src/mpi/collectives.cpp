@@ -17,23 +17,9 @@ template <class Fill, class Native>
 [[gnu::noinline]] int look_and_perform(MPI_Comm comm, const void* send, void* recv, Fill fill,
                                        Native native) {
   int error = MPI_SUCCESS;
-  Session* session = known_session(comm);
-  if (session == nullptr) {
-    session = session_of(comm, &error);
-  }
+  Session* session = session_of(comm, &error);
   if (session == nullptr) {
     return error == MPI_SUCCESS ? native(send, recv) : error;
-  }
-  if (session->native != nullptr) {
-    View key;  // Another than the one below, which must be in memory.
-    key.send = send;
-    key.recv = recv;
-    fill(key);
-    const engine::Route* route = session->native->find(key, session->engine->route_generation());
-    if (route != nullptr) {
-      session->engine->count(*route);
-      return native(send, recv);
-    }
   }
   View view;
   view.send = send;
@@ -47,6 +33,17 @@ template <class Fill, class Native>
 inline int through(MPI_Comm comm, const void* send, void* recv, Fill fill, Native native) {
   if (known_inert(comm)) [[likely]] {
     return native(send, recv);
+  }
+  if (Session* session = known_session(comm); session != nullptr && session->native != nullptr) {
+    View key;  // Never in memory, as what is captured.
+    key.send = send;
+    key.recv = recv;
+    fill(key);
+    const engine::Route* route = session->native->find(key, session->engine->route_generation());
+    if (route != nullptr) {
+      session->engine->count(*route);
+      return native(send, recv);
+    }
   }
   return look_and_perform(comm, send, recv, fill, native);
 }
