@@ -27,7 +27,7 @@ checks='
   . /venv/bin/activate
   pip install --quiet --upgrade pip
   ! command -v cc gcc g++ cmake
-  pip install /wheel/*.whl mpich==5.0.2
+  pip install /wheel/*.whl mpich==5.0.2 mpi4py
   ldd --version | head -n 1
   python --version
   tutti --version
@@ -35,11 +35,20 @@ checks='
   tutti config >/dev/null
   tutti sim network --help >/dev/null
   tutti bench allreduce -b 8 -e 64K -n 2 -i 20
-  tutti run --log-level info -- mpirun -n 2 "$(find /venv -name tutti-measure-mpich)" --help >/dev/null
+  tutti run --strict --plan allreduce=direct -- mpirun -n 2 python /program.py
   echo "oldest system: ok"
 '
+program='
+from array import array
+from mpi4py import MPI
+
+values = array("d", [1.0] * 4096)
+MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, values)
+assert set(values) == {float(MPI.COMM_WORLD.size)}
+print("rank", MPI.COMM_WORLD.rank, "is right")
+'
 exec unshare --mount --pid --fork --propagation private bash -euo pipefail -c '
-  wheel=$1 cache=$2 command=$3 root=$(mktemp -d)
+  wheel=$1 cache=$2 command=$3 program=$4 root=$(mktemp -d)
   mount -t tmpfs -o size=4G none "$root"
   tar -C "$root" --exclude="./dev/*" -xf "$cache"
   mount --rbind /dev "$root/dev"
@@ -47,6 +56,7 @@ exec unshare --mount --pid --fork --propagation private bash -euo pipefail -c '
   mount --rbind /sys "$root/sys"
   mkdir "$root/wheel"
   cp "$wheel" "$root/wheel/"
+  printf %s "$program" >"$root/program.py"
   cp /etc/resolv.conf /etc/hosts "$root/etc/"
   cp -L --remove-destination /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
   for file in /etc/pip.conf /root/.config/pip/pip.conf; do
@@ -55,4 +65,4 @@ exec unshare --mount --pid --fork --propagation private bash -euo pipefail -c '
   cd "$root" && mkdir .old && pivot_root . .old && umount -l /.old && rmdir /.old && cd /
   exec env -i HOME=/root TERM=dumb LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     bash -c "$command"
-' oldest_system "$wheel" "$cache" "${command:-$checks}"
+' oldest_system "$wheel" "$cache" "${command:-$checks}" "$program"

@@ -32,7 +32,7 @@ def library_directories() -> list[Path]:
     if override:
         return [Path(override).absolute()]
     directories = [PACKAGE / "lib"]
-    for parent in PACKAGE.parents[:5]:
+    for parent in list(PACKAGE.parents)[:5]:  # Python 3.9 cannot slice parents.
         if parent.name in ("lib", "lib64"):
             directories.append(parent)
         directories += [parent / "lib", parent / "lib64"]
