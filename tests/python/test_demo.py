@@ -62,6 +62,16 @@ def test_gain__a_staged_plan_on_gpus_is_the_one_of_native(document: Results) -> 
     assert demo_document.gains(of(document, rows)) == {64: SAME_PLAN}
 
 
+def test_gain__on_gpus_also_over_nccl(document: Results) -> None:
+    rows = [row(64, "native", 9.0), row(64, "nccl", 6.0), row(64, "direct-gamma", 3.0, hybrid=True)]
+    rows += [row(1024, "native", 9.0), row(1024, "nccl", 6.0)]
+    rows += [row(1024, "ccl-beta", 6.0, hybrid=True)]
+    found = msgspec.structs.replace(document, rows=rows, memory="device")
+    assert demo_document.gains(found, "nccl") == {64: 2.0, 1024: SAME_PLAN}
+    sentence = demo_document.mpi_sentence([found])
+    assert "2.0 times faster than NCCL called directly, median of the 1 of 2 points" in sentence
+
+
 def test_gain__a_time_slice_is_noise(document: Results) -> None:
     slow = row(64, "native", 28_000.0)  # Its least, 14000 us, is no less.
     rows = [slow, row(64, "direct-gamma", 0.5, hybrid=True)]
@@ -103,6 +113,13 @@ def test_fabric_bars__from_rows_of_the_benchmark() -> None:
     panel = parts.fabric_bars(rows)
     assert panel.bound == 100.0
     assert panel.ours().value == 80.0
+
+
+def test_bars__a_run_without_tutti_is_an_error() -> None:
+    with pytest.raises(TuttiError, match="no result"):
+        parts.fabric_bars([{"way": "TCP, 1 stream", "goodput_mbps": 12.0, "of_ideal": 0.125}])
+    with pytest.raises(TuttiError, match="no result"):
+        parts.plugin_bars([])
 
 
 def test_plugin_bars__a_wrong_element_is_an_error() -> None:

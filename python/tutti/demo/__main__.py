@@ -87,7 +87,7 @@ def report(demo: Demo) -> None:
         first = demo.mpi[0]
         click.echo(
             f"\n1. {first.ranks} ranks, {first.memory} buffers: how many times faster Tutti is "
-            f"than {document.baseline(first)}"
+            f"than {' and '.join(document.baselines(first).values())}"
         )
         if first.memory == "host":
             click.echo(document.mpi_table(demo.mpi))

@@ -71,26 +71,30 @@ class Demo(msgspec.Struct, kw_only=True):
     seconds: float = 0
 
 
-def baseline(results: Results) -> str:
-    """What Tutti's choice is compared with."""
-    return "native MPI" if results.memory == "host" else "native MPI, staged by hand"
+def baselines(results: Results) -> dict[str, str]:
+    """Plans that Tutti's choice is compared with, and what they are called."""
+    if results.memory == "host":
+        return {"native": "native MPI"}
+    return {"native": "native MPI, staged by hand", "nccl": "NCCL called directly"}
 
 
-def is_same_plan(row: Row) -> bool:
-    """Tutti handed the call to the MPI library, as the baseline does."""
-    return row.plan == "native" or row.plan.startswith("mpi-")
+def is_same_plan(row: Row, over: str) -> bool:
+    """Tutti handed the call to the same library as the baseline does."""
+    return row.plan.startswith(("native", "mpi-") if over == "native" else ("ccl-", "ccl:"))
 
 
-def gain(results: Results, row: Row) -> float | str:
-    """Median latency of native over that of Tutti's choice, or why there is no such number."""
-    if is_same_plan(row):
+def gain(results: Results, row: Row, over: str) -> float | str:
+    """Median latency of a baseline over that of Tutti's choice, or why there is no such number."""
+    if is_same_plan(row, over):
         return SAME_PLAN
-    speedup, native = results.speedup(row), results.native(row.bytes)
-    if speedup is None or native is None:
+    other = next(
+        (o for o in results.rows if o.bytes == row.bytes and o.plan == over and not o.hybrid), None
+    )
+    if other is None or row.latency_us.p50 <= 0:
         return NOT_MEASURED
-    if any(one.latency_us.p50 > NOISE * _least_us(results, one) for one in (row, native)):
+    if any(one.latency_us.p50 > NOISE * _least_us(results, one) for one in (row, other)):
         return NOISY
-    return speedup
+    return other.latency_us.p50 / row.latency_us.p50
 
 
 def _least_us(results: Results, row: Row) -> float:
@@ -104,9 +108,9 @@ def _least_us(results: Results, row: Row) -> float:
     )
 
 
-def gains(results: Results) -> dict[int, float | str]:
+def gains(results: Results, over: str = "native") -> dict[int, float | str]:
     """Bytes -> gain, of every size."""
-    return {row.bytes: gain(results, row) for row in results.rows if row.hybrid}
+    return {row.bytes: gain(results, row, over) for row in results.rows if row.hybrid}
 
 
 def known(values: Iterable[float | str]) -> list[float]:
@@ -114,9 +118,9 @@ def known(values: Iterable[float | str]) -> list[float]:
     return [value for value in values if isinstance(value, float)]
 
 
-def all_gains(documents: Sequence[Results]) -> list[float | str]:
+def all_gains(documents: Sequence[Results], over: str = "native") -> list[float | str]:
     """Of every size of every document."""
-    return [value for document in documents for value in gains(document).values()]
+    return [value for document in documents for value in gains(document, over).values()]
 
 
 def cell(value: float | str) -> str:
@@ -143,19 +147,28 @@ def bars_table(panel: Bars) -> str:
     return columns(rows, "  ")
 
 
-def mpi_sentence(documents: Sequence[Results]) -> str:
+def _faster(documents: Sequence[Results], over: str) -> str:
     """The gain where Tutti took over, and at how many of the points that is."""
-    found = all_gains(documents)
-    faster = known(found)
-    noisy = found.count(NOISY)
-    left_out = f"; {noisy} points left out, the machine is busy" if noisy else ""
+    found = all_gains(documents, over)
+    faster, noisy = known(found), found.count(NOISY)
+    name = baselines(documents[0])[over]
+    left_out = f" ({noisy} points left out, the machine is busy)" if noisy else ""
     if not faster:
-        return f"Your MPI: both sides ran the same plan, so there is no gain to show{left_out}."
+        return f"no gain to show over {name}: both sides ran the same plan{left_out}"
     return (
-        f"Your MPI, {statistics.median(faster):.1f} times faster on this machine: median over "
-        f"{baseline(documents[0])} at the {len(faster)} of {len(found)} points where Tutti does "
-        f"not hand the call to MPI{left_out}."
+        f"{statistics.median(faster):.1f} times faster than {name}, median of the {len(faster)} of "
+        f"{len(found)} points where both sides ran different plans{left_out}"
     )
+
+
+def mpi_sentence(documents: Sequence[Results]) -> str:
+    """The gain over native MPI, then over each other baseline."""
+    faster = known(all_gains(documents))
+    head = "Your MPI"
+    if faster:
+        head += f", {statistics.median(faster):.1f} times faster on this machine"
+    text = "; ".join(_faster(documents, over) for over in baselines(documents[0]))
+    return f"{head}: {text}."
 
 
 def rails_sentence(panel: Bars) -> str:

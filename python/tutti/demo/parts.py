@@ -81,7 +81,7 @@ def mpi_job(collective: str, gpus: int) -> measure.Job:
             collective,
             min(GPU_RANKS_MAX, gpus),
             begin=64,
-            end=16 << 20,
+            end=64 << 20,
             factor=16,
             memory="device",
             plans=("native", "hybrid", "nccl"),
@@ -240,8 +240,15 @@ def _bench(words: Sequence[str], runs: int, on_progress: OnProgress) -> dict[str
         return document
 
 
+def _require_ours(rows: Sequence[dict[str, Any]]) -> None:
+    """A run that failed has no row."""
+    if not any(row["way"] == TUTTI for row in rows):
+        raise TuttiError("the run over Tutti has no result")
+
+
 def fabric_bars(rows: Sequence[dict[str, Any]]) -> Bars:
     """The panel of a run of bench/network.py."""
+    _require_ours(rows)
     bars = [
         Bar(name=row["way"], value=row["goodput_mbps"], is_ours=row["way"] == TUTTI) for row in rows
     ]
@@ -301,6 +308,7 @@ def _measure_transport(demo: Demo, on_progress: OnProgress) -> None:
 
 def plugin_bars(rows: Sequence[dict[str, Any]]) -> Bars:
     """The panel of a run of bench/nccl_network.py."""
+    _require_ours(rows)
     wrong = sum(row["wrong"] for row in rows)
     if wrong:
         raise TuttiError(f"NCCL over the fabric: {wrong} wrong elements")
@@ -324,7 +332,7 @@ def plugin_bars(rows: Sequence[dict[str, Any]]) -> Bars:
 def _measure_plugin(demo: Demo, on_progress: OnProgress) -> None:
     words = ["nccl_network.py", "measure", "--layouts", "fabric", "--repeats", "1"]
     words += ["--ways", "NCCL", "NCCL 2x8", TUTTI, "--collectives", "allreduce"]
-    words += ["--sizes", "16M", "--time-cap", "1"]
+    words += ["--sizes", "16M", "--time-cap", "1", "--ranks", str(min(4, gpu_count()))]
     words += ["--build", str(paths.require(paths.NCCL_NET).parents[1])]
     demo.transport = plugin_bars(_bench(words, 4, on_progress)["rows"])
 

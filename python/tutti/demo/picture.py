@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tutti import prediction_figure
-from tutti.demo.document import Bars, Demo, all_gains, baseline, gains, known
+from tutti.demo.document import Bars, Demo, all_gains, baselines, gains, known
 from tutti.figure import MARKERS, PALETTE
 from tutti.mpi import short_version
 from tutti.results import Results
@@ -32,21 +33,26 @@ def _draw_gains(axes: Axes, documents: list[Results]) -> None:
     """A line for each collective and MPI, without the points where both ran the same plan."""
     libraries = list(dict.fromkeys(document.versions.mpi for document in documents))
     collectives = list(dict.fromkeys(document.collective for document in documents))
-    for document in documents:
-        found = {size: gain for size, gain in gains(document).items() if isinstance(gain, float)}
+    others = baselines(documents[0])
+    for document, over in itertools.product(documents, others):
+        found = {
+            size: gain for size, gain in gains(document, over).items() if isinstance(gain, float)
+        }
         if not found:
             continue
         colour = collectives.index(document.collective)
-        library = libraries.index(document.versions.mpi)
+        # The second style is of the second MPI, or of the second baseline where there is one MPI.
+        style = libraries.index(document.versions.mpi) or list(others).index(over)
+        which = others[over] if len(others) > 1 else short_version(document.versions.mpi)
         axes.plot(
             list(found),
             list(found.values()),
             color=PALETTE[colour % len(PALETTE)],
-            marker=MARKERS[library % len(MARKERS)],
-            linestyle="-" if library == 0 else "--",
+            marker=MARKERS[style % len(MARKERS)],
+            linestyle="-" if style == 0 else "--",
             linewidth=1.5,
             markersize=5,
-            label=f"{document.collective}, {short_version(document.versions.mpi)}",
+            label=f"{document.collective}, {which}",
         )
     sizes = sorted({size for document in documents for size in gains(document)})
     axes.axhline(1, color="#666666", linewidth=0.8)
@@ -57,7 +63,7 @@ def _draw_gains(axes: Axes, documents: list[Results]) -> None:
     axes.set_xlim(min(sizes) / 2, max(sizes) * 2)
     axes.minorticks_off()
     axes.set_xlabel("message size (bytes)")
-    axes.set_ylabel(f"times faster than {baseline(documents[0])}")
+    axes.set_ylabel(f"times faster than {' or '.join(others.values())}")
     axes.grid(visible=True, which="major", color="#dddddd", linewidth=0.6)
     faster = known(all_gains(documents))
     if not faster:
