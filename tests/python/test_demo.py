@@ -160,6 +160,19 @@ def test_run__a_part_that_fails_says_why_and_the_others_run(
     assert capsys.readouterr().err.splitlines() == ["[1/2] one", "[2/2] two"]
 
 
+def test_progress__rewrites_one_line_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo_main.sys.stderr, "isatty", lambda: True)  # type: ignore[attr-defined]
+    with demo_main.progress_of(2) as show:
+        show(0, "one", 0.5)
+        show(1, "two", 0)
+    said = capsys.readouterr().err
+    assert "\n" not in said
+    lines = [line for line in said.split(demo_main.REWRITE) if line]
+    assert [line.split()[-2:] for line in lines] == [["25%", "one"], ["50%", "two"]]
+
+
 def test_simulate__stands_in_for_the_fabric(library: None) -> None:
     demo = Demo(command="", date="")
     parts._simulate(demo, lambda _: None)

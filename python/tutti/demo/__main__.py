@@ -26,6 +26,8 @@ from tutti.demo.document import Demo
 from tutti.errors import TuttiError
 
 MPI_S = 60.0  # After this no further collective is begun: the other parts need their time.
+BAR_WIDTH = 24
+REWRITE = "\r\x1b[K"  # To the first column, and the rest of the line is cleared.
 
 
 def plan_steps(demo: Demo, gpus: int) -> list[parts.Step]:
@@ -50,20 +52,26 @@ def progress_of(steps: int) -> Iterator[Callable[[int, str, float], None]]:
 
     One line that is rewritten on a terminal, else a line for each step.
     """
+    shown = -1
+
+    def a_line(done: int, name: str, _: float) -> None:
+        nonlocal shown
+        if done != shown:
+            shown = done
+            click.echo(f"[{done + 1}/{steps}] {name}", err=True)
+
+    def a_bar(done: int, name: str, part: float) -> None:
+        share = (done + part) / steps
+        bar = "#" * round(share * BAR_WIDTH)
+        click.echo(f"{REWRITE}[{bar:.<{BAR_WIDTH}}] {share:4.0%} {name}", nl=False, err=True)
+
     if not sys.stderr.isatty():
-        shown = -1
-
-        def a_line(done: int, name: str, _: float) -> None:
-            nonlocal shown
-            if done != shown:
-                shown = done
-                click.echo(f"[{done + 1}/{steps}] {name}", err=True)
-
         yield a_line
         return
-    with output.progress("demo") as on_progress:
-        assert on_progress is not None
-        yield lambda done, _name, part: on_progress((done + part) / steps)
+    try:
+        yield a_bar
+    finally:
+        click.echo(REWRITE, nl=False, err=True)
 
 
 def run(demo: Demo, steps: list[parts.Step]) -> None:
