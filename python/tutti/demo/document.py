@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
+from typing import Optional
 
 import msgspec
 
@@ -37,7 +38,7 @@ class Bars(msgspec.Struct, kw_only=True):
     title: str
     unit: str
     is_time: bool
-    bound: float | None
+    bound: Optional[float]
     bars: list[Bar]
 
     def ours(self) -> Bar:
@@ -64,8 +65,8 @@ class Demo(msgspec.Struct, kw_only=True):
     command: str
     date: str
     mpi: list[Results] = []
-    rails: Bars | None = None
-    transport: Bars | None = None
+    rails: Optional[Bars] = None
+    transport: Optional[Bars] = None
     not_run: list[str] = []
     sentences: list[str] = []
     seconds: float = 0
