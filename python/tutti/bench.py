@@ -10,7 +10,18 @@ from pathlib import Path
 
 import click
 
-from tutti import figure, formats, measure, mpi, output, processes, results, sizes
+from tutti import (
+    figure,
+    files,
+    formats,
+    measure,
+    mpi,
+    output,
+    plan_names,
+    processes,
+    results,
+    sizes,
+)
 from tutti.call_options import collective_argument, op_option, type_option
 from tutti.lab import state
 
@@ -18,10 +29,19 @@ from tutti.lab import state
 def parse_plans(text: str) -> tuple[str, ...]:
     """`native,hybrid` -> its names, each once."""
     plans = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    bad = [plan for plan in plans if not re.fullmatch(r"[\w:-]+(\(\w*\))?", plan)]
+    bad = [plan for plan in plans if not re.fullmatch(r"[\w:+-]+(\(\w*\))?", plan)]
     if not plans or bad:
         raise click.UsageError(f"--plans {text}: names with commas between, as in native,hybrid")
     return plans
+
+
+def check_names(job: measure.Job) -> None:
+    """An error for a plan that does not exist, before anything is measured."""
+    for plan in job.net_plans:
+        plan_names.check_net(job.collective, plan)
+    for plan in job.mpi_plans:
+        if plan not in plan_names.NOT_PLANS:
+            plan_names.check(job.collective, plan, f"--plans {plan}")
 
 
 def parse_lab(text: str) -> state.Place:
@@ -78,16 +98,22 @@ def parse_lab(text: str) -> state.Place:
 @click.option("--lab", "lab_name", metavar="LAB", help="In this lab (see tutti lab).")
 @click.option("--ppn", type=click.IntRange(1), default=1, help="With --lab: ranks per node.")
 @click.option(
-    "--format", "fmt", type=click.Choice(formats.FORMATS), default="text", show_default=True
+    "--format",
+    "fmt",
+    type=click.Choice(formats.FORMATS),
+    default="text",
+    show_default=True,
+    help="--json and --csv are two of them.",
 )
 @click.option(
     "-o",
     "--output",
     "out",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=files.OutputFile(),
     help="Write the results document.",
 )
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write the figure.")
+@click.option("--plot", type=files.OutputFile(files.IMAGES), help="Write the figure.")
+@output.form_options
 def command(
     collective: str,
     ranks: int,
@@ -107,6 +133,7 @@ def command(
     lab_name: str | None,
     ppn: int,
     fmt: str,
+    form: str,
     out: Path | None,
     plot: Path | None,
 ) -> None:
@@ -119,6 +146,10 @@ def command(
     """
     if end < begin:
         raise click.UsageError("-e is below -b")
+    if form != output.TEXT:
+        if fmt not in ("text", form):
+            raise click.UsageError(f"--format {fmt} and --{form}: give one of them")
+        fmt = form
     job = measure.Job(
         collective=collective,
         ranks=ranks,
@@ -138,6 +169,9 @@ def command(
     lab = measure.LabJob(parse_lab(lab_name), ppn, mpi_name) if lab_name else None
     if lab and virtual_nodes:
         raise click.UsageError("--virtual-nodes is for one machine; a lab has nodes of its own")
+    check_names(job)
+    if lab:
+        lab.place.require()
     parts = []
     shown = output.progress(f"{collective}, {ranks} ranks")
     with processes.signals_as_exits(), shown as on_progress:
@@ -146,11 +180,11 @@ def command(
         if job.net_plans:
             parts.append(measure.run_net(job, lab, on_progress))
     document = measure.side_by_side(job, parts)
-    output.echo(formats.render(document, fmt, output.paint_row))
     if out:
         results.save(document, out)
     if plot:
         figure.save([document], plot)
+    output.echo(formats.render(document, fmt, output.paint_row))
     if document.wrong():
         output.note(f"{document.wrong()} wrong elements")
         sys.exit(1)

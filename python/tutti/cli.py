@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 import click
 
-from tutti import __version__
+from tutti import __version__, output
 
 COMMANDS = (
     "run",
@@ -30,6 +31,10 @@ COMMANDS = (
 
 class _Commands(click.Group):
     """Loads a subcommand's file when it is asked for."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with output.broken_streams_in_one_line():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

@@ -34,15 +34,12 @@ def text(knobs: list[dict[str, Any]], origin: bool) -> str:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True)
 @click.option("--origin", is_flag=True, help="Also where each value comes from.")
-def command(as_json: bool, origin: bool) -> None:
+@output.form_options
+def command(form: str, origin: bool) -> None:
     """Print every knob with type, unit, range, default and value."""
     library = api.library()
     knobs = library.config()
     for problem in library.config_problems():
         output.note(problem["text"])
-    if as_json:
-        output.echo_json(knobs)
-    else:
-        output.echo(text(knobs, origin))
+    output.show(form, text=lambda: text(knobs, origin), document=knobs, records=lambda: knobs)

@@ -47,6 +47,24 @@ def text(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def records(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every plan, the chosen one first, with why the others are not possible."""
+    call = {key: document["call"][key] for key in ("collective", "bytes", "memory", "op", "type")}
+    comm = {key: document["communicator"][key] for key in ("ranks", "nodes")}
+    plans = sorted(document["plans"], key=lambda plan: plan["plan"] != document["plan"])
+    return [
+        call
+        | comm
+        | {
+            "plan": plan["plan"],
+            "chosen": plan["plan"] == document["plan"],
+            "possible": plan["possible"],
+            "reason": plan.get("reason"),
+        }
+        for plan in plans
+    ]
+
+
 @click.command()
 @collective_argument
 @click.option("-b", "--bytes", "size", type=sizes.size, help="Size; absent: no rank can know it.")
@@ -59,7 +77,7 @@ def text(document: dict[str, Any]) -> str:
 @type_option
 @click.option("--no-ccl", is_flag=True, help="As if no NCCL or RCCL were there.")
 @click.option("--gpu-aware", is_flag=True, help="As if the MPI took device pointers.")
-@click.option("--json", "as_json", is_flag=True)
+@output.form_options
 def command(
     collective: str,
     size: int | None,
@@ -70,7 +88,7 @@ def command(
     data_type: str,
     no_ccl: bool,
     gpu_aware: bool,
-    as_json: bool,
+    form: str,
 ) -> None:
     """Say which plan COLLECTIVE gets and why.
 
@@ -91,7 +109,6 @@ def command(
             "mpi_device_aware": gpu_aware,
         }
     )
-    if as_json:
-        output.echo_json(document)
-    else:
-        output.echo(text(document))
+    output.show(
+        form, text=lambda: text(document), document=document, records=lambda: records(document)
+    )

@@ -103,11 +103,13 @@ def text(document: dict[str, Any]) -> str:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True)
-def command(as_json: bool) -> None:
+@output.form_options
+def command(form: str) -> None:
     """Show MPI, GPUs and links, NCCL or RCCL, and what is unavailable and why."""
     document = gather()
-    if as_json:
-        output.echo_json(document)
-    else:
-        output.echo(text(document))
+    output.show(
+        form,
+        text=lambda: text(document),
+        document=document,
+        records=lambda: output.pairs(document),
+    )

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from tutti import figure, results
+from tutti import files as output_files
 from tutti.errors import TuttiError
 
 
@@ -21,7 +22,7 @@ from tutti.errors import TuttiError
     "--output",
     "out",
     required=True,
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=output_files.OutputFile(output_files.IMAGES),
     help="Image to write: .png, .pdf or .svg.",
 )
 @click.option("--collective", "collectives", multiple=True, help="Only this one; may be repeated.")

@@ -125,10 +125,14 @@ def find_cluster(name: str) -> Path:
     return shipped[stem]
 
 
-def algorithm_names(collective: str) -> list[str]:
-    """What can be simulated, in the library's order."""
+def algorithm_names(collective: str, simulated: bool = True) -> list[str]:
+    """Names in the library's order; with `simulated` also those that only the simulator has."""
     regular = _REGULAR.get(collective, collective)
-    return [a["name"] for a in api.library().algorithms() if a["collective"] == regular]
+    return [
+        a["name"]
+        for a in api.library().algorithms()
+        if a["collective"] == regular and (simulated or not a["simulated_only"])
+    ]
 
 
 class Simulator:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from tutti import launch, mpi, output, paths, terms
+from tutti import launch, mpi, output, paths, plan_names, terms
 from tutti.errors import TuttiError
 
 
@@ -20,9 +20,11 @@ def plan_setting(text: str) -> tuple[str, str]:
     if not equals or not plans:
         raise click.UsageError(f"--plan {text}: write COLLECTIVE=PLANS, as in allreduce=8K:mpi,ccl")
     try:
-        return f"TUTTI_{terms.canonical_collective(name).upper()}", plans
+        collective = terms.canonical_collective(name)
     except ValueError as error:
         raise click.UsageError(f"--plan {text}: {error}") from None
+    plan_names.check(collective, plans, f"--plan {text}")
+    return f"TUTTI_{collective.upper()}", plans
 
 
 def settings(

@@ -19,16 +19,23 @@ def command() -> None:
 
 @command.command("list")
 @click.argument("collective", required=False)
-def list_command(collective: str | None) -> None:
+@output.form_options
+def list_command(collective: str | None, form: str) -> None:
     """Algorithms by collective; their names are plans (schedule:NAME)."""
     found = [
-        [a["collective"], a["name"], a["summary"]]
+        {"collective": a["collective"], "algorithm": a["name"], "summary": a["summary"]}
         for a in api.library().algorithms()
         if not a["simulated_only"] and collective in (None, a["collective"])
     ]
     if not found:
         raise click.UsageError(f"{collective}: no algorithm of ours; leave it out to see all")
-    output.echo(output.columns([["collective", "algorithm", "what it does"], *found]))
+    heading = ["collective", "algorithm", "what it does"]
+    output.show(
+        form,
+        text=lambda: output.columns([heading, *(list(row.values()) for row in found)]),
+        document=found,
+        records=lambda: found,
+    )
 
 
 def ranks_per_node(text: str) -> list[int]:
@@ -57,7 +64,7 @@ def ranks_per_node(text: str) -> list[int]:
 @click.option("--segments", default=0, help="Parts of every step; 0: the algorithm's own.")
 @click.option("--in-place", is_flag=True, help="Input and output as MPI_IN_PLACE has them.")
 @click.option("--rank", type=int, help="Print what this rank does.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@output.form_options
 def check_command(
     collective: str,
     algorithm: str,
@@ -69,7 +76,7 @@ def check_command(
     segments: int,
     in_place: bool,
     rank: int | None,
-    as_json: bool,
+    form: str,
 ) -> None:
     """Prove an algorithm: no deadlock, no race, and exactly what the collective means.
 
@@ -101,10 +108,9 @@ def check_command(
     if not names:
         raise TuttiError(f"{collective}: no algorithm of ours; see `tutti schedule list`")
     answers = {name: library.check_schedule(query | {"algorithm": name}) for name in names}
-    if as_json:
-        output.echo_json(answers)
-    else:
-        _print(answers)
+    output.show(
+        form, text=lambda: text(answers), document=answers, records=lambda: records(answers)
+    )
     if any(answer.get("ok") is False for answer in answers.values()):
         sys.exit(1)
 
@@ -118,7 +124,19 @@ _COSTS = {
 }
 
 
-def _print(answers: dict[str, api.Document]) -> None:
+def records(answers: dict[str, api.Document]) -> list[dict[str, object]]:
+    """One for each algorithm; one for each step where a rank's are asked for."""
+    found: list[dict[str, object]] = []
+    for name, answer in answers.items():
+        whole = {key: value for key, value in answer.items() if key != "steps"}
+        whole["errors"] = "; ".join(answer.get("errors", []))
+        steps = [{"step": step} for step in answer.get("steps", [])]
+        found += [{"algorithm": name} | whole | step for step in steps or [{}]]
+    return found
+
+
+def text(answers: dict[str, api.Document]) -> str:
+    """The verdicts for people."""
     rows = [["algorithm", "verdict", *_COSTS, "messages", "why"]]
     for name, answer in answers.items():
         if "refusal" in answer:
@@ -138,8 +156,9 @@ def _print(answers: dict[str, api.Document]) -> None:
                 "; ".join(answer["errors"][:2]),
             ]
         )
-    output.echo(output.columns(rows))
+    lines = [output.columns(rows)]
     for name, answer in answers.items():
         for step in answer.get("steps", []):
             after = ", ".join(map(str, step["after"]))
-            output.echo(f"{name}: {step['text']}" + (f" after {after}" if after else ""))
+            lines.append(f"{name}: {step['text']}" + (f" after {after}" if after else ""))
+    return "\n".join(lines)

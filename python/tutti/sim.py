@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from tutti import (
+    files,
     output,
     packet_network,
     packet_network_figure,
@@ -24,7 +26,8 @@ from tutti import (
 from tutti.call_options import collective as collective_name
 from tutti.errors import TuttiError
 
-_OUT = click.Path(dir_okay=False, path_type=Path)
+_OUT = files.OutputFile()
+_IMAGE = files.OutputFile(files.IMAGES)
 
 
 @click.group()
@@ -73,21 +76,22 @@ def _write_trace(
     if answer["refusal"] is not None:
         raise TuttiError(f"{algorithms[0]}: {answer['refusal']}")
     gpus = json.loads(cluster.read_text())["gpus_per_node"]
-    try:
-        out.write_text(json.dumps(prediction.chrome_trace(answer, gpus)) + "\n")
-    except OSError as error:
-        raise TuttiError(f"{out}: {error.strerror}") from None
+    files.write(out, json.dumps(prediction.chrome_trace(answer, gpus)) + "\n")
 
 
-def _paper(as_json: bool, out: Path | None, plot: Path | None) -> None:
+def _paper(form: str, out: Path | None, plot: Path | None) -> None:
     """Ends with status 1 when a figure is outside its bound."""
     document = parallel_rings.compare()
-    shown = prediction.encode(document).decode() if as_json else parallel_rings.text(document)
-    output.echo(shown)
     if out:
         prediction.save(document, out)
     if plot:
         prediction_figure.save(prediction_figure.draw_paper(document), plot)
+    output.show(
+        form,
+        text=lambda: parallel_rings.text(document),
+        document=prediction.encode(document),
+        records=lambda: msgspec.to_builtins(document.rows),
+    )
     if not all(row.holds() for row in document.rows):
         output.note("a published figure is outside its bound")
         sys.exit(1)
@@ -121,10 +125,10 @@ def _paper(as_json: bool, out: Path | None, plot: Path | None) -> None:
 @click.option("--spray", help="Of a packet network, as in `tutti sim network`.")
 @click.option("--seed", type=click.IntRange(0), help="Of a packet network's hashes. Unset: 1.")
 @click.option("--paper", is_flag=True, help="Parallel Rings: published figures beside ours.")
-@click.option("--json", "as_json", is_flag=True, help="Print the document.")
 @click.option("-o", "--output", "out", type=_OUT, help="Write the document.")
-@click.option("--plot", type=_OUT, help="Write the figure.")
+@click.option("--plot", type=_IMAGE, help="Write the figure.")
 @click.option("--trace", type=_OUT, help="Write each step of one run for Perfetto or Chrome.")
+@output.form_options
 def collective(
     collective: str,
     cluster: str | None,
@@ -142,7 +146,7 @@ def collective(
     spray: str | None,
     seed: int | None,
     paper: bool,
-    as_json: bool,
+    form: str,
     out: Path | None,
     plot: Path | None,
     trace: Path | None,
@@ -152,7 +156,7 @@ def collective(
     Example: tutti sim collective allgather --cluster cluster-b --ranks 64 -b 2M -e 256M
     """
     if paper:
-        _paper(as_json, out, plot)
+        _paper(form, out, plot)
         return
     if cluster is None:
         raise click.UsageError("--cluster is missing: a file, or for example cluster-b")
@@ -167,11 +171,16 @@ def collective(
     if trace:
         _write_trace(simulator, file, names, vectors, trace)
     document = prediction.predict(simulator, file, names, vectors)
-    output.echo(prediction.encode(document).decode() if as_json else prediction.text(document))
     if out:
         prediction.save(document, out)
     if plot:
         prediction_figure.save(prediction_figure.draw_latency(document), plot)
+    output.show(
+        form,
+        text=lambda: prediction.text(document),
+        document=prediction.encode(document),
+        records=lambda: msgspec.to_builtins(document.rows),
+    )
 
 
 def rate(value: str | int) -> int:
@@ -245,11 +254,11 @@ _PERCENT = click.FloatRange(0, 100)
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="How many.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The first.")
 @click.option("--threads", type=click.IntRange(1, 256), default=1, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print the document.")
 @click.option("-o", "--output", "out", type=_OUT, help="Write the document.")
-@click.option("--plot", type=_OUT, help="Write the figure.")
+@click.option("--plot", type=_IMAGE, help="Write the figure.")
+@output.form_options
 def network(
-    seeds: int, seed: int, as_json: bool, out: Path | None, plot: Path | None, **options: Any
+    seeds: int, seed: int, form: str, out: Path | None, plot: Path | None, **options: Any
 ) -> None:
     """Run traffic over a simulated packet network with the shipped transport.
 
@@ -258,12 +267,16 @@ def network(
     if options["trace"] and seeds > 1:
         raise click.UsageError("--trace is of one seed")
     document = packet_network.run(network_query(**options), range(seed, seed + seeds))
-    shown = packet_network.encode(document).decode() if as_json else packet_network.text(document)
-    output.echo(shown)
     if out:
         packet_network.save(document, out)
     if plot:
         prediction_figure.save(packet_network_figure.draw(document), plot)
+    output.show(
+        form,
+        text=lambda: packet_network.text(document),
+        document=packet_network.encode(document),
+        records=lambda: msgspec.to_builtins(document.rows),
+    )
     if any(row.unfinished for row in document.rows):
         output.note("some operations never ended")
         sys.exit(1)

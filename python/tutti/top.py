@@ -321,10 +321,37 @@ def _fitting(document: Document, path_count: int) -> int | None:
     return max(1, of_each // (path_count + 3 if path_count else 1))
 
 
-def _show(document: Document, as_json: bool, path_count: int, on_screen: bool) -> None:
-    if as_json:
+def records(document: Document) -> list[Document]:
+    """Of each connection, all with the same keys; its paths are in the JSON document alone."""
+    now_s = round(time.time(), 3)
+    no_share = dict.fromkeys(("min", "median", "max"))
+    return [
+        {
+            "unix_s": now_s,
+            "seconds": document["seconds"],
+            "host": process["host"],
+            "process": process["process"],
+            "device": engine["device"],
+            "engine": engine["number"],
+            **{key: value for key, value in connection.items() if key not in ("paths", "share")},
+            "share": connection.get("share", no_share),
+        }
+        for process in document["processes"]
+        for engine in process["engines"]
+        for connection in engine["connections"]
+    ]
+
+
+def _show(document: Document, form: str, path_count: int, on_screen: bool, header: bool) -> bool:
+    """Shows one interval; `header`: of CSV, which has one. Returns whether it has to come still."""
+    if form == output.CSV:
+        rows = records(document)
+        if rows:
+            output.echo(output.to_csv(rows, header))
+        return header and not rows
+    if form == output.JSON:
         output.echo_json(document)
-        return
+        return header
     limit = _fitting(document, path_count) if on_screen else None
     shown = text(document, path_count, limit)
     if on_screen:
@@ -333,20 +360,21 @@ def _show(document: Document, as_json: bool, path_count: int, on_screen: bool) -
         lines = [line if "\x1b" in line else line[:width] for line in shown.splitlines()]
         shown = _CLEAR + "\n".join([heading, *lines])
     output.echo(shown)
+    return header
 
 
-def _watch(chosen: Sequence[int], interval_s: float, as_json: bool, path_count: int) -> None:
+def _watch(chosen: Sequence[int], interval_s: float, form: str, path_count: int) -> None:
     """Until ^C, or until the chosen processes have ended."""
-    on_screen = sys.stdout.isatty() and not as_json
-    before = take_first(chosen)
+    on_screen = sys.stdout.isatty() and form == output.TEXT
+    before, header = take_first(chosen), True
     while True:
         time.sleep(interval_s)
         now = take(chosen)
         if chosen and not now.processes:
             output.note("the chosen processes have ended, or do not use their network any more")
             return
-        _show(describe(before, now), as_json, path_count, on_screen)
-        if not on_screen and not as_json:
+        header = _show(describe(before, now), form, path_count, on_screen, header)
+        if not on_screen and form == output.TEXT:
             output.echo("\n")
         sys.stdout.flush()
         before = now
@@ -355,7 +383,6 @@ def _watch(chosen: Sequence[int], interval_s: float, as_json: bool, path_count: 
 @click.command()
 @click.argument("processes", metavar="[PID]...", type=int, nargs=-1)
 @click.option("--once", is_flag=True, help="Show one interval and end.")
-@click.option("--json", "as_json", is_flag=True, help="All there is, one document an interval.")
 @click.option(
     "--interval",
     "interval_s",
@@ -371,11 +398,13 @@ def _watch(chosen: Sequence[int], interval_s: float, as_json: bool, path_count: 
     default=0,
     help="Also the worst paths of each connection that sends, so many.",
 )
+@output.form_options
 def command(
-    processes: Iterable[int], once: bool, as_json: bool, interval_s: float, path_count: int
+    processes: Iterable[int], once: bool, form: str, interval_s: float, path_count: int
 ) -> None:
     """Watch the network engines of this host's processes: connections, rates, loss, paths.
 
+    --json and --csv print one document, or one line for each connection, an interval.
     Of your own processes, as root of everybody's; PID chooses some. What each process writes is in
     /dev/shm while it has a network of Tutti in use (docs/network.md).
     """
@@ -384,12 +413,12 @@ def command(
         if not once:
             if interval_s == 0:
                 raise click.UsageError("--interval 0 is for --once")
-            _watch(chosen, interval_s, as_json, path_count)
+            _watch(chosen, interval_s, form, path_count)
             return
         before, now = None, take_first(chosen)
         if interval_s > 0:
             time.sleep(interval_s)
             before, now = now, take(chosen)
-        _show(describe(before, now), as_json, path_count, on_screen=False)
+        _show(describe(before, now), form, path_count, on_screen=False, header=True)
     except KeyboardInterrupt:
         click.echo()

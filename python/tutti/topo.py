@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tutti import api, machine, output, topo_svg
+from tutti import api, files, machine, output, topo_svg
 from tutti.errors import TuttiError
 
 
@@ -99,10 +99,9 @@ def text(document: dict[str, Any]) -> str:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="A topology file, and what follows from it.")
 @click.option(
     "--svg",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=files.OutputFile((".svg",)),
     help="Draw the nodes and the rings over them into this file.",
 )
 @click.option(
@@ -116,19 +115,23 @@ def text(document: dict[str, Any]) -> str:
 @click.option(
     "--root", default="", help="Read a recorded machine: a directory with sys/, a listing."
 )
-def command(as_json: bool, svg: Path | None, nodes: int, file: str, root: str) -> None:
-    """Show sockets, GPUs, NICs, links and rails of this machine or a described one."""
+@output.form_options
+def command(form: str, svg: Path | None, nodes: int, file: str, root: str) -> None:
+    """Show sockets, GPUs, NICs, links and rails of this machine or a described one.
+
+    The JSON document can be used as a topology file.
+    """
     if file and root:
         raise TuttiError("--file and --root both name a machine; give one of them")
     document = api.library().topology(file, root)
     if svg is not None:
         if not document["nodes"]:
             raise TuttiError("there are no nodes to draw")
-        try:
-            svg.write_text(topo_svg.draw(document, nodes), encoding="utf-8")
-        except OSError as error:
-            raise TuttiError(f"{svg}: {error.strerror}") from None
-    if as_json:
-        output.echo_json(document)
-    elif svg is None:
-        output.echo(text(document))
+        files.write(svg, topo_svg.draw(document, nodes))
+    if svg is None or form != output.TEXT:
+        output.show(
+            form,
+            text=lambda: text(document),
+            document=document,
+            records=lambda: output.pairs(document),
+        )

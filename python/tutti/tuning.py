@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -45,15 +44,21 @@ def command() -> None:
 
 @command.command()
 @_FILE
-def check(file: Path) -> None:
+@output.form_options
+def check(file: Path, form: str) -> None:
     """Check FILE; an error names file, line and key."""
-    found = api.library().tuning_check(str(file))
-    output.echo(f"{file}: {found['rules']} rules, correct")
+    found = {"file": str(file)} | api.library().tuning_check(str(file))
+    output.show(
+        form,
+        text=lambda: f"{file}: {found['rules']} rules, correct",
+        document=found,
+        records=lambda: [found],
+    )
 
 
 @command.command("import")
 @_FILE
-@click.option("-o", "--output", "out", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("-o", "--output", "out", type=files.OutputFile())
 def import_(file: Path, out: Path | None) -> None:
     """Convert MPICH's selection JSON; what cannot be carried over is listed on stderr."""
     found = api.library().tuning_import(str(file))
@@ -64,7 +69,7 @@ def import_(file: Path, out: Path | None) -> None:
 
 @command.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--output", "out", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("-o", "--output", "out", type=files.OutputFile())
 def make(files: tuple[Path, ...], out: Path | None) -> None:
     """Make a tuning file from results documents, FILES of `tutti bench --plans mpi,ccl -o`."""
     documents = [document for file in files for document in results.load(file)]
@@ -80,18 +85,23 @@ def make(files: tuple[Path, ...], out: Path | None) -> None:
 
 @command.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option("--json", "as_json", is_flag=True)
-def show(file: Path | None, as_json: bool) -> None:
+@output.form_options
+def show(file: Path | None, form: str) -> None:
     """Show the effective rules in order, of FILE where one is given."""
     if file is not None:
         os.environ["TUTTI_TUNING_FILE"] = str(file)
     found = api.library().tuning_show()
-    if as_json:
-        output.echo_json(found)
-        return
-    click.echo(f"# tuning file: {found['file'] or 'none'}", file=sys.stdout)
     rows = [
         (str(index), predicates(rule), str(rule["plan"]), str(rule.get("origin", "")))
         for index, rule in enumerate(found["rules"])
     ]
-    output.echo(output.columns([("", "call", "plan", "from"), *rows]))
+    names = ("rule", "call", "plan", "origin")
+    output.show(
+        form,
+        text=lambda: (
+            f"# tuning file: {found['file'] or 'none'}\n"
+            + output.columns([("", "call", "plan", "from"), *rows])
+        ),
+        document=found,
+        records=lambda: [dict(zip(names, row, strict=True)) for row in rows],
+    )

@@ -63,7 +63,7 @@ def test_errors__one_line(stand_in: Path) -> None:
     assert result.exit_code == 2
     assert result.stderr == "tutti: bad.json:3: nodes[0].railz: unknown key\n"
     assert "give one of them" in run("--file", "a", "--root", "b").stderr
-    assert "No such file" in run("--svg", "/no/such/place.svg").stderr
+    assert "there is no directory /no/such" in run("--svg", "/no/such/place.svg").stderr
 
 
 def elements(path: Path, name: str) -> list[ElementTree.Element]:

@@ -203,22 +203,22 @@ def run(
 
 
 @command.command()
-@click.option("--json", "as_json", is_flag=True)
 @click.pass_obj
-def links(place: state.Place, as_json: bool) -> None:
+@output.form_options
+def links(place: state.Place, form: str) -> None:
     """Bytes sent over each link since the lab is up."""
     found = place.require()
     counted = network.counters(
         plan.make(found.spec), {name: box.pid for name, box in found.boxes.items()}
     )
-    if as_json:
-        output.echo_json([asdict(one) for one in counted])
-        return
     rows = [["from", "to", "bytes", "back", "dropped", "lost"]]
     for one in counted:
         numbers = (one.a_to_b_bytes, one.b_to_a_bytes, one.dropped_packets, one.lost_packets)
         rows.append([one.a, one.b, *map(str, numbers)])
-    output.echo(output.columns(rows))
+    document = [asdict(one) for one in counted]
+    output.show(
+        form, text=lambda: output.columns(rows), document=document, records=lambda: document
+    )
 
 
 @command.command()

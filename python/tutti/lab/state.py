@@ -203,7 +203,9 @@ class Place:
         """The state of a living lab; an error that names the remedy."""
         state = self.load()
         if state is None:
-            raise TuttiError(f"no lab is up; remedy: {self.command('up')}")
+            others = sorted(file.parent.name for file in self.base.glob(f"*/{self.file.name}"))
+            which = f"no lab {self.name} is up, there are {', '.join(others)}"
+            raise TuttiError(f"{which if others else 'no lab is up'}; remedy: {self.command('up')}")
         if not state.alive:
             raise TuttiError(
                 f"the lab has crashed; remedy: {self.command('down')}, then {self.command('up')}"
