@@ -14,6 +14,7 @@ from tutti import (
     figure,
     files,
     formats,
+    linkage,
     measure,
     mpi,
     output,
@@ -176,7 +177,8 @@ def command(
     shown = output.progress(f"{collective}, {ranks} ranks")
     with processes.signals_as_exits(), shown as on_progress:
         if job.mpi_plans:
-            parts.append(measure.run(job, mpi.find(mpi_name), on_progress, lab))
+            library = linkage.preferred()[0] if lab and not mpi_name else mpi.find(mpi_name)
+            parts.append(measure.run(job, library, on_progress, lab))
         if job.net_plans:
             parts.append(measure.run_net(job, lab, on_progress))
     document = measure.side_by_side(job, parts)

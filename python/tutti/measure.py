@@ -323,6 +323,12 @@ def _results(job: Job, chosen: Sequence[Variant], lines: Sequence[dict[str, Any]
     header = next((line for line in lines if line.get("header")), None)
     if header is None:
         raise TuttiError("the measured program ended before it measured anything")
+    if int(header["ranks"]) != job.ranks:
+        raise TuttiError(
+            f"the measured program ran as {header['ranks']} rank(s) and not as {job.ranks}: its "
+            "MPI library and the launcher do not fit each other; remedy: --mpi with the path of "
+            "one prefix that has both"
+        )
     for line in lines:
         if "skipped" in line:
             click.echo(f"tutti: {line['skipped']} is left out: {line['reason']}", err=True)

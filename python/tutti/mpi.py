@@ -28,6 +28,7 @@ ABI_NAMES = {
     "openmpi": "Open MPI ABI",
     "abi": "MPI standard ABI",
 }
+ON_PATH = "PATH"  # Origin of the MPI whose launcher the user's shell finds.
 LAUNCHER_NAMES = ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "srun")
 
 # Runs in a child: a foreign library may abort. Prints version and GPU support as JSON.
@@ -144,7 +145,7 @@ def _prefixes() -> list[tuple[Path, str]]:
     places: list[tuple[Path, str]] = []
     on_path = shutil.which("mpirun") or shutil.which("mpiexec")
     if on_path:
-        places.append((_prefix_of(Path(on_path)), "PATH"))
+        places.append((_prefix_of(Path(on_path)), ON_PATH))
     places.append((Path(sys.prefix), "this Python's environment"))
     roots = [Path(sys.prefix).parent]
     tree = paths.source_tree()

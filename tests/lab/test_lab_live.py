@@ -403,12 +403,12 @@ def test_mpi_job__every_byte_between_nodes_is_on_its_rail(lab: Lab, flavour: str
     words = ["--collective", "allgather", "--begin", size, "--end", size, "--check"]
     words += ["--iterations", str(calls - 3), "--warmup", "1", "--report-info", "tutti_plan_used"]
     done = lab.run(
-        *["run", "--mpi", flavour, "-n", "4", "--ppn", "2", "--strict"],
+        *["run", "-n", "4", "--ppn", "2", "--strict"],
         *["--plan", "allgather=rings", "--", str(program), *words],
-        FI_PROVIDER="tcp",
-        MPIR_CVAR_CH4_NETMOD="ofi",
     )
     assert done.returncode == 0, done.stderr
+    # Nobody said which MPI it is: the launcher is that of the program's.
+    assert f"uses the {mpi.ABI_NAMES[flavour]}: started by" in done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert lines[0]["nodes"] == 2
     (row,) = [line for line in lines if "variant" in line]
@@ -422,6 +422,28 @@ def test_mpi_job__every_byte_between_nodes_is_on_its_rail(lab: Lab, flavour: str
         assert min(rails) >= calls * block
         assert max(rails) < 1.1 * min(rails)
         assert all(link[direction] < block for link in links if not link["shaped"])
+
+
+def test_mpi_job__of_another_mpi_is_refused(lab: Lab) -> None:
+    try:
+        mpi.find("openmpi")
+        mpi.find("mpich")
+        program = paths.require_measure("openmpi")
+    except TuttiError as error:
+        leave_out(error.format_message())
+    lab.up("--nodes", "1")
+    done = lab.run("run", "--mpi", "mpich", "-n", "2", "--ppn", "2", "--", str(program))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "its ranks would not see each other; remedy: --mpi openmpi" in done.stderr
+
+
+def test_links__as_comma_separated_values(lab: Lab) -> None:
+    lab.up("--nodes", "1")
+    done = lab.run("links", "--csv")
+    assert done.returncode == 0, done.stderr
+    heading, *rows = done.stdout.splitlines()
+    assert heading.startswith("a,b,")
+    assert {row.split(",")[0] for row in rows} == set(lab.links())
 
 
 def test_net_job__every_byte_between_nodes_is_on_its_rail(lab: Lab, tmp_path: Path) -> None:

@@ -215,6 +215,13 @@ def test_environment__management_is_not_the_callers_to_choose() -> None:
     assert env["OMPI_MCA_mpi_yield_when_idle"] == "0"
 
 
+def test_environment__mpich_over_tcp_unless_the_caller_sets_it() -> None:
+    env = job.environment({"FI_PROVIDER": "sockets"}, library("hydra"), AGENT)
+    assert env["MPIR_CVAR_CH4_NETMOD"] == "ofi"
+    assert env["FI_PROVIDER"] == "sockets"
+    assert job.environment({}, library("hydra"), AGENT)["FI_PROVIDER"] == "tcp"
+
+
 @pytest.mark.parametrize("variable", ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"])
 def test_rank_script__own_rail_by_local_rank(variable: str) -> None:
     spec = plan.Spec(2, 2, 10**8)

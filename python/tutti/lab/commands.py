@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from tutti import launch, mpi, output, paths
+from tutti import launch, linkage, mpi, output, paths
 from tutti.lab import job, lifetime, network, plan, state
 from tutti.run import settings
 
@@ -162,7 +162,12 @@ def shell(place: state.Place, words: tuple[str, ...]) -> None:
 @command.command("run", context_settings={"ignore_unknown_options": True})
 @click.option("-n", "--ranks", type=click.IntRange(1), required=True)
 @click.option("--ppn", type=click.IntRange(1), default=1, show_default=True, help="Ranks per node.")
-@click.option("--mpi", "mpi_name", metavar="MPI", help="mpich, openmpi, or a path.")
+@click.option(
+    "--mpi",
+    "mpi_name",
+    metavar="MPI",
+    help="mpich, openmpi, abi, or a path; default: the MPI that CMD uses.",
+)
 @click.option("--striped", is_flag=True, help="Each rank uses all rails, not only its own.")
 @click.option("--no-preload", is_flag=True, help="The MPI library alone, without Tutti.")
 @click.option("--strict", is_flag=True, help="A fall-back is an error.")
@@ -189,7 +194,7 @@ def run(
     Example: tutti lab run -n 16 --ppn 4 --plan allgather=rings -- ./app
     """
     found = place.require()
-    library = mpi.find(mpi_name)
+    library = linkage.choose(words, mpi_name)
     chosen = rank_settings(library, not no_preload, settings(strict, log_level, None, plans))
     agent = place.directory / "agent"
     wanted = job.Job(ranks, ppn, words, striped, chosen)

@@ -49,9 +49,18 @@ def nodes_of(job: Job, spec: Spec) -> list[tuple[str, int]]:
 def launcher_environment(library: Mpi, agent: Path) -> dict[str, str]:
     """Variables of the launcher: management traffic off the rails, and the agent.
 
-    Ranks outnumber cores here, so a waiting rank gives its core away; a caller's own setting wins
-    over this one.
+    Ranks outnumber cores here, so a waiting rank gives its core away. MPICH's messages go through
+    libfabric's TCP provider: UCX recognises one kernel behind all nodes, and then fails or uses
+    shared memory between them. A caller's own setting wins over all of these.
     """
+    if library.launcher_kind == "hydra":
+        return {
+            "MPIR_CVAR_CH4_NETMOD": "ofi",
+            "FI_PROVIDER": "tcp",
+            # A rank sleeps for a moment after so many looks in vain.
+            "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1",
+            "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": "64",
+        }
     if library.launcher_kind != "openmpi":
         return {}
     return {
