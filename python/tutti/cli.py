@@ -32,6 +32,11 @@ COMMANDS = (
 class _Commands(click.Group):
     """Loads a subcommand's file when it is asked for."""
 
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Also what click prints by itself (--help) may meet a full disk."""
+        with output.broken_streams_in_one_line():
+            return super().main(*args, **options)
+
     def invoke(self, ctx: click.Context) -> Any:
         with output.broken_streams_in_one_line():
             return super().invoke(ctx)
@@ -50,4 +55,7 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tutti")
 def main() -> None:
-    """Fast collective communication without changing the programs that call it."""
+    """Fast collective communication without changing the programs that call it.
+
+    Commands that print data take --json and --csv. Data goes to stdout, all else to stderr.
+    """

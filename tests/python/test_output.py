@@ -113,11 +113,10 @@ def run(*words: str, **streams: Any) -> subprocess.CompletedProcess[str]:
 
 def test_full_disk__is_one_line(library: None) -> None:
     with open("/dev/full", "w") as full:
-        done = run("config", stdout=full)
-        assert (done.returncode, done.stderr) == (
-            2,
-            "tutti: standard output: No space left on device\n",
-        )
+        for words in (["config"], ["--help"], ["sim", "network", "--help"]):
+            done = run(*words, stdout=full)
+            said = "tutti: standard output: No space left on device\n"
+            assert (done.returncode, done.stderr) == (2, said), words
         assert run("config", stdout=full, stderr=full).returncode == 2
     done = run(
         *[
