@@ -156,6 +156,10 @@ inline const std::vector<Knob>& knobs() {
         {"TUTTI_SYNC_DEVICE", &Config::sync_device, "", "",
          "Waits for the whole device before each collective; finds missing synchronisation.", "0.1",
          ""},
+        {"TUTTI_SUMMARY", &Config::summary, "", "",
+         "1: at MPI_Finalize rank 0 prints what carried its collectives: calls and seconds of each "
+         "collective, size class and plan.",
+         "0.1", ""},
         {"TUTTI_CHAIN", &Config::chain, "", "",
          "Native calls go to the next MPI_ function (a profiler), not to PMPI_.", "0.1", ""},
         {"TUTTI_LIBRARY_DIR", &Config::library_dir, "", "",

@@ -31,11 +31,15 @@ void log(LogLevel level, const std::string& text) {
   }
   static constexpr const char* kNames[] = {"ERROR", "WARN", "INFO", "DEBUG"};
   int rank = g_rank.load(std::memory_order_relaxed);
-  std::string line = "tutti " + host_name() + ":" + std::to_string(getpid()) + " " +
-                     (rank < 0 ? "-" : std::to_string(rank)) + " " +
-                     kNames[static_cast<int>(level)] + " " + text + "\n";
-  const char* data = line.data();
-  std::size_t left = line.size();
+  const std::string line = "tutti " + host_name() + ":" + std::to_string(getpid()) + " " +
+                           (rank < 0 ? "-" : std::to_string(rank)) + " " +
+                           kNames[static_cast<int>(level)] + " " + text + "\n";
+  log_text(line);
+}
+
+void log_text(const std::string& text) {
+  const char* data = text.data();
+  std::size_t left = text.size();
   while (left > 0) {
     ssize_t written = write(g_fd.load(std::memory_order_relaxed), data, left);
     if (written < 0 && errno == EINTR) {

@@ -17,6 +17,9 @@ bool log_enabled(LogLevel level);
 /// Writes one line. The caller checks log_enabled() first where building the text costs something.
 void log(LogLevel level, const std::string& text);
 
+/// Writes a text of whole lines as it is, where log lines go, whatever their level.
+void log_text(const std::string& text);
+
 /// The rank shown in each line; -1 (the default) shows "-".
 void set_log_rank(int world_rank);
 

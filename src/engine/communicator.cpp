@@ -210,6 +210,7 @@ Status Communicator::agree_configuration(const Hints& hints) {
     kDevice,
     kNoDevice,
     kActive,
+    kSummary,
     kHash,
     kHashInverse,
     kStrict,
@@ -229,6 +230,7 @@ Status Communicator::agree_configuration(const Hints& hints) {
   values[kDevice] = process_.device() != nullptr ? 1 : 0;
   values[kNoDevice] = process_.device() != nullptr ? 0 : 1;
   values[kActive] = acts_on_host_memory(*table_) ? 1 : 0;
+  values[kSummary] = process_.summary() != nullptr ? 1 : 0;
   values[kHash] = hash;
   values[kHashInverse] = ~hash;
   values[kStrict] = process_.config().strict ? 1 : 0;
@@ -296,7 +298,9 @@ Status Communicator::agree_configuration(const Hints& hints) {
     disagreement_ += "; native plans for all";
   }
   // An erroneous configuration must be heard even where there is nothing to speed up.
-  inert_ = asserted_host_ && values[kActive] == 0 && disagreement_.empty();
+  // An inert communicator's calls are not seen: with a summary none is, on any rank.
+  has_summary_ = values[kSummary] != 0;
+  inert_ = asserted_host_ && values[kActive] == 0 && !has_summary_ && disagreement_.empty();
   return {};
 }
 
@@ -393,7 +397,7 @@ void Communicator::give_back_host_memory() {
 }
 
 bool Communicator::can_act() const {
-  if (!asserted_host_ || !disagreement_.empty() || mpi_ == nullptr) {
+  if (!asserted_host_ || !disagreement_.empty() || mpi_ == nullptr || has_summary_) {
     return true;
   }
   return std::any_of(table_->rules.begin(), table_->rules.end(), [this](const select::Rule& rule) {
@@ -453,6 +457,7 @@ Result<const Route*> Communicator::route(Collective collective, std::optional<By
   if (cached.route.fallbacks != nullptr) [[unlikely]] {
     cached.route.fallbacks->fetch_add(1, std::memory_order_relaxed);
   }
+  summary_cell_ = cached.route.summary;
   last_route_ = &cached.route;
   return last_route_;
 }
@@ -621,6 +626,9 @@ Result<Route> Communicator::make_route(const Shape& shape, const select::Plan& p
   }
   route.native_flat = is_native_flat(plan) && !chunked;
   route.calls = &process_.counters().plan(to_string(plan));
+  if (Summary* summary = process_.summary(); summary != nullptr) {
+    route.summary = summary->cell(shape.collective, shape.bytes, to_string(plan));
+  }
   if (!fallback.empty()) {
     route.fallbacks = &process_.fallback(fallback, is_speaker());
   }

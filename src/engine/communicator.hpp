@@ -57,7 +57,8 @@ struct Route {
   /// whose local buffers the MPI can read; ranks whose buffers it cannot read stage them alone.
   bool native_flat = true;
   Counter* calls = nullptr;
-  Counter* fallbacks = nullptr;  ///< Null when the plan is the first choice.
+  Counter* fallbacks = nullptr;      ///< Null when the plan is the first choice.
+  Summary::Cell* summary = nullptr;  ///< Null without TUTTI_SUMMARY.
 };
 
 class Communicator {
@@ -91,9 +92,9 @@ class Communicator {
                              select::DataType type, select::ReduceOp op, int device,
                              select::Order order = select::Order::kBlocking);
 
-  /// True when no buffer needs classification and nothing is agreed on any more: a call's route
-  /// follows from its arguments.
-  bool is_host_only() const { return asserted_host_ && !classifies(); }
+  /// True when no buffer needs classification, nothing is agreed on any more and no call is timed: a
+  /// call's route follows from its arguments.
+  bool is_host_only() const { return asserted_host_ && !classifies() && !has_summary_; }
   /// Changes when a route that route() gave may be gone.
   std::uint64_t route_generation() const { return route_generation_; }
   /// A call that took a route which is known from an earlier one.
@@ -159,6 +160,8 @@ class Communicator {
   /// Name of the plan used last, for the info key tutti_plan_used.
   std::string last_plan() const;
   Process& process() { return process_; }
+  /// Where the call under way is counted, for TimedCall.
+  Summary::Cell** summary_cell() { return &summary_cell_; }
 
  private:
   /// Of a communicator in its process: gone after all that may have leased memory.
@@ -263,6 +266,7 @@ class Communicator {
   std::optional<select::Memory> asserted_;
   bool is_concurrent_ = false;  ///< Beside others' calls, on some rank: its calls take no turns.
   bool strict_ = false;
+  bool has_summary_ = false;  ///< TUTTI_SUMMARY on some rank.
   Status failure_;
   std::string disagreement_;    ///< Non-empty: ranks differ in configuration; native plans for all.
   const select::Table* table_;  ///< The process's, or own_table_.
@@ -301,6 +305,7 @@ class Communicator {
   std::vector<CachedRoute> routes_;
   std::uint64_t route_generation_ = 1;
   const Route* last_route_ = nullptr;
+  Summary::Cell* summary_cell_ = nullptr;
   /// Who carried the last call on a stream; kMpi: there was none.
   select::Backend last_on_stream_ = select::Backend::kMpi;
 };

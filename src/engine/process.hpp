@@ -15,6 +15,7 @@
 #include "device/device.hpp"
 #include "engine/counters.hpp"
 #include "engine/node_share.hpp"
+#include "engine/summary.hpp"
 #include "runners/direct/host_memory.hpp"
 #include "runners/scratch.hpp"
 #include "select/table.hpp"
@@ -66,6 +67,8 @@ class Process {
 
   runners::Scratch& scratch() { return *scratch_; }
   Counters& counters() { return counters_; }
+  /// Null when nobody wants one (TUTTI_SUMMARY).
+  Summary* summary() { return config_.summary ? &summary_ : nullptr; }
 
   /// Prints configuration problems and the effective configuration, once, from one rank.
   void report_configuration(int world_rank);
@@ -97,6 +100,7 @@ class Process {
   std::unique_ptr<ccl::Library> ccl_;
   Status ccl_status_;
   Counters counters_;
+  Summary summary_;
   std::once_flag reported_;
 };
 

@@ -25,6 +25,8 @@ template <class Fill, class Native>
   view.send = send;
   view.recv = recv;
   fill(view);
+  const engine::TimedCall timed(session->engine->process().summary(), view.collective,
+                                session->engine->summary_cell());
   return perform(*session, view, NativeCall(native));
 }
 
@@ -335,6 +337,8 @@ int Barrier(MPI_Comm comm) {
   if (session == nullptr) {
     return error == MPI_SUCCESS ? pmpi.native_Barrier(comm) : error;
   }
+  const engine::TimedCall timed(session->engine->process().summary(), Collective::kBarrier,
+                                session->engine->summary_cell());
   bool is_native = false;
   const Status status = guarded([&] { return run_barrier(*session->engine, &is_native); });
   if (!status.ok()) {

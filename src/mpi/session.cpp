@@ -69,7 +69,19 @@ int shut_down(MPI_Comm /*comm*/, int /*keyval*/, void* /*value*/, void* /*extra*
   for (Session* session : sessions) {
     stop(session);
   }
-  engine::Process::get().release_scratch();
+  engine::Process& process = engine::Process::get();
+  process.release_scratch();
+  const Status summarized = guarded([&]() -> Status {
+    int rank = 0;
+    int ranks = 1;
+    if (engine::Summary* summary = process.summary();
+        summary != nullptr && pmpi.Comm_rank(MPI_COMM_WORLD, &rank) == MPI_SUCCESS && rank == 0 &&
+        pmpi.Comm_size(MPI_COMM_WORLD, &ranks) == MPI_SUCCESS) {
+      log_text(summary->table(rank, ranks));
+    }
+    return {};
+  });
+  static_cast<void>(summarized);  // No memory for a table: the job itself went well.
   return MPI_SUCCESS;
 }
 

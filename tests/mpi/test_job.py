@@ -1,0 +1,83 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a whole job is told: the summary at its end."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from harness import Finished, Mpi, job
+
+TITLE = "tutti summary: blocking collectives of rank 0 of {}; bytes as plan lists count them"
+# What counted.c calls: collective, size class, calls.
+CALLS = {
+    ("allreduce", "<= 64"): 3,
+    ("allreduce", "<= 256K"): 2,
+    ("bcast", "0"): 1,
+    ("alltoallv", "unknown"): 1,
+    ("barrier", "0"): 4,
+}
+SUMMARY = {"TUTTI_SUMMARY": "1"}
+
+
+def rows(result: Finished) -> dict[tuple[str, str], tuple[str, int, float]]:
+    """(plan, calls, seconds) by collective and size class; the sum is of `all`."""
+    found = {}
+    for line in result.stderr.splitlines():
+        words = re.split(r"\s{2,}", line.strip())
+        if line.startswith("  ") and words[0] == "all":
+            found["all", ""] = ("", int(words[1]), float(words[2]))
+        elif line.startswith("  ") and len(words) == 6 and words[0] != "collective":
+            found[words[0], words[1]] = (words[2], int(words[3]), float(words[4]))
+    return found
+
+
+def counted(mpi: Mpi, ranks: int, directory: Path, **variables: str) -> Finished:
+    result = job(
+        mpi, ranks, [mpi.program("counted")], directory, environment=SUMMARY | dict(variables)
+    )
+    assert result.status == 0, str(result)
+    seen = sorted(line for line in result.stdout.splitlines() if line.startswith("counted"))
+    assert seen == [f"counted: {rank} of {ranks} ranks" for rank in range(ranks)], str(result)
+    return result
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_summary__counts_every_call_of_rank_0(
+    mpi: Mpi, ranks: int, door: Path, tmp_path: Path
+) -> None:
+    result = counted(mpi, ranks, tmp_path)
+    assert result.lines("^tutti summary") == [TITLE.format(ranks)], str(result)
+    found = rows(result)
+    total = found.pop(("all", ""))
+    assert {key: calls for key, (_, calls, _) in found.items()} == CALLS, str(result)
+    assert total[1] == sum(CALLS.values())
+    seconds = [row[2] for row in found.values()]
+    assert seconds == sorted(seconds, reverse=True)
+    assert 0 < sum(seconds) == pytest.approx(total[2], abs=1e-5)
+
+
+def test_summary__names_the_plan_that_ran(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    result = counted(mpi, 2, tmp_path, TUTTI_ALLREDUCE="64:direct,schedule:ring")
+    found = rows(result)
+    assert found["allreduce", "<= 64"][0] == "direct-gamma", str(result)
+    assert found["allreduce", "<= 256K"][0] == "schedule:ring", str(result)
+    assert found["bcast", "0"][0] == "native", str(result)
+
+
+def test_summary__not_unless_wanted(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    result = counted(mpi, 2, tmp_path, TUTTI_SUMMARY="0")
+    assert result.stderr.strip() == "", str(result)
+
+
+def test_summary__wanted_on_one_rank_is_no_disagreement(
+    mpi: Mpi, door: Path, tmp_path: Path
+) -> None:
+    """A communicator is inert on all ranks or on none, whoever wants to count its calls."""
+    program = [mpi.program("counted")]
+    result = job(mpi, 3, program, tmp_path, of_rank={0: SUMMARY})
+    assert result.status == 0, str(result)
+    assert {key: row[1] for key, row in rows(result).items() if key[1]} == CALLS, str(result)
