@@ -150,6 +150,7 @@ void Communicator::fail(const Status& status) {
     mpi_->leave();
   }
   failure_ = status;
+  ++route_generation_;  // No call goes to the MPI as it did before.
   if (direct_host_runner_ != nullptr) {
     direct_host_runner_->give_up(status);
   }

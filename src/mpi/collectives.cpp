@@ -313,7 +313,8 @@ struct Wrap {
 
 /// No buffers: the MPI's own, or a schedule. Asked for all the same, so that a rule that wants
 /// something else is reported as the fall-back it is.
-Status run_barrier(engine::Communicator& engine, bool* is_native) {
+/// `*native`: its route where the MPI's own is to carry it.
+Status run_barrier(engine::Communicator& engine, const engine::Route** native) {
   // A rank that failed sends nothing more: peers that are still in the call that failed would take
   // a barrier's messages for that call's, and its data for arrived.
   if (!engine.failure().ok()) [[unlikely]] {
@@ -322,8 +323,8 @@ Status run_barrier(engine::Communicator& engine, bool* is_native) {
   TUTTI_ASSIGN_OR_RETURN(
       const engine::Route* route,
       engine.route(Collective::kBarrier, 0, select::DataType::kByte, select::ReduceOp::kNone, -1));
-  *is_native = route->native_flat;
   if (route->native_flat) {
+    *native = route;
     return {};
   }
   runners::Call call;
@@ -332,6 +333,14 @@ Status run_barrier(engine::Communicator& engine, bool* is_native) {
 }
 
 int Barrier(MPI_Comm comm) {
+  if (Session* known = known_session(comm); known != nullptr && known->native != nullptr) {
+    const View key;  // Of a barrier.
+    const engine::Route* route = known->native->find(key, known->engine->route_generation());
+    if (route != nullptr) {
+      known->engine->count(*route);
+      return pmpi.native_Barrier(comm);
+    }
+  }
   int error = MPI_SUCCESS;
   Session* session = session_of(comm, &error);
   if (session == nullptr) {
@@ -339,12 +348,16 @@ int Barrier(MPI_Comm comm) {
   }
   const engine::TimedCall timed(session->engine->process().summary(), Collective::kBarrier,
                                 session->engine->summary_cell());
-  bool is_native = false;
-  const Status status = guarded([&] { return run_barrier(*session->engine, &is_native); });
+  const engine::Route* native = nullptr;
+  const Status status = guarded([&] { return run_barrier(*session->engine, &native); });
   if (!status.ok()) {
     return fail_call(*session, status);
   }
-  return is_native ? pmpi.native_Barrier(comm) : MPI_SUCCESS;
+  if (native == nullptr) {
+    return MPI_SUCCESS;
+  }
+  remember_native(*session, View(), *native);
+  return pmpi.native_Barrier(comm);
 }
 
 // --- Hints -------------------------------------------------------------------------------------

@@ -409,13 +409,7 @@ Status Performance::run(int* code) {
     if (!reads_everything(*route)) {
       return run_native_staged(code);
     }
-    if (engine_.is_host_only() && route->fallbacks == nullptr) {
-      if (session_.native == nullptr) {
-        session_.native = std::make_unique<NativeMemo>();
-      }
-      session_.native->add(view_, route, !engine_.has_own_plans(view_.collective),
-                           engine_.route_generation());
-    }
+    remember_native(session_, view_, *route);
     *code = native_(view_.send, view_.recv);
     return {};
   }
@@ -932,6 +926,18 @@ Status Performance::run_movement(const engine::Route& route) {
 }
 
 }  // namespace
+
+void remember_native(Session& session, const View& view, const engine::Route& route) {
+  engine::Communicator& engine = *session.engine;
+  if (!engine.is_host_only() || route.fallbacks != nullptr) {
+    return;
+  }
+  if (session.native == nullptr) {
+    session.native = std::make_unique<NativeMemo>();
+  }
+  session.native->add(view, &route, !engine.has_own_plans(view.collective),
+                      engine.route_generation());
+}
 
 int fail_call(Session& session, const Status& status) {
   if (status.code() != ErrorCode::kFallback) {

@@ -32,6 +32,10 @@ class NativeCall {
 /// handler.
 int fail_call(Session& session, const Status& status);
 
+/// A call that goes to MPI as it is: the next one with the same arguments need not ask for its plan,
+/// where plans follow from the arguments alone.
+void remember_native(Session& session, const View& view, const engine::Route& route);
+
 /// Returns an MPI code; errors have been passed to the communicator's error handler.
 int perform(Session& session, const View& view, const NativeCall& native);
 

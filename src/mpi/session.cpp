@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "mpi/launcher.hpp"
 #include "mpi/types.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
@@ -153,6 +154,27 @@ void take_missing_hints(Session* session) {
   pmpi.Info_free(&info);
 }
 
+#ifdef OMPI_PREDEFINED_GLOBAL
+constexpr bool kIsOpenMpi = true;
+#else
+constexpr bool kIsOpenMpi = false;
+#endif
+
+/// Processes that do not see each other are an error in the log, once; under TUTTI_STRICT of each
+/// communicator.
+Status check_launcher(const engine::Process& process, int world_ranks) {
+  static const std::string problem = world_ranks == 1 ? lost_peers(kIsOpenMpi) : std::string();
+  if (problem.empty()) {
+    return {};
+  }
+  static const bool is_logged = [] {
+    log(LogLevel::kError, problem);
+    return true;
+  }();
+  static_cast<void>(is_logged);
+  return process.config().strict ? Status(ErrorCode::kUnsupported, problem) : Status();
+}
+
 Status start(Session* session) {
   session->started = true;
   int is_inter = 0;
@@ -171,6 +193,7 @@ Status start(Session* session) {
   if (has_world()) {
     pmpi.Comm_rank(MPI_COMM_WORLD, &place.world_rank);
     pmpi.Comm_size(MPI_COMM_WORLD, &place.world_ranks);
+    TUTTI_RETURN_IF_ERROR(check_launcher(process, place.world_ranks));
   }
   process.report_configuration(place.world_rank);
   int threads = MPI_THREAD_SINGLE;

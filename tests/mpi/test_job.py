@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a whole job is told: the summary at its end."""
+"""What a whole job is told: the summary at its end, and that its ranks do not see each other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import Finished, Mpi, job
+from conftest import unavailable
+from harness import Finished, Mpi, execute, find_mpi, job, plain_environment
 
 TITLE = "tutti summary: blocking collectives of rank 0 of {}; bytes as plan lists count them"
 # What counted.c calls: collective, size class, calls.
@@ -81,3 +82,52 @@ def test_summary__wanted_on_one_rank_is_no_disagreement(
     result = job(mpi, 3, program, tmp_path, of_rank={0: SUMMARY})
     assert result.status == 0, str(result)
     assert {key: row[1] for key, row in rows(result).items() if key[1]} == CALLS, str(result)
+
+
+def under_the_other_launcher(directory: Path, door: Path, **variables: str) -> Finished:
+    """An Open MPI program under Hydra."""
+    mpich, openmpi = find_mpi("mpich"), find_mpi("openmpi")
+    if isinstance(mpich, str) or isinstance(openmpi, str):
+        unavailable(f"{mpich} {openmpi}")
+        raise AssertionError
+    environment = plain_environment() | {
+        "LD_LIBRARY_PATH": str(openmpi.libraries),
+        "LD_PRELOAD": str(door),
+        **variables,
+    }
+    return execute([*mpich.launch(2), str(openmpi.program("counted"))], environment, 120)
+
+
+def test_launcher__of_another_mpi_is_an_error_in_the_log(door: Path, tmp_path: Path) -> None:
+    result = under_the_other_launcher(tmp_path, door)
+    assert result.status == 0, str(result)
+    assert result.stdout.splitlines() == ["counted: 0 of 1 ranks"] * 2, str(result)
+    said = result.lines("ERROR MPI_COMM_WORLD has 1 rank, though MPICH's mpirun .* started 2")
+    assert len(said) == 2, str(result)
+    assert all("remedy: start it with Open MPI's mpirun" in line for line in said)
+
+
+def test_launcher__of_another_mpi_ends_a_strict_job(door: Path, tmp_path: Path) -> None:
+    result = under_the_other_launcher(tmp_path, door, TUTTI_STRICT="1")
+    assert result.status not in (0, None), str(result)
+    assert "counted" not in result.stdout, str(result)
+
+
+def test_launcher__srun_without_the_librarys_support(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    """Each process is started by nothing that its library knows."""
+    environment = plain_environment() | {
+        "LD_LIBRARY_PATH": str(mpi.libraries),
+        "LD_PRELOAD": str(door),
+        "SLURM_STEP_NUM_TASKS": "4",
+    }
+    result = execute([str(mpi.program("counted"))], environment, 120)
+    assert result.status == 0, str(result)
+    assert result.lines("ERROR MPI_COMM_WORLD has 1 rank, though srun started 4"), str(result)
+    assert result.lines("or with the --mpi of srun that the library was built for"), str(result)
+
+
+def test_launcher__of_its_own_may_start_one_rank(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    result = counted(
+        mpi, 1, tmp_path, TUTTI_SUMMARY="0", TUTTI_STRICT="1", SLURM_STEP_NUM_TASKS="4"
+    )
+    assert result.stderr.strip() == "", str(result)
