@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <vector>
@@ -933,7 +934,10 @@ void remember_native(Session& session, const View& view, const engine::Route& ro
     return;
   }
   if (session.native == nullptr) {
-    session.native = std::make_unique<NativeMemo>();
+    session.native.reset(new (std::nothrow) NativeMemo);
+  }
+  if (session.native == nullptr) {
+    return;  // Slower, and right.
   }
   session.native->add(view, &route, !engine.has_own_plans(view.collective),
                       engine.route_generation());
