@@ -117,6 +117,9 @@ if [[ $what != measure ]]; then
       done
     done
   done
+  # Every predefined type, operation and collective against the MPI library's own result.
+  TUTTI_LOG_LEVEL=error run 60 2 "$build/tests/mpi/mpich/types" --memory cuda --elements 999 >"$out/types.txt" 2>&1
+  echo "types: rc $? $(tail -n 1 "$out/types.txt")" | tee -a "$out/check.txt"
   # Schedules that NCCL carries and our kernels reduce, on one node and on two virtual ones.
   ((gpus > 1)) || echo "schedules that NCCL carries: left out, ranks share a GPU" | tee -a "$out/check.txt"
   for nodes in 0 2; do
