@@ -83,7 +83,7 @@ def flat(record: Any, prefix: str = "") -> dict[str, Any]:
     """A nested document as one level of keys with dots between, a.b.0.c."""
     if isinstance(record, Mapping):
         parts: Iterable[tuple[Any, Any]] = record.items()
-    elif isinstance(record, list | tuple):
+    elif isinstance(record, (list, tuple)):
         parts = enumerate(record)
     else:
         return {prefix: record}

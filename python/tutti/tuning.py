@@ -103,5 +103,5 @@ def show(file: Path | None, form: str) -> None:
             + output.columns([("", "call", "plan", "from"), *rows])
         ),
         document=found,
-        records=lambda: [dict(zip(names, row, strict=True)) for row in rows],
+        records=lambda: [dict(zip(names, row)) for row in rows],
     )
