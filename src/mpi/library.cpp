@@ -82,7 +82,8 @@ std::string Library::name() const {
 /// library's progress and takes no message.
 void Library::progress() {
   int found = 0;
-  pmpi.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, application_, &found, MPI_STATUS_IGNORE);
+  // No wildcards: an application may have asserted that none are used (mpi_assert_no_any_source).
+  pmpi.Iprobe(rank_, 0, application_, &found, MPI_STATUS_IGNORE);
 }
 
 Status Library::duplicate() {
