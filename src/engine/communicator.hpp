@@ -92,8 +92,8 @@ class Communicator {
                              select::DataType type, select::ReduceOp op, int device,
                              select::Order order = select::Order::kBlocking);
 
-  /// True when no buffer needs classification, nothing is agreed on any more and no call is timed: a
-  /// call's route follows from its arguments.
+  /// True when no buffer needs classification, nothing is agreed on any more and no call is timed:
+  /// a call's route follows from its arguments.
   bool is_host_only() const { return asserted_host_ && !classifies() && !has_summary_; }
   /// Changes when a route that route() gave may be gone.
   std::uint64_t route_generation() const { return route_generation_; }

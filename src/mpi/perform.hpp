@@ -32,8 +32,8 @@ class NativeCall {
 /// handler.
 int fail_call(Session& session, const Status& status);
 
-/// A call that goes to MPI as it is: the next one with the same arguments need not ask for its plan,
-/// where plans follow from the arguments alone.
+/// A call that goes to MPI as it is: the next one with the same arguments need not ask for its
+/// plan, where plans follow from the arguments alone.
 void remember_native(Session& session, const View& view, const engine::Route& route);
 
 /// Returns an MPI code; errors have been passed to the communicator's error handler.

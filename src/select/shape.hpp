@@ -154,7 +154,7 @@ struct CommFacts {
   int ranks_per_node_max = 1;
   /// On some node the job has more ranks than cores that they may use (affinity, cgroup quota).
   bool oversubscribed = false;
-  std::string mpi;  ///< "mpich", "openmpi": MPI libraries that were measured; else empty.
+  std::string mpi;      ///< "mpich", "openmpi": MPI libraries that were measured; else empty.
   bool has_mpi = true;  ///< False: the ranks met by other means; nothing goes through MPI.
   bool mpi_device_aware = false;     ///< The MPI takes device pointers itself, on every rank.
   bool mpi_has_large_counts = true;  ///< Counts over 2^31 - 1 elements (_c functions).

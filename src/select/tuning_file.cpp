@@ -191,9 +191,10 @@ class Reader {
       rule->optional = value.boolean;
       return {};
     }
-    return unknown_key(member, parent,
-                       {"collective", "bytes", "nodes", "ranks", "ranks_per_node", "oversubscribed",
-                        "mpi", "memory", "op", "type", "plan", "parameters", "optional", "comment"});
+    return unknown_key(
+        member, parent,
+        {"collective", "bytes", "nodes", "ranks", "ranks_per_node", "oversubscribed", "mpi",
+         "memory", "op", "type", "plan", "parameters", "optional", "comment"});
   }
 
   Status plan(const JsonValue& value, const std::string& path, Rule* rule) const {
