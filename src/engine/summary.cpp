@@ -109,7 +109,8 @@ void TimedCall::finish() noexcept {
         *cell_ != nullptr ? *cell_ : summary_->cell(collective_, Bytes{0}, "native");
     cell->calls.fetch_add(1, std::memory_order_relaxed);
     cell->elapsed_ns.fetch_add(elapsed_ns, std::memory_order_relaxed);
-  } catch (...) {  // No memory for a row: the call itself went well.
+  } catch (...) {
+    *cell_ = nullptr;  // No memory for a row: the call itself went well, and is not counted.
   }
 }
 

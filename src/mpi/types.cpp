@@ -112,7 +112,7 @@ void load_types() {
   };
   // Types that not every build of a library has (Fortran, C++): their size is asked for, never
   // assumed, and a null type asks nothing.
-  auto add_optional = [&](MPI_Datatype type, auto choose) {
+  auto add_optional = [&](MPI_Datatype type, const auto& choose) {
     if (type == MPI_DATATYPE_NULL || handle_bits(type) == 0) {
       return;
     }

@@ -52,7 +52,7 @@ bool has_size(Collective collective);
 /// Basic types, canonical: MPI_INT, MPI_INT32_T and MPI_INTEGER are all kInt32. Data movement is
 /// kByte always, since only its bytes matter. Pairs are a value and an index as the C structures of
 /// MPI 4.1 section 6.9.4 (and Fortran's pairs of one type), padding included. kOther: derived types
-/// with user operations, long double, logicals that are not 4 bytes, characters in reductions.
+/// with user operations, long double, logicals that are not 4 bytes.
 enum class DataType : std::uint8_t {
   kByte,
   kInt8,

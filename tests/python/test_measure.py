@@ -186,7 +186,7 @@ def test_run__a_refused_plan_has_no_row(capsys: pytest.CaptureFixture[str]) -> N
     assert [row.plan for row in document.rows] == ["native", "mpi-gamma", "rings"] * 2
     assert document.wrong() == 0
     said = capsys.readouterr().err
-    # A hint that cannot be read is ignored: the shipped rules hold, by which so few bytes are native.
+    # A hint that cannot be read is ignored, and so few bytes are native by the shipped rules.
     for plan, used in (("ccl-gamma", "mpi-gamma"), ("bogus-plan", "mpi-gamma")):
         assert f"{plan} is left out, another plan ran in its place at 64 ({used}), 256 (" in said
 
