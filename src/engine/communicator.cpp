@@ -91,7 +91,8 @@ Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
   }
   if (mpi != nullptr) {
     // An MPI has some two thousand communicators; where nothing needs one of ours, none is made.
-    if (self->has_any_device_ || needs_messages(*self->table_)) {
+    // Where tables differ no rank has a plan of ours, and none makes one.
+    if (self->has_any_device_ || (self->disagreement_.empty() && needs_messages(*self->table_))) {
       TUTTI_RETURN_IF_ERROR(mpi->duplicate());
     }
     self->mpi_runner_ = std::make_unique<runners::MpiRunner>(
@@ -151,6 +152,9 @@ void Communicator::fail(const Status& status) {
   }
   failure_ = status;
   ++route_generation_;  // No call goes to the MPI as it did before.
+  if (host_introductions_.size() > 1 && host_memory_ != nullptr) {
+    host_memory_->tell_failure(host_introductions_[static_cast<std::size_t>(place_.rank)].part);
+  }
   if (direct_host_runner_ != nullptr) {
     direct_host_runner_->give_up(status);
   }
@@ -225,6 +229,7 @@ Status Communicator::agree_configuration(const Hints& hints) {
     kCount
   };
   const std::uint64_t hash = process_.agreement_hash() ^ place_.types_hash ^
+                             std::hash<std::string>{}(facts_.mpi) ^
                              (own_table_ == nullptr ? 0 : own_table_->hash());
   const std::uint64_t asserted = asserted_ ? (*asserted_ == Memory::kDevice ? 2 : 1) : 0;
   std::array<std::uint64_t, kCount> values{};
@@ -245,6 +250,7 @@ Status Communicator::agree_configuration(const Hints& hints) {
   TUTTI_RETURN_IF_ERROR(bootstrap_.max_in_place(values.data(), kCount));
 
   is_concurrent_ = values[kConcurrent] != 0;
+  is_active_ = values[kActive] != 0;
   strict_ = values[kStrict] != 0;
   has_devices_ = values[kNoDevice] == 0;
   has_any_device_ = values[kDevice] != 0;
@@ -324,7 +330,7 @@ Status Communicator::agree_placement() {
     runners::DirectHostRunner::Introduction introduction;
   };
   constexpr int kMachineRanksMax = 1024;
-  const bool has_host_facts = acts_on_host_memory(*table_) && place_.ranks <= kMachineRanksMax;
+  const bool has_host_facts = is_active_ && place_.ranks <= kMachineRanksMax;
   const Facts facts = {
       node_identity(process_.config().virtual_nodes, place_.world_rank, place_.world_ranks),
       machine_identity(), own.rails, own.socket};
@@ -346,7 +352,10 @@ Status Communicator::agree_placement() {
   std::memcpy(mine.data(), &facts, sizeof(facts));
   std::memcpy(mine.data() + sizeof(facts), &host_facts, sizeof(host_facts));
   std::vector<std::byte> all(bytes_each * ranks);
-  TUTTI_RETURN_IF_ERROR(bootstrap_.allgather(mine.data(), all.data(), bytes_each));
+  if (Status gathered = bootstrap_.allgather(mine.data(), all.data(), bytes_each); !gathered.ok()) {
+    failure_ = gathered;  // Others may have heard of this rank's memory.
+    return gathered;
+  }
   std::vector<std::uint64_t> nodes;
   std::vector<std::uint64_t> machines;
   std::vector<topology::RankPlace> places;
@@ -388,10 +397,14 @@ Status Communicator::agree_placement() {
 
 void Communicator::give_back_host_memory() {
   if (!host_introductions_.empty() && host_memory_ != nullptr) {
-    runners::DirectHostRunner::give_back(
-        host_memory_, host_introductions_[host_introductions_.size() == 1
-                                              ? 0
-                                              : static_cast<std::size_t>(place_.rank)]);
+    const bool is_alone = host_introductions_.size() == 1;
+    const auto& mine = host_introductions_[is_alone ? 0 : static_cast<std::size_t>(place_.rank)];
+    // After a failure of this rank the others may be in a call and still look at the memory.
+    if (failure_.ok()) {
+      runners::DirectHostRunner::give_back(host_memory_, mine);
+    } else {
+      host_memory_->abandon(mine.part);
+    }
   }
   host_introductions_.clear();
   host_memory_.reset();

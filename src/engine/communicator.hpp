@@ -266,6 +266,7 @@ class Communicator {
   std::optional<select::Memory> asserted_;
   bool is_concurrent_ = false;  ///< Beside others' calls, on some rank: its calls take no turns.
   bool strict_ = false;
+  bool is_active_ = false;    ///< On some rank a rule acts on host memory.
   bool has_summary_ = false;  ///< TUTTI_SUMMARY on some rank.
   Status failure_;
   std::string disagreement_;    ///< Non-empty: ranks differ in configuration; native plans for all.

@@ -117,6 +117,10 @@ Result<std::shared_ptr<runners::HostMemory>> Process::host_memory(int node_ranks
         host_memory_,
         runners::HostMemory::make(runners::HostMemory::default_options(node_ranks, has_threads)));
   }
+  if (has_threads && host_memory_->shares_rings()) {
+    return Status(ErrorCode::kUnavailable,
+                  "this process's shared memory was made before MPI had MPI_THREAD_MULTIPLE");
+  }
   return host_memory_;
 }
 

@@ -336,6 +336,17 @@ def test_direct_on_host_memory__really_carries_the_calls(
     result.assert_passed("collectives")
 
 
+def test_disagreement__on_host_memory_is_native_for_all_too(
+    mpi: Mpi, door: Path, tmp_path: Path
+) -> None:
+    """A rule for an algorithm on one rank: that one alone would make a private communicator."""
+    of_rank = {1: {"TUTTI_ALLREDUCE": "rings"}}
+    program = [mpi.program("progress")]
+    result = job(mpi, 2, program, tmp_path, environment={}, of_rank=of_rank, timeout_s=60)
+    result.assert_passed("progress")
+    assert result.lines("rank 1 has other tuning rules"), str(result)
+
+
 def test_host_memory__is_carried_by_shared_memory_without_a_setting(
     mpi: Mpi, door: Path, tmp_path: Path
 ) -> None:

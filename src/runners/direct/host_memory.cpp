@@ -170,6 +170,19 @@ void HostMemory::give_back(const Part& part) {
   put_back(part);
 }
 
+void HostMemory::abandon(const Part& part) {
+  if (part.life != 0) {
+    tell_failure(part);
+    HostCounter(data() + part.block_at).publish(part.life + 1);
+  }
+}
+
+void HostMemory::tell_failure(const Part& part) {
+  if (part.life != 0) {
+    HostCounter(data() + part.block_at + HostLayout::kFailed * sizeof(std::uint64_t)).publish(1);
+  }
+}
+
 void HostMemory::retire(const Part& part, std::shared_ptr<HostUse> use) {
   HostCounter(data() + part.block_at).publish(part.life + 1);
   const std::lock_guard lock(mutex_);

@@ -70,8 +70,13 @@ class HostMemory {
   Result<Part> take(int ranks);
   /// Takes the pages of a part's rings, once: no signal later when the machine has no more.
   Status reserve_rings(const Part& part);
-  /// Before any other rank has heard of the part.
+  /// Where no rank is going to use the communicator's parts.
   void give_back(const Part& part);
+  /// Ends a part for good: peers may look at it at any time, so it is never used again.
+  void abandon(const Part& part);
+  /// Peers that wait for this rank's part need not wait on.
+  void tell_failure(const Part& part);
+  bool shares_rings() const { return options_.shares_rings; }
   /// After its use: reused once all peers have ended theirs.
   void retire(const Part& part, std::shared_ptr<HostUse> use);
 

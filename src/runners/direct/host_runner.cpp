@@ -101,7 +101,12 @@ Status DirectHostRunner::agree_on_mappings(const HostUse& use, const Status& own
   for (int rank = 0; own.ok() && rank < static_cast<int>(use.peers.areas.size()); ++rank) {
     const HostArea& peer = use.peers.areas[static_cast<std::size_t>(rank)];
     Patience patience(use.peers);
+    // A rank that is through may have freed the communicator since; its answer stays.
     while (peer.state().read() == kUndecided) {
+      if (use.peers.has_ended(rank) && peer.state().read() == kUndecided) {
+        return Status(ErrorCode::kLibraryFailed,
+                      "rank " + std::to_string(rank) + " has left the communicator");
+      }
       if (!patience.wait([rank](int other) { return other == rank; })) {
         return patience.failure();
       }
