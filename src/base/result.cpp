@@ -24,6 +24,8 @@ const char* to_string(ErrorCode code) {
       return "library failed";
     case ErrorCode::kMpiFailed:
       return "MPI failed";
+    case ErrorCode::kMismatch:
+      return "calls differ";
     case ErrorCode::kFallback:
       return "fall-back refused by TUTTI_STRICT";
   }

@@ -44,6 +44,7 @@ tutti_status_t code_of(const Status& status) {
     case ErrorCode::kOk:
       return TUTTI_OK;
     case ErrorCode::kInvalidArgument:
+    case ErrorCode::kMismatch:
       return TUTTI_ERROR_INVALID_ARGUMENT;
     case ErrorCode::kInvalidConfig:
       return TUTTI_ERROR_INVALID_CONFIG;
@@ -150,6 +151,7 @@ bool breaks(ErrorCode code) {
     case ErrorCode::kInvalidArgument:
     case ErrorCode::kUnsupported:
     case ErrorCode::kUnavailable:
+    case ErrorCode::kMismatch:
     case ErrorCode::kFallback:
       return false;
     default:
@@ -159,7 +161,7 @@ bool breaks(ErrorCode code) {
 
 /// For what fails after the ranks chose a plan: whatever it is, it is no refusal any more.
 Status begun(const Status& status) {
-  return status.ok() || breaks(status.code())
+  return status.ok() || breaks(status.code()) || status.code() == ErrorCode::kMismatch
              ? status
              : Status(ErrorCode::kLibraryFailed,
                       std::string(tutti::to_string(status.code())) + ": " + status.message());

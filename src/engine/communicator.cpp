@@ -680,6 +680,11 @@ Status Communicator::run(const Route& route, const runners::Call& call) {
   if (last_on_stream_ != Backend::kMpi) {
     TUTTI_RETURN_IF_ERROR(stream_status(/*wait=*/true));  // Calls run in the order of their making.
   }
+  const bool is_in_shared_memory =
+      route.plan.backend == Backend::kDirect && route.memory == Memory::kHost;
+  if (!is_in_shared_memory) {
+    pass_by();
+  }
   const bool is_launch = route.plan.backend == Backend::kDirect && !route.plan.copied;
   std::optional<device::RelaxedCapture> relaxed;
   if (route.memory == Memory::kDevice ? !is_launch : is_on_device(call)) {
@@ -695,7 +700,7 @@ Status Communicator::run(const Route& route, const runners::Call& call) {
   if (route.plan.backend == Backend::kSchedule) {
     return run_schedule(route.plan, call);
   }
-  if (route.plan.backend == Backend::kDirect && route.memory == Memory::kHost) {
+  if (is_in_shared_memory) {
     return run_direct_host(call);
   }
   if (route.plan.copied) {

@@ -97,8 +97,21 @@ class Communicator {
   bool is_host_only() const { return asserted_host_ && !classifies() && !has_summary_; }
   /// Changes when a route that route() gave may be gone.
   std::uint64_t route_generation() const { return route_generation_; }
-  /// A call that took a route which is known from an earlier one.
-  void count(const Route& route) {
+  /// Once for each call that run() does not carry, before anything of it is done: it takes its
+  /// number among the communicator's calls (runners/direct/host_layout.hpp), so that a rank that is
+  /// in shared memory meanwhile hears of it.
+  void pass_by() {
+    if (direct_host_runner_ != nullptr) {
+      direct_host_runner_->pass_by();
+    } else if (host_memory_ != nullptr) {
+      runners::DirectHostRunner::pass_by(*host_memory_,
+                                         host_introductions_[static_cast<std::size_t>(place_.rank)],
+                                         place_.ranks, ++calls_passed_by_);
+    }
+  }
+  /// A native call that took a route which is known from an earlier one.
+  void pass_by(const Route& route) {
+    pass_by();
     if (is_concurrent_) {
       route.calls->fetch_add(1, std::memory_order_relaxed);
     } else {
@@ -289,6 +302,7 @@ class Communicator {
   /// What the ranks have told each other, until the runner is made of it.
   std::vector<runners::DirectHostRunner::Introduction> host_introductions_;
   std::shared_ptr<runners::HostMemory> host_memory_;
+  std::uint64_t calls_passed_by_ = 0;  ///< While there is no runner for host memory.
   std::unique_ptr<runners::DirectHostRunner> direct_host_runner_;
   Bytes direct_pair_bytes_max_ = UINT64_MAX;
   bool direct_device_tried_ = false;

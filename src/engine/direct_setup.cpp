@@ -147,7 +147,8 @@ Status Communicator::agree_direct_host(std::string* refusal) {
   auto made = runners::DirectHostRunner::create(std::move(host_memory_), place_.rank, introductions,
                                                 {.timeout_s = process_.config().timeout_s,
                                                  .is_crowded = facts_.oversubscribed,
-                                                 .progress = [this] { bootstrap_.progress(); }});
+                                                 .progress = [this] { bootstrap_.progress(); },
+                                                 .calls = calls_passed_by_});
   if (made.ok()) {
     direct_host_runner_ = std::move(*made);
   } else if (made.status().code() != ErrorCode::kUnavailable) {

@@ -43,7 +43,7 @@ inline int through(MPI_Comm comm, const void* send, void* recv, Fill fill, Nativ
     fill(key);
     const engine::Route* route = session->native->find(key, session->engine->route_generation());
     if (route != nullptr) {
-      session->engine->count(*route);
+      session->engine->pass_by(*route);
       return native(send, recv);
     }
   }
@@ -324,6 +324,7 @@ Status run_barrier(engine::Communicator& engine, const engine::Route** native) {
       const engine::Route* route,
       engine.route(Collective::kBarrier, 0, select::DataType::kByte, select::ReduceOp::kNone, -1));
   if (route->native_flat) {
+    engine.pass_by();
     *native = route;
     return {};
   }
@@ -337,7 +338,7 @@ int Barrier(MPI_Comm comm) {
     const View key;  // Of a barrier.
     const engine::Route* route = known->native->find(key, known->engine->route_generation());
     if (route != nullptr) {
-      known->engine->count(*route);
+      known->engine->pass_by(*route);
       return pmpi.native_Barrier(comm);
     }
   }

@@ -366,6 +366,7 @@ bool Performance::reads_everything(const engine::Route& route) const {
 /// when their wait is over, and what they have sent by then stays. Steps of ours in this rank's
 /// next call would meet it; where the call is MPI's own on all, it is this call's error alone.
 int Performance::turn_away() {
+  engine_.pass_by();
   const bool is_apart = engine_.has_own_plans(view_.collective);
   if (is_apart || !engine_.known_memory(view_.collective)) {
     session_.library->leave();  // Steps or an agreement of ours may be under way there.
@@ -392,6 +393,7 @@ Status Performance::run(int* code) {
   }
   bytes_ = total_bytes();
   if (bytes_ == Bytes{0}) {
+    engine_.pass_by();
     *code = native_(view_.send, view_.recv);  // Nothing moves; the same on every rank.
     return {};
   }
@@ -407,6 +409,7 @@ Status Performance::run(int* code) {
   TUTTI_ASSIGN_OR_RETURN(const engine::Route* route,
                          engine_.route(view_.collective, bytes_, type_, op_, device));
   if (route->native_flat) {
+    engine_.pass_by();
     if (!reads_everything(*route)) {
       return run_native_staged(code);
     }
@@ -944,7 +947,7 @@ void remember_native(Session& session, const View& view, const engine::Route& ro
 }
 
 int fail_call(Session& session, const Status& status) {
-  if (status.code() != ErrorCode::kFallback) {
+  if (status.code() != ErrorCode::kFallback && status.code() != ErrorCode::kMismatch) {
     const Status failed = guarded([&]() -> Status {
       // What MPI has raised is raised for this call alone; later ones raise it themselves.
       session.engine->fail(status.raised() ? Status::mpi(status.mpi_code(), status.message())

@@ -91,6 +91,7 @@ struct Collectives {
   X(Pack)                       \
   X(Unpack)                     \
   X(Add_error_class)            \
+  X(Add_error_code)             \
   X(Add_error_string)           \
   X(Error_string)
 

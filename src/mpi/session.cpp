@@ -304,16 +304,22 @@ Status thrown(const char* what) {
 
 namespace {
 
-/// An error class of ours with the status's words for it, as far as there is memory for them.
+/// An error code of ours with the status's words for it, as far as there is memory for them: of a
+/// class of our own, and where the ranks' calls differ of the one that MPI libraries give there.
 int code_of(const Status& status) {
-  static int error_class = MPI_ERR_OTHER;
+  static int own_class = MPI_ERR_OTHER;
+  static int mismatch_code = MPI_ERR_OTHER;
+  const bool is_mismatch = status.code() == ErrorCode::kMismatch;
+  int& error_class = is_mismatch ? mismatch_code : own_class;
   const std::lock_guard lock(g_mutex);
-  if (error_class == MPI_ERR_OTHER && pmpi.Add_error_class(&error_class) != MPI_SUCCESS) {
-    error_class = MPI_ERR_OTHER;
+  if (error_class == MPI_ERR_OTHER &&
+      (is_mismatch ? pmpi.Add_error_code(MPI_ERR_TRUNCATE, &error_class)
+                   : pmpi.Add_error_class(&error_class)) != MPI_SUCCESS) {
+    error_class = is_mismatch ? MPI_ERR_TRUNCATE : MPI_ERR_OTHER;
   }
   const Status said = guarded([&]() -> Status {
     log(LogLevel::kError, status.message());
-    if (error_class != MPI_ERR_OTHER) {
+    if (error_class != MPI_ERR_OTHER && error_class != MPI_ERR_TRUNCATE) {
       const std::string text =
           ("tutti: " + std::string(to_string(status.code())) + ": " + status.message())
               .substr(0, MPI_MAX_ERROR_STRING - 1);

@@ -79,6 +79,7 @@ abi::Result translate(ErrorCode code) {
     case ErrorCode::kOutOfMemory:
     case ErrorCode::kUnsupported:
     case ErrorCode::kLibraryFailed:
+    case ErrorCode::kMismatch:
     case ErrorCode::kFallback:
       return abi::Result::kSystemError;
     case ErrorCode::kMpiFailed:

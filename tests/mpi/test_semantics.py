@@ -10,6 +10,7 @@ the same under every MPI, or slow, name the MPI that they run under.
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -332,3 +333,49 @@ def test_shut_door__says_what_the_library_does_not_have(
     extra = {"LD_PRELOAD": f"{door} {second}", "TUTTI_LOG_LEVEL": "error"}
     result = semantics(mpi, 1, tmp_path, "far", extra=extra, preload=False)
     assert result.lines("MPI_Gatherv_c: the MPI library does not have it"), str(result)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_differ__calls_that_differ_leave_the_next_ones_right(
+    mpi: Mpi, door: Path, tmp_path: Path, ranks: int
+) -> None:
+    assert door
+    names = "BCAST ALLREDUCE ALLGATHER ALLTOALL REDUCE GATHER SCATTER REDUCE_SCATTER_BLOCK"
+    result = job(
+        mpi,
+        ranks,
+        [mpi.program("differ"), "--calls", "200"],
+        tmp_path,
+        environment={f"TUTTI_{name}": "direct-gamma" for name in names.split()},
+        timeout_s=60,
+    )
+    assert result.status == 0, str(result)
+    found = re.search(
+        r"differ: (\d+) right calls, 0 wrong, (\d+) of (\d+) differing calls failed, (\d+) trunc",
+        result.stdout,
+    )
+    assert found is not None, str(result)
+    right, failed, differing, truncations = map(int, found.groups())
+    assert right + differing == 200 * ranks
+    assert truncations == failed > differing / 4, str(result)
+    assert "; all ranks of a communicator must call the same" in result.stderr
+
+
+@pytest.mark.parametrize("when", ["first", "later"])
+def test_differ__a_rank_whose_call_goes_another_way_is_found(
+    mpi: Mpi, door: Path, tmp_path: Path, when: str
+) -> None:
+    assert door
+    start = time.monotonic()
+    result = job(
+        mpi,
+        2,
+        [mpi.program("differ"), "--across", when],
+        tmp_path,
+        environment={"TUTTI_BCAST": "8K:mpi,direct-gamma", "TUTTI_ALLREDUCE": "direct-gamma"},
+        timeout_s=60,
+    )
+    assert result.status != 0, str(result)
+    assert "passed on" not in result.stdout
+    assert time.monotonic() - start < 30
+    assert "goes another way for what it passed there" in result.stderr, str(result)

@@ -3,10 +3,13 @@
 //
 // Data movement as streams of pieces. A writer has a ring for what everybody reads and one for each
 // reader alone; it writes where something was before when its readers have published that they took
-// it. Both ends cut a stream alike, since both know its length, and both know where the ring stands
-// since the beginning of the communicator, so nothing is reset between calls.
+// it. Both ends cut a stream alike, since both know its length. Where it begins in the ring, and
+// for which call it is, the writer says with it; a reader that expects something else reads it to
+// no place, and the writer takes its place back when the reader has left that call.
 #include <algorithm>
 #include <cstring>
+#include <string>
+#include <utility>
 
 #include "runners/direct/host_runner.hpp"
 
@@ -26,6 +29,18 @@ Bytes piece_bytes(Bytes stream_bytes, Bytes bytes_max) {
   return std::min(std::max(wanted, kPieceBytesMin), bytes_max);
 }
 
+/// A call's number, and 16 bits that tell calls apart (FNV-1a), in one word.
+constexpr int kCallBits = 48;
+constexpr std::uint64_t kCallMask = (std::uint64_t{1} << kCallBits) - 1;
+std::uint64_t tag_of(std::uint64_t call, const HostCallHead& head) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const std::uint64_t word :
+       {head.bytes, std::uint64_t{head.collective}, std::uint64_t{head.root}}) {
+    hash = (hash ^ word) * 0x100000001b3;
+  }
+  return (hash ^ hash >> 32) << kCallBits | (call & kCallMask);
+}
+
 }  // namespace
 
 /// One end of a stream.
@@ -37,6 +52,11 @@ struct DirectHostRunner::Stream {
         piece(piece_bytes(stream_bytes, piece_bytes_max)) {}
 
   bool is_done() const { return moved == bytes; }
+  void drop() { moved = bytes; }
+  void discard(Bytes stream_bytes, Bytes piece_bytes_max) {
+    *this = Stream(nullptr, stream_bytes, piece_bytes_max);
+    has_begun = is_discarded = true;
+  }
   Bytes next_bytes() const { return std::min(piece, bytes - moved); }
   /// What the next piece takes in a ring, and where.
   Bytes next_ring_bytes() const { return HostLayout::round_up(next_bytes(), 64); }
@@ -48,19 +68,82 @@ struct DirectHostRunner::Stream {
   Bytes bytes = 0;
   Bytes piece = 1;
   Bytes moved = 0;
+  bool has_begun = false;
+  bool is_discarded = false;  ///< Not what the reader expects: read to no place.
 };
+
+bool DirectHostRunner::is_as_long(int writer, const HostStreamHead& head, const Stream& stream) {
+  if (head.bytes == stream.bytes) [[likely]] {
+    return true;
+  }
+  mismatch(writer, "gives " + std::to_string(head.bytes) + " bytes where " +
+                       std::to_string(stream.bytes) + " are expected");
+  return false;
+}
+
+/// After a long wait: drops what can never come of `in`, by rank, of those who have left this call
+/// or are in another.
+void DirectHostRunner::drop_what_never_comes(std::vector<Stream>& in, bool are_spread) {
+  for (int writer = 0; writer < layout_.ranks; ++writer) {
+    Stream& stream = in[static_cast<std::size_t>(writer)];
+    if (is_mine(writer) || stream.has_begun) {
+      continue;
+    }
+    // Read first: a writer may begin just before it leaves.
+    const bool has_left = area(writer).calls_done().read() >= calls_;
+    const bool has_told = area(writer).call_number(calls_).read() == calls_;
+    if (are_spread ? has_told : find_stream(writer, stream)) {
+      continue;  // Also what is not expected: its writer may wait for room.
+    }
+    if (stream.is_done()) {
+      continue;
+    }
+    if (has_told && !is_same_call(writer)) {
+      stream.drop();
+    } else if (has_left) {
+      mismatch(writer, "has left the call and gave nothing");
+      stream.drop();
+    } else if (is_stuck(writer)) {
+      mismatch(writer, kStuck);
+      stream.drop();
+    }
+  }
+}
+
+/// The same for what this rank gives: `out`, by rank, of those who are in another call.
+void DirectHostRunner::drop_what_nobody_takes(std::vector<Stream>& out) {
+  for (int reader = 0; reader < layout_.ranks; ++reader) {
+    Stream& stream = out[static_cast<std::size_t>(reader)];
+    if (is_mine(reader) || stream.is_done()) {
+      continue;
+    }
+    if (area(reader).call_number(calls_).read() == calls_ && !is_same_call(reader)) {
+      stream.drop();
+    } else if (is_stuck(reader)) {
+      mismatch(reader, kStuck);
+      stream.drop();
+    }
+  }
+}
 
 // ---- to everybody ------------------------------------------------------------------------------
 
 bool DirectHostRunner::post_spread_piece(Stream& stream) {
+  if (!stream.has_begun) {
+    *mine().call_stream(calls_) = {spread_posted_, stream.bytes};
+    *mine().call_head(calls_) = head_;
+    mine().call_number(calls_).publish(calls_);
+    stream.has_begun = true;
+    spread_start_ = spread_posted_;
+  }
   const Bytes bytes = stream.next_bytes();
-  const Bytes start = stream.next_start(use_->spread_posted, layout_.ring_bytes);
+  const Bytes start = stream.next_start(spread_posted_, layout_.ring_bytes);
   const Bytes end = start + stream.next_ring_bytes();
   if (end > spread_credit_ + layout_.ring_bytes) {
-    spread_credit_ = use_->spread_posted;
+    spread_credit_ = spread_posted_;
     for (int reader = 0; reader < layout_.ranks; ++reader) {
       if (!is_mine(reader)) {
-        spread_credit_ = std::min(spread_credit_, area(reader).spread_taken(rank_).read());
+        spread_credit_ = std::min(spread_credit_, spread_credit_of(reader, end));
       }
     }
     if (end > spread_credit_ + layout_.ring_bytes) {
@@ -69,20 +152,62 @@ bool DirectHostRunner::post_spread_piece(Stream& stream) {
   }
   std::memcpy(mine().spread_piece(start), stream.data + stream.moved, bytes);
   stream.moved += bytes;
-  use_->spread_posted = end;
+  spread_posted_ = end;
   mine().spread().publish(end);
+  last_spread_ = stream.is_done() ? calls_ : last_spread_;
   return true;
+}
+
+/// Up to where `reader` has read, or never will, if that is far enough to write up to `end`.
+Bytes DirectHostRunner::spread_credit_of(int reader, Bytes end) {
+  const Bytes taken = area(reader).spread_taken(rank_).read();
+  if (taken + layout_.ring_bytes >= end) [[likely]] {
+    return taken;
+  }
+  const std::uint64_t left = area(reader).calls_done().read();
+  if (left >= calls_) {
+    mismatch(reader, "has left the call without the data of this rank");
+    return spread_posted_;
+  }
+  if (area(reader).call_number(calls_).read() == calls_ && !is_same_call(reader)) {
+    return spread_posted_;
+  }
+  if (is_stuck(reader)) {
+    mismatch(reader, kStuck);
+    return spread_posted_;
+  }
+  return left >= last_spread_ ? std::max(taken, spread_start_) : taken;
 }
 
 bool DirectHostRunner::take_spread_piece(int writer, Stream& stream) {
   Bytes& taken = spread_taken_[static_cast<std::size_t>(writer)];
+  if (!stream.has_begun) {
+    if (area(writer).call_number(calls_).read() < calls_) {
+      return false;
+    }
+    const HostStreamHead& head = *area(writer).call_stream(calls_);
+    stream.has_begun = true;
+    if (!is_same_call(writer)) {
+      stream.drop();
+      return true;
+    }
+    if (!is_as_long(writer, head, stream)) {
+      stream.discard(head.bytes, layout_.part_bytes_max());
+    }
+    taken = head.start;
+    if (stream.is_done()) {
+      return true;
+    }
+  }
   const Bytes start = stream.next_start(taken, layout_.ring_bytes);
   if (area(writer).spread().read() <= start) {
     return false;
   }
   const Bytes bytes = stream.next_bytes();
   taken = start + stream.next_ring_bytes();
-  std::memcpy(stream.data + stream.moved, area(writer).spread_piece(start), bytes);
+  if (!stream.is_discarded) {
+    std::memcpy(stream.data + stream.moved, area(writer).spread_piece(start), bytes);
+  }
   stream.moved += bytes;
   mine().spread_taken(writer).publish(taken);
   return true;
@@ -117,7 +242,7 @@ bool DirectHostRunner::spread(const Call& call) {
       out = {};
     }
   }
-  if (!out.is_done() && !claim_rings()) {
+  if (!out.is_done() && !(await_place(HostLayout::kInlineSlots) && claim_rings())) {
     return false;
   }
   Patience patience(peers_);
@@ -131,7 +256,7 @@ bool DirectHostRunner::spread(const Call& call) {
       done &= stream.is_done();
     }
     if (done) {
-      return true;
+      return failure_.ok();
     }
     if (moved) {
       patience.renew();
@@ -139,11 +264,14 @@ bool DirectHostRunner::spread(const Call& call) {
     }
     const auto awaited = [&](int rank) {
       return !is_mine(rank) && (!in[static_cast<std::size_t>(rank)].is_done() ||
-                                area(rank).spread_taken(rank_).read() < use_->spread_posted);
+                                area(rank).spread_taken(rank_).read() < spread_posted_);
     };
-    if (!patience.wait(awaited)) {
-      failure_ = patience.failure();
+    const int checks = patience.checks();
+    if (!wait(patience, awaited)) {
       return false;
+    }
+    if (patience.checks() != checks) {
+      drop_what_never_comes(in, /*are_spread=*/true);
     }
   }
 }
@@ -152,32 +280,93 @@ bool DirectHostRunner::spread(const Call& call) {
 
 bool DirectHostRunner::post_piece(int reader, Stream& stream) {
   const auto i = static_cast<std::size_t>(reader);
+  std::uint64_t& newest = streams_[i][0];
+  if (!stream.has_begun) {
+    // Its place in the list was that of the oldest stream.
+    if (left_[i] < streams_[i][1]) {
+      left_[i] = area(reader).calls_done().read();
+      if (left_[i] < streams_[i][1]) {
+        return false;
+      }
+    }
+    streams_[i][1] = std::exchange(newest, calls_);
+    stream_starts_[i] = posted_[i];
+    const HostArea::Stream place = mine().stream(reader, streams_begun_[i]++);
+    *place.head = {posted_[i], stream.bytes};
+    place.call.publish(tag_of(calls_, head_));
+    stream.has_begun = true;
+  }
   const Bytes ring = layout_.pair_ring_bytes();
   const Bytes bytes = stream.next_bytes();
-  const Bytes start = stream.next_start(use_->posted[i], ring);
+  const Bytes start = stream.next_start(posted_[i], ring);
   const Bytes end = start + stream.next_ring_bytes();
   if (end > credit_[i] + ring) {
-    credit_[i] = area(reader).taken(rank_).read();
+    credit_[i] = std::max(credit_[i], area(reader).taken(rank_).read());
+    if (end > credit_[i] + ring) {
+      left_[i] = area(reader).calls_done().read();
+      if (left_[i] >= calls_) {
+        mismatch(reader, "has left the call without the data of this rank");
+        stream.drop();
+        return true;
+      }
+      if (left_[i] >= streams_[i][1]) {
+        credit_[i] = std::max(credit_[i], stream_starts_[i]);
+      }
+    }
     if (end > credit_[i] + ring) {
       return false;
     }
   }
   std::memcpy(mine().piece_for(reader, start), stream.data + stream.moved, bytes);
   stream.moved += bytes;
-  use_->posted[i] = end;
+  posted_[i] = end;
   mine().posted(reader).publish(end);
   return true;
 }
 
+/// Finds the stream that `writer` has begun for this call. False: there is none yet.
+bool DirectHostRunner::find_stream(int writer, Stream& stream) {
+  const auto i = static_cast<std::size_t>(writer);
+  for (int place = 0; place < HostLayout::kStreamsAhead; ++place) {
+    const HostArea::Stream entry = area(writer).stream(rank_, static_cast<std::uint64_t>(place));
+    const std::uint64_t tag = entry.call.read();
+    if (((tag ^ calls_) & kCallMask) != 0) {
+      continue;
+    }
+    stream.has_begun = true;
+    left_[i] = std::max(left_[i], calls_ - 1);
+    const bool is_same = tag == tag_of(calls_, head_);
+    if (!is_same) {
+      mismatch(writer, "calls something else");
+    }
+    if (!is_same || !is_as_long(writer, *entry.head, stream)) {
+      stream.discard(entry.head->bytes, layout_.pair_part_bytes_max());
+    }
+    taken_[i] = entry.head->start;
+    return true;
+  }
+  return false;
+}
+
 bool DirectHostRunner::take_piece(int writer, Stream& stream) {
   const auto i = static_cast<std::size_t>(writer);
+  if (!stream.has_begun && !find_stream(writer, stream)) {
+    return false;
+  }
   const Bytes start = stream.next_start(taken_[i], layout_.pair_ring_bytes());
-  if (area(writer).posted(rank_).read() <= start) {
+  const Bytes posted = area(writer).posted(rank_).read();
+  if (stream.is_discarded && area(writer).calls_done().read() >= calls_) {
+    stream.drop();  // It may have cut the stream, and what is posted may be of its next call.
+    return true;
+  }
+  if (posted <= start) {
     return false;
   }
   const Bytes bytes = stream.next_bytes();
   taken_[i] = start + stream.next_ring_bytes();
-  std::memcpy(stream.data + stream.moved, area(writer).piece_for(rank_, start), bytes);
+  if (!stream.is_discarded) {
+    std::memcpy(stream.data + stream.moved, area(writer).piece_for(rank_, start), bytes);
+  }
   stream.moved += bytes;
   mine().taken(writer).publish(taken_[i]);
   return true;
@@ -247,12 +436,12 @@ bool DirectHostRunner::exchange(const Call& call) {
       const std::size_t to = (self + step) % all;
       moved |= !out[to].is_done() && post_piece(static_cast<int>(to), out[to]);
       const std::size_t from = (self + all - step) % all;
-      const bool may_take = !shares || in[from].moved < out[from].moved;
+      const bool may_take = !shares || in[from].is_discarded || in[from].moved < out[from].moved;
       moved |= !in[from].is_done() && may_take && take_piece(static_cast<int>(from), in[from]);
       done &= out[to].is_done() && in[from].is_done();
     }
     if (done) {
-      return true;
+      return failure_.ok();
     }
     if (moved) {
       patience.renew();
@@ -262,9 +451,13 @@ bool DirectHostRunner::exchange(const Call& call) {
       const auto i = static_cast<std::size_t>(rank);
       return rank != rank_ && !(out[i].is_done() && in[i].is_done());
     };
-    if (!patience.wait(awaited)) {
-      failure_ = patience.failure();
+    const int checks = patience.checks();
+    if (!wait(patience, awaited)) {
       return false;
+    }
+    if (patience.checks() != checks) {
+      drop_what_never_comes(in, /*are_spread=*/false);
+      drop_what_nobody_takes(out);
     }
   }
 }

@@ -8,17 +8,26 @@
 //
 // A block:
 //   life, state, failed           see HostMemory; failed is not 0 once the rank has given up
-//   brief_done                    brief collectives that the rank has left and does not read again
-//   staged, reduced, collected    rounds of reductions: own input written; inputs of all ranks
-//                                 read; results of all ranks read
+//   calls_done                    calls that the rank has left: it reads nothing of them again
+//   passed_by                     the last one that went another way, told before it is done
+//   staged, reduced               rounds of reductions: own input written, as a position; inputs of
+//                                 all ranks read, as a key (HostLayout::round_key)
 //   spread, spread_taken[w]       pieces for everybody: written; read from writer w
-//   posted[r], taken[w]           pieces for reader r alone: written; read from writer w
-//   sequences                     a brief collective's number, with the data on it if they are few
+//   posted[r], taken[w]           pieces for reader r alone: written, with the newest streams; read
+//                                 from writer w
+//   calls                         what the rank calls, by the call's number; a brief collective's
+//                                 data are there, too, if they are few
 //   reason                        why the rank cannot take part, as text
 // A set of rings:
 //   brief slots                   data of brief collectives
 //   staging, result               reductions: a round's inputs; the own shard's result
 //   spread, pairs                 pieces: for everybody; one ring for each reader
+//
+// Each rank numbers its calls on the communicator from 1, those that go another way (MPI's own
+// collectives) included. Where the calls of two ranks with one
+// number differ (bytes, collective, root, operation), who reads sees it before it takes anything;
+// the call fails there, and the next ones go on right, since each stream and reduction begins where
+// its writer says.
 //
 // Positions in rings are bytes since the communicator's beginning. A ring is written from end to
 // end and not only as far as a call needs: a line that was used recently is in the caches of those
@@ -47,15 +56,40 @@ class HostCounter {
   std::uint64_t* place_;
 };
 
+/// A call, as far as all ranks know it alike.
+struct HostCallHead {
+  std::uint64_t bytes = 0;  ///< 0 where only the two ends of a stream know it.
+  std::uint8_t collective = 0;
+  std::uint8_t type = 0;  ///< Of reductions.
+  std::uint8_t op = 0;    ///< Of reductions.
+  std::uint8_t unused = 0;
+  std::uint16_t root = 0;  ///< Of rooted ones.
+  std::uint16_t counts =
+      0;  ///< A hash of the counts that all ranks pass; reduce_scatter, allgatherv.
+  bool operator==(const HostCallHead&) const = default;
+};
+static_assert(sizeof(HostCallHead) == 16);
+
+/// What a rank writes into a ring in one call.
+struct HostStreamHead {
+  Bytes start = 0;  ///< Position of its first byte, before any skip at the ring's end.
+  Bytes bytes = 0;
+};
+
 struct HostLayout {
-  /// Brief collectives that a rank can be ahead of the slowest reader, by their size.
+  /// Calls that a rank can be ahead of the slowest reader; brief collectives by their size.
   static constexpr std::uint64_t kInlineSlots = 32;
   static constexpr std::uint64_t kShortSlots = 16;
   static constexpr std::uint64_t kBriefSlots = 8;
   /// Largest contribution of one rank to a brief collective.
   static constexpr Bytes kBriefBytes = 4096;
-  /// A contribution of at most this many bytes shares the sequence number's cache line.
-  static constexpr Bytes kInlineBytes = 56;
+  /// A call's line: number, head, then few data or a stream's head.
+  static constexpr Bytes kCallLineBytes = 64;
+  static constexpr Bytes kCallDataAt = sizeof(std::uint64_t) + sizeof(HostCallHead);
+  /// A contribution of at most this many bytes shares the call's line.
+  static constexpr Bytes kInlineBytes = kCallLineBytes - kCallDataAt;
+  /// Streams to one reader that it may not have begun to take; they fit the line of `posted`.
+  static constexpr int kStreamsAhead = 2;
   /// A ring holds at least so many of the largest rounds or pieces. Reductions need four: one being
   /// staged, one reduced, one collected, and what is lost at the ring's end.
   static constexpr Bytes kPartsPerRing = 16;
@@ -75,6 +109,29 @@ struct HostLayout {
   static constexpr Bytes round_up(Bytes bytes, Bytes unit) {
     return (bytes + unit - 1) / unit * unit;
   }
+  /// Where part `index` of equal parts goes, the first of them at or after `position`.
+  static constexpr Bytes nth_start(Bytes position, std::uint64_t index, Bytes bytes, Bytes ring) {
+    const Bytes offset = position % ring;
+    const std::uint64_t in_first_lap = (ring - offset) / bytes;
+    if (index < in_first_lap) {
+      return position + index * bytes;
+    }
+    const std::uint64_t in_lap = ring / bytes;
+    const std::uint64_t left = index - in_first_lap;
+    return position - offset + (1 + left / in_lap) * ring + left % in_lap * bytes;
+  }
+  /// Orders the rounds of all reductions alike on all ranks; compare by `reaches`.
+  static constexpr std::uint64_t round_key(std::uint64_t call, std::uint64_t rounds) {
+    return (call << kRoundBits) + rounds;
+  }
+  static constexpr bool is_of_call(std::uint64_t key, std::uint64_t call) {
+    return key - round_key(call, 0) < (std::uint64_t{1} << kRoundBits);
+  }
+  /// Right also where the keys of calls, which are few bits, begin again.
+  static constexpr bool reaches(std::uint64_t key, std::uint64_t at_least) {
+    return static_cast<std::int64_t>(key - at_least) >= 0;
+  }
+  static constexpr int kRoundBits = 28;
   /// The shortest ring with a cache line for each rank in each part.
   static constexpr Bytes ring_bytes_min(int ranks) { return static_cast<Bytes>(ranks) * kRingUnit; }
   Bytes part_bytes_max() const { return ring_bytes / kPartsPerRing; }
@@ -89,21 +146,13 @@ struct HostLayout {
   /// Two cache lines, since x86 fetches them in pairs; one where many ranks have many counters.
   static constexpr int kWideRanksMax = 8;
   Bytes line_bytes() const { return ranks <= kWideRanksMax ? 128 : 64; }
-  enum Counters : int {
-    kHead,
-    kBriefDone,
-    kStaged,
-    kReduced,
-    kCollected,
-    kSpread,
-    kSingleCounters
-  };
+  enum Counters : int { kHead, kCallsDone, kStaged, kReduced, kSpread, kSingleCounters };
   /// Words of the first line.
   enum Head : int { kLife, kState, kFailed };
-  Bytes sequences_at() const {
+  Bytes calls_at() const {
     return (kSingleCounters + 3 * static_cast<Bytes>(ranks)) * line_bytes();
   }
-  Bytes reason_at() const { return sequences_at() + kInlineSlots * 64; }
+  Bytes reason_at() const { return calls_at() + kInlineSlots * kCallLineBytes; }
   Bytes block_bytes() const { return reason_at() + kReasonBytes; }
 
   // ---- a set of rings --------------------------------------------------------------------------
@@ -141,21 +190,47 @@ class HostArea {
   HostCounter state() const { return head(HostLayout::kState); }
   HostCounter failed() const { return head(HostLayout::kFailed); }
   char* reason() const { return reinterpret_cast<char*>(block_ + layout_.reason_at()); }
-  HostCounter brief_done() const { return counter(HostLayout::kBriefDone); }
+  HostCounter calls_done() const { return counter(HostLayout::kCallsDone); }
+  HostCounter passed_by() const {  // Beside calls_done, which is written with it.
+    return HostCounter(line(HostLayout::kCallsDone) + sizeof(std::uint64_t));
+  }
+  void pass_by(std::uint64_t call) const {
+    passed_by().publish(call);
+    calls_done().publish(call);
+  }
   HostCounter staged() const { return counter(HostLayout::kStaged); }
   HostCounter reduced() const { return counter(HostLayout::kReduced); }
-  HostCounter collected() const { return counter(HostLayout::kCollected); }
   HostCounter spread() const { return counter(HostLayout::kSpread); }
   HostCounter spread_taken(int writer) const { return peer_counter(0, writer); }
-  HostCounter posted(int reader) const { return peer_counter(1, reader); }
+  HostCounter posted(int reader) const { return HostCounter(peer_line(1, reader)); }
   HostCounter taken(int writer) const { return peer_counter(2, writer); }
 
-  HostCounter brief_sequence(std::uint64_t brief) const { return HostCounter(sequence(brief)); }
-  std::byte* brief_data(std::uint64_t brief, Bytes bytes) const {
+  /// One of the newest streams to a reader.
+  struct Stream {
+    HostCounter call;  ///< Of this number, published after the head is written.
+    HostStreamHead* head;
+  };
+  Stream stream(int reader, std::uint64_t index) const {
+    constexpr Bytes kWord = sizeof(std::uint64_t);
+    std::byte* const entry = peer_line(1, reader) + kWord +
+                             index % HostLayout::kStreamsAhead * (kWord + sizeof(HostStreamHead));
+    return {HostCounter(entry), reinterpret_cast<HostStreamHead*>(entry + kWord)};
+  }
+
+  /// Published after the rest of the line is written.
+  HostCounter call_number(std::uint64_t call) const { return HostCounter(call_line(call)); }
+  HostCallHead* call_head(std::uint64_t call) const {
+    return reinterpret_cast<HostCallHead*>(call_line(call) + sizeof(std::uint64_t));
+  }
+  /// Of what the rank gives to everybody in a call that is not brief.
+  HostStreamHead* call_stream(std::uint64_t call) const {
+    return reinterpret_cast<HostStreamHead*>(call_line(call) + HostLayout::kCallDataAt);
+  }
+  std::byte* brief_data(std::uint64_t call, Bytes bytes) const {
     if (bytes <= HostLayout::kInlineBytes) {
-      return sequence(brief) + sizeof(std::uint64_t);
+      return call_line(call) + HostLayout::kCallDataAt;
     }
-    const std::uint64_t slot = brief % HostLayout::slots(bytes);
+    const std::uint64_t slot = call % HostLayout::slots(bytes);
     return rings_ + (bytes <= HostLayout::kShortBytes
                          ? slot * HostLayout::kShortSlotBytes
                          : HostLayout::kShortSlots * HostLayout::kShortSlotBytes +
@@ -182,14 +257,17 @@ class HostArea {
   HostCounter head(int word) const {
     return HostCounter(block_ + static_cast<Bytes>(word) * sizeof(std::uint64_t));
   }
-  HostCounter counter(int index) const {
-    return HostCounter(block_ + static_cast<Bytes>(index) * layout_.line_bytes());
+  std::byte* line(int index) const {
+    return block_ + static_cast<Bytes>(index) * layout_.line_bytes();
   }
-  HostCounter peer_counter(int kind, int peer) const {
-    return counter(HostLayout::kSingleCounters + kind * layout_.ranks + peer);
+  std::byte* peer_line(int kind, int peer) const {
+    return line(HostLayout::kSingleCounters + kind * layout_.ranks + peer);
   }
-  std::byte* sequence(std::uint64_t brief) const {
-    return block_ + layout_.sequences_at() + brief % HostLayout::kInlineSlots * 64;
+  HostCounter counter(int index) const { return HostCounter(line(index)); }
+  HostCounter peer_counter(int kind, int peer) const { return HostCounter(peer_line(kind, peer)); }
+  std::byte* call_line(std::uint64_t call) const {
+    return block_ + layout_.calls_at() +
+           call % HostLayout::kInlineSlots * HostLayout::kCallLineBytes;
   }
 
   HostLayout layout_;

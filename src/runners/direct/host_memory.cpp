@@ -30,12 +30,8 @@ Bytes head_bytes() { return HostLayout::round_up(SharedSegment::kHeadBytes, kPag
 
 bool HostUse::is_taken(int peer) const {
   const HostArea& area = peers.areas[static_cast<std::size_t>(peer)];
-  if (peer == rank || peers.has_ended(peer) || area.failed().read() != 0) {
-    return true;
-  }
-  return area.brief_done().read() >= briefs_in_slots && area.reduced().read() >= rounds_end &&
-         area.collected().read() >= rounds_end && area.spread_taken(rank).read() >= spread_posted &&
-         area.taken(rank).read() >= posted[static_cast<std::size_t>(peer)];
+  return peer == rank || peers.has_ended(peer) || area.failed().read() != 0 ||
+         area.calls_done().read() >= last_call;
 }
 
 HostMemory::Options HostMemory::default_options(int node_ranks, bool has_threads) {

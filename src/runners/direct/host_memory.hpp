@@ -32,10 +32,7 @@ namespace tutti::runners {
 struct HostUse {
   int rank = 0;
   HostPeers peers;
-  std::uint64_t briefs_in_slots = 0;  ///< The last one with data in a brief slot.
-  Bytes rounds_end = 0;
-  Bytes spread_posted = 0;
-  std::vector<Bytes> posted;  ///< By reader.
+  std::uint64_t last_call = 0;  ///< The last one with data in the rings.
 
   /// Whether `peer` does not read the rings any more for what was written so far.
   bool is_taken(int peer) const;

@@ -55,7 +55,13 @@ void Patience::check(int rank) {
     return;
   }
   const std::string who = "rank " + std::to_string(rank);
-  if (peers_.areas[static_cast<std::size_t>(rank)].failed().read() != 0) {
+  const HostArea& area = peers_.areas[static_cast<std::size_t>(rank)];
+  if (call_ != kNoCall && area.calls_done().read() >= call_) {
+    failure_ = Status(ErrorCode::kMismatch,
+                      "direct: " + who +
+                          " has left this call without its part in it; all ranks of a communicator "
+                          "must call the same collective with the same counts");
+  } else if (area.failed().read() != 0) {
     failure_ = Status(ErrorCode::kLibraryFailed, who + " gave up");
   } else if (!peers_.processes[static_cast<std::size_t>(rank)].runs()) {
     failure_ = Status(ErrorCode::kLibraryFailed, who + " has died");

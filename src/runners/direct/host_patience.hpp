@@ -41,7 +41,12 @@ struct HostPeers {
 /// One wait.
 class Patience {
  public:
-  explicit Patience(const HostPeers& peers) : peers_(peers) {}
+  static constexpr std::uint64_t kNoCall = ~std::uint64_t{0};
+
+  /// `call`: that of the communicator in which the ranks are waited for. Who has left it without
+  /// what is waited for has made another call.
+  explicit Patience(const HostPeers& peers, std::uint64_t call = kNoCall)
+      : peers_(peers), call_(call) {}
 
   /// After a look that found nothing. False: give up, failure() says why. `awaited(rank)`: whether
   /// what this rank does is waited for.
@@ -61,6 +66,7 @@ class Patience {
     if (!is_time_to_check()) {
       return true;
     }
+    ++checks_;
     for (int rank = 0; rank < static_cast<int>(peers_.areas.size()); ++rank) {
       if (awaited(rank)) {
         check(rank);
@@ -75,6 +81,8 @@ class Patience {
     failure_ = {};  // Of a check just before: what was waited for has come.
   }
   const Status& failure() const { return failure_; }
+  /// How many times the ranks that are waited for were looked at.
+  int checks() const { return checks_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -86,8 +94,10 @@ class Patience {
   void check(int rank);
 
   const HostPeers& peers_;
+  std::uint64_t call_;
   std::int64_t looks_ = 0;
   Clock::time_point start_{};
+  int checks_ = 0;
   double waited_s_ = 0;
   double checked_s_ = 0;  ///< When the ranks were looked at last, on the same scale.
   Status failure_;

@@ -7,7 +7,7 @@
 // gives the other ranks the time of one step before this one waits for them.
 //
 // Why memory is free when it is written again, one lap of the ring later:
-//  - staging: stage() waits until every rank has reduced what lay there;
+//  - staging: stage() waits until every rank has reduced what lay there, or left that call;
 //  - result: reduce() has waited until every rank has staged this round; a rank stages it after it
 //    collected the round three before it, or after it left the collective of that round;
 //  - both, for another communicator: HostUse::is_taken.
@@ -118,7 +118,14 @@ bool DirectHostRunner::reduce_in_rounds(const Call& call) {
   const Rounds rounds(call, layout_, reduce_function(isa_, call.type, call.op));
   const bool collects = rounds.way == Rounds::Way::kShards;
   Round next;
-  if (!claim_rings() || !stage(rounds, &next)) {
+  if (!await_place(HostLayout::kInlineSlots) || !claim_rings()) {
+    return false;
+  }
+  round_starts_[static_cast<std::size_t>(rank_)] = rounds_end_;
+  *mine().call_stream(calls_) = {rounds_end_, rounds.bytes};
+  *mine().call_head(calls_) = head_;
+  mine().call_number(calls_).publish(calls_);
+  if (!stage(rounds, &next)) {
     return false;
   }
   Round last;
@@ -136,21 +143,44 @@ bool DirectHostRunner::reduce_in_rounds(const Call& call) {
     }
     last = round;
   }
-  if (collects && !collect(rounds, last)) {
-    return false;
+  return !collects || collect(rounds, last);
+}
+
+bool DirectHostRunner::await_round(int peer, std::uint64_t key) {
+  const HostCounter reduced = area(peer).reduced();
+  if (HostLayout::reaches(reduced.read(), key)) {
+    return true;
   }
-  mine().collected().publish(use_->rounds_end);
+  const bool is_of_this_call = HostLayout::is_of_call(key, calls_);
+  const HostCounter left = area(peer).calls_done();
+  Patience patience(peers_, calls_);
+  while (!HostLayout::reaches(reduced.read(), key)) {
+    if (!is_of_this_call && left.read() >= calls_ - 1) {
+      return true;
+    }
+    if (!wait_for(peer, patience)) {
+      return false;
+    }
+  }
   return true;
 }
 
 bool DirectHostRunner::stage(const Rounds& rounds, Round* round) {
-  round->start = HostLayout::next_start(use_->rounds_end, rounds.bytes, layout_.ring_bytes);
-  round->end = use_->rounds_end = round->start + rounds.bytes;
-  for (int peer = 0; peer < layout_.ranks && round->end > layout_.ring_bytes; ++peer) {
-    if (!is_mine(peer) && !await(area(peer).reduced(), round->end - layout_.ring_bytes, peer)) {
+  round->start = HostLayout::next_start(rounds_end_, rounds.bytes, layout_.ring_bytes);
+  round->end = rounds_end_ = round->start + rounds.bytes;
+  // Of what lies there, the newest round.
+  std::uint64_t written_over = 0;
+  while (!staged_rounds_.empty() &&
+         staged_rounds_.front().start + layout_.ring_bytes < round->end) {
+    written_over = staged_rounds_.front().key;
+    staged_rounds_.pop_front();
+  }
+  for (int peer = 0; peer < layout_.ranks && written_over != 0; ++peer) {
+    if (!is_mine(peer) && !await_round(peer, written_over)) {
       return false;
     }
   }
+  staged_rounds_.push_back({round->start, HostLayout::round_key(calls_, round->index + 1)});
   const Call& call = rounds.call;
   std::byte* slot = mine().staging(round->start);
   const bool is_whole = rounds.way == Rounds::Way::kWhole;
@@ -180,12 +210,19 @@ bool DirectHostRunner::reduce(const Rounds& rounds, const Round& round) {
         inputs_[static_cast<std::size_t>(peer)] = at(call.send, part.offset, call.element_bytes);
         continue;
       }
-      if (!await(area(peer).staged(), round.end, peer)) {
+      if (round.index == 0) {
+        if (!meet(peer)) {
+          return false;
+        }
+        round_starts_[static_cast<std::size_t>(peer)] = area(peer).call_stream(calls_)->start;
+      }
+      const Bytes start = start_of(rounds, round, peer);
+      if (!await(area(peer).staged(), start + rounds.bytes, peer)) {
         return false;
       }
-      inputs_[static_cast<std::size_t>(peer)] =
-          area(peer).staging(round.start) + rounds.staged_at(rank_);
+      inputs_[static_cast<std::size_t>(peer)] = area(peer).staging(start) + rounds.staged_at(rank_);
     }
+    calls_left_ = calls_ - 1;  // Everybody has come to this one.
     const bool is_shared = rounds.way == Rounds::Way::kShards;
     if (part.count > 0) {
       const bool is_block = rounds.way == Rounds::Way::kScatter;
@@ -200,8 +237,16 @@ bool DirectHostRunner::reduce(const Rounds& rounds, const Round& round) {
       }
     }
   }
-  mine().reduced().publish(round.end);
+  mine().reduced().publish(HostLayout::round_key(calls_, round.index + 1));
   return true;
+}
+
+/// Where `peer` has staged a round. The ranks' rings stand alike, except after calls that differed.
+Bytes DirectHostRunner::start_of(const Rounds& rounds, const Round& round, int peer) const {
+  const Bytes first = round_starts_[static_cast<std::size_t>(peer)];
+  return first == round_starts_[static_cast<std::size_t>(rank_)]
+             ? round.start
+             : HostLayout::nth_start(first, round.index, rounds.bytes, layout_.ring_bytes);
 }
 
 bool DirectHostRunner::collect(const Rounds& rounds, const Round& round) {
@@ -216,10 +261,11 @@ bool DirectHostRunner::collect(const Rounds& rounds, const Round& round) {
     if (part.count == 0) {
       continue;
     }
-    if (!await(area(owner).reduced(), round.end, owner)) {
+    if (!await_round(owner, HostLayout::round_key(calls_, round.index + 1))) {
       return false;
     }
-    std::memcpy(at(call.recv, part.offset, call.element_bytes), area(owner).result(round.start),
+    std::memcpy(at(call.recv, part.offset, call.element_bytes),
+                area(owner).result(start_of(rounds, round, owner)),
                 part.count * call.element_bytes);
   }
   return true;

@@ -69,6 +69,48 @@ std::optional<Bytes> contribution_bytes(const Call& call, int ranks) {
   }
 }
 
+/// 16 bits of the counts that all ranks pass alike (FNV-1a).
+std::uint16_t hash_of(std::span<const std::uint64_t> counts, Bytes element_bytes) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const std::uint64_t count : counts) {
+    hash = (hash ^ (count * element_bytes)) * 0x100000001b3;
+  }
+  return static_cast<std::uint16_t>(hash >> 48);
+}
+
+HostCallHead head_of(const Call& call, std::optional<Bytes> bytes) {
+  HostCallHead head;
+  head.bytes = bytes.value_or(0);
+  head.collective = static_cast<std::uint8_t>(call.collective);
+  if (select::is_reduction(call.collective)) {
+    head.type = static_cast<std::uint8_t>(call.type);
+    head.op = static_cast<std::uint8_t>(call.op);
+  }
+  if (select::is_rooted(call.collective)) {
+    head.root = static_cast<std::uint16_t>(call.root);
+  }
+  if (call.collective == Collective::kAllgatherv || call.collective == Collective::kReduceScatter) {
+    head.counts = hash_of(call.recv_counts, call.element_bytes);
+  }
+  return head;
+}
+
+std::string describe(const HostCallHead& head) {
+  const auto collective = static_cast<Collective>(head.collective);
+  std::string text = select::to_string(collective);
+  if (select::is_reduction(collective)) {
+    text += std::string(" (") + select::to_string(static_cast<select::DataType>(head.type)) + ", " +
+            select::to_string(static_cast<select::ReduceOp>(head.op)) + ")";
+  }
+  if (head.bytes > 0) {
+    text += " of " + std::to_string(head.bytes) + " bytes";
+  }
+  if (select::is_rooted(collective)) {
+    text += " with root " + std::to_string(head.root);
+  }
+  return text;
+}
+
 /// Only the root gives.
 bool from_root(Collective collective) {
   return collective == Collective::kBcast || collective == Collective::kScatter;
@@ -92,7 +134,8 @@ bool is_carried(Collective collective) {
 
 /// All ranks come to the same answer without a message: each writes into its own block whether it
 /// has mapped all others. A rank whose block another cannot read makes that other say no.
-Status DirectHostRunner::agree_on_mappings(const HostUse& use, const Status& own) {
+Status DirectHostRunner::agree_on_mappings(const HostUse& use, std::uint64_t calls,
+                                           const Status& own) {
   const HostArea& mine = use.peers.areas[static_cast<std::size_t>(use.rank)];
   if (!own.ok()) {
     std::strncpy(mine.reason(), own.message().c_str(), HostLayout::kReasonBytes - 1);
@@ -106,6 +149,12 @@ Status DirectHostRunner::agree_on_mappings(const HostUse& use, const Status& own
       if (use.peers.has_ended(rank) && peer.state().read() == kUndecided) {
         return Status(ErrorCode::kLibraryFailed,
                       "rank " + std::to_string(rank) + " has left the communicator");
+      }
+      if (peer.passed_by().read() > calls) {
+        return Status(ErrorCode::kLibraryFailed,
+                      "rank " + std::to_string(rank) +
+                          " is in a call that goes another way for what it passed there; all ranks "
+                          "of a communicator must call the same");
       }
       if (!patience.wait([rank](int other) { return other == rank; })) {
         return patience.failure();
@@ -163,7 +212,6 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
   status = memory->reserve_rings(mine.part);
   auto use = std::make_shared<HostUse>();
   use->rank = own_rank;
-  use->posted.resize(all.size());
   HostPeers& peers = use->peers;
   peers.timeout_s = options.timeout_s;
   peers.spins = options.is_crowded ? kSpinsOnSharedCore : kSpinsOnOwnCore;
@@ -184,7 +232,7 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
   if (!status.ok()) {
     status = Status(ErrorCode::kUnavailable, status.message());
   }
-  status = agree_on_mappings(*use, status);
+  status = agree_on_mappings(*use, options.calls, status);
   if (!status.ok()) {
     peers.progress = nullptr;
     memory->retire(mine.part, use);  // Others may still look at it.
@@ -194,21 +242,29 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
     memory->touch_rings(all[rank].part, *peers.segments[rank]);
   }
   return std::unique_ptr<DirectHostRunner>(
-      new DirectHostRunner(std::move(memory), mine.part, layout, std::move(use)));
+      new DirectHostRunner(std::move(memory), mine.part, layout, std::move(use), options.calls));
 }
 
 DirectHostRunner::DirectHostRunner(std::shared_ptr<HostMemory> memory, const HostMemory::Part& part,
-                                   const HostLayout& layout, std::shared_ptr<HostUse> use)
+                                   const HostLayout& layout, std::shared_ptr<HostUse> use,
+                                   std::uint64_t calls)
     : memory_(std::move(memory)),
       part_(part),
       layout_(layout),
       use_(std::move(use)),
       peers_(use_->peers),
-      rank_(use_->rank) {
+      rank_(use_->rank),
+      calls_(calls) {
   const auto all = static_cast<std::size_t>(layout_.ranks);
+  posted_.resize(all);
+  credit_.resize(all);
+  streams_.resize(all);
+  streams_begun_.resize(all);
+  stream_starts_.resize(all);
   spread_taken_.resize(all);
   taken_.resize(all);
-  credit_.resize(all);
+  round_starts_.resize(all);
+  left_.resize(all);
   inputs_.resize(all);
 }
 
@@ -220,6 +276,7 @@ DirectHostRunner::~DirectHostRunner() {
 bool DirectHostRunner::claim_rings() {
   const std::shared_ptr<HostUse>& last = memory_->user(part_.set);
   if (last == use_) [[likely]] {
+    use_->last_call = calls_;
     return true;
   }
   for (int peer = 0; last != nullptr && peer < static_cast<int>(last->peers.areas.size()); ++peer) {
@@ -238,6 +295,7 @@ bool DirectHostRunner::claim_rings() {
       return false;
     }
   }
+  use_->last_call = calls_;
   memory_->set_user(part_.set, use_);
   return true;
 }
@@ -258,7 +316,15 @@ Status DirectHostRunner::run(Scope scope, const Call& call) {
                                                select::to_string(call.type) + " with " +
                                                select::to_string(call.op));
   }
-  if (!carry_out(call)) {
+  ++calls_;
+  ways_ = ways_ << 1 | 1;
+  const bool done = carry_out(call);
+  // In every case this rank reads nothing of this call any more.
+  mine().calls_done().publish(calls_);
+  if (!done && failure_.code() == ErrorCode::kMismatch) {
+    return std::exchange(failure_, Status());
+  }
+  if (!done) {
     give_up(Status(failure_.code(), std::string("direct ") + select::to_string(call.collective) +
                                         ": " + failure_.message()));
     return failure_;
@@ -275,10 +341,9 @@ bool DirectHostRunner::await(const HostCounter& counter, std::uint64_t at_least,
   if (counter.read() >= at_least) {
     return true;
   }
-  Patience patience(peers_);
+  Patience patience(peers_, calls_);
   while (counter.read() < at_least) {
-    if (!patience.wait([peer](int rank) { return rank == peer; })) {
-      failure_ = patience.failure();
+    if (!wait_for(peer, patience)) {
       return false;
     }
   }
@@ -287,6 +352,7 @@ bool DirectHostRunner::await(const HostCounter& counter, std::uint64_t at_least,
 
 bool DirectHostRunner::carry_out(const Call& call) {
   const std::optional<Bytes> bytes = contribution_bytes(call, layout_.ranks);
+  head_ = head_of(call, bytes);
   if (bytes && *bytes <= HostLayout::kBriefBytes) {
     return run_brief(call, *bytes);
   }
@@ -303,10 +369,86 @@ bool DirectHostRunner::carry_out(const Call& call) {
   }
 }
 
+// ---- the same call on all ranks
+// ------------------------------------------------------------------
+
+bool DirectHostRunner::await_place(std::uint64_t places) {
+  if (calls_left_ + places >= calls_) [[likely]] {
+    return true;
+  }
+  std::uint64_t left = calls_ - 1;
+  for (int peer = 0; peer < layout_.ranks; ++peer) {
+    if (is_mine(peer)) {
+      continue;
+    }
+    const HostCounter done = area(peer).calls_done();
+    if (!await(done, calls_ - places, peer)) {
+      return false;
+    }
+    left = std::min(left, done.read());
+  }
+  calls_left_ = left;
+  return true;
+}
+
+void DirectHostRunner::announce() {
+  if (mine().call_number(calls_).read() == calls_) {
+    return;
+  }
+  for (int peer = 0; peer < layout_.ranks; ++peer) {
+    if (area(peer).calls_done().read() + HostLayout::kInlineSlots < calls_) {
+      return;  // It may still look at what is there.
+    }
+  }
+  *mine().call_stream(calls_) = {};
+  *mine().call_head(calls_) = head_;
+  mine().call_number(calls_).publish(calls_);
+}
+
+bool DirectHostRunner::is_stuck(int peer) const {
+  const std::uint64_t passed = area(peer).passed_by().read();
+  constexpr std::uint64_t kWaysKept = 64;
+  return passed == area(peer).calls_done().read() && passed != 0 && passed < calls_ &&
+         calls_ - passed < kWaysKept && (ways_ >> (calls_ - passed) & 1) != 0;
+}
+
+bool DirectHostRunner::wait_for(int peer, Patience& patience) {
+  const int checks = patience.checks();
+  if (!wait(patience, [peer](int rank) { return rank == peer; })) {
+    return false;
+  }
+  if (patience.checks() != checks && is_stuck(peer)) {
+    mismatch(peer, kStuck);
+    return false;
+  }
+  return true;
+}
+
+bool DirectHostRunner::meet(int peer) {
+  return await(area(peer).call_number(calls_), calls_, peer) && is_same_call(peer);
+}
+
+bool DirectHostRunner::is_same_call(int peer) {
+  const HostCallHead& theirs = *area(peer).call_head(calls_);
+  if (theirs == head_) [[likely]] {
+    return true;
+  }
+  mismatch(peer, "calls " + describe(theirs));
+  return false;
+}
+
+void DirectHostRunner::mismatch(int peer, const std::string& what) {
+  if (failure_.ok()) {
+    failure_ = Status(ErrorCode::kMismatch, "direct: rank " + std::to_string(peer) + " " + what +
+                                                ", rank " + std::to_string(rank_) + " calls " +
+                                                describe(head_) +
+                                                "; all ranks of a communicator must call the same");
+  }
+}
+
 // ---- brief collectives -------------------------------------------------------------------------
 
 bool DirectHostRunner::run_brief(const Call& call, Bytes contribution_bytes) {
-  ++briefs_;
   const bool gives = from_root(call.collective) ? is_mine(call.root)
                                                 : !to_root(call.collective) || !is_mine(call.root);
   const bool takes = to_root(call.collective) ? is_mine(call.root)
@@ -327,48 +469,27 @@ bool DirectHostRunner::run_brief(const Call& call, Bytes contribution_bytes) {
   }
   if (gives && takes) {
     // Everybody has come to this one, so everybody has left the one before.
-    briefs_left_ = briefs_ - 1;
+    calls_left_ = calls_ - 1;
   }
-  mine().brief_done().publish(briefs_);
   return true;
 }
 
 bool DirectHostRunner::post_brief(const Call& call, Bytes contribution_bytes) {
-  const std::uint64_t slots = HostLayout::slots(contribution_bytes);
-  if (briefs_left_ + slots < briefs_) {
-    // The slot was used before; whoever may have to read it must be done.
-    std::uint64_t left = briefs_ - 1;
-    for (int peer = 0; peer < layout_.ranks; ++peer) {
-      if (is_mine(peer)) {
-        continue;
-      }
-      const HostCounter done = area(peer).brief_done();
-      if (!await(done, briefs_ - slots, peer)) {
-        return false;
-      }
-      left = std::min(left, done.read());
-    }
-    briefs_left_ = left;
-  }
-  if (contribution_bytes > HostLayout::kInlineBytes) {
-    if (!claim_rings()) {
-      return false;
-    }
-    use_->briefs_in_slots = briefs_;
+  if (!await_place(HostLayout::slots(contribution_bytes)) ||
+      (contribution_bytes > HostLayout::kInlineBytes && !claim_rings())) {
+    return false;
   }
   const bool is_bcast = call.collective == Collective::kBcast;
   const bool counts_differ = call.collective == Collective::kAllgatherv;
   const Bytes bytes = counts_differ ? call.count * call.element_bytes : contribution_bytes;
-  copy(mine().brief_data(briefs_, contribution_bytes), is_bcast ? call.recv : call.send, bytes);
-  mine().brief_sequence(briefs_).publish(briefs_);
+  copy(mine().brief_data(calls_, contribution_bytes), is_bcast ? call.recv : call.send, bytes);
+  *mine().call_head(calls_) = head_;
+  mine().call_number(calls_).publish(calls_);
   return true;
 }
 
 const std::byte* DirectHostRunner::await_brief(int peer, Bytes contribution_bytes) {
-  if (!await(area(peer).brief_sequence(briefs_), briefs_, peer)) {
-    return nullptr;
-  }
-  return area(peer).brief_data(briefs_, contribution_bytes);
+  return meet(peer) ? area(peer).brief_data(calls_, contribution_bytes) : nullptr;
 }
 
 bool DirectHostRunner::take_brief(const Call& call, Bytes contribution_bytes) {

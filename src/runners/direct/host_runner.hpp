@@ -14,13 +14,19 @@
 //   pieces  everything else: streams of pieces, to all or to one, with credit from the readers.
 //           Each stream's length is known to its two ends alone, as in alltoallv.
 //
+// Where ranks call with different counts, or different collectives, each rank that sees it gets
+// kMismatch for this call; the communicator stays as good as it was (host_layout.hpp).
+//
 // A reduction combines rank 0's input with rank 1's, the result with rank 2's, and so on, in every
 // way and for every cut: a result's bits depend on the inputs and on nothing else.
 #pragma once
 
+#include <array>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runners/direct/host_layout.hpp"
@@ -37,6 +43,8 @@ class DirectHostRunner : public Runner {
     double timeout_s = 0;              ///< 0: wait for ever.
     bool is_crowded = false;           ///< Ranks share cores: waiting gives the core away at once.
     std::function<void()> progress{};  ///< HostPeers::progress.
+    /// Calls of the communicator before this one, the same on all ranks: told by pass_by().
+    std::uint64_t calls = 0;
   };
   /// What a rank tells the others of its communicator; fixed size, to be sent as bytes.
   struct Introduction {
@@ -50,6 +58,17 @@ class DirectHostRunner : public Runner {
   /// Where create() is never to come.
   static void give_back(const std::shared_ptr<HostMemory>& memory, const Introduction& mine);
 
+  /// Before create(): pass_by() of this rank's call number `call` on a communicator of `ranks`.
+  static void pass_by(const HostMemory& memory, const Introduction& mine, int ranks,
+                      std::uint64_t call) {
+    if (mine.part.life == 0) {
+      return;  // No rank will have a runner.
+    }
+    HostLayout layout;
+    layout.ranks = ranks;
+    HostArea(layout, 0, memory.data() + mine.part.block_at, nullptr).pass_by(call);
+  }
+
   /// Collective over ranks of one machine, which have told each other `all`, by rank; ok on all of
   /// them or kUnavailable on all. Another error: a rank has died or did not come in time.
   static Result<std::unique_ptr<DirectHostRunner>> create(std::shared_ptr<HostMemory> memory,
@@ -60,22 +79,47 @@ class DirectHostRunner : public Runner {
   DirectHostRunner(const DirectHostRunner&) = delete;
   DirectHostRunner& operator=(const DirectHostRunner&) = delete;
 
-  /// Scope::kWhole only. After an error every further call fails at once.
+  /// Scope::kWhole only. After an error other than kMismatch every further call fails at once.
   Status run(Scope scope, const Call& call) override;
+  /// Before a call of this communicator that goes another way, on this rank or on all.
+  void pass_by() {
+    ways_ <<= 1;
+    mine().pass_by(++calls_);
+  }
   /// This rank cannot take part any more: those that wait for it need not wait on.
   void give_up(const Status& reason);
 
  private:
   DirectHostRunner(std::shared_ptr<HostMemory> memory, const HostMemory::Part& part,
-                   const HostLayout& layout, std::shared_ptr<HostUse> use);
+                   const HostLayout& layout, std::shared_ptr<HostUse> use, std::uint64_t calls);
 
   /// `own`: whether this rank has mapped the memory of all others.
-  static Status agree_on_mappings(const HostUse& use, const Status& own);
+  static Status agree_on_mappings(const HostUse& use, std::uint64_t calls, const Status& own);
   /// Before this rank writes into its rings: waits until they are this communicator's.
   bool claim_rings();
   /// False: the wait failed and failure_ says why. So all the functions below.
   bool await(const HostCounter& counter, std::uint64_t at_least, int peer);
   bool carry_out(const Call& call);
+
+  /// Before this rank writes its line of this call: those who read the line, or the brief slot,
+  /// that it takes the place of must have left their call.
+  bool await_place(std::uint64_t places);
+  /// Tells the others what this rank calls, if it has not: after a long wait, when one of them may
+  /// wait for this rank in another call.
+  void announce();
+  /// After a look in a wait that found nothing. False: it failed.
+  template <class Awaited>
+  bool wait(Patience& patience, Awaited awaited);
+  bool wait_for(int peer, Patience& patience);
+  /// Rank `peer` has come to this call, and it is the same one.
+  bool meet(int peer);
+  bool is_same_call(int peer);
+  /// Rank `peer` is in a call that goes another way there, and went through here on this rank.
+  bool is_stuck(int peer) const;
+  static constexpr const char* kStuck =
+      "is in an earlier call, which goes another way for what it passed there";
+  /// This call is not what rank `peer` called.
+  void mismatch(int peer, const std::string& what);
 
   // Brief collectives (host_runner.cpp).
   bool run_brief(const Call& call, Bytes contribution_bytes);
@@ -92,6 +136,8 @@ class DirectHostRunner : public Runner {
   bool stage(const Rounds& rounds, Round* round);
   bool reduce(const Rounds& rounds, const Round& round);
   bool collect(const Rounds& rounds, const Round& round);
+  bool await_round(int peer, std::uint64_t key);
+  Bytes start_of(const Rounds& rounds, const Round& round, int peer) const;
 
   // Streams of pieces (host_exchange.cpp).
   struct Stream;
@@ -101,6 +147,11 @@ class DirectHostRunner : public Runner {
   bool take_spread_piece(int writer, Stream& stream);
   bool post_piece(int reader, Stream& stream);
   bool take_piece(int writer, Stream& stream);
+  bool find_stream(int writer, Stream& stream);
+  Bytes spread_credit_of(int reader, Bytes end);
+  bool is_as_long(int writer, const HostStreamHead& head, const Stream& stream);
+  void drop_what_never_comes(std::vector<Stream>& in, bool are_spread);
+  void drop_what_nobody_takes(std::vector<Stream>& out);
 
   bool is_mine(int rank) const { return rank == rank_; }
   const HostArea& mine() const { return areas()[static_cast<std::size_t>(rank_)]; }
@@ -116,17 +167,53 @@ class DirectHostRunner : public Runner {
   Isa isa_ = best_isa();
   Status failure_;
 
-  // Where the ranks are, the same on all of them.
-  std::uint64_t briefs_ = 0;
-  /// All ranks have left this brief collective; they may have left more.
-  std::uint64_t briefs_left_ = 0;
-  // Positions in the rings of pieces, by the stream's other end: known to be read by all who have
-  // to, and read.
+  /// The call under way, or the last one: its number, and what this rank tells of it.
+  std::uint64_t calls_ = 0;
+  HostCallHead head_;
+  std::uint64_t ways_ = 0;  ///< Bit i: call number calls_ - i went through here.
+  /// All ranks have left this call; they may have left more.
+  std::uint64_t calls_left_ = 0;
+
+  // The own rings: where the next byte goes, and by reader (spread: all of them) up to where they
+  // may be written again.
+  Bytes rounds_end_ = 0;
+  Bytes spread_posted_ = 0;
   Bytes spread_credit_ = 0;
-  std::vector<Bytes> spread_taken_;
+  std::vector<Bytes> posted_;
   std::vector<Bytes> credit_;
+  /// The call of the last stream for everybody that is whole; where the one under way begins.
+  std::uint64_t last_spread_ = 0;
+  Bytes spread_start_ = 0;
+  /// By reader: the calls of the newest streams to it, the newest first; how many there were;
+  /// where the newest begins.
+  std::vector<std::array<std::uint64_t, HostLayout::kStreamsAhead>> streams_;
+  std::vector<std::uint64_t> streams_begun_;
+  std::vector<Bytes> stream_starts_;
+  /// Rounds in the staging ring that others may not have reduced yet.
+  struct StagedRound {
+    Bytes start = 0;
+    std::uint64_t key = 0;
+  };
+  std::deque<StagedRound> staged_rounds_;
+  // By writer: where the next piece of its rings is; where its rounds of this call begin.
+  std::vector<Bytes> spread_taken_;
   std::vector<Bytes> taken_;
+  std::vector<Bytes> round_starts_;
+  std::vector<std::uint64_t> left_;  ///< By rank: the last call that it is known to have left.
   std::vector<const void*> inputs_;  ///< Scratch of reductions, by rank.
 };
+
+template <class Awaited>
+bool DirectHostRunner::wait(Patience& patience, Awaited awaited) {
+  const int checks = patience.checks();
+  if (!patience.wait(awaited)) {
+    failure_ = patience.failure();
+    return false;
+  }
+  if (patience.checks() != checks) {
+    announce();
+  }
+  return true;
+}
 
 }  // namespace tutti::runners

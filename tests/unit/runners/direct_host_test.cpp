@@ -7,6 +7,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -445,6 +446,12 @@ void set_kind(Given* given) {
   }
 }
 
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr int kDifferingCalls = 100;
+#else
+constexpr int kDifferingCalls = 200;
+#endif
+
 class DirectHostRanks : public ::testing::TestWithParam<int> {};
 
 /// Counts around each of the runner's limits: a cache line with its sequence number, both kinds of
@@ -574,6 +581,103 @@ TEST_P(DirectHostRanks, run__random_sequences) {
   }
   SCOPED_TRACE("seed " + std::to_string(kSeed));
   EXPECT_EQ(run_all(calls, ranks, smallest_ring(ranks)), "");
+}
+
+/// What rank `rank` calls where the ranks' calls differ: some ranks call as given, others something
+/// else.
+Given differing(const Given& given, int rank) {
+  const auto draw_of = [&](std::uint64_t what) {
+    return draw(given.seed + 2, static_cast<std::uint64_t>(rank), what);
+  };
+  Given other = given;
+  switch (draw_of(0) % 8) {
+    case 0:
+      other.count = given.count / 2;
+      return other;
+    case 1:
+      other.count = 2 * given.count + 1;
+      return other;
+    case 2:
+      other.root = static_cast<int>(draw_of(1) % static_cast<std::uint64_t>(given.ranks));
+      return other;
+    case 3:
+      other.collective = kCarried[draw_of(1) % std::size(kCarried)];
+      set_kind(&other);
+      return other;
+    default:
+      return given;
+  }
+}
+
+// Right calls after wrong ones are right, and what differs is an error or goes unnoticed, in which
+// case the ranks that noticed nothing did nothing wrong. No rank waits for ever.
+TEST_P(DirectHostRanks, run__calls_that_differ_leave_the_next_ones_right) {
+  const int ranks = GetParam();
+  if (ranks == 1) {
+    return;
+  }
+  constexpr std::uint64_t kSeed = 20261;
+  Random random(kSeed + static_cast<std::uint64_t>(ranks));
+  std::vector<Given> calls;
+  for (int i = 0; i < kDifferingCalls; ++i) {
+    Given given;
+    given.collective = kCarried[random.below(std::size(kCarried))];
+    set_kind(&given);
+    given.ranks = ranks;
+    given.root = static_cast<int>(random.below(static_cast<std::uint32_t>(ranks)));
+    given.count = random.below(1U << random.below(13));
+    given.in_place = random.below(2) == 0;
+    given.seed = random.next();
+    calls.push_back(given);
+  }
+  ThreadWorld world(ranks);
+  std::vector<std::string> complaints(static_cast<std::size_t>(ranks));
+  std::atomic<int> mismatches{0};
+  world.run([&](int rank) {
+    ThreadMpi mpi(world, rank);
+    std::string& complaint = complaints[static_cast<std::size_t>(rank)];
+    auto runner = create_runner(mpi, 60, smallest_ring(ranks));
+    ASSERT_TRUE(runner.ok());
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      const bool is_wrong = draw(calls[i].seed + 3, 0, 0) % 4 == 0;
+      Case one(is_wrong ? differing(calls[i], rank) : calls[i], rank);
+      const Status status = (*runner)->run(Scope::kWhole, one.call);
+      mismatches += status.ok() ? 0 : 1;
+      if (!status.ok() && !(is_wrong && status.code() == ErrorCode::kMismatch)) {
+        complaint = "call " + std::to_string(i) + ", " + calls[i].text() + ": " + status.message();
+        return;
+      }
+      if (!is_wrong && complaint.empty()) {
+        complaint = one.wrong();
+      }
+    }
+  });
+  EXPECT_EQ(complaints, std::vector<std::string>(static_cast<std::size_t>(ranks)));
+  EXPECT_GT(mismatches.load(), kDifferingCalls / 16);
+}
+
+TEST(DirectHost, run__a_difference_names_both_calls) {
+  ThreadWorld world(2);
+  std::vector<Status> statuses(2);
+  world.run([&](int rank) {
+    ThreadMpi mpi(world, rank);
+    auto runner = create_runner(mpi, 60, smallest_ring(2));
+    ASSERT_TRUE(runner.ok());
+    for (const std::uint64_t count : {5000U, 3000U}) {
+      Given given;
+      given.collective = Collective::kBcast;
+      given.ranks = 2;
+      given.count = rank == 0 ? count : 2 * count;
+      Case one(given, rank);
+      statuses[static_cast<std::size_t>(rank)] = (*runner)->run(Scope::kWhole, one.call);
+    }
+  });
+  EXPECT_TRUE(statuses[0].ok());
+  EXPECT_EQ(statuses[1].code(), ErrorCode::kMismatch);
+  EXPECT_EQ(
+      statuses[1].message(),
+      "direct: rank 0 calls bcast of 3000 bytes with root 0, rank 1 calls bcast of 6000 bytes "
+      "with root 0; all ranks of a communicator must call the same");
 }
 
 // The sanitizers slow waiting ranks down most where there are more of them than cores.
