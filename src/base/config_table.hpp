@@ -63,7 +63,10 @@ inline const std::vector<Knob>& knobs() {
          "so many ranks, over and over. 0: the real nodes.",
          "0.1", ""},
         {"TUTTI_TIMEOUT", &Config::timeout_s, "s", "0..31536000",
-         "A collective or a set-up that takes longer is an error. 0: wait for ever.", "0.1", ""},
+         "A collective or a set-up that takes longer is an error, except where the host waits for "
+         "a "
+         "process of this machine that runs. 0: wait for ever.",
+         "0.1", ""},
         {"TUTTI_PIPELINE_CHUNK", &Config::pipeline_chunk_bytes, "bytes", "0..16G",
          "Collectives staged through the host are cut into chunks of this size. 0: no pipelining.",
          "0.1", ""},

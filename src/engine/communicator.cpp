@@ -121,6 +121,9 @@ Communicator::~Communicator() {
   if (direct_runner_ != nullptr) {
     process_.direct_communicators.fetch_sub(1, std::memory_order_relaxed);
   }
+  if (mpi_ != nullptr) {
+    mpi_->set_look(nullptr);
+  }
   give_back_host_memory();
   free_what_was_lent();
 }
@@ -388,11 +391,26 @@ Status Communicator::agree_placement() {
   }
   if (machines_.nodes() != 1) {
     give_back_host_memory();
+  } else if (mpi_ != nullptr) {
+    mpi_->set_look([this] { return look_at_peers(); });
   }
   facts_.nodes = placement_.nodes();
   facts_.ranks_per_node_max = placement_.ranks_per_node_max();
   facts_.ccl_refusal = "no device buffers seen yet";
   return {};
+}
+
+/// What keeps a rank from coming to this communicator's calls; kUnavailable: nothing tells.
+Status Communicator::look_at_peers() {
+  if (direct_host_runner_ != nullptr) {
+    return direct_host_runner_->look_at_peers();
+  }
+  if (host_memory_ != nullptr &&
+      host_introductions_.size() == static_cast<std::size_t>(place_.ranks)) {
+    return runners::DirectHostRunner::look_at_peers(*host_memory_, place_.rank,
+                                                    host_introductions_);
+  }
+  return Status(ErrorCode::kUnavailable, "the ranks share no memory");
 }
 
 void Communicator::give_back_host_memory() {
@@ -811,7 +829,7 @@ Status Communicator::run_schedule(const select::Plan& plan, const runners::Call&
   if (schedule_runner_ == nullptr) {
     schedule_runner_ = std::make_unique<runners::ScheduleRunner>(
         *mpi_, place_.rank, process_.device(), process_.scratch(), placement_,
-        process_.config().timeout_s);
+        process_.config().timeout_s, [this] { return look_at_peers(); });
   }
   device::Stream stream = nullptr;
   if (const int device = std::max(call.send_memory.device, call.recv_memory.device); device >= 0) {

@@ -8,7 +8,6 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 namespace tutti::engine {
@@ -26,9 +25,5 @@ NodeShare own_node_share(int world_ranks);
 
 /// Whether ranks of one node, which told these, are more than the cores they may use.
 bool is_oversubscribed(const std::vector<NodeShare>& shares);
-
-/// The quota that a cgroup's file states, in cores; 0: none. `cpu_max`: "max 100000" or
-/// "150000 100000" (cgroup v2, cpu.max).
-int quota_of_cpu_max(const std::string& cpu_max);
 
 }  // namespace tutti::engine

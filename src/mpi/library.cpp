@@ -118,6 +118,9 @@ Status Library::await(MPI_Request request, std::unique_ptr<std::byte[]>* data, c
   constexpr int kPollsPerLook = 256;
   const auto start = Clock::now();
   constexpr double kEndS = 2;
+  constexpr double kLookEveryS = 0.25;
+  double look_at_s = kLookEveryS;
+  bool all_live = false;
   const double limit_s =
       timeout_s_ > 0 ? 2 * timeout_s_ + kEndS : std::numeric_limits<double>::infinity();
   // MPI may still write there, also where it has found an error.
@@ -132,7 +135,17 @@ Status Library::await(MPI_Request request, std::unique_ptr<std::byte[]>* data, c
     if (polls % kPollsPerLook != 0) {
       continue;
     }
-    if (std::chrono::duration<double>(Clock::now() - start).count() > limit_s) {
+    const double waited_s = std::chrono::duration<double>(Clock::now() - start).count();
+    if (waited_s > look_at_s && look_) {
+      look_at_s = waited_s + kLookEveryS;
+      const Status looked = look_();
+      if (!looked.ok() && looked.code() != ErrorCode::kUnavailable) {
+        return Status(looked.code(),
+                      std::string("an agreement of the ranks (") + what + "): " + looked.message());
+      }
+      all_live = looked.ok();
+    }
+    if (waited_s > limit_s && !all_live) {
       return Status(ErrorCode::kTimeout, std::string("an agreement of the ranks (") + what +
                                              ") did not end within " + std::to_string(limit_s) +
                                              " s (TUTTI_TIMEOUT=" + std::to_string(timeout_s_) +

@@ -8,7 +8,9 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "mpi/pmpi.hpp"
@@ -35,6 +37,7 @@ class Library : public runners::MpiLibrary {
 
   bool has_large_counts() const override { return pmpi.large.Allreduce != nullptr; }
   std::string name() const override;
+  void set_look(std::function<Status()> look) override { look_ = std::move(look); }
   void leave() override { has_left_ = true; }
   /// The first agreement that failed: the ranks may not have come to the same, and what is left of
   /// it would meet the next one. None follows.
@@ -74,6 +77,7 @@ class Library : public runners::MpiLibrary {
   MPI_Comm application_;
   MPI_Comm own_;  ///< The duplicate; the application's own before duplicate().
   double timeout_s_;
+  std::function<Status()> look_;
   /// Messages on what is ours may never be met. An MPI may refuse to free such a communicator
   /// (MPICH does), or give its place to a new one, which they would then meet: all of them stay.
   bool has_left_ = false;

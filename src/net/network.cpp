@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/config.hpp"
+#include "base/cpu_quota.hpp"
 #include "base/descriptors.hpp"
 #include "base/random.hpp"
 #include "base/system_random.hpp"
@@ -80,7 +81,12 @@ Bytes window_of(Bytes buffer_bytes) {
 
 std::string kib(Bytes bytes) { return std::to_string(bytes >> 10) + " KiB"; }
 
-int processors() { return static_cast<int>(processors_of_process().size()); }
+/// Of which threads of ours may make use: a quota counts as if the others were not there.
+int processors() {
+  const auto there = static_cast<int>(processors_of_process().size());
+  const int quota = cpu_quota_cores();
+  return quota > 0 ? std::min(there, quota) : there;
+}
 
 Result<SocketAddress> address_of(const NetDevice& device) {
   addrinfo hints{};

@@ -5,6 +5,7 @@
 // communicator; it never knows why it was chosen.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "base/result.hpp"
@@ -39,6 +40,9 @@ class MpiLibrary : public Carrier, public Bootstrap {
   virtual bool has_large_counts() const { return true; }
   /// CommFacts::mpi.
   virtual std::string name() const { return {}; }
+  /// How long waits of ours for a rank's message go on: while `look` is ok, which it is as long as
+  /// all ranks live; where it is kUnavailable, up to the time limit. Null: up to that.
+  virtual void set_look(std::function<Status()> look) { static_cast<void>(look); }
   /// This rank is not, or no longer, in what its peers do: what is under way may never end. Local.
   virtual void leave() {}
 };

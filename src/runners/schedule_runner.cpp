@@ -93,6 +93,9 @@ Status ScheduleRunner::carry_out(const Prepared& prepared, const Call& call,
                                  const ProgramBuffers& bases) {
   using Clock = std::chrono::steady_clock;
   constexpr int kPollsPerLook = 1024;
+  constexpr double kLookEveryS = 0.25;
+  double look_at_s = kLookEveryS;
+  bool all_live = false;
   const auto start = Clock::now();
   std::int64_t polls = 0;
   running_.start(prepared.program, call, bases);
@@ -101,8 +104,20 @@ Status ScheduleRunner::carry_out(const Prepared& prepared, const Call& call,
     if (running_.is_done()) {
       return {};
     }
-    if (++polls % kPollsPerLook == 0 && timeout_s_ > 0 &&
-        std::chrono::duration<double>(Clock::now() - start).count() > timeout_s_) {
+    if (++polls % kPollsPerLook != 0) {
+      continue;
+    }
+    const double waited_s = std::chrono::duration<double>(Clock::now() - start).count();
+    if (waited_s > look_at_s && look_) {
+      look_at_s = waited_s + kLookEveryS;
+      const Status looked = look_();
+      if (!looked.ok() && looked.code() != ErrorCode::kUnavailable) {
+        return Status(looked.code(), "schedule " + prepared.algorithm + ": " + looked.message() +
+                                         "; it waits for " + running_.waits_for());
+      }
+      all_live = looked.ok();
+    }
+    if (timeout_s_ > 0 && waited_s > timeout_s_ && !all_live) {
       return Status(ErrorCode::kTimeout,
                     "schedule " + prepared.algorithm + ": not finished after TUTTI_TIMEOUT=" +
                         std::to_string(timeout_s_) + " s; it waits for " + running_.waits_for() +

@@ -5,6 +5,7 @@
 // transport; device buffers are staged whole. Knows no algorithm's name but to ask for its program.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,15 +24,17 @@ namespace tutti::runners {
 
 class ScheduleRunner {
  public:
-  /// A call that is not complete after `timeout_s` is an error; 0: wait for ever.
+  /// A call that is not complete after `timeout_s` is an error, unless `look`
+  /// (MpiLibrary::set_look) says that all ranks live; 0: wait for ever.
   ScheduleRunner(Carrier& carrier, int rank, device::Api* api, Scratch& scratch,
-                 topology::Layout layout, double timeout_s)
+                 topology::Layout layout, double timeout_s, std::function<Status()> look = {})
       : carrier_(carrier),
         me_{rank, layout.ranks()},
         api_(api),
         scratch_(scratch),
         layout_(std::move(layout)),
         timeout_s_(timeout_s),
+        look_(std::move(look)),
         running_(carrier) {}
 
   /// Collective over the communicator; after an error messages may still be under way, and no
@@ -60,6 +63,7 @@ class ScheduleRunner {
   Scratch& scratch_;
   topology::Layout layout_;
   double timeout_s_;
+  std::function<Status()> look_;
   std::vector<std::unique_ptr<Prepared>> cache_;
   ProgramRun running_;
 };

@@ -1331,24 +1331,6 @@ static void case_late(void) {
   MPI_Type_free(&gaps);
 }
 
-/* The last rank comes to the barrier that sets up what carries it when the others have given it up:
- * what they have not agreed on must be refused by none of them alone. */
-static void case_setup(void) {
-  Group group = returning();
-  double sum = 0;
-  double one = 1;
-  begin("a bcast of MPI's own");
-  expect_success(MPI_Bcast(&one, 1, MPI_DOUBLE, 0, group.comm));
-  begin("calls after a set-up that one rank came late to");
-  if (group.rank == group.ranks - 1) usleep(6000 * 1000);
-  for (int call = 0; call < 2; ++call) {
-    expect(MPI_Barrier(group.comm) != MPI_SUCCESS, "a barrier that not all are in");
-  }
-  expect(MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, group.comm) != MPI_SUCCESS,
-         "a sum that not all are in");
-  MPI_Comm_free(&group.comm);
-}
-
 /* The communicators of a plan's steps are split at its first call, to which the victim, whose
  * arguments were refused, does not come. */
 static void case_scopes(void) {
@@ -1612,7 +1594,6 @@ static const Case cases[] = {
     {"alone", case_alone, false},
     {"alike", case_alike, false},
     {"late", case_late, false},
-    {"setup", case_setup, false},
     {"scopes", case_scopes, false},
     {"stale", case_stale, false},
     {"fortran", case_fortran, true},

@@ -7,6 +7,8 @@
 #include <string>
 #include <thread>
 
+#include "base/log.hpp"
+
 namespace tutti::runners {
 namespace {
 
@@ -50,25 +52,47 @@ bool Patience::is_time_to_check() {
   return true;
 }
 
+Status HostPeers::look_at(int rank) const {
+  const auto i = static_cast<std::size_t>(rank);
+  const std::string who = "rank " + std::to_string(rank);
+  if (segments[i] != nullptr && areas[i].failed().read() != 0) {
+    return Status(ErrorCode::kLibraryFailed, who + " gave up");
+  }
+  if (!processes[i].runs()) {
+    return Status(ErrorCode::kLibraryFailed, who + " has died");
+  }
+  if (has_ended(rank)) {
+    return Status(ErrorCode::kLibraryFailed, who + " has freed the communicator");
+  }
+  return {};
+}
+
 void Patience::check(int rank) {
   if (!failure_.ok()) {
     return;
   }
+  const auto i = static_cast<std::size_t>(rank);
   const std::string who = "rank " + std::to_string(rank);
-  const HostArea& area = peers_.areas[static_cast<std::size_t>(rank)];
-  if (call_ != kNoCall && area.calls_done().read() >= call_) {
+  if (call_ != kNoCall && peers_.areas[i].calls_done().read() >= call_) {
     failure_ = Status(ErrorCode::kMismatch,
                       "direct: " + who +
                           " has left this call without its part in it; all ranks of a communicator "
                           "must call the same collective with the same counts");
-  } else if (area.failed().read() != 0) {
-    failure_ = Status(ErrorCode::kLibraryFailed, who + " gave up");
-  } else if (!peers_.processes[static_cast<std::size_t>(rank)].runs()) {
-    failure_ = Status(ErrorCode::kLibraryFailed, who + " has died");
-  } else if (peers_.timeout_s > 0 && waited_s_ > peers_.timeout_s) {
+    return;
+  }
+  failure_ = peers_.look_at(rank);
+  if (!failure_.ok() || peers_.timeout_s <= 0 || waited_s_ <= peers_.timeout_s) {
+    return;
+  }
+  const std::string waited =
+      "waited TUTTI_TIMEOUT=" + std::to_string(peers_.timeout_s) + " s for " + who;
+  if (!peers_.processes[i].is_another_known()) {
     failure_ = Status(ErrorCode::kTimeout,
-                      "waited TUTTI_TIMEOUT=" + std::to_string(peers_.timeout_s) + " s for " + who +
-                          "; it may hang, wait for another or not be in the call");
+                      waited + "; it may hang, wait for another or not be in the call");
+  } else if (!has_said_) {
+    has_said_ = true;
+    log(LogLevel::kWarn, waited + ", whose process " + std::to_string(peers_.processes[i].number) +
+                             " runs; waiting on");
   }
 }
 

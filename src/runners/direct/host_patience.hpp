@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Waiting for other ranks through shared memory, bounded: first in a loop, then giving the core
-// away, then asleep for short times, until the time is over or a rank that is waited for has died
-// or given up.
+// Waiting for other ranks through shared memory: first in a loop, then giving the core away, then
+// asleep for short times, until a rank that is waited for has died, given up or freed the
+// communicator. Late is not dead: a rank whose process runs is waited for as MPI does, however
+// long. Only where nothing tells whether it lives (a thread of this process, a process that cannot
+// be looked at) the time limit ends the wait.
 #pragma once
 
 #include <chrono>
@@ -26,11 +28,13 @@ struct HostPeers {
   std::vector<HostArea> areas;
   std::vector<std::uint64_t> lives;  ///< Of their blocks while the communicator lives.
   std::vector<std::shared_ptr<SharedSegment>> segments;  ///< Where the areas are.
-  double timeout_s = 0;                                  ///< 0: for ever.
-  int spins = 0;                                         ///< Looks before the core is given away.
+  double timeout_s = 0;  ///< Where nothing tells whether a rank lives; 0: for ever.
+  int spins = 0;         ///< Looks before the core is given away.
   /// Lets the MPI library move its own messages, which a peer may need before it comes here.
   std::function<void()> progress;
 
+  /// What keeps `rank` from coming; ok: nothing known.
+  Status look_at(int rank) const;
   /// The rank has freed the communicator.
   bool has_ended(int rank) const {
     const auto i = static_cast<std::size_t>(rank);
@@ -99,6 +103,7 @@ class Patience {
   Clock::time_point start_{};
   int checks_ = 0;
   double waited_s_ = 0;
+  bool has_said_ = false;
   double checked_s_ = 0;  ///< When the ranks were looked at last, on the same scale.
   Status failure_;
 };

@@ -17,6 +17,8 @@ struct HostProcess {
   static HostProcess self();
   /// True in doubt, where /proc cannot be read.
   bool runs() const;
+  /// Another process than this one, of which runs() is no doubt.
+  bool is_another_known() const { return start_ticks != 0 && !(*this == self()); }
   friend bool operator==(const HostProcess&, const HostProcess&) = default;
 };
 

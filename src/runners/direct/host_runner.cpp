@@ -332,6 +332,50 @@ Status DirectHostRunner::run(Scope scope, const Call& call) {
   return {};
 }
 
+Status DirectHostRunner::look_at_peers() const {
+  for (int peer = 0; peer < layout_.ranks; ++peer) {
+    if (is_mine(peer)) {
+      continue;
+    }
+    TUTTI_RETURN_IF_ERROR(peers_.look_at(peer));
+    if (!peers_.processes[static_cast<std::size_t>(peer)].is_another_known()) {
+      return Status(ErrorCode::kUnavailable, "nothing tells whether a rank lives");
+    }
+  }
+  return {};
+}
+
+Status DirectHostRunner::look_at_peers(HostMemory& memory, int own_rank,
+                                       const std::vector<Introduction>& all) {
+  HostPeers peers;
+  HostLayout layout;
+  layout.ranks = static_cast<int>(all.size());
+  for (int rank = 0; rank < layout.ranks; ++rank) {
+    const Introduction& other = all[static_cast<std::size_t>(rank)];
+    auto segment = other.part.life == 0 || !other.process.is_another_known()
+                       ? Result<std::shared_ptr<SharedSegment>>(
+                             Status(ErrorCode::kUnavailable, "nothing tells whether a rank lives"))
+                       : memory.map(other.part, other.process);
+    if (!segment.ok() && rank != own_rank) {
+      return other.process.runs()
+                 ? Status(ErrorCode::kUnavailable, segment.status().message())
+                 : Status(ErrorCode::kLibraryFailed, "rank " + std::to_string(rank) + " has died");
+    }
+    std::byte* const data = segment.ok() ? (*segment)->data() : nullptr;
+    peers.processes.push_back(other.process);
+    peers.lives.push_back(other.part.life);
+    peers.segments.push_back(segment.ok() ? *segment : nullptr);
+    peers.areas.emplace_back(layout, rank, data == nullptr ? nullptr : data + other.part.block_at,
+                             nullptr);
+  }
+  for (int rank = 0; rank < layout.ranks; ++rank) {
+    if (rank != own_rank) {
+      TUTTI_RETURN_IF_ERROR(peers.look_at(rank));
+    }
+  }
+  return {};
+}
+
 void DirectHostRunner::give_up(const Status& reason) {
   mine().failed().publish(1);
   failure_ = reason;

@@ -86,6 +86,11 @@ class DirectHostRunner : public Runner {
     ways_ <<= 1;
     mine().pass_by(++calls_);
   }
+  /// What keeps a rank from coming to what this rank waits for elsewhere (in MPI, say); ok: all
+  /// live and have not given up. kUnavailable: of some rank nothing tells.
+  Status look_at_peers() const;
+  /// The same before create().
+  static Status look_at_peers(HostMemory& memory, int rank, const std::vector<Introduction>& all);
   /// This rank cannot take part any more: those that wait for it need not wait on.
   void give_up(const Status& reason);
 

@@ -19,16 +19,6 @@ NodeShare share(int node_ranks, std::initializer_list<int> cpus, int quota_cores
   return result;
 }
 
-TEST(NodeShare, quota_of_cpu_max__whole_cores_at_least_one) {
-  EXPECT_EQ(quota_of_cpu_max("max 100000"), 0);
-  EXPECT_EQ(quota_of_cpu_max(""), 0);
-  EXPECT_EQ(quota_of_cpu_max("nonsense"), 0);
-  EXPECT_EQ(quota_of_cpu_max("200000 100000"), 2);
-  EXPECT_EQ(quota_of_cpu_max("299999 100000"), 2);
-  EXPECT_EQ(quota_of_cpu_max("5000 100000"), 1);
-  EXPECT_EQ(quota_of_cpu_max("-1 100000"), 0);
-}
-
 TEST(NodeShare, is_oversubscribed__by_cores_binding_and_quota) {
   struct Row {
     const char* what;

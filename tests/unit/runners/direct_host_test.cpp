@@ -838,17 +838,20 @@ TEST(DirectHost, run__a_rank_that_never_comes_is_an_error_and_later_calls_fail_a
   constexpr double kTimeout_s = 0.5;
   for (const Given& given : one_of_each_way(3)) {
     ThreadWorld world(3);
+    std::vector<std::unique_ptr<DirectHostRunner>> kept(3);  // Who frees it has left for good.
     world.run([&](int rank) {
       ThreadMpi mpi(world, rank);
-      auto runner = create_runner(mpi, kTimeout_s, smallest_ring(3));
-      ASSERT_TRUE(runner.ok()) << runner.status().message();
+      auto made = create_runner(mpi, kTimeout_s, smallest_ring(3));
+      ASSERT_TRUE(made.ok()) << made.status().message();
+      std::unique_ptr<DirectHostRunner>& runner = kept[static_cast<std::size_t>(rank)];
+      runner = std::move(*made);
       world.board({0, 1, 2})->barrier.arrive_and_wait();
       if (rank == 2) {
         return;
       }
       Case one(given, rank);
       const auto start = std::chrono::steady_clock::now();
-      const Status status = (*runner)->run(Scope::kWhole, one.call);
+      const Status status = runner->run(Scope::kWhole, one.call);
       const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
       ASSERT_FALSE(status.ok());
       // The other rank may have given up first.
@@ -858,7 +861,7 @@ TEST(DirectHost, run__a_rank_that_never_comes_is_an_error_and_later_calls_fail_a
       EXPECT_LT(waited.count(), 20);
       Case again({.collective = Collective::kBarrier, .ranks = 3}, rank);
       const auto before = std::chrono::steady_clock::now();
-      const Status later = (*runner)->run(Scope::kWhole, again.call);
+      const Status later = runner->run(Scope::kWhole, again.call);
       EXPECT_NE(later.message().find("failed before"), std::string::npos) << later.message();
       EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::milliseconds(100));
     });
@@ -972,6 +975,53 @@ TEST(DirectHost, run__a_killed_rank_is_noticed_long_before_the_timeout) {
     });
     EXPECT_EQ(answers, (std::vector<std::string>{"", "died of signal 9", ""})) << given.text();
   }
+}
+
+// Late is not dead.
+TEST(DirectHost, run__a_late_rank_whose_process_runs_is_waited_for_beyond_the_timeout) {
+  constexpr int kRanks = 2;
+  const auto answers = test::in_ranks(kRanks, [](int rank, test::Shared& shared) {
+    return run_in_processes(
+        rank, shared,
+        [&](DirectHostRunner& runner) -> std::string {
+          for (const Given& given : one_of_each_way(kRanks)) {
+            if (rank == 1) {
+              std::this_thread::sleep_for(std::chrono::milliseconds(700));
+            }
+            Case one(given, rank);
+            CHILD_OK(runner.run(Scope::kWhole, one.call));
+            CHILD_EXPECT(one.wrong().empty(), one.wrong());
+          }
+          return "";
+        },
+        /*timeout_s=*/0.1);
+  });
+  EXPECT_EQ(answers, test::all_well(kRanks));
+}
+
+TEST(DirectHost, run__a_rank_that_has_freed_the_communicator_is_not_waited_for) {
+  constexpr int kRanks = 2;
+  const auto answers = test::in_ranks(kRanks, [](int rank, test::Shared& shared) -> std::string {
+    ThreadWorld alone(1);
+    ForkedMpi mpi(alone, rank, kRanks, shared);
+    auto runner = create_runner(mpi, /*timeout_s=*/1800, smallest_ring(kRanks));
+    CHILD_OK(runner.status());
+    shared.barrier();
+    if (rank == 1) {
+      runner->reset();
+    } else {
+      Given given;
+      given.collective = Collective::kBarrier;
+      given.ranks = kRanks;
+      Case one(given, rank);
+      const Status status = (*runner)->run(Scope::kWhole, one.call);
+      CHILD_EXPECT(status.message().find("rank 1 has freed") != std::string::npos,
+                   status.message());
+    }
+    shared.barrier();
+    return "";
+  });
+  EXPECT_EQ(answers, test::all_well(kRanks));
 }
 
 TEST(DirectHost, create__without_memory_is_an_error_on_all_ranks) {

@@ -1,0 +1,50 @@
+/* SPDX-FileCopyrightText: 2026 the Tutti authors
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * A rank that comes late to each of some collectives on host memory. MPI waits for it, so must we,
+ * whatever TUTTI_TIMEOUT is.
+ *
+ * Usage: late [--seconds S] [--kill yes]
+ *   --kill  the late rank kills itself instead of coming to the second call.
+ * Last line: "late: N calls, W wrong" of rank 0.
+ */
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+int main(int argc, char** argv) {
+  double seconds = 3;
+  int dies = 0;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (strcmp(argv[i], "--seconds") == 0) seconds = atof(argv[i + 1]);
+    if (strcmp(argv[i], "--kill") == 0) dies = 1;
+  }
+  MPI_Init(&argc, &argv);
+  int rank = 0;
+  int ranks = 1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const struct timespec pause = {(time_t)seconds, (long)((seconds - (time_t)seconds) * 1e9)};
+  const int late = ranks - 1;
+  int calls = 0;
+  int wrong = 0;
+  for (int i = 0; i < 2; ++i) {
+    if (rank == late) nanosleep(&pause, NULL);
+    if (rank == late && dies && i == 1) raise(SIGKILL);
+    int value = rank + i;
+    int sum = 0;
+    MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    wrong += sum != ranks * (ranks - 1) / 2 + i * ranks;
+    if (rank == late) nanosleep(&pause, NULL);
+    int word = rank == late ? 77 + i : -1;
+    MPI_Bcast(&word, 1, MPI_INT, late, MPI_COMM_WORLD);
+    wrong += word != 77 + i;
+    calls += 2;
+  }
+  if (rank == 0) printf("late: %d calls, %d wrong\n", calls, wrong);
+  MPI_Finalize();
+  return wrong > 0;
+}
