@@ -52,11 +52,22 @@ bool begins_with(std::string_view name, std::string_view prefix) {
 /// How eagerly an interface is taken when nobody named it; only the eagerest that are there are.
 enum class Tier : std::uint8_t { kInfiniband, kOrdinary, kContainers, kLoopback };
 
+/// What container engines, their networks and hypervisors make on a host. It leads to containers of
+/// this host, or through an overlay.
+bool is_of_containers(const Interface& interface) {
+  constexpr std::string_view kPrefixes[] = {"docker", "virbr",   "br-",  "veth",   "cni",
+                                            "podman", "flannel", "cali", "cilium", "vxlan",
+                                            "weave",  "lxc",     "lxd",  "vnet",   "kube-"};
+  return !interface.is_hardware &&
+         std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                     [&](std::string_view prefix) { return begins_with(interface.name, prefix); });
+}
+
 Tier tier_of(const Interface& interface) {
   if (interface.is_loopback) {
     return Tier::kLoopback;
   }
-  if (begins_with(interface.name, "docker") || begins_with(interface.name, "virbr")) {
+  if (is_of_containers(interface)) {
     return Tier::kContainers;
   }
   return begins_with(interface.name, "ib") ? Tier::kInfiniband : Tier::kOrdinary;
@@ -207,13 +218,10 @@ Result<NameFilter> parse_name_filter(std::string_view text, const std::string& o
   rest.remove_prefix(filter.is_exact ? 1 : 0);
   while (!rest.empty()) {
     const std::size_t comma = std::min(rest.find(','), rest.size());
-    const std::string_view name = trimmed(rest.substr(0, comma));
+    const std::string_view entry = rest.substr(0, comma);
+    // "eth0:1": the port is of InfiniBand's devices, which NCCL lists in the same way.
+    const std::string_view name = trimmed(entry.substr(0, entry.find(':')));
     rest.remove_prefix(std::min(comma + 1, rest.size()));
-    if (!name.empty() && (name.front() == '^' || name.front() == '=')) {
-      return Status(ErrorCode::kInvalidConfig,
-                    origin + ": " + in_quotes(name) +
-                        ": ^ and = hold for the whole list; write them once, in front of it");
-    }
     if (!name.empty()) {
       filter.names.emplace_back(name);
     }

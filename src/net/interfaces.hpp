@@ -20,9 +20,11 @@ enum class Family : std::uint8_t { kAny, kIpv4, kIpv6 };
 
 /// What a user asks for, as text.
 struct InterfaceFilter {
-  /// Prefixes with commas between them ("eth,ib0"); a ^ in front: all but these; a = in front (or
-  /// behind the ^): whole names. Empty: InfiniBand's (ib*) if there are any, else all.
-  /// What is loopback or a bridge of containers (docker*, virbr*) comes only when it is asked for
+  /// As NCCL reads it (parseStringList, matchIfList in its src/misc): prefixes with commas between
+  /// them ("eth,ib0"); a ^ in front: all but these; a = in front (or behind the ^): whole names; a
+  /// further = or ^ is part of a name; what follows a colon does not count. Empty: InfiniBand's
+  /// (ib*) if there are any, else all. Loopback and what is of containers (docker*, br-*, veth*,
+  /// cni*, flannel* and their like, unless it stands on hardware) comes only when it is asked for
   /// or there is nothing else.
   std::string names;
   std::string family;                                ///< AF_INET, AF_INET6; empty: any.
