@@ -77,7 +77,6 @@ struct Config {
   std::string fault;         ///< Of the network, wire/fault/fault_plan.hpp; empty: none.
   bool sync_device = false;  ///< Debug: wait for the whole device before each collective.
   bool summary = false;      ///< A table of what carried this job's collectives, at its end.
-  bool chain = false;        ///< Native calls go to the next MPI_X (a profiler), not PMPI_X.
   std::string library_dir;   ///< Read by the tutti command alone; a knob so that its name is known.
 };
 

@@ -163,8 +163,6 @@ inline const std::vector<Knob>& knobs() {
          "1: at MPI_Finalize rank 0 prints what carried its collectives: calls and seconds of each "
          "collective, size class and plan.",
          "0.1", ""},
-        {"TUTTI_CHAIN", &Config::chain, "", "",
-         "Native calls go to the next MPI_ function (a profiler), not to PMPI_.", "0.1", ""},
         {"TUTTI_LIBRARY_DIR", &Config::library_dir, "", "",
          "Directory of the shared objects that the tutti command uses. Unset: its own.", "0.1", ""},
     };

@@ -339,13 +339,13 @@ int Barrier(MPI_Comm comm) {
     const engine::Route* route = known->native->find(key, known->engine->route_generation());
     if (route != nullptr) {
       known->engine->pass_by(*route);
-      return pmpi.native_Barrier(comm);
+      return pmpi.Barrier(comm);
     }
   }
   int error = MPI_SUCCESS;
   Session* session = session_of(comm, &error);
   if (session == nullptr) {
-    return error == MPI_SUCCESS ? pmpi.native_Barrier(comm) : error;
+    return error == MPI_SUCCESS ? pmpi.Barrier(comm) : error;
   }
   const engine::TimedCall timed(session->engine->process().summary(), Collective::kBarrier,
                                 session->engine->summary_cell());
@@ -358,7 +358,7 @@ int Barrier(MPI_Comm comm) {
     return MPI_SUCCESS;
   }
   remember_native(*session, View(), *native);
-  return pmpi.native_Barrier(comm);
+  return pmpi.Barrier(comm);
 }
 
 // --- Hints -------------------------------------------------------------------------------------
@@ -438,9 +438,9 @@ void* entry(Function* function) {
 
 namespace tutti::mpi {
 
-bool TUTTI_PASTE(open_door_, TUTTI_FLAVOUR)(Lookup lookup, Lookup native, Door* door) {
+bool TUTTI_PASTE(open_door_, TUTTI_FLAVOUR)(Lookup lookup, Door* door) {
   namespace flavour = TUTTI_FLAVOUR;
-  if (!flavour::load_pmpi(lookup, native)) {
+  if (!flavour::load_pmpi(lookup)) {
     return false;
   }
   flavour::load_types();

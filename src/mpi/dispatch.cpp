@@ -1,11 +1,19 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The exported MPI_X symbols, all that libtutti-mpi.so has. They know no MPI type: at the first
-// call the process's MPI library is found, and one of the three flavours in libtutti.so takes over.
-// Inert until then.
+// The exported symbols, all that libtutti-mpi.so has. They know no MPI type: at the first call the
+// process's MPI library is found, and one of the three flavours in libtutti.so takes over. Inert
+// until then.
+//
+// Both MPI_X and PMPI_X are here, so that a profiler and Tutti both see each call, in whichever
+// order they are loaded: a profiler before us calls our PMPI_X; one behind us is given our MPI_X
+// first.
+#include <unistd.h>
+
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "mpi/open_door.hpp"
@@ -15,34 +23,120 @@
 namespace tutti::mpi {
 namespace {
 
-std::atomic<const Door*> g_door{nullptr};
-std::mutex g_mutex;
+struct Dispatch {
+  Door door;
+  void* tools[kEntryCount] = {};    ///< MPI_X of a profiler behind us, or null.
+  void* library[kEntryCount] = {};  ///< PMPI_X of the MPI library.
+  AddressRange library_code;
+};
 
-const Door* open_door(const void* caller) {
+std::atomic<const Dispatch*> g_dispatch{nullptr};
+std::atomic<bool> g_init_seen{false};
+std::atomic<bool> g_tool_reported{false};
+pid_t g_process = 0;
+std::mutex g_mutex;
+/// Whether a PMPI_X was called since a profiler's MPI_X was.
+thread_local bool t_came_back = false;
+
+const Dispatch* open_dispatch(const void* caller) {
   const std::lock_guard lock(g_mutex);
-  if (const Door* door = g_door.load(std::memory_order_acquire); door != nullptr) {
-    return door;
+  if (const Dispatch* dispatch = g_dispatch.load(std::memory_order_acquire); dispatch != nullptr) {
+    return dispatch;
   }
-  static Door door;
+  static Dispatch dispatch;
   const MpiInProcess mpi = find_mpi(caller);
   tutti_mpi_open_door(mpi.flavour, mpi.path.c_str(), mpi.other_path.c_str(), mpi_lookup,
-                      mpi_lookup_next_in_chain, &door);
-  g_door.store(&door, std::memory_order_release);
-  return &door;
+                      &dispatch.door);
+  for (int entry = 0; entry < kEntryCount; ++entry) {
+    dispatch.tools[entry] = tool_lookup(kPmpiNames[entry] + 1);
+    dispatch.library[entry] = mpi_lookup(kPmpiNames[entry]);
+  }
+  dispatch.library_code = mpi_addresses();
+  g_dispatch.store(&dispatch, std::memory_order_release);
+  return &dispatch;
 }
 
-template <int kEntry, std::size_t... I>
-inline int pass(const void* caller, std::index_sequence<I...>, const Word (&words)[sizeof...(I)]) {
-  const Door* door = g_door.load(std::memory_order_acquire);
-  if (door == nullptr) [[unlikely]] {
-    door = open_door(caller);
-  }
+inline const Dispatch* ready(const void* caller) {
+  const Dispatch* dispatch = g_dispatch.load(std::memory_order_acquire);
+  return dispatch != nullptr ? dispatch : open_dispatch(caller);
+}
+
+template <std::size_t... I>
+inline int call(void* function, std::index_sequence<I...>, const Word (&words)[sizeof...(I)]) {
   using Function = int (*)(decltype(static_cast<void>(I), Word{})...);
-  const auto function = reinterpret_cast<Function>(door->entries[kEntry]);
+  return reinterpret_cast<Function>(function)(words[I]...);
+}
+
+template <int kEntry, std::size_t kWords>
+inline int carry(const Dispatch* dispatch, const Word (&words)[kWords]) {
+  void* const function = dispatch->door.entries[kEntry];
   if (function == nullptr) [[unlikely]] {
-    return door->refuse(door, kEntry, words[sizeof...(I) - 1]);
+    return dispatch->door.refuse(&dispatch->door, kEntry, words[kWords - 1]);
   }
-  return function(words[I]...);
+  return call(function, std::make_index_sequence<kWords>{}, words);
+}
+
+/// A profiler whose PMPI_X is the library's own (it searched behind itself, and we stand before it)
+/// does not come back to us.
+template <std::size_t kWords>
+int hand_to_tool(void* tool, const Word (&words)[kWords]) {
+  t_came_back = false;
+  const int code = call(tool, std::make_index_sequence<kWords>{}, words);
+  if (!t_came_back && !g_tool_reported.exchange(true)) {
+    tutti_mpi_report_tool(file_of(tool).c_str());
+  }
+  return code;
+}
+
+template <int kEntry, std::size_t kWords>
+inline int enter(const void* caller, const Word (&words)[kWords]) {
+  const Dispatch* dispatch = ready(caller);
+  if (void* tool = dispatch->tools[kEntry]; tool != nullptr) [[unlikely]] {
+    return hand_to_tool(tool, words);
+  }
+  return carry<kEntry>(dispatch, words);
+}
+
+/// What the MPI library calls for itself (ROMIO does) stays its own.
+template <int kEntry, std::size_t kWords>
+inline int enter_as_pmpi(const void* caller, const Word (&words)[kWords]) {
+  const Dispatch* dispatch = ready(caller);
+  if (dispatch->library_code.contains(caller)) {
+    return call(dispatch->library[kEntry], std::make_index_sequence<kWords>{}, words);
+  }
+  t_came_back = true;
+  return carry<kEntry>(dispatch, words);
+}
+
+/// MPI_Init and MPI_Init_thread are passed on; that they came here shows that calls pass us.
+template <std::size_t kWords>
+int initialise(const void* caller, const char* pmpi_name, bool is_pmpi,
+               const Word (&words)[kWords]) {
+  g_init_seen.store(true, std::memory_order_relaxed);
+  void* function = is_pmpi ? nullptr : tool_lookup(pmpi_name + 1);
+  function = function != nullptr ? function : mpi_lookup_of(caller, pmpi_name);
+  constexpr int kError = 16;  // Not MPI_SUCCESS in any ABI: the process has no MPI library.
+  return function != nullptr ? call(function, std::make_index_sequence<kWords>{}, words) : kError;
+}
+
+/// MPI that was initialised without our MPI_Init is not called through us. A program that makes no
+/// collective has passed MPI_Init. A child that was forked is not asked: its parent says it.
+void report_unseen() noexcept {
+  if (g_dispatch.load() != nullptr || g_init_seen.load() || getpid() != g_process) {
+    return;
+  }
+  try {
+    if (const std::string path = initialised_mpi(); !path.empty()) {
+      tutti_mpi_report_unseen(path.c_str());
+    }
+  } catch (...) {  // No memory for a line: nothing else is lost.
+  }
+}
+
+/// At exit, not as a destructor, which would come after those of a library that was opened later.
+[[gnu::constructor]] void watch_end() {
+  g_process = getpid();
+  std::atexit(report_unseen);
 }
 
 }  // namespace
@@ -67,20 +161,33 @@ inline int pass(const void* caller, std::index_sequence<I...>, const Word (&word
 #define TUTTI_NAMES_8 TUTTI_NAMES_7, h
 #define TUTTI_NAMES_9 TUTTI_NAMES_8, i
 
-#define TUTTI_EXPORT(name, arguments)                                                   \
-  TUTTI_API int MPI_##name(TUTTI_WORDS_##arguments);                                    \
-  TUTTI_API int MPI_##name(TUTTI_WORDS_##arguments) {                                   \
-    return tutti::mpi::pass<tutti::mpi::k##name>(__builtin_return_address(0),           \
-                                                 std::make_index_sequence<arguments>{}, \
-                                                 {TUTTI_NAMES_##arguments});            \
+#define TUTTI_EXPORT_AS(prefix, enter, name, arguments)                                   \
+  TUTTI_API int prefix##MPI_##name(TUTTI_WORDS_##arguments);                              \
+  TUTTI_API int prefix##MPI_##name(TUTTI_WORDS_##arguments) {                             \
+    return tutti::mpi::enter<tutti::mpi::k##name, arguments>(__builtin_return_address(0), \
+                                                             {TUTTI_NAMES_##arguments});  \
   }
+#define TUTTI_EXPORT(name, arguments)       \
+  TUTTI_EXPORT_AS(, enter, name, arguments) \
+  TUTTI_EXPORT_AS(P, enter_as_pmpi, name, arguments)
 #define TUTTI_EXPORT_BOTH(name, arguments) \
   TUTTI_EXPORT(name, arguments)            \
   TUTTI_EXPORT(name##_c, arguments)
+#define TUTTI_EXPORT_INIT_AS(prefix, is_pmpi, name, arguments)                                    \
+  TUTTI_API int prefix##MPI_##name(TUTTI_WORDS_##arguments);                                      \
+  TUTTI_API int prefix##MPI_##name(TUTTI_WORDS_##arguments) {                                     \
+    return tutti::mpi::initialise<arguments>(__builtin_return_address(0), "PMPI_" #name, is_pmpi, \
+                                             {TUTTI_NAMES_##arguments});                          \
+  }
+#define TUTTI_EXPORT_INIT(name, arguments)       \
+  TUTTI_EXPORT_INIT_AS(, false, name, arguments) \
+  TUTTI_EXPORT_INIT_AS(P, true, name, arguments)
 
 using tutti::mpi::Word;
 
 extern "C" {
 TUTTI_COUNTED_COLLECTIVES(TUTTI_EXPORT_BOTH)
 TUTTI_OTHER_ENTRIES(TUTTI_EXPORT)
+TUTTI_EXPORT_INIT(Init, 2)
+TUTTI_EXPORT_INIT(Init_thread, 4)
 }

@@ -48,6 +48,16 @@ enum Entry : int {
           kEntryCount
 };
 
+/// By Entry.
+inline constexpr const char* kPmpiNames[kEntryCount] = {
+#define TUTTI_ENTRY(name, arguments) "PMPI_" #name, "PMPI_" #name "_c",
+    TUTTI_COUNTED_COLLECTIVES(TUTTI_ENTRY)
+#undef TUTTI_ENTRY
+#define TUTTI_ENTRY(name, arguments) "PMPI_" #name,
+        TUTTI_OTHER_ENTRIES(TUTTI_ENTRY)
+#undef TUTTI_ENTRY
+};
+
 enum class Flavour : int { kUnknown, kMpich, kOpenMpi, kAbi };
 
 /// Finds a symbol of the process's MPI library; null when it has none.
@@ -67,9 +77,8 @@ struct Door {
 constexpr bool is_collective(int entry) { return entry <= kBarrier; }
 
 /// One per flavour compiled in; fills the door, false when the library lacks something basic.
-/// `native` finds what a call falls through to (PMPI_X, or the next MPI_X under TUTTI_CHAIN).
-bool open_door_mpich(Lookup lookup, Lookup native, Door* door);
-bool open_door_openmpi(Lookup lookup, Lookup native, Door* door);
-bool open_door_abi(Lookup lookup, Lookup native, Door* door);
+bool open_door_mpich(Lookup lookup, Door* door);
+bool open_door_openmpi(Lookup lookup, Door* door);
+bool open_door_abi(Lookup lookup, Door* door);
 
 }  // namespace tutti::mpi

@@ -113,7 +113,7 @@ template <class... Arguments>
 struct Scalars<int (*)(Arguments...)> {
   template <auto kFunction>
   static int call(Arguments... arguments) {
-    return (pmpi.native_small.*kFunction)(narrow(arguments)...);
+    return (pmpi.small.*kFunction)(narrow(arguments)...);
   }
 
  private:
@@ -140,8 +140,8 @@ struct Arrays {
     if (!d.status().ok()) {
       return raise(comm, d.status());
     }
-    return pmpi.native_small.Gatherv(send, to_int(send_count), send_type, recv, c.data(), d.data(),
-                                     recv_type, root, comm);
+    return pmpi.small.Gatherv(send, to_int(send_count), send_type, recv, c.data(), d.data(),
+                              recv_type, root, comm);
   }
   static int Scatterv(const void* send, Counts counts, Displs displs, MPI_Datatype send_type,
                       void* recv, MPI_Count recv_count, MPI_Datatype recv_type, int root,
@@ -152,8 +152,8 @@ struct Arrays {
     if (!d.status().ok()) {
       return raise(comm, d.status());
     }
-    return pmpi.native_small.Scatterv(send, c.data(), d.data(), send_type, recv, to_int(recv_count),
-                                      recv_type, root, comm);
+    return pmpi.small.Scatterv(send, c.data(), d.data(), send_type, recv, to_int(recv_count),
+                               recv_type, root, comm);
   }
   static int Allgatherv(const void* send, MPI_Count send_count, MPI_Datatype send_type, void* recv,
                         Counts counts, Displs displs, MPI_Datatype recv_type, MPI_Comm comm) {
@@ -162,8 +162,8 @@ struct Arrays {
     if (!d.status().ok()) {
       return raise(comm, d.status());
     }
-    return pmpi.native_small.Allgatherv(send, to_int(send_count), send_type, recv,
-                                        Ints(counts, many).data(), d.data(), recv_type, comm);
+    return pmpi.small.Allgatherv(send, to_int(send_count), send_type, recv,
+                                 Ints(counts, many).data(), d.data(), recv_type, comm);
   }
   static int Alltoallv(const void* send, Counts send_counts, Displs send_displs,
                        MPI_Datatype send_type, void* recv, Counts recv_counts, Displs recv_displs,
@@ -178,8 +178,8 @@ struct Arrays {
         return raise(comm, side->status());
       }
     }
-    return pmpi.native_small.Alltoallv(send, c.data(), d.data(), send_type, recv,
-                                       Ints(recv_counts, many).data(), to.data(), recv_type, comm);
+    return pmpi.small.Alltoallv(send, c.data(), d.data(), send_type, recv,
+                                Ints(recv_counts, many).data(), to.data(), recv_type, comm);
   }
   static int Alltoallw(const void* send, Counts send_counts, Displs send_displs,
                        const MPI_Datatype* send_types, void* recv, Counts recv_counts,
@@ -194,8 +194,8 @@ struct Arrays {
         return raise(comm, side->status());
       }
     }
-    return pmpi.native_small.Alltoallw(send, c.data(), d.data(), send_types, recv,
-                                       Ints(recv_counts, many).data(), to.data(), recv_types, comm);
+    return pmpi.small.Alltoallw(send, c.data(), d.data(), send_types, recv,
+                                Ints(recv_counts, many).data(), to.data(), recv_types, comm);
   }
   /// The counts describe the blocks of the own group, also between two groups.
   static int Reduce_scatter(const void* send, void* recv, Counts counts, MPI_Datatype type,
@@ -204,7 +204,7 @@ struct Arrays {
     if (pmpi.Comm_size(comm, &many) != MPI_SUCCESS) {
       many = 0;
     }
-    return pmpi.native_small.Reduce_scatter(send, recv, Ints(counts, many).data(), type, op, comm);
+    return pmpi.small.Reduce_scatter(send, recv, Ints(counts, many).data(), type, op, comm);
   }
 };
 

@@ -9,7 +9,7 @@
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 
-/// Fills the functions that are null with ones that call pmpi.native_small. A count that does not
+/// Fills the functions that are null with ones that call pmpi.small. A count that does not
 /// fit an int is passed as -1 and logged: MPI looks only at significant arguments, and where it
 /// looks at this one it raises MPI_ERR_COUNT (MPI_ERR_ARG) on the communicator.
 void fill_with_narrow(Collectives<MPI_Count>& large);

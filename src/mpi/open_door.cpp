@@ -12,15 +12,6 @@ namespace {
 
 Lookup g_lookup = nullptr;
 
-constexpr const char* kPmpiNames[kEntryCount] = {
-#define TUTTI_ENTRY(name, arguments) "PMPI_" #name, "PMPI_" #name "_c",
-    TUTTI_COUNTED_COLLECTIVES(TUTTI_ENTRY)
-#undef TUTTI_ENTRY
-#define TUTTI_ENTRY(name, arguments) "PMPI_" #name,
-        TUTTI_OTHER_ENTRIES(TUTTI_ENTRY)
-#undef TUTTI_ENTRY
-};
-
 /// Every call straight to the library: two MPIs in one process, or a flavour we cannot serve. Of
 /// all fall-backs the largest, so under TUTTI_STRICT no collective has a way, unless all of them
 /// are to go there (TUTTI_ENABLE=0).
@@ -63,25 +54,34 @@ const char* to_string(Flavour flavour) {
   return "unknown MPI";
 }
 
-bool open_flavour(Flavour flavour, [[maybe_unused]] Lookup lookup, [[maybe_unused]] Lookup native,
-                  [[maybe_unused]] Door* door) {
+bool open_flavour(Flavour flavour, [[maybe_unused]] Lookup lookup, [[maybe_unused]] Door* door) {
   switch (flavour) {
 #ifdef TUTTI_HAVE_MPICH
     case Flavour::kMpich:
-      return open_door_mpich(lookup, native, door);
+      return open_door_mpich(lookup, door);
 #endif
 #ifdef TUTTI_HAVE_OPENMPI
     case Flavour::kOpenMpi:
-      return open_door_openmpi(lookup, native, door);
+      return open_door_openmpi(lookup, door);
 #endif
 #ifdef TUTTI_HAVE_ABI
     case Flavour::kAbi:
-      return open_door_abi(lookup, native, door);
+      return open_door_abi(lookup, door);
 #endif
     default:
       log(LogLevel::kError, std::string("this build has no door for the ") + to_string(flavour) +
                                 "; every call goes to MPI untouched");
       return false;
+  }
+}
+
+/// A line of a process that may have made no call of ours, so that nothing has read the settings.
+/// Nothing where Tutti is off.
+void warn(const std::string& text) {
+  const Config config = config_from_environment().config;
+  if (config.enable) {
+    configure_log(config.log_level, config.log_file);
+    log(LogLevel::kWarn, text);
   }
 }
 
@@ -91,7 +91,7 @@ bool open_flavour(Flavour flavour, [[maybe_unused]] Lookup lookup, [[maybe_unuse
 using namespace tutti::mpi;
 
 extern "C" void tutti_mpi_open_door(Flavour flavour, const char* path, const char* other_path,
-                                    Lookup lookup, Lookup next_in_chain, Door* door) {
+                                    Lookup lookup, Door* door) {
   g_lookup = lookup;
   door->refuse = refuse;
   const tutti::ParsedConfig parsed = tutti::config_from_environment();
@@ -100,7 +100,24 @@ extern "C" void tutti_mpi_open_door(Flavour flavour, const char* path, const cha
                                             " and " + other_path +
                                             "); every call goes untouched to the first of them");
     fill_untouched(parsed.config, lookup, door);
-  } else if (!open_flavour(flavour, lookup, parsed.config.chain ? next_in_chain : lookup, door)) {
+  } else if (!open_flavour(flavour, lookup, door)) {
     fill_untouched(parsed.config, lookup, door);
   }
+}
+
+extern "C" void tutti_mpi_report_tool(const char* path) {
+  warn(
+      std::string(path) +
+      " calls MPI past Tutti, which carries none of the collectives that it wraps; remedy: name it "
+      "before libtutti-mpi.so in LD_PRELOAD");
+}
+
+extern "C" void tutti_mpi_report_unseen(const char* path) {
+  warn(
+      std::string(path) +
+      " was initialised, but none of its calls passed Tutti: the program took the library's "
+      "functions "
+      "from a handle (dlopen, as Julia and ctypes do) or loaded a module with RTLD_DEEPBIND; "
+      "remedy: "
+      "take them from the process (dlsym(RTLD_DEFAULT), ctypes.CDLL(None)), without RTLD_DEEPBIND");
 }

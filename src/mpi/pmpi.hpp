@@ -102,11 +102,9 @@ struct Pmpi {
   /// What our own steps call; `large` is null where the library has no _c functions.
   Collectives<int> small = {};
   Collectives<MPI_Count> large = {};
-  /// What an application's call falls through to: the same, or the next tool's MPI_X.
-  /// Never null: without _c functions `native_large` narrows its counts (narrow.hpp).
-  Collectives<int> native_small = {};
+  /// What an application's call falls through to. Never null: without _c functions it narrows its
+  /// counts (narrow.hpp).
   Collectives<MPI_Count> native_large = {};
-  decltype(&PMPI_Barrier) native_Barrier = nullptr;
 
   template <class C>
   const Collectives<C>& of() const {
@@ -119,7 +117,7 @@ struct Pmpi {
   template <class C>
   const Collectives<C>& native() const {
     if constexpr (std::is_same_v<C, int>) {
-      return native_small;
+      return small;
     } else {
       return native_large;
     }
@@ -129,6 +127,6 @@ struct Pmpi {
 extern Pmpi pmpi;
 
 /// Fills `pmpi`; false when a function other than the _c forms is missing.
-bool load_pmpi(Lookup lookup, Lookup native);
+bool load_pmpi(Lookup lookup);
 
 }  // namespace tutti::mpi::TUTTI_FLAVOUR

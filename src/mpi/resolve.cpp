@@ -5,6 +5,8 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <string_view>
 #include <vector>
@@ -38,15 +40,6 @@ std::vector<std::string> loaded_mpis() {
   return paths;
 }
 
-/// File that defines `symbol`, empty when the address is nobody's.
-std::string file_of(const void* symbol) {
-  Dl_info info;
-  if (symbol == nullptr || dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) {
-    return {};
-  }
-  return info.dli_fname;
-}
-
 std::string path_of_mpi(const void* caller, const std::vector<std::string>& loaded) {
   if (void* symbol = dlsym(RTLD_NEXT, "PMPI_Comm_rank"); symbol != nullptr) {
     return file_of(symbol);
@@ -65,6 +58,15 @@ std::string path_of_mpi(const void* caller, const std::vector<std::string>& load
   return loaded.empty() ? std::string() : loaded.front();
 }
 
+/// Null: there is no such library. A statically linked MPI's symbols are the executable's own.
+void* open_mpi(const std::string& path) {
+  if (path.empty()) {
+    return nullptr;
+  }
+  void* handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  return handle != nullptr ? handle : dlopen(nullptr, RTLD_LAZY);
+}
+
 Flavour flavour_of(void* handle) {
   if (dlsym(handle, "ompi_mpi_comm_world") != nullptr) {
     return Flavour::kOpenMpi;
@@ -81,7 +83,26 @@ Flavour flavour_of(void* handle) {
   return dlsym(handle, "PMPI_Comm_rank") != nullptr ? Flavour::kMpich : Flavour::kUnknown;
 }
 
+/// The symbol, null where it is of the object that holds this function. A search of the whole
+/// process finds this library's PMPI_X first, which would call itself.
+void* foreign(void* symbol) {
+  Dl_info theirs;
+  Dl_info own;
+  const bool is_own = symbol != nullptr && dladdr(symbol, &theirs) != 0 &&
+                      dladdr(reinterpret_cast<void*>(foreign), &own) != 0 &&
+                      theirs.dli_fbase == own.dli_fbase;
+  return is_own ? nullptr : symbol;
+}
+
 }  // namespace
+
+std::string file_of(const void* address) {
+  Dl_info info;
+  if (address == nullptr || dladdr(address, &info) == 0 || info.dli_fname == nullptr) {
+    return {};
+  }
+  return info.dli_fname;
+}
 
 MpiInProcess find_mpi(const void* caller) {
   MpiInProcess found;
@@ -90,11 +111,7 @@ MpiInProcess find_mpi(const void* caller) {
   if (found.path.empty()) {
     return found;
   }
-  g_handle = dlopen(found.path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-  if (g_handle == nullptr) {
-    // A statically linked MPI: its symbols are the executable's own.
-    g_handle = dlopen(nullptr, RTLD_LAZY);
-  }
+  g_handle = open_mpi(found.path);
   found.flavour = flavour_of(g_handle);
   for (const std::string& other : loaded) {
     if (file_name(other) != file_name(found.path)) {
@@ -112,13 +129,69 @@ void* mpi_lookup(const char* name) {
       return object;
     }
   }
-  return dlsym(g_handle, name);
+  return foreign(dlsym(g_handle, name));
 }
 
-void* mpi_lookup_next_in_chain(const char* name) {
-  // "PMPI_X" -> "MPI_X": the next definition after ours, be it a profiler's or the library's.
-  void* next = std::strncmp(name, "PMPI_", 5) == 0 ? dlsym(RTLD_NEXT, name + 1) : nullptr;
-  return next != nullptr ? next : mpi_lookup(name);
+void* mpi_lookup_of(const void* caller, const char* name) {
+  return foreign(dlsym(open_mpi(path_of_mpi(caller, loaded_mpis())), name));
+}
+
+void* tool_lookup(const char* name) {
+  void* next = dlsym(RTLD_NEXT, name);
+  return next != nullptr && next != mpi_lookup(name) && !looks_like_mpi(file_of(next)) ? next
+                                                                                       : nullptr;
+}
+
+AddressRange mpi_addresses() {
+  struct Search {
+    std::uintptr_t inside;
+    AddressRange found;
+  } search{reinterpret_cast<std::uintptr_t>(mpi_lookup("PMPI_Comm_rank")), {}};
+  if (search.inside == 0) {
+    return {};
+  }
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* data) {
+        auto* wanted = static_cast<Search*>(data);
+        AddressRange code{UINTPTR_MAX, 0};
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          const auto& segment = info->dlpi_phdr[i];
+          if (segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0) {
+            const std::uintptr_t begin = info->dlpi_addr + segment.p_vaddr;
+            code.begin = std::min(code.begin, begin);
+            code.end = std::max<std::uintptr_t>(code.end, begin + segment.p_memsz);
+          }
+        }
+        const bool is_it = wanted->inside >= code.begin && wanted->inside < code.end;
+        if (is_it) {
+          wanted->found = code;
+        }
+        return is_it ? 1 : 0;
+      },
+      &search);
+  return search.found;
+}
+
+std::string initialised_mpi() {
+  for (const std::string& path : loaded_mpis()) {
+    void* handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == nullptr) {
+      continue;
+    }
+    // Both may be called at any time, before MPI_Init and after MPI_Finalize.
+    const auto says = [handle](const char* name) {
+      using Query = int(int*);
+      auto* query = reinterpret_cast<Query*>(dlsym(handle, name));
+      int flag = 0;
+      return query != nullptr && query(&flag) == 0 && flag != 0;
+    };
+    const bool is_initialised = says("PMPI_Initialized") || says("PMPI_Finalized");
+    dlclose(handle);
+    if (is_initialised) {
+      return path;
+    }
+  }
+  return {};
 }
 
 }  // namespace tutti::mpi

@@ -5,6 +5,7 @@
 // enough: Python loads extension modules, and libmpi with them, with RTLD_LOCAL.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "mpi/entries.hpp"
@@ -21,9 +22,33 @@ struct MpiInProcess {
 /// working MPI program).
 MpiInProcess find_mpi(const void* caller);
 
-/// Symbol of the library that find_mpi found last. With `next_in_chain` a PMPI_X is answered with
-/// the next MPI_X after this library, if another preloaded tool has one.
+/// Symbol of the library that find_mpi found last; never one of this library's own.
 void* mpi_lookup(const char* name);
-void* mpi_lookup_next_in_chain(const char* name);
+
+/// MPI_X of another tool that stands behind this library in the linker's order (preloaded, or
+/// linked to the program); null when the next one is the MPI library's.
+void* tool_lookup(const char* name);
+
+/// Symbol of the library that the code at `caller` calls, whichever find_mpi has found.
+void* mpi_lookup_of(const void* caller, const char* name);
+
+/// Addresses of the code of the library that find_mpi found last.
+struct AddressRange {
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+
+  bool contains(const void* address) const {
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    return at >= begin && at < end;
+  }
+};
+AddressRange mpi_addresses();
+
+/// File that defines the code or object at an address; empty when it is nobody's.
+std::string file_of(const void* address);
+
+/// File of an MPI library of this process that was initialised, finalised since or not; empty:
+/// none.
+std::string initialised_mpi();
 
 }  // namespace tutti::mpi

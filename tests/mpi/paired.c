@@ -2,15 +2,14 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Collectives of the MPI library itself against those of the preload, on host buffers, in one job.
- * bench/host_memory.py runs it. The library's own functions are called as PMPI_*, past the preload,
- * on a communicator of their own. For each size the two sides take turns in short blocks of calls.
- * The side that begins changes from pair to pair, so that a drift of the machine's speed falls on
- * both. Prints on rank 0, for each collective and size:
- *   paired: row COLLECTIVE SIZE BYTES BLOCK_BYTES CALLS WRONG PLAN
- *   paired: pair NATIVE_AVERAGE OURS_AVERAGE NATIVE_MAX OURS_MAX
- * with microseconds per call, as the average and the maximum over the ranks, one line for each pair
- * of blocks; WRONG is the number of wrong elements in our results and PLAN the plan of our side.
- * SIZE is what was wanted and BYTES what it is in whole elements and blocks.
+ * bench/host_memory.py runs it. The library's own functions are looked up in the library, past the
+ * preload, and called on a communicator of their own. For each size the two sides take turns in
+ * short blocks of calls. The side that begins changes from pair to pair, so that a drift of the
+ * machine's speed falls on both. Prints on rank 0, for each collective and size: paired: row
+ * COLLECTIVE SIZE BYTES BLOCK_BYTES CALLS WRONG PLAN paired: pair NATIVE_AVERAGE OURS_AVERAGE
+ * NATIVE_MAX OURS_MAX with microseconds per call, as the average and the maximum over the ranks,
+ * one line for each pair of blocks; WRONG is the number of wrong elements in our results and PLAN
+ * the plan of our side. SIZE is what was wanted and BYTES what it is in whole elements and blocks.
  * Before them: paired: cores LEAST MOST, on how many cores a rank may run, and paired: library, the
  * MPI's own words for its version. Sizes for which no time
  * is left are printed as "paired: skipped COLLECTIVE BYTES". Ends with paired: wrong ELEMENTS BYTES
@@ -26,6 +25,7 @@
  * Usage: paired [OPTION VALUE]...   (the options are in `parse` below)
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <mpi.h>
 #include <sched.h>
 #include <stdint.h>
@@ -175,7 +175,46 @@ static char* out; /* What it gets. */
 static int* counts;
 static int* displacements;
 
-#define CALL(name) (side->is_ours ? MPI_##name : PMPI_##name)
+/* The library's own collectives. The preload has PMPI_* too, for profilers. */
+#define NATIVE_FUNCTIONS(X) \
+  X(Allreduce)              \
+  X(Allgather)              \
+  X(Alltoall)               \
+  X(Bcast)                  \
+  X(Reduce_scatter_block)   \
+  X(Reduce)                 \
+  X(Gather)                 \
+  X(Scatter)                \
+  X(Barrier)                \
+  X(Allgatherv)             \
+  X(Alltoallv)              \
+  X(Reduce_scatter)         \
+  X(Comm_dup)               \
+  X(Comm_free)
+
+static struct {
+#define DECLARE(name) __typeof__(&PMPI_##name) name;
+  NATIVE_FUNCTIONS(DECLARE)
+} native;
+
+static void load_native(void) {
+  Dl_info info;
+  void* library = NULL;
+  if (dladdr(dlsym(RTLD_DEFAULT, "PMPI_Comm_rank"), &info) != 0) {
+    library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  }
+  int found = library != NULL;
+#define LOAD(name)                                                                      \
+  native.name = found ? (__typeof__(&PMPI_##name))dlsym(library, "PMPI_" #name) : NULL; \
+  found = found && native.name != NULL;
+  NATIVE_FUNCTIONS(LOAD)
+  if (!found) {
+    fprintf(stderr, "paired: the MPI library's own functions were not found\n");
+    exit(2);
+  }
+}
+
+#define CALL(name) (side->is_ours ? MPI_##name : native.name)
 
 static void call(const struct side* side, const struct row* row, int root) {
   const int n = row->count;
@@ -374,13 +413,13 @@ static void calibrate_compute(void) {
     const double took = now_us() - start;
     best_us = took < best_us ? took : best_us;
   }
-  PMPI_Allreduce(MPI_IN_PLACE, &best_us, 1, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
+  native.Allreduce(MPI_IN_PLACE, &best_us, 1, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
   compute_steps = (uint64_t)(options.compute_us / best_us * STEPS);
 }
 
 /* This rank's time from the later of its own and the late rank's arrival to the call's end. */
 static double late_call_us(const struct side* side, const struct row* row, int root, int late) {
-  PMPI_Barrier(MPI_COMM_WORLD);
+  native.Barrier(MPI_COMM_WORLD);
   double arrival = now_us();
   if (rank == late) {
     const double until = arrival + options.late_us;
@@ -390,7 +429,7 @@ static double late_call_us(const struct side* side, const struct row* row, int r
   const double own = arrival;
   call(side, row, root);
   const double end = now_us();
-  PMPI_Bcast(&arrival, 1, MPI_DOUBLE, late, MPI_COMM_WORLD);
+  native.Bcast(&arrival, 1, MPI_DOUBLE, late, MPI_COMM_WORLD);
   const double begin = arrival > own ? arrival : own;
   return end > begin ? end - begin : 0; /* A rank need not wait for a late one that only gets. */
 }
@@ -399,7 +438,7 @@ static double late_call_us(const struct side* side, const struct row* row, int r
 static double block_call_us(const struct side* side, const struct row* row, int calls, int first) {
   const int rotates = options.root_rotates && is_rooted(row->what);
   double sum = 0;
-  PMPI_Barrier(MPI_COMM_WORLD);
+  native.Barrier(MPI_COMM_WORLD);
   const double start = now_us();
   for (int i = 0; i < calls; ++i) {
     const int root = rotates ? (first + i) % ranks : 0;
@@ -436,10 +475,10 @@ static int measure_pair(const struct side sides[2], const struct row* row, int c
     const int s = (index + turn) % 2;
     own[s] = block_call_us(&sides[s], row, calls, index);
   }
-  PMPI_Allreduce(own, pair->max_us, 2, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  native.Allreduce(own, pair->max_us, 2, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
   own[2] = rank == 0 && now_us() >= until_us;
   double sums[3];
-  PMPI_Allreduce(own, sums, 3, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  native.Allreduce(own, sums, 3, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
   pair->average_us[0] = sums[0] / ranks;
   pair->average_us[1] = sums[1] / ranks;
   return sums[2] == 0;
@@ -462,7 +501,7 @@ static size_t measure_row(const struct side sides[2], const struct row* row, dou
   unsigned long long wrong = check(&sides[1], row, 0);
   wrong += check(&sides[1], row, ranks - 1);
   call(&sides[0], row, 0);
-  PMPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
+  native.Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
 
   /* A call first, then as many as fit into a tenth of a block; the faster of both counts, since one
    * call alone may have been interrupted. */
@@ -476,7 +515,7 @@ static size_t measure_row(const struct side sides[2], const struct row* row, dou
       const double took = (now_us() - start) / calls;
       wall_us[s] = took < wall_us[s] ? took : wall_us[s];
     }
-    PMPI_Allreduce(MPI_IN_PLACE, wall_us, 2, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    native.Allreduce(MPI_IN_PLACE, wall_us, 2, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     call_us = wall_us[0] > wall_us[1] ? wall_us[0] : wall_us[1];
     calls = call_us < options.block_us / 10 ? (int)(options.block_us / 10 / call_us) : 1;
   }
@@ -542,7 +581,7 @@ static size_t measure_all(const struct side sides[2]) {
       }
       /* What is left is shared among the sizes that are left: small ones take less than theirs. */
       double seconds = (options.seconds - (now_us() - start) * 1e-6) / left;
-      PMPI_Bcast(&seconds, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+      native.Bcast(&seconds, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
       if (seconds <= 0) {
         if (rank == 0) {
           printf("paired: skipped %s %zu\n", kNames[list[c]], row.size);
@@ -582,11 +621,11 @@ static long shared_files_kib(void) {
 }
 
 static void print_memory(const char* when, int comms) {
-  PMPI_Barrier(MPI_COMM_WORLD);
+  native.Barrier(MPI_COMM_WORLD);
   long kib[3] = {memory_kib("/proc/self/status", "VmRSS:"),
                  memory_kib("/proc/self/status", "RssShmem:"),
                  memory_kib("/proc/self/smaps_rollup", "Pss:")};
-  PMPI_Allreduce(MPI_IN_PLACE, kib, 3, MPI_LONG, MPI_MAX, MPI_COMM_WORLD);
+  native.Allreduce(MPI_IN_PLACE, kib, 3, MPI_LONG, MPI_MAX, MPI_COMM_WORLD);
   if (rank == 0) {
     printf("paired: memory %s %d %ld %ld %ld %ld\n", when, comms, kib[0], kib[1], kib[2],
            shared_files_kib());
@@ -595,7 +634,7 @@ static void print_memory(const char* when, int comms) {
 
 /* Microseconds of the slowest rank. */
 static double slowest_us(double us) {
-  PMPI_Allreduce(MPI_IN_PLACE, &us, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  native.Allreduce(MPI_IN_PLACE, &us, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
   return us;
 }
 
@@ -616,7 +655,7 @@ static double dup_and_call(int is_ours, MPI_Comm* comm) {
 
 static int is_time_over(double until_us) {
   int is_over = now_us() >= until_us;
-  PMPI_Bcast(&is_over, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  native.Bcast(&is_over, 1, MPI_INT, 0, MPI_COMM_WORLD);
   return is_over;
 }
 
@@ -639,9 +678,9 @@ static void measure_setup(void) {
   double sum = 0;
   double value = 1;
   for (int s = 0; s < 2; ++s) {
-    PMPI_Barrier(MPI_COMM_WORLD);
+    native.Barrier(MPI_COMM_WORLD);
     const double start = now_us();
-    (s ? MPI_Allreduce : PMPI_Allreduce)(&value, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    (s ? MPI_Allreduce : native.Allreduce)(&value, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     first[s] = slowest_us(now_us() - start);
   }
   if (rank == 0) {
@@ -653,10 +692,10 @@ static void measure_setup(void) {
     for (int turn = 0; turn < 2; ++turn) {
       const int s = (p + turn) % 2;
       MPI_Comm comm;
-      PMPI_Barrier(MPI_COMM_WORLD);
+      native.Barrier(MPI_COMM_WORLD);
       const double start = now_us();
       const double call_us = dup_and_call(s, &comm);
-      (s ? MPI_Comm_free : PMPI_Comm_free)(&comm);
+      (s ? MPI_Comm_free : native.Comm_free)(&comm);
       all[s] = slowest_us(now_us() - start);
       called[s] = slowest_us(call_us);
     }
@@ -676,7 +715,7 @@ static void measure_setup(void) {
     }
     print_memory(s ? "ours" : "native", live);
     while (live > 0) {
-      (s ? MPI_Comm_free : PMPI_Comm_free)(&comms[--live]);
+      (s ? MPI_Comm_free : native.Comm_free)(&comms[--live]);
     }
     if (!s) {
       print_memory("freed", 0);
@@ -692,7 +731,7 @@ static void print_cores(void) {
     cores[1] = CPU_COUNT(&allowed);
   }
   cores[0] = -cores[1];
-  PMPI_Allreduce(MPI_IN_PLACE, cores, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  native.Allreduce(MPI_IN_PLACE, cores, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   if (rank == 0) {
     printf("paired: cores %d %d\n", -cores[0], cores[1]);
     char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
@@ -704,6 +743,7 @@ static void print_cores(void) {
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
+  load_native();
   parse(argc, argv);
   PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
   PMPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -723,7 +763,7 @@ int main(int argc, char** argv) {
     memset(in, 0, bytes);
 
     struct side sides[2] = {{0, MPI_COMM_NULL}, {1, MPI_COMM_NULL}};
-    PMPI_Comm_dup(MPI_COMM_WORLD, &sides[0].comm);
+    native.Comm_dup(MPI_COMM_WORLD, &sides[0].comm);
     MPI_Info info;
     MPI_Info_create(&info);
     if (options.plan[0] != '\0') {
@@ -732,7 +772,7 @@ int main(int argc, char** argv) {
     MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &sides[1].comm);
     MPI_Info_free(&info);
     wrong = measure_all(sides);
-    PMPI_Comm_free(&sides[0].comm);
+    native.Comm_free(&sides[0].comm);
     MPI_Comm_free(&sides[1].comm);
     free(in);
     free(out);

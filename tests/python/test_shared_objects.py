@@ -33,9 +33,8 @@ HEADERS = sorted((REPOSITORY / "include").rglob("*.h*"))
 
 ALLOWED_NEEDED = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux.*)\.so\.\d+")
 API = re.compile(r"tutti_[a-z0-9_]+")
-# C: MPI_Allreduce; Fortran as compilers spell it: mpi_allreduce_, mpi_allreduce__, MPI_ALLREDUCE.
 NETWORK_TABLES = {f"ncclNetPlugin_v{version}" for version in range(6, 13)}
-MPI = re.compile(r"MPI_[A-Z][A-Za-z0-9_]*|mpi_[a-z0-9_]+")
+MPI = re.compile(r"P?MPI_[A-Z][A-Za-z0-9_]*")
 
 PROGRAM = """
 #include <stdio.h>

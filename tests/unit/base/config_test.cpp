@@ -57,8 +57,8 @@ TEST(Config, parse_config__every_knob) {
               "TUTTI_DEVICE=host", "TUTTI_CCL=rccl", "TUTTI_CCL_LIBRARY=/lib/x.so",
               "TUTTI_TUNING_FILE=/t.json", "TUTTI_VIRTUAL_NODES=2", "TUTTI_TIMEOUT=0.5",
               "TUTTI_PIPELINE_CHUNK=256K", "TUTTI_PINNED_POOL=1G", "TUTTI_SYNC_DEVICE=on",
-              "TUTTI_SUMMARY=1", "TUTTI_CHAIN=y", "TUTTI_FAULT=drop=0.01,seed=2",
-              "TUTTI_BARRIER=mpi", "TUTTI_EXSCAN=native", "TUTTI_REDUCE_SCATTER_BLOCK=8K:mpi,ccl"});
+              "TUTTI_SUMMARY=1", "TUTTI_FAULT=drop=0.01,seed=2", "TUTTI_BARRIER=mpi",
+              "TUTTI_EXSCAN=native", "TUTTI_REDUCE_SCATTER_BLOCK=8K:mpi,ccl"});
   EXPECT_FALSE(config.enable);
   EXPECT_TRUE(config.strict);
   EXPECT_TRUE(config.summary);
@@ -74,7 +74,6 @@ TEST(Config, parse_config__every_knob) {
   EXPECT_EQ(config.pinned_pool_bytes, Bytes{1} << 30);
   EXPECT_EQ(config.fault, "drop=0.01,seed=2");
   EXPECT_TRUE(config.sync_device);
-  EXPECT_TRUE(config.chain);
   EXPECT_EQ(config.plans[0], "mpi");
   EXPECT_EQ(config.plans[14], "8K:mpi,ccl");
   EXPECT_EQ(config.plans[16], "native");
