@@ -254,7 +254,8 @@ TUTTI_API char* tutti_config_problems_json(void);
  * Which plan a call would get and why. `query` is JSON:
  * {"collective": "allreduce", "bytes": 65536 | null, "ranks": 8, "nodes": 2, "memory": "device",
  *  "op": "sum", "type": "float32", "ccl": true, "ccl_name": "nccl", "mpi_device_aware": false,
- *  "mpi": true, "order": "blocking" | "stream" | "captured"}
+ *  "mpi": true, "mpi_name": "mpich" | "openmpi" | "", "oversubscribed": false,
+ *  "order": "blocking" | "stream" | "captured"}
  * Uses the effective tuning table of this process's environment.
  */
 TUTTI_API char* tutti_explain_json(const char* query);

@@ -8,9 +8,34 @@ from typing import Any
 
 import click
 
-from tutti import api, output, sizes, terms
+from tutti import api, mpi, output, sizes, terms
 from tutti.call_options import collective_argument, op_option, type_option
+from tutti.errors import TuttiError
 from tutti.sizes import format_bytes
+
+RULE_NAMES = ("mpich", "openmpi")
+
+
+def mpi_name(wanted: str | None) -> str:
+    """The library of --mpi as rules name it; without one, of the MPI that is found first."""
+    if wanted == "other":
+        return ""
+    if wanted in RULE_NAMES:
+        return wanted
+    try:
+        found = mpi.find(wanted)
+    except TuttiError:
+        if wanted is not None:
+            raise
+        output.note("no MPI is found here: as with an MPI that was not measured; --mpi names one")
+        return ""
+    return mpi.rule_name(mpi.facts(found).version)
+
+
+def usual_memory() -> str:
+    """Device memory where there is a GPU."""
+    devices = (api.library().machine().get("device") or {}).get("devices")
+    return "device" if devices else "host"
 
 
 def text(document: dict[str, Any]) -> str:
@@ -24,7 +49,12 @@ def text(document: dict[str, Any]) -> str:
     ccl = comm.get("ccl_name") if comm["ccl"] else f"none ({comm.get('ccl_refusal', '')})"
     rows = [
         ("call", what),
-        ("communicator", f"{comm['ranks']} ranks on {comm['nodes']} nodes; CCL: {ccl}"),
+        (
+            "communicator",
+            f"{comm['ranks']} ranks on {comm['nodes']} nodes, "
+            f"{'more' if comm['oversubscribed'] else 'not more'} than cores; "
+            f"MPI: {comm['mpi_name'] or 'other'}; CCL: {ccl}",
+        ),
         ("plan", click.style(document["plan"], bold=True)),
         *((f"  {name}", str(value)) for name, value in (document["parameters"] or {}).items()),
     ]
@@ -71,8 +101,18 @@ def records(document: dict[str, Any]) -> list[dict[str, Any]]:
 @click.option("-n", "--ranks", type=click.IntRange(1), default=2, show_default=True)
 @click.option("--nodes", type=click.IntRange(1), default=1, show_default=True)
 @click.option(
-    "--memory", type=click.Choice(["host", "device"]), default="device", show_default=True
+    "--memory",
+    type=click.Choice(["host", "device"]),
+    show_default="device with a GPU, else host",
 )
+@click.option(
+    "--mpi",
+    "mpi_wanted",
+    metavar="NAME",
+    show_default="the first that is found",
+    help="MPI library: mpich, openmpi, other, abi, or the path of a prefix or mpirun.",
+)
+@click.option("--oversubscribed", is_flag=True, help="As if a node had more ranks than cores.")
 @op_option
 @type_option
 @click.option("--no-ccl", is_flag=True, help="As if no NCCL or RCCL were there.")
@@ -83,7 +123,9 @@ def command(
     size: int | None,
     ranks: int,
     nodes: int,
-    memory: str,
+    memory: str | None,
+    mpi_wanted: str | None,
+    oversubscribed: bool,
     op: str,
     data_type: str,
     no_ccl: bool,
@@ -101,7 +143,9 @@ def command(
             "bytes": size,
             "ranks": ranks,
             "nodes": nodes,
-            "memory": memory,
+            "memory": memory or usual_memory(),
+            "mpi_name": mpi_name(mpi_wanted),
+            "oversubscribed": oversubscribed,
             "op": op if reduction else "none",
             "type": data_type if reduction else "byte",
             "ccl": not no_ccl,

@@ -88,6 +88,7 @@ def launcher_kind(launcher: str) -> str:
             [launcher, "--version"],
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=30,
             check=False,
             stdin=subprocess.DEVNULL,
@@ -220,6 +221,7 @@ def facts(mpi: Mpi) -> Facts:
             [sys.executable, "-c", _PROBE, mpi.library, mpi.abi],
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=60,
             check=True,
             env=environment,
@@ -236,6 +238,16 @@ def facts(mpi: Mpi) -> Facts:
     if said:
         return Facts(version, True, f"{said[0]} says yes")
     return Facts(version, False, f"{', '.join(queries)} say no")
+
+
+def rule_name(version: str) -> str:
+    """How rules name the library with this version text: `mpich`, `openmpi`; empty: an other one.
+
+    As the library itself decides it (src/mpi/library.cpp).
+    """
+    if version.startswith("MPICH Version:"):
+        return "mpich"
+    return "openmpi" if version.startswith("Open MPI v") else ""
 
 
 def short_version(version: str) -> str:

@@ -90,6 +90,8 @@ char* tutti_explain_json(const char* text) {
       return document(json{{"error", "nodes must be at least 1 and at most ranks"}});
     }
     facts.ranks_per_node_max = (facts.ranks + facts.nodes - 1) / facts.nodes;
+    facts.mpi = query.value("mpi_name", "");
+    facts.oversubscribed = query.value("oversubscribed", false);
     facts.mpi_device_aware = query.value("mpi_device_aware", false);
     facts.ccl_usable = query.value("ccl", true);
     facts.ccl_name = query.value("ccl_name", "ccl");

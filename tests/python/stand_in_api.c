@@ -28,7 +28,8 @@ char* tutti_explain_json(const char* query) {
   return document(
       "{\"call\": {\"collective\": \"allreduce\", \"bytes\": 65536, \"memory\": \"device\", "
       "\"op\": \"sum\", \"type\": \"float32\"}, \"communicator\": {\"ranks\": 8, \"nodes\": 2, "
-      "\"ranks_per_node\": 4, \"mpi_device_aware\": false, \"ccl\": true, \"ccl_name\": \"nccl\"}, "
+      "\"ranks_per_node\": 4, \"oversubscribed\": false, \"mpi_name\": \"mpich\", "
+      "\"mpi_device_aware\": false, \"ccl\": true, \"ccl_name\": \"nccl\"}, "
       "\"plan\": \"ccl-beta\", \"parameters\": {}, \"rule\": {\"index\": 0, \"origin\": "
       "\"file.json:12\", \"text\": \"any -> ccl\"}, \"fallback\": false, \"refused\": [], "
       "\"plans\": [{\"plan\": \"ccl-beta\", \"possible\": true}, {\"plan\": \"mpi-gamma\", "

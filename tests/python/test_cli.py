@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tutti import bench, measure, mpi, results, sizes
+from tutti import api, bench, measure, mpi, results, sizes
 from tutti.cli import COMMANDS, main
 from tutti.results import Results
 
@@ -61,6 +61,45 @@ def test_missing_library__names_the_remedy(tmp_path: Path, monkeypatch: pytest.M
     assert shown.exit_code == 2
     assert shown.stderr.startswith("tutti: libtutti-mpi.so not found; remedy:")
     assert shown.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "oversubscribed", "plan"),
+    [
+        (("--mpi", "mpich"), "mpich", False, "direct-gamma"),
+        (("--mpi", "openmpi"), "openmpi", False, "direct-gamma"),
+        (("--mpi", "other"), "", False, "mpi-gamma"),
+        (("--mpi", "mpich", "--oversubscribed"), "mpich", True, "mpi-gamma"),
+    ],
+)
+def test_explain__the_rules_of_an_mpi(
+    library: None, words: tuple[str, ...], name: str, oversubscribed: bool, plan: str
+) -> None:
+    call = ("explain", "allreduce", "--bytes", "64K", "--memory", "host", "--json")
+    document = json.loads(invoke(*call, *words).stdout)
+    assert document["communicator"]["mpi_name"] == name
+    assert document["communicator"]["oversubscribed"] is oversubscribed
+    assert document["plan"] == plan
+
+
+def test_explain__the_mpi_and_the_memory_of_this_machine(
+    library: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = mpi.Mpi("abi", "libmpi_abi.so", Path("/m/bin/mpirun"), "hydra", Path("/m"), "test")
+    monkeypatch.setattr(mpi, "find_all", lambda: (found,))
+    facts = mpi.Facts("MPICH Version: 5.0.2", False, "")
+    monkeypatch.setattr(mpi, "facts", lambda _: facts)
+    call = ("explain", "allreduce", "--bytes", "64K", "--json")
+    document = json.loads(invoke(*call).stdout)
+    assert document["communicator"]["mpi_name"] == "mpich"
+    devices = (api.library().machine()["device"] or {}).get("devices")
+    assert document["call"]["memory"] == ("device" if devices else "host")
+    monkeypatch.setattr(mpi, "find_all", tuple)
+    shown = invoke(*call)
+    assert json.loads(shown.stdout)["communicator"]["mpi_name"] == ""
+    assert shown.stderr.count("\n") == 1
+    assert "no MPI is found here" in shown.stderr
+    assert invoke(*call, "--mpi", "abi").exit_code == 2
 
 
 def test_explain__words(stand_in: Path) -> None:

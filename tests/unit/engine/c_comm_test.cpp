@@ -235,6 +235,22 @@ TEST(CComm, explain_json__numbers_that_are_no_ranks_are_errors) {
   tutti_free(text);
 }
 
+TEST(CComm, explain_json__rules_for_an_mpi_and_for_ranks_with_a_core_each) {
+  const auto plan = [](const std::string& more) {
+    const std::string query =
+        R"({"collective": "allreduce", "bytes": 65536, "ranks": 2, "memory": "host",
+            "op": "sum", "type": "float32")" +
+        more + "}";
+    char* const text = tutti_explain_json(query.c_str());
+    const json found = json::parse(text);
+    tutti_free(text);
+    return found["plan"].get<std::string>();
+  };
+  EXPECT_EQ("direct-gamma", plan(R"(, "mpi_name": "mpich")"));
+  EXPECT_EQ("mpi-gamma", plan(R"(, "mpi_name": "mpich", "oversubscribed": true)"));
+  EXPECT_EQ("mpi-gamma", plan(""));
+}
+
 TEST(CComm, streams__a_buffer_of_nothing_may_be_anywhere) {
   on_ranks(2, [](Rank& self) {
     DeviceInts data(8, self.rank);
