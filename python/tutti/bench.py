@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -38,6 +39,7 @@ def parse_plans(text: str) -> tuple[str, ...]:
 
 def check_names(job: measure.Job) -> None:
     """An error for a plan that does not exist, before anything is measured."""
+    plan_names.check_variables(os.environ)
     for plan in job.net_plans:
         plan_names.check_net(job.collective, plan)
     for plan in job.mpi_plans:

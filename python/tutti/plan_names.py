@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
-from tutti import api, paths
+from tutti import api, paths, terms
 from tutti.errors import TuttiError
 
 # Not plans, but understood where plans are measured.
@@ -17,8 +18,9 @@ def check(collective: str, plans: str, option: str) -> None:
     """A TuttiError that names the plans there are, unless `plans` is a plan list."""
     if paths.find(paths.LIBRARY) is None:
         return  # Then only the ranks can say it.
-    variable = f"TUTTI_{collective.upper()}"
-    before = os.environ.get(variable)
+    variable = _variable(collective)
+    names = [_variable(name) for name in terms.COLLECTIVES]
+    before = {name: os.environ.pop(name) for name in names if name in os.environ}
     os.environ[variable] = plans
     try:
         api.library().tuning_show()
@@ -27,10 +29,20 @@ def check(collective: str, plans: str, option: str) -> None:
         if variable in text:
             raise TuttiError(f"{option}: {text.removeprefix(f'{variable}: ')}") from None
     finally:
-        if before is None:
-            del os.environ[variable]
-        else:
-            os.environ[variable] = before
+        del os.environ[variable]
+        os.environ.update(before)
+
+
+def check_variables(env: Mapping[str, str]) -> None:
+    """The same of every TUTTI_<COLLECTIVE> of an environment."""
+    for collective in terms.COLLECTIVES:
+        variable = _variable(collective)
+        if env.get(variable):
+            check(collective, env[variable], f"{variable}={env[variable]}")
+
+
+def _variable(collective: str) -> str:
+    return f"TUTTI_{collective.upper()}"
 
 
 def check_net(collective: str, plan: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from tutti import launch, mpi, output, paths, plan_names, terms
+from tutti import launch, output, paths, plan_names, terms
 from tutti.errors import TuttiError
 
 
@@ -73,12 +73,19 @@ def command(
     preload = paths.require(paths.PRELOAD)
     chosen = settings(strict, log_level, tuning_file, plans)
     env = launch.environment(os.environ, preload, chosen)
-    final = launch.user_command(words, env)
-    dropped = launch.dropped_environment(words)
-    if dropped and Path(words[0]).name in mpi.LAUNCHER_NAMES:
+    plan_names.check_variables(env)
+    final = launch.user_command(words, env, preload)
+    dropped = launch.dropped_environment(final, env)
+    if dropped:
         output.note(
             f"'{dropped}' keeps the environment from the ranks, so Tutti may not be loaded; "
             "remedy: let LD_PRELOAD and TUTTI_* through"
+        )
+    lost = launch.lost_preload(final, preload)
+    if lost:
+        output.note(
+            f"'{lost}' sets LD_PRELOAD, so Tutti may not be loaded; remedy: name {preload} at the "
+            "end of its value"
         )
     if only_print:
         changed = {name: value for name, value in env.items() if os.environ.get(name) != value}

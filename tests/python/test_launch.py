@@ -124,6 +124,8 @@ def test_run__a_program_without_a_launcher(stand_in: Path) -> None:
         (["srun", "--export", "NONE", "./app"], "--export"),
         (["srun", "--export", "ALL", "./app"], None),
         (["srun", "-n", "4", "-J", "test", "--export=A", "./app"], "--export=A"),
+        (["srun", "--export=A,LD_PRELOAD", "./app"], None),
+        (["env", "A=b", "srun", "--export=NONE", "./app"], "--export=NONE"),
         (["srun", "-n", "4", "./app", "--export", "foo"], None),
         (["srun", "-n4", "sh", "-c", "x", "--export=foo"], None),
         (["srun", "--export-file=f", "./app"], None),
@@ -135,7 +137,103 @@ def test_run__a_program_without_a_launcher(stand_in: Path) -> None:
     ],
 )
 def test_dropped_environment(words: list[str], dropped: str | None) -> None:
-    assert launch.dropped_environment(words) == dropped
+    assert launch.dropped_environment(words, {}) == dropped
+
+
+def test_dropped_environment__of_a_batch_job() -> None:
+    env = {"SLURM_EXPORT_ENV": "NONE"}
+    assert launch.dropped_environment(["srun", "./app"], env) == "SLURM_EXPORT_ENV=NONE"
+    assert launch.dropped_environment(["srun", "--export=ALL", "./app"], env) is None
+    assert launch.dropped_environment(["mpiexec", "./app"], env) is None
+
+
+T = "/t/tool.so"
+BOTH = f"{T}:{LIBRARY}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "final"),
+    [
+        ("openmpi", "mpirun -x LD_PRELOAD=T ./app", "mpirun -x TUTTI_A -x LD_PRELOAD=BOTH ./app"),
+        ("openmpi", "mpirun -x LD_PRELOAD ./app", "mpirun -x TUTTI_A -x LD_PRELOAD ./app"),
+        (
+            "openmpi",
+            "mpirun -x LD_PRELOAD=T ./a : -n 2 ./b",
+            "mpirun -x TUTTI_A -x LD_PRELOAD=BOTH ./a : -x LD_PRELOAD -x TUTTI_A -n 2 ./b",
+        ),
+        (
+            "openmpi",
+            "nsys profile -t mpi mpirun ./app",
+            "nsys profile -t mpi mpirun -x LD_PRELOAD -x TUTTI_A ./app",
+        ),
+        (
+            "openmpi",
+            "env LD_PRELOAD=T mpirun ./app",
+            "env LD_PRELOAD=BOTH mpirun -x LD_PRELOAD -x TUTTI_A ./app",
+        ),
+        ("openmpi", "./app mpirun", "./app mpirun"),
+        ("hydra", "mpiexec -genv LD_PRELOAD T ./app", "mpiexec -genv LD_PRELOAD BOTH ./app"),
+        ("hydra", "mpiexec -env LD_PRELOAD T ./app", "mpiexec -env LD_PRELOAD BOTH ./app"),
+        ("hydra", "mpiexec -genvlist PATH ./a", "mpiexec -genvlist PATH,LD_PRELOAD,TUTTI_A ./a"),
+        ("hydra", "mpiexec --env LD_PRELOAD=T ./app", "mpiexec --env LD_PRELOAD=BOTH ./app"),
+        ("hydra", "mpiexec --env=LD_PRELOAD=T ./app", "mpiexec --env=LD_PRELOAD=BOTH ./app"),
+        ("hydra", "mpiexec -n 2 env LD_PRELOAD=T ./app", "mpiexec -n 2 env LD_PRELOAD=BOTH ./app"),
+        ("srun", "srun --export=ALL,LD_PRELOAD=T ./app", "srun --export=ALL,LD_PRELOAD=BOTH ./app"),
+        (
+            "srun",
+            "srun --export LD_PRELOAD=T,PATH ./app",
+            "srun --export LD_PRELOAD=BOTH,PATH,TUTTI_A ./app",
+        ),
+        ("srun", "srun --export=A=b ./app", "srun --export=A=b,LD_PRELOAD,TUTTI_A ./app"),
+        ("srun", "srun --export=NONE ./app", "srun --export=NONE ./app"),
+        ("srun", "env LD_PRELOAD=T ./app", "env LD_PRELOAD=BOTH ./app"),
+    ],
+)
+def test_user_command__a_preload_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, kind: str, words: str, final: str
+) -> None:
+    monkeypatch.setattr(launch, "launcher_kind", lambda _: kind)
+    env = {"LD_PRELOAD": str(LIBRARY), "TUTTI_A": "1"}
+
+    def split(text: str) -> list[str]:
+        return [w.replace("BOTH", BOTH).replace("=T", f"={T}") for w in text.split()]
+
+    given = [T if word == "T" else word for word in split(words)]
+    assert launch.user_command(given, env, LIBRARY) == split(final)
+
+
+def test_environment__of_a_batch_job_lets_tutti_through() -> None:
+    env = launch.environment({"SLURM_EXPORT_ENV": "PATH"}, LIBRARY, {"TUTTI_STRICT": "1"})
+    assert env["SLURM_EXPORT_ENV"] == "PATH,LD_PRELOAD,TUTTI_STRICT"
+
+
+@pytest.mark.parametrize("old", ["libtutti-mpi.so:/t.so", "/other/libtutti-mpi.so /t.so"])
+def test_environment__one_tutti_behind_the_tools(old: str) -> None:
+    env = launch.environment({"LD_PRELOAD": old}, LIBRARY, {})
+    assert env["LD_PRELOAD"] == f"/t.so:{LIBRARY}"
+
+
+@pytest.mark.parametrize(
+    ("words", "lost"),
+    [
+        (["mpiexec", "sh", "-c", "LD_PRELOAD=/t.so ./app"], "LD_PRELOAD=/t.so ./app"),
+        (["mpirun", "--mca", "mca_base_env_list", "A;LD_PRELOAD=t"], "A;LD_PRELOAD=t"),
+        (["mpiexec", "env", "-u", "LD_PRELOAD", "./app"], "env -u"),
+        (["mpiexec", "env", "-i", "A=b", "./app"], "env -i"),
+        (["mpiexec", "env", "-i", f"LD_PRELOAD={LIBRARY}", "./app"], None),
+        (["mpiexec", "env", "A=b", "./app", "-i"], None),
+        (["mpiexec", "env", f"LD_PRELOAD=/t.so:{LIBRARY}", "./app"], None),
+    ],
+)
+def test_lost_preload(words: list[str], lost: str | None) -> None:
+    assert launch.lost_preload(words, LIBRARY) == lost
+
+
+def test_run__says_where_tutti_is_lost(stand_in: Path) -> None:
+    shown = CliRunner().invoke(main, ["run", "--print", "--", "sh", "-c", "LD_PRELOAD=/t.so ./app"])
+    assert shown.exit_code == 0
+    assert shown.stderr.count("\n") == 1
+    assert "'LD_PRELOAD=/t.so ./app' sets LD_PRELOAD" in shown.stderr
 
 
 def test_run__executes_with_the_environment(

@@ -180,6 +180,32 @@ def test_output_file__directory_is_not_writable(
 
 
 @pytest.mark.parametrize(
+    "words",
+    ["run -- touch MARK", "bench allreduce --plans native", "explain bcast", "tuning show"],
+)
+def test_plan_of_a_variable__fails_before_anything_starts(
+    words: str, library: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUTTI_ALLREDUCE", "8K:mpi,ccl")
+    monkeypatch.setenv("TUTTI_BCAST", "8K:mpi,foo")
+    mark = tmp_path / "mark"
+    done = invoke("", *words.replace("MARK", str(mark)).split())
+    assert (done.exit_code, done.stdout) == (2, ""), done.stderr
+    assert "TUTTI_BCAST" in done.stderr
+    assert "'foo' is not a plan" in done.stderr
+    assert not mark.exists()
+
+
+def test_plan_of_a_variable__files_are_the_ranks_own(
+    library: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tuning file need not be on the machine where a job is started."""
+    monkeypatch.setenv("TUTTI_TUNING_FILE", str(tmp_path / "of-the-nodes.json"))
+    monkeypatch.setenv("TUTTI_BCAST", "mpi")
+    assert invoke("", "run", "--print", "--", "true").exit_code == 0
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         ("bench allreduce --plans native,foo", "'foo' is not a plan; plans are mpi, ccl, direct"),

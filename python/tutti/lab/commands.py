@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from tutti import launch, linkage, mpi, output, paths
+from tutti import launch, linkage, mpi, output, paths, plan_names
 from tutti.lab import job, lifetime, network, plan, state
 from tutti.run import settings
 
@@ -40,7 +40,9 @@ def rank_settings(library: mpi.Mpi, preload: bool, chosen: dict[str, str]) -> di
         for name, value in os.environ.items()
         if name in ("LD_PRELOAD", "LD_LIBRARY_PATH") or name.startswith("TUTTI_")
     }
-    return launch.environment(inherited, door, chosen, library.library_directory)
+    env = launch.environment(inherited, door, chosen, library.library_directory)
+    plan_names.check_variables(env)
+    return env
 
 
 @click.group()
