@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import json
+import os
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,18 @@ from tutti.errors import TuttiError
 
 ABI_VERSION = 1
 Document = dict[str, Any]
+
+
+def _query(query: Document) -> bytes:
+    """A query as JSON, which is UTF-8 and cannot hold a file name that is not."""
+    text = json.dumps(query, ensure_ascii=False)
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        wrong = text[error.start : text.find('"', error.start)]
+        raise TuttiError(
+            f"...{wrong!a}: a name that is not UTF-8; remedy: a symbolic link with another name"
+        ) from None
 
 
 class Library:
@@ -49,7 +62,7 @@ class Library:
         if not address:
             raise TuttiError(f"{name} returned nothing: out of memory")
         try:
-            value = json.loads(ctypes.string_at(address).decode())
+            value = json.loads(ctypes.string_at(address).decode(errors="replace"))
         finally:
             self._library.tutti_free(address)
         if isinstance(value, dict) and "error" in value:
@@ -70,7 +83,7 @@ class Library:
 
     def explain(self, query: Document) -> Document:
         """Which plan a call would get and why."""
-        text = json.dumps(query).encode()
+        text = _query(query)
         return cast(Document, self._document("tutti_explain_json", text))
 
     def algorithms(self) -> list[Document]:
@@ -79,26 +92,26 @@ class Library:
 
     def simulate(self, query: Document) -> Document:
         """Predicted times of one algorithm."""
-        text = json.dumps(query).encode()
+        text = _query(query)
         return cast(Document, self._document("tutti_simulate_json", text))
 
     def simulate_network(self, query: Document) -> Document:
         """One run of traffic on a packet network."""
-        text = json.dumps(query).encode()
+        text = _query(query)
         return cast(Document, self._document("tutti_simulate_network_json", text))
 
     def check_schedule(self, query: Document) -> Document:
         """The proof of one algorithm on a layout."""
-        text = json.dumps(query).encode()
+        text = _query(query)
         return cast(Document, self._document("tutti_schedule_check_json", text))
 
     def tuning_check(self, path: str) -> Document:
         """Checks a tuning file."""
-        return cast(Document, self._document("tutti_tuning_check_json", path.encode()))
+        return cast(Document, self._document("tutti_tuning_check_json", os.fsencode(path)))
 
     def tuning_import(self, path: str) -> Document:
         """Converts MPICH's selection JSON."""
-        return cast(Document, self._document("tutti_tuning_import_json", path.encode()))
+        return cast(Document, self._document("tutti_tuning_import_json", os.fsencode(path)))
 
     def tuning_show(self) -> Document:
         """The effective table."""
@@ -106,7 +119,7 @@ class Library:
 
     def topology(self, file: str = "", root: str = "") -> Document:
         """Nodes by a topology file, a recorded machine, or (neither given) as discovered."""
-        arguments = (file.encode(), root.encode())
+        arguments = (os.fsencode(file), os.fsencode(root))
         return cast(Document, self._document("tutti_topology_json", *arguments))
 
     def machine(self) -> Document:

@@ -34,6 +34,7 @@ class _Commands(click.Group):
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Also what click prints by itself (--help) may meet a full disk."""
+        output.pass_names_through()
         with output.broken_streams_in_one_line():
             return super().main(*args, **options)
 

@@ -44,6 +44,7 @@ def _output(*command: str) -> str | None:
             command,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=60,
             check=True,
             stdin=subprocess.DEVNULL,

@@ -290,7 +290,12 @@ def _execute(
     lines: list[dict[str, Any]] = []
     try:
         process = subprocess.Popen(
-            command, env=env, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+            command,
+            env=env,
+            stdout=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
         )
     except OSError as error:
         raise TuttiError(f"{command[0]}: {error.strerror}") from None
@@ -315,7 +320,9 @@ def command_line(arguments: Sequence[str]) -> list[str]:
     """The command as a reader would type it: files by name, since where they lay is nobody's."""
     program = Path(arguments[0])
     called = ["tutti"] if program.stem in ("tutti", "__main__") else ["python3", program.name]
-    return called + [Path(word).name if word.startswith("/") else word for word in arguments[1:]]
+    words = [Path(word).name if word.startswith("/") else word for word in arguments[1:]]
+    # Documents are UTF-8, names of files need not be.
+    return called + [os.fsencode(word).decode(errors="backslashreplace") for word in words]
 
 
 def _results(job: Job, chosen: Sequence[Variant], lines: Sequence[dict[str, Any]]) -> Results:

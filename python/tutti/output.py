@@ -34,6 +34,12 @@ def colours(stream: IO[str]) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
+def pass_names_through() -> None:
+    """Standard output takes names of files that are not UTF-8, byte for byte."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="surrogateescape")
+
+
 def echo(text: str) -> None:
     """Writes data on standard output."""
     click.echo(text, nl=not text.endswith("\n"), color=colours(sys.stdout))
