@@ -3,6 +3,7 @@
 #include "engine/counters.hpp"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace tutti::engine {
 
@@ -13,9 +14,19 @@ Counter& Counters::plan(const std::string& name) {
 
 Counter& Counters::fallback(const std::string& text, bool* is_new) {
   const std::lock_guard lock(mutex_);
-  auto [entry, inserted] = fallbacks_.try_emplace(text);
-  *is_new = inserted;
+  const auto [entry, inserted] = fallbacks_.try_emplace(text);
+  *is_new = inserted && insert_kind(text);
   return entry->second;
+}
+
+bool Counters::is_first(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  return insert_kind(text);
+}
+
+bool Counters::insert_kind(std::string text) {
+  std::erase_if(text, [](char letter) { return letter >= '0' && letter <= '9'; });
+  return kinds_.insert(std::move(text)).second;
 }
 
 std::string Counters::json() const {

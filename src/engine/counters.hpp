@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 
 namespace tutti::engine {
@@ -19,8 +20,11 @@ using Counter = std::atomic<std::uint64_t>;
 class Counters {
  public:
   Counter& plan(const std::string& name);
-  /// `is_new` tells whether this text was never seen before (report it once).
+  /// `is_new` tells whether no such text was seen before (report it once): texts of communicators
+  /// of several sizes differ in their numbers only.
   Counter& fallback(const std::string& text, bool* is_new);
+  /// Whether a warning is the first of its kind, in the same sense.
+  bool is_first(const std::string& text);
 
   Counter communicators{0};
   Counter agreements{0};
@@ -31,9 +35,12 @@ class Counters {
   std::string json() const;
 
  private:
+  bool insert_kind(std::string text);
+
   mutable std::mutex mutex_;
   std::map<std::string, Counter> plans_;
   std::map<std::string, Counter> fallbacks_;
+  std::set<std::string> kinds_;  ///< What was reported, without numbers.
 };
 
 }  // namespace tutti::engine

@@ -341,7 +341,8 @@ Status Communicator::agree_step(const Status& status, const char* what, std::str
   std::uint64_t failed = status.ok() ? 0 : static_cast<std::uint64_t>(place_.rank) + 1;
   TUTTI_RETURN_IF_ERROR(bootstrap_.max_in_place(&failed, 1));
   if (failed != 0) {
-    if (!status.ok()) {
+    // Once: a job may make hundreds of communicators, all of which fail alike.
+    if (!status.ok() && process_.counters().is_first(status.message())) {
       log(LogLevel::kWarn, status.message());
     }
     *refusal = "rank " + std::to_string(failed - 1) + " " + what + " (see its log)";

@@ -77,7 +77,7 @@ Result<void*> Scratch::allocate(int device, Bytes bytes, bool may_wait) {
     }
     // Ordinary memory gives slower copies and the same result; an error here would leave the other
     // ranks alone in the collective. Without a usable device there is nothing to be slow.
-    if (pinned.status().code() != ErrorCode::kUnavailable) {
+    if (pinned.status().code() != ErrorCode::kUnavailable && !is_told_.exchange(true)) {
       log(LogLevel::kWarn,
           "staging through memory that is not pinned: " + pinned.status().message());
     }

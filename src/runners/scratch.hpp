@@ -8,6 +8,7 @@
 // aligned memory.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -74,6 +75,7 @@ class Scratch {
 
   device::Api* api_;
   Bytes cached_pinned_bytes_max_;
+  std::atomic<bool> is_told_{false};  ///< That memory is not pinned.
   std::mutex mutex_;
   std::map<std::pair<int, int>, std::vector<void*>> free_;  ///< (device, size class) -> buffers
   Bytes cached_pinned_bytes_ = 0;

@@ -10,6 +10,7 @@
 
 #include <set>
 
+#include "base/log.hpp"
 #include "support/collective_cases.hpp"
 #include "support/thread_mpi.hpp"
 
@@ -93,6 +94,28 @@ TEST(communicator, route__a_refused_plan_is_a_counted_fallback) {
     EXPECT_GE((*route)->fallbacks->load(), 1U);
   });
   EXPECT_NE(std::string::npos, Process::get().counters().json().find("ccl-beta refused"));
+}
+
+TEST(process, fallback__is_reported_once_whatever_the_communicators_size) {
+  Process& process = Process::get();
+  configure_log(LogLevel::kWarn, "");
+  ::testing::internal::CaptureStderr();
+  for (const char* const ranks : {"9", "10", "9"}) {
+    process.fallback("direct refused: this communicator has " + std::string(ranks) + " ranks", true)
+        .fetch_add(1);
+  }
+  process.fallback("direct refused: there are 9 nodes", false);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  configure_log(process.config().log_level, process.config().log_file);
+  const std::size_t first = said.find("WARN fall-back: direct refused: this communicator has 9");
+  ASSERT_NE(std::string::npos, first) << said;
+  EXPECT_EQ(std::string::npos, said.find("WARN", first + 1)) << said;
+  // Each text is counted.
+  const std::string counted = process.counters().json();
+  EXPECT_NE(std::string::npos,
+            counted.find(R"({"count":2,"text":"direct refused: this communicator has 9)"));
+  EXPECT_NE(std::string::npos,
+            counted.find(R"({"count":1,"text":"direct refused: this communicator has 10)"));
 }
 
 TEST(communicator, route__a_hint_for_all_asks_no_ccl_for_what_it_does_not_have) {
