@@ -25,6 +25,7 @@
 
 #include "elements.h"
 #include "memory.h"
+#include "native.h"
 
 #define HAVE_LARGE (MPI_VERSION >= 4)
 
@@ -1288,7 +1289,7 @@ static void count_error(MPI_Comm* comm, int* code, ...) {
   ++handler_calls;
 }
 
-/* Wrong arguments must give the class that the library itself gives (PMPI_ asks it), through the
+/* Wrong arguments must give the class that the library itself gives (native.h asks it), through the
  * communicator's error handler, once. All of these are refused before anything is sent. (A negative
  * count or a null type in allreduce is not among them: MPICH 5.0 crashes.) */
 static void part_errors(const Group* g, int round) {
@@ -1308,7 +1309,7 @@ static void part_errors(const Group* g, int round) {
       for (int native = 1; native >= 0; --native) {
         if (!native) handler_calls = 0;
 /* The same call through the door, or straight to the library. */
-#define CALL(name, ...) (native ? P##name(__VA_ARGS__) : name(__VA_ARGS__))
+#define CALL(name, ...) (native ? NATIVE(name)(__VA_ARGS__) : name(__VA_ARGS__))
         switch (wrong) {
           case 0:
             code[native] = CALL(MPI_Bcast, data, 4, MPI_INT, g->size, comm);

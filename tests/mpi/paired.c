@@ -25,7 +25,6 @@
  * Usage: paired [OPTION VALUE]...   (the options are in `parse` below)
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <mpi.h>
 #include <sched.h>
 #include <stdint.h>
@@ -34,6 +33,8 @@
 #include <string.h>
 #include <sys/statvfs.h>
 #include <time.h>
+
+#include "native.h"
 
 enum collective {
   ALLREDUCE,
@@ -175,7 +176,7 @@ static char* out; /* What it gets. */
 static int* counts;
 static int* displacements;
 
-/* The library's own collectives. The preload has PMPI_* too, for profilers. */
+/* The library's own, looked up once. */
 #define NATIVE_FUNCTIONS(X) \
   X(Allreduce)              \
   X(Allgather)              \
@@ -198,20 +199,8 @@ static struct {
 } native;
 
 static void load_native(void) {
-  Dl_info info;
-  void* library = NULL;
-  if (dladdr(dlsym(RTLD_DEFAULT, "PMPI_Comm_rank"), &info) != 0) {
-    library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-  }
-  int found = library != NULL;
-#define LOAD(name)                                                                      \
-  native.name = found ? (__typeof__(&PMPI_##name))dlsym(library, "PMPI_" #name) : NULL; \
-  found = found && native.name != NULL;
+#define LOAD(name) native.name = NATIVE(MPI_##name);
   NATIVE_FUNCTIONS(LOAD)
-  if (!found) {
-    fprintf(stderr, "paired: the MPI library's own functions were not found\n");
-    exit(2);
-  }
 }
 
 #define CALL(name) (side->is_ours ? MPI_##name : native.name)

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "memory.h"
+#include "native.h"
 
 #define HAVE_MPI_4 (MPI_VERSION >= 4)
 
@@ -1308,7 +1309,7 @@ static void case_late(void) {
              "MPI_SUCCESS although nothing was sent");
       load(&given_up); /* The memory is the application's again. */
     }
-    PMPI_Barrier(MPI_COMM_WORLD);
+    NATIVE(MPI_Barrier)(MPI_COMM_WORLD);
     if (world.rank == 0) {
       MPI_Bcast(given_up.memory, count, type, 0, late.comm); /* An error or not: it has sent. */
       for (size_t i = 0; i < (packed ? 2 * (size_t)kPackedCount : kCount); ++i) {
@@ -1318,7 +1319,7 @@ static void case_late(void) {
       usleep(2000 * 1000); /* As far from nothing as from the time-out, of 4 s. */
     }
     expect_success(MPI_Bcast(other.memory, count, type, 1, well.comm));
-    PMPI_Barrier(MPI_COMM_WORLD);
+    NATIVE(MPI_Barrier)(MPI_COMM_WORLD);
     compare(&given_up, "given up");
     compare(&other, "other");
     drop(&given_up);
@@ -1410,14 +1411,14 @@ static void case_stale(void) {
     starves = false;
     expect((code != MPI_SUCCESS) == is_hit, "errors are not where they belong");
   }
-  PMPI_Barrier(MPI_COMM_WORLD);
+  NATIVE(MPI_Barrier)(MPI_COMM_WORLD);
   MPI_Comm_free(&group.comm);
   MPI_Type_free(&gaps);
   for (int number = 0; number < kNew; ++number) {
     begin("new communicator %d after one that failed", number);
     group = returning();
     for (size_t i = 0; i < kSent; ++i) data[i] = group.rank == 0 ? number : -1;
-    expect_success(PMPI_Bcast(data, kSent, MPI_DOUBLE, 0, group.comm));
+    expect_success(NATIVE(MPI_Bcast)(data, kSent, MPI_DOUBLE, 0, group.comm));
     expect(data[0] == number, "a message of the communicator that failed");
   }
 }
@@ -1485,7 +1486,7 @@ static void case_far(void) {
                         const MPI_Count*, const MPI_Aint*, MPI_Datatype, MPI_Comm);
   enum { kGuard = 8 };
   void* symbols[2] = {dlsym(RTLD_DEFAULT, "MPI_Gatherv_c"), dlsym(RTLD_DEFAULT, "MPI_Alltoallv_c")};
-  if (dlsym(RTLD_DEFAULT, "PMPI_Gatherv_c") || !symbols[0]) {
+  if (native_symbol("PMPI_Gatherv_c") || !symbols[0]) {
     skipped = "not a library without large counts behind one with them";
     return;
   }
@@ -1529,7 +1530,7 @@ static void case_far(void) {
 static void finish(MPI_Comm comm, long total[2]) {
   const long mine[2] = {checks, failures};
   begin("the sum of the failures");
-  PMPI_Allreduce(mine, total, 2, MPI_LONG, MPI_SUM, comm);
+  NATIVE(MPI_Allreduce)(mine, total, 2, MPI_LONG, MPI_SUM, comm);
 }
 
 /* Without MPI_Init. */

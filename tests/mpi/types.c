@@ -2,14 +2,15 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Every predefined datatype, every predefined operation, every collective: what a call through
- * Tutti leaves in memory against what the MPI library itself leaves there (PMPI_X, which a preload
- * does not see), bit for bit; where the library refuses a pair, so must the call. Also types made
- * of one predefined type. Prints the plan of every call that had none of ours:
+ * Tutti leaves in memory against what the MPI library itself leaves there (native.h), bit for bit;
+ * where the library refuses a pair, so must the call. Also types made of one predefined type.
+ * Prints the plan of every call that had none of ours:
  *
  *   mpi MPI_LONG_DOUBLE sum allreduce
  *
  *   types [--memory KIND] [--elements N] [--seed S]
  */
+#define _GNU_SOURCE
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,6 +20,7 @@
 #include <wchar.h>
 
 #include "memory.h"
+#include "native.h"
 
 enum { kRanksMax = 16, kTypesMax = 128 };
 
@@ -334,7 +336,8 @@ static const char* const collective_names[] = {
     "gatherv",    "scatter",  "scatterv",       "allgather",
     "allgatherv", "alltoall", "alltoallv",      "alltoallw"};
 
-#define CALL(name, ...) (native ? PMPI_##name(__VA_ARGS__, theirs) : MPI_##name(__VA_ARGS__, ours))
+#define CALL(name, ...) \
+  (native ? NATIVE(MPI_##name)(__VA_ARGS__, theirs) : MPI_##name(__VA_ARGS__, ours))
 
 /* `count` elements a block; v-forms give rank r (count + r) of its own. */
 static int call(bool native, Collective collective, MPI_Datatype type, MPI_Op op, int count,
@@ -509,7 +512,7 @@ int main(int argc, char** argv) {
     if (types[t].is_ours) PMPI_Type_free(&types[t].type);
   }
   long all[2] = {checks, failed};
-  PMPI_Allreduce(MPI_IN_PLACE, all, 2, MPI_LONG, MPI_SUM, theirs);
+  NATIVE(MPI_Allreduce)(MPI_IN_PLACE, all, 2, MPI_LONG, MPI_SUM, theirs);
   PMPI_Comm_free(&ours);
   PMPI_Comm_free(&theirs);
   if (rank == 0) printf("types: %ld checks, %ld failed\n", all[0], all[1]);
