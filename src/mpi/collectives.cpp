@@ -445,6 +445,7 @@ bool TUTTI_PASTE(open_door_, TUTTI_FLAVOUR)(Lookup lookup, Door* door) {
   }
   flavour::load_types();
   flavour::load_sessions(lookup);
+  door->start = flavour::start_world;
 #define TUTTI_ENTRY(name, arguments)                                 \
   door->entries[k##name] = flavour::entry(flavour::Wrap<int>::name); \
   door->entries[k##name##_c] = flavour::entry(flavour::Wrap<MPI_Count>::name);

@@ -7,11 +7,13 @@
 //
 // Both MPI_X and PMPI_X are here, so that a profiler and Tutti both see each call, in whichever
 // order they are loaded: a profiler before us calls our PMPI_X; one behind us is given our MPI_X
-// first.
+// first. Beside the collectives there is what starts MPI: the other ranks must learn there that
+// this one has us (presence.hpp).
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -32,19 +34,24 @@ struct Dispatch {
 
 std::atomic<const Dispatch*> g_dispatch{nullptr};
 std::atomic<bool> g_init_seen{false};
+std::atomic<bool> g_is_mpich{false};  ///< Set before g_dispatch.
 std::atomic<bool> g_tool_reported{false};
 pid_t g_process = 0;
 std::mutex g_mutex;
 /// Whether a PMPI_X was called since a profiler's MPI_X was.
 thread_local bool t_came_back = false;
 
-const Dispatch* open_dispatch(const void* caller) {
+/// Inside of a call that starts MPI, which tools and the library make of others.
+thread_local bool t_is_starting = false;
+
+/// `known`: the MPI that the process had when it started MPI.
+const Dispatch* open_dispatch(const void* caller, const MpiInProcess* known = nullptr) {
   const std::lock_guard lock(g_mutex);
   if (const Dispatch* dispatch = g_dispatch.load(std::memory_order_acquire); dispatch != nullptr) {
     return dispatch;
   }
   static Dispatch dispatch;
-  const MpiInProcess mpi = find_mpi(caller);
+  const MpiInProcess mpi = known != nullptr ? *known : find_mpi(caller);
   tutti_mpi_open_door(mpi.flavour, mpi.path.c_str(), mpi.other_path.c_str(), mpi_lookup,
                       &dispatch.door);
   for (int entry = 0; entry < kEntryCount; ++entry) {
@@ -52,6 +59,7 @@ const Dispatch* open_dispatch(const void* caller) {
     dispatch.library[entry] = mpi_lookup(kPmpiNames[entry]);
   }
   dispatch.library_code = mpi_addresses();
+  g_is_mpich.store(mpi.flavour == Flavour::kMpich, std::memory_order_relaxed);
   g_dispatch.store(&dispatch, std::memory_order_release);
   return &dispatch;
 }
@@ -108,15 +116,67 @@ inline int enter_as_pmpi(const void* caller, const Word (&words)[kWords]) {
   return carry<kEntry>(dispatch, words);
 }
 
-/// MPI_Init and MPI_Init_thread are passed on; that they came here shows that calls pass us.
+/// A call that starts MPI goes on to a tool's behind us, or to the library's. That it came here
+/// also shows that calls pass us.
 template <std::size_t kWords>
-int initialise(const void* caller, const char* pmpi_name, bool is_pmpi,
-               const Word (&words)[kWords]) {
-  g_init_seen.store(true, std::memory_order_relaxed);
-  void* function = is_pmpi ? nullptr : tool_lookup(pmpi_name + 1);
-  function = function != nullptr ? function : mpi_lookup_of(caller, pmpi_name);
+int start_mpi(const char* name, const char* native, bool has_world, bool is_fortran,
+              const void* caller, const Word (&words)[kWords]) {
   constexpr int kError = 16;  // Not MPI_SUCCESS in any ABI: the process has no MPI library.
-  return function != nullptr ? call(function, std::make_index_sequence<kWords>{}, words) : kError;
+  g_init_seen.store(true, std::memory_order_relaxed);
+  const bool is_first = !std::exchange(t_is_starting, true);
+  MpiInProcess mpi;
+  if (is_first) {
+    const std::lock_guard lock(g_mutex);
+    mpi = find_mpi(caller);
+    if (mpi.flavour != Flavour::kUnknown) {
+      tutti_mpi_before_init(mpi.flavour, mpi.other_path.c_str(), mpi.has_fortran_past_us ? 1 : 0,
+                            mpi_lookup);
+    }
+  }
+  const bool is_native = std::strcmp(name, native) == 0;
+  void* function = is_fortran   ? next_symbol(name, caller)
+                   : !is_native ? tool_lookup(name)
+                                : nullptr;
+  function = function != nullptr ? function : mpi_lookup_of(caller, native);
+  int code =
+      function != nullptr ? call(function, std::make_index_sequence<kWords>{}, words) : kError;
+  if (!is_first) {
+    return code;
+  }
+  t_is_starting = false;
+  if (function == nullptr) {
+    return code;
+  }
+  tutti_mpi_after_init();
+  if (is_fortran) {
+    code = 0;  // A subroutine: what is in its register says nothing.
+  }
+  if (code == 0 && has_world) {
+    // Now, and not at the first collective: what this process has announced, it must keep, whatever
+    // it loads until then.
+    if (const Dispatch* dispatch = open_dispatch(caller, &mpi); dispatch->door.start != nullptr) {
+      dispatch->door.start();
+    }
+  }
+  return code;
+}
+
+/// In the MPICH ABI a handle in Fortran is that of C; elsewhere the call goes past us, as all of
+/// Open MPI's Fortran does. `error` may be null: it is optional.
+void barrier_f08(const int* comm, int* error, const void* caller) {
+  const Dispatch* dispatch = ready(caller);
+  if (g_is_mpich.load(std::memory_order_relaxed)) {
+    const int code = carry<kBarrier, 1>(dispatch, {*comm});
+    if (error != nullptr) {
+      *error = code;
+    }
+    return;
+  }
+  using Function = void (*)(const int*, int*);
+  const auto function = reinterpret_cast<Function>(next_symbol("mpi_barrier_f08_", caller));
+  if (function != nullptr) {
+    function(comm, error);
+  }
 }
 
 /// MPI that was initialised without our MPI_Init is not called through us. A program that makes no
@@ -173,21 +233,43 @@ void report_unseen() noexcept {
 #define TUTTI_EXPORT_BOTH(name, arguments) \
   TUTTI_EXPORT(name, arguments)            \
   TUTTI_EXPORT(name##_c, arguments)
-#define TUTTI_EXPORT_INIT_AS(prefix, is_pmpi, name, arguments)                                    \
-  TUTTI_API int prefix##MPI_##name(TUTTI_WORDS_##arguments);                                      \
-  TUTTI_API int prefix##MPI_##name(TUTTI_WORDS_##arguments) {                                     \
-    return tutti::mpi::initialise<arguments>(__builtin_return_address(0), "PMPI_" #name, is_pmpi, \
-                                             {TUTTI_NAMES_##arguments});                          \
+#define TUTTI_START(name, native, arguments, has_world, is_fortran)               \
+  TUTTI_API int name(TUTTI_WORDS_##arguments);                                    \
+  TUTTI_API int name(TUTTI_WORDS_##arguments) {                                   \
+    return tutti::mpi::start_mpi<arguments>(#name, native, has_world, is_fortran, \
+                                            __builtin_return_address(0),          \
+                                            {TUTTI_NAMES_##arguments});           \
   }
-#define TUTTI_EXPORT_INIT(name, arguments)       \
-  TUTTI_EXPORT_INIT_AS(, false, name, arguments) \
-  TUTTI_EXPORT_INIT_AS(P, true, name, arguments)
 
 using tutti::mpi::Word;
 
 extern "C" {
 TUTTI_COUNTED_COLLECTIVES(TUTTI_EXPORT_BOTH)
 TUTTI_OTHER_ENTRIES(TUTTI_EXPORT)
-TUTTI_EXPORT_INIT(Init, 2)
-TUTTI_EXPORT_INIT(Init_thread, 4)
+
+TUTTI_START(MPI_Init, "PMPI_Init", 2, true, false)
+TUTTI_START(MPI_Init_thread, "PMPI_Init_thread", 4, true, false)
+TUTTI_START(PMPI_Init, "PMPI_Init", 2, true, false)
+TUTTI_START(PMPI_Init_thread, "PMPI_Init_thread", 4, true, false)
+TUTTI_START(MPI_Session_init, "PMPI_Session_init", 3, false, false)
+// MPICH's module mpi_f08 starts the library without a call of a C function that we could export.
+TUTTI_START(mpi_init_f08_, "pmpi_init_f08_", 1, true, true)
+TUTTI_START(mpi_init_thread_f08_, "pmpi_init_thread_f08_", 3, true, true)
+
+/// A barrier of MPICH's module mpi_f08, likewise. Peers may call it from C, where it passes us.
+TUTTI_API void mpi_barrier_f08_(const int* comm, int* error);
+TUTTI_API void mpi_barrier_f08_(const int* comm, int* error) {
+  tutti::mpi::barrier_f08(comm, error, __builtin_return_address(0));
+}
+
+/// Of PMIx: Open MPI hands over what this process tells the others, inside of its initialization.
+TUTTI_API int PMIx_Commit(void);
+TUTTI_API int PMIx_Commit(void) {
+  constexpr int kPmixError = -1;
+  tutti_mpi_before_commit();
+  using Function = int (*)();
+  const auto function = reinterpret_cast<Function>(
+      tutti::mpi::next_symbol("PMIx_Commit", __builtin_return_address(0)));
+  return function == nullptr ? kPmixError : function();
+}
 }

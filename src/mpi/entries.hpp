@@ -71,6 +71,8 @@ struct Door {
   const char* refusal = "the MPI library does not have it";
   /// Called in place of an entry that is null, with its last argument; returns an MPI error.
   int (*refuse)(const Door* door, int entry, Word last) = nullptr;
+  /// Called once MPI_COMM_WORLD exists, before the program has it. Null: nothing to do.
+  void (*start)() = nullptr;
 };
 
 /// The collectives, all of which have the communicator as their last argument.

@@ -86,6 +86,26 @@ void warn(const std::string& text) {
 }
 
 }  // namespace
+
+bool has_door(Flavour flavour) {
+  switch (flavour) {
+#ifdef TUTTI_HAVE_MPICH
+    case Flavour::kMpich:
+      return true;
+#endif
+#ifdef TUTTI_HAVE_OPENMPI
+    case Flavour::kOpenMpi:
+      return true;
+#endif
+#ifdef TUTTI_HAVE_ABI
+    case Flavour::kAbi:
+      return true;
+#endif
+    default:
+      return false;
+  }
+}
+
 }  // namespace tutti::mpi
 
 using namespace tutti::mpi;

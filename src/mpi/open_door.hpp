@@ -19,3 +19,18 @@ extern "C" TUTTI_API void tutti_mpi_report_tool(const char* path);
 
 /// Logs, at the end of the process, that the MPI library `path` was used past libtutti-mpi.so.
 extern "C" TUTTI_API void tutti_mpi_report_unseen(const char* path);
+
+/// Around the MPI library's initialization, and while it hands data to a PMIx launcher in there, if
+/// it passes us: this process tells the others that it has us (presence.hpp). `has_fortran`: it has
+/// Fortran functions of its MPI library that call past us.
+extern "C" TUTTI_API void tutti_mpi_before_init(tutti::mpi::Flavour flavour, const char* other_path,
+                                                int has_fortran, tutti::mpi::Lookup lookup);
+extern "C" TUTTI_API void tutti_mpi_before_commit();
+extern "C" TUTTI_API void tutti_mpi_after_init();
+
+namespace tutti::mpi {
+
+/// True when this build serves the MPI libraries of this ABI.
+bool has_door(Flavour flavour);
+
+}  // namespace tutti::mpi

@@ -64,6 +64,10 @@ struct Collectives {
   X(Comm_dup_with_info)         \
   X(Comm_set_info)              \
   X(Comm_get_info)              \
+  X(Comm_group)                 \
+  X(Group_size)                 \
+  X(Group_translate_ranks)      \
+  X(Group_free)                 \
   X(Info_free)                  \
   X(Info_get)                   \
   X(Info_set)                   \
@@ -77,6 +81,8 @@ struct Collectives {
   X(Type_commit)                \
   X(Type_free)                  \
   X(Iprobe)                     \
+  X(Send)                       \
+  X(Recv)                       \
   X(Isend)                      \
   X(Sendrecv)                   \
   X(Irecv)                      \

@@ -27,33 +27,36 @@ bool looks_like_mpi(std::string_view path) {
          name.starts_with("libmpi_gnu");
 }
 
-std::vector<std::string> loaded_mpis() {
-  std::vector<std::string> paths;
+bool is_fortran_of_open_mpi(std::string_view path) {
+  return file_name(path).starts_with("libmpi_mpifh");
+}
+
+struct Loaded {
+  std::vector<std::string> mpis;
+  bool has_fortran_of_open_mpi = false;
+};
+
+Loaded loaded_libraries() {
+  Loaded loaded;
   dl_iterate_phdr(
       [](dl_phdr_info* info, std::size_t, void* data) {
-        if (info->dlpi_name != nullptr && looks_like_mpi(info->dlpi_name)) {
-          static_cast<std::vector<std::string>*>(data)->emplace_back(info->dlpi_name);
+        auto* const found = static_cast<Loaded*>(data);
+        if (info->dlpi_name != nullptr) {
+          found->has_fortran_of_open_mpi |= is_fortran_of_open_mpi(info->dlpi_name);
+          if (looks_like_mpi(info->dlpi_name)) {
+            found->mpis.emplace_back(info->dlpi_name);
+          }
         }
         return 0;
       },
-      &paths);
-  return paths;
+      &loaded);
+  return loaded;
 }
 
 std::string path_of_mpi(const void* caller, const std::vector<std::string>& loaded) {
-  if (void* symbol = dlsym(RTLD_NEXT, "PMPI_Comm_rank"); symbol != nullptr) {
-    return file_of(symbol);
-  }
-  const std::string caller_path = file_of(caller);
-  if (!caller_path.empty()) {
-    if (void* handle = dlopen(caller_path.c_str(), RTLD_LAZY | RTLD_NOLOAD); handle != nullptr) {
-      void* symbol = dlsym(handle, "PMPI_Comm_rank");
-      std::string path = file_of(symbol);
-      dlclose(handle);
-      if (!path.empty()) {
-        return path;
-      }
-    }
+  std::string path = file_of(next_symbol("PMPI_Comm_rank", caller));
+  if (!path.empty()) {
+    return path;
   }
   return loaded.empty() ? std::string() : loaded.front();
 }
@@ -106,19 +109,35 @@ std::string file_of(const void* address) {
 
 MpiInProcess find_mpi(const void* caller) {
   MpiInProcess found;
-  const std::vector<std::string> loaded = loaded_mpis();
-  found.path = path_of_mpi(caller, loaded);
+  const Loaded loaded = loaded_libraries();
+  found.path = path_of_mpi(caller, loaded.mpis);
   if (found.path.empty()) {
     return found;
   }
   g_handle = open_mpi(found.path);
   found.flavour = flavour_of(g_handle);
-  for (const std::string& other : loaded) {
+  for (const std::string& other : loaded.mpis) {
     if (file_name(other) != file_name(found.path)) {
       found.other_path = other;
     }
   }
   return found;
+}
+
+void* next_symbol(const char* name, const void* caller) {
+  if (void* symbol = dlsym(RTLD_NEXT, name); symbol != nullptr) {
+    return symbol;
+  }
+  // Python loads the caller, and with it what the caller needs, out of RTLD_NEXT's sight.
+  const std::string caller_path = file_of(caller);
+  void* handle =
+      caller_path.empty() ? nullptr : dlopen(caller_path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr) {
+    return nullptr;
+  }
+  void* symbol = foreign(dlsym(handle, name));
+  dlclose(handle);
+  return symbol;
 }
 
 void* mpi_lookup(const char* name) {
@@ -133,7 +152,7 @@ void* mpi_lookup(const char* name) {
 }
 
 void* mpi_lookup_of(const void* caller, const char* name) {
-  return foreign(dlsym(open_mpi(path_of_mpi(caller, loaded_mpis())), name));
+  return foreign(dlsym(open_mpi(path_of_mpi(caller, loaded_libraries().mpis)), name));
 }
 
 void* tool_lookup(const char* name) {
@@ -173,7 +192,7 @@ AddressRange mpi_addresses() {
 }
 
 std::string initialised_mpi() {
-  for (const std::string& path : loaded_mpis()) {
+  for (const std::string& path : loaded_libraries().mpis) {
     void* handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
     if (handle == nullptr) {
       continue;

@@ -22,6 +22,10 @@ struct MpiInProcess {
 /// working MPI program).
 MpiInProcess find_mpi(const void* caller);
 
+/// The next definition of `name` after this library's, as the code at `caller` would find it
+/// without us; null when there is none.
+void* next_symbol(const char* name, const void* caller);
+
 /// Symbol of the library that find_mpi found last; never one of this library's own.
 void* mpi_lookup(const char* name);
 

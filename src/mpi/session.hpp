@@ -3,8 +3,9 @@
 //
 // What the door keeps for one MPI communicator, as an attribute of it: made at its first
 // collective, deleted by the attribute's callback when the communicator is freed, and by a
-// callback on MPI_COMM_SELF when MPI_Finalize begins. No wrapper of Init, Finalize or Comm_free is
-// needed, so Fortran bindings that bypass the C symbols lose nothing.
+// callback on MPI_COMM_SELF when MPI_Finalize begins. No wrapper of Finalize or Comm_free is
+// needed. Before its first message the door asks whether every process of the communicator has it
+// (presence.hpp); where one has not, or cannot be asked about, the communicator is inert.
 #pragma once
 
 #include <atomic>
@@ -119,6 +120,9 @@ int guarded_code(MPI_Comm comm, Body body) {
   });
   return status.ok() ? code : raise(comm, status);
 }
+
+/// When MPI_COMM_WORLD has come about: finds out whether all of its ranks have this library.
+void start_world();
 
 /// After load_pmpi: keyvals are made at first use.
 void load_sessions(Lookup lookup);

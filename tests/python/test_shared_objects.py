@@ -34,7 +34,7 @@ HEADERS = sorted((REPOSITORY / "include").rglob("*.h*"))
 ALLOWED_NEEDED = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux.*)\.so\.\d+")
 API = re.compile(r"tutti_[a-z0-9_]+")
 NETWORK_TABLES = {f"ncclNetPlugin_v{version}" for version in range(6, 13)}
-MPI = re.compile(r"P?MPI_[A-Z][A-Za-z0-9_]*")
+MPI = re.compile(r"P?MPI_[A-Z][A-Za-z0-9_]*|mpi_[a-z0-9_]+|PMIx_Commit")
 
 PROGRAM = """
 #include <stdio.h>
