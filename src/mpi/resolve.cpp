@@ -116,6 +116,7 @@ MpiInProcess find_mpi(const void* caller) {
   }
   g_handle = open_mpi(found.path);
   found.flavour = flavour_of(g_handle);
+  found.has_fortran_past_us = found.flavour == Flavour::kOpenMpi && loaded.has_fortran_of_open_mpi;
   for (const std::string& other : loaded.mpis) {
     if (file_name(other) != file_name(found.path)) {
       found.other_path = other;

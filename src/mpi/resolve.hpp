@@ -16,6 +16,8 @@ struct MpiInProcess {
   Flavour flavour = Flavour::kUnknown;
   std::string path;        ///< File of the library.
   std::string other_path;  ///< Non-empty: a second MPI is loaded too; we then stay out of the way.
+  /// Open MPI's Fortran functions are loaded, some of which may not come past us.
+  bool has_fortran_past_us = false;
 };
 
 /// Finds the MPI that the code at `caller` calls. Empty path: none (the call cannot come from a
