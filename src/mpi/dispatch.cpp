@@ -189,7 +189,8 @@ void report_unseen() noexcept {
     if (const std::string path = initialised_mpi(); !path.empty()) {
       tutti_mpi_report_unseen(path.c_str());
     }
-  } catch (...) {  // No memory for a line: nothing else is lost.
+  } catch (...) {
+    return;  // No memory for a line: nothing else is lost.
   }
 }
 
@@ -263,8 +264,8 @@ TUTTI_API void mpi_barrier_f08_(const int* comm, int* error) {
 }
 
 /// Of PMIx: Open MPI hands over what this process tells the others, inside of its initialization.
-TUTTI_API int PMIx_Commit(void);
-TUTTI_API int PMIx_Commit(void) {
+TUTTI_API int PMIx_Commit(void);   // NOLINT(readability-identifier-naming)
+TUTTI_API int PMIx_Commit(void) {  // NOLINT(readability-identifier-naming)
   constexpr int kPmixError = -1;
   tutti_mpi_before_commit();
   using Function = int (*)();

@@ -37,7 +37,7 @@ class Library : public runners::MpiLibrary {
 
   bool has_large_counts() const override { return pmpi.large.Allreduce != nullptr; }
   std::string name() const override;
-  void set_look(std::function<Status()> look) override { look_ = std::move(look); }
+  void set_look(const std::function<Status()>& look) override { look_ = look; }
   void leave() override { has_left_ = true; }
   /// The first agreement that failed: the ranks may not have come to the same, and what is left of
   /// it would meet the next one. None follows.

@@ -88,22 +88,17 @@ void warn(const std::string& text) {
 }  // namespace
 
 bool has_door(Flavour flavour) {
-  switch (flavour) {
+  bool has = false;
 #ifdef TUTTI_HAVE_MPICH
-    case Flavour::kMpich:
-      return true;
+  has |= flavour == Flavour::kMpich;
 #endif
 #ifdef TUTTI_HAVE_OPENMPI
-    case Flavour::kOpenMpi:
-      return true;
+  has |= flavour == Flavour::kOpenMpi;
 #endif
 #ifdef TUTTI_HAVE_ABI
-    case Flavour::kAbi:
-      return true;
+  has |= flavour == Flavour::kAbi;
 #endif
-    default:
-      return false;
-  }
+  return has;
 }
 
 }  // namespace tutti::mpi

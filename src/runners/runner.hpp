@@ -42,7 +42,7 @@ class MpiLibrary : public Carrier, public Bootstrap {
   virtual std::string name() const { return {}; }
   /// How long waits of ours for a rank's message go on: while `look` is ok, which it is as long as
   /// all ranks live; where it is kUnavailable, up to the time limit. Null: up to that.
-  virtual void set_look(std::function<Status()> look) { static_cast<void>(look); }
+  virtual void set_look(const std::function<Status()>& look) { static_cast<void>(look); }
   /// This rank is not, or no longer, in what its peers do: what is under way may never end. Local.
   virtual void leave() {}
 };
