@@ -15,6 +15,7 @@
  *     past RANK       world, where RANK starts MPI and calls it by the names PMPI_X
  *     mixed RANK      world, where RANK calls collectives by the names PMPI_X
  *     f08 RANK        world, started by mpi_init_f08_; RANK calls mpi_barrier_f08_
+ *     version RANK    world, where RANK has no preload and announces another version (PMI-1)
  *     init            time of MPI_Init
  *
  * Prints a verdict from rank 0, and from each rank the plan of the last call.
@@ -267,14 +268,14 @@ static const struct {
     {"MPI_Exscan", run_exscan},
 };
 
-static void print_plan(MPI_Comm comm, int rank) {
+static void print_plan(MPI_Comm comm, const char* who, int rank) {
   char plan[MPI_MAX_INFO_VAL + 1] = "none";
   int found = 0;
   MPI_Info info = MPI_INFO_NULL;
   MPI_Comm_get_info(comm, &info);
   MPI_Info_get(info, "tutti_plan_used", MPI_MAX_INFO_VAL, plan, &found);
   MPI_Info_free(&info);
-  printf("partial: rank %d: plan %s\n", rank, found ? plan : "none");
+  printf("partial: %s %d: plan %s\n", who, rank, found ? plan : "none");
   fflush(stdout);
 }
 
@@ -293,7 +294,7 @@ static void run_all(MPI_Comm all) {
     run_allreduce(&group);
     prepare(&group, comm);
     run_bcast(&group);
-    if (i + 1 == sizeof collectives / sizeof collectives[0]) print_plan(comm, rank);
+    if (i + 1 == sizeof collectives / sizeof collectives[0]) print_plan(comm, "rank", rank);
     PMPI_Comm_free(&comm);
   }
   doing = "the sum of the failures";
@@ -357,6 +358,10 @@ static void run_child(void) {
   MPI_Comm merged = merge(inter, 1);
   run_all(merged);
   PMPI_Comm_free(&merged);
+  static Group own;
+  prepare(&own, MPI_COMM_WORLD);
+  run_allreduce(&own);
+  print_plan(MPI_COMM_WORLD, "child", own.rank);
 }
 
 #if HAVE_SESSIONS
@@ -393,6 +398,28 @@ static int barrier_f08(MPI_Comm comm) {
   return error;
 }
 
+static void ask_launcher(int descriptor, const char* question, char* answer, int bytes) {
+  const ssize_t written = write(descriptor, question, strlen(question));
+  const ssize_t got = read(descriptor, answer, (size_t)bytes - 1);
+  if (written < 0 || got <= 0) exit(2);
+  answer[got] = 0;
+}
+
+/* As a rank with another build of Tutti does. */
+static void announce_version(void) {
+  const char* descriptor = getenv("PMI_FD");
+  char answer[1024];
+  char store[256] = "";
+  char question[512];
+  if (!descriptor) exit(2);
+  ask_launcher(atoi(descriptor), "cmd=get_my_kvsname\n", answer, sizeof answer);
+  const char* name = strstr(answer, "kvsname=");
+  if (!name || sscanf(name, "kvsname=%255s", store) != 1) exit(2);
+  snprintf(question, sizeof question, "cmd=put kvsname=%s key=tutti-%s value=0.0.1\n", store,
+           getenv("PMI_RANK"));
+  ask_launcher(atoi(descriptor), question, answer, sizeof answer);
+}
+
 static double now_ms(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -415,6 +442,7 @@ int main(int argc, char** argv) {
   const char* launched = getenv("OMPI_COMM_WORLD_RANK");
   if (!launched) launched = getenv("PMI_RANK");
   const int is_special = launched && atoi(launched) == special;
+  if (strcmp(how, "version") == 0 && is_special) announce_version();
   const double start = now_ms();
   if (strcmp(how, "past") == 0 && is_special) {
     PMPI_Init(&argc, &argv);

@@ -182,12 +182,23 @@ def spawn(mpi: Mpi, directory: Path, parent: str, child: Sequence[str], plan: st
 @pytest.mark.parametrize("who", ["parents", "children", "both"])
 def test_spawned_child(mpi: Mpi, door: Path, tmp_path: Path, who: str, plan: str) -> None:
     """The two sides know nothing of each other: no message of ours passes between them."""
-    child = ["-u", "LD_PRELOAD"] if who == "parents" else [f"LD_PRELOAD={door}"]
+    variables = PLANS[plan] | {"LD_PRELOAD": str(door)}
+    child = ["-u", "LD_PRELOAD"] if who == "parents" else [f"{k}={v}" for k, v in variables.items()]
     result = spawn(mpi, tmp_path, "" if who == "children" else str(door), child, plan)
     result.assert_passed("partial")
     assert plans(result) == {"none"}, str(result)
+    children = set(re.findall(r"^partial: child \d: plan (\S+)$", result.stdout, re.MULTILINE))
+    own = "none" if who == "parents" else "direct-gamma" if plan == "direct" else None
+    assert children == {own} or own is None, str(result)
     said = result.lines("WARN rank [02] of a communicator was not started with this process")
     assert len(said) == (2 if who == "both" else 1), str(result)
+
+
+@pytest.mark.parametrize("mpi", ["mpich", "abi"], indirect=True)
+@both_plans
+def test_another_version(mpi: Mpi, door: Path, tmp_path: Path, plan: str) -> None:
+    result = partial(mpi, 3, tmp_path, "version", "1", plan=plan, of_rank={1: WITHOUT})
+    assert_native(result, "MPI_COMM_WORLD: 1", "another version of Tutti")
 
 
 @both_plans
