@@ -93,7 +93,11 @@ Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
     // An MPI has some two thousand communicators; where nothing needs one of ours, none is made.
     // Where tables differ no rank has a plan of ours, and none makes one.
     if (self->has_any_device_ || (self->disagreement_.empty() && needs_messages(*self->table_))) {
-      TUTTI_RETURN_IF_ERROR(mpi->duplicate());
+      // Threads may be in calls of two communicators in another order on each rank.
+      TUTTI_ASSIGN_OR_RETURN(const bool is_made, mpi->duplicate(!self->is_concurrent_));
+      if (!is_made) {
+        self->lose_messages();
+      }
     }
     self->mpi_runner_ = std::make_unique<runners::MpiRunner>(
         *mpi, process.device(), process.scratch(), process.counters().staged_bytes);
@@ -142,11 +146,26 @@ std::optional<Memory> Communicator::known_memory(Collective collective) const {
 bool Communicator::has_own_plans(Collective collective) const {
   const std::optional<Memory> memory = has_any_device_ ? known_memory(collective) : Memory::kHost;
   return std::any_of(table_->rules.begin(), table_->rules.end(), [&](const select::Rule& rule) {
-    const std::vector<Collective>& meant = rule.collectives;
-    return !is_native_flat(rule.plan) && select::may_match(rule, facts_) &&
-           (!memory || rule.memory.value_or(*memory) == *memory) &&
-           (meant.empty() || std::find(meant.begin(), meant.end(), collective) != meant.end());
+    return !is_native_flat(rule.plan) && is_for(rule, collective, memory);
   });
+}
+
+/// Whether a rule may be the one for a collective, on that memory or on any.
+bool Communicator::is_for(const select::Rule& rule, Collective collective,
+                          std::optional<Memory> memory) const {
+  const std::vector<Collective>& meant = rule.collectives;
+  return select::may_match(rule, facts_) && (!memory || rule.memory.value_or(*memory) == *memory) &&
+         (meant.empty() || std::find(meant.begin(), meant.end(), collective) != meant.end());
+}
+
+bool Communicator::may_be_apart(Collective collective) const {
+  const std::optional<Memory> memory = has_any_device_ ? known_memory(collective) : Memory::kHost;
+  return !memory ||
+         std::any_of(table_->rules.begin(), table_->rules.end(), [&](const select::Rule& rule) {
+           return !is_native_flat(rule.plan) &&
+                  !(rule.plan.backend == Backend::kDirect && *memory == Memory::kHost) &&
+                  is_for(rule, collective, memory);
+         });
 }
 
 void Communicator::fail(const Status& status) {
@@ -163,6 +182,23 @@ void Communicator::fail(const Status& status) {
   }
   if (ccl_runner_ != nullptr) {
     ccl_runner_->set_failed();
+  }
+}
+
+/// On all ranks.
+void Communicator::lose_messages() {
+  facts_.messages_refusal =
+      "no communicator of ours is to be had beside the application's (it has many; the MPI library "
+      "has few)";
+  if (is_speaker() && log_enabled(LogLevel::kInfo)) {
+    log(LogLevel::kInfo, facts_.messages_refusal);
+  }
+}
+
+void Communicator::refuse() {
+  if (mpi_ == nullptr || !mpi_->refuse(calls_)) {
+    fail(Status(ErrorCode::kInvalidArgument,
+                "an earlier call of this rank had wrong arguments; other ranks may be in it"));
   }
 }
 
@@ -441,11 +477,23 @@ bool Communicator::can_act() const {
 }
 
 Status Communicator::agree_memory(MemoryModes::Class& memory, int device) {
-  std::uint64_t any_device = device >= 0 ? 1 : 0;
-  TUTTI_RETURN_IF_ERROR(bootstrap_.max_in_place(&any_device, 1));
+  bool any_device = device >= 0;
+  if (mpi_ != nullptr) {
+    const Result<bool> agreed = mpi_->agree_on_call(calls_ + 1, any_device);
+    if (agreed.status().code() == ErrorCode::kMismatch) {
+      --memory.calls;  // The rank whose call was refused does not know of which class it is.
+      pass_by();
+    }
+    TUTTI_RETURN_IF_ERROR(agreed.status());
+    any_device = *agreed;
+  } else {
+    std::uint64_t any = any_device ? 1 : 0;
+    TUTTI_RETURN_IF_ERROR(bootstrap_.max_in_place(&any, 1));
+    any_device = any != 0;
+  }
   process_.counters().agreements.fetch_add(1, std::memory_order_relaxed);
-  memory.mode = any_device != 0 ? Memory::kDevice : Memory::kHost;
-  if (any_device != 0 && !ccl_tried_ && disagreement_.empty()) {
+  memory.mode = any_device ? Memory::kDevice : Memory::kHost;
+  if (any_device && !ccl_tried_ && disagreement_.empty()) {
     return setup_ccl(device);
   }
   return {};
@@ -591,6 +639,7 @@ Result<Route> Communicator::decide(const Shape& shape, int device, const std::st
         // Agreed by all ranks: choose again as if the CCL were not there.
         facts.ccl_usable = false;
         facts.ccl_refusal = refusal;
+        facts.messages_refusal = facts_.messages_refusal;
         continue;
       }
     }
@@ -679,8 +728,14 @@ runners::Runner& Communicator::runner(Backend backend) {
 
 Status Communicator::prepare_alpha(const select::Plan& plan, std::string* refusal) {
   if (!scopes_made_) {
-    TUTTI_RETURN_IF_ERROR(
-        bootstrap_.make_scopes(placement_.node_of[static_cast<std::size_t>(place_.rank)]));
+    const Status made =
+        bootstrap_.make_scopes(placement_.node_of[static_cast<std::size_t>(place_.rank)]);
+    if (made.code() == ErrorCode::kUnavailable && bootstrap_.failure().ok()) {
+      lose_messages();  // Agreed by all ranks.
+      *refusal = facts_.messages_refusal;
+      return {};
+    }
+    TUTTI_RETURN_IF_ERROR(made);
     scopes_made_ = true;
   }
   const Backend node = plan.parameters.node_backend.value_or(plan.backend);
@@ -698,10 +753,14 @@ Status Communicator::run(const Route& route, const runners::Call& call) {
   if (last_on_stream_ != Backend::kMpi) {
     TUTTI_RETURN_IF_ERROR(stream_status(/*wait=*/true));  // Calls run in the order of their making.
   }
-  const bool is_in_shared_memory =
-      route.plan.backend == Backend::kDirect && route.memory == Memory::kHost;
-  if (!is_in_shared_memory) {
+  const bool is_in_shared_memory = route.is_in_shared_memory();
+  if (is_in_shared_memory) {
+    ++calls_;
+  } else {
     pass_by();
+    if (mpi_ != nullptr && !route.native_flat) {
+      TUTTI_RETURN_IF_ERROR(mpi_->settle());
+    }
   }
   const bool is_launch = route.plan.backend == Backend::kDirect && !route.plan.copied;
   std::optional<device::RelaxedCapture> relaxed;

@@ -59,6 +59,11 @@ struct Route {
   Counter* calls = nullptr;
   Counter* fallbacks = nullptr;      ///< Null when the plan is the first choice.
   Summary::Cell* summary = nullptr;  ///< Null without TUTTI_SUMMARY.
+
+  /// There a rank hears at once of a peer whose call goes another way.
+  bool is_in_shared_memory() const {
+    return plan.backend == select::Backend::kDirect && memory == select::Memory::kHost;
+  }
 };
 
 class Communicator {
@@ -101,12 +106,13 @@ class Communicator {
   /// number among the communicator's calls (runners/direct/host_layout.hpp), so that a rank that is
   /// in shared memory meanwhile hears of it.
   void pass_by() {
+    ++calls_;
     if (direct_host_runner_ != nullptr) {
       direct_host_runner_->pass_by();
     } else if (host_memory_ != nullptr) {
       runners::DirectHostRunner::pass_by(*host_memory_,
                                          host_introductions_[static_cast<std::size_t>(place_.rank)],
-                                         place_.ranks, ++calls_passed_by_);
+                                         place_.ranks, calls_);
     }
   }
   /// A native call that took a route which is known from an earlier one.
@@ -142,11 +148,17 @@ class Communicator {
   /// Whether some rule has steps of ours for this collective, on the memory that it is known to be
   /// on: what a rank does beside its peers then meets what they did.
   bool has_own_plans(select::Collective collective) const;
+  /// Whether a rank that is not in such a call may miss steps of ours in which the others wait for
+  /// it: all but those in shared memory, where they hear of it.
+  bool may_be_apart(select::Collective collective) const;
   /// What broke this communicator on this rank, ok while nothing has. A rank that failed after the
   /// choice no longer counts calls as its peers do: its next call would meet their last one.
   const Status& failure() const { return failure_; }
   /// Peers that wait for this rank in shared memory hear of it.
   void fail(const Status& status);
+  /// After a call that was refused on this rank, in which others may be in steps of ours: the next
+  /// such steps come when it is known that it was refused on all.
+  void refuse();
   /// Begins what the end of this object waits for, so that the ends of several can be under way; no
   /// call may follow.
   void begin_end();
@@ -214,9 +226,12 @@ class Communicator {
   Status agree_placement();
   Status look_at_peers();
   void give_back_host_memory();
+  void lose_messages();
   /// Whether some rule can give a call of this communicator a plan other than the MPI's own, as far
   /// as is known before the first call.
   bool can_act() const;
+  bool is_for(const select::Rule& rule, select::Collective collective,
+              std::optional<select::Memory> memory) const;
   CachedRoute& cached_route(const select::Shape& shape);
   Status agree_memory(MemoryModes::Class& memory, int device);
   /// Loads the CCL and brings up its communicator; the answer is agreed (ccl_setup.cpp).
@@ -303,7 +318,7 @@ class Communicator {
   /// What the ranks have told each other, until the runner is made of it.
   std::vector<runners::DirectHostRunner::Introduction> host_introductions_;
   std::shared_ptr<runners::HostMemory> host_memory_;
-  std::uint64_t calls_passed_by_ = 0;  ///< While there is no runner for host memory.
+  std::uint64_t calls_ = 0;  ///< That this rank has made, whatever carried them.
   std::unique_ptr<runners::DirectHostRunner> direct_host_runner_;
   Bytes direct_pair_bytes_max_ = UINT64_MAX;
   bool direct_device_tried_ = false;

@@ -148,7 +148,7 @@ Status Communicator::agree_direct_host(std::string* refusal) {
                                                 {.timeout_s = process_.config().timeout_s,
                                                  .is_crowded = facts_.oversubscribed,
                                                  .progress = [this] { bootstrap_.progress(); },
-                                                 .calls = calls_passed_by_});
+                                                 .calls = calls_});
   if (made.ok()) {
     direct_host_runner_ = std::move(*made);
   } else if (made.status().code() != ErrorCode::kUnavailable) {

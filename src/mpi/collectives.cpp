@@ -420,8 +420,8 @@ int Comm_get_info(MPI_Comm comm, MPI_Info* info) {
   return guarded_code(comm, [&] {
     set(kPlanKey, session->hints.plan);
     set(kMemoryKindsKey, session->hints.memory_kinds);
-    if (session->engine != nullptr) {
-      set(kPlanUsedKey, session->engine->is_inert() ? "native" : session->engine->last_plan());
+    if (session->inert || session->engine != nullptr) {
+      set(kPlanUsedKey, session->inert ? "native" : session->engine->last_plan());
     }
     return MPI_SUCCESS;
   });

@@ -2,14 +2,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/library.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <climits>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <string_view>
 #include <thread>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/on_failure.hpp"
@@ -32,32 +36,99 @@ Status check(int code, const char* what) {
   return Status::mpi(code, std::string(what) + ": " + text);
 }
 
+namespace {
+
+/// Private communicators of this process that each serve one of the application's alone, and at
+/// most, splits included. Those that could not be freed count.
+constexpr std::uint64_t kAloneMax = 8;
+constexpr std::uint64_t kPrivateMax = 64;
+
+std::mutex g_mutex;
+std::vector<std::weak_ptr<PrivateComm>> g_private;  ///< In the order of their making.
+std::uint64_t g_live = 0;
+std::uint64_t g_number = 0;
+
+void count_live(std::int64_t more) {
+  const std::lock_guard lock(g_mutex);
+  g_live += static_cast<std::uint64_t>(more);
+}
+
+/// The oldest one over the ranks of a communicator on which nothing is left behind; other ranks may
+/// find another.
+std::shared_ptr<PrivateComm> find_private(MPI_Comm application) {
+  const std::lock_guard lock(g_mutex);
+  std::erase_if(g_private, [](const auto& known) { return known.expired(); });
+  for (const auto& known : g_private) {
+    int order = MPI_UNEQUAL;
+    std::shared_ptr<PrivateComm> found = known.lock();
+    if (found != nullptr && !found->has_left &&
+        pmpi.Comm_compare(application, found->comms[0], &order) == MPI_SUCCESS &&
+        order == MPI_CONGRUENT) {
+      return found;
+    }
+  }
+  return nullptr;
+}
+
+/// Not MPI_Comm_dup, which runs the copy callbacks of the application's attributes. Null: there is
+/// none to be had, or none for this rank.
+bool split(MPI_Comm from, int color, int key, MPI_Comm* made) {
+  const QuietErrors quiet(from);
+  if (pmpi.Comm_split(from, color, key, made) != MPI_SUCCESS) {
+    *made = MPI_COMM_NULL;
+    return false;
+  }
+  return *made == MPI_COMM_NULL ||
+         pmpi.Comm_set_errhandler(*made, MPI_ERRORS_RETURN) == MPI_SUCCESS;
+}
+
+void free_if_any(MPI_Comm* comm) {
+  if (*comm != MPI_COMM_NULL) {
+    pmpi.Comm_free(comm);
+  }
+}
+
+}  // namespace
+
+QuietErrors::QuietErrors(MPI_Comm comm)
+    : comm_(comm),
+      is_quiet_(pmpi.Comm_get_errhandler(comm, &handler_) == MPI_SUCCESS &&
+                pmpi.Comm_set_errhandler(comm, MPI_ERRORS_RETURN) == MPI_SUCCESS) {}
+
+QuietErrors::~QuietErrors() {
+  if (is_quiet_) {
+    pmpi.Comm_set_errhandler(comm_, handler_);
+    pmpi.Errhandler_free(&handler_);
+  }
+}
+
+PrivateComm::~PrivateComm() {
+  if (has_left || comms[0] == MPI_COMM_NULL) {
+    return;
+  }
+  for (MPI_Comm& comm : comms) {
+    free_if_any(&comm);
+  }
+  count_live(has_scopes ? -static_cast<std::int64_t>(runners::kScopeCount) : -1);
+}
+
 Library::Library(MPI_Comm application, double timeout_s)
-    : application_(application), own_(application), timeout_s_(timeout_s) {
+    : application_(application), timeout_s_(timeout_s) {
   pmpi.Comm_rank(application, &rank_);
   pmpi.Comm_size(application, &ranks_);
-  comms_.fill(MPI_COMM_NULL);
-  comms_[0] = application;
   places_[0] = {rank_, ranks_};
 }
 
 Library::~Library() {
-  if (has_left_) {
-    return;
-  }
-  if (own_ != application_) {
-    pmpi.Comm_free(&own_);
-  }
-  for (MPI_Comm& comm : comms_) {
-    if (comm != MPI_COMM_NULL && comm != application_) {
-      pmpi.Comm_free(&comm);
-    }
+  constexpr double kRefusalS = 1;  // The others are about to free this communicator, too.
+  if (!settle_within(kRefusalS).ok()) {
+    leave();
   }
 }
 
 Status Library::own_check(int code, const char* what) const {
   Status status = check(code, what);
-  return status.ok() || own_ != application_
+  return status.ok() || private_ != nullptr
              ? status
              : Status::mpi(status.mpi_code(), status.message(), /*raised=*/true);
 }
@@ -86,22 +157,71 @@ void Library::progress() {
   pmpi.Iprobe(rank_, 0, application_, &found, MPI_STATUS_IGNORE);
 }
 
-Status Library::duplicate() {
-  if (own_ != application_) {
-    return {};
+Result<bool> Library::all_made(bool is_made) {
+  std::uint64_t failed = is_made ? 0 : 1;
+  TUTTI_RETURN_IF_ERROR(max_in_place(&failed, 1));
+  return failed == 0;
+}
+
+Result<bool> Library::duplicate(bool may_share) {
+  enum : std::size_t { kLive, kNumber, kShared, kSharedInverse, kCount };
+  std::array<std::uint64_t, kCount> values{};
+  std::shared_ptr<PrivateComm> found = may_share ? find_private(application_) : nullptr;
+  {
+    const std::lock_guard lock(g_mutex);
+    values[kLive] = g_live;
+    values[kNumber] = ++g_number;
   }
-  MPI_Comm copy = MPI_COMM_NULL;
-  // Not MPI_Comm_dup, which runs the copy callbacks of the application's attributes.
-  TUTTI_RETURN_IF_ERROR(
-      own_check(pmpi.Comm_split(application_, 0, rank_, &copy), "MPI_Comm_split"));
-  own_ = copy;
-  return check(pmpi.Comm_set_errhandler(copy, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  values[kShared] = found != nullptr ? found->number : 0;
+  values[kSharedInverse] = ~values[kShared];
+  TUTTI_RETURN_IF_ERROR(max_in_place(values.data(), kCount));
+  number_ = values[kNumber];
+  {
+    const std::lock_guard lock(g_mutex);
+    g_number = std::max(g_number, number_);
+  }
+  if (values[kLive] >= kAloneMax && values[kShared] != 0 &&
+      values[kShared] == ~values[kSharedInverse]) {
+    private_ = std::move(found);
+    TUTTI_RETURN_IF_ERROR(take_places());
+    return true;
+  }
+  if (values[kLive] >= kPrivateMax) {
+    return false;
+  }
+  auto made = std::make_shared<PrivateComm>();
+  made->number = number_;
+  const bool is_made = split(application_, 0, rank_, &made->comms[0]);
+  TUTTI_ASSIGN_OR_RETURN(const bool have_all, all_made(is_made));
+  if (!have_all) {
+    free_if_any(&made->comms[0]);
+    return false;
+  }
+  private_ = std::move(made);
+  const std::lock_guard lock(g_mutex);
+  ++g_live;
+  g_private.push_back(private_);
+  return true;
+}
+
+Status Library::usable() const {
+  return private_ == nullptr || !private_->has_left
+             ? Status()
+             : Status(ErrorCode::kUnavailable,
+                      "an earlier call of these ranks failed, maybe on another communicator: its "
+                      "messages may still be under way");
 }
 
 template <class Body>
 Status Library::agree(Body body) {
   TUTTI_RETURN_IF_ERROR(failure_);
-  Status status = body();
+  Status status = usable();
+  if (status.ok()) {
+    status = settle();
+  }
+  if (status.ok()) {
+    status = body();
+  }
   if (!status.ok()) {
     leave();
     // What MPI has raised, it has raised for this call alone.
@@ -114,15 +234,20 @@ Status Library::agree(Body body) {
 /// refused: it makes another call or none. One that comes late may have waited for a peer itself,
 /// as long as it may (an NCCL communicator that did not come about), and for the end of that.
 Status Library::await(MPI_Request request, std::unique_ptr<std::byte[]>* data, const char* what) {
+  constexpr double kEndS = 2;
+  return await(request, data, what,
+               timeout_s_ > 0 ? 2 * timeout_s_ + kEndS : std::numeric_limits<double>::infinity(),
+               /*waits_for_the_living=*/true);
+}
+
+Status Library::await(MPI_Request request, std::unique_ptr<std::byte[]>* data, const char* what,
+                      double limit_s, bool waits_for_the_living) {
   using Clock = std::chrono::steady_clock;
   constexpr int kPollsPerLook = 256;
   const auto start = Clock::now();
-  constexpr double kEndS = 2;
   constexpr double kLookEveryS = 0.25;
   double look_at_s = kLookEveryS;
   bool all_live = false;
-  const double limit_s =
-      timeout_s_ > 0 ? 2 * timeout_s_ + kEndS : std::numeric_limits<double>::infinity();
   // MPI may still write there, also where it has found an error.
   OnFailure give_up([&] { static_cast<void>(data->release()); });
   for (std::uint64_t polls = 1;; ++polls) {
@@ -143,7 +268,7 @@ Status Library::await(MPI_Request request, std::unique_ptr<std::byte[]>* data, c
         return Status(looked.code(),
                       std::string("an agreement of the ranks (") + what + "): " + looked.message());
       }
-      all_live = looked.ok();
+      all_live = waits_for_the_living && looked.ok();
     }
     if (waited_s > limit_s && !all_live) {
       return Status(ErrorCode::kTimeout, std::string("an agreement of the ranks (") + what +
@@ -155,11 +280,66 @@ Status Library::await(MPI_Request request, std::unique_ptr<std::byte[]>* data, c
   }
 }
 
+struct Library::Agreement {
+  enum Kind : int { kRefusal = 1, kCall, kStep };
+  static constexpr std::size_t kMost = 12;
+
+  std::uint64_t kind = 0;
+  std::uint64_t number = 0;
+  std::uint64_t inverse = 0;
+  std::uint64_t is_refused = 0;
+  std::array<std::uint64_t, kMost> values{};
+
+  /// Of the maxima over all ranks: they were in the same one, or some were refused in its place.
+  bool is_same() const { return number == ~inverse; }
+};
+
+Library::Agreement Library::agreement(int kind, std::uint64_t call) const {
+  constexpr unsigned kCallBits = 40;
+  Agreement made;
+  made.kind = static_cast<std::uint64_t>(kind);
+  made.number = (number_ << kCallBits) + call;
+  made.inverse = ~made.number;
+  made.is_refused = kind == Agreement::kRefusal ? 1 : 0;
+  return made;
+}
+
+namespace {
+
+template <class T>
+int begin_maximum(std::byte* data, MPI_Comm comm, MPI_Request* request) {
+  return pmpi.Iallreduce(MPI_IN_PLACE, data, static_cast<int>(sizeof(T) / sizeof(std::uint64_t)),
+                         MPI_UINT64_T, MPI_MAX, comm, request);
+}
+
+}  // namespace
+
+Status Library::exchange(Agreement* agreement) {
+  static_assert(std::is_trivially_copyable_v<Agreement>);
+  const std::uint64_t kind = agreement->kind;
+  auto data = std::make_unique<std::byte[]>(sizeof(*agreement));
+  std::memcpy(data.get(), agreement, sizeof(*agreement));
+  MPI_Request request = MPI_REQUEST_NULL;
+  TUTTI_RETURN_IF_ERROR(
+      check(begin_maximum<Agreement>(data.get(), own(), &request), "MPI_Iallreduce"));
+  TUTTI_RETURN_IF_ERROR(await(request, &data, "MPI_Iallreduce"));
+  std::memcpy(agreement, data.get(), sizeof(*agreement));
+  if (agreement->kind == kind && agreement->is_same()) {
+    return {};
+  }
+  return Status(ErrorCode::kInvalidArgument,
+                "the ranks are in different calls: some rank's arguments were wrong, in this call "
+                "or in an earlier one");
+}
+
 Status Library::allgather(const void* send, void* recv, Bytes bytes_each) {
+  if (private_ != nullptr) {
+    TUTTI_RETURN_IF_ERROR(max_in_place(nullptr, 0));  // Nobody is in another agreement.
+  }
   return agree([&]() -> Status {
     const int bytes = static_cast<int>(bytes_each);
-    if (own_ == application_) {
-      return own_check(pmpi.small.Allgather(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, own_),
+    if (private_ == nullptr) {
+      return own_check(pmpi.small.Allgather(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, own()),
                        "MPI_Allgather");
     }
     // The own part last, in memory that may be left behind.
@@ -168,7 +348,7 @@ Status Library::allgather(const void* send, void* recv, Bytes bytes_each) {
     std::memcpy(data.get() + all_bytes, send, bytes_each);
     MPI_Request request = MPI_REQUEST_NULL;
     TUTTI_RETURN_IF_ERROR(check(pmpi.Iallgather(data.get() + all_bytes, bytes, MPI_BYTE, data.get(),
-                                                bytes, MPI_BYTE, own_, &request),
+                                                bytes, MPI_BYTE, own(), &request),
                                 "MPI_Iallgather"));
     TUTTI_RETURN_IF_ERROR(await(request, &data, "MPI_Iallgather"));
     std::memcpy(recv, data.get(), all_bytes);
@@ -178,48 +358,125 @@ Status Library::allgather(const void* send, void* recv, Bytes bytes_each) {
 
 Status Library::max_in_place(std::uint64_t* values, int count) {
   return agree([&]() -> Status {
-    if (own_ == application_) {
+    if (private_ == nullptr) {
       return own_check(
-          pmpi.small.Allreduce(MPI_IN_PLACE, values, count, MPI_UINT64_T, MPI_MAX, own_),
+          pmpi.small.Allreduce(MPI_IN_PLACE, values, count, MPI_UINT64_T, MPI_MAX, own()),
           "MPI_Allreduce");
     }
-    const Bytes bytes = static_cast<Bytes>(count) * sizeof(std::uint64_t);
-    auto data = std::make_unique<std::byte[]>(bytes);
-    std::memcpy(data.get(), values, bytes);
-    MPI_Request request = MPI_REQUEST_NULL;
-    TUTTI_RETURN_IF_ERROR(check(
-        pmpi.Iallreduce(MPI_IN_PLACE, data.get(), count, MPI_UINT64_T, MPI_MAX, own_, &request),
-        "MPI_Iallreduce"));
-    TUTTI_RETURN_IF_ERROR(await(request, &data, "MPI_Iallreduce"));
-    std::memcpy(values, data.get(), bytes);
+    if (static_cast<std::size_t>(count) > Agreement::kMost) {
+      return Status(ErrorCode::kUnsupported, "an agreement on more values than there is room for");
+    }
+    Agreement step = agreement(Agreement::kStep, 0);
+    std::copy_n(values, count, step.values.begin());
+    TUTTI_RETURN_IF_ERROR(exchange(&step));
+    std::copy_n(step.values.begin(), count, values);
     return {};
   });
 }
 
+Result<bool> Library::agree_on_call(std::uint64_t call, bool on_device) {
+  if (private_ == nullptr) {
+    return MpiLibrary::agree_on_call(call, on_device);
+  }
+  Agreement made = agreement(Agreement::kCall, call);
+  made.values[0] = on_device ? 1 : 0;
+  TUTTI_RETURN_IF_ERROR(agree([&] { return exchange(&made); }));
+  if (made.is_refused != 0) {
+    return Status(ErrorCode::kMismatch, "another rank's arguments of this call are wrong");
+  }
+  return made.values[0] != 0;
+}
+
+/// It completes where all ranks are in it, or in the agreement on this call.
+bool Library::refuse(std::uint64_t call) {
+  constexpr std::size_t kPendingMax = 64;
+  if (private_ == nullptr || private_->has_left ||
+      (refusals_.size() >= kPendingMax && !settle().ok())) {
+    return false;
+  }
+  const Agreement agreed = agreement(Agreement::kRefusal, call);
+  Refusal refusal;
+  refusal.values = std::make_unique<std::byte[]>(sizeof(agreed));
+  std::memcpy(refusal.values.get(), &agreed, sizeof(agreed));
+  const bool is_begun =
+      begin_maximum<Agreement>(refusal.values.get(), own(), &refusal.request) == MPI_SUCCESS;
+  if (is_begun) {
+    refusals_.push_back(std::move(refusal));
+  }
+  return is_begun;
+}
+
+Status Library::settle() {
+  constexpr double kEndS = 2;
+  return settle_within(timeout_s_ > 0 ? 2 * timeout_s_ + kEndS
+                                      : std::numeric_limits<double>::infinity());
+}
+
+Status Library::settle_within(double limit_s) {
+  std::vector<Refusal> refusals = std::exchange(refusals_, {});
+  Status settled;
+  for (Refusal& refusal : refusals) {
+    if (!settled.ok()) {
+      static_cast<void>(refusal.values.release());  // MPI may still write there.
+      continue;
+    }
+    Agreement met;
+    settled = await(refusal.request, &refusal.values, "MPI_Iallreduce", limit_s);
+    if (settled.ok()) {
+      std::memcpy(&met, refusal.values.get(), sizeof(met));
+    }
+    if (!settled.ok() || !met.is_same() || met.kind > Agreement::kCall) {
+      settled =
+          Status(ErrorCode::kInvalidArgument,
+                 "an earlier call of this rank had wrong arguments, and other ranks are in it");
+    }
+  }
+  return settled;
+}
+
 Status Library::make_scopes(int node) {
+  if (private_ == nullptr) {
+    return Status(ErrorCode::kUnavailable, "no communicator of ours to split");
+  }
+  if (private_->has_scopes) {  // Made for another communicator, on all of its ranks.
+    return take_places();
+  }
   // MPI_Comm_split waits without bound: no rank begins it before all have come this far.
   std::uint64_t unused = 0;
   TUTTI_RETURN_IF_ERROR(max_in_place(&unused, 1));
-  return agree([&] { return split_scopes(node); });
+  return split_scopes(node);
 }
 
 Status Library::split_scopes(int node) {
-  auto split = [&](Scope scope, int color) -> Status {
-    MPI_Comm& comm = comms_[static_cast<std::size_t>(scope)];
-    TUTTI_RETURN_IF_ERROR(check(pmpi.Comm_split(own(), color, rank_, &comm), "MPI_Comm_split"));
+  MPI_Comm& on_node = private_->comms[static_cast<std::size_t>(Scope::kNode)];
+  MPI_Comm& leaders = private_->comms[static_cast<std::size_t>(Scope::kLeaders)];
+  TUTTI_ASSIGN_OR_RETURN(bool have_all, all_made(split(own(), node, rank_, &on_node)));
+  if (have_all) {
+    int rank = 0;
+    pmpi.Comm_rank(on_node, &rank);
+    TUTTI_ASSIGN_OR_RETURN(have_all,
+                           all_made(split(own(), rank == 0 ? 0 : MPI_UNDEFINED, rank_, &leaders)));
+  }
+  if (!have_all) {
+    free_if_any(&leaders);
+    free_if_any(&on_node);
+    return Status(ErrorCode::kUnavailable, "the MPI library has no more communicators");
+  }
+  private_->has_scopes = true;
+  count_live(runners::kScopeCount - 1);
+  return take_places();
+}
+
+Status Library::take_places() {
+  for (const Scope scope : {Scope::kNode, Scope::kLeaders}) {
     ScopeRank& place = places_[static_cast<std::size_t>(scope)];
-    if (comm == MPI_COMM_NULL) {
-      place = {-1, 0};
-      return {};
+    place = {-1, 0};
+    if (MPI_Comm comm = comm_of(scope); comm != MPI_COMM_NULL) {
+      TUTTI_RETURN_IF_ERROR(check(pmpi.Comm_rank(comm, &place.rank), "MPI_Comm_rank"));
+      TUTTI_RETURN_IF_ERROR(check(pmpi.Comm_size(comm, &place.ranks), "MPI_Comm_size"));
     }
-    TUTTI_RETURN_IF_ERROR(
-        check(pmpi.Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
-    TUTTI_RETURN_IF_ERROR(check(pmpi.Comm_rank(comm, &place.rank), "MPI_Comm_rank"));
-    return check(pmpi.Comm_size(comm, &place.ranks), "MPI_Comm_size");
-  };
-  TUTTI_RETURN_IF_ERROR(split(Scope::kNode, node));
-  const bool is_leader = scope_rank(Scope::kNode).rank == 0;
-  return split(Scope::kLeaders, is_leader ? 0 : MPI_UNDEFINED);
+  }
+  return {};
 }
 
 namespace {
@@ -318,8 +575,11 @@ Status Library::collective(Scope scope, const Call& call) {
 }
 
 Status Library::collective_on(Scope scope, const Call& call) {
+  if (scope != Scope::kWhole) {
+    TUTTI_RETURN_IF_ERROR(usable());
+  }
   const ScopeRank& me = scope_rank(scope);
-  MPI_Comm comm = comms_[static_cast<std::size_t>(scope)];
+  MPI_Comm comm = comm_of(scope);
   const bool reduction = select::is_reduction(call.collective);
   if (!reduction && call.element_bytes != 1) {
     return Status(ErrorCode::kInvalidArgument, "data movement must come as bytes");
@@ -359,6 +619,7 @@ MPI_Request* Library::request(int slot, Bytes expected) {
 }
 
 Status Library::isend(const void* data, Bytes bytes, int peer, int tag, int slot) {
+  TUTTI_RETURN_IF_ERROR(usable());
   return with_bytes(bytes, [&](int count, MPI_Datatype type) {
     return check(pmpi.Isend(data, count, type, peer, tag, own(), request(slot, kSent)),
                  "MPI_Isend");
@@ -366,6 +627,7 @@ Status Library::isend(const void* data, Bytes bytes, int peer, int tag, int slot
 }
 
 Status Library::irecv(void* data, Bytes bytes, int peer, int tag, int slot) {
+  TUTTI_RETURN_IF_ERROR(usable());
   return with_bytes(bytes, [&](int count, MPI_Datatype type) {
     return check(pmpi.Irecv(data, count, type, peer, tag, own(), request(slot, bytes)),
                  "MPI_Irecv");

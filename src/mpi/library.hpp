@@ -4,7 +4,9 @@
 // runners::MpiLibrary on this flavour's PMPI. Calls of the whole communicator run on the
 // application's own, as those of ranks that need no staging do; what is ours (agreements, steps on
 // nodes and among leaders) runs on a private duplicate and its splits, where nothing can meet a
-// message of the application.
+// message of the application. An MPI has some two thousand communicators, which are the
+// application's: the first few get a duplicate of their own, more share the one of their ranks, and
+// beyond a number they do without.
 #pragma once
 
 #include <array>
@@ -18,6 +20,37 @@
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 
+/// For a scope: errors on an application's communicator are returned and not raised.
+class QuietErrors {
+ public:
+  explicit QuietErrors(MPI_Comm comm);
+  ~QuietErrors();
+  QuietErrors(const QuietErrors&) = delete;
+  QuietErrors& operator=(const QuietErrors&) = delete;
+
+ private:
+  MPI_Comm comm_;
+  MPI_Errhandler handler_ = MPI_ERRHANDLER_NULL;
+  bool is_quiet_;
+};
+
+/// A communicator of ours over the ranks of an application's, with its splits; other communicators
+/// of the same ranks may share it.
+struct PrivateComm {
+  PrivateComm() { comms.fill(MPI_COMM_NULL); }
+  ~PrivateComm();
+  PrivateComm(const PrivateComm&) = delete;
+  PrivateComm& operator=(const PrivateComm&) = delete;
+
+  std::uint64_t number = 0;  ///< The same on all its ranks, none twice on a rank.
+  /// By scope; the whole one first.
+  std::array<MPI_Comm, runners::kScopeCount> comms;
+  bool has_scopes = false;
+  /// Messages on what is ours may never be met. An MPI may refuse to free such a communicator
+  /// (MPICH does), or give its place to a new one, which they would then meet: it stays.
+  bool has_left = false;
+};
+
 class Library : public runners::MpiLibrary {
  public:
   /// `timeout_s`: how long an agreement waits for a rank, 0: for ever. The first one, before
@@ -30,15 +63,22 @@ class Library : public runners::MpiLibrary {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  /// Before it, calls run on the application's own communicator.
-  Status duplicate() override;
+  /// Before it, and where there is none, agreements run on the application's own communicator.
+  Result<bool> duplicate(bool may_share) override;
   /// Communicator for steps of ours over all ranks.
-  MPI_Comm own() const { return own_; }
+  MPI_Comm own() const { return private_ != nullptr ? private_->comms[0] : application_; }
 
   bool has_large_counts() const override { return pmpi.large.Allreduce != nullptr; }
   std::string name() const override;
   void set_look(const std::function<Status()>& look) override { look_ = look; }
-  void leave() override { has_left_ = true; }
+  void leave() override {
+    if (private_ != nullptr) {
+      private_->has_left = true;
+    }
+  }
+  Result<bool> agree_on_call(std::uint64_t call, bool on_device) override;
+  bool refuse(std::uint64_t call) override;
+  Status settle() override;
   /// The first agreement that failed: the ranks may not have come to the same, and what is left of
   /// it would meet the next one. None follows.
   Status failure() const override { return failure_; }
@@ -69,22 +109,39 @@ class Library : public runners::MpiLibrary {
   template <class Body>
   Status agree(Body body);
   Status split_scopes(int node);
+  MPI_Comm comm_of(runners::Scope scope) const {
+    return scope == runners::Scope::kWhole ? application_
+                                           : private_->comms[static_cast<std::size_t>(scope)];
+  }
+  Status take_places();
+  /// An error where messages that nobody may meet are under way on what is ours.
+  Status usable() const;
+  /// Every agreement on the private communicator has one form: ranks that are in different ones, or
+  /// whose call was refused, meet there and see it.
+  struct Agreement;
+  Agreement agreement(int kind, std::uint64_t call) const;
+  Status exchange(Agreement* agreement);
+  /// Whether all ranks have made what they tried to make.
+  Result<bool> all_made(bool is_made);
   Status collective_on(runners::Scope scope, const runners::Call& call);
   template <class C>
   Status collective_as(MPI_Comm comm, const runners::ScopeRank& me, const runners::Call& call,
                        MPI_Datatype type, std::uint64_t unit_bytes);
 
   MPI_Comm application_;
-  MPI_Comm own_;  ///< The duplicate; the application's own before duplicate().
+  std::shared_ptr<PrivateComm> private_;
+  std::uint64_t number_ = 0;  ///< Of this communicator; others may share the private one.
   double timeout_s_;
   std::function<Status()> look_;
-  /// Messages on what is ours may never be met. An MPI may refuse to free such a communicator
-  /// (MPICH does), or give its place to a new one, which they would then meet: all of them stay.
-  bool has_left_ = false;
   Status failure_;
+  /// The agreements that a rank is in whose calls were refused, under way, in their order.
+  struct Refusal {
+    MPI_Request request = MPI_REQUEST_NULL;
+    std::unique_ptr<std::byte[]> values;
+  };
+  std::vector<Refusal> refusals_;
   int rank_ = 0;
   int ranks_ = 1;
-  std::array<MPI_Comm, runners::kScopeCount> comms_;
   std::array<runners::ScopeRank, runners::kScopeCount> places_{};
   static constexpr Bytes kSent = ~Bytes{0};
   std::vector<MPI_Request> requests_;  ///< By slot.
@@ -97,6 +154,10 @@ class Library : public runners::MpiLibrary {
   Status check_length(const MPI_Status& status, Bytes expected) const;
   /// An agreement's end, with its result in `data`; given up, `data` is left to MPI.
   Status await(MPI_Request request, std::unique_ptr<std::byte[]>* data, const char* what);
+  /// `waits_for_the_living`: beyond the limit while set_look()'s function is ok.
+  Status await(MPI_Request request, std::unique_ptr<std::byte[]>* data, const char* what,
+               double limit_s, bool waits_for_the_living = false);
+  Status settle_within(double limit_s);
 };
 
 /// MPI_SUCCESS -> ok; else a Status that carries the code and MPI's words for it.

@@ -2,12 +2,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/perform.hpp"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <new>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/on_failure.hpp"
@@ -78,6 +82,7 @@ struct Side {
   bool in_place = false;
   TypeLayout layout;
   PointerInfo memory;
+  bool is_read = false;  ///< What it says of its size can be read.
 
   bool present() const { return form != Form::kAbsent && !in_place; }
 };
@@ -110,7 +115,13 @@ class Performance {
  private:
   /// False: not a call of ours. `refused_` is then the error, or MPI_SUCCESS where MPI is to judge.
   bool read_arguments();
-  int turn_away();
+  Status turn_away(int* code, const engine::Route* route);
+  bool has_readable_size() const;
+  bool is_refused_by_mpi();
+  bool has_null() const;
+  bool is_aliased() const;
+  bool has_uncommitted();
+  bool is_known(MPI_Datatype type);
   bool read_data_movement();
   bool read_reduction();
   bool read_layout(Side& side);
@@ -119,6 +130,11 @@ class Performance {
   bool refuse(int error_class) {
     refused_ = error_class;
     return false;
+  }
+  /// The same where MPI has raised it.
+  bool refuse_raised(int code) {
+    is_raised_ = true;
+    return refuse(code);
   }
   std::optional<Bytes> total_bytes() const;
   const void* first_byte(const Side& side) const;
@@ -156,6 +172,7 @@ class Performance {
   Side recv_;
   bool reduction_ = false;
   int refused_ = MPI_SUCCESS;
+  bool is_raised_ = false;
   select::DataType type_ = select::DataType::kByte;
   select::ReduceOp op_ = select::ReduceOp::kNone;
   std::uint64_t send_elements_ = 0;  ///< Reductions.
@@ -181,7 +198,29 @@ bool Performance::read_layout(Side& side) {
       }
     }
   }
-  return side.form == Form::kTypes || (side.count >= 0 && type_layout(side.type, &side.layout));
+  if (side.form == Form::kTypes) {
+    return true;
+  }
+  if (side.form != Form::kCounts && side.count == 0 && side.type != MPI_DATATYPE_NULL) {
+    return true;  // Of a type that may be anything.
+  }
+  return side.count >= 0 && is_known(side.type) && type_layout(side.type, &side.layout);
+}
+
+/// Whether the MPI knows a type. If not, it raises that where the application waits for it: what
+/// asks for a type's layout raises it on MPI_COMM_WORLD. Of reductions, where it may find another
+/// error first, it raises nothing.
+bool Performance::is_known(MPI_Datatype type) {
+  if (type == MPI_DATATYPE_NULL || is_predefined_type(type)) {
+    return type != MPI_DATATYPE_NULL;
+  }
+  int unused = 0;
+  if (reduction_) {
+    const QuietErrors quiet(session_.comm);
+    return pmpi.Pack_size(0, type, session_.comm, &unused) == MPI_SUCCESS;
+  }
+  const int code = pmpi.Pack_size(0, type, session_.comm, &unused);
+  return code == MPI_SUCCESS || refuse_raised(code);
 }
 
 /// Where MPI allows MPI_IN_PLACE; anywhere else it is no buffer.
@@ -216,7 +255,8 @@ bool Performance::read_data_movement() {
            view_.send_types,
            false,
            {},
-           {}};
+           {},
+           false};
   recv_ = {forms.recv,
            view_.recv,
            view_.recv_count,
@@ -226,14 +266,18 @@ bool Performance::read_data_movement() {
            view_.recv_types,
            false,
            {},
-           {}};
+           {},
+           false};
   send_.in_place = forms.send != Form::kAbsent && view_.send == MPI_IN_PLACE;
   recv_.in_place = forms.recv != Form::kAbsent && view_.recv == MPI_IN_PLACE;
   if ((send_.in_place && !may_be_in_place(view_.collective, true, is_root)) ||
       (recv_.in_place && !may_be_in_place(view_.collective, false, is_root))) {
     return refuse(MPI_ERR_BUFFER);
   }
-  return read_layout(send_) && read_layout(recv_);
+  // The other side may still say how much it is that the other ranks move.
+  send_.is_read = read_layout(send_);
+  recv_.is_read = !is_raised_ && read_layout(recv_);  // One call raises one error.
+  return send_.is_read && recv_.is_read;
 }
 
 bool Performance::read_reduction() {
@@ -279,8 +323,14 @@ bool Performance::read_reduction() {
   } else if (recv_.buffer == MPI_IN_PLACE) {
     return refuse(MPI_ERR_BUFFER);
   }
-  // Every other rank's MPI_IN_PLACE is an error that MPI itself should report.
-  return !(send_.in_place && view_.collective == Collective::kReduce && !receives);
+  if (send_.in_place && view_.collective == Collective::kReduce && !receives) {
+    if (session_.library->name() != "mpich") {
+      return false;  // An error that MPI itself should report.
+    }
+    send_.in_place = false;  // MPICH takes the input from the receive buffer there.
+    send_.buffer = view_.recv;
+  }
+  return true;
 }
 
 bool Performance::read_arguments() {
@@ -299,9 +349,9 @@ std::optional<Bytes> Performance::total_bytes() const {
     case Collective::kBcast:
       return block(recv_);
     case Collective::kGather:
-      return ranks * block(send_.present() ? send_ : recv_);
+      return ranks * block(send_.present() && send_.is_read ? send_ : recv_);
     case Collective::kScatter:
-      return ranks * block(recv_.present() ? recv_ : send_);
+      return ranks * block(recv_.present() && recv_.is_read ? recv_ : send_);
     case Collective::kAllgather:
     case Collective::kAlltoall:
       return ranks * block(recv_);
@@ -361,26 +411,156 @@ bool Performance::reads_everything(const engine::Route& route) const {
   return !on_device || engine_.mpi_reads_device(route);
 }
 
-/// A call with wrong arguments. What MPI would refuse goes to MPI, which says so in its own words.
-/// Arguments that are wrong on this rank alone keep it out of what the others do: they hear of it
-/// when their wait is over, and what they have sent by then stays. Steps of ours in this rank's
-/// next call would meet it; where the call is MPI's own on all, it is this call's error alone.
-int Performance::turn_away() {
+bool Performance::has_null() const {
+  const auto is_null = [this](const Side& side, std::uint64_t elements) {
+    if (!side.present()) {
+      return false;
+    }
+    bool has_data = elements > 0;
+    if (!reduction_ && (side.form == Form::kCounts || side.form == Form::kTypes)) {
+      for (int i = 0; i < ranks_ && !has_data; ++i) {
+        has_data = side.counts[static_cast<std::size_t>(i)] > 0;
+      }
+    }
+    return has_data && (side.form == Form::kTypes || side.layout.size > 0) &&
+           first_byte(side) == nullptr;
+  };
+  const auto elements = [this](const Side& side, std::uint64_t of_reduction) {
+    return reduction_ ? of_reduction : static_cast<std::uint64_t>(side.count);
+  };
+  return is_null(send_, elements(send_, send_elements_)) ||
+         is_null(recv_, elements(recv_, recv_elements_));
+}
+
+/// The input where the output will be, without MPI_IN_PLACE, of one count and type: what libraries
+/// look for, if they do.
+bool Performance::is_aliased() const {
+  if (!send_.present() || !recv_.present()) {
+    return false;
+  }
+  if (reduction_) {
+    return send_.buffer == recv_.buffer;
+  }
+  const auto self = static_cast<std::size_t>(rank_);
+  const auto own_block = [self](const Side& side) {
+    std::int64_t offset = 0;
+    if (side.form == Form::kBlocks) {
+      offset = static_cast<std::int64_t>(self) * side.count * side.layout.extent;
+    } else if (side.form == Form::kCounts) {
+      offset = side.displs[self] * side.layout.extent;
+    }
+    return static_cast<const std::byte*>(side.buffer) + offset;
+  };
+  if (send_.form == recv_.form) {  // alltoall(v, w): the whole buffers.
+    if (send_.buffer != recv_.buffer) {
+      return false;
+    }
+    switch (send_.form) {
+      case Form::kCounts:
+        return send_.type == recv_.type && view_.send_counts.is_same_array(view_.recv_counts);
+      case Form::kTypes:
+        return send_.types == recv_.types && view_.send_counts.is_same_array(view_.recv_counts);
+      default:
+        return send_.type == recv_.type && send_.count == recv_.count;
+    }
+  }
+  const auto own_count = [self](const Side& side) {
+    return side.form == Form::kCounts ? side.counts[self] : side.count;
+  };
+  return send_.type == recv_.type && own_count(send_) == own_count(recv_) && own_count(send_) > 0 &&
+         own_block(send_) == own_block(recv_);
+}
+
+/// A type that is known and yet not committed: only MPI can tell.
+bool Performance::has_uncommitted() {
+  const auto check_type = [this](MPI_Datatype type) {
+    if (type == MPI_DATATYPE_NULL || is_predefined_type(type)) {
+      return type != MPI_DATATYPE_NULL || !refuse(MPI_ERR_TYPE);
+    }
+    std::byte nothing{};
+    int position = 0;
+    const int code = pmpi.Pack(&nothing, 0, type, &nothing, 0, &position, session_.comm);
+    return code == MPI_SUCCESS || refuse_raised(code);
+  };
+  for (const Side* side : {&send_, &recv_}) {
+    if (!side->present() || reduction_) {
+      continue;
+    }
+    if (side->form != Form::kTypes) {
+      if (side->layout.size > 0 && !check_type(side->type)) {
+        return true;
+      }
+      continue;
+    }
+    for (std::size_t i = 0; i < static_cast<std::size_t>(ranks_); ++i) {
+      if (side->counts[i] > 0 && !check_type(side->types[i])) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+/// Of a call that MPI does not get as the application made it: what MPI would find in it.
+bool Performance::is_refused_by_mpi() {
+  if (has_null()) {
+    return !refuse(MPI_ERR_BUFFER);
+  }
+  if (is_aliased()) {
+    std::uint64_t elements = reduction_ ? recv_elements_ : static_cast<std::uint64_t>(send_.count);
+    for (int i = 0; i < ranks_ && !reduction_ && send_.form != Form::kOne && send_.counts; ++i) {
+      elements += static_cast<std::uint64_t>(send_.counts[static_cast<std::size_t>(i)]);
+    }
+    if (const int found = aliasing_error(view_.collective, elements); found != MPI_SUCCESS) {
+      return !refuse(found);
+    }
+  }
+  return has_uncommitted();
+}
+
+/// Whether total_bytes() is what it is on the ranks whose arguments are right.
+bool Performance::has_readable_size() const {
+  const auto is_read = [](const Side& side) { return side.present() && side.is_read; };
+  switch (view_.collective) {
+    case Collective::kGather:
+    case Collective::kScatter:
+      return is_read(send_) || is_read(recv_);
+    case Collective::kBcast:
+    case Collective::kAllgather:
+    case Collective::kAllgatherv:
+    case Collective::kAlltoall:
+      return is_read(recv_);
+    default:
+      return !select::has_size(view_.collective);
+  }
+}
+
+/// A call with wrong arguments, or a legal one that is none of ours. What MPI would refuse goes to
+/// MPI, which says so in its own words. Arguments that are wrong on this rank alone keep it out of
+/// what the others do: where its size can be read it still comes to what they agree on; in shared
+/// memory they hear of it; where they may be in other steps of ours the engine has to find out.
+/// `route`: what was agreed on before, or null.
+Status Performance::turn_away(int* code, const engine::Route* route) {
+  bool may_be_apart = engine_.may_be_apart(view_.collective);
+  if (route == nullptr && may_be_apart && has_readable_size()) {
+    bytes_ = total_bytes();
+    may_be_apart = bytes_ != Bytes{0};
+    if (may_be_apart) {
+      TUTTI_ASSIGN_OR_RETURN(route, engine_.route(view_.collective, bytes_, type_, op_, -1));
+    }
+  }
+  if (route != nullptr) {
+    may_be_apart = !route->native_flat && !route->is_in_shared_memory();
+  }
   engine_.pass_by();
-  const bool is_apart = engine_.has_own_plans(view_.collective);
-  if (is_apart || !engine_.known_memory(view_.collective)) {
-    session_.library->leave();  // Steps or an agreement of ours may be under way there.
+  *code = refused_ == MPI_SUCCESS ? native_(view_.send, view_.recv) : refused_;
+  if (refused_ != MPI_SUCCESS && !is_raised_) {
+    pmpi.Comm_call_errhandler(session_.comm, refused_);
   }
-  if (refused_ == MPI_SUCCESS) {
-    return native_(view_.send, view_.recv);
+  if (may_be_apart && *code != MPI_SUCCESS) {
+    engine_.refuse();
   }
-  if (is_apart) {
-    engine_.fail(Status(ErrorCode::kInvalidArgument,
-                        std::string("an earlier ") + select::to_string(view_.collective) +
-                            " of this rank had wrong arguments; other ranks may be in it"));
-  }
-  pmpi.Comm_call_errhandler(session_.comm, refused_);
-  return refused_;
+  return {};
 }
 
 Status Performance::run(int* code) {
@@ -388,8 +568,7 @@ Status Performance::run(int* code) {
     return engine_.failure();
   }
   if (!read_arguments()) {
-    *code = turn_away();
-    return {};
+    return turn_away(code, nullptr);
   }
   bytes_ = total_bytes();
   if (bytes_ == Bytes{0}) {
@@ -408,6 +587,9 @@ Status Performance::run(int* code) {
   }
   TUTTI_ASSIGN_OR_RETURN(const engine::Route* route,
                          engine_.route(view_.collective, bytes_, type_, op_, device));
+  if ((!route->native_flat || !reads_everything(*route)) && is_refused_by_mpi()) {
+    return turn_away(code, route);
+  }
   if (route->native_flat) {
     engine_.pass_by();
     if (!reads_everything(*route)) {
@@ -437,9 +619,9 @@ Status Performance::run_reduction(const engine::Route& route) {
   call.count = static_cast<std::uint64_t>(view_.recv_count);
   call.recv = recv_.present() ? view_.recv : nullptr;
   call.recv_memory = recv_.memory;
-  call.send = send_.in_place ? view_.recv : view_.send;
+  call.send = send_.in_place ? view_.recv : send_.buffer;
   call.send_memory = send_.in_place ? recv_.memory : send_.memory;
-  call.in_place = send_.in_place;
+  call.in_place = send_.in_place || is_aliased();  // An MPI that lets it pass does as much.
   std::vector<std::uint64_t> counts;
   if (view_.collective == Collective::kReduceScatter) {
     counts.reserve(static_cast<std::size_t>(ranks_));
@@ -504,17 +686,84 @@ PieceSpan span_of(const Piece& piece) {
           static_cast<Bytes>(std::abs(last) + piece.layout.true_extent)};
 }
 
+/// A piece whose elements lie far from each other as pieces of one element; else the piece itself.
+std::vector<Piece> near_pieces(const Piece& piece) {
+  constexpr std::int64_t kFarBytes = std::int64_t{1} << 20;
+  const std::int64_t step = std::abs(piece.layout.extent);
+  if (piece.count <= 1 || piece.layout.dense || step < kFarBytes ||
+      step / 2 < piece.layout.true_extent) {
+    return {piece};
+  }
+  std::vector<Piece> parts;
+  for (std::int64_t i = 0; i < piece.count; ++i) {
+    parts.push_back({piece.offset + i * piece.layout.extent, 1, piece.type, piece.layout});
+  }
+  return parts;
+}
+
 // --- The MPI's own collective on copies in host memory
 // ---------------------------------------------
+
+/// Addresses for pieces that are far apart, with memory for the pieces alone.
+class SpreadMemory {
+ public:
+  SpreadMemory() = default;
+  SpreadMemory(SpreadMemory&& other) noexcept { *this = std::move(other); }
+  SpreadMemory& operator=(SpreadMemory&& other) noexcept {
+    std::swap(start_, other.start_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  SpreadMemory(const SpreadMemory&) = delete;
+  SpreadMemory& operator=(const SpreadMemory&) = delete;
+  ~SpreadMemory() {
+    if (start_ != nullptr) {
+      munmap(start_, bytes_);
+    }
+  }
+  /// Far more than there is data.
+  static bool is_for(Bytes span, Bytes data) {
+    constexpr Bytes kSmallBytes = Bytes{64} << 20;
+    return span > kSmallBytes && span / 2 > data;
+  }
+  Status reserve(Bytes bytes) {
+    void* const made = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                            /*fd=*/-1, /*offset=*/0);
+    if (made == MAP_FAILED) {
+      return Status(ErrorCode::kOutOfMemory, "no addresses for " + std::to_string(bytes) +
+                                                 " bytes, over which a buffer's blocks are spread");
+    }
+    start_ = static_cast<std::byte*>(made);
+    bytes_ = bytes;
+    return {};
+  }
+  Status use(Bytes from, Bytes bytes) {
+    const auto page = static_cast<Bytes>(sysconf(_SC_PAGESIZE));
+    const Bytes first = from / page * page;
+    if (mprotect(start_ + first, from + bytes - first, PROT_READ | PROT_WRITE) != 0) {
+      return Status(ErrorCode::kOutOfMemory,
+                    "no host memory for a staging buffer of " + std::to_string(bytes) + " bytes");
+    }
+    return {};
+  }
+  std::byte* data() const { return start_; }
+
+ private:
+  std::byte* start_ = nullptr;
+  Bytes bytes_ = 0;
+};
 
 /// Where a buffer of the application lies while MPI works on it.
 struct Performance::Staged {
   Lease lease;
-  std::int64_t lower = 0;       ///< Bytes from the application's address to the lease's first byte.
+  SpreadMemory spread;          ///< In place of the lease.
+  std::int64_t lower = 0;       ///< Bytes from the application's address to the first byte here.
   const void* given = nullptr;  ///< What MPI gets in place of the application's address.
 
   std::byte* at(std::int64_t offset) const {
-    return static_cast<std::byte*>(lease.data()) + (offset - lower);
+    std::byte* const first =
+        spread.data() != nullptr ? spread.data() : static_cast<std::byte*>(lease.data());
+    return first + (offset - lower);
   }
 };
 
@@ -532,17 +781,33 @@ Result<std::vector<Piece>> Performance::native_pieces(const Side& side,
 Status Performance::stage(const Side& side, std::span<const Piece> parts, Staged* staged) {
   std::int64_t low = INT64_MAX;
   std::int64_t high = INT64_MIN;
+  Bytes data = 0;
   for (const Piece& piece : parts) {
     if (const PieceSpan span = span_of(piece); span.span > 0) {
       low = std::min(low, piece.offset + span.lower);
       high = std::max(high, piece.offset + span.lower + static_cast<std::int64_t>(span.span));
     }
+    data += piece.bytes();
   }
   staged->given = side.buffer;
   if (low >= high) {
     return {};
   }
   staged->lower = low;
+  if (SpreadMemory::is_for(static_cast<Bytes>(high - low), data)) {
+    TUTTI_RETURN_IF_ERROR(staged->spread.reserve(static_cast<Bytes>(high - low)));
+    for (const Piece& piece : parts) {
+      for (const Piece& part : near_pieces(piece)) {
+        const PieceSpan span = span_of(part);
+        if (span.span > 0) {
+          TUTTI_RETURN_IF_ERROR(
+              staged->spread.use(static_cast<Bytes>(part.offset + span.lower - low), span.span));
+        }
+      }
+    }
+    staged->given = staged->at(0);
+    return {};
+  }
   TUTTI_ASSIGN_OR_RETURN(staged->lease,
                          engine_.process().scratch().pinned(static_cast<Bytes>(high - low)));
   staged->given = staged->at(0);
@@ -560,10 +825,10 @@ Status Performance::copy_pieces(const Side& side, std::span<const Piece> parts,
     return in ? copies->add(staged.at(start), {}, application, side.memory, bytes)
               : copies->add(application, side.memory, staged.at(start), {}, bytes);
   };
-  for (const Piece& piece : parts) {
+  const auto copy = [&](const Piece& piece) -> Status {
     const PieceSpan span = span_of(piece);
     if (span.span == 0) {
-      continue;
+      return {};
     }
     const std::int64_t first = piece.offset + span.lower;
     if (first != end || end == start) {
@@ -573,6 +838,16 @@ Status Performance::copy_pieces(const Side& side, std::span<const Piece> parts,
       start = first;
     }
     end = first + static_cast<std::int64_t>(span.span);
+    return {};
+  };
+  for (const Piece& piece : parts) {
+    if (staged.spread.data() == nullptr) {
+      TUTTI_RETURN_IF_ERROR(copy(piece));
+      continue;
+    }
+    for (const Piece& part : near_pieces(piece)) {
+      TUTTI_RETURN_IF_ERROR(copy(part));
+    }
   }
   return end > start ? flush() : Status();
 }
@@ -589,8 +864,8 @@ Status Performance::run_native_staged(int* code) {
   const bool is_bcast = view_.collective == Collective::kBcast;
   const bool is_exscan = view_.collective == Collective::kExscan;
   const auto self = static_cast<std::size_t>(rank_);
-  Staged send{.lease = {}, .lower = 0, .given = view_.send};
-  Staged recv{.lease = {}, .lower = 0, .given = view_.recv};
+  Staged send{.lease = {}, .spread = {}, .lower = 0, .given = view_.send};
+  Staged recv{.lease = {}, .spread = {}, .lower = 0, .given = view_.recv};
   const int device = std::max(send_.memory.device, recv_.memory.device);
   Bytes total = 0;
   std::vector<Piece> send_parts;
@@ -661,6 +936,13 @@ Status Performance::pack(const Side& side, const Piece& piece, std::byte* dense)
   const std::byte* origin = static_cast<const std::byte*>(side.buffer) + piece.offset;
   Lease lease;
   if (side.memory.kind == MemoryKind::kDevice) {
+    if (const std::vector<Piece> parts = near_pieces(piece); parts.size() > 1) {
+      for (const Piece& part : parts) {
+        TUTTI_RETURN_IF_ERROR(pack(side, part, dense));
+        dense += part.bytes();
+      }
+      return {};
+    }
     const PieceSpan span = span_of(piece);
     TUTTI_ASSIGN_OR_RETURN(lease, engine_.process().scratch().pinned(span.span));
     TUTTI_RETURN_IF_ERROR(
@@ -692,6 +974,13 @@ Status Performance::unpack(const Side& side, const Piece& piece, const std::byte
   Lease lease;
   const bool on_device = side.memory.kind == MemoryKind::kDevice;
   if (on_device) {
+    if (const std::vector<Piece> parts = near_pieces(piece); parts.size() > 1) {
+      for (const Piece& part : parts) {
+        TUTTI_RETURN_IF_ERROR(unpack(side, part, dense));
+        dense += part.bytes();
+      }
+      return {};
+    }
     // What lies between the elements goes down and comes back unchanged.
     TUTTI_ASSIGN_OR_RETURN(lease, engine_.process().scratch().pinned(span.span));
     TUTTI_RETURN_IF_ERROR(runners::copy_any(api_, lease.data(), {}, application + span.lower,

@@ -52,6 +52,7 @@ struct Collectives {
   X(Comm_remote_size)           \
   X(Comm_test_inter)            \
   X(Comm_split)                 \
+  X(Comm_compare)               \
   X(Comm_split_type)            \
   X(Comm_free)                  \
   X(Comm_create_keyval)         \
@@ -59,7 +60,9 @@ struct Collectives {
   X(Comm_get_attr)              \
   X(Comm_set_attr)              \
   X(Comm_delete_attr)           \
+  X(Comm_get_errhandler)        \
   X(Comm_set_errhandler)        \
+  X(Errhandler_free)            \
   X(Comm_call_errhandler)       \
   X(Comm_dup_with_info)         \
   X(Comm_set_info)              \
@@ -95,10 +98,12 @@ struct Collectives {
   X(Get_library_version)        \
   X(Reduce_local)               \
   X(Pack)                       \
+  X(Pack_size)                  \
   X(Unpack)                     \
   X(Add_error_class)            \
   X(Add_error_code)             \
   X(Add_error_string)           \
+  X(Error_class)                \
   X(Error_string)
 
 struct Pmpi {

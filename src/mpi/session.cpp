@@ -348,8 +348,13 @@ Status start(Session* session) {
   if (!created.ok()) {
     return created.status();
   }
-  session->engine = std::move(*created);
-  session->inert = session->engine->is_inert();
+  session->inert = (*created)->is_inert();
+  if (session->inert) {
+    created->reset();
+    session->library.reset();  // Nobody asks them again; a program may have thousands.
+  } else {
+    session->engine = std::move(*created);
+  }
   return {};
 }
 

@@ -13,11 +13,13 @@
 #include <utility>
 #include <vector>
 
+#include "mpi/library.hpp"
 #include "mpi/pmpi.hpp"
 #include "runners/direct/host_reduce.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 
+using select::Collective;
 using select::DataType;
 using select::ReduceOp;
 
@@ -337,21 +339,94 @@ void ask_for(MPI_Comm alone, NamedType* named) {
   }
 }
 
+/// By collective, of one element and of more: libraries let one pass that is where it belongs.
+struct AliasingErrors {
+  int of_one = MPI_SUCCESS;
+  int of_more = MPI_SUCCESS;
+};
+std::array<AliasingErrors, kCollectiveCount> g_aliasing_errors;
+
+/// `count` elements onto themselves, on a communicator of this rank alone.
+int move_onto_itself(MPI_Comm alone, Collective collective, int count) {
+  alignas(16) std::array<int, 4> data{};
+  int* const at = data.data();
+  const MPI_Datatype type = MPI_INT;
+  const int zero = 0;
+  const auto& mpi = pmpi.small;
+  switch (collective) {
+    case Collective::kGather:
+      return mpi.Gather(at, count, type, at, count, type, 0, alone);
+    case Collective::kGatherv:
+      return mpi.Gatherv(at, count, type, at, &count, &zero, type, 0, alone);
+    case Collective::kScatter:
+      return mpi.Scatter(at, count, type, at, count, type, 0, alone);
+    case Collective::kScatterv:
+      return mpi.Scatterv(at, &count, &zero, type, at, count, type, 0, alone);
+    case Collective::kAllgather:
+      return mpi.Allgather(at, count, type, at, count, type, alone);
+    case Collective::kAllgatherv:
+      return mpi.Allgatherv(at, count, type, at, &count, &zero, type, alone);
+    case Collective::kAlltoall:
+      return mpi.Alltoall(at, count, type, at, count, type, alone);
+    case Collective::kAlltoallv:
+      return mpi.Alltoallv(at, &count, &zero, type, at, &count, &zero, type, alone);
+    case Collective::kAlltoallw:
+      return mpi.Alltoallw(at, &count, &zero, &type, at, &count, &zero, &type, alone);
+    case Collective::kReduce:
+      return mpi.Reduce(at, at, count, type, MPI_SUM, 0, alone);
+    case Collective::kAllreduce:
+      return mpi.Allreduce(at, at, count, type, MPI_SUM, alone);
+    case Collective::kScan:
+      return mpi.Scan(at, at, count, type, MPI_SUM, alone);
+    case Collective::kExscan:
+      return mpi.Exscan(at, at, count, type, MPI_SUM, alone);
+    case Collective::kReduceScatter:
+      return mpi.Reduce_scatter(at, at, &count, type, MPI_SUM, alone);
+    case Collective::kReduceScatterBlock:
+      return mpi.Reduce_scatter_block(at, at, count, type, MPI_SUM, alone);
+    default:
+      return MPI_SUCCESS;
+  }
+}
+
+void ask_for_aliasing(MPI_Comm alone) {
+  // Open MPI raises this one where no communicator is known.
+  const QuietErrors world(MPI_COMM_WORLD);
+  const QuietErrors self(MPI_COMM_SELF);
+  const auto class_of = [](int code) {
+    int error_class = code;
+    return code == MPI_SUCCESS || pmpi.Error_class(code, &error_class) != MPI_SUCCESS ? code
+                                                                                      : error_class;
+  };
+  for (int index = 0; index < kCollectiveCount; ++index) {
+    const auto collective = static_cast<Collective>(index);
+    g_aliasing_errors[static_cast<std::size_t>(index)] = {
+        class_of(move_onto_itself(alone, collective, 1)),
+        class_of(move_onto_itself(alone, collective, 2))};
+  }
+}
+
 /// MPI_COMM_SELF exists; otherwise nobody is asked.
 std::atomic<bool> g_has_self{false};
 
-void ask(std::span<NamedType> named) {
+/// On a communicator of this rank alone that returns errors, if there is one to be had.
+template <class Ask>
+void ask_alone(Ask ask) {
   MPI_Comm alone = MPI_COMM_NULL;
   // Not MPI_Comm_dup, which runs the copy callbacks of the application's attributes.
   if (!g_has_self || pmpi.Comm_split(MPI_COMM_SELF, 0, 0, &alone) != MPI_SUCCESS) {
     return;
   }
   if (pmpi.Comm_set_errhandler(alone, MPI_ERRORS_RETURN) == MPI_SUCCESS) {
-    for (NamedType& one : named) {
-      ask_for(alone, &one);
-    }
+    ask(alone);
   }
   pmpi.Comm_free(&alone);
+}
+
+void ask_for_all(MPI_Comm alone, std::span<NamedType> named) {
+  for (NamedType& one : named) {
+    ask_for(alone, &one);
+  }
 }
 
 }  // namespace
@@ -367,7 +442,10 @@ std::uint64_t ask_library_types(bool has_self) {
         named->meaning.fill(DataType::kOther);
       }
     }
-    ask(g_named);
+    ask_alone([](MPI_Comm alone) {
+      ask_for_all(alone, g_named);
+      ask_for_aliasing(alone);
+    });
     for (const NamedType& named : g_named) {
       for (const DataType meaning : named.meaning) {
         hash = (hash ^ static_cast<std::uint64_t>(meaning)) * 0x100000001b3ULL;
@@ -375,6 +453,11 @@ std::uint64_t ask_library_types(bool has_self) {
     }
   });
   return hash;
+}
+
+int aliasing_error(Collective collective, std::uint64_t elements) {
+  const AliasingErrors& errors = g_aliasing_errors[static_cast<std::size_t>(collective)];
+  return elements == 0 ? MPI_SUCCESS : elements == 1 ? errors.of_one : errors.of_more;
 }
 
 bool is_predefined_type(MPI_Datatype type) { return g_types.find(handle_bits(type)) != nullptr; }
@@ -456,7 +539,7 @@ const NamedType* f90_type(MPI_Datatype type) {
       NamedType{.type = type, .candidates = candidates, .meaning = {}, .dense_bytes = 0});
   if (is_new) {
     found->second.meaning.fill(candidates[0]);
-    ask(std::span(&found->second, 1));
+    ask_alone([&](MPI_Comm alone) { ask_for_all(alone, std::span(&found->second, 1)); });
   }
   return &found->second;
 }

@@ -23,6 +23,7 @@ class Numbers {
     return wide_ ? static_cast<std::int64_t>(static_cast<const Wide*>(array_)[i])
                  : static_cast<std::int64_t>(static_cast<const Narrow*>(array_)[i]);
   }
+  bool is_same_array(const Numbers& other) const { return array_ == other.array_; }
   explicit operator bool() const { return array_ != nullptr; }
 
  private:

@@ -5,6 +5,7 @@
 // communicator; it never knows why it was chosen.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -29,9 +30,10 @@ class Runner {
 /// (Carrier) are on the private communicator; it reduces with the call's MPI type and operation.
 class MpiLibrary : public Carrier, public Bootstrap {
  public:
-  /// Makes a private duplicate of the communicator for the steps that are ours. Collective; called
-  /// once it is known that there is anything to do.
-  virtual Status duplicate() = 0;
+  /// Gets a private communicator for the steps that are ours; `may_share`: with other communicators
+  /// of the same ranks, whose calls are made in one order. Collective; called once it is known that
+  /// there is anything to do. False, on all ranks: there is none to be had.
+  virtual Result<bool> duplicate(bool may_share) = 0;
   /// The MPI library's own collective on dense buffers it can read (host memory, or device memory
   /// when the MPI is device-aware). Of the whole scope it must meet the plain calls of ranks that
   /// need no staging: same communicator, same function, in place where they are.
@@ -45,6 +47,25 @@ class MpiLibrary : public Carrier, public Bootstrap {
   virtual void set_look(const std::function<Status()>& look) { static_cast<void>(look); }
   /// This rank is not, or no longer, in what its peers do: what is under way may never end. Local.
   virtual void leave() {}
+  /// Whether some rank's buffers in the call of that number are device memory. Collective.
+  /// kMismatch, on all ranks whose call was not refused: another rank's was, which has told it by
+  /// refuse(); the next agreement is in step.
+  virtual Result<bool> agree_on_call(std::uint64_t call, bool on_device) {
+    static_cast<void>(call);
+    std::uint64_t any = on_device ? 1 : 0;
+    TUTTI_RETURN_IF_ERROR(max_in_place(&any, 1));
+    return any != 0;
+  }
+  /// This rank's call of that number was refused; other ranks may be in steps of ours, unless
+  /// theirs was refused as well. Which of the two is found by settle(). Local. False: it cannot be
+  /// found.
+  virtual bool refuse(std::uint64_t call) {
+    static_cast<void>(call);
+    return false;
+  }
+  /// Before steps of ours: waits until it is known that a call which was refused here was so on all
+  /// ranks, or that the others have heard of it. An error: neither.
+  virtual Status settle() { return {}; }
 };
 
 }  // namespace tutti::runners

@@ -172,7 +172,7 @@ std::string schedule_refusal(const Plan& plan, const Shape& shape, const CommFac
   if (plan.algorithm == "neighbor-exchange" && facts.ranks > 1 && facts.ranks % 2 != 0) {
     return "neighbor-exchange needs an even number of ranks";
   }
-  return plan.carrier == Backend::kCcl ? carrier_refusal(shape, facts) : "";
+  return plan.carrier == Backend::kCcl ? carrier_refusal(shape, facts) : facts.messages_refusal;
 }
 
 bool direct_has(Collective collective) {
@@ -320,6 +320,9 @@ std::string alpha_refusal(const Shape& shape, const CommFacts& facts) {
   }
   if (facts.nodes <= 1) {
     return "alpha needs several nodes; " + on_nodes(facts.nodes);
+  }
+  if (!facts.messages_refusal.empty()) {
+    return facts.messages_refusal;
   }
   if (!is_reduction(shape.collective)) {
     return "";

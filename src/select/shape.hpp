@@ -171,6 +171,8 @@ struct CommFacts {
   std::string direct_host_refusal = "not set up";
   /// Why our kernels got no staging memory for copy engines; empty: nobody wanted, or they did.
   std::string copies_refusal;
+  /// Why steps of ours cannot go through the MPI; empty: they can.
+  std::string messages_refusal;
 
   bool operator==(const CommFacts&) const = default;
 };

@@ -93,7 +93,7 @@ class ThreadMpi : public runners::MpiLibrary {
     scopes_[0] = {all, world.board(all), {rank, world.ranks()}};
   }
 
-  Status duplicate() override { return {}; }
+  Result<bool> duplicate(bool /*may_share*/) override { return true; }
 
   Status allgather(const void* send, void* recv, Bytes bytes_each) override {
     Scope& scope = scopes_[0];

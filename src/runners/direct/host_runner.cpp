@@ -150,7 +150,8 @@ Status DirectHostRunner::agree_on_mappings(const HostUse& use, std::uint64_t cal
         return Status(ErrorCode::kLibraryFailed,
                       "rank " + std::to_string(rank) + " has left the communicator");
       }
-      if (peer.passed_by().read() > calls) {
+      // A rank that is through may be in later calls, too.
+      if (peer.passed_by().read() > calls && peer.state().read() == kUndecided) {
         return Status(ErrorCode::kLibraryFailed,
                       "rank " + std::to_string(rank) +
                           " is in a call that goes another way for what it passed there; all ranks "

@@ -26,7 +26,7 @@ class PlacedMpi : public MpiLibrary {
   ScopeRank scope_rank(Scope scope) const override {
     return scope == Scope::kWhole ? place_ : ScopeRank{};
   }
-  Status duplicate() override { return none(); }
+  Result<bool> duplicate(bool) override { return none(); }
   Status allgather(const void*, void*, Bytes) override { return none(); }
   Status max_in_place(std::uint64_t*, int) override { return none(); }
   Status make_scopes(int) override { return none(); }

@@ -1,0 +1,551 @@
+/* SPDX-FileCopyrightText: 2026 the Tutti authors
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Calls that an MPI refuses, or that are legal and odd, each followed by calls that are right. What
+ * the refused call returns is printed, to be compared with what the same program prints without the
+ * preload; the calls after it must give right results, whatever carries them.
+ *
+ * Usage: refused [--memory KIND] [--calls alike|one] [--only NUMBER] [--apart]
+ *                [--churn N] [--live N] [--far] [--threads]
+ *   --calls  alike: wrong on every rank (default); one: at the root, or on one rank, alone.
+ *   --apart  each call is the first of a communicator of its own.
+ *   --churn  instead: N communicators, one after the other, each with an allreduce, a call that is
+ *            refused or odd, another allreduce. Memory must not grow.
+ *   --live   instead: as many communicators as there may be at once, at most N, each with calls.
+ *   --threads  with MPI_THREAD_MULTIPLE.
+ *   --far    instead: v-forms whose displacements are far apart.
+ * Lines: "NAME: class on rank 0, class on rank 1, ...".
+ * Last line: "refused: N checks, W failed" summed over the ranks.
+ */
+#define _GNU_SOURCE
+#include <malloc.h>
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "memory.h"
+#include "native.h"
+
+enum { kRanksMax = 8, kCount = 600, kBlock = kCount * kRanksMax };
+
+static int rank, ranks;
+static bool on_device;
+static long checks, wrong;
+static int *in, *out; /* 2 * kBlock elements each. */
+static int* mirror;
+static MPI_Datatype uncommitted;
+static MPI_Op not_commuting;
+
+static void expect(bool condition, const char* what, const char* where) {
+  ++checks;
+  if (condition) return;
+  ++wrong;
+  fprintf(stderr, "FAILED on rank %d: %s: %s\n", rank, where, what);
+}
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static void first_in(void* a, void* b, int* count, MPI_Datatype* type) {
+  (void)a, (void)b, (void)count, (void)type;
+}
+
+/* Arrays of the v-forms. */
+static int counts[kRanksMax], displs[kRanksMax], byte_displs[kRanksMax], negative[kRanksMax];
+static MPI_Datatype types[kRanksMax];
+
+/* Three calls that are right, with their results. */
+static void right_calls(MPI_Comm comm, int salt, const char* where) {
+  const int n = kCount;
+  for (int i = 0; i < n * ranks; ++i) mirror[i] = salt + 100 * rank + i;
+  memory_write(on_device, in, mirror, sizeof(int) * (size_t)(n * ranks));
+  int code = MPI_Allreduce(in, out, n, MPI_INT, MPI_SUM, comm);
+  expect(code == MPI_SUCCESS, "an allreduce after it fails", where);
+  memory_read(on_device, mirror, out, sizeof(int) * (size_t)n);
+  bool good = true;
+  for (int i = 0; i < n && code == MPI_SUCCESS; ++i) {
+    good = good && mirror[i] == ranks * (salt + i) + 100 * (ranks * (ranks - 1) / 2);
+  }
+  expect(good, "an allreduce after it is wrong", where);
+  code = MPI_Alltoall(in, n, MPI_INT, out, n, MPI_INT, comm);
+  expect(code == MPI_SUCCESS, "an alltoall after it fails", where);
+  memory_read(on_device, mirror, out, sizeof(int) * (size_t)(n * ranks));
+  good = true;
+  for (int i = 0; i < n * ranks && code == MPI_SUCCESS; ++i) {
+    good = good && mirror[i] == salt + 100 * (i / n) + rank * n + i % n;
+  }
+  expect(good, "an alltoall after it is wrong", where);
+  const int root = ranks - 1;
+  code = MPI_Bcast(rank == root ? in : out, n, MPI_INT, root, comm);
+  expect(code == MPI_SUCCESS, "a bcast after it fails", where);
+  memory_read(on_device, mirror, rank == root ? in : out, sizeof(int) * (size_t)n);
+  good = true;
+  for (int i = 0; i < n && code == MPI_SUCCESS; ++i)
+    good = good && mirror[i] == salt + 100 * root + i;
+  expect(good, "a bcast after it is wrong", where);
+  code = MPI_Allgatherv(in, n, MPI_INT, out, counts, displs, MPI_INT, comm);
+  expect(code == MPI_SUCCESS, "an allgatherv after it fails", where);
+  memory_read(on_device, mirror, out, sizeof(int) * (size_t)(n * ranks));
+  good = true;
+  for (int i = 0; i < n * ranks && code == MPI_SUCCESS; ++i) {
+    good = good && mirror[i] == salt + 100 * (i / n) + i % n;
+  }
+  expect(good, "an allgatherv after it is wrong", where);
+}
+
+/* Wrong on every rank. Null: there is no such number. */
+static const char* call_alike(int number, MPI_Comm comm, int* code) {
+  const int n = kCount;
+  const MPI_Datatype none = MPI_DATATYPE_NULL;
+  int* own = out + rank * n;
+#define CALL(name, call) \
+  *code = call;          \
+  return name
+  switch (number) {
+    case 0:
+      CALL("bcast of nothing of no type", MPI_Bcast(NULL, 0, none, 0, comm));
+    case 1:
+      CALL("bcast of no type", MPI_Bcast(out, n, none, 0, comm));
+    case 2:
+      CALL("bcast of -1", MPI_Bcast(out, -1, MPI_INT, 0, comm));
+    case 3:
+      CALL("bcast from -1", MPI_Bcast(out, n, MPI_INT, -1, comm));
+    case 4:
+      CALL("bcast from beyond", MPI_Bcast(out, n, MPI_INT, ranks, comm));
+    case 5:
+      CALL("bcast of an uncommitted type", MPI_Bcast(out, n, uncommitted, 0, comm));
+    case 6:
+      CALL("bcast of NULL", MPI_Bcast(NULL, n, MPI_INT, 0, comm));
+    case 8:
+      CALL("allreduce by no operation", MPI_Allreduce(in, out, n, MPI_INT, MPI_OP_NULL, comm));
+    case 9:
+      CALL("allreduce of no type", MPI_Allreduce(in, out, n, none, MPI_SUM, comm));
+    case 10:
+      CALL("allreduce of -1", MPI_Allreduce(in, out, -1, MPI_INT, MPI_SUM, comm));
+    case 11:
+      CALL("band of doubles", MPI_Allreduce(in, out, n / 2, MPI_DOUBLE, MPI_BAND, comm));
+    case 12:
+      CALL("sum of an uncommitted type", MPI_Allreduce(in, out, n, uncommitted, MPI_SUM, comm));
+    case 13:
+      CALL("allreduce of NULL", MPI_Allreduce(NULL, out, n, MPI_INT, MPI_SUM, comm));
+    case 14:
+      CALL("allreduce into NULL", MPI_Allreduce(in, NULL, n, MPI_INT, MPI_SUM, comm));
+    case 15:
+      CALL("allgather into NULL", MPI_Allgather(in, n, MPI_INT, NULL, n, MPI_INT, comm));
+    case 16:
+      CALL("allgather of no type", MPI_Allgather(in, n, none, out, n, MPI_INT, comm));
+    case 17:
+      CALL("allgather of -1", MPI_Allgather(in, -1, MPI_INT, out, n, MPI_INT, comm));
+    case 18:
+      CALL("alltoall of no type", MPI_Alltoall(in, n, none, out, n, MPI_INT, comm));
+    case 19:
+      CALL("gather to -1", MPI_Gather(in, n, MPI_INT, out, n, MPI_INT, -1, comm));
+    case 20:
+      CALL("scatter from beyond", MPI_Scatter(in, n, MPI_INT, out, n, MPI_INT, ranks, comm));
+    case 21:
+      CALL("reduce to beyond", MPI_Reduce(in, out, n, MPI_INT, MPI_SUM, ranks, comm));
+    case 22:
+      CALL("reduce by no operation", MPI_Reduce(in, out, n, MPI_INT, MPI_OP_NULL, 0, comm));
+    case 23:
+      CALL("reduce_scatter by no operation",
+           MPI_Reduce_scatter(in, out, counts, MPI_INT, MPI_OP_NULL, comm));
+    case 24:
+      CALL("scan by no operation", MPI_Scan(in, out, n, MPI_INT, MPI_OP_NULL, comm));
+    case 25:
+      CALL("allgatherv of no type",
+           MPI_Allgatherv(in, n, none, out, counts, displs, MPI_INT, comm));
+    case 26:
+      CALL("allgather of nothing of no type", MPI_Allgather(NULL, 0, none, NULL, 0, none, comm));
+    case 27:
+      CALL("allreduce of nothing of no type", MPI_Allreduce(NULL, NULL, 0, none, MPI_SUM, comm));
+    /* Aliased. */
+    case 30:
+      CALL("aliased allreduce", MPI_Allreduce(out, out, n, MPI_INT, MPI_SUM, comm));
+    case 32:
+      CALL("aliased allgather, own block", MPI_Allgather(own, n, MPI_INT, out, n, MPI_INT, comm));
+    case 34:
+      CALL("aliased allgatherv, own block",
+           MPI_Allgatherv(own, n, MPI_INT, out, counts, displs, MPI_INT, comm));
+    case 35:
+      CALL("aliased alltoall", MPI_Alltoall(out, n, MPI_INT, out, n, MPI_INT, comm));
+    case 36:
+      CALL("aliased alltoallv",
+           MPI_Alltoallv(out, counts, displs, MPI_INT, out, counts, displs, MPI_INT, comm));
+    case 37:
+      CALL("aliased alltoallw",
+           MPI_Alltoallw(out, counts, byte_displs, types, out, counts, byte_displs, types, comm));
+    case 38:
+      CALL("aliased scan", MPI_Scan(out, out, n, MPI_INT, MPI_SUM, comm));
+    case 39:
+      CALL("aliased exscan", MPI_Exscan(out, out, n, MPI_INT, MPI_SUM, comm));
+    case 40:
+      CALL("aliased reduce_scatter", MPI_Reduce_scatter(out, out, counts, MPI_INT, MPI_SUM, comm));
+    case 41:
+      CALL("aliased reduce_scatter_block",
+           MPI_Reduce_scatter_block(out, out, n, MPI_INT, MPI_SUM, comm));
+    case 46:
+      CALL("aliased allgather of nothing", MPI_Allgather(out, 0, MPI_INT, out, 0, MPI_INT, comm));
+    case 47:
+      CALL("aliased allreduce of nothing", MPI_Allreduce(out, out, 0, MPI_INT, MPI_SUM, comm));
+    case 49:
+      CALL("aliased alltoall of another type",
+           MPI_Alltoall(out, n, MPI_INT, out, 4 * n, MPI_BYTE, comm));
+    case 51:
+      CALL("aliased alltoall of one byte", MPI_Alltoall(out, 1, MPI_BYTE, out, 1, MPI_BYTE, comm));
+    case 52:
+      CALL("aliased allreduce by a function",
+           MPI_Allreduce(out, out, n, MPI_INT, not_commuting, comm));
+    case 53:
+      CALL("aliased allreduce of 1", MPI_Allreduce(out, out, 1, MPI_INT, MPI_SUM, comm));
+    default:
+      return NULL;
+  }
+}
+
+/* Wrong at the root, or on rank 1, alone. */
+static const char* call_one(int number, MPI_Comm comm, int* code) {
+  const int n = kCount;
+  const bool root = rank == 0;
+  const bool hit = rank == 1 % ranks;
+  const MPI_Datatype none = MPI_DATATYPE_NULL;
+  switch (number) {
+    case 0:
+      CALL("gather, aliased", MPI_Gather(out, n, MPI_INT, out, n, MPI_INT, 0, comm));
+    case 1:
+      CALL("gatherv, aliased", MPI_Gatherv(out, n, MPI_INT, out, counts, displs, MPI_INT, 0, comm));
+    case 2:
+      CALL("scatter, aliased", MPI_Scatter(out, n, MPI_INT, out, n, MPI_INT, 0, comm));
+    case 3:
+      CALL("scatterv, aliased",
+           MPI_Scatterv(out, counts, displs, MPI_INT, out, n, MPI_INT, 0, comm));
+    case 4:
+      CALL("reduce, aliased", MPI_Reduce(out, out, n, MPI_INT, MPI_SUM, 0, comm));
+    case 5:
+      CALL("gather of no type at the root",
+           MPI_Gather(in, n, MPI_INT, out, n, root ? none : MPI_INT, 0, comm));
+    case 6:
+      CALL("gather of -1 at the root",
+           MPI_Gather(in, n, MPI_INT, out, root ? -1 : n, MPI_INT, 0, comm));
+    case 7:
+      CALL("scatter of no type at the root",
+           MPI_Scatter(in, n, root ? none : MPI_INT, out, n, MPI_INT, 0, comm));
+    case 8:
+      CALL("scatterv of -1 at the root",
+           MPI_Scatterv(in, root ? negative : counts, displs, MPI_INT, out, n, MPI_INT, 0, comm));
+    case 9:
+      CALL("gatherv of -1 at the root",
+           MPI_Gatherv(in, n, MPI_INT, out, root ? negative : counts, displs, MPI_INT, 0, comm));
+    case 10:
+      CALL("bcast of no type at the root", MPI_Bcast(out, n, root ? none : MPI_INT, 0, comm));
+    case 11:
+      CALL("reduce to NULL at the root",
+           MPI_Reduce(in, root ? NULL : out, n, MPI_INT, MPI_SUM, 0, comm));
+    case 12:
+      CALL("allreduce of -1 on one rank",
+           MPI_Allreduce(in, out, hit ? -1 : n, MPI_INT, MPI_SUM, comm));
+    case 13:
+      CALL("allgather of no type on one rank",
+           MPI_Allgather(in, n, hit ? none : MPI_INT, out, n, MPI_INT, comm));
+    case 14:
+      CALL("alltoall, aliased on one rank",
+           MPI_Alltoall(hit ? out : in, n, MPI_INT, out, n, MPI_INT, comm));
+    case 15:
+      CALL("allreduce, aliased on one rank",
+           MPI_Allreduce(hit ? out : in, out, n, MPI_INT, MPI_SUM, comm));
+    case 16:
+      CALL("bcast of no type on one rank", MPI_Bcast(out, n, hit ? none : MPI_INT, 0, comm));
+    case 17:
+      CALL("gather of no type on one rank",
+           MPI_Gather(in, n, hit ? none : MPI_INT, out, n, MPI_INT, 0, comm));
+    case 18:
+      CALL("allgatherv of -1 on one rank",
+           MPI_Allgatherv(in, n, MPI_INT, out, hit ? negative : counts, displs, MPI_INT, comm));
+    case 19:
+      CALL("alltoallv of -1 on one rank",
+           MPI_Alltoallv(in, hit ? negative : counts, displs, MPI_INT, out, counts, displs, MPI_INT,
+                         comm));
+    case 20:
+      CALL("reduce in place on one rank",
+           MPI_Reduce(hit ? MPI_IN_PLACE : in, out, n, MPI_INT, MPI_SUM, 0, comm));
+    case 21:
+      CALL("allgather, aliased", MPI_Allgather(out, n, MPI_INT, out, n, MPI_INT, comm));
+    case 22:
+      CALL("allgatherv, aliased",
+           MPI_Allgatherv(out, n, MPI_INT, out, counts, displs, MPI_INT, comm));
+    case 23:
+      CALL("bcast of an uncommitted type at the root",
+           MPI_Bcast(out, n, root ? uncommitted : MPI_INT, 0, comm));
+    default:
+      return NULL;
+  }
+}
+
+static const char* call(bool alike, int number, MPI_Comm comm, int* code) {
+  return alike ? call_alike(number, comm, code) : call_one(number, comm, code);
+}
+
+static MPI_Comm returning(void) {
+  MPI_Comm comm = MPI_COMM_NULL;
+  if (MPI_Comm_dup(MPI_COMM_WORLD, &comm) != MPI_SUCCESS) return MPI_COMM_NULL;
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  return comm;
+}
+
+/* Each call on each rank, and what comes after it. */
+static void report(const char* name, int code, double seconds) {
+  int mine = MPI_SUCCESS;
+  int classes[kRanksMax];
+  if (code != MPI_SUCCESS) MPI_Error_class(code, &mine);
+  NATIVE(MPI_Gather)(&mine, 1, MPI_INT, classes, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  if (rank != 0) return;
+  printf("%s:", name);
+  for (int peer = 0; peer < ranks; ++peer) {
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(classes[peer], text, &length);
+    text[strcspn(text, ":,")] = '\0';
+    printf("%s %s", peer ? "," : "", classes[peer] == MPI_SUCCESS ? "well" : text);
+  }
+  printf("\n");
+  if (seconds > 1) fprintf(stderr, "slow: %s: %.1f s\n", name, seconds);
+  fflush(stdout);
+}
+
+/* Open MPI follows a null buffer, MPICH a null type or negative count of a reduction: the process
+ * may end. */
+#ifdef OPEN_MPI
+static bool ends_the_process(int number) { return number == 6 || (number >= 13 && number <= 15); }
+#else
+static bool ends_the_process(int number) { return number == 9 || number == 10 || number == 27; }
+#endif
+
+static void all_calls(bool alike, int only, bool apart) {
+  MPI_Comm comm = returning();
+  for (int number = 0; number < 100; ++number) {
+    if (only >= 0 && number != only) continue;
+    if (!apart) right_calls(comm, number, "before the first");
+    for (int i = 0; i < 2 * kBlock; ++i) mirror[i] = i;
+    memory_write(on_device, in, mirror, sizeof(int) * 2 * kBlock);
+    memory_write(on_device, out, mirror, sizeof(int) * 2 * kBlock);
+    int code = MPI_SUCCESS;
+    if (alike && ends_the_process(number)) continue;
+    const double start = now();
+    const char* name = call(alike, number, comm, &code);
+    if (!name) continue;
+    report(name, code, now() - start);
+    right_calls(comm, number, name);
+    right_calls(comm, number + 1, name);
+    if (apart) {
+      MPI_Comm_free(&comm);
+      comm = returning();
+    }
+  }
+  MPI_Comm_free(&comm);
+}
+
+static long resident_kib(void) {
+  char line[256];
+  long kib = 0;
+  FILE* file = fopen("/proc/self/status", "r");
+  while (file && fgets(line, sizeof line, file)) {
+    if (sscanf(line, "VmRSS: %ld", &kib) == 1) break;
+  }
+  if (file) fclose(file);
+  return kib;
+}
+
+static void churn(int times, int only) {
+  long before = 0;
+  for (int i = 0; i < times; ++i) {
+    if (i == times / 4) before = resident_kib();
+    MPI_Comm comm = returning();
+    if (comm == MPI_COMM_NULL) {
+      expect(false, "no communicator can be made any more", "churn");
+      fprintf(stderr, "refused: after %d communicators\n", i);
+      break;
+    }
+    int one = 1;
+    int sum = 0;
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm);
+    expect(sum == ranks, "an allreduce is wrong", "churn");
+    int code = MPI_SUCCESS;
+    const int number = only >= 0 ? only : i % 30;
+    if (!ends_the_process(number)) call_alike(number, comm, &code);
+    sum = 0;
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm);
+    expect(sum == ranks, "an allreduce after it is wrong", "churn");
+    MPI_Comm_free(&comm);
+  }
+  const long grown = resident_kib() - before;
+  if (rank == 0) printf("churn: grew by %ld KiB over %d communicators\n", grown, times - times / 4);
+  expect(grown < 4096, "memory grows", "churn");
+}
+
+/* In use, of what malloc has given. */
+static long heap_bytes(void) {
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+  return (long)mallinfo2().uordblks;
+#else
+  return 1024 * resident_kib();
+#endif
+}
+
+static void live(int most) {
+  MPI_Comm* comms = malloc(sizeof *comms * (size_t)most);
+  int made = 0;
+  const long before = heap_bytes();
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  for (; made < most; ++made) {
+    if ((comms[made] = returning()) == MPI_COMM_NULL) break;
+    for (int call_number = 0; call_number < 2; ++call_number) {
+      int one[64] = {1};
+      int sum[64] = {0};
+      const int code = MPI_Allreduce(one, sum, 64, MPI_INT, MPI_SUM, comms[made]);
+      expect(code == MPI_SUCCESS && sum[0] == ranks, "an allreduce is wrong", "live");
+      if (wrong > 0) break;
+    }
+    if (wrong > 0) break;
+  }
+  if (rank == 0) {
+    printf("live: %d communicators, %ld bytes each\n", made,
+           (heap_bytes() - before) / (made ? made : 1));
+  }
+  for (int i = 0; i < made; ++i) {
+    int one = 1;
+    int sum = 0;
+    const int code = MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comms[i]);
+    expect(code == MPI_SUCCESS && sum == ranks, "an allreduce at the end is wrong", "live");
+    MPI_Comm_free(&comms[i]);
+  }
+  free(comms);
+}
+
+/* Blocks of a few elements over gigabytes of addresses, with hardly more memory to be had than the
+ * blocks need. */
+static void far_apart(void) {
+  enum { kFew = 100 };
+  const size_t gap = (size_t)3 << 28; /* Elements: 3 GiB. */
+  const size_t elements = gap * (size_t)(ranks - 1) + kFew;
+  int* const spread = memory_allocate(on_device, elements * sizeof *spread);
+  long in_use = 0;
+  char line[256];
+  FILE* file = fopen("/proc/self/status", "r");
+  while (file && fgets(line, sizeof line, file)) sscanf(line, "VmData: %ld", &in_use);
+  if (file) fclose(file);
+  const struct rlimit limit = {(rlim_t)in_use * 1024 + ((rlim_t)1 << 30), RLIM_INFINITY};
+  setrlimit(RLIMIT_DATA, &limit);
+  MPI_Comm comm = returning();
+  MPI_Datatype wide = MPI_DATATYPE_NULL;
+  MPI_Type_create_resized(MPI_INT, 0, (MPI_Aint)(gap * sizeof(int)), &wide);
+  MPI_Type_commit(&wide);
+  int few[kRanksMax];
+  int far[kRanksMax];
+  for (int peer = 0; peer < kRanksMax; ++peer) {
+    few[peer] = kFew;
+    far[peer] = (int)((size_t)peer * gap);
+  }
+  for (int number = 0; number < 4; ++number) {
+    const char* const names[] = {"far allgatherv", "far gatherv", "far alltoallv", "wide gather"};
+    const int block = number == 3 ? 1 : kFew;
+    for (int i = 0; i < kFew * ranks; ++i) mirror[i] = 1000 * rank + i + number;
+    memory_write(on_device, in, mirror, sizeof(int) * (size_t)(kFew * ranks));
+    for (int i = 0; i < kFew; ++i) mirror[i] = -1;
+    for (int peer = 0; peer < ranks; ++peer) {
+      memory_write(on_device, spread + (size_t)peer * gap, mirror, sizeof(int) * kFew);
+    }
+    int code = MPI_SUCCESS;
+    if (number == 0) code = MPI_Allgatherv(in, kFew, MPI_INT, spread, few, far, MPI_INT, comm);
+    if (number == 1) code = MPI_Gatherv(in, kFew, MPI_INT, spread, few, far, MPI_INT, 0, comm);
+    if (number == 2) {
+      int near[kRanksMax];
+      for (int peer = 0; peer < kRanksMax; ++peer) near[peer] = peer * kFew;
+      code = MPI_Alltoallv(in, few, near, MPI_INT, spread, few, far, MPI_INT, comm);
+    }
+    if (number == 3) code = MPI_Gather(in, 1, MPI_INT, spread, 1, wide, 0, comm);
+    expect(code == MPI_SUCCESS, "it fails", names[number]);
+    for (int peer = 0; peer < ranks && (rank == 0 || number % 2 == 0); ++peer) {
+      memory_read(on_device, mirror, spread + (size_t)peer * gap, sizeof(int) * kFew);
+      bool good = true;
+      for (int i = 0; i < kFew; ++i) {
+        const int wanted = 1000 * peer + i + number + (number == 2 ? rank * kFew : 0);
+        good = good && mirror[i] == (i < block ? wanted : -1);
+      }
+      expect(good, "it is wrong", names[number]);
+    }
+  }
+  MPI_Type_free(&wide);
+  MPI_Comm_free(&comm);
+  memory_free(on_device, spread);
+}
+
+int main(int argc, char** argv) {
+  int wanted = MPI_THREAD_SINGLE;
+  for (int i = 1; i < argc; ++i) {
+    if (strcmp(argv[i], "--threads") == 0) wanted = MPI_THREAD_MULTIPLE;
+  }
+  int provided = MPI_THREAD_SINGLE;
+  MPI_Init_thread(&argc, &argv, wanted, &provided);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const char* memory = "host";
+  bool alike = true;
+  bool apart = false;
+  bool is_far = false;
+  int only = -1;
+  int churn_times = 0;
+  int live_most = 0;
+  for (int i = 1; i < argc; ++i) {
+    if (strcmp(argv[i], "--apart") == 0) apart = true;
+    if (strcmp(argv[i], "--far") == 0) is_far = true;
+    if (i + 1 == argc) break;
+    if (strcmp(argv[i], "--memory") == 0) memory = argv[i + 1];
+    if (strcmp(argv[i], "--calls") == 0) alike = strcmp(argv[i + 1], "alike") == 0;
+    if (strcmp(argv[i], "--only") == 0) only = atoi(argv[i + 1]);
+    if (strcmp(argv[i], "--churn") == 0) churn_times = atoi(argv[i + 1]);
+    if (strcmp(argv[i], "--live") == 0) live_most = atoi(argv[i + 1]);
+  }
+  memory_open(memory, rank, false);
+  on_device = memory_has_device();
+  /* The other ranks' calls of a type, or of none, are raised where no communicator is known. */
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  in = memory_allocate(on_device, sizeof(int) * 2 * kBlock);
+  out = memory_allocate(on_device, sizeof(int) * 2 * kBlock);
+  mirror = malloc(sizeof(int) * 2 * kBlock);
+  for (int peer = 0; peer < kRanksMax; ++peer) {
+    counts[peer] = kCount;
+    displs[peer] = peer * kCount;
+    byte_displs[peer] = displs[peer] * (int)sizeof(int);
+    negative[peer] = peer == 0 ? -1 : kCount;
+    types[peer] = MPI_INT;
+  }
+  MPI_Type_contiguous(1, MPI_INT, &uncommitted);
+  MPI_Op_create(first_in, 0, &not_commuting);
+  if (churn_times > 0) {
+    churn(churn_times, only);
+  } else if (live_most > 0) {
+    live(live_most);
+  } else if (is_far) {
+    far_apart();
+  } else {
+    all_calls(alike, only, apart);
+  }
+  MPI_Op_free(&not_commuting);
+  MPI_Type_free(&uncommitted);
+  memory_free(on_device, in);
+  memory_free(on_device, out);
+  free(mirror);
+  const long mine[2] = {checks, wrong};
+  long total[2] = {0};
+  NATIVE(MPI_Reduce)(mine, total, 2, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+  if (rank == 0) printf("refused: %ld checks, %ld failed\n", total[0], total[1]);
+  MPI_Finalize();
+  return wrong != 0;
+}

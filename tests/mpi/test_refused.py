@@ -1,0 +1,163 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""Calls that the MPI refuses, under every plan as natively: tests/mpi/refused.c.
+
+pytest tests/mpi/test_refused.py -k "alike and mpich"
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from harness import Finished, Mpi, job
+from test_mpi import DIRECT, once_per_library, setting
+
+SCHEDULES = {
+    "TUTTI_ALLREDUCE": "rings",
+    "TUTTI_ALLGATHER": "rings",
+    "TUTTI_ALLGATHERV": "rings",
+    "TUTTI_ALLTOALL": "schedule:linear",
+    "TUTTI_ALLTOALLV": "schedule:linear",
+    "TUTTI_BCAST": "schedule:knomial",
+}
+# Name: memory, plan for all collectives, virtual nodes, more variables.
+PLANS: dict[str, tuple[str, str, int, dict[str, str]]] = {
+    "default": ("host", "", 0, {}),
+    "direct": ("host", "", 0, DIRECT),
+    "schedules": ("host", "", 0, SCHEDULES),
+    "alpha": ("host", "mpi-alpha", 2, {}),
+    "default-device": ("hostdevice", "", 0, {}),
+    "staged": ("hostdevice", "mpi-staged", 0, {}),
+    "direct-device": ("hostdevice", "", 0, DIRECT),
+}
+# Where a peer waits for the rank that was refused, and no MPI would have let it go on.
+TIMEOUT = {"TUTTI_TIMEOUT": "2", "TUTTI_LOG_LEVEL": "error"}
+
+
+def refused(
+    mpi: Mpi,
+    tmp_path: Path,
+    plan: str,
+    *options: str,
+    preload: bool = True,
+    extra: dict[str, str] | None = None,
+) -> Finished:
+    """One run of the program on two ranks."""
+    memory, forced_plan, nodes, more = PLANS[plan]
+    environment, path = setting(memory, forced_plan, nodes)
+    return job(
+        mpi,
+        2,
+        [mpi.program("refused"), "--memory", memory, *options],
+        tmp_path,
+        environment=environment | more | (extra or {}),
+        library_path=path,
+        preload=preload,
+        timeout_s=90,
+    )
+
+
+def classes(result: Finished) -> list[str]:
+    """What each call returned on each rank."""
+    return [line for line in result.stdout.splitlines() if not line.startswith("refused:")]
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["one", "apart"])
+@pytest.mark.parametrize("plan", PLANS)
+def test_alike__as_natively_and_the_next_calls_are_right(
+    mpi: Mpi, plan: str, apart: bool, door: Path, tmp_path: Path
+) -> None:
+    once_per_library(mpi)
+    options = ["--apart"] if apart else []
+    natively = refused(mpi, tmp_path, "default", *options, preload=False)
+    natively.assert_passed("refused")
+    result = refused(mpi, tmp_path, plan, *options)
+    result.assert_passed("refused")
+    assert len(classes(natively)) > 30, str(natively)
+    assert classes(result) == classes(natively), str(result)
+
+
+# At the root or on one rank alone. MPICH lets the peers of a gather go on and leaves those of the
+# others waiting; Open MPI too. In shared memory the peers hear of it.
+@pytest.mark.parametrize("number", [0, 1, 4, 5, 6, 9, 14, 15, 18, 21, 22, 23])
+def test_one__in_shared_memory_the_next_calls_are_right(
+    mpi: Mpi, number: int, door: Path, tmp_path: Path
+) -> None:
+    once_per_library(mpi)
+    result = refused(
+        mpi, tmp_path, "direct", "--calls", "one", "--only", str(number), extra=TIMEOUT
+    )
+    result.assert_passed("refused")
+
+
+@pytest.mark.parametrize("number", [10, 13, 14, 18, 19, 21])
+@pytest.mark.parametrize("plan", ["schedules", "default-device"])
+def test_one__ends_and_no_result_is_wrong(
+    mpi: Mpi, plan: str, number: int, door: Path, tmp_path: Path
+) -> None:
+    """A rank that waits for the refused one is told, or ends with an error."""
+    once_per_library(mpi)
+    result = refused(mpi, tmp_path, plan, "--calls", "one", "--only", str(number), extra=TIMEOUT)
+    assert result.status is not None, str(result)
+    assert not result.lines(r"FAILED.* is wrong$"), str(result)
+
+
+@pytest.mark.parametrize("plan", ["default", "direct", "schedules", "alpha", "default-device"])
+def test_churn__a_refused_call_costs_nothing_for_ever(
+    mpi: Mpi, plan: str, door: Path, tmp_path: Path
+) -> None:
+    """More communicators than an MPI has, one after the other."""
+    once_per_library(mpi)
+    refused(mpi, tmp_path, plan, "--churn", "3000").assert_passed("refused")
+
+
+def live(result: Finished) -> tuple[int, int]:
+    """How many communicators there were at once, and bytes of the heap for each on rank 0."""
+    result.assert_passed("refused")
+    found = re.search(r"^live: (\d+) communicators, (\d+) bytes each$", result.stdout, re.MULTILINE)
+    assert found is not None, str(result)
+    return int(found[1]), int(found[2])
+
+
+@pytest.mark.parametrize("plan", ["default", "direct", "schedules", "alpha", "default-device"])
+def test_live__the_mpi_has_its_communicators_for_the_application(
+    mpi: Mpi, plan: str, door: Path, tmp_path: Path
+) -> None:
+    once_per_library(mpi)
+    most = ["--live", "2100" if mpi.flavour == "mpich" else "300"]
+    natively, _ = live(refused(mpi, tmp_path, "default", *most, preload=False))
+    ours, _ = live(refused(mpi, tmp_path, plan, *most))
+    # Duplicates share what is ours, but for the first few; with nothing of ours there is none.
+    least = natively if plan in ("default", "direct") else natively - 12
+    assert ours >= least, f"{ours} live communicators, {natively} natively"
+
+
+def test_live__threads_share_none_and_do_without(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    """Threads may not share: what is over our share of the MPI's communicators does without."""
+    once_per_library(mpi)
+    options = ["--threads", "--live", "300"]
+    info = {"TUTTI_LOG_LEVEL": "info"}
+    result = refused(mpi, tmp_path, "schedules", *options, extra=info)
+    assert live(result)[0] == 300
+    assert result.lines(r"no communicator of ours is to be had"), str(result)
+    strict = {"TUTTI_STRICT": "1", "TUTTI_LOG_LEVEL": "error"}
+    result = refused(mpi, tmp_path, "schedules", *options, extra=strict)
+    assert result.status not in (0, None), str(result)
+    assert result.lines(r"TUTTI_STRICT: allreduce: .* no communicator of ours"), str(result)
+
+
+def test_live__an_inert_communicator_costs_little(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    once_per_library(mpi)
+    most = ["--live", "300"]
+    _, natively = live(refused(mpi, tmp_path, "default", *most, preload=False))
+    _, ours = live(refused(mpi, tmp_path, "default", *most, extra={"TUTTI_ENABLE": "0"}))
+    assert ours - natively < 1024
+
+
+@pytest.mark.parametrize("plan", ["default-device", "staged", "direct-device"])
+def test_far__displacements_take_no_memory(mpi: Mpi, plan: str, door: Path, tmp_path: Path) -> None:
+    once_per_library(mpi)
+    refused(mpi, tmp_path, plan, "--far").assert_passed("refused")
