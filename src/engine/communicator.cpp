@@ -196,6 +196,13 @@ void Communicator::lose_messages() {
 }
 
 void Communicator::refuse() {
+  if (direct_host_runner_ != nullptr) {
+    direct_host_runner_->tell_refusal();
+  } else if (host_memory_ != nullptr) {
+    runners::DirectHostRunner::tell_refusal(
+        *host_memory_, host_introductions_[static_cast<std::size_t>(place_.rank)], place_.ranks,
+        calls_);
+  }
   if (mpi_ == nullptr || !mpi_->refuse(calls_)) {
     fail(Status(ErrorCode::kInvalidArgument,
                 "an earlier call of this rank had wrong arguments; other ranks may be in it"));
@@ -428,7 +435,7 @@ Status Communicator::agree_placement() {
   if (machines_.nodes() != 1) {
     give_back_host_memory();
   } else if (mpi_ != nullptr) {
-    mpi_->set_look([this] { return look_at_peers(); });
+    mpi_->set_look([this] { return look_at_peers(/*in_call=*/false); });
   }
   facts_.nodes = placement_.nodes();
   facts_.ranks_per_node_max = placement_.ranks_per_node_max();
@@ -437,14 +444,14 @@ Status Communicator::agree_placement() {
 }
 
 /// What keeps a rank from coming to this communicator's calls; kUnavailable: nothing tells.
-Status Communicator::look_at_peers() {
+Status Communicator::look_at_peers(bool in_call) {
   if (direct_host_runner_ != nullptr) {
-    return direct_host_runner_->look_at_peers();
+    return direct_host_runner_->look_at_peers(in_call);
   }
   if (host_memory_ != nullptr &&
       host_introductions_.size() == static_cast<std::size_t>(place_.ranks)) {
-    return runners::DirectHostRunner::look_at_peers(*host_memory_, place_.rank,
-                                                    host_introductions_);
+    return runners::DirectHostRunner::look_at_peers(*host_memory_, place_.rank, host_introductions_,
+                                                    in_call ? calls_ : 0);
   }
   return Status(ErrorCode::kUnavailable, "the ranks share no memory");
 }
@@ -888,7 +895,7 @@ Status Communicator::run_schedule(const select::Plan& plan, const runners::Call&
   if (schedule_runner_ == nullptr) {
     schedule_runner_ = std::make_unique<runners::ScheduleRunner>(
         *mpi_, place_.rank, process_.device(), process_.scratch(), placement_,
-        process_.config().timeout_s, [this] { return look_at_peers(); });
+        process_.config().timeout_s, [this] { return look_at_peers(/*in_call=*/true); });
   }
   device::Stream stream = nullptr;
   if (const int device = std::max(call.send_memory.device, call.recv_memory.device); device >= 0) {

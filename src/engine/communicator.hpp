@@ -224,7 +224,7 @@ class Communicator {
   /// Puts the rules of a hinted plan list before all others.
   Status take_plan(const std::string& plan);
   Status agree_placement();
-  Status look_at_peers();
+  Status look_at_peers(bool in_call);
   void give_back_host_memory();
   void lose_messages();
   /// Whether some rule can give a call of this communicator a plan other than the MPI's own, as far

@@ -10,6 +10,7 @@
 //   life, state, failed           see HostMemory; failed is not 0 once the rank has given up
 //   calls_done                    calls that the rank has left: it reads nothing of them again
 //   passed_by                     the last one that went another way, told before it is done
+//   refused                       the last one that was refused for its arguments
 //   staged, reduced               rounds of reductions: own input written, as a position; inputs of
 //                                 all ranks read, as a key (HostLayout::round_key)
 //   spread, spread_taken[w]       pieces for everybody: written; read from writer w
@@ -193,6 +194,9 @@ class HostArea {
   HostCounter calls_done() const { return counter(HostLayout::kCallsDone); }
   HostCounter passed_by() const {  // Beside calls_done, which is written with it.
     return HostCounter(line(HostLayout::kCallsDone) + sizeof(std::uint64_t));
+  }
+  HostCounter refused() const {
+    return HostCounter(line(HostLayout::kCallsDone) + 2 * sizeof(std::uint64_t));
   }
   void pass_by(std::uint64_t call) const {
     passed_by().publish(call);

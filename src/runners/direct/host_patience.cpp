@@ -67,6 +67,15 @@ Status HostPeers::look_at(int rank) const {
   return {};
 }
 
+Status HostPeers::look_at(int rank, std::uint64_t call) const {
+  const auto i = static_cast<std::size_t>(rank);
+  if (call != 0 && segments[i] != nullptr && areas[i].refused().read() == call) {
+    return Status(ErrorCode::kLibraryFailed,
+                  "rank " + std::to_string(rank) + " is not in it: its arguments were refused");
+  }
+  return look_at(rank);
+}
+
 void Patience::check(int rank) {
   if (!failure_.ok()) {
     return;

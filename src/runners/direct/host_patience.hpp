@@ -35,6 +35,8 @@ struct HostPeers {
 
   /// What keeps `rank` from coming; ok: nothing known.
   Status look_at(int rank) const;
+  /// The same, in a call of that number; 0: in none.
+  Status look_at(int rank, std::uint64_t call) const;
   /// The rank has freed the communicator.
   bool has_ended(int rank) const {
     const auto i = static_cast<std::size_t>(rank);

@@ -333,12 +333,12 @@ Status DirectHostRunner::run(Scope scope, const Call& call) {
   return {};
 }
 
-Status DirectHostRunner::look_at_peers() const {
+Status DirectHostRunner::look_at_peers(bool in_call) const {
   for (int peer = 0; peer < layout_.ranks; ++peer) {
     if (is_mine(peer)) {
       continue;
     }
-    TUTTI_RETURN_IF_ERROR(peers_.look_at(peer));
+    TUTTI_RETURN_IF_ERROR(peers_.look_at(peer, in_call ? calls_ : 0));
     if (!peers_.processes[static_cast<std::size_t>(peer)].is_another_known()) {
       return Status(ErrorCode::kUnavailable, "nothing tells whether a rank lives");
     }
@@ -347,7 +347,7 @@ Status DirectHostRunner::look_at_peers() const {
 }
 
 Status DirectHostRunner::look_at_peers(HostMemory& memory, int own_rank,
-                                       const std::vector<Introduction>& all) {
+                                       const std::vector<Introduction>& all, std::uint64_t call) {
   HostPeers peers;
   HostLayout layout;
   layout.ranks = static_cast<int>(all.size());
@@ -371,7 +371,7 @@ Status DirectHostRunner::look_at_peers(HostMemory& memory, int own_rank,
   }
   for (int rank = 0; rank < layout.ranks; ++rank) {
     if (rank != own_rank) {
-      TUTTI_RETURN_IF_ERROR(peers.look_at(rank));
+      TUTTI_RETURN_IF_ERROR(peers.look_at(rank, call));
     }
   }
   return {};

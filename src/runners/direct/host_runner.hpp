@@ -81,16 +81,28 @@ class DirectHostRunner : public Runner {
 
   /// Scope::kWhole only. After an error other than kMismatch every further call fails at once.
   Status run(Scope scope, const Call& call) override;
+  /// The last call that passed by is none on this rank, whose arguments are wrong.
+  void tell_refusal() { mine().refused().publish(calls_); }
+  static void tell_refusal(const HostMemory& memory, const Introduction& mine, int ranks,
+                           std::uint64_t call) {
+    if (mine.part.life != 0) {
+      HostLayout layout;
+      layout.ranks = ranks;
+      HostArea(layout, 0, memory.data() + mine.part.block_at, nullptr).refused().publish(call);
+    }
+  }
   /// Before a call of this communicator that goes another way, on this rank or on all.
   void pass_by() {
     ways_ <<= 1;
     mine().pass_by(++calls_);
   }
   /// What keeps a rank from coming to what this rank waits for elsewhere (in MPI, say); ok: all
-  /// live and have not given up. kUnavailable: of some rank nothing tells.
-  Status look_at_peers() const;
-  /// The same before create().
-  static Status look_at_peers(HostMemory& memory, int rank, const std::vector<Introduction>& all);
+  /// live and have not given up. kUnavailable: of some rank nothing tells. `in_call`: this rank is
+  /// in the last call that passed by, in which nobody waits for one whose arguments were refused.
+  Status look_at_peers(bool in_call) const;
+  /// The same before create(); `call`: that last call, 0: none.
+  static Status look_at_peers(HostMemory& memory, int rank, const std::vector<Introduction>& all,
+                              std::uint64_t call);
   /// This rank cannot take part any more: those that wait for it need not wait on.
   void give_up(const Status& reason);
 
