@@ -146,6 +146,8 @@ Status Communicator::agree_direct_host(std::string* refusal) {
   host_introductions_.clear();
   auto made = runners::DirectHostRunner::create(std::move(host_memory_), place_.rank, introductions,
                                                 {.timeout_s = process_.config().timeout_s,
+                                                 // As MPI does; the C API promises a limit.
+                                                 .waits_for_the_living = mpi_ != nullptr,
                                                  .is_crowded = facts_.oversubscribed,
                                                  .progress = [this] { bootstrap_.progress(); },
                                                  .calls = calls_});

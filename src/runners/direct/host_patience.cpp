@@ -95,7 +95,7 @@ void Patience::check(int rank) {
   }
   const std::string waited =
       "waited TUTTI_TIMEOUT=" + std::to_string(peers_.timeout_s) + " s for " + who;
-  if (!peers_.processes[i].is_another_known()) {
+  if (!peers_.waits_for_the_living || !peers_.processes[i].is_another_known()) {
     failure_ = Status(ErrorCode::kTimeout,
                       waited + "; it may hang, wait for another or not be in the call");
   } else if (!has_said_) {

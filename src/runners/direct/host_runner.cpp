@@ -215,6 +215,7 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
   use->rank = own_rank;
   HostPeers& peers = use->peers;
   peers.timeout_s = options.timeout_s;
+  peers.waits_for_the_living = options.waits_for_the_living;
   peers.spins = options.is_crowded ? kSpinsOnSharedCore : kSpinsOnOwnCore;
   peers.progress = options.progress;
   for (int rank = 0; rank < ranks; ++rank) {

@@ -377,6 +377,7 @@ class Case {
 
 DirectHostRunner::Options options_for(int ranks, double timeout_s) {
   return {.timeout_s = timeout_s,
+          .waits_for_the_living = true,
           .is_crowded = ranks > static_cast<int>(std::thread::hardware_concurrency())};
 }
 
