@@ -28,9 +28,9 @@ struct HostPeers {
   std::vector<HostArea> areas;
   std::vector<std::uint64_t> lives;  ///< Of their blocks while the communicator lives.
   std::vector<std::shared_ptr<SharedSegment>> segments;  ///< Where the areas are.
-  double timeout_s = 0;               ///< 0: for ever.
+  double timeout_s = 0;                                  ///< 0: for ever.
   bool waits_for_the_living = false;  ///< No limit while it is known that the awaited rank lives.
-  int spins = 0;         ///< Looks before the core is given away.
+  int spins = 0;                      ///< Looks before the core is given away.
   /// Lets the MPI library move its own messages, which a peer may need before it comes here.
   std::function<void()> progress;
 

@@ -40,10 +40,10 @@ namespace tutti::runners {
 class DirectHostRunner : public Runner {
  public:
   struct Options {
-    double timeout_s = 0;              ///< 0: wait for ever.
+    double timeout_s = 0;               ///< 0: wait for ever.
     bool waits_for_the_living = false;  ///< HostPeers::waits_for_the_living.
-    bool is_crowded = false;           ///< Ranks share cores: waiting gives the core away at once.
-    std::function<void()> progress{};  ///< HostPeers::progress.
+    bool is_crowded = false;            ///< Ranks share cores: waiting gives the core away at once.
+    std::function<void()> progress{};   ///< HostPeers::progress.
     /// Calls of the communicator before this one, the same on all ranks: told by pass_by().
     std::uint64_t calls = 0;
   };
