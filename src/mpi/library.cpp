@@ -18,6 +18,7 @@
 
 #include "base/on_failure.hpp"
 #include "mpi/types.hpp"
+#include "runners/peer_watch.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 
@@ -242,12 +243,8 @@ Status Library::await(MPI_Request request, std::unique_ptr<std::byte[]>* data, c
 
 Status Library::await(MPI_Request request, std::unique_ptr<std::byte[]>* data, const char* what,
                       double limit_s, bool waits_for_the_living) {
-  using Clock = std::chrono::steady_clock;
   constexpr int kPollsPerLook = 256;
-  const auto start = Clock::now();
-  constexpr double kLookEveryS = 0.25;
-  double look_at_s = kLookEveryS;
-  bool all_live = false;
+  runners::PeerWatch watch(look_, limit_s, waits_for_the_living);
   // MPI may still write there, also where it has found an error.
   OnFailure give_up([&] { static_cast<void>(data->release()); });
   for (std::uint64_t polls = 1;; ++polls) {
@@ -260,23 +257,18 @@ Status Library::await(MPI_Request request, std::unique_ptr<std::byte[]>* data, c
     if (polls % kPollsPerLook != 0) {
       continue;
     }
-    const double waited_s = std::chrono::duration<double>(Clock::now() - start).count();
-    if (waited_s > look_at_s && look_) {
-      look_at_s = waited_s + kLookEveryS;
-      const Status looked = look_();
-      if (!looked.ok() && looked.code() != ErrorCode::kUnavailable) {
-        return Status(looked.code(),
-                      std::string("an agreement of the ranks (") + what + "): " + looked.message());
-      }
-      all_live = waits_for_the_living && looked.ok();
+    const Status watched = watch.check();
+    if (watched.ok()) {
+      std::this_thread::yield();
+      continue;
     }
-    if (waited_s > limit_s && !all_live) {
-      return Status(ErrorCode::kTimeout, std::string("an agreement of the ranks (") + what +
-                                             ") did not end within " + std::to_string(limit_s) +
+    const std::string which = std::string("an agreement of the ranks (") + what + ")";
+    if (watched.code() == ErrorCode::kTimeout) {
+      return Status(ErrorCode::kTimeout, which + " did not end within " + std::to_string(limit_s) +
                                              " s (TUTTI_TIMEOUT=" + std::to_string(timeout_s_) +
                                              "); some rank failed, is dead or not in the call");
     }
-    std::this_thread::yield();
+    return Status(watched.code(), which + ": " + watched.message());
   }
 }
 

@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runners/schedule_runner.hpp"
 
-#include <chrono>
 #include <cstring>
+#include <limits>
 
 #include "base/on_failure.hpp"
+#include "runners/peer_watch.hpp"
 #include "runners/relocate.hpp"
 #include "schedule/algorithm.hpp"
 
@@ -91,12 +92,8 @@ Status ScheduleRunner::run_on_host(const Prepared& prepared, const Call& call) {
 
 Status ScheduleRunner::carry_out(const Prepared& prepared, const Call& call,
                                  const ProgramBuffers& bases) {
-  using Clock = std::chrono::steady_clock;
   constexpr int kPollsPerLook = 1024;
-  constexpr double kLookEveryS = 0.25;
-  double look_at_s = kLookEveryS;
-  bool all_live = false;
-  const auto start = Clock::now();
+  PeerWatch watch(look_, timeout_s_ > 0 ? timeout_s_ : std::numeric_limits<double>::infinity());
   std::int64_t polls = 0;
   running_.start(prepared.program, call, bases);
   while (true) {
@@ -107,21 +104,16 @@ Status ScheduleRunner::carry_out(const Prepared& prepared, const Call& call,
     if (++polls % kPollsPerLook != 0) {
       continue;
     }
-    const double waited_s = std::chrono::duration<double>(Clock::now() - start).count();
-    if (waited_s > look_at_s && look_) {
-      look_at_s = waited_s + kLookEveryS;
-      const Status looked = look_();
-      if (!looked.ok() && looked.code() != ErrorCode::kUnavailable) {
-        return Status(looked.code(), "schedule " + prepared.algorithm + ": " + looked.message() +
-                                         "; it waits for " + running_.waits_for());
-      }
-      all_live = looked.ok();
-    }
-    if (timeout_s_ > 0 && waited_s > timeout_s_ && !all_live) {
+    const Status watched = watch.check();
+    if (watched.code() == ErrorCode::kTimeout) {
       return Status(ErrorCode::kTimeout,
                     "schedule " + prepared.algorithm + ": not finished after TUTTI_TIMEOUT=" +
                         std::to_string(timeout_s_) + " s; it waits for " + running_.waits_for() +
                         ", who may be dead or not in the call");
+    }
+    if (!watched.ok()) {
+      return Status(watched.code(), "schedule " + prepared.algorithm + ": " + watched.message() +
+                                        "; it waits for " + running_.waits_for());
     }
   }
 }

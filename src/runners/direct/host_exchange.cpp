@@ -245,7 +245,7 @@ bool DirectHostRunner::spread(const Call& call) {
   if (!out.is_done() && !(await_place(HostLayout::kInlineSlots) && claim_rings())) {
     return false;
   }
-  Patience patience(peers_);
+  BoundedWait bounded_wait(peers_);
   while (true) {
     bool moved = !out.is_done() && post_spread_piece(out);
     bool done = out.is_done();
@@ -259,18 +259,18 @@ bool DirectHostRunner::spread(const Call& call) {
       return failure_.ok();
     }
     if (moved) {
-      patience.renew();
+      bounded_wait.renew();
       continue;
     }
     const auto awaited = [&](int rank) {
       return !is_mine(rank) && (!in[static_cast<std::size_t>(rank)].is_done() ||
                                 area(rank).spread_taken(rank_).read() < spread_posted_);
     };
-    const int checks = patience.checks();
-    if (!wait(patience, awaited)) {
+    const int checks = bounded_wait.checks();
+    if (!wait(bounded_wait, awaited)) {
       return false;
     }
-    if (patience.checks() != checks) {
+    if (bounded_wait.checks() != checks) {
       drop_what_never_comes(in, /*are_spread=*/true);
     }
   }
@@ -428,7 +428,7 @@ bool DirectHostRunner::exchange(const Call& call) {
   }
   // What is sent and what arrives share a buffer: nothing may arrive over what is not yet sent.
   const bool shares = aliasing_of(call) == Aliasing::kSame;
-  Patience patience(peers_);
+  BoundedWait bounded_wait(peers_);
   while (true) {
     bool moved = false;
     bool done = true;
@@ -444,18 +444,18 @@ bool DirectHostRunner::exchange(const Call& call) {
       return failure_.ok();
     }
     if (moved) {
-      patience.renew();
+      bounded_wait.renew();
       continue;
     }
     const auto awaited = [&](int rank) {
       const auto i = static_cast<std::size_t>(rank);
       return rank != rank_ && !(out[i].is_done() && in[i].is_done());
     };
-    const int checks = patience.checks();
-    if (!wait(patience, awaited)) {
+    const int checks = bounded_wait.checks();
+    if (!wait(bounded_wait, awaited)) {
       return false;
     }
-    if (patience.checks() != checks) {
+    if (bounded_wait.checks() != checks) {
       drop_what_never_comes(in, /*are_spread=*/false);
       drop_what_nobody_takes(out);
     }

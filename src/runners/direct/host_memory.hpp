@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "runners/direct/host_patience.hpp"
+#include "runners/direct/host_wait.hpp"
 #include "runners/direct/shared_segment.hpp"
 
 namespace tutti::runners {

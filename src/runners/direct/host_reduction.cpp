@@ -153,12 +153,12 @@ bool DirectHostRunner::await_round(int peer, std::uint64_t key) {
   }
   const bool is_of_this_call = HostLayout::is_of_call(key, calls_);
   const HostCounter left = area(peer).calls_done();
-  Patience patience(peers_, calls_);
+  BoundedWait bounded_wait(peers_, calls_);
   while (!HostLayout::reaches(reduced.read(), key)) {
     if (!is_of_this_call && left.read() >= calls_ - 1) {
       return true;
     }
-    if (!wait_for(peer, patience)) {
+    if (!wait_for(peer, bounded_wait)) {
       return false;
     }
   }

@@ -143,7 +143,7 @@ Status DirectHostRunner::agree_on_mappings(const HostUse& use, std::uint64_t cal
   mine.state().publish(own.ok() ? kMapped : kNotMapped);
   for (int rank = 0; own.ok() && rank < static_cast<int>(use.peers.areas.size()); ++rank) {
     const HostArea& peer = use.peers.areas[static_cast<std::size_t>(rank)];
-    Patience patience(use.peers);
+    BoundedWait bounded_wait(use.peers);
     // A rank that is through may have freed the communicator since; its answer stays.
     while (peer.state().read() == kUndecided) {
       if (use.peers.has_ended(rank) && peer.state().read() == kUndecided) {
@@ -157,8 +157,8 @@ Status DirectHostRunner::agree_on_mappings(const HostUse& use, std::uint64_t cal
                           " is in a call that goes another way for what it passed there; all ranks "
                           "of a communicator must call the same");
       }
-      if (!patience.wait([rank](int other) { return other == rank; })) {
-        return patience.failure();
+      if (!bounded_wait.wait([rank](int other) { return other == rank; })) {
+        return bounded_wait.failure();
       }
     }
     if (peer.state().read() == kNotMapped) {
@@ -287,13 +287,13 @@ bool DirectHostRunner::claim_rings() {
     }
     HostPeers peers = last->peers;
     peers.progress = peers_.progress;
-    Patience patience(peers);
-    while (!last->is_taken(peer) && patience.wait([peer](int rank) { return rank == peer; })) {
+    BoundedWait bounded_wait(peers);
+    while (!last->is_taken(peer) && bounded_wait.wait([peer](int rank) { return rank == peer; })) {
     }
     // A rank that has died reads nothing any more.
-    if (!patience.failure().ok() && patience.failure().code() == ErrorCode::kTimeout) {
+    if (!bounded_wait.failure().ok() && bounded_wait.failure().code() == ErrorCode::kTimeout) {
       failure_ = Status(ErrorCode::kTimeout,
-                        "another communicator's data: " + patience.failure().message());
+                        "another communicator's data: " + bounded_wait.failure().message());
       return false;
     }
   }
@@ -387,9 +387,9 @@ bool DirectHostRunner::await(const HostCounter& counter, std::uint64_t at_least,
   if (counter.read() >= at_least) {
     return true;
   }
-  Patience patience(peers_, calls_);
+  BoundedWait bounded_wait(peers_, calls_);
   while (counter.read() < at_least) {
-    if (!wait_for(peer, patience)) {
+    if (!wait_for(peer, bounded_wait)) {
       return false;
     }
   }
@@ -458,12 +458,12 @@ bool DirectHostRunner::is_stuck(int peer) const {
          calls_ - passed < kWaysKept && (ways_ >> (calls_ - passed) & 1) != 0;
 }
 
-bool DirectHostRunner::wait_for(int peer, Patience& patience) {
-  const int checks = patience.checks();
-  if (!wait(patience, [peer](int rank) { return rank == peer; })) {
+bool DirectHostRunner::wait_for(int peer, BoundedWait& bounded_wait) {
+  const int checks = bounded_wait.checks();
+  if (!wait(bounded_wait, [peer](int rank) { return rank == peer; })) {
     return false;
   }
-  if (patience.checks() != checks && is_stuck(peer)) {
+  if (bounded_wait.checks() != checks && is_stuck(peer)) {
     mismatch(peer, kStuck);
     return false;
   }

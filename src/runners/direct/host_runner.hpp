@@ -31,8 +31,8 @@
 
 #include "runners/direct/host_layout.hpp"
 #include "runners/direct/host_memory.hpp"
-#include "runners/direct/host_patience.hpp"
 #include "runners/direct/host_reduce.hpp"
+#include "runners/direct/host_wait.hpp"
 #include "runners/runner.hpp"
 
 namespace tutti::runners {
@@ -127,8 +127,8 @@ class DirectHostRunner : public Runner {
   void announce();
   /// After a look in a wait that found nothing. False: it failed.
   template <class Awaited>
-  bool wait(Patience& patience, Awaited awaited);
-  bool wait_for(int peer, Patience& patience);
+  bool wait(BoundedWait& bounded_wait, Awaited awaited);
+  bool wait_for(int peer, BoundedWait& bounded_wait);
   /// Rank `peer` has come to this call, and it is the same one.
   bool meet(int peer);
   bool is_same_call(int peer);
@@ -222,13 +222,13 @@ class DirectHostRunner : public Runner {
 };
 
 template <class Awaited>
-bool DirectHostRunner::wait(Patience& patience, Awaited awaited) {
-  const int checks = patience.checks();
-  if (!patience.wait(awaited)) {
-    failure_ = patience.failure();
+bool DirectHostRunner::wait(BoundedWait& bounded_wait, Awaited awaited) {
+  const int checks = bounded_wait.checks();
+  if (!bounded_wait.wait(awaited)) {
+    failure_ = bounded_wait.failure();
     return false;
   }
-  if (patience.checks() != checks) {
+  if (bounded_wait.checks() != checks) {
     announce();
   }
   return true;

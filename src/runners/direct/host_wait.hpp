@@ -46,13 +46,13 @@ struct HostPeers {
 };
 
 /// One wait.
-class Patience {
+class BoundedWait {
  public:
   static constexpr std::uint64_t kNoCall = ~std::uint64_t{0};
 
   /// `call`: that of the communicator in which the ranks are waited for. Who has left it without
   /// what is waited for has made another call.
-  explicit Patience(const HostPeers& peers, std::uint64_t call = kNoCall)
+  explicit BoundedWait(const HostPeers& peers, std::uint64_t call = kNoCall)
       : peers_(peers), call_(call) {}
 
   /// After a look that found nothing. False: give up, failure() says why. `awaited(rank)`: whether

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "runners/direct/host_patience.hpp"
+#include "runners/direct/host_wait.hpp"
 
 #include <sched.h>
 
@@ -21,7 +21,7 @@ constexpr double kCheckEveryS = 0.25;
 
 }  // namespace
 
-void Patience::give_core_away() {
+void BoundedWait::give_core_away() {
   if (peers_.progress) {
     peers_.progress();
   }
@@ -32,7 +32,7 @@ void Patience::give_core_away() {
   }
 }
 
-bool Patience::is_time_to_check() {
+bool BoundedWait::is_time_to_check() {
   // The clock costs more than a look.
   constexpr int kLooksPerClock = 16;
   if (looks_ % kLooksPerClock != 0) {
@@ -76,7 +76,7 @@ Status HostPeers::look_at(int rank, std::uint64_t call) const {
   return look_at(rank);
 }
 
-void Patience::check(int rank) {
+void BoundedWait::check(int rank) {
   if (!failure_.ok()) {
     return;
   }
