@@ -23,7 +23,8 @@ class PeerWatch {
   /// ok: wait on. kTimeout without words: the limit has passed. Else what `look` says of a rank.
   Status check() {
     const double waited_s = std::chrono::duration<double>(Clock::now() - start_).count();
-    if (waited_s > look_at_s_ && look_) {
+    const bool is_over = waited_s > limit_s_;
+    if (look_ && (waited_s > look_at_s_ || (is_over && !all_live_))) {
       look_at_s_ = waited_s + kLookEveryS;
       Status looked = look_();
       if (!looked.ok() && looked.code() != ErrorCode::kUnavailable) {
@@ -31,7 +32,7 @@ class PeerWatch {
       }
       all_live_ = waits_for_the_living_ && looked.ok();
     }
-    return waited_s > limit_s_ && !all_live_ ? Status(ErrorCode::kTimeout, "") : Status();
+    return is_over && !all_live_ ? Status(ErrorCode::kTimeout, "") : Status();
   }
 
  private:
