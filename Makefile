@@ -46,7 +46,7 @@ help: ## this list
 .PHONY: demo
 demo: product ## native MPI, all NICs, a failing spine: tables and demo.png
 	@cmake --build --preset dev --target tutti_demo
-	@$(tutti) tutti.demo
+	@$(tutti) tutti_hpc.demo
 
 .PHONY: product
 product: ## the libraries and the measured programs, without the tests

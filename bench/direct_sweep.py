@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
 import results_head  # noqa: E402
-from tutti import files  # noqa: E402
+from tutti_hpc import files  # noqa: E402
 
 
 def main() -> None:

@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
 import results_head  # noqa: E402
-from tutti import files, measure, mpi, processes, results, sizes, tuner  # noqa: E402
-from tutti.errors import TuttiError  # noqa: E402
+from tutti_hpc import files, measure, mpi, processes, results, sizes, tuner  # noqa: E402
+from tutti_hpc.errors import TuttiError  # noqa: E402
 
 SCHEMA = "tutti-gpu-node/2"
 

@@ -50,8 +50,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / place) for place in ("python", "bench", "tests/mpi")]
 
 import results_head  # noqa: E402
-from tutti import files, mpi, sizes  # noqa: E402
-from tutti.errors import TuttiError  # noqa: E402
+from tutti_hpc import files, mpi, sizes  # noqa: E402
+from tutti_hpc.errors import TuttiError  # noqa: E402
 
 import harness  # noqa: E402
 

@@ -38,9 +38,9 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
 import msgspec  # noqa: E402
 import results_head  # noqa: E402
-from tutti import files, measure, mpi, net_ranks, paths, processes  # noqa: E402
-from tutti.errors import TuttiError  # noqa: E402
-from tutti.lab import lifetime, network, plan, state  # noqa: E402
+from tutti_hpc import files, measure, mpi, net_ranks, paths, processes  # noqa: E402
+from tutti_hpc.errors import TuttiError  # noqa: E402
+from tutti_hpc.lab import lifetime, network, plan, state  # noqa: E402
 
 SCHEMA = "tutti-lab/1"
 RANKS_PER_NODE = 4
@@ -240,7 +240,7 @@ def job(
 ) -> Iterator[tuple[Row, str]]:
     """(row, version of the MPI library); the counters are read before and after."""
     words = words_of(setting, collective, block_bytes, calls)
-    command = [sys.executable, "-m", "tutti", "lab", *words]
+    command = [sys.executable, "-m", "tutti_hpc", "lab", *words]
     search = ":".join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, **setting.variables(collective), "PYTHONPATH": search}
     env["TUTTI_TUNING_FILE"] = str(TUNING)

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from network_parts import Lab, enter, raise_priority, tcp_of
-from tutti.errors import TuttiError
-from tutti.lab import plan
+from tutti_hpc.errors import TuttiError
+from tutti_hpc.lab import plan
 
 RANKS = 4
 SPINES = 8

@@ -12,8 +12,8 @@ Four ranks, each a host of its own for NCCL, rank r on GPU r modulo their number
 multi-process service where ranks share a GPU and the service works). Layouts:
 
 loopback   all on `lo`
-fabric     a lab (tutti.lab) with a leaf for each rank and 8 spines; a host has 16 Gb/s, a link to
-           a spine 2 Gb/s: what one flow gets
+fabric     a lab (tutti_hpc.lab) with a leaf for each rank and 8 spines; a host has 16 Gb/s, a link
+           to a spine 2 Gb/s: what one flow gets
 bisection  the same with 16 Gb/s to each spine, where paths cannot be the limit
 lossy      fabric, and each link to a spine loses 0.1 % of its packets at random
 rails      no spines: a host has two links of 8 Gb/s
@@ -58,11 +58,11 @@ import nccl_trouble  # noqa: E402
 import results_head  # noqa: E402
 from nccl_jobs import LAYOUTS, TUTTI, WAYS, Job, Layout, Outcome, Rendezvous, Setup, Way  # noqa: E402
 from network_parts import Claim, Lab, Row, paired, settings, tcp_of  # noqa: E402
-from tutti import files, prediction_figure, processes  # noqa: E402
-from tutti.errors import TuttiError  # noqa: E402
-from tutti.figure import MARKERS, PALETTE  # noqa: E402
-from tutti.lab import plan  # noqa: E402
-from tutti.sizes import format_bytes, parse_bytes  # noqa: E402
+from tutti_hpc import files, prediction_figure, processes  # noqa: E402
+from tutti_hpc.errors import TuttiError  # noqa: E402
+from tutti_hpc.figure import MARKERS, PALETTE  # noqa: E402
+from tutti_hpc.lab import plan  # noqa: E402
+from tutti_hpc.sizes import format_bytes, parse_bytes  # noqa: E402
 
 SCHEMA = "tutti-bench-nccl-{}/1"
 COLLECTIVES = ("allreduce", "allgather", "reduce_scatter", "alltoall")

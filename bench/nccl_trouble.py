@@ -26,8 +26,8 @@ from typing import Any
 import nccl_jobs
 from nccl_jobs import SPINES, TUTTI, Job, Layout, Outcome, Rendezvous, Setup, Way
 from network_parts import Lab
-from tutti.errors import TuttiError
-from tutti.lab import network, plan
+from tutti_hpc.errors import TuttiError
+from tutti_hpc.lab import network, plan
 
 TIMEOUT_S = 4  # TUTTI_NET_TIMEOUT of the cases in which a host falls silent.
 SLACK_S = 4  # For the way of an error through NCCL and the ranks between.

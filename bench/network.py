@@ -67,10 +67,10 @@ from network_parts import (  # noqa: E402
     quartiles,
     settings,
 )
-from tutti import files, machine, prediction_figure, processes  # noqa: E402
-from tutti.errors import TuttiError  # noqa: E402
-from tutti.figure import PALETTE  # noqa: E402
-from tutti.lab import network, plan  # noqa: E402
+from tutti_hpc import files, machine, prediction_figure, processes  # noqa: E402
+from tutti_hpc.errors import TuttiError  # noqa: E402
+from tutti_hpc.figure import PALETTE  # noqa: E402
+from tutti_hpc.lab import network, plan  # noqa: E402
 
 SCHEMA = "tutti-bench-nccl-net-{}/1"
 NODES = SPINES = 8

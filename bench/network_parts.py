@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tutti.lab import lifetime, namespaces, network, packet_loss, plan, state
+from tutti_hpc.lab import lifetime, namespaces, network, packet_loss, plan, state
 
 Row = dict[str, Any]
 

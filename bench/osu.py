@@ -31,8 +31,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
 import results_head  # noqa: E402
-from tutti import files, mpi, paths, processes, sizes  # noqa: E402
-from tutti.errors import TuttiError  # noqa: E402
+from tutti_hpc import files, mpi, paths, processes, sizes  # noqa: E402
+from tutti_hpc.errors import TuttiError  # noqa: E402
 
 SCHEMA = "tutti-osu/1"
 

@@ -29,8 +29,8 @@ sys.path[:0] = [str(ROOT / place) for place in ("python", "bench", "tests/mpi")]
 
 import msgspec  # noqa: E402
 import results_head  # noqa: E402
-from tutti import __version__, files, mpi, results  # noqa: E402
-from tutti.errors import TuttiError  # noqa: E402
+from tutti_hpc import __version__, files, mpi, results  # noqa: E402
+from tutti_hpc.errors import TuttiError  # noqa: E402
 
 import harness  # noqa: E402
 

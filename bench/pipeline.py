@@ -27,9 +27,9 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
 import msgspec  # noqa: E402
 import results_head  # noqa: E402
-from tutti import files, measure, mpi, prediction_figure, processes, results, sizes  # noqa: E402
-from tutti.errors import TuttiError  # noqa: E402
-from tutti.figure import MARKERS, PALETTE  # noqa: E402
+from tutti_hpc import files, measure, mpi, prediction_figure, processes, results, sizes  # noqa: E402
+from tutti_hpc.errors import TuttiError  # noqa: E402
+from tutti_hpc.figure import MARKERS, PALETTE  # noqa: E402
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

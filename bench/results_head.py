@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from tutti import __version__, machine
-from tutti.errors import TuttiError
+from tutti_hpc import __version__, machine
+from tutti_hpc.errors import TuttiError
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
 import results_head  # noqa: E402
-from tutti import files  # noqa: E402
+from tutti_hpc import files  # noqa: E402
 
 REPETITIONS = 10
 GENERATION_MS = 10.0
@@ -67,7 +67,7 @@ def simulation() -> dict[str, Any]:
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
-        [sys.executable, "-m", "tutti", *words], check=True, env=env, capture_output=True
+        [sys.executable, "-m", "tutti_hpc", *words], check=True, env=env, capture_output=True
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -40,8 +40,8 @@ sys.path.insert(0, str(ROOT / "python"))
 import msgspec  # noqa: E402
 import results_head  # noqa: E402
 import sim_network_figures  # noqa: E402
-from tutti import files, packet_network, prediction, sizes  # noqa: E402
-from tutti.errors import TuttiError  # noqa: E402
+from tutti_hpc import files, packet_network, prediction, sizes  # noqa: E402
+from tutti_hpc.errors import TuttiError  # noqa: E402
 
 # Ten configurations: (what, chunk, spray, window groups). Published maxima in microseconds of the
 # sender- and the receiver-driven column ("An Extensible Software Transport Layer for GPU
@@ -66,7 +66,7 @@ def ask(what: str, *options: str) -> bytes:
     """
     with tempfile.TemporaryDirectory() as name:
         out = Path(name) / "run.json"
-        command = [sys.executable, "-m", "tutti", "sim", what, *options, "-o", str(out)]
+        command = [sys.executable, "-m", "tutti_hpc", "sim", what, *options, "-o", str(out)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode != 0 or not out.is_file():

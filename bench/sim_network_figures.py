@@ -17,10 +17,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
 import results_head  # noqa: E402
-from tutti import prediction_figure  # noqa: E402
-from tutti.errors import TuttiError  # noqa: E402
-from tutti.figure import MARKERS, PALETTE  # noqa: E402
-from tutti.sizes import format_bytes  # noqa: E402
+from tutti_hpc import prediction_figure  # noqa: E402
+from tutti_hpc.errors import TuttiError  # noqa: E402
+from tutti_hpc.figure import MARKERS, PALETTE  # noqa: E402
+from tutti_hpc.sizes import format_bytes  # noqa: E402
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
 import results_head  # noqa: E402
-from tutti import files  # noqa: E402
+from tutti_hpc import files  # noqa: E402
 
 BOUND_NS = 650.0
 COLUMNS = (

@@ -10,8 +10,8 @@
 #   component development   include/tutti/*.h lib/cmake/tutti lib/pkgconfig/tutti.pc
 #                           share/tutti/examples
 #
-# The wheel (scikit-build-core sets SKBUILD) takes runtime and measure, below tutti/ in the package,
-# all binaries in tutti/lib. A wheel cannot hold symbolic links, so the library there is plain
+# The wheel (scikit-build-core sets SKBUILD) takes runtime and measure, below tutti_hpc/ in the package,
+# all binaries in tutti_hpc/lib. A wheel cannot hold symbolic links, so the library there is plain
 # libtutti.so.
 include(CMakePackageConfigHelpers)
 
@@ -59,10 +59,10 @@ if(NOT SKBUILD)
   install(PROGRAMS "${CMAKE_CURRENT_BINARY_DIR}/tutti_command" COMPONENT command
           DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME tutti)
   file(GENERATE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/python_version" CONTENT "${PROJECT_VERSION}\n")
-  install(DIRECTORY "${PROJECT_SOURCE_DIR}/python/tutti" DESTINATION ${python_directory}
+  install(DIRECTORY "${PROJECT_SOURCE_DIR}/python/tutti_hpc" DESTINATION ${python_directory}
           COMPONENT command FILES_MATCHING PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
   install(FILES "${CMAKE_CURRENT_BINARY_DIR}/python_version" COMPONENT command
-          DESTINATION ${python_directory}/tutti RENAME VERSION)
+          DESTINATION ${python_directory}/tutti_hpc RENAME VERSION)
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/examples" DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti
           COMPONENT development PATTERN "__pycache__" EXCLUDE)
 endif()

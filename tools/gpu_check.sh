@@ -179,7 +179,7 @@ if [[ $what != check ]]; then
       --program "$build/bench/micro/direct_sweep" || status=1
     timeout 200 "$python" bench/pipeline.py --ranks "$ranks" --out "$out" --mpi "$env" || status=1
   done
-  "$python" -m tutti info --json >"$out/info.json" 2>"$out/info.err" || status=1
+  "$python" -m tutti_hpc info --json >"$out/info.json" 2>"$out/info.err" || status=1
   read -ra arguments <<<"${GPU_NODE_ARGS:-}"
   "$python" bench/gpu_node.py --mpi "$env" --out "$out" ${layouts[@]+"${layouts[@]}"} ${arguments[@]+"${arguments[@]}"} \
     >"$out/summary.txt" 2>"$out/measure.log" || status=1

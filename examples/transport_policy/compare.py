@@ -15,8 +15,8 @@ import argparse
 import statistics
 from pathlib import Path
 
-from tutti import packet_network, prediction_figure
-from tutti.figure import PALETTE
+from tutti_hpc import packet_network, prediction_figure
+from tutti_hpc.figure import PALETTE
 
 
 def main() -> None:

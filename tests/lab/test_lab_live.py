@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from tutti import mpi, paths, results
-from tutti.errors import TuttiError
-from tutti.lab import lifetime, plan, state
+from tutti_hpc import mpi, paths, results
+from tutti_hpc.errors import TuttiError
+from tutti_hpc.lab import lifetime, plan, state
 
 ROOT = Path(__file__).resolve().parents[2]
 RATE_BPS = 200_000_000
@@ -127,7 +127,7 @@ class Lab:
 
     def words(self, *words: str) -> list[str]:
         name = ["--directory", str(self.place.base), "--name", self.place.name]
-        return [sys.executable, "-m", "tutti", "lab", *name, *words]
+        return [sys.executable, "-m", "tutti_hpc", "lab", *name, *words]
 
     def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -458,7 +458,7 @@ def test_net_job__every_byte_between_nodes_is_on_its_rail(lab: Lab, tmp_path: Pa
     words = ["bench", "allgather", "-n", "4", "--lab", str(lab.place.directory), "--ppn", "2"]
     words += ["--plans", "net:rings", "-b", size, "-e", size, "--check"]
     done = subprocess.run(
-        [sys.executable, "-m", "tutti", *words, "-i", "6", "-w", "1", "-o", str(out)],
+        [sys.executable, "-m", "tutti_hpc", *words, "-i", "6", "-w", "1", "-o", str(out)],
         env=environment({}),
         capture_output=True,
         text=True,
@@ -650,7 +650,7 @@ def holders(base: Path) -> list[int]:
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             text = entry.read_bytes()
-            if named in text and b"tutti.lab.holder" in text:
+            if named in text and b"tutti_hpc.lab.holder" in text:
                 found.append(int(entry.parent.name))
     return found
 

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tutti.terms import COLLECTIVES
+from tutti_hpc.terms import COLLECTIVES
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAVOURS = ("mpich", "openmpi", "abi")

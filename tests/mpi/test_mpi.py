@@ -21,8 +21,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tutti import api
-from tutti.terms import COLLECTIVES
+from tutti_hpc import api
+from tutti_hpc.terms import COLLECTIVES
 
 import harness
 from conftest import unavailable

@@ -84,7 +84,7 @@ def tutti_run(
     environment = plain_environment() | OURS | {"LD_LIBRARY_PATH": str(mpi.libraries)}
     environment["TUTTI_LIBRARY_DIR"] = str(harness.door().parent)
     environment["PYTHONPATH"] = str(harness.ROOT / "python")
-    command = [sys.executable, "-m", "tutti", "run", "--", *words]
+    command = [sys.executable, "-m", "tutti_hpc", "run", "--", *words]
     return execute(command, environment | (before or {}), 120)
 
 

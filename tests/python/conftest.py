@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tutti import api, paths
-from tutti.results import Latency, Machine, Results, Row, Versions
+from tutti_hpc import api, paths
+from tutti_hpc.results import Latency, Machine, Results, Row, Versions
 
 HERE = Path(__file__).parent
 

@@ -14,8 +14,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from tutti.errors import TuttiError
-from tutti.lab import plan
+from tutti_hpc.errors import TuttiError
+from tutti_hpc.lab import plan
 
 ROOT = Path(__file__).resolve().parents[2]
 

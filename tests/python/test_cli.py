@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tutti import api, bench, measure, mpi, results, sizes
-from tutti.cli import COMMANDS, main
-from tutti.results import Results
+from tutti_hpc import api, bench, measure, mpi, results, sizes
+from tutti_hpc.cli import COMMANDS, main
+from tutti_hpc.results import Results
 
 
 def invoke(*words: str) -> Result:

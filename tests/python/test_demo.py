@@ -9,12 +9,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tutti.demo import __main__ as demo_main
-from tutti.demo import document as demo_document
-from tutti.demo import parts, picture
-from tutti.demo.document import NOISY, SAME_PLAN, Bar, Bars, Demo
-from tutti.errors import TuttiError
-from tutti.results import Results, Row
+from tutti_hpc.demo import __main__ as demo_main
+from tutti_hpc.demo import document as demo_document
+from tutti_hpc.demo import parts, picture
+from tutti_hpc.demo.document import NOISY, SAME_PLAN, Bar, Bars, Demo
+from tutti_hpc.errors import TuttiError
+from tutti_hpc.results import Results, Row
 
 from conftest import row
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tutti import paths
+from tutti_hpc import paths
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tools/fault_runs.py"

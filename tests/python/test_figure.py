@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tutti import figure, results
-from tutti.cli import main
-from tutti.errors import TuttiError
-from tutti.results import Results, Versions
+from tutti_hpc import figure, results
+from tutti_hpc.cli import main
+from tutti_hpc.errors import TuttiError
+from tutti_hpc.results import Results, Versions
 
 
 def test_switch_points__between_the_sizes(document: Results) -> None:

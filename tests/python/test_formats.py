@@ -7,8 +7,8 @@ import io
 import re
 
 import pytest
-from tutti import formats, terms
-from tutti.results import Results
+from tutti_hpc import formats, terms
+from tutti_hpc.results import Results
 
 OSU = """\
 # OSU MPI-CUDA Allreduce Latency Test v7.5

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tutti import paths
+from tutti_hpc import paths
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/guide-mpi.md", "docs/guide-nccl.md", "docs/guide-transport.md")
@@ -85,7 +85,7 @@ def help_command(command: list[str]) -> list[str] | None:
         words = [word for word in command[1:] if re.fullmatch(r"[a-z][a-z-]*", word)]
         # What else such a word may be is an argument of a command, as a collective's name.
         depth = 2 if words and words[0] in ("sim", "lab", "tuning", "schedule") else 1
-        return [sys.executable, "-m", "tutti", *words[:depth], "--help"]
+        return [sys.executable, "-m", "tutti_hpc", *words[:depth], "--help"]
     if command[0] == "python3" and len(command) > 1 and command[1].endswith(".py"):
         return [sys.executable, str(ROOT / command[1]), "--help"]
     return None
@@ -119,7 +119,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         pytest.skip("Tutti is not built, or without MPICH")
     tools = tmp_path_factory.mktemp("bin")
     shim = tools / "tutti"
-    shim.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m tutti "$@"\n')
+    shim.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m tutti_hpc "$@"\n')
     shim.chmod(0o755)
     (tools / "python3").symlink_to(sys.executable)
     mpi = ROOT / ".env" / "mpich" / "bin"

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tutti import mpi
-from tutti.cli import main
-from tutti.errors import TuttiError
-from tutti.lab import job, lifetime, namespaces, network, packet_loss, plan, state
+from tutti_hpc import mpi
+from tutti_hpc.cli import main
+from tutti_hpc.errors import TuttiError
+from tutti_hpc.lab import job, lifetime, namespaces, network, packet_loss, plan, state
 
 FLAT = plan.Spec(4, 4, 100_000_000)
 LEAF_SPINE = plan.Spec(4, 2, 100_000_000, spines=3)

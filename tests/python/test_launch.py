@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tutti import launch, mpi
-from tutti.cli import main
-from tutti.errors import TuttiError
+from tutti_hpc import launch, mpi
+from tutti_hpc.cli import main
+from tutti_hpc.errors import TuttiError
 
 LIBRARY = Path("/opt/tutti/lib/libtutti-mpi.so")
 

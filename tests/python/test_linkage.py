@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tutti import linkage, mpi
-from tutti.errors import TuttiError
+from tutti_hpc import linkage, mpi
+from tutti_hpc.errors import TuttiError
 
 
 @pytest.fixture

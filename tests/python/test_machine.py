@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tutti import info, machine, mpi
-from tutti.errors import TuttiError
+from tutti_hpc import info, machine, mpi
+from tutti_hpc.errors import TuttiError
 
 NVIDIA = """\
 \x1b[4m\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m

@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tutti import launch, measure, mpi, paths, terms
-from tutti.errors import TuttiError
-from tutti.lab import state
-from tutti.results import Results
+from tutti_hpc import launch, measure, mpi, paths, terms
+from tutti_hpc.errors import TuttiError
+from tutti_hpc.lab import state
+from tutti_hpc.results import Results
 
 # Adds one to the first element of every allreduce's result: what --check must find.
 FAULT = """

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tutti import paths
+from tutti_hpc import paths
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = b"a\xff"
@@ -25,7 +25,7 @@ def tutti(directory: Path, *words: bytes | str, **variables: bytes) -> tuple[int
     environment |= {b"PYTHONIOENCODING": b"utf-8:strict", b"PYTHONPATH": bytes(ROOT / "python")}
     environment |= {os.fsencode(name): value for name, value in variables.items()}
     done = subprocess.run(
-        [sys.executable, "-m", "tutti", *words],
+        [sys.executable, "-m", "tutti_hpc", *words],
         env=environment,
         cwd=directory,
         capture_output=True,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tutti.cli import main
-from tutti.errors import TuttiError
+from tutti_hpc.cli import main
+from tutti_hpc.errors import TuttiError
 
 PLUGIN = "libnccl-net-tutti.so"
 

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tutti import paths
+from tutti_hpc import paths
 
 ROOT = Path(__file__).resolve().parents[2]
 KILO, MEGA = 1 << 10, 1 << 20

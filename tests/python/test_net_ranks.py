@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tutti import bench, measure, mpi, net_ranks, paths, processes, results
-from tutti.cli import main
-from tutti.errors import TuttiError
-from tutti.lab import plan, state
+from tutti_hpc import bench, measure, mpi, net_ranks, paths, processes, results
+from tutti_hpc.cli import main
+from tutti_hpc.errors import TuttiError
+from tutti_hpc.lab import plan, state
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("-i", "3", "-w", "1", "--time-cap", "5")
@@ -132,7 +132,7 @@ def children(pid: int) -> list[int]:
 def test_bench__a_rank_that_dies_ends_all_with_its_name(program: Path) -> None:
     words = ["allgather", "-n", "4", "--plans", "net:ring", "-b", "64K", "-e", "64K"]
     with subprocess.Popen(
-        [sys.executable, "-m", "tutti", "bench", *words, "-i", "100000000", "--time-cap", "60"],
+        [sys.executable, "-m", "tutti_hpc", "bench", *words, "-i", "100000000", "--time-cap", "60"],
         env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
         stderr=subprocess.PIPE,
         text=True,
@@ -177,7 +177,7 @@ def test_bench__that_is_ended_takes_its_job_along(program: Path, plan_name: str)
             pytest.skip(error.format_message())
     words = ["allgather", "-n", "2", "--plans", plan_name, "--mpi", "mpich", "-b", "64K"]
     with subprocess.Popen(
-        [sys.executable, "-m", "tutti", "bench", *words, "-e", "64K", "-i", "100000000"],
+        [sys.executable, "-m", "tutti_hpc", "bench", *words, "-e", "64K", "-i", "100000000"],
         env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
         stderr=subprocess.DEVNULL,
     ) as process:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tutti import paths
-from tutti.cli import main
+from tutti_hpc import paths
+from tutti_hpc.cli import main
 
 BYTES, REPEATS, WARM_UP = 256 << 10, 8000, 10
 TOTAL = BYTES * (REPEATS + WARM_UP)  # What each rank receives.

@@ -17,8 +17,8 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
-from tutti import output
-from tutti.cli import main
+from tutti_hpc import output
+from tutti_hpc.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -107,7 +107,7 @@ def run(*words: str, **streams: Any) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": f"{ROOT / 'python'}:{os.environ.get('PYTHONPATH', '')}"}
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
     return subprocess.run(
-        [sys.executable, "-m", "tutti", *words], env=env, text=True, timeout=120, **streams
+        [sys.executable, "-m", "tutti_hpc", *words], env=env, text=True, timeout=120, **streams
     )
 
 

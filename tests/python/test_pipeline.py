@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tutti import mpi, paths, results
-from tutti.errors import TuttiError
+from tutti_hpc import mpi, paths, results
+from tutti_hpc.errors import TuttiError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PLANS = ["ccl-gamma", "ccl-streams(2)", "ccl-streams(4)", "ccl-comms(2)", "ccl-comms(4)"]
@@ -66,7 +66,7 @@ def test_floor__is_measured_in_the_job_of_the_calls(tmp_path: Path) -> None:
     for memory in ("device", "host"):
         out = tmp_path / f"{memory}.json"
         subprocess.run(
-            [sys.executable, "-m", "tutti", "bench", *words, "--memory", memory, "-o", str(out)],
+            [sys.executable, "-m", "tutti_hpc", "bench", *words, f"--memory={memory}", f"-o{out}"],
             env=environment, capture_output=True, timeout=100, check=True,
         )  # fmt: skip
         (document,) = results.load(out)

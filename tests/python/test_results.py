@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from tutti import files, results
-from tutti.errors import TuttiError
-from tutti.results import Latency, Machine, Results, Versions
+from tutti_hpc import files, results
+from tutti_hpc.errors import TuttiError
+from tutti_hpc.results import Latency, Machine, Results, Versions
 
 
 def test_document__round_trip(document: Results, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from types import ModuleType, SimpleNamespace
 
 import msgspec
 import pytest
-from tutti.errors import TuttiError
+from tutti_hpc.errors import TuttiError
 
 ROOT = Path(__file__).resolve().parents[2]
 

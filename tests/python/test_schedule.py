@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tutti import schedule
-from tutti.cli import main
+from tutti_hpc import schedule
+from tutti_hpc.cli import main
 
 
 def run(*arguments: str) -> tuple[int, str, str]:

@@ -136,7 +136,7 @@ def test_wheel__objects_inside(tmp_path: Path) -> None:
     assert "-py3-none-" in wheels[-1].name
     with zipfile.ZipFile(wheels[-1]) as archive:
         archive.extractall(tmp_path)
-    objects = shared_objects(tmp_path / "tutti" / "lib")
+    objects = shared_objects(tmp_path / "tutti_hpc" / "lib")
     assert [path.name for path in objects] == sorted(OBJECTS)
     for path in objects:
         check_needed(path)
@@ -147,7 +147,7 @@ def test_wheel__objects_inside(tmp_path: Path) -> None:
     assert sum(path.stat().st_size for path in objects) < most
     tag = re.search(r"manylinux_(\d+)_(\d+)_", wheels[-1].name)
     assert tag, f"{wheels[-1].name}: make wheel gives it a manylinux tag"
-    programs = sorted((tmp_path / "tutti" / "lib").glob("tutti-measure-*"))
+    programs = sorted((tmp_path / "tutti_hpc" / "lib").glob("tutti-measure-*"))
     for path in [*objects, *programs]:
         listed = output("objdump", "-T", path)
         wanted = [tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_([0-9.]+)", listed)]

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tutti import api, parallel_rings, paths, prediction, sim
-from tutti.cli import main
+from tutti_hpc import api, parallel_rings, paths, prediction, sim
+from tutti_hpc.cli import main
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CLUSTERS = ("cluster-a", "cluster-b", "dgx-h100")
@@ -137,7 +137,7 @@ def test_message_sizes() -> None:
 
 
 def test_plot__one_curve_for_equal_algorithms(tmp_path: Path) -> None:
-    from tutti import prediction_figure
+    from tutti_hpc import prediction_figure
 
     file = prediction.find_cluster("cluster-b")
     simulator = prediction.Simulator(file, "allgather", 8)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tutti import api, packet_network, paths
-from tutti.cli import main
+from tutti_hpc import api, packet_network, paths
+from tutti_hpc.cli import main
 
 pytestmark = pytest.mark.usefixtures("library")
 

@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tutti import net_statistics, top
-from tutti.cli import main
-from tutti.errors import TuttiError
-from tutti.net_statistics import Process
+from tutti_hpc import net_statistics, top
+from tutti_hpc.cli import main
+from tutti_hpc.errors import TuttiError
+from tutti_hpc.net_statistics import Process
 
 ENGINES, CONNECTIONS, PATHS = 2, 3, 4
 ENGINES_OFFSET = 232
@@ -345,7 +345,7 @@ def test_layout__counters_stand_in_the_same_order() -> None:
 @pytest.mark.usefixtures("default_signals")
 def test_top__ends_with_the_interrupt_key() -> None:
     terminal, end = pty.openpty()
-    words = [sys.executable, "-m", "tutti", "top", "--interval", "0.1"]
+    words = [sys.executable, "-m", "tutti_hpc", "top", "--interval", "0.1"]
     started = subprocess.Popen(words, stdin=end, stdout=end, stderr=end, start_new_session=True)
     os.close(end)
     shown = b""

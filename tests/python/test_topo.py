@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tutti import api, cli, topo, topo_svg
+from tutti_hpc import api, cli, topo, topo_svg
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TREES = REPOSITORY / "tests/unit/topology/trees"

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
-from tutti import tuner
-from tutti.cli import main
-from tutti.errors import TuttiError
-from tutti.results import Latency, Machine, Results, Row, Versions
+from tutti_hpc import tuner
+from tutti_hpc.cli import main
+from tutti_hpc.errors import TuttiError
+from tutti_hpc.results import Latency, Machine, Results, Row, Versions
 
 ROOT = Path(__file__).resolve().parents[2]
 
