@@ -107,10 +107,10 @@ debian_packages() {
   fi
   echo "make: installing ${absent[*]}"
   local install=("${root[@]}" env DEBIAN_FRONTEND=noninteractive
-    apt-get install -y --no-install-recommends -o Acquire::Retries=1
+    apt-get install -y --no-install-recommends -o Acquire::Retries=3
     -o DPkg::Lock::Timeout=300 "${absent[@]}")
   logged "${install[@]}" && return
-  logged "${root[@]}" apt-get update -o Acquire::Retries=1 || true
+  logged "${root[@]}" apt-get update -o Acquire::Retries=3 || true
   logged "${install[@]}" || say "cannot install ${absent[*]} for $purpose (see $kLog)"
 }
 
@@ -136,7 +136,7 @@ pip_into() {
     installer=.env/tools/bin/python
   fi
   logged "$installer" -m pip --python "$environment/bin/python" install --disable-pip-version-check \
-    --no-warn-script-location --retries 1 "${from[@]}" "$@"
+    --no-warn-script-location --retries 3 "${from[@]}" "$@"
 }
 
 have_python() {
