@@ -432,6 +432,15 @@ Status Communicator::agree_placement() {
     }
     facts_.oversubscribed |= is_oversubscribed(own_shares);
   }
+  if (mpi_ != nullptr && has_host_facts) {
+    std::vector<runners::HostProcess> processes(ranks);  // Elsewhere nothing is known of them.
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      if (machines_.node_of[rank] == machines_.node_of[static_cast<std::size_t>(place_.rank)]) {
+        processes[rank] = host_introductions_[rank].process;
+      }
+    }
+    watched_calls_ = process_.watch_calls(std::move(processes));
+  }
   if (machines_.nodes() != 1) {
     give_back_host_memory();
   } else if (mpi_ != nullptr) {

@@ -2,10 +2,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/process.hpp"
 
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
 #include <optional>
+#include <thread>
+#include <utility>
 
 #include "base/json_document.hpp"
 #include "base/log.hpp"
+#include "base/thread.hpp"
 #include "discover/discover.hpp"
 
 namespace tutti::engine {
@@ -127,6 +135,33 @@ Result<std::shared_ptr<runners::HostMemory>> Process::host_memory(int node_ranks
 const NodeShare& Process::node_share(int world_ranks) {
   std::call_once(share_read_, [&] { share_ = own_node_share(world_ranks); });
   return share_;
+}
+
+std::shared_ptr<WatchedCalls> Process::watch_calls(std::vector<runners::HostProcess> ranks) {
+  std::call_once(death_watch_started_, [&] {
+    constexpr double kGraceS = 10;
+    auto watch = std::make_unique<DeathWatch>(std::min(kGraceS, config_.timeout_s),
+                                              [] { static_cast<void>(kill(getpid(), SIGTERM)); });
+    // The process is never destroyed (get()), so the thread may go on until its end.
+    auto thread = start_thread("tutti-deaths", [looks = watch.get()] {
+      constexpr auto kEvery = std::chrono::seconds(1);
+      const auto start = std::chrono::steady_clock::now();
+      for (;;) {
+        std::this_thread::sleep_for(kEvery);
+        const std::chrono::duration<double> now = std::chrono::steady_clock::now() - start;
+        looks->look(now.count());
+      }
+    });
+    if (!thread.ok()) {
+      log(LogLevel::kWarn, thread.status().message() +
+                               ": a rank that dies while others wait for it in a collective of "
+                               "the MPI library makes them wait for ever");
+      return;
+    }
+    thread->detach();
+    death_watch_ = std::move(watch);
+  });
+  return death_watch_ == nullptr ? nullptr : death_watch_->add(std::move(ranks));
 }
 
 void Process::leave(bool has_failed) {

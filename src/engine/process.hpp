@@ -14,6 +14,7 @@
 #include "ccl/ccl.hpp"
 #include "device/device.hpp"
 #include "engine/counters.hpp"
+#include "engine/death_watch.hpp"
 #include "engine/node_share.hpp"
 #include "engine/summary.hpp"
 #include "runners/direct/host_memory.hpp"
@@ -55,6 +56,10 @@ class Process {
   /// This process's share of its node, asked for at the first call.
   const NodeShare& node_share(int world_ranks);
 
+  /// Ends this process when it waits for one of these in a collective of the MPI library and that
+  /// one has died (death_watch.hpp). Null where the system gives no thread for it.
+  std::shared_ptr<WatchedCalls> watch_calls(std::vector<runners::HostProcess> ranks);
+
   /// Live communicators with direct kernels: each has staging memory on its GPU.
   std::atomic<int> direct_communicators{0};
   /// A communicator lives until leave(), which comes after everything of it has gone. The last one
@@ -95,6 +100,8 @@ class Process {
   NodeShare share_;
   std::mutex host_memory_mutex_;
   std::shared_ptr<runners::HostMemory> host_memory_;
+  std::once_flag death_watch_started_;
+  std::unique_ptr<DeathWatch> death_watch_;  ///< Null where there is no thread for it.
   std::mutex ccl_mutex_;
   bool ccl_tried_ = false;
   std::unique_ptr<ccl::Library> ccl_;

@@ -44,6 +44,7 @@ inline int through(MPI_Comm comm, const void* send, void* recv, Fill fill, Nativ
     const engine::Route* route = session->native->find(key, session->engine->route_generation());
     if (route != nullptr) {
       session->engine->pass_by(*route);
+      const engine::WatchedCall watched(session->engine->watched_calls());
       return native(send, recv);
     }
   }

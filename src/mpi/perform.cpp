@@ -116,6 +116,10 @@ class Performance {
   /// False: not a call of ours. `refused_` is then the error, or MPI_SUCCESS where MPI is to judge.
   bool read_arguments();
   Status turn_away(int* code, const engine::Route* route);
+  int call_native(const void* send, void* recv) const {
+    const engine::WatchedCall watched(engine_.watched_calls());
+    return native_(send, recv);
+  }
   bool has_readable_size() const;
   bool is_refused_by_mpi();
   bool has_null() const;
@@ -553,7 +557,7 @@ Status Performance::turn_away(int* code, const engine::Route* route) {
     may_be_apart = !route->native_flat && !route->is_in_shared_memory();
   }
   engine_.pass_by();
-  *code = refused_ == MPI_SUCCESS ? native_(view_.send, view_.recv) : refused_;
+  *code = refused_ == MPI_SUCCESS ? call_native(view_.send, view_.recv) : refused_;
   if (refused_ != MPI_SUCCESS && !is_raised_) {
     pmpi.Comm_call_errhandler(session_.comm, refused_);
   }
@@ -573,7 +577,7 @@ Status Performance::run(int* code) {
   bytes_ = total_bytes();
   if (bytes_ == Bytes{0}) {
     engine_.pass_by();
-    *code = native_(view_.send, view_.recv);  // Nothing moves; the same on every rank.
+    *code = call_native(view_.send, view_.recv);  // Nothing moves; the same on every rank.
     return {};
   }
   classify();
@@ -596,7 +600,7 @@ Status Performance::run(int* code) {
       return run_native_staged(code);
     }
     remember_native(session_, view_, *route);
-    *code = native_(view_.send, view_.recv);
+    *code = call_native(view_.send, view_.recv);
     return {};
   }
   *code = MPI_SUCCESS;
@@ -904,7 +908,7 @@ Status Performance::run_native_staged(int* code) {
     TUTTI_RETURN_IF_ERROR(copy_pieces(recv_, down, recv, true, &copies));
   }
   TUTTI_RETURN_IF_ERROR(copies.finish());
-  *code = native_(send.given, const_cast<void*>(recv.given));
+  *code = call_native(send.given, const_cast<void*>(recv.given));
   if (*code != MPI_SUCCESS || !on_device(recv_) || (is_bcast && rank_ == view_.root)) {
     return {};
   }

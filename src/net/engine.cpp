@@ -17,6 +17,7 @@
 
 #include "base/descriptors.hpp"
 #include "base/pause.hpp"
+#include "base/thread.hpp"
 #include "net/clock.hpp"
 #include "net/thread.hpp"
 #include "net/uninherited.hpp"

@@ -4,13 +4,11 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <exception>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -39,28 +37,6 @@ std::vector<int> read_processors() {
 }
 
 }  // namespace
-
-Result<std::thread> start_thread(const std::string& name, std::function<void()> body) {
-  // The program's signals are for the program's threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread;
-  Status status;
-  try {
-    thread = std::thread(std::move(body));
-    pthread_setname_np(thread.native_handle(), name.substr(0, 15).c_str());
-  } catch (const std::exception& error) {
-    status = Status(ErrorCode::kUnavailable,
-                    "net: no thread for " + name + ": " + std::string(error.what()));
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!status.ok()) {
-    return status;
-  }
-  return thread;
-}
 
 const std::vector<int>& processors_of_process() {
   static const auto* const found =

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Threads in somebody's process.
+// Where threads in somebody's process run.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,10 +11,6 @@
 #include "base/result.hpp"
 
 namespace tutti::net {
-
-/// A thread that takes none of the program's signals. `name`: its first 15 letters are shown.
-/// Errors: the system gives none (kUnavailable).
-Result<std::thread> start_thread(const std::string& name, std::function<void()> body);
 
 /// Those that this process could use when it was asked first, whatever the calling thread may;
 /// ascending. Libraries narrow its threads later, for a while or for good.

@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "base/file_name.hpp"
+#include "base/thread.hpp"
 #include "net/bell.hpp"
 #include "net/metrics.hpp"
-#include "net/thread.hpp"
 #include "net/trace.hpp"
 
 namespace tutti::net {

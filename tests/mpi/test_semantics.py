@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import time
 from pathlib import Path
 
@@ -28,6 +29,7 @@ TIMEOUT_S = 5
 
 RENAME = 'hostname "host-${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}" && exec "$@"'
 ON_HOSTS = ["unshare", "--uts", "sh", "-c", RENAME, "sh"]
+IN_PID_NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc"]
 
 CASES = ["exscan", "regular", "aliased", "negative", "oddtypes", "info", "attributes", "reuse"]
 CASES += ["fortran"]
@@ -424,3 +426,39 @@ def test_late__a_rank_that_lives_is_waited_for(
     )
     assert result.status == 0, str(result)
     assert "late: 4 calls, 0 wrong" in result.stdout, str(result)
+
+
+@pytest.mark.parametrize("mpi", ["mpich"], indirect=True)  # Open MPI itself dies of it.
+def test_late__processes_that_cannot_be_looked_at_are_no_dead_ones(
+    mpi: Mpi, door: Path, tmp_path: Path
+) -> None:
+    """Each rank in a PID namespace of its own, as in containers, where it cannot see the others."""
+    assert door
+    if os.geteuid() != 0 or subprocess.run([*IN_PID_NAMESPACE, "true"], check=False).returncode:
+        pytest.skip("PID namespaces are not permitted")
+    for plans in LATE_PLANS.values():
+        program = [*IN_PID_NAMESPACE, mpi.program("late"), "--seconds", "1"]
+        result = job(mpi, 2, program, tmp_path, environment=plans, timeout_s=60)
+        assert "late: 4 calls, 0 wrong" in result.stdout, str(result)
+
+
+def test_late__a_wait_in_the_librarys_own_collective_for_a_dead_rank_ends(
+    mpi: Mpi, door: Path, tmp_path: Path
+) -> None:
+    """Where the launcher lets the others live."""
+    assert door
+    start = time.monotonic()
+    result = job(
+        mpi,
+        2,
+        [mpi.program("late"), "--seconds", "1", "--kill", "yes"],
+        tmp_path,
+        environment={"TUTTI_ALLREDUCE": "mpi", "TUTTI_BCAST": "mpi", "TUTTI_TIMEOUT": "1"},
+        timeout_s=60,
+        survivors=True,
+    )
+    assert "late:" not in result.stdout
+    assert time.monotonic() - start < 30, str(result)
+    death = r"rank 1 \(process \d+\) has died, and this process waits for it in a collective of"
+    if not result.lines(death):  # Hydra's signal of a death may come first.
+        assert time.monotonic() - start < 5, str(result)

@@ -48,7 +48,7 @@ void Attendance::open(std::span<const Card> cards, int self) {
   for (int rank = 0; rank < static_cast<int>(cards.size()); ++rank) {
     const Card& card = cards[static_cast<std::size_t>(rank)];
     // In another process name space the number means nothing, or somebody else.
-    if (rank == self || card.process.start_ticks == 0 || !card.process.runs()) {
+    if (rank == self || !card.process.can_be_looked_at() || !card.process.runs()) {
       continue;
     }
     Peer peer{.rank = rank, .process = card.process, .segment = nullptr};

@@ -3,6 +3,7 @@
 #include "runners/direct/host_process.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -57,7 +58,11 @@ HostProcess HostProcess::self() {
   thread_local HostProcess process;
   const std::int32_t number = getpid();
   if (process.number != number) {
-    process = {.number = number, .start_ticks = 0};
+    struct stat space {};
+    const bool is_known = stat("/proc/self/ns/pid", &space) == 0;
+    process = {.number = number,
+               .number_space = is_known ? static_cast<std::uint32_t>(space.st_ino) : 0,
+               .start_ticks = 0};
     bool gone = false;
     if (const auto state = read_state(number, &gone)) {
       process.start_ticks = state->start_ticks;
@@ -66,7 +71,16 @@ HostProcess HostProcess::self() {
   return process;
 }
 
+bool HostProcess::can_be_looked_at() const {
+  return start_ticks != 0 && number_space == self().number_space;
+}
+
+bool HostProcess::is_another_known() const { return can_be_looked_at() && !(*this == self()); }
+
 bool HostProcess::runs() const {
+  if (number_space != self().number_space) {
+    return true;  // In a container of its own, say: here the number is another process's or none's.
+  }
   bool gone = false;
   const auto state = read_state(number, &gone);
   if (!state) {

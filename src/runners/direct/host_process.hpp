@@ -12,13 +12,16 @@ namespace tutti::runners {
 /// Fixed size, to be sent as bytes.
 struct HostProcess {
   std::int32_t number = 0;
-  std::uint64_t start_ticks = 0;  ///< Since the machine's start; 0: unknown.
+  std::uint32_t number_space = 0;  ///< Its PID namespace: there the number is its own. 0: unknown.
+  std::uint64_t start_ticks = 0;   ///< Since the machine's start; 0: unknown.
 
   static HostProcess self();
-  /// True in doubt, where /proc cannot be read.
+  /// True in doubt, where /proc cannot be read or has not the process's number.
   bool runs() const;
-  /// Another process than this one, of which runs() is no doubt.
-  bool is_another_known() const { return start_ticks != 0 && !(*this == self()); }
+  /// Whether runs() is no doubt.
+  bool can_be_looked_at() const;
+  /// The same of another process than this one.
+  bool is_another_known() const;
   friend bool operator==(const HostProcess&, const HostProcess&) = default;
 };
 

@@ -9,6 +9,8 @@
 
 #include <atomic>
 
+#include "base/thread.hpp"
+
 namespace tutti::net {
 namespace {
 

@@ -1045,8 +1045,9 @@ TEST(HostProcess, runs__a_process_that_ended_or_whose_number_another_has_does_no
   if (child == 0) {
     _exit(0);
   }
-  HostProcess ended;
+  HostProcess ended = HostProcess::self();
   ended.number = child;
+  ended.start_ticks = 0;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (ended.runs() && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::yield();
@@ -1054,6 +1055,9 @@ TEST(HostProcess, runs__a_process_that_ended_or_whose_number_another_has_does_no
   EXPECT_FALSE(ended.runs());  // Nobody has asked for its end yet.
   waitpid(child, nullptr, 0);
   EXPECT_FALSE(ended.runs());
+  ended.number_space += 1;
+  EXPECT_TRUE(ended.runs());  // There the number may be of one that runs.
+  EXPECT_FALSE(ended.can_be_looked_at());
 }
 
 }  // namespace
