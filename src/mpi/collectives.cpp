@@ -11,11 +11,10 @@ namespace {
 
 using select::Collective;
 
-/// The common shape of a wrapper. `native(send, recv)` calls MPI with these buffers.
-/// All but the call that goes to MPI untouched; apart, so that that one needs no stack frame.
+/// All but the calls that go to MPI as they are; apart, so that those need no stack frame for it.
 template <class Fill, class Native>
-[[gnu::noinline]] int look_and_perform(MPI_Comm comm, const void* send, void* recv, Fill fill,
-                                       Native native) {
+[[gnu::noinline, gnu::cold]] int look_and_perform(MPI_Comm comm, const void* send, void* recv,
+                                                  Fill fill, Native native) {
   int error = MPI_SUCCESS;
   Session* session = session_of(comm, &error);
   if (session == nullptr) {
@@ -30,7 +29,8 @@ template <class Fill, class Native>
   return perform(*session, view, NativeCall(native));
 }
 
-/// `fill` and `native` capture by value: what they hold stays in registers until it is needed.
+/// The common shape of a wrapper. `native(send, recv)` calls MPI with these buffers. `fill` and
+/// `native` capture by value: what they hold stays in registers until it is needed.
 template <class Fill, class Native>
 inline int through(MPI_Comm comm, const void* send, void* recv, Fill fill, Native native) {
   if (known_inert(comm)) [[likely]] {

@@ -69,58 +69,69 @@ inline const Dispatch* ready(const void* caller) {
   return dispatch != nullptr ? dispatch : open_dispatch(caller);
 }
 
-template <std::size_t... I>
-inline int call(void* function, std::index_sequence<I...>, const Word (&words)[sizeof...(I)]) {
-  using Function = int (*)(decltype(static_cast<void>(I), Word{})...);
-  return reinterpret_cast<Function>(function)(words[I]...);
+template <class... Words>
+inline int call(void* function, Words... words) {
+  return reinterpret_cast<int (*)(Words...)>(function)(words...);
 }
 
-template <int kEntry, std::size_t kWords>
-inline int carry(const Dispatch* dispatch, const Word (&words)[kWords]) {
+template <int kEntry, class... Words>
+inline int carry(const Dispatch* dispatch, Words... words) {
   void* const function = dispatch->door.entries[kEntry];
   if (function == nullptr) [[unlikely]] {
-    return dispatch->door.refuse(&dispatch->door, kEntry, words[kWords - 1]);
+    const Word all[] = {words...};
+    return dispatch->door.refuse(&dispatch->door, kEntry, all[sizeof...(words) - 1]);
   }
-  return call(function, std::make_index_sequence<kWords>{}, words);
+  return call(function, words...);
 }
 
 /// A profiler whose PMPI_X is the library's own (it searched behind itself, and we stand before it)
 /// does not come back to us.
-template <std::size_t kWords>
-int hand_to_tool(void* tool, const Word (&words)[kWords]) {
+template <class... Words>
+int hand_to_tool(void* tool, Words... words) {
   t_came_back = false;
-  const int code = call(tool, std::make_index_sequence<kWords>{}, words);
+  const int code = call(tool, words...);
   if (!t_came_back && !g_tool_reported.exchange(true)) {
     tutti_mpi_report_tool(file_of(tool).c_str());
   }
   return code;
 }
 
-template <int kEntry, std::size_t kWords>
-inline int enter(const void* caller, const Word (&words)[kWords]) {
+/// All but what enter() does, apart, so that there the arguments stay where they came.
+template <int kEntry, class... Words>
+[[gnu::noinline, gnu::cold]] int enter_slowly(const void* caller, Words... words) {
   const Dispatch* dispatch = ready(caller);
-  if (void* tool = dispatch->tools[kEntry]; tool != nullptr) [[unlikely]] {
-    return hand_to_tool(tool, words);
+  if (void* tool = dispatch->tools[kEntry]; tool != nullptr) {
+    return hand_to_tool(tool, words...);
   }
-  return carry<kEntry>(dispatch, words);
+  return carry<kEntry>(dispatch, words...);
+}
+
+template <int kEntry, class... Words>
+inline int enter(const void* caller, Words... words) {
+  const Dispatch* dispatch = g_dispatch.load(std::memory_order_acquire);
+  if (dispatch == nullptr || dispatch->tools[kEntry] != nullptr ||
+      dispatch->door.entries[kEntry] == nullptr) [[unlikely]] {
+    return enter_slowly<kEntry>(caller, words...);
+  }
+  return call(dispatch->door.entries[kEntry], words...);
 }
 
 /// What the MPI library calls for itself (ROMIO does) stays its own.
-template <int kEntry, std::size_t kWords>
-inline int enter_as_pmpi(const void* caller, const Word (&words)[kWords]) {
+template <int kEntry, class... Words>
+inline int enter_as_pmpi(const void* caller, Words... words) {
   const Dispatch* dispatch = ready(caller);
   if (dispatch->library_code.contains(caller)) {
-    return call(dispatch->library[kEntry], std::make_index_sequence<kWords>{}, words);
+    return call(dispatch->library[kEntry], words...);
   }
   t_came_back = true;
-  return carry<kEntry>(dispatch, words);
+  return carry<kEntry>(dispatch, words...);
 }
 
 /// A call that starts MPI goes on to a tool's behind us, or to the library's. That it came here
 /// also shows that calls pass us.
-template <std::size_t kWords>
+template <class... Words>
 int start_mpi(const char* name, const char* native, bool has_world, bool is_fortran,
-              const void* caller, const Word (&words)[kWords]) {
+              const void* caller, Words... words) {
   constexpr int kError = 16;  // Not MPI_SUCCESS in any ABI: the process has no MPI library.
   g_init_seen.store(true, std::memory_order_relaxed);
   const bool is_first = !std::exchange(t_is_starting, true);
@@ -138,8 +149,7 @@ int start_mpi(const char* name, const char* native, bool has_world, bool is_fort
                    : !is_native ? tool_lookup(name)
                                 : nullptr;
   function = function != nullptr ? function : mpi_lookup_of(caller, native);
-  int code =
-      function != nullptr ? call(function, std::make_index_sequence<kWords>{}, words) : kError;
+  int code = function != nullptr ? call(function, words...) : kError;
   if (!is_first) {
     return code;
   }
@@ -166,7 +176,7 @@ int start_mpi(const char* name, const char* native, bool has_world, bool is_fort
 void barrier_f08(const int* comm, int* error, const void* caller) {
   const Dispatch* dispatch = ready(caller);
   if (g_is_mpich.load(std::memory_order_relaxed)) {
-    const int code = carry<kBarrier, 1>(dispatch, {*comm});
+    const int code = carry<kBarrier>(dispatch, Word{*comm});
     if (error != nullptr) {
       *error = code;
     }
@@ -222,11 +232,11 @@ void report_unseen() noexcept {
 #define TUTTI_NAMES_8 TUTTI_NAMES_7, h
 #define TUTTI_NAMES_9 TUTTI_NAMES_8, i
 
-#define TUTTI_EXPORT_AS(prefix, enter, name, arguments)                                   \
-  TUTTI_API int prefix##MPI_##name(TUTTI_WORDS_##arguments);                              \
-  TUTTI_API int prefix##MPI_##name(TUTTI_WORDS_##arguments) {                             \
-    return tutti::mpi::enter<tutti::mpi::k##name, arguments>(__builtin_return_address(0), \
-                                                             {TUTTI_NAMES_##arguments});  \
+#define TUTTI_EXPORT_AS(prefix, enter, name, arguments)                        \
+  TUTTI_API int prefix##MPI_##name(TUTTI_WORDS_##arguments);                   \
+  TUTTI_API int prefix##MPI_##name(TUTTI_WORDS_##arguments) {                  \
+    return tutti::mpi::enter<tutti::mpi::k##name>(__builtin_return_address(0), \
+                                                  TUTTI_NAMES_##arguments);    \
   }
 #define TUTTI_EXPORT(name, arguments)       \
   TUTTI_EXPORT_AS(, enter, name, arguments) \
@@ -234,12 +244,11 @@ void report_unseen() noexcept {
 #define TUTTI_EXPORT_BOTH(name, arguments) \
   TUTTI_EXPORT(name, arguments)            \
   TUTTI_EXPORT(name##_c, arguments)
-#define TUTTI_START(name, native, arguments, has_world, is_fortran)               \
-  TUTTI_API int name(TUTTI_WORDS_##arguments);                                    \
-  TUTTI_API int name(TUTTI_WORDS_##arguments) {                                   \
-    return tutti::mpi::start_mpi<arguments>(#name, native, has_world, is_fortran, \
-                                            __builtin_return_address(0),          \
-                                            {TUTTI_NAMES_##arguments});           \
+#define TUTTI_START(name, native, arguments, has_world, is_fortran)                     \
+  TUTTI_API int name(TUTTI_WORDS_##arguments);                                          \
+  TUTTI_API int name(TUTTI_WORDS_##arguments) {                                         \
+    return tutti::mpi::start_mpi(#name, native, has_world, is_fortran,                  \
+                                 __builtin_return_address(0), TUTTI_NAMES_##arguments); \
   }
 
 using tutti::mpi::Word;

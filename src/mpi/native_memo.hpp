@@ -62,9 +62,9 @@ class NativeMemo {
     bool recv_in_place = false;
     std::int64_t send_count = 0;
     std::int64_t recv_count = 0;
-    MPI_Datatype send_type = MPI_DATATYPE_NULL;
-    MPI_Datatype recv_type = MPI_DATATYPE_NULL;
-    MPI_Op op = MPI_OP_NULL;
+    MPI_Datatype send_type{};
+    MPI_Datatype recv_type{};
+    MPI_Op op{};
     const engine::Route* route = nullptr;
 
     bool matches(const View& view) const {
@@ -79,7 +79,7 @@ class NativeMemo {
 
   /// A derived type may be freed and its handle given to another; a predefined one stays.
   static bool is_named(MPI_Datatype type) {
-    return type == MPI_DATATYPE_NULL || is_predefined_type(type);
+    return type == MPI_Datatype{} || is_predefined_type(type);
   }
   static std::size_t slot(const View& view) {
     const auto count = static_cast<std::uint64_t>(view.recv_count + 7 * view.send_count);

@@ -31,22 +31,23 @@ class Numbers {
   bool wide_ = false;
 };
 
-/// A call's arguments. Reductions use recv_count and recv_type for both sides.
+/// A call's arguments. Reductions use recv_count and recv_type for both sides. What a call has not
+/// is zero, which is no handle: null handles of Open MPI would have to be looked up.
 struct View {
   select::Collective collective = select::Collective::kBarrier;
   const void* send = nullptr;
   std::int64_t send_count = 0;
-  MPI_Datatype send_type = MPI_DATATYPE_NULL;
+  MPI_Datatype send_type{};
   Numbers<MPI_Count, int> send_counts;
   Numbers<MPI_Aint, int> send_displs;
   const MPI_Datatype* send_types = nullptr;
   void* recv = nullptr;
   std::int64_t recv_count = 0;
-  MPI_Datatype recv_type = MPI_DATATYPE_NULL;
+  MPI_Datatype recv_type{};
   Numbers<MPI_Count, int> recv_counts;
   Numbers<MPI_Aint, int> recv_displs;
   const MPI_Datatype* recv_types = nullptr;
-  MPI_Op op = MPI_OP_NULL;
+  MPI_Op op{};
   int root = 0;
 };
 
