@@ -422,6 +422,7 @@ bool Engine::work() {
     endpoint_.handle_timeout(now);
     did = true;
   }
+  wire_->handle_timeout(now);
   did |= take_events();
   did |= transmit(now);
   if (options_.silence->version() != silence_version_) {

@@ -21,7 +21,7 @@
 
 namespace tutti::net {
 
-inline constexpr std::uint16_t kProtocolVersion = 8;  ///< Of all that follows, too.
+inline constexpr std::uint16_t kProtocolVersion = 9;  ///< Of all that follows, too.
 inline constexpr std::size_t kHelloBytes = 768;
 inline constexpr std::size_t kTextBytes = 64;
 inline constexpr std::size_t kRefusalBytes = 320;  ///< Two hosts' names, their values, the remedy.

@@ -49,6 +49,23 @@ struct WireCounters {
   std::uint64_t refused = 0;  ///< By the kernel: no route, no memory.
 };
 
+/// What is found out of the way to a peer and back (Wire::reach).
+struct Reach {
+  bool is_known = true;   ///< Datagrams arrive there and here, and how long they may be is found.
+  bool is_tried = false;  ///< Asked often, and nothing answered. The peer may not be there yet.
+  bool is_heard = true;   ///< Datagrams of the peer arrive here.
+  bool is_too_small = false;  ///< Short datagrams arrive, and none that are long enough to use.
+  std::string silent;         ///< Rails without an answer where others have one; empty: none.
+};
+
+/// Whose datagrams to and from a peer those are, for messages.
+struct Ends {
+  std::string senders;    ///< "10.0.0.1 (UDP ports 40001 to 40064)"
+  std::string receiver;   ///< "10.0.0.1:40000": where the peer sends to.
+  std::string peer;       ///< "10.0.0.2:41000": where we send to.
+  std::string peer_host;  ///< "10.0.0.2"
+};
+
 class Wire {
  public:
   virtual ~Wire() = default;
@@ -79,7 +96,18 @@ class Wire {
   }
   /// Takes in up to `packets_max` packets; how many there were, word of torn ones not counted.
   virtual std::size_t receive(Arrivals& arrivals, std::size_t packets_max) = 0;
-  /// When it must be called again though nothing came (delayed packets, torn ones); kNever.
+  /// Asks after the ways to its peers, when that is due; called every now and then, and at
+  /// next_deadline().
+  virtual void handle_timeout(transport::TimeNs now) { (void)now; }
+  virtual Reach reach(std::uint64_t peer) const {
+    (void)peer;
+    return {};
+  }
+  virtual Ends ends(std::uint64_t peer) const {
+    (void)peer;
+    return {};
+  }
+  /// When it must be called again though nothing came (delayed packets, torn ones, probes); kNever.
   virtual transport::TimeNs next_deadline() const { return transport::kNever; }
 
   /// To sleep on: readable when receive() has something to do. -1: none.

@@ -56,6 +56,9 @@ class FaultWire : public Wire {
 
   bool send(const transport::Transmission& transmission) override;
   std::size_t receive(Arrivals& arrivals, std::size_t packets_max) override;
+  void handle_timeout(transport::TimeNs now) override { below_->handle_timeout(now); }
+  Reach reach(std::uint64_t peer) const override { return below_->reach(peer); }
+  Ends ends(std::uint64_t peer) const override { return below_->ends(peer); }
   transport::TimeNs next_deadline() const override;
 
   int file_descriptor() const override { return below_->file_descriptor(); }

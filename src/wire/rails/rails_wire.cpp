@@ -241,6 +241,49 @@ transport::TimeNs RailsWire::next_deadline() const {
   return first;
 }
 
+void RailsWire::handle_timeout(transport::TimeNs now) {
+  for (const auto& rail : rails_) {
+    rail->handle_timeout(now);
+  }
+}
+
+Reach RailsWire::reach(std::uint64_t peer) const {
+  if (peer >= peers_.size()) {
+    return {};
+  }
+  const Peer& to = peers_[peer];
+  Reach all{
+      .is_known = false, .is_tried = true, .is_heard = false, .is_too_small = false, .silent = {}};
+  bool is_open = false;
+  for (std::size_t i = 0; i < to.rails; ++i) {
+    const Reach one = rails_[i]->reach(to.names[i]);
+    all.is_known = all.is_known || one.is_known;
+    all.is_tried = all.is_tried && (one.is_tried || one.is_known);
+    all.is_heard = all.is_heard || one.is_heard;
+    all.is_too_small = all.is_too_small || one.is_too_small;
+    is_open = is_open || !(one.is_known || one.is_tried || one.is_too_small);
+    if (!one.is_known) {
+      const Ends ends = rails_[i]->ends(to.names[i]);
+      all.silent += (all.silent.empty() ? "from " : ", from ") + ends.senders + " to " + ends.peer;
+    }
+  }
+  all.is_known = all.is_known && !is_open;
+  return all;
+}
+
+Ends RailsWire::ends(std::uint64_t peer) const {
+  Ends all;
+  for (std::size_t i = 0; peer < peers_.size() && i < peers_[peer].rails; ++i) {
+    const Ends one = rails_[i]->ends(peers_[peer].names[i]);
+    const char* const between = i == 0 ? "" : ", ";
+    all.senders += between + one.senders;
+    all.receiver += between + one.receiver;
+    all.peer += between + one.peer;
+    all.peer_host += between + one.peer_host;
+  }
+  return all;
+}
+
 const WireCounters& RailsWire::counters() const {
   sum_ = {};
   sum_.refused = lost_;

@@ -52,6 +52,10 @@ class RailsWire : public Wire {
   /// They leave by the rail of the last one.
   std::size_t send_together(std::span<const transport::Transmission> packets) override;
   std::size_t receive(Arrivals& arrivals, std::size_t packets_max) override;
+  void handle_timeout(transport::TimeNs now) override;
+  /// Of the best rail, once all are known or tried; those that are silent then are named.
+  Reach reach(std::uint64_t peer) const override;
+  Ends ends(std::uint64_t peer) const override;
   transport::TimeNs next_deadline() const override;
 
   int file_descriptor() const override { return all_; }

@@ -14,6 +14,9 @@
 //
 // Small packets to one peer share a datagram: kMagicTogether and their number, then of each a
 // PartHead, header and payload.
+//
+// A datagram of kMagicProbe asks whether it arrives (prober.hpp), and its answer says so: to the
+// address that it names, if that is a peer's, with the number that only its sender knows.
 #pragma once
 
 #include <algorithm>
@@ -28,6 +31,9 @@ namespace tutti::wire::udp {
 inline constexpr std::size_t kPrefixBytes = 12;
 inline constexpr std::uint8_t kMagic = 0xd9;  ///< Also the version of this layout.
 inline constexpr std::uint8_t kMagicTogether = 0xd8;
+inline constexpr std::uint8_t kMagicProbe = 0xd7;
+inline constexpr std::size_t kProbeHeadBytes = 19;
+inline constexpr std::size_t kProbeAddressBytesMax = 40;
 inline constexpr unsigned kPacketBits = 48;
 inline constexpr std::size_t kPartHeadBytes = 4;
 inline constexpr std::uint32_t kFragmentsMax = 64;  ///< UDP_MAX_SEGMENTS of Linux before 6.9.
@@ -108,6 +114,62 @@ bool decode_together(std::span<const std::byte> in, Take&& take) {
     in = in.subspan(kPartHeadBytes + header_bytes + payload_bytes);
   }
   return count > 0 && in.empty();
+}
+
+struct ProbeHead {
+  bool is_answer = false;
+  std::uint16_t path = 0;   ///< By which the probe was sent.
+  std::uint16_t bytes = 0;  ///< Of the probe's datagram.
+  std::uint32_t round = 0;
+  std::uint64_t token = 0;                  ///< Random, of its sender for this peer.
+  std::span<const std::byte> address = {};  ///< Where the answer goes; of an answer empty.
+};
+
+/// Bytes written: kProbeHeadBytes and the address.
+inline std::size_t encode_probe(const ProbeHead& probe, std::byte* out) {
+  out[0] = std::byte{kMagicProbe};
+  out[1] = std::byte{static_cast<std::uint8_t>(probe.is_answer ? 1 : 0)};
+  const auto put = [out](std::size_t at, std::uint64_t value, std::size_t bytes) {
+    for (std::size_t i = 0; i < bytes; ++i) {
+      out[at + i] = static_cast<std::byte>(value >> 8 * i);
+    }
+  };
+  put(2, probe.path, 2);
+  put(4, probe.bytes, 2);
+  put(6, probe.round, 4);
+  put(10, probe.token, 8);
+  put(18, probe.address.size(), 1);
+  std::copy(probe.address.begin(), probe.address.end(), out + kProbeHeadBytes);
+  return kProbeHeadBytes + probe.address.size();
+}
+
+/// False: not well formed, or (of a probe) not as long as it says.
+inline bool decode_probe(std::span<const std::byte> in, ProbeHead& out) {
+  if (in.size() < kProbeHeadBytes || in[0] != std::byte{kMagicProbe} || in[1] > std::byte{1}) {
+    return false;
+  }
+  const auto get = [in](std::size_t at, std::size_t bytes) {
+    std::uint64_t value = 0;
+    for (std::size_t i = 0; i < bytes; ++i) {
+      value |= std::to_integer<std::uint64_t>(in[at + i]) << 8 * i;
+    }
+    return value;
+  };
+  const auto address_bytes = static_cast<std::size_t>(get(18, 1));
+  out.is_answer = in[1] == std::byte{1};
+  out.path = static_cast<std::uint16_t>(get(2, 2));
+  out.bytes = static_cast<std::uint16_t>(get(4, 2));
+  out.round = static_cast<std::uint32_t>(get(6, 4));
+  out.token = get(10, 8);
+  if (out.is_answer) {
+    return address_bytes == 0 && in.size() == kProbeHeadBytes;
+  }
+  if (address_bytes == 0 || address_bytes > kProbeAddressBytesMax ||
+      in.size() < kProbeHeadBytes + address_bytes || in.size() != out.bytes) {
+    return false;
+  }
+  out.address = in.subspan(kProbeHeadBytes, address_bytes);
+  return true;
 }
 
 /// Where a fragment's `bytes` of content begin in the packet's content; UINT32_MAX: they cannot.

@@ -17,6 +17,7 @@
 
 #include "base/clock.hpp"
 #include "base/descriptors.hpp"
+#include "base/random.hpp"
 #include "base/system_random.hpp"
 #include "wire/udp/route.hpp"
 
@@ -44,6 +45,7 @@ constexpr std::size_t kLookBytes = kPrefixBytes + transport::kHeaderBytesMax;
 constexpr std::size_t kBulkBytes = 4096;
 constexpr int kBulkMemory = 8;  ///< Small packets in a row that end the looking ahead.
 constexpr transport::TimeNs kChunkTimeNs = 200'000;  ///< Most that one occupies a link.
+constexpr std::size_t kWatchedBytes = 1024;          ///< Shorter packets pass wherever any do.
 constexpr Bytes kFragmentsMin = 3;                   ///< Of a chunk, on the slowest of links.
 constexpr std::uint32_t kOpenPackets = 512;
 constexpr int kEct0 = 2;
@@ -52,6 +54,9 @@ constexpr Bytes kSendBufferBytes = 8 << 20;
 constexpr Bytes kBufferBytesMax = INT_MAX / 2;  ///< That a socket takes, before it is doubled.
 constexpr Bytes kProbeBufferBytes = 1 << 20;    ///< A packet, and what the kernel needs for it.
 constexpr int kProbeWaitMs = 200;
+constexpr std::size_t kPortsTold = 8;
+constexpr const char* kPortsRemedy =
+    "let UDP pass between the hosts, from and to all ports of net.ipv4.ip_local_port_range";
 constexpr int kStraysMax = 64;  ///< Before a probe, and pieces of it that come one by one.
 constexpr const char* kNoOffloads = "no segmentation offload and no UDP_GRO: ";
 constexpr const char* kOffloadRemedy =
@@ -163,6 +168,7 @@ Result<std::unique_ptr<UdpWire>> UdpWire::open(const UdpOptions& options) {
   std::unique_ptr<UdpWire> wire(new UdpWire(options));
   // From a random one on: a process that is started again may get the ports of the one before.
   TUTTI_RETURN_IF_ERROR(system_random(&wire->next_packet_, sizeof wire->next_packet_));
+  TUTTI_RETURN_IF_ERROR(system_random(&wire->token_, sizeof wire->token_));
   TUTTI_RETURN_IF_ERROR(wire->open_sockets());
   if (wire->options_.segmentation || wire->options_.coalescing) {
     wire->plain_ = wire->try_offloads();
@@ -358,7 +364,177 @@ Result<std::uint64_t> UdpWire::add_peer(const WireAddress& address, std::uint8_t
   peers_[at].traffic_class = traffic_class;
   peers_[at].fragment_bytes = std::clamp<std::size_t>(full, kFragmentBytesMin, fragment_bytes_);
   peers_[at].users = 1;
+  if (is_open_) {
+    begin_probing(peers_[at], at);
+  }
   return at;
+}
+
+/// Content of the longest packet that both ends may have agreed on, in the fewest bytes each.
+std::size_t UdpWire::least_bytes(const Peer& to) {
+  const std::size_t content =
+      std::min<std::size_t>(kFragmentsMax * (to.fragment_bytes - kPrefixBytes), kContentBytesMax);
+  return kPrefixBytes + fragments(content, kFragmentsMax);
+}
+
+void UdpWire::begin_probing(Peer& peer, std::size_t at) {
+  const bool is_v6 = bound_.storage.ss_family == AF_INET6;
+  Prober::Options options;
+  options.bytes = static_cast<std::uint16_t>(peer.fragment_bytes);
+  options.least_bytes =
+      static_cast<std::uint16_t>(std::min(least_bytes(peer), peer.fragment_bytes));
+  options.ip_bytes = is_v6 ? kIpv6Bytes : kIpv4Bytes;
+  options.is_near = host_text(peer.address) == host_text(bound_);
+  options.paths = options.is_near ? 1 : options_.paths;
+  peer.prober.emplace(options);
+  // Its place in the low bits: an answer finds it at once.
+  token_ = mix64(token_ + 1);
+  peer.token = (token_ << 16) | (at & 0xffff);
+  probe_due_ns_ = 0;
+}
+
+void UdpWire::probe_peers(transport::TimeNs now) {
+  probe_due_ns_ = transport::kNever;
+  for (Peer& peer : peers_) {
+    if (peer.users > 0 && peer.prober) {
+      peer.prober->poll(now, [&](const Prober::Probe& probe) { send_probe(peer, probe); });
+      tell_findings(peer);
+      probe_due_ns_ = std::min(probe_due_ns_, peer.prober->due_ns());
+    }
+  }
+}
+
+/// As data is sent: by the same socket and interface, with the same rules for what is too long.
+void UdpWire::send_probe(Peer& to, const Prober::Probe& probe) {
+  probe_.resize(std::max<std::size_t>(probe_.size(), probe.bytes));
+  const WireAddress mine = address();
+  (void)encode_probe({.is_answer = false,
+                      .path = probe.path,
+                      .bytes = probe.bytes,
+                      .round = probe.round,
+                      .token = to.token,
+                      .address = std::span(mine.bytes).first(mine.length)},
+                     probe_.data());
+  parts_[0] = {probe_.data(), probe.bytes};
+  std::size_t first = 0;
+  (void)send_parts(to, senders_[probe.path % senders_.size()], 1, probe.bytes, &first);
+}
+
+void UdpWire::take_probe(const ProbeHead& probe, transport::TimeNs now) {
+  if (probe.is_answer) {
+    const std::size_t at = probe.token & 0xffff;
+    if (at < peers_.size() && peers_[at].users > 0 && peers_[at].prober &&
+        peers_[at].token == probe.token) {
+      peers_[at].prober->on_answer(now, {probe.path, probe.bytes, probe.round});
+      tell_findings(peers_[at]);
+      probe_due_ns_ = std::min(probe_due_ns_, peers_[at].prober->due_ns());
+    }
+    return;
+  }
+  bool is_answered = false;
+  for (Peer& peer : peers_) {
+    const WireAddress address = address_of(peer.address, 0);
+    // The last two bytes are no part of the place.
+    const std::size_t bytes = address.length - 2U;
+    if (peer.users == 0 || !peer.prober || probe.address.size() != address.length ||
+        !std::equal(probe.address.begin(), probe.address.end() - 2, address.bytes.begin(),
+                    address.bytes.begin() + static_cast<std::ptrdiff_t>(bytes))) {
+      continue;
+    }
+    peer.prober->on_heard();
+    probe_due_ns_ = std::min(probe_due_ns_, peer.prober->due_ns());
+    if (!std::exchange(is_answered, true)) {
+      ProbeHead answer = probe;
+      answer.is_answer = true;
+      answer.address = {};
+      std::array<std::byte, kProbeHeadBytes> out{};
+      parts_[0] = {out.data(), encode_probe(answer, out.data())};
+      std::size_t first = 0;
+      // Each try by another path back: one that is dead does not make those there look so.
+      (void)send_parts(peer, senders_[(probe.path + (probe.round & 0xff)) % senders_.size()], 1,
+                       out.size(), &first);
+    }
+  }
+}
+
+void UdpWire::tell_findings(Peer& peer) {
+  const std::size_t ip_bytes = bound_.storage.ss_family == AF_INET6 ? kIpv6Bytes : kIpv4Bytes;
+  const std::string where = " from " + host_text(bound_) + " to " + host_text(peer.address);
+  for (auto finding = peer.prober->take_finding(); finding; finding = peer.prober->take_finding()) {
+    const std::string here = std::to_string(peer.fragment_bytes + ip_bytes);
+    const std::string found = std::to_string(finding->bytes + ip_bytes);
+    const std::string remedy = "an MTU of " + here +
+                               " on all switches and routers between them, or one that they let "
+                               "pass on the interfaces of both hosts (ip link set DEVICE mtu " +
+                               found + ")";
+    switch (finding->kind) {
+      case Prober::FindingKind::kSmaller:
+        fall_back("an MTU of " + found + " and not " + here + where +
+                      ": longer packets do not arrive, and nothing says so",
+                  remedy);
+        peer.fragment_bytes = finding->bytes;
+        least_fragment_bytes_ = least_fragment_bytes_ == 0
+                                    ? peer.fragment_bytes
+                                    : std::min(least_fragment_bytes_, peer.fragment_bytes);
+        break;
+      case Prober::FindingKind::kNoneFits:
+        fall_back(
+            "no packets of even " + found + " bytes" + where + ": short ones arrive, those do not",
+            remedy);
+        break;
+      case Prober::FindingKind::kSilentPaths: {
+        silent_paths_ += finding->paths.size();
+        std::string ports;
+        for (std::size_t i = 0; i < std::min(finding->paths.size(), kPortsTold); ++i) {
+          ports += " " + std::to_string(port_of(finding->paths[i]));
+        }
+        fall_back(std::to_string(finding->paths.size()) + " of " + std::to_string(senders_.size()) +
+                      " paths on which nothing arrives" + where + " (from UDP ports" + ports +
+                      (finding->paths.size() > kPortsTold ? " and others" : "") + ")",
+                  kPortsRemedy);
+        break;
+      }
+    }
+  }
+}
+
+std::uint16_t UdpWire::port_of(std::size_t path) const {
+  SocketAddress at;
+  at.bytes = sizeof at.storage;
+  (void)getsockname(senders_[path % senders_.size()], at.get(), &at.bytes);
+  return ntohs(at.storage.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6&>(at.storage).sin6_port
+                   : reinterpret_cast<const sockaddr_in&>(at.storage).sin_port);
+}
+
+Reach UdpWire::reach(std::uint64_t peer) const {
+  if (peer >= peers_.size() || !peers_[peer].prober) {
+    return {};
+  }
+  const Prober& it = *peers_[peer].prober;
+  return {.is_known = it.is_known(),
+          .is_tried = it.is_tried(),
+          .is_heard = it.is_heard(),
+          .is_too_small = it.is_too_small(),
+          .silent = {}};
+}
+
+Ends UdpWire::ends(std::uint64_t peer) const {
+  if (peer >= peers_.size()) {
+    return {};
+  }
+  std::uint16_t least = UINT16_MAX;
+  std::uint16_t most = 0;
+  for (std::size_t path = 0; path < senders_.size(); ++path) {
+    const std::uint16_t port = port_of(path);
+    least = std::min(least, port);
+    most = std::max(most, port);
+  }
+  return {.senders = host_text(bound_) + " (UDP ports " + std::to_string(least) + " to " +
+                     std::to_string(most) + ")",
+          .receiver = to_text(bound_),
+          .peer = to_text(peers_[peer].address),
+          .peer_host = host_text(peers_[peer].address)};
 }
 
 // Asked again with each of its users: routes come and go.
@@ -430,6 +606,10 @@ UdpWire::Outcome UdpWire::send_packet(Peer& to, const Transmission& sent) {
   counters_.datagrams_sent += outcome == Outcome::kTaken ? prefix.count : 0;
   if (outcome == Outcome::kNoRoom && first > 0) {
     stopped_ = {first, prefix.packet, to.fragment_bytes, sent};
+  }
+  if (content > kWatchedBytes && to.prober) {
+    to.prober->on_data();
+    probe_due_ns_ = std::min(probe_due_ns_, to.prober->due_ns());
   }
   return outcome;
 }
@@ -548,9 +728,7 @@ UdpWire::Outcome UdpWire::send_parts(Peer& to, int socket, std::size_t count, st
 // long, too, but has only 16 bits to tell which pieces belong together. False: it cannot be asked
 // now; the packet is lost, and the next one asks again.
 bool UdpWire::learn_way(Peer& to, int error) {
-  const std::size_t content =
-      std::min<std::size_t>(kFragmentsMax * (to.fragment_bytes - kPrefixBytes), kContentBytesMax);
-  const std::size_t least = kPrefixBytes + fragments(content, kFragmentsMax);
+  const std::size_t least = least_bytes(to);
   const auto probe = open_socket();
   if (!probe.ok()) {
     // Known to take none: on without asking. A descriptor may never be free again.
@@ -561,6 +739,9 @@ bool UdpWire::learn_way(Peer& to, int error) {
   close(*probe);
   if (room >= least && room < to.fragment_bytes) {
     to.fragment_bytes = room;
+    if (to.prober) {
+      to.prober->limit(static_cast<std::uint16_t>(room));
+    }
     least_fragment_bytes_ =
         least_fragment_bytes_ == 0 ? room : std::min(least_fragment_bytes_, room);
     return true;
@@ -802,7 +983,12 @@ void UdpWire::deliver(Arrivals& arrivals, const Batch& batch) {
     }
     Prefix prefix;
     if (!decode({base + from, bytes}, prefix)) {
-      ++counters_.malformed_dropped;
+      ProbeHead probe;
+      if (decode_probe({base + from, bytes}, probe)) {
+        take_probe(probe, now_ns);
+      } else {
+        ++counters_.malformed_dropped;
+      }
       continue;
     }
     bool ecn = batch.ecn;
@@ -1032,6 +1218,9 @@ std::string UdpWire::description() const {
   if (least_fragment_bytes_ > 0) {
     text += ", datagrams of " + std::to_string(least_fragment_bytes_) +
             " bytes where a path takes no more";
+  }
+  if (silent_paths_ > 0) {
+    text += ", " + std::to_string(silent_paths_) + " paths to peers on which nothing arrives";
   }
   if (plain_peers_ > 0) {
     text += ", " + std::to_string(plain_peers_) +

@@ -244,6 +244,45 @@ class CountingWire : public MemoryWire {
   int* peers_;
 };
 
+/// A wire that has found that out.
+class FoundWire : public MemoryWire {
+ public:
+  FoundWire(MemoryNetwork* network, const Reach* found) : MemoryWire(network), found_(found) {}
+  Reach reach(std::uint64_t) const override { return *found_; }
+  Ends ends(std::uint64_t peer) const override {
+    (void)peer;
+    return {.senders = "here", .receiver = "here:1", .peer = "there:2", .peer_host = "there"};
+  }
+
+ private:
+  const Reach* found_;
+};
+
+TEST(RailsWire, OneRailThatReachesThePeerIsEnough) {
+  MemoryNetwork first(MemoryNetwork::default_capabilities(), 64);
+  MemoryNetwork second(MemoryNetwork::default_capabilities(), 64);
+  Reach found[2];
+  std::vector<std::unique_ptr<Wire>> rails;
+  rails.push_back(std::make_unique<FoundWire>(&first, &found[0]));
+  rails.push_back(std::make_unique<FoundWire>(&second, &found[1]));
+  const auto wire = together(std::move(rails));
+  const std::uint64_t peer = *wire->add_peer(wire->address(), 0);
+  EXPECT_TRUE(wire->reach(peer).is_known);
+  EXPECT_EQ(wire->reach(peer).silent, "");
+  EXPECT_EQ(wire->ends(peer).peer, "there:2, there:2");
+  // Not before the other one has tried.
+  found[1] = {
+      .is_known = false, .is_tried = false, .is_heard = false, .is_too_small = false, .silent = {}};
+  EXPECT_FALSE(wire->reach(peer).is_known);
+  found[1].is_tried = true;
+  EXPECT_TRUE(wire->reach(peer).is_known);
+  EXPECT_EQ(wire->reach(peer).silent, "from here to there:2");
+  found[0] = found[1];
+  EXPECT_FALSE(wire->reach(peer).is_known);
+  EXPECT_TRUE(wire->reach(peer).is_tried);
+  EXPECT_FALSE(wire->reach(peer).is_heard);
+}
+
 TEST(RailsWire, AddressesThatAreNone) {
   MemoryRails rails(3);
   const auto a = rails.end(2);

@@ -27,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "support/forked_ranks.hpp"
 #include "support/wire_contract.hpp"
 
@@ -41,6 +42,23 @@ enum class Lack { kNothing, kOption, kCutting, kCutRight, kJoinedRight, kCutPiec
 Lack lack = Lack::kNothing;
 std::pair<int, int> lacked_option;  ///< Level and name.
 bool marks_congestion = false;      ///< As a switch does.
+std::size_t longest_bytes = 0;      ///< Longer datagrams get lost on the way; 0: none do.
+bool drops_all = false;             ///< All do.
+
+/// Of each datagram that it becomes.
+std::size_t datagram_bytes(const msghdr& message) {
+  const cmsghdr* const head = CMSG_FIRSTHDR(&message);
+  if (head != nullptr && head->cmsg_level == IPPROTO_UDP) {
+    std::uint16_t each = 0;
+    std::memcpy(&each, CMSG_DATA(head), sizeof each);
+    return each;
+  }
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < message.msg_iovlen; ++i) {
+    bytes += message.msg_iov[i].iov_len;
+  }
+  return bytes;
+}
 
 bool cuts(const msghdr& message) {
   const cmsghdr* const head = CMSG_FIRSTHDR(&message);
@@ -96,6 +114,9 @@ extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
   if (const auto* const first = std::exchange(stray, nullptr)) {
     (void)!sendto(socket, first->data(), first->size(), 0,
                   static_cast<const sockaddr*>(message->msg_name), message->msg_namelen);
+  }
+  if (drops_all || (longest_bytes > 0 && datagram_bytes(*message) > longest_bytes)) {
+    return 1;
   }
   if (lack == Lack::kCutting && cuts(*message)) {
     errno = EIO;
@@ -1022,6 +1043,118 @@ TEST(UdpWire, WhatAnEarlierProcessOfThePortIsSentSwitchesNothingOff) {
   ASSERT_TRUE(wire.ok()) << wire.status().message();
   EXPECT_EQ(stray, nullptr) << "it was not sent";
   EXPECT_EQ((*wire)->description(), undisturbed);
+}
+
+/// Two wires with addresses of their own, which ask after the way between them.
+struct ProbingWires {
+  explicit ProbingWires(int mtu_bytes) : wires{open(1, mtu_bytes), open(2, mtu_bytes)} {
+    for (std::size_t i = 0; i < 2; ++i) {
+      peers[i] = *wires[i]->add_peer(wires[1 - i]->address(), 0);
+    }
+  }
+  ~ProbingWires() {
+    longest_bytes = 0;
+    drops_all = false;
+  }
+  std::unique_ptr<UdpWire> open(std::uint32_t host, int mtu_bytes) {
+    UdpOptions options = options_of(AF_INET, mtu_bytes, true);
+    reinterpret_cast<sockaddr_in&>(options.local.storage).sin_addr.s_addr =
+        htonl(INADDR_LOOPBACK - 1 + host);
+    options.on_fallback = [this](const std::string& what, const std::string& remedy) {
+      told.push_back(what + "; remedy: " + remedy);
+    };
+    auto wire = UdpWire::open(options);
+    EXPECT_TRUE(wire.ok()) << wire.status().message();
+    return std::move(*wire);
+  }
+  void run(transport::TimeNs length_ns) {
+    const transport::TimeNs end = now + length_ns;
+    for (; now < end; now += 5'000'000) {
+      for (const auto& wire : wires) {
+        wire->handle_timeout(now);
+      }
+      for (const auto& wire : wires) {
+        while (wire->receive(collected, 1) > 0) {
+        }
+      }
+    }
+  }
+
+  std::vector<std::string> told;
+  std::unique_ptr<UdpWire> wires[2];
+  std::uint64_t peers[2] = {};
+  transport::TimeNs now = monotonic_ns();
+  testing::Collector collected;
+};
+
+TEST(UdpWire, TheWayIsKnownAfterOneQuestion) {
+  ProbingWires pair(9000);
+  EXPECT_FALSE(pair.wires[0]->reach(pair.peers[0]).is_known);
+  EXPECT_FALSE(pair.wires[0]->reach(pair.peers[0]).is_heard);
+  pair.run(10'000'000);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_TRUE(pair.wires[i]->reach(pair.peers[i]).is_known);
+    EXPECT_TRUE(pair.wires[i]->reach(pair.peers[i]).is_heard);
+  }
+  const Ends ends = pair.wires[0]->ends(pair.peers[0]);
+  EXPECT_EQ(ends.senders.rfind("127.0.0.1 (UDP ports ", 0), 0U) << ends.senders;
+  EXPECT_EQ(ends.peer, pair.wires[1]->ends(pair.peers[1]).receiver);
+  EXPECT_EQ(ends.peer_host, "127.0.0.2");
+  EXPECT_TRUE(pair.told.empty());
+  EXPECT_EQ(pair.collected.count, 0U);
+}
+
+TEST(UdpWire, DatagramsAreAsLongAsTheWayTakesThoughItSaysNothing) {
+  ProbingWires pair(9000);
+  longest_bytes = 1472;
+  pair.run(2'000'000'000);
+  ASSERT_EQ(pair.told.size(), 2U);
+  EXPECT_EQ(pair.told[0].rfind("an MTU of 1500 and not 9000 from 127.0.0.1 to 127.0.0.2: ", 0), 0U)
+      << pair.told[0];
+  EXPECT_TRUE(pair.wires[0]->reach(pair.peers[0]).is_known);
+  std::vector<std::byte> payload(pair.wires[0]->capabilities().chunk_bytes, std::byte{7});
+  transport::Transmission sent;
+  sent.header_bytes = 48;
+  sent.payload = payload.data();
+  sent.payload_bytes = static_cast<std::uint32_t>(payload.size());
+  sent.peer = pair.peers[0];
+  EXPECT_TRUE(pair.wires[0]->send(sent));
+  pair.run(10'000'000);
+  ASSERT_EQ(pair.collected.received.size(), 1U);
+  EXPECT_EQ(pair.collected.received.begin()->second.payload, payload);
+  EXPECT_NE(pair.wires[0]->description().find(", datagrams of 1472 bytes where"),
+            std::string::npos);
+}
+
+TEST(UdpWire, WhereNothingPassesItSaysWhatItTried) {
+  ProbingWires pair(1500);
+  drops_all = true;
+  pair.run(1'500'000'000);
+  const Reach reach = pair.wires[0]->reach(pair.peers[0]);
+  EXPECT_FALSE(reach.is_known);
+  EXPECT_TRUE(reach.is_tried);
+  EXPECT_FALSE(reach.is_heard);
+  EXPECT_TRUE(pair.told.empty());
+  drops_all = false;
+  pair.run(300'000'000);
+  EXPECT_TRUE(pair.wires[0]->reach(pair.peers[0]).is_known);
+}
+
+TEST(UdpWire, ProbesOfStrangersAreNotAnswered) {
+  ProbingWires pair(1500);
+  auto stranger = UdpWire::open(options_of(AF_INET, 1500, true));
+  ASSERT_TRUE(stranger.ok());
+  // It knows the address, and is not known there.
+  const auto name = (*stranger)->add_peer(pair.wires[1]->address(), 0);
+  ASSERT_TRUE(name.ok());
+  for (int i = 0; i < 20; ++i) {
+    (*stranger)->handle_timeout(pair.now);
+    pair.run(50'000'000);
+    while ((*stranger)->receive(pair.collected, 1) > 0) {
+    }
+  }
+  EXPECT_FALSE((*stranger)->reach(*name).is_known);
+  EXPECT_FALSE((*stranger)->reach(*name).is_heard);
 }
 
 TEST(UdpWire, BadOptionsAreErrors) {
