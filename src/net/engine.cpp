@@ -142,35 +142,23 @@ Result<Lane*> Engine::attach(const transport::ConnectionOptions& options, const 
   lane->who = peer.who;
   lane->wire_peer = wire_peer;
   lane->peer_device = peer.device;
-  lane->control = control;
   lane->bundle = bundle;
   lane->index = bundle == nullptr ? 0 : bundle->index_of(this);
   lane->receives = options.receives;
-  if (control >= 0) {
-    const Status added = add_uninherited(control);
-    if (!added.ok()) {
-      wire_->remove_peer(wire_peer);
-      return added;
-    }
-  }
   // Before the connection: one that is aborted at once would end with an event of no lane.
-  epoll_event interest{};
-  interest.events = EPOLLIN | EPOLLRDHUP;
-  interest.data.ptr = lane.get();
-  if (lane->index == 0 && epoll_ctl(controls_, EPOLL_CTL_ADD, control, &interest) != 0) {
-    const std::string why = std::strerror(errno);
-    remove_uninherited(control);
+  const Status watched = control < 0 ? Status() : watch_control(*lane, control);
+  if (!watched.ok()) {
     wire_->remove_peer(wire_peer);
-    return Status(ErrorCode::kUnavailable, "net: cannot watch the peer's connection: " + why);
+    return watched;
   }
   transport::ConnectionOptions with_peer = options;
   with_peer.peer = wire_peer;
   auto connection = endpoint_.connect(now_ns(), with_peer);
   if (!connection.ok()) {
-    if (lane->index == 0) {
+    if (control >= 0) {
       epoll_ctl(controls_, EPOLL_CTL_DEL, control, nullptr);
+      remove_uninherited(control);
     }
-    remove_uninherited(control);
     wire_->remove_peer(wire_peer);
     return connection.status();
   }
@@ -187,6 +175,42 @@ Result<Lane*> Engine::attach(const transport::ConnectionOptions& options, const 
   }
   wake(Sleep::kDeep);
   return attached;
+}
+
+Status Engine::watch_control(Lane& lane, int control) {
+  TUTTI_RETURN_IF_ERROR(add_uninherited(control));
+  epoll_event interest{};
+  interest.events = EPOLLIN | EPOLLRDHUP;
+  interest.data.ptr = &lane;
+  if (epoll_ctl(controls_, EPOLL_CTL_ADD, control, &interest) != 0) {
+    const std::string why = std::strerror(errno);
+    remove_uninherited(control);
+    return Status(ErrorCode::kUnavailable, "net: cannot watch the peer's connection: " + why);
+  }
+  lane.control = control;
+  return {};
+}
+
+Status Engine::adopt(Lane* lane, int control) {
+  const CallerLock lock(mutex_, wanted_);
+  TUTTI_RETURN_IF_ERROR(watch_control(*lane, control));
+  const std::string silent = wire_->reach(lane->wire_peer).silent;
+  if (!silent.empty() && options_.fallbacks != nullptr) {
+    options_.fallbacks->add(options_.device, "rails on which no UDP datagram arrives: " + silent,
+                            "let UDP pass there, or name the other interfaces alone");
+  }
+  wake(Sleep::kDeep);
+  return {};
+}
+
+wire::Reach Engine::reach(Lane* lane) {
+  const CallerLock lock(mutex_, wanted_);
+  return wire_->reach(lane->wire_peer);
+}
+
+wire::Ends Engine::ends(Lane* lane) {
+  const CallerLock lock(mutex_, wanted_);
+  return wire_->ends(lane->wire_peer);
 }
 
 void Engine::detach(Lane* lane, bool aborts) {

@@ -130,10 +130,10 @@ struct EngineOptions {
   std::shared_ptr<Silence> silence = std::make_shared<Silence>();
   std::uint64_t device_id = 0;  ///< Hello::device.
   // For those who watch.
-  std::shared_ptr<const Fallbacks> fallbacks;  ///< Of its device; null: none.
-  EngineStatistics* statistics = nullptr;      ///< Outlives the engine; null: nobody can.
-  Bell* bell = nullptr;                        ///< Rung when statistics are new; same.
-  EngineTrace* trace = nullptr;                ///< Same.
+  std::shared_ptr<Fallbacks> fallbacks;    ///< Of its device; null: none.
+  EngineStatistics* statistics = nullptr;  ///< Outlives the engine; null: nobody can.
+  Bell* bell = nullptr;                    ///< Rung when statistics are new; same.
+  EngineTrace* trace = nullptr;            ///< Same.
   std::string device;
   std::string address;
   std::string controller;
@@ -164,10 +164,15 @@ class Engine : private wire::Arrivals {
   /// Sends are done, and their bytes not yet where they belong.
   bool has_copies() const { return copies_.load() > 0; }
 
-  /// Takes `control` over if it succeeds. `bundle`: of several lanes, attached last to first; then
-  /// only lane 0 has a control.
+  /// Takes `control` over if it succeeds; -1: there is none yet (adopt). `bundle`: of several
+  /// lanes, attached last to first; then only lane 0 has a control.
   Result<Lane*> attach(const transport::ConnectionOptions& options, const Peer& peer, int control,
                        const std::shared_ptr<Bundle>& bundle = nullptr);
+  /// Same, later; the way there is known then, and what of it is missing is told.
+  Status adopt(Lane* lane, int control);
+  /// What is known of the way to the lane's peer and back, and whose it is.
+  wire::Reach reach(Lane* lane);
+  wire::Ends ends(Lane* lane);
   /// When it returns no request of the lane is open and it touches no buffer any more. Without
   /// open requests, here or (`aborts`) on other lanes, the connection is closed in order,
   /// afterwards; else it is aborted now. Of several lanes, lane 0 is the first, and the channel
@@ -205,6 +210,7 @@ class Engine : private wire::Arrivals {
   std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes) override;
   void arrived(const transport::Arrival& arrival) override;
 
+  Status watch_control(Lane& lane, int control);
   void run();
   bool is_helped(transport::TimeNs now) const;
   void sleep();

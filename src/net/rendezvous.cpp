@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "net/rendezvous.hpp"
 
+#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/descriptors.hpp"
@@ -20,6 +23,7 @@
 #include "net/clock.hpp"
 #include "net/descriptor.hpp"
 #include "net/handle.hpp"
+#include "net/reach_check.hpp"
 #include "wire/rails/rails_wire.hpp"
 
 namespace tutti::net {
@@ -43,6 +47,7 @@ constexpr TimeNs kAckDelayNs = 20'000;
 constexpr TimeNs kSlowChunkNs = 200'000;
 constexpr TimeNs kTcpRttNsMax = 20'000'000;
 constexpr std::uint32_t kWindowChunks = 64;
+constexpr int kUnreadBytesMax = 64 << 10;
 constexpr TimeNs kProcessingNs = 30'000;  ///< Of a chunk and its acknowledgement, at both ends.
 
 /// Time of a full chunk on the link.
@@ -136,57 +141,180 @@ Status named(const Status& status, const std::string& peer) {
   return Status(status.code(), status.message() + "; the peer is " + peer);
 }
 
-/// The channel whose two ends know each other. `socket` is the engine's on success. The Hellos of a
-/// side may be more than those of the other.
-Result<std::unique_ptr<Channel>> attach(const std::vector<Engine*>& engines,
-                                        const std::vector<Hello>& mine,
-                                        const std::vector<Hello>& theirs, const Key& key,
-                                        const RendezvousOptions& options, bool sends, int socket) {
-  const std::size_t lanes = std::min(mine.size(), theirs.size());
-  std::vector<transport::ConnectionOptions> connections;
-  std::vector<wire::WireAddress> addresses;
-  for (std::size_t i = 0; i < lanes; ++i) {
-    const bool has_rails = mine[i].capabilities.rails > 1;
-    TUTTI_ASSIGN_OR_RETURN(addresses.emplace_back(),
-                           has_rails ? theirs[i].address : RailsWire::first_of(theirs[i].address));
-    TUTTI_ASSIGN_OR_RETURN(
-        connections.emplace_back(),
-        options_of(mine[i], theirs[i], key, options, sends, static_cast<std::uint32_t>(lanes)));
+/// The lanes of a channel whose two ends know each other, until datagrams have passed both ways.
+class SetUp {
+ public:
+  SetUp(Descriptor socket, const Hello& theirs)
+      : socket_(std::move(socket)),
+        who_(theirs.who()),
+        me_(who_is(host_name(), static_cast<std::uint32_t>(getpid()))) {
+    // A report does not wait for the answer to what was sent before it.
+    const int on = 1;
+    setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   }
-  const std::string differing = differences(mine[0], theirs[0]);
-  if (!differing.empty() && options.told->is_new(differing)) {
-    options.log(LogKind::kInfo, differing);
-  }
-  std::shared_ptr<Bundle> bundle;
-  if (lanes > 1) {
-    bundle = std::make_shared<Bundle>(
-        std::vector<Engine*>(engines.begin(), engines.begin() + static_cast<std::ptrdiff_t>(lanes)),
-        unit_bytes_of(connections[0]));
-  }
-  // The first one comes last: the control connection is its business.
-  Lane* lane = nullptr;
-  for (std::size_t i = lanes; i-- > 0;) {
-    Peer peer;
-    peer.address = addresses[i];
-    peer.device = theirs[i].device;
-    peer.traffic_class = sends ? mine[i].traffic_class : theirs[i].traffic_class;
-    peer.who = theirs[0].who();
-    if (i > 0) {
-      connections[i].guests = sends ? nullptr : &bundle->sources[i];
-      peer.who += ", lane " + std::to_string(i);
+  ~SetUp() { drop(); }
+  SetUp(const SetUp&) = delete;
+  SetUp& operator=(const SetUp&) = delete;
+
+  int socket() const { return socket_.get(); }
+
+  /// The Hellos of a side may be more than those of the other.
+  Status attach(const std::vector<Engine*>& engines, const std::vector<Hello>& mine,
+                const std::vector<Hello>& theirs, const Key& key, const RendezvousOptions& options,
+                bool sends) {
+    const std::size_t lanes = std::min(mine.size(), theirs.size());
+    std::vector<transport::ConnectionOptions> connections;
+    std::vector<wire::WireAddress> addresses;
+    for (std::size_t i = 0; i < lanes; ++i) {
+      const bool has_rails = mine[i].capabilities.rails > 1;
+      TUTTI_ASSIGN_OR_RETURN(
+          addresses.emplace_back(),
+          has_rails ? theirs[i].address : RailsWire::first_of(theirs[i].address));
+      TUTTI_ASSIGN_OR_RETURN(
+          connections.emplace_back(),
+          options_of(mine[i], theirs[i], key, options, sends, static_cast<std::uint32_t>(lanes)));
     }
-    const Result<Lane*> attached =
-        engines[i]->attach(connections[i], peer, i == 0 ? socket : -1, bundle);
-    if (!attached.ok()) {
-      for (std::size_t done = i + 1; done < lanes; ++done) {
-        engines[done]->detach(bundle->lanes[done], /*aborts=*/true);
+    const std::string differing = differences(mine[0], theirs[0]);
+    if (!differing.empty() && options.told->is_new(differing)) {
+      options.log(LogKind::kInfo, differing);
+    }
+    if (lanes > 1) {
+      bundle_ = std::make_shared<Bundle>(
+          std::vector<Engine*>(engines.begin(),
+                               engines.begin() + static_cast<std::ptrdiff_t>(lanes)),
+          unit_bytes_of(connections[0]));
+    }
+    // The first one comes last: the control connection will be its business.
+    lanes_.resize(lanes);
+    for (std::size_t i = lanes; i-- > 0;) {
+      Peer peer;
+      peer.address = addresses[i];
+      peer.device = theirs[i].device;
+      peer.traffic_class = sends ? mine[i].traffic_class : theirs[i].traffic_class;
+      peer.who = who_;
+      if (i > 0) {
+        connections[i].guests = sends ? nullptr : &bundle_->sources[i];
+        peer.who += ", lane " + std::to_string(i);
       }
-      return attached.status();
+      TUTTI_ASSIGN_OR_RETURN(lanes_[i], engines[i]->attach(connections[i], peer, -1, bundle_));
     }
-    lane = *attached;
+    check_.emplace(static_cast<std::uint32_t>(lanes));
+    return {};
   }
-  return std::unique_ptr<Channel>(std::make_unique<LaneChannel>(lane, std::move(bundle)));
-}
+
+  /// Null: not yet. Errors: datagrams do not pass, or the peer says so, or is gone.
+  Result<std::unique_ptr<Channel>> advance(TimeNs now) {
+    auto channel = look(now);
+    if (!channel.ok()) {
+      drop();
+    }
+    return channel;
+  }
+
+ private:
+  Result<std::unique_ptr<Channel>> look(TimeNs now) {
+    std::vector<wire::Reach> found;
+    for (Lane* const lane : lanes_) {
+      found.push_back(lane->engine->reach(lane));
+    }
+    check_->look(now, found);
+    const Status heard = hear(now);
+    const std::vector<ReachCheck::Blocked> blocked =
+        heard.ok() ? check_->blocked(now) : check_->evidence(now);
+    if (!blocked.empty()) {
+      ReachReport last;
+      last.failure = text(blocked);
+      (void)write(last);
+      return Status(ErrorCode::kTimeout, last.failure);
+    }
+    TUTTI_RETURN_IF_ERROR(heard);
+    if (has_room()) {
+      if (const auto report = check_->report(now)) {
+        TUTTI_RETURN_IF_ERROR(write(*report));
+      }
+    }
+    if (!check_->is_done()) {
+      return std::unique_ptr<Channel>();
+    }
+    TUTTI_RETURN_IF_ERROR(lanes_[0]->engine->adopt(lanes_[0], socket_.get()));
+    socket_.release();
+    Lane* const first = lanes_[0];
+    lanes_.clear();
+    return std::unique_ptr<Channel>(std::make_unique<LaneChannel>(first, std::move(bundle_)));
+  }
+
+  /// Not beyond the last report: what follows is the engine's.
+  Status hear(TimeNs now) {
+    while (!is_heard_out_) {
+      const ssize_t got =
+          recv(socket_.get(), bytes_.data() + have_, bytes_.size() - have_, MSG_DONTWAIT);
+      if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+        return {};
+      }
+      if (got <= 0) {
+        return Status(ErrorCode::kTimeout,
+                      "net: " + who_ + " ended while the channel was made" +
+                          (got < 0 ? std::string(": ") + std::strerror(errno) : std::string()));
+      }
+      have_ += static_cast<std::size_t>(got);
+      if (have_ < bytes_.size()) {
+        continue;
+      }
+      have_ = 0;
+      TUTTI_ASSIGN_OR_RETURN(const ReachReport report, decode_report(bytes_));
+      if (!report.failure.empty()) {
+        return Status(ErrorCode::kTimeout, report.failure);
+      }
+      check_->hear(now, report);
+      is_heard_out_ = report.is_done;
+    }
+    return {};
+  }
+
+  Status write(const ReachReport& report) {
+    const ReportBytes bytes = encode(report);
+    const ssize_t put =
+        send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    return put == static_cast<ssize_t>(bytes.size())
+               ? Status()
+               : Status(ErrorCode::kTimeout, "net: " + who_ +
+                                                 " ended while the channel was made: " +
+                                                 std::strerror(put < 0 ? errno : EAGAIN));
+  }
+
+  /// A peer that is stopped reads nothing, and is not to be told the same for ever.
+  bool has_room() const {
+    int unread_bytes = 0;
+    return ioctl(socket_.get(), SIOCOUTQ, &unread_bytes) != 0 || unread_bytes < kUnreadBytesMax;
+  }
+
+  std::string text(const std::vector<ReachCheck::Blocked>& blocked) const {
+    std::vector<wire::Ends> ends;
+    for (Lane* const lane : lanes_) {
+      ends.push_back(lane->engine->ends(lane));
+    }
+    return text_of(blocked, ends, who_, me_);
+  }
+
+  void drop() {
+    for (Lane* const lane : lanes_) {
+      if (lane != nullptr) {
+        lane->engine->detach(lane, /*aborts=*/true);
+      }
+    }
+    lanes_.clear();
+  }
+
+  Descriptor socket_;
+  std::string who_;
+  std::string me_;
+  std::shared_ptr<Bundle> bundle_;
+  std::vector<Lane*> lanes_;  ///< Empty once they are the channel's.
+  std::optional<ReachCheck> check_;
+  ReportBytes bytes_{};
+  std::size_t have_ = 0;
+  bool is_heard_out_ = false;
+};
 
 /// The Hellos of the other side as they come in: as many as the first one says. Errors: it is gone,
 /// or one of them is none that counts, which makes it a stranger.
@@ -252,6 +380,11 @@ Status write_hellos(int socket, const std::vector<Hello>& hellos, const Key& key
   return {};
 }
 
+std::string not_finished(const std::string& who) {
+  return "net: " + who +
+         " has not finished the set-up of the channel for TUTTI_NET_TIMEOUT seconds";
+}
+
 class TcpListener : public Listener {
  public:
   TcpListener(const RendezvousOptions& options, ChooseEngines choose)
@@ -284,6 +417,13 @@ class TcpListener : public Listener {
         return channel;
       }
     }
+    for (std::size_t i = 0; i < set_ups_.size(); ++i) {
+      Result<std::unique_ptr<Channel>> channel = advance(set_ups_[i]);
+      if (!channel.ok() || *channel != nullptr) {
+        set_ups_.erase(set_ups_.begin() + static_cast<std::ptrdiff_t>(i));
+        return channel;
+      }
+    }
     for (std::size_t calls = 0; calls < kGuestsMax; ++calls) {
       Descriptor guest(accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (guest.get() < 0) {
@@ -313,6 +453,21 @@ class TcpListener : public Listener {
     IncomingHellos hellos;
     TimeNs called_ns;
   };
+
+  /// A guest that has been greeted.
+  struct Greeted {
+    std::unique_ptr<SetUp> set_up;
+    std::string who;
+    TimeNs begun_ns;
+  };
+
+  Result<std::unique_ptr<Channel>> advance(Greeted& it) {
+    auto channel = it.set_up->advance(now_ns());
+    if (channel.ok() && *channel == nullptr && now_ns() - it.begun_ns > options_.timeout_ns) {
+      return Status(ErrorCode::kTimeout, not_finished(it.who));
+    }
+    return channel;
+  }
 
   /// Null: no channel comes of the guest now. Then `i` is the next one's.
   Result<std::unique_ptr<Channel>> hear(std::size_t& i) {
@@ -363,15 +518,17 @@ class TcpListener : public Listener {
     const int socket = guest.socket.get();
     const std::vector<Engine*> engines = choose_(guest.hellos.get()[0].device);
     TUTTI_ASSIGN_OR_RETURN(const std::vector<Hello> mine, hellos_of(engines, options_, socket));
-    auto channel =
-        attach(engines, mine, guest.hellos.get(), key_, options_, /*sends=*/false, socket);
-    if (!channel.ok()) {
-      refuse(socket, channel.status());
-      return channel.status();
+    const Hello& theirs = guest.hellos.get()[0];
+    auto set_up = std::make_unique<SetUp>(std::move(guest.socket), theirs);
+    const Status attached =
+        set_up->attach(engines, mine, guest.hellos.get(), key_, options_, /*sends=*/false);
+    if (!attached.ok()) {
+      refuse(socket, attached);
+      return attached;
     }
-    guest.socket.release();
     TUTTI_RETURN_IF_ERROR(write_hellos(socket, mine, key_));
-    return channel;
+    set_ups_.push_back({std::move(set_up), theirs.who(), now_ns()});
+    return std::unique_ptr<Channel>();
   }
 
   static std::string address_of_caller(int socket) {
@@ -397,6 +554,7 @@ class TcpListener : public Listener {
   Key key_;
   Handle handle_;
   std::vector<Guest> guests_;
+  std::vector<Greeted> set_ups_;
   int strangers_told_ = 0;
 };
 
@@ -429,13 +587,18 @@ class TcpConnector : public Connector {
     auto channel = advance();
     if (channel.ok() && *channel == nullptr && now_ns() - begun_ns_ > options_.timeout_ns) {
       return Status(ErrorCode::kTimeout,
-                    "net: " + peer_.who() + " has not answered for TUTTI_NET_TIMEOUT seconds");
+                    set_up_ != nullptr ? not_finished(peer_.who())
+                                       : "net: " + peer_.who() +
+                                             " has not answered for TUTTI_NET_TIMEOUT seconds");
     }
     return channel;
   }
 
  private:
   Result<std::unique_ptr<Channel>> advance() {
+    if (set_up_ != nullptr) {
+      return set_up_->advance(now_ns());
+    }
     const int socket = socket_.get();
     if (engines_.empty()) {
       pollfd writable = {socket, POLLOUT, 0};
@@ -468,12 +631,14 @@ class TcpConnector : public Connector {
       return Status(ErrorCode::kInvalidArgument,
                     "net: " + peer_.who() + " refuses the channel: " + theirs[0].refusal);
     }
-    auto channel = attach(engines_, mine_, theirs, peer_.key, options_, /*sends=*/true, socket);
-    if (!channel.ok()) {
-      return named(channel.status(), peer_.who());
+    auto set_up = std::make_unique<SetUp>(std::move(socket_), theirs[0]);
+    const Status attached =
+        set_up->attach(engines_, mine_, theirs, peer_.key, options_, /*sends=*/true);
+    if (!attached.ok()) {
+      return named(attached, peer_.who());
     }
-    socket_.release();
-    return channel;
+    set_up_ = std::move(set_up);
+    return set_up_->advance(now_ns());
   }
 
   RendezvousOptions options_;
@@ -484,6 +649,7 @@ class TcpConnector : public Connector {
   std::vector<Engine*> engines_;  ///< Once connected.
   std::vector<Hello> mine_;
   IncomingHellos answer_;
+  std::unique_ptr<SetUp> set_up_;  ///< Once both have greeted.
 };
 
 }  // namespace

@@ -1,19 +1,29 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Who connects may send anything: a greeting is read, or refused with a message that a terminal can
-// show; what is read says the same once more. The key here is known, so that proofs can fit.
+// Who connects may send anything: a greeting is read (a report of what has arrived, too), or
+// refused with a message that a terminal can show; what is read says the same once more. The key
+// here is known, so that proofs can fit.
 #include <algorithm>
 #include <cstring>
 
 #include "fuzz.hpp"
 #include "net/hello.hpp"
+#include "net/reach_check.hpp"
 #include "wire/rails/rails_wire.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tutti::net;
   const tutti::transport::Key key{1, 2};
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
+  const auto report = decode_report(bytes);
+  if (report.ok()) {
+    FUZZ_ASSERT(tutti::fuzz::readable("net: " + report->failure, "net: "));
+    FUZZ_ASSERT(*decode_report(encode(*report)) == *report);
+    ReachCheck check(8);
+    check.hear(1, *report);
+    FUZZ_ASSERT(check.evidence(ReachCheck::kEvidenceNs).empty() || !report->is_done);
+  }
   auto hello = decode(bytes, key);
   if (!hello.ok()) {
     FUZZ_ASSERT(tutti::fuzz::readable(hello.status().message(), "net: "));

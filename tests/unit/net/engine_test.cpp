@@ -73,11 +73,32 @@ class EngineTest : public testing::Test {
 
 TEST_F(EngineTest, attach__what_cannot_be_watched_leaves_nothing) {
   ASSERT_TRUE(engine_.start().ok());
-  const auto lane = engine_.attach(connection_options(1), {engine_.address(), 1, "nobody"}, -1);
+  constexpr int kNoDescriptor = 1'000'000'000;
+  const auto lane =
+      engine_.attach(connection_options(1), {engine_.address(), 1, "nobody"}, kNoDescriptor);
   EXPECT_EQ(lane.status().code(), ErrorCode::kUnavailable);
   EXPECT_EQ(peers_, 0);
   EXPECT_TRUE(engine_.is_quiet());
   engine_.help();  // There is no event of a connection without a lane.
+}
+
+TEST_F(EngineTest, adopt__is_the_end_of_the_peer_for_one_that_had_none) {
+  ASSERT_TRUE(engine_.start().ok());
+  const auto lane = engine_.attach(connection_options(1), {engine_.address(), 1, "nobody"}, -1);
+  ASSERT_TRUE(lane.ok()) << lane.status().message();
+  EXPECT_TRUE(engine_.reach(*lane).is_known);  // By a wire that asks after nothing.
+  constexpr int kNoDescriptor = 1'000'000'000;
+  EXPECT_EQ(engine_.adopt(*lane, kNoDescriptor).code(), ErrorCode::kUnavailable);
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  ASSERT_TRUE(engine_.adopt(*lane, ends[0]).ok());
+  close(ends[1]);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!(*lane)->has_ended && std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE((*lane)->has_ended);
+  engine_.detach(*lane);
 }
 
 TEST_F(EngineTest, attach__bad_options_leave_nothing) {

@@ -26,6 +26,7 @@
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <regex>
 #include <set>
 #include <thread>
@@ -38,6 +39,7 @@
 #include "base/random.hpp"
 #include "net/handle.hpp"
 #include "net/hello.hpp"
+#include "net/reach_check.hpp"
 #include "net/statistics.hpp"
 #include "net/thread.hpp"
 #include "support/scoped_environment.hpp"
@@ -1554,6 +1556,52 @@ TEST(Network, AnAnswerOfAnotherKeyIsNamed) {
   answer.join();
   EXPECT_NE(text.find("later, process 43 has another key"), std::string::npos) << text;
   EXPECT_NE(text.find("; the peer is " + odd.who()), std::string::npos) << text;
+}
+
+/// What is said at the connecting end where the other one greets, and then sends `report` if there
+/// is one, and goes.
+std::string said_after_greeting(const std::optional<ReachReport>& report) {
+  const auto network = make_network();
+  const OddListener odd;
+  EXPECT_EQ(::listen(odd.socket, 8), 0);
+  std::thread answer([&] {
+    pollfd waiting = {odd.socket, POLLIN, 0};
+    if (poll(&waiting, 1, static_cast<int>(std::chrono::milliseconds(kPatience).count())) != 1) {
+      ADD_FAILURE() << "nobody has called";
+      return;
+    }
+    const int caller = accept(odd.socket, nullptr, nullptr);
+    HelloBytes bytes{};
+    EXPECT_EQ(recv(caller, bytes.data(), bytes.size(), MSG_WAITALL),
+              static_cast<ssize_t>(bytes.size()));
+    auto hello = decode(bytes, odd.key);
+    ASSERT_TRUE(hello.ok());
+    hello->lanes = 1;
+    hello->host = "odd";
+    hello->process = 42;
+    hello->address.bytes[1] = std::byte{0};  // A port where nobody is.
+    hello->address.bytes[2] = std::byte{1};
+    const HelloBytes mine = encode(*hello, odd.key);
+    EXPECT_EQ(send(caller, mine.data(), mine.size(), 0), static_cast<ssize_t>(mine.size()));
+    if (report) {
+      const ReportBytes last = encode(*report);
+      EXPECT_EQ(send(caller, last.data(), last.size(), 0), static_cast<ssize_t>(last.size()));
+    }
+    close(caller);
+  });
+  const std::string text = error_of(*network, odd.handle());
+  answer.join();
+  return text;
+}
+
+TEST(Network, AChannelIsMadeWhenDatagramsHavePassed) {
+  const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
+  const ScopedEnvironment family("NCCL_SOCKET_FAMILY", "AF_INET");
+  const ScopedEnvironment lanes("TUTTI_NET_LANES", "1");
+  EXPECT_EQ(said_after_greeting(ReachReport{.failure = "net: no UDP datagram of 10.0.0.1 arrives"}),
+            "net: no UDP datagram of 10.0.0.1 arrives");
+  EXPECT_EQ(said_after_greeting(std::nullopt),
+            "net: odd, process 42 ended while the channel was made");
 }
 
 /// What a listener that strangers call says of them.
