@@ -17,7 +17,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/tutti-debian-11.tar
 if [[ ! -s $cache ]]; then
   command -v mmdebstrap >/dev/null || { echo "$0: no mmdebstrap; remedy: apt-get install mmdebstrap" >&2; exit 2; }
   mkdir -p "$(dirname "$cache")"
-  mmdebstrap --quiet --variant=minbase --include=ca-certificates,python3-venv bullseye "$cache.part" \
+  mmdebstrap --quiet --format=tar --variant=minbase --include=ca-certificates,python3-venv bullseye "$cache.part" \
     'deb http://deb.debian.org/debian bullseye main'
   mv "$cache.part" "$cache"
 fi
