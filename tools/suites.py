@@ -17,7 +17,8 @@ has left, for the MPI that --mpi names.
 A plan is "default" (no setting), a plan of docs/tuning.md for every collective (mpi-alpha@2: with
 two virtual nodes), an algorithm of `tutti schedule list` for the collectives that have it, or
 schedules:N: the N-th algorithm of each collective, which of the shorter lists begin again.
-"schedules" is all of these.
+"schedules" is all of these. With +hostdevice behind it, what a program allocates is memory of the
+emulated GPU (tests/support/device_malloc.c, in the build that TUTTI_BUILD_DIR names or build/dev).
 
 One job runs at a time. It has a limit of time, twice the native one with Tutti, and each process
 one of memory; what a job leaves behind is killed. A program that natively does not end in its time
@@ -57,6 +58,7 @@ from tutti_hpc.terms import COLLECTIVES  # noqa: E402
 SCHEMA = "tutti-suites/1"
 NATIVE = "native"
 DEFAULT = "default"
+ON_DEVICE = "+hostdevice"
 MARK = "SUITES_RUN"  # Every process of a run has it in its environment, so that none is left.
 
 Outcome = tuple[str, ...]  # "passed", "failed", "crashed" or "timed out", and what tells two apart.
@@ -197,8 +199,11 @@ def crash_of(text: str) -> int:
 
 
 def plain(lines: Iterable[str]) -> list[str]:
-    """What lines say, without their numbers, in one order: at most 20 that differ."""
-    found = {re.sub(r"0x[0-9a-f]+|\d+", "#", line.strip()) for line in lines}
+    """What lines say, without their numbers and the launcher's box, at most 20 in one order."""
+    said = (
+        line.strip() for line in lines if not re.match(r"=|YOUR APPLICATION|This typically", line)
+    )
+    found = {re.sub(r"0x[0-9a-f]+|\d+", "#", line) for line in said}
     return sorted(found - {""})[:20]
 
 
@@ -351,13 +356,19 @@ def plans_of(text: str, algorithms: Mapping[str, Sequence[str]]) -> list[str]:
     longest = max(map(len, algorithms.values()), default=0)
     found = []
     for plan in text.split(","):
+        name, plus, memory = plan.partition("+")
+        if f"{plus}{memory}" not in ("", ON_DEVICE):
+            raise TuttiError(f"--plans {plan}: memory is {ON_DEVICE} or none")
         every = [f"schedules:{number}" for number in range(longest)]
-        found += every if plan == "schedules" else [plan]
+        found += [one + plus + memory for one in (every if name == "schedules" else [name])]
     return found
 
 
 def setting(plan: str, algorithms: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """The variables of a plan."""
+    plan, _, memory = plan.partition("+")
+    if memory:
+        return {"TUTTI_DEVICE": "host"} | setting(plan, algorithms)
     if plan in (NATIVE, DEFAULT):
         return {}
     name, _, nodes = plan.partition("@")
@@ -372,6 +383,15 @@ def setting(plan: str, algorithms: Mapping[str, Sequence[str]]) -> dict[str, str
     if not plans:
         plans = dict.fromkeys(COLLECTIVES, name)
     return variables | {f"TUTTI_{c.upper()}": one for c, one in plans.items()}
+
+
+def device_malloc() -> Path:
+    """What makes memory of the emulated GPU of a program's own."""
+    build = Path(os.environ.get("TUTTI_BUILD_DIR", ROOT / "build" / "dev"))
+    path = build.resolve() / "tests" / "mpi" / "none" / "device_malloc.so"
+    if not path.is_file():
+        raise TuttiError(f"{path} is not built; remedy: cmake --build {build}")
+    return path
 
 
 def known_algorithms() -> dict[str, list[str]]:
@@ -498,6 +518,8 @@ class Runner:
         if plan != NATIVE:
             chosen |= {"LD_PRELOAD": self.door, "TUTTI_LOG_LEVEL": "error"}
             chosen |= setting(plan, self.algorithms)
+            if plan.endswith(ON_DEVICE):
+                chosen["LD_PRELOAD"] += f" {device_malloc()}"
             chosen |= dict(one.split("=", 1) for one in self.args.set)
         return chosen
 

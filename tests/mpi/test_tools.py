@@ -12,6 +12,7 @@ import pytest
 import harness
 from harness import Finished, Mpi, execute, job, plain_environment
 from test_job import CALLS, rows
+from test_mpi import once_per_library
 
 ALLREDUCES = 5  # What counted.c calls.
 OURS = {"TUTTI_ALLREDUCE": "direct", "TUTTI_SUMMARY": "1"}
@@ -172,3 +173,17 @@ def test_opened__by_ctypes(mpi: Mpi, door: Path, tmp_path: Path) -> None:
     assert result.status == 0, str(result)
     assert "opened: done" in result.stdout, str(result)
     assert len(result.lines(UNSEEN)) == 1, str(result)
+
+
+@pytest.mark.parametrize("is_on_device", [True, False])
+def test_device_malloc__buffers_of_a_program_that_knows_no_gpu(
+    mpi: Mpi, is_on_device: bool, door: Path, tmp_path: Path
+) -> None:
+    """tools/suites.py runs foreign programs on the emulated GPU that way."""
+    once_per_library(mpi)
+    library = harness.build_directory() / "tests" / "mpi" / "none" / "device_malloc.so"
+    preload = f"{door} {library}" if is_on_device else str(door)
+    environment = {"LD_PRELOAD": preload, "TUTTI_DEVICE": "host", "TUTTI_LOG_LEVEL": "info"}
+    result = job(mpi, 2, [mpi.program("refused")], tmp_path, environment=environment, preload=False)
+    result.assert_passed("refused")
+    assert bool(result.lines("kernels of this communicator are ready")) == is_on_device, str(result)

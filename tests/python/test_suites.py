@@ -105,7 +105,7 @@ OPEN_MPI_CRASH = "prterun noticed that process rank 1 with PID 7 exited on signa
 def test_outcome__crashes_by_the_words_of_both_launchers(suites: ModuleType) -> None:
     assert outcome(suites, "mpich", HYDRA_CRASH, 139) == ("crashed", "signal 11")
     assert outcome(suites, "mpich", "", 134, OPEN_MPI_CRASH) == ("crashed", "signal 6")
-    assert outcome(suites, "mpich", "KILLED BY SIGNAL: 9 (Killed)", 1)[0] == "failed"
+    assert outcome(suites, "mpich", "=  KILLED BY SIGNAL: 9 (Killed)", 1) == ("failed",)
     assert outcome(suites, "TestStatus", HYDRA_CRASH, 139) == ("passed",)
 
 
@@ -204,6 +204,9 @@ def test_setting__of_each_kind_of_plan(suites: ModuleType) -> None:
     assert everything["TUTTI_SCAN"] == everything["TUTTI_ALLREDUCE"] == "mpi-alpha"
     assert suites.setting("rings", ALGORITHMS) == {"TUTTI_ALLGATHER": "schedule:rings"}
     assert suites.setting("schedule:chain", ALGORITHMS) == {"TUTTI_BCAST": "schedule:chain"}
+    on_device = suites.setting("rings+hostdevice", ALGORITHMS)
+    assert on_device == {"TUTTI_ALLGATHER": "schedule:rings", "TUTTI_DEVICE": "host"}
+    assert suites.setting("default+hostdevice", ALGORITHMS) == {"TUTTI_DEVICE": "host"}
     assert suites.setting("schedules:2", ALGORITHMS) == {
         "TUTTI_BCAST": "schedule:knomial",
         "TUTTI_ALLGATHER": "schedule:rings",
@@ -213,6 +216,9 @@ def test_setting__of_each_kind_of_plan(suites: ModuleType) -> None:
 def test_plans_of__schedules_are_as_many_as_the_longest_list(suites: ModuleType) -> None:
     plans = suites.plans_of("default,schedules", ALGORITHMS)
     assert plans == ["default", "schedules:0", "schedules:1", "schedules:2"]
+    assert suites.plans_of("schedules+hostdevice", ALGORITHMS)[2] == "schedules:2+hostdevice"
+    with pytest.raises(TuttiError, match=r"memory is \+hostdevice or none"):
+        suites.plans_of("default+cuda", ALGORITHMS)
 
 
 # --- Running
