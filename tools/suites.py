@@ -56,6 +56,7 @@ from tutti_hpc.errors import TuttiError  # noqa: E402
 from tutti_hpc.terms import COLLECTIVES  # noqa: E402
 
 SCHEMA = "tutti-suites/1"
+COUNTS = ("programs", "passed_natively", "same")
 NATIVE = "native"
 DEFAULT = "default"
 ON_DEVICE = "+hostdevice"
@@ -329,19 +330,36 @@ def most(outcomes: Sequence[Outcome]) -> str:
     return ", ".join(texts)
 
 
+def merged(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a suite's parts as one; of each outcome its programs, with their part."""
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for row in rows:
+        suite, _, part = row["suite"].partition("/")
+        key = (row["mpi"], suite, row["plan"])
+        one = found.setdefault(key, dict(zip(("mpi", "suite", "plan"), key)))
+        for name in COUNTS:
+            one[name] = one.get(name, 0) + row[name]
+        for name in ("differs", "unsteady"):
+            named = [{**d, "program": f"{part} {d['program']}".strip()} for d in row[name]]
+            one[name] = one.get(name, []) + named
+        one["too slow"] = one.get("too slow", 0) + len(row["timed_out_natively"])
+    return list(found.values())
+
+
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A Markdown table of the rows, and each difference by name."""
+    """A Markdown table, a row for each suite, and each difference by name."""
     lines = [
         "| MPI | suite | plan | programs | pass natively | same | differ | unsteady | too slow |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for row in rows:
-        numbers = (row["programs"], row["passed_natively"], row["same"])
-        numbers += tuple(len(row[kind]) for kind in ("differs", "unsteady", "timed_out_natively"))
-        fields = [row["mpi"], row["suite"], row["plan"], *map(str, numbers)]
-        lines.append("| " + " | ".join(fields) + " |")
+    suites = merged(rows)
+    for row in suites:
+        numbers = [row[name] for name in COUNTS]
+        numbers += [len(row["differs"]), len(row["unsteady"]), row["too slow"]]
+        lines.append("| " + " | ".join([row["mpi"], row["suite"], row["plan"], *map(str, numbers)]))
+        lines[-1] += " |"
     for kind in ("differs", "unsteady"):
-        for row in rows:
+        for row in suites:
             for one in row[kind]:
                 place = f"{row['mpi']} {row['suite']} {one['program']}, {row['plan']}"
                 lines.append(f"\n{kind}: {place}: natively {one['native']}; Tutti {one['tutti']}")
@@ -605,7 +623,34 @@ def document_of(mpi_name: str, cases: list[Case], plans: list[str], state: State
             row = row_of(suite, plan, cases, state.runs)
             if row:
                 rows.append({"mpi": mpi_name} | row)
-    return results_head.head(SCHEMA) | {"rows": rows}
+    document: dict[str, Any] = results_head.head(SCHEMA) | {"rows": rows}
+    return document
+
+
+def joined(rows: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows, and the earlier ones of another MPI, suite or plan."""
+
+    def key(row: Mapping[str, Any]) -> tuple[str, str, str]:
+        return (row["mpi"], row["suite"], row["plan"])
+
+    known = {key(row) for row in rows}
+    return [row for row in earlier if key(row) not in known] + rows
+
+
+def text_of(document: Mapping[str, Any]) -> str:
+    """JSON, one row to a line."""
+    head = json.dumps({**document, "rows": []}, indent=2)
+    rows = ",\n".join("    " + json.dumps(row) for row in document["rows"])
+    return head.replace('"rows": []', f'"rows": [\n{rows}\n  ]') + "\n"
+
+
+class Table(argparse.Action):
+    """--table FILE: prints the table of a results file and ends."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *words: Any) -> None:
+        """`words`: the namespace, the file and the option."""
+        print(table(results_head.load(Path(words[1]), SCHEMA)["rows"]))
+        parser.exit()
 
 
 def arguments() -> argparse.Namespace:
@@ -623,7 +668,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--timeout", type=float, default=120, help="seconds for a run")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--report", action="store_true", help="run nothing: what the state has")
-    parser.add_argument("-o", "--output", type=Path, help="results file (JSON)")
+    parser.add_argument("-o", "--output", type=Path, help="results file (JSON), or one to add to")
+    parser.add_argument("--table", action=Table, metavar="FILE", help="of -o: print it and end")
     parser.add_argument("-v", "--verbose", action="store_true", help="say every run")
     return parser.parse_args()
 
@@ -648,7 +694,8 @@ def main() -> int:
     print(table(document["rows"]))
     print(f"[{time.monotonic() - start:.0f} s]", file=sys.stderr)
     if args.output:
-        files.write(args.output, json.dumps(document, indent=1) + "\n")
+        earlier = results_head.load(args.output, SCHEMA)["rows"] if args.output.exists() else []
+        files.write(args.output, text_of(document | {"rows": joined(document["rows"], earlier)}))
     return 1 if any(row["differs"] for row in document["rows"]) else 0
 
 

@@ -187,9 +187,18 @@ def test_table__counts_and_names(suites: ModuleType) -> None:
     assert [one["program"] for one in row["unsteady"]] == ["c"]
     assert row["timed_out_natively"] == ["slow"]
     assert suites.row_of("s", "direct", cases[:4], runs) is None
-    text = suites.table([{"mpi": "mpich"} | row])
-    assert "| mpich | s | rings | 3 | 3 | 1 | 1 | 1 | 1 |" in text
-    assert "differs: mpich s b, rings: natively 4 x passed; Tutti 4 x failed" in text
+    parts = [{"mpi": "mpich"} | row | {"suite": f"s/{part}"} for part in ("x", "errors/y")]
+    text = suites.table(parts)
+    assert "| mpich | s | rings | 6 | 6 | 2 | 2 | 2 | 2 |" in text
+    assert "differs: mpich s errors/y b, rings: natively 4 x passed; Tutti 4 x failed" in text
+
+
+def test_joined__other_plans_of_an_earlier_file_stay(suites: ModuleType) -> None:
+    def row(plan: str, same: int) -> dict[str, object]:
+        return {"mpi": "mpich", "suite": "omb", "plan": plan, "same": same}
+
+    rows = suites.joined([row("default", 2)], [row("default", 1), row("rings", 1)])
+    assert rows == [row("rings", 1), row("default", 2)]
 
 
 # --- Plans
@@ -290,6 +299,9 @@ def test_program__finds_a_difference_and_goes_on_where_it_was(tmp_path: Path) ->
     rows = {row["plan"]: row for row in json.loads(output.read_text())["rows"]}
     assert (rows["default"]["programs"], rows["default"]["same"]) == (2, 2)
     assert [one["program"] for one in rows["mpi-beta"]["differs"]] == ["bad 1"]
+    listed = [sys.executable, str(TOOL), "--table", str(output)]
+    printed = subprocess.run(listed, capture_output=True, text=True, timeout=60).stdout
+    assert "| mpich | mpich | mpi-beta | 2 | 2 | 1 | 1 | 0 | 0 |" in printed, printed
     size = state.stat().st_size
     subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert state.stat().st_size == size
