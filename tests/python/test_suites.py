@@ -172,6 +172,8 @@ def test_settled__a_difference_is_repeated_both_ways(suites: ModuleType) -> None
 def test_table__counts_and_names(suites: ModuleType) -> None:
     cases = [suites.Case("s", name, 2, (name,)) for name in ("a", "b", "c", "never", "slow")]
     runs = {
+        ("s", "never", "native"): [PASSED] * 4,
+        ("s", "never", "rings"): [FAILED] * 3,
         ("s", "a", "native"): [PASSED],
         ("s", "a", "rings"): [PASSED],
         ("s", "b", "native"): [PASSED] * 4,
@@ -180,13 +182,13 @@ def test_table__counts_and_names(suites: ModuleType) -> None:
         ("s", "c", "rings"): [PASSED, FAILED, PASSED, PASSED],
         ("s", "slow", "native"): [SLOW],
     }
-    row = suites.row_of("s", "rings", cases, runs)
+    row = suites.row_of("s", "rings", cases, runs, 3)
     assert (row["programs"], row["same"], row["passed_natively"]) == (3, 1, 3)
     assert [one["program"] for one in row["differs"]] == ["b"]
     assert row["differs"][0]["tutti"] == "4 x failed (sum is wrong)"
     assert [one["program"] for one in row["unsteady"]] == ["c"]
     assert row["timed_out_natively"] == ["slow"]
-    assert suites.row_of("s", "direct", cases[:4], runs) is None
+    assert suites.row_of("s", "direct", cases[:4], runs, 3) is None
     parts = [{"mpi": "mpich"} | row | {"suite": f"s/{part}"} for part in ("x", "errors/y")]
     text = suites.table(parts)
     assert "| mpich | s | rings | 6 | 6 | 2 | 2 | 2 | 2 |" in text
