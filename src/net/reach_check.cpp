@@ -130,7 +130,7 @@ std::string text_of(std::span<const ReachCheck::Blocked> blocked, std::span<cons
     text += it.direction == ReachCheck::Direction::kTooSmall ? "full UDP datagram" : "UDP datagram";
     text += is_from ? " of " + of.peer_host + " (" + who + ") arrives at " + of.receiver + " (" + me
                     : " of " + of.senders + " (" + me + ") arrives at " + of.peer + " (" + who;
-    text += ")";
+    text += ')';
   }
   return text + (has_too_small ? ", though short ones do; remedy: an MTU of at least 1100 bytes on "
                                  "all switches and routers between the hosts"

@@ -72,9 +72,9 @@ class Prober {
   void poll(TimeNs now, Send&& send) {
     if (now >= due_ns_) {
       begin_rounds(now);
-      for (std::uint16_t path = 0; path < paths_.size(); ++path) {
+      for (std::size_t path = 0; path < paths_.size(); ++path) {
         if (paths_[path].due_ns <= now) {
-          step(now, path, send);
+          step(now, static_cast<std::uint16_t>(path), send);
         }
       }
       set_due();
