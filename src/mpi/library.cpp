@@ -91,15 +91,83 @@ void free_if_any(MPI_Comm* comm) {
 
 }  // namespace
 
+namespace {
+
+std::string library_name() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING + 1] = {};
+  int length = 0;
+  if (pmpi.Get_library_version(text, &length) != MPI_SUCCESS) {
+    return "";
+  }
+  // Libraries with MPICH's ABI that are not MPICH's own begin otherwise.
+  const std::string_view version(text);
+  return version.starts_with("MPICH Version:") ? "mpich"
+         : version.starts_with("Open MPI v")   ? "openmpi"
+                                               : "";
+}
+
+const std::string& known_library_name() {
+  static const std::string found = library_name();
+  return found;
+}
+
+bool is_fatal(MPI_Comm comm) {
+  MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+  if (pmpi.Comm_get_errhandler(comm, &handler) != MPI_SUCCESS) {
+    return true;
+  }
+  const bool found = handler == MPI_ERRORS_ARE_FATAL;
+  pmpi.Errhandler_free(&handler);
+  return found;
+}
+
+/// The communicator whose handler gets the errors of one. MPICH gives MPI_COMM_SELF and what
+/// MPI_Comm_create and MPI_Intercomm_merge make no handler: MPI_COMM_WORLD's gets their errors, and
+/// who asks hears MPI_ERRORS_ARE_FATAL.
+MPI_Comm handled_on(MPI_Comm comm) {
+  int has_world = 0;
+  const bool may_have_none = known_library_name() == "mpich" && is_fatal(comm) &&
+                             pmpi.Initialized(&has_world) == MPI_SUCCESS && has_world != 0;
+  return may_have_none && !is_fatal(MPI_COMM_WORLD) ? MPI_COMM_WORLD : comm;
+}
+
+}  // namespace
+
+void call_errhandler(MPI_Comm comm, int code) { pmpi.Comm_call_errhandler(handled_on(comm), code); }
+
 QuietErrors::QuietErrors(MPI_Comm comm)
     : comm_(comm),
-      is_quiet_(pmpi.Comm_get_errhandler(comm, &handler_) == MPI_SUCCESS &&
+      is_quiet_(pmpi.Comm_get_errhandler(handled_on(comm), &handler_) == MPI_SUCCESS &&
                 pmpi.Comm_set_errhandler(comm, MPI_ERRORS_RETURN) == MPI_SUCCESS) {}
 
 QuietErrors::~QuietErrors() {
   if (is_quiet_) {
     pmpi.Comm_set_errhandler(comm_, handler_);
     pmpi.Errhandler_free(&handler_);
+  }
+}
+
+namespace {
+
+// Under g_mutex. Not MPI_COMM_NULL at first: that is not known before the MPI library is.
+MPI_Comm g_quiet{};
+bool g_has_quiet = false;
+
+}  // namespace
+
+MPI_Comm quiet_comm() {
+  const std::lock_guard lock(g_mutex);
+  int has_self = 0;
+  if (!g_has_quiet && pmpi.Initialized(&has_self) == MPI_SUCCESS && has_self != 0) {
+    g_has_quiet = split(MPI_COMM_SELF, 0, 0, &g_quiet);
+  }
+  return g_has_quiet ? g_quiet : MPI_COMM_NULL;
+}
+
+void free_quiet_comm() {
+  const std::lock_guard lock(g_mutex);
+  if (std::exchange(g_has_quiet, false)) {
+    pmpi.Comm_free(&g_quiet);
   }
 }
 
@@ -134,21 +202,7 @@ Status Library::own_check(int code, const char* what) const {
              : Status::mpi(status.mpi_code(), status.message(), /*raised=*/true);
 }
 
-std::string Library::name() const {
-  static const std::string found = [] {
-    char text[MPI_MAX_LIBRARY_VERSION_STRING + 1] = {};
-    int length = 0;
-    if (pmpi.Get_library_version(text, &length) != MPI_SUCCESS) {
-      return "";
-    }
-    // Libraries with MPICH's ABI that are not MPICH's own begin otherwise.
-    const std::string_view version(text);
-    return version.starts_with("MPICH Version:") ? "mpich"
-           : version.starts_with("Open MPI v")   ? "openmpi"
-                                                 : "";
-  }();
-  return found;
-}
+std::string Library::name() const { return known_library_name(); }
 
 /// MPI 4.1 section 3.7.4 wants a blocked call to let others' messages complete. A probe enters the
 /// library's progress and takes no message.

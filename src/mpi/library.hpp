@@ -20,6 +20,14 @@
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 
+/// Raises an error of the application's on its communicator, as the MPI itself would.
+void call_errhandler(MPI_Comm comm, int code);
+
+/// A communicator of this rank alone, on which an error is neither raised nor lost: MPICH returns
+/// MPI_SUCCESS where a handler of the application's has run. Null: none is to be had.
+MPI_Comm quiet_comm();
+void free_quiet_comm();
+
 /// For a scope: errors on an application's communicator are returned and not raised.
 class QuietErrors {
  public:

@@ -126,6 +126,8 @@ class Performance {
   bool is_aliased() const;
   bool has_uncommitted();
   bool is_known(MPI_Datatype type);
+  template <class Ask>
+  int ask_quietly(Ask ask) const;
   bool read_data_movement();
   bool read_reduction();
   bool read_layout(Side& side);
@@ -135,10 +137,12 @@ class Performance {
     refused_ = error_class;
     return false;
   }
-  /// The same where MPI has raised it.
-  bool refuse_raised(int code) {
-    is_raised_ = true;
-    return refuse(code);
+  /// MPI_IN_PLACE where it is no buffer: MPICH ends the process in some collectives and reports
+  /// MPI_ERR_BUFFER in the others, Open MPI reports it in its own words in all but exscan.
+  bool refuse_in_place() {
+    const bool is_found =
+        session_.library->name() == "openmpi" && view_.collective != Collective::kExscan;
+    return is_found ? false : refuse(MPI_ERR_BUFFER);
   }
   std::optional<Bytes> total_bytes() const;
   const void* first_byte(const Side& side) const;
@@ -176,7 +180,6 @@ class Performance {
   Side recv_;
   bool reduction_ = false;
   int refused_ = MPI_SUCCESS;
-  bool is_raised_ = false;
   select::DataType type_ = select::DataType::kByte;
   select::ReduceOp op_ = select::ReduceOp::kNone;
   std::uint64_t send_elements_ = 0;  ///< Reductions.
@@ -211,20 +214,28 @@ bool Performance::read_layout(Side& side) {
   return side.count >= 0 && is_known(side.type) && type_layout(side.type, &side.layout);
 }
 
-/// Whether the MPI knows a type. If not, it raises that where the application waits for it: what
-/// asks for a type's layout raises it on MPI_COMM_WORLD. Of reductions, where it may find another
-/// error first, it raises nothing.
+/// What the MPI says of a type, without raising it.
+template <class Ask>
+int Performance::ask_quietly(Ask ask) const {
+  if (const MPI_Comm quiet = quiet_comm(); quiet != MPI_COMM_NULL) {
+    return ask(quiet);
+  }
+  const QuietErrors quiet(session_.comm);
+  return ask(session_.comm);
+}
+
+/// Whether the MPI knows a type. If not, that is raised where the application waits for it: what
+/// asks for a type's layout raises it on MPI_COMM_WORLD. Of reductions, where MPI may find another
+/// error first, MPI is to judge.
 bool Performance::is_known(MPI_Datatype type) {
   if (type == MPI_DATATYPE_NULL || is_predefined_type(type)) {
     return type != MPI_DATATYPE_NULL;
   }
-  int unused = 0;
-  if (reduction_) {
-    const QuietErrors quiet(session_.comm);
-    return pmpi.Pack_size(0, type, session_.comm, &unused) == MPI_SUCCESS;
-  }
-  const int code = pmpi.Pack_size(0, type, session_.comm, &unused);
-  return code == MPI_SUCCESS || refuse_raised(code);
+  const int code = ask_quietly([&](MPI_Comm comm) {
+    int unused = 0;
+    return pmpi.Pack_size(0, type, comm, &unused);
+  });
+  return code == MPI_SUCCESS || (!reduction_ && refuse(code));
 }
 
 /// Where MPI allows MPI_IN_PLACE; anywhere else it is no buffer.
@@ -276,11 +287,11 @@ bool Performance::read_data_movement() {
   recv_.in_place = forms.recv != Form::kAbsent && view_.recv == MPI_IN_PLACE;
   if ((send_.in_place && !may_be_in_place(view_.collective, true, is_root)) ||
       (recv_.in_place && !may_be_in_place(view_.collective, false, is_root))) {
-    return refuse(MPI_ERR_BUFFER);
+    return refuse_in_place();
   }
   // The other side may still say how much it is that the other ranks move.
   send_.is_read = read_layout(send_);
-  recv_.is_read = !is_raised_ && read_layout(recv_);  // One call raises one error.
+  recv_.is_read = refused_ == MPI_SUCCESS && read_layout(recv_);  // One call raises one error.
   return send_.is_read && recv_.is_read;
 }
 
@@ -325,7 +336,7 @@ bool Performance::read_reduction() {
     recv_.form = Form::kAbsent;
     recv_elements_ = 0;
   } else if (recv_.buffer == MPI_IN_PLACE) {
-    return refuse(MPI_ERR_BUFFER);
+    return refuse_in_place();
   }
   if (send_.in_place && view_.collective == Collective::kReduce && !receives) {
     if (session_.library->name() != "mpich") {
@@ -416,7 +427,20 @@ bool Performance::reads_everything(const engine::Route& route) const {
 }
 
 bool Performance::has_null() const {
-  const auto is_null = [this](const Side& side, std::uint64_t elements) {
+  const bool is_mpich = session_.library->name() == "mpich";
+  // From a buffer's address to its first block that has data.
+  const auto displacement = [this](const Side& side) -> std::int64_t {
+    if (side.form != Form::kCounts && side.form != Form::kTypes) {
+      return 0;
+    }
+    for (std::size_t i = 0; i < static_cast<std::size_t>(ranks_); ++i) {
+      if (side.counts[i] > 0) {
+        return side.displs[i] * (side.form == Form::kTypes ? 1 : side.layout.extent);
+      }
+    }
+    return 0;
+  };
+  const auto is_null = [&](const Side& side, std::uint64_t elements) {
     if (!side.present()) {
       return false;
     }
@@ -426,8 +450,13 @@ bool Performance::has_null() const {
         has_data = side.counts[static_cast<std::size_t>(i)] > 0;
       }
     }
-    return has_data && (side.form == Form::kTypes || side.layout.size > 0) &&
-           first_byte(side) == nullptr;
+    if (!has_data || (side.form != Form::kTypes && side.layout.size == 0)) {
+      return false;
+    }
+    // MPICH looks at the buffer and at where the type begins, whatever the displacements are.
+    const auto first =
+        static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(first_byte(side)));
+    return first == 0 || (is_mpich && side.buffer == nullptr && first == displacement(side));
   };
   const auto elements = [this](const Side& side, std::uint64_t of_reduction) {
     return reduction_ ? of_reduction : static_cast<std::uint64_t>(side.count);
@@ -481,10 +510,12 @@ bool Performance::has_uncommitted() {
     if (type == MPI_DATATYPE_NULL || is_predefined_type(type)) {
       return type != MPI_DATATYPE_NULL || !refuse(MPI_ERR_TYPE);
     }
-    std::byte nothing{};
-    int position = 0;
-    const int code = pmpi.Pack(&nothing, 0, type, &nothing, 0, &position, session_.comm);
-    return code == MPI_SUCCESS || refuse_raised(code);
+    const int code = ask_quietly([&](MPI_Comm comm) {
+      std::byte nothing{};
+      int position = 0;
+      return pmpi.Pack(&nothing, 0, type, &nothing, 0, &position, comm);
+    });
+    return code == MPI_SUCCESS || refuse(code);
   };
   for (const Side* side : {&send_, &recv_}) {
     if (!side->present() || reduction_) {
@@ -526,9 +557,12 @@ bool Performance::is_refused_by_mpi() {
 bool Performance::has_readable_size() const {
   const auto is_read = [](const Side& side) { return side.present() && side.is_read; };
   switch (view_.collective) {
+    // By the side that all ranks have: where that is wrong on all of them, the root, which could
+    // read the other one, is not to do anything else than they.
     case Collective::kGather:
+      return send_.present() ? send_.is_read : is_read(recv_);
     case Collective::kScatter:
-      return is_read(send_) || is_read(recv_);
+      return recv_.present() ? recv_.is_read : is_read(send_);
     case Collective::kBcast:
     case Collective::kAllgather:
     case Collective::kAllgatherv:
@@ -558,8 +592,8 @@ Status Performance::turn_away(int* code, const engine::Route* route) {
   }
   engine_.pass_by();
   *code = refused_ == MPI_SUCCESS ? call_native(view_.send, view_.recv) : refused_;
-  if (refused_ != MPI_SUCCESS && !is_raised_) {
-    pmpi.Comm_call_errhandler(session_.comm, refused_);
+  if (refused_ != MPI_SUCCESS) {
+    call_errhandler(session_.comm, refused_);
   }
   if (may_be_apart && *code != MPI_SUCCESS) {
     engine_.refuse();

@@ -72,6 +72,7 @@ int shut_down(MPI_Comm /*comm*/, int /*keyval*/, void* /*value*/, void* /*extra*
   for (Session* session : sessions) {
     stop(session);
   }
+  free_quiet_comm();
   engine::Process& process = engine::Process::get();
   process.release_scratch();
   const Status summarized = guarded([&]() -> Status {
@@ -547,7 +548,7 @@ int raise(MPI_Comm comm, const Status& status) {
     return status.mpi_code();
   }
   const int code = status.code() == ErrorCode::kMpiFailed ? status.mpi_code() : code_of(status);
-  pmpi.Comm_call_errhandler(comm, code);
+  call_errhandler(comm, code);
   return code;
 }
 
