@@ -1,12 +1,8 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the preload costs a program on host buffers: MPI_Allreduce of 8 bytes.
+"""What the preload costs a program on host buffers: MPI_Allreduce of 8 bytes on 2 ranks.
 
     python bench/overhead.py --mpi mpich [-o bench/results/overhead-host-allreduce8.json]
-    python bench/overhead.py --mpi mpich --what churn --ranks 4 [-o ...]
-
-`call` is one on MPI_COMM_WORLD, `first` the first one of a communicator, `churn` MPI_Comm_dup, the
-call and MPI_Comm_free.
 
 Many short runs of the same program with and without the preload, in the order with, without,
 without, with, so that a drift of the machine's speed falls on both. Each pair of neighbours gives
@@ -27,7 +23,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / place) for place in ("python", "bench", "tests/mpi")]
@@ -39,11 +34,8 @@ from tutti_hpc.errors import TuttiError  # noqa: E402
 
 import harness  # noqa: E402
 
-SCHEMA = "tutti-overhead/2"
-# With the preload over without, medians.
-CLAIMS = {"call": 1.03, "first": 2.0, "churn": 2.0}
-ITERATIONS = {"call": 60000, "first": 300, "churn": 300}
-BATCHES = 10
+SCHEMA = "tutti-overhead/1"
+CLAIM = 1.03
 
 
 def cores(wanted: int) -> list[int]:
@@ -51,23 +43,12 @@ def cores(wanted: int) -> list[int]:
     return sorted(os.sched_getaffinity(0))[:wanted]
 
 
-def run_once(
-    library: harness.Mpi,
-    preload: bool,
-    iterations: int,
-    directory: Path,
-    what: str = "call",
-    ranks: int = 2,
-) -> float:
+def run_once(library: harness.Mpi, preload: bool, iterations: int, directory: Path) -> float:
     """Nanoseconds per call of one run."""
     variables = {"LD_LIBRARY_PATH": str(library.libraries)}
     if preload:
         variables["LD_PRELOAD"] = str(harness.door())
-    pinned = cores(ranks)
-    if ranks > len(pinned):
-        pinned = [pinned[rank % len(pinned)] for rank in range(ranks)]
-        if library.flavour != "openmpi":
-            variables |= harness.MPICH_SHARES_CORES
+    pinned = cores(2)
     script = directory / ("with.sh" if preload else "without.sh")
     exports = "".join(f"export {k}={shlex.quote(v)}\n" for k, v in variables.items())
     script.write_text(
@@ -80,8 +61,7 @@ def run_once(
     script.chmod(0o755)
     environment = harness.plain_environment()
     environment["LD_LIBRARY_PATH"] = str(library.libraries)
-    program = [str(library.program("overhead")), str(iterations), str(BATCHES), what]
-    command = [*library.launch(ranks), str(script), *program]
+    command = [*library.launch(2), str(script), str(library.program("overhead")), str(iterations)]
     result = harness.execute(command, environment, 300)
     found = re.search(r"^overhead: ([\d.]+) ([\d.]+) \d+$", result.stdout, re.MULTILINE)
     # The dynamic linker goes on without what it cannot load.
@@ -90,15 +70,13 @@ def run_once(
     return float(found.group(1))
 
 
-def pairs(
-    library: harness.Mpi, count: int, iterations: int, what: str, ranks: int
-) -> Iterator[tuple[float, float]]:
+def pairs(library: harness.Mpi, count: int, iterations: int) -> Iterator[tuple[float, float]]:
     """(with, without) of each pair, in ABBA order."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         for index in range(count):
             order = (True, False) if index % 2 == 0 else (False, True)
-            measured = {p: run_once(library, p, iterations, directory, what, ranks) for p in order}
+            measured = {p: run_once(library, p, iterations, directory) for p in order}
             yield measured[True], measured[False]
 
 
@@ -120,16 +98,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mpi", choices=harness.FLAVOURS, default="mpich")
     parser.add_argument("--pairs", type=int, default=60, help="pairs of runs (60)")
-    parser.add_argument("--what", choices=CLAIMS, default="call")
-    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--iterations", type=int, default=60000, help="calls per run (60000)")
     parser.add_argument(
-        "--iterations", type=int, help="calls per run (60000; of communicators 300)"
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        help="results file; holds one row per MPI, ranks and what, others are kept",
+        "-o", "--output", type=Path, help="results file; holds one row per MPI, others are kept"
     )
     arguments = parser.parse_args()
     library = harness.find_mpi(arguments.mpi)
@@ -145,10 +116,8 @@ def main() -> int:
     if arguments.pairs < 2:
         parser.error("--pairs: at least 2, for a median and a spread")
 
-    what, ranks = arguments.what, arguments.ranks
-    iterations = arguments.iterations or ITERATIONS[what]
     measured: list[tuple[float, float]] = []
-    for with_ns, without_ns in pairs(library, arguments.pairs, iterations, what, ranks):
+    for with_ns, without_ns in pairs(library, arguments.pairs, arguments.iterations):
         measured.append((with_ns, without_ns))
         print(
             f"{len(measured):3}/{arguments.pairs}  with {with_ns:8.1f} ns  "
@@ -160,53 +129,46 @@ def main() -> int:
     head = results_head.head(SCHEMA)
     row = {
         "mpi": library.flavour,
-        "what": what,
-        "ranks": ranks,
         "bytes": 8,
         "pairs": arguments.pairs,
-        "iterations": iterations,
+        "iterations": arguments.iterations,
         "ratio": quantiles(ratios),
         "with_ns": quantiles([with_ns for with_ns, _ in measured]),
         "without_ns": quantiles([without_ns for _, without_ns in measured]),
-        "claim_max_median_ratio": CLAIMS[what],
+        "claim_max_median_ratio": CLAIM,
         "versions": head["versions"] | msgspec.to_builtins(versions(library)),
         "machine": head["machine"],
         "load_average": os.getloadavg()[0],
         "date": head["date"],
     }
-    holds = row["ratio"]["p50"] <= CLAIMS[what]
+    holds = row["ratio"]["p50"] <= CLAIM
     print(
-        f"{library.flavour}, {what} on {ranks} ranks: median ratio {row['ratio']['p50']:.4f} "
+        f"{library.flavour}: median ratio {row['ratio']['p50']:.4f} "
         f"(quartiles {row['ratio']['p25']:.4f} to {row['ratio']['p75']:.4f}), "
         f"{row['without_ns']['p50']:.0f} ns without, {row['with_ns']['p50']:.0f} ns with; "
-        f"claim <= {CLAIMS[what]}: {'holds' if holds else 'DOES NOT HOLD'}"
+        f"claim <= {CLAIM}: {'holds' if holds else 'DOES NOT HOLD'}"
     )
     if arguments.output:
         write(arguments.output, head, row)
     return 0 if holds else 1
 
 
-def key(row: dict[str, Any]) -> tuple[int, int, int]:
-    """Rows by what they are of; a document has one of each."""
-    what = list(CLAIMS).index(row["what"])
-    return what, row["ranks"], harness.FLAVOURS.index(row["mpi"])
-
-
-def write(path: Path, head: dict[str, Any], row: dict[str, Any]) -> None:
+def write(path: Path, head: dict[str, object], row: dict[str, object]) -> None:
     """Puts the row of this MPI into the results document; each row says where it is from."""
-    document: dict[str, Any] = {}
+    document: dict[str, object] = {}
     if path.exists():
         document = json.loads(path.read_text())
-    rows = [old for old in document.get("rows", []) if key(old) != key(row)]
+    rows = [old for old in document.get("rows", []) if old["mpi"] != row["mpi"]]
     document = {
         **head,
         "versions": row["versions"],
         "collective": "allreduce",
+        "ranks": 2,
         "nodes": 1,
         "memory": "host",
         "type": "float64",
         "op": "sum",
-        "rows": sorted([*rows, row], key=key),
+        "rows": sorted([*rows, row], key=lambda r: harness.FLAVOURS.index(r["mpi"])),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     files.write(path, json.dumps(document, indent=2) + "\n")
