@@ -149,7 +149,7 @@ class Setup:
         """Errors that name what is missing."""
         for path in (self.ranks_program, self.build / "lib/libnccl-net-tutti.so"):
             if not path.exists():
-                raise TuttiError(f"{path} is missing; remedy: cmake --build {self.build}")
+                raise TuttiError(f"{path} is missing; remedy: make build")
         if self.gpus < 1:
             raise TuttiError("no GPU: /dev has no nvidia0; remedy: --gpus N")
         self.logs.mkdir(parents=True, exist_ok=True)

@@ -410,7 +410,7 @@ def copied_programs(build: Path) -> Iterator[Path]:
         for name, directory in LIBRARIES.items():
             path = build / directory / name
             if not path.exists():
-                raise TuttiError(f"{path} is missing; remedy: cmake --build {build}")
+                raise TuttiError(f"{path} is missing; remedy: make build")
             shutil.copy2(path, place)
         yield Path(place)
 

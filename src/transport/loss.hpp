@@ -12,7 +12,7 @@
 // A lost retransmission is found in the same ways, as each chunk counts by its latest transmission.
 // Round trips here are with the time that hosts take: an answer that a sleeping host owes is not
 // lost. Also here: the tail probe's time, the episode of a recovery, and its undoing when the
-// receiver had everything already (D-SACK, RFC 2883). Not the sending: connection.cpp.
+// receiver had everything already (D-SACK, RFC 2883). Not the sending: connection_send.cpp.
 #pragma once
 
 #include <algorithm>
