@@ -309,6 +309,7 @@ def main() -> int:
                     "natively_left_out": left_out,
                     "calls": {kind: kinds[plan][kind] for kind in "VAOU"},
                     "differences": len(found[plan]),
+                    "differing": sorted({each.program for each in found[plan]}),
                     "seconds": round(seconds[plan], 1),
                 }
             )
