@@ -125,6 +125,7 @@ Communicator::~Communicator() {
   if (direct_runner_ != nullptr) {
     process_.direct_communicators.fetch_sub(1, std::memory_order_relaxed);
   }
+  process_.unwatch_calls(watched_calls_);
   if (mpi_ != nullptr) {
     mpi_->set_look(nullptr);
   }
@@ -435,11 +436,17 @@ Status Communicator::agree_placement() {
   if (mpi_ != nullptr && has_host_facts) {
     std::vector<runners::HostProcess> processes(ranks);  // Elsewhere nothing is known of them.
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-      if (machines_.node_of[rank] == machines_.node_of[static_cast<std::size_t>(place_.rank)]) {
-        processes[rank] = host_introductions_[rank].process;
+      const runners::HostProcess& process = host_introductions_[rank].process;
+      // All of them have just met: one that does not seem to run cannot be looked at.
+      if (machines_.node_of[rank] == machines_.node_of[static_cast<std::size_t>(place_.rank)] &&
+          process.is_another_known() && process.runs()) {
+        processes[rank] = process;
       }
     }
-    watched_calls_ = process_.watch_calls(std::move(processes));
+    const bool has_any =
+        std::any_of(processes.begin(), processes.end(),
+                    [](const runners::HostProcess& it) { return it.start_ticks != 0; });
+    watched_calls_ = has_any ? process_.watch_calls(std::move(processes)) : nullptr;
   }
   if (machines_.nodes() != 1) {
     give_back_host_memory();

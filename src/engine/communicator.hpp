@@ -117,7 +117,7 @@ class Communicator {
   }
   /// The MPI library's own collectives on this communicator, while somebody looks whether the ranks
   /// live; else null.
-  WatchedCalls* watched_calls() const { return watched_calls_.get(); }
+  WatchedCalls* watched_calls() const { return watched_calls_; }
   /// A native call that took a route which is known from an earlier one.
   void pass_by(const Route& route) {
     pass_by();
@@ -320,7 +320,7 @@ class Communicator {
   std::unique_ptr<runners::DirectRunner> direct_runner_;
   /// What the ranks have told each other, until the runner is made of it.
   std::vector<runners::DirectHostRunner::Introduction> host_introductions_;
-  std::shared_ptr<WatchedCalls> watched_calls_;
+  WatchedCalls* watched_calls_ = nullptr;
   std::shared_ptr<runners::HostMemory> host_memory_;
   std::uint64_t calls_ = 0;  ///< That this rank has made, whatever carried them.
   std::unique_ptr<runners::DirectHostRunner> direct_host_runner_;

@@ -5,33 +5,45 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "base/log.hpp"
 
 namespace tutti::engine {
 
-std::shared_ptr<WatchedCalls> DeathWatch::add(std::vector<runners::HostProcess> processes) {
-  auto calls = std::make_shared<WatchedCalls>(std::move(processes));
+WatchedCalls* DeathWatch::add(std::vector<runners::HostProcess> processes) {
+  auto calls = std::make_unique<WatchedCalls>(std::move(processes));
+  WatchedCalls* const name = calls.get();
   const std::lock_guard lock(mutex_);
-  all_.push_back(calls);
-  return calls;
+  all_.emplace(name, std::move(calls));
+  return name;
+}
+
+void DeathWatch::remove(WatchedCalls* calls) {
+  if (calls == nullptr) {
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  if (calls->edges_.load(std::memory_order_acquire) % 2 == 0) {
+    all_.erase(calls);
+  } else {
+    calls->is_removed_ = true;
+  }
 }
 
 void DeathWatch::look(double now_s) {
-  std::vector<std::shared_ptr<WatchedCalls>> living;
-  {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(all_, [&](const std::weak_ptr<WatchedCalls>& one) {
-      auto calls = one.lock();
-      const bool is_gone = calls == nullptr;
-      if (!is_gone && calls->edges_.load(std::memory_order_relaxed) % 2 != 0) {
-        living.push_back(std::move(calls));
-      }
-      return is_gone;
-    });
-  }
-  for (const auto& calls : living) {
-    look_at(*calls, now_s);
+  const std::lock_guard lock(mutex_);
+  for (auto it = all_.begin(); it != all_.end();) {
+    WatchedCalls& calls = *it->second;
+    const bool is_in_call = calls.edges_.load(std::memory_order_acquire) % 2 != 0;
+    if (!is_in_call && calls.is_removed_) {
+      it = all_.erase(it);
+      continue;
+    }
+    if (is_in_call && !calls.is_removed_) {
+      look_at(calls, now_s);
+    }
+    ++it;
   }
 }
 

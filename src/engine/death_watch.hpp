@@ -11,7 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -30,31 +30,28 @@ class WatchedCalls {
   friend class DeathWatch;
   friend class WatchedCall;
 
-  /// A call begins or ends; by one thread at a time.
-  void pass() {
-    const std::uint64_t passed = edges_.load(std::memory_order_relaxed);
-    edges_.store(passed + 1, std::memory_order_relaxed);
-  }
-
-  std::atomic<std::uint64_t> edges_{0};  ///< Odd: in a call.
+  std::atomic<std::uint64_t> edges_{0};  ///< Begins and ends. Odd: in a call.
   std::vector<runners::HostProcess> processes_;
-  // The watch's own.
+  bool is_removed_ = false;
+  // Of look() alone.
   std::uint64_t seen_edges_ = 0;
   double dead_s_ = -1;  ///< When a rank was first seen dead from within the same call; -1: none.
 };
 
-/// One call, from its construction on: two stores, beside calls of 200 ns.
+/// One call, from its construction on: two stores, beside calls of 200 ns. By one thread at a time.
+/// The call may free the communicator (in an error handler) or never come back (longjmp).
 class WatchedCall {
  public:
   /// `calls`: null where nobody looks.
   explicit WatchedCall(WatchedCalls* calls) : calls_(calls) {
     if (calls_ != nullptr) {
-      calls_->pass();
+      begun_ = (calls_->edges_.load(std::memory_order_relaxed) + 1) | 1;
+      calls_->edges_.store(begun_, std::memory_order_relaxed);
     }
   }
   ~WatchedCall() {
     if (calls_ != nullptr) {
-      calls_->pass();
+      calls_->edges_.store(begun_ + 1, std::memory_order_release);
     }
   }
   WatchedCall(const WatchedCall&) = delete;
@@ -62,17 +59,20 @@ class WatchedCall {
 
  private:
   WatchedCalls* calls_;
+  std::uint64_t begun_ = 0;
 };
 
-/// One in a process. add() from any thread, look() from one.
+/// One in a process. add() and remove() from any thread, look() from one.
 class DeathWatch {
  public:
   /// `grace_s`: from the line that tells of the death to the process's end by `end`; 0: it never
   /// ends. Fault-tolerant MPI libraries (ULFM) have long given an error by then.
   DeathWatch(double grace_s, std::function<void()> end) : grace_s_(grace_s), end_(std::move(end)) {}
 
-  /// Watches until the answer is gone.
-  std::shared_ptr<WatchedCalls> add(std::vector<runners::HostProcess> processes);
+  /// Watches until remove().
+  WatchedCalls* add(std::vector<runners::HostProcess> processes);
+  /// Gone at once, or when the call that it is in has ended. Null: nothing.
+  void remove(WatchedCalls* calls);
 
   /// To be called every second or so: a call is looked at when the look before saw the same one.
   void look(double now_s);
@@ -83,7 +83,7 @@ class DeathWatch {
   double grace_s_;
   std::function<void()> end_;
   std::mutex mutex_;
-  std::vector<std::weak_ptr<WatchedCalls>> all_;
+  std::unordered_map<WatchedCalls*, std::unique_ptr<WatchedCalls>> all_;
 };
 
 }  // namespace tutti::engine

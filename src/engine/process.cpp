@@ -137,7 +137,7 @@ const NodeShare& Process::node_share(int world_ranks) {
   return share_;
 }
 
-std::shared_ptr<WatchedCalls> Process::watch_calls(std::vector<runners::HostProcess> ranks) {
+WatchedCalls* Process::watch_calls(std::vector<runners::HostProcess> ranks) {
   std::call_once(death_watch_started_, [&] {
     constexpr double kGraceS = 10;
     auto watch = std::make_unique<DeathWatch>(std::min(kGraceS, config_.timeout_s),

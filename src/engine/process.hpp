@@ -58,7 +58,13 @@ class Process {
 
   /// Ends this process when it waits for one of these in a collective of the MPI library and that
   /// one has died (death_watch.hpp). Null where the system gives no thread for it.
-  std::shared_ptr<WatchedCalls> watch_calls(std::vector<runners::HostProcess> ranks);
+  WatchedCalls* watch_calls(std::vector<runners::HostProcess> ranks);
+  /// Null: nothing.
+  void unwatch_calls(WatchedCalls* calls) {
+    if (death_watch_ != nullptr) {
+      death_watch_->remove(calls);
+    }
+  }
 
   /// Live communicators with direct kernels: each has staging memory on its GPU.
   std::atomic<int> direct_communicators{0};

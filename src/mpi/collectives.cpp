@@ -340,6 +340,7 @@ int Barrier(MPI_Comm comm) {
     const engine::Route* route = known->native->find(key, known->engine->route_generation());
     if (route != nullptr) {
       known->engine->pass_by(*route);
+      const engine::WatchedCall watched(known->engine->watched_calls());
       return pmpi.Barrier(comm);
     }
   }
@@ -359,6 +360,7 @@ int Barrier(MPI_Comm comm) {
     return MPI_SUCCESS;
   }
   remember_native(*session, View(), *native);
+  const engine::WatchedCall watched(session->engine->watched_calls());
   return pmpi.Barrier(comm);
 }
 

@@ -135,9 +135,11 @@ MPI_Comm handled_on(MPI_Comm comm) {
 
 void call_errhandler(MPI_Comm comm, int code) { pmpi.Comm_call_errhandler(handled_on(comm), code); }
 
+// Where a communicator may have no handler of its own, none could be given back to it.
 QuietErrors::QuietErrors(MPI_Comm comm)
     : comm_(comm),
-      is_quiet_(pmpi.Comm_get_errhandler(handled_on(comm), &handler_) == MPI_SUCCESS &&
+      is_quiet_(handled_on(comm) == comm &&
+                pmpi.Comm_get_errhandler(comm, &handler_) == MPI_SUCCESS &&
                 pmpi.Comm_set_errhandler(comm, MPI_ERRORS_RETURN) == MPI_SUCCESS) {}
 
 QuietErrors::~QuietErrors() {

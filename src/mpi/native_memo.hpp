@@ -79,7 +79,7 @@ class NativeMemo {
 
   /// A derived type may be freed and its handle given to another; a predefined one stays.
   static bool is_named(MPI_Datatype type) {
-    return type == MPI_Datatype{} || is_predefined_type(type);
+    return type == MPI_Datatype{} || type == MPI_DATATYPE_NULL || is_predefined_type(type);
   }
   static std::size_t slot(const View& view) {
     const auto count = static_cast<std::uint64_t>(view.recv_count + 7 * view.send_count);

@@ -86,7 +86,7 @@ std::optional<ReachReport> ReachCheck::report(TimeNs now) {
   return mine_;
 }
 
-std::vector<ReachCheck::Blocked> ReachCheck::evidence(TimeNs now) const {
+std::vector<ReachCheck::Blocked> ReachCheck::evidence() const {
   std::vector<Blocked> found;
   for (std::uint32_t i = 0; i < lanes_; ++i) {
     const auto has = [i](std::uint32_t lanes) { return (lanes >> i & 1) != 0; };
@@ -101,7 +101,7 @@ std::vector<ReachCheck::Blocked> ReachCheck::evidence(TimeNs now) const {
     if (tried_ns_[i] != kNever && heard_ns_ >= tried_ns_[i] + kEvidenceNs && !has(theirs_->heard)) {
       found.push_back({i, Direction::kTo});
     }
-    if (has(theirs_->tried) && now >= tells_ns_ + kEvidenceNs && !has(mine_.heard)) {
+    if (has(theirs_->tried) && heard_ns_ >= tells_ns_ + kEvidenceNs && !has(mine_.heard)) {
       found.push_back({i, Direction::kFrom});
     }
   }
@@ -109,7 +109,7 @@ std::vector<ReachCheck::Blocked> ReachCheck::evidence(TimeNs now) const {
 }
 
 std::vector<ReachCheck::Blocked> ReachCheck::blocked(TimeNs now) {
-  std::vector<Blocked> found = evidence(now);
+  std::vector<Blocked> found = evidence();
   evident_ns_ = found.empty() ? kNever : std::min(evident_ns_, now);
   // The other direction's may take a moment longer.
   if (!found.empty() && too_small_ == 0 && now < evident_ns_ + kEvidenceNs) {

@@ -59,12 +59,12 @@ class ReachCheck {
   void hear(TimeNs now, const ReachReport& report);
   /// What is to be sent now, if anything.
   std::optional<ReachReport> report(TimeNs now);
-  /// Both ends are.
-  bool is_done() const { return is_known_ && theirs_ && theirs_->is_done; }
+  /// Both ends are, and have said so.
+  bool is_done() const { return is_known_ && has_said_done_ && theirs_ && theirs_->is_done; }
   /// What does not pass; empty: that is open.
   std::vector<Blocked> blocked(TimeNs now);
   /// Same, without waiting for more: the peer has gone.
-  std::vector<Blocked> evidence(TimeNs now) const;
+  std::vector<Blocked> evidence() const;
 
  private:
   std::uint32_t lanes_;

@@ -47,8 +47,8 @@ constexpr TimeNs kAckDelayNs = 20'000;
 constexpr TimeNs kSlowChunkNs = 200'000;
 constexpr TimeNs kTcpRttNsMax = 20'000'000;
 constexpr std::uint32_t kWindowChunks = 64;
-constexpr int kUnreadBytesMax = 64 << 10;
-constexpr TimeNs kProcessingNs = 30'000;  ///< Of a chunk and its acknowledgement, at both ends.
+constexpr int kUnreadBytesMax = 16 << 10;  // A socket buffers more at once.
+constexpr TimeNs kProcessingNs = 30'000;   ///< Of a chunk and its acknowledgement, at both ends.
 
 /// Time of a full chunk on the link.
 TimeNs chunk_ns(const transport::WireCapabilities& wire) {
@@ -220,7 +220,7 @@ class SetUp {
     check_->look(now, found);
     const Status heard = hear(now);
     const std::vector<ReachCheck::Blocked> blocked =
-        heard.ok() ? check_->blocked(now) : check_->evidence(now);
+        heard.ok() ? check_->blocked(now) : check_->evidence();
     if (!blocked.empty()) {
       ReachReport last;
       last.failure = text(blocked);

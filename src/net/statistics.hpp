@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What the engines of one Network do: in memory, which metrics are made of, and in one file of
-// /dev/shm, which `tutti top` reads (python/tutti/net_statistics.py). Writers never wait for
+// /dev/shm, which `tutti top` reads (python/tutti_hpc/net_statistics.py). Writers never wait for
 // readers, and need none. The file is written by pwrite() and never mapped: whoever shortens a
 // mapped file ends its writer by a signal.
 //
@@ -135,7 +135,7 @@ struct PathRecord {
 };
 
 // The layout that readers rely on. Who changes one of these makes a new kStatisticsVersion, also in
-// python/tutti/net_statistics.py.
+// python/tutti_hpc/net_statistics.py.
 static_assert(sizeof(FileHeader) == 232 && sizeof(EngineRecord) == 704 &&
               sizeof(ConnectionRecord) == 440 && sizeof(PathRecord) == 48);
 static_assert(sizeof(transport::ConnectionCounters) == 23 * 8 &&

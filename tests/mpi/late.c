@@ -34,6 +34,7 @@ int main(int argc, char** argv) {
   for (int i = 0; i < 2; ++i) {
     if (rank == late) nanosleep(&pause, NULL);
     if (rank == late && dies && i == 1) raise(SIGKILL);
+    if (dies) signal(SIGUSR1, SIG_IGN); /* By which Hydra tells of a death. */
     int value = rank + i;
     int sum = 0;
     MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

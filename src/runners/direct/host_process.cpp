@@ -72,7 +72,7 @@ HostProcess HostProcess::self() {
 }
 
 bool HostProcess::can_be_looked_at() const {
-  return start_ticks != 0 && number_space == self().number_space;
+  return start_ticks != 0 && number_space != 0 && number_space == self().number_space;
 }
 
 bool HostProcess::is_another_known() const { return can_be_looked_at() && !(*this == self()); }

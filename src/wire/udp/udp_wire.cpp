@@ -458,9 +458,13 @@ void UdpWire::take_probe(const ProbeHead& probe, transport::TimeNs now) {
 }
 
 void UdpWire::tell_findings(Peer& peer) {
+  auto finding = peer.prober->take_finding();
+  if (!finding) {
+    return;  // Nearly always; what follows costs more than a look.
+  }
   const std::size_t ip_bytes = bound_.storage.ss_family == AF_INET6 ? kIpv6Bytes : kIpv4Bytes;
   const std::string where = " from " + host_text(bound_) + " to " + host_text(peer.address);
-  for (auto finding = peer.prober->take_finding(); finding; finding = peer.prober->take_finding()) {
+  for (; finding; finding = peer.prober->take_finding()) {
     const std::string here = std::to_string(peer.fragment_bytes + ip_bytes);
     const std::string found = std::to_string(finding->bytes + ip_bytes);
     const std::string remedy = "an MTU of " + here +

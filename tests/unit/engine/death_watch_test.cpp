@@ -7,6 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstddef>
+#include <new>
+#include <utility>
+
 namespace tutti::engine {
 namespace {
 
@@ -55,12 +59,12 @@ struct Watched {
   Child child;
   int ends = 0;
   DeathWatch watch;
-  std::shared_ptr<WatchedCalls> calls;
+  WatchedCalls* calls = nullptr;
 };
 
 TEST(DeathWatch, look__ends_the_process_that_waits_for_a_dead_one_once_and_after_the_grace) {
   Watched a;
-  const WatchedCall call(a.calls.get());
+  const WatchedCall call(a.calls);
   for (double now_s : {1.0, 2.0, 100.0}) {
     a.watch.look(now_s);
   }
@@ -81,11 +85,11 @@ TEST(DeathWatch, look__one_that_is_in_no_call_or_in_new_ones_goes_on) {
     a.watch.look(now_s);
   }
   for (int now_s = 100; now_s < 200; ++now_s) {
-    const WatchedCall call(a.calls.get());
+    const WatchedCall call(a.calls);
     a.watch.look(now_s);
   }
   EXPECT_EQ(a.ends, 0);
-  const WatchedCall call(a.calls.get());
+  const WatchedCall call(a.calls);
   a.watch.look(200);
   a.watch.look(201);
   a.watch.look(211);
@@ -96,12 +100,12 @@ TEST(DeathWatch, look__a_call_that_ends_within_the_grace_is_none_to_end) {
   Watched a;
   a.child.die();
   {
-    const WatchedCall call(a.calls.get());
+    const WatchedCall call(a.calls);
     for (double now_s : {1.0, 2.0, 11.0}) {
       a.watch.look(now_s);
     }
   }
-  const WatchedCall call(a.calls.get());
+  const WatchedCall call(a.calls);
   for (double now_s : {12.0, 13.0, 22.0}) {
     a.watch.look(now_s);
   }
@@ -111,25 +115,36 @@ TEST(DeathWatch, look__a_call_that_ends_within_the_grace_is_none_to_end) {
 TEST(DeathWatch, look__without_a_grace_nothing_ends) {
   Watched a(/*grace_s=*/0);
   a.child.die();
-  const WatchedCall call(a.calls.get());
+  const WatchedCall call(a.calls);
   for (double now_s : {1.0, 2.0, 1e6}) {
     a.watch.look(now_s);
   }
   EXPECT_EQ(a.ends, 0);
 }
 
-TEST(DeathWatch, look__communicators_that_are_gone_are_not_looked_at) {
+TEST(DeathWatch, remove__in_a_call_whose_error_handler_frees_the_communicator) {
   Watched a;
   a.child.die();
   {
-    const WatchedCall call(a.calls.get());
+    const WatchedCall call(a.calls);
     a.watch.look(1);
     a.watch.look(2);
+    a.watch.remove(a.calls);
+    a.watch.look(100);
   }
-  std::weak_ptr<WatchedCalls> left = a.calls;
-  a.calls = nullptr;
-  EXPECT_TRUE(left.expired());
-  a.watch.look(100);
+  a.watch.look(200);
+  EXPECT_EQ(a.ends, 0);
+}
+
+TEST(DeathWatch, look__a_call_that_was_left_by_a_jump_ends_with_the_next_one) {
+  Watched a;
+  a.child.die();
+  alignas(WatchedCall) std::byte left[sizeof(WatchedCall)];
+  new (left) WatchedCall(a.calls);
+  { const WatchedCall next(a.calls); }
+  for (double now_s : {1.0, 2.0, 100.0}) {
+    a.watch.look(now_s);
+  }
   EXPECT_EQ(a.ends, 0);
 }
 

@@ -94,6 +94,18 @@ TEST(ReachCheck, APeerThatIsStoppedIsNotBlamedOnTheNetwork) {
   EXPECT_FALSE(out.is_done[0]);
 }
 
+TEST(ReachCheck, APeerThatIsStoppedAfterItsReportIsNotBlamedOnTheNetwork) {
+  ReachCheck check(1);
+  const wire::Reach lane{
+      .is_known = false, .is_tried = true, .is_heard = false, .is_too_small = false, .silent = {}};
+  check.look(0, {&lane, 1});
+  check.hear(0, {.is_done = false, .heard = 0, .tried = 1, .failure = {}});
+  for (TimeNs now = 0; now < 20'000 * kMs; now += 100 * kMs) {
+    check.look(now, {&lane, 1});
+    EXPECT_TRUE(check.blocked(now).empty()) << now;
+  }
+}
+
 TEST(ReachCheck, APeerThatComesLateIsFound) {
   ReachCheck check(1);
   // It has asked for long, and nobody was there.
