@@ -17,7 +17,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import IO, Any, TypeVar
+from typing import IO, Any, TextIO, TypeVar
 
 import click
 
@@ -131,16 +131,23 @@ def broken_streams_in_one_line() -> Iterator[None]:
         yield
     except OSError as error:
         # What is left in the buffer would fail again at exit.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        with suppress(OSError, ValueError):
-            os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        _write_nowhere(sys.stdout)
         if error.errno == errno.EPIPE:
             sys.exit(141)
         failure = TuttiError(f"{error.filename or 'standard output'}: {error.strerror or error}")
-        with suppress(OSError):
+        try:
             failure.show()
+            sys.stderr.flush()
+        except OSError:
+            _write_nowhere(sys.stderr)
         sys.exit(failure.exit_code)
+
+
+def _write_nowhere(stream: TextIO) -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    with suppress(OSError, ValueError):
+        os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def columns(rows: Sequence[Sequence[str]], indent: str = "") -> str:

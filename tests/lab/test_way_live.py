@@ -37,9 +37,10 @@ for host in 0 1; do
   ${on[host]} ip link set rail0 up
 done
 narrow() { for host in "$@"; do ip link set dev port$host mtu 1500; done; }
-# Of what comes from the other host; of input the local routes are looked at first, else.
+# UDP by its number: names are netbase's. Of what comes from the other host; of input the local
+# routes are looked at first, else.
 refuse() {
-  ${on[$1]} ip rule add pref 10 iif rail0 ipproto udp ${2:+sport $2} blackhole
+  ${on[$1]} ip rule add pref 10 iif rail0 ipproto 17 ${2:+sport $2} blackhole
   ${on[$1]} ip rule add pref 20 lookup local
   ${on[$1]} ip rule del pref 0
 }

@@ -242,8 +242,11 @@ def test_execute__leaves_no_process(suites: ModuleType, tmp_path: Path) -> None:
     ended = suites.execute(["/bin/sh", "-c", script], str(tmp_path), dict(os.environ), 1.0)
     assert ended.status is None
     deadline = time.monotonic() + 20
-    while Path(f"/proc/{number.read_text().strip()}/cmdline").exists():
-        state = Path(f"/proc/{number.read_text().strip()}/stat").read_text().split()[2]
+    while True:
+        try:
+            state = Path(f"/proc/{number.read_text().strip()}/stat").read_text().split()[2]
+        except (FileNotFoundError, ProcessLookupError):
+            break
         if state == "Z":
             break
         assert time.monotonic() < deadline
