@@ -10,11 +10,10 @@ namespace tutti::net {
 namespace {
 
 using transport::TimeNs;
-using Direction = ReachCheck::Direction;
 using Blocked = ReachCheck::Blocked;
 
-constexpr TimeNs kMs = 1'000'000;
-constexpr TimeNs kTriedNs = 800 * kMs;  ///< From the first probe to "tried".
+constexpr TimeNs kMillisecondNs = 1'000'000;
+constexpr TimeNs kTriedNs = 800 * kMillisecondNs;  ///< From the first probe to "tried".
 
 /// What the wire of an end says, lane by lane, at that age.
 std::vector<wire::Reach> reach(TimeNs age_ns, std::span<const bool> to,
@@ -30,7 +29,7 @@ std::vector<wire::Reach> reach(TimeNs age_ns, std::span<const bool> to,
   return lanes;
 }
 
-struct Outcome {
+struct CheckedEnds {
   std::vector<Blocked> blocked[2];
   TimeNs at_ns[2] = {};
   bool is_done[2] = {};
@@ -38,7 +37,7 @@ struct Outcome {
 
 /// `passes[e]`: of the datagrams that end e sends, by lane. Until both know, or for 10 s.
 /// `stopped`: an end that does nothing.
-Outcome run(std::vector<char> from_first, std::vector<char> from_second, int stopped = -1) {
+CheckedEnds run(std::vector<char> from_first, std::vector<char> from_second, int stopped = -1) {
   const std::size_t lanes = from_first.size();
   std::unique_ptr<bool[]> passes[2] = {std::make_unique<bool[]>(lanes),
                                        std::make_unique<bool[]>(lanes)};
@@ -46,8 +45,8 @@ Outcome run(std::vector<char> from_first, std::vector<char> from_second, int sto
   std::copy(from_second.begin(), from_second.end(), passes[1].get());
   ReachCheck ends[2] = {ReachCheck(static_cast<std::uint32_t>(lanes)),
                         ReachCheck(static_cast<std::uint32_t>(lanes))};
-  Outcome out;
-  for (TimeNs now = 0; now < 10'000 * kMs; now += 10 * kMs) {
+  CheckedEnds out;
+  for (TimeNs now = 0; now < 10'000 * kMillisecondNs; now += 10 * kMillisecondNs) {
     for (int e = 0; e < 2; ++e) {
       if (e == stopped || out.is_done[e] || !out.blocked[e].empty()) {
         continue;
@@ -65,31 +64,32 @@ Outcome run(std::vector<char> from_first, std::vector<char> from_second, int sto
 }
 
 TEST(ReachCheck, WhatPassesIsDoneAtOnce) {
-  const Outcome out = run({1, 1}, {1, 1});
+  const CheckedEnds out = run({1, 1}, {1, 1});
   for (int e = 0; e < 2; ++e) {
     EXPECT_TRUE(out.is_done[e]);
-    EXPECT_LE(out.at_ns[e], 10 * kMs);
+    EXPECT_LE(out.at_ns[e], 10 * kMillisecondNs);
     EXPECT_TRUE(out.blocked[e].empty());
   }
 }
 
 TEST(ReachCheck, TheDirectionThatIsBlockedIsNamedByBoth) {
-  const Outcome out = run({1, 0}, {1, 1});
-  EXPECT_EQ(out.blocked[0], (std::vector<Blocked>{{1, Direction::kTo}}));
-  EXPECT_EQ(out.blocked[1], (std::vector<Blocked>{{1, Direction::kFrom}}));
-  EXPECT_LE(out.at_ns[0], 3000 * kMs);
-  EXPECT_LE(out.at_ns[1], 3000 * kMs);
+  const CheckedEnds out = run({1, 0}, {1, 1});
+  EXPECT_EQ(out.blocked[0], (std::vector<Blocked>{{1, ReachCheck::Direction::kTo}}));
+  EXPECT_EQ(out.blocked[1], (std::vector<Blocked>{{1, ReachCheck::Direction::kFrom}}));
+  EXPECT_LE(out.at_ns[0], 3000 * kMillisecondNs);
+  EXPECT_LE(out.at_ns[1], 3000 * kMillisecondNs);
 }
 
 TEST(ReachCheck, BothDirectionsAreNamed) {
-  const Outcome out = run({0}, {0});
+  const CheckedEnds out = run({0}, {0});
   for (int e = 0; e < 2; ++e) {
-    EXPECT_EQ(out.blocked[e], (std::vector<Blocked>{{0, Direction::kTo}, {0, Direction::kFrom}}));
+    EXPECT_EQ(out.blocked[e], (std::vector<Blocked>{{0, ReachCheck::Direction::kTo},
+                                                    {0, ReachCheck::Direction::kFrom}}));
   }
 }
 
 TEST(ReachCheck, APeerThatIsStoppedIsNotBlamedOnTheNetwork) {
-  const Outcome out = run({1}, {0}, /*stopped=*/1);
+  const CheckedEnds out = run({1}, {0}, /*stopped=*/1);
   EXPECT_TRUE(out.blocked[0].empty());
   EXPECT_FALSE(out.is_done[0]);
 }
@@ -100,7 +100,7 @@ TEST(ReachCheck, APeerThatIsStoppedAfterItsReportIsNotBlamedOnTheNetwork) {
       .is_known = false, .is_tried = true, .is_heard = false, .is_too_small = false, .silent = {}};
   check.look(0, {&lane, 1});
   check.hear(0, {.is_done = false, .heard = 0, .tried = 1, .failure = {}});
-  for (TimeNs now = 0; now < 20'000 * kMs; now += 100 * kMs) {
+  for (TimeNs now = 0; now < 20'000 * kMillisecondNs; now += 100 * kMillisecondNs) {
     check.look(now, {&lane, 1});
     EXPECT_TRUE(check.blocked(now).empty()) << now;
   }
@@ -112,7 +112,7 @@ TEST(ReachCheck, APeerThatComesLateIsFound) {
   wire::Reach lane{
       .is_known = false, .is_tried = true, .is_heard = false, .is_too_small = false, .silent = {}};
   TimeNs now = 0;
-  for (; now < 20'000 * kMs; now += 100 * kMs) {
+  for (; now < 20'000 * kMillisecondNs; now += 100 * kMillisecondNs) {
     check.look(now, {&lane, 1});
     EXPECT_TRUE(check.blocked(now).empty());
   }
@@ -120,7 +120,7 @@ TEST(ReachCheck, APeerThatComesLateIsFound) {
   check.hear(now, {.is_done = false, .heard = 0, .tried = 0, .failure = {}});
   EXPECT_TRUE(check.blocked(now).empty());
   lane = {};
-  now += 100 * kMs;
+  now += 100 * kMillisecondNs;
   check.look(now, {&lane, 1});
   check.hear(now, {.is_done = true, .heard = 1, .tried = 0, .failure = {}});
   EXPECT_TRUE(check.blocked(now).empty());
@@ -134,7 +134,7 @@ TEST(ReachCheck, DatagramsThatMustBeTooShortAreSaid) {
   const wire::Reach lane{
       .is_known = false, .is_tried = false, .is_heard = true, .is_too_small = true, .silent = {}};
   check.look(0, {&lane, 1});
-  EXPECT_EQ(check.blocked(0), (std::vector<Blocked>{{0, Direction::kTooSmall}}));
+  EXPECT_EQ(check.blocked(0), (std::vector<Blocked>{{0, ReachCheck::Direction::kTooSmall}}));
 }
 
 TEST(ReachCheck, TheTextHasAddressesPortsDirectionAndRemedy) {
@@ -142,7 +142,8 @@ TEST(ReachCheck, TheTextHasAddressesPortsDirectionAndRemedy) {
                         .receiver = "10.0.0.1:40000",
                         .peer = "10.0.0.2:41000",
                         .peer_host = "10.0.0.2"};
-  const std::vector<Blocked> both = {{0, Direction::kTo}, {0, Direction::kFrom}};
+  const std::vector<Blocked> both = {{0, ReachCheck::Direction::kTo},
+                                     {0, ReachCheck::Direction::kFrom}};
   EXPECT_EQ(
       text_of(both, {&ends, 1}, "host2, process 5", "host1, process 4"),
       "net: no UDP datagram of 10.0.0.1 (UDP ports 40001 to 40064) (host1, process 4) arrives "

@@ -19,8 +19,8 @@ using transport::TimeNs;
 using Probe = Prober::Probe;
 using Kind = Prober::FindingKind;
 
-constexpr TimeNs kMs = 1'000'000;
-constexpr TimeNs kSecond = 1000 * kMs;
+constexpr TimeNs kMillisecondNs = 1'000'000;
+constexpr TimeNs kSecondNs = 1000 * kMillisecondNs;
 constexpr std::uint16_t kJumbo = 9000 - 28;
 constexpr std::uint16_t kUsual = 1500 - 28;
 constexpr std::uint16_t kLeast = 1036;
@@ -70,7 +70,7 @@ class Way {
 
  private:
   Prober prober_;
-  TimeNs now_ = 5 * kSecond;
+  TimeNs now_ = 5 * kSecondNs;
   std::multimap<TimeNs, Probe> answers_;
   std::size_t sent_ = 0;
   std::vector<Prober::Finding> findings_;
@@ -85,13 +85,13 @@ TEST(Prober, OneRoundTripAndItIsKnown) {
   way.run(way.trip_ns + 1);
   EXPECT_TRUE(way.prober().is_known());
   EXPECT_EQ(way.prober().bytes(), kJumbo);
-  way.run(kSecond);
+  way.run(kSecondNs);
   // A long and a short one for each path, and the first path is asked again once it has answered.
   EXPECT_LE(way.sent(), 2U * 64);
   EXPECT_TRUE(way.findings().empty());
   // Nothing is sent where no data is.
   const std::size_t sent = way.sent();
-  way.run(100 * kSecond);
+  way.run(100 * kSecondNs);
   EXPECT_EQ(way.sent(), sent);
   EXPECT_EQ(way.prober().due_ns(), transport::kNever);
 }
@@ -100,7 +100,7 @@ TEST(Prober, WhatLongDatagramsDoNotPassIsFound) {
   for (const std::uint16_t mtu : {8950, 4000, 1500, 1499, 1450, 1280, 1100}) {
     Way way(options(kJumbo, 8));
     way.arrives = [mtu](const Probe& probe) { return probe.bytes + 28 <= mtu; };
-    way.run(2 * kSecond);
+    way.run(2 * kSecondNs);
     EXPECT_TRUE(way.prober().is_known()) << mtu;
     EXPECT_FALSE(way.prober().is_too_small());
     EXPECT_LE(way.prober().bytes() + 28, mtu);
@@ -116,7 +116,7 @@ TEST(Prober, OneOfManyPathsMayBeTheNarrowOne) {
   way.arrives = [](const Probe& probe) { return probe.path != 11 || probe.bytes <= kUsual; };
   way.run(way.trip_ns + 1);
   EXPECT_TRUE(way.prober().is_known());
-  way.run(2 * kSecond);
+  way.run(2 * kSecondNs);
   EXPECT_EQ(way.prober().bytes(), kUsual);
   EXPECT_EQ(way.findings().size(), 1U);
 }
@@ -124,19 +124,19 @@ TEST(Prober, OneOfManyPathsMayBeTheNarrowOne) {
 TEST(Prober, ABlackHoleThatAppearsWhileThereIsDataIsFound) {
   Way way(options(kJumbo, 8));
   way.has_data = true;
-  way.run(10 * kSecond);
+  way.run(10 * kSecondNs);
   EXPECT_EQ(way.prober().bytes(), kJumbo);
   way.arrives = [](const Probe& probe) { return probe.bytes <= kUsual; };
-  way.run(2 * kSecond);
+  way.run(2 * kSecondNs);
   EXPECT_EQ(way.prober().bytes(), kUsual);
   // Once more.
   way.arrives = [](const Probe& probe) { return probe.bytes <= 1280 - 28; };
-  way.run(2 * kSecond);
+  way.run(2 * kSecondNs);
   EXPECT_EQ(way.prober().bytes(), 1280 - 28);
   EXPECT_EQ(way.findings().size(), 2U);
   // And of one path, as soon as its turn comes.
   way.arrives = [](const Probe& probe) { return probe.path != 5 || probe.bytes <= kLeast; };
-  way.run(4 * kSecond);
+  way.run(4 * kSecondNs);
   EXPECT_EQ(way.prober().bytes(), kLeast);
 }
 
@@ -147,30 +147,30 @@ TEST(Prober, CongestionIsNoBlackHole) {
     way.has_data = true;
     std::uint64_t count = 0;
     way.arrives = [&](const Probe& probe) {
-      const bool is_out = way.now() / (3 * kSecond) % 3 == 2;
+      const bool is_out = way.now() / (3 * kSecondNs) % 3 == 2;
       const std::uint64_t drawn = draw(seed, 0, count++) % 100;
       return !is_out && drawn >= (probe.bytes > kUsual ? 30U : 10U);
     };
-    way.run(60 * kSecond);
+    way.run(60 * kSecondNs);
     EXPECT_TRUE(way.prober().is_known());
     EXPECT_EQ(way.prober().bytes(), kJumbo) << seed;
     way.arrives = [&](const Probe& probe) {
       return probe.bytes <= kUsual && draw(seed, 0, count++) % 100 >= 20;
     };
-    way.run(5 * kSecond);
+    way.run(5 * kSecondNs);
     EXPECT_EQ(way.prober().bytes(), kUsual) << seed;
   }
 }
 
 TEST(Prober, AnswersMayTakeLong) {
   Way way(options(kJumbo, 4));
-  way.trip_ns = 250 * kMs;
+  way.trip_ns = 250 * kMillisecondNs;
   way.has_data = true;
-  way.run(10 * kSecond);
+  way.run(10 * kSecondNs);
   EXPECT_TRUE(way.prober().is_known());
   EXPECT_EQ(way.prober().bytes(), kJumbo);
-  way.trip_ns = 2 * kSecond;  // Longer than a round.
-  way.run(20 * kSecond);
+  way.trip_ns = 2 * kSecondNs;  // Longer than a round.
+  way.run(20 * kSecondNs);
   EXPECT_EQ(way.prober().bytes(), kJumbo);
   EXPECT_TRUE(way.findings().empty());
 }
@@ -178,21 +178,21 @@ TEST(Prober, AnswersMayTakeLong) {
 TEST(Prober, SilentPathsAreNamedOnceAndTheOthersCount) {
   Way way(options(kJumbo, 16));
   way.arrives = [](const Probe& probe) { return probe.path != 0 && probe.path != 9; };
-  way.run(3 * kSecond);
+  way.run(3 * kSecondNs);
   EXPECT_TRUE(way.prober().is_known());
   EXPECT_EQ(way.prober().bytes(), kJumbo);
   ASSERT_EQ(way.findings().size(), 1U);
   EXPECT_EQ(way.findings()[0].kind, Kind::kSilentPaths);
   EXPECT_EQ(way.findings()[0].paths, (std::vector<std::uint16_t>{0, 9}));
   way.has_data = true;
-  way.run(20 * kSecond);
+  way.run(20 * kSecondNs);
   EXPECT_EQ(way.findings().size(), 1U);
 }
 
 TEST(Prober, APeerThatIsNotThereYetIsAskedLittleAndFoundAtOnce) {
   Way way(options(kJumbo, 64));
   way.arrives = [](const Probe&) { return false; };
-  way.run(10 * kSecond);
+  way.run(10 * kSecondNs);
   EXPECT_FALSE(way.prober().is_known());
   EXPECT_TRUE(way.prober().is_tried());
   EXPECT_TRUE(way.findings().empty());
@@ -202,14 +202,14 @@ TEST(Prober, APeerThatIsNotThereYetIsAskedLittleAndFoundAtOnce) {
   EXPECT_FALSE(way.prober().is_tried());
   way.run(way.trip_ns + 1);
   EXPECT_TRUE(way.prober().is_known());
-  way.run(kSecond);
+  way.run(kSecondNs);
   EXPECT_TRUE(way.findings().empty());
 }
 
 TEST(Prober, WhereNothingUsefulPassesItSaysSo) {
   Way way(options(kJumbo, 4));
   way.arrives = [](const Probe& probe) { return probe.bytes <= 600; };
-  way.run(3 * kSecond);
+  way.run(3 * kSecondNs);
   EXPECT_FALSE(way.prober().is_known());
   EXPECT_TRUE(way.prober().is_too_small());
   ASSERT_EQ(way.findings().size(), 1U);
@@ -222,7 +222,7 @@ TEST(Prober, OnOneHostShortOnesSayAll) {
   Way way(near);
   way.has_data = true;
   way.arrives = [](const Probe& probe) { return probe.bytes == Prober::kShortBytes; };
-  way.run(kSecond);
+  way.run(kSecondNs);
   EXPECT_TRUE(way.prober().is_known());
   EXPECT_EQ(way.prober().bytes(), 65507);
   EXPECT_EQ(way.sent(), 1U);
@@ -231,7 +231,7 @@ TEST(Prober, OnOneHostShortOnesSayAll) {
 TEST(Prober, AnswersThatNobodyAskedForAreHarmless) {
   Way way(options(kJumbo, 2));
   way.arrives = [](const Probe&) { return false; };
-  way.run(100 * kMs);
+  way.run(100 * kMillisecondNs);
   way.prober().on_answer(way.now(), {7, kJumbo, 0});
   way.prober().on_answer(way.now(), {1, 3, 0xffffffff});
   way.prober().on_answer(way.now(), {1, 3, 0});
