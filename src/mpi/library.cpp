@@ -89,10 +89,6 @@ void free_if_any(MPI_Comm* comm) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 std::string library_name() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING + 1] = {};
   int length = 0;

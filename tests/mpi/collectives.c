@@ -23,38 +23,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "blocking.h"
 #include "elements.h"
 #include "memory.h"
 #include "native.h"
 
 #define HAVE_LARGE (MPI_VERSION >= 4)
-
-typedef enum {
-  kBarrier,
-  kBcast,
-  kGather,
-  kGatherv,
-  kScatter,
-  kScatterv,
-  kAllgather,
-  kAllgatherv,
-  kAlltoall,
-  kAlltoallv,
-  kAlltoallw,
-  kReduce,
-  kAllreduce,
-  kReduceScatter,
-  kReduceScatterBlock,
-  kScan,
-  kExscan,
-  kCollectiveCount,
-} Collective;
-
-static const char* const collective_names[kCollectiveCount] = {
-    "barrier",   "bcast",     "gather",     "gatherv",        "scatter",
-    "scatterv",  "allgather", "allgatherv", "alltoall",       "alltoallv",
-    "alltoallw", "reduce",    "allreduce",  "reduce_scatter", "reduce_scatter_block",
-    "scan",      "exscan"};
 
 static bool is_movement(Collective c) { return c >= kBcast && c <= kAlltoallw; }
 static bool is_reduction(Collective c) { return c >= kReduce; }

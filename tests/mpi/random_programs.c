@@ -32,6 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "blocking.h"
 #include "memory.h"
 
 #if MPI_VERSION >= 4
@@ -47,33 +48,6 @@ enum {
   kGuardBytes = 32,
   kShiftBytes = 64, /* A buffer begins up to here in its arena. */
 };
-
-typedef enum {
-  kBarrier,
-  kBcast,
-  kGather,
-  kGatherv,
-  kScatter,
-  kScatterv,
-  kAllgather,
-  kAllgatherv,
-  kAlltoall,
-  kAlltoallv,
-  kAlltoallw,
-  kReduce,
-  kAllreduce,
-  kReduceScatter,
-  kReduceScatterBlock,
-  kScan,
-  kExscan,
-  kCollectiveCount,
-} Collective;
-
-static const char* const collective_names[kCollectiveCount] = {
-    "barrier",   "bcast",     "gather",     "gatherv",        "scatter",
-    "scatterv",  "allgather", "allgatherv", "alltoall",       "alltoallv",
-    "alltoallw", "reduce",    "allreduce",  "reduce_scatter", "reduce_scatter_block",
-    "scan",      "exscan"};
 
 /* What is wrong with a call. */
 typedef enum {
