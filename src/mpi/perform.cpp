@@ -299,20 +299,10 @@ bool Performance::read_reduction() {
   if (view_.op == MPI_OP_NULL || view_.recv_count < 0) {
     return false;
   }
-  Side side;
-  side.form = Form::kOne;
-  side.type = view_.recv_type;
-  side.count = view_.recv_count;
-  if (!read_layout(side)) {
-    return false;
-  }
-  op_ = reduce_op(view_.op);
-  type_ = data_type(view_.recv_type, op_);
-  const auto count = static_cast<std::uint64_t>(view_.recv_count);
   const auto ranks = static_cast<std::uint64_t>(ranks_);
-  send_elements_ = recv_elements_ = count;
+  send_elements_ = recv_elements_ = static_cast<std::uint64_t>(view_.recv_count);
   if (view_.collective == Collective::kReduceScatterBlock) {
-    send_elements_ = count * ranks;
+    send_elements_ *= ranks;
   } else if (view_.collective == Collective::kReduceScatter) {
     if (!view_.recv_counts) {
       return refuse(MPI_ERR_ARG);
@@ -326,6 +316,15 @@ bool Performance::read_reduction() {
     }
     recv_elements_ = static_cast<std::uint64_t>(view_.recv_counts[static_cast<std::size_t>(rank_)]);
   }
+  Side side;
+  side.form = Form::kOne;
+  side.type = view_.recv_type;
+  side.count = static_cast<std::int64_t>(send_elements_);
+  if (!read_layout(side)) {
+    return false;
+  }
+  op_ = reduce_op(view_.op);
+  type_ = data_type(view_.recv_type, op_);
   const bool receives = view_.collective != Collective::kReduce || rank_ == view_.root;
   send_ = side;
   send_.buffer = view_.send;

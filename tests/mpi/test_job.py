@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tutti_hpc.terms import COLLECTIVES
 
 from conftest import unavailable
 from harness import Finished, Mpi, execute, find_mpi, job, plain_environment
@@ -67,6 +68,30 @@ def test_summary__names_the_plan_that_ran(mpi: Mpi, door: Path, tmp_path: Path) 
     assert found["allreduce", "<= 64"][0] == "direct-gamma", str(result)
     assert found["allreduce", "<= 256K"][0] == "schedule:ring", str(result)
     assert found["bcast", "0"][0] == "native", str(result)
+
+
+@pytest.mark.parametrize(
+    ("memory", "plan"), [("host", "direct-gamma"), ("hostdevice", "mpi-staged")]
+)
+def test_summary__every_collective_has_the_forced_plan(
+    mpi: Mpi, memory: str, plan: str, door: Path, tmp_path: Path
+) -> None:
+    """A size that is read as 0 would make the call the MPI's, and right, on any memory but a
+    GPU's, which the MPI cannot read."""
+    wanted = [name for name in COLLECTIVES if name != "barrier"]
+    if memory == "host":
+        wanted = [name for name in wanted if "scan" not in name]
+    variables = {f"TUTTI_{name.upper()}": plan for name in wanted}
+    if memory == "hostdevice":
+        variables["TUTTI_DEVICE"] = "host"
+    program = [mpi.program("collectives"), "--memory", memory, "--only", "counts"]
+    result = job(mpi, 2, program, tmp_path, environment=SUMMARY | variables)
+    assert result.status == 0, str(result)
+    carried: dict[str, set[str]] = {name: set() for name in wanted}
+    for (collective, size), row in rows(result).items():
+        if collective in carried and size != "0":
+            carried[collective].add(row[0])
+    assert carried == {name: {plan} for name in wanted}, str(result)
 
 
 def test_summary__not_unless_wanted(mpi: Mpi, door: Path, tmp_path: Path) -> None:
