@@ -389,94 +389,123 @@ TUTTI_INLINE void one_shot_rounds(const DirectArguments& a, Wide rounds, Word wa
 /// Every rank reduces its shard of all vectors and, where `gather` says so, sends the result to
 /// all: reduce-scatter, and allreduce and reduce of larger vectors.
 template <class R, class Wire, Word kRanksMax, Word kBatches>
-TUTTI_INLINE void two_shot_rounds(const DirectArguments& a, Wide rounds, Word warp_index,
-                                  Word lane) {
+class TwoShot {
+ public:
   using W = ReducingWarp<Wire, kRanksMax, kBatches>;
   using Value = typename W::Value;
-  W warp(a, warp_index, lane);
-  if (!warp.begin()) {
-    return;
-  }
-  Wide own_bytes = 0;
-  const void* own_send = nullptr;
-  void* own_recv = nullptr;
-  TUTTI_UNROLL
-  for (Word peer = 0; peer < kRanksMax; ++peer) {
-    if (peer == a.rank) {
-      own_bytes = a.send_bytes[peer];
-      own_send = a.send[peer];
-      own_recv = a.recv[peer];
+
+  TUTTI_INLINE TwoShot(const DirectArguments& arguments, Word warp, Word lane)
+      : a_(arguments), warp_(arguments, warp, lane) {
+    TUTTI_UNROLL
+    for (Word peer = 0; peer < kRanksMax; ++peer) {
+      if (peer == a_.rank) {
+        own_bytes_ = a_.send_bytes[peer];
+        own_send_ = a_.send[peer];
+        own_recv_ = a_.recv[peer];
+      }
     }
   }
-  const Wide lines = a.lines;
-  const auto push = [&](Wide round) TUTTI_INLINE_LAMBDA {
-    Value values[W::kBatches][kRanksMax];
-    for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
-      for_peers<kRanksMax>(warp, [&](Word peer) TUTTI_INLINE_LAMBDA {
-        values[batch][peer] = warp.load(a.send[peer], a.send_bytes[peer], warp.unit(round, batch));
-      });
-    });
-    for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
-      for_peers<kRanksMax>(warp, [&](Word peer) TUTTI_INLINE_LAMBDA {
-        warp.push(peer, 0, batch, round, values[batch][peer]);
-      });
-    });
-  };
-  // Waits for what peers sent in a stage of a round.
-  const auto wait = [&](Word stage, Wide round, Value(&values)[W::kBatches][kRanksMax])
-                        TUTTI_INLINE_LAMBDA {
-                          return warp.wait([&]() TUTTI_INLINE_LAMBDA {
-                            bool all = true;
-                            for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
-                              for_peers<kRanksMax>(warp, [&](Word peer) TUTTI_INLINE_LAMBDA {
-                                all &= warp.look(peer, stage, batch, round, &values[batch][peer]);
-                              });
-                            });
-                            return all;
-                          });
-                        };
-  for (Wide step = 0; step <= rounds + 1; ++step) {
-    if (step < rounds) {
-      push(step);
+
+  TUTTI_INLINE void run(Wide rounds) {
+    if (!warp_.begin()) {
+      return;
     }
-    Value values[W::kBatches][kRanksMax];
-    if (step > 0 && step <= rounds) {
-      const Wide round = step - 1;
-      for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
-        const Value own = warp.load(own_send, own_bytes, warp.unit(round, batch));
-        TUTTI_UNROLL
-        for (Word peer = 0; peer < kRanksMax; ++peer) {
-          values[batch][peer] = own;
-        }
-      });
-      if (!wait(0, round, values)) {
+    for (Wide step = 0; step <= rounds + 1; ++step) {
+      if (step < rounds) {
+        push(step);
+      }
+      if (step > 0 && step <= rounds && !reduce(step - 1)) {
         return;
       }
-      for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
-        const Value result = reduce_values<R>(a, values[batch]);
-        if (a.gather != 0) {
-          for_peers<kRanksMax>(warp, [&](Word peer) TUTTI_INLINE_LAMBDA {
-            warp.push(peer, 1, batch, round, result);
-          });
-        }
-        warp.store(own_recv, own_bytes, warp.unit(round, batch), result);
-      });
-    }
-    // Results of a round are collected one step later: their way overlaps the next round's.
-    if (step > 1 && a.gather != 0) {
-      const Wide round = step - 2;
-      if (!wait(1, round, values)) {
+      // Results of a round are collected one step later: their way overlaps the next round's.
+      if (step > 1 && a_.gather != 0 && !collect(step - 2)) {
         return;
       }
-      for_batches(warp, round, lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
-        for_peers<kRanksMax>(warp, [&](Word peer) TUTTI_INLINE_LAMBDA {
-          warp.store(a.recv[peer], a.send_bytes[peer], warp.unit(round, batch),
-                     values[batch][peer]);
+    }
+  }
+  /// run(1), straight on.
+  TUTTI_INLINE void run_single() {
+    if (warp_.begin()) {
+      push(0);
+      if (reduce(0) && a_.gather != 0) {
+        collect(0);
+      }
+    }
+  }
+
+ private:
+  /// Sends the peers their shards.
+  TUTTI_INLINE void push(Wide round) const {
+    Value values[kBatches][kRanksMax];
+    for_batches(warp_, round, a_.lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
+      for_peers<kRanksMax>(warp_, [&](Word peer) TUTTI_INLINE_LAMBDA {
+        values[batch][peer] =
+            warp_.load(a_.send[peer], a_.send_bytes[peer], warp_.unit(round, batch));
+      });
+    });
+    for_batches(warp_, round, a_.lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
+      for_peers<kRanksMax>(warp_, [&](Word peer) TUTTI_INLINE_LAMBDA {
+        warp_.push(peer, 0, batch, round, values[batch][peer]);
+      });
+    });
+  }
+  /// Reduces the own shard, once all have sent theirs, and passes the result on.
+  TUTTI_INLINE bool reduce(Wide round) {
+    Value values[kBatches][kRanksMax];
+    for_batches(warp_, round, a_.lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
+      const Value own = warp_.load(own_send_, own_bytes_, warp_.unit(round, batch));
+      TUTTI_UNROLL
+      for (Word peer = 0; peer < kRanksMax; ++peer) {
+        values[batch][peer] = own;
+      }
+    });
+    if (!wait(0, round, values)) {
+      return false;
+    }
+    for_batches(warp_, round, a_.lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
+      const Value result = reduce_values<R>(a_, values[batch]);
+      if (a_.gather != 0) {
+        for_peers<kRanksMax>(warp_, [&](Word peer) TUTTI_INLINE_LAMBDA {
+          warp_.push(peer, 1, batch, round, result);
+        });
+      }
+      warp_.store(own_recv_, own_bytes_, warp_.unit(round, batch), result);
+    });
+    return true;
+  }
+  /// Stores the peers' results.
+  TUTTI_INLINE bool collect(Wide round) {
+    Value values[kBatches][kRanksMax];
+    if (!wait(1, round, values)) {
+      return false;
+    }
+    for_batches(warp_, round, a_.lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
+      for_peers<kRanksMax>(warp_, [&](Word peer) TUTTI_INLINE_LAMBDA {
+        warp_.store(a_.recv[peer], a_.send_bytes[peer], warp_.unit(round, batch),
+                    values[batch][peer]);
+      });
+    });
+    return true;
+  }
+  /// Waits for what peers sent in a stage of a round.
+  TUTTI_INLINE bool wait(Word stage, Wide round, Value (&values)[kBatches][kRanksMax]) {
+    return warp_.wait([&]() TUTTI_INLINE_LAMBDA {
+      bool all = true;
+      for_batches(warp_, round, a_.lines, [&](Word batch) TUTTI_INLINE_LAMBDA {
+        for_peers<kRanksMax>(warp_, [&](Word peer) TUTTI_INLINE_LAMBDA {
+          all &= warp_.look(peer, stage, batch, round, &values[batch][peer]);
         });
       });
-    }
+      return all;
+    });
   }
-}
+
+  const DirectArguments& a_;
+  W warp_;
+  Wide own_bytes_ = 0;
+  const void* own_send_ = nullptr;
+  void* own_recv_ = nullptr;
+};
 
 /// Calls of one batch in one round, so all short ones, have code of their own: a GPU fetches what
 /// it has not carried out lately, and what the general form steps over costs it a microsecond.
@@ -497,9 +526,9 @@ TUTTI_INLINE void one_shot(const DirectArguments& a, Word warp_index, Word lane)
 template <class R, class Wire, Word kRanksMax>
 TUTTI_INLINE void two_shot(const DirectArguments& a, Word warp_index, Word lane) {
   if (is_single<Wire>(a)) {
-    two_shot_rounds<R, Wire, kRanksMax, 1>(a, 1, warp_index, lane);
+    TwoShot<R, Wire, kRanksMax, 1>(a, warp_index, lane).run_single();
   } else {
-    two_shot_rounds<R, Wire, kRanksMax, batches_of(kRanksMax)>(a, a.rounds[0], warp_index, lane);
+    TwoShot<R, Wire, kRanksMax, batches_of(kRanksMax)>(a, warp_index, lane).run(a.rounds[0]);
   }
 }
 

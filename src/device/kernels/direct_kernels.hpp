@@ -14,10 +14,12 @@
   TUTTI_KERNEL(one_shot_float64_sum_##ranks, (one_shot<SumOf<Plain<double>>, Wire, ranks>)) \
   TUTTI_KERNEL(one_shot_float16_sum_##ranks, (one_shot<SumOf<Half>, Wire, ranks>))          \
   TUTTI_KERNEL(one_shot_bfloat16_sum_##ranks, (one_shot<SumOf<Brain>, Wire, ranks>))        \
+  TUTTI_KERNEL(one_shot_int8_sum_##ranks, (one_shot<OfInt8, Wire, ranks>))                  \
   TUTTI_KERNEL(two_shot_float32_sum_##ranks, (two_shot<SumOf<Plain<float>>, Wire, ranks>))  \
   TUTTI_KERNEL(two_shot_float64_sum_##ranks, (two_shot<SumOf<Plain<double>>, Wire, ranks>)) \
   TUTTI_KERNEL(two_shot_float16_sum_##ranks, (two_shot<SumOf<Half>, Wire, ranks>))          \
-  TUTTI_KERNEL(two_shot_bfloat16_sum_##ranks, (two_shot<SumOf<Brain>, Wire, ranks>))
+  TUTTI_KERNEL(two_shot_bfloat16_sum_##ranks, (two_shot<SumOf<Brain>, Wire, ranks>))       \
+  TUTTI_KERNEL(two_shot_int8_sum_##ranks, (two_shot<OfInt8, Wire, ranks>))
 
 #define TUTTI_DIRECT_KERNELS                             \
   TUTTI_KERNEL(one_shot_any_8, (one_shot<Any, Wire, 8>)) \

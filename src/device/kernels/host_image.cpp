@@ -17,6 +17,7 @@ using Wire = Lines;
 
 template <class T>
 using SumOf = Fixed<Elementwise<T, Sum>>;
+using OfInt8 = Fixed<Unitwise<Int8Sum>>;
 
 constexpr std::size_t kArgumentBytes[] = {sizeof(DirectArguments)};
 

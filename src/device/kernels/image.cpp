@@ -25,6 +25,7 @@ using Wire = TUTTI_WIRE;
 
 template <class T>
 using SumOf = Fixed<Elementwise<T, Sum>>;
+using OfInt8 = Fixed<Unitwise<Int8Sum>>;
 
 /// After all warps: the block's results are visible to whoever sees its word.
 TUTTI_INLINE void complete(const DirectArguments& arguments) {

@@ -175,6 +175,14 @@ struct Bor {
 struct Bxor {
   static TUTTI_INLINE Unit apply(Unit a, Unit b) { return a ^ b; }
 };
+/// Sums of 8-bit integers, signed or not, four at once: the highest bit of each is added apart, so
+/// that nothing is carried from one into the next.
+struct Int8Sum {
+  static TUTTI_INLINE Unit apply(Unit a, Unit b) {
+    constexpr Word kHighest = 0x80808080U;
+    return ((a & ~kHighest) + (b & ~kHighest)) ^ ((a ^ b) & kHighest);
+  }
+};
 
 /// Number of ranks that is known at run time only, and worth no unrolled code.
 inline constexpr Word kAnyRanks = 0;
@@ -252,8 +260,9 @@ struct OfPair {
     return fold<kRanksMax, P>(units, count, [](Value a, Value b) { return O::pair(a, b); });
   }
 };
+/// Operations on whole units.
 template <class O>
-struct Bitwise {
+struct Unitwise {
   template <Word kRanksMax>
   static TUTTI_INLINE Unit reduce(const Unit* units, Word count) {
     Unit result = units[0];
@@ -314,11 +323,11 @@ TUTTI_INLINE Unit reduce_pairs(Op op, const Unit* units, Word count) {
 inline __attribute__((noinline)) Unit reduce_any(Type type, Op op, const Unit* units, Word count) {
   switch (op) {
     case Op::kBand:
-      return Bitwise<Band>::template reduce<kAnyRanks>(units, count);
+      return Unitwise<Band>::template reduce<kAnyRanks>(units, count);
     case Op::kBor:
-      return Bitwise<Bor>::template reduce<kAnyRanks>(units, count);
+      return Unitwise<Bor>::template reduce<kAnyRanks>(units, count);
     case Op::kBxor:
-      return Bitwise<Bxor>::template reduce<kAnyRanks>(units, count);
+      return Unitwise<Bxor>::template reduce<kAnyRanks>(units, count);
     default:
       break;
   }

@@ -32,9 +32,10 @@ bool is_reducing(Collective collective) {
 
 /// In the order of device/kernels/direct_kernels.hpp.
 enum class Form { kOneShot, kTwoShot, kExchange };
-enum Reduction : int { kFloat32Sum, kFloat64Sum, kFloat16Sum, kBfloat16Sum, kAny };
+enum Reduction : int { kFloat32Sum, kFloat64Sum, kFloat16Sum, kBfloat16Sum, kInt8Sum, kAny };
 
-/// Reductions that have a kernel of their own. Complex numbers add as their parts do.
+/// Reductions that have a kernel of their own. Complex numbers add as their parts do, 8-bit integers
+/// (MPI_CHAR, which benchmarks take by default) alike with and without a sign.
 Reduction reduction_of(const Call& call) {
   if (call.op != select::ReduceOp::kSum) {
     return kAny;
@@ -50,6 +51,9 @@ Reduction reduction_of(const Call& call) {
     case select::DataType::kFloat64:
     case select::DataType::kComplex128:
       return kFloat64Sum;
+    case select::DataType::kInt8:
+    case select::DataType::kUint8:
+      return kInt8Sum;
     default:
       return kAny;
   }
@@ -66,8 +70,8 @@ constexpr const char* kNames[] = {
 int kernel_of(Form form, Reduction reduction, std::uint32_t most, bool general_only) {
   constexpr int kExchange = 3;
   constexpr int kGeneral = 4;  // one_shot_any_8, two_shot_any_8, combine_any_8, exchange_8
-  constexpr int kOfRanks = 8;  // Four sums in two forms.
-  constexpr int kSums = 4;
+  constexpr int kSums = 5;
+  constexpr int kOfRanks = 2 * kSums;  // In two forms.
   if (general_only) {
     return kGeneral + 3 * kOfRanks + static_cast<int>(form);
   }

@@ -535,7 +535,8 @@ TEST(DirectLaunch, TakesTheKernelOfItsWords) {
   const std::pair<DataType, std::string> sums[] = {
       {DataType::kFloat32, "float32_sum"},   {DataType::kComplex64, "float32_sum"},
       {DataType::kFloat64, "float64_sum"},   {DataType::kFloat16, "float16_sum"},
-      {DataType::kBfloat16, "bfloat16_sum"}, {DataType::kInt32, "any"}};
+      {DataType::kBfloat16, "bfloat16_sum"}, {DataType::kInt8, "int8_sum"},
+      {DataType::kUint8, "int8_sum"},        {DataType::kInt32, "any"}};
   std::vector<unsigned char> memory(1 << 16);
   for (const int ranks : {1, 2, 3, 4, 5, 8}) {
     const std::string most = ranks == 2 ? "2" : ranks <= 4 ? "4" : "8";
