@@ -78,13 +78,18 @@ Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
                                                            runners::MpiLibrary* mpi,
                                                            const Place& place, const Hints& hints) {
   std::unique_ptr<Communicator> self(new Communicator(process, bootstrap, mpi, place));
-  TUTTI_RETURN_IF_ERROR(self->agree_configuration(hints));
-  if (self->inert_) {
-    return self;
+  self->facts_.has_mpi = mpi != nullptr;
+  self->facts_.mpi = mpi == nullptr ? "" : mpi->name();
+  const Status unread = self->read_hints(hints);
+  std::vector<Told> ranks;
+  std::vector<ToldOfHost> hosts;
+  TUTTI_RETURN_IF_ERROR(self->exchange(!unread.ok(), &ranks, &hosts));
+  TUTTI_RETURN_IF_ERROR(self->agree_configuration(unread, ranks));
+  if (!self->inert_) {
+    self->free_what_was_lent();
+    self->agree_placement(ranks, hosts);
+    self->inert_ = !self->can_act();
   }
-  self->free_what_was_lent();
-  TUTTI_RETURN_IF_ERROR(self->agree_placement());
-  self->inert_ = !self->can_act();
   if (self->inert_) {
     self->give_back_host_memory();
     return self;
@@ -236,7 +241,42 @@ Status Communicator::take_plan(const std::string& plan) {
   return {};
 }
 
-Status Communicator::agree_configuration(const Hints& hints) {
+/// What a rank tells all others before a communicator's first call, at once: each exchange costs a
+/// program that makes many communicators.
+struct Communicator::Told {
+  /// Each of one rank that is true...
+  enum : std::uint32_t {
+    kDevice = 1,  ///< Has a GPU library.
+    kActive = 2,  ///< Some rule acts on host memory.
+    kSummary = 4,
+    kStrict = 8,
+    kDisabled = 16,
+    kUnread = 32,  ///< A hint could not be read.
+    kConcurrent = 64,
+    // ... or of all.
+    kAware = 128,
+    kLarge = 256,
+    // Fixes nothing where ranks differ.
+    kAssertedHost = 512,
+    kAssertedDevice = 1024,
+    kAsserted = kAssertedHost | kAssertedDevice,
+  };
+  std::uint64_t settings = 0;  ///< Of the rules, TUTTI_* settings and MPI library, hashed.
+  std::uint64_t node = 0;
+  std::uint64_t machine = 0;
+  std::int32_t rails = 0;
+  std::int32_t socket = 0;
+  std::uint32_t traits = 0;
+  std::uint32_t unused = 0;
+};
+
+/// More, where the ranks may be on one machine.
+struct Communicator::ToldOfHost {
+  NodeShare share;
+  runners::DirectHostRunner::Introduction introduction;
+};
+
+Status Communicator::read_hints(const Hints& hints) {
   if (mpi_ == nullptr || !hints.plan.empty()) {
     own_table_ = std::make_unique<select::Table>(process_.table());
     table_ = own_table_.get();
@@ -250,61 +290,120 @@ Status Communicator::agree_configuration(const Hints& hints) {
     log(LogLevel::kError,
         unread.message() + (process_.config().strict ? "" : "; the hint is ignored"));
   }
-  facts_.has_mpi = mpi_ != nullptr;
-  facts_.mpi = mpi_ == nullptr ? "" : mpi_->name();
   if (mpi_ == nullptr) {
     *own_table_ = select::without_mpi(std::move(*own_table_));
   }
   asserted_ = asserted_memory(hints.memory_kinds);
+  return unread;
+}
 
-  // One small maximum tells everything: a value and its complement give both ends of a range.
-  enum : std::size_t {
-    kDevice,
-    kNoDevice,
-    kActive,
-    kSummary,
-    kHash,
-    kHashInverse,
-    kStrict,
-    kNotAware,
-    kNotLarge,
-    kDisabled,
-    kAsserted,
-    kAssertedInverse,
-    kUnread,
-    kConcurrent,
-    kCount
+Communicator::Told Communicator::introduce(bool has_unread_hint) const {
+  const Config& config = process_.config();
+  // Before the application or we make an NCCL communicator: both must see the same hosts.
+  if (config.enable) {
+    announce_virtual_node(config.virtual_nodes, place_.world_rank, place_.world_ranks);
+  }
+  // Who has no such rule says "unknown": nobody waits for nobody.
+  const topology::RankPlace place = has_schedules(*table_)
+                                        ? own_place(process_, place_.world_rank, place_.world_ranks)
+                                        : topology::RankPlace{};
+  const std::pair<std::uint32_t, bool> traits[] = {
+      {Told::kDevice, process_.device() != nullptr},
+      {Told::kActive, acts_on_host_memory(*table_)},
+      {Told::kSummary, process_.summary() != nullptr},
+      {Told::kStrict, config.strict},
+      {Told::kDisabled, !config.enable},
+      {Told::kUnread, has_unread_hint},
+      {Told::kConcurrent, place_.thread_multiple},
+      {Told::kAware, place_.mpi_device_aware},
+      {Told::kLarge, mpi_ != nullptr && mpi_->has_large_counts()},
+      {Told::kAssertedHost, asserted_ == Memory::kHost},
+      {Told::kAssertedDevice, asserted_ == Memory::kDevice},
   };
-  const std::uint64_t hash = process_.agreement_hash() ^ place_.types_hash ^
-                             std::hash<std::string>{}(facts_.mpi) ^
-                             (own_table_ == nullptr ? 0 : own_table_->hash());
-  const std::uint64_t asserted = asserted_ ? (*asserted_ == Memory::kDevice ? 2 : 1) : 0;
-  std::array<std::uint64_t, kCount> values{};
-  values[kDevice] = process_.device() != nullptr ? 1 : 0;
-  values[kNoDevice] = process_.device() != nullptr ? 0 : 1;
-  values[kActive] = acts_on_host_memory(*table_) ? 1 : 0;
-  values[kSummary] = process_.summary() != nullptr ? 1 : 0;
-  values[kHash] = hash;
-  values[kHashInverse] = ~hash;
-  values[kStrict] = process_.config().strict ? 1 : 0;
-  values[kNotAware] = place_.mpi_device_aware ? 0 : 1;
-  values[kNotLarge] = mpi_ == nullptr || mpi_->has_large_counts() ? 0 : 1;
-  values[kDisabled] = process_.config().enable ? 0 : 1;
-  values[kAsserted] = asserted;
-  values[kAssertedInverse] = ~asserted;
-  values[kUnread] = unread.ok() ? 0 : static_cast<std::uint64_t>(place_.rank) + 1;
-  values[kConcurrent] = place_.thread_multiple ? 1 : 0;
-  TUTTI_RETURN_IF_ERROR(bootstrap_.max_in_place(values.data(), kCount));
+  Told told;
+  told.settings = process_.agreement_hash() ^ place_.types_hash ^
+                  std::hash<std::string>{}(facts_.mpi) ^
+                  (own_table_ == nullptr ? 0 : own_table_->hash());
+  told.node = node_identity(config.virtual_nodes, place_.world_rank, place_.world_ranks);
+  told.machine = machine_identity();
+  told.rails = place.rails;
+  told.socket = place.socket;
+  for (const auto& [trait, is_so] : traits) {
+    told.traits |= is_so ? trait : 0;
+  }
+  return told;
+}
 
-  is_concurrent_ = values[kConcurrent] != 0;
-  is_active_ = values[kActive] != 0;
-  strict_ = values[kStrict] != 0;
-  has_devices_ = values[kNoDevice] == 0;
-  has_any_device_ = values[kDevice] != 0;
+Communicator::ToldOfHost Communicator::introduce_host() {
+  ToldOfHost told;
+  if (!process_.config().enable || !acts_on_host_memory(*table_)) {
+    return told;
+  }
+  told.share = process_.node_share(place_.world_ranks);
+  // Without an MPI several ranks may be threads of this process: each needs memory of its own.
+  auto memory =
+      mpi_ != nullptr
+          ? process_.host_memory(told.share.node_ranks, place_.thread_multiple)
+          : runners::HostMemory::make(
+                runners::HostMemory::default_options(place_.ranks, /*has_threads=*/false));
+  told.introduction = runners::DirectHostRunner::introduce(memory, place_.ranks);
+  host_memory_ = memory.ok() ? *memory : nullptr;
+  host_introductions_ = {told.introduction};
+  return told;
+}
+
+Status Communicator::exchange(bool has_unread_hint, std::vector<Told>* ranks,
+                              std::vector<ToldOfHost>* hosts) {
+  constexpr int kMachineRanksMax = 1024;
+  const bool has_hosts = place_.ranks <= kMachineRanksMax;
+  const Told told = introduce(has_unread_hint);
+  const ToldOfHost host = has_hosts ? introduce_host() : ToldOfHost();
+  std::array<std::byte, sizeof(Told) + sizeof(ToldOfHost)> mine{};
+  std::memcpy(mine.data(), &told, sizeof(told));
+  std::memcpy(mine.data() + sizeof(told), &host, sizeof(host));
+  const std::size_t bytes_each = has_hosts ? mine.size() : sizeof(Told);
+  const auto count = static_cast<std::size_t>(place_.ranks);
+  std::vector<std::byte> all(bytes_each * count);
+  if (Status gathered = bootstrap_.allgather(mine.data(), all.data(), bytes_each); !gathered.ok()) {
+    failure_ = gathered;  // Others may have heard of this rank's memory.
+    return gathered;
+  }
+  ranks->resize(count);
+  hosts->resize(has_hosts ? count : 0);
+  for (std::size_t rank = 0; rank < count; ++rank) {
+    const std::byte* const one = all.data() + rank * bytes_each;
+    std::memcpy(&(*ranks)[rank], one, sizeof(Told));
+    if (has_hosts) {
+      std::memcpy(&(*hosts)[rank], one + sizeof(Told), sizeof(ToldOfHost));
+    }
+  }
+  return {};
+}
+
+Status Communicator::agree_configuration(const Status& unread, const std::vector<Told>& ranks) {
+  std::uint32_t some = 0;
+  std::uint32_t all = ~0U;
+  for (const Told& told : ranks) {
+    some |= told.traits;
+    all &= told.traits;
+  }
+  const auto first = [&](auto is_meant) {
+    return std::find_if(ranks.begin(), ranks.end(), is_meant) - ranks.begin();
+  };
+  const auto first_unread =
+      first([](const Told& told) { return (told.traits & Told::kUnread) != 0; });
+  const auto first_other =
+      first([&](const Told& told) { return told.settings != ranks[0].settings; });
+
+  is_concurrent_ = (some & Told::kConcurrent) != 0;
+  strict_ = (some & Told::kStrict) != 0;
+  has_devices_ = (all & Told::kDevice) != 0;
+  has_any_device_ = (some & Told::kDevice) != 0;
   facts_.ranks = place_.ranks;
-  facts_.mpi_device_aware = values[kNotAware] == 0;
-  facts_.mpi_has_large_counts = values[kNotLarge] == 0;
-  if (values[kAsserted] != ~values[kAssertedInverse]) {
+  facts_.mpi_device_aware = (all & Told::kAware) != 0;
+  facts_.mpi_has_large_counts = (all & Told::kLarge) != 0;
+  const bool is_asserted_alike = (some & Told::kAsserted) == (all & Told::kAsserted);
+  if (!is_asserted_alike) {
     asserted_.reset();  // The standard wants it equal on all ranks; it is not, so it fixes nothing.
   }
   if (!has_any_device_) {
@@ -313,7 +412,7 @@ Status Communicator::agree_configuration(const Hints& hints) {
     modes_ = std::make_unique<MemoryModes>();
   }
   asserted_host_ = asserted_ == Memory::kHost;
-  if (values[kDisabled] != 0) {
+  if ((some & Told::kDisabled) != 0) {
     if (mpi_ == nullptr) {
       return Status(ErrorCode::kInvalidConfig,
                     "TUTTI_ENABLE=0 on some rank, and there is no MPI to go to");
@@ -322,27 +421,23 @@ Status Communicator::agree_configuration(const Hints& hints) {
     return {};
   }
   // A program that calls us by name gets an error where an MPI's hint is only ignored.
-  if (mpi_ == nullptr && values[kUnread] != 0) {
+  if (mpi_ == nullptr && (some & Told::kUnread) != 0) {
     return !unread.ok() ? unread
                         : Status(ErrorCode::kInvalidConfig,
-                                 "options: rank " + std::to_string(values[kUnread] - 1) +
+                                 "options: rank " + std::to_string(first_unread) +
                                      " has some that cannot be read (it tells why)");
   }
-  if (mpi_ == nullptr && values[kAsserted] != ~values[kAssertedInverse]) {
+  if (mpi_ == nullptr && !is_asserted_alike) {
     return Status(ErrorCode::kInvalidConfig, "options: ranks differ in their memory");
   }
-  if (values[kHash] != ~values[kHashInverse]) {
-    std::vector<std::uint64_t> hashes(static_cast<std::size_t>(place_.ranks));
-    TUTTI_RETURN_IF_ERROR(bootstrap_.allgather(&hash, hashes.data(), sizeof(hash)));
-    const auto differs = std::find_if(hashes.begin(), hashes.end(),
-                                      [&](std::uint64_t other) { return other != hashes[0]; });
-    disagreement_ = "rank " + std::to_string(differs - hashes.begin()) +
+  if (first_other != place_.ranks) {
+    disagreement_ = "rank " + std::to_string(first_other) +
                     " has other tuning rules or TUTTI_* settings than rank 0, or another build of "
                     "the MPI library (give every rank the same environment, tuning file and MPI)";
   } else if (!process_.config_error().empty()) {
     disagreement_ = process_.config_error();
-  } else if (strict_ && values[kUnread] != 0) {
-    disagreement_ = "rank " + std::to_string(values[kUnread] - 1) +
+  } else if (strict_ && (some & Told::kUnread) != 0) {
+    disagreement_ = "rank " + std::to_string(first_unread) +
                     " has a hint that cannot be read (it tells why)";
   }
   if (mpi_ == nullptr) {
@@ -353,100 +448,41 @@ Status Communicator::agree_configuration(const Hints& hints) {
   }
   // An erroneous configuration must be heard even where there is nothing to speed up.
   // An inert communicator's calls are not seen: with a summary none is, on any rank.
-  has_summary_ = values[kSummary] != 0;
-  inert_ = asserted_host_ && values[kActive] == 0 && !has_summary_ && disagreement_.empty();
+  has_summary_ = (some & Told::kSummary) != 0;
+  inert_ = asserted_host_ && (some & Told::kActive) == 0 && !has_summary_ && disagreement_.empty();
   return {};
 }
 
-Status Communicator::agree_placement() {
-  // Before the application or we make an NCCL communicator: both must see the same hosts.
-  announce_virtual_node(process_.config().virtual_nodes, place_.world_rank, place_.world_ranks);
-  // The table is equal on all ranks, and who leaves it out says "unknown": nobody waits for nobody.
-  const topology::RankPlace own = has_schedules(*table_)
-                                      ? own_place(process_, place_.world_rank, place_.world_ranks)
-                                      : topology::RankPlace{};
-  struct Facts {
-    std::uint64_t node;
-    std::uint64_t machine;
-    std::int32_t rails;
-    std::int32_t socket;
-  };
-  /// More, where some rule acts on host memory and the ranks may be on one machine.
-  struct HostFacts {
-    NodeShare share;
-    runners::DirectHostRunner::Introduction introduction;
-  };
-  constexpr int kMachineRanksMax = 1024;
-  const bool has_host_facts = is_active_ && place_.ranks <= kMachineRanksMax;
-  const Facts facts = {
-      node_identity(process_.config().virtual_nodes, place_.world_rank, place_.world_ranks),
-      machine_identity(), own.rails, own.socket};
-  HostFacts host_facts;
-  if (has_host_facts) {
-    host_facts.share = process_.node_share(place_.world_ranks);
-    // Without an MPI several ranks may be threads of this process: each needs memory of its own.
-    auto memory = mpi_ != nullptr
-                      ? process_.host_memory(host_facts.share.node_ranks, place_.thread_multiple)
-                      : runners::HostMemory::make(runners::HostMemory::default_options(
-                            place_.ranks, /*has_threads=*/false));
-    host_facts.introduction = runners::DirectHostRunner::introduce(memory, place_.ranks);
-    host_memory_ = memory.ok() ? *memory : nullptr;
-    host_introductions_ = {host_facts.introduction};
-  }
-  const Bytes bytes_each = sizeof(Facts) + (has_host_facts ? sizeof(HostFacts) : 0);
-  const auto ranks = static_cast<std::size_t>(place_.ranks);
-  std::vector<std::byte> mine(sizeof(Facts) + sizeof(HostFacts));
-  std::memcpy(mine.data(), &facts, sizeof(facts));
-  std::memcpy(mine.data() + sizeof(facts), &host_facts, sizeof(host_facts));
-  std::vector<std::byte> all(bytes_each * ranks);
-  if (Status gathered = bootstrap_.allgather(mine.data(), all.data(), bytes_each); !gathered.ok()) {
-    failure_ = gathered;  // Others may have heard of this rank's memory.
-    return gathered;
-  }
+void Communicator::agree_placement(const std::vector<Told>& ranks,
+                                   const std::vector<ToldOfHost>& hosts) {
   std::vector<std::uint64_t> nodes;
   std::vector<std::uint64_t> machines;
   std::vector<topology::RankPlace> places;
-  std::vector<NodeShare> shares;
-  host_introductions_.clear();
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    Facts told{};
-    std::memcpy(&told, all.data() + rank * bytes_each, sizeof(told));
+  bool is_active = false;
+  for (const Told& told : ranks) {
     nodes.push_back(told.node);
     machines.push_back(told.machine);
     places.push_back({.rails = told.rails, .socket = told.socket});
-    if (has_host_facts) {
-      HostFacts more;
-      std::memcpy(&more, all.data() + rank * bytes_each + sizeof(told), sizeof(more));
-      shares.push_back(more.share);
-      host_introductions_.push_back(more.introduction);
-    }
+    is_active |= (told.traits & Told::kActive) != 0;
   }
   placement_ = topology::make_layout(nodes);
   topology::set_places(places, &placement_);
   machines_ = topology::make_layout(machines);
-  for (int machine = 0; has_host_facts && machine < machines_.nodes(); ++machine) {
-    std::vector<NodeShare> own_shares;
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-      if (machines_.node_of[rank] == machine) {
-        own_shares.push_back(shares[rank]);
-      }
+  host_introductions_.clear();
+  if (is_active && !hosts.empty()) {
+    for (const ToldOfHost& told : hosts) {
+      host_introductions_.push_back(told.introduction);
     }
-    facts_.oversubscribed |= is_oversubscribed(own_shares);
-  }
-  if (mpi_ != nullptr && has_host_facts) {
-    std::vector<runners::HostProcess> processes(ranks);  // Elsewhere nothing is known of them.
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-      const runners::HostProcess& process = host_introductions_[rank].process;
-      // All of them have just met: one that does not seem to run cannot be looked at.
-      if (machines_.node_of[rank] == machines_.node_of[static_cast<std::size_t>(place_.rank)] &&
-          process.is_another_known() && process.runs()) {
-        processes[rank] = process;
+    for (int machine = 0; machine < machines_.nodes(); ++machine) {
+      std::vector<NodeShare> shares;
+      for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+        if (machines_.node_of[rank] == machine) {
+          shares.push_back(hosts[rank].share);
+        }
       }
+      facts_.oversubscribed |= is_oversubscribed(shares);
     }
-    const bool has_any =
-        std::any_of(processes.begin(), processes.end(),
-                    [](const runners::HostProcess& it) { return it.start_ticks != 0; });
-    watched_calls_ = has_any ? process_.watch_calls(std::move(processes)) : nullptr;
+    watch_processes();
   }
   if (machines_.nodes() != 1) {
     give_back_host_memory();
@@ -456,7 +492,24 @@ Status Communicator::agree_placement() {
   facts_.nodes = placement_.nodes();
   facts_.ranks_per_node_max = placement_.ranks_per_node_max();
   facts_.ccl_refusal = "no device buffers seen yet";
-  return {};
+}
+
+/// Of this machine: calls that go to the MPI end when one of them has died.
+void Communicator::watch_processes() {
+  if (mpi_ == nullptr) {
+    return;
+  }
+  std::vector<runners::HostProcess> processes(host_introductions_.size());
+  bool has_any = false;
+  for (std::size_t rank = 0; rank < processes.size(); ++rank) {
+    const runners::HostProcess& process = host_introductions_[rank].process;
+    if (machines_.node_of[rank] == machines_.node_of[static_cast<std::size_t>(place_.rank)] &&
+        process.is_another_known()) {
+      processes[rank] = process;
+      has_any = true;
+    }
+  }
+  watched_calls_ = has_any ? process_.watch_calls(std::move(processes)) : nullptr;
 }
 
 /// What keeps a rank from coming to this communicator's calls; kUnavailable: nothing tells.

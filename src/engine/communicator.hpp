@@ -223,10 +223,19 @@ class Communicator {
         place_(place),
         table_(&process.table()) {}
 
-  Status agree_configuration(const Hints& hints);
+  struct Told;
+  struct ToldOfHost;
+  /// Not ok: what of the hints could not be read.
+  Status read_hints(const Hints& hints);
+  Told introduce(bool has_unread_hint) const;
+  ToldOfHost introduce_host();
+  /// What all ranks tell, by rank; `hosts` is empty where they are too many.
+  Status exchange(bool has_unread_hint, std::vector<Told>* ranks, std::vector<ToldOfHost>* hosts);
+  Status agree_configuration(const Status& unread, const std::vector<Told>& ranks);
   /// Puts the rules of a hinted plan list before all others.
   Status take_plan(const std::string& plan);
-  Status agree_placement();
+  void agree_placement(const std::vector<Told>& ranks, const std::vector<ToldOfHost>& hosts);
+  void watch_processes();
   Status look_at_peers(bool in_call);
   void give_back_host_memory();
   void lose_messages();
@@ -298,7 +307,6 @@ class Communicator {
   std::optional<select::Memory> asserted_;
   bool is_concurrent_ = false;  ///< Beside others' calls, on some rank: its calls take no turns.
   bool strict_ = false;
-  bool is_active_ = false;    ///< On some rank a rule acts on host memory.
   bool has_summary_ = false;  ///< TUTTI_SUMMARY on some rank.
   Status failure_;
   std::string disagreement_;    ///< Non-empty: ranks differ in configuration; native plans for all.

@@ -12,9 +12,20 @@
 namespace tutti::engine {
 
 WatchedCalls* DeathWatch::add(std::vector<runners::HostProcess> processes) {
+  const std::lock_guard lock(mutex_);
+  for (runners::HostProcess& process : processes) {
+    // A look is three system calls, which a program with many communicators makes once.
+    if (process.start_ticks == 0 || seen_.count(process) != 0) {
+      continue;
+    }
+    if (process.runs()) {
+      seen_.insert(process);
+    } else {
+      process = {};
+    }
+  }
   auto calls = std::make_unique<WatchedCalls>(std::move(processes));
   WatchedCalls* const name = calls.get();
-  const std::lock_guard lock(mutex_);
   all_.emplace(name, std::move(calls));
   return name;
 }

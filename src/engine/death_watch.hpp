@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -69,7 +70,8 @@ class DeathWatch {
   /// ends. Fault-tolerant MPI libraries (ULFM) have long given an error by then.
   DeathWatch(double grace_s, std::function<void()> end) : grace_s_(grace_s), end_(std::move(end)) {}
 
-  /// Watches until remove().
+  /// Watches until remove(). Processes are those of ranks that have just met: one that does not seem
+  /// to run cannot be looked at, and is not.
   WatchedCalls* add(std::vector<runners::HostProcess> processes);
   /// Gone at once, or when the call that it is in has ended. Null: nothing.
   void remove(WatchedCalls* calls);
@@ -84,6 +86,7 @@ class DeathWatch {
   std::function<void()> end_;
   std::mutex mutex_;
   std::unordered_map<WatchedCalls*, std::unique_ptr<WatchedCalls>> all_;
+  std::set<runners::HostProcess> seen_;  ///< Seen to run, of any communicator.
 };
 
 }  // namespace tutti::engine

@@ -5,6 +5,7 @@
 // when its parent has not asked for its end yet.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 
 namespace tutti::runners {
@@ -22,7 +23,7 @@ struct HostProcess {
   bool can_be_looked_at() const;
   /// The same of another process than this one.
   bool is_another_known() const;
-  friend bool operator==(const HostProcess&, const HostProcess&) = default;
+  friend auto operator<=>(const HostProcess&, const HostProcess&) = default;
 };
 
 }  // namespace tutti::runners
