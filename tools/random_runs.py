@@ -75,11 +75,14 @@ PLANS: dict[str, tuple[str, dict[str, str]]] = {
     "device-direct": ("hostdevice", DIRECT),
     "device-staged": ("hostdevice", harness.forced("mpi-staged")),
     "device-rings": ("hostdevice", RINGS),
+    # On GPUs, one for each rank: not of "all".
+    "cuda": ("cuda", {}),
+    "cuda-direct": ("cuda", DIRECT),
 }
 # Plans with communicators of ours. More than eight of the application's share them, so that a call
 # that fails on one breaks the others (docs/architecture.md, Limits): calls that are wrong on one
 # rank are the last of a job of their own there, `LONE` of each batch.
-SHARING = ("rings", "doubling", "alpha", "device", "device-direct", "device-staged", "device-rings")
+SHARING = tuple(name for name in PLANS if name not in ("default", "direct"))
 LONE = 25
 COMMON = {"TUTTI_TIMEOUT": "5", "TUTTI_LOG_LEVEL": "error"}
 WORD = re.compile(r"([VAOU])(\d+)h(\d+)\.([0-9a-f]{8})$")
@@ -247,7 +250,8 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=20, help="differences to print of each row")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
-    plans = list(PLANS) if options.plan == "all" else options.plan.split(",")
+    without_gpus = [name for name, (memory, _) in PLANS.items() if memory != "cuda"]
+    plans = without_gpus if options.plan == "all" else options.plan.split(",")
     extra = ["--watchdog", options.watchdog, *(["--valid"] if options.valid else [])]
     if options.only is not None:
         options.first, options.count, extra = options.only, 1, [*extra, "--verbose"]

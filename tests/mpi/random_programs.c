@@ -1036,6 +1036,27 @@ static char letter(const Call* c) {
   return c->kind >= kLonger ? 'U' : c->one ? 'O' : 'A';
 }
 
+/* The host cannot read what a GPU's memory holds: all goes by way of a mirror. */
+static unsigned char mirror[kArenaBytes];
+
+static bool is_on_device(const unsigned char* at) {
+  for (int side = 0; side < 2; ++side) {
+    const unsigned char* const begin = arena[1][side];
+    if (at >= begin && at < begin + kArenaBytes) return true;
+  }
+  return false;
+}
+
+static void fill_arena(unsigned char* to, size_t bytes, const Call* c, uint64_t seed) {
+  fill(mirror, bytes, c, seed);
+  memory_write(is_on_device(to), to, mirror, bytes);
+}
+
+static uint32_t hash_arena(const unsigned char* at, size_t bytes, uint32_t hash) {
+  memory_read(is_on_device(at), mirror, at, bytes);
+  return hash_bytes(mirror, bytes, hash);
+}
+
 static void one_call(const Call* c, FILE* out, long program, int number) {
   if (c->group->comm == MPI_COMM_NULL) {
     fputs(" -", out);
@@ -1045,8 +1066,8 @@ static void one_call(const Call* c, FILE* out, long program, int number) {
   const bool receiving = receives(c);
   unsigned char* const before_send = a.send - kGuardBytes;
   unsigned char* const before_recv = a.recv - kGuardBytes;
-  fill(before_recv, a.recv_bytes + 2 * kGuardBytes, c, c->seed + 100 + (uint64_t)world_rank);
-  fill(before_send, a.send_bytes + 2 * kGuardBytes, c, c->seed + (uint64_t)world_rank);
+  fill_arena(before_recv, a.recv_bytes + 2 * kGuardBytes, c, c->seed + 100 + (uint64_t)world_rank);
+  fill_arena(before_send, a.send_bytes + 2 * kGuardBytes, c, c->seed + (uint64_t)world_rank);
   if (options.verbose || options.watchdog_s) {
     const int length =
         snprintf(current, sizeof current, "program %ld, call %d, world rank %d: ", program, number,
@@ -1086,8 +1107,8 @@ static void one_call(const Call* c, FILE* out, long program, int number) {
     }
     if (c->collective == kExscan && c->group->rank == 0) bytes = 0;
     if (!receiving && c->collective != kBarrier) bytes = a.recv_bytes;
-    hash = hash_bytes(before_recv, bytes + kGuardBytes, hash);
-    if (a.send != a.recv) hash = hash_bytes(before_send, a.send_bytes + 2 * kGuardBytes, hash);
+    hash = hash_arena(before_recv, bytes + kGuardBytes, hash);
+    if (a.send != a.recv) hash = hash_arena(before_send, a.send_bytes + 2 * kGuardBytes, hash);
   }
   if (options.verbose) fprintf(stderr, "  rank %d: class %d, hash %08x\n", world_rank, class, hash);
   fprintf(out, " %c%dh%d.%08x", letter(c), class, handled, hash);
