@@ -341,11 +341,10 @@ Communicator::ToldOfHost Communicator::introduce_host() {
   }
   told.share = process_.node_share(place_.world_ranks);
   // Without an MPI several ranks may be threads of this process: each needs memory of its own.
-  auto memory =
-      mpi_ != nullptr
-          ? process_.host_memory(told.share.node_ranks, place_.thread_multiple)
-          : runners::HostMemory::make(
-                runners::HostMemory::default_options(place_.ranks, /*has_threads=*/false));
+  auto memory = mpi_ != nullptr
+                    ? process_.host_memory(told.share.node_ranks, place_.thread_multiple)
+                    : runners::HostMemory::make(runners::HostMemory::default_options(
+                          place_.ranks, /*has_threads=*/false));
   told.introduction = runners::DirectHostRunner::introduce(memory, place_.ranks);
   host_memory_ = memory.ok() ? *memory : nullptr;
   host_introductions_ = {told.introduction};
@@ -437,8 +436,8 @@ Status Communicator::agree_configuration(const Status& unread, const std::vector
   } else if (!process_.config_error().empty()) {
     disagreement_ = process_.config_error();
   } else if (strict_ && (some & Told::kUnread) != 0) {
-    disagreement_ = "rank " + std::to_string(first_unread) +
-                    " has a hint that cannot be read (it tells why)";
+    disagreement_ =
+        "rank " + std::to_string(first_unread) + " has a hint that cannot be read (it tells why)";
   }
   if (mpi_ == nullptr) {
     return disagreement_.empty() ? Status() : Status(ErrorCode::kInvalidConfig, disagreement_);

@@ -70,8 +70,8 @@ class DeathWatch {
   /// ends. Fault-tolerant MPI libraries (ULFM) have long given an error by then.
   DeathWatch(double grace_s, std::function<void()> end) : grace_s_(grace_s), end_(std::move(end)) {}
 
-  /// Watches until remove(). Processes are those of ranks that have just met: one that does not seem
-  /// to run cannot be looked at, and is not.
+  /// Watches until remove(). Processes are those of ranks that have just met: one that does not
+  /// seem to run cannot be looked at, and is not.
   WatchedCalls* add(std::vector<runners::HostProcess> processes);
   /// Gone at once, or when the call that it is in has ended. Null: nothing.
   void remove(WatchedCalls* calls);

@@ -18,7 +18,7 @@
   TUTTI_KERNEL(two_shot_float32_sum_##ranks, (two_shot<SumOf<Plain<float>>, Wire, ranks>))  \
   TUTTI_KERNEL(two_shot_float64_sum_##ranks, (two_shot<SumOf<Plain<double>>, Wire, ranks>)) \
   TUTTI_KERNEL(two_shot_float16_sum_##ranks, (two_shot<SumOf<Half>, Wire, ranks>))          \
-  TUTTI_KERNEL(two_shot_bfloat16_sum_##ranks, (two_shot<SumOf<Brain>, Wire, ranks>))       \
+  TUTTI_KERNEL(two_shot_bfloat16_sum_##ranks, (two_shot<SumOf<Brain>, Wire, ranks>))        \
   TUTTI_KERNEL(two_shot_int8_sum_##ranks, (two_shot<OfInt8, Wire, ranks>))
 
 #define TUTTI_DIRECT_KERNELS                             \

@@ -34,8 +34,8 @@ bool is_reducing(Collective collective) {
 enum class Form { kOneShot, kTwoShot, kExchange };
 enum Reduction : int { kFloat32Sum, kFloat64Sum, kFloat16Sum, kBfloat16Sum, kInt8Sum, kAny };
 
-/// Reductions that have a kernel of their own. Complex numbers add as their parts do, 8-bit integers
-/// (MPI_CHAR, which benchmarks take by default) alike with and without a sign.
+/// Reductions that have a kernel of their own. Complex numbers add as their parts do, 8-bit
+/// integers (MPI_CHAR, which benchmarks take by default) alike with and without a sign.
 Reduction reduction_of(const Call& call) {
   if (call.op != select::ReduceOp::kSum) {
     return kAny;
