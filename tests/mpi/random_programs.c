@@ -867,8 +867,9 @@ static Arguments arguments_of(const Call* c) {
   set_plain(&a, c);
   use_twin(&a, c);
   if (c->kind >= kLonger) unequal(&a, c);
-  const unsigned on =
-      options.memory[0] == 'h' && options.memory[4] == '\0' ? 0 : c->device >> (2 * (g->rank % 2));
+  /* An MPI that knows no GPU cannot read a GPU's memory, and calls on intercommunicators are its.
+   */
+  const unsigned on = memory_has_device() && !g->remote ? c->device >> (2 * (g->rank % 2)) : 0;
   const size_t shift = (size_t)(c->type->extent >= 8 ? 8 : 4) * ((c->seed >> 12) % 8);
   a.send = arena[on & 1][0] + kGuardBytes + shift;
   a.recv = arena[on >> 1 & 1][1] + kGuardBytes + (c->seed >> 16 & 1 ? shift : 0);
