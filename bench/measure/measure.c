@@ -23,6 +23,7 @@
 
 /* Clocks and connections come up during the first size, which would otherwise look slow. */
 static const double kFirstWarmUpSeconds = 0.2;
+static const double kBlockWarmUpSeconds = 0.003;
 enum { kMaxVariants = 32, kMaxHints = 16, kMaxRounds = 20 };
 
 enum variant_kind {
@@ -363,6 +364,19 @@ static void time_block(const struct bench* b, const struct call* call,
   }
 }
 
+/* At least so many calls and `least_s`, within a quarter of the time cap. */
+static void warm_up(const struct bench* b, const struct call* call, const struct variant* variant,
+                    int calls, double least_s) {
+  const double start_s = MPI_Wtime();
+  for (int i = 0;; ++i) {
+    const double elapsed_s = MPI_Wtime() - start_s;
+    int stop = (i >= calls && elapsed_s >= least_s) || elapsed_s > b->options.time_cap_s / 4;
+    MPI_Bcast(&stop, 1, MPI_INT, 0, b->harness);
+    if (stop) return;
+    run_once(b, call, variant);
+  }
+}
+
 /* Rounds of blocks until `iterations` or the time cap; returns the calls timed per variant. */
 static int time_rounds(const struct bench* b, const struct call* call, double** samples_us,
                        int iterations) {
@@ -376,8 +390,11 @@ static int time_rounds(const struct bench* b, const struct call* call, double** 
       /* Every variant follows every other equally often: two communicators of one library slow
          each other's next calls. */
       const int at = (k + round / 2) % variants, v = round % 2 ? variants - 1 - at : at;
-      if (!b->options.variants[v].refused)
-        time_block(b, call, &b->options.variants[v], samples_us[v] + done, block);
+      const struct variant* variant = &b->options.variants[v];
+      if (variant->refused) continue;
+      /* GPUs that waited for the staging of the variant before are slow at first. */
+      if (b->memory == kDevice) warm_up(b, call, variant, 0, kBlockWarmUpSeconds);
+      time_block(b, call, variant, samples_us[v] + done, block);
     }
     done += block;
     int stop = MPI_Wtime() - start_s > b->options.time_cap_s;
@@ -385,20 +402,6 @@ static int time_rounds(const struct bench* b, const struct call* call, double** 
     if (stop) break;
   }
   return done;
-}
-
-/* At least the options' calls and `least_s`, within a quarter of the time cap. */
-static void warm_up(const struct bench* b, const struct call* call, const struct variant* variant,
-                    double least_s) {
-  const double start_s = MPI_Wtime();
-  for (int i = 0;; ++i) {
-    const double elapsed_s = MPI_Wtime() - start_s;
-    int stop =
-        (i >= b->options.warmup && elapsed_s >= least_s) || elapsed_s > b->options.time_cap_s / 4;
-    MPI_Bcast(&stop, 1, MPI_INT, 0, b->harness);
-    if (stop) return;
-    run_once(b, call, variant);
-  }
 }
 
 /* Warmed up and timed as a plan is, each call as long as its slowest rank's. The median; 0: no
@@ -410,7 +413,7 @@ static double floor_us(const struct bench* b) {
   MPI_Allreduce(MPI_IN_PLACE, &ready, 1, MPI_INT, MPI_MIN, b->harness);
   if (!ready) return 0;
   double samples_us[kAll], longest_us[kAll];
-  warm_up(b, NULL, &floor, kFirstWarmUpSeconds);
+  warm_up(b, NULL, &floor, b->options.warmup, kFirstWarmUpSeconds);
   for (int i = 0; i < kAll; i += kCalls) time_block(b, NULL, &floor, samples_us + i, kCalls);
   MPI_Allreduce(samples_us, longest_us, kAll, MPI_DOUBLE, MPI_MAX, b->harness);
   return sort_samples(longest_us, kAll);
@@ -431,7 +434,7 @@ static size_t measure_size(struct bench* b, size_t bytes, bool is_first) {
     if (!samples_us[v]) fail("out of memory");
     if (variant->refused) continue;
     if (b->options.check) wrong[v] += check_once(b, &call, variant);
-    warm_up(b, &call, variant, is_first ? kFirstWarmUpSeconds : 0);
+    warm_up(b, &call, variant, b->options.warmup, is_first ? kFirstWarmUpSeconds : 0);
   }
   const int timed = time_rounds(b, &call, samples_us, iterations);
   for (int v = 0; v < variants; ++v)
