@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -79,10 +80,9 @@ class Facts:
     how: str
 
 
-def launcher_kind(launcher: str) -> str:
-    """`hydra`, `openmpi`, `srun` or `unknown`, from the output of `--version`."""
-    if Path(launcher).name == "srun":
-        return "srun"
+@functools.cache
+def _version_text(launcher: str) -> str:
+    """What `--version` prints; empty when it cannot be run."""
     try:
         done = subprocess.run(
             [launcher, "--version"],
@@ -94,8 +94,21 @@ def launcher_kind(launcher: str) -> str:
             stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return "unknown"
-    return kind_of_version(done.stdout + done.stderr)
+        return ""
+    return done.stdout + done.stderr
+
+
+def launcher_kind(launcher: str) -> str:
+    """`hydra`, `openmpi`, `srun` or `unknown`, from the output of `--version`."""
+    if Path(launcher).name == "srun":
+        return "srun"
+    return kind_of_version(_version_text(launcher))
+
+
+def is_orte(launcher: str) -> bool:
+    """Whether a launcher is that of Open MPI before 5, which knows other settings."""
+    found = re.search(r"\((?:Open MPI|OpenRTE)\) (\d+)\.", _version_text(launcher))
+    return found is not None and int(found[1]) < 5
 
 
 def kind_of_version(text: str) -> str:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import ipaddress
 import json
@@ -205,6 +206,15 @@ def test_command__open_mpi_and_hydra() -> None:
     assert line[line.index("-hosts") + 1] == "n0:2,n1:2"
     with pytest.raises(TuttiError, match="--mpi"):
         job.command(library("srun"), wanted, FLAT, AGENT)
+
+
+@pytest.mark.parametrize(("version", "is_refused"), [("4.1.6", True), ("5.0.11", False)])
+def test_refusal__of_open_mpi_before_5(version: str, is_refused: bool, tmp_path: Path) -> None:
+    launcher = tmp_path / "mpirun"
+    launcher.write_text(f"#!/bin/sh\necho 'mpirun (Open MPI) {version}'\n")
+    launcher.chmod(0o755)
+    one = dataclasses.replace(library("openmpi"), launcher=launcher)
+    assert ("Open MPI from 5 on" in job.refusal(one)) == is_refused
 
 
 def test_environment__management_is_not_the_callers_to_choose() -> None:

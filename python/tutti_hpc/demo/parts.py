@@ -23,6 +23,7 @@ from tutti_hpc import api, launch, measure, mpi, packet_network, paths, processe
 from tutti_hpc.demo.document import TUTTI, Bar, Bars, Demo
 from tutti_hpc.errors import TuttiError
 from tutti_hpc.lab import lifetime, plan, state
+from tutti_hpc.lab.job import refusal
 from tutti_hpc.results import Results
 
 COLLECTIVES = ("allreduce", "allgather", "alltoall", "bcast", "reduce_scatter_block")
@@ -166,9 +167,10 @@ def rail_bars(own: Results, striped: Results, ring: Results) -> Bars:
 
 
 def _measure_rails(demo: Demo, on_progress: OnProgress) -> None:
-    library = next((one for one in mpi.find_all() if one.abi == "openmpi"), None)
-    if library is None:
-        raise TuttiError("no Open MPI found; remedy: `make demo` installs it")
+    found_all = [one for one in mpi.find_all() if one.abi == "openmpi" and not refusal(one)]
+    if not found_all:
+        raise TuttiError("no Open MPI from 5 on was found; remedy: `make demo` installs it")
+    library = found_all[0]
     ranks = LAB.nodes * LAB_RANKS_PER_NODE
     size = ranks * LAB_BLOCK_BYTES
 

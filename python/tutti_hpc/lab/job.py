@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tutti_hpc.errors import TuttiError
 from tutti_hpc.lab.plan import MANAGEMENT, Spec, node_name, rail_device
-from tutti_hpc.mpi import Mpi
+from tutti_hpc.mpi import Mpi, is_orte
 
 
 @dataclass(frozen=True)
@@ -97,20 +97,27 @@ def rank_script(job: Job, spec: Spec) -> str:
     )
 
 
+def refusal(library: Mpi) -> str:
+    """Why a launcher cannot start ranks on a lab's nodes; empty: it can."""
+    if library.launcher_kind not in ("openmpi", "hydra"):
+        return "labs know the launchers of Open MPI and MPICH"
+    if is_orte(str(library.launcher)):
+        return "labs know the launcher of Open MPI from 5 on, and this is an older one"
+    return ""
+
+
 def command(library: Mpi, job: Job, spec: Spec, agent: Path) -> list[str]:
     """The launcher's command line, for the box `head`."""
+    if reason := refusal(library):
+        raise TuttiError(f"{library.launcher}: {reason}; remedy: --mpi PREFIX of another MPI")
     hosts = ",".join(f"{name}:{ranks}" for name, ranks in nodes_of(job, spec))
     rank = ["/bin/sh", "-c", rank_script(job, spec), "rank", *job.words]
     launcher = str(library.launcher)
     if library.launcher_kind == "openmpi":
         options = ["--host", hosts, "--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none"]
         return [launcher, *options, "-n", str(job.ranks), *rank]
-    if library.launcher_kind == "hydra":
-        options = ["-launcher", "ssh", "-launcher-exec", str(agent), "-iface", MANAGEMENT]
-        return [launcher, *options, "-hosts", hosts, "-n", str(job.ranks), *rank]
-    raise TuttiError(
-        f"{launcher}: `tutti lab run` knows the launchers of Open MPI and MPICH; remedy: --mpi"
-    )
+    options = ["-launcher", "ssh", "-launcher-exec", str(agent), "-iface", MANAGEMENT]
+    return [launcher, *options, "-hosts", hosts, "-n", str(job.ranks), *rank]
 
 
 def environment(base: Mapping[str, str], library: Mpi, agent: Path) -> dict[str, str]:
