@@ -486,9 +486,9 @@ def execute(
 class State:
     """The runs so far, one to a line of a file."""
 
-    def __init__(self, path: Path, mpi_name: str, build: str) -> None:
+    def __init__(self, path: Path, mpi_name: str, build: str, limits: str) -> None:
         self.path = path
-        self.of = {"mpi": mpi_name, "build": build}
+        self.of = {"mpi": mpi_name, "build": build, "limits": limits}
         self.runs: dict[tuple[str, str, str], list[Outcome]] = {}
         text = path.read_text() if path.exists() else ""
         if text and not text.endswith("\n"):
@@ -501,9 +501,9 @@ class State:
                 print(f"{path}: a line that was cut off is left out", file=sys.stderr)
 
     def take(self, record: Mapping[str, Any]) -> None:
-        """Counts a run, if it is of this MPI and, with Tutti, of this build."""
-        ours = record["plan"] != NATIVE
-        if record["mpi"] == self.of["mpi"] and (not ours or record["build"] == self.of["build"]):
+        """Counts a run, if it is of this MPI, under these limits and, with Tutti, of this build."""
+        alike = ["mpi", "limits"] if record["plan"] == NATIVE else list(self.of)
+        if all(record.get(name) == self.of[name] for name in alike):
             key = (record["suite"], record["case"], record["plan"])
             self.runs.setdefault(key, []).append(tuple(record["outcome"]))
 
@@ -685,7 +685,8 @@ def main() -> int:
     """Runs what is not in the state yet and prints the table; see the head of the file."""
     args = arguments()
     found = mpi.find(args.mpi)
-    state = State(args.state, found.abi, build_of())
+    limits = f"{found.library}, {args.gib:g} GiB, {args.timeout:g} s, {' '.join(args.set)}"
+    state = State(args.state, found.abi, build_of(), limits)
     runner = Runner(args, found, state)
     plans = plans_of(args.plans, runner.algorithms)
     cases = cases_of(args)

@@ -255,19 +255,20 @@ def test_execute__leaves_no_process(suites: ModuleType, tmp_path: Path) -> None:
 def test_state__another_build_counts_natively_alone(suites: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "state.jsonl"
     case = suites.Case("s", "a", 2, ("a",))
-    state = suites.State(path, "mpich", "one")
+    state = suites.State(path, "mpich", "one", "4 GiB")
     for plan in ("native", "default"):
         state.add(case, plan, PASSED, 0.1)
     with path.open("a") as stream:
         stream.write('{"mpi": "mpi')  # It was killed while it wrote.
-    again = suites.State(path, "mpich", "one")
+    again = suites.State(path, "mpich", "one", "4 GiB")
     assert again.of_case(case, "native") == again.of_case(case, "default") == [PASSED]
     again.add(case, "default", FAILED, 0.1)
-    assert suites.State(path, "mpich", "one").of_case(case, "default") == [PASSED, FAILED]
-    other = suites.State(path, "mpich", "two")
+    assert suites.State(path, "mpich", "one", "4 GiB").of_case(case, "default") == [PASSED, FAILED]
+    other = suites.State(path, "mpich", "two", "4 GiB")
     assert other.of_case(case, "native") == [PASSED]
     assert other.of_case(case, "default") == []
-    assert suites.State(path, "openmpi", "one").of_case(case, "native") == []
+    assert suites.State(path, "openmpi", "one", "4 GiB").of_case(case, "native") == []
+    assert suites.State(path, "mpich", "one", "8 GiB").of_case(case, "native") == []
 
 
 PROGRAM = """#!/bin/sh
