@@ -80,7 +80,7 @@ void DeathWatch::look_at(WatchedCalls& calls, double now_s) {
   }
   calls.dead_s_ = now_s;
   const std::string what =
-      grace_s_ > 0 ? "it gets SIGTERM in " + std::to_string(std::lround(grace_s_)) + " s"
+      grace_s_ > 0 ? "it gets SIGTERM in " + std::to_string(std::lround(std::ceil(grace_s_))) + " s"
                    : "TUTTI_TIMEOUT=0: it waits on";
   log(LogLevel::kError, "rank " + std::to_string(dead - calls.processes_.begin()) + " (process " +
                             std::to_string(dead->number) +

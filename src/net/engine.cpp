@@ -205,6 +205,11 @@ Status Engine::adopt(Lane* lane, int control) {
 
 wire::Reach Engine::reach(Lane* lane) {
   const CallerLock lock(mutex_, wanted_);
+  // What has arrived counts, however long the engine's thread has had no processor.
+  if (work()) {
+    has_more_ = true;
+    wake(Sleep::kDeep);
+  }
   return wire_->reach(lane->wire_peer);
 }
 

@@ -204,6 +204,12 @@ class SetUp {
 
   /// Null: not yet. Errors: datagrams do not pass, or the peer says so, or is gone.
   Result<std::unique_ptr<Channel>> advance(TimeNs now) {
+    // A look holds up the engine, and NCCL asks without a pause.
+    constexpr TimeNs kBetweenLooksNs = 200'000;
+    if (now < next_look_ns_) {
+      return std::unique_ptr<Channel>();
+    }
+    next_look_ns_ = now + kBetweenLooksNs;
     auto channel = look(now);
     if (!channel.ok()) {
       drop();
@@ -311,6 +317,7 @@ class SetUp {
   std::shared_ptr<Bundle> bundle_;
   std::vector<Lane*> lanes_;  ///< Empty once they are the channel's.
   std::optional<ReachCheck> check_;
+  TimeNs next_look_ns_ = 0;
   ReportBytes bytes_{};
   std::size_t have_ = 0;
   bool is_heard_out_ = false;
