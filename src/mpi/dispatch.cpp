@@ -33,6 +33,9 @@ struct Dispatch {
 };
 
 std::atomic<const Dispatch*> g_dispatch{nullptr};
+/// Of g_dispatch, where nothing but the call itself is to do; else null. All of what a call that
+/// goes to the MPI library as it is costs here.
+std::atomic<void*> g_entries[kEntryCount] = {};
 std::atomic<bool> g_init_seen{false};
 std::atomic<bool> g_is_mpich{false};  ///< Set before g_dispatch.
 std::atomic<bool> g_tool_reported{false};
@@ -61,6 +64,11 @@ const Dispatch* open_dispatch(const void* caller, const MpiInProcess* known = nu
   dispatch.library_code = mpi_addresses();
   g_is_mpich.store(mpi.flavour == Flavour::kMpich, std::memory_order_relaxed);
   g_dispatch.store(&dispatch, std::memory_order_release);
+  for (int entry = 0; entry < kEntryCount; ++entry) {
+    if (dispatch.tools[entry] == nullptr) {
+      g_entries[entry].store(dispatch.door.entries[entry], std::memory_order_release);
+    }
+  }
   return &dispatch;
 }
 
@@ -96,7 +104,8 @@ int hand_to_tool(void* tool, Words... words) {
   return code;
 }
 
-/// All but what enter() does, apart, so that there the arguments stay where they came.
+/// What there is to do beside the call itself, apart, so that elsewhere the arguments stay where
+/// they came.
 template <int kEntry, class... Words>
 [[gnu::noinline, gnu::cold]] int enter_slowly(const void* caller, Words... words) {
   const Dispatch* dispatch = ready(caller);
@@ -104,16 +113,6 @@ template <int kEntry, class... Words>
     return hand_to_tool(tool, words...);
   }
   return carry<kEntry>(dispatch, words...);
-}
-
-template <int kEntry, class... Words>
-inline int enter(const void* caller, Words... words) {
-  const Dispatch* dispatch = g_dispatch.load(std::memory_order_acquire);
-  if (dispatch == nullptr || dispatch->tools[kEntry] != nullptr ||
-      dispatch->door.entries[kEntry] == nullptr) [[unlikely]] {
-    return enter_slowly<kEntry>(caller, words...);
-  }
-  return call(dispatch->door.entries[kEntry], words...);
 }
 
 /// What the MPI library calls for itself (ROMIO does) stays its own.
@@ -232,15 +231,22 @@ void report_unseen() noexcept {
 #define TUTTI_NAMES_8 TUTTI_NAMES_7, h
 #define TUTTI_NAMES_9 TUTTI_NAMES_8, i
 
-#define TUTTI_EXPORT_AS(prefix, enter, name, arguments)                        \
-  TUTTI_API int prefix##MPI_##name(TUTTI_WORDS_##arguments);                   \
-  TUTTI_API int prefix##MPI_##name(TUTTI_WORDS_##arguments) {                  \
-    return tutti::mpi::enter<tutti::mpi::k##name>(__builtin_return_address(0), \
-                                                  TUTTI_NAMES_##arguments);    \
+// The caller is asked for where it is needed: compilers do not move that behind the branch.
+#define TUTTI_EXPORT(name, arguments)                                                   \
+  TUTTI_API int MPI_##name(TUTTI_WORDS_##arguments);                                    \
+  TUTTI_API int MPI_##name(TUTTI_WORDS_##arguments) {                                   \
+    using namespace tutti::mpi;                                                         \
+    if (void* const function = g_entries[k##name].load(std::memory_order_acquire);      \
+        function != nullptr) [[likely]] {                                               \
+      return call(function, TUTTI_NAMES_##arguments);                                   \
+    }                                                                                   \
+    return enter_slowly<k##name>(__builtin_return_address(0), TUTTI_NAMES_##arguments); \
+  }                                                                                     \
+  TUTTI_API int PMPI_##name(TUTTI_WORDS_##arguments);                                   \
+  TUTTI_API int PMPI_##name(TUTTI_WORDS_##arguments) {                                  \
+    return tutti::mpi::enter_as_pmpi<tutti::mpi::k##name>(__builtin_return_address(0),  \
+                                                          TUTTI_NAMES_##arguments);     \
   }
-#define TUTTI_EXPORT(name, arguments)       \
-  TUTTI_EXPORT_AS(, enter, name, arguments) \
-  TUTTI_EXPORT_AS(P, enter_as_pmpi, name, arguments)
 #define TUTTI_EXPORT_BOTH(name, arguments) \
   TUTTI_EXPORT(name, arguments)            \
   TUTTI_EXPORT(name##_c, arguments)
