@@ -524,7 +524,20 @@ Status Communicator::look_at_peers(bool in_call) {
   return Status(ErrorCode::kUnavailable, "the ranks share no memory");
 }
 
+/// Null: no other rank reads it.
+std::byte* Communicator::find_calls_line() const {
+  if (direct_host_runner_ != nullptr) {
+    return direct_host_runner_->calls_line();
+  }
+  return host_memory_ == nullptr
+             ? nullptr
+             : runners::DirectHostRunner::calls_line(
+                   *host_memory_, host_introductions_[static_cast<std::size_t>(place_.rank)],
+                   place_.ranks);
+}
+
 void Communicator::give_back_host_memory() {
+  calls_line_ = nullptr;
   if (!host_introductions_.empty() && host_memory_ != nullptr) {
     const bool is_alone = host_introductions_.size() == 1;
     const auto& mine = host_introductions_[is_alone ? 0 : static_cast<std::size_t>(place_.rank)];

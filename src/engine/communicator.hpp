@@ -106,27 +106,21 @@ class Communicator {
   /// number among the communicator's calls (runners/direct/host_layout.hpp), so that a rank that is
   /// in shared memory meanwhile hears of it.
   void pass_by() {
-    ++calls_;
-    if (direct_host_runner_ != nullptr) {
-      direct_host_runner_->pass_by();
-    } else if (host_memory_ != nullptr) {
-      runners::DirectHostRunner::pass_by(*host_memory_,
-                                         host_introductions_[static_cast<std::size_t>(place_.rank)],
-                                         place_.ranks, calls_);
-    }
+    calls_line_ = find_calls_line();
+    tell_call();
   }
   /// The MPI library's own collectives on this communicator, while somebody looks whether the ranks
   /// live; else null.
   WatchedCalls* watched_calls() const { return watched_calls_; }
   /// A native call that took a route which is known from an earlier one.
   void pass_by(const Route& route) {
-    pass_by();
-    if (is_concurrent_) {
-      route.calls->fetch_add(1, std::memory_order_relaxed);
-    } else {
+    tell_call();
+    if (!is_concurrent_) [[likely]] {
       // A locked instruction is a tenth of what the fastest collectives take.
       route.calls->store(route.calls->load(std::memory_order_relaxed) + 1,
                          std::memory_order_relaxed);
+    } else {
+      route.calls->fetch_add(1, std::memory_order_relaxed);
     }
     last_route_ = &route;
   }
@@ -238,6 +232,13 @@ class Communicator {
   void watch_processes();
   Status look_at_peers(bool in_call);
   void give_back_host_memory();
+  std::byte* find_calls_line() const;
+  void tell_call() {
+    ++calls_;
+    if (calls_line_ != nullptr) [[likely]] {
+      runners::HostArea::pass_by(calls_line_, calls_);
+    }
+  }
   void lose_messages();
   /// Whether some rule can give a call of this communicator a plan other than the MPI's own, as far
   /// as is known before the first call.
@@ -328,9 +329,15 @@ class Communicator {
   std::unique_ptr<runners::DirectRunner> direct_runner_;
   /// What the ranks have told each other, until the runner is made of it.
   std::vector<runners::DirectHostRunner::Introduction> host_introductions_;
-  WatchedCalls* watched_calls_ = nullptr;
   std::shared_ptr<runners::HostMemory> host_memory_;
+  // What a call that passes by needs, side by side.
   std::uint64_t calls_ = 0;  ///< That this rank has made, whatever carried them.
+  /// Where this rank tells the others of them, since the last call whose route was not known; null:
+  /// nobody reads it.
+  std::byte* calls_line_ = nullptr;
+  WatchedCalls* watched_calls_ = nullptr;
+  const Route* last_route_ = nullptr;
+  std::uint64_t route_generation_ = 1;
   std::unique_ptr<runners::DirectHostRunner> direct_host_runner_;
   Bytes direct_pair_bytes_max_ = UINT64_MAX;
   bool direct_device_tried_ = false;
@@ -346,8 +353,6 @@ class Communicator {
 
   /// By a hash of the shape; grows, since a program may have thousands of communicators.
   std::vector<CachedRoute> routes_;
-  std::uint64_t route_generation_ = 1;
-  const Route* last_route_ = nullptr;
   Summary::Cell* summary_cell_ = nullptr;
   /// Who carried the last call on a stream; kMpi: there was none.
   select::Backend last_on_stream_ = select::Backend::kMpi;

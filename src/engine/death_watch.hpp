@@ -46,21 +46,22 @@ class WatchedCall {
   /// `calls`: null where nobody looks.
   explicit WatchedCall(WatchedCalls* calls) : calls_(calls) {
     if (calls_ != nullptr) {
-      begun_ = (calls_->edges_.load(std::memory_order_relaxed) + 1) | 1;
-      calls_->edges_.store(begun_, std::memory_order_relaxed);
+      calls_->edges_.store((calls_->edges_.load(std::memory_order_relaxed) + 1) | 1,
+                           std::memory_order_relaxed);
     }
   }
   ~WatchedCall() {
     if (calls_ != nullptr) {
-      calls_->edges_.store(begun_ + 1, std::memory_order_release);
+      // The next even number; what this call began with would take a register of each call's.
+      calls_->edges_.store((calls_->edges_.load(std::memory_order_relaxed) + 1) & ~std::uint64_t{1},
+                           std::memory_order_release);
     }
   }
   WatchedCall(const WatchedCall&) = delete;
   WatchedCall& operator=(const WatchedCall&) = delete;
 
  private:
-  WatchedCalls* calls_;
-  std::uint64_t begun_ = 0;
+  WatchedCalls* const calls_;
 };
 
 /// One in a process. add() and remove() from any thread, look() from one.

@@ -142,6 +142,7 @@ Status Communicator::agree_direct_host(std::string* refusal) {
     *refusal = "more ranks than a machine has";
     return {};
   }
+  calls_line_ = nullptr;
   const auto introductions = std::move(host_introductions_);
   host_introductions_.clear();
   auto made = runners::DirectHostRunner::create(std::move(host_memory_), place_.rank, introductions,
@@ -150,9 +151,10 @@ Status Communicator::agree_direct_host(std::string* refusal) {
                                                  .waits_for_the_living = mpi_ != nullptr,
                                                  .is_crowded = facts_.oversubscribed,
                                                  .progress = [this] { bootstrap_.progress(); },
-                                                 .calls = calls_});
+                                                 .calls = &calls_});
   if (made.ok()) {
     direct_host_runner_ = std::move(*made);
+    calls_line_ = find_calls_line();
   } else if (made.status().code() != ErrorCode::kUnavailable) {
     return made.status();  // Nothing was agreed: the others may have it.
   } else {

@@ -234,7 +234,7 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
   if (!status.ok()) {
     status = Status(ErrorCode::kUnavailable, status.message());
   }
-  status = agree_on_mappings(*use, options.calls, status);
+  status = agree_on_mappings(*use, options.calls == nullptr ? 0 : *options.calls, status);
   if (!status.ok()) {
     peers.progress = nullptr;
     memory->retire(mine.part, use);  // Others may still look at it.
@@ -249,14 +249,15 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
 
 DirectHostRunner::DirectHostRunner(std::shared_ptr<HostMemory> memory, const HostMemory::Part& part,
                                    const HostLayout& layout, std::shared_ptr<HostUse> use,
-                                   std::uint64_t calls)
+                                   const std::uint64_t* calls)
     : memory_(std::move(memory)),
       part_(part),
       layout_(layout),
       use_(std::move(use)),
       peers_(use_->peers),
       rank_(use_->rank),
-      calls_(calls) {
+      counted_(calls),
+      calls_(calls == nullptr ? 0 : *calls) {
   const auto all = static_cast<std::size_t>(layout_.ranks);
   posted_.resize(all);
   credit_.resize(all);
@@ -318,8 +319,10 @@ Status DirectHostRunner::run(Scope scope, const Call& call) {
                                                select::to_string(call.type) + " with " +
                                                select::to_string(call.op));
   }
-  ++calls_;
-  ways_ = ways_ << 1 | 1;
+  // Calls that went another way count here only now: they are as short as MPI's shortest.
+  const std::uint64_t before = std::exchange(calls_, counted_ != nullptr ? *counted_ : calls_ + 1);
+  const std::uint64_t since = calls_ - before;
+  ways_ = (since < kWaysKept ? ways_ << since : 0) | 1;
   const bool done = carry_out(call);
   // In every case this rank reads nothing of this call any more.
   mine().calls_done().publish(calls_);
@@ -339,7 +342,7 @@ Status DirectHostRunner::look_at_peers(bool in_call) const {
     if (is_mine(peer)) {
       continue;
     }
-    TUTTI_RETURN_IF_ERROR(peers_.look_at(peer, in_call ? calls_ : 0));
+    TUTTI_RETURN_IF_ERROR(peers_.look_at(peer, in_call ? last_call() : 0));
     if (!peers_.processes[static_cast<std::size_t>(peer)].is_another_known()) {
       return Status(ErrorCode::kUnavailable, "nothing tells whether a rank lives");
     }
@@ -453,7 +456,6 @@ void DirectHostRunner::announce() {
 
 bool DirectHostRunner::is_stuck(int peer) const {
   const std::uint64_t passed = area(peer).passed_by().read();
-  constexpr std::uint64_t kWaysKept = 64;
   return passed == area(peer).calls_done().read() && passed != 0 && passed < calls_ &&
          calls_ - passed < kWaysKept && (ways_ >> (calls_ - passed) & 1) != 0;
 }

@@ -44,8 +44,9 @@ class DirectHostRunner : public Runner {
     bool waits_for_the_living = false;  ///< HostPeers::waits_for_the_living.
     bool is_crowded = false;            ///< Ranks share cores: waiting gives the core away at once.
     std::function<void()> progress{};   ///< HostPeers::progress.
-    /// Calls of the communicator before this one, the same on all ranks: told by pass_by().
-    std::uint64_t calls = 0;
+    /// The number of the communicator's last call, the one to run() included, as others tell them
+    /// that go another way (HostArea::pass_by); null: all go through run().
+    const std::uint64_t* calls = nullptr;
   };
   /// What a rank tells the others of its communicator; fixed size, to be sent as bytes.
   struct Introduction {
@@ -59,15 +60,15 @@ class DirectHostRunner : public Runner {
   /// Where create() is never to come.
   static void give_back(const std::shared_ptr<HostMemory>& memory, const Introduction& mine);
 
-  /// Before create(): pass_by() of this rank's call number `call` on a communicator of `ranks`.
-  static void pass_by(const HostMemory& memory, const Introduction& mine, int ranks,
-                      std::uint64_t call) {
-    if (mine.part.life == 0) {
-      return;  // No rank will have a runner.
-    }
+  /// Where a rank that has introduced itself to a communicator of `ranks` tells of calls that go
+  /// another way (HostArea::pass_by), before create() and after it has given a runner; null where
+  /// no rank will have one.
+  static std::byte* calls_line(const HostMemory& memory, const Introduction& mine, int ranks) {
     HostLayout layout;
     layout.ranks = ranks;
-    HostArea(layout, 0, memory.data() + mine.part.block_at, nullptr).pass_by(call);
+    return mine.part.life == 0
+               ? nullptr
+               : HostArea(layout, 0, memory.data() + mine.part.block_at, nullptr).calls_line();
   }
 
   /// Collective over ranks of one machine, which have told each other `all`, by rank; ok on all of
@@ -83,7 +84,7 @@ class DirectHostRunner : public Runner {
   /// Scope::kWhole only. After an error other than kMismatch every further call fails at once.
   Status run(Scope scope, const Call& call) override;
   /// The last call that passed by is none on this rank, whose arguments are wrong.
-  void tell_refusal() { mine().refused().publish(calls_); }
+  void tell_refusal() { mine().refused().publish(last_call()); }
   static void tell_refusal(const HostMemory& memory, const Introduction& mine, int ranks,
                            std::uint64_t call) {
     if (mine.part.life != 0) {
@@ -92,11 +93,7 @@ class DirectHostRunner : public Runner {
       HostArea(layout, 0, memory.data() + mine.part.block_at, nullptr).refused().publish(call);
     }
   }
-  /// Before a call of this communicator that goes another way, on this rank or on all.
-  void pass_by() {
-    ways_ <<= 1;
-    mine().pass_by(++calls_);
-  }
+  std::byte* calls_line() const { return mine().calls_line(); }
   /// What keeps a rank from coming to what this rank waits for elsewhere (in MPI, say); ok: all
   /// live and have not given up. kUnavailable: of some rank nothing tells. `in_call`: this rank is
   /// in the last call that passed by, in which nobody waits for one whose arguments were refused.
@@ -109,10 +106,13 @@ class DirectHostRunner : public Runner {
 
  private:
   DirectHostRunner(std::shared_ptr<HostMemory> memory, const HostMemory::Part& part,
-                   const HostLayout& layout, std::shared_ptr<HostUse> use, std::uint64_t calls);
+                   const HostLayout& layout, std::shared_ptr<HostUse> use,
+                   const std::uint64_t* calls);
 
   /// `own`: whether this rank has mapped the memory of all others.
   static Status agree_on_mappings(const HostUse& use, std::uint64_t calls, const Status& own);
+  /// Of the communicator, whichever way it went.
+  std::uint64_t last_call() const { return counted_ != nullptr ? *counted_ : calls_; }
   /// Before this rank writes into its rings: waits until they are this communicator's.
   bool claim_rings();
   /// False: the wait failed and failure_ says why. So all the functions below.
@@ -185,9 +185,12 @@ class DirectHostRunner : public Runner {
   Isa isa_ = best_isa();
   Status failure_;
 
-  /// The call under way, or the last one: its number, and what this rank tells of it.
+  const std::uint64_t* counted_;  ///< Options::calls.
+  /// The call under way, or the last one that went through here: its number, and what this rank
+  /// tells of it.
   std::uint64_t calls_ = 0;
   HostCallHead head_;
+  static constexpr std::uint64_t kWaysKept = 64;
   std::uint64_t ways_ = 0;  ///< Bit i: call number calls_ - i went through here.
   /// All ranks have left this call; they may have left more.
   std::uint64_t calls_left_ = 0;

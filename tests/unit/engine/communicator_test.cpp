@@ -129,6 +129,29 @@ TEST(communicator, route__a_hint_for_all_asks_no_ccl_for_what_it_does_not_have) 
   });
 }
 
+TEST(communicator, pass_by__of_a_known_route_is_heard_in_shared_memory_that_came_about_since) {
+  on_ranks(2, {.plan = "direct", .memory_kinds = "system"}, [&](int rank, Communicator& comm) {
+    comm.pass_by();
+    auto route = comm.route(Collective::kAllreduce, 24, DataType::kInt64, ReduceOp::kSum, -1);
+    ASSERT_TRUE(route.ok());
+    ASSERT_TRUE((*route)->is_in_shared_memory()) << to_string((*route)->plan);
+    CollectiveCase first(Collective::kAllreduce, rank, 2, 0, 3, false, false);
+    ASSERT_TRUE(comm.run(**route, first.call).ok());
+    if (rank == 0) {
+      comm.pass_by(**route);
+    } else {
+      CollectiveCase second(Collective::kAllreduce, rank, 2, 0, 3, false, false);
+      EXPECT_EQ(comm.run(**route, second.call).code(), ErrorCode::kMismatch);
+    }
+    comm.pass_by();  // As many calls on both.
+    comm.pass_by(**route);
+    CollectiveCase last(Collective::kAllreduce, rank, 2, 0, 3, false, false);
+    const Status status = comm.run(**route, last.call);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(0U, last.wrong());
+  });
+}
+
 TEST(communicator, run__staged_and_chunked_result_is_right) {
   on_ranks(3, {}, [&](int rank, Communicator& comm) {
     // 3 MiB in device memory: over the 1 MiB chunk of the default configuration.

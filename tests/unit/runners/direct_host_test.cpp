@@ -375,30 +375,34 @@ class Case {
   std::array<std::vector<std::uint64_t>, 4> kept_;
 };
 
-DirectHostRunner::Options options_for(int ranks, double timeout_s) {
+DirectHostRunner::Options options_for(int ranks, double timeout_s,
+                                      const std::uint64_t* calls = nullptr) {
   return {.timeout_s = timeout_s,
           .waits_for_the_living = true,
-          .is_crowded = ranks > static_cast<int>(std::thread::hardware_concurrency())};
+          .is_crowded = ranks > static_cast<int>(std::thread::hardware_concurrency()),
+          .calls = calls};
 }
 
 /// As an engine makes it: the ranks tell each other what they have, then create.
 Result<std::unique_ptr<DirectHostRunner>> create_runner(
-    Bootstrap& bootstrap, const Result<std::shared_ptr<HostMemory>>& memory, double timeout_s) {
+    Bootstrap& bootstrap, const Result<std::shared_ptr<HostMemory>>& memory, double timeout_s,
+    const std::uint64_t* calls = nullptr) {
   const ScopeRank me = bootstrap.scope_rank(Scope::kWhole);
   const auto mine = DirectHostRunner::introduce(memory, me.ranks);
   std::vector<DirectHostRunner::Introduction> all(static_cast<std::size_t>(me.ranks));
   TUTTI_RETURN_IF_ERROR(bootstrap.allgather(&mine, all.data(), sizeof(mine)));
   return DirectHostRunner::create(memory.ok() ? *memory : nullptr, me.rank, all,
-                                  options_for(me.ranks, timeout_s));
+                                  options_for(me.ranks, timeout_s, calls));
 }
 
 /// A communicator of its own memory, as a process has it that makes its first.
 Result<std::unique_ptr<DirectHostRunner>> create_runner(Bootstrap& bootstrap, double timeout_s,
-                                                        Bytes ring_bytes) {
+                                                        Bytes ring_bytes,
+                                                        const std::uint64_t* calls = nullptr) {
   const int ranks = bootstrap.scope_rank(Scope::kWhole).ranks;
   const Bytes bytes = std::max(ring_bytes, HostLayout::ring_bytes_min(ranks));
   return create_runner(bootstrap, HostMemory::make({.ring_bytes = bytes, .blocks_bytes = 64 << 10}),
-                       timeout_s);
+                       timeout_s, calls);
 }
 
 /// Runs the calls on all ranks of one communicator; the first complaint of any rank.
@@ -679,6 +683,53 @@ TEST(DirectHost, run__a_difference_names_both_calls) {
       statuses[1].message(),
       "direct: rank 0 calls bcast of 3000 bytes with root 0, rank 1 calls bcast of 6000 bytes "
       "with root 0; all ranks of a communicator must call the same");
+}
+
+/// Rank 0's error where rank 1 stays in call 1, which goes another way there. Rank 0 takes it
+/// through here, or passes by, too; after it `between` calls pass by; then it waits for rank 1.
+Status waits_for_one_elsewhere(bool is_through, int between) {
+  ThreadWorld world(2);
+  std::array<std::uint64_t, 2> counts{};
+  std::vector<std::unique_ptr<DirectHostRunner>> kept(2);  // Who frees it has left for good.
+  Status status;
+  world.run([&](int rank) {
+    ThreadMpi mpi(world, rank);
+    std::uint64_t& calls = counts[static_cast<std::size_t>(rank)];
+    auto made = create_runner(mpi, 0.5, smallest_ring(2), &calls);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    DirectHostRunner& runner = *(kept[static_cast<std::size_t>(rank)] = std::move(*made));
+    const auto pass_by = [&] { HostArea::pass_by(runner.calls_line(), ++calls); };
+    if (rank == 1) {
+      pass_by();
+      return;
+    }
+    if (is_through) {
+      Case one({.collective = Collective::kBcast, .ranks = 2, .count = 5}, rank);
+      ++calls;
+      EXPECT_TRUE(runner.run(Scope::kWhole, one.call).ok()) << "a root waits for nobody";
+    } else {
+      pass_by();
+    }
+    for (int i = 0; i < between; ++i) {
+      pass_by();
+    }
+    Case last({.collective = Collective::kBarrier, .ranks = 2}, rank);
+    ++calls;
+    status = runner.run(Scope::kWhole, last.call);
+  });
+  return status;
+}
+
+TEST(DirectHost, run__a_rank_that_stays_in_another_call_than_this_one_made_is_a_mismatch) {
+  for (const int between : {0, 1, 62}) {
+    const Status status = waits_for_one_elsewhere(/*is_through=*/true, between);
+    EXPECT_EQ(status.code(), ErrorCode::kMismatch) << between << ": " << status.message();
+    EXPECT_NE(status.message().find("rank 1 is in an earlier call"), std::string::npos)
+        << status.message();
+  }
+  // In a call that both ranks passed by it may stay as long as it likes.
+  EXPECT_EQ(waits_for_one_elsewhere(/*is_through=*/false, 0).code(), ErrorCode::kTimeout);
+  EXPECT_EQ(waits_for_one_elsewhere(/*is_through=*/false, 2).code(), ErrorCode::kTimeout);
 }
 
 // The sanitizers slow waiting ranks down most where there are more of them than cores.
