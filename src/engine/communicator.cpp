@@ -179,7 +179,7 @@ void Communicator::fail(const Status& status) {
     mpi_->leave();
   }
   failure_ = status;
-  ++route_generation_;  // No call goes to the MPI as it did before.
+  forget_routes();  // No call goes to the MPI as it did before.
   if (host_introductions_.size() > 1 && host_memory_ != nullptr) {
     host_memory_->tell_failure(host_introductions_[static_cast<std::size_t>(place_.rank)].part);
   }
@@ -614,7 +614,7 @@ Result<const Route*> Communicator::route(Collective collective, std::optional<By
   CachedRoute& cached = cached_route(shape);
   if (!cached.valid || cached.shape != shape) [[unlikely]] {
     if (cached.valid) {
-      ++route_generation_;
+      forget_routes();
     }
     cached.valid = false;
     TUTTI_ASSIGN_OR_RETURN(cached.route, decide(shape, device));
@@ -639,7 +639,7 @@ Communicator::CachedRoute& Communicator::cached_route(const Shape& shape) {
   CachedRoute* cached = &routes_[cache_slot(shape, routes_.size())];
   if (cached->valid && cached->shape != shape && routes_.size() < kSizeMax) {
     last_route_ = nullptr;
-    ++route_generation_;
+    forget_routes();
     routes_ = std::vector<CachedRoute>(2 * routes_.size());
     cached = &routes_[cache_slot(shape, routes_.size())];
   }

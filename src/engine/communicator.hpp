@@ -100,8 +100,8 @@ class Communicator {
   /// True when no buffer needs classification, nothing is agreed on any more and no call is timed:
   /// a call's route follows from its arguments.
   bool is_host_only() const { return asserted_host_ && !classifies() && !has_summary_; }
-  /// Changes when a route that route() gave may be gone.
-  std::uint64_t route_generation() const { return route_generation_; }
+  /// What the front door remembers of routes; dropped when one that route() gave may be gone.
+  std::shared_ptr<void>& route_memo() { return route_memo_; }
   /// Once for each call that run() does not carry, before anything of it is done: it takes its
   /// number among the communicator's calls (runners/direct/host_layout.hpp), so that a rank that is
   /// in shared memory meanwhile hears of it.
@@ -239,6 +239,7 @@ class Communicator {
       runners::HostArea::pass_by(calls_line_, calls_);
     }
   }
+  void forget_routes() { route_memo_.reset(); }
   void lose_messages();
   /// Whether some rule can give a call of this communicator a plan other than the MPI's own, as far
   /// as is known before the first call.
@@ -337,7 +338,7 @@ class Communicator {
   std::byte* calls_line_ = nullptr;
   WatchedCalls* watched_calls_ = nullptr;
   const Route* last_route_ = nullptr;
-  std::uint64_t route_generation_ = 1;
+  std::shared_ptr<void> route_memo_;
   std::unique_ptr<runners::DirectHostRunner> direct_host_runner_;
   Bytes direct_pair_bytes_max_ = UINT64_MAX;
   bool direct_device_tried_ = false;

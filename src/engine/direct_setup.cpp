@@ -332,7 +332,7 @@ void Communicator::lose_direct(const std::string& reason) {
   for (CachedRoute& cached : routes_) {
     cached.valid = false;
   }
-  ++route_generation_;
+  forget_routes();
   if (last_on_stream_ == select::Backend::kDirect) {
     last_on_stream_ = select::Backend::kMpi;
   }

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The wrappers: each fills a View of its arguments and says how to call MPI itself; perform()
-// (perform.cpp) does the rest for all of them. One template serves the int and the _c form.
+// The wrappers: each describes a call by a View of its arguments and by how to call MPI itself;
+// perform() (perform.cpp) does the rest for all of them. One template serves the int and the _c
+// form.
 #include "mpi/perform.hpp"
 #include "mpi/types.hpp"
 
@@ -11,52 +12,69 @@ namespace {
 
 using select::Collective;
 
-/// All but the calls that go to MPI as they are; apart, so that those need no stack frame for it.
-template <class Fill, class Native>
-[[gnu::noinline, gnu::cold]] int look_and_perform(MPI_Comm comm, const void* send, void* recv,
-                                                  Fill fill, Native native) {
-  int error = MPI_SUCCESS;
-  Session* session = session_of(comm, &error);
-  if (session == nullptr) {
-    return error == MPI_SUCCESS ? native(send, recv) : error;
-  }
+/// A call: `native(send, recv)` calls MPI with these buffers. What `native` captures is captured by
+/// value: it stays in registers until it is needed.
+template <class Native>
+struct Described {
+  MPI_Comm comm;
   View view;
-  view.send = send;
-  view.recv = recv;
-  fill(view);
-  const engine::TimedCall timed(session->engine->process().summary(), view.collective,
-                                session->engine->summary_cell());
-  return perform(*session, view, NativeCall(native));
+  Native native;
+
+  int call_native() const { return native(view.send, view.recv); }
+};
+
+template <class Fill, class Native>
+inline Described<Native> describe(MPI_Comm comm, const void* send, void* recv, Fill fill,
+                                  Native native) {
+  Described<Native> call{comm, {}, native};
+  call.view.send = send;
+  call.view.recv = recv;
+  fill(call.view);
+  return call;
 }
 
-/// The common shape of a wrapper. `native(send, recv)` calls MPI with these buffers. `fill` and
-/// `native` capture by value: what they hold stays in registers until it is needed.
-template <class Fill, class Native>
-inline int through(MPI_Comm comm, const void* send, void* recv, Fill fill, Native native) {
-  if (known_inert(comm)) [[likely]] {
-    return native(send, recv);
+/// Any call; apart, so that those that are known need no stack frame for it.
+template <auto kDescribe, class... Arguments>
+[[gnu::noinline, gnu::cold]] int look_and_perform(Arguments... arguments) {
+  auto call = kDescribe(arguments...);
+  int error = MPI_SUCCESS;
+  Session* session = session_of(call.comm, &error);
+  if (session == nullptr) {
+    return error == MPI_SUCCESS ? call.call_native() : error;
   }
-  if (Session* session = known_session(comm); session != nullptr && session->native != nullptr) {
-    View key;  // Never in memory, as what is captured.
-    key.send = send;
-    key.recv = recv;
-    fill(key);
-    const engine::Route* route = session->native->find(key, session->engine->route_generation());
-    if (route != nullptr) {
-      session->engine->pass_by(*route);
-      const engine::WatchedCall watched(session->engine->watched_calls());
-      return native(send, recv);
-    }
+  const engine::TimedCall timed(session->engine->process().summary(), call.view.collective,
+                                session->engine->summary_cell());
+  return perform(*session, call.view, NativeCall(call.native));
+}
+
+/// What the application calls: kDescribe tells of it. Carries what is known to go to MPI as it is,
+/// with the description never in memory, and leaves all else to kOther, which takes the same.
+template <auto kDescribe, auto kOther, class... Arguments>
+inline int carry(Arguments... arguments) {
+  const auto call = kDescribe(arguments...);
+  if (!is_last(call.comm)) [[unlikely]] {
+    return kOther(arguments...);
   }
-  return look_and_perform(comm, send, recv, fill, native);
+  if (t_last.session == nullptr) {
+    return call.call_native();
+  }
+  engine::Communicator& engine = *t_last.session->engine;
+  const NativeMemo* memo = native_memo(*t_last.session);
+  const engine::Route* route = memo == nullptr ? nullptr : memo->find(call.view);
+  if (route == nullptr) [[unlikely]] {
+    return kOther(arguments...);
+  }
+  engine.pass_by(*route);
+  const engine::WatchedCall watched(engine.watched_calls());
+  return call.call_native();
 }
 
 template <class C>
 struct Wrap {
   using D = Displacement<C>;
 
-  static int Bcast(void* buffer, C count, MPI_Datatype type, int root, MPI_Comm comm) {
-    return through(
+  static auto Bcast(void* buffer, C count, MPI_Datatype type, int root, MPI_Comm comm) {
+    return describe(
         comm, nullptr, buffer,
         [=](View& view) {
           view.collective = Collective::kBcast;
@@ -69,9 +87,9 @@ struct Wrap {
         });
   }
 
-  static int Gather(const void* send, C send_count, MPI_Datatype send_type, void* recv,
-                    C recv_count, MPI_Datatype recv_type, int root, MPI_Comm comm) {
-    return through(
+  static auto Gather(const void* send, C send_count, MPI_Datatype send_type, void* recv,
+                     C recv_count, MPI_Datatype recv_type, int root, MPI_Comm comm) {
+    return describe(
         comm, send, recv,
         [=](View& view) {
           view.collective = Collective::kGather;
@@ -87,10 +105,10 @@ struct Wrap {
         });
   }
 
-  static int Gatherv(const void* send, C send_count, MPI_Datatype send_type, void* recv,
-                     const C* recv_counts, const D* recv_displs, MPI_Datatype recv_type, int root,
-                     MPI_Comm comm) {
-    return through(
+  static auto Gatherv(const void* send, C send_count, MPI_Datatype send_type, void* recv,
+                      const C* recv_counts, const D* recv_displs, MPI_Datatype recv_type, int root,
+                      MPI_Comm comm) {
+    return describe(
         comm, send, recv,
         [=](View& view) {
           view.collective = Collective::kGatherv;
@@ -107,9 +125,9 @@ struct Wrap {
         });
   }
 
-  static int Scatter(const void* send, C send_count, MPI_Datatype send_type, void* recv,
-                     C recv_count, MPI_Datatype recv_type, int root, MPI_Comm comm) {
-    return through(
+  static auto Scatter(const void* send, C send_count, MPI_Datatype send_type, void* recv,
+                      C recv_count, MPI_Datatype recv_type, int root, MPI_Comm comm) {
+    return describe(
         comm, send, recv,
         [=](View& view) {
           view.collective = Collective::kScatter;
@@ -125,10 +143,10 @@ struct Wrap {
         });
   }
 
-  static int Scatterv(const void* send, const C* send_counts, const D* send_displs,
-                      MPI_Datatype send_type, void* recv, C recv_count, MPI_Datatype recv_type,
-                      int root, MPI_Comm comm) {
-    return through(
+  static auto Scatterv(const void* send, const C* send_counts, const D* send_displs,
+                       MPI_Datatype send_type, void* recv, C recv_count, MPI_Datatype recv_type,
+                       int root, MPI_Comm comm) {
+    return describe(
         comm, send, recv,
         [=](View& view) {
           view.collective = Collective::kScatterv;
@@ -145,9 +163,9 @@ struct Wrap {
         });
   }
 
-  static int Allgather(const void* send, C send_count, MPI_Datatype send_type, void* recv,
-                       C recv_count, MPI_Datatype recv_type, MPI_Comm comm) {
-    return through(
+  static auto Allgather(const void* send, C send_count, MPI_Datatype send_type, void* recv,
+                        C recv_count, MPI_Datatype recv_type, MPI_Comm comm) {
+    return describe(
         comm, send, recv,
         [=](View& view) {
           view.collective = Collective::kAllgather;
@@ -162,10 +180,10 @@ struct Wrap {
         });
   }
 
-  static int Allgatherv(const void* send, C send_count, MPI_Datatype send_type, void* recv,
-                        const C* recv_counts, const D* recv_displs, MPI_Datatype recv_type,
-                        MPI_Comm comm) {
-    return through(
+  static auto Allgatherv(const void* send, C send_count, MPI_Datatype send_type, void* recv,
+                         const C* recv_counts, const D* recv_displs, MPI_Datatype recv_type,
+                         MPI_Comm comm) {
+    return describe(
         comm, send, recv,
         [=](View& view) {
           view.collective = Collective::kAllgatherv;
@@ -181,9 +199,9 @@ struct Wrap {
         });
   }
 
-  static int Alltoall(const void* send, C send_count, MPI_Datatype send_type, void* recv,
-                      C recv_count, MPI_Datatype recv_type, MPI_Comm comm) {
-    return through(
+  static auto Alltoall(const void* send, C send_count, MPI_Datatype send_type, void* recv,
+                       C recv_count, MPI_Datatype recv_type, MPI_Comm comm) {
+    return describe(
         comm, send, recv,
         [=](View& view) {
           view.collective = Collective::kAlltoall;
@@ -198,10 +216,10 @@ struct Wrap {
         });
   }
 
-  static int Alltoallv(const void* send, const C* send_counts, const D* send_displs,
-                       MPI_Datatype send_type, void* recv, const C* recv_counts,
-                       const D* recv_displs, MPI_Datatype recv_type, MPI_Comm comm) {
-    return through(
+  static auto Alltoallv(const void* send, const C* send_counts, const D* send_displs,
+                        MPI_Datatype send_type, void* recv, const C* recv_counts,
+                        const D* recv_displs, MPI_Datatype recv_type, MPI_Comm comm) {
+    return describe(
         comm, send, recv,
         [=](View& view) {
           view.collective = Collective::kAlltoallv;
@@ -218,10 +236,10 @@ struct Wrap {
         });
   }
 
-  static int Alltoallw(const void* send, const C* send_counts, const D* send_displs,
-                       const MPI_Datatype* send_types, void* recv, const C* recv_counts,
-                       const D* recv_displs, const MPI_Datatype* recv_types, MPI_Comm comm) {
-    return through(
+  static auto Alltoallw(const void* send, const C* send_counts, const D* send_displs,
+                        const MPI_Datatype* send_types, void* recv, const C* recv_counts,
+                        const D* recv_displs, const MPI_Datatype* recv_types, MPI_Comm comm) {
+    return describe(
         comm, send, recv,
         [=](View& view) {
           view.collective = Collective::kAlltoallw;
@@ -238,9 +256,9 @@ struct Wrap {
         });
   }
 
-  static int Reduce(const void* send, void* recv, C count, MPI_Datatype type, MPI_Op op, int root,
-                    MPI_Comm comm) {
-    return through(
+  static auto Reduce(const void* send, void* recv, C count, MPI_Datatype type, MPI_Op op, int root,
+                     MPI_Comm comm) {
+    return describe(
         comm, send, recv,
         [=](View& view) {
           fill_reduction(view, Collective::kReduce, count, type, op);
@@ -251,9 +269,9 @@ struct Wrap {
         });
   }
 
-  static int Allreduce(const void* send, void* recv, C count, MPI_Datatype type, MPI_Op op,
-                       MPI_Comm comm) {
-    return through(
+  static auto Allreduce(const void* send, void* recv, C count, MPI_Datatype type, MPI_Op op,
+                        MPI_Comm comm) {
+    return describe(
         comm, send, recv,
         [=](View& view) { fill_reduction(view, Collective::kAllreduce, count, type, op); },
         [=](const void* s, void* r) {
@@ -261,9 +279,9 @@ struct Wrap {
         });
   }
 
-  static int Reduce_scatter(const void* send, void* recv, const C* recv_counts, MPI_Datatype type,
-                            MPI_Op op, MPI_Comm comm) {
-    return through(
+  static auto Reduce_scatter(const void* send, void* recv, const C* recv_counts, MPI_Datatype type,
+                             MPI_Op op, MPI_Comm comm) {
+    return describe(
         comm, send, recv,
         [=](View& view) {
           fill_reduction(view, Collective::kReduceScatter, 0, type, op);
@@ -274,9 +292,9 @@ struct Wrap {
         });
   }
 
-  static int Reduce_scatter_block(const void* send, void* recv, C count, MPI_Datatype type,
-                                  MPI_Op op, MPI_Comm comm) {
-    return through(
+  static auto Reduce_scatter_block(const void* send, void* recv, C count, MPI_Datatype type,
+                                   MPI_Op op, MPI_Comm comm) {
+    return describe(
         comm, send, recv,
         [=](View& view) { fill_reduction(view, Collective::kReduceScatterBlock, count, type, op); },
         [=](const void* s, void* r) {
@@ -284,17 +302,17 @@ struct Wrap {
         });
   }
 
-  static int Scan(const void* send, void* recv, C count, MPI_Datatype type, MPI_Op op,
-                  MPI_Comm comm) {
-    return through(
+  static auto Scan(const void* send, void* recv, C count, MPI_Datatype type, MPI_Op op,
+                   MPI_Comm comm) {
+    return describe(
         comm, send, recv,
         [=](View& view) { fill_reduction(view, Collective::kScan, count, type, op); },
         [=](const void* s, void* r) { return pmpi.native<C>().Scan(s, r, count, type, op, comm); });
   }
 
-  static int Exscan(const void* send, void* recv, C count, MPI_Datatype type, MPI_Op op,
-                    MPI_Comm comm) {
-    return through(
+  static auto Exscan(const void* send, void* recv, C count, MPI_Datatype type, MPI_Op op,
+                     MPI_Comm comm) {
+    return describe(
         comm, send, recv,
         [=](View& view) { fill_reduction(view, Collective::kExscan, count, type, op); },
         [=](const void* s, void* r) {
@@ -334,16 +352,7 @@ Status run_barrier(engine::Communicator& engine, const engine::Route** native) {
   return engine.run(*route, call);
 }
 
-int Barrier(MPI_Comm comm) {
-  if (Session* known = known_session(comm); known != nullptr && known->native != nullptr) {
-    const View key;  // Of a barrier.
-    const engine::Route* route = known->native->find(key, known->engine->route_generation());
-    if (route != nullptr) {
-      known->engine->pass_by(*route);
-      const engine::WatchedCall watched(known->engine->watched_calls());
-      return pmpi.Barrier(comm);
-    }
-  }
+int any_barrier(MPI_Comm comm) {
   int error = MPI_SUCCESS;
   Session* session = session_of(comm, &error);
   if (session == nullptr) {
@@ -362,6 +371,15 @@ int Barrier(MPI_Comm comm) {
   remember_native(*session, View(), *native);
   const engine::WatchedCall watched(session->engine->watched_calls());
   return pmpi.Barrier(comm);
+}
+
+int Barrier(MPI_Comm comm) {
+  constexpr auto kDescribe = [](MPI_Comm of) {
+    return describe(
+        of, nullptr, nullptr, [](View& view) { view.collective = Collective::kBarrier; },
+        [=](const void*, void*) { return pmpi.Barrier(of); });
+  };
+  return carry<kDescribe, any_barrier>(comm);
 }
 
 // --- Hints -------------------------------------------------------------------------------------
@@ -435,6 +453,11 @@ void* entry(Function* function) {
   return reinterpret_cast<void*>(function);
 }
 
+template <auto kDescribe, class Call, class... Arguments>
+void* entry_of(Call (*)(Arguments...)) {
+  return entry(carry<kDescribe, look_and_perform<kDescribe, Arguments...>, Arguments...>);
+}
+
 }  // namespace
 
 }  // namespace tutti::mpi::TUTTI_FLAVOUR
@@ -449,9 +472,10 @@ bool TUTTI_PASTE(open_door_, TUTTI_FLAVOUR)(Lookup lookup, Door* door) {
   flavour::load_types();
   flavour::load_sessions(lookup);
   door->start = flavour::start_world;
-#define TUTTI_ENTRY(name, arguments)                                 \
-  door->entries[k##name] = flavour::entry(flavour::Wrap<int>::name); \
-  door->entries[k##name##_c] = flavour::entry(flavour::Wrap<MPI_Count>::name);
+#define TUTTI_ENTRY(name, arguments)                                                              \
+  door->entries[k##name] = flavour::entry_of<flavour::Wrap<int>::name>(flavour::Wrap<int>::name); \
+  door->entries[k##name##_c] =                                                                    \
+      flavour::entry_of<flavour::Wrap<MPI_Count>::name>(flavour::Wrap<MPI_Count>::name);
   TUTTI_COUNTED_COLLECTIVES(TUTTI_ENTRY)
 #undef TUTTI_ENTRY
 #define TUTTI_ENTRY(name, arguments) door->entries[k##name] = flavour::entry(flavour::name);

@@ -4,7 +4,7 @@
 // Calls of one communicator that are known to go to the MPI library as they are, by their
 // arguments: a second call with the same ones costs some nanoseconds, where reading its datatypes
 // and asking for its plan costs as much as a small collective. Only for communicators without
-// device memory, whose plans follow from the arguments alone.
+// device memory, whose plans follow from the arguments alone. The engine drops it with its routes.
 #pragma once
 
 #include <array>
@@ -18,27 +18,14 @@ namespace tutti::mpi::TUTTI_FLAVOUR {
 
 class NativeMemo {
  public:
-  /// The route of such a call; null: not known. Routes are valid while `generation` is the
-  /// engine's.
-  const engine::Route* find(const View& view, std::uint64_t generation) const {
-    if (generation != generation_) {
-      return nullptr;
-    }
-    const engine::Route* any = any_size_[static_cast<std::size_t>(view.collective)];
-    if (any != nullptr) {
-      return any;
-    }
+  /// The route of such a call; null: not known.
+  const engine::Route* find(const View& view) const {
     const Entry& entry = entries_[slot(view)];
-    return entry.matches(view) ? entry.route : nullptr;
+    return entry.matches(view) ? entry.route : any_size_[static_cast<std::size_t>(view.collective)];
   }
 
   /// `holds_for_any_size`: no call of this collective has another plan on this communicator.
-  void add(const View& view, const engine::Route* route, bool holds_for_any_size,
-           std::uint64_t generation) {
-    if (generation != generation_) {
-      *this = {};
-      generation_ = generation;
-    }
+  void add(const View& view, const engine::Route* route, bool holds_for_any_size) {
     if (holds_for_any_size) {
       any_size_[static_cast<std::size_t>(view.collective)] = route;
     } else if (!view.send_counts && !view.recv_counts && is_named(view.send_type) &&
@@ -56,8 +43,9 @@ class NativeMemo {
   }
 
  private:
-  struct Entry {
-    select::Collective collective = select::Collective::kBarrier;
+  /// A power of two in size: its place is found by a shift.
+  struct alignas(64) Entry {
+    select::Collective collective = kNone;
     bool send_in_place = false;
     bool recv_in_place = false;
     std::int64_t send_count = 0;
@@ -67,28 +55,39 @@ class NativeMemo {
     MPI_Op op{};
     const engine::Route* route = nullptr;
 
+    /// Compares what calls of this collective have.
     bool matches(const View& view) const {
-      return route != nullptr && collective == view.collective && recv_count == view.recv_count &&
-             send_count == view.send_count && recv_type == view.recv_type &&
-             send_type == view.send_type && op == view.op &&
-             send_in_place == (view.send == MPI_IN_PLACE) &&
-             recv_in_place == (view.recv == MPI_IN_PLACE);
+      if (collective != view.collective) [[unlikely]] {
+        return false;
+      }
+      if (view.collective == select::Collective::kBarrier) {
+        return true;
+      }
+      const bool is_reduction = select::is_reduction(view.collective);
+      if (recv_count != view.recv_count || recv_type != view.recv_type ||
+          (is_reduction && op != view.op) ||
+          (!is_reduction && (send_count != view.send_count || send_type != view.send_type)) ||
+          send_in_place != (view.send == MPI_IN_PLACE) ||
+          recv_in_place != (view.recv == MPI_IN_PLACE)) [[unlikely]] {
+        return false;
+      }
+      return true;
     }
   };
+  static constexpr auto kNone = static_cast<select::Collective>(kCollectiveCount);
   static constexpr std::size_t kEntries = 64;
+  static_assert(sizeof(Entry) == 64 && kCollectiveCount <= kEntries);
 
   /// A derived type may be freed and its handle given to another; a predefined one stays.
   static bool is_named(MPI_Datatype type) {
     return type == MPI_Datatype{} || type == MPI_DATATYPE_NULL || is_predefined_type(type);
   }
   static std::size_t slot(const View& view) {
-    const auto count = static_cast<std::uint64_t>(view.recv_count + 7 * view.send_count);
-    return static_cast<std::size_t>(
-        ((count ^ static_cast<std::uint64_t>(view.collective) << 40) * 0x9E3779B97F4A7C15ULL) >>
-        58);
+    const auto count = static_cast<std::uint32_t>(view.recv_count + 7 * view.send_count);
+    return static_cast<std::size_t>(count * 0x9E3779B1U >> 26) ^
+           static_cast<std::size_t>(view.collective);
   }
 
-  std::uint64_t generation_ = 0;
   std::array<const engine::Route*, kCollectiveCount> any_size_{};
   std::array<Entry, kEntries> entries_{};
 };

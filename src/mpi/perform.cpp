@@ -1262,14 +1262,10 @@ void remember_native(Session& session, const View& view, const engine::Route& ro
   if (!engine.is_host_only() || route.fallbacks != nullptr) {
     return;
   }
-  if (session.native == nullptr) {
-    session.native.reset(new (std::nothrow) NativeMemo);
+  if (engine.route_memo() == nullptr) {
+    engine.route_memo() = std::make_shared<NativeMemo>();
   }
-  if (session.native == nullptr) {
-    return;  // Slower, and right.
-  }
-  session.native->add(view, &route, !engine.has_own_plans(view.collective),
-                      engine.route_generation());
+  native_memo(session)->add(view, &route, !engine.has_own_plans(view.collective));
 }
 
 int fail_call(Session& session, const Status& status) {

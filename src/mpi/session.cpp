@@ -36,7 +36,6 @@ int do_not_copy(MPI_Comm /*comm*/, int /*keyval*/, void* /*extra*/, void* /*in*/
 }
 
 void stop(Session* session) {
-  session->native.reset();
   session->engine.reset();
   session->library.reset();
   session->inert = true;
@@ -466,7 +465,6 @@ void restart(Session* session) {
   session->engine.reset();
   session->library.reset();
   session->inert = false;
-  session->native.reset();
   session->started = false;
   session->failure = {};
 }
@@ -476,7 +474,7 @@ Session* session_of(MPI_Comm comm, int* error) {
   // session may be gone.
   const std::uint64_t generation = g_generation.load(std::memory_order_acquire);
   if (t_last.generation == generation && t_last.comm == comm) [[likely]] {
-    return t_last.inert ? nullptr : t_last.session;
+    return t_last.session;
   }
   Session* session = nullptr;
   const Status found = guarded([&]() -> Status {
@@ -504,8 +502,8 @@ Session* session_of(MPI_Comm comm, int* error) {
     }
     return nullptr;
   }
-  t_last = {comm, session, generation, session->inert};
-  return session->inert ? nullptr : session;
+  t_last = {comm, session->inert ? nullptr : session, generation};
+  return t_last.session;
 }
 
 Status thrown(const char* what) {

@@ -35,7 +35,6 @@ struct Session {
   /// what the other ranks came to is not known.
   bool started = false;
   Status failure;
-  std::unique_ptr<NativeMemo> native;  ///< Null until there is something to remember.
 };
 
 /// Grows when a session is deleted or restarted, so that threads forget the communicator they
@@ -46,25 +45,19 @@ extern std::atomic<std::uint64_t> g_generation;
 /// call into the loader for every collective would be half of what the preload costs.
 struct LastLookup {
   MPI_Comm comm;
-  Session* session;
+  Session* session;          ///< Null: inert.
   std::uint64_t generation;  ///< 0: none; generations start at 1.
-  bool inert;
 };
 extern thread_local constinit LastLookup t_last __attribute__((tls_model("initial-exec")));
 
-/// True when the call goes to MPI untouched as the thread's last call did; false says nothing.
-inline bool known_inert(MPI_Comm comm) {
-  return t_last.generation == g_generation.load(std::memory_order_acquire) && t_last.comm == comm &&
-         t_last.inert;
+/// Whether the thread's last lookup was of this communicator and still holds.
+inline bool is_last(MPI_Comm comm) {
+  return t_last.comm == comm && t_last.generation == g_generation.load(std::memory_order_acquire);
 }
 
-/// The session that the thread's last call found, if it was of this communicator; null says
-/// nothing.
-inline Session* known_session(MPI_Comm comm) {
-  return t_last.generation == g_generation.load(std::memory_order_acquire) && t_last.comm == comm &&
-                 !t_last.inert
-             ? t_last.session
-             : nullptr;
+/// What the session's communicator remembers; null until there is something.
+inline NativeMemo* native_memo(Session& session) {
+  return static_cast<NativeMemo*>(session.engine->route_memo().get());
 }
 
 /// The session of a communicator, started if this is its first collective. Null when the call

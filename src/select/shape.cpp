@@ -81,20 +81,6 @@ bool is_rooted(Collective collective) {
   }
 }
 
-bool is_reduction(Collective collective) {
-  switch (collective) {
-    case Collective::kReduce:
-    case Collective::kAllreduce:
-    case Collective::kReduceScatter:
-    case Collective::kReduceScatterBlock:
-    case Collective::kScan:
-    case Collective::kExscan:
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool has_size(Collective collective) {
   switch (collective) {
     case Collective::kBarrier:

@@ -42,7 +42,19 @@ std::optional<Collective> parse_collective(
     std::string_view name);  ///< also "reducescatter", "all_reduce"
 
 /// True for the collectives that combine values with an operation.
-bool is_reduction(Collective collective);
+constexpr bool is_reduction(Collective collective) {
+  switch (collective) {
+    case Collective::kReduce:
+    case Collective::kAllreduce:
+    case Collective::kReduceScatter:
+    case Collective::kReduceScatterBlock:
+    case Collective::kScan:
+    case Collective::kExscan:
+      return true;
+    default:
+      return false;
+  }
+}
 /// True for those with a root.
 bool is_rooted(Collective collective);
 
