@@ -1262,8 +1262,12 @@ void remember_native(Session& session, const View& view, const engine::Route& ro
   if (!engine.is_host_only() || route.fallbacks != nullptr) {
     return;
   }
-  if (engine.route_memo() == nullptr) {
-    engine.route_memo() = std::make_shared<NativeMemo>();
+  try {
+    if (engine.route_memo() == nullptr) {
+      engine.route_memo() = std::make_shared<NativeMemo>();
+    }
+  } catch (const std::bad_alloc&) {
+    return;  // Slower, and right.
   }
   native_memo(session)->add(view, &route, !engine.has_own_plans(view.collective));
 }
