@@ -125,6 +125,7 @@ class Performance {
   bool has_null() const;
   bool is_aliased() const;
   bool has_uncommitted();
+  bool may_be_uncommitted(const Side& side) const;
   bool is_known(MPI_Datatype type);
   template <class Ask>
   int ask_quietly(Ask ask) const;
@@ -503,6 +504,23 @@ bool Performance::is_aliased() const {
          own_block(send_) == own_block(recv_);
 }
 
+/// Open MPI does not ask whether these types are committed. One with gaps we could not pack.
+bool Performance::may_be_uncommitted(const Side& side) const {
+  if (session_.library->name() != "openmpi" || !side.layout.dense) {
+    return false;
+  }
+  switch (view_.collective) {
+    case Collective::kScatter:
+      return true;
+    case Collective::kScatterv:
+    case Collective::kAllgather:
+    case Collective::kAllgatherv:
+      return &side == &recv_;
+    default:
+      return false;
+  }
+}
+
 /// A type that is known and yet not committed: only MPI can tell.
 bool Performance::has_uncommitted() {
   const auto check_type = [this](MPI_Datatype type) {
@@ -521,7 +539,7 @@ bool Performance::has_uncommitted() {
       continue;
     }
     if (side->form != Form::kTypes) {
-      if (side->layout.size > 0 && !check_type(side->type)) {
+      if (side->layout.size > 0 && !may_be_uncommitted(*side) && !check_type(side->type)) {
         return true;
       }
       continue;
@@ -900,7 +918,6 @@ Status Performance::run_native_staged(int* code) {
   };
   const bool is_bcast = view_.collective == Collective::kBcast;
   const bool is_exscan = view_.collective == Collective::kExscan;
-  const auto self = static_cast<std::size_t>(rank_);
   Staged send{.lease = {}, .spread = {}, .lower = 0, .given = view_.send};
   Staged recv{.lease = {}, .spread = {}, .lower = 0, .given = view_.recv};
   const int device = std::max(send_.memory.device, recv_.memory.device);
@@ -931,14 +948,10 @@ Status Performance::run_native_staged(int* code) {
     const bool has_gaps = std::any_of(recv_parts.begin(), recv_parts.end(), [](const Piece& piece) {
       return piece.bytes() > 0 && !piece.layout.dense;
     });
-    const bool reads_all = has_gaps || is_exscan || (is_bcast && rank_ == view_.root) ||
-                           (send_.in_place && (reduction_ || input_in_recv()));
-    std::span<const Piece> down = recv_parts;
-    if (!reads_all) {
-      // Gathers in place find the own block where it will be received.
-      down = send_.in_place ? down.subspan(self, 1) : down.subspan(0, 0);
+    // A peer may send less than is received here: what lies behind it is to stay.
+    if (!reduction_ || has_gaps || is_exscan || send_.in_place) {
+      TUTTI_RETURN_IF_ERROR(copy_pieces(recv_, recv_parts, recv, true, &copies));
     }
-    TUTTI_RETURN_IF_ERROR(copy_pieces(recv_, down, recv, true, &copies));
   }
   TUTTI_RETURN_IF_ERROR(copies.finish());
   *code = call_native(send.given, const_cast<void*>(recv.given));

@@ -430,8 +430,7 @@ static bool is_left_out(Kind kind, Collective c, bool one) {
   if (kind == kFreedComm) return true; /* Reads freed memory. */
   if (kind == kNullSend || kind == kNullRecv) return true;
   if (kind == kNullComm && c == kAllgather) return true;
-  /* Open MPI does not look, and we do where the call is ours. */
-  if (kind == kUncommitted && c >= kScatter && c <= kAllgatherv) return true;
+  if (kind == kUncommitted && c == kScatterv) return true; /* Looks at the root's type alone. */
   if (kind == kNegativeInArray && c == kAllgatherv) return true;
   if (kind == kAliased && c != kReduce && c != kAllreduce) return true;
   /* The others of these wait for ever. */
@@ -495,6 +494,7 @@ static Call draw_call(Random* random, const Group* group, Kind kind, bool one, i
     }
     if (kind == kUncommitted || c.type->extent == 0 || !is_plain(c.type)) c.type = types;
     if (kind == kAliased || kind >= kLonger || one) c.twin = c.in_place = false;
+    if (kind == kUncommitted) c.twin = false; /* It would be of another size. */
     const bool has_type = kind == kNullType || kind == kUncommitted;
     if (has_type || kind == kNegativeCount || kind == kNullSend || kind == kNullRecv ||
         kind == kMisplacedInPlace || kind == kNegativeInArray) {

@@ -51,6 +51,25 @@ def test_programs__as_natively(mpi: harness.Mpi, ranks: int, door: Path, runs: M
             assert runs.compare(runs.Run({program: native.lines[program]}, ""), ours) == [], plan
 
 
+@pytest.mark.parametrize(
+    ("plan", "kind", "collective"),
+    [
+        ("device-staged", "shorter", "bcast"),  # What the message does not reach stays.
+        ("direct", "uncommitted", "scatter"),  # Open MPI lets it pass.
+        ("direct", "uncommitted", "allgatherv"),
+    ],
+)
+def test_kind__as_natively(
+    mpi: harness.Mpi, door: Path, runs: ModuleType, plan: str, kind: str, collective: str
+) -> None:
+    """Many calls of one kind, as --kind of random_programs.c makes them."""
+    once_per_library(mpi)
+    options = ("--kind", kind, "--collective", collective)
+    native = runs.run(mpi, 2, None, 0, 30, *options)
+    assert not native.failure, native.failure
+    assert runs.compare(native, runs.run(mpi, 2, plan, 0, 30, *options)) == []
+
+
 def one(runs: ModuleType, native: str, ours: str) -> str:
     """What is wrong with the only call of a program."""
     found = runs.differences(
