@@ -4,8 +4,10 @@
  * A rank that comes late to each of some collectives on host memory. MPI waits for it, so must we,
  * whatever TUTTI_TIMEOUT is.
  *
- * Usage: late [--seconds S] [--kill yes]
+ * Usage: late [--seconds S] [--kill yes] [--ahead yes]
  *   --kill  the late rank kills itself instead of coming to the second call.
+ *   --ahead  then rank 0 gives to all in calls to which the last rank comes late and the others do
+ *            not.
  * Last line: "late: N calls, W wrong" of rank 0.
  */
 #include <mpi.h>
@@ -15,12 +17,33 @@
 #include <string.h>
 #include <time.h>
 
+static int are_wrong_bcasts(int bytes, int rank) {
+  enum { kCalls = 60, kMost = 4096 };
+  char data[kMost];
+  int wrong = 0;
+  for (int i = 1; i <= kCalls; ++i) {
+    memset(data, rank == 0 ? i : 0, (size_t)bytes);
+    MPI_Bcast(data, bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+    for (int k = 0; k < bytes; ++k) {
+      if (data[k] != i) {
+        ++wrong;
+        break;
+      }
+    }
+  }
+  if (wrong > 0)
+    fprintf(stderr, "late: rank %d: %d bcasts of %d bytes wrong\n", rank, wrong, bytes);
+  return wrong;
+}
+
 int main(int argc, char** argv) {
   double seconds = 3;
   int dies = 0;
+  int ahead = 0;
   for (int i = 1; i + 1 < argc; i += 2) {
     if (strcmp(argv[i], "--seconds") == 0) seconds = atof(argv[i + 1]);
     if (strcmp(argv[i], "--kill") == 0) dies = 1;
+    if (strcmp(argv[i], "--ahead") == 0) ahead = 1;
   }
   MPI_Init(&argc, &argv);
   int rank = 0;
@@ -44,6 +67,16 @@ int main(int argc, char** argv) {
     MPI_Bcast(&word, 1, MPI_INT, late, MPI_COMM_WORLD);
     wrong += word != 77 + i;
     calls += 2;
+  }
+  static const int bytes[] = {32, 600, 4000};
+  for (int i = 0; ahead && i < 3; ++i) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == late) nanosleep(&pause, NULL);
+    int mine = are_wrong_bcasts(bytes[i], rank);
+    int all = 0;
+    MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    wrong += all;
+    ++calls;
   }
   if (rank == 0) printf("late: %d calls, %d wrong\n", calls, wrong);
   MPI_Finalize();

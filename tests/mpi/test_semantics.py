@@ -428,6 +428,23 @@ def test_late__a_rank_that_lives_is_waited_for(
     assert "late: 4 calls, 0 wrong" in result.stdout, str(result)
 
 
+def test_late__who_is_ahead_gives_what_it_has_written(
+    mpi: Mpi, door: Path, tmp_path: Path
+) -> None:
+    """A root that waits for a place in its rings has not given its next call's data yet."""
+    once_per_library(mpi)
+    result = job(
+        mpi,
+        3,
+        [mpi.program("late"), "--seconds", "0.8", "--ahead", "yes"],
+        tmp_path,
+        environment={"TUTTI_DEVICE": "none"} | DIRECT,
+        timeout_s=60,
+    )
+    assert result.status == 0, str(result)
+    assert "late: 7 calls, 0 wrong" in result.stdout, str(result)
+
+
 @pytest.mark.parametrize("mpi", ["mpich"], indirect=True)  # Open MPI itself dies of it.
 def test_late__processes_that_cannot_be_looked_at_are_no_dead_ones(
     mpi: Mpi, door: Path, tmp_path: Path

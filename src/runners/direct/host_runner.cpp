@@ -386,13 +386,14 @@ void DirectHostRunner::give_up(const Status& reason) {
   failure_ = reason;
 }
 
-bool DirectHostRunner::await(const HostCounter& counter, std::uint64_t at_least, int peer) {
+bool DirectHostRunner::await(const HostCounter& counter, std::uint64_t at_least, int peer,
+                             bool announces) {
   if (counter.read() >= at_least) {
     return true;
   }
   BoundedWait bounded_wait(peers_, calls_);
   while (counter.read() < at_least) {
-    if (!wait_for(peer, bounded_wait)) {
+    if (!wait_for(peer, bounded_wait, announces)) {
       return false;
     }
   }
@@ -431,7 +432,7 @@ bool DirectHostRunner::await_place(std::uint64_t places) {
       continue;
     }
     const HostCounter done = area(peer).calls_done();
-    if (!await(done, calls_ - places, peer)) {
+    if (!await(done, calls_ - places, peer, /*announces=*/false)) {
       return false;
     }
     left = std::min(left, done.read());
@@ -460,9 +461,10 @@ bool DirectHostRunner::is_stuck(int peer) const {
          calls_ - passed < kWaysKept && (ways_ >> (calls_ - passed) & 1) != 0;
 }
 
-bool DirectHostRunner::wait_for(int peer, BoundedWait& bounded_wait) {
+bool DirectHostRunner::wait_for(int peer, BoundedWait& bounded_wait, bool announces) {
   const int checks = bounded_wait.checks();
-  if (!wait(bounded_wait, [peer](int rank) { return rank == peer; })) {
+  if (!wait(
+          bounded_wait, [peer](int rank) { return rank == peer; }, announces)) {
     return false;
   }
   if (bounded_wait.checks() != checks && is_stuck(peer)) {

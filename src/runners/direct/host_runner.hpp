@@ -116,7 +116,7 @@ class DirectHostRunner : public Runner {
   /// Before this rank writes into its rings: waits until they are this communicator's.
   bool claim_rings();
   /// False: the wait failed and failure_ says why. So all the functions below.
-  bool await(const HostCounter& counter, std::uint64_t at_least, int peer);
+  bool await(const HostCounter& counter, std::uint64_t at_least, int peer, bool announces = true);
   bool carry_out(const Call& call);
 
   /// Before this rank writes its line of this call: those who read the line, or the brief slot,
@@ -125,10 +125,11 @@ class DirectHostRunner : public Runner {
   /// Tells the others what this rank calls, if it has not: after a long wait, when one of them may
   /// wait for this rank in another call.
   void announce();
-  /// After a look in a wait that found nothing. False: it failed.
+  /// After a look in a wait that found nothing. False: it failed. `announces`: not where this rank
+  /// has still to write what its line stands for.
   template <class Awaited>
-  bool wait(BoundedWait& bounded_wait, Awaited awaited);
-  bool wait_for(int peer, BoundedWait& bounded_wait);
+  bool wait(BoundedWait& bounded_wait, Awaited awaited, bool announces = true);
+  bool wait_for(int peer, BoundedWait& bounded_wait, bool announces = true);
   /// Rank `peer` has come to this call, and it is the same one.
   bool meet(int peer);
   bool is_same_call(int peer);
@@ -225,13 +226,13 @@ class DirectHostRunner : public Runner {
 };
 
 template <class Awaited>
-bool DirectHostRunner::wait(BoundedWait& bounded_wait, Awaited awaited) {
+bool DirectHostRunner::wait(BoundedWait& bounded_wait, Awaited awaited, bool announces) {
   const int checks = bounded_wait.checks();
   if (!bounded_wait.wait(awaited)) {
     failure_ = bounded_wait.failure();
     return false;
   }
-  if (bounded_wait.checks() != checks) {
+  if (announces && bounded_wait.checks() != checks) {
     announce();
   }
   return true;
