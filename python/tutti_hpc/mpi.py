@@ -81,21 +81,26 @@ class Facts:
 
 
 @functools.cache
+def _ask_version(launcher: str) -> str:
+    """What `--version` prints; failures are not kept."""
+    done = subprocess.run(
+        [launcher, "--version"],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=30,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    return done.stdout + done.stderr
+
+
 def _version_text(launcher: str) -> str:
     """What `--version` prints; empty when it cannot be run."""
     try:
-        done = subprocess.run(
-            [launcher, "--version"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=30,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+        return _ask_version(launcher)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout + done.stderr
 
 
 def launcher_kind(launcher: str) -> str:

@@ -299,12 +299,8 @@ Status Communicator::read_hints(const Hints& hints) {
 
 Communicator::Told Communicator::introduce(bool has_unread_hint) const {
   const Config& config = process_.config();
-  // Before the application or we make an NCCL communicator: both must see the same hosts.
-  if (config.enable) {
-    announce_virtual_node(config.virtual_nodes, place_.world_rank, place_.world_ranks);
-  }
-  // Who has no such rule says "unknown": nobody waits for nobody.
-  const topology::RankPlace place = has_schedules(*table_)
+  // Who has no such rule says "unknown".
+  const topology::RankPlace place = config.enable && has_schedules(*table_)
                                         ? own_place(process_, place_.world_rank, place_.world_ranks)
                                         : topology::RankPlace{};
   const std::pair<std::uint32_t, bool> traits[] = {
@@ -454,6 +450,8 @@ Status Communicator::agree_configuration(const Status& unread, const std::vector
 
 void Communicator::agree_placement(const std::vector<Told>& ranks,
                                    const std::vector<ToldOfHost>& hosts) {
+  // Before the application or we make an NCCL communicator: both must see the same hosts.
+  announce_virtual_node(process_.config().virtual_nodes, place_.world_rank, place_.world_ranks);
   std::vector<std::uint64_t> nodes;
   std::vector<std::uint64_t> machines;
   std::vector<topology::RankPlace> places;

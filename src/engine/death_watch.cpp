@@ -12,18 +12,26 @@
 namespace tutti::engine {
 
 WatchedCalls* DeathWatch::add(std::vector<runners::HostProcess> processes) {
-  const std::lock_guard lock(mutex_);
-  for (runners::HostProcess& process : processes) {
-    // A look is three system calls, which a program with many communicators makes once.
-    if (process.start_ticks == 0 || seen_.count(process) != 0) {
-      continue;
-    }
-    if (process.runs()) {
-      seen_.insert(process);
-    } else {
-      process = {};
+  // A look is three system calls, which a program with many communicators makes once.
+  std::vector<runners::HostProcess*> unseen;
+  {
+    const std::lock_guard lock(mutex_);
+    for (runners::HostProcess& process : processes) {
+      if (process.start_ticks != 0 && seen_.count(process) == 0) {
+        unseen.push_back(&process);
+      }
     }
   }
+  std::set<runners::HostProcess> running;
+  for (runners::HostProcess* const process : unseen) {
+    if (process->runs()) {
+      running.insert(*process);
+    } else {
+      *process = {};
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  seen_.merge(running);
   auto calls = std::make_unique<WatchedCalls>(std::move(processes));
   WatchedCalls* const name = calls.get();
   all_.emplace(name, std::move(calls));

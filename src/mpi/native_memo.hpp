@@ -83,7 +83,8 @@ class NativeMemo {
     return type == MPI_Datatype{} || type == MPI_DATATYPE_NULL || is_predefined_type(type);
   }
   static std::size_t slot(const View& view) {
-    const auto count = static_cast<std::uint32_t>(view.recv_count + 7 * view.send_count);
+    const auto count = static_cast<std::uint32_t>(view.recv_count) +
+                       7 * static_cast<std::uint32_t>(view.send_count);
     return static_cast<std::size_t>(count * 0x9E3779B1U >> 26) ^
            static_cast<std::size_t>(view.collective);
   }

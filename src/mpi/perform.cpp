@@ -918,6 +918,7 @@ Status Performance::run_native_staged(int* code) {
   };
   const bool is_bcast = view_.collective == Collective::kBcast;
   const bool is_exscan = view_.collective == Collective::kExscan;
+  const auto self = static_cast<std::size_t>(rank_);
   Staged send{.lease = {}, .spread = {}, .lower = 0, .given = view_.send};
   Staged recv{.lease = {}, .spread = {}, .lower = 0, .given = view_.recv};
   const int device = std::max(send_.memory.device, recv_.memory.device);
@@ -948,10 +949,18 @@ Status Performance::run_native_staged(int* code) {
     const bool has_gaps = std::any_of(recv_parts.begin(), recv_parts.end(), [](const Piece& piece) {
       return piece.bytes() > 0 && !piece.layout.dense;
     });
-    // A peer may send less than is received here: what lies behind it is to stay.
-    if (!reduction_ || has_gaps || is_exscan || send_.in_place) {
-      TUTTI_RETURN_IF_ERROR(copy_pieces(recv_, recv_parts, recv, true, &copies));
+    // A root may send less than is received here, and what lies behind that is to stay: this copy
+    // is made beside the root's own.
+    const bool is_from_root = is_bcast || view_.collective == Collective::kScatter ||
+                              view_.collective == Collective::kScatterv;
+    const bool reads_all = has_gaps || is_exscan || is_from_root ||
+                           (send_.in_place && (reduction_ || input_in_recv()));
+    std::span<const Piece> down = recv_parts;
+    if (!reads_all) {
+      // Gathers in place find the own block where it will be received.
+      down = send_.in_place ? down.subspan(self, 1) : down.subspan(0, 0);
     }
+    TUTTI_RETURN_IF_ERROR(copy_pieces(recv_, down, recv, true, &copies));
   }
   TUTTI_RETURN_IF_ERROR(copies.finish());
   *code = call_native(send.given, const_cast<void*>(recv.given));

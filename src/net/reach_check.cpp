@@ -111,8 +111,8 @@ std::vector<ReachCheck::Blocked> ReachCheck::evidence() const {
 std::vector<ReachCheck::Blocked> ReachCheck::blocked(TimeNs now) {
   std::vector<Blocked> found = evidence();
   evident_ns_ = found.empty() ? kNever : std::min(evident_ns_, now);
-  // The other direction's may take a moment longer.
-  if (!found.empty() && too_small_ == 0 && now < evident_ns_ + kEvidenceNs) {
+  // The other direction's may be in the next report.
+  if (!found.empty() && too_small_ == 0 && now < evident_ns_ + kReportNs + kEvidenceNs) {
     found.clear();
   }
   return found;

@@ -325,7 +325,7 @@ def test_strict__a_hint_that_cannot_be_read_is_an_error(
 ) -> None:
     result = semantics(mpi, 2, tmp_path, "hint", extra=STRICT)
     result.assert_passed("semantics")
-    assert result.lines("TUTTI_STRICT: rank 1 has a hint that cannot be read"), str(result)
+    assert result.lines("TUTTI_STRICT: rank 0 has a hint that cannot be read"), str(result)
 
 
 def test_strict__a_door_that_cannot_open_is_an_error(mpi: Mpi, door: Path, tmp_path: Path) -> None:
@@ -428,9 +428,7 @@ def test_late__a_rank_that_lives_is_waited_for(
     assert "late: 4 calls, 0 wrong" in result.stdout, str(result)
 
 
-def test_late__who_is_ahead_gives_what_it_has_written(
-    mpi: Mpi, door: Path, tmp_path: Path
-) -> None:
+def test_late__who_is_ahead_gives_what_it_has_written(mpi: Mpi, door: Path, tmp_path: Path) -> None:
     """A root that waits for a place in its rings has not given its next call's data yet."""
     once_per_library(mpi)
     result = job(
@@ -462,19 +460,25 @@ def test_late__processes_that_cannot_be_looked_at_are_no_dead_ones(
 def test_late__a_wait_in_the_librarys_own_collective_for_a_dead_rank_ends(
     mpi: Mpi, door: Path, tmp_path: Path
 ) -> None:
-    """Where the launcher lets the others live."""
+    """Where the launcher lets the others live. Hydra ends them all the same, at once, when it finds
+    the dead rank's connection closed before it hears of its end: then there is nothing to see.
+    """
     assert door
-    start = time.monotonic()
-    result = job(
-        mpi,
-        2,
-        [mpi.program("late"), "--seconds", "1", "--kill", "yes"],
-        tmp_path,
-        environment={"TUTTI_ALLREDUCE": "mpi", "TUTTI_BCAST": "mpi", "TUTTI_TIMEOUT": "1"},
-        timeout_s=60,
-        survivors=True,
-    )
-    assert "late:" not in result.stdout
-    assert time.monotonic() - start < 30, str(result)
     death = r"rank 1 \(process \d+\) has died, and this process waits for it in a collective of"
+    for _ in range(6):
+        start = time.monotonic()
+        result = job(
+            mpi,
+            2,
+            [mpi.program("late"), "--seconds", "1", "--kill", "yes"],
+            tmp_path,
+            environment={"TUTTI_ALLREDUCE": "mpi", "TUTTI_BCAST": "mpi", "TUTTI_TIMEOUT": "1"},
+            timeout_s=60,
+            survivors=True,
+        )
+        assert "late:" not in result.stdout
+        seconds = time.monotonic() - start
+        assert seconds < 30, str(result)
+        if mpi.flavour == "openmpi" or seconds > 3.5 or result.lines(death):
+            break
     assert result.lines(death), str(result)

@@ -175,8 +175,8 @@ struct Bor {
 struct Bxor {
   static TUTTI_INLINE Unit apply(Unit a, Unit b) { return a ^ b; }
 };
-/// Sums of 8-bit integers, signed or not, four at once: the highest bit of each is added apart, so
-/// that nothing is carried from one into the next.
+/// Sums of 8-bit integers, signed or not, four in a word: the highest bit of each is added apart,
+/// so that nothing is carried from one into the next.
 struct Int8Sum {
   static TUTTI_INLINE Unit apply(Unit a, Unit b) {
     constexpr Word kHighest = 0x80808080U;

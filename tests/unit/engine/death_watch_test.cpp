@@ -148,5 +148,28 @@ TEST(DeathWatch, look__a_call_that_was_left_by_a_jump_ends_with_the_next_one) {
   EXPECT_EQ(a.ends, 0);
 }
 
+TEST(DeathWatch, add__leaves_out_who_was_never_seen_to_run_and_asks_once) {
+  Child child;
+  Child another;
+  int ends = 0;
+  DeathWatch watch(0.5, [&] { ++ends; });
+  WatchedCalls* const first = watch.add({HostProcess::self(), child.process()});
+  child.die();
+  another.die();
+  {
+    const WatchedCall call(watch.add({HostProcess::self(), another.process()}));
+    for (double now_s : {1.0, 2.0, 100.0}) {
+      watch.look(now_s);
+    }
+    EXPECT_EQ(ends, 0) << "cannot be looked at, as far as is known";
+  }
+  watch.remove(first);
+  const WatchedCall call(watch.add({HostProcess::self(), child.process()}));
+  for (double now_s : {101.0, 102.0, 103.0}) {
+    watch.look(now_s);
+  }
+  EXPECT_EQ(ends, 1) << "seen to run by another communicator";
+}
+
 }  // namespace
 }  // namespace tutti::engine
