@@ -73,6 +73,41 @@ std::size_t cache_slot(const Shape& shape, std::size_t size) {
 
 }  // namespace
 
+/// What a rank tells all others before a communicator's first call, at once: each exchange costs a
+/// program that makes many communicators.
+struct Communicator::Told {
+  /// Each of one rank that is true...
+  enum : std::uint32_t {
+    kDevice = 1,  ///< Has a GPU library.
+    kActive = 2,  ///< Some rule acts on host memory.
+    kSummary = 4,
+    kStrict = 8,
+    kDisabled = 16,
+    kUnread = 32,  ///< A hint could not be read.
+    kConcurrent = 64,
+    // ... or of all.
+    kAware = 128,
+    kLarge = 256,
+    // Fixes nothing where ranks differ.
+    kAssertedHost = 512,
+    kAssertedDevice = 1024,
+    kAsserted = kAssertedHost | kAssertedDevice,
+  };
+  std::uint64_t settings = 0;  ///< Of the rules, TUTTI_* settings and MPI library, hashed.
+  std::uint64_t node = 0;
+  std::uint64_t machine = 0;
+  std::int32_t rails = 0;
+  std::int32_t socket = 0;
+  std::uint32_t traits = 0;
+  std::uint32_t unused = 0;
+};
+
+/// More, where the ranks may be on one machine.
+struct Communicator::ToldOfHost {
+  NodeShare share;
+  runners::DirectHostRunner::Introduction introduction;
+};
+
 Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
                                                            runners::Bootstrap& bootstrap,
                                                            runners::MpiLibrary* mpi,
@@ -240,41 +275,6 @@ Status Communicator::take_plan(const std::string& plan) {
   own_table_->rules.insert(own_table_->rules.begin(), hinted.rules.begin(), hinted.rules.end());
   return {};
 }
-
-/// What a rank tells all others before a communicator's first call, at once: each exchange costs a
-/// program that makes many communicators.
-struct Communicator::Told {
-  /// Each of one rank that is true...
-  enum : std::uint32_t {
-    kDevice = 1,  ///< Has a GPU library.
-    kActive = 2,  ///< Some rule acts on host memory.
-    kSummary = 4,
-    kStrict = 8,
-    kDisabled = 16,
-    kUnread = 32,  ///< A hint could not be read.
-    kConcurrent = 64,
-    // ... or of all.
-    kAware = 128,
-    kLarge = 256,
-    // Fixes nothing where ranks differ.
-    kAssertedHost = 512,
-    kAssertedDevice = 1024,
-    kAsserted = kAssertedHost | kAssertedDevice,
-  };
-  std::uint64_t settings = 0;  ///< Of the rules, TUTTI_* settings and MPI library, hashed.
-  std::uint64_t node = 0;
-  std::uint64_t machine = 0;
-  std::int32_t rails = 0;
-  std::int32_t socket = 0;
-  std::uint32_t traits = 0;
-  std::uint32_t unused = 0;
-};
-
-/// More, where the ranks may be on one machine.
-struct Communicator::ToldOfHost {
-  NodeShare share;
-  runners::DirectHostRunner::Introduction introduction;
-};
 
 Status Communicator::read_hints(const Hints& hints) {
   if (mpi_ == nullptr || !hints.plan.empty()) {
