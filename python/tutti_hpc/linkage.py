@@ -11,12 +11,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tutti_hpc import mpi, output
+from tutti_hpc import mpi, output, processes
 from tutti_hpc.errors import TuttiError
 
 _ABIS = {library: abi for abi, library in mpi.ABI_LIBRARIES.items()}
@@ -73,19 +72,8 @@ def _interpreter(program: str) -> str | None:
 
 def _output(command: Sequence[str], env: Mapping[str, str]) -> str:
     """What a command prints; nothing where it cannot be run."""
-    try:
-        return subprocess.run(
-            command,
-            env=env,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TIMEOUT_S,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
+    done = processes.ask(command, _TIMEOUT_S, env)
+    return done.stdout if done else ""
 
 
 def of(words: Sequence[str], library: mpi.Mpi) -> Linkage | None:

@@ -7,11 +7,10 @@ from __future__ import annotations
 import functools
 import os
 import re
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tutti_hpc import results
+from tutti_hpc import processes, results
 
 # As `nvidia-smi topo -m` prints it.
 LINK_LEGEND = {
@@ -39,19 +38,8 @@ class Gpus:
 
 def _output(*command: str) -> str | None:
     """Standard output of a tool, None when it is missing or fails."""
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=60,
-            check=True,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout
+    done = processes.ask(command, timeout_s=60)
+    return done.stdout if done and done.returncode == 0 else None
 
 
 def parse_nvidia_topology(text: str) -> list[list[str]]:

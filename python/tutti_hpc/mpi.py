@@ -14,12 +14,11 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tutti_hpc import paths
+from tutti_hpc import paths, processes
 from tutti_hpc.errors import TuttiError
 
 # File name of each ABI's library, as dlopen wants it.
@@ -80,27 +79,10 @@ class Facts:
     how: str
 
 
-@functools.cache
-def _ask_version(launcher: str) -> str:
-    """What `--version` prints; failures are not kept."""
-    done = subprocess.run(
-        [launcher, "--version"],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=30,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
-    return done.stdout + done.stderr
-
-
 def _version_text(launcher: str) -> str:
     """What `--version` prints; empty when it cannot be run."""
-    try:
-        return _ask_version(launcher)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
+    done = processes.ask([launcher, "--version"], timeout_s=30)
+    return done.stdout + done.stderr if done else ""
 
 
 def launcher_kind(launcher: str) -> str:
@@ -135,8 +117,8 @@ def _find_library(prefix: Path, abi: str) -> str | None:
         if (place / name).exists():
             return str(place / name)
     if prefix in (Path("/usr"), Path("/usr/local")):
-        known = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=False)
-        for line in known.stdout.splitlines():
+        known = processes.ask(["ldconfig", "-p"], timeout_s=30)
+        for line in known.stdout.splitlines() if known else ():
             if line.strip().startswith(name + " "):
                 return line.rsplit(" ", 1)[-1]
     return None
@@ -234,19 +216,11 @@ def facts(mpi: Mpi) -> Facts:
     if mpi.library_directory:
         old = environment.get("LD_LIBRARY_PATH")
         environment["LD_LIBRARY_PATH"] = str(mpi.library_directory) + (f":{old}" if old else "")
+    probe = [sys.executable, "-c", _PROBE, mpi.library, mpi.abi]
+    done = processes.ask(probe, timeout_s=60, env=environment)
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", _PROBE, mpi.library, mpi.abi],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=60,
-            check=True,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-        )
-        found = json.loads(done.stdout.splitlines()[-1])
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        found = json.loads(done.stdout.splitlines()[-1] if done and done.returncode == 0 else "")
+    except (ValueError, IndexError):
         return Facts("unknown", None, "the library could not be asked")
     queries: dict[str, bool] = found["queries"]
     version = " ".join(str(found["version"]).split())

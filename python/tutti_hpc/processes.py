@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""Processes of a job end with the command that started them, and in bounded time."""
+"""Child processes: tools that are asked, and jobs that end with the command that started them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -19,6 +19,25 @@ KILL_AFTER_S = 10.0
 _LOOK_S = 0.02
 
 Process = subprocess.Popen[Any]
+
+
+def ask(
+    command: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str] | None:
+    """Runs a foreign tool without input. None: it cannot be run, or takes longer."""
+    try:
+        return subprocess.run(
+            command,
+            env=env,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
 
 
 def end(processes: Sequence[Process], kill_after_s: float | None = None) -> list[int]:

@@ -167,10 +167,10 @@ def rail_bars(own: Results, striped: Results, ring: Results) -> Bars:
 
 
 def _measure_rails(demo: Demo, on_progress: OnProgress) -> None:
-    found_all = [one for one in mpi.find_all() if one.abi == "openmpi" and not refusal(one)]
-    if not found_all:
-        raise TuttiError("no Open MPI from 5 on was found; remedy: `make demo` installs it")
-    library = found_all[0]
+    usable = (one for one in mpi.find_all() if one.abi == "openmpi" and not refusal(one))
+    library = next(usable, None)
+    if library is None:
+        raise TuttiError("no Open MPI 5 or later was found; remedy: `make demo` installs it")
     ranks = LAB.nodes * LAB_RANKS_PER_NODE
     size = ranks * LAB_BLOCK_BYTES
 

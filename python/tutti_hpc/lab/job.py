@@ -100,9 +100,9 @@ def rank_script(job: Job, spec: Spec) -> str:
 def refusal(library: Mpi) -> str:
     """Why a launcher cannot start ranks on a lab's nodes; empty: it can."""
     if library.launcher_kind not in ("openmpi", "hydra"):
-        return "labs know the launchers of Open MPI and MPICH"
+        return "a lab needs the launcher of Open MPI or MPICH"
     if is_orte(str(library.launcher)):
-        return "labs know the launcher of Open MPI from 5 on, and this is an older one"
+        return "a lab needs Open MPI 5 or later, and this launcher is older"
     return ""
 
 
