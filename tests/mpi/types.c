@@ -19,6 +19,7 @@
 #include <string.h>
 #include <wchar.h>
 
+#include "blocking.h"
 #include "memory.h"
 #include "native.h"
 
@@ -311,31 +312,6 @@ static void fill(const Type* type, int op, int from, int count, unsigned char* b
 
 /* --- Calls ------------------------------------------------------------------------------------ */
 
-typedef enum {
-  kAllreduce,
-  kReduce,
-  kReduceScatter,
-  kReduceScatterBlock,
-  kScan,
-  kExscan,
-  kBcast,
-  kGather,
-  kGatherv,
-  kScatter,
-  kScatterv,
-  kAllgather,
-  kAllgatherv,
-  kAlltoall,
-  kAlltoallv,
-  kAlltoallw,
-  kCollectives
-} Collective;
-static const char* const collective_names[] = {
-    "allreduce",  "reduce",   "reduce_scatter", "reduce_scatter_block",
-    "scan",       "exscan",   "bcast",          "gather",
-    "gatherv",    "scatter",  "scatterv",       "allgather",
-    "allgatherv", "alltoall", "alltoallv",      "alltoallw"};
-
 #define CALL(name, ...) \
   (native ? NATIVE(MPI_##name)(__VA_ARGS__, theirs) : MPI_##name(__VA_ARGS__, ours))
 
@@ -499,11 +475,11 @@ int main(int argc, char** argv) {
   add_predefined();
   add_derived();
   for (int t = 0; t < type_count; ++t) {
-    for (int collective = kBcast; collective < kCollectives; ++collective) {
+    for (int collective = kBcast; collective < kReduce; ++collective) {
       compare(&types[t], -1, (Collective)collective, elements);
     }
     for (int op = 0; op < kOps && !types[t].moves_only; ++op) {
-      for (int collective = kAllreduce; collective < kBcast; ++collective) {
+      for (int collective = kReduce; collective < kCollectiveCount; ++collective) {
         if (!compare(&types[t], op, (Collective)collective, elements)) break;
       }
     }
