@@ -73,10 +73,10 @@ std::size_t cache_slot(const Shape& shape, std::size_t size) {
 
 }  // namespace
 
-/// What a rank tells all others before a communicator's first call, at once: each exchange costs a
-/// program that makes many communicators.
-struct Communicator::Told {
-  /// Each of one rank that is true...
+/// One rank's settings and place. All ranks exchange these in one allgather before a communicator's
+/// first call: programs that make many communicators pay for each exchange.
+struct Communicator::RankFacts {
+  /// Bits of `traits`. The communicator has one of these if any rank has it:
   enum : std::uint32_t {
     kDevice = 1,  ///< Has a GPU library.
     kActive = 2,  ///< Some rule acts on host memory.
@@ -85,10 +85,10 @@ struct Communicator::Told {
     kDisabled = 16,
     kUnread = 32,  ///< A hint could not be read.
     kConcurrent = 64,
-    // ... or of all.
+    // ... these if all ranks have them:
     kAware = 128,
     kLarge = 256,
-    // Fixes nothing where ranks differ.
+    // ... and these only if all ranks agree.
     kAssertedHost = 512,
     kAssertedDevice = 1024,
     kAsserted = kAssertedHost | kAssertedDevice,
@@ -102,8 +102,8 @@ struct Communicator::Told {
   std::uint32_t unused = 0;
 };
 
-/// More, where the ranks may be on one machine.
-struct Communicator::ToldOfHost {
+/// The part about shared memory, exchanged if the ranks may all be on one machine.
+struct Communicator::HostFacts {
   NodeShare share;
   runners::DirectHostRunner::Introduction introduction;
 };
@@ -116,8 +116,8 @@ Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
   self->facts_.has_mpi = mpi != nullptr;
   self->facts_.mpi = mpi == nullptr ? "" : mpi->name();
   const Status unread = self->read_hints(hints);
-  std::vector<Told> ranks;
-  std::vector<ToldOfHost> hosts;
+  std::vector<RankFacts> ranks;
+  std::vector<HostFacts> hosts;
   TUTTI_RETURN_IF_ERROR(self->exchange(!unread.ok(), &ranks, &hosts));
   TUTTI_RETURN_IF_ERROR(self->agree_configuration(unread, ranks));
   if (!self->inert_) {
@@ -297,66 +297,66 @@ Status Communicator::read_hints(const Hints& hints) {
   return unread;
 }
 
-Communicator::Told Communicator::introduce(bool has_unread_hint) const {
+Communicator::RankFacts Communicator::own_facts(bool has_unread_hint) const {
   const Config& config = process_.config();
-  // Who has no such rule says "unknown".
+  // Without such a rule nobody reads the place.
   const topology::RankPlace place = config.enable && has_schedules(*table_)
                                         ? own_place(process_, place_.world_rank, place_.world_ranks)
                                         : topology::RankPlace{};
   const std::pair<std::uint32_t, bool> traits[] = {
-      {Told::kDevice, process_.device() != nullptr},
-      {Told::kActive, acts_on_host_memory(*table_)},
-      {Told::kSummary, process_.summary() != nullptr},
-      {Told::kStrict, config.strict},
-      {Told::kDisabled, !config.enable},
-      {Told::kUnread, has_unread_hint},
-      {Told::kConcurrent, place_.thread_multiple},
-      {Told::kAware, place_.mpi_device_aware},
-      {Told::kLarge, mpi_ != nullptr && mpi_->has_large_counts()},
-      {Told::kAssertedHost, asserted_ == Memory::kHost},
-      {Told::kAssertedDevice, asserted_ == Memory::kDevice},
+      {RankFacts::kDevice, process_.device() != nullptr},
+      {RankFacts::kActive, acts_on_host_memory(*table_)},
+      {RankFacts::kSummary, process_.summary() != nullptr},
+      {RankFacts::kStrict, config.strict},
+      {RankFacts::kDisabled, !config.enable},
+      {RankFacts::kUnread, has_unread_hint},
+      {RankFacts::kConcurrent, place_.thread_multiple},
+      {RankFacts::kAware, place_.mpi_device_aware},
+      {RankFacts::kLarge, mpi_ != nullptr && mpi_->has_large_counts()},
+      {RankFacts::kAssertedHost, asserted_ == Memory::kHost},
+      {RankFacts::kAssertedDevice, asserted_ == Memory::kDevice},
   };
-  Told told;
-  told.settings = process_.agreement_hash() ^ place_.types_hash ^
-                  std::hash<std::string>{}(facts_.mpi) ^
-                  (own_table_ == nullptr ? 0 : own_table_->hash());
-  told.node = node_identity(config.virtual_nodes, place_.world_rank, place_.world_ranks);
-  told.machine = machine_identity();
-  told.rails = place.rails;
-  told.socket = place.socket;
+  RankFacts facts;
+  facts.settings = process_.agreement_hash() ^ place_.types_hash ^
+                   std::hash<std::string>{}(facts_.mpi) ^
+                   (own_table_ == nullptr ? 0 : own_table_->hash());
+  facts.node = node_identity(config.virtual_nodes, place_.world_rank, place_.world_ranks);
+  facts.machine = machine_identity();
+  facts.rails = place.rails;
+  facts.socket = place.socket;
   for (const auto& [trait, is_so] : traits) {
-    told.traits |= is_so ? trait : 0;
+    facts.traits |= is_so ? trait : 0;
   }
-  return told;
+  return facts;
 }
 
-Communicator::ToldOfHost Communicator::introduce_host() {
-  ToldOfHost told;
+Communicator::HostFacts Communicator::own_host_facts() {
+  HostFacts facts;
   if (!process_.config().enable || !acts_on_host_memory(*table_)) {
-    return told;
+    return facts;
   }
-  told.share = process_.node_share(place_.world_ranks);
+  facts.share = process_.node_share(place_.world_ranks);
   // Without an MPI several ranks may be threads of this process: each needs memory of its own.
   auto memory = mpi_ != nullptr
-                    ? process_.host_memory(told.share.node_ranks, place_.thread_multiple)
+                    ? process_.host_memory(facts.share.node_ranks, place_.thread_multiple)
                     : runners::HostMemory::make(runners::HostMemory::default_options(
                           place_.ranks, /*has_threads=*/false));
-  told.introduction = runners::DirectHostRunner::introduce(memory, place_.ranks);
+  facts.introduction = runners::DirectHostRunner::introduce(memory, place_.ranks);
   host_memory_ = memory.ok() ? *memory : nullptr;
-  host_introductions_ = {told.introduction};
-  return told;
+  host_introductions_ = {facts.introduction};
+  return facts;
 }
 
-Status Communicator::exchange(bool has_unread_hint, std::vector<Told>* ranks,
-                              std::vector<ToldOfHost>* hosts) {
+Status Communicator::exchange(bool has_unread_hint, std::vector<RankFacts>* ranks,
+                              std::vector<HostFacts>* hosts) {
   constexpr int kMachineRanksMax = 1024;
   const bool has_hosts = place_.ranks <= kMachineRanksMax;
-  const Told told = introduce(has_unread_hint);
-  const ToldOfHost host = has_hosts ? introduce_host() : ToldOfHost();
-  std::array<std::byte, sizeof(Told) + sizeof(ToldOfHost)> mine{};
-  std::memcpy(mine.data(), &told, sizeof(told));
-  std::memcpy(mine.data() + sizeof(told), &host, sizeof(host));
-  const std::size_t bytes_each = has_hosts ? mine.size() : sizeof(Told);
+  const RankFacts facts = own_facts(has_unread_hint);
+  const HostFacts host = has_hosts ? own_host_facts() : HostFacts();
+  std::array<std::byte, sizeof(RankFacts) + sizeof(HostFacts)> mine{};
+  std::memcpy(mine.data(), &facts, sizeof(facts));
+  std::memcpy(mine.data() + sizeof(facts), &host, sizeof(host));
+  const std::size_t bytes_each = has_hosts ? mine.size() : sizeof(RankFacts);
   const auto count = static_cast<std::size_t>(place_.ranks);
   std::vector<std::byte> all(bytes_each * count);
   if (Status gathered = bootstrap_.allgather(mine.data(), all.data(), bytes_each); !gathered.ok()) {
@@ -367,37 +367,38 @@ Status Communicator::exchange(bool has_unread_hint, std::vector<Told>* ranks,
   hosts->resize(has_hosts ? count : 0);
   for (std::size_t rank = 0; rank < count; ++rank) {
     const std::byte* const one = all.data() + rank * bytes_each;
-    std::memcpy(&(*ranks)[rank], one, sizeof(Told));
+    std::memcpy(&(*ranks)[rank], one, sizeof(RankFacts));
     if (has_hosts) {
-      std::memcpy(&(*hosts)[rank], one + sizeof(Told), sizeof(ToldOfHost));
+      std::memcpy(&(*hosts)[rank], one + sizeof(RankFacts), sizeof(HostFacts));
     }
   }
   return {};
 }
 
-Status Communicator::agree_configuration(const Status& unread, const std::vector<Told>& ranks) {
+Status Communicator::agree_configuration(const Status& unread,
+                                         const std::vector<RankFacts>& ranks) {
   std::uint32_t some = 0;
   std::uint32_t all = ~0U;
-  for (const Told& told : ranks) {
-    some |= told.traits;
-    all &= told.traits;
+  for (const RankFacts& facts : ranks) {
+    some |= facts.traits;
+    all &= facts.traits;
   }
   const auto first = [&](auto is_meant) {
     return std::find_if(ranks.begin(), ranks.end(), is_meant) - ranks.begin();
   };
   const auto first_unread =
-      first([](const Told& told) { return (told.traits & Told::kUnread) != 0; });
+      first([](const RankFacts& facts) { return (facts.traits & RankFacts::kUnread) != 0; });
   const auto first_other =
-      first([&](const Told& told) { return told.settings != ranks[0].settings; });
+      first([&](const RankFacts& facts) { return facts.settings != ranks[0].settings; });
 
-  is_concurrent_ = (some & Told::kConcurrent) != 0;
-  strict_ = (some & Told::kStrict) != 0;
-  has_devices_ = (all & Told::kDevice) != 0;
-  has_any_device_ = (some & Told::kDevice) != 0;
+  is_concurrent_ = (some & RankFacts::kConcurrent) != 0;
+  strict_ = (some & RankFacts::kStrict) != 0;
+  has_devices_ = (all & RankFacts::kDevice) != 0;
+  has_any_device_ = (some & RankFacts::kDevice) != 0;
   facts_.ranks = place_.ranks;
-  facts_.mpi_device_aware = (all & Told::kAware) != 0;
-  facts_.mpi_has_large_counts = (all & Told::kLarge) != 0;
-  const bool is_asserted_alike = (some & Told::kAsserted) == (all & Told::kAsserted);
+  facts_.mpi_device_aware = (all & RankFacts::kAware) != 0;
+  facts_.mpi_has_large_counts = (all & RankFacts::kLarge) != 0;
+  const bool is_asserted_alike = (some & RankFacts::kAsserted) == (all & RankFacts::kAsserted);
   if (!is_asserted_alike) {
     asserted_.reset();  // The standard wants it equal on all ranks; it is not, so it fixes nothing.
   }
@@ -407,7 +408,7 @@ Status Communicator::agree_configuration(const Status& unread, const std::vector
     modes_ = std::make_unique<MemoryModes>();
   }
   asserted_host_ = asserted_ == Memory::kHost;
-  if ((some & Told::kDisabled) != 0) {
+  if ((some & RankFacts::kDisabled) != 0) {
     if (mpi_ == nullptr) {
       return Status(ErrorCode::kInvalidConfig,
                     "TUTTI_ENABLE=0 on some rank, and there is no MPI to go to");
@@ -416,7 +417,7 @@ Status Communicator::agree_configuration(const Status& unread, const std::vector
     return {};
   }
   // A program that calls us by name gets an error where an MPI's hint is only ignored.
-  if (mpi_ == nullptr && (some & Told::kUnread) != 0) {
+  if (mpi_ == nullptr && (some & RankFacts::kUnread) != 0) {
     return !unread.ok() ? unread
                         : Status(ErrorCode::kInvalidConfig,
                                  "options: rank " + std::to_string(first_unread) +
@@ -431,7 +432,7 @@ Status Communicator::agree_configuration(const Status& unread, const std::vector
                     "the MPI library (give every rank the same environment, tuning file and MPI)";
   } else if (!process_.config_error().empty()) {
     disagreement_ = process_.config_error();
-  } else if (strict_ && (some & Told::kUnread) != 0) {
+  } else if (strict_ && (some & RankFacts::kUnread) != 0) {
     disagreement_ =
         "rank " + std::to_string(first_unread) + " has a hint that cannot be read (it tells why)";
   }
@@ -443,32 +444,33 @@ Status Communicator::agree_configuration(const Status& unread, const std::vector
   }
   // An erroneous configuration must be heard even where there is nothing to speed up.
   // An inert communicator's calls are not seen: with a summary none is, on any rank.
-  has_summary_ = (some & Told::kSummary) != 0;
-  inert_ = asserted_host_ && (some & Told::kActive) == 0 && !has_summary_ && disagreement_.empty();
+  has_summary_ = (some & RankFacts::kSummary) != 0;
+  inert_ =
+      asserted_host_ && (some & RankFacts::kActive) == 0 && !has_summary_ && disagreement_.empty();
   return {};
 }
 
-void Communicator::agree_placement(const std::vector<Told>& ranks,
-                                   const std::vector<ToldOfHost>& hosts) {
+void Communicator::agree_placement(const std::vector<RankFacts>& ranks,
+                                   const std::vector<HostFacts>& hosts) {
   // Before the application or we make an NCCL communicator: both must see the same hosts.
   announce_virtual_node(process_.config().virtual_nodes, place_.world_rank, place_.world_ranks);
   std::vector<std::uint64_t> nodes;
   std::vector<std::uint64_t> machines;
   std::vector<topology::RankPlace> places;
   bool is_active = false;
-  for (const Told& told : ranks) {
-    nodes.push_back(told.node);
-    machines.push_back(told.machine);
-    places.push_back({.rails = told.rails, .socket = told.socket});
-    is_active |= (told.traits & Told::kActive) != 0;
+  for (const RankFacts& facts : ranks) {
+    nodes.push_back(facts.node);
+    machines.push_back(facts.machine);
+    places.push_back({.rails = facts.rails, .socket = facts.socket});
+    is_active |= (facts.traits & RankFacts::kActive) != 0;
   }
   placement_ = topology::make_layout(nodes);
   topology::set_places(places, &placement_);
   machines_ = topology::make_layout(machines);
   host_introductions_.clear();
   if (is_active && !hosts.empty()) {
-    for (const ToldOfHost& told : hosts) {
-      host_introductions_.push_back(told.introduction);
+    for (const HostFacts& facts : hosts) {
+      host_introductions_.push_back(facts.introduction);
     }
     for (int machine = 0; machine < machines_.nodes(); ++machine) {
       std::vector<NodeShare> shares;

@@ -217,18 +217,18 @@ class Communicator {
         place_(place),
         table_(&process.table()) {}
 
-  struct Told;
-  struct ToldOfHost;
-  /// Not ok: what of the hints could not be read.
+  struct RankFacts;
+  struct HostFacts;
+  /// Error: why the hints are invalid.
   Status read_hints(const Hints& hints);
-  Told introduce(bool has_unread_hint) const;
-  ToldOfHost introduce_host();
-  /// What all ranks tell, by rank; `hosts` is empty where they are too many.
-  Status exchange(bool has_unread_hint, std::vector<Told>* ranks, std::vector<ToldOfHost>* hosts);
-  Status agree_configuration(const Status& unread, const std::vector<Told>& ranks);
+  RankFacts own_facts(bool has_unread_hint) const;
+  HostFacts own_host_facts();
+  /// All ranks' facts, by rank. `hosts` stays empty if the ranks are too many for one machine.
+  Status exchange(bool has_unread_hint, std::vector<RankFacts>* ranks, std::vector<HostFacts>* hosts);
+  Status agree_configuration(const Status& unread, const std::vector<RankFacts>& ranks);
   /// Puts the rules of a hinted plan list before all others.
   Status take_plan(const std::string& plan);
-  void agree_placement(const std::vector<Told>& ranks, const std::vector<ToldOfHost>& hosts);
+  void agree_placement(const std::vector<RankFacts>& ranks, const std::vector<HostFacts>& hosts);
   void watch_processes();
   Status look_at_peers(bool in_call);
   void give_back_host_memory();
