@@ -224,7 +224,8 @@ class Communicator {
   RankFacts own_facts(bool has_unread_hint) const;
   HostFacts own_host_facts();
   /// All ranks' facts, by rank. `hosts` stays empty if the ranks are too many for one machine.
-  Status exchange(bool has_unread_hint, std::vector<RankFacts>* ranks, std::vector<HostFacts>* hosts);
+  Status exchange(bool has_unread_hint, std::vector<RankFacts>* ranks,
+                  std::vector<HostFacts>* hosts);
   Status agree_configuration(const Status& unread, const std::vector<RankFacts>& ranks);
   /// Puts the rules of a hinted plan list before all others.
   Status take_plan(const std::string& plan);

@@ -4,10 +4,12 @@
  * A rank that comes late to each of some collectives on host memory. MPI waits for it, so must we,
  * whatever TUTTI_TIMEOUT is.
  *
- * Usage: late [--seconds S] [--kill yes] [--ahead yes]
+ * Usage: late [--seconds S] [--kill yes] [--ahead yes] [--leave yes]
  *   --kill  the late rank kills itself instead of coming to the second call.
  *   --ahead  then rank 0 gives to all in calls to which the last rank comes late and the others do
  *            not.
+ *   --leave  then all but rank 0 free a communicator as soon as they have what it gives them there,
+ *            the last one late.
  * Last line: "late: N calls, W wrong" of rank 0.
  */
 #include <mpi.h>
@@ -36,14 +38,32 @@ static int are_wrong_bcasts(int bytes, int rank) {
   return wrong;
 }
 
+/* A root waits for the late rank, and others have long freed the communicator. */
+static int is_wrong_where_others_leave(int rank, int is_late, const struct timespec* pause) {
+  enum { kBytes = 1 << 20 };
+  char* data = malloc(kBytes);
+  MPI_Comm comm;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Barrier(comm);
+  memset(data, rank == 0 ? 7 : 0, kBytes);
+  if (is_late) nanosleep(pause, NULL);
+  MPI_Bcast(data, kBytes, MPI_BYTE, 0, comm);
+  const int is_wrong = data[0] != 7 || data[kBytes - 1] != 7;
+  MPI_Comm_free(&comm);
+  free(data);
+  return is_wrong;
+}
+
 int main(int argc, char** argv) {
   double seconds = 3;
   int dies = 0;
   int ahead = 0;
+  int leave = 0;
   for (int i = 1; i + 1 < argc; i += 2) {
     if (strcmp(argv[i], "--seconds") == 0) seconds = atof(argv[i + 1]);
     if (strcmp(argv[i], "--kill") == 0) dies = 1;
     if (strcmp(argv[i], "--ahead") == 0) ahead = 1;
+    if (strcmp(argv[i], "--leave") == 0) leave = 1;
   }
   MPI_Init(&argc, &argv);
   int rank = 0;
@@ -73,6 +93,13 @@ int main(int argc, char** argv) {
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == late) nanosleep(&pause, NULL);
     int mine = are_wrong_bcasts(bytes[i], rank);
+    int all = 0;
+    MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    wrong += all;
+    ++calls;
+  }
+  if (leave) {
+    int mine = is_wrong_where_others_leave(rank, rank == late, &pause);
     int all = 0;
     MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     wrong += all;

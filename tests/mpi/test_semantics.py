@@ -443,6 +443,24 @@ def test_late__who_is_ahead_gives_what_it_has_written(mpi: Mpi, door: Path, tmp_
     assert "late: 7 calls, 0 wrong" in result.stdout, str(result)
 
 
+@pytest.mark.parametrize("plan", ["", "schedule:knomial", "direct-gamma"])
+def test_late__others_may_have_freed_the_communicator(
+    mpi: Mpi, door: Path, tmp_path: Path, plan: str
+) -> None:
+    """Who is through with a call may leave while a root still waits for a late rank."""
+    assert door
+    result = job(
+        mpi,
+        3,
+        [mpi.program("late"), "--seconds", "1", "--leave", "yes"],
+        tmp_path,
+        environment={"TUTTI_DEVICE": "none"} | ({"TUTTI_BCAST": plan} if plan else {}),
+        timeout_s=60,
+    )
+    assert result.status == 0, str(result)
+    assert "late: 5 calls, 0 wrong" in result.stdout, str(result)
+
+
 @pytest.mark.parametrize("mpi", ["mpich"], indirect=True)  # Open MPI itself dies of it.
 def test_late__processes_that_cannot_be_looked_at_are_no_dead_ones(
     mpi: Mpi, door: Path, tmp_path: Path

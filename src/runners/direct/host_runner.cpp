@@ -338,16 +338,7 @@ Status DirectHostRunner::run(Scope scope, const Call& call) {
 }
 
 Status DirectHostRunner::look_at_peers(bool in_call) const {
-  for (int peer = 0; peer < layout_.ranks; ++peer) {
-    if (is_mine(peer)) {
-      continue;
-    }
-    TUTTI_RETURN_IF_ERROR(peers_.look_at(peer, in_call ? last_call() : 0));
-    if (!peers_.processes[static_cast<std::size_t>(peer)].is_another_known()) {
-      return Status(ErrorCode::kUnavailable, "nothing tells whether a rank lives");
-    }
-  }
-  return {};
+  return peers_.look_for_messages(rank_, in_call ? last_call() : 0);
 }
 
 Status DirectHostRunner::look_at_peers(HostMemory& memory, int own_rank,
@@ -373,12 +364,7 @@ Status DirectHostRunner::look_at_peers(HostMemory& memory, int own_rank,
     peers.areas.emplace_back(layout, rank, data == nullptr ? nullptr : data + other.part.block_at,
                              nullptr);
   }
-  for (int rank = 0; rank < layout.ranks; ++rank) {
-    if (rank != own_rank) {
-      TUTTI_RETURN_IF_ERROR(peers.look_at(rank, call));
-    }
-  }
-  return {};
+  return peers.look_for_messages(own_rank, call);
 }
 
 void DirectHostRunner::give_up(const Status& reason) {

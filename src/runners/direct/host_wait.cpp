@@ -19,6 +19,8 @@ constexpr std::chrono::microseconds kNap(50);
 /// Dead ranks are looked for this often.
 constexpr double kCheckEveryS = 0.25;
 
+std::string name(int rank) { return "rank " + std::to_string(rank); }
+
 }  // namespace
 
 void BoundedWait::give_core_away() {
@@ -53,27 +55,55 @@ bool BoundedWait::is_time_to_check() {
 }
 
 Status HostPeers::look_at(int rank) const {
-  const auto i = static_cast<std::size_t>(rank);
-  const std::string who = "rank " + std::to_string(rank);
-  if (segments[i] != nullptr && areas[i].failed().read() != 0) {
-    return Status(ErrorCode::kLibraryFailed, who + " gave up");
-  }
-  if (!processes[i].runs()) {
-    return Status(ErrorCode::kLibraryFailed, who + " has died");
-  }
+  TUTTI_RETURN_IF_ERROR(look_at_process(rank));
   if (has_ended(rank)) {
-    return Status(ErrorCode::kLibraryFailed, who + " has freed the communicator");
+    return Status(ErrorCode::kLibraryFailed, name(rank) + " has freed the communicator");
   }
   return {};
 }
 
-Status HostPeers::look_at(int rank, std::uint64_t call) const {
+Status HostPeers::look_for_messages(int own_rank, std::uint64_t call) const {
+  Status unknown;
+  for (int rank = 0; rank < static_cast<int>(areas.size()); ++rank) {
+    const Status looked = rank == own_rank ? Status() : look_for_messages_of(rank, call);
+    if (!looked.ok() && looked.code() != ErrorCode::kUnavailable) {
+      return looked;
+    }
+    unknown = unknown.ok() ? looked : unknown;
+  }
+  return unknown;
+}
+
+Status HostPeers::look_for_messages_of(int rank, std::uint64_t call) const {
   const auto i = static_cast<std::size_t>(rank);
   if (call != 0 && segments[i] != nullptr && areas[i].refused().read() == call) {
     return Status(ErrorCode::kLibraryFailed,
-                  "rank " + std::to_string(rank) + " is not in it: its arguments were refused");
+                  name(rank) + " is not in it: its arguments were refused");
   }
-  return look_at(rank);
+  TUTTI_RETURN_IF_ERROR(look_at_process(rank));
+  if (has_ended(rank)) {
+    if (call == 0) {
+      return Status(ErrorCode::kUnavailable, name(rank) + " has freed the communicator");
+    }
+    if (areas[i].passed_by().read() < call) {
+      return Status(ErrorCode::kLibraryFailed,
+                    name(rank) + " has freed the communicator without this call");
+    }
+  }
+  return processes[i].is_another_known()
+             ? Status()
+             : Status(ErrorCode::kUnavailable, "nothing tells whether " + name(rank) + " lives");
+}
+
+Status HostPeers::look_at_process(int rank) const {
+  const auto i = static_cast<std::size_t>(rank);
+  if (segments[i] != nullptr && areas[i].failed().read() != 0) {
+    return Status(ErrorCode::kLibraryFailed, name(rank) + " gave up");
+  }
+  if (!processes[i].runs()) {
+    return Status(ErrorCode::kLibraryFailed, name(rank) + " has died");
+  }
+  return {};
 }
 
 void BoundedWait::check(int rank) {
@@ -81,7 +111,7 @@ void BoundedWait::check(int rank) {
     return;
   }
   const auto i = static_cast<std::size_t>(rank);
-  const std::string who = "rank " + std::to_string(rank);
+  const std::string who = name(rank);
   if (call_ != kNoCall && peers_.areas[i].calls_done().read() >= call_) {
     failure_ = Status(ErrorCode::kMismatch,
                       "direct: " + who +

@@ -36,13 +36,19 @@ struct HostPeers {
 
   /// What keeps `rank` from coming; ok: nothing known.
   Status look_at(int rank) const;
-  /// The same, in a call of that number; 0: in none.
-  Status look_at(int rank, std::uint64_t call) const;
+  /// What keeps messages of ranks other than `own_rank` from coming, in a call of that number; 0:
+  /// in none. Who has made the call may have freed the communicator since: what it sent is on its
+  /// way. kUnavailable: nothing tells.
+  Status look_for_messages(int own_rank, std::uint64_t call) const;
   /// The rank has freed the communicator.
   bool has_ended(int rank) const {
     const auto i = static_cast<std::size_t>(rank);
     return segments[i] != nullptr && areas[i].life().read() != lives[i];
   }
+
+ private:
+  Status look_at_process(int rank) const;
+  Status look_for_messages_of(int rank, std::uint64_t call) const;
 };
 
 /// One wait.

@@ -1076,6 +1076,37 @@ TEST(DirectHost, run__a_rank_that_has_freed_the_communicator_is_not_waited_for) 
   EXPECT_EQ(answers, test::all_well(kRanks));
 }
 
+/// Messages of a rank that made the call come, though it has freed the communicator since.
+TEST(DirectHost, look_at_peers__a_rank_that_has_freed_the_communicator_after_the_call) {
+  constexpr int kRanks = 2;
+  const auto answers = test::in_ranks(kRanks, [](int rank, test::Shared& shared) -> std::string {
+    ThreadWorld alone(1);
+    ForkedMpi mpi(alone, rank, kRanks, shared);
+    std::uint64_t calls = 0;
+    auto runner = create_runner(mpi, /*timeout_s=*/1800, smallest_ring(kRanks), &calls);
+    CHILD_OK(runner.status());
+    calls = 1;
+    HostArea::pass_by((*runner)->calls_line(), calls);
+    shared.barrier();
+    if (rank == 1) {
+      runner->reset();
+    }
+    shared.barrier();
+    if (rank == 0) {
+      CHILD_OK((*runner)->look_at_peers(/*in_call=*/true));
+      const Status in_none = (*runner)->look_at_peers(/*in_call=*/false);
+      CHILD_EXPECT(in_none.code() == ErrorCode::kUnavailable, in_none.message());
+      calls = 2;
+      const Status in_next = (*runner)->look_at_peers(/*in_call=*/true);
+      CHILD_EXPECT(in_next.message().find("without this call") != std::string::npos,
+                   in_next.message());
+    }
+    shared.barrier();
+    return "";
+  });
+  EXPECT_EQ(answers, test::all_well(kRanks));
+}
+
 TEST(DirectHost, create__without_memory_is_an_error_on_all_ranks) {
   ThreadWorld world(2);
   world.run([&](int rank) {

@@ -21,7 +21,7 @@ TEST(Explain, explain_json__the_call_and_the_choice) {
     "oversubscribed": false, "mpi": true, "mpi_name": "", "mpi_device_aware": false, "ccl": true, "ccl_name": "nccl"})"));
   EXPECT_EQ(document["plan"], "ccl-beta");
   EXPECT_EQ(document["parameters"], json::object());
-  EXPECT_EQ(document["rule"], json::parse(R"({"index": 32, "origin": "default: device memory",
+  EXPECT_EQ(document["rule"], json::parse(R"({"index": 33, "origin": "default: device memory",
     "text": "any, device -> ccl"})"));
   EXPECT_EQ(document["fallback"], false);
   EXPECT_EQ(document["refused"], json::array());
@@ -38,7 +38,7 @@ TEST(Explain, explain_json__refused_rules_with_reasons) {
   ASSERT_EQ(document["refused"].size(), 1U);
   EXPECT_EQ(document["refused"][0]["plan"], "ccl-gamma");
   EXPECT_EQ(document["refused"][0]["reason"], "no library found");
-  EXPECT_EQ(document["refused"][0]["rule"]["index"], 32);
+  EXPECT_EQ(document["refused"][0]["rule"]["index"], 33);
   EXPECT_EQ(document["communicator"]["ccl_refusal"], "no library found");
 }
 
