@@ -71,6 +71,7 @@ struct Collectives {
   X(Group_size)                 \
   X(Group_translate_ranks)      \
   X(Group_free)                 \
+  X(Info_create)                \
   X(Info_free)                  \
   X(Info_get)                   \
   X(Info_set)                   \

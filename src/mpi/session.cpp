@@ -143,6 +143,9 @@ Result<Session*> attach(MPI_Comm comm) {
 /// Hints that came with a communicator in a way we do not stand in front of, as far as MPI kept
 /// them.
 void take_missing_hints(Session* session) {
+  if (!keeps_hints()) {
+    return;  // Asking takes as long as a short collective.
+  }
   MPI_Info info = MPI_INFO_NULL;
   if (pmpi.Comm_get_info(session->comm, &info) != MPI_SUCCESS || info == MPI_INFO_NULL) {
     return;
@@ -341,7 +344,7 @@ Status start(Session* session) {
       pmpi.Query_thread(&threads) == MPI_SUCCESS && threads == MPI_THREAD_MULTIPLE;
   place.mpi_device_aware =
       process.device() != nullptr && mpi_is_device_aware(process.device()->name());
-  place.types_hash = ask_library_types(has_world());
+  place.types_hash = ask_library(has_world());
   take_missing_hints(session);
   auto created = engine::Communicator::create(process, *session->library, session->library.get(),
                                               place, session->hints);

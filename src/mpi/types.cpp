@@ -15,6 +15,7 @@
 
 #include "mpi/library.hpp"
 #include "mpi/pmpi.hpp"
+#include "mpi/session.hpp"
 #include "runners/direct/host_reduce.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
@@ -409,6 +410,8 @@ void ask_for_aliasing(MPI_Comm alone) {
 /// MPI_COMM_SELF exists; otherwise nobody is asked.
 std::atomic<bool> g_has_self{false};
 
+std::atomic<bool> g_keeps_hints{true};
+
 /// On a communicator of this rank alone that returns errors, if there is one to be had.
 template <class Ask>
 void ask_alone(Ask ask) {
@@ -423,6 +426,24 @@ void ask_alone(Ask ask) {
   pmpi.Comm_free(&alone);
 }
 
+void ask_for_hints(MPI_Comm alone) {
+  MPI_Info given = MPI_INFO_NULL;
+  MPI_Info kept = MPI_INFO_NULL;
+  if (pmpi.Info_create(&given) != MPI_SUCCESS) {
+    return;
+  }
+  for (const char* key : {kPlanKey, kMemoryKindsKey}) {
+    pmpi.Info_set(given, key, "mpi");
+  }
+  if (pmpi.Comm_set_info(alone, given) == MPI_SUCCESS &&
+      pmpi.Comm_get_info(alone, &kept) == MPI_SUCCESS) {
+    g_keeps_hints =
+        !info_value(kept, kPlanKey).empty() || !info_value(kept, kMemoryKindsKey).empty();
+    pmpi.Info_free(&kept);
+  }
+  pmpi.Info_free(&given);
+}
+
 void ask_for_all(MPI_Comm alone, std::span<NamedType> named) {
   for (NamedType& one : named) {
     ask_for(alone, &one);
@@ -431,7 +452,7 @@ void ask_for_all(MPI_Comm alone, std::span<NamedType> named) {
 
 }  // namespace
 
-std::uint64_t ask_library_types(bool has_self) {
+std::uint64_t ask_library(bool has_self) {
   static std::once_flag asked;
   static std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a.
   std::call_once(asked, [&] {
@@ -445,6 +466,7 @@ std::uint64_t ask_library_types(bool has_self) {
     ask_alone([](MPI_Comm alone) {
       ask_for_all(alone, g_named);
       ask_for_aliasing(alone);
+      ask_for_hints(alone);
     });
     for (const NamedType& named : g_named) {
       for (const DataType meaning : named.meaning) {
@@ -454,6 +476,8 @@ std::uint64_t ask_library_types(bool has_self) {
   });
   return hash;
 }
+
+bool keeps_hints() { return g_keeps_hints; }
 
 int aliasing_error(Collective collective, std::uint64_t elements) {
   const AliasingErrors& errors = g_aliasing_errors[static_cast<std::size_t>(collective)];

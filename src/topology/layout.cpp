@@ -24,14 +24,21 @@ bool Layout::is_consecutive() const { return std::is_sorted(node_of.begin(), nod
 Layout make_layout(const std::vector<std::uint64_t>& identities) {
   Layout layout;
   std::unordered_map<std::uint64_t, int> nodes;
+  int node = 0;
+  layout.node_of.reserve(identities.size());
+  layout.local_of.reserve(identities.size());
   for (std::size_t rank = 0; rank < identities.size(); ++rank) {
-    const auto [found, is_new] =
-        nodes.try_emplace(identities[rank], static_cast<int>(layout.ranks_of.size()));
-    if (is_new) {
-      layout.ranks_of.emplace_back();
+    // Ranks of a node mostly follow each other, and programs make many communicators.
+    if (rank == 0 || identities[rank] != identities[rank - 1]) {
+      const auto [found, is_new] =
+          nodes.try_emplace(identities[rank], static_cast<int>(layout.ranks_of.size()));
+      if (is_new) {
+        layout.ranks_of.emplace_back();
+      }
+      node = found->second;
     }
-    auto& ranks = layout.ranks_of[Layout::index(found->second)];
-    layout.node_of.push_back(found->second);
+    auto& ranks = layout.ranks_of[Layout::index(node)];
+    layout.node_of.push_back(node);
     layout.local_of.push_back(static_cast<int>(ranks.size()));
     ranks.push_back(static_cast<int>(rank));
   }

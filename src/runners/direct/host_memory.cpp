@@ -3,6 +3,7 @@
 #include "runners/direct/host_memory.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <utility>
 
@@ -138,14 +139,15 @@ Result<HostMemory::Part> HostMemory::take(int ranks) {
     free_sets_.pop_back();
   }
   std::byte* const block = data() + part.block_at;
-  // The life counter stays: a rank of the last communicator may still look at it, and at others
-  // just before it sees that.
-  for (Bytes at = sizeof(std::uint64_t); at < bytes; at += sizeof(std::uint64_t)) {
-    HostCounter(block + at).publish(0);
-  }
+  // First the life: a rank of the last communicator may still look at the other counters, which are
+  // cleared only once it can see that they are another's.
   const HostCounter life(block);
   part.life = life.read() + 1;
   life.publish(part.life);
+  std::atomic_thread_fence(std::memory_order_release);
+  for (Bytes at = sizeof(std::uint64_t); at < bytes; at += sizeof(std::uint64_t)) {
+    HostCounter(block + at).publish(0);
+  }
   part.ticket = segment_->ticket();
   sizes_[part.block_at] = bytes;
   return part;

@@ -3,10 +3,12 @@
 #include "runners/direct/host_process.hpp"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <optional>
 #include <sstream>
@@ -51,13 +53,20 @@ std::optional<State> read_state(std::int32_t number, bool* gone) {
   return fields ? std::optional(state) : std::nullopt;
 }
 
+/// That led to this process since the library was loaded.
+std::atomic<std::uint32_t> g_forks{0};
+
 }  // namespace
 
-HostProcess HostProcess::self() {
-  // Asked for by each communicator; another process after a fork.
+/// Each communicator asks some times who this process is, and a system call takes longer than the
+/// rest of the answer.
+const HostProcess& HostProcess::self() {
   thread_local HostProcess process;
-  const std::int32_t number = getpid();
-  if (process.number != number) {
+  thread_local std::uint32_t forks = 0;
+  static const bool sees_forks = pthread_atfork(nullptr, nullptr, [] { ++g_forks; }) == 0;
+  if (process.number == 0 || forks != g_forks || !sees_forks) {
+    const std::int32_t number = getpid();
+    forks = g_forks;
     struct stat space {};
     const bool is_known = stat("/proc/self/ns/pid", &space) == 0;
     process = {.number = number,

@@ -16,7 +16,7 @@ struct HostProcess {
   std::uint32_t number_space = 0;  ///< Its PID namespace: there the number is its own. 0: unknown.
   std::uint64_t start_ticks = 0;   ///< Since the machine's start; 0: unknown.
 
-  static HostProcess self();
+  static const HostProcess& self();
   /// True in doubt, where /proc cannot be read or has not the process's number.
   bool runs() const;
   /// Whether runs() is no doubt.

@@ -76,16 +76,20 @@ Status HostPeers::look_for_messages(int own_rank, std::uint64_t call) const {
 
 Status HostPeers::look_for_messages_of(int rank, std::uint64_t call) const {
   const auto i = static_cast<std::size_t>(rank);
-  if (call != 0 && segments[i] != nullptr && areas[i].refused().read() == call) {
-    return Status(ErrorCode::kLibraryFailed,
-                  name(rank) + " is not in it: its arguments were refused");
-  }
   TUTTI_RETURN_IF_ERROR(look_at_process(rank));
-  if (has_ended(rank)) {
-    if (call == 0) {
+  if (segments[i] != nullptr) {
+    // Before the life, which tells whose they are: the block may have gone to another communicator.
+    const std::uint64_t passed_by = areas[i].passed_by().read();
+    const std::uint64_t refused = areas[i].refused().read();
+    const std::uint64_t ends = areas[i].life().read() - lives[i];
+    if (ends > 1 || (ends == 1 && call == 0)) {
       return Status(ErrorCode::kUnavailable, name(rank) + " has freed the communicator");
     }
-    if (areas[i].passed_by().read() < call) {
+    if (call != 0 && refused == call) {
+      return Status(ErrorCode::kLibraryFailed,
+                    name(rank) + " is not in it: its arguments were refused");
+    }
+    if (ends == 1 && passed_by < call) {
       return Status(ErrorCode::kLibraryFailed,
                     name(rank) + " has freed the communicator without this call");
     }
