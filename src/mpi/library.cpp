@@ -121,13 +121,16 @@ bool is_fatal(MPI_Comm comm) {
 /// MPI_Comm_create and MPI_Intercomm_merge make no handler: MPI_COMM_WORLD's gets their errors, and
 /// who asks hears MPI_ERRORS_ARE_FATAL.
 MPI_Comm handled_on(MPI_Comm comm) {
-  int has_world = 0;
-  const bool may_have_none = known_library_name() == "mpich" && is_fatal(comm) &&
-                             pmpi.Initialized(&has_world) == MPI_SUCCESS && has_world != 0;
+  const bool may_have_none = known_library_name() == "mpich" && is_fatal(comm) && has_world();
   return may_have_none && !is_fatal(MPI_COMM_WORLD) ? MPI_COMM_WORLD : comm;
 }
 
 }  // namespace
+
+bool has_world() {
+  int flag = 0;
+  return pmpi.Initialized(&flag) == MPI_SUCCESS && flag != 0;
+}
 
 void call_errhandler(MPI_Comm comm, int code) { pmpi.Comm_call_errhandler(handled_on(comm), code); }
 
@@ -155,8 +158,7 @@ bool g_has_quiet = false;
 
 MPI_Comm quiet_comm() {
   const std::lock_guard lock(g_mutex);
-  int has_self = 0;
-  if (!g_has_quiet && pmpi.Initialized(&has_self) == MPI_SUCCESS && has_self != 0) {
+  if (!g_has_quiet && has_world()) {
     g_has_quiet = split(MPI_COMM_SELF, 0, 0, &g_quiet);
   }
   return g_has_quiet ? g_quiet : MPI_COMM_NULL;
@@ -167,6 +169,18 @@ void free_quiet_comm() {
   if (std::exchange(g_has_quiet, false)) {
     pmpi.Comm_free(&g_quiet);
   }
+}
+
+void ask_alone(const std::function<void(MPI_Comm)>& ask) {
+  MPI_Comm alone = MPI_COMM_NULL;
+  // Not split(): MPICH's MPI_COMM_SELF would then keep the handler that it has now.
+  if (!has_world() || pmpi.Comm_split(MPI_COMM_SELF, 0, 0, &alone) != MPI_SUCCESS) {
+    return;
+  }
+  if (pmpi.Comm_set_errhandler(alone, MPI_ERRORS_RETURN) == MPI_SUCCESS) {
+    ask(alone);
+  }
+  pmpi.Comm_free(&alone);
 }
 
 PrivateComm::~PrivateComm() {

@@ -23,10 +23,15 @@ namespace tutti::mpi::TUTTI_FLAVOUR {
 /// Raises an error of the application's on its communicator, as the MPI itself would.
 void call_errhandler(MPI_Comm comm, int code);
 
+/// MPI_COMM_WORLD and MPI_COMM_SELF exist: MPI_Init was called, not only MPI_Session_init.
+bool has_world();
+
 /// A communicator of this rank alone, on which an error is neither raised nor lost: MPICH returns
 /// MPI_SUCCESS where a handler of the application's has run. Null: none is to be had.
 MPI_Comm quiet_comm();
 void free_quiet_comm();
+/// Calls `ask` with such a communicator that is freed after it; not at all where none is to be had.
+void ask_alone(const std::function<void(MPI_Comm)>& ask);
 
 /// For a scope: errors on an application's communicator are returned and not raised.
 class QuietErrors {

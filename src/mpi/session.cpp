@@ -88,12 +88,6 @@ int shut_down(MPI_Comm /*comm*/, int /*keyval*/, void* /*value*/, void* /*extra*
   return MPI_SUCCESS;
 }
 
-/// MPI_COMM_WORLD and MPI_COMM_SELF exist: MPI_Init was called, not only MPI_Session_init.
-bool has_world() {
-  int flag = 0;
-  return pmpi.Initialized(&flag) == MPI_SUCCESS && flag != 0;
-}
-
 /// A program with a communicator in its hand has started MPI, in one way or the other.
 bool is_finalized() {
   int flag = 0;
@@ -140,11 +134,37 @@ Result<Session*> attach(MPI_Comm comm) {
   return session.release();
 }
 
+/// Whether the library keeps keys of an info that it does not know, as MPICH 5 and Open MPI 5 do
+/// not. Asked once: a communicator's info takes as long as a short collective. True in doubt.
+bool keeps_hints() {
+  static const bool keeps = [] {
+    bool are_found = true;
+    ask_alone([&](MPI_Comm alone) {
+      MPI_Info given = MPI_INFO_NULL;
+      MPI_Info kept = MPI_INFO_NULL;
+      if (pmpi.Info_create(&given) != MPI_SUCCESS) {
+        return;
+      }
+      pmpi.Info_set(given, kPlanKey, "mpi");
+      pmpi.Info_set(given, kMemoryKindsKey, "mpi");
+      if (pmpi.Comm_set_info(alone, given) == MPI_SUCCESS &&
+          pmpi.Comm_get_info(alone, &kept) == MPI_SUCCESS) {
+        are_found =
+            !info_value(kept, kPlanKey).empty() || !info_value(kept, kMemoryKindsKey).empty();
+        pmpi.Info_free(&kept);
+      }
+      pmpi.Info_free(&given);
+    });
+    return are_found;
+  }();
+  return keeps;
+}
+
 /// Hints that came with a communicator in a way we do not stand in front of, as far as MPI kept
 /// them.
 void take_missing_hints(Session* session) {
   if (!keeps_hints()) {
-    return;  // Asking takes as long as a short collective.
+    return;
   }
   MPI_Info info = MPI_INFO_NULL;
   if (pmpi.Comm_get_info(session->comm, &info) != MPI_SUCCESS || info == MPI_INFO_NULL) {
@@ -344,7 +364,7 @@ Status start(Session* session) {
       pmpi.Query_thread(&threads) == MPI_SUCCESS && threads == MPI_THREAD_MULTIPLE;
   place.mpi_device_aware =
       process.device() != nullptr && mpi_is_device_aware(process.device()->name());
-  place.types_hash = ask_library(has_world());
+  place.types_hash = ask_library_types();
   take_missing_hints(session);
   auto created = engine::Communicator::create(process, *session->library, session->library.get(),
                                               place, session->hints);

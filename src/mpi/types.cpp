@@ -15,7 +15,6 @@
 
 #include "mpi/library.hpp"
 #include "mpi/pmpi.hpp"
-#include "mpi/session.hpp"
 #include "runners/direct/host_reduce.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
@@ -407,43 +406,6 @@ void ask_for_aliasing(MPI_Comm alone) {
   }
 }
 
-/// MPI_COMM_SELF exists; otherwise nobody is asked.
-std::atomic<bool> g_has_self{false};
-
-std::atomic<bool> g_keeps_hints{true};
-
-/// On a communicator of this rank alone that returns errors, if there is one to be had.
-template <class Ask>
-void ask_alone(Ask ask) {
-  MPI_Comm alone = MPI_COMM_NULL;
-  // Not MPI_Comm_dup, which runs the copy callbacks of the application's attributes.
-  if (!g_has_self || pmpi.Comm_split(MPI_COMM_SELF, 0, 0, &alone) != MPI_SUCCESS) {
-    return;
-  }
-  if (pmpi.Comm_set_errhandler(alone, MPI_ERRORS_RETURN) == MPI_SUCCESS) {
-    ask(alone);
-  }
-  pmpi.Comm_free(&alone);
-}
-
-void ask_for_hints(MPI_Comm alone) {
-  MPI_Info given = MPI_INFO_NULL;
-  MPI_Info kept = MPI_INFO_NULL;
-  if (pmpi.Info_create(&given) != MPI_SUCCESS) {
-    return;
-  }
-  for (const char* key : {kPlanKey, kMemoryKindsKey}) {
-    pmpi.Info_set(given, key, "mpi");
-  }
-  if (pmpi.Comm_set_info(alone, given) == MPI_SUCCESS &&
-      pmpi.Comm_get_info(alone, &kept) == MPI_SUCCESS) {
-    g_keeps_hints =
-        !info_value(kept, kPlanKey).empty() || !info_value(kept, kMemoryKindsKey).empty();
-    pmpi.Info_free(&kept);
-  }
-  pmpi.Info_free(&given);
-}
-
 void ask_for_all(MPI_Comm alone, std::span<NamedType> named) {
   for (NamedType& one : named) {
     ask_for(alone, &one);
@@ -452,11 +414,10 @@ void ask_for_all(MPI_Comm alone, std::span<NamedType> named) {
 
 }  // namespace
 
-std::uint64_t ask_library(bool has_self) {
+std::uint64_t ask_library_types() {
   static std::once_flag asked;
   static std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a.
-  std::call_once(asked, [&] {
-    g_has_self = has_self;
+  std::call_once(asked, [] {
     // What the standard lets nobody reduce is the library's alone, until it has said what it does.
     for (MPI_Datatype type : {MPI_CHAR, MPI_WCHAR, MPI_CHARACTER, MPI_PACKED}) {
       if (NamedType* const named = find_named(type); named != nullptr) {
@@ -466,7 +427,6 @@ std::uint64_t ask_library(bool has_self) {
     ask_alone([](MPI_Comm alone) {
       ask_for_all(alone, g_named);
       ask_for_aliasing(alone);
-      ask_for_hints(alone);
     });
     for (const NamedType& named : g_named) {
       for (const DataType meaning : named.meaning) {
@@ -476,8 +436,6 @@ std::uint64_t ask_library(bool has_self) {
   });
   return hash;
 }
-
-bool keeps_hints() { return g_keeps_hints; }
 
 int aliasing_error(Collective collective, std::uint64_t elements) {
   const AliasingErrors& errors = g_aliasing_errors[static_cast<std::size_t>(collective)];

@@ -39,7 +39,7 @@ void load_types();
 /// communicator of this rank alone an operation is checked and not carried out. After MPI_Init;
 /// where there is no MPI_COMM_SELF (the sessions model) the standard's meaning holds. Returns a
 /// hash of the answers, for the ranks to compare.
-std::uint64_t ask_library(bool has_self);
+std::uint64_t ask_library_types();
 
 /// Basic type of a reduction by an operation; kOther for what only the MPI library can reduce, or
 /// report as an error.
@@ -50,12 +50,8 @@ bool is_predefined_type(MPI_Datatype type);
 select::ReduceOp reduce_op(MPI_Op op);
 
 /// The error that the library gives where a call's input lies where its output goes, without
-/// MPI_IN_PLACE; MPI_SUCCESS where it does not look for that. Known after ask_library().
+/// MPI_IN_PLACE; MPI_SUCCESS where it does not look for that. Known after ask_library_types().
 int aliasing_error(select::Collective collective, std::uint64_t elements);
-
-/// Whether a communicator may have hints of ours which its MPI_Comm_get_info tells: neither MPICH 5
-/// nor Open MPI 5 keeps keys that it does not know. True until ask_library() has found out.
-bool keeps_hints();
 
 /// How elements of a type lie in memory. Bytes.
 struct TypeLayout {
