@@ -3,7 +3,6 @@
 #include "runners/direct/host_memory.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <string>
 #include <utility>
 
@@ -144,7 +143,6 @@ Result<HostMemory::Part> HostMemory::take(int ranks) {
   const HostCounter life(block);
   part.life = life.read() + 1;
   life.publish(part.life);
-  std::atomic_thread_fence(std::memory_order_release);
   for (Bytes at = sizeof(std::uint64_t); at < bytes; at += sizeof(std::uint64_t)) {
     HostCounter(block + at).publish(0);
   }

@@ -53,13 +53,12 @@ std::optional<State> read_state(std::int32_t number, bool* gone) {
   return fields ? std::optional(state) : std::nullopt;
 }
 
-/// That led to this process since the library was loaded.
+/// Forks that led to this process since it was first asked for.
 std::atomic<std::uint32_t> g_forks{0};
 
 }  // namespace
 
-/// Each communicator asks some times who this process is, and a system call takes longer than the
-/// rest of the answer.
+/// Each communicator asks several times, and getpid() would take longer than all the rest.
 const HostProcess& HostProcess::self() {
   thread_local HostProcess process;
   thread_local std::uint32_t forks = 0;

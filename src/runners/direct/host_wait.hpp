@@ -36,9 +36,9 @@ struct HostPeers {
 
   /// What keeps `rank` from coming; ok: nothing known.
   Status look_at(int rank) const;
-  /// What keeps messages of ranks other than `own_rank` from coming, in a call of that number; 0:
-  /// in none. Who has made the call may have freed the communicator since: what it sent is on its
-  /// way. kUnavailable: nothing tells.
+  /// What keeps messages of ranks other than `own_rank` from coming in call number `call`; 0: in no
+  /// call. A rank that has made the call may have freed the communicator since: its messages still
+  /// arrive. kUnavailable: nothing tells.
   Status look_for_messages(int own_rank, std::uint64_t call) const;
   /// The rank has freed the communicator.
   bool has_ended(int rank) const {
