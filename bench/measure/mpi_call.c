@@ -8,6 +8,10 @@
 #include "measure.h"
 #if defined(OPEN_MPI)
 #include <mpi-ext.h>
+#if defined(MPIX_C_FLOAT16)
+/* Open MPI 4, which many distributions have, lacks it: the program starts there all the same. */
+#pragma weak ompi_mpi_short_float
+#endif
 #endif
 
 /* In the order of type.c's table. */
@@ -39,6 +43,9 @@ MPI_Datatype mpi_type(const struct type* type) {
       return MPI_C_DOUBLE_COMPLEX;
 #if defined(MPIX_C_FLOAT16)
     case 12:
+#if defined(OPEN_MPI)
+      if (&ompi_mpi_short_float == NULL) return MPI_DATATYPE_NULL;
+#endif
       return MPIX_C_FLOAT16;
 #endif
 #if defined(MPIX_BFLOAT16)

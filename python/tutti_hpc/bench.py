@@ -26,6 +26,7 @@ from tutti_hpc import (
 )
 from tutti_hpc.call_options import collective_argument, op_option, type_option
 from tutti_hpc.lab import state
+from tutti_hpc.lab.job import refusal
 
 
 def parse_plans(text: str) -> tuple[str, ...]:
@@ -169,7 +170,7 @@ def command(
         check=check,
         virtual_nodes=virtual_nodes,
     )
-    lab = measure.LabJob(parse_lab(lab_name), ppn, mpi_name) if lab_name else None
+    lab = measure.LabJob(parse_lab(lab_name), ppn) if lab_name else None
     if lab and virtual_nodes:
         raise click.UsageError("--virtual-nodes is for one machine; a lab has nodes of its own")
     check_names(job)
@@ -179,7 +180,7 @@ def command(
     shown = output.progress(f"{collective}, {ranks} ranks")
     with processes.signals_as_exits(), shown as on_progress:
         if job.mpi_plans:
-            library = linkage.preferred()[0] if lab and not mpi_name else mpi.find(mpi_name)
+            library = linkage.find(mpi_name, refusal) if lab else mpi.find(mpi_name)
             parts.append(measure.run(job, library, on_progress, lab))
         if job.net_plans:
             parts.append(measure.run_net(job, lab, on_progress))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,8 @@ if importlib.util.find_spec("mpi4py"):
     print(open("/proc/self/maps").read())
 """
 _TIMEOUT_S = 60
+
+Refusal = Callable[[mpi.Mpi], str]  # Why a launcher is of no use for this; empty: it is.
 
 
 @dataclass(frozen=True)
@@ -100,22 +102,36 @@ def of(words: Sequence[str], library: mpi.Mpi) -> Linkage | None:
     return None
 
 
-def preferred() -> list[mpi.Mpi]:
-    """The MPIs of this machine: that of PATH, then Open MPI, then the others.
+def preferred(refusal: Refusal) -> list[mpi.Mpi]:
+    """The MPIs of this machine: that of PATH, then Open MPI, then the others; refused ones last.
 
     Waiting ranks of Open MPI give their core away, which a lab is short of.
     """
     return sorted(
-        mpi.find_all(), key=lambda one: (one.origin != mpi.ON_PATH, one.launcher_kind != "openmpi")
+        mpi.find_all(),
+        key=lambda one: (
+            refusal(one) != "",
+            one.origin != mpi.ON_PATH,
+            one.launcher_kind != "openmpi",
+        ),
     )
 
 
-def choose(words: Sequence[str], wanted: str | None) -> mpi.Mpi:
+def find(wanted: str | None, refusal: Refusal) -> mpi.Mpi:
+    """As mpi.find, but the preferred one of those that a name means."""
+    if wanted is None or wanted in mpi.ABI_LIBRARIES:
+        for candidate in preferred(refusal):
+            if wanted in (None, candidate.abi):
+                return candidate
+    return mpi.find(wanted)
+
+
+def choose(words: Sequence[str], wanted: str | None, refusal: Refusal) -> mpi.Mpi:
     """The MPI whose launcher starts `words`: the wanted one, which must fit, or one that fits."""
     if _executable(words[0]) is None:
         raise TuttiError(f"{words[0]}: no such program; remedy: the path of an executable file")
     if wanted is not None:
-        named = mpi.find(wanted)
+        named = find(wanted, refusal)
         linkage = of(words, named)
         if linkage and not _fits(named, linkage):
             raise TuttiError(
@@ -125,7 +141,7 @@ def choose(words: Sequence[str], wanted: str | None) -> mpi.Mpi:
             )
         return named
     linkage = None
-    for candidate in preferred():
+    for candidate in preferred(refusal):
         seen = of(words, candidate)
         if seen and _fits(candidate, seen):
             output.note(
@@ -139,7 +155,7 @@ def choose(words: Sequence[str], wanted: str | None) -> mpi.Mpi:
             f"{linkage.program} uses the {mpi.ABI_NAMES[linkage.abi]}, of which no launcher is "
             "found; remedy: --mpi with the path of its prefix or mpirun"
         )
-    chosen = next(iter(preferred()), None) or mpi.find(None)
+    chosen = find(None, refusal)
     output.note(
         f"which MPI {words[0]} uses cannot be seen before it runs: started by {chosen.launcher}; "
         "--mpi names another"

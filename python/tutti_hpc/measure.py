@@ -83,12 +83,11 @@ class Job:
 class LabJob:
     """A job that runs in a lab instead of on this machine itself.
 
-    `mpi`: as the user named it; `striped`: each rank uses all rails, not only its own.
+    `striped`: each rank uses all rails, not only its own.
     """
 
     place: state.Place
     ranks_per_node: int
-    mpi: str | None = None
     striped: bool = False
 
 
@@ -263,7 +262,7 @@ def run(
     program += _ccl_arguments(chosen)
     if lab:
         env = {**lifetime.python_environment(), **settings}
-        command = _lab_command(lab, job.ranks, program, preload is not None)
+        command = _lab_command(lab, library, job.ranks, program, preload is not None)
     else:
         command = launch.ranks_command(library, job.ranks, program, env)
     lines, status = _execute(command, env, on_progress)
@@ -273,11 +272,14 @@ def run(
     return results
 
 
-def _lab_command(lab: LabJob, ranks: int, program: Sequence[str], preload: bool) -> list[str]:
+def _lab_command(
+    lab: LabJob, library: mpi.Mpi, ranks: int, program: Sequence[str], preload: bool
+) -> list[str]:
     words = [sys.executable, "-m", "tutti_hpc", "lab"]
     words += ["--directory", str(lab.place.base), "--name", lab.place.name]
     words += ["run", "-n", str(ranks), "--ppn", str(lab.ranks_per_node)]
-    words += ["--mpi", lab.mpi] if lab.mpi else []
+    # The one that the program is of: of one name there may be several.
+    words += ["--mpi", str(library.launcher)]
     words += ["--striped"] if lab.striped else []
     words += [] if preload else ["--no-preload"]
     return [*words, "--", *program]

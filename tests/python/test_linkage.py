@@ -48,6 +48,10 @@ def openmpi(origin: str = "") -> mpi.Mpi:
     return mpi.Mpi("openmpi", "/o/lib/libmpi.so.40", launcher, "openmpi", Path("/o"), origin)
 
 
+def nothing_refused(_: mpi.Mpi) -> str:
+    return ""
+
+
 @pytest.mark.parametrize("abi", mpi.ABI_LIBRARIES)
 def test_of__every_abi_also_behind_other_programs(machine: Path, abi: str) -> None:
     program = str(machine / abi)
@@ -84,7 +88,7 @@ def test_choose__the_launcher_of_the_programs_mpi(
     machine: Path, abi: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program = str(machine / abi)
-    chosen = linkage.choose([program], None)
+    chosen = linkage.choose([program], None, nothing_refused)
     assert chosen.launcher_kind == ("openmpi" if abi == "openmpi" else "hydra")
     said = f"tutti: {program} uses the {mpi.ABI_NAMES[abi]}: started by {chosen.launcher}\n"
     assert capsys.readouterr().err == said
@@ -95,24 +99,43 @@ def test_choose__a_launcher_that_does_not_fit_is_an_error(
 ) -> None:
     program = str(machine / "openmpi")
     with pytest.raises(TuttiError, match="ranks would not see each other; remedy: --mpi openmpi"):
-        linkage.choose([program], "mpich")
-    assert linkage.choose([program], "openmpi") == openmpi()
-    assert linkage.choose([str(machine / "abi")], "mpich") == mpich()
+        linkage.choose([program], "mpich", nothing_refused)
+    assert linkage.choose([program], "openmpi", nothing_refused) == openmpi()
+    assert linkage.choose([str(machine / "abi")], "mpich", nothing_refused) == mpich()
     assert capsys.readouterr().err == ""  # Who names one is not told which it is.
     has(monkeypatch, mpich())
     with pytest.raises(TuttiError, match="uses the Open MPI ABI, of which no launcher is found"):
-        linkage.choose([program], None)
+        linkage.choose([program], None, nothing_refused)
     with pytest.raises(TuttiError, match="nowhere: no such program; remedy"):
-        linkage.choose([str(machine / "nowhere")], None)
+        linkage.choose([str(machine / "nowhere")], None, nothing_refused)
 
 
 def test_choose__where_it_cannot_be_seen(
     machine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = str(machine / "script")
-    assert linkage.choose([script], None) == openmpi()
+    assert linkage.choose([script], None, nothing_refused) == openmpi()
     assert "cannot be seen before it runs: started by /o/bin/mpirun; --mpi" in (
         capsys.readouterr().err
     )
     has(monkeypatch, openmpi(), mpich(origin=mpi.ON_PATH))
-    assert linkage.choose([script], None).launcher_kind == "hydra"
+    assert linkage.choose([script], None, nothing_refused).launcher_kind == "hydra"
+
+
+def test_choose__one_that_is_refused_is_the_last_resort(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a distribution's Open MPI 4 on PATH beside a later one, in a lab."""
+    old = mpi.Mpi("openmpi", "l", Path("/usr/bin/mpirun"), "openmpi", Path("/usr"), mpi.ON_PATH)
+    program = str(machine / "openmpi")
+
+    def refusal(one: mpi.Mpi) -> str:
+        return "too old" if one is old else ""
+
+    has(monkeypatch, old, openmpi())
+    for wanted in ("openmpi", None):
+        assert linkage.choose([program], wanted, refusal) == openmpi()
+        assert linkage.choose([program], wanted, nothing_refused) == old
+        assert linkage.find(wanted, refusal) == openmpi()
+    has(monkeypatch, old)
+    assert linkage.choose([program], "openmpi", refusal) == old

@@ -127,6 +127,17 @@ def test_build__network_plugin_has_both_names() -> None:
     assert not (LIBRARIES / "libnccl-net.so").exists()
 
 
+def test_build__measured_program_starts_with_open_mpi_4() -> None:
+    """Which many distributions have. What Open MPI 5 alone has is looked for at run time."""
+    program = LIBRARIES.parent / "bench" / "measure" / "tutti-measure-openmpi"
+    if not program.exists():
+        pytest.skip(f"no {program.name}: Tutti was built without Open MPI's headers")
+    listed = output("nm", "-D", "--format=posix", program).splitlines()
+    kinds = dict(line.split()[:2] for line in listed)
+    assert kinds["ompi_mpi_float"] in "BU"  # What nm says of one that every Open MPI has.
+    assert kinds.get("ompi_mpi_short_float", "w") in "wv"
+
+
 def test_wheel__objects_inside(tmp_path: Path) -> None:
     wheels = sorted(
         (REPOSITORY / "dist").glob("tutti_hpc-*.whl"), key=lambda path: path.stat().st_mtime

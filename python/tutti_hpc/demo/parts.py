@@ -9,7 +9,6 @@ what came out. A part that cannot run raises TuttiError, whose text is the reaso
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -197,7 +196,7 @@ def _measure_rails(demo: Demo, on_progress: OnProgress) -> None:
                 (True, job(("native",), RING)),
             )
         ):
-            lab = measure.LabJob(place, LAB_RANKS_PER_NODE, "openmpi", striped)
+            lab = measure.LabJob(place, LAB_RANKS_PER_NODE, striped)
             found.append(measure.run(one, library, None, lab))
             on_progress((number + 1) / 3)
     demo.rails = rail_bars(*found)
@@ -217,7 +216,7 @@ def _bench(words: Sequence[str], runs: int, on_progress: OnProgress) -> dict[str
     with tempfile.TemporaryDirectory(prefix="tutti-demo-") as directory:
         out = Path(directory, "results.json")
         command = [sys.executable, str(root / "bench" / words[0]), *words[1:], "-o", str(out)]
-        env = {**os.environ, "PYTHONPATH": str(root / "python")}
+        env = lifetime.python_environment()
         said: list[str] = []
         process = subprocess.Popen(
             command,

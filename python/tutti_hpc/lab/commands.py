@@ -196,7 +196,7 @@ def run(
     Example: tutti lab run -n 16 --ppn 4 --plan allgather=rings -- ./app
     """
     found = place.require()
-    library = linkage.choose(words, mpi_name)
+    library = linkage.choose(words, mpi_name, job.refusal)
     chosen = rank_settings(library, not no_preload, settings(strict, log_level, None, plans))
     agent = place.directory / "agent"
     wanted = job.Job(ranks, ppn, words, striped, chosen)
