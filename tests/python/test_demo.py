@@ -95,6 +95,9 @@ def test_bars__times_and_rates_are_compared_the_right_way_round() -> None:
     assert "50% of what the links allow" in sentence
     assert "4.0 times faster than default, 2.0 times faster than best" in sentence
     assert "8.0 times 1 stream" in demo_document.transport_sentence(RATES)
+    assert BARS.bound is not None
+    beaten = msgspec.structs.replace(BARS, bound=BARS.ours().value * 1.02)
+    assert "100% of what the links allow" in demo_document.rails_sentence(beaten)
 
 
 def test_sentences__one_for_each_part_that_ran(measured: Results) -> None:
