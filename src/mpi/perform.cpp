@@ -609,11 +609,12 @@ Status Performance::turn_away(int* code, const engine::Route* route) {
   }
   engine_.pass_by();
   *code = refused_ == MPI_SUCCESS ? call_native(view_.send, view_.recv) : refused_;
+  // An error handler may free the communicator: MPI has called it by now, or it comes last.
+  if (may_be_apart && *code != MPI_SUCCESS && has_engine(&session_, &engine_)) {
+    engine_.refuse();
+  }
   if (refused_ != MPI_SUCCESS) {
     call_errhandler(session_.comm, refused_);
-  }
-  if (may_be_apart && *code != MPI_SUCCESS) {
-    engine_.refuse();
   }
   return {};
 }

@@ -459,6 +459,12 @@ std::string info_value(MPI_Info info, const char* key) {
   return value;
 }
 
+bool has_engine(const Session* session, const engine::Communicator* engine) {
+  const std::lock_guard lock(g_mutex);
+  return std::find(g_sessions.begin(), g_sessions.end(), session) != g_sessions.end() &&
+         session->engine.get() == engine;
+}
+
 Session* existing_session(MPI_Comm comm) {
   if (g_session_keyval == MPI_KEYVAL_INVALID) {
     return nullptr;

@@ -60,6 +60,10 @@ inline NativeMemo* native_memo(Session& session) {
   return static_cast<NativeMemo*>(session.engine->route_memo().get());
 }
 
+/// Whether the session still is one, and has this engine: an error handler of the application may
+/// free the communicator, or give it hints that start it anew. Takes a lock.
+bool has_engine(const Session* session, const engine::Communicator* engine);
+
 /// The session of a communicator, started if this is its first collective. Null when the call
 /// must go to MPI untouched (a null communicator, inert, MPI not running). When set-up failed, or
 /// the session could not be made, which other ranks do not know of, `*error` holds the code to

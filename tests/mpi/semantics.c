@@ -1366,6 +1366,46 @@ static void case_scopes(void) {
   MPI_Comm_free(&group.comm);
 }
 
+static int handled;
+
+static void free_comm(MPI_Comm* comm, int* code, ...) {
+  (void)code;
+  ++handled;
+  MPI_Comm freed = *comm;
+  MPI_Comm_free(&freed);
+}
+
+/* An error handler that frees the communicator whose call was refused. */
+static void case_freeing(void) {
+  MPI_Errhandler frees = MPI_ERRHANDLER_NULL;
+  MPI_Comm_create_errhandler(free_comm, &frees);
+  for (int is_later = 0; is_later < 2; ++is_later) {
+    begin("alltoallv with a negative count, whose error frees the communicator, %s",
+          is_later ? "later" : "first");
+    Group group = returning();
+    MPI_Comm_set_errhandler(group.comm, frees);
+    double data[kMaxRanks] = {0};
+    double result[kMaxRanks];
+    int counts[kMaxRanks];
+    int displacements[kMaxRanks] = {0};
+    for (int peer = 0; peer < group.ranks; ++peer) counts[peer] = 1;
+    if (is_later) {
+      expect_success(MPI_Alltoallv(data, counts, displacements, MPI_DOUBLE, result, counts,
+                                   displacements, MPI_DOUBLE, group.comm));
+    }
+    handled = 0; /* MPICH returns MPI_SUCCESS after a handler of the application. */
+    counts[0] = -1;
+    MPI_Alltoallv(data, counts, displacements, MPI_DOUBLE, result, counts, displacements,
+                  MPI_DOUBLE, group.comm);
+    expect(handled == 1, "the handler was not called once");
+  }
+  MPI_Errhandler_free(&frees);
+  begin("another communicator after those that were freed");
+  Group group = returning();
+  check_group(group, true);
+  MPI_Comm_free(&group.comm);
+}
+
 /* Memory that runs out in the middle of a call: the next malloc of this thread has none. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__GLIBC__)
 static _Thread_local bool starves;
@@ -1605,6 +1645,7 @@ static const Case cases[] = {
     {"alike", case_alike, false},
     {"late", case_late, false},
     {"scopes", case_scopes, false},
+    {"freeing", case_freeing, false},
     {"stale", case_stale, false},
     {"fortran", case_fortran, true},
     {"capture", case_capture, false},
