@@ -144,7 +144,10 @@ Result<HostMemory::Part> HostMemory::take(int ranks) {
   part.life = life.read() + 1;
   life.publish(part.life);
   for (Bytes at = sizeof(std::uint64_t); at < bytes; at += sizeof(std::uint64_t)) {
-    HostCounter(block + at).publish(0);
+    const HostCounter counter(block + at);
+    if (counter.read() != 0) {  // A line that is written has to come from all who looked at it.
+      counter.publish(0);
+    }
   }
   part.ticket = segment_->ticket();
   sizes_[part.block_at] = bytes;
