@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <iterator>
+#include <type_traits>
 #include <utility>
 
 #include "base/log.hpp"
@@ -102,10 +103,15 @@ struct Communicator::RankFacts {
   std::uint32_t unused = 0;
 };
 
-/// The part about shared memory, exchanged if the ranks may all be on one machine.
+/// The part about shared memory.
 struct Communicator::HostFacts {
   NodeShare share;
   runners::DirectHostRunner::Introduction introduction;
+};
+
+struct Communicator::Told {
+  RankFacts facts;
+  HostFacts host;  ///< Exchanged if the ranks may all be on one machine.
 };
 
 Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
@@ -116,13 +122,12 @@ Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
   self->facts_.has_mpi = mpi != nullptr;
   self->facts_.mpi = mpi == nullptr ? "" : mpi->name();
   const Status unread = self->read_hints(hints);
-  std::vector<RankFacts> ranks;
-  std::vector<HostFacts> hosts;
-  TUTTI_RETURN_IF_ERROR(self->exchange(!unread.ok(), &ranks, &hosts));
+  std::vector<Told> ranks;
+  TUTTI_RETURN_IF_ERROR(self->exchange(!unread.ok(), &ranks));
   TUTTI_RETURN_IF_ERROR(self->agree_configuration(unread, ranks));
   if (!self->inert_) {
     self->free_what_was_lent();
-    self->agree_placement(ranks, hosts);
+    self->agree_placement(ranks);
     self->inert_ = !self->can_act();
   }
   if (self->inert_) {
@@ -347,49 +352,51 @@ Communicator::HostFacts Communicator::own_host_facts() {
   return facts;
 }
 
-Status Communicator::exchange(bool has_unread_hint, std::vector<RankFacts>* ranks,
-                              std::vector<HostFacts>* hosts) {
+/// More ranks than a machine has exchange nothing about shared memory.
+bool Communicator::may_share_machine() const {
   constexpr int kMachineRanksMax = 1024;
-  const bool has_hosts = place_.ranks <= kMachineRanksMax;
-  const RankFacts facts = own_facts(has_unread_hint);
-  const HostFacts host = has_hosts ? own_host_facts() : HostFacts();
-  std::array<std::byte, sizeof(RankFacts) + sizeof(HostFacts)> mine{};
-  std::memcpy(mine.data(), &facts, sizeof(facts));
-  std::memcpy(mine.data() + sizeof(facts), &host, sizeof(host));
-  const std::size_t bytes_each = has_hosts ? mine.size() : sizeof(RankFacts);
-  const auto count = static_cast<std::size_t>(place_.ranks);
-  std::vector<std::byte> all(bytes_each * count);
-  if (Status gathered = bootstrap_.allgather(mine.data(), all.data(), bytes_each); !gathered.ok()) {
-    failure_ = gathered;  // Others may have heard of this rank's memory.
-    return gathered;
-  }
-  ranks->resize(count);
-  hosts->resize(has_hosts ? count : 0);
-  for (std::size_t rank = 0; rank < count; ++rank) {
-    const std::byte* const one = all.data() + rank * bytes_each;
-    std::memcpy(&(*ranks)[rank], one, sizeof(RankFacts));
-    if (has_hosts) {
-      std::memcpy(&(*hosts)[rank], one + sizeof(RankFacts), sizeof(HostFacts));
-    }
-  }
-  return {};
+  return place_.ranks <= kMachineRanksMax;
 }
 
-Status Communicator::agree_configuration(const Status& unread,
-                                         const std::vector<RankFacts>& ranks) {
+Status Communicator::exchange(bool has_unread_hint, std::vector<Told>* ranks) {
+  static_assert(std::is_trivially_copyable_v<Told>);
+  const auto count = static_cast<std::size_t>(place_.ranks);
+  Told mine;
+  mine.facts = own_facts(has_unread_hint);
+  ranks->resize(count);
+  Status gathered;
+  if (may_share_machine()) {
+    mine.host = own_host_facts();
+    gathered = bootstrap_.allgather(&mine, ranks->data(), sizeof(Told));
+  } else {
+    std::vector<RankFacts> all(count);
+    gathered = bootstrap_.allgather(&mine.facts, all.data(), sizeof(RankFacts));
+    for (std::size_t rank = 0; rank < count; ++rank) {
+      (*ranks)[rank].facts = all[rank];
+    }
+  }
+  if (!gathered.ok()) {
+    failure_ = gathered;  // Others may have heard of this rank's memory.
+  }
+  return gathered;
+}
+
+Status Communicator::agree_configuration(const Status& unread, const std::vector<Told>& ranks) {
   std::uint32_t some = 0;
   std::uint32_t all = ~0U;
-  for (const RankFacts& facts : ranks) {
-    some |= facts.traits;
-    all &= facts.traits;
+  for (const Told& told : ranks) {
+    some |= told.facts.traits;
+    all &= told.facts.traits;
   }
   const auto first = [&](auto is_meant) {
-    return std::find_if(ranks.begin(), ranks.end(), is_meant) - ranks.begin();
+    return std::find_if(ranks.begin(), ranks.end(),
+                        [&](const Told& told) { return is_meant(told.facts); }) -
+           ranks.begin();
   };
   const auto first_unread =
       first([](const RankFacts& facts) { return (facts.traits & RankFacts::kUnread) != 0; });
   const auto first_other =
-      first([&](const RankFacts& facts) { return facts.settings != ranks[0].settings; });
+      first([&](const RankFacts& facts) { return facts.settings != ranks[0].facts.settings; });
 
   is_concurrent_ = (some & RankFacts::kConcurrent) != 0;
   strict_ = (some & RankFacts::kStrict) != 0;
@@ -450,34 +457,36 @@ Status Communicator::agree_configuration(const Status& unread,
   return {};
 }
 
-void Communicator::agree_placement(const std::vector<RankFacts>& ranks,
-                                   const std::vector<HostFacts>& hosts) {
+void Communicator::agree_placement(const std::vector<Told>& ranks) {
   // Before the application or we make an NCCL communicator: both must see the same hosts.
   announce_virtual_node(process_.config().virtual_nodes, place_.world_rank, place_.world_ranks);
   std::vector<std::uint64_t> nodes;
   std::vector<std::uint64_t> machines;
   std::vector<topology::RankPlace> places;
+  nodes.reserve(ranks.size());
+  machines.reserve(ranks.size());
+  places.reserve(ranks.size());
   bool is_active = false;
-  for (const RankFacts& facts : ranks) {
+  for (const auto& [facts, host] : ranks) {
     nodes.push_back(facts.node);
     machines.push_back(facts.machine);
     places.push_back({.rails = facts.rails, .socket = facts.socket});
     is_active |= (facts.traits & RankFacts::kActive) != 0;
   }
   placement_ = topology::make_layout(nodes);
+  machines_ = nodes == machines ? placement_ : topology::make_layout(machines);
   topology::set_places(places, &placement_);
-  machines_ = topology::make_layout(machines);
   host_introductions_.clear();
-  if (is_active && !hosts.empty()) {
-    for (const HostFacts& facts : hosts) {
-      host_introductions_.push_back(facts.introduction);
+  if (is_active && may_share_machine()) {
+    host_introductions_.reserve(ranks.size());
+    for (const Told& told : ranks) {
+      host_introductions_.push_back(told.host.introduction);
     }
-    for (int machine = 0; machine < machines_.nodes(); ++machine) {
+    for (const std::vector<int>& on_machine : machines_.ranks_of) {
       std::vector<NodeShare> shares;
-      for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
-        if (machines_.node_of[rank] == machine) {
-          shares.push_back(hosts[rank].share);
-        }
+      shares.reserve(on_machine.size());
+      for (const int rank : on_machine) {
+        shares.push_back(ranks[static_cast<std::size_t>(rank)].host.share);
       }
       facts_.oversubscribed |= is_oversubscribed(shares);
     }

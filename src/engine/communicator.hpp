@@ -219,17 +219,18 @@ class Communicator {
 
   struct RankFacts;
   struct HostFacts;
+  struct Told;
   /// Error: why the hints are invalid.
   Status read_hints(const Hints& hints);
   RankFacts own_facts(bool has_unread_hint) const;
   HostFacts own_host_facts();
   /// All ranks' facts, by rank. `hosts` stays empty if the ranks are too many for one machine.
-  Status exchange(bool has_unread_hint, std::vector<RankFacts>* ranks,
-                  std::vector<HostFacts>* hosts);
-  Status agree_configuration(const Status& unread, const std::vector<RankFacts>& ranks);
+  bool may_share_machine() const;
+  Status exchange(bool has_unread_hint, std::vector<Told>* ranks);
+  Status agree_configuration(const Status& unread, const std::vector<Told>& ranks);
   /// Puts the rules of a hinted plan list before all others.
   Status take_plan(const std::string& plan);
-  void agree_placement(const std::vector<RankFacts>& ranks, const std::vector<HostFacts>& hosts);
+  void agree_placement(const std::vector<Told>& ranks);
   void watch_processes();
   Status look_at_peers(bool in_call);
   void give_back_host_memory();

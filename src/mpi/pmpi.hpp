@@ -68,6 +68,7 @@ struct Collectives {
   X(Comm_set_info)              \
   X(Comm_get_info)              \
   X(Comm_group)                 \
+  X(Group_compare)              \
   X(Group_size)                 \
   X(Group_translate_ranks)      \
   X(Group_free)                 \

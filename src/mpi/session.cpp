@@ -259,6 +259,12 @@ std::vector<int> world_ranks_of(MPI_Comm comm, int ranks) {
   std::vector<int> own(static_cast<std::size_t>(ranks));
   std::iota(own.begin(), own.end(), 0);
   const bool is_known = with_world_group([&](MPI_Group world) {
+    // As after MPI_Comm_dup. Open MPI translates a rank by a comparison with each other one.
+    int compared = MPI_UNEQUAL;
+    if (pmpi.Group_compare(group.get(), world, &compared) == MPI_SUCCESS && compared == MPI_IDENT) {
+      found = own;
+      return true;
+    }
     return pmpi.Group_translate_ranks(group.get(), ranks, own.data(), world, found.data()) ==
            MPI_SUCCESS;
   });

@@ -23,6 +23,7 @@ constexpr Bytes kBlocksReserved = 256 << 10;
 constexpr int kLooksAtRetired = 8;
 
 constexpr Bytes kPage = 4096;
+constexpr Bytes kLineBytes = 128;  // Two lines: prefetchers take them in pairs.
 
 Bytes head_bytes() { return HostLayout::round_up(SharedSegment::kHeadBytes, kPage); }
 
@@ -112,7 +113,7 @@ Result<HostMemory::Part> HostMemory::take(int ranks) {
   reuse_retired();
   HostLayout layout;
   layout.ranks = ranks;
-  const Bytes bytes = HostLayout::round_up(layout.block_bytes(), 128);
+  const Bytes bytes = HostLayout::round_up(layout.block_bytes(), kLineBytes);
   if (!options_.shares_rings && free_sets_.empty()) {
     return Status(ErrorCode::kUnavailable,
                   "this process has memory for " + std::to_string(options_.ring_sets) +
@@ -143,10 +144,15 @@ Result<HostMemory::Part> HostMemory::take(int ranks) {
   const HostCounter life(block);
   part.life = life.read() + 1;
   life.publish(part.life);
-  for (Bytes at = sizeof(std::uint64_t); at < bytes; at += sizeof(std::uint64_t)) {
-    const HostCounter counter(block + at);
-    if (counter.read() != 0) {  // A line that is written has to come from all who looked at it.
-      counter.publish(0);
+  // A line that is written has to come from all who have looked at it: only those that are not 0.
+  for (Bytes line = 0; line < bytes; line += kLineBytes) {
+    const Bytes first = line == 0 ? sizeof(std::uint64_t) : line;
+    std::uint64_t is_used = 0;
+    for (Bytes at = first; at < line + kLineBytes; at += sizeof(std::uint64_t)) {
+      is_used |= HostCounter(block + at).read();
+    }
+    for (Bytes at = first; is_used != 0 && at < line + kLineBytes; at += sizeof(std::uint64_t)) {
+      HostCounter(block + at).publish(0);
     }
   }
   part.ticket = segment_->ticket();
