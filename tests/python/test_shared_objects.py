@@ -28,7 +28,7 @@ NEIGHBOURS = {
     "libtutti-mpi.so": {"libtutti.so", "libtutti.so.0"},
     NETWORK_PLUGIN_FOR_RCCL: {NETWORK_PLUGIN},
 }
-RELEASE_BYTES_MAX = 8 << 20
+RELEASE_BYTES_MAX = 8_000_000
 HEADERS = sorted((REPOSITORY / "include").rglob("*.h*"))
 
 ALLOWED_NEEDED = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux.*)\.so\.\d+")
