@@ -109,7 +109,7 @@ struct Communicator::HostFacts {
   runners::DirectHostRunner::Introduction introduction;
 };
 
-struct Communicator::Told {
+struct Communicator::ExchangedFacts {
   RankFacts facts;
   HostFacts host;  ///< Exchanged if the ranks may all be on one machine.
 };
@@ -122,7 +122,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
   self->facts_.has_mpi = mpi != nullptr;
   self->facts_.mpi = mpi == nullptr ? "" : mpi->name();
   const Status unread = self->read_hints(hints);
-  std::vector<Told> ranks;
+  std::vector<ExchangedFacts> ranks;
   TUTTI_RETURN_IF_ERROR(self->exchange(!unread.ok(), &ranks));
   TUTTI_RETURN_IF_ERROR(self->agree_configuration(unread, ranks));
   if (!self->inert_) {
@@ -352,22 +352,21 @@ Communicator::HostFacts Communicator::own_host_facts() {
   return facts;
 }
 
-/// More ranks than a machine has exchange nothing about shared memory.
 bool Communicator::may_share_machine() const {
   constexpr int kMachineRanksMax = 1024;
   return place_.ranks <= kMachineRanksMax;
 }
 
-Status Communicator::exchange(bool has_unread_hint, std::vector<Told>* ranks) {
-  static_assert(std::is_trivially_copyable_v<Told>);
+Status Communicator::exchange(bool has_unread_hint, std::vector<ExchangedFacts>* ranks) {
+  static_assert(std::is_trivially_copyable_v<ExchangedFacts>);
   const auto count = static_cast<std::size_t>(place_.ranks);
-  Told mine;
+  ExchangedFacts mine;
   mine.facts = own_facts(has_unread_hint);
   ranks->resize(count);
   Status gathered;
   if (may_share_machine()) {
     mine.host = own_host_facts();
-    gathered = bootstrap_.allgather(&mine, ranks->data(), sizeof(Told));
+    gathered = bootstrap_.allgather(&mine, ranks->data(), sizeof(ExchangedFacts));
   } else {
     std::vector<RankFacts> all(count);
     gathered = bootstrap_.allgather(&mine.facts, all.data(), sizeof(RankFacts));
@@ -381,16 +380,17 @@ Status Communicator::exchange(bool has_unread_hint, std::vector<Told>* ranks) {
   return gathered;
 }
 
-Status Communicator::agree_configuration(const Status& unread, const std::vector<Told>& ranks) {
+Status Communicator::agree_configuration(const Status& unread,
+                                         const std::vector<ExchangedFacts>& ranks) {
   std::uint32_t some = 0;
   std::uint32_t all = ~0U;
-  for (const Told& told : ranks) {
-    some |= told.facts.traits;
-    all &= told.facts.traits;
+  for (const ExchangedFacts& one : ranks) {
+    some |= one.facts.traits;
+    all &= one.facts.traits;
   }
   const auto first = [&](auto is_meant) {
     return std::find_if(ranks.begin(), ranks.end(),
-                        [&](const Told& told) { return is_meant(told.facts); }) -
+                        [&](const ExchangedFacts& one) { return is_meant(one.facts); }) -
            ranks.begin();
   };
   const auto first_unread =
@@ -457,7 +457,7 @@ Status Communicator::agree_configuration(const Status& unread, const std::vector
   return {};
 }
 
-void Communicator::agree_placement(const std::vector<Told>& ranks) {
+void Communicator::agree_placement(const std::vector<ExchangedFacts>& ranks) {
   // Before the application or we make an NCCL communicator: both must see the same hosts.
   announce_virtual_node(process_.config().virtual_nodes, place_.world_rank, place_.world_ranks);
   std::vector<std::uint64_t> nodes;
@@ -476,11 +476,11 @@ void Communicator::agree_placement(const std::vector<Told>& ranks) {
   placement_ = topology::make_layout(nodes);
   machines_ = nodes == machines ? placement_ : topology::make_layout(machines);
   topology::set_places(places, &placement_);
-  host_introductions_.clear();
+  std::vector<runners::DirectHostRunner::Introduction> introductions;
   if (is_active && may_share_machine()) {
-    host_introductions_.reserve(ranks.size());
-    for (const Told& told : ranks) {
-      host_introductions_.push_back(told.host.introduction);
+    introductions.reserve(ranks.size());
+    for (const ExchangedFacts& one : ranks) {
+      introductions.push_back(one.host.introduction);
     }
     for (const std::vector<int>& on_machine : machines_.ranks_of) {
       std::vector<NodeShare> shares;
@@ -490,6 +490,9 @@ void Communicator::agree_placement(const std::vector<Told>& ranks) {
       }
       facts_.oversubscribed |= is_oversubscribed(shares);
     }
+  }
+  host_introductions_ = std::move(introductions);  // Its own stays there until all are.
+  if (!host_introductions_.empty()) {
     watch_processes();
   }
   if (machines_.nodes() != 1) {
@@ -634,7 +637,9 @@ Result<const Route*> Communicator::route(Collective collective, std::optional<By
   if (cached.route.fallbacks != nullptr) [[unlikely]] {
     cached.route.fallbacks->fetch_add(1, std::memory_order_relaxed);
   }
-  summary_cell_ = cached.route.summary;
+  if (cached.route.summary != nullptr) [[unlikely]] {
+    Summary::current() = cached.route.summary;
+  }
   last_route_ = &cached.route;
   return last_route_;
 }

@@ -182,8 +182,6 @@ class Communicator {
   /// Name of the plan used last, for the info key tutti_plan_used.
   std::string last_plan() const;
   Process& process() { return process_; }
-  /// Where the call under way is counted, for TimedCall.
-  Summary::Cell** summary_cell() { return &summary_cell_; }
 
  private:
   /// Of a communicator in its process: gone after all that may have leased memory.
@@ -219,18 +217,19 @@ class Communicator {
 
   struct RankFacts;
   struct HostFacts;
-  struct Told;
+  struct ExchangedFacts;
   /// Error: why the hints are invalid.
   Status read_hints(const Hints& hints);
   RankFacts own_facts(bool has_unread_hint) const;
   HostFacts own_host_facts();
-  /// All ranks' facts, by rank. `hosts` stays empty if the ranks are too many for one machine.
+  /// More ranks than a machine has exchange nothing about shared memory.
   bool may_share_machine() const;
-  Status exchange(bool has_unread_hint, std::vector<Told>* ranks);
-  Status agree_configuration(const Status& unread, const std::vector<Told>& ranks);
+  /// All ranks' facts, by rank.
+  Status exchange(bool has_unread_hint, std::vector<ExchangedFacts>* ranks);
+  Status agree_configuration(const Status& unread, const std::vector<ExchangedFacts>& ranks);
   /// Puts the rules of a hinted plan list before all others.
   Status take_plan(const std::string& plan);
-  void agree_placement(const std::vector<Told>& ranks);
+  void agree_placement(const std::vector<ExchangedFacts>& ranks);
   void watch_processes();
   Status look_at_peers(bool in_call);
   void give_back_host_memory();
@@ -356,7 +355,6 @@ class Communicator {
 
   /// By a hash of the shape; grows, since a program may have thousands of communicators.
   std::vector<CachedRoute> routes_;
-  Summary::Cell* summary_cell_ = nullptr;
   /// Who carried the last call on a stream; kMpi: there was none.
   select::Backend last_on_stream_ = select::Backend::kMpi;
 };

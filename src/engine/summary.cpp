@@ -105,12 +105,13 @@ std::string Summary::table(int rank, int ranks) const {
 void TimedCall::finish() noexcept {
   const std::uint64_t elapsed_ns = monotonic_ns() - start_ns_;
   try {
+    Summary::Cell* const current = Summary::current();
     Summary::Cell* const cell =
-        *cell_ != nullptr ? *cell_ : summary_->cell(collective_, Bytes{0}, "native");
+        current != nullptr ? current : summary_->cell(collective_, Bytes{0}, "native");
     cell->calls.fetch_add(1, std::memory_order_relaxed);
     cell->elapsed_ns.fetch_add(elapsed_ns, std::memory_order_relaxed);
   } catch (...) {
-    *cell_ = nullptr;  // No memory for a row: the call itself went well, and is not counted.
+    // No memory for a row: the call itself went well, and is not counted.
   }
 }
 

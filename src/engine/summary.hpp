@@ -28,6 +28,13 @@ class Summary {
     std::atomic<std::uint64_t> elapsed_ns{0};
   };
 
+  /// Where this thread's call under way is counted, which its route sets; null: not known yet. Of
+  /// the thread, not of the communicator: an error handler may free that in the call.
+  static Cell*& current() {
+    thread_local Cell* cell = nullptr;
+    return cell;
+  }
+
   /// `bytes`: as selection counts them (select::Shape::bytes).
   Cell* cell(select::Collective collective, std::optional<Bytes> bytes, const std::string& plan);
 
@@ -41,15 +48,14 @@ class Summary {
   std::map<Key, Cell> cells_;
 };
 
-/// Times one call for the summary; costs a branch where there is none. `cell` is the
-/// communicator's, which its route sets during the call. A call of which nothing moves has no route
-/// and is counted as `native`, which is where it goes.
+/// Times one call for the summary; costs a branch where there is none. A call of which nothing
+/// moves has no route and is counted as `native`, which is where it goes.
 class TimedCall {
  public:
-  TimedCall(Summary* summary, select::Collective collective, Summary::Cell** cell)
-      : summary_(summary), collective_(collective), cell_(cell) {
+  TimedCall(Summary* summary, select::Collective collective)
+      : summary_(summary), collective_(collective) {
     if (summary_ != nullptr) [[unlikely]] {
-      *cell_ = nullptr;
+      Summary::current() = nullptr;
       start_ns_ = monotonic_ns();
     }
   }
@@ -66,7 +72,6 @@ class TimedCall {
 
   Summary* summary_;
   select::Collective collective_;
-  Summary::Cell** cell_;
   std::uint64_t start_ns_ = 0;
 };
 

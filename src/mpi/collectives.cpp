@@ -42,8 +42,7 @@ template <auto kDescribe, class... Arguments>
   if (session == nullptr) {
     return error == MPI_SUCCESS ? call.call_native() : error;
   }
-  const engine::TimedCall timed(session->engine->process().summary(), call.view.collective,
-                                session->engine->summary_cell());
+  const engine::TimedCall timed(session->engine->process().summary(), call.view.collective);
   return perform(*session, call.view, NativeCall(call.native));
 }
 
@@ -358,12 +357,11 @@ int any_barrier(MPI_Comm comm) {
   if (session == nullptr) {
     return error == MPI_SUCCESS ? pmpi.Barrier(comm) : error;
   }
-  const engine::TimedCall timed(session->engine->process().summary(), Collective::kBarrier,
-                                session->engine->summary_cell());
+  const engine::TimedCall timed(session->engine->process().summary(), Collective::kBarrier);
   const engine::Route* native = nullptr;
   const Status status = guarded([&] { return run_barrier(*session->engine, &native); });
   if (!status.ok()) {
-    return fail_call(*session, status);
+    return fail_call(*session, *session->engine, status);
   }
   if (native == nullptr) {
     return MPI_SUCCESS;

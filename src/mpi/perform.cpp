@@ -1295,16 +1295,18 @@ void remember_native(Session& session, const View& view, const engine::Route& ro
   native_memo(session)->add(view, &route, !engine.has_own_plans(view.collective));
 }
 
-int fail_call(Session& session, const Status& status) {
+int fail_call(Session& session, engine::Communicator& engine, const Status& status) {
+  if (status.raised() && !has_engine(&session, &engine)) {
+    return status.mpi_code();  // The application's error handler has freed the communicator.
+  }
   if (status.code() != ErrorCode::kFallback && status.code() != ErrorCode::kMismatch) {
     const Status failed = guarded([&]() -> Status {
       // What MPI has raised is raised for this call alone; later ones raise it themselves.
-      session.engine->fail(status.raised() ? Status::mpi(status.mpi_code(), status.message())
-                                           : status);
+      engine.fail(status.raised() ? Status::mpi(status.mpi_code(), status.message()) : status);
       return {};
     });
     if (!failed.ok()) {
-      session.engine->fail(failed);
+      engine.fail(failed);
     }
   }
   return raise(session.comm, status);
@@ -1312,8 +1314,9 @@ int fail_call(Session& session, const Status& status) {
 
 int perform(Session& session, const View& view, const NativeCall& native) {
   int code = MPI_SUCCESS;
+  engine::Communicator& engine = *session.engine;
   const Status status = guarded([&] { return Performance(session, view, native).run(&code); });
-  return status.ok() ? code : fail_call(session, status);
+  return status.ok() ? code : fail_call(session, engine, status);
 }
 
 }  // namespace tutti::mpi::TUTTI_FLAVOUR

@@ -30,7 +30,7 @@ class NativeCall {
 /// every rank refuses alike, breaks the communicator: the peers may be in the call, and what this
 /// rank did next would meet what they still do in it. Returns an MPI code, passed to the error
 /// handler.
-int fail_call(Session& session, const Status& status);
+int fail_call(Session& session, engine::Communicator& engine, const Status& status);
 
 /// A call that goes to MPI as it is: the next one with the same arguments need not ask for its
 /// plan, where plans follow from the arguments alone.

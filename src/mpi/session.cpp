@@ -531,10 +531,11 @@ Session* session_of(MPI_Comm comm, int* error) {
     }
   }
   if (!session->failure.ok()) {
-    *error = raise(comm, session->failure);
-    if (session->failure.raised()) {  // By MPI, once: from now on it is ours to raise.
-      session->failure = Status::mpi(*error, session->failure.message());
+    const Status failure = session->failure;
+    if (failure.raised()) {  // By MPI, once: from now on it is ours to raise.
+      session->failure = Status::mpi(failure.mpi_code(), failure.message());
     }
+    *error = raise(comm, failure);  // Last: an error handler may free the communicator.
     return nullptr;
   }
   t_last = {comm, session->inert ? nullptr : session, generation};

@@ -266,13 +266,15 @@ def test_wrong_arguments__of_all_ranks_where_the_call_is_native(
     semantics(mpi, 3, tmp_path, "alike", "hostdevice", *options).assert_passed("semantics")
 
 
+@pytest.mark.parametrize("summary", ["", "1"])
 @pytest.mark.parametrize("plan", ["", "schedule:linear", "direct-gamma"])
 def test_wrong_arguments__whose_error_handler_frees_the_communicator(
-    mpi: Mpi, door: Path, tmp_path: Path, plan: str
+    mpi: Mpi, door: Path, tmp_path: Path, plan: str, summary: str
 ) -> None:
     """Freed memory is overwritten: who looks at it again ends by a signal."""
     once_per_library(mpi)
     extra = {"MALLOC_PERTURB_": "165"} | ({"TUTTI_ALLTOALLV": plan} if plan else {})
+    extra |= {"TUTTI_SUMMARY": summary} if summary else {}
     semantics(mpi, 2, tmp_path, "freeing", "host", extra=extra).assert_passed("semantics")
 
 

@@ -97,7 +97,7 @@ def test_bars__times_and_rates_are_compared_the_right_way_round() -> None:
     assert "8.0 times 1 stream" in demo_document.transport_sentence(RATES)
     assert BARS.bound is not None
     beaten = msgspec.structs.replace(BARS, bound=BARS.ours().value * 1.02)
-    assert "100% of what the links allow" in demo_document.rails_sentence(beaten)
+    assert "102% of what the links allow in the long run" in demo_document.rails_sentence(beaten)
 
 
 def test_sentences__one_for_each_part_that_ran(measured: Results) -> None:

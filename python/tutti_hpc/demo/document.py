@@ -177,8 +177,10 @@ def rails_sentence(panel: Bars) -> str:
     first, best = panel.bars[0].name, panel.best_other()
     share = ""
     if panel.bound is not None:
-        # After a pause a link lets the first bytes pass at once: a short call may beat the bound.
-        share = f", {min(1.0, panel.bound / panel.ours().value):.0%} of what the links allow"
+        part = panel.bound / panel.ours().value
+        share = f", {part:.0%} of what the links allow"
+        # After a pause a link lets the first bytes pass at once.
+        share += " in the long run" if part > 1 else ""
     return (
         f"All NICs used: {panel.title} in {panel.ours().value:.0f} {panel.unit}"
         f"{share}; {panel.gain(first):.1f} times faster than {first}, "

@@ -52,24 +52,24 @@ TEST(Summary, table__of_a_job_without_calls) {
 TEST(TimedCall, counts_where_the_route_says) {
   Summary summary;
   Summary::Cell* const routed = summary.cell(Collective::kAllreduce, 8, "mpi-gamma");
-  Summary::Cell* counted = nullptr;
   {
-    const TimedCall call(&summary, Collective::kAllreduce, &counted);
-    counted = routed;
+    const TimedCall call(&summary, Collective::kAllreduce);
+    Summary::current() = routed;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   EXPECT_EQ(routed->calls, 1);
   EXPECT_GE(routed->elapsed_ns, 2'000'000);
-  { const TimedCall call(&summary, Collective::kAllreduce, &counted); }  // Nothing moves: no route.
+  { const TimedCall call(&summary, Collective::kAllreduce); }  // Nothing moves: no route.
   EXPECT_EQ(routed->calls, 1);
   EXPECT_EQ(summary.cell(Collective::kAllreduce, 0, "native")->calls, 1);
 }
 
 TEST(TimedCall, without_a_summary_touches_nothing) {
   Summary::Cell cell;
-  Summary::Cell* counted = &cell;
-  { const TimedCall call(nullptr, Collective::kBcast, &counted); }
-  EXPECT_EQ(counted, &cell);
+  Summary::current() = &cell;
+  { const TimedCall call(nullptr, Collective::kBcast); }
+  EXPECT_EQ(Summary::current(), &cell);
+  Summary::current() = nullptr;
   EXPECT_EQ(cell.calls, 0);
 }
 
