@@ -7,7 +7,7 @@
     python bench/host_memory.py --setup -o bench/results/host-set-up-2-cores.json
     python bench/host_memory.py --print-table bench/results/host-memory-2-cores.json
 
-One job measures one MPI's own functions and ours on communicators of the same job, block by block
+One job measures one MPI's own functions and ours on one communicator, block by block
 in turns (tests/mpi/paired.c). Jobs of the MPIs take turns too, so a slow minute of the machine
 falls on all. Each pair of neighbouring blocks gives one ratio, our time over the native time: below
 1 is faster. A row of the results has the quartiles of these ratios, of the times as the average

@@ -3,8 +3,8 @@
  *
  * Collectives of the MPI library itself against those of the preload, on host buffers, in one job.
  * bench/host_memory.py runs it. The library's own functions are looked up in the library, past the
- * preload, and called on the same communicator: of two, each with memory of its own, one may be up
- * to a fifth slower in a whole job (MPICH 5). For each size the two sides take turns in
+ * preload, and called on the same communicator: each has memory of its own, and of two in one job
+ * one is slower than the other (MPICH 5). For each size the two sides take turns in
  * short blocks of calls. The side that begins changes from pair to pair, so that a drift of the
  * machine's speed falls on both. Prints on rank 0, for each collective and size: paired: row
  * COLLECTIVE SIZE BYTES BLOCK_BYTES CALLS WRONG PLAN paired: pair NATIVE_AVERAGE OURS_AVERAGE
