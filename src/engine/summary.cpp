@@ -111,7 +111,7 @@ void TimedCall::finish() noexcept {
     cell->calls.fetch_add(1, std::memory_order_relaxed);
     cell->elapsed_ns.fetch_add(elapsed_ns, std::memory_order_relaxed);
   } catch (...) {
-    // No memory for a row: the call itself went well, and is not counted.
+    Summary::current() = nullptr;  // No memory for a row: the call went well, and is not counted.
   }
 }
 
