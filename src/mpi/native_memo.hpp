@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 
 #include "engine/communicator.hpp"
 #include "mpi/types.hpp"
@@ -18,27 +19,33 @@ namespace tutti::mpi::TUTTI_FLAVOUR {
 
 class NativeMemo {
  public:
+  /// `ranks`: of the communicator.
+  explicit NativeMemo(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {}
+
   /// The route of such a call; null: not known.
   const engine::Route* find(const View& view) const {
-    const Entry& entry = entries_[slot(view)];
-    return entry.matches(view) ? entry.route : any_size_[static_cast<std::size_t>(view.collective)];
+    const std::int64_t recv_count = count_of(view);
+    const Entry& entry = entries_[slot(view, recv_count)];
+    return entry.matches(view, recv_count) ? entry.route
+                                           : any_size_[static_cast<std::size_t>(view.collective)];
   }
 
   /// `holds_for_any_size`: no call of this collective has another plan on this communicator.
   void add(const View& view, const engine::Route* route, bool holds_for_any_size) {
     if (holds_for_any_size) {
       any_size_[static_cast<std::size_t>(view.collective)] = route;
-    } else if (!view.send_counts && !view.recv_counts && is_named(view.send_type) &&
-               is_named(view.recv_type)) {
-      entries_[slot(view)] = Entry{view.collective,
-                                   view.send == MPI_IN_PLACE,
-                                   view.recv == MPI_IN_PLACE,
-                                   view.send_count,
-                                   view.recv_count,
-                                   view.send_type,
-                                   view.recv_type,
-                                   view.op,
-                                   route};
+    } else if (!view.send_counts && (!view.recv_counts || has_sum(view)) &&
+               is_named(view.send_type) && is_named(view.recv_type)) {
+      const std::int64_t recv_count = count_of(view);
+      entries_[slot(view, recv_count)] = Entry{view.collective,
+                                               view.send == MPI_IN_PLACE,
+                                               view.recv == MPI_IN_PLACE,
+                                               view.send_count,
+                                               recv_count,
+                                               view.send_type,
+                                               view.recv_type,
+                                               view.op,
+                                               route};
     }
   }
 
@@ -56,7 +63,7 @@ class NativeMemo {
     const engine::Route* route = nullptr;
 
     /// Compares what calls of this collective have.
-    bool matches(const View& view) const {
+    bool matches(const View& view, std::int64_t wanted_recv_count) const {
       if (collective != view.collective) [[unlikely]] {
         return false;
       }
@@ -64,7 +71,7 @@ class NativeMemo {
         return true;
       }
       const bool is_reduction = select::is_reduction(view.collective);
-      if (recv_count != view.recv_count || recv_type != view.recv_type ||
+      if (recv_count != wanted_recv_count || recv_type != view.recv_type ||
           (is_reduction && op != view.op) ||
           (!is_reduction && (send_count != view.send_count || send_type != view.send_type)) ||
           send_in_place != (view.send == MPI_IN_PLACE) ||
@@ -82,13 +89,31 @@ class NativeMemo {
   static bool is_named(MPI_Datatype type) {
     return type == MPI_Datatype{} || type == MPI_DATATYPE_NULL || is_predefined_type(type);
   }
-  static std::size_t slot(const View& view) {
-    const auto count = static_cast<std::uint32_t>(view.recv_count) +
-                       7 * static_cast<std::uint32_t>(view.send_count);
+  static bool has_sum(const View& view) {
+    return view.collective == select::Collective::kReduceScatter && view.recv_counts;
+  }
+  /// Of MPI_Reduce_scatter the sum of its counts, which is its size.
+  std::int64_t count_of(const View& view) const {
+    if (!has_sum(view)) {
+      return view.recv_count;
+    }
+    std::int64_t sum = 0;
+    for (std::size_t rank = 0; rank < ranks_; ++rank) {
+      if (view.recv_counts[rank] < 0) {
+        return std::numeric_limits<std::int64_t>::min();  // No MPI looks at each of them.
+      }
+      sum += view.recv_counts[rank];
+    }
+    return sum;
+  }
+  static std::size_t slot(const View& view, std::int64_t recv_count) {
+    const auto count =
+        static_cast<std::uint32_t>(recv_count) + 7 * static_cast<std::uint32_t>(view.send_count);
     return static_cast<std::size_t>(count * 0x9E3779B1U >> 26) ^
            static_cast<std::size_t>(view.collective);
   }
 
+  std::size_t ranks_;
   std::array<const engine::Route*, kCollectiveCount> any_size_{};
   std::array<Entry, kEntries> entries_{};
 };

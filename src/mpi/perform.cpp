@@ -1287,7 +1287,7 @@ void remember_native(Session& session, const View& view, const engine::Route& ro
   }
   try {
     if (engine.route_memo() == nullptr) {
-      engine.route_memo() = std::make_shared<NativeMemo>();
+      engine.route_memo() = std::make_shared<NativeMemo>(session.library->ranks());
     }
   } catch (const std::bad_alloc&) {
     return;  // Slower, and right.
