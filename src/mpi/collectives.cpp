@@ -359,9 +359,10 @@ int any_barrier(MPI_Comm comm) {
   }
   const engine::TimedCall timed(session->engine->process().summary(), Collective::kBarrier);
   const engine::Route* native = nullptr;
-  const Status status = guarded([&] { return run_barrier(*session->engine, &native); });
+  engine::Communicator& engine = *session->engine;
+  const Status status = guarded([&] { return run_barrier(engine, &native); });
   if (!status.ok()) {
-    return fail_call(*session, *session->engine, status);
+    return fail_call(*session, engine, status);
   }
   if (native == nullptr) {
     return MPI_SUCCESS;

@@ -40,6 +40,8 @@ class QuietErrors {
   ~QuietErrors();
   QuietErrors(const QuietErrors&) = delete;
   QuietErrors& operator=(const QuietErrors&) = delete;
+  /// False where the communicator's errors are another one's to raise (MPICH).
+  bool is_quiet() const { return is_quiet_; }
 
  private:
   MPI_Comm comm_;

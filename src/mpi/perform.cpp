@@ -608,13 +608,25 @@ Status Performance::turn_away(int* code, const engine::Route* route) {
     may_be_apart = !route->native_flat && !route->is_in_shared_memory();
   }
   engine_.pass_by();
-  *code = refused_ == MPI_SUCCESS ? call_native(view_.send, view_.recv) : refused_;
-  // An error handler may free the communicator: MPI has called it by now, or it comes last.
-  if (may_be_apart && *code != MPI_SUCCESS && has_engine(&session_, &engine_)) {
+  bool is_raised = false;
+  *code = refused_;
+  if (refused_ == MPI_SUCCESS) {
+    std::optional<QuietErrors> quiet;
+    if (may_be_apart) {
+      quiet.emplace(session_.comm);  // MPICH says MPI_SUCCESS after a handler of the application's.
+    }
+    *code = call_native(view_.send, view_.recv);
+    is_raised = !quiet || !quiet->is_quiet();
+  }
+  if (*code == MPI_SUCCESS) {
+    return {};
+  }
+  // The application's error handler may free the communicator: it has, or it comes last.
+  if (may_be_apart && (!is_raised || has_engine(&session_, &engine_))) {
     engine_.refuse();
   }
-  if (refused_ != MPI_SUCCESS) {
-    call_errhandler(session_.comm, refused_);
+  if (!is_raised) {
+    call_errhandler(session_.comm, *code);
   }
   return {};
 }

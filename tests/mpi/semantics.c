@@ -1406,6 +1406,40 @@ static void case_freeing(void) {
   MPI_Comm_free(&group.comm);
 }
 
+static void count_error(MPI_Comm* comm, int* code, ...) {
+  (void)comm, (void)code;
+  ++handled;
+}
+
+/* MPICH returns MPI_SUCCESS after such a handler. What the root has sent in the bcast that the
+ * victim was refused in must not be the victim's next one. */
+static void case_handled(void) {
+  enum { kWrongCall = 1, kCalls = 4 };
+  MPI_Errhandler counts = MPI_ERRHANDLER_NULL;
+  MPI_Comm_create_errhandler(count_error, &counts);
+  Group group = returning();
+  MPI_Comm_set_errhandler(group.comm, counts);
+  handled = 0;
+  for (int call = 0; call < kCalls; ++call) {
+    begin("bcast %d, of which number %d is wrong on rank %d, with an error handler", call,
+          kWrongCall, options.victim);
+    const bool is_hit = group.rank == options.victim;
+    double data[kCount];
+    for (int i = 0; i < kCount; ++i) data[i] = group.rank == 0 ? value(0, call, (size_t)i) : NAN;
+    const int before = handled;
+    MPI_Bcast(data, is_hit && call == kWrongCall ? -1 : kCount, MPI_DOUBLE, 0, group.comm);
+    const bool is_error = handled > before;
+    if (call < kWrongCall) expect(!is_error, "an error before there was one");
+    if (is_hit) expect(is_error == (call >= kWrongCall), "the communicator goes on");
+    if (is_error) expect(handled == before + 1, "the handler was not called once");
+    for (int i = 0; !is_error && i < kCount; ++i) {
+      expect(data[i] == value(0, call, (size_t)i), "right, with what belongs to another call");
+    }
+  }
+  MPI_Comm_free(&group.comm);
+  MPI_Errhandler_free(&counts);
+}
+
 /* Memory that runs out in the middle of a call: the next malloc of this thread has none. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__GLIBC__)
 static _Thread_local bool starves;
@@ -1646,6 +1680,7 @@ static const Case cases[] = {
     {"late", case_late, false},
     {"scopes", case_scopes, false},
     {"freeing", case_freeing, false},
+    {"handled", case_handled, false},
     {"stale", case_stale, false},
     {"fortran", case_fortran, true},
     {"capture", case_capture, false},

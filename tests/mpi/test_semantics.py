@@ -278,6 +278,15 @@ def test_wrong_arguments__whose_error_handler_frees_the_communicator(
     semantics(mpi, 2, tmp_path, "freeing", "host", extra=extra).assert_passed("semantics")
 
 
+def test_wrong_arguments__that_an_error_handler_has_seen_break_the_communicator(
+    mpi: Mpi, door: Path, tmp_path: Path
+) -> None:
+    once_per_library(mpi)
+    extra = {"TUTTI_BCAST": "schedule:knomial", "TUTTI_TIMEOUT": "3"}
+    options = ["--victim", "1"]
+    semantics(mpi, 2, tmp_path, "handled", "host", *options, extra=extra).assert_passed("semantics")
+
+
 def test_late_rank__does_not_write_where_it_was_given_up(
     mpi: Mpi, door: Path, tmp_path: Path
 ) -> None:
