@@ -7,11 +7,12 @@
     python bench/host_memory.py --setup -o bench/results/host-set-up-2-cores.json
     python bench/host_memory.py --print-table bench/results/host-memory-2-cores.json
 
-One job measures one MPI's own functions and ours on one communicator, block by block
-in turns (tests/mpi/paired.c). Jobs of the MPIs take turns too, so a slow minute of the machine
-falls on all. Each pair of neighbouring blocks gives one ratio, our time over the native time: below
-1 is faster. A row of the results has the quartiles of these ratios, of the times as the average
-over the ranks (what the OSU benchmarks print) and as the maximum. Claim: no median above --bound.
+One job measures one MPI's own functions and ours on one communicator, block by block in turns
+(tests/mpi/paired.c; before 9b0854d each side had a communicator of its own). Jobs of the MPIs take
+turns too, so a slow minute of the machine falls on all. Each pair of neighbouring blocks gives one
+ratio, our time over the native time: below 1 is faster. A row of the results has the quartiles of
+these ratios, of the times as the average over the ranks (what the OSU benchmarks print) and as the
+maximum. Claim: no median above --bound.
 
 `size` is the column of the table; `bytes` is that size in whole elements and blocks, and what rules
 compare with: the vector of allreduce, reduce and bcast, and block x ranks of all the others. The
