@@ -24,6 +24,13 @@
 //    peer that began when its launch before was over. Launches of a rank are ordered, by their
 //    stream or, where the streams differ, by events, and end when all their waiting is over, so
 //    this holds for any change of grid, collective or size in between.
+//  - Without a wait. A rank whose piece of an exchange only goes one way need not wait for the peer
+//    (`unawaited`) where the host knows that all calls before it are over at the peer, which has
+//    read everything up to e - 1, and where the piece has R <= 2 rounds: e and e + 1 go where e - 4
+//    and e - 3 were. The launch behind it begins with e' = e + R. If it waits, it pushes e' and
+//    e' + 1, where e' - 4 and e' - 3 were, and e' - 3 <= e - 1; then it goes on as above, for the
+//    peer pushes e' after it has read e' - 1. If it does not wait, the host knows again. What the
+//    peer pushes meanwhile nobody reads, and it waits for every round itself.
 // Published forms of the idea: NCCL's LL and LL128, MSCCL++ packets, one- and two-shot push.
 //
 // In place. A position of the result is written by the warp that reads the same position of the
@@ -89,7 +96,10 @@ inline __attribute__((noinline)) void store_odd(Byte* to, Wide bytes, Wide at, W
   }
 }
 
-/// Units of user buffers, of any alignment and length.
+/// Units of user buffers, of any alignment and length. `kHasTails`: what is no whole word at the end
+/// of a piece stays in line, too, and so do pieces shorter than a word, wherever they begin: a call
+/// costs a kernel half a microsecond. The code for it is long, so not every kernel has it.
+template <bool kHasTails>
 class UnitAccess {
  public:
   TUTTI_INLINE explicit UnitAccess(Word alignment) : alignment_(alignment) {}
@@ -99,7 +109,7 @@ class UnitAccess {
       return *reinterpret_cast<const Unit*>(from + at);
     }
     Unit unit{};
-    if (is_of_words(bytes)) {
+    if (!kHasTails && is_of_words(bytes)) {
       TUTTI_UNROLL
       for (Word word = 0; word < 4; ++word) {
         if (at + (word + 1) * sizeof(Word) <= bytes) {
@@ -108,12 +118,35 @@ class UnitAccess {
       }
       return unit;
     }
+    if constexpr (kHasTails) {
+      if (alignment_ >= sizeof(Word) || bytes < sizeof(Word)) {
+        const Wide tail = bytes / sizeof(Word) * sizeof(Word);
+        const bool has_tail = tail - at < kUnitBytes;
+        Word last = 0;
+        TUTTI_UNROLL
+        for (Word byte = 0; byte < sizeof(Word) - 1; ++byte) {
+          if (has_tail && tail + byte < bytes) {
+            last |= static_cast<Word>(from[tail + byte]) << byte * 8;
+          }
+        }
+        TUTTI_UNROLL
+        for (Word word = 0; word < 4; ++word) {
+          const Wide here = at + word * sizeof(Word);
+          if (here < tail) {
+            unit[word] = *reinterpret_cast<const Word*>(from + here);
+          } else if (here == tail) {
+            unit[word] = last;
+          }
+        }
+        return unit;
+      }
+    }
     return at < bytes ? load_odd(from, bytes, at, alignment_) : unit;
   }
   TUTTI_INLINE void store(Byte* to, Wide bytes, Wide at, Unit unit) const {
     if (at + kUnitBytes <= bytes && alignment_ == kUnitBytes) [[likely]] {
       *reinterpret_cast<Unit*>(to + at) = unit;
-    } else if (is_of_words(bytes)) {
+    } else if (!kHasTails && is_of_words(bytes)) {
       TUTTI_UNROLL
       for (Word word = 0; word < 4; ++word) {
         if (at + (word + 1) * sizeof(Word) <= bytes) {
@@ -121,6 +154,28 @@ class UnitAccess {
         }
       }
     } else if (at < bytes) {
+      if constexpr (kHasTails) {
+        if (alignment_ >= sizeof(Word) || bytes < sizeof(Word)) {
+          const Wide tail = bytes / sizeof(Word) * sizeof(Word);
+          Word last = 0;
+          TUTTI_UNROLL
+          for (Word word = 0; word < 4; ++word) {
+            const Wide here = at + word * sizeof(Word);
+            if (here < tail) {
+              *reinterpret_cast<Word*>(to + here) = unit[word];
+            } else if (here == tail) {
+              last = unit[word];
+            }
+          }
+          TUTTI_UNROLL
+          for (Word byte = 0; byte < sizeof(Word) - 1; ++byte) {
+            if (tail - at < kUnitBytes && tail + byte < bytes) {
+              to[tail + byte] = static_cast<Byte>(last >> byte * 8);
+            }
+          }
+          return;
+        }
+      }
       store_odd(to, bytes, at, alignment_, unit);
     }
   }
@@ -135,7 +190,7 @@ class UnitAccess {
 };
 
 /// One warp of those that serve the same peers; `warps` of them have `kBatches` batches in a round.
-template <class Wire, Word kBatchesOfRound>
+template <class Wire, Word kBatchesOfRound, bool kHasTails = false>
 class Warp {
  public:
   using Value = typename Wire::Value;
@@ -233,6 +288,7 @@ class Warp {
     given_up_ = true;
     Machine::put_word(a_.failed, Word{1});
     Machine::put_word(a_.ended, Word{1});
+    Machine::fence_system();  // The host reads `failed` once the block's word has come.
   }
   TUTTI_INLINE Wide slot_line(Word batch) const {
     return (static_cast<Wide>(batch) * warps_ + warp_) * kLinesOfWarp;
@@ -247,7 +303,7 @@ class Warp {
   }
 
   const DirectArguments& a_;
-  UnitAccess access_;
+  UnitAccess<kHasTails> access_;
   Word warp_;
   Word warps_;
   Word line_of_warp_;
@@ -550,7 +606,7 @@ struct PairPieces {
 template <class Wire, Word kBatches>
 TUTTI_INLINE void exchange_rounds(const DirectArguments& a, const PairPieces& pair, Wide rounds,
                                   Word peer, Word warp_index, Word warps, Word lane) {
-  using W = Warp<Wire, kBatches>;
+  using W = Warp<Wire, kBatches, kBatches == 1>;
   using Value = typename W::Value;
   W warp(a, warp_index, warps, lane);
   if (!warp.begin()) {
@@ -564,6 +620,7 @@ TUTTI_INLINE void exchange_rounds(const DirectArguments& a, const PairPieces& pa
       }
     }
   };
+  const bool waits = peer != a.rank && (a.unawaited >> peer & 1) == 0;
   for (Wide step = 0; step <= rounds; ++step) {
     Value values[kBatches];
     if (step < rounds) {
@@ -578,7 +635,7 @@ TUTTI_INLINE void exchange_rounds(const DirectArguments& a, const PairPieces& pa
         }
       });
     }
-    if (step == 0 || peer == a.rank) {
+    if (step == 0 || !waits) {
       continue;
     }
     const Wide round = step - 1;
@@ -643,7 +700,7 @@ template <class R>
 TUTTI_INLINE void combine(const DirectArguments& a, Word warp_index, Word lane) {
   const Wide units = (a.send_bytes[0] + kUnitBytes - 1) / kUnitBytes;
   const Wide step = static_cast<Wide>(a.blocks) * a.warps * Machine::kLanes;
-  const UnitAccess access(a.alignment);
+  const UnitAccess<false> access(a.alignment);
   for (Wide unit = static_cast<Wide>(warp_index) * Machine::kLanes + lane; unit < units;
        unit += step) {
     const Wide at = unit * kUnitBytes;

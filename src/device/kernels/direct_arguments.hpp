@@ -103,6 +103,9 @@ struct DirectArguments {
   /// behind. It looks at `ended` before its first push. Not at `abort`: every lane's look at host
   /// memory takes the link's time, 0.7 ms for those of a launch of 64 blocks.
   Word is_queued;
+  /// Of an exchange, one bit for each peer that gets pieces, gives none and is not waited for: all
+  /// its calls before this one are over, and at most two rounds go to it.
+  Word unawaited;
 };
 
 }  // namespace tutti::device::kernels

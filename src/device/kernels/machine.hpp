@@ -7,7 +7,8 @@
 //
 // Memory order. Data and flag of a line travel together, so nothing here is an acquire or a release
 // between GPUs: packets are relaxed stores at system scope, polls relaxed loads at system scope
-// (they go past the L1 cache). The one fence stands before the word that the host waits for.
+// (they go past the L1 cache). The one fence of a call that succeeds stands before the word that the
+// host waits for.
 #pragma once
 
 #include "device/kernels/direct_arguments.hpp"
@@ -52,6 +53,9 @@ struct Machine {
   static TUTTI_INLINE void relax() {}
   static TUTTI_INLINE void block_barrier() { asm volatile("bar.sync 0;" ::: "memory"); }
   static TUTTI_INLINE void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+  /// What this block has written to memory of its own device is where every reader of that memory
+  /// finds it: kernels, copies, other GPUs, NICs.
+  static TUTTI_INLINE void fence_device() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
   static TUTTI_INLINE void put(void* to, Unit v) {
     asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v[0]),
                  "r"(v[1]), "r"(v[2]), "r"(v[3])
@@ -113,6 +117,7 @@ struct Machine {
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
   }
   static TUTTI_INLINE void fence_system() { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, ""); }
+  static TUTTI_INLINE void fence_device() { fence_system(); }  // Never measured there.
   /// 16 bytes are two stores there, 8 bytes each in one piece.
   static TUTTI_INLINE void put(void* to, Unit v) {
     Wide* const words = static_cast<Wide*>(to);
