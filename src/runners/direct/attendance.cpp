@@ -9,11 +9,13 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "runners/direct/call_board.hpp"
 
 namespace tutti::runners {
 namespace {
 
-constexpr Bytes kSegmentBytes = SharedSegment::kHeadBytes + sizeof(std::uint64_t);
+/// The word, then the page.
+constexpr Bytes kPageAt = SharedSegment::kHeadBytes + 64;
 
 /// What a rank's word comes to; 0: it is in the communicator.
 constexpr std::uint64_t kEnded = 1;
@@ -28,8 +30,9 @@ std::atomic_ref<std::uint64_t> word_of(const SharedSegment& segment) {
 
 Attendance Attendance::make() {
   Attendance self;
-  auto made = SharedSegment::make(kSegmentBytes);
-  if (made.ok() && (*made)->reserve(0, kSegmentBytes).ok()) {
+  const Bytes bytes = kPageAt + CallBoard::kPageBytes;
+  auto made = SharedSegment::make(bytes);
+  if (made.ok() && (*made)->reserve(0, bytes).ok()) {
     self.own_ = std::move(*made);
   }
   return self;
@@ -76,6 +79,15 @@ void Attendance::close_files() {
       peer.segment->close_file();
     }
   }
+}
+
+void* Attendance::own_page() const { return own_ == nullptr ? nullptr : own_->data() + kPageAt; }
+
+void* Attendance::page_of(int rank) const {
+  const auto peer = std::find_if(peers_.begin(), peers_.end(), [rank](const Peer& other) {
+    return other.rank == rank && other.segment != nullptr;
+  });
+  return peer == peers_.end() ? nullptr : peer->segment->data() + kPageAt;
 }
 
 void Attendance::end() {

@@ -37,6 +37,11 @@ class Attendance {
   /// Once all ranks are through with open(); saves descriptors.
   void close_files();
 
+  /// Memory of this rank's, of another's: a page that only its rank writes (call_board.hpp). Null:
+  /// there is none.
+  void* own_page() const;
+  void* page_of(int rank) const;
+
   /// Each to be told once, in this order.
   void end();
   void leave();

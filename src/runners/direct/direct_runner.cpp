@@ -31,6 +31,8 @@ constexpr double kSelfTestTimeoutS = 20;
 constexpr double kMailTimeoutS = 20;
 /// How long a kernel that was told to give up may take to do so.
 constexpr double kGiveUpS = 10;
+/// How long a kernel may take to end where a peer's call differs; then it is told to give up.
+constexpr double kDifferS = 0.02;
 /// Of a call that is copied, queued at most: a full queue would hold the host up beyond all
 /// time-outs.
 constexpr std::size_t kChunksAhead = 4;
@@ -231,12 +233,17 @@ Status DirectRunner::open_peers(std::span<const Handle> handles) {
   for (const Handle& handle : handles) {
     cards.push_back(handle.card);
   }
-  attendance_.open(cards, me_.rank);
   TUTTI_ASSIGN_OR_RETURN(const auto arenas, map(handles, arena_));
-  return open_arenas(arenas);
+  return open_arenas(arenas, cards);
 }
 
-Status DirectRunner::open_arenas(std::span<void* const> arenas) {
+Status DirectRunner::open_arenas(std::span<void* const> arenas,
+                                 std::span<const Attendance::Card> cards) {
+  attendance_.open(cards, me_.rank);
+  board_.set_own(me_.rank, attendance_.own_page());
+  for (int peer = 0; peer < me_.ranks; ++peer) {
+    board_.set_peer(peer, attendance_.page_of(peer));
+  }
   for (std::size_t peer = 0; peer < arenas.size(); ++peer) {
     arenas_[peer] = arenas[peer];
   }
@@ -251,7 +258,7 @@ Status DirectRunner::warm() {
     if (kernel.function == nullptr) {
       continue;
     }
-    DirectLaunch alone;
+    Planned alone;
     alone.kernel = static_cast<int>(i);
     std::fill(std::begin(alone.arguments.arena), std::end(alone.arguments.arena), arena_);
     // As rank 0 of as many as this kernel is for.
@@ -428,9 +435,11 @@ Status DirectRunner::run_by(Carrier carrier, const Call& call) {
     status = (this->*carrier)(moved);
   }
   if (!status.ok()) {
-    broken_ = true;  // The peers are in the call.
-    relocated.abandon();
-    copy.abandon();
+    if (broken_ || status.code() != ErrorCode::kMismatch) {
+      broken_ = true;  // The peers are in the call.
+      relocated.abandon();
+      copy.abandon();
+    }
     return status;
   }
   return relocated.move_out();
@@ -480,7 +489,7 @@ Status DirectRunner::enqueue(const Call& call, device::Stream stream) {
     if (is_behind_other) {
       TUTTI_RETURN_IF_ERROR(follow(stream));
     }
-    DirectLaunch next = planned(moved);
+    Planned next = planned(moved);
     TUTTI_RETURN_IF_ERROR(launch(next, stream));
     count(next);
     return {};
@@ -506,31 +515,60 @@ Status DirectRunner::look() {
   return is_known ? Status(ErrorCode::kTimeout, "direct: a call on a stream: " + gone_) : Status();
 }
 
-DirectLaunch DirectRunner::planned(const Call& call) {
-  DirectLaunch launch = plan_direct(call, me_, geometry_, options_.tuning);
+DirectRunner::Planned DirectRunner::planned(const Call& call) {
+  Planned launch{plan_direct(call, me_, geometry_, options_.tuning)};
   for (std::size_t peer = 0; peer < arenas_.size(); ++peer) {
     launch.arguments.arena[peer] = arenas_[peer];
     epochs_[peer] = direct_first_epoch(epochs_[peer], launch.rounds[peer]);
     launch.arguments.epoch[peer] = epochs_[peer];
   }
+  describe(&launch, call, launch);
   return launch;
+}
+
+void DirectRunner::describe(Planned* launch, const Call& call, const DirectLaunch& pieces) const {
+  for (std::size_t peer = 0; peer < launch->rounds.size(); ++peer) {
+    if (launch->rounds[peer] > 0) {
+      launch->entries[peer] = {
+          .number = numbers_[peer] + 1,
+          .form = CallBoard::Entry::form_of(call, launch->arguments.pair_warps[peer],
+                                            launch->rounds[peer]),
+          .send_bytes = pieces.send_bytes[peer],
+          .recv_bytes = pieces.recv_bytes[peer]};
+    }
+  }
 }
 
 void DirectRunner::count(const DirectLaunch& launch) {
   for (std::size_t peer = 0; peer < launch.rounds.size(); ++peer) {
     epochs_[peer] += launch.rounds[peer];
+    numbers_[peer] += launch.rounds[peer] > 0 ? 1 : 0;
+  }
+}
+
+void DirectRunner::set_over() {
+  for (int peer = 0; peer < me_.ranks; ++peer) {
+    board_.set_over(peer, epochs_[static_cast<std::size_t>(peer)]);
   }
 }
 
 Status DirectRunner::carry(const Call& call) {
-  DirectLaunch next = planned(call);
-  Status status = launch(next, stream_);
-  if (status.ok()) {
-    count(next);
-    status = wait(next, options_.timeout_s);
+  Planned next = planned(call);
+  for (int peer = 0; peer < me_.ranks; ++peer) {
+    if ((next.silent_peers >> peer & 1) != 0 &&
+        board_.is_over(peer, epochs_[static_cast<std::size_t>(peer)])) {
+      next.arguments.unawaited |= 1U << peer;
+    }
   }
+  Status status = launch(next, stream_);
   if (!status.ok()) {
     broken_ = true;
+    return status;
+  }
+  count(next);
+  status = wait(next, options_.timeout_s);
+  if (!broken_) {
+    set_over();
   }
   return status;
 }
@@ -544,23 +582,24 @@ Status DirectRunner::carry_copied(const Call& call) {
 }
 
 Status DirectRunner::copy_chunks(const Call& call) {
-  const kernels::DirectArguments pieces =
-      plan_direct(call, me_, geometry_, options_.tuning).arguments;
+  const DirectLaunch whole = plan_direct(call, me_, geometry_, options_.tuning);
+  const kernels::DirectArguments& pieces = whole.arguments;
   const Bytes bytes = call.count * call.element_bytes;
   const Bytes tuned = options_.tuning.copy_chunk_bytes;
   const Bytes chunk_bytes = std::min(tuned != 0 ? tuned : kBytesMax, copies_->slot_bytes());
   Call barrier;
   barrier.collective = Collective::kBarrier;
-  std::array<DirectLaunch, kChunksAhead> signals;
+  std::array<Planned, kChunksAhead> signals;
   std::size_t chunk = 0;
   for (Bytes offset = 0; offset < bytes; offset += chunk_bytes, ++chunk) {
-    DirectLaunch& signal = signals[chunk % kChunksAhead];
+    Planned& signal = signals[chunk % kChunksAhead];
     if (chunk >= kChunksAhead) {
       TUTTI_RETURN_IF_ERROR(wait(signal, options_.timeout_s));
     }
     const Bytes some = std::min(chunk_bytes, bytes - offset);
     TUTTI_RETURN_IF_ERROR(copies_->send(pieces, offset, some, stream_));
     signal = planned(barrier);
+    describe(&signal, call, whole);
     // Behind a signal that gave up, the copies of this chunk may have spoilt what peers read.
     signal.arguments.is_queued = 1;
     TUTTI_RETURN_IF_ERROR(launch(signal, stream_));
@@ -569,13 +608,21 @@ Status DirectRunner::copy_chunks(const Call& call) {
   }
   // A launch that exchanges nothing: its word says that all is over.
   TUTTI_RETURN_IF_ERROR(copies_->finish(stream_));
-  DirectLaunch end = planned(barrier);
+  Planned end = planned(barrier);
+  end.entries = {};
   std::fill(std::begin(end.arguments.rounds), std::end(end.arguments.rounds), 0U);
   TUTTI_RETURN_IF_ERROR(launch(end, stream_));
-  return wait(end, options_.timeout_s);
+  TUTTI_RETURN_IF_ERROR(wait(end, options_.timeout_s));
+  set_over();
+  return {};
 }
 
-Status DirectRunner::launch(DirectLaunch& launch, device::Stream stream) {
+Status DirectRunner::launch(Planned& launch, device::Stream stream) {
+  for (int peer = 0; peer < me_.ranks; ++peer) {
+    if (const auto& entry = launch.entries[static_cast<std::size_t>(peer)]; entry.number > 0) {
+      board_.write(peer, entry);
+    }
+  }
   kernels::DirectArguments& a = launch.arguments;
   a.done = control_->done.data();
   a.sequence = ++sequence_;
@@ -604,21 +651,69 @@ bool DirectRunner::is_done(const DirectLaunch& launch) const {
 }
 
 std::string DirectRunner::gone_peer() const {
-  const int peer = attendance_.dead_peer();
-  return peer < 0 ? std::string() : "the process of rank " + std::to_string(peer) + " is gone";
+  if (const int peer = attendance_.dead_peer(); peer >= 0) {
+    return "the process of rank " + std::to_string(peer) + " is gone";
+  }
+  if (const int peer = board_.failed_peer(); peer >= 0) {
+    return "rank " + std::to_string(peer) + " makes no more calls here, after an error of its own";
+  }
+  return "";
 }
 
-Status DirectRunner::wait(const DirectLaunch& launch, double timeout_s) {
+int DirectRunner::misfit(std::uint32_t* unchecked, const Planned& launch) const {
+  for (int peer = 0; peer < me_.ranks; ++peer) {
+    if ((*unchecked >> peer & 1) == 0) {
+      continue;
+    }
+    const CallBoard::Entry& own = launch.entries[static_cast<std::size_t>(peer)];
+    const auto theirs = board_.entry_of(peer, own.number);
+    if (theirs && !own.fits(*theirs)) {
+      return peer;
+    }
+    *unchecked &= theirs ? ~(1U << peer) : ~0U;
+  }
+  return -1;
+}
+
+Status DirectRunner::differs(const Planned& launch, int peer) {
+  const CallBoard::Entry& own = launch.entries[static_cast<std::size_t>(peer)];
+  const CallBoard::Entry theirs = board_.entry_of(peer, own.number).value_or(CallBoard::Entry());
+  Status status(ErrorCode::kMismatch, "direct: rank " + std::to_string(peer) + " calls " +
+                                          theirs.text() + " where this rank calls " + own.text());
+  // Of equal form, both kernels may come to their end, and the next call works.
+  const auto start = Clock::now();
+  while (own.form == theirs.form && !is_done(launch) && seconds_since(start) < kDifferS) {
+    usleep(100);
+  }
+  if (own.form != theirs.form || !is_done(launch)) {
+    broken_ = true;
+    break_off();
+  }
+  return status;
+}
+
+Status DirectRunner::wait(const Planned& launch, double timeout_s) {
   constexpr int kLooksPerClock = 4096;
   constexpr int kLooksPerProgress = 1024;  // Longer than a short call takes.
+  constexpr int kLooksPerCompare = 64;
   constexpr double kPeerCheckS = 0.5;
   // The host device computes on the cores that would wait.
   const int looks_before_yield = is_host_ ? 16 : 1 << 16;
   const auto start = Clock::now();
   double next_check_s = kPeerCheckS;
   std::string reason;
+  std::uint32_t unchecked = 0;
+  for (std::size_t peer = 0; peer < launch.entries.size(); ++peer) {
+    unchecked |= launch.entries[peer].number > 0 ? 1U << peer : 0;
+  }
+  unchecked &= ~launch.arguments.unawaited;
   for (std::int64_t looks = 1; !is_done(launch); ++looks) {
     pause_briefly();
+    if (unchecked != 0 && looks % kLooksPerCompare == 0) {
+      if (const int other = misfit(&unchecked, launch); other >= 0) {
+        return differs(launch, other);
+      }
+    }
     if (looks > looks_before_yield) {
       sched_yield();
     }
@@ -652,6 +747,11 @@ Status DirectRunner::wait(const DirectLaunch& launch, double timeout_s) {
   if (!reason.empty() && is_done(launch)) {
     reason.clear();  // All had come, while this thread did something else or was not running.
   }
+  if (reason.empty() && unchecked != 0) {
+    if (const int other = misfit(&unchecked, launch); other >= 0) {
+      return differs(launch, other);
+    }
+  }
   if (reason.empty() && std::atomic_ref(control_->failed).load(std::memory_order_relaxed) == 0) {
     return {};
   }
@@ -666,6 +766,7 @@ Status DirectRunner::wait(const DirectLaunch& launch, double timeout_s) {
 /// A plain store: the driver may let no thread in before something was ended.
 void DirectRunner::close() {
   broken_ = true;
+  board_.set_failed();
   std::atomic_ref(control_->closed).store(1, std::memory_order_release);
 }
 

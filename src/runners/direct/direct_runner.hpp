@@ -33,6 +33,7 @@
 #include "device/device.hpp"
 #include "runners/common_end.hpp"
 #include "runners/direct/attendance.hpp"
+#include "runners/direct/call_board.hpp"
 #include "runners/direct/copy_staging.hpp"
 #include "runners/direct/descriptor_mail.hpp"
 #include "runners/direct/kernel_module.hpp"
@@ -80,7 +81,7 @@ class DirectRunner : public Runner {
   /// but for kDescriptor, where it takes all ranks.
   Status open_peers(std::span<const Handle> handles);
   /// The same for ranks that are in this process (tests): their arenas' addresses.
-  Status open_arenas(std::span<void* const> arenas);
+  Status open_arenas(std::span<void* const> arenas, std::span<const Attendance::Card> cards = {});
   void* arena() const { return arena_; }
   /// Data of all peers through the real mappings, within some seconds. Collective.
   Status self_test();
@@ -142,11 +143,24 @@ class DirectRunner : public Runner {
   Status copy_chunks(const Call& call);
   /// Gives a call that needs it a copy of its input, made on `stream`, in `copy`.
   Status copy_input(Call* call, device::Stream stream, Lease* copy);
-  /// The launch of a call with this communicator's arenas and epochs; the next one, on all ranks.
-  DirectLaunch planned(const Call& call);
+  /// A launch with this communicator's arenas and epochs, and what the peers are told of it.
+  struct Planned : DirectLaunch {
+    std::array<CallBoard::Entry, device::kernels::kPeersMax> entries{};  ///< Number 0: none.
+  };
+  /// The launch of a call; the next one, on all ranks.
+  Planned planned(const Call& call);
+  /// As a call of which this launch is a part.
+  void describe(Planned* launch, const Call& call, const DirectLaunch& pieces) const;
   void count(const DirectLaunch& launch);
-  Status launch(DirectLaunch& launch, device::Stream stream);
-  Status wait(const DirectLaunch& launch, double timeout_s);
+  Status launch(Planned& launch, device::Stream stream);
+  Status wait(const Planned& launch, double timeout_s);
+  /// Which of the peers whose entries are not known to fit do not; -1: none. Clears what fits.
+  int misfit(std::uint32_t* unchecked, const Planned& launch) const;
+  /// The error of a call that `peer` takes for another. Ends the calls of this object, unless both
+  /// kernels have come to their end.
+  Status differs(const Planned& launch, int peer);
+  /// All calls up to now are over.
+  void set_over();
   bool is_done(const DirectLaunch& launch) const;
   /// For the common end alone, in this order.
   void close();
@@ -187,11 +201,13 @@ class DirectRunner : public Runner {
   std::vector<void*> opened_;
   std::size_t opened_before_copies_ = 0;
   Attendance attendance_;
+  CallBoard board_;  ///< On pages of attendance_.
   std::vector<void*> lent_;  ///< Memory that peers may have mapped, after its use.
   bool has_ended_ = false;   ///< In order.
   std::string gone_;         ///< What the last look() found, if it found anything.
   Control* control_ = nullptr;
   std::array<std::uint64_t, device::kernels::kPeersMax> epochs_{};
+  std::array<std::uint64_t, device::kernels::kPeersMax> numbers_{};  ///< Calls of each pair.
   std::uint64_t sequence_ = 0;
   std::unique_ptr<CopyStaging> copies_;  ///< Null: no call was to be copied yet.
   std::atomic<bool> broken_{false};

@@ -17,6 +17,8 @@ namespace {
 
 /// Of a block, as long as there are blocks: warps on many processors of the GPU get on faster.
 constexpr std::uint32_t kWarpsOfBlock = 8;
+/// That may go to a peer which is not waited for: half of the banks.
+constexpr std::uint64_t kUnawaitedRoundsMax = 2;
 
 std::uint64_t up(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit; }
 
@@ -407,10 +409,15 @@ DirectLaunch plan_direct(const Call& call, const ScopeRank& me, const DirectGeom
     const std::uint64_t rounds =
         (left_out >> peer & 1) != 0 ? 0 : rounds_of(pair_lines, a.pair_warps[peer]);
     launch.rounds[peer] = peer == self ? 0 : rounds;
+    launch.send_bytes[peer] = a.send_bytes[one_shot ? 0 : peer];
+    launch.recv_bytes[peer] = reduces ? a.send_bytes[one_shot ? 0 : self] : a.recv_bytes[peer];
     if (!reduces) {
       // The own piece is copied, unless it is where it belongs.
       const bool is_copied = bytes > 0 && a.recv[peer] != nullptr && a.send[peer] != a.recv[peer];
       a.rounds[peer] = static_cast<kernels::Word>(peer == self && !is_copied ? 0 : rounds);
+      const bool is_silent = launch.rounds[peer] > 0 && rounds <= kUnawaitedRoundsMax &&
+                             a.recv_bytes[peer] == 0 && call.collective != Collective::kBarrier;
+      launch.silent_peers |= is_silent ? 1U << peer : 0;
     }
   }
   if (reduces) {

@@ -411,6 +411,7 @@ class DirectWorld {
     scratch_ = std::make_unique<runners::Scratch>(api_.get(), Bytes{1} << 30);
     std::vector<void*> arenas;
     std::vector<void*> memories;
+    std::vector<runners::Attendance::Card> cards;
     for (int rank = 0; rank < ranks; ++rank) {
       devices_.push_back(host ? rank : 0);
       auto runner = runners::DirectRunner::create(
@@ -422,6 +423,12 @@ class DirectWorld {
       }
       runners_.push_back(std::move(*runner));
       arenas.push_back(runners_.back()->arena());
+      const auto handle = runners_.back()->handle();
+      if (!handle.ok()) {
+        ADD_FAILURE() << handle.status().message();
+        return;
+      }
+      cards.push_back(handle->card);
       const auto copies = runners_.back()->make_copies();
       if (!copies.ok()) {
         ADD_FAILURE() << copies.status().message();
@@ -438,14 +445,15 @@ class DirectWorld {
       }
     }
     for (auto& runner : runners_) {
-      const Status status = runner->open_arenas(arenas);
+      const Status status = runner->open_arenas(arenas, cards);
       EXPECT_TRUE(status.ok()) << status.message();
       runner->copies().set_memories(memories);
     }
     ready_ = true;
   }
   ~DirectWorld() {
-    runners_.clear();
+    // Together: each waits a while for the others.
+    run([&](int rank) { runners_[static_cast<std::size_t>(rank)].reset(); });
     for (auto* buffers : {&sends_, &recvs_}) {
       for (void* buffer : *buffers) {
         static_cast<void>(api_->free_device(buffer));

@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runners/direct/call_board.hpp"
+
+#include <atomic>
+
+#include "select/shape.hpp"
+
+namespace tutti::runners {
+namespace {
+
+/// Entries that a pair keeps: a rank is at most a few calls ahead of a peer that compares them.
+constexpr std::size_t kDepth = 8;
+
+using Number = std::atomic<std::uint64_t>;
+static_assert(Number::is_always_lock_free && sizeof(Number) == sizeof(std::uint64_t));
+
+}  // namespace
+
+std::uint64_t CallBoard::Entry::form_of(const Call& call, std::uint32_t warps,
+                                        std::uint64_t rounds) {
+  const int root = select::is_rooted(call.collective) ? call.root : 0;
+  return static_cast<std::uint64_t>(call.collective) | static_cast<std::uint64_t>(root) << 8 |
+         static_cast<std::uint64_t>(warps) << 16 | rounds << 32;
+}
+
+std::string CallBoard::Entry::text() const {
+  const auto collective = static_cast<select::Collective>(form & 0xff);
+  return std::string(select::to_string(collective)) +
+         (select::is_rooted(collective) ? " of root " + std::to_string(form >> 8 & 0xff) : "") +
+         " (sends " + std::to_string(send_bytes) + " bytes, receives " +
+         std::to_string(recv_bytes) + ")";
+}
+
+struct CallBoard::Page {
+  /// Relaxed but for the number: it is stored last and looked at before and after the rest.
+  struct Slot {
+    Number number;
+    Number form;
+    Number send_bytes;
+    Number recv_bytes;
+  };
+  alignas(64) std::array<Number, kRanksMax> over;
+  alignas(64) Number failed;
+  alignas(64) std::array<std::array<Slot, kDepth>, kRanksMax> slots;
+};
+
+const Bytes CallBoard::kPageBytes = sizeof(CallBoard::Page);
+
+void CallBoard::set_own(int rank, void* page) {
+  self_ = rank;
+  own_ = static_cast<Page*>(page);
+}
+
+void CallBoard::set_peer(int rank, void* page) {
+  peers_[static_cast<std::size_t>(rank)] = static_cast<const Page*>(page);
+}
+
+void CallBoard::write(int peer, const Entry& entry) {
+  if (own_ == nullptr) {
+    return;
+  }
+  Page::Slot& slot = own_->slots[static_cast<std::size_t>(peer)][entry.number % kDepth];
+  slot.number.store(0, std::memory_order_relaxed);
+  slot.form.store(entry.form, std::memory_order_release);
+  slot.send_bytes.store(entry.send_bytes, std::memory_order_release);
+  slot.recv_bytes.store(entry.recv_bytes, std::memory_order_release);
+  slot.number.store(entry.number, std::memory_order_release);
+}
+
+std::optional<CallBoard::Entry> CallBoard::entry_of(int peer, std::uint64_t number) const {
+  const Page* const page = peers_[static_cast<std::size_t>(peer)];
+  if (page == nullptr) {
+    return std::nullopt;
+  }
+  const Page::Slot& slot = page->slots[static_cast<std::size_t>(self_)][number % kDepth];
+  if (slot.number.load(std::memory_order_acquire) != number) {
+    return std::nullopt;
+  }
+  const Entry entry{.number = number,
+                    .form = slot.form.load(std::memory_order_acquire),
+                    .send_bytes = slot.send_bytes.load(std::memory_order_acquire),
+                    .recv_bytes = slot.recv_bytes.load(std::memory_order_acquire)};
+  return slot.number.load(std::memory_order_relaxed) == number ? std::optional(entry)
+                                                               : std::nullopt;
+}
+
+void CallBoard::set_over(int peer, std::uint64_t epoch) {
+  if (own_ != nullptr) {
+    own_->over[static_cast<std::size_t>(peer)].store(epoch, std::memory_order_release);
+  }
+}
+
+bool CallBoard::is_over(int peer, std::uint64_t epoch) const {
+  const Page* const page = peers_[static_cast<std::size_t>(peer)];
+  return page != nullptr &&
+         page->over[static_cast<std::size_t>(self_)].load(std::memory_order_acquire) >= epoch;
+}
+
+void CallBoard::set_failed() {
+  if (own_ != nullptr) {
+    own_->failed.store(1, std::memory_order_release);
+  }
+}
+
+int CallBoard::failed_peer() const {
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+    if (peers_[peer] != nullptr && peers_[peer]->failed.load(std::memory_order_acquire) != 0) {
+      return static_cast<int>(peer);
+    }
+  }
+  return -1;
+}
+
+}  // namespace tutti::runners

@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What the ranks of a node tell each other about their calls on device memory. Each rank writes one
+// page of host memory that the others map; nothing here waits. Three things stand on a page:
+//  - what each of the last calls is to the two ends of a pair, before it is launched: ends that
+//    differ (bytes, root, collective) are found while their kernels wait, and on the receiving side
+//    before a call returns;
+//  - which epochs of a pair are over: a rank that only gives to a peer whose calls are all over
+//    need not wait for it (direct_runner.cpp, device/kernels/direct.hpp);
+//  - that the rank has ended the communicator's calls after a failure.
+// A peer whose page cannot be mapped tells nothing: its calls are not compared, and all wait for it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/units.hpp"
+#include "device/kernels/direct_arguments.hpp"
+#include "runners/call.hpp"
+
+namespace tutti::runners {
+
+class CallBoard {
+ public:
+  static constexpr int kRanksMax = device::kernels::kPeersMax;
+
+  /// A call as one end of a pair of ranks sees it.
+  struct Entry {
+    std::uint64_t number = 0;  ///< Of the calls of the pair, from 1 on.
+    std::uint64_t form = 0;    ///< Equal at both ends: form_of().
+    Bytes send_bytes = 0;      ///< To the other end.
+    Bytes recv_bytes = 0;
+
+    /// Collective, root, and the warps and rounds of the pair.
+    static std::uint64_t form_of(const Call& call, std::uint32_t warps, std::uint64_t rounds);
+    /// For messages: "bcast from rank 1 (sends 8 bytes, receives 0)".
+    std::string text() const;
+    bool fits(const Entry& other) const {
+      return form == other.form && send_bytes == other.recv_bytes && recv_bytes == other.send_bytes;
+    }
+  };
+  /// One rank's part, all zeros at the start.
+  struct Page;
+  static const Bytes kPageBytes;
+
+  /// `page` of this rank, which must be there as long as this object; null: it tells nothing.
+  void set_own(int rank, void* page);
+  void set_peer(int rank, void* page);
+
+  /// To `peer`, before the launch. Calls of other threads must not overlap.
+  void write(int peer, const Entry& entry);
+  /// What `peer` said of the call of that number of the pair; none: nothing yet, nothing at all, or
+  /// so long ago that it is written over.
+  std::optional<Entry> entry_of(int peer, std::uint64_t number) const;
+
+  /// All calls with `peer` that were before this epoch of the pair are over on this rank.
+  void set_over(int peer, std::uint64_t epoch);
+  /// The same of the peer's calls with this rank.
+  bool is_over(int peer, std::uint64_t epoch) const;
+
+  /// This rank makes no more calls, after a failure.
+  void set_failed();
+  /// The first peer that said so; -1: none.
+  int failed_peer() const;
+
+ private:
+  int self_ = 0;
+  Page* own_ = nullptr;
+  std::array<const Page*, kRanksMax> peers_{};
+};
+
+}  // namespace tutti::runners

@@ -1,0 +1,241 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What ranks tell each other of their calls on device memory: who need not be waited for, and calls
+// that differ (direct_world.hpp).
+#include "runners/direct/call_board.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <vector>
+
+#include "direct_world.hpp"
+
+namespace tutti::testing {
+namespace {
+
+using runners::CallBoard;
+
+struct Pages {
+  Pages() {
+    for (auto& memory : memories) {
+      memory.resize(CallBoard::kPageBytes + 64);
+      void* page = memory.data();
+      std::size_t space = memory.size();
+      pages.push_back(std::align(64, CallBoard::kPageBytes, page, space));
+    }
+    for (int rank = 0; rank < 2; ++rank) {
+      boards[static_cast<std::size_t>(rank)].set_own(rank, pages[static_cast<std::size_t>(rank)]);
+      boards[static_cast<std::size_t>(rank)].set_peer(1 - rank,
+                                                      pages[static_cast<std::size_t>(1 - rank)]);
+    }
+  }
+  std::array<std::vector<std::byte>, 2> memories;
+  std::vector<void*> pages;
+  std::array<CallBoard, 2> boards;
+};
+
+TEST(CallBoard, entry_of__what_the_peer_wrote_until_it_is_written_over) {
+  Pages all;
+  EXPECT_FALSE(all.boards[1].entry_of(0, 1).has_value());
+  for (std::uint64_t number = 1; number <= 20; ++number) {
+    all.boards[0].write(1, {.number = number, .form = 7, .send_bytes = number, .recv_bytes = 3});
+    const auto entry = all.boards[1].entry_of(0, number);
+    ASSERT_TRUE(entry.has_value());
+    EXPECT_EQ(entry->send_bytes, number);
+    EXPECT_TRUE(entry->fits({.number = number, .form = 7, .send_bytes = 3, .recv_bytes = number}));
+    EXPECT_FALSE(entry->fits({.number = number, .form = 8, .send_bytes = 3, .recv_bytes = number}));
+    EXPECT_FALSE(entry->fits({.number = number, .form = 7, .send_bytes = 3, .recv_bytes = 0}));
+    EXPECT_FALSE(all.boards[1].entry_of(0, number + 1).has_value());
+    EXPECT_FALSE(all.boards[0].entry_of(1, number).has_value());
+  }
+  EXPECT_FALSE(all.boards[1].entry_of(0, 1).has_value());
+}
+
+TEST(CallBoard, is_over__up_to_the_epoch_that_the_peer_named) {
+  Pages all;
+  EXPECT_FALSE(all.boards[0].is_over(1, 1));
+  all.boards[1].set_over(0, 5);
+  EXPECT_TRUE(all.boards[0].is_over(1, 5));
+  EXPECT_FALSE(all.boards[0].is_over(1, 6));
+}
+
+TEST(CallBoard, without_pages__nothing_is_known) {
+  CallBoard board;
+  board.write(1, {.number = 1});
+  board.set_over(1, 5);
+  board.set_failed();
+  EXPECT_FALSE(board.entry_of(1, 1).has_value());
+  EXPECT_FALSE(board.is_over(1, 0));
+  EXPECT_EQ(board.failed_peer(), -1);
+}
+
+TEST(CallBoard, failed_peer__the_first_that_says_so) {
+  Pages all;
+  EXPECT_EQ(all.boards[0].failed_peer(), -1);
+  all.boards[1].set_failed();
+  EXPECT_EQ(all.boards[0].failed_peer(), 1);
+  EXPECT_EQ(all.boards[1].failed_peer(), -1);
+}
+
+/// A call of one rank of a world, on its receive buffer from `at` on.
+Call bytes_call(DirectWorld& world, int rank, Collective collective, Bytes count, int root,
+                Bytes at = 0) {
+  Call call;
+  call.collective = collective;
+  call.element_bytes = 1;
+  call.count = count;
+  call.root = root;
+  call.recv = static_cast<std::byte*>(world.recv_buffer(rank)) + at;
+  call.send = static_cast<std::byte*>(call.recv) + (Bytes{2} << 20);
+  call.send_memory = call.recv_memory = {device::MemoryKind::kDevice, world.device_of(rank)};
+  return call;
+}
+
+/// Calls that follow each other without a meeting: a rank that only gives runs ahead of the others,
+/// and what it gives next must not reach them too soon.
+TEST(DirectUnawaited, RanksRunAhead) {
+  for (const int ranks : {2, 3}) {
+    DirectWorld world(ranks, 60, Bytes{6} << 20);
+    ASSERT_TRUE(world.ready());
+    runners::DirectTuning tuning;
+    tuning.blocks_max = test_device() == "host" ? 2 : 16;
+    world.tune(tuning);
+    std::vector<std::string> wrong(static_cast<std::size_t>(ranks));
+    world.run([&](int rank) {
+      std::mt19937_64 random(1);  // The same calls on all ranks.
+      std::mt19937_64 own(static_cast<std::uint64_t>(rank));
+      for (int i = 0; i < 1000; ++i) {
+        const Collective collective = std::array{Collective::kBcast, Collective::kScatter,
+                                                 Collective::kGather, Collective::kAllgather,
+                                                 Collective::kBcast}[random() % 5];
+        const int root = static_cast<int>(random() % static_cast<unsigned>(ranks));
+        const Bytes count = random() % (random() % 4 == 0 ? 30000 : 300);
+        Call call = bytes_call(world, rank, collective, count, root);
+        const auto value = [&](int source) {
+          return static_cast<unsigned char>(i * 7 + source * 31 + 1);
+        };
+        const Buffer input(count * static_cast<Bytes>(ranks), value(rank));
+        EXPECT_TRUE(world.api().copy(const_cast<void*>(call.send), input.data(), input.size()).ok());
+        const bool is_bcast = collective == Collective::kBcast;
+        EXPECT_TRUE(world.api()
+                        .copy(call.recv,
+                              Buffer(input.size(), is_bcast && rank == root ? value(rank) : 0)
+                                  .data(),
+                              input.size())
+                        .ok());
+        if (own() % 16 == 0) {
+          usleep(static_cast<unsigned>(own() % 2000));
+        }
+        const Status status = world.runner(rank).run(runners::Scope::kWhole, call);
+        Buffer expected(input.size(), 0);
+        for (int source = 0; source < ranks; ++source) {
+          const auto fill = [&](Bytes from, Bytes bytes) {
+            std::fill_n(expected.begin() + static_cast<std::ptrdiff_t>(from), bytes, value(source));
+          };
+          if (collective == Collective::kAllgather ||
+              (collective == Collective::kGather && rank == root)) {
+            fill(static_cast<Bytes>(source) * count, count);
+          } else if (source == root && collective == Collective::kScatter) {
+            fill(0, count);
+          } else if (source == root && is_bcast) {
+            fill(0, rank == root ? input.size() : count);
+          }
+        }
+        Buffer got(input.size());
+        EXPECT_TRUE(world.api().copy(got.data(), call.recv, got.size()).ok());
+        if (!status.ok() || got != expected) {
+          wrong[static_cast<std::size_t>(rank)] =
+              "call " + std::to_string(i) + " " + select::to_string(collective) + " of " +
+              std::to_string(count) + ": " + status.message();
+          return;
+        }
+      }
+    });
+    EXPECT_EQ(wrong, std::vector<std::string>(static_cast<std::size_t>(ranks)));
+  }
+}
+
+TEST(DirectUnawaited, ARootReturnsBeforeALatePeerHasCalled) {
+  DirectWorld world(2);
+  ASSERT_TRUE(world.ready());
+  world.run([&](int rank) {
+    EXPECT_TRUE(world.runner(rank)
+                    .run(runners::Scope::kWhole,
+                         bytes_call(world, rank, Collective::kAllgather, 100, 0))
+                    .ok());
+  });
+  const auto bcast = [&](int rank, Bytes count) {
+    return world.runner(rank).run(runners::Scope::kWhole,
+                                  bytes_call(world, rank, Collective::kBcast, count, 0));
+  };
+  const Buffer data(100, 42);
+  ASSERT_TRUE(world.api().copy(world.recv_buffer(0), data.data(), data.size()).ok());
+  EXPECT_TRUE(bcast(0, 100).ok());  // Nobody else is in it.
+  EXPECT_TRUE(bcast(1, 100).ok());
+  Buffer got(100);
+  ASSERT_TRUE(world.api().copy(got.data(), world.recv_buffer(1), got.size()).ok());
+  EXPECT_EQ(got, data);
+}
+
+/// Ends of a call that differ, in forms that are equal: that call's error alone.
+TEST(DirectMismatch, OfEqualFormIsThatCallsErrorAlone) {
+  DirectWorld world(2);
+  ASSERT_TRUE(world.ready());
+  std::mt19937_64 random(1);
+  const auto run = [&](Collective collective, std::array<Bytes, 2> counts, std::array<int, 2> roots) {
+    std::array<Status, 2> statuses;
+    world.run([&](int rank) {
+      const auto i = static_cast<std::size_t>(rank);
+      statuses[i] = world.runner(rank).run(
+          runners::Scope::kWhole, bytes_call(world, rank, collective, counts[i], roots[i]));
+    });
+    return statuses;
+  };
+  for (int turn = 0; turn < 20; ++turn) {
+    // The root need not see it; who receives does.
+    const Status receiver = run(Collective::kBcast, {8, 16}, {0, 0})[1];
+    EXPECT_EQ(receiver.code(), ErrorCode::kMismatch) << receiver.message();
+    for (const Status& status : run(Collective::kAllgather, {16, 8}, {0, 0})) {
+      EXPECT_EQ(status.code(), ErrorCode::kMismatch) << status.message();
+    }
+    EXPECT_TRUE(world.check({.collective = Collective::kBcast, .count = 100}, random));
+    EXPECT_TRUE(world.check({.collective = Collective::kAllgather, .count = 3000}, random));
+  }
+  EXPECT_NE(run(Collective::kBcast, {8, 16}, {0, 0})[1].message().find(
+                "rank 0 calls bcast of root 0 (sends 8 bytes, receives 0) where this rank calls "
+                "bcast of root 0 (sends 0 bytes, receives 16)"),
+            std::string::npos);
+  for (const Status& status : run(Collective::kBcast, {8, 8}, {0, 1})) {
+    EXPECT_TRUE(status.code() == ErrorCode::kMismatch || status.ok()) << status.message();
+  }
+}
+
+/// Of other forms one kernel waits for lines that never come: the communicator's calls end, soon.
+TEST(DirectMismatch, OfOtherFormEndsTheCalls) {
+  DirectWorld world(2);
+  ASSERT_TRUE(world.ready());
+  const auto start = std::chrono::steady_clock::now();
+  std::array<Status, 2> first;
+  std::array<Status, 2> second;
+  world.run([&](int rank) {
+    const auto i = static_cast<std::size_t>(rank);
+    const Bytes bytes = rank == 0 ? 100 : Bytes{1} << 20;
+    const auto call = bytes_call(world, rank, Collective::kAllgather, bytes, 0);
+    first[i] = world.runner(rank).run(runners::Scope::kWhole, call);
+    second[i] = world.runner(rank).run(runners::Scope::kWhole,
+                                       bytes_call(world, rank, Collective::kAllgather, 8, 0));
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto i = static_cast<std::size_t>(rank);
+    EXPECT_EQ(first[i].code(), ErrorCode::kMismatch) << first[i].message();
+    EXPECT_FALSE(second[i].ok());
+  }
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 5);
+}
+
+}  // namespace
+}  // namespace tutti::testing
