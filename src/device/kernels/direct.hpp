@@ -657,16 +657,16 @@ TUTTI_INLINE void exchange_rounds(const DirectArguments& a, const PairPieces& pa
 /// Every rank gives each peer a piece: allgather, alltoall, bcast, gather, scatter, their v-forms
 /// and barrier. Pieces are of any sizes. A warp serves one rank, this one included: the code is
 /// short, and what goes to different peers does not wait for each other.
-template <class Wire>
+template <class Wire, Word kRanksMax>
 TUTTI_INLINE void exchange(const DirectArguments& a, Word warp_index, Word lane) {
-  const Word shift = exchange_shift(a.ranks);
+  const Word shift = exchange_shift(kRanksMax <= 2 ? 2 : a.ranks);
   const Word peer = warp_index & ((1U << shift) - 1);
   const Word warp = warp_index >> shift;
   PairPieces pair;
   // Selected one by one: a place in the arguments that is not known to the compiler makes it copy
   // them all to memory.
   TUTTI_UNROLL
-  for (Word rank = 0; rank < kPeersMax; ++rank) {
+  for (Word rank = 0; rank < kRanksMax; ++rank) {
     if (rank == peer) {
       pair = {static_cast<const Byte*>(a.send[rank]),
               a.send_bytes[rank],

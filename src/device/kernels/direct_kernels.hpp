@@ -4,7 +4,7 @@
 // The list of direct kernels: what images hold and the host side asks for. A kernel's name is its
 // form, its reduction and the most ranks it is for: "two_shot_float32_sum_4", "exchange_8". Ranks 2
 // are exactly two; 4 is for one to four; 8 for one to eight. What has no kernel of its own is
-// reduced by "any"; an exchange has one kernel for all.
+// reduced by "any"; an exchange has one kernel for two ranks and one for more.
 //
 // Usage: define TUTTI_KERNEL(name, body), where body(arguments, warp, lane) runs one warp.
 #pragma once
@@ -25,7 +25,8 @@
   TUTTI_KERNEL(one_shot_any_8, (one_shot<Any, Wire, 8>)) \
   TUTTI_KERNEL(two_shot_any_8, (two_shot<Any, Wire, 8>)) \
   TUTTI_KERNEL(combine_any_8, (combine<Any>))            \
-  TUTTI_KERNEL(exchange_8, (exchange<Wire>))             \
+  TUTTI_KERNEL(exchange_8, (exchange<Wire, 8>))          \
+  TUTTI_KERNEL(exchange_2, (exchange<Wire, 2>))          \
   TUTTI_DIRECT_KERNELS_OF(2)                             \
   TUTTI_DIRECT_KERNELS_OF(4)                             \
   TUTTI_DIRECT_KERNELS_OF(8)

@@ -52,7 +52,7 @@ TUTTI_DIRECT_KERNELS
 // For GPUs that PCIe joins: the general kernels over packets.
 TUTTI_KERNEL(packets_one_shot_any_8, (one_shot<Any, Packets, 8>))
 TUTTI_KERNEL(packets_two_shot_any_8, (two_shot<Any, Packets, 8>))
-TUTTI_KERNEL(packets_exchange_8, (exchange<Packets>))
+TUTTI_KERNEL(packets_exchange_8, (exchange<Packets, 8>))
 #endif
 
 /// Nothing but the word: what a launch and its completion cost (the floor of all the others).

@@ -71,14 +71,14 @@ constexpr const char* kNames[] = {
 /// Where a kernel's name stands; a test compares with the words.
 int kernel_of(Form form, Reduction reduction, std::uint32_t most, bool general_only) {
   constexpr int kExchange = 3;
-  constexpr int kGeneral = 4;  // one_shot_any_8, two_shot_any_8, combine_any_8, exchange_8
+  constexpr int kGeneral = 5;  // one_shot_any_8, two_shot_any_8, combine_any_8, exchange_8 and _2
   constexpr int kSums = 5;
   constexpr int kOfRanks = 2 * kSums;  // In two forms.
   if (general_only) {
     return kGeneral + 3 * kOfRanks + static_cast<int>(form);
   }
   if (form == Form::kExchange) {
-    return kExchange;
+    return most == 2 ? kExchange + 1 : kExchange;
   }
   const int of_ranks = kGeneral + (most == 2 ? 0 : most == 4 ? 1 : 2) * kOfRanks;
   const int two_shot = form == Form::kTwoShot ? 1 : 0;
