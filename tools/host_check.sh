@@ -7,14 +7,15 @@
 #   tools/host_check.sh pack FILE                here, after `make build`: an archive of 20 MB
 #   tools/host_check.sh run FILE OUT MINUTES [PART...] [-- ARGUMENTS...]     there
 # FILE, a .tar.gz, is carried with the source tree (bench, python, tests/mpi, tools) and holds:
-#   build/lib/libtutti-mpi.so, libtutti.so.0 and build/tests/mpi/{mpich,openmpi}/{paired,collectives}, stripped
+#   build/lib/libtutti-mpi.so, libtutti.so.0 and build/tests/mpi/{mpich,openmpi}/{paired,collectives,overhead}, stripped
 #   mpich/, openmpi/    launchers, libraries and their plug-ins, of .env/ or TUTTI_*_ROOT
 #   python/             msgspec and click for the Python there: PACK_PYTHON, 3.12
 #   commit              the commit that was packed
 # `run` unpacks it below TMPDIR.
 # PARTS: check (the collectives' own tests), setup, main (five collectives, every rank count), others
 # (the other collectives), modes (back to back, computation between calls, late ranks), bindings
-# (unbound, more ranks than cores); all by default. Each but check has its share of MINUTES. OUT gets
+# (unbound, more ranks than cores), overhead (bench/overhead.py, PAIRS, 30); all by default. Each but
+# check and overhead has its share of MINUTES. OUT gets
 # one results document a part, and log.txt with the tables and the rest. ARGUMENTS go to
 # bench/host_memory.py.
 # RANKS: the rank counts, "2,4,8,16,32" up to the number of cores.
@@ -37,7 +38,7 @@ pack() {
   cp -L "$from"/lib/libtutti-mpi.so "$from"/lib/libtutti.so.0 "$to/build/lib/" || exit 1
   for name in mpich openmpi; do
     mkdir -p "$to/build/tests/mpi/$name"
-    cp "$from/tests/mpi/$name"/{paired,collectives} "$to/build/tests/mpi/$name/" || exit 1
+    cp "$from/tests/mpi/$name"/{paired,collectives,overhead} "$to/build/tests/mpi/$name/" || exit 1
   done
   local mpich=${TUTTI_MPICH_ROOT:-.env/mpich} openmpi=${TUTTI_OPENMPI_ROOT:-.env/openmpi}
   cp -P "$mpich"/bin/{mpirun,mpiexec,mpiexec.hydra,hydra_pmi_proxy} "$to/mpich/bin/" || exit 1
@@ -72,13 +73,13 @@ shift 4
 parts=()
 while (($# > 0)) && [[ $1 != -- ]]; do
   case $1 in
-    check | setup | main | others | modes | bindings) parts+=("$1") ;;
-    *) fail "'$1' is no part" "check, setup, main, others, modes, bindings" ;;
+    check | setup | main | others | modes | bindings | overhead) parts+=("$1") ;;
+    *) fail "'$1' is no part" "check, setup, main, others, modes, bindings, overhead" ;;
   esac
   shift
 done
 shift $(($# > 0))
-((${#parts[@]})) || parts=(check setup main others modes bindings)
+((${#parts[@]})) || parts=(check setup main others modes bindings overhead)
 carried=$(mktemp -d) || exit 1
 trap 'rm -rf "$carried"' EXIT
 tar -C "$carried" -xzf "$archive" || fail "'$archive' cannot be unpacked" "tools/host_check.sh pack FILE"
@@ -145,7 +146,14 @@ check() {
 for part in "${parts[@]}"; do
   case $part in
     check) check ;;
-    setup) bench setup --setup --ranks "2,$most" "$@" ;;
+    setup) bench setup --setup --ranks "2,4,$most" "$@" ;;
+    overhead)
+      for name in mpich openmpi; do
+        python3 bench/overhead.py --mpi "$name" --pairs "${PAIRS:-30}" -o "$out/overhead.json" 2>&1 |
+          tee -a "$out/log.txt"
+        ((PIPESTATUS[0] == 0)) || status=1
+      done
+      ;;
     main) bench main --ranks "$RANKS" "$@" ;;
     others)
       bench others --ranks "2,$most" --factor 8 \

@@ -512,10 +512,11 @@ void Communicator::watch_processes() {
   }
   std::vector<runners::HostProcess> processes(host_introductions_.size());
   bool has_any = false;
+  const runners::HostProcess& own = runners::HostProcess::self();
   for (std::size_t rank = 0; rank < processes.size(); ++rank) {
     const runners::HostProcess& process = host_introductions_[rank].process;
     if (machines_.node_of[rank] == machines_.node_of[static_cast<std::size_t>(place_.rank)] &&
-        process.is_another_known()) {
+        process.is_another_known(own)) {
       processes[rank] = process;
       has_any = true;
     }

@@ -49,10 +49,16 @@ bool is_oversubscribed(const std::vector<NodeShare>& shares) {
     }
     return cores;
   };
-  decltype(NodeShare::cpus) all{};
+  if (shares.empty()) {
+    return false;
+  }
+  decltype(NodeShare::cpus) all = shares.front().cpus;
   bool all_alike = true;
   for (const NodeShare& share : shares) {
-    all_alike &= share.cpus == shares.front().cpus;
+    if (share.cpus == shares.front().cpus) {
+      continue;  // Unbound: nothing new. Every communicator asks.
+    }
+    all_alike = false;
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i] |= share.cpus[i];
     }

@@ -88,12 +88,11 @@ Status HostMemory::reserve_rings(const Part& part) {
 
 void HostMemory::touch_rings(const Part& part, SharedSegment& segment) {
   const std::lock_guard lock(mutex_);
-  for (Peer& peer : peers_) {
-    if (peer.segment.get() == &segment &&
-        std::find(peer.touched.begin(), peer.touched.end(), part.rings_at) == peer.touched.end()) {
-      segment.touch(part.rings_at, HostLayout::set_bytes(part.ring_bytes));
-      peer.touched.push_back(part.rings_at);
-    }
+  Peer* const peer = &segment == segment_.get() ? nullptr : peer_of(segment.ticket());
+  if (peer != nullptr && std::find(peer->touched.begin(), peer->touched.end(), part.rings_at) ==
+                             peer->touched.end()) {
+    segment.touch(part.rings_at, HostLayout::set_bytes(part.ring_bytes));
+    peer->touched.push_back(part.rings_at);
   }
 }
 
@@ -210,16 +209,25 @@ void HostMemory::reuse_retired() {
   }
 }
 
+HostMemory::Peer* HostMemory::peer_of(const SegmentTicket& ticket) {
+  for (std::size_t looks = 0; looks < peers_.size(); ++looks) {
+    next_peer_ = next_peer_ < peers_.size() ? next_peer_ : 0;
+    Peer& peer = peers_[next_peer_++];
+    if (peer.segment->ticket().key == ticket.key) {
+      return &peer;
+    }
+  }
+  return nullptr;
+}
+
 Result<std::shared_ptr<SharedSegment>> HostMemory::map(const Part& part,
                                                        const HostProcess& process) {
   const std::lock_guard lock(mutex_);
   if (part.ticket.key == segment_->ticket().key) {
     return segment_;
   }
-  for (const Peer& peer : peers_) {
-    if (peer.segment->ticket().key == part.ticket.key) {
-      return peer.segment;
-    }
+  if (const Peer* const peer = peer_of(part.ticket)) {
+    return peer->segment;
   }
   std::erase_if(peers_, [](const Peer& peer) { return !peer.process.runs(); });
   TUTTI_ASSIGN_OR_RETURN(auto segment, SharedSegment::open(part.ticket));

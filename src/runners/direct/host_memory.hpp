@@ -107,6 +107,8 @@ class HostMemory {
     std::shared_ptr<SharedSegment> segment;
     std::vector<Bytes> touched;  ///< Sets, by where they begin.
   };
+  /// Null: never mapped. Each communicator asks for its ranks in one order, most in the same one.
+  Peer* peer_of(const SegmentTicket& ticket);
 
   std::shared_ptr<SharedSegment> segment_;
   Options options_;
@@ -119,6 +121,7 @@ class HostMemory {
   std::map<Bytes, Bytes> sizes_;                     ///< Of blocks in use, by where they begin.
   std::deque<Retired> retired_;
   std::vector<Peer> peers_;
+  std::size_t next_peer_ = 0;  ///< Where peer_of() begins: behind the one that it found last.
   std::vector<std::shared_ptr<HostUse>> users_;  ///< By set.
 };
 

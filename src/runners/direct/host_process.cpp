@@ -79,12 +79,6 @@ const HostProcess& HostProcess::self() {
   return process;
 }
 
-bool HostProcess::can_be_looked_at() const {
-  return start_ticks != 0 && number_space != 0 && number_space == self().number_space;
-}
-
-bool HostProcess::is_another_known() const { return can_be_looked_at() && !(*this == self()); }
-
 bool HostProcess::runs() const {
   if (number_space != self().number_space) {
     return true;  // In a container of its own, say: here the number is another process's or none's.

@@ -20,10 +20,17 @@ struct HostProcess {
   /// True in doubt, where /proc cannot be read or has not the process's number.
   bool runs() const;
   /// Whether runs() is no doubt.
-  bool can_be_looked_at() const;
-  /// The same of another process than this one.
-  bool is_another_known() const;
+  bool can_be_looked_at() const { return can_be_looked_at_by(self()); }
+  /// The same of another process than this one. `own`: self(), which costs more than the rest.
+  bool is_another_known(const HostProcess& own = self()) const {
+    return can_be_looked_at_by(own) && !(*this == own);
+  }
   friend auto operator<=>(const HostProcess&, const HostProcess&) = default;
+
+ private:
+  bool can_be_looked_at_by(const HostProcess& own) const {
+    return start_ticks != 0 && number_space != 0 && number_space == own.number_space;
+  }
 };
 
 }  // namespace tutti::runners

@@ -218,6 +218,10 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
   peers.waits_for_the_living = options.waits_for_the_living;
   peers.spins = options.is_crowded ? kSpinsOnSharedCore : kSpinsOnOwnCore;
   peers.progress = options.progress;
+  peers.processes.reserve(all.size());
+  peers.lives.reserve(all.size());
+  peers.segments.reserve(all.size());
+  peers.areas.reserve(all.size());
   for (int rank = 0; rank < ranks; ++rank) {
     const Introduction& other = all[static_cast<std::size_t>(rank)];
     auto segment = memory->map(other.part, other.process);
