@@ -67,26 +67,31 @@ std::uintptr_t find_heap_start() {
   return start;
 }
 
-bool is_stack_or_heap(std::uintptr_t address) {
-  thread_local const StackRange stack = find_stack();
-  // Only what lies above this frame, and only if this frame lies on the stack we know: a
-  // coroutine's stack is memory like any other.
-  const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-  if (frame >= stack.low && address >= frame && address < stack.top) {
-    return true;
-  }
-  static const std::uintptr_t heap_start = find_heap_start();
-  return address >= heap_start && address < reinterpret_cast<std::uintptr_t>(sbrk(0));
-}
+/// Initial-exec: as mpi/session.hpp's.
+thread_local constinit StackRange t_stack __attribute__((tls_model("initial-exec")));
+thread_local constinit bool t_has_stack __attribute__((tls_model("initial-exec"))) = false;
 
 }  // namespace
 
-PointerInfo classify_cached(Api* api, const void* pointer) {
-  if (api == nullptr || pointer == nullptr ||
-      is_stack_or_heap(reinterpret_cast<std::uintptr_t>(pointer))) {
-    return {};
+bool is_surely_host(const void* pointer) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  if (!t_has_stack) [[unlikely]] {
+    t_stack = find_stack();
+    t_has_stack = true;
   }
-  return api->classify(pointer);
+  // Only what lies above this frame, and only if this frame lies on the stack we know: a
+  // coroutine's stack is memory like any other.
+  const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+  if (frame >= t_stack.low && address >= frame && address < t_stack.top) {
+    return true;
+  }
+  static const std::uintptr_t heap_start = find_heap_start();
+  return address == 0 ||
+         (address >= heap_start && address < reinterpret_cast<std::uintptr_t>(sbrk(0)));
+}
+
+PointerInfo classify_cached(Api* api, const void* pointer) {
+  return api == nullptr || is_surely_host(pointer) ? PointerInfo() : api->classify(pointer);
 }
 
 // What is kept, the ends of stack and heap, never becomes wrong.

@@ -15,6 +15,10 @@ namespace tutti::device {
 /// are host.
 PointerInfo classify_cached(Api* api, const void* pointer);
 
+/// True for addresses on this thread's stack or on the heap of brk(2), which no GPU library gives
+/// out, and for null. Takes a few nanoseconds; asks nobody. False: unknown.
+bool is_surely_host(const void* pointer);
+
 /// Forgets every answer on all threads (a device library was closed, tests). No answer is kept
 /// today.
 void forget_classifications();

@@ -8,11 +8,6 @@
 
 namespace tutti::engine {
 
-bool agreement_due(std::uint64_t call_number) {
-  constexpr std::uint64_t kPeriod = 1024;
-  return call_number < kPeriod ? std::has_single_bit(call_number) : call_number % kPeriod == 0;
-}
-
 MemoryModes::Class& MemoryModes::of(select::Collective collective, std::optional<Bytes> bytes) {
   const int size_class = bytes ? static_cast<int>(std::bit_width(*bytes)) : kSizeClasses - 1;
   return classes_[static_cast<std::size_t>(collective)][static_cast<std::size_t>(size_class)];

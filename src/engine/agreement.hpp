@@ -11,6 +11,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <optional>
 
@@ -19,7 +20,10 @@
 namespace tutti::engine {
 
 /// True for calls 1, 2, 4, ..., 1024, 2048, 3072, ... (counted from 1).
-bool agreement_due(std::uint64_t call_number);
+inline bool agreement_due(std::uint64_t call_number) {
+  constexpr std::uint64_t kPeriod = 1024;
+  return call_number < kPeriod ? std::has_single_bit(call_number) : call_number % kPeriod == 0;
+}
 
 class MemoryModes {
  public:

@@ -604,6 +604,7 @@ Result<const Route*> Communicator::route(Collective collective, std::optional<By
                                          select::DataType type, select::ReduceOp op, int device,
                                          select::Order order) {
   Shape shape{collective, bytes, type, op, Memory::kHost, order};
+  MemoryModes::Class* agreed = nullptr;
   if (order != select::Order::kBlocking) {
     shape.memory = Memory::kDevice;
     TUTTI_RETURN_IF_ERROR(prepare_streams(order, device));
@@ -615,11 +616,11 @@ Result<const Route*> Communicator::route(Collective collective, std::optional<By
       TUTTI_RETURN_IF_ERROR(setup_ccl(device));
     }
   } else if (collective != Collective::kBarrier) {
-    MemoryModes::Class& memory = modes_->of(collective, bytes);
-    if (agreement_due(++memory.calls)) {
-      TUTTI_RETURN_IF_ERROR(agree_memory(memory, device));
+    agreed = &modes_->of(collective, bytes);
+    if (agreement_due(++agreed->calls)) {
+      TUTTI_RETURN_IF_ERROR(agree_memory(*agreed, device));
     }
-    shape.memory = memory.mode;
+    shape.memory = agreed->mode;
   }
   if ((device >= 0) != (shape.memory == Memory::kDevice)) [[unlikely]] {
     process_.counters().misfits.fetch_add(1, std::memory_order_relaxed);
@@ -631,6 +632,7 @@ Result<const Route*> Communicator::route(Collective collective, std::optional<By
     }
     cached.valid = false;
     TUTTI_ASSIGN_OR_RETURN(cached.route, decide(shape, device));
+    cached.route.agreed = agreed;
     cached.shape = shape;
     cached.valid = true;
   }

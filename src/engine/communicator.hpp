@@ -59,6 +59,8 @@ struct Route {
   Counter* calls = nullptr;
   Counter* fallbacks = nullptr;      ///< Null when the plan is the first choice.
   Summary::Cell* summary = nullptr;  ///< Null without TUTTI_SUMMARY.
+  /// What the ranks have agreed on for calls of this size; null: nothing has to be.
+  MemoryModes::Class* agreed = nullptr;
 
   /// There a rank hears at once of a peer whose call goes another way.
   bool is_in_shared_memory() const {
@@ -100,6 +102,14 @@ class Communicator {
   /// True when no buffer needs classification, nothing is agreed on any more and no call is timed:
   /// a call's route follows from its arguments.
   bool is_host_only() const { return asserted_host_ && !classifies() && !has_summary_; }
+  /// Whether native calls on host memory may be remembered, with a look at each one's buffers.
+  bool is_often_host() const { return (!asserted_ || asserted_host_) && !has_summary_; }
+  /// Whether the next call of a remembered route, on host memory here, is one for all ranks without
+  /// another agreement.
+  static bool is_on_host(const Route& route) {
+    return route.agreed == nullptr ||
+           (route.agreed->mode == select::Memory::kHost && !agreement_due(route.agreed->calls + 1));
+  }
   /// What the front door remembers of routes; dropped when one that route() gave may be gone.
   std::shared_ptr<void>& route_memo() { return route_memo_; }
   /// Once for each call that run() does not carry, before anything of it is done: it takes its
@@ -115,6 +125,9 @@ class Communicator {
   /// A native call that took a route which is known from an earlier one.
   void pass_by(const Route& route) {
     tell_call();
+    if (route.agreed != nullptr) {
+      ++route.agreed->calls;
+    }
     if (!is_concurrent_) [[likely]] {
       // A locked instruction is a tenth of what the fastest collectives take.
       route.calls->store(route.calls->load(std::memory_order_relaxed) + 1,

@@ -4,6 +4,7 @@
 // The wrappers: each describes a call by a View of its arguments and by how to call MPI itself;
 // perform() (perform.cpp) does the rest for all of them. One template serves the int and the _c
 // form.
+#include "device/pointer_cache.hpp"
 #include "mpi/perform.hpp"
 #include "mpi/types.hpp"
 
@@ -46,6 +47,10 @@ template <auto kDescribe, class... Arguments>
   return perform(*session, call.view, NativeCall(call.native));
 }
 
+inline bool is_surely_host(const void* buffer) {
+  return buffer == MPI_IN_PLACE || device::is_surely_host(buffer);
+}
+
 /// What the application calls: kDescribe tells of it. Carries what is known to go to MPI as it is,
 /// with the description never in memory, and leaves all else to kOther, which takes the same.
 template <auto kDescribe, auto kOther, class... Arguments>
@@ -61,6 +66,11 @@ inline int carry(Arguments... arguments) {
   const NativeMemo* memo = native_memo(*t_last.session);
   const engine::Route* route = memo == nullptr ? nullptr : memo->find(call.view);
   if (route == nullptr) [[unlikely]] {
+    return kOther(arguments...);
+  }
+  if (memo->has_devices() &&
+      !(engine::Communicator::is_on_host(*route) && is_surely_host(call.view.send) &&
+        is_surely_host(call.view.recv))) [[unlikely]] {
     return kOther(arguments...);
   }
   engine.pass_by(*route);

@@ -3,8 +3,10 @@
 //
 // Calls of one communicator that are known to go to the MPI library as they are, by their
 // arguments: a second call with the same ones costs some nanoseconds, where reading its datatypes
-// and asking for its plan costs as much as a small collective. Only for communicators without
-// device memory, whose plans follow from the arguments alone. The engine drops it with its routes.
+// and asking for its plan costs as much as a small collective. On communicators without device
+// memory plans follow from the arguments alone. On others (`has_devices`) so do those of calls that
+// are on host memory by what the ranks have agreed on, and by a look at the buffers of each. The
+// engine drops it with its routes.
 #pragma once
 
 #include <array>
@@ -20,7 +22,10 @@ namespace tutti::mpi::TUTTI_FLAVOUR {
 class NativeMemo {
  public:
   /// `ranks`: of the communicator.
-  explicit NativeMemo(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {}
+  NativeMemo(int ranks, bool has_devices)
+      : ranks_(static_cast<std::size_t>(ranks)), has_devices_(has_devices) {}
+
+  bool has_devices() const { return has_devices_; }
 
   /// The route of such a call; null: not known.
   const engine::Route* find(const View& view) const {
@@ -32,7 +37,7 @@ class NativeMemo {
 
   /// `holds_for_any_size`: no call of this collective has another plan on this communicator.
   void add(const View& view, const engine::Route* route, bool holds_for_any_size) {
-    if (holds_for_any_size) {
+    if (holds_for_any_size && !has_devices_) {
       any_size_[static_cast<std::size_t>(view.collective)] = route;
     } else if (!view.send_counts && (!view.recv_counts || has_sum(view)) &&
                is_named(view.send_type) && is_named(view.recv_type)) {
@@ -114,6 +119,7 @@ class NativeMemo {
   }
 
   std::size_t ranks_;
+  bool has_devices_;
   std::array<const engine::Route*, kCollectiveCount> any_size_{};
   std::array<Entry, kEntries> entries_{};
 };

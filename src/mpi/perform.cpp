@@ -1294,12 +1294,14 @@ Status Performance::run_movement(const engine::Route& route) {
 
 void remember_native(Session& session, const View& view, const engine::Route& route) {
   engine::Communicator& engine = *session.engine;
-  if (!engine.is_host_only() || route.fallbacks != nullptr) {
+  const bool has_devices = !engine.is_host_only();
+  if (route.fallbacks != nullptr ||
+      (has_devices && (!engine.is_often_host() || route.memory != select::Memory::kHost))) {
     return;
   }
   try {
     if (engine.route_memo() == nullptr) {
-      engine.route_memo() = std::make_shared<NativeMemo>(session.library->ranks());
+      engine.route_memo() = std::make_shared<NativeMemo>(session.library->ranks(), has_devices);
     }
   } catch (const std::bad_alloc&) {
     return;  // Slower, and right.
