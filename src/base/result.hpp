@@ -24,7 +24,7 @@ enum class ErrorCode {
   kTimeout,        ///< A peer or a device did not answer within the configured time.
   kLibraryFailed,  ///< A foreign library returned an error; the message holds its words.
   kMpiFailed,      ///< PMPI returned an error; `mpi_code` holds it unchanged.
-  kMismatch,       ///< The ranks' calls differ: that call's error alone, the next ones work.
+  kMismatch,       ///< The ranks' calls differ. The next ones work, or fail as after a failure.
   kFallback,       ///< TUTTI_STRICT=1 turned a fall-back into this error.
 };
 

@@ -855,6 +855,15 @@ Status Communicator::prepare_alpha(const select::Plan& plan, std::string* refusa
 }
 
 Status Communicator::run(const Route& route, const runners::Call& call) {
+  Status status = run_once(route, call);
+  // Calls that differ are an error of that call alone, unless they have ended the runners.
+  if (status.code() == ErrorCode::kMismatch && failure_.ok() && !end_->reason().ok()) {
+    fail(Status(ErrorCode::kLibraryFailed, "this communicator failed before: " + status.message()));
+  }
+  return status;
+}
+
+Status Communicator::run_once(const Route& route, const runners::Call& call) {
   if (last_on_stream_ != Backend::kMpi) {
     TUTTI_RETURN_IF_ERROR(stream_status(/*wait=*/true));  // Calls run in the order of their making.
   }
@@ -923,14 +932,14 @@ template <class Carry>
 Status Communicator::carry_direct(const runners::Call& call, Carry carry) {
   const runners::ScopeRank me{.rank = place_.rank, .ranks = place_.ranks};
   const runners::LargePairs large = runners::large_pairs(call, me, direct_pair_bytes_max_);
-  if (large.has_others) {
-    TUTTI_RETURN_IF_ERROR(carry(Backend::kDirect, call));
-  }
-  if (!large.has_large) {
-    return {};
+  const Status status = large.has_others ? carry(Backend::kDirect, call) : Status();
+  // What differs from one rank alone leaves the large pieces of others as they are: they wait.
+  if (!large.has_large || (!status.ok() && status.code() != ErrorCode::kMismatch)) {
+    return status;
   }
   runners::CountsOfPairs counts;
-  return carry(Backend::kCcl, runners::only_pairs(call, me, large.peers, &counts));
+  const Status rest = carry(Backend::kCcl, runners::only_pairs(call, me, large.peers, &counts));
+  return status.ok() ? rest : status;
 }
 
 Status Communicator::enqueue(const Route& route, const runners::Call& call, device::Stream stream) {

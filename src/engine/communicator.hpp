@@ -261,6 +261,7 @@ class Communicator {
   bool is_for(const select::Rule& rule, select::Collective collective,
               std::optional<select::Memory> memory) const;
   CachedRoute& cached_route(const select::Shape& shape);
+  Status run_once(const Route& route, const runners::Call& call);
   Status agree_memory(MemoryModes::Class& memory, int device);
   /// Loads the CCL and brings up its communicator; the answer is agreed (ccl_setup.cpp).
   Status setup_ccl(int device);

@@ -30,7 +30,9 @@
 //    and e - 3 were. The launch behind it begins with e' = e + R. If it waits, it pushes e' and
 //    e' + 1, where e' - 4 and e' - 3 were, and e' - 3 <= e - 1; then it goes on as above, for the
 //    peer pushes e' after it has read e' - 1. If it does not wait, the host knows again. What the
-//    peer pushes meanwhile nobody reads, and it waits for every round itself.
+//    peer pushes meanwhile nobody reads, and it waits for every round itself. Its lines of a later
+//    launch go where those stand that nobody has read: they arrive behind them, since launches of
+//    a rank are ordered and stores of one GPU to one address are, too.
 // Published forms of the idea: NCCL's LL and LL128, MSCCL++ packets, one- and two-shot push.
 //
 // In place. A position of the result is written by the warp that reads the same position of the

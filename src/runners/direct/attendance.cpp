@@ -114,6 +114,12 @@ int Attendance::dead_peer() const {
   return dead == peers_.end() ? -1 : dead->rank;
 }
 
+bool Attendance::has_ended(int rank) const {
+  return std::none_of(peers_.begin(), peers_.end(), [rank](const Peer& peer) {
+    return peer.rank == rank && peer.word() == 0 && peer.process.runs();
+  });
+}
+
 bool Attendance::is_alone() const {
   return std::all_of(peers_.begin(), peers_.end(),
                      [](const Peer& peer) { return peer.word() == kLeft || !peer.process.runs(); });

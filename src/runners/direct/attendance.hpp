@@ -47,6 +47,8 @@ class Attendance {
   void leave();
   /// The first peer whose process ended before it ended this; -1: there is none.
   int dead_peer() const;
+  /// Whether this peer will not push any more, or cannot be seen.
+  bool has_ended(int rank) const;
   /// Whether no peer that can be seen is in it any more, in one way or the other.
   bool is_alone() const;
 

@@ -11,6 +11,8 @@ namespace {
 
 /// Entries that a pair keeps: a rank is at most a few calls ahead of a peer that compares them.
 constexpr std::size_t kDepth = 8;
+/// In place of a number, while the rest is written.
+constexpr std::uint64_t kBeingWritten = UINT64_MAX;
 
 using Number = std::atomic<std::uint64_t>;
 static_assert(Number::is_always_lock_free && sizeof(Number) == sizeof(std::uint64_t));
@@ -40,7 +42,7 @@ struct CallBoard::Page {
     Number send_bytes;
     Number recv_bytes;
   };
-  alignas(64) std::array<Number, kRanksMax> over;
+  alignas(64) std::array<Number, kRanksMax> completed;
   alignas(64) Number failed;
   alignas(64) std::array<std::array<Slot, kDepth>, kRanksMax> slots;
 };
@@ -61,40 +63,41 @@ void CallBoard::write(int peer, const Entry& entry) {
     return;
   }
   Page::Slot& slot = own_->slots[static_cast<std::size_t>(peer)][entry.number % kDepth];
-  slot.number.store(0, std::memory_order_relaxed);
+  slot.number.store(kBeingWritten, std::memory_order_relaxed);
   slot.form.store(entry.form, std::memory_order_release);
   slot.send_bytes.store(entry.send_bytes, std::memory_order_release);
   slot.recv_bytes.store(entry.recv_bytes, std::memory_order_release);
   slot.number.store(entry.number, std::memory_order_release);
 }
 
-std::optional<CallBoard::Entry> CallBoard::entry_of(int peer, std::uint64_t number) const {
+CallBoard::Found CallBoard::find(int peer, std::uint64_t number, Entry* entry) const {
   const Page* const page = peers_[static_cast<std::size_t>(peer)];
   if (page == nullptr) {
-    return std::nullopt;
+    return Found::kLost;
   }
   const Page::Slot& slot = page->slots[static_cast<std::size_t>(self_)][number % kDepth];
-  if (slot.number.load(std::memory_order_acquire) != number) {
-    return std::nullopt;
+  const std::uint64_t found = slot.number.load(std::memory_order_acquire);
+  *entry = {.number = number,
+            .form = slot.form.load(std::memory_order_acquire),
+            .send_bytes = slot.send_bytes.load(std::memory_order_acquire),
+            .recv_bytes = slot.recv_bytes.load(std::memory_order_acquire)};
+  if (found < number) {
+    return Found::kBehind;
   }
-  const Entry entry{.number = number,
-                    .form = slot.form.load(std::memory_order_acquire),
-                    .send_bytes = slot.send_bytes.load(std::memory_order_acquire),
-                    .recv_bytes = slot.recv_bytes.load(std::memory_order_acquire)};
-  return slot.number.load(std::memory_order_relaxed) == number ? std::optional(entry)
-                                                               : std::nullopt;
+  return found == number && slot.number.load(std::memory_order_relaxed) == number ? Found::kEntry
+                                                                                  : Found::kLost;
 }
 
-void CallBoard::set_over(int peer, std::uint64_t epoch) {
+void CallBoard::set_completed(int peer, std::uint64_t epoch) {
   if (own_ != nullptr) {
-    own_->over[static_cast<std::size_t>(peer)].store(epoch, std::memory_order_release);
+    own_->completed[static_cast<std::size_t>(peer)].store(epoch, std::memory_order_release);
   }
 }
 
-bool CallBoard::is_over(int peer, std::uint64_t epoch) const {
+bool CallBoard::has_completed(int peer, std::uint64_t epoch) const {
   const Page* const page = peers_[static_cast<std::size_t>(peer)];
-  return page != nullptr &&
-         page->over[static_cast<std::size_t>(self_)].load(std::memory_order_acquire) >= epoch;
+  return page != nullptr && page->failed.load(std::memory_order_acquire) == 0 &&
+         page->completed[static_cast<std::size_t>(self_)].load(std::memory_order_acquire) >= epoch;
 }
 
 void CallBoard::set_failed() {

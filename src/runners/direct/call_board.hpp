@@ -6,16 +6,14 @@
 //  - what each of the last calls is to the two ends of a pair, before it is launched: ends that
 //    differ (bytes, root, collective) are found while their kernels wait, and on the receiving side
 //    before a call returns;
-//  - which epochs of a pair are over: a rank that only gives to a peer whose calls are all over
-//    need not wait for it (direct_runner.cpp, device/kernels/direct.hpp);
+//  - up to which epoch of a pair a rank has completed its calls: a rank that only sends to a peer
+//    which has completed all of them need not wait for it (device/kernels/direct.hpp);
 //  - that the rank has ended the communicator's calls after a failure.
-// A peer whose page cannot be mapped tells nothing: its calls are not compared, and all wait for it.
+// Calls of a peer whose page cannot be mapped are not compared, and all wait for it.
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "base/units.hpp"
@@ -37,7 +35,9 @@ class CallBoard {
 
     /// Collective, root, and the warps and rounds of the pair.
     static std::uint64_t form_of(const Call& call, std::uint32_t warps, std::uint64_t rounds);
-    /// For messages: "bcast from rank 1 (sends 8 bytes, receives 0)".
+    /// Warps and rounds alone: where they are equal both ends count their epochs alike.
+    std::uint64_t shape() const { return form >> 16; }
+    /// For messages: "bcast of root 1 (sends 8 bytes, receives 0)".
     std::string text() const;
     bool fits(const Entry& other) const {
       return form == other.form && send_bytes == other.recv_bytes && recv_bytes == other.send_bytes;
@@ -47,20 +47,24 @@ class CallBoard {
   struct Page;
   static const Bytes kPageBytes;
 
-  /// `page` of this rank, which must be there as long as this object; null: it tells nothing.
+  /// `page` of this rank, which must be there as long as this object; null: there is none.
   void set_own(int rank, void* page);
   void set_peer(int rank, void* page);
 
   /// To `peer`, before the launch. Calls of other threads must not overlap.
   void write(int peer, const Entry& entry);
-  /// What `peer` said of the call of that number of the pair; none: nothing yet, nothing at all, or
-  /// so long ago that it is written over.
-  std::optional<Entry> entry_of(int peer, std::uint64_t number) const;
+  enum class Found : std::uint8_t {
+    kEntry,
+    kBehind,  ///< The peer has not come to that call.
+    kLost,    ///< Written over, being written, or the peer's page is not mapped.
+  };
+  /// What `peer` wrote of the call of that number of the pair.
+  Found find(int peer, std::uint64_t number, Entry* entry) const;
 
-  /// All calls with `peer` that were before this epoch of the pair are over on this rank.
-  void set_over(int peer, std::uint64_t epoch);
-  /// The same of the peer's calls with this rank.
-  bool is_over(int peer, std::uint64_t epoch) const;
+  /// This rank has completed all calls with `peer` that were before this epoch of the pair.
+  void set_completed(int peer, std::uint64_t epoch);
+  /// The same of the peer's calls with this rank, while the peer has not failed.
+  bool has_completed(int peer, std::uint64_t epoch) const;
 
   /// This rank makes no more calls, after a failure.
   void set_failed();

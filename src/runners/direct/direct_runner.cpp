@@ -31,8 +31,9 @@ constexpr double kSelfTestTimeoutS = 20;
 constexpr double kMailTimeoutS = 20;
 /// How long a kernel that was told to give up may take to do so.
 constexpr double kGiveUpS = 10;
-/// How long a kernel may take to end where a peer's call differs; then it is told to give up.
-constexpr double kDifferS = 0.02;
+/// How long a kernel may take to end where a peer's call differs and has the same shape: that peer
+/// or another may still have to launch its own. Then it is told to give up.
+constexpr double kMismatchS = 2;
 /// Of a call that is copied, queued at most: a full queue would hold the host up beyond all
 /// time-outs.
 constexpr std::size_t kChunksAhead = 4;
@@ -108,6 +109,7 @@ void DirectRunner::begin_end() {
   if (broken_ || std::exchange(has_ended_, true)) {
     return;
   }
+  await_receivers();
   attendance_.end();  // Now: the driver may be busy until the process ends.
   const device::RelaxedCapture relaxed(api_);
   if (stream_ != nullptr) {
@@ -125,6 +127,23 @@ void DirectRunner::begin_end() {
   }
   if (StreamLine::of(api_, device_).is_quiet(api_)) {
     let_go(api_, std::exchange(opened_, {}), attendance_);
+  }
+}
+
+/// Whoever was not waited for has still to push into this rank's memory, also a while from now:
+/// this process must not end before. A late peer is waited for; one that will not come is not.
+void DirectRunner::await_receivers() {
+  const auto start = Clock::now();
+  for (int peer = 0; peer < me_.ranks; ++peer) {
+    const std::uint64_t epoch = epochs_[static_cast<std::size_t>(peer)];
+    while ((unawaited_ >> peer & 1) != 0 && !board_.has_completed(peer, epoch) &&
+           board_.failed_peer() < 0 && !attendance_.has_ended(peer) &&
+           (options_.timeout_s <= 0 || seconds_since(start) < options_.timeout_s)) {
+      usleep(50);
+      if (options_.progress) {
+        options_.progress();
+      }
+    }
   }
 }
 
@@ -490,8 +509,10 @@ Status DirectRunner::enqueue(const Call& call, device::Stream stream) {
       TUTTI_RETURN_IF_ERROR(follow(stream));
     }
     Planned next = planned(moved);
+    announce(next);
     TUTTI_RETURN_IF_ERROR(launch(next, stream));
     count(next);
+    unawaited_ = 0;
     return {};
   });
 }
@@ -546,29 +567,31 @@ void DirectRunner::count(const DirectLaunch& launch) {
   }
 }
 
-void DirectRunner::set_over() {
+void DirectRunner::set_completed() {
   for (int peer = 0; peer < me_.ranks; ++peer) {
-    board_.set_over(peer, epochs_[static_cast<std::size_t>(peer)]);
+    board_.set_completed(peer, epochs_[static_cast<std::size_t>(peer)]);
   }
 }
 
 Status DirectRunner::carry(const Call& call) {
   Planned next = planned(call);
   for (int peer = 0; peer < me_.ranks; ++peer) {
-    if ((next.silent_peers >> peer & 1) != 0 &&
-        board_.is_over(peer, epochs_[static_cast<std::size_t>(peer)])) {
+    if ((next.send_only_peers >> peer & 1) != 0 &&
+        board_.has_completed(peer, epochs_[static_cast<std::size_t>(peer)])) {
       next.arguments.unawaited |= 1U << peer;
     }
   }
+  announce(next);
   Status status = launch(next, stream_);
   if (!status.ok()) {
     broken_ = true;
     return status;
   }
   count(next);
+  unawaited_ = next.arguments.unawaited;
   status = wait(next, options_.timeout_s);
   if (!broken_) {
-    set_over();
+    set_completed();
   }
   return status;
 }
@@ -602,27 +625,33 @@ Status DirectRunner::copy_chunks(const Call& call) {
     describe(&signal, call, whole);
     // Behind a signal that gave up, the copies of this chunk may have spoilt what peers read.
     signal.arguments.is_queued = 1;
+    announce(signal);
     TUTTI_RETURN_IF_ERROR(launch(signal, stream_));
     count(signal);
+    unawaited_ = 0;
     TUTTI_RETURN_IF_ERROR(copies_->take(pieces, offset, some, stream_));
   }
   // A launch that exchanges nothing: its word says that all is over.
   TUTTI_RETURN_IF_ERROR(copies_->finish(stream_));
   Planned end = planned(barrier);
-  end.entries = {};
+  // Every signal describes the whole call: who has made the last one has the right number of them.
+  end.entries = chunk > 0 ? signals[(chunk - 1) % kChunksAhead].entries : decltype(end.entries){};
   std::fill(std::begin(end.arguments.rounds), std::end(end.arguments.rounds), 0U);
   TUTTI_RETURN_IF_ERROR(launch(end, stream_));
   TUTTI_RETURN_IF_ERROR(wait(end, options_.timeout_s));
-  set_over();
+  set_completed();
   return {};
 }
 
-Status DirectRunner::launch(Planned& launch, device::Stream stream) {
+void DirectRunner::announce(const Planned& launch) {
   for (int peer = 0; peer < me_.ranks; ++peer) {
     if (const auto& entry = launch.entries[static_cast<std::size_t>(peer)]; entry.number > 0) {
       board_.write(peer, entry);
     }
   }
+}
+
+Status DirectRunner::launch(Planned& launch, device::Stream stream) {
   kernels::DirectArguments& a = launch.arguments;
   a.done = control_->done.data();
   a.sequence = ++sequence_;
@@ -660,32 +689,56 @@ std::string DirectRunner::gone_peer() const {
   return "";
 }
 
-int DirectRunner::misfit(std::uint32_t* unchecked, const Planned& launch) const {
+DirectRunner::Mismatch DirectRunner::compare(std::uint32_t* unchecked, const Planned& launch,
+                                             bool is_complete) const {
   for (int peer = 0; peer < me_.ranks; ++peer) {
     if ((*unchecked >> peer & 1) == 0) {
       continue;
     }
     const CallBoard::Entry& own = launch.entries[static_cast<std::size_t>(peer)];
-    const auto theirs = board_.entry_of(peer, own.number);
-    if (theirs && !own.fits(*theirs)) {
-      return peer;
+    CallBoard::Entry theirs;
+    const auto found = board_.find(peer, own.number, &theirs);
+    if (found == CallBoard::Found::kEntry ? !own.fits(theirs)
+                                          : found == CallBoard::Found::kBehind && is_complete) {
+      return {peer, found == CallBoard::Found::kEntry ? theirs : CallBoard::Entry()};
     }
-    *unchecked &= theirs ? ~(1U << peer) : ~0U;
+    if (found != CallBoard::Found::kBehind) {
+      *unchecked &= ~(1U << peer);
+    }
   }
-  return -1;
+  return {};
 }
 
-Status DirectRunner::differs(const Planned& launch, int peer) {
-  const CallBoard::Entry& own = launch.entries[static_cast<std::size_t>(peer)];
-  const CallBoard::Entry theirs = board_.entry_of(peer, own.number).value_or(CallBoard::Entry());
-  Status status(ErrorCode::kMismatch, "direct: rank " + std::to_string(peer) + " calls " +
-                                          theirs.text() + " where this rank calls " + own.text());
-  // Of equal form, both kernels may come to their end, and the next call works.
+Status DirectRunner::end_mismatch(const Planned& launch, std::uint32_t unchecked,
+                                  const Mismatch& mismatch) {
+  const CallBoard::Entry& own = launch.entries[static_cast<std::size_t>(mismatch.peer)];
+  Status status(ErrorCode::kMismatch,
+                "direct: rank " + std::to_string(mismatch.peer) +
+                    (mismatch.theirs.number == 0 ? " makes another call"
+                                                 : " calls " + mismatch.theirs.text()) +
+                    " where this rank calls " + own.text() +
+                    "; give all ranks the same collective, root and sizes");
+  const auto is_in_step = [&] {
+    for (int peer = 0; peer < me_.ranks; ++peer) {
+      const CallBoard::Entry& mine = launch.entries[static_cast<std::size_t>(peer)];
+      CallBoard::Entry theirs;
+      if ((unchecked >> peer & 1) != 0 &&
+          (board_.find(peer, mine.number, &theirs) != CallBoard::Found::kEntry ||
+           mine.shape() != theirs.shape())) {
+        return false;
+      }
+    }
+    return true;
+  };
   const auto start = Clock::now();
-  while (own.form == theirs.form && !is_done(launch) && seconds_since(start) < kDifferS) {
+  while (own.shape() == mismatch.theirs.shape() && !is_done(launch) && gone_peer().empty() &&
+         seconds_since(start) < kMismatchS) {
     usleep(100);
+    if (options_.progress) {
+      options_.progress();
+    }
   }
-  if (own.form != theirs.form || !is_done(launch)) {
+  if (!is_done(launch) || !is_in_step()) {
     broken_ = true;
     break_off();
   }
@@ -710,8 +763,9 @@ Status DirectRunner::wait(const Planned& launch, double timeout_s) {
   for (std::int64_t looks = 1; !is_done(launch); ++looks) {
     pause_briefly();
     if (unchecked != 0 && looks % kLooksPerCompare == 0) {
-      if (const int other = misfit(&unchecked, launch); other >= 0) {
-        return differs(launch, other);
+      if (const Mismatch found = compare(&unchecked, launch, /*is_complete=*/false);
+          found.peer >= 0) {
+        return end_mismatch(launch, unchecked, found);
       }
     }
     if (looks > looks_before_yield) {
@@ -748,8 +802,8 @@ Status DirectRunner::wait(const Planned& launch, double timeout_s) {
     reason.clear();  // All had come, while this thread did something else or was not running.
   }
   if (reason.empty() && unchecked != 0) {
-    if (const int other = misfit(&unchecked, launch); other >= 0) {
-      return differs(launch, other);
+    if (const Mismatch found = compare(&unchecked, launch, /*is_complete=*/true); found.peer >= 0) {
+      return end_mismatch(launch, unchecked, found);
     }
   }
   if (reason.empty() && std::atomic_ref(control_->failed).load(std::memory_order_relaxed) == 0) {

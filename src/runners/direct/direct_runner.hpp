@@ -129,6 +129,7 @@ class DirectRunner : public Runner {
   Result<std::vector<void*>> map(std::span<const Handle> handles, void* own);
   Result<std::vector<net::Descriptor>> exchange_descriptors(std::span<const Handle> handles);
   Status make_memory();
+  void await_receivers();
   /// The copies' memory is lent_ from then on.
   void end_copies();
   Status warm();
@@ -154,13 +155,21 @@ class DirectRunner : public Runner {
   void count(const DirectLaunch& launch);
   Status launch(Planned& launch, device::Stream stream);
   Status wait(const Planned& launch, double timeout_s);
-  /// Which of the peers whose entries are not known to fit do not; -1: none. Clears what fits.
-  int misfit(std::uint32_t* unchecked, const Planned& launch) const;
-  /// The error of a call that `peer` takes for another. Ends the calls of this object, unless both
-  /// kernels have come to their end.
-  Status differs(const Planned& launch, int peer);
-  /// All calls up to now are over.
-  void set_over();
+  /// Tells the peers of a launch that is about to be made.
+  void announce(const Planned& launch);
+  /// A peer's call that is not the one that this rank makes.
+  struct Mismatch {
+    int peer = -1;  ///< -1: none.
+    CallBoard::Entry theirs;
+  };
+  /// Looks at the peers in `unchecked`, and clears those whose calls are right. `is_complete`: the
+  /// launch has ended, so all peers have made theirs.
+  Mismatch compare(std::uint32_t* unchecked, const Planned& launch, bool is_complete) const;
+  /// The error of that. Ends the calls of this object, unless the launch can end, and with all
+  /// peers in step for the next one.
+  Status end_mismatch(const Planned& launch, std::uint32_t unchecked, const Mismatch& mismatch);
+  /// All calls up to now are completed.
+  void set_completed();
   bool is_done(const DirectLaunch& launch) const;
   /// For the common end alone, in this order.
   void close();
@@ -208,6 +217,7 @@ class DirectRunner : public Runner {
   Control* control_ = nullptr;
   std::array<std::uint64_t, device::kernels::kPeersMax> epochs_{};
   std::array<std::uint64_t, device::kernels::kPeersMax> numbers_{};  ///< Calls of each pair.
+  std::uint32_t unawaited_ = 0;  ///< Peers whose last call nobody waited for; one bit each.
   std::uint64_t sequence_ = 0;
   std::unique_ptr<CopyStaging> copies_;  ///< Null: no call was to be copied yet.
   std::atomic<bool> broken_{false};

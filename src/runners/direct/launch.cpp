@@ -283,7 +283,7 @@ bool direct_needs_copy(const Call& call) {
 
 LargePairs large_pairs(const Call& call, const ScopeRank& me, std::uint64_t pair_bytes_max) {
   LargePairs large;
-  if (pair_bytes_max == UINT64_MAX || sizes_are_known(call.collective)) {
+  if (pair_bytes_max == UINT64_MAX || call.is_chunk || sizes_are_known(call.collective)) {
     return large;
   }
   kernels::DirectArguments a{};
@@ -415,9 +415,9 @@ DirectLaunch plan_direct(const Call& call, const ScopeRank& me, const DirectGeom
       // The own piece is copied, unless it is where it belongs.
       const bool is_copied = bytes > 0 && a.recv[peer] != nullptr && a.send[peer] != a.recv[peer];
       a.rounds[peer] = static_cast<kernels::Word>(peer == self && !is_copied ? 0 : rounds);
-      const bool is_silent = launch.rounds[peer] > 0 && rounds <= kUnawaitedRoundsMax &&
+      const bool is_send_only = launch.rounds[peer] > 0 && rounds <= kUnawaitedRoundsMax &&
                              a.recv_bytes[peer] == 0 && call.collective != Collective::kBarrier;
-      launch.silent_peers |= is_silent ? 1U << peer : 0;
+      launch.send_only_peers |= is_send_only ? 1U << peer : 0;
     }
   }
   if (reduces) {

@@ -71,9 +71,9 @@ struct DirectLaunch {
   std::uint32_t warps = 1;  ///< Of a block.
   /// Epochs that the launch uses with each peer.
   std::array<std::uint64_t, device::kernels::kPeersMax> rounds{};
-  /// Peers that a rank need not wait for if all their calls before are over, one bit each: they
-  /// give it nothing (direct.hpp, "Without a wait").
-  std::uint32_t silent_peers = 0;
+  /// Peers that a rank need not wait for once they have completed all calls before, one bit each:
+  /// they send it nothing (direct.hpp, "Without a wait").
+  std::uint32_t send_only_peers = 0;
   /// Bytes that go to each peer and come from it, as the peer must see them too.
   std::array<Bytes, device::kernels::kPeersMax> send_bytes{};
   std::array<Bytes, device::kernels::kPeersMax> recv_bytes{};

@@ -416,7 +416,11 @@ class DirectWorld {
       devices_.push_back(host ? rank : 0);
       auto runner = runners::DirectRunner::create(
           *api_, devices_.back(), {.rank = rank, .ranks = ranks}, *scratch_,
-          {.timeout_s = timeout_s, .wire = {}, .tuning = {}, .first_epoch = first_epoch});
+          {.timeout_s = timeout_s,
+           .wire = {},
+           .tuning = {},
+           .first_epoch = first_epoch,
+           .end = ends_.emplace_back(std::make_shared<runners::CommonEnd>())});
       if (!runner.ok()) {
         ADD_FAILURE() << runner.status().message();
         return;
@@ -476,6 +480,10 @@ class DirectWorld {
   device::Api& api() { return *api_; }
   int device_of(int rank) const { return devices_[static_cast<std::size_t>(rank)]; }
   void* recv_buffer(int rank) const { return recvs_[static_cast<std::size_t>(rank)]; }
+  /// Ends a rank's calls as a failure does.
+  void fail(int rank) {
+    ends_[static_cast<std::size_t>(rank)]->end(Status(ErrorCode::kTimeout, "a test"));
+  }
   runners::DirectRunner& runner(int rank) { return *runners_[static_cast<std::size_t>(rank)]; }
   void tune(const runners::DirectTuning& tuning) {
     tuning_ = tuning;
@@ -615,6 +623,7 @@ class DirectWorld {
   std::unique_ptr<device::Api> api_;
   std::unique_ptr<runners::Scratch> scratch_;
   std::vector<int> devices_;
+  std::vector<std::shared_ptr<runners::CommonEnd>> ends_;
   std::vector<std::unique_ptr<runners::DirectRunner>> runners_;
   std::vector<void*> sends_;
   std::vector<void*> recvs_;
