@@ -39,8 +39,15 @@ CLAIM = 1.03
 
 
 def cores(wanted: int) -> list[int]:
-    """Cores this process may use, one per rank; fewer when there are fewer."""
-    return sorted(os.sched_getaffinity(0))[:wanted]
+    """CPUs this process may use, one per rank, each of a core of its own as far as there are."""
+    allowed = sorted(os.sched_getaffinity(0))
+    first_of_core: dict[str, int] = {}
+    for cpu in allowed:
+        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        core = siblings.read_text() if siblings.is_file() else str(cpu)
+        first_of_core.setdefault(core, cpu)
+    apart = list(first_of_core.values())
+    return (apart if len(apart) >= wanted else allowed)[:wanted]
 
 
 def run_once(library: harness.Mpi, preload: bool, iterations: int, directory: Path) -> float:
@@ -89,7 +96,7 @@ def quantiles(values: list[float]) -> dict[str, float]:
 
 def versions(library: harness.Mpi) -> results.Versions:
     """Tutti's version and the MPI's."""
-    found = next(m for m in mpi.find_all() if m.abi == library.flavour)
+    found = mpi.find(str(library.prefix))
     return results.Versions(tutti=__version__, mpi=mpi.short_version(mpi.facts(found).version))
 
 

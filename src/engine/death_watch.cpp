@@ -16,7 +16,11 @@ WatchedCalls* DeathWatch::add(std::vector<runners::HostProcess> processes) {
   std::vector<runners::HostProcess*> unseen;
   {
     const std::lock_guard lock(mutex_);
+    const bool is_as_before = processes == last_;  // Most are duplicates.
     for (runners::HostProcess& process : processes) {
+      if (is_as_before) {
+        break;
+      }
       if (process.start_ticks != 0 && seen_.count(process) == 0) {
         unseen.push_back(&process);
       }
@@ -32,6 +36,7 @@ WatchedCalls* DeathWatch::add(std::vector<runners::HostProcess> processes) {
   }
   const std::lock_guard lock(mutex_);
   seen_.merge(running);
+  last_ = processes;
   auto calls = std::make_unique<WatchedCalls>(std::move(processes));
   WatchedCalls* const name = calls.get();
   all_.emplace(name, std::move(calls));

@@ -18,14 +18,14 @@ namespace tutti::runners {
 namespace {
 
 /// proc(5), /proc/pid/stat: what follows the name in parentheses, from field 3 on.
-struct State {
+struct ProcessState {
   char letter = '?';              ///< Field 3.
   std::uint64_t threads = 1;      ///< Field 20.
   std::uint64_t start_ticks = 0;  ///< Field 22.
 };
 
 /// Nothing where the file cannot be read; `*gone`: because there is no such process.
-std::optional<State> read_state(std::int32_t number, bool* gone) {
+std::optional<ProcessState> read_state(std::int32_t number, bool* gone) {
   *gone = false;
   const std::string path = "/proc/" + std::to_string(number) + "/stat";
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -43,7 +43,7 @@ std::optional<State> read_state(std::int32_t number, bool* gone) {
     return std::nullopt;
   }
   std::istringstream fields(line.substr(name_end + 1));
-  State state;
+  ProcessState state;
   fields >> state.letter;
   std::string skipped;
   for (int field = 4; field < 20; ++field) {
