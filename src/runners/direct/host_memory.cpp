@@ -88,8 +88,7 @@ Status HostMemory::reserve_rings(const Part& part) {
   return {};
 }
 
-void HostMemory::touch_rings(const Part& part, SharedSegment& segment) {
-  const std::lock_guard lock(mutex_);
+void HostMemory::touch_rings(const Hold& /*hold*/, const Part& part, SharedSegment& segment) {
   Peer* const peer = &segment == segment_.get() ? nullptr : peer_of(segment.ticket());
   if (peer != nullptr && std::find(peer->touched.begin(), peer->touched.end(), part.rings_at) ==
                              peer->touched.end()) {
@@ -223,9 +222,8 @@ HostMemory::Peer* HostMemory::peer_of(const SegmentTicket& ticket) {
   return nullptr;
 }
 
-Result<std::shared_ptr<SharedSegment>> HostMemory::map(const Part& part,
+Result<std::shared_ptr<SharedSegment>> HostMemory::map(const Hold& /*hold*/, const Part& part,
                                                        const HostProcess& process) {
-  const std::lock_guard lock(mutex_);
   if (part.ticket.key == segment_->ticket().key) {
     return segment_;
   }

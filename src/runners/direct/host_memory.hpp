@@ -77,10 +77,14 @@ class HostMemory {
   /// After its use: reused once all peers have ended theirs.
   void retire(const Part& part, std::shared_ptr<HostUse> use);
 
+  /// What the two below take: a communicator calls them once for each rank.
+  using Hold = std::unique_lock<std::mutex>;
+  Hold hold() { return Hold(mutex_); }
   /// Another rank's memory, mapped; kept for later communicators as long as its process runs.
-  Result<std::shared_ptr<SharedSegment>> map(const Part& part, const HostProcess& process);
+  Result<std::shared_ptr<SharedSegment>> map(const Hold& hold, const Part& part,
+                                             const HostProcess& process);
   /// Maps the pages of another rank's rings, which that rank has reserved; once for each set.
-  void touch_rings(const Part& part, SharedSegment& segment);
+  void touch_rings(const Hold& hold, const Part& part, SharedSegment& segment);
   std::byte* data() const { return segment_->data(); }
 
   /// The communicator that wrote into a set last; null: none yet.

@@ -222,19 +222,21 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
   peers.lives.reserve(all.size());
   peers.segments.reserve(all.size());
   peers.areas.reserve(all.size());
+  auto hold = memory->hold();
   for (int rank = 0; rank < ranks; ++rank) {
     const Introduction& other = all[static_cast<std::size_t>(rank)];
-    auto segment = memory->map(other.part, other.process);
+    auto segment = memory->map(hold, other.part, other.process);
     if (!segment.ok() && status.ok()) {
       status = segment.status();
     }
     std::byte* const data = segment.ok() ? (*segment)->data() : nullptr;
     peers.processes.push_back(other.process);
     peers.lives.push_back(other.part.life);
-    peers.segments.push_back(segment.ok() ? *segment : nullptr);
+    peers.segments.push_back(segment.ok() ? std::move(*segment) : nullptr);
     peers.areas.emplace_back(layout, rank, data == nullptr ? nullptr : data + other.part.block_at,
                              data == nullptr ? nullptr : data + other.part.rings_at);
   }
+  hold.unlock();
   if (!status.ok()) {
     status = Status(ErrorCode::kUnavailable, status.message());
   }
@@ -244,9 +246,11 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
     memory->retire(mine.part, use);  // Others may still look at it.
     return status;
   }
+  hold.lock();
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    memory->touch_rings(all[rank].part, *peers.segments[rank]);
+    memory->touch_rings(hold, all[rank].part, *peers.segments[rank]);
   }
+  hold.unlock();
   return std::unique_ptr<DirectHostRunner>(
       new DirectHostRunner(std::move(memory), mine.part, layout, std::move(use), options.calls));
 }
@@ -355,7 +359,7 @@ Status DirectHostRunner::look_at_peers(HostMemory& memory, int own_rank,
     auto segment = other.part.life == 0 || !other.process.is_another_known()
                        ? Result<std::shared_ptr<SharedSegment>>(
                              Status(ErrorCode::kUnavailable, "nothing tells whether a rank lives"))
-                       : memory.map(other.part, other.process);
+                       : memory.map(memory.hold(), other.part, other.process);
     if (!segment.ok() && rank != own_rank) {
       return other.process.runs()
                  ? Status(ErrorCode::kUnavailable, segment.status().message())
@@ -364,7 +368,7 @@ Status DirectHostRunner::look_at_peers(HostMemory& memory, int own_rank,
     std::byte* const data = segment.ok() ? (*segment)->data() : nullptr;
     peers.processes.push_back(other.process);
     peers.lives.push_back(other.part.life);
-    peers.segments.push_back(segment.ok() ? *segment : nullptr);
+    peers.segments.push_back(segment.ok() ? std::move(*segment) : nullptr);
     peers.areas.emplace_back(layout, rank, data == nullptr ? nullptr : data + other.part.block_at,
                              nullptr);
   }
