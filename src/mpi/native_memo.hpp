@@ -29,6 +29,14 @@ class NativeMemo {
 
   /// The route of such a call; null: not known.
   const engine::Route* find(const View& view) const {
+    // A root that is none is every rank's error, which no rank may take for a call that is right.
+    if (static_cast<std::size_t>(view.root) >= ranks_) [[unlikely]] {
+      return nullptr;
+    }
+    // Counts come with displacements, and those may lead anywhere.
+    if (has_devices_ && (view.send_counts || view.recv_counts) && !has_sum(view)) [[unlikely]] {
+      return nullptr;
+    }
     const std::int64_t recv_count = count_of(view);
     const Entry& entry = entries_[slot(view, recv_count)];
     return entry.matches(view, recv_count) ? entry.route
@@ -39,7 +47,8 @@ class NativeMemo {
   void add(const View& view, const engine::Route* route, bool holds_for_any_size) {
     if (holds_for_any_size && !has_devices_) {
       any_size_[static_cast<std::size_t>(view.collective)] = route;
-    } else if (!view.send_counts && (!view.recv_counts || has_sum(view)) &&
+    } else if (!(has_devices_ && has_displacements(view.collective)) && !view.send_counts &&
+               (!view.recv_counts || has_sum(view)) &&
                is_named(view.send_type) && is_named(view.recv_type)) {
       const std::int64_t recv_count = count_of(view);
       entries_[slot(view, recv_count)] = Entry{view.collective,
@@ -93,6 +102,10 @@ class NativeMemo {
   /// A derived type may be freed and its handle given to another; a predefined one stays.
   static bool is_named(MPI_Datatype type) {
     return type == MPI_Datatype{} || type == MPI_DATATYPE_NULL || is_predefined_type(type);
+  }
+  /// On some rank; on others there are no counts.
+  static bool has_displacements(select::Collective collective) {
+    return collective == select::Collective::kGatherv || collective == select::Collective::kScatterv;
   }
   static bool has_sum(const View& view) {
     return view.collective == select::Collective::kReduceScatter && view.recv_counts;

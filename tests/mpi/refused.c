@@ -6,12 +6,14 @@
  * preload; the calls after it must give right results, whatever carries them.
  *
  * Usage: refused [--memory KIND] [--calls alike|one] [--only NUMBER] [--apart]
- *                [--churn N] [--live N] [--far] [--threads]
+ *                [--churn N] [--live N] [--far] [--known] [--threads]
  *   --calls  alike: wrong on every rank (default); one: at the root, or on one rank, alone.
  *   --apart  each call is the first of a communicator of its own.
  *   --churn  instead: N communicators, one after the other, each with an allreduce, a call that is
  *            refused or odd, another allreduce. Memory must not grow.
  *   --live   instead: as many communicators as there may be at once, at most N, each with calls.
+ *   --known  instead: a call that was made often, with a root that is none on any rank, where one
+ *            rank has looked at another communicator meanwhile.
  *   --threads  with MPI_THREAD_MULTIPLE.
  *   --far    instead: v-forms whose displacements are far apart.
  * Lines: "NAME: class on rank 0, class on rank 1, ...".
@@ -429,6 +431,22 @@ static void live(int most) {
 
 /* Blocks of a few elements over gigabytes of addresses, with hardly more memory to be had than the
  * blocks need. */
+static void known(void) {
+  MPI_Comm comm = returning();
+  for (int turn = 0; turn < 50; ++turn) {
+    for (int i = 0; i < 20; ++i) {
+      int value = rank == i % ranks ? 7 * turn + i : -1;
+      MPI_Bcast(&value, 1, MPI_INT, i % ranks, comm);
+      expect(value == 7 * turn + i, "a bcast is wrong", "known");
+    }
+    int one = 1;
+    int sum = 0;
+    if (rank == turn % ranks) MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF);
+    expect(MPI_Bcast(&one, 1, MPI_INT, 99, comm) != MPI_SUCCESS, "a wrong root passes", "known");
+  }
+  MPI_Comm_free(&comm);
+}
+
 static void far_apart(void) {
   enum { kFew = 100 };
   const size_t gap = (size_t)3 << 28; /* Elements: 3 GiB. */
@@ -498,12 +516,14 @@ int main(int argc, char** argv) {
   bool alike = true;
   bool apart = false;
   bool is_far = false;
+  bool is_known = false;
   int only = -1;
   int churn_times = 0;
   int live_most = 0;
   for (int i = 1; i < argc; ++i) {
     if (strcmp(argv[i], "--apart") == 0) apart = true;
     if (strcmp(argv[i], "--far") == 0) is_far = true;
+    if (strcmp(argv[i], "--known") == 0) is_known = true;
     if (i + 1 == argc) break;
     if (strcmp(argv[i], "--memory") == 0) memory = argv[i + 1];
     if (strcmp(argv[i], "--calls") == 0) alike = strcmp(argv[i + 1], "alike") == 0;
@@ -534,6 +554,8 @@ int main(int argc, char** argv) {
     live(live_most);
   } else if (is_far) {
     far_apart();
+  } else if (is_known) {
+    known();
   } else {
     all_calls(alike, only, apart);
   }

@@ -161,3 +161,11 @@ def test_live__an_inert_communicator_costs_little(mpi: Mpi, door: Path, tmp_path
 def test_far__displacements_take_no_memory(mpi: Mpi, plan: str, door: Path, tmp_path: Path) -> None:
     once_per_library(mpi)
     refused(mpi, tmp_path, plan, "--far").assert_passed("refused")
+
+
+@pytest.mark.parametrize("plan", ["default", "schedules", "alpha", "default-device", "staged"])
+def test_known__a_root_that_is_none_is_alike_on_all_ranks(
+    mpi: Mpi, plan: str, door: Path, tmp_path: Path
+) -> None:
+    once_per_library(mpi)
+    refused(mpi, tmp_path, plan, "--known", extra=TIMEOUT).assert_passed("refused")

@@ -81,11 +81,13 @@ CallBoard::Found CallBoard::find(int peer, std::uint64_t number, Entry* entry) c
             .form = slot.form.load(std::memory_order_acquire),
             .send_bytes = slot.send_bytes.load(std::memory_order_acquire),
             .recv_bytes = slot.recv_bytes.load(std::memory_order_acquire)};
-  if (found < number) {
-    return Found::kBehind;
+  if (found == kBeingWritten) {
+    return Found::kBusy;
   }
-  return found == number && slot.number.load(std::memory_order_relaxed) == number ? Found::kEntry
-                                                                                  : Found::kLost;
+  if (found != number) {
+    return found < number ? Found::kBehind : Found::kLost;
+  }
+  return slot.number.load(std::memory_order_relaxed) == number ? Found::kEntry : Found::kLost;
 }
 
 void CallBoard::set_completed(int peer, std::uint64_t epoch) {

@@ -56,7 +56,8 @@ class CallBoard {
   enum class Found : std::uint8_t {
     kEntry,
     kBehind,  ///< The peer has not come to that call.
-    kLost,    ///< Written over, being written, or the peer's page is not mapped.
+    kBusy,    ///< Being written: this entry or, once the call is completed, a later one.
+    kLost,    ///< Written over, or the peer's page is not mapped.
   };
   /// What `peer` wrote of the call of that number of the pair.
   Found find(int peer, std::uint64_t number, Entry* entry) const;

@@ -109,8 +109,8 @@ void DirectRunner::begin_end() {
   if (broken_ || std::exchange(has_ended_, true)) {
     return;
   }
-  await_receivers();
   attendance_.end();  // Now: the driver may be busy until the process ends.
+  await_receivers();
   const device::RelaxedCapture relaxed(api_);
   if (stream_ != nullptr) {
     ignore(api_.wait_stream(stream_));
@@ -133,12 +133,15 @@ void DirectRunner::begin_end() {
 /// Whoever was not waited for has still to push into this rank's memory, also a while from now:
 /// this process must not end before. A late peer is waited for; one that will not come is not.
 void DirectRunner::await_receivers() {
+  constexpr int kLooksPerProcess = 1000;  // Whether a process runs is asked of /proc.
   const auto start = Clock::now();
   for (int peer = 0; peer < me_.ranks; ++peer) {
     const std::uint64_t epoch = epochs_[static_cast<std::size_t>(peer)];
-    while ((unawaited_ >> peer & 1) != 0 && !board_.has_completed(peer, epoch) &&
-           board_.failed_peer() < 0 && !attendance_.has_ended(peer) &&
-           (options_.timeout_s <= 0 || seconds_since(start) < options_.timeout_s)) {
+    for (int looks = 0; (unawaited_ >> peer & 1) != 0 && !board_.has_completed(peer, epoch) &&
+                        board_.failed_peer() < 0 &&
+                        (looks % kLooksPerProcess != 0 || !attendance_.has_ended(peer)) &&
+                        (options_.timeout_s <= 0 || seconds_since(start) < options_.timeout_s);
+         ++looks) {
       usleep(50);
       if (options_.progress) {
         options_.progress();
@@ -512,7 +515,7 @@ Status DirectRunner::enqueue(const Call& call, device::Stream stream) {
     announce(next);
     TUTTI_RETURN_IF_ERROR(launch(next, stream));
     count(next);
-    unawaited_ = 0;
+    note_awaited(next);
     return {};
   });
 }
@@ -567,6 +570,14 @@ void DirectRunner::count(const DirectLaunch& launch) {
   }
 }
 
+/// Pairs without rounds have exchanged nothing in this launch.
+void DirectRunner::note_awaited(const DirectLaunch& launch) {
+  for (std::size_t peer = 0; peer < launch.rounds.size(); ++peer) {
+    unawaited_ &= launch.rounds[peer] > 0 ? ~(1U << peer) : ~0U;
+  }
+  unawaited_ |= launch.arguments.unawaited;
+}
+
 void DirectRunner::set_completed() {
   for (int peer = 0; peer < me_.ranks; ++peer) {
     board_.set_completed(peer, epochs_[static_cast<std::size_t>(peer)]);
@@ -588,7 +599,7 @@ Status DirectRunner::carry(const Call& call) {
     return status;
   }
   count(next);
-  unawaited_ = next.arguments.unawaited;
+  note_awaited(next);
   status = wait(next, options_.timeout_s);
   if (!broken_) {
     set_completed();
@@ -628,7 +639,7 @@ Status DirectRunner::copy_chunks(const Call& call) {
     announce(signal);
     TUTTI_RETURN_IF_ERROR(launch(signal, stream_));
     count(signal);
-    unawaited_ = 0;
+    note_awaited(signal);
     TUTTI_RETURN_IF_ERROR(copies_->take(pieces, offset, some, stream_));
   }
   // A launch that exchanges nothing: its word says that all is over.
@@ -702,7 +713,8 @@ DirectRunner::Mismatch DirectRunner::compare(std::uint32_t* unchecked, const Pla
                                           : found == CallBoard::Found::kBehind && is_complete) {
       return {peer, found == CallBoard::Found::kEntry ? theirs : CallBoard::Entry()};
     }
-    if (found != CallBoard::Found::kBehind) {
+    if (found != CallBoard::Found::kBehind &&
+        (found != CallBoard::Found::kBusy || is_complete)) {
       *unchecked &= ~(1U << peer);
     }
   }
@@ -801,12 +813,14 @@ Status DirectRunner::wait(const Planned& launch, double timeout_s) {
   if (!reason.empty() && is_done(launch)) {
     reason.clear();  // All had come, while this thread did something else or was not running.
   }
-  if (reason.empty() && unchecked != 0) {
+  const bool has_given_up =
+      std::atomic_ref(control_->failed).load(std::memory_order_relaxed) != 0;
+  if (reason.empty() && unchecked != 0 && !has_given_up) {
     if (const Mismatch found = compare(&unchecked, launch, /*is_complete=*/true); found.peer >= 0) {
       return end_mismatch(launch, unchecked, found);
     }
   }
-  if (reason.empty() && std::atomic_ref(control_->failed).load(std::memory_order_relaxed) == 0) {
+  if (reason.empty() && !has_given_up) {
     return {};
   }
   broken_ = true;

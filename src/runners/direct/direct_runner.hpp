@@ -153,6 +153,7 @@ class DirectRunner : public Runner {
   /// As a call of which this launch is a part.
   void describe(Planned* launch, const Call& call, const DirectLaunch& pieces) const;
   void count(const DirectLaunch& launch);
+  void note_awaited(const DirectLaunch& launch);
   Status launch(Planned& launch, device::Stream stream);
   Status wait(const Planned& launch, double timeout_s);
   /// Tells the peers of a launch that is about to be made.

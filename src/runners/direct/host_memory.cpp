@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "base/check.hpp"
+
 namespace tutti::runners {
 namespace {
 
@@ -88,7 +90,8 @@ Status HostMemory::reserve_rings(const Part& part) {
   return {};
 }
 
-void HostMemory::touch_rings(const Hold& /*hold*/, const Part& part, SharedSegment& segment) {
+void HostMemory::touch_rings(const Hold& hold, const Part& part, SharedSegment& segment) {
+  CHECK(hold.mutex() == &mutex_ && hold.owns_lock(), "of this memory");
   Peer* const peer = &segment == segment_.get() ? nullptr : peer_of(segment.ticket());
   if (peer != nullptr && std::find(peer->touched.begin(), peer->touched.end(), part.rings_at) ==
                              peer->touched.end()) {
@@ -222,8 +225,9 @@ HostMemory::Peer* HostMemory::peer_of(const SegmentTicket& ticket) {
   return nullptr;
 }
 
-Result<std::shared_ptr<SharedSegment>> HostMemory::map(const Hold& /*hold*/, const Part& part,
+Result<std::shared_ptr<SharedSegment>> HostMemory::map(const Hold& hold, const Part& part,
                                                        const HostProcess& process) {
+  CHECK(hold.mutex() == &mutex_ && hold.owns_lock(), "of this memory");
   if (part.ticket.key == segment_->ticket().key) {
     return segment_;
   }

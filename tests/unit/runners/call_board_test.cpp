@@ -61,6 +61,21 @@ TEST(CallBoard, find__what_the_peer_wrote_until_it_is_written_over) {
   EXPECT_EQ(all.boards[1].find(0, 1, &entry), CallBoard::Found::kLost);
 }
 
+TEST(CallBoard, find__an_entry_that_is_being_written_is_neither_there_nor_lost) {
+  Pages all;
+  all.boards[0].write(1, {.number = 1, .form = 7});
+  // The number of the peer's first slot, as write() leaves it meanwhile.
+  auto* const words = static_cast<std::uint64_t*>(all.pages[0]);
+  auto* const number = std::find(words, words + CallBoard::kPageBytes / sizeof(*words), 7U) - 1;
+  ASSERT_EQ(*number, 1U);
+  *number = UINT64_MAX;
+  CallBoard::Entry entry;
+  EXPECT_EQ(all.boards[1].find(0, 1, &entry), CallBoard::Found::kBusy);
+  all.boards[0].write(1, {.number = 1, .form = 8});
+  EXPECT_EQ(all.boards[1].find(0, 1, &entry), CallBoard::Found::kEntry);
+  EXPECT_EQ(entry.form, 8U);
+}
+
 TEST(CallBoard, has_completed__up_to_the_epoch_that_the_peer_named_while_it_has_not_failed) {
   Pages all;
   EXPECT_FALSE(all.boards[0].has_completed(1, 1));
