@@ -244,7 +244,8 @@ TEST(DirectMismatch, OfEqualFormIsThatCallsErrorAlone) {
   EXPECT_TRUE(world.check({.collective = Collective::kBcast, .count = 100}, random));
 }
 
-/// Of other forms one kernel waits for lines that never come: the communicator's calls end, soon.
+/// Of other forms one kernel waits for lines that never come: the communicator's calls end, long
+/// before the time-out of 60 s. (On the host device each of the warps gives up by itself.)
 TEST(DirectMismatch, OfOtherFormEndsTheCalls) {
   DirectWorld world(2);
   ASSERT_TRUE(world.ready());
@@ -264,7 +265,7 @@ TEST(DirectMismatch, OfOtherFormEndsTheCalls) {
     EXPECT_EQ(first[i].code(), ErrorCode::kMismatch) << first[i].message();
     EXPECT_FALSE(second[i].ok());
   }
-  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 5);
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 30);
 }
 
 /// Rank 0's pieces differ from those of rank 1 in a form that is equal and from those of rank 2 in
