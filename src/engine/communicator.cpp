@@ -932,13 +932,13 @@ template <class Carry>
 Status Communicator::carry_direct(const runners::Call& call, Carry carry) {
   const runners::ScopeRank me{.rank = place_.rank, .ranks = place_.ranks};
   const runners::LargePairs large = runners::large_pairs(call, me, direct_pair_bytes_max_);
-  const Status status = large.has_others ? carry(Backend::kDirect, call) : Status();
+  Status status = large.has_others ? carry(Backend::kDirect, call) : Status();
   // What differs from one rank alone leaves the large pieces of others as they are: they wait.
   if (!large.has_large || (!status.ok() && status.code() != ErrorCode::kMismatch)) {
     return status;
   }
   runners::CountsOfPairs counts;
-  const Status rest = carry(Backend::kCcl, runners::only_pairs(call, me, large.peers, &counts));
+  Status rest = carry(Backend::kCcl, runners::only_pairs(call, me, large.peers, &counts));
   return status.ok() ? rest : status;
 }
 

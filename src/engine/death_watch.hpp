@@ -87,7 +87,7 @@ class DeathWatch {
   std::function<void()> end_;
   std::mutex mutex_;
   std::unordered_map<WatchedCalls*, std::unique_ptr<WatchedCalls>> all_;
-  std::set<runners::HostProcess> seen_;  ///< Seen to run, of any communicator.
+  std::set<runners::HostProcess> seen_;     ///< Seen to run, of any communicator.
   std::vector<runners::HostProcess> last_;  ///< Of the last add(), without those not seen to run.
 };
 

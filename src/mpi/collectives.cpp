@@ -68,9 +68,9 @@ inline int carry(Arguments... arguments) {
   if (route == nullptr) [[unlikely]] {
     return kOther(arguments...);
   }
-  if (memo->has_devices() &&
-      !(engine::Communicator::is_on_host(*route) && is_surely_host(call.view.send) &&
-        is_surely_host(call.view.recv))) [[unlikely]] {
+  if (memo->has_devices() && !(engine::Communicator::is_on_host(*route) &&
+                               is_surely_host(call.view.send) && is_surely_host(call.view.recv)))
+      [[unlikely]] {
     return kOther(arguments...);
   }
   engine.pass_by(*route);

@@ -48,8 +48,8 @@ class NativeMemo {
     if (holds_for_any_size && !has_devices_) {
       any_size_[static_cast<std::size_t>(view.collective)] = route;
     } else if (!(has_devices_ && has_displacements(view.collective)) && !view.send_counts &&
-               (!view.recv_counts || has_sum(view)) &&
-               is_named(view.send_type) && is_named(view.recv_type)) {
+               (!view.recv_counts || has_sum(view)) && is_named(view.send_type) &&
+               is_named(view.recv_type)) {
       const std::int64_t recv_count = count_of(view);
       entries_[slot(view, recv_count)] = Entry{view.collective,
                                                view.send == MPI_IN_PLACE,
@@ -105,7 +105,8 @@ class NativeMemo {
   }
   /// On some rank; on others there are no counts.
   static bool has_displacements(select::Collective collective) {
-    return collective == select::Collective::kGatherv || collective == select::Collective::kScatterv;
+    return collective == select::Collective::kGatherv ||
+           collective == select::Collective::kScatterv;
   }
   static bool has_sum(const View& view) {
     return view.collective == select::Collective::kReduceScatter && view.recv_counts;

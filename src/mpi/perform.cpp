@@ -1306,8 +1306,7 @@ void remember_native(Session& session, const View& view, const engine::Route& ro
   } catch (const std::bad_alloc&) {
     return;  // Slower, and right.
   }
-  native_memo(session)->add(view, &route,
-                           !has_devices && !engine.has_own_plans(view.collective));
+  native_memo(session)->add(view, &route, !has_devices && !engine.has_own_plans(view.collective));
 }
 
 int fail_call(Session& session, engine::Communicator& engine, const Status& status) {

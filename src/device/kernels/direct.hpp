@@ -98,9 +98,9 @@ inline __attribute__((noinline)) void store_odd(Byte* to, Wide bytes, Wide at, W
   }
 }
 
-/// Units of user buffers, of any alignment and length. `kHasTails`: what is no whole word at the end
-/// of a piece stays in line, too, and so do pieces shorter than a word, wherever they begin: a call
-/// costs a kernel half a microsecond. The code for it is long, so not every kernel has it.
+/// Units of user buffers, of any alignment and length. `kHasTails`: what is no whole word at the
+/// end of a piece stays in line, too, and so do pieces shorter than a word, wherever they begin: a
+/// call costs a kernel half a microsecond. The code for it is long, so not every kernel has it.
 template <bool kHasTails>
 class UnitAccess {
  public:

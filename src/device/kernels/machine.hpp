@@ -7,8 +7,8 @@
 //
 // Memory order. Data and flag of a line travel together, so nothing here is an acquire or a release
 // between GPUs: packets are relaxed stores at system scope, polls relaxed loads at system scope
-// (they go past the L1 cache). The one fence of a call that succeeds stands before the word that the
-// host waits for.
+// (they go past the L1 cache). The one fence of a call that succeeds stands before the word that
+// the host waits for.
 #pragma once
 
 #include "device/kernels/direct_arguments.hpp"

@@ -553,12 +553,11 @@ DirectRunner::Planned DirectRunner::planned(const Call& call) {
 void DirectRunner::describe(Planned* launch, const Call& call, const DirectLaunch& pieces) const {
   for (std::size_t peer = 0; peer < launch->rounds.size(); ++peer) {
     if (launch->rounds[peer] > 0) {
-      launch->entries[peer] = {
-          .number = numbers_[peer] + 1,
-          .form = CallBoard::Entry::form_of(call, launch->arguments.pair_warps[peer],
-                                            launch->rounds[peer]),
-          .send_bytes = pieces.send_bytes[peer],
-          .recv_bytes = pieces.recv_bytes[peer]};
+      launch->entries[peer] = {.number = numbers_[peer] + 1,
+                               .form = CallBoard::Entry::form_of(
+                                   call, launch->arguments.pair_warps[peer], launch->rounds[peer]),
+                               .send_bytes = pieces.send_bytes[peer],
+                               .recv_bytes = pieces.recv_bytes[peer]};
     }
   }
 }
@@ -713,8 +712,7 @@ DirectRunner::Mismatch DirectRunner::compare(std::uint32_t* unchecked, const Pla
                                           : found == CallBoard::Found::kBehind && is_complete) {
       return {peer, found == CallBoard::Found::kEntry ? theirs : CallBoard::Entry()};
     }
-    if (found != CallBoard::Found::kBehind &&
-        (found != CallBoard::Found::kBusy || is_complete)) {
+    if (found != CallBoard::Found::kBehind && (found != CallBoard::Found::kBusy || is_complete)) {
       *unchecked &= ~(1U << peer);
     }
   }
@@ -813,8 +811,7 @@ Status DirectRunner::wait(const Planned& launch, double timeout_s) {
   if (!reason.empty() && is_done(launch)) {
     reason.clear();  // All had come, while this thread did something else or was not running.
   }
-  const bool has_given_up =
-      std::atomic_ref(control_->failed).load(std::memory_order_relaxed) != 0;
+  const bool has_given_up = std::atomic_ref(control_->failed).load(std::memory_order_relaxed) != 0;
   if (reason.empty() && unchecked != 0 && !has_given_up) {
     if (const Mismatch found = compare(&unchecked, launch, /*is_complete=*/true); found.peer >= 0) {
       return end_mismatch(launch, unchecked, found);

@@ -211,7 +211,7 @@ class DirectRunner : public Runner {
   std::vector<void*> opened_;
   std::size_t opened_before_copies_ = 0;
   Attendance attendance_;
-  CallBoard board_;  ///< On pages of attendance_.
+  CallBoard board_;          ///< On pages of attendance_.
   std::vector<void*> lent_;  ///< Memory that peers may have mapped, after its use.
   bool has_ended_ = false;   ///< In order.
   std::string gone_;         ///< What the last look() found, if it found anything.

@@ -93,8 +93,8 @@ Status HostMemory::reserve_rings(const Part& part) {
 void HostMemory::touch_rings(const Hold& hold, const Part& part, SharedSegment& segment) {
   CHECK(hold.mutex() == &mutex_ && hold.owns_lock(), "of this memory");
   Peer* const peer = &segment == segment_.get() ? nullptr : peer_of(segment.ticket());
-  if (peer != nullptr && std::find(peer->touched.begin(), peer->touched.end(), part.rings_at) ==
-                             peer->touched.end()) {
+  if (peer != nullptr &&
+      std::find(peer->touched.begin(), peer->touched.end(), part.rings_at) == peer->touched.end()) {
     segment.touch(part.rings_at, HostLayout::set_bytes(part.ring_bytes));
     peer->touched.push_back(part.rings_at);
   }

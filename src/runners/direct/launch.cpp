@@ -416,7 +416,7 @@ DirectLaunch plan_direct(const Call& call, const ScopeRank& me, const DirectGeom
       const bool is_copied = bytes > 0 && a.recv[peer] != nullptr && a.send[peer] != a.recv[peer];
       a.rounds[peer] = static_cast<kernels::Word>(peer == self && !is_copied ? 0 : rounds);
       const bool is_send_only = launch.rounds[peer] > 0 && rounds <= kUnawaitedRoundsMax &&
-                             a.recv_bytes[peer] == 0 && call.collective != Collective::kBarrier;
+                                a.recv_bytes[peer] == 0 && call.collective != Collective::kBarrier;
       launch.send_only_peers |= is_send_only ? 1U << peer : 0;
     }
   }

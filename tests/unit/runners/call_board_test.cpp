@@ -133,9 +133,9 @@ TEST(DirectUnawaited, RanksRunAhead) {
       std::mt19937_64 random(1);  // The same calls on all ranks.
       std::mt19937_64 own(static_cast<std::uint64_t>(rank));
       for (int i = 0; i < 1000; ++i) {
-        const Collective collective = std::array{Collective::kBcast, Collective::kScatter,
-                                                 Collective::kGather, Collective::kAllgather,
-                                                 Collective::kBcast}[random() % 5];
+        const Collective collective =
+            std::array{Collective::kBcast, Collective::kScatter, Collective::kGather,
+                       Collective::kAllgather, Collective::kBcast}[random() % 5];
         const int root = static_cast<int>(random() % static_cast<unsigned>(ranks));
         const Bytes count = random() % (random() % 4 == 0 ? 30000 : 300);
         Call call = bytes_call(world, rank, collective, count, root);
@@ -143,14 +143,15 @@ TEST(DirectUnawaited, RanksRunAhead) {
           return static_cast<unsigned char>(i * 7 + source * 31 + 1);
         };
         const Buffer input(count * static_cast<Bytes>(ranks), value(rank));
-        EXPECT_TRUE(world.api().copy(const_cast<void*>(call.send), input.data(), input.size()).ok());
+        EXPECT_TRUE(
+            world.api().copy(const_cast<void*>(call.send), input.data(), input.size()).ok());
         const bool is_bcast = collective == Collective::kBcast;
-        EXPECT_TRUE(world.api()
-                        .copy(call.recv,
-                              Buffer(input.size(), is_bcast && rank == root ? value(rank) : 0)
-                                  .data(),
-                              input.size())
-                        .ok());
+        EXPECT_TRUE(
+            world.api()
+                .copy(call.recv,
+                      Buffer(input.size(), is_bcast && rank == root ? value(rank) : 0).data(),
+                      input.size())
+                .ok());
         if (own() % 16 == 0) {
           usleep(static_cast<unsigned>(own() % 2000));
         }
@@ -172,9 +173,9 @@ TEST(DirectUnawaited, RanksRunAhead) {
         Buffer got(input.size());
         EXPECT_TRUE(world.api().copy(got.data(), call.recv, got.size()).ok());
         if (!status.ok() || got != expected) {
-          wrong[static_cast<std::size_t>(rank)] =
-              "call " + std::to_string(i) + " " + select::to_string(collective) + " of " +
-              std::to_string(count) + ": " + status.message();
+          wrong[static_cast<std::size_t>(rank)] = "call " + std::to_string(i) + " " +
+                                                  select::to_string(collective) + " of " +
+                                                  std::to_string(count) + ": " + status.message();
           return;
         }
       }
@@ -187,10 +188,10 @@ TEST(DirectUnawaited, ARootReturnsBeforeALatePeerHasCalled) {
   DirectWorld world(2);
   ASSERT_TRUE(world.ready());
   world.run([&](int rank) {
-    EXPECT_TRUE(world.runner(rank)
-                    .run(runners::Scope::kWhole,
-                         bytes_call(world, rank, Collective::kAllgather, 100, 0))
-                    .ok());
+    EXPECT_TRUE(
+        world.runner(rank)
+            .run(runners::Scope::kWhole, bytes_call(world, rank, Collective::kAllgather, 100, 0))
+            .ok());
   });
   const auto bcast = [&](int rank, Bytes count) {
     return world.runner(rank).run(runners::Scope::kWhole,
@@ -210,7 +211,8 @@ TEST(DirectMismatch, OfEqualFormIsThatCallsErrorAlone) {
   DirectWorld world(2);
   ASSERT_TRUE(world.ready());
   std::mt19937_64 random(1);
-  const auto run = [&](Collective collective, std::array<Bytes, 2> counts, std::array<int, 2> roots) {
+  const auto run = [&](Collective collective, std::array<Bytes, 2> counts,
+                       std::array<int, 2> roots) {
     std::array<Status, 2> statuses;
     world.run([&](int rank) {
       const auto i = static_cast<std::size_t>(rank);
@@ -279,8 +281,10 @@ TEST(DirectMismatch, OfEqualFormWithOneRankAndOtherFormWithAnotherEndsTheCalls) 
   world.tune(tuning);
   constexpr std::uint64_t kLarge = 300000;
   // [from][to]; what each rank believes it sends and receives.
-  const std::array<std::array<std::uint64_t, 3>, 3> sends = {{{0, 8, 8}, {16, 0, 8}, {kLarge, 8, 0}}};
-  const std::array<std::array<std::uint64_t, 3>, 3> recvs = {{{0, 8, 8}, {16, 0, 8}, {kLarge, 8, 0}}};
+  const std::array<std::array<std::uint64_t, 3>, 3> sends = {
+      {{0, 8, 8}, {16, 0, 8}, {kLarge, 8, 0}}};
+  const std::array<std::array<std::uint64_t, 3>, 3> recvs = {
+      {{0, 8, 8}, {16, 0, 8}, {kLarge, 8, 0}}};
   std::array<Status, kRanks> first;
   std::array<Status, kRanks> second;
   world.run([&](int rank) {
