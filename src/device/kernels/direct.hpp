@@ -11,9 +11,10 @@
 // round r - 1. That four banks suffice, without any acknowledgement:
 //  - Warps are independent: which lines a warp handles is a function of round and launch shape (in
 //    an exchange: of how many warps serve the pair), the same at both ends. A warp takes part in
-//    every round of the call with at least one line to each peer that it serves and waits for one
-//    from each, with or without data. In a reduction a warp serves all peers, in an exchange one;
-//    what follows is about one pair of ranks and the warps that serve it.
+//    every round of the call with at least one line to each peer that it serves and, but for what
+//    "Without a wait" says below, waits for one from each, with or without data. In a reduction a
+//    warp serves all peers, in an exchange one; what follows is about one pair of ranks and the
+//    warps that serve it.
 //  - Within a call: (1) of step r + 1 writes where round r - 3 was. The warp has received round
 //    r - 1 by then, which the same warp of the peer pushed in its step r - 1, after its step r - 2,
 //    in which it read round r - 3. Results of round r go where those of round r - 4 were; the warp
@@ -269,13 +270,12 @@ class Warp {
   /// Repeats `look_at_all` until it is true on every lane. False when the wait was called off.
   template <class Look>
   TUTTI_INLINE bool wait(Look look_at_all) {
-    constexpr Word kLooksBetweenAborts = 1024;
     for (Word looks = 0; !given_up_; ++looks) {
       if (Machine::all(look_at_all())) {
         return true;
       }
       Machine::relax();
-      if (looks == kLooksBetweenAborts) {
+      if (looks == Machine::kLooksBetweenAborts) {
         looks = 0;
         if (Machine::get_word(a_.abort) != 0) {
           give_up();

@@ -38,6 +38,8 @@ typedef Word Unit __attribute__((vector_size(16)));
 
 struct Machine {
   static constexpr Word kLanes = 32;
+  /// A look at host memory takes as long as many at the own.
+  static constexpr Word kLooksBetweenAborts = 1024;
   static TUTTI_INLINE Word thread() { return static_cast<Word>(__nvvm_read_ptx_sreg_tid_x()); }
   static TUTTI_INLINE Word block() { return static_cast<Word>(__nvvm_read_ptx_sreg_ctaid_x()); }
   /// True when it is true on every lane; all lanes of the warp take part.
@@ -107,6 +109,7 @@ struct Machine {
 
 struct Machine {
   static constexpr Word kLanes = 64;
+  static constexpr Word kLooksBetweenAborts = 1024;
   static TUTTI_INLINE Word thread() { return __builtin_amdgcn_workitem_id_x(); }
   static TUTTI_INLINE Word block() { return __builtin_amdgcn_workgroup_id_x(); }
   static TUTTI_INLINE bool all(bool value) { return __builtin_amdgcn_ballot_w64(!value) == 0; }
@@ -150,6 +153,8 @@ struct Machine {
 /// A warp is one lane; a block's warps run one after the other (device/host_module.hpp).
 struct Machine {
   static constexpr Word kLanes = 1;
+  /// Each look gives the core away, and each of a thousand warps has to see it by itself.
+  static constexpr Word kLooksBetweenAborts = 16;
   static bool all(bool value) { return value; }
   /// Ranks may be more than cores.
   static void relax() { sched_yield(); }

@@ -246,8 +246,7 @@ TEST(DirectMismatch, OfEqualFormIsThatCallsErrorAlone) {
   EXPECT_TRUE(world.check({.collective = Collective::kBcast, .count = 100}, random));
 }
 
-/// Of other forms one kernel waits for lines that never come: the communicator's calls end, long
-/// before the time-out of 60 s. (On the host device each of the warps gives up by itself.)
+/// Of other forms one kernel waits for lines that never come: the communicator's calls end, soon.
 TEST(DirectMismatch, OfOtherFormEndsTheCalls) {
   DirectWorld world(2);
   ASSERT_TRUE(world.ready());
@@ -267,7 +266,7 @@ TEST(DirectMismatch, OfOtherFormEndsTheCalls) {
     EXPECT_EQ(first[i].code(), ErrorCode::kMismatch) << first[i].message();
     EXPECT_FALSE(second[i].ok());
   }
-  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 30);
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 5);
 }
 
 /// Rank 0's pieces differ from those of rank 1 in a form that is equal and from those of rank 2 in
@@ -321,10 +320,14 @@ TEST(DirectMismatch, APeerThatHasFailedIsSeen) {
 
 /// By copies: a signal of each chunk describes the whole call.
 TEST(DirectMismatch, OfCopiesIsSeen) {
+  // Of other numbers of chunks one rank's copies meet the other's in staging memory, which the
+  // thread sanitizer would report: the program's own race.
 #if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "one rank's copies meet the other's in staging memory: the program's own race";
+  const std::vector<std::array<Bytes, 2>> cases = {{9000, 9001}};
+#else
+  const std::vector<std::array<Bytes, 2>> cases = {{9000, 9001}, {9000, 90000}};
 #endif
-  for (const std::array<Bytes, 2> bytes : {std::array<Bytes, 2>{9000, 9001}, {9000, 90000}}) {
+  for (const std::array<Bytes, 2>& bytes : cases) {
     DirectWorld world(2);
     ASSERT_TRUE(world.ready());
     runners::DirectTuning tuning;
