@@ -86,6 +86,7 @@ struct Communicator::RankFacts {
     kDisabled = 16,
     kUnread = 32,  ///< A hint could not be read.
     kConcurrent = 64,
+    kHinted = 2048,
     // ... these if all ranks have them:
     kAware = 128,
     kLarge = 256,
@@ -114,6 +115,44 @@ struct Communicator::ExchangedFacts {
   HostFacts host;  ///< Exchanged if the ranks may all be on one machine.
 };
 
+struct Origin::Facts {
+  std::int32_t color = 0;
+  std::int32_t key = 0;
+  std::uint32_t is_willing = 0;  ///< To set the communicator up now. 0: the rest may be missing.
+  std::uint32_t unused = 0;
+  Communicator::RankFacts facts;
+  NodeShare share;
+  runners::HostMemory::Part part;
+  runners::HostProcess process;
+};
+
+Origin::~Origin() {
+  if (!has_met_) {
+    Facts none;
+    none.color = color_;
+    none.key = key_;
+    // Whom a failure concerns finds it, too.
+    static_cast<void>(
+        communicator_.direct_host_runner_->meet(&none, /*all=*/nullptr, sizeof(none)));
+  }
+}
+
+Status Origin::meet(Facts mine, std::vector<Facts>* members) {
+  static_assert(std::is_trivially_copyable_v<Facts> &&
+                sizeof(Facts) <= runners::HostLayout::kMeetingBytes);
+  std::vector<Facts> all(static_cast<std::size_t>(communicator_.place_.ranks));
+  members->reserve(all.size());
+  mine.color = color_;
+  mine.key = key_;
+  has_met_ = true;
+  TUTTI_RETURN_IF_ERROR(communicator_.direct_host_runner_->meet(&mine, all.data(), sizeof(mine)));
+  std::copy_if(all.begin(), all.end(), std::back_inserter(*members),
+               [&](const Facts& other) { return other.color == color_; });
+  std::stable_sort(members->begin(), members->end(),
+                   [](const Facts& one, const Facts& other) { return one.key < other.key; });
+  return {};
+}
+
 Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
                                                            runners::Bootstrap& bootstrap,
                                                            runners::MpiLibrary* mpi,
@@ -124,42 +163,122 @@ Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
   const Status unread = self->read_hints(hints);
   std::vector<ExchangedFacts> ranks;
   TUTTI_RETURN_IF_ERROR(self->exchange(!unread.ok(), &ranks));
-  TUTTI_RETURN_IF_ERROR(self->agree_configuration(unread, ranks));
-  if (!self->inert_) {
-    self->free_what_was_lent();
-    self->agree_placement(ranks);
-    self->inert_ = !self->can_act();
+  TUTTI_RETURN_IF_ERROR(self->agree_on(unread, ranks));
+  return self;
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::create_in(Origin& origin,
+                                                              runners::MpiLibrary& mpi,
+                                                              const Place& place) {
+  std::unique_ptr<Communicator> self(
+      new Communicator(origin.communicator().process_, mpi, &mpi, place));
+  self->facts_.has_mpi = true;
+  self->facts_.mpi = mpi.name();
+  std::vector<ExchangedFacts> ranks;
+  TUTTI_ASSIGN_OR_RETURN(const bool is_now, self->exchange_in(origin, &ranks));
+  if (!is_now) {
+    return std::unique_ptr<Communicator>();
   }
-  if (self->inert_) {
-    self->give_back_host_memory();
-    return self;
+  self->are_mapped_ = true;
+  TUTTI_RETURN_IF_ERROR(self->agree_on({}, ranks));
+  return self;
+}
+
+/// All that follows the exchange.
+Status Communicator::agree_on(const Status& unread, const std::vector<ExchangedFacts>& ranks) {
+  TUTTI_RETURN_IF_ERROR(agree_configuration(unread, ranks));
+  if (!inert_) {
+    free_what_was_lent();
+    agree_placement(ranks);
+    inert_ = !can_act();
   }
-  if (mpi != nullptr) {
+  if (inert_) {
+    give_back_host_memory();
+    return {};
+  }
+  if (mpi_ != nullptr) {
     // An MPI has some two thousand communicators; where nothing needs one of ours, none is made.
     // Where tables differ no rank has a plan of ours, and none makes one.
-    if (self->has_any_device_ || (self->disagreement_.empty() && needs_messages(*self->table_))) {
+    if (has_any_device_ || (disagreement_.empty() && needs_messages(*table_))) {
       // Threads may be in calls of two communicators in another order on each rank.
-      TUTTI_ASSIGN_OR_RETURN(const bool is_made, mpi->duplicate(!self->is_concurrent_));
+      TUTTI_ASSIGN_OR_RETURN(const bool is_made, mpi_->duplicate(!is_concurrent_));
       if (!is_made) {
-        self->lose_messages();
+        lose_messages();
       }
     }
-    self->mpi_runner_ = std::make_unique<runners::MpiRunner>(
-        *mpi, process.device(), process.scratch(), process.counters().staged_bytes);
+    mpi_runner_ = std::make_unique<runners::MpiRunner>(*mpi_, process_.device(), process_.scratch(),
+                                                       process_.counters().staged_bytes);
   }
-  process.counters().communicators.fetch_add(1, std::memory_order_relaxed);
-  if (self->is_speaker() && log_enabled(LogLevel::kInfo)) {
-    log(LogLevel::kInfo,
-        "communicator: " + std::to_string(place.ranks) + " ranks on " +
-            std::to_string(self->facts_.nodes) + " node(s), " +
-            (mpi == nullptr                  ? "no MPI"
-             : self->facts_.mpi_device_aware ? "MPI device-aware"
-                                             : "MPI not device-aware (staging)") +
-            ", device " + process.device_report().taken +
-            (self->asserted_ ? std::string(", memory asserted: ") + to_string(*self->asserted_)
-                             : std::string(", memory agreed per call class")));
+  process_.counters().communicators.fetch_add(1, std::memory_order_relaxed);
+  if (is_speaker() && log_enabled(LogLevel::kInfo)) {
+    announce();
   }
-  return self;
+  return {};
+}
+
+void Communicator::announce() const {
+  log(LogLevel::kInfo, "communicator: " + std::to_string(place_.ranks) + " ranks on " +
+                           std::to_string(facts_.nodes) + " node(s), " +
+                           (mpi_ == nullptr           ? "no MPI"
+                            : facts_.mpi_device_aware ? "MPI device-aware"
+                                                      : "MPI not device-aware (staging)") +
+                           ", device " + process_.device_report().taken +
+                           (asserted_ ? std::string(", memory asserted: ") + to_string(*asserted_)
+                                      : std::string(", memory agreed per call class")));
+}
+
+/// Where a new communicator would need more than shared memory (a communicator of ours, rings of
+/// its own), it waits for its first call, which may never come.
+bool Communicator::become_origin() {
+  if (mpi_ == nullptr || has_any_device_ || is_concurrent_ || !disagreement_.empty() ||
+      needs_messages(process_.table())) {
+    return false;
+  }
+  if (!direct_host_tried_ && failure_.ok()) {
+    const Status made = setup_direct(Memory::kHost, -1);
+    if (!made.ok()) {
+      fail(made);
+    }
+  }
+  return direct_host_runner_ != nullptr;
+}
+
+Result<bool> Communicator::exchange_in(Origin& origin, std::vector<ExchangedFacts>* ranks) {
+  Origin::Facts mine;
+  mine.facts = own_facts(/*has_unread_hint=*/false);
+  const auto memory = process_.host_memory(process_.node_share(place_.world_ranks).node_ranks,
+                                           /*has_threads=*/false);
+  if (memory.ok() && !(*memory)->is_half_taken()) {
+    const HostFacts host = own_host_facts();
+    mine.share = host.share;
+    mine.part = host.introduction.part;
+    mine.process = host.introduction.process;
+    mine.is_willing = mine.part.life != 0 ? 1 : 0;
+  }
+  std::vector<Origin::Facts> members;
+  failure_ = origin.meet(mine, &members);
+  TUTTI_RETURN_IF_ERROR(failure_);
+  const auto own = static_cast<std::size_t>(place_.rank);
+  if (members.size() != static_cast<std::size_t>(place_.ranks) ||
+      (mine.is_willing != 0 && members[own].part.ticket.key != mine.part.ticket.key)) {
+    failure_ = Status(ErrorCode::kMismatch,
+                      "the ranks of a new communicator are in another order than MPI 4.1 section "
+                      "7.4.2 says");
+    return failure_;
+  }
+  bool are_willing = true;
+  for (const Origin::Facts& member : members) {
+    are_willing &= member.is_willing != 0;
+    ExchangedFacts& one = ranks->emplace_back();
+    one.facts = member.facts;
+    one.host.share = member.share;
+    one.host.introduction.part = member.part;
+    one.host.introduction.process = member.process;
+  }
+  if (!are_willing) {
+    give_back_host_memory();
+  }
+  return are_willing;
 }
 
 Communicator::~Communicator() {
@@ -316,6 +435,7 @@ Communicator::RankFacts Communicator::own_facts(bool has_unread_hint) const {
       {RankFacts::kDisabled, !config.enable},
       {RankFacts::kUnread, has_unread_hint},
       {RankFacts::kConcurrent, place_.thread_multiple},
+      {RankFacts::kHinted, own_table_ != nullptr || asserted_},
       {RankFacts::kAware, place_.mpi_device_aware},
       {RankFacts::kLarge, mpi_ != nullptr && mpi_->has_large_counts()},
       {RankFacts::kAssertedHost, asserted_ == Memory::kHost},
@@ -399,6 +519,7 @@ Status Communicator::agree_configuration(const Status& unread,
       first([&](const RankFacts& facts) { return facts.settings != ranks[0].facts.settings; });
 
   is_concurrent_ = (some & RankFacts::kConcurrent) != 0;
+  has_hints_ = (some & RankFacts::kHinted) != 0;
   strict_ = (some & RankFacts::kStrict) != 0;
   has_devices_ = (all & RankFacts::kDevice) != 0;
   has_any_device_ = (some & RankFacts::kDevice) != 0;

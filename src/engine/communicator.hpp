@@ -3,9 +3,9 @@
 //
 // The engine's side of one communicator, of MPI or of the C API: what its ranks agreed on, the
 // plans it chose, the runners that carry them. Made at the communicator's first collective, by all
-// ranks together. Used by one thread at a time, as MPI demands of collectives on one communicator
-// and the C API too; holds no lock across a call, so two threads on two communicators never wait
-// for each other here.
+// ranks together, or with the communicator, of one whose ranks share memory (Origin). Used by one
+// thread at a time, as MPI demands of collectives on one communicator and the C API too; holds no
+// lock across a call, so two threads on two communicators never wait for each other here.
 #pragma once
 
 #include <array>
@@ -68,6 +68,36 @@ struct Route {
   }
 };
 
+class Communicator;
+
+/// A communicator in whose shared memory (Communicator::become_origin) all of its ranks meet once
+/// when others are made of it: a microsecond, where a message of the MPI library takes several. A
+/// rank has met at the latest when this is destroyed, and then says that it sets up nothing now.
+class Origin {
+ public:
+  /// The ranks of each new one are those that tell the same color, in the order of their keys and,
+  /// of equal keys, as they are here (MPI 4.1 section 7.4.2).
+  explicit Origin(Communicator& communicator, int color = 0, int key = 0)
+      : communicator_(communicator), color_(color), key_(key) {}
+  ~Origin();
+  Origin(const Origin&) = delete;
+  Origin& operator=(const Origin&) = delete;
+
+  Communicator& communicator() { return communicator_; }
+
+ private:
+  friend class Communicator;
+  struct Facts;
+  /// `mine` without its color and key. The facts of those with this rank's color, in their order.
+  /// Error: a rank has died.
+  Status meet(Facts mine, std::vector<Facts>* members);
+
+  Communicator& communicator_;
+  int color_;
+  int key_;
+  bool has_met_ = false;
+};
+
 class Communicator {
  public:
   /// Collective. First agreement on the configuration and on whether there is anything to do.
@@ -77,6 +107,13 @@ class Communicator {
                                                       runners::Bootstrap& bootstrap,
                                                       runners::MpiLibrary* mpi, const Place& place,
                                                       const Hints& hints);
+  /// The same, on an MPI's communicator that was just made of `origin`'s. Null on all ranks: to be
+  /// made at its first collective; so where one has little shared memory left, which is for
+  /// communicators that have calls.
+  static Result<std::unique_ptr<Communicator>> create_in(Origin& origin, runners::MpiLibrary& mpi,
+                                                         const Place& place);
+  /// Collective; the same answer on all ranks.
+  bool become_origin();
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -84,6 +121,8 @@ class Communicator {
   /// True when every call on this communicator is native on the application's own arguments:
   /// no rank can have device memory and no rule asks for anything else.
   bool is_inert() const { return inert_; }
+  /// As those of the same ranks are, which have no hints.
+  bool are_duplicates_inert() const { return inert_ && !has_any_device_ && !has_hints_; }
   /// False when local buffers need no classification (asserted memory kinds, no device). Without an
   /// MPI "host" is what buffers mostly are in, no promise.
   bool classifies() const {
@@ -118,6 +157,13 @@ class Communicator {
   void pass_by() {
     calls_line_ = find_calls_line();
     tell_call();
+  }
+  /// The same for a call that MPI is to refuse, which other ranks may not have made.
+  void turn_away() {
+    pass_by();
+    if (calls_line_ != nullptr) {
+      runners::HostArea::turned_away(calls_line_).publish(1);
+    }
   }
   /// The MPI library's own collectives on this communicator, while somebody looks whether the ranks
   /// live; else null.
@@ -197,6 +243,7 @@ class Communicator {
   Process& process() { return process_; }
 
  private:
+  friend class Origin;
   /// Of a communicator in its process: gone after all that may have leased memory.
   class Membership {
    public:
@@ -239,6 +286,10 @@ class Communicator {
   bool may_share_machine() const;
   /// All ranks' facts, by rank.
   Status exchange(bool has_unread_hint, std::vector<ExchangedFacts>* ranks);
+  /// False: to be made later.
+  Result<bool> exchange_in(Origin& origin, std::vector<ExchangedFacts>* ranks);
+  Status agree_on(const Status& unread, const std::vector<ExchangedFacts>& ranks);
+  void announce() const;
   Status agree_configuration(const Status& unread, const std::vector<ExchangedFacts>& ranks);
   /// Puts the rules of a hinted plan list before all others.
   Status take_plan(const std::string& plan);
@@ -325,6 +376,7 @@ class Communicator {
   bool is_concurrent_ = false;  ///< Beside others' calls, on some rank: its calls take no turns.
   bool strict_ = false;
   bool has_summary_ = false;  ///< TUTTI_SUMMARY on some rank.
+  bool has_hints_ = false;    ///< On some rank.
   Status failure_;
   std::string disagreement_;    ///< Non-empty: ranks differ in configuration; native plans for all.
   const select::Table* table_;  ///< The process's, or own_table_.
@@ -354,6 +406,7 @@ class Communicator {
   WatchedCalls* watched_calls_ = nullptr;
   const Route* last_route_ = nullptr;
   std::shared_ptr<void> route_memo_;
+  bool are_mapped_ = false;  ///< DirectHostRunner::Options::are_mapped.
   std::unique_ptr<runners::DirectHostRunner> direct_host_runner_;
   Bytes direct_pair_bytes_max_ = UINT64_MAX;
   bool direct_device_tried_ = false;

@@ -43,6 +43,13 @@ WatchedCalls* DeathWatch::add(std::vector<runners::HostProcess> processes) {
   return name;
 }
 
+void DeathWatch::set_find(WatchedCalls* calls, std::function<std::string()> find) {
+  if (calls != nullptr) {
+    const std::lock_guard lock(mutex_);
+    calls->find_obstacle_ = std::move(find);
+  }
+}
+
 void DeathWatch::remove(WatchedCalls* calls) {
   if (calls == nullptr) {
     return;
@@ -88,17 +95,23 @@ void DeathWatch::look_at(WatchedCalls& calls, double now_s) {
   const auto dead = std::find_if(
       calls.processes_.begin(), calls.processes_.end(),
       [](const auto& process) { return process.is_another_known() && !process.runs(); });
-  if (dead == calls.processes_.end()) {
+  std::string obstacle;
+  if (dead != calls.processes_.end()) {
+    obstacle = "rank " + std::to_string(dead - calls.processes_.begin()) + " (process " +
+               std::to_string(dead->number) + ") has died";
+  } else if (calls.find_obstacle_) {
+    obstacle = calls.find_obstacle_();
+  }
+  if (obstacle.empty()) {
     return;
   }
   calls.dead_s_ = now_s;
   const std::string what =
       grace_s_ > 0 ? "it gets SIGTERM in " + std::to_string(std::lround(std::ceil(grace_s_))) + " s"
                    : "TUTTI_TIMEOUT=0: it waits on";
-  log(LogLevel::kError, "rank " + std::to_string(dead - calls.processes_.begin()) + " (process " +
-                            std::to_string(dead->number) +
-                            ") has died, and this process waits for it in a collective of the "
-                            "MPI library, which does not end; " +
+  log(LogLevel::kError, obstacle +
+                            ", and this process waits for it in a collective of the MPI library, "
+                            "which does not end; " +
                             what);
 }
 

@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The end of a wait in a collective of the MPI library's own for a rank that has died. Steps of
-// ours end such waits themselves; the library's go on for ever where the launcher does not end the
-// job (Hydra's -disable-auto-cleanup, Open MPI's --enable-recovery, srun's --kill-on-bad-exit=0).
+// The end of a wait in a collective of the MPI library's own for a rank that has died, or that has
+// made this call another way, for what it passed there. Steps of ours end such waits themselves;
+// the library's go on for ever where the launcher does not end the job (Hydra's
+// -disable-auto-cleanup, Open MPI's --enable-recovery, srun's --kill-on-bad-exit=0), or nobody has
+// died.
 #pragma once
 
 #include <atomic>
@@ -12,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -33,6 +36,7 @@ class WatchedCalls {
 
   std::atomic<std::uint64_t> edges_{0};  ///< Begins and ends. Odd: in a call.
   std::vector<runners::HostProcess> processes_;
+  std::function<std::string()> find_obstacle_;
   bool is_removed_ = false;
   // Of look() alone.
   std::uint64_t seen_edges_ = 0;
@@ -74,6 +78,9 @@ class DeathWatch {
   /// Watches until remove(). Processes are those of ranks that have just met: one that does not
   /// seem to run cannot be looked at, and is not.
   WatchedCalls* add(std::vector<runners::HostProcess> processes);
+  /// `find`: asked while a call lasts, too: why it cannot end, empty: nothing is known. Until
+  /// remove(). Null `calls`: nothing.
+  void set_find(WatchedCalls* calls, std::function<std::string()> find);
   /// Gone at once, or when the call that it is in has ended. Null: nothing.
   void remove(WatchedCalls* calls);
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -59,6 +60,12 @@ class Process {
   /// Ends this process when it waits for one of these in a collective of the MPI library and that
   /// one has died (death_watch.hpp). Null where the system gives no thread for it.
   WatchedCalls* watch_calls(std::vector<runners::HostProcess> ranks);
+  /// DeathWatch::set_find.
+  void watch_for(WatchedCalls* calls, std::function<std::string()> find) {
+    if (death_watch_ != nullptr) {
+      death_watch_->set_find(calls, std::move(find));
+    }
+  }
   /// Null: nothing.
   void unwatch_calls(WatchedCalls* calls) {
     if (death_watch_ != nullptr) {

@@ -28,9 +28,11 @@
   X(Exscan, 6)
 
 // X(name, arguments): without an _c form. The info functions carry our hints, since MPI libraries
-// drop keys they do not know.
+// drop keys they do not know; what MPI_Comm_dup and MPI_Comm_split make is set up with it.
 #define TUTTI_OTHER_ENTRIES(X) \
   X(Barrier, 1)                \
+  X(Comm_dup, 2)               \
+  X(Comm_split, 4)             \
   X(Comm_dup_with_info, 3)     \
   X(Comm_split_type, 5)        \
   X(Comm_set_info, 2)          \

@@ -607,7 +607,7 @@ Status Performance::turn_away(int* code, const engine::Route* route) {
   if (route != nullptr) {
     may_be_apart = !route->native_flat && !route->is_in_shared_memory();
   }
-  engine_.pass_by();
+  engine_.turn_away();
   bool is_raised = false;
   *code = refused_;
   if (refused_ == MPI_SUCCESS) {

@@ -51,6 +51,7 @@ struct Collectives {
   X(Comm_size)                  \
   X(Comm_remote_size)           \
   X(Comm_test_inter)            \
+  X(Comm_dup)                   \
   X(Comm_split)                 \
   X(Comm_compare)               \
   X(Comm_split_type)            \

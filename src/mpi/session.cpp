@@ -336,6 +336,35 @@ void report_unknown_presence(int world_rank, int world_ranks) {
   static_cast<void>(is_logged);
 }
 
+engine::Place place_of(const Library& library) {
+  engine::Place place;
+  place.rank = library.rank();
+  place.ranks = library.ranks();
+  // World rank 0 speaks; without a world (sessions model) each communicator's rank 0 does.
+  place.world_rank = place.rank;
+  place.world_ranks = place.ranks;
+  if (has_world()) {
+    pmpi.Comm_rank(MPI_COMM_WORLD, &place.world_rank);
+    pmpi.Comm_size(MPI_COMM_WORLD, &place.world_ranks);
+  }
+  int threads = MPI_THREAD_SINGLE;
+  place.thread_multiple =
+      pmpi.Query_thread(&threads) == MPI_SUCCESS && threads == MPI_THREAD_MULTIPLE;
+  place.types_hash = ask_library_types();
+  return place;
+}
+
+void keep(Session* session, std::unique_ptr<engine::Communicator> engine) {
+  session->inert = engine->is_inert();
+  session->are_duplicates_inert = engine->are_duplicates_inert();
+  if (session->inert) {
+    engine.reset();
+    session->library.reset();  // Nobody asks them again; a program may have thousands.
+  } else {
+    session->engine = std::move(engine);
+  }
+}
+
 Status start(Session* session) {
   session->started = true;
   int is_inter = 0;
@@ -345,15 +374,8 @@ Status start(Session* session) {
   }
   engine::Process& process = engine::Process::get();
   session->library = std::make_unique<Library>(session->comm, process.config().timeout_s);
-  engine::Place place;
-  place.rank = session->library->rank();
-  place.ranks = session->library->ranks();
-  // World rank 0 speaks; without a world (sessions model) each communicator's rank 0 does.
-  place.world_rank = place.rank;
-  place.world_ranks = place.ranks;
+  engine::Place place = place_of(*session->library);
   if (has_world()) {
-    pmpi.Comm_rank(MPI_COMM_WORLD, &place.world_rank);
-    pmpi.Comm_size(MPI_COMM_WORLD, &place.world_ranks);
     TUTTI_RETURN_IF_ERROR(check_launcher(process, place.world_ranks));
   }
   process.report_configuration(place.world_rank);
@@ -365,25 +387,28 @@ Status start(Session* session) {
     session->inert = true;
     return {};
   }
-  int threads = MPI_THREAD_SINGLE;
-  place.thread_multiple =
-      pmpi.Query_thread(&threads) == MPI_SUCCESS && threads == MPI_THREAD_MULTIPLE;
   place.mpi_device_aware =
       process.device() != nullptr && mpi_is_device_aware(process.device()->name());
-  place.types_hash = ask_library_types();
   take_missing_hints(session);
-  auto created = engine::Communicator::create(process, *session->library, session->library.get(),
-                                              place, session->hints);
-  if (!created.ok()) {
-    return created.status();
+  TUTTI_ASSIGN_OR_RETURN(
+      auto created, engine::Communicator::create(process, *session->library, session->library.get(),
+                                                 place, session->hints));
+  keep(session, std::move(created));
+  return {};
+}
+
+/// Of `session`'s communicator, made of `origin`'s ranks, all of which have us.
+Status start_in(engine::Origin& origin, Session* session) {
+  const engine::Process& process = origin.communicator().process();
+  session->library = std::make_unique<Library>(session->comm, process.config().timeout_s);
+  TUTTI_ASSIGN_OR_RETURN(auto created, engine::Communicator::create_in(
+                                           origin, *session->library, place_of(*session->library)));
+  if (created == nullptr) {
+    session->library.reset();
+    return {};
   }
-  session->inert = (*created)->is_inert();
-  if (session->inert) {
-    created->reset();
-    session->library.reset();  // Nobody asks them again; a program may have thousands.
-  } else {
-    session->engine = std::move(*created);
-  }
+  session->started = true;
+  keep(session, std::move(created));
   return {};
 }
 
@@ -500,8 +525,39 @@ void restart(Session* session) {
   session->engine.reset();
   session->library.reset();
   session->inert = false;
+  session->are_duplicates_inert = false;
   session->started = false;
   session->failure = {};
+}
+
+Status start_made(MPI_Comm comm, MPI_Comm made, const Split* split) {
+  const Session* const parent = existing_session(comm);
+  if (parent == nullptr || keeps_hints()) {
+    return {};
+  }
+  Session* session = nullptr;
+  if (parent->engine == nullptr) {
+    if (parent->are_duplicates_inert && split == nullptr) {
+      TUTTI_ASSIGN_OR_RETURN(session, session_for_hints(made));
+      session->started = session->inert = session->are_duplicates_inert = true;
+    }
+    return {};
+  }
+  engine::Communicator& engine = *parent->engine;
+  Status started = guarded([&]() -> Status {
+    if (!engine.become_origin()) {
+      return {};
+    }
+    engine::Origin origin(engine, split == nullptr ? 0 : split->color,
+                          split == nullptr ? 0 : split->key);
+    TUTTI_ASSIGN_OR_RETURN(session, session_for_hints(made));
+    return session == nullptr ? Status() : start_in(origin, session);
+  });
+  if (!started.ok() && session != nullptr) {
+    session->started = true;
+    session->failure = started;
+  }
+  return started;
 }
 
 Session* session_of(MPI_Comm comm, int* error) {

@@ -31,6 +31,7 @@ struct Session {
   std::unique_ptr<engine::Communicator> engine;
   /// Every call goes straight to MPI: an intercommunicator, nothing to gain, or shut down.
   bool inert = false;
+  bool are_duplicates_inert = false;
   /// A first collective was tried; a failed set-up is not tried again: it fails every call, since
   /// what the other ranks came to is not known.
   bool started = false;
@@ -75,6 +76,15 @@ Session* session_of(MPI_Comm comm, int* error);
 Result<Session*> session_for_hints(MPI_Comm comm);
 /// Looks only; null when the communicator has none.
 Session* existing_session(MPI_Comm comm);
+/// What a rank passed to MPI_Comm_split.
+struct Split {
+  int color;
+  int key;
+};
+/// `made` has just been made of `comm`'s ranks, by MPI_Comm_split or (null) by MPI_Comm_dup; it may
+/// be MPI_COMM_NULL. Its session is started now where that is cheap, and else at its first
+/// collective: the same on all ranks. An error: this rank cannot know what the others came to.
+Status start_made(MPI_Comm comm, MPI_Comm made, const Split* split);
 /// New hints: the next collective starts the session anew.
 void restart(Session* session);
 

@@ -424,6 +424,63 @@ def test_differ__a_rank_whose_call_goes_another_way_is_found(
     assert "goes another way for what it passed there" in result.stderr, str(result)
 
 
+MADE_NAMES = ["ALLREDUCE", "BCAST", "ALLGATHER"]
+# By default what is as fast natively stays native, on two ranks; direct carries all of it.
+MADE_PLANS: dict[str, dict[str, str]] = {
+    "default": {},
+    "direct": {f"TUTTI_{name}": "direct-gamma" for name in MADE_NAMES},
+    "schedule": {"TUTTI_ALLREDUCE": "schedule:ring"},
+}
+
+
+def made(mpi: Mpi, ranks: int, case: str, plans: dict[str, str], tmp_path: Path) -> Finished:
+    words = [mpi.program("made"), "--case", case]
+    environment = {"TUTTI_DEVICE": "none"} | plans
+    return job(mpi, ranks, words, tmp_path, environment=environment, timeout_s=100)
+
+
+@pytest.mark.parametrize("plans", MADE_PLANS)
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+@pytest.mark.parametrize("case", ["order", "lone", "unequal", "freed", "many"])
+def test_made__calls_are_right(
+    mpi: Mpi, door: Path, tmp_path: Path, case: str, ranks: int, plans: str
+) -> None:
+    assert door
+    once_per_library(mpi)
+    if case == "many" and (ranks > 3 or plans == "schedule"):
+        pytest.skip("many: 3 ranks are enough, and schedules wait for cores")
+    if case in ("lone", "unequal") and plans != "direct":
+        pytest.skip("the ranks' calls may go different ways: test_made__ways_that_differ_end")
+    result = made(mpi, ranks, case, MADE_PLANS[plans], tmp_path)
+    assert result.status == 0, str(result)
+    found = re.search(r"made: (\d+) calls, 0 wrong", result.stdout)
+    assert found is not None, str(result)
+    assert int(found.group(1)) >= 20
+
+
+def test_made__ways_that_differ_end(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    """One rank has left the call through shared memory, and the other waits in the library's."""
+    assert door
+    plans = {"TUTTI_BCAST": "60K:mpi,direct-gamma", "TUTTI_TIMEOUT": "2"}
+    start = time.monotonic()
+    result = made(mpi, 2, "unequal", plans, tmp_path)
+    assert result.status not in (0, None), str(result)
+    assert time.monotonic() - start < 30
+    assert "rank 0 has made this call through shared memory, for what it passed" in result.stderr
+
+
+@pytest.mark.parametrize(("plans", "lines"), [("direct", 4), ("schedule", 2)])
+def test_made__is_set_up_at_once(
+    mpi: Mpi, door: Path, tmp_path: Path, plans: str, lines: int
+) -> None:
+    """Of a communicator that has been used: two made of it, beside those that have a call."""
+    assert door
+    extra = {"TUTTI_LOG_LEVEL": "info"}
+    result = made(mpi, 2, "only", MADE_PLANS[plans] | extra, tmp_path)
+    assert result.status == 0, str(result)
+    assert result.stderr.count("INFO communicator: 2 ranks") == lines, str(result)
+
+
 LATE_PLANS = {
     "default": {},
     "agreement": {"TUTTI_DEVICE": "host"},

@@ -97,6 +97,8 @@ struct HostLayout {
   /// Parts of rings begin on cache lines.
   static constexpr Bytes kRingUnit = 64 * kPartsPerRing;
   static constexpr Bytes kReasonBytes = 256;
+  /// What a rank tells where communicators are made of this one (DirectHostRunner::meet).
+  static constexpr Bytes kMeetingBytes = 320;
 
   int ranks = 1;
   /// Of each ring but the pairs', all of which together are as long; a multiple of kRingUnit.
@@ -149,12 +151,14 @@ struct HostLayout {
   Bytes line_bytes() const { return ranks <= kWideRanksMax ? 128 : 64; }
   enum Counters : int { kHead, kCallsDone, kStaged, kReduced, kSpread, kSingleCounters };
   /// Words of the first line.
-  enum Head : int { kLife, kState, kFailed };
+  enum Head : int { kLife, kState, kFailed, kMeeting, kMet };
   Bytes calls_at() const {
     return (kSingleCounters + 3 * static_cast<Bytes>(ranks)) * line_bytes();
   }
   Bytes reason_at() const { return calls_at() + kInlineSlots * kCallLineBytes; }
-  Bytes block_bytes() const { return reason_at() + kReasonBytes; }
+  /// In the place of the reason why there is no runner: who meets has one.
+  Bytes meeting_at() const { return reason_at(); }
+  Bytes block_bytes() const { return meeting_at() + std::max(kReasonBytes, kMeetingBytes); }
 
   // ---- a set of rings --------------------------------------------------------------------------
 
@@ -191,12 +195,20 @@ class HostArea {
   HostCounter state() const { return head(HostLayout::kState); }
   HostCounter failed() const { return head(HostLayout::kFailed); }
   char* reason() const { return reinterpret_cast<char*>(block_ + layout_.reason_at()); }
+  /// Meetings that the rank has come to, and of which it has taken what the others told.
+  HostCounter meeting() const { return head(HostLayout::kMeeting); }
+  HostCounter met() const { return head(HostLayout::kMet); }
+  std::byte* meeting_data() const { return block_ + layout_.meeting_at(); }
   HostCounter calls_done() const { return counter(HostLayout::kCallsDone); }
   HostCounter passed_by() const {  // Beside calls_done, which is written with it.
     return HostCounter(line(HostLayout::kCallsDone) + sizeof(std::uint64_t));
   }
   HostCounter refused() const {
     return HostCounter(line(HostLayout::kCallsDone) + 2 * sizeof(std::uint64_t));
+  }
+  /// Not 0: of the rank's calls some were refused, and the others may not have made them.
+  static HostCounter turned_away(std::byte* calls_line) {
+    return HostCounter(calls_line + 3 * sizeof(std::uint64_t));
   }
   /// Where calls_done and passed_by are, for pass_by().
   std::byte* calls_line() const { return line(HostLayout::kCallsDone); }

@@ -161,12 +161,19 @@ Result<HostMemory::Part> HostMemory::take(int ranks) {
   }
   part.ticket = segment_->ticket();
   sizes_[part.block_at] = bytes;
+  blocks_taken_ += bytes;
   return part;
+}
+
+bool HostMemory::is_half_taken() {
+  const std::lock_guard lock(mutex_);
+  return blocks_taken_ > options_.blocks_bytes / 2;
 }
 
 void HostMemory::put_back(const Part& part) {
   const auto size = sizes_.find(part.block_at);
   free_blocks_[size->second].push_back(part.block_at);
+  blocks_taken_ -= size->second;
   sizes_.erase(size);
   if (!options_.shares_rings) {
     free_sets_.push_back(part.set);

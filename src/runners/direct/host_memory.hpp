@@ -65,6 +65,8 @@ class HostMemory {
   };
   /// A part with a block for `ranks` ranks, all of its counters 0. Error: none is left.
   Result<Part> take(int ranks);
+  /// Whether little is left for communicators that are sure to need a block.
+  bool is_half_taken();
   /// Takes the pages of a part's rings, once: no signal later when the machine has no more.
   Status reserve_rings(const Part& part);
   /// Where no rank is going to use the communicator's parts.
@@ -118,6 +120,7 @@ class HostMemory {
   Options options_;
   std::mutex mutex_;  ///< Guards what is below, but for users_: a set's user alone changes that.
   Bytes blocks_end_ = 0;
+  Bytes blocks_taken_ = 0;
   Bytes blocks_reserved_ = 0;
   std::map<Bytes, std::vector<Bytes>> free_blocks_;  ///< By size: where they begin.
   std::vector<int> free_sets_;                       ///< Only where each communicator has its own.

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "base/check.hpp"
+
 namespace tutti::runners {
 
 using select::Collective;
@@ -240,7 +242,12 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
   if (!status.ok()) {
     status = Status(ErrorCode::kUnavailable, status.message());
   }
-  status = agree_on_mappings(*use, options.calls == nullptr ? 0 : *options.calls, status);
+  if (!options.are_mapped) {
+    status = agree_on_mappings(*use, options.calls == nullptr ? 0 : *options.calls, status);
+  } else if (!status.ok()) {
+    memory->tell_failure(mine.part);  // The others do not expect it.
+    status = Status(ErrorCode::kLibraryFailed, status.message());
+  }
   if (!status.ok()) {
     peers.progress = nullptr;
     memory->retire(mine.part, use);  // Others may still look at it.
@@ -345,6 +352,41 @@ Status DirectHostRunner::run(Scope scope, const Call& call) {
   return {};
 }
 
+Status DirectHostRunner::await_meeting(const HostCounter& counter, std::uint64_t number,
+                                       int peer) const {
+  BoundedWait bounded_wait(peers_, BoundedWait::kMeeting);
+  while (counter.read() < number) {
+    if (!bounded_wait.wait([peer](int rank) { return rank == peer; })) {
+      return bounded_wait.failure();
+    }
+  }
+  return {};
+}
+
+Status DirectHostRunner::meet(const void* own, void* all, Bytes bytes_each) {
+  CHECK(bytes_each <= HostLayout::kMeetingBytes, "there is room for it");
+  ++meetings_;
+  Status status;
+  for (int peer = 0; peer < layout_.ranks && status.ok(); ++peer) {
+    if (!is_mine(peer)) {
+      status = await_meeting(area(peer).met(), meetings_ - 1, peer);
+    }
+  }
+  if (status.ok()) {
+    std::memcpy(mine().meeting_data(), own, bytes_each);
+    mine().meeting().publish(meetings_);
+  }
+  for (int peer = 0; all != nullptr && peer < layout_.ranks && status.ok(); ++peer) {
+    status = await_meeting(area(peer).meeting(), meetings_, peer);
+    if (status.ok()) {
+      std::memcpy(static_cast<std::byte*>(all) + static_cast<Bytes>(peer) * bytes_each,
+                  area(peer).meeting_data(), bytes_each);
+    }
+  }
+  mine().met().publish(meetings_);
+  return status;
+}
+
 Status DirectHostRunner::look_at_peers(bool in_call) const {
   return peers_.look_for_messages(rank_, in_call ? last_call() : 0);
 }
@@ -373,6 +415,23 @@ Status DirectHostRunner::look_at_peers(HostMemory& memory, int own_rank,
                              nullptr);
   }
   return peers.look_for_messages(own_rank, call);
+}
+
+std::string DirectHostRunner::find_call_another_way() const {
+  const std::uint64_t call = mine().passed_by().read();
+  std::string found;
+  for (int peer = 0; peer < layout_.ranks; ++peer) {
+    const HostArea& other = area(peer);
+    if (HostArea::turned_away(other.calls_line()).read() != 0 || other.failed().read() != 0) {
+      return "";  // Its calls may have other numbers than this rank's.
+    }
+    if (found.empty() && call != 0 && other.call_number(call).read() == call) {
+      found = "rank " + std::to_string(peer) +
+              " has made this call through shared memory, for what it passed there (all ranks of a "
+              "communicator must call the same with the same counts)";
+    }
+  }
+  return found;
 }
 
 void DirectHostRunner::give_up(const Status& reason) {

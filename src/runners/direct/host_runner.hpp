@@ -43,7 +43,9 @@ class DirectHostRunner : public Runner {
     double timeout_s = 0;               ///< 0: wait for ever.
     bool waits_for_the_living = false;  ///< HostPeers::waits_for_the_living.
     bool is_crowded = false;            ///< Ranks share cores: waiting gives the core away at once.
-    std::function<void()> progress{};   ///< HostPeers::progress.
+    /// All ranks are known to have mapped each other's memory, rings included.
+    bool are_mapped = false;
+    std::function<void()> progress{};  ///< HostPeers::progress.
     /// The number of the communicator's last call, the one to run() included, as others tell them
     /// that go another way (HostArea::pass_by); null: all go through run().
     const std::uint64_t* calls = nullptr;
@@ -83,6 +85,11 @@ class DirectHostRunner : public Runner {
 
   /// Scope::kWhole only. After an error other than kMismatch every further call fails at once.
   Status run(Scope scope, const Call& call) override;
+  /// Collective over all ranks, also those whose calls have failed, and no call: each tells `own`,
+  /// of at most HostLayout::kMeetingBytes, and gets what all have told, by rank (null: it wants
+  /// nothing). For communicators
+  /// that are made of this one: MPI has seen to it that all ranks come. Error: a rank has died.
+  Status meet(const void* own, void* all, Bytes bytes_each);
   /// The last call that passed by is none on this rank, whose arguments are wrong.
   void tell_refusal() { mine().refused().publish(last_call()); }
   static void tell_refusal(const HostMemory& memory, const Introduction& mine, int ranks,
@@ -101,6 +108,9 @@ class DirectHostRunner : public Runner {
   /// The same before create(); `call`: that last call, 0: none.
   static Status look_at_peers(HostMemory& memory, int rank, const std::vector<Introduction>& all,
                               std::uint64_t call);
+  /// While this rank's last call passes by: a rank that has made this call here, so that their
+  /// arguments differ; empty: none is known. From any thread.
+  std::string find_call_another_way() const;
   /// This rank cannot take part any more: those that wait for it need not wait on.
   void give_up(const Status& reason);
 
@@ -117,6 +127,7 @@ class DirectHostRunner : public Runner {
   bool claim_rings();
   /// False: the wait failed and failure_ says why. So all the functions below.
   bool await(const HostCounter& counter, std::uint64_t at_least, int peer, bool announces = true);
+  Status await_meeting(const HostCounter& counter, std::uint64_t number, int peer) const;
   bool carry_out(const Call& call);
 
   /// Before this rank writes its line of this call: those who read the line, or the brief slot,
@@ -192,6 +203,7 @@ class DirectHostRunner : public Runner {
   std::uint64_t calls_ = 0;
   HostCallHead head_;
   static constexpr std::uint64_t kWaysKept = 64;
+  std::uint64_t meetings_ = 0;
   std::uint64_t ways_ = 0;  ///< Bit i: call number calls_ - i went through here.
   /// All ranks have left this call; they may have left more.
   std::uint64_t calls_left_ = 0;

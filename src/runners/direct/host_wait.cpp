@@ -54,8 +54,8 @@ bool BoundedWait::is_time_to_check() {
   return true;
 }
 
-Status HostPeers::look_at(int rank) const {
-  TUTTI_RETURN_IF_ERROR(look_at_process(rank));
+Status HostPeers::look_at(int rank, bool has_to_be_well) const {
+  TUTTI_RETURN_IF_ERROR(look_at_process(rank, has_to_be_well));
   if (has_ended(rank)) {
     return Status(ErrorCode::kLibraryFailed, name(rank) + " has freed the communicator");
   }
@@ -99,9 +99,9 @@ Status HostPeers::look_for_messages_of(int rank, std::uint64_t call) const {
              : Status(ErrorCode::kUnavailable, "nothing tells whether " + name(rank) + " lives");
 }
 
-Status HostPeers::look_at_process(int rank) const {
+Status HostPeers::look_at_process(int rank, bool has_to_be_well) const {
   const auto i = static_cast<std::size_t>(rank);
-  if (segments[i] != nullptr && areas[i].failed().read() != 0) {
+  if (has_to_be_well && segments[i] != nullptr && areas[i].failed().read() != 0) {
     return Status(ErrorCode::kLibraryFailed, name(rank) + " gave up");
   }
   if (!processes[i].runs()) {
@@ -116,14 +116,14 @@ void BoundedWait::check(int rank) {
   }
   const auto i = static_cast<std::size_t>(rank);
   const std::string who = name(rank);
-  if (call_ != kNoCall && peers_.areas[i].calls_done().read() >= call_) {
+  if (call_ < kMeeting && peers_.areas[i].calls_done().read() >= call_) {
     failure_ = Status(ErrorCode::kMismatch,
                       "direct: " + who +
                           " has left this call without its part in it; all ranks of a communicator "
                           "must call the same collective with the same counts");
     return;
   }
-  failure_ = peers_.look_at(rank);
+  failure_ = peers_.look_at(rank, /*has_to_be_well=*/call_ != kMeeting);
   if (!failure_.ok() || peers_.timeout_s <= 0 || waited_s_ <= peers_.timeout_s) {
     return;
   }

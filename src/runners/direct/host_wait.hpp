@@ -34,8 +34,9 @@ struct HostPeers {
   /// Lets the MPI library move its own messages, which a peer may need before it comes here.
   std::function<void()> progress;
 
-  /// What keeps `rank` from coming; ok: nothing known.
-  Status look_at(int rank) const;
+  /// What keeps `rank` from coming; ok: nothing known. `has_to_be_well`: its calls may not have
+  /// failed.
+  Status look_at(int rank, bool has_to_be_well) const;
   /// What keeps messages of ranks other than `own_rank` from coming in call number `call`; 0: in no
   /// call. A rank that has made the call may have freed the communicator since: its messages still
   /// arrive. kUnavailable: nothing tells.
@@ -47,7 +48,7 @@ struct HostPeers {
   }
 
  private:
-  Status look_at_process(int rank) const;
+  Status look_at_process(int rank, bool has_to_be_well = true) const;
   Status look_for_messages_of(int rank, std::uint64_t call) const;
 };
 
@@ -55,6 +56,8 @@ struct HostPeers {
 class BoundedWait {
  public:
   static constexpr std::uint64_t kNoCall = ~std::uint64_t{0};
+  /// Nor one that a rank whose calls have failed does not come to.
+  static constexpr std::uint64_t kMeeting = kNoCall - 1;
 
   /// `call`: that of the communicator in which the ranks are waited for. Who has left it without
   /// what is waited for has made another call.

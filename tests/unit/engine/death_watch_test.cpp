@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <new>
+#include <string>
 #include <utility>
 
 namespace tutti::engine {
@@ -120,6 +121,34 @@ TEST(DeathWatch, look__without_a_grace_nothing_ends) {
     a.watch.look(now_s);
   }
   EXPECT_EQ(a.ends, 0);
+}
+
+TEST(DeathWatch, look__asks_what_keeps_a_call_from_its_end) {
+  Watched a;
+  bool is_stuck = false;
+  int asked = 0;
+  a.watch.set_find(a.calls, [&] {
+    ++asked;
+    return std::string(is_stuck ? "rank 1 is elsewhere" : "");
+  });
+  for (double now_s : {1.0, 2.0}) {
+    a.watch.look(now_s);
+  }
+  EXPECT_EQ(asked, 0) << "in no call";
+  const WatchedCall call(a.calls);
+  for (double now_s : {3.0, 4.0, 100.0}) {
+    a.watch.look(now_s);
+  }
+  EXPECT_EQ(asked, 2) << "not where the look before saw another call";
+  EXPECT_EQ(a.ends, 0);
+  is_stuck = true;
+  for (double now_s : {101.0, 110.9}) {
+    a.watch.look(now_s);
+  }
+  EXPECT_EQ(a.ends, 0);
+  a.watch.look(111);
+  EXPECT_EQ(a.ends, 1);
+  a.watch.set_find(nullptr, [] { return std::string(); });
 }
 
 TEST(DeathWatch, remove__in_a_call_whose_error_handler_frees_the_communicator) {

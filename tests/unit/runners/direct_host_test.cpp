@@ -817,6 +817,81 @@ TEST(DirectHost, run__communicators_of_one_process_take_turns_in_its_rings) {
   EXPECT_EQ(complaints, std::vector<std::string>(kRanks));
 }
 
+/// Meetings beside calls, with ranks that are late, that want nothing, or whose calls have failed.
+TEST(DirectHost, meet__all_hear_from_all) {
+  constexpr int kRanks = 3;
+  struct Told {
+    std::uint64_t rank;
+    std::array<std::uint64_t, HostLayout::kMeetingBytes / 8 - 1> numbers;
+  };
+  ThreadWorld world(kRanks);
+  std::vector<std::string> complaints(kRanks);
+  world.run([&](int rank) {
+    ThreadMpi mpi(world, rank);
+    auto made = create_runner(mpi, 60, smallest_ring(kRanks));
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    DirectHostRunner& runner = **made;
+    const auto self = static_cast<std::uint64_t>(rank);
+    for (std::uint64_t i = 0; i < 1000; ++i) {
+      if (i == 700 && rank == 1) {
+        runner.give_up(Status(ErrorCode::kTimeout, "a call failed"));
+      }
+      if (draw(6, i, self) % 64 == 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      if (i < 700 && i % 3 == 0) {
+        Case one({.collective = Collective::kAllgather, .ranks = kRanks, .count = i}, rank);
+        ASSERT_TRUE(runner.run(Scope::kWhole, one.call).ok());
+      }
+      Told mine{self, {}};
+      mine.numbers.fill(draw(6, i, self));
+      std::array<Told, kRanks> all{};
+      const bool wants_it = draw(7, i, self) % 4 != 0;
+      const Status met = runner.meet(&mine, wants_it ? all.data() : nullptr, sizeof(mine));
+      ASSERT_TRUE(met.ok()) << met.message();
+      for (std::uint64_t peer = 0; wants_it && peer < kRanks; ++peer) {
+        Told expected{peer, {}};
+        expected.numbers.fill(draw(6, i, peer));
+        if (std::memcmp(&all[peer], &expected, sizeof(expected)) != 0) {
+          complaints[self] = "meeting " + std::to_string(i) + ", rank " + std::to_string(peer);
+        }
+      }
+    }
+  });
+  EXPECT_EQ(complaints, std::vector<std::string>(kRanks));
+}
+
+TEST(DirectHost, find_call_another_way__of_calls_that_all_have_made) {
+  ThreadWorld world(2);
+  std::array<std::uint64_t, 2> counts{};
+  std::vector<std::unique_ptr<DirectHostRunner>> kept(2);
+  world.run([&](int rank) {
+    ThreadMpi mpi(world, rank);
+    std::uint64_t& calls = counts[static_cast<std::size_t>(rank)];
+    auto made = create_runner(mpi, 60, smallest_ring(2), &calls);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    kept[static_cast<std::size_t>(rank)] = std::move(*made);
+  });
+  const auto pass_by = [&](std::size_t rank) {
+    HostArea::pass_by(kept[rank]->calls_line(), ++counts[rank]);
+  };
+  const auto root = [&] {
+    Case one({.collective = Collective::kBcast, .ranks = 2, .count = 5}, 0);
+    ++counts[0];
+    EXPECT_TRUE(kept[0]->run(Scope::kWhole, one.call).ok()) << "a root waits for nobody";
+  };
+  EXPECT_EQ(kept[1]->find_call_another_way(), "");
+  pass_by(0);
+  pass_by(1);
+  EXPECT_EQ(kept[1]->find_call_another_way(), "");
+  pass_by(1);
+  EXPECT_EQ(kept[1]->find_call_another_way(), "") << "the other one is late";
+  root();
+  EXPECT_NE(kept[1]->find_call_another_way().find("rank 0 has made this call"), std::string::npos);
+  HostArea::turned_away(kept[0]->calls_line()).publish(1);
+  EXPECT_EQ(kept[1]->find_call_another_way(), "") << "its numbers may be others";
+}
+
 TEST(DirectHost, create__a_freed_communicator_gives_its_block_to_the_next) {
   ThreadWorld world(2);
   world.run([&](int rank) {
