@@ -61,6 +61,7 @@ struct Route {
   Summary::Cell* summary = nullptr;  ///< Null without TUTTI_SUMMARY.
   /// What the ranks have agreed on for calls of this size; null: nothing has to be.
   MemoryModes::Class* agreed = nullptr;
+  mutable bool was_taken = false;  ///< For the front door: by an earlier call.
 
   /// There a rank hears at once of a peer whose call goes another way.
   bool is_in_shared_memory() const {

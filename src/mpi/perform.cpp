@@ -1294,6 +1294,10 @@ Status Performance::run_movement(const engine::Route& route) {
 
 void remember_native(Session& session, const View& view, const engine::Route& route) {
   engine::Communicator& engine = *session.engine;
+  // Many communicators have one call.
+  if (!std::exchange(route.was_taken, true)) {
+    return;
+  }
   const bool has_devices = !engine.is_host_only();
   if (route.fallbacks != nullptr ||
       (has_devices && (!engine.is_often_host() || route.memory != select::Memory::kHost))) {

@@ -532,7 +532,7 @@ void restart(Session* session) {
 
 Status start_made(MPI_Comm comm, MPI_Comm made, const Split* split) {
   const Session* const parent = existing_session(comm);
-  if (parent == nullptr || keeps_hints()) {
+  if (parent == nullptr) {
     return {};
   }
   Session* session = nullptr;
@@ -550,6 +550,9 @@ Status start_made(MPI_Comm comm, MPI_Comm made, const Split* split) {
     }
     engine::Origin origin(engine, split == nullptr ? 0 : split->color,
                           split == nullptr ? 0 : split->key);
+    if (made == MPI_COMM_NULL || keeps_hints()) {
+      return {};  // It may have hints: they are read at its first collective.
+    }
     TUTTI_ASSIGN_OR_RETURN(session, session_for_hints(made));
     return session == nullptr ? Status() : start_in(origin, session);
   });
