@@ -150,8 +150,8 @@ class Communicator {
     return route.agreed == nullptr ||
            (route.agreed->mode == select::Memory::kHost && !agreement_due(route.agreed->calls + 1));
   }
-  /// What the front door remembers of routes; dropped when one that route() gave may be gone.
-  std::shared_ptr<void>& route_memo() { return route_memo_; }
+  /// Grows when a route that route() gave may be gone.
+  std::uint64_t routes_epoch() const { return routes_epoch_; }
   /// Once for each call that run() does not carry, before anything of it is done: it takes its
   /// number among the communicator's calls (runners/direct/host_layout.hpp), so that a rank that is
   /// in shared memory meanwhile hears of it.
@@ -166,15 +166,13 @@ class Communicator {
       runners::HostArea::turned_away(calls_line_).publish(1);
     }
   }
-  /// The MPI library's own collectives on this communicator, while somebody looks whether the ranks
-  /// live; else null.
-  WatchedCalls* watched_calls() const { return watched_calls_; }
-  /// A native call that took a route which is known from an earlier one.
-  void pass_by(const Route& route) {
+  /// For the scope of a collective of the MPI library's own, which has passed by: somebody looks
+  /// whether the ranks live.
+  WatchedCall watch() const { return {watched_calls_, calls_}; }
+  /// A native call that took a route which is known from an earlier one; of one on which the ranks
+  /// agree, take_agreed() too.
+  [[gnu::always_inline]] void pass_by(const Route& route) {
     tell_call();
-    if (route.agreed != nullptr) {
-      ++route.agreed->calls;
-    }
     if (!is_concurrent_) [[likely]] {
       // A locked instruction is a tenth of what the fastest collectives take.
       route.calls->store(route.calls->load(std::memory_order_relaxed) + 1,
@@ -183,6 +181,12 @@ class Communicator {
       route.calls->fetch_add(1, std::memory_order_relaxed);
     }
     last_route_ = &route;
+  }
+
+  static void take_agreed(const Route& route) {
+    if (route.agreed != nullptr) {
+      ++route.agreed->calls;
+    }
   }
 
   /// Carries out a route that is not native on the application's arguments, or whose local
@@ -305,7 +309,7 @@ class Communicator {
       runners::HostArea::pass_by(calls_line_, calls_);
     }
   }
-  void forget_routes() { route_memo_.reset(); }
+  void forget_routes() { ++routes_epoch_; }
   void lose_messages();
   /// Whether some rule can give a call of this communicator a plan other than the MPI's own, as far
   /// as is known before the first call.
@@ -406,7 +410,7 @@ class Communicator {
   std::byte* calls_line_ = nullptr;
   WatchedCalls* watched_calls_ = nullptr;
   const Route* last_route_ = nullptr;
-  std::shared_ptr<void> route_memo_;
+  std::uint64_t routes_epoch_ = 0;
   bool are_mapped_ = false;  ///< DirectHostRunner::Options::are_mapped.
   std::unique_ptr<runners::DirectHostRunner> direct_host_runner_;
   Bytes direct_pair_bytes_max_ = UINT64_MAX;

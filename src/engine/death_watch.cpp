@@ -55,7 +55,7 @@ void DeathWatch::remove(WatchedCalls* calls) {
     return;
   }
   const std::lock_guard lock(mutex_);
-  if (calls->edges_.load(std::memory_order_acquire) % 2 == 0) {
+  if (!calls->is_in_call()) {
     all_.erase(calls);
   } else {
     calls->is_removed_ = true;
@@ -66,7 +66,7 @@ void DeathWatch::look(double now_s) {
   const std::lock_guard lock(mutex_);
   for (auto it = all_.begin(); it != all_.end();) {
     WatchedCalls& calls = *it->second;
-    const bool is_in_call = calls.edges_.load(std::memory_order_acquire) % 2 != 0;
+    const bool is_in_call = calls.is_in_call();
     if (!is_in_call && calls.is_removed_) {
       it = all_.erase(it);
       continue;
@@ -79,9 +79,9 @@ void DeathWatch::look(double now_s) {
 }
 
 void DeathWatch::look_at(WatchedCalls& calls, double now_s) {
-  const std::uint64_t edges = calls.edges_.load(std::memory_order_relaxed);
-  if (edges != calls.seen_edges_) {
-    calls.seen_edges_ = edges;
+  const std::uint64_t call = calls.begun_.load(std::memory_order_relaxed);
+  if (call != calls.seen_) {
+    calls.seen_ = call;
     calls.dead_s_ = -1;
     return;
   }

@@ -72,6 +72,27 @@ inline bool is_surely_host(const void* buffer) {
   return buffer == MPI_IN_PLACE || device::is_surely_host(buffer);
 }
 
+template <class Described>
+inline int carry_remembered(const Described& call, const engine::Route& route) {
+  engine::Communicator& engine = *t_last.engine;
+  engine.pass_by(route);
+  const engine::WatchedCall watched = engine.watch();
+  return call.call_native();
+}
+
+/// On a communicator with device memory; apart, since the looks at the buffers are calls, for which
+/// the arguments would be saved and restored where there is none.
+template <auto kDescribe, auto kOther, class... Arguments>
+[[gnu::noinline]] int look_and_carry(Arguments... arguments, const engine::Route* route) {
+  const auto call = kDescribe(arguments...);
+  if (!engine::Communicator::is_on_host(*route) || !is_surely_host(call.view.send) ||
+      !is_surely_host(call.view.recv)) [[unlikely]] {
+    return kOther(arguments...);
+  }
+  engine::Communicator::take_agreed(*route);
+  return carry_remembered(call, *route);
+}
+
 /// What the application calls: kDescribe tells of it. Carries what is known to go to MPI as it is,
 /// with the description never in memory, and leaves all else to kOther, which takes the same.
 template <auto kDescribe, auto kOther, class... Arguments>
@@ -83,20 +104,15 @@ inline int carry(Arguments... arguments) {
   if (t_last.session == nullptr) {
     return call.call_native();
   }
-  engine::Communicator& engine = *t_last.session->engine;
-  const NativeMemo* memo = native_memo(*t_last.session);
-  const engine::Route* route = memo == nullptr ? nullptr : memo->find(call.view);
-  if (route == nullptr) [[unlikely]] {
+  const NativeMemo* const memo = t_last.memo;
+  const engine::Route* const route = memo == nullptr ? nullptr : memo->find(call.view);
+  if (route == nullptr || memo->epoch() != t_last.engine->routes_epoch()) [[unlikely]] {
     return kOther(arguments...);
   }
-  if (memo->has_devices() && !(engine::Communicator::is_on_host(*route) &&
-                               is_surely_host(call.view.send) && is_surely_host(call.view.recv)))
-      [[unlikely]] {
-    return kOther(arguments...);
+  if (memo->has_devices()) [[unlikely]] {
+    return look_and_carry<kDescribe, kOther, Arguments...>(arguments..., route);
   }
-  engine.pass_by(*route);
-  const engine::WatchedCall watched(engine.watched_calls());
-  return call.call_native();
+  return carry_remembered(call, *route);
 }
 
 template <class C>
@@ -399,7 +415,7 @@ int any_barrier(MPI_Comm comm) {
     return MPI_SUCCESS;
   }
   remember_native(*session, View(), *native);
-  const engine::WatchedCall watched(session->engine->watched_calls());
+  const engine::WatchedCall watched = session->engine->watch();
   return pmpi.Barrier(comm);
 }
 

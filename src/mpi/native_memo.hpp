@@ -5,8 +5,7 @@
 // arguments: a second call with the same ones costs some nanoseconds, where reading its datatypes
 // and asking for its plan costs as much as a small collective. On communicators without device
 // memory plans follow from the arguments alone. On others (`has_devices`) so do those of calls that
-// are on host memory by what the ranks have agreed on, and by a look at the buffers of each. The
-// engine drops it with its routes.
+// are on host memory by what the ranks have agreed on, and by a look at the buffers of each.
 #pragma once
 
 #include <array>
@@ -26,9 +25,17 @@ class NativeMemo {
       : ranks_(static_cast<std::size_t>(ranks)), has_devices_(has_devices) {}
 
   bool has_devices() const { return has_devices_; }
+  /// engine::Communicator::routes_epoch() that the routes here are of.
+  std::uint64_t epoch() const { return epoch_; }
+  void renew(std::uint64_t epoch) {
+    epoch_ = epoch;
+    any_size_ = {};
+    entries_ = {};
+  }
 
-  /// The route of such a call; null: not known.
-  const engine::Route* find(const View& view) const {
+  /// The route of such a call; null: not known. Inlined, since the view is then never in memory:
+  /// that would cost as much as all the rest.
+  [[gnu::always_inline]] const engine::Route* find(const View& view) const {
     // A root that is none is every rank's error, which no rank may take for a call that is right.
     if (static_cast<std::size_t>(view.root) >= ranks_) [[unlikely]] {
       return nullptr;
@@ -134,6 +141,7 @@ class NativeMemo {
 
   std::size_t ranks_;
   bool has_devices_;
+  std::uint64_t epoch_ = 0;
   std::array<const engine::Route*, kCollectiveCount> any_size_{};
   std::array<Entry, kEntries> entries_{};
 };

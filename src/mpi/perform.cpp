@@ -117,7 +117,7 @@ class Performance {
   bool read_arguments();
   Status turn_away(int* code, const engine::Route* route);
   int call_native(const void* send, void* recv) const {
-    const engine::WatchedCall watched(engine_.watched_calls());
+    const engine::WatchedCall watched = engine_.watch();
     return native_(send, recv);
   }
   bool has_readable_size() const;
@@ -1304,13 +1304,19 @@ void remember_native(Session& session, const View& view, const engine::Route& ro
     return;
   }
   try {
-    if (engine.route_memo() == nullptr) {
-      engine.route_memo() = std::make_shared<NativeMemo>(session.library->ranks(), has_devices);
+    if (session.memo == nullptr) {
+      session.memo = std::make_unique<NativeMemo>(session.library->ranks(), has_devices);
     }
   } catch (const std::bad_alloc&) {
     return;  // Slower, and right.
   }
-  native_memo(session)->add(view, &route, !has_devices && !engine.has_own_plans(view.collective));
+  if (session.memo->epoch() != engine.routes_epoch()) {
+    session.memo->renew(engine.routes_epoch());
+  }
+  if (t_last.session == &session) {
+    t_last.memo = session.memo.get();
+  }
+  session.memo->add(view, &route, !has_devices && !engine.has_own_plans(view.collective));
 }
 
 int fail_call(Session& session, engine::Communicator& engine, const Status& status) {

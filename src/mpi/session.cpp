@@ -36,6 +36,7 @@ int do_not_copy(MPI_Comm /*comm*/, int /*keyval*/, void* /*extra*/, void* /*in*/
 }
 
 void stop(Session* session) {
+  session->memo.reset();
   session->engine.reset();
   session->library.reset();
   session->inert = true;
@@ -522,6 +523,7 @@ Result<Session*> session_for_hints(MPI_Comm comm) {
 void restart(Session* session) {
   // Threads that looked it up last would take it for started again, with or without an engine.
   g_generation.fetch_add(1, std::memory_order_acq_rel);
+  session->memo.reset();
   session->engine.reset();
   session->library.reset();
   session->inert = false;
@@ -597,7 +599,8 @@ Session* session_of(MPI_Comm comm, int* error) {
     *error = raise(comm, failure);  // Last: an error handler may free the communicator.
     return nullptr;
   }
-  t_last = {comm, session->inert ? nullptr : session, generation};
+  t_last = {comm, session->inert ? nullptr : session, generation, session->engine.get(),
+            session->memo.get()};
   return t_last.session;
 }
 

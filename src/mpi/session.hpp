@@ -29,6 +29,7 @@ struct Session {
   /// Null until the first collective, and after MPI_Finalize has begun.
   std::unique_ptr<Library> library;
   std::unique_ptr<engine::Communicator> engine;
+  std::unique_ptr<NativeMemo> memo;  ///< Null until there is something to remember.
   /// Every call goes straight to MPI: an intercommunicator, nothing to gain, or shut down.
   bool inert = false;
   bool are_duplicates_inert = false;
@@ -42,23 +43,22 @@ struct Session {
 /// looked up last: MPI may give its handle to a new communicator.
 extern std::atomic<std::uint64_t> g_generation;
 
-/// The communicator a thread looked up last. Initial-exec: this library is loaded at start, and a
-/// call into the loader for every collective would be half of what the preload costs.
+/// The communicator a thread looked up last, with what a remembered call needs of its session: the
+/// fewer loads wait for each other, the sooner the MPI library begins. Initial-exec: this library
+/// is loaded at start, and a call into the loader for every collective would be half of what the
+/// preload costs.
 struct LastLookup {
   MPI_Comm comm;
   Session* session;          ///< Null: inert.
   std::uint64_t generation;  ///< 0: none; generations start at 1.
+  engine::Communicator* engine;
+  const NativeMemo* memo;
 };
 extern thread_local constinit LastLookup t_last __attribute__((tls_model("initial-exec")));
 
 /// Whether the thread's last lookup was of this communicator and still holds.
 inline bool is_last(MPI_Comm comm) {
   return t_last.comm == comm && t_last.generation == g_generation.load(std::memory_order_acquire);
-}
-
-/// What the session's communicator remembers; null until there is something.
-inline NativeMemo* native_memo(Session& session) {
-  return static_cast<NativeMemo*>(session.engine->route_memo().get());
 }
 
 /// Whether the session still is one, and has this engine: an error handler of the application may
