@@ -87,6 +87,7 @@ struct Communicator::RankFacts {
     kUnread = 32,  ///< A hint could not be read.
     kConcurrent = 64,
     kHinted = 2048,
+    kKeepsHints = 4096,
     // ... these if all ranks have them:
     kAware = 128,
     kLarge = 256,
@@ -119,7 +120,7 @@ struct Origin::Facts {
   std::int32_t color = 0;
   std::int32_t key = 0;
   std::uint32_t is_willing = 0;  ///< To set the communicator up now. 0: the rest may be missing.
-  std::uint32_t unused = 0;
+  std::uint32_t is_last = 0;     ///< It meets no more.
   Communicator::RankFacts facts;
   NodeShare share;
   runners::HostMemory::Part part;
@@ -127,13 +128,20 @@ struct Origin::Facts {
 };
 
 Origin::~Origin() {
-  if (!has_met_) {
-    Facts none;
-    none.color = color_;
-    none.key = key_;
+  if (has_met_) {
+    return;
+  }
+  Facts none;
+  none.color = color_;
+  none.key = key_;
+  none.is_last = is_last_ ? 1 : 0;
+  try {
+    runners::DirectHostRunner& runner = *communicator_.direct_host_runner_;
     // Whom a failure concerns finds it, too.
-    static_cast<void>(
-        communicator_.direct_host_runner_->meet(&none, /*all=*/nullptr, sizeof(none)));
+    static_cast<void>(is_last_ ? runner.meet_no_more(&none, sizeof(none))
+                               : runner.meet(&none, /*all=*/nullptr, sizeof(none)));
+  } catch (const std::bad_alloc&) {
+    return;  // Of an error's text.
   }
 }
 
@@ -146,6 +154,9 @@ Status Origin::meet(Facts mine, std::vector<Facts>* members) {
   mine.key = key_;
   has_met_ = true;
   TUTTI_RETURN_IF_ERROR(communicator_.direct_host_runner_->meet(&mine, all.data(), sizeof(mine)));
+  if (std::any_of(all.begin(), all.end(), [](const Facts& one) { return one.is_last != 0; })) {
+    return Status(ErrorCode::kUnavailable, "a rank meets no more");
+  }
   std::copy_if(all.begin(), all.end(), std::back_inserter(*members),
                [&](const Facts& other) { return other.color == color_; });
   std::stable_sort(members->begin(), members->end(),
@@ -193,6 +204,7 @@ Status Communicator::agree_on(const Status& unread, const std::vector<ExchangedF
     inert_ = !can_act();
   }
   if (inert_) {
+    is_complete_ = true;
     give_back_host_memory();
     return {};
   }
@@ -209,6 +221,7 @@ Status Communicator::agree_on(const Status& unread, const std::vector<ExchangedF
     mpi_runner_ = std::make_unique<runners::MpiRunner>(*mpi_, process_.device(), process_.scratch(),
                                                        process_.counters().staged_bytes);
   }
+  is_complete_ = true;
   process_.counters().communicators.fetch_add(1, std::memory_order_relaxed);
   if (is_speaker() && log_enabled(LogLevel::kInfo)) {
     announce();
@@ -227,11 +240,21 @@ void Communicator::announce() const {
                                       : std::string(", memory agreed per call class")));
 }
 
+/// Whether some rule may give a call on host memory to the memory that the ranks share.
+bool Communicator::may_share_memory() const {
+  return machines_.nodes() == 1 &&
+         std::any_of(table_->rules.begin(), table_->rules.end(), [this](const auto& rule) {
+           return select::uses(rule.plan, Backend::kDirect) &&
+                  rule.memory.value_or(Memory::kHost) == Memory::kHost &&
+                  select::may_match(rule, facts_);
+         });
+}
+
 /// Where a new communicator would need more than shared memory (a communicator of ours, rings of
-/// its own), it waits for its first call, which may never come.
+/// its own, hints), it waits for its first call, which may never come.
 bool Communicator::become_origin() {
-  if (mpi_ == nullptr || has_any_device_ || is_concurrent_ || !disagreement_.empty() ||
-      needs_messages(process_.table())) {
+  if (is_no_origin_ || mpi_ == nullptr || has_any_device_ || is_concurrent_ || may_have_hints_ ||
+      !disagreement_.empty() || needs_messages(process_.table()) || !may_share_memory()) {
     return false;
   }
   if (!direct_host_tried_ && failure_.ok()) {
@@ -243,12 +266,19 @@ bool Communicator::become_origin() {
   return direct_host_runner_ != nullptr;
 }
 
+void Communicator::be_no_origin() {
+  if (direct_host_runner_ != nullptr && !is_no_origin_) {
+    const Origin none(*this, Origin::Last());
+  }
+  is_no_origin_ = true;
+}
+
 Result<bool> Communicator::exchange_in(Origin& origin, std::vector<ExchangedFacts>* ranks) {
   Origin::Facts mine;
   mine.facts = own_facts(/*has_unread_hint=*/false);
   const auto memory = process_.host_memory(process_.node_share(place_.world_ranks).node_ranks,
                                            /*has_threads=*/false);
-  if (memory.ok() && !(*memory)->is_half_taken()) {
+  if (memory.ok() && (*memory)->shares_rings() && !(*memory)->is_half_taken()) {
     const HostFacts host = own_host_facts();
     mine.share = host.share;
     mine.part = host.introduction.part;
@@ -256,8 +286,13 @@ Result<bool> Communicator::exchange_in(Origin& origin, std::vector<ExchangedFact
     mine.is_willing = mine.part.life != 0 ? 1 : 0;
   }
   std::vector<Origin::Facts> members;
-  failure_ = origin.meet(mine, &members);
-  TUTTI_RETURN_IF_ERROR(failure_);
+  // Not all have met, and none has heard from all.
+  if (const Status met = origin.meet(mine, &members); !met.ok()) {
+    failure_ = met;  // Others may have heard of this rank's memory.
+    give_back_host_memory();
+    failure_ = {};
+    return false;
+  }
   const auto own = static_cast<std::size_t>(place_.rank);
   if (members.size() != static_cast<std::size_t>(place_.ranks) ||
       (mine.is_willing != 0 && members[own].part.ticket.key != mine.part.ticket.key)) {
@@ -282,6 +317,9 @@ Result<bool> Communicator::exchange_in(Origin& origin, std::vector<ExchangedFact
 }
 
 Communicator::~Communicator() {
+  if (!is_complete_ && failure_.ok()) {
+    failure_ = Status(ErrorCode::kUnavailable, "its set-up has not ended");
+  }
   membership_.has_failed = !failure_.ok();
   if (device_combine_ != nullptr && (!failure_.ok() || !end_->reason().ok())) {
     device_combine_->abandon();  // Its kernels may be behind one that never ends.
@@ -339,8 +377,8 @@ void Communicator::fail(const Status& status) {
   }
   failure_ = status;
   forget_routes();  // No call goes to the MPI as it did before.
-  if (host_introductions_.size() > 1 && host_memory_ != nullptr) {
-    host_memory_->tell_failure(host_introductions_[static_cast<std::size_t>(place_.rank)].part);
+  if (host_introductions().size() > 1 && host_memory_ != nullptr) {
+    host_memory_->tell_failure(host_introductions()[static_cast<std::size_t>(place_.rank)].part);
   }
   if (direct_host_runner_ != nullptr) {
     direct_host_runner_->give_up(status);
@@ -365,7 +403,7 @@ void Communicator::refuse() {
     direct_host_runner_->tell_refusal();
   } else if (host_memory_ != nullptr) {
     runners::DirectHostRunner::tell_refusal(
-        *host_memory_, host_introductions_[static_cast<std::size_t>(place_.rank)], place_.ranks,
+        *host_memory_, host_introductions()[static_cast<std::size_t>(place_.rank)], place_.ranks,
         calls_);
   }
   if (mpi_ == nullptr || !mpi_->refuse(calls_)) {
@@ -436,6 +474,7 @@ Communicator::RankFacts Communicator::own_facts(bool has_unread_hint) const {
       {RankFacts::kUnread, has_unread_hint},
       {RankFacts::kConcurrent, place_.thread_multiple},
       {RankFacts::kHinted, own_table_ != nullptr || asserted_},
+      {RankFacts::kKeepsHints, place_.keeps_hints},
       {RankFacts::kAware, place_.mpi_device_aware},
       {RankFacts::kLarge, mpi_ != nullptr && mpi_->has_large_counts()},
       {RankFacts::kAssertedHost, asserted_ == Memory::kHost},
@@ -468,7 +507,7 @@ Communicator::HostFacts Communicator::own_host_facts() {
                           place_.ranks, /*has_threads=*/false));
   facts.introduction = runners::DirectHostRunner::introduce(memory, place_.ranks);
   host_memory_ = memory.ok() ? *memory : nullptr;
-  host_introductions_ = {facts.introduction};
+  set_introductions({facts.introduction});
   return facts;
 }
 
@@ -520,6 +559,7 @@ Status Communicator::agree_configuration(const Status& unread,
 
   is_concurrent_ = (some & RankFacts::kConcurrent) != 0;
   has_hints_ = (some & RankFacts::kHinted) != 0;
+  may_have_hints_ = (some & RankFacts::kKeepsHints) != 0;
   strict_ = (some & RankFacts::kStrict) != 0;
   has_devices_ = (all & RankFacts::kDevice) != 0;
   has_any_device_ = (some & RankFacts::kDevice) != 0;
@@ -612,8 +652,8 @@ void Communicator::agree_placement(const std::vector<ExchangedFacts>& ranks) {
       facts_.oversubscribed |= is_oversubscribed(shares);
     }
   }
-  host_introductions_ = std::move(introductions);  // Its own stays there until all are.
-  if (!host_introductions_.empty()) {
+  set_introductions(std::move(introductions));  // Its own stays there until all are.
+  if (!host_introductions().empty()) {
     watch_processes();
   }
   if (machines_.nodes() != 1) {
@@ -631,11 +671,11 @@ void Communicator::watch_processes() {
   if (mpi_ == nullptr) {
     return;
   }
-  std::vector<runners::HostProcess> processes(host_introductions_.size());
+  std::vector<runners::HostProcess> processes(host_introductions().size());
   bool has_any = false;
   const runners::HostProcess& own = runners::HostProcess::self();
   for (std::size_t rank = 0; rank < processes.size(); ++rank) {
-    const runners::HostProcess& process = host_introductions_[rank].process;
+    const runners::HostProcess& process = host_introductions()[rank].process;
     if (machines_.node_of[rank] == machines_.node_of[static_cast<std::size_t>(place_.rank)] &&
         process.is_another_known(own)) {
       processes[rank] = process;
@@ -643,6 +683,12 @@ void Communicator::watch_processes() {
     }
   }
   watched_calls_ = has_any ? process_.watch_calls(std::move(processes)) : nullptr;
+  if (watched_calls_ != nullptr && machines_.nodes() == 1 && host_memory_ != nullptr) {
+    process_.watch_for(watched_calls_, [memory = host_memory_, rank = place_.rank,
+                                        introductions = host_introductions_] {
+      return runners::DirectHostRunner::find_call_another_way(*memory, rank, *introductions);
+    });
+  }
 }
 
 /// What keeps a rank from coming to this communicator's calls; kUnavailable: nothing tells.
@@ -651,9 +697,9 @@ Status Communicator::look_at_peers(bool in_call) {
     return direct_host_runner_->look_at_peers(in_call);
   }
   if (host_memory_ != nullptr &&
-      host_introductions_.size() == static_cast<std::size_t>(place_.ranks)) {
-    return runners::DirectHostRunner::look_at_peers(*host_memory_, place_.rank, host_introductions_,
-                                                    in_call ? calls_ : 0);
+      host_introductions().size() == static_cast<std::size_t>(place_.ranks)) {
+    return runners::DirectHostRunner::look_at_peers(*host_memory_, place_.rank,
+                                                    host_introductions(), in_call ? calls_ : 0);
   }
   return Status(ErrorCode::kUnavailable, "the ranks share no memory");
 }
@@ -666,15 +712,15 @@ std::byte* Communicator::find_calls_line() const {
   return host_memory_ == nullptr
              ? nullptr
              : runners::DirectHostRunner::calls_line(
-                   *host_memory_, host_introductions_[static_cast<std::size_t>(place_.rank)],
+                   *host_memory_, host_introductions()[static_cast<std::size_t>(place_.rank)],
                    place_.ranks);
 }
 
 void Communicator::give_back_host_memory() {
   calls_line_ = nullptr;
-  if (!host_introductions_.empty() && host_memory_ != nullptr) {
-    const bool is_alone = host_introductions_.size() == 1;
-    const auto& mine = host_introductions_[is_alone ? 0 : static_cast<std::size_t>(place_.rank)];
+  if (!host_introductions().empty() && host_memory_ != nullptr) {
+    const bool is_alone = host_introductions().size() == 1;
+    const auto& mine = host_introductions()[is_alone ? 0 : static_cast<std::size_t>(place_.rank)];
     // After a failure of this rank the others may be in a call and still look at the memory.
     if (failure_.ok()) {
       runners::DirectHostRunner::give_back(host_memory_, mine);
@@ -682,7 +728,7 @@ void Communicator::give_back_host_memory() {
       host_memory_->abandon(mine.part);
     }
   }
-  host_introductions_.clear();
+  host_introductions_.reset();
   host_memory_.reset();
 }
 

@@ -46,6 +46,7 @@ struct Place {
   bool mpi_device_aware = false;
   std::uint64_t types_hash = 0;  ///< Of what the MPI library's reductions take its types for.
   bool thread_multiple = false;  ///< Other threads may be in collectives of other communicators.
+  bool keeps_hints = false;      ///< A communicator may have hints that did not pass us.
 };
 
 /// What all ranks do with one shape of call.
@@ -80,6 +81,9 @@ class Origin {
   /// of equal keys, as they are here (MPI 4.1 section 7.4.2).
   explicit Origin(Communicator& communicator, int color = 0, int key = 0)
       : communicator_(communicator), color_(color), key_(key) {}
+  /// Says that this rank meets no more: nor does it, then.
+  struct Last {};
+  Origin(Communicator& communicator, Last /*last*/) : Origin(communicator) { is_last_ = true; }
   ~Origin();
   Origin(const Origin&) = delete;
   Origin& operator=(const Origin&) = delete;
@@ -97,6 +101,7 @@ class Origin {
   int color_;
   int key_;
   bool has_met_ = false;
+  bool is_last_ = false;
 };
 
 class Communicator {
@@ -113,8 +118,11 @@ class Communicator {
   /// communicators that have calls.
   static Result<std::unique_ptr<Communicator>> create_in(Origin& origin, runners::MpiLibrary& mpi,
                                                          const Place& place);
-  /// Collective; the same answer on all ranks.
+  /// Collective; the same answer on all ranks, but on one that has failed or that said it is none:
+  /// those that meet hear of it.
   bool become_origin();
+  /// On this rank alone: MPI has made a communicator of this one for others, maybe, and none here.
+  void be_no_origin();
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -280,6 +288,14 @@ class Communicator {
         place_(place),
         table_(&process.table()) {}
 
+  using Introductions = std::vector<runners::DirectHostRunner::Introduction>;
+  void set_introductions(Introductions introductions) {
+    host_introductions_ = std::make_shared<const Introductions>(std::move(introductions));
+  }
+  const Introductions& host_introductions() const {
+    static const Introductions none;
+    return host_introductions_ == nullptr ? none : *host_introductions_;
+  }
   struct RankFacts;
   struct HostFacts;
   struct ExchangedFacts;
@@ -294,6 +310,7 @@ class Communicator {
   /// False: to be made later.
   Result<bool> exchange_in(Origin& origin, std::vector<ExchangedFacts>* ranks);
   Status agree_on(const Status& unread, const std::vector<ExchangedFacts>& ranks);
+  bool may_share_memory() const;
   void announce() const;
   Status agree_configuration(const Status& unread, const std::vector<ExchangedFacts>& ranks);
   /// Puts the rules of a hinted plan list before all others.
@@ -380,8 +397,10 @@ class Communicator {
   std::optional<select::Memory> asserted_;
   bool is_concurrent_ = false;  ///< Beside others' calls, on some rank: its calls take no turns.
   bool strict_ = false;
-  bool has_summary_ = false;  ///< TUTTI_SUMMARY on some rank.
-  bool has_hints_ = false;    ///< On some rank.
+  bool has_summary_ = false;     ///< TUTTI_SUMMARY on some rank.
+  bool has_hints_ = false;       ///< On some rank.
+  bool may_have_hints_ = false;  ///< Those made of this one, on some rank.
+  bool is_complete_ = false;     ///< Its set-up; until then others may hold it for so.
   Status failure_;
   std::string disagreement_;    ///< Non-empty: ranks differ in configuration; native plans for all.
   const select::Table* table_;  ///< The process's, or own_table_.
@@ -401,7 +420,8 @@ class Communicator {
   std::unique_ptr<runners::DeviceCombine> device_combine_;  ///< For schedules carried by the CCL.
   std::unique_ptr<runners::DirectRunner> direct_runner_;
   /// What the ranks have told each other, until the runner is made of it.
-  std::vector<runners::DirectHostRunner::Introduction> host_introductions_;
+  std::shared_ptr<const Introductions> host_introductions_;
+  bool is_no_origin_ = false;
   std::shared_ptr<runners::HostMemory> host_memory_;
   // What a call that passes by needs, side by side.
   std::uint64_t calls_ = 0;  ///< That this rank has made, whatever carried them.

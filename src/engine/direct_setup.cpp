@@ -138,27 +138,24 @@ Status Communicator::agree_direct_host(std::string* refusal) {
   if (!refusal->empty()) {
     return {};
   }
-  if (host_introductions_.empty()) {
+  if (host_introductions().empty()) {
     *refusal = "more ranks than a machine has";
     return {};
   }
   calls_line_ = nullptr;
-  const auto introductions = std::move(host_introductions_);
-  host_introductions_.clear();
-  auto made = runners::DirectHostRunner::create(std::move(host_memory_), place_.rank, introductions,
-                                                {.timeout_s = process_.config().timeout_s,
-                                                 // As MPI does; the C API promises a limit.
-                                                 .waits_for_the_living = mpi_ != nullptr,
-                                                 .is_crowded = facts_.oversubscribed,
-                                                 .are_mapped = are_mapped_,
-                                                 .progress = [this] { bootstrap_.progress(); },
-                                                 .calls = &calls_});
+  const auto introductions = std::exchange(host_introductions_, nullptr);
+  auto made =
+      runners::DirectHostRunner::create(std::move(host_memory_), place_.rank, *introductions,
+                                        {.timeout_s = process_.config().timeout_s,
+                                         // As MPI does; the C API promises a limit.
+                                         .waits_for_the_living = mpi_ != nullptr,
+                                         .is_crowded = facts_.oversubscribed,
+                                         .are_mapped = are_mapped_,
+                                         .progress = [this] { bootstrap_.progress(); },
+                                         .calls = &calls_});
   if (made.ok()) {
     direct_host_runner_ = std::move(*made);
     calls_line_ = find_calls_line();
-    process_.watch_for(watched_calls_, [runner = direct_host_runner_.get()] {
-      return runner->find_call_another_way();
-    });
   } else if (made.status().code() != ErrorCode::kUnavailable) {
     return made.status();  // Nothing was agreed: the others may have it.
   } else {

@@ -34,31 +34,10 @@ inline Described<Native> describe(MPI_Comm comm, const void* send, void* recv, F
   return call;
 }
 
-/// A call that every MPI refuses at once, before the communicator's first one that is right: other
-/// ranks may make no call here, and a set-up would wait for them for ever.
-bool is_refused_alone(MPI_Comm comm, const View& view) {
-  const bool is_rooted = select::is_rooted(view.collective);
-  if (!is_rooted && view.recv_count >= 0) [[likely]] {
-    return false;
-  }
-  const Session* const session = existing_session(comm);
-  if (session != nullptr && session->started) {
-    return false;
-  }
-  int is_inter = 0;
-  int ranks = 0;
-  return comm != MPI_COMM_NULL && pmpi.Comm_test_inter(comm, &is_inter) == MPI_SUCCESS &&
-         is_inter == 0 && pmpi.Comm_size(comm, &ranks) == MPI_SUCCESS &&
-         (is_rooted ? view.root < 0 || view.root >= ranks : view.recv_count < 0);
-}
-
 /// Any call; apart, so that those that are known need no stack frame for it.
 template <auto kDescribe, class... Arguments>
 [[gnu::noinline, gnu::cold]] int look_and_perform(Arguments... arguments) {
   auto call = kDescribe(arguments...);
-  if (!is_last(call.comm) && is_refused_alone(call.comm, call.view)) [[unlikely]] {
-    return call.call_native();
-  }
   int error = MPI_SUCCESS;
   Session* session = session_of(call.comm, &error);
   if (session == nullptr) {
@@ -455,20 +434,23 @@ int take_hints(MPI_Comm comm, MPI_Info info) {
   return taken.ok() ? MPI_SUCCESS : raise(comm, taken);
 }
 
-int set_up_made(MPI_Comm comm, MPI_Comm made, const Split* split) {
-  const Status started = guarded([&] { return start_made(comm, made, split); });
+/// Of MPI_Comm_dup, or MPI_Comm_split with `split`; `code`: what it has returned.
+int set_up_made(int code, MPI_Comm comm, const MPI_Comm* made, const Split* split) {
+  if (code != MPI_SUCCESS) {
+    decline_made(comm);
+    return code;
+  }
+  const Status started = guarded([&] { return start_made(comm, *made, split); });
   return started.ok() ? MPI_SUCCESS : raise(comm, started);
 }
 
 int Comm_dup(MPI_Comm comm, MPI_Comm* copy) {
-  const int code = pmpi.Comm_dup(comm, copy);
-  return code == MPI_SUCCESS ? set_up_made(comm, *copy, nullptr) : code;
+  return set_up_made(pmpi.Comm_dup(comm, copy), comm, copy, nullptr);
 }
 
 int Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* part) {
-  const int code = pmpi.Comm_split(comm, color, key, part);
   const Split split{color, key};
-  return code == MPI_SUCCESS ? set_up_made(comm, *part, &split) : code;
+  return set_up_made(pmpi.Comm_split(comm, color, key, part), comm, part, &split);
 }
 
 int Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* copy) {

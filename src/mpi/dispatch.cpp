@@ -170,22 +170,22 @@ int start_mpi(const char* name, const char* native, bool has_world, bool is_fort
   return code;
 }
 
-/// A Fortran call of MPICH's, `words` being the C function's arguments: in its ABI a handle in
-/// Fortran is that of C. Elsewhere the call, `name` with `arguments`, goes past us, as all of Open
-/// MPI's Fortran does. `error` may be null: it is optional.
-template <int kEntry, class... Words>
-auto enter_f08(const char* name, const void* caller, int* error, Words... words) {
-  return [=](auto... arguments) {
-    const Dispatch* dispatch = ready(caller);
-    if (g_is_mpich.load(std::memory_order_relaxed)) {
-      const int code = carry<kEntry>(dispatch, words...);
-      if (error != nullptr) {
-        *error = code;
-      }
-    } else if (void* const function = next_symbol(name, caller); function != nullptr) {
-      reinterpret_cast<void (*)(decltype(arguments)...)>(function)(arguments...);
+/// In the MPICH ABI a handle in Fortran is that of C; elsewhere the call goes past us, as all of
+/// Open MPI's Fortran does. `error` may be null: it is optional.
+void barrier_f08(const int* comm, int* error, const void* caller) {
+  const Dispatch* dispatch = ready(caller);
+  if (g_is_mpich.load(std::memory_order_relaxed)) {
+    const int code = carry<kBarrier>(dispatch, Word{*comm});
+    if (error != nullptr) {
+      *error = code;
     }
-  };
+    return;
+  }
+  using Function = void (*)(const int*, int*);
+  const auto function = reinterpret_cast<Function>(next_symbol("mpi_barrier_f08_", caller));
+  if (function != nullptr) {
+    function(comm, error);
+  }
 }
 
 /// MPI that was initialised without our MPI_Init is not called through us. A program that makes no
@@ -272,30 +272,10 @@ TUTTI_START(MPI_Session_init, "PMPI_Session_init", 3, false, false)
 TUTTI_START(mpi_init_f08_, "pmpi_init_f08_", 1, true, true)
 TUTTI_START(mpi_init_thread_f08_, "pmpi_init_thread_f08_", 3, true, true)
 
-// What else of MPICH's module mpi_f08 calls no C function. Peers may call it from C, where it
-// passes us.
+/// A barrier of MPICH's module mpi_f08, likewise. Peers may call it from C, where it passes us.
 TUTTI_API void mpi_barrier_f08_(const int* comm, int* error);
 TUTTI_API void mpi_barrier_f08_(const int* comm, int* error) {
-  using namespace tutti::mpi;
-  enter_f08<kBarrier>("mpi_barrier_f08_", __builtin_return_address(0), error, Word{*comm})(comm,
-                                                                                           error);
-}
-
-TUTTI_API void mpi_comm_dup_f08_(const int* comm, int* copy, int* error);
-TUTTI_API void mpi_comm_dup_f08_(const int* comm, int* copy, int* error) {
-  using namespace tutti::mpi;
-  enter_f08<kComm_dup>("mpi_comm_dup_f08_", __builtin_return_address(0), error, Word{*comm},
-                       reinterpret_cast<Word>(copy))(comm, copy, error);
-}
-
-TUTTI_API void mpi_comm_split_f08_(const int* comm, const int* color, const int* key, int* part,
-                                   int* error);
-TUTTI_API void mpi_comm_split_f08_(const int* comm, const int* color, const int* key, int* part,
-                                   int* error) {
-  using namespace tutti::mpi;
-  enter_f08<kComm_split>("mpi_comm_split_f08_", __builtin_return_address(0), error, Word{*comm},
-                         Word{*color}, Word{*key},
-                         reinterpret_cast<Word>(part))(comm, color, key, part, error);
+  tutti::mpi::barrier_f08(comm, error, __builtin_return_address(0));
 }
 
 /// Of PMIx: Open MPI hands over what this process tells the others, inside of its initialization.

@@ -25,7 +25,7 @@ Lookup g_lookup = nullptr;
 
 /// Guards keyvals, the error class and the list of sessions; never held across MPI communication.
 std::mutex g_mutex;
-int g_session_keyval = MPI_KEYVAL_INVALID;
+std::atomic<int> g_session_keyval = MPI_KEYVAL_INVALID;  ///< Read without it, too.
 int g_shutdown_keyval = MPI_KEYVAL_INVALID;
 std::vector<Session*> g_sessions;
 
@@ -40,6 +40,7 @@ void stop(Session* session) {
   session->engine.reset();
   session->library.reset();
   session->inert = true;
+  session->are_duplicates_inert = false;
 }
 
 int delete_session(MPI_Comm /*comm*/, int /*keyval*/, void* value, void* /*extra*/) {
@@ -98,13 +99,11 @@ bool is_finalized() {
 Status ensure_keyvals() {
   const std::lock_guard lock(g_mutex);
   if (g_session_keyval == MPI_KEYVAL_INVALID) {
-    Status made =
-        check(pmpi.Comm_create_keyval(do_not_copy, delete_session, &g_session_keyval, nullptr),
-              "MPI_Comm_create_keyval");
-    if (!made.ok()) {
-      g_session_keyval = MPI_KEYVAL_INVALID;
-      return made;
-    }
+    int keyval = MPI_KEYVAL_INVALID;
+    TUTTI_RETURN_IF_ERROR(
+        check(pmpi.Comm_create_keyval(do_not_copy, delete_session, &keyval, nullptr),
+              "MPI_Comm_create_keyval"));
+    g_session_keyval = keyval;
   }
   // Without a world (sessions model) each communicator is freed before its session ends.
   if (g_shutdown_keyval == MPI_KEYVAL_INVALID && has_world()) {
@@ -352,6 +351,7 @@ engine::Place place_of(const Library& library) {
   place.thread_multiple =
       pmpi.Query_thread(&threads) == MPI_SUCCESS && threads == MPI_THREAD_MULTIPLE;
   place.types_hash = ask_library_types();
+  place.keeps_hints = keeps_hints();
   return place;
 }
 
@@ -541,6 +541,8 @@ Status start_made(MPI_Comm comm, MPI_Comm made, const Split* split) {
   if (parent->engine == nullptr) {
     if (parent->are_duplicates_inert && split == nullptr) {
       TUTTI_ASSIGN_OR_RETURN(session, session_for_hints(made));
+    }
+    if (session != nullptr) {
       session->started = session->inert = session->are_duplicates_inert = true;
     }
     return {};
@@ -552,17 +554,30 @@ Status start_made(MPI_Comm comm, MPI_Comm made, const Split* split) {
     }
     engine::Origin origin(engine, split == nullptr ? 0 : split->color,
                           split == nullptr ? 0 : split->key);
-    if (made == MPI_COMM_NULL || keeps_hints()) {
-      return {};  // It may have hints: they are read at its first collective.
-    }
     TUTTI_ASSIGN_OR_RETURN(session, session_for_hints(made));
     return session == nullptr ? Status() : start_in(origin, session);
   });
   if (!started.ok() && session != nullptr) {
     session->started = true;
     session->failure = started;
+  } else if (!started.ok()) {
+    engine.fail(started);
   }
   return started;
+}
+
+void decline_made(MPI_Comm comm) {
+  Session* parent = nullptr;
+  {
+    // Not by the attribute: who passed no communicator has heard so once.
+    const std::lock_guard lock(g_mutex);
+    const auto found = std::find_if(g_sessions.begin(), g_sessions.end(),
+                                    [comm](const Session* one) { return one->comm == comm; });
+    parent = found == g_sessions.end() ? nullptr : *found;
+  }
+  if (parent != nullptr && parent->engine != nullptr) {
+    parent->engine->be_no_origin();
+  }
 }
 
 Session* session_of(MPI_Comm comm, int* error) {

@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What the door keeps for one MPI communicator, as an attribute of it: made at its first
-// collective, deleted by the attribute's callback when the communicator is freed, and by a
-// callback on MPI_COMM_SELF when MPI_Finalize begins. No wrapper of Finalize or Comm_free is
-// needed. Before its first message the door asks whether every process of the communicator has it
-// (presence.hpp); where one has not, or cannot be asked about, the communicator is inert.
+// collective, or with it (start_made()), deleted by the attribute's callback when the communicator
+// is freed, and by a callback on MPI_COMM_SELF when MPI_Finalize begins. No wrapper of Finalize or
+// Comm_free is needed. Before its first message the door asks whether every process of the
+// communicator has it (presence.hpp); where one has not, or cannot be asked about, the communicator
+// is inert.
 #pragma once
 
 #include <atomic>
@@ -85,6 +86,8 @@ struct Split {
 /// be MPI_COMM_NULL. Its session is started now where that is cheap, and else at its first
 /// collective: the same on all ranks. An error: this rank cannot know what the others came to.
 Status start_made(MPI_Comm comm, MPI_Comm made, const Split* split);
+/// MPI has made none on this rank, and may have on others.
+void decline_made(MPI_Comm comm);
 /// New hints: the next collective starts the session anew.
 void restart(Session* session);
 

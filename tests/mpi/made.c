@@ -10,9 +10,11 @@
  *   order     colors, keys and MPI_UNDEFINED; duplicates of what was split
  *   lone      one rank alone has made a call on the parent that MPI refuses
  *   unequal   the parent's last call differed between the ranks
- *   freed     the parent is freed at once, by one rank later than by the others
- *   many      1200 live ones, twice
- * Last line: "made: N calls, W wrong", of all ranks. Exit status 1 when W > 0.
+ *   first     the same of the first call on one that was made
+ *   apart     a call of the parent that one rank refuses has failed on another, before shared
+ * memory was used freed     the parent is freed at once, by one rank later than by the others many
+ * 1200 live ones, twice Last line: "made: N calls, W wrong", of all ranks. Exit status 1 when W >
+ * 0.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -152,6 +154,24 @@ static void unequal(MPI_Comm parent) {
   for (int first = 0; first < 4; ++first) use_duplicate(parent, first);
 }
 
+static void first(MPI_Comm parent) {
+  MPI_Comm comm;
+  MPI_Comm_dup(parent, &comm);
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  MPI_Bcast(large_in, world_rank == 0 ? kLarge : kLarge / 2, MPI_INT, 0, comm);
+  MPI_Comm_free(&comm);
+}
+
+static void apart(MPI_Comm parent) {
+  MPI_Comm comm;
+  MPI_Comm_split(parent, 0, 0, &comm);
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  MPI_Barrier(comm);
+  MPI_Bcast(large_in, world_rank == 0 ? -1 : kLarge, MPI_INT, 0, comm);
+  for (int i = 0; i < 4; ++i) use_duplicate(comm, i);
+  MPI_Comm_free(&comm);
+}
+
 static void freed(MPI_Comm world) {
   int members[64];
   everyone(members);
@@ -184,8 +204,8 @@ int main(int argc, char** argv) {
   const struct {
     const char* name;
     void (*run)(MPI_Comm);
-  } cases[] = {{"only", only},       {"order", order}, {"lone", lone},
-               {"unequal", unequal}, {"freed", freed}, {"many", many}};
+  } cases[] = {{"only", only},   {"order", order}, {"lone", lone},   {"unequal", unequal},
+               {"first", first}, {"apart", apart}, {"freed", freed}, {"many", many}};
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
   MPI_Comm_size(MPI_COMM_WORLD, &world_ranks);
@@ -197,8 +217,10 @@ int main(int argc, char** argv) {
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); ++i) {
     if (strcmp(name, cases[i].name) != 0) continue;
     is_known = 1;
-    if (strcmp(name, "unequal") != 0) cases[i].run(MPI_COMM_WORLD); /* Not used before. */
-    use(used, members, world_ranks, 0);
+    const int is_usual = strcmp(name, "order") == 0 || strcmp(name, "many") == 0 ||
+                         strcmp(name, "freed") == 0 || strcmp(name, "only") == 0;
+    if (is_usual) cases[i].run(MPI_COMM_WORLD); /* Not used before. */
+    if (strcmp(name, "apart") != 0) use(used, members, world_ranks, 0);
     cases[i].run(used);
   }
   MPI_Comm_free(&used);

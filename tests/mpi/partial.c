@@ -14,8 +14,7 @@
  *     child           what COMMAND is to start
  *     past RANK       world, where RANK starts MPI and calls it by the names PMPI_X
  *     mixed RANK      world, where RANK calls collectives by the names PMPI_X
- *     f08 RANK        world, started by mpi_init_f08_; RANK calls mpi_barrier_f08_, and makes
- *                     communicators as Fortran does
+ *     f08 RANK        world, started by mpi_init_f08_; RANK calls mpi_barrier_f08_
  *     version RANK    world, where RANK has no preload and announces another version (PMI-1)
  *     init            time of MPI_Init
  *
@@ -399,46 +398,6 @@ static int barrier_f08(MPI_Comm comm) {
   return error;
 }
 
-static MPI_Comm made_f08(const char* name, MPI_Comm comm) {
-  int error = MPI_ERR_OTHER;
-  int made = 0;
-  const int handle = (int)(intptr_t)comm;
-  const int color = 4;
-  const int key = 0;
-  void* const found = dlsym(RTLD_DEFAULT, name);
-  void (*dup)(const int*, int*, int*) = NULL;
-  void (*split)(const int*, const int*, const int*, int*, int*) = NULL;
-  *(void**)&dup = *(void**)&split = found;
-  if (strcmp(name, "mpi_comm_dup_f08_") == 0) {
-    dup(&handle, &made, &error);
-  } else {
-    split(&handle, &color, &key, &made, &error);
-  }
-  if (error != MPI_SUCCESS) exit(2);
-  return (MPI_Comm)(intptr_t)made;
-}
-
-/* Communicators that one rank makes in Fortran, and the others in C. */
-static void run_made_f08(int is_in_fortran) {
-  static Group group;
-  MPI_Comm made[2];
-  doing = "MPI_Comm_dup";
-  if (is_in_fortran) {
-    made[0] = made_f08("mpi_comm_dup_f08_", MPI_COMM_WORLD);
-    made[1] = made_f08("mpi_comm_split_f08_", made[0]);
-  } else {
-    MPI_Comm_dup(MPI_COMM_WORLD, &made[0]);
-    MPI_Comm_split(made[0], 4, 0, &made[1]);
-  }
-  for (int i = 0; i < 2; ++i) {
-    prepare(&group, made[i]);
-    run_allreduce(&group);
-    prepare(&group, made[i]);
-    run_bcast(&group);
-    PMPI_Comm_free(&made[i]);
-  }
-}
-
 static void ask_launcher(int descriptor, const char* question, char* answer, int bytes) {
   const ssize_t written = write(descriptor, question, strlen(question));
   const ssize_t got = read(descriptor, answer, (size_t)bytes - 1);
@@ -508,10 +467,6 @@ int main(int argc, char** argv) {
   } else if (strcmp(how, "child") == 0) {
     run_child();
   } else {
-    if (strcmp(how, "f08") == 0) {
-      PMPI_Barrier(MPI_COMM_WORLD);
-      run_made_f08(is_special);
-    }
     run_all(MPI_COMM_WORLD);
   }
   MPI_Finalize();

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/on_failure.hpp"
 
 namespace tutti::runners {
 
@@ -195,6 +196,7 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
     const Options& options) {
   const Introduction& mine = all[static_cast<std::size_t>(own_rank)];
   const auto ranks = static_cast<int>(all.size());
+  OnFailure tell([&] { memory->abandon(mine.part); });  // Where there was no memory for all this.
   Status status = refusal_of(all);
   HostLayout layout;
   layout.ranks = ranks;
@@ -208,6 +210,7 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
                     "a node's shared memory is too small for " + std::to_string(ranks) + " ranks");
   }
   if (!status.ok()) {
+    tell.succeed();
     give_back(memory, mine);
     return status;
   }
@@ -249,6 +252,7 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
     status = Status(ErrorCode::kLibraryFailed, status.message());
   }
   if (!status.ok()) {
+    tell.succeed();
     peers.progress = nullptr;
     memory->retire(mine.part, use);  // Others may still look at it.
     return status;
@@ -258,8 +262,10 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
     memory->touch_rings(hold, all[rank].part, *peers.segments[rank]);
   }
   hold.unlock();
-  return std::unique_ptr<DirectHostRunner>(
-      new DirectHostRunner(std::move(memory), mine.part, layout, std::move(use), options.calls));
+  std::unique_ptr<DirectHostRunner> made(
+      new DirectHostRunner(memory, mine.part, layout, std::move(use), options.calls));
+  tell.succeed();
+  return made;
 }
 
 DirectHostRunner::DirectHostRunner(std::shared_ptr<HostMemory> memory, const HostMemory::Part& part,
@@ -352,12 +358,16 @@ Status DirectHostRunner::run(Scope scope, const Call& call) {
   return {};
 }
 
-Status DirectHostRunner::await_meeting(const HostCounter& counter, std::uint64_t number,
-                                       int peer) const {
-  BoundedWait bounded_wait(peers_, BoundedWait::kMeeting);
-  while (counter.read() < number) {
-    if (!bounded_wait.wait([peer](int rank) { return rank == peer; })) {
-      return bounded_wait.failure();
+template <class CounterOf>
+Status DirectHostRunner::await_meeting(CounterOf counter_of, std::uint64_t number) const {
+  for (int peer = 0; peer < layout_.ranks; ++peer) {
+    BoundedWait bounded_wait(peers_, BoundedWait::kMeeting);
+    while (!is_mine(peer) && counter_of(area(peer)).read() < number) {
+      // Each that is still to come: one of them may wait for another that has died.
+      if (!bounded_wait.wait(
+              [&](int rank) { return !is_mine(rank) && counter_of(area(rank)).read() < number; })) {
+        return bounded_wait.failure();
+      }
     }
   }
   return {};
@@ -365,26 +375,31 @@ Status DirectHostRunner::await_meeting(const HostCounter& counter, std::uint64_t
 
 Status DirectHostRunner::meet(const void* own, void* all, Bytes bytes_each) {
   CHECK(bytes_each <= HostLayout::kMeetingBytes, "there is room for it");
-  ++meetings_;
-  Status status;
-  for (int peer = 0; peer < layout_.ranks && status.ok(); ++peer) {
-    if (!is_mine(peer)) {
-      status = await_meeting(area(peer).met(), meetings_ - 1, peer);
-    }
-  }
+  const std::uint64_t number = ++meetings_;
+  const auto meeting_of = [](const HostArea& rank) { return rank.meeting(); };
+  const auto met_of = [](const HostArea& rank) { return rank.met(); };
+  Status status = await_meeting(met_of, number - 1);
   if (status.ok()) {
     std::memcpy(mine().meeting_data(), own, bytes_each);
-    mine().meeting().publish(meetings_);
+    mine().meeting().publish(number);
   }
-  for (int peer = 0; all != nullptr && peer < layout_.ranks && status.ok(); ++peer) {
-    status = await_meeting(area(peer).meeting(), meetings_, peer);
-    if (status.ok()) {
-      std::memcpy(static_cast<std::byte*>(all) + static_cast<Bytes>(peer) * bytes_each,
-                  area(peer).meeting_data(), bytes_each);
-    }
+  if (status.ok() && all != nullptr) {
+    status = await_meeting(meeting_of, number);
   }
-  mine().met().publish(meetings_);
+  for (int rank = 0; status.ok() && all != nullptr && rank < layout_.ranks; ++rank) {
+    std::memcpy(static_cast<std::byte*>(all) + static_cast<Bytes>(rank) * bytes_each,
+                area(rank).meeting_data(), bytes_each);
+  }
+  mine().met().publish(number);
   return status;
+}
+
+Status DirectHostRunner::meet_no_more(const void* own, Bytes bytes) {
+  constexpr std::uint64_t kEach = ~std::uint64_t{0};
+  TUTTI_RETURN_IF_ERROR(meet(own, /*all=*/nullptr, bytes));
+  mine().met().publish(kEach);
+  mine().meeting().publish(kEach);
+  return {};
 }
 
 Status DirectHostRunner::look_at_peers(bool in_call) const {
@@ -417,21 +432,44 @@ Status DirectHostRunner::look_at_peers(HostMemory& memory, int own_rank,
   return peers.look_for_messages(own_rank, call);
 }
 
-std::string DirectHostRunner::find_call_another_way() const {
-  const std::uint64_t call = mine().passed_by().read();
+std::string DirectHostRunner::find_call_another_way(HostMemory& memory, int own_rank,
+                                                    const std::vector<Introduction>& all) try {
+  HostLayout layout;
+  layout.ranks = static_cast<int>(all.size());
+  const auto area_of = [&](int rank, std::byte* data) {
+    return HostArea(layout, rank, data + all[static_cast<std::size_t>(rank)].part.block_at,
+                    nullptr);
+  };
+  if (!refusal_of(all).ok()) {
+    return "";  // Nothing goes through shared memory.
+  }
+  const HostArea own = area_of(own_rank, memory.data());
+  const std::uint64_t call = own.passed_by().read();
+  if (own.life().read() != all[static_cast<std::size_t>(own_rank)].part.life) {
+    return "";
+  }
   std::string found;
-  for (int peer = 0; peer < layout_.ranks; ++peer) {
-    const HostArea& other = area(peer);
-    if (HostArea::turned_away(other.calls_line()).read() != 0 || other.failed().read() != 0) {
+  for (int rank = 0; rank < layout.ranks; ++rank) {
+    const Introduction& other = all[static_cast<std::size_t>(rank)];
+    const auto segment = memory.map(memory.hold(), other.part, other.process);
+    if (!segment.ok()) {
+      continue;
+    }
+    const HostArea area = area_of(rank, (*segment)->data());
+    const bool has_made_it = call != 0 && area.call_number(call).read() == call;
+    if (HostArea::turned_away(area.calls_line()).read() != 0 || area.failed().read() != 0) {
       return "";  // Its calls may have other numbers than this rank's.
     }
-    if (found.empty() && call != 0 && other.call_number(call).read() == call) {
-      found = "rank " + std::to_string(peer) +
+    // Last: the block may have gone to another communicator. One after its life it has not.
+    if (found.empty() && has_made_it && area.life().read() - other.part.life <= 1) {
+      found = "rank " + std::to_string(rank) +
               " has made this call through shared memory, for what it passed there (all ranks of a "
               "communicator must call the same with the same counts)";
     }
   }
   return found;
+} catch (const std::bad_alloc&) {
+  return "";  // Another look comes.
 }
 
 void DirectHostRunner::give_up(const Status& reason) {

@@ -43,7 +43,8 @@ class DirectHostRunner : public Runner {
     double timeout_s = 0;               ///< 0: wait for ever.
     bool waits_for_the_living = false;  ///< HostPeers::waits_for_the_living.
     bool is_crowded = false;            ///< Ranks share cores: waiting gives the core away at once.
-    /// All ranks are known to have mapped each other's memory, rings included.
+    /// All ranks are known to have mapped each other's memory, rings included: create() is then
+    /// local, and an error is this rank's alone.
     bool are_mapped = false;
     std::function<void()> progress{};  ///< HostPeers::progress.
     /// The number of the communicator's last call, the one to run() included, as others tell them
@@ -87,9 +88,11 @@ class DirectHostRunner : public Runner {
   Status run(Scope scope, const Call& call) override;
   /// Collective over all ranks, also those whose calls have failed, and no call: each tells `own`,
   /// of at most HostLayout::kMeetingBytes, and gets what all have told, by rank (null: it wants
-  /// nothing). For communicators
-  /// that are made of this one: MPI has seen to it that all ranks come. Error: a rank has died.
+  /// nothing). For communicators that are made of this one: MPI has seen to it that all ranks come.
+  /// Error: a rank has died, or has left this communicator.
   Status meet(const void* own, void* all, Bytes bytes_each);
+  /// The last one of this rank: from now on the others find it in each with what it tells here.
+  Status meet_no_more(const void* own, Bytes bytes);
   /// The last call that passed by is none on this rank, whose arguments are wrong.
   void tell_refusal() { mine().refused().publish(last_call()); }
   static void tell_refusal(const HostMemory& memory, const Introduction& mine, int ranks,
@@ -108,9 +111,11 @@ class DirectHostRunner : public Runner {
   /// The same before create(); `call`: that last call, 0: none.
   static Status look_at_peers(HostMemory& memory, int rank, const std::vector<Introduction>& all,
                               std::uint64_t call);
-  /// While this rank's last call passes by: a rank that has made this call here, so that their
-  /// arguments differ; empty: none is known. From any thread.
-  std::string find_call_another_way() const;
+  /// While a rank's last call passes by: a rank that has made this call in shared memory, so that
+  /// their arguments differ; empty: none is known. Of ranks that have introduced themselves, from
+  /// any thread, as long as the own part is not given back.
+  static std::string find_call_another_way(HostMemory& memory, int own_rank,
+                                           const std::vector<Introduction>& all);
   /// This rank cannot take part any more: those that wait for it need not wait on.
   void give_up(const Status& reason);
 
@@ -127,7 +132,8 @@ class DirectHostRunner : public Runner {
   bool claim_rings();
   /// False: the wait failed and failure_ says why. So all the functions below.
   bool await(const HostCounter& counter, std::uint64_t at_least, int peer, bool announces = true);
-  Status await_meeting(const HostCounter& counter, std::uint64_t number, int peer) const;
+  template <class CounterOf>
+  Status await_meeting(CounterOf counter_of, std::uint64_t number) const;
   bool carry_out(const Call& call);
 
   /// Before this rank writes its line of this call: those who read the line, or the brief slot,

@@ -861,17 +861,51 @@ TEST(DirectHost, meet__all_hear_from_all) {
   EXPECT_EQ(complaints, std::vector<std::string>(kRanks));
 }
 
+/// A rank for which MPI has made none meets no more: the others do not wait for it, and hear so.
+TEST(DirectHost, meet_no_more__is_heard_in_every_later_meeting) {
+  constexpr int kRanks = 3;
+  ThreadWorld world(kRanks);
+  std::vector<std::unique_ptr<DirectHostRunner>> kept(kRanks);  // Who frees it has left for good.
+  world.run([&](int rank) {
+    ThreadMpi mpi(world, rank);
+    auto made = create_runner(mpi, 60, smallest_ring(kRanks));
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    DirectHostRunner& runner = *(kept[static_cast<std::size_t>(rank)] = std::move(*made));
+    std::array<int, kRanks> all{};
+    for (int i = 0; i < 100; ++i) {
+      const int mine = 1000 * rank + i;
+      if (rank == 1 && i == 50) {
+        const int last = -1;
+        ASSERT_TRUE(runner.meet_no_more(&last, sizeof(last)).ok());
+        return;
+      }
+      ASSERT_TRUE(runner.meet(&mine, all.data(), sizeof(mine)).ok());
+      EXPECT_EQ(all, (std::array<int, kRanks>{i, i < 50 ? 1000 + i : -1, 2000 + i}));
+    }
+  });
+}
+
 TEST(DirectHost, find_call_another_way__of_calls_that_all_have_made) {
   ThreadWorld world(2);
   std::array<std::uint64_t, 2> counts{};
+  std::array<std::shared_ptr<HostMemory>, 2> memory;
+  std::array<DirectHostRunner::Introduction, 2> met;
   std::vector<std::unique_ptr<DirectHostRunner>> kept(2);
   world.run([&](int rank) {
     ThreadMpi mpi(world, rank);
-    std::uint64_t& calls = counts[static_cast<std::size_t>(rank)];
-    auto made = create_runner(mpi, 60, smallest_ring(2), &calls);
+    const auto i = static_cast<std::size_t>(rank);
+    auto own = HostMemory::make({.ring_bytes = smallest_ring(2), .blocks_bytes = 64 << 10});
+    ASSERT_TRUE(own.ok());
+    memory[i] = *own;
+    met[i] = DirectHostRunner::introduce(own, 2);
+    std::vector<DirectHostRunner::Introduction> all(2);
+    ASSERT_TRUE(mpi.allgather(&met[i], all.data(), sizeof(met[i])).ok());
+    auto made = DirectHostRunner::create(*own, rank, all, options_for(2, 60, &counts[i]));
     ASSERT_TRUE(made.ok()) << made.status().message();
-    kept[static_cast<std::size_t>(rank)] = std::move(*made);
+    kept[i] = std::move(*made);
   });
+  const std::vector<DirectHostRunner::Introduction> all(met.begin(), met.end());
+  const auto found = [&] { return DirectHostRunner::find_call_another_way(*memory[1], 1, all); };
   const auto pass_by = [&](std::size_t rank) {
     HostArea::pass_by(kept[rank]->calls_line(), ++counts[rank]);
   };
@@ -880,16 +914,44 @@ TEST(DirectHost, find_call_another_way__of_calls_that_all_have_made) {
     ++counts[0];
     EXPECT_TRUE(kept[0]->run(Scope::kWhole, one.call).ok()) << "a root waits for nobody";
   };
-  EXPECT_EQ(kept[1]->find_call_another_way(), "");
+  EXPECT_EQ(found(), "");
   pass_by(0);
   pass_by(1);
-  EXPECT_EQ(kept[1]->find_call_another_way(), "");
+  EXPECT_EQ(found(), "");
   pass_by(1);
-  EXPECT_EQ(kept[1]->find_call_another_way(), "") << "the other one is late";
+  EXPECT_EQ(found(), "") << "the other one is late";
   root();
-  EXPECT_NE(kept[1]->find_call_another_way().find("rank 0 has made this call"), std::string::npos);
+  EXPECT_NE(found().find("rank 0 has made this call"), std::string::npos);
   HostArea::turned_away(kept[0]->calls_line()).publish(1);
-  EXPECT_EQ(kept[1]->find_call_another_way(), "") << "its numbers may be others";
+  EXPECT_EQ(found(), "") << "its numbers may be others";
+  HostArea::turned_away(kept[0]->calls_line()).publish(0);
+  kept[0].reset();
+  EXPECT_NE(found(), "") << "who is through may have freed the communicator";
+  HostLayout layout;
+  layout.ranks = 2;
+  const HostArea area(layout, 0, memory[0]->data() + all[0].part.block_at, nullptr);
+  area.life().publish(all[0].part.life + 2);
+  EXPECT_EQ(found(), "") << "its block is another communicator's";
+}
+
+TEST(HostMemory, is_half_taken__until_enough_is_given_back) {
+  HostLayout layout;
+  layout.ranks = 2;
+  const Bytes block = HostLayout::round_up(layout.block_bytes(), 128);
+  const auto memory = HostMemory::make({.ring_bytes = smallest_ring(2), .blocks_bytes = 4 * block});
+  ASSERT_TRUE(memory.ok());
+  std::vector<HostMemory::Part> parts;
+  for (const bool expected : {false, false, true, true}) {
+    const auto part = (*memory)->take(2);
+    ASSERT_TRUE(part.ok());
+    parts.push_back(*part);
+    EXPECT_EQ((*memory)->is_half_taken(), expected) << parts.size();
+  }
+  EXPECT_FALSE((*memory)->take(2).ok());
+  (*memory)->give_back(parts[0]);
+  EXPECT_TRUE((*memory)->is_half_taken());
+  (*memory)->give_back(parts[1]);
+  EXPECT_FALSE((*memory)->is_half_taken());
 }
 
 TEST(DirectHost, create__a_freed_communicator_gives_its_block_to_the_next) {
@@ -1101,6 +1163,37 @@ TEST(DirectHost, run__a_killed_rank_is_noticed_long_before_the_timeout) {
           1800);
     });
     EXPECT_EQ(answers, (std::vector<std::string>{"", "died of signal 9", ""})) << given.text();
+  }
+}
+
+/// Nobody waits for ever for a rank that does not come, nor for one that waits for that.
+TEST(DirectHost, meet__without_a_rank_that_has_freed_the_communicator_or_died) {
+  constexpr int kRanks = 3;
+  for (const bool dies : {false, true}) {
+    const auto answers = test::in_ranks(kRanks, [dies](int rank, test::Shared& shared) {
+      return run_in_processes(
+          rank, shared,
+          [&](DirectHostRunner& runner) -> std::string {
+            if (rank == 2 && dies) {
+              raise(SIGKILL);
+            }
+            if (rank == 1) {
+              std::this_thread::sleep_for(std::chrono::seconds(dies ? 3 : 0));
+            }
+            if (rank == 2) {
+              return "";  // Frees it.
+            }
+            std::array<int, kRanks> all{};
+            const auto start = std::chrono::steady_clock::now();
+            const Status met = runner.meet(&rank, all.data(), sizeof(rank));
+            const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+            CHILD_EXPECT(!met.ok(), "a rank that is gone has met");
+            CHILD_EXPECT(waited.count() < 2.5, std::to_string(waited.count()) + " s");
+            return "";
+          },
+          1800);
+    });
+    EXPECT_EQ(answers, (std::vector<std::string>{"", "", dies ? "died of signal 9" : ""}));
   }
 }
 
