@@ -288,9 +288,7 @@ Result<bool> Communicator::exchange_in(Origin& origin, std::vector<ExchangedFact
   std::vector<Origin::Facts> members;
   // Not all have met, and none has heard from all.
   if (const Status met = origin.meet(mine, &members); !met.ok()) {
-    failure_ = met;  // Others may have heard of this rank's memory.
-    give_back_host_memory();
-    failure_ = {};
+    give_back_host_memory(/*is_known=*/true);
     return false;
   }
   const auto own = static_cast<std::size_t>(place_.rank);
@@ -317,9 +315,6 @@ Result<bool> Communicator::exchange_in(Origin& origin, std::vector<ExchangedFact
 }
 
 Communicator::~Communicator() {
-  if (!is_complete_ && failure_.ok()) {
-    failure_ = Status(ErrorCode::kUnavailable, "its set-up has not ended");
-  }
   membership_.has_failed = !failure_.ok();
   if (device_combine_ != nullptr && (!failure_.ok() || !end_->reason().ok())) {
     device_combine_->abandon();  // Its kernels may be behind one that never ends.
@@ -331,7 +326,7 @@ Communicator::~Communicator() {
   if (mpi_ != nullptr) {
     mpi_->set_look(nullptr);
   }
-  give_back_host_memory();
+  give_back_host_memory(/*is_known=*/!is_complete_);
   free_what_was_lent();
 }
 
@@ -716,13 +711,14 @@ std::byte* Communicator::find_calls_line() const {
                    place_.ranks);
 }
 
-void Communicator::give_back_host_memory() {
+/// `is_known`: others may have heard of it, and still count on it.
+void Communicator::give_back_host_memory(bool is_known) {
   calls_line_ = nullptr;
   if (!host_introductions().empty() && host_memory_ != nullptr) {
     const bool is_alone = host_introductions().size() == 1;
     const auto& mine = host_introductions()[is_alone ? 0 : static_cast<std::size_t>(place_.rank)];
     // After a failure of this rank the others may be in a call and still look at the memory.
-    if (failure_.ok()) {
+    if (failure_.ok() && !is_known) {
       runners::DirectHostRunner::give_back(host_memory_, mine);
     } else {
       host_memory_->abandon(mine.part);

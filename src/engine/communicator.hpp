@@ -318,7 +318,7 @@ class Communicator {
   void agree_placement(const std::vector<ExchangedFacts>& ranks);
   void watch_processes();
   Status look_at_peers(bool in_call);
-  void give_back_host_memory();
+  void give_back_host_memory(bool is_known = false);
   std::byte* find_calls_line() const;
   void tell_call() {
     ++calls_;

@@ -82,12 +82,12 @@ void DeathWatch::look_at(WatchedCalls& calls, double now_s) {
   const std::uint64_t call = calls.begun_.load(std::memory_order_relaxed);
   if (call != calls.seen_) {
     calls.seen_ = call;
-    calls.dead_s_ = -1;
+    calls.obstacle_s_ = -1;
     return;
   }
-  if (calls.dead_s_ >= 0) {
-    if (grace_s_ > 0 && now_s - calls.dead_s_ >= grace_s_) {
-      calls.dead_s_ = std::numeric_limits<double>::infinity();  // Once.
+  if (calls.obstacle_s_ >= 0) {
+    if (grace_s_ > 0 && now_s - calls.obstacle_s_ >= grace_s_) {
+      calls.obstacle_s_ = std::numeric_limits<double>::infinity();  // Once.
       end_();
     }
     return;
@@ -105,7 +105,7 @@ void DeathWatch::look_at(WatchedCalls& calls, double now_s) {
   if (obstacle.empty()) {
     return;
   }
-  calls.dead_s_ = now_s;
+  calls.obstacle_s_ = now_s;
   const std::string what =
       grace_s_ > 0 ? "it gets SIGTERM in " + std::to_string(std::lround(std::ceil(grace_s_))) + " s"
                    : "TUTTI_TIMEOUT=0: it waits on";

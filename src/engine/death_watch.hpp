@@ -48,7 +48,7 @@ class WatchedCalls {
   bool is_removed_ = false;
   // Of look() alone.
   std::uint64_t seen_ = 0;  ///< The call that the last look has seen.
-  double dead_s_ = -1;  ///< When a rank was first seen dead from within the same call; -1: none.
+  double obstacle_s_ = -1;  ///< When it was first seen that the same call does not end; -1: not.
 };
 
 /// One call, from its construction on: two stores, beside calls of 130 ns. By one thread at a time.

@@ -11,6 +11,8 @@
 //   calls_done                    calls that the rank has left: it reads nothing of them again
 //   passed_by                     the last one that went another way, told before it is done
 //   refused                       the last one that was refused for its arguments
+//   turned_away                   not 0: some were, and the others may not have made them
+//   meeting, met                  meetings (DirectHostRunner::meet): come to; read of all others
 //   staged, reduced               rounds of reductions: own input written, as a position; inputs of
 //                                 all ranks read, as a key (HostLayout::round_key)
 //   spread, spread_taken[w]       pieces for everybody: written; read from writer w
@@ -18,7 +20,8 @@
 //                                 from writer w
 //   calls                         what the rank calls, by the call's number; a brief collective's
 //                                 data are there, too, if they are few
-//   reason                        why the rank cannot take part, as text
+//   reason                        why the rank cannot take part, as text; where all can, what it
+//                                 tells in a meeting
 // A set of rings:
 //   brief slots                   data of brief collectives
 //   staging, result               reductions: a round's inputs; the own shard's result
