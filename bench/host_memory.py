@@ -25,6 +25,10 @@ whole loop is timed), `late` (another rank comes late each time; timed from its 
 Bindings: `core` (each rank bound to a core by the launcher), `none` (unbound), `over` (the job is
 restricted to half as many cores as it has ranks, or to half of the machine's).
 
+--floor measures in turns a preload that only hands each call on (tests/mpi/forward.c): what no
+preload can be below. A row then has its quartiles as `floor`, and where the plan is
+native the claim is on ours over it.
+
 --setup measures what communicators cost: the first collective of a process, MPI_Comm_dup with an
 allreduce of 8 bytes and MPI_Comm_free against the native functions, and memory with --comms live
 communicators. Claims: SETUP_BARS below.
@@ -84,9 +88,15 @@ class Cell:
     ranks: int
     mode: str
     binding: str
+    is_floor: bool = False  # With the preload that only hands calls on.
 
     def __str__(self) -> str:
-        return f"{self.library.flavour} {self.ranks} ranks {self.mode} {self.binding}"
+        floor = " floor" if self.is_floor else ""
+        return f"{self.library.flavour} {self.ranks} ranks {self.mode} {self.binding}{floor}"
+
+    @property
+    def preload(self) -> Path:
+        return self.library.program("forward.so") if self.is_floor else harness.door()
 
 
 @dataclasses.dataclass
@@ -124,12 +134,12 @@ def run_job(cell: Cell, options: Sequence[str], settings: Sequence[str], limit_s
     environment = harness.plain_environment()
     environment["LD_LIBRARY_PATH"] = str(cell.library.libraries)
     # The preload goes to the ranks alone, not to the launcher.
-    command = [*launch(cell), "env", f"LD_PRELOAD={harness.door()}", *settings]
+    command = [*launch(cell), "env", f"LD_PRELOAD={cell.preload}", *settings]
     command += [str(cell.library.program("paired")), *options]
     result = harness.execute(command, environment, limit_s)
     # The dynamic linker goes on without what it cannot load.
     if "cannot be preloaded" in result.stderr:
-        raise TuttiError(f"{harness.door()} cannot be preloaded: {result.stderr[:300]}")
+        raise TuttiError(f"{cell.preload} cannot be preloaded: {result.stderr[:300]}")
     # Status 1 with its last line: wrong results, which the rows count.
     ended = re.search(r"^paired: wrong \d+$", result.stdout, re.MULTILINE)
     # Out of time: what it has printed counts, the rest is left out.
@@ -223,6 +233,10 @@ def summarise(rows: Sequence[Row], bound: float) -> dict[str, Any]:
         row = max(some, key=lambda row: row[key]["p50"])
         return {"ratio": row[key]["p50"], "where": name(row)}
 
+    def is_above(row: Row, quartile: str = "p50") -> bool:
+        floor = row["floor"]["p50"] if is_native(row) and "floor" in row else 1.0
+        return row["ratio"][quartile] > bound * max(1.0, floor)
+
     ours = [row for row in rows if not is_native(row)]
     native = [row for row in rows if is_native(row)]
     gains = {}
@@ -238,9 +252,10 @@ def summarise(rows: Sequence[Row], bound: float) -> dict[str, Any]:
         "worst_of_slowest_rank": worst(ours, "ratio_max"),
         "worst_where_native": worst(native, "ratio"),
         "median_gain": gains,
-        "above_bound": [name(row) for row in rows if row["ratio"]["p50"] > bound],
+        "worst_floor": worst([row for row in rows if "floor" in row], "floor"),
+        "above_bound": [name(row) for row in rows if is_above(row)],
         # Where even the best quarter of the pairs is above: not noise.
-        "above_bound_surely": [name(row) for row in rows if row["ratio"]["p25"] > bound],
+        "above_bound_surely": [name(row) for row in rows if is_above(row, "p25")],
     }
 
 
@@ -305,8 +320,8 @@ def print_summary(summary: dict[str, Any]) -> None:
         f"\n{summary['rows']} rows, {summary['rows_with_our_plan']} with a plan of ours, ", end=""
     )
     print(f"{summary['wrong']} wrong elements")
-    for key in ("worst", "worst_of_slowest_rank", "worst_where_native"):
-        if summary[key]:
+    for key in ("worst", "worst_of_slowest_rank", "worst_where_native", "worst_floor"):
+        if summary.get(key):
             print(f"{key.replace('_', ' ')}: {summary[key]['ratio']:.3f} ({summary[key]['where']})")
     gains = (f"{name} {gain:.2f}" for name, gain in summary["median_gain"].items())
     print("median of native time / our time:", ", ".join(gains) or "no plan of ours")
@@ -365,6 +380,7 @@ def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
     add("--set", action="append", default=[], metavar="NAME=VALUE",
         help="an environment variable of the ranks")  # fmt: skip
     add("--bound", type=float, default=BOUND, help=f"largest median ratio ({BOUND})")
+    add("--floor", action="store_true", help="measure what any preload costs, too")
     add("--setup", action="store_true", help="measure what communicators cost instead")
     add("--comms", type=int, default=1000, help="live communicators, --setup (1000)")
     add("--plant-wrong", action="store_true", help="damage a result: must be counted")
@@ -381,8 +397,9 @@ def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
             library = harness.find_mpi(name)
             if isinstance(library, str):
                 parser.error(library)
-            if not library.program("paired").is_file():
-                parser.error(f"{library.program('paired')} is not there; remedy: make build")
+            for needed in ["paired", *(["forward.so"] if arguments.floor else [])]:
+                if not library.program(needed).is_file():
+                    parser.error(f"{library.program(needed)} is not there; remedy: make build")
             arguments.libraries.append(library)
         if not harness.door().is_file():
             parser.error(f"{harness.door()} is not there; remedy: make build")
@@ -395,12 +412,13 @@ def cells_of(arguments: argparse.Namespace) -> list[Cell]:
     """The jobs of one round; those of the MPIs side by side."""
     cores = len(os.sched_getaffinity(0))
     return [
-        Cell(library, ranks, mode, binding)
+        Cell(library, ranks, mode, binding, is_floor)
         for ranks in arguments.ranks
         for mode in arguments.mode
         for binding in arguments.binding
         if binding != "core" or ranks <= cores  # A launcher does not bind two ranks to one core.
         for library in arguments.libraries
+        for is_floor in ([False, True] if arguments.floor else [False])
     ]
 
 
@@ -465,11 +483,15 @@ def measure(arguments: argparse.Namespace) -> tuple[list[Row], list[str]]:
                 if old.row["plan"] != found.row["plan"]:
                     old.row["plan"] += f"|{found.row['plan']}"
         print(f"{done + 1}/{len(jobs)} {cell}", file=sys.stderr, flush=True)
-    rows = [
-        row_of(cell, found)
-        for cell, of_cell in all_found.items()
-        for (_, _), found in sorted(of_cell.items())
-    ]
+    rows = []
+    for cell, of_cell in all_found.items():
+        if cell.is_floor:
+            continue
+        floor = all_found.get(dataclasses.replace(cell, is_floor=True), {})
+        for key, found in sorted(of_cell.items()):
+            rows.append(row_of(cell, found))
+            if key in floor:
+                rows[-1]["floor"] = quartiles(floor[key].average)
     return rows, left_out
 
 

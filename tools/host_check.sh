@@ -7,7 +7,7 @@
 #   tools/host_check.sh pack FILE                here, after `make build`: an archive of 20 MB
 #   tools/host_check.sh run FILE OUT MINUTES [PART...] [-- ARGUMENTS...]     there
 # FILE, a .tar.gz, is carried with the source tree (bench, python, tests/mpi, tools) and holds:
-#   build/lib/libtutti-mpi.so, libtutti.so.0 and build/tests/mpi/{mpich,openmpi}/{paired,collectives,overhead}, stripped
+#   build/lib/libtutti-mpi.so, libtutti.so.0 and build/tests/mpi/{mpich,openmpi}/{paired,collectives,overhead,forward.so}, stripped
 #   mpich/, openmpi/    launchers, libraries and their plug-ins, of .env/ or TUTTI_*_ROOT
 #   python/             msgspec and click for the Python there: PACK_PYTHON, 3.12
 #   commit              the commit that was packed
@@ -38,7 +38,7 @@ pack() {
   cp -L "$from"/lib/libtutti-mpi.so "$from"/lib/libtutti.so.0 "$to/build/lib/" || exit 1
   for name in mpich openmpi; do
     mkdir -p "$to/build/tests/mpi/$name"
-    cp "$from/tests/mpi/$name"/{paired,collectives,overhead} "$to/build/tests/mpi/$name/" || exit 1
+    cp "$from/tests/mpi/$name"/{paired,collectives,overhead,forward.so} "$to/build/tests/mpi/$name/" || exit 1
   done
   local mpich=${TUTTI_MPICH_ROOT:-.env/mpich} openmpi=${TUTTI_OPENMPI_ROOT:-.env/openmpi}
   cp -P "$mpich"/bin/{mpirun,mpiexec,mpiexec.hydra,hydra_pmi_proxy} "$to/mpich/bin/" || exit 1

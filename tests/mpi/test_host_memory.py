@@ -86,7 +86,7 @@ def test_run__a_row_for_each_collective(mpi: harness.Mpi, door: Path, tmp_path: 
 
 def test_run__every_mode(mpich: None, tmp_path: Path) -> None:
     output = tmp_path / "results.json"
-    modes = ["--mode", "all", "--collectives", "bcast,allreduce", "--type", "char"]
+    modes = ["--mode", "all", "--collectives", "bcast,allreduce", "--type", "char", "--floor"]
     done = run(*TINY, "--mpi", "mpich", *modes, "-o", str(output))
     assert done.returncode == 0, done.stdout + done.stderr
     rows = json.loads(output.read_text())["rows"]
@@ -95,6 +95,7 @@ def test_run__every_mode(mpich: None, tmp_path: Path) -> None:
     ] * 2
     # Each call of the mode `compute` has 100 us of work in front of it.
     assert all(row["native_us"] > 90 for row in rows if row["mode"] == "compute")
+    assert all(row["floor"]["p50"] > 0 for row in rows)
 
 
 def test_run__wrong_results_are_counted(mpich: None, tmp_path: Path) -> None:
@@ -138,6 +139,17 @@ def test_summarise__only_plans_of_ours_gain(bench: ModuleType) -> None:
     assert found["median_gain"] == {"bcast": 1.48}  # Of 2, 4, 1 / 1.04 and 1 / 1.1.
     assert len(found["above_bound"]) == 3
     assert len(found["above_bound_surely"]) == 2
+
+
+def test_summarise__a_native_row_is_above_what_any_preload_costs(bench: ModuleType) -> None:
+    floor = {"floor": {"p25": 1.02, "p50": 1.05, "p75": 1.06}}
+    rows = [row(1, 1.07, plan="native", **floor), row(4, 1.09, plan="native", **floor)]
+    found = bench.summarise([*rows, row(16, 1.04, **floor)], 1.03)
+    assert found["above_bound"] == [
+        "mpich bcast 2 osu core 4 native",
+        "mpich bcast 2 osu core 16 direct-gamma",
+    ]
+    assert found["worst_floor"]["ratio"] == 1.05
 
 
 def test_winning__sizes_where_no_measurement_loses(bench: ModuleType) -> None:
