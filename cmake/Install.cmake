@@ -52,9 +52,6 @@ if(NOT SKBUILD)
 
   set(python_directory ${CMAKE_INSTALL_DATADIR}/tutti/python)
   file(RELATIVE_PATH bin_to_python "/${CMAKE_INSTALL_BINDIR}" "/${python_directory}")
-  file(STRINGS "${PROJECT_SOURCE_DIR}/pyproject.toml" python_needs REGEX "^dependencies = ")
-  string(REGEX REPLACE "[^\"]*\"([a-z]+)[^\"]*\"[^\"]*" "\\1 " python_needs "${python_needs}")
-  string(STRIP "${python_needs}" python_needs)
   configure_file("${CMAKE_CURRENT_LIST_DIR}/tutti.in" tutti_command @ONLY)
   install(PROGRAMS "${CMAKE_CURRENT_BINARY_DIR}/tutti_command" COMPONENT command
           DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME tutti)

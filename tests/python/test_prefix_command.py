@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tutti_hpc.__main__ import NEEDED
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LIBRARIES = Path(os.environ.get("TUTTI_LIBRARY_DIR", REPOSITORY / "build/dev/lib"))
@@ -71,6 +72,13 @@ def test_command__names_the_package_it_lacks(prefix: Path) -> None:
     assert bare.returncode == 1
     assert "has no Python package click; remedy: " in bare.stderr
     assert bare.stderr.rstrip().endswith("-m pip install click msgspec")
+
+
+def test_needed__is_what_the_distribution_depends_on() -> None:
+    (listed,) = re.findall(
+        r"^dependencies = \[(.*)\]$", (REPOSITORY / "pyproject.toml").read_text(), re.MULTILINE
+    )
+    assert " ".join(re.findall(r'"([a-z]+)', listed)) == NEEDED
 
 
 def test_command__runs_an_mpi_program(prefix: Path) -> None:
