@@ -1032,6 +1032,9 @@ Status Communicator::run_once(const Route& route, const runners::Call& call) {
   }
   const bool is_in_shared_memory = route.is_in_shared_memory();
   if (is_in_shared_memory) {
+    if (doubted_ > 0) [[unlikely]] {
+      find_number(call);
+    }
     ++calls_;
   } else {
     pass_by();
@@ -1141,6 +1144,54 @@ Status Communicator::stream_status(bool wait) {
     fail(status);
   }
   return status;
+}
+
+void Communicator::doubt_call(bool is_counted) {
+  calls_ -= is_counted ? 1 : 0;
+  if (doubted_ == kDoubtedMax) {
+    count_doubted();
+  }
+  ++doubted_;
+  if (std::byte* const line = find_calls_line(); line != nullptr) {
+    runners::HostArea::turned_away(line).publish(1);
+  }
+  tell_doubts();
+  forget_routes();  // The front door is to see whether the next one is it again.
+}
+
+void Communicator::tell_doubts() {
+  if (std::byte* const line = find_calls_line(); line != nullptr) {
+    runners::HostArea::in_doubt(line).publish(doubted_);
+  }
+}
+
+void Communicator::make_again() {
+  if (doubted_ == 0) {
+    return;
+  }
+  --doubted_;
+  tell_doubts();
+  if (direct_host_runner_ != nullptr) {
+    direct_host_runner_->check_rings();
+  }
+}
+
+void Communicator::count_doubted() {
+  for (; doubted_ > 0; --doubted_) {
+    turn_away();
+  }
+  tell_doubts();
+}
+
+/// Of a call in shared memory, among the numbers that it may have with the others.
+void Communicator::find_number(const runners::Call& call) {
+  const std::uint64_t number =
+      direct_host_runner_->find_number(call, calls_ + 1, calls_ + 1 + doubted_);
+  doubted_ = 0;
+  while (calls_ + 1 < number) {
+    turn_away();
+  }
+  tell_doubts();
 }
 
 Status Communicator::run_direct_host(const runners::Call& call) {

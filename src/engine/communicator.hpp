@@ -147,6 +147,8 @@ class Communicator {
                              select::DataType type, select::ReduceOp op, int device,
                              select::Order order = select::Order::kBlocking);
 
+  /// All buffers of all ranks are in host memory, and no agreement on that belongs to a call.
+  bool is_asserted_host() const { return asserted_host_; }
   /// True when no buffer needs classification, nothing is agreed on any more and no call is timed:
   /// a call's route follows from its arguments.
   bool is_host_only() const { return asserted_host_ && !classifies() && !has_summary_; }
@@ -160,6 +162,8 @@ class Communicator {
   }
   /// Grows when a route that route() gave may be gone.
   std::uint64_t routes_epoch() const { return routes_epoch_; }
+  /// The next call is not to go by what is remembered.
+  void forget_routes() { ++routes_epoch_; }
   /// Once for each call that run() does not carry, before anything of it is done: it takes its
   /// number among the communicator's calls (runners/direct/host_layout.hpp), so that a rank that is
   /// in shared memory meanwhile hears of it.
@@ -174,6 +178,16 @@ class Communicator {
       runners::HostArea::turned_away(calls_line_).publish(1);
     }
   }
+  /// The last call, which has its number (`is_counted`) or has not come so far, was refused at its
+  /// root alone, this rank. Natively it did not happen: the root may make it again, once for the
+  /// others' once, or may be the only one to make it; or the others made it. A later call in shared
+  /// memory finds out which by the number that it has there.
+  void doubt_call(bool is_counted);
+  bool has_doubts() const { return doubted_ > 0; }
+  /// The next call is the last of those made again.
+  void make_again();
+  /// Takes them for made by all others.
+  void count_doubted();
   /// For the scope of a collective of the MPI library's own, which has passed by: somebody looks
   /// whether the ranks live.
   WatchedCall watch() const { return {watched_calls_, calls_}; }
@@ -326,7 +340,6 @@ class Communicator {
       runners::HostArea::pass_by(calls_line_, calls_);
     }
   }
-  void forget_routes() { ++routes_epoch_; }
   void lose_messages();
   /// Whether some rule can give a call of this communicator a plan other than the MPI's own, as far
   /// as is known before the first call.
@@ -335,6 +348,9 @@ class Communicator {
               std::optional<select::Memory> memory) const;
   CachedRoute& cached_route(const select::Shape& shape);
   Status run_once(const Route& route, const runners::Call& call);
+  void find_number(const runners::Call& call);
+  /// Nobody is to wait in shared memory for this rank to leave calls that are in doubt.
+  void tell_doubts();
   Status agree_memory(MemoryModes::Class& memory, int device);
   /// Loads the CCL and brings up its communicator; the answer is agreed (ccl_setup.cpp).
   Status setup_ccl(int device);
@@ -424,7 +440,10 @@ class Communicator {
   bool is_no_origin_ = false;
   std::shared_ptr<runners::HostMemory> host_memory_;
   // What a call that passes by needs, side by side.
-  std::uint64_t calls_ = 0;  ///< That this rank has made, whatever carried them.
+  std::uint64_t calls_ = 0;    ///< That this rank has made, whatever carried them.
+  std::uint64_t doubted_ = 0;  ///< Beside these (doubt_call()).
+  /// So few that nobody waits in shared memory for this rank to leave earlier calls.
+  static constexpr std::uint64_t kDoubtedMax = runners::HostLayout::kBriefSlots - 2;
   /// Where this rank tells the others of them, since the last call whose route was not known; null:
   /// nobody reads it.
   std::byte* calls_line_ = nullptr;

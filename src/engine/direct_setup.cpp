@@ -152,7 +152,8 @@ Status Communicator::agree_direct_host(std::string* refusal) {
                                          .is_crowded = facts_.oversubscribed,
                                          .are_mapped = are_mapped_,
                                          .progress = [this] { bootstrap_.progress(); },
-                                         .calls = &calls_});
+                                         .calls = &calls_,
+                                         .calls_doubted = doubted_});
   if (made.ok()) {
     direct_host_runner_ = std::move(*made);
     calls_line_ = find_calls_line();

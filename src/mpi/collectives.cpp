@@ -59,6 +59,23 @@ inline int carry_remembered(const Described& call, const engine::Route& route) {
   return call.call_native();
 }
 
+/// At the root of a rooted collective, which may be refused there alone; apart, since the arguments
+/// are saved for it.
+template <auto kDescribe, auto kOther, class... Arguments>
+[[gnu::noinline]] int carry_at_root(Arguments... arguments, const engine::Route* route) {
+  const auto call = kDescribe(arguments...);
+  if (call.view.send == call.view.recv) [[unlikely]] {
+    return kOther(arguments...);  // It may be refused, and have no number then.
+  }
+  Session* const session = t_last.session;
+  const engine::Communicator* const engine = t_last.engine;
+  const int code = carry_remembered(call, *route);
+  if (code != MPI_SUCCESS) [[unlikely]] {
+    note_refused(*session, *engine, call.view);
+  }
+  return code;
+}
+
 /// On a communicator with device memory; apart, since the looks at the buffers are calls, for which
 /// the arguments would be saved and restored where there is none.
 template <auto kDescribe, auto kOther, class... Arguments>
@@ -90,6 +107,9 @@ inline int carry(Arguments... arguments) {
   }
   if (memo->has_devices()) [[unlikely]] {
     return look_and_carry<kDescribe, kOther, Arguments...>(arguments..., route);
+  }
+  if (memo->is_root_of(call.view)) {
+    return carry_at_root<kDescribe, kOther, Arguments...>(arguments..., route);
   }
   return carry_remembered(call, *route);
 }
@@ -358,12 +378,14 @@ struct Wrap {
 /// No buffers: the MPI's own, or a schedule. Asked for all the same, so that a rule that wants
 /// something else is reported as the fall-back it is.
 /// `*native`: its route where the MPI's own is to carry it.
-Status run_barrier(engine::Communicator& engine, const engine::Route** native) {
+Status run_barrier(Session& session, const engine::Route** native) {
+  engine::Communicator& engine = *session.engine;
   // A rank that failed sends nothing more: peers that are still in the call that failed would take
   // a barrier's messages for that call's, and its data for arrived.
   if (!engine.failure().ok()) [[unlikely]] {
     return engine.failure();
   }
+  settle_refused(session, View());
   TUTTI_ASSIGN_OR_RETURN(
       const engine::Route* route,
       engine.route(Collective::kBarrier, 0, select::DataType::kByte, select::ReduceOp::kNone, -1));
@@ -386,7 +408,7 @@ int any_barrier(MPI_Comm comm) {
   const engine::TimedCall timed(session->engine->process().summary(), Collective::kBarrier);
   const engine::Route* native = nullptr;
   engine::Communicator& engine = *session->engine;
-  const Status status = guarded([&] { return run_barrier(engine, &native); });
+  const Status status = guarded([&] { return run_barrier(*session, &native); });
   if (!status.ok()) {
     return fail_call(*session, engine, status);
   }

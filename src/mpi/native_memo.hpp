@@ -20,11 +20,16 @@ namespace tutti::mpi::TUTTI_FLAVOUR {
 
 class NativeMemo {
  public:
-  /// `ranks`: of the communicator.
-  NativeMemo(int ranks, bool has_devices)
-      : ranks_(static_cast<std::size_t>(ranks)), has_devices_(has_devices) {}
+  /// `rank`, `ranks`: of the communicator.
+  NativeMemo(int rank, int ranks, bool has_devices)
+      : rank_(rank), ranks_(static_cast<std::size_t>(ranks)), has_devices_(has_devices) {}
 
   bool has_devices() const { return has_devices_; }
+  /// The call has two buffers here and one on the other ranks.
+  bool is_root_of(const View& view) const {
+    return select::is_rooted(view.collective) && view.collective != select::Collective::kBcast &&
+           view.root == rank_;
+  }
   /// engine::Communicator::routes_epoch() that the routes here are of.
   std::uint64_t epoch() const { return epoch_; }
   void renew(std::uint64_t epoch) {
@@ -139,6 +144,7 @@ class NativeMemo {
            static_cast<std::size_t>(view.collective);
   }
 
+  int rank_;
   std::size_t ranks_;
   bool has_devices_;
   std::uint64_t epoch_ = 0;

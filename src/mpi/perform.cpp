@@ -111,6 +111,14 @@ class Performance {
 
   /// Empty: the code to return is in `code`.
   Status run(int* code);
+  /// Of a native call that was refused.
+  Status note_refused_native() {
+    if (read_arguments() && is_refused_at_root_alone()) {
+      session_.refused = std::make_unique<RefusedAtRoot>(view_, /*may_be_apart=*/false);
+      engine_.doubt_call(/*is_counted=*/true);
+    }
+    return {};
+  }
 
  private:
   /// False: not a call of ours. `refused_` is then the error, or MPI_SUCCESS where MPI is to judge.
@@ -122,8 +130,11 @@ class Performance {
   }
   bool has_readable_size() const;
   bool is_refused_by_mpi();
+  bool is_refused_at_root_alone();
+  Status refuse_at_root_alone(int* code);
   bool has_null() const;
   bool is_aliased() const;
+  int found_aliasing() const;
   bool has_uncommitted();
   bool may_be_uncommitted(const Side& side) const;
   bool is_known(MPI_Datatype type);
@@ -553,21 +564,61 @@ bool Performance::has_uncommitted() {
   return false;
 }
 
+/// The error class that MPI has for this call's aliased buffers; MPI_SUCCESS: none.
+int Performance::found_aliasing() const {
+  if (!is_aliased()) {
+    return MPI_SUCCESS;
+  }
+  std::uint64_t elements = reduction_ ? recv_elements_ : static_cast<std::uint64_t>(send_.count);
+  for (int i = 0; i < ranks_ && !reduction_ && send_.form != Form::kOne && send_.counts; ++i) {
+    elements += static_cast<std::uint64_t>(send_.counts[static_cast<std::size_t>(i)]);
+  }
+  return aliasing_error(view_.collective, elements);
+}
+
 /// Of a call that MPI does not get as the application made it: what MPI would find in it.
 bool Performance::is_refused_by_mpi() {
   if (has_null()) {
     return !refuse(MPI_ERR_BUFFER);
   }
-  if (is_aliased()) {
-    std::uint64_t elements = reduction_ ? recv_elements_ : static_cast<std::uint64_t>(send_.count);
-    for (int i = 0; i < ranks_ && !reduction_ && send_.form != Form::kOne && send_.counts; ++i) {
-      elements += static_cast<std::uint64_t>(send_.counts[static_cast<std::size_t>(i)]);
-    }
-    if (const int found = aliasing_error(view_.collective, elements); found != MPI_SUCCESS) {
-      return !refuse(found);
-    }
+  if (const int found = found_aliasing(); found != MPI_SUCCESS) {
+    return !refuse(found);
   }
   return has_uncommitted();
+}
+
+/// Of rooted collectives only the root has two buffers, and so only its call can be refused for
+/// them. Any other fault may be every rank's, which then is in step with them. Calls for which the
+/// ranks agree on the memory have their numbers by then.
+bool Performance::is_refused_at_root_alone() {
+  if (!select::is_rooted(view_.collective) || rank_ != view_.root ||
+      found_aliasing() == MPI_SUCCESS || !engine_.is_asserted_host() || has_null()) {
+    return false;
+  }
+  const int refused = refused_;
+  const bool is_all = !has_uncommitted();
+  refused_ = refused;
+  return is_all;
+}
+
+/// MPI says so itself, and before anything of the call is sent.
+Status Performance::refuse_at_root_alone(int* code) {
+  bool may_be_apart = engine_.may_be_apart(view_.collective);
+  if (may_be_apart) {
+    TUTTI_ASSIGN_OR_RETURN(const engine::Route* route,
+                           engine_.route(view_.collective, bytes_, type_, op_, -1));
+    may_be_apart = !route->native_flat && !route->is_in_shared_memory();
+  }
+  session_.refused = std::make_unique<RefusedAtRoot>(view_, may_be_apart);
+  engine_.doubt_call(/*is_counted=*/false);
+  *code = call_native(view_.send, view_.recv);
+  // The application's error handler may have freed the communicator.
+  if (*code == MPI_SUCCESS && has_engine(&session_, &engine_)) {
+    session_.refused.reset();
+    engine_.make_again();
+    engine_.pass_by();
+  }
+  return {};
 }
 
 /// Whether total_bytes() is what it is on the ranks whose arguments are right.
@@ -635,6 +686,7 @@ Status Performance::run(int* code) {
   if (!engine_.failure().ok()) [[unlikely]] {
     return engine_.failure();
   }
+  settle_refused(session_, view_);
   if (!read_arguments()) {
     return turn_away(code, nullptr);
   }
@@ -643,6 +695,9 @@ Status Performance::run(int* code) {
     engine_.pass_by();
     *code = call_native(view_.send, view_.recv);  // Nothing moves; the same on every rank.
     return {};
+  }
+  if (is_refused_at_root_alone()) [[unlikely]] {
+    return refuse_at_root_alone(code);
   }
   classify();
   const int device = std::max(send_.memory.device, recv_.memory.device);
@@ -1292,6 +1347,36 @@ Status Performance::run_movement(const engine::Route& route) {
 
 }  // namespace
 
+void settle_refused(Session& session, const View& view) {
+  if (session.refused == nullptr) [[likely]] {
+    return;
+  }
+  engine::Communicator& engine = *session.engine;
+  const RefusedAtRoot& refused = *session.refused;
+  const bool is_alike = view.is_alike(refused.view);
+  if (is_alike && (view.send == refused.view.send) != (view.recv == refused.view.recv)) {
+    engine.make_again();  // With one other buffer.
+  } else if (refused.may_be_apart) {
+    engine.count_doubted();
+    engine.refuse();
+  } else if (is_alike) {
+    engine.count_doubted();  // What the others sent for the refused one is not this one's.
+  } else if (engine.has_doubts()) {
+    return;
+  }
+  session.refused.reset();
+}
+
+void note_refused(Session& session, const engine::Communicator& engine, const View& view) {
+  if (!has_engine(&session, &engine)) {
+    return;  // The application's error handler has freed the communicator.
+  }
+  auto none = [](const void* /*send*/, const void* /*recv*/) -> int { return MPI_SUCCESS; };
+  // Without memory for it the call counts as made.
+  static_cast<void>(
+      guarded([&] { return Performance(session, view, NativeCall(none)).note_refused_native(); }));
+}
+
 void remember_native(Session& session, const View& view, const engine::Route& route) {
   engine::Communicator& engine = *session.engine;
   // Many communicators have one call.
@@ -1305,7 +1390,8 @@ void remember_native(Session& session, const View& view, const engine::Route& ro
   }
   try {
     if (session.memo == nullptr) {
-      session.memo = std::make_unique<NativeMemo>(session.library->ranks(), has_devices);
+      session.memo = std::make_unique<NativeMemo>(session.library->rank(), session.library->ranks(),
+                                                  has_devices);
     }
   } catch (const std::bad_alloc&) {
     return;  // Slower, and right.

@@ -524,6 +524,7 @@ void restart(Session* session) {
   // Threads that looked it up last would take it for started again, with or without an engine.
   g_generation.fetch_add(1, std::memory_order_acq_rel);
   session->memo.reset();
+  session->refused.reset();
   session->engine.reset();
   session->library.reset();
   session->inert = false;

@@ -30,7 +30,8 @@ struct Session {
   /// Null until the first collective, and after MPI_Finalize has begun.
   std::unique_ptr<Library> library;
   std::unique_ptr<engine::Communicator> engine;
-  std::unique_ptr<NativeMemo> memo;  ///< Null until there is something to remember.
+  std::unique_ptr<NativeMemo> memo;        ///< Null until there is something to remember.
+  std::unique_ptr<RefusedAtRoot> refused;  ///< The last such call, of those in doubt.
   /// Every call goes straight to MPI: an intercommunicator, nothing to gain, or shut down.
   bool inert = false;
   bool are_duplicates_inert = false;

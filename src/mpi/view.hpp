@@ -49,6 +49,23 @@ struct View {
   const MPI_Datatype* recv_types = nullptr;
   MPI_Op op{};
   int root = 0;
+
+  /// The same call, whatever its buffers are.
+  bool is_alike(const View& other) const {
+    return collective == other.collective && root == other.root && op == other.op &&
+           send_count == other.send_count && send_type == other.send_type &&
+           send_counts.is_same_array(other.send_counts) &&
+           send_displs.is_same_array(other.send_displs) && recv_count == other.recv_count &&
+           recv_type == other.recv_type && recv_counts.is_same_array(other.recv_counts) &&
+           recv_displs.is_same_array(other.recv_displs);
+  }
+};
+
+/// A call that was refused on this rank, its root, for what only a root can get wrong
+/// (engine::Communicator::doubt_call()).
+struct RefusedAtRoot {
+  View view;
+  bool may_be_apart;  ///< The others may be in steps of ours (engine::Communicator::refuse()).
 };
 
 }  // namespace tutti::mpi::TUTTI_FLAVOUR

@@ -6,12 +6,17 @@
  * preload; the calls after it must give right results, whatever carries them.
  *
  * Usage: refused [--memory KIND] [--calls alike|one] [--only NUMBER] [--apart]
- *                [--churn N] [--live N] [--far] [--known] [--threads]
+ *                [--churn N] [--live N] [--far] [--known] [--again] [--lost] [--alone]
+ *                [--threads]
  *   --calls  alike: wrong on every rank (default); one: at the root, or on one rank, alone.
  *   --apart  each call is the first of a communicator of its own.
  *   --churn  instead: N communicators, one after the other, each with an allreduce, a call that is
  *            refused or odd, another allreduce. Memory must not grow.
  *   --live   instead: as many communicators as there may be at once, at most N, each with calls.
+ *   --again  instead: rooted collectives with aliased buffers; a root whose call is refused makes
+ * it again with a buffer of its own, or in place, which its peers make once.
+ *   --lost   instead: a root makes such a call again after calls of another communicator.
+ *   --alone  instead: a root makes such calls alone, and its peers make none (MPICH refuses them).
  *   --known  instead: a call that was made often, with a root that is none on any rank, where one
  *            rank has looked at another communicator meanwhile.
  *   --threads  with MPI_THREAD_MULTIPLE.
@@ -352,6 +357,146 @@ static void all_calls(bool alike, int only, bool apart) {
   MPI_Comm_free(&comm);
 }
 
+/* What the root has of its call. */
+static int call_rooted(int number, int root, int n, void* send, void* recv, MPI_Comm comm) {
+  switch (number) {
+    case 0:
+      return MPI_Gather(send, n, MPI_INT, recv, n, MPI_INT, root, comm);
+    case 1:
+      return MPI_Gatherv(send, n, MPI_INT, recv, counts, displs, MPI_INT, root, comm);
+    case 2:
+      return MPI_Scatter(send, n, MPI_INT, recv, n, MPI_INT, root, comm);
+    case 3:
+      return MPI_Scatterv(send, counts, displs, MPI_INT, recv, n, MPI_INT, root, comm);
+    default:
+      return MPI_Reduce(send, recv, n, MPI_INT, MPI_SUM, root, comm);
+  }
+}
+
+/* On all ranks, `salt` in what they send. `alias`: the root's buffers are one at first, and its
+ * second call, if the first is refused, has another buffer or MPI_IN_PLACE. */
+static void rooted_call(int number, int root, bool alias, bool in_place, int salt, MPI_Comm comm) {
+  static const char* const names[] = {"gather", "gatherv", "scatter", "scatterv", "reduce"};
+  const int n = kCount;
+  const bool scatters = number == 2 || number == 3;
+  const bool blocks = number < 2;
+  for (int i = 0; i < n * ranks; ++i) mirror[i] = salt + 1000 * rank + i;
+  memory_write(on_device, in, mirror, sizeof(int) * (size_t)(n * ranks));
+  int* send = in;
+  int* recv = out;
+  int code = MPI_SUCCESS;
+  bool is_refused = false;
+  if (alias && rank == root) {
+    /* Of a gather the own block lies where it is received, of a scatter where it is sent from. */
+    int* const one = scatters ? in : out;
+    int* const own = number == 4 ? one : one + root * n;
+    if (!scatters) memory_write(on_device, own, mirror, sizeof(int) * (size_t)n);
+    code = call_rooted(number, root, n, scatters ? in : own, scatters ? own : out, comm);
+    is_refused = code != MPI_SUCCESS;
+    send = scatters ? in : own;
+    recv = scatters ? own : out;
+    if (is_refused && in_place) {
+      send = scatters ? in : MPI_IN_PLACE;
+      recv = scatters ? MPI_IN_PLACE : out;
+    } else if (is_refused && scatters) {
+      recv = out;
+    } else if (is_refused) {
+      send = in;
+    }
+  }
+  const bool makes = !alias || rank != root || is_refused;
+  if (makes) code = call_rooted(number, root, n, send, recv, comm);
+  expect(code == MPI_SUCCESS, "the call that is right fails", names[number]);
+  if (code != MPI_SUCCESS || !(scatters || rank == root)) return;
+  int* const result = recv == MPI_IN_PLACE ? in + root * n : recv;
+  const int elements = blocks ? n * ranks : n;
+  memory_read(on_device, mirror, result, sizeof(int) * (size_t)elements);
+  bool good = true;
+  for (int i = 0; i < elements; ++i) {
+    const int wanted = blocks     ? salt + 1000 * (i / n) + i % n
+                       : scatters ? salt + 1000 * root + rank * n + i
+                                  : ranks * (salt + i) + 1000 * (ranks * (ranks - 1) / 2);
+    good = good && mirror[i] == wanted;
+  }
+  expect(good, "the call that is right has another result", names[number]);
+}
+
+/* As natively: the peers make none of the calls that a root makes and that are refused there. The
+ * next one in shared memory is one that every rank waits in, or one in which the root waits for
+ * nobody. */
+static void alone(void) {
+  for (int root = 0; root < ranks; ++root) {
+    for (int refused = 1; refused <= 6; ++refused) {
+      MPI_Comm comm = returning();
+      for (int i = 0; i < 4; ++i) {
+        rooted_call(refused % 5, root, false, false, i, comm);
+        bool are_refused = true;
+        for (int number = 0; number < refused && rank == root; ++number) {
+          int* const own = number % 5 == 4 ? out : out + root * kCount;
+          const bool scatters = number % 5 == 2 || number % 5 == 3;
+          are_refused = are_refused && call_rooted(number % 5, root, kCount, scatters ? out : own,
+                                                   scatters ? own : out, comm) != MPI_SUCCESS;
+        }
+        expect(are_refused, "a call that aliases passes", "alone");
+        if (i % 2 == 0) rooted_call(refused % 5, root, false, false, 7 * i + 1, comm);
+        right_calls(comm, i, "alone");
+      }
+      MPI_Comm_free(&comm);
+    }
+  }
+}
+
+/* A root makes its call again when its peers' memory has served another communicator since: as
+ * natively, or an error of that call. */
+static void lost(void) {
+  for (int i = 0; i < 20; ++i) {
+    MPI_Comm comm = returning();
+    MPI_Comm other = returning();
+    right_calls(comm, i, "lost");
+    right_calls(other, i, "lost");
+    const int n = kCount;
+    for (int j = 0; j < n * ranks; ++j) mirror[j] = i + 1000 * rank + j;
+    memory_write(on_device, in, mirror, sizeof(int) * (size_t)(n * ranks));
+    memory_write(on_device, out, mirror, sizeof(int) * (size_t)n);
+    int code = MPI_Gather(rank == 0 ? out : in, n, MPI_INT, out, n, MPI_INT, 0, comm);
+    if (code != MPI_SUCCESS) {
+      /* Behind the back of the others, who go on to what comes next. */
+      const struct timespec while_they_go_on = {.tv_sec = 0, .tv_nsec = 30 * 1000 * 1000};
+      if (i % 2 == 0) nanosleep(&while_they_go_on, NULL);
+      code = MPI_Gather(in, n, MPI_INT, out, n, MPI_INT, 0, comm);
+      bool good = true;
+      memory_read(on_device, mirror, out, sizeof(int) * (size_t)(n * ranks));
+      for (int j = 0; j < n * ranks; ++j) {
+        good = good && mirror[j] == i + 1000 * (j / n) + j % n;
+      }
+      expect(good || code != MPI_SUCCESS, "a gather made too late is wrong", "lost");
+    }
+    right_calls(other, i, "lost");
+    right_calls(comm, i, "lost");
+    MPI_Comm_free(&comm);
+    MPI_Comm_free(&other);
+  }
+}
+
+static void again(void) {
+  for (int number = 0; number < 5; ++number) {
+    for (int root = 0; root < ranks; ++root) {
+      for (int in_place = 0; in_place < 2; ++in_place) {
+        MPI_Comm comm = returning();
+        /* First, and when the preload knows the call. */
+        for (int i = 0; i < 4; ++i) {
+          rooted_call(number, root, true, in_place, 7 * i, comm);
+          rooted_call(number, root, false, false, 7 * i + 1, comm);
+          rooted_call((number + 1) % 5, root, true, in_place, 7 * i + 2, comm);
+          right_calls(comm, i, "again");
+          MPI_Barrier(comm);
+        }
+        MPI_Comm_free(&comm);
+      }
+    }
+  }
+}
+
 static long resident_kib(void) {
   char line[256];
   long kib = 0;
@@ -517,6 +662,9 @@ int main(int argc, char** argv) {
   bool apart = false;
   bool is_far = false;
   bool is_known = false;
+  bool is_again = false;
+  bool is_lost = false;
+  bool is_alone = false;
   int only = -1;
   int churn_times = 0;
   int live_most = 0;
@@ -524,6 +672,9 @@ int main(int argc, char** argv) {
     if (strcmp(argv[i], "--apart") == 0) apart = true;
     if (strcmp(argv[i], "--far") == 0) is_far = true;
     if (strcmp(argv[i], "--known") == 0) is_known = true;
+    if (strcmp(argv[i], "--again") == 0) is_again = true;
+    if (strcmp(argv[i], "--lost") == 0) is_lost = true;
+    if (strcmp(argv[i], "--alone") == 0) is_alone = true;
     if (i + 1 == argc) break;
     if (strcmp(argv[i], "--memory") == 0) memory = argv[i + 1];
     if (strcmp(argv[i], "--calls") == 0) alike = strcmp(argv[i + 1], "alike") == 0;
@@ -554,6 +705,12 @@ int main(int argc, char** argv) {
     live(live_most);
   } else if (is_far) {
     far_apart();
+  } else if (is_alone) {
+    alone();
+  } else if (is_lost) {
+    lost();
+  } else if (is_again) {
+    again();
   } else if (is_known) {
     known();
   } else {

@@ -22,6 +22,9 @@ SCHEDULES = {
     "TUTTI_ALLTOALL": "schedule:linear",
     "TUTTI_ALLTOALLV": "schedule:linear",
     "TUTTI_BCAST": "schedule:knomial",
+    "TUTTI_GATHER": "schedule:binomial",
+    "TUTTI_SCATTER": "schedule:binomial",
+    "TUTTI_REDUCE": "schedule:binomial",
 }
 # Name: memory, plan for all collectives, virtual nodes, more variables.
 PLANS: dict[str, tuple[str, str, int, dict[str, str]]] = {
@@ -155,6 +158,40 @@ def test_live__an_inert_communicator_costs_little(mpi: Mpi, door: Path, tmp_path
     _, natively = live(refused(mpi, tmp_path, "default", *most, preload=False))
     _, ours = live(refused(mpi, tmp_path, "default", *most, extra={"TUTTI_ENABLE": "0"}))
     assert ours - natively < 1024
+
+
+@pytest.mark.parametrize("is_mixed", [False, True], ids=["alike", "mixed"])
+@pytest.mark.parametrize("plan", ["default", "direct", "schedules"])
+def test_again__a_root_that_was_refused_for_aliased_buffers_makes_its_call_again(
+    mpi: Mpi, plan: str, is_mixed: bool, door: Path, tmp_path: Path
+) -> None:
+    once_per_library(mpi)
+    refused(mpi, tmp_path, "default", "--again", preload=False).assert_passed("refused")
+    # Some of the calls native, the others in shared memory: one order of numbers for both.
+    mixed = {f"TUTTI_{name}": "native" for name in ("GATHER", "SCATTERV", "REDUCE")}
+    extra = TIMEOUT | (mixed if is_mixed else {})
+    refused(mpi, tmp_path, plan, "--again", extra=extra).assert_passed("refused")
+
+
+def test_lost__a_call_made_again_too_late_is_an_error_or_right(
+    mpi: Mpi, door: Path, tmp_path: Path
+) -> None:
+    once_per_library(mpi)
+    refused(mpi, tmp_path, "direct", "--lost", extra=TIMEOUT).assert_passed("refused")
+
+
+@pytest.mark.parametrize("is_mixed", [False, True], ids=["alike", "mixed"])
+@pytest.mark.parametrize("plan", ["default", "direct"])
+def test_alone__calls_that_a_root_makes_alone_and_that_are_refused_did_not_happen(
+    mpi: Mpi, plan: str, is_mixed: bool, door: Path, tmp_path: Path
+) -> None:
+    once_per_library(mpi)
+    if mpi.flavour == "openmpi":
+        pytest.skip("Open MPI refuses no aliased buffers of gather and scatter")
+    refused(mpi, tmp_path, "default", "--alone", preload=False).assert_passed("refused")
+    mixed = {f"TUTTI_{name}": "native" for name in ("GATHER", "SCATTERV", "REDUCE")}
+    extra = TIMEOUT | (mixed if is_mixed else {})
+    refused(mpi, tmp_path, plan, "--alone", extra=extra).assert_passed("refused")
 
 
 @pytest.mark.parametrize("plan", ["default-device", "staged", "direct-device"])

@@ -324,6 +324,22 @@ bool DirectHostRunner::post_piece(int reader, Stream& stream) {
   return true;
 }
 
+std::optional<bool> DirectHostRunner::is_call_of(int peer, std::uint64_t number,
+                                                 const HostCallHead& head) const {
+  // Read first: it may show its call just before it leaves.
+  const bool has_left = area(peer).calls_done().read() >= number;
+  if (area(peer).call_number(number).read() == number) {
+    return *area(peer).call_head(number) == head;
+  }
+  for (int place = 0; place < HostLayout::kStreamsAhead; ++place) {
+    const HostArea::Stream entry = area(peer).stream(rank_, static_cast<std::uint64_t>(place));
+    if (const std::uint64_t tag = entry.call.read(); ((tag ^ number) & kCallMask) == 0) {
+      return tag == tag_of(number, head);
+    }
+  }
+  return has_left ? std::optional(false) : std::nullopt;
+}
+
 /// Finds the stream that `writer` has begun for this call. False: there is none yet.
 bool DirectHostRunner::find_stream(int writer, Stream& stream) {
   const auto i = static_cast<std::size_t>(writer);

@@ -12,6 +12,10 @@
 //   passed_by                     the last one that went another way, told before it is done
 //   refused                       the last one that was refused for its arguments
 //   turned_away                   not 0: some were, and the others may not have made them
+//   in_doubt                      not 0: the rank may still read what was written for calls that it
+//                                 has not left, and nobody is to wait for it
+//   rings_lost                    calls up to this one have no data in the rings any more, though
+//                                 not all ranks have left them
 //   meeting, met                  meetings (DirectHostRunner::meet): come to; read of all others
 //   staged, reduced               rounds of reductions: own input written, as a position; inputs of
 //                                 all ranks read, as a key (HostLayout::round_key)
@@ -212,6 +216,12 @@ class HostArea {
   /// Not 0: of the rank's calls some were refused, and the others may not have made them.
   static HostCounter turned_away(std::byte* calls_line) {
     return HostCounter(calls_line + 3 * sizeof(std::uint64_t));
+  }
+  static HostCounter in_doubt(std::byte* calls_line) {
+    return HostCounter(calls_line + 4 * sizeof(std::uint64_t));
+  }
+  HostCounter rings_lost() const {
+    return HostCounter(line(HostLayout::kCallsDone) + 5 * sizeof(std::uint64_t));
   }
   /// Where calls_done and passed_by are, for pass_by().
   std::byte* calls_line() const { return line(HostLayout::kCallsDone); }

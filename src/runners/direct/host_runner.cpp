@@ -3,6 +3,8 @@
 #include "runners/direct/host_runner.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <numeric>
 #include <string>
@@ -246,7 +248,8 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
     status = Status(ErrorCode::kUnavailable, status.message());
   }
   if (!options.are_mapped) {
-    status = agree_on_mappings(*use, options.calls == nullptr ? 0 : *options.calls, status);
+    const std::uint64_t calls = options.calls == nullptr ? 0 : *options.calls;
+    status = agree_on_mappings(*use, calls + options.calls_doubted, status);
   } else if (!status.ok()) {
     memory->tell_failure(mine.part);  // The others do not expect it.
     status = Status(ErrorCode::kLibraryFailed, status.message());
@@ -310,7 +313,15 @@ bool DirectHostRunner::claim_rings() {
     HostPeers peers = last->peers;
     peers.progress = peers_.progress;
     BoundedWait bounded_wait(peers);
-    while (!last->is_taken(peer) && bounded_wait.wait([peer](int rank) { return rank == peer; })) {
+    const auto i = static_cast<std::size_t>(peer);
+    const HostCounter doubt = HostArea::in_doubt(last->peers.areas[i].calls_line());
+    while (!last->is_taken(peer) && doubt.read() == 0 &&
+           bounded_wait.wait([peer](int rank) { return rank == peer; })) {
+    }
+    if (doubt.read() != 0) {
+      const auto own = static_cast<std::size_t>(last->rank);
+      last->peers.areas[own].rings_lost().publish(last->last_call);
+      std::atomic_thread_fence(std::memory_order_seq_cst);  // Before what is written there now.
     }
     // A rank that has died reads nothing any more.
     if (!bounded_wait.failure().ok() && bounded_wait.failure().code() == ErrorCode::kTimeout) {
@@ -344,7 +355,7 @@ Status DirectHostRunner::run(Scope scope, const Call& call) {
   const std::uint64_t before = std::exchange(calls_, counted_ != nullptr ? *counted_ : calls_ + 1);
   const std::uint64_t since = calls_ - before;
   ways_ = (since < kWaysKept ? ways_ << since : 0) | 1;
-  const bool done = carry_out(call);
+  const bool done = carry_out(call) && (!checks_rings_ || had_rings());
   // In every case this rank reads nothing of this call any more.
   mine().calls_done().publish(calls_);
   if (!done && failure_.code() == ErrorCode::kMismatch) {
@@ -356,6 +367,48 @@ Status DirectHostRunner::run(Scope scope, const Call& call) {
     return failure_;
   }
   return {};
+}
+
+std::uint64_t DirectHostRunner::find_number(const Call& call, std::uint64_t first,
+                                            std::uint64_t last) {
+  check_rings();
+  using Clock = std::chrono::steady_clock;
+  const HostCallHead wanted = head_of(call, contribution_bytes(call, layout_.ranks));
+  const bool goes_to_root = to_root(call.collective) || call.collective == Collective::kGatherv;
+  const bool waits = !select::is_rooted(call.collective) || is_mine(call.root) == goes_to_root;
+  const Clock::time_point end = Clock::now() + std::chrono::seconds(1);
+  // One that moves nothing in this call leaves no trace.
+  const auto shows_call = [&](int rank) {
+    const auto i = static_cast<std::size_t>(rank);
+    return !is_mine(rank) && (!has_counts(call.collective) ||
+                              (!call.recv_counts.empty() && call.recv_counts[i] > 0) ||
+                              (!call.send_counts.empty() && call.send_counts[i] > 0));
+  };
+  int peer = 0;
+  if (select::is_rooted(call.collective) && !is_mine(call.root)) {
+    peer = call.root;
+  } else {
+    while (peer < layout_.ranks && !shows_call(peer)) {
+      ++peer;
+    }
+  }
+  if (peer == layout_.ranks) {
+    return last;
+  }
+  for (std::uint64_t number = first; number < last; ++number) {
+    BoundedWait bounded_wait(peers_);
+    std::optional<bool> is_it;
+    while (!(is_it = is_call_of(peer, number, wanted))) {
+      if (!bounded_wait.wait([peer](int rank) { return rank == peer; }) ||
+          (!waits && Clock::now() > end)) {
+        return last;
+      }
+    }
+    if (*is_it) {
+      return number;
+    }
+  }
+  return last;
 }
 
 template <class CounterOf>
@@ -485,6 +538,17 @@ bool DirectHostRunner::await(const HostCounter& counter, std::uint64_t at_least,
   BoundedWait bounded_wait(peers_, calls_);
   while (counter.read() < at_least) {
     if (!wait_for(peer, bounded_wait, announces)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool DirectHostRunner::had_rings() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // After what was read there.
+  for (int peer = 0; peer < layout_.ranks; ++peer) {
+    if (!is_mine(peer) && area(peer).rings_lost().read() >= calls_) {
+      mismatch(peer, "no longer has the data of this call, which this rank makes too late");
       return false;
     }
   }

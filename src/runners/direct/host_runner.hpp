@@ -50,6 +50,8 @@ class DirectHostRunner : public Runner {
     /// The number of the communicator's last call, the one to run() included, as others tell them
     /// that go another way (HostArea::pass_by); null: all go through run().
     const std::uint64_t* calls = nullptr;
+    /// Calls that the others may have made beside those (find_number()).
+    std::uint64_t calls_doubted = 0;
   };
   /// What a rank tells the others of its communicator; fixed size, to be sent as bytes.
   struct Introduction {
@@ -86,6 +88,13 @@ class DirectHostRunner : public Runner {
 
   /// Scope::kWhole only. After an error other than kMismatch every further call fails at once.
   Status run(Scope scope, const Call& call) override;
+  /// Of a call to come, whose number this rank does not know: there may be calls before it that the
+  /// others have made and this rank has not. The first of `first` to `last` under which another
+  /// rank makes it, else `last`. Where the call itself waits for others this does so, too; else for
+  /// a second at most.
+  std::uint64_t find_number(const Call& call, std::uint64_t first, std::uint64_t last);
+  /// Calls of this rank come so late that others may have used their rings since.
+  void check_rings() { checks_rings_ = true; }
   /// Collective over all ranks, also those whose calls have failed, and no call: each tells `own`,
   /// of at most HostLayout::kMeetingBytes, and gets what all have told, by rank (null: it wants
   /// nothing). For communicators that are made of this one: MPI has seen to it that all ranks come.
@@ -139,6 +148,8 @@ class DirectHostRunner : public Runner {
   /// Before this rank writes its line of this call: those who read the line, or the brief slot,
   /// that it takes the place of must have left their call.
   bool await_place(std::uint64_t places);
+  /// After this call, of which others may have had data in their rings.
+  bool had_rings();
   /// Tells the others what this rank calls, if it has not: after a long wait, when one of them may
   /// wait for this rank in another call.
   void announce();
@@ -147,6 +158,8 @@ class DirectHostRunner : public Runner {
   template <class Awaited>
   bool wait(BoundedWait& bounded_wait, Awaited awaited, bool announces = true);
   bool wait_for(int peer, BoundedWait& bounded_wait, bool announces = true);
+  /// Whether this is rank `peer`'s call of that number; null: it has not shown yet what it calls.
+  std::optional<bool> is_call_of(int peer, std::uint64_t number, const HostCallHead& head) const;
   /// Rank `peer` has come to this call, and it is the same one.
   bool meet(int peer);
   bool is_same_call(int peer);
@@ -208,6 +221,7 @@ class DirectHostRunner : public Runner {
   /// tells of it.
   std::uint64_t calls_ = 0;
   HostCallHead head_;
+  bool checks_rings_ = false;
   static constexpr std::uint64_t kWaysKept = 64;
   std::uint64_t meetings_ = 0;
   std::uint64_t ways_ = 0;  ///< Bit i: call number calls_ - i went through here.

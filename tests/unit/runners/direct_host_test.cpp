@@ -934,6 +934,63 @@ TEST(DirectHost, find_call_another_way__of_calls_that_all_have_made) {
   EXPECT_EQ(found(), "") << "its block is another communicator's";
 }
 
+/// Rank 1 makes `before` calls that rank 0 does not make, each another way or through here, and
+/// then `given`, which rank 0 makes with the number that it finds.
+void finds_number(const Given& given, std::uint64_t before, bool are_through) {
+  ThreadWorld world(2);
+  std::array<std::uint64_t, 2> counts{};
+  std::array<Status, 2> statuses;
+  std::vector<std::unique_ptr<DirectHostRunner>> kept(2);  // Who frees it has left for good.
+  std::uint64_t found = 0;
+  world.run([&](int rank) {
+    ThreadMpi mpi(world, rank);
+    const auto i = static_cast<std::size_t>(rank);
+    auto made = create_runner(mpi, 60, smallest_ring(2), &counts[i]);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    DirectHostRunner& runner = *(kept[i] = std::move(*made));
+    Case last(given, rank);
+    if (rank == 0) {
+      found = runner.find_number(last.call, 1, 4);
+      counts[i] = found - 1;
+      HostArea::pass_by(runner.calls_line(), counts[i]);
+    }
+    for (std::uint64_t call = 0; rank == 1 && call < before; ++call) {
+      ++counts[i];
+      if (are_through) {
+        Case gather({.collective = Collective::kGather, .ranks = 2, .count = 5}, rank);
+        EXPECT_TRUE(runner.run(Scope::kWhole, gather.call).ok()) << "it waits for nobody";
+      } else {
+        HostArea::pass_by(runner.calls_line(), counts[i]);
+      }
+    }
+    ++counts[i];
+    statuses[i] = runner.run(Scope::kWhole, last.call);
+  });
+  EXPECT_EQ(found, 1 + before) << select::to_string(given.collective);
+  EXPECT_TRUE(statuses[0].ok()) << statuses[0].message();
+  EXPECT_TRUE(statuses[1].ok()) << statuses[1].message();
+}
+
+TEST(DirectHost, find_number__is_that_of_another_ranks_call) {
+  const std::uint64_t large = 5000;
+  for (const std::uint64_t before : {0U, 2U}) {
+    for (const bool are_through : {false, true}) {
+      for (const Collective collective :
+           {Collective::kBarrier, Collective::kAllreduce, Collective::kBcast, Collective::kScatter,
+            Collective::kGatherv, Collective::kAlltoall, Collective::kReduce}) {
+        for (const std::uint64_t count : {std::uint64_t{3}, large}) {
+          Given given{.collective = collective, .ranks = 2, .count = count};
+          set_kind(&given);
+          while (pair_count(given, 0, 1) == 0) {
+            ++given.seed;
+          }
+          finds_number(given, before, are_through);
+        }
+      }
+    }
+  }
+}
+
 TEST(HostMemory, is_half_taken__until_enough_is_given_back) {
   HostLayout layout;
   layout.ranks = 2;
