@@ -15,8 +15,9 @@ using select::Collective;
 
 /// A call: `native(send, recv)` calls MPI with these buffers. What `native` captures is captured by
 /// value: it stays in registers until it is needed.
-template <class Native>
+template <Collective kOf, class Native>
 struct Described {
+  static constexpr Collective kCollective = kOf;
   MPI_Comm comm;
   View view;
   Native native;
@@ -24,10 +25,11 @@ struct Described {
   int call_native() const { return native(view.send, view.recv); }
 };
 
-template <class Fill, class Native>
-inline Described<Native> describe(MPI_Comm comm, const void* send, void* recv, Fill fill,
-                                  Native native) {
-  Described<Native> call{comm, {}, native};
+template <Collective kOf, class Fill, class Native>
+inline Described<kOf, Native> describe(MPI_Comm comm, const void* send, void* recv, Fill fill,
+                                       Native native) {
+  Described<kOf, Native> call{comm, {}, native};
+  call.view.collective = kOf;
   call.view.send = send;
   call.view.recv = recv;
   fill(call.view);
@@ -51,8 +53,23 @@ inline bool is_surely_host(const void* buffer) {
   return buffer == MPI_IN_PLACE || device::is_surely_host(buffer);
 }
 
+/// And one elsewhere.
+constexpr bool has_two_buffers_at_root(Collective collective) {
+  switch (collective) {
+    case Collective::kGather:
+    case Collective::kGatherv:
+    case Collective::kScatter:
+    case Collective::kScatterv:
+    case Collective::kReduce:
+      return true;
+    default:
+      return false;
+  }
+}
+
 template <class Described>
-inline int carry_remembered(const Described& call, const engine::Route& route) {
+[[gnu::always_inline]] inline int carry_remembered(const Described& call,
+                                                   const engine::Route& route) {
   engine::Communicator& engine = *t_last.engine;
   engine.pass_by(route);
   const engine::WatchedCall watched = engine.watch();
@@ -108,8 +125,10 @@ inline int carry(Arguments... arguments) {
   if (memo->has_devices()) [[unlikely]] {
     return look_and_carry<kDescribe, kOther, Arguments...>(arguments..., route);
   }
-  if (memo->is_root_of(call.view)) {
-    return carry_at_root<kDescribe, kOther, Arguments...>(arguments..., route);
+  if constexpr (has_two_buffers_at_root(decltype(call)::kCollective)) {
+    if (call.view.root == memo->rank()) {
+      return carry_at_root<kDescribe, kOther, Arguments...>(arguments..., route);
+    }
   }
   return carry_remembered(call, *route);
 }
@@ -119,10 +138,9 @@ struct Wrap {
   using D = Displacement<C>;
 
   static auto Bcast(void* buffer, C count, MPI_Datatype type, int root, MPI_Comm comm) {
-    return describe(
+    return describe<Collective::kBcast>(
         comm, nullptr, buffer,
         [=](View& view) {
-          view.collective = Collective::kBcast;
           view.recv_count = count;
           view.recv_type = type;
           view.root = root;
@@ -134,10 +152,9 @@ struct Wrap {
 
   static auto Gather(const void* send, C send_count, MPI_Datatype send_type, void* recv,
                      C recv_count, MPI_Datatype recv_type, int root, MPI_Comm comm) {
-    return describe(
+    return describe<Collective::kGather>(
         comm, send, recv,
         [=](View& view) {
-          view.collective = Collective::kGather;
           view.send_count = send_count;
           view.send_type = send_type;
           view.recv_count = recv_count;
@@ -153,10 +170,9 @@ struct Wrap {
   static auto Gatherv(const void* send, C send_count, MPI_Datatype send_type, void* recv,
                       const C* recv_counts, const D* recv_displs, MPI_Datatype recv_type, int root,
                       MPI_Comm comm) {
-    return describe(
+    return describe<Collective::kGatherv>(
         comm, send, recv,
         [=](View& view) {
-          view.collective = Collective::kGatherv;
           view.send_count = send_count;
           view.send_type = send_type;
           view.recv_counts = recv_counts;
@@ -172,10 +188,9 @@ struct Wrap {
 
   static auto Scatter(const void* send, C send_count, MPI_Datatype send_type, void* recv,
                       C recv_count, MPI_Datatype recv_type, int root, MPI_Comm comm) {
-    return describe(
+    return describe<Collective::kScatter>(
         comm, send, recv,
         [=](View& view) {
-          view.collective = Collective::kScatter;
           view.send_count = send_count;
           view.send_type = send_type;
           view.recv_count = recv_count;
@@ -191,10 +206,9 @@ struct Wrap {
   static auto Scatterv(const void* send, const C* send_counts, const D* send_displs,
                        MPI_Datatype send_type, void* recv, C recv_count, MPI_Datatype recv_type,
                        int root, MPI_Comm comm) {
-    return describe(
+    return describe<Collective::kScatterv>(
         comm, send, recv,
         [=](View& view) {
-          view.collective = Collective::kScatterv;
           view.send_counts = send_counts;
           view.send_displs = send_displs;
           view.send_type = send_type;
@@ -210,10 +224,9 @@ struct Wrap {
 
   static auto Allgather(const void* send, C send_count, MPI_Datatype send_type, void* recv,
                         C recv_count, MPI_Datatype recv_type, MPI_Comm comm) {
-    return describe(
+    return describe<Collective::kAllgather>(
         comm, send, recv,
         [=](View& view) {
-          view.collective = Collective::kAllgather;
           view.send_count = send_count;
           view.send_type = send_type;
           view.recv_count = recv_count;
@@ -228,10 +241,9 @@ struct Wrap {
   static auto Allgatherv(const void* send, C send_count, MPI_Datatype send_type, void* recv,
                          const C* recv_counts, const D* recv_displs, MPI_Datatype recv_type,
                          MPI_Comm comm) {
-    return describe(
+    return describe<Collective::kAllgatherv>(
         comm, send, recv,
         [=](View& view) {
-          view.collective = Collective::kAllgatherv;
           view.send_count = send_count;
           view.send_type = send_type;
           view.recv_counts = recv_counts;
@@ -246,10 +258,9 @@ struct Wrap {
 
   static auto Alltoall(const void* send, C send_count, MPI_Datatype send_type, void* recv,
                        C recv_count, MPI_Datatype recv_type, MPI_Comm comm) {
-    return describe(
+    return describe<Collective::kAlltoall>(
         comm, send, recv,
         [=](View& view) {
-          view.collective = Collective::kAlltoall;
           view.send_count = send_count;
           view.send_type = send_type;
           view.recv_count = recv_count;
@@ -264,10 +275,9 @@ struct Wrap {
   static auto Alltoallv(const void* send, const C* send_counts, const D* send_displs,
                         MPI_Datatype send_type, void* recv, const C* recv_counts,
                         const D* recv_displs, MPI_Datatype recv_type, MPI_Comm comm) {
-    return describe(
+    return describe<Collective::kAlltoallv>(
         comm, send, recv,
         [=](View& view) {
-          view.collective = Collective::kAlltoallv;
           view.send_counts = send_counts;
           view.send_displs = send_displs;
           view.send_type = send_type;
@@ -284,10 +294,9 @@ struct Wrap {
   static auto Alltoallw(const void* send, const C* send_counts, const D* send_displs,
                         const MPI_Datatype* send_types, void* recv, const C* recv_counts,
                         const D* recv_displs, const MPI_Datatype* recv_types, MPI_Comm comm) {
-    return describe(
+    return describe<Collective::kAlltoallw>(
         comm, send, recv,
         [=](View& view) {
-          view.collective = Collective::kAlltoallw;
           view.send_counts = send_counts;
           view.send_displs = send_displs;
           view.send_types = send_types;
@@ -303,10 +312,10 @@ struct Wrap {
 
   static auto Reduce(const void* send, void* recv, C count, MPI_Datatype type, MPI_Op op, int root,
                      MPI_Comm comm) {
-    return describe(
+    return describe<Collective::kReduce>(
         comm, send, recv,
         [=](View& view) {
-          fill_reduction(view, Collective::kReduce, count, type, op);
+          fill_reduction(view, count, type, op);
           view.root = root;
         },
         [=](const void* s, void* r) {
@@ -316,9 +325,8 @@ struct Wrap {
 
   static auto Allreduce(const void* send, void* recv, C count, MPI_Datatype type, MPI_Op op,
                         MPI_Comm comm) {
-    return describe(
-        comm, send, recv,
-        [=](View& view) { fill_reduction(view, Collective::kAllreduce, count, type, op); },
+    return describe<Collective::kAllreduce>(
+        comm, send, recv, [=](View& view) { fill_reduction(view, count, type, op); },
         [=](const void* s, void* r) {
           return pmpi.native<C>().Allreduce(s, r, count, type, op, comm);
         });
@@ -326,10 +334,10 @@ struct Wrap {
 
   static auto Reduce_scatter(const void* send, void* recv, const C* recv_counts, MPI_Datatype type,
                              MPI_Op op, MPI_Comm comm) {
-    return describe(
+    return describe<Collective::kReduceScatter>(
         comm, send, recv,
         [=](View& view) {
-          fill_reduction(view, Collective::kReduceScatter, 0, type, op);
+          fill_reduction(view, 0, type, op);
           view.recv_counts = recv_counts;
         },
         [=](const void* s, void* r) {
@@ -339,9 +347,8 @@ struct Wrap {
 
   static auto Reduce_scatter_block(const void* send, void* recv, C count, MPI_Datatype type,
                                    MPI_Op op, MPI_Comm comm) {
-    return describe(
-        comm, send, recv,
-        [=](View& view) { fill_reduction(view, Collective::kReduceScatterBlock, count, type, op); },
+    return describe<Collective::kReduceScatterBlock>(
+        comm, send, recv, [=](View& view) { fill_reduction(view, count, type, op); },
         [=](const void* s, void* r) {
           return pmpi.native<C>().Reduce_scatter_block(s, r, count, type, op, comm);
         });
@@ -349,26 +356,22 @@ struct Wrap {
 
   static auto Scan(const void* send, void* recv, C count, MPI_Datatype type, MPI_Op op,
                    MPI_Comm comm) {
-    return describe(
-        comm, send, recv,
-        [=](View& view) { fill_reduction(view, Collective::kScan, count, type, op); },
+    return describe<Collective::kScan>(
+        comm, send, recv, [=](View& view) { fill_reduction(view, count, type, op); },
         [=](const void* s, void* r) { return pmpi.native<C>().Scan(s, r, count, type, op, comm); });
   }
 
   static auto Exscan(const void* send, void* recv, C count, MPI_Datatype type, MPI_Op op,
                      MPI_Comm comm) {
-    return describe(
-        comm, send, recv,
-        [=](View& view) { fill_reduction(view, Collective::kExscan, count, type, op); },
+    return describe<Collective::kExscan>(
+        comm, send, recv, [=](View& view) { fill_reduction(view, count, type, op); },
         [=](const void* s, void* r) {
           return pmpi.native<C>().Exscan(s, r, count, type, op, comm);
         });
   }
 
  private:
-  static void fill_reduction(View& view, Collective collective, C count, MPI_Datatype type,
-                             MPI_Op op) {
-    view.collective = collective;
+  static void fill_reduction(View& view, C count, MPI_Datatype type, MPI_Op op) {
     view.recv_count = count;
     view.recv_type = type;
     view.op = op;
@@ -422,8 +425,8 @@ int any_barrier(MPI_Comm comm) {
 
 int Barrier(MPI_Comm comm) {
   constexpr auto kDescribe = [](MPI_Comm of) {
-    return describe(
-        of, nullptr, nullptr, [](View& view) { view.collective = Collective::kBarrier; },
+    return describe<Collective::kBarrier>(
+        of, nullptr, nullptr, [](View& /*view*/) {},
         [=](const void*, void*) { return pmpi.Barrier(of); });
   };
   return carry<kDescribe, any_barrier>(comm);

@@ -25,11 +25,7 @@ class NativeMemo {
       : rank_(rank), ranks_(static_cast<std::size_t>(ranks)), has_devices_(has_devices) {}
 
   bool has_devices() const { return has_devices_; }
-  /// The call has two buffers here and one on the other ranks.
-  bool is_root_of(const View& view) const {
-    return select::is_rooted(view.collective) && view.collective != select::Collective::kBcast &&
-           view.root == rank_;
-  }
+  int rank() const { return rank_; }
   /// engine::Communicator::routes_epoch() that the routes here are of.
   std::uint64_t epoch() const { return epoch_; }
   void renew(std::uint64_t epoch) {
@@ -89,7 +85,7 @@ class NativeMemo {
     const engine::Route* route = nullptr;
 
     /// Compares what calls of this collective have.
-    bool matches(const View& view, std::int64_t wanted_recv_count) const {
+    [[gnu::always_inline]] bool matches(const View& view, std::int64_t wanted_recv_count) const {
       if (collective != view.collective) [[unlikely]] {
         return false;
       }
