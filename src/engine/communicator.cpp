@@ -394,6 +394,7 @@ void Communicator::lose_messages() {
 }
 
 void Communicator::refuse() {
+  count_doubted();
   if (direct_host_runner_ != nullptr) {
     direct_host_runner_->tell_refusal();
   } else if (host_memory_ != nullptr) {
@@ -1037,6 +1038,7 @@ Status Communicator::run_once(const Route& route, const runners::Call& call) {
     }
     ++calls_;
   } else {
+    count_doubted();  // Steps of ours go by numbers, and do not show them.
     pass_by();
     if (mpi_ != nullptr && !route.native_flat) {
       TUTTI_RETURN_IF_ERROR(mpi_->settle());
@@ -1146,49 +1148,47 @@ Status Communicator::stream_status(bool wait) {
   return status;
 }
 
-void Communicator::doubt_call(bool is_counted) {
-  calls_ -= is_counted ? 1 : 0;
+void Communicator::doubt_call() {
   if (doubted_ == kDoubtedMax) {
     count_doubted();
   }
   ++doubted_;
-  if (std::byte* const line = find_calls_line(); line != nullptr) {
-    runners::HostArea::turned_away(line).publish(1);
-  }
   tell_doubts();
   forget_routes();  // The front door is to see whether the next one is it again.
 }
 
 void Communicator::tell_doubts() {
   if (std::byte* const line = find_calls_line(); line != nullptr) {
-    runners::HostArea::in_doubt(line).publish(doubted_);
+    runners::HostArea::turned_away(line).publish(1);
+    runners::HostArea::in_doubt(line).publish(has_doubts() ? 1 : 0);
   }
 }
 
 void Communicator::make_again() {
-  if (doubted_ == 0) {
-    return;
-  }
-  --doubted_;
-  tell_doubts();
-  if (direct_host_runner_ != nullptr) {
-    direct_host_runner_->check_rings();
+  if (has_doubts()) {
+    --doubted_;
+    tell_doubts();
   }
 }
 
 void Communicator::count_doubted() {
-  for (; doubted_ > 0; --doubted_) {
-    turn_away();
+  if (has_doubts()) {
+    for (; doubted_ > 0; --doubted_) {
+      turn_away();
+    }
+    tell_doubts();
   }
-  tell_doubts();
 }
 
 /// Of a call in shared memory, among the numbers that it may have with the others.
 void Communicator::find_number(const runners::Call& call) {
-  const std::uint64_t number =
+  const std::optional<std::uint64_t> number =
       direct_host_runner_->find_number(call, calls_ + 1, calls_ + 1 + doubted_);
+  if (!number) {
+    return;  // This one does not tell.
+  }
   doubted_ = 0;
-  while (calls_ + 1 < number) {
+  while (calls_ + 1 < *number) {
     turn_away();
   }
   tell_doubts();

@@ -160,7 +160,7 @@ class Communicator {
     return route.agreed == nullptr ||
            (route.agreed->mode == select::Memory::kHost && !agreement_due(route.agreed->calls + 1));
   }
-  /// Grows when a route that route() gave may be gone.
+  /// Grows when a route that route() gave may be gone, and by forget_routes().
   std::uint64_t routes_epoch() const { return routes_epoch_; }
   /// The next call is not to go by what is remembered.
   void forget_routes() { ++routes_epoch_; }
@@ -178,11 +178,11 @@ class Communicator {
       runners::HostArea::turned_away(calls_line_).publish(1);
     }
   }
-  /// The last call, which has its number (`is_counted`) or has not come so far, was refused at its
-  /// root alone, this rank. Natively it did not happen: the root may make it again, once for the
-  /// others' once, or may be the only one to make it; or the others made it. A later call in shared
-  /// memory finds out which by the number that it has there.
-  void doubt_call(bool is_counted);
+  /// A call has been refused at its root alone, this rank, and has no number yet. Natively it did
+  /// not happen: the root may make it again, once for the others' once, or may be the only one to
+  /// make it; or the others made it. A later call in shared memory finds out which by the number
+  /// that it has there.
+  void doubt_call();
   bool has_doubts() const { return doubted_ > 0; }
   /// The next call is the last of those made again.
   void make_again();
@@ -349,7 +349,7 @@ class Communicator {
   CachedRoute& cached_route(const select::Shape& shape);
   Status run_once(const Route& route, const runners::Call& call);
   void find_number(const runners::Call& call);
-  /// Nobody is to wait in shared memory for this rank to leave calls that are in doubt.
+  /// In shared memory: nobody is to wait for this rank to leave calls that are in doubt.
   void tell_doubts();
   Status agree_memory(MemoryModes::Class& memory, int device);
   /// Loads the CCL and brings up its communicator; the answer is agreed (ccl_setup.cpp).

@@ -111,14 +111,6 @@ class Performance {
 
   /// Empty: the code to return is in `code`.
   Status run(int* code);
-  /// Of a native call that was refused.
-  Status note_refused_native() {
-    if (read_arguments() && is_refused_at_root_alone()) {
-      session_.refused = std::make_unique<RefusedAtRoot>(view_, /*may_be_apart=*/false);
-      engine_.doubt_call(/*is_counted=*/true);
-    }
-    return {};
-  }
 
  private:
   /// False: not a call of ours. `refused_` is then the error, or MPI_SUCCESS where MPI is to judge.
@@ -132,6 +124,7 @@ class Performance {
   bool is_refused_by_mpi();
   bool is_refused_at_root_alone();
   Status refuse_at_root_alone(int* code);
+  void settle_refused();
   bool has_null() const;
   bool is_aliased() const;
   int found_aliasing() const;
@@ -482,6 +475,9 @@ bool Performance::is_aliased() const {
   if (!send_.present() || !recv_.present()) {
     return false;
   }
+  if (send_.form != Form::kTypes && send_.layout.size == 0) {
+    return false;  // Nothing moves.
+  }
   if (reduction_) {
     return send_.buffer == recv_.buffer;
   }
@@ -601,24 +597,45 @@ bool Performance::is_refused_at_root_alone() {
   return is_all;
 }
 
-/// MPI says so itself, and before anything of the call is sent.
 Status Performance::refuse_at_root_alone(int* code) {
-  bool may_be_apart = engine_.may_be_apart(view_.collective);
-  if (may_be_apart) {
-    TUTTI_ASSIGN_OR_RETURN(const engine::Route* route,
-                           engine_.route(view_.collective, bytes_, type_, op_, -1));
-    may_be_apart = !route->native_flat && !route->is_in_shared_memory();
+  // What this sets up the others may be waiting for, who have made the call.
+  TUTTI_ASSIGN_OR_RETURN(const engine::Route* route,
+                         engine_.route(view_.collective, bytes_, type_, op_, /*device=*/-1));
+  const bool may_be_apart = !route->native_flat && !route->is_in_shared_memory();
+  const bool is_native = route->native_flat;
+  *code = found_aliasing();
+  {
+    const QuietErrors quiet(session_.comm);
+    if (is_native && quiet.is_quiet()) {
+      *code = call_native(view_.send, view_.recv);  // In MPI's own words.
+    }
   }
-  session_.refused = std::make_unique<RefusedAtRoot>(view_, may_be_apart);
-  engine_.doubt_call(/*is_counted=*/false);
-  *code = call_native(view_.send, view_.recv);
-  // The application's error handler may have freed the communicator.
-  if (*code == MPI_SUCCESS && has_engine(&session_, &engine_)) {
-    session_.refused.reset();
-    engine_.make_again();
-    engine_.pass_by();
+  if (*code == MPI_SUCCESS) {
+    engine_.pass_by();  // It was none that MPI refuses.
+    return {};
   }
+  session_.refused = std::make_unique<RefusedAtRoot>(RefusedAtRoot{
+      view_.collective, view_.root, bytes_, type_, op_, view_.send, view_.recv, may_be_apart});
+  engine_.doubt_call();
+  call_errhandler(session_.comm, *code);
   return {};
+}
+
+/// An earlier call may have been refused at its root alone, this rank.
+void Performance::settle_refused() {
+  const RefusedAtRoot& refused = *session_.refused;
+  const bool is_alike = view_.collective == refused.collective && view_.root == refused.root &&
+                        bytes_ == refused.bytes && type_ == refused.type && op_ == refused.op;
+  if (is_alike && (view_.send == refused.send) != (view_.recv == refused.recv)) {
+    engine_.make_again();  // With one other buffer.
+  } else if (refused.may_be_apart) {
+    engine_.refuse();
+  } else if (is_alike) {
+    engine_.count_doubted();  // What the others sent for the refused one is not this one's.
+  } else if (engine_.has_doubts()) {
+    return;
+  }
+  session_.refused.reset();
 }
 
 /// Whether total_bytes() is what it is on the ranks whose arguments are right.
@@ -686,7 +703,6 @@ Status Performance::run(int* code) {
   if (!engine_.failure().ok()) [[unlikely]] {
     return engine_.failure();
   }
-  settle_refused(session_, view_);
   if (!read_arguments()) {
     return turn_away(code, nullptr);
   }
@@ -698,6 +714,10 @@ Status Performance::run(int* code) {
   }
   if (is_refused_at_root_alone()) [[unlikely]] {
     return refuse_at_root_alone(code);
+  }
+  if (session_.refused != nullptr) [[unlikely]] {
+    settle_refused();
+    TUTTI_RETURN_IF_ERROR(engine_.failure());
   }
   classify();
   const int device = std::max(send_.memory.device, recv_.memory.device);
@@ -1346,36 +1366,6 @@ Status Performance::run_movement(const engine::Route& route) {
 }
 
 }  // namespace
-
-void settle_refused(Session& session, const View& view) {
-  if (session.refused == nullptr) [[likely]] {
-    return;
-  }
-  engine::Communicator& engine = *session.engine;
-  const RefusedAtRoot& refused = *session.refused;
-  const bool is_alike = view.is_alike(refused.view);
-  if (is_alike && (view.send == refused.view.send) != (view.recv == refused.view.recv)) {
-    engine.make_again();  // With one other buffer.
-  } else if (refused.may_be_apart) {
-    engine.count_doubted();
-    engine.refuse();
-  } else if (is_alike) {
-    engine.count_doubted();  // What the others sent for the refused one is not this one's.
-  } else if (engine.has_doubts()) {
-    return;
-  }
-  session.refused.reset();
-}
-
-void note_refused(Session& session, const engine::Communicator& engine, const View& view) {
-  if (!has_engine(&session, &engine)) {
-    return;  // The application's error handler has freed the communicator.
-  }
-  auto none = [](const void* /*send*/, const void* /*recv*/) -> int { return MPI_SUCCESS; };
-  // Without memory for it the call counts as made.
-  static_cast<void>(
-      guarded([&] { return Performance(session, view, NativeCall(none)).note_refused_native(); }));
-}
 
 void remember_native(Session& session, const View& view, const engine::Route& route) {
   engine::Communicator& engine = *session.engine;

@@ -32,12 +32,6 @@ class NativeCall {
 /// handler.
 int fail_call(Session& session, engine::Communicator& engine, const Status& status);
 
-/// Before a call, but remembered ones: an earlier one may have been refused at its root alone.
-void settle_refused(Session& session, const View& view);
-
-/// After a native call that MPI has refused: it may be such a one.
-void note_refused(Session& session, const engine::Communicator& engine, const View& view);
-
 /// A call that goes to MPI as it is: the next one with the same arguments need not ask for its
 /// plan, where plans follow from the arguments alone.
 void remember_native(Session& session, const View& view, const engine::Route& route);

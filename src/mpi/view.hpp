@@ -6,7 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
+#include "base/units.hpp"
 #include "mpi/flavour.hpp"
 #include "select/shape.hpp"
 
@@ -49,22 +51,18 @@ struct View {
   const MPI_Datatype* recv_types = nullptr;
   MPI_Op op{};
   int root = 0;
-
-  /// The same call, whatever its buffers are.
-  bool is_alike(const View& other) const {
-    return collective == other.collective && root == other.root && op == other.op &&
-           send_count == other.send_count && send_type == other.send_type &&
-           send_counts.is_same_array(other.send_counts) &&
-           send_displs.is_same_array(other.send_displs) && recv_count == other.recv_count &&
-           recv_type == other.recv_type && recv_counts.is_same_array(other.recv_counts) &&
-           recv_displs.is_same_array(other.recv_displs);
-  }
 };
 
 /// A call that was refused on this rank, its root, for what only a root can get wrong
-/// (engine::Communicator::doubt_call()).
+/// (engine::Communicator::doubt_call()), as far as the others know it, and its buffers.
 struct RefusedAtRoot {
-  View view;
+  select::Collective collective;
+  int root;
+  std::optional<Bytes> bytes;
+  select::DataType type;
+  select::ReduceOp op;
+  const void* send;
+  const void* recv;
   bool may_be_apart;  ///< The others may be in steps of ours (engine::Communicator::refuse()).
 };
 

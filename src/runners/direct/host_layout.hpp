@@ -4,7 +4,7 @@
 // How a rank's shared memory is divided. For each communicator a rank has a block with counters,
 // and a set of rings with data; it alone writes them, the other ranks only read. A process has few
 // sets of rings, which its communicators share (host_memory.hpp). All counters of a block start at
-// 0, never go back and are never reset while the communicator lives.
+// 0, never go back and are never reset while the communicator lives; in_doubt is a flag.
 //
 // A block:
 //   life, state, failed           see HostMemory; failed is not 0 once the rank has given up
@@ -12,7 +12,8 @@
 //   passed_by                     the last one that went another way, told before it is done
 //   refused                       the last one that was refused for its arguments
 //   turned_away                   not 0: some were, and the others may not have made them
-//   in_doubt                      not 0: the rank may still read what was written for calls that it
+//   in_doubt                      not 0 now: the rank may still read what was written for calls
+//   that it
 //                                 has not left, and nobody is to wait for it
 //   rings_lost                    calls up to this one have no data in the rings any more, though
 //                                 not all ranks have left them

@@ -315,10 +315,11 @@ bool DirectHostRunner::claim_rings() {
     BoundedWait bounded_wait(peers);
     const auto i = static_cast<std::size_t>(peer);
     const HostCounter doubt = HostArea::in_doubt(last->peers.areas[i].calls_line());
-    while (!last->is_taken(peer) && doubt.read() == 0 &&
+    bool is_in_doubt = false;
+    while (!last->is_taken(peer) && !(is_in_doubt = doubt.read() != 0) &&
            bounded_wait.wait([peer](int rank) { return rank == peer; })) {
     }
-    if (doubt.read() != 0) {
+    if (is_in_doubt) {
       const auto own = static_cast<std::size_t>(last->rank);
       last->peers.areas[own].rings_lost().publish(last->last_call);
       std::atomic_thread_fence(std::memory_order_seq_cst);  // Before what is written there now.
@@ -355,7 +356,8 @@ Status DirectHostRunner::run(Scope scope, const Call& call) {
   const std::uint64_t before = std::exchange(calls_, counted_ != nullptr ? *counted_ : calls_ + 1);
   const std::uint64_t since = calls_ - before;
   ways_ = (since < kWaysKept ? ways_ << since : 0) | 1;
-  const bool done = carry_out(call) && (!checks_rings_ || had_rings());
+  const bool has_refusals = HostArea::turned_away(mine().calls_line()).read() != 0;
+  const bool done = carry_out(call) && (!has_refusals || had_rings());
   // In every case this rank reads nothing of this call any more.
   mine().calls_done().publish(calls_);
   if (!done && failure_.code() == ErrorCode::kMismatch) {
@@ -369,36 +371,45 @@ Status DirectHostRunner::run(Scope scope, const Call& call) {
   return {};
 }
 
-std::uint64_t DirectHostRunner::find_number(const Call& call, std::uint64_t first,
-                                            std::uint64_t last) {
-  check_rings();
+/// A rank with which this one moves data in a call; -1: none.
+int DirectHostRunner::find_partner(const Call& call) const {
+  if (select::is_rooted(call.collective) && !is_mine(call.root)) {
+    return call.count > 0 ? call.root : -1;
+  }
+  for (int rank = 0; rank < layout_.ranks; ++rank) {
+    const auto i = static_cast<std::size_t>(rank);
+    const auto moves = [i](std::span<const std::uint64_t> counts) {
+      return !counts.empty() && counts[i] > 0;
+    };
+    const bool is_pair = has_counts(call.collective) && !select::is_reduction(call.collective) &&
+                         call.collective != Collective::kAllgatherv;
+    if (!is_mine(rank) && (!is_pair || moves(call.recv_counts) || moves(call.send_counts))) {
+      return rank;
+    }
+  }
+  return -1;
+}
+
+std::optional<std::uint64_t> DirectHostRunner::find_number(const Call& call, std::uint64_t first,
+                                                           std::uint64_t last) const {
   using Clock = std::chrono::steady_clock;
+  const int peer = find_partner(call);
+  if (peer < 0) {
+    return std::nullopt;
+  }
   const HostCallHead wanted = head_of(call, contribution_bytes(call, layout_.ranks));
   const bool goes_to_root = to_root(call.collective) || call.collective == Collective::kGatherv;
   const bool waits = !select::is_rooted(call.collective) || is_mine(call.root) == goes_to_root;
   const Clock::time_point end = Clock::now() + std::chrono::seconds(1);
-  // One that moves nothing in this call leaves no trace.
-  const auto shows_call = [&](int rank) {
-    const auto i = static_cast<std::size_t>(rank);
-    return !is_mine(rank) && (!has_counts(call.collective) ||
-                              (!call.recv_counts.empty() && call.recv_counts[i] > 0) ||
-                              (!call.send_counts.empty() && call.send_counts[i] > 0));
-  };
-  int peer = 0;
-  if (select::is_rooted(call.collective) && !is_mine(call.root)) {
-    peer = call.root;
-  } else {
-    while (peer < layout_.ranks && !shows_call(peer)) {
-      ++peer;
-    }
-  }
-  if (peer == layout_.ranks) {
-    return last;
-  }
+  const HostCounter doubt = HostArea::in_doubt(area(peer).calls_line());
   for (std::uint64_t number = first; number < last; ++number) {
     BoundedWait bounded_wait(peers_);
     std::optional<bool> is_it;
     while (!(is_it = is_call_of(peer, number, wanted))) {
+      // Of two that wait here for each other one has to begin.
+      if (doubt.read() != 0 && rank_ < peer) {
+        return number;
+      }
       if (!bounded_wait.wait([peer](int rank) { return rank == peer; }) ||
           (!waits && Clock::now() > end)) {
         return last;
@@ -407,6 +418,7 @@ std::uint64_t DirectHostRunner::find_number(const Call& call, std::uint64_t firs
     if (*is_it) {
       return number;
     }
+    HostArea::pass_by(mine().calls_line(), number);  // It may wait for this rank there.
   }
   return last;
 }
@@ -613,7 +625,8 @@ void DirectHostRunner::announce() {
 bool DirectHostRunner::is_stuck(int peer) const {
   const std::uint64_t passed = area(peer).passed_by().read();
   return passed == area(peer).calls_done().read() && passed != 0 && passed < calls_ &&
-         calls_ - passed < kWaysKept && (ways_ >> (calls_ - passed) & 1) != 0;
+         calls_ - passed < kWaysKept && (ways_ >> (calls_ - passed) & 1) != 0 &&
+         HostArea::turned_away(area(peer).calls_line()).read() == 0;  // It may be in none.
 }
 
 bool DirectHostRunner::wait_for(int peer, BoundedWait& bounded_wait, bool announces) {

@@ -90,11 +90,11 @@ class DirectHostRunner : public Runner {
   Status run(Scope scope, const Call& call) override;
   /// Of a call to come, whose number this rank does not know: there may be calls before it that the
   /// others have made and this rank has not. The first of `first` to `last` under which another
-  /// rank makes it, else `last`. Where the call itself waits for others this does so, too; else for
-  /// a second at most.
-  std::uint64_t find_number(const Call& call, std::uint64_t first, std::uint64_t last);
-  /// Calls of this rank come so late that others may have used their rings since.
-  void check_rings() { checks_rings_ = true; }
+  /// rank makes it, else `last`; null: nothing moves between this rank and another, which would
+  /// tell. Where the call itself waits for others this does so, too; else for a second at most.
+  /// Passes by the numbers before.
+  std::optional<std::uint64_t> find_number(const Call& call, std::uint64_t first,
+                                           std::uint64_t last) const;
   /// Collective over all ranks, also those whose calls have failed, and no call: each tells `own`,
   /// of at most HostLayout::kMeetingBytes, and gets what all have told, by rank (null: it wants
   /// nothing). For communicators that are made of this one: MPI has seen to it that all ranks come.
@@ -148,7 +148,7 @@ class DirectHostRunner : public Runner {
   /// Before this rank writes its line of this call: those who read the line, or the brief slot,
   /// that it takes the place of must have left their call.
   bool await_place(std::uint64_t places);
-  /// After this call, of which others may have had data in their rings.
+  /// A rank whose calls were refused may come so late that others have used their rings since.
   bool had_rings();
   /// Tells the others what this rank calls, if it has not: after a long wait, when one of them may
   /// wait for this rank in another call.
@@ -158,6 +158,7 @@ class DirectHostRunner : public Runner {
   template <class Awaited>
   bool wait(BoundedWait& bounded_wait, Awaited awaited, bool announces = true);
   bool wait_for(int peer, BoundedWait& bounded_wait, bool announces = true);
+  int find_partner(const Call& call) const;
   /// Whether this is rank `peer`'s call of that number; null: it has not shown yet what it calls.
   std::optional<bool> is_call_of(int peer, std::uint64_t number, const HostCallHead& head) const;
   /// Rank `peer` has come to this call, and it is the same one.
@@ -221,7 +222,6 @@ class DirectHostRunner : public Runner {
   /// tells of it.
   std::uint64_t calls_ = 0;
   HostCallHead head_;
-  bool checks_rings_ = false;
   static constexpr std::uint64_t kWaysKept = 64;
   std::uint64_t meetings_ = 0;
   std::uint64_t ways_ = 0;  ///< Bit i: call number calls_ - i went through here.
