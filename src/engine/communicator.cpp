@@ -3,6 +3,7 @@
 #include "engine/communicator.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <iterator>
@@ -1159,13 +1160,16 @@ void Communicator::doubt_call() {
 
 void Communicator::tell_doubts() {
   if (std::byte* const line = find_calls_line(); line != nullptr) {
-    runners::HostArea::turned_away(line).publish(1);
+    const runners::HostCounter turned_away = runners::HostArea::turned_away(line);
+    turned_away.publish(std::max({turned_away.read(), calls_, std::uint64_t{1}}));
     runners::HostArea::in_doubt(line).publish(has_doubts() ? 1 : 0);
   }
 }
 
-void Communicator::make_again() {
-  if (has_doubts()) {
+void Communicator::make_again(bool has_number) {
+  if (has_number) {
+    --calls_;  // It is native again, and told by the same number.
+  } else if (has_doubts()) {
     --doubted_;
     tell_doubts();
   }
@@ -1182,15 +1186,19 @@ void Communicator::count_doubted() {
 
 /// Of a call in shared memory, among the numbers that it may have with the others.
 void Communicator::find_number(const runners::Call& call) {
-  const std::optional<std::uint64_t> number =
-      direct_host_runner_->find_number(call, calls_ + 1, calls_ + 1 + doubted_);
-  if (!number) {
-    return;  // This one does not tell.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (has_doubts()) {
+    const std::optional<bool> is_it = direct_host_runner_->has_number(call, calls_ + 1, end);
+    if (!is_it) {
+      return;  // This call does not tell.
+    }
+    if (*is_it) {
+      break;
+    }
+    --doubted_;
+    turn_away();  // Others may wait for this rank there.
   }
   doubted_ = 0;
-  while (calls_ + 1 < *number) {
-    turn_away();
-  }
   tell_doubts();
 }
 

@@ -173,10 +173,10 @@ class Communicator {
   }
   /// The same for a call that MPI is to refuse, which other ranks may not have made.
   void turn_away() {
-    pass_by();
-    if (calls_line_ != nullptr) {
-      runners::HostArea::turned_away(calls_line_).publish(1);
+    if (std::byte* const line = find_calls_line(); line != nullptr) {
+      runners::HostArea::turned_away(line).publish(calls_ + 1);  // Before others see it pass.
     }
+    pass_by();
   }
   /// A call has been refused at its root alone, this rank, and has no number yet. Natively it did
   /// not happen: the root may make it again, once for the others' once, or may be the only one to
@@ -184,8 +184,8 @@ class Communicator {
   /// that it has there.
   void doubt_call();
   bool has_doubts() const { return doubted_ > 0; }
-  /// The next call is the last of those made again.
-  void make_again();
+  /// The next call is the last refused one made again, which is in doubt or `has_number`.
+  void make_again(bool has_number);
   /// Takes them for made by all others.
   void count_doubted();
   /// For the scope of a collective of the MPI library's own, which has passed by: somebody looks

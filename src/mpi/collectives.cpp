@@ -67,34 +67,6 @@ constexpr bool has_two_buffers_at_root(Collective collective) {
   }
 }
 
-/// Whether a root's own block may lie in both of its buffers; with datatypes of more than 32 bytes
-/// it may without this.
-[[gnu::always_inline]] inline bool may_alias(const View& view, int rank) {
-  const bool scatters =
-      view.collective == Collective::kScatter || view.collective == Collective::kScatterv;
-  const auto distance =
-      reinterpret_cast<std::intptr_t>(view.send) - reinterpret_cast<std::intptr_t>(view.recv);
-  const std::int64_t from_blocks = scatters ? -distance : distance;
-  std::int64_t before = 0;  // Elements.
-  switch (view.collective) {
-    case Collective::kGather:
-      before = rank * view.recv_count;
-      break;
-    case Collective::kScatter:
-      before = rank * view.send_count;
-      break;
-    case Collective::kGatherv:
-      before = view.recv_displs ? view.recv_displs[static_cast<std::size_t>(rank)] : 0;
-      break;
-    case Collective::kScatterv:
-      before = view.send_displs ? view.send_displs[static_cast<std::size_t>(rank)] : 0;
-      break;
-    default:
-      break;
-  }
-  return from_blocks >= 0 && from_blocks <= 32 * before;
-}
-
 template <class Described>
 [[gnu::always_inline]] inline int carry_remembered(const Described& call,
                                                    const engine::Route& route) {
@@ -102,6 +74,23 @@ template <class Described>
   engine.pass_by(route);
   const engine::WatchedCall watched = engine.watch();
   return call.call_native();
+}
+
+/// At the root of a rooted collective, which may be refused there alone; apart, since the arguments
+/// are saved for it.
+template <auto kDescribe, auto kOther, class... Arguments>
+[[gnu::noinline]] int carry_at_root(Arguments... arguments, const engine::Route* route) {
+  const auto call = kDescribe(arguments...);
+  if (call.view.send == call.view.recv) [[unlikely]] {
+    return kOther(arguments...);  // Likely to be refused, and has no number then.
+  }
+  Session* const session = t_last.session;
+  const engine::Communicator* const engine = t_last.engine;
+  const int code = carry_remembered(call, *route);
+  if (code != MPI_SUCCESS) [[unlikely]] {
+    note_refused(*session, *engine, call.view);
+  }
+  return code;
 }
 
 /// On a communicator with device memory; apart, since the looks at the buffers are calls, for which
@@ -137,8 +126,8 @@ inline int carry(Arguments... arguments) {
     return look_and_carry<kDescribe, kOther, Arguments...>(arguments..., route);
   }
   if constexpr (has_two_buffers_at_root(decltype(call)::kCollective)) {
-    if (call.view.root == memo->rank() && may_alias(call.view, memo->rank())) [[unlikely]] {
-      return kOther(arguments...);  // It may be refused, and has no number then.
+    if (call.view.root == memo->rank()) {
+      return carry_at_root<kDescribe, kOther, Arguments...>(arguments..., route);
     }
   }
   return carry_remembered(call, *route);
@@ -399,11 +388,7 @@ Status run_barrier(Session& session, const engine::Route** native) {
   if (!engine.failure().ok()) [[unlikely]] {
     return engine.failure();
   }
-  if (session.refused != nullptr && session.refused->may_be_apart) [[unlikely]] {
-    session.refused.reset();
-    engine.refuse();
-    TUTTI_RETURN_IF_ERROR(engine.failure());
-  }
+  TUTTI_RETURN_IF_ERROR(settle_apart(session));
   TUTTI_ASSIGN_OR_RETURN(
       const engine::Route* route,
       engine.route(Collective::kBarrier, 0, select::DataType::kByte, select::ReduceOp::kNone, -1));

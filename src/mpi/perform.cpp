@@ -111,6 +111,19 @@ class Performance {
 
   /// Empty: the code to return is in `code`.
   Status run(int* code);
+  /// Of a native call that was refused, and has its number.
+  Status note_refused_native() {
+    if (read_arguments()) {
+      bytes_ = total_bytes();
+      if (is_refused_at_root_alone()) {
+        session_.refused = std::make_unique<RefusedAtRoot>(
+            RefusedAtRoot{view_.collective, view_.root, bytes_, type_, op_, view_.send, view_.recv,
+                          /*may_be_apart=*/false, /*has_number=*/true});
+        engine_.forget_routes();
+      }
+    }
+    return {};
+  }
 
  private:
   /// False: not a call of ours. `refused_` is then the error, or MPI_SUCCESS where MPI is to judge.
@@ -124,6 +137,8 @@ class Performance {
   bool is_refused_by_mpi();
   bool is_refused_at_root_alone();
   Status refuse_at_root_alone(int* code);
+  bool is_like_refused() const;
+  bool is_refused_again() const;
   void settle_refused();
   bool has_null() const;
   bool is_aliased() const;
@@ -615,22 +630,31 @@ Status Performance::refuse_at_root_alone(int* code) {
     return {};
   }
   session_.refused = std::make_unique<RefusedAtRoot>(RefusedAtRoot{
-      view_.collective, view_.root, bytes_, type_, op_, view_.send, view_.recv, may_be_apart});
+      view_.collective, view_.root, bytes_, type_, op_, view_.send, view_.recv, may_be_apart,
+      /*has_number=*/false});
   engine_.doubt_call();
   call_errhandler(session_.comm, *code);
   return {};
 }
 
+/// This call and the refused one are the same for the others.
+bool Performance::is_like_refused() const {
+  const RefusedAtRoot& refused = *session_.refused;
+  return view_.collective == refused.collective && view_.root == refused.root &&
+         bytes_ == refused.bytes && type_ == refused.type && op_ == refused.op;
+}
+
+/// The refused call, with one other buffer.
+bool Performance::is_refused_again() const {
+  const RefusedAtRoot& refused = *session_.refused;
+  return is_like_refused() && (view_.send == refused.send) != (view_.recv == refused.recv);
+}
+
 /// An earlier call may have been refused at its root alone, this rank.
 void Performance::settle_refused() {
-  const RefusedAtRoot& refused = *session_.refused;
-  const bool is_alike = view_.collective == refused.collective && view_.root == refused.root &&
-                        bytes_ == refused.bytes && type_ == refused.type && op_ == refused.op;
-  if (is_alike && (view_.send == refused.send) != (view_.recv == refused.recv)) {
-    engine_.make_again();  // With one other buffer.
-  } else if (refused.may_be_apart) {
-    engine_.refuse();
-  } else if (is_alike) {
+  if (is_refused_again()) {
+    engine_.make_again(session_.refused->has_number);
+  } else if (is_like_refused()) {
     engine_.count_doubted();  // What the others sent for the refused one is not this one's.
   } else if (engine_.has_doubts()) {
     return;
@@ -703,10 +727,16 @@ Status Performance::run(int* code) {
   if (!engine_.failure().ok()) [[unlikely]] {
     return engine_.failure();
   }
-  if (!read_arguments()) {
+  const bool is_read = read_arguments();
+  if (is_read) {
+    bytes_ = total_bytes();
+  }
+  if (session_.refused != nullptr && !(is_read && is_refused_again())) [[unlikely]] {
+    TUTTI_RETURN_IF_ERROR(settle_apart(session_));
+  }
+  if (!is_read) {
     return turn_away(code, nullptr);
   }
-  bytes_ = total_bytes();
   if (bytes_ == Bytes{0}) {
     engine_.pass_by();
     *code = call_native(view_.send, view_.recv);  // Nothing moves; the same on every rank.
@@ -717,7 +747,6 @@ Status Performance::run(int* code) {
   }
   if (session_.refused != nullptr) [[unlikely]] {
     settle_refused();
-    TUTTI_RETURN_IF_ERROR(engine_.failure());
   }
   classify();
   const int device = std::max(send_.memory.device, recv_.memory.device);
@@ -1366,6 +1395,24 @@ Status Performance::run_movement(const engine::Route& route) {
 }
 
 }  // namespace
+
+void note_refused(Session& session, const engine::Communicator& engine, const View& view) {
+  if (!has_engine(&session, &engine)) {
+    return;  // The application's error handler has freed the communicator.
+  }
+  auto none = [](const void* /*send*/, const void* /*recv*/) -> int { return MPI_SUCCESS; };
+  // Without memory for it the root is ahead of the others if it makes the call again.
+  static_cast<void>(
+      guarded([&] { return Performance(session, view, NativeCall(none)).note_refused_native(); }));
+}
+
+Status settle_apart(Session& session) {
+  if (session.refused != nullptr && session.refused->may_be_apart) {
+    session.refused.reset();
+    session.engine->refuse();
+  }
+  return session.engine->failure();
+}
 
 void remember_native(Session& session, const View& view, const engine::Route& route) {
   engine::Communicator& engine = *session.engine;

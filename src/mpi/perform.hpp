@@ -32,6 +32,13 @@ class NativeCall {
 /// handler.
 int fail_call(Session& session, engine::Communicator& engine, const Status& status);
 
+/// After a remembered native call that MPI has refused: it may have been refused at its root alone.
+void note_refused(Session& session, const engine::Communicator& engine, const View& view);
+
+/// Before a call that is no refused one made again: of one that was, others may be in steps of
+/// ours.
+Status settle_apart(Session& session);
+
 /// A call that goes to MPI as it is: the next one with the same arguments need not ask for its
 /// plan, where plans follow from the arguments alone.
 void remember_native(Session& session, const View& view, const engine::Route& route);

@@ -64,6 +64,7 @@ struct RefusedAtRoot {
   const void* send;
   const void* recv;
   bool may_be_apart;  ///< The others may be in steps of ours (engine::Communicator::refuse()).
+  bool has_number;    ///< MPI found it, in a call that was remembered: not in doubt.
 };
 
 }  // namespace tutti::mpi::TUTTI_FLAVOUR

@@ -434,7 +434,9 @@ static void refused_call(int number, MPI_Comm comm) {
  * next one in shared memory is one that every rank waits in, or one in which the root waits for
  * nobody. */
 static void alone(void) {
-  for (int root = 0; root < ranks; ++root) {
+  const bool is_native = getenv("TUTTI_GATHER") == NULL || *getenv("TUTTI_GATHER") == 'n';
+  /* Of other roots' calls that are native and remembered MPI alone finds what is wrong. */
+  for (int root = 0; root < (is_native ? 1 : ranks); ++root) {
     for (int refused = 1; refused <= 6; ++refused) {
       MPI_Comm comm = returning();
       right_calls(comm, refused, "alone"); /* Once what they need is set up. */

@@ -11,7 +11,9 @@
 //   calls_done                    calls that the rank has left: it reads nothing of them again
 //   passed_by                     the last one that went another way, told before it is done
 //   refused                       the last one that was refused for its arguments
-//   turned_away                   not 0: some were, and the others may not have made them
+//   turned_away                   number of the last one that the others may not have made, being
+//                                 refused here, or of the last one before one without a number; 0:
+//                                 there is none
 //   in_doubt                      not 0 now: the rank may still read what was written for calls
 //   that it
 //                                 has not left, and nobody is to wait for it
@@ -214,7 +216,8 @@ class HostArea {
   HostCounter refused() const {
     return HostCounter(line(HostLayout::kCallsDone) + 2 * sizeof(std::uint64_t));
   }
-  /// Not 0: of the rank's calls some were refused, and the others may not have made them.
+  /// Not 0: of the rank's calls some were refused, and the others may not have made them. The
+  /// number of the last one that has passed then: the rank is in no call.
   static HostCounter turned_away(std::byte* calls_line) {
     return HostCounter(calls_line + 3 * sizeof(std::uint64_t));
   }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <numeric>
 #include <string>
@@ -371,56 +370,54 @@ Status DirectHostRunner::run(Scope scope, const Call& call) {
   return {};
 }
 
-/// A rank with which this one moves data in a call; -1: none.
+/// A rank that shows this one that it makes a call, since data move between them; -1: none.
 int DirectHostRunner::find_partner(const Call& call) const {
   if (select::is_rooted(call.collective) && !is_mine(call.root)) {
     return call.count > 0 ? call.root : -1;
   }
+  const bool counts_all = call.collective == Collective::kAllgatherv ||
+                          select::is_reduction(call.collective);  // Of everybody.
+  int any = -1;
   for (int rank = 0; rank < layout_.ranks; ++rank) {
     const auto i = static_cast<std::size_t>(rank);
     const auto moves = [i](std::span<const std::uint64_t> counts) {
       return !counts.empty() && counts[i] > 0;
     };
-    const bool is_pair = has_counts(call.collective) && !select::is_reduction(call.collective) &&
-                         call.collective != Collective::kAllgatherv;
-    if (!is_mine(rank) && (!is_pair || moves(call.recv_counts) || moves(call.send_counts))) {
+    if (is_mine(rank)) {
+      continue;
+    }
+    if (!has_counts(call.collective) || moves(call.recv_counts) || moves(call.send_counts)) {
       return rank;
     }
+    any = counts_all ? rank : any;  // It waits for what this rank gives, and says so.
   }
-  return -1;
+  return any;
 }
 
-std::optional<std::uint64_t> DirectHostRunner::find_number(const Call& call, std::uint64_t first,
-                                                           std::uint64_t last) const {
-  using Clock = std::chrono::steady_clock;
+std::optional<bool> DirectHostRunner::has_number(const Call& call, std::uint64_t number,
+                                                 std::chrono::steady_clock::time_point end) const {
   const int peer = find_partner(call);
   if (peer < 0) {
     return std::nullopt;
   }
-  const HostCallHead wanted = head_of(call, contribution_bytes(call, layout_.ranks));
+  const HostCallHead head = head_of(call, contribution_bytes(call, layout_.ranks));
   const bool goes_to_root = to_root(call.collective) || call.collective == Collective::kGatherv;
   const bool waits = !select::is_rooted(call.collective) || is_mine(call.root) == goes_to_root;
-  const Clock::time_point end = Clock::now() + std::chrono::seconds(1);
-  const HostCounter doubt = HostArea::in_doubt(area(peer).calls_line());
-  for (std::uint64_t number = first; number < last; ++number) {
-    BoundedWait bounded_wait(peers_);
-    std::optional<bool> is_it;
-    while (!(is_it = is_call_of(peer, number, wanted))) {
-      // Of two that wait here for each other one has to begin.
-      if (doubt.read() != 0 && rank_ < peer) {
-        return number;
-      }
-      if (!bounded_wait.wait([peer](int rank) { return rank == peer; }) ||
-          (!waits && Clock::now() > end)) {
-        return last;
-      }
+  BoundedWait bounded_wait(peers_);
+  while (true) {
+    // Read first: in doubt of a call after this one, it has shown this one.
+    const bool is_in_doubt = HostArea::in_doubt(area(peer).calls_line()).read() != 0;
+    if (const std::optional<bool> is_it = is_call_of(peer, number, head)) {
+      return is_it;
     }
-    if (*is_it) {
-      return number;
+    if (is_in_doubt && rank_ < peer) {
+      return true;  // Of two that wait here for each other one has to begin.
     }
-    HostArea::pass_by(mine().calls_line(), number);  // It may wait for this rank there.
+    if (!bounded_wait.wait([peer](int rank) { return rank == peer; }) ||
+        (!waits && std::chrono::steady_clock::now() > end)) {
+      return false;
+    }
   }
-  return last;
 }
 
 template <class CounterOf>
@@ -626,7 +623,7 @@ bool DirectHostRunner::is_stuck(int peer) const {
   const std::uint64_t passed = area(peer).passed_by().read();
   return passed == area(peer).calls_done().read() && passed != 0 && passed < calls_ &&
          calls_ - passed < kWaysKept && (ways_ >> (calls_ - passed) & 1) != 0 &&
-         HostArea::turned_away(area(peer).calls_line()).read() == 0;  // It may be in none.
+         HostArea::turned_away(area(peer).calls_line()).read() != passed;
 }
 
 bool DirectHostRunner::wait_for(int peer, BoundedWait& bounded_wait, bool announces) {

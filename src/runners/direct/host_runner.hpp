@@ -22,6 +22,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -88,13 +89,11 @@ class DirectHostRunner : public Runner {
 
   /// Scope::kWhole only. After an error other than kMismatch every further call fails at once.
   Status run(Scope scope, const Call& call) override;
-  /// Of a call to come, whose number this rank does not know: there may be calls before it that the
-  /// others have made and this rank has not. The first of `first` to `last` under which another
-  /// rank makes it, else `last`; null: nothing moves between this rank and another, which would
-  /// tell. Where the call itself waits for others this does so, too; else for a second at most.
-  /// Passes by the numbers before.
-  std::optional<std::uint64_t> find_number(const Call& call, std::uint64_t first,
-                                           std::uint64_t last) const;
+  /// Of a call to come, before which the others may have made calls that this rank has not: whether
+  /// it has this number with another rank; null: nothing moves between them, which would tell.
+  /// Waits as the call itself does, or, where that waits for nobody, until `end`; then it has not.
+  std::optional<bool> has_number(const Call& call, std::uint64_t number,
+                                 std::chrono::steady_clock::time_point end) const;
   /// Collective over all ranks, also those whose calls have failed, and no call: each tells `own`,
   /// of at most HostLayout::kMeetingBytes, and gets what all have told, by rank (null: it wants
   /// nothing). For communicators that are made of this one: MPI has seen to it that all ranks come.
