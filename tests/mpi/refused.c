@@ -13,8 +13,8 @@
  *   --churn  instead: N communicators, one after the other, each with an allreduce, a call that is
  *            refused or odd, another allreduce. Memory must not grow.
  *   --live   instead: as many communicators as there may be at once, at most N, each with calls.
- *   --again  instead: rooted collectives with aliased buffers; a root whose call is refused makes
- * it again with a buffer of its own, or in place, which its peers make once.
+ *   --again  instead: rooted collectives with aliased buffers; a root that is refused calls again
+ *            with a buffer of its own, or in place; its peers call once.
  *   --lost   instead: a root makes such a call again after calls of another communicator.
  *   --alone  instead: a root makes such calls alone, and its peers make none (MPICH refuses them).
  *   --known  instead: a call that was made often, with a root that is none on any rank, where one

@@ -4,19 +4,17 @@
 // How a rank's shared memory is divided. For each communicator a rank has a block with counters,
 // and a set of rings with data; it alone writes them, the other ranks only read. A process has few
 // sets of rings, which its communicators share (host_memory.hpp). All counters of a block start at
-// 0, never go back and are never reset while the communicator lives; in_doubt is a flag.
+// 0, never go back and are never reset while the communicator lives.
 //
 // A block:
 //   life, state, failed           see HostMemory; failed is not 0 once the rank has given up
 //   calls_done                    calls that the rank has left: it reads nothing of them again
 //   passed_by                     the last one that went another way, told before it is done
 //   refused                       the last one that was refused for its arguments
-//   turned_away                   number of the last one that the others may not have made, being
-//                                 refused here, or of the last one before one without a number; 0:
-//                                 there is none
-//   in_doubt                      not 0 now: the rank may still read what was written for calls
-//   that it
-//                                 has not left, and nobody is to wait for it
+//   turned_away                   the last one that was refused and that the others may not have
+//                                 made, or the last before one without a number; 0: there is none
+//   in_doubt                      not 0: the rank may still read what was written for calls that it
+//                                 has not left, and nobody is to wait for it; a flag
 //   rings_lost                    calls up to this one have no data in the rings any more, though
 //                                 not all ranks have left them
 //   meeting, met                  meetings (DirectHostRunner::meet): come to; read of all others
