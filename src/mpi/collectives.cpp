@@ -55,16 +55,7 @@ inline bool is_surely_host(const void* buffer) {
 
 /// And one elsewhere.
 constexpr bool has_two_buffers_at_root(Collective collective) {
-  switch (collective) {
-    case Collective::kGather:
-    case Collective::kGatherv:
-    case Collective::kScatter:
-    case Collective::kScatterv:
-    case Collective::kReduce:
-      return true;
-    default:
-      return false;
-  }
+  return select::is_rooted(collective) && collective != Collective::kBcast;
 }
 
 template <class Described>

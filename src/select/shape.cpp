@@ -67,20 +67,6 @@ std::optional<Collective> parse_collective(std::string_view name) {
   return std::nullopt;
 }
 
-bool is_rooted(Collective collective) {
-  switch (collective) {
-    case Collective::kBcast:
-    case Collective::kGather:
-    case Collective::kGatherv:
-    case Collective::kScatter:
-    case Collective::kScatterv:
-    case Collective::kReduce:
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool has_size(Collective collective) {
   switch (collective) {
     case Collective::kBarrier:

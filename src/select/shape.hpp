@@ -56,7 +56,19 @@ constexpr bool is_reduction(Collective collective) {
   }
 }
 /// True for those with a root.
-bool is_rooted(Collective collective);
+constexpr bool is_rooted(Collective collective) {
+  switch (collective) {
+    case Collective::kBcast:
+    case Collective::kGather:
+    case Collective::kGatherv:
+    case Collective::kScatter:
+    case Collective::kScatterv:
+    case Collective::kReduce:
+      return true;
+    default:
+      return false;
+  }
+}
 
 /// False where no rank can know the size (gatherv, scatterv, alltoallv, alltoallw) and for barrier.
 bool has_size(Collective collective);
