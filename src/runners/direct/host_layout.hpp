@@ -60,6 +60,14 @@ class HostCounter {
     std::atomic_ref(*place_).store(value, std::memory_order_release);
   }
   std::uint64_t read() const { return std::atomic_ref(*place_).load(std::memory_order_acquire); }
+  /// As publish(), and what this thread writes afterwards is not seen before the value is.
+  void publish_first(std::uint64_t value) const {
+    std::atomic_ref(*place_).exchange(value, std::memory_order_seq_cst);
+  }
+  /// As read(), and not before what this thread has read so far.
+  std::uint64_t read_last() const {
+    return std::atomic_ref(*place_).fetch_add(0, std::memory_order_seq_cst);
+  }
 
  private:
   std::uint64_t* place_;

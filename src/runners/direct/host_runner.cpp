@@ -3,7 +3,6 @@
 #include "runners/direct/host_runner.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <numeric>
 #include <string>
@@ -320,8 +319,7 @@ bool DirectHostRunner::claim_rings() {
     }
     if (is_in_doubt) {
       const auto own = static_cast<std::size_t>(last->rank);
-      last->peers.areas[own].rings_lost().publish(last->last_call);
-      std::atomic_thread_fence(std::memory_order_seq_cst);  // Before what is written there now.
+      last->peers.areas[own].rings_lost().publish_first(last->last_call);
     }
     // A rank that has died reads nothing any more.
     if (!bounded_wait.failure().ok() && bounded_wait.failure().code() == ErrorCode::kTimeout) {
@@ -554,9 +552,8 @@ bool DirectHostRunner::await(const HostCounter& counter, std::uint64_t at_least,
 }
 
 bool DirectHostRunner::had_rings() {
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // After what was read there.
   for (int peer = 0; peer < layout_.ranks; ++peer) {
-    if (!is_mine(peer) && area(peer).rings_lost().read() >= calls_) {
+    if (!is_mine(peer) && area(peer).rings_lost().read_last() >= calls_) {
       mismatch(peer, "no longer has the data of this call, which this rank makes too late");
       return false;
     }
