@@ -715,7 +715,7 @@ std::byte* Communicator::find_calls_line() const {
 
 /// `is_known`: others may have heard of it, and still count on it.
 void Communicator::give_back_host_memory(bool is_known) {
-  calls_line_ = nullptr;
+  calls_line_ = unread_line_.data();
   if (!host_introductions().empty() && host_memory_ != nullptr) {
     const bool is_alone = host_introductions().size() == 1;
     const auto& mine = host_introductions()[is_alone ? 0 : static_cast<std::size_t>(place_.rank)];

@@ -168,7 +168,7 @@ class Communicator {
   /// number among the communicator's calls (runners/direct/host_layout.hpp), so that a rank that is
   /// in shared memory meanwhile hears of it.
   void pass_by() {
-    calls_line_ = find_calls_line();
+    set_calls_line();
     tell_call();
   }
   /// The same for a call that MPI is to refuse, which other ranks may not have made.
@@ -334,11 +334,13 @@ class Communicator {
   Status look_at_peers(bool in_call);
   void give_back_host_memory(bool is_known = false);
   std::byte* find_calls_line() const;
+  void set_calls_line() {
+    std::byte* const line = find_calls_line();
+    calls_line_ = line != nullptr ? line : unread_line_.data();
+  }
   void tell_call() {
     ++calls_;
-    if (calls_line_ != nullptr) [[likely]] {
-      runners::HostArea::pass_by(calls_line_, calls_);
-    }
+    runners::HostArea::pass_by(calls_line_, calls_);
   }
   void lose_messages();
   /// Whether some rule can give a call of this communicator a plan other than the MPI's own, as far
@@ -446,7 +448,9 @@ class Communicator {
   static constexpr std::uint64_t kDoubtedMax = runners::HostLayout::kBriefSlots - 2;
   /// Where this rank tells the others of them, since the last call whose route was not known; null:
   /// nobody reads it.
-  std::byte* calls_line_ = nullptr;
+  /// What to write to where no other rank reads it: a remembered call does not ask.
+  alignas(std::uint64_t) std::array<std::byte, 2 * sizeof(std::uint64_t)> unread_line_{};
+  std::byte* calls_line_ = unread_line_.data();
   WatchedCalls* watched_calls_ = nullptr;
   const Route* last_route_ = nullptr;
   std::uint64_t routes_epoch_ = 0;

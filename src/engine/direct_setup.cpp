@@ -142,7 +142,7 @@ Status Communicator::agree_direct_host(std::string* refusal) {
     *refusal = "more ranks than a machine has";
     return {};
   }
-  calls_line_ = nullptr;
+  calls_line_ = unread_line_.data();
   const auto introductions = std::exchange(host_introductions_, nullptr);
   auto made =
       runners::DirectHostRunner::create(std::move(host_memory_), place_.rank, *introductions,
@@ -156,7 +156,7 @@ Status Communicator::agree_direct_host(std::string* refusal) {
                                          .calls_doubted = doubted_});
   if (made.ok()) {
     direct_host_runner_ = std::move(*made);
-    calls_line_ = find_calls_line();
+    set_calls_line();
   } else if (made.status().code() != ErrorCode::kUnavailable) {
     return made.status();  // Nothing was agreed: the others may have it.
   } else {

@@ -84,12 +84,19 @@ template <auto kDescribe, auto kOther, class... Arguments>
   return code;
 }
 
-/// On a communicator with device memory; apart, since the looks at the buffers are calls, for which
-/// the arguments would be saved and restored where there is none.
+/// Where there is no t_last.memo; apart, since the looks at the buffers are calls, for which the
+/// arguments would be saved and restored where there is one.
 template <auto kDescribe, auto kOther, class... Arguments>
-[[gnu::noinline]] int look_and_carry(Arguments... arguments, const engine::Route* route) {
+[[gnu::noinline]] int look_and_carry(Arguments... arguments) {
   const auto call = kDescribe(arguments...);
-  if (!engine::Communicator::is_on_host(*route) || !is_surely_host(call.view.send) ||
+  if (t_last.session == nullptr) {
+    return call.call_native();
+  }
+  const NativeMemo* const memo = t_last.memo_with_devices;
+  const engine::Route* const route =
+      memo == nullptr ? nullptr : memo->find_on_host<decltype(call)::kCollective>(call.view);
+  if (route == nullptr || memo->epoch() != t_last.engine->routes_epoch() ||
+      !engine::Communicator::is_on_host(*route) || !is_surely_host(call.view.send) ||
       !is_surely_host(call.view.recv)) [[unlikely]] {
     return kOther(arguments...);
   }
@@ -102,21 +109,19 @@ template <auto kDescribe, auto kOther, class... Arguments>
 template <auto kDescribe, auto kOther, class... Arguments>
 inline int carry(Arguments... arguments) {
   const auto call = kDescribe(arguments...);
+  constexpr Collective kOf = decltype(call)::kCollective;
   if (!is_last(call.comm)) [[unlikely]] {
     return kOther(arguments...);
   }
-  if (t_last.session == nullptr) {
-    return call.call_native();
-  }
   const NativeMemo* const memo = t_last.memo;
-  const engine::Route* const route = memo == nullptr ? nullptr : memo->find(call.view);
+  if (memo == nullptr) [[unlikely]] {
+    return look_and_carry<kDescribe, kOther, Arguments...>(arguments...);
+  }
+  const engine::Route* const route = memo->find<kOf>(call.view);
   if (route == nullptr || memo->epoch() != t_last.engine->routes_epoch()) [[unlikely]] {
     return kOther(arguments...);
   }
-  if (memo->has_devices()) [[unlikely]] {
-    return look_and_carry<kDescribe, kOther, Arguments...>(arguments..., route);
-  }
-  if constexpr (has_two_buffers_at_root(decltype(call)::kCollective)) {
+  if constexpr (has_two_buffers_at_root(kOf)) {
     if (call.view.root == memo->rank()) {
       return carry_at_root<kDescribe, kOther, Arguments...>(arguments..., route);
     }

@@ -34,21 +34,25 @@ class NativeMemo {
     entries_ = {};
   }
 
-  /// The route of such a call; null: not known. Inlined, since the view is then never in memory:
-  /// that would cost as much as all the rest.
+  /// The route of such a call of kOf; null: not known. Inlined, since the view is then never in
+  /// memory: that would cost as much as all the rest.
+  template <select::Collective kOf>
   [[gnu::always_inline]] const engine::Route* find(const View& view) const {
-    // A root that is none is every rank's error, which no rank may take for a call that is right.
-    if (static_cast<std::size_t>(view.root) >= ranks_) [[unlikely]] {
-      return nullptr;
-    }
-    // Counts come with displacements, and those may lead anywhere.
-    if (has_devices_ && (view.send_counts || view.recv_counts) && !has_sum(view)) [[unlikely]] {
-      return nullptr;
+    if constexpr (select::is_rooted(kOf)) {
+      // A root that is none is every rank's error, which no rank may take for a call that is right.
+      if (static_cast<std::size_t>(view.root) >= ranks_) [[unlikely]] {
+        return nullptr;
+      }
     }
     const std::int64_t recv_count = count_of(view);
     const Entry& entry = entries_[slot(view, recv_count)];
-    return entry.matches(view, recv_count) ? entry.route
-                                           : any_size_[static_cast<std::size_t>(view.collective)];
+    return entry.matches<kOf>(view, recv_count) ? entry.route
+                                                : any_size_[static_cast<std::size_t>(kOf)];
+  }
+  /// The same where `has_devices`. Counts come with displacements, and those may lead anywhere.
+  template <select::Collective kOf>
+  const engine::Route* find_on_host(const View& view) const {
+    return (view.send_counts || view.recv_counts) && !has_sum(view) ? nullptr : find<kOf>(view);
   }
 
   /// `holds_for_any_size`: no call of this collective has another plan on this communicator.
@@ -59,9 +63,7 @@ class NativeMemo {
                (!view.recv_counts || has_sum(view)) && is_named(view.send_type) &&
                is_named(view.recv_type)) {
       const std::int64_t recv_count = count_of(view);
-      entries_[slot(view, recv_count)] = Entry{view.collective,
-                                               view.send == MPI_IN_PLACE,
-                                               view.recv == MPI_IN_PLACE,
+      entries_[slot(view, recv_count)] = Entry{form_of(view.collective, view),
                                                view.send_count,
                                                recv_count,
                                                view.send_type,
@@ -72,11 +74,18 @@ class NativeMemo {
   }
 
  private:
+  /// The collective, and which of its buffers are MPI_IN_PLACE: one number to compare.
+  static std::uint32_t form_of(select::Collective collective, const View& view) {
+    constexpr unsigned kSendBit = 8;
+    constexpr unsigned kRecvBit = 9;
+    return static_cast<std::uint32_t>(collective) |
+           static_cast<std::uint32_t>(view.send == MPI_IN_PLACE) << kSendBit |
+           static_cast<std::uint32_t>(view.recv == MPI_IN_PLACE) << kRecvBit;
+  }
+
   /// A power of two in size: its place is found by a shift.
   struct alignas(64) Entry {
-    select::Collective collective = kNone;
-    bool send_in_place = false;
-    bool recv_in_place = false;
+    std::uint32_t form = kNone;
     std::int64_t send_count = 0;
     std::int64_t recv_count = 0;
     MPI_Datatype send_type{};
@@ -85,25 +94,26 @@ class NativeMemo {
     const engine::Route* route = nullptr;
 
     /// Compares what calls of this collective have.
+    template <select::Collective kOf>
     [[gnu::always_inline]] bool matches(const View& view, std::int64_t wanted_recv_count) const {
-      if (collective != view.collective) [[unlikely]] {
+      if (form != form_of(kOf, view)) [[unlikely]] {
         return false;
       }
-      if (view.collective == select::Collective::kBarrier) {
-        return true;
+      if constexpr (kOf != select::Collective::kBarrier) {
+        if (recv_count != wanted_recv_count || recv_type != view.recv_type) [[unlikely]] {
+          return false;
+        }
       }
-      const bool is_reduction = select::is_reduction(view.collective);
-      if (recv_count != wanted_recv_count || recv_type != view.recv_type ||
-          (is_reduction && op != view.op) ||
-          (!is_reduction && (send_count != view.send_count || send_type != view.send_type)) ||
-          send_in_place != (view.send == MPI_IN_PLACE) ||
-          recv_in_place != (view.recv == MPI_IN_PLACE)) [[unlikely]] {
-        return false;
+      if constexpr (select::is_reduction(kOf)) {
+        return op == view.op;
+      } else if constexpr (kOf != select::Collective::kBarrier &&
+                           kOf != select::Collective::kBcast) {
+        return send_count == view.send_count && send_type == view.send_type;
       }
       return true;
     }
   };
-  static constexpr auto kNone = static_cast<select::Collective>(kCollectiveCount);
+  static constexpr std::uint32_t kNone = kCollectiveCount;
   static constexpr std::size_t kEntries = 64;
   static_assert(sizeof(Entry) == 64 && kCollectiveCount <= kEntries);
 

@@ -1437,7 +1437,7 @@ void remember_native(Session& session, const View& view, const engine::Route& ro
     session.memo->renew(engine.routes_epoch());
   }
   if (t_last.session == &session) {
-    t_last.memo = session.memo.get();
+    t_last.set_memo(session.memo.get());
   }
   session.memo->add(view, &route, !has_devices && !engine.has_own_plans(view.collective));
 }

@@ -581,6 +581,12 @@ void decline_made(MPI_Comm comm) {
   }
 }
 
+void LastLookup::set_memo(const NativeMemo* found) {
+  const bool has_devices = found != nullptr && found->has_devices();
+  memo = has_devices ? nullptr : found;
+  memo_with_devices = has_devices ? found : nullptr;
+}
+
 Session* session_of(MPI_Comm comm, int* error) {
   // The generation first, and as it was before the session was looked up: with another one the
   // session may be gone.
@@ -615,8 +621,9 @@ Session* session_of(MPI_Comm comm, int* error) {
     *error = raise(comm, failure);  // Last: an error handler may free the communicator.
     return nullptr;
   }
-  t_last = {comm, session->inert ? nullptr : session, generation, session->engine.get(),
-            session->memo.get()};
+  t_last = {comm,   session->inert ? nullptr : session, generation, session->engine.get(), nullptr,
+            nullptr};
+  t_last.set_memo(session->inert ? nullptr : session->memo.get());
   return t_last.session;
 }
 

@@ -54,7 +54,10 @@ struct LastLookup {
   Session* session;          ///< Null: inert.
   std::uint64_t generation;  ///< 0: none; generations start at 1.
   engine::Communicator* engine;
-  const NativeMemo* memo;
+  const NativeMemo* memo;               ///< Of a communicator without device memory.
+  const NativeMemo* memo_with_devices;  ///< Of another one.
+
+  void set_memo(const NativeMemo* found);
 };
 extern thread_local constinit LastLookup t_last __attribute__((tls_model("initial-exec")));
 
