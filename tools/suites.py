@@ -336,17 +336,23 @@ def most(outcomes: Sequence[Outcome]) -> str:
 
 
 def merged(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of a suite's parts as one; of each outcome its programs, with their part."""
+    """The rows of a suite's parts, and of all schedules, as one; of each outcome its programs."""
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    numbers: dict[tuple[str, str, str], set[str]] = {}
     for row in rows:
         suite, _, part = row["suite"].partition("/")
         library = f" ({row['library']})" if "library" in row else ""
-        key = (row["mpi"] + library, suite, row["plan"])
-        one = found.setdefault(key, dict(zip(("mpi", "suite", "plan"), key)))
+        plan = re.sub(r"^schedules:\d+", "schedules", row["plan"])
+        key = (row["mpi"] + library, suite, plan)
+        numbers.setdefault(key, set()).add(row["plan"])
+        one = found.setdefault(key, dict(zip(("mpi", "suite"), key)))
+        several = f" (sum of {len(numbers[key])})" if len(numbers[key]) > 1 else ""
+        one["plan"] = plan + several if several else row["plan"]
         for name in COUNTS:
             one[name] = one.get(name, 0) + row[name]
         for name in ("differs", "unsteady"):
-            named = [{**d, "program": f"{part} {d['program']}".strip()} for d in row[name]]
+            place = f"{key[0]} {suite} {part}".strip()
+            named = [{**d, "place": f"{place} {d['program']}, {row['plan']}"} for d in row[name]]
             one[name] = one.get(name, []) + named
         one["too slow"] = one.get("too slow", 0) + len(row["timed_out_natively"])
     return list(found.values())
@@ -367,8 +373,8 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     for kind in ("differs", "unsteady"):
         for row in suites:
             for one in row[kind]:
-                place = f"{row['mpi']} {row['suite']} {one['program']}, {row['plan']}"
-                lines.append(f"\n{kind}: {place}: natively {one['native']}; Tutti {one['tutti']}")
+                text = f"natively {one['native']}; Tutti {one['tutti']}"
+                lines.append(f"\n{kind}: {one['place']}: {text}")
     return "\n".join(lines)
 
 

@@ -198,6 +198,9 @@ def test_table__counts_and_names(suites: ModuleType) -> None:
     text = suites.table([*parts, {**parts[0], "library": "MPICH 4.0.2"}])
     assert "| mpich | s | rings | 6 |" in text
     assert "| mpich (MPICH 4.0.2) | s | rings | 3 |" in text
+    text = suites.table([{**parts[0], "plan": f"schedules:{number}"} for number in (0, 1)])
+    assert "| mpich | s | schedules (sum of 2) | 6 | 6 | 2 | 2 | 2 | 2 |" in text
+    assert "differs: mpich s x b, schedules:1: natively" in text
 
 
 def test_joined__other_plans_of_an_earlier_file_stay(suites: ModuleType) -> None:
