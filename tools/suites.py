@@ -200,11 +200,12 @@ def crash_of(text: str) -> int:
 
 
 def plain(lines: Iterable[str]) -> list[str]:
-    """What lines say, without their numbers and the launcher's box, at most 20 in one order."""
+    """What lines say, without numbers, padding and the launcher's box, at most 20 in one order."""
     said = (
         line.strip() for line in lines if not re.match(r"=|YOUR APPLICATION|This typically", line)
     )
-    found = {re.sub(r"0x[0-9a-f]+|\d+", "#", line) for line in said}
+    number = r"0x[0-9a-f]+|-?\d+(?:\.\d*)?(?:E[+-]?\d+)?"
+    found = {re.sub(r"\s+", " ", re.sub(number, "#", line)) for line in said}
     return sorted(found - {""})[:20]
 
 
@@ -335,16 +336,23 @@ def most(outcomes: Sequence[Outcome]) -> str:
 
 
 def merged(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of a suite's parts as one; of each outcome its programs, with their part."""
+    """The rows of a suite's parts, and of all schedules, as one; of each outcome its programs."""
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    numbers: dict[tuple[str, str, str], set[str]] = {}
     for row in rows:
         suite, _, part = row["suite"].partition("/")
-        key = (row["mpi"], suite, row["plan"])
-        one = found.setdefault(key, dict(zip(("mpi", "suite", "plan"), key)))
+        library = f" ({row['library']})" if "library" in row else ""
+        plan = re.sub(r"^schedules:\d+", "schedules", row["plan"])
+        key = (row["mpi"] + library, suite, plan)
+        numbers.setdefault(key, set()).add(row["plan"])
+        one = found.setdefault(key, dict(zip(("mpi", "suite"), key)))
+        several = f" (sum of {len(numbers[key])})" if len(numbers[key]) > 1 else ""
+        one["plan"] = plan + several if several else row["plan"]
         for name in COUNTS:
             one[name] = one.get(name, 0) + row[name]
         for name in ("differs", "unsteady"):
-            named = [{**d, "program": f"{part} {d['program']}".strip()} for d in row[name]]
+            place = f"{key[0]} {suite} {part}".strip()
+            named = [{**d, "place": f"{place} {d['program']}, {row['plan']}"} for d in row[name]]
             one[name] = one.get(name, []) + named
         one["too slow"] = one.get("too slow", 0) + len(row["timed_out_natively"])
     return list(found.values())
@@ -365,8 +373,8 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     for kind in ("differs", "unsteady"):
         for row in suites:
             for one in row[kind]:
-                place = f"{row['mpi']} {row['suite']} {one['program']}, {row['plan']}"
-                lines.append(f"\n{kind}: {place}: natively {one['native']}; Tutti {one['tutti']}")
+                text = f"natively {one['native']}; Tutti {one['tutti']}"
+                lines.append(f"\n{kind}: {one['place']}: {text}")
     return "\n".join(lines)
 
 
@@ -619,26 +627,28 @@ def cases_of(args: argparse.Namespace) -> list[Case]:
 
 
 def document_of(
-    mpi_name: str, cases: list[Case], plans: list[str], state: State, repeats: int
+    found: mpi.Mpi, cases: list[Case], plans: list[str], state: State, repeats: int
 ) -> dict[str, Any]:
     """The results document."""
     suites = dict.fromkeys(case.suite for case in cases)
+    library = mpi.short_version(mpi.facts(found).version)
     rows = []
     for plan in plans:
         for suite in suites:
             row = row_of(suite, plan, cases, state.runs, repeats)
             if row:
-                rows.append({"mpi": mpi_name} | row)
+                rows.append({"mpi": found.abi, "library": library} | row)
     document: dict[str, Any] = results_head.head(SCHEMA) | {"rows": rows}
-    document["command"] = re.sub(r"=/\S*/", "=", document["command"])  # Where they lie is nobody's.
+    # Where they lie is nobody's.
+    document["command"] = re.sub(r"([= ])/\S*/", r"\1", document["command"])
     return document
 
 
 def joined(rows: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows, and the earlier ones of another MPI, suite or plan."""
+    """The rows, and the earlier ones of another MPI library, suite or plan."""
 
-    def key(row: Mapping[str, Any]) -> tuple[str, str, str]:
-        return (row["mpi"], row["suite"], row["plan"])
+    def key(row: Mapping[str, Any]) -> tuple[str, ...]:
+        return (row["mpi"], row.get("library", ""), row["suite"], row["plan"])
 
     known = {key(row) for row in rows}
     return [row for row in earlier if key(row) not in known] + rows
@@ -698,7 +708,7 @@ def main() -> int:
             continue
         for plan in plans:
             runner.compare(case, plan)
-    document = document_of(found.abi, cases, plans, state, args.repeats)
+    document = document_of(found, cases, plans, state, args.repeats)
     print(table(document["rows"]))
     print(f"[{time.monotonic() - start:.0f} s]", file=sys.stderr)
     if args.output:

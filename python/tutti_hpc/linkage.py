@@ -19,6 +19,7 @@ from tutti_hpc import mpi, output, processes
 from tutti_hpc.errors import TuttiError
 
 _ABIS = {library: abi for abi, library in mpi.ABI_LIBRARIES.items()}
+_ABIS[mpi.DEBIAN_MPICH] = "mpich"
 
 # Runs in the program's own Python: names the MPI libraries that its mpi4py loads.
 _PYTHON_PROBE = """
@@ -44,7 +45,7 @@ class Linkage:
 
 def abi_of(text: str) -> str | None:
     """The ABI of the first MPI library that `text` (of ldd, of a process's maps) names."""
-    for name in re.findall(r"\blibmpi(?:_abi)?\.so\.\d+", text):
+    for name in re.findall(r"\blibmpi(?:_abi|ch)?\.so\.\d+", text):
         if name in _ABIS:
             return _ABIS[name]
     return None

@@ -23,6 +23,7 @@ from tutti_hpc.errors import TuttiError
 
 # File name of each ABI's library, as dlopen wants it.
 ABI_LIBRARIES = {"mpich": "libmpi.so.12", "openmpi": "libmpi.so.40", "abi": "libmpi_abi.so.1"}
+DEBIAN_MPICH = "libmpich.so.12"  # What Debian and Ubuntu call libmpi.so.12.
 ABI_NAMES = {
     "mpich": "MPICH ABI",
     "openmpi": "Open MPI ABI",
@@ -110,16 +111,17 @@ def kind_of_version(text: str) -> str:
 
 def _find_library(prefix: Path, abi: str) -> str | None:
     """Path of an ABI's library under a prefix, or its bare name when the linker has it."""
-    name = ABI_LIBRARIES[abi]
+    names = [ABI_LIBRARIES[abi]] + ([DEBIAN_MPICH] if abi == "mpich" else [])
     places = [prefix / "lib", prefix / "lib64", *sorted(prefix.glob("lib/*-linux-gnu"))]
     places += [place / "openmpi" / "lib" for place in list(places)]
-    for place in places:
-        if (place / name).exists():
-            return str(place / name)
+    for name in names:
+        for place in places:
+            if (place / name).exists():
+                return str(place / name)
     if prefix in (Path("/usr"), Path("/usr/local")):
         known = processes.ask(["ldconfig", "-p"], timeout_s=30)
         for line in known.stdout.splitlines() if known else ():
-            if line.strip().startswith(name + " "):
+            if line.strip().startswith(tuple(f"{name} " for name in names)):
                 return line.rsplit(" ", 1)[-1]
     return None
 

@@ -139,3 +139,7 @@ def test_choose__one_that_is_refused_is_the_last_resort(
         assert linkage.find(wanted, refusal) == openmpi()
     has(monkeypatch, old)
     assert linkage.choose([program], "openmpi", refusal) == old
+
+
+def test_abi_of__library_of_debian() -> None:
+    assert linkage.abi_of("  libmpich.so.12 => /usr/lib/libmpich.so.12 (0x7f00)") == "mpich"

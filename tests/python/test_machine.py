@@ -89,6 +89,12 @@ def test_find__by_path(prefixes: Path) -> None:
     assert mpi.find(str(prefixes / "hydra/bin/mpirun")).abi == "mpich"
 
 
+def test_find__library_of_debian(tmp_path: Path) -> None:
+    prefix = fake_prefix(tmp_path, "debian", "HYDRA", ["libmpich.so.12"])
+    found = mpi.find(str(prefix))
+    assert (found.abi, found.library) == ("mpich", str(prefix / "lib/libmpich.so.12"))
+
+
 @pytest.mark.parametrize(
     ("wanted", "complaint"),
     [("lam", "mpich, openmpi, abi"), ("/no/such/place", "no such file"), ("./", "no mpirun")],

@@ -90,6 +90,8 @@ def test_mpich_outcome__no_errors_and_nothing_else(suites: ModuleType) -> None:
     assert outcome(suites, "mpich", " No Errors\n", status=1) == ("failed", "No Errors")
     said = "wrong at 0x7f3c: 17\nwrong at 0x7f00: 4\n No Errors\n"
     assert outcome(suites, "mpich", said) == ("failed", "No Errors", "wrong at #: #")
+    padded = " wrong at      -1 :  0.5E-03\n"  # As Fortran writes numbers.
+    assert outcome(suites, "mpich", padded) == ("failed", "wrong at # : #")
     assert outcome(suites, "mpich", " No Errors\n", status=None) == ("timed out",)
     assert outcome(suites, "TestStatus", "", status=1) == ("passed",)
     assert outcome(suites, "TestStatus", "", status=0)[0] == "failed"
@@ -193,6 +195,12 @@ def test_table__counts_and_names(suites: ModuleType) -> None:
     text = suites.table(parts)
     assert "| mpich | s | rings | 6 | 6 | 2 | 2 | 2 | 2 |" in text
     assert "differs: mpich s errors/y b, rings: natively 4 x passed; Tutti 4 x failed" in text
+    text = suites.table([*parts, {**parts[0], "library": "MPICH 4.0.2"}])
+    assert "| mpich | s | rings | 6 |" in text
+    assert "| mpich (MPICH 4.0.2) | s | rings | 3 |" in text
+    text = suites.table([{**parts[0], "plan": f"schedules:{number}"} for number in (0, 1)])
+    assert "| mpich | s | schedules (sum of 2) | 6 | 6 | 2 | 2 | 2 | 2 |" in text
+    assert "differs: mpich s x b, schedules:1: natively" in text
 
 
 def test_joined__other_plans_of_an_earlier_file_stay(suites: ModuleType) -> None:
@@ -307,7 +315,8 @@ def test_program__finds_a_difference_and_goes_on_where_it_was(tmp_path: Path) ->
     assert [one["program"] for one in rows["mpi-beta"]["differs"]] == ["bad 1"]
     listed = [sys.executable, str(TOOL), "--table", str(output)]
     printed = subprocess.run(listed, capture_output=True, text=True, timeout=60).stdout
-    assert "| mpich | mpich | mpi-beta | 2 | 2 | 1 | 1 | 0 | 0 |" in printed, printed
+    name = f"mpich ({rows['default']['library']})"
+    assert f"| {name} | mpich | mpi-beta | 2 | 2 | 1 | 1 | 0 | 0 |" in printed, printed
     size = state.stat().st_size
     subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert state.stat().st_size == size
