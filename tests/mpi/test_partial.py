@@ -9,6 +9,7 @@ shipped rules and with every collective forced to a plan of ours.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -86,6 +87,23 @@ def fortran_of(mpi: Mpi) -> Path:
 
 def fortran_08(mpi: Mpi) -> Path:
     return mpi.program("libfortran.so")
+
+
+def test_store_that_forgets_what_came_before_init(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+    """The Hydra of MPICH 3.4 and 4.0."""
+    if mpi.flavour == "openmpi":
+        unavailable("a test of Hydra's store")
+    store = Path(__file__).with_name("forgetful_store.py")
+    result = job(
+        mpi,
+        3,
+        [sys.executable, store, mpi.program("partial"), "world"],
+        tmp_path,
+        environment=PLANS["direct"],
+        timeout_s=120,
+    )
+    result.assert_passed("partial")
+    assert not plans(result) & NO_PLAN, str(result)
 
 
 @pytest.mark.parametrize("without", [0, 1])
