@@ -782,7 +782,7 @@ Result<const Route*> Communicator::route(Collective collective, std::optional<By
     }
   } else if (collective != Collective::kBarrier) {
     agreed = &modes_->of(collective, bytes);
-    if (agreement_due(++agreed->calls)) {
+    if (!std::exchange(is_next_agreed_, false) && agreement_due(++agreed->calls)) {
       TUTTI_RETURN_IF_ERROR(agree_memory(*agreed, device));
     }
     shape.memory = agreed->mode;
@@ -1166,7 +1166,8 @@ void Communicator::tell_doubts() {
   }
 }
 
-void Communicator::make_again(bool has_number) {
+void Communicator::make_again(bool has_number, bool is_agreed) {
+  is_next_agreed_ = is_agreed;
   if (has_number) {
     --calls_;  // It is native again, and told by the same number.
   } else if (has_doubts()) {

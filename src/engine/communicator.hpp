@@ -184,8 +184,9 @@ class Communicator {
   /// that it has there.
   void doubt_call();
   bool has_doubts() const { return doubted_ > 0; }
-  /// The next call is the last refused one made again, which is in doubt or `has_number`.
-  void make_again(bool has_number);
+  /// The next call is the last refused one made again, which is in doubt or `has_number`;
+  /// `is_agreed`: the ranks have agreed on its memory.
+  void make_again(bool has_number, bool is_agreed);
   /// Takes them for made by all others.
   void count_doubted();
   /// For the scope of a collective of the MPI library's own, which has passed by: somebody looks
@@ -442,8 +443,9 @@ class Communicator {
   bool is_no_origin_ = false;
   std::shared_ptr<runners::HostMemory> host_memory_;
   // What a call that passes by needs, side by side.
-  std::uint64_t calls_ = 0;    ///< That this rank has made, whatever carried them.
-  std::uint64_t doubted_ = 0;  ///< Beside these (doubt_call()).
+  std::uint64_t calls_ = 0;      ///< That this rank has made, whatever carried them.
+  std::uint64_t doubted_ = 0;    ///< Beside these (doubt_call()).
+  bool is_next_agreed_ = false;  ///< route() is not to agree: the ranks have (make_again()).
   /// So few that nobody waits in shared memory for this rank to leave earlier calls.
   static constexpr std::uint64_t kDoubtedMax = runners::HostLayout::kBriefSlots - 2;
   /// Where this rank tells the others of them, since the last call whose route was not known; null:

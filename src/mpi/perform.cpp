@@ -118,7 +118,7 @@ class Performance {
       if (is_refused_at_root_alone()) {
         session_.refused = std::make_unique<RefusedAtRoot>(
             RefusedAtRoot{view_.collective, view_.root, bytes_, type_, op_, view_.send, view_.recv,
-                          /*may_be_apart=*/false, /*has_number=*/true});
+                          /*may_be_apart=*/false, /*has_number=*/true, /*is_agreed=*/false});
         engine_.forget_routes();
       }
     }
@@ -136,7 +136,7 @@ class Performance {
   bool has_readable_size() const;
   bool is_refused_by_mpi();
   bool is_refused_at_root_alone();
-  Status refuse_at_root_alone(int* code);
+  Status refuse_at_root_alone(int* code, const engine::Route& route);
   bool is_like_refused() const;
   bool is_refused_again() const;
   void settle_refused();
@@ -599,11 +599,10 @@ bool Performance::is_refused_by_mpi() {
 }
 
 /// Of rooted collectives only the root has two buffers, and so only its call can be refused for
-/// them. Any other fault may be every rank's, which then is in step with them. Calls for which the
-/// ranks agree on the memory have their numbers by then.
+/// them. Any other fault may be every rank's, which then is in step with them.
 bool Performance::is_refused_at_root_alone() {
   if (!select::is_rooted(view_.collective) || rank_ != view_.root ||
-      found_aliasing() == MPI_SUCCESS || !engine_.is_asserted_host() || has_null()) {
+      found_aliasing() == MPI_SUCCESS || has_null()) {
     return false;
   }
   const int refused = refused_;
@@ -612,12 +611,9 @@ bool Performance::is_refused_at_root_alone() {
   return is_all;
 }
 
-Status Performance::refuse_at_root_alone(int* code) {
-  // What this sets up the others may be waiting for, who have made the call.
-  TUTTI_ASSIGN_OR_RETURN(const engine::Route* route,
-                         engine_.route(view_.collective, bytes_, type_, op_, /*device=*/-1));
-  const bool may_be_apart = !route->native_flat && !route->is_in_shared_memory();
-  const bool is_native = route->native_flat;
+Status Performance::refuse_at_root_alone(int* code, const engine::Route& route) {
+  const bool may_be_apart = !route.native_flat && !route.is_in_shared_memory();
+  const bool is_native = route.native_flat && reads_everything(route);
   *code = found_aliasing();
   {
     const QuietErrors quiet(session_.comm);
@@ -629,9 +625,9 @@ Status Performance::refuse_at_root_alone(int* code) {
     engine_.pass_by();  // It was none that MPI refuses.
     return {};
   }
-  session_.refused = std::make_unique<RefusedAtRoot>(RefusedAtRoot{
-      view_.collective, view_.root, bytes_, type_, op_, view_.send, view_.recv, may_be_apart,
-      /*has_number=*/false});
+  session_.refused = std::make_unique<RefusedAtRoot>(
+      RefusedAtRoot{view_.collective, view_.root, bytes_, type_, op_, view_.send, view_.recv,
+                    may_be_apart, /*has_number=*/false, !engine_.is_asserted_host()});
   engine_.doubt_call();
   call_errhandler(session_.comm, *code);
   return {};
@@ -653,7 +649,7 @@ bool Performance::is_refused_again() const {
 /// An earlier call may have been refused at its root alone, this rank.
 void Performance::settle_refused() {
   if (is_refused_again()) {
-    engine_.make_again(session_.refused->has_number);
+    engine_.make_again(session_.refused->has_number, session_.refused->is_agreed);
   } else if (is_like_refused()) {
     engine_.count_doubted();  // What the others sent for the refused one is not this one's.
   } else if (engine_.has_doubts()) {
@@ -742,8 +738,12 @@ Status Performance::run(int* code) {
     *code = call_native(view_.send, view_.recv);  // Nothing moves; the same on every rank.
     return {};
   }
-  if (is_refused_at_root_alone()) [[unlikely]] {
-    return refuse_at_root_alone(code);
+  const bool is_asserted_host = engine_.is_asserted_host();
+  if (is_asserted_host && is_refused_at_root_alone()) [[unlikely]] {
+    // What this sets up the others may be waiting for, who have made the call.
+    TUTTI_ASSIGN_OR_RETURN(const engine::Route* route,
+                           engine_.route(view_.collective, bytes_, type_, op_, /*device=*/-1));
+    return refuse_at_root_alone(code, *route);
   }
   if (session_.refused != nullptr) [[unlikely]] {
     settle_refused();
@@ -759,6 +759,9 @@ Status Performance::run(int* code) {
   }
   TUTTI_ASSIGN_OR_RETURN(const engine::Route* route,
                          engine_.route(view_.collective, bytes_, type_, op_, device));
+  if (!is_asserted_host && is_refused_at_root_alone()) [[unlikely]] {
+    return refuse_at_root_alone(code, *route);
+  }
   if ((!route->native_flat || !reads_everything(*route)) && is_refused_by_mpi()) {
     return turn_away(code, route);
   }
@@ -1407,9 +1410,14 @@ void note_refused(Session& session, const engine::Communicator& engine, const Vi
 }
 
 Status settle_apart(Session& session) {
-  if (session.refused != nullptr && session.refused->may_be_apart) {
+  if (session.refused != nullptr && (session.refused->may_be_apart || session.refused->is_agreed)) {
+    const bool may_be_apart = session.refused->may_be_apart;
     session.refused.reset();
-    session.engine->refuse();
+    if (may_be_apart) {
+      session.engine->refuse();
+    } else {
+      session.engine->count_doubted();
+    }
   }
   return session.engine->failure();
 }

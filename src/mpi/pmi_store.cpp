@@ -3,9 +3,9 @@
 //
 // PMI-1 as text: one line of words key=value asks, one line answers. The MPI library speaks on the
 // same descriptor, so this code does only while the library does not: before it starts, and when
-// its initialization has returned. An init comes before our first put: the Hydra of MPICH 3.4 and 4.0
-// forgets at a node's first init what was put before, and answers later ones alike. A value is visible
-// to the processes of this node at once, and to all after the library's own barrier.
+// its initialization has returned. An init comes before our first put: the Hydra of MPICH 3.4
+// and 4.0 forgets at a node's first init what was put before, and answers later ones alike. A value
+// is visible to the processes of this node at once, and to all after the library's own barrier.
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -65,6 +65,7 @@ struct RefusedAtRoot {
   const void* recv;
   bool may_be_apart;  ///< The others may be in steps of ours (engine::Communicator::refuse()).
   bool has_number;    ///< MPI found it, in a call that was remembered: not in doubt.
+  bool is_agreed;     ///< The ranks have agreed on the call's memory: others made it.
 };
 
 }  // namespace tutti::mpi::TUTTI_FLAVOUR

@@ -161,7 +161,10 @@ def test_live__an_inert_communicator_costs_little(mpi: Mpi, door: Path, tmp_path
 
 
 @pytest.mark.parametrize("is_mixed", [False, True], ids=["alike", "mixed"])
-@pytest.mark.parametrize("plan", ["default", "direct", "schedules"])
+@pytest.mark.parametrize(
+    "plan",
+    ["default", "direct", "schedules", "alpha", "default-device", "staged", "direct-device"],
+)
 def test_again__a_root_that_was_refused_for_aliased_buffers_makes_its_call_again(
     mpi: Mpi, plan: str, is_mixed: bool, door: Path, tmp_path: Path
 ) -> None:
