@@ -92,13 +92,22 @@ template <auto kDescribe, auto kOther, class... Arguments>
   if (t_last.session == nullptr) {
     return call.call_native();
   }
+  constexpr Collective kOf = decltype(call)::kCollective;
   const NativeMemo* const memo = t_last.memo_with_devices;
-  const engine::Route* const route =
-      memo == nullptr ? nullptr : memo->find_on_host<decltype(call)::kCollective>(call.view);
+  const engine::Route* const route = memo == nullptr ? nullptr : memo->find_on_host<kOf>(call.view);
   if (route == nullptr || memo->epoch() != t_last.engine->routes_epoch() ||
       !engine::Communicator::is_on_host(*route) || !is_surely_host(call.view.send) ||
       !is_surely_host(call.view.recv)) [[unlikely]] {
     return kOther(arguments...);
+  }
+  if constexpr (has_two_buffers_at_root(kOf)) {
+    if (call.view.root == memo->rank()) {
+      if (call.view.send == call.view.recv) [[unlikely]] {
+        return kOther(arguments...);  // As carry_at_root() does, and nothing is agreed then.
+      }
+      engine::Communicator::take_agreed(*route);
+      return carry_at_root<kDescribe, kOther, Arguments...>(arguments..., route);
+    }
   }
   engine::Communicator::take_agreed(*route);
   return carry_remembered(call, *route);

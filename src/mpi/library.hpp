@@ -80,6 +80,8 @@ class Library : public runners::MpiLibrary {
 
   /// Before it, and where there is none, agreements run on the application's own communicator.
   Result<bool> duplicate(bool may_share) override;
+  /// Whether another communicator has its agreements on the same communicator of ours.
+  bool shares_messages() const { return private_.use_count() > 1; }
   /// Communicator for steps of ours over all ranks.
   MPI_Comm own() const { return private_ != nullptr ? private_->comms[0] : application_; }
 

@@ -116,9 +116,9 @@ class Performance {
     if (read_arguments()) {
       bytes_ = total_bytes();
       if (is_refused_at_root_alone()) {
-        session_.refused = std::make_unique<RefusedAtRoot>(
-            RefusedAtRoot{view_.collective, view_.root, bytes_, type_, op_, view_.send, view_.recv,
-                          /*may_be_apart=*/false, /*has_number=*/true, /*is_agreed=*/false});
+        session_.refused = std::make_unique<RefusedAtRoot>(RefusedAtRoot{
+            view_.collective, view_.root, bytes_, type_, op_, view_.send, view_.recv,
+            /*may_be_apart=*/false, /*has_number=*/true, !engine_.is_asserted_host()});
         engine_.forget_routes();
       }
     }
@@ -625,10 +625,14 @@ Status Performance::refuse_at_root_alone(int* code, const engine::Route& route) 
     engine_.pass_by();  // It was none that MPI refuses.
     return {};
   }
-  session_.refused = std::make_unique<RefusedAtRoot>(
-      RefusedAtRoot{view_.collective, view_.root, bytes_, type_, op_, view_.send, view_.recv,
-                    may_be_apart, /*has_number=*/false, !engine_.is_asserted_host()});
   engine_.doubt_call();
+  if (may_be_apart && session_.library->shares_messages()) {
+    engine_.refuse();  // Now: other communicators' agreements must not come in between.
+  } else {
+    session_.refused = std::make_unique<RefusedAtRoot>(
+        RefusedAtRoot{view_.collective, view_.root, bytes_, type_, op_, view_.send, view_.recv,
+                      may_be_apart, /*has_number=*/false, !engine_.is_asserted_host()});
+  }
   call_errhandler(session_.comm, *code);
   return {};
 }

@@ -493,7 +493,8 @@ static void again(void) {
       for (int in_place = 0; in_place < 2; ++in_place) {
         MPI_Comm comm = returning();
         /* First, and when the preload knows the call. */
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < 6; ++i) {
+          if (i > 3) rooted_call(number, root, false, false, 7 * i + 3, comm);
           rooted_call(number, root, true, in_place, 7 * i, comm);
           rooted_call(number, root, false, false, 7 * i + 1, comm);
           rooted_call((number + 1) % 5, root, true, in_place, 7 * i + 2, comm);

@@ -64,7 +64,8 @@ class HostCounter {
   void publish_first(std::uint64_t value) const {
     std::atomic_ref(*place_).exchange(value, std::memory_order_seq_cst);
   }
-  /// As read(), and not before what this thread has read so far.
+  /// As read(), and not before what this thread has read so far: it writes what it finds, so the
+  /// owner writes such a value by publish_first() alone.
   std::uint64_t read_last() const {
     return std::atomic_ref(*place_).fetch_add(0, std::memory_order_seq_cst);
   }
