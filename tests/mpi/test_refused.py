@@ -180,7 +180,7 @@ def test_again__a_root_that_was_refused_for_aliased_buffers_makes_its_call_again
 def test_again__on_host_memory_in_a_job_with_gpus(
     mpi: Mpi, plan: str, door: Path, tmp_path: Path
 ) -> None:
-    """There calls that are remembered have their number and their memory before MPI refuses them."""
+    """Calls that are remembered have their number and their memory before MPI refuses them."""
     once_per_library(mpi)
     on_heap = {"MALLOC_MMAP_THRESHOLD_": str(1 << 26)}  # What is known for host memory at a look.
     result = refused(mpi, tmp_path, plan, "--again", "--memory", "host", extra=TIMEOUT | on_heap)
