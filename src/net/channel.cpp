@@ -69,7 +69,7 @@ LaneChannel::~LaneChannel() {
 }
 
 bool LaneChannel::has_ended() const {
-  return lane_->has_ended.load() || (bundle_ != nullptr && bundle_->has_failed);
+  return lane_->is_over.load() || (bundle_ != nullptr && bundle_->has_failed);
 }
 
 Status LaneChannel::ended() const {

@@ -746,6 +746,12 @@ void Engine::finish(Lane& lane, Request* request, Outcome outcome, Bytes bytes) 
     drop_blocked_of({request->send.data, request->send.bytes});  // It is the caller's again.
   }
   has_finished_ = has_finished_ || lane.index == 0;
+  const bool fails_with_lane = outcome == Outcome::kAborted || outcome == Outcome::kReset ||
+                               outcome == Outcome::kUnreachable;
+  if (fails_with_lane && lane.bundle == nullptr && !lane.is_over) {
+    lane.outcome = outcome;
+    lane.is_over = true;
+  }
   answer(lane, request, outcome, bytes);
 }
 
@@ -765,8 +771,11 @@ void Engine::answer(Lane& lane, Request* request, Outcome outcome, Bytes bytes) 
 void Engine::end(Lane& lane, Outcome outcome) {
   add(totals_, endpoint_.counters(lane.connection));
   lane.is_counted = true;
-  lane.outcome = outcome;
+  if (!lane.is_over) {
+    lane.outcome = outcome;
+  }
   lane.has_ended = true;
+  lane.is_over = true;
   show(lane, now_ns());
   for (std::deque<Post>* waiting : {&lane.waiting_receives, &lane.waiting_sends}) {
     for (const Post& post : *waiting) {

@@ -75,6 +75,8 @@ struct Lane {
   bool is_counted = false;                             ///< In the engine's totals.
   transport::Outcome outcome = transport::Outcome::kOk;  ///< Once it has ended.
   std::atomic<bool> has_ended = false;                   ///< Read by anybody.
+  /// Likewise: no request is taken any more. Set before the caller can see a request fail by it.
+  std::atomic<bool> is_over = false;
   transport::TimeNs forget_ns = transport::kNever;
   // For those who watch (engine_watch.cpp).
   std::uint32_t slot = EngineStatistics::kNoSlot;
