@@ -563,25 +563,18 @@ def test_late__processes_that_cannot_be_looked_at_are_no_dead_ones(
 def test_late__a_wait_in_the_librarys_own_collective_for_a_dead_rank_ends(
     mpi: Mpi, door: Path, tmp_path: Path
 ) -> None:
-    """Where the launcher lets the others live. Hydra ends them all the same, at once, when it finds
-    the dead rank's connection closed before it hears of its end: then there is nothing to see.
-    """
     assert door
     death = r"rank 1 \(process \d+\) has died, and this process waits for it in a collective of"
-    for _ in range(6):
-        start = time.monotonic()
-        result = job(
-            mpi,
-            2,
-            [mpi.program("late"), "--seconds", "1", "--kill", "yes"],
-            tmp_path,
-            environment={"TUTTI_ALLREDUCE": "mpi", "TUTTI_BCAST": "mpi", "TUTTI_TIMEOUT": "1"},
-            timeout_s=60,
-            survivors=True,
-        )
-        assert "late:" not in result.stdout
-        seconds = time.monotonic() - start
-        assert seconds < 30, str(result)
-        if mpi.flavour == "openmpi" or seconds > 3.5 or result.lines(death):
-            break
+    start = time.monotonic()
+    result = job(
+        mpi,
+        2,
+        [mpi.program("late"), "--seconds", "1", "--kill", "yes"],
+        tmp_path,
+        environment={"TUTTI_ALLREDUCE": "mpi", "TUTTI_BCAST": "mpi", "TUTTI_TIMEOUT": "1"},
+        timeout_s=60,
+        survivors=True,
+    )
+    assert "late:" not in result.stdout
+    assert time.monotonic() - start < 30, str(result)
     assert result.lines(death), str(result)
