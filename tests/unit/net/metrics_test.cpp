@@ -189,7 +189,7 @@ TEST_F(MetricsFile, write_atomically__two_writers_of_one_file) {
   std::vector<std::thread> writers;
   for (const char letter : {'a', 'b'}) {
     writers.emplace_back([&file, text = std::string(100'000, letter)] {
-      for (int i = 0; i < 500; ++i) {
+      for (int i = 0; i < 100; ++i) {
         const Status status = write_atomically(file, text);
         EXPECT_TRUE(status.ok()) << status.message();
         const std::string found = content_of(file);
