@@ -1,30 +1,15 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// From an application's arguments to a plan's run: what every wrapper shares. Reads datatypes,
-// classifies buffers, asks the engine for the plan, and either calls MPI on the application's own
-// arguments or turns them into a dense runners::Call and runs that.
+// From an application's arguments to a plan's run: what every wrapper shares. Reads the arguments
+// (arguments.hpp), asks the engine for the plan, and either calls MPI on them, or on copies
+// (native_staged.hpp), or hands the plan a dense runners::Call (movement.hpp).
 #pragma once
 
 #include "mpi/session.hpp"
 #include "mpi/view.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
-
-/// Reference to a callable int(const void* send, void* recv); lives as long as the callable.
-class NativeCall {
- public:
-  template <class F>
-  explicit NativeCall(F& function)
-      : object_(&function), call_([](void* object, const void* send, void* recv) {
-          return (*static_cast<F*>(object))(send, recv);
-        }) {}
-  int operator()(const void* send, void* recv) const { return call_(object_, send, recv); }
-
- private:
-  void* object_;
-  int (*call_)(void*, const void*, void*);
-};
 
 /// The answer to a call that this rank could not carry out. All but a refused fall-back, which
 /// every rank refuses alike, breaks the communicator: the peers may be in the call, and what this

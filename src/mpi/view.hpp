@@ -53,6 +53,22 @@ struct View {
   int root = 0;
 };
 
+/// The MPI library's own collective with the application's arguments but for the buffers: reference
+/// to a callable int(const void* send, void* recv), which lives longer.
+class NativeCall {
+ public:
+  template <class F>
+  explicit NativeCall(F& function)
+      : object_(&function), call_([](void* object, const void* send, void* recv) {
+          return (*static_cast<F*>(object))(send, recv);
+        }) {}
+  int operator()(const void* send, void* recv) const { return call_(object_, send, recv); }
+
+ private:
+  void* object_;
+  int (*call_)(void*, const void*, void*);
+};
+
 /// A call that was refused on this rank, its root, for what only a root can get wrong
 /// (engine::Communicator::doubt_call()), as far as the others know it, and its buffers.
 struct RefusedAtRoot {

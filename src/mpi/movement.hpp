@@ -1,0 +1,17 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A data movement as a dense runners::Call of bytes: blocks where the application has them, or, of
+// types with gaps, packed in host memory.
+#pragma once
+
+#include "mpi/arguments.hpp"
+#include "mpi/session.hpp"
+
+namespace tutti::mpi::TUTTI_FLAVOUR {
+
+/// Carries a data movement by a plan that is not the MPI's own collective. Errors: of the plan;
+/// kInvalidArgument: this rank has another number of bytes for itself than it takes from itself.
+Status run_movement(Session& session, const Arguments& arguments, const engine::Route& route);
+
+}  // namespace tutti::mpi::TUTTI_FLAVOUR

@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/pieces.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+namespace tutti::mpi::TUTTI_FLAVOUR {
+
+Result<std::vector<Piece>> pieces_of(const Arguments& arguments, const Side& side) {
+  std::vector<Piece> result;
+  const auto ranks = static_cast<std::size_t>(arguments.ranks());
+  switch (side.form) {
+    case Form::kAbsent:
+      break;
+    case Form::kOne:
+      result.push_back({0, side.count, side.type, side.layout});
+      break;
+    case Form::kBlocks:
+      for (std::size_t i = 0; i < ranks; ++i) {
+        result.push_back({static_cast<std::int64_t>(i) * side.count * side.layout.extent,
+                          side.count, side.type, side.layout});
+      }
+      break;
+    case Form::kCounts:
+      for (std::size_t i = 0; i < ranks; ++i) {
+        result.push_back(
+            {side.displs[i] * side.layout.extent, side.counts[i], side.type, side.layout});
+      }
+      break;
+    case Form::kTypes:
+      for (std::size_t i = 0; i < ranks; ++i) {
+        Piece piece{side.displs[i], side.counts[i], side.types[i], {}};
+        if (piece.count > 0 && !type_layout(piece.type, &piece.layout)) {
+          return Status::mpi(MPI_ERR_TYPE,
+                             std::string(select::to_string(arguments.view().collective)) +
+                                 ": no datatype for rank " + std::to_string(i));
+        }
+        result.push_back(piece);
+      }
+      break;
+  }
+  return result;
+}
+
+PieceSpan span_of(const Piece& piece) {
+  if (piece.count == 0) {
+    return {};
+  }
+  const std::int64_t last = (piece.count - 1) * piece.layout.extent;
+  return {std::min<std::int64_t>(0, last) + piece.layout.true_lower,
+          static_cast<Bytes>(std::abs(last) + piece.layout.true_extent)};
+}
+
+std::vector<Piece> near_pieces(const Piece& piece) {
+  constexpr std::int64_t kFarBytes = std::int64_t{1} << 20;
+  const std::int64_t step = std::abs(piece.layout.extent);
+  if (piece.count <= 1 || piece.layout.dense || step < kFarBytes ||
+      step / 2 < piece.layout.true_extent) {
+    return {piece};
+  }
+  std::vector<Piece> parts;
+  for (std::int64_t i = 0; i < piece.count; ++i) {
+    parts.push_back({piece.offset + i * piece.layout.extent, 1, piece.type, piece.layout});
+  }
+  return parts;
+}
+
+}  // namespace tutti::mpi::TUTTI_FLAVOUR
