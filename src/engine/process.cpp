@@ -11,24 +11,13 @@
 #include <thread>
 #include <utility>
 
+#include "base/fnv1a.hpp"
 #include "base/json_document.hpp"
 #include "base/log.hpp"
 #include "base/thread.hpp"
 #include "discover/discover.hpp"
 
 namespace tutti::engine {
-namespace {
-
-std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
-  // FNV-1a over the value's bytes.
-  constexpr std::uint64_t kPrime = 1099511628211ULL;
-  for (int byte = 0; byte < 8; ++byte) {
-    hash = (hash ^ ((value >> (8 * byte)) & 0xff)) * kPrime;
-  }
-  return hash;
-}
-
-}  // namespace
 
 Result<topology::TopologyFile> load_topology(const std::string& path) {
   TUTTI_ASSIGN_OR_RETURN(const std::string text, read_json_file(path));
@@ -72,19 +61,21 @@ Process::Process() {
       }
     }
   }
-  agreement_hash_ = mix(table_.hash(), static_cast<std::uint64_t>(config_.virtual_nodes.count));
+  Fnv1a agreement(table_.hash());
+  agreement.add_number(static_cast<std::uint64_t>(config_.virtual_nodes.count));
   for (const int ranks : config_.virtual_nodes.sizes) {
-    agreement_hash_ = mix(agreement_hash_, static_cast<std::uint64_t>(ranks));
+    agreement.add_number(static_cast<std::uint64_t>(ranks));
   }
-  agreement_hash_ = mix(agreement_hash_, config_.pipeline_chunk_bytes);
+  agreement.add_number(config_.pipeline_chunk_bytes);
   // What ranks try at set-up, one after the other.
   for (const std::string* const text : {&config_.direct, &config_.direct_handles}) {
     for (const char letter : *text) {
-      agreement_hash_ = mix(agreement_hash_, static_cast<unsigned char>(letter));
+      agreement.add_number(static_cast<unsigned char>(letter));
     }
-    agreement_hash_ = mix(agreement_hash_, 0);
+    agreement.add_number(0);
   }
-  agreement_hash_ = mix(agreement_hash_, config_error_.empty() ? 0 : 1);
+  agreement.add_number(config_error_.empty() ? 0 : 1);
+  agreement_hash_ = agreement.value();
   device_ = device::open(config_.device, &device_report_);
   scratch_ = std::make_unique<runners::Scratch>(device_.get(), config_.pinned_pool_bytes);
 }

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <string>
 
+#include "base/fnv1a.hpp"
+
 namespace tutti::engine {
 
 namespace {
@@ -49,11 +51,9 @@ std::uint64_t hash_of_machine() {
   std::string boot_id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
   identity += boot_id;
-  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a, 64 bit.
-  for (const char c : identity) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  }
-  return hash;
+  Fnv1a hash;
+  hash.add_bytes(identity);
+  return hash.value();
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fnv1a.hpp"
 #include "mpi/library.hpp"
 #include "mpi/pmpi.hpp"
 #include "runners/direct/host_reduce.hpp"
@@ -416,7 +417,7 @@ void ask_for_all(MPI_Comm alone, std::span<NamedType> named) {
 
 std::uint64_t ask_library_types() {
   static std::once_flag asked;
-  static std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a.
+  static Fnv1a hash;
   std::call_once(asked, [] {
     // What the standard lets nobody reduce is the library's alone, until it has said what it does.
     for (MPI_Datatype type : {MPI_CHAR, MPI_WCHAR, MPI_CHARACTER, MPI_PACKED}) {
@@ -430,11 +431,11 @@ std::uint64_t ask_library_types() {
     });
     for (const NamedType& named : g_named) {
       for (const DataType meaning : named.meaning) {
-        hash = (hash ^ static_cast<std::uint64_t>(meaning)) * 0x100000001b3ULL;
+        hash.add_word(static_cast<std::uint64_t>(meaning));
       }
     }
   });
-  return hash;
+  return hash.value();
 }
 
 int aliasing_error(Collective collective, std::uint64_t elements) {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/fnv1a.hpp"
 #include "select/tuning_format.hpp"
 
 namespace tutti::select {
@@ -11,16 +12,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// FNV-1a, 64 bits (Fowler, Noll, Vo). Every number goes in as eight bytes, least significant
-/// first, and every list behind its length, so that no two tables share one serialisation.
-class Fnv1a {
+/// Every number goes in as eight bytes, and every list behind its length, so that no two tables
+/// share one serialisation.
+class TableHash {
  public:
-  void add(std::uint64_t value) {
-    for (int i = 0; i < 8; ++i) {
-      hash_ ^= (value >> (8 * i)) & 0xff;
-      hash_ *= 0x100000001b3ULL;
-    }
-  }
+  void add(std::uint64_t value) { hash_.add_number(value); }
   template <class Enum>
   void add_enum(Enum value) {
     add(static_cast<std::uint64_t>(value));
@@ -52,13 +48,13 @@ class Fnv1a {
       add(static_cast<unsigned char>(c));
     }
   }
-  std::uint64_t value() const { return hash_; }
+  std::uint64_t value() const { return hash_.value(); }
 
  private:
-  std::uint64_t hash_ = 0xcbf29ce484222325ULL;
+  Fnv1a hash_;
 };
 
-void add_rule(const Rule& rule, Fnv1a* hash) {
+void add_rule(const Rule& rule, TableHash* hash) {
   hash->add_list(rule.collectives);
   hash->add_range(rule.bytes);
   hash->add_range(rule.nodes);
@@ -220,7 +216,7 @@ nlohmann::ordered_json parameters_json(const PlanParameters& parameters) {
 }
 
 std::uint64_t Table::hash() const {
-  Fnv1a hash;
+  TableHash hash;
   hash.add(rules.size());
   for (const Rule& rule : rules) {
     add_rule(rule, &hash);

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "base/fnv1a.hpp"
 #include "runners/direct/host_runner.hpp"
 
 namespace tutti::runners {
@@ -29,16 +30,16 @@ Bytes piece_bytes(Bytes stream_bytes, Bytes bytes_max) {
   return std::min(std::max(wanted, kPieceBytesMin), bytes_max);
 }
 
-/// A call's number, and 16 bits that tell calls apart (FNV-1a), in one word.
+/// A call's number, and 16 bits that tell calls apart, in one word.
 constexpr int kCallBits = 48;
 constexpr std::uint64_t kCallMask = (std::uint64_t{1} << kCallBits) - 1;
 std::uint64_t tag_of(std::uint64_t call, const HostCallHead& head) {
-  std::uint64_t hash = 0xcbf29ce484222325;
+  Fnv1a hash;
   for (const std::uint64_t word :
        {head.bytes, std::uint64_t{head.collective}, std::uint64_t{head.root}}) {
-    hash = (hash ^ word) * 0x100000001b3;
+    hash.add_word(word);
   }
-  return (hash ^ hash >> 32) << kCallBits | (call & kCallMask);
+  return (hash.value() ^ hash.value() >> 32) << kCallBits | (call & kCallMask);
 }
 
 }  // namespace

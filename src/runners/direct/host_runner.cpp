@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/fnv1a.hpp"
 #include "base/on_failure.hpp"
 
 namespace tutti::runners {
@@ -72,13 +73,13 @@ std::optional<Bytes> contribution_bytes(const Call& call, int ranks) {
   }
 }
 
-/// 16 bits of the counts that all ranks pass alike (FNV-1a).
+/// 16 bits of the counts that all ranks pass alike.
 std::uint16_t hash_of(std::span<const std::uint64_t> counts, Bytes element_bytes) {
-  std::uint64_t hash = 0xcbf29ce484222325;
+  Fnv1a hash;
   for (const std::uint64_t count : counts) {
-    hash = (hash ^ (count * element_bytes)) * 0x100000001b3;
+    hash.add_word(count * element_bytes);
   }
-  return static_cast<std::uint16_t>(hash >> 48);
+  return static_cast<std::uint16_t>(hash.value() >> 48);
 }
 
 HostCallHead head_of(const Call& call, std::optional<Bytes> bytes) {
