@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Does a call in chunks pay? Allreduce whole, on several streams, on several communicators.
 
-    python bench/pipeline.py --ranks 2 --out DIR [--mpi mpich] [--end 512M] [--direct]
+    python bench/pipeline.py --ranks 2 --out DIR [--mpi mpich] [--end 512M]
     python bench/pipeline.py --draw DIR/pipeline-2r1n.json
 
 The experiment of the MPI4AI paper's figure 7: floats, 4 B to 512 MB, the CCL's flat plan against
-`ccl-streams(K)` and `ccl-comms(K)` for K = 2 and 4, with --direct `direct+ccl(K)` too, in turns in
-one job, every element checked.
+`ccl-streams(K)` and `ccl-comms(K)` for K = 2 and 4, in turns in one job, every element checked.
 Writes DIR/pipeline-<ranks>r<nodes>n.json and the figure beside it; --draw makes the figure of
 results from a machine without matplotlib. Latencies are medians in microseconds, over the jobs the
 median again; `over_default` is a plan's latency over that of the call that is not cut, so a
@@ -41,11 +40,10 @@ WIN = 0.95
 Row = dict[str, Any]
 
 
-def plans(nodes: int, chunks: list[int], direct: bool) -> list[str]:
+def plans(nodes: int, chunks: list[int]) -> list[str]:
     """The plan that is not cut first."""
     whole = "ccl-gamma" if nodes == 1 else "ccl-beta"
-    kinds = ["ccl-streams", "ccl-comms", *(["direct+ccl"] if direct else [])]
-    return [whole, *(f"{kind}({k})" for kind in kinds for k in chunks)]
+    return [whole, *(f"{kind}({k})" for kind in ("ccl-streams", "ccl-comms") for k in chunks)]
 
 
 def measured(arguments: argparse.Namespace) -> results.Results:
@@ -58,7 +56,7 @@ def measured(arguments: argparse.Namespace) -> results.Results:
         factor=arguments.factor,
         time_cap_s=arguments.time_cap,
         memory="device",
-        plans=tuple(plans(arguments.nodes, arguments.chunks, arguments.direct)),
+        plans=tuple(plans(arguments.nodes, arguments.chunks)),
         check=arguments.check,
         virtual_nodes=arguments.nodes if arguments.nodes > 1 else 0,
         # A plan that is refused must not be measured as what stands in for it.
@@ -155,7 +153,6 @@ def main() -> int:
     what.add_argument("--draw", type=Path, help="results to draw; nothing is measured")
     parser.add_argument("--mpi", help="mpich, openmpi, abi, or a prefix")
     parser.add_argument("--chunks", type=chunk_counts, default=[2, 4], help="K of each (2,4)")
-    parser.add_argument("--direct", action="store_true", help="direct+ccl(K) too, on one node")
     parser.add_argument("--begin", type=sizes.parse_bytes, default=4)
     parser.add_argument("--end", type=sizes.parse_bytes, default=512 << 20)
     parser.add_argument("--factor", type=int, default=2, help="from one size to the next (2)")
@@ -171,7 +168,7 @@ def main() -> int:
             error.show()
             return error.exit_code
         return 0
-    names = plans(arguments.nodes, arguments.chunks, arguments.direct)
+    names = plans(arguments.nodes, arguments.chunks)
     document = measured(arguments)
     rows = compare(document, names)
     head = results_head.head(SCHEMA)

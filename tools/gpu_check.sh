@@ -60,7 +60,7 @@ share_gpu() {
 if ((gpus > 1)); then
   mapfile -t sizes < <(printf '%s\n' 2 "$gpus" | sort -nu)
   most=$gpus
-  plans=(default ccl-beta direct-gamma direct-copy 'direct+ccl(3)')
+  plans=(default ccl-beta direct-gamma direct-copy)
   deaths=(allreduce ours-first ccl-first)
   share=() share_one=()
   layouts=()

@@ -160,7 +160,7 @@ def asked_for(plan: str, used: str) -> bool:
     The names are those of src/select/plan.hpp. On host memory the MPI library's own collective is
     `native`, whichever composition was asked for.
     """
-    name = re.sub(r"^(direct\+)?[nr]ccl", r"\1ccl", plan.lower())
+    name = re.sub(r"^[nr]ccl", "ccl", plan.lower())
     name = re.sub(r"^schedule:rings", "rings", name)
     if name in ("direct", "direct-beta"):
         return used == "direct-gamma"

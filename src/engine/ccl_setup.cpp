@@ -217,9 +217,6 @@ Status Communicator::share_ccl_id(runners::Scope scope, ccl::UniqueId* id, Statu
 }
 
 Status Communicator::prepare_pipeline(const select::Plan& plan) {
-  if (plan.pipeline == select::Pipeline::kDirect) {
-    return {};  // Of the library it needs what every call needs.
-  }
   const bool has_comms = plan.pipeline == select::Pipeline::kComms;
   std::string& refusal = has_comms ? facts_.comms_refusal : facts_.streams_refusal;
   if (pipeline_streams_ < plan.chunks) {

@@ -245,7 +245,7 @@ void Communicator::announce() const {
 bool Communicator::may_share_memory() const {
   return machines_.nodes() == 1 &&
          std::any_of(table_->rules.begin(), table_->rules.end(), [this](const auto& rule) {
-           return select::uses(rule.plan, Backend::kDirect) &&
+           return rule.plan.backend == Backend::kDirect &&
                   rule.memory.value_or(Memory::kHost) == Memory::kHost &&
                   select::may_match(rule, facts_);
          });
@@ -878,7 +878,7 @@ Result<Route> Communicator::decide(const Shape& shape, int device, const std::st
   for (;;) {
     const select::Decision decision = choose(shape, &facts);
     const bool on_device = shape.memory == Memory::kDevice;
-    if (select::uses(decision.plan, Backend::kDirect) &&
+    if (decision.plan.backend == Backend::kDirect &&
         !(on_device ? direct_device_tried_ : direct_host_tried_)) {
       TUTTI_RETURN_IF_ERROR(setup_direct(shape.memory, device));
       facts.direct_device_refusal = facts_.direct_device_refusal;
@@ -1067,8 +1067,7 @@ Status Communicator::run_once(const Route& route, const runners::Call& call) {
     return direct_runner_->run_copied(call);
   }
   if (route.plan.pipeline != select::Pipeline::kNone) {
-    return ccl_runner_->run_pipeline(route.plan.pipeline, route.plan.chunks, direct_runner_.get(),
-                                     call);
+    return ccl_runner_->run_pipeline(route.plan.pipeline, route.plan.chunks, call);
   }
   if (is_launch) {
     return carry_direct(call, [&](Backend backend, const runners::Call& part) {

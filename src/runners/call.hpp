@@ -48,9 +48,6 @@ struct Call {
   std::span<const std::uint64_t> recv_counts;
   std::span<const std::uint64_t> recv_offsets;
 
-  /// A chunk of a regular form (ccl/chunk.hpp), so all ranks know its sizes although it has counts.
-  bool is_chunk = false;
-
   /// The application's MPI_Datatype and MPI_Op of a reduction, for the MPI's own collectives.
   std::uintptr_t mpi_type = 0;
   std::uintptr_t mpi_op = 0;

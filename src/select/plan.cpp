@@ -12,7 +12,7 @@ namespace tutti::select {
 namespace {
 
 constexpr std::string_view kStaged = "staged";
-constexpr Pipeline kPipelines[] = {Pipeline::kStreams, Pipeline::kComms, Pipeline::kDirect};
+constexpr Pipeline kPipelines[] = {Pipeline::kStreams, Pipeline::kComms};
 constexpr int kPipelineChunksListed = 4;  // Of the MPI4AI paper's experiment.
 const std::string kSchedulePrefix = "schedule:";
 constexpr std::string_view kDirectCopy = "direct-copy";
@@ -50,34 +50,28 @@ void take_suffix(std::string_view* name, Take take) {
   }
 }
 
-/// Without the number of chunks.
 const char* to_string(Pipeline pipeline) {
   switch (pipeline) {
     case Pipeline::kNone:
       return "none";
     case Pipeline::kStreams:
-      return "ccl-streams";
+      return "streams";
     case Pipeline::kComms:
-      return "ccl-comms";
-    case Pipeline::kDirect:
-      return "direct+ccl";
+      return "comms";
   }
   return "?";
 }
 
-/// Takes "ccl-streams" or the like off the front of `name`; kNone where it starts otherwise. "nccl"
-/// and "rccl" are "ccl".
+/// Takes "ccl-streams" or the like off the front of `name`; kNone where it starts otherwise.
 Pipeline take_pipeline(std::string_view* name) {
-  std::string plain(*name);
-  for (const char* ccl : {"nccl", "rccl"}) {
-    if (const std::size_t found = plain.find(ccl); found != std::string::npos) {
-      plain.erase(found, 1);
-    }
+  const std::size_t dash = name->find('-');
+  if (dash == std::string_view::npos || parse_backend(name->substr(0, dash)) != Backend::kCcl) {
+    return Pipeline::kNone;
   }
+  const std::string_view rest = name->substr(dash + 1);
   for (const Pipeline pipeline : kPipelines) {
-    if (plain.starts_with(to_string(pipeline))) {
-      *name =
-          name->substr(std::string_view(to_string(pipeline)).size() + name->size() - plain.size());
+    if (rest.starts_with(to_string(pipeline))) {
+      *name = rest.substr(std::string_view(to_string(pipeline)).size());
       return pipeline;
     }
   }
@@ -215,7 +209,15 @@ std::string direct_refusal(const Plan& plan, const Shape& shape, const CommFacts
   return is_defined(shape.op, shape.type) ? "" : undefined(shape);
 }
 
-/// Which backends carry some part of the plan.
+/// Whether `backend` carries a step of the plan.
+bool uses(const Plan& plan, Backend backend) {
+  if (plan.composition != Composition::kAlpha) {
+    return plan.backend == backend;
+  }
+  return plan.parameters.node_backend.value_or(plan.backend) == backend ||
+         plan.parameters.leaders_backend.value_or(plan.backend) == backend;
+}
+
 /// NCCL 2.x and RCCL 2.x: ncclRedOp_t and ncclDataType_t, and a complex number as two reals.
 std::string ccl_reduction_refusal(const Shape& shape, const std::string& ccl) {
   switch (shape.op) {
@@ -293,17 +295,7 @@ std::string pipeline_refusal(const Plan& plan, const Shape& shape, const CommFac
     return std::string(to_string(shape.collective)) +
            " has a count for each rank and is not cut into chunks; use ccl";
   }
-  switch (plan.pipeline) {
-    case Pipeline::kNone:
-      return "";
-    case Pipeline::kStreams:
-      return facts.streams_refusal;
-    case Pipeline::kComms:
-      return facts.comms_refusal;
-    case Pipeline::kDirect:
-      return direct_refusal(plan, shape, facts);
-  }
-  return "";
+  return plan.pipeline == Pipeline::kStreams ? facts.streams_refusal : facts.comms_refusal;
 }
 
 std::string alpha_refusal(const Shape& shape, const CommFacts& facts) {
@@ -472,7 +464,7 @@ std::string to_string(const Plan& plan) {
   }
   std::string name = to_string(plan.backend);
   if (plan.pipeline != Pipeline::kNone) {
-    return std::string(to_string(plan.pipeline)) + "(" + std::to_string(plan.chunks) + ")";
+    return name + "-" + to_string(plan.pipeline) + "(" + std::to_string(plan.chunks) + ")";
   }
   if (!plan.staged) {
     return name + "-" + to_string(plan.composition);
@@ -520,7 +512,7 @@ Result<PlanName> parse_plan_name(std::string_view name) {
   if (result.plan.pipeline != Pipeline::kNone) {
     const std::optional<int> chunks = parse_chunks(rest);
     if (!chunks) {
-      const std::string right = to_string(result.plan.pipeline);
+      const std::string right = std::string("ccl-") + to_string(result.plan.pipeline);
       return Status(ErrorCode::kInvalidConfig,
                     in_quotes(name) + " does not say into how many chunks a call is cut; write " +
                         right + "(2) to " + right + "(" + std::to_string(kPipelineChunksMax) + ")");
@@ -648,17 +640,6 @@ std::string refusal(const Plan& plan, const Shape& shape, const CommFacts& facts
     }
   }
   return uses(plan, Backend::kCcl) ? ccl_refusal(shape, facts) : "";
-}
-
-bool uses(const Plan& plan, Backend backend) {
-  if (plan.pipeline == Pipeline::kDirect && backend == Backend::kDirect) {
-    return true;
-  }
-  if (plan.composition != Composition::kAlpha) {
-    return plan.backend == backend;
-  }
-  return plan.parameters.node_backend.value_or(plan.backend) == backend ||
-         plan.parameters.leaders_backend.value_or(plan.backend) == backend;
 }
 
 Plan native_plan(const CommFacts& facts) { return fit(Plan{}, facts); }

@@ -8,7 +8,7 @@
 // engines move the bytes. "schedule:ring" is an algorithm of ours over MPI point-to-point; "rings"
 // is short for "schedule:rings"; "ccl:ring" is the same over NCCL's or RCCL's messages.
 // "ccl-streams(4)" and "ccl-comms(4)" are pipelines: the call cut into chunks, flat over the
-// communicator; of "direct+ccl(4)" our own kernels carry the first of four.
+// communicator.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,6 @@ enum class Pipeline : std::uint8_t {
   kNone,     ///< Not cut.
   kStreams,  ///< One communicator of the library, a stream for each chunk.
   kComms,    ///< A communicator of the library for each chunk, each with its stream.
-  kDirect,   ///< The first chunk by our own kernels, beside the library with all others as one.
 };
 
 /// Most chunks of a pipeline: each is a kernel that takes its share of the GPU.
@@ -68,8 +67,7 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-/// "mpi-gamma", "mpi-staged", "ccl-alpha", "direct-copy", "ccl-streams(4)", "direct+ccl(4)",
-/// "rings", "ccl:rings".
+/// "mpi-gamma", "mpi-staged", "ccl-alpha", "direct-copy", "ccl-streams(4)", "rings", "ccl:rings".
 std::string to_string(const Plan& plan);
 
 /// "mpi", "ccl".
@@ -111,9 +109,6 @@ bool backend_has(const Plan& plan, Collective collective);
 /// Why `plan` cannot carry `shape` on a communicator with `facts`; empty when it can.
 /// The one place that knows what each backend and composition supports.
 std::string refusal(const Plan& plan, const Shape& shape, const CommFacts& facts);
-
-/// Whether `backend` carries a step of the plan.
-bool uses(const Plan& plan, Backend backend);
 
 /// The plan every call has: the MPI library's own collective, flat.
 Plan native_plan(const CommFacts& facts);

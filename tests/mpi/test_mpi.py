@@ -604,18 +604,6 @@ def test_direct_handles(mpi: Mpi, handles: str, said: str, door: Path, tmp_path:
     assert result.lines(said), str(result)
 
 
-def test_pipelines__our_kernels_beside_the_ccl(mpi: Mpi, tmp_path: Path) -> None:
-    """The doubles cannot run the kernels: there it falls back. On GPUs it carries what is cut."""
-    once_per_library(mpi)
-    result = collectives(
-        mpi, 2, tmp_path, "cuda", "--only", QUICK, plan="direct+ccl(3)",
-        extra={"TUTTI_LOG_LEVEL": "warn"},
-    )  # fmt: skip
-    result.assert_passed("collectives")
-    refused = result.lines(r"allreduce: direct\+ccl\(3\) refused: NVLink does not join")
-    assert bool(refused) != REAL_GPU, str(result)
-
-
 # Each algorithm that moves data alone, of the choices above, over the CCL's messages.
 MOVING = ("allgather", "allgatherv", "bcast", "gather", "scatter", "alltoall")
 

@@ -221,7 +221,6 @@ def test_run__plans_that_are_all_refused_are_an_error() -> None:
         ("rccl-alpha", "ccl-alpha", True),
         ("ccl-gamma", "mpi-gamma", False),
         ("NCCL-streams(4)", "ccl-streams(4)", True),
-        ("direct+nccl(4)", "direct+ccl(4)", True),
         ("direct", "direct-gamma", True),
         ("direct-copy", "direct-gamma", False),
         ("schedule:rings-xor", "rings-xor", True),

@@ -350,16 +350,12 @@ Status CclRunner::run_queued(const Call& call, const Queue& queue) {
                });
 }
 
-Status CclRunner::run_pipeline(select::Pipeline pipeline, int chunks, Runner* direct,
-                               const Call& call) {
+Status CclRunner::run_pipeline(select::Pipeline pipeline, int chunks, const Call& call) {
   const int used = chunks_of(call.count, call.element_bytes, chunks);
   if (used < 2) {
     return run(Scope::kWhole, call);
   }
   TUTTI_RETURN_IF_ERROR(ready());
-  if (pipeline == select::Pipeline::kDirect) {
-    return run_beside(*direct, used, call);
-  }
   std::array<Lane, select::kPipelineChunksMax> lanes;
   for (std::size_t i = 0; i < static_cast<std::size_t>(used); ++i) {
     const bool is_shared = i == 0 || pipeline == select::Pipeline::kStreams;
@@ -380,19 +376,6 @@ Status CclRunner::run_pipeline(select::Pipeline pipeline, int chunks, Runner* di
         };
         return stream_calls().watch_over([&] { return in_library(queue); });
       });
-}
-
-/// The library first: our kernels then run beside its own, which are few enough to leave room.
-Status CclRunner::run_beside(Runner& direct, int chunks, const Call& call) {
-  Lane lane{communicators_[index(Scope::kWhole)], streams_.front(), {}, true};
-  const ScopeRank me = bootstrap_.scope_rank(Scope::kWhole);
-  return carry({&lane, 1}, me, call, Gaps::kStay, [&](const Call& moved) -> Status {
-    const Run first = chunk_run(moved.count, moved.element_bytes, 0, chunks);
-    const Chunk rest(moved, me, {first.count, moved.count - first.count});
-    TUTTI_RETURN_IF_ERROR(stream_calls().watch_over(
-        [&] { return in_library([&] { return enqueue(rest.call(), me, lane); }); }));
-    return direct.run(Scope::kWhole, Chunk(moved, me, first).call());
-  });
 }
 
 template <class EnqueueCall>

@@ -77,8 +77,8 @@ class CclRunner : public Runner {
   Status make_streams(int streams);
   Status add_communicator(const ccl::UniqueId& id);
   /// Collective over the whole scope. There are as many streams, and for kComms communicators, as
-  /// `chunks`; both are equal on all ranks. `direct`: for kDirect, on this device.
-  Status run_pipeline(select::Pipeline pipeline, int chunks, Runner* direct, const Call& call);
+  /// `chunks`; both are equal on all ranks.
+  Status run_pipeline(select::Pipeline pipeline, int chunks, const Call& call);
 
   /// What a chunk, or a call that is not cut, is queued on.
   struct Lane {
@@ -110,7 +110,6 @@ class CclRunner : public Runner {
                const EnqueueCall& enqueue_call);
   template <class Body>
   Status in_library(const Body& body);
-  Status run_beside(Runner& direct, int chunks, const Call& call);
   Status enqueue(const Call& call, const ScopeRank& me, Lane& lane);
   Status enqueue_packed_reduce_scatter(const Call& call, const Element& element, ccl::NcclOp op,
                                        Lane& lane);

@@ -53,7 +53,6 @@ Chunk::Chunk(const Call& call, const ScopeRank& me, const Run& run) : call_(call
   // The others have no blocks: counts would make blocks of a buffer that is not theirs.
   const bool is_root = me.rank == call.root;
   call_.count = run.count;
-  call_.is_chunk = true;
   counts_.assign(ranks, run.count);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     offsets_.push_back(rank * call.count + run.offset);

@@ -283,7 +283,7 @@ bool direct_needs_copy(const Call& call) {
 
 LargePairs large_pairs(const Call& call, const ScopeRank& me, std::uint64_t pair_bytes_max) {
   LargePairs large;
-  if (pair_bytes_max == UINT64_MAX || call.is_chunk || sizes_are_known(call.collective)) {
+  if (pair_bytes_max == UINT64_MAX || sizes_are_known(call.collective)) {
     return large;
   }
   kernels::DirectArguments a{};
@@ -369,8 +369,7 @@ DirectLaunch plan_direct(const Call& call, const ScopeRank& me, const DirectGeom
       std::uint64_t offset = 0;
       for (std::size_t peer = 0; peer < ranks; ++peer) {
         const std::uint64_t count = call.recv_counts.empty() ? call.count : call.recv_counts[peer];
-        a.send[peer] = at(call.send, call.send_offsets.empty() ? offset : call.send_offsets[peer],
-                          call.element_bytes);
+        a.send[peer] = at(call.send, offset, call.element_bytes);
         a.send_bytes[peer] = count * call.element_bytes;
         line_owner_bytes = std::max<std::uint64_t>(line_owner_bytes, a.send_bytes[peer]);
         offset += count;

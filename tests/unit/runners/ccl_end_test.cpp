@@ -155,9 +155,9 @@ TEST(CclEnd, run__a_call_that_stays_in_the_library_is_a_timeout) {
           CHILD_EXPECT(added.empty(), added);
           const CollectiveCase test(Collective::kAllreduce, self.rank, 2, 0, 100, false, false);
           const Call call = self.placed(test, true);
-          const Status status =
-              in_chunks ? self.runner->run_pipeline(select::Pipeline::kComms, 2, nullptr, call)
-                        : self.runner->run(Scope::kWhole, call);
+          const Status status = in_chunks
+                                    ? self.runner->run_pipeline(select::Pipeline::kComms, 2, call)
+                                    : self.runner->run(Scope::kWhole, call);
           CHILD_EXPECT(!status.ok(), "went well");
           CHILD_EXPECT(self.rank == 1 || status.code() == ErrorCode::kTimeout, status.message());
           CHILD_EXPECT(!self.runner->run(Scope::kWhole, call).ok(), "went well later");

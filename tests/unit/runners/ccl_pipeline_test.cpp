@@ -20,7 +20,7 @@ using select::Pipeline;
 using select::ReduceOp;
 using testing::CollectiveCase;
 
-constexpr Pipeline kPipelines[] = {Pipeline::kStreams, Pipeline::kComms, Pipeline::kDirect};
+constexpr Pipeline kPipelines[] = {Pipeline::kStreams, Pipeline::kComms};
 
 TEST(Chunk, chunks_of__no_chunk_is_empty) {
   EXPECT_EQ(chunks_of(0, 4, 4), 0);
@@ -94,7 +94,7 @@ std::string carries_all(CclRank& self, Pipeline pipeline, int chunks, std::uint6
         const std::string what = std::string(to_string(collective)) + " of " +
                                  std::to_string(count) + (in_place ? " in place" : "") + " in " +
                                  std::to_string(chunks);
-        const Status status = self.runner->run_pipeline(pipeline, chunks, self.direct(), call);
+        const Status status = self.runner->run_pipeline(pipeline, chunks, call);
         CHILD_EXPECT(status.ok(), what + ": " + status.message());
         CHILD_EXPECT(test.wrong() == 0, what);
       }
@@ -156,9 +156,8 @@ std::string reduce_into(CclRank& self, Pipeline pipeline, DataType type, ReduceO
   call.send = input.data();
   call.recv = result->data();
   call.send_memory = call.recv_memory = {device::MemoryKind::kDevice, self.rank};
-  CHILD_OK(pipeline == Pipeline::kNone
-               ? self.runner->run(Scope::kWhole, call)
-               : self.runner->run_pipeline(pipeline, 3, self.direct(), call));
+  CHILD_OK(pipeline == Pipeline::kNone ? self.runner->run(Scope::kWhole, call)
+                                       : self.runner->run_pipeline(pipeline, 3, call));
   return "";
 }
 
@@ -198,7 +197,7 @@ TEST(CclPipeline, run_pipeline__every_operation_and_type_as_when_not_cut) {
 /// An allreduce of three chunks; what became of it.
 Status three_chunks(CclRank& self, Pipeline pipeline) {
   const CollectiveCase test(Collective::kAllreduce, self.rank, self.ranks, 0, 600, false, false);
-  return self.runner->run_pipeline(pipeline, 3, self.direct(), self.placed(test, true));
+  return self.runner->run_pipeline(pipeline, 3, self.placed(test, true));
 }
 
 TEST(CclPipeline, run_pipeline__a_chunk_that_fails_ends_the_call_on_every_rank) {

@@ -81,8 +81,6 @@ class CclRank {
     CHILD_OK(other->init_scope(Scope::kWhole, next_id()));
     return "";
   }
-  /// Stands in for our own kernels, which the doubles cannot run: after add_lanes().
-  Runner* direct() { return &*other; }
   /// The case's buffers as memory of this rank's device, or of the host.
   Call placed(const testing::CollectiveCase& test, bool on_device) const {
     Call call = test.call;
@@ -100,7 +98,7 @@ class CclRank {
   std::unique_ptr<ccl::Library> library;
   std::optional<Scratch> scratch;
   std::optional<CclRunner> runner;  ///< After what it refers to.
-  std::optional<CclRunner> other;
+  std::optional<CclRunner> other;   ///< Of another communicator; after add_lanes().
 };
 
 /// Runs `body` on ranks that have started; the answers by rank.

@@ -19,10 +19,6 @@ constexpr Collective kMovements[] = {
     Collective::kScatter,  Collective::kScatterv,  Collective::kAllgather, Collective::kAllgatherv,
     Collective::kAlltoall, Collective::kAlltoallv, Collective::kAlltoallw};
 constexpr Collective kCopied[] = {Collective::kAllgather, Collective::kAlltoall};
-constexpr Collective kCut[] = {Collective::kAllreduce, Collective::kReduce,
-                               Collective::kBcast,     Collective::kGather,
-                               Collective::kScatter,   Collective::kAllgather,
-                               Collective::kAlltoall,  Collective::kReduceScatterBlock};
 constexpr Collective kReductions[] = {Collective::kAllreduce, Collective::kReduce,
                                       Collective::kReduceScatter, Collective::kReduceScatterBlock};
 
@@ -72,34 +68,6 @@ TEST_P(Direct, MovesData) {
                         .in_place = in_place,
                         .misalignment = static_cast<unsigned>(random() % 3 * 5)};
         ASSERT_TRUE(world.check(test, random)) << test.text(GetParam());
-      }
-    }
-  }
-}
-
-/// Pieces of less than a chunk, of exactly so many chunks, and of more than there are buffers.
-TEST_P(Direct, CarriesChunks) {
-  DirectWorld world(GetParam());
-  ASSERT_TRUE(world.ready());
-  runners::DirectTuning tuning;
-  tuning.pair_bytes_max = 64;  // For calls whose sizes are not known: none of these.
-  world.tune(tuning);
-  std::mt19937_64 random(7);
-  for (const Collective collective : kCut) {
-    const bool reduces = std::find(std::begin(kReductions), std::end(kReductions), collective) !=
-                         std::end(kReductions);
-    for (const std::uint64_t count : {3, 40, 1000, 5001}) {
-      for (const bool in_place : {false, true}) {
-        if (in_place && !has_in_place(collective)) {
-          continue;
-        }
-        const Case test{.collective = collective,
-                        .type = reduces ? DataType::kFloat32 : DataType::kByte,
-                        .op = reduces ? ReduceOp::kSum : ReduceOp::kNone,
-                        .count = count,
-                        .root = GetParam() - 1,
-                        .in_place = in_place};
-        ASSERT_TRUE(world.check(test, random, Way::kCut)) << test.text(GetParam());
       }
     }
   }
@@ -227,11 +195,7 @@ TEST_P(Direct, AnySequenceOfCalls) {
     world.tune(tuning);
     const bool can_copy = world.can_copy() && std::find(std::begin(kCopied), std::end(kCopied),
                                                         test.collective) != std::end(kCopied);
-    const bool can_cut =
-        std::find(std::begin(kCut), std::end(kCut), test.collective) != std::end(kCut);
-    const Way way = can_copy && random() % 2 == 0  ? Way::kCopied
-                    : can_cut && random() % 3 == 0 ? Way::kCut
-                                                   : Way::kWhole;
+    const Way way = can_copy && random() % 2 == 0 ? Way::kCopied : Way::kWhole;
     ASSERT_TRUE(world.check(test, random, way))
         << "call " << i << " way " << static_cast<int>(way) << ": " << test.text(GetParam());
   }

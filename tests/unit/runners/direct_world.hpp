@@ -22,7 +22,6 @@
 #include <vector>
 
 #include "device/device.hpp"
-#include "runners/ccl/chunk.hpp"
 #include "runners/direct/direct_runner.hpp"
 #include "runners/direct/lent_memory.hpp"
 #include "runners/stream_line.hpp"
@@ -390,7 +389,6 @@ inline std::string test_device() {
 enum class Way {
   kWhole,
   kCopied,  ///< By copies; allgather and alltoall.
-  kCut,     ///< In two chunks, as beside the CCL: what select::Plan's pipelines cut.
   kPairs,   ///< Small pieces first, then those that large_pairs() leaves out, as beside the CCL.
 };
 
@@ -503,19 +501,6 @@ class DirectWorld {
     }
   }
 
-  Status run_cut(int rank, const Call& call) {
-    const runners::ScopeRank me{.rank = rank, .ranks = ranks_};
-    const std::uint64_t first = call.count / 3;
-    for (const runners::Run& part : {runners::Run{0, first}, {first, call.count - first}}) {
-      Status status = runners_[static_cast<std::size_t>(rank)]->run(
-          runners::Scope::kWhole, runners::Chunk(call, me, part).call());
-      if (!status.ok()) {
-        return status;
-      }
-    }
-    return {};
-  }
-
   /// The second part is carried by the same runner, which takes all ranks, in the place of a CCL.
   Status run_pairs(int rank, const Call& call) {
     const runners::ScopeRank me{.rank = rank, .ranks = ranks_};
@@ -571,7 +556,6 @@ class DirectWorld {
     run([&](int rank) {
       const auto i = static_cast<std::size_t>(rank);
       statuses[i] = way == Way::kCopied  ? runners_[i]->run_copied(cases[i].call)
-                    : way == Way::kCut   ? run_cut(rank, cases[i].call)
                     : way == Way::kPairs ? run_pairs(rank, cases[i].call)
                                          : runners_[i]->run(runners::Scope::kWhole, cases[i].call);
     });

@@ -34,7 +34,7 @@ TEST(Order, refusal__only_one_step_on_the_device_takes_a_stream) {
     EXPECT_EQ(refused(plan, Order::kStream), "") << plan;
   }
   for (const char* plan : {"mpi-gamma", "mpi-staged", "schedule:ring", "ccl:ring", "rings",
-                           "ccl-streams(4)", "ccl-comms(2)", "direct+ccl(2)"}) {
+                           "ccl-streams(4)", "ccl-comms(2)"}) {
     EXPECT_EQ(refused(plan, Order::kBlocking), "") << plan;
     EXPECT_NE(refused(plan, Order::kStream), "") << plan;
     EXPECT_NE(refused(plan, Order::kCaptured), "") << plan;

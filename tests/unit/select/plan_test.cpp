@@ -121,30 +121,6 @@ TEST(Plan, parse_plan__pipelines) {
         << bad.status().message();
   }
   EXPECT_FALSE(parse_plan("mpi-comms(2)").ok());
-  EXPECT_EQ(to_string(*parse_plan("Direct+NCCL(3)")), "direct+ccl(3)");
-  EXPECT_NE(parse_plan("direct+ccl").status().message().find("write direct+ccl(2) to"),
-            std::string::npos);
-}
-
-TEST(Plan, refusal__our_kernels_beside_the_ccl_need_both) {
-  const Plan plan = *parse_plan("direct+ccl(4)");
-  EXPECT_TRUE(uses(plan, Backend::kDirect) && uses(plan, Backend::kCcl));
-  EXPECT_FALSE(uses(plan, Backend::kMpi) || uses(*parse_plan("ccl-comms(4)"), Backend::kDirect));
-  CommFacts facts = facts_on(1);
-  facts.direct_device_refusal = "no peer access";
-  EXPECT_EQ(reason("direct+ccl(4)", device_allreduce(8), facts), "no peer access");
-  facts.direct_device_refusal.clear();
-  EXPECT_EQ(reason("direct+ccl(4)", device_allreduce(8), facts), "");
-  Shape shape = device_allreduce(8);
-  shape.type = DataType::kInt16;  // Our kernels' alone.
-  EXPECT_EQ(reason("direct-gamma", shape, facts), "");
-  EXPECT_NE(reason("direct+ccl(4)", shape, facts), "");
-  facts.ccl_usable = false;
-  EXPECT_NE(reason("direct+ccl(4)", device_allreduce(8), facts), "");
-  CommFacts far = facts_on(2);
-  far.direct_device_refusal.clear();
-  EXPECT_EQ(reason("direct+ccl(4)", device_allreduce(8), far),
-            "direct is for one node; this communicator is on 2 nodes");
 }
 
 TEST(Plan, refusal__pipelines_cut_what_all_ranks_cut_alike) {
