@@ -33,12 +33,11 @@ Status ChunkedCall::Event::wait() const {
 }
 
 ChunkedCall::ChunkedCall(const Call& call, const ScopeRank& me, std::uint64_t chunk,
-                         device::Api* api, const Streams& streams)
+                         device::Api* api)
     : call_(call),
       rank_(static_cast<std::uint64_t>(me.rank)),
       chunk_(chunk),
       api_(api),
-      streams_(streams),
       aliasing_(aliasing_of(call)) {
   const BlockCounts blocks = block_counts(call, me.rank, me.ranks);
   const bool is_bcast = call.collective == select::Collective::kBcast;
@@ -67,6 +66,13 @@ ChunkedCall::~ChunkedCall() {
       static_cast<void>(ignored);
     }
   }
+}
+
+int ChunkedCall::device() const {
+  if (send_.is_on_device()) {
+    return send_.memory.device;
+  }
+  return recv_.is_on_device() ? recv_.memory.device : -1;
 }
 
 Status ChunkedCall::lease(Scratch& scratch) {
@@ -132,16 +138,21 @@ Call ChunkedCall::part(std::uint64_t chunk) const {
   return part;
 }
 
-/// Calls `copy(application_address, staging_address, bytes)` for each block's part of a chunk.
-template <class Copy>
-Status ChunkedCall::for_each_block(const Side& side, void* staging, std::uint64_t chunk,
-                                   Copy copy) const {
+/// Each block's part of a chunk, into staging memory (`is_in`) or out of it.
+Status ChunkedCall::copy_blocks(const Side& side, void* staged, std::uint64_t chunk,
+                                bool is_in) const {
   const std::uint64_t elements = elements_of(chunk);
+  const Bytes bytes = elements * call_.element_bytes;
   for (std::uint64_t block = 0; block < side.blocks; ++block) {
-    std::byte* application =
-        at(side.base, block * call_.count + chunk * chunk_, call_.element_bytes);
-    std::byte* staged = at(staging, block * elements, call_.element_bytes);
-    TUTTI_RETURN_IF_ERROR(copy(application, staged, elements * call_.element_bytes));
+    void* const there = at(side.base, block * call_.count + chunk * chunk_, call_.element_bytes);
+    void* const here = at(staged, block * elements, call_.element_bytes);
+    void* const to = is_in ? here : there;
+    const void* const from = is_in ? there : here;
+    if (side.is_on_device()) {
+      TUTTI_RETURN_IF_ERROR(api_->copy_async(to, from, bytes, is_in ? streams_.in : streams_.out));
+    } else {
+      std::memcpy(to, from, bytes);
+    }
   }
   return {};
 }
@@ -153,15 +164,7 @@ Status ChunkedCall::copy_in(std::uint64_t chunk) {
   // An aliased chunk goes where the last one of this slot may still be on its way out.
   const std::size_t slot = chunk % kSlots;
   TUTTI_RETURN_IF_ERROR(copied_out_[slot].wait());
-  TUTTI_RETURN_IF_ERROR(
-      for_each_block(send_, send_chunk(chunk), chunk,
-                     [this](std::byte* application, std::byte* staged, Bytes bytes) -> Status {
-                       if (send_.is_on_device()) {
-                         return api_->copy_async(staged, application, bytes, streams_.in);
-                       }
-                       std::memcpy(staged, application, bytes);
-                       return {};
-                     }));
+  TUTTI_RETURN_IF_ERROR(copy_blocks(send_, send_chunk(chunk), chunk, /*is_in=*/true));
   return send_.is_on_device() ? copied_in_[slot].record(api_, streams_.device, streams_.in)
                               : Status();
 }
@@ -170,21 +173,14 @@ Status ChunkedCall::copy_out(std::uint64_t chunk) {
   if (!recv_.is_present() || recv_.is_in_other || recv_.is_contiguous()) {
     return {};
   }
-  TUTTI_RETURN_IF_ERROR(
-      for_each_block(recv_, recv_chunk(chunk), chunk,
-                     [this](std::byte* application, std::byte* staged, Bytes bytes) -> Status {
-                       if (recv_.is_on_device()) {
-                         return api_->copy_async(application, staged, bytes, streams_.out);
-                       }
-                       std::memcpy(application, staged, bytes);
-                       return {};
-                     }));
+  TUTTI_RETURN_IF_ERROR(copy_blocks(recv_, recv_chunk(chunk), chunk, /*is_in=*/false));
   return recv_.is_on_device()
              ? copied_out_[chunk % kSlots].record(api_, streams_.device, streams_.out)
              : Status();
 }
 
-Status ChunkedCall::run(MpiLibrary& mpi, Scope scope, Scratch& scratch) {
+Status ChunkedCall::run(MpiLibrary& mpi, Scope scope, Scratch& scratch, const Streams& streams) {
+  streams_ = streams;
   TUTTI_RETURN_IF_ERROR(lease(scratch));
   const std::uint64_t chunks = (call_.count + chunk_ - 1) / chunk_;
   TUTTI_RETURN_IF_ERROR(copy_in(0));

@@ -22,14 +22,16 @@ class ChunkedCall {
   };
 
   /// `chunk`: elements of each block at a time, equal on all ranks.
-  ChunkedCall(const Call& call, const ScopeRank& me, std::uint64_t chunk, device::Api* api,
-              const Streams& streams);
+  ChunkedCall(const Call& call, const ScopeRank& me, std::uint64_t chunk, device::Api* api);
   ChunkedCall(const ChunkedCall&) = delete;
   ChunkedCall& operator=(const ChunkedCall&) = delete;
   /// Waits for the copies: no lease may go back to its pool while one still writes to it.
   ~ChunkedCall();
 
-  Status run(MpiLibrary& mpi, Scope scope, Scratch& scratch);
+  /// On which run() needs streams; -1: none.
+  int device() const;
+  /// Once.
+  Status run(MpiLibrary& mpi, Scope scope, Scratch& scratch, const Streams& streams);
 
  private:
   /// In flight: one being copied in, one in the collective, one being copied out.
@@ -78,8 +80,7 @@ class ChunkedCall {
   Call part(std::uint64_t chunk) const;
   Status copy_in(std::uint64_t chunk);
   Status copy_out(std::uint64_t chunk);
-  template <class Copy>
-  Status for_each_block(const Side& side, void* staging, std::uint64_t chunk, Copy copy) const;
+  Status copy_blocks(const Side& side, void* staged, std::uint64_t chunk, bool is_in) const;
 
   const Call& call_;
   std::uint64_t rank_;

@@ -85,17 +85,13 @@ Status MpiRunner::ensure_streams(int device) {
 
 Status MpiRunner::run_chunked(Scope scope, const Call& call, const ScopeRank& me,
                               std::uint64_t chunk_elements) {
+  ChunkedCall chunked(call, me, chunk_elements, api_);
   ChunkedCall::Streams streams;
-  const BlockCounts blocks = block_counts(call, me.rank, me.ranks);
-  const bool is_bcast = call.collective == select::Collective::kBcast;
-  const device::PointerInfo& sent = is_bcast ? call.recv_memory : call.send_memory;
-  const bool sends = blocks.send > 0 && on_device(sent);
-  if (sends || (blocks.recv > 0 && on_device(call.recv_memory))) {
-    TUTTI_RETURN_IF_ERROR(ensure_streams(sends ? sent.device : call.recv_memory.device));
+  if (chunked.device() >= 0) {
+    TUTTI_RETURN_IF_ERROR(ensure_streams(chunked.device()));
     streams = {in_stream_, out_stream_, stream_device_};
   }
-  ChunkedCall chunked(call, me, chunk_elements, api_, streams);
-  TUTTI_RETURN_IF_ERROR(chunked.run(mpi_, scope, scratch_));
+  TUTTI_RETURN_IF_ERROR(chunked.run(mpi_, scope, scratch_, streams));
   staged_bytes_.fetch_add(call.count * call.element_bytes, std::memory_order_relaxed);
   return {};
 }
