@@ -357,8 +357,10 @@ void Engine::run() {
     const TimeNs now = now_ns();
     turned_ns_.store(now, std::memory_order_relaxed);
     bool did = false;
+    TimeNs begin_ns = now;  // Of an idle turn: long only where the processor was another's.
     if (!is_helped(now)) {
       const std::lock_guard lock(mutex_);
+      begin_ns = now_ns();  // Who had the lock does not count.
       did = work();
     }
     if (did) {
@@ -367,12 +369,11 @@ void Engine::run() {
     }
     // Also without open requests: waking up takes longer than a short collective does.
     if (spins_ && (now < idle_since_ns || now - idle_since_ns < options_.spin_ns)) {
-      const TimeNs begin = now_ns();  // Neither work nor who had the lock counts.
       // The kernel's lock of the socket and the processor's other half are for who has work.
       for (int i = 0; i < kPauses && posted_.load(std::memory_order_relaxed) == 0; ++i) {
         pause_briefly();
       }
-      if (now_ns() - begin > options_.preempted_ns) {
+      if (now_ns() - begin_ns > options_.preempted_ns) {
         // Who spins where others wait for the processor takes it from those with work to do.
         spins_ = false;
         crowded_until_ns = now + kCrowdedNs;
