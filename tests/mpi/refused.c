@@ -37,7 +37,7 @@
 #include "memory.h"
 #include "native.h"
 
-enum { kRanksMax = 8, kCount = 600, kBlock = kCount * kRanksMax };
+enum { kRanksMax = 32, kCount = 600, kBlock = kCount * kRanksMax };
 
 static int rank, ranks;
 static bool on_device;
@@ -667,6 +667,10 @@ int main(int argc, char** argv) {
   MPI_Init_thread(&argc, &argv, wanted, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (ranks > kRanksMax) {
+    fprintf(stderr, "refused: %d ranks; remedy: at most %d\n", ranks, kRanksMax);
+    MPI_Abort(MPI_COMM_WORLD, 2);
+  }
   const char* memory = "host";
   bool alike = true;
   bool apart = false;
