@@ -67,7 +67,7 @@ std::uintptr_t find_heap_start() {
   return start;
 }
 
-/// Initial-exec: as mpi/session.hpp's.
+/// Initial-exec: as mpi/comm_state.hpp's.
 thread_local constinit StackRange t_stack __attribute__((tls_model("initial-exec")));
 thread_local constinit bool t_has_stack __attribute__((tls_model("initial-exec"))) = false;
 

@@ -41,12 +41,12 @@ template <auto kDescribe, class... Arguments>
 [[gnu::noinline, gnu::cold]] int look_and_perform(Arguments... arguments) {
   auto call = kDescribe(arguments...);
   int error = MPI_SUCCESS;
-  Session* session = session_of(call.comm, &error);
-  if (session == nullptr) {
+  CommState* state = comm_state_of(call.comm, &error);
+  if (state == nullptr) {
     return error == MPI_SUCCESS ? call.call_native() : error;
   }
-  const engine::TimedCall timed(session->engine->process().summary(), call.view.collective);
-  return perform(*session, call.view, NativeCall(call.native));
+  const engine::TimedCall timed(state->engine->process().summary(), call.view.collective);
+  return perform(*state, call.view, NativeCall(call.native));
 }
 
 inline bool is_surely_host(const void* buffer) {
@@ -75,11 +75,11 @@ template <auto kDescribe, auto kOther, class... Arguments>
   if (call.view.send == call.view.recv) [[unlikely]] {
     return kOther(arguments...);  // Likely to be refused, and has no number then.
   }
-  Session* const session = t_last.session;
+  CommState* const state = t_last.state;
   const engine::Communicator* const engine = t_last.engine;
   const int code = carry_remembered(call, *route);
   if (code != MPI_SUCCESS) [[unlikely]] {
-    note_refused(*session, *engine, call.view);
+    note_refused(*state, *engine, call.view);
   }
   return code;
 }
@@ -89,7 +89,7 @@ template <auto kDescribe, auto kOther, class... Arguments>
 template <auto kDescribe, auto kOther, class... Arguments>
 [[gnu::noinline]] int look_and_carry(Arguments... arguments) {
   const auto call = kDescribe(arguments...);
-  if (t_last.session == nullptr) {
+  if (t_last.state == nullptr) {
     return call.call_native();
   }
   constexpr Collective kOf = decltype(call)::kCollective;
@@ -386,14 +386,14 @@ struct Wrap {
 /// No buffers: the MPI's own, or a schedule. Asked for all the same, so that a rule that wants
 /// something else is reported as the fall-back it is.
 /// `*native`: its route where the MPI's own is to carry it.
-Status run_barrier(Session& session, const engine::Route** native) {
-  engine::Communicator& engine = *session.engine;
+Status run_barrier(CommState& state, const engine::Route** native) {
+  engine::Communicator& engine = *state.engine;
   // A rank that failed sends nothing more: peers that are still in the call that failed would take
   // a barrier's messages for that call's, and its data for arrived.
   if (!engine.failure().ok()) [[unlikely]] {
     return engine.failure();
   }
-  TUTTI_RETURN_IF_ERROR(settle_apart(session));
+  TUTTI_RETURN_IF_ERROR(settle_apart(state));
   TUTTI_ASSIGN_OR_RETURN(
       const engine::Route* route,
       engine.route(Collective::kBarrier, 0, select::DataType::kByte, select::ReduceOp::kNone, -1));
@@ -409,22 +409,22 @@ Status run_barrier(Session& session, const engine::Route** native) {
 
 int any_barrier(MPI_Comm comm) {
   int error = MPI_SUCCESS;
-  Session* session = session_of(comm, &error);
-  if (session == nullptr) {
+  CommState* state = comm_state_of(comm, &error);
+  if (state == nullptr) {
     return error == MPI_SUCCESS ? pmpi.Barrier(comm) : error;
   }
-  const engine::TimedCall timed(session->engine->process().summary(), Collective::kBarrier);
+  const engine::TimedCall timed(state->engine->process().summary(), Collective::kBarrier);
   const engine::Route* native = nullptr;
-  engine::Communicator& engine = *session->engine;
-  const Status status = guarded([&] { return run_barrier(*session, &native); });
+  engine::Communicator& engine = *state->engine;
+  const Status status = guarded([&] { return run_barrier(*state, &native); });
   if (!status.ok()) {
-    return fail_call(*session, engine, status);
+    return fail_call(*state, engine, status);
   }
   if (native == nullptr) {
     return MPI_SUCCESS;
   }
-  remember_native(*session, View(), *native);
-  const engine::WatchedCall watched = session->engine->watch();
+  remember_native(*state, View(), *native);
+  const engine::WatchedCall watched = state->engine->watch();
   return pmpi.Barrier(comm);
 }
 
@@ -441,24 +441,25 @@ int Barrier(MPI_Comm comm) {
 
 constexpr const char* kPlanUsedKey = "tutti_plan_used";
 
-/// Collective. A session that has started starts anew on every rank, whatever the rank's own info
-/// says: hints may differ, and agreeing on them is part of the start. Returns an MPI code.
+/// Collective. A communicator that has started starts anew on every rank, whatever the rank's own
+/// info says: hints may differ, and agreeing on them is part of the start. Returns an MPI code.
 int take_hints(MPI_Comm comm, MPI_Info info) {
   const Status taken = guarded([&]() -> Status {
     engine::Hints hints{info_value(info, kPlanKey), info_value(info, kMemoryKindsKey)};
     const bool is_hinted = !hints.plan.empty() || !hints.memory_kinds.empty();
-    TUTTI_ASSIGN_OR_RETURN(Session * session, is_hinted ? session_for_hints(comm)
-                                                        : Result<Session*>(existing_session(comm)));
-    if (session == nullptr) {
+    TUTTI_ASSIGN_OR_RETURN(CommState * state, is_hinted
+                                                  ? comm_state_for_hints(comm)
+                                                  : Result<CommState*>(existing_comm_state(comm)));
+    if (state == nullptr) {
       return {};
     }
     if (!hints.plan.empty()) {
-      session->hints.plan = std::move(hints.plan);
+      state->hints.plan = std::move(hints.plan);
     }
     if (!hints.memory_kinds.empty()) {
-      session->hints.memory_kinds = std::move(hints.memory_kinds);
+      state->hints.memory_kinds = std::move(hints.memory_kinds);
     }
-    restart(session);
+    restart(state);
     return {};
   });
   return taken.ok() ? MPI_SUCCESS : raise(comm, taken);
@@ -503,8 +504,8 @@ int Comm_get_info(MPI_Comm comm, MPI_Info* info) {
   if (code != MPI_SUCCESS || comm == MPI_COMM_NULL) {
     return code;
   }
-  const Session* session = existing_session(comm);
-  if (session == nullptr) {
+  const CommState* state = existing_comm_state(comm);
+  if (state == nullptr) {
     return code;
   }
   auto set = [&](const char* key, const std::string& value) {
@@ -513,10 +514,10 @@ int Comm_get_info(MPI_Comm comm, MPI_Info* info) {
     }
   };
   return guarded_code(comm, [&] {
-    set(kPlanKey, session->hints.plan);
-    set(kMemoryKindsKey, session->hints.memory_kinds);
-    if (session->inert || session->engine != nullptr) {
-      set(kPlanUsedKey, session->inert ? "native" : session->engine->last_plan());
+    set(kPlanKey, state->hints.plan);
+    set(kMemoryKindsKey, state->hints.memory_kinds);
+    if (state->inert || state->engine != nullptr) {
+      set(kPlanUsedKey, state->inert ? "native" : state->engine->last_plan());
     }
     return MPI_SUCCESS;
   });
@@ -544,7 +545,7 @@ bool TUTTI_PASTE(open_door_, TUTTI_FLAVOUR)(Lookup lookup, Door* door) {
     return false;
   }
   flavour::load_types();
-  flavour::load_sessions(lookup);
+  flavour::load_comm_states(lookup);
   door->start = flavour::start_world;
 #define TUTTI_ENTRY(name, arguments)                                                              \
   door->entries[k##name] = flavour::entry_of<flavour::Wrap<int>::name>(flavour::Wrap<int>::name); \

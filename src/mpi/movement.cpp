@@ -96,9 +96,9 @@ struct DenseSide {
 
 class Movement {
  public:
-  Movement(Session& session, const Arguments& arguments)
-      : engine_(*session.engine),
-        library_(*session.library),
+  Movement(CommState& state, const Arguments& arguments)
+      : engine_(*state.engine),
+        library_(*state.library),
         api_(engine_.process().device()),
         arguments_(arguments),
         send_(arguments.send()),
@@ -345,10 +345,10 @@ Status Movement::run(const engine::Route& route) {
 
 }  // namespace
 
-Status run_movement(Session& session, const Arguments& arguments, const engine::Route& route) {
+Status run_movement(CommState& state, const Arguments& arguments, const engine::Route& route) {
   const std::optional<Call> plain = plain_call(arguments);
   if (!plain) {
-    return Movement(session, arguments).run(route);
+    return Movement(state, arguments).run(route);
   }
   const Side& send = arguments.send();
   const Side& recv = arguments.recv();
@@ -357,7 +357,7 @@ Status run_movement(Session& session, const Arguments& arguments, const engine::
                                           static_cast<Bytes>(send.count) * send.layout.size,
                                           static_cast<Bytes>(recv.count) * recv.layout.size));
   }
-  return session.engine->run(route, *plain);
+  return state.engine->run(route, *plain);
 }
 
 }  // namespace tutti::mpi::TUTTI_FLAVOUR

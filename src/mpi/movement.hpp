@@ -6,12 +6,12 @@
 #pragma once
 
 #include "mpi/arguments.hpp"
-#include "mpi/session.hpp"
+#include "mpi/comm_state.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 
 /// Carries a data movement by a plan that is not the MPI's own collective. Errors: of the plan;
 /// kInvalidArgument: this rank has another number of bytes for itself than it takes from itself.
-Status run_movement(Session& session, const Arguments& arguments, const engine::Route& route);
+Status run_movement(CommState& state, const Arguments& arguments, const engine::Route& route);
 
 }  // namespace tutti::mpi::TUTTI_FLAVOUR

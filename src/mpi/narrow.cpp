@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "mpi/session.hpp"
+#include "mpi/comm_state.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 namespace {

@@ -188,9 +188,9 @@ bool reads_recv(const Arguments& arguments, std::span<const Piece> recv_parts) {
 
 }  // namespace
 
-Status run_native_staged(Session& session, const Arguments& arguments, const NativeCall& native,
+Status run_native_staged(CommState& state, const Arguments& arguments, const NativeCall& native,
                          int* code) {
-  engine::Communicator& engine = *session.engine;
+  engine::Communicator& engine = *state.engine;
   std::optional<device::RelaxedCapture> relaxed;
   engine.relax(&relaxed);
   runners::Scratch& scratch = engine.process().scratch();

@@ -5,14 +5,14 @@
 #pragma once
 
 #include "mpi/arguments.hpp"
-#include "mpi/session.hpp"
+#include "mpi/comm_state.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 
 /// The application's own call, with its counts, types, displacements and MPI_IN_PLACE, on copies of
 /// its device buffers: this rank does exactly what the ranks do that stage nothing, so that the
 /// MPI's choice of algorithm and of segments is the same on all. `code`: what MPI returned.
-Status run_native_staged(Session& session, const Arguments& arguments, const NativeCall& native,
+Status run_native_staged(CommState& state, const Arguments& arguments, const NativeCall& native,
                          int* code);
 
 }  // namespace tutti::mpi::TUTTI_FLAVOUR

@@ -22,12 +22,12 @@ namespace {
 /// Carries one call. Lives on the stack of perform().
 class Performance {
  public:
-  Performance(Session& session, const View& view, const NativeCall& native)
-      : session_(session),
-        engine_(*session.engine),
+  Performance(CommState& state, const View& view, const NativeCall& native)
+      : state_(state),
+        engine_(*state.engine),
         view_(view),
         native_(native),
-        arguments_(session.comm, *session.library, view) {}
+        arguments_(state.comm, *state.library, view) {}
 
   /// Empty: the code to return is in `code`.
   Status run(int* code);
@@ -55,7 +55,7 @@ class Performance {
   Status wait_for_device() const;
   Status run_reduction(const engine::Route& route) const;
 
-  Session& session_;
+  CommState& state_;
   engine::Communicator& engine_;
   const View& view_;
   const NativeCall& native_;
@@ -73,7 +73,7 @@ Status Performance::note_refused_native() {
   if (arguments_.read()) {
     bytes_ = arguments_.total_bytes();
     if (arguments_.is_refused_at_root_alone()) {
-      session_.refused = std::make_unique<RefusedAtRoot>(
+      state_.refused = std::make_unique<RefusedAtRoot>(
           refused_at_root(/*may_be_apart=*/false, /*has_number=*/true));
       engine_.forget_routes();
     }
@@ -86,7 +86,7 @@ Status Performance::refuse_at_root_alone(int* code, const engine::Route& route) 
   const bool is_native = route.native_flat && reads_everything(route);
   *code = arguments_.found_aliasing();
   {
-    const QuietErrors quiet(session_.comm);
+    const QuietErrors quiet(state_.comm);
     if (is_native && quiet.is_quiet()) {
       *code = call_native();  // In MPI's own words.
     }
@@ -96,19 +96,19 @@ Status Performance::refuse_at_root_alone(int* code, const engine::Route& route) 
     return {};
   }
   engine_.doubt_call();
-  if (may_be_apart && session_.library->shares_messages()) {
+  if (may_be_apart && state_.library->shares_messages()) {
     engine_.refuse();  // Now: other communicators' agreements must not come in between.
   } else {
-    session_.refused =
+    state_.refused =
         std::make_unique<RefusedAtRoot>(refused_at_root(may_be_apart, /*has_number=*/false));
   }
-  call_errhandler(session_.comm, *code);
+  call_errhandler(state_.comm, *code);
   return {};
 }
 
 /// This call and the refused one are the same for the others.
 bool Performance::is_like_refused() const {
-  const RefusedAtRoot& refused = *session_.refused;
+  const RefusedAtRoot& refused = *state_.refused;
   return view_.collective == refused.collective && view_.root == refused.root &&
          bytes_ == refused.bytes && arguments_.type() == refused.type &&
          arguments_.op() == refused.op;
@@ -116,20 +116,20 @@ bool Performance::is_like_refused() const {
 
 /// The refused call, with one other buffer.
 bool Performance::is_refused_again() const {
-  const RefusedAtRoot& refused = *session_.refused;
+  const RefusedAtRoot& refused = *state_.refused;
   return is_like_refused() && (view_.send == refused.send) != (view_.recv == refused.recv);
 }
 
 /// An earlier call may have been refused at its root alone, this rank.
 void Performance::settle_refused() {
   if (is_refused_again()) {
-    engine_.make_again(session_.refused->has_number, session_.refused->is_agreed);
+    engine_.make_again(state_.refused->has_number, state_.refused->is_agreed);
   } else if (is_like_refused()) {
     engine_.count_doubted();  // What the others sent for the refused one is not this one's.
   } else if (engine_.has_doubts()) {
     return;
   }
-  session_.refused.reset();
+  state_.refused.reset();
 }
 
 /// A call with wrong arguments, or a legal one that is none of ours. What MPI would refuse goes to
@@ -155,7 +155,7 @@ Status Performance::turn_away(int* code, const engine::Route* route) {
   if (arguments_.refused() == MPI_SUCCESS) {
     std::optional<QuietErrors> quiet;
     if (may_be_apart) {
-      quiet.emplace(session_.comm);  // MPICH says MPI_SUCCESS after a handler of the application's.
+      quiet.emplace(state_.comm);  // MPICH says MPI_SUCCESS after a handler of the application's.
     }
     *code = call_native();
     is_raised = !quiet || !quiet->is_quiet();
@@ -164,11 +164,11 @@ Status Performance::turn_away(int* code, const engine::Route* route) {
     return {};
   }
   // The application's error handler may free the communicator: it has, or it comes last.
-  if (may_be_apart && (!is_raised || has_engine(&session_, &engine_))) {
+  if (may_be_apart && (!is_raised || has_engine(&state_, &engine_))) {
     engine_.refuse();
   }
   if (!is_raised) {
-    call_errhandler(session_.comm, *code);
+    call_errhandler(state_.comm, *code);
   }
   return {};
 }
@@ -192,8 +192,8 @@ Status Performance::run(int* code) {
   if (is_read) {
     bytes_ = arguments_.total_bytes();
   }
-  if (session_.refused != nullptr && !(is_read && is_refused_again())) [[unlikely]] {
-    TUTTI_RETURN_IF_ERROR(settle_apart(session_));
+  if (state_.refused != nullptr && !(is_read && is_refused_again())) [[unlikely]] {
+    TUTTI_RETURN_IF_ERROR(settle_apart(state_));
   }
   if (!is_read) {
     return turn_away(code, nullptr);
@@ -209,7 +209,7 @@ Status Performance::run(int* code) {
     TUTTI_ASSIGN_OR_RETURN(const engine::Route* route, find_route(/*device=*/-1));
     return refuse_at_root_alone(code, *route);
   }
-  if (session_.refused != nullptr) [[unlikely]] {
+  if (state_.refused != nullptr) [[unlikely]] {
     settle_refused();
   }
   if (engine_.classifies()) {
@@ -226,15 +226,15 @@ Status Performance::run(int* code) {
   if (route->native_flat) {
     engine_.pass_by();
     if (!reads_everything(*route)) {
-      return run_native_staged(session_, arguments_, native_, code);
+      return run_native_staged(state_, arguments_, native_, code);
     }
-    remember_native(session_, view_, *route);
+    remember_native(state_, view_, *route);
     *code = call_native();
     return {};
   }
   *code = MPI_SUCCESS;
   return arguments_.is_reduction() ? run_reduction(*route)
-                                   : run_movement(session_, arguments_, *route);
+                                   : run_movement(state_, arguments_, *route);
 }
 
 /// Of basic types with predefined operations: selection gives all others native plans.
@@ -271,31 +271,31 @@ Status Performance::run_reduction(const engine::Route& route) const {
 
 }  // namespace
 
-void note_refused(Session& session, const engine::Communicator& engine, const View& view) {
-  if (!has_engine(&session, &engine)) {
+void note_refused(CommState& state, const engine::Communicator& engine, const View& view) {
+  if (!has_engine(&state, &engine)) {
     return;  // The application's error handler has freed the communicator.
   }
   auto none = [](const void* /*send*/, const void* /*recv*/) -> int { return MPI_SUCCESS; };
   // Without memory for it the root is ahead of the others if it makes the call again.
   static_cast<void>(
-      guarded([&] { return Performance(session, view, NativeCall(none)).note_refused_native(); }));
+      guarded([&] { return Performance(state, view, NativeCall(none)).note_refused_native(); }));
 }
 
-Status settle_apart(Session& session) {
-  if (session.refused != nullptr && (session.refused->may_be_apart || session.refused->is_agreed)) {
-    const bool may_be_apart = session.refused->may_be_apart;
-    session.refused.reset();
+Status settle_apart(CommState& state) {
+  if (state.refused != nullptr && (state.refused->may_be_apart || state.refused->is_agreed)) {
+    const bool may_be_apart = state.refused->may_be_apart;
+    state.refused.reset();
     if (may_be_apart) {
-      session.engine->refuse();
+      state.engine->refuse();
     } else {
-      session.engine->count_doubted();
+      state.engine->count_doubted();
     }
   }
-  return session.engine->failure();
+  return state.engine->failure();
 }
 
-void remember_native(Session& session, const View& view, const engine::Route& route) {
-  engine::Communicator& engine = *session.engine;
+void remember_native(CommState& state, const View& view, const engine::Route& route) {
+  engine::Communicator& engine = *state.engine;
   // Many communicators have one call.
   if (!std::exchange(route.was_taken, true)) {
     return;
@@ -306,24 +306,24 @@ void remember_native(Session& session, const View& view, const engine::Route& ro
     return;
   }
   try {
-    if (session.memo == nullptr) {
-      session.memo = std::make_unique<NativeMemo>(session.library->rank(), session.library->ranks(),
-                                                  has_devices);
+    if (state.memo == nullptr) {
+      state.memo =
+          std::make_unique<NativeMemo>(state.library->rank(), state.library->ranks(), has_devices);
     }
   } catch (const std::bad_alloc&) {
     return;  // Slower, and right.
   }
-  if (session.memo->epoch() != engine.routes_epoch()) {
-    session.memo->renew(engine.routes_epoch());
+  if (state.memo->epoch() != engine.routes_epoch()) {
+    state.memo->renew(engine.routes_epoch());
   }
-  if (t_last.session == &session) {
-    t_last.set_memo(session.memo.get());
+  if (t_last.state == &state) {
+    t_last.set_memo(state.memo.get());
   }
-  session.memo->add(view, &route, !has_devices && !engine.has_own_plans(view.collective));
+  state.memo->add(view, &route, !has_devices && !engine.has_own_plans(view.collective));
 }
 
-int fail_call(Session& session, engine::Communicator& engine, const Status& status) {
-  if (status.raised() && !has_engine(&session, &engine)) {
+int fail_call(CommState& state, engine::Communicator& engine, const Status& status) {
+  if (status.raised() && !has_engine(&state, &engine)) {
     return status.mpi_code();  // The application's error handler has freed the communicator.
   }
   if (status.code() != ErrorCode::kFallback && status.code() != ErrorCode::kMismatch) {
@@ -336,14 +336,14 @@ int fail_call(Session& session, engine::Communicator& engine, const Status& stat
       engine.fail(failed);
     }
   }
-  return raise(session.comm, status);
+  return raise(state.comm, status);
 }
 
-int perform(Session& session, const View& view, const NativeCall& native) {
+int perform(CommState& state, const View& view, const NativeCall& native) {
   int code = MPI_SUCCESS;
-  engine::Communicator& engine = *session.engine;
-  const Status status = guarded([&] { return Performance(session, view, native).run(&code); });
-  return status.ok() ? code : fail_call(session, engine, status);
+  engine::Communicator& engine = *state.engine;
+  const Status status = guarded([&] { return Performance(state, view, native).run(&code); });
+  return status.ok() ? code : fail_call(state, engine, status);
 }
 
 }  // namespace tutti::mpi::TUTTI_FLAVOUR

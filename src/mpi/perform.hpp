@@ -6,7 +6,7 @@
 // (native_staged.hpp), or hands the plan a dense runners::Call (movement.hpp).
 #pragma once
 
-#include "mpi/session.hpp"
+#include "mpi/comm_state.hpp"
 #include "mpi/view.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
@@ -15,20 +15,20 @@ namespace tutti::mpi::TUTTI_FLAVOUR {
 /// every rank refuses alike, breaks the communicator: the peers may be in the call, and what this
 /// rank did next would meet what they still do in it. Returns an MPI code, passed to the error
 /// handler.
-int fail_call(Session& session, engine::Communicator& engine, const Status& status);
+int fail_call(CommState& state, engine::Communicator& engine, const Status& status);
 
 /// After a remembered native call that MPI has refused: it may have been refused at its root alone.
-void note_refused(Session& session, const engine::Communicator& engine, const View& view);
+void note_refused(CommState& state, const engine::Communicator& engine, const View& view);
 
 /// Before a call that is no refused one made again: of one that was, others may be in steps of
 /// ours.
-Status settle_apart(Session& session);
+Status settle_apart(CommState& state);
 
 /// A call that goes to MPI as it is: the next one with the same arguments need not ask for its
 /// plan, where plans follow from the arguments alone.
-void remember_native(Session& session, const View& view, const engine::Route& route);
+void remember_native(CommState& state, const View& view, const engine::Route& route);
 
 /// Returns an MPI code; errors have been passed to the communicator's error handler.
-int perform(Session& session, const View& view, const NativeCall& native);
+int perform(CommState& state, const View& view, const NativeCall& native);
 
 }  // namespace tutti::mpi::TUTTI_FLAVOUR

@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the door keeps for one MPI communicator, as an attribute of it: made at its first
-// collective, or with it (start_made()), deleted by the attribute's callback when the communicator
-// is freed, and by a callback on MPI_COMM_SELF when MPI_Finalize begins. No wrapper of Finalize or
-// Comm_free is needed. Before its first message the door asks whether every process of the
-// communicator has it (presence.hpp); where one has not, or cannot be asked about, the communicator
-// is inert.
+// Our state of one MPI communicator, an attribute of it: made at its first collective, or with it
+// (start_made()), deleted by the attribute's callback when the communicator is freed, and by a
+// callback on MPI_COMM_SELF when MPI_Finalize begins. No wrapper of Finalize or Comm_free is
+// needed. Before its first message we ask whether every process of the communicator has this
+// library (presence.hpp); where one has not, or cannot be asked about, the communicator is inert.
 #pragma once
 
 #include <atomic>
@@ -24,7 +23,7 @@
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 
-struct Session {
+struct CommState {
   MPI_Comm comm;
   engine::Hints hints;
   /// Null until the first collective, and after MPI_Finalize has begun.
@@ -41,17 +40,17 @@ struct Session {
   Status failure;
 };
 
-/// Grows when a session is deleted or restarted, so that threads forget the communicator they
+/// Grows when a state is deleted or restarted, so that threads forget the communicator they
 /// looked up last: MPI may give its handle to a new communicator.
 extern std::atomic<std::uint64_t> g_generation;
 
-/// The communicator a thread looked up last, with what a remembered call needs of its session: the
+/// The communicator a thread looked up last, with what a remembered call needs of its state: the
 /// fewer loads wait for each other, the sooner the MPI library begins. Initial-exec: this library
 /// is loaded at start, and a call into the loader for every collective would be half of what the
 /// preload costs.
 struct LastLookup {
   MPI_Comm comm;
-  Session* session;          ///< Null: inert.
+  CommState* state;          ///< Null: inert.
   std::uint64_t generation;  ///< 0: none; generations start at 1.
   engine::Communicator* engine;
   const NativeMemo* memo;               ///< Of a communicator without device memory.
@@ -66,34 +65,34 @@ inline bool is_last(MPI_Comm comm) {
   return t_last.comm == comm && t_last.generation == g_generation.load(std::memory_order_acquire);
 }
 
-/// Whether the session still is one, and has this engine: an error handler of the application may
+/// Whether the state still exists, and has this engine: an error handler of the application may
 /// free the communicator, or give it hints that start it anew. Takes a lock.
-bool has_engine(const Session* session, const engine::Communicator* engine);
+bool has_engine(const CommState* state, const engine::Communicator* engine);
 
-/// The session of a communicator, started if this is its first collective. Null when the call
+/// The state of a communicator, started if this is its first collective. Null when the call
 /// must go to MPI untouched (a null communicator, inert, MPI not running). When set-up failed, or
-/// the session could not be made, which other ranks do not know of, `*error` holds the code to
+/// the state could not be made, which other ranks do not know of, `*error` holds the code to
 /// return, already passed to the communicator's error handler.
-Session* session_of(MPI_Comm comm, int* error);
+CommState* comm_state_of(MPI_Comm comm, int* error);
 
-/// The session for hints, without starting it; null when there is nothing to have one of (a null
-/// communicator, MPI not running).
-Result<Session*> session_for_hints(MPI_Comm comm);
+/// The state for hints, without starting it; null when there can be none (a null communicator, MPI
+/// not running).
+Result<CommState*> comm_state_for_hints(MPI_Comm comm);
 /// Looks only; null when the communicator has none.
-Session* existing_session(MPI_Comm comm);
+CommState* existing_comm_state(MPI_Comm comm);
 /// What a rank passed to MPI_Comm_split.
 struct Split {
   int color;
   int key;
 };
 /// `made` has just been made of `comm`'s ranks, by MPI_Comm_split or (null) by MPI_Comm_dup; it may
-/// be MPI_COMM_NULL. Its session is started now where that is cheap, and else at its first
+/// be MPI_COMM_NULL. Its state is started now where that is cheap, and else at its first
 /// collective: the same on all ranks. An error: this rank cannot know what the others came to.
 Status start_made(MPI_Comm comm, MPI_Comm made, const Split* split);
 /// MPI has made none on this rank, and may have on others.
 void decline_made(MPI_Comm comm);
-/// New hints: the next collective starts the session anew.
-void restart(Session* session);
+/// New hints: the next collective starts the state anew.
+void restart(CommState* state);
 
 /// Info keys of a communicator.
 inline constexpr const char* kPlanKey = "tutti_plan";
@@ -139,7 +138,7 @@ int guarded_code(MPI_Comm comm, Body body) {
 void start_world();
 
 /// After load_pmpi: keyvals are made at first use.
-void load_sessions(Lookup lookup);
+void load_comm_states(Lookup lookup);
 
 /// True when every rank's MPI reads device memory itself, as far as this rank's library says.
 bool mpi_is_device_aware(const char* device_name);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/session.hpp"
+#include "mpi/comm_state.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -23,11 +23,11 @@ namespace {
 
 Lookup g_lookup = nullptr;
 
-/// Guards keyvals, the error class and the list of sessions; never held across MPI communication.
+/// Guards keyvals, the error class and the list of states; never held across MPI communication.
 std::mutex g_mutex;
-std::atomic<int> g_session_keyval = MPI_KEYVAL_INVALID;  ///< Read without it, too.
+std::atomic<int> g_state_keyval = MPI_KEYVAL_INVALID;  ///< Read without it, too.
 int g_shutdown_keyval = MPI_KEYVAL_INVALID;
-std::vector<Session*> g_sessions;
+std::vector<CommState*> g_states;
 
 int do_not_copy(MPI_Comm /*comm*/, int /*keyval*/, void* /*extra*/, void* /*in*/, void* /*out*/,
                 int* flag) {
@@ -35,43 +35,43 @@ int do_not_copy(MPI_Comm /*comm*/, int /*keyval*/, void* /*extra*/, void* /*in*/
   return MPI_SUCCESS;
 }
 
-void stop(Session* session) {
-  session->memo.reset();
-  session->engine.reset();
-  session->library.reset();
-  session->inert = true;
-  session->are_duplicates_inert = false;
+void stop(CommState* state) {
+  state->memo.reset();
+  state->engine.reset();
+  state->library.reset();
+  state->inert = true;
+  state->are_duplicates_inert = false;
 }
 
-int delete_session(MPI_Comm /*comm*/, int /*keyval*/, void* value, void* /*extra*/) {
-  auto* session = static_cast<Session*>(value);
+int delete_state(MPI_Comm /*comm*/, int /*keyval*/, void* value, void* /*extra*/) {
+  auto* state = static_cast<CommState*>(value);
   g_generation.fetch_add(1, std::memory_order_acq_rel);
   {
     const std::lock_guard lock(g_mutex);
-    g_sessions.erase(std::remove(g_sessions.begin(), g_sessions.end(), session), g_sessions.end());
+    g_states.erase(std::remove(g_states.begin(), g_states.end(), state), g_states.end());
   }
-  stop(session);
-  delete session;
+  stop(state);
+  delete state;
   return MPI_SUCCESS;
 }
 
 /// MPI_Finalize deletes the attributes of MPI_COMM_SELF before anything else: all of MPI still
-/// works here. Threads may have made sessions in another order on each rank: what waits for peers
+/// works here. Threads may have made states in another order on each rank: what waits for peers
 /// is begun for all of them before the first is waited for.
 int shut_down(MPI_Comm /*comm*/, int /*keyval*/, void* /*value*/, void* /*extra*/) {
   g_generation.fetch_add(1, std::memory_order_acq_rel);
-  std::vector<Session*> sessions;
+  std::vector<CommState*> states;
   {
     const std::lock_guard lock(g_mutex);
-    sessions = g_sessions;
+    states = g_states;
   }
-  for (Session* session : sessions) {
-    if (session->engine != nullptr) {
-      session->engine->begin_end();
+  for (CommState* state : states) {
+    if (state->engine != nullptr) {
+      state->engine->begin_end();
     }
   }
-  for (Session* session : sessions) {
-    stop(session);
+  for (CommState* state : states) {
+    stop(state);
   }
   free_quiet_comm();
   engine::Process& process = engine::Process::get();
@@ -98,12 +98,12 @@ bool is_finalized() {
 
 Status ensure_keyvals() {
   const std::lock_guard lock(g_mutex);
-  if (g_session_keyval == MPI_KEYVAL_INVALID) {
+  if (g_state_keyval == MPI_KEYVAL_INVALID) {
     int keyval = MPI_KEYVAL_INVALID;
     TUTTI_RETURN_IF_ERROR(
-        check(pmpi.Comm_create_keyval(do_not_copy, delete_session, &keyval, nullptr),
+        check(pmpi.Comm_create_keyval(do_not_copy, delete_state, &keyval, nullptr),
               "MPI_Comm_create_keyval"));
-    g_session_keyval = keyval;
+    g_state_keyval = keyval;
   }
   // Without a world (sessions model) each communicator is freed before its session ends.
   if (g_shutdown_keyval == MPI_KEYVAL_INVALID && has_world()) {
@@ -122,16 +122,15 @@ Status ensure_keyvals() {
   return {};
 }
 
-Result<Session*> attach(MPI_Comm comm) {
-  auto session = std::make_unique<Session>();
-  session->comm = comm;
-  if (const int code = pmpi.Comm_set_attr(comm, g_session_keyval, session.get());
-      code != MPI_SUCCESS) {
+Result<CommState*> attach(MPI_Comm comm) {
+  auto state = std::make_unique<CommState>();
+  state->comm = comm;
+  if (const int code = pmpi.Comm_set_attr(comm, g_state_keyval, state.get()); code != MPI_SUCCESS) {
     return Status::mpi(code, "MPI_Comm_set_attr", /*raised=*/true);
   }
   const std::lock_guard lock(g_mutex);
-  g_sessions.push_back(session.get());
-  return session.release();
+  g_states.push_back(state.get());
+  return state.release();
 }
 
 /// Whether the library keeps keys of an info that it does not know, as MPICH 5 and Open MPI 5 do
@@ -162,16 +161,16 @@ bool keeps_hints() {
 
 /// Hints that came with a communicator in a way we do not stand in front of, as far as MPI kept
 /// them.
-void take_missing_hints(Session* session) {
+void take_missing_hints(CommState* state) {
   if (!keeps_hints()) {
     return;
   }
   MPI_Info info = MPI_INFO_NULL;
-  if (pmpi.Comm_get_info(session->comm, &info) != MPI_SUCCESS || info == MPI_INFO_NULL) {
+  if (pmpi.Comm_get_info(state->comm, &info) != MPI_SUCCESS || info == MPI_INFO_NULL) {
     return;
   }
-  for (auto [key, hint] : {std::pair(kPlanKey, &session->hints.plan),
-                           std::pair(kMemoryKindsKey, &session->hints.memory_kinds)}) {
+  for (auto [key, hint] : {std::pair(kPlanKey, &state->hints.plan),
+                           std::pair(kMemoryKindsKey, &state->hints.memory_kinds)}) {
     if (hint->empty()) {
       *hint = info_value(info, key);
     }
@@ -355,61 +354,61 @@ engine::Place place_of(const Library& library) {
   return place;
 }
 
-void keep(Session* session, std::unique_ptr<engine::Communicator> engine) {
-  session->inert = engine->is_inert();
-  session->are_duplicates_inert = engine->are_duplicates_inert();
-  if (session->inert) {
+void keep(CommState* state, std::unique_ptr<engine::Communicator> engine) {
+  state->inert = engine->is_inert();
+  state->are_duplicates_inert = engine->are_duplicates_inert();
+  if (state->inert) {
     engine.reset();
-    session->library.reset();  // Nobody asks them again; a program may have thousands.
+    state->library.reset();  // Nobody asks them again; a program may have thousands.
   } else {
-    session->engine = std::move(engine);
+    state->engine = std::move(engine);
   }
 }
 
-Status start(Session* session) {
-  session->started = true;
+Status start(CommState* state) {
+  state->started = true;
   int is_inter = 0;
-  if (pmpi.Comm_test_inter(session->comm, &is_inter) != MPI_SUCCESS || is_inter != 0) {
-    session->inert = true;
+  if (pmpi.Comm_test_inter(state->comm, &is_inter) != MPI_SUCCESS || is_inter != 0) {
+    state->inert = true;
     return {};
   }
   engine::Process& process = engine::Process::get();
-  session->library = std::make_unique<Library>(session->comm, process.config().timeout_s);
-  engine::Place place = place_of(*session->library);
+  state->library = std::make_unique<Library>(state->comm, process.config().timeout_s);
+  engine::Place place = place_of(*state->library);
   if (has_world()) {
     TUTTI_RETURN_IF_ERROR(check_launcher(process, place.world_ranks));
   }
   process.report_configuration(place.world_rank);
   report_unknown_presence(place.world_rank, place.world_ranks);
   TUTTI_ASSIGN_OR_RETURN(const bool is_ours,
-                         all_have_us(process, session->comm, place.rank, place.ranks));
+                         all_have_us(process, state->comm, place.rank, place.ranks));
   if (!is_ours) {
-    session->library.reset();
-    session->inert = true;
+    state->library.reset();
+    state->inert = true;
     return {};
   }
   place.mpi_device_aware =
       process.device() != nullptr && mpi_is_device_aware(process.device()->name());
-  take_missing_hints(session);
+  take_missing_hints(state);
   TUTTI_ASSIGN_OR_RETURN(
-      auto created, engine::Communicator::create(process, *session->library, session->library.get(),
-                                                 place, session->hints));
-  keep(session, std::move(created));
+      auto created, engine::Communicator::create(process, *state->library, state->library.get(),
+                                                 place, state->hints));
+  keep(state, std::move(created));
   return {};
 }
 
-/// Of `session`'s communicator, made of `origin`'s ranks, all of which have us.
-Status start_in(engine::Origin& origin, Session* session) {
+/// Of `state`'s communicator, made of `origin`'s ranks, all of which have us.
+Status start_in(engine::Origin& origin, CommState* state) {
   const engine::Process& process = origin.communicator().process();
-  session->library = std::make_unique<Library>(session->comm, process.config().timeout_s);
-  TUTTI_ASSIGN_OR_RETURN(auto created, engine::Communicator::create_in(
-                                           origin, *session->library, place_of(*session->library)));
+  state->library = std::make_unique<Library>(state->comm, process.config().timeout_s);
+  TUTTI_ASSIGN_OR_RETURN(auto created, engine::Communicator::create_in(origin, *state->library,
+                                                                       place_of(*state->library)));
   if (created == nullptr) {
-    session->library.reset();
+    state->library.reset();
     return {};
   }
-  session->started = true;
-  keep(session, std::move(created));
+  state->started = true;
+  keep(state, std::move(created));
   return {};
 }
 
@@ -479,7 +478,7 @@ void start_world() {
   static_cast<void>(settled);  // MPI has raised its error; what is not known is asked for later.
 }
 
-void load_sessions(Lookup lookup) { g_lookup = lookup; }
+void load_comm_states(Lookup lookup) { g_lookup = lookup; }
 
 std::string info_value(MPI_Info info, const char* key) {
   char value[MPI_MAX_INFO_VAL + 1] = {};
@@ -491,60 +490,59 @@ std::string info_value(MPI_Info info, const char* key) {
   return value;
 }
 
-bool has_engine(const Session* session, const engine::Communicator* engine) {
+bool has_engine(const CommState* state, const engine::Communicator* engine) {
   const std::lock_guard lock(g_mutex);
-  return std::find(g_sessions.begin(), g_sessions.end(), session) != g_sessions.end() &&
-         session->engine.get() == engine;
+  return std::find(g_states.begin(), g_states.end(), state) != g_states.end() &&
+         state->engine.get() == engine;
 }
 
-Session* existing_session(MPI_Comm comm) {
-  if (g_session_keyval == MPI_KEYVAL_INVALID) {
+CommState* existing_comm_state(MPI_Comm comm) {
+  if (g_state_keyval == MPI_KEYVAL_INVALID) {
     return nullptr;
   }
   void* value = nullptr;
   int found = 0;
-  if (pmpi.Comm_get_attr(comm, g_session_keyval, static_cast<void*>(&value), &found) !=
-          MPI_SUCCESS ||
+  if (pmpi.Comm_get_attr(comm, g_state_keyval, static_cast<void*>(&value), &found) != MPI_SUCCESS ||
       found == 0) {
     return nullptr;
   }
-  return static_cast<Session*>(value);
+  return static_cast<CommState*>(value);
 }
 
-Result<Session*> session_for_hints(MPI_Comm comm) {
+Result<CommState*> comm_state_for_hints(MPI_Comm comm) {
   if (comm == MPI_COMM_NULL || is_finalized()) {
     return nullptr;
   }
   TUTTI_RETURN_IF_ERROR(ensure_keyvals());
-  Session* session = existing_session(comm);
-  return session != nullptr ? session : attach(comm);
+  CommState* state = existing_comm_state(comm);
+  return state != nullptr ? state : attach(comm);
 }
 
-void restart(Session* session) {
+void restart(CommState* state) {
   // Threads that looked it up last would take it for started again, with or without an engine.
   g_generation.fetch_add(1, std::memory_order_acq_rel);
-  session->memo.reset();
-  session->refused.reset();
-  session->engine.reset();
-  session->library.reset();
-  session->inert = false;
-  session->are_duplicates_inert = false;
-  session->started = false;
-  session->failure = {};
+  state->memo.reset();
+  state->refused.reset();
+  state->engine.reset();
+  state->library.reset();
+  state->inert = false;
+  state->are_duplicates_inert = false;
+  state->started = false;
+  state->failure = {};
 }
 
 Status start_made(MPI_Comm comm, MPI_Comm made, const Split* split) {
-  const Session* const parent = existing_session(comm);
+  const CommState* const parent = existing_comm_state(comm);
   if (parent == nullptr) {
     return {};
   }
-  Session* session = nullptr;
+  CommState* state = nullptr;
   if (parent->engine == nullptr) {
     if (parent->are_duplicates_inert && split == nullptr) {
-      TUTTI_ASSIGN_OR_RETURN(session, session_for_hints(made));
+      TUTTI_ASSIGN_OR_RETURN(state, comm_state_for_hints(made));
     }
-    if (session != nullptr) {
-      session->started = session->inert = session->are_duplicates_inert = true;
+    if (state != nullptr) {
+      state->started = state->inert = state->are_duplicates_inert = true;
     }
     return {};
   }
@@ -555,12 +553,12 @@ Status start_made(MPI_Comm comm, MPI_Comm made, const Split* split) {
     }
     engine::Origin origin(engine, split == nullptr ? 0 : split->color,
                           split == nullptr ? 0 : split->key);
-    TUTTI_ASSIGN_OR_RETURN(session, session_for_hints(made));
-    return session == nullptr ? Status() : start_in(origin, session);
+    TUTTI_ASSIGN_OR_RETURN(state, comm_state_for_hints(made));
+    return state == nullptr ? Status() : start_in(origin, state);
   });
-  if (!started.ok() && session != nullptr) {
-    session->started = true;
-    session->failure = started;
+  if (!started.ok() && state != nullptr) {
+    state->started = true;
+    state->failure = started;
   } else if (!started.ok()) {
     engine.fail(started);
   }
@@ -568,13 +566,13 @@ Status start_made(MPI_Comm comm, MPI_Comm made, const Split* split) {
 }
 
 void decline_made(MPI_Comm comm) {
-  Session* parent = nullptr;
+  CommState* parent = nullptr;
   {
     // Not by the attribute: who passed no communicator has heard so once.
     const std::lock_guard lock(g_mutex);
-    const auto found = std::find_if(g_sessions.begin(), g_sessions.end(),
-                                    [comm](const Session* one) { return one->comm == comm; });
-    parent = found == g_sessions.end() ? nullptr : *found;
+    const auto found = std::find_if(g_states.begin(), g_states.end(),
+                                    [comm](const CommState* one) { return one->comm == comm; });
+    parent = found == g_states.end() ? nullptr : *found;
   }
   if (parent != nullptr && parent->engine != nullptr) {
     parent->engine->be_no_origin();
@@ -587,16 +585,16 @@ void LastLookup::set_memo(const NativeMemo* found) {
   memo_with_devices = has_devices ? found : nullptr;
 }
 
-Session* session_of(MPI_Comm comm, int* error) {
-  // The generation first, and as it was before the session was looked up: with another one the
-  // session may be gone.
+CommState* comm_state_of(MPI_Comm comm, int* error) {
+  // The generation first, and as it was before the state was looked up: with another one the
+  // state may be gone.
   const std::uint64_t generation = g_generation.load(std::memory_order_acquire);
   if (t_last.generation == generation && t_last.comm == comm) [[likely]] {
-    return t_last.session;
+    return t_last.state;
   }
-  Session* session = nullptr;
+  CommState* state = nullptr;
   const Status found = guarded([&]() -> Status {
-    TUTTI_ASSIGN_OR_RETURN(session, session_for_hints(comm));
+    TUTTI_ASSIGN_OR_RETURN(state, comm_state_for_hints(comm));
     return {};
   });
   if (!found.ok()) {
@@ -604,27 +602,27 @@ Session* session_of(MPI_Comm comm, int* error) {
     *error = raise(comm, found);
     return nullptr;
   }
-  if (session == nullptr) {
+  if (state == nullptr) {
     return nullptr;
   }
-  if (!session->started) {
-    session->failure = guarded([&] { return start(session); });
-    if (!session->failure.ok() && session->library != nullptr) {
-      session->library->leave();  // The other ranks may be further.
+  if (!state->started) {
+    state->failure = guarded([&] { return start(state); });
+    if (!state->failure.ok() && state->library != nullptr) {
+      state->library->leave();  // The other ranks may be further.
     }
   }
-  if (!session->failure.ok()) {
-    const Status failure = session->failure;
+  if (!state->failure.ok()) {
+    const Status failure = state->failure;
     if (failure.raised()) {  // By MPI, once: from now on it is ours to raise.
-      session->failure = Status::mpi(failure.mpi_code(), failure.message());
+      state->failure = Status::mpi(failure.mpi_code(), failure.message());
     }
     *error = raise(comm, failure);  // Last: an error handler may free the communicator.
     return nullptr;
   }
-  t_last = {comm,   session->inert ? nullptr : session, generation, session->engine.get(), nullptr,
+  t_last = {comm,   state->inert ? nullptr : state, generation, state->engine.get(), nullptr,
             nullptr};
-  t_last.set_memo(session->inert ? nullptr : session->memo.get());
-  return t_last.session;
+  t_last.set_memo(state->inert ? nullptr : state->memo.get());
+  return t_last.state;
 }
 
 Status thrown(const char* what) {
