@@ -3,7 +3,7 @@
 #include "mpi/pmpi.hpp"
 
 #include "base/log.hpp"
-#include "mpi/narrow.hpp"
+#include "mpi/int_count_fallback.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 
@@ -31,7 +31,7 @@ bool load_pmpi(Lookup lookup) {
   TUTTI_COUNTED_COLLECTIVES(TUTTI_FUNCTION)
 #undef TUTTI_FUNCTION
   pmpi.native_large = pmpi.large;
-  fill_with_narrow(pmpi.native_large);
+  fill_with_int_count_fallback(pmpi.native_large);
   if (missing != nullptr) {
     log(LogLevel::kError,
         std::string("the MPI library has no ") + missing + "; every call goes to it untouched");

@@ -116,8 +116,8 @@ struct Pmpi {
   /// What our own steps call; `large` is null where the library has no _c functions.
   Collectives<int> small = {};
   Collectives<MPI_Count> large = {};
-  /// What an application's call falls through to. Never null: without _c functions it narrows its
-  /// counts (narrow.hpp).
+  /// What an application's call falls through to. Never null: without _c functions it makes
+  /// ints of its counts (int_count_fallback.hpp).
   Collectives<MPI_Count> native_large = {};
 
   template <class C>

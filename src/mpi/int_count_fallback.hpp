@@ -12,6 +12,6 @@ namespace tutti::mpi::TUTTI_FLAVOUR {
 /// Fills the functions that are null with ones that call pmpi.small. A count that does not
 /// fit an int is passed as -1 and logged: MPI looks only at significant arguments, and where it
 /// looks at this one it raises MPI_ERR_COUNT (MPI_ERR_ARG) on the communicator.
-void fill_with_narrow(Collectives<MPI_Count>& large);
+void fill_with_int_count_fallback(Collectives<MPI_Count>& large);
 
 }  // namespace tutti::mpi::TUTTI_FLAVOUR

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/narrow.hpp"
+#include "mpi/int_count_fallback.hpp"
 
 #include <algorithm>
 #include <climits>
@@ -222,7 +222,7 @@ struct Guarded<int (*)(Arguments...)> {
 
 }  // namespace
 
-void fill_with_narrow(Collectives<MPI_Count>& large) {
+void fill_with_int_count_fallback(Collectives<MPI_Count>& large) {
   auto fill = [](auto& slot, auto function) {
     if (slot == nullptr) {
       slot = function;
