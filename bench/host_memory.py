@@ -96,7 +96,7 @@ class Cell:
 
     @property
     def preload(self) -> Path:
-        return self.library.program("forward.so") if self.is_floor else harness.door()
+        return self.library.program("forward.so") if self.is_floor else harness.preload_library()
 
 
 @dataclasses.dataclass
@@ -401,8 +401,8 @@ def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
                 if not library.program(needed).is_file():
                     parser.error(f"{library.program(needed)} is not there; remedy: make build")
             arguments.libraries.append(library)
-        if not harness.door().is_file():
-            parser.error(f"{harness.door()} is not there; remedy: make build")
+        if not harness.preload_library().is_file():
+            parser.error(f"{harness.preload_library()} is not there; remedy: make build")
         if arguments.output and not arguments.output.resolve().parent.is_dir():
             parser.error(f"-o {arguments.output}: no such directory")
     return arguments

@@ -54,7 +54,7 @@ def run_once(library: harness.Mpi, preload: bool, iterations: int, directory: Pa
     """Nanoseconds per call of one run."""
     variables = {"LD_LIBRARY_PATH": str(library.libraries)}
     if preload:
-        variables["LD_PRELOAD"] = str(harness.door())
+        variables["LD_PRELOAD"] = str(harness.preload_library())
     pinned = cores(2)
     script = directory / ("with.sh" if preload else "without.sh")
     exports = "".join(f"export {k}={shlex.quote(v)}\n" for k, v in variables.items())
@@ -113,8 +113,10 @@ def main() -> int:
     library = harness.find_mpi(arguments.mpi)
     if isinstance(library, str):
         parser.error(library)
-    if not harness.door().is_file():
-        parser.error(f"{harness.door()} is not there; remedy: make build, or set TUTTI_BUILD_DIR")
+    if not harness.preload_library().is_file():
+        parser.error(
+            f"{harness.preload_library()} is not there; remedy: make build, or set TUTTI_BUILD_DIR"
+        )
     if arguments.output and arguments.output.is_file():
         try:
             results_head.load(arguments.output, SCHEMA)

@@ -536,7 +536,7 @@ class Runner:
         self.mpi = found
         self.state = state
         self.algorithms = known_algorithms()
-        self.door = str(paths.require("libtutti-mpi.so"))
+        self.preload_library = str(paths.require("libtutti-mpi.so"))
 
     def variables(self, case: Case, plan: str) -> dict[str, str]:
         """The variables of each rank."""
@@ -546,7 +546,7 @@ class Runner:
         if directory:
             chosen["LD_LIBRARY_PATH"] = str(directory)
         if plan != NATIVE:
-            chosen |= {"LD_PRELOAD": self.door, "TUTTI_LOG_LEVEL": "error"}
+            chosen |= {"LD_PRELOAD": self.preload_library, "TUTTI_LOG_LEVEL": "error"}
             chosen |= setting(plan, self.algorithms)
             if plan.endswith(ON_DEVICE):
                 chosen["LD_PRELOAD"] += f" {device_malloc()}"

@@ -12,8 +12,8 @@
 
 namespace tutti {
 
-/// What kind of failure a caller has to answer. The front doors translate each to the host's own
-/// code (an MPI error class, an NCCL result, a Python exception).
+/// What kind of failure a caller has to answer. The entry points translate each to their own
+/// kind of code (an MPI error class, an NCCL result, a Python exception).
 enum class ErrorCode {
   kOk = 0,
   kInvalidArgument,  ///< The caller passed something that can never work.

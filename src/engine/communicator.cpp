@@ -1154,7 +1154,7 @@ void Communicator::doubt_call() {
   }
   ++doubted_;
   tell_doubts();
-  forget_routes();  // The front door is to see whether the next one is it again.
+  forget_routes();  // The entry point must see whether the next one is it again.
 }
 
 void Communicator::tell_doubts() {

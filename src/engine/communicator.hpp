@@ -37,7 +37,7 @@ struct Hints {
   Status unread{};           ///< What could not be read of it: without an MPI an error everywhere.
 };
 
-/// Facts of this rank that only the front door knows.
+/// Facts of this rank that only the entry point (src/mpi, the C API) knows.
 struct Place {
   int rank = 0;
   int ranks = 1;
@@ -62,7 +62,7 @@ struct Route {
   Summary::Cell* summary = nullptr;  ///< Null without TUTTI_SUMMARY.
   /// What the ranks have agreed on for calls of this size; null: nothing has to be.
   MemoryModes::Class* agreed = nullptr;
-  mutable bool was_taken = false;  ///< For the front door: by an earlier call.
+  mutable bool was_taken = false;  ///< For the entry point: by an earlier call.
 
   /// There a rank hears at once of a peer whose call goes another way.
   bool is_in_shared_memory() const {

@@ -539,21 +539,21 @@ void* entry_of(Call (*)(Arguments...)) {
 
 namespace tutti::mpi {
 
-bool TUTTI_PASTE(open_door_, TUTTI_FLAVOUR)(Lookup lookup, Door* door) {
+bool TUTTI_PASTE(fill_function_table_, TUTTI_FLAVOUR)(Lookup lookup, FunctionTable* table) {
   namespace flavour = TUTTI_FLAVOUR;
   if (!flavour::load_pmpi(lookup)) {
     return false;
   }
   flavour::load_types();
   flavour::load_comm_states(lookup);
-  door->start = flavour::start_world;
-#define TUTTI_ENTRY(name, arguments)                                                              \
-  door->entries[k##name] = flavour::entry_of<flavour::Wrap<int>::name>(flavour::Wrap<int>::name); \
-  door->entries[k##name##_c] =                                                                    \
+  table->start = flavour::start_world;
+#define TUTTI_ENTRY(name, arguments)                                                               \
+  table->entries[k##name] = flavour::entry_of<flavour::Wrap<int>::name>(flavour::Wrap<int>::name); \
+  table->entries[k##name##_c] =                                                                    \
       flavour::entry_of<flavour::Wrap<MPI_Count>::name>(flavour::Wrap<MPI_Count>::name);
   TUTTI_COUNTED_COLLECTIVES(TUTTI_ENTRY)
 #undef TUTTI_ENTRY
-#define TUTTI_ENTRY(name, arguments) door->entries[k##name] = flavour::entry(flavour::name);
+#define TUTTI_ENTRY(name, arguments) table->entries[k##name] = flavour::entry(flavour::name);
   TUTTI_OTHER_ENTRIES(TUTTI_ENTRY)
 #undef TUTTI_ENTRY
   return true;

@@ -18,7 +18,7 @@
 #include <string>
 #include <utility>
 
-#include "mpi/open_door.hpp"
+#include "mpi/function_table.hpp"
 #include "mpi/resolve.hpp"
 #include "tutti/tutti.h"
 
@@ -26,7 +26,7 @@ namespace tutti::mpi {
 namespace {
 
 struct Dispatch {
-  Door door;
+  FunctionTable table;
   void* tools[kEntryCount] = {};    ///< MPI_X of a profiler behind us, or null.
   void* library[kEntryCount] = {};  ///< PMPI_X of the MPI library.
   AddressRange library_code;
@@ -56,7 +56,7 @@ const Dispatch* open_dispatch(const void* caller, const MpiInProcess* known = nu
   static Dispatch dispatch;
   const MpiInProcess mpi = known != nullptr ? *known : find_mpi(caller);
   tutti_mpi_open_door(mpi.flavour, mpi.path.c_str(), mpi.other_path.c_str(), mpi_lookup,
-                      &dispatch.door);
+                      &dispatch.table);
   for (int entry = 0; entry < kEntryCount; ++entry) {
     dispatch.tools[entry] = tool_lookup(kPmpiNames[entry] + 1);
     dispatch.library[entry] = mpi_lookup(kPmpiNames[entry]);
@@ -66,7 +66,7 @@ const Dispatch* open_dispatch(const void* caller, const MpiInProcess* known = nu
   g_dispatch.store(&dispatch, std::memory_order_release);
   for (int entry = 0; entry < kEntryCount; ++entry) {
     if (dispatch.tools[entry] == nullptr) {
-      g_entries[entry].store(dispatch.door.entries[entry], std::memory_order_release);
+      g_entries[entry].store(dispatch.table.entries[entry], std::memory_order_release);
     }
   }
   return &dispatch;
@@ -84,10 +84,10 @@ inline int call(void* function, Words... words) {
 
 template <int kEntry, class... Words>
 inline int carry(const Dispatch* dispatch, Words... words) {
-  void* const function = dispatch->door.entries[kEntry];
+  void* const function = dispatch->table.entries[kEntry];
   if (function == nullptr) [[unlikely]] {
     const Word all[] = {words...};
-    return dispatch->door.refuse(&dispatch->door, kEntry, all[sizeof...(words) - 1]);
+    return dispatch->table.refuse(&dispatch->table, kEntry, all[sizeof...(words) - 1]);
   }
   return call(function, words...);
 }
@@ -163,8 +163,8 @@ int start_mpi(const char* name, const char* native, bool has_world, bool is_fort
   if (code == 0 && has_world) {
     // Now, and not at the first collective: what this process has announced, it must keep, whatever
     // it loads until then.
-    if (const Dispatch* dispatch = open_dispatch(caller, &mpi); dispatch->door.start != nullptr) {
-      dispatch->door.start();
+    if (const Dispatch* dispatch = open_dispatch(caller, &mpi); dispatch->table.start != nullptr) {
+      dispatch->table.start();
     }
   }
   return code;

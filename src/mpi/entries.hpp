@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The MPI functions the door stands in front of, with their number of arguments, and the table of
-// one MPI flavour's implementations. Every argument of these functions is an integer or a pointer,
-// so a dispatcher that knows nothing but their number can pass them on: on x86-64 and AArch64
-// (System V, AAPCS64) each takes one integer register or one 8-byte stack slot, and the bits above
-// an int are nobody's.
+// The MPI functions that the preload library wraps, with their number of arguments, and the table
+// of one MPI flavour's implementations. Every argument of these functions is an integer or a
+// pointer, so a dispatcher that knows nothing but their number can pass them on: on x86-64 and
+// AArch64 (System V, AAPCS64) each takes one integer register or one 8-byte stack slot, and the
+// bits above an int are nobody's.
 #pragma once
 
 // X(name, arguments): blocking collectives that have an _c form.
@@ -68,11 +68,11 @@ using Lookup = void* (*)(const char* name);
 using Word = long;  ///< One integer register.
 
 /// Functions with the MPI's own signatures, callable through integers. Null: none, and why.
-struct Door {
+struct FunctionTable {
   void* entries[kEntryCount] = {};
   const char* refusal = "the MPI library does not have it";
   /// Called in place of an entry that is null, with its last argument; returns an MPI error.
-  int (*refuse)(const Door* door, int entry, Word last) = nullptr;
+  int (*refuse)(const FunctionTable* table, int entry, Word last) = nullptr;
   /// Called once MPI_COMM_WORLD exists, before the program has it. Null: nothing to do.
   void (*start)() = nullptr;
 };
@@ -80,9 +80,9 @@ struct Door {
 /// The collectives, all of which have the communicator as their last argument.
 constexpr bool is_collective(int entry) { return entry <= kBarrier; }
 
-/// One per flavour compiled in; fills the door, false when the library lacks something basic.
-bool open_door_mpich(Lookup lookup, Door* door);
-bool open_door_openmpi(Lookup lookup, Door* door);
-bool open_door_abi(Lookup lookup, Door* door);
+/// One per flavour compiled in; fills the table, false when the library lacks something basic.
+bool fill_function_table_mpich(Lookup lookup, FunctionTable* table);
+bool fill_function_table_openmpi(Lookup lookup, FunctionTable* table);
+bool fill_function_table_abi(Lookup lookup, FunctionTable* table);
 
 }  // namespace tutti::mpi

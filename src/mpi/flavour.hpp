@@ -19,7 +19,7 @@
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 
-/// Finds a symbol of the process's MPI library; set once by open_door.
+/// Finds a symbol of the process's MPI library; set once by load_pmpi().
 extern Lookup mpi_symbol;
 
 /// Whether an error of MPI_Testsome is raised on the communicator of the message that has it. MPICH

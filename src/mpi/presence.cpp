@@ -9,7 +9,7 @@
 #include <mutex>
 #include <optional>
 
-#include "mpi/open_door.hpp"
+#include "mpi/function_table.hpp"
 #include "mpi/presence_store.hpp"
 
 namespace tutti::mpi {
@@ -164,9 +164,9 @@ extern "C" void tutti_mpi_before_init(Flavour flavour, const char* other_path, i
   if (state().store == nullptr || !state().own_value.empty()) {
     return;  // MPI_Init may call MPI_Init_thread, and a program may start several sessions.
   }
-  state().own_value = *other_path != '\0' || !has_door(flavour) ? kUnservedValue
-                      : has_fortran != 0                        ? kFortranValue
-                                                                : state().present_value;
+  state().own_value = *other_path != '\0' || !supports_abi(flavour) ? kUnservedValue
+                      : has_fortran != 0                            ? kFortranValue
+                                                                    : state().present_value;
   if (state().store->puts_at_commit()) {
     g_puts_at_commit.store(true);
   } else {

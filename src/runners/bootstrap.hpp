@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // How the ranks of a communicator agree before there is anything faster: the engine's way to the
-// outside. The MPI door has one on PMPI, the C API one on its caller's callback
+// outside. The MPI entry point (src/mpi) has one on PMPI, the C API one on its caller's callback
 // (allgather_bootstrap.hpp). All memory is the host's; calls are collective, in the same order on
 // all ranks.
 #pragma once

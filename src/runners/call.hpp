@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A collective call at one rank, free of MPI: dense elements, explicit pointers. The front door
-// has already turned datatypes into elements (data movement: bytes) and MPI_IN_PLACE into
-// pointers, so a runner never meets either. Counts and offsets are in elements.
+// A collective call at one rank, free of MPI: dense elements, explicit pointers. The entry point
+// (src/mpi, the C API) has already turned datatypes into elements (data movement: bytes) and
+// MPI_IN_PLACE into pointers, so a runner never meets either. Counts and offsets are in elements.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ class Runner {
 };
 
 /// What an MPI library offers to the engine and to the MPI runner; implemented once per MPI ABI
-/// by the MPI door. The engine's only view of MPI. Agreements (Bootstrap) and messages of schedules
+/// in src/mpi. The engine's only view of MPI. Agreements (Bootstrap) and messages of schedules
 /// (Carrier) are on the private communicator; it reduces with the call's MPI type and operation.
 class MpiLibrary : public Carrier, public Bootstrap {
  public:

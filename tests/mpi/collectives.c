@@ -1282,7 +1282,7 @@ static void part_errors(const Group* g, int round) {
       handler_calls = 0;
       for (int native = 1; native >= 0; --native) {
         if (!native) handler_calls = 0;
-/* The same call through the door, or straight to the library. */
+/* The same call through the preload library, or straight to the MPI library. */
 #define CALL(name, ...) (native ? NATIVE(name)(__VA_ARGS__) : name(__VA_ARGS__))
         switch (wrong) {
           case 0:
@@ -1532,7 +1532,7 @@ int main(int argc, char** argv) {
   long total[2] = {0, 0};
   snprintf(current, sizeof current, "the final count");
   MPI_Allreduce(mine, total, 2, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
-  if (failures > total[1]) total[1] = failures; /* The count came through the door, too. */
+  if (failures > total[1]) total[1] = failures; /* The count came through Tutti, too. */
   MPI_Finalize();
   alarm(0);
   if (world.rank == 0) {

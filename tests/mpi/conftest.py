@@ -62,9 +62,9 @@ def mpi(request: pytest.FixtureRequest) -> harness.Mpi:
 
 
 @pytest.fixture
-def door() -> Path:
+def preload_library() -> Path:
     """libtutti-mpi.so."""
-    path = harness.door()
+    path = harness.preload_library()
     if not path.exists():
         unavailable(f"{path} is not built (cmake --build build/dev)")
     return path

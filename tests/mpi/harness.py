@@ -45,7 +45,7 @@ def build_directory() -> Path:
     return Path(os.environ.get("TUTTI_BUILD_DIR", ROOT / "build" / "dev")).resolve()
 
 
-def door() -> Path:
+def preload_library() -> Path:
     """libtutti-mpi.so of the build."""
     return build_directory() / "lib" / "libtutti-mpi.so"
 
@@ -204,7 +204,7 @@ def job(
         variables |= MPICH_SHARES_CORES
     variables.update(environment or {})
     if preload:
-        variables["LD_PRELOAD"] = str(door())
+        variables["LD_PRELOAD"] = str(preload_library())
     script = rank_script(directory, variables, of_rank or {})
     outer = plain_environment()
     outer["LD_LIBRARY_PATH"] = str(mpi.libraries)

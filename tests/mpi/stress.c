@@ -906,7 +906,7 @@ int main(int argc, char** argv) {
   long total[2] = {0, 0};
   snprintf(current, sizeof current, "the final count");
   MPI_Allreduce(mine, total, 2, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
-  if (failures > total[1]) total[1] = failures; /* The count came through the door, too. */
+  if (failures > total[1]) total[1] = failures; /* The count came through Tutti, too. */
   MPI_Comm_free(&groups[kDup].comm);
   MPI_Comm_free(&groups[kSplit].comm);
   free_buffers();

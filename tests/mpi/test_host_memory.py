@@ -35,9 +35,9 @@ def bench() -> ModuleType:
 
 
 @pytest.fixture
-def mpich(door: Path) -> None:
+def mpich(preload_library: Path) -> None:
     """MPICH with its program."""
-    assert door
+    assert preload_library
     found = harness.find_mpi("mpich")
     if isinstance(found, str) or not found.program("paired").exists():
         unavailable("no MPICH, or tests/mpi/mpich/paired is not built")
@@ -57,8 +57,10 @@ def row(size: int, p50: float, **changes: Any) -> dict[str, Any]:
     } | changes  # fmt: skip
 
 
-def test_run__a_row_for_each_collective(mpi: harness.Mpi, door: Path, tmp_path: Path) -> None:
-    assert door
+def test_run__a_row_for_each_collective(
+    mpi: harness.Mpi, preload_library: Path, tmp_path: Path
+) -> None:
+    assert preload_library
     output = tmp_path / "results.json"
     plan = ["--plan", "direct-gamma", "--mode", "osu"]
     done = run(*TINY, *plan, "--mpi", mpi.flavour, "-o", str(output))

@@ -49,7 +49,7 @@ def counted(mpi: Mpi, ranks: int, directory: Path, **variables: str) -> Finished
 
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_summary__counts_every_call_of_rank_0(
-    mpi: Mpi, ranks: int, door: Path, tmp_path: Path
+    mpi: Mpi, ranks: int, preload_library: Path, tmp_path: Path
 ) -> None:
     result = counted(mpi, ranks, tmp_path)
     assert result.lines("^tutti summary") == [TITLE.format(ranks)], str(result)
@@ -62,7 +62,7 @@ def test_summary__counts_every_call_of_rank_0(
     assert 0 < sum(seconds) == pytest.approx(total[2], abs=1e-5)
 
 
-def test_summary__names_the_plan_that_ran(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_summary__names_the_plan_that_ran(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     result = counted(mpi, 2, tmp_path, TUTTI_ALLREDUCE="64:direct,schedule:ring")
     found = rows(result)
     assert found["allreduce", "<= 64"][0] == "direct-gamma", str(result)
@@ -74,7 +74,7 @@ def test_summary__names_the_plan_that_ran(mpi: Mpi, door: Path, tmp_path: Path) 
     ("memory", "plan"), [("host", "direct-gamma"), ("hostdevice", "mpi-staged")]
 )
 def test_summary__every_collective_has_the_forced_plan(
-    mpi: Mpi, memory: str, plan: str, door: Path, tmp_path: Path
+    mpi: Mpi, memory: str, plan: str, preload_library: Path, tmp_path: Path
 ) -> None:
     """A size that is read as 0 would make the call the MPI's, and right, on any memory but a
     GPU's, which the MPI cannot read."""
@@ -94,13 +94,13 @@ def test_summary__every_collective_has_the_forced_plan(
     assert carried == {name: {plan} for name in wanted}, str(result)
 
 
-def test_summary__not_unless_wanted(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_summary__not_unless_wanted(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     result = counted(mpi, 2, tmp_path, TUTTI_SUMMARY="0")
     assert result.stderr.strip() == "", str(result)
 
 
 def test_summary__wanted_on_one_rank_is_no_disagreement(
-    mpi: Mpi, door: Path, tmp_path: Path
+    mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
     """A communicator is inert on all ranks or on none, whoever wants to count its calls."""
     program = [mpi.program("counted")]
@@ -109,7 +109,7 @@ def test_summary__wanted_on_one_rank_is_no_disagreement(
     assert {key: row[1] for key, row in rows(result).items() if key[1]} == CALLS, str(result)
 
 
-def under_the_other_launcher(directory: Path, door: Path, **variables: str) -> Finished:
+def under_the_other_launcher(directory: Path, preload_library: Path, **variables: str) -> Finished:
     """An Open MPI program under Hydra."""
     mpich, openmpi = find_mpi("mpich"), find_mpi("openmpi")
     if isinstance(mpich, str) or isinstance(openmpi, str):
@@ -117,14 +117,16 @@ def under_the_other_launcher(directory: Path, door: Path, **variables: str) -> F
         raise AssertionError
     environment = plain_environment() | {
         "LD_LIBRARY_PATH": str(openmpi.libraries),
-        "LD_PRELOAD": str(door),
+        "LD_PRELOAD": str(preload_library),
         **variables,
     }
     return execute([*mpich.launch(2), str(openmpi.program("counted"))], environment, 120)
 
 
-def test_launcher__of_another_mpi_is_an_error_in_the_log(door: Path, tmp_path: Path) -> None:
-    result = under_the_other_launcher(tmp_path, door)
+def test_launcher__of_another_mpi_is_an_error_in_the_log(
+    preload_library: Path, tmp_path: Path
+) -> None:
+    result = under_the_other_launcher(tmp_path, preload_library)
     assert result.status == 0, str(result)
     assert result.stdout.splitlines() == ["counted: 0 of 1 ranks"] * 2, str(result)
     said = result.lines("ERROR MPI_COMM_WORLD has 1 rank, though MPICH's mpirun .* started 2")
@@ -132,17 +134,19 @@ def test_launcher__of_another_mpi_is_an_error_in_the_log(door: Path, tmp_path: P
     assert all("remedy: start it with Open MPI's mpirun" in line for line in said)
 
 
-def test_launcher__of_another_mpi_ends_a_strict_job(door: Path, tmp_path: Path) -> None:
-    result = under_the_other_launcher(tmp_path, door, TUTTI_STRICT="1")
+def test_launcher__of_another_mpi_ends_a_strict_job(preload_library: Path, tmp_path: Path) -> None:
+    result = under_the_other_launcher(tmp_path, preload_library, TUTTI_STRICT="1")
     assert result.status not in (0, None), str(result)
     assert "counted" not in result.stdout, str(result)
 
 
-def test_launcher__srun_without_the_librarys_support(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_launcher__srun_without_the_librarys_support(
+    mpi: Mpi, preload_library: Path, tmp_path: Path
+) -> None:
     """Each process is started by nothing that its library knows."""
     environment = plain_environment() | {
         "LD_LIBRARY_PATH": str(mpi.libraries),
-        "LD_PRELOAD": str(door),
+        "LD_PRELOAD": str(preload_library),
         "SLURM_STEP_NUM_TASKS": "4",
     }
     result = execute([str(mpi.program("counted"))], environment, 120)
@@ -151,7 +155,9 @@ def test_launcher__srun_without_the_librarys_support(mpi: Mpi, door: Path, tmp_p
     assert result.lines("or with the --mpi of srun that the library was built for"), str(result)
 
 
-def test_launcher__of_its_own_may_start_one_rank(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_launcher__of_its_own_may_start_one_rank(
+    mpi: Mpi, preload_library: Path, tmp_path: Path
+) -> None:
     result = counted(
         mpi, 1, tmp_path, TUTTI_SUMMARY="0", TUTTI_STRICT="1", SLURM_STEP_NUM_TASKS="4"
     )

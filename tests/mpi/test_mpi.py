@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""The MPI door, shown from outside: unmodified programs, with and without the preload.
+"""The MPI preload library, seen from outside: unmodified programs, with and without the preload.
 
     pytest tests/mpi                         about five minutes on two cores
     pytest tests/mpi -m deep                 every plan, memory, mix and 1-9 ranks with all parts
@@ -219,7 +219,7 @@ def test_harness__nothing_checked_is_no_success(mpi: Mpi, tmp_path: Path) -> Non
     assert result.status != 0, str(result)
 
 
-# Everything, natively and through the door.
+# Everything, natively and through the preload library.
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -229,19 +229,23 @@ def test_native(mpi: Mpi, ranks: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("memory", ["host", "hostdevice", "cuda"])
-def test_all_parts(mpi: Mpi, ranks: int, memory: str, door: Path, tmp_path: Path) -> None:
+def test_all_parts(
+    mpi: Mpi, ranks: int, memory: str, preload_library: Path, tmp_path: Path
+) -> None:
     collectives(mpi, ranks, tmp_path, memory, timeout_s=LONG_S).assert_passed("collectives")
 
 
 @pytest.mark.parametrize(("plan", "nodes"), HOST_PLANS)
-def test_host_plans(mpi: Mpi, plan: str, nodes: int, door: Path, tmp_path: Path) -> None:
+def test_host_plans(mpi: Mpi, plan: str, nodes: int, preload_library: Path, tmp_path: Path) -> None:
     once_per_library(mpi)
     result = collectives(mpi, 3, tmp_path, "host", "--only", QUICK, plan=plan, nodes=nodes)
     result.assert_passed("collectives")
 
 
 @pytest.mark.parametrize(("plan", "nodes"), STAGED_PLANS)
-def test_host_device_plans(mpi: Mpi, plan: str, nodes: int, door: Path, tmp_path: Path) -> None:
+def test_host_device_plans(
+    mpi: Mpi, plan: str, nodes: int, preload_library: Path, tmp_path: Path
+) -> None:
     once_per_library(mpi)
     result = collectives(mpi, 3, tmp_path, "hostdevice", "--only", QUICK, plan=plan, nodes=nodes)
     result.assert_passed("collectives")
@@ -249,7 +253,9 @@ def test_host_device_plans(mpi: Mpi, plan: str, nodes: int, door: Path, tmp_path
 
 @pytest.mark.parametrize("choice", range(len(SCHEDULES)))
 @pytest.mark.parametrize("memory", ["host", "hostdevice"])
-def test_schedules(mpi: Mpi, memory: str, choice: int, door: Path, tmp_path: Path) -> None:
+def test_schedules(
+    mpi: Mpi, memory: str, choice: int, preload_library: Path, tmp_path: Path
+) -> None:
     """Five ranks on two nodes of three and two; what a schedule does not carry stays native."""
     take_turns(mpi, choice + (memory == "host"))
     extra = {f"TUTTI_{name.upper()}": plan for name, plan in SCHEDULES[choice].items()}
@@ -278,7 +284,9 @@ UNEVEN = "5,4,3"
 
 
 @pytest.mark.parametrize("choice", range(len(SCHEDULES)))
-def test_schedules__on_uneven_nodes(mpi: Mpi, choice: int, door: Path, tmp_path: Path) -> None:
+def test_schedules__on_uneven_nodes(
+    mpi: Mpi, choice: int, preload_library: Path, tmp_path: Path
+) -> None:
     """12 ranks on nodes of 5, 4 and 3, more than cores: small parts only (deep: all)."""
     if mpi.flavour != "openmpi" and not harness.deep:
         pytest.skip("MPICH's 12 ranks spin on few cores, a minute for each choice (deep: all)")
@@ -292,7 +300,7 @@ def test_schedules__on_uneven_nodes(mpi: Mpi, choice: int, door: Path, tmp_path:
 
 @pytest.mark.parametrize("choice", range(2))
 def test_schedules__really_carry_the_calls(
-    mpi: Mpi, choice: int, door: Path, tmp_path: Path
+    mpi: Mpi, choice: int, preload_library: Path, tmp_path: Path
 ) -> None:
     """Under TUTTI_STRICT a call that the schedule did not carry is an error."""
     once_per_library(mpi)
@@ -310,7 +318,7 @@ DIRECT = {f"TUTTI_{name.upper()}": "direct-gamma" for name in COLLECTIVES if "sc
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 5])
-def test_direct_on_host_memory(mpi: Mpi, ranks: int, door: Path, tmp_path: Path) -> None:
+def test_direct_on_host_memory(mpi: Mpi, ranks: int, preload_library: Path, tmp_path: Path) -> None:
     once_per_library(mpi)
     parts = QUICK if ranks == 5 else "types,counts," + QUICK
     result = collectives(mpi, ranks, tmp_path, "host", "--only", parts, extra=DIRECT)
@@ -318,7 +326,7 @@ def test_direct_on_host_memory(mpi: Mpi, ranks: int, door: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("mix", ["alternate", "random:7", "rootonly"])
-def test_direct_on_mixed_memory(mpi: Mpi, mix: str, door: Path, tmp_path: Path) -> None:
+def test_direct_on_mixed_memory(mpi: Mpi, mix: str, preload_library: Path, tmp_path: Path) -> None:
     """A rank whose buffers do not fit the agreed mode moves them."""
     once_per_library(mpi)
     result = collectives(
@@ -328,7 +336,7 @@ def test_direct_on_mixed_memory(mpi: Mpi, mix: str, door: Path, tmp_path: Path) 
 
 
 def test_direct_on_host_memory__really_carries_the_calls(
-    mpi: Mpi, door: Path, tmp_path: Path
+    mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
     once_per_library(mpi)
     extra = DIRECT | {"TUTTI_STRICT": "1"}
@@ -337,7 +345,7 @@ def test_direct_on_host_memory__really_carries_the_calls(
 
 
 def test_disagreement__on_host_memory_is_native_for_all_too(
-    mpi: Mpi, door: Path, tmp_path: Path
+    mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
     """A rule for an algorithm on one rank: that one alone would make a private communicator."""
     of_rank = {1: {"TUTTI_ALLREDUCE": "rings"}}
@@ -348,7 +356,7 @@ def test_disagreement__on_host_memory_is_native_for_all_too(
 
 
 def test_host_memory__is_carried_by_shared_memory_without_a_setting(
-    mpi: Mpi, door: Path, tmp_path: Path
+    mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
     if (os.cpu_count() or 1) < 2:
         pytest.skip("two ranks need two cores: with one, host memory stays with the MPI")
@@ -359,7 +367,7 @@ def test_host_memory__is_carried_by_shared_memory_without_a_setting(
 
 
 def test_direct_on_host_memory__lets_messages_of_the_program_go_on(
-    mpi: Mpi, door: Path, tmp_path: Path
+    mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
     """Open MPI without single copies: a sender that does not progress blocks its receiver."""
     once_per_library(mpi)
@@ -372,7 +380,9 @@ COPIES = DIRECT | {"TUTTI_ALLGATHER": "direct-copy", "TUTTI_ALLTOALL": "direct-c
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_copies_on_device_memory(mpi: Mpi, ranks: int, door: Path, tmp_path: Path) -> None:
+def test_copies_on_device_memory(
+    mpi: Mpi, ranks: int, preload_library: Path, tmp_path: Path
+) -> None:
     once_per_library(mpi)
     parts = "roots,vectors,mixed" if ranks == 3 else "types,counts,roots,vectors,mixed"
     result = collectives(mpi, ranks, tmp_path, "hostdevice", "--only", parts, extra=COPIES)
@@ -380,7 +390,7 @@ def test_copies_on_device_memory(mpi: Mpi, ranks: int, door: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("mix", ["alternate", "random:7"])
-def test_copies_on_mixed_memory(mpi: Mpi, mix: str, door: Path, tmp_path: Path) -> None:
+def test_copies_on_mixed_memory(mpi: Mpi, mix: str, preload_library: Path, tmp_path: Path) -> None:
     once_per_library(mpi)
     handles = {"TUTTI_DIRECT_HANDLES": "descriptor"} if mix == "alternate" else {}
     result = collectives(
@@ -402,7 +412,7 @@ RINGS = dict.fromkeys(
 
 @pytest.mark.parametrize("nodes", ['[{"rails": 4}]', '[{"rails": 1}, {"rails": 7}]'])
 def test_rings__over_the_rails_of_a_topology_file(
-    mpi: Mpi, nodes: str, door: Path, tmp_path: Path
+    mpi: Mpi, nodes: str, preload_library: Path, tmp_path: Path
 ) -> None:
     """More rails than ranks stripe each rank's block; the file is another on one rank."""
     once_per_library(mpi)
@@ -417,7 +427,7 @@ def test_rings__over_the_rails_of_a_topology_file(
 
 @pytest.mark.parametrize("rank", [None, 1])
 def test_bad_topology_file__named_and_native(
-    mpi: Mpi, rank: int | None, door: Path, tmp_path: Path
+    mpi: Mpi, rank: int | None, preload_library: Path, tmp_path: Path
 ) -> None:
     once_per_library(mpi)
     bad = topology_file(tmp_path / "bad.json", '[{"railz": 4}]')
@@ -436,7 +446,7 @@ def test_bad_topology_file__named_and_native(
 @pytest.mark.parametrize(("plan", "nodes"), CCL_PLANS)
 @pytest.mark.parametrize("memory", ["cuda", "hip"])
 def test_ccl_plans(
-    mpi: Mpi, memory: str, plan: str, nodes: int, door: Path, tmp_path: Path
+    mpi: Mpi, memory: str, plan: str, nodes: int, preload_library: Path, tmp_path: Path
 ) -> None:
     take_turns(mpi, CCL_PLANS.index((plan, nodes)) + (memory == "hip"))
     result = collectives(
@@ -449,7 +459,7 @@ def test_ccl_plans(
     ("ranks", "memory", "plan", "nodes"), [(5, "cuda", "ccl-alpha", 3), (9, "hostdevice", "", 0)]
 )
 def test_many_ranks(
-    mpi: Mpi, ranks: int, memory: str, plan: str, nodes: int, door: Path, tmp_path: Path
+    mpi: Mpi, ranks: int, memory: str, plan: str, nodes: int, preload_library: Path, tmp_path: Path
 ) -> None:
     """More ranks than cores, each of which spins: small parts only (deep: all)."""
     take_turns(mpi, ranks // 9)
@@ -462,7 +472,9 @@ def test_many_ranks(
 
 @pytest.mark.parametrize("mix", MIXES)
 @pytest.mark.parametrize("memory", ["hostdevice", "cuda"])
-def test_mixed_memory(mpi: Mpi, memory: str, mix: str, door: Path, tmp_path: Path) -> None:
+def test_mixed_memory(
+    mpi: Mpi, memory: str, mix: str, preload_library: Path, tmp_path: Path
+) -> None:
     """Ranks and buffers of differing kinds, in every order, end and are right."""
     take_turns(mpi, MIXES.index(mix) + (memory == "cuda"))
     for ranks in (2, 3):
@@ -471,7 +483,7 @@ def test_mixed_memory(mpi: Mpi, memory: str, mix: str, door: Path, tmp_path: Pat
         result.assert_passed("collectives")
 
 
-def test_threads(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_threads(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     for memory in ("host", "hostdevice", "cuda"):
         environment, path = setting(memory)
         result = job(
@@ -488,7 +500,9 @@ def test_threads(mpi: Mpi, door: Path, tmp_path: Path) -> None:
         result.assert_passed("threads")
 
 
-def test_threads__the_end_waits_in_no_circle(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_threads__the_end_waits_in_no_circle(
+    mpi: Mpi, preload_library: Path, tmp_path: Path
+) -> None:
     """Ranks made their communicators in differing orders, and MPI_Finalize ends them all, where the
     ranks of a node leave NCCL's communicators together."""
     environment, path = setting("cuda")
@@ -515,7 +529,7 @@ def ccl_calls(log: Path) -> set[str]:
 
 
 @pytest.mark.skipif(REAL_GPU, reason="the real NCCL writes no log of calls")
-def test_ccl_carries_the_calls(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_ccl_carries_the_calls(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     log = tmp_path / "ccl.log"
     collectives(
         mpi,
@@ -532,7 +546,7 @@ def test_ccl_carries_the_calls(mpi: Mpi, door: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(REAL_GPU, reason="the real NCCL writes no log of calls")
-def test_ccl_stays_out_of_native_plans(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_ccl_stays_out_of_native_plans(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     once_per_library(mpi)
     log = tmp_path / "ccl.log"
     collectives(
@@ -552,7 +566,7 @@ def test_ccl_stays_out_of_native_plans(mpi: Mpi, door: Path, tmp_path: Path) -> 
 @pytest.mark.skipif(REAL_GPU, reason="the real NCCL writes no log of calls")
 @pytest.mark.parametrize(("plan", "communicators"), [("ccl-streams(3)", 1), ("ccl-comms(3)", 3)])
 def test_pipelines__communicators_are_made_once(
-    mpi: Mpi, plan: str, communicators: int, door: Path, tmp_path: Path
+    mpi: Mpi, plan: str, communicators: int, preload_library: Path, tmp_path: Path
 ) -> None:
     """Eight allreduces on each of two ranks, of three chunks each."""
     once_per_library(mpi)
@@ -567,7 +581,7 @@ def test_pipelines__communicators_are_made_once(
 @pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
 @pytest.mark.parametrize("strict", [False, True])
 def test_pipelines__a_rank_without_its_communicators_is_a_fall_back_for_all(
-    mpi: Mpi, strict: bool, door: Path, tmp_path: Path
+    mpi: Mpi, strict: bool, preload_library: Path, tmp_path: Path
 ) -> None:
     """Rank 1 makes the whole communicator and the second of the pipeline, not the third."""
     once_per_library(mpi)
@@ -593,7 +607,9 @@ def test_pipelines__a_rank_without_its_communicators_is_a_fall_back_for_all(
         ("fabric", "no direct backend on this communicator: rank .* staging memory"),
     ],
 )
-def test_direct_handles(mpi: Mpi, handles: str, said: str, door: Path, tmp_path: Path) -> None:
+def test_direct_handles(
+    mpi: Mpi, handles: str, said: str, preload_library: Path, tmp_path: Path
+) -> None:
     """However the ranks show their memory to each other; where they cannot, other plans carry."""
     once_per_library(mpi)
     result = collectives(
@@ -609,7 +625,9 @@ MOVING = ("allgather", "allgatherv", "bcast", "gather", "scatter", "alltoall")
 
 
 @pytest.mark.parametrize("choice", range(len(SCHEDULES)))
-def test_schedules_over_the_ccl(mpi: Mpi, choice: int, door: Path, tmp_path: Path) -> None:
+def test_schedules_over_the_ccl(
+    mpi: Mpi, choice: int, preload_library: Path, tmp_path: Path
+) -> None:
     """Strict: what a schedule did not carry is an error; all else stays as by default."""
     take_turns(mpi, choice)
     extra = {"TUTTI_LOG_LEVEL": "error", "TUTTI_STRICT": "1"}
@@ -637,7 +655,7 @@ DISAGREEMENTS = [
 def test_disagreement__one_line_and_native_for_all(
     mpi: Mpi,
     case: tuple[str, list[str], dict[str, str], dict[str, str], str],
-    door: Path,
+    preload_library: Path,
     tmp_path: Path,
 ) -> None:
     once_per_library(mpi)
@@ -657,7 +675,7 @@ def test_disagreement__one_line_and_native_for_all(
 def test_disagreement__strict_makes_it_an_error(
     mpi: Mpi,
     case: tuple[str, list[str], dict[str, str], dict[str, str], str],
-    door: Path,
+    preload_library: Path,
     tmp_path: Path,
 ) -> None:
     once_per_library(mpi)
@@ -703,7 +721,7 @@ def error_counts(result: Finished) -> tuple[int, int, int, int]:
     return calls, errors, wrong, handled
 
 
-def test_errors__none_without_a_fault(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_errors__none_without_a_fault(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     result = run_errors(mpi, tmp_path)
     assert result.status == 0, str(result)
     assert error_counts(result) == (16, 0, 0, 0), str(result)
@@ -712,7 +730,7 @@ def test_errors__none_without_a_fault(mpi: Mpi, door: Path, tmp_path: Path) -> N
 @pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
 @pytest.mark.parametrize("handler", ["return", "count"])
 def test_errors__failing_ccl_reaches_the_error_handler(
-    mpi: Mpi, handler: str, door: Path, tmp_path: Path
+    mpi: Mpi, handler: str, preload_library: Path, tmp_path: Path
 ) -> None:
     result = run_errors(mpi, tmp_path, "--handler", handler, FAKE_CCL_FAIL="ncclAllReduce:2")
     assert result.status == 0, str(result)
@@ -723,7 +741,9 @@ def test_errors__failing_ccl_reaches_the_error_handler(
 
 
 @pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
-def test_errors__fault_on_one_rank_only_is_no_hang(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_errors__fault_on_one_rank_only_is_no_hang(
+    mpi: Mpi, preload_library: Path, tmp_path: Path
+) -> None:
     once_per_library(mpi)
     started = time.monotonic()
     result = run_errors(mpi, tmp_path, FAKE_CCL_FAIL="ncclAllReduce:2@1", TUTTI_TIMEOUT="5")
@@ -734,7 +754,9 @@ def test_errors__fault_on_one_rank_only_is_no_hang(mpi: Mpi, door: Path, tmp_pat
 
 
 @pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
-def test_errors__stalled_ccl_ends_by_the_timeout(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_errors__stalled_ccl_ends_by_the_timeout(
+    mpi: Mpi, preload_library: Path, tmp_path: Path
+) -> None:
     once_per_library(mpi)
     started = time.monotonic()
     result = run_errors(
@@ -747,7 +769,7 @@ def test_errors__stalled_ccl_ends_by_the_timeout(mpi: Mpi, door: Path, tmp_path:
     assert time.monotonic() - started < 60
 
 
-def test_errors__killed_peer_is_no_hang(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_errors__killed_peer_is_no_hang(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     once_per_library(mpi)
     started = time.monotonic()
     result = run_errors(mpi, tmp_path, "--kill", "1", ranks=3, TUTTI_TIMEOUT="5")
@@ -758,7 +780,7 @@ def test_errors__killed_peer_is_no_hang(mpi: Mpi, door: Path, tmp_path: Path) ->
 # Configuration.
 
 
-def test_unknown_variable__warned_of_once(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_unknown_variable__warned_of_once(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     once_per_library(mpi)
     result = small_allreduces(mpi, 2, tmp_path, extra={"TUTTI_TIMEOUTT": "3"})
     result.assert_passed("collectives")
@@ -767,7 +789,7 @@ def test_unknown_variable__warned_of_once(mpi: Mpi, door: Path, tmp_path: Path) 
     assert re.search(r"did you mean.*TUTTI_TIMEOUT\b", said[0]), str(result)
 
 
-def test_bad_tuning_file__named_and_native(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_bad_tuning_file__named_and_native(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     once_per_library(mpi)
     tuning = tmp_path / "tuning.json"
     tuning.write_text('{\n  "rules": [\n    {"colective": "allreduce", "plan": "ccl-beta"}\n  ]\n}')
@@ -777,7 +799,7 @@ def test_bad_tuning_file__named_and_native(mpi: Mpi, door: Path, tmp_path: Path)
     assert any(re.search(r"tuning\.json:\d+: .*colective", line) for line in said), str(result)
 
 
-def test_disabled__is_silent(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_disabled__is_silent(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     once_per_library(mpi)
     result = collectives(
         mpi, 2, tmp_path, "host", "--only", "roots", extra={"TUTTI_ENABLE": "0"}, plan="ccl-beta"
@@ -786,7 +808,9 @@ def test_disabled__is_silent(mpi: Mpi, door: Path, tmp_path: Path) -> None:
     assert not result.lines("tutti"), str(result)
 
 
-def test_defaults_on_host_buffers__are_silent(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_defaults_on_host_buffers__are_silent(
+    mpi: Mpi, preload_library: Path, tmp_path: Path
+) -> None:
     command = [mpi.program("collectives"), "--only", "roots,errors"]
     result = job(mpi, 2, command, tmp_path, environment={})
     result.assert_passed("collectives")
@@ -796,26 +820,26 @@ def test_defaults_on_host_buffers__are_silent(mpi: Mpi, door: Path, tmp_path: Pa
 # Not in the way.
 
 
-def test_inert__in_a_program_without_mpi(door: Path) -> None:
+def test_inert__in_a_program_without_mpi(preload_library: Path) -> None:
     program = build_directory() / "tests" / "mpi" / "none" / "inert"
     for variables in ({}, {"LD_LIBRARY_PATH": str(doubles("cuda")), "TUTTI_TYPO": "1"}):
-        environment = plain_environment() | {"LD_PRELOAD": str(door)} | variables
+        environment = plain_environment() | {"LD_PRELOAD": str(preload_library)} | variables
         result = execute([str(program)], environment, 30)
         assert result.status == 0, str(result)
         assert (result.stdout, result.stderr) == ("", ""), str(result)
 
 
-def test_inert__in_shells_and_python(door: Path) -> None:
-    environment = plain_environment() | {"LD_PRELOAD": str(door)}
+def test_inert__in_shells_and_python(preload_library: Path) -> None:
+    environment = plain_environment() | {"LD_PRELOAD": str(preload_library)}
     for command in (["sh", "-c", "echo $((6*7)) | cat"], ["python3", "-c", "print(42)"]):
         result = execute(command, environment, 30)
         assert (result.status, result.stdout, result.stderr) == (0, "42\n", ""), str(result)
 
 
-def test_preload_of_the_launcher_itself(mpi: Mpi, door: Path) -> None:
+def test_preload_of_the_launcher_itself(mpi: Mpi, preload_library: Path) -> None:
     """LD_PRELOAD in front of mpirun: the launcher works, and its children are accelerated."""
     environment = plain_environment() | {
-        "LD_PRELOAD": str(door),
+        "LD_PRELOAD": str(preload_library),
         "LD_LIBRARY_PATH": str(mpi.libraries),
     }
     command = [*mpi.launch(2), str(mpi.program("collectives")), "--only", "roots"]
@@ -843,7 +867,7 @@ def mpi4py_environment(mpi: Mpi) -> tuple[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("memory", ["native", "host", "hostdevice", "mixed"])
-def test_mpi4py(mpi: Mpi, memory: str, door: Path, tmp_path: Path) -> None:
+def test_mpi4py(mpi: Mpi, memory: str, preload_library: Path, tmp_path: Path) -> None:
     python, variables = mpi4py_environment(mpi)
     environment, _ = setting("host" if memory in ("native", "host") else "hostdevice")
     environment.update(variables)
@@ -875,7 +899,7 @@ DEEP_CASES = [
 @pytest.mark.parametrize("ranks", range(1, 10))
 @pytest.mark.parametrize(("memory", "plan", "nodes"), DEEP_CASES)
 def test_deep_plans(
-    mpi: Mpi, memory: str, plan: str, nodes: int, ranks: int, door: Path, tmp_path: Path
+    mpi: Mpi, memory: str, plan: str, nodes: int, ranks: int, preload_library: Path, tmp_path: Path
 ) -> None:
     result = collectives(mpi, ranks, tmp_path, memory, plan=plan, nodes=nodes, timeout_s=1800)
     result.assert_passed("collectives")
@@ -888,7 +912,13 @@ def test_deep_plans(
 )
 @pytest.mark.parametrize("memory", ["host", "hostdevice", "cuda"])
 def test_deep_schedules(
-    mpi: Mpi, memory: str, ranks: int, nodes: int | str, choice: int, door: Path, tmp_path: Path
+    mpi: Mpi,
+    memory: str,
+    ranks: int,
+    nodes: int | str,
+    choice: int,
+    preload_library: Path,
+    tmp_path: Path,
 ) -> None:
     """Every part with every schedule; what a schedule does not carry stays native."""
     extra = {f"TUTTI_{name.upper()}": plan for name, plan in SCHEDULES[choice].items()}
@@ -901,7 +931,9 @@ def test_deep_schedules(
 @pytest.mark.parametrize("mix", MIXES)
 @pytest.mark.parametrize("memory", ["hostdevice", "cuda", "hip"])
 @pytest.mark.parametrize("plan", ["", "ccl-beta", "mpi-staged"])
-def test_deep_mixed(mpi: Mpi, memory: str, mix: str, plan: str, door: Path, tmp_path: Path) -> None:
+def test_deep_mixed(
+    mpi: Mpi, memory: str, mix: str, plan: str, preload_library: Path, tmp_path: Path
+) -> None:
     for ranks in (2, 3, 4):
         result = collectives(
             mpi, ranks, tmp_path, memory, "--mixed", mix, plan=plan, timeout_s=1800
@@ -911,7 +943,7 @@ def test_deep_mixed(mpi: Mpi, memory: str, mix: str, plan: str, door: Path, tmp_
 
 @pytest.mark.deep
 @pytest.mark.parametrize("memory", ["host", "hostdevice", "cuda"])
-def test_deep_combinations(mpi: Mpi, memory: str, door: Path, tmp_path: Path) -> None:
+def test_deep_combinations(mpi: Mpi, memory: str, preload_library: Path, tmp_path: Path) -> None:
     """Every type, operation and reduction, every pair of layouts, 2000 random calls."""
     collectives(mpi, 2, tmp_path, memory, "--deep", timeout_s=1800).assert_passed("collectives")
 
@@ -927,7 +959,7 @@ def test_deep_combinations(mpi: Mpi, memory: str, door: Path, tmp_path: Path) ->
     ],
 )
 def test_deep_huge(
-    mpi: Mpi, memory: str, plan: str, nodes: int, door: Path, tmp_path: Path
+    mpi: Mpi, memory: str, plan: str, nodes: int, preload_library: Path, tmp_path: Path
 ) -> None:
     """More than 2^31 bytes; needs about 16 GiB of memory."""
     extra = {"TUTTI_BCAST": plan} if plan else {}

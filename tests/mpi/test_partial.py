@@ -89,7 +89,9 @@ def fortran_08(mpi: Mpi) -> Path:
     return mpi.program("libfortran.so")
 
 
-def test_store_that_forgets_what_came_before_init(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_store_that_forgets_what_came_before_init(
+    mpi: Mpi, preload_library: Path, tmp_path: Path
+) -> None:
     """The Hydra of MPICH 3.4 and 4.0."""
     if mpi.flavour == "openmpi":
         pytest.skip("Open MPI's launcher has another store")
@@ -108,14 +110,16 @@ def test_store_that_forgets_what_came_before_init(mpi: Mpi, door: Path, tmp_path
 
 @pytest.mark.parametrize("without", [0, 1])
 @both_plans
-def test_one_rank_without(mpi: Mpi, door: Path, tmp_path: Path, plan: str, without: int) -> None:
+def test_one_rank_without(
+    mpi: Mpi, preload_library: Path, tmp_path: Path, plan: str, without: int
+) -> None:
     result = partial(mpi, 3, tmp_path, "world", plan=plan, of_rank={without: WITHOUT})
     assert_native(result, f"MPI_COMM_WORLD: {without}", ABSENT)
 
 
 @pytest.mark.parametrize("without", [(0,), (1, 2), (0, 3, 5)])
 def test_several_ranks_without(
-    mpi: Mpi, door: Path, tmp_path: Path, without: tuple[int, ...]
+    mpi: Mpi, preload_library: Path, tmp_path: Path, without: tuple[int, ...]
 ) -> None:
     """They cut the tree along which the others hear of them, at its root, in the middle."""
     result = partial(mpi, 7, tmp_path, "world", of_rank=dict.fromkeys(without, WITHOUT))
@@ -129,7 +133,7 @@ def test_several_ranks_without(
 
 @both_plans
 def test_preload_that_is_missing_on_one_rank(
-    mpi: Mpi, door: Path, tmp_path: Path, plan: str
+    mpi: Mpi, preload_library: Path, tmp_path: Path, plan: str
 ) -> None:
     """The loader warns and starts the program without it, as it does a static or set-uid one."""
     missing = {"LD_PRELOAD": str(tmp_path / "no" / "libtutti-mpi.so")}
@@ -139,7 +143,7 @@ def test_preload_that_is_missing_on_one_rank(
 
 
 @both_plans
-def test_one_node_without(mpi: Mpi, door: Path, tmp_path: Path, plan: str) -> None:
+def test_one_node_without(mpi: Mpi, preload_library: Path, tmp_path: Path, plan: str) -> None:
     result = partial(
         mpi,
         4,
@@ -152,11 +156,12 @@ def test_one_node_without(mpi: Mpi, door: Path, tmp_path: Path, plan: str) -> No
     assert_native(result, "MPI_COMM_WORLD: 2-3", ABSENT)
 
 
-def two_proxies(mpi: Mpi, door: Path, directory: Path, without: str) -> Finished:
+def two_proxies(mpi: Mpi, preload_library: Path, directory: Path, without: str) -> Finished:
     """Two ranks whose launcher's servers are apart, as those of two nodes are."""
     script = directory / "rank.sh"
     script.write_text(
-        f'#!/bin/sh\n[ "$PMI_RANK" = "{without}" ] || export LD_PRELOAD={door}\nexec "$@"\n'
+        f'#!/bin/sh\n[ "$PMI_RANK" = "{without}" ] || '
+        f'export LD_PRELOAD={preload_library}\nexec "$@"\n'
     )
     script.chmod(0o755)
     launch = [*mpi.launch(2), "-launcher", "fork", "-hosts", "localhost,127.0.0.1", "-ppn", "1"]
@@ -166,15 +171,15 @@ def two_proxies(mpi: Mpi, door: Path, directory: Path, without: str) -> Finished
 
 
 @pytest.mark.parametrize("mpi", ["mpich", "abi"], indirect=True)
-def test_hydra__of_two_nodes(mpi: Mpi, door: Path, tmp_path: Path) -> None:
-    assert_native(two_proxies(mpi, door, tmp_path, "1"), "MPI_COMM_WORLD: 1", ABSENT)
-    result = two_proxies(mpi, door, tmp_path, "none")
+def test_hydra__of_two_nodes(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
+    assert_native(two_proxies(mpi, preload_library, tmp_path, "1"), "MPI_COMM_WORLD: 1", ABSENT)
+    result = two_proxies(mpi, preload_library, tmp_path, "none")
     result.assert_passed("partial")
     assert "none" not in plans(result), str(result)
 
 
 @both_plans
-def test_merged_partner_without(mpi: Mpi, door: Path, tmp_path: Path, plan: str) -> None:
+def test_merged_partner_without(mpi: Mpi, preload_library: Path, tmp_path: Path, plan: str) -> None:
     result = partial(mpi, 4, tmp_path, "merged", plan=plan, of_rank={2: WITHOUT, 3: WITHOUT})
     assert_native(result, "MPI_COMM_WORLD: 2-3", ABSENT)
 
@@ -184,7 +189,9 @@ ACCEPTS = {"MPIR_CVAR_CH4_NETMOD": "ofi"}
 
 
 @both_plans
-def test_connected_partner_without(mpi: Mpi, door: Path, tmp_path: Path, plan: str) -> None:
+def test_connected_partner_without(
+    mpi: Mpi, preload_library: Path, tmp_path: Path, plan: str
+) -> None:
     result = partial(
         mpi, 2, tmp_path, "connected", plan=plan, of_rank={1: WITHOUT}, environment=ACCEPTS
     )
@@ -199,11 +206,13 @@ def spawn(mpi: Mpi, directory: Path, parent: str, child: Sequence[str], plan: st
 
 @both_plans
 @pytest.mark.parametrize("who", ["parents", "children", "both"])
-def test_spawned_child(mpi: Mpi, door: Path, tmp_path: Path, who: str, plan: str) -> None:
+def test_spawned_child(
+    mpi: Mpi, preload_library: Path, tmp_path: Path, who: str, plan: str
+) -> None:
     """The two sides know nothing of each other: no message of ours passes between them."""
-    variables = PLANS[plan] | {"LD_PRELOAD": str(door)}
+    variables = PLANS[plan] | {"LD_PRELOAD": str(preload_library)}
     child = ["-u", "LD_PRELOAD"] if who == "parents" else [f"{k}={v}" for k, v in variables.items()]
-    result = spawn(mpi, tmp_path, "" if who == "children" else str(door), child, plan)
+    result = spawn(mpi, tmp_path, "" if who == "children" else str(preload_library), child, plan)
     result.assert_passed("partial")
     assert plans(result) <= NO_PLAN, str(result)
     children = set(re.findall(r"^partial: child \d: plan (\S+)$", result.stdout, re.MULTILINE))
@@ -215,20 +224,22 @@ def test_spawned_child(mpi: Mpi, door: Path, tmp_path: Path, who: str, plan: str
 
 @pytest.mark.parametrize("mpi", ["mpich", "abi"], indirect=True)
 @both_plans
-def test_another_version(mpi: Mpi, door: Path, tmp_path: Path, plan: str) -> None:
+def test_another_version(mpi: Mpi, preload_library: Path, tmp_path: Path, plan: str) -> None:
     result = partial(mpi, 3, tmp_path, "version", "1", plan=plan, of_rank={1: WITHOUT})
     assert_native(result, "MPI_COMM_WORLD: 1", "another version of Tutti")
 
 
 @both_plans
-def test_session_without(mpi: Mpi, door: Path, tmp_path: Path, plan: str) -> None:
+def test_session_without(mpi: Mpi, preload_library: Path, tmp_path: Path, plan: str) -> None:
     result = partial(mpi, 2, tmp_path, "session", plan=plan, of_rank={1: WITHOUT})
     skip_without_sessions(result)
     assert_native(result, "MPI_COMM_WORLD: 1", ABSENT)
 
 
 @both_plans
-def test_start_by_the_profiling_name(mpi: Mpi, door: Path, tmp_path: Path, plan: str) -> None:
+def test_start_by_the_profiling_name(
+    mpi: Mpi, preload_library: Path, tmp_path: Path, plan: str
+) -> None:
     """A rank whose program or tool calls PMPI_Init has us as the others."""
     result = partial(mpi, 2, tmp_path, "past", "1", plan=plan)
     result.assert_passed("partial")
@@ -237,10 +248,12 @@ def test_start_by_the_profiling_name(mpi: Mpi, door: Path, tmp_path: Path, plan:
 
 @pytest.mark.parametrize("tool", ["tool", "tool_bcast"])
 @pytest.mark.parametrize("order", ["behind", "before"])
-def test_beside_another_tool(mpi: Mpi, door: Path, tmp_path: Path, tool: str, order: str) -> None:
+def test_beside_another_tool(
+    mpi: Mpi, preload_library: Path, tmp_path: Path, tool: str, order: str
+) -> None:
     """It sees MPI start, behind us or before us, and what it takes it takes on all ranks."""
     library = mpi.program(f"lib{tool}.so")
-    both = f"{door} {library}" if order == "behind" else f"{library} {door}"
+    both = f"{preload_library} {library}" if order == "behind" else f"{library} {preload_library}"
     result = partial(mpi, 2, tmp_path, "world", environment={"LD_PRELOAD": both}, preload=False)
     result.assert_passed("partial")
     assert result.stdout.count("tool: MPI_Init") == 2, str(result)
@@ -250,9 +263,9 @@ def test_beside_another_tool(mpi: Mpi, door: Path, tmp_path: Path, tool: str, or
 
 @both_plans
 def test_tool_on_one_rank_takes_a_collective(
-    mpi: Mpi, door: Path, tmp_path: Path, plan: str
+    mpi: Mpi, preload_library: Path, tmp_path: Path, plan: str
 ) -> None:
-    first = {"LD_PRELOAD": f"{mpi.program('libtool_bcast.so')} {door}"}
+    first = {"LD_PRELOAD": f"{mpi.program('libtool_bcast.so')} {preload_library}"}
     result = partial(mpi, 2, tmp_path, "world", plan=plan, of_rank={1: first})
     result.assert_passed("partial")
     # What it takes comes back by its profiling name.
@@ -261,17 +274,17 @@ def test_tool_on_one_rank_takes_a_collective(
 
 @pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)
 @both_plans
-def test_c_beside_fortran(mpi: Mpi, door: Path, tmp_path: Path, plan: str) -> None:
+def test_c_beside_fortran(mpi: Mpi, preload_library: Path, tmp_path: Path, plan: str) -> None:
     """Open MPI's Fortran layer calls PMPI_X: one rank is in C, another in Fortran."""
-    mixed = {"LD_PRELOAD": f"{door} {fortran_of(mpi)}"}
+    mixed = {"LD_PRELOAD": f"{preload_library} {fortran_of(mpi)}"}
     result = partial(mpi, 3, tmp_path, "mixed", "1", plan=plan, of_rank={1: mixed})
     assert_native(result, "MPI_COMM_WORLD: 1", FORTRAN)
 
 
 @pytest.mark.parametrize("mpi", ["mpich"], indirect=True)
-def test_fortran_08_of_mpich(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_fortran_08_of_mpich(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     """Its MPI_Init and MPI_Barrier call no C function, and are ours by their Fortran names."""
-    mixed = {"LD_PRELOAD": f"{door} {fortran_08(mpi)}"}
+    mixed = {"LD_PRELOAD": f"{preload_library} {fortran_08(mpi)}"}
     result = partial(mpi, 3, tmp_path, "f08", "1", environment=mixed, preload=False)
     result.assert_passed("partial")
     assert plans(result) == {"direct-gamma"}, str(result)
@@ -282,15 +295,17 @@ def test_fortran_08_of_mpich(mpi: Mpi, door: Path, tmp_path: Path) -> None:
     assert_native(result, "MPI_COMM_WORLD: 1", ABSENT)
 
 
-def test_rank_that_does_not_serve(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_rank_that_does_not_serve(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     """Beside two MPI libraries each of its calls goes to one of them, untouched."""
-    two = {"LD_PRELOAD": f"{door} {NONE / 'libmpi.so.99'}"}
+    two = {"LD_PRELOAD": f"{preload_library} {NONE / 'libmpi.so.99'}"}
     result = partial(mpi, 2, tmp_path, "world", of_rank={1: two})
     assert_native(result, "MPI_COMM_WORLD: 1", "untouched, see that rank's log")
 
 
 @pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)
-def test_open_mpi__that_spreads_no_data_at_its_start(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_open_mpi__that_spreads_no_data_at_its_start(
+    mpi: Mpi, preload_library: Path, tmp_path: Path
+) -> None:
     lazy = {"OMPI_MCA_pmix_base_async_modex": "1", "OMPI_MCA_async_mpi_init": "1"}
     result = partial(mpi, 2, tmp_path, "world", environment=lazy)
     result.assert_passed("partial")
@@ -301,7 +316,7 @@ def test_open_mpi__that_spreads_no_data_at_its_start(mpi: Mpi, door: Path, tmp_p
 
 @pytest.mark.parametrize("how", ["world", "merged", "session"])
 def test_all_have_us__plans_of_ours_are_used(
-    mpi: Mpi, door: Path, tmp_path: Path, how: str
+    mpi: Mpi, preload_library: Path, tmp_path: Path, how: str
 ) -> None:
     result = partial(mpi, 2, tmp_path, how)
     skip_without_sessions(result)
@@ -310,13 +325,15 @@ def test_all_have_us__plans_of_ours_are_used(
     assert not result.lines("MPI_COMM_WORLD|not started with"), str(result)
 
 
-def test_strict__a_rank_without_is_an_error(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_strict__a_rank_without_is_an_error(
+    mpi: Mpi, preload_library: Path, tmp_path: Path
+) -> None:
     result = partial(mpi, 2, tmp_path, "world", of_rank={0: {"TUTTI_STRICT": "1"}, 1: WITHOUT})
     assert result.status not in (0, None), str(result)
     assert result.lines("ERROR TUTTI_STRICT: collectives are .* MPI_COMM_WORLD: 1"), str(result)
 
 
-def test_disabled__beside_a_rank_without(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_disabled__beside_a_rank_without(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     """What is to be native is no fall-back."""
     off = {"TUTTI_ENABLE": "0", "TUTTI_STRICT": "1"}
     result = partial(mpi, 2, tmp_path, "world", of_rank={0: off, 1: WITHOUT})
@@ -324,7 +341,7 @@ def test_disabled__beside_a_rank_without(mpi: Mpi, door: Path, tmp_path: Path) -
     assert not result.stderr, str(result)
 
 
-def test_init__takes_no_longer(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_init__takes_no_longer(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     """The quickest of some: other work on the machine only adds."""
     most_ms = 15.0
     took = {True: 1e9, False: 1e9}

@@ -30,7 +30,9 @@ def runs() -> ModuleType:
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_programs__as_natively(mpi: harness.Mpi, ranks: int, door: Path, runs: ModuleType) -> None:
+def test_programs__as_natively(
+    mpi: harness.Mpi, ranks: int, preload_library: Path, runs: ModuleType
+) -> None:
     once_per_library(mpi)
     first = 0 if ranks == 2 else 1000
     native = runs.run(mpi, ranks, None, first, PROGRAMS)
@@ -60,7 +62,7 @@ def test_programs__as_natively(mpi: harness.Mpi, ranks: int, door: Path, runs: M
     ],
 )
 def test_kind__as_natively(
-    mpi: harness.Mpi, door: Path, runs: ModuleType, plan: str, kind: str, collective: str
+    mpi: harness.Mpi, preload_library: Path, runs: ModuleType, plan: str, kind: str, collective: str
 ) -> None:
     """Many calls of one kind, as --kind of random_programs.c makes them."""
     once_per_library(mpi)

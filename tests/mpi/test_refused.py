@@ -71,7 +71,7 @@ def classes(result: Finished) -> list[str]:
 @pytest.mark.parametrize("apart", [False, True], ids=["one", "apart"])
 @pytest.mark.parametrize("plan", PLANS)
 def test_alike__as_natively_and_the_next_calls_are_right(
-    mpi: Mpi, plan: str, apart: bool, door: Path, tmp_path: Path
+    mpi: Mpi, plan: str, apart: bool, preload_library: Path, tmp_path: Path
 ) -> None:
     once_per_library(mpi)
     options = ["--apart"] if apart else []
@@ -87,7 +87,7 @@ def test_alike__as_natively_and_the_next_calls_are_right(
 # others waiting; Open MPI too. In shared memory the peers hear of it.
 @pytest.mark.parametrize("number", [0, 1, 4, 5, 6, 9, 14, 15, 18, 21, 22, 23])
 def test_one__in_shared_memory_the_next_calls_are_right(
-    mpi: Mpi, number: int, door: Path, tmp_path: Path
+    mpi: Mpi, number: int, preload_library: Path, tmp_path: Path
 ) -> None:
     once_per_library(mpi)
     result = refused(
@@ -99,7 +99,7 @@ def test_one__in_shared_memory_the_next_calls_are_right(
 @pytest.mark.parametrize("number", [10, 13, 14, 18, 19, 21])
 @pytest.mark.parametrize("plan", ["schedules", "default-device"])
 def test_one__ends_and_no_result_is_wrong(
-    mpi: Mpi, plan: str, number: int, door: Path, tmp_path: Path
+    mpi: Mpi, plan: str, number: int, preload_library: Path, tmp_path: Path
 ) -> None:
     """A rank that waits for the refused one is told, or ends with an error."""
     once_per_library(mpi)
@@ -110,7 +110,7 @@ def test_one__ends_and_no_result_is_wrong(
 
 @pytest.mark.parametrize("plan", ["default", "direct", "schedules", "alpha", "default-device"])
 def test_churn__a_refused_call_costs_nothing_for_ever(
-    mpi: Mpi, plan: str, door: Path, tmp_path: Path
+    mpi: Mpi, plan: str, preload_library: Path, tmp_path: Path
 ) -> None:
     """More communicators than an MPI has, one after the other."""
     once_per_library(mpi)
@@ -127,7 +127,7 @@ def live(result: Finished) -> tuple[int, int]:
 
 @pytest.mark.parametrize("plan", ["default", "direct", "schedules", "alpha", "default-device"])
 def test_live__the_mpi_has_its_communicators_for_the_application(
-    mpi: Mpi, plan: str, door: Path, tmp_path: Path
+    mpi: Mpi, plan: str, preload_library: Path, tmp_path: Path
 ) -> None:
     once_per_library(mpi)
     most = ["--live", "2100" if mpi.flavour == "mpich" else "300"]
@@ -138,7 +138,9 @@ def test_live__the_mpi_has_its_communicators_for_the_application(
     assert ours >= least, f"{ours} live communicators, {natively} natively"
 
 
-def test_live__threads_share_none_and_do_without(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_live__threads_share_none_and_do_without(
+    mpi: Mpi, preload_library: Path, tmp_path: Path
+) -> None:
     """Threads may not share: what is over our share of the MPI's communicators does without."""
     once_per_library(mpi)
     options = ["--threads", "--live", "300"]
@@ -152,7 +154,9 @@ def test_live__threads_share_none_and_do_without(mpi: Mpi, door: Path, tmp_path:
     assert result.lines(r"TUTTI_STRICT: allreduce: .* no communicator of ours"), str(result)
 
 
-def test_live__an_inert_communicator_costs_little(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_live__an_inert_communicator_costs_little(
+    mpi: Mpi, preload_library: Path, tmp_path: Path
+) -> None:
     once_per_library(mpi)
     most = ["--live", "300"]
     _, natively = live(refused(mpi, tmp_path, "default", *most, preload=False))
@@ -166,7 +170,7 @@ def test_live__an_inert_communicator_costs_little(mpi: Mpi, door: Path, tmp_path
     ["default", "direct", "schedules", "alpha", "default-device", "staged", "direct-device"],
 )
 def test_again__a_root_that_was_refused_for_aliased_buffers_makes_its_call_again(
-    mpi: Mpi, plan: str, is_mixed: bool, door: Path, tmp_path: Path
+    mpi: Mpi, plan: str, is_mixed: bool, preload_library: Path, tmp_path: Path
 ) -> None:
     once_per_library(mpi)
     refused(mpi, tmp_path, "default", "--again", preload=False).assert_passed("refused")
@@ -178,7 +182,7 @@ def test_again__a_root_that_was_refused_for_aliased_buffers_makes_its_call_again
 
 @pytest.mark.parametrize("plan", ["default-device", "staged", "direct-device"])
 def test_again__on_host_memory_in_a_job_with_gpus(
-    mpi: Mpi, plan: str, door: Path, tmp_path: Path
+    mpi: Mpi, plan: str, preload_library: Path, tmp_path: Path
 ) -> None:
     """Calls that are remembered have their number and their memory before MPI refuses them."""
     once_per_library(mpi)
@@ -188,7 +192,7 @@ def test_again__on_host_memory_in_a_job_with_gpus(
 
 
 def test_lost__a_call_made_again_too_late_is_an_error_or_right(
-    mpi: Mpi, door: Path, tmp_path: Path
+    mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
     once_per_library(mpi)
     refused(mpi, tmp_path, "direct", "--lost", extra=TIMEOUT).assert_passed("refused")
@@ -197,7 +201,7 @@ def test_lost__a_call_made_again_too_late_is_an_error_or_right(
 @pytest.mark.parametrize("is_mixed", [False, True], ids=["alike", "mixed"])
 @pytest.mark.parametrize("plan", ["default", "direct"])
 def test_alone__calls_that_a_root_makes_alone_and_that_are_refused_did_not_happen(
-    mpi: Mpi, plan: str, is_mixed: bool, door: Path, tmp_path: Path
+    mpi: Mpi, plan: str, is_mixed: bool, preload_library: Path, tmp_path: Path
 ) -> None:
     once_per_library(mpi)
     if mpi.flavour == "openmpi":
@@ -209,14 +213,16 @@ def test_alone__calls_that_a_root_makes_alone_and_that_are_refused_did_not_happe
 
 
 @pytest.mark.parametrize("plan", ["default-device", "staged", "direct-device"])
-def test_far__displacements_take_no_memory(mpi: Mpi, plan: str, door: Path, tmp_path: Path) -> None:
+def test_far__displacements_take_no_memory(
+    mpi: Mpi, plan: str, preload_library: Path, tmp_path: Path
+) -> None:
     once_per_library(mpi)
     refused(mpi, tmp_path, plan, "--far").assert_passed("refused")
 
 
 @pytest.mark.parametrize("plan", ["default", "schedules", "alpha", "default-device", "staged"])
 def test_known__a_root_that_is_none_is_alike_on_all_ranks(
-    mpi: Mpi, plan: str, door: Path, tmp_path: Path
+    mpi: Mpi, plan: str, preload_library: Path, tmp_path: Path
 ) -> None:
     once_per_library(mpi)
     refused(mpi, tmp_path, plan, "--known", extra=TIMEOUT).assert_passed("refused")

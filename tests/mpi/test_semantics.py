@@ -97,13 +97,13 @@ def test_native__mpi_4(mpi: Mpi, case: str, tmp_path: Path) -> None:
     assert_passed_or_skip(semantics(mpi, 2, tmp_path, case, preload=False))
 
 
-def test_host_memory(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_host_memory(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     semantics(mpi, 3, tmp_path, "all").assert_passed("semantics")
 
 
 @pytest.mark.parametrize("memory", ["hostdevice", "cuda"])
 @pytest.mark.parametrize("case", CASES)
-def test_case(mpi: Mpi, case: str, memory: str, door: Path, tmp_path: Path) -> None:
+def test_case(mpi: Mpi, case: str, memory: str, preload_library: Path, tmp_path: Path) -> None:
     ranks = 3 if memory == "hostdevice" else 2
     semantics(mpi, ranks, tmp_path, case, memory).assert_passed("semantics")
 
@@ -112,7 +112,7 @@ def test_case(mpi: Mpi, case: str, memory: str, door: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(("plan", "nodes"), STAGED_PLANS)
 @pytest.mark.parametrize("case", ["exscan", "regular", "aliased", "negative"])
 def test_staged_plans(
-    mpi: Mpi, case: str, plan: str, nodes: int, door: Path, tmp_path: Path
+    mpi: Mpi, case: str, plan: str, nodes: int, preload_library: Path, tmp_path: Path
 ) -> None:
     result = semantics(mpi, 3, tmp_path, case, "hostdevice", plan=plan, nodes=nodes)
     result.assert_passed("semantics")
@@ -121,32 +121,34 @@ def test_staged_plans(
 @pytest.mark.parametrize("mpi", ["mpich"], indirect=True)
 @pytest.mark.parametrize(("plan", "nodes"), CCL_PLANS)
 @pytest.mark.parametrize("case", ["regular", "aliased", "negative"])
-def test_ccl_plans(mpi: Mpi, case: str, plan: str, nodes: int, door: Path, tmp_path: Path) -> None:
+def test_ccl_plans(
+    mpi: Mpi, case: str, plan: str, nodes: int, preload_library: Path, tmp_path: Path
+) -> None:
     result = semantics(mpi, 3, tmp_path, case, "cuda", plan=plan, nodes=nodes)
     result.assert_passed("semantics")
 
 
 @pytest.mark.parametrize("memory", ["host", "hostdevice", "cuda"])
 def test_large_types__with_the_default_error_handler(
-    mpi: Mpi, memory: str, door: Path, tmp_path: Path
+    mpi: Mpi, memory: str, preload_library: Path, tmp_path: Path
 ) -> None:
     assert_passed_or_skip(semantics(mpi, 2, tmp_path, "largetypes", memory))
 
 
 @pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)
 def test_large_counts__displacements_that_no_int_holds(
-    mpi: Mpi, door: Path, tmp_path: Path
+    mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
     assert_passed_or_skip(semantics(mpi, 1, tmp_path, "far"))
 
 
 @pytest.mark.parametrize("memory", ["host", "hostdevice"])
-def test_sessions(mpi: Mpi, memory: str, door: Path, tmp_path: Path) -> None:
+def test_sessions(mpi: Mpi, memory: str, preload_library: Path, tmp_path: Path) -> None:
     assert_passed_or_skip(semantics(mpi, 2, tmp_path, "sessions", memory))
 
 
 @pytest.mark.skipif(REAL_GPU, reason="the real NCCL writes no log of calls")
-def test_sessions__are_carried_by_the_ccl(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_sessions__are_carried_by_the_ccl(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     """The CPU reads the doubles' memory: a right result does not show who made it."""
     log = tmp_path / "ccl.log"
     extra = {"FAKE_CCL_LOG": str(log)}
@@ -157,7 +159,7 @@ def test_sessions__are_carried_by_the_ccl(mpi: Mpi, door: Path, tmp_path: Path) 
 
 @pytest.mark.skipif(REAL_GPU, reason="the real NCCL writes no log of calls")
 @pytest.mark.parametrize("mpi", ["mpich"], indirect=True)
-def test_bottom__is_where_its_type_says(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_bottom__is_where_its_type_says(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     """Memory is the device's or the host's by where the data lies, not by the buffer's address."""
     log = tmp_path / "ccl.log"
     extra = {"FAKE_CCL_LOG": str(log)}
@@ -168,7 +170,9 @@ def test_bottom__is_where_its_type_says(mpi: Mpi, door: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)
 @pytest.mark.parametrize("algorithm", CUTTING_BCASTS)
-def test_odd_types__in_segments(mpi: Mpi, algorithm: int, door: Path, tmp_path: Path) -> None:
+def test_odd_types__in_segments(
+    mpi: Mpi, algorithm: int, preload_library: Path, tmp_path: Path
+) -> None:
     """Open MPI cuts a message at whole items, so all ranks must give it items of one size."""
     extra = {
         "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
@@ -187,7 +191,7 @@ def test_odd_types__in_segments(mpi: Mpi, algorithm: int, door: Path, tmp_path: 
     indirect=["mpi"],
 )
 def test_failure__of_one_rank_before_the_ccl(
-    mpi: Mpi, symbol: str, victim: int, door: Path, tmp_path: Path
+    mpi: Mpi, symbol: str, victim: int, preload_library: Path, tmp_path: Path
 ) -> None:
     """Its peers' calls are under way and must not be met by its next one."""
     started = time.monotonic()
@@ -204,7 +208,7 @@ OURS = {"TUTTI_BCAST": "schedule:knomial", "TUTTI_BARRIER": "schedule:disseminat
 @pytest.mark.skipif(REAL_GPU, reason="only the double's streams can be said to be captured")
 @pytest.mark.parametrize("plan", ["", "ccl-beta"])
 def test_capture__in_another_thread_goes_on(
-    mpi: Mpi, plan: str, door: Path, tmp_path: Path
+    mpi: Mpi, plan: str, preload_library: Path, tmp_path: Path
 ) -> None:
     once_per_library(mpi)
     semantics(mpi, 2, tmp_path, "capture", "cuda", plan=plan).assert_passed("semantics")
@@ -212,7 +216,9 @@ def test_capture__in_another_thread_goes_on(
 
 @pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
 @pytest.mark.parametrize("mpi", ["mpich"], indirect=True)
-def test_barrier__after_a_failure_is_an_error(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_barrier__after_a_failure_is_an_error(
+    mpi: Mpi, preload_library: Path, tmp_path: Path
+) -> None:
     options = ["--fail", "cuMemcpyAsync", "--victim", "0"]
     extra = OURS | {"TUTTI_TIMEOUT": "1"}
     result = semantics(mpi, 2, tmp_path, "barrier", "cuda", *options, extra=extra)
@@ -220,14 +226,14 @@ def test_barrier__after_a_failure_is_an_error(mpi: Mpi, door: Path, tmp_path: Pa
 
 
 def test_alpha__a_step_that_fails_breaks_the_communicator(
-    mpi: Mpi, door: Path, tmp_path: Path
+    mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
     once_per_library(mpi)
     result = semantics(mpi, 2, tmp_path, "truncated", plan="mpi-alpha", nodes=2)
     result.assert_passed("semantics")
 
 
-def test_wrong_arguments__are_errors(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_wrong_arguments__are_errors(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     """With plans that would read them; no library refuses all of these by itself."""
     once_per_library(mpi)
     for extra in (DIRECT, {"TUTTI_ALLTOALLV": "schedule:linear"}):
@@ -237,7 +243,7 @@ def test_wrong_arguments__are_errors(mpi: Mpi, door: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("victim", [0, 1])
 def test_wrong_arguments__of_one_rank_break_the_communicator(
-    mpi: Mpi, victim: int, door: Path, tmp_path: Path
+    mpi: Mpi, victim: int, preload_library: Path, tmp_path: Path
 ) -> None:
     """Where steps of ours carry the call: the rank's next one would meet those of its peers."""
     once_per_library(mpi)
@@ -249,7 +255,7 @@ def test_wrong_arguments__of_one_rank_break_the_communicator(
 
 @pytest.mark.parametrize("victim", [0, 1])
 def test_wrong_arguments__of_one_rank_in_shared_memory_are_that_calls_error(
-    mpi: Mpi, victim: int, door: Path, tmp_path: Path
+    mpi: Mpi, victim: int, preload_library: Path, tmp_path: Path
 ) -> None:
     """Its peers hear of it there."""
     once_per_library(mpi)
@@ -260,7 +266,7 @@ def test_wrong_arguments__of_one_rank_in_shared_memory_are_that_calls_error(
 
 
 def test_wrong_arguments__of_all_ranks_where_the_call_is_native(
-    mpi: Mpi, door: Path, tmp_path: Path
+    mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
     """Rules for device memory are none for calls that the ranks have agreed on as on the host."""
     once_per_library(mpi)
@@ -271,7 +277,7 @@ def test_wrong_arguments__of_all_ranks_where_the_call_is_native(
 @pytest.mark.parametrize("summary", ["", "1"])
 @pytest.mark.parametrize("plan", ["", "schedule:linear", "direct-gamma"])
 def test_wrong_arguments__whose_error_handler_frees_the_communicator(
-    mpi: Mpi, door: Path, tmp_path: Path, plan: str, summary: str
+    mpi: Mpi, preload_library: Path, tmp_path: Path, plan: str, summary: str
 ) -> None:
     """Freed memory is overwritten: who looks at it again ends by a signal."""
     once_per_library(mpi)
@@ -281,7 +287,7 @@ def test_wrong_arguments__whose_error_handler_frees_the_communicator(
 
 
 def test_wrong_arguments__that_an_error_handler_has_seen_break_the_communicator(
-    mpi: Mpi, door: Path, tmp_path: Path
+    mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
     once_per_library(mpi)
     extra = {"TUTTI_BCAST": "schedule:knomial", "TUTTI_TIMEOUT": "3"}
@@ -290,7 +296,7 @@ def test_wrong_arguments__that_an_error_handler_has_seen_break_the_communicator(
 
 
 def test_late_rank__does_not_write_where_it_was_given_up(
-    mpi: Mpi, door: Path, tmp_path: Path
+    mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
     once_per_library(mpi)
     if os.geteuid() != 0:
@@ -299,7 +305,7 @@ def test_late_rank__does_not_write_where_it_was_given_up(
     semantics(mpi, 2, tmp_path, "late", extra=extra, on_hosts=True).assert_passed("semantics")
 
 
-def test_alpha__set_up_without_a_rank_ends(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_alpha__set_up_without_a_rank_ends(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     once_per_library(mpi)
     extra = {"TUTTI_BCAST": "mpi-alpha", "TUTTI_ALLGATHERV": "rings", "TUTTI_TIMEOUT": "0.3"}
     result = semantics(mpi, 2, tmp_path, "scopes", "host", "--victim", "1", extra=extra, nodes=2)
@@ -307,13 +313,15 @@ def test_alpha__set_up_without_a_rank_ends(mpi: Mpi, door: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("mpi", ["mpich"], indirect=True)
-def test_alpha__what_a_failed_rank_was_sent_stays(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_alpha__what_a_failed_rank_was_sent_stays(
+    mpi: Mpi, preload_library: Path, tmp_path: Path
+) -> None:
     """MPICH gives the place of a communicator that was freed to the next one."""
     result = semantics(mpi, 3, tmp_path, "stale", extra={"TUTTI_BCAST": "mpi-alpha"}, nodes=2)
     assert_passed_or_skip(result)
 
 
-def test_unequal_counts__are_errors(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_unequal_counts__are_errors(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     """A copy of the longer end would write past the shorter one."""
     once_per_library(mpi)
     for extra in (DIRECT, {"TUTTI_ALLTOALLV": "schedule:linear", "TUTTI_ALLGATHER": "rings"}):
@@ -323,7 +331,9 @@ def test_unequal_counts__are_errors(mpi: Mpi, door: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
-def test_agreement__without_a_rank_that_failed_ends(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_agreement__without_a_rank_that_failed_ends(
+    mpi: Mpi, preload_library: Path, tmp_path: Path
+) -> None:
     """One whose arguments were refused comes to the agreement all the same."""
     once_per_library(mpi)
     options = ["--fail", "cuMemcpyAsync", "--victim", "1"]
@@ -334,7 +344,7 @@ def test_agreement__without_a_rank_that_failed_ends(mpi: Mpi, door: Path, tmp_pa
 
 
 @pytest.mark.parametrize("mpi", ["mpich"], indirect=True)
-def test_memory__that_runs_out_is_an_error(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_memory__that_runs_out_is_an_error(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     extra = {"TUTTI_ALLTOALLV": "schedule:linear"}
     assert_passed_or_skip(semantics(mpi, 2, tmp_path, "memory", extra=extra))
 
@@ -344,47 +354,49 @@ STRICT = {"TUTTI_STRICT": "1", "TUTTI_LOG_LEVEL": "error"}
 
 @pytest.mark.parametrize("mpi", ["mpich"], indirect=True)
 def test_strict__a_hint_that_cannot_be_read_is_an_error(
-    mpi: Mpi, door: Path, tmp_path: Path
+    mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
     result = semantics(mpi, 2, tmp_path, "hint", extra=STRICT)
     result.assert_passed("semantics")
     assert result.lines("TUTTI_STRICT: rank 0 has a hint that cannot be read"), str(result)
 
 
-def test_strict__a_door_that_cannot_open_is_an_error(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_strict__two_mpi_libraries_are_an_error(
+    mpi: Mpi, preload_library: Path, tmp_path: Path
+) -> None:
     """Beside two MPI libraries in one process each call goes to one of them, untouched."""
     once_per_library(mpi)
     second = build_directory() / "tests" / "mpi" / "none" / "libmpi.so.99"
-    extra = STRICT | {"LD_PRELOAD": f"{door} {second}"}
+    extra = STRICT | {"LD_PRELOAD": f"{preload_library} {second}"}
     result = semantics(mpi, 2, tmp_path, "refused", extra=extra, preload=False)
     result.assert_passed("semantics")
     assert result.lines("MPI_Allreduce: TUTTI_STRICT: it would go to MPI untouched"), str(result)
 
 
-def test_disabled__is_no_fall_back(mpi: Mpi, door: Path, tmp_path: Path) -> None:
-    """Strict or not, what is to go to MPI untouched goes there through a door that stays shut."""
+def test_disabled__is_no_fall_back(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
+    """Strict or not: with TUTTI_ENABLE=0 every call goes to MPI untouched."""
     once_per_library(mpi)
     second = build_directory() / "tests" / "mpi" / "none" / "libmpi.so.99"
-    extra = STRICT | {"LD_PRELOAD": f"{door} {second}", "TUTTI_ENABLE": "0"}
+    extra = STRICT | {"LD_PRELOAD": f"{preload_library} {second}", "TUTTI_ENABLE": "0"}
     result = semantics(mpi, 2, tmp_path, "exscan", extra=extra, preload=False)
     result.assert_passed("semantics")
 
 
 @pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)
-def test_shut_door__says_what_the_library_does_not_have(
-    mpi: Mpi, door: Path, tmp_path: Path
+def test_untouched__names_what_the_library_does_not_have(
+    mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
     second = build_directory() / "tests" / "mpi" / "none" / "libmpi.so.99"
-    extra = {"LD_PRELOAD": f"{door} {second}", "TUTTI_LOG_LEVEL": "error"}
+    extra = {"LD_PRELOAD": f"{preload_library} {second}", "TUTTI_LOG_LEVEL": "error"}
     result = semantics(mpi, 1, tmp_path, "far", extra=extra, preload=False)
     assert result.lines("MPI_Gatherv_c: the MPI library does not have it"), str(result)
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_differ__calls_that_differ_leave_the_next_ones_right(
-    mpi: Mpi, door: Path, tmp_path: Path, ranks: int
+    mpi: Mpi, preload_library: Path, tmp_path: Path, ranks: int
 ) -> None:
-    assert door
+    assert preload_library
     names = "BCAST ALLREDUCE ALLGATHER ALLTOALL REDUCE GATHER SCATTER REDUCE_SCATTER_BLOCK"
     result = job(
         mpi,
@@ -408,9 +420,9 @@ def test_differ__calls_that_differ_leave_the_next_ones_right(
 
 @pytest.mark.parametrize("when", ["first", "later"])
 def test_differ__a_rank_whose_call_goes_another_way_is_found(
-    mpi: Mpi, door: Path, tmp_path: Path, when: str
+    mpi: Mpi, preload_library: Path, tmp_path: Path, when: str
 ) -> None:
-    assert door
+    assert preload_library
     start = time.monotonic()
     result = job(
         mpi,
@@ -452,9 +464,9 @@ MADE = [
 
 @pytest.mark.parametrize(("case", "ranks", "plans"), MADE)
 def test_made__calls_are_right(
-    mpi: Mpi, door: Path, tmp_path: Path, case: str, ranks: int, plans: str
+    mpi: Mpi, preload_library: Path, tmp_path: Path, case: str, ranks: int, plans: str
 ) -> None:
-    assert door
+    assert preload_library
     once_per_library(mpi)
     result = made(mpi, ranks, case, MADE_PLANS[plans], tmp_path)
     assert result.status == 0, str(result)
@@ -464,9 +476,11 @@ def test_made__calls_are_right(
 
 
 @pytest.mark.parametrize("case", ["unequal", "first"])
-def test_made__ways_that_differ_end(mpi: Mpi, door: Path, tmp_path: Path, case: str) -> None:
+def test_made__ways_that_differ_end(
+    mpi: Mpi, preload_library: Path, tmp_path: Path, case: str
+) -> None:
     """One rank has left the call through shared memory, and the other waits in the library's."""
-    assert door
+    assert preload_library
     plans = {"TUTTI_BCAST": "60K:mpi,direct-gamma", "TUTTI_TIMEOUT": "2"}
     start = time.monotonic()
     result = made(mpi, 2, case, plans, tmp_path)
@@ -477,10 +491,10 @@ def test_made__ways_that_differ_end(mpi: Mpi, door: Path, tmp_path: Path, case: 
 
 @pytest.mark.parametrize(("plans", "lines"), [("direct", 4), ("schedule", 2)])
 def test_made__is_set_up_at_once(
-    mpi: Mpi, door: Path, tmp_path: Path, plans: str, lines: int
+    mpi: Mpi, preload_library: Path, tmp_path: Path, plans: str, lines: int
 ) -> None:
     """Of a communicator that has been used: two made of it, beside those that have a call."""
-    assert door
+    assert preload_library
     extra = {"TUTTI_LOG_LEVEL": "info"}
     result = made(mpi, 2, "only", MADE_PLANS[plans] | extra, tmp_path)
     assert result.status == 0, str(result)
@@ -497,7 +511,7 @@ LATE_PLANS = {
 
 @pytest.mark.parametrize("plans", LATE_PLANS)
 def test_late__a_rank_that_lives_is_waited_for(
-    mpi: Mpi, door: Path, tmp_path: Path, plans: str
+    mpi: Mpi, preload_library: Path, tmp_path: Path, plans: str
 ) -> None:
     once_per_library(mpi)
     # An agreement's limit is two time-outs and 2 s.
@@ -514,7 +528,9 @@ def test_late__a_rank_that_lives_is_waited_for(
     assert "late: 4 calls, 0 wrong" in result.stdout, str(result)
 
 
-def test_late__who_is_ahead_gives_what_it_has_written(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_late__who_is_ahead_gives_what_it_has_written(
+    mpi: Mpi, preload_library: Path, tmp_path: Path
+) -> None:
     """A root that waits for a place in its rings has not given its next call's data yet."""
     once_per_library(mpi)
     result = job(
@@ -531,7 +547,7 @@ def test_late__who_is_ahead_gives_what_it_has_written(mpi: Mpi, door: Path, tmp_
 
 @pytest.mark.parametrize("plan", ["", "schedule:knomial", "direct-gamma"])
 def test_late__others_may_have_freed_the_communicator(
-    mpi: Mpi, door: Path, tmp_path: Path, plan: str
+    mpi: Mpi, preload_library: Path, tmp_path: Path, plan: str
 ) -> None:
     """A rank that is through with a call may leave while a root still waits for a late one."""
     once_per_library(mpi)
@@ -549,10 +565,10 @@ def test_late__others_may_have_freed_the_communicator(
 
 @pytest.mark.parametrize("mpi", ["mpich"], indirect=True)  # Open MPI itself dies of it.
 def test_late__processes_that_cannot_be_looked_at_are_no_dead_ones(
-    mpi: Mpi, door: Path, tmp_path: Path
+    mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
     """Each rank in a PID namespace of its own, as in containers, where it cannot see the others."""
-    assert door
+    assert preload_library
     if os.geteuid() != 0 or subprocess.run([*IN_PID_NAMESPACE, "true"], check=False).returncode:
         pytest.skip("PID namespaces are not permitted")
     program = [*IN_PID_NAMESPACE, mpi.program("late"), "--seconds", "1"]
@@ -568,9 +584,9 @@ def test_late__processes_that_cannot_be_looked_at_are_no_dead_ones(
 
 
 def test_late__a_wait_in_the_librarys_own_collective_for_a_dead_rank_ends(
-    mpi: Mpi, door: Path, tmp_path: Path
+    mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
-    assert door
+    assert preload_library
     death = r"rank 1 \(process \d+\) has died, and this process waits for it in a collective of"
     start = time.monotonic()
     result = job(

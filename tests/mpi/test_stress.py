@@ -60,7 +60,7 @@ def test_native(mpi: Mpi, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mpi", ["mpich", "openmpi"], indirect=True)
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_direct(mpi: Mpi, ranks: int, door: Path, tmp_path: Path) -> None:
+def test_direct(mpi: Mpi, ranks: int, preload_library: Path, tmp_path: Path) -> None:
     result = stress(mpi, ranks, tmp_path, "hostdevice", "--seed", str(ranks), plan="direct")
     assert_right(result)
     assert result.lines("direct: kernels of this communicator are ready"), str(result)
@@ -70,7 +70,7 @@ def test_direct(mpi: Mpi, ranks: int, door: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mpi", ["mpich"], indirect=True)
-def test_copies(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_copies(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     """Among calls of our kernels, which share the words that say that copies are there."""
     extra = {"TUTTI_ALLGATHER": "direct-copy", "TUTTI_ALLTOALL": "direct-copy"}
     result = stress(mpi, 3, tmp_path, "hostdevice", "--seed", "9", plan="direct", extra=extra)
@@ -80,7 +80,7 @@ def test_copies(mpi: Mpi, door: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mpi", ["mpich", "openmpi"], indirect=True)
-def test_default_plans(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_default_plans(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     assert_right(stress(mpi, 3, tmp_path, "hostdevice", "--seed", "7", "--renew", "50"))
 
 

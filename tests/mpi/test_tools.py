@@ -39,24 +39,26 @@ def assert_both_saw_all(result: Finished, ranks: int = 2) -> None:
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_profiler__before_us(mpi: Mpi, name: str, door: Path, tmp_path: Path) -> None:
-    preload = OURS | {"LD_PRELOAD": f"{tool(mpi, name)}:{door}"}
+def test_profiler__before_us(mpi: Mpi, name: str, preload_library: Path, tmp_path: Path) -> None:
+    preload = OURS | {"LD_PRELOAD": f"{tool(mpi, name)}:{preload_library}"}
     program = [mpi.program("counted")]
     result = job(mpi, 2, program, tmp_path, environment=preload, preload=False)
     assert_both_saw_all(result)
 
 
-def test_profiler__behind_us(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_profiler__behind_us(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     """So stands one that the program is linked to."""
-    preload = OURS | {"LD_PRELOAD": f"{door}:{tool(mpi, 'profiler')}"}
+    preload = OURS | {"LD_PRELOAD": f"{preload_library}:{tool(mpi, 'profiler')}"}
     program = [mpi.program("counted")]
     result = job(mpi, 2, program, tmp_path, environment=preload, preload=False)
     assert_both_saw_all(result)
 
 
-def test_profiler__behind_us_that_looks_past_us(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_profiler__behind_us_that_looks_past_us(
+    mpi: Mpi, preload_library: Path, tmp_path: Path
+) -> None:
     """It finds the library's own function: one line says that Tutti carries nothing."""
-    preload = OURS | {"LD_PRELOAD": f"{door}:{tool(mpi, 'profiler_next')}"}
+    preload = OURS | {"LD_PRELOAD": f"{preload_library}:{tool(mpi, 'profiler_next')}"}
     program = [mpi.program("counted")]
     result = job(mpi, 2, program, tmp_path, environment=preload, preload=False)
     assert result.status == 0, str(result)
@@ -65,7 +67,9 @@ def test_profiler__behind_us_that_looks_past_us(mpi: Mpi, door: Path, tmp_path: 
     assert len(said) == 2, str(result)
 
 
-def test_library__its_own_collectives_are_not_ours(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_library__its_own_collectives_are_not_ours(
+    mpi: Mpi, preload_library: Path, tmp_path: Path
+) -> None:
     """It calls PMPI functions of itself, which we have, too."""
     path = tmp_path / "written"
     result = job(mpi, 2, [mpi.program("file"), path], tmp_path, environment=OURS)
@@ -83,7 +87,7 @@ def tutti_run(
     mpi: Mpi, words: list[str], directory: Path, before: dict[str, str] | None = None
 ) -> Finished:
     environment = plain_environment() | OURS | {"LD_LIBRARY_PATH": str(mpi.libraries)}
-    environment["TUTTI_LIBRARY_DIR"] = str(harness.door().parent)
+    environment["TUTTI_LIBRARY_DIR"] = str(harness.preload_library().parent)
     environment["PYTHONPATH"] = str(harness.ROOT / "python")
     command = [sys.executable, "-m", "tutti_hpc", "run", "--", *words]
     return execute(command, environment | (before or {}), 120)
@@ -91,7 +95,9 @@ def tutti_run(
 
 @pytest.mark.parametrize("name", TOOLS)
 @pytest.mark.parametrize("form", ["launcher", "outside", "env before", "env behind"])
-def test_tutti_run__profiler(mpi: Mpi, form: str, name: str, door: Path, tmp_path: Path) -> None:
+def test_tutti_run__profiler(
+    mpi: Mpi, form: str, name: str, preload_library: Path, tmp_path: Path
+) -> None:
     preload = f"LD_PRELOAD={tool(mpi, name)}"
     launcher, *options = mpi.launch(2)
     program = str(mpi.program("counted"))
@@ -109,7 +115,9 @@ def test_tutti_run__profiler(mpi: Mpi, form: str, name: str, door: Path, tmp_pat
     assert_both_saw_all(tutti_run(mpi, words, tmp_path, before))
 
 
-def test_tutti_run__profiler_of_one_program(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_tutti_run__profiler_of_one_program(
+    mpi: Mpi, preload_library: Path, tmp_path: Path
+) -> None:
     """Two programs in one job, each with variables of its own."""
     name, value = "LD_PRELOAD", str(tool(mpi, "profiler"))
     own = ["-x", f"{name}={value}"] if mpi.flavour == "openmpi" else ["-env", name, value]
@@ -136,7 +144,9 @@ def opened(mpi: Mpi, way: str, directory: Path, **variables: str) -> Finished:
 
 
 @pytest.mark.parametrize("way", ["handle", "deepbind"])
-def test_opened__past_us_is_said_at_the_end(mpi: Mpi, way: str, door: Path, tmp_path: Path) -> None:
+def test_opened__past_us_is_said_at_the_end(
+    mpi: Mpi, way: str, preload_library: Path, tmp_path: Path
+) -> None:
     result = opened(mpi, way, tmp_path)
     said = result.lines(UNSEEN)
     assert len(said) == 2, str(result)
@@ -144,17 +154,19 @@ def test_opened__past_us_is_said_at_the_end(mpi: Mpi, way: str, door: Path, tmp_
 
 
 @pytest.mark.parametrize("way", ["idle", "local", "silent"])
-def test_opened__not_past_us_says_nothing(mpi: Mpi, way: str, door: Path, tmp_path: Path) -> None:
+def test_opened__not_past_us_says_nothing(
+    mpi: Mpi, way: str, preload_library: Path, tmp_path: Path
+) -> None:
     result = opened(mpi, way, tmp_path)
     assert not result.lines("WARN|ERROR"), str(result)
 
 
-def test_opened__past_us_when_we_are_off(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_opened__past_us_when_we_are_off(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     result = opened(mpi, "handle", tmp_path, TUTTI_ENABLE="0")
     assert not result.lines("WARN|ERROR"), str(result)
 
 
-def test_opened__by_ctypes(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_opened__by_ctypes(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     """A child that the process forks and that ends like it says nothing again."""
     libraries = {"mpich": "libmpi.so.12", "abi": "libmpi_abi.so.1", "openmpi": "libmpi.so.40"}
     source = (
@@ -177,12 +189,12 @@ def test_opened__by_ctypes(mpi: Mpi, door: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_on_device", [True, False])
 def test_device_malloc__buffers_of_a_program_that_knows_no_gpu(
-    mpi: Mpi, is_on_device: bool, door: Path, tmp_path: Path
+    mpi: Mpi, is_on_device: bool, preload_library: Path, tmp_path: Path
 ) -> None:
     """tools/suites.py runs foreign programs on the emulated GPU that way."""
     once_per_library(mpi)
     library = harness.build_directory() / "tests" / "mpi" / "none" / "device_malloc.so"
-    preload = f"{door} {library}" if is_on_device else str(door)
+    preload = f"{preload_library} {library}" if is_on_device else str(preload_library)
     environment = {"LD_PRELOAD": preload, "TUTTI_DEVICE": "host", "TUTTI_LOG_LEVEL": "info"}
     result = job(mpi, 2, [mpi.program("refused")], tmp_path, environment=environment, preload=False)
     result.assert_passed("refused")

@@ -56,7 +56,7 @@ REDUCTIONS = {"allreduce", "reduce", "reduce_scatter", "reduce_scatter_block"}
 
 @pytest.mark.parametrize(("memory", "ranks"), [("host", 2), ("host", 3), ("hostdevice", 2)])
 def test_types__direct_carries_what_the_library_reduces(
-    mpi: Mpi, memory: str, ranks: int, door: Path, tmp_path: Path
+    mpi: Mpi, memory: str, ranks: int, preload_library: Path, tmp_path: Path
 ) -> None:
     """MPI_CHAR, the C++ types, Fortran's by precision; 600 elements are more than one line."""
     once_per_library(mpi)
@@ -68,7 +68,7 @@ def test_types__direct_carries_what_the_library_reduces(
 
 
 def test_types__the_documented_list_is_not_longer_than_it_must_be(
-    mpi: Mpi, door: Path, tmp_path: Path
+    mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
     if mpi.flavour != "mpich":
         pytest.skip("MPICH has all of them")
@@ -77,19 +77,19 @@ def test_types__the_documented_list_is_not_longer_than_it_must_be(
 
 
 @pytest.mark.parametrize("choice", [0, 1, 2])
-def test_types__schedules(mpi: Mpi, choice: int, door: Path, tmp_path: Path) -> None:
+def test_types__schedules(mpi: Mpi, choice: int, preload_library: Path, tmp_path: Path) -> None:
     once_per_library(mpi)
     plans = {f"TUTTI_{name.upper()}": plan for name, plan in SCHEDULES[choice].items()}
     types(mpi, 3, tmp_path, "host", plans)
 
 
 @pytest.mark.parametrize("memory", ["host", "cuda"])
-def test_types__default_rules(mpi: Mpi, memory: str, door: Path, tmp_path: Path) -> None:
+def test_types__default_rules(mpi: Mpi, memory: str, preload_library: Path, tmp_path: Path) -> None:
     once_per_library(mpi)
     types(mpi, 2, tmp_path, memory, {})
 
 
-def test_types__nccl_sums_characters(mpi: Mpi, door: Path, tmp_path: Path) -> None:
+def test_types__nccl_sums_characters(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     """What osu_allreduce does by default: MPI_CHAR, MPI_SUM."""
     once_per_library(mpi)
     plans = dict.fromkeys(DIRECT_PLANS, "ccl-beta")

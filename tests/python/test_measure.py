@@ -302,12 +302,12 @@ def test_overhead__not_without_what_it_measures(
     if isinstance(library, str) or not library.program("overhead").exists():
         pytest.skip("MPICH or the program is missing")
     assert overhead.run_once(library, True, 10, tmp_path) > 0
-    door = tmp_path / "door.so"
-    monkeypatch.setattr(overhead.harness, "door", lambda: door)
+    preload_library = tmp_path / "preload.so"
+    monkeypatch.setattr(overhead.harness, "preload_library", lambda: preload_library)
     monkeypatch.setattr(sys, "argv", ["overhead.py", "--pairs", "2"])
     with pytest.raises(SystemExit, match="2"):
         overhead.main()
-    assert "door.so is not there; remedy: make build" in capsys.readouterr().err
-    door.write_text("no library")
+    assert "preload.so is not there; remedy: make build" in capsys.readouterr().err
+    preload_library.write_text("no library")
     with pytest.raises(SystemExit, match="cannot be preloaded"):
         overhead.run_once(library, True, 10, tmp_path)

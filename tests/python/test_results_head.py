@@ -135,7 +135,7 @@ def test_scripts__say_what_is_no_document_of_theirs(
     other = SIMULATED if script != "sim_network_figures" else ROOT / "bench/results/sim-paper.json"
     if script == "overhead":
         monkeypatch.setattr(module.harness, "find_mpi", lambda _: None)
-        monkeypatch.setattr(module.harness, "door", lambda: SIMULATED)
+        monkeypatch.setattr(module.harness, "preload_library", lambda: SIMULATED)
     out = [str(tmp_path / "out.png")] if script == "sim_network_figures" else []
     monkeypatch.setattr(sys, "argv", [script, *words, str(other), *out])
     try:

@@ -101,7 +101,7 @@ def test_includes__foreign_header(tmp_path: Path, header: str) -> None:
     assert finding.startswith(f"src/device/x.cpp:3: <{header}> may not be included here; ")
 
 
-def test_includes__mpi_in_its_door(tmp_path: Path) -> None:
+def test_includes__mpi_in_its_room(tmp_path: Path) -> None:
     assert texts(tmp_path, in_room("mpi", "#include <mpi.h>\n")) == []
 
 

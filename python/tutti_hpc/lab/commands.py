@@ -34,13 +34,13 @@ def _parsed(parse: Callable[[str], int]) -> Callable[[click.Context, click.Param
 
 def rank_settings(library: mpi.Mpi, preload: bool, chosen: dict[str, str]) -> dict[str, str]:
     """Variables that a rank needs: where its MPI library is, and Tutti."""
-    door = paths.require(paths.PRELOAD) if preload else None
+    preload_library = paths.require(paths.PRELOAD) if preload else None
     inherited = {
         name: value
         for name, value in os.environ.items()
         if name in ("LD_PRELOAD", "LD_LIBRARY_PATH") or name.startswith("TUTTI_")
     }
-    env = launch.environment(inherited, door, chosen, library.library_directory)
+    env = launch.environment(inherited, preload_library, chosen, library.library_directory)
     plan_names.check_variables(env)
     return env
 

@@ -8,11 +8,11 @@
 #include "mpi/entries.hpp"
 #include "tutti/tutti.h"
 
-/// Fills the door for the MPI library `path`. `other_path` is not empty where the process has a
+/// Fills the table for the MPI library `path`. `other_path` is not empty where the process has a
 /// second MPI library; every call then goes to the first one untouched.
 extern "C" TUTTI_API void tutti_mpi_open_door(tutti::mpi::Flavour flavour, const char* path,
                                               const char* other_path, tutti::mpi::Lookup lookup,
-                                              tutti::mpi::Door* door);
+                                              tutti::mpi::FunctionTable* table);
 
 /// Logs that the tool `path`, to which calls were handed, does not bring them back.
 extern "C" TUTTI_API void tutti_mpi_report_tool(const char* path);
@@ -31,6 +31,6 @@ extern "C" TUTTI_API void tutti_mpi_after_init();
 namespace tutti::mpi {
 
 /// True when this build serves the MPI libraries of this ABI.
-bool has_door(Flavour flavour);
+bool supports_abi(Flavour flavour);
 
 }  // namespace tutti::mpi

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/open_door.hpp"
+#include "mpi/function_table.hpp"
 
 #include <string>
 
@@ -15,23 +15,23 @@ Lookup g_lookup = nullptr;
 /// Every call straight to the library: two MPIs in one process, or a flavour we cannot serve. Of
 /// all fall-backs the largest, so under TUTTI_STRICT no collective has a way, unless all of them
 /// are to go there (TUTTI_ENABLE=0).
-void fill_untouched(const Config& config, Lookup lookup, Door* door) {
+void fill_untouched(const Config& config, Lookup lookup, FunctionTable* table) {
   const bool is_strict = config.strict && config.enable;
   for (int entry = 0; entry < kEntryCount; ++entry) {
     if (!is_strict || !is_collective(entry)) {
-      door->entries[entry] = lookup(kPmpiNames[entry]);
+      table->entries[entry] = lookup(kPmpiNames[entry]);
     }
   }
   if (is_strict) {
-    door->refusal = "TUTTI_STRICT: it would go to MPI untouched";
+    table->refusal = "TUTTI_STRICT: it would go to MPI untouched";
   }
 }
 
 /// Not MPI_SUCCESS in any ABI, through the communicator's error handler. A program that is linked
 /// to its library gets here under TUTTI_STRICT alone.
-int refuse(const Door* door, int entry, Word last) {
+int refuse(const FunctionTable* table, int entry, Word last) {
   constexpr int kError = 16;
-  log(LogLevel::kError, std::string(kPmpiNames[entry] + 1) + ": " + door->refusal);
+  log(LogLevel::kError, std::string(kPmpiNames[entry] + 1) + ": " + table->refusal);
   using Handler = int (*)(Word comm, Word code);
   if (auto* handler = reinterpret_cast<Handler>(g_lookup("PMPI_Comm_call_errhandler"));
       handler != nullptr && is_collective(entry)) {
@@ -54,22 +54,23 @@ const char* to_string(Flavour flavour) {
   return "unknown MPI";
 }
 
-bool open_flavour(Flavour flavour, [[maybe_unused]] Lookup lookup, [[maybe_unused]] Door* door) {
+bool fill_from_flavour(Flavour flavour, [[maybe_unused]] Lookup lookup,
+                       [[maybe_unused]] FunctionTable* table) {
   switch (flavour) {
 #ifdef TUTTI_HAVE_MPICH
     case Flavour::kMpich:
-      return open_door_mpich(lookup, door);
+      return fill_function_table_mpich(lookup, table);
 #endif
 #ifdef TUTTI_HAVE_OPENMPI
     case Flavour::kOpenMpi:
-      return open_door_openmpi(lookup, door);
+      return fill_function_table_openmpi(lookup, table);
 #endif
 #ifdef TUTTI_HAVE_ABI
     case Flavour::kAbi:
-      return open_door_abi(lookup, door);
+      return fill_function_table_abi(lookup, table);
 #endif
     default:
-      log(LogLevel::kError, std::string("this build has no door for the ") + to_string(flavour) +
+      log(LogLevel::kError, std::string("this build does not support the ") + to_string(flavour) +
                                 "; every call goes to MPI untouched");
       return false;
   }
@@ -87,7 +88,7 @@ void warn(const std::string& text) {
 
 }  // namespace
 
-bool has_door(Flavour flavour) {
+bool supports_abi(Flavour flavour) {
   bool has = false;
 #ifdef TUTTI_HAVE_MPICH
   has |= flavour == Flavour::kMpich;
@@ -106,17 +107,17 @@ bool has_door(Flavour flavour) {
 using namespace tutti::mpi;
 
 extern "C" void tutti_mpi_open_door(Flavour flavour, const char* path, const char* other_path,
-                                    Lookup lookup, Door* door) {
+                                    Lookup lookup, FunctionTable* table) {
   g_lookup = lookup;
-  door->refuse = refuse;
+  table->refuse = refuse;
   const tutti::ParsedConfig parsed = tutti::config_from_environment();
   if (*other_path != '\0') {
     tutti::log(tutti::LogLevel::kError, std::string("two MPI libraries in one process (") + path +
                                             " and " + other_path +
                                             "); every call goes untouched to the first of them");
-    fill_untouched(parsed.config, lookup, door);
-  } else if (!open_flavour(flavour, lookup, door)) {
-    fill_untouched(parsed.config, lookup, door);
+    fill_untouched(parsed.config, lookup, table);
+  } else if (!fill_from_flavour(flavour, lookup, table)) {
+    fill_untouched(parsed.config, lookup, table);
   }
 }
 
