@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The wrappers: each describes a call by a View of its arguments and by how to call MPI itself;
-// perform() (perform.cpp) does the rest for all of them. One template serves the int and the _c
-// form.
+// perform() (collective_call.cpp) does the rest for all of them. One template serves the int and
+// the _c form.
 #include "device/pointer_cache.hpp"
-#include "mpi/perform.hpp"
+#include "mpi/collective_call.hpp"
 #include "mpi/types.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {

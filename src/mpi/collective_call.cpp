@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/perform.hpp"
+#include "mpi/collective_call.hpp"
 
 #include <memory>
 #include <new>
@@ -19,10 +19,10 @@ using select::Collective;
 
 namespace {
 
-/// Carries one call. Lives on the stack of perform().
-class Performance {
+/// One collective call. Lives on the stack of perform().
+class CollectiveCall {
  public:
-  Performance(CommState& state, const View& view, const NativeCall& native)
+  CollectiveCall(CommState& state, const View& view, const NativeCall& native)
       : state_(state),
         engine_(*state.engine),
         view_(view),
@@ -63,13 +63,13 @@ class Performance {
   std::optional<Bytes> bytes_;
 };
 
-RefusedAtRoot Performance::refused_at_root(bool may_be_apart, bool has_number) const {
+RefusedAtRoot CollectiveCall::refused_at_root(bool may_be_apart, bool has_number) const {
   return {
       view_.collective, view_.root, bytes_,       arguments_.type(), arguments_.op(),
       view_.send,       view_.recv, may_be_apart, has_number,        !engine_.is_asserted_host()};
 }
 
-Status Performance::note_refused_native() {
+Status CollectiveCall::note_refused_native() {
   if (arguments_.read()) {
     bytes_ = arguments_.total_bytes();
     if (arguments_.is_refused_at_root_alone()) {
@@ -81,7 +81,7 @@ Status Performance::note_refused_native() {
   return {};
 }
 
-Status Performance::refuse_at_root_alone(int* code, const engine::Route& route) {
+Status CollectiveCall::refuse_at_root_alone(int* code, const engine::Route& route) {
   const bool may_be_apart = !route.native_flat && !route.is_in_shared_memory();
   const bool is_native = route.native_flat && reads_everything(route);
   *code = arguments_.found_aliasing();
@@ -107,7 +107,7 @@ Status Performance::refuse_at_root_alone(int* code, const engine::Route& route) 
 }
 
 /// This call and the refused one are the same for the others.
-bool Performance::is_like_refused() const {
+bool CollectiveCall::is_like_refused() const {
   const RefusedAtRoot& refused = *state_.refused;
   return view_.collective == refused.collective && view_.root == refused.root &&
          bytes_ == refused.bytes && arguments_.type() == refused.type &&
@@ -115,13 +115,13 @@ bool Performance::is_like_refused() const {
 }
 
 /// The refused call, with one other buffer.
-bool Performance::is_refused_again() const {
+bool CollectiveCall::is_refused_again() const {
   const RefusedAtRoot& refused = *state_.refused;
   return is_like_refused() && (view_.send == refused.send) != (view_.recv == refused.recv);
 }
 
 /// An earlier call may have been refused at its root alone, this rank.
-void Performance::settle_refused() {
+void CollectiveCall::settle_refused() {
   if (is_refused_again()) {
     engine_.make_again(state_.refused->has_number, state_.refused->is_agreed);
   } else if (is_like_refused()) {
@@ -137,7 +137,7 @@ void Performance::settle_refused() {
 /// what the others do: where its size can be read it still comes to what they agree on; in shared
 /// memory they hear of it; where they may be in other steps of ours the engine has to find out.
 /// `route`: what was agreed on before, or null.
-Status Performance::turn_away(int* code, const engine::Route* route) {
+Status CollectiveCall::turn_away(int* code, const engine::Route* route) {
   bool may_be_apart = engine_.may_be_apart(view_.collective);
   if (route == nullptr && may_be_apart && arguments_.has_readable_size()) {
     bytes_ = arguments_.total_bytes();
@@ -175,7 +175,7 @@ Status Performance::turn_away(int* code, const engine::Route* route) {
 
 /// MPI's rule: what fills a buffer is finished before the call. Asking the default stream whether
 /// it is costs 1.5 us a call, as much as all of ours, so it is left to TUTTI_SYNC_DEVICE.
-Status Performance::wait_for_device() const {
+Status CollectiveCall::wait_for_device() const {
   if (!engine_.process().config().sync_device || arguments_.device() < 0) {
     return {};
   }
@@ -184,7 +184,7 @@ Status Performance::wait_for_device() const {
   return engine_.process().device()->wait_device(arguments_.device());
 }
 
-Status Performance::run(int* code) {
+Status CollectiveCall::run(int* code) {
   if (!engine_.failure().ok()) [[unlikely]] {
     return engine_.failure();
   }
@@ -238,7 +238,7 @@ Status Performance::run(int* code) {
 }
 
 /// Of basic types with predefined operations: selection gives all others native plans.
-Status Performance::run_reduction(const engine::Route& route) const {
+Status CollectiveCall::run_reduction(const engine::Route& route) const {
   const Side& send = arguments_.send();
   const Side& recv = arguments_.recv();
   runners::Call call;
@@ -278,7 +278,7 @@ void note_refused(CommState& state, const engine::Communicator& engine, const Vi
   auto none = [](const void* /*send*/, const void* /*recv*/) -> int { return MPI_SUCCESS; };
   // Without memory for it the root is ahead of the others if it makes the call again.
   static_cast<void>(
-      guarded([&] { return Performance(state, view, NativeCall(none)).note_refused_native(); }));
+      guarded([&] { return CollectiveCall(state, view, NativeCall(none)).note_refused_native(); }));
 }
 
 Status settle_apart(CommState& state) {
@@ -342,7 +342,7 @@ int fail_call(CommState& state, engine::Communicator& engine, const Status& stat
 int perform(CommState& state, const View& view, const NativeCall& native) {
   int code = MPI_SUCCESS;
   engine::Communicator& engine = *state.engine;
-  const Status status = guarded([&] { return Performance(state, view, native).run(&code); });
+  const Status status = guarded([&] { return CollectiveCall(state, view, native).run(&code); });
   return status.ok() ? code : fail_call(state, engine, status);
 }
 
