@@ -14,7 +14,7 @@
 #include "engine/compositions.hpp"
 #include "engine/placement.hpp"
 #include "runners/direct/lent_memory.hpp"
-#include "runners/relocate.hpp"
+#include "runners/staged_call.hpp"
 
 namespace tutti::engine {
 
@@ -1208,16 +1208,16 @@ Status Communicator::run_direct_host(const runners::Call& call) {
   if (!move_send && !move_recv) {
     return direct_host_runner_->run(runners::Scope::kWhole, call);
   }
-  runners::Relocated relocated;
-  Status moved = relocated.move_in(call, {.rank = place_.rank, .ranks = place_.ranks},
-                                   runners::Place::kPinnedHost, -1, move_send, move_recv,
-                                   process_.device(), process_.scratch());
+  runners::StagedCall staged;
+  Status moved = staged.move_in(call, {.rank = place_.rank, .ranks = place_.ranks},
+                                runners::StagingMemory::kPinnedHost, -1, move_send, move_recv,
+                                process_.device(), process_.scratch());
   if (!moved.ok()) {
     direct_host_runner_->give_up(moved);  // The other ranks are in the call.
     return moved;
   }
-  TUTTI_RETURN_IF_ERROR(direct_host_runner_->run(runners::Scope::kWhole, relocated.call()));
-  return relocated.move_out();
+  TUTTI_RETURN_IF_ERROR(direct_host_runner_->run(runners::Scope::kWhole, staged.call()));
+  return staged.move_out();
 }
 
 Status Communicator::run_schedule(const select::Plan& plan, const runners::Call& call) {

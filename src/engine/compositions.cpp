@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/compositions.hpp"
 
-#include "runners/relocate.hpp"
+#include "runners/staged_call.hpp"
 
 namespace tutti::engine {
 

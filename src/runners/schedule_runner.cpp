@@ -7,7 +7,7 @@
 
 #include "base/on_failure.hpp"
 #include "runners/peer_watch.hpp"
-#include "runners/relocate.hpp"
+#include "runners/staged_call.hpp"
 #include "schedule/algorithm.hpp"
 
 namespace tutti::runners {
@@ -52,13 +52,13 @@ Status ScheduleRunner::run(const std::string& algorithm, const schedule::Paramet
   if (!move_send && !move_recv) {
     return run_on_host(*ready, call);
   }
-  Relocated relocated;
-  TUTTI_RETURN_IF_ERROR(relocated.move_in(call, me_, Place::kPinnedHost, -1, move_send, move_recv,
-                                          api_, scratch_, stream));
-  OnFailure abandon([&] { relocated.abandon(); });
-  TUTTI_RETURN_IF_ERROR(run_on_host(*ready, relocated.call()));
+  StagedCall staged;
+  TUTTI_RETURN_IF_ERROR(staged.move_in(call, me_, StagingMemory::kPinnedHost, -1, move_send,
+                                       move_recv, api_, scratch_, stream));
+  OnFailure abandon([&] { staged.abandon(); });
+  TUTTI_RETURN_IF_ERROR(run_on_host(*ready, staged.call()));
   abandon.succeed();
-  return relocated.move_out();
+  return staged.move_out();
 }
 
 Status ScheduleRunner::run_on_host(const Prepared& prepared, const Call& call) {

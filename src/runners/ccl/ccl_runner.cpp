@@ -13,8 +13,8 @@
 #include "runners/ccl/chunk.hpp"
 #include "runners/ccl/group.hpp"
 #include "runners/ccl/types.hpp"
-#include "runners/relocate.hpp"
 #include "runners/scheduled_call.hpp"
+#include "runners/staged_call.hpp"
 
 namespace tutti::runners {
 
@@ -386,14 +386,14 @@ Status CclRunner::carry(std::span<Lane> lanes, const ScopeRank& me, const Call& 
     return !memory.is_usable_on(device_) || (gaps == Gaps::kClose && !is_dense(counts, offsets));
   };
   TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
-  Relocated relocated;
+  StagedCall staged;
   // Returns when the copies are done: no other stream has to wait for this one.
-  Status status = relocated.move_in(call, me, Place::kDevice, device_,
-                                    moves(call.send_memory, call.send_counts, call.send_offsets),
-                                    moves(call.recv_memory, call.recv_counts, call.recv_offsets),
-                                    &api_, scratch_, lanes.front().stream);
+  Status status = staged.move_in(call, me, StagingMemory::kDevice, device_,
+                                 moves(call.send_memory, call.send_counts, call.send_offsets),
+                                 moves(call.recv_memory, call.recv_counts, call.recv_offsets),
+                                 &api_, scratch_, lanes.front().stream);
   if (status.ok()) {
-    status = enqueue_call(relocated.call());
+    status = enqueue_call(staged.call());
   }
   if (status.ok()) {
     status = wait(lanes, select::to_string(call.collective));
@@ -404,13 +404,13 @@ Status CclRunner::carry(std::span<Lane> lanes, const ScopeRank& me, const Call& 
     if (!has_captured_) {
       static_cast<void>(wait_for_ends(ends_until_));  // No call is on a stream.
     }
-    relocated.abandon();
+    staged.abandon();
     for (Lane& lane : lanes) {
       lane.scratch.abandon();
     }
     return status;
   }
-  return relocated.move_out();
+  return staged.move_out();
 }
 
 Status CclRunner::copy_on_stream(void* destination, const void* source, Bytes bytes,

@@ -15,7 +15,7 @@
 #include "base/pause.hpp"
 #include "device/host_memory.hpp"
 #include "runners/direct/lent_memory.hpp"
-#include "runners/relocate.hpp"
+#include "runners/staged_call.hpp"
 
 namespace tutti::runners {
 
@@ -445,10 +445,10 @@ Status DirectRunner::run_by(Carrier carrier, const Call& call) {
     return (this->*carrier)(call);
   }
   const device::RelaxedCapture relaxed(api_);
-  Relocated relocated;
-  Status status = relocated.move_in(call, me_, Place::kDevice, device_, move_send, move_recv, &api_,
-                                    scratch_, stream_);
-  Call moved = relocated.call();
+  StagedCall staged;
+  Status status = staged.move_in(call, me_, StagingMemory::kDevice, device_, move_send, move_recv,
+                                 &api_, scratch_, stream_);
+  Call moved = staged.call();
   Lease copy;
   if (status.ok()) {
     status = copy_input(&moved, stream_, &copy);
@@ -459,12 +459,12 @@ Status DirectRunner::run_by(Carrier carrier, const Call& call) {
   if (!status.ok()) {
     if (broken_ || status.code() != ErrorCode::kMismatch) {
       broken_ = true;  // The peers are in the call.
-      relocated.abandon();
+      staged.abandon();
       copy.abandon();
     }
     return status;
   }
-  return relocated.move_out();
+  return staged.move_out();
 }
 
 Status DirectRunner::copy_input(Call* call, device::Stream stream, Lease* copy) {

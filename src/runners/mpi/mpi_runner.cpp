@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "runners/mpi/chunked_call.hpp"
-#include "runners/relocate.hpp"
+#include "runners/staged_call.hpp"
 
 namespace tutti::runners {
 namespace {
@@ -55,12 +55,12 @@ Status MpiRunner::run_whole(Scope scope, const Call& call, const ScopeRank& me) 
   }
   TUTTI_RETURN_IF_ERROR(
       ensure_streams(move_send ? call.send_memory.device : call.recv_memory.device));
-  Relocated relocated;
-  TUTTI_RETURN_IF_ERROR(relocated.move_in(call, me, Place::kPinnedHost, -1, move_send, move_recv,
-                                          api_, scratch_, in_stream_));
+  StagedCall staged;
+  TUTTI_RETURN_IF_ERROR(staged.move_in(call, me, StagingMemory::kPinnedHost, -1, move_send,
+                                       move_recv, api_, scratch_, in_stream_));
   staged_bytes_.fetch_add(call.count * call.element_bytes, std::memory_order_relaxed);
-  TUTTI_RETURN_IF_ERROR(mpi_.collective(scope, relocated.call()));
-  return relocated.move_out();
+  TUTTI_RETURN_IF_ERROR(mpi_.collective(scope, staged.call()));
+  return staged.move_out();
 }
 
 Result<device::Stream> MpiRunner::staging_stream(int device) {

@@ -17,20 +17,20 @@
 
 namespace tutti::runners {
 
-/// Where a relocated buffer goes.
-enum class Place : std::uint8_t { kPinnedHost, kDevice };
+/// The memory that buffers are staged in.
+enum class StagingMemory : std::uint8_t { kPinnedHost, kDevice };
 
-class Relocated {
+class StagedCall {
  public:
-  Relocated() = default;
-  Relocated(const Relocated&) = delete;
-  Relocated& operator=(const Relocated&) = delete;
+  StagedCall() = default;
+  StagedCall(const StagedCall&) = delete;
+  StagedCall& operator=(const StagedCall&) = delete;
 
   /// Leases memory and copies in. A side is moved when `move_send` / `move_recv` says so; the
-  /// other side keeps its pointers. `device`: ordinal for Place::kDevice.
+  /// other side keeps its pointers. `device`: ordinal for StagingMemory::kDevice.
   /// Copies go through `stream`, one wait for all of a direction; null: one by one, blocking.
-  Status move_in(const Call& call, const ScopeRank& me, Place place, int device, bool move_send,
-                 bool move_recv, device::Api* api, Scratch& scratch,
+  Status move_in(const Call& call, const ScopeRank& me, StagingMemory memory, int device,
+                 bool move_send, bool move_recv, device::Api* api, Scratch& scratch,
                  device::Stream stream = nullptr);
   const Call& call() const { return call_; }
   /// Copies what was received back to the application's buffer.
@@ -42,8 +42,8 @@ class Relocated {
   Status copy_in(const Call& call, const device::PointerInfo& target, std::span<const Run> runs,
                  const void* from, const device::PointerInfo& from_memory, void* to);
 
-  Status stage(const Call& call, const ScopeRank& me, Place place, int device, bool move_send,
-               bool move_recv, Scratch& scratch);
+  Status stage(const Call& call, const ScopeRank& me, StagingMemory memory, int device,
+               bool move_send, bool move_recv, Scratch& scratch);
 
   Call call_;
   Lease send_;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "runners/relocate.hpp"
+#include "runners/staged_call.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@ namespace {
 
 using runners::Aliasing;
 using runners::Call;
-using runners::Place;
-using runners::Relocated;
+using runners::StagedCall;
+using runners::StagingMemory;
 using select::Collective;
 
 constexpr device::PointerInfo kDevice{device::MemoryKind::kDevice, 0};
@@ -38,7 +38,7 @@ class Buffers {
   std::vector<void*> buffers_;
 };
 
-TEST(relocate, move_in__v_form_with_holes_becomes_dense_and_holes_survive) {
+TEST(StagedCall, move_in__v_form_with_holes_becomes_dense_and_holes_survive) {
   auto api = device::open_host();
   runners::Scratch scratch(api.get(), 1 << 20);
   Buffers buffers;
@@ -57,9 +57,10 @@ TEST(relocate, move_in__v_form_with_holes_becomes_dense_and_holes_survive) {
   call.recv_counts = recv_counts;
   call.recv_offsets = recv_offsets;
 
-  Relocated moved;
+  StagedCall moved;
   ASSERT_TRUE(
-      moved.move_in(call, {0, 3}, Place::kPinnedHost, -1, true, true, api.get(), scratch).ok());
+      moved.move_in(call, {0, 3}, StagingMemory::kPinnedHost, -1, true, true, api.get(), scratch)
+          .ok());
   const Call& there = moved.call();
   EXPECT_EQ(device::MemoryKind::kHost, there.send_memory.kind);
   const auto* dense = static_cast<const std::uint8_t*>(there.send);
@@ -80,7 +81,7 @@ TEST(relocate, move_in__v_form_with_holes_becomes_dense_and_holes_survive) {
   EXPECT_EQ(expected, std::vector<std::uint8_t>(recv, recv + 16));
 }
 
-TEST(relocate, move_in__in_place_stays_in_place) {
+TEST(StagedCall, move_in__in_place_stays_in_place) {
   auto api = device::open_host();
   runners::Scratch scratch(api.get(), 1 << 20);
   Buffers buffers;
@@ -95,23 +96,25 @@ TEST(relocate, move_in__in_place_stays_in_place) {
   ASSERT_EQ(Aliasing::kNone, aliasing_of(call));
   call.in_place = true;
   ASSERT_EQ(Aliasing::kSendInRecv, aliasing_of(call));
-  Relocated moved;
+  StagedCall moved;
   ASSERT_TRUE(
-      moved.move_in(call, {1, 3}, Place::kPinnedHost, -1, true, true, api.get(), scratch).ok());
+      moved.move_in(call, {1, 3}, StagingMemory::kPinnedHost, -1, true, true, api.get(), scratch)
+          .ok());
   EXPECT_EQ(Aliasing::kSendInRecv, aliasing_of(moved.call()));
   EXPECT_EQ(4, *static_cast<const std::uint8_t*>(moved.call().send));
 
   call.collective = Collective::kAlltoall;
   call.send = recv;
   ASSERT_EQ(Aliasing::kSame, aliasing_of(call));
-  Relocated exchange;
+  StagedCall exchange;
   ASSERT_TRUE(
-      exchange.move_in(call, {1, 3}, Place::kPinnedHost, -1, true, true, api.get(), scratch).ok());
+      exchange.move_in(call, {1, 3}, StagingMemory::kPinnedHost, -1, true, true, api.get(), scratch)
+          .ok());
   EXPECT_EQ(exchange.call().send, exchange.call().recv);
   EXPECT_EQ(11, static_cast<const std::uint8_t*>(exchange.call().send)[11]);
 }
 
-TEST(relocate, move_in__one_side_only) {
+TEST(StagedCall, move_in__one_side_only) {
   auto api = device::open_host();
   runners::Scratch scratch(api.get(), 1 << 20);
   Buffers buffers;
@@ -123,9 +126,10 @@ TEST(relocate, move_in__one_side_only) {
   auto* recv = buffers.make(8, 0);
   call.recv = recv;
   call.recv_memory = kDevice;
-  Relocated moved;
+  StagedCall moved;
   ASSERT_TRUE(
-      moved.move_in(call, {0, 2}, Place::kPinnedHost, -1, false, true, api.get(), scratch).ok());
+      moved.move_in(call, {0, 2}, StagingMemory::kPinnedHost, -1, false, true, api.get(), scratch)
+          .ok());
   EXPECT_EQ(host, moved.call().send);
   std::fill_n(static_cast<std::uint8_t*>(moved.call().recv), 8, std::uint8_t{77});
   EXPECT_EQ(0, recv[0]);

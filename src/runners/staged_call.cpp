@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "runners/relocate.hpp"
+#include "runners/staged_call.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -33,9 +33,9 @@ std::vector<std::uint64_t> dense_offsets(std::span<const std::uint64_t> counts) 
 
 }  // namespace
 
-Status Relocated::copy_in(const Call& call, const device::PointerInfo& target,
-                          std::span<const Run> runs, const void* from,
-                          const device::PointerInfo& from_memory, void* to) {
+Status StagedCall::copy_in(const Call& call, const device::PointerInfo& target,
+                           std::span<const Run> runs, const void* from,
+                           const device::PointerInfo& from_memory, void* to) {
   for (const CopyRun& run : dense_copies(runs)) {
     TUTTI_RETURN_IF_ERROR(copies_.add(at(to, run.destination, call.element_bytes), target,
                                       at(from, run.source, call.element_bytes), from_memory,
@@ -44,25 +44,25 @@ Status Relocated::copy_in(const Call& call, const device::PointerInfo& target,
   return {};
 }
 
-Status Relocated::move_in(const Call& call, const ScopeRank& me, Place place, int device,
-                          bool move_send, bool move_recv, device::Api* api, Scratch& scratch,
-                          device::Stream stream) {
+Status StagedCall::move_in(const Call& call, const ScopeRank& me, StagingMemory memory, int device,
+                           bool move_send, bool move_recv, device::Api* api, Scratch& scratch,
+                           device::Stream stream) {
   copies_.use(api, stream);
-  TUTTI_RETURN_IF_ERROR(stage(call, me, place, device, move_send, move_recv, scratch));
+  TUTTI_RETURN_IF_ERROR(stage(call, me, memory, device, move_send, move_recv, scratch));
   return copies_.finish();
 }
 
-Status Relocated::stage(const Call& call, const ScopeRank& me, Place place, int device,
-                        bool move_send, bool move_recv, Scratch& scratch) {
+Status StagedCall::stage(const Call& call, const ScopeRank& me, StagingMemory memory, int device,
+                         bool move_send, bool move_recv, Scratch& scratch) {
   call_ = call;
   original_recv_ = call.recv;
   original_memory_ = call.recv_memory;
-  const device::PointerInfo target = place == Place::kDevice
+  const device::PointerInfo target = memory == StagingMemory::kDevice
                                          ? device::PointerInfo{device::MemoryKind::kDevice, device}
                                          : kHostMemory;
   auto lease = [&](std::uint64_t elements) {
     const Bytes bytes = elements * call.element_bytes;
-    return place == Place::kDevice ? scratch.device(device, bytes) : scratch.pinned(bytes);
+    return memory == StagingMemory::kDevice ? scratch.device(device, bytes) : scratch.pinned(bytes);
   };
   const auto sends = send_runs(call, me.rank, me.ranks);
   const auto recvs = recv_runs(call, me.rank, me.ranks);
@@ -134,7 +134,7 @@ Status Relocated::stage(const Call& call, const ScopeRank& me, Place place, int 
   return {};
 }
 
-Status Relocated::move_out() {
+Status StagedCall::move_out() {
   for (const CopyRun& run : out_) {
     TUTTI_RETURN_IF_ERROR(copies_.add(at(original_recv_, run.source, call_.element_bytes),
                                       original_memory_,
@@ -144,7 +144,7 @@ Status Relocated::move_out() {
   return copies_.finish();
 }
 
-void Relocated::abandon() {
+void StagedCall::abandon() {
   send_.abandon();
   recv_.abandon();
 }
