@@ -98,8 +98,8 @@ if [[ $what != measure ]]; then
   TUTTI_TEST_DEVICE=cuda timeout 200 "$build/tests/unit/runners/direct_test" >"$out/direct.txt" 2>&1
   echo "direct kernels: rc $? $(grep -E 'PASSED|FAILED' "$out/direct.txt" | head -n 1)" |
     tee -a "$out/check.txt"
-  TUTTI_TEST_DEVICE=cuda timeout 60 "$build/tests/unit/runners/call_board_test" >"$out/call-board.txt" 2>&1
-  echo "calls that differ: rc $? $(grep -E 'PASSED|FAILED' "$out/call-board.txt" | head -n 1)" |
+  TUTTI_TEST_DEVICE=cuda timeout 60 "$build/tests/unit/runners/call_records_test" >"$out/call-records.txt" 2>&1
+  echo "calls that differ: rc $? $(grep -E 'PASSED|FAILED' "$out/call-records.txt" | head -n 1)" |
     tee -a "$out/check.txt"
   ((gpus > 1)) || share_gpu
   for ranks in "${sizes[@]}"; do

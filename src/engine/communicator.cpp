@@ -13,7 +13,7 @@
 #include "base/log.hpp"
 #include "engine/compositions.hpp"
 #include "engine/placement.hpp"
-#include "runners/direct/lent_memory.hpp"
+#include "runners/direct/deferred_free.hpp"
 #include "runners/staged_call.hpp"
 
 namespace tutti::engine {
@@ -200,7 +200,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create_in(Origin& origin,
 Status Communicator::agree_on(const Status& unread, const std::vector<ExchangedFacts>& ranks) {
   TUTTI_RETURN_IF_ERROR(agree_configuration(unread, ranks));
   if (!inert_) {
-    free_what_was_lent();
+    free_deferred_memory();
     agree_placement(ranks);
     inert_ = !can_act();
   }
@@ -328,13 +328,13 @@ Communicator::~Communicator() {
     mpi_->set_look(nullptr);
   }
   give_back_host_memory(/*is_known=*/!is_complete_);
-  free_what_was_lent();
+  free_deferred_memory();
 }
 
 /// Of communicators that were freed earlier; this one may have no kernels of ours.
-void Communicator::free_what_was_lent() {
+void Communicator::free_deferred_memory() {
   if (!inert_ && process_.device() != nullptr) {
-    runners::free_lent_memory(*process_.device());
+    runners::free_deferred(*process_.device());
   }
 }
 

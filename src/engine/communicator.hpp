@@ -365,7 +365,7 @@ class Communicator {
   /// This rank's GPU: that of `device` >= 0, else the application's current one, else by local
   /// rank.
   Status choose_device(int device);
-  void free_what_was_lent();
+  void free_deferred_memory();
   /// Brings up the direct backend; the answer is agreed (direct_setup.cpp).
   Status setup_direct(select::Memory memory, int device);
   Status agree_direct(int device, std::string* refusal);

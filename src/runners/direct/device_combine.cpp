@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "device/kernels/direct_arguments.hpp"
-#include "runners/direct/lent_memory.hpp"
+#include "runners/direct/deferred_free.hpp"
 
 namespace tutti::runners {
 

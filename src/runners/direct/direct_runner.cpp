@@ -14,7 +14,7 @@
 
 #include "base/pause.hpp"
 #include "device/host_memory.hpp"
-#include "runners/direct/lent_memory.hpp"
+#include "runners/direct/deferred_free.hpp"
 #include "runners/staged_call.hpp"
 
 namespace tutti::runners {
@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::string_view kPacketsPrefix = "packets_";
 constexpr double kSelfTestTimeoutS = 20;
-constexpr double kMailTimeoutS = 20;
+constexpr double kFdExchangeTimeoutS = 20;
 /// How long a kernel that was told to give up may take to do so.
 constexpr double kGiveUpS = 10;
 /// How long a kernel may take to end where a peer's call differs and has the same shape: that peer
@@ -70,7 +70,7 @@ Result<std::unique_ptr<DirectRunner>> DirectRunner::create(device::Api& api, int
                   "direct is for at most " + std::to_string(kernels::kPeersMax) +
                       " ranks; this communicator has " + std::to_string(me.ranks));
   }
-  free_lent_memory(api);
+  free_deferred(api);
   std::unique_ptr<DirectRunner> self(new DirectRunner(api, device, me, scratch, options));
   TUTTI_RETURN_IF_ERROR(self->end_->reason());
   TUTTI_RETURN_IF_ERROR(self->load_kernels());
@@ -91,14 +91,14 @@ DirectRunner::~DirectRunner() {
     if (stream_ != nullptr) {
       StreamLine::of(api_, device_).abandon(api_, device_, stream_);
     }
-    return;  // A kernel that never ended may still use all of it, and what peers have lent.
+    return;  // A kernel that never ended may still use all of it, and memory of peers.
   }
-  Remains remains{.opened = std::move(opened_),
-                  .memories = std::move(lent_),
-                  .pinned = control_,
-                  .module = std::move(module_),
-                  .attendance = std::move(attendance_)};
-  free_when_alone(api_, device_, std::move(remains));
+  DeferredFree deferred{.opened = std::move(opened_),
+                        .memories = std::move(deferred_),
+                        .pinned = control_,
+                        .module = std::move(module_),
+                        .liveness = std::move(liveness_)};
+  free_when_alone(api_, device_, std::move(deferred));
 }
 
 void DirectRunner::begin_end() {
@@ -109,7 +109,7 @@ void DirectRunner::begin_end() {
   if (broken_ || std::exchange(has_ended_, true)) {
     return;
   }
-  attendance_.end();  // Now: the driver may be busy until the process ends.
+  liveness_.end();  // Now: the driver may be busy until the process ends.
   await_receivers();
   const device::RelaxedCapture relaxed(api_);
   if (stream_ != nullptr) {
@@ -123,10 +123,10 @@ void DirectRunner::begin_end() {
   }
   end_copies();  // Its streams end before the memory that they use goes.
   if (arena_ != nullptr) {
-    lent_.push_back(arena_);
+    deferred_.push_back(arena_);
   }
   if (StreamLine::of(api_, device_).is_quiet(api_)) {
-    let_go(api_, std::exchange(opened_, {}), attendance_);
+    close_peer_memory(api_, std::exchange(opened_, {}), liveness_);
   }
 }
 
@@ -137,10 +137,11 @@ void DirectRunner::await_receivers() {
   const auto start = Clock::now();
   for (int peer = 0; peer < me_.ranks; ++peer) {
     const std::uint64_t epoch = epochs_[static_cast<std::size_t>(peer)];
-    for (int looks = 0; (unawaited_ >> peer & 1) != 0 && !board_.has_completed(peer, epoch) &&
-                        board_.failed_peer() < 0 &&
-                        (looks % kLooksPerProcess != 0 || !attendance_.has_ended(peer)) &&
-                        (options_.timeout_s <= 0 || seconds_since(start) < options_.timeout_s);
+    for (int looks = 0;
+         (unawaited_ >> peer & 1) != 0 && !call_records_.has_completed(peer, epoch) &&
+         call_records_.failed_peer() < 0 &&
+         (looks % kLooksPerProcess != 0 || !liveness_.has_ended(peer)) &&
+         (options_.timeout_s <= 0 || seconds_since(start) < options_.timeout_s);
          ++looks) {
       usleep(50);
       if (options_.progress) {
@@ -152,7 +153,7 @@ void DirectRunner::await_receivers() {
 
 void DirectRunner::end_copies() {
   if (copies_ != nullptr) {
-    lent_.push_back(copies_->release_memory());
+    deferred_.push_back(copies_->release_memory());
     copies_.reset();
   }
 }
@@ -194,13 +195,13 @@ Status DirectRunner::make_memory() {
   control_ = static_cast<Control*>(words);
   control_->ended = ended_;
   epochs_.fill(options_.first_epoch);
-  attendance_ = Attendance::make();
-  return open_mail();
+  liveness_ = PeerLiveness::make();
+  return open_fd_exchange();
 }
 
-Status DirectRunner::open_mail() {
+Status DirectRunner::open_fd_exchange() {
   if (options_.sharing == device::Sharing::kDescriptor) {
-    TUTTI_ASSIGN_OR_RETURN(mail_, DescriptorMail::open());
+    TUTTI_ASSIGN_OR_RETURN(fd_exchange_, FdExchange::open());
   }
   return {};
 }
@@ -209,30 +210,30 @@ Result<DirectRunner::Handle> DirectRunner::handle_of(void* memory) const {
   Handle handle;
   TUTTI_ASSIGN_OR_RETURN(handle.memory, api_.export_memory(memory));
   handle.memory.sharing = options_.sharing;
-  if (mail_) {
-    handle.mail = mail_->address();
+  if (fd_exchange_) {
+    handle.fd_address = fd_exchange_->address();
   }
-  handle.card = attendance_.card();
+  handle.identity = liveness_.identity();
   return handle;
 }
 
 Result<std::vector<net::Descriptor>> DirectRunner::exchange_descriptors(
     std::span<const Handle> handles) {
-  std::vector<DescriptorMail::Address> addresses;
+  std::vector<FdExchange::Address> addresses;
   for (const Handle& handle : handles) {
-    addresses.push_back(handle.mail);
+    addresses.push_back(handle.fd_address);
   }
   const int own = handles[static_cast<std::size_t>(me_.rank)].memory.descriptor;
-  TUTTI_RETURN_IF_ERROR(mail_->send_to_all(addresses, me_.rank, own));
-  auto received = mail_->receive_from_all(me_.ranks, me_.rank, kMailTimeoutS);
-  mail_.reset();
+  TUTTI_RETURN_IF_ERROR(fd_exchange_->send_to_all(addresses, me_.rank, own));
+  auto received = fd_exchange_->receive_from_all(me_.ranks, me_.rank, kFdExchangeTimeoutS);
+  fd_exchange_.reset();
   return received;
 }
 
 Result<std::vector<void*>> DirectRunner::map(std::span<const Handle> handles, void* own) {
   std::vector<void*> memories;
   std::vector<net::Descriptor> descriptors(handles.size());  // Closed once they are mapped.
-  if (mail_) {
+  if (fd_exchange_) {
     TUTTI_ASSIGN_OR_RETURN(descriptors, exchange_descriptors(handles));
   }
   for (int peer = 0; peer < me_.ranks; ++peer) {
@@ -251,20 +252,20 @@ Result<std::vector<void*>> DirectRunner::map(std::span<const Handle> handles, vo
 }
 
 Status DirectRunner::open_peers(std::span<const Handle> handles) {
-  std::vector<Attendance::Card> cards;
+  std::vector<PeerLiveness::Identity> identities;
   for (const Handle& handle : handles) {
-    cards.push_back(handle.card);
+    identities.push_back(handle.identity);
   }
   TUTTI_ASSIGN_OR_RETURN(const auto arenas, map(handles, arena_));
-  return open_arenas(arenas, cards);
+  return open_arenas(arenas, identities);
 }
 
 Status DirectRunner::open_arenas(std::span<void* const> arenas,
-                                 std::span<const Attendance::Card> cards) {
-  attendance_.open(cards, me_.rank);
-  board_.set_own(me_.rank, attendance_.own_page());
+                                 std::span<const PeerLiveness::Identity> identities) {
+  liveness_.open(identities, me_.rank);
+  call_records_.set_own(me_.rank, liveness_.own_page());
   for (int peer = 0; peer < me_.ranks; ++peer) {
-    board_.set_peer(peer, attendance_.page_of(peer));
+    call_records_.set_peer(peer, liveness_.page_of(peer));
   }
   for (std::size_t peer = 0; peer < arenas.size(); ++peer) {
     arenas_[peer] = arenas[peer];
@@ -323,7 +324,7 @@ std::string DirectRunner::description() const {
 Result<DirectRunner::Handle> DirectRunner::make_copies() {
   opened_before_copies_ = opened_.size();
   TUTTI_ASSIGN_OR_RETURN(copies_, CopyStaging::create(api_, device_, me_, options_.sharing));
-  TUTTI_RETURN_IF_ERROR(open_mail());
+  TUTTI_RETURN_IF_ERROR(open_fd_exchange());
   return handle_of(copies_->memory());
 }
 
@@ -332,7 +333,7 @@ void DirectRunner::drop_copies() {
     static_cast<void>(api_.close_memory(opened_[i]));
   }
   opened_.resize(std::min(opened_.size(), opened_before_copies_));
-  mail_.reset();
+  fd_exchange_.reset();
   end_copies();  // Peers may not have closed it yet: it goes with the rest.
 }
 
@@ -343,7 +344,7 @@ Status DirectRunner::open_copies(std::span<const Handle> handles) {
 }
 
 Status DirectRunner::self_test() {
-  attendance_.close_files();
+  liveness_.close_files();
   return test_by(&DirectRunner::carry);
 }
 
@@ -554,7 +555,7 @@ void DirectRunner::describe(Planned* launch, const Call& call, const DirectLaunc
   for (std::size_t peer = 0; peer < launch->rounds.size(); ++peer) {
     if (launch->rounds[peer] > 0) {
       launch->entries[peer] = {.number = numbers_[peer] + 1,
-                               .form = CallBoard::Entry::form_of(
+                               .form = CallRecords::Entry::form_of(
                                    call, launch->arguments.pair_warps[peer], launch->rounds[peer]),
                                .send_bytes = pieces.send_bytes[peer],
                                .recv_bytes = pieces.recv_bytes[peer]};
@@ -579,7 +580,7 @@ void DirectRunner::note_awaited(const DirectLaunch& launch) {
 
 void DirectRunner::set_completed() {
   for (int peer = 0; peer < me_.ranks; ++peer) {
-    board_.set_completed(peer, epochs_[static_cast<std::size_t>(peer)]);
+    call_records_.set_completed(peer, epochs_[static_cast<std::size_t>(peer)]);
   }
 }
 
@@ -587,7 +588,7 @@ Status DirectRunner::carry(const Call& call) {
   Planned next = planned(call);
   for (int peer = 0; peer < me_.ranks; ++peer) {
     if ((next.send_only_peers >> peer & 1) != 0 &&
-        board_.has_completed(peer, epochs_[static_cast<std::size_t>(peer)])) {
+        call_records_.has_completed(peer, epochs_[static_cast<std::size_t>(peer)])) {
       next.arguments.unawaited |= 1U << peer;
     }
   }
@@ -656,7 +657,7 @@ Status DirectRunner::copy_chunks(const Call& call) {
 void DirectRunner::announce(const Planned& launch) {
   for (int peer = 0; peer < me_.ranks; ++peer) {
     if (const auto& entry = launch.entries[static_cast<std::size_t>(peer)]; entry.number > 0) {
-      board_.write(peer, entry);
+      call_records_.write(peer, entry);
     }
   }
 }
@@ -690,10 +691,10 @@ bool DirectRunner::is_done(const DirectLaunch& launch) const {
 }
 
 std::string DirectRunner::gone_peer() const {
-  if (const int peer = attendance_.dead_peer(); peer >= 0) {
+  if (const int peer = liveness_.dead_peer(); peer >= 0) {
     return "the process of rank " + std::to_string(peer) + " is gone";
   }
-  if (const int peer = board_.failed_peer(); peer >= 0) {
+  if (const int peer = call_records_.failed_peer(); peer >= 0) {
     return "rank " + std::to_string(peer) + " makes no more calls here, after an error of its own";
   }
   return "";
@@ -705,14 +706,15 @@ DirectRunner::Mismatch DirectRunner::compare(std::uint32_t* unchecked, const Pla
     if ((*unchecked >> peer & 1) == 0) {
       continue;
     }
-    const CallBoard::Entry& own = launch.entries[static_cast<std::size_t>(peer)];
-    CallBoard::Entry theirs;
-    const auto found = board_.find(peer, own.number, &theirs);
-    if (found == CallBoard::Found::kEntry ? !own.fits(theirs)
-                                          : found == CallBoard::Found::kBehind && is_complete) {
-      return {peer, found == CallBoard::Found::kEntry ? theirs : CallBoard::Entry()};
+    const CallRecords::Entry& own = launch.entries[static_cast<std::size_t>(peer)];
+    CallRecords::Entry theirs;
+    const auto found = call_records_.find(peer, own.number, &theirs);
+    if (found == CallRecords::Found::kEntry ? !own.fits(theirs)
+                                            : found == CallRecords::Found::kBehind && is_complete) {
+      return {peer, found == CallRecords::Found::kEntry ? theirs : CallRecords::Entry()};
     }
-    if (found != CallBoard::Found::kBehind && (found != CallBoard::Found::kBusy || is_complete)) {
+    if (found != CallRecords::Found::kBehind &&
+        (found != CallRecords::Found::kBusy || is_complete)) {
       *unchecked &= ~(1U << peer);
     }
   }
@@ -721,7 +723,7 @@ DirectRunner::Mismatch DirectRunner::compare(std::uint32_t* unchecked, const Pla
 
 Status DirectRunner::end_mismatch(const Planned& launch, std::uint32_t unchecked,
                                   const Mismatch& mismatch) {
-  const CallBoard::Entry& own = launch.entries[static_cast<std::size_t>(mismatch.peer)];
+  const CallRecords::Entry& own = launch.entries[static_cast<std::size_t>(mismatch.peer)];
   Status status(ErrorCode::kMismatch,
                 "direct: rank " + std::to_string(mismatch.peer) +
                     (mismatch.theirs.number == 0 ? " makes another call"
@@ -730,10 +732,10 @@ Status DirectRunner::end_mismatch(const Planned& launch, std::uint32_t unchecked
                     "; give all ranks the same collective, root and sizes");
   const auto is_in_step = [&] {
     for (int peer = 0; peer < me_.ranks; ++peer) {
-      const CallBoard::Entry& mine = launch.entries[static_cast<std::size_t>(peer)];
-      CallBoard::Entry theirs;
+      const CallRecords::Entry& mine = launch.entries[static_cast<std::size_t>(peer)];
+      CallRecords::Entry theirs;
       if ((unchecked >> peer & 1) != 0 &&
-          (board_.find(peer, mine.number, &theirs) != CallBoard::Found::kEntry ||
+          (call_records_.find(peer, mine.number, &theirs) != CallRecords::Found::kEntry ||
            mine.shape() != theirs.shape())) {
         return false;
       }
@@ -831,7 +833,7 @@ Status DirectRunner::wait(const Planned& launch, double timeout_s) {
 /// A plain store: the driver may let no thread in before something was ended.
 void DirectRunner::close() {
   broken_ = true;
-  board_.set_failed();
+  call_records_.set_failed();
   std::atomic_ref(control_->closed).store(1, std::memory_order_release);
 }
 

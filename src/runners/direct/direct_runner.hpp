@@ -32,12 +32,12 @@
 
 #include "device/device.hpp"
 #include "runners/common_end.hpp"
-#include "runners/direct/attendance.hpp"
-#include "runners/direct/call_board.hpp"
+#include "runners/direct/call_records.hpp"
 #include "runners/direct/copy_staging.hpp"
-#include "runners/direct/descriptor_mail.hpp"
+#include "runners/direct/fd_exchange.hpp"
 #include "runners/direct/kernel_module.hpp"
 #include "runners/direct/launch.hpp"
+#include "runners/direct/peer_liveness.hpp"
 #include "runners/runner.hpp"
 #include "runners/scratch.hpp"
 #include "runners/stream_calls.hpp"
@@ -60,8 +60,8 @@ class DirectRunner : public Runner {
   /// What a rank gives to the others of the communicator.
   struct Handle {
     device::IpcHandle memory{};
-    DescriptorMail::Address mail;
-    Attendance::Card card;
+    FdExchange::Address fd_address;
+    PeerLiveness::Identity identity;
   };
 
   /// Loads the kernels and makes the arena. Local.
@@ -81,7 +81,8 @@ class DirectRunner : public Runner {
   /// but for kDescriptor, where it takes all ranks.
   Status open_peers(std::span<const Handle> handles);
   /// The same for ranks that are in this process (tests): their arenas' addresses.
-  Status open_arenas(std::span<void* const> arenas, std::span<const Attendance::Card> cards = {});
+  Status open_arenas(std::span<void* const> arenas,
+                     std::span<const PeerLiveness::Identity> identities = {});
   void* arena() const { return arena_; }
   /// Data of all peers through the real mappings, within some seconds. Collective.
   Status self_test();
@@ -123,14 +124,14 @@ class DirectRunner : public Runner {
         options_(options),
         end_(options.end) {}
   Status load_kernels();
-  Status open_mail();
+  Status open_fd_exchange();
   Result<Handle> handle_of(void* memory) const;
   /// All ranks' memory in rank order, `own` among it; as open_peers().
   Result<std::vector<void*>> map(std::span<const Handle> handles, void* own);
   Result<std::vector<net::Descriptor>> exchange_descriptors(std::span<const Handle> handles);
   Status make_memory();
   void await_receivers();
-  /// The copies' memory is lent_ from then on.
+  /// The copies' memory is in deferred_ from then on.
   void end_copies();
   Status warm();
   device::LaunchShape shape_of(const DirectLaunch& launch) const;
@@ -146,7 +147,7 @@ class DirectRunner : public Runner {
   Status copy_input(Call* call, device::Stream stream, Lease* copy);
   /// A launch with this communicator's arenas and epochs, and what the peers are told of it.
   struct Planned : DirectLaunch {
-    std::array<CallBoard::Entry, device::kernels::kPeersMax> entries{};  ///< Number 0: none.
+    std::array<CallRecords::Entry, device::kernels::kPeersMax> entries{};  ///< Number 0: none.
   };
   /// The launch of a call; the next one, on all ranks.
   Planned planned(const Call& call);
@@ -161,7 +162,7 @@ class DirectRunner : public Runner {
   /// A peer's call that is not the one that this rank makes.
   struct Mismatch {
     int peer = -1;  ///< -1: none.
-    CallBoard::Entry theirs;
+    CallRecords::Entry theirs;
   };
   /// Looks at the peers in `unchecked`, and clears those whose calls are right. `is_complete`: the
   /// launch has ended, so all peers have made theirs.
@@ -207,14 +208,14 @@ class DirectRunner : public Runner {
   void* arena_ = nullptr;
   device::kernels::Word* ended_ = nullptr;  ///< Behind the arena's slots.
   std::array<void*, device::kernels::kPeersMax> arenas_{};
-  std::optional<DescriptorMail> mail_;  ///< kDescriptor, until the peers have been opened.
+  std::optional<FdExchange> fd_exchange_;  ///< kDescriptor, until the peers have been opened.
   std::vector<void*> opened_;
   std::size_t opened_before_copies_ = 0;
-  Attendance attendance_;
-  CallBoard board_;          ///< On pages of attendance_.
-  std::vector<void*> lent_;  ///< Memory that peers may have mapped, after its use.
-  bool has_ended_ = false;   ///< In order.
-  std::string gone_;         ///< What the last look() found, if it found anything.
+  PeerLiveness liveness_;
+  CallRecords call_records_;     ///< On pages of liveness_.
+  std::vector<void*> deferred_;  ///< Memory that peers may have mapped, after its use.
+  bool has_ended_ = false;       ///< In order.
+  std::string gone_;             ///< What the last look() found, if it found anything.
   Control* control_ = nullptr;
   std::array<std::uint64_t, device::kernels::kPeersMax> epochs_{};
   std::array<std::uint64_t, device::kernels::kPeersMax> numbers_{};  ///< Calls of each pair.

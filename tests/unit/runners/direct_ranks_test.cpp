@@ -17,9 +17,9 @@
 
 #include "device/device.hpp"
 #include "device/host_memory.hpp"
-#include "runners/direct/attendance.hpp"
+#include "runners/direct/deferred_free.hpp"
 #include "runners/direct/direct_runner.hpp"
-#include "runners/direct/lent_memory.hpp"
+#include "runners/direct/peer_liveness.hpp"
 #include "runners/stream_calls.hpp"
 #include "support/forked_ranks.hpp"
 
@@ -63,7 +63,7 @@ struct Rank {
     CHILD_OK(own.status());
     const auto handles = gathered(shared, rank, *own);
     for (const auto& handle : handles) {
-      processes.push_back(handle.card.process);
+      processes.push_back(handle.identity.process);
     }
     CHILD_OK(runner->open_peers(handles));
     shared.barrier();
@@ -248,9 +248,9 @@ TEST(DirectRanks, wait__a_rank_that_was_ready_sooner_may_end) {
   EXPECT_EQ(answers, test::all_well(3));
 }
 
-/// Both kinds of memory that a runner lends.
-struct LentMemory {
-  explicit LentMemory(Rank& rank)
+/// Both kinds of a runner's memory that peers map.
+struct MappedMemory {
+  explicit MappedMemory(Rank& rank)
       : api(*rank.api), memories{rank.runner->arena(), rank.runner->copies().memory()} {}
   /// How many the device still has.
   int count() const {
@@ -269,22 +269,22 @@ TEST(DirectRanks, end__memory_stays_as_long_as_a_peer_has_it_mapped) {
     std::string started = self.start(60);
     started += self.start_copies();
     CHILD_EXPECT(started.empty(), started);
-    const LentMemory lent(self);
-    CHILD_EXPECT(lent.count() == 2, std::to_string(lent.count()));
+    const MappedMemory mapped(self);
+    CHILD_EXPECT(mapped.count() == 2, std::to_string(mapped.count()));
     if (rank == 0) {
       self.runner.reset();  // The peer does not end before this has.
-      CHILD_EXPECT(lent.count() == 2, std::to_string(lent.count()));
-      free_lent_memory(*self.api);
-      CHILD_EXPECT(lent.count() == 2, std::to_string(lent.count()));
+      CHILD_EXPECT(mapped.count() == 2, std::to_string(mapped.count()));
+      free_deferred(*self.api);
+      CHILD_EXPECT(mapped.count() == 2, std::to_string(mapped.count()));
     }
     shared.barrier();
     if (rank == 1) {
       self.runner.reset();
-      CHILD_EXPECT(lent.count() == 0, std::to_string(lent.count()));
+      CHILD_EXPECT(mapped.count() == 0, std::to_string(mapped.count()));
     }
     shared.barrier();
-    free_lent_memory(*self.api);
-    CHILD_EXPECT(lent.count() == 0, std::to_string(lent.count()));
+    free_deferred(*self.api);
+    CHILD_EXPECT(mapped.count() == 0, std::to_string(mapped.count()));
     return "";
   });
   EXPECT_EQ(answers, test::all_well(2));
@@ -296,7 +296,7 @@ TEST(DirectRanks, end__memory_stays_beside_a_call_that_came_while_peers_were_wai
     std::string started = self.start(60);
     started += self.start_copies();
     CHILD_EXPECT(started.empty(), started);
-    const LentMemory lent(self);
+    const MappedMemory mapped(self);
     if (rank == 1) {
       shared.barrier();
       self.runner.reset();
@@ -313,11 +313,11 @@ TEST(DirectRanks, end__memory_stays_beside_a_call_that_came_while_peers_were_wai
       self.runner.reset();
       later.join();
       CHILD_OK(begun);
-      CHILD_EXPECT(lent.count() == 2, std::to_string(lent.count()));
+      CHILD_EXPECT(mapped.count() == 2, std::to_string(mapped.count()));
     }
     wait_for_end(self.processes[1]);
-    free_lent_memory(*self.api);
-    CHILD_EXPECT(lent.count() == 0, std::to_string(lent.count()));
+    free_deferred(*self.api);
+    CHILD_EXPECT(mapped.count() == 0, std::to_string(mapped.count()));
     return "";
   });
   EXPECT_EQ(answers, test::all_well(2));
@@ -329,12 +329,12 @@ TEST(DirectRanks, begin_end__of_all_is_enough_to_free_it) {
     std::string started = self.start(60);
     started += self.start_copies();
     CHILD_EXPECT(started.empty(), started);
-    const LentMemory lent(self);
+    const MappedMemory mapped(self);
     self.runner->begin_end();
-    CHILD_EXPECT(lent.count() == 2, std::to_string(lent.count()));
+    CHILD_EXPECT(mapped.count() == 2, std::to_string(mapped.count()));
     shared.barrier();
     self.runner.reset();
-    CHILD_EXPECT(lent.count() == 0, std::to_string(lent.count()));
+    CHILD_EXPECT(mapped.count() == 0, std::to_string(mapped.count()));
     return "";
   });
   EXPECT_EQ(answers, test::all_well(3));
@@ -350,20 +350,20 @@ TEST(DirectRanks, end__a_dead_peer_holds_no_memory) {
       raise(SIGKILL);
     }
     wait_for_end(self.processes[1]);
-    const LentMemory lent(self);
+    const MappedMemory mapped(self);
     self.runner.reset();
-    CHILD_EXPECT(lent.count() == 0, std::to_string(lent.count()));
+    CHILD_EXPECT(mapped.count() == 0, std::to_string(mapped.count()));
     return "";
   });
   EXPECT_EQ(answers, (std::vector<std::string>{"", "died of signal 9"}));
 }
 
-TEST(Attendance, dead_peer__is_whose_process_ended_before_it_told) {
+TEST(PeerLiveness, dead_peer__is_whose_process_ended_before_it_told) {
   for (const bool tells : {true, false}) {
     const auto answers = test::in_ranks(2, [&](int rank, test::Shared& shared) -> std::string {
-      Attendance self = Attendance::make();
-      const auto cards = gathered(shared, rank, self.card());
-      self.open(cards, rank);
+      PeerLiveness self = PeerLiveness::make();
+      const auto identities = gathered(shared, rank, self.identity());
+      self.open(identities, rank);
       shared.barrier();
       self.close_files();
       CHILD_EXPECT(self.dead_peer() == -1, std::to_string(self.dead_peer()));
@@ -380,7 +380,7 @@ TEST(Attendance, dead_peer__is_whose_process_ended_before_it_told) {
       shared.barrier();
       CHILD_EXPECT(!self.is_alone(), "alone while it may have memory mapped");
       shared.barrier();
-      wait_for_end(cards[0].process);
+      wait_for_end(identities[0].process);
       CHILD_EXPECT(self.dead_peer() == (tells ? -1 : 0), std::to_string(self.dead_peer()));
       CHILD_EXPECT(self.is_alone(), "not alone");
       return "";
@@ -389,10 +389,10 @@ TEST(Attendance, dead_peer__is_whose_process_ended_before_it_told) {
   }
 }
 
-TEST(Attendance, is_alone__once_the_peer_has_left) {
+TEST(PeerLiveness, is_alone__once_the_peer_has_left) {
   const auto answers = test::in_ranks(2, [&](int rank, test::Shared& shared) -> std::string {
-    Attendance self = Attendance::make();
-    self.open(gathered(shared, rank, self.card()), rank);
+    PeerLiveness self = PeerLiveness::make();
+    self.open(gathered(shared, rank, self.identity()), rank);
     shared.barrier();
     self.end();
     CHILD_EXPECT(!self.is_alone(), "alone at once");
@@ -406,11 +406,11 @@ TEST(Attendance, is_alone__once_the_peer_has_left) {
   EXPECT_EQ(answers, test::all_well(2));
 }
 
-TEST(Attendance, open__who_cannot_be_seen_is_taken_to_be_there) {
-  Attendance self = Attendance::make();
-  Attendance::Card unseen;
-  const Attendance::Card cards[] = {self.card(), unseen};
-  self.open(cards, 0);
+TEST(PeerLiveness, open__who_cannot_be_seen_is_taken_to_be_there) {
+  PeerLiveness self = PeerLiveness::make();
+  PeerLiveness::Identity unseen;
+  const PeerLiveness::Identity identities[] = {self.identity(), unseen};
+  self.open(identities, 0);
   EXPECT_EQ(self.dead_peer(), -1);
   EXPECT_TRUE(self.is_alone());  // As far as it can be seen.
 }

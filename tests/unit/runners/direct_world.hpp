@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "runners/direct/deferred_free.hpp"
 #include "runners/direct/direct_runner.hpp"
-#include "runners/direct/lent_memory.hpp"
 #include "runners/stream_line.hpp"
 #include "select/shape.hpp"
 
@@ -409,7 +409,7 @@ class DirectWorld {
     scratch_ = std::make_unique<runners::Scratch>(api_.get(), Bytes{1} << 30);
     std::vector<void*> arenas;
     std::vector<void*> memories;
-    std::vector<runners::Attendance::Card> cards;
+    std::vector<runners::PeerLiveness::Identity> identities;
     for (int rank = 0; rank < ranks; ++rank) {
       devices_.push_back(host ? rank : 0);
       auto runner = runners::DirectRunner::create(
@@ -430,7 +430,7 @@ class DirectWorld {
         ADD_FAILURE() << handle.status().message();
         return;
       }
-      cards.push_back(handle->card);
+      identities.push_back(handle->identity);
       const auto copies = runners_.back()->make_copies();
       if (!copies.ok()) {
         ADD_FAILURE() << copies.status().message();
@@ -447,7 +447,7 @@ class DirectWorld {
       }
     }
     for (auto& runner : runners_) {
-      const Status status = runner->open_arenas(arenas, cards);
+      const Status status = runner->open_arenas(arenas, identities);
       EXPECT_TRUE(status.ok()) << status.message();
       runner->copies().set_memories(memories);
     }
@@ -596,7 +596,7 @@ class DirectWorld {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
     }
-    runners::free_lent_memory(*api_);
+    runners::free_deferred(*api_);
     return true;
   }
 

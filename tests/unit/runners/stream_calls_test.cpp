@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "device/host_memory.hpp"
+#include "runners/direct/deferred_free.hpp"
 #include "runners/direct/direct_runner.hpp"
-#include "runners/direct/lent_memory.hpp"
 
 namespace tutti::runners {
 namespace {
@@ -155,11 +155,11 @@ TEST_F(StreamCallsTest, end__of_another_communicator_does_not_wait_for_these_cal
   runner->reset();
   EXPECT_EQ(done_, 0);
   EXPECT_FALSE(is_freed());
-  free_lent_memory(*api_);
+  free_deferred(*api_);
   EXPECT_EQ(done_, 0);
   gate_.release();
   EXPECT_TRUE(calls.drain().ok());
-  free_lent_memory(*api_);
+  free_deferred(*api_);
   EXPECT_TRUE(is_freed());
   is_over.release();
   opens.join();

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "runners/direct/attendance.hpp"
+#include "runners/direct/peer_liveness.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "runners/direct/call_board.hpp"
+#include "runners/direct/call_records.hpp"
 
 namespace tutti::runners {
 namespace {
@@ -28,9 +28,9 @@ std::atomic_ref<std::uint64_t> word_of(const SharedSegment& segment) {
 
 }  // namespace
 
-Attendance Attendance::make() {
-  Attendance self;
-  const Bytes bytes = kPageAt + CallBoard::kPageBytes;
+PeerLiveness PeerLiveness::make() {
+  PeerLiveness self;
+  const Bytes bytes = kPageAt + CallRecords::kPageBytes;
   auto made = SharedSegment::make(bytes);
   if (made.ok() && (*made)->reserve(0, bytes).ok()) {
     self.own_ = std::move(*made);
@@ -38,26 +38,26 @@ Attendance Attendance::make() {
   return self;
 }
 
-Attendance::Card Attendance::card() const {
-  Card card;
+PeerLiveness::Identity PeerLiveness::identity() const {
+  Identity identity;
   if (own_ != nullptr) {
-    card.ticket = own_->ticket();
+    identity.ticket = own_->ticket();
   }
-  card.process = HostProcess::self();
-  return card;
+  identity.process = HostProcess::self();
+  return identity;
 }
 
-void Attendance::open(std::span<const Card> cards, int self) {
-  for (int rank = 0; rank < static_cast<int>(cards.size()); ++rank) {
-    const Card& card = cards[static_cast<std::size_t>(rank)];
+void PeerLiveness::open(std::span<const Identity> identities, int self) {
+  for (int rank = 0; rank < static_cast<int>(identities.size()); ++rank) {
+    const Identity& identity = identities[static_cast<std::size_t>(rank)];
     // In another process name space the number means nothing, or somebody else.
-    if (rank == self || !card.process.can_be_looked_at() || !card.process.runs()) {
+    if (rank == self || !identity.process.can_be_looked_at() || !identity.process.runs()) {
       continue;
     }
-    Peer peer{.rank = rank, .process = card.process, .segment = nullptr};
+    Peer peer{.rank = rank, .process = identity.process, .segment = nullptr};
     Status status(ErrorCode::kUnavailable, "it could make none");
-    if (card.ticket.descriptor >= 0) {
-      auto opened = SharedSegment::open(card.ticket);
+    if (identity.ticket.descriptor >= 0) {
+      auto opened = SharedSegment::open(identity.ticket);
       status = opened.status();
       peer.segment = opened.ok() ? std::move(*opened) : nullptr;
     }
@@ -70,7 +70,7 @@ void Attendance::open(std::span<const Card> cards, int self) {
   }
 }
 
-void Attendance::close_files() {
+void PeerLiveness::close_files() {
   if (own_ != nullptr) {
     own_->close_file();
   }
@@ -81,32 +81,32 @@ void Attendance::close_files() {
   }
 }
 
-void* Attendance::own_page() const { return own_ == nullptr ? nullptr : own_->data() + kPageAt; }
+void* PeerLiveness::own_page() const { return own_ == nullptr ? nullptr : own_->data() + kPageAt; }
 
-void* Attendance::page_of(int rank) const {
+void* PeerLiveness::page_of(int rank) const {
   const auto peer = std::find_if(peers_.begin(), peers_.end(), [rank](const Peer& other) {
     return other.rank == rank && other.segment != nullptr;
   });
   return peer == peers_.end() ? nullptr : peer->segment->data() + kPageAt;
 }
 
-void Attendance::end() {
+void PeerLiveness::end() {
   if (own_ != nullptr) {
     word_of(*own_).store(kEnded, std::memory_order_release);
   }
 }
 
-void Attendance::leave() {
+void PeerLiveness::leave() {
   if (own_ != nullptr) {
     word_of(*own_).store(kLeft, std::memory_order_release);
   }
 }
 
-std::uint64_t Attendance::Peer::word() const {
+std::uint64_t PeerLiveness::Peer::word() const {
   return segment == nullptr ? 0 : word_of(*segment).load(std::memory_order_acquire);
 }
 
-int Attendance::dead_peer() const {
+int PeerLiveness::dead_peer() const {
   // The word last: who has ended told it before.
   const auto dead = std::find_if(peers_.begin(), peers_.end(), [](const Peer& peer) {
     return !peer.process.runs() && peer.word() == 0;
@@ -114,13 +114,13 @@ int Attendance::dead_peer() const {
   return dead == peers_.end() ? -1 : dead->rank;
 }
 
-bool Attendance::has_ended(int rank) const {
+bool PeerLiveness::has_ended(int rank) const {
   return std::none_of(peers_.begin(), peers_.end(), [rank](const Peer& peer) {
     return peer.rank == rank && peer.word() == 0 && peer.process.runs();
   });
 }
 
-bool Attendance::is_alone() const {
+bool PeerLiveness::is_alone() const {
   return std::all_of(peers_.begin(), peers_.end(),
                      [](const Peer& peer) { return peer.word() == kLeft || !peer.process.runs(); });
 }

@@ -21,24 +21,24 @@
 
 namespace tutti::runners {
 
-class Attendance {
+class PeerLiveness {
  public:
   /// What a rank gives to the others. Fixed size, to be sent as bytes.
-  struct Card {
+  struct Identity {
     SegmentTicket ticket;  ///< No descriptor: there is no word.
     HostProcess process;
   };
 
   /// This rank's own part; where it cannot be made the others see only its process.
-  static Attendance make();
-  Card card() const;
+  static PeerLiveness make();
+  Identity identity() const;
   /// In rank order, own included.
-  void open(std::span<const Card> cards, int self);
+  void open(std::span<const Identity> identities, int self);
   /// Once all ranks are through with open(); saves descriptors.
   void close_files();
 
-  /// Memory of this rank's, of another's: a page that only its rank writes (call_board.hpp). Null:
-  /// there is none.
+  /// Memory of this rank's, of another's: a page that only its rank writes (call_records.hpp).
+  /// Null: there is none.
   void* own_page() const;
   void* page_of(int rank) const;
 

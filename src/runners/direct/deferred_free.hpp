@@ -20,26 +20,27 @@
 #include <vector>
 
 #include "device/device.hpp"
-#include "runners/direct/attendance.hpp"
 #include "runners/direct/kernel_module.hpp"
+#include "runners/direct/peer_liveness.hpp"
 
 namespace tutti::runners {
 
-struct Remains {
+/// What one communicator has on a GPU at its end.
+struct DeferredFree {
   std::vector<void*> opened{};    ///< Memory of peers, mapped here.
   std::vector<void*> memories{};  ///< Of the device; peers may have it mapped.
   void* pinned = nullptr;
   KernelModule module{};
-  Attendance attendance{};
+  PeerLiveness liveness{};
 };
 
-/// Closes memory of peers and tells them.
-void let_go(device::Api& api, const std::vector<void*>& opened, Attendance& attendance);
-/// Takes `remains` on `device` and frees them as soon as their attendance has nobody left, for
-/// which it waits some tenths of a second, and the GPU is quiet. `api` must live when
-/// free_lent_memory() is called with it.
-void free_when_alone(device::Api& api, int device, Remains remains);
+/// Closes memory of peers, and tells them so.
+void close_peer_memory(device::Api& api, const std::vector<void*>& opened, PeerLiveness& liveness);
+/// Takes what `deferred` names on `device` and frees it as soon as no peer is left, for which it
+/// waits some tenths of a second, and the GPU is quiet. `api` must live when free_deferred() is
+/// called with it.
+void free_when_alone(device::Api& api, int device, DeferredFree deferred);
 /// Frees what may be by now of what the above had to keep.
-void free_lent_memory(device::Api& api);
+void free_deferred(device::Api& api);
 
 }  // namespace tutti::runners

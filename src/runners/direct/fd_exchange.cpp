@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "runners/direct/descriptor_mail.hpp"
+#include "runners/direct/fd_exchange.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -24,20 +24,20 @@ using Clock = std::chrono::steady_clock;
 
 constexpr time_t kSendTimeoutS = 10;
 
-struct Letter {
+struct Datagram {
   std::array<std::uint64_t, 2> secret{};  ///< The receiver's.
   std::int32_t from = -1;
 };
 
-Status no_mail(const char* what) {
+Status exchange_error(const char* what) {
   return Status(ErrorCode::kUnavailable, std::string("descriptors for the ranks of this node: ") +
                                              what + ": " + std::strerror(errno));
 }
 
-/// One letter that waits in the queue; nothing: a stranger's, or one without a descriptor.
-std::optional<std::pair<Letter, net::Descriptor>> take(int socket) {
-  Letter letter;
-  iovec part{&letter, sizeof letter};
+/// One datagram that waits in the queue; nothing: a stranger's, or one without a descriptor.
+std::optional<std::pair<Datagram, net::Descriptor>> take(int socket) {
+  Datagram datagram;
+  iovec part{&datagram, sizeof datagram};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = &part;
@@ -58,42 +58,42 @@ std::optional<std::pair<Letter, net::Descriptor>> take(int socket) {
       }
     }
   }
-  if (got != sizeof letter || descriptors != 1 || descriptor.get() < 0) {
+  if (got != sizeof datagram || descriptors != 1 || descriptor.get() < 0) {
     return std::nullopt;
   }
-  return std::pair(letter, std::move(descriptor));
+  return std::pair(datagram, std::move(descriptor));
 }
 
 }  // namespace
 
-Result<DescriptorMail> DescriptorMail::open() {
-  DescriptorMail mail;
-  mail.socket_.reset(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+Result<FdExchange> FdExchange::open() {
+  FdExchange self;
+  self.socket_.reset(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_un bound{};
   bound.sun_family = AF_UNIX;
   // With no name at all the kernel gives one of its own.
-  if (mail.socket_.get() < 0 ||
-      bind(mail.socket_.get(), reinterpret_cast<sockaddr*>(&bound), sizeof(sa_family_t)) != 0) {
-    return no_mail("no socket");
+  if (self.socket_.get() < 0 ||
+      bind(self.socket_.get(), reinterpret_cast<sockaddr*>(&bound), sizeof(sa_family_t)) != 0) {
+    return exchange_error("no socket");
   }
   const timeval timeout{.tv_sec = kSendTimeoutS, .tv_usec = 0};
   socklen_t bytes = sizeof bound;
-  if (setsockopt(mail.socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout) != 0 ||
-      getsockname(mail.socket_.get(), reinterpret_cast<sockaddr*>(&bound), &bytes) != 0) {
-    return no_mail("no socket");
+  if (setsockopt(self.socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout) != 0 ||
+      getsockname(self.socket_.get(), reinterpret_cast<sockaddr*>(&bound), &bytes) != 0) {
+    return exchange_error("no socket");
   }
-  Address& address = mail.address_;
+  Address& address = self.address_;
   address.name_bytes = bytes - static_cast<socklen_t>(offsetof(sockaddr_un, sun_path));
   if (address.name_bytes > address.name.size()) {
     errno = ENAMETOOLONG;
-    return no_mail("no socket");
+    return exchange_error("no socket");
   }
   std::memcpy(address.name.data(), bound.sun_path, address.name_bytes);
   TUTTI_RETURN_IF_ERROR(system_random(address.secret.data(), sizeof address.secret));
-  return mail;
+  return self;
 }
 
-Status DescriptorMail::send_to_all(std::span<const Address> all, int self, int descriptor) const {
+Status FdExchange::send_to_all(std::span<const Address> all, int self, int descriptor) const {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (rank == static_cast<std::size_t>(self)) {
       continue;
@@ -103,8 +103,8 @@ Status DescriptorMail::send_to_all(std::span<const Address> all, int self, int d
     const std::size_t name_bytes =
         std::min<std::size_t>(all[rank].name_bytes, all[rank].name.size());
     std::memcpy(to.sun_path, all[rank].name.data(), name_bytes);
-    Letter letter{all[rank].secret, self};
-    iovec part{&letter, sizeof letter};
+    Datagram datagram{all[rank].secret, self};
+    iovec part{&datagram, sizeof datagram};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
     msghdr message{};
     message.msg_name = &to;
@@ -120,15 +120,15 @@ Status DescriptorMail::send_to_all(std::span<const Address> all, int self, int d
     std::memcpy(CMSG_DATA(rights), &descriptor, sizeof descriptor);
     if (sendmsg(socket_.get(), &message, MSG_NOSIGNAL) < 0) {
       const std::string what = "rank " + std::to_string(rank) + " cannot be reached";
-      return errno == EAGAIN ? Status(ErrorCode::kTimeout, no_mail(what.c_str()).message())
-                             : no_mail(what.c_str());
+      return errno == EAGAIN ? Status(ErrorCode::kTimeout, exchange_error(what.c_str()).message())
+                             : exchange_error(what.c_str());
     }
   }
   return {};
 }
 
-Result<std::vector<net::Descriptor>> DescriptorMail::receive_from_all(int ranks, int self,
-                                                                      double timeout_s) const {
+Result<std::vector<net::Descriptor>> FdExchange::receive_from_all(int ranks, int self,
+                                                                  double timeout_s) const {
   std::vector<net::Descriptor> received(static_cast<std::size_t>(ranks));
   const auto end = Clock::now() + std::chrono::duration<double>(timeout_s);
   for (int missing = ranks - 1; missing > 0;) {
@@ -141,14 +141,14 @@ Result<std::vector<net::Descriptor>> DescriptorMail::receive_from_all(int ranks,
     if (poll(&waiting, 1, static_cast<int>(left_s * 1000) + 1) <= 0) {
       continue;
     }
-    auto letter = take(socket_.get());
-    if (!letter || letter->first.secret != address_.secret || letter->first.from < 0 ||
-        letter->first.from >= ranks || letter->first.from == self) {
+    auto datagram = take(socket_.get());
+    if (!datagram || datagram->first.secret != address_.secret || datagram->first.from < 0 ||
+        datagram->first.from >= ranks || datagram->first.from == self) {
       continue;  // Anybody on this host can write here.
     }
-    net::Descriptor& place = received[static_cast<std::size_t>(letter->first.from)];
+    net::Descriptor& place = received[static_cast<std::size_t>(datagram->first.from)];
     missing -= place.get() < 0 ? 1 : 0;
-    place = std::move(letter->second);
+    place = std::move(datagram->second);
   }
   return received;
 }

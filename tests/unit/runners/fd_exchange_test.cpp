@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Descriptors between ranks: all to all, and what strangers write.
-#include "runners/direct/descriptor_mail.hpp"
+#include "runners/direct/fd_exchange.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -18,7 +18,7 @@ using net::Descriptor;
 
 /// A file with one number in it.
 Descriptor file_of(int number) {
-  Descriptor file(memfd_create("mail", MFD_CLOEXEC));
+  Descriptor file(memfd_create("fd_exchange", MFD_CLOEXEC));
   EXPECT_EQ(static_cast<ssize_t>(sizeof number), pwrite(file.get(), &number, sizeof number, 0));
   return file;
 }
@@ -32,26 +32,26 @@ int number_in(const Descriptor& file) {
 struct Ranks {
   explicit Ranks(int ranks) {
     for (int rank = 0; rank < ranks; ++rank) {
-      auto opened = DescriptorMail::open();
+      auto opened = FdExchange::open();
       EXPECT_TRUE(opened.ok()) << opened.status().message();
-      mails.push_back(std::move(*opened));
-      addresses.push_back(mails.back().address());
+      exchanges.push_back(std::move(*opened));
+      addresses.push_back(exchanges.back().address());
     }
   }
-  std::vector<DescriptorMail> mails;
-  std::vector<DescriptorMail::Address> addresses;
+  std::vector<FdExchange> exchanges;
+  std::vector<FdExchange::Address> addresses;
 };
 
-TEST(DescriptorMail, everybody_gets_everybodys) {
+TEST(FdExchange, everybody_gets_everybodys) {
   Ranks all(8);
   for (int rank = 0; rank < 8; ++rank) {
     const Descriptor own = file_of(100 + rank);
     const Status sent =
-        all.mails[static_cast<std::size_t>(rank)].send_to_all(all.addresses, rank, own.get());
+        all.exchanges[static_cast<std::size_t>(rank)].send_to_all(all.addresses, rank, own.get());
     ASSERT_TRUE(sent.ok()) << sent.message();
   }
   for (int rank = 0; rank < 8; ++rank) {
-    const auto got = all.mails[static_cast<std::size_t>(rank)].receive_from_all(8, rank, 5);
+    const auto got = all.exchanges[static_cast<std::size_t>(rank)].receive_from_all(8, rank, 5);
     ASSERT_TRUE(got.ok()) << got.status().message();
     for (int peer = 0; peer < 8; ++peer) {
       const Descriptor& file = (*got)[static_cast<std::size_t>(peer)];
@@ -64,36 +64,36 @@ TEST(DescriptorMail, everybody_gets_everybodys) {
   }
 }
 
-TEST(DescriptorMail, alone_there_is_nothing_to_wait_for) {
+TEST(FdExchange, alone_there_is_nothing_to_wait_for) {
   Ranks all(1);
-  EXPECT_TRUE(all.mails[0].send_to_all(all.addresses, 0, 0).ok());
-  EXPECT_TRUE(all.mails[0].receive_from_all(1, 0, 0).ok());
+  EXPECT_TRUE(all.exchanges[0].send_to_all(all.addresses, 0, 0).ok());
+  EXPECT_TRUE(all.exchanges[0].receive_from_all(1, 0, 0).ok());
 }
 
-TEST(DescriptorMail, who_does_not_know_the_secret_gets_nothing_in) {
+TEST(FdExchange, who_does_not_know_the_secret_gets_nothing_in) {
   Ranks all(2);
   const Descriptor wrong = file_of(1);
   const Descriptor right = file_of(2);
-  std::vector<DescriptorMail::Address> guessed = all.addresses;
+  std::vector<FdExchange::Address> guessed = all.addresses;
   guessed[0].secret[1] ^= 1;
-  ASSERT_TRUE(all.mails[1].send_to_all(guessed, 1, wrong.get()).ok());
+  ASSERT_TRUE(all.exchanges[1].send_to_all(guessed, 1, wrong.get()).ok());
   // As a rank that there is not, and as the receiver itself.
-  ASSERT_TRUE(all.mails[1].send_to_all({&all.addresses[0], 1}, 7, wrong.get()).ok());
-  ASSERT_TRUE(all.mails[1].send_to_all({&all.addresses[0], 1}, -1, wrong.get()).ok());
-  const auto nothing = all.mails[0].receive_from_all(2, 0, 0.05);
+  ASSERT_TRUE(all.exchanges[1].send_to_all({&all.addresses[0], 1}, 7, wrong.get()).ok());
+  ASSERT_TRUE(all.exchanges[1].send_to_all({&all.addresses[0], 1}, -1, wrong.get()).ok());
+  const auto nothing = all.exchanges[0].receive_from_all(2, 0, 0.05);
   EXPECT_EQ(nothing.status().code(), ErrorCode::kTimeout);
   EXPECT_EQ(nothing.status().message(), "descriptors of 1 ranks of this node have not come");
-  ASSERT_TRUE(all.mails[1].send_to_all(all.addresses, 1, right.get()).ok());
-  const auto got = all.mails[0].receive_from_all(2, 0, 5);
+  ASSERT_TRUE(all.exchanges[1].send_to_all(all.addresses, 1, right.get()).ok());
+  const auto got = all.exchanges[0].receive_from_all(2, 0, 5);
   ASSERT_TRUE(got.ok()) << got.status().message();
   EXPECT_EQ(number_in((*got)[1]), 2);
 }
 
-TEST(DescriptorMail, a_rank_that_is_gone_is_an_error) {
+TEST(FdExchange, a_rank_that_is_gone_is_an_error) {
   Ranks all(2);
-  all.mails.pop_back();
+  all.exchanges.pop_back();
   const Descriptor own = file_of(1);
-  const Status sent = all.mails[0].send_to_all(all.addresses, 0, own.get());
+  const Status sent = all.exchanges[0].send_to_all(all.addresses, 0, own.get());
   EXPECT_EQ(sent.code(), ErrorCode::kUnavailable);
   EXPECT_NE(sent.message().find("rank 1 cannot be reached"), std::string::npos) << sent.message();
 }

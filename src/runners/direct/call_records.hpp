@@ -22,7 +22,7 @@
 
 namespace tutti::runners {
 
-class CallBoard {
+class CallRecords {
  public:
   static constexpr int kRanksMax = device::kernels::kPeersMax;
 

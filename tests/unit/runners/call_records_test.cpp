@@ -3,7 +3,7 @@
 //
 // What ranks tell each other of their calls on device memory: who need not be waited for, and calls
 // that differ (direct_world.hpp).
-#include "runners/direct/call_board.hpp"
+#include "runners/direct/call_records.hpp"
 
 #include <gtest/gtest.h>
 
@@ -23,86 +23,86 @@
 namespace tutti::testing {
 namespace {
 
-using runners::CallBoard;
+using runners::CallRecords;
 
 struct Pages {
   Pages() {
     for (auto& memory : memories) {
-      memory.resize(CallBoard::kPageBytes + 64);
+      memory.resize(CallRecords::kPageBytes + 64);
       void* page = memory.data();
       std::size_t space = memory.size();
-      pages.push_back(std::align(64, CallBoard::kPageBytes, page, space));
+      pages.push_back(std::align(64, CallRecords::kPageBytes, page, space));
     }
     for (int rank = 0; rank < 2; ++rank) {
-      boards[static_cast<std::size_t>(rank)].set_own(rank, pages[static_cast<std::size_t>(rank)]);
-      boards[static_cast<std::size_t>(rank)].set_peer(1 - rank,
-                                                      pages[static_cast<std::size_t>(1 - rank)]);
+      records[static_cast<std::size_t>(rank)].set_own(rank, pages[static_cast<std::size_t>(rank)]);
+      records[static_cast<std::size_t>(rank)].set_peer(1 - rank,
+                                                       pages[static_cast<std::size_t>(1 - rank)]);
     }
   }
   std::array<std::vector<std::byte>, 2> memories;
   std::vector<void*> pages;
-  std::array<CallBoard, 2> boards;
+  std::array<CallRecords, 2> records;
 };
 
-TEST(CallBoard, find__what_the_peer_wrote_until_it_is_written_over) {
+TEST(CallRecords, find__what_the_peer_wrote_until_it_is_written_over) {
   Pages all;
-  CallBoard::Entry entry;
-  EXPECT_EQ(all.boards[1].find(0, 1, &entry), CallBoard::Found::kBehind);
+  CallRecords::Entry entry;
+  EXPECT_EQ(all.records[1].find(0, 1, &entry), CallRecords::Found::kBehind);
   for (std::uint64_t number = 1; number <= 20; ++number) {
-    all.boards[0].write(1, {.number = number, .form = 7, .send_bytes = number, .recv_bytes = 3});
-    ASSERT_EQ(all.boards[1].find(0, number, &entry), CallBoard::Found::kEntry);
+    all.records[0].write(1, {.number = number, .form = 7, .send_bytes = number, .recv_bytes = 3});
+    ASSERT_EQ(all.records[1].find(0, number, &entry), CallRecords::Found::kEntry);
     EXPECT_EQ(entry.send_bytes, number);
     EXPECT_TRUE(entry.fits({.number = number, .form = 7, .send_bytes = 3, .recv_bytes = number}));
     EXPECT_FALSE(entry.fits({.number = number, .form = 8, .send_bytes = 3, .recv_bytes = number}));
     EXPECT_FALSE(entry.fits({.number = number, .form = 7, .send_bytes = 3, .recv_bytes = 0}));
-    EXPECT_EQ(all.boards[1].find(0, number + 1, &entry), CallBoard::Found::kBehind);
-    EXPECT_EQ(all.boards[0].find(1, number, &entry), CallBoard::Found::kBehind);
+    EXPECT_EQ(all.records[1].find(0, number + 1, &entry), CallRecords::Found::kBehind);
+    EXPECT_EQ(all.records[0].find(1, number, &entry), CallRecords::Found::kBehind);
   }
-  EXPECT_EQ(all.boards[1].find(0, 1, &entry), CallBoard::Found::kLost);
+  EXPECT_EQ(all.records[1].find(0, 1, &entry), CallRecords::Found::kLost);
 }
 
-TEST(CallBoard, find__an_entry_that_is_being_written_is_neither_there_nor_lost) {
+TEST(CallRecords, find__an_entry_that_is_being_written_is_neither_there_nor_lost) {
   Pages all;
-  all.boards[0].write(1, {.number = 1, .form = 7});
+  all.records[0].write(1, {.number = 1, .form = 7});
   // The number of the peer's first slot, as write() leaves it meanwhile.
   auto* const words = static_cast<std::uint64_t*>(all.pages[0]);
-  auto* const number = std::find(words, words + CallBoard::kPageBytes / sizeof(*words), 7U) - 1;
+  auto* const number = std::find(words, words + CallRecords::kPageBytes / sizeof(*words), 7U) - 1;
   ASSERT_EQ(*number, 1U);
   *number = UINT64_MAX;
-  CallBoard::Entry entry;
-  EXPECT_EQ(all.boards[1].find(0, 1, &entry), CallBoard::Found::kBusy);
-  all.boards[0].write(1, {.number = 1, .form = 8});
-  EXPECT_EQ(all.boards[1].find(0, 1, &entry), CallBoard::Found::kEntry);
+  CallRecords::Entry entry;
+  EXPECT_EQ(all.records[1].find(0, 1, &entry), CallRecords::Found::kBusy);
+  all.records[0].write(1, {.number = 1, .form = 8});
+  EXPECT_EQ(all.records[1].find(0, 1, &entry), CallRecords::Found::kEntry);
   EXPECT_EQ(entry.form, 8U);
 }
 
-TEST(CallBoard, has_completed__up_to_the_epoch_that_the_peer_named_while_it_has_not_failed) {
+TEST(CallRecords, has_completed__up_to_the_epoch_that_the_peer_named_while_it_has_not_failed) {
   Pages all;
-  EXPECT_FALSE(all.boards[0].has_completed(1, 1));
-  all.boards[1].set_completed(0, 5);
-  EXPECT_TRUE(all.boards[0].has_completed(1, 5));
-  EXPECT_FALSE(all.boards[0].has_completed(1, 6));
-  all.boards[1].set_failed();
-  EXPECT_FALSE(all.boards[0].has_completed(1, 5));
+  EXPECT_FALSE(all.records[0].has_completed(1, 1));
+  all.records[1].set_completed(0, 5);
+  EXPECT_TRUE(all.records[0].has_completed(1, 5));
+  EXPECT_FALSE(all.records[0].has_completed(1, 6));
+  all.records[1].set_failed();
+  EXPECT_FALSE(all.records[0].has_completed(1, 5));
 }
 
-TEST(CallBoard, without_pages__nothing_is_known) {
-  CallBoard board;
-  board.write(1, {.number = 1});
-  board.set_completed(1, 5);
-  board.set_failed();
-  CallBoard::Entry entry;
-  EXPECT_EQ(board.find(1, 1, &entry), CallBoard::Found::kLost);
-  EXPECT_FALSE(board.has_completed(1, 0));
-  EXPECT_EQ(board.failed_peer(), -1);
+TEST(CallRecords, without_pages__nothing_is_known) {
+  CallRecords records;
+  records.write(1, {.number = 1});
+  records.set_completed(1, 5);
+  records.set_failed();
+  CallRecords::Entry entry;
+  EXPECT_EQ(records.find(1, 1, &entry), CallRecords::Found::kLost);
+  EXPECT_FALSE(records.has_completed(1, 0));
+  EXPECT_EQ(records.failed_peer(), -1);
 }
 
-TEST(CallBoard, failed_peer__the_first_that_says_so) {
+TEST(CallRecords, failed_peer__the_first_that_says_so) {
   Pages all;
-  EXPECT_EQ(all.boards[0].failed_peer(), -1);
-  all.boards[1].set_failed();
-  EXPECT_EQ(all.boards[0].failed_peer(), 1);
-  EXPECT_EQ(all.boards[1].failed_peer(), -1);
+  EXPECT_EQ(all.records[0].failed_peer(), -1);
+  all.records[1].set_failed();
+  EXPECT_EQ(all.records[0].failed_peer(), 1);
+  EXPECT_EQ(all.records[1].failed_peer(), -1);
 }
 
 /// A call of one rank of a world, on its receive buffer from `at` on.
@@ -119,7 +119,7 @@ Call bytes_call(DirectWorld& world, int rank, Collective collective, Bytes count
   return call;
 }
 
-/// Calls that follow each other without a meeting: a rank that only gives runs ahead of the others,
+/// Calls that follow each other without a barrier: a rank that only gives runs ahead of the others,
 /// and what it gives next must not reach them too soon.
 TEST(DirectUnawaited, RanksRunAhead) {
   for (const int ranks : {2, 3}) {

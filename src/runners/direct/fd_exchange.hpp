@@ -16,7 +16,7 @@
 
 namespace tutti::runners {
 
-class DescriptorMail {
+class FdExchange {
  public:
   /// Fixed size, to be sent as bytes. Who does not know `secret` gets nothing in.
   struct Address {
@@ -26,7 +26,7 @@ class DescriptorMail {
   };
 
   /// Errors: no socket (kUnavailable).
-  static Result<DescriptorMail> open();
+  static Result<FdExchange> open();
   const Address& address() const { return address_; }
 
   /// Gives `descriptor` to all others; `all` in rank order, own included. Errors: a rank's socket

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "runners/direct/call_board.hpp"
+#include "runners/direct/call_records.hpp"
 
 #include <atomic>
 
@@ -19,14 +19,14 @@ static_assert(Number::is_always_lock_free && sizeof(Number) == sizeof(std::uint6
 
 }  // namespace
 
-std::uint64_t CallBoard::Entry::form_of(const Call& call, std::uint32_t warps,
-                                        std::uint64_t rounds) {
+std::uint64_t CallRecords::Entry::form_of(const Call& call, std::uint32_t warps,
+                                          std::uint64_t rounds) {
   const int root = select::is_rooted(call.collective) ? call.root : 0;
   return static_cast<std::uint64_t>(call.collective) | static_cast<std::uint64_t>(root) << 8 |
          static_cast<std::uint64_t>(warps) << 16 | rounds << 32;
 }
 
-std::string CallBoard::Entry::text() const {
+std::string CallRecords::Entry::text() const {
   const auto collective = static_cast<select::Collective>(form & 0xff);
   return std::string(select::to_string(collective)) +
          (select::is_rooted(collective) ? " of root " + std::to_string(form >> 8 & 0xff) : "") +
@@ -34,7 +34,7 @@ std::string CallBoard::Entry::text() const {
          std::to_string(recv_bytes) + ")";
 }
 
-struct CallBoard::Page {
+struct CallRecords::Page {
   /// Relaxed but for the number: it is stored last and looked at before and after the rest.
   struct Slot {
     Number number;
@@ -47,18 +47,18 @@ struct CallBoard::Page {
   alignas(64) std::array<std::array<Slot, kDepth>, kRanksMax> slots;
 };
 
-const Bytes CallBoard::kPageBytes = sizeof(CallBoard::Page);
+const Bytes CallRecords::kPageBytes = sizeof(CallRecords::Page);
 
-void CallBoard::set_own(int rank, void* page) {
+void CallRecords::set_own(int rank, void* page) {
   self_ = rank;
   own_ = static_cast<Page*>(page);
 }
 
-void CallBoard::set_peer(int rank, void* page) {
+void CallRecords::set_peer(int rank, void* page) {
   peers_[static_cast<std::size_t>(rank)] = static_cast<const Page*>(page);
 }
 
-void CallBoard::write(int peer, const Entry& entry) {
+void CallRecords::write(int peer, const Entry& entry) {
   if (own_ == nullptr) {
     return;
   }
@@ -70,7 +70,7 @@ void CallBoard::write(int peer, const Entry& entry) {
   slot.number.store(entry.number, std::memory_order_release);
 }
 
-CallBoard::Found CallBoard::find(int peer, std::uint64_t number, Entry* entry) const {
+CallRecords::Found CallRecords::find(int peer, std::uint64_t number, Entry* entry) const {
   const Page* const page = peers_[static_cast<std::size_t>(peer)];
   if (page == nullptr) {
     return Found::kLost;
@@ -90,25 +90,25 @@ CallBoard::Found CallBoard::find(int peer, std::uint64_t number, Entry* entry) c
   return slot.number.load(std::memory_order_relaxed) == number ? Found::kEntry : Found::kLost;
 }
 
-void CallBoard::set_completed(int peer, std::uint64_t epoch) {
+void CallRecords::set_completed(int peer, std::uint64_t epoch) {
   if (own_ != nullptr) {
     own_->completed[static_cast<std::size_t>(peer)].store(epoch, std::memory_order_release);
   }
 }
 
-bool CallBoard::has_completed(int peer, std::uint64_t epoch) const {
+bool CallRecords::has_completed(int peer, std::uint64_t epoch) const {
   const Page* const page = peers_[static_cast<std::size_t>(peer)];
   return page != nullptr && page->failed.load(std::memory_order_acquire) == 0 &&
          page->completed[static_cast<std::size_t>(self_)].load(std::memory_order_acquire) >= epoch;
 }
 
-void CallBoard::set_failed() {
+void CallRecords::set_failed() {
   if (own_ != nullptr) {
     own_->failed.store(1, std::memory_order_release);
   }
 }
 
-int CallBoard::failed_peer() const {
+int CallRecords::failed_peer() const {
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
     if (peers_[peer] != nullptr && peers_[peer]->failed.load(std::memory_order_acquire) != 0) {
       return static_cast<int>(peer);
