@@ -117,19 +117,19 @@ struct Communicator::ExchangedFacts {
   HostFacts host;  ///< Exchanged if the ranks may all be on one machine.
 };
 
-struct Origin::Facts {
+struct ParentCommunicator::Facts {
   std::int32_t color = 0;
   std::int32_t key = 0;
   std::uint32_t is_willing = 0;  ///< To set the communicator up now. 0: the rest may be missing.
-  std::uint32_t is_last = 0;     ///< It meets no more.
+  std::uint32_t is_last = 0;     ///< It takes part in no later exchange.
   Communicator::RankFacts facts;
   NodeShare share;
   runners::HostMemory::Part part;
   runners::HostProcess process;
 };
 
-Origin::~Origin() {
-  if (has_met_) {
+ParentCommunicator::~ParentCommunicator() {
+  if (has_exchanged_) {
     return;
   }
   Facts none;
@@ -139,24 +139,25 @@ Origin::~Origin() {
   try {
     runners::DirectHostRunner& runner = *communicator_.direct_host_runner_;
     // Whom a failure concerns finds it, too.
-    static_cast<void>(is_last_ ? runner.meet_no_more(&none, sizeof(none))
-                               : runner.meet(&none, /*all=*/nullptr, sizeof(none)));
+    static_cast<void>(is_last_ ? runner.post_last_facts(&none, sizeof(none))
+                               : runner.allgather_facts(&none, /*all=*/nullptr, sizeof(none)));
   } catch (const std::bad_alloc&) {
     return;  // Of an error's text.
   }
 }
 
-Status Origin::meet(Facts mine, std::vector<Facts>* members) {
+Status ParentCommunicator::exchange(Facts mine, std::vector<Facts>* members) {
   static_assert(std::is_trivially_copyable_v<Facts> &&
-                sizeof(Facts) <= runners::HostLayout::kMeetingBytes);
+                sizeof(Facts) <= runners::HostLayout::kFactsBytes);
   std::vector<Facts> all(static_cast<std::size_t>(communicator_.place_.ranks));
   members->reserve(all.size());
   mine.color = color_;
   mine.key = key_;
-  has_met_ = true;
-  TUTTI_RETURN_IF_ERROR(communicator_.direct_host_runner_->meet(&mine, all.data(), sizeof(mine)));
+  has_exchanged_ = true;
+  TUTTI_RETURN_IF_ERROR(
+      communicator_.direct_host_runner_->allgather_facts(&mine, all.data(), sizeof(mine)));
   if (std::any_of(all.begin(), all.end(), [](const Facts& one) { return one.is_last != 0; })) {
-    return Status(ErrorCode::kUnavailable, "a rank meets no more");
+    return Status(ErrorCode::kUnavailable, "a rank takes part in no more exchanges");
   }
   std::copy_if(all.begin(), all.end(), std::back_inserter(*members),
                [&](const Facts& other) { return other.color == color_; });
@@ -179,15 +180,15 @@ Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
   return self;
 }
 
-Result<std::unique_ptr<Communicator>> Communicator::create_in(Origin& origin,
-                                                              runners::MpiLibrary& mpi,
-                                                              const Place& place) {
+Result<std::unique_ptr<Communicator>> Communicator::create_derived(ParentCommunicator& parent,
+                                                                   runners::MpiLibrary& mpi,
+                                                                   const Place& place) {
   std::unique_ptr<Communicator> self(
-      new Communicator(origin.communicator().process_, mpi, &mpi, place));
+      new Communicator(parent.communicator().process_, mpi, &mpi, place));
   self->facts_.has_mpi = true;
   self->facts_.mpi = mpi.name();
   std::vector<ExchangedFacts> ranks;
-  TUTTI_ASSIGN_OR_RETURN(const bool is_now, self->exchange_in(origin, &ranks));
+  TUTTI_ASSIGN_OR_RETURN(const bool is_now, self->exchange_derived(parent, &ranks));
   if (!is_now) {
     return std::unique_ptr<Communicator>();
   }
@@ -253,9 +254,10 @@ bool Communicator::may_share_memory() const {
 
 /// Where a new communicator would need more than shared memory (a communicator of ours, rings of
 /// its own, hints), it waits for its first call, which may never come.
-bool Communicator::become_origin() {
-  if (is_no_origin_ || mpi_ == nullptr || has_any_device_ || is_concurrent_ || may_have_hints_ ||
-      !disagreement_.empty() || needs_messages(process_.table()) || !may_share_memory()) {
+bool Communicator::become_parent() {
+  if (has_withdrawn_as_parent_ || mpi_ == nullptr || has_any_device_ || is_concurrent_ ||
+      may_have_hints_ || !disagreement_.empty() || needs_messages(process_.table()) ||
+      !may_share_memory()) {
     return false;
   }
   if (!direct_host_tried_ && failure_.ok()) {
@@ -267,15 +269,16 @@ bool Communicator::become_origin() {
   return direct_host_runner_ != nullptr;
 }
 
-void Communicator::be_no_origin() {
-  if (direct_host_runner_ != nullptr && !is_no_origin_) {
-    const Origin none(*this, Origin::Last());
+void Communicator::withdraw_as_parent() {
+  if (direct_host_runner_ != nullptr && !has_withdrawn_as_parent_) {
+    const ParentCommunicator none(*this, ParentCommunicator::Last());
   }
-  is_no_origin_ = true;
+  has_withdrawn_as_parent_ = true;
 }
 
-Result<bool> Communicator::exchange_in(Origin& origin, std::vector<ExchangedFacts>* ranks) {
-  Origin::Facts mine;
+Result<bool> Communicator::exchange_derived(ParentCommunicator& parent,
+                                            std::vector<ExchangedFacts>* ranks) {
+  ParentCommunicator::Facts mine;
   mine.facts = own_facts(/*has_unread_hint=*/false);
   const auto memory = process_.host_memory(process_.node_share(place_.world_ranks).node_ranks,
                                            /*has_threads=*/false);
@@ -286,9 +289,9 @@ Result<bool> Communicator::exchange_in(Origin& origin, std::vector<ExchangedFact
     mine.process = host.introduction.process;
     mine.is_willing = mine.part.life != 0 ? 1 : 0;
   }
-  std::vector<Origin::Facts> members;
-  // Not all have met, and none has heard from all.
-  if (const Status met = origin.meet(mine, &members); !met.ok()) {
+  std::vector<ParentCommunicator::Facts> members;
+  // Not all have taken part, and none has heard from all.
+  if (const Status exchanged = parent.exchange(mine, &members); !exchanged.ok()) {
     give_back_host_memory(/*is_known=*/true);
     return false;
   }
@@ -301,7 +304,7 @@ Result<bool> Communicator::exchange_in(Origin& origin, std::vector<ExchangedFact
     return failure_;
   }
   bool are_willing = true;
-  for (const Origin::Facts& member : members) {
+  for (const ParentCommunicator::Facts& member : members) {
     are_willing &= member.is_willing != 0;
     ExchangedFacts& one = ranks->emplace_back();
     one.facts = member.facts;

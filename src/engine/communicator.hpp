@@ -3,9 +3,10 @@
 //
 // The engine's side of one communicator, of MPI or of the C API: what its ranks agreed on, the
 // plans it chose, the runners that carry them. Made at the communicator's first collective, by all
-// ranks together, or with the communicator, of one whose ranks share memory (Origin). Used by one
-// thread at a time, as MPI demands of collectives on one communicator and the C API too; holds no
-// lock across a call, so two threads on two communicators never wait for each other here.
+// ranks together, or with the communicator, where it is derived from one whose ranks share memory
+// (ParentCommunicator). Used by one thread at a time, as MPI demands of collectives on one
+// communicator and the C API too; holds no lock across a call, so two threads on two communicators
+// never wait for each other here.
 #pragma once
 
 #include <array>
@@ -72,21 +73,24 @@ struct Route {
 
 class Communicator;
 
-/// A communicator in whose shared memory (Communicator::become_origin) all of its ranks meet once
-/// when others are made of it: a microsecond, where a message of the MPI library takes several. A
-/// rank has met at the latest when this is destroyed, and then says that it sets up nothing now.
-class Origin {
+/// A communicator in whose shared memory (Communicator::become_parent) all of its ranks exchange
+/// facts once when others are derived from it: a microsecond, where a message of the MPI library
+/// takes several. A rank takes part at the latest when this is destroyed, and then says that it
+/// sets up nothing now.
+class ParentCommunicator {
  public:
-  /// The ranks of each new one are those that tell the same color, in the order of their keys and,
-  /// of equal keys, as they are here (MPI 4.1 section 7.4.2).
-  explicit Origin(Communicator& communicator, int color = 0, int key = 0)
+  /// The ranks of each derived one are those that tell the same color, in the order of their keys
+  /// and, of equal keys, as they are here (MPI 4.1 section 7.4.2).
+  explicit ParentCommunicator(Communicator& communicator, int color = 0, int key = 0)
       : communicator_(communicator), color_(color), key_(key) {}
-  /// Says that this rank meets no more: nor does it, then.
+  /// Says that this rank takes part in no later exchange: nor does it, then.
   struct Last {};
-  Origin(Communicator& communicator, Last /*last*/) : Origin(communicator) { is_last_ = true; }
-  ~Origin();
-  Origin(const Origin&) = delete;
-  Origin& operator=(const Origin&) = delete;
+  ParentCommunicator(Communicator& communicator, Last /*last*/) : ParentCommunicator(communicator) {
+    is_last_ = true;
+  }
+  ~ParentCommunicator();
+  ParentCommunicator(const ParentCommunicator&) = delete;
+  ParentCommunicator& operator=(const ParentCommunicator&) = delete;
 
   Communicator& communicator() { return communicator_; }
 
@@ -95,12 +99,12 @@ class Origin {
   struct Facts;
   /// `mine` without its color and key. The facts of those with this rank's color, in their order.
   /// Error: a rank has died.
-  Status meet(Facts mine, std::vector<Facts>* members);
+  Status exchange(Facts mine, std::vector<Facts>* members);
 
   Communicator& communicator_;
   int color_;
   int key_;
-  bool has_met_ = false;
+  bool has_exchanged_ = false;
   bool is_last_ = false;
 };
 
@@ -113,16 +117,17 @@ class Communicator {
                                                       runners::Bootstrap& bootstrap,
                                                       runners::MpiLibrary* mpi, const Place& place,
                                                       const Hints& hints);
-  /// The same, on an MPI's communicator that was just made of `origin`'s. Null on all ranks: to be
-  /// made at its first collective; so where one has little shared memory left, which is for
+  /// The same, on an MPI's communicator that was just derived from `parent`'s. Null on all ranks:
+  /// to be made at its first collective; so where one has little shared memory left, which is for
   /// communicators that have calls.
-  static Result<std::unique_ptr<Communicator>> create_in(Origin& origin, runners::MpiLibrary& mpi,
-                                                         const Place& place);
-  /// Collective; the same answer on all ranks, but on one that has failed or that said it is none:
-  /// those that meet hear of it.
-  bool become_origin();
-  /// On this rank alone: MPI has made a communicator of this one for others, maybe, and none here.
-  void be_no_origin();
+  static Result<std::unique_ptr<Communicator>> create_derived(ParentCommunicator& parent,
+                                                              runners::MpiLibrary& mpi,
+                                                              const Place& place);
+  /// Collective; the same answer on all ranks, but on one that has failed or has withdrawn: those
+  /// that exchange facts hear of it.
+  bool become_parent();
+  /// On this rank alone: MPI may have derived a communicator on other ranks, and has not here.
+  void withdraw_as_parent();
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -271,7 +276,7 @@ class Communicator {
   Process& process() { return process_; }
 
  private:
-  friend class Origin;
+  friend class ParentCommunicator;
   /// Of a communicator in its process: gone after all that may have leased memory.
   class Membership {
    public:
@@ -323,7 +328,7 @@ class Communicator {
   /// All ranks' facts, by rank.
   Status exchange(bool has_unread_hint, std::vector<ExchangedFacts>* ranks);
   /// False: to be made later.
-  Result<bool> exchange_in(Origin& origin, std::vector<ExchangedFacts>* ranks);
+  Result<bool> exchange_derived(ParentCommunicator& parent, std::vector<ExchangedFacts>* ranks);
   Status agree_on(const Status& unread, const std::vector<ExchangedFacts>& ranks);
   bool may_share_memory() const;
   void announce() const;
@@ -418,7 +423,7 @@ class Communicator {
   bool strict_ = false;
   bool has_summary_ = false;     ///< TUTTI_SUMMARY on some rank.
   bool has_hints_ = false;       ///< On some rank.
-  bool may_have_hints_ = false;  ///< Those made of this one, on some rank.
+  bool may_have_hints_ = false;  ///< Those derived from this one, on some rank.
   bool is_complete_ = false;     ///< Its set-up; until then others may hold it for so.
   Status failure_;
   std::string disagreement_;    ///< Non-empty: ranks differ in configuration; native plans for all.
@@ -440,7 +445,7 @@ class Communicator {
   std::unique_ptr<runners::DirectRunner> direct_runner_;
   /// What the ranks have told each other, until the runner is made of it.
   std::shared_ptr<const Introductions> host_introductions_;
-  bool is_no_origin_ = false;
+  bool has_withdrawn_as_parent_ = false;
   std::shared_ptr<runners::HostMemory> host_memory_;
   // What a call that passes by needs, side by side.
   std::uint64_t calls_ = 0;      ///< That this rank has made, whatever carried them.

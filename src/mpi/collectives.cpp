@@ -466,22 +466,22 @@ int take_hints(MPI_Comm comm, MPI_Info info) {
 }
 
 /// Of MPI_Comm_dup, or MPI_Comm_split with `split`; `code`: what it has returned.
-int set_up_made(int code, MPI_Comm comm, const MPI_Comm* made, const Split* split) {
+int set_up_derived(int code, MPI_Comm comm, const MPI_Comm* derived, const Split* split) {
   if (code != MPI_SUCCESS) {
-    decline_made(comm);
+    decline_derived(comm);
     return code;
   }
-  const Status started = guarded([&] { return start_made(comm, *made, split); });
+  const Status started = guarded([&] { return start_derived(comm, *derived, split); });
   return started.ok() ? MPI_SUCCESS : raise(comm, started);
 }
 
 int Comm_dup(MPI_Comm comm, MPI_Comm* copy) {
-  return set_up_made(pmpi.Comm_dup(comm, copy), comm, copy, nullptr);
+  return set_up_derived(pmpi.Comm_dup(comm, copy), comm, copy, nullptr);
 }
 
 int Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* part) {
   const Split split{color, key};
-  return set_up_made(pmpi.Comm_split(comm, color, key, part), comm, part, &split);
+  return set_up_derived(pmpi.Comm_split(comm, color, key, part), comm, part, &split);
 }
 
 int Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* copy) {

@@ -397,12 +397,12 @@ Status start(CommState* state) {
   return {};
 }
 
-/// Of `state`'s communicator, made of `origin`'s ranks, all of which have us.
-Status start_in(engine::Origin& origin, CommState* state) {
-  const engine::Process& process = origin.communicator().process();
+/// Of `state`'s communicator, derived from `parent`, all ranks of which have us.
+Status start_derived_state(engine::ParentCommunicator& parent, CommState* state) {
+  const engine::Process& process = parent.communicator().process();
   state->library = std::make_unique<Library>(state->comm, process.config().timeout_s);
-  TUTTI_ASSIGN_OR_RETURN(auto created, engine::Communicator::create_in(origin, *state->library,
-                                                                       place_of(*state->library)));
+  TUTTI_ASSIGN_OR_RETURN(auto created, engine::Communicator::create_derived(
+                                           parent, *state->library, place_of(*state->library)));
   if (created == nullptr) {
     state->library.reset();
     return {};
@@ -531,30 +531,30 @@ void restart(CommState* state) {
   state->failure = {};
 }
 
-Status start_made(MPI_Comm comm, MPI_Comm made, const Split* split) {
-  const CommState* const parent = existing_comm_state(comm);
-  if (parent == nullptr) {
+Status start_derived(MPI_Comm comm, MPI_Comm derived, const Split* split) {
+  const CommState* const parent_state = existing_comm_state(comm);
+  if (parent_state == nullptr) {
     return {};
   }
   CommState* state = nullptr;
-  if (parent->engine == nullptr) {
-    if (parent->are_duplicates_inert && split == nullptr) {
-      TUTTI_ASSIGN_OR_RETURN(state, comm_state_for_hints(made));
+  if (parent_state->engine == nullptr) {
+    if (parent_state->are_duplicates_inert && split == nullptr) {
+      TUTTI_ASSIGN_OR_RETURN(state, comm_state_for_hints(derived));
     }
     if (state != nullptr) {
       state->started = state->inert = state->are_duplicates_inert = true;
     }
     return {};
   }
-  engine::Communicator& engine = *parent->engine;
+  engine::Communicator& engine = *parent_state->engine;
   Status started = guarded([&]() -> Status {
-    if (!engine.become_origin()) {
+    if (!engine.become_parent()) {
       return {};
     }
-    engine::Origin origin(engine, split == nullptr ? 0 : split->color,
-                          split == nullptr ? 0 : split->key);
-    TUTTI_ASSIGN_OR_RETURN(state, comm_state_for_hints(made));
-    return state == nullptr ? Status() : start_in(origin, state);
+    engine::ParentCommunicator parent(engine, split == nullptr ? 0 : split->color,
+                                      split == nullptr ? 0 : split->key);
+    TUTTI_ASSIGN_OR_RETURN(state, comm_state_for_hints(derived));
+    return state == nullptr ? Status() : start_derived_state(parent, state);
   });
   if (!started.ok() && state != nullptr) {
     state->started = true;
@@ -565,7 +565,7 @@ Status start_made(MPI_Comm comm, MPI_Comm made, const Split* split) {
   return started;
 }
 
-void decline_made(MPI_Comm comm) {
+void decline_derived(MPI_Comm comm) {
   CommState* parent = nullptr;
   {
     // Not by the attribute: who passed no communicator has heard so once.
@@ -575,7 +575,7 @@ void decline_made(MPI_Comm comm) {
     parent = found == g_states.end() ? nullptr : *found;
   }
   if (parent != nullptr && parent->engine != nullptr) {
-    parent->engine->be_no_origin();
+    parent->engine->withdraw_as_parent();
   }
 }
 

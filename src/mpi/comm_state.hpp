@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Our state of one MPI communicator, an attribute of it: made at its first collective, or with it
-// (start_made()), deleted by the attribute's callback when the communicator is freed, and by a
+// (start_derived()), deleted by the attribute's callback when the communicator is freed, and by a
 // callback on MPI_COMM_SELF when MPI_Finalize begins. No wrapper of Finalize or Comm_free is
 // needed. Before its first message we ask whether every process of the communicator has this
 // library (presence.hpp); where one has not, or cannot be asked about, the communicator is inert.
@@ -85,12 +85,12 @@ struct Split {
   int color;
   int key;
 };
-/// `made` has just been made of `comm`'s ranks, by MPI_Comm_split or (null) by MPI_Comm_dup; it may
+/// `derived` has just been derived from `comm`, by MPI_Comm_split or (null) by MPI_Comm_dup; it may
 /// be MPI_COMM_NULL. Its state is started now where that is cheap, and else at its first
 /// collective: the same on all ranks. An error: this rank cannot know what the others came to.
-Status start_made(MPI_Comm comm, MPI_Comm made, const Split* split);
-/// MPI has made none on this rank, and may have on others.
-void decline_made(MPI_Comm comm);
+Status start_derived(MPI_Comm comm, MPI_Comm derived, const Split* split);
+/// MPI has derived none on this rank, and may have on others.
+void decline_derived(MPI_Comm comm);
 /// New hints: the next collective starts the state anew.
 void restart(CommState* state);
 

@@ -438,65 +438,65 @@ def test_differ__a_rank_whose_call_goes_another_way_is_found(
     assert "goes another way for what it passed there" in result.stderr, str(result)
 
 
-MADE_NAMES = ["ALLREDUCE", "BCAST", "ALLGATHER"]
+DERIVED_NAMES = ["ALLREDUCE", "BCAST", "ALLGATHER"]
 # By default what is as fast natively stays native, on two ranks; direct carries all of it.
-MADE_PLANS: dict[str, dict[str, str]] = {
+DERIVED_PLANS: dict[str, dict[str, str]] = {
     "default": {},
-    "direct": {f"TUTTI_{name}": "direct-gamma" for name in MADE_NAMES},
+    "direct": {f"TUTTI_{name}": "direct-gamma" for name in DERIVED_NAMES},
     "schedule": {"TUTTI_ALLREDUCE": "schedule:ring"},
 }
 
 
-def made(mpi: Mpi, ranks: int, case: str, plans: dict[str, str], tmp_path: Path) -> Finished:
-    words = [mpi.program("made"), "--case", case]
+def derived(mpi: Mpi, ranks: int, case: str, plans: dict[str, str], tmp_path: Path) -> Finished:
+    words = [mpi.program("derived"), "--case", case]
     environment = {"TUTTI_DEVICE": "none"} | plans
     return job(mpi, ranks, words, tmp_path, environment=environment, timeout_s=100)
 
 
 # Where ranks call what differs, only one way of carrying it all is sure to see that: the others are
-# of test_made__ways_that_differ_end.
-MADE = [
-    *itertools.product(["order", "freed"], [1, 2, 3, 5], MADE_PLANS),
+# of test_derived__ways_that_differ_end.
+DERIVED = [
+    *itertools.product(["order", "freed"], [1, 2, 3, 5], DERIVED_PLANS),
     *itertools.product(["lone", "unequal", "apart"], [2, 3, 5], ["direct"]),
     *itertools.product(["many"], [1, 2, 3], ["default", "direct"]),
 ]
 
 
-@pytest.mark.parametrize(("case", "ranks", "plans"), MADE)
-def test_made__calls_are_right(
+@pytest.mark.parametrize(("case", "ranks", "plans"), DERIVED)
+def test_derived__calls_are_right(
     mpi: Mpi, preload_library: Path, tmp_path: Path, case: str, ranks: int, plans: str
 ) -> None:
     assert preload_library
     once_per_library(mpi)
-    result = made(mpi, ranks, case, MADE_PLANS[plans], tmp_path)
+    result = derived(mpi, ranks, case, DERIVED_PLANS[plans], tmp_path)
     assert result.status == 0, str(result)
-    found = re.search(r"made: (\d+) calls, 0 wrong", result.stdout)
+    found = re.search(r"derived: (\d+) calls, 0 wrong", result.stdout)
     assert found is not None, str(result)
     assert int(found.group(1)) >= 20
 
 
 @pytest.mark.parametrize("case", ["unequal", "first"])
-def test_made__ways_that_differ_end(
+def test_derived__ways_that_differ_end(
     mpi: Mpi, preload_library: Path, tmp_path: Path, case: str
 ) -> None:
     """One rank has left the call through shared memory, and the other waits in the library's."""
     assert preload_library
     plans = {"TUTTI_BCAST": "60K:mpi,direct-gamma", "TUTTI_TIMEOUT": "2"}
     start = time.monotonic()
-    result = made(mpi, 2, case, plans, tmp_path)
+    result = derived(mpi, 2, case, plans, tmp_path)
     assert result.status not in (0, None), str(result)
     assert time.monotonic() - start < 30
     assert "rank 0 has made this call through shared memory, for what it passed" in result.stderr
 
 
 @pytest.mark.parametrize(("plans", "lines"), [("direct", 4), ("schedule", 2)])
-def test_made__is_set_up_at_once(
+def test_derived__is_set_up_at_once(
     mpi: Mpi, preload_library: Path, tmp_path: Path, plans: str, lines: int
 ) -> None:
-    """Of a communicator that has been used: two made of it, beside those that have a call."""
+    """Of a communicator that has been used: two derived from it, beside those that have a call."""
     assert preload_library
     extra = {"TUTTI_LOG_LEVEL": "info"}
-    result = made(mpi, 2, "only", MADE_PLANS[plans] | extra, tmp_path)
+    result = derived(mpi, 2, "only", DERIVED_PLANS[plans] | extra, tmp_path)
     assert result.status == 0, str(result)
     assert result.stderr.count("INFO communicator: 2 ranks") == lines, str(result)
 

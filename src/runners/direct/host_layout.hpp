@@ -17,7 +17,8 @@
 //                                 has not left, and nobody is to wait for it; a flag
 //   rings_lost                    calls up to this one have no data in the rings any more, though
 //                                 not all ranks have left them
-//   meeting, met                  meetings (DirectHostRunner::meet): come to; read of all others
+//   facts_posted, facts_read      rounds of DirectHostRunner::allgather_facts(): own facts written;
+//                                 those of all others read
 //   staged, reduced               rounds of reductions: own input written, as a position; inputs of
 //                                 all ranks read, as a key (HostLayout::round_key)
 //   spread, spread_taken[w]       pieces for everybody: written; read from writer w
@@ -26,7 +27,7 @@
 //   calls                         what the rank calls, by the call's number; a brief collective's
 //                                 data are there, too, if they are few
 //   reason                        why the rank cannot take part, as text; where all can, what it
-//                                 tells in a meeting
+//                                 tells in allgather_facts()
 // A set of rings:
 //   brief slots                   data of brief collectives
 //   staging, result               reductions: a round's inputs; the own shard's result
@@ -114,8 +115,9 @@ struct HostLayout {
   /// Parts of rings begin on cache lines.
   static constexpr Bytes kRingUnit = 64 * kPartsPerRing;
   static constexpr Bytes kReasonBytes = 256;
-  /// What a rank tells where communicators are made of this one (DirectHostRunner::meet).
-  static constexpr Bytes kMeetingBytes = 320;
+  /// What a rank tells where communicators are derived from this one
+  /// (DirectHostRunner::allgather_facts).
+  static constexpr Bytes kFactsBytes = 320;
 
   int ranks = 1;
   /// Of each ring but the pairs', all of which together are as long; a multiple of kRingUnit.
@@ -168,14 +170,14 @@ struct HostLayout {
   Bytes line_bytes() const { return ranks <= kWideRanksMax ? 128 : 64; }
   enum Counters : int { kHead, kCallsDone, kStaged, kReduced, kSpread, kSingleCounters };
   /// Words of the first line.
-  enum Head : int { kLife, kState, kFailed, kMeeting, kMet };
+  enum Head : int { kLife, kState, kFailed, kFactsPosted, kFactsRead };
   Bytes calls_at() const {
     return (kSingleCounters + 3 * static_cast<Bytes>(ranks)) * line_bytes();
   }
   Bytes reason_at() const { return calls_at() + kInlineSlots * kCallLineBytes; }
-  /// In the place of the reason why there is no runner: who meets has one.
-  Bytes meeting_at() const { return reason_at(); }
-  Bytes block_bytes() const { return meeting_at() + std::max(kReasonBytes, kMeetingBytes); }
+  /// In the place of the reason why there is no runner: who tells facts has one.
+  Bytes facts_at() const { return reason_at(); }
+  Bytes block_bytes() const { return facts_at() + std::max(kReasonBytes, kFactsBytes); }
 
   // ---- a set of rings --------------------------------------------------------------------------
 
@@ -212,10 +214,10 @@ class HostArea {
   HostCounter state() const { return head(HostLayout::kState); }
   HostCounter failed() const { return head(HostLayout::kFailed); }
   char* reason() const { return reinterpret_cast<char*>(block_ + layout_.reason_at()); }
-  /// Meetings that the rank has come to, and of which it has taken what the others told.
-  HostCounter meeting() const { return head(HostLayout::kMeeting); }
-  HostCounter met() const { return head(HostLayout::kMet); }
-  std::byte* meeting_data() const { return block_ + layout_.meeting_at(); }
+  /// Rounds of facts that the rank has written, and of which it has read those of the others.
+  HostCounter facts_posted() const { return head(HostLayout::kFactsPosted); }
+  HostCounter facts_read() const { return head(HostLayout::kFactsRead); }
+  std::byte* facts() const { return block_ + layout_.facts_at(); }
   HostCounter calls_done() const { return counter(HostLayout::kCallsDone); }
   HostCounter passed_by() const {  // Beside calls_done, which is written with it.
     return HostCounter(line(HostLayout::kCallsDone) + sizeof(std::uint64_t));

@@ -420,9 +420,9 @@ std::optional<bool> DirectHostRunner::has_number(const Call& call, std::uint64_t
 }
 
 template <class CounterOf>
-Status DirectHostRunner::await_meeting(CounterOf counter_of, std::uint64_t number) const {
+Status DirectHostRunner::await_facts(CounterOf counter_of, std::uint64_t number) const {
   for (int peer = 0; peer < layout_.ranks; ++peer) {
-    BoundedWait bounded_wait(peers_, BoundedWait::kMeeting);
+    BoundedWait bounded_wait(peers_, BoundedWait::kFacts);
     while (!is_mine(peer) && counter_of(area(peer)).read() < number) {
       // Each that is still to come: one of them may wait for another that has died.
       if (!bounded_wait.wait(
@@ -434,32 +434,32 @@ Status DirectHostRunner::await_meeting(CounterOf counter_of, std::uint64_t numbe
   return {};
 }
 
-Status DirectHostRunner::meet(const void* own, void* all, Bytes bytes_each) {
-  CHECK(bytes_each <= HostLayout::kMeetingBytes, "there is room for it");
-  const std::uint64_t number = ++meetings_;
-  const auto meeting_of = [](const HostArea& rank) { return rank.meeting(); };
-  const auto met_of = [](const HostArea& rank) { return rank.met(); };
-  Status status = await_meeting(met_of, number - 1);
+Status DirectHostRunner::allgather_facts(const void* own, void* all, Bytes bytes_each) {
+  CHECK(bytes_each <= HostLayout::kFactsBytes, "there is room for it");
+  const std::uint64_t number = ++fact_rounds_;
+  const auto posted_of = [](const HostArea& rank) { return rank.facts_posted(); };
+  const auto read_of = [](const HostArea& rank) { return rank.facts_read(); };
+  Status status = await_facts(read_of, number - 1);
   if (status.ok()) {
-    std::memcpy(mine().meeting_data(), own, bytes_each);
-    mine().meeting().publish(number);
+    std::memcpy(mine().facts(), own, bytes_each);
+    mine().facts_posted().publish(number);
   }
   if (status.ok() && all != nullptr) {
-    status = await_meeting(meeting_of, number);
+    status = await_facts(posted_of, number);
   }
   for (int rank = 0; status.ok() && all != nullptr && rank < layout_.ranks; ++rank) {
     std::memcpy(static_cast<std::byte*>(all) + static_cast<Bytes>(rank) * bytes_each,
-                area(rank).meeting_data(), bytes_each);
+                area(rank).facts(), bytes_each);
   }
-  mine().met().publish(number);
+  mine().facts_read().publish(number);
   return status;
 }
 
-Status DirectHostRunner::meet_no_more(const void* own, Bytes bytes) {
+Status DirectHostRunner::post_last_facts(const void* own, Bytes bytes) {
   constexpr std::uint64_t kEach = ~std::uint64_t{0};
-  TUTTI_RETURN_IF_ERROR(meet(own, /*all=*/nullptr, bytes));
-  mine().met().publish(kEach);
-  mine().meeting().publish(kEach);
+  TUTTI_RETURN_IF_ERROR(allgather_facts(own, /*all=*/nullptr, bytes));
+  mine().facts_read().publish(kEach);
+  mine().facts_posted().publish(kEach);
   return {};
 }
 

@@ -95,12 +95,12 @@ class DirectHostRunner : public Runner {
   std::optional<bool> has_number(const Call& call, std::uint64_t number,
                                  std::chrono::steady_clock::time_point end) const;
   /// Collective over all ranks, also those whose calls have failed, and no call: each tells `own`,
-  /// of at most HostLayout::kMeetingBytes, and gets what all have told, by rank (null: it wants
-  /// nothing). For communicators that are made of this one: MPI has seen to it that all ranks come.
-  /// Error: a rank has died, or has left this communicator.
-  Status meet(const void* own, void* all, Bytes bytes_each);
-  /// The last one of this rank: from now on the others find it in each with what it tells here.
-  Status meet_no_more(const void* own, Bytes bytes);
+  /// of at most HostLayout::kFactsBytes, and gets what all have told, by rank (null: it wants
+  /// nothing). For communicators that are derived from this one: MPI has seen to it that all ranks
+  /// come. Error: a rank has died, or has left this communicator.
+  Status allgather_facts(const void* own, void* all, Bytes bytes_each);
+  /// The last round of this rank: in each later one the others find what it tells here.
+  Status post_last_facts(const void* own, Bytes bytes);
   /// The last call that passed by is none on this rank, whose arguments are wrong.
   void tell_refusal() { mine().refused().publish(last_call()); }
   static void tell_refusal(const HostMemory& memory, const Introduction& mine, int ranks,
@@ -141,7 +141,7 @@ class DirectHostRunner : public Runner {
   /// False: the wait failed and failure_ says why. So all the functions below.
   bool await(const HostCounter& counter, std::uint64_t at_least, int peer, bool announces = true);
   template <class CounterOf>
-  Status await_meeting(CounterOf counter_of, std::uint64_t number) const;
+  Status await_facts(CounterOf counter_of, std::uint64_t number) const;
   bool carry_out(const Call& call);
 
   /// Before this rank writes its line of this call: those who read the line, or the brief slot,
@@ -222,7 +222,7 @@ class DirectHostRunner : public Runner {
   std::uint64_t calls_ = 0;
   HostCallHead head_;
   static constexpr std::uint64_t kWaysKept = 64;
-  std::uint64_t meetings_ = 0;
+  std::uint64_t fact_rounds_ = 0;
   std::uint64_t ways_ = 0;  ///< Bit i: call number calls_ - i went through here.
   /// All ranks have left this call; they may have left more.
   std::uint64_t calls_left_ = 0;

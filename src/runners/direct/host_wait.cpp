@@ -116,14 +116,14 @@ void BoundedWait::check(int rank) {
   }
   const auto i = static_cast<std::size_t>(rank);
   const std::string who = name(rank);
-  if (call_ < kMeeting && peers_.areas[i].calls_done().read() >= call_) {
+  if (call_ < kFacts && peers_.areas[i].calls_done().read() >= call_) {
     failure_ = Status(ErrorCode::kMismatch,
                       "direct: " + who +
                           " has left this call without its part in it; all ranks of a communicator "
                           "must call the same collective with the same counts");
     return;
   }
-  failure_ = peers_.look_at(rank, /*has_to_be_well=*/call_ != kMeeting);
+  failure_ = peers_.look_at(rank, /*has_to_be_well=*/call_ != kFacts);
   if (!failure_.ok() || peers_.timeout_s <= 0 || waited_s_ <= peers_.timeout_s) {
     return;
   }

@@ -56,8 +56,8 @@ struct HostPeers {
 class BoundedWait {
  public:
   static constexpr std::uint64_t kNoCall = ~std::uint64_t{0};
-  /// Nor one that a rank whose calls have failed does not come to.
-  static constexpr std::uint64_t kMeeting = kNoCall - 1;
+  /// No call either, but allgather_facts(): ranks whose calls have failed come to it, too.
+  static constexpr std::uint64_t kFacts = kNoCall - 1;
 
   /// `call`: that of the communicator in which the ranks are waited for. Who has left it without
   /// what is waited for has made another call.

@@ -817,12 +817,13 @@ TEST(DirectHost, run__communicators_of_one_process_take_turns_in_its_rings) {
   EXPECT_EQ(complaints, std::vector<std::string>(kRanks));
 }
 
-/// Meetings beside calls, with ranks that are late, that want nothing, or whose calls have failed.
-TEST(DirectHost, meet__all_hear_from_all) {
+/// Facts exchanged beside calls, with ranks that are late, that want nothing, or whose calls have
+/// failed.
+TEST(DirectHost, allgather_facts__all_hear_from_all) {
   constexpr int kRanks = 3;
-  struct Told {
+  struct Facts {
     std::uint64_t rank;
-    std::array<std::uint64_t, HostLayout::kMeetingBytes / 8 - 1> numbers;
+    std::array<std::uint64_t, HostLayout::kFactsBytes / 8 - 1> numbers;
   };
   ThreadWorld world(kRanks);
   std::vector<std::string> complaints(kRanks);
@@ -843,17 +844,18 @@ TEST(DirectHost, meet__all_hear_from_all) {
         Case one({.collective = Collective::kAllgather, .ranks = kRanks, .count = i}, rank);
         ASSERT_TRUE(runner.run(Scope::kWhole, one.call).ok());
       }
-      Told mine{self, {}};
+      Facts mine{self, {}};
       mine.numbers.fill(draw(6, i, self));
-      std::array<Told, kRanks> all{};
+      std::array<Facts, kRanks> all{};
       const bool wants_it = draw(7, i, self) % 4 != 0;
-      const Status met = runner.meet(&mine, wants_it ? all.data() : nullptr, sizeof(mine));
-      ASSERT_TRUE(met.ok()) << met.message();
+      const Status told =
+          runner.allgather_facts(&mine, wants_it ? all.data() : nullptr, sizeof(mine));
+      ASSERT_TRUE(told.ok()) << told.message();
       for (std::uint64_t peer = 0; wants_it && peer < kRanks; ++peer) {
-        Told expected{peer, {}};
+        Facts expected{peer, {}};
         expected.numbers.fill(draw(6, i, peer));
         if (std::memcmp(&all[peer], &expected, sizeof(expected)) != 0) {
-          complaints[self] = "meeting " + std::to_string(i) + ", rank " + std::to_string(peer);
+          complaints[self] = "round " + std::to_string(i) + ", rank " + std::to_string(peer);
         }
       }
     }
@@ -861,8 +863,9 @@ TEST(DirectHost, meet__all_hear_from_all) {
   EXPECT_EQ(complaints, std::vector<std::string>(kRanks));
 }
 
-/// A rank for which MPI has made none meets no more: the others do not wait for it, and hear so.
-TEST(DirectHost, meet_no_more__is_heard_in_every_later_meeting) {
+/// A rank for which MPI has derived no communicator takes part no more: the others do not wait for
+/// it, and hear so.
+TEST(DirectHost, post_last_facts__is_heard_in_every_later_round) {
   constexpr int kRanks = 3;
   ThreadWorld world(kRanks);
   std::vector<std::unique_ptr<DirectHostRunner>> kept(kRanks);  // Who frees it has left for good.
@@ -876,10 +879,10 @@ TEST(DirectHost, meet_no_more__is_heard_in_every_later_meeting) {
       const int mine = 1000 * rank + i;
       if (rank == 1 && i == 50) {
         const int last = -1;
-        ASSERT_TRUE(runner.meet_no_more(&last, sizeof(last)).ok());
+        ASSERT_TRUE(runner.post_last_facts(&last, sizeof(last)).ok());
         return;
       }
-      ASSERT_TRUE(runner.meet(&mine, all.data(), sizeof(mine)).ok());
+      ASSERT_TRUE(runner.allgather_facts(&mine, all.data(), sizeof(mine)).ok());
       EXPECT_EQ(all, (std::array<int, kRanks>{i, i < 50 ? 1000 + i : -1, 2000 + i}));
     }
   });
@@ -1245,9 +1248,9 @@ TEST(DirectHost, meet__without_a_rank_that_has_freed_the_communicator_or_died) {
             }
             std::array<int, kRanks> all{};
             const auto start = std::chrono::steady_clock::now();
-            const Status met = runner.meet(&rank, all.data(), sizeof(rank));
+            const Status told = runner.allgather_facts(&rank, all.data(), sizeof(rank));
             const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
-            CHILD_EXPECT(!met.ok(), "a rank that is gone has met");
+            CHILD_EXPECT(!told.ok(), "a rank that is gone has told its facts");
             CHILD_EXPECT(waited.count() < 2.5, std::to_string(waited.count()) + " s");
             return "";
           },

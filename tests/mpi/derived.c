@@ -1,20 +1,22 @@
 /* SPDX-FileCopyrightText: 2026 the Tutti authors
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Communicators that MPI_Comm_dup and MPI_Comm_split make, of one that has been used and of one
- * that has not: who is in them and where, and that calls are right on all of them, whatever became
- * of the one that they were made of.
+ * Communicators that MPI_Comm_dup and MPI_Comm_split derive, from one that has been used and from
+ * one that has not: who is in them and where, and that calls are right on all of them, whatever
+ * became of their parent.
  *
- * Usage: made --case CASE
- *   only      two are made, and no collective is called on them
+ * Usage: derived --case CASE
+ *   only      two are derived, and no collective is called on them
  *   order     colors, keys and MPI_UNDEFINED; duplicates of what was split
  *   lone      one rank alone has made a call on the parent that MPI refuses
  *   unequal   the parent's last call differed between the ranks
- *   first     the same of the first call on one that was made
- *   apart     a call of the parent that one rank refuses has failed on another, before shared
- * memory was used freed     the parent is freed at once, by one rank later than by the others many
- * 1200 live ones, twice Last line: "made: N calls, W wrong", of all ranks. Exit status 1 when W >
- * 0.
+ *   first     the same of the first call on a derived one
+ *   apart     a call of the parent that one rank refuses has failed on another, before any use of
+ *             shared memory
+ *   freed     the parent is freed at once, by one rank later than by the others
+ *   many      1200 live ones, twice
+ *
+ * Last line: "derived: N calls, W wrong", of all ranks. Exit status 1 when W > 0.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -31,7 +33,7 @@ static int large_in[kLarge], large_out[kLarge];
 static void expect(int is_right, const char* what) {
   if (!is_right) {
     ++wrong;
-    fprintf(stderr, "made: rank %d: %s\n", world_rank, what);
+    fprintf(stderr, "derived: rank %d: %s\n", world_rank, what);
   }
 }
 
@@ -226,7 +228,7 @@ int main(int argc, char** argv) {
   MPI_Comm_free(&used);
   long totals[2] = {calls, wrong}, sums[2] = {0, 0};
   MPI_Reduce(totals, sums, 2, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
-  if (world_rank == 0) printf("made: %ld calls, %ld wrong\n", sums[0], sums[1]);
+  if (world_rank == 0) printf("derived: %ld calls, %ld wrong\n", sums[0], sums[1]);
   MPI_Finalize();
   return !is_known || wrong > 0;
 }
