@@ -3,7 +3,7 @@
 //
 // The part of the NCCL and RCCL binary interface that we call, declared by us so that neither
 // library's header is needed to build. tests/abi compares every line with the real nccl.h.
-// Private to this room and to the test double.
+// Private to this room and to the fake library of the tests.
 #pragma once
 
 #include <climits>

@@ -3,7 +3,7 @@
  *
  * A failure of the library that carries a collective must reach the application as an MPI error on
  * that communicator: never MPI_SUCCESS with an unwritten buffer. The failure itself is injected
- * from outside (FAKE_CCL_FAIL of the NCCL double, on all ranks, or TUTTI_STRICT=1 with a plan that
+ * from outside (FAKE_CCL_FAIL of the NCCL fake, on all ranks, or TUTTI_STRICT=1 with a plan that
  * cannot be). Every call is judged alone: right result and MPI_SUCCESS, or an error.
  *
  * Usage: errors [--memory ...] [--calls N] [--handler return|count] [--kill RANK]

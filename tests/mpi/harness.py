@@ -50,9 +50,9 @@ def preload_library() -> Path:
     return build_directory() / "lib" / "libtutti-mpi.so"
 
 
-def doubles(vendor: str) -> Path:
-    """Directory with the test doubles of "cuda" (and NCCL) or "hip" (and RCCL)."""
-    return build_directory() / "tests" / "support" / "doubles" / vendor
+def fakes(vendor: str) -> Path:
+    """Directory with the fakes of "cuda" (and NCCL) or "hip" (and RCCL)."""
+    return build_directory() / "tests" / "support" / "fakes" / vendor
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,9 +7,9 @@
     pytest tests/mpi -m 'deep or not deep'   that, and every case under every MPI
     TUTTI_BUILD_DIR=build/asan-ubsan pytest tests/mpi
 
-"cuda" and "hip" are the test doubles of tests/support, not real GPUs: the CUDA, HIP, NCCL and RCCL
+"cuda" and "hip" are the fakes of tests/support, not real GPUs: the CUDA, HIP, NCCL and RCCL
 tables are exercised end to end, the vendors' libraries are not. TUTTI_TEST_REAL_GPU=1 uses the real
-CUDA and NCCL in place of their doubles.
+CUDA and NCCL in place of their fakes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from harness import (
     Finished,
     Mpi,
     build_directory,
-    doubles,
     execute,
+    fakes,
     forced,
     job,
     mpi4py_python,
@@ -117,7 +117,7 @@ def setting(memory: str, plan: str = "", nodes: int | str = 0) -> tuple[dict[str
     elif memory in ("cuda", "hip"):
         environment["TUTTI_DEVICE"] = memory
         if not (REAL_GPU and memory == "cuda"):
-            path = [doubles(memory)]
+            path = [fakes(memory)]
             if not path[0].is_dir():
                 unavailable(f"{path[0]} is not built")
     if plan:
@@ -524,7 +524,7 @@ def test_threads__the_end_waits_in_no_circle(
 
 
 def ccl_calls(log: Path) -> set[str]:
-    """Names of the functions the NCCL double logged."""
+    """Names of the functions the NCCL fake logged."""
     return {line.split()[0] for line in log.read_text().splitlines()} if log.exists() else set()
 
 
@@ -578,7 +578,7 @@ def test_pipelines__communicators_are_made_once(
     assert calls.count("ncclAllReduce") == 2 * 8 * 3, str(result)
 
 
-@pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
+@pytest.mark.skipif(REAL_GPU, reason="faults are injected into the fakes")
 @pytest.mark.parametrize("strict", [False, True])
 def test_pipelines__a_rank_without_its_communicators_is_a_fall_back_for_all(
     mpi: Mpi, strict: bool, preload_library: Path, tmp_path: Path
@@ -727,7 +727,7 @@ def test_errors__none_without_a_fault(mpi: Mpi, preload_library: Path, tmp_path:
     assert error_counts(result) == (16, 0, 0, 0), str(result)
 
 
-@pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
+@pytest.mark.skipif(REAL_GPU, reason="faults are injected into the fakes")
 @pytest.mark.parametrize("handler", ["return", "count"])
 def test_errors__failing_ccl_reaches_the_error_handler(
     mpi: Mpi, handler: str, preload_library: Path, tmp_path: Path
@@ -740,7 +740,7 @@ def test_errors__failing_ccl_reaches_the_error_handler(
     assert handled == (errors if handler == "count" else 0), str(result)
 
 
-@pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
+@pytest.mark.skipif(REAL_GPU, reason="faults are injected into the fakes")
 def test_errors__fault_on_one_rank_only_is_no_hang(
     mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
@@ -753,7 +753,7 @@ def test_errors__fault_on_one_rank_only_is_no_hang(
         assert error_counts(result)[2] == 0, str(result)
 
 
-@pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
+@pytest.mark.skipif(REAL_GPU, reason="faults are injected into the fakes")
 def test_errors__stalled_ccl_ends_by_the_timeout(
     mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
@@ -822,7 +822,7 @@ def test_defaults_on_host_buffers__are_silent(
 
 def test_inert__in_a_program_without_mpi(preload_library: Path) -> None:
     program = build_directory() / "tests" / "mpi" / "none" / "inert"
-    for variables in ({}, {"LD_LIBRARY_PATH": str(doubles("cuda")), "TUTTI_TYPO": "1"}):
+    for variables in ({}, {"LD_LIBRARY_PATH": str(fakes("cuda")), "TUTTI_TYPO": "1"}):
         environment = plain_environment() | {"LD_PRELOAD": str(preload_library)} | variables
         result = execute([str(program)], environment, 30)
         assert result.status == 0, str(result)

@@ -149,7 +149,7 @@ def test_sessions(mpi: Mpi, memory: str, preload_library: Path, tmp_path: Path) 
 
 @pytest.mark.skipif(REAL_GPU, reason="the real NCCL writes no log of calls")
 def test_sessions__are_carried_by_the_ccl(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
-    """The CPU reads the doubles' memory: a right result does not show who made it."""
+    """The CPU reads the fakes' memory: a right result does not show who made it."""
     log = tmp_path / "ccl.log"
     extra = {"FAKE_CCL_LOG": str(log)}
     result = semantics(mpi, 2, tmp_path, "sessions", "cuda", plan="ccl-beta", extra=extra)
@@ -184,7 +184,7 @@ def test_odd_types__in_segments(
     result.assert_passed("semantics")
 
 
-@pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
+@pytest.mark.skipif(REAL_GPU, reason="faults are injected into the fakes")
 @pytest.mark.parametrize(
     ("mpi", "symbol", "victim"),
     [("mpich", "cuMemAlloc_v2", 1), ("openmpi", "cuMemcpyAsync", 0)],
@@ -205,7 +205,7 @@ def test_failure__of_one_rank_before_the_ccl(
 OURS = {"TUTTI_BCAST": "schedule:knomial", "TUTTI_BARRIER": "schedule:dissemination"}
 
 
-@pytest.mark.skipif(REAL_GPU, reason="only the double's streams can be said to be captured")
+@pytest.mark.skipif(REAL_GPU, reason="only the fake's streams can be said to be captured")
 @pytest.mark.parametrize("plan", ["", "ccl-beta"])
 def test_capture__in_another_thread_goes_on(
     mpi: Mpi, plan: str, preload_library: Path, tmp_path: Path
@@ -214,7 +214,7 @@ def test_capture__in_another_thread_goes_on(
     semantics(mpi, 2, tmp_path, "capture", "cuda", plan=plan).assert_passed("semantics")
 
 
-@pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
+@pytest.mark.skipif(REAL_GPU, reason="faults are injected into the fakes")
 @pytest.mark.parametrize("mpi", ["mpich"], indirect=True)
 def test_barrier__after_a_failure_is_an_error(
     mpi: Mpi, preload_library: Path, tmp_path: Path
@@ -330,7 +330,7 @@ def test_unequal_counts__are_errors(mpi: Mpi, preload_library: Path, tmp_path: P
         result.assert_passed("semantics")
 
 
-@pytest.mark.skipif(REAL_GPU, reason="faults are injected into the doubles")
+@pytest.mark.skipif(REAL_GPU, reason="faults are injected into the fakes")
 def test_agreement__without_a_rank_that_failed_ends(
     mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:

@@ -259,14 +259,14 @@ def test_run__virtual_nodes_that_are_no_numbers(text: str, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("runtime", ["cuda", "hip"])
 @pytest.mark.parametrize("collective", ["allreduce", "alltoall", "bcast", "reduce_scatter_block"])
-def test_run__device_memory_with_test_doubles(
+def test_run__device_memory_with_fakes(
     runtime: str, collective: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    doubles = [d.parent / "tests/support/doubles" / runtime for d in paths.library_directories()]
+    fakes = [d.parent / "tests/support/fakes" / runtime for d in paths.library_directories()]
     ccl = {"cuda": "libnccl.so.2", "hip": "librccl.so.1"}[runtime]
-    found = next((place for place in doubles if (place / ccl).exists()), None)
+    found = next((place for place in fakes if (place / ccl).exists()), None)
     if found is None or paths.find(paths.PRELOAD) is None:
-        pytest.skip("the test doubles of the GPU libraries are not built")
+        pytest.skip("the fakes of the GPU libraries are not built")
     old = os.environ.get("LD_LIBRARY_PATH")
     monkeypatch.setenv("LD_LIBRARY_PATH", launch.prepend_path(old, str(found)))
     plans = ("native", "hybrid", "nccl", "ccl-gamma")

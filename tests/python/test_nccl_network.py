@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""bench/nccl_network.py and nccl_ranks on doubles of CUDA and NCCL: their own logic, no network."""
+"""bench/nccl_network.py and nccl_ranks on fakes of CUDA and NCCL: their own logic, no network."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def bench() -> Iterator[SimpleNamespace]:
 
 @pytest.fixture
 def build(monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The build directory with the doubles, which the ranks will find."""
+    """The build directory with the fakes, which the ranks will find."""
     for library in paths.library_directories():
-        doubles = library.parent / "tests/support/doubles/cuda"
-        if (doubles / "libnccl.so.2").exists() and (library / "libnccl-net-tutti.so").exists():
-            monkeypatch.setenv("LD_LIBRARY_PATH", str(doubles))
+        fakes = library.parent / "tests/support/fakes/cuda"
+        if (fakes / "libnccl.so.2").exists() and (library / "libnccl-net-tutti.so").exists():
+            monkeypatch.setenv("LD_LIBRARY_PATH", str(fakes))
             monkeypatch.setenv("FAKE_GPUS", "4")
             return library.parent
-    return pytest.skip("nccl_ranks, the plugin or the doubles of CUDA and NCCL are not built")
+    return pytest.skip("nccl_ranks, the plugin or the fakes of CUDA and NCCL are not built")
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def setup(bench: SimpleNamespace, build: Path, tmp_path: Path) -> Any:
     found = bench.nccl_jobs.Setup(
         build=build,
         logs=tmp_path / "logs",
-        nccl=str(build / "tests/support/doubles/cuda/libnccl.so.2"),
+        nccl=str(build / "tests/support/fakes/cuda/libnccl.so.2"),
         gpus=4,
         asserts_network=False,
     )
@@ -126,7 +126,7 @@ def test_ranks__a_wrong_element_is_seen(bench: SimpleNamespace, setup: Any, tmp_
     source.write_text(SHORT_ALLREDUCE)
     command = [compiler, "-shared", "-fPIC", "-o", str(library), str(source), "-Wl,--no-as-needed"]
     subprocess.run([*command, setup.nccl, f"-Wl,-rpath,{Path(setup.nccl).parent}"], check=True)
-    # It has the rest of the double's functions, as it is linked with it.
+    # It has the rest of the fake's functions, as it is linked with it.
     wrong = dataclasses.replace(setup, nccl=str(library))
     outcome = run(bench, wrong, "--collectives", "allreduce,alltoall", "--sizes", "4100")
     assert outcome.codes == [1] * 4
@@ -215,7 +215,7 @@ def test_trouble__a_cut_that_loses_no_chunk_does_not_count(
         assert trouble.with_losses(good, 5) == (True, "5 chunks were lost; fine")
         assert trouble.with_losses(good, 0) == (False, "0 chunks were lost; fine")
         assert not trouble.with_losses((False, "wrong"), 5)[0]
-    # On the doubles there are no paths; the job is right all the same.
+    # On the fakes there are no paths; the job is right all the same.
     monkeypatch.setattr(trouble, "SETTLE_S", 0.1)
     monkeypatch.setattr(trouble, "LARGE", "64K")
     monkeypatch.setattr(trouble, "WORK_S", 0.3)
@@ -255,7 +255,7 @@ def test_measure__document_and_status(bench: SimpleNamespace, setup: Any, tmp_pa
     assert {row["way"] for row in document["rows"]} == {"NCCL", "Tutti", "Tutti LANES=2,ENGINES=2"}
     assert done.returncode == int(not all(claim["holds"] for claim in document["claims"]))
     assert "12 rows, 0 wrong elements, 0 failed runs" in done.stdout
-    # NCCL says in its log what it uses, and the double says nothing.
+    # NCCL says in its log what it uses, and the fake says nothing.
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "NCCL used none that its log names, not Tutti" in done.stdout

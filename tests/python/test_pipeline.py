@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""bench/pipeline.py and bench/gpu_node.py, on the doubles of CUDA and NCCL in place of GPUs."""
+"""bench/pipeline.py and bench/gpu_node.py, on the fakes of CUDA and NCCL in place of GPUs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PLANS = ["ccl-gamma", "ccl-streams(2)", "ccl-streams(4)", "ccl-comms(2)", "ccl-comms(4)"]
 
 
-def doubles() -> Path:
-    """The directory of the doubles, beside the library under test."""
+def fakes() -> Path:
+    """The directory of the fakes, beside the library under test."""
     preload = paths.find(paths.PRELOAD)
     if preload is None or paths.find_measure("mpich") is None:
         pytest.skip("libtutti-mpi.so and tutti-measure-mpich are not built")
-    directory = preload.parent.parent / "tests" / "support" / "doubles" / "cuda"
+    directory = preload.parent.parent / "tests" / "support" / "fakes" / "cuda"
     if not directory.is_dir():
         pytest.skip(f"{directory} is not built")
     try:
@@ -34,7 +34,7 @@ def doubles() -> Path:
 
 
 def test_pipeline__every_plan_at_every_size_and_a_figure(tmp_path: Path) -> None:
-    environment = os.environ | {"LD_LIBRARY_PATH": str(doubles()), "FAKE_GPUS": "4"}
+    environment = os.environ | {"LD_LIBRARY_PATH": str(fakes()), "FAKE_GPUS": "4"}
     command = [sys.executable, str(REPOSITORY / "bench" / "pipeline.py"), "--mpi", "mpich"]
     command += ["--ranks", "2", "--out", str(tmp_path), "--end", "64K", "--factor", "128"]
     done = subprocess.run(
@@ -61,7 +61,7 @@ def test_pipeline__every_plan_at_every_size_and_a_figure(tmp_path: Path) -> None
 
 
 def test_floor__is_measured_in_the_job_of_the_calls(tmp_path: Path) -> None:
-    environment = os.environ | {"LD_LIBRARY_PATH": str(doubles()), "FAKE_GPUS": "2"}
+    environment = os.environ | {"LD_LIBRARY_PATH": str(fakes()), "FAKE_GPUS": "2"}
     words = ["allreduce", "-n", "2", "--mpi", "mpich", "-b", "64", "-e", "64", "-i", "20"]
     for memory in ("device", "host"):
         out = tmp_path / f"{memory}.json"
@@ -78,7 +78,7 @@ def test_floor__is_measured_in_the_job_of_the_calls(tmp_path: Path) -> None:
 
 
 def gpu_node(out: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"LD_LIBRARY_PATH": str(doubles()), "FAKE_GPUS": "4"}
+    environment = os.environ | {"LD_LIBRARY_PATH": str(fakes()), "FAKE_GPUS": "4"}
     command = [sys.executable, str(REPOSITORY / "bench" / "gpu_node.py"), "--mpi", "mpich"]
     command += ["--out", str(out), "--collectives", "allreduce", "--begin", "64", "--end", "64"]
     return subprocess.run(
@@ -92,7 +92,7 @@ def test_gpu_node__plans_rules_and_a_summary_that_says_where_it_is_from(tmp_path
     assert done.returncode == 0, done.stderr + done.stdout
     (plans,) = results.load(tmp_path / "plans-2r1n.json")
     assert {row.wrong for row in plans.rows} == {0}
-    # The doubles have no NVLink, without which our kernels refuse: no row says otherwise.
+    # The fakes have no NVLink, without which our kernels refuse: no row says otherwise.
     assert {row.plan for row in plans.rows} == {"mpi-gamma", "ccl-gamma", "ccl-comms(4)"}
     assert "direct-gamma is left out" in done.stderr
     assert json.loads((tmp_path / "tuning.json").read_text())["rules"]

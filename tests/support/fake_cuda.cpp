@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// TEST DOUBLE of libcuda.so.1, never installed. It exports the real symbols of the driver API
+// Fake of libcuda.so.1, never installed. It exports the real symbols of the driver API
 // over host memory and threads, and is strict where the driver is: nothing works before cuInit,
 // most things need a current context, an unknown pointer or handle is an error, an event goes on
 // streams of its own context. There is no cuCtxCreate: code that makes a context of its own does
@@ -32,7 +32,7 @@
 #include "device/driver_cuda.hpp"
 #include "device/host_module.hpp"
 
-using namespace tutti::fake;  // NOLINT(google-build-using-namespace): the whole file is the double.
+using namespace tutti::fake;  // NOLINT(google-build-using-namespace): the whole file is the fake.
 namespace cuda = tutti::device::cuda;
 using cuda::DevicePointer;
 
@@ -85,7 +85,7 @@ bool is_device(int device) { return device >= 0 && device < device_count(); }
 
 void* as_pointer(DevicePointer pointer) { return reinterpret_cast<void*>(pointer); }
 
-/// The one kernel that the double knows from PTX, for which it takes all PTX: the measured
+/// The one kernel that the fake knows from PTX, for which it takes all PTX: the measured
 /// programs' floor.
 constexpr std::string_view kFloorPtx = ".version";
 void store_word(const tutti::device::HostBlock& /*block*/, void** arguments) {
@@ -153,7 +153,7 @@ CUDA_CALL(cuGetErrorName, (int error, const char** text)) {
 }
 
 CUDA_CALL(cuGetErrorString, (int error, const char** text)) {
-  *text = error == kSuccess ? "no error" : "reported by the test double";
+  *text = error == kSuccess ? "no error" : "reported by the fake";
   return kSuccess;
 }
 
@@ -900,7 +900,7 @@ CUDA_CALL(cuLaunchKernel, (void* function, unsigned grid_x, unsigned grid_y, uns
   return launch(function, shape, stream, current()->device, arguments);
 }
 
-// ---- for tests and for the doubles of the libraries above ---------------------------------------
+// ---- for tests and for the fakes of the libraries above ---------------------------------------
 
 TUTTI_FAKE_EXPORT void tutti_fake_capture(void* stream, int on) {
   streams().set_capturing(streams().find(stream, current() == nullptr ? 0 : current()->device),

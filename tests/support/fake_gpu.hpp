@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// TEST DOUBLE, never installed: what the doubles of libcuda and libamdhip64 share. Memory and
+// Fake, never installed: what the fakes of libcuda and libamdhip64 share. Memory and
 // streams are those of the host device (src/device/host.cpp); this adds the rules of a GPU driver
 // that the host device does not have: default streams, copies of pageable memory, handles that
 // the creating process may not open, and failures on demand.
@@ -162,7 +162,7 @@ inline bool is_pageable(const void* pointer) {
   return device::host_device_range(pointer).origin == device::HostMemoryOrigin::kUnknown;
 }
 
-/// The streams of the double: the host device's, plus a default stream for each device with the
+/// The streams of the fake: the host device's, plus a default stream for each device with the
 /// order that the legacy default stream has to the device's blocking streams.
 class Streams {
  public:

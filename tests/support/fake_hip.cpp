@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// TEST DOUBLE of libamdhip64.so.6, never installed. It exports the real symbols of the HIP
+// Fake of libamdhip64.so.6, never installed. It exports the real symbols of the HIP
 // runtime over host memory and threads, as ROCm 6 behaves: the runtime starts by itself, each
 // thread has a current device (0 at first), and a failing call leaves its code for
 // hipGetLastError.
@@ -18,12 +18,12 @@
 
 #include "device/driver_hip.hpp"
 
-using namespace tutti::fake;  // NOLINT(google-build-using-namespace): the whole file is the double.
+using namespace tutti::fake;  // NOLINT(google-build-using-namespace): the whole file is the fake.
 namespace hip = tutti::device::hip;
 
 namespace {
 
-constexpr int kVersionOfUncached = 6;  // 5.7, but the double knows whole versions alone.
+constexpr int kVersionOfUncached = 6;  // 5.7, but the fake knows whole versions alone.
 
 thread_local int current = 0;
 thread_local int last_error = kSuccess;
@@ -82,7 +82,7 @@ HIP_CALL(hipDriverGetVersion, (int* version)) { return hipRuntimeGetVersion(vers
 TUTTI_FAKE_EXPORT const char* hipGetErrorName(int error) { return error_name(error, true); }
 
 TUTTI_FAKE_EXPORT const char* hipGetErrorString(int error) {
-  return error == kSuccess ? "no error" : "reported by the test double";
+  return error == kSuccess ? "no error" : "reported by the fake";
 }
 
 HIP_CALL(hipGetLastError, ()) {
@@ -503,7 +503,7 @@ HIP_CALL(hipModuleLaunchKernel,
   return fail(launch(function, shape, stream, current, arguments));
 }
 
-// ---- for tests and for the doubles of the libraries above ---------------------------------------
+// ---- for tests and for the fakes of the libraries above ---------------------------------------
 
 TUTTI_FAKE_EXPORT void tutti_fake_capture(void* stream, int on) {
   streams().set_capturing(streams().find(stream, current), on != 0);

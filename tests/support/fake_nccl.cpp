@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A test double of NCCL and RCCL: the same C interface, written by us from the public header's
+// A fake of NCCL and RCCL: the same C interface, written by us from the public header's
 // contract, with no code of either library in it. Works over host memory, between the processes
 // and threads of one machine, so that everything above the library can be tested without a GPU.
-// Compiled twice: as libnccl.so.2 beside the CUDA double and as librccl.so.1 beside HIP's.
+// Compiled twice: as libnccl.so.2 beside the CUDA fake and as librccl.so.1 beside HIP's.
 //
-// Work runs in stream order when a device double that exports tutti_fake_enqueue is loaded, else
+// Work runs in stream order when a device fake that exports tutti_fake_enqueue is loaded, else
 // at once on the calling thread. As strict as the real library where it matters to a caller: two
 // ranks on one device, a bad type, operation or root, a null or dead communicator, and the use of
 // a non-blocking communicator before it has settled are errors. Stricter in one place: ranks that
@@ -236,7 +236,7 @@ class Segment {
   int ranks_ = 0;
 };
 
-// ---- The device double --------------------------------------------------------------------
+// ---- The device fake --------------------------------------------------------------------
 
 #ifdef FAKE_CCL_HIP
 constexpr const char* kDriverFile = "libamdhip64.so";
@@ -270,7 +270,7 @@ int find_driver(dl_phdr_info* info, std::size_t, void* argument) {
   return 0;
 }
 
-/// All null while no device double is loaded; a real driver has no tutti_fake_enqueue.
+/// All null while no device fake is loaded; a real driver has no tutti_fake_enqueue.
 Driver driver() {
   static std::mutex mutex;
   static Driver found;

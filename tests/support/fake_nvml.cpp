@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// TEST DOUBLE of libnvidia-ml.so.1, never installed. Four GPUs 0000:10:00.0 to 0000:13:00.0.
+// Fake of libnvidia-ml.so.1, never installed. Four GPUs 0000:10:00.0 to 0000:13:00.0.
 // Strict: nothing works before nvmlInit_v2, a link number out of range is an error.
 //
 // FAKE_NVML=pairs     GPUs 0 and 1, 2 and 3 are joined by two links each (default)
@@ -57,7 +57,7 @@ bool is_active(long link) {
 
 }  // namespace
 
-/// Each function is declared with the type in the table, so that the double cannot drift from it.
+/// Each function is declared with the type in the table, so that the fake cannot drift from it.
 #define NVML_CALL(member, symbol)                           \
   extern "C" __attribute__((visibility("default")))         \
   std::remove_pointer_t<decltype(nvml::Functions{}.member)> \
@@ -99,7 +99,7 @@ int nvmlShutdown() {
 }
 
 const char* nvmlErrorString(int result) {
-  return result == kDriverNotLoaded ? "Driver Not Loaded" : "an error of the test double";
+  return result == kDriverNotLoaded ? "Driver Not Loaded" : "an error of the fake";
 }
 
 int nvmlDeviceGetCount_v2(unsigned* count) {

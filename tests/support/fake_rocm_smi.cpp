@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// TEST DOUBLE of librocm_smi64.so.1, never installed. Three GPUs; 0 and 1 are joined by XGMI.
+// Fake of librocm_smi64.so.1, never installed. Three GPUs; 0 and 1 are joined by XGMI.
 // FAKE_ROCM_SMI=fail makes rsmi_init fail.
 #include <cstdio>
 #include <cstdlib>
@@ -17,7 +17,7 @@ constexpr int kInvalid = 1;
 bool initialized = false;
 }  // namespace
 
-/// Each function is declared with the type in the table, so that the double cannot drift from it.
+/// Each function is declared with the type in the table, so that the fake cannot drift from it.
 #define SMI_CALL(member, symbol)                           \
   extern "C" __attribute__((visibility("default")))        \
   std::remove_pointer_t<decltype(smi::Functions{}.member)> \

@@ -69,7 +69,7 @@ class Shared {
 };
 
 /// Asks the leak checker, where there is one. It crashes in a forked child that has threads left,
-/// such as those of a device double.
+/// such as those of a device fake.
 inline bool leaks() {
   if (__lsan_do_recoverable_leak_check == nullptr) {
     return false;

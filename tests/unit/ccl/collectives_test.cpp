@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Every operation of the table over the double, against values computed here: all types and
+// Every operation of the table over the fake, against values computed here: all types and
 // operations, 1 to 5 ranks, every root, in place and not, empty and odd counts.
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ constexpr NcclType kTypes[] = {NcclType::kInt8,    NcclType::kUint8,   NcclType:
                                NcclType::kFloat16, NcclType::kFloat32, NcclType::kFloat64,
                                NcclType::kBfloat16};
 constexpr NcclOp kOps[] = {NcclOp::kSum, NcclOp::kProd, NcclOp::kMax, NcclOp::kMin};
-/// Empty, one, odd, fewer and more elements than ranks, more than the double's queues hold.
+/// Empty, one, odd, fewer and more elements than ranks, more than the fake's queues hold.
 constexpr std::size_t kCounts[] = {0, 1, 3, 7, 1000, 100'003};
 
 std::size_t size_of(NcclType type) {
@@ -269,7 +269,7 @@ TEST_P(CclEachRankCount, reduce_scatter__counts_and_in_place) {
 
 TEST_P(CclEachRankCount, group__alltoall_in_any_order) {
   const auto answers = on_ranks(GetParam(), [](Rank me) -> std::string {
-    // Larger than the double's queues: a send that waited alone would hang.
+    // Larger than the fake's queues: a send that waited alone would hang.
     const std::size_t count = 70'001;
     std::vector<std::vector<char>> send;
     std::vector<std::vector<char>> recv;

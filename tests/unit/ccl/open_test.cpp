@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Library::open over the doubles. Each case runs in a process of its own, since a library that is
+// Library::open over the fakes. Each case runs in a process of its own, since a library that is
 // loaded once stays.
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Ranks of a communicator over the NCCL double, each in a process of its own.
+// Ranks of a communicator over the NCCL fake, each in a process of its own.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The double beside the CUDA double: work runs in stream order, behind the caller's back, and
+// The NCCL fake beside the CUDA fake: work runs in stream order, behind the caller's back, and
 // each rank has a device.
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@
 namespace tutti::ccl {
 namespace {
 
-/// The few driver calls that these tests make, all from the double.
+/// The few driver calls that these tests make, all from the fake.
 struct Cuda {
   int (*init)(unsigned flags);
   int (*retain)(void** context, int device);
@@ -26,9 +26,9 @@ struct Cuda {
   int (*create_stream)(void** stream, unsigned flags);
   int (*query_stream)(void* stream);
   int (*wait_stream)(void* stream);
-  std::unique_ptr<device::Api> api;  ///< Over the same double.
+  std::unique_ptr<device::Api> api;  ///< Over the same fake.
 
-  /// Loads the double with `device` current; empty or what failed.
+  /// Loads the fake with `device` current; empty or what failed.
   std::string start(int device) {
     const auto library = DynamicLibrary::open(FAKE_CUDA);
     CHILD_OK(library.status());

@@ -155,7 +155,7 @@ TEST(Cold, hip__ipc_flag_of_rocm_5) {
   ASSERT_NE(table.api, nullptr);
   void* memory = *table.api->allocate_device(1, 64);
   const IpcHandle handle = *table.api->export_memory(memory);
-  // Both flags are tried; then the double says, like the real one, that a process does not open
+  // Both flags are tried; then the fake says, like the real one, that a process does not open
   // its own handle.
   const Result<void*> opened = table.api->open_memory(1, handle);
   EXPECT_NE(opened.status().message().find("hipErrorInvalidContext"), std::string::npos)
@@ -174,7 +174,7 @@ TEST(Cold, hip__shared_memory_of_rocm_5_is_fine_grained) {
   EXPECT_TRUE(table.api->free_device(memory).ok());
 }
 
-/// The double under the same name in `directory`, without one of its symbols.
+/// The fake under the same name in `directory`, without one of its symbols.
 std::string double_without(const std::string& directory, const std::string& symbol) {
   std::ifstream input(TUTTI_FAKE_HIP, std::ios::binary);
   std::string bytes{std::istreambuf_iterator<char>(input), std::istreambuf_iterator<char>()};

@@ -181,7 +181,7 @@ TEST_P(Contract, copy__device_to_device_is_complete_on_return) {
 
 TEST_P(Contract, copy_async__does_not_wait_for_its_stream) {
   if (is_real()) {
-    GTEST_SKIP() << "needs a stream that a test can hold: only the host device and the doubles";
+    GTEST_SKIP() << "needs a stream that a test can hold: only the host device and the fakes";
   }
   unsigned char* memory = device_memory(0, 64);
   unsigned char* pinned = pinned_memory(64);
@@ -319,7 +319,7 @@ TEST_P(Contract, stream__destroyed_twice_fails) {
 
 TEST_P(Contract, wait_device__waits_for_every_stream_of_it) {
   if (is_real()) {
-    GTEST_SKIP() << "needs a stream that a test can hold: only the host device and the doubles";
+    GTEST_SKIP() << "needs a stream that a test can hold: only the host device and the fakes";
   }
   Stream first = stream(last_);
   Stream second = stream(last_);
@@ -406,7 +406,7 @@ TEST_P(Contract, stream_wait_event__orders_two_streams_and_devices) {
 
 TEST_P(Contract, stream_wait_event__waits_for_the_record_before_it) {
   if (is_real()) {
-    GTEST_SKIP() << "needs a stream that a test can hold: only the host device and the doubles";
+    GTEST_SKIP() << "needs a stream that a test can hold: only the host device and the fakes";
   }
   Stream slow = stream(0);
   Stream fast = stream(0);

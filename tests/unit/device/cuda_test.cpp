@@ -16,7 +16,7 @@ class Cuda : public testing::Test {
  protected:
   void SetUp() override {
     if (wants_real_cuda()) {
-      GTEST_SKIP() << "needs the double";
+      GTEST_SKIP() << "needs the fake";
     }
     table_ = open_table("cuda");
     ASSERT_NE(table_.api, nullptr);

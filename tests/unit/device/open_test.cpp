@@ -31,10 +31,10 @@ TEST(Open, host__only_when_asked) {
 
 TEST(Open, auto__takes_cuda_first) {
   if (wants_real_cuda()) {
-    GTEST_SKIP() << "needs the doubles";
+    GTEST_SKIP() << "needs the fakes";
   }
-  load_double("cuda");
-  load_double("hip");
+  load_fake("cuda");
+  load_fake("hip");
   OpenReport report;
   const auto api = open("auto", &report);
   ASSERT_NE(api, nullptr);
@@ -45,7 +45,7 @@ TEST(Open, auto__takes_cuda_first) {
 }
 
 TEST(Open, hip__takes_hip_although_cuda_is_there) {
-  load_double("hip");
+  load_fake("hip");
   OpenReport report;
   const auto api = open("hip", &report);
   ASSERT_NE(api, nullptr);

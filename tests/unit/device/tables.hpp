@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The tables under test. The GPU ones run over the doubles, loaded by path before open() so that
+// The tables under test. The GPU ones run over the fakes, loaded by path before open() so that
 // it finds them as "already in the process"; TUTTI_TEST_REAL_CUDA=1 takes the machine's own
-// libcuda instead, and the cases that need a double are skipped.
+// libcuda instead, and the cases that need a fake are skipped.
 #pragma once
 
 #include <dlfcn.h>
@@ -44,7 +44,7 @@ class Gate {
 struct Table {
   std::string name;
   std::unique_ptr<Api> api;
-  void* library = nullptr;  // The double; null for the host device and for a real library.
+  void* library = nullptr;  // The fake; null for the host device and for a real library.
 
   template <class F>
   F* symbol(const char* symbol_name) const {
@@ -65,7 +65,7 @@ struct Table {
   }
   void hold(Stream stream, Gate* gate) const { enqueue(stream, &Gate::wait, gate); }
 
-  /// Makes calls of the double fail; "" ends it and sets the counts to 0.
+  /// Makes calls of the fake fail; "" ends it and sets the counts to 0.
   void fail(const std::string& spec) const {
     symbol<void(const char*)>("tutti_fake_fail")(spec.c_str());
   }
@@ -79,8 +79,8 @@ inline bool wants_real_cuda() {
   return value != nullptr && std::string(value) == "1";
 }
 
-/// Loads the double, not the table.
-inline void* load_double(const std::string& name) {
+/// Loads the fake, not the table.
+inline void* load_fake(const std::string& name) {
   const char* file = name == "cuda" ? TUTTI_FAKE_CUDA : TUTTI_FAKE_HIP;
   void* library = dlopen(file, RTLD_NOW | RTLD_GLOBAL);
   EXPECT_NE(library, nullptr) << dlerror();
@@ -91,7 +91,7 @@ inline Table open_table(const std::string& name) {
   Table table;
   table.name = name;
   if (name == "hip" || (name == "cuda" && !wants_real_cuda())) {
-    table.library = load_double(name);
+    table.library = load_fake(name);
   }
   OpenReport report;
   table.api = open(name, &report);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The tables of NVML and ROCm SMI on their test doubles.
+// The tables of NVML and ROCm SMI on their fakes.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The C API's communicators on ranks that are threads, on the doubles of CUDA and NCCL: what they
+// The C API's communicators on ranks that are threads, on the fakes of CUDA and NCCL: what they
 // take of a GPU's driver and give back.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ class Environment : public ::testing::Environment {
 };
 const auto* const kEnvironment = ::testing::AddGlobalTestEnvironment(new Environment());
 
-/// Memory of a rank's GPU, which the CPU can read and write on the double.
+/// Memory of a rank's GPU, which the CPU can read and write on the fake.
 class GpuInts {
  public:
   GpuInts(int device, std::size_t count)
@@ -220,7 +220,7 @@ TEST(CCommCuda, collectives__no_buffers_in_the_first_call_on_a_stream) {
   });
 }
 
-/// What the double refuses while a stream is captured, and a driver ends the capture for.
+/// What the fake refuses while a stream is captured, and a driver ends the capture for.
 TEST(CCommCuda, collectives__a_capture_in_another_thread_goes_on) {
   std::barrier all(kRanks);
   on_ranks(kRanks, [&](Rank& self) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The end of CCL runners whose library waits for all ranks in it, on the doubles of CUDA and NCCL.
+// The end of CCL runners whose library waits for all ranks in it, on the fakes of CUDA and NCCL.
 // A rank that waits for ever hangs, and the test with it.
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ namespace {
 using select::Collective;
 using testing::CollectiveCase;
 
-/// Sets a variable of the doubles for the ranks of a test.
+/// Sets a variable of the fakes for the ranks of a test.
 class Knob {
  public:
   Knob(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
@@ -33,7 +33,7 @@ class Knob {
   const char* name_;
 };
 
-/// Where the double logs its calls.
+/// Where the fake logs its calls.
 class CallLog {
  public:
   explicit CallLog(int ranks = 2) : ranks_(ranks), knob_("FAKE_CCL_LOG", path_) {}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Ranks with a CCL runner over the doubles of CUDA and NCCL, each in a process of its own with a
+// Ranks with a CCL runner over the fakes of CUDA and NCCL, each in a process of its own with a
 // device of its own. No MPI: the unique id goes through shared memory.
 #pragma once
 
@@ -51,7 +51,7 @@ class CclRank {
         shared(board),
         mpi(own_rank, board.ranks()) {}
 
-  /// Loads the doubles and makes the whole scope; empty, or what failed.
+  /// Loads the fakes and makes the whole scope; empty, or what failed.
   std::string start() {
     const auto cuda = DynamicLibrary::open(FAKE_CUDA);
     CHILD_OK(cuda.status());

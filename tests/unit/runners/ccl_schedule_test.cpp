@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Every algorithm carried by groups of the NCCL double's messages, against the definition.
+// Every algorithm carried by groups of the NCCL fake's messages, against the definition.
 #include "runners/ccl/schedule_runner.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using schedule::Algorithm;
 using select::Collective;
 using testing::CollectiveCase;
 
-/// Sums 64-bit integers in the stream's order, by the CUDA double's own means.
+/// Sums 64-bit integers in the stream's order, by the CUDA fake's own means.
 class HostReduce {
  public:
   std::string start() {
@@ -180,7 +180,7 @@ TEST(CclScheduleRunner, run__a_message_that_fails_ends_the_call_and_all_later_on
   const auto answers = on_ccl_ranks(3, [](CclRank& self) -> std::string {
     const Status status = ring(self);
     if (self.rank != 0) {
-      return "";  // The double ends its peers' waiting when rank 0 aborts, with or without an
+      return "";  // The fake ends its peers' waiting when rank 0 aborts, with or without an
                   // error.
     }
     CHILD_EXPECT(!status.ok(), "went well");

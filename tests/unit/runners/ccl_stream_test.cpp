@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Calls of the CCL runner on streams of the application, on the doubles of CUDA and NCCL.
+// Calls of the CCL runner on streams of the application, on the fakes of CUDA and NCCL.
 #include <gtest/gtest.h>
 
 #include "ccl_ranks.hpp"
@@ -63,7 +63,7 @@ TEST(CclStream, enqueue_on__streams_in_turn_and_calls_that_wait) {
   EXPECT_EQ(answers, test::all_well(2));
 }
 
-/// Records what `body(stream)` queues; the double's graph is launched once, at once.
+/// Records what `body(stream)` queues; the fake's graph is launched once, at once.
 std::string captured(CclRank& self, const std::function<std::string(device::Stream)>& body) {
   const auto cuda = DynamicLibrary::open(FAKE_CUDA);
   CHILD_OK(cuda.status());
@@ -77,7 +77,7 @@ std::string captured(CclRank& self, const std::function<std::string(device::Stre
   return answer;
 }
 
-/// What a captured call may not do the double refuses: allocate, record and ask for events.
+/// What a captured call may not do the fake refuses: allocate, record and ask for events.
 TEST(CclStream, enqueue_on__a_captured_call_is_the_librarys_alone) {
   const auto answers = on_ccl_ranks(2, [](CclRank& self) -> std::string {
     const CollectiveCase test(Collective::kAllreduce, self.rank, 2, 0, 100, true, false);

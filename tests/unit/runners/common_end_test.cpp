@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The common end by itself, and what it is for: calls of our kernels and of a double of the library
+// The common end by itself, and what it is for: calls of our kernels and of a fake of the library
 // behind each other on streams of the host device, where one of them is ended.
 #include "runners/common_end.hpp"
 

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The copies of direct-copy over the double of CUDA, in a process for each rank: what the driver
-// would refuse, the double does. A barrier in the stream's order stands for the signalling kernels,
-// of which the double has none; with them direct_test.cpp runs it all on the host device.
+// The copies of direct-copy over the fake of CUDA, in a process for each rank: what the driver
+// would refuse, the fake does. A barrier in the stream's order stands for the signalling kernels,
+// of which the fake has none; with them direct_test.cpp runs it all on the host device.
 #include "runners/direct/copy_staging.hpp"
 
 #include <gtest/gtest.h>
@@ -98,7 +98,7 @@ unsigned char byte_of(int from, int to, Bytes i, int call) {
   return static_cast<unsigned char>(static_cast<Bytes>(from * 5 + to * 31 + call * 77) + i * 3);
 }
 
-/// What was made before goes back, which the double and the sanitizers look at.
+/// What was made before goes back, which the fake and the sanitizers look at.
 TEST(CopyStaging, create__lacks_an_event) {
   setenv("FAKE_GPUS", "8", 1);
   for (const int made : {0, 3}) {

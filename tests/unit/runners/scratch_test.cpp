@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What is kept of scratch memory, on the double of CUDA's driver, which counts what it gave out.
+// What is kept of scratch memory, on the fake of CUDA's driver, which counts what it gave out.
 #include "runners/scratch.hpp"
 
 #include <dlfcn.h>
