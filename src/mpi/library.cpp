@@ -739,7 +739,7 @@ Status Library::test_each(int slots, std::vector<int>* completed) {
 /// it, for which a sender that lives needs a moment. No MPI takes a send back.
 bool Library::abandon() {
   using Clock = std::chrono::steady_clock;
-  constexpr auto kPatience = std::chrono::seconds(1);
+  constexpr auto kCancelTimeout = std::chrono::seconds(1);
   for (std::size_t slot = 0; slot < requests_.size(); ++slot) {
     if (requests_[slot] != MPI_REQUEST_NULL && expected_[slot] != kSent) {
       static_cast<void>(pmpi.Cancel(&requests_[slot]));  // Whether it was is asked below.
@@ -762,7 +762,7 @@ bool Library::abandon() {
         (expected_[slot] == kSent ? sends : receives) = true;
       }
     }
-    if (!receives || Clock::now() - start > kPatience) {
+    if (!receives || Clock::now() - start > kCancelTimeout) {
       return !receives && !sends;
     }
     std::this_thread::yield();
