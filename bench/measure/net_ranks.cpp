@@ -6,7 +6,7 @@
 // that of measure.c: algorithms take turns, a call's latency is the longest of its ranks' times,
 // with --check every element is compared before and after the timed calls.
 //
-// Output (rank 0, stdout): JSON Lines: {"meeting": ADDRESS} once others can come, then a header,
+// Output (rank 0, stdout): JSON Lines: {"bootstrap": ADDRESS} once others can come, then a header,
 // rows and progress. Exit status: 0; 1: wrong elements; 2: bad usage or a failure.
 #include <getopt.h>
 #include <unistd.h>
@@ -60,7 +60,7 @@ struct Variant {
 };
 
 struct Options {
-  tutti::net::MeetingOptions meeting;
+  tutti::net::TcpBootstrapOptions bootstrap;
   std::string node;
   std::string collective;
   std::string type = "float32";
@@ -125,22 +125,22 @@ Options parse_options(int argc, char** argv) {
   while ((c = getopt_long(argc, argv, "", kLong, nullptr)) != -1) {
     switch (c) {
       case 'R':
-        o.meeting.rank = g_rank = static_cast<int>(parse_size("--rank", optarg));
+        o.bootstrap.rank = g_rank = static_cast<int>(parse_size("--rank", optarg));
         break;
       case 'N':
-        o.meeting.ranks = static_cast<int>(parse_size("--ranks", optarg));
+        o.bootstrap.ranks = static_cast<int>(parse_size("--ranks", optarg));
         break;
       case 'a':
-        o.meeting.address = optarg;
+        o.bootstrap.address = optarg;
         break;
       case 'k':
-        o.meeting.key = optarg;
+        o.bootstrap.key = optarg;
         break;
       case 'n':
         o.node = optarg;
         break;
       case 'p':
-        o.meeting.timeout_s = std::atof(optarg);
+        o.bootstrap.timeout_s = std::atof(optarg);
         break;
       case 'C':
         o.collective = optarg;
@@ -182,7 +182,7 @@ Options parse_options(int argc, char** argv) {
         fail("%s", kUsage);
     }
   }
-  if (o.meeting.address.empty() || o.collective.empty() || o.variants.empty() || optind != argc) {
+  if (o.bootstrap.address.empty() || o.collective.empty() || o.variants.empty() || optind != argc) {
     fail("%s", kUsage);
   }
   if (o.factor < 2 || o.begin > o.end) {
@@ -417,7 +417,8 @@ Result<std::size_t> Bench::report(std::size_t bytes, const Variant& variant,
                                   const std::vector<double>& samples_us, std::size_t wrong) {
   std::string mine(reinterpret_cast<const char*>(&wrong), sizeof wrong);
   mine.append(reinterpret_cast<const char*>(samples_us.data()), samples_us.size() * sizeof(double));
-  TUTTI_ASSIGN_OR_RETURN(const std::vector<std::string> all, runner_.meeting().all_gather(mine, 0));
+  TUTTI_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                         runner_.bootstrap().all_gather(mine, 0));
   std::vector<double> longest(samples_us.size(), 0);
   std::size_t all_wrong = 0;
   for (const std::string& text : all) {
@@ -514,19 +515,19 @@ Result<std::size_t> measure_with(const Options& options, NetRunner& runner) {
   }
   TUTTI_ASSIGN_OR_RETURN(const std::size_t wrong, bench.measure());
   // Nobody leaves while another still waits for its last words.
-  TUTTI_RETURN_IF_ERROR(runner.meeting().all_gather("", 0).status());
+  TUTTI_RETURN_IF_ERROR(runner.bootstrap().all_gather("", 0).status());
   return wrong;
 }
 
 Result<std::size_t> measure_all(const Options& options) {
-  TUTTI_ASSIGN_OR_RETURN(auto meeting, tutti::net::Meeting::open(options.meeting));
-  if (options.meeting.rank == 0) {
+  TUTTI_ASSIGN_OR_RETURN(auto bootstrap, tutti::net::TcpBootstrap::open(options.bootstrap));
+  if (options.bootstrap.rank == 0) {
     std::printf("{\"meeting\": ");
-    print_text(meeting->address().c_str());
+    print_text(bootstrap->address().c_str());
     std::printf("}\n");
     std::fflush(stdout);
   }
-  TUTTI_RETURN_IF_ERROR(meeting->join());
+  TUTTI_RETURN_IF_ERROR(bootstrap->join());
   const tutti::Config config = tutti::config_from_environment().config;
   tutti::configure_log(config.log_level, config.log_file);
   tutti::set_log_rank(g_rank);
@@ -538,12 +539,13 @@ Result<std::size_t> measure_all(const Options& options) {
     }
   });
   if (!network.ok()) {
-    meeting->give_up("rank " + std::to_string(g_rank) + ": " + network.status().message());
+    bootstrap->give_up("rank " + std::to_string(g_rank) + ": " + network.status().message());
     return network.status();
   }
-  TUTTI_ASSIGN_OR_RETURN(const auto runner,
-                         NetRunner::create(std::move(*network), std::move(meeting),
-                                           {options.meeting.rank, options.node, config.timeout_s}));
+  TUTTI_ASSIGN_OR_RETURN(
+      const auto runner,
+      NetRunner::create(std::move(*network), std::move(bootstrap),
+                        {options.bootstrap.rank, options.node, config.timeout_s}));
   return measure_with(options, *runner);
 }
 
@@ -567,5 +569,5 @@ int main(int argc, char** argv) {
   if (!wrong.ok()) {
     fail("%s", wrong.status().message().c_str());
   }
-  return *wrong > 0 && options.meeting.rank == 0 ? 1 : 0;
+  return *wrong > 0 && options.bootstrap.rank == 0 ? 1 : 0;
 }

@@ -19,8 +19,8 @@
 #include "base/pause.hpp"
 #include "base/thread.hpp"
 #include "net/clock.hpp"
+#include "net/fork_closed_fds.hpp"
 #include "net/thread.hpp"
-#include "net/uninherited.hpp"
 #include "transport/packet.hpp"
 
 namespace tutti::net {
@@ -57,8 +57,8 @@ constexpr TimeNs kCloseLingerNs = 500'000'000;
 /// then.
 constexpr TimeNs kLastAnswersNs = 500'000;
 constexpr TimeNs kAnswerLockNs = 50'000'000;
-/// A peer that was found silent may be back: it gets so long to answer a close.
-constexpr TimeNs kSilentLingerNs = 250'000'000;
+/// How long a peer that was declared dead may take to answer a close: it may be back.
+constexpr TimeNs kDeadPeerLingerNs = 250'000'000;
 constexpr char kFarewellByte = 'B';
 /// Of a context: which part of the request, whose address has zeros there.
 constexpr std::uint64_t kPartMask = transport::kReceivePartsMax - 1;
@@ -109,11 +109,11 @@ Engine::~Engine() {
   stop();
   for (const std::unique_ptr<Lane>& lane : lanes_) {
     if (lane->control >= 0) {
-      remove_uninherited(lane->control);
+      remove_fork_closed_fd(lane->control);
       close(lane->control);
     }
   }
-  for (const int descriptor : {wake_event_, controls_}) {
+  for (const int descriptor : {wake_fd_, controls_}) {
     if (descriptor >= 0) {
       close(descriptor);
     }
@@ -121,13 +121,13 @@ Engine::~Engine() {
 }
 
 Status Engine::start() {
-  wake_event_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  wake_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   controls_ = epoll_create1(EPOLL_CLOEXEC);
-  if (wake_event_ < 0 || controls_ < 0) {
+  if (wake_fd_ < 0 || controls_ < 0) {
     return Status(ErrorCode::kUnavailable,
                   "net: no descriptors for an engine: " + why_no_descriptor());
   }
-  options_.silence->add([this] { wake(Sleep::kDeep); });
+  options_.dead_peers->subscribe([this] { wake(Sleep::kDeep); });
   TUTTI_ASSIGN_OR_RETURN(thread_, start_thread(options_.name, [this] { run(); }));
   return bind_thread(thread_, options_.processors);
 }
@@ -157,7 +157,7 @@ Result<Lane*> Engine::attach(const transport::ConnectionOptions& options, const 
   if (!connection.ok()) {
     if (control >= 0) {
       epoll_ctl(controls_, EPOLL_CTL_DEL, control, nullptr);
-      remove_uninherited(control);
+      remove_fork_closed_fd(control);
     }
     wire_->remove_peer(wire_peer);
     return connection.status();
@@ -166,7 +166,7 @@ Result<Lane*> Engine::attach(const transport::ConnectionOptions& options, const 
   watch_lane(*lane, options);
   lane_of_[connection->index] = lane.get();
   ++lanes_in_use_;
-  options_.silence->forget(peer.device);
+  options_.dead_peers->remove(peer.device);
   Lane* const attached = lane.get();
   lanes_.push_back(std::move(lane));
   if (bundle != nullptr) {
@@ -178,13 +178,13 @@ Result<Lane*> Engine::attach(const transport::ConnectionOptions& options, const 
 }
 
 Status Engine::watch_control(Lane& lane, int control) {
-  TUTTI_RETURN_IF_ERROR(add_uninherited(control));
+  TUTTI_RETURN_IF_ERROR(add_fork_closed_fd(control));
   epoll_event interest{};
   interest.events = EPOLLIN | EPOLLRDHUP;
   interest.data.ptr = &lane;
   if (epoll_ctl(controls_, EPOLL_CTL_ADD, control, &interest) != 0) {
     const std::string why = std::strerror(errno);
-    remove_uninherited(control);
+    remove_fork_closed_fd(control);
     return Status(ErrorCode::kUnavailable, "net: cannot watch the peer's connection: " + why);
   }
   lane.control = control;
@@ -238,8 +238,8 @@ void Engine::detach(Lane* lane, bool aborts) {
       } else {
         (void)endpoint_.close(now_ns(), lane->connection);
       }
-      if (lane->is_peer_silent) {
-        lane->break_off_ns = now_ns() + kSilentLingerNs;
+      if (lane->is_peer_dead) {
+        lane->break_off_ns = now_ns() + kDeadPeerLingerNs;
       }
     }
   }
@@ -415,7 +415,7 @@ void Engine::sleep() {
     }
   }
   pollfd descriptors[] = {
-      {wake_event_, POLLIN, 0}, {controls_, POLLIN, 0}, {wire_->file_descriptor(), POLLIN, 0}};
+      {wake_fd_, POLLIN, 0}, {controls_, POLLIN, 0}, {wire_->file_descriptor(), POLLIN, 0}};
   timespec timeout{};
   if (until_ns != kNever) {
     const TimeNs left_ns = until_ns > now ? until_ns - now : 0;
@@ -423,20 +423,21 @@ void Engine::sleep() {
     timeout.tv_nsec = static_cast<long>(left_ns % 1'000'000'000U);
   }
   // A post between the last look at the inbox and the fall asleep has seen nobody to wake.
-  const bool has_news = posted_.load() != 0 || options_.silence->version() != silence_version_;
+  const bool has_news =
+      posted_.load() != 0 || options_.dead_peers->version() != dead_peers_version_;
   if ((naps || !has_news) && !stop_) {
     ppoll(descriptors, naps ? 1 : 3, until_ns == kNever ? nullptr : &timeout, nullptr);
   }
   asleep_ = Sleep::kAwake;
   has_news_of_peers_ = has_news_of_peers_ || descriptors[1].revents != 0 || !naps;
   std::uint64_t count = 0;
-  (void)!read(wake_event_, &count, sizeof count);
+  (void)!read(wake_fd_, &count, sizeof count);
 }
 
 void Engine::wake(Sleep at_least) {
-  if (wake_event_ >= 0 && asleep_.load() >= at_least) {
+  if (wake_fd_ >= 0 && asleep_.load() >= at_least) {
     const std::uint64_t one = 1;
-    (void)!write(wake_event_, &one, sizeof one);
+    (void)!write(wake_fd_, &one, sizeof one);
   }
 }
 
@@ -455,8 +456,8 @@ bool Engine::work() {
   wire_->handle_timeout(now);
   did |= take_events();
   did |= transmit(now);
-  if (options_.silence->version() != silence_version_) {
-    hear_of_silence(now);
+  if (options_.dead_peers->version() != dead_peers_version_) {
+    apply_dead_peers(now);
   }
   if (now - looked_ns_ > kLookNs || has_news_of_peers_) {
     looked_ns_ = now;
@@ -787,7 +788,7 @@ void Engine::end(Lane& lane, Outcome outcome) {
   note_end(lane);
   if (outcome == Outcome::kUnreachable) {
     // What is left to finish with it never will be, and the program may wait for that to leave.
-    options_.silence->find(lane.peer_device);
+    options_.dead_peers->add(lane.peer_device);
   }
   if (lane.is_detached && lane.forget_ns == kNever) {
     lane.forget_ns = now_ns() + kForgetNs;
@@ -841,12 +842,12 @@ void Engine::take_what_is_left() {
 }
 
 /// What this engine or another one has found.
-void Engine::hear_of_silence(TimeNs now) {
-  silence_version_ = options_.silence->version();
+void Engine::apply_dead_peers(TimeNs now) {
+  dead_peers_version_ = options_.dead_peers->version();
   for (const auto& lane : lanes_) {
-    lane->is_peer_silent = options_.silence->has(lane->peer_device);
-    if (lane->is_peer_silent && lane->is_detached && lane->break_off_ns == kNever) {
-      lane->break_off_ns = now + kSilentLingerNs;
+    lane->is_peer_dead = options_.dead_peers->contains(lane->peer_device);
+    if (lane->is_peer_dead && lane->is_detached && lane->break_off_ns == kNever) {
+      lane->break_off_ns = now + kDeadPeerLingerNs;
     }
   }
 }
@@ -909,7 +910,7 @@ void Engine::forget_old(TimeNs now) {
     if (lane.control >= 0) {
       epoll_ctl(controls_, EPOLL_CTL_DEL, lane.control, nullptr);
       shutdown(lane.control, SHUT_RDWR);
-      remove_uninherited(lane.control);
+      remove_fork_closed_fd(lane.control);
       close(lane.control);
     }
     if (lane.bundle != nullptr) {

@@ -27,14 +27,14 @@
 #include <thread>
 #include <vector>
 
-#include "net/bell.hpp"
 #include "net/bundle.hpp"
 #include "net/copies.hpp"
+#include "net/dead_peers.hpp"
 #include "net/fallbacks.hpp"
 #include "net/network.hpp"
-#include "net/silence.hpp"
 #include "net/statistics.hpp"
 #include "net/trace.hpp"
+#include "net/wake_event.hpp"
 #include "transport/endpoint.hpp"
 #include "wire/wire.hpp"
 
@@ -55,7 +55,7 @@ struct Lane {
   std::string who;  ///< The peer, for messages. Constant.
   transport::ConnectionHandle connection;
   std::uint64_t wire_peer = 0;
-  std::uint64_t peer_device = 0;   ///< Hello::device.
+  std::uint64_t peer_device = 0;   ///< Handshake::device.
   std::shared_ptr<Bundle> bundle;  ///< Of a channel of several; null: this is the only one.
   std::uint32_t index = 0;         ///< In the bundle.
   /// TCP connection, of lane 0: its end without a farewell is the end of the peer.
@@ -68,11 +68,11 @@ struct Lane {
   bool is_detached = false;                        ///< Its channel is gone.
   transport::TimeNs close_ns = transport::kNever;  ///< When its side is to be closed in order.
   bool has_farewell = false;
-  bool is_peer_over = false;    ///< Its end of the TCP connection is closed.
-  bool is_peer_gone = false;    ///< So, without a farewell.
-  bool is_peer_silent = false;  ///< So another connection with that device has found.
-  transport::TimeNs break_off_ns = transport::kNever;  ///< When a silent peer's is not closed yet.
-  bool is_counted = false;                             ///< In the engine's totals.
+  bool is_peer_over = false;  ///< Its end of the TCP connection is closed.
+  bool is_peer_gone = false;  ///< So, without a farewell.
+  bool is_peer_dead = false;  ///< Found by another connection with that device.
+  transport::TimeNs break_off_ns = transport::kNever;    ///< Deadline of a close to a dead peer.
+  bool is_counted = false;                               ///< In the engine's totals.
   transport::Outcome outcome = transport::Outcome::kOk;  ///< Once it has ended.
   std::atomic<bool> has_ended = false;                   ///< Read by anybody.
   /// Likewise: no request is taken any more. Set before the caller can see a request fail by it.
@@ -113,7 +113,7 @@ struct Request {
 /// The other end of a lane.
 struct Peer {
   wire::WireAddress address;  ///< Of its engine.
-  std::uint64_t device = 0;   ///< Hello::device.
+  std::uint64_t device = 0;   ///< Handshake::device.
   std::string who;            ///< For messages.
   std::uint8_t traffic_class = 0;
 };
@@ -129,12 +129,12 @@ struct EngineOptions {
   /// Busy: pauses that take longer than this have been somebody else's.
   transport::TimeNs preempted_ns = 500'000;
   /// Of all engines of the device.
-  std::shared_ptr<Silence> silence = std::make_shared<Silence>();
-  std::uint64_t device_id = 0;  ///< Hello::device.
+  std::shared_ptr<DeadPeers> dead_peers = std::make_shared<DeadPeers>();
+  std::uint64_t device_id = 0;  ///< Handshake::device.
   // For those who watch.
   std::shared_ptr<Fallbacks> fallbacks;    ///< Of its device; null: none.
   EngineStatistics* statistics = nullptr;  ///< Outlives the engine; null: nobody can.
-  Bell* bell = nullptr;                    ///< Rung when statistics are new; same.
+  WakeEvent* watch_event = nullptr;        ///< Signaled when statistics are new; same.
   EngineTrace* trace = nullptr;            ///< Same.
   std::string device;
   std::string address;
@@ -235,7 +235,7 @@ class Engine : private wire::Arrivals {
   void answer(Lane& lane, Request* request, transport::Outcome outcome, Bytes bytes);
   void end(Lane& lane, transport::Outcome outcome);
   void look_after_peers(transport::TimeNs now);
-  void hear_of_silence(transport::TimeNs now);
+  void apply_dead_peers(transport::TimeNs now);
   void take_what_is_left();
   static bool is_close_needless(const Lane& lane);
   void break_off(Lane& lane);
@@ -279,7 +279,7 @@ class Engine : private wire::Arrivals {
   wire::WireAddress address_;
   transport::WireCapabilities capabilities_;
   std::thread thread_;
-  int wake_event_ = -1;
+  int wake_fd_ = -1;
   int controls_ = -1;  ///< epoll of the lanes' TCP connections.
   std::atomic<bool> stop_ = false;
   std::atomic<std::uint32_t> next_id_ = 1;
@@ -318,8 +318,8 @@ class Engine : private wire::Arrivals {
   transport::TimeNs hold_ns_ = 0;  ///< Until then more is waited for.
   transport::TimeNs looked_ns_ = 0;
   std::atomic<bool> has_news_of_peers_ = false;
-  std::atomic<std::uint32_t> silence_version_ = 0;  ///< Up to which it is heard of.
-  transport::ConnectionCounters totals_;            ///< Sums over connections that are no more.
+  std::atomic<std::uint32_t> dead_peers_version_ = 0;  ///< Last version applied.
+  transport::ConnectionCounters totals_;               ///< Sums over connections that are no more.
   bool has_changed_ = false;           ///< Something, since the last round of statistics began.
   transport::TimeNs round_ns_ = 0;     ///< When that was.
   std::size_t round_next_ = SIZE_MAX;  ///< Lane whose turn it is; SIZE_MAX: no round is on.

@@ -187,8 +187,8 @@ void Engine::show_sum(TimeNs now) {
   record.of_strangers = endpoint_.counters();
   record.wire = wire_->counters();
   options_.statistics->write(record);
-  if (options_.bell != nullptr) {
-    options_.bell->ring();
+  if (options_.watch_event != nullptr) {
+    options_.watch_event->signal();
   }
 }
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "net/hello.hpp"
+#include "net/handshake.hpp"
 
 namespace tutti::net {
 namespace {
@@ -91,7 +91,7 @@ Result<HandleContent> from_handle(const Handle& handle, int family) {
   if (it.version != kProtocolVersion) {
     return Status(ErrorCode::kUnsupported,
                   "net: the handle of the peer at " + to_text(content.address) +
-                      " is of protocol " + std::to_string(it.version) + ", this host's is " +
+                      " is of protocol " + std::to_string(it.version) + ", this host has " +
                       std::to_string(kProtocolVersion) + "; install the same Tutti on all hosts");
   }
   content.key = {it.key_low, it.key_high};

@@ -18,7 +18,7 @@ namespace tutti::net {
 struct HandleContent {
   wire::udp::SocketAddress address;
   transport::Key key;
-  std::uint64_t device = 0;  ///< Hello::device of the listener.
+  std::uint64_t device = 0;  ///< Handshake::device of the listener.
   std::uint32_t process = 0;
   std::string host;  ///< As far as there is room.
 

@@ -22,12 +22,12 @@
 #include "base/system_random.hpp"
 #include "net/bundle.hpp"
 #include "net/clock.hpp"
+#include "net/dead_peers.hpp"
 #include "net/engine.hpp"
 #include "net/fallbacks.hpp"
 #include "net/interfaces.hpp"
 #include "net/placement.hpp"
 #include "net/rendezvous.hpp"
-#include "net/silence.hpp"
 #include "net/thread.hpp"
 #include "net/watch.hpp"
 #include "policy/loader.hpp"
@@ -258,7 +258,7 @@ class SystemNetwork : public Network {
   struct Device {
     NetDevice it;
     Engines engines;                       ///< Once it is used.
-    std::uint64_t id = 0;                  ///< Hello::device; random, once it is used.
+    std::uint64_t id = 0;                  ///< Handshake::device; random, once it is used.
     std::unique_ptr<Placement> placement;  ///< Of the channels on the engines.
     Bytes window_bytes = 0;                ///< Most that its sockets hold of one peer; 0: enough.
   };
@@ -397,7 +397,7 @@ class SystemNetwork : public Network {
                      "more TUTTI_NET_ENGINES, or fewer TUTTI_NET_LANES");
     }
     const int paths = paths_of_rail(it, count, *fallbacks);
-    const auto silence = std::make_shared<Silence>();
+    const auto dead_peers = std::make_shared<DeadPeers>();
     TUTTI_RETURN_IF_ERROR(system_random(&device.id, sizeof device.id));
     std::vector<std::unique_ptr<Engine>> started;
     for (int i = 0; i < count; ++i) {
@@ -413,7 +413,7 @@ class SystemNetwork : public Network {
       of_engine.is_busy = is_busy_;
       of_engine.processors = processors;
       of_engine.copied_bytes_max = config_.net_copy_bytes;
-      of_engine.silence = silence;
+      of_engine.dead_peers = dead_peers;
       of_engine.device_id = device.id;
       of_engine.device = it.name;
       of_engine.address = it.address;

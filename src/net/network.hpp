@@ -102,7 +102,7 @@ class Network {
   virtual ~Network() = default;
   virtual std::vector<NetDevice> devices() const = 0;
   /// The number of a device whose connections run over all of these, each a rail: with the links of
-  /// all, and as long as one of them is up. Greetings go over the first. The same ones give the
+  /// all, and as long as one of them is up. Handshakes go over the first. The same ones give the
   /// same number. Errors: none or more than 8, one that there is not, twice, or made of others
   /// (kInvalidArgument).
   virtual Result<int> merge(std::span<const int> devices) = 0;

@@ -23,7 +23,7 @@ class Placement {
   explicit Placement(std::size_t engines) : engines_(engines) {}
 
   /// The engines of the next channel, all different, one for each of `lanes` and at most as many as
-  /// there are. `peer`: Hello::device of the other end, so one of its processes, and of several
+  /// there are. `peer`: Handshake::device of the other end, so one of its processes, and of several
   /// devices there one.
   ///
   /// The channels of one direction to a peer are on all engines in turn. Sends begin in the first

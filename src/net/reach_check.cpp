@@ -7,7 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "net/hello.hpp"
+#include "net/handshake.hpp"
 
 namespace tutti::net {
 namespace {
@@ -50,7 +50,7 @@ Result<ReachReport> decode_report(std::span<const std::byte> bytes) {
   }
   if (bytes.size() != sizeof it || it.magic != kReportMagic || it.is_done > 1) {
     return Status(ErrorCode::kInvalidArgument,
-                  "net: what follows the peer's greeting is no report of what has arrived");
+                  "net: what follows the peer's handshake is not a reach report");
   }
   return ReachReport{it.is_done != 0, it.heard, it.tried, get_text(it.failure)};
 }

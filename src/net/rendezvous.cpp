@@ -68,37 +68,37 @@ TimeNs base_rtt_ns(int socket, const transport::WireCapabilities& wire) {
   return std::min(rtt_ns + 2 * chunk_ns(wire) + kProcessingNs, transport::kBaseRttNsMax);
 }
 
-Result<Hello> hello_of(Engine& engine, const RendezvousOptions& options, int socket) {
-  Hello hello;
-  hello.host = host_name();
-  hello.process = static_cast<std::uint32_t>(getpid());
-  hello.wire = "udp";
-  hello.address = engine.address();
-  hello.device = engine.device_id();
-  hello.capabilities = engine.capabilities();
-  hello.capabilities.base_rtt_ns = base_rtt_ns(socket, hello.capabilities);
-  hello.controller = options.controller;
-  hello.authenticates = options.authenticates;
-  hello.traffic_class = options.traffic_class;
-  hello.id = engine.next_id();
-  hello.window_bytes = options.window_bytes;
-  TUTTI_RETURN_IF_ERROR(system_random(&hello.incarnation, sizeof hello.incarnation));
-  return hello;
+Result<Handshake> handshake_of(Engine& engine, const RendezvousOptions& options, int socket) {
+  Handshake handshake;
+  handshake.host = host_name();
+  handshake.process = static_cast<std::uint32_t>(getpid());
+  handshake.wire = "udp";
+  handshake.address = engine.address();
+  handshake.device = engine.device_id();
+  handshake.capabilities = engine.capabilities();
+  handshake.capabilities.base_rtt_ns = base_rtt_ns(socket, handshake.capabilities);
+  handshake.controller = options.controller;
+  handshake.authenticates = options.authenticates;
+  handshake.traffic_class = options.traffic_class;
+  handshake.id = engine.next_id();
+  handshake.window_bytes = options.window_bytes;
+  TUTTI_RETURN_IF_ERROR(system_random(&handshake.incarnation, sizeof handshake.incarnation));
+  return handshake;
 }
 
 /// One for each of the engines.
-Result<std::vector<Hello>> hellos_of(const std::vector<Engine*>& engines,
-                                     const RendezvousOptions& options, int socket) {
-  std::vector<Hello> hellos;
+Result<std::vector<Handshake>> handshakes_of(const std::vector<Engine*>& engines,
+                                             const RendezvousOptions& options, int socket) {
+  std::vector<Handshake> handshakes;
   for (Engine* const engine : engines) {
-    TUTTI_ASSIGN_OR_RETURN(hellos.emplace_back(), hello_of(*engine, options, socket));
-    hellos.back().lanes = static_cast<std::uint32_t>(engines.size());
+    TUTTI_ASSIGN_OR_RETURN(handshakes.emplace_back(), handshake_of(*engine, options, socket));
+    handshakes.back().lanes = static_cast<std::uint32_t>(engines.size());
   }
-  return hellos;
+  return handshakes;
 }
 
 /// What one lane of so many is made of.
-Result<transport::ConnectionOptions> options_of(const Hello& mine, const Hello& theirs,
+Result<transport::ConnectionOptions> options_of(const Handshake& mine, const Handshake& theirs,
                                                 const Key& key, const RendezvousOptions& options,
                                                 bool sends, std::uint32_t lanes) {
   TUTTI_ASSIGN_OR_RETURN(auto connection, agree(mine, theirs, key));
@@ -144,7 +144,7 @@ Status named(const Status& status, const std::string& peer) {
 /// The lanes of a channel whose two ends know each other, until datagrams have passed both ways.
 class SetUp {
  public:
-  SetUp(Descriptor socket, const Hello& theirs)
+  SetUp(Descriptor socket, const Handshake& theirs)
       : socket_(std::move(socket)),
         who_(theirs.who()),
         me_(who_is(host_name(), static_cast<std::uint32_t>(getpid()))) {
@@ -158,10 +158,10 @@ class SetUp {
 
   int socket() const { return socket_.get(); }
 
-  /// The Hellos of a side may be more than those of the other.
-  Status attach(const std::vector<Engine*>& engines, const std::vector<Hello>& mine,
-                const std::vector<Hello>& theirs, const Key& key, const RendezvousOptions& options,
-                bool sends) {
+  /// The Handshakes of a side may be more than those of the other.
+  Status attach(const std::vector<Engine*>& engines, const std::vector<Handshake>& mine,
+                const std::vector<Handshake>& theirs, const Key& key,
+                const RendezvousOptions& options, bool sends) {
     const std::size_t lanes = std::min(mine.size(), theirs.size());
     std::vector<transport::ConnectionOptions> connections;
     std::vector<wire::WireAddress> addresses;
@@ -175,7 +175,7 @@ class SetUp {
           options_of(mine[i], theirs[i], key, options, sends, static_cast<std::uint32_t>(lanes)));
     }
     const std::string differing = differences(mine[0], theirs[0]);
-    if (!differing.empty() && options.told->is_new(differing)) {
+    if (!differing.empty() && options.warn_once->is_new(differing)) {
       options.log(LogKind::kInfo, differing);
     }
     if (lanes > 1) {
@@ -323,29 +323,29 @@ class SetUp {
   bool is_heard_out_ = false;
 };
 
-/// The Hellos of the other side as they come in: as many as the first one says. Errors: it is gone,
-/// or one of them is none that counts, which makes it a stranger.
-class IncomingHellos {
+/// The Handshakes of the other side as they come in: as many as the first one says. Errors: it is
+/// gone, or one of them is none that counts, which makes it a stranger.
+class IncomingHandshakes {
  public:
   /// True: they are here.
   Result<bool> read(int socket, const Key& key) {
-    while (hellos_.empty() || hellos_.size() < hellos_[0].lanes) {
+    while (handshakes_.empty() || handshakes_.size() < handshakes_[0].lanes) {
       TUTTI_ASSIGN_OR_RETURN(const bool is_here, read_one(socket));
       if (!is_here) {
         return false;
       }
-      const Result<Hello> hello = decode(bytes_, key);
-      if (!hello.ok()) {
+      const Result<Handshake> handshake = decode(bytes_, key);
+      if (!handshake.ok()) {
         has_stranger_ = true;
-        return hello.status();
+        return handshake.status();
       }
-      hellos_.push_back(*hello);
+      handshakes_.push_back(*handshake);
       have_ = 0;
     }
     return true;
   }
-  const std::vector<Hello>& get() const { return hellos_; }
-  /// What came is no Hello for us.
+  const std::vector<Handshake>& get() const { return handshakes_; }
+  /// What came is no Handshake for us.
   bool has_stranger() const { return has_stranger_; }
 
  private:
@@ -365,22 +365,22 @@ class IncomingHellos {
     return true;
   }
 
-  HelloBytes bytes_{};
+  HandshakeBytes bytes_{};
   std::size_t have_ = 0;
-  std::vector<Hello> hellos_;
+  std::vector<Handshake> handshakes_;
   bool has_stranger_ = false;
 };
 
 /// They fit into any socket's empty buffer.
-Status write_hellos(int socket, const std::vector<Hello>& hellos, const Key& key) {
+Status write_handshakes(int socket, const std::vector<Handshake>& handshakes, const Key& key) {
   std::vector<std::byte> bytes;
-  for (const Hello& hello : hellos) {
-    const HelloBytes one = encode(hello, key);
+  for (const Handshake& handshake : handshakes) {
+    const HandshakeBytes one = encode(handshake, key);
     bytes.insert(bytes.end(), one.begin(), one.end());
   }
   const ssize_t put = send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (put != static_cast<ssize_t>(bytes.size())) {
-    return Status(ErrorCode::kTimeout, "net: the peer does not take our greeting: " +
+    return Status(ErrorCode::kTimeout, "net: the peer does not accept our handshake: " +
                                            (put < 0 ? std::string(std::strerror(errno))
                                                     : std::string("its window is closed")));
   }
@@ -441,7 +441,7 @@ class TcpListener : public Listener {
                       "net: cannot accept the peer: " + why_no_descriptor());
       }
       guests_.push_back({std::move(guest), {}, now_ns()});
-      // Before anybody is sent away: a peer greets at once.
+      // Before any caller is dropped: a peer sends its handshake at once.
       std::size_t last = guests_.size() - 1;
       Result<std::unique_ptr<Channel>> channel = hear(last);
       if (!channel.ok() || *channel != nullptr) {
@@ -457,18 +457,18 @@ class TcpListener : public Listener {
  private:
   struct Guest {
     Descriptor socket;
-    IncomingHellos hellos;
+    IncomingHandshakes handshakes;
     TimeNs called_ns;
   };
 
-  /// A guest that has been greeted.
-  struct Greeted {
+  /// A caller whose handshake was answered; its sub-connections are being checked.
+  struct Connecting {
     std::unique_ptr<SetUp> set_up;
     std::string who;
     TimeNs begun_ns;
   };
 
-  Result<std::unique_ptr<Channel>> advance(Greeted& it) {
+  Result<std::unique_ptr<Channel>> advance(Connecting& it) {
     auto channel = it.set_up->advance(now_ns());
     if (channel.ok() && *channel == nullptr && now_ns() - it.begun_ns > options_.timeout_ns) {
       return Status(ErrorCode::kTimeout, not_finished(it.who));
@@ -478,14 +478,14 @@ class TcpListener : public Listener {
 
   /// Null: no channel comes of the guest now. Then `i` is the next one's.
   Result<std::unique_ptr<Channel>> hear(std::size_t& i) {
-    const Result<bool> is_here = guests_[i].hellos.read(guests_[i].socket.get(), key_);
+    const Result<bool> is_here = guests_[i].handshakes.read(guests_[i].socket.get(), key_);
     if (is_here.ok() && !*is_here && !is_late(guests_[i])) {
       ++i;
       return std::unique_ptr<Channel>();
     }
     Guest guest = std::move(guests_[i]);
     guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i));
-    if (guest.hellos.has_stranger()) {
+    if (guest.handshakes.has_stranger()) {
       // Who has not our key, or not our version (a peer's handle would have told), is not one of
       // the job: a scanner, or a process of another job. He may not end ours.
       if (strangers_told_++ < kStrangersTold) {
@@ -501,39 +501,40 @@ class TcpListener : public Listener {
     }
     if (!*is_here) {
       return Status(ErrorCode::kTimeout,
-                    "net: " + guest.hellos.get()[0].who() +
-                        " has not finished its greeting for TUTTI_NET_TIMEOUT seconds");
+                    "net: " + guest.handshakes.get()[0].who() +
+                        " has not finished its handshake for TUTTI_NET_TIMEOUT seconds");
     }
-    return greet(guest);
+    return answer_handshake(guest);
   }
 
   /// Who has been silent longest; if there is nobody, who came first.
   void drop_a_stranger() {
     const auto silent = std::find_if(guests_.begin(), guests_.end(),
-                                     [](const Guest& it) { return it.hellos.get().empty(); });
+                                     [](const Guest& it) { return it.handshakes.get().empty(); });
     guests_.erase(silent == guests_.end() ? guests_.begin() : silent);
   }
 
   /// One of the job has said that it wants a channel, and not what the channel takes.
   bool is_late(const Guest& guest) const {
-    const std::vector<Hello>& hellos = guest.hellos.get();
-    return !hellos.empty() && hellos.size() < hellos[0].lanes &&
+    const std::vector<Handshake>& handshakes = guest.handshakes.get();
+    return !handshakes.empty() && handshakes.size() < handshakes[0].lanes &&
            now_ns() - guest.called_ns > options_.timeout_ns;
   }
 
-  Result<std::unique_ptr<Channel>> greet(Guest& guest) {
+  Result<std::unique_ptr<Channel>> answer_handshake(Guest& guest) {
     const int socket = guest.socket.get();
-    const std::vector<Engine*> engines = choose_(guest.hellos.get()[0].device);
-    TUTTI_ASSIGN_OR_RETURN(const std::vector<Hello> mine, hellos_of(engines, options_, socket));
-    const Hello& theirs = guest.hellos.get()[0];
+    const std::vector<Engine*> engines = choose_(guest.handshakes.get()[0].device);
+    TUTTI_ASSIGN_OR_RETURN(const std::vector<Handshake> mine,
+                           handshakes_of(engines, options_, socket));
+    const Handshake& theirs = guest.handshakes.get()[0];
     auto set_up = std::make_unique<SetUp>(std::move(guest.socket), theirs);
     const Status attached =
-        set_up->attach(engines, mine, guest.hellos.get(), key_, options_, /*sends=*/false);
+        set_up->attach(engines, mine, guest.handshakes.get(), key_, options_, /*sends=*/false);
     if (!attached.ok()) {
       refuse(socket, attached);
       return attached;
     }
-    TUTTI_RETURN_IF_ERROR(write_hellos(socket, mine, key_));
+    TUTTI_RETURN_IF_ERROR(write_handshakes(socket, mine, key_));
     set_ups_.push_back({std::move(set_up), theirs.who(), now_ns()});
     return std::unique_ptr<Channel>();
   }
@@ -548,11 +549,11 @@ class TcpListener : public Listener {
   }
 
   void refuse(int socket, const Status& why) {
-    Hello hello;
-    hello.host = host_name();
-    hello.process = static_cast<std::uint32_t>(getpid());
-    hello.refusal = why.message();
-    (void)write_hellos(socket, {hello}, key_);
+    Handshake handshake;
+    handshake.host = host_name();
+    handshake.process = static_cast<std::uint32_t>(getpid());
+    handshake.refusal = why.message();
+    (void)write_handshakes(socket, {handshake}, key_);
   }
 
   RendezvousOptions options_;
@@ -561,7 +562,7 @@ class TcpListener : public Listener {
   Key key_;
   Handle handle_;
   std::vector<Guest> guests_;
-  std::vector<Greeted> set_ups_;
+  std::vector<Connecting> set_ups_;
   int strangers_told_ = 0;
 };
 
@@ -620,8 +621,8 @@ class TcpConnector : public Connector {
                       "net: cannot connect to " + peer_.who() + ": " + std::strerror(error));
       }
       engines_ = choose_(peer_.device);
-      TUTTI_ASSIGN_OR_RETURN(mine_, hellos_of(engines_, options_, socket));
-      const Status written = write_hellos(socket, mine_, peer_.key);
+      TUTTI_ASSIGN_OR_RETURN(mine_, handshakes_of(engines_, options_, socket));
+      const Status written = write_handshakes(socket, mine_, peer_.key);
       if (!written.ok()) {
         return named(written, peer_.who());
       }
@@ -633,7 +634,7 @@ class TcpConnector : public Connector {
     if (!*is_here) {
       return std::unique_ptr<Channel>();
     }
-    const std::vector<Hello>& theirs = answer_.get();
+    const std::vector<Handshake>& theirs = answer_.get();
     if (!theirs[0].refusal.empty()) {
       return Status(ErrorCode::kInvalidArgument,
                     "net: " + peer_.who() + " refuses the channel: " + theirs[0].refusal);
@@ -654,9 +655,9 @@ class TcpConnector : public Connector {
   Descriptor socket_;
   HandleContent peer_;
   std::vector<Engine*> engines_;  ///< Once connected.
-  std::vector<Hello> mine_;
-  IncomingHellos answer_;
-  std::unique_ptr<SetUp> set_up_;  ///< Once both have greeted.
+  std::vector<Handshake> mine_;
+  IncomingHandshakes answer_;
+  std::unique_ptr<SetUp> set_up_;  ///< After both handshakes.
 };
 
 }  // namespace

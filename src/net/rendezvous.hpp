@@ -2,10 +2,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // How two processes find each other: a TCP connection from the connector to the listener whose
-// address and key are in the handle, the Hellos of each lane each way, and the lanes, each on an
-// engine of its own on both sides. The TCP
-// connection stays open: the kernel closes it when a process dies, which is how the other one
-// learns of that before any timeout. Nothing here blocks.
+// address and key are in the handle, the Handshakes of each lane each way, and the lanes, each on
+// an engine of its own on both sides. The TCP connection stays open: the kernel closes it when a
+// process dies, which is how the other one learns of that before any timeout. Nothing here blocks.
 #pragma once
 
 #include <functional>
@@ -16,7 +15,7 @@
 #include <vector>
 
 #include "net/engine.hpp"
-#include "net/hello.hpp"
+#include "net/handshake.hpp"
 #include "net/network.hpp"
 #include "wire/udp/socket_address.hpp"
 
@@ -27,8 +26,8 @@ namespace tutti::net {
 /// each.
 constexpr std::uint32_t kWindowGroups = 8;
 
-/// What has been said once need not be said for each channel, nor of each of many hosts.
-class Told {
+/// Filters repeated warnings: the same text is given once, not for each channel or host.
+class WarnOnce {
  public:
   bool is_new(const std::string& text) {
     const std::lock_guard lock(mutex_);
@@ -49,15 +48,17 @@ struct RendezvousOptions {
   transport::TimeNs timeout_ns = 30'000'000'000;
   transport::TimeNs lazy_ns = 20'000;  ///< So long acknowledgements of short messages may wait.
   Bytes window_bytes = 0;
-  std::uint64_t device_id = 0;                     ///< Hello::device of this side.
+  std::uint64_t device_id = 0;                     ///< Handshake::device of this side.
   std::uint8_t traffic_class = 0;                  ///< Of the channels that this side connects.
   const tutti_transport_policy* policy = nullptr;  ///< Of this side alone.
   Log log;
-  std::shared_ptr<Told> told = std::make_shared<Told>();  ///< Of differences between hosts.
+  std::shared_ptr<WarnOnce> warn_once =
+      std::make_shared<WarnOnce>();  ///< Of differences between hosts.
 };
 
-/// Gives the engines of the next channel of this direction with that peer (Hello::device), one for
-/// each lane that it may have, 1 to kLanesMax. The peer may have fewer: then the first ones count.
+/// Gives the engines of the next channel of this direction with that peer (Handshake::device), one
+/// for each lane that it may have, 1 to kLanesMax. The peer may have fewer: then the first ones
+/// count.
 using ChooseEngines = std::function<std::vector<Engine*>(std::uint64_t peer)>;
 
 Result<std::unique_ptr<Listener>> make_listener(const wire::udp::SocketAddress& local,

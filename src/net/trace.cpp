@@ -161,8 +161,8 @@ void EngineTrace::add(const TraceEvent& event) {
     events_.push_back(event);
     is_half_full = events_.size() == kEventsMax / 2;
   }
-  if (is_half_full && bell_ != nullptr) {
-    bell_->ring();
+  if (is_half_full && wake_event_ != nullptr) {
+    wake_event_->signal();
   }
 }
 

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "net/bell.hpp"
+#include "net/wake_event.hpp"
 #include "transport/trace.hpp"
 
 namespace tutti::net {
@@ -44,8 +44,10 @@ class EngineTrace : public transport::TraceSink {
   /// About 1.5 MiB; a busy engine fills it in some 100 ms.
   static constexpr std::size_t kEventsMax = 16'384;
 
-  /// `bell`: rung when it is half full.
-  explicit EngineTrace(Bell* bell) : bell_(bell) { events_.reserve(kEventsMax); }
+  /// `wake_event` is signaled when the buffer is half full.
+  explicit EngineTrace(WakeEvent* wake_event) : wake_event_(wake_event) {
+    events_.reserve(kEventsMax);
+  }
 
   void open(transport::TimeNs now, std::uint32_t connection, std::string name);
   void forget(transport::TimeNs now, std::uint32_t connection);
@@ -60,7 +62,7 @@ class EngineTrace : public transport::TraceSink {
  private:
   void add(const TraceEvent& event);
 
-  Bell* bell_;
+  WakeEvent* wake_event_;
   /// When a window was told last, by connection and group.
   std::map<std::pair<std::uint32_t, std::uint64_t>, transport::TimeNs> window_ns_;
   std::mutex mutex_;  ///< Of the rest.

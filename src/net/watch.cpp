@@ -21,9 +21,9 @@
 
 #include "base/file_name.hpp"
 #include "base/thread.hpp"
-#include "net/bell.hpp"
 #include "net/metrics.hpp"
 #include "net/trace.hpp"
+#include "net/wake_event.hpp"
 
 namespace tutti::net {
 namespace {
@@ -106,7 +106,7 @@ class Watch::Writer {
     }
   }
 
-  Bell* bell() { return &bell_; }
+  WakeEvent* wake_event() { return &wake_event_; }
 
   /// Null: there is no trace.
   EngineTrace* add_trace() {
@@ -114,7 +114,7 @@ class Watch::Writer {
       return nullptr;
     }
     const std::lock_guard lock(traces_mutex_);
-    return &traces_.emplace_back(&bell_);
+    return &traces_.emplace_back(&wake_event_);
   }
 
   /// The thread.
@@ -134,7 +134,7 @@ class Watch::Writer {
   /// False: it hangs, and tells nobody anything from now on.
   bool stop() {
     stop_ = true;
-    bell_.ring();
+    wake_event_.signal();
     std::unique_lock lock(end_mutex_);
     const bool ended = ended_.wait_for(lock, kFinishTime, [this] { return has_ended_; });
     is_left_ = !ended;
@@ -169,7 +169,7 @@ class Watch::Writer {
   bool has_warned_ = false;
   std::mutex traces_mutex_;
   std::deque<EngineTrace> traces_;
-  Bell bell_;
+  WakeEvent wake_event_;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> is_left_ = false;
   std::mutex end_mutex_;  ///< Of the next two.
@@ -207,7 +207,7 @@ void Watch::add(EngineOptions* engine) {
                              std::to_string(kEnginesShownMax) + " engines");
   }
   if (writer_ != nullptr) {
-    engine->bell = writer_->bell();
+    engine->watch_event = writer_->wake_event();
     engine->trace = writer_->add_trace();
   }
 }
@@ -265,9 +265,9 @@ void Watch::Writer::write_until_stopped() {
   bool is_due = false;
   while (!stop_) {
     if (is_due) {
-      bell_.wait_until(next);
+      wake_event_.wait_until(next);
     } else {
-      bell_.wait();
+      wake_event_.wait();
     }
     write_trace();
     is_due = true;

@@ -150,7 +150,7 @@ def test_bench__a_rank_that_dies_ends_all_with_its_name(program: Path) -> None:
     assert process.returncode == 2
     assert "the measured program failed: rank 2 of signal 9" in said
     for rank in (0, 1, 3):
-        assert f"tutti-measure: rank {rank}: meeting: rank 2 (" in said
+        assert f"tutti-measure: rank {rank}: bootstrap: rank 2 (" in said
 
 
 def is_there(pid: int) -> bool:

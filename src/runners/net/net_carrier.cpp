@@ -61,10 +61,10 @@ bool find_offer(const std::string& offers, std::uint32_t sender, std::uint32_t r
 
 }  // namespace
 
-NetCarrier::NetCarrier(net::Network& network, net::Meeting& meeting, int rank,
+NetCarrier::NetCarrier(net::Network& network, net::TcpBootstrap& bootstrap, int rank,
                        topology::Layout layout, std::vector<int> devices, double timeout_s)
     : network_(network),
-      meeting_(meeting),
+      bootstrap_(bootstrap),
       rank_(rank),
       layout_(std::move(layout)),
       devices_(std::move(devices)),
@@ -134,7 +134,7 @@ Status NetCarrier::exchange_handles(std::vector<Missing>& missing) {
     }
   }
   TUTTI_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                         meeting_.all_gather(offers, timeout_s_));
+                         bootstrap_.all_gather(offers, timeout_s_));
   for (Missing& one : missing) {
     if (!one.sends) {
       continue;
@@ -174,7 +174,7 @@ Status NetCarrier::connect(std::vector<Missing>& missing) {
     if (waits_for < 0) {
       return {};
     }
-    TUTTI_RETURN_IF_ERROR(meeting_.news(0));
+    TUTTI_RETURN_IF_ERROR(bootstrap_.news(0));
     if (timeout_s_ > 0 &&
         std::chrono::duration<double>(Clock::now() - start).count() > timeout_s_) {
       return failed(waits_for,
@@ -320,7 +320,7 @@ Status NetCarrier::help(std::vector<int>* completed) {
   sched_yield();
   if (const auto now = Clock::now(); now - looked_ > kBetweenLooks) {
     looked_ = now;
-    return meeting_.news(0);
+    return bootstrap_.news(0);
   }
   return {};
 }
@@ -340,17 +340,17 @@ Status NetCarrier::reduce_local(const void* in, void* inout, std::uint64_t count
 /// The first reason is the one that counts, on all ranks: who left because of another says so.
 Status NetCarrier::failed(int peer, const Status& why) {
   if (why.code() == ErrorCode::kTimeout) {
-    TUTTI_RETURN_IF_ERROR(meeting_.news(kNewsPatienceS));
+    TUTTI_RETURN_IF_ERROR(bootstrap_.news(kNewsPatienceS));
   }
   const std::string text = "rank " + std::to_string(peer) + ": " + why.message();
-  meeting_.give_up("rank " + std::to_string(rank_) + " has given up: " + text);
+  bootstrap_.give_up("rank " + std::to_string(rank_) + " has given up: " + text);
   return Status(why.code(), text);
 }
 
 bool NetCarrier::abandon() {
   is_abandoned_ = true;
   flows_.clear();
-  meeting_.give_up("rank " + std::to_string(rank_) + " has given up");
+  bootstrap_.give_up("rank " + std::to_string(rank_) + " has given up");
   return true;
 }
 

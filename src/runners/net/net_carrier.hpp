@@ -3,7 +3,7 @@
 //
 // Our transport as a carrier of schedules: a channel of src/net for each peer, direction and rail
 // that programs use, made before the first run of a program. The handles of new channels go round
-// at the meeting, and so does the news of a rank that is gone: every rank's call ends with its
+// at the bootstrap, and so does the news of a rank that is gone: every rank's call ends with its
 // name.
 #pragma once
 
@@ -11,8 +11,8 @@
 #include <memory>
 #include <vector>
 
-#include "net/meeting.hpp"
 #include "net/network.hpp"
+#include "net/tcp_bootstrap.hpp"
 #include "runners/carrier.hpp"
 #include "runners/net/rails.hpp"
 #include "topology/layout.hpp"
@@ -21,10 +21,10 @@ namespace tutti::runners {
 
 class NetCarrier : public Carrier {
  public:
-  /// `network` and `meeting` outlive it; all ranks are at the meeting. `devices`: by rank. A rank
+  /// `network` and `bootstrap` outlive it; all ranks have joined it. `devices`: by rank. A rank
   /// that has not come to a program's preparation after `timeout_s`, or has made no channel after
   /// as long again, is an error; 0: wait for ever.
-  NetCarrier(net::Network& network, net::Meeting& meeting, int rank, topology::Layout layout,
+  NetCarrier(net::Network& network, net::TcpBootstrap& bootstrap, int rank, topology::Layout layout,
              std::vector<int> devices, double timeout_s);
 
   Status prepare(const schedule::Program& program) override;
@@ -83,7 +83,7 @@ class NetCarrier : public Carrier {
   Status failed(int peer, const Status& why);
 
   net::Network& network_;
-  net::Meeting& meeting_;
+  net::TcpBootstrap& bootstrap_;
   int rank_;
   topology::Layout layout_;
   std::vector<int> devices_;
@@ -93,7 +93,8 @@ class NetCarrier : public Carrier {
   std::vector<std::vector<std::uint32_t>> to_;    ///< By peer and rail: into flows_.
   std::vector<std::vector<std::uint32_t>> from_;  ///< Same.
   std::size_t helped_ = 0;                        ///< The flow whose turn it was.
-  std::chrono::steady_clock::time_point looked_;  ///< At the meeting's news.
+  std::chrono::steady_clock::time_point
+      looked_;  ///< When the bootstrap was last checked for failures.
 };
 
 }  // namespace tutti::runners

@@ -34,13 +34,13 @@ Status read(const std::string& text, int* devices, std::string* node) {
 }  // namespace
 
 Result<std::unique_ptr<NetRunner>> NetRunner::create(std::unique_ptr<net::Network> network,
-                                                     std::unique_ptr<net::Meeting> meeting,
+                                                     std::unique_ptr<net::TcpBootstrap> bootstrap,
                                                      const Options& options) {
   TUTTI_ASSIGN_OR_RETURN(
       const std::vector<std::string> all,
-      meeting->all_gather(describe(static_cast<int>(network->devices().size()),
-                                   options.node.empty() ? host_name() : options.node),
-                          options.timeout_s));
+      bootstrap->all_gather(describe(static_cast<int>(network->devices().size()),
+                                     options.node.empty() ? host_name() : options.node),
+                            options.timeout_s));
   std::vector<int> devices;
   std::vector<std::string> nodes;
   std::vector<std::uint64_t> identities;
@@ -53,18 +53,19 @@ Result<std::unique_ptr<NetRunner>> NetRunner::create(std::unique_ptr<net::Networ
       nodes.push_back(node);
     }
   }
-  return std::unique_ptr<NetRunner>(new NetRunner(std::move(network), std::move(meeting), options,
+  return std::unique_ptr<NetRunner>(new NetRunner(std::move(network), std::move(bootstrap), options,
                                                   topology::make_layout(identities),
                                                   std::move(devices)));
 }
 
-NetRunner::NetRunner(std::unique_ptr<net::Network> network, std::unique_ptr<net::Meeting> meeting,
-                     const Options& options, topology::Layout layout, std::vector<int> devices)
+NetRunner::NetRunner(std::unique_ptr<net::Network> network,
+                     std::unique_ptr<net::TcpBootstrap> bootstrap, const Options& options,
+                     topology::Layout layout, std::vector<int> devices)
     : rank_(options.rank),
       layout_(std::move(layout)),
-      meeting_(std::move(meeting)),
+      bootstrap_(std::move(bootstrap)),
       network_(std::move(network)),
-      carrier_(*network_, *meeting_, rank_, layout_, std::move(devices), options.timeout_s),
+      carrier_(*network_, *bootstrap_, rank_, layout_, std::move(devices), options.timeout_s),
       scratch_(nullptr, kScratchKeptBytes),
       runner_(carrier_, rank_, nullptr, scratch_, layout_, options.timeout_s) {}
 

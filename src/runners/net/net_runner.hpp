@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // One rank of a job that needs neither MPI nor NCCL: schedules over our transport, host memory. The
-// ranks meet by TCP (net/meeting.hpp); who shares a node is what they say there.
+// ranks start up over TCP (net/tcp_bootstrap.hpp), where they also exchange their nodes.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "net/meeting.hpp"
 #include "net/network.hpp"
+#include "net/tcp_bootstrap.hpp"
 #include "runners/net/net_carrier.hpp"
 #include "runners/schedule_runner.hpp"
 #include "runners/scratch.hpp"
@@ -25,16 +25,16 @@ class NetRunner {
     std::string node;         ///< Equal exactly on the ranks of one node; empty: the host's name.
     double timeout_s = 1800;  ///< A call that is not complete after it is an error; 0: none is.
   };
-  /// Collective over the ranks of a meeting that all have joined.
+  /// Collective over the ranks of a bootstrap, after all have joined it.
   static Result<std::unique_ptr<NetRunner>> create(std::unique_ptr<net::Network> network,
-                                                   std::unique_ptr<net::Meeting> meeting,
+                                                   std::unique_ptr<net::TcpBootstrap> bootstrap,
                                                    const Options& options);
   ~NetRunner() { scratch_.release(); }
 
   int rank() const { return rank_; }
   int ranks() const { return layout_.ranks(); }
   const topology::Layout& layout() const { return layout_; }
-  net::Meeting& meeting() { return *meeting_; }
+  net::TcpBootstrap& bootstrap() { return *bootstrap_; }
 
   /// Why no call like this one can be carried by an algorithm of this name; empty: it can. Equal on
   /// all ranks.
@@ -45,13 +45,13 @@ class NetRunner {
              const Call& call);
 
  private:
-  NetRunner(std::unique_ptr<net::Network> network, std::unique_ptr<net::Meeting> meeting,
+  NetRunner(std::unique_ptr<net::Network> network, std::unique_ptr<net::TcpBootstrap> bootstrap,
             const Options& options, topology::Layout layout, std::vector<int> devices);
 
   int rank_;
   topology::Layout layout_;
   // In this order: channels go before their network.
-  std::unique_ptr<net::Meeting> meeting_;
+  std::unique_ptr<net::TcpBootstrap> bootstrap_;
   std::unique_ptr<net::Network> network_;
   NetCarrier carrier_;
   Scratch scratch_;

@@ -38,7 +38,7 @@
 #include "base/host_name.hpp"
 #include "base/random.hpp"
 #include "net/handle.hpp"
-#include "net/hello.hpp"
+#include "net/handshake.hpp"
 #include "net/reach_check.hpp"
 #include "net/statistics.hpp"
 #include "net/thread.hpp"
@@ -1202,7 +1202,7 @@ TEST(Rails, AnEndWithoutThem) {
 }
 
 TEST(Rails, OneThatDiesDisturbsNothing) {
-  // The first rail carries the greetings, so both are tried.
+  // The first rail carries the handshakes, so both are tried.
   for (const std::size_t dead : {0, 1}) {
     SCOPED_TRACE("rail " + std::to_string(dead));
     const std::string fault = "kill_rail=" + std::to_string(dead) + "@0s";
@@ -1328,9 +1328,9 @@ TEST(Network, StrangersNeitherEndNorStopASetUp) {
   const auto b = make_network();
   auto listener = b->listen(0);
   ASSERT_TRUE(listener.ok());
-  HelloBytes other_version = encode(Hello{}, {1, 2});
+  HandshakeBytes other_version = encode(Handshake{}, {1, 2});
   other_version[4] = std::byte{99};
-  const HelloBytes other_key = encode(Hello{}, {1, 2});
+  const HandshakeBytes other_key = encode(Handshake{}, {1, 2});
   std::vector<int> strangers;
   for (int i = 0; i < 70; ++i) {
     strangers.push_back(call_as_stranger((*listener)->handle(), {}));
@@ -1349,7 +1349,7 @@ TEST(Network, StrangersNeitherEndNorStopASetUp) {
   }
 }
 
-TEST(Network, StrangersDoNotSendAwayWhoHasGreeted) {
+TEST(Network, StrangersDoNotDisplaceAPeerWithAHandshake) {
   const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
   const ScopedEnvironment family("NCCL_SOCKET_FAMILY", "AF_INET");
   const auto a = make_network();
@@ -1358,7 +1358,7 @@ TEST(Network, StrangersDoNotSendAwayWhoHasGreeted) {
   ASSERT_TRUE(listener.ok());
   auto connector = a->connect(0, (*listener)->handle(), kDefaultClass);
   ASSERT_TRUE(connector.ok());
-  // It greets, and nobody listens yet.
+  // It sends its handshake before anybody accepts.
   for (int i = 0; i < 50; ++i) {
     ASSERT_TRUE((*connector)->poll().ok());
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -1375,7 +1375,7 @@ TEST(Network, StrangersDoNotSendAwayWhoHasGreeted) {
   }
 }
 
-TEST(Network, OneOfTheJobThatDoesNotFinishItsGreetingIsAnError) {
+TEST(Network, APeerThatDoesNotFinishItsHandshakeIsAnError) {
   const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
   const ScopedEnvironment family("NCCL_SOCKET_FAMILY", "AF_INET");
   const ScopedEnvironment timeout("TUTTI_NET_TIMEOUT", "1");
@@ -1384,11 +1384,11 @@ TEST(Network, OneOfTheJobThatDoesNotFinishItsGreetingIsAnError) {
   ASSERT_TRUE(listener.ok());
   const Handle handle = (*listener)->handle();
   const transport::Key key = from_handle(handle, AF_INET)->key;
-  Hello hello;
-  hello.host = "odd";
-  hello.lanes = 2;
+  Handshake handshake;
+  handshake.host = "odd";
+  handshake.lanes = 2;
   const int stranger = call_as_stranger(handle, {});
-  const int peer = call_as_stranger(handle, encode(hello, key));
+  const int peer = call_as_stranger(handle, encode(handshake, key));
   const auto begun = Clock::now();
   Result<std::unique_ptr<Channel>> channel = (*listener)->accept();
   while (channel.ok() && *channel == nullptr && Clock::now() - begun < kPatience) {
@@ -1545,10 +1545,10 @@ TEST(Network, AnAnswerOfAnotherKeyIsNamed) {
       return;
     }
     const int caller = accept(odd.socket, nullptr, nullptr);
-    Hello hello;
-    hello.host = "later";
-    hello.process = 43;
-    const HelloBytes bytes = encode(hello, {3, 4});
+    Handshake handshake;
+    handshake.host = "later";
+    handshake.process = 43;
+    const HandshakeBytes bytes = encode(handshake, {3, 4});
     EXPECT_EQ(send(caller, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
     close(caller);
   });
@@ -1558,9 +1558,9 @@ TEST(Network, AnAnswerOfAnotherKeyIsNamed) {
   EXPECT_NE(text.find("; the peer is " + odd.who()), std::string::npos) << text;
 }
 
-/// What is said at the connecting end where the other one greets, and then sends `report` if there
-/// is one, and goes.
-std::string said_after_greeting(const std::optional<ReachReport>& report) {
+/// What is said at the connecting end where the other one sends its handshake, and then sends
+/// `report` if there is one, and goes.
+std::string said_after_handshake(const std::optional<ReachReport>& report) {
   const auto network = make_network();
   const OddListener odd;
   EXPECT_EQ(::listen(odd.socket, 8), 0);
@@ -1571,17 +1571,17 @@ std::string said_after_greeting(const std::optional<ReachReport>& report) {
       return;
     }
     const int caller = accept(odd.socket, nullptr, nullptr);
-    HelloBytes bytes{};
+    HandshakeBytes bytes{};
     EXPECT_EQ(recv(caller, bytes.data(), bytes.size(), MSG_WAITALL),
               static_cast<ssize_t>(bytes.size()));
-    auto hello = decode(bytes, odd.key);
-    ASSERT_TRUE(hello.ok());
-    hello->lanes = 1;
-    hello->host = "odd";
-    hello->process = 42;
-    hello->address.bytes[1] = std::byte{0};  // A port where nobody is.
-    hello->address.bytes[2] = std::byte{1};
-    const HelloBytes mine = encode(*hello, odd.key);
+    auto handshake = decode(bytes, odd.key);
+    ASSERT_TRUE(handshake.ok());
+    handshake->lanes = 1;
+    handshake->host = "odd";
+    handshake->process = 42;
+    handshake->address.bytes[1] = std::byte{0};  // A port where nobody is.
+    handshake->address.bytes[2] = std::byte{1};
+    const HandshakeBytes mine = encode(*handshake, odd.key);
     EXPECT_EQ(send(caller, mine.data(), mine.size(), 0), static_cast<ssize_t>(mine.size()));
     if (report) {
       const ReportBytes last = encode(*report);
@@ -1598,9 +1598,10 @@ TEST(Network, AChannelIsMadeWhenDatagramsHavePassed) {
   const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
   const ScopedEnvironment family("NCCL_SOCKET_FAMILY", "AF_INET");
   const ScopedEnvironment lanes("TUTTI_NET_LANES", "1");
-  EXPECT_EQ(said_after_greeting(ReachReport{.failure = "net: no UDP datagram of 10.0.0.1 arrives"}),
-            "net: no UDP datagram of 10.0.0.1 arrives");
-  EXPECT_EQ(said_after_greeting(std::nullopt),
+  EXPECT_EQ(
+      said_after_handshake(ReachReport{.failure = "net: no UDP datagram of 10.0.0.1 arrives"}),
+      "net: no UDP datagram of 10.0.0.1 arrives");
+  EXPECT_EQ(said_after_handshake(std::nullopt),
             "net: odd, process 42 ended while the channel was made");
 }
 
@@ -1631,14 +1632,14 @@ std::vector<std::string> said_of_strangers(int count, std::span<const std::byte>
 TEST(Network, AListenerSaysWhomItRefused) {
   const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
   const ScopedEnvironment family("NCCL_SOCKET_FAMILY", "AF_INET");
-  Hello hello;
-  hello.host = "odd";
-  hello.process = 42;
-  const std::vector<std::string> told = said_of_strangers(1, encode(hello, {1, 2}));
+  Handshake handshake;
+  handshake.host = "odd";
+  handshake.process = 42;
+  const std::vector<std::string> told = said_of_strangers(1, encode(handshake, {1, 2}));
   ASSERT_EQ(told.size(), 1U);
   EXPECT_NE(told[0].find("odd, process 42 has another key"), std::string::npos) << told[0];
   // One who calls for ever does not fill the log.
-  EXPECT_EQ(said_of_strangers(30, encode(hello, {1, 2})).size(), 8U);
+  EXPECT_EQ(said_of_strangers(30, encode(handshake, {1, 2})).size(), 8U);
 }
 
 TEST(Network, WhatDiffersIsToldOnce) {

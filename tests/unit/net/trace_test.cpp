@@ -193,10 +193,10 @@ TEST_F(TraceTest, record__windows_are_thinned) {
 
 TEST_F(TraceTest, memory__is_bounded) {
   open();
-  Bell bell;
-  EngineTrace trace(&bell);
+  WakeEvent wake_event;
+  EngineTrace trace(&wake_event);
   trace.open(1, 1, "to somebody");
-  std::thread sleeper([&bell] { bell.wait(); });
+  std::thread sleeper([&wake_event] { wake_event.wait(); });
   for (std::size_t i = 0; i < EngineTrace::kEventsMax + 10; ++i) {
     trace.record(record_of(TraceKind::kTimeout, 5));
   }

@@ -36,34 +36,34 @@ Result<std::unique_ptr<NetRunner>> join(int rank, test::Shared& shared, double t
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setenv("NCCL_SOCKET_IFNAME", "lo", 1);
   setenv("NCCL_SOCKET_FAMILY", "AF_INET", 1);
-  net::MeetingOptions options;
+  net::TcpBootstrapOptions options;
   options.rank = rank;
   options.ranks = shared.ranks();
   options.address = "127.0.0.1:0";
   options.key = "job";
-  std::unique_ptr<net::Meeting> meeting;
+  std::unique_ptr<net::TcpBootstrap> bootstrap;
   Address address;
   if (rank == 0) {
-    TUTTI_ASSIGN_OR_RETURN(meeting, net::Meeting::open(options));
-    std::strncpy(address.text, meeting->address().c_str(), sizeof address.text - 1);
+    TUTTI_ASSIGN_OR_RETURN(bootstrap, net::TcpBootstrap::open(options));
+    std::strncpy(address.text, bootstrap->address().c_str(), sizeof address.text - 1);
   }
   address = shared.from_rank_zero(rank, address);
   if (rank != 0) {
     options.address = address.text;
-    TUTTI_ASSIGN_OR_RETURN(meeting, net::Meeting::open(options));
+    TUTTI_ASSIGN_OR_RETURN(bootstrap, net::TcpBootstrap::open(options));
   }
-  TUTTI_RETURN_IF_ERROR(meeting->join());
+  TUTTI_RETURN_IF_ERROR(bootstrap->join());
   TUTTI_ASSIGN_OR_RETURN(auto network, net::Network::open([](net::LogKind, const auto&) {}));
   NetRunner::Options of_runner;
   of_runner.rank = rank;
   of_runner.node = "node" + std::to_string(shared.ranks() > 2 ? rank % 2 : 0);
   of_runner.timeout_s = timeout_s;
-  return NetRunner::create(std::move(network), std::move(meeting), of_runner);
+  return NetRunner::create(std::move(network), std::move(bootstrap), of_runner);
 }
 
 /// No rank goes on, or leaves, before all have what they wait for.
 std::string meet_again(NetRunner& runner) {
-  const auto all = runner.meeting().all_gather("", 60);
+  const auto all = runner.bootstrap().all_gather("", 60);
   CHILD_OK(all.status());
   return "";
 }
@@ -230,7 +230,7 @@ TEST(NetRunner, ARankThatDoesNotComeIsAnErrorAfterTheTimeout) {
                    status.message());
     } else {
       // Its processes live on: the others find it missing, not dead.
-      CHILD_EXPECT(!(*runner)->meeting().news(20).ok(), "no news");
+      CHILD_EXPECT(!(*runner)->bootstrap().news(20).ok(), "no news");
     }
     return "";
   });
@@ -247,9 +247,9 @@ TEST(NetRunner, ARankThatMakesNoChannelIsAnErrorAfterTheTimeout) {
         const std::string words = "rank 0: net: no channel with it";
         if (rank == 0) {
           // All that the root of a broadcast, who only sends, has to say.
-          const auto all = (*runner)->meeting().all_gather("", 60);
+          const auto all = (*runner)->bootstrap().all_gather("", 60);
           CHILD_OK(all.status());
-          const Status status = (*runner)->meeting().news(15);
+          const Status status = (*runner)->bootstrap().news(15);
           CHILD_EXPECT(status.message().find("rank 1 has given up: " + words) != std::string::npos,
                        status.message());
           return "";

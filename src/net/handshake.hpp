@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What the two ends of a channel tell each other over TCP before its first packet, and what they
-// agree on. Both send a Hello of fixed length for each lane that they have engines for, one after
-// the other; of the fewer are as many lanes. The key comes with the listener's handle, so by
-// the caller's bootstrap; the Hello only proves that its sender has it.
+// agree on. Both send a Handshake of fixed length for each lane that they have engines for, one
+// after the other; of the fewer are as many lanes. The key comes with the listener's handle, so by
+// the caller's bootstrap; the Handshake only proves that its sender has it.
 #pragma once
 
 #include <algorithm>
@@ -22,10 +22,10 @@
 namespace tutti::net {
 
 inline constexpr std::uint16_t kProtocolVersion = 9;  ///< Of all that follows, too.
-inline constexpr std::size_t kHelloBytes = 768;
+inline constexpr std::size_t kHandshakeBytes = 768;
 inline constexpr std::size_t kTextBytes = 64;
 inline constexpr std::size_t kRefusalBytes = 320;  ///< Two hosts' names, their values, the remedy.
-using HelloBytes = std::array<std::byte, kHelloBytes>;
+using HandshakeBytes = std::array<std::byte, kHandshakeBytes>;
 
 /// "host1, process 4711"
 std::string who_is(const std::string& host, std::uint32_t process);
@@ -45,7 +45,7 @@ std::string get_text(const char (&in)[size]) {
   return text;
 }
 
-struct Hello {
+struct Handshake {
   /// Not empty: the acceptor's reason; of the rest, only who it is counts.
   std::string refusal;
   std::string host;
@@ -59,30 +59,30 @@ struct Hello {
   bool authenticates = true;
   std::uint32_t id = 0;  ///< Of the connection at this end.
   std::uint64_t incarnation = 0;
-  std::uint32_t lanes = 1;  ///< As many Hellos are sent.
+  std::uint32_t lanes = 1;  ///< As many Handshakes are sent.
   Bytes window_bytes = 0;   ///< Most that a receiving socket holds of one peer; 0: enough.
 
   std::string who() const { return who_is(host, process); }
 };
 
 /// Texts are cut to kTextBytes, a refusal to kRefusalBytes.
-HelloBytes encode(const Hello& hello, const transport::Key& key);
+HandshakeBytes encode(const Handshake& handshake, const transport::Key& key);
 
 /// Writes the proof over whatever stands in its place.
-void seal(HelloBytes& bytes, const transport::Key& key);
+void seal(HandshakeBytes& bytes, const transport::Key& key);
 
-/// Errors: not a Hello (kInvalidArgument), of another version (kUnsupported), proof of another key
-/// (kUnavailable).
-Result<Hello> decode(std::span<const std::byte> bytes, const transport::Key& key);
+/// Errors: not a Handshake (kInvalidArgument), of another version (kUnsupported), proof of another
+/// key (kUnavailable).
+Result<Handshake> decode(std::span<const std::byte> bytes, const transport::Key& key);
 
 /// What a connection between the two uses: the smaller chunks and MTU, the fewer paths. Errors:
 /// what may not differ and does, with both values and who has which; a wire that can do nothing
 /// (kInvalidArgument).
-Result<transport::ConnectionOptions> agree(const Hello& mine, const Hello& theirs,
+Result<transport::ConnectionOptions> agree(const Handshake& mine, const Handshake& theirs,
                                            const transport::Key& key);
 
 /// Of two that agree: what may differ and does, with both values, for people; empty: nothing.
-std::string differences(const Hello& mine, const Hello& theirs);
+std::string differences(const Handshake& mine, const Handshake& theirs);
 
 /// A lane's share of what a connection may use: of the paths, the windows and the link. All lanes
 /// together burden the network as the one connection would.

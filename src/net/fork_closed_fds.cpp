@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "net/uninherited.hpp"
+#include "net/fork_closed_fds.hpp"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -13,14 +13,14 @@
 namespace tutti::net {
 namespace {
 
-struct Uninherited {
+struct ForkClosedFds {
   std::mutex mutex;
   std::vector<int> descriptors;
 };
 
 /// Never destroyed: threads may outlive the statics.
-Uninherited& all() {
-  static auto* const it = new Uninherited;
+ForkClosedFds& all() {
+  static auto* const it = new ForkClosedFds;
   return *it;
 }
 
@@ -45,7 +45,7 @@ void give_up() {
 
 }  // namespace
 
-Status add_uninherited(int descriptor) {
+Status add_fork_closed_fd(int descriptor) {
   static const int handlers = pthread_atfork(prepare, go_on, give_up);
   if (handlers != 0) {
     return Status(ErrorCode::kOutOfMemory, "net: no memory for fork handlers");
@@ -55,7 +55,7 @@ Status add_uninherited(int descriptor) {
   return {};
 }
 
-void remove_uninherited(int descriptor) {
+void remove_fork_closed_fd(int descriptor) {
   const std::lock_guard lock(all().mutex);
   std::erase(all().descriptors, descriptor);
 }

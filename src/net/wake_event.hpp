@@ -11,11 +11,11 @@
 
 namespace tutti::net {
 
-class Bell {
+class WakeEvent {
  public:
   /// Cheap when it has been rung already.
-  void ring() {
-    if (!is_rung_.exchange(true)) {
+  void signal() {
+    if (!is_signaled_.exchange(true)) {
       { const std::lock_guard lock(mutex_); }  // Who is about to fall asleep sees it first.
       woken_.notify_one();
     }
@@ -24,19 +24,19 @@ class Bell {
   /// Until it is rung; then it has not been rung.
   void wait() {
     std::unique_lock lock(mutex_);
-    woken_.wait(lock, [this] { return is_rung_.exchange(false); });
+    woken_.wait(lock, [this] { return is_signaled_.exchange(false); });
   }
 
   /// The same until a moment comes. False: that was first.
   bool wait_until(std::chrono::steady_clock::time_point moment) {
     std::unique_lock lock(mutex_);
-    return woken_.wait_until(lock, moment, [this] { return is_rung_.exchange(false); });
+    return woken_.wait_until(lock, moment, [this] { return is_signaled_.exchange(false); });
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable woken_;
-  std::atomic<bool> is_rung_ = false;
+  std::atomic<bool> is_signaled_ = false;
 };
 
 }  // namespace tutti::net

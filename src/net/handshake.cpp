@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "net/hello.hpp"
+#include "net/handshake.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -12,16 +12,16 @@
 namespace tutti::net {
 namespace {
 
-constexpr std::uint32_t kHelloMagic = 0x49545554;  // "TUTI"
+constexpr std::uint32_t kHandshakeMagic = 0x49545554;  // "TUTI"
 constexpr Bytes kUnitBytesMin = 160 << 10;
 constexpr std::uint64_t kMbpsForPs = 8'000'000;  ///< Over ps for a byte: megabits per second.
 static_assert(std::endian::native == std::endian::little, "Layout is copied");
 
 /// As it crosses the network.
 struct Layout {
-  std::uint32_t magic = kHelloMagic;
+  std::uint32_t magic = kHandshakeMagic;
   std::uint16_t version = kProtocolVersion;
-  std::uint16_t bytes = kHelloBytes;
+  std::uint16_t bytes = kHandshakeBytes;
   std::uint32_t process = 0;
   std::uint32_t id = 0;
   std::uint64_t incarnation = 0;
@@ -46,15 +46,15 @@ struct Layout {
   std::uint64_t device = 0;
   std::uint64_t proof = 0;
 };
-static_assert(sizeof(Layout) == kHelloBytes && std::is_trivially_copyable_v<Layout>);
+static_assert(sizeof(Layout) == kHandshakeBytes && std::is_trivially_copyable_v<Layout>);
 
 std::uint64_t proof_of(const Layout& layout, const transport::Key& key) {
   const auto* bytes = reinterpret_cast<const std::byte*>(&layout);
   return transport::SipHash(key).finish({bytes, offsetof(Layout, proof)});
 }
 
-Status differs(const char* what, const Hello& mine, const std::string& my_value,
-               const Hello& theirs, const std::string& their_value) {
+Status differs(const char* what, const Handshake& mine, const std::string& my_value,
+               const Handshake& theirs, const std::string& their_value) {
   return Status(ErrorCode::kInvalidArgument, std::string("net: ") + what + " differs: " + my_value +
                                                  " on " + mine.who() + ", " + their_value + " on " +
                                                  theirs.who() + "; set the same on all hosts");
@@ -66,55 +66,55 @@ std::string who_is(const std::string& host, std::uint32_t process) {
   return host + ", process " + std::to_string(process);
 }
 
-HelloBytes encode(const Hello& hello, const transport::Key& key) {
+HandshakeBytes encode(const Handshake& handshake, const transport::Key& key) {
   Layout it;
-  it.process = hello.process;
-  it.id = hello.id;
-  it.incarnation = hello.incarnation;
-  it.device = hello.device;
-  it.traffic_class = hello.traffic_class;
-  it.base_rtt_ns = hello.capabilities.base_rtt_ns;
-  it.window_bytes = hello.window_bytes;
-  it.lanes = hello.lanes;
-  it.chunk_bytes = hello.capabilities.chunk_bytes;
-  it.mtu_bytes = hello.capabilities.mtu_bytes;
-  it.paths = hello.capabilities.paths;
-  it.rails = hello.capabilities.rails;
-  it.ps_per_byte = hello.capabilities.ps_per_byte;
-  it.authenticates = hello.authenticates ? 1 : 0;
-  it.marks_ecn = hello.capabilities.marks_ecn ? 1 : 0;
-  it.address_bytes = hello.address.length;
-  std::copy(hello.address.bytes.begin(), hello.address.bytes.end(), it.address);
-  put_text(hello.refusal, it.refusal);
-  put_text(hello.host, it.host);
-  put_text(hello.wire, it.wire);
-  put_text(hello.controller, it.controller);
-  HelloBytes out;
+  it.process = handshake.process;
+  it.id = handshake.id;
+  it.incarnation = handshake.incarnation;
+  it.device = handshake.device;
+  it.traffic_class = handshake.traffic_class;
+  it.base_rtt_ns = handshake.capabilities.base_rtt_ns;
+  it.window_bytes = handshake.window_bytes;
+  it.lanes = handshake.lanes;
+  it.chunk_bytes = handshake.capabilities.chunk_bytes;
+  it.mtu_bytes = handshake.capabilities.mtu_bytes;
+  it.paths = handshake.capabilities.paths;
+  it.rails = handshake.capabilities.rails;
+  it.ps_per_byte = handshake.capabilities.ps_per_byte;
+  it.authenticates = handshake.authenticates ? 1 : 0;
+  it.marks_ecn = handshake.capabilities.marks_ecn ? 1 : 0;
+  it.address_bytes = handshake.address.length;
+  std::copy(handshake.address.bytes.begin(), handshake.address.bytes.end(), it.address);
+  put_text(handshake.refusal, it.refusal);
+  put_text(handshake.host, it.host);
+  put_text(handshake.wire, it.wire);
+  put_text(handshake.controller, it.controller);
+  HandshakeBytes out;
   std::memcpy(out.data(), &it, sizeof it);
   seal(out, key);
   return out;
 }
 
-void seal(HelloBytes& bytes, const transport::Key& key) {
+void seal(HandshakeBytes& bytes, const transport::Key& key) {
   Layout it;
   std::memcpy(&it, bytes.data(), sizeof it);
   it.proof = proof_of(it, key);
   std::memcpy(bytes.data(), &it, sizeof it);
 }
 
-Result<Hello> decode(std::span<const std::byte> bytes, const transport::Key& key) {
+Result<Handshake> decode(std::span<const std::byte> bytes, const transport::Key& key) {
   Layout it;
   if (bytes.size() != sizeof it) {
-    return Status(ErrorCode::kInvalidArgument, "net: a greeting of the wrong length");
+    return Status(ErrorCode::kInvalidArgument, "net: handshake: wrong length");
   }
   std::memcpy(&it, bytes.data(), sizeof it);
-  if (it.magic != kHelloMagic) {
-    return Status(ErrorCode::kInvalidArgument, "net: not a greeting of Tutti");
+  if (it.magic != kHandshakeMagic) {
+    return Status(ErrorCode::kInvalidArgument, "net: handshake: not from Tutti");
   }
-  if (it.version != kProtocolVersion || it.bytes != kHelloBytes) {
+  if (it.version != kProtocolVersion || it.bytes != kHandshakeBytes) {
     // What else it says stands elsewhere.
-    return Status(ErrorCode::kUnsupported, "net: a greeting of protocol " +
-                                               std::to_string(it.version) + ", this host's is " +
+    return Status(ErrorCode::kUnsupported, "net: handshake: protocol version " +
+                                               std::to_string(it.version) + ", this host has " +
                                                std::to_string(kProtocolVersion) +
                                                "; install the same Tutti on all hosts");
   }
@@ -125,45 +125,45 @@ Result<Hello> decode(std::span<const std::byte> bytes, const transport::Key& key
                       "listener");
   }
   if (it.address_bytes > sizeof it.address) {
-    return Status(ErrorCode::kInvalidArgument, "net: a greeting with a senseless address");
+    return Status(ErrorCode::kInvalidArgument, "net: handshake: invalid address");
   }
   if (it.lanes == 0 || it.lanes > kLanesMax) {
-    return Status(ErrorCode::kInvalidArgument, "net: a greeting of a senseless number of lanes");
+    return Status(ErrorCode::kInvalidArgument, "net: handshake: invalid number of sub-connections");
   }
-  Hello hello;
-  hello.refusal = get_text(it.refusal);
-  hello.host = get_text(it.host);
-  hello.process = it.process;
-  hello.wire = get_text(it.wire);
-  hello.address.length = it.address_bytes;
-  std::copy(std::begin(it.address), std::end(it.address), hello.address.bytes.begin());
-  hello.capabilities.chunk_bytes = it.chunk_bytes;
-  hello.capabilities.mtu_bytes = it.mtu_bytes;
-  hello.capabilities.paths = it.paths;
-  hello.capabilities.rails = it.rails;
-  hello.capabilities.ps_per_byte = it.ps_per_byte;
-  hello.capabilities.base_rtt_ns = it.base_rtt_ns;
-  hello.capabilities.marks_ecn = it.marks_ecn != 0;
-  hello.controller = get_text(it.controller);
-  hello.authenticates = it.authenticates != 0;
-  hello.id = it.id;
-  hello.incarnation = it.incarnation;
-  hello.device = it.device;
-  hello.traffic_class = it.traffic_class;
-  hello.window_bytes = it.window_bytes;
-  hello.lanes = it.lanes;
-  return hello;
+  Handshake handshake;
+  handshake.refusal = get_text(it.refusal);
+  handshake.host = get_text(it.host);
+  handshake.process = it.process;
+  handshake.wire = get_text(it.wire);
+  handshake.address.length = it.address_bytes;
+  std::copy(std::begin(it.address), std::end(it.address), handshake.address.bytes.begin());
+  handshake.capabilities.chunk_bytes = it.chunk_bytes;
+  handshake.capabilities.mtu_bytes = it.mtu_bytes;
+  handshake.capabilities.paths = it.paths;
+  handshake.capabilities.rails = it.rails;
+  handshake.capabilities.ps_per_byte = it.ps_per_byte;
+  handshake.capabilities.base_rtt_ns = it.base_rtt_ns;
+  handshake.capabilities.marks_ecn = it.marks_ecn != 0;
+  handshake.controller = get_text(it.controller);
+  handshake.authenticates = it.authenticates != 0;
+  handshake.id = it.id;
+  handshake.incarnation = it.incarnation;
+  handshake.device = it.device;
+  handshake.traffic_class = it.traffic_class;
+  handshake.window_bytes = it.window_bytes;
+  handshake.lanes = it.lanes;
+  return handshake;
 }
 
-Result<transport::ConnectionOptions> agree(const Hello& mine, const Hello& theirs,
+Result<transport::ConnectionOptions> agree(const Handshake& mine, const Handshake& theirs,
                                            const transport::Key& key) {
-  for (const Hello* hello : {&mine, &theirs}) {
-    const transport::WireCapabilities& it = hello->capabilities;
+  for (const Handshake* handshake : {&mine, &theirs}) {
+    const transport::WireCapabilities& it = handshake->capabilities;
     if (it.chunk_bytes == 0 || it.mtu_bytes == 0 || it.paths == 0 || it.rails == 0 ||
         it.ps_per_byte == 0) {
       return Status(
           ErrorCode::kInvalidArgument,
-          "net: " + hello->who() + " has a wire without a chunk, MTU, path, rail or rate");
+          "net: " + handshake->who() + " has a wire without a chunk, MTU, path, rail or rate");
     }
   }
   if (mine.wire != theirs.wire) {
@@ -203,7 +203,7 @@ Result<transport::ConnectionOptions> agree(const Hello& mine, const Hello& their
   return options;
 }
 
-std::string differences(const Hello& mine, const Hello& theirs) {
+std::string differences(const Handshake& mine, const Handshake& theirs) {
   std::string text;
   const auto compare = [&](const char* what, std::uint64_t here, std::uint64_t there) {
     if (here != there) {

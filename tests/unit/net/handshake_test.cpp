@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Handles and greetings, and what is said of those that do not fit.
+// Handles and handshakes, and the errors of those that do not fit.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "net/handle.hpp"
-#include "net/hello.hpp"
+#include "net/handshake.hpp"
 
 namespace tutti::net {
 namespace {
@@ -84,7 +84,7 @@ TEST(Handle, WhatDoesNotFitIsNamed) {
   const auto of_version = from_handle(other_version, AF_INET);
   EXPECT_EQ(of_version.status().code(), ErrorCode::kUnsupported);
   EXPECT_EQ(of_version.status().message(),
-            "net: the handle of the peer at 10.1.2.3:4242 is of protocol 6, this host's is " +
+            "net: the handle of the peer at 10.1.2.3:4242 is of protocol 6, this host has " +
                 std::to_string(kProtocolVersion) + "; install the same Tutti on all hosts");
   const auto of_family = from_handle(handle, AF_INET6);
   EXPECT_EQ(of_family.status().code(), ErrorCode::kInvalidArgument);
@@ -98,46 +98,46 @@ TEST(Handle, WhatDoesNotFitIsNamed) {
             "NCCL_NET_PLUGIN and NCCL_NET=Tutti on all ranks (tutti env nccl-net)");
 }
 
-Hello hello_of_host(const std::string& host) {
-  Hello hello;
-  hello.host = host;
-  hello.process = 4711;
-  hello.wire = "udp";
-  hello.controller = "cubic";
-  return hello;
+Handshake handshake_of_host(const std::string& host) {
+  Handshake handshake;
+  handshake.host = host;
+  handshake.process = 4711;
+  handshake.wire = "udp";
+  handshake.controller = "cubic";
+  return handshake;
 }
 
-TEST(Hello, TheOddOneIsNamed) {
-  const Hello mine = hello_of_host("here");
-  const auto of = [&](const Hello& theirs) {
+TEST(Handshake, TheOddOneIsNamed) {
+  const Handshake mine = handshake_of_host("here");
+  const auto of = [&](const Handshake& theirs) {
     const auto agreed = agree(mine, theirs, kKey);
     EXPECT_EQ(agreed.status().code(), ErrorCode::kInvalidArgument);
     return agreed.status().message();
   };
-  ASSERT_TRUE(agree(mine, hello_of_host("there"), kKey).ok());
-  Hello theirs = hello_of_host("there");
+  ASSERT_TRUE(agree(mine, handshake_of_host("there"), kKey).ok());
+  Handshake theirs = handshake_of_host("there");
   theirs.wire = "verbs";
   EXPECT_EQ(of(theirs),
             "net: the wire differs: udp on here, process 4711, verbs on there, process 4711; set "
             "the same on all hosts");
-  theirs = hello_of_host("there");
+  theirs = handshake_of_host("there");
   theirs.controller = "swift";
   EXPECT_EQ(of(theirs),
             "net: TUTTI_NET_CONTROLLER differs: cubic on here, process 4711, swift on there, "
             "process 4711; set the same on all hosts");
-  theirs = hello_of_host("there");
+  theirs = handshake_of_host("there");
   theirs.authenticates = false;
   EXPECT_EQ(of(theirs),
             "net: TUTTI_NET_AUTHENTICATE differs: 1 on here, process 4711, 0 on there, process "
             "4711; set the same on all hosts");
 }
 
-TEST(Hello, ARefusalArrivesWholeHoweverLongTheNames) {
-  Hello mine = hello_of_host(std::string(kTextBytes - 1, 'a'));
-  Hello theirs = hello_of_host(std::string(kTextBytes - 1, 'b'));
+TEST(Handshake, ARefusalArrivesWholeHoweverLongTheNames) {
+  Handshake mine = handshake_of_host(std::string(kTextBytes - 1, 'a'));
+  Handshake theirs = handshake_of_host(std::string(kTextBytes - 1, 'b'));
   mine.process = theirs.process = UINT32_MAX;
   theirs.controller = std::string(31, 'c');
-  Hello refusal;
+  Handshake refusal;
   refusal.host = mine.host;
   refusal.refusal = agree(mine, theirs, kKey).status().message();
   const auto heard = decode(encode(refusal, kKey), kKey);
@@ -147,29 +147,29 @@ TEST(Hello, ARefusalArrivesWholeHoweverLongTheNames) {
   EXPECT_TRUE(has(heard->refusal, "set the same on all hosts"));
 }
 
-TEST(Hello, AnotherVersionAndAnotherKey) {
-  HelloBytes bytes = encode(hello_of_host("there"), kKey);
+TEST(Handshake, AnotherVersionAndAnotherKey) {
+  HandshakeBytes bytes = encode(handshake_of_host("there"), kKey);
   const auto other_key = decode(bytes, {1, 2});
   EXPECT_EQ(other_key.status().code(), ErrorCode::kUnavailable);
   EXPECT_TRUE(has(other_key.status().message(), "net: there, process 4711 has another key"));
   bytes[4] = std::byte{99};
   const auto other_version = decode(bytes, kKey);
   EXPECT_EQ(other_version.status().code(), ErrorCode::kUnsupported);
-  EXPECT_EQ(other_version.status().message(), "net: a greeting of protocol 99, this host's is " +
-                                                  std::to_string(kProtocolVersion) +
-                                                  "; install the same Tutti on all hosts");
+  EXPECT_EQ(other_version.status().message(),
+            "net: handshake: protocol version 99, this host has " +
+                std::to_string(kProtocolVersion) + "; install the same Tutti on all hosts");
 }
 
-TEST(Hello, AWireThatCanDoNothingIsRefused) {
+TEST(Handshake, AWireThatCanDoNothingIsRefused) {
   using transport::WireCapabilities;
   constexpr std::uint32_t WireCapabilities::*kFields[] = {
       &WireCapabilities::chunk_bytes, &WireCapabilities::mtu_bytes, &WireCapabilities::paths,
       &WireCapabilities::rails, &WireCapabilities::ps_per_byte};
   const transport::Key key{1, 2};
-  Hello mine;
+  Handshake mine;
   EXPECT_TRUE(agree(mine, mine, key).ok());
   for (const auto field : kFields) {
-    Hello theirs;
+    Handshake theirs;
     theirs.host = "odd";
     theirs.capabilities.*field = 0;
     const auto read = decode(encode(theirs, key), key);
@@ -181,16 +181,16 @@ TEST(Hello, AWireThatCanDoNothingIsRefused) {
   }
 }
 
-TEST(Hello, WhatMayDifferIsTold) {
-  const Hello mine = hello_of_host("here");
-  Hello theirs = hello_of_host("there");
+TEST(Handshake, WhatMayDifferIsTold) {
+  const Handshake mine = handshake_of_host("here");
+  Handshake theirs = handshake_of_host("there");
   EXPECT_EQ(differences(mine, theirs), "");
   theirs.capabilities.mtu_bytes = 1460;
   theirs.capabilities.chunk_bytes = 1412;
   EXPECT_EQ(differences(mine, theirs),
             "net: there differs: bytes of a datagram 1460 (here 4096), bytes of a chunk 1412 (here "
             "4096); what both can do is used");
-  theirs = hello_of_host("there");
+  theirs = handshake_of_host("there");
   theirs.capabilities.paths = 8;
   theirs.capabilities.rails = 2;
   theirs.capabilities.ps_per_byte = 80;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "net/meeting.hpp"
+#include "net/tcp_bootstrap.hpp"
 
 #include <linux/tcp.h>  // Not netinet/tcp.h, which does not go together with rendezvous.cpp's.
 #include <netdb.h>
@@ -29,27 +29,27 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Deadline = Clock::time_point;
 
-constexpr char kMeetingMagic[8] = {'T', 'U', 'T', 'T', 'I', 'M', 'E', 'T'};
-constexpr std::size_t kHeadBytes = 5;            ///< 4 of length, 1 of kind.
-constexpr std::size_t kHelloBytesMax = 1 << 10;  ///< From whoever calls.
+constexpr char kBootstrapMagic[8] = {'T', 'U', 'T', 'T', 'I', 'M', 'E', 'T'};
+constexpr std::size_t kHeadBytes = 5;                ///< 4 of length, 1 of kind.
+constexpr std::size_t kHandshakeBytesMax = 1 << 10;  ///< Bounds what a stranger can make us keep.
 constexpr std::size_t kFrameBytesMax = 1 << 30;
 constexpr std::size_t kStrangersMax = 64;  ///< Beside a caller for each rank that is missing.
 constexpr auto kDialAgain = std::chrono::milliseconds(50);
 constexpr double kAnswerS = 5;  ///< Beyond its own time, for rank 0 to say who is missing.
-constexpr double kWriteS = 10;  ///< Until a rank takes what it is told.
+constexpr double kWriteS = 10;  ///< Most that a write to a rank waits.
 
 enum class Kind : std::uint8_t {
-  kHello,    ///< To rank 0: magic, version, rank, ranks, key, who.
-  kWelcome,  ///< From rank 0: who it is; all are here.
-  kRefusal,  ///< From rank 0, before a welcome: why.
-  kText,     ///< To rank 0: a contribution.
-  kTexts,    ///< From rank 0: all of them.
-  kFailure,  ///< Either way: why the meeting is over.
-  kFarewell  ///< Either way: the end in order.
+  kHandshake,  ///< To rank 0: magic, version, rank, ranks, key, who.
+  kWelcome,    ///< From rank 0: who it is; all are here.
+  kRefusal,    ///< From rank 0, before a welcome: why.
+  kText,       ///< To rank 0: a contribution.
+  kTexts,      ///< From rank 0: all of them.
+  kFailure,    ///< Either way: why the job ends.
+  kClose       ///< Either way: an orderly end.
 };
 
 struct Frame {
-  Kind kind = Kind::kHello;
+  Kind kind = Kind::kHandshake;
   std::string text;
 };
 
@@ -77,7 +77,7 @@ std::string in_seconds(double seconds) {
 
 std::string own_name() { return host_name() + ", process " + std::to_string(getpid()); }
 
-Status error(const std::string& text) { return Status(ErrorCode::kTimeout, "meeting: " + text); }
+Status error(const std::string& text) { return Status(ErrorCode::kTimeout, "bootstrap: " + text); }
 
 void put(std::string& out, std::uint32_t number) {
   out.append(reinterpret_cast<const char*>(&number), sizeof number);
@@ -173,7 +173,7 @@ class Stream {
     while (reader.rest.size() >= kHeadBytes) {
       const std::size_t bytes = reader.number();
       const auto kind = static_cast<std::uint8_t>(reader.bytes(1)[0]);
-      is_ours = bytes <= frame_bytes_max_ && kind <= static_cast<std::uint8_t>(Kind::kFarewell);
+      is_ours = bytes <= frame_bytes_max_ && kind <= static_cast<std::uint8_t>(Kind::kClose);
       if (!is_ours || reader.rest.size() < bytes) {
         break;
       }
@@ -190,35 +190,37 @@ class Stream {
   std::deque<Frame> frames_;
 };
 
-struct Place {
+struct HostPort {
   std::string host;
   std::string port;
 };
 
-Result<Place> parse_address(const std::string& text) {
+Result<HostPort> parse_address(const std::string& text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0 || colon + 1 == text.size()) {
     return Status(ErrorCode::kInvalidArgument,
-                  "meeting: " + text + ": HOST:PORT is expected, as in 192.0.2.1:5000");
+                  "bootstrap: " + text + ": HOST:PORT is expected, as in 192.0.2.1:5000");
   }
-  Place place{text.substr(0, colon), text.substr(colon + 1)};
-  if (place.host.front() == '[' && place.host.back() == ']') {
-    place.host = place.host.substr(1, place.host.size() - 2);
+  HostPort host_port{text.substr(0, colon), text.substr(colon + 1)};
+  if (host_port.host.front() == '[' && host_port.host.back() == ']') {
+    host_port.host = host_port.host.substr(1, host_port.host.size() - 2);
   }
-  return place;
+  return host_port;
 }
 
 class Addresses {
  public:
   static Result<Addresses> find(const std::string& text, bool passive) {
-    TUTTI_ASSIGN_OR_RETURN(const Place place, parse_address(text));
+    TUTTI_ASSIGN_OR_RETURN(const HostPort host_port, parse_address(text));
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = passive ? AI_PASSIVE : 0;
     Addresses found;
-    const int status = getaddrinfo(place.host.c_str(), place.port.c_str(), &hints, &found.first_);
+    const int status =
+        getaddrinfo(host_port.host.c_str(), host_port.port.c_str(), &hints, &found.first_);
     if (status != 0) {
-      return Status(ErrorCode::kInvalidArgument, "meeting: " + text + ": " + gai_strerror(status));
+      return Status(ErrorCode::kInvalidArgument,
+                    "bootstrap: " + text + ": " + gai_strerror(status));
     }
     return found;
   }
@@ -249,27 +251,27 @@ std::string ranks_text(const std::vector<int>& ranks) {
 }
 
 /// What both kinds of rank have: the first bad news is the last.
-class Member : public Meeting {
+class Member : public TcpBootstrap {
  public:
-  explicit Member(const MeetingOptions& options) : options_(options) {}
+  explicit Member(const TcpBootstrapOptions& options) : options_(options) {}
 
  protected:
   Status over() const { return failure_.empty() ? Status() : error(failure_); }
   bool is_over() const { return !failure_.empty(); }
 
-  MeetingOptions options_;
+  TcpBootstrapOptions options_;
   std::string failure_;
 };
 
 /// Rank 0.
-class Host : public Member {
+class RootRank : public Member {
  public:
   using Member::Member;
 
-  ~Host() override {
+  ~RootRank() override {
     for (Seat& seat : seats_) {
       if (seat.stream.is_open() && !is_over()) {
-        (void)seat.stream.write(Kind::kFarewell, "");
+        (void)seat.stream.write(Kind::kClose, "");
       }
     }
   }
@@ -286,8 +288,8 @@ class Host : public Member {
     if (listener_.get() < 0 || bind(listener_.get(), at.ai_addr, at.ai_addrlen) != 0 ||
         ::listen(listener_.get(), SOMAXCONN) != 0 ||
         getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&bound), &bytes) != 0) {
-      return Status(ErrorCode::kUnavailable,
-                    "meeting: cannot listen at " + options_.address + ": " + std::strerror(errno));
+      return Status(ErrorCode::kUnavailable, "bootstrap: cannot listen at " + options_.address +
+                                                 ": " + std::strerror(errno));
     }
     const in_port_t port = bound.ss_family == AF_INET6
                                ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
@@ -303,8 +305,8 @@ class Host : public Member {
     const Deadline deadline = after(options_.timeout_s);
     while (!is_over() && !missing().empty()) {
       std::vector<pollfd> polled = {{listener_.get(), POLLIN, 0}};
-      for (const Guest& guest : guests_) {
-        polled.push_back({guest.get(), POLLIN, 0});
+      for (const Pending& pending : pending_) {
+        polled.push_back({pending.get(), POLLIN, 0});
       }
       for (const Seat& seat : seats_) {
         // No more than there are descriptors, or poll() is an error.
@@ -316,9 +318,9 @@ class Host : public Member {
       if (polled[0].revents != 0) {
         let_in();
       }
-      for (std::size_t i = 0; i < guests_.size();) {
-        if (greet(guests_[i])) {
-          guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i));
+      for (std::size_t i = 0; i < pending_.size();) {
+        if (read_handshake(pending_[i])) {
+          pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
         } else {
           ++i;
         }
@@ -329,7 +331,7 @@ class Host : public Member {
              (refused_.empty() ? "" : "; refused: " + refused_));
       }
     }
-    guests_.clear();
+    pending_.clear();
     listener_.reset();
     for (Seat& seat : seats_) {
       if (!is_over() && !seat.stream.write(Kind::kWelcome, own_name())) {
@@ -410,7 +412,7 @@ class Host : public Member {
     bool has_left = false;
     std::deque<std::string> texts;  ///< Contributions, the next first.
   };
-  using Guest = Stream;
+  using Pending = Stream;  ///< A connection whose handshake has not come.
 
   int rank_of(const Seat& seat) const { return static_cast<int>(&seat - seats_.data()) + 1; }
 
@@ -424,46 +426,46 @@ class Host : public Member {
     return ranks;
   }
 
-  /// Somebody calls. Takes only some: there may be no end of them.
+  /// Accepts new connections, a bounded number at a time.
   void let_in() {
     for (std::size_t i = 0; i < kStrangersMax; ++i) {
       Descriptor caller(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (caller.get() < 0) {
-        // Said whether or not there is one more to let in.
+        // An error whether or not one more connection waits.
         if (i == 0 && (errno == EMFILE || errno == ENFILE)) {
           fail("rank 0 cannot let in " + ranks_text(missing()) + ": " + std::strerror(errno) +
                "; raise its limit (ulimit -n)");
         }
         return;
       }
-      // Who has been silent longest, and still is, is no rank: those greet at once.
-      while (guests_.size() >= kStrangersMax + missing().size()) {
-        (void)greet(guests_.front());
-        guests_.erase(guests_.begin());
+      // The oldest one without a handshake is no rank: ranks send theirs at once.
+      while (pending_.size() >= kStrangersMax + missing().size()) {
+        (void)read_handshake(pending_.front());
+        pending_.erase(pending_.begin());
       }
-      guests_.emplace_back(std::move(caller), kHelloBytesMax);
+      pending_.emplace_back(std::move(caller), kHandshakeBytesMax);
     }
   }
 
-  /// True: it has a seat now, or is gone.
-  bool greet(Guest& guest) {
-    const bool is_there = guest.read();
-    const std::optional<Frame> hello = guest.take();
-    if (!hello) {
+  /// True: it has a seat now, or was refused or closed.
+  bool read_handshake(Pending& pending) {
+    const bool is_there = pending.read();
+    const std::optional<Frame> handshake = pending.take();
+    if (!handshake) {
       return !is_there;
     }
-    Reader reader{hello->text};
-    const std::string_view magic = reader.bytes(sizeof kMeetingMagic);
+    Reader reader{handshake->text};
+    const std::string_view magic = reader.bytes(sizeof kBootstrapMagic);
     const std::string_view version = reader.bytes(1);
-    if (hello->kind != Kind::kHello || !reader.is_good ||
-        std::memcmp(magic.data(), kMeetingMagic, sizeof kMeetingMagic) != 0) {
+    if (handshake->kind != Kind::kHandshake || !reader.is_good ||
+        std::memcmp(magic.data(), kBootstrapMagic, sizeof kBootstrapMagic) != 0) {
       return true;  // A stranger.
     }
     const auto theirs = static_cast<std::uint8_t>(version[0]);
-    if (theirs != kMeetingVersion) {
-      return refuse(guest, "a rank of version " + std::to_string(theirs) + ", rank 0 is of " +
-                               std::to_string(kMeetingVersion) +
-                               "; install the same Tutti on all hosts");
+    if (theirs != kBootstrapVersion) {
+      return refuse(pending, "a rank of version " + std::to_string(theirs) + ", rank 0 is of " +
+                                 std::to_string(kBootstrapVersion) +
+                                 "; install the same Tutti on all hosts");
     }
     const std::uint32_t rank = reader.number();
     const std::uint32_t ranks = reader.number();
@@ -474,29 +476,29 @@ class Host : public Member {
     }
     const std::string name = "rank " + std::to_string(rank) + " (" + who + ")";
     if (key != options_.key) {
-      return refuse(guest, name + " belongs to another job");
+      return refuse(pending, name + " belongs to another job");
     }
     if (ranks != static_cast<std::uint32_t>(options_.ranks)) {
-      return refuse(guest, name + " thinks that there are " + std::to_string(ranks) +
-                               " ranks, rank 0 that there are " + std::to_string(options_.ranks));
+      return refuse(pending, name + " thinks that there are " + std::to_string(ranks) +
+                                 " ranks, rank 0 that there are " + std::to_string(options_.ranks));
     }
     if (rank == 0 || rank >= ranks) {
       return refuse(
-          guest, name + ": there are ranks 1 to " + std::to_string(ranks - 1) + " beside rank 0");
+          pending, name + ": there are ranks 1 to " + std::to_string(ranks - 1) + " beside rank 0");
     }
     Seat& seat = seats_[rank - 1];
     if (seat.stream.is_open()) {
-      return refuse(guest, name + " is there already: " + seat.who);
+      return refuse(pending, name + " is there already: " + seat.who);
     }
-    seat.stream = std::move(guest);
+    seat.stream = std::move(pending);
     seat.stream.trust();
     seat.who = who;
     return true;
   }
 
-  bool refuse(Guest& guest, const std::string& why) {
+  bool refuse(Pending& pending, const std::string& why) {
     refused_ = why;
-    (void)guest.write(Kind::kRefusal, why);
+    (void)pending.write(Kind::kRefusal, why);
     return true;
   }
 
@@ -510,7 +512,7 @@ class Host : public Member {
       while (std::optional<Frame> frame = seat.stream.take()) {
         if (frame->kind == Kind::kText) {
           seat.texts.push_back(std::move(frame->text));
-        } else if (frame->kind == Kind::kFarewell) {
+        } else if (frame->kind == Kind::kClose) {
           seat.has_left = true;
         } else if (frame->kind == Kind::kFailure) {
           fail(frame->text);
@@ -544,19 +546,19 @@ class Host : public Member {
 
   Descriptor listener_;
   std::string address_;
-  std::vector<Guest> guests_;
+  std::vector<Pending> pending_;
   std::vector<Seat> seats_;  ///< Of ranks 1 and up.
   std::string refused_;
 };
 
 /// All other ranks.
-class Caller : public Member {
+class OtherRank : public Member {
  public:
   using Member::Member;
 
-  ~Caller() override {
+  ~OtherRank() override {
     if (stream_.is_open() && !is_over()) {
-      (void)stream_.write(Kind::kFarewell, "");
+      (void)stream_.write(Kind::kClose, "");
     }
   }
 
@@ -569,20 +571,20 @@ class Caller : public Member {
 
   Status join() override {
     TUTTI_RETURN_IF_ERROR(dial());
-    std::string hello(kMeetingMagic, sizeof kMeetingMagic);
-    hello += static_cast<char>(kMeetingVersion);
-    put(hello, static_cast<std::uint32_t>(options_.rank));
-    put(hello, static_cast<std::uint32_t>(options_.ranks));
-    put(hello, options_.key);
-    put(hello, own_name());
-    (void)stream_.write(Kind::kHello, hello);
+    std::string handshake(kBootstrapMagic, sizeof kBootstrapMagic);
+    handshake += static_cast<char>(kBootstrapVersion);
+    put(handshake, static_cast<std::uint32_t>(options_.rank));
+    put(handshake, static_cast<std::uint32_t>(options_.ranks));
+    put(handshake, options_.key);
+    put(handshake, own_name());
+    (void)stream_.write(Kind::kHandshake, handshake);
     const Result<Frame> answer = wait_for(Kind::kWelcome, after(options_.timeout_s + kAnswerS));
     if (!answer.ok()) {
       return answer.status();
     }
     if (answer->kind == Kind::kRefusal) {
       failure_ = answer->text;
-      return Status(ErrorCode::kInvalidArgument, "meeting: refused by rank 0: " + failure_);
+      return Status(ErrorCode::kInvalidArgument, "bootstrap: refused by rank 0: " + failure_);
     }
     host_ = answer->text;
     return {};
@@ -684,7 +686,7 @@ class Caller : public Member {
     while (std::optional<Frame> frame = stream_.take()) {
       if (frame->kind == Kind::kFailure) {
         failure_ = is_over() ? failure_ : frame->text;
-      } else if (frame->kind == Kind::kFarewell) {
+      } else if (frame->kind == Kind::kClose) {
         has_left_ = true;
       } else {
         answers_.push_back(*std::move(frame));
@@ -713,20 +715,20 @@ class Caller : public Member {
 
 }  // namespace
 
-Result<std::unique_ptr<Meeting>> Meeting::open(const MeetingOptions& options) {
+Result<std::unique_ptr<TcpBootstrap>> TcpBootstrap::open(const TcpBootstrapOptions& options) {
   if (options.ranks < 1 || options.rank < 0 || options.rank >= options.ranks) {
-    return Status(ErrorCode::kInvalidArgument, "meeting: rank " + std::to_string(options.rank) +
+    return Status(ErrorCode::kInvalidArgument, "bootstrap: rank " + std::to_string(options.rank) +
                                                    " of " + std::to_string(options.ranks) +
                                                    ": ranks count from 0");
   }
   if (options.rank == 0) {
-    auto host = std::make_unique<Host>(options);
+    auto host = std::make_unique<RootRank>(options);
     TUTTI_RETURN_IF_ERROR(host->listen());
-    return std::unique_ptr<Meeting>(std::move(host));
+    return std::unique_ptr<TcpBootstrap>(std::move(host));
   }
-  auto caller = std::make_unique<Caller>(options);
+  auto caller = std::make_unique<OtherRank>(options);
   TUTTI_RETURN_IF_ERROR(caller->find());
-  return std::unique_ptr<Meeting>(std::move(caller));
+  return std::unique_ptr<TcpBootstrap>(std::move(caller));
 }
 
 }  // namespace tutti::net

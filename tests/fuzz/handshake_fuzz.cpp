@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Who connects may send anything: a greeting is read (a report of what has arrived, too), or
+// Who connects may send anything: a handshake is read (a report of what has arrived, too), or
 // refused with a message that a terminal can show; what is read says the same once more. The key
 // here is known, so that proofs can fit.
 #include <algorithm>
 #include <cstring>
 
 #include "fuzz.hpp"
-#include "net/hello.hpp"
+#include "net/handshake.hpp"
 #include "net/reach_check.hpp"
 #include "wire/rails/rails_wire.hpp"
 
@@ -25,35 +25,35 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check.hear(1 + ReachCheck::kEvidenceNs, *report);
     FUZZ_ASSERT(check.evidence().empty() || !report->is_done);
   }
-  auto hello = decode(bytes, key);
-  if (!hello.ok()) {
-    FUZZ_ASSERT(tutti::fuzz::readable(hello.status().message(), "net: "));
+  auto handshake = decode(bytes, key);
+  if (!handshake.ok()) {
+    FUZZ_ASSERT(tutti::fuzz::readable(handshake.status().message(), "net: "));
     // The same fields of this version, with a proof that fits: the rest is reached, too.
     constexpr std::size_t kStart = 8;  // Magic, version, length.
-    HelloBytes sealed = encode(Hello{}, key);
+    HandshakeBytes sealed = encode(Handshake{}, key);
     if (size > kStart) {
       std::memcpy(&sealed[kStart], data + kStart, std::min(size, sealed.size()) - kStart);
     }
     seal(sealed, key);
-    hello = decode(sealed, key);
-    if (!hello.ok()) {
+    handshake = decode(sealed, key);
+    if (!handshake.ok()) {
       return 0;
     }
   }
-  FUZZ_ASSERT(hello->address.length <= hello->address.bytes.size());
-  const auto again = decode(encode(*hello, key), key);
-  FUZZ_ASSERT(again.ok() && again->who() == hello->who() && again->wire == hello->wire);
-  const auto first = tutti::wire::rails::RailsWire::first_of(hello->address);
-  FUZZ_ASSERT(!first.ok() || first->length <= hello->address.length);
-  const auto options = agree(*hello, *again, key);
+  FUZZ_ASSERT(handshake->address.length <= handshake->address.bytes.size());
+  const auto again = decode(encode(*handshake, key), key);
+  FUZZ_ASSERT(again.ok() && again->who() == handshake->who() && again->wire == handshake->wire);
+  const auto first = tutti::wire::rails::RailsWire::first_of(handshake->address);
+  FUZZ_ASSERT(!first.ok() || first->length <= handshake->address.length);
+  const auto options = agree(*handshake, *again, key);
   if (!options.ok()) {
     FUZZ_ASSERT(tutti::fuzz::readable(options.status().message(), "net: "));
     return 0;
   }
-  Hello other = *again;
+  Handshake other = *again;
   other.capabilities.mtu_bytes ^= 1;
-  FUZZ_ASSERT(differences(*hello, *again).empty());
-  FUZZ_ASSERT(tutti::fuzz::readable(differences(*hello, other), "net: "));
+  FUZZ_ASSERT(differences(*handshake, *again).empty());
+  FUZZ_ASSERT(tutti::fuzz::readable(differences(*handshake, other), "net: "));
   FUZZ_ASSERT(unit_bytes_of(*options) % options->wire.chunk_bytes == 0);
   return 0;
 }

@@ -12,7 +12,7 @@
 #include <ctime>
 #include <thread>
 
-#include "net/meeting.hpp"
+#include "net/tcp_bootstrap.hpp"
 
 namespace {
 
@@ -36,39 +36,39 @@ namespace {
 
 /// `late` comes to an exchange after hours of the other rank's; the time that this one allows.
 void wait_for_hours(int late, double timeout_s) {
-  MeetingOptions options;
+  TcpBootstrapOptions options;
   options.ranks = 2;
   options.address = "127.0.0.1:0";
-  auto host = Meeting::open(options);
+  auto host = TcpBootstrap::open(options);
   ASSERT_TRUE(host.ok()) << host.status().message();
   g_hours = 3;
-  const auto body = [&](int rank, Meeting& meeting) {
-    const Status joined = meeting.join();
+  const auto body = [&](int rank, TcpBootstrap& bootstrap) {
+    const Status joined = bootstrap.join();
     ASSERT_TRUE(joined.ok()) << joined.message();
     if (rank == late) {
-      while (g_hours > 0 && meeting.news(0.01).ok()) {
+      while (g_hours > 0 && bootstrap.news(0.01).ok()) {
       }
     }
-    const auto all = meeting.all_gather(std::to_string(rank), timeout_s);
+    const auto all = bootstrap.all_gather(std::to_string(rank), timeout_s);
     EXPECT_TRUE(all.ok()) << "rank " << rank << ": " << all.status().message();
   };
   std::thread other([&] {
     options.rank = 1;
     options.address = (*host)->address();
-    auto meeting = Meeting::open(options);
-    ASSERT_TRUE(meeting.ok()) << meeting.status().message();
-    body(1, **meeting);
+    auto bootstrap = TcpBootstrap::open(options);
+    ASSERT_TRUE(bootstrap.ok()) << bootstrap.status().message();
+    body(1, **bootstrap);
   });
   body(0, **host);
   other.join();
 }
 
-TEST(MeetingHours, AnyTimeIsMoreThanAnHour) {
+TEST(TcpBootstrapHours, AnyTimeIsMoreThanAnHour) {
   wait_for_hours(1, 0);
   wait_for_hours(0, 0);
 }
 
-TEST(MeetingHours, ADayIsMoreThanAnHour) {
+TEST(TcpBootstrapHours, ADayIsMoreThanAnHour) {
   wait_for_hours(1, 86'400);
   wait_for_hours(0, 86'400);
 }
