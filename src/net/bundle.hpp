@@ -98,10 +98,10 @@ struct Bundle {
   /// Null before the lane is attached and once it is forgotten. Another engine may use one until
   /// the channel has detached lane 0.
   std::array<std::atomic<Lane*>, kLanesMax> lanes{};
-  std::atomic<std::uint32_t> ended = 0;    ///< Lanes.
-  std::atomic<bool> has_farewell = false;  ///< The peer has closed its side of the channel.
-  std::atomic<bool> is_peer_over = false;  ///< And has ended since.
-  std::atomic<bool> has_failed = false;    ///< The next two are written before.
+  std::atomic<std::uint32_t> ended = 0;            ///< Lanes.
+  std::atomic<bool> has_peer_closed = false;       ///< The peer has closed its side of the channel.
+  std::atomic<bool> is_peer_disconnected = false;  ///< And has ended since.
+  std::atomic<bool> has_failed = false;            ///< The next two are written before.
   std::atomic<transport::Outcome> outcome = transport::Outcome::kOk;
   std::atomic<bool> is_peer_gone = false;
   std::atomic<bool> is_failing = false;      ///< Somebody is about to write them.

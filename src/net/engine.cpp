@@ -59,14 +59,14 @@ constexpr TimeNs kLastAnswersNs = 500'000;
 constexpr TimeNs kAnswerLockNs = 50'000'000;
 /// How long a peer that was declared dead may take to answer a close: it may be back.
 constexpr TimeNs kDeadPeerLingerNs = 250'000'000;
-constexpr char kFarewellByte = 'B';
+constexpr char kCloseByte = 'B';
 /// Of a context: which part of the request, whose address has zeros there.
 constexpr std::uint64_t kPartMask = transport::kReceivePartsMax - 1;
 static_assert(alignof(Request) > kPartMask);
-/// In place of the part: the context of a copy, whose number is in the other bits. Sends have one
-/// part, and it is 0.
-constexpr std::uint64_t kCopied = 1;
-constexpr std::uint64_t kCopyUnit = kPartMask + 1;
+/// In place of the part: the context of an eager send, whose buffer number is in the other bits.
+/// Other sends have one part, and it is 0.
+constexpr std::uint64_t kEagerPart = 1;
+constexpr std::uint64_t kEagerUnit = kPartMask + 1;
 
 bool is_small(const transport::Transmission& it) {
   return it.header_bytes + it.payload_bytes <= kSmallBytes;
@@ -228,12 +228,12 @@ void Engine::detach(Lane* lane, bool aborts) {
     } else {
       // The TCP connection's end is in order from now on.
       if (lane->control >= 0) {
-        (void)::send(lane->control, &kFarewellByte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void)::send(lane->control, &kCloseByte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
       }
       drop_blocked_data();
-      const bool has_farewell =
-          lane->bundle == nullptr ? lane->has_farewell : lane->bundle->has_farewell.load();
-      if (lane->receives && !has_farewell) {
+      const bool has_peer_closed =
+          lane->bundle == nullptr ? lane->has_peer_closed : lane->bundle->has_peer_closed.load();
+      if (lane->receives && !has_peer_closed) {
         lane->close_ns = now_ns() + kCloseLingerNs;
       } else {
         (void)endpoint_.close(now_ns(), lane->connection);
@@ -532,13 +532,13 @@ bool Engine::post_now(const Post& post) {
     return true;
   }
   const TimeNs now = now_ns();
-  // Of several lanes, the others may be closed while this one still has copies.
-  const bool is_copied = request->is_send && lane.bundle == nullptr && !lane.copies.is_full() &&
-                         options_.copied_bytes_max > 0 &&
-                         request->send.bytes <= options_.copied_bytes_max;
+  // Of several lanes, the others may be closed while this one still has eager sends.
+  const bool is_eager = request->is_send && lane.bundle == nullptr && !lane.eager.is_full() &&
+                        options_.eager_bytes_max > 0 &&
+                        request->send.bytes <= options_.eager_bytes_max;
   const auto send_part = [&] {
     if (lane.bundle == nullptr) {
-      return is_copied ? copied(lane, request) : request->send;
+      return is_eager ? eager_send(lane, request) : request->send;
     }
     const transport::Split& split = lane.bundle->split;
     return lane.index == 0 ? split.first_part(request->send)
@@ -548,9 +548,9 @@ bool Engine::post_now(const Post& post) {
   if (request->is_send) {
     const transport::SendRequest send = send_part();
     status = endpoint_.post_send(now, lane.connection, send);
-    if (is_copied && !status.ok()) {
-      lane.copies.give_back(static_cast<std::uint32_t>(send.context / kCopyUnit));
-      --copies_;
+    if (is_eager && !status.ok()) {
+      lane.eager.give_back(static_cast<std::uint32_t>(send.context / kEagerUnit));
+      --eager_sends_;
     }
   } else {
     status = endpoint_.post_receive(now, lane.connection, request->receive);
@@ -565,21 +565,21 @@ bool Engine::post_now(const Post& post) {
   return true;
 }
 
-/// The send of a copy of its bytes.
-transport::SendRequest Engine::copied(Lane& lane, Request* request) {
+/// The send of a copy of the request's bytes.
+transport::SendRequest Engine::eager_send(Lane& lane, Request* request) {
   transport::SendRequest send = request->send;
-  send.is_patient = lane.copies.has_plenty();
-  const std::uint32_t copy = lane.copies.take(send.data, send.bytes, request);
-  ++copies_;
-  send.data = lane.copies.data(copy);
-  send.context = copy * kCopyUnit + kCopied;
+  send.is_patient = lane.eager.has_plenty();
+  const std::uint32_t copy = lane.eager.take(send.data, send.bytes, request);
+  ++eager_sends_;
+  send.data = lane.eager.data(copy);
+  send.context = copy * kEagerUnit + kEagerPart;
   send.tells_match = true;
   return send;
 }
 
-void Engine::take_event_of_copy(Lane& lane, const transport::Event& event) {
-  const auto copy = static_cast<std::uint32_t>(event.context / kCopyUnit);
-  Request* const request = lane.copies.release(copy);
+void Engine::take_eager_event(Lane& lane, const transport::Event& event) {
+  const auto copy = static_cast<std::uint32_t>(event.context / kEagerUnit);
+  Request* const request = lane.eager.release(copy);
   if (request != nullptr) {
     const bool is_matched = event.kind == transport::EventKind::kSendMatched;
     const Bytes bytes = is_matched ? request->send.bytes : event.part_bytes[0];
@@ -589,9 +589,9 @@ void Engine::take_event_of_copy(Lane& lane, const transport::Event& event) {
     has_answer_ = true;
   }
   if (event.kind == transport::EventKind::kSendDone) {
-    drop_blocked_of({lane.copies.data(copy), Copies::kBytesMax});
-    lane.copies.give_back(copy);
-    --copies_;
+    drop_blocked_of({lane.eager.data(copy), EagerBuffers::kBytesMax});
+    lane.eager.give_back(copy);
+    --eager_sends_;
     post_waiting(lane);
   }
 }
@@ -624,7 +624,7 @@ void Engine::transmit_first(TimeNs now) {
   }
   next_ = data;
   if (is_small(data)) {
-    add_riders();
+    add_piggybacks();
   }
   together_[together_count_++] = data;
   flush();
@@ -662,7 +662,7 @@ bool Engine::transmit(TimeNs now) {
       return true;
     }
     if (is_small(next_)) {
-      add_riders();
+      add_piggybacks();
     }
     together_[together_count_++] = next_;
     has_next_ = false;
@@ -677,14 +677,14 @@ bool Engine::transmit(TimeNs now) {
 }
 
 /// What may wait goes with `next_`: before it, for the path is the last one's.
-void Engine::add_riders() {
+void Engine::add_piggybacks() {
   const TimeNs now = now_ns();
   std::size_t bytes = next_.header_bytes + next_.payload_bytes + transport::kHeaderBytesMax;
   for (std::size_t i = 0; i < together_count_; ++i) {
     bytes += together_[i].header_bytes;
   }
   while (bytes <= kTogetherBytes && together_count_ + 1 < together_.size() &&
-         endpoint_.poll_rider(now, next_, &together_[together_count_])) {
+         endpoint_.poll_piggyback(now, next_, &together_[together_count_])) {
     bytes += together_[together_count_++].header_bytes;
   }
 }
@@ -711,8 +711,8 @@ bool Engine::take_events() {
       continue;
     }
     const std::uint64_t first_part = event.context & kPartMask;
-    if (event.kind != transport::EventKind::kReceiveDone && first_part == kCopied) {
-      take_event_of_copy(lane, event);
+    if (event.kind != transport::EventKind::kReceiveDone && first_part == kEagerPart) {
+      take_eager_event(lane, event);
       continue;
     }
     auto* const request = reinterpret_cast<Request*>(event.context & ~kPartMask);
@@ -831,7 +831,7 @@ void Engine::drop_blocked_data() {
 /// Of a channel that is closed here: the peer has closed it, too, and what is on its way is not
 /// waited for, or its engine has forgotten it, and nobody is there to answer.
 bool Engine::is_close_needless(const Lane& lane) {
-  return lane.has_farewell && (lane.copies.used() > 0 || lane.is_peer_over);
+  return lane.has_peer_closed && (lane.eager.used() > 0 || lane.is_peer_disconnected);
 }
 
 /// A peer is gone: its last acknowledgements may lie in the socket.
@@ -863,15 +863,15 @@ void Engine::look_after_peers(TimeNs now) {
       continue;
     }
     // What comes after a farewell is the end.
-    lane.is_peer_over = lane.has_farewell || got != 1 || byte != kFarewellByte;
-    lane.has_farewell = lane.has_farewell || !lane.is_peer_over;
-    if (lane.is_peer_over) {
-      if (!lane.has_ended && (!lane.has_farewell || lane.is_detached)) {
+    lane.is_peer_disconnected = lane.has_peer_closed || got != 1 || byte != kCloseByte;
+    lane.has_peer_closed = lane.has_peer_closed || !lane.is_peer_disconnected;
+    if (lane.is_peer_disconnected) {
+      if (!lane.has_ended && (!lane.has_peer_closed || lane.is_detached)) {
         take_what_is_left();
       }
       epoll_ctl(controls_, EPOLL_CTL_DEL, lane.control, nullptr);
     }
-    if (!lane.has_farewell && !lane.has_ended) {
+    if (!lane.has_peer_closed && !lane.has_ended) {
       lane.is_peer_gone = true;
       break_off(lane);
     } else if (lane.is_detached && is_close_needless(lane) && !lane.has_ended) {

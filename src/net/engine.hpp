@@ -28,8 +28,8 @@
 #include <vector>
 
 #include "net/bundle.hpp"
-#include "net/copies.hpp"
 #include "net/dead_peers.hpp"
+#include "net/eager_buffers.hpp"
 #include "net/fallbacks.hpp"
 #include "net/network.hpp"
 #include "net/statistics.hpp"
@@ -62,15 +62,15 @@ struct Lane {
   int control = -1;
   std::deque<Post> waiting_sends;     ///< For which the transport has no room yet.
   std::deque<Post> waiting_receives;  ///< Same.
-  Copies copies;                      ///< Of short sends.
+  EagerBuffers eager;                 ///< Of eager sends.
   std::uint32_t open_requests = 0;
   bool receives = false;
   bool is_detached = false;                        ///< Its channel is gone.
   transport::TimeNs close_ns = transport::kNever;  ///< When its side is to be closed in order.
-  bool has_farewell = false;
-  bool is_peer_over = false;  ///< Its end of the TCP connection is closed.
-  bool is_peer_gone = false;  ///< So, without a farewell.
-  bool is_peer_dead = false;  ///< Found by another connection with that device.
+  bool has_peer_closed = false;
+  bool is_peer_disconnected = false;  ///< Its end of the TCP connection is closed.
+  bool is_peer_gone = false;          ///< So, without a farewell.
+  bool is_peer_dead = false;          ///< Found by another connection with that device.
   transport::TimeNs break_off_ns = transport::kNever;    ///< Deadline of a close to a dead peer.
   bool is_counted = false;                               ///< In the engine's totals.
   transport::Outcome outcome = transport::Outcome::kOk;  ///< Once it has ended.
@@ -123,8 +123,8 @@ struct EngineOptions {
   bool is_busy = false;            ///< Its thread spins, while nobody waits for the processor.
   std::vector<int> processors;     ///< Where its thread runs; empty: wherever its starter may.
   std::uint32_t connections = 4096;
-  /// Sends up to so long are copied, and done when they are matched; up to Copies::kBytesMax.
-  Bytes copied_bytes_max = Copies::kBytesMax;
+  /// Largest eager send: copied, and completed when it is matched. At most EagerBuffers::kBytesMax.
+  Bytes eager_bytes_max = EagerBuffers::kBytesMax;
   transport::TimeNs spin_ns = 1'000'000;  ///< Busy: how long it spins without anything to do.
   /// Busy: pauses that take longer than this have been somebody else's.
   transport::TimeNs preempted_ns = 500'000;
@@ -163,8 +163,8 @@ class Engine : private wire::Arrivals {
   std::uint32_t next_id() { return next_id_.fetch_add(1); }
   /// Nothing is left to finish for anybody.
   bool is_quiet() const { return lanes_in_use_.load() == 0; }
-  /// Sends are done, and their bytes not yet where they belong.
-  bool has_copies() const { return copies_.load() > 0; }
+  /// Eager sends are completed whose bytes the peer has not acknowledged.
+  bool has_eager_sends() const { return eager_sends_.load() > 0; }
 
   /// Takes `control` over if it succeeds; -1: there is none yet (adopt). `bundle`: of several
   /// lanes, attached last to first; then only lane 0 has a control.
@@ -194,7 +194,8 @@ class Engine : private wire::Arrivals {
   /// Returns when a round of work that is on has ended.
   void wait_for_round();
 
-  /// Whom is_quiet() and has_copies() wait for: "host1, process 4711; ..."; empty: nobody.
+  /// The peers that is_quiet() and has_eager_sends() wait for: "host1, process 4711; ..."; may be
+  /// empty.
   std::string awaited();
 
   /// What it has done so far, for people.
@@ -223,14 +224,14 @@ class Engine : private wire::Arrivals {
   bool receive();
   bool take_posted();
   bool post_now(const Post& post);
-  transport::SendRequest copied(Lane& lane, Request* request);
+  transport::SendRequest eager_send(Lane& lane, Request* request);
   void post_waiting(Lane& lane);
   void transmit_first(transport::TimeNs now);
   bool transmit(transport::TimeNs now);
-  void add_riders();
+  void add_piggybacks();
   bool flush();
   bool take_events();
-  void take_event_of_copy(Lane& lane, const transport::Event& event);
+  void take_eager_event(Lane& lane, const transport::Event& event);
   void finish(Lane& lane, Request* request, transport::Outcome outcome, Bytes bytes);
   void answer(Lane& lane, Request* request, transport::Outcome outcome, Bytes bytes);
   void end(Lane& lane, transport::Outcome outcome);
@@ -285,7 +286,7 @@ class Engine : private wire::Arrivals {
   std::atomic<std::uint32_t> next_id_ = 1;
   std::atomic<std::uint64_t> open_requests_ = 0;
   std::atomic<std::uint64_t> lanes_in_use_ = 0;
-  std::atomic<std::uint64_t> copies_ = 0;  ///< Of all lanes.
+  std::atomic<std::uint64_t> eager_sends_ = 0;  ///< Of all lanes.
   std::atomic<Sleep> asleep_ = Sleep::kAwake;
   /// Busy, and not crowded out of its processor of late.
   std::atomic<bool> spins_ = options_.is_busy;

@@ -128,9 +128,9 @@ void Engine::tell_others(const Lane& lane) {
 
 /// The TCP connection has ended, with or without a farewell. This lane may have, too.
 void Engine::tell_of_peer(const Lane& lane) {
-  if (lane.has_farewell) {
-    lane.bundle->has_farewell = true;
-    lane.bundle->is_peer_over = lane.is_peer_over;
+  if (lane.has_peer_closed) {
+    lane.bundle->has_peer_closed = true;
+    lane.bundle->is_peer_disconnected = lane.is_peer_disconnected;
   } else {
     (void)lane.bundle->fail(Outcome::kAborted, true);
   }
@@ -171,7 +171,7 @@ void Engine::look_after(const Bundle& bundle) {
       break_off(*lane);
     }
   }
-  if (bundle.is_peer_over && lane->is_detached && !lane->has_ended) {
+  if (bundle.is_peer_disconnected && lane->is_detached && !lane->has_ended) {
     break_off(*lane);  // Nobody is there to answer.
   }
   // The peer has closed that one in order, or we have: it does so with all, but its word may be
@@ -179,7 +179,7 @@ void Engine::look_after(const Bundle& bundle) {
   if (bundle.ended > 0 && !lane->has_ended) {
     (void)endpoint_.close(now_ns(), lane->connection);
   }
-  if (bundle.has_farewell && lane->close_ns != transport::kNever) {
+  if (bundle.has_peer_closed && lane->close_ns != transport::kNever) {
     lane->close_ns = now_ns();
     has_news_of_peers_ = true;
   }

@@ -157,8 +157,9 @@ class SystemNetwork : public Network {
     // hold up the caller, nor who waits for his locks.
     const std::chrono::duration<double> close_time(
         std::clamp(kCloseShare * config_.net_timeout_s, kCloseTimeMinS, kCloseTimeMaxS));
-    const bool are_closed = wait_for_all(
-        close_time, [](const Engine& engine) { return !engine.has_copies() && engine.is_quiet(); });
+    const bool are_closed = wait_for_all(close_time, [](const Engine& engine) {
+      return !engine.has_eager_sends() && engine.is_quiet();
+    });
     for (const Device& device : devices_) {
       for (const auto& engine : device.engines) {
         const std::string awaited = are_closed ? std::string() : engine->awaited();
@@ -242,7 +243,7 @@ class SystemNetwork : public Network {
   void finish_watch() override {
     const std::lock_guard lock(mutex_);
     // Their sends are done, so nobody else looks after them.
-    (void)wait_for_all(kExitTime, [](const Engine& engine) { return !engine.has_copies(); });
+    (void)wait_for_all(kExitTime, [](const Engine& engine) { return !engine.has_eager_sends(); });
     for (const Device& device : devices_) {
       for (const auto& engine : device.engines) {
         engine->answer_all();
@@ -412,7 +413,7 @@ class SystemNetwork : public Network {
       of_engine.name = "tutti-net-" + std::to_string(number) + "-" + std::to_string(i);
       of_engine.is_busy = is_busy_;
       of_engine.processors = processors;
-      of_engine.copied_bytes_max = config_.net_copy_bytes;
+      of_engine.eager_bytes_max = config_.net_copy_bytes;
       of_engine.dead_peers = dead_peers;
       of_engine.device_id = device.id;
       of_engine.device = it.name;

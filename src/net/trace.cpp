@@ -38,7 +38,7 @@ const char* cause_of(std::uint64_t detail) {
       return "lost: the receiver says so";
     case transport::LossCause::kTimeout:
       return "lost: timeout";
-    case transport::LossCause::kTorn:
+    case transport::LossCause::kPartial:
       return "lost: part of it";
   }
   return "lost";

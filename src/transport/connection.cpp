@@ -164,7 +164,7 @@ Connection::Connection(TimeNs now, const ConnectionOptions& options, std::uint32
       policy_(options.policy),
       next_packet_(options.first_number),
       replay_(replay_bits_of(options), options.first_number),
-      torn_(replay_bits_of(options), options.first_number),
+      partial_(replay_bits_of(options), options.first_number),
       control_turn_(static_cast<std::uint32_t>(options.seed)),
       heard_ns_(now),
       paths_(options.sends ? options.wire.paths : 1, options.sends ? options.wire.rails : 1),

@@ -63,9 +63,9 @@ class Connection {
   bool control_due() const;
   bool poll_control(TimeNs now, Transmission& out);
   /// Something waits for company.
-  bool has_rider() const;
+  bool has_piggyback() const;
   /// One packet of it, to travel with a control packet or with data.
-  bool poll_rider(TimeNs now, bool with_control, Transmission& out);
+  bool poll_piggyback(TimeNs now, bool with_control, Transmission& out);
   std::uint64_t peer() const { return options_.peer; }
   /// Some data may leave now. Sets the pacing timer if only the time is missing.
   bool can_send(TimeNs now);
@@ -126,7 +126,7 @@ class Connection {
 
   const WireCapabilities& wire() const { return options_.wire; }
   /// Part of it was lost: no switch trims here.
-  bool is_torn(const Arrival& arrival) const { return arrival.trimmed && !wire().trims; }
+  bool is_partial(const Arrival& arrival) const { return arrival.trimmed && !wire().trims; }
 
   // connection.cpp
   void end(TimeNs now, Outcome outcome, Outcome of_requests);
@@ -224,7 +224,7 @@ class Connection {
   // Both directions.
   std::uint64_t next_packet_;
   ReplayWindow replay_;
-  ReplayWindow torn_;            ///< Packets that were told to be torn.
+  ReplayWindow partial_;         ///< Packets that were told to be torn.
   std::uint32_t control_ = 0;    ///< Bits of Control.
   std::uint32_t pings_due_ = 0;  ///< That ask a silent peer for a sign of life.
   std::array<Pong, kPongsMax> pongs_{};
@@ -275,7 +275,7 @@ class Connection {
   std::uint64_t known_before_;        ///< Adverts that the peer knew when their timer fired last.
   std::optional<GuestTable> guests_;  ///< In place of it.
   bool has_waited_ = false;           ///< Adverts have waited long enough.
-  TimeNs rode_ns_ = 0;                ///< When something travelled with data last.
+  TimeNs piggybacked_ns_ = 0;         ///< When something travelled with data last.
   bool tells_gap_ = false;
   bool grant_is_slow_ = false;
 };

@@ -41,12 +41,12 @@ void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
     }
   }
   const PacketType type = packet.common.type;
-  if (is_torn(arrival)) {
+  if (is_partial(arrival)) {
     // It may come whole yet, if its path has reordered it, so its number is not taken; it is
     // heard of once, and is no sign of life: whoever has seen its header can send that again.
     if (type != PacketType::kData) {
       ++counters_.malformed_dropped;
-    } else if (!replay_.is_new(number) || !torn_.take(number)) {
+    } else if (!replay_.is_new(number) || !partial_.take(number)) {
       ++counters_.replays_dropped;
     } else if (!has_ended()) {
       on_data(now, packet, arrival);
@@ -139,7 +139,7 @@ void Connection::on_data(TimeNs now, const Packet& packet, const Arrival& arriva
     return;
   }
   const bool is_new = kind == Acknowledger::Kind::kNew;
-  if (is_torn(arrival) && !is_new) {
+  if (is_partial(arrival) && !is_new) {
     return;  // It has been sent again and is here: to say so would call that needless.
   }
   peer_closes_ = peer_closes_ || (packet.common.flags & kFlagClosing) != 0;
@@ -284,8 +284,8 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
   Group& group = groups_[group_of(echo.path)];
   group.spray.on_echo(echo.path, ecn || is_trimmed);
   // Where no switch trims it was torn on its path, which is as little alive as if all were lost.
-  const bool was_torn = is_trimmed && !wire().trims;
-  if (!was_torn) {
+  const bool was_partial = is_trimmed && !wire().trims;
+  if (!was_partial) {
     note_path(now, echo.path,
               paths_.on_echo(now, echo.path, is_trimmed ? 0 : rtt.fabric_ns, ecn,
                              fabric_rtt_.has_sample() ? fabric_rtt_.srtt_ns() : 0));
@@ -305,10 +305,10 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
   feedback.fabric_ns = rtt.fabric_ns;
   feedback.is_full_chunk = chunk.bytes == wire().chunk_bytes;
   feedback.ecn = ecn;
-  if (was_torn) {
+  if (was_partial) {
     if (is_latest) {
       ++counters_.nacks;
-      lose(now, number, LossCause::kTorn);
+      lose(now, number, LossCause::kPartial);
     }
     return;
   }

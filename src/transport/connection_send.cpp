@@ -384,7 +384,7 @@ bool Connection::control_due() const {
                           pong_count_ > 0 || pings_due_ > 0);
 }
 
-bool Connection::has_rider() const {
+bool Connection::has_piggyback() const {
   return is_lazy() && !has_ended() &&
          (acknowledger_.due_ns() != kNever || owes_advert_ack() || incoming_.has_untold());
 }
@@ -449,14 +449,14 @@ void Connection::note_told_known(std::uint64_t known) {
 
 // With data only now and then, for each packet costs time: in a stream every message would take an
 // acknowledgement of one other along.
-bool Connection::poll_rider(TimeNs now, bool with_control, Transmission& out) {
+bool Connection::poll_piggyback(TimeNs now, bool with_control, Transmission& out) {
   constexpr std::uint32_t kWorthIt = 3;
-  const bool is_time =
-      with_control || now == rode_ns_ || now >= rode_ns_ + options_.acknowledgement.lazy_ns;
-  if (!has_rider() || (!is_time && acknowledger_.pending() < kWorthIt)) {
+  const bool is_time = with_control || now == piggybacked_ns_ ||
+                       now >= piggybacked_ns_ + options_.acknowledgement.lazy_ns;
+  if (!has_piggyback() || (!is_time && acknowledger_.pending() < kWorthIt)) {
     return false;
   }
-  rode_ns_ = with_control ? rode_ns_ : now;
+  piggybacked_ns_ = with_control ? piggybacked_ns_ : now;
   const PathId path = control_path();
   if (acknowledger_.due_ns() != kNever) {
     fill_ack(now, out, path);

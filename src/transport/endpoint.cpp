@@ -27,7 +27,7 @@ class Endpoint::Core {
         events_(limits.connections),
         trace_(trace) {
     CHECK(limits.connections > 0 && limits.connections < 1U << 30, "connections");
-    riders_.reserve(limits.connections);
+    piggybacks_.reserve(limits.connections);
   }
 
   Result<ConnectionHandle> connect(TimeNs now, const ConnectionOptions& options) {
@@ -124,11 +124,11 @@ class Endpoint::Core {
     return false;
   }
 
-  bool poll_rider(TimeNs now, const Transmission& with, Transmission* out) {
+  bool poll_piggyback(TimeNs now, const Transmission& with, Transmission* out) {
     now = clamp(now);
-    for (const std::uint32_t index : riders_) {
+    for (const std::uint32_t index : piggybacks_) {
       Connection& connection = *slots_[index].connection;
-      if (connection.peer() == with.peer && connection.poll_rider(now, with.is_control, *out)) {
+      if (connection.peer() == with.peer && connection.poll_piggyback(now, with.is_control, *out)) {
         settle(now, index);
         return true;
       }
@@ -188,7 +188,7 @@ class Endpoint::Core {
   struct Slot {
     std::unique_ptr<Connection> connection;
     std::uint32_t generation = 0;
-    std::uint32_t rider = kNone;  ///< Its place in riders_.
+    std::uint32_t piggyback = kNone;  ///< Its place in piggybacks_.
   };
 
   TimeNs clamp(TimeNs now) {
@@ -205,7 +205,7 @@ class Endpoint::Core {
     if (connection.can_send(now)) {
       data_.add(index);
     }
-    set_rider(index, connection.has_rider());
+    set_piggyback(index, connection.has_piggyback());
     wheel_.set(index, connection.next_deadline());
     wheel_.set(static_cast<std::uint32_t>(slots_.size()), pacer_.next_ns());
     events_.push(index);
@@ -214,19 +214,19 @@ class Endpoint::Core {
     }
   }
 
-  void set_rider(std::uint32_t index, bool is_rider) {
-    std::uint32_t& place = slots_[index].rider;
-    if (is_rider == (place != kNone)) {
+  void set_piggyback(std::uint32_t index, bool is_pending) {
+    std::uint32_t& place = slots_[index].piggyback;
+    if (is_pending == (place != kNone)) {
       return;
     }
-    if (is_rider) {
-      place = static_cast<std::uint32_t>(riders_.size());
-      riders_.push_back(index);
+    if (is_pending) {
+      place = static_cast<std::uint32_t>(piggybacks_.size());
+      piggybacks_.push_back(index);
       return;
     }
-    riders_[place] = riders_.back();
-    slots_[riders_[place]].rider = place;
-    riders_.pop_back();
+    piggybacks_[place] = piggybacks_.back();
+    slots_[piggybacks_[place]].piggyback = place;
+    piggybacks_.pop_back();
     place = kNone;
   }
 
@@ -266,7 +266,7 @@ class Endpoint::Core {
     controls_.remove(index);
     data_.remove(index);
     events_.remove(index);
-    set_rider(index, false);
+    set_piggyback(index, false);
     wheel_.set(index, kNever);
     erase(slots_[index].connection->local_id());
     slots_[index].connection.reset();
@@ -310,7 +310,7 @@ class Endpoint::Core {
   IndexQueue controls_;
   RoundRobin data_;
   IndexQueue events_;
-  std::vector<std::uint32_t> riders_;  ///< What waits for company, in any order.
+  std::vector<std::uint32_t> piggybacks_;  ///< What waits for company, in any order.
   TraceSink* trace_;
   TimeNs now_ = 0;
   EndpointCounters counters_;
@@ -375,8 +375,8 @@ bool Endpoint::poll_transmit(TimeNs now, Transmission* out) {
   return core_->poll_control(now, out) || core_->poll_data(now, out);
 }
 
-bool Endpoint::poll_rider(TimeNs now, const Transmission& with, Transmission* out) {
-  return core_->poll_rider(now, with, out);
+bool Endpoint::poll_piggyback(TimeNs now, const Transmission& with, Transmission* out) {
+  return core_->poll_piggyback(now, with, out);
 }
 
 bool Endpoint::poll_control(TimeNs now, Transmission* out) { return core_->poll_control(now, out); }

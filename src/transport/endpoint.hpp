@@ -78,7 +78,7 @@ class Endpoint {
   bool poll_data(TimeNs now, Transmission* out);
   /// A control packet that may wait (AcknowledgementOptions::lazy_ns), to the peer of `with`, which
   /// is leaving: they can travel as one. Who never asks sends each of them when its time has come.
-  bool poll_rider(TimeNs now, const Transmission& with, Transmission* out);
+  bool poll_piggyback(TimeNs now, const Transmission& with, Transmission* out);
   bool poll_event(Event* out);
 
   /// The handle may be of a connection that ended a little while ago. Null: void.

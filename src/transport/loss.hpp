@@ -22,7 +22,7 @@
 
 namespace tutti::transport {
 
-enum class LossCause : std::uint8_t { kTrim, kSamePath, kRack, kGap, kTimeout, kTorn };
+enum class LossCause : std::uint8_t { kTrim, kSamePath, kRack, kGap, kTimeout, kPartial };
 
 class LossDetector {
  public:

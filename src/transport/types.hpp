@@ -90,8 +90,8 @@ struct AcknowledgementOptions {
   EchoMode echoes = EchoMode::kDense;
   std::uint32_t ack_bytes = 16 * 1024;  ///< Received bytes that make an ACK due.
   TimeNs ack_delay_ns = 1'000;          ///< After the first unacknowledged chunk an ACK is due.
-  /// So long may wait for another packet to the peer, which it then travels with (poll_rider): the
-  /// acknowledgement of a short message whose sender does not wait, and adverts while the peer
+  /// So long may wait for another packet to the peer, which it then travels with (poll_piggyback):
+  /// the acknowledgement of a short message whose sender does not wait, and adverts while the peer
   /// knows of enough receives. 0: nothing waits.
   TimeNs lazy_ns = 0;
 };

@@ -93,9 +93,9 @@ const std::vector<TimeNs>& Network::carry(TimeNs depart_ns, Flying& packet) {
     packet.trimmed = true;
     packet.payload.clear();
   }
-  if (packet.out.payload_bytes > 0 && !packet.out.is_control && chance(faults.torn)) {
+  if (packet.out.payload_bytes > 0 && !packet.out.is_control && chance(faults.partial)) {
     packet.trimmed = true;
-    packet.comes_whole = chance(faults.torn_late);
+    packet.comes_whole = chance(faults.partial_late);
   }
   // A changed packet that the tag does not cover is dropped by the checksum of the wire.
   if (chance(faults.corrupt_header)) {

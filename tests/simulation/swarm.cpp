@@ -222,8 +222,8 @@ void draw_tears(ConnectionKnobs& connection) {
   Draw draw(random);
   for (LinkFaults& faults : connection.faults) {
     if (!connection.options.wire.trims && draw.chance(200)) {
-      faults.torn = draw.permille(300);
-      faults.torn_late = draw.chance(400) ? draw.permille(1000) : 0;
+      faults.partial = draw.permille(300);
+      faults.partial_late = draw.chance(400) ? draw.permille(1000) : 0;
     }
   }
 }
@@ -476,8 +476,8 @@ void put_faults(std::ostream& out, const LinkFaults& it) {
   put(out, "corrupt_payload", it.corrupt_payload);
   put(out, "trim", it.trim);
   put(out, "silent_trim", it.silent_trim);
-  put(out, "torn", it.torn);
-  put(out, "torn_late", it.torn_late);
+  put(out, "torn", it.partial);
+  put(out, "torn_late", it.partial_late);
   put(out, "mark", it.mark);
   put(out, "blackout_ns", it.blackout_ns, kNever);
 }

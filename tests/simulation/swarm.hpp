@@ -37,9 +37,9 @@ struct LinkFaults {
   std::uint32_t corrupt_header = 0;
   std::uint32_t corrupt_payload = 0;
   std::uint32_t trim = 0;
-  std::uint32_t silent_trim = 0;  ///< Trimmed packets of which not even the header comes.
-  std::uint32_t torn = 0;         ///< Told to be so by the wire, where no switch trims.
-  std::uint32_t torn_late = 0;    ///< Of the torn ones, that come whole later.
+  std::uint32_t silent_trim = 0;   ///< Trimmed packets of which not even the header comes.
+  std::uint32_t partial = 0;       ///< Told to be so by the wire, where no switch trims.
+  std::uint32_t partial_late = 0;  ///< Of the torn ones, that come whole later.
   std::uint32_t mark = 0;
   TimeNs blackout_ns = kNever;  ///< From then on nothing arrives, healed or not.
 };

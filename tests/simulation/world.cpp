@@ -471,9 +471,9 @@ void World::transmit(Host& host, TimeNs local_ns) {
     launch(host, out);
     // Some hosts let what may wait travel with what goes to the same peer.
     if (connections_[out.peer / 2]->record.knobs.rides) {
-      Transmission rider;
-      while (host.endpoint->poll_rider(local_ns, out, &rider)) {
-        launch(host, rider);
+      Transmission piggyback;
+      while (host.endpoint->poll_piggyback(local_ns, out, &piggyback)) {
+        launch(host, piggyback);
       }
     }
   }

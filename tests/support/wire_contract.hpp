@@ -72,7 +72,7 @@ class Collector : public Arrivals {
   /// Says whether the payload of the packet with this number has a place.
   std::function<bool(std::uint64_t)> places = [](std::uint64_t) { return false; };
   std::map<std::uint64_t, Received> received;
-  std::vector<std::uint64_t> torn;  ///< Numbers, as they were told.
+  std::vector<std::uint64_t> partial;  ///< Numbers, as they were told.
   std::size_t count = 0;
   std::size_t asked = 0;       ///< Calls of place().
   bool may_be_marked = false;  ///< Else nobody marks, and none is.
@@ -92,7 +92,7 @@ class Collector : public Arrivals {
   void arrived(const transport::Arrival& arrival) override {
     if (arrival.trimmed) {
       EXPECT_TRUE(arrival.payload.empty() && arrival.payload_bytes == 0);
-      torn.push_back(number_of(arrival.header));
+      partial.push_back(number_of(arrival.header));
       return;
     }
     ++count;

@@ -89,7 +89,7 @@ void Assembly::note_gap(TimeNs now, Open& it, unsigned index) {
   }
   if (it.gap_ns == kNever && before > 0 && before < last) {
     it.gap_ns = now;
-    if (!it.is_torn) {
+    if (!it.is_partial) {
       due_ns_ = std::min(due_ns_, now + patience_ns_);
     }
   }

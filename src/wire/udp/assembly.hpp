@@ -51,14 +51,14 @@ class Assembly {
     due_ns_ = transport::kNever;
     for (std::uint32_t at = 0; at < open_.size(); ++at) {
       Open& it = open_[at];
-      if (it.gap_ns == transport::kNever || it.is_torn) {
+      if (it.gap_ns == transport::kNever || it.is_partial) {
         continue;
       }
       if (it.gap_ns + patience_ns_ > now) {
         due_ns_ = std::min(due_ns_, it.gap_ns + patience_ns_);
         continue;
       }
-      it.is_torn = true;
+      it.is_partial = true;
       tell(std::span<const std::byte>{memory(at), it.prefix.header_bytes});
     }
   }
@@ -81,7 +81,7 @@ class Assembly {
     std::uint32_t next = kNone;     ///< Of the same bucket, or free.
     transport::TimeNs gap_ns = transport::kNever;  ///< Since when there is one behind the header.
     bool ecn = false;
-    bool is_torn = false;
+    bool is_partial = false;
   };
   std::byte* memory(std::size_t index) { return memory_.get() + index * kContentBytesMax; }
   std::uint32_t& bucket(std::uint64_t source);

@@ -835,7 +835,7 @@ std::size_t UdpWire::receive(Arrivals& arrivals, std::size_t packets_max) {
     }
     if (!has_data || !receive_staged(arrivals)) {
       if (begun_ns != 0) {
-        tell_torn(arrivals, begun_ns);
+        report_partial(arrivals, begun_ns);
       }
       break;
     }
@@ -844,7 +844,7 @@ std::size_t UdpWire::receive(Arrivals& arrivals, std::size_t packets_max) {
   return packets;
 }
 
-void UdpWire::tell_torn(Arrivals& arrivals, transport::TimeNs now_ns) {
+void UdpWire::report_partial(Arrivals& arrivals, transport::TimeNs now_ns) {
   assembly_.on_all_added(now_ns, [&](std::span<const std::byte> header) {
     Arrival arrival;
     arrival.header = header;

@@ -145,7 +145,7 @@ class UdpWire : public Wire {
   std::ptrdiff_t take(std::span<iovec> parts, int flags, Batch& batch);
   bool receive_placed(Arrivals& arrivals, bool& has_data);
   bool receive_staged(Arrivals& arrivals);
-  void tell_torn(Arrivals& arrivals, transport::TimeNs now_ns);
+  void report_partial(Arrivals& arrivals, transport::TimeNs now_ns);
   void deliver(Arrivals& arrivals, const Batch& batch);
   void deliver_content(Arrivals& arrivals, const Prefix& prefix, std::span<const std::byte> content,
                        transport::TimeNs received_ns, bool ecn);

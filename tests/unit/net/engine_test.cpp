@@ -330,9 +330,9 @@ class GateWire : public MemoryWire {
 };
 
 /// Short sends of one engine to itself.
-class CopyTest : public testing::TestWithParam<bool> {
+class EagerTest : public testing::TestWithParam<bool> {
  protected:
-  CopyTest() {
+  EagerTest() {
     EngineOptions options;
     options.is_busy = GetParam();
     options.preempted_ns = transport::kNever;  // What shares a datagram hangs on it.
@@ -431,7 +431,7 @@ class OrderTest : public testing::Test {
  protected:
   void SetUp() override {
     EngineOptions options;
-    options.copied_bytes_max = 0;
+    options.eager_bytes_max = 0;
     engine_ = std::make_unique<Engine>(std::make_unique<NotingWire>(&network_, &left_), options);
     other_ = std::make_unique<Engine>(std::make_unique<MemoryWire>(&network_), options);
     ASSERT_TRUE(engine_->start().ok() && other_->start().ok());
@@ -648,7 +648,7 @@ class FullTest : public testing::TestWithParam<Bytes> {
 TEST_P(FullTest, post__what_waits_for_room_outlives_the_end_of_another_send) {
   auto& [first, second, third] = messages_;
   from_.post(&first.out);
-  ASSERT_TRUE(help_until([&] { return first.is_done() && !from_.has_copies(); }));
+  ASSERT_TRUE(help_until([&] { return first.is_done() && !from_.has_eager_sends(); }));
   state_.is_deaf = true;  // So that the second does not end before the third is offered.
   from_.post(&second.out);
   ASSERT_TRUE(help_until([&] { return second.in.is_done.load(); }));
@@ -672,9 +672,9 @@ TEST_P(FullTest, post__what_waits_for_room_outlives_the_end_of_another_send) {
   EXPECT_EQ(state_.taken.at(2), state_.refused.at(0)) << "another packet in its place";
 }
 
-INSTANTIATE_TEST_SUITE_P(CopiedOrNot, FullTest, testing::Values(Bytes{1}, Bytes{4000}));
+INSTANTIATE_TEST_SUITE_P(EagerOrNot, FullTest, testing::Values(Bytes{1}, Bytes{4000}));
 
-TEST_P(CopyTest, send__a_short_one_is_done_before_it_has_arrived) {
+TEST_P(EagerTest, send__an_eager_one_completes_before_it_has_arrived) {
   attach();
   Message& into = receive(1024);
   gate_.is_shut = true;
@@ -683,31 +683,31 @@ TEST_P(CopyTest, send__a_short_one_is_done_before_it_has_arrived) {
   EXPECT_EQ(sent.request.outcome, transport::Outcome::kOk);
   EXPECT_EQ(sent.request.bytes[0], 1024U);
   EXPECT_FALSE(into.request.is_done);
-  EXPECT_TRUE(engine_->has_copies());
+  EXPECT_TRUE(engine_->has_eager_sends());
   // The buffer is the caller's again.
   std::fill(sent.bytes.begin(), sent.bytes.end(), std::byte{4});
   ASSERT_TRUE(wait_until([&] { return gate_.data_lost > 0; }));
   gate_.is_shut = false;
   ASSERT_TRUE(wait_for(into));
   EXPECT_EQ(into.bytes, std::vector<std::byte>(1024, std::byte{3}));
-  EXPECT_TRUE(wait_until([&] { return !engine_->has_copies(); }));
+  EXPECT_TRUE(wait_until([&] { return !engine_->has_eager_sends(); }));
 }
 
-TEST_P(CopyTest, send__a_longer_one_is_not_copied) {
+TEST_P(EagerTest, send__a_longer_one_is_not_eager) {
   attach();
   Message& into = receive(1025);
   gate_.is_shut = true;
   Message& sent = send(1025, std::byte{3});
   ASSERT_TRUE(wait_until([&] { return gate_.data_lost > 0; }));
   EXPECT_FALSE(sent.request.is_done);
-  EXPECT_FALSE(engine_->has_copies());
+  EXPECT_FALSE(engine_->has_eager_sends());
   gate_.is_shut = false;
   EXPECT_TRUE(wait_for(sent));
   EXPECT_TRUE(wait_for(into));
 }
 
-TEST_P(CopyTest, send__without_room_for_copies_it_waits) {
-  constexpr std::size_t kCount = Copies::kCount + 8;
+TEST_P(EagerTest, send__without_a_free_buffer_it_waits) {
+  constexpr std::size_t kCount = EagerBuffers::kCount + 8;
   attach();
   std::vector<Message*> into;
   std::vector<Message*> sent;
@@ -718,11 +718,11 @@ TEST_P(CopyTest, send__without_room_for_copies_it_waits) {
   for (std::size_t i = 0; i < kCount; ++i) {
     sent.push_back(&send(8, static_cast<std::byte>(i)));
   }
-  for (std::size_t i = 0; i < Copies::kCount; ++i) {
+  for (std::size_t i = 0; i < EagerBuffers::kCount; ++i) {
     ASSERT_TRUE(wait_for(*sent[i])) << i;
   }
   ASSERT_TRUE(wait_until([&] { return gate_.data_lost > 0; }));
-  for (std::size_t i = Copies::kCount; i < kCount; ++i) {
+  for (std::size_t i = EagerBuffers::kCount; i < kCount; ++i) {
     EXPECT_FALSE(sent[i]->request.is_done) << i;
   }
   gate_.is_shut = false;
@@ -732,7 +732,7 @@ TEST_P(CopyTest, send__without_room_for_copies_it_waits) {
   }
 }
 
-TEST_P(CopyTest, send__too_long_for_its_receive_is_told_to_both) {
+TEST_P(EagerTest, send__too_long_for_its_receive_is_told_to_both) {
   attach();
   Message& into = receive(8);
   Message& sent = send(9, std::byte{3});
@@ -741,7 +741,7 @@ TEST_P(CopyTest, send__too_long_for_its_receive_is_told_to_both) {
   EXPECT_EQ(into.request.outcome, transport::Outcome::kTruncated);
 }
 
-TEST_P(CopyTest, send__one_that_nobody_asks_for_is_not_done) {
+TEST_P(EagerTest, send__one_that_nobody_asks_for_is_not_done) {
   attach();
   Message& sent = send(8, std::byte{3});
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
@@ -752,10 +752,10 @@ TEST_P(CopyTest, send__one_that_nobody_asks_for_is_not_done) {
   engine_->detach(sends_);
   EXPECT_TRUE(sent.request.is_done);
   EXPECT_NE(sent.request.outcome, transport::Outcome::kOk);
-  EXPECT_TRUE(wait_until([&] { return !engine_->has_copies(); }));
+  EXPECT_TRUE(wait_until([&] { return !engine_->has_eager_sends(); }));
 }
 
-TEST_P(CopyTest, detach__what_is_done_arrives_all_the_same) {
+TEST_P(EagerTest, detach__what_is_done_arrives_all_the_same) {
   attach();
   Message& into = receive(8);
   gate_.is_shut = true;
@@ -767,24 +767,24 @@ TEST_P(CopyTest, detach__what_is_done_arrives_all_the_same) {
   ASSERT_TRUE(wait_for(into));
   EXPECT_EQ(into.request.outcome, transport::Outcome::kOk);
   EXPECT_EQ(into.bytes, sent.bytes);
-  EXPECT_TRUE(wait_until([&] { return !engine_->has_copies(); }));
+  EXPECT_TRUE(wait_until([&] { return !engine_->has_eager_sends(); }));
 }
 
-TEST_P(CopyTest, detach__nobody_waits_for_what_both_have_closed) {
+TEST_P(EagerTest, detach__nobody_waits_for_what_both_have_closed) {
   attach();
   receive(8);
   gate_.is_shut = true;
   ASSERT_TRUE(wait_for(send(8, std::byte{3})));
   engine_->detach(sends_);
-  EXPECT_TRUE(engine_->has_copies());
-  ASSERT_EQ(::send(ends_[1], "B", 1, 0), 1);  // The other end's farewell.
-  EXPECT_TRUE(wait_until([&] { return !engine_->has_copies(); }));
+  EXPECT_TRUE(engine_->has_eager_sends());
+  ASSERT_EQ(::send(ends_[1], "B", 1, 0), 1);  // The other end's close message.
+  EXPECT_TRUE(wait_until([&] { return !engine_->has_eager_sends(); }));
   engine_->detach(receives_);
   EXPECT_TRUE(wait_until([&] { return engine_->is_quiet(); }));
 }
 
 // What a collective of few bytes does: the next receive is posted when the last one has ended.
-TEST_P(CopyTest, datagrams__two_for_a_short_message) {
+TEST_P(EagerTest, datagrams__two_for_a_short_message) {
   constexpr std::uint64_t kCount = 40;
   attach(/*lazy_ns=*/10'000'000);  // More than a thread waits for a processor.
   Message& first = receive(8);
@@ -807,7 +807,7 @@ TEST_P(CopyTest, datagrams__two_for_a_short_message) {
   EXPECT_LE(least, kDatagrams);
 }
 
-INSTANTIATE_TEST_SUITE_P(Both, CopyTest, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Both, EagerTest, testing::Bool());
 
 /// UDP over this host's loopback, read 2 ms after there is something: an engine without a
 /// processor.

@@ -420,8 +420,8 @@ TEST_P(Lanes, AChannelThatGoesAmidAMessageLeavesItsBuffersAlone) {
 TEST_P(Lanes, AnOrderlyEndIsAnErrorForWhatIsOpen) {
   std::vector<std::byte> into(40 * kUnit);
   Request* const receives = receive(into);
-  const char farewell = 'B';
-  ASSERT_EQ(::send(receives_control_, &farewell, 1, 0), 1);
+  const char close_byte = 'B';
+  ASSERT_EQ(::send(receives_control_, &close_byte, 1, 0), 1);
   sends_.reset();
   EXPECT_EQ(wait(receives).status.code(), ErrorCode::kTimeout);
 }
@@ -429,8 +429,8 @@ TEST_P(Lanes, AnOrderlyEndIsAnErrorForWhatIsOpen) {
 TEST_P(Lanes, AnOrderlyEndThatOneLaneMissesIsAnErrorForWhatIsOpen) {
   std::vector<std::byte> into(40 * kUnit);
   Request* const receives = receive(into);
-  const char farewell = 'B';
-  ASSERT_EQ(::send(receives_control_, &farewell, 1, 0), 1);
+  const char close_byte = 'B';
+  ASSERT_EQ(::send(receives_control_, &close_byte, 1, 0), 1);
   ears_[count() - 1].are_deaf = true;
   sends_.reset();
   shutdown(receives_control_, SHUT_RDWR);
@@ -440,8 +440,8 @@ TEST_P(Lanes, AnOrderlyEndThatOneLaneMissesIsAnErrorForWhatIsOpen) {
 TEST_P(Lanes, AReceiversOrderlyEndThatOneLaneMissesIsAnErrorForWhatIsOpen) {
   const std::vector<std::byte> data = content(6, 40 * kUnit);
   Request* const sends = send(data);
-  const char farewell = 'B';
-  ASSERT_EQ(::send(sends_control_, &farewell, 1, 0), 1);
+  const char close_byte = 'B';
+  ASSERT_EQ(::send(sends_control_, &close_byte, 1, 0), 1);
   ears_[count() - 1].are_deaf = true;
   receives_.reset();
   shutdown(sends_control_, SHUT_RDWR);

@@ -823,7 +823,7 @@ std::chrono::nanoseconds end_beside_who_does_not_answer(std::string& told) {
   const ReceivePart to = part(got);
   EXPECT_TRUE(pair.receive->receive({&to, 1}).ok());
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));
-  // It is copied, and its receive is known: done, and never acknowledged.
+  // It is eager, and its receive is known: completed, and never acknowledged.
   const std::vector<std::byte> sent = content(5, got.size());
   EXPECT_TRUE(wait(*pair.send->send(0, sent.data(), sent.size())).status.ok());
   const auto start = Clock::now();

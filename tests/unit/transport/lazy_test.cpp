@@ -298,7 +298,7 @@ TEST(lazy, close__what_waits_leaves_first) {
   EXPECT_LT(pair.now() - begin_ns, pair.options(0).wire.base_rtt_ns);
 }
 
-TEST(lazy, poll_rider__belongs_to_the_peer_that_is_asked_for) {
+TEST(lazy, poll_piggyback__belongs_to_the_peer_that_is_asked_for) {
   Endpoint sender({4});
   Endpoint receiver({4});
   const TimeNs now = 1'000'000;
@@ -323,15 +323,15 @@ TEST(lazy, poll_rider__belongs_to_the_peer_that_is_asked_for) {
   // The third one waits. Who goes to another peer does not take it along.
   Transmission leaving;
   leaving.peer = 7;
-  EXPECT_FALSE(receiver.poll_rider(now, leaving, &out));
+  EXPECT_FALSE(receiver.poll_piggyback(now, leaving, &out));
   leaving.peer = 8;
-  EXPECT_TRUE(receiver.poll_rider(now, leaving, &out));
+  EXPECT_TRUE(receiver.poll_piggyback(now, leaving, &out));
   EXPECT_EQ(8U, out.peer);
   EXPECT_TRUE(out.is_control);
-  EXPECT_FALSE(receiver.poll_rider(now, leaving, &out));
+  EXPECT_FALSE(receiver.poll_piggyback(now, leaving, &out));
 }
 
-TEST(lazy, poll_rider__data_takes_something_along_now_and_then) {
+TEST(lazy, poll_piggyback__data_takes_something_along_now_and_then) {
   LossyPair pair(lazy_options());
   const auto data = pattern(8, 1);
   std::vector<std::byte> into(8);
@@ -349,7 +349,7 @@ TEST(lazy, poll_rider__data_takes_something_along_now_and_then) {
   for (std::size_t i = 0; i < 7; ++i) {
     send_patiently(pair, 0, data);
     ASSERT_TRUE(pair.run_until_events(0, i + 2));
-    has_ridden.push_back(pair.end(1).poll_rider(pair.now(), leaving, &out));
+    has_ridden.push_back(pair.end(1).poll_piggyback(pair.now(), leaving, &out));
   }
   EXPECT_EQ((std::vector<bool>{true, false, false, true, false, false, true}), has_ridden);
 }

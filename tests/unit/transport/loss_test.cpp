@@ -309,14 +309,14 @@ TEST(loss, transfer__each_way_of_finding_is_enough_alone) {
 }
 
 /// What the wire tells of it where a part of it was lost.
-LossyPair::Delivered torn(LossyPair::Delivered packet) {
+LossyPair::Delivered partial(LossyPair::Delivered packet) {
   packet.trimmed = true;
   packet.payload.clear();
   return packet;
 }
 
 // No switch trims here: the wire has seen a part of it.
-TEST(loss, torn__is_sent_again_without_a_wait) {
+TEST(loss, partial__is_sent_again_without_a_wait) {
   LossOptions none;
   none.same_path = false;
   none.rack = false;
@@ -330,7 +330,7 @@ TEST(loss, torn__is_sent_again_without_a_wait) {
 }
 
 // Its path has reordered it: the window is as before, and nobody was taken for an attacker.
-TEST(loss, torn__what_comes_whole_yet_counts) {
+TEST(loss, partial__what_comes_whole_yet_counts) {
   ConnectionOptions options;
   options.wire.paths = 4;
   options.receives = false;
@@ -339,7 +339,7 @@ TEST(loss, torn__what_comes_whole_yet_counts) {
   pair.drop = [&](const LossyPair::Delivered& packet) {
     if (packet.to == 1 && packet.payload_bytes == 4096 && told == 0) {
       ++told;
-      pair.in_air().emplace(pair.now() + 1, torn(packet));
+      pair.in_air().emplace(pair.now() + 1, partial(packet));
     }
     return false;
   };
@@ -353,7 +353,7 @@ TEST(loss, torn__what_comes_whole_yet_counts) {
 }
 
 // A chunk is lost for good, sent again, and only then told to be torn: the loss was real.
-TEST(loss, torn__late_word_undoes_nothing) {
+TEST(loss, partial__late_word_undoes_nothing) {
   for (const TimeNs late_ns : {1'000, 50'000, 200'000, 2'000'000}) {
     ConnectionOptions options;
     options.wire.paths = 4;
@@ -366,7 +366,7 @@ TEST(loss, torn__late_word_undoes_nothing) {
           ++lost > 1) {
         return false;
       }
-      pair.in_air().emplace(pair.now() + late_ns, torn(packet));
+      pair.in_air().emplace(pair.now() + late_ns, partial(packet));
       return true;
     };
     ASSERT_TRUE(pair.carry(2'000'000));
@@ -378,7 +378,7 @@ TEST(loss, torn__late_word_undoes_nothing) {
 }
 
 // Who has seen headers that never arrived sends them as torn packets, again and again.
-TEST(loss, torn__replayed_headers_keep_nobody_alive) {
+TEST(loss, partial__replayed_headers_keep_nobody_alive) {
   ConnectionOptions options;
   options.loss.give_up_ns = 100'000'000;
   LossyPair pair(options);
@@ -408,7 +408,7 @@ TEST(loss, torn__replayed_headers_keep_nobody_alive) {
   while (pair.now() < until && !has_failed()) {
     pair.run(1'000'000);
     for (const LossyPair::Delivered& packet : seen) {
-      pair.deliver(torn(packet));
+      pair.deliver(partial(packet));
     }
     seen.resize(std::min<std::size_t>(seen.size(), 50));
   }
@@ -416,20 +416,20 @@ TEST(loss, torn__replayed_headers_keep_nobody_alive) {
   EXPECT_TRUE(has_failed());
 }
 
-TEST(loss, torn__a_path_that_tears_everything_is_left) {
+TEST(loss, partial__a_path_that_loses_parts_of_everything_is_left) {
   ConnectionOptions options;
   options.wire.paths = 8;
   options.receives = false;
   LossyPair pair(options);
   pair.checks_invariants = false;
-  pair.tear = [](const LossyPair::Delivered& packet) { return packet.path == 3; };
+  pair.is_partial = [](const LossyPair::Delivered& packet) { return packet.path == 3; };
   ASSERT_TRUE(pair.carry(20'000'000));
   EXPECT_EQ(1U, pair.counters(0).path_deaths);
   EXPECT_LT(pair.counters(0).nacks, 100U);
 }
 
 // A tag over the payload cannot be checked, so nobody is believed; and nobody is called a forger.
-TEST(loss, torn__is_not_heard_where_the_payload_is_authenticated) {
+TEST(loss, partial__is_not_heard_where_the_payload_is_authenticated) {
   ConnectionOptions options;
   options.authenticates_payload = true;
   options.receives = false;

@@ -87,7 +87,7 @@ class LossyPair {
   /// True: the packet vanishes. Seen before the random faults.
   std::function<bool(const Delivered&)> drop = {};
   /// True: only the header of this data comes.
-  std::function<bool(const Delivered&)> tear = {};
+  std::function<bool(const Delivered&)> is_partial = {};
   std::uint64_t packets = 0;
   /// Each end looks at what has come at multiples of it, and sleeps meanwhile. 0: at once.
   std::array<TimeNs, 2> nap_ns{};
@@ -186,11 +186,11 @@ class LossyPair {
   void drain() {
     for (int i = 0; i < 2; ++i) {
       Transmission out;
-      Transmission rider;
+      Transmission piggyback;
       bool is_new = true;
       while (end(i).poll_transmit(now_, &out)) {
-        while (rides && end(i).poll_rider(now_, out, &rider)) {
-          launch(1 - i, rider);
+        while (rides && end(i).poll_piggyback(now_, out, &piggyback)) {
+          launch(1 - i, piggyback);
         }
         launch(1 - i, out);
         datagrams += is_new || !rides ? 1 : 0;
@@ -219,7 +219,7 @@ class LossyPair {
       return;
     }
     packet.ecn = out.ecn_capable && chance(faults.mark);
-    if (!out.is_control && ((tear && tear(packet)) || chance(faults.trim))) {
+    if (!out.is_control && ((is_partial && is_partial(packet)) || chance(faults.trim))) {
       packet.trimmed = true;
       packet.payload.clear();
     }

@@ -29,8 +29,8 @@ class SlowSpines {
     std::uint32_t ps_per_byte = 500;  ///< Of a host's link; a spine's takes `spines` times as long.
     std::uint32_t degraded = 1;  ///< The first spine's take so many times as long as the others'.
     TimeNs hop_ns = 10'000;
-    std::uint32_t loss = 0;  ///< Of data packets, in 1/100,000.
-    std::uint32_t torn = 0;  ///< Of the lost ones, in 1/100,000: parts of them arrive.
+    std::uint32_t loss = 0;     ///< Of data packets, in 1/100,000.
+    std::uint32_t partial = 0;  ///< Of the lost ones, in 1/100,000: parts of them arrive.
     /// 0: each sends to the next; else each sends to all others.
     bool is_alltoall = false;
     std::uint32_t connections = 2;  ///< Of each pair.
@@ -83,8 +83,8 @@ class SlowSpines {
         due = packet.to;
         Arrival arrival;
         arrival.header = {packet.header.data(), packet.header_bytes};
-        arrival.payload_bytes = packet.is_torn ? 0 : packet.payload_bytes;
-        arrival.trimmed = packet.is_torn;
+        arrival.payload_bytes = packet.is_partial ? 0 : packet.payload_bytes;
+        arrival.trimmed = packet.is_partial;
         ends_[due]->handle_datagram(now_, arrival);
       } else {
         ends_[due]->handle_timeout(now_);
@@ -129,7 +129,7 @@ class SlowSpines {
     std::size_t header_bytes = 0;
     std::uint32_t payload_bytes = 0;
     std::uint32_t to = 0;
-    bool is_torn = false;
+    bool is_partial = false;
   };
   static constexpr TimeNs kNicNs = 100'000;  ///< So much a host's link takes ahead.
 
@@ -229,10 +229,10 @@ class SlowSpines {
     }
     if (out.payload_bytes > 0 && random_.below(100'000) < shape_.loss) {
       ++lost_;
-      if (random_.below(100'000) >= shape_.torn) {
+      if (random_.below(100'000) >= shape_.partial) {
         return;
       }
-      packet.is_torn = true;
+      packet.is_partial = true;
     }
     in_air_.emplace(last, packet);
   }

@@ -112,13 +112,13 @@ TEST(slow_spines, loss__costs_no_more_time_than_it_did) {
 
 // One of 1,000 datagrams is lost, and with it, of 44, a chunk in 23; in 42 of 44 cases the wire
 // tells at once. When time alone told, 5634, 9493, 8064 and 10463 messages were carried.
-TEST(slow_spines, torn__chunks_are_repaired_at_once) {
+TEST(slow_spines, partial__chunks_are_repaired_at_once) {
   constexpr std::array<Case, 4> kCases = {
       {{false, 2, 6625}, {false, 8, 10098}, {true, 2, 8973}, {true, 8, 10938}}};
   for (const Case& it : kCases) {
     SlowSpines::Shape shape = shape_of(it.is_alltoall, it.in_flight, 4'300);
     shape.message_bytes = 512 << 10;
-    shape.torn = 95'000;
+    shape.partial = 95'000;
     const Ran ran = run(shape, 3 * kTimeNs);
     EXPECT_GE(ran.messages * 100, it.messages * 97) << it.is_alltoall << it.in_flight;
     EXPECT_GE(ran.counters.nacks * 100, ran.lost * 85);

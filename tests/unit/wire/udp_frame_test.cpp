@@ -211,7 +211,7 @@ struct Timed {
     }
     return bytes;
   }
-  /// All that arrives in so long: packets that are told to be torn.
+  /// All that arrives in so long: packets that are told to be partial.
   std::size_t wait(transport::TimeNs time_ns) {
     std::size_t told = 0;
     for (const transport::TimeNs until = now + time_ns; now < until; now += 1'000) {
@@ -249,17 +249,17 @@ TEST(UdpAssembly, AGapThatLastsIsToldOnce) {
   }
 }
 
-TEST(UdpAssembly, TheHeaderIsThatOfTheTornPacket) {
+TEST(UdpAssembly, TheHeaderIsThatOfThePartialChunk) {
   Timed it;
-  std::vector<std::vector<Fragment>> torn;
+  std::vector<std::vector<Fragment>> partial;
   for (int i = 0; i < 5; ++i) {
-    it.add(torn.emplace_back(it.next()), {0, 3});
+    it.add(partial.emplace_back(it.next()), {0, 3});
     it.add(it.next(), {0, 1, 2, 3, 4, 5, 6, 7});
   }
   std::size_t told = 0;
   it.assembly.on_all_added(
       it.now + Assembly::kPatienceNsMin, [&](std::span<const std::byte> header) {
-        EXPECT_EQ(std::count_if(torn.begin(), torn.end(),
+        EXPECT_EQ(std::count_if(partial.begin(), partial.end(),
                                 [&](const std::vector<Fragment>& packet) {
                                   return std::equal(header.begin(), header.end(),
                                                     packet[0].content.begin());

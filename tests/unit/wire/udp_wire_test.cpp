@@ -671,14 +671,14 @@ TEST_F(RelayedWires, WhatRemainsOfAPacketDoesNotGetIntoALaterOne) {
   EXPECT_EQ(collector.count, 3U);
   usleep(1'000);
   to_->receive(collector, 8);
-  EXPECT_EQ(collector.torn, std::vector<std::uint64_t>{1});  // Of 2 there is no header.
+  EXPECT_EQ(collector.partial, std::vector<std::uint64_t>{1});  // Of 2 there is no header.
   for (const std::uint64_t number : {4, 5, 6}) {
     ASSERT_EQ(collector.received.count(number), 1U) << number;
     testing::expect_equal(packet(number, 7'000), collector.received[number]);
   }
 }
 
-TEST_F(RelayedWires, ATornPacketIsToldByItsHeader) {
+TEST_F(RelayedWires, APartialChunkIsReportedByItsHeader) {
   ASSERT_NO_FATAL_FAILURE(open(/*receiver_joins=*/true));
   testing::Collector collector;
   for (std::uint64_t number = 1; number <= kFragments; ++number) {
@@ -690,8 +690,8 @@ TEST_F(RelayedWires, ATornPacketIsToldByItsHeader) {
     usleep(1'000);
     EXPECT_EQ(to_->receive(collector, 8), 0U);
   }
-  std::sort(collector.torn.begin(), collector.torn.end());
-  EXPECT_EQ(collector.torn, (std::vector<std::uint64_t>{2, 3, 4}));
+  std::sort(collector.partial.begin(), collector.partial.end());
+  EXPECT_EQ(collector.partial, (std::vector<std::uint64_t>{2, 3, 4}));
 }
 
 // A packet without its third fragment and the next one's first come joined, as long as one packet;
@@ -717,11 +717,11 @@ TEST_F(RelayedWires, JoinedPiecesOfTwoPacketsAreTheirOwn) {
     for (const std::uint64_t number : {1, 3}) {
       testing::expect_equal(packet(number, kBytes), collector.received[number]);
     }
-    for (int i = 0; i < 1'000 && collector.torn.empty(); ++i) {
+    for (int i = 0; i < 1'000 && collector.partial.empty(); ++i) {
       usleep(1'000);
       to_->receive(collector, 8);
     }
-    EXPECT_EQ(collector.torn, std::vector<std::uint64_t>{2});
+    EXPECT_EQ(collector.partial, std::vector<std::uint64_t>{2});
   }
 }
 

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The bytes of short sends, so that their callers need not wait for the peer's acknowledgement: a
-// send is done when it is known which receive it goes into, and the copy stays until the peer has
-// it. Not before: a message that nobody has asked for would have to be kept beyond the end of its
-// channel, and that it is too long for its receive would be said to nobody. Used under the engine's
-// lock; memory is taken by the first copy.
+// Buffers of eager sends: small messages that are copied, so that their callers need not wait for
+// the peer's acknowledgement. An eager send completes once it is known which receive it goes into;
+// the copy stays until the peer has acknowledged it. It does not complete earlier: a message
+// without a receive would have to outlive its channel, and nobody would hear that it is too long
+// for its receive. Used under the engine's lock; memory is taken by the first copy.
 #pragma once
 
 #include <array>
@@ -21,17 +21,17 @@ namespace tutti::net {
 
 struct Request;
 
-class Copies {
+class EagerBuffers {
  public:
-  static constexpr Bytes kBytesMax = 1024;  ///< Of one.
+  static constexpr Bytes kBytesMax = 1024;  ///< Of one buffer.
   static constexpr std::uint32_t kCount = 32;
 
   std::uint32_t used() const { return used_; }
   bool is_full() const { return used_ == kCount; }
-  /// Acknowledgements may be late: there is room for more meanwhile.
+  /// Acknowledgements may come late: there is room for more sends meanwhile.
   bool has_plenty() const { return used_ < kCount / 2; }
 
-  /// Not if it is full. `request`: who waits for it.
+  /// Copies the bytes into a free buffer; not to be called if is_full(). `request`: the send.
   std::uint32_t take(const std::byte* data, Bytes bytes, Request* request) {
     if (bytes_ == nullptr) {
       bytes_ = std::make_unique<std::byte[]>(kCount * kBytesMax);
@@ -47,7 +47,7 @@ class Copies {
     return copy;
   }
   const std::byte* data(std::uint32_t copy) const { return bytes_.get() + copy * kBytesMax; }
-  /// Who waits for it, from now on nobody. Null: nobody has.
+  /// The send that has not completed yet, which does now. Null: it has.
   Request* release(std::uint32_t copy) { return std::exchange(requests_[copy], nullptr); }
   void give_back(std::uint32_t copy) { free_[--used_] = copy; }
 
