@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A Channel on a lane, or on several lanes of as many engines: a pool of requests, and what their
-// ends mean.
+// A Channel on a sub-connection, or on several sub-connections of as many engines: a pool of
+// requests, and what their ends mean.
 #pragma once
 
 #include <memory>
@@ -14,15 +14,15 @@
 
 namespace tutti::net {
 
-class LaneChannel : public Channel {
+class ConnectionChannel : public Channel {
  public:
-  /// `bundle`: of several lanes; `lane` is the first. Null: that is all.
-  explicit LaneChannel(Lane* lane, std::shared_ptr<Bundle> bundle = nullptr);
-  ~LaneChannel() override;
+  /// `split`: of several sub-connections; `sub` is the first. Null: that is all.
+  explicit ConnectionChannel(SubConnection* sub, std::shared_ptr<SplitConnection> split = nullptr);
+  ~ConnectionChannel() override;
 
   Result<Request*> send(transport::Tag tag, const void* data, Bytes bytes) override;
   Result<Request*> receive(std::span<const transport::ReceivePart> parts) override;
-  std::string peer() const override { return lane_->who; }
+  std::string peer() const override { return sub_->who; }
 
   bool test(Request* request, Completion* completion);
 
@@ -36,14 +36,14 @@ class LaneChannel : public Channel {
   /// False: too many receives before them are open.
   bool can_share(std::size_t parts) const;
   void share(Request& request, std::span<const transport::ReceivePart> parts);
-  /// No other lane begins to touch it any more. How many of its parts some have touched.
+  /// No other sub-connection begins to touch it any more. How many of its parts some have touched.
   std::uint32_t unshare(const Request& request);
   void give_back(Request* request);
   void help(const Request& request);
   bool is_split(const Request& request) const;
 
-  Lane* lane_;
-  std::shared_ptr<Bundle> bundle_;
+  SubConnection* sub_;
+  std::shared_ptr<SplitConnection> split_;
   std::uint64_t next_slot_ = transport::ConnectionOptions().first_number;
   std::vector<Request> requests_;
   Request* free_ = nullptr;

@@ -95,7 +95,7 @@ Engine::Engine(std::unique_ptr<wire::Wire> wire, const EngineOptions& options)
       capabilities_(wire_->capabilities()),
       endpoint_({.connections = options.connections},
                 std::max(capabilities_.ps_per_byte / capabilities_.rails, 1U), options.trace),
-      lane_of_(options.connections) {}
+      sub_of_(options.connections) {}
 
 void Engine::stop() {
   stop_ = true;
@@ -107,10 +107,10 @@ void Engine::stop() {
 
 Engine::~Engine() {
   stop();
-  for (const std::unique_ptr<Lane>& lane : lanes_) {
-    if (lane->control >= 0) {
-      remove_fork_closed_fd(lane->control);
-      close(lane->control);
+  for (const std::unique_ptr<SubConnection>& sub : subs_) {
+    if (sub->control >= 0) {
+      remove_fork_closed_fd(sub->control);
+      close(sub->control);
     }
   }
   for (const int descriptor : {wake_fd_, controls_}) {
@@ -132,21 +132,22 @@ Status Engine::start() {
   return bind_thread(thread_, options_.processors);
 }
 
-Result<Lane*> Engine::attach(const transport::ConnectionOptions& options, const Peer& peer,
-                             int control, const std::shared_ptr<Bundle>& bundle) {
+Result<SubConnection*> Engine::attach(const transport::ConnectionOptions& options, const Peer& peer,
+                                      int control, const std::shared_ptr<SplitConnection>& split) {
   const CallerLock lock(mutex_, wanted_);
   TUTTI_ASSIGN_OR_RETURN(const std::uint64_t wire_peer,
                          wire_->add_peer(peer.address, peer.traffic_class));
-  auto lane = std::make_unique<Lane>();
-  lane->engine = this;
-  lane->who = peer.who;
-  lane->wire_peer = wire_peer;
-  lane->peer_device = peer.device;
-  lane->bundle = bundle;
-  lane->index = bundle == nullptr ? 0 : bundle->index_of(this);
-  lane->receives = options.receives;
-  // Before the connection: one that is aborted at once would end with an event of no lane.
-  const Status watched = control < 0 ? Status() : watch_control(*lane, control);
+  auto sub = std::make_unique<SubConnection>();
+  sub->engine = this;
+  sub->who = peer.who;
+  sub->wire_peer = wire_peer;
+  sub->peer_device = peer.device;
+  sub->split = split;
+  sub->index = split == nullptr ? 0 : split->index_of(this);
+  sub->receives = options.receives;
+  // Before the connection: one that is aborted at once would end with an event of no
+  // sub-connection.
+  const Status watched = control < 0 ? Status() : watch_control(*sub, control);
   if (!watched.ok()) {
     wire_->remove_peer(wire_peer);
     return watched;
@@ -162,39 +163,39 @@ Result<Lane*> Engine::attach(const transport::ConnectionOptions& options, const 
     wire_->remove_peer(wire_peer);
     return connection.status();
   }
-  lane->connection = *connection;
-  watch_lane(*lane, options);
-  lane_of_[connection->index] = lane.get();
-  ++lanes_in_use_;
+  sub->connection = *connection;
+  watch_sub(*sub, options);
+  sub_of_[connection->index] = sub.get();
+  ++subs_in_use_;
   options_.dead_peers->remove(peer.device);
-  Lane* const attached = lane.get();
-  lanes_.push_back(std::move(lane));
-  if (bundle != nullptr) {
-    bundle->lanes[attached->index] = attached;
-    look_after(*bundle);
+  SubConnection* const attached = sub.get();
+  subs_.push_back(std::move(sub));
+  if (split != nullptr) {
+    split->subs[attached->index] = attached;
+    look_after(*split);
   }
   wake(Sleep::kDeep);
   return attached;
 }
 
-Status Engine::watch_control(Lane& lane, int control) {
+Status Engine::watch_control(SubConnection& sub, int control) {
   TUTTI_RETURN_IF_ERROR(add_fork_closed_fd(control));
   epoll_event interest{};
   interest.events = EPOLLIN | EPOLLRDHUP;
-  interest.data.ptr = &lane;
+  interest.data.ptr = &sub;
   if (epoll_ctl(controls_, EPOLL_CTL_ADD, control, &interest) != 0) {
     const std::string why = std::strerror(errno);
     remove_fork_closed_fd(control);
     return Status(ErrorCode::kUnavailable, "net: cannot watch the peer's connection: " + why);
   }
-  lane.control = control;
+  sub.control = control;
   return {};
 }
 
-Status Engine::adopt(Lane* lane, int control) {
+Status Engine::adopt(SubConnection* sub, int control) {
   const CallerLock lock(mutex_, wanted_);
-  TUTTI_RETURN_IF_ERROR(watch_control(*lane, control));
-  const std::string silent = wire_->reach(lane->wire_peer).silent;
+  TUTTI_RETURN_IF_ERROR(watch_control(*sub, control));
+  const std::string silent = wire_->reach(sub->wire_peer).silent;
   if (!silent.empty() && options_.fallbacks != nullptr) {
     options_.fallbacks->add(options_.device, "rails on which no UDP datagram arrives: " + silent,
                             "let UDP pass there, or name the other interfaces alone");
@@ -203,51 +204,51 @@ Status Engine::adopt(Lane* lane, int control) {
   return {};
 }
 
-wire::Reach Engine::reach(Lane* lane) {
+wire::Reach Engine::reach(SubConnection* sub) {
   const CallerLock lock(mutex_, wanted_);
   // What has arrived counts, however long the engine's thread has had no processor.
   if (work()) {
     has_more_ = true;
     wake(Sleep::kDeep);
   }
-  return wire_->reach(lane->wire_peer);
+  return wire_->reach(sub->wire_peer);
 }
 
-wire::Ends Engine::ends(Lane* lane) {
+wire::Ends Engine::ends(SubConnection* sub) {
   const CallerLock lock(mutex_, wanted_);
-  return wire_->ends(lane->wire_peer);
+  return wire_->ends(sub->wire_peer);
 }
 
-void Engine::detach(Lane* lane, bool aborts) {
+void Engine::detach(SubConnection* sub, bool aborts) {
   const CallerLock lock(mutex_, wanted_);
   take_posted();
-  lane->is_detached = true;
-  if (!lane->has_ended) {
-    if (aborts || lane->open_requests > 0 || is_close_needless(*lane)) {
-      break_off(*lane);
+  sub->is_detached = true;
+  if (!sub->has_ended) {
+    if (aborts || sub->open_requests > 0 || is_close_needless(*sub)) {
+      break_off(*sub);
     } else {
       // The TCP connection's end is in order from now on.
-      if (lane->control >= 0) {
-        (void)::send(lane->control, &kCloseByte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (sub->control >= 0) {
+        (void)::send(sub->control, &kCloseByte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
       }
       drop_blocked_data();
       const bool has_peer_closed =
-          lane->bundle == nullptr ? lane->has_peer_closed : lane->bundle->has_peer_closed.load();
-      if (lane->receives && !has_peer_closed) {
-        lane->close_ns = now_ns() + kCloseLingerNs;
+          sub->split == nullptr ? sub->has_peer_closed : sub->split->has_peer_closed.load();
+      if (sub->receives && !has_peer_closed) {
+        sub->close_ns = now_ns() + kCloseLingerNs;
       } else {
-        (void)endpoint_.close(now_ns(), lane->connection);
+        (void)endpoint_.close(now_ns(), sub->connection);
       }
-      if (lane->is_peer_dead) {
-        lane->break_off_ns = now_ns() + kDeadPeerLingerNs;
+      if (sub->is_peer_dead) {
+        sub->break_off_ns = now_ns() + kDeadPeerLingerNs;
       }
     }
   }
   work();
   has_more_ = true;
-  if (lane->has_ended && lane->forget_ns == kNever) {
-    lane->forget_ns = now_ns() + kForgetNs;
-    --lanes_in_use_;
+  if (sub->has_ended && sub->forget_ns == kNever) {
+    sub->forget_ns = now_ns() + kForgetNs;
+    --subs_in_use_;
   }
   wake(Sleep::kDeep);
 }
@@ -259,7 +260,7 @@ void Engine::post(Request* request) {
   ++open_requests_;
   {
     const std::lock_guard lock(inbox_mutex_);
-    inbox_.push_back({request->lane, request});
+    inbox_.push_back({request->sub, request});
     ++posted_;
   }
   // The advert of a receive can wait for what its caller does next: a send, or a test.
@@ -314,10 +315,9 @@ void Engine::answer_all() {
 std::string Engine::awaited() {
   const CallerLock lock(mutex_, wanted_);
   std::string text;
-  for (const std::unique_ptr<Lane>& lane : lanes_) {
-    if (!lane->has_ended) {
-      text +=
-          (text.empty() ? "" : "; ") + lane->who + (lane->receives ? ", receiving" : ", sending");
+  for (const std::unique_ptr<SubConnection>& sub : subs_) {
+    if (!sub->has_ended) {
+      text += (text.empty() ? "" : "; ") + sub->who + (sub->receives ? ", receiving" : ", sending");
     }
   }
   return text;
@@ -410,8 +410,8 @@ void Engine::sleep() {
     if (is_blocked_) {
       until_ns = std::min(until_ns, now + kBlockedNs);
     }
-    for (const std::unique_ptr<Lane>& lane : lanes_) {
-      until_ns = std::min({until_ns, lane->forget_ns, lane->close_ns, lane->break_off_ns});
+    for (const std::unique_ptr<SubConnection>& sub : subs_) {
+      until_ns = std::min({until_ns, sub->forget_ns, sub->close_ns, sub->break_off_ns});
     }
   }
   pollfd descriptors[] = {
@@ -495,7 +495,7 @@ bool Engine::take_posted() {
   // Who posts a receive often posts a send next, which is not to wait while the advert leaves.
   hold_ns_ = taken_.empty() ? 0 : now_ns() + kHoldNs;
   for (const Post& post : taken_) {
-    Lane& lane = *post.lane;
+    SubConnection& sub = *post.sub;
     if (post.request == nullptr || post.request->is_send) {
       hold_ns_ = 0;
       // A long one would keep waiting what has arrived, and gains nothing by coming first.
@@ -503,12 +503,12 @@ bool Engine::take_posted() {
           has_new_send_ || (post.request != nullptr && post.request->send.bytes <= kShortBytes);
     }
     if (post.request == nullptr) {
-      (void)endpoint_.expect(now_ns(), lane.connection, post.slot);
+      (void)endpoint_.expect(now_ns(), sub.connection, post.slot);
       continue;
     }
-    std::deque<Post>& waiting = post.request->is_send ? lane.waiting_sends : lane.waiting_receives;
-    ++lane.open_requests;
-    if (lane.index == 0) {
+    std::deque<Post>& waiting = post.request->is_send ? sub.waiting_sends : sub.waiting_receives;
+    ++sub.open_requests;
+    if (sub.index == 0) {
       post.request->is_accepted = true;
     }
     if (!waiting.empty() || !post_now(post)) {
@@ -516,8 +516,8 @@ bool Engine::take_posted() {
     }
   }
   taken_.clear();
-  for (const std::shared_ptr<Bundle>& bundle : taken_news_) {
-    look_after(*bundle);
+  for (const std::shared_ptr<SplitConnection>& split : taken_news_) {
+    look_after(*split);
   }
   taken_news_.clear();
   return true;
@@ -525,79 +525,79 @@ bool Engine::take_posted() {
 
 /// False: there is no room for it now.
 bool Engine::post_now(const Post& post) {
-  Lane& lane = *post.lane;
+  SubConnection& sub = *post.sub;
   Request* const request = post.request;
-  if (lane.has_ended || lane.is_peer_gone) {
-    finish(lane, request, lane.outcome == Outcome::kOk ? Outcome::kClosed : lane.outcome, 0);
+  if (sub.has_ended || sub.is_peer_gone) {
+    finish(sub, request, sub.outcome == Outcome::kOk ? Outcome::kClosed : sub.outcome, 0);
     return true;
   }
   const TimeNs now = now_ns();
-  // Of several lanes, the others may be closed while this one still has eager sends.
-  const bool is_eager = request->is_send && lane.bundle == nullptr && !lane.eager.is_full() &&
+  // Of several sub-connections, the others may be closed while this one still has eager sends.
+  const bool is_eager = request->is_send && sub.split == nullptr && !sub.eager.is_full() &&
                         options_.eager_bytes_max > 0 &&
                         request->send.bytes <= options_.eager_bytes_max;
   const auto send_part = [&] {
-    if (lane.bundle == nullptr) {
-      return is_eager ? eager_send(lane, request) : request->send;
+    if (sub.split == nullptr) {
+      return is_eager ? eager_send(sub, request) : request->send;
     }
-    const transport::Split& split = lane.bundle->split;
-    return lane.index == 0 ? split.first_part(request->send)
-                           : split.other_part(request->send, lane.index, post.slot);
+    const transport::SplitLayout& layout = sub.split->layout;
+    return sub.index == 0 ? layout.first_part(request->send)
+                          : layout.other_part(request->send, sub.index, post.slot);
   };
   Status status;
   if (request->is_send) {
     const transport::SendRequest send = send_part();
-    status = endpoint_.post_send(now, lane.connection, send);
+    status = endpoint_.post_send(now, sub.connection, send);
     if (is_eager && !status.ok()) {
-      lane.eager.give_back(static_cast<std::uint32_t>(send.context / kEagerUnit));
+      sub.eager.give_back(static_cast<std::uint32_t>(send.context / kEagerUnit));
       --eager_sends_;
     }
   } else {
-    status = endpoint_.post_receive(now, lane.connection, request->receive);
+    status = endpoint_.post_receive(now, sub.connection, request->receive);
   }
   if (status.code() == ErrorCode::kTimeout) {
     return false;
   }
   if (!status.ok()) {
     const bool is_too_long = status.code() == ErrorCode::kInvalidArgument;
-    finish(lane, request, is_too_long ? Outcome::kTruncated : Outcome::kClosed, 0);
+    finish(sub, request, is_too_long ? Outcome::kTruncated : Outcome::kClosed, 0);
   }
   return true;
 }
 
 /// The send of a copy of the request's bytes.
-transport::SendRequest Engine::eager_send(Lane& lane, Request* request) {
+transport::SendRequest Engine::eager_send(SubConnection& sub, Request* request) {
   transport::SendRequest send = request->send;
-  send.is_patient = lane.eager.has_plenty();
-  const std::uint32_t copy = lane.eager.take(send.data, send.bytes, request);
+  send.is_patient = sub.eager.has_plenty();
+  const std::uint32_t copy = sub.eager.take(send.data, send.bytes, request);
   ++eager_sends_;
-  send.data = lane.eager.data(copy);
+  send.data = sub.eager.data(copy);
   send.context = copy * kEagerUnit + kEagerPart;
   send.tells_match = true;
   return send;
 }
 
-void Engine::take_eager_event(Lane& lane, const transport::Event& event) {
+void Engine::take_eager_event(SubConnection& sub, const transport::Event& event) {
   const auto copy = static_cast<std::uint32_t>(event.context / kEagerUnit);
-  Request* const request = lane.eager.release(copy);
+  Request* const request = sub.eager.release(copy);
   if (request != nullptr) {
     const bool is_matched = event.kind == transport::EventKind::kSendMatched;
     const Bytes bytes = is_matched ? request->send.bytes : event.part_bytes[0];
     request->bytes[0].store(bytes, std::memory_order_relaxed);
     request->parts = 1;
-    answer(lane, request, event.outcome, bytes);
+    answer(sub, request, event.outcome, bytes);
     has_answer_ = true;
   }
   if (event.kind == transport::EventKind::kSendDone) {
-    drop_blocked_of({lane.eager.data(copy), EagerBuffers::kBytesMax});
-    lane.eager.give_back(copy);
+    drop_blocked_of({sub.eager.data(copy), EagerBuffers::kBytesMax});
+    sub.eager.give_back(copy);
     --eager_sends_;
-    post_waiting(lane);
+    post_waiting(sub);
   }
 }
 
-void Engine::post_waiting(Lane& lane) {
-  for (std::deque<Post>* waiting : {&lane.waiting_receives, &lane.waiting_sends}) {
+void Engine::post_waiting(SubConnection& sub) {
+  for (std::deque<Post>* waiting : {&sub.waiting_receives, &sub.waiting_sends}) {
     while (!waiting->empty() && post_now(waiting->front())) {
       waiting->pop_front();
     }
@@ -705,100 +705,100 @@ bool Engine::take_events() {
   transport::Event event;
   while (endpoint_.poll_event(&event)) {
     did = true;
-    Lane& lane = *lane_of_[event.connection.index];
+    SubConnection& sub = *sub_of_[event.connection.index];
     if (event.kind == transport::EventKind::kConnectionDone) {
-      end(lane, event.outcome);
+      end(sub, event.outcome);
       continue;
     }
     const std::uint64_t first_part = event.context & kPartMask;
     if (event.kind != transport::EventKind::kReceiveDone && first_part == kEagerPart) {
-      take_eager_event(lane, event);
+      take_eager_event(sub, event);
       continue;
     }
     auto* const request = reinterpret_cast<Request*>(event.context & ~kPartMask);
     if (event.kind == transport::EventKind::kSendMatched) {
-      share_out(lane, request, event.slot);
+      share_out(sub, request, event.slot);
       continue;
     }
     Bytes bytes = 0;
     for (std::size_t i = 0; i < event.part_count; ++i) {
       bytes += event.part_bytes[i];
       std::atomic<Bytes>& sum = request->bytes[first_part + i];
-      if (lane.bundle == nullptr) {
+      if (sub.split == nullptr) {
         sum.store(event.part_bytes[i], std::memory_order_relaxed);
       } else {
         sum.fetch_add(event.part_bytes[i], std::memory_order_relaxed);
       }
     }
-    if (lane.index == 0) {
+    if (sub.index == 0) {
       request->parts = event.part_count;
       if (!request->is_send) {
-        count_others(lane, request, event);
+        count_others(sub, request, event);
       }
     }
-    finish(lane, request, event.outcome, bytes);
-    post_waiting(lane);
+    finish(sub, request, event.outcome, bytes);
+    post_waiting(sub);
   }
   return did;
 }
 
-/// A lane's part of a request, which is all of most.
-void Engine::finish(Lane& lane, Request* request, Outcome outcome, Bytes bytes) {
+/// A sub-connection's part of a request, which is all of most.
+void Engine::finish(SubConnection& sub, Request* request, Outcome outcome, Bytes bytes) {
   if (request->is_send) {
     drop_blocked_of({request->send.data, request->send.bytes});  // It is the caller's again.
   }
-  has_finished_ = has_finished_ || lane.index == 0;
-  const bool fails_with_lane = outcome == Outcome::kAborted || outcome == Outcome::kReset ||
-                               outcome == Outcome::kUnreachable;
-  if (fails_with_lane && lane.bundle == nullptr && !lane.is_over) {
-    lane.outcome = outcome;
-    lane.is_over = true;
+  has_finished_ = has_finished_ || sub.index == 0;
+  const bool fails_with_connection = outcome == Outcome::kAborted || outcome == Outcome::kReset ||
+                                     outcome == Outcome::kUnreachable;
+  if (fails_with_connection && sub.split == nullptr && !sub.is_over) {
+    sub.outcome = outcome;
+    sub.is_over = true;
   }
-  answer(lane, request, outcome, bytes);
+  answer(sub, request, outcome, bytes);
 }
 
-/// A lane's part of a request is the caller's again.
-void Engine::answer(Lane& lane, Request* request, Outcome outcome, Bytes bytes) {
+/// A sub-connection's part of a request is the caller's again.
+void Engine::answer(SubConnection& sub, Request* request, Outcome outcome, Bytes bytes) {
   if (options_.trace != nullptr) [[unlikely]] {
-    trace_end(lane, *request, outcome, bytes);
+    trace_end(sub, *request, outcome, bytes);
   }
-  // Lanes beside the first are not asked to receive.
-  if (request->is_send || lane.index == 0) {
-    --lane.open_requests;
+  // Sub-connections beside the first are not asked to receive.
+  if (request->is_send || sub.index == 0) {
+    --sub.open_requests;
     --open_requests_;
   }
-  settle(lane, request, outcome);
+  settle(sub, request, outcome);
 }
 
-void Engine::end(Lane& lane, Outcome outcome) {
-  add(totals_, endpoint_.counters(lane.connection));
-  lane.is_counted = true;
-  if (!lane.is_over) {
-    lane.outcome = outcome;
+void Engine::end(SubConnection& sub, Outcome outcome) {
+  add(totals_, endpoint_.counters(sub.connection));
+  sub.is_counted = true;
+  if (!sub.is_over) {
+    sub.outcome = outcome;
   }
-  lane.has_ended = true;
-  lane.is_over = true;
-  show(lane, now_ns());
-  for (std::deque<Post>* waiting : {&lane.waiting_receives, &lane.waiting_sends}) {
+  sub.has_ended = true;
+  sub.is_over = true;
+  show(sub, now_ns());
+  for (std::deque<Post>* waiting : {&sub.waiting_receives, &sub.waiting_sends}) {
     for (const Post& post : *waiting) {
-      finish(lane, post.request, outcome == Outcome::kOk ? Outcome::kClosed : outcome, 0);
+      finish(sub, post.request, outcome == Outcome::kOk ? Outcome::kClosed : outcome, 0);
     }
     waiting->clear();
   }
-  note_end(lane);
+  note_end(sub);
   if (outcome == Outcome::kUnreachable) {
     // What is left to finish with it never will be, and the program may wait for that to leave.
-    options_.dead_peers->add(lane.peer_device);
+    options_.dead_peers->add(sub.peer_device);
   }
-  if (lane.is_detached && lane.forget_ns == kNever) {
-    lane.forget_ns = now_ns() + kForgetNs;
-    --lanes_in_use_;
+  if (sub.is_detached && sub.forget_ns == kNever) {
+    sub.forget_ns = now_ns() + kForgetNs;
+    --subs_in_use_;
   }
 }
 
-void Engine::break_off(Lane& lane) {
+void Engine::break_off(SubConnection& sub) {
   drop_blocked_data();
-  (void)endpoint_.abort(now_ns(), lane.connection);
+  (void)endpoint_.abort(now_ns(), sub.connection);
   take_events();
 }
 
@@ -830,8 +830,8 @@ void Engine::drop_blocked_data() {
 
 /// Of a channel that is closed here: the peer has closed it, too, and what is on its way is not
 /// waited for, or its engine has forgotten it, and nobody is there to answer.
-bool Engine::is_close_needless(const Lane& lane) {
-  return lane.has_peer_closed && (lane.eager.used() > 0 || lane.is_peer_disconnected);
+bool Engine::is_close_needless(const SubConnection& sub) {
+  return sub.has_peer_closed && (sub.eager.used() > 0 || sub.is_peer_disconnected);
 }
 
 /// A peer is gone: its last acknowledgements may lie in the socket.
@@ -844,10 +844,10 @@ void Engine::take_what_is_left() {
 /// What this engine or another one has found.
 void Engine::apply_dead_peers(TimeNs now) {
   dead_peers_version_ = options_.dead_peers->version();
-  for (const auto& lane : lanes_) {
-    lane->is_peer_dead = options_.dead_peers->contains(lane->peer_device);
-    if (lane->is_peer_dead && lane->is_detached && lane->break_off_ns == kNever) {
-      lane->break_off_ns = now + kDeadPeerLingerNs;
+  for (const auto& sub : subs_) {
+    sub->is_peer_dead = options_.dead_peers->contains(sub->peer_device);
+    if (sub->is_peer_dead && sub->is_detached && sub->break_off_ns == kNever) {
+      sub->break_off_ns = now + kDeadPeerLingerNs;
     }
   }
 }
@@ -856,73 +856,73 @@ void Engine::look_after_peers(TimeNs now) {
   epoll_event events[16];
   const int count = epoll_wait(controls_, events, 16, 0);
   for (int i = 0; i < count; ++i) {
-    Lane& lane = *static_cast<Lane*>(events[i].data.ptr);
+    SubConnection& sub = *static_cast<SubConnection*>(events[i].data.ptr);
     char byte = 0;
-    const ssize_t got = recv(lane.control, &byte, 1, MSG_DONTWAIT);
+    const ssize_t got = recv(sub.control, &byte, 1, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
       continue;
     }
     // What comes after a farewell is the end.
-    lane.is_peer_disconnected = lane.has_peer_closed || got != 1 || byte != kCloseByte;
-    lane.has_peer_closed = lane.has_peer_closed || !lane.is_peer_disconnected;
-    if (lane.is_peer_disconnected) {
-      if (!lane.has_ended && (!lane.has_peer_closed || lane.is_detached)) {
+    sub.is_peer_disconnected = sub.has_peer_closed || got != 1 || byte != kCloseByte;
+    sub.has_peer_closed = sub.has_peer_closed || !sub.is_peer_disconnected;
+    if (sub.is_peer_disconnected) {
+      if (!sub.has_ended && (!sub.has_peer_closed || sub.is_detached)) {
         take_what_is_left();
       }
-      epoll_ctl(controls_, EPOLL_CTL_DEL, lane.control, nullptr);
+      epoll_ctl(controls_, EPOLL_CTL_DEL, sub.control, nullptr);
     }
-    if (!lane.has_peer_closed && !lane.has_ended) {
-      lane.is_peer_gone = true;
-      break_off(lane);
-    } else if (lane.is_detached && is_close_needless(lane) && !lane.has_ended) {
-      break_off(lane);
-    } else if (lane.close_ns != kNever) {
-      lane.close_ns = now;
+    if (!sub.has_peer_closed && !sub.has_ended) {
+      sub.is_peer_gone = true;
+      break_off(sub);
+    } else if (sub.is_detached && is_close_needless(sub) && !sub.has_ended) {
+      break_off(sub);
+    } else if (sub.close_ns != kNever) {
+      sub.close_ns = now;
     }
-    if (lane.bundle != nullptr) {
-      tell_of_peer(lane);
+    if (sub.split != nullptr) {
+      tell_of_peer(sub);
     }
   }
   forget_old(now);
 }
 
 void Engine::forget_old(TimeNs now) {
-  for (std::size_t i = 0; i < lanes_.size();) {
-    Lane& lane = *lanes_[i];
-    if (lane.break_off_ns <= now) {
-      lane.break_off_ns = kNever;
-      if (!lane.has_ended) {
-        break_off(lane);
+  for (std::size_t i = 0; i < subs_.size();) {
+    SubConnection& sub = *subs_[i];
+    if (sub.break_off_ns <= now) {
+      sub.break_off_ns = kNever;
+      if (!sub.has_ended) {
+        break_off(sub);
       }
     }
-    if (lane.close_ns <= now) {
-      lane.close_ns = kNever;
-      if (!lane.has_ended) {
-        (void)endpoint_.close(now, lane.connection);
+    if (sub.close_ns <= now) {
+      sub.close_ns = kNever;
+      if (!sub.has_ended) {
+        (void)endpoint_.close(now, sub.connection);
       }
     }
-    if (lane.forget_ns > now) {
+    if (sub.forget_ns > now) {
       ++i;
       continue;
     }
     // A child that another library forked past our handler may hold the connection open: the peer
     // is to see its end all the same, and nobody is to be told of it here.
-    if (lane.control >= 0) {
-      epoll_ctl(controls_, EPOLL_CTL_DEL, lane.control, nullptr);
-      shutdown(lane.control, SHUT_RDWR);
-      remove_fork_closed_fd(lane.control);
-      close(lane.control);
+    if (sub.control >= 0) {
+      epoll_ctl(controls_, EPOLL_CTL_DEL, sub.control, nullptr);
+      shutdown(sub.control, SHUT_RDWR);
+      remove_fork_closed_fd(sub.control);
+      close(sub.control);
     }
-    if (lane.bundle != nullptr) {
-      lane.bundle->lanes[lane.index] = nullptr;
+    if (sub.split != nullptr) {
+      sub.split->subs[sub.index] = nullptr;
     }
-    wire_->remove_peer(lane.wire_peer);
-    unwatch_lane(lane);
-    if (lane_of_[lane.connection.index] == &lane) {
-      lane_of_[lane.connection.index] = nullptr;
+    wire_->remove_peer(sub.wire_peer);
+    unwatch_sub(sub);
+    if (sub_of_[sub.connection.index] == &sub) {
+      sub_of_[sub.connection.index] = nullptr;
     }
-    lanes_[i] = std::move(lanes_.back());
-    lanes_.pop_back();
+    subs_[i] = std::move(subs_.back());
+    subs_.pop_back();
   }
 }
 

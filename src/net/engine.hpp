@@ -27,11 +27,11 @@
 #include <thread>
 #include <vector>
 
-#include "net/bundle.hpp"
 #include "net/dead_peers.hpp"
 #include "net/eager_buffers.hpp"
 #include "net/fallbacks.hpp"
 #include "net/network.hpp"
+#include "net/split_connection.hpp"
 #include "net/statistics.hpp"
 #include "net/trace.hpp"
 #include "net/wake_event.hpp"
@@ -42,23 +42,23 @@ namespace tutti::net {
 
 class Engine;
 
-/// What somebody wants of a lane.
+/// What somebody wants of a sub-connection.
 struct Post {
-  Lane* lane = nullptr;
+  SubConnection* sub = nullptr;
   Request* request = nullptr;               ///< Null: data of `slot` is to come.
   std::uint64_t slot = transport::kNoSlot;  ///< Of a send, if it is known.
 };
 
 /// An engine's side of one channel. Fields without a word are the engine's, under its lock.
-struct Lane {
+struct SubConnection {
   Engine* engine = nullptr;
   std::string who;  ///< The peer, for messages. Constant.
   transport::ConnectionHandle connection;
   std::uint64_t wire_peer = 0;
-  std::uint64_t peer_device = 0;   ///< Handshake::device.
-  std::shared_ptr<Bundle> bundle;  ///< Of a channel of several; null: this is the only one.
-  std::uint32_t index = 0;         ///< In the bundle.
-  /// TCP connection, of lane 0: its end without a farewell is the end of the peer.
+  std::uint64_t peer_device = 0;           ///< Handshake::device.
+  std::shared_ptr<SplitConnection> split;  ///< Of a channel of several; null: this is the only one.
+  std::uint32_t index = 0;                 ///< In the split connection.
+  /// TCP connection, of sub-connection 0: its end without a farewell is the end of the peer.
   int control = -1;
   std::deque<Post> waiting_sends;     ///< For which the transport has no room yet.
   std::deque<Post> waiting_receives;  ///< Same.
@@ -87,18 +87,19 @@ struct Lane {
 };
 
 struct Request {
-  /// Of `open_parts`: lane 0's. Only with it is known how many others there are.
+  /// Of `open_parts`: sub-connection 0's. Only with it is known how many others there are.
   static constexpr std::int32_t kFirstPart = 1 << 16;
 
-  Lane* lane = nullptr;  ///< Lane 0.
+  SubConnection* sub = nullptr;  ///< Sub-connection 0.
   bool is_send = false;
   transport::TimeNs posted_ns = 0;    ///< If there is a trace.
   transport::SendRequest send;        ///< The whole message.
-  transport::ReceiveRequest receive;  ///< Lane 0's part.
+  transport::ReceiveRequest receive;  ///< Sub-connection 0's part.
   std::uint64_t first_slot = 0;       ///< Of a receive: the number of its first part's advert.
   std::atomic<std::int32_t> open_parts = kFirstPart;
-  std::atomic<bool> is_accepted = false;  ///< By lane 0's engine.
-  std::uint32_t others = 0;  ///< Lane 0's engine: parts of a send that other lanes have got.
+  std::atomic<bool> is_accepted = false;  ///< By sub-connection 0's engine.
+  std::uint32_t others =
+      0;  ///< Sub-connection 0's engine: parts of a send that other sub-connections have got.
   // Written by the engines before `is_done`.
   transport::Outcome outcome = transport::Outcome::kOk;
   bool is_peer_gone = false;
@@ -110,7 +111,7 @@ struct Request {
   Request* next_free = nullptr;
 };
 
-/// The other end of a lane.
+/// The other end of a sub-connection.
 struct Peer {
   wire::WireAddress address;  ///< Of its engine.
   std::uint64_t device = 0;   ///< Handshake::device.
@@ -146,14 +147,14 @@ struct EngineOptions {
 class Engine : private wire::Arrivals {
  public:
   Engine(std::unique_ptr<wire::Wire> wire, const EngineOptions& options);
-  /// stop(). All lanes are detached by then.
+  /// stop(). All sub-connections are detached by then.
   ~Engine() override;
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
   /// Starts the thread. Errors: the system gives none.
   Status start();
-  /// Joins it. Engines that share bundles are all stopped before one of them goes.
+  /// Joins it. Engines that share split connections are all stopped before one of them goes.
   void stop();
 
   const wire::WireAddress& address() const { return address_; }
@@ -162,24 +163,26 @@ class Engine : private wire::Arrivals {
   std::uint64_t device_id() const { return options_.device_id; }
   std::uint32_t next_id() { return next_id_.fetch_add(1); }
   /// Nothing is left to finish for anybody.
-  bool is_quiet() const { return lanes_in_use_.load() == 0; }
+  bool is_quiet() const { return subs_in_use_.load() == 0; }
   /// Eager sends are completed whose bytes the peer has not acknowledged.
   bool has_eager_sends() const { return eager_sends_.load() > 0; }
 
-  /// Takes `control` over if it succeeds; -1: there is none yet (adopt). `bundle`: of several
-  /// lanes, attached last to first; then only lane 0 has a control.
-  Result<Lane*> attach(const transport::ConnectionOptions& options, const Peer& peer, int control,
-                       const std::shared_ptr<Bundle>& bundle = nullptr);
+  /// Takes `control` over if it succeeds; -1: there is none yet (adopt). `split`: of several
+  /// sub-connections, attached last to first; then only sub-connection 0 has a control.
+  Result<SubConnection*> attach(const transport::ConnectionOptions& options, const Peer& peer,
+                                int control,
+                                const std::shared_ptr<SplitConnection>& split = nullptr);
   /// Same, later; the way there is known then, and what of it is missing is told.
-  Status adopt(Lane* lane, int control);
-  /// What is known of the way to the lane's peer and back, and whose it is.
-  wire::Reach reach(Lane* lane);
-  wire::Ends ends(Lane* lane);
-  /// When it returns no request of the lane is open and it touches no buffer any more. Without
-  /// open requests, here or (`aborts`) on other lanes, the connection is closed in order,
-  /// afterwards; else it is aborted now. Of several lanes, lane 0 is the first, and the channel
-  /// has closed what it shares (SharedReceives): until the close, the others still take in packets.
-  void detach(Lane* lane, bool aborts = false);
+  Status adopt(SubConnection* sub, int control);
+  /// What is known of the way to the sub-connection's peer and back, and whose it is.
+  wire::Reach reach(SubConnection* sub);
+  wire::Ends ends(SubConnection* sub);
+  /// When it returns no request of the sub-connection is open and it touches no buffer any more.
+  /// Without open requests, here or (`aborts`) on other sub-connections, the connection is closed
+  /// in order, afterwards; else it is aborted now. Of several sub-connections, sub-connection 0 is
+  /// the first, and the channel has closed what it shares (SharedReceives): until the close, the
+  /// others still take in packets.
+  void detach(SubConnection* sub, bool aborts = false);
 
   /// Any thread. The request is filled in but for the results.
   void post(Request* request);
@@ -213,7 +216,7 @@ class Engine : private wire::Arrivals {
   std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes) override;
   void arrived(const transport::Arrival& arrival) override;
 
-  Status watch_control(Lane& lane, int control);
+  Status watch_control(SubConnection& sub, int control);
   void run();
   bool is_helped(transport::TimeNs now) const;
   void sleep();
@@ -224,49 +227,50 @@ class Engine : private wire::Arrivals {
   bool receive();
   bool take_posted();
   bool post_now(const Post& post);
-  transport::SendRequest eager_send(Lane& lane, Request* request);
-  void post_waiting(Lane& lane);
+  transport::SendRequest eager_send(SubConnection& sub, Request* request);
+  void post_waiting(SubConnection& sub);
   void transmit_first(transport::TimeNs now);
   bool transmit(transport::TimeNs now);
   void add_piggybacks();
   bool flush();
   bool take_events();
-  void take_eager_event(Lane& lane, const transport::Event& event);
-  void finish(Lane& lane, Request* request, transport::Outcome outcome, Bytes bytes);
-  void answer(Lane& lane, Request* request, transport::Outcome outcome, Bytes bytes);
-  void end(Lane& lane, transport::Outcome outcome);
+  void take_eager_event(SubConnection& sub, const transport::Event& event);
+  void finish(SubConnection& sub, Request* request, transport::Outcome outcome, Bytes bytes);
+  void answer(SubConnection& sub, Request* request, transport::Outcome outcome, Bytes bytes);
+  void end(SubConnection& sub, transport::Outcome outcome);
   void look_after_peers(transport::TimeNs now);
   void apply_dead_peers(transport::TimeNs now);
   void take_what_is_left();
-  static bool is_close_needless(const Lane& lane);
-  void break_off(Lane& lane);
+  static bool is_close_needless(const SubConnection& sub);
+  void break_off(SubConnection& sub);
   void forget_old(transport::TimeNs now);
   template <class IsDropped>
   void drop_blocked(IsDropped is_dropped);
   void drop_blocked_of(std::span<const std::byte> buffer);
   void drop_blocked_data();
 
-  // engine_lanes.cpp
+  // engine_split.cpp
   void hand_over(const Post& post);
-  void share_out(Lane& lane, Request* request, std::uint64_t slot);
-  void count_others(Lane& lane, Request* request, const transport::Event& event);
-  void settle(Lane& lane, Request* request, transport::Outcome outcome);
+  void share_out(SubConnection& sub, Request* request, std::uint64_t slot);
+  void count_others(SubConnection& sub, Request* request, const transport::Event& event);
+  void settle(SubConnection& sub, Request* request, transport::Outcome outcome);
   void complete(Request* request, transport::Outcome outcome, bool is_peer_gone);
-  void tell_others(const Lane& lane);
-  void tell_of_peer(const Lane& lane);
-  void note_end(Lane& lane);
-  void look_after(const Bundle& bundle);
-  void hear_of(const std::shared_ptr<Bundle>& bundle);
-  void end_requests(Lane& lane);
+  void tell_others(const SubConnection& sub);
+  void tell_of_peer(const SubConnection& sub);
+  void note_end(SubConnection& sub);
+  void look_after(const SplitConnection& split);
+  void hear_of(const std::shared_ptr<SplitConnection>& split);
+  void end_requests(SubConnection& sub);
 
   // engine_watch.cpp
-  void watch_lane(Lane& lane, const transport::ConnectionOptions& connection);
-  void unwatch_lane(Lane& lane);
+  void watch_sub(SubConnection& sub, const transport::ConnectionOptions& connection);
+  void unwatch_sub(SubConnection& sub);
   void watch(transport::TimeNs now, bool did);
   /// When watch() wants to be called though nothing happens; kNever.
   transport::TimeNs watch_ns() const;
-  void show(const Lane& lane, transport::TimeNs now);
-  void trace_end(const Lane& lane, const Request& request, transport::Outcome outcome, Bytes bytes);
+  void show(const SubConnection& sub, transport::TimeNs now);
+  void trace_end(const SubConnection& sub, const Request& request, transport::Outcome outcome,
+                 Bytes bytes);
   void show_sum(transport::TimeNs now);
   transport::ConnectionCounters sum() const;
   std::uint64_t fallbacks() const {
@@ -281,12 +285,12 @@ class Engine : private wire::Arrivals {
   transport::WireCapabilities capabilities_;
   std::thread thread_;
   int wake_fd_ = -1;
-  int controls_ = -1;  ///< epoll of the lanes' TCP connections.
+  int controls_ = -1;  ///< epoll of the sub-connections' TCP connections.
   std::atomic<bool> stop_ = false;
   std::atomic<std::uint32_t> next_id_ = 1;
   std::atomic<std::uint64_t> open_requests_ = 0;
-  std::atomic<std::uint64_t> lanes_in_use_ = 0;
-  std::atomic<std::uint64_t> eager_sends_ = 0;  ///< Of all lanes.
+  std::atomic<std::uint64_t> subs_in_use_ = 0;
+  std::atomic<std::uint64_t> eager_sends_ = 0;  ///< Of all sub-connections.
   std::atomic<Sleep> asleep_ = Sleep::kAwake;
   /// Busy, and not crowded out of its processor of late.
   std::atomic<bool> spins_ = options_.is_busy;
@@ -296,17 +300,17 @@ class Engine : private wire::Arrivals {
 
   std::mutex inbox_mutex_;
   std::vector<Post> inbox_;
-  std::vector<std::shared_ptr<Bundle>> news_;  ///< Of lanes on other engines.
-  std::atomic<std::uint32_t> posted_ = 0;      ///< In both.
+  std::vector<std::shared_ptr<SplitConnection>> news_;  ///< Of sub-connections on other engines.
+  std::atomic<std::uint32_t> posted_ = 0;               ///< In both.
 
   std::atomic<int> wanted_ = 0;  ///< Callers who wait for the lock.
   std::mutex mutex_;             ///< Of all below.
   transport::Endpoint endpoint_;
-  std::vector<std::unique_ptr<Lane>> lanes_;
-  std::vector<Lane*> lane_of_;  ///< By ConnectionHandle::index.
-  Bytes arrived_bytes_ = 0;     ///< In this turn.
+  std::vector<std::unique_ptr<SubConnection>> subs_;
+  std::vector<SubConnection*> sub_of_;  ///< By ConnectionHandle::index.
+  Bytes arrived_bytes_ = 0;             ///< In this turn.
   std::vector<Post> taken_;
-  std::vector<std::shared_ptr<Bundle>> taken_news_;
+  std::vector<std::shared_ptr<SplitConnection>> taken_news_;
   std::array<transport::Transmission, wire::kTogetherMax> together_;  ///< To one peer.
   std::size_t together_count_ = 0;
   transport::Transmission next_;
@@ -321,9 +325,10 @@ class Engine : private wire::Arrivals {
   std::atomic<bool> has_news_of_peers_ = false;
   std::atomic<std::uint32_t> dead_peers_version_ = 0;  ///< Last version applied.
   transport::ConnectionCounters totals_;               ///< Sums over connections that are no more.
-  bool has_changed_ = false;           ///< Something, since the last round of statistics began.
-  transport::TimeNs round_ns_ = 0;     ///< When that was.
-  std::size_t round_next_ = SIZE_MAX;  ///< Lane whose turn it is; SIZE_MAX: no round is on.
+  bool has_changed_ = false;        ///< Something, since the last round of statistics began.
+  transport::TimeNs round_ns_ = 0;  ///< When that was.
+  std::size_t round_next_ =
+      SIZE_MAX;  ///< Sub-connection whose turn it is; SIZE_MAX: no round is on.
   std::vector<PathRecord> path_records_;
 };
 

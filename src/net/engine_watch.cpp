@@ -29,42 +29,42 @@ using transport::kNever;
 using transport::TimeNs;
 
 /// While there is work to do. It waits for these, so they are few.
-constexpr std::size_t kLanesPerTurn = 4;
+constexpr std::size_t kSubConnectionsPerTurn = 4;
 constexpr int kTriesToPublish = 1000;
 constexpr auto kTimeOfATry = std::chrono::microseconds(100);
 
 }  // namespace
 
-void Engine::watch_lane(Lane& lane, const transport::ConnectionOptions& connection) {
-  lane.local_id = connection.local_id;
-  lane.opened_ns = now_ns();
-  lane.paths = connection.wire.paths;
+void Engine::watch_sub(SubConnection& sub, const transport::ConnectionOptions& connection) {
+  sub.local_id = connection.local_id;
+  sub.opened_ns = now_ns();
+  sub.paths = connection.wire.paths;
   if (options_.statistics != nullptr) {
-    lane.slot = options_.statistics->take();
-    lane.number = options_.statistics->next_number();
+    sub.slot = options_.statistics->take();
+    sub.number = options_.statistics->next_number();
     has_changed_ = true;
   }
   if (options_.trace != nullptr) {
-    options_.trace->open(lane.opened_ns, lane.local_id,
-                         (lane.receives ? "from " : "to ") + lane.who + " (" + options_.device +
+    options_.trace->open(sub.opened_ns, sub.local_id,
+                         (sub.receives ? "from " : "to ") + sub.who + " (" + options_.device +
                              " engine " + std::to_string(options_.number) + ")");
   }
 }
 
-void Engine::unwatch_lane(Lane& lane) {
+void Engine::unwatch_sub(SubConnection& sub) {
   if (options_.statistics != nullptr) {
-    options_.statistics->give_back(lane.slot);
-    // Another lane takes its place in the list, maybe behind the round's back.
+    options_.statistics->give_back(sub.slot);
+    // Another sub-connection takes its place in the list, maybe behind the round's back.
     has_changed_ = true;
   }
   if (options_.trace != nullptr) {
-    options_.trace->forget(now_ns(), lane.local_id);
+    options_.trace->forget(now_ns(), sub.local_id);
   }
 }
 
-void Engine::trace_end(const Lane& lane, const Request& request, transport::Outcome outcome,
+void Engine::trace_end(const SubConnection& sub, const Request& request, transport::Outcome outcome,
                        Bytes bytes) {
-  options_.trace->request(request.posted_ns, now_ns(), lane.local_id, request.is_send, bytes,
+  options_.trace->request(request.posted_ns, now_ns(), sub.local_id, request.is_send, bytes,
                           outcome);
 }
 
@@ -88,11 +88,11 @@ void Engine::watch(TimeNs now, bool did) {
     round_ns_ = now;
     round_next_ = 0;
   }
-  const std::size_t turn_end = did ? round_next_ + kLanesPerTurn : lanes_.size();
-  for (; round_next_ < std::min(turn_end, lanes_.size()); ++round_next_) {
-    show(*lanes_[round_next_], now);
+  const std::size_t turn_end = did ? round_next_ + kSubConnectionsPerTurn : subs_.size();
+  for (; round_next_ < std::min(turn_end, subs_.size()); ++round_next_) {
+    show(*subs_[round_next_], now);
   }
-  if (round_next_ >= lanes_.size()) {
+  if (round_next_ >= subs_.size()) {
     round_next_ = SIZE_MAX;
     show_sum(now);
   }
@@ -112,32 +112,32 @@ bool Engine::publish() {
   if (options_.statistics == nullptr) {
     return true;
   }
-  for (const std::unique_ptr<Lane>& lane : lanes_) {
-    show(*lane, now_ns());
+  for (const std::unique_ptr<SubConnection>& sub : subs_) {
+    show(*sub, now_ns());
   }
   show_sum(now_ns());
   return true;
 }
 
-void Engine::show(const Lane& lane, TimeNs now) {
-  const transport::ConnectionCounters* const counters = endpoint_.counters(lane.connection);
-  if (lane.slot == EngineStatistics::kNoSlot || counters == nullptr) {
+void Engine::show(const SubConnection& sub, TimeNs now) {
+  const transport::ConnectionCounters* const counters = endpoint_.counters(sub.connection);
+  if (sub.slot == EngineStatistics::kNoSlot || counters == nullptr) {
     return;
   }
-  const RecordState state = lane.has_ended.load() ? RecordState::kEnded : RecordState::kOpen;
-  const ConnectionRecord& last = options_.statistics->last(lane.slot);
-  if (last.state == state && last.open_requests == lane.open_requests &&
+  const RecordState state = sub.has_ended.load() ? RecordState::kEnded : RecordState::kOpen;
+  const ConnectionRecord& last = options_.statistics->last(sub.slot);
+  if (last.state == state && last.open_requests == sub.open_requests &&
       std::memcmp(&last.counters, counters, sizeof *counters) == 0) {
     return;
   }
-  const transport::ConnectionStatus status = endpoint_.status(lane.connection);
+  const transport::ConnectionStatus status = endpoint_.status(sub.connection);
   ConnectionRecord record{};
   record.state = state;
-  record.direction = lane.receives ? Direction::kReceives : Direction::kSends;
-  record.number = lane.number;
-  record.opened_ns = lane.opened_ns;
+  record.direction = sub.receives ? Direction::kReceives : Direction::kSends;
+  record.number = sub.number;
+  record.opened_ns = sub.opened_ns;
   record.updated_ns = now;
-  set_text(record.peer, lane.who);
+  set_text(record.peer, sub.who);
   record.counters = *counters;
   record.window_bytes = status.window_bytes;
   record.inflight_bytes = status.inflight_bytes;
@@ -148,14 +148,14 @@ void Engine::show(const Lane& lane, TimeNs now) {
   record.fabric_ns_min = status.fabric_ns_min == kNever ? 0 : status.fabric_ns_min;
   record.rto_ns = status.rto_ns;
   record.paths_alive = status.paths_alive;
-  record.paths = lane.paths;
-  record.open_requests = lane.open_requests;
+  record.paths = sub.paths;
+  record.open_requests = sub.open_requests;
   record.is_in_recovery = status.is_in_recovery ? 1 : 0;
-  record.outcome = lane.outcome;
-  path_records_.resize(std::min(lane.paths, options_.statistics->paths_max()));
+  record.outcome = sub.outcome;
+  path_records_.resize(std::min(sub.paths, options_.statistics->paths_max()));
   for (std::size_t i = 0; i < path_records_.size(); ++i) {
     const transport::PathCounters path =
-        endpoint_.path_counters(lane.connection, static_cast<transport::PathId>(i));
+        endpoint_.path_counters(sub.connection, static_cast<transport::PathId>(i));
     path_records_[i] = {path.chunks_sent,
                         path.losses,
                         path.marks,
@@ -164,7 +164,7 @@ void Engine::show(const Lane& lane, TimeNs now) {
                         static_cast<std::uint32_t>(path.state),
                         0};
   }
-  options_.statistics->write(lane.slot, record, path_records_);
+  options_.statistics->write(sub.slot, record, path_records_);
 }
 
 void Engine::show_sum(TimeNs now) {
@@ -172,10 +172,11 @@ void Engine::show_sum(TimeNs now) {
   record.state = RecordState::kOpen;
   record.number = options_.number;
   record.updated_ns = now;
-  record.connections = static_cast<std::uint32_t>(lanes_.size());
-  record.connections_left_out = static_cast<std::uint32_t>(std::count_if(
-      lanes_.begin(), lanes_.end(),
-      [](const std::unique_ptr<Lane>& lane) { return lane->slot == EngineStatistics::kNoSlot; }));
+  record.connections = static_cast<std::uint32_t>(subs_.size());
+  record.connections_left_out = static_cast<std::uint32_t>(
+      std::count_if(subs_.begin(), subs_.end(), [](const std::unique_ptr<SubConnection>& sub) {
+        return sub->slot == EngineStatistics::kNoSlot;
+      }));
   record.speed_mbps = options_.speed_mbps;
   record.is_busy = options_.is_busy ? 1 : 0;
   record.fallbacks = fallbacks();
@@ -194,8 +195,8 @@ void Engine::show_sum(TimeNs now) {
 
 transport::ConnectionCounters Engine::sum() const {
   transport::ConnectionCounters sum = totals_;
-  for (const std::unique_ptr<Lane>& lane : lanes_) {
-    add(sum, lane->is_counted ? nullptr : endpoint_.counters(lane->connection));
+  for (const std::unique_ptr<SubConnection>& sub : subs_) {
+    add(sum, sub->is_counted ? nullptr : endpoint_.counters(sub->connection));
   }
   return sum;
 }

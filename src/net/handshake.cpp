@@ -41,7 +41,7 @@ struct Layout {
   char host[kTextBytes] = {};
   char wire[16] = {};
   char controller[32] = {};
-  std::uint32_t lanes = 1;
+  std::uint32_t sub_connections = 1;
   std::byte rest[60] = {};
   std::uint64_t device = 0;
   std::uint64_t proof = 0;
@@ -75,7 +75,7 @@ HandshakeBytes encode(const Handshake& handshake, const transport::Key& key) {
   it.traffic_class = handshake.traffic_class;
   it.base_rtt_ns = handshake.capabilities.base_rtt_ns;
   it.window_bytes = handshake.window_bytes;
-  it.lanes = handshake.lanes;
+  it.sub_connections = handshake.sub_connections;
   it.chunk_bytes = handshake.capabilities.chunk_bytes;
   it.mtu_bytes = handshake.capabilities.mtu_bytes;
   it.paths = handshake.capabilities.paths;
@@ -127,7 +127,7 @@ Result<Handshake> decode(std::span<const std::byte> bytes, const transport::Key&
   if (it.address_bytes > sizeof it.address) {
     return Status(ErrorCode::kInvalidArgument, "net: handshake: invalid address");
   }
-  if (it.lanes == 0 || it.lanes > kLanesMax) {
+  if (it.sub_connections == 0 || it.sub_connections > kSubConnectionsMax) {
     return Status(ErrorCode::kInvalidArgument, "net: handshake: invalid number of sub-connections");
   }
   Handshake handshake;
@@ -151,7 +151,7 @@ Result<Handshake> decode(std::span<const std::byte> bytes, const transport::Key&
   handshake.device = it.device;
   handshake.traffic_class = it.traffic_class;
   handshake.window_bytes = it.window_bytes;
-  handshake.lanes = it.lanes;
+  handshake.sub_connections = it.sub_connections;
   return handshake;
 }
 
@@ -215,7 +215,7 @@ std::string differences(const Handshake& mine, const Handshake& theirs) {
   compare("bytes of a chunk", mine.capabilities.chunk_bytes, theirs.capabilities.chunk_bytes);
   compare("paths", mine.capabilities.paths, theirs.capabilities.paths);
   compare("rails", mine.capabilities.rails, theirs.capabilities.rails);
-  compare("lanes", mine.lanes, theirs.lanes);
+  compare("lanes", mine.sub_connections, theirs.sub_connections);
   compare("Mb/s of a link", kMbpsForPs / mine.capabilities.ps_per_byte,
           kMbpsForPs / theirs.capabilities.ps_per_byte);
   compare("ECN", mine.capabilities.marks_ecn ? 1 : 0, theirs.capabilities.marks_ecn ? 1 : 0);
@@ -223,10 +223,10 @@ std::string differences(const Handshake& mine, const Handshake& theirs) {
                       : "net: " + theirs.host + " differs: " + text + "; what both can do is used";
 }
 
-void take_share(transport::ConnectionOptions& options, std::uint32_t lanes) {
-  options.wire.paths = std::max(options.wire.paths / lanes, options.wire.rails);
-  options.wire.ps_per_byte *= lanes;
-  options.window_bytes_max /= lanes;
+void take_share(transport::ConnectionOptions& options, std::uint32_t sub_connections) {
+  options.wire.paths = std::max(options.wire.paths / sub_connections, options.wire.rails);
+  options.wire.ps_per_byte *= sub_connections;
+  options.window_bytes_max /= sub_connections;
 }
 
 Bytes unit_bytes_of(const transport::ConnectionOptions& options) {

@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What the two ends of a channel tell each other over TCP before its first packet, and what they
-// agree on. Both send a Handshake of fixed length for each lane that they have engines for, one
-// after the other; of the fewer are as many lanes. The key comes with the listener's handle, so by
-// the caller's bootstrap; the Handshake only proves that its sender has it.
+// agree on. Both send a Handshake of fixed length for each sub-connection that they have engines
+// for, one after the other; of the fewer are as many sub-connections. The key comes with the
+// listener's handle, so by the caller's bootstrap; the Handshake only proves that its sender has
+// it.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,7 @@
 #include <string>
 
 #include "base/result.hpp"
-#include "net/bundle.hpp"
+#include "net/split_connection.hpp"
 #include "transport/types.hpp"
 #include "wire/wire.hpp"
 
@@ -59,8 +60,8 @@ struct Handshake {
   bool authenticates = true;
   std::uint32_t id = 0;  ///< Of the connection at this end.
   std::uint64_t incarnation = 0;
-  std::uint32_t lanes = 1;  ///< As many Handshakes are sent.
-  Bytes window_bytes = 0;   ///< Most that a receiving socket holds of one peer; 0: enough.
+  std::uint32_t sub_connections = 1;  ///< As many Handshakes are sent.
+  Bytes window_bytes = 0;  ///< Most that a receiving socket holds of one peer; 0: enough.
 
   std::string who() const { return who_is(host, process); }
 };
@@ -84,12 +85,12 @@ Result<transport::ConnectionOptions> agree(const Handshake& mine, const Handshak
 /// Of two that agree: what may differ and does, with both values, for people; empty: nothing.
 std::string differences(const Handshake& mine, const Handshake& theirs);
 
-/// A lane's share of what a connection may use: of the paths, the windows and the link. All lanes
-/// together burden the network as the one connection would.
-void take_share(transport::ConnectionOptions& options, std::uint32_t lanes);
+/// A sub-connection's share of what a connection may use: of the paths, the windows and the link.
+/// All sub-connections together burden the network as the one connection would.
+void take_share(transport::ConnectionOptions& options, std::uint32_t sub_connections);
 
-/// Messages of several lanes are cut into units of so many bytes: whole chunks, and not so small
-/// that handing one over costs more than copying it. Equal at both ends.
+/// Messages of several sub-connections are cut into units of so many bytes: whole chunks, and not
+/// so small that handing one over costs more than copying it. Equal at both ends.
 Bytes unit_bytes_of(const transport::ConnectionOptions& options);
 
 }  // namespace tutti::net

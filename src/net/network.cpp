@@ -20,7 +20,6 @@
 #include "base/descriptors.hpp"
 #include "base/random.hpp"
 #include "base/system_random.hpp"
-#include "net/bundle.hpp"
 #include "net/clock.hpp"
 #include "net/dead_peers.hpp"
 #include "net/engine.hpp"
@@ -28,6 +27,7 @@
 #include "net/interfaces.hpp"
 #include "net/placement.hpp"
 #include "net/rendezvous.hpp"
+#include "net/split_connection.hpp"
 #include "net/thread.hpp"
 #include "net/watch.hpp"
 #include "policy/loader.hpp"
@@ -52,7 +52,7 @@ constexpr int kProcessorsOfBusy = 8;
 constexpr int kEnginesWhenBusyMax = 4;
 /// Where memory is the link. Each message on all four engines takes longer: they are other
 /// channels', too (docs/network-measured.md).
-constexpr std::size_t kLanesOfLoopback = 2;
+constexpr std::size_t kSubConnectionsOfLoopback = 2;
 /// What it sleeps on, beside the receiver of each rail.
 constexpr int kDescriptorsOfEngine = 3;
 constexpr int kGroups = static_cast<int>(kWindowGroups);
@@ -170,7 +170,7 @@ class SystemNetwork : public Network {
         (void)engine->publish();
       }
     }
-    // Before one of them goes: lanes of one channel write to each other's engines.
+    // Before one of them goes: sub-connections of one channel write to each other's engines.
     for (const Device& device : devices_) {
       for (const auto& engine : device.engines) {
         engine->stop();
@@ -390,10 +390,10 @@ class SystemNetwork : public Network {
     const auto fallbacks = std::make_shared<Fallbacks>(config_.strict, log_);
     TUTTI_ASSIGN_OR_RETURN(const std::vector<int> processors, processors_for(it, *fallbacks));
     const int count = config_.net_engines > 0 ? config_.net_engines : engines_by_default(it);
-    const std::size_t lanes = lanes_of(it, static_cast<std::size_t>(count));
-    if (config_.net_lanes > static_cast<int>(lanes)) {
+    const std::size_t sub_connections = sub_connections_of(it, static_cast<std::size_t>(count));
+    if (config_.net_lanes > static_cast<int>(sub_connections)) {
       fallbacks->add(it.name,
-                     std::to_string(lanes) + " lane(s) and not " +
+                     std::to_string(sub_connections) + " lane(s) and not " +
                          std::to_string(config_.net_lanes) + ", for it has as many engines",
                      "more TUTTI_NET_ENGINES, or fewer TUTTI_NET_LANES");
     }
@@ -438,7 +438,7 @@ class SystemNetwork : public Network {
          "net: " + it.name + " " + it.address + ", " + std::to_string(count) +
              (is_busy_ ? " busy" : " shared") + " engine(s)" +
              (processors.empty() ? "" : " on processors " + topology::format_cpus(processors)) +
-             ", " + std::to_string(lanes) + " lane(s), " + config_.net_controller +
+             ", " + std::to_string(sub_connections) + " lane(s), " + config_.net_controller +
              (rendezvous_.policy == nullptr ? std::string()
                                             : std::string(", policy ") + rendezvous_.policy->name) +
              ", " + started.front()->description());
@@ -492,17 +492,17 @@ class SystemNetwork : public Network {
 
   /// Measured (docs/network-measured.md): a link's windows are better left whole, one engine is
   /// faster than it; memory is faster than an engine.
-  std::size_t lanes_of(const NetDevice& device, std::size_t engines) const {
+  std::size_t sub_connections_of(const NetDevice& device, std::size_t engines) const {
     const std::size_t wanted = config_.net_lanes > 0 ? static_cast<std::size_t>(config_.net_lanes)
-                               : device.is_loopback  ? kLanesOfLoopback
+                               : device.is_loopback  ? kSubConnectionsOfLoopback
                                                      : 1;
     return std::min(wanted, engines);
   }
 
   std::vector<Engine*> next_engines(const Device& device, std::uint64_t peer, bool sends) const {
     std::vector<Engine*> chosen;
-    for (const std::size_t i :
-         device.placement->next(peer, sends, lanes_of(device.it, device.engines.size()))) {
+    for (const std::size_t i : device.placement->next(
+             peer, sends, sub_connections_of(device.it, device.engines.size()))) {
       chosen.push_back(device.engines[i].get());
     }
     return chosen;

@@ -6,7 +6,8 @@
 
 namespace tutti::net {
 
-std::vector<std::size_t> Placement::next(std::uint64_t peer, bool sends, std::size_t lanes) {
+std::vector<std::size_t> Placement::next(std::uint64_t peer, bool sends,
+                                         std::size_t sub_connections) {
   // One engine is both halves; of an odd number the receives have the longer one.
   const std::size_t of_sends = std::max<std::size_t>(engines_ / 2, 1);
   const std::size_t begin = sends || engines_ == 1 ? 0 : of_sends;
@@ -17,7 +18,7 @@ std::vector<std::size_t> Placement::next(std::uint64_t peer, bool sends, std::si
   Peer& it = peers.try_emplace(peer, Peer{peers.size()}).first->second;
   const std::size_t turn = it.channels++;
   std::vector<std::size_t> chosen;
-  for (std::size_t i = 0; i < std::min(lanes, engines_); ++i) {
+  for (std::size_t i = 0; i < std::min(sub_connections, engines_); ++i) {
     // Once around the own half from where the peer begins, then once around the other.
     const std::size_t place = (turn + i) % engines_;
     const bool is_own = place < half;

@@ -22,15 +22,15 @@ class Placement {
   /// `engines`: how many there are, not 0.
   explicit Placement(std::size_t engines) : engines_(engines) {}
 
-  /// The engines of the next channel, all different, one for each of `lanes` and at most as many as
-  /// there are. `peer`: Handshake::device of the other end, so one of its processes, and of several
-  /// devices there one.
+  /// The engines of the next channel, all different, one for each of `sub_connections` and at most
+  /// as many as there are. `peer`: Handshake::device of the other end, so one of its processes, and
+  /// of several devices there one.
   ///
   /// The channels of one direction to a peer are on all engines in turn. Sends begin in the first
   /// half of the engines and receives in the second; within a half, each new peer begins one later
   /// than the one before. Channels of several communicators with a peer count together, and so do
   /// those that were closed. Who only sends, one channel to each of many peers, uses half.
-  std::vector<std::size_t> next(std::uint64_t peer, bool sends, std::size_t lanes);
+  std::vector<std::size_t> next(std::uint64_t peer, bool sends, std::size_t sub_connections);
 
  private:
   struct Peer {

@@ -55,12 +55,12 @@ Result<ReachReport> decode_report(std::span<const std::byte> bytes) {
   return ReachReport{it.is_done != 0, it.heard, it.tried, get_text(it.failure)};
 }
 
-void ReachCheck::look(TimeNs now, std::span<const wire::Reach> lanes) {
+void ReachCheck::look(TimeNs now, std::span<const wire::Reach> sub_connections) {
   report_ns_ = std::min(report_ns_, now + 2 * kReportNs);
   is_known_ = true;
   mine_.heard = mine_.tried = too_small_ = 0;
-  for (std::uint32_t i = 0; i < lanes_; ++i) {
-    const wire::Reach& it = lanes[i];
+  for (std::uint32_t i = 0; i < sub_connections_; ++i) {
+    const wire::Reach& it = sub_connections[i];
     is_known_ = is_known_ && it.is_known;
     mine_.heard |= (it.is_heard ? 1U : 0U) << i;
     too_small_ |= (!it.is_known && it.is_too_small ? 1U : 0U) << i;
@@ -88,8 +88,8 @@ std::optional<ReachReport> ReachCheck::report(TimeNs now) {
 
 std::vector<ReachCheck::Blocked> ReachCheck::evidence() const {
   std::vector<Blocked> found;
-  for (std::uint32_t i = 0; i < lanes_; ++i) {
-    const auto has = [i](std::uint32_t lanes) { return (lanes >> i & 1) != 0; };
+  for (std::uint32_t i = 0; i < sub_connections_; ++i) {
+    const auto has = [i](std::uint32_t sub_connections) { return (sub_connections >> i & 1) != 0; };
     if (has(too_small_)) {
       found.push_back({i, Direction::kTooSmall});
       continue;
@@ -123,7 +123,7 @@ std::string text_of(std::span<const ReachCheck::Blocked> blocked, std::span<cons
   std::string text;
   bool has_too_small = false;
   for (const ReachCheck::Blocked& it : blocked) {
-    const wire::Ends& of = ends[it.lane];
+    const wire::Ends& of = ends[it.sub];
     const bool is_from = it.direction == ReachCheck::Direction::kFrom;
     has_too_small = has_too_small || it.direction == ReachCheck::Direction::kTooSmall;
     text += text.empty() ? "net: no " : "; no ";

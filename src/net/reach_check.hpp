@@ -20,11 +20,12 @@
 
 namespace tutti::net {
 
-/// What an end says of the set-up, by TCP. Lane i is bit i.
+/// What an end says of the set-up, by TCP. Sub-connection i is bit i.
 struct ReachReport {
-  bool is_done = false;     ///< All its lanes reach the peer's and are reached; the last report.
-  std::uint32_t heard = 0;  ///< Lanes on which datagrams have come.
-  std::uint32_t tried = 0;  ///< Lanes that have asked often, in vain.
+  bool is_done =
+      false;  ///< All its sub-connections reach the peer's and are reached; the last report.
+  std::uint32_t heard = 0;  ///< Sub-connections on which datagrams have come.
+  std::uint32_t tried = 0;  ///< Sub-connections that have asked often, in vain.
   std::string failure;      ///< Why there is no channel; the last report.
   friend bool operator==(const ReachReport&, const ReachReport&) = default;
 };
@@ -47,15 +48,16 @@ class ReachCheck {
 
   enum class Direction : std::uint8_t { kTo, kFrom, kTooSmall };
   struct Blocked {
-    std::uint32_t lane = 0;
+    std::uint32_t sub = 0;
     Direction direction = Direction::kTo;
     friend bool operator==(const Blocked&, const Blocked&) = default;
   };
 
-  explicit ReachCheck(std::uint32_t lanes) : lanes_(lanes), tried_ns_(lanes, transport::kNever) {}
+  explicit ReachCheck(std::uint32_t sub_connections)
+      : sub_connections_(sub_connections), tried_ns_(sub_connections, transport::kNever) {}
 
   /// What the wires have found so far.
-  void look(TimeNs now, std::span<const wire::Reach> lanes);
+  void look(TimeNs now, std::span<const wire::Reach> sub_connections);
   void hear(TimeNs now, const ReachReport& report);
   /// What is to be sent now, if anything.
   std::optional<ReachReport> report(TimeNs now);
@@ -67,20 +69,21 @@ class ReachCheck {
   std::vector<Blocked> evidence() const;
 
  private:
-  std::uint32_t lanes_;
-  std::vector<TimeNs> tried_ns_;  ///< By lane: since when it has been tried.
+  std::uint32_t sub_connections_;
+  std::vector<TimeNs> tried_ns_;  ///< By sub-connection: since when it has been tried.
   ReachReport mine_;
   bool is_known_ = false;
   std::uint32_t too_small_ = 0;
   std::optional<ReachReport> theirs_;
-  TimeNs heard_ns_ = transport::kNever;    ///< When their last report came.
-  TimeNs tells_ns_ = transport::kNever;    ///< When they first said that they had tried a lane.
+  TimeNs heard_ns_ = transport::kNever;  ///< When their last report came.
+  TimeNs tells_ns_ =
+      transport::kNever;  ///< When they first said that they had tried a sub-connection.
   TimeNs report_ns_ = transport::kNever;   ///< When the next one of ours is due.
   TimeNs evident_ns_ = transport::kNever;  ///< Since when something has been.
   bool has_said_done_ = false;
 };
 
-/// `who`: the peer. `ends`: by lane.
+/// `who`: the peer. `ends`: by sub-connection.
 std::string text_of(std::span<const ReachCheck::Blocked> blocked, std::span<const wire::Ends> ends,
                     const std::string& who, const std::string& me);
 

@@ -34,8 +34,8 @@ using transport::TimeNs;
 using wire::rails::RailsWire;
 using wire::udp::SocketAddress;
 
-constexpr std::size_t kGuestsMax = 64;  ///< Callers that have not said who they are.
-constexpr int kStrangersTold = 8;       ///< Of a listener; a scanner may call for ever.
+constexpr std::size_t kPendingMax = 64;  ///< Callers that have not said who they are.
+constexpr int kStrangersTold = 8;        ///< Of a listener; a scanner may call for ever.
 // Threads wait for processors, for milliseconds where there are few.
 constexpr TimeNs kRtoNsMin = 20'000'000;
 constexpr TimeNs kTailProbeNsMin = 5'000'000;
@@ -92,15 +92,15 @@ Result<std::vector<Handshake>> handshakes_of(const std::vector<Engine*>& engines
   std::vector<Handshake> handshakes;
   for (Engine* const engine : engines) {
     TUTTI_ASSIGN_OR_RETURN(handshakes.emplace_back(), handshake_of(*engine, options, socket));
-    handshakes.back().lanes = static_cast<std::uint32_t>(engines.size());
+    handshakes.back().sub_connections = static_cast<std::uint32_t>(engines.size());
   }
   return handshakes;
 }
 
-/// What one lane of so many is made of.
+/// What one sub-connection of so many is made of.
 Result<transport::ConnectionOptions> options_of(const Handshake& mine, const Handshake& theirs,
                                                 const Key& key, const RendezvousOptions& options,
-                                                bool sends, std::uint32_t lanes) {
+                                                bool sends, std::uint32_t sub_connections) {
   TUTTI_ASSIGN_OR_RETURN(auto connection, agree(mine, theirs, key));
   connection.spray = options.spray;
   connection.policy = options.policy;
@@ -118,19 +118,21 @@ Result<transport::ConnectionOptions> options_of(const Handshake& mine, const Han
       connection.window_bytes_max == 0
           ? window_bytes
           : std::min(connection.window_bytes_max * connection.wire.rails, window_bytes);
-  take_share(connection, lanes);
+  take_share(connection, sub_connections);
   // More than the window has: each short message is a chunk, and no stream of them alone needs all
   // of it.
   connection.chunks_max = static_cast<std::uint32_t>(std::min<Bytes>(
       transport::kChunksMax, 8 * (connection.window_bytes_max / connection.wire.chunk_bytes + 1)));
-  connection.window_groups = std::gcd(connection.wire.paths, std::max(kWindowGroups / lanes, 1U));
+  connection.window_groups =
+      std::gcd(connection.wire.paths, std::max(kWindowGroups / sub_connections, 1U));
   connection.window_bytes_min = 2 * Bytes{connection.wire.chunk_bytes};
   connection.loss.give_up_ns = options.timeout_ns;
   connection.loss.rto_ns_min = kRtoNsMin;
   connection.loss.tail_probe_ns_min = kTailProbeNsMin;
   connection.acknowledgement.ack_bytes = kChunksPerAck * connection.wire.chunk_bytes;
-  // Of the whole link's chunk: what lanes share with each other does not make theirs slow.
-  const TimeNs whole_ns = chunk_ns(connection.wire) / lanes;
+  // Of the whole link's chunk: what sub-connections share with each other does not make theirs
+  // slow.
+  const TimeNs whole_ns = chunk_ns(connection.wire) / sub_connections;
   connection.acknowledgement.ack_delay_ns = whole_ns > kSlowChunkNs ? 2 * whole_ns : kAckDelayNs;
   connection.acknowledgement.lazy_ns = options.lazy_ns;
   return connection;
@@ -141,7 +143,8 @@ Status named(const Status& status, const std::string& peer) {
   return Status(status.code(), status.message() + "; the peer is " + peer);
 }
 
-/// The lanes of a channel whose two ends know each other, until datagrams have passed both ways.
+/// The sub-connections of a channel whose two ends know each other, until datagrams have passed
+/// both ways.
 class SetUp {
  public:
   SetUp(Descriptor socket, const Handshake& theirs)
@@ -162,43 +165,43 @@ class SetUp {
   Status attach(const std::vector<Engine*>& engines, const std::vector<Handshake>& mine,
                 const std::vector<Handshake>& theirs, const Key& key,
                 const RendezvousOptions& options, bool sends) {
-    const std::size_t lanes = std::min(mine.size(), theirs.size());
+    const std::size_t sub_connections = std::min(mine.size(), theirs.size());
     std::vector<transport::ConnectionOptions> connections;
     std::vector<wire::WireAddress> addresses;
-    for (std::size_t i = 0; i < lanes; ++i) {
+    for (std::size_t i = 0; i < sub_connections; ++i) {
       const bool has_rails = mine[i].capabilities.rails > 1;
       TUTTI_ASSIGN_OR_RETURN(
           addresses.emplace_back(),
           has_rails ? theirs[i].address : RailsWire::first_of(theirs[i].address));
-      TUTTI_ASSIGN_OR_RETURN(
-          connections.emplace_back(),
-          options_of(mine[i], theirs[i], key, options, sends, static_cast<std::uint32_t>(lanes)));
+      TUTTI_ASSIGN_OR_RETURN(connections.emplace_back(),
+                             options_of(mine[i], theirs[i], key, options, sends,
+                                        static_cast<std::uint32_t>(sub_connections)));
     }
     const std::string differing = differences(mine[0], theirs[0]);
     if (!differing.empty() && options.warn_once->is_new(differing)) {
       options.log(LogKind::kInfo, differing);
     }
-    if (lanes > 1) {
-      bundle_ = std::make_shared<Bundle>(
+    if (sub_connections > 1) {
+      split_ = std::make_shared<SplitConnection>(
           std::vector<Engine*>(engines.begin(),
-                               engines.begin() + static_cast<std::ptrdiff_t>(lanes)),
+                               engines.begin() + static_cast<std::ptrdiff_t>(sub_connections)),
           unit_bytes_of(connections[0]));
     }
     // The first one comes last: the control connection will be its business.
-    lanes_.resize(lanes);
-    for (std::size_t i = lanes; i-- > 0;) {
+    subs_.resize(sub_connections);
+    for (std::size_t i = sub_connections; i-- > 0;) {
       Peer peer;
       peer.address = addresses[i];
       peer.device = theirs[i].device;
       peer.traffic_class = sends ? mine[i].traffic_class : theirs[i].traffic_class;
       peer.who = who_;
       if (i > 0) {
-        connections[i].guests = sends ? nullptr : &bundle_->sources[i];
+        connections[i].split_receives = sends ? nullptr : &split_->sources[i];
         peer.who += ", lane " + std::to_string(i);
       }
-      TUTTI_ASSIGN_OR_RETURN(lanes_[i], engines[i]->attach(connections[i], peer, -1, bundle_));
+      TUTTI_ASSIGN_OR_RETURN(subs_[i], engines[i]->attach(connections[i], peer, -1, split_));
     }
-    check_.emplace(static_cast<std::uint32_t>(lanes));
+    check_.emplace(static_cast<std::uint32_t>(sub_connections));
     return {};
   }
 
@@ -220,8 +223,8 @@ class SetUp {
  private:
   Result<std::unique_ptr<Channel>> look(TimeNs now) {
     std::vector<wire::Reach> found;
-    for (Lane* const lane : lanes_) {
-      found.push_back(lane->engine->reach(lane));
+    for (SubConnection* const sub : subs_) {
+      found.push_back(sub->engine->reach(sub));
     }
     check_->look(now, found);
     const Status heard = hear(now);
@@ -242,11 +245,11 @@ class SetUp {
     if (!check_->is_done()) {
       return std::unique_ptr<Channel>();
     }
-    TUTTI_RETURN_IF_ERROR(lanes_[0]->engine->adopt(lanes_[0], socket_.get()));
+    TUTTI_RETURN_IF_ERROR(subs_[0]->engine->adopt(subs_[0], socket_.get()));
     socket_.release();
-    Lane* const first = lanes_[0];
-    lanes_.clear();
-    return std::unique_ptr<Channel>(std::make_unique<LaneChannel>(first, std::move(bundle_)));
+    SubConnection* const first = subs_[0];
+    subs_.clear();
+    return std::unique_ptr<Channel>(std::make_unique<ConnectionChannel>(first, std::move(split_)));
   }
 
   /// Not beyond the last report: what follows is the engine's.
@@ -296,26 +299,26 @@ class SetUp {
 
   std::string text(const std::vector<ReachCheck::Blocked>& blocked) const {
     std::vector<wire::Ends> ends;
-    for (Lane* const lane : lanes_) {
-      ends.push_back(lane->engine->ends(lane));
+    for (SubConnection* const sub : subs_) {
+      ends.push_back(sub->engine->ends(sub));
     }
     return text_of(blocked, ends, who_, me_);
   }
 
   void drop() {
-    for (Lane* const lane : lanes_) {
-      if (lane != nullptr) {
-        lane->engine->detach(lane, /*aborts=*/true);
+    for (SubConnection* const sub : subs_) {
+      if (sub != nullptr) {
+        sub->engine->detach(sub, /*aborts=*/true);
       }
     }
-    lanes_.clear();
+    subs_.clear();
   }
 
   Descriptor socket_;
   std::string who_;
   std::string me_;
-  std::shared_ptr<Bundle> bundle_;
-  std::vector<Lane*> lanes_;  ///< Empty once they are the channel's.
+  std::shared_ptr<SplitConnection> split_;
+  std::vector<SubConnection*> subs_;  ///< Empty once they are the channel's.
   std::optional<ReachCheck> check_;
   TimeNs next_look_ns_ = 0;
   ReportBytes bytes_{};
@@ -329,7 +332,7 @@ class IncomingHandshakes {
  public:
   /// True: they are here.
   Result<bool> read(int socket, const Key& key) {
-    while (handshakes_.empty() || handshakes_.size() < handshakes_[0].lanes) {
+    while (handshakes_.empty() || handshakes_.size() < handshakes_[0].sub_connections) {
       TUTTI_ASSIGN_OR_RETURN(const bool is_here, read_one(socket));
       if (!is_here) {
         return false;
@@ -418,7 +421,7 @@ class TcpListener : public Listener {
   const Handle& handle() const override { return handle_; }
 
   Result<std::unique_ptr<Channel>> accept() override {
-    for (std::size_t i = 0; i < guests_.size();) {
+    for (std::size_t i = 0; i < pending_.size();) {
       Result<std::unique_ptr<Channel>> channel = hear(i);
       if (!channel.ok() || *channel != nullptr) {
         return channel;
@@ -431,23 +434,23 @@ class TcpListener : public Listener {
         return channel;
       }
     }
-    for (std::size_t calls = 0; calls < kGuestsMax; ++calls) {
-      Descriptor guest(accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-      if (guest.get() < 0) {
+    for (std::size_t calls = 0; calls < kPendingMax; ++calls) {
+      Descriptor caller(accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (caller.get() < 0) {
         if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) {
           break;
         }
         return Status(ErrorCode::kUnavailable,
                       "net: cannot accept the peer: " + why_no_descriptor());
       }
-      guests_.push_back({std::move(guest), {}, now_ns()});
+      pending_.push_back({std::move(caller), {}, now_ns()});
       // Before any caller is dropped: a peer sends its handshake at once.
-      std::size_t last = guests_.size() - 1;
+      std::size_t last = pending_.size() - 1;
       Result<std::unique_ptr<Channel>> channel = hear(last);
       if (!channel.ok() || *channel != nullptr) {
         return channel;
       }
-      if (guests_.size() > kGuestsMax) {
+      if (pending_.size() > kPendingMax) {
         drop_a_stranger();
       }
     }
@@ -455,7 +458,7 @@ class TcpListener : public Listener {
   }
 
  private:
-  struct Guest {
+  struct PendingCaller {
     Descriptor socket;
     IncomingHandshakes handshakes;
     TimeNs called_ns;
@@ -476,24 +479,24 @@ class TcpListener : public Listener {
     return channel;
   }
 
-  /// Null: no channel comes of the guest now. Then `i` is the next one's.
+  /// Null: no channel comes of the caller now. Then `i` is the next one's.
   Result<std::unique_ptr<Channel>> hear(std::size_t& i) {
-    const Result<bool> is_here = guests_[i].handshakes.read(guests_[i].socket.get(), key_);
-    if (is_here.ok() && !*is_here && !is_late(guests_[i])) {
+    const Result<bool> is_here = pending_[i].handshakes.read(pending_[i].socket.get(), key_);
+    if (is_here.ok() && !*is_here && !is_late(pending_[i])) {
       ++i;
       return std::unique_ptr<Channel>();
     }
-    Guest guest = std::move(guests_[i]);
-    guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i));
-    if (guest.handshakes.has_stranger()) {
+    PendingCaller caller = std::move(pending_[i]);
+    pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (caller.handshakes.has_stranger()) {
       // Who has not our key, or not our version (a peer's handle would have told), is not one of
       // the job: a scanner, or a process of another job. He may not end ours.
       if (strangers_told_++ < kStrangersTold) {
         options_.log(LogKind::kInfo, "net: refused a caller from " +
-                                         address_of_caller(guest.socket.get()) + ": " +
+                                         address_of_caller(caller.socket.get()) + ": " +
                                          is_here.status().message());
       }
-      refuse(guest.socket.get(), is_here.status());
+      refuse(caller.socket.get(), is_here.status());
       return std::unique_ptr<Channel>();
     }
     if (!is_here.ok()) {
@@ -501,35 +504,36 @@ class TcpListener : public Listener {
     }
     if (!*is_here) {
       return Status(ErrorCode::kTimeout,
-                    "net: " + guest.handshakes.get()[0].who() +
+                    "net: " + caller.handshakes.get()[0].who() +
                         " has not finished its handshake for TUTTI_NET_TIMEOUT seconds");
     }
-    return answer_handshake(guest);
+    return answer_handshake(caller);
   }
 
   /// Who has been silent longest; if there is nobody, who came first.
   void drop_a_stranger() {
-    const auto silent = std::find_if(guests_.begin(), guests_.end(),
-                                     [](const Guest& it) { return it.handshakes.get().empty(); });
-    guests_.erase(silent == guests_.end() ? guests_.begin() : silent);
+    const auto silent = std::find_if(pending_.begin(), pending_.end(), [](const PendingCaller& it) {
+      return it.handshakes.get().empty();
+    });
+    pending_.erase(silent == pending_.end() ? pending_.begin() : silent);
   }
 
   /// One of the job has said that it wants a channel, and not what the channel takes.
-  bool is_late(const Guest& guest) const {
-    const std::vector<Handshake>& handshakes = guest.handshakes.get();
-    return !handshakes.empty() && handshakes.size() < handshakes[0].lanes &&
-           now_ns() - guest.called_ns > options_.timeout_ns;
+  bool is_late(const PendingCaller& caller) const {
+    const std::vector<Handshake>& handshakes = caller.handshakes.get();
+    return !handshakes.empty() && handshakes.size() < handshakes[0].sub_connections &&
+           now_ns() - caller.called_ns > options_.timeout_ns;
   }
 
-  Result<std::unique_ptr<Channel>> answer_handshake(Guest& guest) {
-    const int socket = guest.socket.get();
-    const std::vector<Engine*> engines = choose_(guest.handshakes.get()[0].device);
+  Result<std::unique_ptr<Channel>> answer_handshake(PendingCaller& caller) {
+    const int socket = caller.socket.get();
+    const std::vector<Engine*> engines = choose_(caller.handshakes.get()[0].device);
     TUTTI_ASSIGN_OR_RETURN(const std::vector<Handshake> mine,
                            handshakes_of(engines, options_, socket));
-    const Handshake& theirs = guest.handshakes.get()[0];
-    auto set_up = std::make_unique<SetUp>(std::move(guest.socket), theirs);
+    const Handshake& theirs = caller.handshakes.get()[0];
+    auto set_up = std::make_unique<SetUp>(std::move(caller.socket), theirs);
     const Status attached =
-        set_up->attach(engines, mine, guest.handshakes.get(), key_, options_, /*sends=*/false);
+        set_up->attach(engines, mine, caller.handshakes.get(), key_, options_, /*sends=*/false);
     if (!attached.ok()) {
       refuse(socket, attached);
       return attached;
@@ -561,7 +565,7 @@ class TcpListener : public Listener {
   Descriptor socket_;
   Key key_;
   Handle handle_;
-  std::vector<Guest> guests_;
+  std::vector<PendingCaller> pending_;
   std::vector<Connecting> set_ups_;
   int strangers_told_ = 0;
 };

@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // How two processes find each other: a TCP connection from the connector to the listener whose
-// address and key are in the handle, the Handshakes of each lane each way, and the lanes, each on
-// an engine of its own on both sides. The TCP connection stays open: the kernel closes it when a
-// process dies, which is how the other one learns of that before any timeout. Nothing here blocks.
+// address and key are in the handle, the Handshakes of each sub-connection each way, and the
+// sub-connections, each on an engine of its own on both sides. The TCP connection stays open: the
+// kernel closes it when a process dies, which is how the other one learns of that before any
+// timeout. Nothing here blocks.
 #pragma once
 
 #include <functional>
@@ -57,8 +58,8 @@ struct RendezvousOptions {
 };
 
 /// Gives the engines of the next channel of this direction with that peer (Handshake::device), one
-/// for each lane that it may have, 1 to kLanesMax. The peer may have fewer: then the first ones
-/// count.
+/// for each sub-connection that it may have, 1 to kLanesMax. The peer may have fewer: then the
+/// first ones count.
 using ChooseEngines = std::function<std::vector<Engine*>(std::uint64_t peer)>;
 
 Result<std::unique_ptr<Listener>> make_listener(const wire::udp::SocketAddress& local,

@@ -179,11 +179,12 @@ Connection::Connection(TimeNs now, const ConnectionOptions& options, std::uint32
       told_known_(options.first_number),
       acknowledger_(options.acknowledgement, options.receives ? chunks_of(options) : kChunksMin,
                     options.first_number),
-      incoming_(options.receives && options.guests == nullptr ? options.receive_parts_max : 1,
-                options.first_number),
+      incoming_(
+          options.receives && options.split_receives == nullptr ? options.receive_parts_max : 1,
+          options.first_number),
       known_before_(options.first_number) {
-  if (options.guests != nullptr) {
-    guests_.emplace(*options.guests, options.receive_parts_max);
+  if (options.split_receives != nullptr) {
+    split_receives_.emplace(*options.split_receives, options.receive_parts_max);
   }
   loss_.set_ack_delay(options.acknowledgement.ack_delay_ns, options.acknowledgement.lazy_ns);
   if (uses_credit(options.controller)) {
@@ -229,7 +230,7 @@ Status Connection::post_receive(TimeNs now, const ReceiveRequest& request) {
   if (state_ != State::kOpen) {
     return Status(ErrorCode::kUnavailable, "transport receive: the connection is closed");
   }
-  if (!options_.receives || guests_ || request.part_count == 0 ||
+  if (!options_.receives || split_receives_ || request.part_count == 0 ||
       request.part_count > kReceivePartsMax) {
     return invalid("a receive of 1 to 8 parts, on a connection made with receives");
   }
@@ -250,10 +251,10 @@ Status Connection::post_receive(TimeNs now, const ReceiveRequest& request) {
 }
 
 Status Connection::expect(TimeNs now, std::uint64_t slot) {
-  if (state_ != State::kOpen || !guests_) {
+  if (state_ != State::kOpen || !split_receives_) {
     return Status(ErrorCode::kUnavailable, "transport: the connection is closed, or has no guests");
   }
-  guests_->expect(static_cast<std::uint32_t>(slot));
+  split_receives_->expect(static_cast<std::uint32_t>(slot));
   if (is_waiting()) {
     note_waiting(now);
   }
@@ -289,8 +290,8 @@ Status Connection::close(TimeNs now) {
   state_ = State::kDraining;
   outgoing_.end_unmatched(Outcome::kClosed);
   incoming_.end_all(Outcome::kClosed);
-  if (guests_) {
-    guests_->end_all();
+  if (split_receives_) {
+    split_receives_->end_all();
   }
   if (acknowledger_.due_ns() != kNever) {
     acknowledger_.request();
@@ -326,8 +327,8 @@ void Connection::end(TimeNs now, Outcome outcome, Outcome of_requests) {
   has_terminal_event_ = true;
   outgoing_.end_all(of_requests);
   incoming_.end_all(of_requests);
-  if (guests_) {
-    guests_->end_all();
+  if (split_receives_) {
+    split_receives_->end_all();
   }
   pacer_.remove(index_);
   control_ &= kCloseAck | kReset;
@@ -341,7 +342,8 @@ void Connection::end(TimeNs now, Outcome outcome, Outcome of_requests) {
 
 bool Connection::take_event(Event& event) {
   if (outgoing_.take_matched(event) || outgoing_.take_finished(event) ||
-      incoming_.take_finished(event) || (guests_ && guests_->take_finished(event))) {
+      incoming_.take_finished(event) ||
+      (split_receives_ && split_receives_->take_finished(event))) {
     return true;
   }
   if (!has_terminal_event_) {
@@ -357,7 +359,7 @@ bool Connection::take_event(Event& event) {
 bool Connection::is_waiting() const {
   // Answers to withdrawn receives are matched and not posted.
   return outgoing_.posted() > 0 || outgoing_.has_matched() || incoming_.open_requests() > 0 ||
-         incoming_.has_unknown() || (guests_ && guests_->open() > 0) ||
+         incoming_.has_unknown() || (split_receives_ && split_receives_->open() > 0) ||
          state_ == State::kDraining || state_ == State::kClosing;
 }
 
@@ -532,8 +534,8 @@ TimeNs Connection::stalled_since_ns(TimeNs now) {
   if (credit_ && !credit_->can_send() && credit_backlog_bytes() > 0) {
     since_ns = std::min(since_ns, asked_ns_);
   }
-  since_ns =
-      std::min(since_ns, guests_ ? guests_->look(now, data_ns_) : incoming_.look(now, data_ns_));
+  since_ns = std::min(since_ns, split_receives_ ? split_receives_->look(now, data_ns_)
+                                                : incoming_.look(now, data_ns_));
   return std::max(since_ns, waiting_since_ns_);
 }
 

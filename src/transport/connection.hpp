@@ -15,7 +15,6 @@
 #include "transport/congestion/controller.hpp"
 #include "transport/credit.hpp"
 #include "transport/flight.hpp"
-#include "transport/guest.hpp"
 #include "transport/incoming.hpp"
 #include "transport/loss.hpp"
 #include "transport/outgoing.hpp"
@@ -23,6 +22,7 @@
 #include "transport/path.hpp"
 #include "transport/policy.hpp"
 #include "transport/replay.hpp"
+#include "transport/split_receives.hpp"
 #include "transport/spray.hpp"
 #include "transport/timers.hpp"
 #include "transport/trace.hpp"
@@ -268,14 +268,14 @@ class Connection {
   std::uint32_t spare_acks_ = 0;  ///< Copies of the last acknowledgement that are to follow it.
   AckHeader last_ack_;
   IncomingTable incoming_;
-  std::uint64_t looked_chunks_ = 0;   ///< Received when the keep-alive timer fired last.
-  TimeNs data_ns_ = 0;                ///< Of the first time with so many.
-  std::uint64_t looked_known_ = 0;    ///< Adverts that the peer knew then.
-  TimeNs known_ns_ = 0;               ///< The last time with news of them, or none to tell.
-  std::uint64_t known_before_;        ///< Adverts that the peer knew when their timer fired last.
-  std::optional<GuestTable> guests_;  ///< In place of it.
-  bool has_waited_ = false;           ///< Adverts have waited long enough.
-  TimeNs piggybacked_ns_ = 0;         ///< When something travelled with data last.
+  std::uint64_t looked_chunks_ = 0;  ///< Received when the keep-alive timer fired last.
+  TimeNs data_ns_ = 0;               ///< Of the first time with so many.
+  std::uint64_t looked_known_ = 0;   ///< Adverts that the peer knew then.
+  TimeNs known_ns_ = 0;              ///< The last time with news of them, or none to tell.
+  std::uint64_t known_before_;       ///< Adverts that the peer knew when their timer fired last.
+  std::optional<SplitReceiveTable> split_receives_;  ///< In place of it.
+  bool has_waited_ = false;                          ///< Adverts have waited long enough.
+  TimeNs piggybacked_ns_ = 0;                        ///< When something travelled with data last.
   bool tells_gap_ = false;
   bool grant_is_slow_ = false;
 };

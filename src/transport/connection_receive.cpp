@@ -126,7 +126,7 @@ std::byte* Connection::place(std::span<const std::byte> header, std::uint32_t pa
           Acknowledger::Kind::kNew) {
     return nullptr;
   }
-  return guests_ ? guests_->place(packet.data) : incoming_.place(packet.data);
+  return split_receives_ ? split_receives_->place(packet.data) : incoming_.place(packet.data);
 }
 
 void Connection::on_data(TimeNs now, const Packet& packet, const Arrival& arrival) {
@@ -161,12 +161,13 @@ void Connection::on_data(TimeNs now, const Packet& packet, const Arrival& arriva
       return;
     }
     const std::uint8_t flags = packet.common.flags;
-    if (guests_ ? !guests_->on_data(data, flags, arrival.payload)
-                : incoming_.on_data(data, flags, arrival.payload) == IncomingTable::Placed::kNo) {
+    if (split_receives_
+            ? !split_receives_->on_data(data, flags, arrival.payload)
+            : incoming_.on_data(data, flags, arrival.payload) == IncomingTable::Placed::kNo) {
       ++counters_.malformed_dropped;
       return;
     }
-    if (guests_ && guests_->open() > 0) {
+    if (split_receives_ && split_receives_->open() > 0) {
       note_waiting(now);
     }
     ++counters_.chunks_received;

@@ -41,9 +41,9 @@ class Endpoint {
   Status post_send(TimeNs now, ConnectionHandle connection, const SendRequest& request);
   Status post_receive(TimeNs now, ConnectionHandle connection, const ReceiveRequest& request);
 
-  /// Of a connection with guests: data of this receive is to come, so that the peer's silence is
-  /// its end. A receive that the source does not know any more is none. Errors: the handle is void,
-  /// or the connection has none (kUnavailable).
+  /// Of a connection with split receives: data of this receive is to come, so that the peer's
+  /// silence is its end. A receive that the source does not know any more is none. Errors: the
+  /// handle is void, or the connection has none (kUnavailable).
   Status expect(TimeNs now, ConnectionHandle connection, std::uint64_t slot);
 
   /// Asks for an early end of the newest send or receive of this context that has none yet: its

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // One message's bytes, or one part's, as chunks bring them: in any order, each chunk once. Which
-// receive a chunk belongs to is for others to know (incoming.hpp, guest.hpp).
+// receive a chunk belongs to is for others to know (incoming.hpp, split_receives.hpp).
 #pragma once
 
 #include <cstddef>

@@ -21,7 +21,7 @@ struct tutti_transport_policy;
 namespace tutti::transport {
 
 class TraceSink;
-class GuestSource;
+class SplitReceiveSource;
 
 using TimeNs = std::uint64_t;
 inline constexpr TimeNs kNever = std::numeric_limits<TimeNs>::max();
@@ -153,8 +153,9 @@ struct ConnectionOptions {
   bool sends = true;     ///< false: no send will be posted here; saves the sender's memory.
   bool receives = true;  ///< false: no receive will be posted here.
   /// Receives are posted on another connection, and told of there: what arrives here names them.
-  /// See guest.hpp. Not asked any more once the connection has ended. Null: they are posted here.
-  const GuestSource* guests = nullptr;
+  /// See split_receives.hpp. Not asked any more once the connection has ended. Null: they are
+  /// posted here.
+  const SplitReceiveSource* split_receives = nullptr;
   std::uint32_t sends_max = 256;  ///< Posted and not yet reported.
   /// Same, each tag of a group; equal at both ends. Rounded up to a power of two, and counted from
   /// the oldest open one.
@@ -169,7 +170,7 @@ struct ConnectionOptions {
 };
 
 /// A buffer in pieces: units of unit_bytes that begin stride_bytes apart. The peer's buffer has the
-/// same units, for no chunk may cross them. 0: in one piece. See split.hpp.
+/// same units, for no chunk may cross them. 0: in one piece. See split_layout.hpp.
 struct Stride {
   Bytes unit_bytes = 0;
   Bytes stride_bytes = 0;

@@ -74,31 +74,31 @@ class EngineTest : public testing::Test {
 TEST_F(EngineTest, attach__what_cannot_be_watched_leaves_nothing) {
   ASSERT_TRUE(engine_.start().ok());
   constexpr int kNoDescriptor = 1'000'000'000;
-  const auto lane =
+  const auto sub =
       engine_.attach(connection_options(1), {engine_.address(), 1, "nobody"}, kNoDescriptor);
-  EXPECT_EQ(lane.status().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(sub.status().code(), ErrorCode::kUnavailable);
   EXPECT_EQ(peers_, 0);
   EXPECT_TRUE(engine_.is_quiet());
-  engine_.help();  // There is no event of a connection without a lane.
+  engine_.help();  // There is no event of a connection without a sub-connection.
 }
 
 TEST_F(EngineTest, adopt__is_the_end_of_the_peer_for_one_that_had_none) {
   ASSERT_TRUE(engine_.start().ok());
-  const auto lane = engine_.attach(connection_options(1), {engine_.address(), 1, "nobody"}, -1);
-  ASSERT_TRUE(lane.ok()) << lane.status().message();
-  EXPECT_TRUE(engine_.reach(*lane).is_known);  // By a wire that asks after nothing.
+  const auto sub = engine_.attach(connection_options(1), {engine_.address(), 1, "nobody"}, -1);
+  ASSERT_TRUE(sub.ok()) << sub.status().message();
+  EXPECT_TRUE(engine_.reach(*sub).is_known);  // By a wire that asks after nothing.
   constexpr int kNoDescriptor = 1'000'000'000;
-  EXPECT_EQ(engine_.adopt(*lane, kNoDescriptor).code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(engine_.adopt(*sub, kNoDescriptor).code(), ErrorCode::kUnavailable);
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-  ASSERT_TRUE(engine_.adopt(*lane, ends[0]).ok());
+  ASSERT_TRUE(engine_.adopt(*sub, ends[0]).ok());
   close(ends[1]);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!(*lane)->has_ended && std::chrono::steady_clock::now() < end) {
+  while (!(*sub)->has_ended && std::chrono::steady_clock::now() < end) {
     std::this_thread::yield();
   }
-  EXPECT_TRUE((*lane)->has_ended);
-  engine_.detach(*lane);
+  EXPECT_TRUE((*sub)->has_ended);
+  engine_.detach(*sub);
 }
 
 TEST_F(EngineTest, attach__bad_options_leave_nothing) {
@@ -107,8 +107,8 @@ TEST_F(EngineTest, attach__bad_options_leave_nothing) {
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
   transport::ConnectionOptions options = connection_options(1);
   options.controller = "nobody's";
-  const auto lane = engine_.attach(options, {engine_.address(), 1, "nobody"}, ends[0]);
-  EXPECT_EQ(lane.status().code(), ErrorCode::kInvalidArgument);
+  const auto sub = engine_.attach(options, {engine_.address(), 1, "nobody"}, ends[0]);
+  EXPECT_EQ(sub.status().code(), ErrorCode::kInvalidArgument);
   EXPECT_EQ(peers_, 0);
   // The descriptor is the caller's still, and can be given again.
   const auto again =
@@ -121,7 +121,7 @@ TEST_F(EngineTest, attach__bad_options_leave_nothing) {
 
 /// A connection from the engine to itself, with both ends of a pair of control sockets.
 void attach_to_itself(Engine& engine, transport::ConnectionOptions options, int (&ends)[2],
-                      Lane** sends, Lane** receives) {
+                      SubConnection** sends, SubConnection** receives) {
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
   options.remote_id = 2;
   options.receives = false;
@@ -205,12 +205,12 @@ class WatchedEngineTest : public testing::TestWithParam<bool> {
   void carry(std::vector<std::byte>& data) {
     std::vector<std::byte> to(data.size());
     Request receive;
-    receive.lane = receives_;
+    receive.sub = receives_;
     receive.receive.parts[0].data = to.data();
     receive.receive.parts[0].capacity_bytes = to.size();
     receive.receive.context = reinterpret_cast<std::uint64_t>(&receive);
     Request send;
-    send.lane = sends_;
+    send.sub = sends_;
     send.is_send = true;
     send.send.data = data.data();
     send.send.bytes = data.size();
@@ -255,8 +255,8 @@ class WatchedEngineTest : public testing::TestWithParam<bool> {
   std::unique_ptr<Statistics> statistics_;
   std::unique_ptr<Engine> engine_;
   int ends_[2] = {-1, -1};
-  Lane* sends_ = nullptr;
-  Lane* receives_ = nullptr;
+  SubConnection* sends_ = nullptr;
+  SubConnection* receives_ = nullptr;
 };
 
 TEST_P(WatchedEngineTest, watch__the_last_word_is_written_though_nothing_more_happens) {
@@ -353,7 +353,7 @@ class EagerTest : public testing::TestWithParam<bool> {
   Message& receive(std::size_t bytes) {
     Message& it = *messages_.emplace_back(std::make_unique<Message>());
     it.bytes.resize(bytes);
-    it.request.lane = receives_;
+    it.request.sub = receives_;
     it.request.receive.parts[0].data = it.bytes.data();
     it.request.receive.parts[0].capacity_bytes = bytes;
     it.request.receive.context = reinterpret_cast<std::uint64_t>(&it.request);
@@ -363,7 +363,7 @@ class EagerTest : public testing::TestWithParam<bool> {
   Message& send(std::size_t bytes, std::byte value) {
     Message& it = *messages_.emplace_back(std::make_unique<Message>());
     it.bytes.assign(bytes, value);
-    it.request.lane = sends_;
+    it.request.sub = sends_;
     it.request.is_send = true;
     it.request.send.data = it.bytes.data();
     it.request.send.bytes = bytes;
@@ -387,8 +387,8 @@ class EagerTest : public testing::TestWithParam<bool> {
   std::vector<std::unique_ptr<Message>> messages_;
   std::unique_ptr<Engine> engine_;
   int ends_[2] = {-1, -1};
-  Lane* sends_ = nullptr;
-  Lane* receives_ = nullptr;
+  SubConnection* sends_ = nullptr;
+  SubConnection* receives_ = nullptr;
 };
 
 /// Notes the packets that leave.
@@ -446,17 +446,17 @@ class OrderTest : public testing::Test {
     to_engine_ = *there;
   }
   void TearDown() override {
-    for (Lane* const lane : {sends_, receives_, from_other_}) {
-      engine_->detach(lane, /*aborts=*/true);
+    for (SubConnection* const sub : {sends_, receives_, from_other_}) {
+      engine_->detach(sub, /*aborts=*/true);
     }
     other_->detach(to_engine_, /*aborts=*/true);
     engine_->stop();
     other_->stop();
   }
 
-  Request& receive(Lane* lane) {
+  Request& receive(SubConnection* sub) {
     Request& request = requests_.emplace_back();
-    request.lane = lane;
+    request.sub = sub;
     request.receive.parts[0] = {0, in_, sizeof in_};
     request.receive.context = reinterpret_cast<std::uint64_t>(&request);
     engine_->post(&request);
@@ -464,7 +464,7 @@ class OrderTest : public testing::Test {
   }
   Request& send() {
     Request& request = requests_.emplace_back();
-    request.lane = sends_;
+    request.sub = sends_;
     request.is_send = true;
     request.send.data = out_;
     request.send.bytes = sizeof out_;
@@ -493,10 +493,10 @@ class OrderTest : public testing::Test {
   std::unique_ptr<Engine> other_;
   int own_ends_[2] = {-1, -1};
   int ends_[2] = {-1, -1};
-  Lane* sends_ = nullptr;
-  Lane* receives_ = nullptr;
-  Lane* from_other_ = nullptr;
-  Lane* to_engine_ = nullptr;
+  SubConnection* sends_ = nullptr;
+  SubConnection* receives_ = nullptr;
+  SubConnection* from_other_ = nullptr;
+  SubConnection* to_engine_ = nullptr;
   std::byte in_[16] = {};
   std::byte out_[16] = {};
   std::deque<Request> requests_;
@@ -607,11 +607,11 @@ class FullTest : public testing::TestWithParam<Bytes> {
       Message& it = messages_[i];
       it.data.assign(GetParam(), static_cast<std::byte>(i + 1));
       it.place.resize(GetParam());
-      it.in.lane = receives_;
+      it.in.sub = receives_;
       it.in.receive.parts[0] = {0, it.place.data(), it.place.size()};
       it.in.receive.context = reinterpret_cast<std::uint64_t>(&it.in);
       to_.post(&it.in);
-      it.out.lane = sends_;
+      it.out.sub = sends_;
       it.out.is_send = true;
       it.out.send.data = it.data.data();
       it.out.send.bytes = it.data.size();
@@ -638,8 +638,8 @@ class FullTest : public testing::TestWithParam<Bytes> {
   FullWire::State state_;
   Engine from_{std::make_unique<FullWire>(&network_, &state_), EngineOptions()};
   Engine to_{std::make_unique<MemoryWire>(&network_), EngineOptions()};
-  Lane* sends_ = nullptr;
-  Lane* receives_ = nullptr;
+  SubConnection* sends_ = nullptr;
+  SubConnection* receives_ = nullptr;
   std::array<Message, kMessages> messages_;
 };
 
@@ -862,19 +862,19 @@ ConnectionRecord late_engine(bool has_stamps, std::string* description) {
   Engine engine(std::make_unique<LateWire>(std::move(*udp)), options);
   EXPECT_TRUE(engine.start().ok());
   int ends[2];
-  Lane* sends = nullptr;
-  Lane* receives = nullptr;
+  SubConnection* sends = nullptr;
+  SubConnection* receives = nullptr;
   attach_to_itself(engine, of_connection, ends, &sends, &receives);
   for (int i = 0; i < 10; ++i) {
     std::byte to{};
     const std::byte data{7};
     Request receive;
-    receive.lane = receives;
+    receive.sub = receives;
     receive.receive.parts[0].data = &to;
     receive.receive.parts[0].capacity_bytes = 1;
     receive.receive.context = reinterpret_cast<std::uint64_t>(&receive);
     Request send;
-    send.lane = sends;
+    send.sub = sends;
     send.is_send = true;
     send.send.data = &data;
     send.send.bytes = 1;

@@ -195,7 +195,7 @@ TEST(Handshake, WhatMayDifferIsTold) {
   theirs.capabilities.rails = 2;
   theirs.capabilities.ps_per_byte = 80;
   theirs.capabilities.marks_ecn = !mine.capabilities.marks_ecn;
-  theirs.lanes = 4;
+  theirs.sub_connections = 4;
   const std::string text = differences(mine, theirs);
   for (const char* const part : {"paths 8 (here 1)", "rails 2 (here 1)", "lanes 4 (here 1)",
                                  "Mb/s of a link 100000 (here 400000)", "ECN "}) {

@@ -402,7 +402,7 @@ std::vector<std::uint64_t> chunks_by_engine(const std::vector<std::string>& told
   return chunks;
 }
 
-TEST(Network, OfTwoThatDifferTheFewerLanesCount) {
+TEST(Network, OfTwoThatDifferTheFewerSubConnectionsCount) {
   const ScopedEnvironment engines("TUTTI_NET_ENGINES", "4");
   for (const bool sender_has_fewer : {false, true}) {
     std::vector<std::string> told;
@@ -674,7 +674,8 @@ TEST(Network, AFallBackIsToldAndUnderStrictAnError) {
   const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
   const ScopedEnvironment buffer("TUTTI_NET_BUFFER", "64K");  // Which every system allows.
   const ScopedEnvironment engines("TUTTI_NET_ENGINES", "1");
-  // Nobody knows which processors are near the loopback interface, and one engine is one lane.
+  // Nobody knows which processors are near the loopback interface, and one engine has one
+  // sub-connection.
   constexpr std::array<std::array<const char*, 3>, 3> kCases = {
       {{"TUTTI_NET_PATHS", "8", ""},
        {"TUTTI_NET_AFFINITY", "near",
@@ -718,12 +719,12 @@ TEST(Network, AReceiverThatClosesAtOnceHasAcknowledged) {
     const std::string fault = "seed=" + std::to_string(seed) + ",drop=0.1,reorder=0.2";
     const ScopedEnvironment faults("TUTTI_FAULT", fault.c_str());
     const ScopedEnvironment polling("TUTTI_NET_POLLING", seed % 2 == 0 ? "busy" : "shared");
-    const bool has_lanes = seed % 4 < 2;
-    const ScopedEnvironment engines("TUTTI_NET_ENGINES", has_lanes ? "3" : "1");
-    const ScopedEnvironment lanes("TUTTI_NET_LANES", has_lanes ? "3" : "1");
+    const bool is_split = seed % 4 < 2;
+    const ScopedEnvironment engines("TUTTI_NET_ENGINES", is_split ? "3" : "1");
+    const ScopedEnvironment lanes("TUTTI_NET_LANES", is_split ? "3" : "1");
     Pair pair = make_pair();
     ASSERT_NE(pair.receive, nullptr);
-    const std::vector<std::byte> sent = content(8, has_lanes ? 500'000 : 1000);
+    const std::vector<std::byte> sent = content(8, is_split ? 500'000 : 1000);
     std::vector<std::byte> got(sent.size());
     const ReceivePart to = part(got);
     Request* const receive = *pair.receive->receive({&to, 1});
@@ -1186,7 +1187,7 @@ TEST(Rails, AConnectionHasAllOfThem) {
   EXPECT_NE(said.front().find("2 rails, 0: udp, 32 paths"), std::string::npos) << said.front();
 }
 
-TEST(Rails, WithLanes) {
+TEST(Rails, WithSplitConnections) {
   const ScopedEnvironment engines("TUTTI_NET_ENGINES", "2");
   const ScopedEnvironment lanes("TUTTI_NET_LANES", "2");
   const auto a = make_railed();
@@ -1386,7 +1387,7 @@ TEST(Network, APeerThatDoesNotFinishItsHandshakeIsAnError) {
   const transport::Key key = from_handle(handle, AF_INET)->key;
   Handshake handshake;
   handshake.host = "odd";
-  handshake.lanes = 2;
+  handshake.sub_connections = 2;
   const int stranger = call_as_stranger(handle, {});
   const int peer = call_as_stranger(handle, encode(handshake, key));
   const auto begun = Clock::now();
@@ -1576,7 +1577,7 @@ std::string said_after_handshake(const std::optional<ReachReport>& report) {
               static_cast<ssize_t>(bytes.size()));
     auto handshake = decode(bytes, odd.key);
     ASSERT_TRUE(handshake.ok());
-    handshake->lanes = 1;
+    handshake->sub_connections = 1;
     handshake->host = "odd";
     handshake->process = 42;
     handshake->address.bytes[1] = std::byte{0};  // A port where nobody is.

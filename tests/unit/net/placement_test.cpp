@@ -83,13 +83,13 @@ TEST(Placement, ManyPeersOfAsManyChannelsEachFillAllEngines) {
   }
 }
 
-TEST(Placement, LanesAreOnDifferentEngines) {
+TEST(Placement, SubConnectionsAreOnDifferentEngines) {
   for (std::size_t engines = 1; engines <= 9; ++engines) {
-    for (std::size_t lanes = 1; lanes <= 10; ++lanes) {
+    for (std::size_t sub_connections = 1; sub_connections <= 10; ++sub_connections) {
       Placement placement(engines);
       for (std::uint64_t i = 0; i < 50; ++i) {
-        const auto chosen = placement.next(i % 7, i % 3 == 0, lanes);
-        EXPECT_EQ(chosen.size(), std::min(lanes, engines));
+        const auto chosen = placement.next(i % 7, i % 3 == 0, sub_connections);
+        EXPECT_EQ(chosen.size(), std::min(sub_connections, engines));
         EXPECT_EQ(std::set(chosen.begin(), chosen.end()).size(), chosen.size());
         EXPECT_LT(*std::max_element(chosen.begin(), chosen.end()), engines);
       }

@@ -15,18 +15,18 @@ using Blocked = ReachCheck::Blocked;
 constexpr TimeNs kMillisecondNs = 1'000'000;
 constexpr TimeNs kTriedNs = 800 * kMillisecondNs;  ///< From the first probe to "tried".
 
-/// What the wire of an end says, lane by lane, at that age.
+/// What the wire of an end says, sub-connection by sub-connection, at that age.
 std::vector<wire::Reach> reach(TimeNs age_ns, std::span<const bool> to,
                                std::span<const bool> from) {
-  std::vector<wire::Reach> lanes;
+  std::vector<wire::Reach> sub_connections;
   for (std::size_t i = 0; i < to.size(); ++i) {
-    lanes.push_back({.is_known = to[i] && from[i],
-                     .is_tried = !(to[i] && from[i]) && age_ns >= kTriedNs,
-                     .is_heard = from[i],
-                     .is_too_small = false,
-                     .silent = {}});
+    sub_connections.push_back({.is_known = to[i] && from[i],
+                               .is_tried = !(to[i] && from[i]) && age_ns >= kTriedNs,
+                               .is_heard = from[i],
+                               .is_too_small = false,
+                               .silent = {}});
   }
-  return lanes;
+  return sub_connections;
 }
 
 struct CheckedEnds {
@@ -35,23 +35,24 @@ struct CheckedEnds {
   bool is_done[2] = {};
 };
 
-/// `passes[e]`: of the datagrams that end e sends, by lane. Until both know, or for 10 s.
+/// `passes[e]`: of the datagrams that end e sends, by sub-connection. Until both know, or for 10 s.
 /// `stopped`: an end that does nothing.
 CheckedEnds run(std::vector<char> from_first, std::vector<char> from_second, int stopped = -1) {
-  const std::size_t lanes = from_first.size();
-  std::unique_ptr<bool[]> passes[2] = {std::make_unique<bool[]>(lanes),
-                                       std::make_unique<bool[]>(lanes)};
+  const std::size_t sub_connections = from_first.size();
+  std::unique_ptr<bool[]> passes[2] = {std::make_unique<bool[]>(sub_connections),
+                                       std::make_unique<bool[]>(sub_connections)};
   std::copy(from_first.begin(), from_first.end(), passes[0].get());
   std::copy(from_second.begin(), from_second.end(), passes[1].get());
-  ReachCheck ends[2] = {ReachCheck(static_cast<std::uint32_t>(lanes)),
-                        ReachCheck(static_cast<std::uint32_t>(lanes))};
+  ReachCheck ends[2] = {ReachCheck(static_cast<std::uint32_t>(sub_connections)),
+                        ReachCheck(static_cast<std::uint32_t>(sub_connections))};
   CheckedEnds out;
   for (TimeNs now = 0; now < 10'000 * kMillisecondNs; now += 10 * kMillisecondNs) {
     for (int e = 0; e < 2; ++e) {
       if (e == stopped || out.is_done[e] || !out.blocked[e].empty()) {
         continue;
       }
-      ends[e].look(now, reach(now, {passes[e].get(), lanes}, {passes[1 - e].get(), lanes}));
+      ends[e].look(now, reach(now, {passes[e].get(), sub_connections},
+                              {passes[1 - e].get(), sub_connections}));
       if (const auto report = ends[e].report(now)) {
         ends[1 - e].hear(now, *report);
       }
@@ -96,12 +97,12 @@ TEST(ReachCheck, APeerThatIsStoppedIsNotBlamedOnTheNetwork) {
 
 TEST(ReachCheck, APeerThatIsStoppedAfterItsReportIsNotBlamedOnTheNetwork) {
   ReachCheck check(1);
-  const wire::Reach lane{
+  const wire::Reach sub{
       .is_known = false, .is_tried = true, .is_heard = false, .is_too_small = false, .silent = {}};
-  check.look(0, {&lane, 1});
+  check.look(0, {&sub, 1});
   check.hear(0, {.is_done = false, .heard = 0, .tried = 1, .failure = {}});
   for (TimeNs now = 0; now < 20'000 * kMillisecondNs; now += 100 * kMillisecondNs) {
-    check.look(now, {&lane, 1});
+    check.look(now, {&sub, 1});
     EXPECT_TRUE(check.blocked(now).empty()) << now;
   }
 }
@@ -109,19 +110,19 @@ TEST(ReachCheck, APeerThatIsStoppedAfterItsReportIsNotBlamedOnTheNetwork) {
 TEST(ReachCheck, APeerThatComesLateIsFound) {
   ReachCheck check(1);
   // It has asked for long, and nobody was there.
-  wire::Reach lane{
+  wire::Reach sub{
       .is_known = false, .is_tried = true, .is_heard = false, .is_too_small = false, .silent = {}};
   TimeNs now = 0;
   for (; now < 20'000 * kMillisecondNs; now += 100 * kMillisecondNs) {
-    check.look(now, {&lane, 1});
+    check.look(now, {&sub, 1});
     EXPECT_TRUE(check.blocked(now).empty());
   }
   // Now somebody is, and has not been asked yet when it reports.
   check.hear(now, {.is_done = false, .heard = 0, .tried = 0, .failure = {}});
   EXPECT_TRUE(check.blocked(now).empty());
-  lane = {};
+  sub = {};
   now += 100 * kMillisecondNs;
-  check.look(now, {&lane, 1});
+  check.look(now, {&sub, 1});
   check.hear(now, {.is_done = true, .heard = 1, .tried = 0, .failure = {}});
   EXPECT_TRUE(check.blocked(now).empty());
   EXPECT_TRUE(check.report(now)->is_done);
@@ -131,9 +132,9 @@ TEST(ReachCheck, APeerThatComesLateIsFound) {
 
 TEST(ReachCheck, DatagramsThatMustBeTooShortAreSaid) {
   ReachCheck check(1);
-  const wire::Reach lane{
+  const wire::Reach sub{
       .is_known = false, .is_tried = false, .is_heard = true, .is_too_small = true, .silent = {}};
-  check.look(0, {&lane, 1});
+  check.look(0, {&sub, 1});
   EXPECT_EQ(check.blocked(0), (std::vector<Blocked>{{0, ReachCheck::Direction::kTooSmall}}));
 }
 

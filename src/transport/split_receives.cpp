@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/guest.hpp"
+#include "transport/split_receives.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -8,12 +8,13 @@
 
 namespace tutti::transport {
 
-GuestTable::GuestTable(const GuestSource& source, std::uint32_t parts_max)
+SplitReceiveTable::SplitReceiveTable(const SplitReceiveSource& source, std::uint32_t parts_max)
     : source_(source), entries_(std::bit_ceil(std::max(parts_max, 1U))) {}
 
-/// Its receive has ended before its share was complete: it was another lane's business alone.
-void GuestTable::drop_if_gone(Entry& entry) {
-  GuestPart part;
+/// Its receive has ended before its share was complete: it was another sub-connection's business
+/// alone.
+void SplitReceiveTable::drop_if_gone(Entry& entry) {
+  SplitReceive part;
   if (entry.is_open && (!source_.find(static_cast<std::uint32_t>(entry.part.slot), part) ||
                         part.slot != entry.part.slot)) {
     entry = Entry{};
@@ -22,10 +23,10 @@ void GuestTable::drop_if_gone(Entry& entry) {
 }
 
 /// Null: there is none, or its share is complete, or its place is still in use.
-GuestTable::Entry* GuestTable::find_or_open(std::uint32_t slot) {
+SplitReceiveTable::Entry* SplitReceiveTable::find_or_open(std::uint32_t slot) {
   Entry& entry = at(slot);
   drop_if_gone(entry);
-  GuestPart part;
+  SplitReceive part;
   if (!source_.find(slot, part)) {
     return nullptr;
   }
@@ -41,8 +42,8 @@ GuestTable::Entry* GuestTable::find_or_open(std::uint32_t slot) {
   return &entry;
 }
 
-bool GuestTable::on_data(const DataHeader& data, std::uint8_t flags,
-                         std::span<const std::byte> payload) {
+bool SplitReceiveTable::on_data(const DataHeader& data, std::uint8_t flags,
+                                std::span<const std::byte> payload) {
   Entry* const entry = find_or_open(data.slot);
   if (entry == nullptr || (flags & (kFlagCancelled | kFlagTruncated)) != 0 ||
       !entry->bytes.on_data(data, (flags & kFlagEnd) != 0, payload)) {
@@ -58,8 +59,8 @@ bool GuestTable::on_data(const DataHeader& data, std::uint8_t flags,
   return true;
 }
 
-std::byte* GuestTable::place(const DataHeader& data) const {
-  GuestPart part;
+std::byte* SplitReceiveTable::place(const DataHeader& data) const {
+  SplitReceive part;
   if (!source_.find(data.slot, part)) {
     return nullptr;
   }
@@ -70,9 +71,9 @@ std::byte* GuestTable::place(const DataHeader& data) const {
   return entry.is_open ? nullptr : Entry(part).bytes.place(data);
 }
 
-void GuestTable::expect(std::uint32_t slot) { (void)find_or_open(slot); }
+void SplitReceiveTable::expect(std::uint32_t slot) { (void)find_or_open(slot); }
 
-TimeNs GuestTable::look(TimeNs now, TimeNs data_ns) {
+TimeNs SplitReceiveTable::look(TimeNs now, TimeNs data_ns) {
   TimeNs since_ns = now;
   for (Entry& entry : entries_) {
     drop_if_gone(entry);
@@ -84,14 +85,14 @@ TimeNs GuestTable::look(TimeNs now, TimeNs data_ns) {
   return since_ns;
 }
 
-void GuestTable::end_all() {
+void SplitReceiveTable::end_all() {
   for (Entry& entry : entries_) {
     entry.is_open = false;
   }
   open_ = 0;
 }
 
-bool GuestTable::take_finished(Event& event) {
+bool SplitReceiveTable::take_finished(Event& event) {
   if (finished_head_ == kNone) {
     return false;
   }

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "net/bundle.hpp"
+#include "net/split_connection.hpp"
 
 #include <algorithm>
 #include <utility>
 
 namespace tutti::net {
 
-void SharedReceives::open(std::uint64_t slot, const transport::GuestPart& part) {
+void SharedReceives::open(std::uint64_t slot, const transport::SplitReceive& part) {
   // Each releases the close before it: who sees a part of this one sees that the last one is gone.
   Entry& entry = at(slot);
   entry.data.store(part.data, std::memory_order_release);
@@ -24,13 +24,14 @@ bool SharedReceives::close(std::uint64_t slot) {
   return entry.is_found.load();
 }
 
-bool SharedReceives::find(std::uint32_t slot, transport::GuestPart& out) const {
+bool SharedReceives::find(std::uint32_t slot, transport::SplitReceive& out) const {
   const Entry& entry = at(slot);
   const std::uint64_t number = entry.slot.load();
   if (number == kNone || static_cast<std::uint32_t>(number) != slot) {
     return false;
   }
-  // Once for each receive: the lanes do not take the line from each other for every packet.
+  // Once for each receive: the sub-connections do not take the line from each other for every
+  // packet.
   if (!entry.is_found.load(std::memory_order_acquire)) {
     entry.is_found.store(true);
   }
@@ -41,28 +42,28 @@ bool SharedReceives::find(std::uint32_t slot, transport::GuestPart& out) const {
   return entry.slot.load() == number;
 }
 
-bool Bundle::Source::find(std::uint32_t slot, transport::GuestPart& out) const {
-  transport::GuestPart whole;
-  if (!bundle_.receives.find(slot, whole)) {
+bool SplitConnection::Source::find(std::uint32_t slot, transport::SplitReceive& out) const {
+  transport::SplitReceive whole;
+  if (!split_.receives.find(slot, whole)) {
     return false;
   }
-  out = bundle_.split.other_part(whole, lane_);
+  out = split_.layout.other_part(whole, sub_);
   return true;
 }
 
-Bundle::Bundle(std::vector<Engine*> all, Bytes unit_bytes)
-    : engines(std::move(all)), split(static_cast<std::uint32_t>(engines.size()), unit_bytes) {
-  for (std::uint32_t lane = 0; lane < engines.size(); ++lane) {
-    sources.emplace_back(*this, lane);
+SplitConnection::SplitConnection(std::vector<Engine*> all, Bytes unit_bytes)
+    : engines(std::move(all)), layout(static_cast<std::uint32_t>(engines.size()), unit_bytes) {
+  for (std::uint32_t sub = 0; sub < engines.size(); ++sub) {
+    sources.emplace_back(*this, sub);
   }
 }
 
-std::uint32_t Bundle::index_of(const Engine* engine) const {
+std::uint32_t SplitConnection::index_of(const Engine* engine) const {
   return static_cast<std::uint32_t>(std::find(engines.begin(), engines.end(), engine) -
                                     engines.begin());
 }
 
-bool Bundle::fail(transport::Outcome why, bool is_gone) {
+bool SplitConnection::fail(transport::Outcome why, bool is_gone) {
   if (is_failing.exchange(true)) {
     return false;
   }

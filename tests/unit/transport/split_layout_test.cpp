@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/split.hpp"
+#include "transport/split_layout.hpp"
 
 #include <gtest/gtest.h>
 
@@ -17,16 +17,16 @@ using testing::LossyPair;
 using testing::pattern;
 
 TEST(split, part_bytes__add_up_and_follow_the_units) {
-  for (std::uint32_t lanes = 1; lanes <= 5; ++lanes) {
-    const Split split(lanes, 100);
+  for (std::uint32_t sub_connections = 1; sub_connections <= 5; ++sub_connections) {
+    const SplitLayout split(sub_connections, 100);
     for (Bytes bytes = 0; bytes < 1300; bytes += 7) {
-      std::vector<Bytes> expected(lanes);
+      std::vector<Bytes> expected(sub_connections);
       for (Bytes at = 0; at < bytes; ++at) {
-        ++expected[at / 100 % lanes];
+        ++expected[at / 100 % sub_connections];
       }
-      for (std::uint32_t lane = 0; lane < lanes; ++lane) {
-        ASSERT_EQ(expected[lane], split.part_bytes(bytes, lane))
-            << lanes << " " << bytes << " " << lane;
+      for (std::uint32_t sub = 0; sub < sub_connections; ++sub) {
+        ASSERT_EQ(expected[sub], split.part_bytes(bytes, sub))
+            << sub_connections << " " << bytes << " " << sub;
       }
     }
   }
@@ -45,8 +45,8 @@ std::vector<Bytes> sizes_around(Bytes unit, Bytes units_max) {
 
 TEST(split, is_split__the_receiver_learns_it_from_the_first_part) {
   constexpr Bytes kUnit = 100;
-  for (std::uint32_t lanes = 1; lanes <= 8; ++lanes) {
-    const Split split(lanes, kUnit);
+  for (std::uint32_t sub_connections = 1; sub_connections <= 8; ++sub_connections) {
+    const SplitLayout split(sub_connections, kUnit);
     for (const Bytes capacity : sizes_around(kUnit, 20)) {
       const ReceivePart receive = split.first_part(ReceivePart{.capacity_bytes = capacity});
       EXPECT_EQ(receive.whole_bytes, split.is_split(capacity) ? capacity : 0);
@@ -55,13 +55,14 @@ TEST(split, is_split__the_receiver_learns_it_from_the_first_part) {
           break;
         }
         const SendRequest first = split.first_part(SendRequest{.bytes = bytes});
-        ASSERT_EQ(split.is_split(first.bytes), split.is_split(bytes)) << lanes << " " << bytes;
+        ASSERT_EQ(split.is_split(first.bytes), split.is_split(bytes))
+            << sub_connections << " " << bytes;
         ASSERT_LE(first.bytes, receive.capacity_bytes);
         ASSERT_EQ(first.tells_match, split.is_split(bytes));
-        for (std::uint32_t lane = 1; lane < lanes && split.is_split(bytes); ++lane) {
+        for (std::uint32_t sub = 1; sub < sub_connections && split.is_split(bytes); ++sub) {
           ASSERT_TRUE(split.is_split(capacity));
-          ASSERT_LE(split.other_part(SendRequest{.bytes = bytes}, lane, 1).bytes,
-                    split.other_part(GuestPart{.capacity_bytes = capacity}, lane).capacity_bytes);
+          ASSERT_LE(split.other_part(SendRequest{.bytes = bytes}, sub, 1).bytes,
+                    split.other_part(SplitReceive{.capacity_bytes = capacity}, sub).capacity_bytes);
         }
       }
     }
@@ -69,8 +70,8 @@ TEST(split, is_split__the_receiver_learns_it_from_the_first_part) {
 }
 
 TEST(split, parts__each_byte_of_the_message_once) {
-  for (std::uint32_t lanes = 1; lanes <= 8; ++lanes) {
-    const Split split(lanes, 100);
+  for (std::uint32_t sub_connections = 1; sub_connections <= 8; ++sub_connections) {
+    const SplitLayout split(sub_connections, 100);
     for (const Bytes bytes : sizes_around(100, 18)) {
       std::vector<std::byte> data(bytes);
       std::vector<std::byte> into(bytes + 50);
@@ -88,32 +89,34 @@ TEST(split, parts__each_byte_of_the_message_once) {
       const ReceivePart receive =
           split.first_part(ReceivePart{.data = into.data(), .capacity_bytes = into.size()});
       note(first, receive.data, receive.stride);
-      for (std::uint32_t lane = 1; lane < lanes && split.is_split(bytes); ++lane) {
-        const SendRequest other = split.other_part(whole, lane, 5);
+      for (std::uint32_t sub = 1; sub < sub_connections && split.is_split(bytes); ++sub) {
+        const SendRequest other = split.other_part(whole, sub, 5);
         EXPECT_EQ(other.slot, 5U);
         EXPECT_EQ(other.context, 9U);
-        const GuestPart guest =
-            split.other_part(GuestPart{.data = into.data(), .capacity_bytes = into.size()}, lane);
-        note(other, guest.data, guest.stride);
+        const SplitReceive split_receive =
+            split.other_part(SplitReceive{.data = into.data(), .capacity_bytes = into.size()}, sub);
+        note(other, split_receive.data, split_receive.stride);
       }
-      ASSERT_EQ(std::vector<int>(bytes, 1), seen) << lanes << " " << bytes;
+      ASSERT_EQ(std::vector<int>(bytes, 1), seen) << sub_connections << " " << bytes;
     }
   }
 }
 
-/// Several lanes, each a pair of endpoints that know nothing of the others, and a caller who does.
-class Lanes {
+/// Several sub-connections, each a pair of endpoints that know nothing of the others, and a caller
+/// who does.
+class SubConnections {
  public:
   static constexpr Bytes kUnit = 10'000;
 
-  Lanes(std::uint32_t lanes, std::uint64_t seed) : split(lanes, kUnit), random_(seed) {
+  SubConnections(std::uint32_t sub_connections, std::uint64_t seed)
+      : split(sub_connections, kUnit), random_(seed) {
     ConnectionOptions options;
     options.wire.paths = 4;
-    for (std::uint32_t lane = 0; lane < lanes; ++lane) {
-      sources_.push_back(std::make_unique<Source>(*this, lane));
-      options.guests = lane == 0 ? nullptr : sources_.back().get();
-      options.seed = seed + lane;
-      pairs.push_back(std::make_unique<LossyPair>(options, seed + lane));
+    for (std::uint32_t sub = 0; sub < sub_connections; ++sub) {
+      sources_.push_back(std::make_unique<Source>(*this, sub));
+      options.split_receives = sub == 0 ? nullptr : sources_.back().get();
+      options.seed = seed + sub;
+      pairs.push_back(std::make_unique<LossyPair>(options, seed + sub));
       seen_.push_back({0, 0});
     }
   }
@@ -139,17 +142,17 @@ class Lanes {
     ASSERT_TRUE(first.end(1).post_receive(first.now(), first.handle(1), request).ok());
   }
 
-  /// Lanes run at speeds of their own until nothing is open.
+  /// Sub-connections run at speeds of their own until nothing is open.
   bool run() {
     for (int idle = 0; idle < 1000;) {
-      const std::uint32_t lane = random_.below(split.lanes());
-      LossyPair& pair = *pairs[lane];
+      const std::uint32_t sub = random_.below(split.sub_connections());
+      LossyPair& pair = *pairs[sub];
       const int turns = static_cast<int>(random_.below(40));
       bool has_moved = false;
       for (int i = 0; i < turns; ++i) {
         has_moved |= pair.step(pair.now() + 1'000'000'000);
       }
-      has_moved |= take(lane);
+      has_moved |= take(sub);
       idle = has_moved ? 0 : idle + 1;
       const auto is_open = [](const Whole& it) { return it.open != 0; };
       if (std::none_of(sent.begin(), sent.end(), is_open) &&
@@ -165,45 +168,46 @@ class Lanes {
     Outcome outcome = Outcome::kOk;
     std::array<Bytes, kReceivePartsMax> bytes{};
   };
-  Split split;
+  SplitLayout split;
   std::vector<std::unique_ptr<LossyPair>> pairs;
   std::vector<Whole> sent;
   std::vector<Whole> received;
   std::uint64_t asked = 0;  ///< Of the sources.
 
  private:
-  class Source : public GuestSource {
+  class Source : public SplitReceiveSource {
    public:
-    Source(Lanes& lanes, std::uint32_t lane) : lanes_(lanes), lane_(lane) {}
-    bool find(std::uint32_t slot, GuestPart& out) const override {
-      ++lanes_.asked;
-      const auto it = lanes_.receives_.find(slot);
-      if (it != lanes_.receives_.end()) {
-        out = lanes_.split.other_part(it->second, lane_);
+    Source(SubConnections& sub_connections, std::uint32_t sub)
+        : sub_connections_(sub_connections), sub_(sub) {}
+    bool find(std::uint32_t slot, SplitReceive& out) const override {
+      ++sub_connections_.asked;
+      const auto it = sub_connections_.receives_.find(slot);
+      if (it != sub_connections_.receives_.end()) {
+        out = sub_connections_.split.other_part(it->second, sub_);
         out.slot = slot;
       }
-      return it != lanes_.receives_.end();
+      return it != sub_connections_.receives_.end();
     }
 
    private:
-    Lanes& lanes_;
-    std::uint32_t lane_;
+    SubConnections& sub_connections_;
+    std::uint32_t sub_;
   };
 
-  void post(std::uint32_t lane, const SendRequest& part) {
-    LossyPair& pair = *pairs[lane];
+  void post(std::uint32_t sub, const SendRequest& part) {
+    LossyPair& pair = *pairs[sub];
     ASSERT_TRUE(pair.end(0).post_send(pair.now(), pair.handle(0), part).ok());
   }
 
-  bool take(std::uint32_t lane) {
-    const auto before = seen_[lane];
-    std::vector<Event>& of_sender = pairs[lane]->events(0);
-    while (seen_[lane].first < of_sender.size()) {
-      const Event event = of_sender[seen_[lane].first++];
+  bool take(std::uint32_t sub) {
+    const auto before = seen_[sub];
+    std::vector<Event>& of_sender = pairs[sub]->events(0);
+    while (seen_[sub].first < of_sender.size()) {
+      const Event event = of_sender[seen_[sub].first++];
       Whole& whole = sent[event.context];
       if (event.kind == EventKind::kSendMatched) {
-        whole.open += static_cast<int>(split.lanes()) - 1;
-        for (std::uint32_t other = 1; other < split.lanes(); ++other) {
+        whole.open += static_cast<int>(split.sub_connections()) - 1;
+        for (std::uint32_t other = 1; other < split.sub_connections(); ++other) {
           post(other, split.other_part(sends_[event.context], other, event.slot));
         }
         continue;
@@ -213,33 +217,34 @@ class Lanes {
       whole.outcome = std::max(whole.outcome, event.outcome);
       whole.bytes[0] += event.part_bytes[0];
     }
-    std::vector<Event>& of_receiver = pairs[lane]->events(1);
-    while (seen_[lane].second < of_receiver.size()) {
-      const Event& event = of_receiver[seen_[lane].second++];
+    std::vector<Event>& of_receiver = pairs[sub]->events(1);
+    while (seen_[sub].second < of_receiver.size()) {
+      const Event& event = of_receiver[seen_[sub].second++];
       EXPECT_EQ(event.kind, EventKind::kReceiveDone);
-      const std::size_t first = lane == 0 ? 0 : event.context % 8;
-      Whole& whole = received[lane == 0 ? event.context : event.context / 8];
+      const std::size_t first = sub == 0 ? 0 : event.context % 8;
+      Whole& whole = received[sub == 0 ? event.context : event.context / 8];
       --whole.open;
       whole.outcome = std::max(whole.outcome, event.outcome);
       for (std::size_t i = 0; i < event.part_count; ++i) {
         whole.bytes[first + i] += event.part_bytes[i];
-        const bool is_split = lane == 0 && split.is_split(event.part_bytes[i]);
-        whole.open += is_split ? static_cast<int>(split.lanes()) - 1 : 0;
+        const bool is_split = sub == 0 && split.is_split(event.part_bytes[i]);
+        whole.open += is_split ? static_cast<int>(split.sub_connections()) - 1 : 0;
       }
     }
-    return before != seen_[lane];
+    return before != seen_[sub];
   }
 
   Random random_;
   std::vector<std::unique_ptr<Source>> sources_;
   std::vector<SendRequest> sends_;
-  std::map<std::uint64_t, GuestPart> receives_;
+  std::map<std::uint64_t, SplitReceive> receives_;
   std::uint64_t next_slot_ = ConnectionOptions().first_number;
-  std::vector<std::pair<std::size_t, std::size_t>> seen_;  ///< Events of each end of each lane.
+  std::vector<std::pair<std::size_t, std::size_t>>
+      seen_;  ///< Events of each end of each sub-connection.
 };
 
-void break_network(Lanes& lanes) {
-  for (const auto& pair : lanes.pairs) {
+void break_network(SubConnections& sub_connections) {
+  for (const auto& pair : sub_connections.pairs) {
     pair->faults.loss = 30;
     pair->faults.delay = 100;
     pair->faults.duplicate = 20;
@@ -247,21 +252,21 @@ void break_network(Lanes& lanes) {
   }
 }
 
-TEST(lanes, any_size_arrives_whole_whatever_the_network_does) {
+TEST(sub_connections, any_size_arrives_whole_whatever_the_network_does) {
   for (std::uint32_t count = 1; count <= 8; ++count) {
-    for (const Bytes bytes : sizes_around(Lanes::kUnit, 9)) {
-      Lanes lanes(count, bytes + count);
-      break_network(lanes);
+    for (const Bytes bytes : sizes_around(SubConnections::kUnit, 9)) {
+      SubConnections sub_connections(count, bytes + count);
+      break_network(sub_connections);
       const auto data = pattern(bytes, bytes);
       const Bytes spare = bytes % 3 * 20'000;
       std::vector<std::byte> into(bytes + spare + 10, std::byte{9});
-      lanes.receive({{.tag = 5, .data = into.data(), .capacity_bytes = bytes + spare}});
-      lanes.send(5, data);
-      ASSERT_TRUE(lanes.run()) << count << " lanes, " << bytes;
-      EXPECT_EQ(Outcome::kOk, lanes.sent[0].outcome);
-      EXPECT_EQ(Outcome::kOk, lanes.received[0].outcome);
-      EXPECT_EQ(bytes, lanes.sent[0].bytes[0]);
-      EXPECT_EQ(bytes, lanes.received[0].bytes[0]);
+      sub_connections.receive({{.tag = 5, .data = into.data(), .capacity_bytes = bytes + spare}});
+      sub_connections.send(5, data);
+      ASSERT_TRUE(sub_connections.run()) << count << " lanes, " << bytes;
+      EXPECT_EQ(Outcome::kOk, sub_connections.sent[0].outcome);
+      EXPECT_EQ(Outcome::kOk, sub_connections.received[0].outcome);
+      EXPECT_EQ(bytes, sub_connections.sent[0].bytes[0]);
+      EXPECT_EQ(bytes, sub_connections.received[0].bytes[0]);
       ASSERT_TRUE(std::equal(data.begin(), data.end(), into.begin())) << count << " " << bytes;
       EXPECT_EQ(
           std::vector<std::byte>(spare + 10, std::byte{9}),
@@ -270,11 +275,11 @@ TEST(lanes, any_size_arrives_whole_whatever_the_network_does) {
   }
 }
 
-TEST(lanes, tags_and_groups_in_any_order) {
+TEST(sub_connections, tags_and_groups_in_any_order) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     Random random(seed);
-    Lanes lanes(2 + random.below(7), seed);
-    break_network(lanes);
+    SubConnections sub_connections(2 + random.below(7), seed);
+    break_network(sub_connections);
     constexpr std::size_t kMessages = 24;
     constexpr Tag kTags = 4;
     // The n-th send of a tag meets the n-th part of it, whatever is between them.
@@ -282,7 +287,7 @@ TEST(lanes, tags_and_groups_in_any_order) {
     std::array<std::vector<std::vector<std::byte>>, kTags> into;
     std::vector<std::vector<std::byte>> buffers;
     for (std::size_t i = 0; i < kMessages; ++i) {
-      const Bytes near = random.below(5) * Lanes::kUnit + random.below(3);
+      const Bytes near = random.below(5) * SubConnections::kUnit + random.below(3);
       const Bytes bytes = random.below(2) == 0 ? random.below(80'000) : near;
       const Tag tag = random.below(kTags);
       data[tag].push_back(pattern(bytes, seed * 100 + i));
@@ -301,7 +306,7 @@ TEST(lanes, tags_and_groups_in_any_order) {
     for (std::size_t sends = 0, parts = 0; sends < kMessages || parts < kMessages;) {
       if (sends < kMessages && (parts == kMessages || random.below(2) == 0)) {
         const Tag tag = some_tag(next_sent);
-        lanes.send(tag, data[tag][next_sent[tag]++]);
+        sub_connections.send(tag, data[tag][next_sent[tag]++]);
         ++sends;
         continue;
       }
@@ -314,14 +319,14 @@ TEST(lanes, tags_and_groups_in_any_order) {
         group.push_back({.tag = tag, .data = buffer.data(), .capacity_bytes = buffer.size()});
         ++parts;
       }
-      lanes.receive(group);
+      sub_connections.receive(group);
     }
-    ASSERT_TRUE(lanes.run()) << seed;
+    ASSERT_TRUE(sub_connections.run()) << seed;
     for (std::size_t i = 0; i < groups.size(); ++i) {
-      EXPECT_EQ(lanes.received[i].outcome, Outcome::kOk);
+      EXPECT_EQ(sub_connections.received[i].outcome, Outcome::kOk);
       for (std::size_t j = 0; j < groups[i].size(); ++j) {
         const auto [tag, at] = groups[i][j];
-        ASSERT_EQ(lanes.received[i].bytes[j], data[tag][at].size()) << seed;
+        ASSERT_EQ(sub_connections.received[i].bytes[j], data[tag][at].size()) << seed;
         ASSERT_TRUE(std::equal(data[tag][at].begin(), data[tag][at].end(), into[tag][at].begin()))
             << seed;
       }
@@ -329,37 +334,38 @@ TEST(lanes, tags_and_groups_in_any_order) {
   }
 }
 
-TEST(lanes, a_message_that_is_too_long_is_lane_0s_to_refuse) {
-  Lanes lanes(4, 1);
+TEST(sub_connections, a_message_that_is_too_long_is_refused_by_sub_connection_0) {
+  SubConnections sub_connections(4, 1);
   const auto small = pattern(100, 1);
   const auto large = pattern(200'000, 2);
   std::vector<std::byte> into_small(100);
   std::vector<std::byte> into_large(199'999, std::byte{3});
-  lanes.receive({{.tag = 1, .data = into_small.data(), .capacity_bytes = 100},
-                 {.tag = 2, .data = into_large.data(), .capacity_bytes = into_large.size()}});
-  lanes.send(2, large);
-  lanes.send(1, small);
-  ASSERT_TRUE(lanes.run());
-  EXPECT_EQ(Outcome::kTruncated, lanes.sent[0].outcome);
-  EXPECT_EQ(Outcome::kOk, lanes.sent[1].outcome);
-  EXPECT_EQ(Outcome::kTruncated, lanes.received[0].outcome);
-  EXPECT_EQ(100U, lanes.received[0].bytes[0]);
+  sub_connections.receive(
+      {{.tag = 1, .data = into_small.data(), .capacity_bytes = 100},
+       {.tag = 2, .data = into_large.data(), .capacity_bytes = into_large.size()}});
+  sub_connections.send(2, large);
+  sub_connections.send(1, small);
+  ASSERT_TRUE(sub_connections.run());
+  EXPECT_EQ(Outcome::kTruncated, sub_connections.sent[0].outcome);
+  EXPECT_EQ(Outcome::kOk, sub_connections.sent[1].outcome);
+  EXPECT_EQ(Outcome::kTruncated, sub_connections.received[0].outcome);
+  EXPECT_EQ(100U, sub_connections.received[0].bytes[0]);
   EXPECT_EQ(small, into_small);
   EXPECT_EQ(into_large, std::vector<std::byte>(199'999, std::byte{3}));
-  EXPECT_EQ(lanes.asked, 0U);
+  EXPECT_EQ(sub_connections.asked, 0U);
 }
 
-TEST(lanes, a_short_message_is_nothing_to_the_others) {
-  Lanes lanes(4, 1);
-  const auto data = pattern(Lanes::kUnit - 1, 1);
+TEST(sub_connections, a_short_message_is_nothing_to_the_others) {
+  SubConnections sub_connections(4, 1);
+  const auto data = pattern(SubConnections::kUnit - 1, 1);
   std::vector<std::byte> into(100'000);
-  lanes.receive({{.tag = 1, .data = into.data(), .capacity_bytes = into.size()}});
-  lanes.send(1, data);
-  ASSERT_TRUE(lanes.run());
-  for (std::size_t lane = 1; lane < 4; ++lane) {
-    EXPECT_EQ(lanes.pairs[lane]->packets, 0U);
+  sub_connections.receive({{.tag = 1, .data = into.data(), .capacity_bytes = into.size()}});
+  sub_connections.send(1, data);
+  ASSERT_TRUE(sub_connections.run());
+  for (std::size_t sub = 1; sub < 4; ++sub) {
+    EXPECT_EQ(sub_connections.pairs[sub]->packets, 0U);
   }
-  EXPECT_EQ(lanes.asked, 0U);
+  EXPECT_EQ(sub_connections.asked, 0U);
 }
 
 TEST(split, a_peer_with_other_units_is_refused_not_misread) {
@@ -367,11 +373,11 @@ TEST(split, a_peer_with_other_units_is_refused_not_misread) {
   const auto data = pattern(60'000, 1);
   std::vector<std::byte> into(60'000);
   ReceiveRequest receive;
-  receive.parts[0] = Split(2, 10'000).first_part(
+  receive.parts[0] = SplitLayout(2, 10'000).first_part(
       ReceivePart{.tag = 1, .data = into.data(), .capacity_bytes = into.size()});
   ASSERT_TRUE(pair.end(1).post_receive(pair.now(), pair.handle(1), receive).ok());
-  const SendRequest send =
-      Split(2, 30'000).first_part(SendRequest{.tag = 1, .data = data.data(), .bytes = data.size()});
+  const SendRequest send = SplitLayout(2, 30'000).first_part(
+      SendRequest{.tag = 1, .data = data.data(), .bytes = data.size()});
   ASSERT_TRUE(pair.end(0).post_send(pair.now(), pair.handle(0), send).ok());
   EXPECT_FALSE(pair.run_until_events(2, 1, pair.now() + 100'000'000));
   EXPECT_GT(pair.counters(1).malformed_dropped, 0U);

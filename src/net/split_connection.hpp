@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The lanes of one channel: connections to the same peer on different engines, over which long
-// messages are split (transport/split.hpp). What the engines know of each other is here, and
-// nothing of it is behind a lock: an engine that holds its own never waits for another one's. They
-// hand each other work through their inboxes.
+// The sub-connections of one channel: connections to the same peer on different engines, over which
+// long messages are split (transport/split_layout.hpp). What the engines know of each other is
+// here, and nothing of it is behind a lock: an engine that holds its own never waits for another
+// one's. They hand each other work through their inboxes.
 //
-// A lane that ends in any other way than by an orderly close ends all of them; when one has ended
-// in order, the others are closed. What was posted ends when the last lane has: then nothing
-// touches its buffer any more, whichever lane had a part of it.
+// A sub-connection that ends in any other way than by an orderly close ends all of them; when one
+// has ended in order, the others are closed. What was posted ends when the last sub-connection has:
+// then nothing touches its buffer any more, whichever sub-connection had a part of it.
 #pragma once
 
 #include <array>
@@ -16,35 +16,36 @@
 #include <cstdint>
 #include <vector>
 
-#include "transport/split.hpp"
+#include "transport/split_layout.hpp"
 #include "transport/types.hpp"
 
 namespace tutti::net {
 
 class Engine;
-struct Lane;
+struct SubConnection;
 struct Request;
 
-inline constexpr std::uint32_t kLanesMax = 8;
+inline constexpr std::uint32_t kSubConnectionsMax = 8;
 
-/// The receives of a channel that may get a split message, for the lanes that were not told of
-/// them: by the number of their advert on lane 0. Written by the channel's caller, read by the
-/// engines.
+/// The receives of a channel that may get a split message, for the sub-connections that were not
+/// told of them: by the number of their advert on sub-connection 0. Written by the channel's
+/// caller, read by the engines.
 class SharedReceives {
  public:
-  /// Between the oldest that is open and the newest: as many as the transport takes on lane 0.
+  /// Between the oldest that is open and the newest: as many as the transport takes on
+  /// sub-connection 0.
   static constexpr std::size_t kCount = 256;
 
   /// Not while that of kCount numbers before is open.
   bool is_free(std::uint64_t slot) const { return at(slot).slot.load() == kNone; }
   /// Before anybody can hear of the receive.
-  void open(std::uint64_t slot, const transport::GuestPart& part);
+  void open(std::uint64_t slot, const transport::SplitReceive& part);
   /// True: somebody has found it. Whoever has and is still at it holds his engine's lock; who gets
   /// that afterwards finds nothing.
   bool close(std::uint64_t slot);
 
   /// By the low 32 bits of its number.
-  bool find(std::uint32_t slot, transport::GuestPart& out) const;
+  bool find(std::uint32_t slot, transport::SplitReceive& out) const;
 
  private:
   static constexpr std::uint64_t kNone = transport::kNoSlot;
@@ -66,22 +67,22 @@ class SharedReceives {
   std::array<Entry, kCount> entries_;
 };
 
-struct Bundle {
-  /// `all`: of the lanes, in order, each another one.
-  Bundle(std::vector<Engine*> all, Bytes unit_bytes);
+struct SplitConnection {
+  /// `all`: of the sub-connections, in order, each another one.
+  SplitConnection(std::vector<Engine*> all, Bytes unit_bytes);
 
-  /// One lane's view of `receives`.
-  class Source : public transport::GuestSource {
+  /// One sub-connection's view of `receives`.
+  class Source : public transport::SplitReceiveSource {
    public:
-    Source(const Bundle& bundle, std::uint32_t lane) : bundle_(bundle), lane_(lane) {}
-    bool find(std::uint32_t slot, transport::GuestPart& out) const override;
+    Source(const SplitConnection& split, std::uint32_t sub) : split_(split), sub_(sub) {}
+    bool find(std::uint32_t slot, transport::SplitReceive& out) const override;
 
    private:
-    const Bundle& bundle_;
-    std::uint32_t lane_;
+    const SplitConnection& split_;
+    std::uint32_t sub_;
   };
 
-  /// The index of an engine's lane.
+  /// The index of an engine's sub-connection.
   std::uint32_t index_of(const Engine* engine) const;
   bool have_all_ended() const { return ended.load() == engines.size(); }
   /// Of what was open then.
@@ -92,13 +93,13 @@ struct Bundle {
   bool fail(transport::Outcome why, bool is_gone);
 
   const std::vector<Engine*> engines;
-  const transport::Split split;
+  const transport::SplitLayout layout;
   std::vector<Source> sources;
   SharedReceives receives;
-  /// Null before the lane is attached and once it is forgotten. Another engine may use one until
-  /// the channel has detached lane 0.
-  std::array<std::atomic<Lane*>, kLanesMax> lanes{};
-  std::atomic<std::uint32_t> ended = 0;            ///< Lanes.
+  /// Null before the sub-connection is attached and once it is forgotten. Another engine may use
+  /// one until the channel has detached sub-connection 0.
+  std::array<std::atomic<SubConnection*>, kSubConnectionsMax> subs{};
+  std::atomic<std::uint32_t> ended = 0;            ///< Sub-connections.
   std::atomic<bool> has_peer_closed = false;       ///< The peer has closed its side of the channel.
   std::atomic<bool> is_peer_disconnected = false;  ///< And has ended since.
   std::atomic<bool> has_failed = false;            ///< The next two are written before.

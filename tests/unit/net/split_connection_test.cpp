@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A channel of several lanes: both its ends on the same engines, one wire in memory for each lane.
+// A channel of several sub-connections: both its ends on the same engines, one wire in memory for
+// each sub-connection.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,16 +13,16 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "net/bundle.hpp"
 #include "net/channel.hpp"
 #include "net/engine.hpp"
+#include "net/split_connection.hpp"
 #include "support/memory_wire.hpp"
 
 namespace tutti::net {
 namespace {
 
-using transport::GuestPart;
 using transport::ReceivePart;
+using transport::SplitReceive;
 using wire::testing::MemoryNetwork;
 using wire::testing::MemoryWire;
 using Clock = std::chrono::steady_clock;
@@ -32,7 +33,7 @@ constexpr Bytes kUnit = 16'384;
 TEST(SharedReceives, find__what_is_open_and_nothing_else) {
   SharedReceives receives;
   std::byte byte{};
-  GuestPart found;
+  SplitReceive found;
   EXPECT_FALSE(receives.find(7, found));
   receives.open(7, {.data = &byte, .capacity_bytes = 5, .context = 9});
   EXPECT_FALSE(receives.is_free(7));
@@ -54,7 +55,7 @@ TEST(SharedReceives, find__what_is_open_and_nothing_else) {
 TEST(SharedReceives, find__by_the_low_half_of_a_number) {
   SharedReceives receives;
   std::byte byte{};
-  GuestPart found;
+  SplitReceive found;
   EXPECT_FALSE(receives.find(UINT32_MAX, found));
   constexpr std::uint64_t kSlot = (7ULL << 32) + (1ULL << 31) + 5;
   receives.open(kSlot, {.data = &byte, .capacity_bytes = 5, .context = 9});
@@ -84,12 +85,12 @@ class DeafWire : public MemoryWire {
 
 struct Setting {
   bool is_busy = false;
-  std::uint32_t lanes = 2;
+  std::uint32_t sub_connections = 2;
 };
 
-class Lanes : public testing::TestWithParam<Setting> {
+class SplitConnectionTest : public testing::TestWithParam<Setting> {
  protected:
-  Lanes() : networks_(kLanesMax), ears_(kLanesMax) {
+  SplitConnectionTest() : networks_(kSubConnectionsMax), ears_(kSubConnectionsMax) {
     for (std::uint32_t i = 0; i < count(); ++i) {
       EngineOptions options;
       options.is_busy = GetParam().is_busy;
@@ -102,7 +103,7 @@ class Lanes : public testing::TestWithParam<Setting> {
     receives_ = make(false, receives_control_);
   }
 
-  ~Lanes() override {
+  ~SplitConnectionTest() override {
     sends_.reset();
     receives_.reset();
     for (const auto& engine : engines_) {
@@ -112,7 +113,7 @@ class Lanes : public testing::TestWithParam<Setting> {
     close(receives_control_);
   }
 
-  static std::uint32_t count() { return GetParam().lanes; }
+  static std::uint32_t count() { return GetParam().sub_connections; }
 
   static transport::ConnectionOptions options_of(bool sends, std::uint32_t number) {
     transport::ConnectionOptions options;
@@ -129,7 +130,7 @@ class Lanes : public testing::TestWithParam<Setting> {
   }
 
   /// `far_end`: the peer's end of the control connection.
-  std::unique_ptr<LaneChannel> make(bool sends, int& far_end, std::uint32_t number = 0) {
+  std::unique_ptr<ConnectionChannel> make(bool sends, int& far_end, std::uint32_t number = 0) {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
     far_end = ends[1];
@@ -137,17 +138,17 @@ class Lanes : public testing::TestWithParam<Setting> {
     for (const auto& engine : engines_) {
       engines.push_back(engine.get());
     }
-    auto bundle = std::make_shared<Bundle>(engines, kUnit);
-    Lane* lane = nullptr;
+    auto split = std::make_shared<SplitConnection>(engines, kUnit);
+    SubConnection* sub = nullptr;
     for (std::uint32_t i = count(); i-- > 0;) {
       transport::ConnectionOptions options = options_of(sends, number);
-      options.guests = sends || i == 0 ? nullptr : &bundle->sources[i];
+      options.split_receives = sends || i == 0 ? nullptr : &split->sources[i];
       const auto attached = engines_[i]->attach(options, {engines_[i]->address(), 1, "host c"},
-                                                i == 0 ? ends[0] : -1, bundle);
+                                                i == 0 ? ends[0] : -1, split);
       EXPECT_TRUE(attached.ok()) << attached.status().message();
-      lane = *attached;
+      sub = *attached;
     }
-    return std::make_unique<LaneChannel>(lane, bundle);
+    return std::make_unique<ConnectionChannel>(sub, split);
   }
 
   Request* send(const std::vector<std::byte>& data, transport::Tag tag = 0) {
@@ -196,11 +197,11 @@ class Lanes : public testing::TestWithParam<Setting> {
   std::vector<std::unique_ptr<Engine>> engines_;
   int sends_control_ = -1;
   int receives_control_ = -1;
-  std::unique_ptr<LaneChannel> sends_;
-  std::unique_ptr<LaneChannel> receives_;
+  std::unique_ptr<ConnectionChannel> sends_;
+  std::unique_ptr<ConnectionChannel> receives_;
 };
 
-TEST_P(Lanes, LongMessagesAreSharedAndShortOnesAreNot) {
+TEST_P(SplitConnectionTest, LongMessagesAreSharedAndShortOnesAreNot) {
   const std::vector<std::byte> little = content(1, kUnit - 1);
   std::vector<std::byte> into(kUnit * 20);
   Request* const first = receive(into);
@@ -223,13 +224,13 @@ TEST_P(Lanes, LongMessagesAreSharedAndShortOnesAreNot) {
   }
 }
 
-TEST_P(Lanes, ManyOfAllSizesInGroups) {
+TEST_P(SplitConnectionTest, ManyOfAllSizesInGroups) {
   constexpr std::size_t kMessages = 400;
   constexpr std::size_t kGroup = 4;
   std::vector<std::vector<std::byte>> data;
   std::vector<std::vector<std::byte>> into;
   for (std::size_t i = 0; i < kMessages; ++i) {
-    // Empty ones, those around a unit, around all lanes' first units, and long ones.
+    // Empty ones, those around a unit, around all sub-connections' first units, and long ones.
     const std::size_t edge = kUnit * (i % 7) + i % 3;
     data.push_back(content(i, edge == 0 ? 0 : edge - 1));
     into.emplace_back(data.back().size() + (i % 5 == 0 ? 3 * kUnit : 0));
@@ -273,7 +274,7 @@ TEST_P(Lanes, ManyOfAllSizesInGroups) {
   }
 }
 
-TEST_P(Lanes, AReceiveWaitsUntilItsNumberIsFree) {
+TEST_P(SplitConnectionTest, AReceiveWaitsUntilItsNumberIsFree) {
   // One that nobody answers keeps its number: those of the same place, a round later, must wait.
   std::vector<std::byte> first(kUnit);
   Request* const open = receive(first, 1);
@@ -293,7 +294,7 @@ TEST_P(Lanes, AReceiveWaitsUntilItsNumberIsFree) {
   EXPECT_NE(receive(little), nullptr);
 }
 
-TEST_P(Lanes, TooLongAMessageIsAnErrorOnBothSidesAndNothingElse) {
+TEST_P(SplitConnectionTest, TooLongAMessageIsAnErrorOnBothSidesAndNothingElse) {
   const std::vector<std::byte> data = content(3, 10 * kUnit);
   std::vector<std::byte> into(10 * kUnit - 1, std::byte{7});
   Request* const receives = receive(into);
@@ -309,7 +310,7 @@ TEST_P(Lanes, TooLongAMessageIsAnErrorOnBothSidesAndNothingElse) {
   EXPECT_EQ(into, data);
 }
 
-TEST_P(Lanes, ARefusedReceiveTakesNoNumber) {
+TEST_P(SplitConnectionTest, ARefusedReceiveTakesNoNumber) {
   const std::vector<std::byte> data = content(3, 10 * kUnit);
   std::vector<std::byte> into(data.size());
   const std::array<ReceivePart, 2> parts{
@@ -324,7 +325,7 @@ TEST_P(Lanes, ARefusedReceiveTakesNoNumber) {
   EXPECT_EQ(into, data);
 }
 
-TEST_P(Lanes, ALaneThatIsDeadEndsAllOfThem) {
+TEST_P(SplitConnectionTest, ASubConnectionThatIsDeadEndsAllOfThem) {
   const std::uint32_t dead = count() - 1;
   const std::vector<std::byte> data = content(4, 40 * kUnit);
   std::vector<std::byte> into(data.size());
@@ -339,8 +340,8 @@ TEST_P(Lanes, ALaneThatIsDeadEndsAllOfThem) {
   EXPECT_FALSE(sends_->send(0, data.data(), data.size()).ok());
 }
 
-TEST_P(Lanes, AReceiverWhosePeerFallsSilentGivesUp) {
-  // Lane 0 has its part, and the others wait.
+TEST_P(SplitConnectionTest, AReceiverWhosePeerFallsSilentGivesUp) {
+  // Sub-connection 0 has its part, and the others wait.
   for (std::uint32_t i = 1; i < count(); ++i) {
     ears_[i].are_deaf = true;
   }
@@ -357,7 +358,7 @@ TEST_P(Lanes, AReceiverWhosePeerFallsSilentGivesUp) {
   EXPECT_EQ(wait(receives).status.code(), ErrorCode::kTimeout);
 }
 
-TEST_P(Lanes, APeerThatIsGoneEndsAllOfThem) {
+TEST_P(SplitConnectionTest, APeerThatIsGoneEndsAllOfThem) {
   std::vector<std::byte> into(40 * kUnit);
   Request* const receives = receive(into);
   Request* const little = receive(into, 3);
@@ -372,7 +373,7 @@ TEST_P(Lanes, APeerThatIsGoneEndsAllOfThem) {
   EXPECT_FALSE(receives_->receive({&part, 1}).ok());
 }
 
-TEST_P(Lanes, AChannelThatGoesAmidAMessageLeavesItsBuffersAlone) {
+TEST_P(SplitConnectionTest, AChannelThatGoesAmidAMessageLeavesItsBuffersAlone) {
   for (std::uint64_t i = 0; i < 20; ++i) {
     const std::vector<std::byte> data = content(i, 100 * kUnit);
     std::vector<std::byte> into(data.size());
@@ -405,11 +406,11 @@ TEST_P(Lanes, AChannelThatGoesAmidAMessageLeavesItsBuffersAlone) {
       engine->stop();
     }
     engines_.clear();
-    for (std::uint32_t lane = 0; lane < count(); ++lane) {
+    for (std::uint32_t sub = 0; sub < count(); ++sub) {
       EngineOptions options;
       options.is_busy = GetParam().is_busy;
       engines_.push_back(std::make_unique<Engine>(
-          std::make_unique<DeafWire>(&networks_[lane], &ears_[lane]), options));
+          std::make_unique<DeafWire>(&networks_[sub], &ears_[sub]), options));
       ASSERT_TRUE(engines_.back()->start().ok());
     }
     sends_ = make(true, sends_control_);
@@ -417,7 +418,7 @@ TEST_P(Lanes, AChannelThatGoesAmidAMessageLeavesItsBuffersAlone) {
   }
 }
 
-TEST_P(Lanes, AnOrderlyEndIsAnErrorForWhatIsOpen) {
+TEST_P(SplitConnectionTest, AnOrderlyEndIsAnErrorForWhatIsOpen) {
   std::vector<std::byte> into(40 * kUnit);
   Request* const receives = receive(into);
   const char close_byte = 'B';
@@ -426,7 +427,7 @@ TEST_P(Lanes, AnOrderlyEndIsAnErrorForWhatIsOpen) {
   EXPECT_EQ(wait(receives).status.code(), ErrorCode::kTimeout);
 }
 
-TEST_P(Lanes, AnOrderlyEndThatOneLaneMissesIsAnErrorForWhatIsOpen) {
+TEST_P(SplitConnectionTest, AnOrderlyEndThatOneSubConnectionMissesIsAnErrorForWhatIsOpen) {
   std::vector<std::byte> into(40 * kUnit);
   Request* const receives = receive(into);
   const char close_byte = 'B';
@@ -437,7 +438,7 @@ TEST_P(Lanes, AnOrderlyEndThatOneLaneMissesIsAnErrorForWhatIsOpen) {
   EXPECT_EQ(wait(receives).status.code(), ErrorCode::kTimeout);
 }
 
-TEST_P(Lanes, AReceiversOrderlyEndThatOneLaneMissesIsAnErrorForWhatIsOpen) {
+TEST_P(SplitConnectionTest, AReceiversOrderlyEndThatOneSubConnectionMissesIsAnErrorForWhatIsOpen) {
   const std::vector<std::byte> data = content(6, 40 * kUnit);
   Request* const sends = send(data);
   const char close_byte = 'B';
@@ -448,8 +449,8 @@ TEST_P(Lanes, AReceiversOrderlyEndThatOneLaneMissesIsAnErrorForWhatIsOpen) {
   EXPECT_EQ(wait(sends).status.code(), ErrorCode::kTimeout);
 }
 
-/// A peer that sends what it likes on each lane.
-class Rogue : public Lanes {
+/// A peer that sends what it likes on each sub-connection.
+class Rogue : public SplitConnectionTest {
  protected:
   Rogue() {
     receives_.reset();
@@ -459,31 +460,32 @@ class Rogue : public Lanes {
       int ends[2];
       EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
       far_ends_.push_back(ends[1]);
-      const auto lane =
+      const auto sub =
           engines_[i]->attach(options_of(true, 1), {engines_[i]->address(), 1, "a rogue"}, ends[0]);
-      EXPECT_TRUE(lane.ok()) << lane.status().message();
-      lanes_.push_back(*lane);
+      EXPECT_TRUE(sub.ok()) << sub.status().message();
+      subs_.push_back(*sub);
     }
   }
   ~Rogue() override {
     for (std::uint32_t i = 0; i < count(); ++i) {
-      engines_[i]->detach(lanes_[i], true);
+      engines_[i]->detach(subs_[i], true);
       close(far_ends_[i]);
     }
   }
 
-  void post(std::uint32_t lane, Request& request, std::vector<std::byte>& data,
+  void post(std::uint32_t sub, Request& request, std::vector<std::byte>& data,
             std::uint64_t slot = transport::kNoSlot) {
-    request.lane = lanes_[lane];
+    request.sub = subs_[sub];
     request.is_send = true;
     request.send = {.data = data.data(),
                     .bytes = data.size(),
                     .context = reinterpret_cast<std::uint64_t>(&request),
                     .slot = slot};
-    engines_[lane]->post(&request);
+    engines_[sub]->post(&request);
   }
 
-  /// Lane 1 brings some of what lane 0 then says is a short message. It is here when this returns.
+  /// Sub-connection 1 brings some of what sub-connection 0 then says is a short message. It is here
+  /// when this returns.
   Request* begin() {
     ears_[1].packets = 6;
     Request* const received = receive(into_);
@@ -519,7 +521,7 @@ class Rogue : public Lanes {
   std::vector<std::byte> little_ = std::vector<std::byte>(8);
   Request on_zero_;
   Request on_one_;
-  std::vector<Lane*> lanes_;
+  std::vector<SubConnection*> subs_;
   std::vector<int> far_ends_;
 };
 
@@ -555,15 +557,15 @@ TEST_P(Rogue, AWholeShareOfAMessageThatIsShortIsAnError) {
 INSTANTIATE_TEST_SUITE_P(All, Rogue, testing::Values(Setting{false, 2}, Setting{true, 4}),
                          [](const testing::TestParamInfo<Setting>& it) {
                            return std::string(it.param.is_busy ? "busy" : "shared") +
-                                  std::to_string(it.param.lanes);
+                                  std::to_string(it.param.sub_connections);
                          });
 
-INSTANTIATE_TEST_SUITE_P(All, Lanes,
+INSTANTIATE_TEST_SUITE_P(All, SplitConnectionTest,
                          testing::Values(Setting{false, 2}, Setting{false, 4}, Setting{true, 2},
                                          Setting{true, 8}),
                          [](const testing::TestParamInfo<Setting>& it) {
                            return std::string(it.param.is_busy ? "busy" : "shared") +
-                                  std::to_string(it.param.lanes);
+                                  std::to_string(it.param.sub_connections);
                          });
 
 }  // namespace

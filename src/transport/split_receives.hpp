@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The receiver's messages on a connection whose receives are posted and told of on another one: the
-// first lane of a message that travels over several (split.hpp). What arrives here names a receive
-// by the number that its advert has there; where it lies is asked of a source for each packet, so
-// that nothing is written any more once the source says that it has ended. A receive that gets a
-// short message costs nothing here, and no packet announces anything twice. Not incoming.hpp, which
-// knows its receives.
+// first sub-connection of a message that travels over several (split_layout.hpp). What arrives here
+// names a receive by the number that its advert has there; where it lies is asked of a source for
+// each packet, so that nothing is written any more once the source says that it has ended. A
+// receive that gets a short message costs nothing here, and no packet announces anything twice. Not
+// incoming.hpp, which knows its receives.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 namespace tutti::transport {
 
 /// This connection's share of one receive.
-struct GuestPart {
+struct SplitReceive {
   std::byte* data = nullptr;  ///< Null: bytes are counted and dropped.
   Bytes capacity_bytes = 0;
   Stride stride = {};
@@ -28,19 +28,19 @@ struct GuestPart {
 };
 
 /// Who knows the receives. Asked by the thread that drives the endpoint.
-class GuestSource {
+class SplitReceiveSource {
  public:
-  virtual ~GuestSource() = default;
+  virtual ~SplitReceiveSource() = default;
   /// By the low 32 bits of its number, which is all that packets have: only the source knows how
   /// many receives there were. False: there is no such receive, or it has ended.
-  virtual bool find(std::uint32_t slot, GuestPart& out) const = 0;
+  virtual bool find(std::uint32_t slot, SplitReceive& out) const = 0;
 };
 
-class GuestTable {
+class SplitReceiveTable {
  public:
   /// `parts_max`: receives between the oldest open one and the newest; rounded up to a power of
   /// two.
-  GuestTable(const GuestSource& source, std::uint32_t parts_max);
+  SplitReceiveTable(const SplitReceiveSource& source, std::uint32_t parts_max);
 
   /// False: names no receive, or bytes outside of it. An end that says "cancelled" or "too long"
   /// belongs to the connection that has the receive, and is refused.
@@ -65,10 +65,10 @@ class GuestTable {
 
   struct Entry {
     Entry() = default;
-    explicit Entry(const GuestPart& found)
+    explicit Entry(const SplitReceive& found)
         : part(found), bytes{found.data, found.stride, found.capacity_bytes} {}
 
-    GuestPart part;  ///< Also of one that is complete: its number is remembered.
+    SplitReceive part;  ///< Also of one that is complete: its number is remembered.
     Reassembly bytes;
     bool is_open = false;
     std::uint32_t next = kNone;  ///< Among the finished.
@@ -79,7 +79,7 @@ class GuestTable {
   Entry* find_or_open(std::uint32_t slot);
   void drop_if_gone(Entry& entry);
 
-  const GuestSource& source_;
+  const SplitReceiveSource& source_;
   std::vector<Entry> entries_;  ///< Ring by number; power of two.
   std::uint32_t open_ = 0;
   std::uint32_t finished_head_ = kNone;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/guest.hpp"
+#include "transport/split_receives.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,9 +15,9 @@ namespace {
 using testing::LossyPair;
 using testing::pattern;
 
-class Map : public GuestSource {
+class Map : public SplitReceiveSource {
  public:
-  bool find(std::uint32_t slot, GuestPart& out) const override {
+  bool find(std::uint32_t slot, SplitReceive& out) const override {
     for (const auto& [number, part] : parts) {
       if (static_cast<std::uint32_t>(number) == slot) {
         out = part;
@@ -27,7 +27,7 @@ class Map : public GuestSource {
     }
     return false;
   }
-  std::map<std::uint64_t, GuestPart> parts;
+  std::map<std::uint64_t, SplitReceive> parts;
 };
 
 DataHeader header(std::uint32_t slot, Bytes offset, std::uint32_t bytes) {
@@ -38,9 +38,9 @@ DataHeader header(std::uint32_t slot, Bytes offset, std::uint32_t bytes) {
   return data;
 }
 
-class Guests : public ::testing::Test {
+class SplitReceives : public ::testing::Test {
  protected:
-  Guests() : into(100), bytes(pattern(100, 1)) {
+  SplitReceives() : into(100), bytes(pattern(100, 1)) {
     source.parts[5] = {into.data(), into.size(), {}, 77};
   }
   bool give(std::uint32_t slot, Bytes offset, std::uint32_t count, std::uint8_t flags = 0) {
@@ -49,10 +49,10 @@ class Guests : public ::testing::Test {
   std::vector<std::byte> into;
   std::vector<std::byte> bytes;
   Map source;
-  GuestTable table{source, 4};
+  SplitReceiveTable table{source, 4};
 };
 
-TEST_F(Guests, on_data__any_order_and_one_event) {
+TEST_F(SplitReceives, on_data__any_order_and_one_event) {
   EXPECT_TRUE(give(5, 60, 40, kFlagEnd));
   EXPECT_EQ(table.open(), 1U);
   Event event;
@@ -69,46 +69,46 @@ TEST_F(Guests, on_data__any_order_and_one_event) {
   EXPECT_FALSE(table.take_finished(event));
 }
 
-TEST_F(Guests, on_data__no_bytes_are_a_part_too) {
+TEST_F(SplitReceives, on_data__no_bytes_are_a_part_too) {
   EXPECT_TRUE(give(5, 0, 0, kFlagEnd));
   Event event;
   ASSERT_TRUE(table.take_finished(event));
   EXPECT_EQ(event.part_bytes[0], 0U);
 }
 
-TEST_F(Guests, on_data__refuses_what_is_not_there_or_outside) {
+TEST_F(SplitReceives, on_data__refuses_what_is_not_there_or_outside) {
   EXPECT_FALSE(give(6, 0, 10));
   EXPECT_FALSE(table.on_data(header(5, 90, 11), 0, bytes));
   EXPECT_FALSE(give(5, 0, 10, kFlagEnd | kFlagCancelled));
   EXPECT_FALSE(give(5, 0, 0, kFlagEnd | kFlagTruncated));
   EXPECT_TRUE(give(5, 0, 50, kFlagEnd));
-  // Complete: nothing more belongs to it, though the other lanes may not be done.
+  // Complete: nothing more belongs to it, though the other sub-connections may not be done.
   EXPECT_FALSE(give(5, 0, 10));
   EXPECT_EQ(table.place(header(5, 0, 10)), nullptr);
 }
 
-TEST_F(Guests, on_data__behind_the_end_is_refused) {
+TEST_F(SplitReceives, on_data__behind_the_end_is_refused) {
   EXPECT_TRUE(give(5, 40, 10, kFlagEnd));
   EXPECT_FALSE(give(5, 50, 10));
   EXPECT_FALSE(give(5, 60, 10, kFlagEnd));
   EXPECT_TRUE(give(5, 0, 40));
 }
 
-TEST_F(Guests, place__also_of_what_has_not_begun) {
+TEST_F(SplitReceives, place__also_of_what_has_not_begun) {
   EXPECT_EQ(table.place(header(5, 30, 10)), into.data() + 30);
   EXPECT_EQ(table.place(header(5, 95, 10)), nullptr);
   EXPECT_EQ(table.place(header(6, 0, 10)), nullptr);
   EXPECT_EQ(table.open(), 0U);
 }
 
-TEST_F(Guests, place__keeps_to_the_units) {
+TEST_F(SplitReceives, place__keeps_to_the_units) {
   source.parts[6] = {into.data(), 50, {10, 20}, 1};
   EXPECT_EQ(table.place(header(6, 15, 5)), into.data() + 25);
   EXPECT_EQ(table.place(header(6, 15, 6)), nullptr);
   EXPECT_FALSE(give(6, 15, 6));
 }
 
-TEST_F(Guests, on_data__a_place_is_taken_again_when_its_event_is) {
+TEST_F(SplitReceives, on_data__a_place_is_taken_again_when_its_event_is) {
   EXPECT_TRUE(give(5, 0, 10, kFlagEnd));
   source.parts[9] = {into.data(), 100, {}, 88};
   EXPECT_FALSE(give(9, 0, 10, kFlagEnd));  // 5 and 9 share one in a table of four.
@@ -119,7 +119,7 @@ TEST_F(Guests, on_data__a_place_is_taken_again_when_its_event_is) {
   EXPECT_EQ(event.context, 88U);
 }
 
-TEST_F(Guests, expect__of_what_has_ended_is_nothing) {
+TEST_F(SplitReceives, expect__of_what_has_ended_is_nothing) {
   table.expect(6);
   EXPECT_EQ(table.open(), 0U);
   table.expect(5);
@@ -132,7 +132,7 @@ TEST_F(Guests, expect__of_what_has_ended_is_nothing) {
   EXPECT_EQ(table.open(), 0U);
 }
 
-TEST_F(Guests, on_data__what_its_source_does_not_know_any_more_is_left_alone) {
+TEST_F(SplitReceives, on_data__what_its_source_does_not_know_any_more_is_left_alone) {
   EXPECT_TRUE(give(5, 0, 10));
   EXPECT_EQ(table.open(), 1U);
   source.parts.clear();
@@ -145,7 +145,7 @@ TEST_F(Guests, on_data__what_its_source_does_not_know_any_more_is_left_alone) {
   EXPECT_FALSE(table.take_finished(event));
 }
 
-TEST_F(Guests, on_data__what_is_gone_does_not_keep_its_place) {
+TEST_F(SplitReceives, on_data__what_is_gone_does_not_keep_its_place) {
   EXPECT_TRUE(give(5, 0, 10));
   source.parts = {{9, {into.data(), into.size(), {}, 88}}};  // 5 and 9 share one.
   EXPECT_TRUE(give(9, 0, 100, kFlagEnd));
@@ -155,7 +155,7 @@ TEST_F(Guests, on_data__what_is_gone_does_not_keep_its_place) {
   EXPECT_EQ(event.context, 88U);
 }
 
-TEST_F(Guests, end_all__without_an_event_but_for_what_was_complete) {
+TEST_F(SplitReceives, end_all__without_an_event_but_for_what_was_complete) {
   source.parts[6] = {into.data(), 100, {}, 1};
   EXPECT_TRUE(give(5, 0, 10, kFlagEnd));
   EXPECT_TRUE(give(6, 0, 10));
@@ -168,21 +168,21 @@ TEST_F(Guests, end_all__without_an_event_but_for_what_was_complete) {
   EXPECT_FALSE(give(6, 10, 10));
 }
 
-TEST(guests, numbers_wrap_on_the_wire) {
+TEST(split_receives, numbers_wrap_on_the_wire) {
   Map source;
   std::vector<std::byte> into(10);
   constexpr std::uint64_t kSlot = (1ULL << 32) + 3;
   source.parts[kSlot] = {into.data(), into.size(), {}, 1};
-  GuestTable table(source, 16);
+  SplitReceiveTable table(source, 16);
   EXPECT_EQ(table.place(header(3, 0, 10)), into.data());
 }
 
-TEST(guests, only_few_of_many_receives_are_theirs) {
+TEST(split_receives, only_few_of_many_receives_are_split) {
   // The numbers count all receives: those of short messages, which never come here, as well.
   Map source;
   std::vector<std::byte> into(10);
   const auto bytes = pattern(10, 1);
-  GuestTable table(source, 16);
+  SplitReceiveTable table(source, 16);
   for (const std::uint64_t slot : {1ULL, (1ULL << 31) + 9, (5ULL << 32) + 1}) {
     source.parts = {{slot, {into.data(), into.size(), {}, slot}}};
     const DataHeader data = header(static_cast<std::uint32_t>(slot), 0, 10);
@@ -195,13 +195,13 @@ TEST(guests, only_few_of_many_receives_are_theirs) {
   }
 }
 
-/// A connection that waits for guests' data alone.
+/// A connection that waits for split receives' data alone.
 class WaitingPair : public ::testing::Test {
  protected:
   WaitingPair() : into(100'000) {
     source.parts[1] = {into.data(), into.size(), {}, 3};
     ConnectionOptions options;
-    options.guests = &source;
+    options.split_receives = &source;
     pair = std::make_unique<LossyPair>(options);
   }
   Status send(std::vector<std::byte>& data, std::uint64_t slot) {
@@ -248,11 +248,11 @@ TEST_F(WaitingPair, a_message_that_breaks_off_is_given_up) {
   EXPECT_EQ(pair->events(1)[0].outcome, Outcome::kUnreachable);
 }
 
-TEST(guests, look__what_is_waited_for_or_has_begun_and_is_not_gone) {
+TEST(split_receives, look__what_is_waited_for_or_has_begun_and_is_not_gone) {
   Map source;
   source.parts[1] = {nullptr, 100, {}, 3};
   source.parts[2] = {nullptr, 100, {}, 4};
-  GuestTable table(source, 4);
+  SplitReceiveTable table(source, 4);
   EXPECT_EQ(1'000U, table.look(1'000, 0));
   table.expect(1);
   EXPECT_EQ(2'000U, table.look(2'000, 0));
@@ -274,7 +274,7 @@ TEST_F(WaitingPair, expect__a_peer_that_answers_and_sends_nothing_is_given_up) {
   EXPECT_GE(pair->now() - begun, 4 * pair->options(1).loss.give_up_ns);
 }
 
-TEST(guests, expect__is_for_connections_with_guests) {
+TEST(split_receives, expect__is_for_connections_with_split_receives) {
   LossyPair pair;
   EXPECT_EQ(pair.end(1).expect(pair.now(), pair.handle(1), 1).code(), ErrorCode::kUnavailable);
 }

@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What the engines of one channel's sub-connections have to do with each other. All of it is done
+// under the lock of one engine and goes to others through their inboxes.
+//
+// A request is done when all its parts are. Sub-connection 0's is one in any case; the parts of
+// other sub-connections may be done before sub-connection 0's engine knows that there are any, so
+// each is taken off as it ends, and sub-connection 0's adds how many there are. Where a
+// sub-connection has ended, a request waits for the end of all.
+#include <mutex>
+#include <utility>
+
+#include "net/clock.hpp"
+#include "net/engine.hpp"
+
+namespace tutti::net {
+namespace {
+
+using transport::Outcome;
+
+/// The connection has ended, and with it whatever it had of the request.
+bool is_end_of_connection(Outcome outcome) {
+  return outcome != Outcome::kOk && outcome != Outcome::kTruncated &&
+         outcome != Outcome::kCancelled;
+}
+
+}  // namespace
+
+void Engine::hand_over(const Post& post) {
+  open_requests_ += post.request != nullptr ? 1 : 0;
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    inbox_.push_back(post);
+    ++posted_;
+  }
+  wake(spins_ ? Sleep::kNap : Sleep::kDeep);
+}
+
+void Engine::hear_of(const std::shared_ptr<SplitConnection>& split) {
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    news_.push_back(split);
+    ++posted_;
+  }
+  wake(Sleep::kNap);
+}
+
+/// Sub-connection 0's part of a send is matched: the others send theirs into the same receive.
+void Engine::share_out(SubConnection& sub, Request* request, std::uint64_t slot) {
+  if (sub.split == nullptr || sub.has_ended) {
+    return;
+  }
+  SplitConnection& split = *sub.split;
+  request->others = split.layout.sub_connections() - 1;
+  for (std::uint32_t other = 1; other < split.layout.sub_connections(); ++other) {
+    split.engines[other]->hand_over({split.subs[other], request, slot});
+  }
+}
+
+/// Sub-connection 0's part of a receive has come: the other sub-connections' parts of what is split
+/// are still to come, or have. A sub-connection to which nothing comes would else not notice that
+/// the peer is gone.
+void Engine::count_others(SubConnection& sub, Request* request, const transport::Event& event) {
+  if (sub.split == nullptr || is_end_of_connection(event.outcome)) {
+    return;
+  }
+  SplitConnection& split = *sub.split;
+  std::uint32_t split_parts = 0;
+  for (std::size_t i = 0; i < event.part_count; ++i) {
+    split_parts += split.layout.is_split(event.part_bytes[i]) ? 1 : 0;
+  }
+  request->others = split_parts * (split.layout.sub_connections() - 1);
+  const std::int32_t before = request->open_parts.load();
+  if (before + static_cast<std::int32_t>(request->others) == Request::kFirstPart) {
+    return;
+  }
+  for (std::size_t i = 0; i < event.part_count; ++i) {
+    if (!split.layout.is_split(event.part_bytes[i])) {
+      continue;
+    }
+    for (std::uint32_t other = 1; other < split.layout.sub_connections(); ++other) {
+      split.engines[other]->hand_over({split.subs[other], nullptr, request->first_slot + i});
+    }
+  }
+}
+
+void Engine::settle(SubConnection& sub, Request* request, Outcome outcome) {
+  if (sub.split == nullptr) {
+    complete(request, outcome, sub.is_peer_gone);
+    return;
+  }
+  SplitConnection& split = *sub.split;
+  if (is_end_of_connection(outcome)) {
+    if (sub.index == 0 && split.have_all_ended()) {
+      complete(request, split.why_ended(), split.is_peer_gone);
+    }
+    return;  // Else end_requests() does, when all have.
+  }
+  std::int32_t more = -1;
+  if (sub.index == 0) {
+    request->outcome = outcome;
+    more = static_cast<std::int32_t>(request->others) - Request::kFirstPart;
+  }
+  const std::int32_t open = request->open_parts.fetch_add(more, std::memory_order_acq_rel) + more;
+  if (open == 0) {
+    complete(request, request->outcome, false);
+  } else if (open < 0) {
+    // More parts have come than sub-connection 0's has: the peer has lost its way.
+    (void)split.fail(Outcome::kReset, false);
+    tell_others(sub);
+    hear_of(sub.split);
+  }
+}
+
+/// It is the caller's again.
+void Engine::complete(Request* request, Outcome outcome, bool is_peer_gone) {
+  request->outcome = outcome;
+  request->is_peer_gone = is_peer_gone;
+  request->is_done.store(true, std::memory_order_release);
+}
+
+void Engine::tell_others(const SubConnection& sub) {
+  for (Engine* const other : sub.split->engines) {
+    if (other != this) {
+      other->hear_of(sub.split);
+    }
+  }
+}
+
+/// The TCP connection has ended, with or without a farewell. This sub-connection may have, too.
+void Engine::tell_of_peer(const SubConnection& sub) {
+  if (sub.has_peer_closed) {
+    sub.split->has_peer_closed = true;
+    sub.split->is_peer_disconnected = sub.is_peer_disconnected;
+  } else {
+    (void)sub.split->fail(Outcome::kAborted, true);
+  }
+  tell_others(sub);
+}
+
+void Engine::note_end(SubConnection& sub) {
+  if (sub.split == nullptr) {
+    return;
+  }
+  SplitConnection& split = *sub.split;
+  const bool fails = sub.outcome != Outcome::kOk && split.fail(sub.outcome, sub.is_peer_gone);
+  if (split.ended.fetch_add(1) == 0 || fails) {
+    tell_others(sub);
+  }
+  if (!split.have_all_ended()) {
+    return;
+  }
+  if (sub.index == 0) {
+    end_requests(sub);
+  } else {
+    split.engines[0]->hear_of(sub.split);
+  }
+}
+
+/// Another engine has written something into a split connection.
+void Engine::look_after(const SplitConnection& split) {
+  SubConnection* const sub = split.subs[split.index_of(this)];
+  if (sub == nullptr) {
+    return;  // It sees that when it is attached, or is forgotten.
+  }
+  if (split.has_failed && !sub->has_ended) {
+    if (split.is_peer_gone) {
+      take_what_is_left();
+    }
+    sub->is_peer_gone = split.is_peer_gone;
+    if (!sub->has_ended) {
+      break_off(*sub);
+    }
+  }
+  if (split.is_peer_disconnected && sub->is_detached && !sub->has_ended) {
+    break_off(*sub);  // Nobody is there to answer.
+  }
+  // The peer has closed that one in order, or we have: it does so with all, but its word may be
+  // lost, and it may be gone. Who closes asks for an answer, and gives a silent peer up.
+  if (split.ended > 0 && !sub->has_ended) {
+    (void)endpoint_.close(now_ns(), sub->connection);
+  }
+  if (split.has_peer_closed && sub->close_ns != transport::kNever) {
+    sub->close_ns = now_ns();
+    has_news_of_peers_ = true;
+  }
+  if (sub->index == 0 && split.have_all_ended()) {
+    end_requests(*sub);
+  }
+}
+
+/// All sub-connections have ended. What sub-connection 0 accepted and is not done never will be;
+/// what it accepts from now on ends at once.
+void Engine::end_requests(SubConnection& sub) {
+  const SplitConnection& split = *sub.split;
+  Request* const requests = split.requests;
+  if (sub.is_detached || requests == nullptr) {
+    return;
+  }
+  for (std::size_t i = 0; i < split.request_count; ++i) {
+    // In this order: a request that its caller has taken anew is not done, nor yet accepted.
+    if (!requests[i].is_done && requests[i].is_accepted) {
+      complete(&requests[i], split.why_ended(), split.is_peer_gone);
+    }
+  }
+}
+
+}  // namespace tutti::net
