@@ -13,7 +13,8 @@ namespace tutti::simulate {
 namespace {
 
 constexpr std::uint32_t kHostsMax = 1 << 20;
-constexpr std::uint64_t kPortsMax = 1 << 15;  // Of a switch: arrivals.hpp orders by port and lane.
+// Of a switch: arrivals.hpp orders by port and priority.
+constexpr std::uint64_t kPortsMax = 1 << 15;
 
 Status bad(const std::string& what) { return {ErrorCode::kInvalidArgument, "topology: " + what}; }
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Who is connected to whom, and by which port a packet leaves: one switch, leaf-spine, fat-trees of
-// two and three tiers. Nodes are numbered hosts, leaves, aggregation switches (the spines where
+// Which nodes are connected, and by which port a packet leaves: one switch, leaf-spine, fat-trees
+// of two and three tiers. Nodes are numbered hosts, leaves, aggregation switches (the spines where
 // there are two tiers), cores. A link is one direction of a cable and is named by its sender's
 // port: link = first_link(node) + port. Routing is arithmetic on the address (Leiserson 1985; Al-
 // Fares et al., SIGCOMM 2008): up to the lowest common switch by hash, then down the one way.

@@ -32,8 +32,8 @@ class Host {
   /// after each of the other calls.
   virtual TimePs next_timer_ps() = 0;
 
-  /// The NIC can send: fills in payload, bytes, flow, dst, entropy and lane, control before data;
-  /// false: nothing to send, ask again after the next packet or timer.
+  /// The NIC can send: fills in payload, bytes, flow, dst, entropy and priority, control before
+  /// data; false: nothing to send, ask again after the next packet or timer.
   virtual bool pull(TimePs now_ps, Turn turn, Packet* packet) = 0;
 
   /// A packet of this host died in the network. Called between windows, for all hosts by one

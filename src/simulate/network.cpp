@@ -84,8 +84,8 @@ TimePs Network::publish(std::uint32_t first_node, std::uint32_t last_node) {
   for (std::uint32_t link = fabric_.first_link(first_node); link < end; ++link) {
     Port& port = ports_[link];
     next = std::min(next, port.next_send_ps());
-    for (const Lane lane : {Lane::kData, Lane::kControl}) {
-      Ring& ring = port.ring(lane);
+    for (const Priority priority : {Priority::kData, Priority::kControl}) {
+      Ring& ring = port.ring(priority);
       ring.publish();
       if (ring.has_arrivals()) {
         next = std::min(next, ring.at(ring.head()).time_ps);
@@ -148,13 +148,13 @@ void Network::step_switch(std::uint32_t node, Arrivals* arrivals) {
   arrivals->clear(window_start_ps_, window_end_ps_);
   for (std::uint32_t port = 0; port < ports; ++port) {
     Port& in = ports_[fabric_.reverse(first + port)];
-    arrivals->add(port * kLanes, in.ring(Lane::kData));
-    arrivals->add(port * kLanes + 1, in.ring(Lane::kControl));
+    arrivals->add(port * kPriorities, in.ring(Priority::kData));
+    arrivals->add(port * kPriorities + 1, in.ring(Priority::kControl));
   }
   for (const std::uint64_t key : arrivals->sorted()) {
-    const std::uint32_t port = Arrivals::source(key) / kLanes;
+    const std::uint32_t port = Arrivals::source(key) / kPriorities;
     const std::uint32_t in_link = fabric_.reverse(first + port);
-    Ring& ring = ports_[in_link].ring(static_cast<Lane>(Arrivals::source(key) % kLanes));
+    Ring& ring = ports_[in_link].ring(static_cast<Priority>(Arrivals::source(key) % kPriorities));
     const Packet& packet = ring.at(ring.head());
     const TimePs now = packet.time_ps;
     apply_changes(node, now);
@@ -180,7 +180,7 @@ void Network::forward(std::uint32_t node, TimePs now_ps, std::uint32_t in_link, 
   const std::uint32_t out = fabric_.first_link(node) +
                             fabric_.route(node, packet.dst, static_cast<std::uint32_t>(hash >> 32));
   packet.ingress = in_link;
-  if (options_.lossless && packet.lane == Lane::kData) {
+  if (options_.lossless && packet.priority == Priority::kData) {
     hold(node, now_ps, in_link, packet.bytes);
   }
   ports_[out].arrive(now_ps, packet, &node_states_[node].dead);
@@ -227,7 +227,7 @@ void Network::release_held(std::uint32_t node) {
 
 void Network::send_pause(std::uint32_t node, TimePs now_ps, std::uint32_t in_link, bool stop) {
   stopped_[in_link] = stop ? 1 : 0;
-  Packet frame{.bytes = options_.header_bytes, .ingress = kNoLink, .lane = Lane::kControl};
+  Packet frame{.bytes = options_.header_bytes, .ingress = kNoLink, .priority = Priority::kControl};
   frame.flags = stop ? packet_flags::kPause : packet_flags::kResume;
   ++node_states_[node].injected;
   ports_[fabric_.reverse(in_link)].arrive(now_ps, frame, &node_states_[node].dead);
@@ -251,27 +251,28 @@ void Network::step_host(std::uint32_t node) {
   const std::uint32_t out_link = fabric_.first_link(node);
   const std::uint32_t in_link = fabric_.reverse(out_link);
   Port& out = ports_[out_link];
-  Ring* rings[] = {&ports_[in_link].ring(Lane::kData), &ports_[in_link].ring(Lane::kControl)};
+  Ring* rings[] = {&ports_[in_link].ring(Priority::kData),
+                   &ports_[in_link].ring(Priority::kControl)};
   const auto head_ps = [](const Ring& ring) {
     return ring.has_arrivals() ? ring.at(ring.head()).time_ps : kNever;
   };
   TimePs first[] = {head_ps(*rings[0]), head_ps(*rings[1])};
   for (;;) {
-    const std::size_t lane = first[1] < first[0] ? 1 : 0;
-    const TimePs now = std::min({first[lane], host.timer_ps, host.nic_ps});
+    const std::size_t priority = first[1] < first[0] ? 1 : 0;
+    const TimePs now = std::min({first[priority], host.timer_ps, host.nic_ps});
     if (now >= window_end_ps_) {
       break;
     }
     apply_changes(node, now);
-    if (now == first[lane]) {
-      const Packet& packet = rings[lane]->at(rings[lane]->head());
+    if (now == first[priority]) {
+      const Packet& packet = rings[priority]->at(rings[priority]->head());
       record(&state, in_link, packet);
       if (!taken_by_link(node, now, 0, packet)) {
         ++state.delivered;
         host.host->on_packet(now, packet);
       }
-      rings[lane]->pop();
-      first[lane] = head_ps(*rings[lane]);
+      rings[priority]->pop();
+      first[priority] = head_ps(*rings[priority]);
     } else if (now == host.timer_ps) {
       host.host->on_timer(now);
     } else {
@@ -293,8 +294,8 @@ void Network::nic_ready(std::uint32_t node, TimePs now_ps) {
   if (host.host->pull(now_ps, turn, &packet)) {
     packet.src = node;
     packet.ingress = kNoLink;
-    const bool cut = options_.forwarding == Forwarding::kMtu && packet.lane == Lane::kData &&
-                     packet.bytes > options_.packet_bytes();
+    const bool cut = options_.forwarding == Forwarding::kMtu &&
+                     packet.priority == Priority::kData && packet.bytes > options_.packet_bytes();
     if (cut) {
       host.chunk = packet;
       host.chunk_bytes_left = packet.bytes - options_.header_bytes;

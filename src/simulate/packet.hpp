@@ -13,8 +13,8 @@
 namespace tutti::simulate {
 
 /// Two queues per port: control goes first, always.
-enum class Lane : std::uint8_t { kData = 0, kControl = 1 };
-inline constexpr std::uint32_t kLanes = 2;
+enum class Priority : std::uint8_t { kData = 0, kControl = 1 };
+inline constexpr std::uint32_t kPriorities = 2;
 
 namespace packet_flags {
 inline constexpr std::uint8_t kEcn = 1;          ///< A port marked it.
@@ -36,7 +36,7 @@ struct Packet {
   std::uint16_t entropy = 0;
   std::uint16_t fragment = 0;   ///< Of a chunk that the NIC cut: 0..fragments-1.
   std::uint16_t fragments = 1;  ///< How many the chunk was cut into.
-  Lane lane = Lane::kData;
+  Priority priority = Priority::kData;
   std::uint8_t flags = 0;  ///< packet_flags.
 };
 

@@ -44,7 +44,7 @@ void Port::set_rate(TimePs now_ps, PsPerByteQ16 rate) {
 }
 
 void Port::admit(Packet packet, std::vector<Packet>* dead) {
-  if (packet.lane == Lane::kControl) {
+  if (packet.priority == Priority::kControl) {
     queue_control(packet, dead);
   } else if (rules_->lossless || data_bytes_ == 0 ||
              data_bytes_ + packet.bytes <= rules_->queue_bytes) {
@@ -55,7 +55,7 @@ void Port::admit(Packet packet, std::vector<Packet>* dead) {
 }
 
 void Port::queue_data(const Packet& packet) {
-  ring(Lane::kData).push(packet);
+  ring(Priority::kData).push(packet);
   data_bytes_ += packet.bytes;
   counters_.queue_bytes_max = std::max(counters_.queue_bytes_max, data_bytes_);
 }
@@ -66,7 +66,7 @@ void Port::queue_control(const Packet& packet, std::vector<Packet>* dead) {
     dead->push_back(packet);
     return;
   }
-  ring(Lane::kControl).push(packet);
+  ring(Priority::kControl).push(packet);
   control_bytes_ += packet.bytes;
 }
 
@@ -78,14 +78,14 @@ void Port::overflow(Packet packet, std::vector<Packet>* dead) {
     dead->push_back(packet);
     return;
   }
-  Packet& newest = ring(Lane::kData).newest();
+  Packet& newest = ring(Priority::kData).newest();
   if ((random_bits() & 1) != 0 &&
       data_bytes_ - newest.bytes + packet.bytes <= rules_->queue_bytes) {
     std::swap(packet, newest);
     data_bytes_ = data_bytes_ - packet.bytes + newest.bytes;
   }
   packet.bytes = rules_->header_bytes;
-  packet.lane = Lane::kControl;
+  packet.priority = Priority::kControl;
   packet.flags |= packet_flags::kTrimmed;
   packet.flags |= rules_->last_hop ? packet_flags::kTrimmedLast : std::uint8_t{0};
   ++counters_.trimmed;

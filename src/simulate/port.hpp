@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// One direction of a cable: the queues before it, the serialiser, the wire. Nobody wakes a port up.
-// Whoever looks at it at `now` first lets it catch up: all packets whose turn came until `now` are
-// sent, in the order and at the times at which an eager port would have sent them. That is exact,
-// since nothing but an arrival (or a pause, or a change of rate) alters that order, and each of
-// these catches up first. So a packet costs one event per hop, its arrival.
+// One direction of a cable: the queues before it, the serialiser, the wire. A port has no timer.
+// A caller that looks at it at `now` first lets it catch up: all packets whose turn came until
+// `now` are sent, in the order and at the times at which an eager port would have sent them. That
+// is exact, since nothing but an arrival (or a pause, or a change of rate) alters that order, and
+// each of these catches up first. So a packet costs one event per hop, its arrival.
 #pragma once
 
 #include <array>
@@ -37,7 +37,7 @@ struct PortRules {
 };
 
 struct PortCounters {
-  std::uint64_t packets = 0;  ///< Sent, both lanes.
+  std::uint64_t packets = 0;  ///< Sent, both priorities.
   std::uint64_t bytes = 0;
   std::uint32_t marked = 0;
   std::uint32_t trimmed = 0;
@@ -76,7 +76,7 @@ class Port {
   std::uint32_t in_transit() const { return rings_[0].in_transit() + rings_[1].in_transit(); }
   const PortCounters& counters() const { return counters_; }
 
-  Ring& ring(Lane lane) { return rings_[static_cast<std::size_t>(lane)]; }
+  Ring& ring(Priority priority) { return rings_[static_cast<std::size_t>(priority)]; }
 
  private:
   bool may_send() const { return rings_[1].has_queued() || (rings_[0].has_queued() && !paused_); }
@@ -100,7 +100,7 @@ class Port {
   bool paused_ = false;
   bool down_ = false;
   bool bad_ = false;  ///< State of the loss model.
-  std::array<Ring, kLanes> rings_;
+  std::array<Ring, kPriorities> rings_;
   PortCounters counters_;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// One lane of one link: the sender's queue and the wire behind it in one ring. Positions count up
-// for ever (mod 2^32): [head, sent) is on the wire and has arrival times, [sent, tail) waits.
+// One priority of one link: the sender's queue and the wire behind it in one ring. Positions count
+// up for ever (mod 2^32): [head, sent) is on the wire and has arrival times, [sent, tail) waits.
 //
 // The sender's node owns `sent` and `tail`, the receiver's node `head`. Within a window the
 // receiver sees the ring as publish() left it, so the two nodes may be stepped by two threads.

@@ -79,8 +79,8 @@ class Progress {
  private:
   using Wait = std::pair<TimePs, std::uint32_t>;
 
-  /// Who waits for whom: operation i's are [first[i], first[i + 1]) of `later`. Without pairs both
-  /// are empty.
+  /// Dependencies between operations: operation i's are [first[i], first[i + 1]) of `later`.
+  /// Without pairs both are empty.
   struct Successors {
     std::vector<std::uint32_t> first;
     std::vector<std::uint32_t> later;

@@ -193,7 +193,7 @@ void GoBackNHost::answer(const GoBackNConnection& connection, std::uint32_t payl
                       .flow = connection.path,
                       .dst = connection.src,
                       .entropy = connection.path,
-                      .lane = Lane::kControl});
+                      .priority = Priority::kControl});
 }
 
 void GoBackNHost::on_timer(TimePs now_ps) {

@@ -293,7 +293,7 @@ bool EndpointHost::pull(TimePs now_ps, Turn turn, Packet* packet) {
   packet->dst = static_cast<std::uint32_t>(sent.peer);
   packet->flow = options_.host;
   packet->entropy = sent.path;
-  packet->lane = sent.is_control ? simulate::Lane::kControl : simulate::Lane::kData;
+  packet->priority = sent.is_control ? simulate::Priority::kControl : simulate::Priority::kData;
   return true;
 }
 

@@ -24,8 +24,8 @@ struct Fixture {
   /// Everything that has been sent, in the order of its arrival.
   std::vector<Packet> sent() {
     std::vector<Packet> found;
-    for (const Lane lane : {Lane::kData, Lane::kControl}) {
-      Ring& ring = port.ring(lane);
+    for (const Priority priority : {Priority::kData, Priority::kControl}) {
+      Ring& ring = port.ring(priority);
       ring.publish();
       for (; ring.has_arrivals(); ring.pop()) {
         found.push_back(ring.at(ring.head()));
@@ -48,7 +48,7 @@ struct Fixture {
     port.arrive(now, {.payload = payload, .bytes = bytes, .ingress = kNoLink}, &dead);
   }
   void control(TimePs now, std::uint32_t payload) {
-    port.arrive(now, {.payload = payload, .bytes = 64, .lane = Lane::kControl}, &dead);
+    port.arrive(now, {.payload = payload, .bytes = 64, .priority = Priority::kControl}, &dead);
   }
 
   PortRules rules;
@@ -136,7 +136,7 @@ TEST(port, overflow__trimming_cuts_the_newest_or_the_arriving_by_a_fair_coin) {
     EXPECT_EQ(0U, sent[0].payload);
     EXPECT_EQ(64U, sent[1].bytes);
     EXPECT_EQ(packet_flags::kTrimmed | packet_flags::kTrimmedLast, sent[1].flags);
-    EXPECT_EQ(Lane::kControl, sent[1].lane);
+    EXPECT_EQ(Priority::kControl, sent[1].priority);
     EXPECT_EQ(1U, sent[2].payload);
     EXPECT_EQ(5U, sent[1].payload + sent[3].payload);
     newest += sent[1].payload == 2 ? 1 : 0;

@@ -48,7 +48,7 @@ class WindowHost : public Host {
                         .flow = packet.flow,
                         .dst = packet.src,
                         .entropy = packet.entropy,
-                        .lane = Lane::kControl});
+                        .priority = Priority::kControl});
     if (!keep_arrivals) {
       arrivals.clear();
     }

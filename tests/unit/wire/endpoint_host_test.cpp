@@ -14,9 +14,9 @@ namespace {
 
 using simulate::HostWork;
 using simulate::kPsPerNs;
-using simulate::Lane;
 using simulate::OpKind;
 using simulate::Packet;
+using simulate::Priority;
 using simulate::TimePs;
 using simulate::Turn;
 
@@ -59,7 +59,7 @@ class Pair {
     Packet packet;
     int count = 0;
     for (; pull(0, turn, &packet); ++count) {
-      EXPECT_EQ(Lane::kControl, packet.lane);
+      EXPECT_EQ(Priority::kControl, packet.priority);
       deliver(packet);
     }
     return count;
@@ -71,7 +71,7 @@ class Pair {
       Packet packet;
       ASSERT_TRUE(pull(1, Turn::kFree, &packet));
       deliver(packet);
-      count -= packet.lane == Lane::kData ? 1 : 0;
+      count -= packet.priority == Priority::kData ? 1 : 0;
     }
   }
 
