@@ -6,7 +6,7 @@
 // that of measure.c: algorithms take turns, a call's latency is the longest of its ranks' times,
 // with --check every element is compared before and after the timed calls.
 //
-// Output (rank 0, stdout): JSON Lines: {"bootstrap": ADDRESS} once others can come, then a header,
+// Output (rank 0, stdout): JSON Lines: {"meeting": ADDRESS} once others can come, then a header,
 // rows and progress. Exit status: 0; 1: wrong elements; 2: bad usage or a failure.
 #include <getopt.h>
 #include <unistd.h>

@@ -8,9 +8,9 @@
 // its engine threads joined, as soon as no communicator's context (version 11 and later), listener,
 // channel or connection attempt is left, and is opened again by the next listen() or connect().
 // Versions 6 to 10 have no finalize, and NCCL unloads the library after the last close: no thread
-// may outlive that. Should somebody unload with channels open, the code stays mapped (nodelete).
-// In a child after fork() the threads do not exist: every call answers kSystemError there, and the
-// closes do nothing.
+// may outlive that. If the library is unloaded with channels open, the code stays mapped
+// (nodelete). In a child after fork() the threads do not exist: every call answers kSystemError
+// there, and the closes do nothing.
 //
 // Threads. One mutex for all set-up calls. isend(), irecv() and test() take none: NCCL has one
 // progress thread for the requests of a comm, while others may register or close other comms.

@@ -23,10 +23,11 @@ Status status_of(Outcome outcome, bool is_peer_gone, const std::string& who) {
           "net: a message is longer than the receive that was posted for it (" + who + ")");
     case Outcome::kUnreachable:
       return Status(ErrorCode::kTimeout,
-                    "net: no sign of life from " + who +
-                        " for TUTTI_NET_TIMEOUT seconds, or no progress for four times as long");
+                    "net: the peer (" + who +
+                        ") is unreachable: nothing arrived for TUTTI_NET_TIMEOUT seconds, or it "
+                        "made no progress for four times as long");
     case Outcome::kReset:
-      return Status(ErrorCode::kTimeout, "net: the peer (" + who + ") gave the channel up");
+      return Status(ErrorCode::kTimeout, "net: the peer (" + who + ") has reset the channel");
     case Outcome::kClosed:
     case Outcome::kCancelled:
     case Outcome::kAborted:
@@ -55,7 +56,7 @@ ConnectionChannel::~ConnectionChannel() {
     sub_->engine->detach(sub_);
     return;
   }
-  // A part of a receive may be any sub-connection's, and only sub-connection 0 would know of it.
+  // Any sub-connection may have a part of a receive, and only sub-connection 0 knows of it.
   const bool aborts = std::any_of(requests_.begin(), requests_.end(),
                                   [](const Request& it) { return it.is_taken && !it.is_done; });
   for (const Request& request : requests_) {
@@ -90,7 +91,7 @@ Request* ConnectionChannel::take() {
     for (std::atomic<Bytes>& bytes : request->bytes) {
       bytes.store(0, std::memory_order_relaxed);
     }
-    // Who sees that it is not done sees that it has not been accepted.
+    // An engine that reads is_done as false reads is_accepted as false, too.
     request->is_accepted.store(false, std::memory_order_relaxed);
     request->is_done.store(false, std::memory_order_release);
   }
@@ -198,10 +199,10 @@ std::uint32_t ConnectionChannel::unshare(const Request& request) {
   return found;
 }
 
-/// It has ended.
+/// To be called once the request is done.
 void ConnectionChannel::give_back(Request* request) {
   // Parts that sub-connection 0 has counted are complete on all sub-connections. Others can only
-  // come from a peer that has lost its way, and one may be arriving now.
+  // come from a peer that violates the protocol, and one may be arriving now.
   const std::uint32_t found = unshare(*request);
   if (found > 0 && found * (split_->layout.sub_connections() - 1) > request->others) {
     for (std::uint32_t i = 1; i < split_->layout.sub_connections(); ++i) {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A Channel on a sub-connection, or on several sub-connections of as many engines: a pool of
-// requests, and what their ends mean.
+// A Channel on one connection, or on a split connection with sub-connections on several engines: a
+// pool of requests, and the meaning of their outcomes.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace tutti::net {
 
 class ConnectionChannel : public Channel {
  public:
-  /// `split`: of several sub-connections; `sub` is the first. Null: that is all.
+  /// `split`: null for a single connection; otherwise `sub` is its sub-connection 0.
   explicit ConnectionChannel(SubConnection* sub, std::shared_ptr<SplitConnection> split = nullptr);
   ~ConnectionChannel() override;
 
@@ -36,7 +36,7 @@ class ConnectionChannel : public Channel {
   /// False: too many receives before them are open.
   bool can_share(std::size_t parts) const;
   void share(Request& request, std::span<const transport::ReceivePart> parts);
-  /// No other sub-connection begins to touch it any more. How many of its parts some have touched.
+  /// Afterwards no other sub-connection starts to use it. Returns how many of its parts were used.
   std::uint32_t unshare(const Request& request);
   void give_back(Request* request);
   void help(const Request& request);

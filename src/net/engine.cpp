@@ -30,31 +30,31 @@ using transport::kNever;
 using transport::Outcome;
 using transport::TimeNs;
 
-/// Little is sent and taken in at a time: acknowledgements and adverts must not wait for what comes
-/// before them. Between turns there is a look for more, which costs less than a short packet.
+/// A turn sends and receives little: acknowledgements and adverts must not wait for long data
+/// before them. Looking for more work between turns costs less than a short packet.
 constexpr Bytes kBytesPerTurn = 128 << 10;
 constexpr std::size_t kPacketsPerTurn = 8;
-constexpr int kLastTurns = 512;  ///< For what a peer that is gone has left in the socket.
-/// A send of up to so many bytes leaves before what has arrived is taken in and answered.
+constexpr int kLastTurns = 512;  ///< To read what a dead peer has left in the socket.
+/// Largest send that leaves before arrived packets are read and answered, bytes.
 constexpr Bytes kShortBytes = 16 << 10;
 constexpr std::uint32_t kSmallBytes = 1024;  ///< Header and payload; more is not worth a copy.
-/// What may wait rides along as far as all of it fits into a datagram of the usual length.
+/// Packets are piggybacked as long as all of them fit into a datagram of the usual length.
 constexpr std::size_t kTogetherBytes = 1400;
 constexpr TimeNs kHoldNs = 2'000;  ///< Of a spinning thread, for the caller's answer.
 constexpr int kPauses = 2;         ///< Of a spinning thread, between looks: up to 0.1 us.
-constexpr TimeNs kLateNs =
-    50'000;  ///< A spinning thread that has not turned for so long has no processor.
-constexpr TimeNs kCrowdedNs = 100'000'000;  ///< So long a spinning thread sleeps as others do then.
+/// A spinning thread that has not turned for this time has no processor.
+constexpr TimeNs kLateNs = 50'000;
+constexpr TimeNs kCrowdedNs = 100'000'000;  ///< How long a crowded thread does not spin.
 constexpr TimeNs kNapNs = 500'000;
 constexpr TimeNs kBlockedNs = 100'000;       ///< Until a wire without room is tried again.
 constexpr TimeNs kLookNs = 10'000'000;       ///< Between looks at the peers' TCP connections.
-constexpr TimeNs kForgetNs = 2'000'000'000;  ///< An ended connection still answers so long.
-/// A receiver that closes at once may overtake its last acknowledgement, or lose it, and the sender
-/// would take what was delivered for lost. So long its probes are answered, unless it says
-/// farewell.
+constexpr TimeNs kForgetNs = 2'000'000'000;  ///< How long an ended connection still answers.
+/// The close of a receiver may overtake its last acknowledgement, or that may be lost, and the
+/// sender would then take delivered data for lost. For this time the sender's probes are still
+/// answered, unless it sends its close message before.
 constexpr TimeNs kCloseLingerNs = 500'000'000;
-/// Acknowledgements wait for company, and a thread may be at work: what has arrived is answered
-/// then.
+/// How long the last round before the end of the process answers what has arrived:
+/// acknowledgements may still wait to be piggybacked, and another thread may be working.
 constexpr TimeNs kLastAnswersNs = 500'000;
 constexpr TimeNs kAnswerLockNs = 50'000'000;
 /// How long a peer that was declared dead may take to answer a close: it may be back.
@@ -72,7 +72,7 @@ bool is_small(const transport::Transmission& it) {
   return it.header_bytes + it.payload_bytes <= kSmallBytes;
 }
 
-/// The lock for a caller who has to have it: a spinning thread steps aside for him.
+/// Takes the lock for a caller that must have it: a spinning thread lets it go first.
 class CallerLock {
  public:
   CallerLock(std::mutex& mutex, std::atomic<int>& wanted) : wanted_(wanted) {
@@ -145,8 +145,8 @@ Result<SubConnection*> Engine::attach(const transport::ConnectionOptions& option
   sub->split = split;
   sub->index = split == nullptr ? 0 : split->index_of(this);
   sub->receives = options.receives;
-  // Before the connection: one that is aborted at once would end with an event of no
-  // sub-connection.
+  // Before the connection: one that is aborted at once would end with an event without
+  // a sub-connection.
   const Status watched = control < 0 ? Status() : watch_control(*sub, control);
   if (!watched.ok()) {
     wire_->remove_peer(wire_peer);
@@ -206,7 +206,7 @@ Status Engine::adopt(SubConnection* sub, int control) {
 
 wire::Reach Engine::reach(SubConnection* sub) {
   const CallerLock lock(mutex_, wanted_);
-  // What has arrived counts, however long the engine's thread has had no processor.
+  // Packets that have arrived count even if the engine's thread has had no processor.
   if (work()) {
     has_more_ = true;
     wake(Sleep::kDeep);
@@ -227,7 +227,7 @@ void Engine::detach(SubConnection* sub, bool aborts) {
     if (aborts || sub->open_requests > 0 || is_close_needless(*sub)) {
       break_off(*sub);
     } else {
-      // The TCP connection's end is in order from now on.
+      // From now on the end of the TCP connection is orderly.
       if (sub->control >= 0) {
         (void)::send(sub->control, &kCloseByte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
       }
@@ -285,8 +285,8 @@ void Engine::work_if_free() {
   do {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock()) {
-      // Who has it looks at the inbox once more after that: a caller as here, the thread before it
-      // sleeps for good. When it naps, for callers come, the next one who does takes it along.
+      // The owner of the lock looks at the inbox once more afterwards: a caller in this loop, the
+      // thread before a deep sleep. While it naps, callers come, and the next one takes the work.
       return;
     }
     if (work()) {
@@ -297,7 +297,7 @@ void Engine::work_if_free() {
 }
 
 void Engine::answer_all() {
-  // A thread that the end of the process has cut off may have the lock for ever.
+  // A thread that the end of the process has stopped may hold the lock for ever.
   const TimeNs hopeless_ns = now_ns() + kAnswerLockNs;
   TimeNs until_ns = kNever;
   while (now_ns() < std::min(until_ns, hopeless_ns)) {
@@ -360,7 +360,7 @@ void Engine::run() {
     TimeNs begin_ns = now;  // Of an idle turn: long only where the processor was another's.
     if (!is_helped(now)) {
       const std::lock_guard lock(mutex_);
-      begin_ns = now_ns();  // Who had the lock does not count.
+      begin_ns = now_ns();  // Waiting for the lock does not count.
       did = work();
     }
     if (did) {
@@ -369,12 +369,12 @@ void Engine::run() {
     }
     // Also without open requests: waking up takes longer than a short collective does.
     if (spins_ && (now < idle_since_ns || now - idle_since_ns < options_.spin_ns)) {
-      // The kernel's lock of the socket and the processor's other half are for who has work.
+      // Leaves the socket's lock and the other hardware thread to threads that have work.
       for (int i = 0; i < kPauses && posted_.load(std::memory_order_relaxed) == 0; ++i) {
         pause_briefly();
       }
       if (now_ns() - begin_ns > options_.preempted_ns) {
-        // Who spins where others wait for the processor takes it from those with work to do.
+        // Spinning while other threads wait for the processor takes it from those with work.
         spins_ = false;
         crowded_until_ns = now + kCrowdedNs;
         ++times_crowded_;
@@ -387,7 +387,7 @@ void Engine::run() {
   }
 }
 
-/// Callers have done the work of late, and have reason to go on.
+/// Callers have done the work recently, and still have open requests.
 bool Engine::is_helped(TimeNs now) const {
   const TimeNs helped_ns = helped_ns_.load(std::memory_order_relaxed);
   return !spins_ && open_requests_.load() > 0 && now < helped_ns + kNapNs;
@@ -395,14 +395,14 @@ bool Engine::is_helped(TimeNs now) const {
 
 void Engine::sleep() {
   const TimeNs now = now_ns();
-  // While callers do the work, what arrives is theirs to take, and so is the lock.
+  // While callers do the work, they read what arrives, and the lock is left to them.
   const bool naps = is_helped(now);
   TimeNs until_ns = now + kNapNs;
-  // Before the look at the deadlines: whoever changes one after it sees somebody to wake.
+  // Set before the deadlines are read: a thread that changes one afterwards wakes this one.
   asleep_ = naps ? Sleep::kNap : Sleep::kDeep;
   if (!naps) {
     const std::lock_guard lock(mutex_);
-    if (has_more_) {  // A caller came just before, and saw nobody to wake.
+    if (has_more_) {  // A caller came just before and saw this thread awake.
       asleep_ = Sleep::kAwake;
       return;
     }
@@ -422,7 +422,7 @@ void Engine::sleep() {
     timeout.tv_sec = static_cast<time_t>(left_ns / 1'000'000'000U);
     timeout.tv_nsec = static_cast<long>(left_ns % 1'000'000'000U);
   }
-  // A post between the last look at the inbox and the fall asleep has seen nobody to wake.
+  // A post between the last look at the inbox and asleep_ has not woken this thread.
   const bool has_news =
       posted_.load() != 0 || options_.dead_peers->version() != dead_peers_version_;
   if ((naps || !has_news) && !stop_) {
@@ -468,7 +468,7 @@ bool Engine::work() {
   return did;
 }
 
-/// With a turn that has moved so much. What was posted meanwhile may be other engines' work, too.
+/// Whether a turn that has moved `bytes` goes on. Posts may also be work from other engines.
 bool Engine::may_go_on(Bytes bytes) const {
   return bytes < kShortBytes || (bytes < kBytesPerTurn && posted_.load() == 0);
 }
@@ -492,13 +492,13 @@ bool Engine::take_posted() {
     taken_news_.swap(news_);
     posted_ = 0;
   }
-  // Who posts a receive often posts a send next, which is not to wait while the advert leaves.
+  // A caller that posts a receive often posts a send next: it must not wait for the advert.
   hold_ns_ = taken_.empty() ? 0 : now_ns() + kHoldNs;
   for (const Post& post : taken_) {
     SubConnection& sub = *post.sub;
     if (post.request == nullptr || post.request->is_send) {
       hold_ns_ = 0;
-      // A long one would keep waiting what has arrived, and gains nothing by coming first.
+      // A long send would delay reading what has arrived, and gains nothing by leaving first.
       has_new_send_ =
           has_new_send_ || (post.request != nullptr && post.request->send.bytes <= kShortBytes);
     }
@@ -604,8 +604,8 @@ void Engine::post_waiting(SubConnection& sub) {
   }
 }
 
-/// What has just been posted leaves before adverts and acknowledgements to others, each of which
-/// takes as long as its datagram; those to the same peer go with it.
+/// A send that has just been posted leaves before adverts and acknowledgements to other peers, each
+/// of which costs a datagram; those to the same peer are piggybacked.
 void Engine::transmit_first(TimeNs now) {
   transport::Transmission data;
   if (together_count_ > 0 || has_next_ || !endpoint_.poll_data(now, &data)) {
@@ -633,14 +633,14 @@ void Engine::transmit_first(TimeNs now) {
 }
 
 bool Engine::transmit(TimeNs now) {
-  // Who has just got a message often answers it: one datagram then carries the answer, the
-  // acknowledgement and the advert of the next receive.
-  // Not where the answer is done before it has left, and nobody is to come back for it.
+  // A caller that has just received a message often answers it: one datagram then carries the
+  // answer, the acknowledgement and the advert of the next receive. Not if the answer was an eager
+  // send that is complete already: then no caller has to come back.
   const bool is_left_alone = std::exchange(has_answer_, false) && open_requests_.load() == 0;
   if (std::exchange(has_finished_, false) && !is_left_alone) {
     hold_ns_ = now + kHoldNs;
     if (!spins_) {
-      return true;  // He does the next round himself.
+      return true;  // The caller does the next round.
     }
   }
   const bool holds = spins_ && now < hold_ns_;
@@ -676,7 +676,7 @@ bool Engine::transmit(TimeNs now) {
   return packets > 0 || holds;
 }
 
-/// What may wait goes with `next_`: before it, for the path is the last one's.
+/// Piggybacks packets that may wait on `next_`. They go before it: the last one sets the path.
 void Engine::add_piggybacks() {
   const TimeNs now = now_ns();
   std::size_t bytes = next_.header_bytes + next_.payload_bytes + transport::kHeaderBytesMax;
@@ -689,7 +689,7 @@ void Engine::add_piggybacks() {
   }
 }
 
-/// False: the wire has no room; what is left stays.
+/// False: the wire has no room; the rest stays in together_.
 bool Engine::flush() {
   const std::size_t taken =
       together_count_ == 0 ? 0 : wire_->send_together({together_.data(), together_count_});
@@ -742,10 +742,10 @@ bool Engine::take_events() {
   return did;
 }
 
-/// A sub-connection's part of a request, which is all of most.
+/// Completes a sub-connection's part of a request. Most requests have one part.
 void Engine::finish(SubConnection& sub, Request* request, Outcome outcome, Bytes bytes) {
   if (request->is_send) {
-    drop_blocked_of({request->send.data, request->send.bytes});  // It is the caller's again.
+    drop_blocked_of({request->send.data, request->send.bytes});  // The buffer is released.
   }
   has_finished_ = has_finished_ || sub.index == 0;
   const bool fails_with_connection = outcome == Outcome::kAborted || outcome == Outcome::kReset ||
@@ -757,12 +757,12 @@ void Engine::finish(SubConnection& sub, Request* request, Outcome outcome, Bytes
   answer(sub, request, outcome, bytes);
 }
 
-/// A sub-connection's part of a request is the caller's again.
+/// Releases a sub-connection's part of a request.
 void Engine::answer(SubConnection& sub, Request* request, Outcome outcome, Bytes bytes) {
   if (options_.trace != nullptr) [[unlikely]] {
     trace_end(sub, *request, outcome, bytes);
   }
-  // Sub-connections beside the first are not asked to receive.
+  // Receives are posted on sub-connection 0 alone.
   if (request->is_send || sub.index == 0) {
     --sub.open_requests;
     --open_requests_;
@@ -787,7 +787,7 @@ void Engine::end(SubConnection& sub, Outcome outcome) {
   }
   note_end(sub);
   if (outcome == Outcome::kUnreachable) {
-    // What is left to finish with it never will be, and the program may wait for that to leave.
+    // Its other connections will not end by themselves, and the program may wait for them.
     options_.dead_peers->add(sub.peer_device);
   }
   if (sub.is_detached && sub.forget_ns == kNever) {
@@ -802,8 +802,8 @@ void Engine::break_off(SubConnection& sub) {
   take_events();
 }
 
-/// What the wire had no room for may point at buffers that are to be left alone. To its receivers
-/// it is a loss; control packets, which are of no buffer, are kept.
+/// Drops packets that the wire had no room for and that point into a buffer of the caller. The
+/// receiver sees a loss; control packets have no buffer and are kept.
 template <class IsDropped>
 void Engine::drop_blocked(IsDropped is_dropped) {
   const auto end = together_.begin() + static_cast<std::ptrdiff_t>(together_count_);
@@ -823,25 +823,25 @@ void Engine::drop_blocked_of(std::span<const std::byte> buffer) {
   });
 }
 
-/// Of whatever buffer.
+/// Drops the data of all buffers.
 void Engine::drop_blocked_data() {
   drop_blocked([](const transport::Transmission& packet) { return !packet.is_control; });
 }
 
-/// Of a channel that is closed here: the peer has closed it, too, and what is on its way is not
-/// waited for, or its engine has forgotten it, and nobody is there to answer.
+/// Of a channel that is closed here: the peer has closed it, too, and waits for nothing more, or
+/// its process has ended and cannot answer.
 bool Engine::is_close_needless(const SubConnection& sub) {
   return sub.has_peer_closed && (sub.eager.used() > 0 || sub.is_peer_disconnected);
 }
 
-/// A peer is gone: its last acknowledgements may lie in the socket.
+/// Reads the last packets of a peer that has ended: they may hold acknowledgements.
 void Engine::take_what_is_left() {
   for (int i = 0; i < kLastTurns && wire_->receive(*this, kPacketsPerTurn) > 0; ++i) {
   }
   take_events();
 }
 
-/// What this engine or another one has found.
+/// Applies what this engine or another one has found.
 void Engine::apply_dead_peers(TimeNs now) {
   dead_peers_version_ = options_.dead_peers->version();
   for (const auto& sub : subs_) {
@@ -862,7 +862,7 @@ void Engine::look_after_peers(TimeNs now) {
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
       continue;
     }
-    // What comes after a farewell is the end.
+    // After the close message only the end of the connection can follow.
     sub.is_peer_disconnected = sub.has_peer_closed || got != 1 || byte != kCloseByte;
     sub.has_peer_closed = sub.has_peer_closed || !sub.is_peer_disconnected;
     if (sub.is_peer_disconnected) {
@@ -906,7 +906,7 @@ void Engine::forget_old(TimeNs now) {
       continue;
     }
     // A child that another library forked past our handler may hold the connection open: the peer
-    // is to see its end all the same, and nobody is to be told of it here.
+    // must see its end all the same.
     if (sub.control >= 0) {
       epoll_ctl(controls_, EPOLL_CTL_DEL, sub.control, nullptr);
       shutdown(sub.control, SHUT_RDWR);

@@ -42,23 +42,24 @@ namespace tutti::net {
 
 class Engine;
 
-/// What somebody wants of a sub-connection.
+/// Work for a sub-connection, handed to its engine.
 struct Post {
   SubConnection* sub = nullptr;
   Request* request = nullptr;               ///< Null: data of `slot` is to come.
   std::uint64_t slot = transport::kNoSlot;  ///< Of a send, if it is known.
 };
 
-/// An engine's side of one channel. Fields without a word are the engine's, under its lock.
+/// One connection on one engine: all of a channel, or a part of a split connection. Fields without
+/// a comment belong to the engine, under its lock.
 struct SubConnection {
   Engine* engine = nullptr;
   std::string who;  ///< The peer, for messages. Constant.
   transport::ConnectionHandle connection;
   std::uint64_t wire_peer = 0;
   std::uint64_t peer_device = 0;           ///< Handshake::device.
-  std::shared_ptr<SplitConnection> split;  ///< Of a channel of several; null: this is the only one.
-  std::uint32_t index = 0;                 ///< In the split connection.
-  /// TCP connection, of sub-connection 0: its end without a farewell is the end of the peer.
+  std::shared_ptr<SplitConnection> split;  ///< Null: the channel has this one alone.
+  std::uint32_t index = 0;                 ///< In `split`.
+  /// TCP connection, of sub-connection 0: its end without a close message is the end of the peer.
   int control = -1;
   std::deque<Post> waiting_sends;     ///< For which the transport has no room yet.
   std::deque<Post> waiting_receives;  ///< Same.
@@ -67,18 +68,18 @@ struct SubConnection {
   bool receives = false;
   bool is_detached = false;                        ///< Its channel is gone.
   transport::TimeNs close_ns = transport::kNever;  ///< When its side is to be closed in order.
-  bool has_peer_closed = false;
-  bool is_peer_disconnected = false;  ///< Its end of the TCP connection is closed.
-  bool is_peer_gone = false;          ///< So, without a farewell.
-  bool is_peer_dead = false;          ///< Found by another connection with that device.
+  bool has_peer_closed = false;                    ///< It has sent its close message.
+  bool is_peer_disconnected = false;               ///< The TCP connection has ended.
+  bool is_peer_gone = false;                       ///< Disconnected without a close message.
+  bool is_peer_dead = false;  ///< Found by another connection with that device.
   transport::TimeNs break_off_ns = transport::kNever;    ///< Deadline of a close to a dead peer.
   bool is_counted = false;                               ///< In the engine's totals.
   transport::Outcome outcome = transport::Outcome::kOk;  ///< Once it has ended.
-  std::atomic<bool> has_ended = false;                   ///< Read by anybody.
-  /// Likewise: no request is taken any more. Set before the caller can see a request fail by it.
+  std::atomic<bool> has_ended = false;                   ///< Read by any thread.
+  /// Same: no more requests are taken. Set before the caller can see a request fail.
   std::atomic<bool> is_over = false;
   transport::TimeNs forget_ns = transport::kNever;
-  // For those who watch (engine_watch.cpp).
+  // For statistics and traces (engine_watch.cpp).
   std::uint32_t slot = EngineStatistics::kNoSlot;
   std::uint64_t number = 0;
   std::uint32_t local_id = 0;
@@ -87,7 +88,7 @@ struct SubConnection {
 };
 
 struct Request {
-  /// Of `open_parts`: sub-connection 0's. Only with it is known how many others there are.
+  /// In `open_parts`: sub-connection 0's part, whose end tells how many others there are.
   static constexpr std::int32_t kFirstPart = 1 << 16;
 
   SubConnection* sub = nullptr;  ///< Sub-connection 0.
@@ -98,15 +99,15 @@ struct Request {
   std::uint64_t first_slot = 0;       ///< Of a receive: the number of its first part's advert.
   std::atomic<std::int32_t> open_parts = kFirstPart;
   std::atomic<bool> is_accepted = false;  ///< By sub-connection 0's engine.
-  std::uint32_t others =
-      0;  ///< Sub-connection 0's engine: parts of a send that other sub-connections have got.
+  /// Written by sub-connection 0's engine: parts of a send that other sub-connections have got.
+  std::uint32_t others = 0;
   // Written by the engines before `is_done`.
   transport::Outcome outcome = transport::Outcome::kOk;
   bool is_peer_gone = false;
   std::uint8_t parts = 0;
   std::array<std::atomic<Bytes>, transport::kReceivePartsMax> bytes{};
   std::atomic<bool> is_done = false;
-  void* channel = nullptr;  ///< Who gets it back; not the engine's business.
+  void* channel = nullptr;  ///< Its owner; not used by the engine.
   bool is_taken = false;    ///< The channel's.
   Request* next_free = nullptr;
 };
@@ -127,12 +128,12 @@ struct EngineOptions {
   /// Largest eager send: copied, and completed when it is matched. At most EagerBuffers::kBytesMax.
   Bytes eager_bytes_max = EagerBuffers::kBytesMax;
   transport::TimeNs spin_ns = 1'000'000;  ///< Busy: how long it spins without anything to do.
-  /// Busy: pauses that take longer than this have been somebody else's.
+  /// Busy: after a longer pause another thread has had the processor.
   transport::TimeNs preempted_ns = 500'000;
   /// Of all engines of the device.
   std::shared_ptr<DeadPeers> dead_peers = std::make_shared<DeadPeers>();
   std::uint64_t device_id = 0;  ///< Handshake::device.
-  // For those who watch.
+  // For statistics and traces.
   std::shared_ptr<Fallbacks> fallbacks;    ///< Of its device; null: none.
   EngineStatistics* statistics = nullptr;  ///< Outlives the engine; null: nobody can.
   WakeEvent* watch_event = nullptr;        ///< Signaled when statistics are new; same.
@@ -162,7 +163,7 @@ class Engine : private wire::Arrivals {
   std::string description() const { return wire_->description(); }
   std::uint64_t device_id() const { return options_.device_id; }
   std::uint32_t next_id() { return next_id_.fetch_add(1); }
-  /// Nothing is left to finish for anybody.
+  /// No sub-connection is in use.
   bool is_quiet() const { return subs_in_use_.load() == 0; }
   /// Eager sends are completed whose bytes the peer has not acknowledged.
   bool has_eager_sends() const { return eager_sends_.load() > 0; }
@@ -172,16 +173,17 @@ class Engine : private wire::Arrivals {
   Result<SubConnection*> attach(const transport::ConnectionOptions& options, const Peer& peer,
                                 int control,
                                 const std::shared_ptr<SplitConnection>& split = nullptr);
-  /// Same, later; the way there is known then, and what of it is missing is told.
+  /// Takes `control` over later, when the path to the peer is known; rails without an answer become
+  /// a fall-back.
   Status adopt(SubConnection* sub, int control);
-  /// What is known of the way to the sub-connection's peer and back, and whose it is.
+  /// Which datagrams arrive at the sub-connection's peer and here, and the addresses at both ends.
   wire::Reach reach(SubConnection* sub);
   wire::Ends ends(SubConnection* sub);
-  /// When it returns no request of the sub-connection is open and it touches no buffer any more.
-  /// Without open requests, here or (`aborts`) on other sub-connections, the connection is closed
-  /// in order, afterwards; else it is aborted now. Of several sub-connections, sub-connection 0 is
-  /// the first, and the channel has closed what it shares (SharedReceives): until the close, the
-  /// others still take in packets.
+  /// When it returns, no request of the sub-connection is open and it touches no buffer any more.
+  /// Without open requests, here or (`aborts`) on other sub-connections, the connection is then
+  /// closed in order; else it is aborted now. A split connection is detached from sub-connection 0
+  /// on, after the channel has closed what it shares (SharedReceives): until the close, the others
+  /// still take in packets.
   void detach(SubConnection* sub, bool aborts = false);
 
   /// Any thread. The request is filled in but for the results.
@@ -190,27 +192,26 @@ class Engine : private wire::Arrivals {
   /// of work if nobody else does.
   void help();
 
-  /// The process ends: whoever has sent it something that has arrived is told so. Takes half a
-  /// millisecond.
+  /// At the end of the process: acknowledges what has arrived. Takes half a millisecond.
   void answer_all();
 
-  /// Returns when a round of work that is on has ended.
+  /// Returns when the current round of work has ended.
   void wait_for_round();
 
   /// The peers that is_quiet() and has_eager_sends() wait for: "host1, process 4711; ..."; may be
   /// empty.
   std::string awaited();
 
-  /// What it has done so far, for people.
+  /// Its counters so far, as a log text.
   std::string report();
-  /// Writes its statistics as they are now. False: somebody has had the lock for 100 ms, maybe a
-  /// thread that the end of the process has cut off.
+  /// Writes its statistics as they are now. False: the lock was taken for 100 ms, maybe by a
+  /// thread that the end of the process has stopped.
   bool publish();
 
  private:
   enum class Sleep : std::uint8_t { kAwake, kNap, kDeep };
 
-  /// A round of work, unless somebody else is at it, who then sees what was posted.
+  /// A round of work, unless another thread is in one, which then takes what was posted.
   void work_if_free();
 
   std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes) override;
@@ -292,7 +293,7 @@ class Engine : private wire::Arrivals {
   std::atomic<std::uint64_t> subs_in_use_ = 0;
   std::atomic<std::uint64_t> eager_sends_ = 0;  ///< Of all sub-connections.
   std::atomic<Sleep> asleep_ = Sleep::kAwake;
-  /// Busy, and not crowded out of its processor of late.
+  /// Busy, and has not lost its processor recently.
   std::atomic<bool> spins_ = options_.is_busy;
   std::atomic<std::uint64_t> times_crowded_ = 0;
   std::atomic<transport::TimeNs> helped_ns_ = 0;
@@ -325,10 +326,9 @@ class Engine : private wire::Arrivals {
   std::atomic<bool> has_news_of_peers_ = false;
   std::atomic<std::uint32_t> dead_peers_version_ = 0;  ///< Last version applied.
   transport::ConnectionCounters totals_;               ///< Sums over connections that are no more.
-  bool has_changed_ = false;        ///< Something, since the last round of statistics began.
-  transport::TimeNs round_ns_ = 0;  ///< When that was.
-  std::size_t round_next_ =
-      SIZE_MAX;  ///< Sub-connection whose turn it is; SIZE_MAX: no round is on.
+  bool has_changed_ = false;           ///< Something, since the last round of statistics began.
+  transport::TimeNs round_ns_ = 0;     ///< When that was.
+  std::size_t round_next_ = SIZE_MAX;  ///< Index of the next one to show; SIZE_MAX: no round.
   std::vector<PathRecord> path_records_;
 };
 

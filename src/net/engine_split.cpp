@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the engines of one channel's sub-connections have to do with each other. All of it is done
-// under the lock of one engine and goes to others through their inboxes.
+// How the engines of a split connection work together. Everything here runs under the lock of one
+// engine and reaches other engines through their inboxes.
 //
-// A request is done when all its parts are. Sub-connection 0's is one in any case; the parts of
-// other sub-connections may be done before sub-connection 0's engine knows that there are any, so
-// each is taken off as it ends, and sub-connection 0's adds how many there are. Where a
-// sub-connection has ended, a request waits for the end of all.
+// A request is done when all its parts are. Sub-connection 0 always has one part. Parts of other
+// sub-connections may end before sub-connection 0's engine knows that there are any: each part that
+// ends is subtracted from a counter, and sub-connection 0 adds their number. Once a sub-connection
+// has ended, a request waits for the end of all.
 #include <mutex>
 #include <utility>
 
@@ -59,8 +59,8 @@ void Engine::share_out(SubConnection& sub, Request* request, std::uint64_t slot)
 }
 
 /// Sub-connection 0's part of a receive has come: the other sub-connections' parts of what is split
-/// are still to come, or have. A sub-connection to which nothing comes would else not notice that
-/// the peer is gone.
+/// are still to come, or have. A sub-connection that receives nothing would otherwise not notice
+/// that the peer is gone.
 void Engine::count_others(SubConnection& sub, Request* request, const transport::Event& event) {
   if (sub.split == nullptr || is_end_of_connection(event.outcome)) {
     return;
@@ -106,14 +106,14 @@ void Engine::settle(SubConnection& sub, Request* request, Outcome outcome) {
   if (open == 0) {
     complete(request, request->outcome, false);
   } else if (open < 0) {
-    // More parts have come than sub-connection 0's has: the peer has lost its way.
+    // More parts have come than sub-connection 0's has: the peer violates the protocol.
     (void)split.fail(Outcome::kReset, false);
     tell_others(sub);
     hear_of(sub.split);
   }
 }
 
-/// It is the caller's again.
+/// Hands the request back to the caller.
 void Engine::complete(Request* request, Outcome outcome, bool is_peer_gone) {
   request->outcome = outcome;
   request->is_peer_gone = is_peer_gone;
@@ -128,7 +128,7 @@ void Engine::tell_others(const SubConnection& sub) {
   }
 }
 
-/// The TCP connection has ended, with or without a farewell. This sub-connection may have, too.
+/// The peer has sent its close message, or its TCP connection has ended.
 void Engine::tell_of_peer(const SubConnection& sub) {
   if (sub.has_peer_closed) {
     sub.split->has_peer_closed = true;
@@ -174,10 +174,10 @@ void Engine::look_after(const SplitConnection& split) {
     }
   }
   if (split.is_peer_disconnected && sub->is_detached && !sub->has_ended) {
-    break_off(*sub);  // Nobody is there to answer.
+    break_off(*sub);  // No process is left to answer.
   }
-  // The peer has closed that one in order, or we have: it does so with all, but its word may be
-  // lost, and it may be gone. Who closes asks for an answer, and gives a silent peer up.
+  // One end has closed another sub-connection in order, and closes all of them; but the packet may
+  // be lost and the peer gone. A close asks for an answer and times out.
   if (split.ended > 0 && !sub->has_ended) {
     (void)endpoint_.close(now_ns(), sub->connection);
   }

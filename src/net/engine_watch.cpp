@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What an engine tells those who watch. Under its lock, but for publish().
+// Statistics and traces of an engine. Under its lock, but for publish().
 //
-// Whoever drives the engine writes its statistics as he comes along: a round over all connections
-// at most every interval, a few connections at a time. An engine whose last round is behind what it
-// did wakes up once more for the rest; after that it sleeps as if nobody could watch.
+// The thread or caller that drives the engine also writes its statistics: a round over all
+// connections at most every interval, a few connections at a time. An engine whose statistics are
+// behind when it goes idle wakes up once more for the rest, and then sleeps as without statistics.
 //
 // A connection of 64 paths takes about 4 us to write, of which 3 are the file's (measured on one
 // core of a virtual machine), one that did nothing since the last round 0.01 us: 128 that all work

@@ -1,11 +1,10 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the two ends of a channel tell each other over TCP before its first packet, and what they
-// agree on. Both send a Handshake of fixed length for each sub-connection that they have engines
-// for, one after the other; of the fewer are as many sub-connections. The key comes with the
-// listener's handle, so by the caller's bootstrap; the Handshake only proves that its sender has
-// it.
+// The handshake of a channel over TCP, before its first packet, and what its two ends agree on.
+// Each end sends one Handshake of fixed length for each sub-connection that it has an engine for,
+// one after the other; the smaller number counts. The key comes with the listener's handle, through
+// the caller's bootstrap; the Handshake only proves that its sender has the key.
 #pragma once
 
 #include <algorithm>
@@ -31,13 +30,13 @@ using HandshakeBytes = std::array<std::byte, kHandshakeBytes>;
 /// "host1, process 4711"
 std::string who_is(const std::string& host, std::uint32_t process);
 
-/// Of a text that crosses the network: cut, and with an end.
+/// Writes a text that crosses the network: cut to the field, with a terminating zero.
 template <std::size_t size>
 void put_text(const std::string& text, char (&out)[size]) {
   std::copy_n(text.data(), std::min(text.size(), size - 1), out);
 }
 
-/// It ends in messages: nothing that a terminal would obey, whoever sent it.
+/// Reads such a text. It is printed later, so control characters become '?'.
 template <std::size_t size>
 std::string get_text(const char (&in)[size]) {
   std::string text(in, strnlen(in, size));
@@ -47,7 +46,7 @@ std::string get_text(const char (&in)[size]) {
 }
 
 struct Handshake {
-  /// Not empty: the acceptor's reason; of the rest, only who it is counts.
+  /// Not empty: why the acceptor refuses; only host and process count then.
   std::string refusal;
   std::string host;
   std::uint32_t process = 0;
@@ -60,7 +59,7 @@ struct Handshake {
   bool authenticates = true;
   std::uint32_t id = 0;  ///< Of the connection at this end.
   std::uint64_t incarnation = 0;
-  std::uint32_t sub_connections = 1;  ///< As many Handshakes are sent.
+  std::uint32_t sub_connections = 1;  ///< Number of handshakes that this end sends.
   Bytes window_bytes = 0;  ///< Most that a receiving socket holds of one peer; 0: enough.
 
   std::string who() const { return who_is(host, process); }
@@ -69,7 +68,7 @@ struct Handshake {
 /// Texts are cut to kTextBytes, a refusal to kRefusalBytes.
 HandshakeBytes encode(const Handshake& handshake, const transport::Key& key);
 
-/// Writes the proof over whatever stands in its place.
+/// Computes and writes the proof of the key.
 void seal(HandshakeBytes& bytes, const transport::Key& key);
 
 /// Errors: not a Handshake (kInvalidArgument), of another version (kUnsupported), proof of another
@@ -82,15 +81,15 @@ Result<Handshake> decode(std::span<const std::byte> bytes, const transport::Key&
 Result<transport::ConnectionOptions> agree(const Handshake& mine, const Handshake& theirs,
                                            const transport::Key& key);
 
-/// Of two that agree: what may differ and does, with both values, for people; empty: nothing.
+/// What may differ between the ends and does, with both values, as a log text; empty: nothing.
 std::string differences(const Handshake& mine, const Handshake& theirs);
 
-/// A sub-connection's share of what a connection may use: of the paths, the windows and the link.
-/// All sub-connections together burden the network as the one connection would.
+/// Reduces paths, windows and link speed to one sub-connection's share, so that all of them
+/// together load the network as one connection would.
 void take_share(transport::ConnectionOptions& options, std::uint32_t sub_connections);
 
-/// Messages of several sub-connections are cut into units of so many bytes: whole chunks, and not
-/// so small that handing one over costs more than copying it. Equal at both ends.
+/// Unit of a split message in bytes, equal at both ends: whole chunks, and large enough that
+/// handing a unit to another engine costs less than copying it.
 Bytes unit_bytes_of(const transport::ConnectionOptions& options);
 
 }  // namespace tutti::net

@@ -21,7 +21,7 @@ std::string metrics_text(const Statistics& statistics);
 /// comes from the peer, and one bad byte would make the whole file useless.
 std::string escape_label(std::string_view text);
 
-/// Whoever opens the file sees the old text or the new one. Errors name the file (kUnavailable).
+/// A reader of the file sees the old text or the new one. Errors name the file (kUnavailable).
 Status write_atomically(const std::string& file, std::string_view text);
 
 }  // namespace tutti::net

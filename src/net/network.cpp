@@ -58,8 +58,8 @@ constexpr int kDescriptorsOfEngine = 3;
 constexpr int kGroups = static_cast<int>(kWindowGroups);
 constexpr int kPathsMin = kGroups;  ///< Of a rail, where descriptors are few.
 constexpr Bytes kBufferToSpare = 8 << 20;
-/// Of the time in which a silent peer is given up: a host that is cut off gives up a neighbour, and
-/// then waits for the others, which it has not asked for anything.
+/// Share of TUTTI_NET_TIMEOUT that the shutdown waits: a host that is cut off declares one peer
+/// dead and then waits for the others, to which it has sent nothing.
 constexpr double kCloseShare = 0.25;
 constexpr double kCloseTimeMinS = 0.5;
 constexpr Bytes kChunkBytesMin = 512;  ///< Of less, a header and a system call are most of it.
@@ -152,9 +152,8 @@ class SystemNetwork : public Network {
   }
 
   ~SystemNetwork() override {
-    // What sends that are done have left to do, and closes that are on their way: the last
-    // acknowledgement may be the peer's last news of us. A peer that gives no sign of life does not
-    // hold up the caller, nor who waits for his locks.
+    // Waits for eager sends to be acknowledged and for closes under way: the last acknowledgement
+    // may be the last packet that the peer gets. A dead peer does not delay the caller for long.
     const std::chrono::duration<double> close_time(
         std::clamp(kCloseShare * config_.net_timeout_s, kCloseTimeMinS, kCloseTimeMaxS));
     const bool are_closed = wait_for_all(close_time, [](const Engine& engine) {
@@ -320,7 +319,7 @@ class SystemNetwork : public Network {
     return std::unique_ptr<wire::Wire>(std::move(wire));
   }
 
-  /// Less than the default is usual without privileges: it is a fall-back where somebody asked for
+  /// Less than the default is usual without privileges: it is a fall-back where the user asked for
   /// more, or where windows have to shrink for it.
   void check_buffer(const NetDevice& device, const UdpWire& wire, Fallbacks& fallbacks) const {
     const Bytes window_bytes = window_of(wire.buffer_bytes());

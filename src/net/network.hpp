@@ -43,7 +43,7 @@ struct NetDevice {
 
 inline constexpr int kDefaultClass = -1;  ///< A traffic class: TUTTI_NET_TRAFFIC_CLASS.
 
-/// What a listener gives to whoever may connect, by a bootstrap of the caller's.
+/// What a peer needs to connect to a listener; the caller's bootstrap distributes it.
 struct Handle {
   static constexpr std::size_t kBytes = 104;  ///< Of NCCL's 128; the rest is the plugin's.
   std::array<std::byte, kBytes> bytes{};

@@ -22,8 +22,8 @@ namespace tutti::net {
 
 /// What an end says of the set-up, by TCP. Sub-connection i is bit i.
 struct ReachReport {
-  bool is_done =
-      false;  ///< All its sub-connections reach the peer's and are reached; the last report.
+  /// All its sub-connections reach the peer's and are reached; the last report.
+  bool is_done = false;
   std::uint32_t heard = 0;  ///< Sub-connections on which datagrams have come.
   std::uint32_t tried = 0;  ///< Sub-connections that have asked often, in vain.
   std::string failure;      ///< Why there is no channel; the last report.
@@ -75,9 +75,8 @@ class ReachCheck {
   bool is_known_ = false;
   std::uint32_t too_small_ = 0;
   std::optional<ReachReport> theirs_;
-  TimeNs heard_ns_ = transport::kNever;  ///< When their last report came.
-  TimeNs tells_ns_ =
-      transport::kNever;  ///< When they first said that they had tried a sub-connection.
+  TimeNs heard_ns_ = transport::kNever;    ///< When their last report came.
+  TimeNs tells_ns_ = transport::kNever;    ///< When they first reported one as tried.
   TimeNs report_ns_ = transport::kNever;   ///< When the next one of ours is due.
   TimeNs evident_ns_ = transport::kNever;  ///< Since when something has been.
   bool has_said_done_ = false;

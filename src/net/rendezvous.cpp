@@ -34,7 +34,7 @@ using transport::TimeNs;
 using wire::rails::RailsWire;
 using wire::udp::SocketAddress;
 
-constexpr std::size_t kPendingMax = 64;  ///< Callers that have not said who they are.
+constexpr std::size_t kPendingMax = 64;  ///< Callers without a complete handshake.
 constexpr int kStrangersTold = 8;        ///< Of a listener; a scanner may call for ever.
 // Threads wait for processors, for milliseconds where there are few.
 constexpr TimeNs kRtoNsMin = 20'000'000;
@@ -97,7 +97,7 @@ Result<std::vector<Handshake>> handshakes_of(const std::vector<Engine*>& engines
   return handshakes;
 }
 
-/// What one sub-connection of so many is made of.
+/// The options of one of `sub_connections`.
 Result<transport::ConnectionOptions> options_of(const Handshake& mine, const Handshake& theirs,
                                                 const Key& key, const RendezvousOptions& options,
                                                 bool sends, std::uint32_t sub_connections) {
@@ -161,7 +161,7 @@ class SetUp {
 
   int socket() const { return socket_.get(); }
 
-  /// The Handshakes of a side may be more than those of the other.
+  /// One side may send more handshakes than the other: the smaller number counts.
   Status attach(const std::vector<Engine*>& engines, const std::vector<Handshake>& mine,
                 const std::vector<Handshake>& theirs, const Key& key,
                 const RendezvousOptions& options, bool sends) {
@@ -187,7 +187,7 @@ class SetUp {
                                engines.begin() + static_cast<std::ptrdiff_t>(sub_connections)),
           unit_bytes_of(connections[0]));
     }
-    // The first one comes last: the control connection will be its business.
+    // Sub-connection 0 last: it takes over the control connection.
     subs_.resize(sub_connections);
     for (std::size_t i = sub_connections; i-- > 0;) {
       Peer peer;
@@ -326,8 +326,8 @@ class SetUp {
   bool is_heard_out_ = false;
 };
 
-/// The Handshakes of the other side as they come in: as many as the first one says. Errors: it is
-/// gone, or one of them is none that counts, which makes it a stranger.
+/// Reads the handshakes of the other side, as many as the first one says. Errors: the connection
+/// has ended, or one of them is invalid, which makes the caller a stranger.
 class IncomingHandshakes {
  public:
   /// True: they are here.
@@ -348,7 +348,7 @@ class IncomingHandshakes {
     return true;
   }
   const std::vector<Handshake>& get() const { return handshakes_; }
-  /// What came is no Handshake for us.
+  /// What came is not a valid handshake for this listener.
   bool has_stranger() const { return has_stranger_; }
 
  private:
@@ -374,7 +374,7 @@ class IncomingHandshakes {
   bool has_stranger_ = false;
 };
 
-/// They fit into any socket's empty buffer.
+/// The handshakes fit into the empty buffer of any socket.
 Status write_handshakes(int socket, const std::vector<Handshake>& handshakes, const Key& key) {
   std::vector<std::byte> bytes;
   for (const Handshake& handshake : handshakes) {
@@ -479,7 +479,7 @@ class TcpListener : public Listener {
     return channel;
   }
 
-  /// Null: no channel comes of the caller now. Then `i` is the next one's.
+  /// Null: this caller gives no channel now; `i` is then the index of the next one.
   Result<std::unique_ptr<Channel>> hear(std::size_t& i) {
     const Result<bool> is_here = pending_[i].handshakes.read(pending_[i].socket.get(), key_);
     if (is_here.ok() && !*is_here && !is_late(pending_[i])) {
@@ -489,8 +489,8 @@ class TcpListener : public Listener {
     PendingCaller caller = std::move(pending_[i]);
     pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
     if (caller.handshakes.has_stranger()) {
-      // Who has not our key, or not our version (a peer's handle would have told), is not one of
-      // the job: a scanner, or a process of another job. He may not end ours.
+      // A caller without our key, or of another version (which a peer learns from the handle), does
+      // not belong to the job: a scanner, or a process of another job. It must not end ours.
       if (strangers_told_++ < kStrangersTold) {
         options_.log(LogKind::kInfo, "net: refused a caller from " +
                                          address_of_caller(caller.socket.get()) + ": " +
@@ -510,7 +510,7 @@ class TcpListener : public Listener {
     return answer_handshake(caller);
   }
 
-  /// Who has been silent longest; if there is nobody, who came first.
+  /// Drops the oldest caller without a handshake; if there is none, the oldest.
   void drop_a_stranger() {
     const auto silent = std::find_if(pending_.begin(), pending_.end(), [](const PendingCaller& it) {
       return it.handshakes.get().empty();
@@ -518,7 +518,7 @@ class TcpListener : public Listener {
     pending_.erase(silent == pending_.end() ? pending_.begin() : silent);
   }
 
-  /// One of the job has said that it wants a channel, and not what the channel takes.
+  /// A peer of the job has begun its handshake and not finished it within the timeout.
   bool is_late(const PendingCaller& caller) const {
     const std::vector<Handshake>& handshakes = caller.handshakes.get();
     return !handshakes.empty() && handshakes.size() < handshakes[0].sub_connections &&

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How two processes find each other: a TCP connection from the connector to the listener whose
-// address and key are in the handle, the Handshakes of each sub-connection each way, and the
-// sub-connections, each on an engine of its own on both sides. The TCP connection stays open: the
-// kernel closes it when a process dies, which is how the other one learns of that before any
-// timeout. Nothing here blocks.
+// Sets up a channel between two processes: a TCP connection from the connector to the listener
+// whose address and key are in the handle, the handshakes of all sub-connections in both
+// directions, and the sub-connections, each on an engine of its own at both ends. The TCP
+// connection stays open: the kernel closes it when a process dies, so the other one learns of that
+// before any timeout. Nothing here blocks.
 #pragma once
 
 #include <functional>
@@ -47,7 +47,7 @@ struct RendezvousOptions {
   std::string spray;
   bool authenticates = true;
   transport::TimeNs timeout_ns = 30'000'000'000;
-  transport::TimeNs lazy_ns = 20'000;  ///< So long acknowledgements of short messages may wait.
+  transport::TimeNs lazy_ns = 20'000;  ///< Most that acknowledgements of short messages wait.
   Bytes window_bytes = 0;
   std::uint64_t device_id = 0;                     ///< Handshake::device of this side.
   std::uint8_t traffic_class = 0;                  ///< Of the channels that this side connects.

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The sub-connections of one channel: connections to the same peer on different engines, over which
-// long messages are split (transport/split_layout.hpp). What the engines know of each other is
-// here, and nothing of it is behind a lock: an engine that holds its own never waits for another
-// one's. They hand each other work through their inboxes.
+// A split connection: the sub-connections of one channel, which connect to the same peer on
+// different engines. Long messages are split over them (transport/split_layout.hpp). The state that
+// the engines share is here and needs no lock: an engine that holds its own lock never waits for
+// another engine's. Engines hand each other work through their inboxes.
 //
-// A sub-connection that ends in any other way than by an orderly close ends all of them; when one
-// has ended in order, the others are closed. What was posted ends when the last sub-connection has:
-// then nothing touches its buffer any more, whichever sub-connection had a part of it.
+// A sub-connection that does not end by an orderly close ends all of them; when one has closed in
+// order, the others are closed. A request ends when the last sub-connection has: then none of them
+// touches its buffer any more.
 #pragma once
 
 #include <array>
@@ -27,21 +27,21 @@ struct Request;
 
 inline constexpr std::uint32_t kSubConnectionsMax = 8;
 
-/// The receives of a channel that may get a split message, for the sub-connections that were not
-/// told of them: by the number of their advert on sub-connection 0. Written by the channel's
-/// caller, read by the engines.
+/// The receives of a channel that may get a split message, by the number of their advert on
+/// sub-connection 0. The other sub-connections find them here. Written by the channel's caller,
+/// read by the engines.
 class SharedReceives {
  public:
   /// Between the oldest that is open and the newest: as many as the transport takes on
   /// sub-connection 0.
   static constexpr std::size_t kCount = 256;
 
-  /// Not while that of kCount numbers before is open.
+  /// False while the receive kCount numbers before is open.
   bool is_free(std::uint64_t slot) const { return at(slot).slot.load() == kNone; }
-  /// Before anybody can hear of the receive.
+  /// To be called before the receive is posted.
   void open(std::uint64_t slot, const transport::SplitReceive& part);
-  /// True: somebody has found it. Whoever has and is still at it holds his engine's lock; who gets
-  /// that afterwards finds nothing.
+  /// True: an engine has found it. It holds its own lock while it uses the receive; an engine that
+  /// takes its lock later finds nothing.
   bool close(std::uint64_t slot);
 
   /// By the low 32 bits of its number.
@@ -68,7 +68,7 @@ class SharedReceives {
 };
 
 struct SplitConnection {
-  /// `all`: of the sub-connections, in order, each another one.
+  /// `all`: the engines of the sub-connections, in order, all different.
   SplitConnection(std::vector<Engine*> all, Bytes unit_bytes);
 
   /// One sub-connection's view of `receives`.
@@ -85,11 +85,11 @@ struct SplitConnection {
   /// The index of an engine's sub-connection.
   std::uint32_t index_of(const Engine* engine) const;
   bool have_all_ended() const { return ended.load() == engines.size(); }
-  /// Of what was open then.
+  /// The outcome of requests that were open then.
   transport::Outcome why_ended() const {
     return has_failed ? outcome.load() : transport::Outcome::kClosed;
   }
-  /// False: it had failed before.
+  /// False: it had failed already.
   bool fail(transport::Outcome why, bool is_gone);
 
   const std::vector<Engine*> engines;
@@ -99,13 +99,13 @@ struct SplitConnection {
   /// Null before the sub-connection is attached and once it is forgotten. Another engine may use
   /// one until the channel has detached sub-connection 0.
   std::array<std::atomic<SubConnection*>, kSubConnectionsMax> subs{};
-  std::atomic<std::uint32_t> ended = 0;            ///< Sub-connections.
+  std::atomic<std::uint32_t> ended = 0;            ///< Sub-connections that have.
   std::atomic<bool> has_peer_closed = false;       ///< The peer has closed its side of the channel.
-  std::atomic<bool> is_peer_disconnected = false;  ///< And has ended since.
+  std::atomic<bool> is_peer_disconnected = false;  ///< And its TCP connection has ended since.
   std::atomic<bool> has_failed = false;            ///< The next two are written before.
   std::atomic<transport::Outcome> outcome = transport::Outcome::kOk;
   std::atomic<bool> is_peer_gone = false;
-  std::atomic<bool> is_failing = false;      ///< Somebody is about to write them.
+  std::atomic<bool> is_failing = false;      ///< An engine is about to write them.
   std::atomic<Request*> requests = nullptr;  ///< The channel's, once there are any.
   std::size_t request_count = 0;             ///< Written before.
 };

@@ -136,7 +136,7 @@ bool is_stale(int directory, const char* name) {
   return stale;
 }
 
-/// Longer files are a signal to whoever writes them.
+/// Writing a longer file raises a signal.
 bool is_within_limit(std::uint64_t bytes) {
   rlimit limit{};
   return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= bytes;

@@ -3,8 +3,8 @@
 //
 // What the engines of one Network do: in memory, which metrics are made of, and in one file of
 // /dev/shm, which `tutti top` reads (python/tutti_hpc/net_statistics.py). Writers never wait for
-// readers, and need none. The file is written by pwrite() and never mapped: whoever shortens a
-// mapped file ends its writer by a signal.
+// readers, and need none. The file is written by pwrite() and never mapped: another
+// process that shortened a mapped file would kill its writer by a signal.
 //
 // The file is named tutti-net-UID-PID-N: the writer's user and process, and its how-manieth network
 // it is. It has mode 0600 and appears with its header filled in. Its writer holds a POSIX record
@@ -71,7 +71,7 @@ struct FileHeader {
   std::uint32_t user;
   std::uint64_t start_unix_ns;  ///< When the network was opened; since 1970.
   std::uint64_t start_ns;       ///< The same moment.
-  std::uint64_t interval_ns;    ///< A record is written again after so long at the earliest.
+  std::uint64_t interval_ns;    ///< Least time between two writes of a record.
   std::array<char, 64> program;
   std::array<char, 64> host;
 };
@@ -195,7 +195,7 @@ class Statistics {
   /// The memory stays. A forked child's copy leaves the file alone.
   void remove_file();
 
-  /// False in a forked child, to whom nothing of this belongs.
+  /// False in a forked child, which does not own the file.
   bool is_mine() const;
 
   // For readers in this process; any thread.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Where threads in somebody's process run.
+// On which processors our threads run in a process that is not ours.
 #pragma once
 
 #include <string>

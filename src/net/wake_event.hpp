@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How many threads wake one that has something to do for them, without waiting for it.
+// An event by which any thread wakes one worker thread, without waiting for it.
 #pragma once
 
 #include <atomic>
@@ -13,21 +13,21 @@ namespace tutti::net {
 
 class WakeEvent {
  public:
-  /// Cheap when it has been rung already.
+  /// Cheap if it is signaled already.
   void signal() {
     if (!is_signaled_.exchange(true)) {
-      { const std::lock_guard lock(mutex_); }  // Who is about to fall asleep sees it first.
+      { const std::lock_guard lock(mutex_); }  // A thread about to sleep sees the flag first.
       woken_.notify_one();
     }
   }
 
-  /// Until it is rung; then it has not been rung.
+  /// Waits until it is signaled, and resets it.
   void wait() {
     std::unique_lock lock(mutex_);
     woken_.wait(lock, [this] { return is_signaled_.exchange(false); });
   }
 
-  /// The same until a moment comes. False: that was first.
+  /// Same, with a deadline. False: the deadline passed first.
   bool wait_until(std::chrono::steady_clock::time_point moment) {
     std::unique_lock lock(mutex_);
     return woken_.wait_until(lock, moment, [this] { return is_signaled_.exchange(false); });

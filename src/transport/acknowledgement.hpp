@@ -60,8 +60,8 @@ class Acknowledger {
  private:
   struct Pending {
     std::uint64_t chunk = 0;
-    TimeNs taken_ns = 0;   ///< When we heard of it,
-    TimeNs waited_ns = 0;  ///< so long after its host.
+    TimeNs taken_ns = 0;   ///< When it was handled.
+    TimeNs waited_ns = 0;  ///< From its reception by the host until then.
     std::uint32_t stamp = 0;
     PathId path = 0;
     std::uint8_t flags = 0;

@@ -252,7 +252,8 @@ Status Connection::post_receive(TimeNs now, const ReceiveRequest& request) {
 
 Status Connection::expect(TimeNs now, std::uint64_t slot) {
   if (state_ != State::kOpen || !split_receives_) {
-    return Status(ErrorCode::kUnavailable, "transport: the connection is closed, or has no guests");
+    return Status(ErrorCode::kUnavailable,
+                  "transport: the connection is closed, or has no split receives");
   }
   split_receives_->expect(static_cast<std::uint32_t>(slot));
   if (is_waiting()) {

@@ -62,9 +62,9 @@ class Connection {
   // What is needed next.
   bool control_due() const;
   bool poll_control(TimeNs now, Transmission& out);
-  /// Something waits for company.
+  /// A packet waits to be piggybacked.
   bool has_piggyback() const;
-  /// One packet of it, to travel with a control packet or with data.
+  /// Such a packet, to be piggybacked on a control packet or on data.
   bool poll_piggyback(TimeNs now, bool with_control, Transmission& out);
   std::uint64_t peer() const { return options_.peer; }
   /// Some data may leave now. Sets the pacing timer if only the time is missing.
@@ -224,9 +224,9 @@ class Connection {
   // Both directions.
   std::uint64_t next_packet_;
   ReplayWindow replay_;
-  ReplayWindow partial_;         ///< Packets that were told to be torn.
+  ReplayWindow partial_;         ///< Packets reported as partial chunks.
   std::uint32_t control_ = 0;    ///< Bits of Control.
-  std::uint32_t pings_due_ = 0;  ///< That ask a silent peer for a sign of life.
+  std::uint32_t pings_due_ = 0;  ///< Pings to a silent peer.
   std::array<Pong, kPongsMax> pongs_{};
   std::uint32_t pong_first_ = 0;
   std::uint32_t pong_count_ = 0;
@@ -235,7 +235,7 @@ class Connection {
   std::uint32_t pinged_ = 0;                   ///< Of these times.
   std::uint32_t control_turn_;
   std::uint32_t control_first_ = 0;  ///< Path that this round began with.
-  TimeNs heard_ns_;                  ///< When the peer last gave a sign of life.
+  TimeNs heard_ns_;                  ///< When a packet of the peer last arrived.
   TimeNs waiting_since_ns_ = kNever;
   std::uint32_t control_backoff_ = 0;
 
@@ -257,7 +257,7 @@ class Connection {
   TimeNs asked_ns_ = 0;     ///< Since when credit is missing.
   bool tail_probe_due_ = false;
   std::uint64_t probed_ = UINT64_MAX;  ///< Chunk that the last tail probe repeated.
-  bool owes_request_ = false;          ///< What somebody waits for was sent without an ACK request.
+  bool owes_request_ = false;          ///< Awaited data was sent without an ACK request.
   std::uint64_t told_known_;           ///< Adverts before it the peer was told that we know.
   Feedback last_feedback_;             ///< Of the packet at hand: what unechoed chunks share.
   Bytes unechoed_bytes_ = 0;
@@ -275,7 +275,7 @@ class Connection {
   std::uint64_t known_before_;       ///< Adverts that the peer knew when their timer fired last.
   std::optional<SplitReceiveTable> split_receives_;  ///< In place of it.
   bool has_waited_ = false;                          ///< Adverts have waited long enough.
-  TimeNs piggybacked_ns_ = 0;                        ///< When something travelled with data last.
+  TimeNs piggybacked_ns_ = 0;  ///< When a packet was last piggybacked on data.
   bool tells_gap_ = false;
   bool grant_is_slow_ = false;
 };

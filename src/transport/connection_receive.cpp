@@ -11,8 +11,8 @@
 namespace tutti::transport {
 namespace {
 
-/// A message up to so long is told of late, if nobody asks. Few of them fit into one
-/// acknowledgement, so little is ever untold.
+/// Largest message whose acknowledgement may wait if the sender does not ask for it, bytes. Few of
+/// them fit into one acknowledgement, so little is ever unacknowledged.
 constexpr std::uint32_t kShortBytes = 1024;
 
 /// kNever: unknown.
@@ -42,8 +42,8 @@ void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
   }
   const PacketType type = packet.common.type;
   if (is_partial(arrival)) {
-    // It may come whole yet, if its path has reordered it, so its number is not taken; it is
-    // heard of once, and is no sign of life: whoever has seen its header can send that again.
+    // It may come whole yet, if its path has reordered it, so its number is not taken. It
+    // counts once, and does not show that the peer is alive: an attacker can replay its header.
     if (type != PacketType::kData) {
       ++counters_.malformed_dropped;
     } else if (!replay_.is_new(number) || !partial_.take(number)) {
@@ -232,7 +232,7 @@ void Connection::on_ack(TimeNs now, const Packet& packet, std::uint64_t packet_n
         cumulative + static_cast<std::uint64_t>(std::int64_t{ack.echoes[i].chunk_delta});
     const bool is_told =
         number < cumulative || (number - base64 < 64 && (ack.sack_bitmap >> (number - base64) & 1));
-    // A torn one that is here by now is not lost.
+    // A partial chunk that has come whole by now is not lost.
     const bool is_stale = is_told && (ack.echoes[i].flags & kEchoTrimmed) != 0 && !wire().trims;
     if ((!is_copy || is_open(number)) && !is_stale) {
       on_echo(now, ack.echoes[i], number, packet_number, waited_ns);
@@ -284,7 +284,7 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
 
   Group& group = groups_[group_of(echo.path)];
   group.spray.on_echo(echo.path, ecn || is_trimmed);
-  // Where no switch trims it was torn on its path, which is as little alive as if all were lost.
+  // Where no switch trims, the path lost part of the chunk: no sign that the path is alive.
   const bool was_partial = is_trimmed && !wire().trims;
   if (!was_partial) {
     note_path(now, echo.path,

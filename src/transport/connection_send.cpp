@@ -282,7 +282,7 @@ void Connection::poll_data(TimeNs now, Transmission& out) {
   fill_data(now, number, flags, pull_target, out);
 }
 
-/// Where the data ends and somebody waits for them, and where nothing more may leave until then.
+/// At the end of data that the peer waits for, and where nothing more may leave until then.
 bool Connection::asks_for_ack(const Group& group, const Chunk& chunk, bool is_again) {
   const bool is_last = flight_.first_lost() == Flight::kNoChunk &&
                        (outgoing_.cutting() == IndexList::kNone || flight_.is_full());

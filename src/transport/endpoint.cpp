@@ -188,7 +188,7 @@ class Endpoint::Core {
   struct Slot {
     std::unique_ptr<Connection> connection;
     std::uint32_t generation = 0;
-    std::uint32_t piggyback = kNone;  ///< Its place in piggybacks_.
+    std::uint32_t piggyback = kNone;  ///< Index in piggybacks_.
   };
 
   TimeNs clamp(TimeNs now) {
@@ -310,7 +310,7 @@ class Endpoint::Core {
   IndexQueue controls_;
   RoundRobin data_;
   IndexQueue events_;
-  std::vector<std::uint32_t> piggybacks_;  ///< What waits for company, in any order.
+  std::vector<std::uint32_t> piggybacks_;  ///< Connections with one, in any order.
   TraceSink* trace_;
   TimeNs now_ = 0;
   EndpointCounters counters_;

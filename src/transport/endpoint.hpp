@@ -41,8 +41,8 @@ class Endpoint {
   Status post_send(TimeNs now, ConnectionHandle connection, const SendRequest& request);
   Status post_receive(TimeNs now, ConnectionHandle connection, const ReceiveRequest& request);
 
-  /// Of a connection with split receives: data of this receive is to come, so that the peer's
-  /// silence is its end. A receive that the source does not know any more is none. Errors: the
+  /// Of a connection with split receives: data of this receive is expected, so a silent peer is
+  /// declared dead. A receive that the source does not know any more is none. Errors: the
   /// handle is void, or the connection has none (kUnavailable).
   Status expect(TimeNs now, ConnectionHandle connection, std::uint64_t slot);
 
@@ -64,7 +64,7 @@ class Endpoint {
   /// has to be checked first. Void after any other call of this object.
   std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes) const;
 
-  /// Never fails: what is senseless is counted and dropped.
+  /// Never fails: invalid packets are counted and dropped.
   void handle_datagram(TimeNs now, const Arrival& arrival);
   void handle_timeout(TimeNs now);
   /// Earliest time at which handle_timeout has something to do; kNever.
@@ -74,10 +74,10 @@ class Endpoint {
   bool poll_transmit(TimeNs now, Transmission* out);
   /// The same for control packets alone: while data may not leave (a paused NIC).
   bool poll_control(TimeNs now, Transmission* out);
-  /// The same for data alone: what somebody waits for more than for control packets.
+  /// The same for data alone: when a send must leave before control packets.
   bool poll_data(TimeNs now, Transmission* out);
   /// A control packet that may wait (AcknowledgementOptions::lazy_ns), to the peer of `with`, which
-  /// is leaving: they can travel as one. Who never asks sends each of them when its time has come.
+  /// is leaving: it is piggybacked on it. A caller that never asks sends each when its time comes.
   bool poll_piggyback(TimeNs now, const Transmission& with, Transmission* out);
   bool poll_event(Event* out);
 

@@ -3,7 +3,7 @@
 //
 // When is a chunk declared lost? From the surest sign to the weakest:
 // - trim: its header came without its payload, which a switch cut off
-// - torn: its header came, and a gap in its payload (Arrival::trimmed where no switch trims)
+// - partial: its header came, with a gap in its payload (Arrival::trimmed where no switch trims)
 // - same path: a chunk sent later on the same path is here, and a word of bits told since then says
 //   that this one is not. The word matters: the echo of this one may itself be lost.
 // - rack: a chunk sent later on any path is here, and a reordering window has passed (RFC 8985)
@@ -75,7 +75,7 @@ class LossDetector {
     return std::max(std::max(2 * rtt_.srtt_ns(), high_ns() * 5 / 4) + ack_delay_ns_,
                     options_.tail_probe_ns_min);
   }
-  /// So long the peer may wait with an acknowledgement, and with one that nobody waits for.
+  /// How long the peer may delay an acknowledgement, and one that its sender does not wait for.
   void set_ack_delay(TimeNs delay_ns, TimeNs lazy_ns) {
     ack_delay_ns_ = std::max(delay_ns, lazy_ns);
     lazy_ns_ = lazy_ns;

@@ -32,7 +32,7 @@ enum class PacketType : std::uint8_t {
   kAck = 2,
   kCredit = 3,     ///< Receiver: you may send up to this much in total.
   kRequest = 4,    ///< Sender: I want that much in total and have nothing in the air that says so.
-  kAdvert = 5,     ///< Receiver: these receives are posted.
+  kAdvert = 5,     ///< Receiver: these receives are posted (clear to send).
   kAdvertAck = 6,  ///< Sender: I know all receives before this number.
   kClose = 7,
   kCloseAck = 8,

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What a connection knows of each of its paths: round trip, penalty, whether it is alive. A path
-// without a sign of life is suspect, then dead; a dead path carries probes only. One that is slower
-// than the others time after time is left alone for ever longer. When most paths of a rail die
-// together, the rail is down. At least one path always stays in use: giving up
-// altogether is the connection's decision. Not the choice among paths: spray.hpp.
+// on which nothing arrives is suspect, then dead; a dead path carries probes only. One that is
+// slower than the others time after time is left alone for ever longer. When most paths of a rail
+// die together, the rail is down. At least one path always stays in use: giving up altogether is
+// the connection's decision. Not the choice among paths: spray.hpp.
 #pragma once
 
 #include <array>

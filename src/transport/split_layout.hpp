@@ -1,23 +1,22 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// One message over several connections (sub-connections) to the same peer, each on an engine
-// (endpoint, thread) of its own: connection splitting (Zhou and others, "An Extensible Software
-// Transport Layer for GPU Networking", section 4). Units of the message go to the sub-connections
-// in turn, so that the receiver knows where they belong before it knows how long the message is.
-// Each sub-connection has paths, window and loss recovery of its own. Pure arithmetic: the caller
-// posts the parts and puts their events together.
+// How one message is laid out over several connections (sub-connections) to the same peer, each on
+// an engine (endpoint, thread) of its own: connection splitting (Zhou and others, "An Extensible
+// Software Transport Layer for GPU Networking", section 4). Units of the message go to the
+// sub-connections in turn, so that the receiver knows where they belong before it knows how long
+// the message is. Each sub-connection has paths, window and loss recovery of its own. Pure
+// arithmetic: the caller posts the parts and puts their events together.
 //
-//   receive   on sub-connection 0 alone, which tells the peer the whole capacity; the others find
-//   it by its
-//             number when data comes (split_receives.hpp)
-//   send      on sub-connection 0; once that is matched (kSendMatched), a message that is_split()
-//   on all
-//             others with the slot of the match, even where their part is empty
+//   receive   posted on sub-connection 0 alone, which tells the peer the whole capacity; the
+//             others find it by its number when data comes (split_receives.hpp)
+//   send      posted on sub-connection 0; once it is matched (kSendMatched), a message that
+//             is_split() is posted on all others with the slot of the match, even where their part
+//             is empty
 //
-// Tags, order, and what is too long are so sub-connection 0's business alone, and a message of less
-// than a unit is no other sub-connection's. The receiver learns which it was from the bytes of
-// sub-connection 0's part: less than a unit if and only if the message is.
+// So sub-connection 0 alone handles tags, order, and messages that are too long, and a message of
+// less than a unit uses no other. The receiver learns from the bytes of sub-connection 0's part
+// whether a message was split: the part is less than a unit if and only if the message is.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +34,7 @@ class SplitLayout {
 
   std::uint32_t sub_connections() const { return sub_connections_; }
 
-  /// Of a message, of a receive's capacity, or of sub-connection 0's part of a message: all the
-  /// same.
+  /// `bytes`: of a message, of a receive, or of sub-connection 0's part of a message; all agree.
   bool is_split(Bytes bytes) const { return sub_connections_ > 1 && bytes >= unit_bytes_; }
 
   /// Bytes of a message that go to a sub-connection.

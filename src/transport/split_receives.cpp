@@ -11,8 +11,7 @@ namespace tutti::transport {
 SplitReceiveTable::SplitReceiveTable(const SplitReceiveSource& source, std::uint32_t parts_max)
     : source_(source), entries_(std::bit_ceil(std::max(parts_max, 1U))) {}
 
-/// Its receive has ended before its share was complete: it was another sub-connection's business
-/// alone.
+/// Drops an entry whose receive has ended before its share was complete: the message was not split.
 void SplitReceiveTable::drop_if_gone(Entry& entry) {
   SplitReceive part;
   if (entry.is_open && (!source_.find(static_cast<std::uint32_t>(entry.part.slot), part) ||

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The receiver's messages on a connection whose receives are posted and told of on another one: the
-// first sub-connection of a message that travels over several (split_layout.hpp). What arrives here
-// names a receive by the number that its advert has there; where it lies is asked of a source for
-// each packet, so that nothing is written any more once the source says that it has ended. A
-// receive that gets a short message costs nothing here, and no packet announces anything twice. Not
-// incoming.hpp, which knows its receives.
+// The receives of split messages, as seen by every sub-connection but the first: they are posted
+// and advertised on sub-connection 0 (split_layout.hpp). A packet that arrives here names its
+// receive by the number of the advert there. The buffer's address is looked up in a source for each
+// packet, so nothing is written any more once the source says that the receive has ended. A receive
+// that gets a short message costs nothing here, and no packet announces anything twice.
+// incoming.hpp has the receives that are posted on the connection itself.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct SplitReceive {
   std::uint64_t slot = kNoSlot;  ///< The receive's whole number, from the source.
 };
 
-/// Who knows the receives. Asked by the thread that drives the endpoint.
+/// Knows the receives. Called by the thread that drives the endpoint.
 class SplitReceiveSource {
  public:
   virtual ~SplitReceiveSource() = default;

@@ -23,7 +23,7 @@ enum class Timer : std::uint8_t {
   kGap,         ///< A hole is old: the receiver asks for the chunk (credits without trimming).
   kRequest,     ///< No credit came: ask again.
   kControl,     ///< Adverts or a close were not answered.
-  kAdvert,      ///< Adverts have waited long enough for company.
+  kAdvert,      ///< Adverts have waited long enough to be piggybacked.
   kAdvertAck,   ///< What says that adverts are known has.
   kPathProbe,   ///< A dead path is asked again.
   kKeepAlive,   ///< Nothing was heard, and something is waited for.

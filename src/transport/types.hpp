@@ -90,8 +90,8 @@ struct AcknowledgementOptions {
   EchoMode echoes = EchoMode::kDense;
   std::uint32_t ack_bytes = 16 * 1024;  ///< Received bytes that make an ACK due.
   TimeNs ack_delay_ns = 1'000;          ///< After the first unacknowledged chunk an ACK is due.
-  /// So long may wait for another packet to the peer, which it then travels with (poll_piggyback):
-  /// the acknowledgement of a short message whose sender does not wait, and adverts while the peer
+  /// How long a packet may wait to be piggybacked on another one to the peer (poll_piggyback): the
+  /// acknowledgement of a short message whose sender does not wait, and adverts while the peer
   /// knows of enough receives. 0: nothing waits.
   TimeNs lazy_ns = 0;
 };
@@ -105,8 +105,8 @@ struct LossOptions {
   TimeNs rto_ns_min = 0;  ///< 0: max(4 * base_rtt, 15 us + 6 * BDP on the wire).
   /// Of backing off. Where round trips take longer, their own timeout is the bound.
   TimeNs rto_ns_max = 100'000'000;
-  /// Without a sign of life the peer is gone. One that answers and takes no data (a black hole for
-  /// long packets, paths that come and go) has four times as long.
+  /// Idle time after which a peer is declared dead. One that answers and takes no data (a black
+  /// hole for long packets, paths that come and go) has four times as long.
   TimeNs give_up_ns = 3'000'000'000;
 };
 
@@ -193,7 +193,7 @@ struct SendRequest {
   Bytes bytes = 0;                  ///< 0 to kMessageBytesMax.
   std::uint64_t context = 0;        ///< Comes back in the event.
   Stride stride = {};
-  /// Not 0: these bytes are a part of a message so long, which is what the receive must hold.
+  /// Not 0: length of the message that these bytes are a part of; the receive must hold it.
   Bytes whole_bytes = 0;
   bool tells_match = false;  ///< An event of its own says which receive it goes into.
   /// Nobody waits for its end: the acknowledgement may be late (lazy_ns).
@@ -263,7 +263,7 @@ enum class Outcome : std::uint8_t {
   kClosed,       ///< The connection was closed before.
   kAborted,      ///< By abort() on this side.
   kReset,        ///< By abort() on the other side, or it has given us up.
-  kUnreachable,  ///< No sign of life within LossOptions::give_up_ns.
+  kUnreachable,  ///< Nothing arrived for LossOptions::give_up_ns.
 };
 
 const char* to_string(Outcome outcome);
@@ -288,7 +288,7 @@ struct ConnectionCounters {
   std::uint64_t acks_received = 0;
   std::uint64_t retransmissions = 0;
   std::uint64_t spurious_retransmissions = 0;  ///< The receiver had the chunk already.
-  std::uint64_t nacks = 0;  ///< Chunks that came trimmed or torn, as the sender learned.
+  std::uint64_t nacks = 0;  ///< Chunks that came trimmed or in part, as the sender learned.
   std::uint64_t lost_same_path = 0;
   std::uint64_t lost_rack = 0;
   std::uint64_t lost_timeout = 0;
@@ -302,7 +302,7 @@ struct ConnectionCounters {
   std::uint64_t trims_received = 0;
   std::uint64_t replays_dropped = 0;
   std::uint64_t forgeries_dropped = 0;  ///< The tag did not fit.
-  std::uint64_t malformed_dropped = 0;  ///< Authentic, yet senseless or outside the window.
+  std::uint64_t malformed_dropped = 0;  ///< Authentic, but invalid or outside the window.
 };
 
 /// A connection's condition now.

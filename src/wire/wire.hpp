@@ -31,7 +31,7 @@ class Arrivals {
   /// Where the payload of the packet with this header belongs, or null: anywhere, and the Arrival
   /// carries it. Asked again for each piece; a piece may be written there until the next call.
   virtual std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes) = 0;
-  /// A packet, or (Arrival::trimmed) word of one that is torn, if the wire can tell.
+  /// A packet, or (Arrival::trimmed) the header of a partial chunk, if the wire can tell.
   virtual void arrived(const transport::Arrival& arrival) = 0;
 };
 
@@ -86,7 +86,7 @@ class Wire {
   /// A packet that the network refuses for good is lost, which the transport notices.
   virtual bool send(const transport::Transmission& transmission) = 0;
   /// Packets of up to kTogetherMax to one peer, in which at most the last has a path of its own
-  /// to keep: where they fit they travel as one. How many of them, from the front, were taken.
+  /// to keep: where they fit, one datagram carries them. How many, from the front, were taken.
   virtual std::size_t send_together(std::span<const transport::Transmission> packets) {
     std::size_t taken = 0;
     while (taken < packets.size() && send(packets[taken])) {
@@ -94,7 +94,7 @@ class Wire {
     }
     return taken;
   }
-  /// Takes in up to `packets_max` packets; how many there were, word of torn ones not counted.
+  /// Takes in up to `packets_max` packets; how many there were, partial chunks not counted.
   virtual std::size_t receive(Arrivals& arrivals, std::size_t packets_max) = 0;
   /// Asks after the ways to its peers, when that is due; called every now and then, and at
   /// next_deadline().
@@ -107,7 +107,7 @@ class Wire {
     (void)peer;
     return {};
   }
-  /// When it must be called again though nothing came (delayed packets, torn ones, probes); kNever.
+  /// When it must be called again though nothing came (delayed or partial packets, probes); kNever.
   virtual transport::TimeNs next_deadline() const { return transport::kNever; }
 
   /// To sleep on: readable when receive() has something to do. -1: none.

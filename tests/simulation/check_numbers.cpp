@@ -44,7 +44,7 @@ void CheckNumbers::on_handed(const Flying& packet) {
     return;
   }
   if (packet.trimmed && !connection_->knobs.options.wire.trims) {
-    return;  // Torn: it may come whole yet, so it is not taken.
+    return;  // A partial chunk: it may come whole yet, so it is not taken.
   }
   copies_ += packets_.insert(decoded.common.number).second ? 0 : 1;
   if (packet.trimmed || decoded.common.type != PacketType::kData) {

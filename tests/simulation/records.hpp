@@ -115,7 +115,7 @@ struct Flying {
   std::uint8_t from = 0;  ///< End.
   bool ecn = false;
   bool trimmed = false;
-  bool comes_whole = false;  ///< Later than it is told to be torn.
+  bool comes_whole = false;  ///< Later than it is reported as partial.
   bool is_changed = false;   ///< By the network.
 };
 

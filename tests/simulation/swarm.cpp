@@ -193,7 +193,7 @@ void draw_laziness(ConnectionKnobs& connection) {
   Draw draw(random);
   if (draw.chance(400)) {
     connection.options.acknowledgement.lazy_ns = draw.magnitude(100, 200 * kUs);
-    connection.rides = draw.chance(700);
+    connection.piggybacks = draw.chance(700);
     connection.is_patient = draw.chance(700);
   }
 }
@@ -530,7 +530,7 @@ std::string describe(const Knobs& knobs) {
     put(out, "ack_bytes", o.acknowledgement.ack_bytes);
     put(out, "ack_delay_ns", o.acknowledgement.ack_delay_ns);
     put(out, "lazy_ns", o.acknowledgement.lazy_ns);
-    put(out, "rides", it.rides ? 1 : 0);
+    put(out, "rides", it.piggybacks ? 1 : 0);
     put(out, "is_patient", it.is_patient ? 1 : 0);
     put(out, "same_path", o.loss.same_path ? 1 : 0, 1);
     put(out, "rack", o.loss.rack ? 1 : 0, 1);

@@ -38,8 +38,8 @@ struct LinkFaults {
   std::uint32_t corrupt_payload = 0;
   std::uint32_t trim = 0;
   std::uint32_t silent_trim = 0;   ///< Trimmed packets of which not even the header comes.
-  std::uint32_t partial = 0;       ///< Told to be so by the wire, where no switch trims.
-  std::uint32_t partial_late = 0;  ///< Of the torn ones, that come whole later.
+  std::uint32_t partial = 0;       ///< Reported so by the wire, where no switch trims.
+  std::uint32_t partial_late = 0;  ///< Of the partial ones, that come whole later.
   std::uint32_t mark = 0;
   TimeNs blackout_ns = kNever;  ///< From then on nothing arrives, healed or not.
 };
@@ -97,7 +97,7 @@ struct ConnectionKnobs {
   TimeNs abort_ns = kNever;      ///< `closer` aborts then.
   TimeNs close_ns = kNever;      ///< `closer` closes then, whatever is open.
   bool is_clean = false;         ///< No fault: little may be counted as lost.
-  bool rides = false;            ///< What may wait travels with what leaves before its time.
+  bool piggybacks = false;       ///< Packets that may wait are piggybacked before their time.
   bool is_patient = false;       ///< Nobody waits for the end of a send.
   std::uint32_t successors = 0;  ///< Connections of the same ids that follow this one.
 

@@ -469,8 +469,8 @@ void World::transmit(Host& host, TimeNs local_ns) {
       return;
     }
     launch(host, out);
-    // Some hosts let what may wait travel with what goes to the same peer.
-    if (connections_[out.peer / 2]->record.knobs.rides) {
+    // Some hosts piggyback packets that may wait on those to the same peer.
+    if (connections_[out.peer / 2]->record.knobs.piggybacks) {
       Transmission piggyback;
       while (host.endpoint->poll_piggyback(local_ns, out, &piggyback)) {
         launch(host, piggyback);

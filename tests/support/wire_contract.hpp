@@ -425,7 +425,7 @@ inline void peers_are_counted(const MakeWirePair& make) {
   expect_equal(packet, talk.pass(packet));
 }
 
-/// What may travel together arrives whole and once.
+/// What may leave in one datagram arrives whole and once.
 inline void together_or_not(const MakeWirePair& make) {
   Conversation talk(make);
   std::vector<std::unique_ptr<TestPacket>> packets;

@@ -30,7 +30,7 @@ Status abandoned() {
   return Status(ErrorCode::kTimeout, "net: an earlier call of this job has failed");
 }
 
-/// A handle with whom it is for, as it goes round.
+/// A handle and the rank that it is for, as the bootstrap distributes it.
 struct Offer {
   std::uint32_t sender = 0;
   std::uint32_t rail = 0;

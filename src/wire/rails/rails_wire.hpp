@@ -24,8 +24,8 @@ class RailsWire : public Wire {
 
   using Clock = std::function<transport::TimeNs()>;
 
-  /// A rail that has had no room for so long is no reason to hold up the others: what is offered to
-  /// it then is lost, and the transport leaves its paths.
+  /// After this time without room a rail no longer delays the others: packets for it are lost, and
+  /// the transport leaves its paths.
   static constexpr transport::TimeNs kFullNsMax = 20'000'000;
 
   /// Errors: none, too many, or an address that is too long (kInvalidArgument); the system has no

@@ -26,7 +26,7 @@ struct RunOptions {
   /// transport: what all connections have in common; their wire is filled in from `network`.
   transport::ConnectionOptions connection;
   bool carries_bytes = false;  ///< transport: content, checked on arrival.
-  /// transport: hosts sleep so long between looks at what has come; 0: not at all.
+  /// transport: how long hosts sleep between reads of what has arrived; 0: not at all.
   simulate::TimePs nap_ps = 0;
   bool has_stamps = true;                 ///< transport: and know when it came.
   transport::TraceSink* trace = nullptr;  ///< transport: of `trace_host`; outlives the run.
@@ -36,8 +36,8 @@ struct RunOptions {
   simulate::TimePs timeout_ps = 0;   ///< go-back-n; 0: 500 us.
   std::uint32_t threads = 1;
   simulate::TimePs until_ps = simulate::kNever;
-  /// A run in which no payload arrives, nothing ends and no pause runs for so long is an error. 0:
-  /// longer than the protocol itself is patient, so that what it gives up is counted as such.
+  /// A run without arriving payload, ends or pauses for this time is an error. 0: longer than the
+  /// protocol's own timeouts, so that connections that it declares dead are counted.
   simulate::TimePs stall_ps = 0;
 };
 

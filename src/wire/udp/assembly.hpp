@@ -7,8 +7,8 @@
 // common case, in which all fragments come in one system call: udp_wire.
 //
 // The fragments of a packet share a path, and a path mostly keeps order: where a later one is here
-// and an earlier one is not for a while, the packet is torn, and the transport is told so by its
-// header. How long such gaps may last until they close is learnt from those that did (as RACK's
+// and an earlier one is missing for a while, the packet is a partial chunk, and the transport gets
+// its header. How long such gaps may last until they close is learnt from those that did (as RACK's
 // reordering window, RFC 8985, is adapted to what was reordered): hosts that forward by several
 // processors reorder, switches hardly ever.
 #pragma once
@@ -40,7 +40,7 @@ class Assembly {
   /// When it would have something to tell; kNever.
   transport::TimeNs due_ns() const { return due_ns_; }
   /// All that had arrived by `now` has been added: what lies unread is not missing. Calls
-  /// tell(header) for each packet that has turned out to be torn, once. It may become whole all the
+  /// tell(header) once for each packet that is a partial chunk by now. It may become whole all the
   /// same.
   template <class Tell>
   void on_all_added(transport::TimeNs now, Tell&& tell) {
@@ -66,7 +66,7 @@ class Assembly {
   /// Fragments that were given up.
   std::uint64_t dropped() const { return dropped_; }
 
-  /// So long a gap may last at least, and at most.
+  /// Bounds of the time that a gap may last.
   static constexpr transport::TimeNs kPatienceNsMin = 100'000;
   static constexpr transport::TimeNs kPatienceNsMax = 20'000'000;
 

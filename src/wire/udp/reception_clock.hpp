@@ -23,7 +23,7 @@ class ReceptionClock {
   struct Reading {
     transport::TimeNs monotonic_ns = 0;
     transport::TimeNs realtime_ns = 0;
-    transport::TimeNs took_ns = 0;  ///< At most so long after the first was the other read.
+    transport::TimeNs took_ns = 0;  ///< Most that lies between the two reads.
   };
   static Reading read() {
     const transport::TimeNs before_ns = monotonic_ns();

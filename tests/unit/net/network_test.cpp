@@ -69,8 +69,8 @@ std::unique_ptr<Network> make_network() {
 }
 
 /// Asks both until each has its end of the channel. Null: the other end is elsewhere.
-struct Meeting {
-  Meeting(Connector* connector, Listener* listener) {
+struct ConnectedChannel {
+  ConnectedChannel(Connector* connector, Listener* listener) {
     const auto end = Clock::now() + kPatience;
     bool goes_on = true;
     const auto ask = [&](std::unique_ptr<Channel>& channel, auto call) {
@@ -99,7 +99,7 @@ void join(Network& from, Network& to, std::unique_ptr<Channel>& send,
   ASSERT_TRUE(listener.ok()) << listener.status().message();
   auto connector = from.connect(from_device, (*listener)->handle(), kDefaultClass);
   ASSERT_TRUE(connector.ok()) << connector.status().message();
-  Meeting made(connector->get(), listener->get());
+  ConnectedChannel made(connector->get(), listener->get());
   send = std::move(made.send);
   receive = std::move(made.receive);
   ASSERT_NE(send, nullptr);
@@ -1257,13 +1257,13 @@ std::unique_ptr<Channel> accept_one(Network& network, const Pipe& handles) {
   auto listener = network.listen(0);
   EXPECT_TRUE(listener.ok());
   handles.put((*listener)->handle());
-  return std::move(Meeting(nullptr, listener->get()).receive);
+  return std::move(ConnectedChannel(nullptr, listener->get()).receive);
 }
 
 std::unique_ptr<Channel> connect_one(Network& network, const Pipe& handles) {
   auto connector = network.connect(0, handles.get<Handle>(), kDefaultClass);
   EXPECT_TRUE(connector.ok());
-  return std::move(Meeting(connector->get(), nullptr).send);
+  return std::move(ConnectedChannel(connector->get(), nullptr).send);
 }
 
 TEST(Network, AReceiverWhoseProcessEndsHasAcknowledged) {
@@ -1342,7 +1342,7 @@ TEST(Network, StrangersNeitherEndNorStopASetUp) {
   strangers.push_back(call_as_stranger((*listener)->handle(), std::vector<std::byte>(500)));
   auto connector = a->connect(0, (*listener)->handle(), kDefaultClass);
   ASSERT_TRUE(connector.ok());
-  const Meeting made(connector->get(), listener->get());
+  const ConnectedChannel made(connector->get(), listener->get());
   EXPECT_NE(made.send, nullptr);
   EXPECT_NE(made.receive, nullptr);
   for (const int stranger : strangers) {
@@ -1350,7 +1350,7 @@ TEST(Network, StrangersNeitherEndNorStopASetUp) {
   }
 }
 
-TEST(Network, StrangersDoNotDisplaceAPeerWithAHandshake) {
+TEST(Network, StrangersDoNotDisplaceAPeerThatHasSentItsHandshake) {
   const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
   const ScopedEnvironment family("NCCL_SOCKET_FAMILY", "AF_INET");
   const auto a = make_network();
@@ -1368,7 +1368,7 @@ TEST(Network, StrangersDoNotDisplaceAPeerWithAHandshake) {
   for (int i = 0; i < 200; ++i) {
     strangers.push_back(call_as_stranger((*listener)->handle(), {}));
   }
-  const Meeting made(connector->get(), listener->get());
+  const ConnectedChannel made(connector->get(), listener->get());
   EXPECT_NE(made.send, nullptr);
   EXPECT_NE(made.receive, nullptr);
   for (const int stranger : strangers) {

@@ -121,7 +121,7 @@ void ping_pong(LossyPair& pair, std::size_t rounds) {
 TEST(lazy, ping_pong__a_message_is_a_datagram) {
   constexpr std::size_t kRounds = 200;
   LossyPair pair(lazy_options());
-  pair.rides = true;
+  pair.piggybacks = true;
   ping_pong(pair, kRounds);
   // The first adverts, their acknowledgement and the first acknowledgements are on their own.
   EXPECT_LE(pair.datagrams, 2 * kRounds + 8);
@@ -132,7 +132,7 @@ TEST(lazy, ping_pong__a_message_is_a_datagram) {
 TEST(lazy, ping_pong__without_it_a_message_is_several) {
   constexpr std::size_t kRounds = 200;
   LossyPair pair(lazy_options(0));
-  pair.rides = true;
+  pair.piggybacks = true;
   ping_pong(pair, kRounds);
   EXPECT_GE(pair.datagrams, 4 * kRounds);
 }
@@ -345,13 +345,13 @@ TEST(lazy, poll_piggyback__data_takes_something_along_now_and_then) {
   leaving.is_control = false;
   Transmission out;
   // After a pause at once, then for three messages.
-  std::vector<bool> has_ridden;
+  std::vector<bool> was_piggybacked;
   for (std::size_t i = 0; i < 7; ++i) {
     send_patiently(pair, 0, data);
     ASSERT_TRUE(pair.run_until_events(0, i + 2));
-    has_ridden.push_back(pair.end(1).poll_piggyback(pair.now(), leaving, &out));
+    was_piggybacked.push_back(pair.end(1).poll_piggyback(pair.now(), leaving, &out));
   }
-  EXPECT_EQ((std::vector<bool>{true, false, false, true, false, false, true}), has_ridden);
+  EXPECT_EQ((std::vector<bool>{true, false, false, true, false, false, true}), was_piggybacked);
 }
 
 TEST(lazy, options__a_second_is_the_most) {

@@ -352,7 +352,7 @@ TEST(loss, partial__what_comes_whole_yet_counts) {
   EXPECT_EQ(0U, pair.counters(1).replays_dropped);
 }
 
-// A chunk is lost for good, sent again, and only then told to be torn: the loss was real.
+// A chunk is lost for good, sent again, and only then reported as partial: the loss was real.
 TEST(loss, partial__late_word_undoes_nothing) {
   for (const TimeNs late_ns : {1'000, 50'000, 200'000, 2'000'000}) {
     ConnectionOptions options;
@@ -377,7 +377,8 @@ TEST(loss, partial__late_word_undoes_nothing) {
   }
 }
 
-// Who has seen headers that never arrived sends them as torn packets, again and again.
+// An attacker sends headers that it has seen, and that never arrived, as partial chunks again and
+// again.
 TEST(loss, partial__replayed_headers_keep_nobody_alive) {
   ConnectionOptions options;
   options.loss.give_up_ns = 100'000'000;

@@ -92,8 +92,8 @@ class LossyPair {
   /// Each end looks at what has come at multiples of it, and sleeps meanwhile. 0: at once.
   std::array<TimeNs, 2> nap_ns{};
   bool has_stamps = true;  ///< The hosts know when it came all the same.
-  /// What may wait travels with what leaves, and control packets with the data behind them.
-  bool rides = false;
+  /// Packets that may wait are piggybacked, and control packets go with the data behind them.
+  bool piggybacks = false;
   std::uint64_t datagrams = 0;
   bool checks_invariants = true;
 
@@ -189,11 +189,11 @@ class LossyPair {
       Transmission piggyback;
       bool is_new = true;
       while (end(i).poll_transmit(now_, &out)) {
-        while (rides && end(i).poll_piggyback(now_, out, &piggyback)) {
+        while (piggybacks && end(i).poll_piggyback(now_, out, &piggyback)) {
           launch(1 - i, piggyback);
         }
         launch(1 - i, out);
-        datagrams += is_new || !rides ? 1 : 0;
+        datagrams += is_new || !piggybacks ? 1 : 0;
         is_new = !out.is_control;
       }
       Event event;

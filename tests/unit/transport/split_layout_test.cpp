@@ -102,8 +102,8 @@ TEST(split, parts__each_byte_of_the_message_once) {
   }
 }
 
-/// Several sub-connections, each a pair of endpoints that know nothing of the others, and a caller
-/// who does.
+/// Several sub-connections, each a pair of endpoints that know nothing of the others, and the
+/// caller that connects them.
 class SubConnections {
  public:
   static constexpr Bytes kUnit = 10'000;
@@ -239,8 +239,8 @@ class SubConnections {
   std::vector<SendRequest> sends_;
   std::map<std::uint64_t, SplitReceive> receives_;
   std::uint64_t next_slot_ = ConnectionOptions().first_number;
-  std::vector<std::pair<std::size_t, std::size_t>>
-      seen_;  ///< Events of each end of each sub-connection.
+  /// Events of each end of each sub-connection.
+  std::vector<std::pair<std::size_t, std::size_t>> seen_;
 };
 
 void break_network(SubConnections& sub_connections) {
@@ -262,7 +262,7 @@ TEST(sub_connections, any_size_arrives_whole_whatever_the_network_does) {
       std::vector<std::byte> into(bytes + spare + 10, std::byte{9});
       sub_connections.receive({{.tag = 5, .data = into.data(), .capacity_bytes = bytes + spare}});
       sub_connections.send(5, data);
-      ASSERT_TRUE(sub_connections.run()) << count << " lanes, " << bytes;
+      ASSERT_TRUE(sub_connections.run()) << count << " sub-connections, " << bytes;
       EXPECT_EQ(Outcome::kOk, sub_connections.sent[0].outcome);
       EXPECT_EQ(Outcome::kOk, sub_connections.received[0].outcome);
       EXPECT_EQ(bytes, sub_connections.sent[0].bytes[0]);
