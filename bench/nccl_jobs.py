@@ -143,7 +143,7 @@ class Setup:
     gpus: int
     env: Mapping[str, str] = field(default_factory=dict)  # Of every rank, as of MPS.
     ranks: int = RANKS
-    asserts_network: bool = True  # A double of NCCL writes no log that names it.
+    asserts_network: bool = True  # A fake of NCCL writes no log that names it.
 
     def require(self) -> None:
         """Errors that name what is missing."""

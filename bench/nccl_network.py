@@ -576,7 +576,7 @@ def parser() -> argparse.ArgumentParser:
         help="of measure, further ways: NAME=VALUE,NAME=VALUE of each for Tutti",
     )
     found.add_argument("--logs", type=Path, default=Path("nccl-network-logs"))
-    found.add_argument("--without-log", action="store_true", help="a double of NCCL writes none")
+    found.add_argument("--without-log", action="store_true", help="a fake of NCCL writes none")
     found.add_argument("-o", "--output", type=Path)
     return found
 

@@ -83,7 +83,7 @@ class ParentCommunicator {
   /// and, of equal keys, as they are here (MPI 4.1 section 7.4.2).
   explicit ParentCommunicator(Communicator& communicator, int color = 0, int key = 0)
       : communicator_(communicator), color_(color), key_(key) {}
-  /// Says that this rank takes part in no later exchange: nor does it, then.
+  /// Tells the other ranks that this rank takes part in no later exchange. None may follow.
   struct Last {};
   ParentCommunicator(Communicator& communicator, Last /*last*/) : ParentCommunicator(communicator) {
     is_last_ = true;

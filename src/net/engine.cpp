@@ -357,7 +357,8 @@ void Engine::run() {
     const TimeNs now = now_ns();
     turned_ns_.store(now, std::memory_order_relaxed);
     bool did = false;
-    TimeNs begin_ns = now;  // Of an idle turn: long only where the processor was another's.
+    // Start of an idle turn. If it is long, another thread is assumed to have had the processor.
+    TimeNs begin_ns = now;
     if (!is_helped(now)) {
       const std::lock_guard lock(mutex_);
       begin_ns = now_ns();  // Waiting for the lock does not count.

@@ -63,7 +63,7 @@ struct SubConnection {
   int control = -1;
   std::deque<Post> waiting_sends;     ///< For which the transport has no room yet.
   std::deque<Post> waiting_receives;  ///< Same.
-  EagerBuffers eager;                 ///< Of eager sends.
+  EagerBuffers eager;                 ///< Copies of small sends.
   std::uint32_t open_requests = 0;
   bool receives = false;
   bool is_detached = false;                        ///< Its channel is gone.

@@ -58,8 +58,8 @@ struct RendezvousOptions {
 };
 
 /// Gives the engines of the next channel of this direction with that peer (Handshake::device), one
-/// for each sub-connection that it may have, 1 to kLanesMax. The peer may have fewer: then the
-/// first ones count.
+/// for each sub-connection that it may have, 1 to kSubConnectionsMax. The peer may have fewer: then
+/// the first ones count.
 using ChooseEngines = std::function<std::vector<Engine*>(std::uint64_t peer)>;
 
 Result<std::unique_ptr<Listener>> make_listener(const wire::udp::SocketAddress& local,

@@ -30,8 +30,8 @@ bool SharedReceives::find(std::uint32_t slot, transport::SplitReceive& out) cons
   if (number == kNone || static_cast<std::uint32_t>(number) != slot) {
     return false;
   }
-  // Once for each receive: the sub-connections do not take the line from each other for every
-  // packet.
+  // Written once for each receive: the sub-connections do not take the cache line from each other
+  // for every packet.
   if (!entry.is_found.load(std::memory_order_acquire)) {
     entry.is_found.store(true);
   }

@@ -44,7 +44,7 @@ static struct {
   GRAPH_FUNCTIONS(MEMBER)
 #undef MEMBER
 } cu;
-/* The double of the driver has no graphs of its own; what it records runs once when that ends. */
+/* The fake of the driver has no graphs of its own; what it records runs once when that ends. */
 static void (*fake_capture)(void* stream, int on);
 static enum memory_kind the_kind;
 

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Who connects may send anything: a handshake is read (a report of what has arrived, too), or
-// refused with a message that a terminal can show; what is read says the same once more. The key
-// here is known, so that proofs can fit.
+// A caller may send anything: its handshake (and its report of what has arrived) is read, or
+// refused with a message that a terminal can show; what was read is the same when it is encoded
+// and read again. The key here is known, so that proofs can fit.
 #include <algorithm>
 #include <cstring>
 

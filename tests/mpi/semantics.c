@@ -989,7 +989,7 @@ static void one_failure_call(Group group, int call) {
 /* Every later call ends, with an error or with the right result. */
 static void case_failure(void) {
   if (!find_driver_knobs()) {
-    expect(false, "no double of the driver is loaded");
+    expect(false, "no fake of the driver is loaded");
     return;
   }
   Group group = returning();
@@ -1015,7 +1015,7 @@ static int faulty_bcast(Group group, Buffer* buffer, int root) {
  * its messages must not pass for those of the bcast. */
 static void case_barrier(void) {
   if (!find_driver_knobs()) {
-    expect(false, "no double of the driver is loaded");
+    expect(false, "no fake of the driver is loaded");
     return;
   }
   Group group = returning();
@@ -1037,7 +1037,7 @@ static void case_barrier(void) {
  * refused. */
 static void case_agreement(void) {
   if (!find_driver_knobs()) {
-    expect(false, "no double of the driver is loaded");
+    expect(false, "no fake of the driver is loaded");
     return;
   }
   Group group = returning();
@@ -1083,7 +1083,7 @@ static void case_capture(void) {
   memcpy(&capture, &symbols[1], sizeof capture);
   void* stream = NULL;
   if (!create || !capture || create(&stream, 1) != 0) {
-    expect(false, "no double of the driver is loaded, or no stream of it");
+    expect(false, "no fake of the driver is loaded, or no stream of it");
     return;
   }
   MPI_Datatype gaps = MPI_DATATYPE_NULL;

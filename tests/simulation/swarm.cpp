@@ -476,8 +476,8 @@ void put_faults(std::ostream& out, const LinkFaults& it) {
   put(out, "corrupt_payload", it.corrupt_payload);
   put(out, "trim", it.trim);
   put(out, "silent_trim", it.silent_trim);
-  put(out, "torn", it.partial);
-  put(out, "torn_late", it.partial_late);
+  put(out, "partial", it.partial);
+  put(out, "partial_late", it.partial_late);
   put(out, "mark", it.mark);
   put(out, "blackout_ns", it.blackout_ns, kNever);
 }
@@ -530,7 +530,7 @@ std::string describe(const Knobs& knobs) {
     put(out, "ack_bytes", o.acknowledgement.ack_bytes);
     put(out, "ack_delay_ns", o.acknowledgement.ack_delay_ns);
     put(out, "lazy_ns", o.acknowledgement.lazy_ns);
-    put(out, "rides", it.piggybacks ? 1 : 0);
+    put(out, "piggybacks", it.piggybacks ? 1 : 0);
     put(out, "is_patient", it.is_patient ? 1 : 0);
     put(out, "same_path", o.loss.same_path ? 1 : 0, 1);
     put(out, "rack", o.loss.rack ? 1 : 0, 1);

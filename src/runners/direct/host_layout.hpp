@@ -175,7 +175,7 @@ struct HostLayout {
     return (kSingleCounters + 3 * static_cast<Bytes>(ranks)) * line_bytes();
   }
   Bytes reason_at() const { return calls_at() + kInlineSlots * kCallLineBytes; }
-  /// In the place of the reason why there is no runner: who tells facts has one.
+  /// In the place of reason(), which tells why there is no runner: a rank with facts has one.
   Bytes facts_at() const { return reason_at(); }
   Bytes block_bytes() const { return facts_at() + std::max(kReasonBytes, kFactsBytes); }
 

@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Our transport as a carrier of schedules: a channel of src/net for each peer, direction and rail
-// that programs use, made before the first run of a program. The handles of new channels go round
-// at the bootstrap, and so does the news of a rank that is gone: every rank's call ends with its
-// name.
+// that programs use, made before the first run of a program. The bootstrap distributes the handles
+// of new channels, and the news of a rank that is gone: every rank's call ends with its name.
 #pragma once
 
 #include <chrono>
@@ -21,7 +20,7 @@ namespace tutti::runners {
 
 class NetCarrier : public Carrier {
  public:
-  /// `network` and `bootstrap` outlive it; all ranks have joined it. `devices`: by rank. A rank
+  /// `network` and `bootstrap` outlive it; all ranks have joined. `devices`: by rank. A rank
   /// that has not come to a program's preparation after `timeout_s`, or has made no channel after
   /// as long again, is an error; 0: wait for ever.
   NetCarrier(net::Network& network, net::TcpBootstrap& bootstrap, int rank, topology::Layout layout,

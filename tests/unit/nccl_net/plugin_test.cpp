@@ -375,7 +375,7 @@ void expect_virtual_device(const abi::Net<kVersion>& table) {
   abi::Properties<kVersion> properties{};
   ASSERT_EQ(table.calls.get_properties(device, &properties), Result::kSuccess);
   EXPECT_STREQ(properties.name, "lo2");       // Without a PCI device: in its first member's place.
-  EXPECT_EQ(properties.speed_mbps, 108'000);  // The double adds them up.
+  EXPECT_EQ(properties.speed_mbps, 108'000);  // The sum of its members'.
   EXPECT_EQ(properties.virtual_device.count, 2);
   EXPECT_EQ(properties.virtual_device.devices[0], 1);
   EXPECT_EQ(properties.virtual_device.devices[1], 0);

@@ -584,8 +584,8 @@ class DirectWorld {
   }
 
  private:
-  /// When nothing of this world runs on its devices any more, for which it waits. (Its runners have
-  /// opened arenas, not greeted peers: none of them keeps memory for another.)
+  /// When nothing of this world runs on its devices any more, for which it waits. (Its runners were
+  /// given the addresses of their peers' arenas, and have mapped none.)
   bool free_what_is_left() {
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
     for (const int device : devices_) {

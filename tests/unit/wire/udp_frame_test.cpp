@@ -211,7 +211,7 @@ struct Timed {
     }
     return bytes;
   }
-  /// All that arrives in so long: packets that are reported as partial.
+  /// How many packets are reported as partial when all that arrives in that time has been added.
   std::size_t wait(transport::TimeNs time_ns) {
     std::size_t told = 0;
     for (const transport::TimeNs until = now + time_ns; now < until; now += 1'000) {
