@@ -232,7 +232,9 @@ _PERCENT = click.FloatRange(0, 100)
     help="Write what the transport of one host does, a line of JSON for each event.",
 )
 @click.option("--trace-host", type=click.IntRange(0), help="Which one.  [default: 0]")
-@click.option("--window-groups", type=click.IntRange(1), help="Connection splitting.")
+@click.option(
+    "--window-groups", type=click.IntRange(1), help="Path groups with a congestion window each."
+)
 @click.option("--ack", type=click.Choice(["dense", "sparse"]), default="dense", show_default=True)
 @click.option("--chunk", "chunk_bytes", type=sizes.size, default="4K", show_default=True)
 @click.option("--mtu", "mtu_bytes", type=sizes.size, default="4K", show_default=True)

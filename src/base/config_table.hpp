@@ -34,134 +34,129 @@ struct Knob {
 inline const std::vector<Knob>& knobs() {
   static const std::vector<Knob> table = [] {
     std::vector<Knob> all = {
-        {"TUTTI_ENABLE", &Config::enable, "", "", "0: every call goes straight to MPI.", "0.1", ""},
+        {"TUTTI_ENABLE", &Config::enable, "", "", "0: every call uses native MPI.", "0.1", ""},
         {"TUTTI_STRICT", &Config::strict, "", "",
-         "A fall-back is an error: a call that its plan cannot carry, a network device without "
-         "something that its settings ask for.",
+         "1: a fall-back is an error: a plan that cannot carry a call, or a network device that "
+         "lacks a feature its settings ask for.",
          "0.1", ""},
         {"TUTTI_LOG_LEVEL", &Config::log_level, "", "error|warn|info|debug",
-         "Lines of this level and the graver ones are logged.", "0.1", ""},
+         "Minimum severity to log.", "0.1", ""},
         {"TUTTI_LOG_FILE", &Config::log_file, "", "",
          "Log file; %h is the host, %p the process. Unset: standard error.", "0.1", ""},
         {"TUTTI_DEVICE", &Config::device, "", "auto|cuda|hip|host|none",
-         "Which GPU runtime is loaded; host is a stand-in for machines without a GPU.", "0.1", ""},
+         "GPU runtime to load; host emulates a GPU on machines without one.", "0.1", ""},
         {"TUTTI_CCL", &Config::ccl, "", "auto|nccl|rccl|none",
-         "Which collective communication library is loaded.", "0.1", ""},
+         "Collective communication library to load.", "0.1", ""},
         {"TUTTI_CCL_LIBRARY", &Config::ccl_library, "", "",
-         "Path of that library. Unset: searched for.", "0.1", ""},
+         "Path of the collective communication library. Unset: searched for.", "0.1", ""},
         {"TUTTI_TUNING_FILE", &Config::tuning_file, "", "",
-         "Tuning file. Unset: the user's, then the system's, then the shipped rules alone.", "0.1",
-         ""},
+         "Tuning file. Unset: the user's file, else the system's, else the shipped rules alone.",
+         "0.1", ""},
         {"TUTTI_TOPOLOGY_FILE", &Config::topology_file, "", "",
-         "Describes nodes: sockets, GPUs, NICs and rails. Unset: each node is discovered.", "0.1",
-         ""},
+         "File that describes nodes: sockets, GPUs, NICs and rails. Unset: each node is "
+         "discovered.",
+         "0.1", ""},
         {"TUTTI_TRANSPORT_POLICY", &Config::transport_policy, "", "",
          "Shared object with a transport policy (tutti/transport_policy.h). Unset: none.", "0.1",
          ""},
         {"TUTTI_VIRTUAL_NODES", &Config::virtual_nodes, "nodes", "0..65536",
-         "Splits one machine into this many nodes, for tests, or with commas (5,4,3) into nodes of "
-         "so many ranks, over and over. 0: the real nodes.",
+         "Splits one machine into this many nodes, for tests. A list (5,4,3) gives the ranks of "
+         "each node and is repeated. 0: the real nodes.",
          "0.1", ""},
         {"TUTTI_TIMEOUT", &Config::timeout_s, "s", "0..31536000",
-         "A collective or a set-up that takes longer is an error, except where the host waits for "
-         "a "
-         "process of this machine that runs. 0: wait for ever.",
+         "Time after which a collective or a set-up is an error, except while it waits for a "
+         "running process of this machine. 0: never.",
          "0.1", ""},
         {"TUTTI_PIPELINE_CHUNK", &Config::pipeline_chunk_bytes, "bytes", "0..16G",
-         "Collectives staged through the host are cut into chunks of this size. 0: no pipelining.",
-         "0.1", ""},
+         "Chunk size of collectives staged through host memory. 0: no pipelining.", "0.1", ""},
         {"TUTTI_PINNED_POOL", &Config::pinned_pool_bytes, "bytes", "0..1T",
-         "Most pinned host memory that a process keeps for staging.", "0.1", ""},
+         "Pinned host memory that a process keeps for staging, at most.", "0.1", ""},
         {"TUTTI_DIRECT", &Config::direct, "", "auto|all|off",
-         "Our own kernels on GPUs: auto where NVLink joins them; all also over PCIe and on AMD "
-         "GPUs, "
+         "Where our GPU kernels run. auto: GPUs joined by NVLink; all: also PCIe and AMD GPUs, "
          "where they have not been measured.",
          "0.1", ""},
         {"TUTTI_DIRECT_HANDLES", &Config::direct_handles, "", "auto|ipc|descriptor|fabric",
-         "How our own kernels' ranks show their GPU memory to each other: auto tries the library's "
-         "handles, then file descriptors, then the fabric's handles.",
+         "How ranks share GPU memory for our kernels. auto tries ipc, then file descriptors, then "
+         "fabric handles.",
          "0.1", ""},
         {"TUTTI_NET_PATHS", &Config::net_paths, "", "1..1024",
-         "Paths of a connection of our transport: source ports over UDP.", "0.1", ""},
+         "Network paths of a connection: UDP source ports.", "0.1", ""},
         {"TUTTI_NET_ENGINES", &Config::net_engines, "", "0..64",
-         "Engine threads of each network device. 0: chosen by the number of processors; those that "
-         "spin are shared out among the devices.",
+         "Engine threads of each network device. 0: chosen by the number of processors and "
+         "devices.",
          "0.1", ""},
         {"TUTTI_NET_LANES", &Config::net_lanes, "", "0..8",
-         "Engines that share each long message of a channel, as far as both ends have them. 0: two "
-         "on the loopback interface, else one.",
+         "Engines that share each long message of a channel (connection splitting); the smaller "
+         "number of both ends counts. 0: two on the loopback interface, else one.",
          "0.1", ""},
         {"TUTTI_NET_POLLING", &Config::net_polling, "", "auto|busy|shared",
-         "Engine threads spin (busy), or callers do their work (shared). auto: busy where there "
-         "are processors to spare. One that spins makes room where its processor is wanted.",
+         "busy: engine threads spin; shared: callers do their work. auto: busy where processors "
+         "are free. A spinning thread sleeps while others need its processor.",
          "0.1", ""},
         {"TUTTI_NET_AFFINITY", &Config::net_affinity, "", "",
-         "Processors of the engine threads: near their network device, a list like 0-3,8, or off: "
-         "where NCCL's threads may run. Never others than those that the process may use.",
+         "Processors of the engine threads, of those that the process may use: near their network "
+         "device, a list like 0-3,8, or off: where NCCL's threads may run.",
          "0.1", ""},
         {"TUTTI_NET_CONTROLLER", &Config::net_controller, "", "",
          "Congestion control of our transport: nscc, swift, cubic, dctcp, timely, fixed, each also "
          "with +rccc, or rccc, or eqds. Equal on all hosts.",
          "0.1", ""},
         {"TUTTI_NET_SPRAY", &Config::net_spray, "", "oblivious|two_choices|bitmap|reps|mixed",
-         "How our transport chooses paths. reps and mixed want networks that mark (ECN).", "0.1",
-         ""},
+         "How the transport chooses paths. reps and mixed need switches that mark packets (ECN).",
+         "0.1", ""},
         {"TUTTI_NET_CHUNK", &Config::net_chunk_bytes, "bytes", "0..64K",
-         "What is acknowledged and sent again as one: 512 and more. 0: 200 us of the link, at most "
-         "what one system call takes.",
+         "Unit of acknowledgement and retransmission, at least 512. 0: 200 us of the link, at most "
+         "one system call's data.",
          "0.1", ""},
         {"TUTTI_NET_COPY", &Config::net_copy_bytes, "bytes", "0..1K",
-         "Sends of up to so many bytes are copied and done before they are acknowledged.", "0.1",
-         ""},
+         "Largest message copied and completed locally (eager).", "0.1", ""},
         {"TUTTI_NET_ACK_DELAY", &Config::net_ack_delay_us, "us", "0..1000",
-         "So long acknowledgements of copied sends, and adverts that are not urgent, wait for "
-         "something that they can travel with. 0: not at all.",
+         "Time for which acknowledgements of eager messages, and clear-to-send messages that are "
+         "not urgent, wait for a packet to piggyback on. 0: none.",
          "0.1", ""},
         {"TUTTI_NET_BUFFER", &Config::net_buffer_bytes, "bytes", "64K..1G",
-         "Memory of an engine's receiving socket, as far as the system allows.", "0.1", ""},
+         "Receive buffer of an engine's socket, as far as the system allows.", "0.1", ""},
         {"TUTTI_NET_SPEED", &Config::net_speed_mbps, "Mb/s", "0..1000000",
-         "Speed of the network devices. 0: what the system says.", "0.1", ""},
+         "Speed of the network devices. 0: what the system reports.", "0.1", ""},
         {"TUTTI_NET_LATENCY", &Config::net_latency_us, "us", "0..1000000",
-         "One way from engine to engine, as NCCL's choice of protocols is told. 0: NCCL's own "
-         "numbers, one for each of its protocols.",
+         "One-way latency that the plugin reports to NCCL for its choice of protocols. 0: NCCL's "
+         "own numbers.",
          "0.1", ""},
         {"TUTTI_NET_TIMEOUT", &Config::net_timeout_s, "s", "0.1..3600",
-         "A peer of our transport that gives no sign of life for so long is gone.", "0.1", ""},
+         "Idle time after which a peer of the transport is declared dead.", "0.1", ""},
         {"TUTTI_NET_TRAFFIC_CLASS", &Config::net_traffic_class, "", "0..255",
-         "Traffic class (TOS) of our transport's packets, where the program does not set one "
-         "(ncclConfig_t). Its two low bits are the transport's.",
+         "Traffic class (TOS) of the transport's packets, unless the program sets one "
+         "(ncclConfig_t). The transport sets its two low bits.",
          "0.1", ""},
         {"TUTTI_NET_OFFLOAD", &Config::net_offload, "", "",
          "0: no segmentation offload (UDP_SEGMENT, UDP_GRO).", "0.1", ""},
         {"TUTTI_NET_TIMESTAMPS", &Config::net_timestamps, "", "auto|on|off",
-         "The kernel says when it took a packet in, so that time in hosts does not look like "
-         "congestion. auto: where delay decides (the controllers nscc, swift and timely, a "
-         "policy).",
+         "Receive timestamps of the kernel, so that host delay does not count as congestion. auto: "
+         "on for controllers that use delay (nscc, swift, timely, a policy).",
          "0.1", ""},
         {"TUTTI_NET_AUTHENTICATE", &Config::net_authenticate, "", "",
-         "0: packets carry no tag. Equal on all hosts.", "0.1", ""},
+         "0: packets carry no authentication tag. Equal on all hosts.", "0.1", ""},
         {"TUTTI_NET_STATISTICS", &Config::net_statistics, "", "",
-         "0: nothing in /dev/shm for `tutti top`.", "0.1", ""},
+         "0: no statistics in /dev/shm, which `tutti top` reads.", "0.1", ""},
         {"TUTTI_METRICS", &Config::metrics, "", "",
-         "File that holds the network engines' metrics in Prometheus' text format; %h is the host, "
-         "%p the process, whose number is put before the ending if there is no %p. Unset: none.",
+         "File for the network engines' metrics in Prometheus' text format. %h is the host, %p the "
+         "process, whose number goes before the ending if there is no %p. Unset: none.",
          "0.1", ""},
         {"TUTTI_TRACE", &Config::trace, "", "",
-         "File of the network engines' requests and what the transport met, for Perfetto or "
-         "Chrome; "
-         "%h and %p as in TUTTI_METRICS. Unset: none.",
+         "File for a trace of the network engines' requests and the transport's events, for "
+         "Perfetto or Chrome. %h and %p as in TUTTI_METRICS. Unset: none.",
          "0.1", ""},
         {"TUTTI_FAULT", &Config::fault, "", "",
-         "For tests: faults of the network between engines, as in "
+         "For tests: faults injected between engines, for example "
          "seed=7,drop=0.01,duplicate=0.001,reorder=0.01,delay=0.02:200us,corrupt=0.001,"
          "kill_path=3@1s,kill_rail=all@2s:500ms. Unset: none.",
          "0.1", ""},
         {"TUTTI_SYNC_DEVICE", &Config::sync_device, "", "",
-         "Waits for the whole device before each collective; finds missing synchronisation.", "0.1",
-         ""},
+         "1: waits for the whole GPU before each collective, to find missing synchronisation.",
+         "0.1", ""},
         {"TUTTI_SUMMARY", &Config::summary, "", "",
-         "1: at MPI_Finalize rank 0 prints what carried its collectives: calls and seconds of each "
-         "collective, size class and plan.",
+         "1: rank 0 prints a table at MPI_Finalize: calls and seconds of each collective, size "
+         "class and plan.",
          "0.1", ""},
         {"TUTTI_LIBRARY_DIR", &Config::library_dir, "", "",
          "Directory of the shared objects that the tutti command uses. Unset: its own.", "0.1", ""},
@@ -173,7 +168,7 @@ inline const std::vector<Knob>& knobs() {
       }
       all.push_back({name, i, "", "",
                      std::string("Plan or plan list of ") + kCollectiveNames[i] +
-                         ", for example 8K:mpi,ccl. Goes before every tuning file.",
+                         ", for example 8K:mpi,ccl. Overrides every tuning file.",
                      "0.1", ""});
     }
     return all;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The layout of packets, version 2: docs/protocol.md says each field's reason. Little-endian.
+// The layout of packets, version 2; docs/protocol.md describes it. Little-endian.
 // A packet is a header of 24 to 96 bytes and, of data packets, a payload that this file never
 // touches. Decoding trusts no length: what is short, long, reserved or of another version is not a
 // packet.
