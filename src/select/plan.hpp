@@ -67,6 +67,11 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
+/// Whether one collective of the MPI library is the whole call.
+inline bool is_native_flat(const Plan& plan) {
+  return plan.backend == Backend::kMpi && plan.composition != Composition::kAlpha;
+}
+
 /// "mpi-gamma", "mpi-staged", "ccl-alpha", "direct-copy", "ccl-streams(4)", "rings", "ccl:rings".
 std::string to_string(const Plan& plan);
 

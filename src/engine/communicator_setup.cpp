@@ -1,0 +1,564 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What the ranks of a communicator agree on before its first call: settings, facts, placement.
+#include "engine/communicator.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <type_traits>
+#include <utility>
+
+#include "base/log.hpp"
+#include "engine/placement.hpp"
+
+namespace tutti::engine {
+
+using select::Backend;
+using select::Collective;
+using select::Memory;
+
+namespace {
+
+/// True when some rule can give a call on host memory a plan other than the MPI's own.
+bool acts_on_host_memory(const select::Table& table) {
+  return std::any_of(table.rules.begin(), table.rules.end(), [](const select::Rule& rule) {
+    return !select::is_native_flat(rule.plan) &&
+           rule.memory.value_or(Memory::kHost) == Memory::kHost;
+  });
+}
+
+/// True when some rule may need messages of ours through the MPI, beside the application's own
+/// calls.
+bool needs_messages(const select::Table& table) {
+  return std::any_of(table.rules.begin(), table.rules.end(), [](const select::Rule& rule) {
+    const bool is_on_host = rule.memory.value_or(Memory::kHost) == Memory::kHost;
+    return is_on_host && !select::is_native_flat(rule.plan) &&
+           rule.plan.backend != Backend::kDirect;
+  });
+}
+
+/// True when some rule asks for an algorithm of ours: nothing else looks at sockets and rails.
+bool has_schedules(const select::Table& table) {
+  return std::any_of(table.rules.begin(), table.rules.end(), [](const select::Rule& rule) {
+    return rule.plan.backend == Backend::kSchedule;
+  });
+}
+
+}  // namespace
+
+/// One rank's settings and place. All ranks exchange these in one allgather before a communicator's
+/// first call: programs that make many communicators pay for each exchange.
+struct Communicator::RankFacts {
+  /// Bits of `traits`. The communicator has one of these if any rank has it:
+  enum : std::uint32_t {
+    kDevice = 1,  ///< Has a GPU library.
+    kActive = 2,  ///< Some rule acts on host memory.
+    kSummary = 4,
+    kStrict = 8,
+    kDisabled = 16,
+    kUnread = 32,  ///< A hint could not be read.
+    kConcurrent = 64,
+    kHinted = 2048,
+    kKeepsHints = 4096,
+    // ... these if all ranks have them:
+    kAware = 128,
+    kLarge = 256,
+    // ... and these only if all ranks agree.
+    kAssertedHost = 512,
+    kAssertedDevice = 1024,
+    kAsserted = kAssertedHost | kAssertedDevice,
+  };
+  std::uint64_t settings = 0;  ///< Of the rules, TUTTI_* settings and MPI library, hashed.
+  std::uint64_t node = 0;
+  std::uint64_t machine = 0;
+  std::int32_t rails = 0;
+  std::int32_t socket = 0;
+  std::uint32_t traits = 0;
+  std::uint32_t unused = 0;
+};
+
+/// The part about shared memory.
+struct Communicator::HostFacts {
+  NodeShare share;
+  runners::DirectHostRunner::Introduction introduction;
+};
+
+struct Communicator::ExchangedFacts {
+  RankFacts facts;
+  HostFacts host;  ///< Exchanged if the ranks may all be on one machine.
+};
+
+struct ParentCommunicator::Facts {
+  std::int32_t color = 0;
+  std::int32_t key = 0;
+  std::uint32_t is_willing = 0;  ///< To set the communicator up now. 0: the rest may be missing.
+  std::uint32_t is_last = 0;     ///< It takes part in no later exchange.
+  Communicator::RankFacts facts;
+  NodeShare share;
+  runners::HostMemory::Part part;
+  runners::HostProcess process;
+};
+
+ParentCommunicator::~ParentCommunicator() {
+  if (has_exchanged_) {
+    return;
+  }
+  Facts none;
+  none.color = color_;
+  none.key = key_;
+  none.is_last = is_last_ ? 1 : 0;
+  try {
+    runners::DirectHostRunner& runner = *communicator_.direct_host_runner_;
+    // Whom a failure concerns finds it, too.
+    static_cast<void>(is_last_ ? runner.post_last_facts(&none, sizeof(none))
+                               : runner.allgather_facts(&none, /*all=*/nullptr, sizeof(none)));
+  } catch (const std::bad_alloc&) {
+    return;  // Of an error's text.
+  }
+}
+
+Status ParentCommunicator::exchange(Facts mine, std::vector<Facts>* members) {
+  static_assert(std::is_trivially_copyable_v<Facts> &&
+                sizeof(Facts) <= runners::HostLayout::kFactsBytes);
+  std::vector<Facts> all(static_cast<std::size_t>(communicator_.place_.ranks));
+  members->reserve(all.size());
+  mine.color = color_;
+  mine.key = key_;
+  has_exchanged_ = true;
+  TUTTI_RETURN_IF_ERROR(
+      communicator_.direct_host_runner_->allgather_facts(&mine, all.data(), sizeof(mine)));
+  if (std::any_of(all.begin(), all.end(), [](const Facts& one) { return one.is_last != 0; })) {
+    return Status(ErrorCode::kUnavailable, "a rank takes part in no more exchanges");
+  }
+  std::copy_if(all.begin(), all.end(), std::back_inserter(*members),
+               [&](const Facts& other) { return other.color == color_; });
+  std::stable_sort(members->begin(), members->end(),
+                   [](const Facts& one, const Facts& other) { return one.key < other.key; });
+  return {};
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
+                                                           runners::Bootstrap& bootstrap,
+                                                           runners::MpiLibrary* mpi,
+                                                           const Place& place, const Hints& hints) {
+  std::unique_ptr<Communicator> self(new Communicator(process, bootstrap, mpi, place));
+  self->facts_.has_mpi = mpi != nullptr;
+  self->facts_.mpi = mpi == nullptr ? "" : mpi->name();
+  const Status unread = self->read_hints(hints);
+  std::vector<ExchangedFacts> ranks;
+  TUTTI_RETURN_IF_ERROR(self->exchange(!unread.ok(), &ranks));
+  TUTTI_RETURN_IF_ERROR(self->agree_on(unread, ranks));
+  return self;
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::create_derived(ParentCommunicator& parent,
+                                                                   runners::MpiLibrary& mpi,
+                                                                   const Place& place) {
+  std::unique_ptr<Communicator> self(
+      new Communicator(parent.communicator().process_, mpi, &mpi, place));
+  self->facts_.has_mpi = true;
+  self->facts_.mpi = mpi.name();
+  std::vector<ExchangedFacts> ranks;
+  TUTTI_ASSIGN_OR_RETURN(const bool is_now, self->exchange_derived(parent, &ranks));
+  if (!is_now) {
+    return std::unique_ptr<Communicator>();
+  }
+  self->are_mapped_ = true;
+  TUTTI_RETURN_IF_ERROR(self->agree_on({}, ranks));
+  return self;
+}
+
+/// All that follows the exchange.
+Status Communicator::agree_on(const Status& unread, const std::vector<ExchangedFacts>& ranks) {
+  TUTTI_RETURN_IF_ERROR(agree_configuration(unread, ranks));
+  if (!inert_) {
+    free_deferred_memory();
+    agree_placement(ranks);
+    inert_ = !can_act();
+  }
+  if (inert_) {
+    is_complete_ = true;
+    give_back_host_memory();
+    return {};
+  }
+  if (mpi_ != nullptr) {
+    // An MPI has some two thousand communicators; where nothing needs one of ours, none is made.
+    // Where tables differ no rank has a plan of ours, and none makes one.
+    if (has_any_device_ || (disagreement_.empty() && needs_messages(*table_))) {
+      // Threads may be in calls of two communicators in another order on each rank.
+      TUTTI_ASSIGN_OR_RETURN(const bool is_made, mpi_->duplicate(!is_concurrent_));
+      if (!is_made) {
+        lose_messages();
+      }
+    }
+    mpi_runner_ = std::make_unique<runners::MpiRunner>(*mpi_, process_.device(), process_.scratch(),
+                                                       process_.counters().staged_bytes);
+  }
+  is_complete_ = true;
+  process_.counters().communicators.fetch_add(1, std::memory_order_relaxed);
+  if (is_speaker() && log_enabled(LogLevel::kInfo)) {
+    announce();
+  }
+  return {};
+}
+
+void Communicator::announce() const {
+  log(LogLevel::kInfo, "communicator: " + std::to_string(place_.ranks) + " ranks on " +
+                           std::to_string(facts_.nodes) + " node(s), " +
+                           (mpi_ == nullptr           ? "no MPI"
+                            : facts_.mpi_device_aware ? "MPI device-aware"
+                                                      : "MPI not device-aware (staging)") +
+                           ", device " + process_.device_report().taken +
+                           (asserted_ ? std::string(", memory asserted: ") + to_string(*asserted_)
+                                      : std::string(", memory agreed per call class")));
+}
+
+/// Whether some rule may give a call on host memory to the memory that the ranks share.
+bool Communicator::may_share_memory() const {
+  return machines_.nodes() == 1 &&
+         std::any_of(table_->rules.begin(), table_->rules.end(), [this](const auto& rule) {
+           return rule.plan.backend == Backend::kDirect &&
+                  rule.memory.value_or(Memory::kHost) == Memory::kHost &&
+                  select::may_match(rule, facts_);
+         });
+}
+
+/// Where a new communicator would need more than shared memory (a communicator of ours, rings of
+/// its own, hints), it waits for its first call, which may never come.
+bool Communicator::become_parent() {
+  if (has_withdrawn_as_parent_ || mpi_ == nullptr || has_any_device_ || is_concurrent_ ||
+      may_have_hints_ || !disagreement_.empty() || needs_messages(process_.table()) ||
+      !may_share_memory()) {
+    return false;
+  }
+  if (!direct_host_tried_ && failure_.ok()) {
+    const Status made = setup_direct(Memory::kHost, -1);
+    if (!made.ok()) {
+      fail(made);
+    }
+  }
+  return direct_host_runner_ != nullptr;
+}
+
+void Communicator::withdraw_as_parent() {
+  if (direct_host_runner_ != nullptr && !has_withdrawn_as_parent_) {
+    const ParentCommunicator none(*this, ParentCommunicator::Last());
+  }
+  has_withdrawn_as_parent_ = true;
+}
+
+Result<bool> Communicator::exchange_derived(ParentCommunicator& parent,
+                                            std::vector<ExchangedFacts>* ranks) {
+  ParentCommunicator::Facts mine;
+  mine.facts = own_facts(/*has_unread_hint=*/false);
+  const auto memory = process_.host_memory(process_.node_share(place_.world_ranks).node_ranks,
+                                           /*has_threads=*/false);
+  if (memory.ok() && (*memory)->shares_rings() && !(*memory)->is_half_taken()) {
+    const HostFacts host = own_host_facts();
+    mine.share = host.share;
+    mine.part = host.introduction.part;
+    mine.process = host.introduction.process;
+    mine.is_willing = mine.part.life != 0 ? 1 : 0;
+  }
+  std::vector<ParentCommunicator::Facts> members;
+  // Not all have taken part, and none has heard from all.
+  if (const Status exchanged = parent.exchange(mine, &members); !exchanged.ok()) {
+    give_back_host_memory(/*is_known=*/true);
+    return false;
+  }
+  const auto own = static_cast<std::size_t>(place_.rank);
+  if (members.size() != static_cast<std::size_t>(place_.ranks) ||
+      (mine.is_willing != 0 && members[own].part.ticket.key != mine.part.ticket.key)) {
+    failure_ = Status(ErrorCode::kMismatch,
+                      "the ranks of a new communicator are in another order than MPI 4.1 section "
+                      "7.4.2 says");
+    return failure_;
+  }
+  bool are_willing = true;
+  for (const ParentCommunicator::Facts& member : members) {
+    are_willing &= member.is_willing != 0;
+    ExchangedFacts& one = ranks->emplace_back();
+    one.facts = member.facts;
+    one.host.share = member.share;
+    one.host.introduction.part = member.part;
+    one.host.introduction.process = member.process;
+  }
+  if (!are_willing) {
+    give_back_host_memory();
+  }
+  return are_willing;
+}
+
+Status Communicator::take_plan(const std::string& plan) {
+  select::Table hinted;
+  for (int index = 0; index < kCollectiveCount; ++index) {
+    TUTTI_ASSIGN_OR_RETURN(
+        const auto rules,
+        select::parse_plan_list(static_cast<Collective>(index), plan,
+                                mpi_ == nullptr ? "options: plan" : "info key tutti_plan"));
+    // One plan list for all collectives: what a backend does not have is no broken wish.
+    std::copy_if(rules.begin(), rules.end(), std::back_inserter(hinted.rules),
+                 [&](const select::Rule& rule) {
+                   return select::backend_has(rule.plan, static_cast<Collective>(index));
+                 });
+  }
+  own_table_->rules.insert(own_table_->rules.begin(), hinted.rules.begin(), hinted.rules.end());
+  return {};
+}
+
+Status Communicator::read_hints(const Hints& hints) {
+  if (mpi_ == nullptr || !hints.plan.empty()) {
+    own_table_ = std::make_unique<select::Table>(process_.table());
+    table_ = own_table_.get();
+  }
+  Status unread = hints.unread;
+  if (unread.ok() && !hints.plan.empty()) {
+    const Status planned = take_plan(hints.plan);
+    unread = planned.ok() ? Status() : Status(ErrorCode::kInvalidConfig, planned.message());
+  }
+  if (!unread.ok() && mpi_ != nullptr && (is_speaker() || process_.config().strict)) {
+    log(LogLevel::kError,
+        unread.message() + (process_.config().strict ? "" : "; the hint is ignored"));
+  }
+  if (mpi_ == nullptr) {
+    *own_table_ = select::without_mpi(std::move(*own_table_));
+  }
+  asserted_ = asserted_memory(hints.memory_kinds);
+  return unread;
+}
+
+Communicator::RankFacts Communicator::own_facts(bool has_unread_hint) const {
+  const Config& config = process_.config();
+  // Without such a rule nobody reads the place.
+  const topology::RankPlace place = config.enable && has_schedules(*table_)
+                                        ? own_place(process_, place_.world_rank, place_.world_ranks)
+                                        : topology::RankPlace{};
+  const std::pair<std::uint32_t, bool> traits[] = {
+      {RankFacts::kDevice, process_.device() != nullptr},
+      {RankFacts::kActive, acts_on_host_memory(*table_)},
+      {RankFacts::kSummary, process_.summary() != nullptr},
+      {RankFacts::kStrict, config.strict},
+      {RankFacts::kDisabled, !config.enable},
+      {RankFacts::kUnread, has_unread_hint},
+      {RankFacts::kConcurrent, place_.thread_multiple},
+      {RankFacts::kHinted, own_table_ != nullptr || asserted_},
+      {RankFacts::kKeepsHints, place_.keeps_hints},
+      {RankFacts::kAware, place_.mpi_device_aware},
+      {RankFacts::kLarge, mpi_ != nullptr && mpi_->has_large_counts()},
+      {RankFacts::kAssertedHost, asserted_ == Memory::kHost},
+      {RankFacts::kAssertedDevice, asserted_ == Memory::kDevice},
+  };
+  RankFacts facts;
+  facts.settings = process_.agreement_hash() ^ place_.types_hash ^
+                   std::hash<std::string>{}(facts_.mpi) ^
+                   (own_table_ == nullptr ? 0 : own_table_->hash());
+  facts.node = node_identity(config.virtual_nodes, place_.world_rank, place_.world_ranks);
+  facts.machine = machine_identity();
+  facts.rails = place.rails;
+  facts.socket = place.socket;
+  for (const auto& [trait, is_so] : traits) {
+    facts.traits |= is_so ? trait : 0;
+  }
+  return facts;
+}
+
+Communicator::HostFacts Communicator::own_host_facts() {
+  HostFacts facts;
+  if (!process_.config().enable || !acts_on_host_memory(*table_)) {
+    return facts;
+  }
+  facts.share = process_.node_share(place_.world_ranks);
+  // Without an MPI several ranks may be threads of this process: each needs memory of its own.
+  auto memory = mpi_ != nullptr
+                    ? process_.host_memory(facts.share.node_ranks, place_.thread_multiple)
+                    : runners::HostMemory::make(runners::HostMemory::default_options(
+                          place_.ranks, /*has_threads=*/false));
+  facts.introduction = runners::DirectHostRunner::introduce(memory, place_.ranks);
+  host_memory_ = memory.ok() ? *memory : nullptr;
+  set_introductions({facts.introduction});
+  return facts;
+}
+
+bool Communicator::may_share_machine() const {
+  constexpr int kMachineRanksMax = 1024;
+  return place_.ranks <= kMachineRanksMax;
+}
+
+Status Communicator::exchange(bool has_unread_hint, std::vector<ExchangedFacts>* ranks) {
+  static_assert(std::is_trivially_copyable_v<ExchangedFacts>);
+  const auto count = static_cast<std::size_t>(place_.ranks);
+  ExchangedFacts mine;
+  mine.facts = own_facts(has_unread_hint);
+  ranks->resize(count);
+  Status gathered;
+  if (may_share_machine()) {
+    mine.host = own_host_facts();
+    gathered = bootstrap_.allgather(&mine, ranks->data(), sizeof(ExchangedFacts));
+  } else {
+    std::vector<RankFacts> all(count);
+    gathered = bootstrap_.allgather(&mine.facts, all.data(), sizeof(RankFacts));
+    for (std::size_t rank = 0; rank < count; ++rank) {
+      (*ranks)[rank].facts = all[rank];
+    }
+  }
+  if (!gathered.ok()) {
+    failure_ = gathered;  // Others may have heard of this rank's memory.
+  }
+  return gathered;
+}
+
+Status Communicator::agree_configuration(const Status& unread,
+                                         const std::vector<ExchangedFacts>& ranks) {
+  std::uint32_t some = 0;
+  std::uint32_t all = ~0U;
+  for (const ExchangedFacts& one : ranks) {
+    some |= one.facts.traits;
+    all &= one.facts.traits;
+  }
+  const auto first = [&](auto is_meant) {
+    return std::find_if(ranks.begin(), ranks.end(),
+                        [&](const ExchangedFacts& one) { return is_meant(one.facts); }) -
+           ranks.begin();
+  };
+  const auto first_unread =
+      first([](const RankFacts& facts) { return (facts.traits & RankFacts::kUnread) != 0; });
+  const auto first_other =
+      first([&](const RankFacts& facts) { return facts.settings != ranks[0].facts.settings; });
+
+  is_concurrent_ = (some & RankFacts::kConcurrent) != 0;
+  has_hints_ = (some & RankFacts::kHinted) != 0;
+  may_have_hints_ = (some & RankFacts::kKeepsHints) != 0;
+  strict_ = (some & RankFacts::kStrict) != 0;
+  has_devices_ = (all & RankFacts::kDevice) != 0;
+  has_any_device_ = (some & RankFacts::kDevice) != 0;
+  facts_.ranks = place_.ranks;
+  facts_.mpi_device_aware = (all & RankFacts::kAware) != 0;
+  facts_.mpi_has_large_counts = (all & RankFacts::kLarge) != 0;
+  const bool is_asserted_alike = (some & RankFacts::kAsserted) == (all & RankFacts::kAsserted);
+  if (!is_asserted_alike) {
+    asserted_.reset();  // The standard wants it equal on all ranks; it is not, so it fixes nothing.
+  }
+  if (!has_any_device_) {
+    asserted_ = Memory::kHost;
+  } else {
+    modes_ = std::make_unique<MemoryModes>();
+  }
+  asserted_host_ = asserted_ == Memory::kHost;
+  if ((some & RankFacts::kDisabled) != 0) {
+    if (mpi_ == nullptr) {
+      return Status(ErrorCode::kInvalidConfig,
+                    "TUTTI_ENABLE=0 on some rank, and there is no MPI to go to");
+    }
+    inert_ = true;
+    return {};
+  }
+  // A program that calls us by name gets an error where an MPI's hint is only ignored.
+  if (mpi_ == nullptr && (some & RankFacts::kUnread) != 0) {
+    return !unread.ok() ? unread
+                        : Status(ErrorCode::kInvalidConfig,
+                                 "options: rank " + std::to_string(first_unread) +
+                                     " has some that cannot be read (it tells why)");
+  }
+  if (mpi_ == nullptr && !is_asserted_alike) {
+    return Status(ErrorCode::kInvalidConfig, "options: ranks differ in their memory");
+  }
+  if (first_other != place_.ranks) {
+    disagreement_ = "rank " + std::to_string(first_other) +
+                    " has other tuning rules or TUTTI_* settings than rank 0, or another build of "
+                    "the MPI library (give every rank the same environment, tuning file and MPI)";
+  } else if (!process_.config_error().empty()) {
+    disagreement_ = process_.config_error();
+  } else if (strict_ && (some & RankFacts::kUnread) != 0) {
+    disagreement_ =
+        "rank " + std::to_string(first_unread) + " has a hint that cannot be read (it tells why)";
+  }
+  if (mpi_ == nullptr) {
+    return disagreement_.empty() ? Status() : Status(ErrorCode::kInvalidConfig, disagreement_);
+  }
+  if (!disagreement_.empty()) {
+    disagreement_ += "; native plans for all";
+  }
+  // An erroneous configuration must be heard even where there is nothing to speed up.
+  // An inert communicator's calls are not seen: with a summary none is, on any rank.
+  has_summary_ = (some & RankFacts::kSummary) != 0;
+  inert_ =
+      asserted_host_ && (some & RankFacts::kActive) == 0 && !has_summary_ && disagreement_.empty();
+  return {};
+}
+
+void Communicator::agree_placement(const std::vector<ExchangedFacts>& ranks) {
+  // Before the application or we make an NCCL communicator: both must see the same hosts.
+  announce_virtual_node(process_.config().virtual_nodes, place_.world_rank, place_.world_ranks);
+  std::vector<std::uint64_t> nodes;
+  std::vector<std::uint64_t> machines;
+  std::vector<topology::RankPlace> places;
+  nodes.reserve(ranks.size());
+  machines.reserve(ranks.size());
+  places.reserve(ranks.size());
+  bool is_active = false;
+  for (const auto& [facts, host] : ranks) {
+    nodes.push_back(facts.node);
+    machines.push_back(facts.machine);
+    places.push_back({.rails = facts.rails, .socket = facts.socket});
+    is_active |= (facts.traits & RankFacts::kActive) != 0;
+  }
+  placement_ = topology::make_layout(nodes);
+  machines_ = nodes == machines ? placement_ : topology::make_layout(machines);
+  topology::set_places(places, &placement_);
+  std::vector<runners::DirectHostRunner::Introduction> introductions;
+  if (is_active && may_share_machine()) {
+    introductions.reserve(ranks.size());
+    for (const ExchangedFacts& one : ranks) {
+      introductions.push_back(one.host.introduction);
+    }
+    for (const std::vector<int>& on_machine : machines_.ranks_of) {
+      std::vector<NodeShare> shares;
+      shares.reserve(on_machine.size());
+      for (const int rank : on_machine) {
+        shares.push_back(ranks[static_cast<std::size_t>(rank)].host.share);
+      }
+      facts_.oversubscribed |= is_oversubscribed(shares);
+    }
+  }
+  set_introductions(std::move(introductions));  // Its own stays there until all are.
+  if (!host_introductions().empty()) {
+    watch_processes();
+  }
+  if (machines_.nodes() != 1) {
+    give_back_host_memory();
+  } else if (mpi_ != nullptr) {
+    mpi_->set_look([this] { return look_at_peers(/*in_call=*/false); });
+  }
+  facts_.nodes = placement_.nodes();
+  facts_.ranks_per_node_max = placement_.ranks_per_node_max();
+  facts_.ccl_refusal = "no device buffers seen yet";
+}
+
+/// Of this machine: calls that go to the MPI end when one of them has died.
+void Communicator::watch_processes() {
+  if (mpi_ == nullptr) {
+    return;
+  }
+  std::vector<runners::HostProcess> processes(host_introductions().size());
+  bool has_any = false;
+  const runners::HostProcess& own = runners::HostProcess::self();
+  for (std::size_t rank = 0; rank < processes.size(); ++rank) {
+    const runners::HostProcess& process = host_introductions()[rank].process;
+    if (machines_.node_of[rank] == machines_.node_of[static_cast<std::size_t>(place_.rank)] &&
+        process.is_another_known(own)) {
+      processes[rank] = process;
+      has_any = true;
+    }
+  }
+  watched_calls_ = has_any ? process_.watch_calls(std::move(processes)) : nullptr;
+  if (watched_calls_ != nullptr && machines_.nodes() == 1 && host_memory_ != nullptr) {
+    process_.watch_for(watched_calls_, [memory = host_memory_, rank = place_.rank,
+                                        introductions = host_introductions_] {
+      return runners::DirectHostRunner::find_call_another_way(*memory, rank, *introductions);
+    });
+  }
+}
+
+}  // namespace tutti::engine
