@@ -209,6 +209,13 @@ class Engine : private wire::Arrivals {
   bool publish();
 
  private:
+  static constexpr std::size_t kPacketsPerTurn = 8;
+  /// How long an ended connection still answers.
+  static constexpr transport::TimeNs kForgetNs = 2'000'000'000;
+  /// How long a peer that was declared dead may take to answer a close: it may be back.
+  static constexpr transport::TimeNs kDeadPeerLingerNs = 250'000'000;
+  static constexpr char kCloseByte = 'B';
+
   enum class Sleep : std::uint8_t { kAwake, kNap, kDeep };
 
   /// A round of work, unless another thread is in one, which then takes what was posted.
