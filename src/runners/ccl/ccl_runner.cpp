@@ -11,8 +11,6 @@
 #include "base/log.hpp"
 #include "base/pause.hpp"
 #include "runners/ccl/chunk.hpp"
-#include "runners/ccl/group.hpp"
-#include "runners/ccl/types.hpp"
 #include "runners/scheduled_call.hpp"
 #include "runners/staged_call.hpp"
 
@@ -21,8 +19,6 @@ namespace tutti::runners {
 using select::Collective;
 
 namespace {
-
-using Element = CclRunner::Element;
 
 /// How long a call on a stream may be in the library before it is ended there.
 constexpr auto kCallGrace = std::chrono::seconds(1);
@@ -33,23 +29,6 @@ constexpr auto kHeldGrace = std::chrono::milliseconds(300);
 /// ranks of the node to end theirs, in their order, and for graphs with their calls.
 constexpr auto kEndGrace = std::chrono::seconds(2);
 constexpr auto kEndGraceMin = std::chrono::milliseconds(250);
-
-Result<Element> element_of(const Call& call) {
-  if (!select::is_reduction(call.collective)) {
-    return Element{ccl::NcclType::kUint8, call.element_bytes};
-  }
-  const auto translated = translate(call.type);
-  if (!translated) {
-    return Status(ErrorCode::kUnsupported,
-                  std::string("type ") + select::to_string(call.type) + " is not the CCL's");
-  }
-  return Element{translated->type, translated->count_factor};
-}
-
-bool all_equal(std::span<const std::uint64_t> values) {
-  return std::all_of(values.begin(), values.end(),
-                     [&](std::uint64_t value) { return value == values.front(); });
-}
 
 /// Outlives the runner on a thread of its own.
 void end_with(ccl::Library& library, device::Api& api, int device,
@@ -419,226 +398,6 @@ Status CclRunner::copy_on_stream(void* destination, const void* source, Bytes by
     return {};
   }
   return api_.copy_async(destination, source, bytes, stream);
-}
-
-Status CclRunner::enqueue(const Call& call, const ScopeRank& me, Lane& lane) {
-  TUTTI_ASSIGN_OR_RETURN(const Element element, element_of(call));
-  const std::uint64_t count = call.count * element.factor;
-  ccl::NcclOp op = ccl::NcclOp::kSum;
-  if (select::is_reduction(call.collective)) {
-    const auto translated = translate_op(call.op);
-    if (!translated) {
-      return Status(ErrorCode::kUnsupported,
-                    std::string("operation ") + select::to_string(call.op) + " is not the CCL's");
-    }
-    op = *translated;
-  }
-  switch (call.collective) {
-    case Collective::kAllreduce:
-      return library_.all_reduce(call.send, call.recv, count, element.type, op, lane.communicator,
-                                 native(lane));
-    case Collective::kReduce:
-      return library_.reduce(call.send, call.recv, count, element.type, op, call.root,
-                             lane.communicator, native(lane));
-    case Collective::kBcast:
-      return library_.broadcast(call.recv, call.recv, count, element.type, call.root,
-                                lane.communicator, native(lane));
-    case Collective::kAllgather:
-      return library_.all_gather(call.send, call.recv, count, element.type, lane.communicator,
-                                 native(lane));
-    case Collective::kReduceScatterBlock: {
-      if (!call.send_offsets.empty()) {
-        return enqueue_packed_reduce_scatter(call, element, op, lane);
-      }
-      void* result = call.recv;
-      const bool aliased = aliasing_of(call) == Aliasing::kSame;
-      if (aliased) {
-        // MPI puts the result into block 0 of the input, NCCL wants it in the rank's own block:
-        // neither may be written while others still read, so the result takes its own buffer.
-        TUTTI_RETURN_IF_ERROR(lease(lane, call.count * call.element_bytes));
-        result = lane.scratch.data();
-      }
-      TUTTI_RETURN_IF_ERROR(library_.reduce_scatter(call.send, result, count, element.type, op,
-                                                    lane.communicator, native(lane)));
-      return aliased
-                 ? copy_on_stream(call.recv, result, call.count * call.element_bytes, lane.stream)
-                 : Status();
-    }
-    case Collective::kReduceScatter: {
-      if (all_equal(call.recv_counts)) {
-        Call regular = call;
-        regular.collective = Collective::kReduceScatterBlock;
-        regular.count = call.recv_counts.front();
-        return enqueue(regular, me, lane);
-      }
-      const std::uint64_t mine = call.recv_counts[static_cast<std::size_t>(me.rank)];
-      void* result = call.recv;
-      const bool aliased = aliasing_of(call) == Aliasing::kSame;
-      if (aliased && mine > 0) {
-        TUTTI_RETURN_IF_ERROR(lease(lane, mine * call.element_bytes));
-        result = lane.scratch.data();
-      }
-      {
-        TUTTI_ASSIGN_OR_RETURN(auto group, Group::open(library_));
-        std::uint64_t offset = 0;
-        for (int peer = 0; peer < me.ranks; ++peer) {
-          const std::uint64_t block = call.recv_counts[static_cast<std::size_t>(peer)];
-          if (block > 0) {
-            TUTTI_RETURN_IF_ERROR(library_.reduce(
-                at(call.send, offset, call.element_bytes), peer == me.rank ? result : nullptr,
-                block * element.factor, element.type, op, peer, lane.communicator, native(lane)));
-          }
-          offset += block;
-        }
-        TUTTI_RETURN_IF_ERROR(group.close());
-      }
-      return aliased ? copy_on_stream(call.recv, result, mine * call.element_bytes, lane.stream)
-                     : Status();
-    }
-    case Collective::kAllgatherv: {
-      // Counts are equal on all ranks, displacements are each rank's own: only counts may choose.
-      if (all_equal(call.recv_counts)) {
-        return enqueue_equal_allgatherv(call, element, lane);
-      }
-      TUTTI_ASSIGN_OR_RETURN(auto group, Group::open(library_));
-      for (int peer = 0; peer < me.ranks; ++peer) {
-        const auto i = static_cast<std::size_t>(peer);
-        if (call.recv_counts[i] == 0) {
-          continue;
-        }
-        void* block = at(call.recv, call.recv_offsets[i], call.element_bytes);
-        TUTTI_RETURN_IF_ERROR(library_.broadcast(peer == me.rank ? call.send : block, block,
-                                                 call.recv_counts[i] * element.factor, element.type,
-                                                 peer, lane.communicator, native(lane)));
-      }
-      return group.close();
-    }
-    default:
-      return enqueue_peers(call, me, lane);
-  }
-}
-
-Status CclRunner::enqueue_packed_reduce_scatter(const Call& call, const Element& element,
-                                                ccl::NcclOp op, Lane& lane) {
-  const Bytes block_bytes = call.count * call.element_bytes;
-  TUTTI_RETURN_IF_ERROR(lease(lane, call.send_offsets.size() * block_bytes));
-  for (std::size_t i = 0; i < call.send_offsets.size(); ++i) {
-    TUTTI_RETURN_IF_ERROR(copy_on_stream(
-        at(lane.scratch.data(), i * call.count, call.element_bytes),
-        at(call.send, call.send_offsets[i], call.element_bytes), block_bytes, lane.stream));
-  }
-  // In place the result lies on this chunk of block 0, which only this stream reads.
-  return library_.reduce_scatter(lane.scratch.data(), call.recv, call.count * element.factor,
-                                 element.type, op, lane.communicator, native(lane));
-}
-
-Status CclRunner::enqueue_equal_allgatherv(const Call& call, const Element& element, Lane& lane) {
-  const std::uint64_t count = call.recv_counts.front();
-  if (is_dense(call.recv_counts, call.recv_offsets)) {
-    return library_.all_gather(call.send, call.recv, count * element.factor, element.type,
-                               lane.communicator, native(lane));
-  }
-  const Bytes block_bytes = count * call.element_bytes;
-  TUTTI_RETURN_IF_ERROR(lease(lane, call.recv_counts.size() * block_bytes));
-  TUTTI_RETURN_IF_ERROR(library_.all_gather(call.send, lane.scratch.data(), count * element.factor,
-                                            element.type, lane.communicator, native(lane)));
-  for (std::size_t i = 0; i < call.recv_counts.size(); ++i) {
-    TUTTI_RETURN_IF_ERROR(copy_on_stream(at(call.recv, call.recv_offsets[i], call.element_bytes),
-                                         at(lane.scratch.data(), i * count, call.element_bytes),
-                                         block_bytes, lane.stream));
-  }
-  return {};
-}
-
-Status CclRunner::enqueue_peers(const Call& call, const ScopeRank& me, Lane& lane) {
-  // Everything here is data movement: elements are bytes times element_bytes.
-  const auto ranks = static_cast<std::uint64_t>(me.ranks);
-  const bool is_root = me.rank == call.root;
-  std::vector<Run> sends(ranks);
-  std::vector<Run> recvs(ranks);
-  auto regular = [&](std::vector<Run>& runs) {
-    for (std::uint64_t peer = 0; peer < ranks; ++peer) {
-      runs[peer] = {peer * call.count, call.count};
-    }
-  };
-  const auto root = static_cast<std::size_t>(call.root);
-  switch (call.collective) {
-    case Collective::kGather:
-      sends[root] = {0, call.count};
-      if (is_root) {
-        regular(recvs);
-      }
-      break;
-    case Collective::kScatter:
-      recvs[root] = {0, call.count};
-      if (is_root) {
-        regular(sends);
-      }
-      break;
-    case Collective::kAlltoall:
-      regular(sends);
-      regular(recvs);
-      break;
-    case Collective::kGatherv:
-      sends[root] = {0, call.count};
-      if (is_root) {
-        recvs = recv_runs(call, me.rank, me.ranks);
-      }
-      break;
-    case Collective::kScatterv:
-      recvs[root] = {0, call.count};
-      if (is_root) {
-        sends = send_runs(call, me.rank, me.ranks);
-      }
-      break;
-    case Collective::kAlltoallv:
-    case Collective::kAlltoallw:
-      sends = send_runs(call, me.rank, me.ranks);
-      recvs = recv_runs(call, me.rank, me.ranks);
-      break;
-    default:
-      return Status(ErrorCode::kUnsupported,
-                    std::string(select::to_string(call.collective)) + " is not the CCL's");
-  }
-  const void* source = call.send;
-  if (aliasing_of(call) == Aliasing::kSame) {
-    // alltoall with MPI_IN_PLACE: what is sent must not be overwritten by what arrives.
-    std::uint64_t dense = 0;
-    for (const Run& run : sends) {
-      dense += run.count;
-    }
-    TUTTI_RETURN_IF_ERROR(lease(lane, dense * call.element_bytes));
-    dense = 0;
-    for (Run& run : sends) {
-      TUTTI_RETURN_IF_ERROR(copy_on_stream(at(lane.scratch.data(), dense, call.element_bytes),
-                                           at(call.send, run.offset, call.element_bytes),
-                                           run.count * call.element_bytes, lane.stream));
-      run.offset = dense;
-      dense += run.count;
-    }
-    source = lane.scratch.data();
-  }
-  TUTTI_ASSIGN_OR_RETURN(auto group, Group::open(library_));
-  for (int peer = 0; peer < me.ranks; ++peer) {
-    const auto i = static_cast<std::size_t>(peer);
-    // The own part goes to oneself within the group, which beats a copy of its own; a root's part
-    // that is where it belongs (in place) does not move.
-    if (peer == me.rank && at(source, sends[i].offset, call.element_bytes) ==
-                               at(call.recv, recvs[i].offset, call.element_bytes)) {
-      continue;
-    }
-    if (sends[i].count > 0) {
-      TUTTI_RETURN_IF_ERROR(library_.send(
-          at(source, sends[i].offset, call.element_bytes), sends[i].count * call.element_bytes,
-          ccl::NcclType::kUint8, peer, lane.communicator, native(lane)));
-    }
-    if (recvs[i].count > 0) {
-      TUTTI_RETURN_IF_ERROR(library_.recv(
-          at(call.recv, recvs[i].offset, call.element_bytes), recvs[i].count * call.element_bytes,
-          ccl::NcclType::kUint8, peer, lane.communicator, native(lane)));
-    }
-  }
-  return group.close();
 }
 
 Status CclRunner::async_error(std::span<const Lane> lanes) {
