@@ -20,10 +20,8 @@
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 
-using runners::Call;
 using runners::Scope;
 using runners::ScopeRank;
-using select::Collective;
 
 Status check(int code, const char* what) {
   if (code == MPI_SUCCESS) {

@@ -16,8 +16,6 @@
 
 namespace tutti::runners {
 
-using select::Collective;
-
 namespace {
 
 /// How long a call on a stream may be in the library before it is ended there.
