@@ -20,20 +20,20 @@ constexpr const char* kOpenUdp =
     "from and to all ports of net.ipv4.ip_local_port_range";
 
 /// As it crosses the network.
-struct Layout {
+struct SharedReach {
   std::uint32_t magic = kReportMagic;
   std::uint32_t is_done = 0;
   std::uint32_t heard = 0;
   std::uint32_t tried = 0;
   char failure[kFailureBytes] = {};
 };
-static_assert(sizeof(Layout) == kReportBytes && std::is_trivially_copyable_v<Layout>);
-static_assert(std::endian::native == std::endian::little, "Layout is copied");
+static_assert(sizeof(SharedReach) == kReportBytes && std::is_trivially_copyable_v<SharedReach>);
+static_assert(std::endian::native == std::endian::little, "SharedReach is copied");
 
 }  // namespace
 
 ReportBytes encode(const ReachReport& report) {
-  Layout it;
+  SharedReach it;
   it.is_done = report.is_done ? 1 : 0;
   it.heard = report.heard;
   it.tried = report.tried;
@@ -44,7 +44,7 @@ ReportBytes encode(const ReachReport& report) {
 }
 
 Result<ReachReport> decode_report(std::span<const std::byte> bytes) {
-  Layout it;
+  SharedReach it;
   if (bytes.size() == sizeof it) {
     std::memcpy(&it, bytes.data(), sizeof it);
   }
