@@ -111,7 +111,7 @@ ParentCommunicator::~ParentCommunicator() {
   none.is_last = is_last_ ? 1 : 0;
   try {
     runners::DirectHostRunner& runner = *communicator_.direct_host_runner_;
-    // Whom a failure concerns finds it, too.
+    // A rank that waits for these facts sees a failure itself.
     static_cast<void>(is_last_ ? runner.post_last_facts(&none, sizeof(none))
                                : runner.allgather_facts(&none, /*all=*/nullptr, sizeof(none)));
   } catch (const std::bad_alloc&) {

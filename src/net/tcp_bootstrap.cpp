@@ -388,10 +388,10 @@ class RootRank : public Member {
     return texts;
   }
 
-  Status news(double patience_s) override {
+  Status news(double wait_s) override {
     look();
     const Deadline deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                                 std::chrono::duration<double>(patience_s));
+                                                 std::chrono::duration<double>(wait_s));
     while (!is_over() && Clock::now() < deadline) {
       std::vector<pollfd> polled;
       for (const Seat& seat : seats_) {
@@ -609,9 +609,9 @@ class OtherRank : public Member {
     return texts;
   }
 
-  Status news(double patience_s) override {
+  Status news(double wait_s) override {
     const Deadline deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                                 std::chrono::duration<double>(patience_s));
+                                                 std::chrono::duration<double>(wait_s));
     look();
     while (!is_over() && !has_left_ && Clock::now() < deadline) {
       pollfd readable = {stream_.get(), POLLIN, 0};

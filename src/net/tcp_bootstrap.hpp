@@ -47,8 +47,8 @@ class TcpBootstrap {
   virtual Result<std::vector<std::string>> all_gather(const std::string& mine,
                                                       double timeout_s) = 0;
 
-  /// An error once a rank is known to be gone. Waits up to `patience_s` for one.
-  virtual Status news(double patience_s) = 0;
+  /// An error once a rank is known to be gone. Waits up to `wait_s` for one.
+  virtual Status news(double wait_s) = 0;
   /// Tells the others that this rank cannot go on, and why. No effect after a first failure.
   virtual void give_up(const std::string& why) = 0;
 };

@@ -22,7 +22,7 @@ namespace {
 constexpr std::uint32_t kWindow = 128;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(10);
 /// A peer that leaves us may do so because of another: who was first is known soon after.
-constexpr double kNewsPatienceS = 0.5;
+constexpr double kNewsWaitS = 0.5;
 
 bool is_later(std::uint32_t tag, std::uint32_t other) { return tag > other; }
 
@@ -340,7 +340,7 @@ Status NetCarrier::reduce_local(const void* in, void* inout, std::uint64_t count
 /// The first reason is the one that counts, on all ranks: who left because of another says so.
 Status NetCarrier::failed(int peer, const Status& why) {
   if (why.code() == ErrorCode::kTimeout) {
-    TUTTI_RETURN_IF_ERROR(bootstrap_.news(kNewsPatienceS));
+    TUTTI_RETURN_IF_ERROR(bootstrap_.news(kNewsWaitS));
   }
   const std::string text = "rank " + std::to_string(peer) + ": " + why.message();
   bootstrap_.give_up("rank " + std::to_string(rank_) + " has given up: " + text);
