@@ -102,6 +102,7 @@ lint-tree: lint-set-up
 # all other checks together.
 lint-cpp: lint-set-up
 	@$(call configure,lint)
+	@ninja -C build/lint --quiet build.ninja  # New and moved sources, as a build would see them.
 	run-clang-tidy.py -quiet -hide-progress -j $(JOBS) -p build/lint \
 	  -extra-arg=-Wno-unknown-warning-option -extra-arg=-Wno-deprecated-declarations $(if $(CI),-checks='-clang-analyzer-*') \
 	  '^$(CURDIR)/(src|bench)/' 2>/dev/null >build/lint/clang-tidy.log \

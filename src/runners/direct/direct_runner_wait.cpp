@@ -15,8 +15,6 @@
 
 namespace tutti::runners {
 
-using select::Collective;
-
 namespace {
 
 using Clock = std::chrono::steady_clock;

@@ -14,8 +14,6 @@
 
 namespace tutti::runners {
 
-using select::Collective;
-
 namespace {
 
 /// HostArea::state(): whether the rank has mapped all others' memory.
