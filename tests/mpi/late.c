@@ -4,7 +4,8 @@
  * A rank that comes late to each of some collectives on host memory. MPI waits for it, so must we,
  * whatever TUTTI_TIMEOUT is.
  *
- * Usage: late [--seconds S] [--kill yes] [--ahead yes] [--leave yes]
+ * Usage: late [--seconds S] [--first S] [--kill yes] [--ahead yes] [--leave yes]
+ *   --first  how late it is to the first call, if not as to all.
  *   --kill  the late rank kills itself instead of coming to the second call.
  *   --ahead  then rank 0 gives to all in calls to which the last rank comes late and the others do
  *            not.
@@ -19,6 +20,11 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+static struct timespec span(double seconds) {
+  const struct timespec t = {(time_t)seconds, (long)((seconds - (time_t)seconds) * 1e9)};
+  return t;
+}
 
 static int are_wrong_bcasts(int bytes, int rank) {
   enum { kCalls = 60, kMost = 4096 };
@@ -74,11 +80,13 @@ static void die(long survivor) {
 
 int main(int argc, char** argv) {
   double seconds = 3;
+  double first = -1;
   int dies = 0;
   int ahead = 0;
   int leave = 0;
   for (int i = 1; i + 1 < argc; i += 2) {
     if (strcmp(argv[i], "--seconds") == 0) seconds = atof(argv[i + 1]);
+    if (strcmp(argv[i], "--first") == 0) first = atof(argv[i + 1]);
     if (strcmp(argv[i], "--kill") == 0) dies = 1;
     if (strcmp(argv[i], "--ahead") == 0) ahead = 1;
     if (strcmp(argv[i], "--leave") == 0) leave = 1;
@@ -88,14 +96,15 @@ int main(int argc, char** argv) {
   int ranks = 1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  const struct timespec pause = {(time_t)seconds, (long)((seconds - (time_t)seconds) * 1e9)};
+  const struct timespec pause = span(seconds);
+  const struct timespec first_pause = span(first < 0 ? seconds : first);
   const int late = ranks - 1;
   long survivor = getpid();
   if (dies) MPI_Bcast(&survivor, 1, MPI_LONG, 0, MPI_COMM_WORLD);
   int calls = 0;
   int wrong = 0;
   for (int i = 0; i < 2; ++i) {
-    if (rank == late) nanosleep(&pause, NULL);
+    if (rank == late) nanosleep(i == 0 ? &first_pause : &pause, NULL);
     if (rank == late && dies && i == 1) die(survivor);
     if (dies) signal(SIGUSR1, SIG_IGN); /* By which Hydra tells of a death. */
     int value = rank + i;

@@ -587,7 +587,7 @@ def test_pipelines__a_rank_without_its_communicators_is_a_fall_back_for_all(
     once_per_library(mpi)
     result = collectives(
         mpi, 2, tmp_path, "cuda", "--only", "matrix",
-        extra={"TUTTI_ALLREDUCE": "ccl-comms(3)", "TUTTI_LOG_LEVEL": "warn", "TUTTI_TIMEOUT": "5"}
+        extra={"TUTTI_ALLREDUCE": "ccl-comms(3)", "TUTTI_LOG_LEVEL": "warn", "TUTTI_TIMEOUT": "2"}
         | {"FAKE_CCL_FAIL": "ncclCommInitRankConfig:2@1", "TUTTI_STRICT": str(int(strict))},
     )  # fmt: skip
     said = result.lines(r"ccl-comms\(3\) refused: rank 1 could not initialise it")
@@ -760,7 +760,7 @@ def test_errors__stalled_ccl_ends_by_the_timeout(
     once_per_library(mpi)
     started = time.monotonic()
     result = run_errors(
-        mpi, tmp_path, "--calls", "4", FAKE_CCL_STALL="ncclAllReduce:1", TUTTI_TIMEOUT="3"
+        mpi, tmp_path, "--calls", "4", FAKE_CCL_STALL="ncclAllReduce:1", TUTTI_TIMEOUT="2"
     )
     assert result.status == 0, str(result)
     calls, errors, wrong, _ = error_counts(result)

@@ -301,7 +301,7 @@ def test_late_rank__does_not_write_where_it_was_given_up(
     once_per_library(mpi)
     if os.geteuid() != 0:
         pytest.skip("not root: the ranks cannot have hosts' names of their own")
-    extra = {"TUTTI_BCAST": "schedule:knomial", "TUTTI_TIMEOUT": "4"}
+    extra = {"TUTTI_BCAST": "schedule:knomial", "TUTTI_TIMEOUT": "2"}
     semantics(mpi, 2, tmp_path, "late", extra=extra, on_hosts=True).assert_passed("semantics")
 
 
@@ -481,7 +481,7 @@ def test_derived__ways_that_differ_end(
 ) -> None:
     """One rank has left the call through shared memory, and the other waits in the library's."""
     assert preload_library
-    plans = {"TUTTI_BCAST": "60K:mpi,direct-gamma", "TUTTI_TIMEOUT": "2"}
+    plans = {"TUTTI_BCAST": "60K:mpi,direct-gamma", "TUTTI_TIMEOUT": "1"}
     start = time.monotonic()
     result = derived(mpi, 2, case, plans, tmp_path)
     assert result.status not in (0, None), str(result)
@@ -514,12 +514,12 @@ def test_late__a_rank_that_lives_is_waited_for(
     mpi: Mpi, preload_library: Path, tmp_path: Path, plans: str
 ) -> None:
     once_per_library(mpi)
-    # An agreement's limit is two time-outs and 2 s.
-    seconds = "3" if plans == "agreement" else "0.8"
+    # An agreement, which the first call is, has a limit of two time-outs and 2 s.
+    first = "3" if plans == "agreement" else "0.8"
     result = job(
         mpi,
         2,
-        [mpi.program("late"), "--seconds", seconds],
+        [mpi.program("late"), "--seconds", "0.8", "--first", first],
         tmp_path,
         environment=LATE_PLANS[plans] | {"TUTTI_TIMEOUT": "0.3"},
         timeout_s=60,
