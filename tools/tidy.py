@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # What each room may link, and so include (with what those rooms may include in turn). Equal to the
-# tutti:: names in src/<room>/CMakeLists.txt, and checked against them.
+# tutti:: names in src/<room>/CMakeLists.txt, and checked against them; net/observe is
+# tutti::net_observe.
 ROOMS: dict[str, set[str]] = {
     "base": set(),
     "device": {"base"},
@@ -33,7 +34,17 @@ ROOMS: dict[str, set[str]] = {
     "simulate": {"base"},
     "transport": {"base"},
     "policy": {"base", "transport"},
-    "net": {"base", "policy", "topology", "transport", "wire"},
+    "net/observe": {"base", "transport", "wire"},
+    "net/bootstrap": {"base", "net/observe", "transport", "wire"},
+    "net": {
+        "base",
+        "net/bootstrap",
+        "net/observe",
+        "policy",
+        "topology",
+        "transport",
+        "wire",
+    },
     "wire": {"base", "simulate", "transport"},
     "runners": {
         "base",
@@ -68,6 +79,8 @@ IMPURE = {
     "discover",
     "policy",
     "net",
+    "net/bootstrap",
+    "net/observe",
     "runners",
     "wire",
     "device",
@@ -209,7 +222,10 @@ def without_comments(code: str, *, keep_strings: bool = False) -> str:
 def room_of(path: str) -> str:
     """`device` for src/device/cuda.cpp; empty outside the rooms."""
     parts = path.split("/")
-    return parts[1] if len(parts) > 2 and parts[0] == "src" else ""
+    if len(parts) < 3 or parts[0] != "src":
+        return ""
+    inner = "/".join(parts[1:3])
+    return inner if inner in ROOMS else parts[1]
 
 
 def reachable(room: str) -> set[str]:
@@ -244,7 +260,8 @@ def check_rooms(tree: Tree) -> Iterator[Finding]:
             yield Finding(lists, 1, "missing; each room has a target of its own")
             continue
         code = re.sub(r"#.*", "", tree.text(lists))
-        linked = set(re.findall(r"tutti::(\w+)", code)) - {room}
+        names = {name.replace("/", "_"): name for name in ROOMS}
+        linked = {names.get(name, name) for name in re.findall(r"tutti::(\w+)", code)} - {room}
         for name in sorted(linked ^ ROOMS[room]):
             where = "links" if name in linked else "does not link"
             yield Finding(lists, 1, f"{where} tutti::{name}, unlike ROOMS in tools/tidy.py; "
@@ -259,7 +276,7 @@ def check_includes(tree: Tree) -> Iterator[Finding]:
     for path in tree.having(CPP, "src/"):
         room = room_of(path)
         for line, quote, target in includes(tree, path):
-            other = target.partition("/")[0]
+            other = room_of(f"src/{target}")
             if quote == '"':
                 if f"src/{target}" not in tree.paths and f"include/{target}" not in tree.paths:
                     yield Finding(path, line, f'"{target}" is not a file below src/; '

@@ -531,7 +531,7 @@ Result<std::size_t> measure_all(const Options& options) {
   const tutti::Config config = tutti::config_from_environment().config;
   tutti::configure_log(config.log_level, config.log_file);
   tutti::set_log_rank(g_rank);
-  auto network = tutti::net::Network::open([](tutti::net::LogKind kind, const std::string& text) {
+  auto network = tutti::net::open_network([](tutti::net::LogKind kind, const std::string& text) {
     const auto level =
         kind == tutti::net::LogKind::kWarning ? tutti::LogLevel::kWarn : tutti::LogLevel::kInfo;
     if (kind != tutti::net::LogKind::kTrace && tutti::log_enabled(level)) {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Reads what the network engines of this host's processes write to shared memory.
 
-The layout is src/net/statistics.hpp's. What comes from a file is not believed: sizes are checked,
+The layout is src/net/observe/statistics.hpp's. What comes from a file is not believed: sizes are checked,
 and texts hold no control characters afterwards.
 """
 

@@ -72,8 +72,8 @@ struct Config {
   std::string net_affinity = "off";       ///< near | off | processors (net/thread.hpp)
   bool net_authenticate = true;           ///< Packets carry a tag.
   bool net_statistics = true;             ///< What the engines do, in shared memory.
-  std::string metrics;                    ///< File for Prometheus (net/metrics.hpp); empty: none.
-  std::string trace;         ///< File of what the engines do (net/trace.hpp); empty: none.
+  std::string metrics;       ///< File for Prometheus (net/observe/metrics.hpp); empty: none.
+  std::string trace;         ///< File of what the engines do (net/observe/trace.hpp); empty: none.
   std::string fault;         ///< Of the network, wire/fault/fault_plan.hpp; empty: none.
   bool sync_device = false;  ///< Debug: wait for the whole device before each collective.
   bool summary = false;      ///< A table of what carried this job's collectives, at its end.

@@ -192,9 +192,9 @@ Status Plugin::finalize(void* context) {
 Status Plugin::open_network() {
   if (network_ == nullptr) {
     TUTTI_ASSIGN_OR_RETURN(
-        network_, net::Network::open([](net::LogKind kind,
-                                        const std::string& text) { instance().log(kind, text); },
-                                     {devices_.begin(), devices_.end()}));
+        network_, net::open_network([](net::LogKind kind,
+                                       const std::string& text) { instance().log(kind, text); },
+                                    {devices_.begin(), devices_.end()}));
   }
   return {};
 }

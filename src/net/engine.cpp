@@ -13,9 +13,9 @@
 #include <cstring>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "base/descriptors.hpp"
 #include "base/thread.hpp"
-#include "net/clock.hpp"
 #include "net/fork_closed_fds.hpp"
 #include "net/thread.hpp"
 
@@ -57,7 +57,7 @@ Engine::Engine(std::unique_ptr<wire::Wire> wire, const EngineOptions& options)
       address_(wire_->address()),
       capabilities_(wire_->capabilities()),
       endpoint_({.connections = options.connections},
-                std::max(capabilities_.ps_per_byte / capabilities_.rails, 1U), options.trace),
+                std::max(capabilities_.ps_per_byte / capabilities_.rails, 1U), options.watch.trace),
       sub_of_(options.connections) {}
 
 void Engine::stop() {
@@ -117,7 +117,7 @@ Result<SubConnection*> Engine::attach(const transport::ConnectionOptions& option
   }
   transport::ConnectionOptions with_peer = options;
   with_peer.peer = wire_peer;
-  auto connection = endpoint_.connect(now_ns(), with_peer);
+  auto connection = endpoint_.connect(monotonic_ns(), with_peer);
   if (!connection.ok()) {
     if (control >= 0) {
       epoll_ctl(controls_, EPOLL_CTL_DEL, control, nullptr);
@@ -198,27 +198,27 @@ void Engine::detach(SubConnection* sub, bool aborts) {
       const bool has_peer_closed =
           sub->split == nullptr ? sub->has_peer_closed : sub->split->has_peer_closed.load();
       if (sub->receives && !has_peer_closed) {
-        sub->close_ns = now_ns() + kCloseLingerNs;
+        sub->close_ns = monotonic_ns() + kCloseLingerNs;
       } else {
-        (void)endpoint_.close(now_ns(), sub->connection);
+        (void)endpoint_.close(monotonic_ns(), sub->connection);
       }
       if (sub->is_peer_dead) {
-        sub->break_off_ns = now_ns() + kDeadPeerLingerNs;
+        sub->break_off_ns = monotonic_ns() + kDeadPeerLingerNs;
       }
     }
   }
   work();
   has_more_ = true;
   if (sub->has_ended && sub->forget_ns == kNever) {
-    sub->forget_ns = now_ns() + kForgetNs;
+    sub->forget_ns = monotonic_ns() + kForgetNs;
     --subs_in_use_;
   }
   wake(Sleep::kDeep);
 }
 
 void Engine::post(Request* request) {
-  if (options_.trace != nullptr) [[unlikely]] {
-    request->posted_ns = now_ns();
+  if (options_.watch.trace != nullptr) [[unlikely]] {
+    request->posted_ns = monotonic_ns();
   }
   ++open_requests_;
   {
@@ -236,7 +236,7 @@ void Engine::post(Request* request) {
 
 void Engine::help() {
   if (!spins_ || asleep_.load() != Sleep::kAwake ||
-      now_ns() > turned_ns_.load(std::memory_order_relaxed) + kLateNs) {
+      monotonic_ns() > turned_ns_.load(std::memory_order_relaxed) + kLateNs) {
     work_if_free();
   }
 }
@@ -244,7 +244,7 @@ void Engine::help() {
 void Engine::wait_for_round() { const CallerLock lock(mutex_, wanted_); }
 
 void Engine::work_if_free() {
-  helped_ns_.store(now_ns(), std::memory_order_relaxed);
+  helped_ns_.store(monotonic_ns(), std::memory_order_relaxed);
   do {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock()) {
@@ -261,12 +261,12 @@ void Engine::work_if_free() {
 
 void Engine::answer_all() {
   // A thread that the end of the process has stopped may hold the lock for ever.
-  const TimeNs hopeless_ns = now_ns() + kAnswerLockNs;
+  const TimeNs hopeless_ns = monotonic_ns() + kAnswerLockNs;
   TimeNs until_ns = kNever;
-  while (now_ns() < std::min(until_ns, hopeless_ns)) {
+  while (monotonic_ns() < std::min(until_ns, hopeless_ns)) {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (lock.owns_lock()) {
-      until_ns = std::min(until_ns, now_ns() + kLastAnswersNs);
+      until_ns = std::min(until_ns, monotonic_ns() + kLastAnswersNs);
       has_finished_ = false;
       work();
     } else {

@@ -31,10 +31,8 @@
 #include "net/eager_buffers.hpp"
 #include "net/fallbacks.hpp"
 #include "net/network.hpp"
+#include "net/observe/watch.hpp"
 #include "net/split_connection.hpp"
-#include "net/statistics.hpp"
-#include "net/trace.hpp"
-#include "net/wake_event.hpp"
 #include "transport/endpoint.hpp"
 #include "wire/wire.hpp"
 
@@ -134,10 +132,8 @@ struct EngineOptions {
   std::shared_ptr<DeadPeers> dead_peers = std::make_shared<DeadPeers>();
   std::uint64_t device_id = 0;  ///< Handshake::device.
   // For statistics and traces.
-  std::shared_ptr<Fallbacks> fallbacks;    ///< Of its device; null: none.
-  EngineStatistics* statistics = nullptr;  ///< Outlives the engine; null: nobody can.
-  WakeEvent* watch_event = nullptr;        ///< Signaled when statistics are new; same.
-  EngineTrace* trace = nullptr;            ///< Same.
+  std::shared_ptr<Fallbacks> fallbacks;  ///< Of its device; null: none.
+  EngineWatch watch;
   std::string device;
   std::string address;
   std::string controller;

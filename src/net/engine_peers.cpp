@@ -13,8 +13,8 @@
 #include <functional>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "base/descriptors.hpp"
-#include "net/clock.hpp"
 #include "net/fork_closed_fds.hpp"
 #include "transport/packet.hpp"
 
@@ -36,7 +36,7 @@ void Engine::end(SubConnection& sub, Outcome outcome) {
   }
   sub.has_ended = true;
   sub.is_over = true;
-  show(sub, now_ns());
+  show(sub, monotonic_ns());
   for (std::deque<Post>* waiting : {&sub.waiting_receives, &sub.waiting_sends}) {
     for (const Post& post : *waiting) {
       finish(sub, post.request, outcome == Outcome::kOk ? Outcome::kClosed : outcome, 0);
@@ -49,14 +49,14 @@ void Engine::end(SubConnection& sub, Outcome outcome) {
     options_.dead_peers->add(sub.peer_device);
   }
   if (sub.is_detached && sub.forget_ns == kNever) {
-    sub.forget_ns = now_ns() + kForgetNs;
+    sub.forget_ns = monotonic_ns() + kForgetNs;
     --subs_in_use_;
   }
 }
 
 void Engine::break_off(SubConnection& sub) {
   drop_blocked_data();
-  (void)endpoint_.abort(now_ns(), sub.connection);
+  (void)endpoint_.abort(monotonic_ns(), sub.connection);
   take_events();
 }
 

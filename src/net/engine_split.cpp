@@ -11,7 +11,7 @@
 #include <mutex>
 #include <utility>
 
-#include "net/clock.hpp"
+#include "base/clock.hpp"
 #include "net/engine.hpp"
 
 namespace tutti::net {
@@ -179,10 +179,10 @@ void Engine::look_after(const SplitConnection& split) {
   // One end has closed another sub-connection in order, and closes all of them; but the packet may
   // be lost and the peer gone. A close asks for an answer and times out.
   if (split.ended > 0 && !sub->has_ended) {
-    (void)endpoint_.close(now_ns(), sub->connection);
+    (void)endpoint_.close(monotonic_ns(), sub->connection);
   }
   if (split.has_peer_closed && sub->close_ns != transport::kNever) {
-    sub->close_ns = now_ns();
+    sub->close_ns = monotonic_ns();
     has_news_of_peers_ = true;
   }
   if (sub->index == 0 && split.have_all_ended()) {

@@ -19,7 +19,7 @@
 #include <numeric>
 #include <thread>
 
-#include "net/clock.hpp"
+#include "base/clock.hpp"
 #include "net/engine.hpp"
 
 namespace tutti::net {
@@ -37,46 +37,46 @@ constexpr auto kTimeOfATry = std::chrono::microseconds(100);
 
 void Engine::watch_sub(SubConnection& sub, const transport::ConnectionOptions& connection) {
   sub.local_id = connection.local_id;
-  sub.opened_ns = now_ns();
+  sub.opened_ns = monotonic_ns();
   sub.paths = connection.wire.paths;
-  if (options_.statistics != nullptr) {
-    sub.slot = options_.statistics->take();
-    sub.number = options_.statistics->next_number();
+  if (options_.watch.statistics != nullptr) {
+    sub.slot = options_.watch.statistics->take();
+    sub.number = options_.watch.statistics->next_number();
     has_changed_ = true;
   }
-  if (options_.trace != nullptr) {
-    options_.trace->open(sub.opened_ns, sub.local_id,
-                         (sub.receives ? "from " : "to ") + sub.who + " (" + options_.device +
-                             " engine " + std::to_string(options_.number) + ")");
+  if (options_.watch.trace != nullptr) {
+    options_.watch.trace->open(sub.opened_ns, sub.local_id,
+                               (sub.receives ? "from " : "to ") + sub.who + " (" + options_.device +
+                                   " engine " + std::to_string(options_.number) + ")");
   }
 }
 
 void Engine::unwatch_sub(SubConnection& sub) {
-  if (options_.statistics != nullptr) {
-    options_.statistics->give_back(sub.slot);
+  if (options_.watch.statistics != nullptr) {
+    options_.watch.statistics->give_back(sub.slot);
     // Another sub-connection takes its place in the list, maybe behind the round's back.
     has_changed_ = true;
   }
-  if (options_.trace != nullptr) {
-    options_.trace->forget(now_ns(), sub.local_id);
+  if (options_.watch.trace != nullptr) {
+    options_.watch.trace->forget(monotonic_ns(), sub.local_id);
   }
 }
 
 void Engine::trace_end(const SubConnection& sub, const Request& request, transport::Outcome outcome,
                        Bytes bytes) {
-  options_.trace->request(request.posted_ns, now_ns(), sub.local_id, request.is_send, bytes,
-                          outcome);
+  options_.watch.trace->request(request.posted_ns, monotonic_ns(), sub.local_id, request.is_send,
+                                bytes, outcome);
 }
 
 TimeNs Engine::watch_ns() const {
-  if (options_.statistics == nullptr || (!has_changed_ && round_next_ == SIZE_MAX)) {
+  if (options_.watch.statistics == nullptr || (!has_changed_ && round_next_ == SIZE_MAX)) {
     return kNever;
   }
-  return round_next_ != SIZE_MAX ? 0 : round_ns_ + options_.statistics->interval_ns();
+  return round_next_ != SIZE_MAX ? 0 : round_ns_ + options_.watch.statistics->interval_ns();
 }
 
 void Engine::watch(TimeNs now, bool did) {
-  if (options_.statistics == nullptr) {
+  if (options_.watch.statistics == nullptr) {
     return;
   }
   has_changed_ |= did;
@@ -109,13 +109,13 @@ bool Engine::publish() {
   if (!lock.owns_lock()) {
     return false;
   }
-  if (options_.statistics == nullptr) {
+  if (options_.watch.statistics == nullptr) {
     return true;
   }
   for (const std::unique_ptr<SubConnection>& sub : subs_) {
-    show(*sub, now_ns());
+    show(*sub, monotonic_ns());
   }
-  show_sum(now_ns());
+  show_sum(monotonic_ns());
   return true;
 }
 
@@ -125,7 +125,7 @@ void Engine::show(const SubConnection& sub, TimeNs now) {
     return;
   }
   const RecordState state = sub.has_ended.load() ? RecordState::kEnded : RecordState::kOpen;
-  const ConnectionRecord& last = options_.statistics->last(sub.slot);
+  const ConnectionRecord& last = options_.watch.statistics->last(sub.slot);
   if (last.state == state && last.open_requests == sub.open_requests &&
       std::memcmp(&last.counters, counters, sizeof *counters) == 0) {
     return;
@@ -152,7 +152,7 @@ void Engine::show(const SubConnection& sub, TimeNs now) {
   record.open_requests = sub.open_requests;
   record.is_in_recovery = status.is_in_recovery ? 1 : 0;
   record.outcome = sub.outcome;
-  path_records_.resize(std::min(sub.paths, options_.statistics->paths_max()));
+  path_records_.resize(std::min(sub.paths, options_.watch.statistics->paths_max()));
   for (std::size_t i = 0; i < path_records_.size(); ++i) {
     const transport::PathCounters path =
         endpoint_.path_counters(sub.connection, static_cast<transport::PathId>(i));
@@ -164,7 +164,7 @@ void Engine::show(const SubConnection& sub, TimeNs now) {
                         static_cast<std::uint32_t>(path.state),
                         0};
   }
-  options_.statistics->write(sub.slot, record, path_records_);
+  options_.watch.statistics->write(sub.slot, record, path_records_);
 }
 
 void Engine::show_sum(TimeNs now) {
@@ -187,9 +187,9 @@ void Engine::show_sum(TimeNs now) {
   record.counters = sum();
   record.of_strangers = endpoint_.counters();
   record.wire = wire_->counters();
-  options_.statistics->write(record);
-  if (options_.watch_event != nullptr) {
-    options_.watch_event->signal();
+  options_.watch.statistics->write(record);
+  if (options_.watch.event != nullptr) {
+    options_.watch.event->signal();
   }
 }
 

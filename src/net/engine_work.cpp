@@ -12,9 +12,9 @@
 #include <cstring>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "base/descriptors.hpp"
 #include "base/pause.hpp"
-#include "net/clock.hpp"
 #include "transport/packet.hpp"
 
 namespace tutti::net {
@@ -53,20 +53,20 @@ bool is_small(const transport::Transmission& it) {
 }  // namespace
 
 void Engine::run() {
-  TimeNs idle_since_ns = now_ns();
+  TimeNs idle_since_ns = monotonic_ns();
   TimeNs crowded_until_ns = 0;
   while (!stop_) {
     while (wanted_.load() > 0) {
       sched_yield();
     }
-    const TimeNs now = now_ns();
+    const TimeNs now = monotonic_ns();
     turned_ns_.store(now, std::memory_order_relaxed);
     bool did = false;
     // Start of an idle turn. If it is long, another thread is assumed to have had the processor.
     TimeNs begin_ns = now;
     if (!is_helped(now)) {
       const std::lock_guard lock(mutex_);
-      begin_ns = now_ns();  // Waiting for the lock does not count.
+      begin_ns = monotonic_ns();  // Waiting for the lock does not count.
       did = work();
     }
     if (did) {
@@ -79,7 +79,7 @@ void Engine::run() {
       for (int i = 0; i < kPauses && posted_.load(std::memory_order_relaxed) == 0; ++i) {
         pause_briefly();
       }
-      if (now_ns() - begin_ns > options_.preempted_ns) {
+      if (monotonic_ns() - begin_ns > options_.preempted_ns) {
         // Spinning while other threads wait for the processor takes it from those with work.
         spins_ = false;
         crowded_until_ns = now + kCrowdedNs;
@@ -88,7 +88,7 @@ void Engine::run() {
       continue;
     }
     sleep();
-    idle_since_ns = now_ns();
+    idle_since_ns = monotonic_ns();
     spins_ = options_.is_busy && idle_since_ns > crowded_until_ns;
   }
 }
@@ -100,7 +100,7 @@ bool Engine::is_helped(TimeNs now) const {
 }
 
 void Engine::sleep() {
-  const TimeNs now = now_ns();
+  const TimeNs now = monotonic_ns();
   // While callers do the work, they read what arrives, and the lock is left to them.
   const bool naps = is_helped(now);
   TimeNs until_ns = now + kNapNs;
@@ -150,11 +150,11 @@ void Engine::wake(Sleep at_least) {
 bool Engine::work() {
   bool did = take_posted();
   if (std::exchange(has_new_send_, false)) {
-    transmit_first(now_ns());
+    transmit_first(monotonic_ns());
   }
   has_more_ = false;
   did |= receive();
-  const TimeNs now = now_ns();
+  const TimeNs now = monotonic_ns();
   if (endpoint_.next_deadline() <= now) {
     endpoint_.handle_timeout(now);
     did = true;
@@ -199,7 +199,7 @@ bool Engine::take_posted() {
     posted_ = 0;
   }
   // A caller that posts a receive often posts a send next: it must not wait for the advert.
-  hold_ns_ = taken_.empty() ? 0 : now_ns() + kHoldNs;
+  hold_ns_ = taken_.empty() ? 0 : monotonic_ns() + kHoldNs;
   for (const Post& post : taken_) {
     SubConnection& sub = *post.sub;
     if (post.request == nullptr || post.request->is_send) {
@@ -209,7 +209,7 @@ bool Engine::take_posted() {
           has_new_send_ || (post.request != nullptr && post.request->send.bytes <= kShortBytes);
     }
     if (post.request == nullptr) {
-      (void)endpoint_.expect(now_ns(), sub.connection, post.slot);
+      (void)endpoint_.expect(monotonic_ns(), sub.connection, post.slot);
       continue;
     }
     std::deque<Post>& waiting = post.request->is_send ? sub.waiting_sends : sub.waiting_receives;
@@ -237,7 +237,7 @@ bool Engine::post_now(const Post& post) {
     finish(sub, request, sub.outcome == Outcome::kOk ? Outcome::kClosed : sub.outcome, 0);
     return true;
   }
-  const TimeNs now = now_ns();
+  const TimeNs now = monotonic_ns();
   // Of several sub-connections, the others may be closed while this one still has eager sends.
   const bool is_eager = request->is_send && sub.split == nullptr && !sub.eager.is_full() &&
                         options_.eager_bytes_max > 0 &&
@@ -356,8 +356,8 @@ bool Engine::transmit(TimeNs now) {
   std::size_t packets = 0;
   Bytes bytes = 0;
   for (; packets < kPacketsPerTurn && may_go_on(bytes); ++packets) {
-    has_next_ = has_next_ || (holds ? endpoint_.poll_data(now_ns(), &next_)
-                                    : endpoint_.poll_transmit(now_ns(), &next_));
+    has_next_ = has_next_ || (holds ? endpoint_.poll_data(monotonic_ns(), &next_)
+                                    : endpoint_.poll_transmit(monotonic_ns(), &next_));
     if (!has_next_) {
       break;
     }
@@ -384,7 +384,7 @@ bool Engine::transmit(TimeNs now) {
 
 /// Piggybacks packets that may wait on `next_`. They go before it: the last one sets the path.
 void Engine::add_piggybacks() {
-  const TimeNs now = now_ns();
+  const TimeNs now = monotonic_ns();
   std::size_t bytes = next_.header_bytes + next_.payload_bytes + transport::kHeaderBytesMax;
   for (std::size_t i = 0; i < together_count_; ++i) {
     bytes += together_[i].header_bytes;
@@ -465,7 +465,7 @@ void Engine::finish(SubConnection& sub, Request* request, Outcome outcome, Bytes
 
 /// Releases a sub-connection's part of a request.
 void Engine::answer(SubConnection& sub, Request* request, Outcome outcome, Bytes bytes) {
-  if (options_.trace != nullptr) [[unlikely]] {
+  if (options_.watch.trace != nullptr) [[unlikely]] {
     trace_end(sub, *request, outcome, bytes);
   }
   // Receives are posted on sub-connection 0 alone.
@@ -482,7 +482,7 @@ std::byte* Engine::place(std::span<const std::byte> header, std::uint32_t payloa
 
 void Engine::arrived(const transport::Arrival& arrival) {
   arrived_bytes_ += arrival.payload_bytes;
-  endpoint_.handle_datagram(now_ns(), arrival);
+  endpoint_.handle_datagram(monotonic_ns(), arrival);
 }
 
 }  // namespace tutti::net

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "base/result.hpp"
-#include "net/network.hpp"
+#include "net/observe/log.hpp"
 
 namespace tutti::net {
 

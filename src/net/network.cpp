@@ -15,21 +15,20 @@
 #include <thread>
 #include <utility>
 
-#include "base/config.hpp"
+#include "base/clock.hpp"
 #include "base/cpu_quota.hpp"
 #include "base/descriptors.hpp"
 #include "base/random.hpp"
 #include "base/system_random.hpp"
-#include "net/clock.hpp"
+#include "net/channel_setup.hpp"
 #include "net/dead_peers.hpp"
 #include "net/engine.hpp"
 #include "net/fallbacks.hpp"
 #include "net/interfaces.hpp"
+#include "net/observe/watch.hpp"
 #include "net/placement.hpp"
-#include "net/rendezvous.hpp"
 #include "net/split_connection.hpp"
 #include "net/thread.hpp"
-#include "net/watch.hpp"
 #include "policy/loader.hpp"
 #include "topology/machine.hpp"
 #include "transport/congestion/controller.hpp"
@@ -132,20 +131,23 @@ Result<NetDevice> merge_devices(const std::vector<const NetDevice*>& parts) {
 
 class SystemNetwork : public Network {
  public:
-  SystemNetwork(const Config& config, std::vector<NetDevice> devices,
+  SystemNetwork(const NetworkOptions& options, std::vector<NetDevice> devices,
                 const tutti_transport_policy* policy, Log log)
-      : config_(config), log_(std::move(log)), watch_(config_, log_) {
+      : config_(options.config),
+        wants_buffer_(options.wants_buffer),
+        log_(std::move(log)),
+        watch_(config_, log_) {
     for (NetDevice& device : devices) {
       devices_.emplace_back().it = std::move(device);
     }
-    rendezvous_.policy = policy;
-    rendezvous_.controller = config_.net_controller;
-    rendezvous_.log = log_;
-    rendezvous_.spray = config_.net_spray;
-    rendezvous_.authenticates = config_.net_authenticate;
-    rendezvous_.traffic_class = static_cast<std::uint8_t>(config_.net_traffic_class);
-    rendezvous_.lazy_ns = static_cast<transport::TimeNs>(config_.net_ack_delay_us) * 1000;
-    rendezvous_.timeout_ns = static_cast<transport::TimeNs>(config_.net_timeout_s * 1e9);
+    channel_options_.policy = policy;
+    channel_options_.controller = config_.net_controller;
+    channel_options_.log = log_;
+    channel_options_.spray = config_.net_spray;
+    channel_options_.authenticates = config_.net_authenticate;
+    channel_options_.traffic_class = static_cast<std::uint8_t>(config_.net_traffic_class);
+    channel_options_.lazy_ns = static_cast<transport::TimeNs>(config_.net_ack_delay_us) * 1000;
+    channel_options_.timeout_ns = static_cast<transport::TimeNs>(config_.net_timeout_s * 1e9);
     // Counted now in any case: NCCL may have bound even the first thread when a device starts.
     const bool has_many = processors() >= kProcessorsToSpare;
     is_busy_ = config_.net_polling == "busy" || (config_.net_polling == "auto" && has_many);
@@ -217,7 +219,7 @@ class SystemNetwork : public Network {
   Result<std::unique_ptr<Listener>> listen(int number) override {
     TUTTI_ASSIGN_OR_RETURN(Device* const device, start(number));
     TUTTI_ASSIGN_OR_RETURN(const SocketAddress local, address_of(device->it));
-    return make_listener(local, rendezvous_of(*device), [this, device](std::uint64_t peer) {
+    return make_listener(local, channel_options_of(*device), [this, device](std::uint64_t peer) {
       return next_engines(*device, peer, false);
     });
   }
@@ -229,7 +231,7 @@ class SystemNetwork : public Network {
                     "net: a traffic class is 0 to 255, not " + std::to_string(traffic_class));
     }
     TUTTI_ASSIGN_OR_RETURN(Device* const device, start(number));
-    RendezvousOptions options = rendezvous_of(*device);
+    ChannelOptions options = channel_options_of(*device);
     if (traffic_class != kDefaultClass) {
       options.traffic_class = static_cast<std::uint8_t>(traffic_class);
     }
@@ -323,8 +325,7 @@ class SystemNetwork : public Network {
   /// more, or where windows have to shrink for it.
   void check_buffer(const NetDevice& device, const UdpWire& wire, Fallbacks& fallbacks) const {
     const Bytes window_bytes = window_of(wire.buffer_bytes());
-    if (wire.buffer_bytes() < wire.buffer_bytes_wanted() &&
-        (window_bytes > 0 || !environment_value("TUTTI_NET_BUFFER").empty())) {
+    if (wire.buffer_bytes() < wire.buffer_bytes_wanted() && (window_bytes > 0 || wants_buffer_)) {
       fallbacks.add(
           device.name,
           "a receive buffer of " + kib(wire.buffer_bytes()) + " and not " +
@@ -373,7 +374,7 @@ class SystemNetwork : public Network {
                                        fallbacks, &of_rail_bytes));
       *buffer_bytes = std::min(*buffer_bytes, of_rail_bytes);
     }
-    TUTTI_ASSIGN_OR_RETURN(auto wire, RailsWire::open(std::move(rails), now_ns));
+    TUTTI_ASSIGN_OR_RETURN(auto wire, RailsWire::open(std::move(rails), monotonic_ns));
     return std::unique_ptr<wire::Wire>(std::move(wire));
   }
 
@@ -425,10 +426,10 @@ class SystemNetwork : public Network {
                                wire::fault::parse_fault_plan(config_.fault, "TUTTI_FAULT"));
         TUTTI_RETURN_IF_ERROR(
             wire::fault::check_kills(plan, wire->capabilities().paths, wire->capabilities().rails));
-        wire = std::make_unique<wire::fault::FaultWire>(std::move(wire), std::move(plan), now_ns,
-                                                        fault_stream(number, i));
+        wire = std::make_unique<wire::fault::FaultWire>(std::move(wire), std::move(plan),
+                                                        monotonic_ns, fault_stream(number, i));
       }
-      watch_.add(&of_engine);
+      of_engine.watch = watch_.add();
       auto engine = std::make_unique<Engine>(std::move(wire), of_engine);
       TUTTI_RETURN_IF_ERROR(engine->start());
       started.push_back(std::move(engine));
@@ -438,8 +439,9 @@ class SystemNetwork : public Network {
              (is_busy_ ? " busy" : " shared") + " engine(s)" +
              (processors.empty() ? "" : " on processors " + topology::format_cpus(processors)) +
              ", " + std::to_string(sub_connections) + " lane(s), " + config_.net_controller +
-             (rendezvous_.policy == nullptr ? std::string()
-                                            : std::string(", policy ") + rendezvous_.policy->name) +
+             (channel_options_.policy == nullptr
+                  ? std::string()
+                  : std::string(", policy ") + channel_options_.policy->name) +
              ", " + started.front()->description());
     device.placement = std::make_unique<Placement>(started.size());
     device.engines = std::move(started);
@@ -462,8 +464,8 @@ class SystemNetwork : public Network {
   }
 
   /// Once it is started.
-  RendezvousOptions rendezvous_of(const Device& device) const {
-    RendezvousOptions options = rendezvous_;
+  ChannelOptions channel_options_of(const Device& device) const {
+    ChannelOptions options = channel_options_;
     options.window_bytes = device.window_bytes;
     options.device_id = device.id;
     return options;
@@ -474,7 +476,7 @@ class SystemNetwork : public Network {
     if (config_.net_timestamps != "auto") {
       return config_.net_timestamps == "on";
     }
-    return transport::uses_delay(config_.net_controller) || rendezvous_.policy != nullptr;
+    return transport::uses_delay(config_.net_controller) || channel_options_.policy != nullptr;
   }
 
   /// Of a device: those that spin are shared out, for NCCL uses all devices at once.
@@ -508,60 +510,56 @@ class SystemNetwork : public Network {
   }
 
   Config config_;
+  bool wants_buffer_;
   Log log_;
   Watch watch_;  ///< Outlives the engines.
   bool is_busy_ = false;
-  RendezvousOptions rendezvous_;
+  ChannelOptions channel_options_;
   mutable std::mutex mutex_;    ///< Of the devices' number, and of the engines' start.
   std::deque<Device> devices_;  ///< They stay where they are.
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Network>> Network::open(Log log, std::vector<NetDevice> devices) {
-  ParsedConfig parsed = config_from_environment();
-  for (const ConfigProblem& problem : parsed.problems) {
-    if (problem.is_error) {
-      return Status(ErrorCode::kInvalidConfig, problem.text);
-    }
-    log(LogKind::kWarning, problem.text);
-  }
-  TUTTI_RETURN_IF_ERROR(Watch::check(parsed.config));
+Result<std::unique_ptr<Network>> Network::open(const NetworkOptions& options, Log log,
+                                               std::vector<NetDevice> devices) {
+  const Config& config = options.config;
+  TUTTI_RETURN_IF_ERROR(Watch::check(config));
   // Here NCCL can still take another network; when channels are made it cannot.
-  const auto controller = transport::make_controller(parsed.config.net_controller, {});
+  const auto controller = transport::make_controller(config.net_controller, {});
   if (!controller.ok()) {
     return Status(ErrorCode::kInvalidConfig,
                   "TUTTI_NET_CONTROLLER: " + controller.status().message());
   }
-  if (parsed.config.net_chunk_bytes != 0 && parsed.config.net_chunk_bytes < kChunkBytesMin) {
+  if (config.net_chunk_bytes != 0 && config.net_chunk_bytes < kChunkBytesMin) {
     return Status(ErrorCode::kInvalidConfig,
-                  "TUTTI_NET_CHUNK: " + std::to_string(parsed.config.net_chunk_bytes) +
+                  "TUTTI_NET_CHUNK: " + std::to_string(config.net_chunk_bytes) +
                       " bytes are less than a datagram should have; write 0, or " +
                       std::to_string(kChunkBytesMin) + " to 64K");
   }
-  TUTTI_RETURN_IF_ERROR(wire::fault::parse_fault_plan(parsed.config.fault, "TUTTI_FAULT").status());
+  TUTTI_RETURN_IF_ERROR(wire::fault::parse_fault_plan(config.fault, "TUTTI_FAULT").status());
   // What it means depends on the rank's own processors: an error here would have that rank alone
   // take another network.
-  TUTTI_RETURN_IF_ERROR(check_affinity(parsed.config.net_affinity));
+  TUTTI_RETURN_IF_ERROR(check_affinity(config.net_affinity));
   if (devices.empty()) {
     InterfaceFilter filter;
-    filter.names = environment_value("NCCL_SOCKET_IFNAME");
-    filter.family = environment_value("NCCL_SOCKET_FAMILY");
+    filter.names = options.interfaces;
+    filter.family = options.family;
     TUTTI_ASSIGN_OR_RETURN(devices, find_devices(filter));
   }
-  if (parsed.config.net_speed_mbps > 0) {
+  if (config.net_speed_mbps > 0) {
     for (NetDevice& device : devices) {
       const auto links = static_cast<int>(std::max<std::size_t>(device.rails.size(), 1));
-      device.speed_mbps = parsed.config.net_speed_mbps * links;
+      device.speed_mbps = config.net_speed_mbps * links;
     }
   }
   for (NetDevice& device : devices) {
-    device.latency_us = parsed.config.net_latency_us;
+    device.latency_us = config.net_latency_us;
   }
   TUTTI_ASSIGN_OR_RETURN(const tutti_transport_policy* const policy,
-                         policy::load_transport_policy(parsed.config.transport_policy));
+                         policy::load_transport_policy(config.transport_policy));
   return std::unique_ptr<Network>(
-      std::make_unique<SystemNetwork>(parsed.config, std::move(devices), policy, std::move(log)));
+      std::make_unique<SystemNetwork>(options, std::move(devices), policy, std::move(log)));
 }
 
 }  // namespace tutti::net

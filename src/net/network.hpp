@@ -14,15 +14,16 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/config.hpp"
 #include "base/result.hpp"
 #include "base/units.hpp"
+#include "net/bootstrap/handle.hpp"
+#include "net/observe/log.hpp"
 #include "transport/types.hpp"
 
 namespace tutti::net {
@@ -42,12 +43,6 @@ struct NetDevice {
 };
 
 inline constexpr int kDefaultClass = -1;  ///< A traffic class: TUTTI_NET_TRAFFIC_CLASS.
-
-/// What a peer needs to connect to a listener; the caller's bootstrap distributes it.
-struct Handle {
-  static constexpr std::size_t kBytes = 104;  ///< Of NCCL's 128; the rest is the plugin's.
-  std::array<std::byte, kBytes> bytes{};
-};
 
 /// What became of a request.
 struct Completion {
@@ -94,8 +89,13 @@ class Connector {
   virtual Result<std::unique_ptr<Channel>> poll() = 0;
 };
 
-enum class LogKind : std::uint8_t { kWarning, kInfo, kTrace };
-using Log = std::function<void(LogKind, const std::string&)>;
+/// How a Network is to be.
+struct NetworkOptions {
+  Config config;              ///< TUTTI_NET_* and what is of all rooms.
+  bool wants_buffer = false;  ///< config.net_buffer_bytes is the user's wish, no default.
+  std::string interfaces;     ///< As NCCL_SOCKET_IFNAME; empty: chosen.
+  std::string family;         ///< As NCCL_SOCKET_FAMILY.
+};
 
 class Network {
  public:
@@ -115,13 +115,15 @@ class Network {
   /// have left to do, and ends the files of those who watch. The channels go on.
   virtual void finish_watch() {}
 
-  /// Finds the devices by the configuration (TUTTI_NET_*, NCCL_SOCKET_IFNAME). No threads before
-  /// the first listen() or connect(). The destructor finishes open closes for a bounded time and
-  /// joins the threads; all channels are gone by then. Errors: no device (kUnavailable), a bad
-  /// variable (kInvalidConfig).
-  /// `devices`: not empty, of an earlier network, which stay these (one that is gone is an error
-  /// when it is used).
-  static Result<std::unique_ptr<Network>> open(Log log, std::vector<NetDevice> devices = {});
+  /// Finds the devices. No threads before the first listen() or connect(). The destructor finishes
+  /// open closes for a bounded time and joins the threads; all channels are gone by then. Errors:
+  /// no device (kUnavailable), an option that cannot be (kInvalidConfig). `devices`: not empty, of
+  /// an earlier network, which stay these (one that is gone is an error when it is used).
+  static Result<std::unique_ptr<Network>> open(const NetworkOptions& options, Log log,
+                                               std::vector<NetDevice> devices = {});
 };
+
+/// As the environment says (TUTTI_*, NCCL_SOCKET_*). Errors: a bad variable, too (kInvalidConfig).
+Result<std::unique_ptr<Network>> open_network(Log log, std::vector<NetDevice> devices = {});
 
 }  // namespace tutti::net

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "net/bootstrap/handshake.hpp"
 #include "transport/split_layout.hpp"
 #include "transport/types.hpp"
 
@@ -24,8 +25,6 @@ namespace tutti::net {
 class Engine;
 struct SubConnection;
 struct Request;
-
-inline constexpr std::uint32_t kSubConnectionsMax = 8;
 
 /// The receives of a channel that may get a split message, by the number of their advert on
 /// sub-connection 0. The other sub-connections find them here. Written by the channel's caller,

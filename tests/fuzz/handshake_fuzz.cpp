@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "fuzz.hpp"
-#include "net/handshake.hpp"
-#include "net/reach_check.hpp"
+#include "net/bootstrap/handshake.hpp"
+#include "net/bootstrap/reach_check.hpp"
 #include "wire/rails/rails_wire.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -38,7 +38,7 @@ std::vector<std::string> names_in(const char* path) {
 
 /// Which process made a file of shared memory, by its name; "": it is none of a network's.
 std::string maker_of(const std::string& name) {
-  // tutti-net-USER-PROCESS-N (src/net/statistics.hpp), and what socket_network.cpp leaves.
+  // tutti-net-USER-PROCESS-N (src/net/observe/statistics.hpp), and what socket_network.cpp leaves.
   static const std::regex of_network(
       "(?:tutti-net-[0-9]+-([0-9]+)-[0-9]+|socket-network-([0-9]+))");
   std::smatch parts;

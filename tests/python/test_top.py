@@ -37,7 +37,7 @@ def text(value: str, count: int) -> bytes:
 
 
 def header(**change: int | bytes) -> bytes:
-    """What src/net/statistics.hpp says, written down once more."""
+    """What src/net/observe/statistics.hpp says, written down once more."""
     fields: dict[str, Any] = {
         "magic": b"tuttinet",
         "version": 3,

@@ -19,7 +19,7 @@ namespace tutti::test {
 
 /// What the next calls do, and what there is.
 struct SocketNetworkState {
-  std::atomic<int> opened{0};    ///< Calls of Network::open().
+  std::atomic<int> opened{0};    ///< Calls of open_network().
   std::atomic<int> networks{0};  ///< That live now.
   std::atomic<int> channels{0};
   std::atomic<std::size_t> unfinished_max{1000};  ///< Then send() and receive() give null.

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "net/descriptor.hpp"
+#include "net/bootstrap/descriptor.hpp"
 
 namespace tutti::runners {
 

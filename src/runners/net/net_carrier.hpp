@@ -10,8 +10,8 @@
 #include <memory>
 #include <vector>
 
+#include "net/bootstrap/tcp_bootstrap.hpp"
 #include "net/network.hpp"
-#include "net/tcp_bootstrap.hpp"
 #include "runners/carrier.hpp"
 #include "runners/net/rails.hpp"
 #include "topology/layout.hpp"

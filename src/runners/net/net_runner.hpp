@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // One rank of a job that needs neither MPI nor NCCL: schedules over our transport, host memory. The
-// ranks start up over TCP (net/tcp_bootstrap.hpp), where they also exchange their nodes.
+// ranks start up over TCP (net/bootstrap/tcp_bootstrap.hpp), where they also exchange their nodes.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "net/bootstrap/tcp_bootstrap.hpp"
 #include "net/network.hpp"
-#include "net/tcp_bootstrap.hpp"
 #include "runners/net/net_carrier.hpp"
 #include "runners/schedule_runner.hpp"
 #include "runners/scratch.hpp"

@@ -192,7 +192,7 @@ class WatchedEngineTest : public testing::TestWithParam<bool> {
   WatchedEngineTest() : statistics_(std::move(*Statistics::open("", 16))) {
     EngineOptions options;
     options.is_busy = GetParam();
-    options.statistics = statistics_->add_engine();
+    options.watch.statistics = statistics_->add_engine();
     options.device = "eth7";
     engine_ = std::make_unique<Engine>(std::make_unique<MemoryWire>(&network_), options);
   }
@@ -858,7 +858,7 @@ ConnectionRecord late_engine(bool has_stamps, std::string* description) {
   of_connection.loss.tail_probe_ns_min = 100'000'000;
   const std::unique_ptr<Statistics> statistics = std::move(*Statistics::open("", 16));
   EngineOptions options;
-  options.statistics = statistics->add_engine();
+  options.watch.statistics = statistics->add_engine();
   Engine engine(std::make_unique<LateWire>(std::move(*udp)), options);
   EXPECT_TRUE(engine.start().ok());
   int ends[2];

@@ -37,10 +37,10 @@
 #include "base/descriptors.hpp"
 #include "base/host_name.hpp"
 #include "base/random.hpp"
-#include "net/handle.hpp"
-#include "net/handshake.hpp"
-#include "net/reach_check.hpp"
-#include "net/statistics.hpp"
+#include "net/bootstrap/handle.hpp"
+#include "net/bootstrap/handshake.hpp"
+#include "net/bootstrap/reach_check.hpp"
+#include "net/observe/statistics.hpp"
 #include "net/thread.hpp"
 #include "support/scoped_environment.hpp"
 #include "transport/congestion/controller.hpp"
@@ -63,7 +63,7 @@ struct Pair {
 };
 
 std::unique_ptr<Network> make_network() {
-  auto network = Network::open([](LogKind, const std::string&) {});
+  auto network = open_network([](LogKind, const std::string&) {});
   EXPECT_TRUE(network.ok()) << network.status().message();
   return network.ok() ? std::move(*network) : nullptr;
 }
@@ -410,7 +410,7 @@ TEST(Network, OfTwoThatDifferTheFewerSubConnectionsCount) {
     {
       const ScopedEnvironment lanes("TUTTI_NET_LANES", sender_has_fewer ? "2" : "3");
       auto network =
-          Network::open([&told](LogKind, const std::string& text) { told.push_back(text); });
+          open_network([&told](LogKind, const std::string& text) { told.push_back(text); });
       ASSERT_TRUE(network.ok()) << network.status().message();
       pair.a = std::move(*network);
       // Started with its first channel's listener.
@@ -443,7 +443,7 @@ TEST(Network, TheChannelsToAPeerAreOnDifferentEngines) {
   for (const bool sends : {true, false}) {
     std::vector<std::string> told;
     auto network =
-        Network::open([&told](LogKind, const std::string& text) { told.push_back(text); });
+        open_network([&told](LogKind, const std::string& text) { told.push_back(text); });
     ASSERT_TRUE(network.ok()) << network.status().message();
     const auto peer = make_network();
     const auto other = make_network();
@@ -496,8 +496,7 @@ TEST(Network, FewDescriptorsMakeFewPaths) {
   const ScopedEnvironment engines("TUTTI_NET_ENGINES", "4");
   std::string told;
   const auto open = [&told] {
-    auto network =
-        Network::open([&told](LogKind, const std::string& text) { told += text + "\n"; });
+    auto network = open_network([&told](LogKind, const std::string& text) { told += text + "\n"; });
     EXPECT_TRUE(network.ok()) << network.status().message();
     return std::move(*network);
   };
@@ -530,7 +529,7 @@ TEST(Network, APolicyDecidesOnItsConnections) {
   std::string told;
   const ScopedEnvironment policy("TUTTI_TRANSPORT_POLICY", POLICY);
   Pair pair;
-  auto network = Network::open([&told](LogKind, const std::string& text) { told += text + "\n"; });
+  auto network = open_network([&told](LogKind, const std::string& text) { told += text + "\n"; });
   ASSERT_TRUE(network.ok()) << network.status().message();
   pair.a = std::move(*network);
   pair.b = make_network();
@@ -549,7 +548,7 @@ TEST(Network, APolicyDecidesOnItsConnections) {
 
 TEST(Network, APolicyThatIsNotThereIsAnError) {
   const ScopedEnvironment policy("TUTTI_TRANSPORT_POLICY", "/nowhere/mine.so");
-  const auto network = Network::open([](LogKind, const std::string&) {});
+  const auto network = open_network([](LogKind, const std::string&) {});
   ASSERT_FALSE(network.ok());
   EXPECT_NE(network.status().message().find("TUTTI_TRANSPORT_POLICY=/nowhere/mine.so"),
             std::string::npos)
@@ -573,7 +572,7 @@ TEST(Network, AChannelIsOnTheDevicesThatBothEndsNamed) {
     std::string told[2];
     Pair pair;
     for (const int end : {0, 1}) {
-      auto network = Network::open(
+      auto network = open_network(
           [&told, end](LogKind, const std::string& text) { told[end] += text + "\n"; }, devices);
       ASSERT_TRUE(network.ok()) << network.status().message();
       (end == 0 ? pair.a : pair.b) = std::move(*network);
@@ -609,8 +608,7 @@ TEST(Network, StampsAreAskedForWhereDelayDecides) {
     const ScopedEnvironment setting(it.name, it.value);
     const ScopedEnvironment timestamps("TUTTI_NET_TIMESTAMPS", it.timestamps);
     std::string told;
-    auto network =
-        Network::open([&told](LogKind, const std::string& text) { told += text + "\n"; });
+    auto network = open_network([&told](LogKind, const std::string& text) { told += text + "\n"; });
     ASSERT_TRUE(network.ok()) << network.status().message();
     EXPECT_TRUE((*network)->listen(0).ok());
     EXPECT_EQ(it.are_asked_for, told.find("not asked for") == std::string::npos)
@@ -624,8 +622,7 @@ TEST(Network, EnginesRunWhereTheyAreTold) {
   std::string told;
   {
     const ScopedEnvironment affinity("TUTTI_NET_AFFINITY", std::to_string(here).c_str());
-    auto network =
-        Network::open([&told](LogKind, const std::string& text) { told += text + "\n"; });
+    auto network = open_network([&told](LogKind, const std::string& text) { told += text + "\n"; });
     ASSERT_TRUE(network.ok()) << network.status().message();
     EXPECT_TRUE((*network)->listen(0).ok());
     int engines = 0;
@@ -652,7 +649,7 @@ TEST(Network, SenselessKnobsEndTheStart) {
       {"TUTTI_NET_CONTROLLER", "tahoe"}};
   for (const auto& [name, value] : kSenseless) {
     const ScopedEnvironment knob(name, value);
-    const auto network = Network::open([](LogKind, const std::string&) {});
+    const auto network = open_network([](LogKind, const std::string&) {});
     EXPECT_EQ(network.status().code(), ErrorCode::kInvalidConfig) << name;
     EXPECT_EQ(network.status().message().find(name), 0U) << network.status().message();
   }
@@ -662,7 +659,7 @@ TEST(Network, SenselessKnobsEndTheStart) {
 TEST(Network, ProcessorsThatItMayNotUseAreAnErrorOfTheFirstChannel) {
   const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
   const ScopedEnvironment knob("TUTTI_NET_AFFINITY", "9999");
-  auto network = Network::open([](LogKind, const std::string&) {});
+  auto network = open_network([](LogKind, const std::string&) {});
   ASSERT_TRUE(network.ok()) << network.status().message();
   const auto listener = (*network)->listen(0);
   EXPECT_EQ(listener.status().code(), ErrorCode::kInvalidConfig);
@@ -687,7 +684,7 @@ TEST(Network, AFallBackIsToldAndUnderStrictAnError) {
     const bool is_fallback = words[0] != 0;
     std::vector<std::pair<LogKind, std::string>> told;
     {
-      auto network = Network::open(
+      auto network = open_network(
           [&told](LogKind kind, const std::string& text) { told.emplace_back(kind, text); });
       ASSERT_TRUE(network.ok()) << network.status().message();
       for (int i = 0; i < 2; ++i) {
@@ -818,7 +815,7 @@ std::chrono::nanoseconds end_beside_who_does_not_answer(std::string& told) {
   Pair pair;
   pair.b = make_network();
   pair.a =
-      std::move(*Network::open([&told](LogKind, const std::string& text) { told += text + "\n"; }));
+      std::move(*open_network([&told](LogKind, const std::string& text) { told += text + "\n"; }));
   join(*pair.a, *pair.b, pair.send, pair.receive);
   EXPECT_NE(pair.receive, nullptr);
   const ReceivePart to = part(got);
@@ -891,7 +888,7 @@ TEST(Network, FaultsThatAreNoneAreTold) {
   std::vector<std::string> told;
   {
     auto network =
-        Network::open([&told](LogKind, const std::string& text) { told.push_back(text); });
+        open_network([&told](LogKind, const std::string& text) { told.push_back(text); });
     ASSERT_TRUE(network.ok()) << network.status().message();
     ASSERT_TRUE((*network)->listen(0).ok());
   }
@@ -923,7 +920,7 @@ TEST(Network, KnobsWorkAtTheEndsOfTheirRanges) {
 
 TEST(Network, ChunksOfAFewBytesAreRefused) {
   const ScopedEnvironment chunk("TUTTI_NET_CHUNK", "511");
-  const auto network = Network::open([](LogKind, const std::string&) {});
+  const auto network = open_network([](LogKind, const std::string&) {});
   EXPECT_EQ(network.status().code(), ErrorCode::kInvalidConfig);
   EXPECT_NE(network.status().message().find("write 0, or 512 to 64K"), std::string::npos)
       << network.status().message();
@@ -1009,7 +1006,7 @@ TEST(Network, ATrafficClassIsOfBothDirections) {
 
 TEST(Network, AnUnknownControllerIsAnErrorBeforeThereAreChannels) {
   const ScopedEnvironment controller("TUTTI_NET_CONTROLLER", "bbr");
-  const auto network = Network::open([](LogKind, const std::string&) {});
+  const auto network = open_network([](LogKind, const std::string&) {});
   EXPECT_EQ(network.status().code(), ErrorCode::kInvalidConfig);
   EXPECT_NE(network.status().message().find("TUTTI_NET_CONTROLLER"), std::string::npos);
 }
@@ -1021,7 +1018,7 @@ TEST(Network, DevicesOfAnEarlierNetworkStayThese) {
   gone.name = "gone0";
   gone.address = "192.0.2.55";
   devices.insert(devices.begin(), gone);
-  const auto network = Network::open([](LogKind, const std::string&) {}, devices);
+  const auto network = open_network([](LogKind, const std::string&) {}, devices);
   ASSERT_TRUE(network.ok()) << network.status().message();
   EXPECT_EQ((*network)->devices()[0].name, "gone0");
   EXPECT_EQ((*network)->listen(0).status().code(), ErrorCode::kUnavailable);
@@ -1047,7 +1044,7 @@ std::unique_ptr<Network> make_railed(std::vector<std::string>* said = nullptr) {
     device.mtu_bytes = devices.size() == 1 ? 9000 : 1500;
     device.near_processors = {static_cast<int>(devices.size())};
   }
-  auto network = Network::open(log, devices);
+  auto network = open_network(log, devices);
   EXPECT_TRUE(network.ok()) << network.status().message();
   const std::vector<int> both = {0, 1};
   EXPECT_EQ(*(*network)->merge(both), 2);
@@ -1080,7 +1077,7 @@ TEST(Rails, ADeviceMadeOfOthers) {
     EXPECT_EQ(merged.status().message(), words);
   }
   // A network that is opened again has them.
-  const auto again = Network::open([](LogKind, const std::string&) {}, network->devices());
+  const auto again = open_network([](LogKind, const std::string&) {}, network->devices());
   EXPECT_TRUE((*again)->listen(2).ok());
 }
 
@@ -1609,7 +1606,7 @@ TEST(Network, AChannelIsMadeWhenDatagramsHavePassed) {
 /// What a listener that strangers call says of them.
 std::vector<std::string> said_of_strangers(int count, std::span<const std::byte> bytes) {
   std::vector<std::string> told;
-  auto network = Network::open([&told](LogKind, const std::string& text) { told.push_back(text); });
+  auto network = open_network([&told](LogKind, const std::string& text) { told.push_back(text); });
   EXPECT_TRUE(network.ok());
   auto listener = (*network)->listen(0);
   for (int i = 0; i < count; ++i) {
@@ -1645,7 +1642,7 @@ TEST(Network, AListenerSaysWhomItRefused) {
 
 TEST(Network, WhatDiffersIsToldOnce) {
   std::vector<std::string> told;
-  auto few = Network::open([&told](LogKind, const std::string& text) { told.push_back(text); });
+  auto few = open_network([&told](LogKind, const std::string& text) { told.push_back(text); });
   ASSERT_TRUE(few.ok());
   std::unique_ptr<Network> many;
   {
@@ -1770,7 +1767,7 @@ TEST_F(NetworkFiles, AFileThatCannotBeWrittenIsAnErrorWithItsVariable) {
   for (const char* const variable : {"TUTTI_METRICS", "TUTTI_TRACE"}) {
     for (const std::string& value : {directory_ + "/none/x", directory_ + "/"}) {
       const ScopedEnvironment set(variable, value.c_str());
-      const auto network = Network::open([](LogKind, const std::string&) {});
+      const auto network = open_network([](LogKind, const std::string&) {});
       EXPECT_EQ(network.status().code(), ErrorCode::kInvalidConfig);
       const std::string& words = network.status().message();
       EXPECT_TRUE(words.starts_with(variable)) << words;

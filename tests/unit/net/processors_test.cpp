@@ -39,7 +39,7 @@ using test::ScopedEnvironment;
 /// What it says of its engines.
 std::string started(std::vector<NetDevice> devices = {}) {
   std::string said;
-  const auto network = Network::open(
+  const auto network = open_network(
       [&said](LogKind, const std::string& text) { said += text + "\n"; }, std::move(devices));
   EXPECT_TRUE(network.ok()) << network.status().message();
   EXPECT_TRUE((*network)->listen(0).ok());

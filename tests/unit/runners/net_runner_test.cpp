@@ -53,7 +53,7 @@ Result<std::unique_ptr<NetRunner>> join(int rank, test::Shared& shared, double t
     TUTTI_ASSIGN_OR_RETURN(bootstrap, net::TcpBootstrap::open(options));
   }
   TUTTI_RETURN_IF_ERROR(bootstrap->join());
-  TUTTI_ASSIGN_OR_RETURN(auto network, net::Network::open([](net::LogKind, const auto&) {}));
+  TUTTI_ASSIGN_OR_RETURN(auto network, net::open_network([](net::LogKind, const auto&) {}));
   NetRunner::Options of_runner;
   of_runner.rank = rank;
   of_runner.node = "node" + std::to_string(shared.ranks() > 2 ? rank % 2 : 0);

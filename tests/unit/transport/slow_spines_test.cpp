@@ -17,7 +17,7 @@ using testing::SlowSpines;
 constexpr Bytes kChunkBytes = 64 << 10;
 constexpr TimeNs kTimeNs = 100'000'000;
 
-/// As src/net/rendezvous.cpp has it.
+/// As src/net/channel_setup.cpp has it.
 ConnectionOptions options_of_net(std::uint32_t ps_per_byte) {
   ConnectionOptions options;
   options.wire.chunk_bytes = kChunkBytes;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "net/watch.hpp"
+#include "net/observe/watch.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,9 +21,7 @@
 
 #include "base/file_name.hpp"
 #include "base/thread.hpp"
-#include "net/metrics.hpp"
-#include "net/trace.hpp"
-#include "net/wake_event.hpp"
+#include "net/observe/metrics.hpp"
 
 namespace tutti::net {
 namespace {
@@ -193,23 +191,25 @@ void Watch::finish() {
   }
 }
 
-void Watch::add(EngineOptions* engine) {
+EngineWatch Watch::add() {
   if (!is_started_) {
     is_started_ = true;
     start();
   }
+  EngineWatch engine;
   if (statistics_ == nullptr) {
-    return;
+    return engine;
   }
-  engine->statistics = statistics_->add_engine();
-  if (engine->statistics == nullptr && !std::exchange(has_left_out_, true)) {
+  engine.statistics = statistics_->add_engine();
+  if (engine.statistics == nullptr && !std::exchange(has_left_out_, true)) {
     log_(LogKind::kInfo, "net: statistics and metrics are of the first " +
                              std::to_string(kEnginesShownMax) + " engines");
   }
   if (writer_ != nullptr) {
-    engine->watch_event = writer_->wake_event();
-    engine->trace = writer_->add_trace();
+    engine.event = writer_->wake_event();
+    engine.trace = writer_->add_trace();
   }
+  return engine;
 }
 
 void Watch::start() {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Two ends that find out which way datagrams pass, on a clock of its own.
-#include "net/reach_check.hpp"
+#include "net/bootstrap/reach_check.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "net/metrics.hpp"
+#include "net/observe/metrics.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>

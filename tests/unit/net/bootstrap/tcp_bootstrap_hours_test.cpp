@@ -12,7 +12,7 @@
 #include <ctime>
 #include <thread>
 
-#include "net/tcp_bootstrap.hpp"
+#include "net/bootstrap/tcp_bootstrap.hpp"
 
 namespace {
 

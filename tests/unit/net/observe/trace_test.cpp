@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "net/trace.hpp"
+#include "net/observe/trace.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

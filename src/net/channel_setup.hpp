@@ -1,11 +1,9 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Sets up a channel between two processes: a TCP connection from the connector to the listener
-// whose address and key are in the handle, the handshakes of all sub-connections in both
-// directions, and the sub-connections, each on an engine of its own at both ends. The TCP
-// connection stays open: the kernel closes it when a process dies, so the other one learns of that
-// before any timeout. Nothing here blocks.
+// What two processes that have met (net/bootstrap/rendezvous.hpp) make a channel of: its
+// sub-connections, each on an engine of its own at both ends, and the check that datagrams pass
+// both ways. Nothing here blocks.
 #pragma once
 
 #include <functional>
@@ -16,7 +14,6 @@
 #include <vector>
 
 #include "net/engine.hpp"
-#include "net/handshake.hpp"
 #include "net/network.hpp"
 #include "wire/udp/socket_address.hpp"
 
@@ -42,7 +39,7 @@ class WarnOnce {
 };
 
 /// What both sides need to know of this process.
-struct RendezvousOptions {
+struct ChannelOptions {
   std::string controller;
   std::string spray;
   bool authenticates = true;
@@ -63,11 +60,11 @@ struct RendezvousOptions {
 using ChooseEngines = std::function<std::vector<Engine*>(std::uint64_t peer)>;
 
 Result<std::unique_ptr<Listener>> make_listener(const wire::udp::SocketAddress& local,
-                                                const RendezvousOptions& options,
+                                                const ChannelOptions& options,
                                                 ChooseEngines choose);
 Result<std::unique_ptr<Connector>> make_connector(const wire::udp::SocketAddress& local,
                                                   const Handle& handle,
-                                                  const RendezvousOptions& options,
+                                                  const ChannelOptions& options,
                                                   ChooseEngines choose);
 
 }  // namespace tutti::net

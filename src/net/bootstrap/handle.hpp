@@ -5,15 +5,22 @@
 // one who cannot reach it names it. The caller's bootstrap carries it; what comes may be anything.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "base/result.hpp"
-#include "net/network.hpp"
 #include "transport/types.hpp"
 #include "wire/udp/socket_address.hpp"
 
 namespace tutti::net {
+
+/// What a peer needs to connect to a listener; the caller's bootstrap distributes it.
+struct Handle {
+  static constexpr std::size_t kBytes = 104;  ///< Of NCCL's 128; the rest is the plugin's.
+  std::array<std::byte, kBytes> bytes{};
+};
 
 struct HandleContent {
   wire::udp::SocketAddress address;

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "net/handle.hpp"
+#include "net/bootstrap/handle.hpp"
 
 #include <cstring>
 #include <type_traits>
 
-#include "net/handshake.hpp"
+#include "net/bootstrap/handshake.hpp"
 
 namespace tutti::net {
 namespace {

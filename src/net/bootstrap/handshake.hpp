@@ -15,7 +15,6 @@
 #include <string>
 
 #include "base/result.hpp"
-#include "net/split_connection.hpp"
 #include "transport/types.hpp"
 #include "wire/wire.hpp"
 
@@ -23,6 +22,7 @@ namespace tutti::net {
 
 inline constexpr std::uint16_t kProtocolVersion = 9;  ///< Of all that follows, too.
 inline constexpr std::size_t kHandshakeBytes = 768;
+inline constexpr std::uint32_t kSubConnectionsMax = 8;  ///< Of a channel.
 inline constexpr std::size_t kTextBytes = 64;
 inline constexpr std::size_t kRefusalBytes = 320;  ///< Two hosts' names, their values, the remedy.
 using HandshakeBytes = std::array<std::byte, kHandshakeBytes>;

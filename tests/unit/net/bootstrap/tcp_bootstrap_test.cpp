@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Ranks as threads of one process; those that die are processes.
-#include "net/tcp_bootstrap.hpp"
+#include "net/bootstrap/tcp_bootstrap.hpp"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

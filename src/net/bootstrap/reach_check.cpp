@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "net/reach_check.hpp"
+#include "net/bootstrap/reach_check.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <type_traits>
 
-#include "net/handshake.hpp"
+#include "net/bootstrap/handshake.hpp"
 
 namespace tutti::net {
 namespace {

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "base/result.hpp"
-#include "net/statistics.hpp"
+#include "net/observe/statistics.hpp"
 
 namespace tutti::net {
 

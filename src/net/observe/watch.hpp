@@ -14,9 +14,10 @@
 #include <thread>
 
 #include "base/config.hpp"
-#include "net/engine.hpp"
-#include "net/network.hpp"
-#include "net/statistics.hpp"
+#include "net/observe/log.hpp"
+#include "net/observe/statistics.hpp"
+#include "net/observe/trace.hpp"
+#include "net/observe/wake_event.hpp"
 
 namespace tutti::net {
 
@@ -36,6 +37,13 @@ class OwnFileName {
   bool keeps_ = false;
 };
 
+/// What an engine writes to. All outlive it; null: nobody reads it.
+struct EngineWatch {
+  EngineStatistics* statistics = nullptr;
+  WakeEvent* event = nullptr;  ///< Signaled when statistics are new.
+  EngineTrace* trace = nullptr;
+};
+
 class Watch {
  public:
   /// Both outlive it.
@@ -47,8 +55,8 @@ class Watch {
   /// Errors: a file that is asked for cannot be written (kInvalidConfig).
   static Status check(const Config& config);
 
-  /// Tells an engine that is about to be made what it writes to. One thread at a time.
-  void add(EngineOptions* engine);
+  /// Of an engine that is about to be made. One thread at a time.
+  EngineWatch add();
 
   /// Writes everything once more and ends the files, if that takes no longer than kFinishTime.
   /// Engines that are still there go on, unwatched. One thread at a time, as add().

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "net/statistics.hpp"
+#include "net/observe/statistics.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -20,8 +20,8 @@
 #include <set>
 #include <type_traits>
 
+#include "base/clock.hpp"
 #include "base/host_name.hpp"
-#include "net/clock.hpp"
 
 namespace tutti::net {
 namespace {
@@ -198,7 +198,7 @@ Result<std::unique_ptr<Statistics>> Statistics::open(const std::string& director
   header.process = static_cast<std::uint32_t>(it->process_);
   header.user = geteuid();
   header.start_unix_ns = unix_ns();
-  header.start_ns = now_ns();
+  header.start_ns = monotonic_ns();
   header.interval_ns = kIntervalNs;
   set_text(header.program, program_name());
   set_text(header.host, host_name());

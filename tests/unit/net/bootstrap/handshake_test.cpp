@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "net/handle.hpp"
-#include "net/handshake.hpp"
+#include "net/bootstrap/handle.hpp"
+#include "net/bootstrap/handshake.hpp"
 
 namespace tutti::net {
 namespace {

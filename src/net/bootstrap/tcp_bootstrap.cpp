@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "net/tcp_bootstrap.hpp"
+#include "net/bootstrap/tcp_bootstrap.hpp"
 
 #include <linux/tcp.h>  // Not netinet/tcp.h, which does not go together with rendezvous.cpp's.
 #include <netdb.h>
@@ -21,7 +21,7 @@
 #include <utility>
 
 #include "base/host_name.hpp"
-#include "net/descriptor.hpp"
+#include "net/bootstrap/descriptor.hpp"
 
 namespace tutti::net {
 namespace {

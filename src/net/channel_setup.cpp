@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "net/rendezvous.hpp"
+#include "net/channel_setup.hpp"
 
 #include <linux/sockios.h>
 #include <linux/tcp.h>
-#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,14 +15,12 @@
 #include <optional>
 #include <utility>
 
-#include "base/descriptors.hpp"
+#include "base/clock.hpp"
 #include "base/host_name.hpp"
 #include "base/system_random.hpp"
+#include "net/bootstrap/reach_check.hpp"
+#include "net/bootstrap/rendezvous.hpp"
 #include "net/channel.hpp"
-#include "net/clock.hpp"
-#include "net/descriptor.hpp"
-#include "net/handle.hpp"
-#include "net/reach_check.hpp"
 #include "wire/rails/rails_wire.hpp"
 
 namespace tutti::net {
@@ -34,8 +31,6 @@ using transport::TimeNs;
 using wire::rails::RailsWire;
 using wire::udp::SocketAddress;
 
-constexpr std::size_t kPendingMax = 64;  ///< Callers without a complete handshake.
-constexpr int kStrangersTold = 8;        ///< Of a listener; a scanner may call for ever.
 // Threads wait for processors, for milliseconds where there are few.
 constexpr TimeNs kRtoNsMin = 20'000'000;
 constexpr TimeNs kTailProbeNsMin = 5'000'000;
@@ -68,7 +63,7 @@ TimeNs base_rtt_ns(int socket, const transport::WireCapabilities& wire) {
   return std::min(rtt_ns + 2 * chunk_ns(wire) + kProcessingNs, transport::kBaseRttNsMax);
 }
 
-Result<Handshake> handshake_of(Engine& engine, const RendezvousOptions& options, int socket) {
+Result<Handshake> handshake_of(Engine& engine, const ChannelOptions& options, int socket) {
   Handshake handshake;
   handshake.host = host_name();
   handshake.process = static_cast<std::uint32_t>(getpid());
@@ -88,7 +83,7 @@ Result<Handshake> handshake_of(Engine& engine, const RendezvousOptions& options,
 
 /// One for each of the engines.
 Result<std::vector<Handshake>> handshakes_of(const std::vector<Engine*>& engines,
-                                             const RendezvousOptions& options, int socket) {
+                                             const ChannelOptions& options, int socket) {
   std::vector<Handshake> handshakes;
   for (Engine* const engine : engines) {
     TUTTI_ASSIGN_OR_RETURN(handshakes.emplace_back(), handshake_of(*engine, options, socket));
@@ -99,7 +94,7 @@ Result<std::vector<Handshake>> handshakes_of(const std::vector<Engine*>& engines
 
 /// The options of one of `sub_connections`.
 Result<transport::ConnectionOptions> options_of(const Handshake& mine, const Handshake& theirs,
-                                                const Key& key, const RendezvousOptions& options,
+                                                const Key& key, const ChannelOptions& options,
                                                 bool sends, std::uint32_t sub_connections) {
   TUTTI_ASSIGN_OR_RETURN(auto connection, agree(mine, theirs, key));
   connection.spray = options.spray;
@@ -138,11 +133,6 @@ Result<transport::ConnectionOptions> options_of(const Handshake& mine, const Han
   return connection;
 }
 
-/// A peer's error with its name.
-Status named(const Status& status, const std::string& peer) {
-  return Status(status.code(), status.message() + "; the peer is " + peer);
-}
-
 /// The sub-connections of a channel whose two ends know each other, until datagrams have passed
 /// both ways.
 class SetUp {
@@ -163,8 +153,8 @@ class SetUp {
 
   /// One side may send more handshakes than the other: the smaller number counts.
   Status attach(const std::vector<Engine*>& engines, const std::vector<Handshake>& mine,
-                const std::vector<Handshake>& theirs, const Key& key,
-                const RendezvousOptions& options, bool sends) {
+                const std::vector<Handshake>& theirs, const Key& key, const ChannelOptions& options,
+                bool sends) {
     const std::size_t sub_connections = std::min(mine.size(), theirs.size());
     std::vector<transport::ConnectionOptions> connections;
     std::vector<wire::WireAddress> addresses;
@@ -326,106 +316,31 @@ class SetUp {
   bool is_heard_out_ = false;
 };
 
-/// Reads the handshakes of the other side, as many as the first one says. Errors: the connection
-/// has ended, or one of them is invalid, which makes the caller a stranger.
-class IncomingHandshakes {
- public:
-  /// True: they are here.
-  Result<bool> read(int socket, const Key& key) {
-    while (handshakes_.empty() || handshakes_.size() < handshakes_[0].sub_connections) {
-      TUTTI_ASSIGN_OR_RETURN(const bool is_here, read_one(socket));
-      if (!is_here) {
-        return false;
-      }
-      const Result<Handshake> handshake = decode(bytes_, key);
-      if (!handshake.ok()) {
-        has_stranger_ = true;
-        return handshake.status();
-      }
-      handshakes_.push_back(*handshake);
-      have_ = 0;
-    }
-    return true;
-  }
-  const std::vector<Handshake>& get() const { return handshakes_; }
-  /// What came is not a valid handshake for this listener.
-  bool has_stranger() const { return has_stranger_; }
-
- private:
-  Result<bool> read_one(int socket) {
-    while (have_ < bytes_.size()) {
-      const ssize_t got = recv(socket, bytes_.data() + have_, bytes_.size() - have_, MSG_DONTWAIT);
-      if (got > 0) {
-        have_ += static_cast<std::size_t>(got);
-      } else if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-        return false;
-      } else {
-        return Status(ErrorCode::kTimeout,
-                      "net: the peer ended while the channel was made" +
-                          (got < 0 ? std::string(": ") + std::strerror(errno) : std::string()));
-      }
-    }
-    return true;
-  }
-
-  HandshakeBytes bytes_{};
-  std::size_t have_ = 0;
-  std::vector<Handshake> handshakes_;
-  bool has_stranger_ = false;
-};
-
-/// The handshakes fit into the empty buffer of any socket.
-Status write_handshakes(int socket, const std::vector<Handshake>& handshakes, const Key& key) {
-  std::vector<std::byte> bytes;
-  for (const Handshake& handshake : handshakes) {
-    const HandshakeBytes one = encode(handshake, key);
-    bytes.insert(bytes.end(), one.begin(), one.end());
-  }
-  const ssize_t put = send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (put != static_cast<ssize_t>(bytes.size())) {
-    return Status(ErrorCode::kTimeout, "net: the peer does not accept our handshake: " +
-                                           (put < 0 ? std::string(std::strerror(errno))
-                                                    : std::string("its window is closed")));
-  }
-  return {};
-}
-
 std::string not_finished(const std::string& who) {
   return "net: " + who +
          " has not finished the set-up of the channel for TUTTI_NET_TIMEOUT seconds";
 }
 
-class TcpListener : public Listener {
+class ChannelListener : public Listener {
  public:
-  TcpListener(const RendezvousOptions& options, ChooseEngines choose)
-      : options_(options), choose_(std::move(choose)) {}
+  ChannelListener(const ChannelOptions& options, ChooseEngines choose)
+      : options_(options),
+        choose_(std::move(choose)),
+        rendezvous_(options_.timeout_ns, options_.log) {}
 
   Status listen(const SocketAddress& local) {
-    socket_.reset(::socket(local.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    SocketAddress bound = local;
-    if (socket_.get() < 0 || bind(socket_.get(), bound.get(), bound.bytes) != 0 ||
-        ::listen(socket_.get(), SOMAXCONN) != 0 ||
-        getsockname(socket_.get(), bound.get(), &bound.bytes) != 0) {
-      return Status(ErrorCode::kUnavailable,
-                    "net: cannot listen at the interface's address: " + why_no_descriptor());
-    }
-    TUTTI_RETURN_IF_ERROR(system_random(&key_, sizeof key_));
-    handle_ = to_handle({.address = bound,
-                         .key = key_,
-                         .device = options_.device_id,
-                         .process = static_cast<std::uint32_t>(getpid()),
-                         .host = host_name()});
-    return {};
+    return rendezvous_.listen(local, options_.device_id);
   }
 
-  const Handle& handle() const override { return handle_; }
+  const Handle& handle() const override { return rendezvous_.handle(); }
 
   Result<std::unique_ptr<Channel>> accept() override {
-    for (std::size_t i = 0; i < pending_.size();) {
-      Result<std::unique_ptr<Channel>> channel = hear(i);
-      if (!channel.ok() || *channel != nullptr) {
-        return channel;
+    while (true) {
+      TUTTI_ASSIGN_OR_RETURN(std::optional<Met> met, rendezvous_.accept());
+      if (!met) {
+        break;
       }
+      TUTTI_RETURN_IF_ERROR(answer(std::move(*met)));
     }
     for (std::size_t i = 0; i < set_ups_.size(); ++i) {
       Result<std::unique_ptr<Channel>> channel = advance(set_ups_[i]);
@@ -434,36 +349,10 @@ class TcpListener : public Listener {
         return channel;
       }
     }
-    for (std::size_t calls = 0; calls < kPendingMax; ++calls) {
-      Descriptor caller(accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-      if (caller.get() < 0) {
-        if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) {
-          break;
-        }
-        return Status(ErrorCode::kUnavailable,
-                      "net: cannot accept the peer: " + why_no_descriptor());
-      }
-      pending_.push_back({std::move(caller), {}, now_ns()});
-      // Before any caller is dropped: a peer sends its handshake at once.
-      std::size_t last = pending_.size() - 1;
-      Result<std::unique_ptr<Channel>> channel = hear(last);
-      if (!channel.ok() || *channel != nullptr) {
-        return channel;
-      }
-      if (pending_.size() > kPendingMax) {
-        drop_a_stranger();
-      }
-    }
     return std::unique_ptr<Channel>();
   }
 
  private:
-  struct PendingCaller {
-    Descriptor socket;
-    IncomingHandshakes handshakes;
-    TimeNs called_ns;
-  };
-
   /// A caller whose handshake was answered; its sub-connections are being checked.
   struct Connecting {
     std::unique_ptr<SetUp> set_up;
@@ -472,212 +361,101 @@ class TcpListener : public Listener {
   };
 
   Result<std::unique_ptr<Channel>> advance(Connecting& it) {
-    auto channel = it.set_up->advance(now_ns());
-    if (channel.ok() && *channel == nullptr && now_ns() - it.begun_ns > options_.timeout_ns) {
+    auto channel = it.set_up->advance(monotonic_ns());
+    if (channel.ok() && *channel == nullptr && monotonic_ns() - it.begun_ns > options_.timeout_ns) {
       return Status(ErrorCode::kTimeout, not_finished(it.who));
     }
     return channel;
   }
 
-  /// Null: this caller gives no channel now; `i` is then the index of the next one.
-  Result<std::unique_ptr<Channel>> hear(std::size_t& i) {
-    const Result<bool> is_here = pending_[i].handshakes.read(pending_[i].socket.get(), key_);
-    if (is_here.ok() && !*is_here && !is_late(pending_[i])) {
-      ++i;
-      return std::unique_ptr<Channel>();
-    }
-    PendingCaller caller = std::move(pending_[i]);
-    pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
-    if (caller.handshakes.has_stranger()) {
-      // A caller without our key, or of another version (which a peer learns from the handle), does
-      // not belong to the job: a scanner, or a process of another job. It must not end ours.
-      if (strangers_told_++ < kStrangersTold) {
-        options_.log(LogKind::kInfo, "net: refused a caller from " +
-                                         address_of_caller(caller.socket.get()) + ": " +
-                                         is_here.status().message());
-      }
-      refuse(caller.socket.get(), is_here.status());
-      return std::unique_ptr<Channel>();
-    }
-    if (!is_here.ok()) {
-      return std::unique_ptr<Channel>();  // It has gone.
-    }
-    if (!*is_here) {
-      return Status(ErrorCode::kTimeout,
-                    "net: " + caller.handshakes.get()[0].who() +
-                        " has not finished its handshake for TUTTI_NET_TIMEOUT seconds");
-    }
-    return answer_handshake(caller);
-  }
-
-  /// Drops the oldest caller without a handshake; if there is none, the oldest.
-  void drop_a_stranger() {
-    const auto silent = std::find_if(pending_.begin(), pending_.end(), [](const PendingCaller& it) {
-      return it.handshakes.get().empty();
-    });
-    pending_.erase(silent == pending_.end() ? pending_.begin() : silent);
-  }
-
-  /// A peer of the job has begun its handshake and not finished it within the timeout.
-  bool is_late(const PendingCaller& caller) const {
-    const std::vector<Handshake>& handshakes = caller.handshakes.get();
-    return !handshakes.empty() && handshakes.size() < handshakes[0].sub_connections &&
-           now_ns() - caller.called_ns > options_.timeout_ns;
-  }
-
-  Result<std::unique_ptr<Channel>> answer_handshake(PendingCaller& caller) {
-    const int socket = caller.socket.get();
-    const std::vector<Engine*> engines = choose_(caller.handshakes.get()[0].device);
+  Status answer(Met met) {
+    const int socket = met.socket.get();
+    const std::vector<Engine*> engines = choose_(met.theirs[0].device);
     TUTTI_ASSIGN_OR_RETURN(const std::vector<Handshake> mine,
                            handshakes_of(engines, options_, socket));
-    const Handshake& theirs = caller.handshakes.get()[0];
-    auto set_up = std::make_unique<SetUp>(std::move(caller.socket), theirs);
+    auto set_up = std::make_unique<SetUp>(std::move(met.socket), met.theirs[0]);
     const Status attached =
-        set_up->attach(engines, mine, caller.handshakes.get(), key_, options_, /*sends=*/false);
+        set_up->attach(engines, mine, met.theirs, rendezvous_.key(), options_, /*sends=*/false);
     if (!attached.ok()) {
-      refuse(socket, attached);
+      rendezvous_.refuse(socket, attached);
       return attached;
     }
-    TUTTI_RETURN_IF_ERROR(write_handshakes(socket, mine, key_));
-    set_ups_.push_back({std::move(set_up), theirs.who(), now_ns()});
-    return std::unique_ptr<Channel>();
+    TUTTI_RETURN_IF_ERROR(rendezvous_.answer(socket, mine));
+    set_ups_.push_back({std::move(set_up), met.theirs[0].who(), monotonic_ns()});
+    return {};
   }
 
-  static std::string address_of_caller(int socket) {
-    SocketAddress caller;
-    caller.bytes = sizeof caller.storage;
-    if (getpeername(socket, caller.get(), &caller.bytes) != 0) {
-      return std::string("?: ") + std::strerror(errno);
-    }
-    return to_text(caller);
-  }
-
-  void refuse(int socket, const Status& why) {
-    Handshake handshake;
-    handshake.host = host_name();
-    handshake.process = static_cast<std::uint32_t>(getpid());
-    handshake.refusal = why.message();
-    (void)write_handshakes(socket, {handshake}, key_);
-  }
-
-  RendezvousOptions options_;
+  ChannelOptions options_;
   ChooseEngines choose_;
-  Descriptor socket_;
-  Key key_;
-  Handle handle_;
-  std::vector<PendingCaller> pending_;
+  RendezvousListener rendezvous_;
   std::vector<Connecting> set_ups_;
-  int strangers_told_ = 0;
 };
 
-class TcpConnector : public Connector {
+class ChannelConnector : public Connector {
  public:
-  TcpConnector(const RendezvousOptions& options, ChooseEngines choose)
-      : options_(options), choose_(std::move(choose)), begun_ns_(now_ns()) {}
+  ChannelConnector(const ChannelOptions& options, ChooseEngines choose)
+      : options_(options), choose_(std::move(choose)), begun_ns_(monotonic_ns()) {}
 
   Status begin(const SocketAddress& local, const Handle& handle) {
-    TUTTI_ASSIGN_OR_RETURN(peer_, from_handle(handle, local.storage.ss_family));
-    SocketAddress peer = peer_.address;
-    SocketAddress from = local;
-    if (from.storage.ss_family == AF_INET6) {
-      auto& from_v6 = reinterpret_cast<sockaddr_in6&>(from.storage);
-      reinterpret_cast<sockaddr_in6&>(peer.storage).sin6_scope_id = from_v6.sin6_scope_id;
-      from_v6.sin6_port = 0;
-    } else {
-      reinterpret_cast<sockaddr_in&>(from.storage).sin_port = 0;
-    }
-    socket_.reset(::socket(local.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (socket_.get() < 0 || bind(socket_.get(), from.get(), from.bytes) != 0 ||
-        (connect(socket_.get(), peer.get(), peer.bytes) != 0 && errno != EINPROGRESS)) {
-      return Status(ErrorCode::kUnavailable,
-                    "net: cannot connect to " + peer_.who() + ": " + why_no_descriptor());
-    }
-    return {};
+    return rendezvous_.begin(local, handle);
   }
 
   Result<std::unique_ptr<Channel>> poll() override {
     auto channel = advance();
-    if (channel.ok() && *channel == nullptr && now_ns() - begun_ns_ > options_.timeout_ns) {
+    if (channel.ok() && *channel == nullptr && monotonic_ns() - begun_ns_ > options_.timeout_ns) {
+      const std::string who = rendezvous_.peer().who();
       return Status(ErrorCode::kTimeout,
-                    set_up_ != nullptr ? not_finished(peer_.who())
-                                       : "net: " + peer_.who() +
-                                             " has not answered for TUTTI_NET_TIMEOUT seconds");
+                    set_up_ != nullptr
+                        ? not_finished(who)
+                        : "net: " + who + " has not answered for TUTTI_NET_TIMEOUT seconds");
     }
     return channel;
   }
 
  private:
   Result<std::unique_ptr<Channel>> advance() {
-    if (set_up_ != nullptr) {
-      return set_up_->advance(now_ns());
-    }
-    const int socket = socket_.get();
-    if (engines_.empty()) {
-      pollfd writable = {socket, POLLOUT, 0};
-      if (::poll(&writable, 1, 0) <= 0) {
+    if (set_up_ == nullptr) {
+      TUTTI_ASSIGN_OR_RETURN(std::optional<Met> met,
+                             rendezvous_.poll([this](std::uint64_t device, int socket) {
+                               engines_ = choose_(device);
+                               return handshakes_of(engines_, options_, socket);
+                             }));
+      if (!met) {
         return std::unique_ptr<Channel>();
       }
-      int error = 0;
-      socklen_t bytes = sizeof error;
-      getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &bytes);
-      if (error != 0) {
-        return Status(ErrorCode::kTimeout,
-                      "net: cannot connect to " + peer_.who() + ": " + std::strerror(error));
+      auto set_up = std::make_unique<SetUp>(std::move(met->socket), met->theirs[0]);
+      const Status attached = set_up->attach(engines_, rendezvous_.mine(), met->theirs,
+                                             rendezvous_.peer().key, options_, /*sends=*/true);
+      if (!attached.ok()) {
+        return named(attached, rendezvous_.peer().who());
       }
-      engines_ = choose_(peer_.device);
-      TUTTI_ASSIGN_OR_RETURN(mine_, handshakes_of(engines_, options_, socket));
-      const Status written = write_handshakes(socket, mine_, peer_.key);
-      if (!written.ok()) {
-        return named(written, peer_.who());
-      }
+      set_up_ = std::move(set_up);
     }
-    const Result<bool> is_here = answer_.read(socket, peer_.key);
-    if (!is_here.ok()) {
-      return named(is_here.status(), peer_.who());
-    }
-    if (!*is_here) {
-      return std::unique_ptr<Channel>();
-    }
-    const std::vector<Handshake>& theirs = answer_.get();
-    if (!theirs[0].refusal.empty()) {
-      return Status(ErrorCode::kInvalidArgument,
-                    "net: " + peer_.who() + " refuses the channel: " + theirs[0].refusal);
-    }
-    auto set_up = std::make_unique<SetUp>(std::move(socket_), theirs[0]);
-    const Status attached =
-        set_up->attach(engines_, mine_, theirs, peer_.key, options_, /*sends=*/true);
-    if (!attached.ok()) {
-      return named(attached, peer_.who());
-    }
-    set_up_ = std::move(set_up);
-    return set_up_->advance(now_ns());
+    return set_up_->advance(monotonic_ns());
   }
 
-  RendezvousOptions options_;
+  ChannelOptions options_;
   ChooseEngines choose_;
   TimeNs begun_ns_;
-  Descriptor socket_;
-  HandleContent peer_;
-  std::vector<Engine*> engines_;  ///< Once connected.
-  std::vector<Handshake> mine_;
-  IncomingHandshakes answer_;
+  RendezvousConnector rendezvous_;
+  std::vector<Engine*> engines_;   ///< Once connected.
   std::unique_ptr<SetUp> set_up_;  ///< After both handshakes.
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Listener>> make_listener(const SocketAddress& local,
-                                                const RendezvousOptions& options,
+                                                const ChannelOptions& options,
                                                 ChooseEngines choose) {
-  auto listener = std::make_unique<TcpListener>(options, std::move(choose));
+  auto listener = std::make_unique<ChannelListener>(options, std::move(choose));
   TUTTI_RETURN_IF_ERROR(listener->listen(local));
   return std::unique_ptr<Listener>(std::move(listener));
 }
 
 Result<std::unique_ptr<Connector>> make_connector(const SocketAddress& local, const Handle& handle,
-                                                  const RendezvousOptions& options,
+                                                  const ChannelOptions& options,
                                                   ChooseEngines choose) {
-  auto connector = std::make_unique<TcpConnector>(options, std::move(choose));
+  auto connector = std::make_unique<ChannelConnector>(options, std::move(choose));
   TUTTI_RETURN_IF_ERROR(connector->begin(local, handle));
   return std::unique_ptr<Connector>(std::move(connector));
 }

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "net/wake_event.hpp"
+#include "net/observe/wake_event.hpp"
 #include "transport/trace.hpp"
 
 namespace tutti::net {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "net/statistics.hpp"
+#include "net/observe/statistics.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

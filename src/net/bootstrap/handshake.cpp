@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "net/handshake.hpp"
+#include "net/bootstrap/handshake.hpp"
 
 #include <algorithm>
 #include <bit>

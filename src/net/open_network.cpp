@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The one place of this room that reads the environment.
+#include "net/network.hpp"
+
+#include <utility>
+
+namespace tutti::net {
+
+Result<std::unique_ptr<Network>> open_network(Log log, std::vector<NetDevice> devices) {
+  ParsedConfig parsed = config_from_environment();
+  for (const ConfigProblem& problem : parsed.problems) {
+    if (problem.is_error) {
+      return Status(ErrorCode::kInvalidConfig, problem.text);
+    }
+    log(LogKind::kWarning, problem.text);
+  }
+  NetworkOptions options;
+  options.config = std::move(parsed.config);
+  options.wants_buffer = !environment_value("TUTTI_NET_BUFFER").empty();
+  options.interfaces = environment_value("NCCL_SOCKET_IFNAME");
+  options.family = environment_value("NCCL_SOCKET_FAMILY");
+  return Network::open(options, std::move(log), std::move(devices));
+}
+
+}  // namespace tutti::net
