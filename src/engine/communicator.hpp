@@ -16,16 +16,16 @@
 #include <vector>
 
 #include "engine/agreement.hpp"
+#include "engine/alpha_backend.hpp"
+#include "engine/ccl_backend.hpp"
+#include "engine/comm_context.hpp"
+#include "engine/direct_backend.hpp"
+#include "engine/host_backend.hpp"
+#include "engine/mpi_backend.hpp"
+#include "engine/plan_runner.hpp"
 #include "engine/process.hpp"
 #include "engine/virtual_nodes.hpp"
-#include "runners/ccl/ccl_runner.hpp"
-#include "runners/ccl/schedule_runner.hpp"
-#include "runners/direct/device_combine.hpp"
-#include "runners/direct/direct_runner.hpp"
-#include "runners/direct/host_runner.hpp"
-#include "runners/mpi/mpi_runner.hpp"
 #include "runners/runner.hpp"
-#include "runners/schedule_runner.hpp"
 #include "select/choose.hpp"
 #include "topology/layout.hpp"
 
@@ -36,39 +36,6 @@ struct Hints {
   std::string plan;          ///< "tutti_plan": a plan list that goes before every other rule.
   std::string memory_kinds;  ///< "mpi_assert_memory_alloc_kinds".
   Status unread{};           ///< What could not be read of it: without an MPI an error everywhere.
-};
-
-/// Facts of this rank that only the entry point (src/mpi, the C API) knows.
-struct Place {
-  int rank = 0;
-  int ranks = 1;
-  int world_rank = 0;
-  int world_ranks = 1;
-  bool mpi_device_aware = false;
-  std::uint64_t types_hash = 0;  ///< Of what the MPI library's reductions take its types for.
-  bool thread_multiple = false;  ///< Other threads may be in collectives of other communicators.
-  bool keeps_hints = false;      ///< A communicator may have hints that did not pass us.
-};
-
-/// What all ranks do with one shape of call.
-struct Route {
-  select::Plan plan;
-  select::Memory memory = select::Memory::kHost;
-  select::Order order = select::Order::kBlocking;
-  /// The MPI's own collective on the application's own arguments carries the call, on every rank
-  /// whose local buffers the MPI can read; ranks whose buffers it cannot read stage them alone.
-  bool native_flat = true;
-  Counter* calls = nullptr;
-  Counter* fallbacks = nullptr;      ///< Null when the plan is the first choice.
-  Summary::Cell* summary = nullptr;  ///< Null without TUTTI_SUMMARY.
-  /// What the ranks have agreed on for calls of this size; null: nothing has to be.
-  MemoryModes::Class* agreed = nullptr;
-  mutable bool was_taken = false;  ///< For the entry point: by an earlier call.
-
-  /// There a rank hears at once of a peer whose call goes another way.
-  bool is_in_shared_memory() const {
-    return plan.backend == select::Backend::kDirect && memory == select::Memory::kHost;
-  }
 };
 
 class Communicator;
@@ -140,7 +107,7 @@ class Communicator {
   /// False when local buffers need no classification (asserted memory kinds, no device). Without an
   /// MPI "host" is what buffers mostly are in, no promise.
   bool classifies() const {
-    return process_.device() != nullptr && (mpi_ == nullptr || !asserted_host_);
+    return context_.process.device() != nullptr && (mpi_ == nullptr || !asserted_host_);
   }
 
   /// The plan for a call; equal on all ranks. May communicate (agreement, CCL set-up).
@@ -178,7 +145,7 @@ class Communicator {
   }
   /// The same for a call that MPI is to refuse, which other ranks may not have made.
   void turn_away() {
-    if (std::byte* const line = find_calls_line(); line != nullptr) {
+    if (std::byte* const line = host_.calls_line(); line != nullptr) {
       runners::HostArea::turned_away(line).publish(calls_ + 1);  // Before others see it pass.
     }
     pass_by();
@@ -201,7 +168,7 @@ class Communicator {
   /// agree, take_agreed() too.
   [[gnu::always_inline]] void pass_by(const Route& route) {
     tell_call();
-    if (!is_concurrent_) [[likely]] {
+    if (!context_.is_concurrent) [[likely]] {
       // A locked instruction is a tenth of what the fastest collectives take.
       route.calls->store(route.calls->load(std::memory_order_relaxed) + 1,
                          std::memory_order_relaxed);
@@ -226,7 +193,7 @@ class Communicator {
   /// communicator's.
   Status stream_status(bool wait);
   /// This rank's GPU, once something was set up on it; -1: none yet.
-  int device() const { return device_; }
+  int device() const { return context_.device; }
   /// The selection for a shape with its reasons, as JSON (select::explain_json). Local: what was
   /// not tried yet counts as usable.
   std::string explain(const select::Shape& shape) const;
@@ -254,26 +221,21 @@ class Communicator {
   /// For a scope: what it asks of the driver ends no capture in another thread. Two calls of the
   /// driver that only touch this thread's state; yet none are spent on a launch of ours, whose fast
   /// path asks for nothing that a capture forbids.
-  void relax(std::optional<device::RelaxedCapture>* relaxed) {
-    if (process_.device() != nullptr) {
-      relaxed->emplace(*process_.device());
-    }
-  }
+  void relax(std::optional<device::RelaxedCapture>* relaxed) const { context_.relax(relaxed); }
   /// A stream for copies to and from `device` that stage a native call; `bytes` are counted.
   Result<device::Stream> staging_stream(int device, Bytes bytes) {
-    process_.counters().staged_bytes.fetch_add(bytes, std::memory_order_relaxed);
-    return mpi_runner_->staging_stream(device);
+    return mpi_backend_.staging_stream(device, bytes);
   }
 
   /// Whether a native call may be given local device pointers.
   bool mpi_reads_device(const Route& route) const {
-    return facts_.mpi_device_aware && !route.plan.staged;
+    return context_.facts.mpi_device_aware && !route.plan.staged;
   }
   /// Where the ranks sit, equal on all of them.
-  const topology::Layout& placement() const { return placement_; }
+  const topology::Layout& placement() const { return context_.placement; }
   /// Name of the plan used last, for the info key tutti_plan_used.
   std::string last_plan() const;
-  Process& process() { return process_; }
+  Process& process() { return context_.process; }
 
  private:
   friend class ParentCommunicator;
@@ -302,20 +264,12 @@ class Communicator {
 
   Communicator(Process& process, runners::Bootstrap& bootstrap, runners::MpiLibrary* mpi,
                const Place& place)
-      : process_(process),
-        bootstrap_(bootstrap),
+      : context_{.process = process, .bootstrap = bootstrap, .place = place},
         mpi_(mpi),
-        place_(place),
-        table_(&process.table()) {}
+        table_(&process.table()) {
+    context_.fail = [this](const Status& status) { fail(status); };
+  }
 
-  using Introductions = std::vector<runners::DirectHostRunner::Introduction>;
-  void set_introductions(Introductions introductions) {
-    host_introductions_ = std::make_shared<const Introductions>(std::move(introductions));
-  }
-  const Introductions& host_introductions() const {
-    static const Introductions none;
-    return host_introductions_ == nullptr ? none : *host_introductions_;
-  }
   struct RankFacts;
   struct HostFacts;
   struct ExchangedFacts;
@@ -337,18 +291,15 @@ class Communicator {
   Status take_plan(const std::string& plan);
   void agree_placement(const std::vector<ExchangedFacts>& ranks);
   void watch_processes();
-  Status look_at_peers(bool in_call);
   void give_back_host_memory(bool is_known = false);
-  std::byte* find_calls_line() const;
   void set_calls_line() {
-    std::byte* const line = find_calls_line();
+    std::byte* const line = host_.calls_line();
     calls_line_ = line != nullptr ? line : unread_line_.data();
   }
   void tell_call() {
     ++calls_;
     runners::HostArea::pass_by(calls_line_, calls_);
   }
-  void lose_messages();
   /// Whether some rule can give a call of this communicator a plan other than the MPI's own, as far
   /// as is known before the first call.
   bool can_act() const;
@@ -360,66 +311,25 @@ class Communicator {
   /// In shared memory: nobody is to wait for this rank to leave calls that are in doubt.
   void tell_doubts();
   Status agree_memory(MemoryModes::Class& memory, int device);
-  /// Loads the CCL and brings up its communicator; the answer is agreed (ccl_setup.cpp).
-  Status setup_ccl(int device);
-  Status agree_ccl(int device);
-  Status setup_device_reductions();
-  Status init_ccl_scope(runners::Scope scope, std::string* refusal);
-  /// A unique id of the scope's first rank on all of its ranks; `status` is this rank's own.
-  Status share_ccl_id(runners::Scope scope, ccl::UniqueId* id, Status* status);
-  /// This rank's GPU: that of `device` >= 0, else the application's current one, else by local
-  /// rank.
-  Status choose_device(int device);
   void free_deferred_memory();
-  /// Brings up the direct backend; the answer is agreed (direct_setup.cpp).
-  Status setup_direct(select::Memory memory, int device);
-  Status agree_direct(int device, std::string* refusal);
-  Status make_direct(const runners::DirectRunner::Options& options, bool* is_final,
-                     std::string* refusal);
-  Status agree_direct_host(std::string* refusal);
-  /// Gives the direct backend, which is up, staging memory for copy engines, on every rank or on
-  /// none. What failed once is in facts_ and is not tried again.
-  Status prepare_copies();
-  /// On all ranks: the direct backend is not to be used any more.
-  void lose_direct(const std::string& reason);
-  /// Sets `refusal` on all ranks, "rank 3 WHAT", when `status` is bad on one of them.
-  Status agree_step(const Status& status, const char* what, std::string* refusal);
-  Status prepare_alpha(const select::Plan& plan, std::string* refusal);
-  /// Makes the streams and communicators that a pipeline lacks, on every rank or on none
-  /// (ccl_setup.cpp). What failed once is in facts_ and is not tried again.
-  Status prepare_pipeline(const select::Plan& plan);
-
+  Status prepare(const select::Plan& plan, select::Memory memory, int device,
+                 std::string* ccl_refusal);
+  PlanRunner& plan_runner(const select::Plan& plan, select::Memory memory);
   Status prepare_streams(select::Order order, int device);
   Result<Route> no_route(select::Shape shape, const select::Decision& decision, int device);
   /// `reached_by`: why another memory than the call's is decided on; a fall-back.
   Result<Route> decide(const select::Shape& shape, int device, const std::string& reached_by = {});
-  /// As select::choose() with what is known so far.
-  select::Decision choose(const select::Shape& shape, select::CommFacts* facts) const;
+  select::CommFacts facts_to_choose_by(const std::string& ccl_refusal = {}) const;
   Result<Route> make_route(const select::Shape& shape, const select::Plan& plan,
                            const std::string& fallback);
-  runners::Runner& runner(select::Backend backend);
-  Status run_schedule(const select::Plan& plan, const runners::Call& call);
-  /// By the direct backend on device memory; of calls whose sizes no rank knows of all others, what
-  /// two ranks exchange beyond direct_pair_bytes_max_ goes by the CCL. `carry` takes a backend and
-  /// its part of the call.
-  template <class Carry>
-  Status carry_direct(const runners::Call& call, Carry carry);
-  Status enqueue_on(select::Backend backend, const runners::Call& call, device::Stream stream);
-  /// Device buffers of a rank that differs from the agreed mode pass through pinned memory.
-  Status run_direct_host(const runners::Call& call);
-  Status run_ccl_schedule(const select::Plan& plan, const runners::Call& call);
-  bool is_speaker() const { return place_.rank == 0; }
 
-  Process& process_;
-  runners::Bootstrap& bootstrap_;
+  CommContext context_;
   runners::MpiLibrary* mpi_;  ///< Null without MPI.
-  Place place_;
   bool inert_ = false;
   bool asserted_host_ = false;
   bool has_devices_ = false;     ///< Every rank has a GPU library.
   bool has_any_device_ = false;  ///< Some rank has.
   std::optional<select::Memory> asserted_;
-  bool is_concurrent_ = false;  ///< Beside others' calls, on some rank: its calls take no turns.
   bool strict_ = false;
   bool has_summary_ = false;     ///< TUTTI_SUMMARY on some rank.
   bool has_hints_ = false;       ///< On some rank.
@@ -429,24 +339,9 @@ class Communicator {
   std::string disagreement_;    ///< Non-empty: ranks differ in configuration; native plans for all.
   const select::Table* table_;  ///< The process's, or own_table_.
   std::unique_ptr<select::Table> own_table_;
-  select::CommFacts facts_;
-  topology::Layout placement_;  ///< By node, real or virtual: what plans see.
-  topology::Layout machines_;   ///< By machine: who shares GPUs.
-  bool scopes_made_ = false;
-  bool ccl_tried_ = false;
-  int device_ = -1;                     ///< This rank's GPU on this communicator.
   std::unique_ptr<MemoryModes> modes_;  ///< Null where all memory is the host's.
-  /// Of the two runners on the GPU, whose calls may stand behind each other on streams.
-  std::shared_ptr<runners::CommonEnd> end_ = std::make_shared<runners::CommonEnd>();
-  Membership membership_{process_, *end_};
-  std::unique_ptr<runners::MpiRunner> mpi_runner_;
-  std::unique_ptr<runners::CclRunner> ccl_runner_;
-  std::unique_ptr<runners::DeviceCombine> device_combine_;  ///< For schedules carried by the CCL.
-  std::unique_ptr<runners::DirectRunner> direct_runner_;
-  /// What the ranks have told each other, until the runner is made of it.
-  std::shared_ptr<const Introductions> host_introductions_;
+  Membership membership_{context_.process, *context_.end};
   bool has_withdrawn_as_parent_ = false;
-  std::shared_ptr<runners::HostMemory> host_memory_;
   // What a call that passes by needs, side by side.
   std::uint64_t calls_ = 0;      ///< That this rank has made, whatever carried them.
   std::uint64_t doubted_ = 0;    ///< Beside these (doubt_call()).
@@ -461,24 +356,17 @@ class Communicator {
   WatchedCalls* watched_calls_ = nullptr;
   const Route* last_route_ = nullptr;
   std::uint64_t routes_epoch_ = 0;
-  bool are_mapped_ = false;  ///< DirectHostRunner::Options::are_mapped.
-  std::unique_ptr<runners::DirectHostRunner> direct_host_runner_;
-  Bytes direct_pair_bytes_max_ = UINT64_MAX;
-  bool direct_device_tried_ = false;
-  bool direct_host_tried_ = false;
-  bool copies_tried_ = false;
-  std::unique_ptr<runners::ScheduleRunner> schedule_runner_;
-  std::unique_ptr<runners::CclScheduleRunner> ccl_schedule_runner_;
-  std::array<bool, runners::kScopeCount> ccl_scopes_{};  ///< Up on all ranks.
-  /// Why a scope's communicator could not be made; a second try could not meet all ranks.
-  std::array<std::string, runners::kScopeCount> ccl_scope_refusals_;
-  int pipeline_streams_ = 1;  ///< Made on all ranks, as are the communicators.
-  int pipeline_comms_ = 1;
+
+  HostBackend host_{context_, calls_, doubted_};
+  MpiBackend mpi_backend_{context_, host_};
+  CclBackend ccl_{context_};
+  DirectBackend direct_{context_, ccl_};
+  AlphaBackend alpha_{context_, mpi_backend_, ccl_, direct_};
+  /// In the order in which they are told and asked.
+  const std::array<PlanRunner*, 5> plan_runners_{&host_, &direct_, &ccl_, &mpi_backend_, &alpha_};
 
   /// By a hash of the shape; grows, since a program may have thousands of communicators.
   std::vector<CachedRoute> routes_;
-  /// Who carried the last call on a stream; kMpi: there was none.
-  select::Backend last_on_stream_ = select::Backend::kMpi;
 };
 
 }  // namespace tutti::engine

@@ -8,8 +8,6 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "engine/compositions.hpp"
-#include "engine/placement.hpp"
 
 namespace tutti::engine {
 
@@ -48,7 +46,8 @@ bool Communicator::has_own_plans(Collective collective) const {
 bool Communicator::is_for(const select::Rule& rule, Collective collective,
                           std::optional<Memory> memory) const {
   const std::vector<Collective>& meant = rule.collectives;
-  return select::may_match(rule, facts_) && (!memory || rule.memory.value_or(*memory) == *memory) &&
+  return select::may_match(rule, context_.facts) &&
+         (!memory || rule.memory.value_or(*memory) == *memory) &&
          (meant.empty() || std::find(meant.begin(), meant.end(), collective) != meant.end());
 }
 
@@ -69,9 +68,10 @@ bool Communicator::can_act() const {
   return std::any_of(table_->rules.begin(), table_->rules.end(), [this](const select::Rule& rule) {
     return !select::is_native_flat(rule.plan) &&
            rule.memory.value_or(Memory::kHost) == Memory::kHost &&
-           select::may_match(rule, facts_) &&
+           select::may_match(rule, context_.facts) &&
            // A shipped rule that cannot be carried is no fall-back to report.
-           !(rule.optional && rule.plan.backend == Backend::kDirect && machines_.nodes() != 1);
+           !(rule.optional && rule.plan.backend == Backend::kDirect &&
+             context_.machines.nodes() != 1);
   });
 }
 
@@ -87,13 +87,13 @@ Status Communicator::agree_memory(MemoryModes::Class& memory, int device) {
     any_device = *agreed;
   } else {
     std::uint64_t any = any_device ? 1 : 0;
-    TUTTI_RETURN_IF_ERROR(bootstrap_.max_in_place(&any, 1));
+    TUTTI_RETURN_IF_ERROR(context_.bootstrap.max_in_place(&any, 1));
     any_device = any != 0;
   }
-  process_.counters().agreements.fetch_add(1, std::memory_order_relaxed);
+  context_.process.counters().agreements.fetch_add(1, std::memory_order_relaxed);
   memory.mode = any_device ? Memory::kDevice : Memory::kHost;
-  if (any_device && !ccl_tried_ && disagreement_.empty()) {
-    return setup_ccl(device);
+  if (any_device && !ccl_.was_tried() && disagreement_.empty()) {
+    return ccl_.set_up(device, *table_);
   }
   return {};
 }
@@ -109,9 +109,9 @@ Result<const Route*> Communicator::route(Collective collective, std::optional<By
   } else if (asserted_) {
     shape.memory = *asserted_;
     // The same call on every rank, and the first that can show which GPU is this rank's.
-    if (asserted_ == Memory::kDevice && !ccl_tried_ && disagreement_.empty() &&
+    if (asserted_ == Memory::kDevice && !ccl_.was_tried() && disagreement_.empty() &&
         collective != Collective::kBarrier) {
-      TUTTI_RETURN_IF_ERROR(setup_ccl(device));
+      TUTTI_RETURN_IF_ERROR(ccl_.set_up(device, *table_));
     }
   } else if (collective != Collective::kBarrier) {
     agreed = &modes_->of(collective, bytes);
@@ -121,7 +121,7 @@ Result<const Route*> Communicator::route(Collective collective, std::optional<By
     shape.memory = agreed->mode;
   }
   if ((device >= 0) != (shape.memory == Memory::kDevice)) [[unlikely]] {
-    process_.counters().misfits.fetch_add(1, std::memory_order_relaxed);
+    context_.process.counters().misfits.fetch_add(1, std::memory_order_relaxed);
   }
   CachedRoute& cached = cached_route(shape);
   if (!cached.valid || cached.shape != shape) [[unlikely]] {
@@ -166,9 +166,9 @@ Status Communicator::prepare_streams(select::Order order, int device) {
   if (!has_devices_) {
     return Status(ErrorCode::kUnavailable,
                   "a call on a stream: not every rank has a GPU library (" +
-                      process_.device_report().taken + " here)");
+                      context_.process.device_report().taken + " here)");
   }
-  if (ccl_tried_ || !disagreement_.empty()) {
+  if (ccl_.was_tried() || !disagreement_.empty()) {
     return {};
   }
   if (order == select::Order::kCaptured) {
@@ -177,55 +177,50 @@ Status Communicator::prepare_streams(select::Order order, int device) {
         "the first call of a communicator on a stream sets up what it needs and cannot be "
         "captured: make one call before the capture begins");
   }
-  return setup_ccl(device);
+  return ccl_.set_up(device, *table_);
 }
 
-select::Decision Communicator::choose(const Shape& shape, select::CommFacts* facts) const {
-  // Until it was tried, direct counts as usable: the table is equal on all ranks, so all of them
-  // come to the first rule that wants it together.
-  if (!direct_device_tried_) {
-    facts->direct_device_refusal.clear();
+/// Until it was tried, direct counts as usable: the table is equal on all ranks, so all of them
+/// come to the first rule that wants it together. `ccl_refusal`: of one choice.
+select::CommFacts Communicator::facts_to_choose_by(const std::string& ccl_refusal) const {
+  select::CommFacts facts = context_.facts;
+  if (!direct_.was_tried()) {
+    facts.direct_device_refusal.clear();
   }
-  if (!direct_host_tried_) {
-    facts->direct_host_refusal.clear();
+  if (!host_.was_tried()) {
+    facts.direct_host_refusal.clear();
   }
-  return select::choose(shape, *facts, *table_);
+  if (!ccl_refusal.empty()) {
+    facts.ccl_usable = false;
+    facts.ccl_refusal = ccl_refusal;
+  }
+  return facts;
 }
 
 std::string Communicator::explain(const Shape& shape) const {
-  select::CommFacts facts = facts_;
-  if (!ccl_tried_ && has_devices_) {
+  select::CommFacts facts = facts_to_choose_by();
+  if (!ccl_.was_tried() && has_devices_) {
     facts.ccl_usable = true;
   }
-  static_cast<void>(choose(shape, &facts));
   return select::explain_json(shape, facts, *table_);
 }
 
 Result<Route> Communicator::decide(const Shape& shape, int device, const std::string& reached_by) {
   if (!disagreement_.empty()) {
-    return make_route(shape, select::native_plan(facts_), disagreement_);
+    return make_route(shape, select::native_plan(context_.facts), disagreement_);
   }
   std::optional<device::RelaxedCapture> relaxed;
   relax(&relaxed);  // Whatever has to be set up.
-  select::CommFacts facts = facts_;
+  std::string ccl_refusal;
   for (;;) {
-    const select::Decision decision = choose(shape, &facts);
-    const bool on_device = shape.memory == Memory::kDevice;
-    if (decision.plan.backend == Backend::kDirect &&
-        !(on_device ? direct_device_tried_ : direct_host_tried_)) {
-      TUTTI_RETURN_IF_ERROR(setup_direct(shape.memory, device));
-      facts.direct_device_refusal = facts_.direct_device_refusal;
-      facts.direct_host_refusal = facts_.direct_host_refusal;
-      continue;
-    }
-    if (decision.plan.copied && !copies_tried_) {
-      TUTTI_RETURN_IF_ERROR(prepare_copies());
-      facts.copies_refusal = facts_.copies_refusal;
-      facts.direct_device_refusal = facts_.direct_device_refusal;
-      continue;
-    }
+    const select::Decision decision =
+        select::choose(shape, facts_to_choose_by(ccl_refusal), *table_);
     if (!decision.is_carried) {
       return no_route(shape, decision, device);
+    }
+    TUTTI_RETURN_IF_ERROR(prepare(decision.plan, shape.memory, device, &ccl_refusal));
+    if (!select::refusal(decision.plan, shape, facts_to_choose_by(ccl_refusal)).empty()) {
+      continue;  // Agreed by all ranks, which choose again.
     }
     std::string fallback;
     if (!reached_by.empty()) {
@@ -235,27 +230,45 @@ Result<Route> Communicator::decide(const Shape& shape, int device, const std::st
       fallback = std::string(to_string(shape.collective)) + ": " + to_string(first.plan) +
                  " refused: " + first.reason + "; using " + to_string(decision.plan);
     }
-    if (decision.plan.composition == Composition::kAlpha) {
-      std::string refusal;
-      TUTTI_RETURN_IF_ERROR(prepare_alpha(decision.plan, &refusal));
-      if (!refusal.empty()) {
-        // Agreed by all ranks: choose again as if the CCL were not there.
-        facts.ccl_usable = false;
-        facts.ccl_refusal = refusal;
-        facts.messages_refusal = facts_.messages_refusal;
-        continue;
-      }
-    }
-    if (decision.plan.pipeline != select::Pipeline::kNone) {
-      TUTTI_RETURN_IF_ERROR(prepare_pipeline(decision.plan));
-      facts.streams_refusal = facts_.streams_refusal;
-      facts.comms_refusal = facts_.comms_refusal;
-      if (!select::refusal(decision.plan, shape, facts).empty()) {
-        continue;
-      }
-    }
     return make_route(shape, decision.plan, fallback);
   }
+}
+
+/// Where what was up is so no more, all routes are chosen again.
+Status Communicator::prepare(const select::Plan& plan, Memory memory, int device,
+                             std::string* ccl_refusal) {
+  PlanRunner& runner = plan_runner(plan, memory);
+  const bool was_up = runner.is_up();
+  calls_line_ = unread_line_.data();  // It may come to be elsewhere.
+  const Status prepared = runner.prepare(plan, device, ccl_refusal);
+  set_calls_line();
+  if (was_up && !runner.is_up()) {
+    for (CachedRoute& cached : routes_) {
+      cached.valid = false;
+    }
+    forget_routes();
+    if (context_.last_on_stream == &runner) {
+      context_.last_on_stream = nullptr;
+    }
+  }
+  return prepared;
+}
+
+PlanRunner& Communicator::plan_runner(const select::Plan& plan, Memory memory) {
+  if (plan.composition == Composition::kAlpha) {
+    return alpha_;
+  }
+  switch (plan.backend) {
+    case Backend::kDirect:
+      return memory == Memory::kHost ? static_cast<PlanRunner&>(host_) : direct_;
+    case Backend::kCcl:
+      return ccl_;
+    case Backend::kSchedule:
+      return plan.carrier == Backend::kCcl ? static_cast<PlanRunner&>(ccl_) : mpi_backend_;
+    case Backend::kMpi:
+      break;
+  }
+  return mpi_backend_;
 }
 
 /// Without an MPI there may be no plan. Device memory that no GPU carries can still go through the
@@ -271,7 +284,7 @@ Result<Route> Communicator::no_route(Shape shape, const select::Decision& decisi
   const std::string text = std::string(to_string(shape.collective)) +
                            ": nothing carries this call on " + to_string(shape.memory) +
                            " memory (" + to_string(shape.order) + ")" + reasons;
-  if (!select::may_stage(shape, facts_)) {
+  if (!select::may_stage(shape, context_.facts)) {
     return Status(ErrorCode::kUnsupported, text);
   }
   shape.memory = Memory::kHost;
@@ -284,21 +297,23 @@ Result<Route> Communicator::no_route(Shape shape, const select::Decision& decisi
 Result<Route> Communicator::make_route(const Shape& shape, const select::Plan& plan,
                                        const std::string& fallback) {
   if (!fallback.empty() && strict_) {
-    if (is_speaker()) {
+    if (context_.is_speaker()) {
       log(LogLevel::kError, "TUTTI_STRICT: " + fallback);
     }
     return Status(ErrorCode::kFallback, fallback);
   }
   Route route;
   route.plan = plan;
+  route.runner = &plan_runner(plan, shape.memory);
   if (!plan.parameters.chunk_bytes) {
-    route.plan.parameters.chunk_bytes = process_.config().pipeline_chunk_bytes;
+    route.plan.parameters.chunk_bytes = context_.process.config().pipeline_chunk_bytes;
   }
   route.memory = shape.memory;
   route.order = shape.order;
   // Chunks only where every rank must expect staging, and only on what all ranks can divide alike.
   // What MPI refuses it refuses whole: an error between two chunks breaks the communicator.
-  const bool staging = shape.memory == Memory::kDevice && (!facts_.mpi_device_aware || plan.staged);
+  const bool staging =
+      shape.memory == Memory::kDevice && (!context_.facts.mpi_device_aware || plan.staged);
   const bool chunked =
       plan.backend == Backend::kMpi && staging && shape.bytes &&
       !runners::has_counts(shape.collective) && shape.op != select::ReduceOp::kUser &&
@@ -309,47 +324,14 @@ Result<Route> Communicator::make_route(const Shape& shape, const select::Plan& p
     route.plan.parameters.chunk_bytes = 0;
   }
   route.native_flat = select::is_native_flat(plan) && !chunked;
-  route.calls = &process_.counters().plan(to_string(plan));
-  if (Summary* summary = process_.summary(); summary != nullptr) {
+  route.calls = &context_.process.counters().plan(to_string(plan));
+  if (Summary* summary = context_.process.summary(); summary != nullptr) {
     route.summary = summary->cell(shape.collective, shape.bytes, to_string(plan));
   }
   if (!fallback.empty()) {
-    route.fallbacks = &process_.fallback(fallback, is_speaker());
+    route.fallbacks = &context_.process.fallback(fallback, context_.is_speaker());
   }
   return route;
-}
-
-runners::Runner& Communicator::runner(Backend backend) {
-  if (backend == Backend::kCcl) {
-    return *ccl_runner_;
-  }
-  if (backend == Backend::kDirect) {
-    return *direct_runner_;
-  }
-  return *mpi_runner_;
-}
-
-Status Communicator::prepare_alpha(const select::Plan& plan, std::string* refusal) {
-  if (!scopes_made_) {
-    const Status made =
-        bootstrap_.make_scopes(placement_.node_of[static_cast<std::size_t>(place_.rank)]);
-    if (made.code() == ErrorCode::kUnavailable && bootstrap_.failure().ok()) {
-      lose_messages();  // Agreed by all ranks.
-      *refusal = facts_.messages_refusal;
-      return {};
-    }
-    TUTTI_RETURN_IF_ERROR(made);
-    scopes_made_ = true;
-  }
-  const Backend node = plan.parameters.node_backend.value_or(plan.backend);
-  const Backend leaders = plan.parameters.leaders_backend.value_or(plan.backend);
-  if (node == Backend::kCcl) {
-    TUTTI_RETURN_IF_ERROR(init_ccl_scope(runners::Scope::kNode, refusal));
-  }
-  if (leaders == Backend::kCcl && refusal->empty()) {
-    TUTTI_RETURN_IF_ERROR(init_ccl_scope(runners::Scope::kLeaders, refusal));
-  }
-  return {};
 }
 
 }  // namespace tutti::engine

@@ -110,7 +110,7 @@ ParentCommunicator::~ParentCommunicator() {
   none.key = key_;
   none.is_last = is_last_ ? 1 : 0;
   try {
-    runners::DirectHostRunner& runner = *communicator_.direct_host_runner_;
+    runners::DirectHostRunner& runner = *communicator_.host_.runner();
     // A rank that waits for these facts sees a failure itself.
     static_cast<void>(is_last_ ? runner.post_last_facts(&none, sizeof(none))
                                : runner.allgather_facts(&none, /*all=*/nullptr, sizeof(none)));
@@ -122,13 +122,13 @@ ParentCommunicator::~ParentCommunicator() {
 Status ParentCommunicator::exchange(Facts mine, std::vector<Facts>* members) {
   static_assert(std::is_trivially_copyable_v<Facts> &&
                 sizeof(Facts) <= runners::HostLayout::kFactsBytes);
-  std::vector<Facts> all(static_cast<std::size_t>(communicator_.place_.ranks));
+  std::vector<Facts> all(static_cast<std::size_t>(communicator_.context_.place.ranks));
   members->reserve(all.size());
   mine.color = color_;
   mine.key = key_;
   has_exchanged_ = true;
   TUTTI_RETURN_IF_ERROR(
-      communicator_.direct_host_runner_->allgather_facts(&mine, all.data(), sizeof(mine)));
+      communicator_.host_.runner()->allgather_facts(&mine, all.data(), sizeof(mine)));
   if (std::any_of(all.begin(), all.end(), [](const Facts& one) { return one.is_last != 0; })) {
     return Status(ErrorCode::kUnavailable, "a rank takes part in no more exchanges");
   }
@@ -144,8 +144,8 @@ Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
                                                            runners::MpiLibrary* mpi,
                                                            const Place& place, const Hints& hints) {
   std::unique_ptr<Communicator> self(new Communicator(process, bootstrap, mpi, place));
-  self->facts_.has_mpi = mpi != nullptr;
-  self->facts_.mpi = mpi == nullptr ? "" : mpi->name();
+  self->context_.facts.has_mpi = mpi != nullptr;
+  self->context_.facts.mpi = mpi == nullptr ? "" : mpi->name();
   const Status unread = self->read_hints(hints);
   std::vector<ExchangedFacts> ranks;
   TUTTI_RETURN_IF_ERROR(self->exchange(!unread.ok(), &ranks));
@@ -157,15 +157,15 @@ Result<std::unique_ptr<Communicator>> Communicator::create_derived(ParentCommuni
                                                                    runners::MpiLibrary& mpi,
                                                                    const Place& place) {
   std::unique_ptr<Communicator> self(
-      new Communicator(parent.communicator().process_, mpi, &mpi, place));
-  self->facts_.has_mpi = true;
-  self->facts_.mpi = mpi.name();
+      new Communicator(parent.communicator().context_.process, mpi, &mpi, place));
+  self->context_.facts.has_mpi = true;
+  self->context_.facts.mpi = mpi.name();
   std::vector<ExchangedFacts> ranks;
   TUTTI_ASSIGN_OR_RETURN(const bool is_now, self->exchange_derived(parent, &ranks));
   if (!is_now) {
     return std::unique_ptr<Communicator>();
   }
-  self->are_mapped_ = true;
+  self->host_.are_mapped = true;
   TUTTI_RETURN_IF_ERROR(self->agree_on({}, ranks));
   return self;
 }
@@ -188,62 +188,63 @@ Status Communicator::agree_on(const Status& unread, const std::vector<ExchangedF
     // Where tables differ no rank has a plan of ours, and none makes one.
     if (has_any_device_ || (disagreement_.empty() && needs_messages(*table_))) {
       // Threads may be in calls of two communicators in another order on each rank.
-      TUTTI_ASSIGN_OR_RETURN(const bool is_made, mpi_->duplicate(!is_concurrent_));
+      TUTTI_ASSIGN_OR_RETURN(const bool is_made, mpi_->duplicate(!context_.is_concurrent));
       if (!is_made) {
-        lose_messages();
+        context_.lose_messages();
       }
     }
-    mpi_runner_ = std::make_unique<runners::MpiRunner>(*mpi_, process_.device(), process_.scratch(),
-                                                       process_.counters().staged_bytes);
+    mpi_backend_.begin(*mpi_);
   }
   is_complete_ = true;
-  process_.counters().communicators.fetch_add(1, std::memory_order_relaxed);
-  if (is_speaker() && log_enabled(LogLevel::kInfo)) {
+  context_.process.counters().communicators.fetch_add(1, std::memory_order_relaxed);
+  if (context_.is_speaker() && log_enabled(LogLevel::kInfo)) {
     announce();
   }
   return {};
 }
 
 void Communicator::announce() const {
-  log(LogLevel::kInfo, "communicator: " + std::to_string(place_.ranks) + " ranks on " +
-                           std::to_string(facts_.nodes) + " node(s), " +
-                           (mpi_ == nullptr           ? "no MPI"
-                            : facts_.mpi_device_aware ? "MPI device-aware"
-                                                      : "MPI not device-aware (staging)") +
-                           ", device " + process_.device_report().taken +
+  log(LogLevel::kInfo, "communicator: " + std::to_string(context_.place.ranks) + " ranks on " +
+                           std::to_string(context_.facts.nodes) + " node(s), " +
+                           (mpi_ == nullptr                   ? "no MPI"
+                            : context_.facts.mpi_device_aware ? "MPI device-aware"
+                                                              : "MPI not device-aware (staging)") +
+                           ", device " + context_.process.device_report().taken +
                            (asserted_ ? std::string(", memory asserted: ") + to_string(*asserted_)
                                       : std::string(", memory agreed per call class")));
 }
 
 /// Whether some rule may give a call on host memory to the memory that the ranks share.
 bool Communicator::may_share_memory() const {
-  return machines_.nodes() == 1 &&
+  return context_.machines.nodes() == 1 &&
          std::any_of(table_->rules.begin(), table_->rules.end(), [this](const auto& rule) {
            return rule.plan.backend == Backend::kDirect &&
                   rule.memory.value_or(Memory::kHost) == Memory::kHost &&
-                  select::may_match(rule, facts_);
+                  select::may_match(rule, context_.facts);
          });
 }
 
 /// Where a new communicator would need more than shared memory (a communicator of ours, rings of
 /// its own, hints), it waits for its first call, which may never come.
 bool Communicator::become_parent() {
-  if (has_withdrawn_as_parent_ || mpi_ == nullptr || has_any_device_ || is_concurrent_ ||
-      may_have_hints_ || !disagreement_.empty() || needs_messages(process_.table()) ||
+  if (has_withdrawn_as_parent_ || mpi_ == nullptr || has_any_device_ || context_.is_concurrent ||
+      may_have_hints_ || !disagreement_.empty() || needs_messages(context_.process.table()) ||
       !may_share_memory()) {
     return false;
   }
-  if (!direct_host_tried_ && failure_.ok()) {
-    const Status made = setup_direct(Memory::kHost, -1);
+  if (!host_.was_tried() && failure_.ok()) {
+    calls_line_ = unread_line_.data();
+    const Status made = host_.set_up();
+    set_calls_line();
     if (!made.ok()) {
       fail(made);
     }
   }
-  return direct_host_runner_ != nullptr;
+  return host_.runner() != nullptr;
 }
 
 void Communicator::withdraw_as_parent() {
-  if (direct_host_runner_ != nullptr && !has_withdrawn_as_parent_) {
+  if (host_.runner() != nullptr && !has_withdrawn_as_parent_) {
     const ParentCommunicator none(*this, ParentCommunicator::Last());
   }
   has_withdrawn_as_parent_ = true;
@@ -253,8 +254,9 @@ Result<bool> Communicator::exchange_derived(ParentCommunicator& parent,
                                             std::vector<ExchangedFacts>* ranks) {
   ParentCommunicator::Facts mine;
   mine.facts = own_facts(/*has_unread_hint=*/false);
-  const auto memory = process_.host_memory(process_.node_share(place_.world_ranks).node_ranks,
-                                           /*has_threads=*/false);
+  const auto memory = context_.process.host_memory(
+      context_.process.node_share(context_.place.world_ranks).node_ranks,
+      /*has_threads=*/false);
   if (memory.ok() && (*memory)->shares_rings() && !(*memory)->is_half_taken()) {
     const HostFacts host = own_host_facts();
     mine.share = host.share;
@@ -268,8 +270,8 @@ Result<bool> Communicator::exchange_derived(ParentCommunicator& parent,
     give_back_host_memory(/*is_known=*/true);
     return false;
   }
-  const auto own = static_cast<std::size_t>(place_.rank);
-  if (members.size() != static_cast<std::size_t>(place_.ranks) ||
+  const auto own = static_cast<std::size_t>(context_.place.rank);
+  if (members.size() != static_cast<std::size_t>(context_.place.ranks) ||
       (mine.is_willing != 0 && members[own].part.ticket.key != mine.part.ticket.key)) {
     failure_ = Status(ErrorCode::kMismatch,
                       "the ranks of a new communicator are in another order than MPI 4.1 section "
@@ -310,7 +312,7 @@ Status Communicator::take_plan(const std::string& plan) {
 
 Status Communicator::read_hints(const Hints& hints) {
   if (mpi_ == nullptr || !hints.plan.empty()) {
-    own_table_ = std::make_unique<select::Table>(process_.table());
+    own_table_ = std::make_unique<select::Table>(context_.process.table());
     table_ = own_table_.get();
   }
   Status unread = hints.unread;
@@ -318,9 +320,10 @@ Status Communicator::read_hints(const Hints& hints) {
     const Status planned = take_plan(hints.plan);
     unread = planned.ok() ? Status() : Status(ErrorCode::kInvalidConfig, planned.message());
   }
-  if (!unread.ok() && mpi_ != nullptr && (is_speaker() || process_.config().strict)) {
+  if (!unread.ok() && mpi_ != nullptr &&
+      (context_.is_speaker() || context_.process.config().strict)) {
     log(LogLevel::kError,
-        unread.message() + (process_.config().strict ? "" : "; the hint is ignored"));
+        unread.message() + (context_.process.config().strict ? "" : "; the hint is ignored"));
   }
   if (mpi_ == nullptr) {
     *own_table_ = select::without_mpi(std::move(*own_table_));
@@ -330,31 +333,33 @@ Status Communicator::read_hints(const Hints& hints) {
 }
 
 Communicator::RankFacts Communicator::own_facts(bool has_unread_hint) const {
-  const Config& config = process_.config();
+  const Config& config = context_.process.config();
   // Without such a rule nobody reads the place.
-  const topology::RankPlace place = config.enable && has_schedules(*table_)
-                                        ? own_place(process_, place_.world_rank, place_.world_ranks)
-                                        : topology::RankPlace{};
+  const topology::RankPlace place =
+      config.enable && has_schedules(*table_)
+          ? own_place(context_.process, context_.place.world_rank, context_.place.world_ranks)
+          : topology::RankPlace{};
   const std::pair<std::uint32_t, bool> traits[] = {
-      {RankFacts::kDevice, process_.device() != nullptr},
+      {RankFacts::kDevice, context_.process.device() != nullptr},
       {RankFacts::kActive, acts_on_host_memory(*table_)},
-      {RankFacts::kSummary, process_.summary() != nullptr},
+      {RankFacts::kSummary, context_.process.summary() != nullptr},
       {RankFacts::kStrict, config.strict},
       {RankFacts::kDisabled, !config.enable},
       {RankFacts::kUnread, has_unread_hint},
-      {RankFacts::kConcurrent, place_.thread_multiple},
+      {RankFacts::kConcurrent, context_.place.thread_multiple},
       {RankFacts::kHinted, own_table_ != nullptr || asserted_},
-      {RankFacts::kKeepsHints, place_.keeps_hints},
-      {RankFacts::kAware, place_.mpi_device_aware},
+      {RankFacts::kKeepsHints, context_.place.keeps_hints},
+      {RankFacts::kAware, context_.place.mpi_device_aware},
       {RankFacts::kLarge, mpi_ != nullptr && mpi_->has_large_counts()},
       {RankFacts::kAssertedHost, asserted_ == Memory::kHost},
       {RankFacts::kAssertedDevice, asserted_ == Memory::kDevice},
   };
   RankFacts facts;
-  facts.settings = process_.agreement_hash() ^ place_.types_hash ^
-                   std::hash<std::string>{}(facts_.mpi) ^
+  facts.settings = context_.process.agreement_hash() ^ context_.place.types_hash ^
+                   std::hash<std::string>{}(context_.facts.mpi) ^
                    (own_table_ == nullptr ? 0 : own_table_->hash());
-  facts.node = node_identity(config.virtual_nodes, place_.world_rank, place_.world_ranks);
+  facts.node =
+      node_identity(config.virtual_nodes, context_.place.world_rank, context_.place.world_ranks);
   facts.machine = machine_identity();
   facts.rails = place.rails;
   facts.socket = place.socket;
@@ -366,39 +371,37 @@ Communicator::RankFacts Communicator::own_facts(bool has_unread_hint) const {
 
 Communicator::HostFacts Communicator::own_host_facts() {
   HostFacts facts;
-  if (!process_.config().enable || !acts_on_host_memory(*table_)) {
+  if (!context_.process.config().enable || !acts_on_host_memory(*table_)) {
     return facts;
   }
-  facts.share = process_.node_share(place_.world_ranks);
+  facts.share = context_.process.node_share(context_.place.world_ranks);
   // Without an MPI several ranks may be threads of this process: each needs memory of its own.
-  auto memory = mpi_ != nullptr
-                    ? process_.host_memory(facts.share.node_ranks, place_.thread_multiple)
-                    : runners::HostMemory::make(runners::HostMemory::default_options(
-                          place_.ranks, /*has_threads=*/false));
-  facts.introduction = runners::DirectHostRunner::introduce(memory, place_.ranks);
-  host_memory_ = memory.ok() ? *memory : nullptr;
-  set_introductions({facts.introduction});
+  auto memory = mpi_ != nullptr ? context_.process.host_memory(facts.share.node_ranks,
+                                                               context_.place.thread_multiple)
+                                : runners::HostMemory::make(runners::HostMemory::default_options(
+                                      context_.place.ranks, /*has_threads=*/false));
+  facts.introduction = host_.introduce(std::move(memory));
   return facts;
 }
 
 bool Communicator::may_share_machine() const {
   constexpr int kMachineRanksMax = 1024;
-  return place_.ranks <= kMachineRanksMax;
+  return context_.place.ranks <= kMachineRanksMax;
 }
 
 Status Communicator::exchange(bool has_unread_hint, std::vector<ExchangedFacts>* ranks) {
   static_assert(std::is_trivially_copyable_v<ExchangedFacts>);
-  const auto count = static_cast<std::size_t>(place_.ranks);
+  const auto count = static_cast<std::size_t>(context_.place.ranks);
   ExchangedFacts mine;
   mine.facts = own_facts(has_unread_hint);
   ranks->resize(count);
   Status gathered;
   if (may_share_machine()) {
     mine.host = own_host_facts();
-    gathered = bootstrap_.allgather(&mine, ranks->data(), sizeof(ExchangedFacts));
+    gathered = context_.bootstrap.allgather(&mine, ranks->data(), sizeof(ExchangedFacts));
   } else {
     std::vector<RankFacts> all(count);
-    gathered = bootstrap_.allgather(&mine.facts, all.data(), sizeof(RankFacts));
+    gathered = context_.bootstrap.allgather(&mine.facts, all.data(), sizeof(RankFacts));
     for (std::size_t rank = 0; rank < count; ++rank) {
       (*ranks)[rank].facts = all[rank];
     }
@@ -427,15 +430,15 @@ Status Communicator::agree_configuration(const Status& unread,
   const auto first_other =
       first([&](const RankFacts& facts) { return facts.settings != ranks[0].facts.settings; });
 
-  is_concurrent_ = (some & RankFacts::kConcurrent) != 0;
+  context_.is_concurrent = (some & RankFacts::kConcurrent) != 0;
   has_hints_ = (some & RankFacts::kHinted) != 0;
   may_have_hints_ = (some & RankFacts::kKeepsHints) != 0;
   strict_ = (some & RankFacts::kStrict) != 0;
   has_devices_ = (all & RankFacts::kDevice) != 0;
   has_any_device_ = (some & RankFacts::kDevice) != 0;
-  facts_.ranks = place_.ranks;
-  facts_.mpi_device_aware = (all & RankFacts::kAware) != 0;
-  facts_.mpi_has_large_counts = (all & RankFacts::kLarge) != 0;
+  context_.facts.ranks = context_.place.ranks;
+  context_.facts.mpi_device_aware = (all & RankFacts::kAware) != 0;
+  context_.facts.mpi_has_large_counts = (all & RankFacts::kLarge) != 0;
   const bool is_asserted_alike = (some & RankFacts::kAsserted) == (all & RankFacts::kAsserted);
   if (!is_asserted_alike) {
     asserted_.reset();  // The standard wants it equal on all ranks; it is not, so it fixes nothing.
@@ -464,12 +467,12 @@ Status Communicator::agree_configuration(const Status& unread,
   if (mpi_ == nullptr && !is_asserted_alike) {
     return Status(ErrorCode::kInvalidConfig, "options: ranks differ in their memory");
   }
-  if (first_other != place_.ranks) {
+  if (first_other != context_.place.ranks) {
     disagreement_ = "rank " + std::to_string(first_other) +
                     " has other tuning rules or TUTTI_* settings than rank 0, or another build of "
                     "the MPI library (give every rank the same environment, tuning file and MPI)";
-  } else if (!process_.config_error().empty()) {
-    disagreement_ = process_.config_error();
+  } else if (!context_.process.config_error().empty()) {
+    disagreement_ = context_.process.config_error();
   } else if (strict_ && (some & RankFacts::kUnread) != 0) {
     disagreement_ =
         "rank " + std::to_string(first_unread) + " has a hint that cannot be read (it tells why)";
@@ -490,7 +493,8 @@ Status Communicator::agree_configuration(const Status& unread,
 
 void Communicator::agree_placement(const std::vector<ExchangedFacts>& ranks) {
   // Before the application or we make an NCCL communicator: both must see the same hosts.
-  announce_virtual_node(process_.config().virtual_nodes, place_.world_rank, place_.world_ranks);
+  announce_virtual_node(context_.process.config().virtual_nodes, context_.place.world_rank,
+                        context_.place.world_ranks);
   std::vector<std::uint64_t> nodes;
   std::vector<std::uint64_t> machines;
   std::vector<topology::RankPlace> places;
@@ -504,36 +508,36 @@ void Communicator::agree_placement(const std::vector<ExchangedFacts>& ranks) {
     places.push_back({.rails = facts.rails, .socket = facts.socket});
     is_active |= (facts.traits & RankFacts::kActive) != 0;
   }
-  placement_ = topology::make_layout(nodes);
-  machines_ = nodes == machines ? placement_ : topology::make_layout(machines);
-  topology::set_places(places, &placement_);
+  context_.placement = topology::make_layout(nodes);
+  context_.machines = nodes == machines ? context_.placement : topology::make_layout(machines);
+  topology::set_places(places, &context_.placement);
   std::vector<runners::DirectHostRunner::Introduction> introductions;
   if (is_active && may_share_machine()) {
     introductions.reserve(ranks.size());
     for (const ExchangedFacts& one : ranks) {
       introductions.push_back(one.host.introduction);
     }
-    for (const std::vector<int>& on_machine : machines_.ranks_of) {
+    for (const std::vector<int>& on_machine : context_.machines.ranks_of) {
       std::vector<NodeShare> shares;
       shares.reserve(on_machine.size());
       for (const int rank : on_machine) {
         shares.push_back(ranks[static_cast<std::size_t>(rank)].host.share);
       }
-      facts_.oversubscribed |= is_oversubscribed(shares);
+      context_.facts.oversubscribed |= is_oversubscribed(shares);
     }
   }
-  set_introductions(std::move(introductions));  // Its own stays there until all are.
-  if (!host_introductions().empty()) {
+  host_.set_introductions(std::move(introductions));  // Its own stays there until all are.
+  if (!host_.introductions().empty()) {
     watch_processes();
   }
-  if (machines_.nodes() != 1) {
+  if (context_.machines.nodes() != 1) {
     give_back_host_memory();
   } else if (mpi_ != nullptr) {
-    mpi_->set_look([this] { return look_at_peers(/*in_call=*/false); });
+    mpi_->set_look([this] { return host_.look_at_peers(/*in_call=*/false); });
   }
-  facts_.nodes = placement_.nodes();
-  facts_.ranks_per_node_max = placement_.ranks_per_node_max();
-  facts_.ccl_refusal = "no device buffers seen yet";
+  context_.facts.nodes = context_.placement.nodes();
+  context_.facts.ranks_per_node_max = context_.placement.ranks_per_node_max();
+  context_.facts.ccl_refusal = "no device buffers seen yet";
 }
 
 /// Of this machine: calls that go to the MPI end when one of them has died.
@@ -541,23 +545,21 @@ void Communicator::watch_processes() {
   if (mpi_ == nullptr) {
     return;
   }
-  std::vector<runners::HostProcess> processes(host_introductions().size());
+  std::vector<runners::HostProcess> processes(host_.introductions().size());
   bool has_any = false;
   const runners::HostProcess& own = runners::HostProcess::self();
   for (std::size_t rank = 0; rank < processes.size(); ++rank) {
-    const runners::HostProcess& process = host_introductions()[rank].process;
-    if (machines_.node_of[rank] == machines_.node_of[static_cast<std::size_t>(place_.rank)] &&
+    const runners::HostProcess& process = host_.introductions()[rank].process;
+    if (context_.machines.node_of[rank] ==
+            context_.machines.node_of[static_cast<std::size_t>(context_.place.rank)] &&
         process.is_another_known(own)) {
       processes[rank] = process;
       has_any = true;
     }
   }
-  watched_calls_ = has_any ? process_.watch_calls(std::move(processes)) : nullptr;
-  if (watched_calls_ != nullptr && machines_.nodes() == 1 && host_memory_ != nullptr) {
-    process_.watch_for(watched_calls_, [memory = host_memory_, rank = place_.rank,
-                                        introductions = host_introductions_] {
-      return runners::DirectHostRunner::find_call_another_way(*memory, rank, *introductions);
-    });
+  watched_calls_ = has_any ? context_.process.watch_calls(std::move(processes)) : nullptr;
+  if (watched_calls_ != nullptr && context_.machines.nodes() == 1 && host_.memory() != nullptr) {
+    context_.process.watch_for(watched_calls_, host_.other_way_finder());
   }
 }
 

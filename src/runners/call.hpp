@@ -79,6 +79,12 @@ Aliasing aliasing_of(const Call& call);
 /// Offset of the own block in the buffer that holds it; kSendInRecv and kRecvInSend.
 std::uint64_t own_block_offset(const Call& call, int rank);
 
+/// Whether this rank's part has device memory.
+inline bool is_on_device(const Call& call) {
+  return call.send_memory.kind == device::MemoryKind::kDevice ||
+         call.recv_memory.kind == device::MemoryKind::kDevice;
+}
+
 /// A run of elements of a buffer.
 struct Run {
   std::uint64_t offset = 0;

@@ -6,7 +6,7 @@
 // call; the host waits for words that the kernel stores to its memory, not for the stream.
 //
 // Set-up is the caller's, step by step, since each step must have succeeded on all ranks before the
-// next: create, exchange handles, open_peers, self_test (engine/direct_setup.cpp).
+// next: create, exchange handles, open_peers, self_test (engine/direct_backend.cpp).
 //
 // A call on a stream of the application is the same launch, and nobody waits for the words; its end
 // is for StreamCalls to see. Calls of both kinds run in the order in which they were made.

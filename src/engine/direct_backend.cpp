@@ -4,6 +4,8 @@
 // Bringing up the direct backend for a communicator, at the first call that a rule gives to it: the
 // kernels, the arenas, their mappings and a test of these are each agreed before the next step, so
 // that it is usable on every rank or on none.
+#include "engine/direct_backend.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -13,7 +15,6 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "discover/discover.hpp"
-#include "engine/communicator.hpp"
 #include "engine/gpu_sharing.hpp"
 #include "select/table.hpp"
 
@@ -106,71 +107,35 @@ std::vector<device::Sharing> sharings(const std::string& handles) {
 
 }  // namespace
 
-Status Communicator::setup_direct(select::Memory memory, int device) {
-  const bool on_device = memory == select::Memory::kDevice;
-  std::string& refusal = on_device ? facts_.direct_device_refusal : facts_.direct_host_refusal;
-  (on_device ? direct_device_tried_ : direct_host_tried_) = true;
+DirectBackend::~DirectBackend() {
+  if (runner_ != nullptr) {
+    lose();
+  }
+}
+
+Status DirectBackend::set_up(int device) {
+  was_tried_ = true;
+  std::string& refusal = context_.facts.direct_device_refusal;
   refusal.clear();
-  Status status = on_device ? agree_direct(device, &refusal) : agree_direct_host(&refusal);
+  Status status = agree(device, &refusal);
   if (!status.ok()) {
     refusal = "its set-up failed: " + status.message();
   }
-  if (!on_device) {
-    return status;
-  }
   if (!refusal.empty()) {
-    direct_runner_.reset();
+    runner_.reset();
   } else {
-    process_.direct_communicators.fetch_add(1, std::memory_order_relaxed);
+    context_.process.direct_communicators.fetch_add(1, std::memory_order_relaxed);
   }
-  if (is_speaker() && log_enabled(LogLevel::kInfo)) {
+  if (context_.is_speaker() && log_enabled(LogLevel::kInfo)) {
     log(LogLevel::kInfo, refusal.empty() ? "direct: kernels of this communicator are ready (" +
-                                               direct_runner_->description() + ")"
+                                               runner_->description() + ")"
                                          : "no direct backend on this communicator: " + refusal);
   }
   return status;
 }
 
-Status Communicator::agree_direct_host(std::string* refusal) {
-  *refusal = machines_.nodes() != 1
-                 ? "ranks are on " + std::to_string(machines_.nodes()) + " machines"
-                 : "";
-  if (!refusal->empty()) {
-    return {};
-  }
-  if (host_introductions().empty()) {
-    *refusal = "more ranks than a machine has";
-    return {};
-  }
-  calls_line_ = unread_line_.data();
-  const auto introductions = std::exchange(host_introductions_, nullptr);
-  auto made =
-      runners::DirectHostRunner::create(std::move(host_memory_), place_.rank, *introductions,
-                                        {.timeout_s = process_.config().timeout_s,
-                                         // As MPI does; the C API promises a limit.
-                                         .waits_for_the_living = mpi_ != nullptr,
-                                         .is_crowded = facts_.oversubscribed,
-                                         .are_mapped = are_mapped_,
-                                         .progress = [this] { bootstrap_.progress(); },
-                                         .calls = &calls_,
-                                         .calls_doubted = doubted_});
-  if (made.ok()) {
-    direct_host_runner_ = std::move(*made);
-    set_calls_line();
-  } else if (made.status().code() != ErrorCode::kUnavailable) {
-    return made.status();  // Nothing was agreed: the others may have it.
-  } else {
-    *refusal = made.status().message();  // No rank has it.
-  }
-  if (is_speaker() && log_enabled(LogLevel::kInfo)) {
-    log(LogLevel::kInfo, refusal->empty() ? "direct: shared memory of this communicator is ready"
-                                          : "no direct backend for host memory: " + *refusal);
-  }
-  return {};
-}
-
-Status Communicator::agree_direct(int device, std::string* refusal) {
-  const auto self = static_cast<std::size_t>(place_.rank);
+Status DirectBackend::agree(int device, std::string* refusal) {
+  const auto self = static_cast<std::size_t>(context_.place.rank);
   DirectFacts mine;
   mine.process = runners::HostProcess::self();
   const auto explain = [&mine](const Status& status) {
@@ -179,40 +144,41 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
     }
     return status.ok();
   };
-  device::Api* const api = process_.device();
+  device::Api* const api = context_.process.device();
   const std::string blocking = launch_blocking_variable();
-  const std::string& allowed = process_.config().direct;
+  const std::string& allowed = context_.process.config().direct;
   if (api == nullptr) {
     put(mine.reason, "no GPU library");
   } else if (allowed == "off") {
     put(mine.reason, "TUTTI_DIRECT=off");
   } else if (allowed != "all" && std::string_view(api->name()) == "hip") {
     put(mine.reason, "never run on an AMD GPU; TUTTI_DIRECT=all tries");
-  } else if (process_.direct_communicators.load(std::memory_order_relaxed) >= kCommunicatorsMax) {
+  } else if (context_.process.direct_communicators.load(std::memory_order_relaxed) >=
+             kCommunicatorsMax) {
     put(mine.reason, std::to_string(kCommunicatorsMax) +
                          " communicators of this process have staging memory already");
   } else if (!blocking.empty()) {
     put(mine.reason, blocking);
-  } else if (explain(choose_device(device))) {
-    const auto identity = api->identity(device_);
+  } else if (explain(context_.choose_device(device))) {
+    const auto identity = api->identity(context_.device);
     if (explain(identity.status())) {
       put(mine.gpu, *identity);
-      const auto pci = api->pci_address(device_);
+      const auto pci = api->pci_address(context_.device);
       put(mine.pci, pci.ok() ? *pci : "");
-      const auto processors = api->concurrent_processors(device_);
+      const auto processors = api->concurrent_processors(context_.device);
       if (explain(processors.status())) {
         mine.concurrent_processors = *processors;
         mine.usable = 1;
       }
     }
   }
-  std::vector<DirectFacts> all(static_cast<std::size_t>(place_.ranks));
-  TUTTI_RETURN_IF_ERROR(bootstrap_.allgather(&mine, all.data(), sizeof(mine)));
-  *refusal = machines_.nodes() != 1
-                 ? "ranks are on " + std::to_string(machines_.nodes()) + " machines"
-             : place_.ranks > device::kernels::kPeersMax
+  std::vector<DirectFacts> all(static_cast<std::size_t>(context_.place.ranks));
+  TUTTI_RETURN_IF_ERROR(context_.bootstrap.allgather(&mine, all.data(), sizeof(mine)));
+  *refusal = context_.machines.nodes() != 1
+                 ? "ranks are on " + std::to_string(context_.machines.nodes()) + " machines"
+             : context_.place.ranks > device::kernels::kPeersMax
                  ? "direct is for at most " + std::to_string(device::kernels::kPeersMax) +
-                       " ranks; this communicator has " + std::to_string(place_.ranks)
+                       " ranks; this communicator has " + std::to_string(context_.place.ranks)
                  : refusal_of(all);
   if (!refusal->empty()) {
     return {};
@@ -223,8 +189,8 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
   std::array<std::uint64_t, kAgreed> agreed{};
   agreed[kWithoutNvlink] = is_cuda && !has_nvlink_to_all(all, self) ? 1 : 0;
   // On a GPU that ranks share, calls of other processes' communicators at the same time.
-  agreed[kOthers] = share_gpus(gpus) && place_.world_ranks > place_.ranks ? 1 : 0;
-  TUTTI_RETURN_IF_ERROR(bootstrap_.max_in_place(agreed.data(), kAgreed));
+  agreed[kOthers] = share_gpus(gpus) && context_.place.world_ranks > context_.place.ranks ? 1 : 0;
+  TUTTI_RETURN_IF_ERROR(context_.bootstrap.max_in_place(agreed.data(), kAgreed));
   if (agreed[kWithoutNvlink] != 0 && allowed != "all") {
     *refusal =
         "NVLink does not join all these GPUs, or it cannot be seen that it does; "
@@ -233,127 +199,158 @@ Status Communicator::agree_direct(int device, std::string* refusal) {
   }
   // Kernels of several communicators must fit on a GPU side by side: they wait for their peers.
   runners::DirectTuning tuning;
-  const bool beside_others = is_concurrent_ || agreed[kOthers] != 0;
+  const bool beside_others = context_.is_concurrent || agreed[kOthers] != 0;
   tuning.blocks_max =
       shared_blocks_max(gpus, beside_others ? kOthersBlocksMax : runners::kDirectBlocksMax);
   // As much as the shipped rules give direct of a call whose size all ranks know.
-  if (facts_.ccl_usable) {
-    tuning.pair_bytes_max = select::kDirectMovementsUpTo / static_cast<Bytes>(place_.ranks);
+  if (context_.facts.ccl_usable) {
+    tuning.pair_bytes_max = select::kDirectMovementsUpTo / static_cast<Bytes>(context_.place.ranks);
   }
-  direct_pair_bytes_max_ = tuning.pair_bytes_max;
+  pair_bytes_max_ = tuning.pair_bytes_max;
   // In one process a rank's call would wait in turn for that of its peer, which waits for it.
-  const bool takes_turns = !is_concurrent_ && !share_gpus_in_process(gpus);
+  const bool takes_turns = !context_.is_concurrent && !share_gpus_in_process(gpus);
 
   const auto wire =
       agreed[kWithoutNvlink] != 0 ? runners::DirectWire::kPackets : runners::DirectWire::kLines;
   // What does not map in one way may in the next; all ranks come to each of them together.
   std::string first;
-  for (const device::Sharing sharing : sharings(process_.config().direct_handles)) {
+  for (const device::Sharing sharing : sharings(context_.process.config().direct_handles)) {
     bool is_final = false;
-    TUTTI_RETURN_IF_ERROR(make_direct({.timeout_s = process_.config().timeout_s,
-                                       .wire = wire,
-                                       .tuning = tuning,
-                                       .sharing = sharing,
-                                       .takes_turns = takes_turns,
-                                       .progress = [this] { bootstrap_.progress(); },
-                                       .end = end_},
-                                      &is_final, refusal));
+    TUTTI_RETURN_IF_ERROR(make({.timeout_s = context_.process.config().timeout_s,
+                                .wire = wire,
+                                .tuning = tuning,
+                                .sharing = sharing,
+                                .takes_turns = takes_turns,
+                                .progress = [this] { context_.bootstrap.progress(); },
+                                .end = context_.end},
+                               &is_final, refusal));
     if (refusal->empty() || is_final) {
       return {};
     }
     first = first.empty() ? *refusal : first;
-    direct_runner_.reset();
+    runner_.reset();
   }
   *refusal = first;
   return {};
 }
 
 /// `is_final`: no other way of sharing memory can change the answer.
-Status Communicator::make_direct(const runners::DirectRunner::Options& options, bool* is_final,
-                                 std::string* refusal) {
+Status DirectBackend::make(const runners::DirectRunner::Options& options, bool* is_final,
+                           std::string* refusal) {
   using runners::DirectRunner;
-  auto made = DirectRunner::create(*process_.device(), device_,
-                                   {.rank = place_.rank, .ranks = place_.ranks}, process_.scratch(),
-                                   options);
+  auto made = DirectRunner::create(*context_.process.device(), context_.device,
+                                   {.rank = context_.place.rank, .ranks = context_.place.ranks},
+                                   context_.process.scratch(), options);
   refusal->clear();
   TUTTI_RETURN_IF_ERROR(
-      agree_step(made.status(), "could not make its kernels and staging memory", refusal));
+      context_.agree_step(made.status(), "could not make its kernels and staging memory", refusal));
   if (!refusal->empty()) {
     // The kernels and ordinary memory: every way needs as much.
     *is_final = options.sharing == device::Sharing::kIpc;
     return {};
   }
-  direct_runner_ = std::move(*made);
-  auto exported = direct_runner_->handle();
+  runner_ = std::move(*made);
+  auto exported = runner_->handle();
   TUTTI_RETURN_IF_ERROR(
-      agree_step(exported.status(), "could not show its staging memory", refusal));
+      context_.agree_step(exported.status(), "could not show its staging memory", refusal));
   if (!refusal->empty()) {
     return {};
   }
-  std::vector<DirectRunner::Handle> handles(static_cast<std::size_t>(place_.ranks));
+  std::vector<DirectRunner::Handle> handles(static_cast<std::size_t>(context_.place.ranks));
   TUTTI_RETURN_IF_ERROR(
-      bootstrap_.allgather(&*exported, handles.data(), sizeof(DirectRunner::Handle)));
-  TUTTI_RETURN_IF_ERROR(
-      agree_step(direct_runner_->open_peers(handles), "could not map its peers' memory", refusal));
+      context_.bootstrap.allgather(&*exported, handles.data(), sizeof(DirectRunner::Handle)));
+  TUTTI_RETURN_IF_ERROR(context_.agree_step(runner_->open_peers(handles),
+                                            "could not map its peers' memory", refusal));
   if (!refusal->empty()) {
     return {};
   }
   *is_final = true;
-  return agree_step(direct_runner_->self_test(), "could not reach its peers' memory", refusal);
+  return context_.agree_step(runner_->self_test(), "could not reach its peers' memory", refusal);
 }
 
-Status Communicator::prepare_copies() {
+Status DirectBackend::prepare_copies() {
   copies_tried_ = true;
-  std::string& refusal = facts_.copies_refusal;
+  std::string& refusal = context_.facts.copies_refusal;
   using runners::DirectRunner;
-  const auto made = direct_runner_->make_copies();
+  const auto made = runner_->make_copies();
   TUTTI_RETURN_IF_ERROR(
-      agree_step(made.status(), "could not make staging memory for copies", &refusal));
+      context_.agree_step(made.status(), "could not make staging memory for copies", &refusal));
   if (!refusal.empty()) {
-    direct_runner_->drop_copies();
+    runner_->drop_copies();
     return {};
   }
-  std::vector<DirectRunner::Handle> handles(static_cast<std::size_t>(place_.ranks));
-  TUTTI_RETURN_IF_ERROR(bootstrap_.allgather(&*made, handles.data(), sizeof(DirectRunner::Handle)));
-  TUTTI_RETURN_IF_ERROR(agree_step(direct_runner_->open_copies(handles),
-                                   "could not map its peers' memory for copies", &refusal));
+  std::vector<DirectRunner::Handle> handles(static_cast<std::size_t>(context_.place.ranks));
+  TUTTI_RETURN_IF_ERROR(
+      context_.bootstrap.allgather(&*made, handles.data(), sizeof(DirectRunner::Handle)));
+  TUTTI_RETURN_IF_ERROR(context_.agree_step(
+      runner_->open_copies(handles), "could not map its peers' memory for copies", &refusal));
   if (!refusal.empty()) {
-    direct_runner_->drop_copies();
+    runner_->drop_copies();
     return {};
   }
-  TUTTI_RETURN_IF_ERROR(agree_step(direct_runner_->self_test_copies(),
-                                   "could not copy into its peers' memory", &refusal));
+  TUTTI_RETURN_IF_ERROR(context_.agree_step(runner_->self_test_copies(),
+                                            "could not copy into its peers' memory", &refusal));
   if (!refusal.empty()) {
-    lose_direct(refusal);  // It may be broken on some of the ranks.
+    context_.facts.direct_device_refusal = refusal;  // It may be broken on some of the ranks.
+    lose();
   }
   return {};
 }
 
-void Communicator::lose_direct(const std::string& reason) {
-  facts_.direct_device_refusal = reason;
-  for (CachedRoute& cached : routes_) {
-    cached.valid = false;
-  }
-  forget_routes();
-  if (last_on_stream_ == select::Backend::kDirect) {
-    last_on_stream_ = select::Backend::kMpi;
-  }
-  direct_runner_.reset();
-  process_.direct_communicators.fetch_sub(1, std::memory_order_relaxed);
+void DirectBackend::lose() {
+  runner_.reset();
+  context_.process.direct_communicators.fetch_sub(1, std::memory_order_relaxed);
 }
 
-/// The same answer on all ranks: whether a step of a set-up succeeded everywhere.
-Status Communicator::agree_step(const Status& status, const char* what, std::string* refusal) {
-  std::uint64_t failed = status.ok() ? 0 : static_cast<std::uint64_t>(place_.rank) + 1;
-  TUTTI_RETURN_IF_ERROR(bootstrap_.max_in_place(&failed, 1));
-  if (failed != 0) {
-    // Once: a job may make hundreds of communicators, all of which fail alike.
-    if (!status.ok() && process_.counters().is_first(status.message())) {
-      log(LogLevel::kWarn, status.message());
-    }
-    *refusal = "rank " + std::to_string(failed - 1) + " " + what + " (see its log)";
+Status DirectBackend::prepare(const select::Plan& plan, int device, std::string* /*ccl_refusal*/) {
+  if (!was_tried_) {
+    TUTTI_RETURN_IF_ERROR(set_up(device));
   }
-  return {};
+  return plan.copied && runner_ != nullptr && !copies_tried_ ? prepare_copies() : Status();
+}
+
+/// Every rank has a launch for its other pairs or none, and a group for its large ones or none: the
+/// launches come first on all, so that nobody waits in a group for a rank that waits in a launch.
+template <class Own, class Rest>
+Status DirectBackend::carry(const runners::Call& call, const Own& own, const Rest& rest) {
+  const runners::ScopeRank me{.rank = context_.place.rank, .ranks = context_.place.ranks};
+  const runners::LargePairs large = runners::large_pairs(call, me, pair_bytes_max_);
+  Status status = large.has_others ? own(call) : Status();
+  // What differs from one rank alone leaves the large pieces of others as they are: they wait.
+  if (!large.has_large || (!status.ok() && status.code() != ErrorCode::kMismatch)) {
+    return status;
+  }
+  runners::CountsOfPairs counts;
+  Status of_rest = rest(runners::only_pairs(call, me, large.peers, &counts));
+  return status.ok() ? of_rest : status;
+}
+
+/// A launch asks nothing of the driver that a capture forbids, and is in a hurry.
+Status DirectBackend::run(const Route& route, const runners::Call& call) {
+  if (route.plan.copied) {
+    std::optional<device::RelaxedCapture> relaxed;
+    context_.relax(&relaxed);
+    return runner_->run_copied(call);
+  }
+  return carry(
+      call,
+      [this](const runners::Call& part) { return runner_->run(runners::Scope::kWhole, part); },
+      [this](const runners::Call& part) {
+        std::optional<device::RelaxedCapture> relaxed;
+        context_.relax(&relaxed);
+        return ccl_.runner()->run(runners::Scope::kWhole, part);
+      });
+}
+
+Status DirectBackend::enqueue(const Route& route, const runners::Call& call,
+                              device::Stream stream) {
+  return carry(
+      call,
+      [&](const runners::Call& part) {
+        Status before = follow(stream);
+        return before.ok() ? runner_->enqueue(part, stream) : before;
+      },
+      [&](const runners::Call& part) { return ccl_.enqueue(route, part, stream); });
 }
 
 }  // namespace tutti::engine

@@ -1,0 +1,284 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Bringing up the CCL for a communicator, so that it is usable on every rank or on none: the
+// library and its version, a GPU of its own for each rank, and the library's own initialisation
+// are each agreed before the next step. What fails is one clear line that names the rank.
+#include "engine/ccl_backend.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <functional>
+
+#include "base/log.hpp"
+
+namespace tutti::engine {
+namespace {
+
+/// What a rank could not do with the CCL.
+constexpr const char* kInitialise = "could not initialise it";
+
+/// What a rank tells the others; fixed size, host byte order (one kind of node per job).
+struct CclFacts {
+  std::int32_t usable = 0;
+  std::int32_t version = 0;
+  char name[8] = {};
+  char gpu[64] = {};
+  char reason[240] = {};
+};
+
+template <std::size_t N>
+void put(char (&field)[N], const std::string& text) {
+  std::strncpy(field, text.c_str(), N - 1);
+}
+
+/// The first reason, in rank order, why this communicator cannot use the CCL; empty: it can.
+std::string refusal_of(const std::vector<CclFacts>& all, const topology::Layout& machines) {
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].usable == 0) {
+      return "rank " + std::to_string(rank) + ": " + all[rank].reason;
+    }
+  }
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank].version != all[0].version ||
+        std::strncmp(all[rank].name, all[0].name, sizeof(all[0].name)) != 0) {
+      return "rank " + std::to_string(rank) + " has " + all[rank].name + " " +
+             ccl::format_version(all[rank].version) + ", rank 0 has " + all[0].name + " " +
+             ccl::format_version(all[0].version) + "; give all ranks the same library";
+    }
+  }
+  for (const auto& node : machines.ranks_of) {
+    for (std::size_t i = 0; i < node.size(); ++i) {
+      for (std::size_t j = i + 1; j < node.size(); ++j) {
+        const CclFacts& a = all[static_cast<std::size_t>(node[i])];
+        const CclFacts& b = all[static_cast<std::size_t>(node[j])];
+        if (std::strncmp(a.gpu, b.gpu, sizeof(a.gpu)) == 0) {
+          return "ranks " + std::to_string(node[i]) + " and " + std::to_string(node[j]) +
+                 " share " + a.gpu + "; give each rank a GPU of its own";
+        }
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+CclBackend::~CclBackend() {
+  if (combine_ != nullptr && (has_failed_ || !context_.end->reason().ok())) {
+    combine_->abandon();
+  }
+}
+
+void CclBackend::fail(const Status& /*status*/) {
+  has_failed_ = true;
+  if (runner_ != nullptr) {
+    runner_->set_failed();
+  }
+}
+
+Status CclBackend::set_up(int device, const select::Table& table) {
+  was_tried_ = true;
+  std::optional<device::RelaxedCapture> relaxed;
+  context_.relax(&relaxed);
+  TUTTI_RETURN_IF_ERROR(agree(device, table));
+  if (!context_.facts.ccl_usable && context_.is_speaker() && log_enabled(LogLevel::kInfo)) {
+    log(LogLevel::kInfo, "no CCL on this communicator: " + context_.facts.ccl_refusal);
+  }
+  return {};
+}
+
+Status CclBackend::agree(int device, const select::Table& table) {
+  CclFacts mine;
+  ccl::Library* library = nullptr;
+  const auto explain = [&mine](const Status& status) {
+    if (!status.ok()) {
+      put(mine.reason, status.message());
+    }
+    return status.ok();
+  };
+  auto found = context_.process.ccl();
+  if (explain(found.status())) {
+    library = *found;
+    mine.version = library->version();
+    put(mine.name, library->name());
+    if (explain(context_.choose_device(device))) {
+      auto identity = context_.process.device()->identity(context_.device);
+      if (explain(identity.status())) {
+        put(mine.gpu, *identity);
+        mine.usable = 1;
+      }
+    }
+  }
+  std::vector<CclFacts> all(static_cast<std::size_t>(context_.place.ranks));
+  TUTTI_RETURN_IF_ERROR(context_.bootstrap.allgather(&mine, all.data(), sizeof(mine)));
+  context_.facts.ccl_refusal = refusal_of(all, context_.machines);
+  if (!context_.facts.ccl_refusal.empty() || library == nullptr) {
+    return {};
+  }
+  context_.facts.ccl_name = all[0].name;
+  runner_ = std::make_unique<runners::CclRunner>(
+      *library, *context_.process.device(), context_.device, context_.bootstrap,
+      context_.process.scratch(), context_.process.config().timeout_s, context_.end,
+      /*takes_turns=*/!context_.is_concurrent);
+  TUTTI_RETURN_IF_ERROR(init_scope(runners::Scope::kWhole, &context_.facts.ccl_refusal));
+  context_.facts.ccl_usable = context_.facts.ccl_refusal.empty();
+  if (context_.facts.ccl_usable && context_.is_speaker() && log_enabled(LogLevel::kInfo)) {
+    log(LogLevel::kInfo, std::string(library->name()) + " " +
+                             ccl::format_version(library->version()) + " (" + library->path() +
+                             ", " + library->found_by() + ") on " + mine.gpu);
+  }
+  return context_.facts.ccl_usable ? set_up_reductions(table) : Status();
+}
+
+/// What schedules over the CCL reduce with; the table, equal on all ranks, says whether there are
+/// any.
+Status CclBackend::set_up_reductions(const select::Table& table) {
+  const bool wanted =
+      std::any_of(table.rules.begin(), table.rules.end(), [](const select::Rule& rule) {
+        return rule.plan.backend == select::Backend::kSchedule &&
+               rule.plan.carrier == select::Backend::kCcl;
+      });
+  if (!wanted) {
+    return {};
+  }
+  auto combine = runners::DeviceCombine::create(*context_.process.device(), context_.device);
+  std::string refusal;
+  TUTTI_RETURN_IF_ERROR(
+      context_.agree_step(combine.status(), "has no kernels to reduce with", &refusal));
+  context_.facts.device_reduces = refusal.empty();
+  if (context_.facts.device_reduces) {
+    combine_ = std::make_unique<runners::DeviceCombine>(std::move(*combine));
+  } else if (context_.is_speaker() && log_enabled(LogLevel::kInfo)) {
+    log(LogLevel::kInfo, "no reductions of device memory on this communicator: " + refusal);
+  }
+  return {};
+}
+
+Status CclBackend::init_scope(runners::Scope scope, std::string* refusal) {
+  if (runner_ == nullptr) {
+    *refusal = context_.facts.ccl_refusal;
+    return {};
+  }
+  // Every rank of the communicator holds the same view of which scopes are up.
+  if (scopes_[static_cast<std::size_t>(scope)]) {
+    return {};
+  }
+  std::string& known_refusal = scope_refusals_[static_cast<std::size_t>(scope)];
+  if (!known_refusal.empty()) {
+    *refusal = known_refusal;
+    return {};
+  }
+  Status status;
+  ccl::UniqueId id{};
+  TUTTI_RETURN_IF_ERROR(share_id(scope, &id, &status));
+  if (status.ok()) {
+    status = runner_->init_scope(scope, id);
+  }
+  TUTTI_RETURN_IF_ERROR(context_.agree_step(status, kInitialise, &known_refusal));
+  if (!known_refusal.empty()) {
+    *refusal = known_refusal;
+    return {};
+  }
+  scopes_[static_cast<std::size_t>(scope)] = true;
+  return {};
+}
+
+Status CclBackend::share_id(runners::Scope scope, ccl::UniqueId* id, Status* status) {
+  struct Ticket {
+    ccl::UniqueId id{};
+    std::int32_t ok = 0;
+  } ticket;
+  const runners::ScopeRank me = context_.bootstrap.scope_rank(scope);
+  if (me.rank == 0) {
+    auto found = context_.process.ccl();
+    auto made = found.ok() ? (*found)->unique_id() : Result<ccl::UniqueId>(found.status());
+    if (made.ok()) {
+      ticket.id = *made;
+      ticket.ok = 1;
+    } else {
+      *status = made.status();
+    }
+  }
+  std::vector<Ticket> all(static_cast<std::size_t>(context_.place.ranks));
+  TUTTI_RETURN_IF_ERROR(context_.bootstrap.allgather(&ticket, all.data(), sizeof(ticket)));
+  // Rank 0 leads its node, and is the first of the leaders and of the whole.
+  const auto first =
+      scope == runners::Scope::kNode
+          ? context_.placement.ranks_of[static_cast<std::size_t>(
+                context_.placement.node_of[static_cast<std::size_t>(context_.place.rank)])][0]
+          : 0;
+  const Ticket& taken = all[static_cast<std::size_t>(first)];
+  if (me.rank >= 0 && taken.ok == 0 && status->ok()) {
+    *status = Status(ErrorCode::kLibraryFailed, "rank 0 of the scope made no unique id");
+  }
+  *id = taken.id;
+  return {};
+}
+
+Status CclBackend::prepare(const select::Plan& plan, int /*device*/, std::string* /*ccl_refusal*/) {
+  if (plan.pipeline == select::Pipeline::kNone) {
+    return {};
+  }
+  const bool has_comms = plan.pipeline == select::Pipeline::kComms;
+  std::string& refusal = has_comms ? context_.facts.comms_refusal : context_.facts.streams_refusal;
+  if (streams_ < plan.chunks) {
+    TUTTI_RETURN_IF_ERROR(
+        context_.agree_step(runner_->make_streams(plan.chunks), kInitialise, &refusal));
+    if (!refusal.empty()) {
+      return {};
+    }
+    streams_ = plan.chunks;
+  }
+  // One after the other, each agreed: no rank waits for one that will not come to the next.
+  while (has_comms && comms_ < plan.chunks) {
+    ccl::UniqueId id{};
+    Status status;
+    TUTTI_RETURN_IF_ERROR(share_id(runners::Scope::kWhole, &id, &status));
+    if (status.ok()) {
+      status = runner_->add_communicator(id);
+    }
+    TUTTI_RETURN_IF_ERROR(context_.agree_step(status, kInitialise, &refusal));
+    if (!refusal.empty()) {
+      return {};
+    }
+    ++comms_;
+  }
+  return {};
+}
+
+Status CclBackend::run(const Route& route, const runners::Call& call) {
+  std::optional<device::RelaxedCapture> relaxed;
+  relax_for(route, call, &relaxed);
+  if (route.plan.backend == select::Backend::kSchedule) {
+    return run_schedule(route.plan, call);
+  }
+  if (route.plan.pipeline != select::Pipeline::kNone) {
+    return runner_->run_pipeline(route.plan.pipeline, route.plan.chunks, call);
+  }
+  return runner_->run(runners::Scope::kWhole, call);
+}
+
+/// A captured call is in the application's graph, in whose order it is.
+Status CclBackend::enqueue(const Route& route, const runners::Call& call, device::Stream stream) {
+  const bool is_captured = route.order == select::Order::kCaptured;
+  if (!is_captured) {
+    TUTTI_RETURN_IF_ERROR(follow(stream));
+  }
+  return runner_->enqueue_on(call, stream, is_captured);
+}
+
+Status CclBackend::run_schedule(const select::Plan& plan, const runners::Call& call) {
+  if (schedule_runner_ == nullptr) {
+    TUTTI_ASSIGN_OR_RETURN(ccl::Library * library, context_.process.ccl());
+    schedule_runner_ = std::make_unique<runners::CclScheduleRunner>(
+        *runner_, *library, *context_.process.device(), context_.device, context_.bootstrap,
+        context_.process.scratch(), context_.placement,
+        combine_ == nullptr ? runners::DeviceReduce()
+                            : runners::DeviceReduce(std::cref(*combine_)));
+  }
+  return schedule_runner_->run(plan.algorithm, schedule_parameters(plan), call);
+}
+
+}  // namespace tutti::engine
