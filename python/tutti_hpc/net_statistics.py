@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Reads what the network engines of this host's processes write to shared memory.
 
-The layout is src/net/observe/statistics.hpp's. What comes from a file is not believed: sizes are checked,
-and texts hold no control characters afterwards.
+The layout is src/net/observe/statistics.hpp's. What comes from a file is not believed: sizes are
+checked, and texts hold no control characters afterwards.
 """
 
 from __future__ import annotations

@@ -374,7 +374,7 @@ class ChannelListener : public Listener {
     TUTTI_ASSIGN_OR_RETURN(const std::vector<Handshake> mine,
                            handshakes_of(engines, options_, socket));
     auto set_up = std::make_unique<SetUp>(std::move(met.socket), met.theirs[0]);
-    const Status attached =
+    Status attached =
         set_up->attach(engines, mine, met.theirs, rendezvous_.key(), options_, /*sends=*/false);
     if (!attached.ok()) {
       rendezvous_.refuse(socket, attached);
