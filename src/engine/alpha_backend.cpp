@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/alpha_backend.hpp"
 
+#include <optional>
+
 #include "engine/compositions.hpp"
 
 namespace tutti::engine {
@@ -33,9 +35,6 @@ Status AlphaBackend::prepare(const select::Plan& plan, int /*device*/, std::stri
 runners::Runner& AlphaBackend::runner(Backend backend, const select::Plan& plan) {
   if (backend == Backend::kCcl) {
     return *ccl_.runner();
-  }
-  if (backend == Backend::kDirect) {
-    return *direct_.runner();
   }
   return mpi_.runner_for(plan);
 }

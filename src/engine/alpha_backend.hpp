@@ -7,15 +7,14 @@
 #include <string>
 
 #include "engine/ccl_backend.hpp"
-#include "engine/direct_backend.hpp"
 #include "engine/mpi_backend.hpp"
 
 namespace tutti::engine {
 
 class AlphaBackend : public PlanRunner {
  public:
-  AlphaBackend(CommContext& context, MpiBackend& mpi, CclBackend& ccl, DirectBackend& direct)
-      : PlanRunner(context), mpi_(mpi), ccl_(ccl), direct_(direct) {}
+  AlphaBackend(CommContext& context, MpiBackend& mpi, CclBackend& ccl)
+      : PlanRunner(context), mpi_(mpi), ccl_(ccl) {}
 
   Status prepare(const select::Plan& plan, int device, std::string* ccl_refusal) override;
   Status run(const Route& route, const runners::Call& call) override;
@@ -25,7 +24,6 @@ class AlphaBackend : public PlanRunner {
 
   MpiBackend& mpi_;
   CclBackend& ccl_;
-  DirectBackend& direct_;
   bool has_scopes_ = false;
 };
 

@@ -10,6 +10,8 @@
 #include <array>
 #include <cstring>
 #include <functional>
+#include <optional>
+#include <vector>
 
 #include "base/log.hpp"
 

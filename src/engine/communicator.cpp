@@ -2,9 +2,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/communicator.hpp"
 
-#include <utility>
-
-#include "base/log.hpp"
 #include "runners/direct/deferred_free.hpp"
 
 namespace tutti::engine {

@@ -312,6 +312,7 @@ class Communicator {
   void tell_doubts();
   Status agree_memory(MemoryModes::Class& memory, int device);
   void free_deferred_memory();
+  Status set_up_host();
   Status prepare(const select::Plan& plan, select::Memory memory, int device,
                  std::string* ccl_refusal);
   PlanRunner& plan_runner(const select::Plan& plan, select::Memory memory);
@@ -357,11 +358,13 @@ class Communicator {
   const Route* last_route_ = nullptr;
   std::uint64_t routes_epoch_ = 0;
 
-  HostBackend host_{context_, calls_, doubted_};
   MpiBackend mpi_backend_{context_, host_};
   CclBackend ccl_{context_};
   DirectBackend direct_{context_, ccl_};
-  AlphaBackend alpha_{context_, mpi_backend_, ccl_, direct_};
+  AlphaBackend alpha_{context_, mpi_backend_, ccl_};
+  /// The first to go: peers hear of it that this rank has freed the communicator, before the others
+  /// wait for theirs.
+  HostBackend host_{context_, calls_, doubted_};
   /// In the order in which they are told and asked.
   const std::array<PlanRunner*, 5> plan_runners_{&host_, &direct_, &ccl_, &mpi_backend_, &alpha_};
 

@@ -39,8 +39,7 @@ Status Communicator::run_once(const Route& route, const runners::Call& call) {
 }
 
 Status Communicator::enqueue(const Route& route, const runners::Call& call, device::Stream stream) {
-  PlanRunner& runner = route.order == select::Order::kCaptured ? ccl_ : *route.runner;
-  return runner.enqueue(route, call, stream);
+  return route.runner->enqueue(route, call, stream);
 }
 
 Status Communicator::stream_status(bool wait) {

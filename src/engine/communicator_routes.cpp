@@ -219,7 +219,9 @@ Result<Route> Communicator::decide(const Shape& shape, int device, const std::st
       return no_route(shape, decision, device);
     }
     TUTTI_RETURN_IF_ERROR(prepare(decision.plan, shape.memory, device, &ccl_refusal));
-    if (!select::refusal(decision.plan, shape, facts_to_choose_by(ccl_refusal)).empty()) {
+    // What no rule has chosen is not refused, whatever it is.
+    if (decision.rule >= 0 &&
+        !select::refusal(decision.plan, shape, facts_to_choose_by(ccl_refusal)).empty()) {
       continue;  // Agreed by all ranks, which choose again.
     }
     std::string fallback;
@@ -234,14 +236,22 @@ Result<Route> Communicator::decide(const Shape& shape, int device, const std::st
   }
 }
 
+/// Its line of calls comes to be elsewhere.
+Status Communicator::set_up_host() {
+  calls_line_ = unread_line_.data();
+  const Status made = host_.set_up();
+  set_calls_line();
+  return made;
+}
+
 /// Where what was up is so no more, all routes are chosen again.
 Status Communicator::prepare(const select::Plan& plan, Memory memory, int device,
                              std::string* ccl_refusal) {
   PlanRunner& runner = plan_runner(plan, memory);
   const bool was_up = runner.is_up();
-  calls_line_ = unread_line_.data();  // It may come to be elsewhere.
-  const Status prepared = runner.prepare(plan, device, ccl_refusal);
-  set_calls_line();
+  const Status prepared = &runner == &host_ && !host_.was_tried()
+                              ? set_up_host()
+                              : runner.prepare(plan, device, ccl_refusal);
   if (was_up && !runner.is_up()) {
     for (CachedRoute& cached : routes_) {
       cached.valid = false;

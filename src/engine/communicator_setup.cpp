@@ -165,7 +165,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create_derived(ParentCommuni
   if (!is_now) {
     return std::unique_ptr<Communicator>();
   }
-  self->host_.are_mapped = true;
+  self->host_.set_mapped();
   TUTTI_RETURN_IF_ERROR(self->agree_on({}, ranks));
   return self;
 }
@@ -233,9 +233,7 @@ bool Communicator::become_parent() {
     return false;
   }
   if (!host_.was_tried() && failure_.ok()) {
-    calls_line_ = unread_line_.data();
-    const Status made = host_.set_up();
-    set_calls_line();
+    const Status made = set_up_host();
     if (!made.ok()) {
       fail(made);
     }

@@ -35,8 +35,6 @@ class DirectBackend : public PlanRunner {
       runner_->begin_end();
     }
   }
-  /// Null: not up.
-  runners::DirectRunner* runner() const { return runner_.get(); }
 
  private:
   Status set_up(int device);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/host_backend.hpp"
 
+#include <optional>
 #include <utility>
 
 #include "base/log.hpp"
@@ -76,7 +77,7 @@ Status HostBackend::agree(std::string* refusal) {
                                         // As MPI does; the C API promises a limit.
                                         .waits_for_the_living = context_.facts.has_mpi,
                                         .is_crowded = context_.facts.oversubscribed,
-                                        .are_mapped = are_mapped,
+                                        .are_mapped = are_mapped_,
                                         .progress = [this] { context_.bootstrap.progress(); },
                                         .calls = &calls_,
                                         .calls_doubted = calls_doubted_});

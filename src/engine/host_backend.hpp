@@ -33,6 +33,8 @@ class HostBackend : public PlanRunner {
     introductions_ = std::make_shared<const Introductions>(std::move(all));
   }
   const Introductions& introductions() const;
+  /// DirectHostRunner::Options::are_mapped.
+  void set_mapped() { are_mapped_ = true; }
   /// Null: none, or it is the runner's.
   const std::shared_ptr<runners::HostMemory>& memory() const { return memory_; }
   /// Looks into it from another thread, for as long as it likes: how a rank is in another call.
@@ -58,7 +60,6 @@ class HostBackend : public PlanRunner {
   void tell_refusal() const;
   /// Null: not up.
   runners::DirectHostRunner* runner() const { return runner_.get(); }
-  bool are_mapped = false;  ///< DirectHostRunner::Options::are_mapped.
 
  private:
   Status agree(std::string* refusal);
@@ -69,6 +70,7 @@ class HostBackend : public PlanRunner {
   const std::uint64_t& calls_;
   const std::uint64_t& calls_doubted_;
   bool was_tried_ = false;
+  bool are_mapped_ = false;
   std::shared_ptr<const Introductions> introductions_;
   std::shared_ptr<runners::HostMemory> memory_;
   std::unique_ptr<runners::DirectHostRunner> runner_;

@@ -3,6 +3,7 @@
 #include "engine/mpi_backend.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace tutti::engine {
 

@@ -149,8 +149,6 @@ class SetUp {
   SetUp(const SetUp&) = delete;
   SetUp& operator=(const SetUp&) = delete;
 
-  int socket() const { return socket_.get(); }
-
   /// One side may send more handshakes than the other: the smaller number counts.
   Status attach(const std::vector<Engine*>& engines, const std::vector<Handshake>& mine,
                 const std::vector<Handshake>& theirs, const Key& key, const ChannelOptions& options,
@@ -335,12 +333,12 @@ class ChannelListener : public Listener {
   const Handle& handle() const override { return rendezvous_.handle(); }
 
   Result<std::unique_ptr<Channel>> accept() override {
-    while (true) {
-      TUTTI_ASSIGN_OR_RETURN(std::optional<Met> met, rendezvous_.accept());
-      if (!met) {
+    for (std::size_t next = 0;;) {
+      TUTTI_ASSIGN_OR_RETURN(std::optional<Caller> caller, rendezvous_.hear_pending(&next));
+      if (!caller) {
         break;
       }
-      TUTTI_RETURN_IF_ERROR(answer(std::move(*met)));
+      TUTTI_RETURN_IF_ERROR(answer(std::move(*caller)));
     }
     for (std::size_t i = 0; i < set_ups_.size(); ++i) {
       Result<std::unique_ptr<Channel>> channel = advance(set_ups_[i]);
@@ -348,6 +346,13 @@ class ChannelListener : public Listener {
         set_ups_.erase(set_ups_.begin() + static_cast<std::ptrdiff_t>(i));
         return channel;
       }
+    }
+    for (std::size_t left = RendezvousListener::kPendingMax;;) {
+      TUTTI_ASSIGN_OR_RETURN(std::optional<Caller> caller, rendezvous_.take_new(&left));
+      if (!caller) {
+        break;
+      }
+      TUTTI_RETURN_IF_ERROR(answer(std::move(*caller)));
     }
     return std::unique_ptr<Channel>();
   }
@@ -368,20 +373,20 @@ class ChannelListener : public Listener {
     return channel;
   }
 
-  Status answer(Met met) {
-    const int socket = met.socket.get();
-    const std::vector<Engine*> engines = choose_(met.theirs[0].device);
+  Status answer(Caller caller) {
+    const int socket = caller.socket.get();
+    const std::vector<Engine*> engines = choose_(caller.theirs[0].device);
     TUTTI_ASSIGN_OR_RETURN(const std::vector<Handshake> mine,
                            handshakes_of(engines, options_, socket));
-    auto set_up = std::make_unique<SetUp>(std::move(met.socket), met.theirs[0]);
+    auto set_up = std::make_unique<SetUp>(std::move(caller.socket), caller.theirs[0]);
     Status attached =
-        set_up->attach(engines, mine, met.theirs, rendezvous_.key(), options_, /*sends=*/false);
+        set_up->attach(engines, mine, caller.theirs, rendezvous_.key(), options_, /*sends=*/false);
     if (!attached.ok()) {
       rendezvous_.refuse(socket, attached);
       return attached;
     }
-    TUTTI_RETURN_IF_ERROR(rendezvous_.answer(socket, mine));
-    set_ups_.push_back({std::move(set_up), met.theirs[0].who(), monotonic_ns()});
+    TUTTI_RETURN_IF_ERROR(rendezvous_.send_handshakes(socket, mine));
+    set_ups_.push_back({std::move(set_up), caller.theirs[0].who(), monotonic_ns()});
     return {};
   }
 
@@ -415,19 +420,19 @@ class ChannelConnector : public Connector {
  private:
   Result<std::unique_ptr<Channel>> advance() {
     if (set_up_ == nullptr) {
-      TUTTI_ASSIGN_OR_RETURN(std::optional<Met> met,
+      TUTTI_ASSIGN_OR_RETURN(std::optional<Caller> peer,
                              rendezvous_.poll([this](std::uint64_t device, int socket) {
                                engines_ = choose_(device);
                                return handshakes_of(engines_, options_, socket);
                              }));
-      if (!met) {
+      if (!peer) {
         return std::unique_ptr<Channel>();
       }
-      auto set_up = std::make_unique<SetUp>(std::move(met->socket), met->theirs[0]);
-      const Status attached = set_up->attach(engines_, rendezvous_.mine(), met->theirs,
+      auto set_up = std::make_unique<SetUp>(std::move(peer->socket), peer->theirs[0]);
+      const Status attached = set_up->attach(engines_, rendezvous_.mine(), peer->theirs,
                                              rendezvous_.peer().key, options_, /*sends=*/true);
       if (!attached.ok()) {
-        return named(attached, rendezvous_.peer().who());
+        return with_peer(attached, rendezvous_.peer().who());
       }
       set_up_ = std::move(set_up);
     }

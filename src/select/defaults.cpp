@@ -132,7 +132,7 @@ Table default_table() {
                                   Collective::kScatter,    Collective::kAllgather,
                                   Collective::kAllgatherv, Collective::kAlltoall};
   direct_movements.bytes = Range{0, kDirectMovementsUpTo};
-  // No rank knows their size: each pair of ranks knows its own (engine/communicator.hpp).
+  // No rank knows their size: each pair of ranks knows its own (engine/direct_backend.hpp).
   Rule direct_pairs = direct;
   direct_pairs.collectives = {Collective::kGatherv, Collective::kScatterv, Collective::kAlltoallv,
                               Collective::kAlltoallw};

@@ -22,8 +22,7 @@ namespace {
 using transport::Key;
 using wire::udp::SocketAddress;
 
-constexpr std::size_t kPendingMax = 64;  ///< Callers without a complete handshake.
-constexpr int kStrangersTold = 8;        ///< Of a listener; a scanner may call for ever.
+constexpr int kStrangersTold = 8;  ///< Of a listener; a scanner may call for ever.
 
 /// The handshakes fit into the empty buffer of any socket.
 Status write_handshakes(int socket, const std::vector<Handshake>& handshakes, const Key& key) {
@@ -52,7 +51,7 @@ std::string address_of_caller(int socket) {
 
 }  // namespace
 
-Status named(const Status& status, const std::string& peer) {
+Status with_peer(const Status& status, const std::string& peer) {
   return Status(status.code(), status.message() + "; the peer is " + peer);
 }
 
@@ -107,14 +106,18 @@ Status RendezvousListener::listen(const SocketAddress& local, std::uint64_t devi
   return {};
 }
 
-Result<std::optional<Met>> RendezvousListener::accept() {
-  for (std::size_t i = 0; i < pending_.size();) {
-    Result<std::optional<Met>> met = hear(i);
-    if (!met.ok() || *met) {
-      return met;
+Result<std::optional<Caller>> RendezvousListener::hear_pending(std::size_t* next) {
+  while (*next < pending_.size()) {
+    Result<std::optional<Caller>> heard = hear(*next);
+    if (!heard.ok() || *heard) {
+      return heard;
     }
   }
-  for (std::size_t calls = 0; calls < kPendingMax; ++calls) {
+  return std::optional<Caller>();
+}
+
+Result<std::optional<Caller>> RendezvousListener::take_new(std::size_t* left) {
+  for (; *left > 0; --*left) {
     Descriptor caller(accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (caller.get() < 0) {
       if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) {
@@ -125,23 +128,24 @@ Result<std::optional<Met>> RendezvousListener::accept() {
     pending_.push_back({std::move(caller), {}, monotonic_ns()});
     // Before any caller is dropped: a peer sends its handshake at once.
     std::size_t last = pending_.size() - 1;
-    Result<std::optional<Met>> met = hear(last);
-    if (!met.ok() || *met) {
-      return met;
+    Result<std::optional<Caller>> heard = hear(last);
+    if (!heard.ok() || *heard) {
+      --*left;
+      return heard;
     }
     if (pending_.size() > kPendingMax) {
       drop_a_stranger();
     }
   }
-  return std::optional<Met>();
+  return std::optional<Caller>();
 }
 
 /// Empty: this caller is nobody now; `i` is then the index of the next one.
-Result<std::optional<Met>> RendezvousListener::hear(std::size_t& i) {
+Result<std::optional<Caller>> RendezvousListener::hear(std::size_t& i) {
   const Result<bool> is_here = pending_[i].handshakes.read(pending_[i].socket.get(), key_);
   if (is_here.ok() && !*is_here && !is_late(pending_[i])) {
     ++i;
-    return std::optional<Met>();
+    return std::optional<Caller>();
   }
   PendingCaller caller = std::move(pending_[i]);
   pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -153,17 +157,17 @@ Result<std::optional<Met>> RendezvousListener::hear(std::size_t& i) {
                                ": " + is_here.status().message());
     }
     refuse(caller.socket.get(), is_here.status());
-    return std::optional<Met>();
+    return std::optional<Caller>();
   }
   if (!is_here.ok()) {
-    return std::optional<Met>();  // It has gone.
+    return std::optional<Caller>();  // It has gone.
   }
   if (!*is_here) {
     return Status(ErrorCode::kTimeout,
                   "net: " + caller.handshakes.get()[0].who() +
                       " has not finished its handshake for TUTTI_NET_TIMEOUT seconds");
   }
-  return std::optional<Met>(Met{std::move(caller.socket), caller.handshakes.get()});
+  return std::optional<Caller>(Caller{std::move(caller.socket), caller.handshakes.get()});
 }
 
 /// Drops the oldest caller without a handshake; if there is none, the oldest.
@@ -181,7 +185,7 @@ bool RendezvousListener::is_late(const PendingCaller& caller) const {
          monotonic_ns() - caller.called_ns > timeout_ns_;
 }
 
-Status RendezvousListener::answer(int socket, const std::vector<Handshake>& mine) const {
+Status RendezvousListener::send_handshakes(int socket, const std::vector<Handshake>& mine) const {
   return write_handshakes(socket, mine, key_);
 }
 
@@ -213,12 +217,12 @@ Status RendezvousConnector::begin(const SocketAddress& local, const Handle& hand
   return {};
 }
 
-Result<std::optional<Met>> RendezvousConnector::poll(const Introduce& introduce) {
+Result<std::optional<Caller>> RendezvousConnector::poll(const MakeHandshakes& make) {
   const int socket = socket_.get();
   if (mine_.empty()) {
     pollfd writable = {socket, POLLOUT, 0};
     if (::poll(&writable, 1, 0) <= 0) {
-      return std::optional<Met>();
+      return std::optional<Caller>();
     }
     int error = 0;
     socklen_t bytes = sizeof error;
@@ -227,25 +231,25 @@ Result<std::optional<Met>> RendezvousConnector::poll(const Introduce& introduce)
       return Status(ErrorCode::kTimeout,
                     "net: cannot connect to " + peer_.who() + ": " + std::strerror(error));
     }
-    TUTTI_ASSIGN_OR_RETURN(mine_, introduce(peer_.device, socket));
+    TUTTI_ASSIGN_OR_RETURN(mine_, make(peer_.device, socket));
     const Status written = write_handshakes(socket, mine_, peer_.key);
     if (!written.ok()) {
-      return named(written, peer_.who());
+      return with_peer(written, peer_.who());
     }
   }
   const Result<bool> is_here = answer_.read(socket, peer_.key);
   if (!is_here.ok()) {
-    return named(is_here.status(), peer_.who());
+    return with_peer(is_here.status(), peer_.who());
   }
   if (!*is_here) {
-    return std::optional<Met>();
+    return std::optional<Caller>();
   }
   const std::vector<Handshake>& theirs = answer_.get();
   if (!theirs[0].refusal.empty()) {
     return Status(ErrorCode::kInvalidArgument,
                   "net: " + peer_.who() + " refuses the channel: " + theirs[0].refusal);
   }
-  return std::optional<Met>(Met{std::move(socket_), theirs});
+  return std::optional<Caller>(Caller{std::move(socket_), theirs});
 }
 
 }  // namespace tutti::net

@@ -12,6 +12,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
@@ -43,8 +44,8 @@ class IncomingHandshakes {
   bool has_stranger_ = false;
 };
 
-/// A peer that has introduced itself.
-struct Met {
+/// A peer whose handshakes are here.
+struct Caller {
   Descriptor socket;
   std::vector<Handshake> theirs;  ///< One at least.
 };
@@ -60,11 +61,17 @@ class RendezvousListener {
   const Handle& handle() const { return handle_; }
   const transport::Key& key() const { return key_; }
 
-  /// The next caller whose handshakes are all here; empty: there is none now. Errors: a peer of the
-  /// job has not finished its handshakes in time (kTimeout); no caller can be taken (kUnavailable).
-  Result<std::optional<Met>> accept();
-  /// To one that accept() gave.
-  Status answer(int socket, const std::vector<Handshake>& mine) const;
+  static constexpr std::size_t kPendingMax = 64;  ///< Callers without complete handshakes.
+
+  /// The next one of those who have called before and whose handshakes are all here now, from
+  /// `*next` on; empty: there is none. Errors: a peer of the job has not finished its handshakes in
+  /// time (kTimeout).
+  Result<std::optional<Caller>> hear_pending(std::size_t* next);
+  /// The same of those who call now; of `*left` callers it is the one after which so many are left.
+  /// Errors: also that no caller can be taken (kUnavailable).
+  Result<std::optional<Caller>> take_new(std::size_t* left);
+  /// To one of these.
+  Status send_handshakes(int socket, const std::vector<Handshake>& mine) const;
   void refuse(int socket, const Status& why) const;
 
  private:
@@ -74,7 +81,7 @@ class RendezvousListener {
     transport::TimeNs called_ns = 0;
   };
 
-  Result<std::optional<Met>> hear(std::size_t& i);
+  Result<std::optional<Caller>> hear(std::size_t& i);
   void drop_a_stranger();
   bool is_late(const PendingCaller& caller) const;
 
@@ -87,8 +94,8 @@ class RendezvousListener {
   int strangers_told_ = 0;
 };
 
-/// Makes this side's handshakes, one at least, for a peer's device, once the socket is connected.
-using Introduce =
+/// This side's handshakes, one at least, for a peer's device, once the socket is connected.
+using MakeHandshakes =
     std::function<Result<std::vector<Handshake>>(std::uint64_t peer_device, int socket)>;
 
 class RendezvousConnector {
@@ -97,7 +104,7 @@ class RendezvousConnector {
   Status begin(const wire::udp::SocketAddress& local, const Handle& handle);
   /// The peer once its handshakes are here; empty: not yet. Errors: nobody there or it has gone
   /// (kTimeout), it refuses (kInvalidArgument).
-  Result<std::optional<Met>> poll(const Introduce& introduce);
+  Result<std::optional<Caller>> poll(const MakeHandshakes& make);
   const HandleContent& peer() const { return peer_; }
   /// What this side has told; empty: nothing yet.
   const std::vector<Handshake>& mine() const { return mine_; }
@@ -110,6 +117,6 @@ class RendezvousConnector {
 };
 
 /// A peer's error with its name.
-Status named(const Status& status, const std::string& peer);
+Status with_peer(const Status& status, const std::string& peer);
 
 }  // namespace tutti::net

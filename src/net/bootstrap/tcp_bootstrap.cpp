@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "net/bootstrap/tcp_bootstrap.hpp"
 
-#include <linux/tcp.h>  // Not netinet/tcp.h, which does not go together with rendezvous.cpp's.
+#include <linux/tcp.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
