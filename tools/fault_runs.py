@@ -76,7 +76,7 @@ def run_of(seed: int, build: Path) -> tuple[list[str], dict[str, str]]:
         "TUTTI_NET_CHUNK": str(draw.choice([1400, 9000, 65000])),
         "TUTTI_NET_POLLING": draw.choice(["shared", "shared", "busy"]),
         "TUTTI_NET_ENGINES": str(draw.choice([1, 2, 4])),
-        "TUTTI_NET_LANES": str(draw.choice([1, 2, 4])),
+        "TUTTI_NET_SUB_CONNECTIONS": str(draw.choice([1, 2, 4])),
         "TUTTI_NET_CONTROLLER": draw.choice(["cubic", "cubic", "swift", "nscc"]),
         "TUTTI_NET_TIMESTAMPS": draw.choice(["auto", "on"]),
     }

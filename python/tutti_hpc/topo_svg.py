@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The picture of `tutti topo --svg`: nodes side by side, and the rings of Parallel Rings over them.
 
-A ring (lane) has one member on each node; the picture puts one rank on each GPU, as jobs do. The
-count and the members are those of src/schedule/lanes.hpp. Lengths are pixels.
+A ring (column) has one member on each node; the picture puts one rank on each GPU, as jobs do. The
+count and the members are those of src/schedule/columns.hpp. Lengths are pixels.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MARGIN = 24
 NODE_GAP = 44
 LINK_ROOM = 54  # Above the GPUs, for the arcs of links between them.
 NIC_ROOM = 46  # Between GPUs and NICs.
-LANE_ROOM = 11  # For each ring below the NICs.
+RING_ROOM = 11  # For each ring below the NICs.
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,13 @@ def _attributes(style: dict[str, str]) -> str:
     return "".join(f' {name.replace("_", "-")}="{value}"' for name, value in style.items())
 
 
-def lanes(widths: list[int], rails: list[int | None]) -> list[list[int]]:
-    """The member of each ring on each node, by local rank: [lane][node].
+def columns(widths: list[int], rails: list[int | None]) -> list[list[int]]:
+    """The member of each ring on each node, by local rank: [column][node].
 
-    `widths` are ranks and `rails` NICs by node; None is as many as ranks (src/schedule/lanes.hpp).
+    `widths` are ranks and `rails` NICs by node; None is as many as ranks (schedule/columns.hpp).
     """
     known = [rail or width for width, rail in zip(widths, rails)]
-    return [[lane % width for width in widths] for lane in range(max([*widths, *known]))]
+    return [[column % width for width in widths] for column in range(max([*widths, *known]))]
 
 
 def _by_socket(devices: list[dict[str, Any]], sockets: int) -> list[int]:
@@ -110,11 +110,11 @@ class _Node:
             for place, device in enumerate(order)
         }
 
-    def exit(self, rank: int, lane: int) -> float:
+    def exit(self, rank: int, column: int) -> float:
         """Where a ring leaves and enters the node, from the left: its rank's NIC."""
         served = self.derived["nics_of_gpus"][rank] if self.gpus else self.rail_nics
         if served:
-            return self.nic_boxes[served[lane // self.ranks % len(served)]].middle
+            return self.nic_boxes[served[column // self.ranks % len(served)]].middle
         return self.gpu_boxes[rank].middle if self.gpus else self.x + self.width / 2
 
     def draw(self, picture: Picture, title: str) -> None:
@@ -180,12 +180,12 @@ class _Node:
 
 def _draw_rings(picture: Picture, placed: list[_Node], rings: list[list[int]], top: float) -> None:
     """Each ring as a line below the NICs that turns up to its member's NIC on every node."""
-    for lane, members in enumerate(rings):
-        colour = PALETTE[lane % len(PALETTE)]
-        y = top + (lane + 1) * LANE_ROOM
+    for column, members in enumerate(rings):
+        colour = PALETTE[column % len(PALETTE)]
+        y = top + (column + 1) * RING_ROOM
         # Rings of one NIC stand beside each other.
-        shift = (lane % 5 - 2) * 4
-        exits = [node.exit(member, lane) + shift for node, member in zip(placed, members)]
+        shift = (column % 5 - 2) * 4
+        exits = [node.exit(member, column) + shift for node, member in zip(placed, members)]
         style = {"stroke": colour, "stroke_width": "2"}
         for node, x in zip(placed, exits):
             start = node.nic_y + BOX_HEIGHT if node.nics else node.gpu_y + BOX_HEIGHT
@@ -193,7 +193,7 @@ def _draw_rings(picture: Picture, placed: list[_Node], rings: list[list[int]], t
             picture.add(f'circle cx="{x:g}" cy="{y:g}" r="3"', {"fill": colour})
         if len(exits) > 1:
             picture.line(f"M{exits[0]:g} {y:g} H{exits[-1]:g}", **style)
-        picture.text(MARGIN - 4, y + 3, str(lane), text_anchor="end", font_size="9", fill=colour)
+        picture.text(MARGIN - 4, y + 3, str(column), text_anchor="end", font_size="9", fill=colour)
 
 
 def draw(document: dict[str, Any], nodes: int) -> str:
@@ -204,11 +204,11 @@ def draw(document: dict[str, Any], nodes: int) -> str:
         entry = index % len(document["nodes"])
         placed.append(_Node(document["nodes"][entry], document["derived"][entry], x))
         x += placed[-1].width + NODE_GAP
-    rings = lanes([node.ranks for node in placed], [node.derived["rails"] for node in placed])
+    rings = columns([node.ranks for node in placed], [node.derived["rails"] for node in placed])
     if nodes < 2:
         rings = []
     top = placed[0].nic_y + BOX_HEIGHT + 22
-    height = top + (len(rings) + 1) * LANE_ROOM + 30
+    height = top + (len(rings) + 1) * RING_ROOM + 30
     picture = Picture()
     for index, node in enumerate(placed):
         hosts = node.node.get("hosts", [])

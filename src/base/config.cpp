@@ -236,31 +236,43 @@ std::string unknown_name(std::string_view name) {
                             : text + "; `tutti config` lists those there are";
 }
 
-/// Takes one variable into `parsed`; true when it set a knob.
-bool take(std::string_view name, std::string_view value, ParsedConfig* parsed) {
+const Knob* find_knob(std::string_view name) {
   const std::vector<Knob>& table = knobs();
-  auto knob =
+  const auto knob =
       std::find_if(table.begin(), table.end(), [&](const Knob& k) { return k.name == name; });
-  if (knob == table.end()) {
+  return knob == table.end() ? nullptr : &*knob;
+}
+
+/// Takes one variable into `parsed`, and its knob into `set_names`, if it sets one.
+void take(std::string_view name, std::string_view value, ParsedConfig* parsed,
+          std::set<std::string>* set_names) {
+  const Knob* knob = find_knob(name);
+  if (knob == nullptr) {
     parsed->problems.push_back({false, unknown_name(name)});
-    return false;
+    return;
   }
   if (std::holds_alternative<std::monostate>(knob->field)) {
-    parsed->problems.push_back({false, knob->name + " is gone; " + knob->replaced_by});
-    return false;
+    const Knob* const renamed = find_knob(knob->replaced_by);
+    parsed->problems.push_back(
+        {false, knob->name + (renamed == nullptr ? " is gone; " : " is an old name; write ") +
+                    knob->replaced_by});
+    if (renamed == nullptr || set_names->count(renamed->name) != 0) {
+      return;
+    }
+    knob = renamed;
   }
   if (value.empty()) {
-    return false;  // Set to nothing is the same as not set.
+    return;  // Set to nothing is the same as not set.
   }
   if (std::visit(ParseValue{*knob, value, &parsed->config}, knob->field)) {
-    return true;
+    set_names->insert(knob->name);
+    return;
   }
   Config defaults;
   parsed->problems.push_back(
       {true, knob->name + ": '" + shown(value) + "' is not allowed; allowed: " + range_of(*knob) +
                  (knob->unit.empty() ? "" : " " + knob->unit) + "; the default is " +
                  std::visit(FormatValue{*knob, defaults}, knob->field)});
-  return false;
 }
 
 /// parse_config, and the names of the variables that set something.
@@ -278,8 +290,8 @@ ParsedConfig parse(const std::vector<std::string>& environment, std::set<std::st
     }
     std::string_view name = text.substr(0, equals);
     // As getenv does, the first of two equal names counts.
-    if (seen.insert(name).second && take(name, text.substr(equals + 1), &parsed)) {
-      set_names->insert(std::string(name));
+    if (seen.insert(name).second) {
+      take(name, text.substr(equals + 1), &parsed, set_names);
     }
   }
   return parsed;

@@ -55,7 +55,7 @@ struct Config {
   std::string direct_handles = "auto";   ///< auto | ipc | descriptor | fabric (device::Sharing)
   int net_paths = 64;                    ///< Of a connection: source ports over UDP.
   int net_engines = 0;               ///< Engine threads of a network device; 0: by the processors.
-  int net_lanes = 0;                 ///< Engines that share a long message; 0: by the device.
+  int net_sub_connections = 0;       ///< Engines that share a long message; 0: by the device.
   int net_ack_delay_us = 20;         ///< Of what may wait for company.
   int net_speed_mbps = 0;            ///< Of each device; 0: what the system says.
   std::string net_polling = "auto";  ///< auto | busy | shared (net/engine.hpp)

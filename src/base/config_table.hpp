@@ -3,7 +3,8 @@
 //
 // The one table of knobs. Parsing and `tutti config` are driven by it or checked
 // against it. Defaults are not repeated here: they are the initial values in base/config.hpp.
-// A removed knob stays as an entry whose `replaced_by` says what to use in its place.
+// A removed knob stays as an entry whose `replaced_by` says what to use in its place: the name of a
+// knob takes its value, with a warning, for one release.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,7 @@ struct Knob {
   std::string range;        ///< "a|b|c" (choices), "low..high" (numbers), "" (free text).
   std::string effect;       ///< One sentence.
   std::string since;        ///< First release that has it.
-  std::string replaced_by;  ///< Only in removed entries: what to set instead.
+  std::string replaced_by;  ///< Only in removed entries: what to set instead, a name or a text.
 };
 
 /// Every knob in the order in which `tutti config` prints them.
@@ -85,10 +86,17 @@ inline const std::vector<Knob>& knobs() {
          "Engine threads of each network device. 0: chosen by the number of processors and "
          "devices.",
          "0.1", ""},
-        {"TUTTI_NET_LANES", &Config::net_lanes, "", "0..8",
+        {"TUTTI_NET_SUB_CONNECTIONS", &Config::net_sub_connections, "", "0..8",
          "Engines that share each long message of a channel (connection splitting); the smaller "
          "number of both ends counts. 0: two on the loopback interface, else one.",
          "0.1", ""},
+        {"TUTTI_NET_LANES",
+         {},
+         "",
+         "",
+         "The old name of TUTTI_NET_SUB_CONNECTIONS.",
+         "0.1",
+         "TUTTI_NET_SUB_CONNECTIONS"},
         {"TUTTI_NET_POLLING", &Config::net_polling, "", "auto|busy|shared",
          "busy: engine threads spin; shared: callers do their work. auto: busy where processors "
          "are free. A spinning thread sleeps while others need its processor.",

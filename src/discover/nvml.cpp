@@ -142,10 +142,10 @@ class Session {
         status != nvml::kP2pOk) {
       switched = 0;  // Switches that do not join these two.
     }
-    link.lanes = direct > 0 ? direct : switched;
-    if (link.lanes > 0) {
+    link.nvlinks = direct > 0 ? direct : switched;
+    if (link.nvlinks > 0) {
       link.kind = LinkKind::kNvlink;
-      link.rate_mbit_s = static_cast<std::uint64_t>(link.lanes) *
+      link.rate_mbit_s = static_cast<std::uint64_t>(link.nvlinks) *
                          std::min(fans_[a].rate_mbit_s, fans_[b].rate_mbit_s);
       links->push_back(link);
       return;

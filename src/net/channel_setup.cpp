@@ -185,7 +185,7 @@ class SetUp {
       peer.who = who_;
       if (i > 0) {
         connections[i].split_receives = sends ? nullptr : &split_->sources[i];
-        peer.who += ", lane " + std::to_string(i);
+        peer.who += ", sub-connection " + std::to_string(i);
       }
       TUTTI_ASSIGN_OR_RETURN(subs_[i], engines[i]->attach(connections[i], peer, -1, split_));
     }

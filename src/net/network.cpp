@@ -391,11 +391,12 @@ class SystemNetwork : public Network {
     TUTTI_ASSIGN_OR_RETURN(const std::vector<int> processors, processors_for(it, *fallbacks));
     const int count = config_.net_engines > 0 ? config_.net_engines : engines_by_default(it);
     const std::size_t sub_connections = sub_connections_of(it, static_cast<std::size_t>(count));
-    if (config_.net_lanes > static_cast<int>(sub_connections)) {
+    if (config_.net_sub_connections > static_cast<int>(sub_connections)) {
       fallbacks->add(it.name,
-                     std::to_string(sub_connections) + " lane(s) and not " +
-                         std::to_string(config_.net_lanes) + ", for it has as many engines",
-                     "more TUTTI_NET_ENGINES, or fewer TUTTI_NET_LANES");
+                     std::to_string(sub_connections) + " sub-connection(s) and not " +
+                         std::to_string(config_.net_sub_connections) +
+                         ", for it has as many engines",
+                     "more TUTTI_NET_ENGINES, or fewer TUTTI_NET_SUB_CONNECTIONS");
     }
     const int paths = paths_of_rail(it, count, *fallbacks);
     const auto dead_peers = std::make_shared<DeadPeers>();
@@ -438,7 +439,8 @@ class SystemNetwork : public Network {
          "net: " + it.name + " " + it.address + ", " + std::to_string(count) +
              (is_busy_ ? " busy" : " shared") + " engine(s)" +
              (processors.empty() ? "" : " on processors " + topology::format_cpus(processors)) +
-             ", " + std::to_string(sub_connections) + " lane(s), " + config_.net_controller +
+             ", " + std::to_string(sub_connections) + " sub-connection(s), " +
+             config_.net_controller +
              (channel_options_.policy == nullptr
                   ? std::string()
                   : std::string(", policy ") + channel_options_.policy->name) +
@@ -494,9 +496,10 @@ class SystemNetwork : public Network {
   /// Measured (docs/network-measured.md): a link's windows are better left whole, one engine is
   /// faster than it; memory is faster than an engine.
   std::size_t sub_connections_of(const NetDevice& device, std::size_t engines) const {
-    const std::size_t wanted = config_.net_lanes > 0 ? static_cast<std::size_t>(config_.net_lanes)
-                               : device.is_loopback  ? kSubConnectionsOfLoopback
-                                                     : 1;
+    const std::size_t wanted = config_.net_sub_connections > 0
+                                   ? static_cast<std::size_t>(config_.net_sub_connections)
+                               : device.is_loopback ? kSubConnectionsOfLoopback
+                                                    : 1;
     return std::min(wanted, engines);
   }
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "schedule/lanes.hpp"
+#include "schedule/columns.hpp"
 
 namespace tutti::schedule {
 namespace {

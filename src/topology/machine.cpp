@@ -16,7 +16,7 @@ std::size_t at(int number) { return static_cast<std::size_t>(number); }
 constexpr std::array<const char*, 8> kWords = {"X",   "NV",  "XGMI", "PIX",
                                                "PXB", "PHB", "NODE", "SYS"};
 constexpr int kCpuMax = 65535;
-constexpr int kLanesMax = 1024;
+constexpr int kNvlinksMax = 1024;
 
 std::optional<int> parse_int(std::string_view text, int most, int base = 10) {
   int value = 0;
@@ -58,7 +58,7 @@ std::optional<int> parse_device_label(const Machine& machine, std::string_view l
 
 std::string link_word(const Link& link) {
   const std::string word = kWords[static_cast<std::size_t>(link.kind)];
-  return link.kind == LinkKind::kNvlink ? word + std::to_string(link.lanes) : word;
+  return link.kind == LinkKind::kNvlink ? word + std::to_string(link.nvlinks) : word;
 }
 
 std::optional<Link> parse_link_word(std::string_view word) {
@@ -72,12 +72,12 @@ std::optional<Link> parse_link_word(std::string_view word) {
   if (word.substr(0, 2) != "NV") {
     return std::nullopt;
   }
-  const auto lanes = parse_int(word.substr(2), kLanesMax);
-  if (!lanes || *lanes == 0) {
+  const auto nvlinks = parse_int(word.substr(2), kNvlinksMax);
+  if (!nvlinks || *nvlinks == 0) {
     return std::nullopt;
   }
   link.kind = LinkKind::kNvlink;
-  link.lanes = *lanes;
+  link.nvlinks = *nvlinks;
   return link;
 }
 

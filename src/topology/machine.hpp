@@ -65,7 +65,7 @@ struct Link {
   int a = 0;
   int b = 0;
   LinkKind kind = LinkKind::kSys;
-  int lanes = 0;  ///< kNvlink: how many; else 0.
+  int nvlinks = 0;  ///< kNvlink: how many; else 0.
   std::uint64_t rate_mbit_s = 0;
   std::uint64_t latency_ns = 0;
   friend bool operator==(const Link&, const Link&) = default;
@@ -91,7 +91,7 @@ std::optional<int> parse_device_label(const Machine& machine, std::string_view l
 
 /// "NV18", "PIX", "X".
 std::string link_word(const Link& link);
-/// Kind and lanes of a word; not "X", which joins nothing.
+/// Kind and number of links of a word; not "X", which joins nothing.
 std::optional<Link> parse_link_word(std::string_view word);
 
 /// What joins two devices: their link, else what their NUMA nodes imply.

@@ -226,7 +226,7 @@ class TreeReader {
         for (const Link& told : vendor_.links) {
           if (told.a == a && told.b == b && (told.kind < LinkKind::kPix || !has_paths)) {
             link.kind = told.kind;
-            link.lanes = told.lanes;
+            link.nvlinks = told.nvlinks;
             link.rate_mbit_s = told.rate_mbit_s != 0 ? told.rate_mbit_s : link.rate_mbit_s;
           }
         }

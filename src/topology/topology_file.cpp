@@ -307,7 +307,7 @@ class FileReader {
                           in_quotes(member.value.text));
         }
         link.kind = parsed->kind;
-        link.lanes = parsed->lanes;
+        link.nvlinks = parsed->nvlinks;
         has_kind = true;
       } else if (member.key == "mbit_s") {
         TUTTI_RETURN_IF_ERROR(number(member.value, below, 0, kRateMax, &link.rate_mbit_s));

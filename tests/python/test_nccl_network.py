@@ -246,13 +246,17 @@ def test_measure__document_and_status(bench: SimpleNamespace, setup: Any, tmp_pa
     command += ["--build", str(setup.build), "--nccl", setup.nccl, "--logs", str(setup.logs)]
     command += ["--layouts", "loopback", "--ways", "NCCL", "Tutti", "--sizes", "4", "1M"]
     command += ["--repeats", "1", "--time-cap", "0.01", "-o", str(out)]
-    command += ["--variants", "TUTTI_NET_LANES=2,TUTTI_NET_ENGINES=2"]
+    command += ["--variants", "TUTTI_NET_SUB_CONNECTIONS=2,TUTTI_NET_ENGINES=2"]
     done = subprocess.run([*command, "--without-log"], capture_output=True, text=True, check=False)
     document = json.loads(out.read_text())
     assert document["schema"] == "tutti-bench-nccl-network/1"
     assert str(tmp_path) not in out.read_text()
     assert len(document["rows"]) == 3 * 2 * 2
-    assert {row["way"] for row in document["rows"]} == {"NCCL", "Tutti", "Tutti LANES=2,ENGINES=2"}
+    assert {row["way"] for row in document["rows"]} == {
+        "NCCL",
+        "Tutti",
+        "Tutti SUB_CONNECTIONS=2,ENGINES=2",
+    }
     assert done.returncode == int(not all(claim["holds"] for claim in document["claims"]))
     assert "12 rows, 0 wrong elements, 0 failed runs" in done.stdout
     # NCCL says in its log what it uses, and the fake says nothing.

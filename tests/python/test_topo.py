@@ -107,10 +107,10 @@ def test_svg__a_node_without_devices(tmp_path: Path) -> None:
         ([1], [3], [[0], [0], [0]]),
     ],
 )
-def test_lanes__as_the_schedules_cut_them(
+def test_columns__as_the_schedules_cut_them(
     widths: list[int], rails: list[int | None], expected: list[list[int]]
 ) -> None:
-    assert topo_svg.lanes(widths, rails) == expected
+    assert topo_svg.columns(widths, rails) == expected
 
 
 def test_rate() -> None:

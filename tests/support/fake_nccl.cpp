@@ -180,7 +180,7 @@ class Ring {
 };
 
 /// Collectives and point-to-point messages do not share an order, so each pair has two rings.
-enum Lane { kCollectiveLane = 0, kMessageLane = 1 };
+enum Use { kCollectives = 0, kMessages = 1 };
 
 class Segment {
  public:
@@ -220,8 +220,8 @@ class Segment {
 
   Shared* shared() const { return reinterpret_cast<Shared*>(base_); }
 
-  Ring ring(Lane lane, int from, int to) const {
-    const std::size_t index = (static_cast<std::size_t>(lane) * ranks_ + from) * ranks_ + to;
+  Ring ring(Use use, int from, int to) const {
+    const std::size_t index = (static_cast<std::size_t>(use) * ranks_ + from) * ranks_ + to;
     char* at = base_ + rings_offset() + index * ring_bytes();
     return Ring(reinterpret_cast<RingState*>(at), at + sizeof(RingState), capacity_);
   }
@@ -631,7 +631,7 @@ class ReduceActor final : public Actor {
         op_(expected.op),
         size_(kTypeSizes[expected.type]) {
     for (int peer = 0; peer < ranks; ++peer) {
-      rings_.push_back(segment.ring(kCollectiveLane, peer, rank));
+      rings_.push_back(segment.ring(kCollectives, peer, rank));
       headers_.emplace_back(expected);
       scratch_.emplace_back(peer == rank ? 0 : kStretch * size_);
     }
@@ -979,11 +979,11 @@ class Collective {
 
   void send_to(Phase* phase, int peer, const void* data, std::size_t bytes) const {
     phase->push_back(std::make_unique<SendActor>(
-        call_.comm->segment.ring(kCollectiveLane, rank(), peer), peer, header_, data, bytes));
+        call_.comm->segment.ring(kCollectives, rank(), peer), peer, header_, data, bytes));
   }
   void recv_from(Phase* phase, int peer, void* data, std::size_t bytes) const {
     phase->push_back(std::make_unique<RecvActor>(
-        call_.comm->segment.ring(kCollectiveLane, peer, rank()), peer, header_, data, bytes));
+        call_.comm->segment.ring(kCollectives, peer, rank()), peer, header_, data, bytes));
   }
   void reduce(Phase* phase, const void* own, void* output, std::size_t count) const {
     phase->push_back(std::make_unique<ReduceActor>(call_.comm->segment, rank(), ranks(), header_,
@@ -1100,11 +1100,11 @@ class Unit {
       const int peer = call.root;
       if (call.kind == Kind::kSend) {
         queues_[{0, peer}].push_back(
-            std::make_unique<SendActor>(comm_->segment.ring(kMessageLane, comm_->rank, peer), peer,
+            std::make_unique<SendActor>(comm_->segment.ring(kMessages, comm_->rank, peer), peer,
                                         header, call.send, header.count));
       } else {
         queues_[{1, peer}].push_back(
-            std::make_unique<RecvActor>(comm_->segment.ring(kMessageLane, peer, comm_->rank), peer,
+            std::make_unique<RecvActor>(comm_->segment.ring(kMessages, peer, comm_->rank), peer,
                                         header, call.recv, header.count));
       }
     } else {

@@ -215,7 +215,7 @@ std::string differences(const Handshake& mine, const Handshake& theirs) {
   compare("bytes of a chunk", mine.capabilities.chunk_bytes, theirs.capabilities.chunk_bytes);
   compare("paths", mine.capabilities.paths, theirs.capabilities.paths);
   compare("rails", mine.capabilities.rails, theirs.capabilities.rails);
-  compare("lanes", mine.sub_connections, theirs.sub_connections);
+  compare("sub-connections", mine.sub_connections, theirs.sub_connections);
   compare("Mb/s of a link", kMbpsForPs / mine.capabilities.ps_per_byte,
           kMbpsForPs / theirs.capabilities.ps_per_byte);
   compare("ECN", mine.capabilities.marks_ecn ? 1 : 0, theirs.capabilities.marks_ecn ? 1 : 0);

@@ -37,7 +37,7 @@ bool all_equal(std::span<const std::uint64_t> values) {
 
 }  // namespace
 
-Status CclRunner::enqueue(const Call& call, const ScopeRank& me, Lane& lane) {
+Status CclRunner::enqueue(const Call& call, const ScopeRank& me, CclTarget& target) {
   TUTTI_ASSIGN_OR_RETURN(const Element element, element_of(call));
   const std::uint64_t count = call.count * element.factor;
   ccl::NcclOp op = ccl::NcclOp::kSum;
@@ -51,33 +51,33 @@ Status CclRunner::enqueue(const Call& call, const ScopeRank& me, Lane& lane) {
   }
   switch (call.collective) {
     case Collective::kAllreduce:
-      return library_.all_reduce(call.send, call.recv, count, element.type, op, lane.communicator,
-                                 native(lane));
+      return library_.all_reduce(call.send, call.recv, count, element.type, op, target.communicator,
+                                 native(target));
     case Collective::kReduce:
       return library_.reduce(call.send, call.recv, count, element.type, op, call.root,
-                             lane.communicator, native(lane));
+                             target.communicator, native(target));
     case Collective::kBcast:
       return library_.broadcast(call.recv, call.recv, count, element.type, call.root,
-                                lane.communicator, native(lane));
+                                target.communicator, native(target));
     case Collective::kAllgather:
-      return library_.all_gather(call.send, call.recv, count, element.type, lane.communicator,
-                                 native(lane));
+      return library_.all_gather(call.send, call.recv, count, element.type, target.communicator,
+                                 native(target));
     case Collective::kReduceScatterBlock: {
       if (!call.send_offsets.empty()) {
-        return enqueue_packed_reduce_scatter(call, element, op, lane);
+        return enqueue_packed_reduce_scatter(call, element, op, target);
       }
       void* result = call.recv;
       const bool aliased = aliasing_of(call) == Aliasing::kSame;
       if (aliased) {
         // MPI puts the result into block 0 of the input, NCCL wants it in the rank's own block:
         // neither may be written while others still read, so the result takes its own buffer.
-        TUTTI_RETURN_IF_ERROR(lease(lane, call.count * call.element_bytes));
-        result = lane.scratch.data();
+        TUTTI_RETURN_IF_ERROR(lease(target, call.count * call.element_bytes));
+        result = target.scratch.data();
       }
       TUTTI_RETURN_IF_ERROR(library_.reduce_scatter(call.send, result, count, element.type, op,
-                                                    lane.communicator, native(lane)));
+                                                    target.communicator, native(target)));
       return aliased
-                 ? copy_on_stream(call.recv, result, call.count * call.element_bytes, lane.stream)
+                 ? copy_on_stream(call.recv, result, call.count * call.element_bytes, target.stream)
                  : Status();
     }
     case Collective::kReduceScatter: {
@@ -85,14 +85,14 @@ Status CclRunner::enqueue(const Call& call, const ScopeRank& me, Lane& lane) {
         Call regular = call;
         regular.collective = Collective::kReduceScatterBlock;
         regular.count = call.recv_counts.front();
-        return enqueue(regular, me, lane);
+        return enqueue(regular, me, target);
       }
       const std::uint64_t mine = call.recv_counts[static_cast<std::size_t>(me.rank)];
       void* result = call.recv;
       const bool aliased = aliasing_of(call) == Aliasing::kSame;
       if (aliased && mine > 0) {
-        TUTTI_RETURN_IF_ERROR(lease(lane, mine * call.element_bytes));
-        result = lane.scratch.data();
+        TUTTI_RETURN_IF_ERROR(lease(target, mine * call.element_bytes));
+        result = target.scratch.data();
       }
       {
         TUTTI_ASSIGN_OR_RETURN(auto group, Group::open(library_));
@@ -100,21 +100,22 @@ Status CclRunner::enqueue(const Call& call, const ScopeRank& me, Lane& lane) {
         for (int peer = 0; peer < me.ranks; ++peer) {
           const std::uint64_t block = call.recv_counts[static_cast<std::size_t>(peer)];
           if (block > 0) {
-            TUTTI_RETURN_IF_ERROR(library_.reduce(
-                at(call.send, offset, call.element_bytes), peer == me.rank ? result : nullptr,
-                block * element.factor, element.type, op, peer, lane.communicator, native(lane)));
+            TUTTI_RETURN_IF_ERROR(library_.reduce(at(call.send, offset, call.element_bytes),
+                                                  peer == me.rank ? result : nullptr,
+                                                  block * element.factor, element.type, op, peer,
+                                                  target.communicator, native(target)));
           }
           offset += block;
         }
         TUTTI_RETURN_IF_ERROR(group.close());
       }
-      return aliased ? copy_on_stream(call.recv, result, mine * call.element_bytes, lane.stream)
+      return aliased ? copy_on_stream(call.recv, result, mine * call.element_bytes, target.stream)
                      : Status();
     }
     case Collective::kAllgatherv: {
       // Counts are equal on all ranks, displacements are each rank's own: only counts may choose.
       if (all_equal(call.recv_counts)) {
-        return enqueue_equal_allgatherv(call, element, lane);
+        return enqueue_equal_allgatherv(call, element, target);
       }
       TUTTI_ASSIGN_OR_RETURN(auto group, Group::open(library_));
       for (int peer = 0; peer < me.ranks; ++peer) {
@@ -125,48 +126,50 @@ Status CclRunner::enqueue(const Call& call, const ScopeRank& me, Lane& lane) {
         void* block = at(call.recv, call.recv_offsets[i], call.element_bytes);
         TUTTI_RETURN_IF_ERROR(library_.broadcast(peer == me.rank ? call.send : block, block,
                                                  call.recv_counts[i] * element.factor, element.type,
-                                                 peer, lane.communicator, native(lane)));
+                                                 peer, target.communicator, native(target)));
       }
       return group.close();
     }
     default:
-      return enqueue_peers(call, me, lane);
+      return enqueue_peers(call, me, target);
   }
 }
 
 Status CclRunner::enqueue_packed_reduce_scatter(const Call& call, const Element& element,
-                                                ccl::NcclOp op, Lane& lane) {
+                                                ccl::NcclOp op, CclTarget& target) {
   const Bytes block_bytes = call.count * call.element_bytes;
-  TUTTI_RETURN_IF_ERROR(lease(lane, call.send_offsets.size() * block_bytes));
+  TUTTI_RETURN_IF_ERROR(lease(target, call.send_offsets.size() * block_bytes));
   for (std::size_t i = 0; i < call.send_offsets.size(); ++i) {
     TUTTI_RETURN_IF_ERROR(copy_on_stream(
-        at(lane.scratch.data(), i * call.count, call.element_bytes),
-        at(call.send, call.send_offsets[i], call.element_bytes), block_bytes, lane.stream));
+        at(target.scratch.data(), i * call.count, call.element_bytes),
+        at(call.send, call.send_offsets[i], call.element_bytes), block_bytes, target.stream));
   }
   // In place the result lies on this chunk of block 0, which only this stream reads.
-  return library_.reduce_scatter(lane.scratch.data(), call.recv, call.count * element.factor,
-                                 element.type, op, lane.communicator, native(lane));
+  return library_.reduce_scatter(target.scratch.data(), call.recv, call.count * element.factor,
+                                 element.type, op, target.communicator, native(target));
 }
 
-Status CclRunner::enqueue_equal_allgatherv(const Call& call, const Element& element, Lane& lane) {
+Status CclRunner::enqueue_equal_allgatherv(const Call& call, const Element& element,
+                                           CclTarget& target) {
   const std::uint64_t count = call.recv_counts.front();
   if (is_dense(call.recv_counts, call.recv_offsets)) {
     return library_.all_gather(call.send, call.recv, count * element.factor, element.type,
-                               lane.communicator, native(lane));
+                               target.communicator, native(target));
   }
   const Bytes block_bytes = count * call.element_bytes;
-  TUTTI_RETURN_IF_ERROR(lease(lane, call.recv_counts.size() * block_bytes));
-  TUTTI_RETURN_IF_ERROR(library_.all_gather(call.send, lane.scratch.data(), count * element.factor,
-                                            element.type, lane.communicator, native(lane)));
+  TUTTI_RETURN_IF_ERROR(lease(target, call.recv_counts.size() * block_bytes));
+  TUTTI_RETURN_IF_ERROR(library_.all_gather(call.send, target.scratch.data(),
+                                            count * element.factor, element.type,
+                                            target.communicator, native(target)));
   for (std::size_t i = 0; i < call.recv_counts.size(); ++i) {
     TUTTI_RETURN_IF_ERROR(copy_on_stream(at(call.recv, call.recv_offsets[i], call.element_bytes),
-                                         at(lane.scratch.data(), i * count, call.element_bytes),
-                                         block_bytes, lane.stream));
+                                         at(target.scratch.data(), i * count, call.element_bytes),
+                                         block_bytes, target.stream));
   }
   return {};
 }
 
-Status CclRunner::enqueue_peers(const Call& call, const ScopeRank& me, Lane& lane) {
+Status CclRunner::enqueue_peers(const Call& call, const ScopeRank& me, CclTarget& target) {
   // Everything here is data movement: elements are bytes times element_bytes.
   const auto ranks = static_cast<std::uint64_t>(me.ranks);
   const bool is_root = me.rank == call.root;
@@ -223,16 +226,16 @@ Status CclRunner::enqueue_peers(const Call& call, const ScopeRank& me, Lane& lan
     for (const Run& run : sends) {
       dense += run.count;
     }
-    TUTTI_RETURN_IF_ERROR(lease(lane, dense * call.element_bytes));
+    TUTTI_RETURN_IF_ERROR(lease(target, dense * call.element_bytes));
     dense = 0;
     for (Run& run : sends) {
-      TUTTI_RETURN_IF_ERROR(copy_on_stream(at(lane.scratch.data(), dense, call.element_bytes),
+      TUTTI_RETURN_IF_ERROR(copy_on_stream(at(target.scratch.data(), dense, call.element_bytes),
                                            at(call.send, run.offset, call.element_bytes),
-                                           run.count * call.element_bytes, lane.stream));
+                                           run.count * call.element_bytes, target.stream));
       run.offset = dense;
       dense += run.count;
     }
-    source = lane.scratch.data();
+    source = target.scratch.data();
   }
   TUTTI_ASSIGN_OR_RETURN(auto group, Group::open(library_));
   for (int peer = 0; peer < me.ranks; ++peer) {
@@ -246,12 +249,12 @@ Status CclRunner::enqueue_peers(const Call& call, const ScopeRank& me, Lane& lan
     if (sends[i].count > 0) {
       TUTTI_RETURN_IF_ERROR(library_.send(
           at(source, sends[i].offset, call.element_bytes), sends[i].count * call.element_bytes,
-          ccl::NcclType::kUint8, peer, lane.communicator, native(lane)));
+          ccl::NcclType::kUint8, peer, target.communicator, native(target)));
     }
     if (recvs[i].count > 0) {
       TUTTI_RETURN_IF_ERROR(library_.recv(
           at(call.recv, recvs[i].offset, call.element_bytes), recvs[i].count * call.element_bytes,
-          ccl::NcclType::kUint8, peer, lane.communicator, native(lane)));
+          ccl::NcclType::kUint8, peer, target.communicator, native(target)));
     }
   }
   return group.close();

@@ -227,10 +227,10 @@ Status CclRunner::run(Scope scope, const Call& call) {
     return {};
   }
   TUTTI_RETURN_IF_ERROR(ready());
-  Lane lane{communicators_[index(scope)], streams_.front(), {}, true};
-  return carry({&lane, 1}, me, call, Gaps::kStay, [&](const Call& moved) {
+  CclTarget target{communicators_[index(scope)], streams_.front(), {}, true};
+  return carry({&target, 1}, me, call, Gaps::kStay, [&](const Call& moved) {
     return stream_calls().watch_over(
-        [&] { return in_library([&] { return enqueue(moved, me, lane); }); });
+        [&] { return in_library([&] { return enqueue(moved, me, target); }); });
   });
 }
 
@@ -280,10 +280,10 @@ Status CclRunner::enqueue_on(const Call& call, device::Stream stream, bool is_ca
 Status CclRunner::enqueue_on_stream(const Call& call, device::Stream stream, bool may_lease,
                                     Lease* scratch) {
   return in_library([&] {
-    Lane lane{communicators_[index(Scope::kWhole)], stream, {}, may_lease, false};
-    Status status = enqueue(call, bootstrap_.scope_rank(Scope::kWhole), lane);
+    CclTarget target{communicators_[index(Scope::kWhole)], stream, {}, may_lease, false};
+    Status status = enqueue(call, bootstrap_.scope_rank(Scope::kWhole), target);
     if (scratch != nullptr) {
-      *scratch = std::move(lane.scratch);
+      *scratch = std::move(target.scratch);
     }
     return status;
   });
@@ -306,24 +306,24 @@ Status CclRunner::ready() {
   return broken_ ? failed_before() : Status();
 }
 
-Status CclRunner::lease(Lane& lane, Bytes bytes) {
-  if (!lane.may_lease) {
+Status CclRunner::lease(CclTarget& target, Bytes bytes) {
+  if (!target.may_lease) {
     return Status(ErrorCode::kUnsupported,
                   std::string(library_.name()) +
                       " has no such collective, and the memory that it takes to do without cannot "
                       "be kept for a graph; use buffers that are not in place, without gaps");
   }
-  TUTTI_ASSIGN_OR_RETURN(lane.scratch, scratch_.device(device_, bytes, lane.is_waited_for));
+  TUTTI_ASSIGN_OR_RETURN(target.scratch, scratch_.device(device_, bytes, target.is_waited_for));
   return {};
 }
 
 Status CclRunner::run_queued(const Call& call, const Queue& queue) {
   TUTTI_RETURN_IF_ERROR(ready());
-  Lane lane{communicators_[index(Scope::kWhole)], streams_.front(), {}, true};
-  return carry({&lane, 1}, bootstrap_.scope_rank(Scope::kWhole), call, Gaps::kClose,
+  CclTarget target{communicators_[index(Scope::kWhole)], streams_.front(), {}, true};
+  return carry({&target, 1}, bootstrap_.scope_rank(Scope::kWhole), call, Gaps::kClose,
                [&](const Call& moved) {
                  return stream_calls().watch_over(
-                     [&] { return in_library([&] { return queue(moved, lane); }); });
+                     [&] { return in_library([&] { return queue(moved, target); }); });
                });
 }
 
@@ -333,21 +333,21 @@ Status CclRunner::run_pipeline(select::Pipeline pipeline, int chunks, const Call
     return run(Scope::kWhole, call);
   }
   TUTTI_RETURN_IF_ERROR(ready());
-  std::array<Lane, select::kPipelineChunksMax> lanes;
+  std::array<CclTarget, select::kPipelineChunksMax> targets;
   for (std::size_t i = 0; i < static_cast<std::size_t>(used); ++i) {
     const bool is_shared = i == 0 || pipeline == select::Pipeline::kStreams;
-    lanes[i].communicator =
+    targets[i].communicator =
         is_shared ? communicators_[index(Scope::kWhole)].load() : more_communicators_[i - 1];
-    lanes[i].stream = streams_[i];
+    targets[i].stream = streams_[i];
   }
   const ScopeRank me = bootstrap_.scope_rank(Scope::kWhole);
   return carry(
-      std::span(lanes).first(static_cast<std::size_t>(used)), me, call, Gaps::kStay,
+      std::span(targets).first(static_cast<std::size_t>(used)), me, call, Gaps::kStay,
       [&](const Call& moved) {
         const auto queue = [&]() -> Status {
           for (int i = 0; i < used; ++i) {
             const Chunk chunk(moved, me, chunk_run(moved.count, moved.element_bytes, i, used));
-            TUTTI_RETURN_IF_ERROR(enqueue(chunk.call(), me, lanes[static_cast<std::size_t>(i)]));
+            TUTTI_RETURN_IF_ERROR(enqueue(chunk.call(), me, targets[static_cast<std::size_t>(i)]));
           }
           return {};
         };
@@ -356,8 +356,8 @@ Status CclRunner::run_pipeline(select::Pipeline pipeline, int chunks, const Call
 }
 
 template <class EnqueueCall>
-Status CclRunner::carry(std::span<Lane> lanes, const ScopeRank& me, const Call& call, Gaps gaps,
-                        const EnqueueCall& enqueue_call) {
+Status CclRunner::carry(std::span<CclTarget> targets, const ScopeRank& me, const Call& call,
+                        Gaps gaps, const EnqueueCall& enqueue_call) {
   auto moves = [&](const device::PointerInfo& memory, std::span<const std::uint64_t> counts,
                    std::span<const std::uint64_t> offsets) {
     return !memory.is_usable_on(device_) || (gaps == Gaps::kClose && !is_dense(counts, offsets));
@@ -368,12 +368,12 @@ Status CclRunner::carry(std::span<Lane> lanes, const ScopeRank& me, const Call& 
   Status status = staged.move_in(call, me, StagingMemory::kDevice, device_,
                                  moves(call.send_memory, call.send_counts, call.send_offsets),
                                  moves(call.recv_memory, call.recv_counts, call.recv_offsets),
-                                 &api_, scratch_, lanes.front().stream);
+                                 &api_, scratch_, targets.front().stream);
   if (status.ok()) {
     status = enqueue_call(staged.call());
   }
   if (status.ok()) {
-    status = wait(lanes, select::to_string(call.collective));
+    status = wait(targets, select::to_string(call.collective));
   }
   if (!status.ok()) {
     // The device may still run what was queued: nothing it can write to is ever reused.
@@ -382,8 +382,8 @@ Status CclRunner::carry(std::span<Lane> lanes, const ScopeRank& me, const Call& 
       static_cast<void>(wait_for_ends(ends_until_));  // No call is on a stream.
     }
     staged.abandon();
-    for (Lane& lane : lanes) {
-      lane.scratch.abandon();
+    for (CclTarget& target : targets) {
+      target.scratch.abandon();
     }
     return status;
   }
@@ -398,16 +398,16 @@ Status CclRunner::copy_on_stream(void* destination, const void* source, Bytes by
   return api_.copy_async(destination, source, bytes, stream);
 }
 
-Status CclRunner::async_error(std::span<const Lane> lanes) {
-  for (std::size_t i = 0; i < lanes.size(); ++i) {
-    if (i == 0 || lanes[i].communicator != lanes[i - 1].communicator) {
-      TUTTI_RETURN_IF_ERROR(library_.async_error(lanes[i].communicator));
+Status CclRunner::async_error(std::span<const CclTarget> targets) {
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (i == 0 || targets[i].communicator != targets[i - 1].communicator) {
+      TUTTI_RETURN_IF_ERROR(library_.async_error(targets[i].communicator));
     }
   }
   return {};
 }
 
-Status CclRunner::wait(std::span<const Lane> lanes, const char* what) {
+Status CclRunner::wait(std::span<const CclTarget> targets, const char* what) {
   // The error query and the clock cost more than a stream query: look at them now and then.
   constexpr int kQueriesPerLook = 1024;
   constexpr int kQueriesPerProgress = 64;
@@ -416,12 +416,12 @@ Status CclRunner::wait(std::span<const Lane> lanes, const char* what) {
   constexpr int kQueriesPerPause = 16;
   constexpr std::int64_t kPausesMax = 64;
   const auto start = Clock::now();
-  std::size_t done = 0;  // Lanes whose streams are.
+  std::size_t done = 0;  // CclTargets whose streams are.
   for (std::int64_t queries = 1;; ++queries) {
-    TUTTI_ASSIGN_OR_RETURN(const bool is_done, api_.stream_done(lanes[done].stream));
-    if (is_done && ++done == lanes.size()) {
+    TUTTI_ASSIGN_OR_RETURN(const bool is_done, api_.stream_done(targets[done].stream));
+    if (is_done && ++done == targets.size()) {
       // Kernels also end when the library gave up on a peer; then the buffer is unwritten.
-      return async_error(lanes);
+      return async_error(targets);
     }
     if (is_done) {
       continue;
@@ -435,7 +435,7 @@ Status CclRunner::wait(std::span<const Lane> lanes, const char* what) {
     if (queries % kQueriesPerLook != 0) {
       continue;
     }
-    TUTTI_RETURN_IF_ERROR(async_error(lanes));
+    TUTTI_RETURN_IF_ERROR(async_error(targets));
     const double waited_s = std::chrono::duration<double>(Clock::now() - start).count();
     if (timeout_s_ > 0 && waited_s > timeout_s_) {
       return Status(ErrorCode::kTimeout,

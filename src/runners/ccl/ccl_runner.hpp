@@ -6,7 +6,7 @@
 // or of a foreign context) pass through device scratch, so a rank that differs from the agreed
 // memory mode is still right.
 //
-// A pipeline cuts the call (chunk.hpp) and gives every chunk a lane: a stream, and the
+// A pipeline cuts the call (chunk.hpp) and gives every chunk a target: a stream, and the
 // communicator or one of its own. Every rank queues the chunks in the same order. On one
 // communicator the library itself lets a chunk wait for the one before. On several their kernels
 // run side by side where the GPU has room for all; where it has not, it starts them in the order in
@@ -81,7 +81,7 @@ class CclRunner : public Runner {
   Status run_pipeline(select::Pipeline pipeline, int chunks, const Call& call);
 
   /// What a chunk, or a call that is not cut, is queued on.
-  struct Lane {
+  struct CclTarget {
     ccl::Communicator communicator = nullptr;
     device::Stream stream = nullptr;
     Lease scratch;  ///< Of the call in flight (forms the library does not have).
@@ -92,7 +92,7 @@ class CclRunner : public Runner {
   /// For what carries calls by other means than the library's collectives: as run() on the whole
   /// scope, with `queue` in place of the library's call. Blocks of v-forms with gaps between them
   /// pass through scratch too.
-  using Queue = std::function<Status(const Call& call, Lane& lane)>;
+  using Queue = std::function<Status(const Call& call, CclTarget& target)>;
   Status run_queued(const Call& call, const Queue& queue);
 
   /// Element type and count as the library counts them. Data movement goes as bytes.
@@ -104,27 +104,27 @@ class CclRunner : public Runner {
  private:
   static std::size_t index(Scope scope) { return static_cast<std::size_t>(scope); }
   enum class Gaps : std::uint8_t { kStay, kClose };
-  /// Moves buffers where they must be, queues the call on the lanes, waits for all of them.
+  /// Moves buffers where they must be, queues the call on the targets, waits for all of them.
   template <class EnqueueCall>
-  Status carry(std::span<Lane> lanes, const ScopeRank& me, const Call& call, Gaps gaps,
+  Status carry(std::span<CclTarget> targets, const ScopeRank& me, const Call& call, Gaps gaps,
                const EnqueueCall& enqueue_call);
   template <class Body>
   Status in_library(const Body& body);
-  Status enqueue(const Call& call, const ScopeRank& me, Lane& lane);
+  Status enqueue(const Call& call, const ScopeRank& me, CclTarget& target);
   Status enqueue_packed_reduce_scatter(const Call& call, const Element& element, ccl::NcclOp op,
-                                       Lane& lane);
-  Status enqueue_equal_allgatherv(const Call& call, const Element& element, Lane& lane);
-  Status enqueue_peers(const Call& call, const ScopeRank& me, Lane& lane);
-  Status lease(Lane& lane, Bytes bytes);
+                                       CclTarget& target);
+  Status enqueue_equal_allgatherv(const Call& call, const Element& element, CclTarget& target);
+  Status enqueue_peers(const Call& call, const ScopeRank& me, CclTarget& target);
+  Status lease(CclTarget& target, Bytes bytes);
   Status copy_on_stream(void* destination, const void* source, Bytes bytes, device::Stream stream);
-  Status async_error(std::span<const Lane> lanes);
-  Status wait(std::span<const Lane> lanes, const char* what);
+  Status async_error(std::span<const CclTarget> targets);
+  Status wait(std::span<const CclTarget> targets, const char* what);
   Status ready();
   /// Of calls that are waited for it watches the queueing alone.
   StreamCalls& stream_calls();
   Status enqueue_on_stream(const Call& call, device::Stream stream, bool may_lease, Lease* scratch);
-  /// The lane's stream as the library knows it.
-  device::Stream native(const Lane& lane) const { return api_.native_stream(lane.stream); }
+  /// The target's stream as the library knows it.
+  device::Stream native(const CclTarget& target) const { return api_.native_stream(target.stream); }
   using Ending = Status (ccl::Library::*)(ccl::Communicator);
   /// All there are; none is left.
   std::vector<ccl::Communicator> take_communicators();

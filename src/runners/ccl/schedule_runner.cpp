@@ -69,13 +69,13 @@ Status CclScheduleRunner::run(const std::string& algorithm, const schedule::Para
                               const Call& call) {
   const ScopeRank me = bootstrap_.scope_rank(Scope::kWhole);
   const Prepared& ready = prepared(algorithm, parameters, call, me);
-  return ccl_.run_queued(call, [&](const Call& moved, CclRunner::Lane& lane) {
-    return queue(ready, moved, me, lane);
+  return ccl_.run_queued(call, [&](const Call& moved, CclRunner::CclTarget& target) {
+    return queue(ready, moved, me, target);
   });
 }
 
 Status CclScheduleRunner::queue(const Prepared& prepared, const Call& call, const ScopeRank& me,
-                                CclRunner::Lane& lane) {
+                                CclRunner::CclTarget& target) {
   const Program& program = prepared.program;
   const bool is_bcast = call.collective == select::Collective::kBcast;
   ProgramBuffers bases;
@@ -88,19 +88,19 @@ Status CclScheduleRunner::queue(const Prepared& prepared, const Call& call, cons
                               kPartAlignment * kPartAlignment;
   if (scratch_bytes + input_bytes > 0) {
     // Kept by the pool: only the first call of a size allocates.
-    TUTTI_ASSIGN_OR_RETURN(lane.scratch, scratch_.device(device_, scratch_bytes + input_bytes));
-    bases.base[2] = static_cast<std::byte*>(lane.scratch.data());
+    TUTTI_ASSIGN_OR_RETURN(target.scratch, scratch_.device(device_, scratch_bytes + input_bytes));
+    bases.base[2] = static_cast<std::byte*>(target.scratch.data());
   }
   if (input_bytes > 0) {
     bases.base[0] = bases.base[2] + scratch_bytes;
-    TUTTI_RETURN_IF_ERROR(api_.copy_async(bases.base[0], call.send, input_bytes, lane.stream));
+    TUTTI_RETURN_IF_ERROR(api_.copy_async(bases.base[0], call.send, input_bytes, target.stream));
   }
   for (std::size_t at = 0; at < prepared.order.size();) {
     const Step& step = program.steps[prepared.order[at]];
     if (is_message(step)) {
-      TUTTI_RETURN_IF_ERROR(queue_round(prepared, &at, bases, lane));
+      TUTTI_RETURN_IF_ERROR(queue_round(prepared, &at, bases, target));
     } else {
-      TUTTI_RETURN_IF_ERROR(queue_local(step, call, bases, lane));
+      TUTTI_RETURN_IF_ERROR(queue_local(step, call, bases, target));
       ++at;
     }
   }
@@ -108,7 +108,8 @@ Status CclScheduleRunner::queue(const Prepared& prepared, const Call& call, cons
 }
 
 Status CclScheduleRunner::queue_round(const Prepared& prepared, std::size_t* at,
-                                      const ProgramBuffers& bases, const CclRunner::Lane& lane) {
+                                      const ProgramBuffers& bases,
+                                      const CclRunner::CclTarget& target) {
   const std::vector<Step>& steps = prepared.program.steps;
   const std::uint32_t round = prepared.round[prepared.order[*at]];
   TUTTI_ASSIGN_OR_RETURN(auto group, Group::open(library_));
@@ -121,22 +122,23 @@ Status CclScheduleRunner::queue_round(const Prepared& prepared, std::size_t* at,
     TUTTI_RETURN_IF_ERROR(
         step.kind == StepKind::kSend
             ? library_.send(bases.at(step.source), bases.bytes(step.source), ccl::NcclType::kUint8,
-                            step.peer, lane.communicator, lane.stream)
+                            step.peer, target.communicator, target.stream)
             : library_.recv(bases.at(step.destination), bases.bytes(step.destination),
-                            ccl::NcclType::kUint8, step.peer, lane.communicator, lane.stream));
+                            ccl::NcclType::kUint8, step.peer, target.communicator, target.stream));
   }
   return group.close();
 }
 
 Status CclScheduleRunner::queue_local(const Step& step, const Call& call,
-                                      const ProgramBuffers& bases, const CclRunner::Lane& lane) {
+                                      const ProgramBuffers& bases,
+                                      const CclRunner::CclTarget& target) {
   std::byte* const to = bases.at(step.destination);
   const std::byte* const from = bases.at(step.source);
   if (step.kind == StepKind::kReduce) {
-    return reduce_(to, from, step.source.count, call.type, call.op, lane.stream);
+    return reduce_(to, from, step.source.count, call.type, call.op, target.stream);
   }
   // In place a block may be where it belongs.
-  return to == from ? Status() : api_.copy_async(to, from, bases.bytes(step.source), lane.stream);
+  return to == from ? Status() : api_.copy_async(to, from, bases.bytes(step.source), target.stream);
 }
 
 }  // namespace tutti::runners

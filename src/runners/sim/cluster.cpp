@@ -170,7 +170,7 @@ class Reader {
         TUTTI_RETURN_IF_ERROR(expect(member.value, Kind::kString, here));
         if (member.value.text != "mesh" && member.value.text != "switch") {
           return fail(member.value.line, here,
-                      "'mesh' (each pair of GPUs has lanes of its own) or 'switch' is expected, "
+                      "'mesh' (each pair of GPUs has links of its own) or 'switch' is expected, "
                       "not " +
                           in_quotes(member.value.text));
         }

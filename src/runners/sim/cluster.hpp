@@ -32,7 +32,7 @@ struct Link {
                                  ///< its first byte moves.
   std::uint64_t incast_percent = 100;  ///< Of mb_per_s, what two and more messages into one end
                                        ///< share.
-  bool shares_inbound = true;          ///< False: each pair has lanes of its own (a mesh).
+  bool shares_inbound = true;          ///< False: each pair has links of its own (a mesh).
 };
 
 struct Cluster {

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Allgather, Parallel Rings: one ring over the nodes per local rank (lane), all at the same
+// Allgather, Parallel Rings: one ring over the nodes per local rank (column), all at the same
 // time, and while a node's next parts come in, the last ones are handed round within the node.
 //   1. every rank gives its own block to the others of its node;
-//   2. round i of N - 1: the member of lane l on node k sends the part of node k - i to node k +
+//   2. round i of N - 1: the member of column l on node k sends the part of node k - i to node k +
 //      1 and gets that of node k - 1 - i; it hands the part of the round before to the others of
 //      its node.
 // Rounds N - 1, and those within a node: 1 (linear, xor, and inter-socket on one socket),
@@ -14,12 +14,12 @@
 // more within the node. Out of a node: (P - L) n, as much as it has to learn, spread evenly over
 // its rails.
 // Source: Barati Sedeh, Grant and Afsahi, "Scalable, Topology- and Multi-HCA-Aware Hierarchical
-// GPU Allgather Using Parallel Rings"; the cut into lanes is ours (lanes.hpp). How data goes
+// GPU Allgather Using Parallel Rings"; the cut into columns is ours (columns.hpp). How data goes
 // round within a node is the form (node_exchange.hpp).
 #include "schedule/builder.hpp"
+#include "schedule/columns.hpp"
 #include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
-#include "schedule/lanes.hpp"
 #include "schedule/node_exchange.hpp"
 
 namespace tutti::schedule {
@@ -27,32 +27,34 @@ namespace {
 
 void add_rings(const Task& task, NodeForm form, Builder& builder) {
   const Blocks blocks = blocks_of(task.problem);
-  const Lanes lanes(task.layout, blocks);
+  const Columns columns(task.layout, blocks);
   const NodeExchange exchange(task, form);
   const auto index = topology::Layout::index;
   const int node = task.layout.node_of[index(task.rank)];
-  const int nodes = lanes.nodes();
+  const int nodes = columns.nodes();
   const auto& neighbors = task.layout.ranks_of[index(node)];
   auto wrap = [&](int number) { return (number % nodes + nodes) % nodes; };
-  auto part = [&](int of_node, int lane) { return lanes.part(Buffer::kOutput, of_node, lane); };
+  auto part = [&](int of_node, int column) {
+    return columns.part(Buffer::kOutput, of_node, column);
+  };
 
-  // Without lanes that a rank carries for others.
+  // Without columns that a rank carries for others.
   builder.reserve(static_cast<std::size_t>(nodes) * 2 * neighbors.size());
   builder.copy({Buffer::kInput, 0, blocks.count(task.rank)}, blocks.in(Buffer::kOutput, task.rank));
   for (int round = 0; round < nodes; ++round) {
     if (round < nodes - 1) {
-      lanes.each_of(task.rank, [&](int lane) {
-        builder.send(lanes.member(wrap(node + 1), lane), part(wrap(node - round), lane));
+      columns.each_of(task.rank, [&](int column) {
+        builder.send(columns.member(wrap(node + 1), column), part(wrap(node - round), column));
       });
-      lanes.each_of(task.rank, [&](int lane) {
-        builder.recv(lanes.member(wrap(node - 1), lane), part(wrap(node - round - 1), lane));
+      columns.each_of(task.rank, [&](int column) {
+        builder.recv(columns.member(wrap(node - 1), column), part(wrap(node - round - 1), column));
       });
     }
-    // The parts of the node whose turn it is, each now at the member of its lane, go to all.
+    // The parts of the node whose turn it is, each now at the member of its column, go to all.
     exchange.add(builder, [&](int local) {
       std::vector<Region> parts;
-      lanes.each_of(neighbors[index(local)],
-                    [&](int lane) { parts.push_back(part(wrap(node - round), lane)); });
+      columns.each_of(neighbors[index(local)],
+                      [&](int column) { parts.push_back(part(wrap(node - round), column)); });
       return parts;
     });
   }

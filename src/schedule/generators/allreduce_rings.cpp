@@ -5,16 +5,16 @@
 // allgather.
 // Rounds 2 (N - 1), and 2 more where L > 1. Where P divides n: a rank sends 2 (P - 1) n / P, 2
 // (N - 1) n / P of it over the network; scratch (P + N - 1) n / P; out of a node 2 (N - 1) n /
-// N. Else, with s what a rank's lane carries of all nodes: a rank sends n + L s less its lane's
+// N. Else, with s what a rank's column carries of all nodes: a rank sends n + L s less its column's
 // parts of its own and of the next node; out of a node go 2 n less the parts of these two nodes;
 // scratch as in reduce_scatter_rings.cpp.
 // Source: allgather_rings.cpp, reduce_scatter_rings.cpp.
 #include <algorithm>
 
 #include "schedule/builder.hpp"
+#include "schedule/columns.hpp"
 #include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
-#include "schedule/lanes.hpp"
 
 namespace tutti::schedule {
 namespace {
@@ -50,21 +50,21 @@ Program allreduce_rings(const Task& task) {
 Cost allreduce_rings_cost(const Task& task) {
   const Letters of(task);
   const Blocks parts = Blocks::even(of.count, task.ranks());
-  const Lanes lanes(task.layout, parts);
-  Cost cost{.rounds = 2 * lanes.nodes() - 2 + (of.width > 1 ? 2 : 0)};
-  for (int node = 0; node < lanes.nodes(); ++node) {
+  const Columns columns(task.layout, parts);
+  Cost cost{.rounds = 2 * columns.nodes() - 2 + (of.width > 1 ? 2 : 0)};
+  for (int node = 0; node < columns.nodes(); ++node) {
     const auto& ranks = task.layout.ranks_of[topology::Layout::index(node)];
-    const int next = (node + 1) % lanes.nodes();
+    const int next = (node + 1) % columns.nodes();
     std::uint64_t out = 2 * of.count;
     for (const int rank : ranks) {
-      const std::uint64_t stays = lanes.share(rank, node) + lanes.share(rank, next);
-      cost.sent_max =
-          std::max(cost.sent_max, of.count + whole(lanes.width(node)) * lanes.share(rank) - stays);
+      const std::uint64_t stays = columns.share(rank, node) + columns.share(rank, next);
+      cost.sent_max = std::max(cost.sent_max,
+                               of.count + whole(columns.width(node)) * columns.share(rank) - stays);
       out -= stays;
     }
     cost.node_out_max = std::max(cost.node_out_max, out);
   }
-  cost.scratch_max = lanes.scratch_of_sums();
+  cost.scratch_max = columns.scratch_of_sums();
   return cost;
 }
 

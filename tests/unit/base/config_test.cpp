@@ -221,6 +221,22 @@ TEST(Config, config_json__says_what_the_environment_set) {
   }
 }
 
+TEST(Config, parse_config__an_old_name_is_taken_with_a_warning) {
+  const ParsedConfig old = parse_config({"TUTTI_NET_LANES=3"});
+  EXPECT_EQ(3, old.config.net_sub_connections);
+  ASSERT_EQ(1U, old.problems.size());
+  EXPECT_FALSE(old.problems[0].is_error);
+  EXPECT_EQ("TUTTI_NET_LANES is an old name; write TUTTI_NET_SUB_CONNECTIONS",
+            old.problems[0].text);
+  for (const bool is_new_first : {false, true}) {  // Beside the new one it does not count.
+    std::vector<std::string> both = {"TUTTI_NET_LANES=3", "TUTTI_NET_SUB_CONNECTIONS=2"};
+    if (is_new_first) {
+      std::swap(both[0], both[1]);
+    }
+    EXPECT_EQ(2, parse_config(both).config.net_sub_connections);
+  }
+}
+
 TEST(Config, launcher_rank__whoever_gave_it) {
   const char* const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
                                "SLURM_PROCID"};

@@ -157,18 +157,18 @@ bool pass(Pair& pair, std::size_t bytes) {
 
 struct Setting {
   const char* polling;
-  const char* lanes;
+  const char* sub_connections;
 };
 
 class NetworkPolling : public testing::TestWithParam<Setting> {
  protected:
   NetworkPolling()
       : polling_("TUTTI_NET_POLLING", GetParam().polling),
-        engines_("TUTTI_NET_ENGINES", GetParam().lanes),
-        lanes_("TUTTI_NET_LANES", GetParam().lanes) {}
+        engines_("TUTTI_NET_ENGINES", GetParam().sub_connections),
+        sub_connections_("TUTTI_NET_SUB_CONNECTIONS", GetParam().sub_connections) {}
   ScopedEnvironment polling_;
   ScopedEnvironment engines_;
-  ScopedEnvironment lanes_;
+  ScopedEnvironment sub_connections_;
 };
 
 TEST_P(NetworkPolling, CarriesMessagesOfAnyLength) {
@@ -386,7 +386,7 @@ INSTANTIATE_TEST_SUITE_P(All, NetworkPolling,
                          testing::Values(Setting{"shared", "1"}, Setting{"busy", "1"},
                                          Setting{"shared", "3"}, Setting{"busy", "4"}),
                          [](const testing::TestParamInfo<Setting>& it) {
-                           return it.param.polling + std::string(it.param.lanes);
+                           return it.param.polling + std::string(it.param.sub_connections);
                          });
 
 /// Of each engine, as a network says at its end: chunks sent, or received.
@@ -408,7 +408,8 @@ TEST(Network, OfTwoThatDifferTheFewerSubConnectionsCount) {
     std::vector<std::string> told;
     Pair pair;
     {
-      const ScopedEnvironment lanes("TUTTI_NET_LANES", sender_has_fewer ? "2" : "3");
+      const ScopedEnvironment sub_connections("TUTTI_NET_SUB_CONNECTIONS",
+                                              sender_has_fewer ? "2" : "3");
       auto network =
           open_network([&told](LogKind, const std::string& text) { told.push_back(text); });
       ASSERT_TRUE(network.ok()) << network.status().message();
@@ -416,7 +417,8 @@ TEST(Network, OfTwoThatDifferTheFewerSubConnectionsCount) {
       // Started with its first channel's listener.
       ASSERT_TRUE(pair.a->listen(0).ok());
     }
-    const ScopedEnvironment lanes("TUTTI_NET_LANES", sender_has_fewer ? "4" : "2");
+    const ScopedEnvironment sub_connections("TUTTI_NET_SUB_CONNECTIONS",
+                                            sender_has_fewer ? "4" : "2");
     pair.b = make_network();
     join(*pair.a, *pair.b, pair.send, pair.receive);
     ASSERT_NE(pair.receive, nullptr);
@@ -439,7 +441,7 @@ TEST(Network, OfTwoThatDifferTheFewerSubConnectionsCount) {
 
 TEST(Network, TheChannelsToAPeerAreOnDifferentEngines) {
   const ScopedEnvironment engines("TUTTI_NET_ENGINES", "2");
-  const ScopedEnvironment lanes("TUTTI_NET_LANES", "1");
+  const ScopedEnvironment sub_connections("TUTTI_NET_SUB_CONNECTIONS", "1");
   for (const bool sends : {true, false}) {
     std::vector<std::string> told;
     auto network =
@@ -677,7 +679,8 @@ TEST(Network, AFallBackIsToldAndUnderStrictAnError) {
       {{"TUTTI_NET_PATHS", "8", ""},
        {"TUTTI_NET_AFFINITY", "near",
         "net: lo has engines on any processor, for it does not tell which are near; remedy: "},
-       {"TUTTI_NET_LANES", "2", "net: lo has 1 lane(s) and not 2, for it has as many engines; "}}};
+       {"TUTTI_NET_SUB_CONNECTIONS", "2",
+        "net: lo has 1 sub-connection(s) and not 2, for it has as many engines; "}}};
   for (const auto& [name, value, words] : kCases) {
     SCOPED_TRACE(std::string(name) + "=" + value);
     const ScopedEnvironment knob(name, value);
@@ -718,7 +721,7 @@ TEST(Network, AReceiverThatClosesAtOnceHasAcknowledged) {
     const ScopedEnvironment polling("TUTTI_NET_POLLING", seed % 2 == 0 ? "busy" : "shared");
     const bool is_split = seed % 4 < 2;
     const ScopedEnvironment engines("TUTTI_NET_ENGINES", is_split ? "3" : "1");
-    const ScopedEnvironment lanes("TUTTI_NET_LANES", is_split ? "3" : "1");
+    const ScopedEnvironment sub_connections("TUTTI_NET_SUB_CONNECTIONS", is_split ? "3" : "1");
     Pair pair = make_pair();
     ASSERT_NE(pair.receive, nullptr);
     const std::vector<std::byte> sent = content(8, is_split ? 500'000 : 1000);
@@ -749,7 +752,7 @@ TEST(Network, APeerThatFellSilentHoldsUpNoEnd) {
   const ScopedEnvironment timeout("TUTTI_NET_TIMEOUT", "2");
   const ScopedEnvironment paths("TUTTI_NET_PATHS", "1");
   const ScopedEnvironment fault("TUTTI_FAULT", "seed=1,kill_path=0@1s");
-  const ScopedEnvironment lanes("TUTTI_NET_LANES", "1");
+  const ScopedEnvironment sub_connections("TUTTI_NET_SUB_CONNECTIONS", "1");
   for (const char* const count : {"1", "3"}) {
     SCOPED_TRACE(std::string(count) + " engines");
     const ScopedEnvironment engines("TUTTI_NET_ENGINES", count);
@@ -1186,7 +1189,7 @@ TEST(Rails, AConnectionHasAllOfThem) {
 
 TEST(Rails, WithSplitConnections) {
   const ScopedEnvironment engines("TUTTI_NET_ENGINES", "2");
-  const ScopedEnvironment lanes("TUTTI_NET_LANES", "2");
+  const ScopedEnvironment sub_connections("TUTTI_NET_SUB_CONNECTIONS", "2");
   const auto a = make_railed();
   const auto b = make_railed();
   expect_messages(*a, 2, *b, 2);
@@ -1269,7 +1272,7 @@ TEST(Network, AReceiverWhoseProcessEndsHasAcknowledged) {
   for (const auto& [polling, count] : kCases) {
     const ScopedEnvironment how("TUTTI_NET_POLLING", polling);
     const ScopedEnvironment engines("TUTTI_NET_ENGINES", count);
-    const ScopedEnvironment lanes("TUTTI_NET_LANES", count);
+    const ScopedEnvironment sub_connections("TUTTI_NET_SUB_CONNECTIONS", count);
     constexpr int kMessages = 20;
     const std::vector<std::byte> sent = content(3, 1 << 20);  // Of several units.
     const Pipe handles;
@@ -1595,7 +1598,7 @@ std::string said_after_handshake(const std::optional<ReachReport>& report) {
 TEST(Network, AChannelIsMadeWhenDatagramsHavePassed) {
   const ScopedEnvironment interface("NCCL_SOCKET_IFNAME", "lo");
   const ScopedEnvironment family("NCCL_SOCKET_FAMILY", "AF_INET");
-  const ScopedEnvironment lanes("TUTTI_NET_LANES", "1");
+  const ScopedEnvironment sub_connections("TUTTI_NET_SUB_CONNECTIONS", "1");
   EXPECT_EQ(
       said_after_handshake(ReachReport{.failure = "net: no UDP datagram of 10.0.0.1 arrives"}),
       "net: no UDP datagram of 10.0.0.1 arrives");

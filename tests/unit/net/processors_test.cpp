@@ -74,13 +74,13 @@ TEST_F(NetProcessors, EnginesAreAsManyAsTheProcessHasUseFor) {
 
 TEST_F(NetProcessors, TwoEnginesShareALongMessageOnLoopbackAndOneCarriesItElsewhere) {
   NetDevice device = loopback();
-  EXPECT_NE(started({device}).find("4 busy engine(s), 2 lane(s)"), std::string::npos);
+  EXPECT_NE(started({device}).find("4 busy engine(s), 2 sub-connection(s)"), std::string::npos);
   {
     const ScopedEnvironment engines("TUTTI_NET_ENGINES", "1");
-    EXPECT_NE(started({device}).find("1 busy engine(s), 1 lane(s)"), std::string::npos);
+    EXPECT_NE(started({device}).find("1 busy engine(s), 1 sub-connection(s)"), std::string::npos);
   }
   device.is_loopback = false;
-  EXPECT_NE(started({device}).find("4 busy engine(s), 1 lane(s)"), std::string::npos);
+  EXPECT_NE(started({device}).find("4 busy engine(s), 1 sub-connection(s)"), std::string::npos);
 }
 
 TEST_F(NetProcessors, DevicesShareThem) {

@@ -68,7 +68,7 @@ void leave_behind(CclRank& self) {
 TEST(CclEnd, end__of_two_in_another_order_on_each_rank) {
   const Knob meet("FAKE_CCL_MEET", "ncclCommDestroy");
   const auto answers = on_ccl_ranks(2, [](CclRank& self) -> std::string {
-    const std::string added = self.add_lanes(1);
+    const std::string added = self.add_streams(1);
     CHILD_EXPECT(added.empty(), added);
     (self.rank == 0 ? self.runner : self.other).reset();
     (self.rank == 0 ? self.other : self.runner).reset();
@@ -82,7 +82,7 @@ TEST(CclEnd, begin_end__waits_for_no_peer) {
   const Knob meet("FAKE_CCL_MEET", "ncclCommDestroy");
   const CallLog log;
   const auto answers = on_ccl_ranks(2, [&](CclRank& self) -> std::string {
-    const std::string added = self.add_lanes(1);
+    const std::string added = self.add_streams(1);
     CHILD_EXPECT(added.empty(), added);
     if (self.rank == 0) {
       self.runner->begin_end();
@@ -151,7 +151,7 @@ TEST(CclEnd, run__a_call_that_stays_in_the_library_is_a_timeout) {
     const auto answers = on_ccl_ranks(
         2,
         [&](CclRank& self) -> std::string {
-          const std::string added = self.add_lanes(2);
+          const std::string added = self.add_streams(2);
           CHILD_EXPECT(added.empty(), added);
           const CollectiveCase test(Collective::kAllreduce, self.rank, 2, 0, 100, false, false);
           const Call call = self.placed(test, true);
@@ -176,7 +176,7 @@ TEST(CclEnd, run_queued__a_late_call_is_out_of_the_library_before_its_communicat
         const CollectiveCase test(Collective::kAllreduce, self.rank, 1, 0, 100, false, false);
         int aborted = 0;
         const Status status = self.runner->run_queued(
-            self.placed(test, true), [&](const Call&, CclRunner::Lane&) -> Status {
+            self.placed(test, true), [&](const Call&, CclRunner::CclTarget&) -> Status {
               usleep(500'000);  // After the time-out and within the grace.
               aborted = log.calls("ncclCommAbort", 0);
               return {};

@@ -106,7 +106,7 @@ std::string carries_all(CclRank& self, Pipeline pipeline, int chunks, std::uint6
 TEST(CclPipeline, run_pipeline__equals_the_definition) {
   for (const int ranks : {1, 2, 3}) {
     const auto answers = on_ccl_ranks(ranks, [](CclRank& self) -> std::string {
-      const std::string made = self.add_lanes(4);
+      const std::string made = self.add_streams(4);
       CHILD_EXPECT(made.empty(), made);
       for (const Pipeline pipeline : kPipelines) {
         for (const int chunks : {2, 3}) {
@@ -124,7 +124,7 @@ TEST(CclPipeline, run_pipeline__equals_the_definition) {
 
 TEST(CclPipeline, run_pipeline__most_chunks) {
   const auto answers = on_ccl_ranks(2, [](CclRank& self) -> std::string {
-    const std::string made = self.add_lanes(select::kPipelineChunksMax);
+    const std::string made = self.add_streams(select::kPipelineChunksMax);
     CHILD_EXPECT(made.empty(), made);
     for (const Pipeline pipeline : kPipelines) {
       for (const std::uint64_t count : {31, 32, 33, 50'000}) {
@@ -163,7 +163,7 @@ std::string reduce_into(CclRank& self, Pipeline pipeline, DataType type, ReduceO
 
 TEST(CclPipeline, run_pipeline__every_operation_and_type_as_when_not_cut) {
   const auto answers = on_ccl_ranks(2, [](CclRank& self) -> std::string {
-    const std::string made = self.add_lanes(3);
+    const std::string made = self.add_streams(3);
     CHILD_EXPECT(made.empty(), made);
     select::CommFacts facts;
     facts.ranks = self.ranks;
@@ -204,7 +204,7 @@ TEST(CclPipeline, run_pipeline__a_chunk_that_fails_ends_the_call_on_every_rank) 
   setenv("FAKE_CCL_FAIL", "ncclAllReduce:1@0", 1);
   for (const Pipeline pipeline : kPipelines) {
     const auto answers = on_ccl_ranks(2, [&](CclRank& self) -> std::string {
-      const std::string made = self.add_lanes(3);
+      const std::string made = self.add_streams(3);
       CHILD_EXPECT(made.empty(), made);
       CHILD_EXPECT(!three_chunks(self, pipeline).ok(), "went well");
       const Status after = three_chunks(self, pipeline);
@@ -223,7 +223,7 @@ TEST(CclPipeline, run_pipeline__a_chunk_that_never_ends_is_a_timeout) {
     const auto answers = on_ccl_ranks(
         2,
         [&](CclRank& self) -> std::string {
-          const std::string made = self.add_lanes(3);
+          const std::string made = self.add_streams(3);
           CHILD_EXPECT(made.empty(), made);
           const Status status = three_chunks(self, pipeline);
           CHILD_EXPECT(!status.ok(), "went well");

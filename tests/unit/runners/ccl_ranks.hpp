@@ -72,9 +72,9 @@ class CclRank {
     const auto id = library->unique_id();
     return shared.from_rank_zero(rank, id.ok() ? *id : ccl::UniqueId{});
   }
-  std::string add_lanes(int lanes) {
-    CHILD_OK(runner->make_streams(lanes));
-    for (int i = 1; i < lanes; ++i) {
+  std::string add_streams(int streams) {
+    CHILD_OK(runner->make_streams(streams));
+    for (int i = 1; i < streams; ++i) {
       CHILD_OK(runner->add_communicator(next_id()));
     }
     other.emplace(*library, *api, rank, mpi, *scratch, timeout_s);
@@ -98,7 +98,7 @@ class CclRank {
   std::unique_ptr<ccl::Library> library;
   std::optional<Scratch> scratch;
   std::optional<CclRunner> runner;  ///< After what it refers to.
-  std::optional<CclRunner> other;   ///< Of another communicator; after add_lanes().
+  std::optional<CclRunner> other;   ///< Of another communicator; after add_streams().
 };
 
 /// Runs `body` on ranks that have started; the answers by rank.

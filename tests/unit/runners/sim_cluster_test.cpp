@@ -72,7 +72,7 @@ TEST(parse_cluster, complaints_name_file_line_and_key) {
   EXPECT_EQ(error_of(with("\"gpus_per_node\": 4", "\"gpus_per_node\": 8")),
             "f.json:1: socket_of_gpu: 4 entries, but gpus_per_node is 8");
   EXPECT_EQ(error_of(with("mesh", "ring")),
-            "f.json:8: nvlink.wiring: 'mesh' (each pair of GPUs has lanes of its own) or 'switch' "
+            "f.json:8: nvlink.wiring: 'mesh' (each pair of GPUs has links of its own) or 'switch' "
             "is expected, not 'ring'");
   EXPECT_EQ(error_of(with("\"wiring\": \"mesh\", ", "")),
             "f.json:8: nvlink.wiring: missing; add \"wiring\": \"mesh\" or \"switch\"");

@@ -102,7 +102,7 @@ TEST(sysfs, vendor__says_which_gpus_there_are_and_adds_its_links) {
   Link nvlink;
   nvlink.b = 1;
   nvlink.kind = LinkKind::kNvlink;
-  nvlink.lanes = 4;
+  nvlink.nvlinks = 4;
   nvlink.rate_mbit_s = 800'000;
   Link by_vendor;  // Taken: sysfs has no path for GPU 2.
   by_vendor.a = 1;

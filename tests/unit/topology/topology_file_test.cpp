@@ -45,7 +45,7 @@ TEST(topology_file, parse__every_key) {
   EXPECT_FALSE(machine.nics[1].is_up);
   EXPECT_EQ(-1, machine.gpus[1].socket);
   EXPECT_EQ(700U, link_between(machine, 1, 2).latency_ns);
-  EXPECT_EQ(18, link_between(machine, 1, 0).lanes);
+  EXPECT_EQ(18, link_between(machine, 1, 0).nvlinks);
   EXPECT_EQ(0, rail_count(topology.nodes[1].machine));
 }
 

@@ -197,8 +197,9 @@ TEST(Handshake, WhatMayDifferIsTold) {
   theirs.capabilities.marks_ecn = !mine.capabilities.marks_ecn;
   theirs.sub_connections = 4;
   const std::string text = differences(mine, theirs);
-  for (const char* const part : {"paths 8 (here 1)", "rails 2 (here 1)", "lanes 4 (here 1)",
-                                 "Mb/s of a link 100000 (here 400000)", "ECN "}) {
+  for (const char* const part :
+       {"paths 8 (here 1)", "rails 2 (here 1)", "sub-connections 4 (here 1)",
+        "Mb/s of a link 100000 (here 400000)", "ECN "}) {
     EXPECT_TRUE(has(text, part)) << text;
   }
 }

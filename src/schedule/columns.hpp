@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The rings of Parallel Rings. A lane is one ring over the nodes with one member on each; every
-// rank of a node is a member of at least one, and so is every NIC. There are as many lanes as the
-// largest node has ranks or NICs. A node's data is cut by lane: a rank that is a member of one lane
-// gives it its block, a rank of several lanes cuts its block into as many stripes. So unequal
-// nodes, fewer NICs than ranks (a rail then carries several rings) and more NICs than ranks (a rank
-// stripes) are one case.
+// The rings of Parallel Rings. A column is one ring over the nodes with one member on each; every
+// rank of a node is a member of at least one, and so is every NIC. There are as many columns as the
+// largest node has ranks or NICs. A node's data is cut by column: a rank that is a member of one
+// column gives it its block, a rank of several columns cuts its block into as many stripes. So
+// unequal nodes, fewer NICs than ranks (a rail then carries several rings) and more NICs than ranks
+// (a rank stripes) are one case.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,9 @@
 
 namespace tutti::schedule {
 
-class Lanes {
+class Columns {
  public:
-  Lanes(const topology::Layout& layout, const Blocks& blocks)
+  Columns(const topology::Layout& layout, const Blocks& blocks)
       : layout_(layout), blocks_(blocks), count_(layout.ranks_per_node_max()) {
     for (int node = 0; node < layout.nodes(); ++node) {
       count_ = std::max(count_, layout.rails(node));
@@ -30,31 +30,31 @@ class Lanes {
   int width(int node) const {
     return static_cast<int>(layout_.ranks_of[topology::Layout::index(node)].size());
   }
-  int member(int node, int lane) const {
+  int member(int node, int column) const {
     return layout_
-        .ranks_of[topology::Layout::index(node)][topology::Layout::index(lane % width(node))];
+        .ranks_of[topology::Layout::index(node)][topology::Layout::index(column % width(node))];
   }
-  /// What a node gives to a lane: a stripe of its member's block, in a buffer of all blocks.
-  Region part(Buffer buffer, int node, int lane) const {
+  /// What a node gives to a column: a stripe of its member's block, in a buffer of all blocks.
+  Region part(Buffer buffer, int node, int column) const {
     const int ranks = width(node);
-    const int local = lane % ranks;
+    const int local = column % ranks;
     const int stripes = (count_ - local + ranks - 1) / ranks;
-    const Region block = blocks_.in(buffer, member(node, lane));
-    return Blocks::even_part(block, stripes, lane / ranks);
+    const Region block = blocks_.in(buffer, member(node, column));
+    return Blocks::even_part(block, stripes, column / ranks);
   }
-  /// Lanes of which a rank is the member on its node.
+  /// Columns of which a rank is the member on its node.
   template <class Visit>
   void each_of(int rank, Visit visit) const {
     const int node = layout_.node_of[topology::Layout::index(rank)];
-    for (int lane = layout_.local_of[topology::Layout::index(rank)]; lane < count_;
-         lane += width(node)) {
-      visit(lane);
+    for (int column = layout_.local_of[topology::Layout::index(rank)]; column < count_;
+         column += width(node)) {
+      visit(column);
     }
   }
-  /// Elements of a rank's lanes, of one node's part or of all.
+  /// Elements of a rank's columns, of one node's part or of all.
   std::uint64_t share(int rank, int of_node) const {
     std::uint64_t sum = 0;
-    each_of(rank, [&](int lane) { sum += part(Buffer::kInput, of_node, lane).count; });
+    each_of(rank, [&](int column) { sum += part(Buffer::kInput, of_node, column).count; });
     return sum;
   }
   std::uint64_t share(int rank) const {
@@ -64,7 +64,7 @@ class Lanes {
     }
     return sum;
   }
-  /// Scratch of the rank that needs most when sums go round the lanes: what each rank of its node
+  /// Scratch of the rank that needs most when sums go round the columns: what each rank of its node
   /// has for them, and what comes in, which is all but what starts at the node before.
   std::uint64_t scratch_of_sums() const {
     std::uint64_t most = 0;
