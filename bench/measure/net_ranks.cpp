@@ -6,7 +6,7 @@
 // that of measure.c: algorithms take turns, a call's latency is the longest of its ranks' times,
 // with --check every element is compared before and after the timed calls.
 //
-// Output (rank 0, stdout): JSON Lines: {"meeting": ADDRESS} once others can come, then a header,
+// Output (rank 0, stdout): JSON Lines: {"bootstrap": ADDRESS} once others can come, then a header,
 // rows and progress. Exit status: 0; 1: wrong elements; 2: bad usage or a failure.
 #include <getopt.h>
 #include <unistd.h>
@@ -522,7 +522,7 @@ Result<std::size_t> measure_with(const Options& options, NetRunner& runner) {
 Result<std::size_t> measure_all(const Options& options) {
   TUTTI_ASSIGN_OR_RETURN(auto bootstrap, tutti::net::TcpBootstrap::open(options.bootstrap));
   if (options.bootstrap.rank == 0) {
-    std::printf("{\"meeting\": ");
+    std::printf("{\"bootstrap\": ");
     print_text(bootstrap->address().c_str());
     std::printf("}\n");
     std::fflush(stdout);

@@ -56,7 +56,7 @@ class Ranks:
     """All ranks, the host at which they meet, and variables that are theirs unless set."""
 
     ranks: tuple[Rank, ...]
-    meeting: str
+    bootstrap: str
     variables: Mapping[str, str]
 
 
@@ -94,7 +94,7 @@ class _Job:
         self._processes: list[subprocess.Popen[str]] = []
 
     def start(self, address: str) -> subprocess.Popen[str]:
-        """The next rank; `address` is that of the meeting."""
+        """The next rank; `address` is that of the TCP bootstrap."""
         number = len(self._processes)
         rank = self._ranks.ranks[number]
         words = ["--rank", str(number), "--ranks", str(len(self._ranks.ranks))]
@@ -146,7 +146,7 @@ def run(
     texts: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     end_s = 0.0
     try:
-        first = job.start(f"{ranks.meeting}:{ANYWHERE}")
+        first = job.start(f"{ranks.bootstrap}:{ANYWHERE}")
         threading.Thread(target=_read, args=(first, texts), daemon=True).start()
         left_s = math.inf
         while left_s > 0:
@@ -163,8 +163,8 @@ def run(
             line = _parsed(text)
             if line is None:
                 click.echo(text.rstrip("\n"), err=True)
-            elif "meeting" in line:
-                job.start_others(line["meeting"])
+            elif "bootstrap" in line:
+                job.start_others(line["bootstrap"])
             elif "progress" in line:
                 if on_progress:
                     on_progress(float(line["progress"]))

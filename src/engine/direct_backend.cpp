@@ -106,6 +106,47 @@ std::vector<device::Sharing> sharings(const std::string& handles) {
                                     : Sharing::kFabric};
 }
 
+/// Chooses this rank's GPU, if it can have one.
+DirectFacts own_facts(CommContext& context, int device) {
+  DirectFacts mine;
+  mine.process = runners::HostProcess::self();
+  const auto explain = [&mine](const Status& status) {
+    if (!status.ok()) {
+      put(mine.reason, status.message());
+    }
+    return status.ok();
+  };
+  device::Api* const api = context.process.device();
+  const std::string blocking = launch_blocking_variable();
+  const std::string& allowed = context.process.config().direct;
+  if (api == nullptr) {
+    put(mine.reason, "no GPU library");
+  } else if (allowed == "off") {
+    put(mine.reason, "TUTTI_DIRECT=off");
+  } else if (allowed != "all" && std::string_view(api->name()) == "hip") {
+    put(mine.reason, "never run on an AMD GPU; TUTTI_DIRECT=all tries");
+  } else if (context.process.direct_communicators.load(std::memory_order_relaxed) >=
+             kCommunicatorsMax) {
+    put(mine.reason, std::to_string(kCommunicatorsMax) +
+                         " communicators of this process have staging memory already");
+  } else if (!blocking.empty()) {
+    put(mine.reason, blocking);
+  } else if (explain(context.choose_device(device))) {
+    const auto identity = api->identity(context.device);
+    if (explain(identity.status())) {
+      put(mine.gpu, *identity);
+      const auto pci = api->pci_address(context.device);
+      put(mine.pci, pci.ok() ? *pci : "");
+      const auto processors = api->concurrent_processors(context.device);
+      if (explain(processors.status())) {
+        mine.concurrent_processors = *processors;
+        mine.usable = 1;
+      }
+    }
+  }
+  return mine;
+}
+
 }  // namespace
 
 DirectBackend::~DirectBackend() {
@@ -137,42 +178,9 @@ Status DirectBackend::set_up(int device) {
 
 Status DirectBackend::agree(int device, std::string* refusal) {
   const auto self = static_cast<std::size_t>(context_.place.rank);
-  DirectFacts mine;
-  mine.process = runners::HostProcess::self();
-  const auto explain = [&mine](const Status& status) {
-    if (!status.ok()) {
-      put(mine.reason, status.message());
-    }
-    return status.ok();
-  };
+  const DirectFacts mine = own_facts(context_, device);
   device::Api* const api = context_.process.device();
-  const std::string blocking = launch_blocking_variable();
   const std::string& allowed = context_.process.config().direct;
-  if (api == nullptr) {
-    put(mine.reason, "no GPU library");
-  } else if (allowed == "off") {
-    put(mine.reason, "TUTTI_DIRECT=off");
-  } else if (allowed != "all" && std::string_view(api->name()) == "hip") {
-    put(mine.reason, "never run on an AMD GPU; TUTTI_DIRECT=all tries");
-  } else if (context_.process.direct_communicators.load(std::memory_order_relaxed) >=
-             kCommunicatorsMax) {
-    put(mine.reason, std::to_string(kCommunicatorsMax) +
-                         " communicators of this process have staging memory already");
-  } else if (!blocking.empty()) {
-    put(mine.reason, blocking);
-  } else if (explain(context_.choose_device(device))) {
-    const auto identity = api->identity(context_.device);
-    if (explain(identity.status())) {
-      put(mine.gpu, *identity);
-      const auto pci = api->pci_address(context_.device);
-      put(mine.pci, pci.ok() ? *pci : "");
-      const auto processors = api->concurrent_processors(context_.device);
-      if (explain(processors.status())) {
-        mine.concurrent_processors = *processors;
-        mine.usable = 1;
-      }
-    }
-  }
   std::vector<DirectFacts> all(static_cast<std::size_t>(context_.place.ranks));
   TUTTI_RETURN_IF_ERROR(context_.bootstrap.allgather(&mine, all.data(), sizeof(mine)));
   *refusal = context_.machines.nodes() != 1

@@ -131,6 +131,28 @@ struct Arrays {
   using Counts = const MPI_Count*;
   using Displs = const MPI_Aint*;
 
+  /// Of alltoallv and alltoallw; in place there is no sending side.
+  struct BothSides {
+    BothSides(const void* send, Counts sent, Displs sent_from, Counts received, Displs received_at,
+              MPI_Comm comm)
+        : many(peers(comm)),
+          sends(send != MPI_IN_PLACE),
+          send_counts(sends ? Ints(sent, many) : Ints()),
+          send_displs(sends ? Displacements(sent_from, sent, many) : Displacements()),
+          recv_counts(received, many),
+          recv_displs(received_at, received, many) {}
+    const Status& status() const {
+      return send_displs.status().ok() ? recv_displs.status() : send_displs.status();
+    }
+
+    const int many;
+    const bool sends;
+    const Ints send_counts;
+    const Displacements send_displs;
+    const Ints recv_counts;
+    const Displacements recv_displs;
+  };
+
   static int Gatherv(const void* send, MPI_Count send_count, MPI_Datatype send_type, void* recv,
                      Counts counts, Displs displs, MPI_Datatype recv_type, int root,
                      MPI_Comm comm) {
@@ -168,34 +190,22 @@ struct Arrays {
   static int Alltoallv(const void* send, Counts send_counts, Displs send_displs,
                        MPI_Datatype send_type, void* recv, Counts recv_counts, Displs recv_displs,
                        MPI_Datatype recv_type, MPI_Comm comm) {
-    const int many = peers(comm);
-    const bool sends = send != MPI_IN_PLACE;
-    const Ints c = sends ? Ints(send_counts, many) : Ints();
-    const Displacements d = sends ? Displacements(send_displs, send_counts, many) : Displacements();
-    const Displacements to(recv_displs, recv_counts, many);
-    for (const Displacements* side : {&d, &to}) {
-      if (!side->status().ok()) {
-        return raise(comm, side->status());
-      }
-    }
-    return pmpi.small.Alltoallv(send, c.data(), d.data(), send_type, recv,
-                                Ints(recv_counts, many).data(), to.data(), recv_type, comm);
+    const BothSides it(send, send_counts, send_displs, recv_counts, recv_displs, comm);
+    return !it.status().ok()
+               ? raise(comm, it.status())
+               : pmpi.small.Alltoallv(send, it.send_counts.data(), it.send_displs.data(), send_type,
+                                      recv, it.recv_counts.data(), it.recv_displs.data(), recv_type,
+                                      comm);
   }
   static int Alltoallw(const void* send, Counts send_counts, Displs send_displs,
                        const MPI_Datatype* send_types, void* recv, Counts recv_counts,
                        Displs recv_displs, const MPI_Datatype* recv_types, MPI_Comm comm) {
-    const int many = peers(comm);
-    const bool sends = send != MPI_IN_PLACE;
-    const Ints c = sends ? Ints(send_counts, many) : Ints();
-    const Displacements d = sends ? Displacements(send_displs, send_counts, many) : Displacements();
-    const Displacements to(recv_displs, recv_counts, many);
-    for (const Displacements* side : {&d, &to}) {
-      if (!side->status().ok()) {
-        return raise(comm, side->status());
-      }
-    }
-    return pmpi.small.Alltoallw(send, c.data(), d.data(), send_types, recv,
-                                Ints(recv_counts, many).data(), to.data(), recv_types, comm);
+    const BothSides it(send, send_counts, send_displs, recv_counts, recv_displs, comm);
+    return !it.status().ok()
+               ? raise(comm, it.status())
+               : pmpi.small.Alltoallw(send, it.send_counts.data(), it.send_displs.data(),
+                                      send_types, recv, it.recv_counts.data(),
+                                      it.recv_displs.data(), recv_types, comm);
   }
   /// The counts describe the blocks of the own group, also between two groups.
   static int Reduce_scatter(const void* send, void* recv, Counts counts, MPI_Datatype type,

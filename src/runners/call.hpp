@@ -95,6 +95,38 @@ struct Run {
 std::vector<Run> send_runs(const Call& call, int rank, int ranks);
 std::vector<Run> recv_runs(const Call& call, int rank, int ranks);
 
+/// Of gather, scatter, alltoall and their v- and w-forms: `to(peer, run)` for what of the send
+/// buffer goes to each peer, `from(peer, run)` for where in the recv buffer its piece comes; both
+/// of the own piece, too. Peers are in no order, and those without a piece may be left out.
+template <class To, class From>
+void visit_pieces(const Call& call, int rank, int ranks, const To& to, const From& from) {
+  using select::Collective;
+  const bool is_gather =
+      call.collective == Collective::kGather || call.collective == Collective::kGatherv;
+  const bool is_scatter =
+      call.collective == Collective::kScatter || call.collective == Collective::kScatterv;
+  const bool is_root = rank == call.root;
+  const auto visit_all = [&](const auto& visit, auto runs_of) {
+    const std::vector<Run> runs =
+        has_counts(call.collective) ? runs_of(call, rank, ranks) : std::vector<Run>();
+    for (int peer = 0; peer < ranks; ++peer) {
+      const auto i = static_cast<std::uint64_t>(peer);
+      visit(peer, runs.empty() ? Run{i * call.count, call.count} : runs[i]);
+    }
+  };
+  if (is_gather) {
+    to(call.root, Run{0, call.count});
+  } else if (is_scatter) {
+    from(call.root, Run{0, call.count});
+  }
+  if (is_scatter ? is_root : !is_gather) {
+    visit_all(to, send_runs);
+  }
+  if (is_gather ? is_root : !is_scatter) {
+    visit_all(from, recv_runs);
+  }
+}
+
 /// Neighbouring runs joined and empty ones dropped: what a copy loop should walk.
 struct CopyRun {
   std::uint64_t source = 0;

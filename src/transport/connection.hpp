@@ -192,7 +192,9 @@ class Connection {
   void on_ack(TimeNs now, const Packet& packet, std::uint64_t packet_number, TimeNs waited_ns);
   void on_echo(TimeNs now, const Echo& echo, std::uint64_t number, std::uint64_t packet_number,
                TimeNs waited_ns);
+  void on_trimmed_echo(TimeNs now, const Echo& echo, std::uint64_t number, Feedback feedback);
   void on_duplicate_echo(TimeNs now, std::uint64_t number, std::uint32_t stamp);
+  void tell_of_end(const CommonHeader& header);
   void acknowledge(std::uint64_t number);
   void tell_policy(void (*hook)(void*, const tutti_transport_view*, const tutti_transport_chunk*),
                    TimeNs now, const tutti_transport_chunk& chunk);

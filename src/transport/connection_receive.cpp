@@ -59,16 +59,7 @@ void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
   }
   heard_ns_ = now;
   if (has_ended()) {
-    // A peer that does not know yet is told; what says "ended" itself is not answered.
-    if (type == PacketType::kClose) {
-      control_ |= kCloseAck;
-    } else if (type == PacketType::kData && (packet.common.flags & kFlagClosing) != 0 &&
-               outcome_ == Outcome::kOk) {
-      control_ |= kClose;
-    } else if (outcome_ != Outcome::kOk && type != PacketType::kReset &&
-               type != PacketType::kCloseAck) {
-      control_ |= kReset;
-    }
+    tell_of_end(packet.common);
     return;
   }
   switch (type) {
@@ -108,6 +99,19 @@ void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
     case PacketType::kReset:
       on_end_packet(now, type);
       break;
+  }
+}
+
+/// A peer that does not know yet is told; what says "ended" itself is not answered.
+void Connection::tell_of_end(const CommonHeader& header) {
+  if (header.type == PacketType::kClose) {
+    control_ |= kCloseAck;
+  } else if (header.type == PacketType::kData && (header.flags & kFlagClosing) != 0 &&
+             outcome_ == Outcome::kOk) {
+    control_ |= kClose;
+  } else if (outcome_ != Outcome::kOk && header.type != PacketType::kReset &&
+             header.type != PacketType::kCloseAck) {
+    control_ |= kReset;
   }
 }
 
@@ -315,15 +319,7 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
   }
   if (is_trimmed) {
     if (is_latest) {
-      ++counters_.nacks;
-      paths_.on_nack(echo.path);
-      lose(now, number, LossCause::kTrim);
-      feedback.is_new_episode = tell_group(group, chunk.order);
-      feedback.last_hop = (echo.flags & kEchoLastHop) != 0;
-      feedback.srtt_ns = loss_.rtt().srtt_ns();
-      feedback.inflight_bytes = group.inflight_bytes;
-      group.controller->on_nack(feedback);
-      trace_window(now, group_of(echo.path));
+      on_trimmed_echo(now, echo, number, feedback);
     }
     return;
   }
@@ -353,6 +349,20 @@ void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
         policy_.hooks().on_ack, now,
         {number, rtt.fabric_ns, chunk.bytes, echo.path, chunk.transmissions, ecn ? 1U : 0U});
   }
+}
+
+void Connection::on_trimmed_echo(TimeNs now, const Echo& echo, std::uint64_t number,
+                                 Feedback feedback) {
+  Group& group = groups_[group_of(echo.path)];
+  ++counters_.nacks;
+  paths_.on_nack(echo.path);
+  lose(now, number, LossCause::kTrim);
+  feedback.is_new_episode = tell_group(group, flight_.at(number).order);
+  feedback.last_hop = (echo.flags & kEchoLastHop) != 0;
+  feedback.srtt_ns = loss_.rtt().srtt_ns();
+  feedback.inflight_bytes = group.inflight_bytes;
+  group.controller->on_nack(feedback);
+  trace_window(now, group_of(echo.path));
 }
 
 // Network duplicates are caught by their packet number: this one we sent twice.

@@ -140,7 +140,7 @@ struct TestPacket {
 /// Two wires that know each other, and what has arrived at each.
 class Conversation {
  public:
-  static constexpr std::chrono::seconds kPatience{5};
+  static constexpr std::chrono::seconds kWaitMax{5};
   static constexpr std::size_t kHeaderBytes = 40;
 
   explicit Conversation(const MakeWirePair& make) : pair(make()) {
@@ -165,7 +165,7 @@ class Conversation {
 
   /// Receives until `done` holds; false: it has taken too long.
   bool wait(const std::function<bool()>& done) {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    const auto deadline = std::chrono::steady_clock::now() + kWaitMax;
     while (!done()) {
       if (std::chrono::steady_clock::now() > deadline) {
         return false;
@@ -349,7 +349,7 @@ inline void receive_takes_no_more_than_asked(const MakeWirePair& make) {
     const TestPacket packet(number, talk.b_named_by_a, Conversation::kHeaderBytes, 100);
     ASSERT_TRUE(talk.pair.a->send(packet.transmission));
   }
-  const auto deadline = std::chrono::steady_clock::now() + Conversation::kPatience;
+  const auto deadline = std::chrono::steady_clock::now() + Conversation::kWaitMax;
   while (talk.at_b.count < kPackets && std::chrono::steady_clock::now() < deadline) {
     talk.pair.a->receive(talk.at_a, 1);
     const std::size_t before = talk.at_b.count;

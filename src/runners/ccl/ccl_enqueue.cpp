@@ -62,56 +62,16 @@ Status CclRunner::enqueue(const Call& call, const ScopeRank& me, CclTarget& targ
     case Collective::kAllgather:
       return library_.all_gather(call.send, call.recv, count, element.type, target.communicator,
                                  native(target));
-    case Collective::kReduceScatterBlock: {
-      if (!call.send_offsets.empty()) {
-        return enqueue_packed_reduce_scatter(call, element, op, target);
-      }
-      void* result = call.recv;
-      const bool aliased = aliasing_of(call) == Aliasing::kSame;
-      if (aliased) {
-        // MPI puts the result into block 0 of the input, NCCL wants it in the rank's own block:
-        // neither may be written while others still read, so the result takes its own buffer.
-        TUTTI_RETURN_IF_ERROR(lease(target, call.count * call.element_bytes));
-        result = target.scratch.data();
-      }
-      TUTTI_RETURN_IF_ERROR(library_.reduce_scatter(call.send, result, count, element.type, op,
-                                                    target.communicator, native(target)));
-      return aliased
-                 ? copy_on_stream(call.recv, result, call.count * call.element_bytes, target.stream)
-                 : Status();
-    }
-    case Collective::kReduceScatter: {
+    case Collective::kReduceScatterBlock:
+      return enqueue_reduce_scatter_block(call, element, op, target);
+    case Collective::kReduceScatter:
       if (all_equal(call.recv_counts)) {
         Call regular = call;
         regular.collective = Collective::kReduceScatterBlock;
         regular.count = call.recv_counts.front();
-        return enqueue(regular, me, target);
+        return enqueue_reduce_scatter_block(regular, element, op, target);
       }
-      const std::uint64_t mine = call.recv_counts[static_cast<std::size_t>(me.rank)];
-      void* result = call.recv;
-      const bool aliased = aliasing_of(call) == Aliasing::kSame;
-      if (aliased && mine > 0) {
-        TUTTI_RETURN_IF_ERROR(lease(target, mine * call.element_bytes));
-        result = target.scratch.data();
-      }
-      {
-        TUTTI_ASSIGN_OR_RETURN(auto group, Group::open(library_));
-        std::uint64_t offset = 0;
-        for (int peer = 0; peer < me.ranks; ++peer) {
-          const std::uint64_t block = call.recv_counts[static_cast<std::size_t>(peer)];
-          if (block > 0) {
-            TUTTI_RETURN_IF_ERROR(library_.reduce(at(call.send, offset, call.element_bytes),
-                                                  peer == me.rank ? result : nullptr,
-                                                  block * element.factor, element.type, op, peer,
-                                                  target.communicator, native(target)));
-          }
-          offset += block;
-        }
-        TUTTI_RETURN_IF_ERROR(group.close());
-      }
-      return aliased ? copy_on_stream(call.recv, result, mine * call.element_bytes, target.stream)
-                     : Status();
-    }
+      return enqueue_reduce_scatter(call, me, element, op, target);
     case Collective::kAllgatherv: {
       // Counts are equal on all ranks, displacements are each rank's own: only counts may choose.
       if (all_equal(call.recv_counts)) {
@@ -130,9 +90,67 @@ Status CclRunner::enqueue(const Call& call, const ScopeRank& me, CclTarget& targ
       }
       return group.close();
     }
-    default:
+    case Collective::kGather:
+    case Collective::kGatherv:
+    case Collective::kScatter:
+    case Collective::kScatterv:
+    case Collective::kAlltoall:
+    case Collective::kAlltoallv:
+    case Collective::kAlltoallw:
       return enqueue_peers(call, me, target);
+    default:
+      return Status(ErrorCode::kUnsupported,
+                    std::string(select::to_string(call.collective)) + " is not the CCL's");
   }
+}
+
+Status CclRunner::enqueue_reduce_scatter_block(const Call& call, const Element& element,
+                                               ccl::NcclOp op, CclTarget& target) {
+  if (!call.send_offsets.empty()) {
+    return enqueue_packed_reduce_scatter(call, element, op, target);
+  }
+  void* result = call.recv;
+  const bool aliased = aliasing_of(call) == Aliasing::kSame;
+  if (aliased) {
+    // MPI puts the result into block 0 of the input, NCCL wants it in the rank's own block:
+    // neither may be written while others still read, so the result takes its own buffer.
+    TUTTI_RETURN_IF_ERROR(lease(target, call.count * call.element_bytes));
+    result = target.scratch.data();
+  }
+  TUTTI_RETURN_IF_ERROR(library_.reduce_scatter(call.send, result, call.count * element.factor,
+                                                element.type, op, target.communicator,
+                                                native(target)));
+  return aliased ? copy_on_stream(call.recv, result, call.count * call.element_bytes, target.stream)
+                 : Status();
+}
+
+/// Blocks of their own lengths: a reduction for each, in one group.
+Status CclRunner::enqueue_reduce_scatter(const Call& call, const ScopeRank& me,
+                                         const Element& element, ccl::NcclOp op,
+                                         CclTarget& target) {
+  const std::uint64_t mine = call.recv_counts[static_cast<std::size_t>(me.rank)];
+  void* result = call.recv;
+  const bool aliased = aliasing_of(call) == Aliasing::kSame;
+  if (aliased && mine > 0) {
+    TUTTI_RETURN_IF_ERROR(lease(target, mine * call.element_bytes));
+    result = target.scratch.data();
+  }
+  {
+    TUTTI_ASSIGN_OR_RETURN(auto group, Group::open(library_));
+    std::uint64_t offset = 0;
+    for (int peer = 0; peer < me.ranks; ++peer) {
+      const std::uint64_t block = call.recv_counts[static_cast<std::size_t>(peer)];
+      if (block > 0) {
+        TUTTI_RETURN_IF_ERROR(library_.reduce(
+            at(call.send, offset, call.element_bytes), peer == me.rank ? result : nullptr,
+            block * element.factor, element.type, op, peer, target.communicator, native(target)));
+      }
+      offset += block;
+    }
+    TUTTI_RETURN_IF_ERROR(group.close());
+  }
+  return aliased ? copy_on_stream(call.recv, result, mine * call.element_bytes, target.stream)
+                 : Status();
 }
 
 Status CclRunner::enqueue_packed_reduce_scatter(const Call& call, const Element& element,
@@ -169,56 +187,16 @@ Status CclRunner::enqueue_equal_allgatherv(const Call& call, const Element& elem
   return {};
 }
 
+/// Of pieces between two ranks each.
 Status CclRunner::enqueue_peers(const Call& call, const ScopeRank& me, CclTarget& target) {
   // Everything here is data movement: elements are bytes times element_bytes.
   const auto ranks = static_cast<std::uint64_t>(me.ranks);
-  const bool is_root = me.rank == call.root;
   std::vector<Run> sends(ranks);
   std::vector<Run> recvs(ranks);
-  auto regular = [&](std::vector<Run>& runs) {
-    for (std::uint64_t peer = 0; peer < ranks; ++peer) {
-      runs[peer] = {peer * call.count, call.count};
-    }
-  };
-  const auto root = static_cast<std::size_t>(call.root);
-  switch (call.collective) {
-    case Collective::kGather:
-      sends[root] = {0, call.count};
-      if (is_root) {
-        regular(recvs);
-      }
-      break;
-    case Collective::kScatter:
-      recvs[root] = {0, call.count};
-      if (is_root) {
-        regular(sends);
-      }
-      break;
-    case Collective::kAlltoall:
-      regular(sends);
-      regular(recvs);
-      break;
-    case Collective::kGatherv:
-      sends[root] = {0, call.count};
-      if (is_root) {
-        recvs = recv_runs(call, me.rank, me.ranks);
-      }
-      break;
-    case Collective::kScatterv:
-      recvs[root] = {0, call.count};
-      if (is_root) {
-        sends = send_runs(call, me.rank, me.ranks);
-      }
-      break;
-    case Collective::kAlltoallv:
-    case Collective::kAlltoallw:
-      sends = send_runs(call, me.rank, me.ranks);
-      recvs = recv_runs(call, me.rank, me.ranks);
-      break;
-    default:
-      return Status(ErrorCode::kUnsupported,
-                    std::string(select::to_string(call.collective)) + " is not the CCL's");
-  }
+  visit_pieces(
+      call, me.rank, me.ranks,
+      [&](int to, const Run& run) { sends[static_cast<std::size_t>(to)] = run; },
+      [&](int from, const Run& run) { recvs[static_cast<std::size_t>(from)] = run; });
   const void* source = call.send;
   if (aliasing_of(call) == Aliasing::kSame) {
     // alltoall with MPI_IN_PLACE: what is sent must not be overwritten by what arrives.

@@ -111,6 +111,10 @@ class CclRunner : public Runner {
   template <class Body>
   Status in_library(const Body& body);
   Status enqueue(const Call& call, const ScopeRank& me, CclTarget& target);
+  Status enqueue_reduce_scatter_block(const Call& call, const Element& element, ccl::NcclOp op,
+                                      CclTarget& target);
+  Status enqueue_reduce_scatter(const Call& call, const ScopeRank& me, const Element& element,
+                                ccl::NcclOp op, CclTarget& target);
   Status enqueue_packed_reduce_scatter(const Call& call, const Element& element, ccl::NcclOp op,
                                        CclTarget& target);
   Status enqueue_equal_allgatherv(const Call& call, const Element& element, CclTarget& target);

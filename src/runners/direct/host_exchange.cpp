@@ -394,45 +394,20 @@ bool DirectHostRunner::exchange(const Call& call) {
   const auto all = static_cast<std::size_t>(layout_.ranks);
   std::vector<Stream> out(all);
   std::vector<Stream> in(all);
-  const auto gives = [&](std::size_t to, Run run) {
-    if (run.count > 0) {
-      out[to] = Stream(at(call.send, run.offset, call.element_bytes),
-                       run.count * call.element_bytes, piece_max);
-    }
-  };
-  const auto takes = [&](std::size_t from, Run run) {
-    if (run.count > 0) {
-      in[from] = Stream(at(call.recv, run.offset, call.element_bytes),
-                        run.count * call.element_bytes, piece_max);
-    }
-  };
-  const auto root = static_cast<std::size_t>(call.root);
-  const bool is_root = is_mine(call.root);
-  const bool sends_to_all = call.collective == Collective::kAlltoall ||
-                            call.collective == Collective::kAlltoallv ||
-                            call.collective == Collective::kAlltoallw;
-  const bool is_gather =
-      call.collective == Collective::kGather || call.collective == Collective::kGatherv;
-  const bool has_blocks = has_counts(call.collective);
-  if (is_gather) {
-    gives(root, {0, call.count});
-  } else if (!sends_to_all) {
-    takes(root, {0, call.count});
-  }
-  if (sends_to_all || (!is_gather && is_root)) {
-    const std::vector<Run> runs =
-        has_blocks ? send_runs(call, rank_, layout_.ranks) : std::vector<Run>();
-    for (std::size_t to = 0; to < all; ++to) {
-      gives(to, has_blocks ? runs[to] : Run{to * call.count, call.count});
-    }
-  }
-  if (sends_to_all || (is_gather && is_root)) {
-    const std::vector<Run> runs =
-        has_blocks ? recv_runs(call, rank_, layout_.ranks) : std::vector<Run>();
-    for (std::size_t from = 0; from < all; ++from) {
-      takes(from, has_blocks ? runs[from] : Run{from * call.count, call.count});
-    }
-  }
+  visit_pieces(
+      call, rank_, layout_.ranks,
+      [&](int to, const Run& run) {
+        if (run.count > 0) {
+          out[static_cast<std::size_t>(to)] = Stream(at(call.send, run.offset, call.element_bytes),
+                                                     run.count * call.element_bytes, piece_max);
+        }
+      },
+      [&](int from, const Run& run) {
+        if (run.count > 0) {
+          in[static_cast<std::size_t>(from)] = Stream(at(call.recv, run.offset, call.element_bytes),
+                                                      run.count * call.element_bytes, piece_max);
+        }
+      });
   const auto self = static_cast<std::size_t>(rank_);
   if (in[self].bytes > 0 && in[self].data != out[self].data && !call.in_place) {
     std::memcpy(in[self].data, out[self].data, in[self].bytes);

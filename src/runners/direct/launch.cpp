@@ -250,6 +250,56 @@ void choose_shape(const Call& call, const DirectGeometry& geometry, const Direct
             launch.blocks * launch.warps / groups);
 }
 
+/// Of which a rank's result is the whole.
+bool is_whole(Collective collective) {
+  return collective == Collective::kAllreduce || collective == Collective::kReduce;
+}
+
+std::uint64_t one_shot_bytes_max(const DirectTuning& tuning, int ranks) {
+  return !tuning.one_shot_default ? tuning.one_shot_bytes_max
+         : ranks <= 2             ? UINT64_MAX
+         : ranks <= 4             ? 64 << 10
+                                  : 32 << 10;
+}
+
+/// What of the buffers goes to whom, and where the result goes. Returns the bytes that a warp's
+/// lines are cut from.
+std::uint64_t cut_reduction(const Call& call, const ScopeRank& me, bool one_shot,
+                            kernels::DirectArguments& a) {
+  const auto ranks = static_cast<std::size_t>(me.ranks);
+  const std::uint64_t bytes = call.count * call.element_bytes;
+  const bool receives = call.collective != Collective::kReduce || me.rank == call.root;
+  if (one_shot) {
+    a.send[0] = call.send;
+    a.send_bytes[0] = bytes;
+    a.recv[0] = receives ? call.recv : nullptr;
+    return bytes;
+  }
+  if (is_whole(call.collective)) {
+    // Shards of whole units, so that no element is cut.
+    const std::uint64_t shard = up(up(bytes, kernels::kUnitBytes), ranks) * kernels::kUnitBytes;
+    for (std::size_t peer = 0; peer < ranks; ++peer) {
+      const std::uint64_t begin = std::min(peer * shard, bytes);
+      a.send[peer] = at(call.send, begin, 1);
+      a.send_bytes[peer] = std::min(shard, bytes - begin);
+      a.recv[peer] = receives ? at(call.recv, begin, 1) : nullptr;
+    }
+    a.gather = 1;
+    return shard;
+  }
+  std::uint64_t offset = 0;
+  std::uint64_t most = 0;
+  for (std::size_t peer = 0; peer < ranks; ++peer) {
+    const std::uint64_t count = call.recv_counts.empty() ? call.count : call.recv_counts[peer];
+    a.send[peer] = at(call.send, offset, call.element_bytes);
+    a.send_bytes[peer] = count * call.element_bytes;
+    most = std::max<std::uint64_t>(most, a.send_bytes[peer]);
+    offset += count;
+  }
+  a.recv[static_cast<std::size_t>(me.rank)] = call.recv;
+  return most;
+}
+
 }  // namespace
 
 std::span<const char* const> direct_kernel_names() { return kNames; }
@@ -340,42 +390,9 @@ DirectLaunch plan_direct(const Call& call, const ScopeRank& me, const DirectGeom
   if (reduces) {
     const Reduction reduction = geometry.general_only ? kAny : reduction_of(call);
     most = reduction != kAny ? most : 8;
-    const std::uint64_t bytes = call.count * call.element_bytes;
-    const bool whole =
-        call.collective == Collective::kAllreduce || call.collective == Collective::kReduce;
-    const std::uint64_t one_shot_max = !tuning.one_shot_default ? tuning.one_shot_bytes_max
-                                       : me.ranks <= 2          ? UINT64_MAX
-                                       : me.ranks <= 4          ? 64 << 10
-                                                                : 32 << 10;
-    one_shot = whole && bytes <= one_shot_max;
-    const bool receives = call.collective != Collective::kReduce || me.rank == call.root;
-    if (one_shot) {
-      a.send[0] = call.send;
-      a.send_bytes[0] = bytes;
-      a.recv[0] = receives ? call.recv : nullptr;
-      line_owner_bytes = bytes;
-    } else if (whole) {
-      // Shards of whole units, so that no element is cut.
-      const std::uint64_t shard = up(up(bytes, kernels::kUnitBytes), ranks) * kernels::kUnitBytes;
-      for (std::size_t peer = 0; peer < ranks; ++peer) {
-        const std::uint64_t begin = std::min(peer * shard, bytes);
-        a.send[peer] = at(call.send, begin, 1);
-        a.send_bytes[peer] = std::min(shard, bytes - begin);
-        a.recv[peer] = receives ? at(call.recv, begin, 1) : nullptr;
-      }
-      a.gather = 1;
-      line_owner_bytes = shard;
-    } else {
-      std::uint64_t offset = 0;
-      for (std::size_t peer = 0; peer < ranks; ++peer) {
-        const std::uint64_t count = call.recv_counts.empty() ? call.count : call.recv_counts[peer];
-        a.send[peer] = at(call.send, offset, call.element_bytes);
-        a.send_bytes[peer] = count * call.element_bytes;
-        line_owner_bytes = std::max<std::uint64_t>(line_owner_bytes, a.send_bytes[peer]);
-        offset += count;
-      }
-      a.recv[self] = call.recv;
-    }
+    one_shot = is_whole(call.collective) &&
+               call.count * call.element_bytes <= one_shot_bytes_max(tuning, me.ranks);
+    line_owner_bytes = cut_reduction(call, me, one_shot, a);
     launch.kernel = kernel_of(one_shot ? Form::kOneShot : Form::kTwoShot, reduction, most,
                               geometry.general_only);
     a.type = static_cast<kernels::Type>(call.type);

@@ -53,7 +53,7 @@ std::uint32_t Assembly::open(std::uint64_t source, const Prefix& prefix) {
     close(static_cast<std::uint32_t>(oldest - open_.begin()));
   }
   if (++opened_ % kPacketsToForget == 0) {
-    patience_ns_ = std::max(patience_ns_ / 2, kPatienceNsMin);
+    patience_ns_ = std::max(patience_ns_ / 2, kWaitMaxNsMin);
   }
   const std::uint32_t at = free_;
   free_ = open_[at].next;
@@ -84,7 +84,7 @@ void Assembly::note_gap(TimeNs now, Open& it, unsigned index) {
   const auto last = static_cast<unsigned>(std::bit_width(it.here)) - 1;
   if (index < last && it.gap_ns != kNever) {
     const TimeNs late_ns = std::max(all_added_ns_, it.gap_ns) - it.gap_ns;
-    patience_ns_ = std::clamp(2 * late_ns, patience_ns_, kPatienceNsMax);
+    patience_ns_ = std::clamp(2 * late_ns, patience_ns_, kWaitMaxNsMax);
     it.gap_ns = kNever;  // If there is another one, that has its time, too.
   }
   if (it.gap_ns == kNever && before > 0 && before < last) {

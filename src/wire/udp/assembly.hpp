@@ -67,8 +67,8 @@ class Assembly {
   std::uint64_t dropped() const { return dropped_; }
 
   /// Bounds of the time that a gap may last.
-  static constexpr transport::TimeNs kPatienceNsMin = 100'000;
-  static constexpr transport::TimeNs kPatienceNsMax = 20'000'000;
+  static constexpr transport::TimeNs kWaitMaxNsMin = 100'000;
+  static constexpr transport::TimeNs kWaitMaxNsMax = 20'000'000;
 
  private:
   static constexpr std::uint32_t kNone = UINT32_MAX;
@@ -99,7 +99,7 @@ class Assembly {
   std::uint32_t waiting_ = 0;
   transport::TimeNs all_added_ns_ = 0;
   transport::TimeNs due_ns_ = transport::kNever;
-  transport::TimeNs patience_ns_ = kPatienceNsMin;
+  transport::TimeNs patience_ns_ = kWaitMaxNsMin;
 };
 
 }  // namespace tutti::wire::udp

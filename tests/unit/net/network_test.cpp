@@ -52,7 +52,7 @@ using test::ScopedEnvironment;
 using transport::ReceivePart;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kPatience = std::chrono::seconds(20);
+constexpr auto kWaitMax = std::chrono::seconds(20);
 
 /// Both ways between two networks: `a` sends on ab.
 struct Pair {
@@ -71,7 +71,7 @@ std::unique_ptr<Network> make_network() {
 /// Asks both until each has its end of the channel. Null: the other end is elsewhere.
 struct ConnectedChannel {
   ConnectedChannel(Connector* connector, Listener* listener) {
-    const auto end = Clock::now() + kPatience;
+    const auto end = Clock::now() + kWaitMax;
     bool goes_on = true;
     const auto ask = [&](std::unique_ptr<Channel>& channel, auto call) {
       auto made = call();
@@ -118,7 +118,7 @@ Pair make_pair() {
 
 Completion wait(Request* request) {
   Completion completion;
-  const auto end = Clock::now() + kPatience;
+  const auto end = Clock::now() + kWaitMax;
   while (!test(request, &completion)) {
     if (Clock::now() > end) {
       ADD_FAILURE() << "a request does not end";
@@ -1163,7 +1163,7 @@ void expect_messages(Network& from, int from_device, Network& to, int to_device,
   }
   if (use != nullptr) {
     // They are written some time after.
-    const auto end = Clock::now() + kPatience;
+    const auto end = Clock::now() + kWaitMax;
     RailUses uses;
     do {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -1304,9 +1304,9 @@ TEST(Network, TheEndOfAProcessIsNoticedThoughAChildOfItLives) {
   const pid_t rank = in_child([&] {
     const auto network = make_network();
     const auto channel = accept_one(*network, handles);
-    const pid_t worker = in_child([] { std::this_thread::sleep_for(kPatience); });
+    const pid_t worker = in_child([] { std::this_thread::sleep_for(kWaitMax); });
     children.put(worker);
-    std::this_thread::sleep_for(kPatience);
+    std::this_thread::sleep_for(kWaitMax);
   });
   const auto network = make_network();
   const auto channel = connect_one(*network, handles);
@@ -1392,7 +1392,7 @@ TEST(Network, APeerThatDoesNotFinishItsHandshakeIsAnError) {
   const int peer = call_as_stranger(handle, encode(handshake, key));
   const auto begun = Clock::now();
   Result<std::unique_ptr<Channel>> channel = (*listener)->accept();
-  while (channel.ok() && *channel == nullptr && Clock::now() - begun < kPatience) {
+  while (channel.ok() && *channel == nullptr && Clock::now() - begun < kWaitMax) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     channel = (*listener)->accept();
   }
@@ -1417,7 +1417,7 @@ TEST(Network, OneListenerTakesSeveral) {
   }
   std::vector<std::unique_ptr<Channel>> sends(3);
   std::vector<std::unique_ptr<Channel>> receives;
-  const auto end = Clock::now() + kPatience;
+  const auto end = Clock::now() + kWaitMax;
   while ((receives.size() < 3 || !sends[0] || !sends[1] || !sends[2]) && Clock::now() < end) {
     auto channel = (*listener)->accept();
     ASSERT_TRUE(channel.ok());
@@ -1444,7 +1444,7 @@ Refusal refused_between(Network& connecting, Network& accepting) {
   auto connector = connecting.connect(0, (*listener)->handle(), kDefaultClass);
   EXPECT_TRUE(connector.ok());
   Refusal said;
-  const auto end = Clock::now() + kPatience;
+  const auto end = Clock::now() + kWaitMax;
   while ((said.connector.empty() || said.acceptor.empty()) && Clock::now() < end) {
     if (said.acceptor.empty()) {
       const auto channel = (*listener)->accept();
@@ -1510,7 +1510,7 @@ std::string error_of(Network& network, const Handle& handle) {
   if (!connector.ok()) {
     return connector.status().message();
   }
-  const auto end = Clock::now() + kPatience;
+  const auto end = Clock::now() + kWaitMax;
   auto channel = (*connector)->poll();
   while (channel.ok() && *channel == nullptr && Clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -1541,7 +1541,7 @@ TEST(Network, AnAnswerOfAnotherKeyIsNamed) {
   std::thread answer([&] {
     // Where nobody calls, accept() would wait for ever.
     pollfd waiting = {odd.socket, POLLIN, 0};
-    if (poll(&waiting, 1, static_cast<int>(std::chrono::milliseconds(kPatience).count())) != 1) {
+    if (poll(&waiting, 1, static_cast<int>(std::chrono::milliseconds(kWaitMax).count())) != 1) {
       ADD_FAILURE() << "nobody has called";
       return;
     }
@@ -1567,7 +1567,7 @@ std::string said_after_handshake(const std::optional<ReachReport>& report) {
   EXPECT_EQ(::listen(odd.socket, 8), 0);
   std::thread answer([&] {
     pollfd waiting = {odd.socket, POLLIN, 0};
-    if (poll(&waiting, 1, static_cast<int>(std::chrono::milliseconds(kPatience).count())) != 1) {
+    if (poll(&waiting, 1, static_cast<int>(std::chrono::milliseconds(kWaitMax).count())) != 1) {
       ADD_FAILURE() << "nobody has called";
       return;
     }
@@ -1616,7 +1616,7 @@ std::vector<std::string> said_of_strangers(int count, std::span<const std::byte>
     const int stranger = call_as_stranger((*listener)->handle(), bytes);
     // Until he is sent away.
     char answer = 0;
-    const auto end = Clock::now() + kPatience;
+    const auto end = Clock::now() + kWaitMax;
     while (recv(stranger, &answer, 1, MSG_DONTWAIT) < 0 && Clock::now() < end) {
       EXPECT_TRUE((*listener)->accept().ok());
     }

@@ -27,7 +27,7 @@ using wire::testing::MemoryNetwork;
 using wire::testing::MemoryWire;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kPatience = std::chrono::seconds(20);
+constexpr auto kWaitMax = std::chrono::seconds(20);
 constexpr Bytes kUnit = 16'384;
 
 TEST(SharedReceives, find__what_is_open_and_nothing_else) {
@@ -166,7 +166,7 @@ class SplitConnectionTest : public testing::TestWithParam<Setting> {
 
   static Completion wait(Request* request) {
     Completion completion;
-    const auto end = Clock::now() + kPatience;
+    const auto end = Clock::now() + kWaitMax;
     while (!test(request, &completion)) {
       if (Clock::now() > end) {
         ADD_FAILURE() << "a request does not end";
@@ -349,7 +349,7 @@ TEST_P(SplitConnectionTest, AReceiverWhosePeerFallsSilentGivesUp) {
   std::vector<std::byte> into(data.size());
   Request* const receives = receive(into);
   ASSERT_NE(send(data), nullptr);
-  const auto end = Clock::now() + kPatience;
+  const auto end = Clock::now() + kWaitMax;
   while (report_of(0, "received") < 40 / count() && Clock::now() < end) {
     Completion completion;
     ASSERT_FALSE(test(receives, &completion));
@@ -490,7 +490,7 @@ class Rogue : public SplitConnectionTest {
     ears_[1].packets = 6;
     Request* const received = receive(into_);
     post(1, on_one_, much_, transport::ConnectionOptions().first_number);
-    const auto end = Clock::now() + kPatience;
+    const auto end = Clock::now() + kWaitMax;
     while (report_of(1, "received") == 0 || !ears_[1].are_deaf) {
       engines_[1]->help();
       EXPECT_LT(Clock::now(), end);
@@ -540,7 +540,7 @@ TEST_P(Rogue, AWholeShareOfAMessageThatIsShortIsAnError) {
   Request* const received = receive(into_);
   std::vector<std::byte> share(100);
   post(1, on_one_, share, transport::ConnectionOptions().first_number);
-  const auto end = Clock::now() + kPatience;
+  const auto end = Clock::now() + kWaitMax;
   while (report_of(1, "received") == 0 && Clock::now() < end) {
     engines_[1]->help();
   }
