@@ -19,7 +19,8 @@ def _word(value: Any) -> str:
 
 
 def text(knobs: list[dict[str, Any]], origin: bool) -> str:
-    """A table; with `origin` also where each value comes from."""
+    """A table; with `origin` also where each value comes from. Without names that are old."""
+    knobs = [knob for knob in knobs if "replaced_by" not in knob]
     header = ["name", "value", "type", "unit", "range", "default", *(["origin"] if origin else [])]
     rows = [header]
     for knob in knobs:

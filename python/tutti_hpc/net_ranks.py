@@ -39,7 +39,7 @@ PATIENCE_S = 120
 # What ranks have to end in after one has failed: longer than a peer may be silent
 # (TUTTI_NET_TIMEOUT), so that they say themselves what went wrong; while they meet, less.
 END_TIMEOUT_S = 60.0
-MEETING_END_S = 3.0
+BOOTSTRAP_END_S = 3.0
 _LOOK_S = 0.25
 
 
@@ -56,7 +56,7 @@ class Ranks:
     """All ranks, the host at which they meet, and variables that are theirs unless set."""
 
     ranks: tuple[Rank, ...]
-    bootstrap: str
+    bootstrap_host: str
     variables: Mapping[str, str]
 
 
@@ -146,7 +146,7 @@ def run(
     texts: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     end_s = 0.0
     try:
-        first = job.start(f"{ranks.bootstrap}:{ANYWHERE}")
+        first = job.start(f"{ranks.bootstrap_host}:{ANYWHERE}")
         threading.Thread(target=_read, args=(first, texts), daemon=True).start()
         left_s = math.inf
         while left_s > 0:
@@ -155,7 +155,7 @@ def run(
             except queue.Empty:
                 # Ranks that have met hear of each other's end; those that wait for one do not.
                 if job.has_failed():
-                    left_s = min(left_s - _LOOK_S, END_TIMEOUT_S if lines else MEETING_END_S)
+                    left_s = min(left_s - _LOOK_S, END_TIMEOUT_S if lines else BOOTSTRAP_END_S)
                 continue
             if text is None:
                 end_s = END_TIMEOUT_S

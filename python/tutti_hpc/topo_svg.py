@@ -72,7 +72,8 @@ def _attributes(style: dict[str, str]) -> str:
 def columns(widths: list[int], rails: list[int | None]) -> list[list[int]]:
     """The member of each ring on each node, by local rank: [column][node].
 
-    `widths` are ranks and `rails` NICs by node; None is as many as ranks (schedule/columns.hpp).
+    `widths` are ranks and `rails` NICs by node; None is as many as ranks
+    (src/schedule/columns.hpp).
     """
     known = [rail or width for width, rail in zip(widths, rails)]
     return [[column % width for width in widths] for column in range(max([*widths, *known]))]

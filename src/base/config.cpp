@@ -225,7 +225,9 @@ std::string unknown_name(std::string_view name) {
   // Longer names cannot be near; this bounds the work for what is not ours.
   constexpr std::size_t kLongestName = 64;
   for (const Knob& knob : knobs()) {
-    int d = name.size() > kLongestName ? distance : edit_distance(name, knob.name);
+    const bool is_far =
+        name.size() > kLongestName || std::holds_alternative<std::monostate>(knob.field);
+    const int d = is_far ? distance : edit_distance(name, knob.name);
     if (d < distance) {
       distance = d;
       nearest = &knob;
@@ -243,7 +245,13 @@ const Knob* find_knob(std::string_view name) {
   return knob == table.end() ? nullptr : &*knob;
 }
 
-/// Takes one variable into `parsed`, and its knob into `set_names`, if it sets one.
+/// The knob that a removed one gives its value to; null: none.
+const Knob* renamed(const Knob& knob) {
+  return std::holds_alternative<std::monostate>(knob.field) ? find_knob(knob.replaced_by) : nullptr;
+}
+
+/// Takes one variable into `parsed`, and its knob into `set_names`, if it sets one. Those with an
+/// old name come after all others: beside the new name they do not count.
 void take(std::string_view name, std::string_view value, ParsedConfig* parsed,
           std::set<std::string>* set_names) {
   const Knob* knob = find_knob(name);
@@ -251,18 +259,18 @@ void take(std::string_view name, std::string_view value, ParsedConfig* parsed,
     parsed->problems.push_back({false, unknown_name(name)});
     return;
   }
-  if (std::holds_alternative<std::monostate>(knob->field)) {
-    const Knob* const renamed = find_knob(knob->replaced_by);
-    parsed->problems.push_back(
-        {false, knob->name + (renamed == nullptr ? " is gone; " : " is an old name; write ") +
-                    knob->replaced_by});
-    if (renamed == nullptr || set_names->count(renamed->name) != 0) {
-      return;
-    }
-    knob = renamed;
-  }
   if (value.empty()) {
     return;  // Set to nothing is the same as not set.
+  }
+  if (std::holds_alternative<std::monostate>(knob->field)) {
+    const Knob* const now = renamed(*knob);
+    parsed->problems.push_back(
+        {false, knob->name + (now == nullptr ? " is gone; " : " is an old name; write ") +
+                    knob->replaced_by});
+    if (now == nullptr || set_names->count(now->name) != 0) {
+      return;
+    }
+    knob = now;
   }
   if (std::visit(ParseValue{*knob, value, &parsed->config}, knob->field)) {
     set_names->insert(knob->name);
@@ -270,15 +278,16 @@ void take(std::string_view name, std::string_view value, ParsedConfig* parsed,
   }
   Config defaults;
   parsed->problems.push_back(
-      {true, knob->name + ": '" + shown(value) + "' is not allowed; allowed: " + range_of(*knob) +
-                 (knob->unit.empty() ? "" : " " + knob->unit) + "; the default is " +
-                 std::visit(FormatValue{*knob, defaults}, knob->field)});
+      {true, std::string(name) + ": '" + shown(value) + "' is not allowed; allowed: " +
+                 range_of(*knob) + (knob->unit.empty() ? "" : " " + knob->unit) +
+                 "; the default is " + std::visit(FormatValue{*knob, defaults}, knob->field)});
 }
 
 /// parse_config, and the names of the variables that set something.
 ParsedConfig parse(const std::vector<std::string>& environment, std::set<std::string>* set_names) {
   ParsedConfig parsed;
   std::set<std::string_view> seen;
+  std::vector<std::pair<std::string_view, std::string_view>> old_names;
   for (const std::string& entry : environment) {
     std::string_view text = entry;
     if (text.substr(0, kPrefix.size()) != kPrefix) {
@@ -290,9 +299,18 @@ ParsedConfig parse(const std::vector<std::string>& environment, std::set<std::st
     }
     std::string_view name = text.substr(0, equals);
     // As getenv does, the first of two equal names counts.
-    if (seen.insert(name).second) {
+    if (!seen.insert(name).second) {
+      continue;
+    }
+    const Knob* const knob = find_knob(name);
+    if (knob != nullptr && renamed(*knob) != nullptr) {
+      old_names.emplace_back(name, text.substr(equals + 1));
+    } else {
       take(name, text.substr(equals + 1), &parsed, set_names);
     }
+  }
+  for (const auto& [name, value] : old_names) {
+    take(name, value, &parsed, set_names);
   }
   return parsed;
 }

@@ -106,7 +106,7 @@ std::vector<device::Sharing> sharings(const std::string& handles) {
                                     : Sharing::kFabric};
 }
 
-/// Chooses this rank's GPU, if it can have one.
+/// Chooses this rank's GPU, if it can have one; what the others must know of it.
 DirectFacts own_facts(CommContext& context, int device) {
   DirectFacts mine;
   mine.process = runners::HostProcess::self();

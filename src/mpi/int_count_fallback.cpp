@@ -134,22 +134,18 @@ struct Arrays {
   /// Of alltoallv and alltoallw; in place there is no sending side.
   struct BothSides {
     BothSides(const void* send, Counts sent, Displs sent_from, Counts received, Displs received_at,
-              MPI_Comm comm)
-        : many(peers(comm)),
-          sends(send != MPI_IN_PLACE),
+              int many)
+        : sends(send != MPI_IN_PLACE),
           send_counts(sends ? Ints(sent, many) : Ints()),
           send_displs(sends ? Displacements(sent_from, sent, many) : Displacements()),
-          recv_counts(received, many),
           recv_displs(received_at, received, many) {}
     const Status& status() const {
       return send_displs.status().ok() ? recv_displs.status() : send_displs.status();
     }
 
-    const int many;
     const bool sends;
     const Ints send_counts;
     const Displacements send_displs;
-    const Ints recv_counts;
     const Displacements recv_displs;
   };
 
@@ -190,21 +186,23 @@ struct Arrays {
   static int Alltoallv(const void* send, Counts send_counts, Displs send_displs,
                        MPI_Datatype send_type, void* recv, Counts recv_counts, Displs recv_displs,
                        MPI_Datatype recv_type, MPI_Comm comm) {
-    const BothSides it(send, send_counts, send_displs, recv_counts, recv_displs, comm);
+    const int many = peers(comm);
+    const BothSides it(send, send_counts, send_displs, recv_counts, recv_displs, many);
     return !it.status().ok()
                ? raise(comm, it.status())
                : pmpi.small.Alltoallv(send, it.send_counts.data(), it.send_displs.data(), send_type,
-                                      recv, it.recv_counts.data(), it.recv_displs.data(), recv_type,
-                                      comm);
+                                      recv, Ints(recv_counts, many).data(), it.recv_displs.data(),
+                                      recv_type, comm);
   }
   static int Alltoallw(const void* send, Counts send_counts, Displs send_displs,
                        const MPI_Datatype* send_types, void* recv, Counts recv_counts,
                        Displs recv_displs, const MPI_Datatype* recv_types, MPI_Comm comm) {
-    const BothSides it(send, send_counts, send_displs, recv_counts, recv_displs, comm);
+    const int many = peers(comm);
+    const BothSides it(send, send_counts, send_displs, recv_counts, recv_displs, many);
     return !it.status().ok()
                ? raise(comm, it.status())
                : pmpi.small.Alltoallw(send, it.send_counts.data(), it.send_displs.data(),
-                                      send_types, recv, it.recv_counts.data(),
+                                      send_types, recv, Ints(recv_counts, many).data(),
                                       it.recv_displs.data(), recv_types, comm);
   }
   /// The counts describe the blocks of the own group, also between two groups.

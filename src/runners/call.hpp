@@ -106,12 +106,12 @@ void visit_pieces(const Call& call, int rank, int ranks, const To& to, const Fro
   const bool is_scatter =
       call.collective == Collective::kScatter || call.collective == Collective::kScatterv;
   const bool is_root = rank == call.root;
+  const bool has_blocks = has_counts(call.collective);
   const auto visit_all = [&](const auto& visit, auto runs_of) {
-    const std::vector<Run> runs =
-        has_counts(call.collective) ? runs_of(call, rank, ranks) : std::vector<Run>();
+    const std::vector<Run> runs = has_blocks ? runs_of(call, rank, ranks) : std::vector<Run>();
     for (int peer = 0; peer < ranks; ++peer) {
       const auto i = static_cast<std::uint64_t>(peer);
-      visit(peer, runs.empty() ? Run{i * call.count, call.count} : runs[i]);
+      visit(peer, has_blocks ? runs[i] : Run{i * call.count, call.count});
     }
   };
   if (is_gather) {

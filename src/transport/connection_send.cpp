@@ -584,7 +584,7 @@ void Connection::lose(TimeNs now, std::uint64_t number, LossCause cause) {
                 {number, 0, chunk.bytes, path, chunk.transmissions, 0});
   }
   if (cause == LossCause::kTrim) {
-    return;  // on_echo tells the path and the controller, as it knows more.
+    return;  // on_trimmed_echo tells the path and the controller, as it knows more.
   }
   note_path(now, path, paths_.on_loss(now, path, is_timeout));
   counters_.lost_same_path += cause == LossCause::kSamePath ? 1 : 0;

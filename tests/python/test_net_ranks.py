@@ -250,7 +250,7 @@ def test_run__a_rank_that_never_comes_does_not_hold_up_the_others(tmp_path: Path
     words = ["--collective", "allgather", "--algorithms", "ring"]
     start = time.monotonic()
     _, statuses = net_ranks.run(
-        program, words, net_ranks.Ranks(ranks, here.bootstrap, here.variables)
+        program, words, net_ranks.Ranks(ranks, here.bootstrap_host, here.variables)
     )
     assert time.monotonic() - start < 20
     assert statuses[1] == 1
@@ -285,7 +285,7 @@ def test_of_lab__a_rank_is_on_its_node_and_knows_its_links(
     found = net_ranks.of_lab(place, 4, 2)
     assert [rank.node for rank in found.ranks] == ["n0", "n0", "n1", "n1"]
     assert found.ranks[3].prefix[-4:] == ("mine", "exec", "n1", "--")
-    assert found.bootstrap == "192.168.0.1"
+    assert found.bootstrap_host == "192.168.0.1"
     # 64 with their headers fit into a queue of 1 MB.
     assert found.variables == {
         "NCCL_SOCKET_IFNAME": "rail",

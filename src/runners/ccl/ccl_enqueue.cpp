@@ -37,7 +37,7 @@ bool all_equal(std::span<const std::uint64_t> values) {
 
 }  // namespace
 
-Status CclRunner::enqueue(const Call& call, const ScopeRank& me, CclTarget& target) {
+Status CclRunner::enqueue(const Call& call, const ScopeRank& me, Target& target) {
   TUTTI_ASSIGN_OR_RETURN(const Element element, element_of(call));
   const std::uint64_t count = call.count * element.factor;
   ccl::NcclOp op = ccl::NcclOp::kSum;
@@ -105,7 +105,7 @@ Status CclRunner::enqueue(const Call& call, const ScopeRank& me, CclTarget& targ
 }
 
 Status CclRunner::enqueue_reduce_scatter_block(const Call& call, const Element& element,
-                                               ccl::NcclOp op, CclTarget& target) {
+                                               ccl::NcclOp op, Target& target) {
   if (!call.send_offsets.empty()) {
     return enqueue_packed_reduce_scatter(call, element, op, target);
   }
@@ -126,8 +126,7 @@ Status CclRunner::enqueue_reduce_scatter_block(const Call& call, const Element& 
 
 /// Blocks of their own lengths: a reduction for each, in one group.
 Status CclRunner::enqueue_reduce_scatter(const Call& call, const ScopeRank& me,
-                                         const Element& element, ccl::NcclOp op,
-                                         CclTarget& target) {
+                                         const Element& element, ccl::NcclOp op, Target& target) {
   const std::uint64_t mine = call.recv_counts[static_cast<std::size_t>(me.rank)];
   void* result = call.recv;
   const bool aliased = aliasing_of(call) == Aliasing::kSame;
@@ -154,7 +153,7 @@ Status CclRunner::enqueue_reduce_scatter(const Call& call, const ScopeRank& me,
 }
 
 Status CclRunner::enqueue_packed_reduce_scatter(const Call& call, const Element& element,
-                                                ccl::NcclOp op, CclTarget& target) {
+                                                ccl::NcclOp op, Target& target) {
   const Bytes block_bytes = call.count * call.element_bytes;
   TUTTI_RETURN_IF_ERROR(lease(target, call.send_offsets.size() * block_bytes));
   for (std::size_t i = 0; i < call.send_offsets.size(); ++i) {
@@ -168,7 +167,7 @@ Status CclRunner::enqueue_packed_reduce_scatter(const Call& call, const Element&
 }
 
 Status CclRunner::enqueue_equal_allgatherv(const Call& call, const Element& element,
-                                           CclTarget& target) {
+                                           Target& target) {
   const std::uint64_t count = call.recv_counts.front();
   if (is_dense(call.recv_counts, call.recv_offsets)) {
     return library_.all_gather(call.send, call.recv, count * element.factor, element.type,
@@ -188,7 +187,7 @@ Status CclRunner::enqueue_equal_allgatherv(const Call& call, const Element& elem
 }
 
 /// Of pieces between two ranks each.
-Status CclRunner::enqueue_peers(const Call& call, const ScopeRank& me, CclTarget& target) {
+Status CclRunner::enqueue_peers(const Call& call, const ScopeRank& me, Target& target) {
   // Everything here is data movement: elements are bytes times element_bytes.
   const auto ranks = static_cast<std::uint64_t>(me.ranks);
   std::vector<Run> sends(ranks);

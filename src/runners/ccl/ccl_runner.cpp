@@ -227,7 +227,7 @@ Status CclRunner::run(Scope scope, const Call& call) {
     return {};
   }
   TUTTI_RETURN_IF_ERROR(ready());
-  CclTarget target{communicators_[index(scope)], streams_.front(), {}, true};
+  Target target{communicators_[index(scope)], streams_.front(), {}, true};
   return carry({&target, 1}, me, call, Gaps::kStay, [&](const Call& moved) {
     return stream_calls().watch_over(
         [&] { return in_library([&] { return enqueue(moved, me, target); }); });
@@ -280,7 +280,7 @@ Status CclRunner::enqueue_on(const Call& call, device::Stream stream, bool is_ca
 Status CclRunner::enqueue_on_stream(const Call& call, device::Stream stream, bool may_lease,
                                     Lease* scratch) {
   return in_library([&] {
-    CclTarget target{communicators_[index(Scope::kWhole)], stream, {}, may_lease, false};
+    Target target{communicators_[index(Scope::kWhole)], stream, {}, may_lease, false};
     Status status = enqueue(call, bootstrap_.scope_rank(Scope::kWhole), target);
     if (scratch != nullptr) {
       *scratch = std::move(target.scratch);
@@ -306,7 +306,7 @@ Status CclRunner::ready() {
   return broken_ ? failed_before() : Status();
 }
 
-Status CclRunner::lease(CclTarget& target, Bytes bytes) {
+Status CclRunner::lease(Target& target, Bytes bytes) {
   if (!target.may_lease) {
     return Status(ErrorCode::kUnsupported,
                   std::string(library_.name()) +
@@ -319,7 +319,7 @@ Status CclRunner::lease(CclTarget& target, Bytes bytes) {
 
 Status CclRunner::run_queued(const Call& call, const Queue& queue) {
   TUTTI_RETURN_IF_ERROR(ready());
-  CclTarget target{communicators_[index(Scope::kWhole)], streams_.front(), {}, true};
+  Target target{communicators_[index(Scope::kWhole)], streams_.front(), {}, true};
   return carry({&target, 1}, bootstrap_.scope_rank(Scope::kWhole), call, Gaps::kClose,
                [&](const Call& moved) {
                  return stream_calls().watch_over(
@@ -333,7 +333,7 @@ Status CclRunner::run_pipeline(select::Pipeline pipeline, int chunks, const Call
     return run(Scope::kWhole, call);
   }
   TUTTI_RETURN_IF_ERROR(ready());
-  std::array<CclTarget, select::kPipelineChunksMax> targets;
+  std::array<Target, select::kPipelineChunksMax> targets;
   for (std::size_t i = 0; i < static_cast<std::size_t>(used); ++i) {
     const bool is_shared = i == 0 || pipeline == select::Pipeline::kStreams;
     targets[i].communicator =
@@ -356,8 +356,8 @@ Status CclRunner::run_pipeline(select::Pipeline pipeline, int chunks, const Call
 }
 
 template <class EnqueueCall>
-Status CclRunner::carry(std::span<CclTarget> targets, const ScopeRank& me, const Call& call,
-                        Gaps gaps, const EnqueueCall& enqueue_call) {
+Status CclRunner::carry(std::span<Target> targets, const ScopeRank& me, const Call& call, Gaps gaps,
+                        const EnqueueCall& enqueue_call) {
   auto moves = [&](const device::PointerInfo& memory, std::span<const std::uint64_t> counts,
                    std::span<const std::uint64_t> offsets) {
     return !memory.is_usable_on(device_) || (gaps == Gaps::kClose && !is_dense(counts, offsets));
@@ -382,7 +382,7 @@ Status CclRunner::carry(std::span<CclTarget> targets, const ScopeRank& me, const
       static_cast<void>(wait_for_ends(ends_until_));  // No call is on a stream.
     }
     staged.abandon();
-    for (CclTarget& target : targets) {
+    for (Target& target : targets) {
       target.scratch.abandon();
     }
     return status;
@@ -398,7 +398,7 @@ Status CclRunner::copy_on_stream(void* destination, const void* source, Bytes by
   return api_.copy_async(destination, source, bytes, stream);
 }
 
-Status CclRunner::async_error(std::span<const CclTarget> targets) {
+Status CclRunner::async_error(std::span<const Target> targets) {
   for (std::size_t i = 0; i < targets.size(); ++i) {
     if (i == 0 || targets[i].communicator != targets[i - 1].communicator) {
       TUTTI_RETURN_IF_ERROR(library_.async_error(targets[i].communicator));
@@ -407,7 +407,7 @@ Status CclRunner::async_error(std::span<const CclTarget> targets) {
   return {};
 }
 
-Status CclRunner::wait(std::span<const CclTarget> targets, const char* what) {
+Status CclRunner::wait(std::span<const Target> targets, const char* what) {
   // The error query and the clock cost more than a stream query: look at them now and then.
   constexpr int kQueriesPerLook = 1024;
   constexpr int kQueriesPerProgress = 64;
@@ -416,7 +416,7 @@ Status CclRunner::wait(std::span<const CclTarget> targets, const char* what) {
   constexpr int kQueriesPerPause = 16;
   constexpr std::int64_t kPausesMax = 64;
   const auto start = Clock::now();
-  std::size_t done = 0;  // CclTargets whose streams are.
+  std::size_t done = 0;  // Targets whose streams are done.
   for (std::int64_t queries = 1;; ++queries) {
     TUTTI_ASSIGN_OR_RETURN(const bool is_done, api_.stream_done(targets[done].stream));
     if (is_done && ++done == targets.size()) {

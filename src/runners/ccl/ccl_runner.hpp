@@ -81,7 +81,7 @@ class CclRunner : public Runner {
   Status run_pipeline(select::Pipeline pipeline, int chunks, const Call& call);
 
   /// What a chunk, or a call that is not cut, is queued on.
-  struct CclTarget {
+  struct Target {
     ccl::Communicator communicator = nullptr;
     device::Stream stream = nullptr;
     Lease scratch;  ///< Of the call in flight (forms the library does not have).
@@ -92,7 +92,7 @@ class CclRunner : public Runner {
   /// For what carries calls by other means than the library's collectives: as run() on the whole
   /// scope, with `queue` in place of the library's call. Blocks of v-forms with gaps between them
   /// pass through scratch too.
-  using Queue = std::function<Status(const Call& call, CclTarget& target)>;
+  using Queue = std::function<Status(const Call& call, Target& target)>;
   Status run_queued(const Call& call, const Queue& queue);
 
   /// Element type and count as the library counts them. Data movement goes as bytes.
@@ -106,29 +106,29 @@ class CclRunner : public Runner {
   enum class Gaps : std::uint8_t { kStay, kClose };
   /// Moves buffers where they must be, queues the call on the targets, waits for all of them.
   template <class EnqueueCall>
-  Status carry(std::span<CclTarget> targets, const ScopeRank& me, const Call& call, Gaps gaps,
+  Status carry(std::span<Target> targets, const ScopeRank& me, const Call& call, Gaps gaps,
                const EnqueueCall& enqueue_call);
   template <class Body>
   Status in_library(const Body& body);
-  Status enqueue(const Call& call, const ScopeRank& me, CclTarget& target);
+  Status enqueue(const Call& call, const ScopeRank& me, Target& target);
   Status enqueue_reduce_scatter_block(const Call& call, const Element& element, ccl::NcclOp op,
-                                      CclTarget& target);
+                                      Target& target);
   Status enqueue_reduce_scatter(const Call& call, const ScopeRank& me, const Element& element,
-                                ccl::NcclOp op, CclTarget& target);
+                                ccl::NcclOp op, Target& target);
   Status enqueue_packed_reduce_scatter(const Call& call, const Element& element, ccl::NcclOp op,
-                                       CclTarget& target);
-  Status enqueue_equal_allgatherv(const Call& call, const Element& element, CclTarget& target);
-  Status enqueue_peers(const Call& call, const ScopeRank& me, CclTarget& target);
-  Status lease(CclTarget& target, Bytes bytes);
+                                       Target& target);
+  Status enqueue_equal_allgatherv(const Call& call, const Element& element, Target& target);
+  Status enqueue_peers(const Call& call, const ScopeRank& me, Target& target);
+  Status lease(Target& target, Bytes bytes);
   Status copy_on_stream(void* destination, const void* source, Bytes bytes, device::Stream stream);
-  Status async_error(std::span<const CclTarget> targets);
-  Status wait(std::span<const CclTarget> targets, const char* what);
+  Status async_error(std::span<const Target> targets);
+  Status wait(std::span<const Target> targets, const char* what);
   Status ready();
   /// Of calls that are waited for it watches the queueing alone.
   StreamCalls& stream_calls();
   Status enqueue_on_stream(const Call& call, device::Stream stream, bool may_lease, Lease* scratch);
   /// The target's stream as the library knows it.
-  device::Stream native(const CclTarget& target) const { return api_.native_stream(target.stream); }
+  device::Stream native(const Target& target) const { return api_.native_stream(target.stream); }
   using Ending = Status (ccl::Library::*)(ccl::Communicator);
   /// All there are; none is left.
   std::vector<ccl::Communicator> take_communicators();

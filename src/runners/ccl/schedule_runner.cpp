@@ -69,13 +69,13 @@ Status CclScheduleRunner::run(const std::string& algorithm, const schedule::Para
                               const Call& call) {
   const ScopeRank me = bootstrap_.scope_rank(Scope::kWhole);
   const Prepared& ready = prepared(algorithm, parameters, call, me);
-  return ccl_.run_queued(call, [&](const Call& moved, CclRunner::CclTarget& target) {
+  return ccl_.run_queued(call, [&](const Call& moved, CclRunner::Target& target) {
     return queue(ready, moved, me, target);
   });
 }
 
 Status CclScheduleRunner::queue(const Prepared& prepared, const Call& call, const ScopeRank& me,
-                                CclRunner::CclTarget& target) {
+                                CclRunner::Target& target) {
   const Program& program = prepared.program;
   const bool is_bcast = call.collective == select::Collective::kBcast;
   ProgramBuffers bases;
@@ -109,7 +109,7 @@ Status CclScheduleRunner::queue(const Prepared& prepared, const Call& call, cons
 
 Status CclScheduleRunner::queue_round(const Prepared& prepared, std::size_t* at,
                                       const ProgramBuffers& bases,
-                                      const CclRunner::CclTarget& target) {
+                                      const CclRunner::Target& target) {
   const std::vector<Step>& steps = prepared.program.steps;
   const std::uint32_t round = prepared.round[prepared.order[*at]];
   TUTTI_ASSIGN_OR_RETURN(auto group, Group::open(library_));
@@ -131,7 +131,7 @@ Status CclScheduleRunner::queue_round(const Prepared& prepared, std::size_t* at,
 
 Status CclScheduleRunner::queue_local(const Step& step, const Call& call,
                                       const ProgramBuffers& bases,
-                                      const CclRunner::CclTarget& target) {
+                                      const CclRunner::Target& target) {
   std::byte* const to = bases.at(step.destination);
   const std::byte* const from = bases.at(step.source);
   if (step.kind == StepKind::kReduce) {

@@ -72,11 +72,11 @@ class CclScheduleRunner {
   const Prepared& prepared(const std::string& algorithm, const schedule::Parameters& parameters,
                            const Call& call, const ScopeRank& me);
   Status queue(const Prepared& prepared, const Call& call, const ScopeRank& me,
-               CclRunner::CclTarget& target);
+               CclRunner::Target& target);
   Status queue_round(const Prepared& prepared, std::size_t* at, const ProgramBuffers& bases,
-                     const CclRunner::CclTarget& target);
+                     const CclRunner::Target& target);
   Status queue_local(const schedule::Step& step, const Call& call, const ProgramBuffers& bases,
-                     const CclRunner::CclTarget& target);
+                     const CclRunner::Target& target);
 
   CclRunner& ccl_;
   ccl::Library& library_;

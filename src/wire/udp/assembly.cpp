@@ -15,7 +15,7 @@ using transport::TimeNs;
 
 namespace {
 
-/// After so many packets half the patience is enough: order may have come back.
+/// After so many packets half of the wait is enough: order may have come back.
 constexpr std::uint64_t kPacketsToForget = 4096;
 
 }  // namespace
@@ -53,7 +53,7 @@ std::uint32_t Assembly::open(std::uint64_t source, const Prefix& prefix) {
     close(static_cast<std::uint32_t>(oldest - open_.begin()));
   }
   if (++opened_ % kPacketsToForget == 0) {
-    patience_ns_ = std::max(patience_ns_ / 2, kWaitMaxNsMin);
+    reordering_ns_ = std::max(reordering_ns_ / 2, kReorderingNsMin);
   }
   const std::uint32_t at = free_;
   free_ = open_[at].next;
@@ -84,13 +84,13 @@ void Assembly::note_gap(TimeNs now, Open& it, unsigned index) {
   const auto last = static_cast<unsigned>(std::bit_width(it.here)) - 1;
   if (index < last && it.gap_ns != kNever) {
     const TimeNs late_ns = std::max(all_added_ns_, it.gap_ns) - it.gap_ns;
-    patience_ns_ = std::clamp(2 * late_ns, patience_ns_, kWaitMaxNsMax);
+    reordering_ns_ = std::clamp(2 * late_ns, reordering_ns_, kReorderingNsMax);
     it.gap_ns = kNever;  // If there is another one, that has its time, too.
   }
   if (it.gap_ns == kNever && before > 0 && before < last) {
     it.gap_ns = now;
     if (!it.is_partial) {
-      due_ns_ = std::min(due_ns_, now + patience_ns_);
+      due_ns_ = std::min(due_ns_, now + reordering_ns_);
     }
   }
 }

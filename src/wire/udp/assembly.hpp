@@ -54,8 +54,8 @@ class Assembly {
       if (it.gap_ns == transport::kNever || it.is_partial) {
         continue;
       }
-      if (it.gap_ns + patience_ns_ > now) {
-        due_ns_ = std::min(due_ns_, it.gap_ns + patience_ns_);
+      if (it.gap_ns + reordering_ns_ > now) {
+        due_ns_ = std::min(due_ns_, it.gap_ns + reordering_ns_);
         continue;
       }
       it.is_partial = true;
@@ -67,8 +67,8 @@ class Assembly {
   std::uint64_t dropped() const { return dropped_; }
 
   /// Bounds of the time that a gap may last.
-  static constexpr transport::TimeNs kWaitMaxNsMin = 100'000;
-  static constexpr transport::TimeNs kWaitMaxNsMax = 20'000'000;
+  static constexpr transport::TimeNs kReorderingNsMin = 100'000;
+  static constexpr transport::TimeNs kReorderingNsMax = 20'000'000;
 
  private:
   static constexpr std::uint32_t kNone = UINT32_MAX;
@@ -99,7 +99,7 @@ class Assembly {
   std::uint32_t waiting_ = 0;
   transport::TimeNs all_added_ns_ = 0;
   transport::TimeNs due_ns_ = transport::kNever;
-  transport::TimeNs patience_ns_ = kWaitMaxNsMin;
+  transport::TimeNs reordering_ns_ = kReorderingNsMin;
 };
 
 }  // namespace tutti::wire::udp

@@ -38,6 +38,11 @@ TEST(ConfigTable, knobs__names_are_unique_and_explained) {
     EXPECT_EQ(knob.replaced_by.empty(), !std::holds_alternative<std::monostate>(knob.field))
         << knob.name;
   }
+  for (const Knob& knob : knobs()) {  // What a removed one is called now is not removed itself.
+    const auto now = std::find_if(knobs().begin(), knobs().end(),
+                                  [&](const Knob& one) { return one.name == knob.replaced_by; });
+    EXPECT_TRUE(now == knobs().end() || now->replaced_by.empty()) << knob.name;
+  }
   EXPECT_EQ(names.count("TUTTI_REDUCE_SCATTER_BLOCK"), 1U);
 }
 
@@ -229,12 +234,19 @@ TEST(Config, parse_config__an_old_name_is_taken_with_a_warning) {
   EXPECT_EQ("TUTTI_NET_LANES is an old name; write TUTTI_NET_SUB_CONNECTIONS",
             old.problems[0].text);
   for (const bool is_new_first : {false, true}) {  // Beside the new one it does not count.
-    std::vector<std::string> both = {"TUTTI_NET_LANES=3", "TUTTI_NET_SUB_CONNECTIONS=2"};
+    std::vector<std::string> both = {"TUTTI_NET_LANES=99", "TUTTI_NET_SUB_CONNECTIONS=2"};
     if (is_new_first) {
       std::swap(both[0], both[1]);
     }
-    EXPECT_EQ(2, parse_config(both).config.net_sub_connections);
+    const ParsedConfig result = parse_config(both);
+    EXPECT_EQ(2, result.config.net_sub_connections);
+    ASSERT_EQ(1U, result.problems.size());
+    EXPECT_FALSE(result.problems[0].is_error);
   }
+  const ParsedConfig wrong = parse_config({"TUTTI_NET_LANES=99"});
+  ASSERT_EQ(2U, wrong.problems.size());
+  EXPECT_EQ(0U, wrong.problems[1].text.rfind("TUTTI_NET_LANES: '99'", 0)) << wrong.problems[1].text;
+  EXPECT_TRUE(parse_config({"TUTTI_NET_LANES="}).problems.empty());
 }
 
 TEST(Config, launcher_rank__whoever_gave_it) {

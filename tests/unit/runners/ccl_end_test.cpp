@@ -176,7 +176,7 @@ TEST(CclEnd, run_queued__a_late_call_is_out_of_the_library_before_its_communicat
         const CollectiveCase test(Collective::kAllreduce, self.rank, 1, 0, 100, false, false);
         int aborted = 0;
         const Status status = self.runner->run_queued(
-            self.placed(test, true), [&](const Call&, CclRunner::CclTarget&) -> Status {
+            self.placed(test, true), [&](const Call&, CclRunner::Target&) -> Status {
               usleep(500'000);  // After the time-out and within the grace.
               aborted = log.calls("ncclCommAbort", 0);
               return {};

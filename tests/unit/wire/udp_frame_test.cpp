@@ -225,7 +225,7 @@ struct Timed {
 };
 
 TEST(UdpAssembly, AGapThatLastsIsToldOnce) {
-  constexpr transport::TimeNs kWaitNs = 3 * Assembly::kWaitMaxNsMin;
+  constexpr transport::TimeNs kWaitNs = 3 * Assembly::kReorderingNsMin;
   struct Case {
     std::vector<std::size_t> order;
     std::size_t told;
@@ -258,7 +258,7 @@ TEST(UdpAssembly, TheHeaderIsThatOfThePartialChunk) {
   }
   std::size_t told = 0;
   it.assembly.on_all_added(
-      it.now + Assembly::kWaitMaxNsMin, [&](std::span<const std::byte> header) {
+      it.now + Assembly::kReorderingNsMin, [&](std::span<const std::byte> header) {
         EXPECT_EQ(std::count_if(partial.begin(), partial.end(),
                                 [&](const std::vector<Fragment>& packet) {
                                   return std::equal(header.begin(), header.end(),
@@ -270,7 +270,7 @@ TEST(UdpAssembly, TheHeaderIsThatOfThePartialChunk) {
   EXPECT_EQ(told, 5U);
 }
 
-// What comes late by less than the patience makes it longer, what comes later is told once in vain.
+// What comes late by less than the wait makes it longer, what comes later is told once in vain.
 TEST(UdpAssembly, APathThatReordersIsBelievedLess) {
   Timed it;
   const std::vector<Fragment> late = it.next();
@@ -284,12 +284,12 @@ TEST(UdpAssembly, APathThatReordersIsBelievedLess) {
   it.add(it.next(), {0, 2, 3, 4, 5, 6, 7});
   EXPECT_EQ(it.wait(3'700'000), 0U);
   EXPECT_EQ(it.wait(200'000), 1U);
-  // Order comes back, and with it the impatience.
+  // Order comes back, and with it the short wait.
   for (int i = 0; i < 30'000; ++i) {
     it.add(it.next(), {0, 1, 2, 3, 4, 5, 6, 7});
   }
   it.add(it.next(), {0, 2, 3, 4, 5, 6, 7});
-  EXPECT_EQ(it.wait(2 * Assembly::kWaitMaxNsMin), 1U);
+  EXPECT_EQ(it.wait(2 * Assembly::kReorderingNsMin), 1U);
 }
 
 // Any fragments of 64, in order: told if and only if the first is here and one before the last is
@@ -313,7 +313,7 @@ TEST(UdpAssembly, GapsOfTheLongestPacket) {
     const bool has_gap = (here & 1) != 0 && (here & (here + 1)) != 0;
     EXPECT_EQ(it.add(fragments, order), is_whole ? 6'400U : 0U);
     std::size_t told = 0;
-    it.now += 2 * Assembly::kWaitMaxNsMin;
+    it.now += 2 * Assembly::kReorderingNsMin;
     it.assembly.on_all_added(it.now, [&](std::span<const std::byte>) { ++told; });
     EXPECT_EQ(told, has_gap ? 1U : 0U) << std::hex << here;
   }
@@ -335,7 +335,7 @@ TEST(UdpAssembly, WhatLiesUnreadIsNotMissing) {
   it.now += 50'000'000;
   EXPECT_EQ(it.add(fragments, {1, 3, 4, 5, 6, 7}), 8000U);
   it.add(it.next(), {0, 2, 3, 4, 5, 6, 7});
-  EXPECT_EQ(it.wait(2 * Assembly::kWaitMaxNsMin), 1U);
+  EXPECT_EQ(it.wait(2 * Assembly::kReorderingNsMin), 1U);
 }
 
 TEST(UdpAssembly, TheOldestGoesWhenThereIsNoPlace) {
