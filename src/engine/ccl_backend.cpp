@@ -30,11 +30,6 @@ struct CclFacts {
   char reason[240] = {};
 };
 
-template <std::size_t N>
-void put(char (&field)[N], const std::string& text) {
-  std::strncpy(field, text.c_str(), N - 1);
-}
-
 /// The first reason, in rank order, why this communicator cannot use the CCL; empty: it can.
 std::string refusal_of(const std::vector<CclFacts>& all, const topology::Layout& machines) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -96,7 +91,7 @@ Status CclBackend::agree(int device, const select::Table& table) {
   ccl::Library* library = nullptr;
   const auto explain = [&mine](const Status& status) {
     if (!status.ok()) {
-      put(mine.reason, status.message());
+      put_text(mine.reason, status.message());
     }
     return status.ok();
   };
@@ -104,11 +99,11 @@ Status CclBackend::agree(int device, const select::Table& table) {
   if (explain(found.status())) {
     library = *found;
     mine.version = library->version();
-    put(mine.name, library->name());
+    put_text(mine.name, library->name());
     if (explain(context_.choose_device(device))) {
       auto identity = context_.process.device()->identity(context_.device);
       if (explain(identity.status())) {
-        put(mine.gpu, *identity);
+        put_text(mine.gpu, *identity);
         mine.usable = 1;
       }
     }

@@ -5,7 +5,9 @@
 // ranks are, which GPU is this rank's, and the facts by which plans are chosen.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -32,6 +34,12 @@ struct Place {
   bool thread_multiple = false;  ///< Other threads may be in collectives of other communicators.
   bool keeps_hints = false;      ///< A communicator may have hints that did not pass us.
 };
+
+/// Into a field of zeros that ranks exchange; cut to it, with a terminating zero.
+template <std::size_t N>
+void put_text(char (&field)[N], const std::string& text) {
+  std::strncpy(field, text.c_str(), N - 1);
+}
 
 class PlanRunner;
 

@@ -37,11 +37,6 @@ struct DirectFacts {
   char reason[240] = {};
 };
 
-template <std::size_t N>
-void put(char (&field)[N], const std::string& text) {
-  std::strncpy(field, text.c_str(), N - 1);
-}
-
 std::vector<GpuOfRank> gpus_of(const std::vector<DirectFacts>& all) {
   std::vector<GpuOfRank> gpus;
   for (const DirectFacts& rank : all) {
@@ -112,7 +107,7 @@ DirectFacts own_facts(CommContext& context, int device) {
   mine.process = runners::HostProcess::self();
   const auto explain = [&mine](const Status& status) {
     if (!status.ok()) {
-      put(mine.reason, status.message());
+      put_text(mine.reason, status.message());
     }
     return status.ok();
   };
@@ -120,23 +115,23 @@ DirectFacts own_facts(CommContext& context, int device) {
   const std::string blocking = launch_blocking_variable();
   const std::string& allowed = context.process.config().direct;
   if (api == nullptr) {
-    put(mine.reason, "no GPU library");
+    put_text(mine.reason, "no GPU library");
   } else if (allowed == "off") {
-    put(mine.reason, "TUTTI_DIRECT=off");
+    put_text(mine.reason, "TUTTI_DIRECT=off");
   } else if (allowed != "all" && std::string_view(api->name()) == "hip") {
-    put(mine.reason, "never run on an AMD GPU; TUTTI_DIRECT=all tries");
+    put_text(mine.reason, "never run on an AMD GPU; TUTTI_DIRECT=all tries");
   } else if (context.process.direct_communicators.load(std::memory_order_relaxed) >=
              kCommunicatorsMax) {
-    put(mine.reason, std::to_string(kCommunicatorsMax) +
-                         " communicators of this process have staging memory already");
+    put_text(mine.reason, std::to_string(kCommunicatorsMax) +
+                              " communicators of this process have staging memory already");
   } else if (!blocking.empty()) {
-    put(mine.reason, blocking);
+    put_text(mine.reason, blocking);
   } else if (explain(context.choose_device(device))) {
     const auto identity = api->identity(context.device);
     if (explain(identity.status())) {
-      put(mine.gpu, *identity);
+      put_text(mine.gpu, *identity);
       const auto pci = api->pci_address(context.device);
-      put(mine.pci, pci.ok() ? *pci : "");
+      put_text(mine.pci, pci.ok() ? *pci : "");
       const auto processors = api->concurrent_processors(context.device);
       if (explain(processors.status())) {
         mine.concurrent_processors = *processors;

@@ -262,8 +262,8 @@ std::uint64_t one_shot_bytes_max(const DirectTuning& tuning, int ranks) {
                                   : 32 << 10;
 }
 
-/// What of the buffers goes to whom, and where the result goes. Returns the bytes that a warp's
-/// lines are cut from.
+/// Sets which part of the send buffer goes to each rank, and where the result goes. Returns the
+/// bytes that a warp's lines are cut from.
 std::uint64_t cut_reduction(const Call& call, const ScopeRank& me, bool one_shot,
                             kernels::DirectArguments& a) {
   const auto ranks = static_cast<std::size_t>(me.ranks);
