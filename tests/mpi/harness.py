@@ -16,7 +16,8 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tutti_hpc.terms import COLLECTIVES
@@ -215,6 +216,17 @@ def job(
             break
         print(f"harness: the launcher did not start: {LAUNCHER_FAULT}", file=sys.stderr)
     return result
+
+
+def at_once(
+    names: Iterable[str], directory: Path, run: Callable[[str, Path], Finished]
+) -> dict[str, Finished]:
+    """Jobs that mostly sleep, side by side, each in a directory of its own."""
+    own = {name: directory / (re.sub("[:, ]+", "-", name) or "default") for name in names}
+    for each in own.values():
+        each.mkdir()
+    with ThreadPoolExecutor() as threads:
+        return dict(zip(own, threads.map(run, own, own.values()), strict=True))
 
 
 def forced(plan: str) -> dict[str, str]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from harness import (
     MPICH_SHARES_CORES,
     Finished,
     Mpi,
+    at_once,
     build_directory,
     execute,
     forced,
@@ -36,6 +38,15 @@ FORTRAN = "calls of Open MPI's Fortran functions do not pass Tutti"
 PLANS = {"shipped": {}, "direct": forced("direct")}
 
 both_plans = pytest.mark.parametrize("plan", PLANS)
+
+
+def partial_under_both(
+    mpi: Mpi, ranks: int, directory: Path, *how: str, **options: Any
+) -> Iterable[Finished]:
+    """Jobs whose ranks wait a second or two for those without us."""
+    return at_once(
+        PLANS, directory, lambda plan, own: partial(mpi, ranks, own, *how, plan=plan, **options)
+    ).values()
 
 
 def partial(
@@ -109,51 +120,40 @@ def test_store_that_forgets_what_came_before_init(
 
 
 @pytest.mark.parametrize("without", [0, 1])
-@both_plans
-def test_one_rank_without(
-    mpi: Mpi, preload_library: Path, tmp_path: Path, plan: str, without: int
-) -> None:
-    result = partial(mpi, 3, tmp_path, "world", plan=plan, of_rank={without: WITHOUT})
-    assert_native(result, f"MPI_COMM_WORLD: {without}", ABSENT)
+def test_one_rank_without(mpi: Mpi, preload_library: Path, tmp_path: Path, without: int) -> None:
+    for result in partial_under_both(mpi, 3, tmp_path, "world", of_rank={without: WITHOUT}):
+        assert_native(result, f"MPI_COMM_WORLD: {without}", ABSENT)
 
 
-@pytest.mark.parametrize("without", [(0,), (1, 2), (0, 3, 5)])
-def test_several_ranks_without(
-    mpi: Mpi, preload_library: Path, tmp_path: Path, without: tuple[int, ...]
-) -> None:
+def test_several_ranks_without(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     """They cut the tree along which the others hear of them, at its root, in the middle."""
-    result = partial(mpi, 7, tmp_path, "world", of_rank=dict.fromkeys(without, WITHOUT))
-    result.assert_passed("partial")
-    lines = result.lines("WARN collectives are the MPI library's own with these ranks of MPI_COMM")
-    assert len(lines) == 1, str(result)
-    named = re.sub(r" \(.*?\)", "", lines[0]).split("MPI_COMM_WORLD: ")[1].split(": ")[0]
-    assert named == {(0,): "0", (1, 2): "1-2", (0, 3, 5): "0, 3, 5"}[without], str(result)
-    assert plans(result) <= NO_PLAN, str(result)
+    cases = {"0": (0,), "1-2": (1, 2), "0, 3, 5": (0, 3, 5)}
+
+    def run(name: str, directory: Path) -> Finished:
+        return partial(mpi, 7, directory, "world", of_rank=dict.fromkeys(cases[name], WITHOUT))
+
+    for name, result in at_once(cases, tmp_path, run).items():
+        assert_native(result, "")
+        line = result.lines("MPI_COMM_WORLD")[0]
+        named = re.sub(r" \(.*?\)", "", line).split("MPI_COMM_WORLD: ")[1].split(": ")[0]
+        assert named == name, str(result)
 
 
-@both_plans
 def test_preload_that_is_missing_on_one_rank(
-    mpi: Mpi, preload_library: Path, tmp_path: Path, plan: str
+    mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
     """The loader warns and starts the program without it, as it does a static or set-uid one."""
     missing = {"LD_PRELOAD": str(tmp_path / "no" / "libtutti-mpi.so")}
-    result = partial(mpi, 2, tmp_path, "world", plan=plan, of_rank={1: missing})
-    assert result.lines("ld.so.*ignored"), str(result)
-    assert_native(result, "MPI_COMM_WORLD: 1", ABSENT)
+    for result in partial_under_both(mpi, 2, tmp_path, "world", of_rank={1: missing}):
+        assert result.lines("ld.so.*ignored"), str(result)
+        assert_native(result, "MPI_COMM_WORLD: 1", ABSENT)
 
 
-@both_plans
-def test_one_node_without(mpi: Mpi, preload_library: Path, tmp_path: Path, plan: str) -> None:
-    result = partial(
-        mpi,
-        4,
-        tmp_path,
-        "world",
-        plan=plan,
-        of_rank={2: WITHOUT, 3: WITHOUT},
-        environment={"TUTTI_VIRTUAL_NODES": "2"},
-    )
-    assert_native(result, "MPI_COMM_WORLD: 2-3", ABSENT)
+def test_one_node_without(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
+    two = {2: WITHOUT, 3: WITHOUT}
+    nodes = {"TUTTI_VIRTUAL_NODES": "2"}
+    for result in partial_under_both(mpi, 4, tmp_path, "world", of_rank=two, environment=nodes):
+        assert_native(result, "MPI_COMM_WORLD: 2-3", ABSENT)
 
 
 def two_proxies(mpi: Mpi, preload_library: Path, directory: Path, without: str) -> Finished:
@@ -178,24 +178,20 @@ def test_hydra__of_two_nodes(mpi: Mpi, preload_library: Path, tmp_path: Path) ->
     assert "none" not in plans(result), str(result)
 
 
-@both_plans
-def test_merged_partner_without(mpi: Mpi, preload_library: Path, tmp_path: Path, plan: str) -> None:
-    result = partial(mpi, 4, tmp_path, "merged", plan=plan, of_rank={2: WITHOUT, 3: WITHOUT})
-    assert_native(result, "MPI_COMM_WORLD: 2-3", ABSENT)
+def test_merged_partner_without(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
+    for result in partial_under_both(mpi, 4, tmp_path, "merged", of_rank={2: WITHOUT, 3: WITHOUT}):
+        assert_native(result, "MPI_COMM_WORLD: 2-3", ABSENT)
 
 
 # MPICH's default transport has no room for its address in a port's name.
 ACCEPTS = {"MPIR_CVAR_CH4_NETMOD": "ofi"}
 
 
-@both_plans
-def test_connected_partner_without(
-    mpi: Mpi, preload_library: Path, tmp_path: Path, plan: str
-) -> None:
-    result = partial(
-        mpi, 2, tmp_path, "connected", plan=plan, of_rank={1: WITHOUT}, environment=ACCEPTS
-    )
-    assert_native(result, "MPI_COMM_WORLD: 1", ABSENT)
+def test_connected_partner_without(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
+    for result in partial_under_both(
+        mpi, 2, tmp_path, "connected", of_rank={1: WITHOUT}, environment=ACCEPTS
+    ):
+        assert_native(result, "MPI_COMM_WORLD: 1", ABSENT)
 
 
 def spawn(mpi: Mpi, directory: Path, parent: str, child: Sequence[str], plan: str) -> Finished:
@@ -229,11 +225,10 @@ def test_another_version(mpi: Mpi, preload_library: Path, tmp_path: Path, plan: 
     assert_native(result, "MPI_COMM_WORLD: 1", "another version of Tutti")
 
 
-@both_plans
-def test_session_without(mpi: Mpi, preload_library: Path, tmp_path: Path, plan: str) -> None:
-    result = partial(mpi, 2, tmp_path, "session", plan=plan, of_rank={1: WITHOUT})
-    skip_without_sessions(result)
-    assert_native(result, "MPI_COMM_WORLD: 1", ABSENT)
+def test_session_without(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
+    for result in partial_under_both(mpi, 2, tmp_path, "session", of_rank={1: WITHOUT}):
+        skip_without_sessions(result)
+        assert_native(result, "MPI_COMM_WORLD: 1", ABSENT)
 
 
 @both_plans

@@ -15,12 +15,11 @@ import os
 import re
 import subprocess
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from harness import Finished, Mpi, build_directory, job
+from harness import Finished, Mpi, at_once, build_directory, job
 from test_mpi import DIRECT, REAL_GPU, ccl_calls, once_per_library, setting
 
 # Several pieces per buffer, so that whatever happens between two of them happens. Not for odd
@@ -290,7 +289,7 @@ def test_wrong_arguments__that_an_error_handler_has_seen_break_the_communicator(
     mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
     once_per_library(mpi)
-    extra = {"TUTTI_BCAST": "schedule:knomial", "TUTTI_TIMEOUT": "3"}
+    extra = {"TUTTI_BCAST": "schedule:knomial", "TUTTI_TIMEOUT": "1"}
     options = ["--victim", "1"]
     semantics(mpi, 2, tmp_path, "handled", "host", *options, extra=extra).assert_passed("semantics")
 
@@ -475,18 +474,20 @@ def test_derived__calls_are_right(
     assert int(found.group(1)) >= 20
 
 
-@pytest.mark.parametrize("case", ["unequal", "first"])
-def test_derived__ways_that_differ_end(
-    mpi: Mpi, preload_library: Path, tmp_path: Path, case: str
-) -> None:
+def test_derived__ways_that_differ_end(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
     """One rank has left the call through shared memory, and the other waits in the library's."""
     assert preload_library
     plans = {"TUTTI_BCAST": "60K:mpi,direct-gamma", "TUTTI_TIMEOUT": "1"}
     start = time.monotonic()
-    result = derived(mpi, 2, case, plans, tmp_path)
-    assert result.status not in (0, None), str(result)
+
+    def run(case: str, directory: Path) -> Finished:
+        return derived(mpi, 2, case, plans, directory)
+
+    for result in at_once(["unequal", "first"], tmp_path, run).values():
+        assert result.status not in (0, None), str(result)
+        text = "rank 0 has made this call through shared memory, for what it passed"
+        assert text in result.stderr
     assert time.monotonic() - start < 30
-    assert "rank 0 has made this call through shared memory, for what it passed" in result.stderr
 
 
 @pytest.mark.parametrize(("plans", "lines"), [("direct", 4), ("schedule", 2)])
@@ -509,23 +510,21 @@ LATE_PLANS = {
 }
 
 
-@pytest.mark.parametrize("plans", LATE_PLANS)
 def test_late__a_rank_that_lives_is_waited_for(
-    mpi: Mpi, preload_library: Path, tmp_path: Path, plans: str
+    mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
     once_per_library(mpi)
-    # An agreement, which the first call is, has a limit of two time-outs and 2 s.
-    first = "3" if plans == "agreement" else "0.8"
-    result = job(
-        mpi,
-        2,
-        [mpi.program("late"), "--seconds", "0.8", "--first", first],
-        tmp_path,
-        environment=LATE_PLANS[plans] | {"TUTTI_TIMEOUT": "0.3"},
-        timeout_s=60,
-    )
-    assert result.status == 0, str(result)
-    assert "late: 4 calls, 0 wrong" in result.stdout, str(result)
+
+    def run(plans: str, directory: Path) -> Finished:
+        # An agreement, which the first call is, has a limit of two time-outs and 2 s.
+        first = "3" if plans == "agreement" else "0.8"
+        program = [mpi.program("late"), "--seconds", "0.8", "--first", first]
+        environment = LATE_PLANS[plans] | {"TUTTI_TIMEOUT": "0.3"}
+        return job(mpi, 2, program, directory, environment=environment, timeout_s=60)
+
+    for plans, result in at_once(LATE_PLANS, tmp_path, run).items():
+        assert result.status == 0, plans + str(result)
+        assert "late: 4 calls, 0 wrong" in result.stdout, plans + str(result)
 
 
 def test_late__who_is_ahead_gives_what_it_has_written(
@@ -545,22 +544,20 @@ def test_late__who_is_ahead_gives_what_it_has_written(
     assert "late: 7 calls, 0 wrong" in result.stdout, str(result)
 
 
-@pytest.mark.parametrize("plan", ["", "schedule:knomial", "direct-gamma"])
 def test_late__others_may_have_freed_the_communicator(
-    mpi: Mpi, preload_library: Path, tmp_path: Path, plan: str
+    mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
     """A rank that is through with a call may leave while a root still waits for a late one."""
     once_per_library(mpi)
-    result = job(
-        mpi,
-        3,
-        [mpi.program("late"), "--seconds", "0.6", "--leave", "yes"],
-        tmp_path,
-        environment={"TUTTI_DEVICE": "none"} | ({"TUTTI_BCAST": plan} if plan else {}),
-        timeout_s=60,
-    )
-    assert result.status == 0, str(result)
-    assert "late: 5 calls, 0 wrong" in result.stdout, str(result)
+
+    def run(plan: str, directory: Path) -> Finished:
+        program = [mpi.program("late"), "--seconds", "0.6", "--leave", "yes"]
+        environment = {"TUTTI_DEVICE": "none"} | ({"TUTTI_BCAST": plan} if plan else {})
+        return job(mpi, 3, program, directory, environment=environment, timeout_s=60)
+
+    for plan, result in at_once(["", "schedule:knomial", "direct-gamma"], tmp_path, run).items():
+        assert result.status == 0, plan + str(result)
+        assert "late: 5 calls, 0 wrong" in result.stdout, plan + str(result)
 
 
 @pytest.mark.parametrize("mpi", ["mpich"], indirect=True)  # Open MPI itself dies of it.
@@ -573,14 +570,11 @@ def test_late__processes_that_cannot_be_looked_at_are_no_dead_ones(
         pytest.skip("PID namespaces are not permitted")
     program = [*IN_PID_NAMESPACE, mpi.program("late"), "--seconds", "1"]
 
-    def run(name: str) -> Finished:
-        directory = tmp_path / name
-        directory.mkdir()
-        return job(mpi, 2, program, directory, environment=LATE_PLANS[name], timeout_s=60)
+    def run(plans: str, directory: Path) -> Finished:
+        return job(mpi, 2, program, directory, environment=LATE_PLANS[plans], timeout_s=60)
 
-    with ThreadPoolExecutor() as threads:  # They sleep.
-        for result in threads.map(run, LATE_PLANS):
-            assert "late: 4 calls, 0 wrong" in result.stdout, str(result)
+    for result in at_once(LATE_PLANS, tmp_path, run).values():
+        assert "late: 4 calls, 0 wrong" in result.stdout, str(result)
 
 
 def test_late__a_wait_in_the_librarys_own_collective_for_a_dead_rank_ends(
