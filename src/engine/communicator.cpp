@@ -40,7 +40,9 @@ void Communicator::give_back_host_memory(bool is_known) {
 }
 
 void Communicator::refuse() {
-  count_doubted();
+  if (!asserted_host_) {
+    count_doubted();
+  }
   host_.tell_refusal();
   if (mpi_ == nullptr || !mpi_->refuse(calls_)) {
     fail(Status(ErrorCode::kInvalidArgument,

@@ -82,7 +82,10 @@ Status CollectiveCall::note_refused_native() {
 }
 
 Status CollectiveCall::refuse_at_root_alone(int* code, const engine::Route& route) {
-  const bool may_be_apart = !route.native_flat && !route.is_in_shared_memory();
+  // Where ranks agree on nothing before a call, they are not apart: the others' messages for this
+  // one are not taken for those of another collective.
+  const bool may_be_apart = !route.native_flat && !route.is_in_shared_memory() &&
+                            (!engine_.is_asserted_host() || state_.library->shares_messages());
   const bool is_native = route.native_flat && reads_everything(route);
   *code = arguments_.found_aliasing();
   {

@@ -107,6 +107,7 @@ class Library : public runners::MpiLibrary {
     return places_[static_cast<std::size_t>(scope)];
   }
   Status collective(runners::Scope scope, const runners::Call& call) override;
+  void start(select::Collective collective) override { collective_ = collective; }
   Status isend(const void* data, Bytes bytes, int peer, int tag, int slot) override;
   Status irecv(void* data, Bytes bytes, int peer, int tag, int slot) override;
   Status test_some(int slots, std::vector<int>* completed) override;
@@ -161,9 +162,11 @@ class Library : public runners::MpiLibrary {
   int ranks_ = 1;
   std::array<runners::ScopeRank, runners::kScopeCount> places_{};
   static constexpr Bytes kSent = ~Bytes{0};
-  std::vector<MPI_Request> requests_;  ///< By slot.
-  std::vector<Bytes> expected_;        ///< By slot: what a receive must get; kSent: of a send.
-  std::vector<int> indices_;           ///< What MPI_Testsome writes, with the statuses.
+  int tag_of(int tag) const;
+  select::Collective collective_ = {};  ///< Of the messages to come.
+  std::vector<MPI_Request> requests_;   ///< By slot.
+  std::vector<Bytes> expected_;         ///< By slot: what a receive must get; kSent: of a send.
+  std::vector<int> indices_;            ///< What MPI_Testsome writes, with the statuses.
   std::vector<MPI_Status> statuses_;
   MPI_Request* request(int slot, Bytes expected);
   Status test_together(int slots, std::vector<int>* completed);

@@ -25,10 +25,16 @@ MPI_Request* Library::request(int slot, Bytes expected) {
   return &requests_[static_cast<std::size_t>(slot)];
 }
 
+/// As in the MPI libraries, what was sent for a call that its root has not made (it was refused) is
+/// no other collective's.
+int Library::tag_of(int tag) const {
+  return tag * static_cast<int>(kCollectiveCount) + static_cast<int>(collective_);
+}
+
 Status Library::isend(const void* data, Bytes bytes, int peer, int tag, int slot) {
   TUTTI_RETURN_IF_ERROR(usable());
   return with_bytes(bytes, [&](int count, MPI_Datatype type) {
-    return check(pmpi.Isend(data, count, type, peer, tag, own(), request(slot, kSent)),
+    return check(pmpi.Isend(data, count, type, peer, tag_of(tag), own(), request(slot, kSent)),
                  "MPI_Isend");
   });
 }
@@ -36,7 +42,7 @@ Status Library::isend(const void* data, Bytes bytes, int peer, int tag, int slot
 Status Library::irecv(void* data, Bytes bytes, int peer, int tag, int slot) {
   TUTTI_RETURN_IF_ERROR(usable());
   return with_bytes(bytes, [&](int count, MPI_Datatype type) {
-    return check(pmpi.Irecv(data, count, type, peer, tag, own(), request(slot, bytes)),
+    return check(pmpi.Irecv(data, count, type, peer, tag_of(tag), own(), request(slot, bytes)),
                  "MPI_Irecv");
   });
 }

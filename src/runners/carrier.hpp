@@ -23,8 +23,8 @@ class Carrier {
     return {};
   }
 
-  /// A run begins; all messages of the one before are complete.
-  virtual void start() {}
+  /// A run for a call of `collective` begins; all messages of the one before are complete.
+  virtual void start(select::Collective collective) { static_cast<void>(collective); }
   /// The tag is the message's number among those of its program, pair and direction. A slot names a
   /// request until test_some() has said that it is complete; slots are small numbers.
   virtual Status isend(const void* data, Bytes bytes, int peer, int tag, int slot) = 0;

@@ -49,7 +49,7 @@ void ProgramRun::start(const PreparedProgram& prepared, const Call& call,
   step_of_slot_.clear();
   free_slots_.clear();
   done_ = 0;
-  carrier_.start();
+  carrier_.start(call.collective);
   const std::vector<Step>& steps = prepared.program.steps;
   // Receives first: a message that finds its receive posted is not copied twice.
   for (const bool receives : {true, false}) {

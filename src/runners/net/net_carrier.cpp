@@ -186,7 +186,7 @@ Status NetCarrier::connect(std::vector<Missing>& missing) {
   }
 }
 
-void NetCarrier::start() {
+void NetCarrier::start(select::Collective /*collective*/) {
   for (Flow& flow : flows_) {
     flow.first = 0;
     flow.is_complete.clear();

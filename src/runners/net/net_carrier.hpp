@@ -27,7 +27,7 @@ class NetCarrier : public Carrier {
              std::vector<int> devices, double timeout_s);
 
   Status prepare(const schedule::Program& program) override;
-  void start() override;
+  void start(select::Collective collective) override;
   Status isend(const void* data, Bytes bytes, int peer, int tag, int slot) override;
   Status irecv(void* data, Bytes bytes, int peer, int tag, int slot) override;
   Status test_some(int slots, std::vector<int>* completed) override;
