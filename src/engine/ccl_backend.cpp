@@ -63,15 +63,8 @@ std::string refusal_of(const std::vector<CclFacts>& all, const topology::Layout&
 }  // namespace
 
 CclBackend::~CclBackend() {
-  if (combine_ != nullptr && (has_failed_ || !context_.end->reason().ok())) {
+  if (combine_ != nullptr && context_.calls->has_failed()) {
     combine_->abandon();
-  }
-}
-
-void CclBackend::fail(const Status& /*status*/) {
-  has_failed_ = true;
-  if (runner_ != nullptr) {
-    runner_->set_failed();
   }
 }
 
@@ -117,7 +110,7 @@ Status CclBackend::agree(int device, const select::Table& table) {
   context_.facts.ccl_name = all[0].name;
   runner_ = std::make_unique<runners::CclRunner>(
       *library, *context_.process.device(), context_.device, context_.bootstrap,
-      context_.process.scratch(), context_.process.config().timeout_s, context_.end,
+      context_.process.scratch(), context_.process.config().timeout_s, context_.calls,
       /*takes_turns=*/!context_.is_concurrent);
   TUTTI_RETURN_IF_ERROR(init_scope(runners::Scope::kWhole, &context_.facts.ccl_refusal));
   context_.facts.ccl_usable = context_.facts.ccl_refusal.empty();
@@ -257,13 +250,8 @@ Status CclBackend::run(const Route& route, const runners::Call& call) {
   return runner_->run(runners::Scope::kWhole, call);
 }
 
-/// A captured call is in the application's graph, in whose order it is.
 Status CclBackend::enqueue(const Route& route, const runners::Call& call, device::Stream stream) {
-  const bool is_captured = route.order == select::Order::kCaptured;
-  if (!is_captured) {
-    TUTTI_RETURN_IF_ERROR(follow(stream));
-  }
-  return runner_->enqueue_on(call, stream, is_captured);
+  return runner_->enqueue_on(call, stream, route.order == select::Order::kCaptured);
 }
 
 Status CclBackend::run_schedule(const select::Plan& plan, const runners::Call& call) {

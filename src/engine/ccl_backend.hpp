@@ -35,11 +35,6 @@ class CclBackend : public PlanRunner {
   Status prepare(const select::Plan& plan, int device, std::string* ccl_refusal) override;
   Status run(const Route& route, const runners::Call& call) override;
   Status enqueue(const Route& route, const runners::Call& call, device::Stream stream) override;
-  Status precede(device::Stream stream) override { return runner_->precede(stream); }
-  Status stream_status(bool wait) override {
-    return runner_ == nullptr ? Status() : runner_->stream_status(wait);
-  }
-  void fail(const Status& status) override;
   void begin_end() override {
     if (runner_ != nullptr) {
       runner_->begin_end();
@@ -57,7 +52,6 @@ class CclBackend : public PlanRunner {
   Status share_id(runners::Scope scope, ccl::UniqueId* id, Status* status);
 
   bool was_tried_ = false;
-  bool has_failed_ = false;
   std::unique_ptr<runners::CclRunner> runner_;
   std::unique_ptr<runners::DeviceCombine> combine_;  ///< For schedules.
   std::unique_ptr<runners::CclScheduleRunner> schedule_runner_;

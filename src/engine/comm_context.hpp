@@ -17,7 +17,7 @@
 #include "device/device.hpp"
 #include "engine/process.hpp"
 #include "runners/bootstrap.hpp"
-#include "runners/common_end.hpp"
+#include "runners/stream_calls.hpp"
 #include "select/shape.hpp"
 #include "topology/layout.hpp"
 
@@ -41,8 +41,6 @@ void put_text(char (&field)[N], const std::string& text) {
   std::strncpy(field, text.c_str(), N - 1);
 }
 
-class PlanRunner;
-
 struct CommContext {
   Process& process;
   runners::Bootstrap& bootstrap;
@@ -53,8 +51,7 @@ struct CommContext {
   int device = -1;               ///< This rank's GPU, once something was set up on it.
   bool is_concurrent = false;    ///< Beside others' calls, on some rank: its calls take no turns.
   /// Of the runners on the GPU, whose calls may stand behind each other on streams.
-  std::shared_ptr<runners::CommonEnd> end = std::make_shared<runners::CommonEnd>();
-  PlanRunner* last_on_stream = nullptr;  ///< Who carried the last call on a stream.
+  std::shared_ptr<runners::StreamCalls> calls = std::make_shared<runners::StreamCalls>();
   /// Breaks the communicator on this rank.
   std::function<void(const Status&)> fail{};
 

@@ -7,7 +7,6 @@
 namespace tutti::engine {
 
 Communicator::~Communicator() {
-  membership_.has_failed = !failure_.ok();
   context_.process.unwatch_calls(watched_calls_);
   if (mpi_ != nullptr) {
     mpi_->set_look(nullptr);
@@ -28,6 +27,7 @@ void Communicator::fail(const Status& status) {
     mpi_->leave();
   }
   failure_ = status;
+  context_.calls->set_failed();
   forget_routes();  // No call goes to the MPI as it did before.
   for (PlanRunner* const one : plan_runners_) {
     one->fail(status);

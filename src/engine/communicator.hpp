@@ -242,18 +242,15 @@ class Communicator {
   /// Of a communicator in its process: gone after all that may have leased memory.
   class Membership {
    public:
-    Membership(Process& process, const runners::CommonEnd& end) : process_(process), end_(end) {
-      process_.enter();
+    explicit Membership(const CommContext& context) : context_(context) {
+      context_.process.enter();
     }
     Membership(const Membership&) = delete;
     Membership& operator=(const Membership&) = delete;
-    ~Membership() { process_.leave(has_failed || !end_.reason().ok()); }
-
-    bool has_failed = false;
+    ~Membership() { context_.process.leave(context_.calls->has_failed()); }
 
    private:
-    Process& process_;
-    const runners::CommonEnd& end_;
+    const CommContext& context_;
   };
 
   struct CachedRoute {
@@ -341,7 +338,7 @@ class Communicator {
   const select::Table* table_;  ///< The process's, or own_table_.
   std::unique_ptr<select::Table> own_table_;
   std::unique_ptr<MemoryModes> modes_;  ///< Null where all memory is the host's.
-  Membership membership_{context_.process, *context_.end};
+  Membership membership_{context_};
   bool has_withdrawn_as_parent_ = false;
   // What a call that passes by needs, side by side.
   std::uint64_t calls_ = 0;      ///< That this rank has made, whatever carried them.
@@ -365,7 +362,7 @@ class Communicator {
   /// The first to go: peers hear of it that this rank has freed the communicator, before the others
   /// wait for theirs.
   HostBackend host_{context_, calls_, doubted_};
-  /// In the order in which they are told and asked.
+  /// In the order in which they are told.
   const std::array<PlanRunner*, 5> plan_runners_{&host_, &direct_, &ccl_, &mpi_backend_, &alpha_};
 
   /// By a hash of the shape; grows, since a program may have thousands of communicators.

@@ -13,14 +13,14 @@ namespace tutti::engine {
 Status Communicator::run(const Route& route, const runners::Call& call) {
   Status status = run_once(route, call);
   // Calls that differ are an error of that call alone, unless they have ended the runners.
-  if (status.code() == ErrorCode::kMismatch && failure_.ok() && !context_.end->reason().ok()) {
+  if (status.code() == ErrorCode::kMismatch && failure_.ok() && context_.calls->has_ended()) {
     fail(Status(ErrorCode::kLibraryFailed, "this communicator failed before: " + status.message()));
   }
   return status;
 }
 
 Status Communicator::run_once(const Route& route, const runners::Call& call) {
-  if (context_.last_on_stream != nullptr) {
+  if (context_.calls->has_queued()) {
     TUTTI_RETURN_IF_ERROR(stream_status(/*wait=*/true));  // Calls run in the order of their making.
   }
   if (route.is_in_shared_memory()) {
@@ -45,13 +45,7 @@ Status Communicator::enqueue(const Route& route, const runners::Call& call, devi
 }
 
 Status Communicator::stream_status(bool wait) {
-  Status status;
-  for (PlanRunner* const one : plan_runners_) {
-    Status of_one = one->stream_status(wait);
-    if (status.ok()) {
-      status = std::move(of_one);
-    }
-  }
+  Status status = context_.calls->status(wait);
   if (!status.ok() && failure_.ok()) {
     fail(status);
   }

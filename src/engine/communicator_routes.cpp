@@ -257,9 +257,6 @@ Status Communicator::prepare(const select::Plan& plan, Memory memory, int device
       cached.valid = false;
     }
     forget_routes();
-    if (context_.last_on_stream == &runner) {
-      context_.last_on_stream = nullptr;
-    }
   }
   return prepared;
 }

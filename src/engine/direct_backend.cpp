@@ -226,7 +226,7 @@ Status DirectBackend::agree(int device, std::string* refusal) {
                                 .sharing = sharing,
                                 .takes_turns = takes_turns,
                                 .progress = [this] { context_.bootstrap.progress(); },
-                                .end = context_.end},
+                                .calls = context_.calls},
                                &is_final, refusal));
     if (refusal->empty() || is_final) {
       return {};
@@ -349,11 +349,7 @@ Status DirectBackend::run(const Route& route, const runners::Call& call) {
 Status DirectBackend::enqueue(const Route& route, const runners::Call& call,
                               device::Stream stream) {
   return carry(
-      call,
-      [&](const runners::Call& part) {
-        Status before = follow(stream);
-        return before.ok() ? runner_->enqueue(part, stream) : before;
-      },
+      call, [&](const runners::Call& part) { return runner_->enqueue(part, stream); },
       [&](const runners::Call& part) { return ccl_.enqueue(route, part, stream); });
 }
 

@@ -26,10 +26,6 @@ class DirectBackend : public PlanRunner {
   bool is_up() const override { return runner_ != nullptr; }
   Status run(const Route& route, const runners::Call& call) override;
   Status enqueue(const Route& route, const runners::Call& call, device::Stream stream) override;
-  Status precede(device::Stream stream) override { return runner_->precede(stream); }
-  Status stream_status(bool wait) override {
-    return runner_ == nullptr ? Status() : runner_->stream_status(wait);
-  }
   void begin_end() override {
     if (runner_ != nullptr) {
       runner_->begin_end();

@@ -72,27 +72,12 @@ class PlanRunner {
     static_cast<void>(stream);
     return Status(ErrorCode::kUnsupported, to_string(route.plan) + " carries no call on a stream");
   }
-  /// What is queued on `stream` from now on comes after this one's calls.
-  virtual Status precede(device::Stream stream) {
-    static_cast<void>(stream);
-    return {};
-  }
-  /// What became of its calls on streams; `wait`: when all of them are over.
-  virtual Status stream_status(bool wait) {
-    static_cast<void>(wait);
-    return {};
-  }
   /// The communicator has failed on this rank.
   virtual void fail(const Status& status) { static_cast<void>(status); }
   /// Begins what the end of this object waits for; no call may follow.
   virtual void begin_end() {}
 
  protected:
-  /// Before a call of this one is queued on `stream`.
-  Status follow(device::Stream stream) {
-    PlanRunner* const last = std::exchange(context_.last_on_stream, this);
-    return last == nullptr || last == this ? Status() : last->precede(stream);
-  }
   /// For the scope of a call that asks something of the driver.
   void relax_for(const Route& route, const runners::Call& call,
                  std::optional<device::RelaxedCapture>* relaxed) const {

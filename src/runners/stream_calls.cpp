@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runners/stream_calls.hpp"
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 namespace tutti::runners {
@@ -18,10 +20,6 @@ constexpr auto kDrainPause = std::chrono::microseconds(20);
 /// At the end of the process, with calls that nobody waited for: the driver has ended them, and
 /// what is told to end them would call into it, or into a library that goes away.
 bool is_driver_gone(const Status& status) { return status.code() == ErrorCode::kUnavailable; }
-
-double seconds(std::chrono::steady_clock::duration time) {
-  return std::chrono::duration<double>(time).count();
-}
 
 }  // namespace
 
@@ -40,6 +38,100 @@ Status check_on_device(const Call& call, int device) {
           ", and of its primary context; wait for the call to use other memory");
 }
 
+/// The last calls of all communicators on one GPU.
+struct StreamCalls::Line {
+  struct Last {
+    const StreamCalls* owner = nullptr;  ///< Null: gone.
+    bool takes_turns = false;
+    bool has_kernels = false;  ///< It, or what it stands behind.
+    SharedEvent after;
+  };
+
+  /// For the life of the process. `api` lives as long, or ends when no call is in line: another one
+  /// may come to its address.
+  static Line& of(const device::Api& api, int device) {
+    static std::mutex mutex;
+    // Never destroyed: communicators may be freed after static destructors.
+    static auto* const lines = new std::map<std::pair<const device::Api*, int>, Line>;
+    const std::lock_guard lock(mutex);
+    return (*lines)[{&api, device}];
+  }
+  /// What a call of `owner` that takes turns waits for.
+  std::vector<SharedEvent> ahead_of(const StreamCalls* owner, Carrier carrier) {
+    const std::lock_guard lock(mutex);
+    std::vector<SharedEvent> ahead;
+    for (const Last& last : in_flight) {
+      if (last.owner != nullptr && last.owner != owner && last.takes_turns &&
+          (carrier == Carrier::kKernels || last.has_kernels)) {
+        ahead.push_back(last.after);
+      }
+    }
+    return ahead;
+  }
+  /// The call was queued; `after` is its end, and that of all that its owner queued before.
+  void join(const StreamCalls* owner, bool takes_turns, Carrier carrier, const SharedEvent& after) {
+    const std::lock_guard lock(mutex);
+    const auto found = std::find_if(in_flight.begin(), in_flight.end(),
+                                    [&](const Last& last) { return last.owner == owner; });
+    Last& last = found == in_flight.end() ? in_flight.emplace_back() : *found;
+    const bool has_kernels = takes_turns && carrier == Carrier::kKernels;
+    last = {owner, takes_turns, last.has_kernels || has_kernels, after};
+  }
+  /// That end has come, or may never come and its owner goes: nobody waits for it any more.
+  void leave(const SharedEvent& after, bool is_over) {
+    const std::lock_guard lock(mutex);
+    std::erase_if(in_flight, [&](const Last& last) { return last.after == after; });
+    if (!is_over) {
+      in_flight.emplace_back().after = after;
+    }
+  }
+
+  std::mutex mutex;
+  std::vector<Last> in_flight;  ///< The last call of each owner; few.
+};
+
+Result<StreamCalls::SharedEvent> StreamCalls::make_event(device::Api& api, int device) {
+  TUTTI_ASSIGN_OR_RETURN(const device::Event event, api.create_event(device));
+  return SharedEvent(event, [&api](device::Event made) {
+    Status ignored = api.destroy_event(made);
+    static_cast<void>(ignored);
+  });
+}
+
+void StreamCalls::abandon(device::Api& api, int device, device::Stream stream) {
+  auto after = make_event(api, device);
+  if (after.ok() && api.record_event(after->get(), stream).ok()) {
+    Line::of(api, device).leave(*after, /*is_over=*/false);
+  }
+}
+
+bool StreamCalls::is_quiet(device::Api& api, int device) {
+  Line& line = Line::of(api, device);
+  std::vector<SharedEvent> ends;
+  {
+    const std::lock_guard lock(line.mutex);
+    for (const Line::Last& last : line.in_flight) {
+      ends.push_back(last.after);
+    }
+  }
+  if (ends.empty()) {
+    return true;
+  }
+  // Without the lock, which who queues takes: the driver may make this thread wait.
+  const device::RelaxedCapture relaxed(api);
+  for (const SharedEvent& end : ends) {
+    const auto is_over = api.event_done(end.get());
+    if (is_over.ok() && !*is_over) {  // A driver that has failed runs nothing.
+      return false;
+    }
+  }
+  const std::lock_guard lock(line.mutex);
+  std::erase_if(line.in_flight, [&](const Line::Last& last) {
+    return last.owner == nullptr && std::find(ends.begin(), ends.end(), last.after) != ends.end();
+  });
+  return true;
+}
+
 StreamCalls::~StreamCalls() {
   {
     const std::lock_guard lock(mutex_);
@@ -51,16 +143,77 @@ StreamCalls::~StreamCalls() {
   }
   for (Queued& call : calls_) {
     call.lease.abandon();  // Its kernel may still use it.
-    line_.leave(owner(), call.after);
   }
   if (!calls_.empty()) {
-    line_.abandon(calls_.back().after);
+    line_->leave(calls_.back().after, /*is_over=*/false);
   }
+}
+
+void StreamCalls::join(Carrier carrier, device::Api& api, int device, Member member) {
+  const std::lock_guard ending(members_mutex_);
+  if (has_ended_) {
+    for (const auto& step : {member.close, member.end}) {
+      if (step) {
+        step();
+      }
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  if (api_ == nullptr) {
+    api_ = &api;
+    device_ = device;
+    line_ = &Line::of(api, device);
+  }
+  members_[index(carrier)] = std::move(member);
+}
+
+void StreamCalls::leave(Carrier carrier) {
+  static_cast<void>(status(/*wait=*/true));
+  if (const Status failure = reason(); !failure.ok() && !is_driver_gone(failure)) {
+    end(failure);
+  }
+  const std::lock_guard ending(members_mutex_);
+  const std::lock_guard lock(mutex_);
+  members_[index(carrier)] = {};
+}
+
+void StreamCalls::end(const Status& reason) {
+  const std::lock_guard ending(members_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (has_ended_.exchange(true)) {
+      return;
+    }
+    has_failed_ = true;
+    failure_ = failure_.ok() ? reason : failure_;
+  }
+  for (const auto step : {&Member::close, &Member::end}) {
+    for (const Member& member : members_) {
+      if (member.*step != nullptr) {
+        (member.*step)();
+      }
+    }
+  }
+}
+
+Status StreamCalls::reason() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+Status StreamCalls::failed_before(Carrier carrier) const {
+  return Status(ErrorCode::kLibraryFailed,
+                std::string(members_[index(carrier)].name) +
+                    ": this communicator failed before: " + reason().message());
+}
+
+Status StreamCalls::check(Carrier carrier) const {
+  return !has_ended_ ? Status() : has_queued_ ? reason() : failed_before(carrier);
 }
 
 void StreamCalls::recycle(Queued& call) {
   if (call.after != nullptr) {
-    line_.leave(owner(), call.after);
+    line_->leave(call.after, /*is_over=*/true);
   }
   call.previous.reset();
   for (SharedEvent* const event : {&call.before, &call.after}) {
@@ -71,23 +224,26 @@ void StreamCalls::recycle(Queued& call) {
   }
 }
 
-Status StreamCalls::show() {
+Status StreamCalls::show(Carrier carrier) {
   const std::lock_guard lock(mutex_);
   TUTTI_RETURN_IF_ERROR(failure_);
-  if (options_.timeout_s > 0 || options_.look != nullptr) {  // Else nothing would be looked for.
-    wake_watch();                                            // First: there may be no thread.
+  if (const Member& member = members_[index(carrier)];
+      member.timeout_s > 0 || member.look != nullptr) {  // Else nothing would be looked for.
+    wake_watch();                                        // First: there may be no thread.
   }
-  queueing_since_ = Clock::now();
+  queueing_ = {carrier, Clock::now()};
   return {};
 }
 
 Status StreamCalls::begin(Queued* call) {
-  std::unique_lock lock(mutex_);
+  const std::lock_guard lock(mutex_);
   TUTTI_RETURN_IF_ERROR(failure_);
+  has_queued_ = members_[index(call->carrier)].has_queued = true;
   if (Status status = reap(); !status.ok()) {
-    fail(lock, status);
+    fail(status);
     return status;
   }
+  last_ = call->carrier;
   call->previous = calls_.empty() ? nullptr : calls_.back().after;
   for (SharedEvent* const wanted : {&call->before, &call->after}) {
     if (!free_.empty()) {
@@ -96,7 +252,7 @@ Status StreamCalls::begin(Queued* call) {
     }
   }
   wake_watch();  // First: there may be no thread for it.
-  queueing_since_ = Clock::now();
+  queueing_ = {call->carrier, Clock::now()};
   return {};
 }
 
@@ -110,37 +266,40 @@ void StreamCalls::wake_watch() {
 }
 
 Status StreamCalls::open(device::Stream stream, Queued* call) {
-  if (call->previous != nullptr) {
-    TUTTI_RETURN_IF_ERROR(api_.stream_wait_event(stream, call->previous.get()));
-    call->previous.reset();
+  std::vector<SharedEvent> ahead;
+  if (members_[index(call->carrier)].takes_turns) {
+    ahead = line_->ahead_of(this, call->carrier);
   }
-  for (const SharedEvent& other : line_.ahead_of(owner(), options_.kind)) {
-    TUTTI_RETURN_IF_ERROR(api_.stream_wait_event(stream, other.get()));
+  if (call->previous != nullptr) {
+    ahead.push_back(std::exchange(call->previous, nullptr));
+  }
+  for (const SharedEvent& other : ahead) {
+    TUTTI_RETURN_IF_ERROR(api_->stream_wait_event(stream, other.get()));
   }
   for (SharedEvent* const wanted : {&call->before, &call->after}) {
     if (*wanted == nullptr) {
-      TUTTI_ASSIGN_OR_RETURN(*wanted, make_shared_event(api_, device_));
+      TUTTI_ASSIGN_OR_RETURN(*wanted, make_event(*api_, device_));
     }
   }
-  return api_.record_event(call->before.get(), stream);
+  return api_->record_event(call->before.get(), stream);
 }
 
 Status StreamCalls::commit(Queued&& call, const Status& status) {
-  std::unique_lock lock(mutex_);
+  const std::lock_guard lock(mutex_);
   if (status.ok() && failure_.ok()) {
-    line_.join(owner(), options_.kind, call.after);
+    line_->join(this, members_[index(call.carrier)].takes_turns, call.carrier, call.after);
     calls_.push_back(std::move(call));
   } else {
     call.lease.abandon();
     recycle(call);
   }
-  return settle(lock, status);
+  return settle(status);
 }
 
-Status StreamCalls::settle(std::unique_lock<std::mutex>& lock, const Status& status) {
-  queueing_since_.reset();
+Status StreamCalls::settle(const Status& status) {
+  queueing_.reset();
   if (!status.ok()) {
-    fail(lock, status);
+    fail(status);
   }
   return failure_;  // The watch may have had its own reason meanwhile.
 }
@@ -149,10 +308,10 @@ Status StreamCalls::reap() {
   if (calls_.empty()) {
     return {};  // A call that is waited for comes by here: nothing is asked of the driver.
   }
-  const device::RelaxedCapture relaxed(api_);
+  const device::RelaxedCapture relaxed(*api_);
   while (!calls_.empty()) {
     Queued& first = calls_.front();
-    TUTTI_ASSIGN_OR_RETURN(const bool is_done, api_.event_done(first.after.get()));
+    TUTTI_ASSIGN_OR_RETURN(const bool is_done, api_->event_done(first.after.get()));
     if (!is_done) {
       return {};
     }
@@ -162,86 +321,71 @@ Status StreamCalls::reap() {
   return {};
 }
 
-void StreamCalls::fail(std::unique_lock<std::mutex>& lock, const Status& status) {
-  if (!failure_.ok()) {
-    return;
-  }
-  failure_ = status;
-  if (is_driver_gone(status)) {
-    return;
-  }
-  lock.unlock();  // A library may take its time to end; who asks for the failure need not wait.
-  options_.end(status);
-  lock.lock();
-}
-
-Status StreamCalls::precede(device::Stream stream) {
-  TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
-  const device::RelaxedCapture relaxed(api_);
-  Queued nothing;
-  TUTTI_RETURN_IF_ERROR(begin(&nothing));
-  const Status status = nothing.previous == nullptr
-                            ? Status()
-                            : api_.stream_wait_event(stream, nothing.previous.get());
-  std::unique_lock lock(mutex_);
-  recycle(nothing);
-  return settle(lock, status);
-}
-
-Status StreamCalls::failure() {
-  std::unique_lock lock(mutex_);
-  // Of a thread that queues the watch takes care: questions to the driver would wait for it.
-  if (failure_.ok() && !queueing_since_) {
-    Status status = reap();
-    status = status.ok() ? outcome() : status;
-    if (!status.ok()) {
-      failure_ = status;
-      is_end_due_ = !is_driver_gone(status);
-      wake_watch();
+Status StreamCalls::outcome() const {
+  for (const Member& member : members_) {
+    if (member.has_queued && member.outcome != nullptr) {
+      TUTTI_RETURN_IF_ERROR(member.outcome());
     }
   }
-  return failure_;
+  return {};
 }
 
-Status StreamCalls::drain() {
-  for (;;) {
+void StreamCalls::fail(const Status& status) {
+  if (failure_.ok()) {
+    failure_ = status;
+    has_failed_ = true;
+    is_end_due_ = !is_driver_gone(status);
+    wake_watch();  // A library may take its time to end; who asks need not wait.
+  }
+}
+
+Status StreamCalls::status(bool wait) {
+  while (has_queued_) {
     {
-      std::unique_lock lock(mutex_);
-      if (failure_.ok()) {
+      const std::lock_guard lock(mutex_);
+      // Of a thread that queues the watch takes care: questions to the driver would wait for it.
+      if (failure_.ok() && !queueing_) {
         Status status = reap();
-        if (status.ok() && calls_.empty()) {
+        if (status.ok() && (!wait || calls_.empty())) {
           status = outcome();
         }
         if (!status.ok()) {
-          fail(lock, status);
+          fail(status);
         }
       }
-      if (!failure_.ok() || calls_.empty()) {
+      if (!wait || !failure_.ok() || calls_.empty()) {
         return failure_;
       }
     }
     std::this_thread::sleep_for(kDrainPause);
   }
+  return {};
 }
 
-Status StreamCalls::timed_out(const char* what) const {
+Status StreamCalls::timed_out(Carrier carrier, Clock::duration waited, const char* what) const {
+  const Member& member = members_[index(carrier)];
+  if (member.timeout_s <= 0 || std::chrono::duration<double>(waited).count() <= member.timeout_s) {
+    return {};
+  }
   return Status(ErrorCode::kTimeout,
-                std::string(options_.name) + ": " + what +
-                    " after TUTTI_TIMEOUT=" + std::to_string(options_.timeout_s) +
-                    " s; a peer may be dead or not in the call");
+                std::string(member.name) + ": " + what + " after TUTTI_TIMEOUT=" +
+                    std::to_string(member.timeout_s) + " s; a peer may be dead or not in the call");
+}
+
+Status StreamCalls::look_at_peers(Carrier carrier, Clock::time_point now) {
+  const Member& member = members_[index(carrier)];
+  last_look_ = now;
+  return member.look == nullptr ? Status() : member.look();
 }
 
 /// Asks the driver nothing: it may let no other thread in until its queue has room.
 Status StreamCalls::look_at_queueing(Clock::time_point now) {
-  const auto waited = now - *queueing_since_;
-  if (options_.timeout_s > 0 && seconds(waited) > options_.timeout_s) {
-    return timed_out("a call could not be queued");
-  }
+  const auto waited = now - queueing_->since;
+  TUTTI_RETURN_IF_ERROR(timed_out(queueing_->carrier, waited, "a call could not be queued"));
   if (waited < kLook || now - last_look_ < kLook || calls_.empty() || !calls_.front().is_running) {
     return {};
   }
-  last_look_ = now;
-  return options_.look == nullptr ? Status() : options_.look();
+  return look_at_peers(calls_.front().carrier, now);
 }
 
 Status StreamCalls::look_at_first(Clock::time_point now) {
@@ -251,29 +395,28 @@ Status StreamCalls::look_at_first(Clock::time_point now) {
   }
   Queued& first = calls_.front();
   if (!first.is_running) {
-    TUTTI_ASSIGN_OR_RETURN(first.is_running, api_.event_done(first.before.get()));
+    TUTTI_ASSIGN_OR_RETURN(first.is_running, api_->event_done(first.before.get()));
     first.since = now;
   }
-  if (options_.timeout_s > 0 && seconds(now - first.since) > options_.timeout_s) {
-    return timed_out("a call on a stream is not finished");
-  }
+  TUTTI_RETURN_IF_ERROR(
+      timed_out(first.carrier, now - first.since, "a call on a stream is not finished"));
   if (now - last_look_ < kLook) {
     return {};
   }
   last_look_ = now;
   TUTTI_RETURN_IF_ERROR(outcome());  // What the call stands behind may have been ended for good.
-  return !first.is_running || options_.look == nullptr ? Status() : options_.look();
+  return first.is_running ? look_at_peers(first.carrier, now) : Status();
 }
 
 void StreamCalls::watch() {
-  const device::RelaxedCapture relaxed(api_);
+  const device::RelaxedCapture relaxed(*api_);
   std::unique_lock lock(mutex_);
   int idle = 0;
   for (;;) {
     if (std::exchange(is_end_due_, false)) {
       const Status reason = failure_;
       lock.unlock();
-      options_.end(reason);
+      end(reason);
       lock.lock();
     }
     if (is_closing_) {
@@ -290,11 +433,11 @@ void StreamCalls::watch() {
     if (is_closing_ || !failure_.ok()) {
       continue;
     }
-    idle = calls_.empty() && !queueing_since_ ? idle + 1 : 0;
+    idle = calls_.empty() && !queueing_ ? idle + 1 : 0;
     const auto now = Clock::now();
-    if (const Status status = queueing_since_ ? look_at_queueing(now) : look_at_first(now);
+    if (const Status status = queueing_ ? look_at_queueing(now) : look_at_first(now);
         !status.ok()) {
-      fail(lock, status);
+      fail(status);
     }
   }
 }

@@ -1,29 +1,50 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Calls that a runner queued on streams of the application and that no thread waits for: their
-// order among each other (among communicators: stream_line.hpp), their scratch memory, and their
-// end when a peer dies.
+// How calls on a GPU run and end, for both of a communicator's GPU runners: the order of calls that
+// no thread waits for, their scratch memory, the time-out, dead peers, abort and shutdown.
 //
-// A call on one stream waits for the calls before it on others, by events: the runner's kernels of
-// all ranks must run in one order. A thread of ours looks at what runs, 20 times a second: a call
-// that has begun (all before it on its stream is done) and is not over after the time-out, or whose
-// peers are gone, is ended. The thread begins with the first call and ends with this object; while
-// nothing is queued it sleeps.
+// Order. A call on one stream waits for the communicator's calls before it on others, by events:
+// all ranks must run them in one order. It also waits for calls of other communicators of the
+// process. A kernel that waits for its peers holds its part of the GPU. Of kernels on streams that
+// do not wait for each other a GPU may begin any first, and where it has no room for all, two GPUs
+// that begin with different ones wait for each other for ever. So a call of a communicator that
+// takes turns waits for those that others have queued before it, if our kernels are among them or
+// carry the call itself. NCCL's and RCCL's among themselves are theirs to order. This adds no
+// deadlock. Ranks queue calls of different communicators in one order, as the C API demands, and
+// each call waits for earlier ones of this order only: of all that are not over, the first waits
+// for nothing but its peers, which have queued it or will, behind calls that are over.
 //
-// The driver makes a thread that queues wait when its queue is full, and what fills it may be a
-// call whose peer is dead. So no lock is held while anything is queued: a call is shown to the
-// thread before, which ends it too when queueing takes as long as the time-out. NCCL may also wait
-// for its peers in a call, which connects to them when it first needs them; so calls that are
-// waited for are shown to the thread while they are queued.
+// Watch. A thread looks at what runs, 20 times a second: a call that has begun (all before it on
+// its stream is done) and is not over after the time-out, or whose peers are gone, ends all calls.
+// The thread begins with the first call; while nothing is queued it sleeps. The driver makes a
+// thread that queues wait when its queue is full, and what fills it may be a call whose peer is
+// dead. So no lock is held while anything is queued: a call is shown to the watch before, which
+// ends it too when queueing takes as long as the time-out. NCCL may also wait for its peers in a
+// call, which connects to them when it first needs them; so calls that are waited for are shown to
+// the watch while they are queued.
+//
+// End. When a call is ended its stream goes on, and what is behind it would send what the ended one
+// left in the buffers: a live peer would take that for data. So a runner that sees a failure ends
+// nothing by itself. Here all are ended, once, in an order in which nothing becomes free before
+// everything that may be behind it is kept back:
+//  1. The runners close. Our kernels that have not begun will not send; what runs goes on.
+//  2. The library's communicators are aborted, which keeps back what has not begun and ends what
+//     runs. What is behind it is ours, and closed.
+//  3. Our kernels that wait are told to give up. What is behind them is ours, or aborted.
 //
 // Functions that queue are for one thread at a time.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -33,7 +54,6 @@
 #include "device/device.hpp"
 #include "runners/call.hpp"
 #include "runners/scratch.hpp"
-#include "runners/stream_line.hpp"
 
 namespace tutti::runners {
 
@@ -42,112 +62,153 @@ Status check_on_device(const Call& call, int device);
 
 class StreamCalls {
  public:
-  struct Options {
-    const char* name = "";                     ///< For messages: "direct", "nccl".
-    double timeout_s = 0;                      ///< 0: none.
-    StreamLine::Owner communicator = nullptr;  ///< Null: this object is all there is of it.
-    StreamLine::Kind kind = StreamLine::Kind::kBeside;
+  /// Whose a call is; ended in this order.
+  enum class Carrier : std::uint8_t { kLibrary, kKernels };
+  struct Member {
+    const char* name = "";     ///< For messages: "direct", "nccl".
+    double timeout_s = 0;      ///< 0: none.
+    bool takes_turns = false;  ///< With calls of other communicators.
     /// What went wrong with calls that are over or under way, as the library says; may be empty.
-    std::function<Status()> outcome;
+    std::function<Status()> outcome{};
     /// Whether the peers that the call under way waits for are there; may be empty.
-    std::function<Status()> look;
-    /// Makes all that is queued end, without result. Called once, with the failure, by the thread
-    /// that saw it (for one that only asked, by the watch): also while another one is in `queue`.
-    std::function<void(const Status& failure)> end;
+    std::function<Status()> look{};
+    /// Keeps back what has not begun; must not wait and must not free anything. May be empty.
+    std::function<void()> close{};
+    /// Ends what runs. Returns in bounded time, also when a kernel of the other member's holds the
+    /// stream, and calls nothing of this class; also while another thread queues.
+    std::function<void()> end{};
+    bool has_queued = false;  ///< Set by add().
   };
-  StreamCalls(device::Api& api, int device, Options options)
-      : api_(api),
-        device_(device),
-        options_(std::move(options)),
-        line_(StreamLine::of(api, device)) {}
-  /// Work may still be queued after a failure; otherwise drain() first.
+  StreamCalls() = default;
+  /// Members have left.
   ~StreamCalls();
   StreamCalls(const StreamCalls&) = delete;
   StreamCalls& operator=(const StreamCalls&) = delete;
 
+  /// Members are on one device. One that comes after the end is ended at once.
+  void join(Carrier carrier, device::Api& api, int device, Member member);
+  /// Waits for all calls, or for the end that their failure brings. The member's functions are not
+  /// called any more.
+  void leave(Carrier carrier);
+
   /// Queues one call. `queue(Lease*)` puts the work on `stream`; what it leases lives until the
   /// work is done. Errors of `queue` are failures.
   template <class Queue>
-  Status add(device::Stream stream, const Queue& queue) {
-    const device::RelaxedCapture relaxed(api_);
-    Queued call;
+  Status add(Carrier carrier, device::Stream stream, const Queue& queue) {
+    const device::RelaxedCapture relaxed(*api_);
+    Queued call{.carrier = carrier};
     TUTTI_RETURN_IF_ERROR(begin(&call));
     Status status = open(stream, &call);
     if (status.ok()) {
       status = queue(&call.lease);
     }
     if (status.ok()) {
-      status = api_.record_event(call.after.get(), stream);
+      status = api_->record_event(call.after.get(), stream);
     }
     return commit(std::move(call), status);
   }
+  /// Whether the last call that was added is of the other member.
+  bool is_behind_other(Carrier carrier) const { return last_.value_or(carrier) != carrier; }
 
   /// `queue()` puts a call that is waited for on streams of the runner's own: the watch sees to it
   /// that this ends, and to nothing after it. Errors of `queue` are failures.
   template <class Queue>
-  Status watch_over(const Queue& queue) {
-    TUTTI_RETURN_IF_ERROR(show());
+  Status watch_over(Carrier carrier, const Queue& queue) {
+    TUTTI_RETURN_IF_ERROR(show(carrier));
     const Status status = queue();
-    std::unique_lock lock(mutex_);
-    return settle(lock, status);
+    const std::lock_guard lock(mutex_);
+    return settle(status);
   }
 
-  /// What is queued on `stream` from now on waits for the calls queued so far.
-  Status precede(device::Stream stream);
-  /// Waits until everything queued is done.
-  Status drain();
-  /// What ended the calls; ok while nothing has. Does not wait, not for an end that it finds to be
-  /// due either.
-  Status failure();
+  /// Before a call: why there can be no more.
+  Status check(Carrier carrier) const;
+  /// The same for one that is waited for: those on streams are over.
+  Status ready(Carrier carrier) {
+    TUTTI_RETURN_IF_ERROR(status(/*wait=*/true));
+    return check(carrier);
+  }
+  Status failed_before(Carrier carrier) const;
+  /// What became of the calls on streams; `wait`: when all of them are over. Does not wait for an
+  /// end that it finds to be due.
+  Status status(bool wait);
+  bool has_queued() const { return has_queued_; }
+
+  /// Ends all members, at the first call; returns when that is done, whoever did it.
+  void end(const Status& reason);
+  bool has_ended() const { return has_ended_; }
+  /// A call of the communicator failed, whatever carried it: a peer may never come to the end of
+  /// this one. What runs goes on.
+  void set_failed() { has_failed_ = true; }
+  bool has_failed() const { return has_failed_; }
+  /// What ended the calls, or is about to; ok while nothing has. Asks nobody.
+  Status reason() const;
+
+  /// Whether all that communicators have on the GPU's streams is over. A driver that frees memory
+  /// waits for all that runs on the GPU, and a kernel may wait there for a peer that never comes.
+  static bool is_quiet(device::Api& api, int device);
+  /// What is on a stream of the device now may never end, and nobody waits for it.
+  static void abandon(device::Api& api, int device, device::Stream stream);
 
  private:
   using Clock = std::chrono::steady_clock;
+  /// Destroyed when nobody waits for it any more.
+  using SharedEvent = std::shared_ptr<void>;
+  struct Line;
   struct Queued {
-    SharedEvent before;  ///< What the stream had to do earlier is done.
-    SharedEvent after;
-    SharedEvent previous;  ///< The end of the call before; null: it is over.
-    Lease lease;
+    Carrier carrier{};
+    SharedEvent before{};  ///< What the stream had to do earlier is done.
+    SharedEvent after{};
+    SharedEvent previous{};  ///< The end of the call before; null: it is over.
+    Lease lease{};
     bool is_running = false;
-    Clock::time_point since;  ///< Seen to run.
+    Clock::time_point since{};  ///< Seen to run.
   };
+  static Result<SharedEvent> make_event(device::Api& api, int device);
+  static constexpr std::size_t index(Carrier carrier) { return static_cast<std::size_t>(carrier); }
 
   /// Shows the watch that this thread is about to queue something, until settle().
-  Status show();
+  Status show(Carrier carrier);
   /// The same for a call that is not waited for.
   Status begin(Queued* call);
   Status open(device::Stream stream, Queued* call);
   Status commit(Queued&& call, const Status& status);
   /// The end of what begin() began.
-  Status settle(std::unique_lock<std::mutex>& lock, const Status& status);
+  Status settle(const Status& status);
   /// Forgets what is done.
   Status reap();
-  Status outcome() const { return options_.outcome == nullptr ? Status() : options_.outcome(); }
-  /// Lets go of the lock while `end` runs.
-  void fail(std::unique_lock<std::mutex>& lock, const Status& status);
+  Status outcome() const;
+  /// The watch is to end the calls.
+  void fail(const Status& status);
   void recycle(Queued& call);
-  StreamLine::Owner owner() const {
-    return options_.communicator == nullptr ? this : options_.communicator;
-  }
   void wake_watch();
   void watch();
+  Status look_at_peers(Carrier carrier, Clock::time_point now);
   Status look_at_first(Clock::time_point now);
   Status look_at_queueing(Clock::time_point now);
-  Status timed_out(const char* what) const;
+  Status timed_out(Carrier carrier, Clock::duration waited, const char* what) const;
 
-  device::Api& api_;
-  const int device_;
-  const Options options_;
-  StreamLine& line_;
-  std::mutex mutex_;  ///< Of what follows.
+  device::Api* api_ = nullptr;  ///< Of the members.
+  int device_ = -1;
+  Line* line_ = nullptr;
+  std::mutex members_mutex_;  ///< Held while members are ended; taken before the other.
+  mutable std::mutex mutex_;  ///< Of what follows.
+  std::array<Member, 2> members_;
   std::condition_variable changed_;
   std::deque<Queued> calls_;
-  /// Since when the caller's thread has been queueing.
-  std::optional<Clock::time_point> queueing_since_;
+  struct Queueing {
+    Carrier carrier{};
+    Clock::time_point since{};
+  };
+  std::optional<Queueing> queueing_;  ///< By the caller's thread.
+  std::optional<Carrier> last_;       ///< Whose call was queued last.
   std::vector<SharedEvent> free_;
   Status failure_;
-  bool is_end_due_ = false;  ///< The watch is to call `end`.
+  bool is_end_due_ = false;  ///< The watch is to call end().
   bool is_asleep_ = false;
   bool is_closing_ = false;
+  std::atomic<bool> has_queued_{false};  ///< A call on a stream, ever.
+  std::atomic<bool> has_ended_{false};
+  std::atomic<bool> has_failed_{false};
   Clock::time_point last_look_;
   std::thread thread_;
 };

@@ -49,7 +49,7 @@ void end_with(ccl::Library& library, device::Api& api, int device,
 }  // namespace
 
 CclRunner::CclRunner(ccl::Library& library, device::Api& api, int device, Bootstrap& bootstrap,
-                     Scratch& scratch, double timeout_s, std::shared_ptr<CommonEnd> end,
+                     Scratch& scratch, double timeout_s, std::shared_ptr<StreamCalls> calls,
                      bool takes_turns)
     : library_(library),
       api_(api),
@@ -57,10 +57,20 @@ CclRunner::CclRunner(ccl::Library& library, device::Api& api, int device, Bootst
       bootstrap_(bootstrap),
       scratch_(scratch),
       timeout_s_(timeout_s),
-      end_(std::move(end)),
-      takes_turns_(takes_turns) {
-  end_->join(CommonEnd::Turn::kLibrary,
-             {.close = [this] { broken_ = true; }, .end = [this] { abort_all(); }});
+      calls_(std::move(calls)) {
+  calls_->join(kOurs, api, device,
+               {.name = library.name(),
+                .timeout_s = timeout_s,
+                .takes_turns = takes_turns,
+                .outcome =
+                    [this] {
+                      // Who launches has the lock, and is not waited for.
+                      const std::unique_lock lock(in_library_, std::try_to_lock);
+                      return lock.owns_lock()
+                                 ? library_.async_error(communicators_[index(Scope::kWhole)])
+                                 : Status();
+                    },
+                .end = [this] { abort_all(); }});
 }
 
 CclRunner::~CclRunner() {
@@ -80,8 +90,8 @@ CclRunner::~CclRunner() {
   }
   auto current = device::CurrentDevice::set(api_, device_);
   for (const device::Stream stream : streams_) {
-    if (broken_) {
-      StreamLine::of(api_, device_).abandon(api_, device_, stream);
+    if (calls_->has_ended()) {
+      StreamCalls::abandon(api_, device_, stream);
     } else {
       Status ignored = api_.destroy_stream(stream);
       static_cast<void>(ignored);
@@ -90,18 +100,9 @@ CclRunner::~CclRunner() {
 }
 
 void CclRunner::begin_end() {
-  Status unheard = stream_status(/*wait=*/true);
-  static_cast<void>(unheard);
-  stream_calls_.reset();
-  has_queued_ = false;
-  end_->leave(CommonEnd::Turn::kLibrary);
-  end_on_thread(take_communicators(), has_failed_ ? &ccl::Library::abort : &ccl::Library::destroy);
-}
-
-Status CclRunner::failed_before() const {
-  return Status(ErrorCode::kLibraryFailed,
-                std::string(library_.name()) +
-                    ": this communicator failed before: " + end_->reason().message());
+  calls_->leave(kOurs);
+  end_on_thread(take_communicators(),
+                calls_->has_failed() ? &ccl::Library::abort : &ccl::Library::destroy);
 }
 
 void CclRunner::abort_all() {
@@ -168,24 +169,23 @@ bool CclRunner::wait_for_ends(Clock::time_point until) {
 
 Status CclRunner::init_scope(Scope scope, const ccl::UniqueId& id) {
   const ScopeRank me = bootstrap_.scope_rank(scope);
-  if (broken_) {
-    return failed_before();
-  }
+  TUTTI_RETURN_IF_ERROR(calls_->check(kOurs));
   if (me.rank < 0 || has_scope(scope)) {
     return {};
   }
-  TUTTI_RETURN_IF_ERROR(ready());  // What ends calls on streams ends the communicators too.
+  TUTTI_RETURN_IF_ERROR(
+      calls_->ready(kOurs));  // What ends calls on streams ends the communicators too.
   TUTTI_RETURN_IF_ERROR(make_streams(1));
   TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
   TUTTI_ASSIGN_OR_RETURN(communicators_[index(scope)],
                          library_.init_rank(me.ranks, id, me.rank, timeout_s_, &api_, device_));
   const std::lock_guard lock(in_library_);
-  if (broken_) {  // Ended meanwhile, by the other runner, which did not see this one.
+  if (calls_->has_ended()) {  // Meanwhile, by the other runner, which did not see this one.
     if (const ccl::Communicator late = communicators_[index(scope)].exchange(nullptr);
         late != nullptr) {
       end_on_thread({late}, &ccl::Library::abort);
     }
-    return failed_before();
+    return calls_->failed_before(kOurs);
   }
   return {};
 }
@@ -200,15 +200,15 @@ Status CclRunner::make_streams(int streams) {
 }
 
 Status CclRunner::add_communicator(const ccl::UniqueId& id) {
-  TUTTI_RETURN_IF_ERROR(ready());
+  TUTTI_RETURN_IF_ERROR(calls_->ready(kOurs));
   const ScopeRank me = bootstrap_.scope_rank(Scope::kWhole);
   TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
   TUTTI_ASSIGN_OR_RETURN(ccl::Communicator communicator,
                          library_.init_rank(me.ranks, id, me.rank, timeout_s_, &api_, device_));
   const std::lock_guard lock(in_library_);
-  if (broken_) {  // As above.
+  if (calls_->has_ended()) {  // As above.
     end_on_thread({communicator}, &ccl::Library::abort);
-    return failed_before();
+    return calls_->failed_before(kOurs);
   }
   more_communicators_.push_back(communicator);
   return {};
@@ -218,7 +218,7 @@ Status CclRunner::add_communicator(const ccl::UniqueId& id) {
 template <class Body>
 Status CclRunner::in_library(const Body& body) {
   const std::lock_guard lock(in_library_);
-  return broken_ ? failed_before() : body();
+  return calls_->has_ended() ? calls_->failed_before(kOurs) : body();
 }
 
 Status CclRunner::run(Scope scope, const Call& call) {
@@ -226,53 +226,23 @@ Status CclRunner::run(Scope scope, const Call& call) {
   if (me.rank < 0) {
     return {};
   }
-  TUTTI_RETURN_IF_ERROR(ready());
+  TUTTI_RETURN_IF_ERROR(calls_->ready(kOurs));
   Target target{communicators_[index(scope)], streams_.front(), {}, true};
   return carry({&target, 1}, me, call, Gaps::kStay, [&](const Call& moved) {
-    return stream_calls().watch_over(
-        [&] { return in_library([&] { return enqueue(moved, me, target); }); });
+    return calls_->watch_over(
+        kOurs, [&] { return in_library([&] { return enqueue(moved, me, target); }); });
   });
 }
 
-StreamCalls& CclRunner::stream_calls() {
-  if (stream_calls_ == nullptr) {
-    stream_calls_ = std::make_unique<StreamCalls>(
-        api_, device_,
-        StreamCalls::Options{
-            .name = library_.name(),
-            .timeout_s = timeout_s_,
-            .communicator = end_.get(),
-            .kind = takes_turns_ ? StreamLine::Kind::kLibrary : StreamLine::Kind::kBeside,
-            .outcome =
-                [this] {
-                  // Who ends the communicator has the lock, and who launches is not waited for.
-                  const std::unique_lock lock(in_library_, std::try_to_lock);
-                  Status own = lock.owns_lock()
-                                   ? library_.async_error(communicators_[index(Scope::kWhole)])
-                                   : Status();
-                  Status reason = end_->reason();  // Asked last: the end takes the communicator.
-                  return reason.ok() ? own : reason;
-                },
-            .look = {},
-            .end = [this](const Status& failure) { end_->end(failure); }});
-  }
-  return *stream_calls_;
-}
-
 Status CclRunner::enqueue_on(const Call& call, device::Stream stream, bool is_captured) {
-  if (broken_) {
-    TUTTI_RETURN_IF_ERROR(stream_status(/*wait=*/false));
-    return failed_before();
-  }
+  TUTTI_RETURN_IF_ERROR(calls_->check(kOurs));
   TUTTI_RETURN_IF_ERROR(check_on_device(call, device_));
   TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
   if (is_captured) {
-    has_captured_ = true;
+    has_captured_ = true;  // The graph is the application's, and so is its order.
     return enqueue_on_stream(call, stream, /*may_lease=*/false, nullptr);
   }
-  static_cast<void>(end_->is_behind_other(CommonEnd::Turn::kLibrary));
-  has_queued_ = true;
-  return stream_calls().add(stream, [&](Lease* scratch) {
+  return calls_->add(kOurs, stream, [&](Lease* scratch) {
     return enqueue_on_stream(call, stream, /*may_lease=*/true, scratch);
   });
 }
@@ -289,23 +259,6 @@ Status CclRunner::enqueue_on_stream(const Call& call, device::Stream stream, boo
   });
 }
 
-Status CclRunner::stream_status(bool wait) {
-  if (!has_queued_) {
-    return {};
-  }
-  return wait ? stream_calls_->drain() : stream_calls_->failure();
-}
-
-Status CclRunner::precede(device::Stream stream) {
-  return stream_calls_ == nullptr ? Status() : stream_calls_->precede(stream);
-}
-
-/// For a call that is waited for: those on streams are over.
-Status CclRunner::ready() {
-  TUTTI_RETURN_IF_ERROR(stream_status(/*wait=*/true));
-  return broken_ ? failed_before() : Status();
-}
-
 Status CclRunner::lease(Target& target, Bytes bytes) {
   if (!target.may_lease) {
     return Status(ErrorCode::kUnsupported,
@@ -318,12 +271,12 @@ Status CclRunner::lease(Target& target, Bytes bytes) {
 }
 
 Status CclRunner::run_queued(const Call& call, const Queue& queue) {
-  TUTTI_RETURN_IF_ERROR(ready());
+  TUTTI_RETURN_IF_ERROR(calls_->ready(kOurs));
   Target target{communicators_[index(Scope::kWhole)], streams_.front(), {}, true};
   return carry({&target, 1}, bootstrap_.scope_rank(Scope::kWhole), call, Gaps::kClose,
                [&](const Call& moved) {
-                 return stream_calls().watch_over(
-                     [&] { return in_library([&] { return queue(moved, target); }); });
+                 return calls_->watch_over(
+                     kOurs, [&] { return in_library([&] { return queue(moved, target); }); });
                });
 }
 
@@ -332,7 +285,7 @@ Status CclRunner::run_pipeline(select::Pipeline pipeline, int chunks, const Call
   if (used < 2) {
     return run(Scope::kWhole, call);
   }
-  TUTTI_RETURN_IF_ERROR(ready());
+  TUTTI_RETURN_IF_ERROR(calls_->ready(kOurs));
   std::array<Target, select::kPipelineChunksMax> targets;
   for (std::size_t i = 0; i < static_cast<std::size_t>(used); ++i) {
     const bool is_shared = i == 0 || pipeline == select::Pipeline::kStreams;
@@ -351,7 +304,7 @@ Status CclRunner::run_pipeline(select::Pipeline pipeline, int chunks, const Call
           }
           return {};
         };
-        return stream_calls().watch_over([&] { return in_library(queue); });
+        return calls_->watch_over(kOurs, [&] { return in_library(queue); });
       });
 }
 
@@ -377,7 +330,7 @@ Status CclRunner::carry(std::span<Target> targets, const ScopeRank& me, const Ca
   }
   if (!status.ok()) {
     // The device may still run what was queued: nothing it can write to is ever reused.
-    end_->end(status);
+    calls_->end(status);
     if (!has_captured_) {
       static_cast<void>(wait_for_ends(ends_until_));  // No call is on a stream.
     }

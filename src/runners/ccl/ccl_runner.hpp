@@ -29,7 +29,6 @@
 #include <vector>
 
 #include "ccl/ccl.hpp"
-#include "runners/common_end.hpp"
 #include "runners/runner.hpp"
 #include "runners/scratch.hpp"
 #include "runners/stream_calls.hpp"
@@ -39,11 +38,11 @@ namespace tutti::runners {
 
 class CclRunner : public Runner {
  public:
-  /// `device`: this rank's GPU on this communicator. `timeout_s`: 0 waits for ever. `end`: shared
-  /// with the communicator's other runner. `takes_turns`: on streams, with other communicators.
+  /// `device`: this rank's GPU on this communicator. `timeout_s`: 0 waits for ever. `calls`:
+  /// shared with the communicator's other runner. `takes_turns`: with other communicators.
   CclRunner(ccl::Library& library, device::Api& api, int device, Bootstrap& bootstrap,
             Scratch& scratch, double timeout_s,
-            std::shared_ptr<CommonEnd> end = std::make_shared<CommonEnd>(),
+            std::shared_ptr<StreamCalls> calls = std::make_shared<StreamCalls>(),
             bool takes_turns = false);
   ~CclRunner() override;
   CclRunner(const CclRunner&) = delete;
@@ -53,9 +52,6 @@ class CclRunner : public Runner {
   /// call may follow. The library may wait for all ranks in it: what has not ended two seconds
   /// later goes on without this object, in threads that use the library and the device.
   void begin_end();
-  /// A call of the communicator failed, whatever carried it, and a peer may never come to the end
-  /// of this one: the library is told to abort then.
-  void set_failed() { has_failed_ = true; }
 
   /// Collective over the scope: makes the scope's communicator. The result is this rank's own; the
   /// caller agrees on it.
@@ -64,13 +60,10 @@ class CclRunner : public Runner {
   Status run(Scope scope, const Call& call) override;
 
   /// A call of the whole scope queued on a stream of the application, which takes memory of this
-  /// device alone; returns at once. A failure of the work shows in stream_status() and in later
+  /// device alone; returns at once. A failure of the work shows in calls() and in later
   /// calls. `is_captured`: the stream records a graph; then nothing of ours may be leased for it.
   Status enqueue_on(const Call& call, device::Stream stream, bool is_captured);
-  /// What became of the queued calls; `wait`: when all of them are over.
-  Status stream_status(bool wait);
-  /// What is queued on `stream` from now on waits for the calls that this runner has queued.
-  Status precede(device::Stream stream);
+  StreamCalls& calls() { return *calls_; }
 
   /// What pipelines need besides the whole scope's communicator; kept until the runner ends. The
   /// results are this rank's own; the caller agrees on them. add_communicator() is collective.
@@ -102,6 +95,7 @@ class CclRunner : public Runner {
   };
 
  private:
+  static constexpr auto kOurs = StreamCalls::Carrier::kLibrary;
   static std::size_t index(Scope scope) { return static_cast<std::size_t>(scope); }
   enum class Gaps : std::uint8_t { kStay, kClose };
   /// Moves buffers where they must be, queues the call on the targets, waits for all of them.
@@ -123,9 +117,6 @@ class CclRunner : public Runner {
   Status copy_on_stream(void* destination, const void* source, Bytes bytes, device::Stream stream);
   Status async_error(std::span<const Target> targets);
   Status wait(std::span<const Target> targets, const char* what);
-  Status ready();
-  /// Of calls that are waited for it watches the queueing alone.
-  StreamCalls& stream_calls();
   Status enqueue_on_stream(const Call& call, device::Stream stream, bool may_lease, Lease* scratch);
   /// The target's stream as the library knows it.
   device::Stream native(const Target& target) const { return api_.native_stream(target.stream); }
@@ -138,9 +129,8 @@ class CclRunner : public Runner {
   using Clock = std::chrono::steady_clock;
   /// False: the library is not through with all that end_on_thread() began.
   bool wait_for_ends(Clock::time_point until);
-  /// Aborts every communicator, in bounded time: for the common end alone.
+  /// Aborts every communicator, in bounded time: for StreamCalls alone.
   void abort_all();
-  Status failed_before() const;
 
   ccl::Library& library_;
   device::Api& api_;
@@ -156,9 +146,7 @@ class CclRunner : public Runner {
   /// Held by a thread that is in the library with a call. Who ends the calls waits for
   /// it, but not for ever: that thread may be waiting for them.
   std::mutex in_library_;
-  std::atomic<bool> broken_{false};
   std::atomic<bool> has_captured_{false};  ///< A graph may hold calls of the whole scope.
-  std::atomic<bool> has_failed_{false};
   /// A thread that ends communicators; left to itself when this goes before it is done.
   struct End {
     std::future<void> done;
@@ -166,10 +154,7 @@ class CclRunner : public Runner {
   };
   std::vector<End> ends_;           ///< Under way, on threads of their own.
   Clock::time_point ends_until_{};  ///< When they are left behind.
-  std::shared_ptr<CommonEnd> end_;
-  bool takes_turns_;
-  bool has_queued_ = false;                    ///< A call on a stream of the application's, ever.
-  std::unique_ptr<StreamCalls> stream_calls_;  ///< Last: its thread uses the rest.
+  std::shared_ptr<StreamCalls> calls_;
 };
 
 }  // namespace tutti::runners

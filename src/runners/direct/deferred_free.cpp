@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "runners/stream_line.hpp"
+#include "runners/stream_calls.hpp"
 
 namespace tutti::runners {
 namespace {
@@ -34,7 +34,7 @@ AllPending& all_pending() {
 }
 
 bool is_quiet(const Pending& pending) {
-  return StreamLine::of(*pending.api, pending.device).is_quiet(*pending.api);
+  return StreamCalls::is_quiet(*pending.api, pending.device);
 }
 
 /// False: not now.

@@ -43,7 +43,7 @@ DirectRunner::~DirectRunner() {
       copies_->abandon();
     }
     if (stream_ != nullptr) {
-      StreamLine::of(api_, device_).abandon(api_, device_, stream_);
+      StreamCalls::abandon(api_, device_, stream_);
     }
     return;  // A kernel that never ended may still use all of it, and memory of peers.
   }
@@ -57,9 +57,7 @@ DirectRunner::~DirectRunner() {
 
 void DirectRunner::begin_end() {
   const auto ignore = [](const Status& status) { static_cast<void>(status); };
-  ignore(stream_status(/*wait=*/true));
-  stream_calls_.reset();
-  end_->leave(CommonEnd::Turn::kKernels);
+  calls_->leave(kOurs);
   if (broken_ || std::exchange(has_ended_, true)) {
     return;
   }
@@ -79,7 +77,7 @@ void DirectRunner::begin_end() {
   if (arena_ != nullptr) {
     deferred_.push_back(arena_);
   }
-  if (StreamLine::of(api_, device_).is_quiet(api_)) {
+  if (StreamCalls::is_quiet(api_, device_)) {
     close_peer_memory(api_, std::exchange(opened_, {}), liveness_);
   }
 }
@@ -119,22 +117,13 @@ Status DirectRunner::run_copied(const Call& call) {
 
 Status DirectRunner::end_if_broken(Status status) {
   if (!status.ok() && broken_) {
-    end_->end(status);
+    calls_->end(status);
   }
   return status;
 }
 
-Status DirectRunner::failed_before() const {
-  const Status reason = end_->reason();
-  return Status(ErrorCode::kLibraryFailed, "direct: this communicator failed before" +
-                                               (reason.ok() ? "" : ": " + reason.message()));
-}
-
 Status DirectRunner::run_by(Carrier carrier, const Call& call) {
-  TUTTI_RETURN_IF_ERROR(stream_status(/*wait=*/true));
-  if (broken_) {
-    return failed_before();
-  }
+  TUTTI_RETURN_IF_ERROR(calls_->ready(kOurs));
   has_run_ = true;
   const bool move_send = !call.send_memory.is_usable_on(device_);
   const bool move_recv = !call.recv_memory.is_usable_on(device_);
@@ -177,10 +166,7 @@ Status DirectRunner::copy_input(Call* call, device::Stream stream, Lease* copy) 
 }
 
 Status DirectRunner::enqueue(const Call& call, device::Stream stream) {
-  if (broken_) {
-    TUTTI_RETURN_IF_ERROR(stream_status(/*wait=*/false));
-    return failed_before();
-  }
+  TUTTI_RETURN_IF_ERROR(calls_->check(kOurs));
   TUTTI_RETURN_IF_ERROR(check_on_device(call, device_));
   TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
   const device::RelaxedCapture relaxed(api_);
@@ -188,21 +174,8 @@ Status DirectRunner::enqueue(const Call& call, device::Stream stream) {
     // Its words have come; what is left is the end of its kernel.
     TUTTI_RETURN_IF_ERROR(api_.wait_stream(stream_));
   }
-  if (stream_calls_ == nullptr) {
-    stream_calls_ = std::make_unique<StreamCalls>(
-        api_, device_,
-        StreamCalls::Options{
-            .name = "direct",
-            .timeout_s = options_.timeout_s,
-            .communicator = end_.get(),
-            .kind = options_.takes_turns ? StreamLine::Kind::kKernel : StreamLine::Kind::kBeside,
-            // A kernel gives up only when the common end has told it to.
-            .outcome = [this] { return end_->reason(); },
-            .look = [this] { return look(); },
-            .end = [this](const Status& failure) { end_->end(failure); }});
-  }
-  const bool is_behind_other = end_->is_behind_other(CommonEnd::Turn::kKernels);
-  return stream_calls_->add(stream, [&](Lease* copy) -> Status {
+  const bool is_behind_other = calls_->is_behind_other(kOurs);
+  return calls_->add(kOurs, stream, [&](Lease* copy) -> Status {
     Call moved = call;
     TUTTI_RETURN_IF_ERROR(copy_input(&moved, stream, copy));
     if (is_behind_other) {
@@ -215,17 +188,6 @@ Status DirectRunner::enqueue(const Call& call, device::Stream stream) {
     note_awaited(next);
     return {};
   });
-}
-
-Status DirectRunner::stream_status(bool wait) {
-  if (stream_calls_ == nullptr) {
-    return {};
-  }
-  return wait ? stream_calls_->drain() : stream_calls_->failure();
-}
-
-Status DirectRunner::precede(device::Stream stream) {
-  return stream_calls_ == nullptr ? Status() : stream_calls_->precede(stream);
 }
 
 Status DirectRunner::look() {

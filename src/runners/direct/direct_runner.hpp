@@ -18,7 +18,7 @@
 //
 // Waiting is bounded: after `timeout_s`, or when a peer's process is gone that had not come to the
 // end of its runner, the host tells its kernel to give up. From then on this object refuses all
-// calls, and so does the communicator's other runner (common_end.hpp).
+// calls, and so does the communicator's other runner (stream_calls.hpp).
 #pragma once
 
 #include <array>
@@ -31,7 +31,6 @@
 #include <vector>
 
 #include "device/device.hpp"
-#include "runners/common_end.hpp"
 #include "runners/direct/call_records.hpp"
 #include "runners/direct/copy_staging.hpp"
 #include "runners/direct/fd_exchange.hpp"
@@ -55,7 +54,7 @@ class DirectRunner : public Runner {
     std::function<void()> progress{};  ///< Bootstrap::progress, while a blocking call waits.
     std::uint64_t first_epoch = 1;     ///< Equal on all ranks. Others than 1 are for tests.
     /// Shared with the communicator's other runner.
-    std::shared_ptr<CommonEnd> end = std::make_shared<CommonEnd>();
+    std::shared_ptr<StreamCalls> calls = std::make_shared<StreamCalls>();
   };
   /// What a rank gives to the others of the communicator.
   struct Handle {
@@ -102,12 +101,9 @@ class DirectRunner : public Runner {
   Status run_copied(const Call& call);
 
   /// As run(), queued on a stream of the application, which takes memory of this device alone;
-  /// returns at once. A failure of the work shows in stream_status() and in later calls.
+  /// returns at once. A failure of the work shows in calls() and in later calls.
   Status enqueue(const Call& call, device::Stream stream);
-  /// What became of the queued calls; `wait`: when all of them are over.
-  Status stream_status(bool wait);
-  /// What is queued on `stream` from now on waits for the calls that this runner has queued.
-  Status precede(device::Stream stream);
+  StreamCalls& calls() { return *calls_; }
 
   /// For the INFO line: the library, the wire and the size of the staging memory.
   std::string description() const;
@@ -115,6 +111,7 @@ class DirectRunner : public Runner {
   void set_tuning(const DirectTuning& tuning) { options_.tuning = tuning; }
 
  private:
+  static constexpr auto kOurs = StreamCalls::Carrier::kKernels;
   DirectRunner(device::Api& api, int device, const ScopeRank& me, Scratch& scratch,
                const Options& options)
       : api_(api),
@@ -122,7 +119,7 @@ class DirectRunner : public Runner {
         me_(me),
         scratch_(scratch),
         options_(options),
-        end_(options.end) {}
+        calls_(options.calls) {}
   Status load_kernels();
   Status open_fd_exchange();
   Result<Handle> handle_of(void* memory) const;
@@ -173,12 +170,11 @@ class DirectRunner : public Runner {
   /// All calls up to now are completed.
   void set_completed();
   bool is_done(const DirectLaunch& launch) const;
-  /// For the common end alone, in this order.
+  /// For StreamCalls alone, in this order.
   void close();
   void give_up();
   /// A failure of a call that had begun, as it is: ends the other runner's calls too.
   Status end_if_broken(Status status);
-  Status failed_before() const;
   /// Takes what the host has decided to the kernels behind, in the stream's order.
   Status follow(device::Stream stream);
   /// Of calls on streams: whether the peers are there.
@@ -223,9 +219,8 @@ class DirectRunner : public Runner {
   std::uint64_t sequence_ = 0;
   std::unique_ptr<CopyStaging> copies_;  ///< Null: no call was to be copied yet.
   std::atomic<bool> broken_{false};
-  std::shared_ptr<CommonEnd> end_;
-  bool has_run_ = false;                       ///< A call on stream_ may not be quite over.
-  std::unique_ptr<StreamCalls> stream_calls_;  ///< Last: its thread uses the rest.
+  std::shared_ptr<StreamCalls> calls_;
+  bool has_run_ = false;  ///< A call on stream_ may not be quite over.
 };
 
 }  // namespace tutti::runners

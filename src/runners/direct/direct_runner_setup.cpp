@@ -34,12 +34,17 @@ Result<std::unique_ptr<DirectRunner>> DirectRunner::create(device::Api& api, int
   }
   free_deferred(api);
   std::unique_ptr<DirectRunner> self(new DirectRunner(api, device, me, scratch, options));
-  TUTTI_RETURN_IF_ERROR(self->end_->reason());
+  TUTTI_RETURN_IF_ERROR(self->calls_->reason());
   TUTTI_RETURN_IF_ERROR(self->load_kernels());
   TUTTI_RETURN_IF_ERROR(self->make_memory());
-  self->end_->join(CommonEnd::Turn::kKernels,
-                   {.close = [runner = self.get()] { runner->close(); },
-                    .end = [runner = self.get()] { runner->give_up(); }});
+  // A kernel gives up only when it is told to: no outcome.
+  self->calls_->join(kOurs, api, device,
+                     {.name = "direct",
+                      .timeout_s = options.timeout_s,
+                      .takes_turns = options.takes_turns,
+                      .look = [runner = self.get()] { return runner->look(); },
+                      .close = [runner = self.get()] { runner->close(); },
+                      .end = [runner = self.get()] { runner->give_up(); }});
   return self;
 }
 

@@ -40,7 +40,7 @@ struct DirectGeometry {
 
 /// Blocks that any launch has at most: the slots of an arena are made for these, of the geometry's
 /// warps. Two launches of so many fit on a GPU side by side, not any number: those on streams take
-/// turns (stream_line.hpp).
+/// turns (stream_calls.hpp).
 inline constexpr std::uint32_t kDirectBlocksMax = 64;
 
 /// What is tuned, equal on all ranks. Zero: the default for the number of ranks and the size.

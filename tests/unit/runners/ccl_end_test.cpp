@@ -108,7 +108,7 @@ TEST(CclEnd, end__after_a_failure_elsewhere_is_an_abort) {
   const CallLog log;
   const auto answers = on_ccl_ranks(2, [](CclRank& self) -> std::string {
     if (self.rank == 0) {
-      self.runner->set_failed();
+      self.runner->calls().set_failed();
       self.runner.reset();
     }
     self.shared.barrier();
@@ -204,7 +204,7 @@ TEST(CclEnd, enqueue_on__a_driver_that_is_gone_ends_nothing) {
     CHILD_OK(self.runner->enqueue_on(self.placed(test, true), stream, false));
     fail("cuEventQuery=4");
     usleep(300'000);  // The watch has looked.
-    const Status status = self.runner->stream_status(/*wait=*/false);
+    const Status status = self.runner->calls().status(/*wait=*/false);
     CHILD_EXPECT(status.code() == ErrorCode::kUnavailable, status.message());
     _exit(0);
   });

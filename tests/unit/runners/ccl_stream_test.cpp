@@ -29,7 +29,7 @@ TEST(CclStream, enqueue_on__every_collective_without_waiting) {
           CHILD_EXPECT(test.wrong() == 0, to_string(collective));
         }
       }
-      CHILD_OK(self.runner->stream_status(/*wait=*/true));
+      CHILD_OK(self.runner->calls().status(/*wait=*/true));
       CHILD_OK(self.api->destroy_stream(*stream));
       return "";
     });
@@ -56,7 +56,7 @@ TEST(CclStream, enqueue_on__streams_in_turn_and_calls_that_wait) {
                              : self.runner->enqueue_on(call, streams[turn % 2], false));
       expected *= turn == 0 ? 1 : 2;
     }
-    CHILD_OK(self.runner->stream_status(/*wait=*/true));
+    CHILD_OK(self.runner->calls().status(/*wait=*/true));
     CHILD_EXPECT(values == std::vector<std::int64_t>(5000, expected), std::to_string(values[0]));
     return "";
   });
@@ -127,7 +127,7 @@ TEST(CclStream, enqueue_on__a_call_that_never_ends_is_a_timeout_that_all_later_c
         const CollectiveCase test(Collective::kAllreduce, self.rank, 2, 0, 100, false, false);
         const Call call = self.placed(test, true);
         CHILD_OK(self.runner->enqueue_on(call, stream, false));
-        const Status status = self.runner->stream_status(/*wait=*/true);
+        const Status status = self.runner->calls().status(/*wait=*/true);
         CHILD_EXPECT(!status.ok(), "went well");
         CHILD_EXPECT(self.rank == 1 || status.code() == ErrorCode::kTimeout, status.message());
         const Status later = self.runner->enqueue_on(call, stream, false);

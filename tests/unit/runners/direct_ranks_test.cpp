@@ -112,7 +112,7 @@ Status barrier_without_peer(Rank& self, Way way) {
   }
   TUTTI_ASSIGN_OR_RETURN(device::Stream stream, self.api->create_stream(self.rank));
   TUTTI_RETURN_IF_ERROR(self.runner->enqueue(barrier, stream));
-  return self.runner->stream_status(/*wait=*/true);
+  return self.runner->calls().status(/*wait=*/true);
 }
 
 TEST(DirectRanks, wait__a_peer_that_left_and_ended_is_not_dead) {
@@ -154,10 +154,12 @@ TEST(DirectRanks, wait__a_peer_that_died_ends_it) {
 /// As a program's other communicator whose call waits for a peer.
 class HeldCall {
  public:
-  HeldCall(device::Api& api, int device) : api_(api), device_(device), calls_(api, device, {}) {}
+  HeldCall(device::Api& api, int device) : api_(api), device_(device) {
+    calls_.join(StreamCalls::Carrier::kKernels, api, device, {});
+  }
   ~HeldCall() {
     gate_.release();
-    static_cast<void>(calls_.drain());
+    calls_.leave(StreamCalls::Carrier::kKernels);
     static_cast<void>(api_.destroy_stream(stream_));
   }
   HeldCall(const HeldCall&) = delete;
@@ -165,7 +167,7 @@ class HeldCall {
 
   Status begin() {
     TUTTI_ASSIGN_OR_RETURN(stream_, api_.create_stream(device_));
-    return calls_.add(stream_, [&](Lease*) -> Status {
+    return calls_.add(StreamCalls::Carrier::kKernels, stream_, [&](Lease*) -> Status {
       device::host_device_enqueue(
           stream_, [](void* gate) { static_cast<std::binary_semaphore*>(gate)->acquire(); },
           &gate_);

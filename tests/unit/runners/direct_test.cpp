@@ -357,7 +357,7 @@ TEST(DirectStream, CallsOnStreamsRunInTheirOrderAndBetweenCallsThatWait) {
       ASSERT_TRUE(status.ok()) << status.message();
       expected *= turn == 0 ? 1 : 2;
     }
-    const Status end = world.runner(rank).stream_status(/*wait=*/true);
+    const Status end = world.runner(rank).calls().status(/*wait=*/true);
     ASSERT_TRUE(end.ok()) << end.message();
     ASSERT_TRUE(api.copy(values.data(), call.recv, call.count * 8).ok());
     EXPECT_EQ(values, std::vector<std::int64_t>(call.count, expected));
@@ -376,12 +376,12 @@ TEST(DirectStream, APeerThatNeverComesEndsTheKernelInTime) {
   const auto start = std::chrono::steady_clock::now();
   ASSERT_TRUE(world.runner(0).enqueue(call, stream).ok());
   ASSERT_TRUE(world.runner(0).enqueue(call, stream).ok());  // Nobody waits.
-  EXPECT_TRUE(world.runner(0).stream_status(/*wait=*/false).ok());
+  EXPECT_TRUE(world.runner(0).calls().status(/*wait=*/false).ok());
   EXPECT_TRUE(api.wait_stream(stream).ok());  // As the application would.
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   EXPECT_LT(seconds, 20);
-  EXPECT_EQ(world.runner(0).stream_status(/*wait=*/false).code(), ErrorCode::kTimeout);
+  EXPECT_EQ(world.runner(0).calls().status(/*wait=*/false).code(), ErrorCode::kTimeout);
   EXPECT_EQ(world.runner(0).enqueue(call, stream).code(), ErrorCode::kTimeout);
   EXPECT_FALSE(world.runner(0).run(runners::Scope::kWhole, call).ok());
   EXPECT_TRUE(api.destroy_stream(stream).ok());
@@ -415,10 +415,10 @@ TEST(DirectStream, WhatIsQueuedBehindAnEndedCallReachesNobody) {
         ASSERT_TRUE(api.wait_stream(streams[i]).ok());
       };
       queue_two(0);
-      EXPECT_FALSE(world.runner(0).stream_status(/*wait=*/true).ok());
+      EXPECT_FALSE(world.runner(0).calls().status(/*wait=*/true).ok());
       queue_two(1);
       // The first call of rank 0 was under way: its data is right. The second never began.
-      EXPECT_FALSE(world.runner(1).stream_status(/*wait=*/true).ok());
+      EXPECT_FALSE(world.runner(1).calls().status(/*wait=*/true).ok());
       for (const device::Stream stream : streams) {
         EXPECT_TRUE(api.destroy_stream(stream).ok());
       }

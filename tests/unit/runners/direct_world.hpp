@@ -24,7 +24,7 @@
 #include "device/device.hpp"
 #include "runners/direct/deferred_free.hpp"
 #include "runners/direct/direct_runner.hpp"
-#include "runners/stream_line.hpp"
+#include "runners/stream_calls.hpp"
 #include "select/shape.hpp"
 
 namespace tutti::testing {
@@ -418,7 +418,7 @@ class DirectWorld {
            .wire = {},
            .tuning = {},
            .first_epoch = first_epoch,
-           .end = ends_.emplace_back(std::make_shared<runners::CommonEnd>())});
+           .calls = calls_.emplace_back(std::make_shared<runners::StreamCalls>())});
       if (!runner.ok()) {
         ADD_FAILURE() << runner.status().message();
         return;
@@ -480,7 +480,7 @@ class DirectWorld {
   void* recv_buffer(int rank) const { return recvs_[static_cast<std::size_t>(rank)]; }
   /// Ends a rank's calls as a failure does.
   void fail(int rank) {
-    ends_[static_cast<std::size_t>(rank)]->end(Status(ErrorCode::kTimeout, "a test"));
+    calls_[static_cast<std::size_t>(rank)]->end(Status(ErrorCode::kTimeout, "a test"));
   }
   runners::DirectRunner& runner(int rank) { return *runners_[static_cast<std::size_t>(rank)]; }
   void tune(const runners::DirectTuning& tuning) {
@@ -589,7 +589,7 @@ class DirectWorld {
   bool free_what_is_left() {
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
     for (const int device : devices_) {
-      while (!runners::StreamLine::of(*api_, device).is_quiet(*api_)) {
+      while (!runners::StreamCalls::is_quiet(*api_, device)) {
         if (std::chrono::steady_clock::now() > until) {
           return false;
         }
@@ -607,7 +607,7 @@ class DirectWorld {
   std::unique_ptr<device::Api> api_;
   std::unique_ptr<runners::Scratch> scratch_;
   std::vector<int> devices_;
-  std::vector<std::shared_ptr<runners::CommonEnd>> ends_;
+  std::vector<std::shared_ptr<runners::StreamCalls>> calls_;
   std::vector<std::unique_ptr<runners::DirectRunner>> runners_;
   std::vector<void*> sends_;
   std::vector<void*> recvs_;

@@ -7,8 +7,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <latch>
+#include <memory>
 #include <semaphore>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "device/host_memory.hpp"
 #include "runners/direct/deferred_free.hpp"
@@ -18,6 +22,30 @@ namespace tutti::runners {
 namespace {
 
 using namespace std::chrono_literals;
+
+using Carrier = StreamCalls::Carrier;
+
+/// Of a communicator with one of the members.
+class Calls : public StreamCalls {
+ public:
+  Calls(device::Api& api, Member member, Carrier carrier = Carrier::kKernels) : carrier_(carrier) {
+    join(carrier, api, 0, std::move(member));
+  }
+  ~Calls() { leave(carrier_); }
+  template <class Queue>
+  Status add(device::Stream stream, const Queue& queue) {
+    return StreamCalls::add(carrier_, stream, queue);
+  }
+  template <class Queue>
+  Status watch_over(const Queue& queue) {
+    return StreamCalls::watch_over(carrier_, queue);
+  }
+  Status drain() { return status(/*wait=*/true); }
+  Status failure() { return status(/*wait=*/false); }
+
+ private:
+  Carrier carrier_;
+};
 
 class StreamCallsTest : public ::testing::Test {
  protected:
@@ -32,12 +60,12 @@ class StreamCallsTest : public ::testing::Test {
       EXPECT_TRUE(api_->destroy_stream(stream).ok());
     }
   }
-  StreamCalls::Options options(double timeout_s) {
+  StreamCalls::Member member(double timeout_s) {
     return {.name = "test",
             .timeout_s = timeout_s,
             .outcome = [this] { return outcome_; },
             .look = [this] { return gone_ ? Status(ErrorCode::kTimeout, "gone") : Status(); },
-            .end = [this](const Status&) { ++ends_; }};
+            .end = [this] { ++ends_; }};
   }
   /// Work that waits for release() of the gate and then counts.
   static void held(void* self) {
@@ -70,7 +98,7 @@ class StreamCallsTest : public ::testing::Test {
 };
 
 TEST_F(StreamCallsTest, add__a_call_on_another_stream_waits_for_the_one_before) {
-  StreamCalls calls(*api_, 0, options(0));
+  Calls calls(*api_, member(0));
   ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &held)).ok());
   ASSERT_TRUE(calls.add(streams_[1], queue(streams_[1], &counted)).ok());
   std::this_thread::sleep_for(100ms);
@@ -80,24 +108,27 @@ TEST_F(StreamCallsTest, add__a_call_on_another_stream_waits_for_the_one_before) 
   EXPECT_EQ(done_, 2);
 }
 
-TEST_F(StreamCallsTest, precede__what_comes_later_waits) {
-  StreamCalls calls(*api_, 0, options(0));
+TEST_F(StreamCallsTest, add__a_call_of_the_other_member_waits_for_the_one_before) {
+  Calls calls(*api_, member(0));
+  calls.join(Carrier::kLibrary, *api_, 0, member(0));
   ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &held)).ok());
-  ASSERT_TRUE(calls.precede(streams_[1]).ok());
-  device::host_device_enqueue(streams_[1], &counted, this);
+  EXPECT_TRUE(calls.is_behind_other(Carrier::kLibrary));
+  const auto counts = queue(streams_[1], &counted);
+  ASSERT_TRUE(calls.StreamCalls::add(Carrier::kLibrary, streams_[1], counts).ok());
+  EXPECT_FALSE(calls.is_behind_other(Carrier::kLibrary));
   std::this_thread::sleep_for(100ms);
   EXPECT_EQ(done_, 0);
   gate_.release();
-  EXPECT_TRUE(api_->wait_stream(streams_[1]).ok());
+  EXPECT_TRUE(calls.drain().ok());
   EXPECT_EQ(done_, 2);
 }
 
 TEST_F(StreamCallsTest, add__kernels_of_two_communicators_take_turns) {
-  auto own = options(0);
-  own.kind = StreamLine::Kind::kKernel;
-  StreamCalls first(*api_, 0, own);
+  auto own = member(0);
+  own.takes_turns = true;
+  Calls first(*api_, own);
   own.timeout_s = 1.5;  // Of which the wait for others is no part.
-  StreamCalls second(*api_, 0, own);
+  Calls second(*api_, own);
   ASSERT_TRUE(first.add(streams_[0], queue(streams_[0], &held)).ok());
   ASSERT_TRUE(second.add(streams_[1], queue(streams_[1], &counted)).ok());
   ASSERT_TRUE(second.add(streams_[1], queue(streams_[1], &counted)).ok());
@@ -107,18 +138,16 @@ TEST_F(StreamCallsTest, add__kernels_of_two_communicators_take_turns) {
   EXPECT_TRUE(first.drain().ok());
   EXPECT_TRUE(second.drain().ok());
   EXPECT_EQ(done_, 3);
-  // Over: whoever comes now waits for nobody.
-  EXPECT_TRUE(StreamLine::of(*api_, 0).ahead_of(this, own.kind).empty());
+  EXPECT_TRUE(StreamCalls::is_quiet(*api_, 0));
 }
 
 TEST_F(StreamCallsTest, add__the_librarys_calls_wait_for_kernels_of_ours_alone) {
-  auto own = options(0);
-  StreamCalls beside(*api_, 0, own);
-  own.kind = StreamLine::Kind::kLibrary;
-  StreamCalls library(*api_, 0, own);
-  StreamCalls other_library(*api_, 0, own);
-  own.kind = StreamLine::Kind::kKernel;
-  StreamCalls kernels(*api_, 0, own);
+  auto own = member(0);
+  Calls beside(*api_, own);
+  own.takes_turns = true;
+  Calls library(*api_, own, Carrier::kLibrary);
+  Calls other_library(*api_, own, Carrier::kLibrary);
+  Calls kernels(*api_, own);
   const device::Stream third = *api_->create_stream(0);
   ASSERT_TRUE(library.add(streams_[0], queue(streams_[0], &held)).ok());
   ASSERT_TRUE(other_library.add(streams_[1], queue(streams_[1], &counted)).ok());
@@ -130,7 +159,7 @@ TEST_F(StreamCallsTest, add__the_librarys_calls_wait_for_kernels_of_ours_alone) 
   std::this_thread::sleep_for(100ms);
   EXPECT_EQ(done_, 2);
   gate_.release();
-  for (StreamCalls* const calls : {&library, &other_library, &kernels, &beside}) {
+  for (Calls* const calls : {&library, &other_library, &kernels, &beside}) {
     EXPECT_TRUE(calls->drain().ok());
   }
   EXPECT_EQ(done_, 5);
@@ -145,7 +174,7 @@ TEST_F(StreamCallsTest, end__of_another_communicator_does_not_wait_for_these_cal
   void* const arena = (*runner)->arena();
   ASSERT_TRUE((*runner)->open_arenas({&arena, 1}).ok());
   const auto is_freed = [&] { return api_->classify(arena).kind == device::MemoryKind::kHost; };
-  StreamCalls calls(*api_, 0, options(0));
+  Calls calls(*api_, member(0));
   ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &held)).ok());
   std::binary_semaphore is_over{0};
   std::thread opens([&] {  // Where the end waits, it is over at last, and too late.
@@ -166,24 +195,28 @@ TEST_F(StreamCallsTest, end__of_another_communicator_does_not_wait_for_these_cal
 }
 
 TEST_F(StreamCallsTest, is_quiet__once_calls_that_were_left_have_ended_too) {
-  StreamLine& line = StreamLine::of(*api_, 0);
-  EXPECT_TRUE(line.is_quiet(*api_));
+  const auto is_quiet = [&] { return StreamCalls::is_quiet(*api_, 0); };
+  auto own = member(0);
+  own.takes_turns = true;
+  EXPECT_TRUE(is_quiet());
   {
-    StreamCalls calls(*api_, 0, options(0));
+    Calls calls(*api_, own);
     ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &held)).ok());
-    EXPECT_FALSE(line.is_quiet(*api_));
+    EXPECT_FALSE(is_quiet());
     gone_ = true;
     EXPECT_TRUE(comes_true([&] { return ends_ == 1; }));
   }
-  EXPECT_FALSE(line.is_quiet(*api_));
-  EXPECT_TRUE(line.ahead_of(this, StreamLine::Kind::kKernel).empty());
+  EXPECT_FALSE(is_quiet());
+  Calls others(*api_, own);  // Nobody waits for what was left.
+  ASSERT_TRUE(others.add(streams_[1], queue(streams_[1], &counted)).ok());
+  EXPECT_TRUE(comes_true([&] { return done_ == 1; }));
   gate_.release();
-  EXPECT_TRUE(comes_true([&] { return line.is_quiet(*api_); }));
+  EXPECT_TRUE(comes_true(is_quiet));
 }
 
 TEST_F(StreamCallsTest, add__a_lease_lives_until_its_work_is_done) {
   Scratch scratch(api_.get(), 0);
-  StreamCalls calls(*api_, 0, options(0));
+  Calls calls(*api_, member(0));
   void* leased = nullptr;
   ASSERT_TRUE(calls
                   .add(streams_[0],
@@ -207,7 +240,7 @@ TEST_F(StreamCallsTest, add__a_lease_lives_until_its_work_is_done) {
 }
 
 TEST_F(StreamCallsTest, watch__a_call_that_never_ends_times_out_once) {
-  StreamCalls calls(*api_, 0, options(0.2));
+  Calls calls(*api_, member(0.2));
   ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &held)).ok());
   EXPECT_TRUE(comes_true([&] { return ends_ == 1; }));
   EXPECT_EQ(calls.failure().code(), ErrorCode::kTimeout);
@@ -218,7 +251,7 @@ TEST_F(StreamCallsTest, watch__a_call_that_never_ends_times_out_once) {
 }
 
 TEST_F(StreamCallsTest, watch__time_before_the_call_began_does_not_count) {
-  StreamCalls calls(*api_, 0, options(0.3));
+  Calls calls(*api_, member(0.3));
   device::host_device_enqueue(streams_[0], &held, this);  // The application's own work.
   ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &counted)).ok());
   std::this_thread::sleep_for(900ms);
@@ -229,7 +262,7 @@ TEST_F(StreamCallsTest, watch__time_before_the_call_began_does_not_count) {
 }
 
 TEST_F(StreamCallsTest, watch__a_peer_that_is_gone_ends_the_call) {
-  StreamCalls calls(*api_, 0, options(0));
+  Calls calls(*api_, member(0));
   ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &held)).ok());
   std::this_thread::sleep_for(100ms);
   EXPECT_EQ(ends_, 0);
@@ -239,26 +272,26 @@ TEST_F(StreamCallsTest, watch__a_peer_that_is_gone_ends_the_call) {
 }
 
 TEST_F(StreamCallsTest, drain__tells_what_the_work_left_behind) {
-  StreamCalls calls(*api_, 0, options(0));
+  Calls calls(*api_, member(0));
   ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &counted)).ok());
   gone_ = true;  // After the end of the work nobody needs the peers.
   ASSERT_TRUE(calls.drain().ok());
   outcome_ = Status(ErrorCode::kLibraryFailed, "its kernel gave up");
   EXPECT_EQ(calls.drain().message(), "its kernel gave up");
-  EXPECT_EQ(ends_, 1);
+  EXPECT_TRUE(comes_true([&] { return ends_ == 1; }));
 }
 
 TEST_F(StreamCallsTest, failure__does_not_wait_for_the_end_that_it_brings) {
   std::binary_semaphore may_end{0};
   std::atomic<bool> has_ended = false;
-  auto own = options(0);
-  own.end = [&](const Status&) {
+  auto own = member(0);
+  own.end = [&] {
     ++ends_;
     (void)may_end.try_acquire_for(20s);  // As a library that takes its time.
     has_ended = true;
   };
   {
-    StreamCalls calls(*api_, 0, own);
+    Calls calls(*api_, own);
     ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &counted)).ok());
     ASSERT_TRUE(calls.drain().ok());
     outcome_ = Status(ErrorCode::kLibraryFailed, "the library's own error");
@@ -272,22 +305,22 @@ TEST_F(StreamCallsTest, failure__does_not_wait_for_the_end_that_it_brings) {
 }
 
 TEST_F(StreamCallsTest, add__a_failure_to_queue_ends_the_calls) {
-  StreamCalls calls(*api_, 0, options(0));
+  Calls calls(*api_, member(0));
   const auto fails = [](Lease*) { return Status(ErrorCode::kLibraryFailed, "no launch"); };
   EXPECT_EQ(calls.add(streams_[0], fails).message(), "no launch");
   EXPECT_EQ(calls.failure().message(), "no launch");
-  EXPECT_EQ(ends_, 1);
+  EXPECT_TRUE(comes_true([&] { return ends_ == 1; }));
 }
 
 /// As the driver does when its queue is full of work that waits for a dead peer.
 TEST_F(StreamCallsTest, watch__ends_the_calls_while_the_caller_is_held_in_queueing) {
   std::binary_semaphore ended{0};
-  auto own = options(0.3);
-  own.end = [&](const Status&) {
+  auto own = member(0.3);
+  own.end = [&] {
     ++ends_;
     ended.release();
   };
-  StreamCalls calls(*api_, 0, own);
+  Calls calls(*api_, own);
   ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &counted)).ok());
   std::atomic<bool> is_held = false;
   std::thread asks([&] {
@@ -311,12 +344,12 @@ TEST_F(StreamCallsTest, watch__ends_the_calls_while_the_caller_is_held_in_queuei
 
 TEST_F(StreamCallsTest, watch_over__ends_a_call_that_is_held_in_queueing) {
   std::binary_semaphore ended{0};
-  auto own = options(1);
-  own.end = [&](const Status&) {
+  auto own = member(1);
+  own.end = [&] {
     ++ends_;
     ended.release();
   };
-  StreamCalls calls(*api_, 0, own);
+  Calls calls(*api_, own);
   EXPECT_TRUE(calls.watch_over([] { return Status(); }).ok());
   std::this_thread::sleep_for(1300ms);  // What is over is not watched any more.
   EXPECT_TRUE(calls.failure().ok());
@@ -330,12 +363,12 @@ TEST_F(StreamCallsTest, watch_over__ends_a_call_that_is_held_in_queueing) {
 
 TEST_F(StreamCallsTest, watch__sees_that_a_peer_is_gone_while_the_caller_is_held_in_queueing) {
   std::binary_semaphore ended{0};
-  auto own = options(0);  // No time-out: the peer alone.
-  own.end = [&](const Status&) {
+  auto own = member(0);  // No time-out: the peer alone.
+  own.end = [&] {
     ++ends_;
     ended.release();
   };
-  StreamCalls calls(*api_, 0, own);
+  Calls calls(*api_, own);
   ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &held)).ok());
   std::this_thread::sleep_for(200ms);  // It is seen to run.
   gone_ = true;
@@ -347,12 +380,82 @@ TEST_F(StreamCallsTest, watch__sees_that_a_peer_is_gone_while_the_caller_is_held
 }
 
 TEST_F(StreamCallsTest, add__after_a_pause_the_watch_is_awake_again) {
-  StreamCalls calls(*api_, 0, options(0.2));
+  Calls calls(*api_, member(0.2));
   ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &counted)).ok());
   ASSERT_TRUE(calls.drain().ok());
   std::this_thread::sleep_for(1500ms);  // Longer than the thread looks at nothing.
   ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &held)).ok());
   EXPECT_TRUE(comes_true([&] { return ends_ == 1; }));
+}
+
+class StreamCallsEnd : public ::testing::Test {
+ protected:
+  static Status failure(const std::string& text) { return {ErrorCode::kTimeout, text}; }
+  void join(Carrier carrier, const std::string& name) {
+    calls_.join(carrier, *api_, 0,
+                {.close = [this, name] { steps_.push_back("close " + name); },
+                 .end = [this, name] { steps_.push_back("end " + name); }});
+  }
+
+  std::unique_ptr<device::Api> api_ = device::open_host();
+  StreamCalls calls_;
+  std::vector<std::string> steps_;
+};
+
+TEST_F(StreamCallsEnd, end__closes_all_before_it_ends_the_first_and_does_so_once) {
+  join(Carrier::kKernels, "kernels");
+  join(Carrier::kLibrary, "library");
+  EXPECT_TRUE(calls_.reason().ok());
+  calls_.end(failure("first"));
+  calls_.end(failure("second"));
+  EXPECT_EQ(steps_, (std::vector<std::string>{"close library", "close kernels", "end library",
+                                              "end kernels"}));
+  EXPECT_EQ(calls_.reason().message(), "first");
+}
+
+TEST_F(StreamCallsEnd, join__after_the_end_is_the_end_at_once) {
+  calls_.end(failure("early"));
+  join(Carrier::kKernels, "kernels");
+  EXPECT_EQ(steps_, (std::vector<std::string>{"close kernels", "end kernels"}));
+}
+
+TEST_F(StreamCallsEnd, leave__is_not_ended_any_more) {
+  join(Carrier::kKernels, "kernels");
+  join(Carrier::kLibrary, "library");
+  calls_.leave(Carrier::kKernels);
+  calls_.end(failure("late"));
+  EXPECT_EQ(steps_, (std::vector<std::string>{"close library", "end library"}));
+}
+
+TEST_F(StreamCallsEnd, end__whoever_comes_second_waits_and_who_asks_for_the_reason_does_not) {
+  std::latch begun(1);
+  std::latch go_on(1);
+  std::atomic<bool> is_over = false;
+  calls_.join(Carrier::kLibrary, *api_, 0,
+              {.close = [] {},
+               .end =
+                   [&] {
+                     begun.count_down();
+                     go_on.wait();
+                     is_over = true;
+                   }});
+  std::thread first([&] { calls_.end(failure("first")); });
+  begun.wait();
+  EXPECT_EQ(calls_.reason().message(), "first");
+  std::thread second([&] {
+    calls_.end(failure("second"));
+    EXPECT_TRUE(is_over);
+  });
+  std::thread leaves([&] {
+    calls_.leave(Carrier::kLibrary);
+    EXPECT_TRUE(is_over);
+  });
+  std::this_thread::sleep_for(20ms);
+  EXPECT_FALSE(is_over);
+  go_on.count_down();
+  first.join();
+  second.join();
+  leaves.join();
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The common end by itself, and what it is for: calls of our kernels and of a fake of the library
+// The end that both GPU runners have in common: calls of our kernels and of a fake of the library
 // behind each other on streams of the host device, where one of them is ended.
-#include "runners/common_end.hpp"
+#include "runners/stream_calls.hpp"
 
 #include <gtest/gtest.h>
 
@@ -24,83 +24,7 @@ namespace tutti::runners {
 namespace {
 
 using namespace std::chrono_literals;
-using Turn = CommonEnd::Turn;
-
 Status failure(const std::string& text) { return {ErrorCode::kTimeout, text}; }
-
-class CommonEndTest : public ::testing::Test {
- protected:
-  void join(Turn turn, const std::string& name) {
-    end_.join(turn, {.close = [this, name] { steps_.push_back("close " + name); },
-                     .end = [this, name] { steps_.push_back("end " + name); }});
-  }
-
-  CommonEnd end_;
-  std::vector<std::string> steps_;
-};
-
-TEST_F(CommonEndTest, end__closes_all_before_it_ends_the_first_and_does_so_once) {
-  join(Turn::kKernels, "kernels");
-  join(Turn::kLibrary, "library");
-  EXPECT_TRUE(end_.reason().ok());
-  end_.end(failure("first"));
-  end_.end(failure("second"));
-  EXPECT_EQ(steps_, (std::vector<std::string>{"close library", "close kernels", "end library",
-                                              "end kernels"}));
-  EXPECT_EQ(end_.reason().message(), "first");
-}
-
-TEST_F(CommonEndTest, join__after_the_end_is_the_end_at_once) {
-  end_.end(failure("early"));
-  join(Turn::kKernels, "kernels");
-  EXPECT_EQ(steps_, (std::vector<std::string>{"close kernels", "end kernels"}));
-}
-
-TEST_F(CommonEndTest, leave__is_not_ended_any_more) {
-  join(Turn::kKernels, "kernels");
-  join(Turn::kLibrary, "library");
-  end_.leave(Turn::kKernels);
-  end_.end(failure("late"));
-  EXPECT_EQ(steps_, (std::vector<std::string>{"close library", "end library"}));
-}
-
-TEST_F(CommonEndTest, end__whoever_comes_second_waits_and_who_asks_for_the_reason_does_not) {
-  std::latch begun(1);
-  std::latch go_on(1);
-  std::atomic<bool> is_over = false;
-  end_.join(Turn::kLibrary, {.close = [] {},
-                             .end =
-                                 [&] {
-                                   begun.count_down();
-                                   go_on.wait();
-                                   is_over = true;
-                                 }});
-  std::thread first([&] { end_.end(failure("first")); });
-  begun.wait();
-  EXPECT_EQ(end_.reason().message(), "first");
-  std::thread second([&] {
-    end_.end(failure("second"));
-    EXPECT_TRUE(is_over);
-  });
-  std::thread leaves([&] {
-    end_.leave(Turn::kLibrary);
-    EXPECT_TRUE(is_over);
-  });
-  std::this_thread::sleep_for(20ms);
-  EXPECT_FALSE(is_over);
-  go_on.count_down();
-  first.join();
-  second.join();
-  leaves.join();
-}
-
-TEST_F(CommonEndTest, is_behind_other__after_a_call_of_the_other_member) {
-  EXPECT_FALSE(end_.is_behind_other(Turn::kKernels));
-  EXPECT_FALSE(end_.is_behind_other(Turn::kKernels));
-  EXPECT_TRUE(end_.is_behind_other(Turn::kLibrary));
-  EXPECT_TRUE(end_.is_behind_other(Turn::kKernels));
-  EXPECT_FALSE(end_.is_behind_other(Turn::kKernels));
-}
 
 /// One communicator of one rank. Its calls run in the order of the host device's streams. One that
 /// begins counts as sent and stays until it is let go or aborted; one that begins after the abort
@@ -222,11 +146,11 @@ struct BothRank {
       : api(own_api), rank(own_rank), bootstrap(own_rank, 2), scratch(&own_api, Bytes{1} << 20) {
     auto made =
         DirectRunner::create(api, rank, {.rank = rank, .ranks = 2}, scratch,
-                             {.timeout_s = timeout_s, .wire = {}, .tuning = {}, .end = end});
+                             {.timeout_s = timeout_s, .wire = {}, .tuning = {}, .calls = calls});
     EXPECT_TRUE(made.ok()) << made.status().message();
     direct = std::move(*made);
     library_runner =
-        std::make_unique<CclRunner>(library, api, rank, bootstrap, scratch, timeout_s, end);
+        std::make_unique<CclRunner>(library, api, rank, bootstrap, scratch, timeout_s, calls);
     EXPECT_TRUE(library_runner->init_scope(Scope::kWhole, {}).ok());
     for (device::Stream& stream : streams) {
       stream = *api.create_stream(rank);
@@ -255,13 +179,8 @@ struct BothRank {
     sum.send_memory = sum.recv_memory = {device::MemoryKind::kDevice, rank};
     return sum;
   }
-  /// As the engine does, which knows whose the call before it was.
-  Status ours(device::Stream stream) const {
-    TUTTI_RETURN_IF_ERROR(library_runner->precede(stream));
-    return direct->enqueue(call(), stream);
-  }
+  Status ours(device::Stream stream) const { return direct->enqueue(call(), stream); }
   Status its(device::Stream stream) const {
-    TUTTI_RETURN_IF_ERROR(direct->precede(stream));
     return library_runner->enqueue_on(call(), stream, /*is_captured=*/false);
   }
   void wait() const {
@@ -275,7 +194,7 @@ struct BothRank {
   PlacedBootstrap bootstrap;
   Scratch scratch;
   HeldLibrary library;
-  std::shared_ptr<CommonEnd> end = std::make_shared<CommonEnd>();
+  std::shared_ptr<StreamCalls> calls = std::make_shared<StreamCalls>();
   std::unique_ptr<CclRunner> library_runner;
   std::unique_ptr<DirectRunner> direct;
   std::array<device::Stream, 2> streams{};
@@ -302,7 +221,7 @@ class BothCarriers : public ::testing::Test {
       ASSERT_TRUE(peer_->ours(peer_->streams[0]).ok());
     }
     peer_->wait();
-    const Status status = peer_->direct->stream_status(/*wait=*/true);
+    const Status status = peer_->calls->status(/*wait=*/true);
     EXPECT_EQ(status.code(), ErrorCode::kTimeout) << status.message();
   }
 
@@ -323,8 +242,7 @@ TEST_F(BothCarriers, well__calls_in_turn) {
         const device::Stream stream = rank->streams[turn / 2 % 2];
         ASSERT_TRUE((turn % 3 == 0 ? rank->its(stream) : rank->ours(stream)).ok());
       }
-      EXPECT_TRUE(rank->direct->stream_status(/*wait=*/true).ok());
-      EXPECT_TRUE(rank->library_runner->stream_status(/*wait=*/true).ok());
+      EXPECT_TRUE(rank->calls->status(/*wait=*/true).ok());
       ASSERT_TRUE(rank->api.copy(values.data(), rank->data, kCount * 8).ok());
       EXPECT_EQ(values, std::vector<std::int64_t>(kCount, 3 << 7));  // Eight sums of ours.
     });
@@ -333,7 +251,7 @@ TEST_F(BothCarriers, well__calls_in_turn) {
     thread.join();
   }
   EXPECT_EQ(self_->library.sent, 4);
-  EXPECT_TRUE(self_->end->reason().ok());
+  EXPECT_TRUE(self_->calls->reason().ok());
 }
 
 TEST_F(BothCarriers, destroy__is_called_with_the_communicators_device) {
@@ -360,10 +278,10 @@ TEST_F(BothCarriers, time_out_of_our_call__what_it_sent_reaches_a_peer_that_come
   start(0.3, 20);
   ASSERT_TRUE(self_->ours(self_->streams[0]).ok());
   self_->wait();
-  EXPECT_FALSE(self_->direct->stream_status(/*wait=*/true).ok());
+  EXPECT_FALSE(self_->calls->status(/*wait=*/true).ok());
   ASSERT_TRUE(peer_->ours(peer_->streams[0]).ok());
   peer_->wait();
-  const Status status = peer_->direct->stream_status(/*wait=*/true);
+  const Status status = peer_->calls->status(/*wait=*/true);
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
@@ -374,7 +292,7 @@ TEST_F(BothCarriers, time_out_of_the_librarys_call__ours_behind_it_send_nothing)
   ASSERT_TRUE(self_->ours(self_->streams[1]).ok());
   self_->wait();
   EXPECT_EQ(self_->library.sent, 1);  // It had begun.
-  const Status status = self_->direct->stream_status(/*wait=*/true);
+  const Status status = self_->calls->status(/*wait=*/true);
   EXPECT_EQ(status.code(), ErrorCode::kTimeout);
   EXPECT_TRUE(status.message().starts_with("held: a call on a stream")) << status.message();
   expect_nothing_for_the_peer(1);
@@ -388,7 +306,7 @@ TEST_F(BothCarriers, time_out_of_our_call__the_librarys_behind_it_is_not_carried
   self_->wait();
   EXPECT_EQ(self_->library.sent, 0);
   EXPECT_EQ(self_->library.aborts_begun, 1);
-  const Status status = self_->library_runner->stream_status(/*wait=*/true);
+  const Status status = self_->calls->status(/*wait=*/true);
   EXPECT_TRUE(status.message().starts_with("direct: a call on a stream")) << status.message();
 }
 
@@ -400,8 +318,7 @@ TEST_F(BothCarriers, error_of_the_library_behind_our_call__is_not_carried_out) {
   self_->library.has_error = true;
   self_->wait();  // Found by the thread that watches, though its call has not begun.
   EXPECT_EQ(self_->library.sent, 0);
-  EXPECT_EQ(self_->direct->stream_status(/*wait=*/true).message(),
-            "held: an error behind our back");
+  EXPECT_EQ(self_->calls->status(/*wait=*/true).message(), "held: an error behind our back");
 }
 
 /// Our side fails while the library's call runs: what is behind it was closed before.
@@ -410,10 +327,9 @@ TEST_F(BothCarriers, end_during_the_librarys_call__ours_behind_it_send_nothing) 
   ASSERT_TRUE(self_->its(self_->streams[0]).ok());
   ASSERT_TRUE(self_->ours(self_->streams[0]).ok());
   ASSERT_TRUE(self_->ours(self_->streams[0]).ok());
-  self_->end->end(failure("the peer is gone"));
+  self_->calls->end(failure("the peer is gone"));
   self_->wait();
-  EXPECT_EQ(self_->direct->stream_status(/*wait=*/true).message(), "the peer is gone");
-  EXPECT_EQ(self_->library_runner->stream_status(/*wait=*/true).message(), "the peer is gone");
+  EXPECT_EQ(self_->calls->status(/*wait=*/true).message(), "the peer is gone");
   expect_nothing_for_the_peer(1);
 }
 
@@ -425,7 +341,7 @@ TEST_F(BothCarriers, a_long_queue_of_both_on_two_streams__ends_without_a_word_to
       ASSERT_TRUE(
           ((call % 3 == 0) == is_ours_first ? self_->ours(stream) : self_->its(stream)).ok());
     }
-    const Status status = self_->direct->stream_status(/*wait=*/true);
+    const Status status = self_->calls->status(/*wait=*/true);
     EXPECT_EQ(status.code(), ErrorCode::kTimeout) << status.message();
     self_->wait();
     EXPECT_EQ(self_->library.sent, is_ours_first ? 0 : 1);
@@ -448,7 +364,7 @@ TEST_F(BothCarriers, later_calls__fail_at_once_on_both_with_the_reason) {
   }
   EXPECT_EQ(self_->library.sent, 0);
   const auto none = DirectRunner::create(*api_, 0, {.rank = 0, .ranks = 2}, self_->scratch,
-                                         {.wire = {}, .tuning = {}, .end = self_->end});
+                                         {.wire = {}, .tuning = {}, .calls = self_->calls});
   EXPECT_EQ(none.status().message(), waited.message());
 }
 
