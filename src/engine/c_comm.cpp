@@ -283,7 +283,7 @@ Status tutti_comm::carry(CCall* prepared, void* stream, Order order) {
     TUTTI_RETURN_IF_ERROR(begun(own.status()));
     stream = *own;
   }
-  Status status = engine->enqueue(*route, call, stream);
+  Status status = engine->start(*route, call, stream).status();
   // What cannot be captured is found before anything goes into the graph.
   return order == Order::kCaptured && status.code() == ErrorCode::kUnsupported ? status
                                                                                : begun(status);

@@ -250,7 +250,11 @@ Status CclBackend::run(const Route& route, const runners::Call& call) {
   return runner_->run(runners::Scope::kWhole, call);
 }
 
-Status CclBackend::enqueue(const Route& route, const runners::Call& call, device::Stream stream) {
+Status CclBackend::start(const Route& route, const runners::Call& call, device::Stream stream) {
+  if (route.plan.backend == select::Backend::kSchedule ||
+      route.plan.pipeline != select::Pipeline::kNone) {
+    return PlanRunner::start(route, call, stream);
+  }
   return runner_->enqueue_on(call, stream, route.order == select::Order::kCaptured);
 }
 

@@ -34,7 +34,7 @@ class CclBackend : public PlanRunner {
   /// (streams_refusal, comms_refusal) and is not tried again.
   Status prepare(const select::Plan& plan, int device, std::string* ccl_refusal) override;
   Status run(const Route& route, const runners::Call& call) override;
-  Status enqueue(const Route& route, const runners::Call& call, device::Stream stream) override;
+  Status start(const Route& route, const runners::Call& call, device::Stream stream) override;
   void begin_end() override {
     if (runner_ != nullptr) {
       runner_->begin_end();

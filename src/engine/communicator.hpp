@@ -187,8 +187,11 @@ class Communicator {
   /// Carries out a route that is not native on the application's arguments, or whose local
   /// buffers the MPI cannot read.
   Status run(const Route& route, const runners::Call& call);
-  /// Queues a call whose route is for a stream on that stream; returns at once.
-  Status enqueue(const Route& route, const runners::Call& call, device::Stream stream);
+  /// Begins a call and returns at once. On `stream`, null: one of our own, where buffers must be
+  /// ready. kUnsupported, kInvalidArgument: nothing has begun, and run() may carry it, also where
+  /// other ranks have started theirs. Of a captured call the result tells nothing.
+  Result<runners::StartedCall> start(const Route& route, const runners::Call& call,
+                                     device::Stream stream = nullptr);
   /// What became of the calls on streams; `wait`: when all of them are over. A failure is the
   /// communicator's.
   Status stream_status(bool wait);

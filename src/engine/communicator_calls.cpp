@@ -40,8 +40,18 @@ Status Communicator::run_once(const Route& route, const runners::Call& call) {
   return route.runner->run(route, call);
 }
 
-Status Communicator::enqueue(const Route& route, const runners::Call& call, device::Stream stream) {
-  return route.runner->enqueue(route, call, stream);
+Result<runners::StartedCall> Communicator::start(const Route& route, const runners::Call& call,
+                                                 device::Stream stream) {
+  if (mpi_ != nullptr) {
+    TUTTI_RETURN_IF_ERROR(mpi_->settle());
+  }
+  if (stream == nullptr) {
+    TUTTI_ASSIGN_OR_RETURN(stream, context_.calls->own_stream());
+  }
+  TUTTI_RETURN_IF_ERROR(route.runner->start(route, call, stream));
+  count_doubted();
+  pass_by();
+  return runners::StartedCall(context_.calls);
 }
 
 Status Communicator::stream_status(bool wait) {

@@ -346,11 +346,13 @@ Status DirectBackend::run(const Route& route, const runners::Call& call) {
       });
 }
 
-Status DirectBackend::enqueue(const Route& route, const runners::Call& call,
-                              device::Stream stream) {
+Status DirectBackend::start(const Route& route, const runners::Call& call, device::Stream stream) {
+  if (route.plan.copied) {
+    return PlanRunner::start(route, call, stream);
+  }
   return carry(
       call, [&](const runners::Call& part) { return runner_->enqueue(part, stream); },
-      [&](const runners::Call& part) { return ccl_.enqueue(route, part, stream); });
+      [&](const runners::Call& part) { return ccl_.start(route, part, stream); });
 }
 
 }  // namespace tutti::engine

@@ -25,7 +25,7 @@ class DirectBackend : public PlanRunner {
   bool was_tried() const { return was_tried_; }
   bool is_up() const override { return runner_ != nullptr; }
   Status run(const Route& route, const runners::Call& call) override;
-  Status enqueue(const Route& route, const runners::Call& call, device::Stream stream) override;
+  Status start(const Route& route, const runners::Call& call, device::Stream stream) override;
   void begin_end() override {
     if (runner_ != nullptr) {
       runner_->begin_end();

@@ -66,8 +66,9 @@ class PlanRunner {
   virtual bool is_up() const { return true; }
   /// Collective; returns when the call is done here. As runners::Runner::run().
   virtual Status run(const Route& route, const runners::Call& call) = 0;
-  /// Queues a call on a stream of the application; returns at once.
-  virtual Status enqueue(const Route& route, const runners::Call& call, device::Stream stream) {
+  /// Queues a call on a stream; returns at once. kUnsupported: the plan goes on only while the
+  /// caller waits for it; nothing has begun.
+  virtual Status start(const Route& route, const runners::Call& call, device::Stream stream) {
     static_cast<void>(call);
     static_cast<void>(stream);
     return Status(ErrorCode::kUnsupported, to_string(route.plan) + " carries no call on a stream");

@@ -146,6 +146,9 @@ StreamCalls::~StreamCalls() {
   }
   if (!calls_.empty()) {
     line_->leave(calls_.back().after, /*is_over=*/false);
+  } else if (own_stream_ != nullptr) {
+    Status ignored = api_->destroy_stream(own_stream_);
+    static_cast<void>(ignored);
   }
 }
 
@@ -317,6 +320,7 @@ Status StreamCalls::reap() {
     }
     recycle(first);
     calls_.pop_front();
+    ++reaped_;
   }
   return {};
 }
@@ -340,26 +344,53 @@ void StreamCalls::fail(const Status& status) {
 }
 
 Status StreamCalls::status(bool wait) {
-  while (has_queued_) {
-    {
-      const std::lock_guard lock(mutex_);
-      // Of a thread that queues the watch takes care: questions to the driver would wait for it.
-      if (failure_.ok() && !queueing_) {
-        Status status = reap();
-        if (status.ok() && (!wait || calls_.empty())) {
-          status = outcome();
-        }
-        if (!status.ok()) {
-          fail(status);
-        }
-      }
-      if (!wait || !failure_.ok() || calls_.empty()) {
-        return failure_;
+  if (!has_queued_) {
+    return {};
+  }
+  return wait ? this->wait(added()) : are_over(0).status();
+}
+
+std::uint64_t StreamCalls::added() const {
+  const std::lock_guard lock(mutex_);
+  return reaped_ + calls_.size();
+}
+
+Result<bool> StreamCalls::are_over(std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  // Of a thread that queues the watch takes care: questions to the driver would wait for it.
+  if (failure_.ok() && !queueing_) {
+    Status status = reap();
+    if (status.ok() && reaped_ >= number) {
+      status = outcome();
+    }
+    if (!status.ok()) {
+      fail(status);
+    }
+  }
+  TUTTI_RETURN_IF_ERROR(failure_);
+  return reaped_ >= number;
+}
+
+Status StreamCalls::wait(std::uint64_t number) {
+  for (;;) {
+    TUTTI_ASSIGN_OR_RETURN(const bool is_over, are_over(number));
+    if (is_over) {
+      return {};
+    }
+    for (const Member& member : members_) {
+      if (member.progress != nullptr) {
+        member.progress();
       }
     }
     std::this_thread::sleep_for(kDrainPause);
   }
-  return {};
+}
+
+Result<device::Stream> StreamCalls::own_stream() {
+  if (own_stream_ == nullptr && api_ != nullptr) {
+    TUTTI_ASSIGN_OR_RETURN(own_stream_, api_->create_stream(device_));
+  }
+  return own_stream_;
 }
 
 Status StreamCalls::timed_out(Carrier carrier, Clock::duration waited, const char* what) const {

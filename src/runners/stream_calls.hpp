@@ -49,6 +49,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "device/device.hpp"
@@ -70,6 +71,8 @@ class StreamCalls {
     bool takes_turns = false;  ///< With calls of other communicators.
     /// What went wrong with calls that are over or under way, as the library says; may be empty.
     std::function<Status()> outcome{};
+    /// While a thread waits for calls: lets go on what a peer may need first; may be empty.
+    std::function<void()> progress{};
     /// Whether the peers that the call under way waits for are there; may be empty.
     std::function<Status()> look{};
     /// Keeps back what has not begun; must not wait and must not free anything. May be empty.
@@ -132,6 +135,14 @@ class StreamCalls {
   /// end that it finds to be due.
   Status status(bool wait);
   bool has_queued() const { return has_queued_; }
+  /// Calls that were added, ever.
+  std::uint64_t added() const;
+  /// Whether the first `number` of them are over. An error: one has failed. Does not wait.
+  Result<bool> are_over(std::uint64_t number);
+  /// Until they are.
+  Status wait(std::uint64_t number);
+  /// For calls that are on no stream of the application's. Null where no runner has joined.
+  Result<device::Stream> own_stream();
 
   /// Ends all members, at the first call; returns when that is done, whoever did it.
   void end(const Status& reason);
@@ -195,6 +206,8 @@ class StreamCalls {
   std::array<Member, 2> members_;
   std::condition_variable changed_;
   std::deque<Queued> calls_;
+  std::uint64_t reaped_ = 0;  ///< Calls that are over and forgotten.
+  device::Stream own_stream_ = nullptr;
   struct Queueing {
     Carrier carrier{};
     Clock::time_point since{};
@@ -211,6 +224,24 @@ class StreamCalls {
   std::atomic<bool> has_failed_{false};
   Clock::time_point last_look_;
   std::thread thread_;
+};
+
+/// A call that was started and goes on by itself, whatever becomes of this object: blocking is
+/// start and wait. Used by one thread at a time, as the communicator is.
+class StartedCall {
+ public:
+  /// The last one that was added.
+  explicit StartedCall(std::shared_ptr<StreamCalls> calls)
+      : calls_(std::move(calls)), number_(calls_->added()) {}
+  /// Whether the result is in the recv buffer and the send buffer may be reused. Does not wait. An
+  /// error, also of a call before or after it: the recv buffer is undefined.
+  Result<bool> test() { return calls_->are_over(number_); }
+  /// Until it is; a dead peer or the time-out ends that.
+  Status wait() { return calls_->wait(number_); }
+
+ private:
+  std::shared_ptr<StreamCalls> calls_;
+  std::uint64_t number_;
 };
 
 }  // namespace tutti::runners

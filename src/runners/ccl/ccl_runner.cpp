@@ -70,6 +70,7 @@ CclRunner::CclRunner(ccl::Library& library, device::Api& api, int device, Bootst
                                  ? library_.async_error(communicators_[index(Scope::kWhole)])
                                  : Status();
                     },
+                .progress = [this] { bootstrap_.progress(); },
                 .end = [this] { abort_all(); }});
 }
 

@@ -42,6 +42,7 @@ Result<std::unique_ptr<DirectRunner>> DirectRunner::create(device::Api& api, int
                      {.name = "direct",
                       .timeout_s = options.timeout_s,
                       .takes_turns = options.takes_turns,
+                      .progress = options.progress,
                       .look = [runner = self.get()] { return runner->look(); },
                       .close = [runner = self.get()] { runner->close(); },
                       .end = [runner = self.get()] { runner->give_up(); }});
