@@ -13,7 +13,7 @@ using select::Backend;
 Status AlphaBackend::prepare(const select::Plan& plan, int /*device*/, std::string* ccl_refusal) {
   if (!has_scopes_) {
     const Status made = context_.bootstrap.make_scopes(
-        context_.placement.node_of[static_cast<std::size_t>(context_.place.rank)]);
+        context_.placement.node_of[static_cast<std::size_t>(context_.me.rank)]);
     if (made.code() == ErrorCode::kUnavailable && context_.bootstrap.failure().ok()) {
       context_.lose_messages();  // Agreed by all ranks.
       *ccl_refusal = context_.facts.messages_refusal;
@@ -46,7 +46,7 @@ Status AlphaBackend::run(const Route& route, const runners::Call& call) {
   const Backend node = plan.parameters.node_backend.value_or(plan.backend);
   const Backend leaders = plan.parameters.leaders_backend.value_or(plan.backend);
   const AlphaContext alpha{.placement = context_.placement,
-                           .rank = context_.place.rank,
+                           .rank = context_.me.rank,
                            .node = runner(node, plan),
                            .leaders = runner(leaders, plan),
                            .scratch_on_device = node == Backend::kCcl || leaders == Backend::kCcl,

@@ -171,7 +171,7 @@ Status begun(const Status& status) {
 
 struct tutti_comm {
   tutti_comm(const tutti_bootstrap_t& given)
-      : place{.rank = given.rank, .ranks = given.ranks},
+      : me{.rank = given.rank, .ranks = given.ranks},
         bootstrap(given.rank, given.ranks,
                   [given](const void* send, void* recv, tutti::Bytes bytes) {
                     return given.allgather(given.context, send, recv, bytes);
@@ -182,7 +182,7 @@ struct tutti_comm {
   /// What broke the communicator; `wait`: once its calls on streams are over.
   Status outcome(bool wait);
 
-  tutti::engine::Place place;
+  tutti::engine::RankInfo me;
   tutti::runners::AllgatherBootstrap bootstrap;
   std::unique_ptr<tutti::engine::Communicator> engine;
   tutti::runners::Lease barrier_word;  ///< On a GPU; what a barrier on a stream reduces.
@@ -291,7 +291,7 @@ Status tutti_comm::carry(CCall* prepared, void* stream, Order order) {
 
 Status tutti_comm::call(const CArguments& arguments, void* stream) {
   CCall prepared;
-  TUTTI_RETURN_IF_ERROR(tutti::engine::make_call(arguments, place.rank, place.ranks, &prepared));
+  TUTTI_RETURN_IF_ERROR(tutti::engine::make_call(arguments, me.rank, me.ranks, &prepared));
   if (prepared.bytes == tutti::Bytes{0}) {
     return {};  // Nothing moves; the same on every rank.
   }
@@ -305,13 +305,13 @@ Status tutti_comm::barrier(void* stream) {
   TUTTI_RETURN_IF_ERROR(ready(order));
   CCall prepared;
   if (order == Order::kBlocking) {
-    TUTTI_RETURN_IF_ERROR(tutti::engine::make_call({}, place.rank, place.ranks, &prepared));
+    TUTTI_RETURN_IF_ERROR(tutti::engine::make_call({}, me.rank, me.ranks, &prepared));
     Status status = carry(&prepared, stream, order);
     if (status.code() != ErrorCode::kUnsupported) {
       return status;
     }
     const char mine = 0;  // No plan, on all ranks: they meet where they first met.
-    std::string all(static_cast<std::size_t>(place.ranks), '\0');
+    std::string all(static_cast<std::size_t>(me.ranks), '\0');
     return bootstrap.allgather(&mine, all.data(), 1);
   }
   // Every plan for streams has an allreduce; NCCL has no barrier.
@@ -333,7 +333,7 @@ Status tutti_comm::barrier(void* stream) {
                                                   .count = 1,
                                                   .type = TUTTI_UINT32,
                                                   .op = TUTTI_MAX},
-                                                 place.rank, place.ranks, &prepared));
+                                                 me.rank, me.ranks, &prepared));
   return carry(&prepared, stream, order);
 }
 
@@ -404,12 +404,12 @@ tutti_status_t tutti_comm_create(const tutti_bootstrap_t* bootstrap, const tutti
     Process& process = Process::get();
     process.report_configuration(given.rank);
     auto made = std::make_unique<tutti_comm>(given);
-    made->place.world_rank = given.rank;
-    made->place.world_ranks = given.ranks;
-    made->place.thread_multiple = wanted.ok() && wanted->concurrent != 0;
+    made->me.world_rank = given.rank;
+    made->me.world_ranks = given.ranks;
+    made->me.thread_multiple = wanted.ok() && wanted->concurrent != 0;
     TUTTI_ASSIGN_OR_RETURN(made->engine,
                            tutti::engine::Communicator::create(process, made->bootstrap, nullptr,
-                                                               made->place, hints_of(wanted)));
+                                                               made->me, hints_of(wanted)));
     *comm = made.release();
     return {};
   });

@@ -101,7 +101,7 @@ Status CclBackend::agree(int device, const select::Table& table) {
       }
     }
   }
-  std::vector<CclFacts> all(static_cast<std::size_t>(context_.place.ranks));
+  std::vector<CclFacts> all(static_cast<std::size_t>(context_.me.ranks));
   TUTTI_RETURN_IF_ERROR(context_.bootstrap.allgather(&mine, all.data(), sizeof(mine)));
   context_.facts.ccl_refusal = refusal_of(all, context_.machines);
   if (!context_.facts.ccl_refusal.empty() || library == nullptr) {
@@ -191,13 +191,13 @@ Status CclBackend::share_id(runners::Scope scope, ccl::UniqueId* id, Status* sta
       *status = made.status();
     }
   }
-  std::vector<Ticket> all(static_cast<std::size_t>(context_.place.ranks));
+  std::vector<Ticket> all(static_cast<std::size_t>(context_.me.ranks));
   TUTTI_RETURN_IF_ERROR(context_.bootstrap.allgather(&ticket, all.data(), sizeof(ticket)));
   // Rank 0 leads its node, and is the first of the leaders and of the whole.
   const auto first =
       scope == runners::Scope::kNode
           ? context_.placement.ranks_of[static_cast<std::size_t>(
-                context_.placement.node_of[static_cast<std::size_t>(context_.place.rank)])][0]
+                context_.placement.node_of[static_cast<std::size_t>(context_.me.rank)])][0]
           : 0;
   const Ticket& taken = all[static_cast<std::size_t>(first)];
   if (me.rank >= 0 && taken.ok == 0 && status->ok()) {

@@ -26,13 +26,13 @@ Status CommContext::choose_device(int wanted) {
     if (count < 1) {
       return Status(ErrorCode::kUnavailable, "no GPU is visible");
     }
-    device = machines.local_of[static_cast<std::size_t>(place.rank)] % count;
+    device = machines.local_of[static_cast<std::size_t>(me.rank)] % count;
   }
   return {};
 }
 
 Status CommContext::agree_step(const Status& status, const char* what, std::string* refusal) const {
-  std::uint64_t failed = status.ok() ? 0 : static_cast<std::uint64_t>(place.rank) + 1;
+  std::uint64_t failed = status.ok() ? 0 : static_cast<std::uint64_t>(me.rank) + 1;
   TUTTI_RETURN_IF_ERROR(bootstrap.max_in_place(&failed, 1));
   if (failed != 0) {
     // Once: a job may make hundreds of communicators, all of which fail alike.

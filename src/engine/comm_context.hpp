@@ -24,7 +24,7 @@
 namespace tutti::engine {
 
 /// Facts of this rank that only the entry point (src/mpi, the C API) knows.
-struct Place {
+struct RankInfo {
   int rank = 0;
   int ranks = 1;
   int world_rank = 0;
@@ -44,7 +44,7 @@ void put_text(char (&field)[N], const std::string& text) {
 struct CommContext {
   Process& process;
   runners::Bootstrap& bootstrap;
-  Place place;
+  RankInfo me;
   select::CommFacts facts{};
   topology::Layout placement{};  ///< By node, real or virtual: what plans see.
   topology::Layout machines{};   ///< By machine: who shares GPUs.
@@ -55,7 +55,7 @@ struct CommContext {
   /// Breaks the communicator on this rank.
   std::function<void(const Status&)> fail{};
 
-  bool is_speaker() const { return place.rank == 0; }
+  bool is_speaker() const { return me.rank == 0; }
   /// For a scope: what it asks of the driver ends no capture in another thread.
   void relax(std::optional<device::RelaxedCapture>* relaxed) const {
     if (process.device() != nullptr) {

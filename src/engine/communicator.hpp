@@ -82,14 +82,14 @@ class Communicator {
   /// plan goes through MPI. Both live longer than the communicator.
   static Result<std::unique_ptr<Communicator>> create(Process& process,
                                                       runners::Bootstrap& bootstrap,
-                                                      runners::MpiLibrary* mpi, const Place& place,
+                                                      runners::MpiLibrary* mpi, const RankInfo& me,
                                                       const Hints& hints);
   /// The same, on an MPI's communicator that was just derived from `parent`'s. Null on all ranks:
   /// to be made at its first collective; so where one has little shared memory left, which is for
   /// communicators that have calls.
   static Result<std::unique_ptr<Communicator>> create_derived(ParentCommunicator& parent,
                                                               runners::MpiLibrary& mpi,
-                                                              const Place& place);
+                                                              const RankInfo& me);
   /// Collective; the same answer on all ranks, but on one that has failed or has withdrawn: those
   /// that exchange facts hear of it.
   bool become_parent();
@@ -263,8 +263,8 @@ class Communicator {
   };
 
   Communicator(Process& process, runners::Bootstrap& bootstrap, runners::MpiLibrary* mpi,
-               const Place& place)
-      : context_{.process = process, .bootstrap = bootstrap, .place = place},
+               const RankInfo& me)
+      : context_{.process = process, .bootstrap = bootstrap, .me = me},
         mpi_(mpi),
         table_(&process.table()) {
     context_.fail = [this](const Status& status) { fail(status); };

@@ -122,7 +122,7 @@ ParentCommunicator::~ParentCommunicator() {
 Status ParentCommunicator::exchange(Facts mine, std::vector<Facts>* members) {
   static_assert(std::is_trivially_copyable_v<Facts> &&
                 sizeof(Facts) <= runners::HostLayout::kFactsBytes);
-  std::vector<Facts> all(static_cast<std::size_t>(communicator_.context_.place.ranks));
+  std::vector<Facts> all(static_cast<std::size_t>(communicator_.context_.me.ranks));
   members->reserve(all.size());
   mine.color = color_;
   mine.key = key_;
@@ -142,8 +142,8 @@ Status ParentCommunicator::exchange(Facts mine, std::vector<Facts>* members) {
 Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
                                                            runners::Bootstrap& bootstrap,
                                                            runners::MpiLibrary* mpi,
-                                                           const Place& place, const Hints& hints) {
-  std::unique_ptr<Communicator> self(new Communicator(process, bootstrap, mpi, place));
+                                                           const RankInfo& me, const Hints& hints) {
+  std::unique_ptr<Communicator> self(new Communicator(process, bootstrap, mpi, me));
   self->context_.facts.has_mpi = mpi != nullptr;
   self->context_.facts.mpi = mpi == nullptr ? "" : mpi->name();
   const Status unread = self->read_hints(hints);
@@ -155,9 +155,9 @@ Result<std::unique_ptr<Communicator>> Communicator::create(Process& process,
 
 Result<std::unique_ptr<Communicator>> Communicator::create_derived(ParentCommunicator& parent,
                                                                    runners::MpiLibrary& mpi,
-                                                                   const Place& place) {
+                                                                   const RankInfo& me) {
   std::unique_ptr<Communicator> self(
-      new Communicator(parent.communicator().context_.process, mpi, &mpi, place));
+      new Communicator(parent.communicator().context_.process, mpi, &mpi, me));
   self->context_.facts.has_mpi = true;
   self->context_.facts.mpi = mpi.name();
   std::vector<ExchangedFacts> ranks;
@@ -204,7 +204,7 @@ Status Communicator::agree_on(const Status& unread, const std::vector<ExchangedF
 }
 
 void Communicator::announce() const {
-  log(LogLevel::kInfo, "communicator: " + std::to_string(context_.place.ranks) + " ranks on " +
+  log(LogLevel::kInfo, "communicator: " + std::to_string(context_.me.ranks) + " ranks on " +
                            std::to_string(context_.facts.nodes) + " node(s), " +
                            (mpi_ == nullptr                   ? "no MPI"
                             : context_.facts.mpi_device_aware ? "MPI device-aware"
@@ -252,9 +252,9 @@ Result<bool> Communicator::exchange_derived(ParentCommunicator& parent,
                                             std::vector<ExchangedFacts>* ranks) {
   ParentCommunicator::Facts mine;
   mine.facts = own_facts(/*has_unread_hint=*/false);
-  const auto memory = context_.process.host_memory(
-      context_.process.node_share(context_.place.world_ranks).node_ranks,
-      /*has_threads=*/false);
+  const auto memory =
+      context_.process.host_memory(context_.process.node_share(context_.me.world_ranks).node_ranks,
+                                   /*has_threads=*/false);
   if (memory.ok() && (*memory)->shares_rings() && !(*memory)->is_half_taken()) {
     const HostFacts host = own_host_facts();
     mine.share = host.share;
@@ -268,8 +268,8 @@ Result<bool> Communicator::exchange_derived(ParentCommunicator& parent,
     give_back_host_memory(/*is_known=*/true);
     return false;
   }
-  const auto own = static_cast<std::size_t>(context_.place.rank);
-  if (members.size() != static_cast<std::size_t>(context_.place.ranks) ||
+  const auto own = static_cast<std::size_t>(context_.me.rank);
+  if (members.size() != static_cast<std::size_t>(context_.me.ranks) ||
       (mine.is_willing != 0 && members[own].part.ticket.key != mine.part.ticket.key)) {
     failure_ = Status(ErrorCode::kMismatch,
                       "the ranks of a new communicator are in another order than MPI 4.1 section "
@@ -335,7 +335,7 @@ Communicator::RankFacts Communicator::own_facts(bool has_unread_hint) const {
   // Without such a rule nobody reads the place.
   const topology::RankPlace place =
       config.enable && has_schedules(*table_)
-          ? own_place(context_.process, context_.place.world_rank, context_.place.world_ranks)
+          ? own_place(context_.process, context_.me.world_rank, context_.me.world_ranks)
           : topology::RankPlace{};
   const std::pair<std::uint32_t, bool> traits[] = {
       {RankFacts::kDevice, context_.process.device() != nullptr},
@@ -344,20 +344,19 @@ Communicator::RankFacts Communicator::own_facts(bool has_unread_hint) const {
       {RankFacts::kStrict, config.strict},
       {RankFacts::kDisabled, !config.enable},
       {RankFacts::kUnread, has_unread_hint},
-      {RankFacts::kConcurrent, context_.place.thread_multiple},
+      {RankFacts::kConcurrent, context_.me.thread_multiple},
       {RankFacts::kHinted, own_table_ != nullptr || asserted_},
-      {RankFacts::kKeepsHints, context_.place.keeps_hints},
-      {RankFacts::kAware, context_.place.mpi_device_aware},
+      {RankFacts::kKeepsHints, context_.me.keeps_hints},
+      {RankFacts::kAware, context_.me.mpi_device_aware},
       {RankFacts::kLarge, mpi_ != nullptr && mpi_->has_large_counts()},
       {RankFacts::kAssertedHost, asserted_ == Memory::kHost},
       {RankFacts::kAssertedDevice, asserted_ == Memory::kDevice},
   };
   RankFacts facts;
-  facts.settings = context_.process.agreement_hash() ^ context_.place.types_hash ^
+  facts.settings = context_.process.agreement_hash() ^ context_.me.types_hash ^
                    std::hash<std::string>{}(context_.facts.mpi) ^
                    (own_table_ == nullptr ? 0 : own_table_->hash());
-  facts.node =
-      node_identity(config.virtual_nodes, context_.place.world_rank, context_.place.world_ranks);
+  facts.node = node_identity(config.virtual_nodes, context_.me.world_rank, context_.me.world_ranks);
   facts.machine = machine_identity();
   facts.rails = place.rails;
   facts.socket = place.socket;
@@ -372,24 +371,24 @@ Communicator::HostFacts Communicator::own_host_facts() {
   if (!context_.process.config().enable || !acts_on_host_memory(*table_)) {
     return facts;
   }
-  facts.share = context_.process.node_share(context_.place.world_ranks);
+  facts.share = context_.process.node_share(context_.me.world_ranks);
   // Without an MPI several ranks may be threads of this process: each needs memory of its own.
   auto memory = mpi_ != nullptr ? context_.process.host_memory(facts.share.node_ranks,
-                                                               context_.place.thread_multiple)
+                                                               context_.me.thread_multiple)
                                 : runners::HostMemory::make(runners::HostMemory::default_options(
-                                      context_.place.ranks, /*has_threads=*/false));
+                                      context_.me.ranks, /*has_threads=*/false));
   facts.introduction = host_.introduce(std::move(memory));
   return facts;
 }
 
 bool Communicator::may_share_machine() const {
   constexpr int kMachineRanksMax = 1024;
-  return context_.place.ranks <= kMachineRanksMax;
+  return context_.me.ranks <= kMachineRanksMax;
 }
 
 Status Communicator::exchange(bool has_unread_hint, std::vector<ExchangedFacts>* ranks) {
   static_assert(std::is_trivially_copyable_v<ExchangedFacts>);
-  const auto count = static_cast<std::size_t>(context_.place.ranks);
+  const auto count = static_cast<std::size_t>(context_.me.ranks);
   ExchangedFacts mine;
   mine.facts = own_facts(has_unread_hint);
   ranks->resize(count);
@@ -434,7 +433,7 @@ Status Communicator::agree_configuration(const Status& unread,
   strict_ = (some & RankFacts::kStrict) != 0;
   has_devices_ = (all & RankFacts::kDevice) != 0;
   has_any_device_ = (some & RankFacts::kDevice) != 0;
-  context_.facts.ranks = context_.place.ranks;
+  context_.facts.ranks = context_.me.ranks;
   context_.facts.mpi_device_aware = (all & RankFacts::kAware) != 0;
   context_.facts.mpi_has_large_counts = (all & RankFacts::kLarge) != 0;
   const bool is_asserted_alike = (some & RankFacts::kAsserted) == (all & RankFacts::kAsserted);
@@ -465,7 +464,7 @@ Status Communicator::agree_configuration(const Status& unread,
   if (mpi_ == nullptr && !is_asserted_alike) {
     return Status(ErrorCode::kInvalidConfig, "options: ranks differ in their memory");
   }
-  if (first_other != context_.place.ranks) {
+  if (first_other != context_.me.ranks) {
     disagreement_ = "rank " + std::to_string(first_other) +
                     " has other tuning rules or TUTTI_* settings than rank 0, or another build of "
                     "the MPI library (give every rank the same environment, tuning file and MPI)";
@@ -491,8 +490,8 @@ Status Communicator::agree_configuration(const Status& unread,
 
 void Communicator::agree_placement(const std::vector<ExchangedFacts>& ranks) {
   // Before the application or we make an NCCL communicator: both must see the same hosts.
-  announce_virtual_node(context_.process.config().virtual_nodes, context_.place.world_rank,
-                        context_.place.world_ranks);
+  announce_virtual_node(context_.process.config().virtual_nodes, context_.me.world_rank,
+                        context_.me.world_ranks);
   std::vector<std::uint64_t> nodes;
   std::vector<std::uint64_t> machines;
   std::vector<topology::RankPlace> places;
@@ -549,7 +548,7 @@ void Communicator::watch_processes() {
   for (std::size_t rank = 0; rank < processes.size(); ++rank) {
     const runners::HostProcess& process = host_.introductions()[rank].process;
     if (context_.machines.node_of[rank] ==
-            context_.machines.node_of[static_cast<std::size_t>(context_.place.rank)] &&
+            context_.machines.node_of[static_cast<std::size_t>(context_.me.rank)] &&
         process.is_another_known(own)) {
       processes[rank] = process;
       has_any = true;

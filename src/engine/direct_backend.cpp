@@ -172,17 +172,17 @@ Status DirectBackend::set_up(int device) {
 }
 
 Status DirectBackend::agree(int device, std::string* refusal) {
-  const auto self = static_cast<std::size_t>(context_.place.rank);
+  const auto self = static_cast<std::size_t>(context_.me.rank);
   const DirectFacts mine = own_facts(context_, device);
   device::Api* const api = context_.process.device();
   const std::string& allowed = context_.process.config().direct;
-  std::vector<DirectFacts> all(static_cast<std::size_t>(context_.place.ranks));
+  std::vector<DirectFacts> all(static_cast<std::size_t>(context_.me.ranks));
   TUTTI_RETURN_IF_ERROR(context_.bootstrap.allgather(&mine, all.data(), sizeof(mine)));
   *refusal = context_.machines.nodes() != 1
                  ? "ranks are on " + std::to_string(context_.machines.nodes()) + " machines"
-             : context_.place.ranks > device::kernels::kPeersMax
+             : context_.me.ranks > device::kernels::kPeersMax
                  ? "direct is for at most " + std::to_string(device::kernels::kPeersMax) +
-                       " ranks; this communicator has " + std::to_string(context_.place.ranks)
+                       " ranks; this communicator has " + std::to_string(context_.me.ranks)
                  : refusal_of(all);
   if (!refusal->empty()) {
     return {};
@@ -193,7 +193,7 @@ Status DirectBackend::agree(int device, std::string* refusal) {
   std::array<std::uint64_t, kAgreed> agreed{};
   agreed[kWithoutNvlink] = is_cuda && !has_nvlink_to_all(all, self) ? 1 : 0;
   // On a GPU that ranks share, calls of other processes' communicators at the same time.
-  agreed[kOthers] = share_gpus(gpus) && context_.place.world_ranks > context_.place.ranks ? 1 : 0;
+  agreed[kOthers] = share_gpus(gpus) && context_.me.world_ranks > context_.me.ranks ? 1 : 0;
   TUTTI_RETURN_IF_ERROR(context_.bootstrap.max_in_place(agreed.data(), kAgreed));
   if (agreed[kWithoutNvlink] != 0 && allowed != "all") {
     *refusal =
@@ -208,7 +208,7 @@ Status DirectBackend::agree(int device, std::string* refusal) {
       shared_blocks_max(gpus, beside_others ? kOthersBlocksMax : runners::kDirectBlocksMax);
   // As much as the shipped rules give direct of a call whose size all ranks know.
   if (context_.facts.ccl_usable) {
-    tuning.pair_bytes_max = select::kDirectMovementsUpTo / static_cast<Bytes>(context_.place.ranks);
+    tuning.pair_bytes_max = select::kDirectMovementsUpTo / static_cast<Bytes>(context_.me.ranks);
   }
   pair_bytes_max_ = tuning.pair_bytes_max;
   // In one process a rank's call would wait in turn for that of its peer, which waits for it.
@@ -243,7 +243,7 @@ Status DirectBackend::make(const runners::DirectRunner::Options& options, bool* 
                            std::string* refusal) {
   using runners::DirectRunner;
   auto made = DirectRunner::create(*context_.process.device(), context_.device,
-                                   {.rank = context_.place.rank, .ranks = context_.place.ranks},
+                                   {.rank = context_.me.rank, .ranks = context_.me.ranks},
                                    context_.process.scratch(), options);
   refusal->clear();
   TUTTI_RETURN_IF_ERROR(
@@ -260,7 +260,7 @@ Status DirectBackend::make(const runners::DirectRunner::Options& options, bool* 
   if (!refusal->empty()) {
     return {};
   }
-  std::vector<DirectRunner::Handle> handles(static_cast<std::size_t>(context_.place.ranks));
+  std::vector<DirectRunner::Handle> handles(static_cast<std::size_t>(context_.me.ranks));
   TUTTI_RETURN_IF_ERROR(
       context_.bootstrap.allgather(&*exported, handles.data(), sizeof(DirectRunner::Handle)));
   TUTTI_RETURN_IF_ERROR(context_.agree_step(runner_->open_peers(handles),
@@ -283,7 +283,7 @@ Status DirectBackend::prepare_copies() {
     runner_->drop_copies();
     return {};
   }
-  std::vector<DirectRunner::Handle> handles(static_cast<std::size_t>(context_.place.ranks));
+  std::vector<DirectRunner::Handle> handles(static_cast<std::size_t>(context_.me.ranks));
   TUTTI_RETURN_IF_ERROR(
       context_.bootstrap.allgather(&*made, handles.data(), sizeof(DirectRunner::Handle)));
   TUTTI_RETURN_IF_ERROR(context_.agree_step(
@@ -317,7 +317,7 @@ Status DirectBackend::prepare(const select::Plan& plan, int device, std::string*
 /// launches come first on all, so that nobody waits in a group for a rank that waits in a launch.
 template <class Own, class Rest>
 Status DirectBackend::carry(const runners::Call& call, const Own& own, const Rest& rest) {
-  const runners::ScopeRank me{.rank = context_.place.rank, .ranks = context_.place.ranks};
+  const runners::ScopeRank me{.rank = context_.me.rank, .ranks = context_.me.ranks};
   const runners::LargePairs large = runners::large_pairs(call, me, pair_bytes_max_);
   Status status = large.has_others ? own(call) : Status();
   // What differs from one rank alone leaves the large pieces of others as they are: they wait.

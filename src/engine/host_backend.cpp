@@ -14,7 +14,7 @@ using runners::DirectHostRunner;
 
 DirectHostRunner::Introduction HostBackend::introduce(
     Result<std::shared_ptr<runners::HostMemory>> memory) {
-  DirectHostRunner::Introduction own = DirectHostRunner::introduce(memory, context_.place.ranks);
+  DirectHostRunner::Introduction own = DirectHostRunner::introduce(memory, context_.me.ranks);
   memory_ = memory.ok() ? std::move(*memory) : nullptr;
   set_introductions({own});
   return own;
@@ -26,7 +26,7 @@ const HostBackend::Introductions& HostBackend::introductions() const {
 }
 
 std::function<std::string()> HostBackend::other_way_finder() const {
-  return [memory = memory_, rank = context_.place.rank, introductions = introductions_] {
+  return [memory = memory_, rank = context_.me.rank, introductions = introductions_] {
     return DirectHostRunner::find_call_another_way(*memory, rank, *introductions);
   };
 }
@@ -72,7 +72,7 @@ Status HostBackend::agree(std::string* refusal) {
     return {};
   }
   const auto all = std::exchange(introductions_, nullptr);
-  auto made = DirectHostRunner::create(std::move(memory_), context_.place.rank, *all,
+  auto made = DirectHostRunner::create(std::move(memory_), context_.me.rank, *all,
                                        {.timeout_s = context_.process.config().timeout_s,
                                         // As MPI does; the C API promises a limit.
                                         .waits_for_the_living = context_.facts.has_mpi,
@@ -104,7 +104,7 @@ Status HostBackend::run(const Route& route, const runners::Call& call) {
   std::optional<device::RelaxedCapture> relaxed;
   relax_for(route, call, &relaxed);
   runners::StagedCall staged;
-  Status moved = staged.move_in(call, {.rank = context_.place.rank, .ranks = context_.place.ranks},
+  Status moved = staged.move_in(call, {.rank = context_.me.rank, .ranks = context_.me.ranks},
                                 runners::StagingMemory::kPinnedHost, -1, move_send, move_recv,
                                 context_.process.device(), context_.process.scratch());
   if (!moved.ok()) {
@@ -128,9 +128,8 @@ Status HostBackend::look_at_peers(bool in_call) const {
   if (runner_ != nullptr) {
     return runner_->look_at_peers(in_call);
   }
-  if (memory_ != nullptr &&
-      introductions().size() == static_cast<std::size_t>(context_.place.ranks)) {
-    return DirectHostRunner::look_at_peers(*memory_, context_.place.rank, introductions(),
+  if (memory_ != nullptr && introductions().size() == static_cast<std::size_t>(context_.me.ranks)) {
+    return DirectHostRunner::look_at_peers(*memory_, context_.me.rank, introductions(),
                                            in_call ? calls_ : 0);
   }
   return Status(ErrorCode::kUnavailable, "the ranks share no memory");
@@ -141,14 +140,14 @@ std::byte* HostBackend::calls_line() const {
     return runner_->calls_line();
   }
   return memory_ == nullptr ? nullptr
-                            : DirectHostRunner::calls_line(*memory_, own(), context_.place.ranks);
+                            : DirectHostRunner::calls_line(*memory_, own(), context_.me.ranks);
 }
 
 void HostBackend::tell_refusal() const {
   if (runner_ != nullptr) {
     runner_->tell_refusal();
   } else if (memory_ != nullptr) {
-    DirectHostRunner::tell_refusal(*memory_, own(), context_.place.ranks, calls_);
+    DirectHostRunner::tell_refusal(*memory_, own(), context_.me.ranks, calls_);
   }
 }
 

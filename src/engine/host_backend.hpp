@@ -64,7 +64,7 @@ class HostBackend : public PlanRunner {
  private:
   Status agree(std::string* refusal);
   const runners::DirectHostRunner::Introduction& own() const {
-    return introductions()[static_cast<std::size_t>(context_.place.rank)];
+    return introductions()[static_cast<std::size_t>(context_.me.rank)];
   }
 
   const std::uint64_t& calls_;

@@ -42,7 +42,7 @@ Status MpiBackend::run(const Route& route, const runners::Call& call) {
 Status MpiBackend::run_schedule(const select::Plan& plan, const runners::Call& call) {
   if (schedule_runner_ == nullptr) {
     schedule_runner_ = std::make_unique<runners::ScheduleRunner>(
-        *mpi_, context_.place.rank, context_.process.device(), context_.process.scratch(),
+        *mpi_, context_.me.rank, context_.process.device(), context_.process.scratch(),
         context_.placement, context_.process.config().timeout_s,
         [this] { return host_.look_at_peers(/*in_call=*/true); });
   }

@@ -335,23 +335,22 @@ void report_unknown_presence(int world_rank, int world_ranks) {
   static_cast<void>(is_logged);
 }
 
-engine::Place place_of(const Library& library) {
-  engine::Place place;
-  place.rank = library.rank();
-  place.ranks = library.ranks();
+engine::RankInfo rank_info(const Library& library) {
+  engine::RankInfo me;
+  me.rank = library.rank();
+  me.ranks = library.ranks();
   // World rank 0 speaks; without a world (sessions model) each communicator's rank 0 does.
-  place.world_rank = place.rank;
-  place.world_ranks = place.ranks;
+  me.world_rank = me.rank;
+  me.world_ranks = me.ranks;
   if (has_world()) {
-    pmpi.Comm_rank(MPI_COMM_WORLD, &place.world_rank);
-    pmpi.Comm_size(MPI_COMM_WORLD, &place.world_ranks);
+    pmpi.Comm_rank(MPI_COMM_WORLD, &me.world_rank);
+    pmpi.Comm_size(MPI_COMM_WORLD, &me.world_ranks);
   }
   int threads = MPI_THREAD_SINGLE;
-  place.thread_multiple =
-      pmpi.Query_thread(&threads) == MPI_SUCCESS && threads == MPI_THREAD_MULTIPLE;
-  place.types_hash = ask_library_types();
-  place.keeps_hints = keeps_hints();
-  return place;
+  me.thread_multiple = pmpi.Query_thread(&threads) == MPI_SUCCESS && threads == MPI_THREAD_MULTIPLE;
+  me.types_hash = ask_library_types();
+  me.keeps_hints = keeps_hints();
+  return me;
 }
 
 void keep(CommState* state, std::unique_ptr<engine::Communicator> engine) {
@@ -374,25 +373,24 @@ Status start(CommState* state) {
   }
   engine::Process& process = engine::Process::get();
   state->library = std::make_unique<Library>(state->comm, process.config().timeout_s);
-  engine::Place place = place_of(*state->library);
+  engine::RankInfo me = rank_info(*state->library);
   if (has_world()) {
-    TUTTI_RETURN_IF_ERROR(check_launcher(process, place.world_ranks));
+    TUTTI_RETURN_IF_ERROR(check_launcher(process, me.world_ranks));
   }
-  process.report_configuration(place.world_rank);
-  report_unknown_presence(place.world_rank, place.world_ranks);
-  TUTTI_ASSIGN_OR_RETURN(const bool is_ours,
-                         all_have_us(process, state->comm, place.rank, place.ranks));
+  process.report_configuration(me.world_rank);
+  report_unknown_presence(me.world_rank, me.world_ranks);
+  TUTTI_ASSIGN_OR_RETURN(const bool is_ours, all_have_us(process, state->comm, me.rank, me.ranks));
   if (!is_ours) {
     state->library.reset();
     state->inert = true;
     return {};
   }
-  place.mpi_device_aware =
+  me.mpi_device_aware =
       process.device() != nullptr && mpi_is_device_aware(process.device()->name());
   take_missing_hints(state);
   TUTTI_ASSIGN_OR_RETURN(
-      auto created, engine::Communicator::create(process, *state->library, state->library.get(),
-                                                 place, state->hints));
+      auto created, engine::Communicator::create(process, *state->library, state->library.get(), me,
+                                                 state->hints));
   keep(state, std::move(created));
   return {};
 }
@@ -402,7 +400,7 @@ Status start_derived_state(engine::ParentCommunicator& parent, CommState* state)
   const engine::Process& process = parent.communicator().process();
   state->library = std::make_unique<Library>(state->comm, process.config().timeout_s);
   TUTTI_ASSIGN_OR_RETURN(auto created, engine::Communicator::create_derived(
-                                           parent, *state->library, place_of(*state->library)));
+                                           parent, *state->library, rank_info(*state->library)));
   if (created == nullptr) {
     state->library.reset();
     return {};

@@ -55,8 +55,8 @@ const Dispatch* open_dispatch(const void* caller, const MpiInProcess* known = nu
   }
   static Dispatch dispatch;
   const MpiInProcess mpi = known != nullptr ? *known : find_mpi(caller);
-  tutti_mpi_open_door(mpi.flavour, mpi.path.c_str(), mpi.other_path.c_str(), mpi_lookup,
-                      &dispatch.table);
+  tutti_mpi_fill_table(mpi.flavour, mpi.path.c_str(), mpi.other_path.c_str(), mpi_lookup,
+                       &dispatch.table);
   for (int entry = 0; entry < kEntryCount; ++entry) {
     dispatch.tools[entry] = tool_lookup(kPmpiNames[entry] + 1);
     dispatch.library[entry] = mpi_lookup(kPmpiNames[entry]);

@@ -106,8 +106,8 @@ bool supports_abi(Flavour flavour) {
 
 using namespace tutti::mpi;
 
-extern "C" void tutti_mpi_open_door(Flavour flavour, const char* path, const char* other_path,
-                                    Lookup lookup, FunctionTable* table) {
+extern "C" void tutti_mpi_fill_table(Flavour flavour, const char* path, const char* other_path,
+                                     Lookup lookup, FunctionTable* table) {
   g_lookup = lookup;
   table->refuse = refuse;
   const tutti::ParsedConfig parsed = tutti::config_from_environment();

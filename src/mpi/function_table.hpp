@@ -10,9 +10,9 @@
 
 /// Fills the table for the MPI library `path`. `other_path` is not empty where the process has a
 /// second MPI library; every call then goes to the first one untouched.
-extern "C" TUTTI_API void tutti_mpi_open_door(tutti::mpi::Flavour flavour, const char* path,
-                                              const char* other_path, tutti::mpi::Lookup lookup,
-                                              tutti::mpi::FunctionTable* table);
+extern "C" TUTTI_API void tutti_mpi_fill_table(tutti::mpi::Flavour flavour, const char* path,
+                                               const char* other_path, tutti::mpi::Lookup lookup,
+                                               tutti::mpi::FunctionTable* table);
 
 /// Logs that the tool `path`, to which calls were handed, does not bring them back.
 extern "C" TUTTI_API void tutti_mpi_report_tool(const char* path);

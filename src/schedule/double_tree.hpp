@@ -18,14 +18,14 @@ class DoubleTree {
  public:
   explicit DoubleTree(int ranks) : ranks_(ranks) {}
 
-  struct Place {
+  struct Node {
     int parent = -1;            ///< -1: the root.
     std::vector<int> children;  ///< At most two; at most one of the root.
   };
 
-  /// Place of a rank, counted from the root, in tree 0 or 1.
-  Place place(int tree, int relative) const {
-    Place found = relative == 0 ? top() : in_order(tree == 0 ? relative : mirrored(relative));
+  /// That of a rank, counted from the root, in tree 0 or 1.
+  Node node(int tree, int relative) const {
+    Node found = relative == 0 ? top() : in_order(tree == 0 ? relative : mirrored(relative));
     if (tree == 1) {
       if (found.parent > 0) {
         found.parent = from_mirrored(found.parent);
@@ -42,7 +42,7 @@ class DoubleTree {
   void each_edge(int root, Visit visit) const {
     for (int relative = 1; relative < ranks_; ++relative) {
       for (const int tree : {0, 1}) {
-        visit(tree, (place(tree, relative).parent + root) % ranks_, (relative + root) % ranks_);
+        visit(tree, (node(tree, relative).parent + root) % ranks_, (relative + root) % ranks_);
       }
     }
   }
@@ -64,8 +64,8 @@ class DoubleTree {
   int from_mirrored(int number) const {
     return ranks_ % 2 == 1 ? ranks_ - number : number == ranks_ - 1 ? 1 : number + 1;
   }
-  Place top() const {
-    Place found;
+  Node top() const {
+    Node found;
     int highest = 1;
     while (highest * 2 < ranks_) {
       highest *= 2;
@@ -75,8 +75,8 @@ class DoubleTree {
     }
     return found;
   }
-  Place in_order(int number) const {
-    Place found;
+  Node in_order(int number) const {
+    Node found;
     const int bit = number & -number;
     // Up to the next place that exists: the number with this bit cleared and the next one set, or,
     // at the right edge, with this bit cleared.

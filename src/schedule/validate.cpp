@@ -301,9 +301,9 @@ class Execution {
     }
     start();
     while (!ready_.empty()) {
-      const Place place = ready_.back();
+      const StepId id = ready_.back();
       ready_.pop_back();
-      begin(place);
+      begin(id);
     }
     check_all_done();
     if (report_.ok()) {
@@ -313,7 +313,7 @@ class Execution {
   }
 
  private:
-  struct Place {
+  struct StepId {
     int rank = 0;
     std::uint32_t step = 0;
   };
@@ -322,7 +322,7 @@ class Execution {
     bool begun = false;
     bool done = false;
     int level = 0;  ///< Messages in the longest chain up to here.
-    Place partner;
+    StepId partner;
     std::vector<std::uint32_t> followers;
   };
 
@@ -331,44 +331,40 @@ class Execution {
       report_.errors.push_back(what);
     }
   }
-  const Step& step(const Place& place) const {
-    return programs_[static_cast<std::size_t>(place.rank)].steps[place.step];
+  const Step& step(const StepId& id) const {
+    return programs_[static_cast<std::size_t>(id.rank)].steps[id.step];
   }
-  State& state(const Place& place) {
-    return states_[static_cast<std::size_t>(place.rank)][place.step];
-  }
-  std::string name(const Place& place) const {
-    return describe(place.rank, place.step, step(place));
-  }
+  State& state(const StepId& id) { return states_[static_cast<std::size_t>(id.rank)][id.step]; }
+  std::string name(const StepId& id) const { return describe(id.rank, id.step, step(id)); }
 
   bool pair_messages() {
-    std::map<std::tuple<int, int, std::uint32_t>, Place> sends;  // From, to, tag.
+    std::map<std::tuple<int, int, std::uint32_t>, StepId> sends;  // From, to, tag.
     states_.resize(programs_.size());
-    for_each([&](const Place& place, const Step& one) {
-      states_[static_cast<std::size_t>(place.rank)].emplace_back();
+    for_each([&](const StepId& id, const Step& one) {
+      states_[static_cast<std::size_t>(id.rank)].emplace_back();
       if (one.kind == StepKind::kSend &&
-          !sends.try_emplace({place.rank, one.peer, one.tag}, place).second) {
-        error(name(place) + " has the tag of another send to that rank");
+          !sends.try_emplace({id.rank, one.peer, one.tag}, id).second) {
+        error(name(id) + " has the tag of another send to that rank");
       }
     });
-    for_each([&](const Place& place, const Step& one) {
+    for_each([&](const StepId& id, const Step& one) {
       if (one.kind != StepKind::kRecv) {
         return;
       }
-      const auto found = sends.find({one.peer, place.rank, one.tag});
+      const auto found = sends.find({one.peer, id.rank, one.tag});
       if (found == sends.end()) {
-        error(name(place) + " has no send");
+        error(name(id) + " has no send");
         return;
       }
       if (step(found->second).count() != one.count()) {
-        error(name(place) + " meets " + name(found->second) + " of another size");
+        error(name(id) + " meets " + name(found->second) + " of another size");
       }
-      state(place).partner = found->second;
-      state(found->second).partner = place;
+      state(id).partner = found->second;
+      state(found->second).partner = id;
       sends.erase(found);
     });
-    for (const auto& [key, place] : sends) {
-      error(name(place) + " has no receive");
+    for (const auto& [key, id] : sends) {
+      error(name(id) + " has no receive");
     }
     return report_.ok();
   }
@@ -377,7 +373,7 @@ class Execution {
   void for_each(Visit visit) const {
     for (std::size_t rank = 0; rank < programs_.size(); ++rank) {
       for (std::uint32_t i = 0; i < programs_[rank].steps.size(); ++i) {
-        visit(Place{static_cast<int>(rank), i}, programs_[rank].steps[i]);
+        visit(StepId{static_cast<int>(rank), i}, programs_[rank].steps[i]);
       }
     }
   }
@@ -393,36 +389,36 @@ class Execution {
       Pieces own;
       append(&own,
              {input_count(problem_, static_cast<int>(rank)), static_cast<std::uint32_t>(rank), 0});
-      Region place{Buffer::kInput, 0, 0};
+      Region region{Buffer::kInput, 0, 0};
       const auto alias = alias_of(problem_, static_cast<int>(rank));
       if (memory_ == Memory::kInPlace && alias && alias->region.buffer == Buffer::kInput) {
-        place = alias->is;
+        region = alias->is;
       }
-      contents(static_cast<int>(rank), place.buffer).write(place.offset, own);
+      contents(static_cast<int>(rank), region.buffer).write(region.offset, own);
     }
-    for_each([&](const Place& place, const Step& one) {
-      const Program& program = programs_[static_cast<std::size_t>(place.rank)];
-      state(place).waits_for = one.dependency_count;
+    for_each([&](const StepId& id, const Step& one) {
+      const Program& program = programs_[static_cast<std::size_t>(id.rank)];
+      state(id).waits_for = one.dependency_count;
       for (const std::uint32_t before : program.dependencies_of(one)) {
-        state({place.rank, before}).followers.push_back(place.step);
+        state({id.rank, before}).followers.push_back(id.step);
       }
       if (one.dependency_count == 0) {
-        ready_.push_back(place);
+        ready_.push_back(id);
       }
       Bits known(programs_.size());
-      known.set(static_cast<std::size_t>(place.rank));
-      known_[static_cast<std::size_t>(place.rank)].push_back(known);
+      known.set(static_cast<std::size_t>(id.rank));
+      known_[static_cast<std::size_t>(id.rank)].push_back(known);
     });
   }
 
   /// All that the step waits for is complete.
-  void begin(const Place& place) {
-    const Step& one = step(place);
-    State& mine = state(place);
+  void begin(const StepId& id) {
+    const Step& one = step(id);
+    State& mine = state(id);
     mine.begun = true;
     if (one.kind == StepKind::kCopy || one.kind == StepKind::kReduce) {
-      carry_out(place, place);
-      finish(place);
+      carry_out(id, id);
+      finish(id);
       return;
     }
     State& other = state(mine.partner);
@@ -430,8 +426,8 @@ class Execution {
       return;
     }
     const bool is_send = one.kind == StepKind::kSend;
-    const Place from = is_send ? place : mine.partner;
-    const Place to = is_send ? mine.partner : place;
+    const StepId from = is_send ? id : mine.partner;
+    const StepId to = is_send ? mine.partner : id;
     carry_out(from, to);
     mine.level = other.level = std::max(mine.level, other.level) + 1;
     report_.rounds = std::max(report_.rounds, mine.level);
@@ -444,11 +440,9 @@ class Execution {
     finish(from);
     finish(to);
   }
-  Bits& known(const Place& place) {
-    return known_[static_cast<std::size_t>(place.rank)][place.step];
-  }
+  Bits& known(const StepId& id) { return known_[static_cast<std::size_t>(id.rank)][id.step]; }
 
-  void carry_out(const Place& from, const Place& to) {
+  void carry_out(const StepId& from, const StepId& to) {
     const Step& source = step(from);
     const Step& sink = step(to);
     if (source.count() == 0) {
@@ -503,14 +497,14 @@ class Execution {
     return memories_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(buffer)];
   }
 
-  void finish(const Place& place) {
-    State& mine = state(place);
+  void finish(const StepId& id) {
+    State& mine = state(id);
     mine.done = true;
     for (const std::uint32_t number : mine.followers) {
-      const Place next{place.rank, number};
+      const StepId next{id.rank, number};
       State& follower = state(next);
       follower.level = std::max(follower.level, mine.level);
-      known(next).add(known(place));
+      known(next).add(known(id));
       if (--follower.waits_for == 0) {
         ready_.push_back(next);
       }
@@ -518,9 +512,9 @@ class Execution {
   }
 
   void check_all_done() {
-    for_each([&](const Place& place, const Step&) {
-      if (state(place).begun && !state(place).done) {
-        error(name(place) + " never completes: its partner, " + name(state(place).partner) +
+    for_each([&](const StepId& id, const Step&) {
+      if (state(id).begun && !state(id).done) {
+        error(name(id) + " never completes: its partner, " + name(state(id).partner) +
               ", waits for something else");
       }
     });
@@ -533,12 +527,12 @@ class Execution {
       for (const Piece& piece : wanted) {
         count += piece.count;
       }
-      Region place{Buffer::kOutput, 0, 0};
+      Region region{Buffer::kOutput, 0, 0};
       const auto alias = alias_of(problem_, rank);
       if (memory_ == Memory::kInPlace && alias && alias->region.buffer == Buffer::kOutput) {
-        place = alias->is;
+        region = alias->is;
       }
-      const auto found = contents(rank, place.buffer).read(place.offset, count);
+      const auto found = contents(rank, region.buffer).read(region.offset, count);
       if (!found || !equal(*found, wanted)) {
         error("rank " + std::to_string(rank) + ": the output is not what " +
               select::to_string(problem_.collective) + " says");
@@ -573,7 +567,7 @@ class Execution {
   std::vector<std::vector<State>> states_;
   std::vector<std::array<Contents, 3>> memories_;
   std::vector<std::vector<Bits>> known_;  ///< Ranks whose start each step has heard of.
-  std::vector<Place> ready_;
+  std::vector<StepId> ready_;
 };
 
 bool overlaps(const Region& a, const Region& b) {

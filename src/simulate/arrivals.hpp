@@ -18,7 +18,7 @@
 
 namespace tutti::simulate {
 
-class Arrivals {
+class ArrivalMerge {
  public:
   static constexpr int kSourceBits = 16;
   static std::uint32_t source(std::uint64_t key) { return key & ((1U << kSourceBits) - 1); }

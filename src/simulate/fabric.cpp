@@ -135,10 +135,10 @@ Fabric::Fabric(const FabricShape& shape) : shape_(shape) {
   pods_ = ceil_div(leaves_, shape_.leaves_per_pod);
   for (std::uint32_t host = 0; host < shape_.hosts; ++host) {
     const std::uint32_t leaf = host / shape_.hosts_per_leaf;
-    place_.push_back({.pod = leaf / shape_.leaves_per_pod,
-                      .leaf = shape_.hosts + leaf,
-                      .leaf_in_pod = static_cast<std::uint16_t>(leaf % shape_.leaves_per_pod),
-                      .port = static_cast<std::uint16_t>(host % shape_.hosts_per_leaf)});
+    positions_.push_back({.pod = leaf / shape_.leaves_per_pod,
+                          .leaf = shape_.hosts + leaf,
+                          .leaf_in_pod = static_cast<std::uint16_t>(leaf % shape_.leaves_per_pod),
+                          .port = static_cast<std::uint16_t>(host % shape_.hosts_per_leaf)});
   }
   add_links();
 }
@@ -176,7 +176,7 @@ void Fabric::add_links() {
   from_.resize(links());
   reverse_.resize(links());
   for (std::uint32_t host = 0; host < shape_.hosts; ++host) {
-    join(host, 0, place_[host].leaf, place_[host].port);
+    join(host, 0, positions_[host].leaf, positions_[host].port);
   }
   for (std::uint32_t leaf = 0; leaf < leaves_; ++leaf) {
     const std::uint32_t pod = leaf / shape_.leaves_per_pod;
@@ -211,24 +211,24 @@ NodeKind Fabric::kind(std::uint32_t node) const {
 }
 
 std::uint32_t Fabric::route(std::uint32_t node, std::uint32_t dst, std::uint32_t hash) const {
-  const Place& place = place_[dst];
-  if (node == place.leaf) {
-    return place.port;
+  const HostPosition& position = positions_[dst];
+  if (node == position.leaf) {
+    return position.port;
   }
   const std::uint32_t down = down_ports_[node - shape_.hosts];
   if (node < first_agg()) {
     return down + below(hash, shape_.aggs_per_pod);
   }
   if (node >= first_core()) {
-    return place.pod;
+    return position.pod;
   }
-  return pod_of_[node - shape_.hosts] == place.pod ? place.leaf_in_pod
-                                                   : down + below(hash, shape_.cores_per_agg);
+  return pod_of_[node - shape_.hosts] == position.pod ? position.leaf_in_pod
+                                                      : down + below(hash, shape_.cores_per_agg);
 }
 
 std::uint32_t Fabric::hops(std::uint32_t src, std::uint32_t dst) const {
-  const Place& a = place_[src];
-  const Place& b = place_[dst];
+  const HostPosition& a = positions_[src];
+  const HostPosition& b = positions_[dst];
   return a.leaf == b.leaf ? 2 : a.pod == b.pod ? 4 : 6;
 }
 

@@ -73,7 +73,7 @@ class Fabric {
 
  private:
   /// Where a host is.
-  struct Place {
+  struct HostPosition {
     std::uint32_t pod = 0;
     std::uint32_t leaf = 0;         ///< Node.
     std::uint16_t leaf_in_pod = 0;  ///< Port of the pod's aggregation switches.
@@ -93,7 +93,7 @@ class Fabric {
   std::vector<std::uint32_t> first_link_;  ///< By node, and one more.
   std::vector<std::uint32_t> from_;        ///< By link.
   std::vector<std::uint32_t> reverse_;     ///< By link.
-  std::vector<Place> place_;               ///< By host.
+  std::vector<HostPosition> positions_;    ///< By host.
   /// By switch: its pod (leaf, aggregation), and how many of its ports go down.
   std::vector<std::uint32_t> pod_of_;
   std::vector<std::uint32_t> down_ports_;

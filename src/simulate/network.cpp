@@ -104,7 +104,7 @@ void Network::begin_window(TimePs start_ps) {
 }
 
 void Network::step(std::uint32_t first_node, std::uint32_t last_node) {
-  Arrivals arrivals;
+  ArrivalMerge arrivals;
   for (std::uint32_t node = first_node; node < last_node; ++node) {
     if (node < fabric_.hosts()) {
       step_host(node);
@@ -141,7 +141,7 @@ void Network::record(NodeState* state, std::uint32_t link, const Packet& packet)
 
 // --- switches -----------------------------------------------------------------------------------
 
-void Network::step_switch(std::uint32_t node, Arrivals* arrivals) {
+void Network::step_switch(std::uint32_t node, ArrivalMerge* arrivals) {
   NodeState& state = node_states_[node];
   const std::uint32_t first = fabric_.first_link(node);
   const std::uint32_t ports = fabric_.ports(node);
@@ -152,9 +152,10 @@ void Network::step_switch(std::uint32_t node, Arrivals* arrivals) {
     arrivals->add(port * kPriorities + 1, in.ring(Priority::kControl));
   }
   for (const std::uint64_t key : arrivals->sorted()) {
-    const std::uint32_t port = Arrivals::source(key) / kPriorities;
+    const std::uint32_t port = ArrivalMerge::source(key) / kPriorities;
     const std::uint32_t in_link = fabric_.reverse(first + port);
-    Ring& ring = ports_[in_link].ring(static_cast<Priority>(Arrivals::source(key) % kPriorities));
+    Ring& ring =
+        ports_[in_link].ring(static_cast<Priority>(ArrivalMerge::source(key) % kPriorities));
     const Packet& packet = ring.at(ring.head());
     const TimePs now = packet.time_ps;
     apply_changes(node, now);

@@ -81,7 +81,7 @@ class Network {
   };
 
   void set_up_rules();
-  void step_switch(std::uint32_t node, Arrivals* arrivals);
+  void step_switch(std::uint32_t node, ArrivalMerge* arrivals);
   void step_host(std::uint32_t node);
   void nic_ready(std::uint32_t node, TimePs now_ps);
   bool next_fragment(HostState* state, Packet* packet) const;

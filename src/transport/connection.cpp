@@ -377,12 +377,12 @@ void Connection::note_waiting(TimeNs now) {
   }
 }
 
-TimeNs Connection::control_patience_ns(TimeNs rtt_ns) const {
+TimeNs Connection::control_wait_ns(TimeNs rtt_ns) const {
   return std::max(4 * rtt_ns, kControlRtoNsMin) + kLazyWaits * options_.acknowledgement.lazy_ns;
 }
 
 TimeNs Connection::control_rto_ns() const {
-  const TimeNs first = control_patience_ns(loss_.rtt().srtt_ns());
+  const TimeNs first = control_wait_ns(loss_.rtt().srtt_ns());
   return std::min(first << control_backoff_, std::max(options_.loss.rto_ns_max, first));
 }
 
@@ -449,12 +449,12 @@ void Connection::on_retransmit_timer(TimeNs now) {
   ++counters_.timeouts;
   trace(now, TraceKind::kTimeout, kNoPath, oldest, 0, loss_.backoff());
   // Only what should have been heard of by now, not all that is in the air.
-  const TimeNs patience = loss_.rtt().srtt_ns() + loss_.reordering_ns();
+  const TimeNs loss_delay_ns = loss_.rtt().srtt_ns() + loss_.reordering_ns();
   std::uint64_t number = oldest;
   do {
     lose(now, number, LossCause::kTimeout);
     number = flight_.oldest();
-  } while (number != Flight::kNoChunk && flight_.at(number).sent_ns + patience <= now);
+  } while (number != Flight::kNoChunk && flight_.at(number).sent_ns + loss_delay_ns <= now);
   loss_.on_timeout();
   for (Group& group : groups_) {
     group.spray.on_timeout(now);
@@ -577,15 +577,15 @@ void Connection::on_gap_timer(TimeNs now) {
   if (since == kNever) {
     return;
   }
-  const TimeNs patience = wire().base_rtt_ns * 3 / 2;
-  if (now < since + patience) {
-    timers_.set(Timer::kGap, since + patience);
+  const TimeNs delay_ns = wire().base_rtt_ns * 3 / 2;
+  if (now < since + delay_ns) {
+    timers_.set(Timer::kGap, since + delay_ns);
     return;
   }
   tells_gap_ = true;
   acknowledger_.request();
   pacer_.on_wanted(now, index_, pacer_.wanted_units(index_), true);
-  timers_.set(Timer::kGap, now + patience);
+  timers_.set(Timer::kGap, now + delay_ns);
 }
 
 void Connection::on_granted(bool is_slow) {

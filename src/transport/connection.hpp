@@ -143,7 +143,7 @@ class Connection {
   void set_ack_timer();
   TimeNs control_rto_ns() const;
   /// How long an answer to an advert or a close may take.
-  TimeNs control_patience_ns(TimeNs rtt_ns) const;
+  TimeNs control_wait_ns(TimeNs rtt_ns) const;
   void trace(TimeNs now, TraceKind kind, PathId path, std::uint64_t number, Bytes bytes,
              std::uint64_t detail);
 

@@ -470,7 +470,7 @@ void Connection::on_advert(TimeNs now, const AdvertHeader& advert) {
   } else if (owes_advert_ack() && !timers_.is_set(Timer::kAdvertAck)) {
     // Data for the last of them says the same. The peer is patient for twice as long.
     timers_.set(Timer::kAdvertAck,
-                now + control_patience_ns(std::min(wire().base_rtt_ns, loss_.rtt().srtt_ns())) / 2);
+                now + control_wait_ns(std::min(wire().base_rtt_ns, loss_.rtt().srtt_ns())) / 2);
   }
   request_credit_if_stuck(now);
 }

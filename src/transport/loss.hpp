@@ -56,14 +56,14 @@ class LossDetector {
     if (!options_.rack || !has_delivered_) {
       return kNever;
     }
-    const TimeNs patience = std::max(delivered_rtt_ns_, rtt_.srtt_ns()) + reordering_ns();
+    const TimeNs loss_delay_ns = std::max(delivered_rtt_ns_, rtt_.srtt_ns()) + reordering_ns();
     while (true) {
       const std::uint64_t number = flight.oldest();
       if (number == Flight::kNoChunk || flight.at(number).order > delivered_order_) {
         return kNever;
       }
-      if (flight.at(number).sent_ns + patience > now) {
-        return flight.at(number).sent_ns + patience;
+      if (flight.at(number).sent_ns + loss_delay_ns > now) {
+        return flight.at(number).sent_ns + loss_delay_ns;
       }
       lost(number);
     }

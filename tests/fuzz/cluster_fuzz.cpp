@@ -13,8 +13,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     FUZZ_ASSERT(tutti::fuzz::readable(cluster.status().message(), "file:"));
     return 0;
   }
-  FUZZ_ASSERT(cluster->link(LinkKind::kNvlink).mb_per_s > 0);
-  FUZZ_ASSERT(cluster->link(LinkKind::kNetwork).mb_per_s > 0);
+  FUZZ_ASSERT(cluster->link(LinkClass::kNvlink).mb_per_s > 0);
+  FUZZ_ASSERT(cluster->link(LinkClass::kNetwork).mb_per_s > 0);
   FUZZ_ASSERT(layout_of(*cluster, 300).ranks() == 300);
   return 0;
 }

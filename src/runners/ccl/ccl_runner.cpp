@@ -300,7 +300,8 @@ Status CclRunner::run_pipeline(select::Pipeline pipeline, int chunks, const Call
       [&](const Call& moved) {
         const auto queue = [&]() -> Status {
           for (int i = 0; i < used; ++i) {
-            const Chunk chunk(moved, me, chunk_run(moved.count, moved.element_bytes, i, used));
+            const PipelineChunk chunk(moved, me,
+                                      chunk_run(moved.count, moved.element_bytes, i, used));
             TUTTI_RETURN_IF_ERROR(enqueue(chunk.call(), me, targets[static_cast<std::size_t>(i)]));
           }
           return {};

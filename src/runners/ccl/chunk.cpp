@@ -42,7 +42,7 @@ Run chunk_run(std::uint64_t count, Bytes element_bytes, int index, int chunks) {
   return {begin(part), begin(part + 1) - begin(part)};
 }
 
-Chunk::Chunk(const Call& call, const ScopeRank& me, const Run& run) : call_(call) {
+PipelineChunk::PipelineChunk(const Call& call, const ScopeRank& me, const Run& run) : call_(call) {
   const auto ranks = static_cast<std::size_t>(me.ranks);
   const auto move_send = [&] {
     call_.send = call.send == nullptr ? nullptr : at(call.send, run.offset, call.element_bytes);

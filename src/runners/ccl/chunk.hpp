@@ -25,12 +25,12 @@ Run chunk_run(std::uint64_t count, Bytes element_bytes, int index, int chunks);
 
 /// One chunk as a call of its own. Gather, scatter, allgather and alltoall become their v-forms;
 /// reduce_scatter_block, which has none with gaps, keeps its name and gets send_offsets.
-class Chunk {
+class PipelineChunk {
  public:
   /// `call`: of a collective that select::Plan's pipelines can carry.
-  Chunk(const Call& call, const ScopeRank& me, const Run& run);
-  Chunk(const Chunk&) = delete;
-  Chunk& operator=(const Chunk&) = delete;
+  PipelineChunk(const Call& call, const ScopeRank& me, const Run& run);
+  PipelineChunk(const PipelineChunk&) = delete;
+  PipelineChunk& operator=(const PipelineChunk&) = delete;
   const Call& call() const { return call_; }
 
  private:

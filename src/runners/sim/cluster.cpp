@@ -118,7 +118,8 @@ class Reader {
     if (key == "nccl") {
       return nccl(value, cluster);
     }
-    for (const LinkKind kind : {LinkKind::kNvlink, LinkKind::kInterSocket, LinkKind::kNetwork}) {
+    for (const LinkClass kind :
+         {LinkClass::kNvlink, LinkClass::kInterSocket, LinkClass::kNetwork}) {
       if (key == to_string(kind)) {
         return link(value, kind, &cluster->link(kind));
       }
@@ -151,11 +152,11 @@ class Reader {
     return {};
   }
 
-  Status link(const JsonValue& value, LinkKind kind, Link* link) const {
+  Status link(const JsonValue& value, LinkClass kind, LinkModel* link) const {
     const std::string path = to_string(kind);
     TUTTI_RETURN_IF_ERROR(expect(value, Kind::kObject, path));
     std::vector<std::string> keys = {"mb_per_s", "message_ns", "incast_percent"};
-    if (kind == LinkKind::kNvlink) {
+    if (kind == LinkClass::kNvlink) {
       keys.emplace_back("wiring");
     }
     for (const JsonMember& member : value.members) {
@@ -166,7 +167,7 @@ class Reader {
         TUTTI_ASSIGN_OR_RETURN(link->message_ns, number(member.value, kDelay, here));
       } else if (member.key == "incast_percent") {
         TUTTI_ASSIGN_OR_RETURN(link->incast_percent, number(member.value, kPercent, here));
-      } else if (member.key == "wiring" && kind == LinkKind::kNvlink) {
+      } else if (member.key == "wiring" && kind == LinkClass::kNvlink) {
         TUTTI_RETURN_IF_ERROR(expect(member.value, Kind::kString, here));
         if (member.value.text != "mesh" && member.value.text != "switch") {
           return fail(member.value.line, here,
@@ -182,7 +183,7 @@ class Reader {
     if (link->mb_per_s == 0) {
       return fail(value.line, path + ".mb_per_s", "missing");
     }
-    if (kind == LinkKind::kNvlink && !has(value, "wiring")) {
+    if (kind == LinkClass::kNvlink && !has(value, "wiring")) {
       return fail(value.line, path + ".wiring", "missing; add \"wiring\": \"mesh\" or \"switch\"");
     }
     return {};
@@ -212,13 +213,13 @@ class Reader {
 
 }  // namespace
 
-const char* to_string(LinkKind kind) {
+const char* to_string(LinkClass kind) {
   switch (kind) {
-    case LinkKind::kNvlink:
+    case LinkClass::kNvlink:
       return "nvlink";
-    case LinkKind::kInterSocket:
+    case LinkClass::kInterSocket:
       return "inter_socket";
-    case LinkKind::kNetwork:
+    case LinkClass::kNetwork:
       return "network";
   }
   return "?";

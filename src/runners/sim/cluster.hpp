@@ -18,15 +18,15 @@ namespace tutti::runners::sim {
 /// Name and version of the format; a new number when old readers would misread a file.
 inline constexpr const char* kClusterSchema = "tutti-cluster/1";
 
-enum class LinkKind : std::uint8_t {
+enum class LinkClass : std::uint8_t {
   kNvlink,       ///< Between GPUs of one socket.
   kInterSocket,  ///< Between GPUs of different sockets of one node.
   kNetwork,      ///< Between nodes.
 };
 inline constexpr int kLinkKinds = 3;
-const char* to_string(LinkKind kind);  ///< "nvlink", "inter_socket", "network"
+const char* to_string(LinkClass kind);  ///< "nvlink", "inter_socket", "network"
 
-struct Link {
+struct LinkModel {
   std::uint64_t mb_per_s = 0;    ///< One direction of one end; 0: the cluster has no such link.
   std::uint64_t message_ns = 0;  ///< A message holds its sender's engine that long before
                                  ///< its first byte moves.
@@ -40,12 +40,12 @@ struct Cluster {
   int gpus_per_node = 1;
   int nics_per_node = 1;
   std::vector<int> socket_of_gpu;  ///< One entry per GPU.
-  Link links[kLinkKinds];
+  LinkModel links[kLinkKinds];
   /// network.message_ns of NCCL's rings, which do not go by messages of an MPI library.
   std::uint64_t nccl_message_ns = 0;
 
-  const Link& link(LinkKind kind) const { return links[static_cast<std::size_t>(kind)]; }
-  Link& link(LinkKind kind) { return links[static_cast<std::size_t>(kind)]; }
+  const LinkModel& link(LinkClass kind) const { return links[static_cast<std::size_t>(kind)]; }
+  LinkModel& link(LinkClass kind) { return links[static_cast<std::size_t>(kind)]; }
 };
 
 /// Errors: "<file>:<line>: <key>: what is wrong; remedy".

@@ -37,10 +37,11 @@ std::vector<Receive> receives_of(std::span<const Program> programs) {
   return found;
 }
 
-const Link& link_between(const topology::Layout& layout, const Cluster& cluster, int a, int b) {
+const LinkModel& link_between(const topology::Layout& layout, const Cluster& cluster, int a,
+                              int b) {
   const bool same_socket =
       layout.socket_of[topology::Layout::index(a)] == layout.socket_of[topology::Layout::index(b)];
-  return cluster.link(same_socket ? LinkKind::kNvlink : LinkKind::kInterSocket);
+  return cluster.link(same_socket ? LinkClass::kNvlink : LinkClass::kInterSocket);
 }
 
 }  // namespace
@@ -67,7 +68,7 @@ Result<simulate::Workload> packet_workload(std::span<const Program> programs,
       if (op.is_local && op.kind == OpKind::kSend) {
         const std::tuple<int, int, std::uint32_t> wanted{step.peer, self, step.tag};
         const auto found = std::lower_bound(receives.begin(), receives.end(), Receive{wanted, 0});
-        const Link& link = link_between(layout, cluster, self, step.peer);
+        const LinkModel& link = link_between(layout, cluster, self, step.peer);
         if (found == receives.end() || found->first != wanted || link.mb_per_s == 0) {
           return Status(ErrorCode::kInvalidArgument,
                         "step " + std::to_string(index) + " of rank " + std::to_string(self) +
@@ -93,13 +94,13 @@ Result<Outcome> run_packets(std::span<const Program> programs, const topology::L
                   "cluster " + cluster.name + ": a packet network needs a NIC for each GPU");
   }
   constexpr std::uint64_t kMbPerSMin = 125;  // 1 Gb/s: a byte's time fits simulate::PsPerByteQ16.
-  if (cluster.link(LinkKind::kNetwork).mb_per_s < kMbPerSMin) {
+  if (cluster.link(LinkClass::kNetwork).mb_per_s < kMbPerSMin) {
     return Status(ErrorCode::kInvalidArgument,
                   "cluster " + cluster.name + ": a packet network has links of 125 MB/s or more");
   }
   TUTTI_ASSIGN_OR_RETURN(const simulate::Workload workload,
                          packet_workload(programs, layout, cluster, element_bytes));
-  options.network.mbit_per_s = cluster.link(LinkKind::kNetwork).mb_per_s * kBitsPerByte;
+  options.network.mbit_per_s = cluster.link(LinkClass::kNetwork).mb_per_s * kBitsPerByte;
   TUTTI_ASSIGN_OR_RETURN(const wire::sim::RunResult result,
                          wire::sim::run_network(options, workload));
   if (result.unfinished > 0) {

@@ -183,7 +183,7 @@ Problem problem_of(const Query& query, Bytes bytes) {
 json links_json(const Cluster& cluster, const Outcome& outcome) {
   json links = json::array();
   const double end_us = static_cast<double>(outcome.end_ps) / 1e6;
-  for (const LinkKind kind : {LinkKind::kNvlink, LinkKind::kInterSocket, LinkKind::kNetwork}) {
+  for (const LinkClass kind : {LinkClass::kNvlink, LinkClass::kInterSocket, LinkClass::kNetwork}) {
     for (const bool is_out : {true, false}) {
       const auto& uses = is_out ? outcome.out : outcome.in;
       Bytes sum = 0;
@@ -280,7 +280,7 @@ Result<json> predict(const json& text) {
   TUTTI_ASSIGN_OR_RETURN(Cluster cluster, load_cluster(query.cluster));
   TUTTI_ASSIGN_OR_RETURN(const Algorithm* algorithm, algorithm_of(query));
   if (algorithm == &kNcclAlgorithm) {
-    cluster.link(LinkKind::kNetwork).message_ns = cluster.nccl_message_ns;
+    cluster.link(LinkClass::kNetwork).message_ns = cluster.nccl_message_ns;
   }
   const topology::Layout layout = layout_of(cluster, query.ranks);
   json result = {{"cluster", cluster.name},

@@ -44,7 +44,7 @@ struct Message {
   std::uint32_t recv = 0;
   int from = 0;
   int to = 0;
-  Route route;
+  LinkRoute route;
   Bytes bytes = 0;
   State state = State::kWaiting;
   std::uint8_t steps_ready = 0;
@@ -104,15 +104,17 @@ class Run {
   void begin_flow(std::uint32_t number);
   void complete(std::uint32_t number);
   void schedule_event(std::uint32_t number, TimePs at_ps);
-  void advance(Inbound& inbound, std::uint32_t end, const Link& link);
-  void schedule_first(Inbound& inbound, const Link& link);
+  void advance(Inbound& inbound, std::uint32_t end, const LinkModel& link);
+  void schedule_first(Inbound& inbound, const LinkModel& link);
   /// Of one of `flows` messages: rate = first / second in MB/s.
-  static std::pair<std::uint64_t, std::uint64_t> rate(const Link& link, std::size_t flows) {
+  static std::pair<std::uint64_t, std::uint64_t> rate(const LinkModel& link, std::size_t flows) {
     return flows < 2 ? std::pair(link.mb_per_s, std::uint64_t{1})
                      : std::pair(link.mb_per_s * link.incast_percent,
                                  std::uint64_t{100} * static_cast<std::uint64_t>(flows));
   }
-  const Link& link_of(const Message& message) const { return cluster_.link(message.route.kind); }
+  const LinkModel& link_of(const Message& message) const {
+    return cluster_.link(message.route.kind);
+  }
 
   std::span<const Program> programs_;
   const Cluster& cluster_;
@@ -224,7 +226,7 @@ Status Run::match() {
       message.bytes = step.count() * element_bytes_;
       total += message.bytes;
       message.route = wires_.route(rank, step.peer, network_before);
-      network_before += message.route.kind == LinkKind::kNetwork ? 1 : 0;
+      network_before += message.route.kind == LinkClass::kNetwork ? 1 : 0;
       if (cluster_.link(message.route.kind).mb_per_s == 0) {
         return {ErrorCode::kInvalidArgument,
                 std::string("simulation: the cluster has no ") + to_string(message.route.kind) +
@@ -318,7 +320,7 @@ void Run::schedule_event(std::uint32_t number, TimePs at_ps) {
 
 void Run::begin_flow(std::uint32_t number) {
   Message& message = messages_[number];
-  const Link& link = link_of(message);
+  const LinkModel& link = link_of(message);
   const Work work = message.bytes * kWorkPerByte;
   message.state = State::kFlowing;
   if (!link.shares_inbound) {
@@ -331,7 +333,7 @@ void Run::begin_flow(std::uint32_t number) {
   schedule_first(inbound, link);
 }
 
-void Run::advance(Inbound& inbound, std::uint32_t end, const Link& link) {
+void Run::advance(Inbound& inbound, std::uint32_t end, const LinkModel& link) {
   const TimePs elapsed = now_ps_ - std::exchange(inbound.as_of_ps, now_ps_);
   const std::size_t flows = inbound.flows.size();
   if (flows == 0) {
@@ -344,7 +346,7 @@ void Run::advance(Inbound& inbound, std::uint32_t end, const Link& link) {
 }
 
 /// The event of the message that is through first, if nothing changes before.
-void Run::schedule_first(Inbound& inbound, const Link& link) {
+void Run::schedule_first(Inbound& inbound, const LinkModel& link) {
   if (inbound.first != kNone && messages_[inbound.first].state == State::kFlowing) {
     messages_[inbound.first].due_ps = kNever;
   }
@@ -361,7 +363,7 @@ void Run::schedule_first(Inbound& inbound, const Link& link) {
 
 void Run::complete(std::uint32_t number) {
   Message& message = messages_[number];
-  const Link& link = link_of(message);
+  const LinkModel& link = link_of(message);
   message.state = State::kDone;
   message.end_ps = now_ps_;
   if (link.shares_inbound) {

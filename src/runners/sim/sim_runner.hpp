@@ -6,10 +6,11 @@
 // fluid links. Rules:
 //  R1 An end sends one message at a time, at full rate: in the order in which messages became
 //     ready, then by rank and step.
-//  R2 Two and more messages into one end share a part of its rate (Link::incast_percent) evenly.
-//  R3 A message is ready when both its steps' dependencies are complete (rendezvous); a copy and a
+//  R2 Two and more messages into one end share a part of its rate (LinkModel::incast_percent)
+//  evenly. R3 A message is ready when both its steps' dependencies are complete (rendezvous); a
+//  copy and a
 //     reduction take no time.
-//  R4 A message holds its sender's end for Link::message_ns before its first byte moves.
+//  R4 A message holds its sender's end for LinkModel::message_ns before its first byte moves.
 // Integers throughout: times in picoseconds, rates in MB/s, so that a rate times a time is a whole
 // number of millionths of a byte. Equal input gives equal output, on any machine.
 #pragma once
@@ -42,7 +43,7 @@ struct Transfer {
   std::uint32_t send_step = 0;
   std::uint32_t recv_step = 0;
   Bytes bytes = 0;
-  LinkKind kind = LinkKind::kNvlink;
+  LinkClass kind = LinkClass::kNvlink;
   TimePs ready_ps = 0;  ///< Both steps could begin.
   TimePs start_ps = 0;  ///< The engine took it up.
   TimePs end_ps = 0;    ///< Both steps are complete.
@@ -51,7 +52,7 @@ struct Transfer {
 struct Outcome {
   TimePs end_ps = 0;
   std::vector<TimePs> finish_ps;  ///< By rank: its last step is complete.
-  std::vector<End> ends;
+  std::vector<LinkEnd> ends;
   std::vector<EndUse> out;          ///< By end.
   std::vector<EndUse> in;           ///< By end; a mesh's ends count bytes alone.
   std::vector<Transfer> transfers;  ///< In the order of (sender, step); empty unless asked for.

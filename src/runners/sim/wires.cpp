@@ -12,7 +12,7 @@ std::size_t index(int number) { return topology::Layout::index(number); }
 }  // namespace
 
 Wires::Wires(const topology::Layout& layout) : layout_(layout) {
-  for (const LinkKind kind : {LinkKind::kNvlink, LinkKind::kInterSocket}) {
+  for (const LinkClass kind : {LinkClass::kNvlink, LinkClass::kInterSocket}) {
     for (int rank = 0; rank < layout.ranks(); ++rank) {
       ends_.push_back({kind, layout.node_of[index(rank)], layout.local_of[index(rank)]});
     }
@@ -20,24 +20,24 @@ Wires::Wires(const topology::Layout& layout) : layout_(layout) {
   for (int node = 0; node < layout.nodes(); ++node) {
     first_nic_.push_back(static_cast<std::uint32_t>(ends_.size()));
     for (int nic = 0; nic < std::max(1, layout.rails(node)); ++nic) {
-      ends_.push_back({LinkKind::kNetwork, node, nic});
+      ends_.push_back({LinkClass::kNetwork, node, nic});
     }
   }
 }
 
-LinkKind Wires::kind(int from, int to) const {
+LinkClass Wires::kind(int from, int to) const {
   if (layout_.node_of[index(from)] != layout_.node_of[index(to)]) {
-    return LinkKind::kNetwork;
+    return LinkClass::kNetwork;
   }
-  return layout_.socket(from) == layout_.socket(to) ? LinkKind::kNvlink : LinkKind::kInterSocket;
+  return layout_.socket(from) == layout_.socket(to) ? LinkClass::kNvlink : LinkClass::kInterSocket;
 }
 
-Route Wires::route(int from, int to, std::uint32_t network_before) const {
-  const LinkKind found = kind(from, to);
-  if (found == LinkKind::kNetwork) {
+LinkRoute Wires::route(int from, int to, std::uint32_t network_before) const {
+  const LinkClass found = kind(from, to);
+  if (found == LinkClass::kNetwork) {
     return {found, nic(from, network_before), nic(to, network_before)};
   }
-  const int first = found == LinkKind::kNvlink ? 0 : layout_.ranks();
+  const int first = found == LinkClass::kNvlink ? 0 : layout_.ranks();
   return {found, static_cast<std::uint32_t>(first + from), static_cast<std::uint32_t>(first + to)};
 }
 

@@ -14,14 +14,14 @@
 
 namespace tutti::runners::sim {
 
-struct End {
-  LinkKind kind = LinkKind::kNvlink;
+struct LinkEnd {
+  LinkClass kind = LinkClass::kNvlink;
   int node = 0;
   int index = 0;  ///< Of the GPU or NIC within its node.
 };
 
-struct Route {
-  LinkKind kind = LinkKind::kNvlink;
+struct LinkRoute {
+  LinkClass kind = LinkClass::kNvlink;
   std::uint32_t from = 0;  ///< Into Wires::ends().
   std::uint32_t to = 0;
 };
@@ -30,18 +30,18 @@ class Wires {
  public:
   explicit Wires(const topology::Layout& layout);
 
-  const std::vector<End>& ends() const { return ends_; }
-  LinkKind kind(int from, int to) const;
+  const std::vector<LinkEnd>& ends() const { return ends_; }
+  LinkClass kind(int from, int to) const;
   /// `network_before`: messages that `from` sends to other nodes before this one, in the order of
   /// its program. A rank with several NICs takes them in turn; ranks that outnumber the NICs
   /// share them.
-  Route route(int from, int to, std::uint32_t network_before) const;
+  LinkRoute route(int from, int to, std::uint32_t network_before) const;
 
  private:
   std::uint32_t nic(int rank, std::uint32_t turn) const;
 
   const topology::Layout& layout_;
-  std::vector<End> ends_;
+  std::vector<LinkEnd> ends_;
   std::vector<std::uint32_t> first_nic_;  ///< By node, into ends_.
 };
 

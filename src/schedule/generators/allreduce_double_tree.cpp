@@ -23,17 +23,17 @@ Program allreduce_double_tree(const Task& task) {
   builder.copy({Buffer::kInput, 0, output.count}, output);
   for (const int tree : {0, 1}) {
     const Region half = halves.in(Buffer::kOutput, tree);
-    const auto place = trees.place(tree, task.rank);
-    for (const int child : place.children) {
+    const auto node = trees.node(tree, task.rank);
+    for (const int child : node.children) {
       const Region contribution = builder.scratch(half.count);
       builder.recv(child, contribution);
       builder.reduce(contribution, half);
     }
-    if (place.parent >= 0) {
-      builder.send(place.parent, half);
-      builder.recv(place.parent, half);
+    if (node.parent >= 0) {
+      builder.send(node.parent, half);
+      builder.recv(node.parent, half);
     }
-    for (const int child : place.children) {
+    for (const int child : node.children) {
       builder.send(child, half);
     }
   }

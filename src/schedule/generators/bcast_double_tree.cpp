@@ -26,11 +26,11 @@ Program bcast_double_tree(const Task& task) {
   }
   for (const int tree : {0, 1}) {
     const Region half = halves.in(Buffer::kOutput, tree);
-    const auto place = trees.place(tree, me);
-    if (place.parent >= 0) {
-      builder.recv(rank_of(place.parent), half);
+    const auto node = trees.node(tree, me);
+    if (node.parent >= 0) {
+      builder.recv(rank_of(node.parent), half);
     }
-    for (const int child : place.children) {
+    for (const int child : node.children) {
       builder.send(rank_of(child), half);
     }
   }

@@ -34,7 +34,7 @@ class Environment : public ::testing::Environment {
 };
 const auto* const kEnvironment = ::testing::AddGlobalTestEnvironment(new Environment());
 
-Place place_of(int rank, int ranks) {
+RankInfo rank_info(int rank, int ranks) {
   return {.rank = rank,
           .ranks = ranks,
           .world_rank = rank,
@@ -47,7 +47,7 @@ void on_ranks(int ranks, const Hints& hints, Body body) {
   ThreadWorld world(ranks);
   world.run([&](int rank) {
     ThreadMpi mpi(world, rank);
-    auto created = Communicator::create(Process::get(), mpi, &mpi, place_of(rank, ranks), hints);
+    auto created = Communicator::create(Process::get(), mpi, &mpi, rank_info(rank, ranks), hints);
     ASSERT_TRUE(created.ok()) << created.status().message();
     body(rank, **created);
   });

@@ -59,13 +59,13 @@ std::vector<topology::Layout> layouts_of(const std::vector<int>& world_ranks,
   world.run([&](int rank) {
     ThreadMpi mpi(world, rank);
     const auto index = static_cast<std::size_t>(rank);
-    const Place place{.rank = rank,
+    const RankInfo me{.rank = rank,
                       .ranks = ranks,
                       .world_rank = world_ranks[index],
                       .world_ranks = kWorld,
                       .mpi_device_aware = false};
     auto created =
-        Communicator::create(Process::get(), mpi, &mpi, place, {.plan = plan, .memory_kinds = {}});
+        Communicator::create(Process::get(), mpi, &mpi, me, {.plan = plan, .memory_kinds = {}});
     ASSERT_TRUE(created.ok()) << created.status().message();
     layouts[index] = (*created)->placement();
   });

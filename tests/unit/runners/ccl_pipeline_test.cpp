@@ -66,7 +66,7 @@ TEST(Chunk, chunk__blocks_keep_their_places) {
   call.send = send.data();
   call.recv = recv.data();
   call.count = 20;
-  const Chunk chunk(call, {1, 3}, {16, 4});
+  const PipelineChunk chunk(call, {1, 3}, {16, 4});
   EXPECT_EQ(chunk.call().collective, Collective::kAlltoallv);
   EXPECT_EQ(chunk.call().send, send.data());
   EXPECT_EQ(std::vector<std::uint64_t>(chunk.call().recv_offsets.begin(),
@@ -74,7 +74,7 @@ TEST(Chunk, chunk__blocks_keep_their_places) {
             (std::vector<std::uint64_t>{16, 36, 56}));
   call.collective = Collective::kGather;
   call.recv = nullptr;
-  const Chunk gathered(call, {1, 3}, {16, 4});
+  const PipelineChunk gathered(call, {1, 3}, {16, 4});
   EXPECT_EQ(gathered.call().send, send.data() + 16);
   EXPECT_EQ(gathered.call().recv, nullptr);
 }

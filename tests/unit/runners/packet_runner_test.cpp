@@ -18,8 +18,8 @@ Cluster cluster_of(int gpus) {
   cluster.gpus_per_node = gpus;
   cluster.nics_per_node = gpus;
   cluster.socket_of_gpu.assign(static_cast<std::size_t>(gpus), 0);
-  cluster.link(LinkKind::kNvlink).mb_per_s = kNvlinkMb;
-  cluster.link(LinkKind::kNetwork).mb_per_s = kNetworkMb;
+  cluster.link(LinkClass::kNvlink).mb_per_s = kNvlinkMb;
+  cluster.link(LinkClass::kNetwork).mb_per_s = kNetworkMb;
   return cluster;
 }
 

@@ -40,11 +40,11 @@ TEST(parse_cluster, reads_all_keys) {
   EXPECT_EQ(cluster->gpus_per_node, 4);
   EXPECT_EQ(cluster->nics_per_node, 2);
   EXPECT_EQ(cluster->socket_of_gpu, (std::vector<int>{0, 0, 1, 1}));
-  EXPECT_EQ(cluster->link(LinkKind::kNvlink).mb_per_s, 90000U);
-  EXPECT_FALSE(cluster->link(LinkKind::kNvlink).shares_inbound);
-  EXPECT_EQ(cluster->link(LinkKind::kInterSocket).incast_percent, 80U);
-  EXPECT_EQ(cluster->link(LinkKind::kNetwork).message_ns, 10000U);
-  EXPECT_EQ(cluster->link(LinkKind::kNetwork).incast_percent, 100U);
+  EXPECT_EQ(cluster->link(LinkClass::kNvlink).mb_per_s, 90000U);
+  EXPECT_FALSE(cluster->link(LinkClass::kNvlink).shares_inbound);
+  EXPECT_EQ(cluster->link(LinkClass::kInterSocket).incast_percent, 80U);
+  EXPECT_EQ(cluster->link(LinkClass::kNetwork).message_ns, 10000U);
+  EXPECT_EQ(cluster->link(LinkClass::kNetwork).incast_percent, 100U);
   EXPECT_EQ(cluster->nccl_message_ns, 13000U);
 }
 
@@ -55,8 +55,8 @@ TEST(parse_cluster, one_socket_needs_no_inter_socket_link) {
       "f.json");
   ASSERT_TRUE(cluster.ok()) << cluster.status().message();
   EXPECT_EQ(cluster->socket_of_gpu, std::vector<int>(8, 0));
-  EXPECT_TRUE(cluster->link(LinkKind::kNvlink).shares_inbound);
-  EXPECT_EQ(cluster->link(LinkKind::kInterSocket).mb_per_s, 0U);
+  EXPECT_TRUE(cluster->link(LinkClass::kNvlink).shares_inbound);
+  EXPECT_EQ(cluster->link(LinkClass::kInterSocket).mb_per_s, 0U);
 }
 
 TEST(parse_cluster, complaints_name_file_line_and_key) {

@@ -31,9 +31,9 @@ Cluster small_cluster() {
   cluster.gpus_per_node = 4;
   cluster.nics_per_node = 4;
   cluster.socket_of_gpu = {0, 0, 1, 1};
-  cluster.link(LinkKind::kNvlink) = {.mb_per_s = 1000, .shares_inbound = false};
-  cluster.link(LinkKind::kInterSocket) = {.mb_per_s = 100, .incast_percent = 80};
-  cluster.link(LinkKind::kNetwork) = {.mb_per_s = 200};
+  cluster.link(LinkClass::kNvlink) = {.mb_per_s = 1000, .shares_inbound = false};
+  cluster.link(LinkClass::kInterSocket) = {.mb_per_s = 100, .incast_percent = 80};
+  cluster.link(LinkClass::kNetwork) = {.mb_per_s = 200};
   return cluster;
 }
 
@@ -81,7 +81,7 @@ TEST(sim_runner, one_message_takes_its_bytes_over_the_rate) {
   EXPECT_EQ(outcome.finish_ps, (std::vector<TimePs>{kUs, kUs}));
   ASSERT_EQ(outcome.transfers.size(), 1U);
   EXPECT_EQ(outcome.transfers[0].bytes, 1000U);
-  EXPECT_EQ(outcome.transfers[0].kind, LinkKind::kNvlink);
+  EXPECT_EQ(outcome.transfers[0].kind, LinkClass::kNvlink);
   EXPECT_EQ(outcome.out[0].bytes, 1000U);
   EXPECT_EQ(outcome.out[0].busy_ps, kUs);
   EXPECT_EQ(outcome.in[1].bytes, 1000U);
@@ -96,7 +96,7 @@ TEST(sim_runner, elements_have_a_size) {
 
 TEST(sim_runner, a_message_holds_its_engine_before_the_first_byte) {
   Cluster cluster = small_cluster();
-  cluster.link(LinkKind::kNvlink).message_ns = 70;
+  cluster.link(LinkClass::kNvlink).message_ns = 70;
   Writer writer(2);
   writer.message(0, 1, 1000);
   writer.message(0, 1, 500);
@@ -170,7 +170,7 @@ TEST(sim_runner, a_mesh_has_no_incast_and_a_switch_shares) {
   mesh.message(0, 2, 1000);
   mesh.message(1, 2, 1000);
   EXPECT_EQ(run_well(mesh, cluster).end_ps, kUs);
-  cluster.link(LinkKind::kNvlink).shares_inbound = true;
+  cluster.link(LinkClass::kNvlink).shares_inbound = true;
   Writer through_switch(3);
   through_switch.message(0, 2, 1000);
   through_switch.message(1, 2, 1000);
@@ -238,7 +238,7 @@ TEST(sim_runner, wrong_programs_are_errors) {
   }
   EXPECT_EQ(error_of(circle, cluster), "simulation: 4 steps wait for each other for ever");
   Cluster split = cluster;
-  split.link(LinkKind::kInterSocket).mb_per_s = 0;
+  split.link(LinkClass::kInterSocket).mb_per_s = 0;
   Writer across(3);
   across.message(0, 2, 1);
   EXPECT_EQ(error_of(across, split),
@@ -248,8 +248,8 @@ TEST(sim_runner, wrong_programs_are_errors) {
 /// Cluster A's proportions: N / u = 7.5, e = 0.8. Times in units of a block over NVLink.
 double units(const char* algorithm, schedule::Parameters parameters = {}) {
   Cluster cluster = small_cluster();
-  cluster.link(LinkKind::kNvlink).mb_per_s = 90000;
-  cluster.link(LinkKind::kInterSocket).mb_per_s = 12000;
+  cluster.link(LinkClass::kNvlink).mb_per_s = 90000;
+  cluster.link(LinkClass::kInterSocket).mb_per_s = 12000;
   constexpr std::uint64_t kBlock = 90'000'000;
   const Layout layout = layout_of(cluster, 4);
   const auto problem =
@@ -291,7 +291,7 @@ Case odd_case(int ranks, std::uint64_t seed) {
   for (int rank = 0; rank < ranks; ++rank) {
     made.layout.socket_of.push_back(static_cast<int>(random() % 2));
   }
-  for (Link& link : made.cluster.links) {
+  for (LinkModel& link : made.cluster.links) {
     link.message_ns = random() % 20;
     link.shares_inbound = random() % 2 == 0;
   }
@@ -321,7 +321,7 @@ void expect_sound(const std::vector<Program>& programs, const Case& one, const c
   ASSERT_EQ(outcome.transfers.size(), messages) << name;
   EXPECT_EQ(outcome.end_ps > 0, sent > 0) << name;
   for (const Transfer& transfer : outcome.transfers) {
-    const Link& link = one.cluster.link(transfer.kind);
+    const LinkModel& link = one.cluster.link(transfer.kind);
     EXPECT_LE(transfer.ready_ps, transfer.start_ps);
     EXPECT_GE(transfer.end_ps, transfer.start_ps + link.message_ns * kNs +
                                    transfer.bytes * 1'000'000 / link.mb_per_s);

@@ -281,9 +281,9 @@ TEST(generators, double_tree__who_has_children_in_one_has_none_in_the_other) {
     for (const int tree : {0, 1}) {
       std::vector<int> parent(static_cast<std::size_t>(ranks), -1);
       for (int rank = 0; rank < ranks; ++rank) {
-        EXPECT_LE(trees.place(tree, rank).children.size(), 2U);
-        for (const int child : trees.place(tree, rank).children) {
-          EXPECT_EQ(rank, trees.place(tree, child).parent);
+        EXPECT_LE(trees.node(tree, rank).children.size(), 2U);
+        for (const int child : trees.node(tree, rank).children) {
+          EXPECT_EQ(rank, trees.node(tree, child).parent);
           parent[static_cast<std::size_t>(child)] = rank;
         }
       }
@@ -291,7 +291,7 @@ TEST(generators, double_tree__who_has_children_in_one_has_none_in_the_other) {
                 std::count_if(parent.begin(), parent.end(), [](int p) { return p >= 0; }));
     }
     for (int rank = 1; rank < ranks; ++rank) {
-      in_both += !trees.place(0, rank).children.empty() && !trees.place(1, rank).children.empty();
+      in_both += !trees.node(0, rank).children.empty() && !trees.node(1, rank).children.empty();
     }
     EXPECT_EQ(0, in_both) << ranks << " ranks";
   }

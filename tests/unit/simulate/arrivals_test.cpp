@@ -18,7 +18,7 @@ TEST(arrivals, sorted__by_time_then_source_up_to_the_windows_end) {
   for (const std::uint32_t per_ring : {1U, 40U}) {
     std::vector<std::unique_ptr<Ring>> rings;
     std::vector<std::uint64_t> expected;
-    Arrivals arrivals;
+    ArrivalMerge arrivals;
     arrivals.clear(kStart, kEnd);
     for (std::uint32_t source = 0; source < 9; ++source) {
       rings.push_back(std::make_unique<Ring>());
@@ -29,7 +29,7 @@ TEST(arrivals, sorted__by_time_then_source_up_to_the_windows_end) {
         rings.back()->push({.time_ps = time});
         rings.back()->mark_sent();
         if (time < kEnd) {
-          expected.push_back((time - kStart) << Arrivals::kSourceBits | source);
+          expected.push_back((time - kStart) << ArrivalMerge::kSourceBits | source);
         }
       }
       rings.back()->publish();
@@ -39,7 +39,7 @@ TEST(arrivals, sorted__by_time_then_source_up_to_the_windows_end) {
     const auto sorted = arrivals.sorted();
     EXPECT_EQ(expected, std::vector<std::uint64_t>(sorted.begin(), sorted.end()));
     ASSERT_FALSE(expected.empty());
-    EXPECT_EQ(expected.back() & 0xffff, Arrivals::source(expected.back()));
+    EXPECT_EQ(expected.back() & 0xffff, ArrivalMerge::source(expected.back()));
   }
 }
 
