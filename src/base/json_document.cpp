@@ -263,4 +263,32 @@ const char* kind_name(JsonValue::Kind kind) {
   return "?";
 }
 
+Status JsonReader::fail(int line, const std::string& path, const std::string& what) const {
+  return {ErrorCode::kInvalidConfig,
+          file_ + ":" + std::to_string(line) + ": " + path + ": " + what};
+}
+
+Status JsonReader::expect(const JsonValue& value, JsonValue::Kind kind,
+                          const std::string& path) const {
+  return value.kind == kind
+             ? Status()
+             : fail(value.line, path,
+                    std::string(kind_name(kind)) + " is expected, not " + kind_name(value.kind));
+}
+
+Status JsonReader::expect_schema(const JsonValue& value, const std::string& schema) const {
+  TUTTI_RETURN_IF_ERROR(expect(value, JsonValue::Kind::kString, "schema"));
+  return value.text == schema
+             ? Status()
+             : fail(value.line, "schema",
+                    "this build reads '" + schema + "', not " + in_quotes(value.text));
+}
+
+Status JsonReader::unknown_key(const JsonMember& member, const std::string& parent,
+                               const std::vector<std::string>& keys) const {
+  return {ErrorCode::kInvalidConfig, file_ + ":" + std::to_string(member.line) + ": " +
+                                         (parent.empty() ? "" : parent + ": ") + "unknown key " +
+                                         in_quotes(member.key) + did_you_mean(member.key, keys)};
+}
+
 }  // namespace tutti

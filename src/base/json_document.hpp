@@ -56,4 +56,21 @@ Result<std::string> read_json_file(const std::string& file);
 /// "a string", "an object", for messages.
 const char* kind_name(JsonValue::Kind kind);
 
+/// What readers of a file complain about: "<file>:<line>: <path>: what is wrong"; `path` is the
+/// value's place in the document, as in "rules[3].bytes.max".
+class JsonReader {
+ public:
+  explicit JsonReader(const std::string& file) : file_(file) {}
+
+ protected:
+  Status fail(int line, const std::string& path, const std::string& what) const;
+  Status expect(const JsonValue& value, JsonValue::Kind kind, const std::string& path) const;
+  Status expect_schema(const JsonValue& value, const std::string& schema) const;
+  /// `parent`: the path of the object; empty: the document.
+  Status unknown_key(const JsonMember& member, const std::string& parent,
+                     const std::vector<std::string>& keys) const;
+
+  const std::string& file_;
+};
+
 }  // namespace tutti

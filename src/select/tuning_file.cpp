@@ -17,11 +17,10 @@ using Kind = JsonValue::Kind;
 template <class T>
 using ParseName = std::optional<T> (*)(std::string_view);
 
-/// Reads one file. Each function reads one kind of value; `path` is the value's place in the
-/// document, as in "rules[3].bytes.max".
-class Reader {
+/// Each function reads one kind of value.
+class TuningReader : public JsonReader {
  public:
-  explicit Reader(const std::string& file) : file_(file) {}
+  using JsonReader::JsonReader;
 
   Result<Table> table(const JsonValue& root) {
     TUTTI_RETURN_IF_ERROR(expect(root, Kind::kObject, "document"));
@@ -30,7 +29,7 @@ class Reader {
     bool has_rules = false;
     for (const JsonMember& member : root.members) {
       if (member.key == "schema") {
-        TUTTI_RETURN_IF_ERROR(schema(member.value));
+        TUTTI_RETURN_IF_ERROR(expect_schema(member.value, kTuningSchema));
         has_schema = true;
       } else if (member.key == "comment") {
         TUTTI_RETURN_IF_ERROR(expect(member.value, Kind::kString, "comment"));
@@ -54,37 +53,6 @@ class Reader {
   }
 
  private:
-  Status fail(int line, const std::string& path, const std::string& what) const {
-    return {ErrorCode::kInvalidConfig,
-            file_ + ":" + std::to_string(line) + ": " + path + ": " + what};
-  }
-
-  Status expect(const JsonValue& value, Kind kind, const std::string& path) const {
-    if (value.kind == kind) {
-      return {};
-    }
-    return fail(value.line, path,
-                std::string(kind_name(kind)) + " is expected, not " + kind_name(value.kind));
-  }
-
-  Status unknown_key(const JsonMember& member, const std::string& parent,
-                     const std::vector<std::string>& keys) const {
-    std::string path = parent.empty() ? "" : parent + ": ";
-    return {ErrorCode::kInvalidConfig, file_ + ":" + std::to_string(member.line) + ": " + path +
-                                           "unknown key " + in_quotes(member.key) +
-                                           did_you_mean(member.key, keys)};
-  }
-
-  Status schema(const JsonValue& value) const {
-    TUTTI_RETURN_IF_ERROR(expect(value, Kind::kString, "schema"));
-    if (value.text != kTuningSchema) {
-      return fail(
-          value.line, "schema",
-          "this build reads '" + std::string(kTuningSchema) + "', not " + in_quotes(value.text));
-    }
-    return {};
-  }
-
   /// Free strings about where the file was made; kept for people, not read.
   Status machine(const JsonValue& value) const {
     TUTTI_RETURN_IF_ERROR(expect(value, Kind::kObject, "machine"));
@@ -375,15 +343,13 @@ class Reader {
     }
     return result;
   }
-
-  const std::string& file_;
 };
 
 }  // namespace
 
 Result<Table> parse_table(const std::string& text, const std::string& file) {
   TUTTI_ASSIGN_OR_RETURN(JsonValue root, parse_json(text, file));
-  return Reader(file).table(root);
+  return TuningReader(file).table(root);
 }
 
 Result<Table> load_table(const std::string& file) {

@@ -22,11 +22,10 @@ std::string element(const std::string& path, std::size_t i) {
   return path + "[" + std::to_string(i) + "]";
 }
 
-/// Reads one file. Each function reads one kind of value; `path` is the value's place in the
-/// document, as in "nodes[0].nics[3].mbit_s".
-class FileReader {
+/// Each function reads one kind of value.
+class TopologyReader : public JsonReader {
  public:
-  explicit FileReader(const std::string& file) : file_(file) {}
+  using JsonReader::JsonReader;
 
   Result<TopologyFile> topology(const JsonValue& root) {
     TUTTI_RETURN_IF_ERROR(expect(root, Kind::kObject, "document"));
@@ -36,12 +35,7 @@ class FileReader {
     for (const JsonMember& member : root.members) {
       if (member.key == "schema") {
         has_schema = true;
-        TUTTI_RETURN_IF_ERROR(expect(member.value, Kind::kString, "schema"));
-        if (member.value.text != kTopologySchema) {
-          return fail(member.value.line, "schema",
-                      "this build reads '" + std::string(kTopologySchema) + "', not " +
-                          in_quotes(member.value.text));
-        }
+        TUTTI_RETURN_IF_ERROR(expect_schema(member.value, kTopologySchema));
       } else if (member.key == "nodes") {
         has_nodes = true;
         TUTTI_RETURN_IF_ERROR(
@@ -65,26 +59,6 @@ class FileReader {
   }
 
  private:
-  Status fail(int line, const std::string& path, const std::string& what) const {
-    return {ErrorCode::kInvalidConfig,
-            file_ + ":" + std::to_string(line) + ": " + path + ": " + what};
-  }
-
-  Status expect(const JsonValue& value, Kind kind, const std::string& path) const {
-    if (value.kind == kind) {
-      return {};
-    }
-    return fail(value.line, path,
-                std::string(kind_name(kind)) + " is expected, not " + kind_name(value.kind));
-  }
-
-  Status unknown_key(const JsonMember& member, const std::string& path,
-                     const std::vector<std::string>& keys) const {
-    return {ErrorCode::kInvalidConfig, file_ + ":" + std::to_string(member.line) + ": " +
-                                           (path.empty() ? "" : path + ": ") + "unknown key " +
-                                           in_quotes(member.key) + did_you_mean(member.key, keys)};
-  }
-
   /// Calls `read(value, path)` for each value of a list.
   template <class Read>
   Status each(const JsonValue& list, const std::string& path, Read read) const {
@@ -366,7 +340,6 @@ class FileReader {
     return {};
   }
 
-  const std::string& file_;
   std::set<std::string> hosts_;
 };
 
@@ -450,7 +423,7 @@ std::string_view short_name(std::string_view host) { return host.substr(0, host.
 
 Result<TopologyFile> parse_topology(const std::string& text, const std::string& file) {
   TUTTI_ASSIGN_OR_RETURN(const JsonValue root, parse_json(text, file));
-  return FileReader(file).topology(root);
+  return TopologyReader(file).topology(root);
 }
 
 std::string topology_json(const TopologyFile& topology) {

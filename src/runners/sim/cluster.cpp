@@ -24,10 +24,9 @@ constexpr Range kRate{1, 100'000'000};
 constexpr Range kDelay{0, 1'000'000'000};
 constexpr Range kPercent{1, 100};
 
-/// Reads one file; `path` is the value's place in the document, as in "network.mb_per_s".
-class Reader {
+class ClusterReader : public JsonReader {
  public:
-  explicit Reader(const std::string& file) : file_(file) {}
+  using JsonReader::JsonReader;
 
   Result<Cluster> cluster(const JsonValue& root) {
     TUTTI_RETURN_IF_ERROR(expect(root, Kind::kObject, "document"));
@@ -48,26 +47,6 @@ class Reader {
   static bool has(const JsonValue& object, const char* key) {
     return std::any_of(object.members.begin(), object.members.end(),
                        [&](const JsonMember& member) { return member.key == key; });
-  }
-
-  Status fail(int line, const std::string& path, const std::string& what) const {
-    return {ErrorCode::kInvalidConfig,
-            file_ + ":" + std::to_string(line) + ": " + path + ": " + what};
-  }
-
-  Status expect(const JsonValue& value, Kind kind, const std::string& path) const {
-    if (value.kind == kind) {
-      return {};
-    }
-    return fail(value.line, path,
-                std::string(kind_name(kind)) + " is expected, not " + kind_name(value.kind));
-  }
-
-  Status unknown_key(const JsonMember& member, const std::string& parent,
-                     const std::vector<std::string>& keys) const {
-    return {ErrorCode::kInvalidConfig, file_ + ":" + std::to_string(member.line) + ": " +
-                                           (parent.empty() ? "" : parent + ": ") + "unknown key " +
-                                           in_quotes(member.key) + did_you_mean(member.key, keys)};
   }
 
   Result<std::uint64_t> number(const JsonValue& value, const Range& range,
@@ -92,12 +71,7 @@ class Reader {
     const JsonValue& value = member.value;
     const std::string& key = member.key;
     if (key == "schema") {
-      TUTTI_RETURN_IF_ERROR(expect(value, Kind::kString, key));
-      return value.text == kClusterSchema
-                 ? Status()
-                 : fail(value.line, key,
-                        "this build reads '" + std::string(kClusterSchema) + "', not " +
-                            in_quotes(value.text));
+      return expect_schema(value, kClusterSchema);
     }
     if (key == "name") {
       cluster->name = value.text;
@@ -207,8 +181,6 @@ class Reader {
     }
     return cluster;
   }
-
-  const std::string& file_;
 };
 
 }  // namespace
@@ -227,7 +199,7 @@ const char* to_string(LinkClass kind) {
 
 Result<Cluster> parse_cluster(const std::string& text, const std::string& file) {
   TUTTI_ASSIGN_OR_RETURN(const JsonValue root, parse_json(text, file));
-  return Reader(file).cluster(root);
+  return ClusterReader(file).cluster(root);
 }
 
 Result<Cluster> load_cluster(const std::string& file) {
