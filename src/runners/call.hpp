@@ -95,9 +95,10 @@ struct Run {
 std::vector<Run> send_runs(const Call& call, int rank, int ranks);
 std::vector<Run> recv_runs(const Call& call, int rank, int ranks);
 
-/// Of gather, scatter, alltoall and their v- and w-forms: `to(peer, run)` for what of the send
-/// buffer goes to each peer, `from(peer, run)` for where in the recv buffer its piece comes; both
-/// of the own piece, too. Peers are in no order, and those without a piece may be left out.
+/// Of gather, scatter, allgather, alltoall and their v- and w-forms: `to(peer, run)` for what of
+/// the send buffer goes to each peer, `from(peer, run)` for where in the recv buffer its piece
+/// comes; both of the own piece, too. Peers are in no order, and those without a piece may be left
+/// out.
 template <class To, class From>
 void visit_pieces(const Call& call, int rank, int ranks, const To& to, const From& from) {
   using select::Collective;
@@ -106,24 +107,31 @@ void visit_pieces(const Call& call, int rank, int ranks, const To& to, const Fro
   const bool is_scatter =
       call.collective == Collective::kScatter || call.collective == Collective::kScatterv;
   const bool is_root = rank == call.root;
-  const bool has_blocks = has_counts(call.collective);
-  const auto visit_all = [&](const auto& visit, auto runs_of) {
-    const std::vector<Run> runs = has_blocks ? runs_of(call, rank, ranks) : std::vector<Run>();
+  const auto visit_all = [&](const auto& visit, std::span<const std::uint64_t> counts,
+                             std::span<const std::uint64_t> offsets) {
+    std::uint64_t dense = 0;
     for (int peer = 0; peer < ranks; ++peer) {
-      const auto i = static_cast<std::uint64_t>(peer);
-      visit(peer, has_blocks ? runs[i] : Run{i * call.count, call.count});
+      const auto i = static_cast<std::size_t>(peer);
+      const std::uint64_t count = counts.empty() ? call.count : counts[i];
+      visit(peer, Run{offsets.empty() ? dense : offsets[i], count});
+      dense += count;
     }
   };
+  const bool is_allgather =
+      call.collective == Collective::kAllgather || call.collective == Collective::kAllgatherv;
   if (is_gather) {
     to(call.root, Run{0, call.count});
   } else if (is_scatter) {
     from(call.root, Run{0, call.count});
   }
-  if (is_scatter ? is_root : !is_gather) {
-    visit_all(to, send_runs);
+  for (int peer = 0; is_allgather && peer < ranks; ++peer) {
+    to(peer, Run{0, call.count});
+  }
+  if (is_scatter ? is_root : !is_gather && !is_allgather) {
+    visit_all(to, call.send_counts, call.send_offsets);
   }
   if (is_gather ? is_root : !is_scatter) {
-    visit_all(from, recv_runs);
+    visit_all(from, call.recv_counts, call.recv_offsets);
   }
 }
 

@@ -86,94 +86,31 @@ int kernel_of(Form form, Reduction reduction, std::uint32_t most, bool general_o
 }
 
 /// The pieces of a call by peer, in bytes.
-class Pieces {
- public:
-  Pieces(const Call& call, const ScopeRank& me, kernels::DirectArguments* arguments)
-      : call_(call), me_(me), a_(*arguments) {}
-
-  void send(int peer, std::uint64_t offset, std::uint64_t count) {
+void set_pieces(const Call& call, const ScopeRank& me, kernels::DirectArguments* a) {
+  const auto send = [&](const void* from, int peer, const Run& run) {
     const auto i = static_cast<std::size_t>(peer);
-    a_.send[i] = at(call_.send, offset, call_.element_bytes);
-    a_.send_bytes[i] = count * call_.element_bytes;
-  }
-  void recv(int peer, std::uint64_t offset, std::uint64_t count) {
+    a->send[i] = at(from, run.offset, call.element_bytes);
+    a->send_bytes[i] = run.count * call.element_bytes;
+  };
+  const auto recv = [&](int peer, const Run& run) {
     const auto i = static_cast<std::size_t>(peer);
-    a_.recv[i] = at(call_.recv, offset, call_.element_bytes);
-    a_.recv_bytes[i] = count * call_.element_bytes;
-  }
-
-  void exchange() {
-    const bool is_root = me_.rank == call_.root;
-    const int root = call_.root;
-    switch (call_.collective) {
-      case Collective::kBarrier:
-        return;
-      case Collective::kBcast:
-        if (!is_root) {
-          recv(root, 0, call_.count);
-          return;
-        }
-        for (int peer = 0; peer < me_.ranks; ++peer) {
-          if (peer != root) {
-            const auto i = static_cast<std::size_t>(peer);
-            a_.send[i] = call_.recv;
-            a_.send_bytes[i] = call_.count * call_.element_bytes;
-          }
-        }
-        return;
-      case Collective::kGather:
-      case Collective::kGatherv:
-        send(root, 0, call_.count);
-        if (is_root) {
-          all_recv();
-        }
-        return;
-      case Collective::kScatter:
-      case Collective::kScatterv:
-        recv(root, 0, call_.count);
-        if (is_root) {
-          all_send();
-        }
-        return;
-      case Collective::kAllgather:
-      case Collective::kAllgatherv:
-        for (int peer = 0; peer < me_.ranks; ++peer) {
-          send(peer, 0, call_.count);
-        }
-        all_recv();
-        return;
-      default:
-        all_send();
-        all_recv();
-    }
-  }
-
- private:
-  void all_send() {
-    for (int peer = 0; peer < me_.ranks; ++peer) {
-      const auto i = static_cast<std::size_t>(peer);
-      if (call_.send_counts.empty()) {
-        send(peer, i * call_.count, call_.count);
-      } else {
-        send(peer, call_.send_offsets[i], call_.send_counts[i]);
+    a->recv[i] = at(call.recv, run.offset, call.element_bytes);
+    a->recv_bytes[i] = run.count * call.element_bytes;
+  };
+  if (call.collective == Collective::kBcast && me.rank != call.root) {
+    recv(call.root, Run{0, call.count});
+  } else if (call.collective == Collective::kBcast) {
+    for (int peer = 0; peer < me.ranks; ++peer) {
+      if (peer != call.root) {
+        send(call.recv, peer, Run{0, call.count});
       }
     }
+  } else if (call.collective != Collective::kBarrier) {
+    visit_pieces(
+        call, me.rank, me.ranks, [&](int peer, const Run& run) { send(call.send, peer, run); },
+        recv);
   }
-  void all_recv() {
-    for (int peer = 0; peer < me_.ranks; ++peer) {
-      const auto i = static_cast<std::size_t>(peer);
-      if (call_.recv_counts.empty()) {
-        recv(peer, i * call_.count, call_.count);
-      } else {
-        recv(peer, call_.recv_offsets[i], call_.recv_counts[i]);
-      }
-    }
-  }
-
-  const Call& call_;
-  const ScopeRank& me_;
-  kernels::DirectArguments& a_;
-};
+}
 
 /// 16, 4 or 1: what all pieces begin at a multiple of.
 std::uint32_t alignment_of(const kernels::DirectArguments& a, int ranks) {
@@ -337,7 +274,7 @@ LargePairs large_pairs(const Call& call, const ScopeRank& me, std::uint64_t pair
     return large;
   }
   kernels::DirectArguments a{};
-  Pieces(call, me, &a).exchange();
+  set_pieces(call, me, &a);
   const bool is_rooted = select::is_rooted(call.collective) && me.rank != call.root;
   std::uint32_t meant = 0;  // Peers that the call may give anything to, or take from.
   for (int peer = 0; peer < me.ranks; ++peer) {
@@ -398,7 +335,7 @@ DirectLaunch plan_direct(const Call& call, const ScopeRank& me, const DirectGeom
     a.type = static_cast<kernels::Type>(call.type);
     a.op = static_cast<kernels::Op>(call.op);
   } else {
-    Pieces(call, me, &a).exchange();
+    set_pieces(call, me, &a);
     left_out = large_pairs(call, me, tuning.pair_bytes_max).peers;
     for (std::size_t peer = 0; peer < ranks; ++peer) {
       if ((left_out >> peer & 1) != 0) {
