@@ -57,6 +57,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fnv1a.hpp"
 #include "ccl/nccl_abi.hpp"
 
 #define FAKE_EXPORT extern "C" __attribute__((visibility("default")))
@@ -317,11 +318,9 @@ std::uint64_t device_identity(int device) {
   if (table.device_uuid == nullptr || table.device_uuid(uuid, device) != 0) {
     std::memcpy(uuid, &device, sizeof device);
   }
-  std::uint64_t hash = 1469598103934665603u;  // FNV-1a
-  for (const unsigned char byte : uuid) {
-    hash = (hash ^ byte) * 1099511628211u;
-  }
-  return hash | 1;
+  tutti::Fnv1a hash;
+  hash.add_bytes({reinterpret_cast<const char*>(uuid), sizeof uuid});
+  return hash.value() | 1;
 }
 
 // ---- Arithmetic ---------------------------------------------------------------------------
