@@ -182,11 +182,7 @@ Status DirectRunner::enqueue(const Call& call, device::Stream stream) {
       TUTTI_RETURN_IF_ERROR(follow(stream));
     }
     Planned next = planned(moved);
-    announce(next);
-    TUTTI_RETURN_IF_ERROR(launch(next, stream));
-    count(next);
-    note_awaited(next);
-    return {};
+    return queue(&next, stream);
   });
 }
 
@@ -221,13 +217,6 @@ void DirectRunner::describe(Planned* launch, const Call& call, const DirectLaunc
   }
 }
 
-void DirectRunner::count(const DirectLaunch& launch) {
-  for (std::size_t peer = 0; peer < launch.rounds.size(); ++peer) {
-    epochs_[peer] += launch.rounds[peer];
-    numbers_[peer] += launch.rounds[peer] > 0 ? 1 : 0;
-  }
-}
-
 void DirectRunner::set_completed() {
   for (int peer = 0; peer < me_.ranks; ++peer) {
     call_records_.set_completed(peer, epochs_[static_cast<std::size_t>(peer)]);
@@ -242,14 +231,11 @@ Status DirectRunner::carry(const Call& call) {
       next.arguments.unawaited |= 1U << peer;
     }
   }
-  announce(next);
-  Status status = launch(next, stream_);
+  Status status = queue(&next, stream_);
   if (!status.ok()) {
     broken_ = true;
     return status;
   }
-  count(next);
-  note_awaited(next);
   status = wait(next, options_.timeout_s);
   if (!broken_) {
     set_completed();
@@ -286,10 +272,7 @@ Status DirectRunner::copy_chunks(const Call& call) {
     describe(&signal, call, whole);
     // Behind a signal that gave up, the copies of this chunk may have spoilt what peers read.
     signal.arguments.is_queued = 1;
-    announce(signal);
-    TUTTI_RETURN_IF_ERROR(launch(signal, stream_));
-    count(signal);
-    note_awaited(signal);
+    TUTTI_RETURN_IF_ERROR(queue(&signal, stream_));
     TUTTI_RETURN_IF_ERROR(copies_->take(pieces, offset, some, stream_));
   }
   // A launch that exchanges nothing: its word says that all is over.
@@ -304,12 +287,19 @@ Status DirectRunner::copy_chunks(const Call& call) {
   return {};
 }
 
-void DirectRunner::announce(const Planned& launch) {
+Status DirectRunner::queue(Planned* next, device::Stream stream) {
   for (int peer = 0; peer < me_.ranks; ++peer) {
-    if (const auto& entry = launch.entries[static_cast<std::size_t>(peer)]; entry.number > 0) {
+    if (const auto& entry = next->entries[static_cast<std::size_t>(peer)]; entry.number > 0) {
       call_records_.write(peer, entry);
     }
   }
+  TUTTI_RETURN_IF_ERROR(launch(*next, stream));
+  for (std::size_t peer = 0; peer < next->rounds.size(); ++peer) {
+    epochs_[peer] += next->rounds[peer];
+    numbers_[peer] += next->rounds[peer] > 0 ? 1 : 0;
+  }
+  note_awaited(*next);
+  return {};
 }
 
 Status DirectRunner::launch(Planned& launch, device::Stream stream) {

@@ -150,12 +150,11 @@ class DirectRunner : public Runner {
   Planned planned(const Call& call);
   /// As a call of which this launch is a part.
   void describe(Planned* launch, const Call& call, const DirectLaunch& pieces) const;
-  void count(const DirectLaunch& launch);
   void note_awaited(const DirectLaunch& launch);
   Status launch(Planned& launch, device::Stream stream);
   Status wait(const Planned& launch, double timeout_s);
-  /// Tells the peers of a launch that is about to be made.
-  void announce(const Planned& launch);
+  /// Tells the peers of a launch, makes it, and counts it.
+  Status queue(Planned* next, device::Stream stream);
   /// A peer's call that is not the one that this rank makes.
   struct Mismatch {
     int peer = -1;  ///< -1: none.
