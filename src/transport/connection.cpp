@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Life of a connection, calls of the application, timeouts.
+// Life of a connection, calls of the application.
 #include "transport/connection.hpp"
 
 #include <algorithm>
@@ -23,9 +23,7 @@ constexpr Bytes kWindowBytesMax = 64ULL << 30;
 /// Where answers wait for company, they may do so for long: data mostly makes them needless.
 constexpr TimeNs kLazyWaits = 16;
 constexpr TimeNs kGiveUpNsMin = 1'000'000;
-constexpr TimeNs kStuckGiveUps = 4;  // Slow is not gone: few live paths among dead ones take time.
 constexpr TimeNs kHourNs = 3'600'000'000'000;  // Times of timers stay far below 2^64.
-constexpr std::uint32_t kControlBackoffMax = 20;
 
 Bytes bdp_bytes_of(const WireCapabilities& wire) {
   return wire.base_rtt_ns * 1000 * wire.rails / wire.ps_per_byte;
@@ -211,7 +209,7 @@ void Connection::trace(TimeNs now, TraceKind kind, PathId path, std::uint64_t nu
 }
 
 Status Connection::post_send(TimeNs now, const SendRequest& request) {
-  if (state_ != State::kOpen) {
+  if (state_ != ConnectionState::kOpen) {
     return Status(ErrorCode::kUnavailable, "transport send: the connection is closed");
   }
   if (!options_.sends || std::max(request.bytes, request.whole_bytes) > kMessageBytesMax) {
@@ -227,7 +225,7 @@ Status Connection::post_send(TimeNs now, const SendRequest& request) {
 }
 
 Status Connection::post_receive(TimeNs now, const ReceiveRequest& request) {
-  if (state_ != State::kOpen) {
+  if (state_ != ConnectionState::kOpen) {
     return Status(ErrorCode::kUnavailable, "transport receive: the connection is closed");
   }
   if (!options_.receives || split_receives_ || request.part_count == 0 ||
@@ -251,7 +249,7 @@ Status Connection::post_receive(TimeNs now, const ReceiveRequest& request) {
 }
 
 Status Connection::expect(TimeNs now, std::uint64_t slot) {
-  if (state_ != State::kOpen || !split_receives_) {
+  if (state_ != ConnectionState::kOpen || !split_receives_) {
     return Status(ErrorCode::kUnavailable,
                   "transport: the connection is closed, or has no split receives");
   }
@@ -268,7 +266,7 @@ Status Connection::cancel_send(TimeNs now, std::uint64_t context) {
     return invalid("no send of this context can be cancelled any more");
   }
   outgoing_.cancel(index);
-  advance_close(now);
+  drain_if_done(now);
   return {};
 }
 
@@ -285,60 +283,70 @@ Status Connection::cancel_receive(TimeNs now, std::uint64_t context) {
 }
 
 Status Connection::close(TimeNs now) {
-  if (state_ != State::kOpen) {
+  if (!advance(now, ConnectionEvent::kClose)) {
     return Status(ErrorCode::kUnavailable, "transport: the connection is closed already");
   }
-  state_ = State::kDraining;
-  outgoing_.end_unmatched(Outcome::kClosed);
-  incoming_.end_all(Outcome::kClosed);
-  if (split_receives_) {
-    split_receives_->end_all();
-  }
-  if (acknowledger_.due_ns() != kNever) {
-    acknowledger_.request();
-  }
-  note_waiting(now);
-  advance_close(now);
   return {};
-}
-
-void Connection::advance_close(TimeNs now) {
-  if (state_ == State::kDraining && !outgoing_.has_matched()) {
-    state_ = State::kClosing;
-    progress_ns_ = now;
-    control_ |= kClose;
-    control_backoff_ = 0;
-    timers_.set(Timer::kControl, now + control_rto_ns());
-  }
 }
 
 Status Connection::abort(TimeNs now) {
-  if (has_ended()) {
+  if (!advance(now, ConnectionEvent::kAbort)) {
     return Status(ErrorCode::kUnavailable, "transport: the connection has ended already");
   }
-  control_ = kReset;
-  end(now, Outcome::kAborted, Outcome::kAborted);
   return {};
 }
 
+bool Connection::advance(TimeNs now, ConnectionEvent event) {
+  const ConnectionTransition* const step = find_transition(state_, event);
+  if (step == nullptr) {
+    return false;
+  }
+  state_ = step->to;
+  control_ |= static_cast<std::uint32_t>(step->tells);
+  if (state_ == ConnectionState::kDraining) {
+    outgoing_.end_unmatched(Outcome::kClosed);
+    incoming_.end_all(Outcome::kClosed);
+    if (split_receives_) {
+      split_receives_->end_all();
+    }
+    if (acknowledger_.due_ns() != kNever) {
+      acknowledger_.request();
+    }
+    note_waiting(now);
+    drain_if_done(now);
+  } else if (state_ == ConnectionState::kClosing) {
+    progress_ns_ = now;
+    control_backoff_ = 0;
+    timers_.set(Timer::kControl, now + control_rto_ns());
+  } else if (state_ == ConnectionState::kEnded) {
+    control_ = static_cast<std::uint32_t>(step->tells);
+    outcome_ = step->outcome;
+    end(now);
+  }
+  return true;
+}
+
+void Connection::drain_if_done(TimeNs now) {
+  if (state_ == ConnectionState::kDraining && !outgoing_.has_matched()) {
+    advance(now, ConnectionEvent::kDrained);
+  }
+}
+
 // Everything that was posted ends before the connection says so: take_event keeps the order.
-void Connection::end(TimeNs now, Outcome outcome, Outcome of_requests) {
-  state_ = State::kEnded;
-  outcome_ = outcome;
-  has_terminal_event_ = true;
+void Connection::end(TimeNs now) {
+  const Outcome of_requests = outcome_ == Outcome::kOk ? Outcome::kClosed : outcome_;
   outgoing_.end_all(of_requests);
   incoming_.end_all(of_requests);
   if (split_receives_) {
     split_receives_->end_all();
   }
   pacer_.remove(index_);
-  control_ &= kCloseAck | kReset;
   pong_count_ = 0;
   pings_due_ = 0;
   tail_probe_due_ = false;
   timers_.clear_all();
   timers_.set(Timer::kLinger, now + options_.loss.give_up_ns);
-  trace(now, TraceKind::kConnectionEnded, kNoPath, 0, 0, static_cast<std::uint64_t>(outcome));
+  trace(now, TraceKind::kConnectionEnded, kNoPath, 0, 0, static_cast<std::uint64_t>(outcome_));
 }
 
 bool Connection::take_event(Event& event) {
@@ -347,10 +355,9 @@ bool Connection::take_event(Event& event) {
       (split_receives_ && split_receives_->take_finished(event))) {
     return true;
   }
-  if (!has_terminal_event_) {
+  if (!advance(0, ConnectionEvent::kEventTaken)) {
     return false;
   }
-  has_terminal_event_ = false;
   event = Event{};
   event.kind = EventKind::kConnectionDone;
   event.outcome = outcome_;
@@ -361,7 +368,7 @@ bool Connection::is_waiting() const {
   // Answers to withdrawn receives are matched and not posted.
   return outgoing_.posted() > 0 || outgoing_.has_matched() || incoming_.open_requests() > 0 ||
          incoming_.has_unknown() || (split_receives_ && split_receives_->open() > 0) ||
-         state_ == State::kDraining || state_ == State::kClosing;
+         state_ == ConnectionState::kDraining || state_ == ConnectionState::kClosing;
 }
 
 void Connection::note_waiting(TimeNs now) {
@@ -384,229 +391,6 @@ TimeNs Connection::control_wait_ns(TimeNs rtt_ns) const {
 TimeNs Connection::control_rto_ns() const {
   const TimeNs first = control_wait_ns(loss_.rtt().srtt_ns());
   return std::min(first << control_backoff_, std::max(options_.loss.rto_ns_max, first));
-}
-
-void Connection::on_timeout(TimeNs now) {
-  for (Timer timer = timers_.pop(now); timer != Timer::kCount; timer = timers_.pop(now)) {
-    switch (timer) {
-      case Timer::kRetransmit:
-        on_retransmit_timer(now);
-        break;
-      case Timer::kRack:
-        timers_.set(Timer::kRack, loss_.detect_by_time(flight_, now, [&](std::uint64_t number) {
-          lose(now, number, LossCause::kRack);
-        }));
-        request_credit_if_stuck(now);
-        break;
-      case Timer::kTailProbe:
-        on_tail_probe_timer(now);
-        break;
-      case Timer::kAck:
-        acknowledger_.request();
-        break;
-      case Timer::kPace:
-        break;  // The endpoint asks can_send again.
-      case Timer::kGap:
-        on_gap_timer(now);
-        break;
-      case Timer::kRequest:
-        on_request_timer(now);
-        break;
-      case Timer::kControl:
-        on_control_timer(now);
-        break;
-      case Timer::kAdvert:
-        has_waited_ = incoming_.has_untold();
-        break;
-      case Timer::kAdvertAck:
-        control_ |= owes_advert_ack() ? kAdvertAck : 0U;
-        break;
-      case Timer::kPathProbe:
-        control_ |= kPathProbe;
-        break;
-      case Timer::kKeepAlive:
-        on_keep_alive_timer(now);
-        break;
-      case Timer::kLinger:
-        state_ = State::kForgotten;
-        break;
-      case Timer::kCount:
-        break;
-    }
-  }
-}
-
-void Connection::on_retransmit_timer(TimeNs now) {
-  const std::uint64_t oldest = flight_.oldest();
-  if (oldest == Flight::kNoChunk) {
-    return;
-  }
-  const TimeNs due = std::max(flight_.at(oldest).sent_ns, progress_ns_) + loss_.rto_ns();
-  if (now < due) {
-    timers_.set(Timer::kRetransmit, due);
-    return;
-  }
-  ++counters_.timeouts;
-  trace(now, TraceKind::kTimeout, kNoPath, oldest, 0, loss_.backoff());
-  // Only what should have been heard of by now, not all that is in the air.
-  const TimeNs loss_delay_ns = loss_.rtt().srtt_ns() + loss_.reordering_ns();
-  std::uint64_t number = oldest;
-  do {
-    lose(now, number, LossCause::kTimeout);
-    number = flight_.oldest();
-  } while (number != Flight::kNoChunk && flight_.at(number).sent_ns + loss_delay_ns <= now);
-  loss_.on_timeout();
-  for (Group& group : groups_) {
-    group.spray.on_timeout(now);
-    Feedback feedback;
-    feedback.now = now;
-    feedback.bytes = std::exchange(group.timed_out_bytes, 0);
-    feedback.srtt_ns = loss_.rtt().srtt_ns();
-    feedback.inflight_bytes = group.inflight_bytes;
-    if (feedback.bytes > 0) {
-      tell_group(group, flight_.orders());
-      group.controller->on_timeout(feedback);
-    }
-  }
-  if (policy_ && policy_.hooks().on_timeout != nullptr) {
-    const tutti_transport_view seen = view(now);
-    policy_.hooks().on_timeout(policy_.state(), &seen);
-  }
-  if (flight_.oldest() != Flight::kNoChunk) {
-    timers_.set(Timer::kRetransmit, now + loss_.rto_ns());
-  }
-  request_credit_if_stuck(now);
-}
-
-void Connection::on_tail_probe_timer(TimeNs now) {
-  const std::uint64_t newest = flight_.newest();
-  if (newest == Flight::kNoChunk || loss_.is_in_recovery(flight_)) {
-    return;
-  }
-  const TimeNs due = std::max(flight_.at(newest).sent_ns, progress_ns_) + loss_.tail_probe_ns();
-  if (now < due) {
-    timers_.set(Timer::kTailProbe, due);
-    return;
-  }
-  if (probed_ == newest && flight_.at(newest).transmissions > 1) {
-    return;  // At most one probe without an answer.
-  }
-  tail_probe_due_ = true;
-  ++counters_.tail_probes;
-  trace(now, TraceKind::kTailProbe, kNoPath, newest, 0, 0);
-}
-
-void Connection::on_control_timer(TimeNs now) {
-  if (state_ == State::kClosing) {
-    control_ |= kClose;
-  } else if (incoming_.has_unknown()) {
-    // Where answers wait there is always a young one without; none is lost while they come.
-    if (is_lazy() && std::exchange(known_before_, incoming_.known()) != incoming_.known()) {
-      control_backoff_ = 0;
-      timers_.set(Timer::kControl, now + control_rto_ns());
-      return;
-    }
-    incoming_.tell_again();
-    has_waited_ = true;
-  } else {
-    return;
-  }
-  control_backoff_ = std::min(control_backoff_ + 1, kControlBackoffMax);
-  timers_.set(Timer::kControl, now + control_rto_ns());
-}
-
-/// Of what the peer owes us while it gives signs of life: since when it has been missing. Nothing
-/// here waits for the peer's program, but for its end of this connection alone.
-TimeNs Connection::stalled_since_ns(TimeNs now) {
-  if (looked_chunks_ != counters_.chunks_received) {
-    looked_chunks_ = counters_.chunks_received;
-    data_ns_ = now;
-  }
-  if (!incoming_.has_unknown() || looked_known_ != incoming_.known()) {
-    looked_known_ = incoming_.known();
-    known_ns_ = now;
-  }
-  TimeNs since_ns = known_ns_;
-  if (flight_.inflight_chunks() > 0 || flight_.first_lost() != Flight::kNoChunk ||
-      state_ == State::kClosing) {
-    // A peer that has closed takes no data of ours, and ends us when its own is here.
-    since_ns = std::min(since_ns, peer_closes_ ? std::max(progress_ns_, data_ns_) : progress_ns_);
-  }
-  if (credit_ && !credit_->can_send() && credit_backlog_bytes() > 0) {
-    since_ns = std::min(since_ns, asked_ns_);
-  }
-  since_ns = std::min(since_ns, split_receives_ ? split_receives_->look(now, data_ns_)
-                                                : incoming_.look(now, data_ns_));
-  return std::max(since_ns, waiting_since_ns_);
-}
-
-void Connection::on_keep_alive_timer(TimeNs now) {
-  if (!is_waiting()) {
-    waiting_since_ns_ = kNever;
-    return;
-  }
-  const TimeNs interval = options_.loss.give_up_ns / 8;
-  const TimeNs silent_since = std::max(heard_ns_, waiting_since_ns_);
-  const bool is_stuck = now - stalled_since_ns(now) >= kStuckGiveUps * options_.loss.give_up_ns;
-  if (is_stuck || now - silent_since >= options_.loss.give_up_ns) {
-    end(now, Outcome::kUnreachable, Outcome::kUnreachable);
-    return;
-  }
-  // More and more of them, each on another path: of those that are dead for one direction, an end
-  // that only waits knows nothing, and a ping and its answer need one that lives for both.
-  const auto intervals = static_cast<std::uint32_t>((now - silent_since) / interval);
-  if (intervals > 0) {
-    pings_due_ = std::min(1U << (std::max(intervals, 2U) - 2), wire().paths);
-  }
-  timers_.set(Timer::kKeepAlive, now + interval);
-}
-
-// Credit was asked for and none came: the request or the grant was lost.
-void Connection::on_request_timer(TimeNs now) {
-  if (!credit_ || credit_->can_send() || credit_backlog_bytes() == 0) {
-    return;
-  }
-  control_ |= kRequestCredit;
-  control_backoff_ = std::min(control_backoff_ + 1, kControlBackoffMax);
-  timers_.set(Timer::kRequest, now + control_rto_ns());
-}
-
-// A hole is older than reordering explains: without trimming nothing else would tell so soon.
-void Connection::on_gap_timer(TimeNs now) {
-  const TimeNs since = acknowledger_.hole_since_ns();
-  if (since == kNever) {
-    return;
-  }
-  const TimeNs delay_ns = wire().base_rtt_ns * 3 / 2;
-  if (now < since + delay_ns) {
-    timers_.set(Timer::kGap, since + delay_ns);
-    return;
-  }
-  tells_gap_ = true;
-  acknowledger_.request();
-  pacer_.on_wanted(now, index_, pacer_.wanted_units(index_), true);
-  timers_.set(Timer::kGap, now + delay_ns);
-}
-
-void Connection::on_granted(bool is_slow) {
-  control_ |= kGrant;
-  grant_is_slow_ = is_slow;
-}
-
-bool Connection::adverts_are_due() const {
-  return incoming_.has_untold() && (!is_lazy() || has_waited_ || !incoming_.can_wait());
-}
-
-/// Adverts that may wait for company do so for a while.
-void Connection::note_untold(TimeNs now) {
-  if (is_lazy() && incoming_.has_untold() && !timers_.is_set(Timer::kAdvert)) {
-    timers_.set(Timer::kAdvert, now + options_.acknowledgement.lazy_ns);
-  }
-}
-
-void Connection::set_ack_timer() {
-  const TimeNs due_ns = acknowledger_.due_ns();
-  timers_.set(Timer::kAck, due_ns == 0 ? kNever : due_ns);
 }
 
 ConnectionStatus Connection::status() const {
@@ -637,6 +421,15 @@ PathCounters Connection::path_counters(PathId path) const {
 }
 
 void Connection::check_invariants() const {
+  const bool lingers = state_ == ConnectionState::kEnded || state_ == ConnectionState::kReported;
+  CHECK(lingers == timers_.is_set(Timer::kLinger), "a late peer is answered for a while");
+  CHECK(state_ != ConnectionState::kDraining || outgoing_.has_matched(),
+        "nothing is left to drain, and the peer has not been told");
+  CHECK(!has_ended() || (!outgoing_.has_matched() && !incoming_.has_unknown()),
+        "a connection that has ended has open requests");
+  CHECK(state_ < ConnectionState::kReported ||
+            (outgoing_.posted() == 0 && incoming_.open_requests() == 0),
+        "the end of a connection was told before the end of a request");
   flight_.check();
   Bytes inflight = 0;
   for (const Group& group : groups_) {
@@ -649,7 +442,7 @@ void Connection::check_invariants() const {
   CHECK(has_ended() || (!is_waiting() && flight_.inflight_chunks() == 0) ||
             timers_.is_set(Timer::kKeepAlive),
         "no timer looks after a silent peer");
-  CHECK(has_ended() || (!incoming_.has_unknown() && state_ != State::kClosing) ||
+  CHECK(has_ended() || (!incoming_.has_unknown() && state_ != ConnectionState::kClosing) ||
             timers_.is_set(Timer::kControl),
         "no timer repeats adverts or the close");
   CHECK(

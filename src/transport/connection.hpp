@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // One connection: it wires the objects of this room together and decides nothing that one of them
-// could. Its code is split by event: connection.cpp (life, calls of the application, timeouts),
-// connection_send.cpp (what leaves), connection_receive.cpp (what arrives). The endpoint calls it
-// and afterwards asks what it needs: control_due, can_send, has_event, next_deadline.
+// could. Its code is split by event: connection.cpp (life, calls of the application),
+// connection_timeouts.cpp, connection_send.cpp (data that leaves), connection_control.cpp (control
+// packets that leave), connection_receive.cpp (what arrives). Its states: connection_state.hpp. The
+// endpoint calls it and afterwards asks what it needs: control_due, can_send, next_deadline.
 #pragma once
 
 #include <memory>
@@ -13,6 +14,7 @@
 
 #include "transport/acknowledgement.hpp"
 #include "transport/congestion/controller.hpp"
+#include "transport/connection_state.hpp"
 #include "transport/credit.hpp"
 #include "transport/flight.hpp"
 #include "transport/incoming.hpp"
@@ -75,10 +77,10 @@ class Connection {
   bool take_event(Event& event);
   TimeNs next_deadline() const { return timers_.next(); }
   /// Has ended, said so, and nobody will ask again.
-  bool is_forgettable() const { return state_ == State::kForgotten && !has_terminal_event_; }
-  bool has_ended() const { return state_ >= State::kEnded; }
+  bool is_forgettable() const { return state_ == ConnectionState::kForgotten; }
+  bool has_ended() const { return state_ >= ConnectionState::kEnded; }
   /// The table is full and this one has ended: forget it now.
-  bool can_be_replaced() const { return has_ended() && !has_terminal_event_; }
+  bool can_be_replaced() const { return state_ >= ConnectionState::kReported; }
 
   const ConnectionCounters& counters() const { return counters_; }
   ConnectionStatus status() const;
@@ -86,17 +88,10 @@ class Connection {
   void check_invariants() const;
 
  private:
-  enum class State : std::uint8_t {
-    kOpen,
-    kDraining,  ///< Closed here; matched sends go on.
-    kClosing,   ///< The peer has been told.
-    kEnded,     ///< Answers a late peer for a while.
-    kForgotten,
-  };
   enum Control : std::uint32_t {
-    kCloseAck = 1,
-    kReset = 2,
-    kClose = 4,
+    kCloseAck = static_cast<std::uint32_t>(EndPacket::kCloseAck),
+    kReset = static_cast<std::uint32_t>(EndPacket::kReset),
+    kClose = static_cast<std::uint32_t>(EndPacket::kClose),
     kGrant = 8,
     kAdvertAck = 16,
     kRequestCredit = 32,
@@ -129,23 +124,26 @@ class Connection {
   bool is_partial(const Arrival& arrival) const { return arrival.trimmed && !wire().trims; }
 
   // connection.cpp
-  void end(TimeNs now, Outcome outcome, Outcome of_requests);
-  void advance_close(TimeNs now);
+  /// One step of connection_state.hpp; false: the event changes nothing in this state.
+  bool advance(TimeNs now, ConnectionEvent event);
+  void end(TimeNs now);
+  void drain_if_done(TimeNs now);
   bool is_waiting() const;
-  TimeNs stalled_since_ns(TimeNs now);
   void note_waiting(TimeNs now);
+  TimeNs control_rto_ns() const;
+  /// How long an answer to an advert or a close may take.
+  TimeNs control_wait_ns(TimeNs rtt_ns) const;
+  void trace(TimeNs now, TraceKind kind, PathId path, std::uint64_t number, Bytes bytes,
+             std::uint64_t detail);
+
+  // connection_timeouts.cpp
+  TimeNs stalled_since_ns(TimeNs now);
   void on_retransmit_timer(TimeNs now);
   void on_tail_probe_timer(TimeNs now);
   void on_control_timer(TimeNs now);
   void on_keep_alive_timer(TimeNs now);
   void on_request_timer(TimeNs now);
   void on_gap_timer(TimeNs now);
-  void set_ack_timer();
-  TimeNs control_rto_ns() const;
-  /// How long an answer to an advert or a close may take.
-  TimeNs control_wait_ns(TimeNs rtt_ns) const;
-  void trace(TimeNs now, TraceKind kind, PathId path, std::uint64_t number, Bytes bytes,
-             std::uint64_t detail);
 
   // connection_send.cpp
   /// A chunk that is neither acknowledged nor unknown.
@@ -164,9 +162,18 @@ class Connection {
                  Transmission& out);
   void seal(Transmission& out, std::span<const std::byte> payload);
   CommonHeader common(TimeNs now, PacketType type, std::uint8_t flags, PathId path);
+  bool is_lazy() const { return options_.acknowledgement.lazy_ns != 0; }
+  bool asks_for_ack(const Group& group, const Chunk& chunk, bool is_again);
+  void lose(TimeNs now, std::uint64_t number, LossCause cause);
+  /// The group's controller hears of the loss of a transmission; true: a new overload to it.
+  bool tell_group(Group& group, std::uint64_t order);
+  tutti_transport_view view(TimeNs now) const;
+
+  // connection_control.cpp
   PathId control_path();
   Bytes credit_backlog_bytes() const;
   void request_credit_if_stuck(TimeNs now);
+  void set_ack_timer();
   void fill_control(Transmission& out, PathId path, std::size_t header_bytes);
   void fill_ack(TimeNs now, Transmission& out, PathId path);
   void fill_ping(TimeNs now, Transmission& out, PathId path);
@@ -175,17 +182,11 @@ class Connection {
                    std::uint32_t value);
   void fill_advert(TimeNs now, Transmission& out, PathId path);
   void fill_advert_ack(TimeNs now, Transmission& out, PathId path);
-  bool is_lazy() const { return options_.acknowledgement.lazy_ns != 0; }
   /// The peer has not been told that we know its adverts.
   bool owes_advert_ack() const { return told_known_ < outgoing_.known_adverts(); }
   void note_told_known(std::uint64_t known);
   bool adverts_are_due() const;
   void note_untold(TimeNs now);
-  bool asks_for_ack(const Group& group, const Chunk& chunk, bool is_again);
-  void lose(TimeNs now, std::uint64_t number, LossCause cause);
-  /// The group's controller hears of the loss of a transmission; true: a new overload to it.
-  bool tell_group(Group& group, std::uint64_t order);
-  tutti_transport_view view(TimeNs now) const;
 
   // connection_receive.cpp
   void on_data(TimeNs now, const Packet& packet, const Arrival& arrival);
@@ -206,7 +207,6 @@ class Connection {
   void on_wanted(TimeNs now, std::uint32_t target, bool lost);
   TimeNs pinged_ns(std::uint32_t stamp) const;
   void on_pong(TimeNs now, const Packet& packet, TimeNs waited_ns);
-  void on_end_packet(TimeNs now, PacketType type);
   void trace_window(TimeNs now, std::uint32_t group);
 
   ConnectionOptions options_;
@@ -215,10 +215,9 @@ class Connection {
   TraceSink* trace_;
   Key send_key_;
   Key receive_key_;
-  State state_ = State::kOpen;
-  bool has_terminal_event_ = false;
-  bool peer_closes_ = false;  ///< It finishes its sends and takes none of ours.
-  Outcome outcome_ = Outcome::kOk;
+  ConnectionState state_ = ConnectionState::kOpen;
+  bool peer_closes_ = false;        ///< It finishes its sends and takes none of ours.
+  Outcome outcome_ = Outcome::kOk;  ///< Once it has ended.
   ConnectionCounters counters_;
   Timers timers_;
   Policy policy_;

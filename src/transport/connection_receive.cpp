@@ -20,6 +20,13 @@ TimeNs turnaround_ns(std::uint32_t turnaround) {
   return turnaround == kTurnaroundUnknown ? kNever : TimeNs{turnaround} * kTurnaroundUnitNs;
 }
 
+ConnectionEvent event_of(PacketType end) {
+  if (end == PacketType::kReset) {
+    return ConnectionEvent::kPeerReset;
+  }
+  return end == PacketType::kClose ? ConnectionEvent::kPeerClose : ConnectionEvent::kPeerCloseAck;
+}
+
 }  // namespace
 
 void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
@@ -97,7 +104,7 @@ void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
     case PacketType::kClose:
     case PacketType::kCloseAck:
     case PacketType::kReset:
-      on_end_packet(now, type);
+      advance(now, event_of(type));
       break;
   }
 }
@@ -118,7 +125,7 @@ void Connection::tell_of_end(const CommonHeader& header) {
 std::byte* Connection::place(std::span<const std::byte> header, std::uint32_t payload_bytes) const {
   Packet packet;
   // A payload under authentication may touch nothing before it is checked.
-  if (options_.authenticates_payload || !options_.receives || state_ != State::kOpen ||
+  if (options_.authenticates_payload || !options_.receives || state_ != ConnectionState::kOpen ||
       !decode(header, packet) || packet.common.type != PacketType::kData ||
       packet.data.payload_bytes != payload_bytes) {
     return nullptr;
@@ -153,14 +160,13 @@ void Connection::on_data(TimeNs now, const Packet& packet, const Arrival& arriva
     echo |= kEchoTrimmed;
     echo |= arrival.last_hop_trim ? kEchoLastHop : 0;
   } else if (is_new) {
-    if (state_ != State::kOpen) {
+    if (state_ != ConnectionState::kOpen) {
       // Our receives have ended; the peer learns it from our close. If it has closed as well, so
       // have its own: neither side's sends can finish, and each would wait for the other's close.
       // Not before it is sent again: until then our own may be acknowledged.
       constexpr std::uint8_t kBoth = kFlagClosing | kFlagRetransmission;
-      if (state_ == State::kDraining && (packet.common.flags & kBoth) == kBoth) {
-        end(now, Outcome::kOk, Outcome::kClosed);
-        control_ |= kClose;
+      if ((packet.common.flags & kBoth) == kBoth) {
+        advance(now, ConnectionEvent::kBothDraining);
       }
       return;
     }
@@ -269,7 +275,7 @@ void Connection::on_ack(TimeNs now, const Packet& packet, std::uint64_t packet_n
   const Bytes ahead = (ack.received_bytes - acked_bytes_) & ((1ULL << 48) - 1);
   hidden_bytes_ = ahead < 1ULL << 47 ? ahead : 0;
   request_credit_if_stuck(now);
-  advance_close(now);
+  drain_if_done(now);
 }
 
 void Connection::on_echo(TimeNs now, const Echo& echo, std::uint64_t number,
@@ -509,17 +515,6 @@ void Connection::on_pong(TimeNs now, const Packet& packet, TimeNs waited_ns) {
         rtt_sample(now, packet.pong.stamp, turnaround_ns(packet.pong.turnaround), waited_ns),
         now - pinged_ns(packet.pong.stamp));
     note_path(now, path, paths_.on_echo(now, path, rtt.fabric_ns, false));
-  }
-}
-
-void Connection::on_end_packet(TimeNs now, PacketType type) {
-  if (type == PacketType::kReset) {
-    end(now, Outcome::kReset, Outcome::kReset);
-  } else if (type == PacketType::kClose) {
-    control_ |= kCloseAck;
-    end(now, Outcome::kOk, Outcome::kClosed);
-  } else if (state_ == State::kClosing) {
-    end(now, Outcome::kOk, Outcome::kClosed);
   }
 }
 
