@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <memory>
 #include <new>
 #include <span>
 #include <vector>
@@ -23,6 +24,8 @@ using abi::Logger;
 using abi::Profiler;
 using abi::Result;
 using transport::ReceivePart;
+
+using Memory = std::span<std::byte>;  ///< Behind an mhandle.
 
 constexpr char kName[] = "Tutti";
 constexpr int kCommsMax = 4096;
@@ -180,7 +183,7 @@ Result accept(void* listen_comm, void** recv_comm) {
   return accept(listen_comm, recv_comm, nullptr);
 }
 
-Result reg_mr(void* comm, void* /*data*/, std::size_t /*bytes*/, int type, void** mhandle) {
+Result reg_mr(void* comm, void* data, std::size_t bytes, int type, void** mhandle) {
   *mhandle = nullptr;
   return guarded("regMr", nullptr, [&]() -> Status {
     if (type != abi::kPointerHost) {
@@ -188,7 +191,9 @@ Result reg_mr(void* comm, void* /*data*/, std::size_t /*bytes*/, int type, void*
               "memory of type " + std::to_string(type) +
                   " cannot be registered: this network reads and writes host memory only"};
     }
-    *mhandle = comm;  // Nothing to keep, but not null.
+    auto memory = std::make_unique<Memory>(static_cast<std::byte*>(data), bytes);
+    TUTTI_RETURN_IF_ERROR(static_cast<Comm*>(comm)->channel->register_memory(*memory));
+    *mhandle = memory.release();
     return {};
   });
 }
@@ -202,8 +207,14 @@ Result reg_mr_dma_buf(void* comm, void* data, std::size_t bytes, int /*type*/,
   return reg_mr(comm, data, bytes, abi::kPointerDmaBuf, mhandle);
 }
 
-Result dereg_mr(void* /*comm*/, void* /*mhandle*/) {
-  return Plugin::is_forked() ? Result::kSystemError : Result::kSuccess;
+Result dereg_mr(void* comm, void* mhandle) {
+  return guarded("deregMr", nullptr, [&]() -> Status {
+    const std::unique_ptr<Memory> memory(static_cast<Memory*>(mhandle));
+    if (memory != nullptr) {
+      static_cast<Comm*>(comm)->channel->deregister_memory(*memory);
+    }
+    return {};
+  });
 }
 
 Result isend(void* send_comm, void* data, std::size_t bytes, int tag, void* /*mhandle*/,

@@ -69,6 +69,30 @@ ConnectionChannel::~ConnectionChannel() {
   }
 }
 
+std::span<Engine* const> ConnectionChannel::engines() const {
+  return split_ == nullptr ? std::span<Engine* const>(&sub_->engine, 1) : split_->engines;
+}
+
+Status ConnectionChannel::register_memory(std::span<std::byte> memory) {
+  const std::span<Engine* const> all = engines();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Status status = all[i]->register_memory(memory);
+    if (!status.ok()) {
+      while (i-- > 0) {
+        all[i]->deregister_memory(memory);
+      }
+      return status;
+    }
+  }
+  return {};
+}
+
+void ConnectionChannel::deregister_memory(std::span<std::byte> memory) {
+  for (Engine* const engine : engines()) {
+    engine->deregister_memory(memory);
+  }
+}
+
 bool ConnectionChannel::has_ended() const {
   return sub_->is_over.load() || (split_ != nullptr && split_->has_failed);
 }

@@ -22,6 +22,8 @@ class ConnectionChannel : public Channel {
 
   Result<Request*> send(transport::Tag tag, const void* data, Bytes bytes) override;
   Result<Request*> receive(std::span<const transport::ReceivePart> parts) override;
+  Status register_memory(std::span<std::byte> memory) override;
+  void deregister_memory(std::span<std::byte> memory) override;
   std::string peer() const override { return sub_->who; }
 
   bool test(Request* request, Completion* completion);
@@ -30,6 +32,7 @@ class ConnectionChannel : public Channel {
   /// NCCL has 32 at a time, of up to eight parts; the transport takes 256 of each.
   static constexpr std::size_t kRequests = 256;
 
+  std::span<Engine* const> engines() const;
   Request* take();
   bool has_ended() const;
   Status ended() const;

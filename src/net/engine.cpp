@@ -81,6 +81,7 @@ Engine::~Engine() {
       close(descriptor);
     }
   }
+  wire_.reset();  // Before the eager buffers: it may still read them.
 }
 
 Status Engine::start() {
@@ -208,12 +209,26 @@ void Engine::detach(SubConnection* sub, bool aborts) {
     }
   }
   work();
+  while (is_held(*sub)) {
+    wire_->receive(*this, kPacketsPerTurn);
+    take_events();
+  }
   has_more_ = true;
   if (sub->has_ended && sub->forget_ns == kNever) {
     sub->forget_ns = monotonic_ns() + kForgetNs;
     --subs_in_use_;
   }
   wake(Sleep::kDeep);
+}
+
+Status Engine::register_memory(std::span<std::byte> memory) {
+  const CallerLock lock(mutex_, wanted_);
+  return wire_->register_memory(memory);
+}
+
+void Engine::deregister_memory(std::span<std::byte> memory) {
+  const CallerLock lock(mutex_, wanted_);
+  wire_->deregister_memory(memory);
 }
 
 void Engine::post(Request* request) {

@@ -182,6 +182,10 @@ class Engine : private wire::Arrivals {
   /// still take in packets.
   void detach(SubConnection* sub, bool aborts = false);
 
+  /// Memory of sends and receives, of any sub-connection (wire::Wire::register_memory).
+  Status register_memory(std::span<std::byte> memory);
+  void deregister_memory(std::span<std::byte> memory);
+
   /// Any thread. The request is filled in but for the results.
   void post(Request* request);
   /// A caller waits: shared engines, and spinning ones whose thread sleeps or is late, do a round
@@ -219,6 +223,7 @@ class Engine : private wire::Arrivals {
 
   std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes) override;
   void arrived(const transport::Arrival& arrival) override;
+  void sent(std::uint64_t cookie) override;
 
   Status watch_control(SubConnection& sub, int control);
   void run();
@@ -238,6 +243,9 @@ class Engine : private wire::Arrivals {
   void add_piggybacks();
   bool flush();
   bool take_events();
+  void take_event(SubConnection& sub, const transport::Event& event);
+  bool must_wait(SubConnection& sub, const transport::Event& event);
+  bool is_held(const SubConnection& sub) const;
   void take_eager_event(SubConnection& sub, const transport::Event& event);
   void finish(SubConnection& sub, Request* request, transport::Outcome outcome, Bytes bytes);
   void answer(SubConnection& sub, Request* request, transport::Outcome outcome, Bytes bytes);
@@ -250,6 +258,7 @@ class Engine : private wire::Arrivals {
   void forget_old(transport::TimeNs now);
   template <class IsDropped>
   void drop_blocked(IsDropped is_dropped);
+  static bool points_into(std::span<const std::byte> buffer, const std::byte* payload);
   void drop_blocked_of(std::span<const std::byte> buffer);
   void drop_blocked_data();
 
@@ -317,6 +326,15 @@ class Engine : private wire::Arrivals {
   std::vector<std::shared_ptr<SplitConnection>> taken_news_;
   std::array<transport::Transmission, wire::kTogetherMax> together_;  ///< To one peer.
   std::size_t together_count_ = 0;
+  /// Where sends complete late (wire::Arrivals::sent): payloads that the wire has taken, by cookie;
+  /// null: it reads it no more.
+  std::deque<const std::byte*> unsent_;
+  std::uint64_t first_unsent_ = 0;
+  struct HeldEvent {
+    SubConnection* sub = nullptr;
+    transport::Event event;
+  };
+  std::vector<HeldEvent> held_;  ///< Ends of sends that it still reads, and of their connections.
   transport::Transmission next_;
   bool has_next_ = false;
   bool is_blocked_ = false;        ///< The wire had no room for what is together.

@@ -71,13 +71,15 @@ void Engine::drop_blocked(IsDropped is_dropped) {
   is_blocked_ = together_count_ > 0;
 }
 
+bool Engine::points_into(std::span<const std::byte> buffer, const std::byte* payload) {
+  const std::less<> is_before;
+  return !is_before(payload, buffer.data()) && is_before(payload, buffer.data() + buffer.size());
+}
+
 /// Other sends' packets stay: each that is dropped is sent again when it is missed.
 void Engine::drop_blocked_of(std::span<const std::byte> buffer) {
   drop_blocked([buffer](const transport::Transmission& packet) {
-    const std::less<> is_before;
-    return !packet.is_control && packet.payload_bytes > 0 &&
-           !is_before(packet.payload, buffer.data()) &&
-           is_before(packet.payload, buffer.data() + buffer.size());
+    return !packet.is_control && packet.payload_bytes > 0 && points_into(buffer, packet.payload);
   });
 }
 

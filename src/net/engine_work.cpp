@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/check.hpp"
 #include "base/clock.hpp"
 #include "base/descriptors.hpp"
 #include "base/pause.hpp"
@@ -37,6 +38,7 @@ constexpr int kPauses = 2;                  ///< Of a spinning thread, between l
 constexpr TimeNs kCrowdedNs = 100'000'000;  ///< How long a crowded thread does not spin.
 constexpr TimeNs kNapNs = 500'000;
 constexpr TimeNs kBlockedNs = 100'000;  ///< Until a wire without room is tried again.
+constexpr TimeNs kPolledNs = 50'000;    ///< Between looks at a wire that wakes nobody.
 constexpr TimeNs kLookNs = 10'000'000;  ///< Between looks at the peers' TCP connections.
 /// Of a context: which part of the request, whose address has zeros there.
 constexpr std::uint64_t kPartMask = transport::kReceivePartsMax - 1;
@@ -115,6 +117,9 @@ void Engine::sleep() {
     until_ns = std::min({endpoint_.next_deadline(), wire_->next_deadline(), watch_ns()});
     if (is_blocked_) {
       until_ns = std::min(until_ns, now + kBlockedNs);
+    }
+    if (wire_->file_descriptor() < 0 && subs_in_use_.load() > 0) {
+      until_ns = std::min(until_ns, now + kPolledNs);
     }
     for (const std::unique_ptr<SubConnection>& sub : subs_) {
       until_ns = std::min({until_ns, sub->forget_ns, sub->close_ns, sub->break_off_ns});
@@ -295,7 +300,6 @@ void Engine::take_eager_event(SubConnection& sub, const transport::Event& event)
     has_answer_ = true;
   }
   if (event.kind == transport::EventKind::kSendDone) {
-    drop_blocked_of({sub.eager.data(copy), EagerBuffers::kBytesMax});
     sub.eager.give_back(copy);
     --eager_sends_;
     post_waiting(sub);
@@ -397,8 +401,17 @@ void Engine::add_piggybacks() {
 
 /// False: the wire has no room; the rest stays in together_.
 bool Engine::flush() {
+  std::uint64_t cookie = first_unsent_ + unsent_.size();
+  for (std::size_t i = 0; i < together_count_; ++i) {
+    together_[i].cookie = together_[i].payload == nullptr ? 0 : cookie++;
+  }
   const std::size_t taken =
       together_count_ == 0 ? 0 : wire_->send_together({together_.data(), together_count_});
+  for (std::size_t i = 0; capabilities_.sends_complete_late && i < taken; ++i) {
+    if (together_[i].payload != nullptr) {
+      unsent_.push_back(together_[i].payload);
+    }
+  }
   std::copy(together_.begin() + static_cast<std::ptrdiff_t>(taken),
             together_.begin() + static_cast<std::ptrdiff_t>(together_count_), together_.begin());
   together_count_ -= taken;
@@ -407,52 +420,87 @@ bool Engine::flush() {
 }
 
 bool Engine::take_events() {
-  bool did = false;
+  bool did = !held_.empty();
+  for (const HeldEvent& it : std::exchange(held_, {})) {
+    take_event(*it.sub, it.event);
+  }
   transport::Event event;
   while (endpoint_.poll_event(&event)) {
     did = true;
-    SubConnection& sub = *sub_of_[event.connection.index];
-    if (event.kind == transport::EventKind::kConnectionDone) {
-      end(sub, event.outcome);
-      continue;
-    }
-    const std::uint64_t first_part = event.context & kPartMask;
-    if (event.kind != transport::EventKind::kReceiveDone && first_part == kEagerPart) {
-      take_eager_event(sub, event);
-      continue;
-    }
-    auto* const request = reinterpret_cast<Request*>(event.context & ~kPartMask);
-    if (event.kind == transport::EventKind::kSendMatched) {
-      share_out(sub, request, event.slot);
-      continue;
-    }
-    Bytes bytes = 0;
-    for (std::size_t i = 0; i < event.part_count; ++i) {
-      bytes += event.part_bytes[i];
-      std::atomic<Bytes>& sum = request->bytes[first_part + i];
-      if (sub.split == nullptr) {
-        sum.store(event.part_bytes[i], std::memory_order_relaxed);
-      } else {
-        sum.fetch_add(event.part_bytes[i], std::memory_order_relaxed);
-      }
-    }
-    if (sub.index == 0) {
-      request->parts = event.part_count;
-      if (!request->is_send) {
-        count_others(sub, request, event);
-      }
-    }
-    finish(sub, request, event.outcome, bytes);
-    post_waiting(sub);
+    take_event(*sub_of_[event.connection.index], event);
   }
   return did;
 }
 
+void Engine::take_event(SubConnection& sub, const transport::Event& event) {
+  if (must_wait(sub, event)) {
+    held_.push_back({&sub, event});
+    return;
+  }
+  if (event.kind == transport::EventKind::kConnectionDone) {
+    end(sub, event.outcome);
+    return;
+  }
+  const std::uint64_t first_part = event.context & kPartMask;
+  if (event.kind != transport::EventKind::kReceiveDone && first_part == kEagerPart) {
+    take_eager_event(sub, event);
+    return;
+  }
+  auto* const request = reinterpret_cast<Request*>(event.context & ~kPartMask);
+  if (event.kind == transport::EventKind::kSendMatched) {
+    share_out(sub, request, event.slot);
+    return;
+  }
+  Bytes bytes = 0;
+  for (std::size_t i = 0; i < event.part_count; ++i) {
+    bytes += event.part_bytes[i];
+    std::atomic<Bytes>& sum = request->bytes[first_part + i];
+    if (sub.split == nullptr) {
+      sum.store(event.part_bytes[i], std::memory_order_relaxed);
+    } else {
+      sum.fetch_add(event.part_bytes[i], std::memory_order_relaxed);
+    }
+  }
+  if (sub.index == 0) {
+    request->parts = event.part_count;
+    if (!request->is_send) {
+      count_others(sub, request, event);
+    }
+  }
+  finish(sub, request, event.outcome, bytes);
+  post_waiting(sub);
+}
+
+/// Whether the wire still reads bytes of a send that has ended: its caller may not have them yet.
+/// The end of the connection waits with it.
+bool Engine::must_wait(SubConnection& sub, const transport::Event& event) {
+  if (event.kind == transport::EventKind::kConnectionDone) {
+    return is_held(sub);
+  }
+  if (event.kind != transport::EventKind::kSendDone) {
+    return false;
+  }
+  std::span<const std::byte> buffer;
+  if ((event.context & kPartMask) == kEagerPart) {
+    const auto copy = static_cast<std::uint32_t>(event.context / kEagerUnit);
+    buffer = {sub.eager.data(copy), EagerBuffers::kBytesMax};
+  } else {
+    const auto* const request = reinterpret_cast<const Request*>(event.context);
+    buffer = {request->send.data, request->send.bytes};
+  }
+  drop_blocked_of(buffer);
+  return std::any_of(unsent_.begin(), unsent_.end(), [&](const std::byte* payload) {
+    return payload != nullptr && points_into(buffer, payload);
+  });
+}
+
+bool Engine::is_held(const SubConnection& sub) const {
+  return std::any_of(held_.begin(), held_.end(),
+                     [&](const HeldEvent& it) { return it.sub == &sub; });
+}
+
 /// Completes a sub-connection's part of a request. Most requests have one part.
 void Engine::finish(SubConnection& sub, Request* request, Outcome outcome, Bytes bytes) {
-  if (request->is_send) {
-    drop_blocked_of({request->send.data, request->send.bytes});  // The buffer is released.
-  }
   has_finished_ = has_finished_ || sub.index == 0;
   const bool fails_with_connection = outcome == Outcome::kAborted || outcome == Outcome::kReset ||
                                      outcome == Outcome::kUnreachable;
@@ -483,6 +531,15 @@ std::byte* Engine::place(std::span<const std::byte> header, std::uint32_t payloa
 void Engine::arrived(const transport::Arrival& arrival) {
   arrived_bytes_ += arrival.payload_bytes;
   endpoint_.handle_datagram(monotonic_ns(), arrival);
+}
+
+void Engine::sent(std::uint64_t cookie) {
+  CHECK(cookie - first_unsent_ < unsent_.size(), std::to_string(cookie));
+  unsent_[cookie - first_unsent_] = nullptr;
+  while (!unsent_.empty() && unsent_.front() == nullptr) {
+    unsent_.pop_front();
+    ++first_unsent_;
+  }
 }
 
 }  // namespace tutti::net

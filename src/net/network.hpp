@@ -64,6 +64,13 @@ class Channel {
   virtual Result<Request*> send(transport::Tag tag, const void* data, Bytes bytes) = 0;
   /// 1 to kReceivePartsMax parts. Same.
   virtual Result<Request*> receive(std::span<const transport::ReceivePart> parts) = 0;
+  /// Memory that many sends or receives will lie in (wire::Wire::register_memory). Any thread.
+  /// Errors: the system does not let so much be pinned (kUnavailable).
+  virtual Status register_memory(std::span<std::byte> memory) {
+    (void)memory;
+    return {};
+  }
+  virtual void deregister_memory(std::span<std::byte> memory) { (void)memory; }
   virtual std::string peer() const = 0;  ///< "host1 (192.0.2.7), process 4711"
 };
 

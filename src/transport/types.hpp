@@ -74,6 +74,8 @@ struct WireCapabilities {
   bool reorders_within_path = false;  ///< Per-packet adaptive routing: no same-path rule.
   bool trims = false;                 ///< A switch cuts the payload where it would drop a packet.
   bool marks_ecn = true;              ///< Marks reach handle_datagram.
+  /// A NIC reads payloads after the wire has taken the packet (wire::Arrivals::sent).
+  bool sends_complete_late = false;
 };
 
 /// What bounds an endpoint's memory. All of it is allocated by the constructor and connect().
@@ -247,6 +249,7 @@ struct Transmission {
   bool is_control = false;      ///< Goes before data where there are priorities.
   bool is_speculative = false;  ///< Sent without credit: dropped or trimmed first.
   bool ecn_capable = true;
+  std::uint64_t cookie = 0;  ///< Of the wire's caller, for wire::Arrivals::sent.
 };
 
 enum class EventKind : std::uint8_t {

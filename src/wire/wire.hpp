@@ -24,7 +24,7 @@ struct WireAddress {
   friend bool operator==(const WireAddress&, const WireAddress&) = default;
 };
 
-/// Who gets what arrives, and says where payload belongs.
+/// Who gets what arrives, says where payload belongs, and hears what has left.
 class Arrivals {
  public:
   virtual ~Arrivals() = default;
@@ -33,6 +33,9 @@ class Arrivals {
   virtual std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes) = 0;
   /// A packet, or (Arrival::trimmed) the header of a partial chunk, if the wire can tell.
   virtual void arrived(const transport::Arrival& arrival) = 0;
+  /// Of a wire that completes sends late: it reads the payload of the packet with this cookie no
+  /// more. Once for each packet with a payload that it has taken, in any order.
+  virtual void sent(std::uint64_t cookie) { (void)cookie; }
 };
 
 inline constexpr std::size_t kTogetherMax = 8;
@@ -68,6 +71,7 @@ struct Ends {
 
 class Wire {
  public:
+  /// Afterwards it reads and writes no payload.
   virtual ~Wire() = default;
 
   /// What connections over it may use: chunk size, MTU, paths, rails, speed, ECN.
@@ -82,8 +86,21 @@ class Wire {
                                          std::uint8_t traffic_class) = 0;
   virtual void remove_peer(std::uint64_t peer) = 0;
 
+  /// Memory that many payloads will lie in, so that a NIC reaches it by itself. Other payloads are
+  /// sent and received all the same. Keys are the wire's business: it finds them by the address of
+  /// a payload. Errors: the system does not let so much be pinned (kUnavailable).
+  virtual Status register_memory(std::span<std::byte> memory) {
+    (void)memory;
+    return {};
+  }
+  /// As often as it was registered; no send or receive of its bytes is under way then.
+  virtual void deregister_memory(std::span<std::byte> memory) { (void)memory; }
+
   /// Hands one packet to the network. False: there is no room now, try the same one again later.
-  /// A packet that the network refuses for good is lost, which the transport notices.
+  /// A packet that the network refuses for good is lost, which the transport notices. When it
+  /// returns, the payload has been read; or (WireCapabilities::sends_complete_late) it stays
+  /// untouched until receive() says that it has, which it does soon, whether the peer is alive or
+  /// not.
   virtual bool send(const transport::Transmission& transmission) = 0;
   /// Packets of up to kTogetherMax to one peer, in which at most the last has a path of its own
   /// to keep: where they fit, one datagram carries them. How many, from the front, were taken.
@@ -94,7 +111,8 @@ class Wire {
     }
     return taken;
   }
-  /// Takes in up to `packets_max` packets; how many there were, partial chunks not counted.
+  /// Takes in up to `packets_max` packets; how many there were, partial chunks not counted. Tells
+  /// of all that has been sent.
   virtual std::size_t receive(Arrivals& arrivals, std::size_t packets_max) = 0;
   /// Asks after the ways to its peers, when that is due; called every now and then, and at
   /// next_deadline().
@@ -110,7 +128,7 @@ class Wire {
   /// When it must be called again though nothing came (delayed or partial packets, probes); kNever.
   virtual transport::TimeNs next_deadline() const { return transport::kNever; }
 
-  /// To sleep on: readable when receive() has something to do. -1: none.
+  /// To sleep on: readable when receive() has something to do. -1: none, the wire is polled.
   virtual int file_descriptor() const = 0;
   virtual const WireCounters& counters() const = 0;
   /// One line for people: interface, offloads, what was not available and why.

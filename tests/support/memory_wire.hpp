@@ -3,9 +3,12 @@
 //
 // The simplest wire: ends of one process, joined by queues in memory. Loses nothing, keeps the
 // order, takes no time. Each end is used by one thread at a time. The shortest answer to what a
-// wire has to do.
+// wire has to do. Where its capabilities say so it is like a NIC that is polled: it completes sends
+// late, some rounds of receive() after the packet has arrived, and aborts if a payload was touched
+// before, or memory was deregistered of which payloads are under way.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -15,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/check.hpp"
 #include "wire/wire.hpp"
 
 namespace tutti::wire::testing {
@@ -90,17 +94,37 @@ class MemoryWire : public Wire {
   }
   void remove_peer(std::uint64_t peer) override { peers_.erase(peer); }
 
+  Status register_memory(std::span<std::byte> memory) override {
+    registered_.push_back(memory);
+    return {};
+  }
+  void deregister_memory(std::span<std::byte> memory) override {
+    const auto is_it = [&](std::span<std::byte> it) {
+      return it.data() == memory.data() && it.size() == memory.size();
+    };
+    const auto found = std::find_if(registered_.begin(), registered_.end(), is_it);
+    CHECK(found != registered_.end(), "deregistered what was not registered");
+    for (const Unsent& it : unsent_) {
+      CHECK(!contains(memory, it.packet.payload), "deregistered while a payload is under way");
+    }
+    registered_.erase(found);
+  }
+  /// Bytes of payload that left from registered memory.
+  std::uint64_t registered_bytes_sent() const { return registered_bytes_sent_; }
+
   bool send(const transport::Transmission& transmission) override {
     const std::lock_guard lock(network_->mutex_);
     const auto peer = peers_.find(transmission.peer);
     const auto queue =
         peer == peers_.end() ? network_->queues_.end() : network_->queues_.find(peer->second);
-    if (queue == network_->queues_.end()) {
+    const bool is_lost = queue == network_->queues_.end();
+    if (!is_lost && queue->second.size() >= network_->queue_packets_max_) {
+      return false;
+    }
+    take(transmission);
+    if (is_lost) {
       ++counters_.refused;
       return true;
-    }
-    if (queue->second.size() >= network_->queue_packets_max_) {
-      return false;
     }
     MemoryNetwork::Packet packet;
     packet.header.assign(transmission.header.begin(),
@@ -117,6 +141,7 @@ class MemoryWire : public Wire {
   }
 
   std::size_t receive(Arrivals& arrivals, std::size_t packets_max) override {
+    complete(arrivals);
     std::size_t count = 0;
     // Taken out first: the receiver may send from within arrived().
     MemoryNetwork::Packet packet;
@@ -142,6 +167,44 @@ class MemoryWire : public Wire {
  private:
   static constexpr std::string_view kMagic = "memory";
   static constexpr std::uint8_t kAddressBytes = kMagic.size() + sizeof(std::uint32_t);
+  static constexpr std::uint64_t kLateRounds = 500;  ///< Of receive(), until a send completes.
+
+  struct Unsent {
+    transport::Transmission packet;
+    std::vector<std::byte> payload;  ///< As it was when it was taken.
+    std::uint64_t round = 0;
+  };
+
+  static bool contains(std::span<const std::byte> memory, const std::byte* payload) {
+    const std::less<> is_before;
+    return !is_before(payload, memory.data()) && is_before(payload, memory.data() + memory.size());
+  }
+  bool is_registered(const std::byte* payload) const {
+    return payload != nullptr &&
+           std::any_of(registered_.begin(), registered_.end(),
+                       [&](std::span<const std::byte> it) { return contains(it, payload); });
+  }
+
+  void take(const transport::Transmission& packet) {
+    const std::byte* const payload = packet.payload;
+    if (payload != nullptr && network_->capabilities_.sends_complete_late) {
+      unsent_.push_back({packet, {payload, payload + packet.payload_bytes}, rounds_});
+    }
+    registered_bytes_sent_ += is_registered(payload) ? packet.payload_bytes : 0;
+  }
+
+  /// Every other one overtakes the one before it: completions come in any order.
+  void complete(Arrivals& arrivals) {
+    ++rounds_;
+    while (!unsent_.empty() && unsent_.front().round + kLateRounds < rounds_) {
+      const auto it = unsent_.begin() + (unsent_.size() > 1 && rounds_ % 2 == 0 ? 1 : 0);
+      CHECK(std::memcmp(it->packet.payload, it->payload.data(), it->payload.size()) == 0,
+            "a payload was touched before it was sent");
+      const std::uint64_t cookie = it->packet.cookie;
+      unsent_.erase(it);
+      arrivals.sent(cookie);
+    }
+  }
 
   bool take(MemoryNetwork::Packet* packet) {
     const std::lock_guard lock(network_->mutex_);
@@ -169,6 +232,10 @@ class MemoryWire : public Wire {
   std::uint32_t number_;
   std::uint64_t peers_named_ = 0;
   std::map<std::uint64_t, std::uint32_t> peers_;
+  std::vector<std::span<std::byte>> registered_;
+  std::uint64_t registered_bytes_sent_ = 0;
+  std::deque<Unsent> unsent_;
+  std::uint64_t rounds_ = 0;  ///< Calls of receive().
   WireCounters counters_;
 };
 

@@ -101,6 +101,15 @@ class SocketChannel : public Channel {
     });
   }
 
+  Status register_memory(std::span<std::byte> memory) override {
+    TUTTI_RETURN_IF_ERROR(socket_network().call_error);
+    socket_network().registered_bytes += memory.size();
+    return {};
+  }
+  void deregister_memory(std::span<std::byte> memory) override {
+    socket_network().registered_bytes -= memory.size();
+  }
+
   std::string peer() const override { return "somebody"; }
 
   bool test(Request* request, Completion* completion) {

@@ -22,6 +22,7 @@ struct SocketNetworkState {
   std::atomic<int> opened{0};    ///< Calls of open_network().
   std::atomic<int> networks{0};  ///< That live now.
   std::atomic<int> channels{0};
+  std::atomic<std::size_t> registered_bytes{0};   ///< Of all channels.
   std::atomic<std::size_t> unfinished_max{1000};  ///< Then send() and receive() give null.
   std::atomic<int> end_ms{0};                     ///< So long a network takes to end.
   std::atomic<bool> throws{false};                ///< send() and listen() throw std::bad_alloc.
@@ -30,7 +31,7 @@ struct SocketNetworkState {
   std::atomic<int> listen_device{-1};             ///< Of the last listen().
   Status listen_error;
   Status open_error;  ///< Of open().
-  Status call_error;  ///< Of every send() and receive().
+  Status call_error;  ///< Of every send(), receive() and register_memory().
 };
 
 SocketNetworkState& socket_network();

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -72,7 +73,8 @@ class Collector : public Arrivals {
   /// Says whether the payload of the packet with this number has a place.
   std::function<bool(std::uint64_t)> places = [](std::uint64_t) { return false; };
   std::map<std::uint64_t, Received> received;
-  std::vector<std::uint64_t> partial;  ///< Numbers, as they were told.
+  std::vector<std::uint64_t> partial;      ///< Numbers, as they were told.
+  std::map<std::uint64_t, int> completed;  ///< How often each cookie was told as sent.
   std::size_t count = 0;
   std::size_t asked = 0;       ///< Calls of place().
   bool may_be_marked = false;  ///< Else nobody marks, and none is.
@@ -111,6 +113,8 @@ class Collector : public Arrivals {
     EXPECT_TRUE(may_be_marked || !arrival.ecn);
   }
 
+  void sent(std::uint64_t cookie) override { ++completed[cookie]; }
+
  private:
   std::map<std::uint64_t, std::vector<std::byte>> targets_;
 };
@@ -134,6 +138,7 @@ struct TestPacket {
     transmission.payload = bytes == 0 ? nullptr : payload.data();
     transmission.payload_bytes = static_cast<std::uint32_t>(bytes);
     transmission.peer = peer;
+    transmission.cookie = number;
   }
 };
 
@@ -182,11 +187,18 @@ class Conversation {
     EXPECT_TRUE(wait([&] { return is_sent = is_sent || wire.send(packet.transmission); }));
   }
 
+  /// The wire reads it no more.
+  static bool has_left(const Wire& wire, const Collector& at, const TestPacket& packet) {
+    return !wire.capabilities().sends_complete_late || packet.payload.empty() ||
+           at.completed.count(packet.transmission.cookie) != 0;
+  }
+
   /// One packet from a to b; what arrived.
   const Collector::Received& pass(const TestPacket& packet) {
     send(*pair.a, packet);
     const std::uint64_t number = Collector::number_of(packet.transmission.header);
     EXPECT_TRUE(wait([&] { return at_b.received.count(number) != 0; })) << "nothing arrived";
+    EXPECT_TRUE(wait([&] { return has_left(*pair.a, at_a, packet); })) << "not told as sent";
     return at_b.received[number];
   }
 };
@@ -345,9 +357,10 @@ inline void many_packets(const MakeWirePair& make) {
 inline void receive_takes_no_more_than_asked(const MakeWirePair& make) {
   constexpr std::size_t kPackets = 8;
   Conversation talk(make);
+  std::deque<TestPacket> packets;
   for (std::uint64_t number = 0; number < kPackets; ++number) {
-    const TestPacket packet(number, talk.b_named_by_a, Conversation::kHeaderBytes, 100);
-    ASSERT_TRUE(talk.pair.a->send(packet.transmission));
+    packets.emplace_back(number, talk.b_named_by_a, Conversation::kHeaderBytes, 100);
+    ASSERT_TRUE(talk.pair.a->send(packets.back().transmission));
   }
   const auto deadline = std::chrono::steady_clock::now() + Conversation::kWaitMax;
   while (talk.at_b.count < kPackets && std::chrono::steady_clock::now() < deadline) {
@@ -407,7 +420,8 @@ inline void sends_to_a_removed_peer_are_lost(const MakeWirePair& make) {
   Conversation talk(make);
   const std::uint64_t gone = talk.b_named_by_a;
   talk.pair.a->remove_peer(gone);
-  EXPECT_TRUE(talk.pair.a->send(TestPacket(1, gone, Conversation::kHeaderBytes, 100).transmission));
+  const TestPacket lost(1, gone, Conversation::kHeaderBytes, 100);
+  EXPECT_TRUE(talk.pair.a->send(lost.transmission));
   const auto other = talk.pair.a->add_peer(talk.pair.b->address(), 0);
   ASSERT_TRUE(other.ok());
   const TestPacket packet(2, *other, Conversation::kHeaderBytes, 100);
@@ -443,6 +457,59 @@ inline void together_or_not(const MakeWirePair& make) {
   EXPECT_TRUE(talk.wait([&] { return talk.at_b.received.size() == packets.size(); }));
   for (std::size_t i = 0; i < packets.size(); ++i) {
     expect_equal(*packets[i], talk.at_b.received[i + 1]);
+  }
+}
+
+/// Each payload once, and whether or not anybody takes it in; nothing of a wire that has read it
+/// all when send() returns.
+inline void sends_complete(const MakeWirePair& make) {
+  Conversation talk(make);
+  const bool is_late = talk.pair.a->capabilities().sends_complete_late;
+  const auto gone = talk.pair.a->add_peer(talk.pair.b->address(), 0);
+  ASSERT_TRUE(gone.ok());
+  std::vector<std::unique_ptr<TestPacket>> packets;
+  for (std::uint64_t number = 1; number <= 5; ++number) {
+    packets.push_back(std::make_unique<TestPacket>(number, number == 5 ? *gone : talk.b_named_by_a,
+                                                   Conversation::kHeaderBytes,
+                                                   number == 3 ? 0 : 1000));
+  }
+  talk.pair.a->remove_peer(*gone);
+  for (const auto& packet : packets) {
+    talk.send(*talk.pair.a, *packet);
+  }
+  EXPECT_TRUE(talk.wait([&] {
+    return std::all_of(packets.begin(), packets.end(), [&](const auto& packet) {
+      return Conversation::has_left(*talk.pair.a, talk.at_a, *packet);
+    });
+  }));
+  talk.receive();
+  const std::map<std::uint64_t, int> expected = {{1, 1}, {2, 1}, {4, 1}, {5, 1}};
+  EXPECT_EQ(is_late ? expected : decltype(expected){}, talk.at_a.completed);
+  EXPECT_TRUE(talk.at_b.completed.empty());
+}
+
+/// Sent from and placed in registered memory, and next to it.
+inline void registered_memory(const MakeWirePair& make) {
+  Conversation talk(make);
+  talk.at_b.places = [](std::uint64_t number) { return number == 1; };
+  const std::uint32_t bytes = talk.pair.a->capabilities().chunk_bytes;
+  TestPacket packet(1, talk.b_named_by_a, Conversation::kHeaderBytes, bytes);
+  const TestPacket other(2, talk.b_named_by_a, Conversation::kHeaderBytes, bytes);
+  std::byte* const place = talk.at_b.place(packet.transmission.header, bytes);
+  for (int times = 0; times < 2; ++times) {
+    ASSERT_TRUE(talk.pair.a->register_memory(packet.payload).ok());
+    ASSERT_TRUE(talk.pair.b->register_memory({place, bytes}).ok());
+  }
+  expect_equal(packet, talk.pass(packet));
+  expect_equal(other, talk.pass(other));
+  talk.pair.a->deregister_memory(packet.payload);
+  packet.transmission.cookie = 3;
+  std::memcpy(packet.transmission.header.data(), &packet.transmission.cookie,
+              sizeof(std::uint64_t));
+  expect_equal(packet, talk.pass(packet));
+  talk.pair.a->deregister_memory(packet.payload);
+  for (int times = 0; times < 2; ++times) {
+    talk.pair.b->deregister_memory({place, bytes});
   }
 }
 
@@ -488,6 +555,8 @@ inline std::vector<WireCheck> wire_checks() {
       {"peers_are_counted", checks::peers_are_counted},
       {"together_or_not", checks::together_or_not},
       {"sends_to_a_removed_peer_are_lost", checks::sends_to_a_removed_peer_are_lost},
+      {"sends_complete", checks::sends_complete},
+      {"registered_memory", checks::registered_memory},
       {"strangers_are_dropped", checks::strangers_are_dropped},
   };
 }

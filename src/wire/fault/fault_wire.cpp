@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/check.hpp"
 #include "base/random.hpp"
 
 namespace tutti::wire::fault {
@@ -17,7 +18,9 @@ FaultWire::FaultWire(std::unique_ptr<Wire> below, FaultPlan plan, Clock clock, s
       plan_(std::move(plan)),
       clock_(std::move(clock)),
       seed_(mix64(plan_.seed + stream * kGolden64)),
-      start_ns_(clock_()) {}
+      start_ns_(clock_()) {
+  CHECK(!below_->capabilities().sends_complete_late, "copies do not outlive a send");
+}
 
 Result<std::uint64_t> FaultWire::add_peer(const WireAddress& address, std::uint8_t traffic_class) {
   TUTTI_ASSIGN_OR_RETURN(const std::uint64_t peer, below_->add_peer(address, traffic_class));

@@ -4,7 +4,7 @@
 // A bad network in front of any wire: drops, duplicates, reorders, delays and corrupts what is sent
 // through it, and kills paths and rails, as a FaultPlan says. What is received passes untouched, so
 // both ends need one for faults in both directions. Not for product traffic: what is held back or
-// changed is copied. The wire below has taken a payload when its send() returns true.
+// changed is copied. The wire below has read a payload when its send() returns true.
 //
 // Draws are by the packet's number, so a fault hits the same packet whatever the others do. What
 // was held back leaves in send() and receive(); next_deadline() says when one of them is due, and
@@ -53,6 +53,12 @@ class FaultWire : public Wire {
   Result<std::uint64_t> add_peer(const WireAddress& address, std::uint8_t traffic_class) override;
   /// What is held back for it is lost when nobody uses the name any more.
   void remove_peer(std::uint64_t peer) override;
+  Status register_memory(std::span<std::byte> memory) override {
+    return below_->register_memory(memory);
+  }
+  void deregister_memory(std::span<std::byte> memory) override {
+    below_->deregister_memory(memory);
+  }
 
   bool send(const transport::Transmission& transmission) override;
   std::size_t receive(Arrivals& arrivals, std::size_t packets_max) override;

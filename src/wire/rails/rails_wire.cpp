@@ -171,6 +171,25 @@ void RailsWire::remove_peer(std::uint64_t peer) {
   }
 }
 
+Status RailsWire::register_memory(std::span<std::byte> memory) {
+  for (std::size_t i = 0; i < rails_.size(); ++i) {
+    const Status status = rails_[i]->register_memory(memory);
+    if (!status.ok()) {
+      while (i-- > 0) {
+        rails_[i]->deregister_memory(memory);
+      }
+      return status;
+    }
+  }
+  return {};
+}
+
+void RailsWire::deregister_memory(std::span<std::byte> memory) {
+  for (const auto& rail : rails_) {
+    rail->deregister_memory(memory);
+  }
+}
+
 Transmission RailsWire::on_rail(const Peer& peer, const Transmission& sent) const {
   Transmission on = sent;
   on.rail = static_cast<std::uint8_t>(sent.path % peer.rails);
@@ -181,10 +200,11 @@ Transmission RailsWire::on_rail(const Peer& peer, const Transmission& sent) cons
 
 bool RailsWire::send(const Transmission& sent) {
   if (sent.peer >= peers_.size() || peers_[sent.peer].users == 0) {
-    return true;  // Nobody's any more.
+    lose({&sent, 1});  // Nobody's any more.
+    return true;
   }
   const Transmission on = on_rail(peers_[sent.peer], sent);
-  return count_taken(on.rail, rails_[on.rail]->send(on) ? 1 : 0, 1) == 1;
+  return count_taken(on.rail, rails_[on.rail]->send(on) ? 1 : 0, {&on, 1}) == 1;
 }
 
 std::size_t RailsWire::send_together(std::span<const Transmission> packets) {
@@ -202,10 +222,19 @@ std::size_t RailsWire::send_together(std::span<const Transmission> packets) {
     one.rail = last.rail;
     one.peer = last.peer;
   }
-  return count_taken(last.rail, rails_[last.rail]->send_together(on), on.size());
+  return count_taken(last.rail, rails_[last.rail]->send_together(on), on);
 }
 
-std::size_t RailsWire::count_taken(std::size_t rail, std::size_t taken, std::size_t offered) {
+void RailsWire::lose(std::span<const Transmission> packets) {
+  for (const Transmission& packet : packets) {
+    if (packet.payload != nullptr && rails_[0]->capabilities().sends_complete_late) {
+      lost_cookies_.push_back(packet.cookie);
+    }
+  }
+}
+
+std::size_t RailsWire::count_taken(std::size_t rail, std::size_t taken,
+                                   std::span<const Transmission> offered) {
   transport::TimeNs& since_ns = full_since_ns_[rail];
   if (taken > 0) {
     since_ns = transport::kNever;
@@ -216,11 +245,15 @@ std::size_t RailsWire::count_taken(std::size_t rail, std::size_t taken, std::siz
   if (now - since_ns < kFullNsMax) {
     return 0;
   }
-  lost_ += offered;
-  return offered;
+  lost_ += offered.size();
+  lose(offered);
+  return offered.size();
 }
 
 std::size_t RailsWire::receive(Arrivals& arrivals, std::size_t packets_max) {
+  for (const std::uint64_t cookie : std::exchange(lost_cookies_, {})) {
+    arrivals.sent(cookie);
+  }
   std::size_t packets = 0;
   std::size_t idle = 0;
   // One of each in turn: none waits while another has a lot.

@@ -28,8 +28,8 @@ class RailsWire : public Wire {
   /// the transport leaves its paths.
   static constexpr transport::TimeNs kFullNsMax = 20'000'000;
 
-  /// Errors: none, too many, or an address that is too long (kInvalidArgument); the system has no
-  /// descriptor to sleep on (kUnavailable).
+  /// Of one kind. Errors: none, too many, or an address that is too long (kInvalidArgument); the
+  /// system has no descriptor to sleep on (kUnavailable).
   static Result<std::unique_ptr<RailsWire>> open(std::vector<std::unique_ptr<Wire>> rails,
                                                  Clock clock);
   ~RailsWire() override;
@@ -47,6 +47,9 @@ class RailsWire : public Wire {
   /// A peer without rails (the address of a wire like those below) has one.
   Result<std::uint64_t> add_peer(const WireAddress& address, std::uint8_t traffic_class) override;
   void remove_peer(std::uint64_t peer) override;
+  /// With all rails or none.
+  Status register_memory(std::span<std::byte> memory) override;
+  void deregister_memory(std::span<std::byte> memory) override;
 
   bool send(const transport::Transmission& transmission) override;
   /// They leave by the rail of the last one.
@@ -75,15 +78,19 @@ class RailsWire : public Wire {
         clock_(std::move(clock)) {}
   Status open_address();
   Status open_descriptor();
-  /// How many of so many packets count as taken, where the rail took these.
-  std::size_t count_taken(std::size_t rail, std::size_t taken, std::size_t offered);
+  /// How many of the packets count as taken, where the rail took so many.
+  std::size_t count_taken(std::size_t rail, std::size_t taken,
+                          std::span<const transport::Transmission> offered);
+  /// They count as sent.
+  void lose(std::span<const transport::Transmission> packets);
   /// As the rail below knows it; which rail that is stands in its `rail`.
   transport::Transmission on_rail(const Peer& peer, const transport::Transmission& sent) const;
 
   std::vector<std::unique_ptr<Wire>> rails_;
   std::vector<transport::TimeNs> full_since_ns_;  ///< By rail; kNever: it has room.
   Clock clock_;
-  std::uint64_t lost_ = 0;  ///< Packets for rails without room.
+  std::uint64_t lost_ = 0;                   ///< Packets for rails without room.
+  std::vector<std::uint64_t> lost_cookies_;  ///< Of packets that no rail took, to be told.
   WireAddress address_;
   int all_ = -1;  ///< epoll of the rails'.
   std::vector<Peer> peers_;

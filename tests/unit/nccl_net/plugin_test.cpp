@@ -762,13 +762,31 @@ TEST_F(NcclNetTest, exceptions__stay_inside) {
   }
 }
 
+TEST_F(NcclNetTest, reg_mr__goes_to_the_channel) {
+  connect();
+  char data[8];
+  void* mhandles[2] = {};
+  for (void*& mhandle : mhandles) {
+    EXPECT_EQ(calls.reg_mr(sender_, data, 8, abi::kPointerHost, &mhandle), Result::kSuccess);
+    EXPECT_NE(mhandle, nullptr);
+  }
+  EXPECT_EQ(socket_network().registered_bytes, 16U);
+  for (void* const mhandle : mhandles) {
+    EXPECT_EQ(calls.dereg_mr(sender_, mhandle), Result::kSuccess);
+  }
+  EXPECT_EQ(calls.dereg_mr(sender_, nullptr), Result::kSuccess);
+  EXPECT_EQ(socket_network().registered_bytes, 0U);
+  socket_network().call_error = {ErrorCode::kUnavailable, "no more can be pinned"};
+  EXPECT_EQ(calls.reg_mr(sender_, data, 8, abi::kPointerHost, &mhandles[0]), Result::kSystemError);
+  EXPECT_EQ(mhandles[0], nullptr);
+  EXPECT_NE(logged().back().text.find("no more can be pinned"), std::string::npos);
+  socket_network().call_error = {};
+}
+
 TEST_F(NcclNetTest, reg_mr__host_memory_only) {
   connect();
   char data[8];
   void* mhandle = nullptr;
-  EXPECT_EQ(calls.reg_mr(sender_, data, 8, abi::kPointerHost, &mhandle), Result::kSuccess);
-  EXPECT_NE(mhandle, nullptr);
-  EXPECT_EQ(calls.dereg_mr(sender_, mhandle), Result::kSuccess);
   EXPECT_EQ(calls.reg_mr(receiver_, data, 8, abi::kPointerCuda, &mhandle),
             Result::kInvalidArgument);
   EXPECT_EQ(mhandle, nullptr);

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The contract of a wire, on the simplest one and on the fault wire when it makes no faults.
+// The contract of a wire: on the simplest one, when it completes sends at once and when it does so
+// late, and on the fault wire when it makes no faults.
 #include "support/memory_wire.hpp"
 
 #include "support/wire_contract.hpp"
@@ -20,6 +21,15 @@ WirePair memory_pair() {
           std::make_unique<MemoryWire>(network.get())};
 }
 
+/// Like NICs that are polled.
+WirePair late_pair() {
+  transport::WireCapabilities capabilities = MemoryNetwork::default_capabilities();
+  capabilities.sends_complete_late = true;
+  auto network = std::make_shared<MemoryNetwork>(capabilities);
+  return {network, std::make_unique<MemoryWire>(network.get()),
+          std::make_unique<MemoryWire>(network.get())};
+}
+
 /// Behind a fault wire that leaves everything as it is.
 WirePair faultless_pair() {
   WirePair pair = memory_pair();
@@ -32,6 +42,11 @@ WirePair faultless_pair() {
 class MemoryContract : public ::testing::TestWithParam<testing::WireCheck> {};
 TEST_P(MemoryContract, holds) { GetParam().run(memory_pair); }
 INSTANTIATE_TEST_SUITE_P(wire, MemoryContract, ::testing::ValuesIn(testing::wire_checks()),
+                         testing::wire_check_name);
+
+class LateContract : public ::testing::TestWithParam<testing::WireCheck> {};
+TEST_P(LateContract, holds) { GetParam().run(late_pair); }
+INSTANTIATE_TEST_SUITE_P(wire, LateContract, ::testing::ValuesIn(testing::wire_checks()),
                          testing::wire_check_name);
 
 class FaultContract : public ::testing::TestWithParam<testing::WireCheck> {};

@@ -37,9 +37,11 @@ std::unique_ptr<RailsWire> together(std::vector<std::unique_ptr<Wire>> rails) {
 
 /// Networks of memory, one for each rail.
 struct MemoryRails {
-  explicit MemoryRails(std::size_t rails, std::size_t queue_packets_max = 64) {
+  explicit MemoryRails(std::size_t rails, std::size_t queue_packets_max = 64,
+                       bool completes_late = false) {
     WireCapabilities capabilities = MemoryNetwork::default_capabilities();
     capabilities.rails = 1;
+    capabilities.sends_complete_late = completes_late;
     for (std::size_t i = 0; i < rails; ++i) {
       networks.push_back(std::make_unique<MemoryNetwork>(capabilities, queue_packets_max));
     }
@@ -77,8 +79,8 @@ std::unique_ptr<RailsWire> udp_rails(const std::vector<udp::UdpOptions>& rails) 
   return together(std::move(wires));
 }
 
-WirePair memory_pair() {
-  auto rails = std::make_shared<MemoryRails>(3);
+WirePair memory_pair(bool completes_late) {
+  auto rails = std::make_shared<MemoryRails>(3, 64, completes_late);
   WirePair pair;
   pair.a = rails->end(3);
   pair.b = rails->end(3);
@@ -94,9 +96,18 @@ WirePair udp_pair() {
 }
 
 class RailsOfMemoryContract : public ::testing::TestWithParam<testing::WireCheck> {};
-TEST_P(RailsOfMemoryContract, Holds) { GetParam().run(memory_pair); }
+TEST_P(RailsOfMemoryContract, Holds) {
+  GetParam().run([] { return memory_pair(false); });
+}
 INSTANTIATE_TEST_SUITE_P(Wire, RailsOfMemoryContract, ::testing::ValuesIn(testing::wire_checks()),
                          testing::wire_check_name);
+
+class RailsOfLateMemoryContract : public ::testing::TestWithParam<testing::WireCheck> {};
+TEST_P(RailsOfLateMemoryContract, Holds) {
+  GetParam().run([] { return memory_pair(true); });
+}
+INSTANTIATE_TEST_SUITE_P(Wire, RailsOfLateMemoryContract,
+                         ::testing::ValuesIn(testing::wire_checks()), testing::wire_check_name);
 
 class RailsOfUdpContract : public ::testing::TestWithParam<testing::WireCheck> {};
 TEST_P(RailsOfUdpContract, Holds) { GetParam().run(udp_pair); }
@@ -205,6 +216,70 @@ TEST(RailsWire, AFullRailDoesNotStopTheOthers) {
   EXPECT_EQ(b->receive(collector, 100), 2U);
   EXPECT_TRUE(a->send(packet.transmission));
   EXPECT_FALSE(a->send(packet.transmission));
+}
+
+// No rail will tell of a packet that none has taken.
+TEST(RailsWire, WhatAFullRailLosesIsToldAsSent) {
+  MemoryRails rails(1, /*queue_packets_max=*/1, /*completes_late=*/true);
+  const auto a = rails.end(1);
+  const auto b = rails.end(1);
+  const std::uint64_t peer = *a->add_peer(b->address(), 0);
+  const TestPacket taken(1, peer, 24, 8);
+  const TestPacket lost(2, peer, 24, 8);
+  const TestPacket without_payload(3, peer, 24, 0);
+  EXPECT_TRUE(a->send(taken.transmission));
+  EXPECT_FALSE(a->send(lost.transmission));
+  now_ns += RailsWire::kFullNsMax;
+  EXPECT_TRUE(a->send(lost.transmission));
+  EXPECT_TRUE(a->send(without_payload.transmission));
+  Collector collector;
+  EXPECT_EQ(a->receive(collector, 1), 0U);
+  EXPECT_EQ(collector.completed, (std::map<std::uint64_t, int>{{2, 1}}));
+  EXPECT_EQ(a->receive(collector, 1), 0U);
+  EXPECT_EQ(collector.completed.size(), 1U);
+}
+
+/// Pins nothing, or counts what it pins.
+class PinningWire : public MemoryWire {
+ public:
+  PinningWire(MemoryNetwork* network, int* pinned, bool refuses)
+      : MemoryWire(network), pinned_(pinned), refuses_(refuses) {}
+  Status register_memory(std::span<std::byte> memory) override {
+    if (refuses_) {
+      return Status(ErrorCode::kUnavailable, "no memory can be pinned");
+    }
+    ++*pinned_;
+    return MemoryWire::register_memory(memory);
+  }
+  void deregister_memory(std::span<std::byte> memory) override {
+    --*pinned_;
+    MemoryWire::deregister_memory(memory);
+  }
+
+ private:
+  int* pinned_;
+  bool refuses_;
+};
+
+TEST(RailsWire, RegistersMemoryWithAllRailsOrNone) {
+  MemoryRails rails(3);
+  for (const bool refuses : {false, true}) {
+    int pinned = 0;
+    std::vector<std::unique_ptr<Wire>> wires;
+    for (std::size_t i = 0; i < 3; ++i) {
+      wires.push_back(
+          std::make_unique<PinningWire>(rails.networks[i].get(), &pinned, refuses && i == 2));
+    }
+    const auto wire = together(std::move(wires));
+    std::array<std::byte, 16> memory;
+    EXPECT_EQ(wire->register_memory(memory).code(),
+              refuses ? ErrorCode::kUnavailable : ErrorCode::kOk);
+    EXPECT_EQ(pinned, refuses ? 0 : 3);
+    if (!refuses) {
+      wire->deregister_memory(memory);
+      EXPECT_EQ(pinned, 0);
+    }
+  }
 }
 
 TEST(RailsWire, OneNameForAnAddressAsLongAsItHasUsers) {
