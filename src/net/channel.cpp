@@ -94,7 +94,7 @@ void ConnectionChannel::deregister_memory(std::span<std::byte> memory) {
 }
 
 bool ConnectionChannel::has_ended() const {
-  return sub_->is_over.load() || (split_ != nullptr && split_->has_failed);
+  return sub_->has_failed() || (split_ != nullptr && split_->has_failed);
 }
 
 Status ConnectionChannel::ended() const {

@@ -187,7 +187,7 @@ void Engine::detach(SubConnection* sub, bool aborts) {
   const CallerLock lock(mutex_, wanted_);
   take_posted();
   sub->is_detached = true;
-  if (!sub->has_ended) {
+  if (!sub->has_ended()) {
     if (aborts || sub->open_requests > 0 || is_close_needless(*sub)) {
       break_off(*sub);
     } else {
@@ -196,14 +196,13 @@ void Engine::detach(SubConnection* sub, bool aborts) {
         (void)::send(sub->control, &kCloseByte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
       }
       drop_blocked_data();
-      const bool has_peer_closed =
-          sub->split == nullptr ? sub->has_peer_closed : sub->split->has_peer_closed.load();
-      if (sub->receives && !has_peer_closed) {
+      const PeerState peer = sub->split == nullptr ? sub->peer : sub->split->peer.load();
+      if (sub->receives && !has_closed(peer)) {
         sub->close_ns = monotonic_ns() + kCloseLingerNs;
       } else {
         (void)endpoint_.close(monotonic_ns(), sub->connection);
       }
-      if (sub->is_peer_dead) {
+      if (options_.dead_peers->contains(sub->peer_device)) {
         sub->break_off_ns = monotonic_ns() + kDeadPeerLingerNs;
       }
     }
@@ -214,7 +213,7 @@ void Engine::detach(SubConnection* sub, bool aborts) {
     take_events();
   }
   has_more_ = true;
-  if (sub->has_ended && sub->forget_ns == kNever) {
+  if (sub->has_ended() && sub->forget_ns == kNever) {
     sub->forget_ns = monotonic_ns() + kForgetNs;
     --subs_in_use_;
   }
@@ -294,7 +293,7 @@ std::string Engine::awaited() {
   const CallerLock lock(mutex_, wanted_);
   std::string text;
   for (const std::unique_ptr<SubConnection>& sub : subs_) {
-    if (!sub->has_ended) {
+    if (!sub->has_ended()) {
       text += (text.empty() ? "" : "; ") + sub->who + (sub->receives ? ", receiving" : ", sending");
     }
   }

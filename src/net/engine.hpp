@@ -50,6 +50,14 @@ struct Post {
 /// One connection on one engine: all of a channel, or a part of a split connection. Fields without
 /// a comment belong to the engine, under its lock.
 struct SubConnection {
+  /// For its requests. What its peer does is in `peer`, how packets see it in
+  /// transport/connection_state.hpp.
+  enum class State : std::uint8_t {
+    kOpen,
+    kFailed,  ///< A request has failed with it: no more are taken.
+    kEnded,   ///< Same, and there are no packets of it any more.
+  };
+
   Engine* engine = nullptr;
   std::string who;  ///< The peer, for messages. Constant.
   transport::ConnectionHandle connection;
@@ -66,16 +74,14 @@ struct SubConnection {
   bool receives = false;
   bool is_detached = false;                        ///< Its channel is gone.
   transport::TimeNs close_ns = transport::kNever;  ///< When its side is to be closed in order.
-  bool has_peer_closed = false;                    ///< It has sent its close message.
-  bool is_peer_disconnected = false;               ///< The TCP connection has ended.
-  bool is_peer_gone = false;                       ///< Disconnected without a close message.
-  bool is_peer_dead = false;  ///< Found by another connection with that device.
+  PeerState peer = PeerState::kConnected;
   transport::TimeNs break_off_ns = transport::kNever;    ///< Deadline of a close to a dead peer.
-  bool is_counted = false;                               ///< In the engine's totals.
-  transport::Outcome outcome = transport::Outcome::kOk;  ///< Once it has ended.
-  std::atomic<bool> has_ended = false;                   ///< Read by any thread.
-  /// Same: no more requests are taken. Set before the caller can see a request fail.
-  std::atomic<bool> is_over = false;
+  transport::Outcome outcome = transport::Outcome::kOk;  ///< Once it has failed or ended.
+  bool is_peer_gone = false;  ///< Same: because the peer's process ended without a close message.
+  /// Read by any thread. Set before the caller can see a request fail.
+  std::atomic<State> state = State::kOpen;
+  bool has_failed() const { return state.load() != State::kOpen; }
+  bool has_ended() const { return state.load() == State::kEnded; }
   transport::TimeNs forget_ns = transport::kNever;
   // For statistics and traces (engine_watch.cpp).
   std::uint32_t slot = EngineStatistics::kNoSlot;

@@ -30,12 +30,10 @@ constexpr int kLastTurns = 512;  ///< To read what a dead peer has left in the s
 
 void Engine::end(SubConnection& sub, Outcome outcome) {
   add(totals_, endpoint_.counters(sub.connection));
-  sub.is_counted = true;
-  if (!sub.is_over) {
+  if (!sub.has_failed()) {
     sub.outcome = outcome;
   }
-  sub.has_ended = true;
-  sub.is_over = true;
+  sub.state = SubConnection::State::kEnded;
   show(sub, monotonic_ns());
   for (std::deque<Post>* waiting : {&sub.waiting_receives, &sub.waiting_sends}) {
     for (const Post& post : *waiting) {
@@ -91,7 +89,7 @@ void Engine::drop_blocked_data() {
 /// Of a channel that is closed here: the peer has closed it, too, and waits for nothing more, or
 /// its process has ended and cannot answer.
 bool Engine::is_close_needless(const SubConnection& sub) {
-  return sub.has_peer_closed && (sub.eager.used() > 0 || sub.is_peer_disconnected);
+  return sub.peer == PeerState::kLeft || (sub.peer == PeerState::kClosed && sub.eager.used() > 0);
 }
 
 /// Reads the last packets of a peer that has ended: they may hold acknowledgements.
@@ -105,8 +103,8 @@ void Engine::take_what_is_left() {
 void Engine::apply_dead_peers(TimeNs now) {
   dead_peers_version_ = options_.dead_peers->version();
   for (const auto& sub : subs_) {
-    sub->is_peer_dead = options_.dead_peers->contains(sub->peer_device);
-    if (sub->is_peer_dead && sub->is_detached && sub->break_off_ns == kNever) {
+    if (sub->is_detached && sub->break_off_ns == kNever &&
+        options_.dead_peers->contains(sub->peer_device)) {
       sub->break_off_ns = now + kDeadPeerLingerNs;
     }
   }
@@ -123,18 +121,21 @@ void Engine::look_after_peers(TimeNs now) {
       continue;
     }
     // After the close message only the end of the connection can follow.
-    sub.is_peer_disconnected = sub.has_peer_closed || got != 1 || byte != kCloseByte;
-    sub.has_peer_closed = sub.has_peer_closed || !sub.is_peer_disconnected;
-    if (sub.is_peer_disconnected) {
-      if (!sub.has_ended && (!sub.has_peer_closed || sub.is_detached)) {
+    if (sub.peer == PeerState::kClosed) {
+      sub.peer = PeerState::kLeft;
+    } else {
+      sub.peer = got == 1 && byte == kCloseByte ? PeerState::kClosed : PeerState::kGone;
+    }
+    if (sub.peer != PeerState::kClosed) {
+      if (!sub.has_ended() && (sub.peer == PeerState::kGone || sub.is_detached)) {
         take_what_is_left();
       }
       epoll_ctl(controls_, EPOLL_CTL_DEL, sub.control, nullptr);
     }
-    if (!sub.has_peer_closed && !sub.has_ended) {
+    if (sub.peer == PeerState::kGone && !sub.has_ended()) {
       sub.is_peer_gone = true;
       break_off(sub);
-    } else if (sub.is_detached && is_close_needless(sub) && !sub.has_ended) {
+    } else if (sub.is_detached && is_close_needless(sub) && !sub.has_ended()) {
       break_off(sub);
     } else if (sub.close_ns != kNever) {
       sub.close_ns = now;
@@ -151,13 +152,13 @@ void Engine::forget_old(TimeNs now) {
     SubConnection& sub = *subs_[i];
     if (sub.break_off_ns <= now) {
       sub.break_off_ns = kNever;
-      if (!sub.has_ended) {
+      if (!sub.has_ended()) {
         break_off(sub);
       }
     }
     if (sub.close_ns <= now) {
       sub.close_ns = kNever;
-      if (!sub.has_ended) {
+      if (!sub.has_ended()) {
         (void)endpoint_.close(now, sub.connection);
       }
     }

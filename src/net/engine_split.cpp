@@ -48,7 +48,7 @@ void Engine::hear_of(const std::shared_ptr<SplitConnection>& split) {
 
 /// Sub-connection 0's part of a send is matched: the others send theirs into the same receive.
 void Engine::share_out(SubConnection& sub, Request* request, std::uint64_t slot) {
-  if (sub.split == nullptr || sub.has_ended) {
+  if (sub.split == nullptr || sub.has_ended()) {
     return;
   }
   SplitConnection& split = *sub.split;
@@ -130,10 +130,8 @@ void Engine::tell_others(const SubConnection& sub) {
 
 /// The peer has sent its close message, or its TCP connection has ended.
 void Engine::tell_of_peer(const SubConnection& sub) {
-  if (sub.has_peer_closed) {
-    sub.split->has_peer_closed = true;
-    sub.split->is_peer_disconnected = sub.is_peer_disconnected;
-  } else {
+  sub.split->peer = sub.peer;
+  if (sub.peer == PeerState::kGone) {
     (void)sub.split->fail(Outcome::kAborted, true);
   }
   tell_others(sub);
@@ -164,24 +162,24 @@ void Engine::look_after(const SplitConnection& split) {
   if (sub == nullptr) {
     return;  // It sees that when it is attached, or is forgotten.
   }
-  if (split.has_failed && !sub->has_ended) {
+  if (split.has_failed && !sub->has_ended()) {
     if (split.is_peer_gone) {
       take_what_is_left();
     }
     sub->is_peer_gone = split.is_peer_gone;
-    if (!sub->has_ended) {
+    if (!sub->has_ended()) {
       break_off(*sub);
     }
   }
-  if (split.is_peer_disconnected && sub->is_detached && !sub->has_ended) {
+  if (split.peer == PeerState::kLeft && sub->is_detached && !sub->has_ended()) {
     break_off(*sub);  // No process is left to answer.
   }
   // One end has closed another sub-connection in order, and closes all of them; but the packet may
   // be lost and the peer gone. A close asks for an answer and times out.
-  if (split.ended > 0 && !sub->has_ended) {
+  if (split.ended > 0 && !sub->has_ended()) {
     (void)endpoint_.close(monotonic_ns(), sub->connection);
   }
-  if (split.has_peer_closed && sub->close_ns != transport::kNever) {
+  if (has_closed(split.peer) && sub->close_ns != transport::kNever) {
     sub->close_ns = monotonic_ns();
     has_news_of_peers_ = true;
   }

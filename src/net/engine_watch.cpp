@@ -124,7 +124,7 @@ void Engine::show(const SubConnection& sub, TimeNs now) {
   if (sub.slot == EngineStatistics::kNoSlot || counters == nullptr) {
     return;
   }
-  const RecordState state = sub.has_ended.load() ? RecordState::kEnded : RecordState::kOpen;
+  const RecordState state = sub.has_ended() ? RecordState::kEnded : RecordState::kOpen;
   const ConnectionRecord& last = options_.watch.statistics->last(sub.slot);
   if (last.state == state && last.open_requests == sub.open_requests &&
       std::memcmp(&last.counters, counters, sizeof *counters) == 0) {
@@ -196,7 +196,7 @@ void Engine::show_sum(TimeNs now) {
 transport::ConnectionCounters Engine::sum() const {
   transport::ConnectionCounters sum = totals_;
   for (const std::unique_ptr<SubConnection>& sub : subs_) {
-    add(sum, sub->is_counted ? nullptr : endpoint_.counters(sub->connection));
+    add(sum, sub->has_ended() ? nullptr : endpoint_.counters(sub->connection));
   }
   return sum;
 }

@@ -238,7 +238,7 @@ bool Engine::take_posted() {
 bool Engine::post_now(const Post& post) {
   SubConnection& sub = *post.sub;
   Request* const request = post.request;
-  if (sub.has_ended || sub.is_peer_gone) {
+  if (sub.has_ended() || sub.is_peer_gone) {
     finish(sub, request, sub.outcome == Outcome::kOk ? Outcome::kClosed : sub.outcome, 0);
     return true;
   }
@@ -504,9 +504,9 @@ void Engine::finish(SubConnection& sub, Request* request, Outcome outcome, Bytes
   has_finished_ = has_finished_ || sub.index == 0;
   const bool fails_with_connection = outcome == Outcome::kAborted || outcome == Outcome::kReset ||
                                      outcome == Outcome::kUnreachable;
-  if (fails_with_connection && sub.split == nullptr && !sub.is_over) {
+  if (fails_with_connection && sub.split == nullptr && !sub.has_failed()) {
     sub.outcome = outcome;
-    sub.is_over = true;
+    sub.state = SubConnection::State::kFailed;
   }
   answer(sub, request, outcome, bytes);
 }

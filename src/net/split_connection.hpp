@@ -66,6 +66,17 @@ class SharedReceives {
   std::array<Entry, kCount> entries_;
 };
 
+/// What the peer has said over the TCP connection of a channel.
+enum class PeerState : std::uint8_t {
+  kConnected,
+  kClosed,  ///< It has sent its close message.
+  kLeft,    ///< Same, and then ended the TCP connection.
+  kGone,    ///< It has ended the TCP connection without a close message.
+};
+inline bool has_closed(PeerState peer) {
+  return peer == PeerState::kClosed || peer == PeerState::kLeft;
+}
+
 struct SplitConnection {
   /// `all`: the engines of the sub-connections, in order, all different.
   SplitConnection(std::vector<Engine*> all, Bytes unit_bytes);
@@ -98,10 +109,9 @@ struct SplitConnection {
   /// Null before the sub-connection is attached and once it is forgotten. Another engine may use
   /// one until the channel has detached sub-connection 0.
   std::array<std::atomic<SubConnection*>, kSubConnectionsMax> subs{};
-  std::atomic<std::uint32_t> ended = 0;            ///< Sub-connections that have.
-  std::atomic<bool> has_peer_closed = false;       ///< The peer has closed its side of the channel.
-  std::atomic<bool> is_peer_disconnected = false;  ///< And its TCP connection has ended since.
-  std::atomic<bool> has_failed = false;            ///< The next two are written before.
+  std::atomic<std::uint32_t> ended = 0;  ///< Sub-connections that have.
+  std::atomic<PeerState> peer = PeerState::kConnected;
+  std::atomic<bool> has_failed = false;  ///< The next two are written before.
   std::atomic<transport::Outcome> outcome = transport::Outcome::kOk;
   std::atomic<bool> is_peer_gone = false;
   std::atomic<bool> is_failing = false;      ///< An engine is about to write them.

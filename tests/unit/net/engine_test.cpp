@@ -94,10 +94,10 @@ TEST_F(EngineTest, adopt__is_the_end_of_the_peer_for_one_that_had_none) {
   ASSERT_TRUE(engine_.adopt(*sub, ends[0]).ok());
   close(ends[1]);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!(*sub)->has_ended && std::chrono::steady_clock::now() < end) {
+  while (!(*sub)->has_ended() && std::chrono::steady_clock::now() < end) {
     std::this_thread::yield();
   }
-  EXPECT_TRUE((*sub)->has_ended);
+  EXPECT_TRUE((*sub)->has_ended());
   engine_.detach(*sub);
 }
 
