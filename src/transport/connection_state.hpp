@@ -4,10 +4,13 @@
 // The states of a connection, and the table of all transitions between them. An event that has no
 // row in a state is ignored there, or refused if it is a call. What each state does on entry:
 // Connection::advance. Not here: what the peer has closed, which a state of ours does not depend
-// on, and the states of requests (outgoing.hpp, incoming.hpp).
+// on; the states of requests (outgoing.hpp, incoming.hpp); what a channel adds, whose peer is a
+// process that may end (SubConnection::State, PeerState in net/engine.hpp).
 //
-//   open --close--> draining --drained--> closing --answer--> ended --report--> reported
-//     \________________\____abort, reset, silence_____\________/  \--expire--> ...--> forgotten
+//   open --close--> draining --drained--> closing --close ack--> ended --> reported --> forgotten
+//     |                |                    |                      ^
+//     +----------------+--------------------+-- close, reset, -----+
+//                                               abort, silence
 #pragma once
 
 #include <array>
