@@ -22,34 +22,32 @@ Status AlphaBackend::prepare(const select::Plan& plan, int /*device*/, std::stri
     TUTTI_RETURN_IF_ERROR(made);
     has_scopes_ = true;
   }
-  if (plan.parameters.node_backend.value_or(plan.backend) == Backend::kCcl) {
+  const auto& alpha = std::get<select::AlphaPlan>(plan);
+  if (alpha.node() == Backend::kCcl) {
     TUTTI_RETURN_IF_ERROR(ccl_.init_scope(runners::Scope::kNode, ccl_refusal));
   }
-  if (plan.parameters.leaders_backend.value_or(plan.backend) == Backend::kCcl &&
-      ccl_refusal->empty()) {
+  if (alpha.leaders() == Backend::kCcl && ccl_refusal->empty()) {
     TUTTI_RETURN_IF_ERROR(ccl_.init_scope(runners::Scope::kLeaders, ccl_refusal));
   }
   return {};
 }
 
-runners::Runner& AlphaBackend::runner(Backend backend, const select::Plan& plan) {
+runners::Runner& AlphaBackend::runner(Backend backend, const Route& route) {
   if (backend == Backend::kCcl) {
     return *ccl_.runner();
   }
-  return mpi_.runner_for(plan);
+  return mpi_.runner_for(route);
 }
 
 Status AlphaBackend::run(const Route& route, const runners::Call& call) {
   std::optional<device::RelaxedCapture> relaxed;
   relax_for(route, call, &relaxed);
-  const select::Plan& plan = route.plan;
-  const Backend node = plan.parameters.node_backend.value_or(plan.backend);
-  const Backend leaders = plan.parameters.leaders_backend.value_or(plan.backend);
+  const auto& plan = std::get<select::AlphaPlan>(route.plan);
   const AlphaContext alpha{.placement = context_.placement,
                            .rank = context_.me.rank,
-                           .node = runner(node, plan),
-                           .leaders = runner(leaders, plan),
-                           .scratch_on_device = node == Backend::kCcl || leaders == Backend::kCcl,
+                           .node = runner(plan.node(), route),
+                           .leaders = runner(plan.leaders(), route),
+                           .scratch_on_device = plan.uses(Backend::kCcl),
                            .device = context_.device,
                            .api = context_.process.device(),
                            .scratch = context_.process.scratch()};

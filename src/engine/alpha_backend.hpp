@@ -20,7 +20,7 @@ class AlphaBackend : public PlanRunner {
   Status run(const Route& route, const runners::Call& call) override;
 
  private:
-  runners::Runner& runner(select::Backend backend, const select::Plan& plan);
+  runners::Runner& runner(select::Backend backend, const Route& route);
 
   MpiBackend& mpi_;
   CclBackend& ccl_;

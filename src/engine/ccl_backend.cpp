@@ -127,8 +127,8 @@ Status CclBackend::agree(int device, const select::Table& table) {
 Status CclBackend::set_up_reductions(const select::Table& table) {
   const bool wanted =
       std::any_of(table.rules.begin(), table.rules.end(), [](const select::Rule& rule) {
-        return rule.plan.backend == select::Backend::kSchedule &&
-               rule.plan.carrier == select::Backend::kCcl;
+        const auto* const schedule = std::get_if<select::SchedulePlan>(&rule.plan);
+        return schedule != nullptr && schedule->carrier == select::Backend::kCcl;
       });
   if (!wanted) {
     return {};
@@ -208,21 +208,22 @@ Status CclBackend::share_id(runners::Scope scope, ccl::UniqueId* id, Status* sta
 }
 
 Status CclBackend::prepare(const select::Plan& plan, int /*device*/, std::string* /*ccl_refusal*/) {
-  if (plan.pipeline == select::Pipeline::kNone) {
+  const auto* const pipeline = std::get_if<select::PipelinePlan>(&plan);
+  if (pipeline == nullptr) {
     return {};
   }
-  const bool has_comms = plan.pipeline == select::Pipeline::kComms;
+  const bool has_comms = pipeline->kind == select::Pipeline::kComms;
   std::string& refusal = has_comms ? context_.facts.comms_refusal : context_.facts.streams_refusal;
-  if (streams_ < plan.chunks) {
+  if (streams_ < pipeline->chunks) {
     TUTTI_RETURN_IF_ERROR(
-        context_.agree_step(runner_->make_streams(plan.chunks), kInitialise, &refusal));
+        context_.agree_step(runner_->make_streams(pipeline->chunks), kInitialise, &refusal));
     if (!refusal.empty()) {
       return {};
     }
-    streams_ = plan.chunks;
+    streams_ = pipeline->chunks;
   }
   // One after the other, each agreed: no rank waits for one that will not come to the next.
-  while (has_comms && comms_ < plan.chunks) {
+  while (has_comms && comms_ < pipeline->chunks) {
     ccl::UniqueId id{};
     Status status;
     TUTTI_RETURN_IF_ERROR(share_id(runners::Scope::kWhole, &id, &status));
@@ -241,11 +242,11 @@ Status CclBackend::prepare(const select::Plan& plan, int /*device*/, std::string
 Status CclBackend::run(const Route& route, const runners::Call& call) {
   std::optional<device::RelaxedCapture> relaxed;
   relax_for(route, call, &relaxed);
-  if (route.plan.backend == select::Backend::kSchedule) {
-    return run_schedule(route.plan, call);
+  if (const auto* const schedule = std::get_if<select::SchedulePlan>(&route.plan)) {
+    return run_schedule(*schedule, call);
   }
-  if (route.plan.pipeline != select::Pipeline::kNone) {
-    return runner_->run_pipeline(route.plan.pipeline, route.plan.chunks, call);
+  if (const auto* const pipeline = std::get_if<select::PipelinePlan>(&route.plan)) {
+    return runner_->run_pipeline(pipeline->kind, pipeline->chunks, call);
   }
   return runner_->run(runners::Scope::kWhole, call);
 }
@@ -258,7 +259,7 @@ Status CclBackend::start(const Route& route, const runners::Call& call, device::
   return runner_->enqueue_on(call, stream, route.order == select::Order::kCaptured);
 }
 
-Status CclBackend::run_schedule(const select::Plan& plan, const runners::Call& call) {
+Status CclBackend::run_schedule(const select::SchedulePlan& plan, const runners::Call& call) {
   if (schedule_runner_ == nullptr) {
     TUTTI_ASSIGN_OR_RETURN(ccl::Library * library, context_.process.ccl());
     schedule_runner_ = std::make_unique<runners::CclScheduleRunner>(

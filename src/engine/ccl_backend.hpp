@@ -47,7 +47,7 @@ class CclBackend : public PlanRunner {
   Status agree(int device, const select::Table& table);
   Status set_up_reductions(const select::Table& table);
   /// An algorithm of ours over the library's messages.
-  Status run_schedule(const select::Plan& plan, const runners::Call& call);
+  Status run_schedule(const select::SchedulePlan& plan, const runners::Call& call);
   /// A unique id of the scope's first rank on all of its ranks; `status` is this rank's own.
   Status share_id(runners::Scope scope, ccl::UniqueId* id, Status* status);
 

@@ -230,10 +230,6 @@ class Communicator {
     return mpi_backend_.staging_stream(device, bytes);
   }
 
-  /// Whether a native call may be given local device pointers.
-  bool mpi_reads_device(const Route& route) const {
-    return context_.facts.mpi_device_aware && !route.plan.staged;
-  }
   /// Where the ranks sit, equal on all of them.
   const topology::Layout& placement() const { return context_.placement; }
   /// Name of the plan used last, for the info key tutti_plan_used.

@@ -13,8 +13,9 @@ namespace tutti::engine {
 
 using select::Backend;
 using select::Collective;
-using select::Composition;
+using select::DirectPlan;
 using select::Memory;
+using select::MpiPlan;
 using select::Shape;
 
 namespace {
@@ -38,7 +39,7 @@ std::optional<Memory> Communicator::known_memory(Collective collective) const {
 bool Communicator::has_own_plans(Collective collective) const {
   const std::optional<Memory> memory = has_any_device_ ? known_memory(collective) : Memory::kHost;
   return std::any_of(table_->rules.begin(), table_->rules.end(), [&](const select::Rule& rule) {
-    return !select::is_native_flat(rule.plan) && is_for(rule, collective, memory);
+    return !select::is<MpiPlan>(rule.plan) && is_for(rule, collective, memory);
   });
 }
 
@@ -55,8 +56,8 @@ bool Communicator::may_be_apart(Collective collective) const {
   const std::optional<Memory> memory = has_any_device_ ? known_memory(collective) : Memory::kHost;
   return !memory ||
          std::any_of(table_->rules.begin(), table_->rules.end(), [&](const select::Rule& rule) {
-           return !select::is_native_flat(rule.plan) &&
-                  !(rule.plan.backend == Backend::kDirect && *memory == Memory::kHost) &&
+           return !select::is<MpiPlan>(rule.plan) &&
+                  !(select::is<DirectPlan>(rule.plan) && *memory == Memory::kHost) &&
                   is_for(rule, collective, memory);
          });
 }
@@ -66,12 +67,11 @@ bool Communicator::can_act() const {
     return true;
   }
   return std::any_of(table_->rules.begin(), table_->rules.end(), [this](const select::Rule& rule) {
-    return !select::is_native_flat(rule.plan) &&
+    return !select::is<MpiPlan>(rule.plan) &&
            rule.memory.value_or(Memory::kHost) == Memory::kHost &&
            select::may_match(rule, context_.facts) &&
            // A shipped rule that cannot be carried is no fall-back to report.
-           !(rule.optional && rule.plan.backend == Backend::kDirect &&
-             context_.machines.nodes() != 1);
+           !(rule.optional && select::is<DirectPlan>(rule.plan) && context_.machines.nodes() != 1);
   });
 }
 
@@ -262,20 +262,22 @@ Status Communicator::prepare(const select::Plan& plan, Memory memory, int device
 }
 
 PlanRunner& Communicator::plan_runner(const select::Plan& plan, Memory memory) {
-  if (plan.composition == Composition::kAlpha) {
-    return alpha_;
-  }
-  switch (plan.backend) {
-    case Backend::kDirect:
-      return memory == Memory::kHost ? static_cast<PlanRunner&>(host_) : direct_;
-    case Backend::kCcl:
-      return ccl_;
-    case Backend::kSchedule:
-      return plan.carrier == Backend::kCcl ? static_cast<PlanRunner&>(ccl_) : mpi_backend_;
-    case Backend::kMpi:
-      break;
-  }
-  return mpi_backend_;
+  struct Runners {
+    Communicator& self;
+    Memory memory;
+    PlanRunner& operator()(const MpiPlan& /*plan*/) { return self.mpi_backend_; }
+    PlanRunner& operator()(const select::CclPlan& /*plan*/) { return self.ccl_; }
+    PlanRunner& operator()(const select::PipelinePlan& /*plan*/) { return self.ccl_; }
+    PlanRunner& operator()(const select::AlphaPlan& /*plan*/) { return self.alpha_; }
+    PlanRunner& operator()(const DirectPlan& /*plan*/) {
+      return memory == Memory::kHost ? static_cast<PlanRunner&>(self.host_) : self.direct_;
+    }
+    PlanRunner& operator()(const select::SchedulePlan& plan) {
+      return plan.carrier == Backend::kCcl ? static_cast<PlanRunner&>(self.ccl_)
+                                           : self.mpi_backend_;
+    }
+  };
+  return std::visit(Runners{*this, memory}, plan);
 }
 
 /// Without an MPI there may be no plan. Device memory that no GPU carries can still go through the
@@ -312,25 +314,24 @@ Result<Route> Communicator::make_route(const Shape& shape, const select::Plan& p
   Route route;
   route.plan = plan;
   route.runner = &plan_runner(plan, shape.memory);
-  if (!plan.parameters.chunk_bytes) {
-    route.plan.parameters.chunk_bytes = context_.process.config().pipeline_chunk_bytes;
-  }
   route.memory = shape.memory;
   route.order = shape.order;
+  const auto* const mpi = std::get_if<MpiPlan>(&plan);
+  const auto* const alpha = std::get_if<select::AlphaPlan>(&plan);
+  route.stages_device = !context_.facts.mpi_device_aware || (mpi != nullptr && mpi->staged) ||
+                        (alpha != nullptr && alpha->staged);
   // Chunks only where every rank must expect staging, and only on what all ranks can divide alike.
   // What MPI refuses it refuses whole: an error between two chunks breaks the communicator.
-  const bool staging =
-      shape.memory == Memory::kDevice && (!context_.facts.mpi_device_aware || plan.staged);
-  const bool chunked =
-      plan.backend == Backend::kMpi && staging && shape.bytes &&
+  if ((mpi != nullptr || (alpha != nullptr && alpha->backend == Backend::kMpi)) &&
+      shape.memory == Memory::kDevice && route.stages_device && shape.bytes &&
       !runners::has_counts(shape.collective) && shape.op != select::ReduceOp::kUser &&
       shape.type != select::DataType::kOther && !select::is_pair(shape.type) &&
-      (shape.op == select::ReduceOp::kNone || select::is_defined(shape.op, shape.type)) &&
-      *route.plan.parameters.chunk_bytes != 0 && *shape.bytes > *route.plan.parameters.chunk_bytes;
-  if (!chunked) {
-    route.plan.parameters.chunk_bytes = 0;
+      (shape.op == select::ReduceOp::kNone || select::is_defined(shape.op, shape.type))) {
+    const Bytes chunk_bytes = (mpi != nullptr ? mpi->chunk_bytes : alpha->chunk_bytes)
+                                  .value_or(context_.process.config().pipeline_chunk_bytes);
+    route.chunk_bytes = *shape.bytes > chunk_bytes ? chunk_bytes : 0;
   }
-  route.native_flat = select::is_native_flat(plan) && !chunked;
+  route.native_flat = mpi != nullptr && route.chunk_bytes == 0;
   route.calls = &context_.process.counters().plan(to_string(plan));
   if (Summary* summary = context_.process.summary(); summary != nullptr) {
     route.summary = summary->cell(shape.collective, shape.bytes, to_string(plan));

@@ -15,17 +15,18 @@
 
 namespace tutti::engine {
 
-using select::Backend;
 using select::Collective;
+using select::DirectPlan;
 using select::Memory;
+using select::MpiPlan;
+using select::SchedulePlan;
 
 namespace {
 
 /// True when some rule can give a call on host memory a plan other than the MPI's own.
 bool acts_on_host_memory(const select::Table& table) {
   return std::any_of(table.rules.begin(), table.rules.end(), [](const select::Rule& rule) {
-    return !select::is_native_flat(rule.plan) &&
-           rule.memory.value_or(Memory::kHost) == Memory::kHost;
+    return !select::is<MpiPlan>(rule.plan) && rule.memory.value_or(Memory::kHost) == Memory::kHost;
   });
 }
 
@@ -34,16 +35,14 @@ bool acts_on_host_memory(const select::Table& table) {
 bool needs_messages(const select::Table& table) {
   return std::any_of(table.rules.begin(), table.rules.end(), [](const select::Rule& rule) {
     const bool is_on_host = rule.memory.value_or(Memory::kHost) == Memory::kHost;
-    return is_on_host && !select::is_native_flat(rule.plan) &&
-           rule.plan.backend != Backend::kDirect;
+    return is_on_host && !select::is<MpiPlan>(rule.plan) && !select::is<DirectPlan>(rule.plan);
   });
 }
 
 /// True when some rule asks for an algorithm of ours: nothing else looks at sockets and rails.
 bool has_schedules(const select::Table& table) {
-  return std::any_of(table.rules.begin(), table.rules.end(), [](const select::Rule& rule) {
-    return rule.plan.backend == Backend::kSchedule;
-  });
+  return std::any_of(table.rules.begin(), table.rules.end(),
+                     [](const select::Rule& rule) { return select::is<SchedulePlan>(rule.plan); });
 }
 
 }  // namespace
@@ -218,7 +217,7 @@ void Communicator::announce() const {
 bool Communicator::may_share_memory() const {
   return context_.machines.nodes() == 1 &&
          std::any_of(table_->rules.begin(), table_->rules.end(), [this](const auto& rule) {
-           return rule.plan.backend == Backend::kDirect &&
+           return select::is<DirectPlan>(rule.plan) &&
                   rule.memory.value_or(Memory::kHost) == Memory::kHost &&
                   select::may_match(rule, context_.facts);
          });

@@ -310,7 +310,8 @@ Status DirectBackend::prepare(const select::Plan& plan, int device, std::string*
   if (!was_tried_) {
     TUTTI_RETURN_IF_ERROR(set_up(device));
   }
-  return plan.copied && runner_ != nullptr && !copies_tried_ ? prepare_copies() : Status();
+  const bool is_copied = std::get<select::DirectPlan>(plan).copied;
+  return is_copied && runner_ != nullptr && !copies_tried_ ? prepare_copies() : Status();
 }
 
 /// Every rank has a launch for its other pairs or none, and a group for its large ones or none: the
@@ -331,7 +332,7 @@ Status DirectBackend::carry(const runners::Call& call, const Own& own, const Res
 
 /// A launch asks nothing of the driver that a capture forbids, and is in a hurry.
 Status DirectBackend::run(const Route& route, const runners::Call& call) {
-  if (route.plan.copied) {
+  if (std::get<select::DirectPlan>(route.plan).copied) {
     std::optional<device::RelaxedCapture> relaxed;
     context_.relax(&relaxed);
     return runner_->run_copied(call);

@@ -19,9 +19,8 @@ Status MpiBackend::prepare(const select::Plan& /*plan*/, int /*device*/,
   return {};
 }
 
-runners::MpiRunner& MpiBackend::runner_for(const select::Plan& plan) {
-  runner_->set_options({.stage_device = !context_.facts.mpi_device_aware || plan.staged,
-                        .chunk_bytes = plan.parameters.chunk_bytes.value_or(0)});
+runners::MpiRunner& MpiBackend::runner_for(const Route& route) {
+  runner_->set_options({.stage_device = route.stages_device, .chunk_bytes = route.chunk_bytes});
   return *runner_;
 }
 
@@ -33,13 +32,13 @@ Result<device::Stream> MpiBackend::staging_stream(int device, Bytes bytes) {
 Status MpiBackend::run(const Route& route, const runners::Call& call) {
   std::optional<device::RelaxedCapture> relaxed;
   relax_for(route, call, &relaxed);
-  if (route.plan.backend == select::Backend::kSchedule) {
-    return run_schedule(route.plan, call);
+  if (const auto* const schedule = std::get_if<select::SchedulePlan>(&route.plan)) {
+    return run_schedule(*schedule, call);
   }
-  return runner_for(route.plan).run(runners::Scope::kWhole, call);
+  return runner_for(route).run(runners::Scope::kWhole, call);
 }
 
-Status MpiBackend::run_schedule(const select::Plan& plan, const runners::Call& call) {
+Status MpiBackend::run_schedule(const select::SchedulePlan& plan, const runners::Call& call) {
   if (schedule_runner_ == nullptr) {
     schedule_runner_ = std::make_unique<runners::ScheduleRunner>(
         *mpi_, context_.me.rank, context_.process.device(), context_.process.scratch(),

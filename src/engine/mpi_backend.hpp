@@ -23,13 +23,13 @@ class MpiBackend : public PlanRunner {
   Status prepare(const select::Plan& plan, int device, std::string* ccl_refusal) override;
   Status run(const Route& route, const runners::Call& call) override;
 
-  /// For the scopes of a composition, with the options of its plan.
-  runners::MpiRunner& runner_for(const select::Plan& plan);
+  /// For the scopes of a composition, with the options of its route.
+  runners::MpiRunner& runner_for(const Route& route);
   /// A stream for copies to and from `device` that stage a native call; `bytes` are counted.
   Result<device::Stream> staging_stream(int device, Bytes bytes);
 
  private:
-  Status run_schedule(const select::Plan& plan, const runners::Call& call);
+  Status run_schedule(const select::SchedulePlan& plan, const runners::Call& call);
 
   HostBackend& host_;
   runners::MpiLibrary* mpi_ = nullptr;  ///< With `runner_`.

@@ -25,6 +25,8 @@ class PlanRunner;
 /// What all ranks do with one shape of call.
 struct Route {
   select::Plan plan;
+  bool stages_device = true;     ///< The MPI library is not given pointers to device memory.
+  Bytes chunk_bytes = 0;         ///< Of what is staged for the MPI library; 0: in one piece.
   PlanRunner* runner = nullptr;  ///< Of that plan.
   select::Memory memory = select::Memory::kHost;
   select::Order order = select::Order::kBlocking;
@@ -40,14 +42,13 @@ struct Route {
 
   /// There a rank hears at once of a peer whose call goes another way.
   bool is_in_shared_memory() const {
-    return plan.backend == select::Backend::kDirect && memory == select::Memory::kHost;
+    return select::is<select::DirectPlan>(plan) && memory == select::Memory::kHost;
   }
 };
 
 /// Parameters of a plan's algorithm; 0: the algorithm's own.
-inline schedule::Parameters schedule_parameters(const select::Plan& plan) {
-  return {.radix = plan.parameters.radix.value_or(0),
-          .segments = plan.parameters.segments.value_or(0)};
+inline schedule::Parameters schedule_parameters(const select::SchedulePlan& plan) {
+  return {.radix = plan.radix.value_or(0), .segments = plan.segments.value_or(0)};
 }
 
 class PlanRunner {

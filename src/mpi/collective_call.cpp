@@ -50,7 +50,7 @@ class CollectiveCall {
   bool is_refused_again() const;
   void settle_refused();
   bool reads_everything(const engine::Route& route) const {
-    return !arguments_.is_on_device() || engine_.mpi_reads_device(route);
+    return !arguments_.is_on_device() || !route.stages_device;
   }
   Status wait_for_device() const;
   Status run_reduction(const engine::Route& route) const;

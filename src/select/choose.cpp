@@ -4,38 +4,49 @@
 
 #include <algorithm>
 
+#include "select/tuning_format.hpp"
+
 namespace tutti::select {
 namespace {
 
+bool holds(const std::optional<Range>& wanted, int value) {
+  return !wanted || wanted->contains(static_cast<std::uint64_t>(value));
+}
+bool holds(const std::optional<Range>& wanted, const std::optional<Bytes>& value) {
+  return !wanted || (value && wanted->contains(*value));
+}
 template <class T>
-bool listed(const std::vector<T>& list, T value) {
-  return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
+bool holds(const std::optional<T>& wanted, T value) {
+  return wanted.value_or(value) == value;
+}
+/// A list of names, of which one has to be the value, or a text.
+template <class List, class T>
+bool holds(const List& wanted, const T& value) {
+  if constexpr (std::is_same_v<List, T>) {
+    return wanted.empty() || wanted == value;
+  } else {
+    return wanted.empty() || std::find(wanted.begin(), wanted.end(), value) != wanted.end();
+  }
 }
 
-bool within(const std::optional<Range>& range, int value) {
-  return !range || range->contains(static_cast<std::uint64_t>(value));
+/// All predicates on the call, or on the communicator.
+template <class Facts>
+bool all_hold(const Rule& rule, const Facts& facts) {
+  bool result = true;
+  for_each_predicate(rule, [&](const char*, const auto& wanted, auto fact, auto...) {
+    if constexpr (requires { facts.*fact; }) {
+      result = result && holds(wanted, facts.*fact);
+    }
+  });
+  return result;
 }
 
 }  // namespace
 
-bool may_match(const Rule& rule, const CommFacts& facts) {
-  return within(rule.nodes, facts.nodes) && within(rule.ranks, facts.ranks) &&
-         within(rule.ranks_per_node, facts.ranks_per_node_max) &&
-         rule.oversubscribed.value_or(facts.oversubscribed) == facts.oversubscribed &&
-         (rule.mpi.empty() || rule.mpi == facts.mpi);
-}
+bool may_match(const Rule& rule, const CommFacts& facts) { return all_hold(rule, facts); }
 
 bool matches(const Rule& rule, const Shape& shape, const CommFacts& facts) {
-  if (rule.bytes && !(shape.bytes && rule.bytes->contains(*shape.bytes))) {
-    return false;
-  }
-  return listed(rule.collectives, shape.collective) && may_match(rule, facts) &&
-         (!rule.memory || *rule.memory == shape.memory) && listed(rule.ops, shape.op) &&
-         listed(rule.types, shape.type);
-}
-
-Plan plan_for(const Rule& rule, const CommFacts& facts) {
-  return rule.composition_fits ? fit(rule.plan, facts) : rule.plan;
+  return all_hold(rule, shape) && all_hold(rule, facts);
 }
 
 Decision choose(const Shape& shape, const CommFacts& facts, const Table& table) {
@@ -45,7 +56,7 @@ Decision choose(const Shape& shape, const CommFacts& facts, const Table& table) 
     if (!matches(rule, shape, facts)) {
       continue;
     }
-    Plan plan = plan_for(rule, facts);
+    Plan plan = fit(rule.plan, facts);
     std::string reason = refusal(plan, shape, facts);
     if (reason.empty()) {
       decision.plan = std::move(plan);

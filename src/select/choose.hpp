@@ -37,8 +37,6 @@ struct Decision {
 bool may_match(const Rule& rule, const CommFacts& facts);
 /// True when every predicate of the rule holds; says nothing about what its plan supports.
 bool matches(const Rule& rule, const Shape& shape, const CommFacts& facts);
-/// The rule's plan, its composition fitted to the communicator where the rule left it open.
-Plan plan_for(const Rule& rule, const CommFacts& facts);
 
 /// First rule that matches and can carry the shape; native when none does and there is an MPI.
 Decision choose(const Shape& shape, const CommFacts& facts, const Table& table);

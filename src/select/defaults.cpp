@@ -12,17 +12,16 @@ constexpr Bytes kNativeUpToSeveralNodes = 32 << 10;
 // Our own kernels against NCCL on 2 x H200 (bench/results/h200x2-mpich): faster up to here.
 constexpr Bytes kDirectReductionsUpTo = 16 << 20;
 
-Rule rule(Backend backend, const std::string& why) {
+Rule rule(const Plan& plan, const std::string& why) {
   Rule result;
-  result.plan.backend = backend;
-  result.composition_fits = true;
+  result.plan = plan;
   result.is_shipped = true;
   result.origin = "default: " + why;
   return result;
 }
 
-Rule device_rule(Backend backend, const std::string& why) {
-  Rule result = rule(backend, why);
+Rule device_rule(const Plan& plan, const std::string& why) {
+  Rule result = rule(plan, why);
   result.memory = Memory::kDevice;
   return result;
 }
@@ -75,9 +74,7 @@ std::vector<HostRange> host_ranges() {
 }
 
 Rule host_rule(const HostRange& range) {
-  Rule result = rule(Backend::kDirect, "shared memory of one node, faster here than the MPI's own");
-  result.plan.composition = Composition::kGamma;
-  result.composition_fits = false;
+  Rule result = rule(DirectPlan(), "shared memory of one node, faster here than the MPI's own");
   result.optional = true;
   result.memory = Memory::kHost;
   result.nodes = Range{1, 1};
@@ -95,11 +92,9 @@ Table without_mpi(Table table) {
   for (Rule& rule : table.rules) {
     rule.optional |= rule.is_shipped;
   }
-  Rule ccl = device_rule(Backend::kCcl, "device memory without an MPI");
+  Rule ccl = device_rule(CclPlan(), "device memory without an MPI");
   ccl.optional = true;
-  Rule direct = rule(Backend::kDirect, "what is left without an MPI");
-  direct.plan.composition = Composition::kGamma;
-  direct.composition_fits = false;
+  Rule direct = rule(DirectPlan(), "what is left without an MPI");
   direct.optional = true;
   table.rules.insert(table.rules.end(), {ccl, direct});
   return table;
@@ -110,16 +105,14 @@ Table default_table() {
   for (const HostRange& range : host_ranges()) {
     table.rules.push_back(host_rule(range));
   }
-  Rule host = rule(Backend::kMpi, "host memory, where the MPI's own is as fast");
+  Rule host = rule(MpiPlan(), "host memory, where the MPI's own is as fast");
   host.memory = Memory::kHost;
 
   // Not left to the refusal of the last rule but one: these are no fall-backs to report.
-  Rule without_ccl = rule(Backend::kMpi, "no CCL has barrier, scan or exscan");
+  Rule without_ccl = rule(MpiPlan(), "no CCL has barrier, scan or exscan");
   without_ccl.collectives = {Collective::kBarrier, Collective::kScan, Collective::kExscan};
 
-  Rule direct = device_rule(Backend::kDirect, "own kernels on GPUs that map each other's memory");
-  direct.plan.composition = Composition::kGamma;
-  direct.composition_fits = false;
+  Rule direct = device_rule(DirectPlan(), "own kernels on GPUs that map each other's memory");
   direct.optional = true;
   direct.nodes = Range{1, 1};
   direct.ranks = Range{2, 4};  // Two and four have been measured.
@@ -138,21 +131,20 @@ Table default_table() {
                               Collective::kAlltoallw};
   direct_pairs.origin += "; large pieces by the CCL";
 
-  Rule small = device_rule(Backend::kMpi, "small messages on one node are faster through the MPI");
+  Rule small = device_rule(MpiPlan(), "small messages on one node are faster through the MPI");
   small.nodes = Range{1, 1};
   small.bytes = Range{0, kNativeUpToOneNode};
 
-  Rule small_far =
-      device_rule(Backend::kMpi, "small messages across nodes are faster through the MPI");
+  Rule small_far = device_rule(MpiPlan(), "small messages across nodes are faster through the MPI");
   small_far.nodes = Range{2, UINT64_MAX};
   small_far.bytes = Range{0, kNativeUpToSeveralNodes};
 
   // Without predicates on operation and type: what the CCL refuses is reported with its reason
   // and goes on to the last rule.
-  Rule large = device_rule(Backend::kCcl, "device memory");
+  Rule large = device_rule(CclPlan(), "device memory");
   Rule direct_rest = direct;
   direct_rest.origin = "default: what the CCL cannot carry, on GPUs that map each other's memory";
-  Rule rest = device_rule(Backend::kMpi, "what the CCL cannot carry");
+  Rule rest = device_rule(MpiPlan(), "what the CCL cannot carry");
   table.rules.insert(table.rules.end(), {host, without_ccl, direct_reductions, direct_movements,
                                          direct_pairs, small, small_far, large, direct_rest, rest});
   return table;

@@ -89,7 +89,7 @@ std::string explain_json(const Shape& shape, const CommFacts& facts, const Table
       {"call", call_json(shape)},
       {"communicator", communicator_json(facts)},
       {"plan", decision.is_carried ? Json(to_string(decision.plan)) : Json()},
-      {"parameters", parameters_json(decision.plan.parameters)},
+      {"parameters", parameters_json(decision.plan)},
       {"rule",
        decision.rule < 0 ? Json() : rule_reference(table, static_cast<std::size_t>(decision.rule))},
       {"fallback", is_staged || !decision.refused.empty()},

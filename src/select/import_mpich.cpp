@@ -26,14 +26,6 @@ namespace {
 /// What a key does to the calls that reach it.
 enum class Branch { kAlways, kSome, kNever, kLeftOut };
 
-bool starts_with(std::string_view text, std::string_view head) {
-  return text.substr(0, head.size()) == head;
-}
-
-bool ends_with(std::string_view text, std::string_view tail) {
-  return text.size() >= tail.size() && text.substr(text.size() - tail.size()) == tail;
-}
-
 std::string without_spaces(const std::string& key) {
   std::string result;
   for (char c : key) {
@@ -136,9 +128,7 @@ class Importer {
 
   void emit(const Rule& conditions, std::string_view plan, const std::string& comment) {
     Rule rule = conditions;
-    Result<PlanName> name = parse_plan_name(plan);
-    rule.plan = name->plan;
-    rule.composition_fits = name->composition_fits;
+    rule.plan = *parse_plan(plan);
     rule.comment = comment;
     table_.rules.push_back(std::move(rule));
   }
@@ -150,7 +140,7 @@ class Importer {
     }
     for (const JsonMember& member : value.members) {
       std::string key = without_spaces(member.key);
-      if (starts_with(key, "algorithm=") || starts_with(key, "composition=")) {
+      if (key.starts_with("algorithm=") || key.starts_with("composition=")) {
         return leaf(member, key, conditions);
       }
       Rule inner = conditions;
@@ -172,10 +162,10 @@ class Importer {
 
   /// Adds what `key` asks for to `conditions`.
   Result<Branch> apply(const std::string& key, int line, Rule* conditions) {
-    if (key == "any" || ends_with(key, "=any")) {
+    if (key == "any" || key.ends_with("=any")) {
       return Branch::kAlways;
     }
-    if (starts_with(key, "collective=")) {
+    if (key.starts_with("collective=")) {
       return apply_collective(key, line, conditions);
     }
     if (key == "comm_type=intra") {
@@ -184,13 +174,13 @@ class Importer {
     if (key == "comm_type=inter") {
       return left_out(line, key, "intercommunicators always stay native");
     }
-    if (starts_with(key, "comm_")) {
+    if (key.starts_with("comm_")) {
       return apply_communicator(key, line, conditions);
     }
-    if (starts_with(key, "avg_msg_size<") || starts_with(key, "total_msg_size<")) {
+    if (key.starts_with("avg_msg_size<") || key.starts_with("total_msg_size<")) {
       return apply_size(key, line, conditions);
     }
-    if (starts_with(key, "is_commutative=") || starts_with(key, "is_op_built_in=")) {
+    if (key.starts_with("is_commutative=") || key.starts_with("is_op_built_in=")) {
       return apply_op(key, line, conditions);
     }
     static const std::vector<std::string> kKnown = {"count<pow2",
@@ -202,7 +192,7 @@ class Importer {
                                                     "is_block_regular=no",
                                                     "is_multi_threaded=yes",
                                                     "is_multi_threaded=no"};
-    if (starts_with(key, "count<=") ||
+    if (key.starts_with("count<=") ||
         std::find(kKnown.begin(), kKnown.end(), key) != kKnown.end()) {
       return left_out(line, key, "a rule cannot ask for this");
     }
@@ -219,10 +209,10 @@ class Importer {
       conditions->collectives = {*collective};
       return Branch::kSome;
     }
-    bool non_blocking = starts_with(name, "i");
+    bool non_blocking = name.starts_with("i");
     std::string_view base = name.substr(non_blocking ? 1 : 0);
     constexpr std::string_view kNeighbor = "neighbor_";
-    base.remove_prefix(starts_with(base, kNeighbor) ? kNeighbor.size() : 0);
+    base.remove_prefix(base.starts_with(kNeighbor) ? kNeighbor.size() : 0);
     if (collective_named(base)) {
       not_carried(line, key, "non-blocking and neighbourhood collectives always stay native");
       return Branch::kLeftOut;
@@ -245,11 +235,11 @@ class Importer {
         key == "comm_hierarchy=flat") {
       return narrowed(intersect({1, 1}, &conditions->ranks_per_node));
     }
-    if (starts_with(key, "comm_size<")) {
+    if (key.starts_with("comm_size<")) {
       return apply_limit(key, line, &conditions->ranks);
     }
     // MPICH means the average and we the largest: with unequal nodes the rule is the narrower one.
-    if (starts_with(key, "comm_avg_ppn<")) {
+    if (key.starts_with("comm_avg_ppn<")) {
       return apply_limit(key, line, &conditions->ranks_per_node);
     }
     return fail(line, "MPICH has no key " + in_quotes(key));
@@ -260,7 +250,7 @@ class Importer {
       return left_out(line, key, "a size above collective= means nothing");
     }
     Collective collective = conditions->collectives.front();
-    bool average = starts_with(key, "avg_");
+    bool average = key.starts_with("avg_");
     if (average ? !average_is_bytes(collective) : !total_is_bytes(collective)) {
       return left_out(line, key,
                       std::string("of ") + to_string(collective) +
@@ -317,9 +307,9 @@ class Importer {
       return {};
     }
     std::string comment = "line " + std::to_string(member.line) + ": " + name;
-    if (starts_with(key, "composition=")) {
+    if (key.starts_with("composition=")) {
       composition(member.line, key, conditions, comment);
-    } else if (ends_with(name, "_intra_ccl")) {
+    } else if (name.ends_with("_intra_ccl")) {
       // MPICH takes it for device buffers only.
       Rule device = conditions;
       device.memory = Memory::kDevice;
@@ -336,15 +326,15 @@ class Importer {
   void composition(int line, const std::string& key, const Rule& conditions,
                    const std::string& comment) {
     Collective collective = conditions.collectives.front();
-    if (ends_with(key, "_composition_alpha")) {
+    if (key.ends_with("_composition_alpha")) {
       alpha(line, key, conditions, comment);
-    } else if (ends_with(key, "_composition_beta")) {
+    } else if (key.ends_with("_composition_beta")) {
       if (collective == Collective::kBcast || collective == Collective::kReduce) {
         not_carried(line, key,
                     "of bcast and reduce MPICH's beta goes by nodes; the rule says flat, mpi-beta");
       }
       emit(conditions, "mpi-beta", comment);
-    } else if (ends_with(key, "_composition_gamma")) {
+    } else if (key.ends_with("_composition_gamma")) {
       // Gamma of bcast and reduce is the flat collective on any number of nodes, and allreduce
       // falls back to that on several: "mpi" is gamma on one node and flat on several.
       emit(conditions, conditions.nodes == Range{1, 1} ? "mpi-gamma" : "mpi", comment);

@@ -1,20 +1,17 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A plan: which backend carries the call, in which composition, with which parameters.
-// Written backend-composition: "mpi-gamma", "ccl-beta"; "nccl-beta" and "rccl-beta" are read as
-// "ccl-beta". "native" and "mpi" mean the MPI library's own collective in the composition that
-// fits. "direct-gamma" are our own kernels on the node's memory; with "direct-copy" the GPUs' copy
-// engines move the bytes. "schedule:ring" is an algorithm of ours over MPI point-to-point; "rings"
-// is short for "schedule:rings"; "ccl:ring" is the same over NCCL's or RCCL's messages.
-// "ccl-streams(4)" and "ccl-comms(4)" are pipelines: the call cut into chunks, flat over the
-// communicator.
+// A plan: what carries a call, with which parameters. Each kind is an alternative of `Plan`, with
+// its names and refusals in a file of its own (*_plan.cpp).
+// "nccl" and "rccl" are read as "ccl", "native" as "mpi", "flat" as "beta". "mpi" and "ccl" without
+// a composition take the one that fits the communicator's nodes.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/result.hpp"
@@ -22,17 +19,53 @@
 
 namespace tutti::select {
 
-enum class Backend : std::uint8_t { kMpi, kCcl, kDirect, kSchedule };
+/// The library whose collectives or messages carry a part of a plan.
+enum class Backend : std::uint8_t { kMpi, kCcl };
 
 enum class Composition : std::uint8_t {
   kBeta,   ///< Flat over the communicator.
   kGamma,  ///< Flat on one node (all ranks of the communicator share it).
-  kAlpha,  ///< On each node to its leader, among leaders, back on each node.
+  kOpen,   ///< Not given: fit() makes it gamma on one node, beta on several.
 };
 
-/// What carries the chunks of a call that is cut (kCcl only).
+// Every kind of plan has these:
+//   read       whether `name`, in lower case, is of this kind; if so, takes it apart.
+//              `problem` gets what is wrong with it, to be put behind the name.
+//   name       what read() reads, without parameters.
+//   has        whether there is this collective at all.
+//   needs_mpi  whether a part of it goes through the MPI library.
+//   refusal    why it cannot carry a call; empty: it can.
+// Parameters are optional: absent, the configuration or the algorithm decides (tuning_format.hpp).
+
+/// The MPI library's own collective: "mpi-beta", "mpi-gamma", "mpi-staged", "mpi-gamma-staged".
+struct MpiPlan {
+  Composition composition = Composition::kOpen;
+  /// Device buffers pass through pinned host memory even if the MPI takes device pointers.
+  bool staged = false;
+  std::optional<Bytes> chunk_bytes = {};  ///< Pipelining of staged collectives; 0: none.
+
+  bool read(std::string_view name, std::string* problem);
+  std::string name() const;
+  bool has(Collective /*collective*/) const { return true; }
+  bool needs_mpi() const { return true; }
+  std::string refusal(const Shape& shape, const CommFacts& facts) const;
+  bool operator==(const MpiPlan&) const = default;
+};
+
+/// NCCL's or RCCL's collective: "ccl-beta", "ccl-gamma".
+struct CclPlan {
+  Composition composition = Composition::kOpen;
+
+  bool read(std::string_view name, std::string* problem);
+  std::string name() const;
+  bool has(Collective collective) const;
+  bool needs_mpi() const { return false; }
+  std::string refusal(const Shape& shape, const CommFacts& facts) const;
+  bool operator==(const CclPlan&) const = default;
+};
+
+/// What carries the chunks of a call that is cut.
 enum class Pipeline : std::uint8_t {
-  kNone,     ///< Not cut.
   kStreams,  ///< One communicator of the library, a stream for each chunk.
   kComms,    ///< A communicator of the library for each chunk, each with its stream.
 };
@@ -40,39 +73,75 @@ enum class Pipeline : std::uint8_t {
 /// Most chunks of a pipeline: each is a kernel that takes its share of the GPU.
 inline constexpr int kPipelineChunksMax = 16;
 
-/// Parameters a rule may set. Absent: the configuration's default.
-struct PlanParameters {
-  std::optional<Bytes> chunk_bytes;        ///< Pipelining of staged native collectives; 0: none.
-  std::optional<Backend> node_backend;     ///< alpha: within a node. Default: the plan's backend.
-  std::optional<int> radix;                ///< Schedules: k of k-nomial trees.
-  std::optional<int> segments;             ///< Schedules: parts that steps are cut into.
-  std::optional<Backend> leaders_backend;  ///< alpha: among leaders. Default: the plan's backend.
+/// The same cut into chunks, flat over the communicator: "ccl-streams(4)", "ccl-comms(4)".
+struct PipelinePlan {
+  Pipeline kind = Pipeline::kStreams;
+  int chunks = 2;  ///< To kPipelineChunksMax.
 
-  bool operator==(const PlanParameters&) const = default;
+  bool read(std::string_view name, std::string* problem);
+  std::string name() const;
+  bool has(Collective collective) const;
+  bool needs_mpi() const { return false; }
+  std::string refusal(const Shape& shape, const CommFacts& facts) const;
+  bool operator==(const PipelinePlan&) const = default;
 };
 
-struct Plan {
-  Backend backend = Backend::kMpi;
-  Composition composition = Composition::kBeta;
-  /// Device buffers pass through pinned host memory even if the MPI takes device pointers.
-  bool staged = false;
-  std::string algorithm;  ///< kSchedule: its name in schedule/algorithm.cpp.
-  PlanParameters parameters;
-  Pipeline pipeline = Pipeline::kNone;
-  int chunks = 1;  ///< 2 to kPipelineChunksMax where there is a pipeline.
-  /// kSchedule: whose messages carry it, kMpi or kCcl.
+/// Our own kernels on the node's memory: "direct-gamma"; by the GPUs' copy engines: "direct-copy".
+struct DirectPlan {
+  bool copied = false;
+
+  bool read(std::string_view name, std::string* problem);
+  std::string name() const { return copied ? "direct-copy" : "direct-gamma"; }
+  bool has(Collective collective) const;
+  bool needs_mpi() const { return false; }
+  std::string refusal(const Shape& shape, const CommFacts& facts) const;
+  bool operator==(const DirectPlan&) const = default;
+};
+
+/// An algorithm of ours (schedule/algorithm.cpp) over a library's messages: "schedule:ring",
+/// "ccl:ring"; "rings" is short for "schedule:rings".
+struct SchedulePlan {
+  std::string algorithm;
   Backend carrier = Backend::kMpi;
-  bool copied = false;  ///< kDirect: by the GPUs' copy engines.
+  std::optional<int> radix = {};     ///< k of k-nomial trees.
+  std::optional<int> segments = {};  ///< Parts that steps are cut into.
 
-  bool operator==(const Plan&) const = default;
+  bool read(std::string_view name, std::string* problem);
+  std::string name() const;
+  bool has(Collective collective) const;
+  bool needs_mpi() const { return carrier == Backend::kMpi; }
+  std::string refusal(const Shape& shape, const CommFacts& facts) const;
+  bool operator==(const SchedulePlan&) const = default;
 };
 
-/// Whether one collective of the MPI library is the whole call.
-inline bool is_native_flat(const Plan& plan) {
-  return plan.backend == Backend::kMpi && plan.composition != Composition::kAlpha;
+/// On each node to its leader, among leaders, back on each node: "mpi-alpha", "ccl-alpha",
+/// "mpi-alpha-staged".
+struct AlphaPlan {
+  Backend backend = Backend::kMpi;
+  bool staged = false;                          ///< As MpiPlan's; of kMpi only.
+  std::optional<Bytes> chunk_bytes = {};        ///< As MpiPlan's.
+  std::optional<Backend> node_backend = {};     ///< Within a node; absent: `backend`.
+  std::optional<Backend> leaders_backend = {};  ///< Among leaders; absent: `backend`.
+
+  Backend node() const { return node_backend.value_or(backend); }
+  Backend leaders() const { return leaders_backend.value_or(backend); }
+  bool uses(Backend part) const { return node() == part || leaders() == part; }
+
+  bool read(std::string_view name, std::string* problem);
+  std::string name() const;
+  bool has(Collective collective) const;
+  bool needs_mpi() const { return uses(Backend::kMpi); }
+  std::string refusal(const Shape& shape, const CommFacts& facts) const;
+  bool operator==(const AlphaPlan&) const = default;
+};
+
+using Plan = std::variant<MpiPlan, CclPlan, PipelinePlan, DirectPlan, SchedulePlan, AlphaPlan>;
+
+template <class Kind>
+bool is(const Plan& plan) {
+  return std::holds_alternative<Kind>(plan);
 }
 
-/// "mpi-gamma", "mpi-staged", "ccl-alpha", "direct-copy", "ccl-streams(4)", "rings", "ccl:rings".
 std::string to_string(const Plan& plan);
 
 /// "mpi", "ccl".
@@ -80,22 +149,10 @@ const char* to_string(Backend backend);
 /// "mpi", "native", "ccl", "nccl", "rccl".
 std::optional<Backend> parse_backend(std::string_view name);
 
-/// Parses a plan's name. "mpi", "native", "ccl", "nccl", "rccl" without a composition leave it to
-/// fit(): gamma on one node, beta on several. Errors list the names there are.
+/// Parses a plan's name. Errors list the names there are.
 Result<Plan> parse_plan(std::string_view name);
 
-/// A plan's name, taken apart.
-struct PlanName {
-  Plan plan;
-  bool composition_fits = false;  ///< No composition was given: fit() sets it.
-};
-Result<PlanName> parse_plan_name(std::string_view name);
-
-/// The algorithm of a schedule's name, "ring" of "schedule:ring" and of "ccl:ring", and whose
-/// messages carry it; absent: a plan of another kind. Whether there is such an algorithm is open.
-std::optional<std::string> schedule_of(std::string_view name, Backend* carrier);
-
-/// `plan` in the composition that a communicator's nodes ask for: gamma on one, beta on several.
+/// `plan` with the composition that a communicator's nodes ask for, if it is open.
 Plan fit(Plan plan, const CommFacts& facts);
 
 /// Names of the algorithms that carry `collective` as schedules; the same as in
@@ -106,13 +163,10 @@ std::vector<std::string> schedule_names(Collective collective);
 /// those of four chunks), in the order in which messages and explanations list them.
 std::vector<Plan> all_plans();
 
-/// Whether a plan's backend has this collective at all: NCCL and RCCL lack barrier, scan and
-/// exscan, a schedule is for some collectives, a pipeline for those that all ranks cut alike,
-/// copies for allgather and alltoall.
+/// Whether a plan has this collective at all; of one that has it refusal() may have more to say.
 bool backend_has(const Plan& plan, Collective collective);
 
 /// Why `plan` cannot carry `shape` on a communicator with `facts`; empty when it can.
-/// The one place that knows what each backend and composition supports.
 std::string refusal(const Plan& plan, const Shape& shape, const CommFacts& facts);
 
 /// The plan every call has: the MPI library's own collective, flat.

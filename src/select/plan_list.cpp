@@ -17,15 +17,15 @@ std::string_view trimmed(std::string_view text) {
 /// One entry of the list: "8K:mpi-gamma", or "mpi" without a bound.
 struct Entry {
   std::optional<Bytes> up_to;
-  PlanName plan;
+  Plan plan;
 };
 
 Result<Entry> parse_entry(std::string_view text) {
   Entry entry;
   std::size_t colon = text.find(':');
   // "schedule:ring" and "ccl:ring" are plans' names, not sizes.
-  Backend carrier{};
-  if (colon != std::string_view::npos && !schedule_of(text, &carrier)) {
+  std::string problem;
+  if (colon != std::string_view::npos && !SchedulePlan().read(text, &problem)) {
     std::string_view size = trimmed(text.substr(0, colon));
     Result<Bytes> up_to = parse_bytes(size);
     if (!up_to.ok()) {
@@ -36,7 +36,7 @@ Result<Entry> parse_entry(std::string_view text) {
     entry.up_to = *up_to;
     text = trimmed(text.substr(colon + 1));
   }
-  TUTTI_ASSIGN_OR_RETURN(entry.plan, parse_plan_name(text));
+  TUTTI_ASSIGN_OR_RETURN(entry.plan, parse_plan(text));
   return entry;
 }
 
@@ -78,8 +78,7 @@ Result<std::vector<Rule>> parse_plan_list(Collective collective, std::string_vie
     if (last || has_size(collective)) {
       Rule rule;
       rule.collectives = {collective};
-      rule.plan = entry->plan.plan;
-      rule.composition_fits = entry->plan.composition_fits;
+      rule.plan = entry->plan;
       rule.origin = origin;
       if (has_size(collective) && (entry->up_to || below)) {
         rule.bytes = Range{below ? *below + 1 : 0, entry->up_to.value_or(kBytesMax)};

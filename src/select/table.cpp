@@ -18,108 +18,82 @@ class TableHash {
  public:
   void add(std::uint64_t value) { hash_.add_number(value); }
   template <class Enum>
-  void add_enum(Enum value) {
-    add(static_cast<std::uint64_t>(value));
+  requires std::is_enum_v<Enum>
+  void add(Enum value) { add(static_cast<std::uint64_t>(value)); }
+  void add(const Range& range) {
+    add(range.min);
+    add(range.max);
   }
-  template <class Enum>
-  void add_list(const std::vector<Enum>& list) {
-    add(list.size());
-    for (Enum value : list) {
-      add_enum(value);
-    }
-  }
-  void add_range(const std::optional<Range>& range) {
-    add(range.has_value());
-    if (range) {
-      add(range->min);
-      add(range->max);
-    }
-  }
-  template <class Enum>
-  void add_optional(const std::optional<Enum>& value) {
+  template <class T>
+  void add(const std::optional<T>& value) {
     add(value.has_value());
     if (value) {
-      add_enum(*value);
+      add(*value);
     }
   }
-  void add_text(const std::string& text) {
+  template <class Enum>
+  void add(const std::vector<Enum>& list) {
+    add(list.size());
+    for (const Enum value : list) {
+      add(value);
+    }
+  }
+  void add(const std::string& text) {
     add(text.size());
     for (const char c : text) {
-      add(static_cast<unsigned char>(c));
+      add(std::uint64_t{static_cast<unsigned char>(c)});
     }
   }
+  // A plan's kind, composition, staging, algorithm, pipeline, chunks, carrier.
+  void add(const MpiPlan& plan) { add_all(0, is_gamma(plan), plan.staged, "", 0, 1, 0); }
+  void add(const CclPlan& plan) { add_all(1, is_gamma(plan), 0, "", 0, 1, 0); }
+  void add(const PipelinePlan& plan) {
+    add_all(1, 0, 0, "", plan.kind == Pipeline::kStreams ? 1 : 2, plan.chunks, 0);
+  }
+  void add(const DirectPlan& /*plan*/) { add_all(2, 1, 0, "", 0, 1, 0); }
+  void add(const SchedulePlan& plan) { add_all(3, 0, 0, plan.algorithm, 0, 1, plan.carrier); }
+  void add(const AlphaPlan& plan) { add_all(plan.backend, 2, plan.staged, "", 0, 1, 0); }
   std::uint64_t value() const { return hash_.value(); }
 
  private:
+  template <class... Values>
+  void add_all(const Values&... values) {
+    (add(values), ...);
+  }
+  template <class Kind>
+  static bool is_gamma(const Kind& plan) {
+    return plan.composition == Composition::kGamma;
+  }
+
   Fnv1a hash_;
 };
 
 void add_rule(const Rule& rule, TableHash* hash) {
-  hash->add_list(rule.collectives);
-  hash->add_range(rule.bytes);
-  hash->add_range(rule.nodes);
-  hash->add_range(rule.ranks);
-  hash->add_range(rule.ranks_per_node);
-  hash->add_optional(rule.oversubscribed);
-  hash->add_text(rule.mpi);
-  hash->add_optional(rule.memory);
-  hash->add_list(rule.ops);
-  hash->add_list(rule.types);
-  hash->add_enum(rule.plan.backend);
-  hash->add_enum(rule.plan.composition);
-  hash->add(rule.plan.staged);
-  hash->add_text(rule.plan.algorithm);
-  hash->add_enum(rule.plan.pipeline);
-  hash->add(static_cast<std::uint64_t>(rule.plan.chunks));
-  hash->add_enum(rule.plan.carrier);
-  hash->add_optional(rule.plan.parameters.chunk_bytes);
-  hash->add_optional(rule.plan.parameters.node_backend);
-  hash->add_optional(rule.plan.parameters.leaders_backend);
-  hash->add_optional(rule.plan.parameters.radix);
-  hash->add_optional(rule.plan.parameters.segments);
-  hash->add(rule.composition_fits);
+  for_each_predicate(rule, [&](const char*, const auto& field, auto...) { hash->add(field); });
+  std::visit([&](const auto& kind) { hash->add(kind); }, rule.plan);
+  Plan plan = rule.plan;
+  for_each_parameter(plan, [&](const char*, const auto* field, auto...) {
+    field == nullptr ? hash->add(0) : hash->add(*field);
+  });
+  hash->add(parse_backend(to_string(plan)).has_value());  // Its composition is open.
   hash->add(rule.optional);
 }
 
-using FormatNumber = std::string (*)(std::uint64_t);
-
-std::string plain_number(std::uint64_t value) { return std::to_string(value); }
-
-/// "1 node", "bytes <= 8K", "ranks 8 to 16"
-std::string range_text(const char* name, const Range& range, FormatNumber format) {
-  std::string text(name);
+/// "bytes <= 8K", "ranks 8 to 16"
+std::string range_text(const std::string& name, const Range& range, bool is_bytes) {
+  const auto number = [&](std::uint64_t value) {
+    return is_bytes ? format_bytes(value) : std::to_string(value);
+  };
   if (range.min == range.max) {
-    return text + " = " + format(range.min);
+    return name + " = " + number(range.min);
   }
   if (range.max == UINT64_MAX) {
-    return text + " >= " + format(range.min);
+    return name + " >= " + number(range.min);
   }
   if (range.min == 0) {
-    return text + " <= " + format(range.max);
+    return name + " <= " + number(range.max);
   }
-  return text + " " + format(range.min) + " to " + format(range.max);
-}
-
-template <class Enum>
-std::string list_text(const std::vector<Enum>& list) {
-  std::string text;
-  for (Enum value : list) {
-    text += (text.empty() ? "" : "|") + std::string(to_string(value));
-  }
-  return text;
-}
-
-/// One name alone, several as a list.
-template <class Enum>
-Json list_json(const std::vector<Enum>& list) {
-  if (list.size() == 1) {
-    return to_string(list.front());
-  }
-  Json names = Json::array();
-  for (Enum value : list) {
-    names.push_back(to_string(value));
-  }
-  return names;
+  return name + " " + number(range.min) + " to " + number(range.max);
 }
 
 Json bound(std::uint64_t value, bool is_bytes) {
@@ -143,41 +117,49 @@ Json range_json(const Range& range, bool is_bytes) {
   return json;
 }
 
+template <class T>
+Json json_of(const std::optional<T>& field, bool is_bytes) {
+  if constexpr (std::is_same_v<T, Range>) {
+    return range_json(*field, is_bytes);
+  } else if constexpr (std::is_same_v<T, Bytes>) {
+    return format_bytes(*field);
+  } else if constexpr (std::is_enum_v<T>) {
+    return to_string(*field);
+  } else {
+    return *field;
+  }
+}
+Json json_of(const std::string& text, bool /*is_bytes*/) { return text; }
+/// One name alone, several as a list.
+template <class Enum>
+Json json_of(const std::vector<Enum>& list, bool /*is_bytes*/) {
+  Json names = Json::array();
+  for (Enum value : list) {
+    names.push_back(to_string(value));
+  }
+  return names.size() == 1 ? names[0] : names;
+}
+
+template <class T>
+bool is_set(const std::optional<T>& field) {
+  return field.has_value();
+}
+template <class List>
+bool is_set(const List& field) {
+  return !field.empty();
+}
+
 Json rule_json(const Rule& rule) {
   Json json = Json::object();
-  if (!rule.collectives.empty()) {
-    json["collective"] = list_json(rule.collectives);
-  }
-  if (rule.memory) {
-    json["memory"] = to_string(*rule.memory);
-  }
-  if (rule.nodes) {
-    json["nodes"] = range_json(*rule.nodes, false);
-  }
-  if (rule.ranks) {
-    json["ranks"] = range_json(*rule.ranks, false);
-  }
-  if (rule.ranks_per_node) {
-    json["ranks_per_node"] = range_json(*rule.ranks_per_node, false);
-  }
-  if (rule.oversubscribed) {
-    json["oversubscribed"] = *rule.oversubscribed;
-  }
-  if (!rule.mpi.empty()) {
-    json["mpi"] = rule.mpi;
-  }
-  if (rule.bytes) {
-    json["bytes"] = range_json(*rule.bytes, true);
-  }
-  if (!rule.ops.empty()) {
-    json["op"] = list_json(rule.ops);
-  }
-  if (!rule.types.empty()) {
-    json["type"] = list_json(rule.types);
-  }
-  json["plan"] = plan_name(rule);
-  if (rule.plan.parameters != PlanParameters{}) {
-    json["parameters"] = parameters_json(rule.plan.parameters);
+  const auto add = [&](const char* key, const auto& field, auto fact, auto...) {
+    if (is_set(field)) {
+      json[key] = json_of(field, kIsBytes<decltype(fact)>);
+    }
+  };
+  for_each_predicate(rule, add, /*is_written=*/true);
+  json["plan"] = to_string(rule.plan);
+  if (Json parameters = parameters_json(rule.plan); !parameters.empty()) {
+    json["parameters"] = std::move(parameters);
   }
   if (rule.optional) {
     json["optional"] = true;
@@ -188,6 +170,15 @@ Json rule_json(const Rule& rule) {
   return json;
 }
 
+/// A value in an explanation, from that in a file.
+std::string text_of(const Json& value) {
+  std::string text;
+  for (const Json& name : value.is_array() ? value : Json::array({value})) {
+    text += (text.empty() ? "" : "|") + (name.is_string() ? name.get<std::string>() : name.dump());
+  }
+  return text;
+}
+
 /// Origins hold file names, which need not be UTF-8; the document must not throw for them.
 std::string dump(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
@@ -195,23 +186,13 @@ std::string dump(const Json& json) {
 
 }  // namespace
 
-nlohmann::ordered_json parameters_json(const PlanParameters& parameters) {
+nlohmann::ordered_json parameters_json(Plan plan) {
   Json json = Json::object();
-  if (parameters.chunk_bytes) {
-    json["chunk_bytes"] = format_bytes(*parameters.chunk_bytes);
-  }
-  if (parameters.node_backend) {
-    json["node_backend"] = to_string(*parameters.node_backend);
-  }
-  if (parameters.leaders_backend) {
-    json["leaders_backend"] = to_string(*parameters.leaders_backend);
-  }
-  if (parameters.radix) {
-    json["radix"] = *parameters.radix;
-  }
-  if (parameters.segments) {
-    json["segments"] = *parameters.segments;
-  }
+  for_each_parameter(plan, [&](const char* key, const auto* field, auto...) {
+    if (field != nullptr && *field) {
+      json[key] = json_of(*field, false);
+    }
+  });
   return json;
 }
 
@@ -224,57 +205,32 @@ std::uint64_t Table::hash() const {
   return hash.value();
 }
 
-std::string plan_name(const Rule& rule) {
-  return rule.composition_fits ? to_string(rule.plan.backend) : to_string(rule.plan);
-}
-
 std::string rule_to_text(const Rule& rule) {
-  std::string text = rule.collectives.empty() ? "any" : list_text(rule.collectives);
-  auto add = [&text](const std::string& part) { text += ", " + part; };
-  if (rule.memory) {
-    add(to_string(*rule.memory));
-  }
-  if (rule.nodes) {
-    add(*rule.nodes == Range{1, 1} ? "1 node" : range_text("nodes", *rule.nodes, plain_number));
-  }
-  if (rule.ranks) {
-    add(range_text("ranks", *rule.ranks, plain_number));
-  }
-  if (rule.ranks_per_node) {
-    add(range_text("ranks per node", *rule.ranks_per_node, plain_number));
-  }
-  if (rule.oversubscribed) {
-    add(*rule.oversubscribed ? "more ranks than cores" : "a core for each rank");
-  }
-  if (!rule.mpi.empty()) {
-    add(rule.mpi);
-  }
-  if (rule.bytes) {
-    add(range_text("bytes", *rule.bytes, format_bytes));
-  }
-  if (!rule.ops.empty()) {
-    add(list_text(rule.ops));
-  }
-  if (!rule.types.empty()) {
-    add(list_text(rule.types));
-  }
-  text += " -> " + plan_name(rule);
-  const PlanParameters& parameters = rule.plan.parameters;
-  if (parameters.chunk_bytes) {
-    add("chunks of " + format_bytes(*parameters.chunk_bytes));
-  }
-  if (parameters.node_backend) {
-    add(std::string("within nodes ") + to_string(*parameters.node_backend));
-  }
-  if (parameters.radix) {
-    add("radix " + std::to_string(*parameters.radix));
-  }
-  if (parameters.segments) {
-    add(std::to_string(*parameters.segments) + " segments");
-  }
-  if (parameters.leaders_backend) {
-    add(std::string("among leaders ") + to_string(*parameters.leaders_backend));
-  }
+  std::string text = rule.collectives.empty() ? "any" : "";
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  const auto predicate = [&](const char*, const auto& field, auto fact, const char* name = "",
+                             const char* other = nullptr) {
+    if (!is_set(field)) {
+      return;
+    }
+    if constexpr (requires { field->min; }) {
+      const bool is_one = other != nullptr && *field == Range{1, 1};
+      add(is_one ? other : range_text(name, *field, kIsBytes<decltype(fact)>));
+    } else if constexpr (std::is_same_v<decltype(field), const std::optional<bool>&>) {
+      add(*field ? name : other);
+    } else {
+      add(text_of(json_of(field, false)));
+    }
+  };
+  for_each_predicate(rule, predicate, /*is_written=*/true);
+  text += " -> " + to_string(rule.plan);
+  Plan plan = rule.plan;
+  for_each_parameter(plan, [&](const char*, const auto* field, const char* before,
+                               const char* behind = "", auto...) {
+    if (field != nullptr && *field) {
+      add(before + text_of(json_of(*field, false)) + behind);
+    }
+  });
   return text;
 }
 

@@ -28,6 +28,7 @@ struct Range {
 };
 
 /// Absent predicates match everything; a `bytes` predicate does not match a shape without bytes.
+/// Each predicate has a row in tuning_format.hpp.
 struct Rule {
   std::vector<Collective> collectives;  ///< Empty: all.
   std::optional<Range> bytes;
@@ -40,8 +41,6 @@ struct Rule {
   std::vector<ReduceOp> ops;    ///< Empty: all.
   std::vector<DataType> types;  ///< Empty: all.
   Plan plan;
-  /// plan's composition was not given ("mpi", "ccl"): gamma on one node, beta on several.
-  bool composition_fits = false;
   /// Passed over without a word where its plan cannot carry the call: no fall-back.
   bool optional = false;
   bool is_shipped = false;  ///< Of default_table(); nobody asked for it.
@@ -55,8 +54,6 @@ struct Table {
   std::uint64_t hash() const;
 };
 
-/// "mpi", "ccl" when the composition fits itself to the communicator, else the plan's name.
-std::string plan_name(const Rule& rule);
 /// "allreduce, device, 1 node, bytes <= 8K -> mpi-gamma"
 std::string rule_to_text(const Rule& rule);
 /// The rules in order as a JSON array, each as in a tuning file plus its "origin".

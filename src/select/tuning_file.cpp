@@ -17,6 +17,13 @@ using Kind = JsonValue::Kind;
 template <class T>
 using ParseName = std::optional<T> (*)(std::string_view);
 
+/// Whether a part of the plan may be staged in chunks by the MPI library's runner.
+bool takes_chunks(const Plan& plan) {
+  const auto* const alpha = std::get_if<AlphaPlan>(&plan);
+  return is<MpiPlan>(plan) ||
+         (alpha != nullptr && (alpha->backend == Backend::kMpi || alpha->uses(Backend::kMpi)));
+}
+
 /// Each function reads one kind of value.
 class TuningReader : public JsonReader {
  public:
@@ -105,110 +112,89 @@ class TuningReader : public JsonReader {
   Status rule_member(const JsonMember& member, const std::string& parent, Rule* rule) const {
     const JsonValue& value = member.value;
     std::string path = parent + "." + member.key;
-    if (member.key == "collective") {
-      if (value.kind == Kind::kString && value.text == "any") {
-        return {};
+    std::vector<std::string> keys;
+    std::optional<Status> status;
+    for_each_predicate(*rule, [&](const char* key, auto& field, auto fact, auto...) {
+      keys.emplace_back(key);
+      if (member.key == key) {
+        status = read(value, path, kIsBytes<decltype(fact)>, &field);
       }
-      return names<Collective>(value, path, parse_collective, collective_names(),
-                               &rule->collectives);
-    }
-    if (member.key == "bytes") {
-      return range(value, path, true, &rule->bytes);
-    }
-    if (member.key == "nodes") {
-      return range(value, path, false, &rule->nodes);
-    }
-    if (member.key == "ranks") {
-      return range(value, path, false, &rule->ranks);
-    }
-    if (member.key == "ranks_per_node") {
-      return range(value, path, false, &rule->ranks_per_node);
-    }
-    if (member.key == "oversubscribed") {
-      TUTTI_RETURN_IF_ERROR(expect(value, Kind::kBool, path));
-      rule->oversubscribed = value.boolean;
-      return {};
-    }
-    if (member.key == "mpi") {
-      TUTTI_RETURN_IF_ERROR(expect(value, Kind::kString, path));
-      if (value.text != "mpich" && value.text != "openmpi") {
-        return fail(value.line, path, "\"" + value.text + "\" is no MPI; use mpich or openmpi");
-      }
-      rule->mpi = value.text;
-      return {};
-    }
-    if (member.key == "memory") {
-      return name<Memory>(value, path, parse_memory, {"host", "device"}, &rule->memory);
-    }
-    if (member.key == "op") {
-      return names<ReduceOp>(value, path, parse_reduce_op, op_names(), &rule->ops);
-    }
-    if (member.key == "type") {
-      return names<DataType>(value, path, parse_data_type, type_names(), &rule->types);
+    });
+    if (status) {
+      return *status;
     }
     if (member.key == "plan") {
-      return plan(value, path, rule);
+      return read(value, path, false, &rule->plan);
+    }
+    if (member.key == "optional") {
+      return read(value, path, false, &rule->optional);
     }
     if (member.key == "comment") {
       TUTTI_RETURN_IF_ERROR(expect(value, Kind::kString, path));
       rule->comment = value.text;
       return {};
     }
-    if (member.key == "optional") {
-      TUTTI_RETURN_IF_ERROR(expect(value, Kind::kBool, path));
-      rule->optional = value.boolean;
-      return {};
-    }
-    return unknown_key(
-        member, parent,
-        {"collective", "bytes", "nodes", "ranks", "ranks_per_node", "oversubscribed", "mpi",
-         "memory", "op", "type", "plan", "parameters", "optional", "comment"});
+    keys.insert(keys.end(), {"plan", "parameters", "optional", "comment"});
+    return unknown_key(member, parent, keys);
   }
 
-  Status plan(const JsonValue& value, const std::string& path, Rule* rule) const {
-    TUTTI_RETURN_IF_ERROR(expect(value, Kind::kString, path));
-    Result<PlanName> parsed = parse_plan_name(value.text);
-    if (!parsed.ok()) {
-      return fail(value.line, path, parsed.status().message());
+  template <class Field>
+  Status read(const JsonValue& value, const std::string& path, bool is_bytes, Field* field) const {
+    if constexpr (std::is_same_v<Field, std::optional<Range>>) {
+      return range(value, path, is_bytes, field);
+    } else if constexpr (std::is_same_v<Field, std::vector<Collective>>) {
+      const bool is_any = value.kind == Kind::kString && value.text == "any";
+      return is_any ? Status()
+                    : names(value, path, parse_collective,
+                            enumerators<Collective>(kCollectiveCount, /*has_any=*/true), field);
+    } else if constexpr (std::is_same_v<Field, std::vector<ReduceOp>>) {
+      return names(value, path, parse_reduce_op, enumerators<ReduceOp>(kReduceOpCount), field);
+    } else if constexpr (std::is_same_v<Field, std::vector<DataType>>) {
+      return names(value, path, parse_data_type, enumerators<DataType>(kDataTypeCount), field);
+    } else if constexpr (std::is_same_v<Field, std::optional<Memory>>) {
+      return name(value, path, parse_memory, {"host", "device"}, field);
+    } else if constexpr (std::is_same_v<Field, bool> ||
+                         std::is_same_v<Field, std::optional<bool>>) {
+      TUTTI_RETURN_IF_ERROR(expect(value, Kind::kBool, path));
+      *field = value.boolean;
+      return {};
+    } else if constexpr (std::is_same_v<Field, Plan>) {
+      TUTTI_RETURN_IF_ERROR(expect(value, Kind::kString, path));
+      Result<Plan> plan = parse_plan(value.text);
+      if (!plan.ok()) {
+        return fail(value.line, path, plan.status().message());
+      }
+      *field = std::move(*plan);
+      return {};
+    } else {
+      TUTTI_RETURN_IF_ERROR(expect(value, Kind::kString, path));
+      if (value.text != "mpich" && value.text != "openmpi") {
+        return fail(value.line, path, "\"" + value.text + "\" is no MPI; use mpich or openmpi");
+      }
+      *field = value.text;
+      return {};
     }
-    rule->plan = parsed->plan;
-    rule->composition_fits = parsed->composition_fits;
-    return {};
   }
 
   Status read_parameters(const JsonValue& value, const std::string& parent, Plan* plan) const {
     TUTTI_RETURN_IF_ERROR(expect(value, Kind::kObject, parent));
-    PlanParameters& parameters = plan->parameters;
-    static const std::vector<std::string> kBackends = {"mpi", "ccl"};
+    bool has_chunks = false;
     for (const JsonMember& member : value.members) {
-      std::string path = parent + "." + member.key;
-      if (member.key == "chunk_bytes") {
-        Bytes bytes = 0;
-        TUTTI_RETURN_IF_ERROR(number(member.value, path, true, &bytes));
-        parameters.chunk_bytes = bytes;
-      } else if (member.key == "node_backend") {
-        TUTTI_RETURN_IF_ERROR(
-            name<Backend>(member.value, path, parse_backend, kBackends, &parameters.node_backend));
-      } else if (member.key == "leaders_backend") {
-        TUTTI_RETURN_IF_ERROR(name<Backend>(member.value, path, parse_backend, kBackends,
-                                            &parameters.leaders_backend));
-      } else if (member.key == "radix" || member.key == "segments") {
-        const bool is_radix = member.key == "radix";
-        TUTTI_RETURN_IF_ERROR(schedule_number(member.value, path, plan->backend, is_radix ? 2 : 1,
-                                              is_radix ? 1024 : 256,
-                                              is_radix ? &parameters.radix : &parameters.segments));
-        continue;
-      } else {
-        return unknown_key(member, parent,
-                           {"chunk_bytes", "node_backend", "leaders_backend", "radix", "segments"});
+      std::vector<std::string> keys;
+      std::optional<Status> status;
+      for_each_parameter(*plan, [&](const char* key, auto* field, auto... form) {
+        keys.emplace_back(key);
+        if (member.key == key) {
+          status = read_parameter(member, parent + "." + member.key, field, form...);
+        }
+      });
+      if (!status) {
+        return unknown_key(member, parent, keys);
       }
-      if (member.key != "chunk_bytes" && plan->composition != Composition::kAlpha) {
-        return fail(member.line, path, "is for alpha plans only; leave it out");
-      }
+      TUTTI_RETURN_IF_ERROR(*status);
+      has_chunks = has_chunks || member.key == "chunk_bytes";
     }
-    bool has_mpi = plan->backend == Backend::kMpi || parameters.node_backend == Backend::kMpi ||
-                   parameters.leaders_backend == Backend::kMpi;
-    if (parameters.chunk_bytes && !has_mpi) {
+    if (has_chunks && !takes_chunks(*plan)) {
       return fail(value.line, parent + ".chunk_bytes",
                   "is for what goes through the MPI library; this plan has no such part, leave it "
                   "out");
@@ -216,19 +202,39 @@ class TuningReader : public JsonReader {
     return {};
   }
 
-  Status schedule_number(const JsonValue& value, const std::string& path, Backend backend,
-                         int least, int most, std::optional<int>* result) const {
-    if (backend != Backend::kSchedule) {
-      return fail(value.line, path, "is for schedules (rings, schedule:NAME) only; leave it out");
+  // `field` is null if the plan is of a kind without the parameter.
+  Status read_parameter(const JsonMember& member, const std::string& path,
+                        std::optional<Bytes>* field, const char* /*before*/) const {
+    Bytes bytes = 0;
+    TUTTI_RETURN_IF_ERROR(number(member.value, path, true, &bytes));
+    if (field != nullptr) {  // Else read_parameters() says so.
+      *field = bytes;
     }
-    std::uint64_t number_read = 0;
-    TUTTI_RETURN_IF_ERROR(number(value, path, false, &number_read));
-    if (number_read < static_cast<std::uint64_t>(least) ||
-        number_read > static_cast<std::uint64_t>(most)) {
-      return fail(value.line, path,
-                  "must be " + std::to_string(least) + " to " + std::to_string(most));
+    return {};
+  }
+  Status read_parameter(const JsonMember& member, const std::string& path,
+                        std::optional<Backend>* field, const char* /*before*/) const {
+    std::optional<Backend> backend;
+    TUTTI_RETURN_IF_ERROR(name(member.value, path, parse_backend, {"mpi", "ccl"}, &backend));
+    if (field == nullptr) {
+      return fail(member.line, path, "is for alpha plans only; leave it out");
     }
-    *result = static_cast<int>(number_read);
+    *field = backend;
+    return {};
+  }
+  Status read_parameter(const JsonMember& member, const std::string& path,
+                        std::optional<int>* field, const char* /*before*/, const char* /*behind*/,
+                        std::uint64_t least, std::uint64_t most) const {
+    const int line = member.value.line;
+    if (field == nullptr) {
+      return fail(line, path, "is for schedules (rings, schedule:NAME) only; leave it out");
+    }
+    std::uint64_t read = 0;
+    TUTTI_RETURN_IF_ERROR(number(member.value, path, false, &read));
+    if (read < least || read > most) {
+      return fail(line, path, "must be " + std::to_string(least) + " to " + std::to_string(most));
+    }
+    *field = static_cast<int>(read);
     return {};
   }
 
@@ -324,23 +330,14 @@ class TuningReader : public JsonReader {
     return {};
   }
 
-  static std::vector<std::string> collective_names() {
-    std::vector<std::string> result(kCollectiveNames.begin(), kCollectiveNames.end());
-    result.emplace_back("any");
-    return result;
-  }
-  static std::vector<std::string> op_names() {
+  /// Those of an enumeration, and "any".
+  template <class Enum>
+  static std::vector<std::string> enumerators(int count, bool has_any = false) {
     std::vector<std::string> result;
-    for (int i = 0; i < kReduceOpCount; ++i) {
-      result.emplace_back(to_string(static_cast<ReduceOp>(i)));
+    for (int i = 0; i < count; ++i) {
+      result.emplace_back(to_string(static_cast<Enum>(i)));
     }
-    return result;
-  }
-  static std::vector<std::string> type_names() {
-    std::vector<std::string> result;
-    for (int i = 0; i < kDataTypeCount; ++i) {
-      result.emplace_back(to_string(static_cast<DataType>(i)));
-    }
+    result.resize(result.size() + (has_any ? 1 : 0), "any");
     return result;
   }
 };

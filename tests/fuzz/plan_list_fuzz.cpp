@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     Range range = rule.bytes.value_or(Range{});
     FUZZ_ASSERT(range.min == next && range.min <= range.max);
     FUZZ_ASSERT((range.max == UINT64_MAX) == (i + 1 == rules->size()));
-    FUZZ_ASSERT(parse_plan(plan_name(rule)).ok());
+    FUZZ_ASSERT(parse_plan(to_string(rule.plan)).ok());
     next = range.max + 1;
   }
   return 0;

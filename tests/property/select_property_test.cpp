@@ -64,13 +64,19 @@ rc::Gen<Range> small_range() {
 rc::Gen<Plan> plan() {
   return rc::gen::exec([] {
     Plan plan = *rc::gen::elementOf(all_plans());
-    bool alpha = plan.composition == Composition::kAlpha;
-    if (alpha) {
-      plan.parameters.node_backend = *maybe(enumerator<Backend>(2));
-      plan.parameters.leaders_backend = *maybe(enumerator<Backend>(2));
-    }
-    if (plan.backend == Backend::kMpi || plan.parameters.node_backend == Backend::kMpi) {
-      plan.parameters.chunk_bytes = *maybe(number());
+    if (auto* const mpi = std::get_if<MpiPlan>(&plan)) {
+      if (!mpi->staged && mpi->composition == Composition::kBeta && *rc::gen::arbitrary<bool>()) {
+        mpi->composition = Composition::kOpen;
+      }
+      mpi->chunk_bytes = *maybe(number());
+    } else if (auto* const alpha = std::get_if<AlphaPlan>(&plan)) {
+      alpha->node_backend = *maybe(enumerator<Backend>(2));
+      alpha->leaders_backend = *maybe(enumerator<Backend>(2));
+      if (alpha->uses(Backend::kMpi)) {
+        alpha->chunk_bytes = *maybe(number());
+      }
+    } else if (plan == Plan(CclPlan{Composition::kBeta}) && *rc::gen::arbitrary<bool>()) {
+      plan = CclPlan{};
     }
     return plan;
   });
@@ -94,10 +100,6 @@ rc::Gen<Rule> rule() {
     rule.ops = *names<ReduceOp>(kReduceOpCount);
     rule.types = *names<DataType>(kDataTypeCount);
     rule.plan = *plan();
-    rule.composition_fits = !rule.plan.staged && rule.plan.backend != Backend::kSchedule &&
-                            rule.plan.pipeline == Pipeline::kNone &&
-                            rule.plan.composition == Composition::kBeta &&
-                            *rc::gen::arbitrary<bool>();
     rule.origin = *rc::gen::element<std::string>("a", "b");
     return rule;
   });
@@ -157,8 +159,11 @@ Decision reference_choice(const Shape& shape, const CommFacts& facts, const Tabl
       continue;
     }
     Plan plan = r.plan;
-    if (r.composition_fits) {
-      plan.composition = facts.nodes == 1 ? Composition::kGamma : Composition::kBeta;
+    const auto fitting = facts.nodes == 1 ? Composition::kGamma : Composition::kBeta;
+    if (to_string(plan) == "mpi") {
+      std::get<MpiPlan>(plan).composition = fitting;
+    } else if (to_string(plan) == "ccl") {
+      plan = CclPlan{fitting};
     }
     if (refusal(plan, shape, facts).empty()) {
       decision.plan = plan;
@@ -183,8 +188,7 @@ bool same(const Decision& a, const Decision& b) {
 bool same(const Rule& a, const Rule& b) {
   return a.collectives == b.collectives && a.bytes == b.bytes && a.nodes == b.nodes &&
          a.ranks == b.ranks && a.ranks_per_node == b.ranks_per_node && a.memory == b.memory &&
-         a.ops == b.ops && a.types == b.types && a.plan == b.plan &&
-         a.composition_fits == b.composition_fits;
+         a.ops == b.ops && a.types == b.types && a.plan == b.plan;
 }
 
 bool same(const Table& a, const Table& b) {
@@ -198,9 +202,10 @@ RC_GTEST_PROP(SelectProperty, parse_bytes__reads_what_format_bytes_wrote, ()) {
 }
 
 RC_GTEST_PROP(SelectProperty, parse_plan__reads_what_to_string_wrote, ()) {
-  Plan written = *plan();
-  written.parameters = {};
-  RC_ASSERT(*parse_plan(to_string(written)) == written);
+  const Plan written = *plan();
+  const Plan read = *parse_plan(to_string(written));
+  RC_ASSERT(read.index() == written.index());
+  RC_ASSERT(to_string(read) == to_string(written));
 }
 
 RC_GTEST_PROP(SelectProperty, refusal__native_is_never_refused, ()) {
@@ -212,9 +217,9 @@ RC_GTEST_PROP(SelectProperty, refusal__gamma_equals_beta_on_one_node, ()) {
   CommFacts communicator = *facts();
   communicator.nodes = 1;
   Shape call = *shape();
-  Backend backend = *enumerator<Backend>(2);
-  RC_ASSERT(refusal(Plan{backend, Composition::kBeta, false, "", {}}, call, communicator) ==
-            refusal(Plan{backend, Composition::kGamma, false, "", {}}, call, communicator));
+  const std::string backend = to_string(*enumerator<Backend>(2));
+  RC_ASSERT(refusal(*parse_plan(backend + "-beta"), call, communicator) ==
+            refusal(*parse_plan(backend + "-gamma"), call, communicator));
 }
 
 RC_GTEST_PROP(SelectProperty, choose__equal_inputs_give_equal_decisions, ()) {

@@ -137,8 +137,8 @@ TEST(CclPipeline, run_pipeline__most_chunks) {
   EXPECT_EQ(answers, test::all_well(2));
 }
 
-/// The result of one reduction, bit by bit; `pipeline` kNone: not cut.
-std::string reduce_into(CclRank& self, Pipeline pipeline, DataType type, ReduceOp op,
+/// The result of one reduction, bit by bit; without a `pipeline` not cut.
+std::string reduce_into(CclRank& self, std::optional<Pipeline> pipeline, DataType type, ReduceOp op,
                         std::vector<std::byte>* result) {
   constexpr std::uint64_t kCount = 333;
   const Bytes element_bytes = select::size_of(type);
@@ -156,8 +156,8 @@ std::string reduce_into(CclRank& self, Pipeline pipeline, DataType type, ReduceO
   call.send = input.data();
   call.recv = result->data();
   call.send_memory = call.recv_memory = {device::MemoryKind::kDevice, self.rank};
-  CHILD_OK(pipeline == Pipeline::kNone ? self.runner->run(Scope::kWhole, call)
-                                       : self.runner->run_pipeline(pipeline, 3, call));
+  CHILD_OK(pipeline ? self.runner->run_pipeline(*pipeline, 3, call)
+                    : self.runner->run(Scope::kWhole, call));
   return "";
 }
 
@@ -178,7 +178,7 @@ TEST(CclPipeline, run_pipeline__every_operation_and_type_as_when_not_cut) {
         }
         ++carried;
         std::vector<std::byte> whole;
-        const std::string failed = reduce_into(self, Pipeline::kNone, shape.type, shape.op, &whole);
+        const std::string failed = reduce_into(self, std::nullopt, shape.type, shape.op, &whole);
         CHILD_EXPECT(failed.empty(), failed);
         for (const Pipeline pipeline : kPipelines) {
           std::vector<std::byte> cut;

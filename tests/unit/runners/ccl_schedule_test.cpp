@@ -66,10 +66,7 @@ topology::Layout uneven(int ranks, int nodes) {
 }
 
 bool carries(const Algorithm& algorithm, int ranks) {
-  select::Plan plan;
-  plan.backend = select::Backend::kSchedule;
-  plan.carrier = select::Backend::kCcl;
-  plan.algorithm = algorithm.name;
+  const select::SchedulePlan plan{algorithm.name, select::Backend::kCcl};
   select::CommFacts facts;
   facts.ranks = ranks;
   facts.ccl_usable = true;

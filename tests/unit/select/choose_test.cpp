@@ -11,9 +11,7 @@ namespace {
 
 Rule rule_for(const char* plan) {
   Rule rule;
-  PlanName name = *parse_plan_name(plan);
-  rule.plan = name.plan;
-  rule.composition_fits = name.composition_fits;
+  rule.plan = *parse_plan(plan);
   return rule;
 }
 
@@ -56,12 +54,6 @@ TEST(Choose, matches__bytes_predicate_never_matches_an_unknown_size) {
   rule.bytes = Range{};
   EXPECT_FALSE(matches(rule, shape, facts_on(1)));
   EXPECT_TRUE(matches(Rule{}, shape, facts_on(1)));
-}
-
-TEST(Choose, plan_for__fits_only_an_open_composition) {
-  EXPECT_EQ(to_string(plan_for(rule_for("mpi"), facts_on(1))), "mpi-gamma");
-  EXPECT_EQ(to_string(plan_for(rule_for("mpi"), facts_on(2))), "mpi-beta");
-  EXPECT_EQ(to_string(plan_for(rule_for("mpi-beta"), facts_on(1))), "mpi-beta");
 }
 
 TEST(Choose, choose__no_rule_is_native) {
@@ -107,10 +99,10 @@ TEST(Choose, choose__all_refused_is_native) {
 }
 
 TEST(Choose, choose__parameters_come_with_the_plan) {
-  Rule rule = rule_for("mpi");
-  rule.plan.parameters.chunk_bytes = 4096;
-  EXPECT_EQ(choose(device_allreduce(8), facts_on(1), Table{{rule}}).plan.parameters.chunk_bytes,
-            4096U);
+  Rule rule;
+  rule.plan = MpiPlan{Composition::kOpen, false, 4096};
+  const Plan plan = choose(device_allreduce(8), facts_on(1), Table{{rule}}).plan;
+  EXPECT_EQ(plan, Plan(MpiPlan{Composition::kGamma, false, 4096}));
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ TEST(Explain, explain_json__unknown_size_and_no_rule) {
 
 TEST(Explain, explain_json__parameters_of_the_plan) {
   Rule rule;
-  rule.plan.parameters.chunk_bytes = 1 << 20;
+  rule.plan = MpiPlan{Composition::kBeta, false, 1 << 20};
   json document = json::parse(explain_json(device_allreduce(8), facts_on(1), Table{{rule}}));
   EXPECT_EQ(document["parameters"], json::parse(R"({"chunk_bytes": "1M"})"));
 }

@@ -22,12 +22,10 @@ TEST(Plan, to_string__every_plan_parses_back) {
 }
 
 TEST(Plan, to_string__staged) {
-  Plan plan;
-  plan.staged = true;
-  EXPECT_EQ(to_string(plan), "mpi-staged");
-  plan.composition = Composition::kAlpha;
-  EXPECT_EQ(to_string(plan), "mpi-alpha-staged");
-  EXPECT_EQ(*parse_plan("mpi-alpha-staged"), plan);
+  EXPECT_EQ(to_string(MpiPlan{Composition::kBeta, true}), "mpi-staged");
+  EXPECT_EQ(to_string(MpiPlan{Composition::kGamma, true}), "mpi-gamma-staged");
+  EXPECT_EQ(to_string(AlphaPlan{Backend::kMpi, true}), "mpi-alpha-staged");
+  EXPECT_EQ(*parse_plan("mpi-alpha-staged"), Plan(AlphaPlan{Backend::kMpi, true}));
 }
 
 TEST(Plan, parse_plan__library_names_are_ccl) {
@@ -52,9 +50,8 @@ TEST(Plan, parse_plan__schedules) {
   for (const char* name : {"rings", "rings-xor", "schedule:ring", "schedule:recursive-doubling"}) {
     const Result<Plan> plan = parse_plan(name);
     ASSERT_TRUE(plan.ok()) << name;
-    EXPECT_EQ(plan->backend, Backend::kSchedule);
+    EXPECT_TRUE(is<SchedulePlan>(*plan));
     EXPECT_EQ(to_string(*plan), name);
-    EXPECT_FALSE(parse_plan_name(name)->composition_fits);
   }
   EXPECT_EQ(to_string(*parse_plan("schedule:rings")), "rings");
   const Result<Plan> unknown = parse_plan("schedule:rnig");
@@ -66,9 +63,7 @@ TEST(Plan, parse_plan__schedules) {
 TEST(Plan, parse_plan__schedules_over_the_ccl) {
   for (const char* name : {"ccl:ring", "nccl:ring", "RCCL:ring"}) {
     const Plan plan = *parse_plan(name);
-    EXPECT_EQ(plan.backend, Backend::kSchedule);
-    EXPECT_EQ(plan.carrier, Backend::kCcl);
-    EXPECT_EQ(plan.algorithm, "ring");
+    EXPECT_EQ(plan, Plan(SchedulePlan{"ring", Backend::kCcl}));
     EXPECT_EQ(to_string(plan), "ccl:ring");
     EXPECT_NE(plan, *parse_plan("schedule:ring"));
   }
@@ -105,12 +100,9 @@ TEST(Plan, refusal__schedules_over_the_ccl) {
 
 TEST(Plan, parse_plan__pipelines) {
   const Plan plan = *parse_plan("RCCL-Streams(12)");
-  EXPECT_EQ(plan.backend, Backend::kCcl);
-  EXPECT_EQ(plan.pipeline, Pipeline::kStreams);
-  EXPECT_EQ(plan.chunks, 12);
+  EXPECT_EQ(plan, Plan(PipelinePlan{Pipeline::kStreams, 12}));
   EXPECT_EQ(to_string(plan), "ccl-streams(12)");
   EXPECT_EQ(to_string(*parse_plan("ccl-comms(2)")), "ccl-comms(2)");
-  EXPECT_FALSE(parse_plan_name("ccl-comms(2)")->composition_fits);
   EXPECT_NE(*parse_plan("ccl-comms(2)"), *parse_plan("ccl-comms(3)"));
   for (const char* name :
        {"ccl-comms", "ccl-comms()", "ccl-comms(1)", "ccl-comms(17)", "ccl-comms(2", "ccl-comms(2)x",
@@ -157,10 +149,8 @@ TEST(Plan, refusal__pipelines_lack_what_a_rank_could_not_make) {
 
 TEST(Plan, parse_plan__copies) {
   const Plan plan = *parse_plan("Direct-Copy");
-  EXPECT_EQ(plan.backend, Backend::kDirect);
-  EXPECT_TRUE(plan.copied);
+  EXPECT_EQ(plan, Plan(DirectPlan{true}));
   EXPECT_EQ(to_string(plan), "direct-copy");
-  EXPECT_FALSE(parse_plan_name("direct-copy")->composition_fits);
   EXPECT_NE(plan, *parse_plan("direct"));
   for (const char* name : {"direct-copy-staged", "direct-gamma-copy", "ccl-copy", "mpi-copy"}) {
     EXPECT_FALSE(parse_plan(name).ok()) << name;
@@ -239,12 +229,12 @@ TEST(Plan, refusal__schedules_carry_what_they_have) {
   EXPECT_EQ(why("schedule:neighbor-exchange", gather), "");
 }
 
-TEST(Plan, parse_plan_name__open_composition) {
+TEST(Plan, parse_plan__open_composition) {
   for (const char* name : {"mpi", "native", "ccl", "nccl", "rccl"}) {
-    EXPECT_TRUE(parse_plan_name(name)->composition_fits) << name;
+    EXPECT_NE(fit(*parse_plan(name), facts_on(1)), fit(*parse_plan(name), facts_on(2))) << name;
   }
   for (const char* name : {"mpi-beta", "native-flat", "ccl-alpha", "mpi-staged"}) {
-    EXPECT_FALSE(parse_plan_name(name)->composition_fits) << name;
+    EXPECT_EQ(fit(*parse_plan(name), facts_on(1)), fit(*parse_plan(name), facts_on(2))) << name;
   }
 }
 
@@ -255,8 +245,9 @@ TEST(Plan, parse_backend__names) {
 }
 
 TEST(Plan, fit__gamma_on_one_node_beta_on_several) {
-  EXPECT_EQ(fit(Plan{}, facts_on(1)).composition, Composition::kGamma);
-  EXPECT_EQ(fit(Plan{}, facts_on(3)).composition, Composition::kBeta);
+  EXPECT_EQ(to_string(fit(*parse_plan("mpi"), facts_on(1))), "mpi-gamma");
+  EXPECT_EQ(to_string(fit(*parse_plan("mpi"), facts_on(3))), "mpi-beta");
+  EXPECT_EQ(to_string(fit(*parse_plan("mpi-beta"), facts_on(1))), "mpi-beta");
 }
 
 TEST(Plan, native_plan__is_never_refused) {
@@ -341,16 +332,13 @@ TEST(Plan, refusal__alpha_keeps_off_user_operations_and_unknown_types) {
 }
 
 TEST(Plan, refusal__alpha_with_a_ccl_part_needs_the_ccl) {
-  Plan plan = *parse_plan("mpi-alpha");
-  plan.parameters.node_backend = Backend::kCcl;
+  const Plan plan = AlphaPlan{.backend = Backend::kMpi, .node_backend = Backend::kCcl};
   CommFacts facts = facts_on(2);
   EXPECT_EQ(refusal(plan, device_allreduce(8), facts), "");
   facts.ccl_usable = false;
   facts.ccl_refusal = "two ranks share a GPU";
   EXPECT_EQ(refusal(plan, device_allreduce(8), facts), "two ranks share a GPU");
-  Plan both = *parse_plan("ccl-alpha");
-  both.parameters.node_backend = Backend::kMpi;
-  both.parameters.leaders_backend = Backend::kMpi;
+  const Plan both = AlphaPlan{Backend::kCcl, false, {}, Backend::kMpi, Backend::kMpi};
   EXPECT_EQ(refusal(both, device_allreduce(8), facts), "");
 }
 
@@ -434,9 +422,6 @@ TEST(Plan, refusal__staged_is_flat_on_host_memory) {
   EXPECT_EQ(reason("mpi-staged", shape, facts_on(2)), "");
   shape.memory = Memory::kHost;
   EXPECT_EQ(reason("mpi-staged", shape, facts_on(2)), "");
-  Plan plan = *parse_plan("ccl-beta");
-  plan.staged = true;
-  EXPECT_NE(refusal(plan, device_allreduce(8), facts_on(1)), "");
 }
 
 }  // namespace

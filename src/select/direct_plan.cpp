@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "select/refusals.hpp"
+
+namespace tutti::select {
+
+/// Made for one node and nothing else: refusal() says so where there are several.
+bool DirectPlan::read(std::string_view name, std::string* /*problem*/) {
+  copied = name == "direct-copy";
+  take_composition(&name);
+  return copied || name == "direct";
+}
+
+/// Copies: what every rank cuts into chunks alike and sends to all others.
+bool DirectPlan::has(Collective collective) const {
+  return copied ? collective == Collective::kAllgather || collective == Collective::kAlltoall
+                : collective != Collective::kScan && collective != Collective::kExscan;
+}
+
+std::string DirectPlan::refusal(const Shape& shape, const CommFacts& facts) const {
+  if (copied && shape.order != Order::kBlocking) {
+    return "copies that are queued cannot be called off when a call before them fails; use direct";
+  }
+  if (shape.order == Order::kCaptured) {
+    return "direct counts its launches, so a graph of the application's cannot repeat one";
+  }
+  if (copied && !has(shape.collective)) {
+    return std::string("copy engines carry allgather and alltoall, not ") +
+           to_string(shape.collective) + "; use direct";
+  }
+  if (copied && shape.memory == Memory::kHost) {
+    return "buffers are in host memory, which no copy engine is for; use direct";
+  }
+  if (!has(shape.collective)) {
+    return std::string("direct has no ") + to_string(shape.collective) + "; it stays native";
+  }
+  if (facts.nodes != 1) {
+    return "direct is for one node; " + on_nodes(facts.nodes);
+  }
+  const std::string& reason =
+      shape.memory == Memory::kDevice ? facts.direct_device_refusal : facts.direct_host_refusal;
+  if (!reason.empty()) {
+    return reason;
+  }
+  if (!is_reduction(shape.collective)) {
+    return copied ? facts.copies_refusal : "";
+  }
+  if (!is_predefined(shape.op)) {
+    return "direct cannot call a user-defined operation";
+  }
+  if (shape.type == DataType::kOther) {
+    return "direct does not know this datatype";
+  }
+  return is_defined(shape.op, shape.type) ? "" : undefined(shape);
+}
+
+}  // namespace tutti::select
