@@ -44,13 +44,13 @@ class TableHash {
       add(std::uint64_t{static_cast<unsigned char>(c)});
     }
   }
-  // A plan's kind, composition, staging, algorithm, pipeline, chunks, carrier.
+  // A plan's kind, composition, staging, algorithm, pipeline or copies, chunks, carrier.
   void add(const MpiPlan& plan) { add_all(0, is_gamma(plan), plan.staged, "", 0, 1, 0); }
   void add(const CclPlan& plan) { add_all(1, is_gamma(plan), 0, "", 0, 1, 0); }
   void add(const PipelinePlan& plan) {
     add_all(1, 0, 0, "", plan.kind == Pipeline::kStreams ? 1 : 2, plan.chunks, 0);
   }
-  void add(const DirectPlan& /*plan*/) { add_all(2, 1, 0, "", 0, 1, 0); }
+  void add(const DirectPlan& plan) { add_all(2, 1, 0, "", plan.copied ? 3 : 0, 1, 0); }
   void add(const SchedulePlan& plan) { add_all(3, 0, 0, plan.algorithm, 0, 1, plan.carrier); }
   void add(const AlphaPlan& plan) { add_all(plan.backend, 2, plan.staged, "", 0, 1, 0); }
   std::uint64_t value() const { return hash_.value(); }

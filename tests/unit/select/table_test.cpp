@@ -94,6 +94,7 @@ TEST(Table, hash__every_field_counts) {
         r->plan = PipelinePlan{Pipeline::kComms, 2};
       },
       [](Rule* r) { r->plan = DirectPlan{}; },
+      [](Rule* r) { r->plan = DirectPlan{true}; },
       [](Rule* r) { r->plan = SchedulePlan{"ring"}; },
       [](Rule* r) { r->plan = SchedulePlan{"rings"}; },
       [](Rule* r) {
