@@ -72,7 +72,7 @@ void add_rule(const Rule& rule, TableHash* hash) {
   for_each_predicate(rule, [&](const char*, const auto& field, auto...) { hash->add(field); });
   std::visit([&](const auto& kind) { hash->add(kind); }, rule.plan);
   Plan plan = rule.plan;
-  for_each_parameter(plan, [&](const char*, const auto* field, auto...) {
+  for_each_parameter(plan, [&](const char*, const auto* field, const ParameterForm&) {
     field == nullptr ? hash->add(0) : hash->add(*field);
   });
   hash->add(parse_backend(to_string(plan)).has_value());  // Its composition is open.
@@ -188,7 +188,7 @@ std::string dump(const Json& json) {
 
 nlohmann::ordered_json parameters_json(Plan plan) {
   Json json = Json::object();
-  for_each_parameter(plan, [&](const char* key, const auto* field, auto...) {
+  for_each_parameter(plan, [&](const char* key, const auto* field, const ParameterForm&) {
     if (field != nullptr && *field) {
       json[key] = json_of(*field, false);
     }
@@ -225,10 +225,9 @@ std::string rule_to_text(const Rule& rule) {
   for_each_predicate(rule, predicate, /*is_written=*/true);
   text += " -> " + to_string(rule.plan);
   Plan plan = rule.plan;
-  for_each_parameter(plan, [&](const char*, const auto* field, const char* before,
-                               const char* behind = "", auto...) {
+  for_each_parameter(plan, [&](const char*, const auto* field, const ParameterForm& form) {
     if (field != nullptr && *field) {
-      add(before + text_of(json_of(*field, false)) + behind);
+      add(form.before + text_of(json_of(*field, false)) + form.behind);
     }
   });
   return text;

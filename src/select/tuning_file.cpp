@@ -182,12 +182,13 @@ class TuningReader : public JsonReader {
     for (const JsonMember& member : value.members) {
       std::vector<std::string> keys;
       std::optional<Status> status;
-      for_each_parameter(*plan, [&](const char* key, auto* field, auto... form) {
+      const auto visit = [&](const char* key, auto* field, const ParameterForm& form) {
         keys.emplace_back(key);
         if (member.key == key) {
-          status = read_parameter(member, parent + "." + member.key, field, form...);
+          status = read_parameter(member, parent + "." + member.key, form, field);
         }
-      });
+      };
+      for_each_parameter(*plan, visit);
       if (!status) {
         return unknown_key(member, parent, keys);
       }
@@ -202,37 +203,40 @@ class TuningReader : public JsonReader {
     return {};
   }
 
+  Status misplaced(int line, const std::string& path, const ParameterForm& form) const {
+    return fail(line, path, std::string("is for ") + form.plans + " only; leave it out");
+  }
   // `field` is null if the plan is of a kind without the parameter.
   Status read_parameter(const JsonMember& member, const std::string& path,
-                        std::optional<Bytes>* field, const char* /*before*/) const {
+                        const ParameterForm& /*form*/, std::optional<Bytes>* field) const {
     Bytes bytes = 0;
     TUTTI_RETURN_IF_ERROR(number(member.value, path, true, &bytes));
-    if (field != nullptr) {  // Else read_parameters() says so.
+    if (field != nullptr) {  // Else read_parameters() says so: others may still make it right.
       *field = bytes;
     }
     return {};
   }
   Status read_parameter(const JsonMember& member, const std::string& path,
-                        std::optional<Backend>* field, const char* /*before*/) const {
+                        const ParameterForm& form, std::optional<Backend>* field) const {
     std::optional<Backend> backend;
     TUTTI_RETURN_IF_ERROR(name(member.value, path, parse_backend, {"mpi", "ccl"}, &backend));
     if (field == nullptr) {
-      return fail(member.line, path, "is for alpha plans only; leave it out");
+      return misplaced(member.line, path, form);
     }
     *field = backend;
     return {};
   }
   Status read_parameter(const JsonMember& member, const std::string& path,
-                        std::optional<int>* field, const char* /*before*/, const char* /*behind*/,
-                        std::uint64_t least, std::uint64_t most) const {
+                        const ParameterForm& form, std::optional<int>* field) const {
     const int line = member.value.line;
     if (field == nullptr) {
-      return fail(line, path, "is for schedules (rings, schedule:NAME) only; leave it out");
+      return misplaced(line, path, form);
     }
     std::uint64_t read = 0;
     TUTTI_RETURN_IF_ERROR(number(member.value, path, false, &read));
-    if (read < least || read > most) {
-      return fail(line, path, "must be " + std::to_string(least) + " to " + std::to_string(most));
+    if (read < form.least || read > form.most) {
+      return fail(line, path,
+                  "must be " + std::to_string(form.least) + " to " + std::to_string(form.most));
     }
     *field = static_cast<int>(read);
     return {};

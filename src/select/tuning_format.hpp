@@ -54,17 +54,25 @@ std::optional<Value>* parameter(Plan& plan, const Of& of) {
       plan);
 }
 
-/// Calls visit(key, pointer to field) for all, for explanations with the words before and behind
-/// the value, for numbers with their least and most.
+struct ParameterForm {
+  const char* plans;        ///< That have it.
+  const char* before = "";  ///< The value, in explanations.
+  const char* behind = "";
+  std::uint64_t least = 0;  ///< Of a number.
+  std::uint64_t most = 0;
+};
+
+/// Calls visit(key, pointer to field, ParameterForm) for all.
 template <class Visit>
 void for_each_parameter(Plan& plan, const Visit& visit) {
 #define TUTTI_PARAMETER(type, name) \
 #name, parameter < type>(plan, [](auto& kind) -> decltype((kind.name)) { return kind.name; })
-  visit(TUTTI_PARAMETER(Bytes, chunk_bytes), "chunks of ");
-  visit(TUTTI_PARAMETER(Backend, node_backend), "within nodes ");
-  visit(TUTTI_PARAMETER(Backend, leaders_backend), "among leaders ");
-  visit(TUTTI_PARAMETER(int, radix), "radix ", "", 2, 1024);
-  visit(TUTTI_PARAMETER(int, segments), "", " segments", 1, 256);
+  constexpr const char* kSchedules = "schedules (rings, schedule:NAME)";
+  visit(TUTTI_PARAMETER(Bytes, chunk_bytes), {"plans with an MPI part", "chunks of "});
+  visit(TUTTI_PARAMETER(Backend, node_backend), {"alpha plans", "within nodes "});
+  visit(TUTTI_PARAMETER(Backend, leaders_backend), {"alpha plans", "among leaders "});
+  visit(TUTTI_PARAMETER(int, radix), {kSchedules, "radix ", "", 2, 1024});
+  visit(TUTTI_PARAMETER(int, segments), {kSchedules, "", " segments", 1, 256});
 #undef TUTTI_PARAMETER
 }
 
