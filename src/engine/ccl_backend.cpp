@@ -252,8 +252,8 @@ Status CclBackend::run(const Route& route, const runners::Call& call) {
 }
 
 Status CclBackend::start(const Route& route, const runners::Call& call, device::Stream stream) {
-  if (route.plan.backend == select::Backend::kSchedule ||
-      route.plan.pipeline != select::Pipeline::kNone) {
+  if (select::is<select::SchedulePlan>(route.plan) ||
+      select::is<select::PipelinePlan>(route.plan)) {
     return PlanRunner::start(route, call, stream);
   }
   return runner_->enqueue_on(call, stream, route.order == select::Order::kCaptured);

@@ -348,7 +348,7 @@ Status DirectBackend::run(const Route& route, const runners::Call& call) {
 }
 
 Status DirectBackend::start(const Route& route, const runners::Call& call, device::Stream stream) {
-  if (route.plan.copied) {
+  if (std::get<select::DirectPlan>(route.plan).copied) {
     return PlanRunner::start(route, call, stream);
   }
   return carry(
