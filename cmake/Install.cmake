@@ -5,7 +5,7 @@
 #
 #   component runtime       lib/libtutti.so.0 lib/libtutti-mpi.so lib/lib{nccl,rccl}-net-tutti.so
 #                           share/tutti/tuning/*.json
-#   component measure       lib/tutti/tutti-measure-* (bench/measure)
+#   component measure       lib/tutti/tutti-measure-* (bench/measure) lib/libtutti-host-device.so
 #   component command       bin/tutti share/tutti/python share/modulefiles/tutti/<version>
 #   component development   include/tutti/*.h lib/cmake/tutti lib/pkgconfig/tutti.pc
 #                           share/tutti/examples
@@ -16,7 +16,7 @@
 include(CMakePackageConfigHelpers)
 
 # All that `tutti` needs, without the tests.
-add_custom_target(tutti_product DEPENDS tutti_shared tutti_mpi_preload tutti_rccl_net)
+add_custom_target(tutti_product DEPENDS tutti_shared tutti_mpi_preload tutti_rccl_net tutti_host_device)
 foreach(flavour mpich openmpi abi net)
   if(TARGET tutti-measure-${flavour})
     add_dependencies(tutti_product tutti-measure-${flavour})
@@ -42,6 +42,7 @@ install(TARGETS tutti_mpi_preload
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)
 install(TARGETS tutti_nccl_net tutti_rccl_net
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)
+install(TARGETS tutti_host_device LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT measure)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/tuning/" DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti/tuning
         COMPONENT runtime FILES_MATCHING PATTERN "*.json")
 

@@ -549,7 +549,7 @@ class Runner:
             chosen |= {"LD_PRELOAD": self.preload_library, "TUTTI_LOG_LEVEL": "error"}
             chosen |= setting(plan, self.algorithms)
             if plan.endswith(ON_DEVICE):
-                chosen["LD_PRELOAD"] += f" {device_malloc()}"
+                chosen["LD_PRELOAD"] += f" {paths.require(paths.HOST_DEVICE)} {device_malloc()}"
             chosen |= dict(one.split("=", 1) for one in self.args.set)
         return chosen
 

@@ -141,8 +141,8 @@ void memory_init(enum memory memory, int local_rank, struct memory_info* info) {
     void* symbol = dlsym(RTLD_DEFAULT, "tutti_host_device_alloc");
     if (!symbol)
       fail(
-          "--memory hostdevice: no preloaded library offers tutti_host_device_alloc; remedy: run "
-          "under `tutti run`");
+          "--memory hostdevice: libtutti-host-device.so is not preloaded; remedy: run it by `tutti "
+          "bench --memory hostdevice`");
     memcpy(&g_named_alloc, &symbol, sizeof symbol);
     info->api = "host-device";
     g_api = kNamed;

@@ -7,7 +7,8 @@
 // memory or by waiting for the stream.
 //
 // direct-sweep RANKS [OUT.json [defaults]]   RANKS GPUs (or ordinals of the host device with
-// TUTTI_DEVICE=host); defaults: only the launch shapes that a call gets, rows with 0 blocks.
+// TUTTI_DEVICE=host and build/dev/lib in LD_LIBRARY_PATH); defaults: only the launch shapes that a
+// call gets, rows with 0 blocks.
 #include <dlfcn.h>
 #include <sched.h>
 #include <signal.h>
@@ -120,9 +121,8 @@ class EmptyKernel {
         function_ = module.ok() ? take(api.find_function(*module, "empty")) : nullptr;
       }
     }
-    if (runtime == "host") {
-      function_ = take(api.find_function(
-          take(api.load_module(device, &tutti::device::kernels::host_image())), "empty"));
+    if (const void* own = api.kernel_image(); own != nullptr) {
+      function_ = take(api.find_function(take(api.load_module(device, own)), "empty"));
     }
     stream_ = take(api.create_stream(device));
     word_ = static_cast<tutti::device::kernels::Wide*>(take(api.allocate_pinned(64, device)));
@@ -222,10 +222,11 @@ double graph_us(const Process& process, EmptyKernel& kernel) {
 }
 
 void sweep(const Process& process, std::FILE* out, bool defaults_only) {
+  tutti::device::OpenReport report;
   auto api = tutti::device::open(
-      std::getenv("TUTTI_DEVICE") == nullptr ? "auto" : std::getenv("TUTTI_DEVICE"), nullptr);
+      std::getenv("TUTTI_DEVICE") == nullptr ? "auto" : std::getenv("TUTTI_DEVICE"), &report);
   if (api == nullptr) {
-    std::fprintf(stderr, "direct-sweep: no device\n");
+    std::fprintf(stderr, "direct-sweep: no device: %s\n", report.reason.c_str());
     _exit(1);
   }
   check(api->initialize());

@@ -336,13 +336,6 @@ TUTTI_API char* tutti_topology_json(const char* file, const char* root);
  */
 TUTTI_API char* tutti_counters_json(void);
 
-/**
- * Memory of the host device (TUTTI_DEVICE=host), for tests and programs on machines without a
- * GPU: the CPU may read and write it, Tutti treats it as device memory. NULL when out of memory.
- */
-TUTTI_API void* tutti_host_device_alloc(size_t bytes);
-TUTTI_API void tutti_host_device_free(void* pointer);
-
 #ifdef __cplusplus
 }
 #endif

@@ -257,6 +257,8 @@ def run(
         settings[VIRTUAL_NODES] = str(job.virtual_nodes)
     if job.memory == "hostdevice":
         settings.setdefault("TUTTI_DEVICE", "host")
+        host_device = paths.require(paths.HOST_DEVICE)
+        settings["LD_PRELOAD"] = launch.preload_list(settings.get("LD_PRELOAD"), host_device)
     env = launch.environment(os.environ, preload, settings, library.library_directory)
     program = [str(paths.require_measure(library.abi)), *arguments(job, chosen)]
     program += _ccl_arguments(chosen)

@@ -15,6 +15,7 @@ from tutti_hpc.errors import TuttiError
 
 PRELOAD = "libtutti-mpi.so"
 LIBRARY = "libtutti.so"
+HOST_DEVICE = "libtutti-host-device.so"
 NCCL_NET = "libnccl-net-tutti.so"
 RCCL_NET = "librccl-net-tutti.so"
 PACKAGE = Path(__file__).parent

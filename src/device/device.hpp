@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // One table for what we need of a GPU runtime. Filled by CUDA's driver API (cuda.cpp), by HIP
-// (hip.cpp) and by the host (host.cpp: a real device made of threads, for machines without GPUs
-// and for tests). All three are found at run time; nothing foreign is linked.
+// (hip.cpp) and by the host device (tests/support/host_device: a GPU made of threads, for machines
+// without one and for tests). All three are found at run time; nothing foreign is linked.
 //
 // Rules that every implementation keeps:
 //  - no context is created: the application's current context or a retained *active or requested*
@@ -103,6 +103,10 @@ class Api {
   /// that none may wait for another's.
   virtual Result<int> concurrent_processors(int device);
   static constexpr int kUnlimited = INT_MAX;
+  /// Threads of a warp: lanes that run our kernels together.
+  virtual int warp_threads() const { return 32; }
+  /// Kernels run on the CPU's cores, which nobody who waits for them may keep.
+  virtual bool computes_on_cpu() const { return false; }
   /// Product name, for example "NVIDIA H200".
   virtual Result<std::string> device_name(int device) = 0;
 
@@ -169,6 +173,9 @@ class Api {
   virtual Result<void*> open_memory(int device, const IpcHandle& handle) = 0;
   virtual Status close_memory(void* pointer) = 0;
 
+  /// What load_module() takes for our kernels on a device that brings them along; null: an image of
+  /// this build (device/kernels/images.hpp).
+  virtual const void* kernel_image() const { return nullptr; }
   /// Loads a device image (cubin, PTX, code object) and finds a kernel in it.
   virtual Result<Module> load_module(int device, const void* image) = 0;
   virtual Status unload_module(Module module) = 0;
@@ -235,6 +242,5 @@ std::unique_ptr<Api> open(const std::string& wanted, OpenReport* report);
 
 std::unique_ptr<Api> open_cuda(OpenReport* report);  ///< cuda.cpp
 std::unique_ptr<Api> open_hip(OpenReport* report);   ///< hip.cpp
-std::unique_ptr<Api> open_host();                    ///< host.cpp; never fails
 
 }  // namespace tutti::device

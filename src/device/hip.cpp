@@ -54,6 +54,7 @@ class HipApi final : public Api {
       : library_(library), hip_(functions) {}
 
   const char* name() const override { return "hip"; }
+  int warp_threads() const override { return 64; }
 
   std::string library() const override {
     std::string text = library_.path();

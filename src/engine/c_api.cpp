@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "device/host_memory.hpp"
 #include "discover/discover.hpp"
 #include "engine/c_text.hpp"
 #include "engine/process.hpp"
@@ -261,9 +260,5 @@ char* tutti_topology_json(const char* file, const char* root) {
 char* tutti_counters_json(void) {
   return guarded([] { return document(Process::get().counters().json()); });
 }
-
-void* tutti_host_device_alloc(size_t bytes) { return tutti::device::host_device_alloc(bytes); }
-
-void tutti_host_device_free(void* pointer) { tutti::device::host_device_free(pointer); }
 
 }  // extern "C"

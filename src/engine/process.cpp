@@ -77,6 +77,9 @@ Process::Process() {
   agreement.add_number(config_error_.empty() ? 0 : 1);
   agreement_hash_ = agreement.value();
   device_ = device::open(config_.device, &device_report_);
+  if (device_ == nullptr && config_.device != "auto" && config_.device != "none") {
+    problems_.push_back({true, "TUTTI_DEVICE=" + config_.device + ": " + device_report_.reason});
+  }
   scratch_ = std::make_unique<runners::Scratch>(device_.get(), config_.pinned_pool_bytes);
 }
 

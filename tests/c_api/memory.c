@@ -11,7 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tutti/tutti.h"
+/* Of libtutti-host-device.so. */
+void* tutti_host_device_alloc(size_t bytes);
+void tutti_host_device_free(void* pointer);
 
 typedef unsigned long long address; /* CUdeviceptr */
 

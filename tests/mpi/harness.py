@@ -51,6 +51,11 @@ def preload_library() -> Path:
     return build_directory() / "lib" / "libtutti-mpi.so"
 
 
+def host_device() -> Path:
+    """libtutti-host-device.so: preloaded, programs get memory of it."""
+    return build_directory() / "lib" / "libtutti-host-device.so"
+
+
 def fakes(vendor: str) -> Path:
     """Directory with the fakes of "cuda" (and NCCL) or "hip" (and RCCL)."""
     return build_directory() / "tests" / "support" / "fakes" / vendor
@@ -206,6 +211,8 @@ def job(
     variables.update(environment or {})
     if preload:
         variables["LD_PRELOAD"] = str(preload_library())
+        if variables.get("TUTTI_DEVICE") == "host":
+            variables["LD_PRELOAD"] += f" {host_device()}"
     script = rank_script(directory, variables, of_rank or {})
     outer = plain_environment()
     outer["LD_LIBRARY_PATH"] = str(mpi.libraries)

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/** Names: host, hostdevice (Tutti's device made of threads; needs the preload), cuda, hip.
+/** Names: host, hostdevice (Tutti's device made of threads; needs its preload), cuda, hip.
  * The device is `local_rank` modulo the number of devices, or 0 with `same_device`. */
 void memory_open(const char* name, int local_rank, bool same_device);
 

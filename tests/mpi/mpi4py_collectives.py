@@ -4,7 +4,7 @@
 
     mpirun -n 3 python mpi4py_collectives.py [--memory host|hostdevice|mixed]
 
-hostdevice: buffers come from tutti_host_device_alloc, which the preload offers. mixed: each rank
+hostdevice: buffers come from libtutti-host-device.so, which is preloaded, too. mixed: each rank
 draws the kind of each buffer anew for each call.
 The last line is "collectives: N checks, M failed".
 """

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -194,8 +195,22 @@ def test_device_malloc__buffers_of_a_program_that_knows_no_gpu(
     """tools/suites.py runs foreign programs on the emulated GPU that way."""
     once_per_library(mpi)
     library = harness.build_directory() / "tests" / "mpi" / "none" / "device_malloc.so"
-    preload = f"{preload_library} {library}" if is_on_device else str(preload_library)
+    preload = f"{preload_library} {harness.host_device()}"
+    preload += f" {library}" if is_on_device else ""
     environment = {"LD_PRELOAD": preload, "TUTTI_DEVICE": "host", "TUTTI_LOG_LEVEL": "info"}
     result = job(mpi, 2, [mpi.program("refused")], tmp_path, environment=environment, preload=False)
     result.assert_passed("refused")
     assert bool(result.lines("kernels of this communicator are ready")) == is_on_device, str(result)
+
+
+def test_host_device__missing(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
+    """The job runs on host memory, and one rank says what to do."""
+    once_per_library(mpi)
+    for name in ("libtutti-mpi.so", "libtutti.so.0"):
+        shutil.copy(preload_library.with_name(name), tmp_path)
+    environment = {"LD_PRELOAD": str(tmp_path / "libtutti-mpi.so"), "TUTTI_DEVICE": "host"}
+    result = job(mpi, 2, [mpi.program("refused")], tmp_path, environment=environment, preload=False)
+    result.assert_passed("refused")
+    file = tmp_path / "libtutti-host-device.so"
+    said = result.lines(f"ERROR .*TUTTI_DEVICE=host: host: {file}: cannot open.*; remedy: ")
+    assert len(said) == 1, str(result)

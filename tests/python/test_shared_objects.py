@@ -9,10 +9,12 @@ NCCL's tables; the public headers stand alone; the installed prefix works after 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -22,7 +24,14 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 LIBRARIES = Path(os.environ.get("TUTTI_LIBRARY_DIR", REPOSITORY / "build/dev/lib"))
 NETWORK_PLUGIN = "libnccl-net-tutti.so"
 NETWORK_PLUGIN_FOR_RCCL = "librccl-net-tutti.so"
-OBJECTS = ["libtutti.so", "libtutti-mpi.so", NETWORK_PLUGIN, NETWORK_PLUGIN_FOR_RCCL]
+HOST_DEVICE = "libtutti-host-device.so"
+OBJECTS = [
+    "libtutti.so",
+    "libtutti-mpi.so",
+    HOST_DEVICE,
+    NETWORK_PLUGIN,
+    NETWORK_PLUGIN_FOR_RCCL,
+]
 # What may be needed beside libc's family: our own, from the directory of who needs it.
 NEIGHBOURS = {
     "libtutti-mpi.so": {"libtutti.so", "libtutti.so.0"},
@@ -94,6 +103,10 @@ def check_exported(path: Path) -> None:
     allowed, example = API, "tutti_version"
     if path.name.startswith("libtutti-mpi"):
         allowed, example = MPI, "MPI_Allreduce"
+    elif path.name == HOST_DEVICE:
+        allowed, example = re.compile(r"tutti_host_device_[a-z]+"), "tutti_host_device_open"
+    else:
+        assert not [name for name in names if "host_device" in name]
     odd = [name for name in names if not allowed.fullmatch(name)]
     assert not odd, f"{path.name} shows {odd[:10]}; cmake/exports.map says what may be seen"
     assert example in names
@@ -117,6 +130,43 @@ def test_build__shows_only_our_names(name: str) -> None:
 def test_build__no_other_shared_object() -> None:
     names = {path.name for path in shared_objects(LIBRARIES)}
     assert names == {f"libtutti.so.{version()}", *OBJECTS[1:]}
+
+
+def test_build__product_has_nothing_of_the_host_device() -> None:
+    inside = output("nm", "--demangle", LIBRARIES / "libtutti.so")
+    assert "tutti::device::open(" in inside
+    assert "host_device" not in inside
+
+
+MACHINE = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+library.tutti_machine_json.restype = ctypes.c_char_p
+print(library.tutti_machine_json().decode())
+"""
+
+
+def test_host_device__missing_and_of_another_build(tmp_path: Path) -> None:
+    shutil.copy(LIBRARIES / "libtutti.so", tmp_path)
+    beside = tmp_path / HOST_DEVICE
+
+    def device() -> dict[str, str]:
+        environment = {**os.environ, "TUTTI_DEVICE": "host"}
+        command = [sys.executable, "-c", MACHINE, tmp_path / "libtutti.so"]
+        return json.loads(output(*command, env=environment))["device"]
+
+    missing = device()
+    assert missing["name"] is None
+    assert missing["taken"] == "none"
+    assert missing["reason"].startswith(f"host: {beside}: cannot open shared object file")
+    assert "; remedy: " in missing["reason"]
+
+    (tmp_path / "other.c").write_text("void* tutti_host_device_open(void) { return 0; }")
+    output("cc", "-shared", "-fPIC", tmp_path / "other.c", "-o", beside)
+    assert device()["reason"].startswith(f"host: {beside} is of another build of Tutti; remedy: ")
+
+    shutil.copy(LIBRARIES / HOST_DEVICE, beside)
+    assert device()["library"] == str(beside)
 
 
 def test_build__network_plugin_has_both_names() -> None:

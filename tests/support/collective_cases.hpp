@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "device/device.hpp"
-#include "device/host_memory.hpp"
 #include "runners/call.hpp"
+#include "support/host_device/host_device.hpp"
 
 namespace tutti::testing {
 
@@ -113,7 +113,7 @@ class CollectiveCase {
   ~CollectiveCase() {
     for (void* buffer : owned_) {
       if (on_device_) {
-        device::host_device_free(buffer);
+        tutti_host_device_free(buffer);
       } else {
         ::operator delete(buffer);
       }
@@ -185,7 +185,7 @@ class CollectiveCase {
   }
   std::int64_t* allocate(std::uint64_t elements) {
     const std::size_t bytes = (elements + 1) * 8;
-    void* buffer = on_device_ ? device::host_device_alloc(bytes) : ::operator new(bytes);
+    void* buffer = on_device_ ? tutti_host_device_alloc(bytes) : ::operator new(bytes);
     owned_.push_back(buffer);
     return static_cast<std::int64_t*>(buffer);
   }

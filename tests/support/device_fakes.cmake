@@ -8,7 +8,7 @@ set(TUTTI_FAKES_DIR ${CMAKE_BINARY_DIR}/tests/support/fakes)
 function(tutti_device_fake name library version directory)
   add_library(${name} SHARED ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/${name}.cpp)
   target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/..)
-  target_link_libraries(${name} PRIVATE tutti::device tutti::base)
+  target_link_libraries(${name} PRIVATE tutti_host_device_archive)
   # Its copy of our rooms stays its own: nothing but the marked functions is visible.
   target_link_options(${name} PRIVATE -Wl,--exclude-libs,ALL -Wl,-Bsymbolic)
   set_target_properties(${name} PROPERTIES

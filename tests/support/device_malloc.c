@@ -1,9 +1,10 @@
 /* SPDX-FileCopyrightText: 2026 the Tutti authors
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Preloaded beside libtutti-mpi.so with TUTTI_DEVICE=host: what the program itself allocates is
- * memory of the host device, so that a program that knows no GPU passes device buffers to MPI. What
- * libraries allocate stays as it is. tools/suites.py --memory hostdevice uses it.
+ * Preloaded behind libtutti-mpi.so and libtutti-host-device.so, with TUTTI_DEVICE=host: what the
+ * program itself allocates is memory of the host device, so that a program that knows no GPU passes
+ * device buffers to MPI. What libraries allocate stays as it is. tools/suites.py does so for plans
+ * with +hostdevice.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

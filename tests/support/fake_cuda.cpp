@@ -30,7 +30,7 @@
 #include <utility>
 
 #include "device/driver_cuda.hpp"
-#include "device/host_module.hpp"
+#include "support/host_device/host_module.hpp"
 
 using namespace tutti::fake;  // NOLINT(google-build-using-namespace): the whole file is the fake.
 namespace cuda = tutti::device::cuda;
@@ -383,7 +383,7 @@ CUDA_CALL(cuMemAlloc_v2, (DevicePointer * pointer, std::size_t bytes)) {
   if (!memory.ok()) {
     return code_of(memory.status(), kInvalidValue);
   }
-  used += tutti::device::host_device_range(*memory).bytes;
+  used += tutti_host_device_range(*memory).bytes;
   state().context_of[*memory] = current();
   *pointer = reinterpret_cast<DevicePointer>(*memory);
   return kSuccess;
@@ -392,7 +392,7 @@ CUDA_CALL(cuMemAlloc_v2, (DevicePointer * pointer, std::size_t bytes)) {
 CUDA_CALL(cuMemFree_v2, (DevicePointer pointer)) {
   NEEDS_CONTEXT(cuMemFree_v2);
   NO_CAPTURE();
-  const auto range = tutti::device::host_device_range(as_pointer(pointer));
+  const auto range = tutti_host_device_range(as_pointer(pointer));
   const int code = free_memory(as_pointer(pointer));
   if (code == kSuccess && range.device >= 0) {
     const std::lock_guard lock(state().mutex);
@@ -447,7 +447,7 @@ CUDA_CALL(cuMemHostGetDevicePointer_v2, (DevicePointer * device_pointer, void* p
 CUDA_CALL(cuMemGetAddressRange_v2,
           (DevicePointer * base, std::size_t* bytes, DevicePointer pointer)) {
   NEEDS_CONTEXT(cuMemGetAddressRange_v2);
-  const auto range = tutti::device::host_device_range(as_pointer(pointer));
+  const auto range = tutti_host_device_range(as_pointer(pointer));
   if (range.device < 0) {
     return kNotFound;
   }
@@ -471,7 +471,7 @@ CUDA_CALL(cuPointerGetAttributes,
           (unsigned count, int* attributes, void** data, DevicePointer pointer)) {
   NEEDS_INIT(cuPointerGetAttributes);
   const void* address = as_pointer(pointer);
-  const auto range = tutti::device::host_device_range(address);
+  const auto range = tutti_host_device_range(address);
   const bool is_managed = managed().contains(address);
   for (unsigned i = 0; i < count; ++i) {
     switch (attributes[i]) {
@@ -499,7 +499,7 @@ CUDA_CALL(cuPointerGetAttributes,
 
 CUDA_CALL(cuPointerGetAttribute, (void* data, int attribute, DevicePointer pointer)) {
   NEEDS_INIT(cuPointerGetAttribute);
-  if (tutti::device::host_device_range(as_pointer(pointer)).bytes == 0) {
+  if (tutti_host_device_range(as_pointer(pointer)).bytes == 0) {
     return kInvalidValue;
   }
   return cuPointerGetAttributes(1, &attribute, &data, pointer);
@@ -655,7 +655,7 @@ CUDA_CALL(cuLaunchHostFunc, (void* stream, void (*function)(void*), void* argume
   NEEDS_CONTEXT(cuLaunchHostFunc);
   FIND_STREAM(queue);
   streams().order(queue);
-  tutti::device::host_device_enqueue(queue, function, argument);
+  tutti_host_device_enqueue(queue, function, argument);
   return kSuccess;
 }
 
@@ -915,7 +915,7 @@ TUTTI_FAKE_EXPORT void tutti_fake_enqueue(void* stream, void (*function)(void*),
     std::abort();
   }
   streams().order(queue);
-  tutti::device::host_device_enqueue(queue, function, argument);
+  tutti_host_device_enqueue(queue, function, argument);
 }
 
 TUTTI_FAKE_EXPORT void tutti_fake_fail(const char* spec) { calls().set_failures(spec); }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Fake, never installed: what the fakes of libcuda and libamdhip64 share. Memory and
-// streams are those of the host device (src/device/host.cpp); this adds the rules of a GPU driver
+// streams are those of the host device (host_device/); this adds the rules of a GPU driver
 // that the host device does not have: default streams, copies of pageable memory, handles that
 // the creating process may not open, and failures on demand.
 //
@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "device/device.hpp"
-#include "device/host_memory.hpp"
+#include "support/host_device/host_device.hpp"
 
 #define TUTTI_FAKE_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -143,7 +143,7 @@ inline int device_count() {
 }
 
 inline device::Api& host() {
-  static device::Api* const api = device::open_host().release();
+  static device::Api* const api = device::host_device::make_api().release();
   return *api;
 }
 
@@ -159,7 +159,7 @@ inline bool is_device_memory(const void* pointer) {
 }
 
 inline bool is_pageable(const void* pointer) {
-  return device::host_device_range(pointer).origin == device::HostMemoryOrigin::kUnknown;
+  return tutti_host_device_range(pointer).origin == device::HostMemoryOrigin::kUnknown;
 }
 
 /// The streams of the fake: the host device's, plus a default stream for each device with the
@@ -327,7 +327,7 @@ class Managed {
   }
   bool contains(const void* pointer) {
     const std::lock_guard lock(mutex_);
-    return ranges_.count(device::host_device_range(pointer).base) != 0;
+    return ranges_.count(tutti_host_device_range(pointer).base) != 0;
   }
   bool free(void* pointer) {
     const std::lock_guard lock(mutex_);
@@ -356,7 +356,7 @@ inline int free_memory(void* pointer) {
 inline constexpr int kIpcCreatorAt = 60;
 
 inline int ipc_export(void* handle, void* pointer) {
-  const device::HostMemoryRange range = device::host_device_range(pointer);
+  const device::HostMemoryRange range = tutti_host_device_range(pointer);
   if (range.origin != device::HostMemoryOrigin::kAllocated || range.base != pointer) {
     return kInvalidValue;
   }

@@ -276,7 +276,7 @@ HIP_CALL(hipDrvPointerGetAttributes,
     return fail(kInvalidValue);
   }
   // Always succeeds; what it does not know gets the defaults.
-  const auto range = tutti::device::host_device_range(pointer);
+  const auto range = tutti_host_device_range(pointer);
   const bool is_managed = managed().contains(pointer);
   const unsigned device_type = version_major() < 6 ? 1 : 2;
   const unsigned host_type = version_major() < 6 ? 0 : 1;
@@ -301,7 +301,7 @@ HIP_CALL(hipDrvPointerGetAttributes,
 
 HIP_CALL(hipPointerGetAttribute, (void* data, int attribute, void* pointer)) {
   ENTER(hipPointerGetAttribute);
-  if (data == nullptr || tutti::device::host_device_range(pointer).bytes == 0) {
+  if (data == nullptr || tutti_host_device_range(pointer).bytes == 0) {
     return fail(kInvalidValue);
   }
   return hipDrvPointerGetAttributes(1, &attribute, &data, pointer);
@@ -409,7 +409,7 @@ HIP_CALL(hipLaunchHostFunc, (void* stream, void (*function)(void*), void* argume
   ENTER(hipLaunchHostFunc);
   FIND_STREAM(queue);
   streams().order(queue);
-  tutti::device::host_device_enqueue(queue, function, argument);
+  tutti_host_device_enqueue(queue, function, argument);
   return kSuccess;
 }
 
@@ -516,7 +516,7 @@ TUTTI_FAKE_EXPORT void tutti_fake_enqueue(void* stream, void (*function)(void*),
     std::abort();
   }
   streams().order(queue);
-  tutti::device::host_device_enqueue(queue, function, argument);
+  tutti_host_device_enqueue(queue, function, argument);
 }
 
 TUTTI_FAKE_EXPORT void tutti_fake_fail(const char* spec) { calls().set_failures(spec); }

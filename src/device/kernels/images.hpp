@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The device images of this build (cmake/device_images.py makes them) and the kernels of the host
-// device, which are the same source compiled for the CPU.
+// The device images of this build (cmake/device_images.py makes them).
 #pragma once
 
 #include <cstddef>
@@ -10,7 +9,6 @@
 #include <vector>
 
 #include "base/lzma.hpp"
-#include "device/host_module.hpp"
 
 namespace tutti::device::kernels {
 
@@ -32,7 +30,5 @@ std::span<const Image> images();
 inline Result<std::vector<unsigned char>> unpack(const Image& image) {
   return unpack_lzma({image.packed.begin, image.packed.end}, image.bytes);
 }
-
-const HostModule& host_image();
 
 }  // namespace tutti::device::kernels

@@ -150,7 +150,8 @@ struct Machine {
 
 #else
 
-/// A warp is one lane; a block's warps run one after the other (device/host_module.hpp).
+/// A warp is one lane; a block's warps run one after the other
+/// (tests/support/host_device/kernels.cpp).
 struct Machine {
   static constexpr Word kLanes = 1;
   /// Each look gives the core away, and each of a thousand warps has to see it by itself.

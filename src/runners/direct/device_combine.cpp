@@ -54,7 +54,7 @@ Status DeviceCombine::operator()(void* inout, const void* in, std::uint64_t coun
   if (count == 0) {
     return {};
   }
-  const std::uint32_t lanes = kernel_warp_threads(api_->name());
+  const auto lanes = static_cast<std::uint32_t>(api_->warp_threads());
   const std::uint32_t warps = lanes == 1 ? 1 : kBlockThreads / lanes;
   kernels::DirectArguments a{};
   a.send[0] = in;

@@ -18,7 +18,6 @@ struct DirectRunner::Control {
   alignas(64) kernels::Word failed;
   /// Set before anything is ended: what stands behind another runner's call must not begin.
   alignas(64) kernels::Word closed;
-  kernels::Word* ended;  ///< The word that kernels look at before they begin.
 };
 
 }  // namespace tutti::runners

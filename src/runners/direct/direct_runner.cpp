@@ -9,7 +9,6 @@
 #include <cstring>
 #include <utility>
 
-#include "device/host_memory.hpp"
 #include "runners/direct/deferred_free.hpp"
 #include "runners/direct/direct_control.hpp"
 #include "runners/staged_call.hpp"
@@ -90,7 +89,7 @@ void DirectRunner::end_copies() {
 }
 
 device::LaunchShape DirectRunner::shape_of(const DirectLaunch& launch) const {
-  const std::uint32_t lanes = kernel_warp_threads(api_.name());
+  const auto lanes = static_cast<std::uint32_t>(api_.warp_threads());
   return {.grid = {launch.blocks, 1, 1}, .block = {launch.warps * lanes, 1, 1}};
 }
 
@@ -179,7 +178,8 @@ Status DirectRunner::enqueue(const Call& call, device::Stream stream) {
     Call moved = call;
     TUTTI_RETURN_IF_ERROR(copy_input(&moved, stream, copy));
     if (is_behind_other) {
-      TUTTI_RETURN_IF_ERROR(follow(stream));
+      // In the stream's order: the kernel behind it begins nothing in a closed communicator.
+      TUTTI_RETURN_IF_ERROR(api_.copy_async(ended_, &control_->closed, sizeof(*ended_), stream));
     }
     Planned next = planned(moved);
     return queue(&next, stream);
@@ -324,23 +324,6 @@ void DirectRunner::close() {
   broken_ = true;
   call_records_.set_failed();
   std::atomic_ref(control_->closed).store(1, std::memory_order_release);
-}
-
-Status DirectRunner::follow(device::Stream stream) {
-  if (!is_host_) {
-    return api_.copy_async(ended_, &control_->closed, sizeof(*ended_), stream);
-  }
-  // The same, for a device whose copies are not atomic.
-  device::host_device_enqueue(
-      stream,
-      [](void* words) {
-        auto* const control = static_cast<Control*>(words);
-        if (std::atomic_ref(control->closed).load(std::memory_order_acquire) != 0) {
-          std::atomic_ref(*control->ended).store(1, std::memory_order_relaxed);
-        }
-      },
-      control_);
-  return {};
 }
 
 }  // namespace tutti::runners

@@ -174,8 +174,6 @@ class DirectRunner : public Runner {
   void give_up();
   /// A failure of a call that had begun, as it is: ends the other runner's calls too.
   Status end_if_broken(Status status);
-  /// Takes what the host has decided to the kernels behind, in the stream's order.
-  Status follow(device::Stream stream);
   /// Of calls on streams: whether the peers are there.
   Status look();
   /// Why waiting on is useless; empty: it is not. What was waited for may have come meanwhile.
@@ -192,7 +190,6 @@ class DirectRunner : public Runner {
   Options options_;
   DirectGeometry geometry_;
   std::string no_graphs_;  ///< Why launches cost more than they could; empty: they do not.
-  bool is_host_ = false;   ///< The host device.
   device::Stream stream_ = nullptr;
   KernelModule module_;
   struct Kernel {

@@ -19,6 +19,8 @@ using select::Collective;
 namespace {
 
 constexpr std::string_view kPacketsPrefix = "packets_";
+constexpr std::uint32_t kLineLanes = 8;  // On every GPU (device/kernels/wire.hpp).
+constexpr std::uint32_t kBlockThreads = 512;
 constexpr double kSelfTestTimeoutS = 20;
 constexpr double kFdExchangeTimeoutS = 20;
 
@@ -51,13 +53,10 @@ Result<std::unique_ptr<DirectRunner>> DirectRunner::create(device::Api& api, int
 
 Status DirectRunner::load_kernels() {
   const std::string runtime = api_.name();
-  geometry_.wire = options_.wire;
-  is_host_ = runtime == "host";
-  if (is_host_) {
-    geometry_ = {.wire = DirectWire::kLines, .warp_lines = 1};
-  } else if (runtime == "hip") {
-    geometry_ = {.wire = DirectWire::kPackets, .warp_lines = 8, .warps_max = 8};
-  }
+  geometry_.wire = runtime == "hip" ? DirectWire::kPackets : options_.wire;
+  const auto lanes = static_cast<std::uint32_t>(api_.warp_threads());
+  geometry_.warp_lines = std::max(lanes / kLineLanes, 1U);
+  geometry_.warps_max = std::min(kBlockThreads / lanes, geometry_.warps_max);
   TUTTI_ASSIGN_OR_RETURN(module_, KernelModule::load(api_, device_));
   geometry_.general_only = runtime == "cuda" && geometry_.wire == DirectWire::kPackets;
   // Every kernel now: the first use of one may load code and wait for the device.
@@ -84,7 +83,6 @@ Status DirectRunner::make_memory() {
   TUTTI_ASSIGN_OR_RETURN(void* const words, api_.allocate_pinned(sizeof(Control), device_));
   std::memset(words, 0, sizeof(Control));
   control_ = static_cast<Control*>(words);
-  control_->ended = ended_;
   epochs_.fill(options_.first_epoch);
   liveness_ = PeerLiveness::make();
   return open_fd_exchange();

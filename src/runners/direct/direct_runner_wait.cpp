@@ -142,8 +142,7 @@ Status DirectRunner::wait(const Planned& launch, double timeout_s) {
   constexpr int kLooksPerProgress = 1024;  // Longer than a short call takes.
   constexpr int kLooksPerCompare = 64;
   constexpr double kPeerCheckS = 0.5;
-  // The host device computes on the cores that would wait.
-  const int looks_before_yield = is_host_ ? 16 : 1 << 16;
+  const int looks_before_yield = api_.computes_on_cpu() ? 16 : 1 << 16;
   const auto start = Clock::now();
   double next_check_s = kPeerCheckS;
   std::string reason;
@@ -213,10 +212,6 @@ Status DirectRunner::wait(const Planned& launch, double timeout_s) {
 /// Ends what waits, and keeps from pushing what has not begun.
 void DirectRunner::give_up() {
   std::atomic_ref(control_->abort).store(1, std::memory_order_release);
-  if (is_host_) {
-    std::atomic_ref(*ended_).store(1, std::memory_order_relaxed);
-    return;
-  }
   const auto current = device::CurrentDevice::set(api_, device_);
   const device::RelaxedCapture relaxed(api_);
   if (current.ok()) {  // Nothing of a failed driver's is run either.

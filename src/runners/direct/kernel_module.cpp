@@ -28,11 +28,11 @@ void KernelModule::unload() {
 Result<KernelModule> KernelModule::load(device::Api& api, int device) {
   KernelModule result;
   result.api_ = &api;
-  const std::string runtime = api.name();
-  if (runtime == "host") {
-    TUTTI_ASSIGN_OR_RETURN(result.module_, api.load_module(device, &kernels::host_image()));
+  if (const void* own = api.kernel_image(); own != nullptr) {
+    TUTTI_ASSIGN_OR_RETURN(result.module_, api.load_module(device, own));
     return result;
   }
+  const std::string runtime = api.name();
   std::string reasons;
   for (const kernels::Image& image : kernels::images()) {
     if (runtime != image.runtime) {
@@ -52,10 +52,6 @@ Result<KernelModule> KernelModule::load(device::Api& api, int device) {
                                              ? "this build has no kernels for " + runtime +
                                                    " (it was built without a compiler for GPUs)"
                                              : "no kernels for this GPU: " + reasons);
-}
-
-std::uint32_t kernel_warp_threads(std::string_view runtime) {
-  return runtime == "host" ? 1 : runtime == "hip" ? 64 : 32;
 }
 
 }  // namespace tutti::runners

@@ -2,11 +2,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The image of our kernels that a device takes: of those in this build, the first that its driver
-// accepts; on the host device the functions of device/kernels/host_image.cpp.
+// accepts, or what the device brings along (device::Api::kernel_image()).
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "device/device.hpp"
 
@@ -26,7 +25,7 @@ class KernelModule {
   Result<device::Function> find(const char* kernel) const {
     return api_->find_function(module_, kernel);
   }
-  /// "sm_90", "ptx", "gfx942"; "" on the host device.
+  /// "sm_90", "ptx", "gfx942"; "" where the device brings them along.
   const std::string& target() const { return target_; }
   /// A kernel that never ended may still use it.
   void abandon() { module_ = nullptr; }
@@ -37,8 +36,5 @@ class KernelModule {
   device::Module module_ = nullptr;
   std::string target_;
 };
-
-/// What the device makes of the lanes of a block: threads of a warp there.
-std::uint32_t kernel_warp_threads(std::string_view runtime);
 
 }  // namespace tutti::runners

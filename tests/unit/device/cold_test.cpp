@@ -237,15 +237,15 @@ TEST(Cold, host__exit_ends_streams_that_hold_work) {
   // The process ends with a busy stream, a stream that waits for it, and work that never ran.
   EXPECT_EXIT(
       {
-        const auto api = open_host();
+        const auto api = open("host", nullptr);
         Stream busy = *api->create_stream(0);
         Stream waiting = *api->create_stream(1);
         Event event = *api->create_event(0);
-        host_device_enqueue(
+        tutti_host_device_enqueue(
             busy, [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); },
             nullptr);
         static int never = 0;
-        host_device_enqueue(
+        tutti_host_device_enqueue(
             busy, [](void* value) { *static_cast<int*>(value) = 1; }, &never);
         (void)api->record_event(event, busy).ok();
         (void)api->stream_wait_event(waiting, event).ok();

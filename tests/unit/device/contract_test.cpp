@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "device/host_module.hpp"
+#include "support/host_device/host_module.hpp"
 #include "tables.hpp"
 
 namespace tutti::device::test {
@@ -109,6 +109,13 @@ TEST_P(Contract, classify__interior_pointers_and_ordinal) {
     }
     EXPECT_TRUE(api().free_device(memory).ok());
   }
+}
+
+TEST_P(Contract, warp_threads__of_the_kernels) {
+  const bool is_host = api().computes_on_cpu();
+  EXPECT_EQ(is_host, table_.name == "host");
+  EXPECT_EQ(api().warp_threads(), is_host ? 1 : table_.name == "hip" ? 64 : 32);
+  EXPECT_EQ(api().kernel_image() != nullptr, is_host);
 }
 
 TEST_P(Contract, classify__host_memory) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "device/driver_cuda.hpp"
-#include "device/host_module.hpp"
+#include "support/host_device/host_module.hpp"
 #include "tables.hpp"
 
 namespace tutti::device::test {

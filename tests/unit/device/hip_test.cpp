@@ -13,7 +13,7 @@
 
 #include "base/log.hpp"
 #include "device/driver_hip.hpp"
-#include "device/host_module.hpp"
+#include "support/host_device/host_module.hpp"
 #include "tables.hpp"
 
 namespace tutti::device::test {

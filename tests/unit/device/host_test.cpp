@@ -25,9 +25,9 @@ int thread_count() {
   return count;
 }
 
-TEST(Host, open_host__shares_one_device) {
-  const auto first = open_host();
-  const auto second = open_host();
+TEST(Host, open__shares_one_device) {
+  const auto first = open("host", nullptr);
+  const auto second = open("host", nullptr);
   void* memory = *first->allocate_device(3, 100);
   EXPECT_EQ(second->classify(memory).device, 3);
   Stream stream = *first->create_stream(3);
@@ -39,43 +39,47 @@ TEST(Host, open_host__shares_one_device) {
   EXPECT_EQ(first->classify(memory).kind, MemoryKind::kHost);
 }
 
-TEST(Host, host_device_alloc__uses_the_current_ordinal) {
-  const auto api = open_host();
-  void* plain = host_device_alloc(64);
+TEST(Host, tutti_host_device_open__refuses_another_build) {
+  EXPECT_EQ(tutti_host_device_open("0.1.0-another"), nullptr);
+}
+
+TEST(Host, tutti_host_device_alloc__uses_the_current_ordinal) {
+  const auto api = open("host", nullptr);
+  void* plain = tutti_host_device_alloc(64);
   EXPECT_EQ(api->classify(plain).device, 0);
   {
     const Result<CurrentDevice> scope = CurrentDevice::set(*api, 5);
-    void* other = host_device_alloc(64);
+    void* other = tutti_host_device_alloc(64);
     EXPECT_EQ(api->classify(other).device, 5);
-    host_device_free(other);
+    tutti_host_device_free(other);
     EXPECT_EQ(api->classify(other).kind, MemoryKind::kHost);
   }
-  EXPECT_EQ(host_device_alloc(0), nullptr);
-  host_device_free(plain);
-  host_device_free(nullptr);
+  EXPECT_EQ(tutti_host_device_alloc(0), nullptr);
+  tutti_host_device_free(plain);
+  tutti_host_device_free(nullptr);
   int on_stack = 1;
-  host_device_free(&on_stack);
+  tutti_host_device_free(&on_stack);
   EXPECT_EQ(on_stack, 1);
 }
 
-TEST(Host, host_device_range__names_origin_and_base) {
-  const auto api = open_host();
+TEST(Host, tutti_host_device_range__names_origin_and_base) {
+  const auto api = open("host", nullptr);
   auto* memory = static_cast<char*>(*api->allocate_device(1, 1000));
   auto* pinned = static_cast<char*>(*api->allocate_pinned(1000, Api::kAnyDevice));
-  const HostMemoryRange range = host_device_range(memory + 999);
+  const HostMemoryRange range = tutti_host_device_range(memory + 999);
   EXPECT_EQ(range.origin, HostMemoryOrigin::kAllocated);
   EXPECT_EQ(range.base, memory);
   EXPECT_EQ(range.bytes, 1000u);
   EXPECT_EQ(range.device, 1);
-  EXPECT_EQ(host_device_range(memory + 1000).origin, HostMemoryOrigin::kUnknown);
-  EXPECT_EQ(host_device_range(pinned + 1).origin, HostMemoryOrigin::kPinned);
-  EXPECT_EQ(host_device_range(&range).origin, HostMemoryOrigin::kUnknown);
+  EXPECT_EQ(tutti_host_device_range(memory + 1000).origin, HostMemoryOrigin::kUnknown);
+  EXPECT_EQ(tutti_host_device_range(pinned + 1).origin, HostMemoryOrigin::kPinned);
+  EXPECT_EQ(tutti_host_device_range(&range).origin, HostMemoryOrigin::kUnknown);
   EXPECT_TRUE(api->free_device(memory).ok());
   EXPECT_TRUE(api->free_pinned(pinned).ok());
 }
 
 TEST(Host, memory__ordinals_never_share_two_mebibytes) {
-  const auto api = open_host();
+  const auto api = open("host", nullptr);
   std::set<std::uintptr_t> pages[2];
   std::vector<void*> live;
   for (int i = 0; i < 300; ++i) {
@@ -100,7 +104,7 @@ TEST(Host, memory__ordinals_never_share_two_mebibytes) {
 }
 
 TEST(Host, memory__freed_pages_go_back) {
-  const auto api = open_host();
+  const auto api = open("host", nullptr);
   constexpr Bytes kBytes = 64 << 20;
   void* memory = *api->allocate_device(6, kBytes);
   std::memset(memory, 1, kBytes);
@@ -114,7 +118,7 @@ TEST(Host, memory__freed_pages_go_back) {
 }
 
 TEST(Host, memory__a_neighbour_keeps_its_bytes) {
-  const auto api = open_host();
+  const auto api = open("host", nullptr);
   std::vector<unsigned char*> blocks;
   for (int i = 0; i < 40; ++i) {
     blocks.push_back(static_cast<unsigned char*>(*api->allocate_device(7, 1536)));
@@ -131,7 +135,7 @@ TEST(Host, memory__a_neighbour_keeps_its_bytes) {
 }
 
 TEST(Host, destroy_stream__joins_its_thread) {
-  const auto api = open_host();
+  const auto api = open("host", nullptr);
   // The first thread of a process may bring others with it (a sanitizer's).
   EXPECT_TRUE(api->destroy_stream(*api->create_stream(0)).ok());
   const int before = thread_count();
@@ -151,11 +155,11 @@ TEST(Host, destroy_stream__joins_its_thread) {
 }
 
 TEST(Host, destroy_stream__runs_what_is_queued) {
-  const auto api = open_host();
+  const auto api = open("host", nullptr);
   Stream stream = *api->create_stream(0);
   int count = 0;
   for (int i = 0; i < 100; ++i) {
-    host_device_enqueue(
+    tutti_host_device_enqueue(
         stream, [](void* value) { ++*static_cast<int*>(value); }, &count);
   }
   EXPECT_TRUE(api->destroy_stream(stream).ok());
@@ -163,13 +167,13 @@ TEST(Host, destroy_stream__runs_what_is_queued) {
 }
 
 TEST(Host, wait_stream__from_its_own_thread_fails) {
-  const auto api = open_host();
+  const auto api = open("host", nullptr);
   struct Context {
     Api* api;
     Stream stream;
     bool was_refused = false;
   } context{api.get(), *api->create_stream(0)};
-  host_device_enqueue(
+  tutti_host_device_enqueue(
       context.stream,
       [](void* pointer) {
         auto* own = static_cast<Context*>(pointer);
@@ -184,7 +188,7 @@ TEST(Host, wait_stream__from_its_own_thread_fails) {
 }
 
 TEST(Host, open_memory__works_in_the_same_process_too) {
-  const auto api = open_host();
+  const auto api = open("host", nullptr);
   auto* memory = static_cast<unsigned char*>(*api->allocate_device(0, 5000));
   memory[4999] = 77;
   const IpcHandle handle = *api->export_memory(memory);
@@ -201,7 +205,7 @@ TEST(Host, open_memory__works_in_the_same_process_too) {
 }
 
 TEST(Host, open_memory__a_process_that_has_ended_is_an_error) {
-  const auto api = open_host();
+  const auto api = open("host", nullptr);
   int pipe_ends[2];
   ASSERT_EQ(pipe(pipe_ends), 0);
   const pid_t child = fork();
@@ -224,7 +228,7 @@ TEST(Host, open_memory__a_process_that_has_ended_is_an_error) {
 }
 
 TEST(Host, fork__the_child_has_a_device_of_its_own) {
-  const auto api = open_host();
+  const auto api = open("host", nullptr);
   auto* memory = static_cast<unsigned char*>(*api->allocate_device(0, 4096));
   memory[0] = 1;
   const pid_t child = fork();
@@ -249,7 +253,7 @@ TEST(Host, fork__the_child_has_a_device_of_its_own) {
 }
 
 TEST(Host, identity__equal_in_another_process) {
-  const auto api = open_host();
+  const auto api = open("host", nullptr);
   const std::string here = *api->identity(2);
   const pid_t child = fork();
   ASSERT_GE(child, 0);

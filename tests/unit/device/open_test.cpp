@@ -26,7 +26,7 @@ TEST(Open, host__only_when_asked) {
   const auto api = open("host", &report);
   ASSERT_NE(api, nullptr);
   EXPECT_STREQ(api->name(), "host");
-  EXPECT_EQ(report.taken, "host: built in");
+  EXPECT_EQ(report.taken, "host: " TUTTI_HOST_DEVICE);
 }
 
 TEST(Open, auto__takes_cuda_first) {
@@ -59,7 +59,7 @@ TEST(Open, null_report__is_allowed) {
 }
 
 TEST(CurrentDevice, move__restores_once) {
-  const auto api = open_host();
+  const auto api = open("host", nullptr);
   {
     Result<CurrentDevice> first = CurrentDevice::set(*api, 2);
     ASSERT_TRUE(first.ok());

@@ -170,7 +170,7 @@ TEST_F(PointerCache, pages__kinds_may_share_one) {
 }
 
 TEST_F(PointerCache, host_device__memory_that_comes_and_goes) {
-  const auto host = open_host();
+  const auto host = open("host", nullptr);
   for (int round = 0; round < 50; ++round) {
     const int device = round % 3;
     auto* memory = static_cast<char*>(*host->allocate_device(device, 100000));

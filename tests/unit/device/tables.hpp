@@ -16,7 +16,7 @@
 #include <string>
 
 #include "device/device.hpp"
-#include "device/host_memory.hpp"
+#include "support/host_device/host_device.hpp"
 
 namespace tutti::device::test {
 
@@ -58,7 +58,7 @@ struct Table {
   /// Queues a host function on a stream.
   void enqueue(Stream stream, void (*function)(void*), void* argument) const {
     if (name == "host") {
-      host_device_enqueue(stream, function, argument);
+      tutti_host_device_enqueue(stream, function, argument);
     } else {
       symbol<void(void*, void (*)(void*), void*)>("tutti_fake_enqueue")(stream, function, argument);
     }

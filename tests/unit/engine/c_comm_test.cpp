@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "c_ranks.hpp"
+#include "support/host_device/host_device.hpp"
 
 namespace tutti::engine {
 namespace {

@@ -28,7 +28,7 @@ std::uint64_t wrong_elements(Collective collective, const std::vector<std::uint6
   const int ranks = static_cast<int>(nodes.size());
   const topology::Layout placement = topology::make_layout(nodes);
   ThreadWorld world(ranks);
-  auto api = device::open_host();
+  auto api = device::open("host", nullptr);
   runners::Scratch scratch(api.get(), 1 << 24);
   std::atomic<std::uint64_t> staged{0};
   std::atomic<std::uint64_t> wrong{0};

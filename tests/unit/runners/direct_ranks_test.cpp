@@ -16,12 +16,12 @@
 #include <vector>
 
 #include "device/device.hpp"
-#include "device/host_memory.hpp"
 #include "runners/direct/deferred_free.hpp"
 #include "runners/direct/direct_runner.hpp"
 #include "runners/direct/peer_liveness.hpp"
 #include "runners/stream_calls.hpp"
 #include "support/forked_ranks.hpp"
+#include "support/host_device/host_device.hpp"
 
 namespace tutti::runners {
 namespace {
@@ -94,7 +94,7 @@ struct Rank {
 
   const int rank;
   test::Shared& shared;
-  std::unique_ptr<device::Api> api = device::open_host();
+  std::unique_ptr<device::Api> api = device::open("host", nullptr);
   Scratch scratch{&*api, Bytes{1} << 20};
   std::unique_ptr<DirectRunner> runner;
   std::vector<HostProcess> processes;
@@ -168,7 +168,7 @@ class HeldCall {
   Status begin() {
     TUTTI_ASSIGN_OR_RETURN(stream_, api_.create_stream(device_));
     return calls_.add(StreamCalls::Carrier::kKernels, stream_, [&](Lease*) -> Status {
-      device::host_device_enqueue(
+      tutti_host_device_enqueue(
           stream_, [](void* gate) { static_cast<std::binary_semaphore*>(gate)->acquire(); },
           &gate_);
       return {};

@@ -16,9 +16,9 @@
 #include <thread>
 #include <vector>
 
-#include "device/host_memory.hpp"
 #include "runners/ccl/ccl_runner.hpp"
 #include "runners/direct/direct_runner.hpp"
+#include "support/host_device/host_device.hpp"
 
 namespace tutti::runners {
 namespace {
@@ -71,7 +71,7 @@ class HeldLibrary : public ccl::Library {
   Status all_reduce(const void*, void*, std::size_t, ccl::NcclType, ccl::NcclOp, ccl::Communicator,
                     device::Stream stream) override {
     ++queued;
-    device::host_device_enqueue(
+    tutti_host_device_enqueue(
         stream,
         [](void* library) {
           auto& self = *static_cast<HeldLibrary*>(library);
@@ -225,7 +225,7 @@ class BothCarriers : public ::testing::Test {
     EXPECT_EQ(status.code(), ErrorCode::kTimeout) << status.message();
   }
 
-  std::unique_ptr<device::Api> api_ = device::open_host();
+  std::unique_ptr<device::Api> api_ = device::open("host", nullptr);
   std::unique_ptr<BothRank> self_;
   std::unique_ptr<BothRank> peer_;
 };

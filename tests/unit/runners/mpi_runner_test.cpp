@@ -32,7 +32,7 @@ std::uint64_t wrong_elements(Collective collective, int ranks, int root, std::ui
                              bool in_place, unsigned device_mask, Bytes chunk_bytes,
                              std::size_t* calls = nullptr) {
   ThreadWorld world(ranks);
-  auto api = device::open_host();
+  auto api = device::open("host", nullptr);
   runners::Scratch scratch(api.get(), 1 << 24);
   std::atomic<std::uint64_t> staged{0};
   std::atomic<std::uint64_t> wrong{0};

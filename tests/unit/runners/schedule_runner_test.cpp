@@ -31,7 +31,7 @@ using testing::ThreadWorld;
 std::uint64_t wrong_elements(const Algorithm& algorithm, int ranks, int nodes, int root,
                              std::uint64_t count, bool in_place, unsigned device_mask) {
   ThreadWorld world(ranks);
-  auto api = device::open_host();
+  auto api = device::open("host", nullptr);
   runners::Scratch scratch(api.get(), 1 << 24);
   std::vector<std::uint64_t> identities;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(algorithms, ScheduledAlgorithm,
 
 TEST(schedule_runner, run__a_peer_that_never_comes_is_an_error_in_bounded_time) {
   ThreadWorld world(2);
-  auto api = device::open_host();
+  auto api = device::open("host", nullptr);
   runners::Scratch scratch(api.get(), 1 << 24);
   world.run([&](int rank) {
     if (rank == 1) {
@@ -114,7 +114,7 @@ class ThrowingMpi : public ThreadMpi {
 
 TEST(schedule_runner, run__an_exception_does_not_give_memory_with_messages_under_way_back) {
   ThreadWorld world(2);
-  auto api = device::open_host();
+  auto api = device::open("host", nullptr);
   runners::Scratch scratch(api.get(), 1 << 24);
   ThrowingMpi mpi(world, 0);
   ScheduleRunner runner(mpi, 0, api.get(), scratch, topology::regular_layout(1, 2), 60);

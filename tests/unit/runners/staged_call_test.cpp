@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "device/host_memory.hpp"
+#include "support/host_device/host_device.hpp"
 
 namespace tutti {
 namespace {
@@ -24,11 +24,11 @@ class Buffers {
  public:
   ~Buffers() {
     for (void* buffer : buffers_) {
-      device::host_device_free(buffer);
+      tutti_host_device_free(buffer);
     }
   }
   std::uint8_t* make(std::size_t bytes, std::uint8_t first) {
-    auto* data = static_cast<std::uint8_t*>(device::host_device_alloc(bytes));
+    auto* data = static_cast<std::uint8_t*>(tutti_host_device_alloc(bytes));
     std::iota(data, data + bytes, first);
     buffers_.push_back(data);
     return data;
@@ -39,7 +39,7 @@ class Buffers {
 };
 
 TEST(StagedCall, move_in__v_form_with_holes_becomes_dense_and_holes_survive) {
-  auto api = device::open_host();
+  auto api = device::open("host", nullptr);
   runners::Scratch scratch(api.get(), 1 << 20);
   Buffers buffers;
   const std::vector<std::uint64_t> send_counts = {2, 0, 3};
@@ -82,7 +82,7 @@ TEST(StagedCall, move_in__v_form_with_holes_becomes_dense_and_holes_survive) {
 }
 
 TEST(StagedCall, move_in__in_place_stays_in_place) {
-  auto api = device::open_host();
+  auto api = device::open("host", nullptr);
   runners::Scratch scratch(api.get(), 1 << 20);
   Buffers buffers;
   Call call;
@@ -115,7 +115,7 @@ TEST(StagedCall, move_in__in_place_stays_in_place) {
 }
 
 TEST(StagedCall, move_in__one_side_only) {
-  auto api = device::open_host();
+  auto api = device::open("host", nullptr);
   runners::Scratch scratch(api.get(), 1 << 20);
   Buffers buffers;
   std::uint8_t host[4] = {9, 8, 7, 6};
@@ -138,7 +138,7 @@ TEST(StagedCall, move_in__one_side_only) {
 }
 
 TEST(scratch, lease__is_reused_and_abandoned_memory_is_not) {
-  auto api = device::open_host();
+  auto api = device::open("host", nullptr);
   runners::Scratch scratch(api.get(), 1 << 20);
   void* first = nullptr;
   {

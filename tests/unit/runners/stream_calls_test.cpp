@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
-#include "device/host_memory.hpp"
 #include "runners/direct/deferred_free.hpp"
 #include "runners/direct/direct_runner.hpp"
+#include "support/host_device/host_device.hpp"
 
 namespace tutti::runners {
 namespace {
@@ -75,7 +75,7 @@ class StreamCallsTest : public ::testing::Test {
   static void counted(void* self) { ++static_cast<StreamCallsTest*>(self)->done_; }
   auto queue(device::Stream stream, void (*work)(void*)) {
     return [this, stream, work](Lease*) -> Status {
-      device::host_device_enqueue(stream, work, this);
+      tutti_host_device_enqueue(stream, work, this);
       return {};
     };
   }
@@ -88,7 +88,7 @@ class StreamCallsTest : public ::testing::Test {
     return condition();
   }
 
-  std::unique_ptr<device::Api> api_ = device::open_host();
+  std::unique_ptr<device::Api> api_ = device::open("host", nullptr);
   std::array<device::Stream, 2> streams_{};
   std::counting_semaphore<64> gate_{0};
   std::atomic<int> done_{0};
@@ -223,7 +223,7 @@ TEST_F(StreamCallsTest, add__a_lease_lives_until_its_work_is_done) {
                        [&](Lease* lease) -> Status {
                          TUTTI_ASSIGN_OR_RETURN(*lease, scratch.device(0, 4096));
                          leased = lease->data();
-                         device::host_device_enqueue(streams_[0], &held, this);
+                         tutti_host_device_enqueue(streams_[0], &held, this);
                          return {};
                        })
                   .ok());
@@ -252,7 +252,7 @@ TEST_F(StreamCallsTest, watch__a_call_that_never_ends_times_out_once) {
 
 TEST_F(StreamCallsTest, watch__time_before_the_call_began_does_not_count) {
   Calls calls(*api_, member(0.3));
-  device::host_device_enqueue(streams_[0], &held, this);  // The application's own work.
+  tutti_host_device_enqueue(streams_[0], &held, this);  // The application's own work.
   ASSERT_TRUE(calls.add(streams_[0], queue(streams_[0], &counted)).ok());
   std::this_thread::sleep_for(900ms);
   EXPECT_TRUE(calls.failure().ok()) << calls.failure().message();
@@ -397,7 +397,7 @@ class StreamCallsEnd : public ::testing::Test {
                  .end = [this, name] { steps_.push_back("end " + name); }});
   }
 
-  std::unique_ptr<device::Api> api_ = device::open_host();
+  std::unique_ptr<device::Api> api_ = device::open("host", nullptr);
   StreamCalls calls_;
   std::vector<std::string> steps_;
 };

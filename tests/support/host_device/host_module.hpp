@@ -41,4 +41,7 @@ struct HostModule {
   int function_count = 0;
 };
 
+/// The direct kernels (kernels.cpp).
+const HostModule& host_kernels();
+
 }  // namespace tutti::device

@@ -8,7 +8,7 @@
 
 #include "device/kernels/direct.hpp"
 #include "device/kernels/direct_kernels.hpp"
-#include "device/kernels/images.hpp"
+#include "support/host_device/host_module.hpp"
 
 namespace tutti::device::kernels {
 namespace {
@@ -39,11 +39,15 @@ constexpr HostFunction kFunctions[] = {
     TUTTI_DIRECT_KERNELS{"empty", &run<&nothing>, kArgumentBytes, 1}};
 
 }  // namespace
+}  // namespace tutti::device::kernels
 
-const HostModule& host_image() {
-  static constexpr HostModule kModule{.functions = kFunctions,
-                                      .function_count = static_cast<int>(std::size(kFunctions))};
+namespace tutti::device {
+
+const HostModule& host_kernels() {
+  static constexpr HostModule kModule{
+      .functions = kernels::kFunctions,
+      .function_count = static_cast<int>(std::size(kernels::kFunctions))};
   return kModule;
 }
 
-}  // namespace tutti::device::kernels
+}  // namespace tutti::device
