@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/c_call.hpp"
 
-#include <numeric>
-#include <span>
+#include <algorithm>
 #include <string>
+#include <utility>
 
 namespace tutti::engine {
 
 using runners::Call;
+using Form = runners::SideForm;
 using select::Collective;
 using select::DataType;
 using select::ReduceOp;
@@ -46,37 +47,61 @@ class Reader {
 
   Status read() {
     TUTTI_RETURN_IF_ERROR(read_scalars());
-    TUTTI_RETURN_IF_ERROR(read_buffers());
-    if (call_.in_place) {
-      out_.is_send_empty = out_.is_recv_empty = false;
+    if (a_.collective == Collective::kBarrier) {
+      out_.bytes = 0;
+      return {};
     }
-    return {};
+    const runners::SideForms forms = runners::forms_of(a_.collective, is_root_);
+    Side send = side("send", forms.send, a_.send);
+    Side recv = side(a_.collective == Collective::kBcast ? "buffer" : "recv", forms.recv, a_.recv);
+    // One side may be in place; the other one holds everything then, and is checked first.
+    const bool scatters = runners::may_be_in_place(a_.collective, /*sends=*/false, true);
+    Side& whole = scatters ? send : recv;
+    Side& own = scatters ? recv : send;
+    own.in_place = own.buffer == TUTTI_IN_PLACE &&
+                   runners::may_be_in_place(a_.collective, /*sends=*/!scatters, is_root_);
+    if (a_.collective == Collective::kReduceScatter) {
+      TUTTI_RETURN_IF_ERROR(read_counts(/*sends=*/false, &recv));
+      send.elements = std::exchange(recv.elements, recv.counts[self_]);
+      recv.offsets = {};
+    } else {
+      TUTTI_RETURN_IF_ERROR(read_blocks(/*sends=*/scatters, &whole));
+      TUTTI_RETURN_IF_ERROR(read_blocks(/*sends=*/!scatters, &own));
+      TUTTI_RETURN_IF_ERROR(check_own_block(scatters, whole, own));
+    }
+    runners::set_sides(send, recv, static_cast<int>(self_), &call_);
+    if (select::has_size(a_.collective)) {
+      out_.bytes = call_.element_bytes *
+                   (runners::has_counts(a_.collective)
+                        ? std::max(send.elements, recv.elements)
+                        : call_.count * runners::block_count_max(a_.collective, ranks_));
+    }
+    out_.is_send_empty = send.elements == 0 && !call_.in_place;
+    out_.is_recv_empty = recv.elements == 0 && !call_.in_place;
+    TUTTI_RETURN_IF_ERROR(need(whole, whole.elements));
+    if (own.in_place) {
+      return select::is_reduction(a_.collective) ? need(whole, own.elements) : Status();
+    }
+    return need(own, own.elements);
   }
 
  private:
-  Status read_buffers() {
-    switch (a_.collective) {
-      case Collective::kBarrier:
-        out_.bytes = 0;
-        return {};
-      case Collective::kBcast:
-        call_.recv = a_.recv;
-        out_.bytes = call_.count;
-        return need(a_.recv, call_.count, "buffer");
-      case Collective::kAllreduce:
-      case Collective::kReduce:
-      case Collective::kReduceScatter:
-      case Collective::kReduceScatterBlock:
-        return read_reduction();
-      case Collective::kAlltoall:
-      case Collective::kAlltoallv:
-        return read_alltoall();
-      case Collective::kScatter:
-      case Collective::kScatterv:
-        return read_scatter();
-      default:
-        return read_gather();
+  struct Side : runners::CallSide {
+    const char* name = nullptr;
+    Form form = Form::kAbsent;
+    std::uint64_t elements = 0;  ///< Of all its blocks.
+  };
+
+  Side side(const char* name, Form form, const void* buffer) const {
+    Side side;
+    side.name = name;
+    side.form = form;
+    side.count = call_.count;
+    if (form != Form::kAbsent) {
+      side.buffer = buffer;
+      side.elements = call_.count * static_cast<std::uint64_t>(form == Form::kBlocks ? ranks_ : 1);
     }
+    return side;
   }
 
   Status bad(const std::string& what) const {
@@ -133,174 +158,57 @@ class Reader {
   }
 
   /// A buffer may be null when nothing is in it.
-  Status need(const void* buffer, std::uint64_t elements, const char* name) const {
-    if (buffer == TUTTI_IN_PLACE) {
-      return bad(std::string(name) + " cannot be TUTTI_IN_PLACE on this rank");
+  Status need(const Side& side, std::uint64_t elements) const {
+    if (side.buffer == TUTTI_IN_PLACE) {
+      return bad(std::string(side.name) + " cannot be TUTTI_IN_PLACE on this rank");
     }
-    return buffer == nullptr && elements > 0
-               ? bad(std::string(name) + " is null, and " + std::to_string(elements) +
+    return side.buffer == nullptr && elements > 0
+               ? bad(std::string(side.name) + " is null, and " + std::to_string(elements) +
                      (select::is_reduction(a_.collective) ? " elements" : " bytes") +
                      " belong there")
                : Status();
   }
 
+  Status read_blocks(bool sends, Side* side) {
+    return side->form == Form::kCounts && !side->in_place ? read_counts(sends, side) : Status();
+  }
+
   /// One count and offset for each rank, in the call's units (bytes, or elements of reductions).
-  Status read_counts(const std::int64_t* counts, const std::int64_t* displs, const char* name,
-                     std::vector<std::uint64_t>* out_counts,
-                     std::vector<std::uint64_t>* out_offsets, std::uint64_t* total) {
+  Status read_counts(bool sends, Side* side) {
+    const std::int64_t* const counts = sends ? a_.send_counts : a_.recv_counts;
+    const std::int64_t* const displs = sends ? a_.send_displs : a_.recv_displs;
+    const char* const name = sends ? "send_counts" : "recv_counts";
+    std::vector<std::uint64_t>& out_counts = sends ? out_.send_counts : out_.recv_counts;
+    std::vector<std::uint64_t>& out_offsets = sends ? out_.send_offsets : out_.recv_offsets;
     if (counts == nullptr) {
       return bad(std::string(name) + " is null");
     }
     const std::uint64_t unit = select::is_reduction(a_.collective) ? 1 : size_;
-    *total = 0;
+    side->elements = 0;
     for (int rank = 0; rank < ranks_; ++rank) {
       TUTTI_RETURN_IF_ERROR(check_count(counts[rank], name));
       const auto count = static_cast<std::uint64_t>(counts[rank]) * unit;
-      out_counts->push_back(count);
+      out_counts.push_back(count);
       // Displacements may be negative; they wrap, and wrap back when added to the address.
-      out_offsets->push_back(displs == nullptr ? *total
-                                               : static_cast<std::uint64_t>(displs[rank]) * unit);
-      *total += count;
+      out_offsets.push_back(displs == nullptr ? side->elements
+                                              : static_cast<std::uint64_t>(displs[rank]) * unit);
+      side->elements += count;
     }
+    side->counts = out_counts;
+    side->offsets = out_offsets;
     return {};
   }
 
-  Status read_reduction() {
-    std::uint64_t input = call_.count;
-    std::uint64_t result = call_.count;
-    if (a_.collective == Collective::kReduceScatterBlock) {
-      input *= static_cast<std::uint64_t>(ranks_);
-    } else if (a_.collective == Collective::kReduceScatter) {
-      std::vector<std::uint64_t> offsets;
-      TUTTI_RETURN_IF_ERROR(
-          read_counts(a_.recv_counts, nullptr, "recv_counts", &out_.recv_counts, &offsets, &input));
-      call_.recv_counts = out_.recv_counts;
-      result = out_.recv_counts[self_];
-    }
-    out_.bytes = input * size_;
-    out_.is_send_empty = input == 0;
-    out_.is_recv_empty = result == 0;
-    if (is_root_) {
-      TUTTI_RETURN_IF_ERROR(need(a_.recv, result, "recv"));
-      call_.recv = a_.recv;
-    }
-    if (a_.send == TUTTI_IN_PLACE && is_root_) {
-      call_.in_place = true;
-      call_.send = call_.recv;
-      return need(a_.recv, input, "recv");
-    }
-    call_.send = a_.send;
-    return need(a_.send, input, "send");
-  }
-
-  Status read_alltoall() {
-    const bool in_place = a_.send == TUTTI_IN_PLACE;
-    std::uint64_t sent = call_.count * static_cast<std::uint64_t>(ranks_);
-    std::uint64_t received = sent;
-    if (a_.collective == Collective::kAlltoallv) {
-      TUTTI_RETURN_IF_ERROR(read_counts(a_.recv_counts, a_.recv_displs, "recv_counts",
-                                        &out_.recv_counts, &out_.recv_offsets, &received));
-      if (in_place) {
-        out_.send_counts = out_.recv_counts;
-        out_.send_offsets = out_.recv_offsets;
-        sent = received;
-      } else {
-        TUTTI_RETURN_IF_ERROR(read_counts(a_.send_counts, a_.send_displs, "send_counts",
-                                          &out_.send_counts, &out_.send_offsets, &sent));
-      }
-      if (out_.send_counts[self_] != out_.recv_counts[self_]) {
-        return bad("send_counts and recv_counts differ in this rank's own entry");
-      }
-      use_send_counts();
-      use_recv_counts();
-    } else {
-      out_.bytes = received;
-    }
-    call_.recv = a_.recv;
-    call_.send = in_place ? a_.recv : a_.send;
-    call_.in_place = in_place;
-    out_.is_send_empty = sent == 0;
-    out_.is_recv_empty = received == 0;
-    TUTTI_RETURN_IF_ERROR(need(a_.recv, received, "recv"));
-    return in_place ? Status() : need(a_.send, sent, "send");
-  }
-
-  /// gather(v) and allgather(v): the rank's own block is `count`.
-  Status read_gather() {
-    const bool is_all =
-        a_.collective == Collective::kAllgather || a_.collective == Collective::kAllgatherv;
-    const bool in_place = a_.send == TUTTI_IN_PLACE && is_root_;
-    std::uint64_t received = call_.count * static_cast<std::uint64_t>(ranks_);
-    std::uint64_t own_offset = call_.count * self_;
-    if (!runners::has_counts(a_.collective)) {
-      out_.bytes = received;
-    } else if (is_root_) {
-      TUTTI_RETURN_IF_ERROR(read_counts(a_.recv_counts, a_.recv_displs, "recv_counts",
-                                        &out_.recv_counts, &out_.recv_offsets, &received));
-      if (!in_place && out_.recv_counts[self_] != call_.count) {
-        return bad("send_count is not this rank's entry of recv_counts");
-      }
-      use_recv_counts();
-      call_.count = out_.recv_counts[self_];
-      own_offset = out_.recv_offsets[self_];
-      if (is_all) {
-        out_.bytes = received;
-      }
-    }
-    out_.is_send_empty = call_.count == 0;
-    out_.is_recv_empty = !is_root_ || received == 0;
-    if (is_root_) {
-      TUTTI_RETURN_IF_ERROR(need(a_.recv, received, "recv"));
-      call_.recv = a_.recv;
-    }
-    call_.in_place = in_place;
-    if (in_place) {
-      call_.send = runners::at(call_.recv, own_offset, 1);
+  /// Of itself a rank sees both ends.
+  Status check_own_block(bool scatters, const Side& whole, const Side& own) const {
+    const bool has_two = own.form == Form::kCounts;
+    if (whole.form != Form::kCounts || own.in_place ||
+        whole.counts[self_] == (has_two ? own.counts[self_] : own.count)) {
       return {};
     }
-    call_.send = a_.send;
-    return need(a_.send, call_.count, "send");
-  }
-
-  /// scatter(v): the rank's own block is `count`.
-  Status read_scatter() {
-    const bool in_place = a_.recv == TUTTI_IN_PLACE && is_root_;
-    std::uint64_t sent = call_.count * static_cast<std::uint64_t>(ranks_);
-    std::uint64_t own_offset = call_.count * self_;
-    if (a_.collective == Collective::kScatter) {
-      out_.bytes = sent;
-    } else if (is_root_) {
-      TUTTI_RETURN_IF_ERROR(read_counts(a_.send_counts, a_.send_displs, "send_counts",
-                                        &out_.send_counts, &out_.send_offsets, &sent));
-      if (!in_place && out_.send_counts[self_] != call_.count) {
-        return bad("recv_count is not this rank's entry of send_counts");
-      }
-      use_send_counts();
-      call_.count = out_.send_counts[self_];
-      own_offset = out_.send_offsets[self_];
-    }
-    out_.is_send_empty = !is_root_ || sent == 0;
-    out_.is_recv_empty = call_.count == 0;
-    if (is_root_) {
-      TUTTI_RETURN_IF_ERROR(need(a_.send, sent, "send"));
-      call_.send = a_.send;
-    }
-    call_.in_place = in_place;
-    if (in_place) {
-      call_.recv = const_cast<std::byte*>(runners::at(call_.send, own_offset, 1));
-      return {};
-    }
-    call_.recv = a_.recv;
-    return need(a_.recv, call_.count, "recv");
-  }
-
-  void use_send_counts() {
-    call_.send_counts = out_.send_counts;
-    call_.send_offsets = out_.send_offsets;
-  }
-  void use_recv_counts() {
-    call_.recv_counts = out_.recv_counts;
-    call_.recv_offsets = out_.recv_offsets;
+    return bad(has_two    ? "send_counts and recv_counts differ in this rank's own entry"
+               : scatters ? "recv_count is not this rank's entry of send_counts"
+                          : "send_count is not this rank's entry of recv_counts");
   }
 
   const CArguments& a_;

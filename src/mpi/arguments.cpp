@@ -8,48 +8,12 @@ namespace tutti::mpi::TUTTI_FLAVOUR {
 
 using select::Collective;
 
-namespace {
-
-struct Forms {
-  Form send = Form::kAbsent;
-  Form recv = Form::kAbsent;
-};
-
-Forms forms_of(Collective collective, bool is_root) {
-  switch (collective) {
-    case Collective::kBcast:
-      return {Form::kAbsent, Form::kOne};
-    case Collective::kGather:
-      return {Form::kOne, is_root ? Form::kBlocks : Form::kAbsent};
-    case Collective::kGatherv:
-      return {Form::kOne, is_root ? Form::kCounts : Form::kAbsent};
-    case Collective::kScatter:
-      return {is_root ? Form::kBlocks : Form::kAbsent, Form::kOne};
-    case Collective::kScatterv:
-      return {is_root ? Form::kCounts : Form::kAbsent, Form::kOne};
-    case Collective::kAllgather:
-      return {Form::kOne, Form::kBlocks};
-    case Collective::kAllgatherv:
-      return {Form::kOne, Form::kCounts};
-    case Collective::kAlltoall:
-      return {Form::kBlocks, Form::kBlocks};
-    case Collective::kAlltoallv:
-      return {Form::kCounts, Form::kCounts};
-    case Collective::kAlltoallw:
-      return {Form::kTypes, Form::kTypes};
-    default:
-      return {};
-  }
-}
-
-}  // namespace
-
 bool Arguments::read_layout(Side& side) {
   if (!side.present()) {
     return true;
   }
-  if (side.form == Form::kCounts || side.form == Form::kTypes) {
-    if (!side.counts || !side.displs || (side.form == Form::kTypes && side.types == nullptr)) {
+  if (side.form == Form::kCounts) {
+    if (!side.counts || !side.displs || (side.has_types && side.types == nullptr)) {
       return refuse(MPI_ERR_ARG);
     }
     for (std::size_t i = 0; i < static_cast<std::size_t>(ranks_); ++i) {
@@ -57,12 +21,12 @@ bool Arguments::read_layout(Side& side) {
         return refuse(MPI_ERR_COUNT);
       }
       // The layouts are asked for where they are needed, which is not in MPI's own calls.
-      if (side.form == Form::kTypes && side.counts[i] > 0 && side.types[i] == MPI_DATATYPE_NULL) {
+      if (side.has_types && side.counts[i] > 0 && side.types[i] == MPI_DATATYPE_NULL) {
         return refuse(MPI_ERR_TYPE);
       }
     }
   }
-  if (side.form == Form::kTypes) {
+  if (side.has_types) {
     return true;
   }
   if (side.form != Form::kCounts && side.count == 0 && side.type != MPI_DATATYPE_NULL) {
@@ -95,29 +59,9 @@ bool Arguments::is_known(MPI_Datatype type) {
   return code == MPI_SUCCESS || (!is_reduction_ && refuse(code));
 }
 
-/// Where MPI allows MPI_IN_PLACE; anywhere else it is no buffer.
-bool may_be_in_place(Collective collective, bool sends, bool is_root) {
-  switch (collective) {
-    case Collective::kGather:
-    case Collective::kGatherv:
-      return sends && is_root;
-    case Collective::kScatter:
-    case Collective::kScatterv:
-      return !sends && is_root;
-    case Collective::kAllgather:
-    case Collective::kAllgatherv:
-    case Collective::kAlltoall:
-    case Collective::kAlltoallv:
-    case Collective::kAlltoallw:
-      return sends;
-    default:
-      return false;
-  }
-}
-
 bool Arguments::read_data_movement() {
   const bool is_root = rank_ == view_.root;
-  const Forms forms = forms_of(view_.collective, is_root);
+  const runners::SideForms forms = runners::forms_of(view_.collective, is_root);
   send_.form = forms.send;
   send_.buffer = view_.send;
   send_.count = view_.send_count;
@@ -132,10 +76,11 @@ bool Arguments::read_data_movement() {
   recv_.counts = view_.recv_counts;
   recv_.displs = view_.recv_displs;
   recv_.types = view_.recv_types;
+  send_.has_types = recv_.has_types = view_.collective == Collective::kAlltoallw;
   send_.in_place = forms.send != Form::kAbsent && view_.send == MPI_IN_PLACE;
   recv_.in_place = forms.recv != Form::kAbsent && view_.recv == MPI_IN_PLACE;
-  if ((send_.in_place && !may_be_in_place(view_.collective, true, is_root)) ||
-      (recv_.in_place && !may_be_in_place(view_.collective, false, is_root))) {
+  if ((send_.in_place && !runners::may_be_in_place(view_.collective, true, is_root)) ||
+      (recv_.in_place && !runners::may_be_in_place(view_.collective, false, is_root))) {
     return refuse_in_place();
   }
   // The other side may still say how much it is that the other ranks move.
@@ -204,56 +149,60 @@ bool Arguments::read() {
   return is_reduction_ ? read_reduction() : read_data_movement();
 }
 
-std::optional<Bytes> Arguments::total_bytes() const {
-  const auto ranks = static_cast<Bytes>(ranks_);
-  auto block = [](const Side& side) { return static_cast<Bytes>(side.count) * side.layout.size; };
+/// By it the ranks know the size: the one that all of them have. Where that is wrong on all of
+/// them, the root, which could read the other one, is not to do anything else than they.
+const Side& Arguments::sized_side() const {
   switch (view_.collective) {
-    case Collective::kBcast:
-      return block(recv_);
     case Collective::kGather:
-      return ranks * block(send_.present() && send_.is_read ? send_ : recv_);
+      return send_.present() ? send_ : recv_;
     case Collective::kScatter:
-      return ranks * block(recv_.present() && recv_.is_read ? recv_ : send_);
-    case Collective::kAllgather:
-    case Collective::kAlltoall:
-      return ranks * block(recv_);
-    case Collective::kAllgatherv: {
-      Bytes total = 0;
-      for (std::size_t i = 0; i < ranks; ++i) {
-        total += static_cast<Bytes>(view_.recv_counts[i]);
-      }
-      return total * recv_.layout.size;
-    }
-    case Collective::kGatherv:
-    case Collective::kScatterv:
-    case Collective::kAlltoallv:
-    case Collective::kAlltoallw:
-      return std::nullopt;
+      return recv_.present() ? recv_ : send_;
     default:
-      return send_elements_ * send_.layout.size;
+      return recv_;
   }
+}
+
+std::optional<Bytes> Arguments::total_bytes() const {
+  if (!select::has_size(view_.collective)) {
+    return std::nullopt;
+  }
+  if (is_reduction_) {
+    return send_elements_ * send_.layout.size;
+  }
+  const Side& side = sized_side();
+  Bytes elements = 0;
+  if (side.form == Form::kCounts) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(ranks_); ++i) {
+      elements += static_cast<Bytes>(side.counts[i]);
+    }
+  } else {
+    elements = runners::block_count_max(view_.collective, ranks_) * static_cast<Bytes>(side.count);
+  }
+  return elements * side.layout.size;
+}
+
+/// The first block that has data; ranks(): none has.
+std::size_t Arguments::first_block(const Side& side) const {
+  std::size_t i = 0;
+  while (side.form == Form::kCounts && i < static_cast<std::size_t>(ranks_) &&
+         side.counts[i] == 0) {
+    ++i;
+  }
+  return i;
 }
 
 /// Where a side's data begins. The buffer's address alone may be anything: MPI_BOTTOM with a type
 /// of absolute addresses, or one from which all displacements lead into another allocation.
 const void* Arguments::first_byte(const Side& side) const {
-  std::int64_t offset = side.layout.true_lower;
-  if (side.form == Form::kCounts || side.form == Form::kTypes) {
-    std::size_t i = 0;
-    while (i < static_cast<std::size_t>(ranks_) && side.counts[i] == 0) {
-      ++i;
-    }
-    if (i == static_cast<std::size_t>(ranks_)) {
-      return side.buffer;
-    }
-    TypeLayout layout = side.layout;
-    if (side.form == Form::kTypes && !type_layout(side.types[i], &layout)) {
-      return side.buffer;  // Who needs the type refuses it: pieces(), or MPI.
-    }
-    offset = layout.true_lower + side.displs[i] * (side.form == Form::kTypes ? 1 : layout.extent);
+  const std::size_t first = first_block(side);
+  TypeLayout layout = side.layout;
+  if (first == static_cast<std::size_t>(ranks_) ||
+      (side.has_types && !type_layout(side.types[first], &layout))) {
+    return side.buffer;  // Who needs the type refuses it: pieces(), or MPI.
   }
-  return reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(side.buffer) +
-                                       static_cast<std::uintptr_t>(offset));
+  return reinterpret_cast<const void*>(
+      reinterpret_cast<std::uintptr_t>(side.buffer) +
+      static_cast<std::uintptr_t>(layout.true_lower + side.offset_of(first)));
 }
 
 void Arguments::classify(device::Api* api) {
@@ -266,81 +215,50 @@ void Arguments::classify(device::Api* api) {
 
 bool Arguments::has_null() const {
   const bool is_mpich = library_.name() == "mpich";
-  // From a buffer's address to its first block that has data.
-  const auto displacement = [this](const Side& side) -> std::int64_t {
-    if (side.form != Form::kCounts && side.form != Form::kTypes) {
-      return 0;
-    }
-    for (std::size_t i = 0; i < static_cast<std::size_t>(ranks_); ++i) {
-      if (side.counts[i] > 0) {
-        return side.displs[i] * (side.form == Form::kTypes ? 1 : side.layout.extent);
-      }
-    }
-    return 0;
-  };
-  const auto is_null = [&](const Side& side, std::uint64_t elements) {
+  const auto is_null = [&](const Side& side, std::uint64_t elements_of_reduction) {
     if (!side.present()) {
       return false;
     }
-    bool has_data = elements > 0;
-    if (!is_reduction_ && (side.form == Form::kCounts || side.form == Form::kTypes)) {
-      for (int i = 0; i < ranks_ && !has_data; ++i) {
-        has_data = side.counts[static_cast<std::size_t>(i)] > 0;
-      }
-    }
-    if (!has_data || (side.form != Form::kTypes && side.layout.size == 0)) {
+    const std::size_t first = first_block(side);
+    const bool has_data =
+        is_reduction_ ? elements_of_reduction > 0
+                      : first < static_cast<std::size_t>(ranks_) && side.count_of(first) > 0;
+    if (!has_data || (!side.has_types && side.layout.size == 0)) {
       return false;
     }
     // MPICH looks at the buffer and at where the type begins, whatever the displacements are.
-    const auto first =
-        static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(first_byte(side)));
-    return first == 0 || (is_mpich && side.buffer == nullptr && first == displacement(side));
+    const auto at = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(first_byte(side)));
+    return at == 0 || (is_mpich && side.buffer == nullptr && at == side.offset_of(first));
   };
-  const auto elements = [this](const Side& side, std::uint64_t of_reduction) {
-    return is_reduction_ ? of_reduction : static_cast<std::uint64_t>(side.count);
-  };
-  return is_null(send_, elements(send_, send_elements_)) ||
-         is_null(recv_, elements(recv_, recv_elements_));
+  return is_null(send_, send_elements_) || is_null(recv_, recv_elements_);
 }
 
 bool Arguments::is_aliased() const {
   if (!send_.present() || !recv_.present()) {
     return false;
   }
-  if (send_.form != Form::kTypes && send_.layout.size == 0) {
+  if (!send_.has_types && send_.layout.size == 0) {
     return false;  // Nothing moves.
   }
   if (is_reduction_) {
     return send_.buffer == recv_.buffer;
   }
-  const auto self = static_cast<std::size_t>(rank_);
-  const auto own_block = [self](const Side& side) {
-    std::int64_t offset = 0;
-    if (side.form == Form::kBlocks) {
-      offset = static_cast<std::int64_t>(self) * side.count * side.layout.extent;
-    } else if (side.form == Form::kCounts) {
-      offset = side.displs[self] * side.layout.extent;
-    }
-    return static_cast<const std::byte*>(side.buffer) + offset;
-  };
   if (send_.form == recv_.form) {  // alltoall(v, w): the whole buffers.
     if (send_.buffer != recv_.buffer) {
       return false;
     }
-    switch (send_.form) {
-      case Form::kCounts:
-        return send_.type == recv_.type && view_.send_counts.is_same_array(view_.recv_counts);
-      case Form::kTypes:
-        return send_.types == recv_.types && view_.send_counts.is_same_array(view_.recv_counts);
-      default:
-        return send_.type == recv_.type && send_.count == recv_.count;
+    if (send_.form != Form::kCounts) {
+      return send_.type == recv_.type && send_.count == recv_.count;
     }
+    return (send_.has_types ? send_.types == recv_.types : send_.type == recv_.type) &&
+           view_.send_counts.is_same_array(view_.recv_counts);
   }
-  const auto own_count = [self](const Side& side) {
-    return side.form == Form::kCounts ? side.counts[self] : side.count;
+  const auto self = static_cast<std::size_t>(rank_);
+  const auto own_block = [self](const Side& side) {
+    return static_cast<const std::byte*>(side.buffer) + side.offset_of(self);
   };
-  return send_.type == recv_.type && own_count(send_) == own_count(recv_) && own_count(send_) > 0 &&
-         own_block(send_) == own_block(recv_);
+  return send_.type == recv_.type && send_.count_of(self) == recv_.count_of(self) &&
+         send_.count_of(self) > 0 && own_block(send_) == own_block(recv_);
 }
 
 /// Open MPI does not ask whether these types are committed. One with gaps we could not pack.
@@ -377,7 +295,7 @@ bool Arguments::has_uncommitted() {
     if (!side->present() || is_reduction_) {
       continue;
     }
-    if (side->form != Form::kTypes) {
+    if (!side->has_types) {
       if (side->layout.size > 0 && !may_be_uncommitted(*side) && !check_type(side->type)) {
         return true;
       }
@@ -425,29 +343,12 @@ bool Arguments::is_refused_at_root_alone() {
 }
 
 bool Arguments::has_readable_size() const {
-  const auto is_read = [](const Side& side) { return side.present() && side.is_read; };
-  switch (view_.collective) {
-    // By the side that all ranks have: where that is wrong on all of them, the root, which could
-    // read the other one, is not to do anything else than they.
-    case Collective::kGather:
-      return send_.present() ? send_.is_read : is_read(recv_);
-    case Collective::kScatter:
-      return recv_.present() ? recv_.is_read : is_read(send_);
-    case Collective::kBcast:
-    case Collective::kAllgather:
-    case Collective::kAllgatherv:
-    case Collective::kAlltoall:
-      return is_read(recv_);
-    default:
-      return !select::has_size(view_.collective);
-  }
+  const Side& side = sized_side();
+  return !select::has_size(view_.collective) || (side.present() && side.is_read);
 }
 
 bool Arguments::is_input_in_recv() const {
-  return send_.in_place &&
-         (recv_.form == Form::kBlocks || recv_.form == Form::kCounts ||
-          recv_.form == Form::kTypes) &&
-         forms_of(view_.collective, true).send == recv_.form;
+  return send_.in_place && send_.form == recv_.form && send_.form != Form::kOne;
 }
 
 }  // namespace tutti::mpi::TUTTI_FLAVOUR

@@ -13,17 +13,11 @@
 #include "mpi/library.hpp"
 #include "mpi/types.hpp"
 #include "mpi/view.hpp"
+#include "runners/call.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 
-/// How one side of a call is described.
-enum class Form : std::uint8_t {
-  kAbsent,  ///< Not significant at this rank (or there is no such buffer).
-  kOne,     ///< count elements.
-  kBlocks,  ///< count elements for each rank.
-  kCounts,  ///< counts and displacements, one type.
-  kTypes,   ///< alltoallw: counts, displacements in bytes, types.
-};
+using Form = runners::SideForm;
 
 /// One side of a call: the application's arguments and what they mean in bytes.
 struct Side {
@@ -34,6 +28,7 @@ struct Side {
   Numbers<MPI_Count, int> counts;
   Numbers<MPI_Aint, int> displs;
   const MPI_Datatype* types = nullptr;
+  bool has_types = false;  ///< alltoallw: a type for each block, displacements in bytes.
   bool in_place = false;
   TypeLayout layout;
   device::PointerInfo memory;
@@ -41,6 +36,16 @@ struct Side {
 
   bool present() const { return form != Form::kAbsent && !in_place; }
   bool is_on_device() const { return present() && memory.kind == device::MemoryKind::kDevice; }
+  std::int64_t count_of(std::size_t block) const {
+    return form == Form::kCounts ? counts[block] : count;
+  }
+  /// Bytes from the buffer's address.
+  std::int64_t offset_of(std::size_t block) const {
+    if (form == Form::kCounts) {
+      return displs[block] * (has_types ? 1 : layout.extent);
+    }
+    return form == Form::kBlocks ? static_cast<std::int64_t>(block) * count * layout.extent : 0;
+  }
 };
 
 class Arguments {
@@ -102,6 +107,8 @@ class Arguments {
   bool has_null() const;
   bool has_uncommitted();
   bool may_be_uncommitted(const Side& side) const;
+  const Side& sized_side() const;
+  std::size_t first_block(const Side& side) const;
   const void* first_byte(const Side& side) const;
   template <class Ask>
   int ask_quietly(Ask ask) const;

@@ -242,8 +242,6 @@ Status CollectiveCall::run(int* code) {
 
 /// Of basic types with predefined operations: selection gives all others native plans.
 Status CollectiveCall::run_reduction(const engine::Route& route) const {
-  const Side& send = arguments_.send();
-  const Side& recv = arguments_.recv();
   runners::Call call;
   call.collective = view_.collective;
   call.type = arguments_.type();
@@ -253,13 +251,15 @@ Status CollectiveCall::run_reduction(const engine::Route& route) const {
   call.root = view_.root;
   call.mpi_type = handle_bits(view_.recv_type);
   call.mpi_op = handle_bits(view_.op);
-  call.count = static_cast<std::uint64_t>(view_.recv_count);
-  call.recv = recv.present() ? view_.recv : nullptr;
-  call.recv_memory = recv.memory;
-  call.send = send.in_place ? view_.recv : send.buffer;
-  call.send_memory = send.in_place ? recv.memory : send.memory;
+  runners::CallSide send;
+  runners::CallSide recv;
+  send.buffer = arguments_.send().buffer;
+  send.memory = arguments_.send().memory;
   // An MPI that lets aliased buffers pass does as much.
-  call.in_place = send.in_place || arguments_.is_aliased();
+  send.in_place = arguments_.send().in_place || arguments_.is_aliased();
+  recv.buffer = arguments_.recv().present() ? view_.recv : nullptr;
+  recv.memory = arguments_.recv().memory;
+  send.count = recv.count = static_cast<std::uint64_t>(view_.recv_count);
   std::vector<std::uint64_t> counts;
   if (view_.collective == Collective::kReduceScatter) {
     const auto ranks = static_cast<std::size_t>(arguments_.ranks());
@@ -267,8 +267,9 @@ Status CollectiveCall::run_reduction(const engine::Route& route) const {
     for (std::size_t i = 0; i < ranks; ++i) {
       counts.push_back(static_cast<std::uint64_t>(view_.recv_counts[i]));
     }
-    call.recv_counts = counts;
+    recv.counts = counts;
   }
+  runners::set_sides(send, recv, arguments_.rank(), &call);
   return engine_.run(route, call);
 }
 

@@ -11,35 +11,15 @@ namespace tutti::mpi::TUTTI_FLAVOUR {
 Result<std::vector<Piece>> pieces_of(const Arguments& arguments, const Side& side) {
   std::vector<Piece> result;
   const auto ranks = static_cast<std::size_t>(arguments.ranks());
-  switch (side.form) {
-    case Form::kAbsent:
-      break;
-    case Form::kOne:
-      result.push_back({0, side.count, side.type, side.layout});
-      break;
-    case Form::kBlocks:
-      for (std::size_t i = 0; i < ranks; ++i) {
-        result.push_back({static_cast<std::int64_t>(i) * side.count * side.layout.extent,
-                          side.count, side.type, side.layout});
-      }
-      break;
-    case Form::kCounts:
-      for (std::size_t i = 0; i < ranks; ++i) {
-        result.push_back(
-            {side.displs[i] * side.layout.extent, side.counts[i], side.type, side.layout});
-      }
-      break;
-    case Form::kTypes:
-      for (std::size_t i = 0; i < ranks; ++i) {
-        Piece piece{side.displs[i], side.counts[i], side.types[i], {}};
-        if (piece.count > 0 && !type_layout(piece.type, &piece.layout)) {
-          return Status::mpi(MPI_ERR_TYPE,
-                             std::string(select::to_string(arguments.view().collective)) +
-                                 ": no datatype for rank " + std::to_string(i));
-        }
-        result.push_back(piece);
-      }
-      break;
+  const std::size_t blocks = side.form == Form::kAbsent ? 0 : side.form == Form::kOne ? 1 : ranks;
+  for (std::size_t i = 0; i < blocks; ++i) {
+    Piece piece{side.offset_of(i), side.count_of(i), side.has_types ? side.types[i] : side.type,
+                side.layout};
+    if (side.has_types && piece.count > 0 && !type_layout(piece.type, &piece.layout)) {
+      return Status::mpi(MPI_ERR_TYPE, std::string(select::to_string(arguments.view().collective)) +
+                                           ": no datatype for rank " + std::to_string(i));
+    }
+    result.push_back(piece);
   }
   return result;
 }

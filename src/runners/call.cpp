@@ -2,68 +2,57 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runners/call.hpp"
 
-#include "base/check.hpp"
-
 namespace tutti::runners {
 
 using select::Collective;
 
-BlockCounts block_counts(const Call& call, int rank, int ranks) {
-  const auto all = static_cast<std::uint64_t>(ranks);
-  const bool is_root = rank == call.root;
-  switch (call.collective) {
+SideForms forms_of(Collective collective, bool is_root) {
+  switch (collective) {
     case Collective::kBarrier:
-      return {0, 0};
+      return {};
     case Collective::kBcast:
-      return is_root ? BlockCounts{1, 0} : BlockCounts{0, 1};
+      return {SideForm::kAbsent, SideForm::kOne};
     case Collective::kGather:
-      return {1, is_root ? all : 0};
+      return {SideForm::kOne, is_root ? SideForm::kBlocks : SideForm::kAbsent};
+    case Collective::kGatherv:
+      return {SideForm::kOne, is_root ? SideForm::kCounts : SideForm::kAbsent};
     case Collective::kScatter:
-      return {is_root ? all : 0, 1};
+      return {is_root ? SideForm::kBlocks : SideForm::kAbsent, SideForm::kOne};
+    case Collective::kScatterv:
+      return {is_root ? SideForm::kCounts : SideForm::kAbsent, SideForm::kOne};
     case Collective::kAllgather:
-      return {1, all};
+      return {SideForm::kOne, SideForm::kBlocks};
+    case Collective::kAllgatherv:
+      return {SideForm::kOne, SideForm::kCounts};
     case Collective::kAlltoall:
-      return {all, all};
+      return {SideForm::kBlocks, SideForm::kBlocks};
+    case Collective::kAlltoallv:
+    case Collective::kAlltoallw:
+      return {SideForm::kCounts, SideForm::kCounts};
     case Collective::kReduce:
-      return {1, is_root ? 1U : 0U};
+      return {SideForm::kOne, is_root ? SideForm::kOne : SideForm::kAbsent};
+    case Collective::kReduceScatter:
+      return {SideForm::kCounts, SideForm::kOne};
+    case Collective::kReduceScatterBlock:
+      return {SideForm::kBlocks, SideForm::kOne};
     case Collective::kAllreduce:
     case Collective::kScan:
-      return {1, 1};
     case Collective::kExscan:
-      return {1, rank == 0 ? 0U : 1U};
-    case Collective::kReduceScatterBlock:
-      return {all, 1};
-    default:
-      CHECK(false, select::to_string(call.collective));
+      break;
   }
-  return {};
+  return {SideForm::kOne, SideForm::kOne};
 }
 
 std::uint64_t block_count_max(Collective collective, int ranks) {
-  switch (collective) {
-    case Collective::kGather:
-    case Collective::kScatter:
-    case Collective::kAllgather:
-    case Collective::kAlltoall:
-    case Collective::kReduceScatterBlock:
-      return static_cast<std::uint64_t>(ranks);
-    default:
-      return 1;
-  }
+  const SideForms forms = forms_of(collective, /*is_root=*/true);
+  return forms.send == SideForm::kBlocks || forms.recv == SideForm::kBlocks
+             ? static_cast<std::uint64_t>(ranks)
+             : 1;
 }
 
 bool has_counts(Collective collective) {
-  switch (collective) {
-    case Collective::kGatherv:
-    case Collective::kScatterv:
-    case Collective::kAllgatherv:
-    case Collective::kAlltoallv:
-    case Collective::kAlltoallw:
-    case Collective::kReduceScatter:
-      return true;
-    default:
-      return false;
-  }
+  const SideForms forms = forms_of(collective, /*is_root=*/true);
+  return forms.send == SideForm::kCounts || forms.recv == SideForm::kCounts;
 }
 
 namespace {
@@ -75,6 +64,16 @@ bool gathers(Collective collective) {
 
 bool scatters(Collective collective) {
   return collective == Collective::kScatter || collective == Collective::kScatterv;
+}
+
+CallSide own_block(const CallSide& side, int rank, Bytes element_bytes) {
+  const auto self = static_cast<std::size_t>(rank);
+  CallSide own;
+  own.memory = side.memory;
+  own.count = side.counts.empty() ? side.count : side.counts[self];
+  own.buffer =
+      at(side.buffer, side.counts.empty() ? self * side.count : side.offsets[self], element_bytes);
+  return own;
 }
 
 }  // namespace
@@ -95,10 +94,58 @@ Aliasing aliasing_of(const Call& call) {
   return scatters(call.collective) ? Aliasing::kRecvInSend : Aliasing::kSame;
 }
 
+bool may_be_in_place(Collective collective, bool sends, bool is_root) {
+  return sends != scatters(collective) && (is_root || !select::is_rooted(collective));
+}
+
+void set_sides(const CallSide& send, const CallSide& recv, int rank, Call* call) {
+  call->in_place = send.in_place || recv.in_place;
+  const CallSide* from = &send;
+  const CallSide* to = &recv;
+  CallSide own;
+  switch (aliasing_of(*call)) {
+    case Aliasing::kNone:
+      break;
+    case Aliasing::kSame:
+      from = to;
+      break;
+    case Aliasing::kSendInRecv:
+      own = own_block(recv, rank, call->element_bytes);
+      from = &own;
+      break;
+    case Aliasing::kRecvInSend:
+      own = own_block(send, rank, call->element_bytes);
+      to = &own;
+      break;
+  }
+  call->send = from->buffer;
+  call->send_memory = from->memory;
+  call->recv = const_cast<void*>(to->buffer);
+  call->recv_memory = to->memory;
+  call->count = (gathers(call->collective) ? from : to)->count;
+  call->recv_counts = to->counts;
+  call->recv_offsets = to->offsets;
+  if (!select::is_reduction(call->collective)) {
+    call->send_counts = from->counts;
+    call->send_offsets = from->offsets;
+  }
+}
+
 namespace {
 
-std::vector<Run> counted_runs(std::span<const std::uint64_t> counts,
-                              std::span<const std::uint64_t> offsets) {
+std::vector<Run> runs_of(SideForm form, std::uint64_t count, int ranks,
+                         std::span<const std::uint64_t> counts,
+                         std::span<const std::uint64_t> offsets) {
+  switch (form) {
+    case SideForm::kAbsent:
+      return {};
+    case SideForm::kOne:
+      return {{0, count}};
+    case SideForm::kBlocks:
+      return {{0, count * static_cast<std::uint64_t>(ranks)}};
+    case SideForm::kCounts:
+      break;
+  }
   std::vector<Run> runs;
   runs.reserve(counts.size());
   std::uint64_t dense = 0;
@@ -112,45 +159,27 @@ std::vector<Run> counted_runs(std::span<const std::uint64_t> counts,
 }  // namespace
 
 std::vector<Run> send_runs(const Call& call, int rank, int ranks) {
-  switch (call.collective) {
-    case Collective::kGatherv:
-    case Collective::kAllgatherv:
-      return {{0, call.count}};
-    case Collective::kScatterv:
-    case Collective::kAlltoallv:
-    case Collective::kAlltoallw:
-      return counted_runs(call.send_counts, call.send_offsets);
-    case Collective::kReduceScatter:
-      return counted_runs(call.recv_counts, {});
-    default: {
-      const BlockCounts blocks = block_counts(call, rank, ranks);
-      if (blocks.send == 0) {
-        return {};
-      }
-      return {{0, blocks.send * call.count}};
-    }
+  const bool is_root = rank == call.root;
+  if (call.collective == Collective::kBcast) {
+    return is_root ? std::vector<Run>{{0, call.count}} : std::vector<Run>();
   }
+  const bool is_reduction = select::is_reduction(call.collective);
+  return runs_of(forms_of(call.collective, is_root).send, call.count, ranks,
+                 is_reduction ? call.recv_counts : call.send_counts,
+                 is_reduction ? std::span<const std::uint64_t>() : call.send_offsets);
 }
 
 std::vector<Run> recv_runs(const Call& call, int rank, int ranks) {
-  switch (call.collective) {
-    case Collective::kGatherv:
-    case Collective::kAllgatherv:
-    case Collective::kAlltoallv:
-    case Collective::kAlltoallw:
-      return counted_runs(call.recv_counts, call.recv_offsets);
-    case Collective::kScatterv:
-      return {{0, call.count}};
-    case Collective::kReduceScatter:
-      return {{0, call.recv_counts[static_cast<std::size_t>(rank)]}};
-    default: {
-      const BlockCounts blocks = block_counts(call, rank, ranks);
-      if (blocks.recv == 0) {
-        return {};
-      }
-      return {{0, blocks.recv * call.count}};
-    }
+  const bool is_root = rank == call.root;
+  if ((call.collective == Collective::kBcast && is_root) ||
+      (call.collective == Collective::kExscan && rank == 0)) {
+    return {};
   }
+  const std::uint64_t count = call.collective == Collective::kReduceScatter
+                                  ? call.recv_counts[static_cast<std::size_t>(rank)]
+                                  : call.count;
+  return runs_of(forms_of(call.collective, is_root).recv, count, ranks, call.recv_counts,
+                 call.recv_offsets);
 }
 
 std::vector<CopyRun> dense_copies(std::span<const Run> runs) {

@@ -53,13 +53,19 @@ struct Call {
   std::uintptr_t mpi_op = 0;
 };
 
-/// How many blocks of `count` elements the rank's send and recv buffers have; 0 where the rank
-/// has no such buffer. Regular forms only.
-struct BlockCounts {
-  std::uint64_t send = 0;
-  std::uint64_t recv = 0;
+/// How a side of a call is described.
+enum class SideForm : std::uint8_t {
+  kAbsent,  ///< Not significant at this rank (or there is no such buffer).
+  kOne,     ///< count elements.
+  kBlocks,  ///< count elements for each rank.
+  kCounts,  ///< A count for each rank.
 };
-BlockCounts block_counts(const Call& call, int rank, int ranks);
+struct SideForms {
+  SideForm send = SideForm::kAbsent;
+  SideForm recv = SideForm::kAbsent;
+};
+/// `is_root`: of rooted collectives.
+SideForms forms_of(select::Collective collective, bool is_root);
 
 /// The largest block count of any rank, equal on all: what pipelining divides by.
 std::uint64_t block_count_max(select::Collective collective, int ranks);
@@ -76,8 +82,23 @@ enum class Aliasing : std::uint8_t {
   kRecvInSend,  ///< recv is the own block of send: scatter(v) at the root.
 };
 Aliasing aliasing_of(const Call& call);
+/// Whether MPI_IN_PLACE may stand for a side that the rank has.
+bool may_be_in_place(select::Collective collective, bool sends, bool is_root);
 /// Offset of the own block in the buffer that holds it; kSendInRecv and kRecvInSend.
 std::uint64_t own_block_offset(const Call& call, int rank);
+
+/// One side of a call as an entry point knows it; what it has not is zero.
+struct CallSide {
+  const void* buffer = nullptr;
+  device::PointerInfo memory;
+  bool in_place = false;    ///< Its data is where may_be_in_place() has it, in the other side.
+  std::uint64_t count = 0;  ///< Of a block.
+  std::span<const std::uint64_t> counts;
+  std::span<const std::uint64_t> offsets;
+};
+/// Fills in all of `call` that follows from its sides, at `rank`. Of a reduce_scatter `recv` has
+/// the counts.
+void set_sides(const CallSide& send, const CallSide& recv, int rank, Call* call);
 
 /// Whether this rank's part has device memory.
 inline bool is_on_device(const Call& call) {

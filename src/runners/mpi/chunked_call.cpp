@@ -39,23 +39,27 @@ ChunkedCall::ChunkedCall(const Call& call, const ScopeRank& me, std::uint64_t ch
       chunk_(chunk),
       api_(api),
       aliasing_(aliasing_of(call)) {
-  const BlockCounts blocks = block_counts(call, me.rank, me.ranks);
+  const auto blocks_of = [&](const std::vector<Run>& runs) {
+    return runs.empty() ? 0 : runs.front().count / call.count;
+  };
+  const std::uint64_t send_blocks = blocks_of(send_runs(call, me.rank, me.ranks));
+  const std::uint64_t recv_blocks = blocks_of(recv_runs(call, me.rank, me.ranks));
   const bool is_bcast = call.collective == select::Collective::kBcast;
   send_.base = const_cast<void*>(is_bcast ? call.recv : call.send);
   send_.memory = is_bcast ? call.recv_memory : call.send_memory;
-  send_.blocks = send_.staged_blocks = blocks.send;
+  send_.blocks = send_.staged_blocks = send_blocks;
   recv_.base = call.recv;
   recv_.memory = call.recv_memory;
-  recv_.blocks = recv_.staged_blocks = blocks.recv;
+  recv_.blocks = recv_.staged_blocks = recv_blocks;
   // In place stays in place (see Aliasing): the side that holds both is staged once, and the other
   // is a pointer into it.
   send_.is_in_other = aliasing_ == Aliasing::kSame || aliasing_ == Aliasing::kSendInRecv;
   recv_.is_in_other = aliasing_ == Aliasing::kRecvInSend;
   if (aliasing_ == Aliasing::kSame) {
-    recv_.staged_blocks = std::max(blocks.send, blocks.recv);
+    recv_.staged_blocks = std::max(send_blocks, recv_blocks);
   } else if (call.collective == select::Collective::kExscan) {
     // Rank 0 receives nothing, yet MPI wants a buffer.
-    recv_.staged_blocks = std::max<std::uint64_t>(blocks.recv, 1);
+    recv_.staged_blocks = std::max<std::uint64_t>(recv_blocks, 1);
   }
 }
 
