@@ -105,7 +105,7 @@ Status HostBackend::run(const Route& route, const runners::Call& call) {
   relax_for(route, call, &relaxed);
   runners::StagedCall staged;
   Status moved = staged.move_in(call, {.rank = context_.me.rank, .ranks = context_.me.ranks},
-                                runners::StagingMemory::kPinnedHost, -1, move_send, move_recv,
+                                {.move_send = move_send, .move_recv = move_recv},
                                 context_.process.device(), context_.process.scratch());
   if (!moved.ok()) {
     runner_->give_up(moved);  // The other ranks are in the call.

@@ -18,6 +18,7 @@
 namespace tutti::mpi::TUTTI_FLAVOUR {
 
 using runners::Lease;
+using runners::Run;
 using select::Collective;
 
 namespace {
@@ -94,40 +95,50 @@ Result<std::vector<Piece>> native_pieces(const Arguments& arguments, const Side&
   return std::vector<Piece>{{0, static_cast<std::int64_t>(elements), side.type, side.layout}};
 }
 
+/// Where the pieces' bytes lie, from the buffer's address; `is_spread`: not what lies far between
+/// the elements of one.
+std::vector<Run> runs_of(std::span<const Piece> pieces, bool is_spread) {
+  std::vector<Run> runs;
+  for (const Piece& piece : pieces) {
+    for (const Piece& part : is_spread ? near_pieces(piece) : std::vector<Piece>{piece}) {
+      if (const PieceSpan span = span_of(part); span.span > 0) {
+        runs.push_back({static_cast<std::uint64_t>(part.offset + span.lower), span.span});
+      }
+    }
+  }
+  return runs;
+}
+
 /// Host memory in which every piece has the distance from the others that it has in the
 /// application's buffer.
 Status stage(runners::Scratch& scratch, const Side& side, std::span<const Piece> parts,
              Staged* staged) {
   std::int64_t low = INT64_MAX;
   std::int64_t high = INT64_MIN;
-  Bytes data = 0;
-  for (const Piece& piece : parts) {
-    if (const PieceSpan span = span_of(piece); span.span > 0) {
-      low = std::min(low, piece.offset + span.lower);
-      high = std::max(high, piece.offset + span.lower + static_cast<std::int64_t>(span.span));
-    }
-    data += piece.bytes();
+  for (const Run& run : runs_of(parts, /*is_spread=*/false)) {
+    const auto first = static_cast<std::int64_t>(run.offset);
+    low = std::min(low, first);
+    high = std::max(high, first + static_cast<std::int64_t>(run.count));
   }
   staged->given = side.buffer;
   if (low >= high) {
     return {};
   }
-  staged->lower = low;
-  if (SpreadMemory::is_for(static_cast<Bytes>(high - low), data)) {
-    TUTTI_RETURN_IF_ERROR(staged->spread.reserve(static_cast<Bytes>(high - low)));
-    for (const Piece& piece : parts) {
-      for (const Piece& part : near_pieces(piece)) {
-        const PieceSpan span = span_of(part);
-        if (span.span > 0) {
-          TUTTI_RETURN_IF_ERROR(
-              staged->spread.use(static_cast<Bytes>(part.offset + span.lower - low), span.span));
-        }
-      }
-    }
-    staged->given = staged->at(0);
-    return {};
+  Bytes data = 0;
+  for (const Piece& piece : parts) {
+    data += piece.bytes();
   }
-  TUTTI_ASSIGN_OR_RETURN(staged->lease, scratch.pinned(static_cast<Bytes>(high - low)));
+  const auto bytes = static_cast<Bytes>(high - low);
+  staged->lower = low;
+  if (SpreadMemory::is_for(bytes, data)) {
+    TUTTI_RETURN_IF_ERROR(staged->spread.reserve(bytes));
+    for (const Run& run : runs_of(parts, /*is_spread=*/true)) {
+      TUTTI_RETURN_IF_ERROR(
+          staged->spread.use(run.offset - static_cast<std::uint64_t>(low), run.count));
+    }
+  } else {
+    TUTTI_ASSIGN_OR_RETURN(staged->lease, scratch.pinned(bytes));
+  }
   staged->given = staged->at(0);
   return {};
 }
@@ -135,39 +146,15 @@ Status stage(runners::Scratch& scratch, const Side& side, std::span<const Piece>
 /// Copies pieces down (`in`) or back; neighbours go as one.
 Status copy_pieces(const Side& side, std::span<const Piece> parts, const Staged& staged, bool in,
                    runners::Copies* copies) {
-  std::int64_t start = 0;
-  std::int64_t end = 0;
-  auto flush = [&]() -> Status {
-    auto* application = static_cast<std::byte*>(const_cast<void*>(side.buffer)) + start;
-    const auto bytes = static_cast<Bytes>(end - start);
-    return in ? copies->add(staged.at(start), {}, application, side.memory, bytes)
-              : copies->add(application, side.memory, staged.at(start), {}, bytes);
-  };
-  const auto copy = [&](const Piece& piece) -> Status {
-    const PieceSpan span = span_of(piece);
-    if (span.span == 0) {
-      return {};
-    }
-    const std::int64_t first = piece.offset + span.lower;
-    if (first != end || end == start) {
-      if (end > start) {
-        TUTTI_RETURN_IF_ERROR(flush());
-      }
-      start = first;
-    }
-    end = first + static_cast<std::int64_t>(span.span);
-    return {};
-  };
-  for (const Piece& piece : parts) {
-    if (staged.spread.data() == nullptr) {
-      TUTTI_RETURN_IF_ERROR(copy(piece));
-      continue;
-    }
-    for (const Piece& part : near_pieces(piece)) {
-      TUTTI_RETURN_IF_ERROR(copy(part));
-    }
+  for (const runners::CopyRun& run :
+       runners::dense_copies(runs_of(parts, staged.spread.data() != nullptr))) {
+    const auto offset = static_cast<std::int64_t>(run.source);
+    auto* application = static_cast<std::byte*>(const_cast<void*>(side.buffer)) + offset;
+    TUTTI_RETURN_IF_ERROR(
+        in ? copies->add(staged.at(offset), {}, application, side.memory, run.count)
+           : copies->add(application, side.memory, staged.at(offset), {}, run.count));
   }
-  return end > start ? flush() : Status();
+  return {};
 }
 
 /// Whether all of the receive buffer goes down before the call: what the call does not write there

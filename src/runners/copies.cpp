@@ -36,11 +36,39 @@ Status Copies::add(void* destination, const device::PointerInfo& destination_mem
   return api_->copy_async(destination, source, bytes, stream_);
 }
 
+Status Copies::mark(int device) {
+  if (!copying_) {
+    return {};
+  }
+  if (event_ == nullptr) {
+    TUTTI_ASSIGN_OR_RETURN(event_, api_->create_event(device));
+  }
+  TUTTI_RETURN_IF_ERROR(api_->record_event(event_, stream_));
+  is_marked_ = true;
+  return {};
+}
+
 Status Copies::finish() {
   if (!std::exchange(copying_, false)) {
     return {};
   }
-  return api_->wait_stream(stream_);
+  if (!std::exchange(is_marked_, false)) {
+    return api_->wait_stream(stream_);
+  }
+  while (true) {
+    TUTTI_ASSIGN_OR_RETURN(const bool is_done, api_->event_done(event_));
+    if (is_done) {
+      return {};
+    }
+  }
+}
+
+Copies::~Copies() {
+  Status ignored = finish();
+  if (event_ != nullptr) {
+    ignored = api_->destroy_event(event_);
+  }
+  static_cast<void>(ignored);
 }
 
 }  // namespace tutti::runners

@@ -17,21 +17,26 @@ class Copies {
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
   /// No buffer may be given away while a copy engine still uses it.
-  ~Copies() { static_cast<void>(finish()); }
+  ~Copies();
 
-  /// Forgets nothing that is queued: only for an object that has not copied yet.
+  /// What is queued already must be on this stream.
   void use(device::Api* api, device::Stream stream) {
     api_ = api;
     stream_ = stream;
   }
   Status add(void* destination, const device::PointerInfo& destination_memory, const void* source,
              const device::PointerInfo& source_memory, Bytes bytes);
+  /// finish(), which is the next call, then waits for what was added, not for what others queue on
+  /// the stream of `device` meanwhile.
+  Status mark(int device);
   Status finish();
 
  private:
   device::Api* api_ = nullptr;
   device::Stream stream_ = nullptr;
+  device::Event event_ = nullptr;
   bool copying_ = false;
+  bool is_marked_ = false;
 };
 
 /// One blocking copy between any kinds of memory.

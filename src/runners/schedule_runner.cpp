@@ -53,8 +53,8 @@ Status ScheduleRunner::run(const std::string& algorithm, const schedule::Paramet
     return run_on_host(*ready, call);
   }
   StagedCall staged;
-  TUTTI_RETURN_IF_ERROR(staged.move_in(call, me_, StagingMemory::kPinnedHost, -1, move_send,
-                                       move_recv, api_, scratch_, stream));
+  TUTTI_RETURN_IF_ERROR(staged.move_in(call, me_, {.move_send = move_send, .move_recv = move_recv},
+                                       api_, scratch_, stream));
   OnFailure abandon([&] { staged.abandon(); });
   TUTTI_RETURN_IF_ERROR(run_on_host(*ready, staged.call()));
   abandon.succeed();

@@ -320,9 +320,10 @@ Status CclRunner::carry(std::span<Target> targets, const ScopeRank& me, const Ca
   TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
   StagedCall staged;
   // Returns when the copies are done: no other stream has to wait for this one.
-  Status status = staged.move_in(call, me, StagingMemory::kDevice, device_,
-                                 moves(call.send_memory, call.send_counts, call.send_offsets),
-                                 moves(call.recv_memory, call.recv_counts, call.recv_offsets),
+  Status status = staged.move_in(call, me,
+                                 {StagingMemory::kDevice, device_,
+                                  moves(call.send_memory, call.send_counts, call.send_offsets),
+                                  moves(call.recv_memory, call.recv_counts, call.recv_offsets)},
                                  &api_, scratch_, targets.front().stream);
   if (status.ok()) {
     status = enqueue_call(staged.call());

@@ -131,7 +131,7 @@ Status DirectRunner::run_by(Carrier carrier, const Call& call) {
   }
   const device::RelaxedCapture relaxed(api_);
   StagedCall staged;
-  Status status = staged.move_in(call, me_, StagingMemory::kDevice, device_, move_send, move_recv,
+  Status status = staged.move_in(call, me_, {StagingMemory::kDevice, device_, move_send, move_recv},
                                  &api_, scratch_, stream_);
   Call moved = staged.call();
   Lease copy;

@@ -3,8 +3,8 @@
 #include "runners/mpi/mpi_runner.hpp"
 
 #include <algorithm>
+#include <array>
 
-#include "runners/mpi/chunked_call.hpp"
 #include "runners/staged_call.hpp"
 
 namespace tutti::runners {
@@ -41,26 +41,46 @@ Status MpiRunner::run(Scope scope, const Call& call) {
     return {};
   }
   const std::uint64_t chunk = chunk_elements(call, me.ranks, options_.chunk_bytes);
-  if (chunk < call.count) {
-    return run_chunked(scope, call, me, chunk);
-  }
-  return run_whole(scope, call, me);
-}
-
-Status MpiRunner::run_whole(Scope scope, const Call& call, const ScopeRank& me) {
-  const bool move_send = options_.stage_device && on_device(call.send_memory);
-  const bool move_recv = options_.stage_device && on_device(call.recv_memory);
-  if (!move_send && !move_recv) {
+  const bool is_cut = chunk < call.count;
+  const bool stages = is_cut || options_.stage_device;
+  const Staging staging{.memory = StagingMemory::kPinnedHost,
+                        .device = -1,
+                        .move_send = stages && on_device(call.send_memory),
+                        .move_recv = stages && on_device(call.recv_memory)};
+  StagedCall::Streams streams;
+  if (staging.move_send || staging.move_recv) {
+    TUTTI_RETURN_IF_ERROR(
+        ensure_streams(staging.move_send ? call.send_memory.device : call.recv_memory.device));
+    streams = {in_stream_, out_stream_, stream_device_};
+  } else if (!is_cut) {
     return mpi_.collective(scope, call);
   }
-  TUTTI_RETURN_IF_ERROR(
-      ensure_streams(move_send ? call.send_memory.device : call.recv_memory.device));
-  StagedCall staged;
-  TUTTI_RETURN_IF_ERROR(staged.move_in(call, me, StagingMemory::kPinnedHost, -1, move_send,
-                                       move_recv, api_, scratch_, in_stream_));
   staged_bytes_.fetch_add(call.count * call.element_bytes, std::memory_order_relaxed);
-  TUTTI_RETURN_IF_ERROR(mpi_.collective(scope, staged.call()));
-  return staged.move_out();
+  // In flight: one being copied in, one in the collective, one being copied out.
+  std::array<StagedCall, 3> slots;
+  const auto slot_of = [&](std::uint64_t first) -> StagedCall& {
+    return slots[first == 0 ? 0 : first / chunk % slots.size()];
+  };
+  const auto begin = [&](std::uint64_t first) {
+    return slot_of(first).begin_in(call, me, {first, std::min(chunk, call.count - first)}, staging,
+                                   api_, scratch_, streams);
+  };
+  TUTTI_RETURN_IF_ERROR(begin(0));
+  std::uint64_t first = 0;
+  do {
+    if (first + chunk < call.count) {
+      TUTTI_RETURN_IF_ERROR(begin(first + chunk));
+    }
+    StagedCall& staged = slot_of(first);
+    TUTTI_RETURN_IF_ERROR(staged.end_in());
+    TUTTI_RETURN_IF_ERROR(mpi_.collective(scope, staged.call()));
+    TUTTI_RETURN_IF_ERROR(staged.begin_out());
+    first += chunk;
+  } while (first < call.count);
+  for (StagedCall& staged : slots) {
+    TUTTI_RETURN_IF_ERROR(staged.end_out());
+  }
+  return {};
 }
 
 Result<device::Stream> MpiRunner::staging_stream(int device) {
@@ -80,19 +100,6 @@ Status MpiRunner::ensure_streams(int device) {
     TUTTI_ASSIGN_OR_RETURN(*stream, api_->create_stream(device));
   }
   stream_device_ = device;
-  return {};
-}
-
-Status MpiRunner::run_chunked(Scope scope, const Call& call, const ScopeRank& me,
-                              std::uint64_t chunk_elements) {
-  ChunkedCall chunked(call, me, chunk_elements, api_);
-  ChunkedCall::Streams streams;
-  if (chunked.device() >= 0) {
-    TUTTI_RETURN_IF_ERROR(ensure_streams(chunked.device()));
-    streams = {in_stream_, out_stream_, stream_device_};
-  }
-  TUTTI_RETURN_IF_ERROR(chunked.run(mpi_, scope, scratch_, streams));
-  staged_bytes_.fetch_add(call.count * call.element_bytes, std::memory_order_relaxed);
   return {};
 }
 

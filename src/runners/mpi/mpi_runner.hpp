@@ -41,9 +41,6 @@ class MpiRunner : public Runner {
   static std::uint64_t chunk_elements(const Call& call, int ranks, Bytes chunk_bytes);
 
  private:
-  Status run_whole(Scope scope, const Call& call, const ScopeRank& me);
-  Status run_chunked(Scope scope, const Call& call, const ScopeRank& me,
-                     std::uint64_t chunk_elements);
   Status ensure_streams(int device);
 
   MpiLibrary& mpi_;

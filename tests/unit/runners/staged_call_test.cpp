@@ -15,10 +15,10 @@ namespace {
 using runners::Aliasing;
 using runners::Call;
 using runners::StagedCall;
-using runners::StagingMemory;
 using select::Collective;
 
 constexpr device::PointerInfo kDevice{device::MemoryKind::kDevice, 0};
+constexpr runners::Staging kBoth{.move_send = true, .move_recv = true};
 
 class Buffers {
  public:
@@ -58,9 +58,7 @@ TEST(StagedCall, move_in__v_form_with_holes_becomes_dense_and_holes_survive) {
   call.recv_offsets = recv_offsets;
 
   StagedCall moved;
-  ASSERT_TRUE(
-      moved.move_in(call, {0, 3}, StagingMemory::kPinnedHost, -1, true, true, api.get(), scratch)
-          .ok());
+  ASSERT_TRUE(moved.move_in(call, {0, 3}, kBoth, api.get(), scratch).ok());
   const Call& there = moved.call();
   EXPECT_EQ(device::MemoryKind::kHost, there.send_memory.kind);
   const auto* dense = static_cast<const std::uint8_t*>(there.send);
@@ -97,9 +95,7 @@ TEST(StagedCall, move_in__in_place_stays_in_place) {
   call.in_place = true;
   ASSERT_EQ(Aliasing::kSendInRecv, aliasing_of(call));
   StagedCall moved;
-  ASSERT_TRUE(
-      moved.move_in(call, {1, 3}, StagingMemory::kPinnedHost, -1, true, true, api.get(), scratch)
-          .ok());
+  ASSERT_TRUE(moved.move_in(call, {1, 3}, kBoth, api.get(), scratch).ok());
   EXPECT_EQ(Aliasing::kSendInRecv, aliasing_of(moved.call()));
   EXPECT_EQ(4, *static_cast<const std::uint8_t*>(moved.call().send));
 
@@ -107,9 +103,7 @@ TEST(StagedCall, move_in__in_place_stays_in_place) {
   call.send = recv;
   ASSERT_EQ(Aliasing::kSame, aliasing_of(call));
   StagedCall exchange;
-  ASSERT_TRUE(
-      exchange.move_in(call, {1, 3}, StagingMemory::kPinnedHost, -1, true, true, api.get(), scratch)
-          .ok());
+  ASSERT_TRUE(exchange.move_in(call, {1, 3}, kBoth, api.get(), scratch).ok());
   EXPECT_EQ(exchange.call().send, exchange.call().recv);
   EXPECT_EQ(11, static_cast<const std::uint8_t*>(exchange.call().send)[11]);
 }
@@ -127,9 +121,7 @@ TEST(StagedCall, move_in__one_side_only) {
   call.recv = recv;
   call.recv_memory = kDevice;
   StagedCall moved;
-  ASSERT_TRUE(
-      moved.move_in(call, {0, 2}, StagingMemory::kPinnedHost, -1, false, true, api.get(), scratch)
-          .ok());
+  ASSERT_TRUE(moved.move_in(call, {0, 2}, {.move_recv = true}, api.get(), scratch).ok());
   EXPECT_EQ(host, moved.call().send);
   std::fill_n(static_cast<std::uint8_t*>(moved.call().recv), 8, std::uint8_t{77});
   EXPECT_EQ(0, recv[0]);
