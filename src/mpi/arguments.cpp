@@ -110,21 +110,19 @@ bool Arguments::read_reduction() {
     }
     recv_elements_ = static_cast<std::uint64_t>(view_.recv_counts[static_cast<std::size_t>(rank_)]);
   }
-  Side side;
-  side.form = Form::kOne;
-  side.type = view_.recv_type;
-  side.count = static_cast<std::int64_t>(send_elements_);
-  if (!read_layout(side)) {
+  send_.form = Form::kOne;
+  send_.type = view_.recv_type;
+  send_.count = static_cast<std::int64_t>(send_elements_);
+  if (!read_layout(send_)) {
     return false;
   }
   op_ = reduce_op(view_.op);
   type_ = data_type(view_.recv_type, op_);
   const bool receives = view_.collective != Collective::kReduce || rank_ == view_.root;
-  send_ = side;
+  recv_ = send_;
+  recv_.buffer = view_.recv;
   send_.buffer = view_.send;
   send_.in_place = view_.send == MPI_IN_PLACE;
-  recv_ = side;
-  recv_.buffer = view_.recv;
   if (!receives) {
     recv_.form = Form::kAbsent;
     recv_elements_ = 0;
