@@ -15,7 +15,6 @@ namespace kernels = device::kernels;
 namespace {
 
 constexpr std::uint32_t kBlocksMax = 64;
-constexpr std::uint32_t kBlockThreads = 512;
 
 }  // namespace
 

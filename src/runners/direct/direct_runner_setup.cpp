@@ -20,7 +20,6 @@ namespace {
 
 constexpr std::string_view kPacketsPrefix = "packets_";
 constexpr std::uint32_t kLineLanes = 8;  // On every GPU (device/kernels/wire.hpp).
-constexpr std::uint32_t kBlockThreads = 512;
 constexpr double kSelfTestTimeoutS = 20;
 constexpr double kFdExchangeTimeoutS = 20;
 

@@ -5,11 +5,15 @@
 // accepts, or what the device brings along (device::Api::kernel_image()).
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "device/device.hpp"
 
 namespace tutti::runners {
+
+/// Of a block of our kernels, at most, on every GPU.
+inline constexpr std::uint32_t kBlockThreads = 512;
 
 class KernelModule {
  public:
