@@ -71,9 +71,11 @@ class Reader {
     }
     runners::set_sides(send, recv, static_cast<int>(self_), &call_);
     if (select::has_size(a_.collective)) {
+      // In place a rank's own count says nothing, and may differ between ranks.
+      const bool is_ignored = send.in_place && !select::is_reduction(a_.collective);
       out_.bytes = call_.element_bytes *
                    (runners::has_counts(a_.collective)
-                        ? std::max(send.elements, recv.elements)
+                        ? std::max(is_ignored ? 0 : send.elements, recv.elements)
                         : call_.count * runners::block_count_max(a_.collective, ranks_));
     }
     out_.is_send_empty = send.elements == 0 && !call_.in_place;

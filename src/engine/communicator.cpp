@@ -44,7 +44,8 @@ void Communicator::refuse() {
     count_doubted();
   }
   host_.tell_refusal();
-  if (mpi_ == nullptr || !mpi_->refuse(calls_)) {
+  // Without agreements on calls refusals meet in their order, whatever numbers are in doubt.
+  if (mpi_ == nullptr || !mpi_->refuse(asserted_host_ ? 0 : calls_)) {
     fail(Status(ErrorCode::kInvalidArgument,
                 "an earlier call of this rank had wrong arguments; other ranks may be in it"));
   }

@@ -121,6 +121,11 @@ class Communicator {
 
   /// All buffers of all ranks are in host memory, and no agreement on that belongs to a call.
   bool is_asserted_host() const { return asserted_host_; }
+  /// Ranks agree on nothing before such a call, and its messages are not taken for those of another
+  /// collective: a rank that was refused there alone goes on as natively.
+  bool goes_by_tags(const Route& route) const {
+    return asserted_host_ && select::is<select::SchedulePlan>(route.plan);
+  }
   /// True when no buffer needs classification, nothing is agreed on any more and no call is timed:
   /// a call's route follows from its arguments.
   bool is_host_only() const { return asserted_host_ && !classifies() && !has_summary_; }
@@ -302,7 +307,6 @@ class Communicator {
   bool is_for(const select::Rule& rule, select::Collective collective,
               std::optional<select::Memory> memory) const;
   CachedRoute& cached_route(const select::Shape& shape);
-  Status run_once(const Route& route, const runners::Call& call);
   void find_number(const runners::Call& call);
   /// In shared memory: nobody is to wait for this rank to leave calls that are in doubt.
   void tell_doubts();

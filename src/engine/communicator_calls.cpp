@@ -11,15 +11,6 @@
 namespace tutti::engine {
 
 Status Communicator::run(const Route& route, const runners::Call& call) {
-  Status status = run_once(route, call);
-  // Calls that differ are an error of that call alone, unless they have ended the runners.
-  if (status.code() == ErrorCode::kMismatch && failure_.ok() && context_.calls->has_ended()) {
-    fail(Status(ErrorCode::kLibraryFailed, "this communicator failed before: " + status.message()));
-  }
-  return status;
-}
-
-Status Communicator::run_once(const Route& route, const runners::Call& call) {
   if (context_.calls->has_queued()) {
     TUTTI_RETURN_IF_ERROR(stream_status(/*wait=*/true));  // Calls run in the order of their making.
   }
@@ -29,15 +20,20 @@ Status Communicator::run_once(const Route& route, const runners::Call& call) {
     }
     ++calls_;
   } else {
-    if (!asserted_host_) {
-      count_doubted();  // What ranks agree on goes by numbers, and does not show them.
+    if (!goes_by_tags(route)) {
+      count_doubted();  // Steps of ours go by numbers, and do not show them.
     }
     pass_by();
     if (mpi_ != nullptr && !route.native_flat) {
       TUTTI_RETURN_IF_ERROR(mpi_->settle());
     }
   }
-  return route.runner->run(route, call);
+  Status status = route.runner->run(route, call);
+  // Calls that differ are an error of that call alone, unless they have ended the runners.
+  if (status.code() == ErrorCode::kMismatch && failure_.ok() && context_.calls->has_ended()) {
+    fail(Status(ErrorCode::kLibraryFailed, "this communicator failed before: " + status.message()));
+  }
+  return status;
 }
 
 Result<runners::StartedCall> Communicator::start(const Route& route, const runners::Call& call,

@@ -82,10 +82,8 @@ Status CollectiveCall::note_refused_native() {
 }
 
 Status CollectiveCall::refuse_at_root_alone(int* code, const engine::Route& route) {
-  // Where ranks agree on nothing before a call, they are not apart: the others' messages for this
-  // one are not taken for those of another collective.
   const bool may_be_apart = !route.native_flat && !route.is_in_shared_memory() &&
-                            (!engine_.is_asserted_host() || state_.library->shares_messages());
+                            (!engine_.goes_by_tags(route) || state_.library->shares_messages());
   const bool is_native = route.native_flat && reads_everything(route);
   *code = arguments_.found_aliasing();
   {
@@ -289,10 +287,9 @@ Status settle_apart(CommState& state) {
   if (state.refused != nullptr && (state.refused->may_be_apart || state.refused->is_agreed)) {
     const bool may_be_apart = state.refused->may_be_apart;
     state.refused.reset();
+    state.engine->count_doubted();
     if (may_be_apart) {
       state.engine->refuse();
-    } else {
-      state.engine->count_doubted();
     }
   }
   return state.engine->failure();

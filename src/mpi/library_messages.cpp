@@ -28,7 +28,10 @@ MPI_Request* Library::request(int slot, Bytes expected) {
 /// As in the MPI libraries, what was sent for a call that its root has not made (it was refused) is
 /// no other collective's.
 int Library::tag_of(int tag) const {
-  return tag * static_cast<int>(kCollectiveCount) + static_cast<int>(collective_);
+  // Messages of one tag arrive in their order: a program may have more than there are tags.
+  constexpr int kTagsAnywhere = 32768;  // MPI 4.1, 9.1.2: MPI_TAG_UB is at least 32767.
+  constexpr int kEach = kTagsAnywhere / static_cast<int>(kCollectiveCount);
+  return tag % kEach * static_cast<int>(kCollectiveCount) + static_cast<int>(collective_);
 }
 
 Status Library::isend(const void* data, Bytes bytes, int peer, int tag, int slot) {

@@ -25,8 +25,6 @@ using abi::Profiler;
 using abi::Result;
 using transport::ReceivePart;
 
-using Memory = std::span<std::byte>;  ///< Behind an mhandle.
-
 constexpr char kName[] = "Tutti";
 constexpr int kCommsMax = 4096;
 constexpr int kReceivesMax = static_cast<int>(transport::kReceivePartsMax);
@@ -191,9 +189,12 @@ Result reg_mr(void* comm, void* data, std::size_t bytes, int type, void** mhandl
               "memory of type " + std::to_string(type) +
                   " cannot be registered: this network reads and writes host memory only"};
     }
-    auto memory = std::make_unique<Memory>(static_cast<std::byte*>(data), bytes);
-    TUTTI_RETURN_IF_ERROR(static_cast<Comm*>(comm)->channel->register_memory(*memory));
-    *mhandle = memory.release();
+    const std::shared_ptr<net::Channel>& channel = static_cast<Comm*>(comm)->channel;
+    auto made = std::make_unique<Registration>();
+    made->memory = {static_cast<std::byte*>(data), bytes};
+    made->channel = channel;
+    TUTTI_RETURN_IF_ERROR(channel->register_memory(made->memory));
+    *mhandle = made.release();
     return {};
   });
 }
@@ -207,11 +208,13 @@ Result reg_mr_dma_buf(void* comm, void* data, std::size_t bytes, int /*type*/,
   return reg_mr(comm, data, bytes, abi::kPointerDmaBuf, mhandle);
 }
 
-Result dereg_mr(void* comm, void* mhandle) {
+Result dereg_mr(void* /*comm*/, void* mhandle) {
   return guarded("deregMr", nullptr, [&]() -> Status {
-    const std::unique_ptr<Memory> memory(static_cast<Memory*>(mhandle));
-    if (memory != nullptr) {
-      static_cast<Comm*>(comm)->channel->deregister_memory(*memory);
+    const std::unique_ptr<Registration> made(static_cast<Registration*>(mhandle));
+    if (made != nullptr) {
+      if (const std::shared_ptr<net::Channel> channel = made->channel.lock()) {
+        channel->deregister_memory(made->memory);
+      }
     }
     return {};
   });

@@ -78,7 +78,14 @@ struct Comm {
   std::size_t free_count = kSlots;
   bool has_failed = false;                ///< Its error has been logged.
   Status failure;                         ///< Of the first request that failed and stays taken.
-  std::unique_ptr<net::Channel> channel;  ///< Goes first: it ends what uses the rest.
+  std::shared_ptr<net::Channel> channel;  ///< Goes first: it ends what uses the rest.
+};
+
+/// Behind an mhandle. NCCL may hand it back when the comm is closed; the memory is then the wire's
+/// until the network ends.
+struct Registration {
+  std::span<std::byte> memory;
+  std::weak_ptr<net::Channel> channel;
 };
 
 class Plugin {

@@ -249,15 +249,10 @@ void Engine::post(Request* request) {
 }
 
 void Engine::help() {
-  if (!spins_ || asleep_.load() != Sleep::kAwake ||
-      monotonic_ns() > turned_ns_.load(std::memory_order_relaxed) + kLateNs) {
-    work_if_free();
+  if (spins_ && asleep_.load() == Sleep::kAwake &&
+      monotonic_ns() <= turned_ns_.load(std::memory_order_relaxed) + kLateNs) {
+    return;
   }
-}
-
-void Engine::wait_for_round() { const CallerLock lock(mutex_, wanted_); }
-
-void Engine::work_if_free() {
   helped_ns_.store(monotonic_ns(), std::memory_order_relaxed);
   do {
     const std::unique_lock lock(mutex_, std::try_to_lock);
@@ -272,6 +267,8 @@ void Engine::work_if_free() {
     }
   } while (posted_.load() != 0);
 }
+
+void Engine::wait_for_round() { const CallerLock lock(mutex_, wanted_); }
 
 void Engine::answer_all() {
   // A thread that the end of the process has stopped may hold the lock for ever.

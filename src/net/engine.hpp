@@ -195,7 +195,7 @@ class Engine : private wire::Arrivals {
   /// Any thread. The request is filled in but for the results.
   void post(Request* request);
   /// A caller waits: shared engines, and spinning ones whose thread sleeps or is late, do a round
-  /// of work if nobody else does.
+  /// of work, unless another thread is in one, which then takes what was posted.
   void help();
 
   /// At the end of the process: acknowledges what has arrived. Takes half a millisecond.
@@ -223,9 +223,6 @@ class Engine : private wire::Arrivals {
   static constexpr char kCloseByte = 'B';
 
   enum class Sleep : std::uint8_t { kAwake, kNap, kDeep };
-
-  /// A round of work, unless another thread is in one, which then takes what was posted.
-  void work_if_free();
 
   std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes) override;
   void arrived(const transport::Arrival& arrival) override;

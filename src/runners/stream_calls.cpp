@@ -168,6 +168,7 @@ void StreamCalls::join(Carrier carrier, device::Api& api, int device, Member mem
     line_ = &Line::of(api, device);
   }
   members_[index(carrier)] = std::move(member);
+  is_closing_ = false;
 }
 
 void StreamCalls::leave(Carrier carrier) {
@@ -175,9 +176,20 @@ void StreamCalls::leave(Carrier carrier) {
   if (const Status failure = reason(); !failure.ok() && !is_driver_gone(failure)) {
     end(failure);
   }
-  const std::lock_guard ending(members_mutex_);
-  const std::lock_guard lock(mutex_);
-  members_[index(carrier)] = {};
+  std::thread watch;
+  {
+    const std::lock_guard ending(members_mutex_);
+    const std::lock_guard lock(mutex_);
+    members_[index(carrier)] = {};
+    if (std::all_of(members_.begin(), members_.end(), [](const Member& one) { return !one.end; })) {
+      is_closing_ = true;  // Who waits for a call yet needs no watch.
+      changed_.notify_all();
+      watch = std::move(thread_);
+    }
+  }
+  if (watch.joinable()) {
+    watch.join();
+  }
 }
 
 void StreamCalls::end(const Status& reason) {

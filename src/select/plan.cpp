@@ -16,15 +16,10 @@ constexpr const char* kListed[] = {"mpi-beta",      "mpi-gamma",      "mpi-alpha
                                    "mpi-staged",    "ccl-streams(4)", "ccl-comms(4)", "rings",
                                    "schedule:ring", "ccl:rings",      "ccl:ring"};
 
-template <class Kind>
-bool read_as(std::string_view name, Plan* plan, std::string* problem) {
-  return plan->emplace<Kind>().read(name, problem);
-}
-
 /// Names of several kinds have nothing in common: one of them reads it, or none.
 template <class... Kinds>
 bool read(std::string_view name, std::variant<Kinds...>* plan, std::string* problem) {
-  return (read_as<Kinds>(name, plan, problem) || ...);
+  return (plan->template emplace<Kinds>().read(name, problem) || ...);
 }
 
 }  // namespace

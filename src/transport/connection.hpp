@@ -56,7 +56,7 @@ class Connection {
   // What happens.
   void on_arrival(TimeNs now, const Arrival& arrival);
   /// Where the payload of this packet belongs if it is what on_arrival would deliver, or null.
-  std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes) const;
+  std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes);
   void on_timeout(TimeNs now);
   /// The pacer granted credit: the sender has to be told.
   void on_granted(bool is_slow);
@@ -275,7 +275,15 @@ class Connection {
   TimeNs known_ns_ = 0;              ///< The last time with news of them, or none to tell.
   std::uint64_t known_before_;       ///< Adverts that the peer knew when their timer fired last.
   std::optional<SplitReceiveTable> split_receives_;  ///< In place of it.
-  bool has_waited_ = false;                          ///< Adverts have waited long enough.
+  /// The header that place() has decoded and found authentic: as a rule that of the next arrival.
+  struct KnownHeader {
+    HeaderBytes bytes;
+    std::size_t size = 0;
+    std::uint64_t number = 0;
+    Packet packet;
+  };
+  KnownHeader known_header_;
+  bool has_waited_ = false;    ///< Adverts have waited long enough.
   TimeNs piggybacked_ns_ = 0;  ///< When a packet was last piggybacked on data.
   bool tells_gap_ = false;
   bool grant_is_slow_ = false;

@@ -30,8 +30,12 @@ ConnectionEvent event_of(PacketType end) {
 }  // namespace
 
 void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
-  Packet packet;
-  if (!decode(arrival.header, packet)) {
+  const bool is_known =
+      known_header_.size > 0 &&
+      std::equal(arrival.header.begin(), arrival.header.end(), known_header_.bytes.begin(),
+                 known_header_.bytes.begin() + static_cast<std::ptrdiff_t>(known_header_.size));
+  Packet packet = known_header_.packet;
+  if (!is_known && !decode(arrival.header, packet)) {
     ++counters_.malformed_dropped;
     return;
   }
@@ -39,7 +43,7 @@ void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
   if (arrival.trimmed && options_.authenticates_payload) {
     return;  // Nothing to check it by.
   }
-  if (options_.authenticates) {
+  if (options_.authenticates && !(is_known && number == known_header_.number)) {
     const auto covered =
         options_.authenticates_payload ? arrival.payload : std::span<const std::byte>();
     if (tag_of(receive_key_, arrival.header, covered, number) != read_tag(arrival.header)) {
@@ -122,8 +126,9 @@ void Connection::tell_of_end(const CommonHeader& header) {
   }
 }
 
-std::byte* Connection::place(std::span<const std::byte> header, std::uint32_t payload_bytes) const {
-  Packet packet;
+std::byte* Connection::place(std::span<const std::byte> header, std::uint32_t payload_bytes) {
+  known_header_.size = 0;
+  Packet& packet = known_header_.packet;
   // A payload under authentication may touch nothing before it is checked.
   if (options_.authenticates_payload || !options_.receives || state_ != ConnectionState::kOpen ||
       !decode(header, packet) || packet.common.type != PacketType::kData ||
@@ -132,9 +137,14 @@ std::byte* Connection::place(std::span<const std::byte> header, std::uint32_t pa
   }
   const std::uint64_t number = expand(packet.common.number, replay_.next());
   if (!replay_.is_new(number) ||
-      (options_.authenticates && tag_of(receive_key_, header, {}, number) != read_tag(header)) ||
-      acknowledger_.classify(expand(packet.data.chunk, acknowledger_.cumulative())) !=
-          Acknowledger::Kind::kNew) {
+      (options_.authenticates && tag_of(receive_key_, header, {}, number) != read_tag(header))) {
+    return nullptr;
+  }
+  std::copy(header.begin(), header.end(), known_header_.bytes.begin());
+  known_header_.size = header.size();
+  known_header_.number = number;
+  if (acknowledger_.classify(expand(packet.data.chunk, acknowledger_.cumulative())) !=
+      Acknowledger::Kind::kNew) {
     return nullptr;
   }
   return split_receives_ ? split_receives_->place(packet.data) : incoming_.place(packet.data);

@@ -26,7 +26,7 @@ enum class ConnectionState : std::uint8_t {
   kDraining,   ///< Closed here: takes no requests, and matched sends go on.
   kClosing,    ///< The peer is told until it answers.
   kEnded,      ///< All requests have ended. The connection's own event is still to be taken.
-  kExpired,    ///< Same, and a late peer gets no answer any more.
+  kExpired,    ///< Same, and its place is free once that is taken.
   kReported,   ///< The event has been taken; a late peer gets an answer.
   kForgotten,  ///< Its place is free.
 };

@@ -72,7 +72,7 @@ class Endpoint::Core {
     return status;
   }
 
-  std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes) const {
+  std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes) {
     std::uint32_t id = 0;
     const std::uint32_t index = decode_connection(header, id) ? find(id) : kNone;
     return index == kNone ? nullptr : slots_[index].connection->place(header, payload_bytes);
@@ -359,7 +359,7 @@ Status Endpoint::abort(TimeNs now, ConnectionHandle connection) {
   return core_->apply(now, connection, [](Connection& it, TimeNs at) { return it.abort(at); });
 }
 
-std::byte* Endpoint::place(std::span<const std::byte> header, std::uint32_t payload_bytes) const {
+std::byte* Endpoint::place(std::span<const std::byte> header, std::uint32_t payload_bytes) {
   return core_->place(header, payload_bytes);
 }
 

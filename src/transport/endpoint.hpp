@@ -62,7 +62,7 @@ class Endpoint {
   /// Where the payload of a packet that has not been taken in yet belongs: the wire may write it
   /// there and leave Arrival::payload empty. Null: it is not wanted, not known to be genuine, or
   /// has to be checked first. Void after any other call of this object.
-  std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes) const;
+  std::byte* place(std::span<const std::byte> header, std::uint32_t payload_bytes);
 
   /// Never fails: invalid packets are counted and dropped.
   void handle_datagram(TimeNs now, const Arrival& arrival);

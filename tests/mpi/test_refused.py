@@ -199,7 +199,7 @@ def test_lost__a_call_made_again_too_late_is_an_error_or_right(
 
 
 @pytest.mark.parametrize("is_mixed", [False, True], ids=["alike", "mixed"])
-@pytest.mark.parametrize("plan", ["default", "direct", "schedules", "alpha"])
+@pytest.mark.parametrize("plan", ["default", "direct", "schedules"])
 def test_alone__calls_that_a_root_makes_alone_and_that_are_refused_did_not_happen(
     mpi: Mpi, plan: str, is_mixed: bool, preload_library: Path, tmp_path: Path
 ) -> None:

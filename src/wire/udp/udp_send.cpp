@@ -124,13 +124,16 @@ bool UdpWire::goes_on(const Peer& to, const Transmission& sent) const {
 }
 
 std::size_t UdpWire::send_together(std::span<const Transmission> packets) {
+  if (packets.size() == 1) {
+    return send(packets.front()) ? 1 : 0;
+  }
   std::size_t bytes = 2;
   for (const Transmission& packet : packets) {
     bytes += kPartHeadBytes + packet.header_bytes + packet.payload_bytes;
   }
   const Transmission& last = packets.back();
-  if (packets.size() == 1 || packets.size() > kTogetherMax || last.peer >= peers_.size() ||
-      peers_[last.peer].users == 0 || bytes > peers_[last.peer].fragment_bytes) {
+  if (packets.size() > kTogetherMax || last.peer >= peers_.size() || peers_[last.peer].users == 0 ||
+      bytes > peers_[last.peer].fragment_bytes) {
     return Wire::send_together(packets);
   }
   std::byte* head = prefixes_.data();
