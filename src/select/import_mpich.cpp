@@ -209,7 +209,7 @@ class Importer {
       conditions->collectives = {*collective};
       return Branch::kSome;
     }
-    bool non_blocking = name.starts_with("i");
+    bool non_blocking = name.starts_with('i');
     std::string_view base = name.substr(non_blocking ? 1 : 0);
     constexpr std::string_view kNeighbor = "neighbor_";
     base.remove_prefix(base.starts_with(kNeighbor) ? kNeighbor.size() : 0);
