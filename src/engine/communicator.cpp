@@ -39,13 +39,14 @@ void Communicator::give_back_host_memory(bool is_known) {
   host_.give_back(is_known || !failure_.ok());
 }
 
-void Communicator::refuse() {
+void Communicator::refuse(select::Collective collective) {
   if (!asserted_host_) {
     count_doubted();
   }
   host_.tell_refusal();
-  // Without agreements on calls refusals meet in their order, whatever numbers are in doubt.
-  if (mpi_ == nullptr || !mpi_->refuse(asserted_host_ ? 0 : calls_)) {
+  // Where calls in doubt have no number, refusals of another collective do not belong together.
+  const auto told = asserted_host_ ? static_cast<std::uint64_t>(collective) : calls_;
+  if (mpi_ == nullptr || !mpi_->refuse(told)) {
     fail(Status(ErrorCode::kInvalidArgument,
                 "an earlier call of this rank had wrong arguments; other ranks may be in it"));
   }

@@ -222,7 +222,7 @@ class Communicator {
   void fail(const Status& status);
   /// After a call that was refused on this rank, in which others may be in steps of ours: the next
   /// such steps come when it is known that it was refused on all.
-  void refuse();
+  void refuse(select::Collective collective);
   /// Begins what the end of this object waits for, so that the ends of several can be under way; no
   /// call may follow.
   void begin_end();

@@ -98,7 +98,8 @@ Status CollectiveCall::refuse_at_root_alone(int* code, const engine::Route& rout
   }
   engine_.doubt_call();
   if (may_be_apart && state_.library->shares_messages()) {
-    engine_.refuse();  // Now: other communicators' agreements must not come in between.
+    engine_.refuse(
+        view_.collective);  // Now: other communicators' agreements must not come in between.
   } else {
     state_.refused =
         std::make_unique<RefusedAtRoot>(refused_at_root(may_be_apart, /*has_number=*/false));
@@ -166,7 +167,7 @@ Status CollectiveCall::turn_away(int* code, const engine::Route* route) {
   }
   // The application's error handler may free the communicator: it has, or it comes last.
   if (may_be_apart && (!is_raised || has_engine(&state_, &engine_))) {
-    engine_.refuse();
+    engine_.refuse(view_.collective);
   }
   if (!is_raised) {
     call_errhandler(state_.comm, *code);
@@ -286,10 +287,11 @@ void note_refused(CommState& state, const engine::Communicator& engine, const Vi
 Status settle_apart(CommState& state) {
   if (state.refused != nullptr && (state.refused->may_be_apart || state.refused->is_agreed)) {
     const bool may_be_apart = state.refused->may_be_apart;
+    const Collective collective = state.refused->collective;
     state.refused.reset();
     state.engine->count_doubted();
     if (may_be_apart) {
-      state.engine->refuse();
+      state.engine->refuse(collective);
     }
   }
   return state.engine->failure();
