@@ -9,6 +9,16 @@
 // Usage: define TUTTI_KERNEL(name, body), where body(arguments, warp, lane) runs one warp.
 #pragma once
 
+#include "device/kernels/direct.hpp"
+
+namespace tutti::device::kernels {
+
+template <class T>
+using SumOf = Fixed<Elementwise<T, Sum>>;
+using OfInt8 = Fixed<Unitwise<Int8Sum>>;
+
+}  // namespace tutti::device::kernels
+
 #define TUTTI_DIRECT_KERNELS_OF(ranks)                                                      \
   TUTTI_KERNEL(one_shot_float32_sum_##ranks, (one_shot<SumOf<Plain<float>>, Wire, ranks>))  \
   TUTTI_KERNEL(one_shot_float64_sum_##ranks, (one_shot<SumOf<Plain<double>>, Wire, ranks>)) \

@@ -23,10 +23,6 @@ namespace {
 
 using Wire = TUTTI_WIRE;
 
-template <class T>
-using SumOf = Fixed<Elementwise<T, Sum>>;
-using OfInt8 = Fixed<Unitwise<Int8Sum>>;
-
 /// After all warps: the block's results are visible to whoever sees its word. They are in memory of
 /// this device, so the fence is the device's (docs/decisions/0016-a-fence-of-the-device.md).
 TUTTI_INLINE void complete(const DirectArguments& arguments) {

@@ -15,10 +15,6 @@ namespace {
 
 using Wire = Lines;
 
-template <class T>
-using SumOf = Fixed<Elementwise<T, Sum>>;
-using OfInt8 = Fixed<Unitwise<Int8Sum>>;
-
 constexpr std::size_t kArgumentBytes[] = {sizeof(DirectArguments)};
 
 template <auto kBody>
