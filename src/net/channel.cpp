@@ -74,17 +74,7 @@ std::span<Engine* const> ConnectionChannel::engines() const {
 }
 
 Status ConnectionChannel::register_memory(std::span<std::byte> memory) {
-  const std::span<Engine* const> all = engines();
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const Status status = all[i]->register_memory(memory);
-    if (!status.ok()) {
-      while (i-- > 0) {
-        all[i]->deregister_memory(memory);
-      }
-      return status;
-    }
-  }
-  return {};
+  return wire::register_with_all(engines(), memory);
 }
 
 void ConnectionChannel::deregister_memory(std::span<std::byte> memory) {

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
 
@@ -34,7 +35,8 @@ class Arrivals {
   /// A packet, or (Arrival::trimmed) the header of a partial chunk, if the wire can tell.
   virtual void arrived(const transport::Arrival& arrival) = 0;
   /// Of a wire that completes sends late: it reads the payload of the packet with this cookie no
-  /// more. Once for each packet with a payload that it has taken, in any order.
+  /// more. Once for each packet with a payload that it has taken, in any order, also where sending
+  /// has failed.
   virtual void sent(std::uint64_t cookie) { (void)cookie; }
 };
 
@@ -136,5 +138,20 @@ class Wire {
   /// What there is to say at its end beyond the counters: begins with ", ", or is empty.
   virtual std::string report() const { return {}; }
 };
+
+/// With all of `places`, wires or what hands on to them, or with none.
+template <class Places>
+Status register_with_all(const Places& places, std::span<std::byte> memory) {
+  for (auto place = std::begin(places); place != std::end(places); ++place) {
+    const Status status = (*place)->register_memory(memory);
+    if (!status.ok()) {
+      while (place != std::begin(places)) {
+        (*--place)->deregister_memory(memory);
+      }
+      return status;
+    }
+  }
+  return {};
+}
 
 }  // namespace tutti::wire

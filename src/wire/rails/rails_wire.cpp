@@ -172,16 +172,7 @@ void RailsWire::remove_peer(std::uint64_t peer) {
 }
 
 Status RailsWire::register_memory(std::span<std::byte> memory) {
-  for (std::size_t i = 0; i < rails_.size(); ++i) {
-    const Status status = rails_[i]->register_memory(memory);
-    if (!status.ok()) {
-      while (i-- > 0) {
-        rails_[i]->deregister_memory(memory);
-      }
-      return status;
-    }
-  }
-  return {};
+  return register_with_all(rails_, memory);
 }
 
 void RailsWire::deregister_memory(std::span<std::byte> memory) {
