@@ -322,7 +322,9 @@ Result<Route> Communicator::make_route(const Shape& shape, const select::Plan& p
                         (alpha != nullptr && alpha->staged);
   // Chunks only where every rank must expect staging, and only on what all ranks can divide alike.
   // What MPI refuses it refuses whole: an error between two chunks breaks the communicator.
-  if ((mpi != nullptr || (alpha != nullptr && alpha->backend == Backend::kMpi)) &&
+  // A CCL plan with an MPI part is cut where its rule says so.
+  if ((mpi != nullptr || (alpha != nullptr && (alpha->backend == Backend::kMpi ||
+                                               (alpha->chunk_bytes && alpha->needs_mpi())))) &&
       shape.memory == Memory::kDevice && route.stages_device && shape.bytes &&
       !runners::has_counts(shape.collective) && shape.op != select::ReduceOp::kUser &&
       shape.type != select::DataType::kOther && !select::is_pair(shape.type) &&

@@ -14,6 +14,7 @@ CUDA and NCCL in place of their fakes.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -468,6 +469,21 @@ def test_many_ranks(
         mpi, ranks, tmp_path, memory, "--only", parts, plan=plan, nodes=nodes, timeout_s=LONG_S
     )
     result.assert_passed("collectives")
+
+
+def test_alpha__of_two_libraries_in_chunks(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
+    """NCCL on the nodes and MPI among leaders, whose part is cut as the rule says."""
+    once_per_library(mpi)
+    tuning = tmp_path / "tuning.json"
+    parameters = {"leaders_backend": "mpi", "chunk_bytes": "256"}
+    rule = {"collective": "any", "plan": "ccl-alpha", "parameters": parameters}
+    tuning.write_text(json.dumps({"schema": "tutti-tuning/1", "rules": [rule]}))
+    extra = {"TUTTI_TUNING_FILE": str(tuning), "TUTTI_LOG_LEVEL": "info"}
+    result = collectives(
+        mpi, 4, tmp_path, "cuda", "--only", "matrix", nodes=2, extra=extra, timeout_s=LONG_S
+    )
+    result.assert_passed("collectives")
+    assert "ccl-alpha" in result.stderr, str(result)
 
 
 @pytest.mark.parametrize("mix", MIXES)
