@@ -5,10 +5,10 @@
 #
 #   component runtime       lib/libtutti.so.0 lib/libtutti-mpi.so lib/lib{nccl,rccl}-net-tutti.so
 #                           share/tutti/tuning/*.json
-#   component measure       lib/tutti/tutti-measure-* (bench/measure) lib/libtutti-host-device.so
+#   component measure       lib/tutti/tutti-measure-* (bench/measure)
 #   component command       bin/tutti share/tutti/python share/modulefiles/tutti/<version>
 #   component development   include/tutti/*.h lib/cmake/tutti lib/pkgconfig/tutti.pc
-#                           share/tutti/examples
+#                           share/tutti/examples lib/libtutti-host-device.so
 #
 # The wheel (scikit-build-core sets SKBUILD) takes runtime and measure, below tutti_hpc/ in the package,
 # all binaries in tutti_hpc/lib. A wheel cannot hold symbolic links, so the library there is plain
@@ -42,7 +42,7 @@ install(TARGETS tutti_mpi_preload
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)
 install(TARGETS tutti_nccl_net tutti_rccl_net
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)
-install(TARGETS tutti_host_device LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT measure)
+install(TARGETS tutti_host_device LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/tuning/" DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti/tuning
         COMPONENT runtime FILES_MATCHING PATTERN "*.json")
 

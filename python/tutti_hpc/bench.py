@@ -81,7 +81,7 @@ def parse_lab(text: str) -> state.Place:
     type=click.Choice(["host", "device", "hostdevice"]),
     default="host",
     show_default=True,
-    help="Where the buffers are; hostdevice: a stand-in for tests.",
+    help="Where the buffers are; hostdevice: a stand-in for tests, not in the wheel.",
 )
 @type_option
 @op_option

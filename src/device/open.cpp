@@ -51,8 +51,9 @@ std::unique_ptr<Api> open_host(OpenReport* report) {
     library = DynamicLibrary::open(file);
   }
   if (!library.ok()) {
-    return refuse(report, "host: " + reason + "; remedy: `make product`, or install Tutti again: " +
-                              file + " belongs beside libtutti.so");
+    return refuse(report,
+                  "host: " + reason + "; remedy: " + file +
+                      " of the same build (`make product`; a wheel has none) beside libtutti.so");
   }
   Api* (*make)(const char*) = nullptr;
   Api* const api =
