@@ -252,6 +252,8 @@ def main() -> int:
     options = parser.parse_args()
     without_gpus = [name for name, (memory, _) in PLANS.items() if memory != "cuda"]
     plans = without_gpus if options.plan == "all" else options.plan.split(",")
+    if unknown := set(plans) - set(PLANS):
+        parser.error(f"--plan {', '.join(sorted(unknown))}: use all, or some of {', '.join(PLANS)}")
     extra = ["--watchdog", options.watchdog, *(["--valid"] if options.valid else [])]
     if options.only is not None:
         options.first, options.count, extra = options.only, 1, [*extra, "--verbose"]
