@@ -9,12 +9,13 @@
 namespace tutti::engine {
 
 MemoryModes::Class& MemoryModes::of(select::Collective collective, std::optional<Bytes> bytes) {
-  const int size_class = bytes ? static_cast<int>(std::bit_width(*bytes)) : kSizeClasses - 1;
-  return classes_[static_cast<std::size_t>(collective)][static_cast<std::size_t>(size_class)];
+  const auto size_class = bytes ? static_cast<std::size_t>(std::bit_width(*bytes)) : kUnsized;
+  return classes_[static_cast<std::size_t>(collective) * kSizeClasses + size_class];
 }
 
 std::optional<select::Memory> MemoryModes::known(select::Collective collective) const {
-  const Class& memory = classes_[static_cast<std::size_t>(collective)].back();
+  const Class& memory =
+      classes_[static_cast<std::size_t>(collective) * kSizeClasses + kUnsized];
   return agreement_due(memory.calls + 1) ? std::nullopt : std::optional(memory.mode);
 }
 

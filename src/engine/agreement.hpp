@@ -33,12 +33,17 @@ class MemoryModes {
   };
   /// The class of a call; calls without a known size share one per collective.
   Class& of(select::Collective collective, std::optional<Bytes> bytes);
+  /// What tells a class from the others, the same on every rank; never 0.
+  std::uint64_t number_of(const Class& of) const {
+    return static_cast<std::uint64_t>(&of - classes_.data()) + 1;
+  }
   /// What the next call without a known size will be on; empty where it is agreed on then.
   std::optional<select::Memory> known(select::Collective collective) const;
 
  private:
-  static constexpr int kSizeClasses = 66;  // 0, 2^0 .. 2^63, unknown.
-  std::array<std::array<Class, kSizeClasses>, kCollectiveCount> classes_;
+  static constexpr std::size_t kUnsized = 65;
+  static constexpr std::size_t kSizeClasses = kUnsized + 1;  // 0, 2^0 .. 2^63, unknown.
+  std::array<Class, kCollectiveCount * kSizeClasses> classes_;
 };
 
 /// What `mpi_assert_memory_alloc_kinds` (MPI 4.1, side document "Memory Allocation Kinds" 1.0)

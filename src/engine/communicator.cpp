@@ -53,6 +53,7 @@ void Communicator::refuse(select::Collective collective) {
 }
 
 void Communicator::begin_end() {
+  settle_agreements(/*agrees=*/false);
   for (PlanRunner* const one : plan_runners_) {
     one->begin_end();
   }

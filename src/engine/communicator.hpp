@@ -121,10 +121,12 @@ class Communicator {
 
   /// All buffers of all ranks are in host memory, and no agreement on that belongs to a call.
   bool is_asserted_host() const { return asserted_host_; }
-  /// Ranks agree on nothing before such a call, and its messages are not taken for those of another
-  /// collective: a rank that was refused there alone goes on as natively.
-  bool goes_by_tags(const Route& route) const {
-    return asserted_host_ && select::is<select::SchedulePlan>(route.plan);
+  /// Ranks agree on nothing before such a call, and its messages and steps are not taken for those
+  /// of another collective: a root that was refused there alone goes on as natively.
+  bool may_be_missed(const Route& route) const {
+    const auto* const alpha = std::get_if<select::AlphaPlan>(&route.plan);
+    return asserted_host_ && (select::is<select::SchedulePlan>(route.plan) ||
+                              (alpha != nullptr && !alpha->uses(select::Backend::kCcl)));
   }
   /// True when no buffer needs classification, nothing is agreed on any more and no call is timed:
   /// a call's route follows from its arguments.
@@ -160,6 +162,16 @@ class Communicator {
   /// make it; or the others made it. A later call in shared memory finds out which by the number
   /// that it has there.
   void doubt_call();
+  /// The same for a call of a class that the ranks agree on before its next call, which for this
+  /// rank was on `device` (-1: host memory): what the others agree on next tells whether they made
+  /// it. False: nothing is agreed on before it, or this rank cannot be told, and nothing is done.
+  bool doubt_agreement(select::Collective collective, std::optional<Bytes> bytes, int device);
+  /// Finds what became of such calls. `agrees`: in this rank's next call there is an agreement, to
+  /// which the others come, too; else they are waited for a second.
+  void settle_agreements(bool agrees);
+  bool has_agreements_in_doubt() const { return !doubted_agreements_.empty(); }
+  /// Whether the ranks agree on the memory of the next such call.
+  bool agrees_on(select::Collective collective, std::optional<Bytes> bytes) const;
   bool has_doubts() const { return doubted_ > 0; }
   /// The next call is the last refused one made again, which is in doubt or `has_number`;
   /// `is_agreed`: the ranks have agreed on its memory.
@@ -311,6 +323,8 @@ class Communicator {
   /// In shared memory: nobody is to wait for this rank to leave calls that are in doubt.
   void tell_doubts();
   Status agree_memory(MemoryModes::Class& memory, int device);
+  Status take_memory(MemoryModes::Class& memory, bool any_device, int device);
+  void settle_agreement(double limit_s, bool is_again);
   void free_deferred_memory();
   Status set_up_host();
   Status prepare(const select::Plan& plan, select::Memory memory, int device,
@@ -341,6 +355,9 @@ class Communicator {
   const select::Table* table_;  ///< The process's, or own_table_.
   std::unique_ptr<select::Table> own_table_;
   std::unique_ptr<MemoryModes> modes_;  ///< Null where all memory is the host's.
+  /// Of the calls in doubt, if others may be in agreements on them (of none or of all): with this
+  /// rank's device.
+  std::vector<std::pair<MemoryModes::Class*, int>> doubted_agreements_;
   Membership membership_{context_};
   bool has_withdrawn_as_parent_ = false;
   // What a call that passes by needs, side by side.

@@ -6,9 +6,20 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 namespace tutti::engine {
+
+using runners::DoubtedCall;
+using select::Collective;
+using select::Memory;
+
+namespace {
+
+constexpr double kNoLimitS = std::numeric_limits<double>::infinity();
+
+}  // namespace
 
 Status Communicator::run(const Route& route, const runners::Call& call) {
   if (context_.calls->has_queued()) {
@@ -20,12 +31,13 @@ Status Communicator::run(const Route& route, const runners::Call& call) {
     }
     ++calls_;
   } else {
-    if (!goes_by_tags(route)) {
+    if (!may_be_missed(route)) {
       count_doubted();  // Steps of ours go by numbers, and do not show them.
     }
     pass_by();
     if (mpi_ != nullptr && !route.native_flat) {
       TUTTI_RETURN_IF_ERROR(mpi_->settle());
+      mpi_->start(call.collective);
     }
   }
   Status status = route.runner->run(route, call);
@@ -67,6 +79,69 @@ void Communicator::doubt_call() {
   forget_routes();  // The entry point must see whether the next one is it again.
 }
 
+bool Communicator::agrees_on(Collective collective, std::optional<Bytes> bytes) const {
+  return !asserted_ && collective != Collective::kBarrier &&
+         agreement_due(modes_->of(collective, bytes).calls + 1);
+}
+
+bool Communicator::doubt_agreement(Collective collective, std::optional<Bytes> bytes, int device) {
+  if (doubted_ == kDoubtedMax) {
+    count_doubted();
+  }
+  // Others, which are in doubt without an agreement, would leave open which number theirs has.
+  if (doubted_ != doubted_agreements_.size() || mpi_ == nullptr || !agrees_on(collective, bytes)) {
+    return false;
+  }
+  MemoryModes::Class& memory = modes_->of(collective, bytes);
+  if (!mpi_->doubt(modes_->number_of(memory), device >= 0)) {
+    return false;
+  }
+  doubted_agreements_.emplace_back(&memory, device);
+  doubt_call();
+  return true;
+}
+
+/// Of the oldest. Made again it has its number then, and here it has what was agreed on.
+void Communicator::settle_agreement(double limit_s, bool is_again) {
+  const auto [memory, device] = doubted_agreements_.front();
+  doubted_agreements_.erase(doubted_agreements_.begin());
+  --doubted_;
+  const Result<DoubtedCall> settled = mpi_->settle_doubt(limit_s);
+  if (!settled.ok()) {
+    fail(settled.status());
+    return;
+  }
+  const DoubtedCall found = *settled;
+  if (found == DoubtedCall::kNotMade) {
+    return;
+  }
+  if (found != DoubtedCall::kRefused) {
+    ++memory->calls;
+    const Status taken = take_memory(*memory, found == DoubtedCall::kMadeOnDevice, device);
+    if (!taken.ok()) {
+      fail(taken);
+      return;
+    }
+    is_next_agreed_ = is_again;
+  }
+  if (!is_next_agreed_) {
+    turn_away();  // Others may wait for this rank there.
+  }
+}
+
+void Communicator::settle_agreements(bool agrees) {
+  if (doubted_agreements_.empty()) {
+    return;
+  }
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::seconds(1);
+  while (!doubted_agreements_.empty()) {
+    const double left_s = std::chrono::duration<double>(end - Clock::now()).count();
+    settle_agreement(agrees ? kNoLimitS : std::max(left_s, 0.0), /*is_again=*/false);
+  }
+  tell_doubts();
+}
+
 void Communicator::tell_doubts() {
   if (std::byte* const line = host_.calls_line(); line != nullptr) {
     const runners::HostCounter turned_away = runners::HostArea::turned_away(line);
@@ -77,6 +152,13 @@ void Communicator::tell_doubts() {
 
 void Communicator::make_again(bool has_number, bool is_agreed) {
   is_next_agreed_ = is_agreed;
+  if (has_agreements_in_doubt()) {
+    while (has_agreements_in_doubt()) {
+      settle_agreement(kNoLimitS, /*is_again=*/doubted_agreements_.size() == 1);
+    }
+    tell_doubts();
+    return;
+  }
   if (has_number) {
     --calls_;  // It is native again, and told by the same number.
   } else if (has_doubts()) {
@@ -86,6 +168,7 @@ void Communicator::make_again(bool has_number, bool is_agreed) {
 }
 
 void Communicator::count_doubted() {
+  settle_agreements(/*agrees=*/false);
   if (has_doubts()) {
     for (; doubted_ > 0; --doubted_) {
       turn_away();

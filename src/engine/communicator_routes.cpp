@@ -78,7 +78,7 @@ bool Communicator::can_act() const {
 Status Communicator::agree_memory(MemoryModes::Class& memory, int device) {
   bool any_device = device >= 0;
   if (mpi_ != nullptr) {
-    const Result<bool> agreed = mpi_->agree_on_call(calls_ + 1, any_device);
+    const Result<bool> agreed = mpi_->agree_on_call(calls_ + 1, modes_->number_of(memory), any_device);
     if (agreed.status().code() == ErrorCode::kMismatch) {
       --memory.calls;  // The rank whose call was refused does not know of which class it is.
       pass_by();
@@ -90,6 +90,10 @@ Status Communicator::agree_memory(MemoryModes::Class& memory, int device) {
     TUTTI_RETURN_IF_ERROR(context_.bootstrap.max_in_place(&any, 1));
     any_device = any != 0;
   }
+  return take_memory(memory, any_device, device);
+}
+
+Status Communicator::take_memory(MemoryModes::Class& memory, bool any_device, int device) {
   context_.process.counters().agreements.fetch_add(1, std::memory_order_relaxed);
   memory.mode = any_device ? Memory::kDevice : Memory::kHost;
   if (any_device && !ccl_.was_tried() && disagreement_.empty()) {

@@ -45,6 +45,7 @@ class CollectiveCall {
     return engine_.route(view_.collective, bytes_, arguments_.type(), arguments_.op(), device);
   }
   RefusedAtRoot refused_at_root(bool may_be_apart, bool has_number) const;
+  bool doubt_agreement(int* code);
   Status refuse_at_root_alone(int* code, const engine::Route& route);
   bool is_like_refused() const;
   bool is_refused_again() const;
@@ -81,9 +82,25 @@ Status CollectiveCall::note_refused_native() {
   return {};
 }
 
+/// What the others agree on next tells whether they are in this call. False: it could not.
+bool CollectiveCall::doubt_agreement(int* code) {
+  if (engine_.classifies()) {
+    arguments_.classify(engine_.process().device());
+  }
+  if (!engine_.doubt_agreement(view_.collective, bytes_, arguments_.device())) {
+    return false;
+  }
+  *code = arguments_.found_aliasing();
+  state_.refused = std::make_unique<RefusedAtRoot>(
+      refused_at_root(/*may_be_apart=*/false, /*has_number=*/false));
+  state_.refused->is_agreed = false;
+  call_errhandler(state_.comm, *code);
+  return true;
+}
+
 Status CollectiveCall::refuse_at_root_alone(int* code, const engine::Route& route) {
   const bool may_be_apart = !route.native_flat && !route.is_in_shared_memory() &&
-                            (!engine_.goes_by_tags(route) || state_.library->shares_messages());
+                            (!engine_.may_be_missed(route) || state_.library->shares_messages());
   const bool is_native = route.native_flat && reads_everything(route);
   *code = arguments_.found_aliasing();
   {
@@ -194,8 +211,16 @@ Status CollectiveCall::run(int* code) {
   if (is_read) {
     bytes_ = arguments_.total_bytes();
   }
+  const bool is_asserted_host = engine_.is_asserted_host();
+  const bool is_refused_at_root =
+      is_read && bytes_ != Bytes{0} && arguments_.is_refused_at_root_alone();
+  if (is_refused_at_root && !is_asserted_host && doubt_agreement(code)) [[unlikely]] {
+    return {};
+  }
   if (state_.refused != nullptr && !(is_read && is_refused_again())) [[unlikely]] {
-    TUTTI_RETURN_IF_ERROR(settle_apart(state_));
+    TUTTI_RETURN_IF_ERROR(
+        settle_apart(state_, is_read && bytes_ != Bytes{0} &&
+                                 engine_.agrees_on(view_.collective, bytes_)));
   }
   if (!is_read) {
     return turn_away(code, nullptr);
@@ -205,8 +230,7 @@ Status CollectiveCall::run(int* code) {
     *code = call_native();  // Nothing moves; the same on every rank.
     return {};
   }
-  const bool is_asserted_host = engine_.is_asserted_host();
-  if (is_asserted_host && arguments_.is_refused_at_root_alone()) [[unlikely]] {
+  if (is_asserted_host && is_refused_at_root) [[unlikely]] {
     // What this sets up the others may be waiting for, who have made the call.
     TUTTI_ASSIGN_OR_RETURN(const engine::Route* route, find_route(/*device=*/-1));
     return refuse_at_root_alone(code, *route);
@@ -219,7 +243,7 @@ Status CollectiveCall::run(int* code) {
   }
   TUTTI_RETURN_IF_ERROR(wait_for_device());
   TUTTI_ASSIGN_OR_RETURN(const engine::Route* route, find_route(arguments_.device()));
-  if (!is_asserted_host && arguments_.is_refused_at_root_alone()) [[unlikely]] {
+  if (!is_asserted_host && is_refused_at_root) [[unlikely]] {
     return refuse_at_root_alone(code, *route);
   }
   if ((!route->native_flat || !reads_everything(*route)) && arguments_.is_refused_by_mpi()) {
@@ -235,8 +259,17 @@ Status CollectiveCall::run(int* code) {
     return {};
   }
   *code = MPI_SUCCESS;
-  return arguments_.is_reduction() ? run_reduction(*route)
-                                   : run_movement(state_, arguments_, *route);
+  if (arguments_.is_reduction()) {
+    return run_reduction(*route);
+  }
+  if (Status uneven = check_own_block(arguments_); !uneven.ok()) [[unlikely]] {
+    engine_.turn_away();
+    if (!route->is_in_shared_memory()) {
+      engine_.refuse(view_.collective);
+    }
+    return uneven;
+  }
+  return run_movement(state_, arguments_, *route);
 }
 
 /// Of basic types with predefined operations: selection gives all others native plans.
@@ -284,7 +317,11 @@ void note_refused(CommState& state, const engine::Communicator& engine, const Vi
       guarded([&] { return CollectiveCall(state, view, NativeCall(none)).note_refused_native(); }));
 }
 
-Status settle_apart(CommState& state) {
+Status settle_apart(CommState& state, bool agrees) {
+  if (state.engine->has_agreements_in_doubt()) {
+    state.refused.reset();
+    state.engine->settle_agreements(agrees);
+  }
   if (state.refused != nullptr && (state.refused->may_be_apart || state.refused->is_agreed)) {
     const bool may_be_apart = state.refused->may_be_apart;
     const Collective collective = state.refused->collective;

@@ -21,8 +21,8 @@ int fail_call(CommState& state, engine::Communicator& engine, const Status& stat
 void note_refused(CommState& state, const engine::Communicator& engine, const View& view);
 
 /// Before a call that is no refused one made again: of one that was, others may be in steps of
-/// ours.
-Status settle_apart(CommState& state);
+/// ours. `agrees`: the ranks agree on the memory of this call.
+Status settle_apart(CommState& state, bool agrees);
 
 /// A call that goes to MPI as it is: the next one with the same arguments need not ask for its
 /// plan, where plans follow from the arguments alone.

@@ -393,7 +393,7 @@ Status run_barrier(CommState& state, const engine::Route** native) {
   if (!engine.failure().ok()) [[unlikely]] {
     return engine.failure();
   }
-  TUTTI_RETURN_IF_ERROR(settle_apart(state));
+  TUTTI_RETURN_IF_ERROR(settle_apart(state, /*agrees=*/false));
   TUTTI_ASSIGN_OR_RETURN(
       const engine::Route* route,
       engine.route(Collective::kBarrier, 0, select::DataType::kByte, select::ReduceOp::kNone, -1));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -39,6 +40,8 @@ namespace {
 /// most, splits included. Those that could not be freed count.
 constexpr std::uint64_t kAloneMax = 8;
 constexpr std::uint64_t kPrivateMax = 64;
+/// Of a private communicator with scopes, beside the whole one.
+constexpr std::int64_t kScopeComms = 2 * (runners::kScopeCount - 1);
 
 std::mutex g_mutex;
 std::vector<std::weak_ptr<PrivateComm>> g_private;  ///< In the order of their making.
@@ -183,10 +186,12 @@ PrivateComm::~PrivateComm() {
   if (has_left || comms[0] == MPI_COMM_NULL) {
     return;
   }
-  for (MPI_Comm& comm : comms) {
-    free_if_any(&comm);
+  for (auto* const some : {&for_reduce, &comms}) {
+    for (MPI_Comm& comm : *some) {
+      free_if_any(&comm);
+    }
   }
-  count_live(has_scopes ? -static_cast<std::int64_t>(runners::kScopeCount) : -1);
+  count_live(has_scopes ? -1 - kScopeComms : -1);
 }
 
 Library::Library(MPI_Comm application, double timeout_s)
@@ -198,8 +203,11 @@ Library::Library(MPI_Comm application, double timeout_s)
 
 Library::~Library() {
   constexpr double kRefusalS = 1;  // The others are about to free this communicator, too.
-  if (!settle_within(kRefusalS).ok()) {
+  if (!settle_within(kRefusalS).ok() || !doubts_.empty()) {
     leave();
+  }
+  for (Refusal& doubt : doubts_) {
+    static_cast<void>(doubt.values.release());  // MPI may still write there.
   }
 }
 
@@ -296,11 +304,9 @@ Status Library::agree(Body body) {
 /// A blocking collective would wait for ever for a rank whose call failed, or whose arguments were
 /// refused: it makes another call or none. One that comes late may have waited for a peer itself,
 /// as long as it may (an NCCL communicator that did not come about), and for the end of that.
-Status Library::await(MPI_Request request, std::unique_ptr<std::byte[]>* data, const char* what) {
+double Library::limit_s() const {
   constexpr double kEndS = 2;
-  return await(request, data, what,
-               timeout_s_ > 0 ? 2 * timeout_s_ + kEndS : std::numeric_limits<double>::infinity(),
-               /*waits_for_the_living=*/true);
+  return timeout_s_ > 0 ? 2 * timeout_s_ + kEndS : std::numeric_limits<double>::infinity();
 }
 
 Status Library::await(MPI_Request request, std::unique_ptr<std::byte[]>* data, const char* what,
@@ -341,44 +347,65 @@ struct Library::Agreement {
   std::uint64_t kind = 0;
   std::uint64_t number = 0;
   std::uint64_t inverse = 0;
+  std::uint64_t call_kind = 0;
+  std::uint64_t call_kind_inverse = 0;
   std::uint64_t is_refused = 0;
+  std::uint64_t is_doubted = 0;
   std::array<std::uint64_t, kMost> values{};
 
   /// Of the maxima over all ranks: they were in the same one, or some were refused in its place.
   bool is_same() const { return number == ~inverse; }
+  /// A rank took its part for a call that the others are not in: they agree anew.
+  bool is_void() const { return is_doubted != 0 && call_kind != ~call_kind_inverse; }
 };
 
-Library::Agreement Library::agreement(int kind, std::uint64_t call) const {
+Library::Agreement Library::agreement(int kind, std::uint64_t call, std::uint64_t call_kind) const {
   constexpr unsigned kCallBits = 40;
   Agreement made;
   made.kind = static_cast<std::uint64_t>(kind);
   made.number = (number_ << kCallBits) + call;
   made.inverse = ~made.number;
-  made.is_refused = kind == Agreement::kRefusal ? 1 : 0;
+  if (kind == Agreement::kRefusal) {
+    made.is_refused = 1;  // Of a call of whatever kind.
+  } else {
+    made.call_kind = call_kind;
+    made.call_kind_inverse = ~call_kind;
+  }
   return made;
 }
 
-namespace {
-
-template <class T>
-int begin_maximum(std::byte* data, MPI_Comm comm, MPI_Request* request) {
-  return pmpi.Iallreduce(MPI_IN_PLACE, data, static_cast<int>(sizeof(T) / sizeof(std::uint64_t)),
-                         MPI_UINT64_T, MPI_MAX, comm, request);
+Result<Library::Refusal> Library::begin(const Agreement& agreement) const {
+  static_assert(std::is_trivially_copyable_v<Agreement>);
+  Refusal begun;
+  begun.values = std::make_unique<std::byte[]>(sizeof(agreement));
+  std::memcpy(begun.values.get(), &agreement, sizeof(agreement));
+  constexpr int kWords = sizeof(Agreement) / sizeof(std::uint64_t);
+  TUTTI_RETURN_IF_ERROR(check(pmpi.Iallreduce(MPI_IN_PLACE, begun.values.get(), kWords,
+                                              MPI_UINT64_T, MPI_MAX, own(), &begun.request),
+                              "MPI_Iallreduce"));
+  return begun;
 }
 
-}  // namespace
+Status Library::end(Refusal* refusal, Agreement* met) {
+  TUTTI_RETURN_IF_ERROR(await(refusal->request, &refusal->values, "MPI_Iallreduce", limit_s(),
+                              /*waits_for_the_living=*/true));
+  std::memcpy(met, refusal->values.get(), sizeof(*met));
+  return {};
+}
 
 Status Library::exchange(Agreement* agreement) {
-  static_assert(std::is_trivially_copyable_v<Agreement>);
-  const std::uint64_t kind = agreement->kind;
-  auto data = std::make_unique<std::byte[]>(sizeof(*agreement));
-  std::memcpy(data.get(), agreement, sizeof(*agreement));
-  MPI_Request request = MPI_REQUEST_NULL;
-  TUTTI_RETURN_IF_ERROR(
-      check(begin_maximum<Agreement>(data.get(), own(), &request), "MPI_Iallreduce"));
-  TUTTI_RETURN_IF_ERROR(await(request, &data, "MPI_Iallreduce"));
-  std::memcpy(agreement, data.get(), sizeof(*agreement));
-  if (agreement->kind == kind && agreement->is_same()) {
+  while (!doubts_.empty()) {  // What they tell is of no use any more.
+    Agreement met;
+    TUTTI_RETURN_IF_ERROR(end(&doubts_.front(), &met));
+    doubts_.erase(doubts_.begin());
+  }
+  late_doubts_ = 0;
+  const Agreement own = *agreement;
+  do {
+    TUTTI_ASSIGN_OR_RETURN(Refusal begun, begin(own));
+    TUTTI_RETURN_IF_ERROR(end(&begun, agreement));
+  } while (agreement->is_void());
+  if (agreement->kind == own.kind && agreement->is_same()) {
     return {};
   }
   return Status(ErrorCode::kInvalidArgument,
@@ -404,7 +431,8 @@ Status Library::allgather(const void* send, void* recv, Bytes bytes_each) {
     TUTTI_RETURN_IF_ERROR(check(pmpi.Iallgather(data.get() + all_bytes, bytes, MPI_BYTE, data.get(),
                                                 bytes, MPI_BYTE, own(), &request),
                                 "MPI_Iallgather"));
-    TUTTI_RETURN_IF_ERROR(await(request, &data, "MPI_Iallgather"));
+    TUTTI_RETURN_IF_ERROR(
+        await(request, &data, "MPI_Iallgather", limit_s(), /*waits_for_the_living=*/true));
     std::memcpy(recv, data.get(), all_bytes);
     return {};
   });
@@ -420,7 +448,7 @@ Status Library::max_in_place(std::uint64_t* values, int count) {
     if (static_cast<std::size_t>(count) > Agreement::kMost) {
       return Status(ErrorCode::kUnsupported, "an agreement on more values than there is room for");
     }
-    Agreement step = agreement(Agreement::kStep, 0);
+    Agreement step = agreement(Agreement::kStep, 0, 0);
     std::copy_n(values, count, step.values.begin());
     TUTTI_RETURN_IF_ERROR(exchange(&step));
     std::copy_n(step.values.begin(), count, values);
@@ -428,11 +456,11 @@ Status Library::max_in_place(std::uint64_t* values, int count) {
   });
 }
 
-Result<bool> Library::agree_on_call(std::uint64_t call, bool on_device) {
+Result<bool> Library::agree_on_call(std::uint64_t call, std::uint64_t kind, bool on_device) {
   if (private_ == nullptr) {
-    return MpiLibrary::agree_on_call(call, on_device);
+    return MpiLibrary::agree_on_call(call, kind, on_device);
   }
-  Agreement made = agreement(Agreement::kCall, call);
+  Agreement made = agreement(Agreement::kCall, call, kind);
   made.values[0] = on_device ? 1 : 0;
   TUTTI_RETURN_IF_ERROR(agree([&] { return exchange(&made); }));
   if (made.is_refused != 0) {
@@ -448,44 +476,92 @@ bool Library::refuse(std::uint64_t call) {
       (refusals_.size() >= kPendingMax && !settle().ok())) {
     return false;
   }
-  const Agreement agreed = agreement(Agreement::kRefusal, call);
-  Refusal refusal;
-  refusal.values = std::make_unique<std::byte[]>(sizeof(agreed));
-  std::memcpy(refusal.values.get(), &agreed, sizeof(agreed));
-  const bool is_begun =
-      begin_maximum<Agreement>(refusal.values.get(), own(), &refusal.request) == MPI_SUCCESS;
-  if (is_begun) {
-    refusals_.push_back(std::move(refusal));
+  Result<Refusal> begun = begin(agreement(Agreement::kRefusal, call, 0));
+  if (begun.ok()) {
+    begun->call = call;
+    refusals_.push_back(std::move(*begun));
   }
-  return is_begun;
+  return begun.ok();
 }
 
-Status Library::settle() {
-  constexpr double kEndS = 2;
-  return settle_within(timeout_s_ > 0 ? 2 * timeout_s_ + kEndS
-                                      : std::numeric_limits<double>::infinity());
+bool Library::doubt(std::uint64_t kind, bool on_device) {
+  if (private_.use_count() != 1 || private_->has_left || !failure_.ok() || !refusals_.empty()) {
+    return false;
+  }
+  Agreement doubted;
+  doubted.kind = Agreement::kRefusal;
+  doubted.call_kind = kind;
+  doubted.call_kind_inverse = ~kind;
+  doubted.is_doubted = 1;
+  doubted.values[0] = on_device ? 1 : 0;
+  Result<Refusal> begun = begin(doubted);
+  if (begun.ok()) {
+    doubts_.push_back(std::move(*begun));
+  }
+  return begun.ok();
 }
+
+Result<runners::DoubtedCall> Library::settle_doubt(double wait_s) {
+  using runners::DoubtedCall;
+  if (late_doubts_ == doubts_.size()) {
+    return DoubtedCall::kNotMade;
+  }
+  Refusal& doubt = doubts_[late_doubts_];
+  if (std::isfinite(wait_s)) {
+    using Clock = std::chrono::steady_clock;
+    const auto until = Clock::now() + std::chrono::duration<double>(wait_s);
+    int done = 0;
+    while (done == 0) {
+      TUTTI_RETURN_IF_ERROR(check(pmpi.Test(&doubt.request, &done, MPI_STATUS_IGNORE), "MPI_Test"));
+      if (done == 0 && Clock::now() >= until) {
+        ++late_doubts_;
+        return DoubtedCall::kNotMade;
+      }
+      std::this_thread::yield();
+    }
+  }
+  Agreement met;
+  const Status ended = agree([&] { return end(&doubt, &met); });
+  doubts_.erase(doubts_.begin() + static_cast<std::ptrdiff_t>(late_doubts_));
+  TUTTI_RETURN_IF_ERROR(ended);
+  if (met.is_void()) {
+    return DoubtedCall::kNotMade;
+  }
+  return met.is_refused != 0 || met.kind != Agreement::kCall ? DoubtedCall::kRefused
+         : met.values[0] != 0                                ? DoubtedCall::kMadeOnDevice
+                                                             : DoubtedCall::kMadeOnHost;
+}
+
+Status Library::settle() { return settle_within(limit_s()); }
 
 Status Library::settle_within(double limit_s) {
-  std::vector<Refusal> refusals = std::exchange(refusals_, {});
   Status settled;
-  for (Refusal& refusal : refusals) {
+  for (Refusal& refusal : std::exchange(refusals_, {})) {
     if (!settled.ok()) {
       static_cast<void>(refusal.values.release());  // MPI may still write there.
       continue;
     }
-    Agreement met;
-    settled = await(refusal.request, &refusal.values, "MPI_Iallreduce", limit_s);
-    if (settled.ok()) {
-      std::memcpy(&met, refusal.values.get(), sizeof(met));
-    }
-    if (!settled.ok() || !met.is_same() || met.kind > Agreement::kCall) {
-      settled =
-          Status(ErrorCode::kInvalidArgument,
-                 "an earlier call of this rank had wrong arguments, and other ranks are in it");
-    }
+    settled = settle_refusal(&refusal, limit_s);
   }
   return settled;
+}
+
+Status Library::settle_refusal(Refusal* refusal, double limit_s) {
+  Agreement met;
+  const Status ended = await(refusal->request, &refusal->values, "MPI_Iallreduce", limit_s);
+  if (ended.ok()) {
+    std::memcpy(&met, refusal->values.get(), sizeof(met));
+  }
+  if (ended.ok() && met.is_void()) {
+    const std::uint64_t call = refusal->call;
+    TUTTI_ASSIGN_OR_RETURN(*refusal, begin(agreement(Agreement::kRefusal, call, 0)));
+    refusal->call = call;
+    return settle_refusal(refusal, limit_s);
+  }
+  return ended.ok() && met.is_same() && met.kind <= Agreement::kCall
+             ? Status()
+             : Status(ErrorCode::kInvalidArgument,
+                      "an earlier call of this rank had wrong arguments, and other ranks are in it");
 }
 
 Status Library::make_scopes(int node) {
@@ -502,22 +578,29 @@ Status Library::make_scopes(int node) {
 }
 
 Status Library::split_scopes(int node) {
-  MPI_Comm& on_node = private_->comms[static_cast<std::size_t>(Scope::kNode)];
-  MPI_Comm& leaders = private_->comms[static_cast<std::size_t>(Scope::kLeaders)];
-  TUTTI_ASSIGN_OR_RETURN(bool have_all, all_made(split(own(), node, rank_, &on_node)));
-  if (have_all) {
-    int rank = 0;
-    pmpi.Comm_rank(on_node, &rank);
-    TUTTI_ASSIGN_OR_RETURN(have_all,
-                           all_made(split(own(), rank == 0 ? 0 : MPI_UNDEFINED, rank_, &leaders)));
-  }
-  if (!have_all) {
-    free_if_any(&leaders);
-    free_if_any(&on_node);
-    return Status(ErrorCode::kUnavailable, "the MPI library has no more communicators");
+  constexpr auto kNode = static_cast<std::size_t>(Scope::kNode);
+  constexpr auto kLeaders = static_cast<std::size_t>(Scope::kLeaders);
+  int rank_on_node = 0;
+  std::vector<MPI_Comm*> made;
+  for (auto* const some : {&private_->comms, &private_->for_reduce}) {
+    for (const std::size_t scope : {kNode, kLeaders}) {
+      MPI_Comm& comm = (*some)[scope];
+      made.push_back(&comm);
+      const int color = scope == kNode ? node : rank_on_node == 0 ? 0 : MPI_UNDEFINED;
+      TUTTI_ASSIGN_OR_RETURN(const bool have_all, all_made(split(own(), color, rank_, &comm)));
+      if (!have_all) {
+        for (auto one = made.rbegin(); one != made.rend(); ++one) {
+          free_if_any(*one);
+        }
+        return Status(ErrorCode::kUnavailable, "the MPI library has no more communicators");
+      }
+      if (scope == kNode) {
+        pmpi.Comm_rank(comm, &rank_on_node);
+      }
+    }
   }
   private_->has_scopes = true;
-  count_live(runners::kScopeCount - 1);
+  count_live(kScopeComms);
   return take_places();
 }
 

@@ -52,7 +52,10 @@ class QuietErrors {
 /// A communicator of ours over the ranks of an application's, with its splits; other communicators
 /// of the same ranks may share it.
 struct PrivateComm {
-  PrivateComm() { comms.fill(MPI_COMM_NULL); }
+  PrivateComm() {
+    comms.fill(MPI_COMM_NULL);
+    for_reduce.fill(MPI_COMM_NULL);
+  }
   ~PrivateComm();
   PrivateComm(const PrivateComm&) = delete;
   PrivateComm& operator=(const PrivateComm&) = delete;
@@ -60,6 +63,9 @@ struct PrivateComm {
   std::uint64_t number = 0;  ///< The same on all its ranks, none twice on a rank.
   /// By scope; the whole one first.
   std::array<MPI_Comm, runners::kScopeCount> comms;
+  /// The same again, but for the whole one, for the steps of a reduce: where its root was refused
+  /// alone they may never be met, and must not be taken for those of an allreduce.
+  std::array<MPI_Comm, runners::kScopeCount> for_reduce;
   bool has_scopes = false;
   /// Messages on what is ours may never be met. An MPI may refuse to free such a communicator
   /// (MPICH does), or give its place to a new one, which they would then meet: it stays.
@@ -93,8 +99,11 @@ class Library : public runners::MpiLibrary {
       private_->has_left = true;
     }
   }
-  Result<bool> agree_on_call(std::uint64_t call, bool on_device) override;
+  Result<bool> agree_on_call(std::uint64_t call, std::uint64_t kind, bool on_device) override;
   bool refuse(std::uint64_t call) override;
+  /// Not where other communicators' agreements may come in between.
+  bool doubt(std::uint64_t kind, bool on_device) override;
+  Result<runners::DoubtedCall> settle_doubt(double wait_s) override;
   Status settle() override;
   /// The first agreement that failed: the ranks may not have come to the same, and what is left of
   /// it would meet the next one. None follows.
@@ -128,8 +137,10 @@ class Library : public runners::MpiLibrary {
   Status agree(Body body);
   Status split_scopes(int node);
   MPI_Comm comm_of(runners::Scope scope) const {
-    return scope == runners::Scope::kWhole ? application_
-                                           : private_->comms[static_cast<std::size_t>(scope)];
+    const auto index = static_cast<std::size_t>(scope);
+    return scope == runners::Scope::kWhole                 ? application_
+           : collective_ == select::Collective::kReduce ? private_->for_reduce[index]
+                                                           : private_->comms[index];
   }
   Status take_places();
   /// An error where messages that nobody may meet are under way on what is ours.
@@ -137,7 +148,7 @@ class Library : public runners::MpiLibrary {
   /// Every agreement on the private communicator has one form: ranks that are in different ones, or
   /// whose call was refused, meet there and see it.
   struct Agreement;
-  Agreement agreement(int kind, std::uint64_t call) const;
+  Agreement agreement(int kind, std::uint64_t call, std::uint64_t call_kind) const;
   Status exchange(Agreement* agreement);
   /// Whether all ranks have made what they tried to make.
   Result<bool> all_made(bool is_made);
@@ -152,18 +163,24 @@ class Library : public runners::MpiLibrary {
   double timeout_s_;
   std::function<Status()> look_;
   Status failure_;
-  /// The agreements that a rank is in whose calls were refused, under way, in their order.
+  /// An agreement that a rank is in whose call was refused, under way.
   struct Refusal {
     MPI_Request request = MPI_REQUEST_NULL;
     std::unique_ptr<std::byte[]> values;
+    std::uint64_t call = 0;  ///< As refuse() has it.
   };
+  Result<Refusal> begin(const Agreement& agreement) const;
+  Status end(Refusal* refusal, Agreement* met);
+  /// In their order.
   std::vector<Refusal> refusals_;
+  std::vector<Refusal> doubts_;
+  std::size_t late_doubts_ = 0;  ///< The first of them, on which nobody waits any more.
   int rank_ = 0;
   int ranks_ = 1;
   std::array<runners::ScopeRank, runners::kScopeCount> places_{};
   static constexpr Bytes kSent = ~Bytes{0};
   int tag_of(int tag) const;
-  select::Collective collective_ = {};  ///< Of the messages to come.
+  select::Collective collective_ = {};  ///< Of the messages and steps to come.
   std::vector<MPI_Request> requests_;   ///< By slot.
   std::vector<Bytes> expected_;         ///< By slot: what a receive must get; kSent: of a send.
   std::vector<int> indices_;            ///< What MPI_Testsome writes, with the statuses.
@@ -172,12 +189,14 @@ class Library : public runners::MpiLibrary {
   Status test_together(int slots, std::vector<int>* completed);
   Status test_each(int slots, std::vector<int>* completed);
   Status check_length(const MPI_Status& status, Bytes expected) const;
+  /// How long an agreement waits for ranks of which it is not known whether they live.
+  double limit_s() const;
   /// An agreement's end, with its result in `data`; given up, `data` is left to MPI.
-  Status await(MPI_Request request, std::unique_ptr<std::byte[]>* data, const char* what);
   /// `waits_for_the_living`: beyond the limit while set_look()'s function is ok.
   Status await(MPI_Request request, std::unique_ptr<std::byte[]>* data, const char* what,
                double limit_s, bool waits_for_the_living = false);
   Status settle_within(double limit_s);
+  Status settle_refusal(Refusal* refusal, double limit_s);
 };
 
 /// MPI_SUCCESS -> ok; else a Status that carries the code and MPI's words for it.

@@ -40,22 +40,6 @@ CallSide plain_side(const Side& side) {
   return plain;
 }
 
-/// A rank is its own peer, and of that pair it sees both ends: plans that copy the block rely on
-/// it. The others are in the call by now: an error of this communicator, which ends their wait.
-Status check_own_block(const Arguments& arguments, const CallSide& send, const CallSide& recv) {
-  const auto self = static_cast<std::size_t>(arguments.rank());
-  const auto own = [self](const CallSide& side) {
-    return side.counts.empty() ? side.count : side.counts[self];
-  };
-  if (!arguments.send().present() || !arguments.recv().present() || own(send) == own(recv)) {
-    return {};
-  }
-  return Status(ErrorCode::kInvalidArgument,
-                std::string(select::to_string(arguments.view().collective)) + ": rank " +
-                    std::to_string(arguments.rank()) + " has " + std::to_string(own(send)) +
-                    " bytes for itself and takes " + std::to_string(own(recv)) + " from itself");
-}
-
 Status run_sides(CommState& state, const Arguments& arguments, const engine::Route& route,
                  const CallSide& send, const CallSide& recv) {
   Call call;
@@ -212,7 +196,6 @@ Status Movement::run(const engine::Route& route) {
   TUTTI_RETURN_IF_ERROR(to_dense(send_, Input::kAll, &dense_send_));
   const CallSide send = dense_send_.of(send_);
   const CallSide recv = dense_recv_.of(recv_);
-  TUTTI_RETURN_IF_ERROR(check_own_block(arguments_, send, recv));
   // A message that is under way may still be written there, or read: never reused.
   OnFailure abandon([&] {
     dense_send_.lease.abandon();
@@ -234,13 +217,34 @@ Status Movement::run(const engine::Route& route) {
 
 }  // namespace
 
+Status check_own_block(const Arguments& arguments) {
+  const auto self = static_cast<std::size_t>(arguments.rank());
+  const auto own_bytes = [self](const Side& side) {
+    const std::size_t block = side.form == Form::kOne ? 0 : self;
+    TypeLayout layout = side.layout;
+    const bool is_known = !side.has_types || type_layout(side.types[block], &layout);
+    return is_known ? static_cast<Bytes>(side.count_of(block)) * layout.size : Bytes{0};
+  };
+  if (!arguments.send().present() || !arguments.recv().present()) {
+    return {};
+  }
+  const Bytes gives = own_bytes(arguments.send());
+  const Bytes takes = own_bytes(arguments.recv());
+  if (gives == takes) {
+    return {};
+  }
+  return Status(ErrorCode::kMismatch,
+                std::string(select::to_string(arguments.view().collective)) + ": rank " +
+                    std::to_string(arguments.rank()) + " has " + std::to_string(gives) +
+                    " bytes for itself and takes " + std::to_string(takes) + " from itself");
+}
+
 Status run_movement(CommState& state, const Arguments& arguments, const engine::Route& route) {
   if (!is_plain(arguments.send()) || !is_plain(arguments.recv())) {
     return Movement(state, arguments).run(route);
   }
   const CallSide send = plain_side(arguments.send());
   const CallSide recv = plain_side(arguments.recv());
-  TUTTI_RETURN_IF_ERROR(check_own_block(arguments, send, recv));
   return run_sides(state, arguments, route, send, recv);
 }
 

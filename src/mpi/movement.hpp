@@ -10,8 +10,11 @@
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 
-/// Carries a data movement by a plan that is not the MPI's own collective. Errors: of the plan;
-/// kInvalidArgument: this rank has another number of bytes for itself than it takes from itself.
+/// A rank is its own peer, and of that pair it sees both ends: plans that copy the block rely on it.
+/// kMismatch: it has another number of bytes for itself than it takes from itself.
+Status check_own_block(const Arguments& arguments);
+
+/// Carries a data movement by a plan that is not the MPI's own collective, with an even own block.
 Status run_movement(CommState& state, const Arguments& arguments, const engine::Route& route);
 
 }  // namespace tutti::mpi::TUTTI_FLAVOUR

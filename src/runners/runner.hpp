@@ -25,6 +25,10 @@ class Runner {
   virtual Status run(Scope scope, const Call& call) = 0;
 };
 
+/// A call that was refused on this rank, for the others: kMade with the memory they agreed on;
+/// kRefused: some other rank's was refused, too, and none has counted it for its class.
+enum class DoubtedCall : std::uint8_t { kNotMade, kRefused, kMadeOnHost, kMadeOnDevice };
+
 /// What an MPI library offers to the engine and to the MPI runner; implemented once per MPI ABI
 /// in src/mpi. The engine's only view of MPI. Agreements (Bootstrap) and messages of schedules
 /// (Carrier) are on the private communicator; it reduces with the call's MPI type and operation.
@@ -47,11 +51,13 @@ class MpiLibrary : public Carrier, public Bootstrap {
   virtual void set_look(const std::function<Status()>& look) { static_cast<void>(look); }
   /// This rank is not, or no longer, in what its peers do: what is under way may never end. Local.
   virtual void leave() {}
-  /// Whether some rank's buffers in the call of that number are device memory. Collective.
-  /// kMismatch, on all ranks whose call was not refused: another rank's was, which has told it by
-  /// refuse(); the next agreement is in step.
-  virtual Result<bool> agree_on_call(std::uint64_t call, bool on_device) {
+  /// Whether some rank's buffers in the call of that number are device memory. Collective. `kind`:
+  /// of the call, not 0, to tell it from those that doubt() tells of. kMismatch, on all ranks whose
+  /// call was not refused: another rank's was, which has told it by refuse(); the next agreement is
+  /// in step.
+  virtual Result<bool> agree_on_call(std::uint64_t call, std::uint64_t kind, bool on_device) {
     static_cast<void>(call);
+    static_cast<void>(kind);
     std::uint64_t any = on_device ? 1 : 0;
     TUTTI_RETURN_IF_ERROR(max_in_place(&any, 1));
     return any != 0;
@@ -62,6 +68,20 @@ class MpiLibrary : public Carrier, public Bootstrap {
   virtual bool refuse(std::uint64_t call) {
     static_cast<void>(call);
     return false;
+  }
+  /// This rank's call of that kind was refused, and others may agree on its memory, or make no such
+  /// call: takes this rank's part in the first agreement that they come to. If that is another one,
+  /// they agree anew. Local. False: it cannot.
+  virtual bool doubt(std::uint64_t kind, bool on_device) {
+    static_cast<void>(kind);
+    static_cast<void>(on_device);
+    return false;
+  }
+  /// The end of the oldest doubt(). Where the others come to no agreement within the seconds they
+  /// count as not in it.
+  virtual Result<DoubtedCall> settle_doubt(double wait_s) {
+    static_cast<void>(wait_s);
+    return DoubtedCall::kNotMade;
   }
   /// Before steps of ours: waits until it is known that a call which was refused here was so on all
   /// ranks, or that the others have heard of it. An error: neither.

@@ -6,7 +6,7 @@
  * preload; the calls after it must give right results, whatever carries them.
  *
  * Usage: refused [--memory KIND] [--calls alike|one] [--only NUMBER] [--apart]
- *                [--churn N] [--live N] [--far] [--known] [--again] [--lost] [--alone]
+ *                [--churn N] [--live N] [--far] [--known] [--again] [--lost] [--alone] [--first]
  *                [--threads]
  *   --calls  alike: wrong on every rank (default); one: at the root, or on one rank, alone.
  *   --apart  each call is the first of a communicator of its own.
@@ -17,6 +17,7 @@
  *            with a buffer of its own, or in place; its peers call once.
  *   --lost   instead: a root makes such a call again after calls of another communicator.
  *   --alone  instead: a root makes such calls alone, and its peers make none (MPICH refuses them).
+ *   --first  the same on fresh communicators.
  *   --known  instead: a call that was made often, with a root that is none on any rank, where one
  *            rank has looked at another communicator meanwhile.
  *   --threads  with MPI_THREAD_MULTIPLE.
@@ -455,6 +456,25 @@ static void alone(void) {
   }
 }
 
+/* Alone, and each the first of its class on its communicator, on whose memory the ranks of a job with
+ * GPUs agree. What follows is a call on which they agree, one on which they do not, or the end. */
+static void first(void) {
+  for (int next = 0; next < 3; ++next) {
+    for (int refused = 1; refused <= 5; refused += 2) {
+      MPI_Comm comm = returning();
+      int one = 1;
+      MPI_Allreduce(MPI_IN_PLACE, &one, 1, MPI_INT, MPI_SUM, comm); /* What sets it up needs all. */
+      for (int number = 0; number < refused && rank == 0; ++number) refused_call(number, comm);
+      if (next == 1) MPI_Barrier(comm);
+      for (int i = 0; i < 3 && next < 2; ++i) {
+        if (refused < 5) rooted_call(refused, 0, false, false, i, comm); /* None like a refused one. */
+        right_calls(comm, i, "first");
+      }
+      MPI_Comm_free(&comm);
+    }
+  }
+}
+
 /* A root makes its call again when its peers' memory has served another communicator since: as
  * natively, or an error of that call. */
 static void lost(void) {
@@ -679,6 +699,7 @@ int main(int argc, char** argv) {
   bool is_again = false;
   bool is_lost = false;
   bool is_alone = false;
+  bool is_first = false;
   int only = -1;
   int churn_times = 0;
   int live_most = 0;
@@ -689,6 +710,7 @@ int main(int argc, char** argv) {
     if (strcmp(argv[i], "--again") == 0) is_again = true;
     if (strcmp(argv[i], "--lost") == 0) is_lost = true;
     if (strcmp(argv[i], "--alone") == 0) is_alone = true;
+    if (strcmp(argv[i], "--first") == 0) is_first = true;
     if (i + 1 == argc) break;
     if (strcmp(argv[i], "--memory") == 0) memory = argv[i + 1];
     if (strcmp(argv[i], "--calls") == 0) alike = strcmp(argv[i + 1], "alike") == 0;
@@ -721,6 +743,8 @@ int main(int argc, char** argv) {
     far_apart();
   } else if (is_alone) {
     alone();
+  } else if (is_first) {
+    first();
   } else if (is_lost) {
     lost();
   } else if (is_again) {

@@ -199,7 +199,7 @@ def test_lost__a_call_made_again_too_late_is_an_error_or_right(
 
 
 @pytest.mark.parametrize("is_mixed", [False, True], ids=["alike", "mixed"])
-@pytest.mark.parametrize("plan", ["default", "direct", "schedules"])
+@pytest.mark.parametrize("plan", ["default", "direct", "schedules", "alpha"])
 def test_alone__calls_that_a_root_makes_alone_and_that_are_refused_did_not_happen(
     mpi: Mpi, plan: str, is_mixed: bool, preload_library: Path, tmp_path: Path
 ) -> None:
@@ -210,6 +210,20 @@ def test_alone__calls_that_a_root_makes_alone_and_that_are_refused_did_not_happe
     mixed = {f"TUTTI_{name}": "native" for name in ("GATHER", "SCATTERV", "REDUCE")}
     extra = TIMEOUT | (mixed if is_mixed else {})
     refused(mpi, tmp_path, plan, "--alone", extra=extra).assert_passed("refused")
+
+
+@pytest.mark.parametrize("memory", ["host", "hostdevice"])
+@pytest.mark.parametrize("plan", ["default-device", "staged", "direct-device"])
+def test_first__did_not_happen_where_the_ranks_agree_on_memory(
+    mpi: Mpi, plan: str, memory: str, preload_library: Path, tmp_path: Path
+) -> None:
+    """The MPI lets a root alone with a refused call go on, and does not wait for the others."""
+    once_per_library(mpi)
+    if mpi.flavour == "openmpi":
+        pytest.skip("Open MPI refuses no aliased buffers of gather and scatter")
+    refused(mpi, tmp_path, "default", "--first", preload=False).assert_passed("refused")
+    result = refused(mpi, tmp_path, plan, "--first", "--memory", memory, extra=TIMEOUT)
+    result.assert_passed("refused")
 
 
 @pytest.mark.parametrize("plan", ["default-device", "staged", "direct-device"])
