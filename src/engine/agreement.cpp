@@ -14,8 +14,7 @@ MemoryModes::Class& MemoryModes::of(select::Collective collective, std::optional
 }
 
 std::optional<select::Memory> MemoryModes::known(select::Collective collective) const {
-  const Class& memory =
-      classes_[static_cast<std::size_t>(collective) * kSizeClasses + kUnsized];
+  const Class& memory = classes_[static_cast<std::size_t>(collective) * kSizeClasses + kUnsized];
   return agreement_due(memory.calls + 1) ? std::nullopt : std::optional(memory.mode);
 }
 

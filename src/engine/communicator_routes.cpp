@@ -78,7 +78,8 @@ bool Communicator::can_act() const {
 Status Communicator::agree_memory(MemoryModes::Class& memory, int device) {
   bool any_device = device >= 0;
   if (mpi_ != nullptr) {
-    const Result<bool> agreed = mpi_->agree_on_call(calls_ + 1, modes_->number_of(memory), any_device);
+    const Result<bool> agreed =
+        mpi_->agree_on_call(calls_ + 1, modes_->number_of(memory), any_device);
     if (agreed.status().code() == ErrorCode::kMismatch) {
       --memory.calls;  // The rank whose call was refused does not know of which class it is.
       pass_by();

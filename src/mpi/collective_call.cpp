@@ -53,6 +53,7 @@ class CollectiveCall {
   bool reads_everything(const engine::Route& route) const {
     return !arguments_.is_on_device() || !route.stages_device;
   }
+  Status refuse_uneven(const Status& uneven, const engine::Route& route);
   Status wait_for_device() const;
   Status run_reduction(const engine::Route& route) const;
 
@@ -114,6 +115,9 @@ Status CollectiveCall::refuse_at_root_alone(int* code, const engine::Route& rout
     return {};
   }
   engine_.doubt_call();
+  if (engine_.may_be_missed(route)) {
+    state_.library->miss();
+  }
   if (may_be_apart && state_.library->shares_messages()) {
     engine_.refuse(
         view_.collective);  // Now: other communicators' agreements must not come in between.
@@ -203,6 +207,21 @@ Status CollectiveCall::wait_for_device() const {
   return engine_.process().device()->wait_device(arguments_.device());
 }
 
+/// An error of this call alone where the others hear of it, or want nothing of this rank.
+Status CollectiveCall::refuse_uneven(const Status& uneven, const engine::Route& route) {
+  const bool is_gather =
+      view_.collective == Collective::kGather || view_.collective == Collective::kGatherv;
+  const bool is_missed = is_gather && engine_.may_be_missed(route);
+  if (is_missed) {
+    state_.library->miss();
+  }
+  if (is_missed || route.is_in_shared_memory()) {
+    engine_.turn_away();
+    return uneven;
+  }
+  return Status(ErrorCode::kInvalidArgument, uneven.message());
+}
+
 Status CollectiveCall::run(int* code) {
   if (!engine_.failure().ok()) [[unlikely]] {
     return engine_.failure();
@@ -218,9 +237,8 @@ Status CollectiveCall::run(int* code) {
     return {};
   }
   if (state_.refused != nullptr && !(is_read && is_refused_again())) [[unlikely]] {
-    TUTTI_RETURN_IF_ERROR(
-        settle_apart(state_, is_read && bytes_ != Bytes{0} &&
-                                 engine_.agrees_on(view_.collective, bytes_)));
+    TUTTI_RETURN_IF_ERROR(settle_apart(
+        state_, is_read && bytes_ != Bytes{0} && engine_.agrees_on(view_.collective, bytes_)));
   }
   if (!is_read) {
     return turn_away(code, nullptr);
@@ -263,11 +281,7 @@ Status CollectiveCall::run(int* code) {
     return run_reduction(*route);
   }
   if (Status uneven = check_own_block(arguments_); !uneven.ok()) [[unlikely]] {
-    engine_.turn_away();
-    if (!route->is_in_shared_memory()) {
-      engine_.refuse(view_.collective);
-    }
-    return uneven;
+    return refuse_uneven(uneven, *route);
   }
   return run_movement(state_, arguments_, *route);
 }

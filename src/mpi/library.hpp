@@ -67,6 +67,8 @@ struct PrivateComm {
   /// alone they may never be met, and must not be taken for those of an allreduce.
   std::array<MPI_Comm, runners::kScopeCount> for_reduce;
   bool has_scopes = false;
+  /// A root was not in a call in which others may have sent it something.
+  bool has_missed = false;
   /// Messages on what is ours may never be met. An MPI may refuse to free such a communicator
   /// (MPICH does), or give its place to a new one, which they would then meet: it stays.
   bool has_left = false;
@@ -97,6 +99,12 @@ class Library : public runners::MpiLibrary {
   void leave() override {
     if (private_ != nullptr) {
       private_->has_left = true;
+    }
+  }
+  /// This rank is not in a call in which others may be, and goes on.
+  void miss() {
+    if (private_ != nullptr) {
+      private_->has_missed = true;
     }
   }
   Result<bool> agree_on_call(std::uint64_t call, std::uint64_t kind, bool on_device) override;
@@ -138,9 +146,9 @@ class Library : public runners::MpiLibrary {
   Status split_scopes(int node);
   MPI_Comm comm_of(runners::Scope scope) const {
     const auto index = static_cast<std::size_t>(scope);
-    return scope == runners::Scope::kWhole                 ? application_
+    return scope == runners::Scope::kWhole              ? application_
            : collective_ == select::Collective::kReduce ? private_->for_reduce[index]
-                                                           : private_->comms[index];
+                                                        : private_->comms[index];
   }
   Status take_places();
   /// An error where messages that nobody may meet are under way on what is ours.

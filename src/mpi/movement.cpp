@@ -233,10 +233,10 @@ Status check_own_block(const Arguments& arguments) {
   if (gives == takes) {
     return {};
   }
-  return Status(ErrorCode::kMismatch,
-                std::string(select::to_string(arguments.view().collective)) + ": rank " +
-                    std::to_string(arguments.rank()) + " has " + std::to_string(gives) +
-                    " bytes for itself and takes " + std::to_string(takes) + " from itself");
+  return Status(ErrorCode::kMismatch, std::string(select::to_string(arguments.view().collective)) +
+                                          ": rank " + std::to_string(arguments.rank()) + " has " +
+                                          std::to_string(gives) + " bytes for itself and takes " +
+                                          std::to_string(takes) + " from itself");
 }
 
 Status run_movement(CommState& state, const Arguments& arguments, const engine::Route& route) {

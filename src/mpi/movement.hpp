@@ -10,8 +10,8 @@
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 
-/// A rank is its own peer, and of that pair it sees both ends: plans that copy the block rely on it.
-/// kMismatch: it has another number of bytes for itself than it takes from itself.
+/// A rank is its own peer, and of that pair it sees both ends: plans that copy the block rely on
+/// it. kMismatch: it has another number of bytes for itself than it takes from itself.
 Status check_own_block(const Arguments& arguments);
 
 /// Carries a data movement by a plan that is not the MPI's own collective, with an even own block.

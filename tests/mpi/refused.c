@@ -7,7 +7,7 @@
  *
  * Usage: refused [--memory KIND] [--calls alike|one] [--only NUMBER] [--apart]
  *                [--churn N] [--live N] [--far] [--known] [--again] [--lost] [--alone] [--first]
- *                [--threads]
+ *                [--uneven] [--threads]
  *   --calls  alike: wrong on every rank (default); one: at the root, or on one rank, alone.
  *   --apart  each call is the first of a communicator of its own.
  *   --churn  instead: N communicators, one after the other, each with an allreduce, a call that is
@@ -18,6 +18,7 @@
  *   --lost   instead: a root makes such a call again after calls of another communicator.
  *   --alone  instead: a root makes such calls alone, and its peers make none (MPICH refuses them).
  *   --first  the same on fresh communicators.
+ *   --uneven instead: a root of a gather that takes less from itself than it has.
  *   --known  instead: a call that was made often, with a root that is none on any rank, where one
  *            rank has looked at another communicator meanwhile.
  *   --threads  with MPI_THREAD_MULTIPLE.
@@ -456,8 +457,9 @@ static void alone(void) {
   }
 }
 
-/* Alone, and each the first of its class on its communicator, on whose memory the ranks of a job with
- * GPUs agree. What follows is a call on which they agree, one on which they do not, or the end. */
+/* Alone, and each the first of its class on its communicator, on whose memory the ranks of a job
+ * with GPUs agree. What follows is a call on which they agree, one on which they do not, or the
+ * end. */
 static void first(void) {
   for (int next = 0; next < 3; ++next) {
     for (int refused = 1; refused <= 5; refused += 2) {
@@ -467,11 +469,29 @@ static void first(void) {
       for (int number = 0; number < refused && rank == 0; ++number) refused_call(number, comm);
       if (next == 1) MPI_Barrier(comm);
       for (int i = 0; i < 3 && next < 2; ++i) {
-        if (refused < 5) rooted_call(refused, 0, false, false, i, comm); /* None like a refused one. */
+        if (refused < 5)
+          rooted_call(refused, 0, false, false, i, comm); /* None like a refused one. */
         right_calls(comm, i, "first");
       }
       MPI_Comm_free(&comm);
     }
+  }
+}
+
+/* A root that takes less from itself than it has: an error of that call alone, its peers have sent.
+ */
+static void uneven(void) {
+  for (int i = 0; i < 8; ++i) {
+    MPI_Comm comm = returning();
+    right_calls(comm, i, "uneven");
+    const int root = i % ranks;
+    const int code =
+        MPI_Gather(in, kCount, MPI_INT, out, rank == root ? 1 : kCount, MPI_INT, root, comm);
+    int class = MPI_SUCCESS;
+    MPI_Error_class(code, &class);
+    expect(class == MPI_ERR_TRUNCATE || rank != root, "an uneven own block passes", "uneven");
+    right_calls(comm, i, "uneven");
+    MPI_Comm_free(&comm);
   }
 }
 
@@ -700,6 +720,7 @@ int main(int argc, char** argv) {
   bool is_lost = false;
   bool is_alone = false;
   bool is_first = false;
+  bool is_uneven = false;
   int only = -1;
   int churn_times = 0;
   int live_most = 0;
@@ -711,6 +732,7 @@ int main(int argc, char** argv) {
     if (strcmp(argv[i], "--lost") == 0) is_lost = true;
     if (strcmp(argv[i], "--alone") == 0) is_alone = true;
     if (strcmp(argv[i], "--first") == 0) is_first = true;
+    if (strcmp(argv[i], "--uneven") == 0) is_uneven = true;
     if (i + 1 == argc) break;
     if (strcmp(argv[i], "--memory") == 0) memory = argv[i + 1];
     if (strcmp(argv[i], "--calls") == 0) alike = strcmp(argv[i + 1], "alike") == 0;
@@ -745,6 +767,8 @@ int main(int argc, char** argv) {
     alone();
   } else if (is_first) {
     first();
+  } else if (is_uneven) {
+    uneven();
   } else if (is_lost) {
     lost();
   } else if (is_again) {

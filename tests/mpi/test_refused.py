@@ -212,6 +212,15 @@ def test_alone__calls_that_a_root_makes_alone_and_that_are_refused_did_not_happe
     refused(mpi, tmp_path, plan, "--alone", extra=extra).assert_passed("refused")
 
 
+@pytest.mark.parametrize("plan", ["default", "direct", "schedules", "alpha"])
+def test_uneven__an_own_block_is_an_error_of_that_call_alone(
+    mpi: Mpi, plan: str, preload_library: Path, tmp_path: Path
+) -> None:
+    once_per_library(mpi)
+    refused(mpi, tmp_path, "default", "--uneven", preload=False).assert_passed("refused")
+    refused(mpi, tmp_path, plan, "--uneven", extra=TIMEOUT).assert_passed("refused")
+
+
 @pytest.mark.parametrize("memory", ["host", "hostdevice"])
 @pytest.mark.parametrize("plan", ["default-device", "staged", "direct-device"])
 def test_first__did_not_happen_where_the_ranks_agree_on_memory(
