@@ -122,11 +122,13 @@ class Communicator {
   /// All buffers of all ranks are in host memory, and no agreement on that belongs to a call.
   bool is_asserted_host() const { return asserted_host_; }
   /// Ranks agree on nothing before such a call, and its messages and steps are not taken for those
-  /// of another collective: a root that was refused there alone goes on as natively.
-  bool may_be_missed(const Route& route) const {
+  /// of another collective: a root that was refused there alone goes on as natively. In alpha only
+  /// as its node's leader, of which the others want nothing.
+  bool may_be_missed(const Route& route, int root) const {
     const auto* const alpha = std::get_if<select::AlphaPlan>(&route.plan);
     return asserted_host_ && (select::is<select::SchedulePlan>(route.plan) ||
-                              (alpha != nullptr && !alpha->uses(select::Backend::kCcl)));
+                              (alpha != nullptr && !alpha->uses(select::Backend::kCcl) &&
+                               context_.placement.local_of[static_cast<std::size_t>(root)] == 0));
   }
   /// True when no buffer needs classification, nothing is agreed on any more and no call is timed:
   /// a call's route follows from its arguments.

@@ -31,7 +31,7 @@ Status Communicator::run(const Route& route, const runners::Call& call) {
     }
     ++calls_;
   } else {
-    if (!may_be_missed(route)) {
+    if (!may_be_missed(route, call.root)) {
       count_doubted();  // Steps of ours go by numbers, and do not show them.
     }
     pass_by();
@@ -93,7 +93,10 @@ bool Communicator::doubt_agreement(Collective collective, std::optional<Bytes> b
     return false;
   }
   MemoryModes::Class& memory = modes_->of(collective, bytes);
-  if (!mpi_->doubt(modes_->number_of(memory), device >= 0)) {
+  // With another of its class in doubt it is not known whether there is an agreement on this one.
+  if (std::any_of(doubted_agreements_.begin(), doubted_agreements_.end(),
+                  [&memory](const auto& doubted) { return doubted.first == &memory; }) ||
+      !mpi_->doubt(modes_->number_of(memory), device >= 0)) {
     return false;
   }
   doubted_agreements_.emplace_back(&memory, device);

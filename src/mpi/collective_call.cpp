@@ -100,8 +100,9 @@ bool CollectiveCall::doubt_agreement(int* code) {
 }
 
 Status CollectiveCall::refuse_at_root_alone(int* code, const engine::Route& route) {
-  const bool may_be_apart = !route.native_flat && !route.is_in_shared_memory() &&
-                            (!engine_.may_be_missed(route) || state_.library->shares_messages());
+  const bool may_be_apart =
+      !route.native_flat && !route.is_in_shared_memory() &&
+      (!engine_.may_be_missed(route, view_.root) || state_.library->shares_messages());
   const bool is_native = route.native_flat && reads_everything(route);
   *code = arguments_.found_aliasing();
   {
@@ -115,7 +116,7 @@ Status CollectiveCall::refuse_at_root_alone(int* code, const engine::Route& rout
     return {};
   }
   engine_.doubt_call();
-  if (engine_.may_be_missed(route)) {
+  if (engine_.may_be_missed(route, view_.root)) {
     state_.library->miss();
   }
   if (may_be_apart && state_.library->shares_messages()) {
@@ -207,19 +208,14 @@ Status CollectiveCall::wait_for_device() const {
   return engine_.process().device()->wait_device(arguments_.device());
 }
 
-/// An error of this call alone where the others hear of it, or want nothing of this rank.
+/// An error of this call alone where the others hear of it. In other plans what they have sent
+/// would be taken for the next call's.
 Status CollectiveCall::refuse_uneven(const Status& uneven, const engine::Route& route) {
-  const bool is_gather =
-      view_.collective == Collective::kGather || view_.collective == Collective::kGatherv;
-  const bool is_missed = is_gather && engine_.may_be_missed(route);
-  if (is_missed) {
-    state_.library->miss();
+  if (!route.is_in_shared_memory()) {
+    return Status(ErrorCode::kInvalidArgument, uneven.message());
   }
-  if (is_missed || route.is_in_shared_memory()) {
-    engine_.turn_away();
-    return uneven;
-  }
-  return Status(ErrorCode::kInvalidArgument, uneven.message());
+  engine_.turn_away();
+  return uneven;
 }
 
 Status CollectiveCall::run(int* code) {
@@ -255,6 +251,7 @@ Status CollectiveCall::run(int* code) {
   }
   if (state_.refused != nullptr) [[unlikely]] {
     settle_refused();
+    TUTTI_RETURN_IF_ERROR(engine_.failure());
   }
   if (engine_.classifies()) {
     arguments_.classify(engine_.process().device());

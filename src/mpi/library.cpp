@@ -61,7 +61,7 @@ std::shared_ptr<PrivateComm> find_private(MPI_Comm application) {
   for (const auto& known : g_private) {
     int order = MPI_UNEQUAL;
     std::shared_ptr<PrivateComm> found = known.lock();
-    if (found != nullptr && !found->has_left &&
+    if (found != nullptr && !found->has_left && !found->has_missed &&
         pmpi.Comm_compare(application, found->comms[0], &order) == MPI_SUCCESS &&
         order == MPI_CONGRUENT) {
       return found;
@@ -214,10 +214,14 @@ Library::Library(MPI_Comm application, double timeout_s)
 
 Library::~Library() {
   constexpr double kRefusalS = 1;  // The others are about to free this communicator, too.
-  if (!settle_within(kRefusalS).ok() || !doubts_.empty()) {
+  bool is_settled = settle_within(kRefusalS).ok();
+  while (is_settled && !doubts_.empty()) {
+    is_settled = settle_doubt(kRefusalS).ok() && late_doubts_ == 0;
+  }
+  if (!is_settled) {
     leave();
   }
-  for (Refusal& doubt : doubts_) {
+  for (PendingAgreement& doubt : doubts_) {
     static_cast<void>(doubt.values.release());  // MPI may still write there.
   }
 }
@@ -312,14 +316,15 @@ Status Library::agree(Body body) {
   return status;
 }
 
-/// A blocking collective would wait for ever for a rank whose call failed, or whose arguments were
-/// refused: it makes another call or none. One that comes late may have waited for a peer itself,
-/// as long as it may (an NCCL communicator that did not come about), and for the end of that.
+/// One that comes late may have waited for a peer itself, as long as it may (an NCCL communicator
+/// that did not come about), and for the end of that.
 double Library::limit_s() const {
   constexpr double kEndS = 2;
   return timeout_s_ > 0 ? 2 * timeout_s_ + kEndS : std::numeric_limits<double>::infinity();
 }
 
+/// A blocking collective would wait for ever for a rank whose call failed, or whose arguments were
+/// refused: it makes another call or none.
 Status Library::await(MPI_Request request, std::unique_ptr<std::byte[]>* data, const char* what,
                       double limit_s, bool waits_for_the_living) {
   constexpr int kPollsPerLook = 256;
@@ -351,9 +356,18 @@ Status Library::await(MPI_Request request, std::unique_ptr<std::byte[]>* data, c
   }
 }
 
+/// Of what tells calls apart: calls of a communicator, and their kinds (agree_on_call()).
+constexpr unsigned kCallBits = 40;
+constexpr unsigned kKindBits = 16;
+
 struct Library::Agreement {
   enum Kind : int { kRefusal = 1, kCall, kStep };
   static constexpr std::size_t kMost = 12;
+
+  void set_call_kind(std::uint64_t to) {
+    call_kind = to;
+    call_kind_inverse = ~to;
+  }
 
   std::uint64_t kind = 0;
   std::uint64_t number = 0;
@@ -371,7 +385,6 @@ struct Library::Agreement {
 };
 
 Library::Agreement Library::agreement(int kind, std::uint64_t call, std::uint64_t call_kind) const {
-  constexpr unsigned kCallBits = 40;
   Agreement made;
   made.kind = static_cast<std::uint64_t>(kind);
   made.number = (number_ << kCallBits) + call;
@@ -379,15 +392,14 @@ Library::Agreement Library::agreement(int kind, std::uint64_t call, std::uint64_
   if (kind == Agreement::kRefusal) {
     made.is_refused = 1;  // Of a call of whatever kind.
   } else {
-    made.call_kind = call_kind;
-    made.call_kind_inverse = ~call_kind;
+    made.set_call_kind(call_kind == 0 ? 0 : (number_ << kKindBits) + call_kind);
   }
   return made;
 }
 
-Result<Library::Refusal> Library::begin(const Agreement& agreement) const {
+Result<Library::PendingAgreement> Library::begin(const Agreement& agreement) const {
   static_assert(std::is_trivially_copyable_v<Agreement>);
-  Refusal begun;
+  PendingAgreement begun;
   begun.values = std::make_unique<std::byte[]>(sizeof(agreement));
   std::memcpy(begun.values.get(), &agreement, sizeof(agreement));
   constexpr int kWords = sizeof(Agreement) / sizeof(std::uint64_t);
@@ -397,31 +409,45 @@ Result<Library::Refusal> Library::begin(const Agreement& agreement) const {
   return begun;
 }
 
-Status Library::end(Refusal* refusal, Agreement* met) {
+Status Library::end(PendingAgreement* refusal, Agreement* met) {
   TUTTI_RETURN_IF_ERROR(await(refusal->request, &refusal->values, "MPI_Iallreduce", limit_s(),
                               /*waits_for_the_living=*/true));
   std::memcpy(met, refusal->values.get(), sizeof(*met));
   return {};
 }
 
+namespace {
+
+Status in_different_calls() {
+  return Status(ErrorCode::kInvalidArgument,
+                "the ranks are in different calls: some rank's arguments were wrong, in this call "
+                "or in an earlier one");
+}
+
+}  // namespace
+
 Status Library::exchange(Agreement* agreement) {
-  while (!doubts_.empty()) {  // What they tell is of no use any more.
-    Agreement met;
-    TUTTI_RETURN_IF_ERROR(end(&doubts_.front(), &met));
-    doubts_.erase(doubts_.begin());
-  }
-  late_doubts_ = 0;
   const Agreement own = *agreement;
+  while (!doubts_.empty()) {  // Nobody has waited for their ends.
+    TUTTI_RETURN_IF_ERROR(end(&doubts_.front(), agreement));
+    doubts_.erase(doubts_.begin());
+    late_doubts_ = 0;
+    if (agreement->is_void()) {
+      continue;
+    }
+    // The others took it for this rank's part in what it comes to now, or in what it was not in.
+    const bool is_this = agreement->kind == own.kind && agreement->number == own.number &&
+                         agreement->call_kind == own.call_kind;
+    return is_this ? Status() : in_different_calls();
+  }
   do {
-    TUTTI_ASSIGN_OR_RETURN(Refusal begun, begin(own));
+    TUTTI_ASSIGN_OR_RETURN(PendingAgreement begun, begin(own));
     TUTTI_RETURN_IF_ERROR(end(&begun, agreement));
   } while (agreement->is_void());
   if (agreement->kind == own.kind && agreement->is_same()) {
     return {};
   }
-  return Status(ErrorCode::kInvalidArgument,
-                "the ranks are in different calls: some rank's arguments were wrong, in this call "
-                "or in an earlier one");
+  return in_different_calls();
 }
 
 Status Library::allgather(const void* send, void* recv, Bytes bytes_each) {
@@ -487,7 +513,7 @@ bool Library::refuse(std::uint64_t call) {
       (refusals_.size() >= kPendingMax && !settle().ok())) {
     return false;
   }
-  Result<Refusal> begun = begin(agreement(Agreement::kRefusal, call, 0));
+  Result<PendingAgreement> begun = begin(agreement(Agreement::kRefusal, call, 0));
   if (begun.ok()) {
     begun->call = call;
     refusals_.push_back(std::move(*begun));
@@ -501,11 +527,10 @@ bool Library::doubt(std::uint64_t kind, bool on_device) {
   }
   Agreement doubted;
   doubted.kind = Agreement::kRefusal;
-  doubted.call_kind = kind;
-  doubted.call_kind_inverse = ~kind;
+  doubted.set_call_kind((number_ << kKindBits) + kind);
   doubted.is_doubted = 1;
   doubted.values[0] = on_device ? 1 : 0;
-  Result<Refusal> begun = begin(doubted);
+  Result<PendingAgreement> begun = begin(doubted);
   if (begun.ok()) {
     doubts_.push_back(std::move(*begun));
   }
@@ -517,7 +542,7 @@ Result<runners::DoubtedCall> Library::settle_doubt(double wait_s) {
   if (late_doubts_ == doubts_.size()) {
     return DoubtedCall::kNotMade;
   }
-  Refusal& doubt = doubts_[late_doubts_];
+  PendingAgreement& doubt = doubts_[late_doubts_];
   if (std::isfinite(wait_s)) {
     using Clock = std::chrono::steady_clock;
     const auto until = Clock::now() + std::chrono::duration<double>(wait_s);
@@ -547,7 +572,7 @@ Status Library::settle() { return settle_within(limit_s()); }
 
 Status Library::settle_within(double limit_s) {
   Status settled;
-  for (Refusal& refusal : std::exchange(refusals_, {})) {
+  for (PendingAgreement& refusal : std::exchange(refusals_, {})) {
     if (!settled.ok()) {
       static_cast<void>(refusal.values.release());  // MPI may still write there.
       continue;
@@ -557,7 +582,7 @@ Status Library::settle_within(double limit_s) {
   return settled;
 }
 
-Status Library::settle_refusal(Refusal* refusal, double limit_s) {
+Status Library::settle_refusal(PendingAgreement* refusal, double limit_s) {
   Agreement met;
   const Status ended = await(refusal->request, &refusal->values, "MPI_Iallreduce", limit_s);
   if (ended.ok()) {

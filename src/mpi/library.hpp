@@ -171,17 +171,17 @@ class Library : public runners::MpiLibrary {
   double timeout_s_;
   std::function<Status()> look_;
   Status failure_;
-  /// An agreement that a rank is in whose call was refused, under way.
-  struct Refusal {
+  /// One under way.
+  struct PendingAgreement {
     MPI_Request request = MPI_REQUEST_NULL;
     std::unique_ptr<std::byte[]> values;
     std::uint64_t call = 0;  ///< As refuse() has it.
   };
-  Result<Refusal> begin(const Agreement& agreement) const;
-  Status end(Refusal* refusal, Agreement* met);
+  Result<PendingAgreement> begin(const Agreement& agreement) const;
+  Status end(PendingAgreement* refusal, Agreement* met);
   /// In their order.
-  std::vector<Refusal> refusals_;
-  std::vector<Refusal> doubts_;
+  std::vector<PendingAgreement> refusals_;
+  std::vector<PendingAgreement> doubts_;
   std::size_t late_doubts_ = 0;  ///< The first of them, on which nobody waits any more.
   int rank_ = 0;
   int ranks_ = 1;
@@ -204,7 +204,7 @@ class Library : public runners::MpiLibrary {
   Status await(MPI_Request request, std::unique_ptr<std::byte[]>* data, const char* what,
                double limit_s, bool waits_for_the_living = false);
   Status settle_within(double limit_s);
-  Status settle_refusal(Refusal* refusal, double limit_s);
+  Status settle_refusal(PendingAgreement* refusal, double limit_s);
 };
 
 /// MPI_SUCCESS -> ok; else a Status that carries the code and MPI's words for it.

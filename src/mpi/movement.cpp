@@ -221,6 +221,9 @@ Status check_own_block(const Arguments& arguments) {
   const auto self = static_cast<std::size_t>(arguments.rank());
   const auto own_bytes = [self](const Side& side) {
     const std::size_t block = side.form == Form::kOne ? 0 : self;
+    if (side.count_of(block) == 0) {
+      return Bytes{0};  // Of whatever type.
+    }
     TypeLayout layout = side.layout;
     const bool is_known = !side.has_types || type_layout(side.types[block], &layout);
     return is_known ? static_cast<Bytes>(side.count_of(block)) * layout.size : Bytes{0};

@@ -490,6 +490,7 @@ static void uneven(void) {
     int class = MPI_SUCCESS;
     MPI_Error_class(code, &class);
     expect(class == MPI_ERR_TRUNCATE || rank != root, "an uneven own block passes", "uneven");
+    rooted_call(0, root, false, false, i, comm);
     right_calls(comm, i, "uneven");
     MPI_Comm_free(&comm);
   }
