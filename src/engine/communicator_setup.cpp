@@ -185,8 +185,8 @@ Status Communicator::agree_on(const Status& unread, const std::vector<ExchangedF
   if (mpi_ != nullptr) {
     // An MPI has some two thousand communicators; where nothing needs one of ours, none is made.
     // Where tables differ no rank has a plan of ours, and none makes one. Open MPI 5.0 hangs where
-    // threads make communicators while others are in MPI_Comm_create_group: there the ranks agree on
-    // the application's. A rank alone has nobody to agree with.
+    // threads make communicators while others are in MPI_Comm_create_group: there the ranks agree
+    // on the application's. A rank alone has nobody to agree with.
     const bool may_hang = context_.is_concurrent && context_.facts.mpi == "openmpi";
     if ((has_any_device_ && context_.me.ranks > 1 && !may_hang) ||
         (disagreement_.empty() && needs_messages(*table_))) {

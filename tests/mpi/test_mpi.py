@@ -516,6 +516,21 @@ def test_threads(mpi: Mpi, preload_library: Path, tmp_path: Path) -> None:
         result.assert_passed("threads")
 
 
+@pytest.mark.parametrize("memory", ["host", "hostdevice"])
+def test_threads__make_communicators_of_the_same_ranks(
+    mpi: Mpi, memory: str, preload_library: Path, tmp_path: Path
+) -> None:
+    """Open MPI 5.0 hangs where one of ours is made meanwhile."""
+    once_per_library(mpi)
+    environment, path = setting(memory)
+    options = ["--memory", memory, "--groups", "--calls", "100"]
+    command = [mpi.program("threads"), *options]
+    result = job(mpi, 4, command, tmp_path, environment=environment, library_path=path)
+    if "threads: skipped" in result.stdout:
+        pytest.skip(result.stdout.strip())
+    result.assert_passed("threads")
+
+
 def test_threads__the_end_waits_in_no_circle(
     mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:

@@ -8,7 +8,8 @@
  * before). Last line: "threads: N checks, M failed".
  *
  * Usage: threads [--memory host|hostdevice|cuda|hip] [--same-device] [--calls N]
- *                [--keep]
+ *                [--keep] [--groups]
+ *   --groups  the threads make communicators of the same ranks with MPI_Comm_create_group.
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -100,6 +101,29 @@ static void* work(void* argument) {
   return NULL;
 }
 
+/* Half of the ranks and all of them by turns, told apart by the thread's tag. */
+static void* work_on_groups(void* argument) {
+  Worker* worker = argument;
+  MPI_Group group[2];
+  MPI_Comm_group(MPI_COMM_WORLD, &group[0]);
+  MPI_Group_range_incl(group[0], 1, (int[1][3]){{0, ranks / 2, 1}}, &group[1]);
+  for (int call = 0; call < calls; ++call) {
+    if (call % 2 != 0 && rank > ranks / 2) continue;
+    MPI_Comm comm = MPI_COMM_NULL;
+    MPI_Comm_create_group(MPI_COMM_WORLD, group[call % 2], worker->index, &comm);
+    MPI_Barrier(comm);
+    int size = 0;
+    int sum = 1;
+    MPI_Comm_size(comm, &size);
+    MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_INT, MPI_SUM, comm);
+    ++worker->checks;
+    if (sum != size) wrong(worker, "allreduce", call, 0, size, sum);
+    MPI_Comm_free(&comm);
+  }
+  for (int i = 0; i < 2; ++i) MPI_Group_free(&group[i]);
+  return NULL;
+}
+
 int main(int argc, char** argv) {
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
@@ -108,11 +132,14 @@ int main(int argc, char** argv) {
   const char* memory = "host";
   bool same_device = false;
   bool is_kept = false;
+  bool has_groups = false;
   for (int i = 1; i < argc; ++i) {
     if (strcmp(argv[i], "--same-device") == 0) {
       same_device = true;
     } else if (strcmp(argv[i], "--keep") == 0) {
       is_kept = true;
+    } else if (strcmp(argv[i], "--groups") == 0) {
+      has_groups = true;
     } else if (strcmp(argv[i], "--memory") == 0 && i + 1 < argc) {
       memory = argv[++i];
     } else if (strcmp(argv[i], "--calls") == 0 && i + 1 < argc) {
@@ -136,7 +163,9 @@ int main(int argc, char** argv) {
     worker[i].index = i;
     MPI_Comm_dup(MPI_COMM_WORLD, &worker[i].comm);
   }
-  for (int i = 0; i < kThreads; ++i) pthread_create(&thread[i], NULL, work, &worker[i]);
+  for (int i = 0; i < kThreads; ++i) {
+    pthread_create(&thread[i], NULL, has_groups ? work_on_groups : work, &worker[i]);
+  }
   long mine[2] = {0, 0};
   for (int i = 0; i < kThreads; ++i) {
     pthread_join(thread[i], NULL);
