@@ -13,7 +13,6 @@ namespace tutti::engine {
 
 using runners::DoubtedCall;
 using select::Collective;
-using select::Memory;
 
 namespace {
 
