@@ -9,7 +9,8 @@
     python bench/nccl_network.py plot bench/results/nccl-network.json -o nccl-network.png
 
 Four ranks, each a host of its own for NCCL, rank r on GPU r modulo their number (under NVIDIA's
-multi-process service where ranks share a GPU and the service works). Layouts:
+multi-process service where ranks share a GPU and the service works). Layouts
+(nccl_jobs.layouts):
 
 loopback   all on `lo`
 fabric     a lab (tutti_hpc.lab) with a leaf for each rank and 8 spines; a host has 16 Gb/s, a link

@@ -11,7 +11,7 @@
 
 #include "engine/plan_runner.hpp"
 #include "runners/ccl/ccl_runner.hpp"
-#include "runners/ccl/schedule_runner.hpp"
+#include "runners/ccl/ccl_schedule_runner.hpp"
 #include "runners/direct/device_combine.hpp"
 #include "select/table.hpp"
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "mpi/pmpi.hpp"
+#include "mpi/private_comm.hpp"
 #include "runners/runner.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
@@ -47,31 +48,6 @@ class QuietErrors {
   MPI_Comm comm_;
   MPI_Errhandler handler_ = MPI_ERRHANDLER_NULL;
   bool is_quiet_;
-};
-
-/// A communicator of ours over the ranks of an application's, with its splits; other communicators
-/// of the same ranks may share it.
-struct PrivateComm {
-  PrivateComm() {
-    comms.fill(MPI_COMM_NULL);
-    for_reduce.fill(MPI_COMM_NULL);
-  }
-  ~PrivateComm();
-  PrivateComm(const PrivateComm&) = delete;
-  PrivateComm& operator=(const PrivateComm&) = delete;
-
-  std::uint64_t number = 0;  ///< The same on all its ranks, none twice on a rank.
-  /// By scope; the whole one first.
-  std::array<MPI_Comm, runners::kScopeCount> comms;
-  /// The same again, but for the whole one, for the steps of a reduce: where its root was refused
-  /// alone they may never be met, and must not be taken for those of an allreduce.
-  std::array<MPI_Comm, runners::kScopeCount> for_reduce;
-  bool has_scopes = false;
-  /// A root was not in a call in which others may have sent it something.
-  bool has_missed = false;
-  /// Messages on what is ours may never be met. An MPI may refuse to free such a communicator
-  /// (MPICH does), or give its place to a new one, which they would then meet: it stays.
-  bool has_left = false;
 };
 
 class Library : public runners::MpiLibrary {

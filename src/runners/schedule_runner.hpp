@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Carries out schedules on host memory over any carrier of messages, MPI point-to-point or our
-// transport; device buffers are staged whole. Knows no algorithm's name but to ask for its program.
+// transport; device buffers are staged whole. Ends a run after TUTTI_TIMEOUT and says what it waits
+// for. Knows no algorithm's name but to ask for its program.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a connection does when one of its timers fires.
+// What a connection does when one of its timers fires. How long they are: LossDetector (loss.cpp).
 #include <algorithm>
 #include <utility>
 

@@ -8,7 +8,7 @@
 //
 // An estimate of either: smoothed, its variation (RFC 6298 section 2), the least, and a slowly
 // falling high mark (about the 99th percentile of what spraying over unequal paths gives). Integers
-// with 3 more bits.
+// with 3 more bits. The retransmission time-out made of it is LossDetector's (loss.hpp).
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
+// For kernels on GPUs (in host memory: host_wait.cpp).
 // Which ranks of a communicator are still in it, told apart from those whose processes ended before
 // they ended it. A rank has ended it when it will not push any more; it has left when it does not
 // hold mapped either what is another's, which may be later, when its driver is free. Each has a

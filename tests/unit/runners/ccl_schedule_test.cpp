@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Every algorithm carried by groups of the NCCL fake's messages, against the definition.
-#include "runners/ccl/schedule_runner.hpp"
+#include "runners/ccl/ccl_schedule_runner.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "runners/ccl/schedule_runner.hpp"
+#include "runners/ccl/ccl_schedule_runner.hpp"
 
 #include <algorithm>
 #include <numeric>
