@@ -129,10 +129,10 @@ Library::Agreement Library::agreement(int kind, std::uint64_t call, std::uint64_
 
 Result<Library::PendingAgreement> Library::begin(const Agreement& agreement) const {
   static_assert(std::is_trivially_copyable_v<Agreement>);
+  constexpr int kWords = sizeof(Agreement) / sizeof(std::uint64_t);
   PendingAgreement begun;
   begun.values = std::make_unique<std::byte[]>(sizeof(agreement));
   std::memcpy(begun.values.get(), &agreement, sizeof(agreement));
-  constexpr int kWords = sizeof(Agreement) / sizeof(std::uint64_t);
   TUTTI_RETURN_IF_ERROR(check(pmpi.Iallreduce(MPI_IN_PLACE, begun.values.get(), kWords,
                                               MPI_UINT64_T, MPI_MAX, own(), &begun.request),
                               "MPI_Iallreduce"));
@@ -224,11 +224,17 @@ Status Library::max_in_place(std::uint64_t* values, int count) {
 }
 
 Result<bool> Library::agree_on_call(std::uint64_t call, std::uint64_t kind, bool on_device) {
-  if (private_ == nullptr) {
-    return MpiLibrary::agree_on_call(call, kind, on_device);
-  }
+  constexpr int kWords = sizeof(Agreement) / sizeof(std::uint64_t);
   Agreement made = agreement(Agreement::kCall, call, kind);
   made.values[0] = on_device ? 1 : 0;
+  if (private_ == nullptr) {
+    TUTTI_RETURN_IF_ERROR(agree([&] {
+      return own_check(
+          pmpi.small.Allreduce(MPI_IN_PLACE, &made, kWords, MPI_UINT64_T, MPI_MAX, own()),
+          "MPI_Allreduce");
+    }));
+    return made.is_same() ? Result<bool>(made.values[0] != 0) : in_different_calls();
+  }
   TUTTI_RETURN_IF_ERROR(agree([&] { return exchange(&made); }));
   if (made.is_refused != 0) {
     return Status(ErrorCode::kMismatch, "another rank's arguments of this call are wrong");
@@ -239,8 +245,10 @@ Result<bool> Library::agree_on_call(std::uint64_t call, std::uint64_t kind, bool
 /// It completes where all ranks are in it, or in the agreement on this call.
 bool Library::refuse(std::uint64_t call) {
   constexpr std::size_t kPendingMax = 64;
-  if (private_ == nullptr || private_->has_left ||
-      (refusals_.size() >= kPendingMax && !settle().ok())) {
+  if (private_ == nullptr) {
+    return true;  // On the application's nothing may be begun; ranks in different calls meet next.
+  }
+  if (private_->has_left || (refusals_.size() >= kPendingMax && !settle().ok())) {
     return false;
   }
   Result<PendingAgreement> begun = begin(agreement(Agreement::kRefusal, call, 0));

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Reads the tuning file, format tutti-tuning/1 (docs/tuning.md, tuning/schema.json). Texts of errors
-// and the check of `schema`: JsonReader (base/json_document.hpp).
+// Reads the tuning file, format tutti-tuning/1 (docs/tuning.md, tuning/schema.json). Texts of
+// errors and the check of `schema`: JsonReader (base/json_document.hpp).
 #include <algorithm>
 
 #include "base/json_document.hpp"

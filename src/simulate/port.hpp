@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// One direction of a cable: the queues before it (marks, drops, faults), the serialiser, the wire. A
-// port has no timer.
-// A caller that looks at it at `now` first lets it catch up: all packets whose turn came until
-// `now` are sent, in the order and at the times at which an eager port would have sent them. That
-// is exact, since nothing but an arrival (or a pause, or a change of rate) alters that order, and
-// each of these catches up first. So a packet costs one event per hop, its arrival.
+// One direction of a cable: the queues before it (marks, drops, faults), the serialiser, the wire.
+// A port has no timer. A caller that looks at it at `now` first lets it catch up: all packets whose
+// turn came until `now` are sent, in the order and at the times at which an eager port would have
+// sent them. That is exact, since nothing but an arrival (or a pause, or a change of rate) alters
+// that order, and each of these catches up first. So a packet costs one event per hop, its arrival.
 #pragma once
 
 #include <array>
