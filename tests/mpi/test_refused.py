@@ -84,6 +84,15 @@ def test_alike__as_natively_and_the_next_calls_are_right(
     assert classes(result) == classes(natively), str(result)
 
 
+@pytest.mark.parametrize("plan", ["default", "default-device"])
+def test_alike__under_thread_multiple(
+    mpi: Mpi, plan: str, preload_library: Path, tmp_path: Path
+) -> None:
+    """On Open MPI ranks agree on the application's communicator then."""
+    once_per_library(mpi)
+    refused(mpi, tmp_path, plan, "--threads").assert_passed("refused")
+
+
 # At the root or on one rank alone. MPICH lets the peers of a gather go on and leaves those of the
 # others waiting; Open MPI too. In shared memory the peers hear of it.
 @pytest.mark.parametrize("number", [0, 1, 4, 5, 6, 9, 14, 15, 18, 21, 22, 23])
