@@ -32,11 +32,12 @@ Status AlphaBackend::prepare(const select::Plan& plan, int /*device*/, std::stri
   return {};
 }
 
-runners::Runner& AlphaBackend::runner(Backend backend, const Route& route) {
+runners::Runner& AlphaBackend::runner(Backend backend, const Route& route,
+                                      select::Collective collective) {
   if (backend == Backend::kCcl) {
     return *ccl_.runner();
   }
-  return mpi_.runner_for(route);
+  return mpi_.runner_for(route, collective);
 }
 
 Status AlphaBackend::run(const Route& route, const runners::Call& call) {
@@ -45,8 +46,8 @@ Status AlphaBackend::run(const Route& route, const runners::Call& call) {
   const auto& plan = std::get<select::AlphaPlan>(route.plan);
   const AlphaContext alpha{.placement = context_.placement,
                            .rank = context_.me.rank,
-                           .node = runner(plan.node(), route),
-                           .leaders = runner(plan.leaders(), route),
+                           .node = runner(plan.node(), route, call.collective),
+                           .leaders = runner(plan.leaders(), route, call.collective),
                            .scratch_on_device = plan.uses(Backend::kCcl),
                            .device = context_.device,
                            .api = context_.process.device(),

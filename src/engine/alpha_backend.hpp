@@ -20,7 +20,8 @@ class AlphaBackend : public PlanRunner {
   Status run(const Route& route, const runners::Call& call) override;
 
  private:
-  runners::Runner& runner(select::Backend backend, const Route& route);
+  runners::Runner& runner(select::Backend backend, const Route& route,
+                          select::Collective collective);
 
   MpiBackend& mpi_;
   CclBackend& ccl_;

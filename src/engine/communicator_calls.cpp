@@ -36,7 +36,6 @@ Status Communicator::run(const Route& route, const runners::Call& call) {
     pass_by();
     if (mpi_ != nullptr && !route.native_flat) {
       TUTTI_RETURN_IF_ERROR(mpi_->settle());
-      mpi_->start(call.collective);
     }
   }
   Status status = route.runner->run(route, call);

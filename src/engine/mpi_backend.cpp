@@ -19,7 +19,8 @@ Status MpiBackend::prepare(const select::Plan& /*plan*/, int /*device*/,
   return {};
 }
 
-runners::MpiRunner& MpiBackend::runner_for(const Route& route) {
+runners::MpiRunner& MpiBackend::runner_for(const Route& route, select::Collective collective) {
+  mpi_->start(collective);  // Its steps are not to be taken for another collective's.
   runner_->set_options({.stage_device = route.stages_device, .chunk_bytes = route.chunk_bytes});
   return *runner_;
 }
@@ -35,7 +36,7 @@ Status MpiBackend::run(const Route& route, const runners::Call& call) {
   if (const auto* const schedule = std::get_if<select::SchedulePlan>(&route.plan)) {
     return run_schedule(*schedule, call);
   }
-  return runner_for(route).run(runners::Scope::kWhole, call);
+  return runner_for(route, call.collective).run(runners::Scope::kWhole, call);
 }
 
 Status MpiBackend::run_schedule(const select::SchedulePlan& plan, const runners::Call& call) {

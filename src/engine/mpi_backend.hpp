@@ -23,8 +23,8 @@ class MpiBackend : public PlanRunner {
   Status prepare(const select::Plan& plan, int device, std::string* ccl_refusal) override;
   Status run(const Route& route, const runners::Call& call) override;
 
-  /// For the scopes of a composition, with the options of its route.
-  runners::MpiRunner& runner_for(const Route& route);
+  /// For the scopes of a call's composition, with the options of its route.
+  runners::MpiRunner& runner_for(const Route& route, select::Collective collective);
   /// A stream for copies to and from `device` that stage a native call; `bytes` are counted.
   Result<device::Stream> staging_stream(int device, Bytes bytes);
 
