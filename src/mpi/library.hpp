@@ -154,7 +154,10 @@ class Library : public runners::MpiLibrary {
     std::uint64_t call = 0;  ///< As refuse() has it.
   };
   Result<PendingAgreement> begin(const Agreement& agreement) const;
-  Status end(PendingAgreement* refusal, Agreement* met);
+  /// What became of one, in `met`.
+  Status end(PendingAgreement* pending, Agreement* met);
+  Status end_within(double limit_s, bool waits_for_the_living, PendingAgreement* pending,
+                    Agreement* met);
   /// In their order.
   std::vector<PendingAgreement> refusals_;
   std::vector<PendingAgreement> doubts_;
@@ -178,7 +181,7 @@ class Library : public runners::MpiLibrary {
   /// An agreement's end, with its result in `data`; given up, `data` is left to MPI.
   /// `waits_for_the_living`: beyond the limit while set_look()'s function is ok.
   Status await(MPI_Request request, std::unique_ptr<std::byte[]>* data, const char* what,
-               double limit_s, bool waits_for_the_living = false);
+               double limit_s, bool waits_for_the_living);
   Status settle_within(double limit_s);
   Status settle_refusal(PendingAgreement* refusal, double limit_s);
 };

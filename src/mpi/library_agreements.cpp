@@ -94,6 +94,7 @@ struct Library::Agreement {
   enum Kind : int { kRefusal = 1, kCall, kStep };
   static constexpr std::size_t kMost = 12;
 
+  static constexpr int words() { return sizeof(Agreement) / sizeof(std::uint64_t); }
   void set_call_kind(std::uint64_t to) {
     call_kind = to;
     call_kind_inverse = ~to;
@@ -129,20 +130,24 @@ Library::Agreement Library::agreement(int kind, std::uint64_t call, std::uint64_
 
 Result<Library::PendingAgreement> Library::begin(const Agreement& agreement) const {
   static_assert(std::is_trivially_copyable_v<Agreement>);
-  constexpr int kWords = sizeof(Agreement) / sizeof(std::uint64_t);
   PendingAgreement begun;
   begun.values = std::make_unique<std::byte[]>(sizeof(agreement));
   std::memcpy(begun.values.get(), &agreement, sizeof(agreement));
-  TUTTI_RETURN_IF_ERROR(check(pmpi.Iallreduce(MPI_IN_PLACE, begun.values.get(), kWords,
+  TUTTI_RETURN_IF_ERROR(check(pmpi.Iallreduce(MPI_IN_PLACE, begun.values.get(), Agreement::words(),
                                               MPI_UINT64_T, MPI_MAX, own(), &begun.request),
                               "MPI_Iallreduce"));
   return begun;
 }
 
-Status Library::end(PendingAgreement* refusal, Agreement* met) {
-  TUTTI_RETURN_IF_ERROR(await(refusal->request, &refusal->values, "MPI_Iallreduce", limit_s(),
-                              /*waits_for_the_living=*/true));
-  std::memcpy(met, refusal->values.get(), sizeof(*met));
+Status Library::end(PendingAgreement* pending, Agreement* met) {
+  return end_within(limit_s(), /*waits_for_the_living=*/true, pending, met);
+}
+
+Status Library::end_within(double limit_s, bool waits_for_the_living, PendingAgreement* pending,
+                           Agreement* met) {
+  TUTTI_RETURN_IF_ERROR(
+      await(pending->request, &pending->values, "MPI_Iallreduce", limit_s, waits_for_the_living));
+  std::memcpy(met, pending->values.get(), sizeof(*met));
   return {};
 }
 
@@ -224,14 +229,13 @@ Status Library::max_in_place(std::uint64_t* values, int count) {
 }
 
 Result<bool> Library::agree_on_call(std::uint64_t call, std::uint64_t kind, bool on_device) {
-  constexpr int kWords = sizeof(Agreement) / sizeof(std::uint64_t);
   Agreement made = agreement(Agreement::kCall, call, kind);
   made.values[0] = on_device ? 1 : 0;
   if (private_ == nullptr) {
     TUTTI_RETURN_IF_ERROR(agree([&] {
-      return own_check(
-          pmpi.small.Allreduce(MPI_IN_PLACE, &made, kWords, MPI_UINT64_T, MPI_MAX, own()),
-          "MPI_Allreduce");
+      return own_check(pmpi.small.Allreduce(MPI_IN_PLACE, &made, Agreement::words(), MPI_UINT64_T,
+                                            MPI_MAX, own()),
+                       "MPI_Allreduce");
     }));
     return made.is_same() ? Result<bool>(made.values[0] != 0) : in_different_calls();
   }
@@ -322,10 +326,7 @@ Status Library::settle_within(double limit_s) {
 
 Status Library::settle_refusal(PendingAgreement* refusal, double limit_s) {
   Agreement met;
-  const Status ended = await(refusal->request, &refusal->values, "MPI_Iallreduce", limit_s);
-  if (ended.ok()) {
-    std::memcpy(&met, refusal->values.get(), sizeof(met));
-  }
+  const Status ended = end_within(limit_s, /*waits_for_the_living=*/false, refusal, &met);
   if (ended.ok() && met.is_void()) {
     const std::uint64_t call = refusal->call;
     TUTTI_ASSIGN_OR_RETURN(*refusal, begin(agreement(Agreement::kRefusal, call, 0)));
