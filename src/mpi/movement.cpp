@@ -219,27 +219,28 @@ Status Movement::run(const engine::Route& route) {
 
 Status check_own_block(const Arguments& arguments) {
   const auto self = static_cast<std::size_t>(arguments.rank());
-  const auto own_bytes = [self](const Side& side) {
+  // Empty: of a type that MPI does not know, which comes to light where the pieces are listed.
+  const auto own_bytes = [self](const Side& side) -> std::optional<Bytes> {
     const std::size_t block = side.form == Form::kOne ? 0 : self;
-    if (side.count_of(block) == 0) {
-      return Bytes{0};  // Of whatever type.
-    }
+    const auto count = static_cast<Bytes>(side.count_of(block));
     TypeLayout layout = side.layout;
-    const bool is_known = !side.has_types || type_layout(side.types[block], &layout);
-    return is_known ? static_cast<Bytes>(side.count_of(block)) * layout.size : Bytes{0};
+    if (side.has_types && count > 0 && !type_layout(side.types[block], &layout)) {
+      return {};
+    }
+    return count == 0 ? 0 : count * layout.size;
   };
   if (!arguments.send().present() || !arguments.recv().present()) {
     return {};
   }
-  const Bytes gives = own_bytes(arguments.send());
-  const Bytes takes = own_bytes(arguments.recv());
-  if (gives == takes) {
+  const std::optional<Bytes> gives = own_bytes(arguments.send());
+  const std::optional<Bytes> takes = own_bytes(arguments.recv());
+  if (!gives || !takes || *gives == *takes) {
     return {};
   }
   return Status(ErrorCode::kMismatch, std::string(select::to_string(arguments.view().collective)) +
                                           ": rank " + std::to_string(arguments.rank()) + " has " +
-                                          std::to_string(gives) + " bytes for itself and takes " +
-                                          std::to_string(takes) + " from itself");
+                                          std::to_string(*gives) + " bytes for itself and takes " +
+                                          std::to_string(*takes) + " from itself");
 }
 
 Status run_movement(CommState& state, const Arguments& arguments, const engine::Route& route) {
