@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Communicators of ours: whom they serve, how many there may be, and how they end.
+// Private communicators: shared by communicators of the same ranks, limited in number, freed where
+// no message is left on them.
 #pragma once
 
 #include <array>
@@ -12,12 +13,12 @@
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 
-/// Not MPI_Comm_dup, which runs the copy callbacks of the application's attributes. Null: there is
-/// none to be had, or none for this rank.
+/// MPI_Comm_split with errors returned. Not MPI_Comm_dup, which runs the copy callbacks of the
+/// application's attributes. False: the MPI library has no more; null: none for this rank.
 bool split(MPI_Comm from, int color, int key, MPI_Comm* made);
 
-/// A communicator of ours over the ranks of an application's, with its splits; other communicators
-/// of the same ranks may share it.
+/// A duplicate of an application's communicator, with its splits; other communicators of the same
+/// ranks may share it.
 struct PrivateComm {
   PrivateComm() {
     comms.fill(MPI_COMM_NULL);
