@@ -27,6 +27,10 @@ from pathlib import Path
 
 COUNTS = Path("build/test-counts")
 SHOWN_LINES = 60
+# Tests at a time for each processor: most of a test's time it waits for a time-out or a peer.
+TESTS_PER_JOB = 2
+# GoogleTest's lines of what went well.
+PASSED = ("[ RUN ", "[       OK ", "[-------")
 
 # Halts at the first report: a sanitizer's finding is a failed test.
 SANITIZERS = {
@@ -54,16 +58,25 @@ class Counts:
         return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
 
 
-def read_junit(path: Path) -> Counts:
-    """Counts the cases of a JUnit file, whoever wrote it."""
+def read_junit(path: Path, parts: Path | None = None) -> Counts:
+    """Counts the cases of a JUnit file, whoever wrote it.
+
+    A case that ran many has a file of its own in the directory `parts`, unless it died.
+    """
     counts = Counts()
     for case in ElementTree.parse(path).getroot().iter("testcase"):
+        own = Counts()
         if case.find("skipped") is not None or case.get("status") in ("notrun", "disabled"):
-            counts.skipped += 1
+            own.skipped = 1
         elif case.find("failure") is not None or case.find("error") is not None:
-            counts.failed += 1
+            own.failed = 1
         else:
-            counts.passed += 1
+            own.passed = 1
+        if parts and (many := parts / f"{case.get('name')}.xml").exists():
+            failed = own.failed
+            own = read_junit(many)
+            own.failed = max(own.failed, failed)  # Also what is found after the last: a leak.
+        counts += own
     return counts
 
 
@@ -72,15 +85,18 @@ def show_failures(path: Path) -> None:
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         if case.find("failure") is not None:
             lines = (case.findtext("system-out") or "").splitlines()
+            lines = [line for line in lines if not line.startswith(PASSED)]
             print(f"-- {case.get('name')} failed", *lines[-SHOWN_LINES:], sep="\n")
 
 
-def run(name: str, command: list[str], junit: Path, environment: dict[str, str]) -> Counts:
+def run(
+    name: str, command: list[str], junit: Path, environment: dict[str, str], parts: Path | None
+) -> Counts:
     """Runs one test runner; a runner that ran nothing, or died, counts as one failure."""
     junit.unlink(missing_ok=True)
     print(f"== {name}", flush=True)
     status = subprocess.run(command, check=False, env={**os.environ, **environment}).returncode
-    counts = read_junit(junit) if junit.exists() else Counts()
+    counts = read_junit(junit, parts) if junit.exists() else Counts()
     if counts.passed + counts.failed == 0:
         print(f"{name}: no test ran (exit code {status}); remedy: make build", file=sys.stderr)
         counts.failed += 1
@@ -94,11 +110,13 @@ def run_ctest(build: Path, label: str, jobs: int) -> Counts:
     """Runs the ctest cases of one build directory."""
     junit = (COUNTS / f"ctest-{build.name}.xml").resolve()
     command = ["ctest", "--test-dir", str(build), "--no-tests=error", "--timeout", "600"]
-    command += ["--parallel", str(jobs), "--output-junit", str(junit)]
+    command += ["--parallel", str(TESTS_PER_JOB * jobs), "--output-junit", str(junit)]
     command += ["--progress"] if sys.stdout.isatty() else ["--quiet"]
     if label:
         command += ["--label-regex", label]
-    counts = run(f"ctest {build}", command, junit, SANITIZERS)
+    parts = build / "gtest"  # tutti_shards() of tests/CMakeLists.txt
+    shutil.rmtree(parts, ignore_errors=True)
+    counts = run(f"ctest {build}", command, junit, SANITIZERS, parts)
     if junit.exists():
         show_failures(junit)
     return counts + missing(build)
@@ -131,7 +149,7 @@ def run_pytest(arguments: list[str]) -> Counts:
         return Counts(failed=1)
     junit = COUNTS / "pytest.xml"
     command = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={junit}", *arguments]
-    return run("pytest", command, junit, {})
+    return run("pytest", command, junit, {}, None)
 
 
 def main() -> int:

@@ -188,6 +188,28 @@ def test_run_tests__tests_that_are_not_built_are_failures(tmp_path: Path) -> Non
     assert done.stdout.splitlines()[-1] == "0 passed, 2 failed, 0 skipped"
 
 
+def test_run_tests__counts_the_cases_of_a_part_that_runs_many(tmp_path: Path) -> None:
+    def case(inside: str) -> str:
+        return f'<testcase name="a" status="run">{inside}</testcase>'
+
+    def part(name: str, cases: str, then: str) -> str:
+        (tmp_path / f"{name}.of").write_text(f"<testsuites>{cases}</testsuites>")
+        copies = f"mkdir -p gtest; cp {name}.of gtest/{name}.xml; {then}"
+        return f'add_test({name} sh -c "{copies}")\n'
+
+    failed, skipped = case('<failure message="x"/>'), case("<skipped/>")
+    tests = part("right", case("") * 3 + skipped, "true") + part(
+        "wrong", case("") + failed * 2, "false"
+    )
+    tests += part("leaks", case(""), "false") + 'add_test(dies sh -c "echo why; kill -9 $$")\n'
+    (tmp_path / "gtest").mkdir()
+    (tmp_path / "gtest" / "dies.xml").write_text("what an earlier run left")
+    (tmp_path / "CTestTestfile.cmake").write_text(tests)
+    done = run_tests(tmp_path, "--ctest", ".")
+    assert done.stdout.splitlines()[-1] == "5 passed, 4 failed, 1 skipped"
+    assert "-- dies failed\nwhy\n" in done.stdout
+
+
 def test_run_tests__without_pytest_is_a_failure(tmp_path: Path) -> None:
     done = run_tests(tmp_path, "--pytest", site=False)
     assert done.returncode == 1
