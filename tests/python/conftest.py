@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,8 @@ from tutti_hpc import api, paths
 from tutti_hpc.results import Latency, Machine, Results, Row, Versions
 
 HERE = Path(__file__).parent
+# Open MPI's search for libfabric devices sleeps a second in each MPI_Init.
+os.environ.setdefault("OMPI_MCA_btl", "^ofi")
 
 
 @pytest.fixture(scope="session")
