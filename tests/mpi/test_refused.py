@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import Finished, Mpi, job
+from harness import Finished, Mpi, at_once, job
 from test_mpi import DIRECT, once_per_library, setting
 
 SCHEDULES = {
@@ -239,18 +239,23 @@ def test_uneven__an_own_block_is_an_error_of_that_call_alone(
     refused(mpi, tmp_path, plan, "--uneven", extra=TIMEOUT).assert_passed("refused")
 
 
-@pytest.mark.parametrize("memory", ["host", "hostdevice"])
-@pytest.mark.parametrize("plan", ["default-device", "staged", "direct-device"])
 def test_first__did_not_happen_where_the_ranks_agree_on_memory(
-    mpi: Mpi, plan: str, memory: str, preload_library: Path, tmp_path: Path
+    mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
     """The MPI lets a root alone with a refused call go on, and does not wait for the others."""
     once_per_library(mpi)
     skip_where_aliases_pass(mpi)
     refused(mpi, tmp_path, "default", "--first", preload=False).assert_passed("refused")
-    options = ["--first", "--memory", memory]
-    result = refused(mpi, tmp_path, plan, *options, extra=TIMEOUT, ranks=3)
-    result.assert_passed("refused")
+
+    def first(name: str, directory: Path) -> Finished:
+        plan, _, memory = name.partition(":")
+        options = ["--first", "--memory", memory]
+        return refused(mpi, directory, plan, *options, extra=TIMEOUT, ranks=3)
+
+    plans = ("default-device", "staged", "direct-device")
+    names = [f"{plan}:{memory}" for plan in plans for memory in ("host", "hostdevice")]
+    for result in at_once(names, tmp_path, first).values():
+        result.assert_passed("refused")
 
 
 @pytest.mark.parametrize("plan", ["default-device", "staged", "direct-device"])
