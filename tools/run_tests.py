@@ -29,8 +29,6 @@ COUNTS = Path("build/test-counts")
 SHOWN_LINES = 60
 # Tests at a time for each processor: most of a test's time it waits for a time-out or a peer.
 TESTS_PER_JOB = 2
-# GoogleTest's lines of what went well.
-PASSED = ("[ RUN ", "[       OK ", "[-------")
 
 # Halts at the first report: a sanitizer's finding is a failed test.
 SANITIZERS = {
@@ -84,9 +82,19 @@ def show_failures(path: Path) -> None:
     """Prints the failed cases of a JUnit file with the end of what they wrote."""
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         if case.find("failure") is not None:
-            lines = (case.findtext("system-out") or "").splitlines()
-            lines = [line for line in lines if not line.startswith(PASSED)]
+            lines = without_passed(case.findtext("system-out") or "")
             print(f"-- {case.get('name')} failed", *lines[-SHOWN_LINES:], sep="\n")
+
+
+def without_passed(output: str) -> list[str]:
+    """Lines of a GoogleTest program but for those of a case that passed without a word."""
+    lines: list[str] = []
+    for line in output.splitlines():
+        if line.startswith("[       OK ") and lines and lines[-1].startswith("[ RUN "):
+            lines.pop()
+        else:
+            lines.append(line)
+    return lines
 
 
 def run(

@@ -201,13 +201,15 @@ def test_run_tests__counts_the_cases_of_a_part_that_runs_many(tmp_path: Path) ->
     tests = part("right", case("") * 3 + skipped, "true") + part(
         "wrong", case("") + failed * 2, "false"
     )
-    tests += part("leaks", case(""), "false") + 'add_test(dies sh -c "echo why; kill -9 $$")\n'
+    tests += part("leaks", case(""), "false")
+    (tmp_path / "dies.of").write_text("[ RUN      ] a.b\n[       OK ] a.b\n[ RUN      ] a.c\nwhy\n")
+    tests += 'add_test(dies sh -c "cat dies.of; kill -9 $$")\n'
     (tmp_path / "gtest").mkdir()
     (tmp_path / "gtest" / "dies.xml").write_text("what an earlier run left")
     (tmp_path / "CTestTestfile.cmake").write_text(tests)
     done = run_tests(tmp_path, "--ctest", ".")
     assert done.stdout.splitlines()[-1] == "5 passed, 4 failed, 1 skipped"
-    assert "-- dies failed\nwhy\n" in done.stdout
+    assert "-- dies failed\n[ RUN      ] a.c\nwhy\n" in done.stdout
 
 
 def test_run_tests__without_pytest_is_a_failure(tmp_path: Path) -> None:
