@@ -161,8 +161,7 @@ Result<std::string> check_schedule(const std::string& text) {
   for (int rank = 0; rank < problem.ranks; ++rank) {
     programs.push_back(schedule::generate(algorithm, {layout, problem, rank, parameters}));
   }
-  const schedule::Report report = validate(
-      problem, programs, query.in_place ? schedule::Memory::kInPlace : schedule::Memory::kApart);
+  const schedule::Report report = validate(problem, programs, query.in_place);
   const auto most = [](const auto& numbers) {
     return numbers.empty() ? 0 : *std::max_element(numbers.begin(), numbers.end());
   };

@@ -269,7 +269,7 @@ std::optional<Alias> alias_of(const Problem& problem, int rank) {
 }
 
 /// The program with aliased regions named as what they are; a copy onto itself does nothing.
-Program in_place(const Program& program, const Alias& alias) {
+Program with_alias(const Program& program, const Alias& alias) {
   Program named = program;
   for (Step& step : named.steps) {
     for (Region* region : {&step.source, &step.destination}) {
@@ -287,11 +287,11 @@ Program in_place(const Program& program, const Alias& alias) {
 /// All programs, carried out together.
 class Execution {
  public:
-  Execution(const Problem& problem, const std::vector<Program>& programs, Memory memory,
+  Execution(const Problem& problem, const std::vector<Program>& programs, bool in_place,
             Report* report)
       : problem_(problem),
         programs_(programs),
-        memory_(memory),
+        in_place_(in_place),
         report_(*report),
         sets_(problem.ranks) {}
 
@@ -391,7 +391,7 @@ class Execution {
              {input_count(problem_, static_cast<int>(rank)), static_cast<std::uint32_t>(rank), 0});
       Region region{Buffer::kInput, 0, 0};
       const auto alias = alias_of(problem_, static_cast<int>(rank));
-      if (memory_ == Memory::kInPlace && alias && alias->region.buffer == Buffer::kInput) {
+      if (in_place_ && alias && alias->region.buffer == Buffer::kInput) {
         region = alias->is;
       }
       contents(static_cast<int>(rank), region.buffer).write(region.offset, own);
@@ -529,7 +529,7 @@ class Execution {
       }
       Region region{Buffer::kOutput, 0, 0};
       const auto alias = alias_of(problem_, rank);
-      if (memory_ == Memory::kInPlace && alias && alias->region.buffer == Buffer::kOutput) {
+      if (in_place_ && alias && alias->region.buffer == Buffer::kOutput) {
         region = alias->is;
       }
       const auto found = contents(rank, region.buffer).read(region.offset, count);
@@ -561,7 +561,7 @@ class Execution {
 
   const Problem& problem_;
   const std::vector<Program>& programs_;
-  Memory memory_;
+  bool in_place_;
   Report& report_;
   Sets sets_;
   std::vector<std::vector<State>> states_;
@@ -699,7 +699,7 @@ std::vector<std::string> validate_local(const Problem& problem, int rank, const 
   return errors;
 }
 
-Report validate(const Problem& problem, const std::vector<Program>& programs, Memory memory) {
+Report validate(const Problem& problem, const std::vector<Program>& programs, bool in_place) {
   Report report;
   if (programs.size() != static_cast<std::size_t>(problem.ranks)) {
     report.errors.push_back(std::to_string(programs.size()) + " programs for " +
@@ -714,17 +714,17 @@ Report validate(const Problem& problem, const std::vector<Program>& programs, Me
   for (int rank = 0; rank < problem.ranks; ++rank) {
     const Program& program = programs[static_cast<std::size_t>(rank)];
     const auto alias = alias_of(problem, rank);
-    if (memory == Memory::kApart || !alias) {
+    if (!in_place || !alias) {
       check(rank, program);
-      if (memory == Memory::kInPlace) {
+      if (in_place) {
         named.push_back(program);
       }
     } else {
-      check(rank, named.emplace_back(in_place(program, *alias)));
+      check(rank, named.emplace_back(with_alias(program, *alias)));
     }
   }
   if (report.ok()) {
-    Execution(problem, memory == Memory::kInPlace ? named : programs, memory, &report).run();
+    Execution(problem, in_place ? named : programs, in_place, &report).run();
   }
   return report;
 }

@@ -34,13 +34,11 @@ struct Report {
   bool ok() const { return errors.empty(); }
 };
 
-/// How the caller's buffers lie. In place: as MPI_IN_PLACE and MPI_Bcast have it, the input of a
-/// rank is a part of its output (a root's output in scatter a part of its input); reduce_scatter
-/// and alltoall, whose output would lie on other ranks' input, are given an input of their own.
-enum class Memory : std::uint8_t { kApart, kInPlace };
-
+/// `in_place`: as MPI_IN_PLACE and MPI_Bcast have it, the input of a rank is a part of its output
+/// (a root's output in scatter a part of its input); reduce_scatter and alltoall, whose output
+/// would lie on other ranks' input, are given an input of their own.
 Report validate(const Problem& problem, const std::vector<Program>& programs,
-                Memory memory = Memory::kApart);
+                bool in_place = false);
 
 /// The part of validate() that needs one rank's program alone: bounds, order, unordered conflicts.
 /// Cheap enough for one rank of thousands.

@@ -156,21 +156,21 @@ class Parser {
   }
 
   Result<std::uint32_t> operation() {
-    Op op;
+    Operation op;
     const int line = at_ < tokens_.size() ? tokens_[at_].line : 0;
     if (take("calc")) {
       TUTTI_ASSIGN_OR_RETURN(const std::uint64_t wait_ns, number("nanoseconds", kCalcNsMax));
-      op = {.kind = OpKind::kWait, .wait_ps = wait_ns * kPsPerNs};
+      op = {.kind = OperationKind::kWait, .wait_ps = wait_ns * kPsPerNs};
       calc_ns_ += wait_ns;
       if (calc_ns_ > kCalcNsMax) {
         return error("the calcs of rank " + std::to_string(rank_) + " come to more than " +
                      std::to_string(kCalcNsMax) + " ns; scale the trace down");
       }
     } else if (take("send")) {
-      op.kind = OpKind::kSend;
+      op.kind = OperationKind::kSend;
       TUTTI_RETURN_IF_ERROR(message("to", &op));
     } else if (take("recv")) {
-      op.kind = OpKind::kReceive;
+      op.kind = OperationKind::kReceive;
       TUTTI_RETURN_IF_ERROR(message("from", &op));
     } else {
       return error("expected send, recv, calc or a dependency, found " + found());
@@ -188,7 +188,7 @@ class Parser {
     }
   }
 
-  Status message(std::string_view direction, Op* op) {
+  Status message(std::string_view direction, Operation* op) {
     TUTTI_ASSIGN_OR_RETURN(op->bytes, number("a size such as 1024b", kBytesMaxMessage));
     TUTTI_RETURN_IF_ERROR(expect(direction));
     TUTTI_ASSIGN_OR_RETURN(const std::uint64_t rank, peer());
@@ -200,9 +200,9 @@ class Parser {
     return {};
   }
 
-  void add_end(const Op& op, int line) {
-    const bool is_receive = op.kind == OpKind::kReceive;
-    if (op.kind != OpKind::kWait) {
+  void add_end(const Operation& op, int line) {
+    const bool is_receive = op.kind == OperationKind::kReceive;
+    if (op.kind != OperationKind::kWait) {
       ends_.push_back({.src = is_receive ? op.peer : rank_,
                        .dst = is_receive ? rank_ : op.peer,
                        .tag = op.tag,

@@ -22,17 +22,17 @@ class Sender {
 
   void send(std::uint32_t dst) {
     HostWork& work = workload_->hosts[src_];
-    const Op op{.kind = OpKind::kSend,
-                .peer = dst,
-                .tag = group_,
-                .bytes = options_.bytes,
-                .group = group_};
+    const Operation op{.kind = OperationKind::kSend,
+                       .peer = dst,
+                       .tag = group_,
+                       .bytes = options_.bytes,
+                       .group = group_};
     const std::uint32_t index = work.add(op);
     if (options_.in_flight > 0 && sent_.size() >= options_.in_flight) {
       work.after.emplace_back(sent_[sent_.size() - options_.in_flight], index);
     }
     sent_.push_back(index);
-    workload_->hosts[dst].add({.kind = OpKind::kReceive,
+    workload_->hosts[dst].add({.kind = OperationKind::kReceive,
                                .peer = src_,
                                .tag = group_,
                                .bytes = options_.bytes,
@@ -120,11 +120,12 @@ Workload ring_allreduce(const TrafficOptions& options) {
     std::uint32_t before = 0;
     for (std::uint32_t round = 0; round < 2 * (n - 1) * options.messages; ++round) {
       const std::uint32_t send =
-          work.add({.kind = OpKind::kSend, .peer = (host + 1) % n, .bytes = part});
+          work.add({.kind = OperationKind::kSend, .peer = (host + 1) % n, .bytes = part});
       if (round > 0) {
         work.after.emplace_back(before, send);
       }
-      before = work.add({.kind = OpKind::kReceive, .peer = (host + n - 1) % n, .bytes = part});
+      before =
+          work.add({.kind = OperationKind::kReceive, .peer = (host + n - 1) % n, .bytes = part});
     }
   }
   return workload;

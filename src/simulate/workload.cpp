@@ -67,10 +67,10 @@ void Progress::make_ready(TimePs now_ps, std::uint32_t index) {
 
 void Progress::begin(TimePs now_ps, std::uint32_t index) {
   start_ps_[index] = now_ps;
-  const Op& op = work_.ops[index];
-  if (op.kind == OpKind::kWait) {
+  const Operation& op = work_.ops[index];
+  if (op.kind == OperationKind::kWait) {
     waits_.emplace(now_ps + op.wait_ps, index);
-  } else if (op.is_local && op.kind == OpKind::kSend) {
+  } else if (op.is_local && op.kind == OperationKind::kSend) {
     local_sends_.push_back({now_ps, index});
   } else if (op.is_local) {
     if (!arrived_ps_.empty() && arrived_ps_[index] != kNever) {

@@ -16,10 +16,10 @@
 
 namespace tutti::simulate {
 
-enum class OpKind : std::uint8_t { kSend, kReceive, kWait };
+enum class OperationKind : std::uint8_t { kSend, kReceive, kWait };
 
-struct Op {
-  OpKind kind = OpKind::kWait;
+struct Operation {
+  OperationKind kind = OperationKind::kWait;
   std::uint32_t peer = 0;  ///< Host; of a send or receive.
   std::uint32_t tag = 0;   ///< Sends and receives of equal (source, tag) match in their order.
   std::uint64_t bytes = 0;
@@ -32,11 +32,11 @@ struct Op {
 
 /// The operations of one host. Pairs are (earlier, later) by index.
 struct HostWork {
-  std::vector<Op> ops;
+  std::vector<Operation> ops;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> after;   ///< Earlier is complete.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> begins;  ///< Earlier has begun.
 
-  std::uint32_t add(const Op& op) {
+  std::uint32_t add(const Operation& op) {
     ops.push_back(op);
     return static_cast<std::uint32_t>(ops.size() - 1);
   }
@@ -51,7 +51,7 @@ class Progress {
  public:
   explicit Progress(HostWork work);
 
-  const Op& op(std::uint32_t index) const { return work_.ops[index]; }
+  const Operation& op(std::uint32_t index) const { return work_.ops[index]; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(work_.ops.size()); }
 
   /// The next send or receive that may begin; false: none now. Each is given once.

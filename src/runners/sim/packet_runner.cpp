@@ -13,8 +13,8 @@ namespace {
 using schedule::Program;
 using schedule::Step;
 using schedule::StepKind;
-using simulate::Op;
-using simulate::OpKind;
+using simulate::Operation;
+using simulate::OperationKind;
 
 constexpr std::uint64_t kBitsPerByte = 8;
 /// MB/s times picoseconds per byte.
@@ -57,15 +57,15 @@ Result<simulate::Workload> packet_workload(std::span<const Program> programs,
     simulate::HostWork& work = workload.hosts.emplace_back();
     for (std::uint32_t index = 0; index < program.steps.size(); ++index) {
       const Step& step = program.steps[index];
-      Op op;
+      Operation op;
       if (step.kind == StepKind::kSend || step.kind == StepKind::kRecv) {
-        op.kind = step.kind == StepKind::kSend ? OpKind::kSend : OpKind::kReceive;
+        op.kind = step.kind == StepKind::kSend ? OperationKind::kSend : OperationKind::kReceive;
         op.peer = static_cast<std::uint32_t>(step.peer);
         op.tag = step.tag;
         op.bytes = step.count() * element_bytes;
         op.is_local = layout.node_of[rank] == layout.node_of[topology::Layout::index(step.peer)];
       }
-      if (op.is_local && op.kind == OpKind::kSend) {
+      if (op.is_local && op.kind == OperationKind::kSend) {
         const std::tuple<int, int, std::uint32_t> wanted{step.peer, self, step.tag};
         const auto found = std::lower_bound(receives.begin(), receives.end(), Receive{wanted, 0});
         const LinkModel& link = link_between(layout, cluster, self, step.peer);

@@ -59,8 +59,8 @@ GoBackNHost::GoBackNHost(HostWork work, const GoBackNOptions& options,
 void GoBackNHost::post(TimePs now_ps) {
   std::uint32_t index = 0;
   while (progress_.next(now_ps, &index)) {
-    const Op& op = progress_.op(index);
-    if (op.kind == OpKind::kReceive) {
+    const Operation& op = progress_.op(index);
+    if (op.kind == OperationKind::kReceive) {
       GoBackNConnection* connection = find(incoming_, &GoBackNConnection::src, op.peer);
       connection->waiting_receives.push_back(index);
       match(now_ps, connection);
@@ -299,13 +299,13 @@ GoBackNHosts go_back_n_hosts(const Workload& workload, const GoBackNOptions& opt
     return connection;
   };
   for (std::uint32_t host = 0; host < hosts; ++host) {
-    for (const Op& op : workload.hosts[host].ops) {
+    for (const Operation& op : workload.hosts[host].ops) {
       if (op.is_local) {
         continue;
       }
-      if (op.kind == OpKind::kSend) {
+      if (op.kind == OperationKind::kSend) {
         connect(host, op.peer)->messages.emplace_back();
-      } else if (op.kind == OpKind::kReceive) {
+      } else if (op.kind == OperationKind::kReceive) {
         connect(op.peer, host);
       }
     }

@@ -13,8 +13,8 @@ namespace tutti::wire::sim {
 namespace {
 
 using simulate::HostWork;
-using simulate::Op;
-using simulate::OpKind;
+using simulate::Operation;
+using simulate::OperationKind;
 using simulate::Packet;
 using simulate::TimePs;
 using simulate::Turn;
@@ -32,11 +32,11 @@ std::byte content_byte(std::uint32_t src, std::uint32_t dst, std::uint32_t tag, 
 
 std::vector<EndpointHost::Peer> EndpointHost::peers_of(const HostWork& work) {
   std::vector<Peer> peers;
-  for (const Op& op : work.ops) {
-    if (op.kind != OpKind::kWait && !op.is_local) {
+  for (const Operation& op : work.ops) {
+    if (op.kind != OperationKind::kWait && !op.is_local) {
       peers.push_back({.host = op.peer,
-                       .sends = op.kind == OpKind::kSend,
-                       .receives = op.kind == OpKind::kReceive,
+                       .sends = op.kind == OperationKind::kSend,
+                       .receives = op.kind == OperationKind::kReceive,
                        .connection = {},
                        .receive_queue = {},
                        .send_queue = {}});
@@ -79,9 +79,9 @@ EndpointHost::EndpointHost(const HostWork& work, const EndpointHostOptions& opti
   if (!options_.carries_bytes) {
     return;
   }
-  for (const Op& op : work.ops) {
+  for (const Operation& op : work.ops) {
     std::vector<std::byte>& content = content_.emplace_back(op.bytes);
-    for (std::size_t at = 0; op.kind == OpKind::kSend && at < content.size(); ++at) {
+    for (std::size_t at = 0; op.kind == OperationKind::kSend && at < content.size(); ++at) {
       content[at] = content_byte(options_.host, op.peer, op.tag, at);
     }
   }
@@ -113,9 +113,9 @@ EndpointHost::Peer& EndpointHost::peer(std::uint32_t host) {
 void EndpointHost::post(TimePs now_ps) {
   std::uint32_t index = 0;
   while (progress_.next(now_ps, &index)) {
-    const Op& op = progress_.op(index);
+    const Operation& op = progress_.op(index);
     Peer& to = peer(op.peer);
-    Waiting& waiting = op.kind == OpKind::kSend ? to.send_queue : to.receive_queue;
+    Waiting& waiting = op.kind == OperationKind::kSend ? to.send_queue : to.receive_queue;
     if (!waiting.list.empty() || !post_one(to_ns(now_ps), to, index)) {
       waiting.list.push_back(index);
     }
@@ -136,9 +136,9 @@ void EndpointHost::post_waiting(TimeNs now, Peer& peer) {
 }
 
 bool EndpointHost::post_one(TimeNs now, const Peer& peer, std::uint32_t index) {
-  const Op& op = progress_.op(index);
+  const Operation& op = progress_.op(index);
   Status status;
-  if (op.kind == OpKind::kSend) {
+  if (op.kind == OperationKind::kSend) {
     status = endpoint_.post_send(now, peer.connection,
                                  {.tag = op.tag,
                                   .data = options_.carries_bytes ? content_[index].data() : nullptr,
@@ -180,7 +180,7 @@ void EndpointHost::take_events(TimePs now_ps) {
 }
 
 void EndpointHost::check_content(std::uint32_t index) {
-  const Op& op = progress_.op(index);
+  const Operation& op = progress_.op(index);
   const std::vector<std::byte>& content = content_[index];
   for (std::size_t at = 0; at < content.size(); ++at) {
     wrong_bytes_ += content[at] != content_byte(op.peer, options_.host, op.tag, at) ? 1 : 0;

@@ -21,8 +21,8 @@ using simulate::HostCounters;
 using simulate::Network;
 using simulate::NetworkOptions;
 using simulate::NodeKind;
-using simulate::Op;
-using simulate::OpKind;
+using simulate::Operation;
+using simulate::OperationKind;
 using simulate::Progress;
 using simulate::TimePs;
 using simulate::WorkHost;
@@ -32,13 +32,13 @@ constexpr TimePs kHardwareTimeoutPs = 500 * simulate::kPsPerUs;
 
 void add_flows(std::uint32_t host, const Progress& progress, RunResult* result) {
   for (std::uint32_t index = 0; index < progress.size(); ++index) {
-    const Op& op = progress.op(index);
+    const Operation& op = progress.op(index);
     const TimePs end_ps = progress.end_ps(index);
     result->unfinished += end_ps == simulate::kNever ? 1 : 0;
     if (end_ps != simulate::kNever) {
       result->end_ps = std::max(result->end_ps, end_ps);
     }
-    if (op.kind == OpKind::kSend && !op.is_local) {
+    if (op.kind == OperationKind::kSend && !op.is_local) {
       result->flows.push_back({.src = host,
                                .dst = op.peer,
                                .bytes = op.bytes,
@@ -103,7 +103,7 @@ class LocalExchange {
         continue;
       }
       for (const Progress::LocalSend& send : progress.local_sends()) {
-        const Op& op = progress.op(send.index);
+        const Operation& op = progress.op(send.index);
         free_ps_[host] = std::max(free_ps_[host], send.start_ps) + op.wait_ps;
         const TimePs end_ps = std::max(free_ps_[host], network_->window_end_ps());
         progress.complete_at(end_ps, send.index);
@@ -161,8 +161,8 @@ class StallWatch {
   std::uint64_t moved_ = 0;
 };
 
-std::string text_of(std::uint32_t host, const Op& op) {
-  const bool is_send = op.kind == OpKind::kSend;
+std::string text_of(std::uint32_t host, const Operation& op) {
+  const bool is_send = op.kind == OperationKind::kSend;
   return "rank " + std::to_string(host) + (is_send ? " sends " : " receives ") +
          std::to_string(op.bytes) + " bytes " + (is_send ? "to" : "from") + " rank " +
          std::to_string(op.peer) + ", tag " + std::to_string(op.tag);
@@ -248,7 +248,7 @@ Result<RunResult> run_go_back_n(const RunOptions& options, const Fabric& fabric,
   const NetworkOptions& network = options.network;
   for (const simulate::HostWork& host : workload.hosts) {
     std::uint64_t packets = 0;
-    for (const simulate::Op& op : host.ops) {
+    for (const simulate::Operation& op : host.ops) {
       packets += 1 + op.bytes / network.chunk_bytes;
       if (packets > simulate::kGoBackNPacketsMax) {
         return Status(ErrorCode::kInvalidArgument,
@@ -362,8 +362,8 @@ LeastTime least_time(const NetworkOptions& options, const Fabric& fabric,
   std::vector<Load> out(fabric.hosts());
   std::vector<Load> in(fabric.hosts());
   for (std::uint32_t host = 0; host < workload.hosts.size(); ++host) {
-    for (const Op& op : workload.hosts[host].ops) {
-      if (op.kind == OpKind::kSend && !op.is_local) {
+    for (const Operation& op : workload.hosts[host].ops) {
+      if (op.kind == OperationKind::kSend && !op.is_local) {
         for (Load* load : {&out[host], &in[op.peer]}) {
           load->bytes += op.bytes;
           load->packets += packets(op.bytes);

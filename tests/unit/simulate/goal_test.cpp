@@ -27,9 +27,9 @@ TEST(goal, parse_goal__operations_labels_and_dependencies) {
   ASSERT_EQ(3U, workload->hosts.size());
   const HostWork& first = workload->hosts[0];
   ASSERT_EQ(3U, first.ops.size());
-  EXPECT_EQ(OpKind::kWait, first.ops[0].kind);
+  EXPECT_EQ(OperationKind::kWait, first.ops[0].kind);
   EXPECT_EQ(100'000U, first.ops[0].wait_ps);
-  EXPECT_EQ(OpKind::kSend, first.ops[1].kind);
+  EXPECT_EQ(OperationKind::kSend, first.ops[1].kind);
   EXPECT_EQ(2U, first.ops[1].peer);
   EXPECT_EQ(7U, first.ops[1].tag);
   EXPECT_EQ(1024U, first.ops[1].bytes);
@@ -37,7 +37,7 @@ TEST(goal, parse_goal__operations_labels_and_dependencies) {
   EXPECT_TRUE(workload->hosts[1].ops.empty());
   EXPECT_EQ((Pairs{{0, 1}}), workload->hosts[2].after);
   EXPECT_EQ((Pairs{{1, 2}}), workload->hosts[2].begins);
-  EXPECT_EQ(OpKind::kReceive, workload->hosts[2].ops[0].kind);
+  EXPECT_EQ(OperationKind::kReceive, workload->hosts[2].ops[0].kind);
 }
 
 std::string error_of(const std::string& text) {

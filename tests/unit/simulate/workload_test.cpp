@@ -9,9 +9,9 @@ namespace {
 
 TEST(progress, next__gives_what_has_nothing_before_it_once) {
   HostWork work;
-  const auto first = work.add({.kind = OpKind::kSend, .peer = 1});
-  const auto second = work.add({.kind = OpKind::kReceive, .peer = 1});
-  const auto third = work.add({.kind = OpKind::kSend, .peer = 2});
+  const auto first = work.add({.kind = OperationKind::kSend, .peer = 1});
+  const auto second = work.add({.kind = OperationKind::kReceive, .peer = 1});
+  const auto third = work.add({.kind = OperationKind::kSend, .peer = 2});
   work.after = {{first, third}, {second, third}};
   Progress progress(work);
   std::uint32_t index = 99;
@@ -36,9 +36,9 @@ TEST(progress, next__gives_what_has_nothing_before_it_once) {
 
 TEST(progress, on_time__waits_end_by_themselves_one_after_the_other) {
   HostWork work;
-  const auto wait = work.add({.kind = OpKind::kWait, .wait_ps = 100});
-  const auto longer = work.add({.kind = OpKind::kWait, .wait_ps = 30});
-  const auto send = work.add({.kind = OpKind::kSend, .peer = 1});
+  const auto wait = work.add({.kind = OperationKind::kWait, .wait_ps = 100});
+  const auto longer = work.add({.kind = OperationKind::kWait, .wait_ps = 30});
+  const auto send = work.add({.kind = OperationKind::kSend, .peer = 1});
   work.after = {{wait, longer}, {longer, send}};
   Progress progress(work);
   EXPECT_EQ(100U, progress.next_time_ps());
@@ -58,10 +58,10 @@ TEST(progress, on_time__waits_end_by_themselves_one_after_the_other) {
 TEST(progress, begins__a_chain_begins_in_its_order_and_not_before_its_last_link) {
   // a irequires b irequires c requires d; the list has them the other way round.
   HostWork work;
-  const auto a = work.add({.kind = OpKind::kSend, .peer = 1});
-  const auto b = work.add({.kind = OpKind::kSend, .peer = 1});
-  const auto c = work.add({.kind = OpKind::kSend, .peer = 1});
-  const auto d = work.add({.kind = OpKind::kWait, .wait_ps = 100});
+  const auto a = work.add({.kind = OperationKind::kSend, .peer = 1});
+  const auto b = work.add({.kind = OperationKind::kSend, .peer = 1});
+  const auto c = work.add({.kind = OperationKind::kSend, .peer = 1});
+  const auto d = work.add({.kind = OperationKind::kWait, .wait_ps = 100});
   work.begins = {{b, a}, {c, b}};
   work.after = {{d, c}};
   Progress progress(work);
@@ -83,7 +83,7 @@ TEST(progress, begins__a_long_chain_needs_no_stack) {
   constexpr std::uint32_t kLength = 1'000'000;
   HostWork work;
   for (std::uint32_t i = 0; i < kLength; ++i) {
-    work.add({.kind = OpKind::kReceive, .peer = 1});
+    work.add({.kind = OperationKind::kReceive, .peer = 1});
     if (i > 0) {
       work.begins.emplace_back(i, i - 1);
     }
@@ -98,9 +98,10 @@ TEST(progress, begins__a_long_chain_needs_no_stack) {
 
 TEST(progress, complete_at__local_operations_end_when_they_are_told_to) {
   HostWork work;
-  const auto send = work.add({.kind = OpKind::kSend, .peer = 1, .wait_ps = 7, .is_local = true});
-  const auto first = work.add({.kind = OpKind::kReceive, .peer = 1, .is_local = true});
-  const auto late = work.add({.kind = OpKind::kReceive, .peer = 1, .is_local = true});
+  const auto send =
+      work.add({.kind = OperationKind::kSend, .peer = 1, .wait_ps = 7, .is_local = true});
+  const auto first = work.add({.kind = OperationKind::kReceive, .peer = 1, .is_local = true});
+  const auto late = work.add({.kind = OperationKind::kReceive, .peer = 1, .is_local = true});
   work.after = {{first, late}};
   Progress progress(work);
   std::uint32_t index = 99;

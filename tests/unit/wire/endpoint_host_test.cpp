@@ -14,7 +14,7 @@ namespace {
 
 using simulate::HostWork;
 using simulate::kPsPerNs;
-using simulate::OpKind;
+using simulate::OperationKind;
 using simulate::Packet;
 using simulate::Priority;
 using simulate::TimePs;
@@ -26,7 +26,7 @@ class Pair {
   Pair() : exchange_(2) {
     for (std::uint32_t host = 0; host < 2; ++host) {
       HostWork work;
-      for (const OpKind kind : {OpKind::kSend, OpKind::kReceive}) {
+      for (const OperationKind kind : {OperationKind::kSend, OperationKind::kReceive}) {
         work.add({.kind = kind, .peer = 1 - host, .bytes = 1'000'000});
       }
       EndpointHostOptions options;
@@ -104,10 +104,10 @@ TEST(endpoint_host, post__what_waits_for_room_holds_up_nothing_else) {
   SlotExchange exchange(3);
   HostWork work;
   for (int i = 0; i < 20; ++i) {
-    work.add({.kind = OpKind::kSend, .peer = 1, .bytes = 1});
+    work.add({.kind = OperationKind::kSend, .peer = 1, .bytes = 1});
   }
-  work.add({.kind = OpKind::kReceive, .peer = 1, .bytes = 1});
-  work.add({.kind = OpKind::kReceive, .peer = 2, .bytes = 1});
+  work.add({.kind = OperationKind::kReceive, .peer = 1, .bytes = 1});
+  work.add({.kind = OperationKind::kReceive, .peer = 2, .bytes = 1});
   EndpointHostOptions options;
   options.connection.sends_max = 4;
   auto made = EndpointHost::make(work, options, &exchange);
@@ -130,8 +130,8 @@ TEST(endpoint_host, make__memory_goes_by_the_peers_not_by_the_hosts) {
   constexpr std::uint32_t kHosts = 1 << 20;
   SlotExchange exchange(1);
   HostWork work;
-  work.add({.kind = OpKind::kSend, .peer = kHosts - 1, .bytes = 1});
-  work.add({.kind = OpKind::kReceive, .peer = kHosts / 2, .bytes = 1});
+  work.add({.kind = OperationKind::kSend, .peer = kHosts - 1, .bytes = 1});
+  work.add({.kind = OperationKind::kReceive, .peer = kHosts / 2, .bytes = 1});
   const auto allocated = [] {
     const auto info = mallinfo2();
     return info.uordblks + info.hblkhd;
