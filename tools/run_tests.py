@@ -98,12 +98,16 @@ def without_passed(output: str) -> list[str]:
 
 
 def run(
-    name: str, command: list[str], junit: Path, environment: dict[str, str], parts: Path | None
+    name: str,
+    command: list[str],
+    junit: Path,
+    environment: dict[str, str] | None = None,
+    parts: Path | None = None,
 ) -> Counts:
     """Runs one test runner; a runner that ran nothing, or died, counts as one failure."""
     junit.unlink(missing_ok=True)
     print(f"== {name}", flush=True)
-    status = subprocess.run(command, check=False, env={**os.environ, **environment}).returncode
+    status = subprocess.run(command, check=False, env={**os.environ, **(environment or {})}).returncode
     counts = read_junit(junit, parts) if junit.exists() else Counts()
     if counts.passed + counts.failed == 0:
         print(f"{name}: no test ran (exit code {status}); remedy: make build", file=sys.stderr)
@@ -157,7 +161,7 @@ def run_pytest(arguments: list[str]) -> Counts:
         return Counts(failed=1)
     junit = COUNTS / "pytest.xml"
     command = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={junit}", *arguments]
-    return run("pytest", command, junit, {}, None)
+    return run("pytest", command, junit)
 
 
 def main() -> int:
