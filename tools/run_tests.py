@@ -107,7 +107,9 @@ def run(
     """Runs one test runner; a runner that ran nothing, or died, counts as one failure."""
     junit.unlink(missing_ok=True)
     print(f"== {name}", flush=True)
-    status = subprocess.run(command, check=False, env={**os.environ, **(environment or {})}).returncode
+    status = subprocess.run(
+        command, check=False, env={**os.environ, **(environment or {})}
+    ).returncode
     counts = read_junit(junit, parts) if junit.exists() else Counts()
     if counts.passed + counts.failed == 0:
         print(f"{name}: no test ran (exit code {status}); remedy: make build", file=sys.stderr)
