@@ -9,6 +9,7 @@ import errno
 import ipaddress
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -324,6 +325,19 @@ def test_run_in_box__a_signal_that_another_thread_takes_reaches_it(
     finally:
         over.set()
         other.join()
+
+
+def test_run_in_box__a_child_that_a_signal_ends_before_its_command_is_its_status(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    send = signal.pidfd_send_signal
+
+    def send_and_wait(handle: int, number: int) -> None:
+        send(handle, number)
+        select.select([handle], [], [])
+
+    monkeypatch.setattr(lifetime.signal, "pidfd_send_signal", send_and_wait)
+    test_run_in_box__a_signal_before_there_is_a_child_reaches_it(monkeypatch, signal.SIGTERM)
 
 
 def test_run_in_box__a_signal_that_another_thread_takes_meanwhile_reaches_it(

@@ -215,7 +215,9 @@ def run_in_box(state: State, box: str, words: Sequence[str], env: Mapping[str, s
     for one in early:
         forward(one, None)
     os.close(read_ready)
-    os.write(write_ready, b".")
+    # Of a child that a signal has ended its status tells.
+    with contextlib.suppress(BrokenPipeError):
+        os.write(write_ready, b".")
     os.close(write_ready)
     # The terminal gives an interrupt to the command as well, which decides what to do with it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
