@@ -118,6 +118,11 @@ class Communicator {
   Result<const Route*> route(select::Collective collective, std::optional<Bytes> bytes,
                              select::DataType type, select::ReduceOp op, int device,
                              select::Order order = select::Order::kBlocking);
+  /// Of a call that is refused at its root, this rank, where is_asserted_host(): what the others
+  /// take who have made it. They may wait in the set-up of what carries it, and this rank does its
+  /// part there without waiting for them. The route is to look at alone.
+  Result<Route> route_of_refused(select::Collective collective, std::optional<Bytes> bytes,
+                                 select::DataType type, select::ReduceOp op);
 
   /// All buffers of all ranks are in host memory, and no agreement on that belongs to a call.
   bool is_asserted_host() const { return asserted_host_; }

@@ -150,6 +150,20 @@ Result<const Route*> Communicator::route(Collective collective, std::optional<By
   return last_route_;
 }
 
+Result<Route> Communicator::route_of_refused(Collective collective, std::optional<Bytes> bytes,
+                                             select::DataType type, select::ReduceOp op) {
+  if (asserted_host_ && disagreement_.empty() && !host_.was_tried()) {
+    const Shape shape{collective, bytes, type, op, Memory::kHost, select::Order::kBlocking};
+    const select::Decision decision = select::choose(shape, facts_to_choose_by(), *table_);
+    if (decision.is_carried && &plan_runner(decision.plan, Memory::kHost) == &host_ &&
+        host_.post_set_up()) {
+      return make_route(shape, decision.plan, /*fallback=*/{});
+    }
+  }
+  TUTTI_ASSIGN_OR_RETURN(const Route* found, route(collective, bytes, type, op, /*device=*/-1));
+  return *found;
+}
+
 Communicator::CachedRoute& Communicator::cached_route(const Shape& shape) {
   constexpr std::size_t kSizeMin = 8;
   constexpr std::size_t kSizeMax = 256;

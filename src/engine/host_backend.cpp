@@ -60,6 +60,11 @@ Status HostBackend::set_up() {
   return status;
 }
 
+bool HostBackend::post_set_up() {
+  return context_.machines.nodes() == 1 && !introductions().empty() && memory_ != nullptr &&
+         DirectHostRunner::post(*memory_, context_.me.rank, introductions());
+}
+
 Status HostBackend::agree(std::string* refusal) {
   *refusal = context_.machines.nodes() != 1
                  ? "ranks are on " + std::to_string(context_.machines.nodes()) + " machines"

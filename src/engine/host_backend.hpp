@@ -46,6 +46,8 @@ class HostBackend : public PlanRunner {
   Status prepare(const select::Plan& plan, int device, std::string* ccl_refusal) override;
   /// prepare(), at a communicator's making.
   Status set_up();
+  /// This rank's part in set_up() alone: others that are in it go on. False: it waits for nobody.
+  bool post_set_up();
   bool was_tried() const { return was_tried_; }
   /// Device buffers of a rank that differs from the agreed mode pass through pinned memory.
   Status run(const Route& route, const runners::Call& call) override;

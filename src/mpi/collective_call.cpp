@@ -245,9 +245,10 @@ Status CollectiveCall::run(int* code) {
     return {};
   }
   if (is_asserted_host && is_refused_at_root) [[unlikely]] {
-    // What this sets up the others may be waiting for, who have made the call.
-    TUTTI_ASSIGN_OR_RETURN(const engine::Route* route, find_route(/*device=*/-1));
-    return refuse_at_root_alone(code, *route);
+    TUTTI_ASSIGN_OR_RETURN(
+        const engine::Route route,
+        engine_.route_of_refused(view_.collective, bytes_, arguments_.type(), arguments_.op()));
+    return refuse_at_root_alone(code, route);
   }
   if (state_.refused != nullptr) [[unlikely]] {
     settle_refused();

@@ -258,6 +258,19 @@ def test_first__did_not_happen_where_the_ranks_agree_on_memory(
         result.assert_passed("refused")
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("plan", ["default", "direct"])
+def test_first__did_not_happen_on_host_memory(
+    mpi: Mpi, plan: str, ranks: int, preload_library: Path, tmp_path: Path
+) -> None:
+    """The root does its part in the set-up of shared memory and does not wait there."""
+    once_per_library(mpi)
+    skip_where_aliases_pass(mpi)
+    native = {"TUTTI_ALLREDUCE": "native", "TUTTI_BARRIER": "native"}  # They set nothing up.
+    extra = TIMEOUT | native
+    refused(mpi, tmp_path, plan, "--first", extra=extra, ranks=ranks).assert_passed("refused")
+
+
 @pytest.mark.parametrize("plan", ["default-device", "staged", "direct-device"])
 def test_far__displacements_take_no_memory(
     mpi: Mpi, plan: str, preload_library: Path, tmp_path: Path

@@ -83,6 +83,9 @@ class DirectHostRunner : public Runner {
                                                           int rank,
                                                           const std::vector<Introduction>& all,
                                                           const Options& options);
+  /// This rank's part in create(), ahead of it and without waiting: others that are in create() go
+  /// on. False: it waits for nobody.
+  static bool post(HostMemory& memory, int rank, const std::vector<Introduction>& all);
   ~DirectHostRunner() override;
   DirectHostRunner(const DirectHostRunner&) = delete;
   DirectHostRunner& operator=(const DirectHostRunner&) = delete;
@@ -132,6 +135,11 @@ class DirectHostRunner : public Runner {
                    const HostLayout& layout, std::shared_ptr<HostUse> use,
                    const std::uint64_t* calls);
 
+  /// Error: the same on all ranks.
+  static Result<HostLayout> layout_of(const std::vector<Introduction>& all);
+  /// Into `peers`: the areas of all, and what keeps them mapped. Error: one could not be.
+  static Status map(HostMemory& memory, int rank, const std::vector<Introduction>& all,
+                    const HostLayout& layout, HostPeers* peers);
   /// `own`: whether this rank has mapped the memory of all others.
   static Status agree_on_mappings(const HostUse& use, std::uint64_t calls, const Status& own);
   /// Of the communicator, whichever way it went.

@@ -41,17 +41,75 @@ Status refusal_of(const std::vector<DirectHostRunner::Introduction>& all) {
   return {};
 }
 
+void tell_state(const HostArea& mine, const Status& own) {
+  if (!own.ok()) {
+    std::strncpy(mine.reason(), own.message().c_str(), HostLayout::kReasonBytes - 1);
+  }
+  mine.state().publish(own.ok() ? kMapped : kNotMapped);
+}
+
 }  // namespace
+
+Result<HostLayout> DirectHostRunner::layout_of(const std::vector<Introduction>& all) {
+  TUTTI_RETURN_IF_ERROR(refusal_of(all));
+  HostLayout layout;
+  layout.ranks = static_cast<int>(all.size());
+  layout.ring_bytes = ~Bytes{0};
+  for (const Introduction& rank : all) {
+    layout.ring_bytes = std::min(layout.ring_bytes, rank.part.ring_bytes);
+  }
+  layout.ring_bytes = layout.ring_bytes / HostLayout::kRingUnit * HostLayout::kRingUnit;
+  if (layout.ring_bytes < HostLayout::ring_bytes_min(layout.ranks)) {
+    return Status(ErrorCode::kUnavailable, "a node's shared memory is too small for " +
+                                               std::to_string(layout.ranks) + " ranks");
+  }
+  return layout;
+}
+
+Status DirectHostRunner::map(HostMemory& memory, int rank, const std::vector<Introduction>& all,
+                             const HostLayout& layout, HostPeers* peers) {
+  Status status = memory.reserve_rings(all[static_cast<std::size_t>(rank)].part);
+  peers->processes.reserve(all.size());
+  peers->lives.reserve(all.size());
+  peers->segments.reserve(all.size());
+  peers->areas.reserve(all.size());
+  const auto hold = memory.hold();
+  for (int peer = 0; peer < layout.ranks; ++peer) {
+    const Introduction& other = all[static_cast<std::size_t>(peer)];
+    auto segment = memory.map(hold, other.part, other.process);
+    if (!segment.ok() && status.ok()) {
+      status = segment.status();
+    }
+    std::byte* const data = segment.ok() ? (*segment)->data() : nullptr;
+    peers->processes.push_back(other.process);
+    peers->lives.push_back(other.part.life);
+    peers->segments.push_back(segment.ok() ? std::move(*segment) : nullptr);
+    peers->areas.emplace_back(layout, peer, data == nullptr ? nullptr : data + other.part.block_at,
+                              data == nullptr ? nullptr : data + other.part.rings_at);
+  }
+  return status.ok() ? status : Status(ErrorCode::kUnavailable, status.message());
+}
+
+bool DirectHostRunner::post(HostMemory& memory, int rank, const std::vector<Introduction>& all) {
+  const Result<HostLayout> layout = layout_of(all);
+  if (!layout.ok()) {
+    return false;
+  }
+  HostPeers peers;  // The memory keeps what is mapped for create().
+  const Status own = map(memory, rank, all, *layout, &peers);
+  tell_state(peers.areas[static_cast<std::size_t>(rank)], own);
+  return true;
+}
 
 /// All ranks come to the same answer without a message: each writes into its own block whether it
 /// has mapped all others. A rank whose block another cannot read makes that other say no.
 Status DirectHostRunner::agree_on_mappings(const HostUse& use, std::uint64_t calls,
                                            const Status& own) {
   const HostArea& mine = use.peers.areas[static_cast<std::size_t>(use.rank)];
-  if (!own.ok()) {
-    std::strncpy(mine.reason(), own.message().c_str(), HostLayout::kReasonBytes - 1);
+  if (!own.ok() && mine.state().read() == kMapped) {
+    return Status(ErrorCode::kLibraryFailed, own.message());  // The others count on it: post().
   }
-  mine.state().publish(own.ok() ? kMapped : kNotMapped);
+  tell_state(mine, own);
   for (int rank = 0; own.ok() && rank < static_cast<int>(use.peers.areas.size()); ++rank) {
     const HostArea& peer = use.peers.areas[static_cast<std::size_t>(rank)];
     BoundedWait bounded_wait(use.peers);
@@ -103,27 +161,13 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
     std::shared_ptr<HostMemory> memory, int own_rank, const std::vector<Introduction>& all,
     const Options& options) {
   const Introduction& mine = all[static_cast<std::size_t>(own_rank)];
-  const auto ranks = static_cast<int>(all.size());
   OnFailure tell([&] { memory->abandon(mine.part); });  // Where there was no memory for all this.
-  Status status = refusal_of(all);
-  HostLayout layout;
-  layout.ranks = ranks;
-  layout.ring_bytes = ~Bytes{0};
-  for (const Introduction& rank : all) {
-    layout.ring_bytes = std::min(layout.ring_bytes, rank.part.ring_bytes);
-  }
-  layout.ring_bytes = layout.ring_bytes / HostLayout::kRingUnit * HostLayout::kRingUnit;
-  if (status.ok() && layout.ring_bytes < HostLayout::ring_bytes_min(ranks)) {
-    status = Status(ErrorCode::kUnavailable,
-                    "a node's shared memory is too small for " + std::to_string(ranks) + " ranks");
-  }
-  if (!status.ok()) {
+  const Result<HostLayout> layout = layout_of(all);
+  if (!layout.ok()) {
     tell.succeed();
     give_back(memory, mine);
-    return status;
+    return layout.status();
   }
-
-  status = memory->reserve_rings(mine.part);
   auto use = std::make_shared<HostUse>();
   use->rank = own_rank;
   HostPeers& peers = use->peers;
@@ -131,28 +175,7 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
   peers.waits_for_the_living = options.waits_for_the_living;
   peers.spins = options.is_crowded ? kSpinsOnSharedCore : kSpinsOnOwnCore;
   peers.progress = options.progress;
-  peers.processes.reserve(all.size());
-  peers.lives.reserve(all.size());
-  peers.segments.reserve(all.size());
-  peers.areas.reserve(all.size());
-  auto hold = memory->hold();
-  for (int rank = 0; rank < ranks; ++rank) {
-    const Introduction& other = all[static_cast<std::size_t>(rank)];
-    auto segment = memory->map(hold, other.part, other.process);
-    if (!segment.ok() && status.ok()) {
-      status = segment.status();
-    }
-    std::byte* const data = segment.ok() ? (*segment)->data() : nullptr;
-    peers.processes.push_back(other.process);
-    peers.lives.push_back(other.part.life);
-    peers.segments.push_back(segment.ok() ? std::move(*segment) : nullptr);
-    peers.areas.emplace_back(layout, rank, data == nullptr ? nullptr : data + other.part.block_at,
-                             data == nullptr ? nullptr : data + other.part.rings_at);
-  }
-  hold.unlock();
-  if (!status.ok()) {
-    status = Status(ErrorCode::kUnavailable, status.message());
-  }
+  Status status = map(*memory, own_rank, all, *layout, &peers);
   if (!options.are_mapped) {
     const std::uint64_t calls = options.calls == nullptr ? 0 : *options.calls;
     status = agree_on_mappings(*use, calls + options.calls_doubted, status);
@@ -166,13 +189,13 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
     memory->retire(mine.part, use);  // Others may still look at it.
     return status;
   }
-  hold.lock();
+  auto hold = memory->hold();
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     memory->touch_rings(hold, all[rank].part, *peers.segments[rank]);
   }
   hold.unlock();
   std::unique_ptr<DirectHostRunner> made(
-      new DirectHostRunner(memory, mine.part, layout, std::move(use), options.calls));
+      new DirectHostRunner(memory, mine.part, *layout, std::move(use), options.calls));
   tell.succeed();
   return made;
 }

@@ -888,6 +888,47 @@ TEST(DirectHost, post_last_facts__is_heard_in_every_later_round) {
   });
 }
 
+TEST(DirectHost, post__a_rank_does_its_part_of_create_and_the_others_go_on) {
+  ThreadWorld world(2);
+  std::atomic<bool> is_through = false;
+  world.run([&](int rank) {
+    ThreadMpi mpi(world, rank);
+    auto memory = HostMemory::make({.ring_bytes = smallest_ring(2), .blocks_bytes = 64 << 10});
+    ASSERT_TRUE(memory.ok());
+    const auto mine = DirectHostRunner::introduce(memory, 2);
+    std::vector<DirectHostRunner::Introduction> all(2);
+    ASSERT_TRUE(mpi.allgather(&mine, all.data(), sizeof(mine)).ok());
+    if (rank == 0) {
+      EXPECT_TRUE(DirectHostRunner::post(**memory, rank, all));
+      is_through.wait(false);
+    }
+    auto made = DirectHostRunner::create(*memory, rank, all, options_for(2, 60, nullptr));
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    is_through = true;
+    is_through.notify_all();
+    Case one({.collective = Collective::kBcast, .ranks = 2, .count = 5}, rank);
+    EXPECT_TRUE((*made)->run(Scope::kWhole, one.call).ok());
+    EXPECT_TRUE(mpi.allgather(&mine, all.data(), sizeof(mine)).ok());  // Both have left the call.
+  });
+}
+
+TEST(DirectHost, post__waits_for_nobody_where_a_rank_has_no_memory) {
+  ThreadWorld world(2);
+  world.run([&](int rank) {
+    ThreadMpi mpi(world, rank);
+    auto memory = HostMemory::make({.ring_bytes = smallest_ring(2), .blocks_bytes = 64 << 10});
+    ASSERT_TRUE(memory.ok());
+    const auto mine = DirectHostRunner::introduce(
+        rank == 0 ? memory
+                  : Result<std::shared_ptr<HostMemory>>(Status(ErrorCode::kUnavailable, "full")),
+        2);
+    std::vector<DirectHostRunner::Introduction> all(2);
+    ASSERT_TRUE(mpi.allgather(&mine, all.data(), sizeof(mine)).ok());
+    EXPECT_FALSE(DirectHostRunner::post(**memory, rank, all));
+    DirectHostRunner::give_back(*memory, mine);
+  });
+}
+
 TEST(DirectHost, find_call_another_way__of_calls_that_all_have_made) {
   ThreadWorld world(2);
   std::array<std::uint64_t, 2> counts{};
