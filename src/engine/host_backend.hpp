@@ -75,6 +75,7 @@ class HostBackend : public PlanRunner {
   bool are_mapped_ = false;
   std::shared_ptr<const Introductions> introductions_;
   std::shared_ptr<runners::HostMemory> memory_;
+  std::shared_ptr<runners::HostUse> posted_;  ///< By post_set_up(), until set_up().
   std::unique_ptr<runners::DirectHostRunner> runner_;
 };
 

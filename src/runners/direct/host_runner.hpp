@@ -84,8 +84,10 @@ class DirectHostRunner : public Runner {
                                                           const std::vector<Introduction>& all,
                                                           const Options& options);
   /// This rank's part in create(), ahead of it and without waiting: others that are in create() go
-  /// on. False: it waits for nobody.
-  static bool post(HostMemory& memory, int rank, const std::vector<Introduction>& all);
+  /// on. Where create() does not follow, what is returned is to be retired with the part
+  /// (HostMemory::retire). Null: create() waits for nobody, and nothing has been told.
+  static std::shared_ptr<HostUse> post(HostMemory& memory, int rank,
+                                       const std::vector<Introduction>& all);
   ~DirectHostRunner() override;
   DirectHostRunner(const DirectHostRunner&) = delete;
   DirectHostRunner& operator=(const DirectHostRunner&) = delete;

@@ -899,7 +899,7 @@ TEST(DirectHost, post__a_rank_does_its_part_of_create_and_the_others_go_on) {
     std::vector<DirectHostRunner::Introduction> all(2);
     ASSERT_TRUE(mpi.allgather(&mine, all.data(), sizeof(mine)).ok());
     if (rank == 0) {
-      EXPECT_TRUE(DirectHostRunner::post(**memory, rank, all));
+      EXPECT_NE(DirectHostRunner::post(**memory, rank, all), nullptr);
       is_through.wait(false);
     }
     auto made = DirectHostRunner::create(*memory, rank, all, options_for(2, 60, nullptr));
@@ -909,6 +909,26 @@ TEST(DirectHost, post__a_rank_does_its_part_of_create_and_the_others_go_on) {
     Case one({.collective = Collective::kBcast, .ranks = 2, .count = 5}, rank);
     EXPECT_TRUE((*made)->run(Scope::kWhole, one.call).ok());
     EXPECT_TRUE(mpi.allgather(&mine, all.data(), sizeof(mine)).ok());  // Both have left the call.
+  });
+}
+
+TEST(DirectHost, post__a_part_that_no_create_follows_serves_again) {
+  ThreadWorld world(2);
+  world.run([&](int rank) {
+    ThreadMpi mpi(world, rank);
+    auto memory = HostMemory::make({.ring_bytes = smallest_ring(2), .blocks_bytes = 64 << 10});
+    ASSERT_TRUE(memory.ok());
+    for (int i = 0; i < 500; ++i) {  // Far more than there are blocks.
+      const auto mine = DirectHostRunner::introduce(memory, 2);
+      ASSERT_NE(mine.part.life, 0U) << i << ": " << mine.reason;
+      std::vector<DirectHostRunner::Introduction> all(2);
+      ASSERT_TRUE(mpi.allgather(&mine, all.data(), sizeof(mine)).ok());
+      if (rank == 0) {
+        (*memory)->retire(mine.part, DirectHostRunner::post(**memory, rank, all));
+      } else {
+        DirectHostRunner::give_back(*memory, mine);
+      }
+    }
   });
 }
 
@@ -924,7 +944,7 @@ TEST(DirectHost, post__waits_for_nobody_where_a_rank_has_no_memory) {
         2);
     std::vector<DirectHostRunner::Introduction> all(2);
     ASSERT_TRUE(mpi.allgather(&mine, all.data(), sizeof(mine)).ok());
-    EXPECT_FALSE(DirectHostRunner::post(**memory, rank, all));
+    EXPECT_EQ(DirectHostRunner::post(**memory, rank, all), nullptr);
     DirectHostRunner::give_back(*memory, mine);
   });
 }
