@@ -133,8 +133,8 @@ struct ConnectionOptions {
   std::uint64_t peer = 0;              ///< The caller's name for the other side, in Transmission.
   WireCapabilities wire;
 
-  /// nscc, swift, cubic, dctcp, timely, fixed; each with "+rccc", or rccc (= eqds) alone: then the
-  /// receiver grants credit, and both ends agree on that. Empty: nscc.
+  /// As make_controller() takes them; with "+rccc", or rccc (= eqds) alone, the receiver grants
+  /// credit, and both ends agree on that. Empty: nscc.
   std::string controller = "nscc";
   /// oblivious, two_choices, bitmap, reps, mixed. Empty: mixed.
   std::string spray = "mixed";

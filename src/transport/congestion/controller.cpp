@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/congestion/controller.hpp"
 
+#include <algorithm>
+#include <iterator>
+#include <string>
+
 #include "transport/congestion/cubic.hpp"
 #include "transport/congestion/dctcp.hpp"
 #include "transport/congestion/fixed.hpp"
@@ -17,42 +21,56 @@ bool uses_credit(std::string_view name) {
 
 namespace {
 
-/// The controller of the window in names like "swift+rccc".
-std::string_view window_of(std::string_view name) {
-  return name.ends_with("+rccc") ? name.substr(0, name.size() - 5) : name;
+/// Of the window. A controller is its file and a row here; the first is the default.
+struct Kind {
+  std::string_view name;
+  bool uses_delay;
+  std::unique_ptr<Controller> (*make)(const ControllerOptions& options);
+};
+
+template <class Made>
+std::unique_ptr<Controller> make(const ControllerOptions& options) {
+  return std::make_unique<Made>(options);
+}
+
+constexpr Kind kKinds[] = {
+    {"nscc", true, make<NsccController>},     {"swift", true, make<SwiftController>},
+    {"cubic", false, make<CubicController>},  {"dctcp", false, make<DctcpController>},
+    {"timely", true, make<TimelyController>}, {"fixed", false, make<FixedController>},
+};
+
+/// In names like "swift+rccc"; null: there is none.
+const Kind* find_kind(std::string_view name) {
+  if (name == "rccc" || name == "eqds") {
+    name = "fixed";  // Credit alone.
+  } else if (name.ends_with("+rccc")) {
+    name.remove_suffix(5);
+  }
+  const auto* const found =
+      std::find_if(std::begin(kKinds), std::end(kKinds),
+                   [name](const Kind& kind) { return name.empty() || kind.name == name; });
+  return found == std::end(kKinds) ? nullptr : found;
 }
 
 }  // namespace
 
 bool uses_delay(std::string_view name) {
-  const std::string_view window = window_of(name);
-  return window.empty() || window == "nscc" || window == "swift" || window == "timely";
+  const Kind* const kind = find_kind(name);
+  return kind != nullptr && kind->uses_delay;
 }
 
 Result<std::unique_ptr<Controller>> make_controller(std::string_view name,
                                                     const ControllerOptions& options) {
-  const std::string_view window = window_of(name);
-  std::unique_ptr<Controller> made;
-  if (window.empty() || window == "nscc") {
-    made = std::make_unique<NsccController>(options);
-  } else if (window == "fixed" || window == "rccc" || window == "eqds") {
-    made = std::make_unique<FixedController>(options);
-  } else if (window == "swift") {
-    made = std::make_unique<SwiftController>(options);
-  } else if (window == "cubic") {
-    made = std::make_unique<CubicController>(options);
-  } else if (window == "dctcp") {
-    made = std::make_unique<DctcpController>(options);
-  } else if (window == "timely") {
-    made = std::make_unique<TimelyController>(options);
+  if (const Kind* const kind = find_kind(name); kind != nullptr) {
+    return kind->make(options);
   }
-  if (made) {
-    return made;
+  std::string names;
+  for (const Kind& kind : kKinds) {
+    names += std::string(kind.name) + ", ";
   }
-  return Status(ErrorCode::kInvalidArgument,
-                "congestion controller '" + std::string(name) +
-                    "' is not one of nscc, swift, cubic, dctcp, timely, fixed, each of "
-                    "them with +rccc, or rccc, eqds");
+  return Status(ErrorCode::kInvalidArgument, "congestion controller '" + std::string(name) +
+                                                 "' is not one of " + names +
+                                                 "each of them with +rccc, or rccc, eqds");
 }
 
 }  // namespace tutti::transport

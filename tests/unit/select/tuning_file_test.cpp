@@ -8,6 +8,7 @@
 #include <regex>
 
 #include "select/table.hpp"
+#include "select/tuning_format.hpp"
 
 namespace tutti::select {
 namespace {
@@ -240,6 +241,19 @@ TEST(TuningFile, schema__takes_the_plans_that_the_reader_takes) {
         "direct+ccl(2)", "direct-ccl(2)", "direct-copy", "direct-copy-staged"}) {
     EXPECT_EQ(std::regex_match(name, pattern), parse_plan(name).ok()) << name;
   }
+}
+
+TEST(TuningFile, schema__has_the_fields_of_a_rule_that_the_reader_knows) {
+  std::ifstream file(std::string(TUNING_DIRECTORY) + "/schema.json");
+  const nlohmann::json schema = nlohmann::json::parse(file);
+  const nlohmann::json& properties = schema["$defs"]["rule"]["properties"];
+  Rule rule;
+  for_each_predicate(rule, [&](const char* key, const auto&... /*rest*/) {
+    EXPECT_TRUE(properties.contains(key)) << key;
+  });
+  for_each_parameter(rule.plan, [&](const char* key, auto* /*field*/, const ParameterForm&) {
+    EXPECT_TRUE(properties["parameters"]["properties"].contains(key)) << key;
+  });
 }
 
 TEST(TuningFile, schema__lists_the_names_that_the_reader_knows) {
