@@ -225,7 +225,7 @@ double quantile(const std::vector<double>& sorted, double part) {
 
 class Rank {
  public:
-  Rank(const Options& options, tutti::device::Api& api, tutti::ccl::Library& nccl,
+  Rank(const Options& options, tutti::device::Api& api, tutti::ccl::CclLibrary& nccl,
        Watchdog& watchdog)
       : options_(options),
         ranks_(static_cast<std::size_t>(options.ranks)),
@@ -444,9 +444,9 @@ class Rank {
   const std::size_t ranks_;
   const std::size_t rank_;
   tutti::device::Api& api_;
-  tutti::ccl::Library& nccl_;
+  tutti::ccl::CclLibrary& nccl_;
   Watchdog& watchdog_;
-  tutti::ccl::Communicator comm_ = nullptr;
+  tutti::ccl::CclComm comm_ = nullptr;
   tutti::device::Stream stream_ = nullptr;
   float* send_ = nullptr;
   float* recv_ = nullptr;
@@ -562,8 +562,8 @@ Result<std::uint64_t> run(const Options& options, Watchdog& watchdog) {
   TUTTI_ASSIGN_OR_RETURN(const tutti::device::CurrentDevice current,
                          tutti::device::CurrentDevice::set(*api, options.device));
   TUTTI_ASSIGN_OR_RETURN(const std::string device_name, api->device_name(options.device));
-  TUTTI_ASSIGN_OR_RETURN(const std::unique_ptr<tutti::ccl::Library> nccl,
-                         tutti::ccl::Library::open("nccl", "cuda", options.library));
+  TUTTI_ASSIGN_OR_RETURN(const std::unique_ptr<tutti::ccl::CclLibrary> nccl,
+                         tutti::ccl::CclLibrary::open("nccl", "cuda", options.library));
   say(event(options.rank, "start") + R"(, "gpu": )" + quoted(device_name) + R"(, "cuda": )" +
       quoted(api->library()) + R"(, "nccl": )" +
       quoted(tutti::ccl::format_version(nccl->version())) + R"(, "library": )" +

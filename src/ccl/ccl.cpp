@@ -31,12 +31,12 @@ namespace tutti::ccl {
 
 namespace {
 
-/// What a Communicator points to.
+/// What a CclComm points to.
 struct Handle {
   std::atomic<abi::Comm> comm = nullptr;  ///< Null: aborted.
 };
 
-Handle* handle_of(Communicator communicator) { return static_cast<Handle*>(communicator); }
+Handle* handle_of(CclComm communicator) { return static_cast<Handle*>(communicator); }
 
 struct Functions {
   abi::GetVersion* get_version = nullptr;
@@ -107,7 +107,7 @@ std::string seconds_text(double seconds) {
   return text;
 }
 
-class LoadedLibrary final : public Library {
+class LoadedLibrary final : public CclLibrary {
  public:
   LoadedLibrary(Brand brand, std::string path, std::string found_by, int version,
                 const Functions& functions)
@@ -128,8 +128,8 @@ class LoadedLibrary final : public Library {
     return id;
   }
 
-  Result<Communicator> init_rank(int ranks, const UniqueId& id, int rank, double timeout_s,
-                                 device::Api* api, int device) override {
+  Result<CclComm> init_rank(int ranks, const UniqueId& id, int rank, double timeout_s,
+                            device::Api* api, int device) override {
     if (ranks < 1 || rank < 0 || rank >= ranks) {
       return Status(ErrorCode::kInvalidArgument, "ncclCommInitRankConfig: rank " +
                                                      std::to_string(rank) + " of " +
@@ -186,10 +186,10 @@ class LoadedLibrary final : public Library {
     lock.unlock();
     thread.join();
     TUTTI_RETURN_IF_ERROR(init->status);
-    return Communicator(new Handle{.comm = init->comm});
+    return CclComm(new Handle{.comm = init->comm});
   }
 
-  Status destroy(Communicator communicator) override {
+  Status destroy(CclComm communicator) override {
     const std::unique_ptr<Handle> handle(handle_of(communicator));
     if (handle == nullptr) {
       return no_communicator("ncclCommDestroy");
@@ -197,7 +197,7 @@ class LoadedLibrary final : public Library {
     return check_last(nccl_.destroy(handle->comm), "ncclCommDestroy");
   }
 
-  Status abort(Communicator communicator) override {
+  Status abort(CclComm communicator) override {
     Handle* handle = handle_of(communicator);
     const abi::Comm comm = handle == nullptr ? nullptr : handle->comm.exchange(nullptr);
     if (comm == nullptr) {
@@ -211,7 +211,7 @@ class LoadedLibrary final : public Library {
     return check_last(nccl_.abort(comm), "ncclCommAbort");
   }
 
-  Status async_error(Communicator communicator) override {
+  Status async_error(CclComm communicator) override {
     Handle* handle = handle_of(communicator);
     if (handle == nullptr) {
       return no_communicator("ncclCommGetAsyncError");
@@ -227,7 +227,7 @@ class LoadedLibrary final : public Library {
   }
 
   Status all_reduce(const void* send, void* recv, std::size_t count, NcclType type, NcclOp op,
-                    Communicator communicator, device::Stream stream) override {
+                    CclComm communicator, device::Stream stream) override {
     return operate("ncclAllReduce", communicator, [&](abi::Comm comm) {
       return nccl_.all_reduce(send, recv, count, static_cast<int>(type), static_cast<int>(op), comm,
                               stream);
@@ -235,14 +235,14 @@ class LoadedLibrary final : public Library {
   }
 
   Status broadcast(const void* send, void* recv, std::size_t count, NcclType type, int root,
-                   Communicator communicator, device::Stream stream) override {
+                   CclComm communicator, device::Stream stream) override {
     return operate("ncclBroadcast", communicator, [&](abi::Comm comm) {
       return nccl_.broadcast(send, recv, count, static_cast<int>(type), root, comm, stream);
     });
   }
 
   Status reduce(const void* send, void* recv, std::size_t count, NcclType type, NcclOp op, int root,
-                Communicator communicator, device::Stream stream) override {
+                CclComm communicator, device::Stream stream) override {
     return operate("ncclReduce", communicator, [&](abi::Comm comm) {
       return nccl_.reduce(send, recv, count, static_cast<int>(type), static_cast<int>(op), root,
                           comm, stream);
@@ -250,28 +250,28 @@ class LoadedLibrary final : public Library {
   }
 
   Status all_gather(const void* send, void* recv, std::size_t send_count, NcclType type,
-                    Communicator communicator, device::Stream stream) override {
+                    CclComm communicator, device::Stream stream) override {
     return operate("ncclAllGather", communicator, [&](abi::Comm comm) {
       return nccl_.all_gather(send, recv, send_count, static_cast<int>(type), comm, stream);
     });
   }
 
   Status reduce_scatter(const void* send, void* recv, std::size_t recv_count, NcclType type,
-                        NcclOp op, Communicator communicator, device::Stream stream) override {
+                        NcclOp op, CclComm communicator, device::Stream stream) override {
     return operate("ncclReduceScatter", communicator, [&](abi::Comm comm) {
       return nccl_.reduce_scatter(send, recv, recv_count, static_cast<int>(type),
                                   static_cast<int>(op), comm, stream);
     });
   }
 
-  Status send(const void* buffer, std::size_t count, NcclType type, int peer,
-              Communicator communicator, device::Stream stream) override {
+  Status send(const void* buffer, std::size_t count, NcclType type, int peer, CclComm communicator,
+              device::Stream stream) override {
     return operate("ncclSend", communicator, [&](abi::Comm comm) {
       return nccl_.send(buffer, count, static_cast<int>(type), peer, comm, stream);
     });
   }
 
-  Status recv(void* buffer, std::size_t count, NcclType type, int peer, Communicator communicator,
+  Status recv(void* buffer, std::size_t count, NcclType type, int peer, CclComm communicator,
               device::Stream stream) override {
     return operate("ncclRecv", communicator, [&](abi::Comm comm) {
       return nccl_.recv(buffer, count, static_cast<int>(type), peer, comm, stream);
@@ -308,7 +308,7 @@ class LoadedLibrary final : public Library {
   };
 
   template <class Call>
-  Status operate(const char* symbol, Communicator communicator, Call&& call) {
+  Status operate(const char* symbol, CclComm communicator, Call&& call) {
     Handle* handle = handle_of(communicator);
     const abi::Comm comm = handle == nullptr ? nullptr : handle->comm.load();
     if (comm == nullptr) {
@@ -400,8 +400,8 @@ Result<Brand> brand_for(const std::string& wanted, const std::string& device_nam
 }
 
 /// Judges a library that has been loaded: brand, symbols, version.
-Result<std::unique_ptr<Library>> adopt(Brand brand, const DynamicLibrary& library,
-                                       const std::string& found_by) {
+Result<std::unique_ptr<CclLibrary>> adopt(Brand brand, const DynamicLibrary& library,
+                                          const std::string& found_by) {
   const std::string path = library.path();
   const std::string soname = soname_of(path);
   if (is_copy_of(other(brand), soname) || is_copy_of(other(brand), path)) {
@@ -426,7 +426,7 @@ Result<std::unique_ptr<Library>> adopt(Brand brand, const DynamicLibrary& librar
     return Status(ErrorCode::kUnsupported, path + ": version " + format_version(version) +
                                                " is below " + format_version(kMinimumVersion));
   }
-  return std::unique_ptr<Library>(
+  return std::unique_ptr<CclLibrary>(
       std::make_unique<LoadedLibrary>(brand, path, found_by, version, functions));
 }
 
@@ -448,9 +448,9 @@ Result<DynamicLibrary> find_loaded(Brand brand, const ProcessFacts& facts) {
 
 }  // namespace
 
-Result<std::unique_ptr<Library>> Library::open(const std::string& wanted,
-                                               const std::string& device_name,
-                                               const std::string& path) {
+Result<std::unique_ptr<CclLibrary>> CclLibrary::open(const std::string& wanted,
+                                                     const std::string& device_name,
+                                                     const std::string& path) {
   TUTTI_ASSIGN_OR_RETURN(const Brand brand, brand_for(wanted, device_name));
   const ProcessFacts facts = process_facts();
 
@@ -505,7 +505,7 @@ Result<std::unique_ptr<Library>> Library::open(const std::string& wanted,
     for (const std::string& name : step.names) {
       const auto candidate = DynamicLibrary::open(name);
       auto library = candidate.ok() ? adopt(brand, *candidate, step.found_by)
-                                    : Result<std::unique_ptr<Library>>(candidate.status());
+                                    : Result<std::unique_ptr<CclLibrary>>(candidate.status());
       if (library.ok()) {
         return library;
       }

@@ -81,7 +81,7 @@ Status CclBackend::set_up(int device, const select::Table& table) {
 
 Status CclBackend::agree(int device, const select::Table& table) {
   CclFacts mine;
-  ccl::Library* library = nullptr;
+  ccl::CclLibrary* library = nullptr;
   const auto explain = [&mine](const Status& status) {
     if (!status.ok()) {
       put_text(mine.reason, status.message());
@@ -261,7 +261,7 @@ Status CclBackend::start(const Route& route, const runners::Call& call, device::
 
 Status CclBackend::run_schedule(const select::SchedulePlan& plan, const runners::Call& call) {
   if (schedule_runner_ == nullptr) {
-    TUTTI_ASSIGN_OR_RETURN(ccl::Library * library, context_.process.ccl());
+    TUTTI_ASSIGN_OR_RETURN(ccl::CclLibrary * library, context_.process.ccl());
     schedule_runner_ = std::make_unique<runners::CclScheduleRunner>(
         *runner_, *library, *context_.process.device(), context_.device, context_.bootstrap,
         context_.process.scratch(), context_.placement,

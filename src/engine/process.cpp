@@ -88,7 +88,7 @@ const topology::Machine& Process::machine() {
   return machine_;
 }
 
-Result<ccl::Library*> Process::ccl() {
+Result<ccl::CclLibrary*> Process::ccl() {
   const std::lock_guard lock(ccl_mutex_);
   if (!ccl_tried_) {
     ccl_tried_ = true;
@@ -97,7 +97,7 @@ Result<ccl::Library*> Process::ccl() {
     } else if (config_.ccl == "none") {
       ccl_status_ = Status(ErrorCode::kUnavailable, "TUTTI_CCL=none");
     } else {
-      auto opened = ccl::Library::open(config_.ccl, device_->name(), config_.ccl_library);
+      auto opened = ccl::CclLibrary::open(config_.ccl, device_->name(), config_.ccl_library);
       if (opened.ok()) {
         ccl_ = std::move(*opened);
       } else {

@@ -49,7 +49,7 @@ class Process {
   device::Api* device() { return device_.get(); }
   const device::OpenReport& device_report() const { return device_report_; }
   /// Loads the CCL at the first call; the same answer afterwards.
-  Result<ccl::Library*> ccl();
+  Result<ccl::CclLibrary*> ccl();
 
   /// What this process gives to the others of its node for collectives on host memory, made at the
   /// first call; an error is not kept, and the next call tries again.
@@ -117,7 +117,7 @@ class Process {
   std::unique_ptr<DeathWatch> death_watch_;  ///< Null where there is no thread for it.
   std::mutex ccl_mutex_;
   bool ccl_tried_ = false;
-  std::unique_ptr<ccl::Library> ccl_;
+  std::unique_ptr<ccl::CclLibrary> ccl_;
   Status ccl_status_;
   Counters counters_;
   Summary summary_;

@@ -23,7 +23,7 @@ class Host {
   virtual ~Host() = default;
 
   /// A packet's last bit has arrived; trimmed and marked ones say so in their flags.
-  virtual void on_packet(TimePs now_ps, const Packet& packet) = 0;
+  virtual void on_packet(TimePs now_ps, const SimPacket& packet) = 0;
 
   /// The time that next_timer_ps() gave has come.
   virtual void on_timer(TimePs now_ps) = 0;
@@ -34,11 +34,11 @@ class Host {
 
   /// The NIC can send: fills in payload, bytes, flow, dst, entropy and priority, control before
   /// data; false: nothing to send, ask again after the next packet or timer.
-  virtual bool pull(TimePs now_ps, Turn turn, Packet* packet) = 0;
+  virtual bool pull(TimePs now_ps, Turn turn, SimPacket* packet) = 0;
 
   /// A packet of this host died in the network. Called between windows, for all hosts by one
   /// thread: this is the simulator's book-keeping, a real sender never learns it.
-  virtual void on_lost(const Packet& packet) = 0;
+  virtual void on_lost(const SimPacket& packet) = 0;
 };
 
 }  // namespace tutti::simulate

@@ -14,8 +14,8 @@ enum Rules : std::size_t { kNic, kSwitch, kLastHop };
 
 }  // namespace
 
-Network::Network(const Fabric& fabric, const NetworkOptions& options,
-                 const std::vector<Host*>& hosts)
+SimNetwork::SimNetwork(const Fabric& fabric, const SimNetworkOptions& options,
+                       const std::vector<Host*>& hosts)
     : fabric_(fabric), options_(resolved(options, fabric)) {
   CHECK(hosts.size() == fabric.hosts(), std::to_string(hosts.size()) + " hosts");
   CHECK(options_.latency_ps > 0 && options_.rate() > 0, "a link without latency or rate");
@@ -46,7 +46,7 @@ Network::Network(const Fabric& fabric, const NetworkOptions& options,
   }
 }
 
-void Network::set_up_rules() {
+void SimNetwork::set_up_rules() {
   PortRules nic{.seed = options_.seed,
                 .latency_ps = options_.latency_ps,
                 .header_bytes = options_.header_bytes,
@@ -67,7 +67,7 @@ void Network::set_up_rules() {
   rules_ = {nic, inner, last};
 }
 
-TimePs Network::run(TimePs until_ps) {
+TimePs SimNetwork::run(TimePs until_ps) {
   TimePs next = publish(0, nodes());
   while (next < until_ps) {
     begin_window(next);
@@ -78,7 +78,7 @@ TimePs Network::run(TimePs until_ps) {
   return next;
 }
 
-TimePs Network::publish(std::uint32_t first_node, std::uint32_t last_node) {
+TimePs SimNetwork::publish(std::uint32_t first_node, std::uint32_t last_node) {
   TimePs next = kNever;
   const std::uint32_t end = fabric_.first_link(last_node);
   for (std::uint32_t link = fabric_.first_link(first_node); link < end; ++link) {
@@ -98,12 +98,12 @@ TimePs Network::publish(std::uint32_t first_node, std::uint32_t last_node) {
   return next;
 }
 
-void Network::begin_window(TimePs start_ps) {
+void SimNetwork::begin_window(TimePs start_ps) {
   window_start_ps_ = std::max(start_ps, window_end_ps_);
   window_end_ps_ = window_start_ps_ + options_.latency_ps;
 }
 
-void Network::step(std::uint32_t first_node, std::uint32_t last_node) {
+void SimNetwork::step(std::uint32_t first_node, std::uint32_t last_node) {
   ArrivalMerge arrivals;
   for (std::uint32_t node = first_node; node < last_node; ++node) {
     if (node < fabric_.hosts()) {
@@ -114,21 +114,21 @@ void Network::step(std::uint32_t first_node, std::uint32_t last_node) {
   }
 }
 
-void Network::end_window() {
+void SimNetwork::end_window() {
   for (NodeState& state : node_states_) {
-    for (const Packet& packet : state.dead) {
+    for (const SimPacket& packet : state.dead) {
       host_states_[packet.src].host->on_lost(packet);
     }
     state.dead.clear();
   }
 }
 
-void Network::wake(std::uint32_t host) {
+void SimNetwork::wake(std::uint32_t host) {
   HostState& state = host_states_[host];
   state.timer_ps = std::max(window_end_ps_, state.host->next_timer_ps());
 }
 
-void Network::record(NodeState* state, std::uint32_t link, const Packet& packet) const {
+void SimNetwork::record(NodeState* state, std::uint32_t link, const SimPacket& packet) const {
   const std::uint64_t where = packet.time_ps * kGolden64 + link;
   const std::uint64_t what = std::uint64_t{packet.src} << 44 ^ std::uint64_t{packet.dst} << 24 ^
                              std::uint64_t{packet.flow} << 33 ^ std::uint64_t{packet.bytes} << 3 ^
@@ -141,7 +141,7 @@ void Network::record(NodeState* state, std::uint32_t link, const Packet& packet)
 
 // --- switches -----------------------------------------------------------------------------------
 
-void Network::step_switch(std::uint32_t node, ArrivalMerge* arrivals) {
+void SimNetwork::step_switch(std::uint32_t node, ArrivalMerge* arrivals) {
   NodeState& state = node_states_[node];
   const std::uint32_t first = fabric_.first_link(node);
   const std::uint32_t ports = fabric_.ports(node);
@@ -156,7 +156,7 @@ void Network::step_switch(std::uint32_t node, ArrivalMerge* arrivals) {
     const std::uint32_t in_link = fabric_.reverse(first + port);
     Ring& ring =
         ports_[in_link].ring(static_cast<Priority>(ArrivalMerge::source(key) % kPriorities));
-    const Packet& packet = ring.at(ring.head());
+    const SimPacket& packet = ring.at(ring.head());
     const TimePs now = packet.time_ps;
     apply_changes(node, now);
     record(&state, in_link, packet);
@@ -175,7 +175,8 @@ void Network::step_switch(std::uint32_t node, ArrivalMerge* arrivals) {
   state.died += state.dead.size();
 }
 
-void Network::forward(std::uint32_t node, TimePs now_ps, std::uint32_t in_link, Packet packet) {
+void SimNetwork::forward(std::uint32_t node, TimePs now_ps, std::uint32_t in_link,
+                         SimPacket packet) {
   const std::uint64_t salt = salts_[node - fabric_.hosts()];
   const std::uint64_t hash = mix64(salt ^ (std::uint64_t{packet.flow} << 16 | packet.entropy));
   const std::uint32_t out = fabric_.first_link(node) +
@@ -188,8 +189,8 @@ void Network::forward(std::uint32_t node, TimePs now_ps, std::uint32_t in_link, 
 }
 
 // Frames of the link itself and packets that died on it go no further.
-bool Network::taken_by_link(std::uint32_t node, TimePs now_ps, std::uint32_t port,
-                            const Packet& packet) {
+bool SimNetwork::taken_by_link(std::uint32_t node, TimePs now_ps, std::uint32_t port,
+                               const SimPacket& packet) {
   if ((packet.flags & (packet_flags::kPause | packet_flags::kResume)) != 0) {
     ports_[fabric_.first_link(node) + port].pause(now_ps,
                                                   (packet.flags & packet_flags::kPause) != 0);
@@ -205,7 +206,8 @@ bool Network::taken_by_link(std::uint32_t node, TimePs now_ps, std::uint32_t por
 
 // Before a packet is counted all ports catch up, so that what they sent meanwhile is no longer
 // counted; a sender is stopped as soon as it is over the line.
-void Network::hold(std::uint32_t node, TimePs now_ps, std::uint32_t in_link, std::uint32_t bytes) {
+void SimNetwork::hold(std::uint32_t node, TimePs now_ps, std::uint32_t in_link,
+                      std::uint32_t bytes) {
   const std::uint32_t first = fabric_.first_link(node);
   for (std::uint32_t link = first; link < first + fabric_.ports(node); ++link) {
     ports_[link].catch_up(now_ps);
@@ -216,7 +218,7 @@ void Network::hold(std::uint32_t node, TimePs now_ps, std::uint32_t in_link, std
   }
 }
 
-void Network::release_held(std::uint32_t node) {
+void SimNetwork::release_held(std::uint32_t node) {
   const std::uint32_t first = fabric_.first_link(node);
   for (std::uint32_t link = first; link < first + fabric_.ports(node); ++link) {
     const std::uint32_t in_link = fabric_.reverse(link);
@@ -226,15 +228,16 @@ void Network::release_held(std::uint32_t node) {
   }
 }
 
-void Network::send_pause(std::uint32_t node, TimePs now_ps, std::uint32_t in_link, bool stop) {
+void SimNetwork::send_pause(std::uint32_t node, TimePs now_ps, std::uint32_t in_link, bool stop) {
   stopped_[in_link] = stop ? 1 : 0;
-  Packet frame{.bytes = options_.header_bytes, .ingress = kNoLink, .priority = Priority::kControl};
+  SimPacket frame{
+      .bytes = options_.header_bytes, .ingress = kNoLink, .priority = Priority::kControl};
   frame.flags = stop ? packet_flags::kPause : packet_flags::kResume;
   ++node_states_[node].injected;
   ports_[fabric_.reverse(in_link)].arrive(now_ps, frame, &node_states_[node].dead);
 }
 
-void Network::apply_changes(std::uint32_t node, TimePs until_ps) {
+void SimNetwork::apply_changes(std::uint32_t node, TimePs until_ps) {
   NodeState& state = node_states_[node];
   while (state.next_change < state.changes.size() &&
          state.changes[state.next_change].at_ps <= until_ps)
@@ -246,7 +249,7 @@ void Network::apply_changes(std::uint32_t node, TimePs until_ps) {
 
 // --- hosts --------------------------------------------------------------------------------------
 
-void Network::step_host(std::uint32_t node) {
+void SimNetwork::step_host(std::uint32_t node) {
   NodeState& state = node_states_[node];
   HostState& host = host_states_[node];
   const std::uint32_t out_link = fabric_.first_link(node);
@@ -266,7 +269,7 @@ void Network::step_host(std::uint32_t node) {
     }
     apply_changes(node, now);
     if (now == first[priority]) {
-      const Packet& packet = rings[priority]->at(rings[priority]->head());
+      const SimPacket& packet = rings[priority]->at(rings[priority]->head());
       record(&state, in_link, packet);
       if (!taken_by_link(node, now, 0, packet)) {
         ++state.delivered;
@@ -287,10 +290,10 @@ void Network::step_host(std::uint32_t node) {
   state.died += state.dead.size();
 }
 
-void Network::nic_ready(std::uint32_t node, TimePs now_ps) {
+void SimNetwork::nic_ready(std::uint32_t node, TimePs now_ps) {
   HostState& host = host_states_[node];
   Port& port = ports_[fabric_.first_link(node)];
-  Packet packet;
+  SimPacket packet;
   const Turn turn = port.paused() || host.chunk_bytes_left > 0 ? Turn::kControl : Turn::kFree;
   if (host.host->pull(now_ps, turn, &packet)) {
     packet.src = node;
@@ -312,7 +315,7 @@ void Network::nic_ready(std::uint32_t node, TimePs now_ps) {
   host.nic_ps = port.free_ps();
 }
 
-bool Network::next_fragment(HostState* state, Packet* packet) const {
+bool SimNetwork::next_fragment(HostState* state, SimPacket* packet) const {
   if (state->chunk_bytes_left == 0) {
     return false;
   }
@@ -324,14 +327,14 @@ bool Network::next_fragment(HostState* state, Packet* packet) const {
   return true;
 }
 
-void Network::send(std::uint32_t node, TimePs now_ps, Packet packet) {
+void SimNetwork::send(std::uint32_t node, TimePs now_ps, SimPacket packet) {
   ++node_states_[node].injected;
   ports_[fabric_.first_link(node)].arrive(now_ps, packet, &node_states_[node].dead);
 }
 
 // --- what it came to ----------------------------------------------------------------------------
 
-std::uint64_t Network::events() const {
+std::uint64_t SimNetwork::events() const {
   std::uint64_t sum = 0;
   for (const NodeState& state : node_states_) {
     sum += state.events;
@@ -339,7 +342,7 @@ std::uint64_t Network::events() const {
   return sum;
 }
 
-std::uint64_t Network::trace_hash() const {
+std::uint64_t SimNetwork::trace_hash() const {
   std::uint64_t sum = 0;
   for (const NodeState& state : node_states_) {
     sum += state.trace;
@@ -347,7 +350,7 @@ std::uint64_t Network::trace_hash() const {
   return mix64(sum);
 }
 
-std::int64_t Network::unaccounted() const {
+std::int64_t SimNetwork::unaccounted() const {
   std::uint64_t sum = 0;
   for (const NodeState& state : node_states_) {
     sum += state.injected - state.delivered - state.died;

@@ -25,10 +25,11 @@
 
 namespace tutti::simulate {
 
-class Network {
+class SimNetwork {
  public:
   /// One entry in `hosts` per host of the fabric; all outlive the network.
-  Network(const Fabric& fabric, const NetworkOptions& options, const std::vector<Host*>& hosts);
+  SimNetwork(const Fabric& fabric, const SimNetworkOptions& options,
+             const std::vector<Host*>& hosts);
 
   /// Without threads: until nothing is left to happen before `until_ps`. Returns the time of what
   /// would happen next.
@@ -48,7 +49,7 @@ class Network {
   TimePs window_end_ps() const { return window_end_ps_; }
 
   const Fabric& fabric() const { return fabric_; }
-  const NetworkOptions& options() const { return options_; }
+  const SimNetworkOptions& options() const { return options_; }
   std::uint32_t nodes() const { return fabric_.nodes(); }
   const PortCounters& counters(std::uint32_t link) const { return ports_[link].counters(); }
 
@@ -69,14 +70,14 @@ class Network {
     std::uint64_t died = 0;
     std::uint32_t next_change = 0;
     std::vector<LinkChange> changes;  ///< Of the node's out-links, by time.
-    std::vector<Packet> dead;         ///< In this window.
+    std::vector<SimPacket> dead;      ///< In this window.
   };
 
   struct HostState {
     Host* host = nullptr;
     TimePs timer_ps = kNever;
     TimePs nic_ps = kNever;  ///< When the NIC asks for the next packet.
-    Packet chunk{};          ///< Being cut.
+    SimPacket chunk{};       ///< Being cut.
     std::uint32_t chunk_bytes_left = 0;
   };
 
@@ -84,18 +85,19 @@ class Network {
   void step_switch(std::uint32_t node, ArrivalMerge* arrivals);
   void step_host(std::uint32_t node);
   void nic_ready(std::uint32_t node, TimePs now_ps);
-  bool next_fragment(HostState* state, Packet* packet) const;
-  void send(std::uint32_t node, TimePs now_ps, Packet packet);
-  void forward(std::uint32_t node, TimePs now_ps, std::uint32_t in_link, Packet packet);
-  bool taken_by_link(std::uint32_t node, TimePs now_ps, std::uint32_t port, const Packet& packet);
+  bool next_fragment(HostState* state, SimPacket* packet) const;
+  void send(std::uint32_t node, TimePs now_ps, SimPacket packet);
+  void forward(std::uint32_t node, TimePs now_ps, std::uint32_t in_link, SimPacket packet);
+  bool taken_by_link(std::uint32_t node, TimePs now_ps, std::uint32_t port,
+                     const SimPacket& packet);
   void hold(std::uint32_t node, TimePs now_ps, std::uint32_t in_link, std::uint32_t bytes);
   void release_held(std::uint32_t node);
   void send_pause(std::uint32_t node, TimePs now_ps, std::uint32_t in_link, bool stop);
   void apply_changes(std::uint32_t node, TimePs until_ps);
-  void record(NodeState* state, std::uint32_t link, const Packet& packet) const;
+  void record(NodeState* state, std::uint32_t link, const SimPacket& packet) const;
 
   const Fabric& fabric_;
-  NetworkOptions options_;
+  SimNetworkOptions options_;
   std::array<PortRules, 3> rules_;
   std::vector<Port> ports_;  ///< By link.
   std::vector<NodeState> node_states_;

@@ -35,7 +35,7 @@ struct LinkChange {
   std::uint64_t mbit_per_s = 0;
 };
 
-struct NetworkOptions {
+struct SimNetworkOptions {
   std::uint64_t seed = 1;
   std::uint64_t mbit_per_s = 400'000;
   TimePs latency_ps = kPsPerUs;  ///< Of each link; also the lookahead of a window. Not 0.
@@ -66,6 +66,6 @@ struct NetworkOptions {
 };
 
 /// The options with their zeros filled in.
-NetworkOptions resolved(NetworkOptions options, const Fabric& fabric);
+SimNetworkOptions resolved(SimNetworkOptions options, const Fabric& fabric);
 
 }  // namespace tutti::simulate

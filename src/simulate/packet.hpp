@@ -25,7 +25,7 @@ inline constexpr std::uint8_t kPause = 16;       ///< A link's own frame: stop d
 inline constexpr std::uint8_t kResume = 32;      ///< ... go on.
 }  // namespace packet_flags
 
-struct Packet {
+struct SimPacket {
   TimePs time_ps = 0;         ///< When its last bit arrives at the far end of its link.
   std::uint32_t payload = 0;  ///< The sender's own handle; opaque here.
   std::uint32_t bytes = 0;    ///< On the wire, header included.
@@ -40,6 +40,6 @@ struct Packet {
   std::uint8_t flags = 0;  ///< packet_flags.
 };
 
-static_assert(sizeof(Packet) == 40 && std::is_trivially_copyable_v<Packet>);
+static_assert(sizeof(SimPacket) == 40 && std::is_trivially_copyable_v<SimPacket>);
 
 }  // namespace tutti::simulate

@@ -21,7 +21,7 @@ std::uint32_t Port::random_bits() {
   return static_cast<std::uint32_t>(draw(rules_->seed, link_, draws_++) >> 32);
 }
 
-void Port::arrive(TimePs now_ps, Packet packet, std::vector<Packet>* dead) {
+void Port::arrive(TimePs now_ps, SimPacket packet, std::vector<SimPacket>* dead) {
   catch_up(now_ps);
   // Whatever may still wait now may not be sent: the serialiser has been idle until this packet.
   free_ps_ = std::max(free_ps_, now_ps);
@@ -43,7 +43,7 @@ void Port::set_rate(TimePs now_ps, PsPerByteQ16 rate) {
   rate_ = down_ ? rate_ : rate;
 }
 
-void Port::admit(Packet packet, std::vector<Packet>* dead) {
+void Port::admit(SimPacket packet, std::vector<SimPacket>* dead) {
   if (packet.priority == Priority::kControl) {
     queue_control(packet, dead);
   } else if (rules_->lossless || data_bytes_ == 0 ||
@@ -54,13 +54,13 @@ void Port::admit(Packet packet, std::vector<Packet>* dead) {
   }
 }
 
-void Port::queue_data(const Packet& packet) {
+void Port::queue_data(const SimPacket& packet) {
   ring(Priority::kData).push(packet);
   data_bytes_ += packet.bytes;
   counters_.queue_bytes_max = std::max(counters_.queue_bytes_max, data_bytes_);
 }
 
-void Port::queue_control(const Packet& packet, std::vector<Packet>* dead) {
+void Port::queue_control(const SimPacket& packet, std::vector<SimPacket>* dead) {
   if (control_bytes_ + packet.bytes > rules_->control_bytes) {
     ++counters_.dropped;
     dead->push_back(packet);
@@ -72,13 +72,13 @@ void Port::queue_control(const Packet& packet, std::vector<Packet>* dead) {
 
 // A fair coin says whether the arriving or the newest waiting packet is cut, as in NDP (Handley et
 // al., SIGCOMM 2017): otherwise senders in step lose their packets always or never.
-void Port::overflow(Packet packet, std::vector<Packet>* dead) {
+void Port::overflow(SimPacket packet, std::vector<SimPacket>* dead) {
   if (!rules_->trim) {
     ++counters_.dropped;
     dead->push_back(packet);
     return;
   }
-  Packet& newest = ring(Priority::kData).newest();
+  SimPacket& newest = ring(Priority::kData).newest();
   if ((random_bits() & 1) != 0 &&
       data_bytes_ - newest.bytes + packet.bytes <= rules_->queue_bytes) {
     std::swap(packet, newest);
@@ -116,7 +116,7 @@ bool Port::loses() {
 void Port::send_one() {
   const bool control = rings_[1].has_queued();
   Ring& ring = rings_[control ? 1 : 0];
-  Packet& packet = ring.next_to_send();
+  SimPacket& packet = ring.next_to_send();
   free_ps_ += serialisation_ps(packet.bytes, rate_);
   packet.time_ps = free_ps_ + rules_->latency_ps;
   ++counters_.packets;

@@ -55,7 +55,7 @@ class Port {
   void set_up(std::uint32_t link, PsPerByteQ16 rate, const PortRules* rules, std::uint32_t* held);
 
   /// A packet for this link; packets that die are appended to `dead`.
-  void arrive(TimePs now_ps, Packet packet, std::vector<Packet>* dead);
+  void arrive(TimePs now_ps, SimPacket packet, std::vector<SimPacket>* dead);
   /// Sends all whose turn came until `now_ps`.
   void catch_up(TimePs now_ps) {
     while (free_ps_ <= now_ps && may_send()) {
@@ -81,10 +81,10 @@ class Port {
  private:
   bool may_send() const { return rings_[1].has_queued() || (rings_[0].has_queued() && !paused_); }
   void send_one();
-  void admit(Packet packet, std::vector<Packet>* dead);
-  void overflow(Packet packet, std::vector<Packet>* dead);
-  void queue_control(const Packet& packet, std::vector<Packet>* dead);
-  void queue_data(const Packet& packet);
+  void admit(SimPacket packet, std::vector<SimPacket>* dead);
+  void overflow(SimPacket packet, std::vector<SimPacket>* dead);
+  void queue_control(const SimPacket& packet, std::vector<SimPacket>* dead);
+  void queue_data(const SimPacket& packet);
   bool marks();
   bool loses();
   std::uint32_t random_bits();

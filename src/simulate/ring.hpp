@@ -21,13 +21,13 @@ class Ring {
   // Sender's side.
   bool has_queued() const { return sent_ != tail_; }
   std::uint32_t queued() const { return tail_ - sent_; }
-  Packet& next_to_send() { return slots_[sent_ & mask_]; }
-  Packet& newest() { return slots_[(tail_ - 1) & mask_]; }
+  SimPacket& next_to_send() { return slots_[sent_ & mask_]; }
+  SimPacket& newest() { return slots_[(tail_ - 1) & mask_]; }
   void mark_sent() { ++sent_; }
   void drop_newest() { --tail_; }
   /// Queued or on the wire. Between windows.
   std::uint32_t in_transit() const { return tail_ - head_; }
-  void push(const Packet& packet) {
+  void push(const SimPacket& packet) {
     if (tail_ - head_seen_ == capacity_) [[unlikely]] {
       grow();
     }
@@ -39,7 +39,7 @@ class Ring {
   std::uint32_t head() const { return head_; }
   std::uint32_t published() const { return published_; }
   bool has_arrivals() const { return head_ != published_; }
-  const Packet& at(std::uint32_t position) const { return read_slots_[position & read_mask_]; }
+  const SimPacket& at(std::uint32_t position) const { return read_slots_[position & read_mask_]; }
   void pop() { ++head_; }
 
   /// Between windows: what was sent becomes visible, what was received becomes free.
@@ -58,7 +58,7 @@ class Ring {
 
   void grow() {
     const std::uint32_t capacity = capacity_ == 0 ? kFirstCapacity : capacity_ * 2;
-    auto slots = std::make_unique_for_overwrite<Packet[]>(capacity);
+    auto slots = std::make_unique_for_overwrite<SimPacket[]>(capacity);
     for (std::uint32_t at = head_seen_; at != tail_; ++at) {
       slots[at & (capacity - 1)] = slots_[at & mask_];
     }
@@ -71,7 +71,7 @@ class Ring {
     mask_ = capacity - 1;
   }
 
-  std::unique_ptr<Packet[]> slots_;
+  std::unique_ptr<SimPacket[]> slots_;
   std::uint32_t mask_ = 0;
   std::uint32_t capacity_ = 0;
   std::uint32_t sent_ = 0;
@@ -80,8 +80,8 @@ class Ring {
   std::uint32_t head_ = 0;
   std::uint32_t published_ = 0;
   std::uint32_t read_mask_ = 0;
-  const Packet* read_slots_ = nullptr;
-  std::unique_ptr<Packet[]> retired_;
+  const SimPacket* read_slots_ = nullptr;
+  std::unique_ptr<SimPacket[]> retired_;
 };
 
 }  // namespace tutti::simulate

@@ -58,7 +58,7 @@ TUTTI_INLINE constexpr Word batches_of(Word ranks_max) {
 /// Lines that a warp handles at once.
 template <class Wire>
 TUTTI_INLINE constexpr Word lines_of_warp() {
-  return Machine::kLanes / Wire::kLanes;
+  return Hardware::kLanes / Wire::kLanes;
 }
 
 /// A unit that is not aligned, or not whole: what lies beyond the piece's end reads as zero.
@@ -260,7 +260,7 @@ class Warp {
   /// False: a call before this one was ended. A push of this one would carry a valid epoch and what
   /// that one left in the buffers: a live peer would take it for a result.
   TUTTI_INLINE bool begin() {
-    if (a_.is_queued == 0 || Machine::all(Machine::get_word(a_.ended) == 0)) {
+    if (a_.is_queued == 0 || Hardware::all(Hardware::get_word(a_.ended) == 0)) {
       return true;
     }
     give_up();
@@ -271,13 +271,13 @@ class Warp {
   template <class Look>
   TUTTI_INLINE bool wait(Look look_at_all) {
     for (Word looks = 0; !given_up_; ++looks) {
-      if (Machine::all(look_at_all())) {
+      if (Hardware::all(look_at_all())) {
         return true;
       }
-      Machine::relax();
-      if (looks == Machine::kLooksBetweenAborts) {
+      Hardware::relax();
+      if (looks == Hardware::kLooksBetweenAborts) {
         looks = 0;
-        if (Machine::get_word(a_.abort) != 0) {
+        if (Hardware::get_word(a_.abort) != 0) {
           give_up();
         }
       }
@@ -288,9 +288,9 @@ class Warp {
  private:
   TUTTI_INLINE void give_up() {
     given_up_ = true;
-    Machine::put_word(a_.failed, Word{1});
-    Machine::put_word(a_.ended, Word{1});
-    Machine::fence_system();  // The host reads `failed` once the block's word has come.
+    Hardware::put_word(a_.failed, Word{1});
+    Hardware::put_word(a_.ended, Word{1});
+    Hardware::fence_system();  // The host reads `failed` once the block's word has come.
   }
   TUTTI_INLINE Wide slot_line(Word batch) const {
     return (static_cast<Wide>(batch) * warps_ + warp_) * kLinesOfWarp;
@@ -701,9 +701,9 @@ TUTTI_INLINE void exchange(const DirectArguments& a, Word warp_index, Word lane)
 template <class R>
 TUTTI_INLINE void combine(const DirectArguments& a, Word warp_index, Word lane) {
   const Wide units = (a.send_bytes[0] + kUnitBytes - 1) / kUnitBytes;
-  const Wide step = static_cast<Wide>(a.blocks) * a.warps * Machine::kLanes;
+  const Wide step = static_cast<Wide>(a.blocks) * a.warps * Hardware::kLanes;
   const UnitAccess<false> access(a.alignment);
-  for (Wide unit = static_cast<Wide>(warp_index) * Machine::kLanes + lane; unit < units;
+  for (Wide unit = static_cast<Wide>(warp_index) * Hardware::kLanes + lane; unit < units;
        unit += step) {
     const Wide at = unit * kUnitBytes;
     Unit values[2];

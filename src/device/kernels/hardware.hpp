@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The machine that a kernel runs on: lanes, votes, and the loads and stores by which GPUs talk to
+// The hardware that a kernel runs on: lanes, votes, and the loads and stores by which GPUs talk to
 // each other. Three of them: NVIDIA (PTX ISA 6.0, sm_70), AMD (CDNA), and the host, where a warp is
 // one lane of a CPU thread. Everything above this file is one source.
 //
@@ -36,7 +36,7 @@ typedef Word Unit __attribute__((vector_size(16)));
 
 #if defined(__NVPTX__)
 
-struct Machine {
+struct Hardware {
   static constexpr Word kLanes = 32;
   /// A look at host memory takes as long as many at the own.
   static constexpr Word kLooksBetweenAborts = 1024;
@@ -107,7 +107,7 @@ struct Machine {
 
 #elif defined(__AMDGCN__)
 
-struct Machine {
+struct Hardware {
   static constexpr Word kLanes = 64;
   static constexpr Word kLooksBetweenAborts = 1024;
   static TUTTI_INLINE Word thread() { return __builtin_amdgcn_workitem_id_x(); }
@@ -152,7 +152,7 @@ struct Machine {
 
 /// A warp is one lane; a block's warps run one after the other
 /// (tests/support/host_device/kernels.cpp).
-struct Machine {
+struct Hardware {
   static constexpr Word kLanes = 1;
   /// Each look gives the core away, and each of a thousand warps has to see it by itself.
   static constexpr Word kLooksBetweenAborts = 16;

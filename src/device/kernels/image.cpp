@@ -26,21 +26,21 @@ using Wire = TUTTI_WIRE;
 /// After all warps: the block's results are visible to whoever sees its word. They are in memory of
 /// this device, so the fence is the device's (docs/decisions/0016-a-fence-of-the-device.md).
 TUTTI_INLINE void complete(const DirectArguments& arguments) {
-  Machine::block_barrier();
-  if (Machine::thread() == 0) {
-    Machine::fence_device();
-    Machine::put_word(arguments.done + Machine::block(), arguments.sequence);
+  Hardware::block_barrier();
+  if (Hardware::thread() == 0) {
+    Hardware::fence_device();
+    Hardware::put_word(arguments.done + Hardware::block(), arguments.sequence);
   }
 }
 
 }  // namespace
 
 #define TUTTI_PARENTHESES(...) __VA_ARGS__
-#define TUTTI_KERNEL(name, body)                                                                \
-  TUTTI_GLOBAL void name(DirectArguments arguments) {                                           \
-    const Word warp = Machine::block() * arguments.warps + Machine::thread() / Machine::kLanes; \
-    TUTTI_PARENTHESES body(arguments, warp, Machine::thread() % Machine::kLanes);               \
-    complete(arguments);                                                                        \
+#define TUTTI_KERNEL(name, body)                                                                   \
+  TUTTI_GLOBAL void name(DirectArguments arguments) {                                              \
+    const Word warp = Hardware::block() * arguments.warps + Hardware::thread() / Hardware::kLanes; \
+    TUTTI_PARENTHESES body(arguments, warp, Hardware::thread() % Hardware::kLanes);                \
+    complete(arguments);                                                                           \
   }
 TUTTI_DIRECT_KERNELS
 

@@ -8,7 +8,7 @@
 // unless the other compares less or greater, so a NaN wins over all that comes before it.
 #pragma once
 
-#include "device/kernels/machine.hpp"
+#include "device/kernels/hardware.hpp"
 
 namespace tutti::device::kernels {
 

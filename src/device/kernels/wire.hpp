@@ -7,7 +7,7 @@
 // never taken for a flag.
 #pragma once
 
-#include "device/kernels/machine.hpp"
+#include "device/kernels/hardware.hpp"
 
 namespace tutti::device::kernels {
 
@@ -28,13 +28,13 @@ struct Lines {
     const Word low = static_cast<Word>(epoch);
     const Word high = static_cast<Word>(epoch >> 32);
     // Loads before this may have parted the lanes, and the line must leave in one piece.
-    Machine::put_together(line + lane * kUnitBytes,
-                          lane == kUnits ? Unit{low, high, low, high} : value.unit[0]);
+    Hardware::put_together(line + lane * kUnitBytes,
+                           lane == kUnits ? Unit{low, high, low, high} : value.unit[0]);
   }
   /// One look. True when this lane has seen nothing that is not of `epoch`; a value counts when all
   /// lanes of its line have said so of one look.
   static TUTTI_INLINE bool get(const Byte* line, Word lane, Wide epoch, Value* value) {
-    const Unit unit = Machine::get_together(line + lane * kUnitBytes);
+    const Unit unit = Hardware::get_together(line + lane * kUnitBytes);
     value->unit[0] = unit;
     return lane != kUnits ||
            (unit[0] == static_cast<Word>(epoch) && unit[1] == static_cast<Word>(epoch >> 32));
@@ -53,14 +53,14 @@ struct Packets {
   static TUTTI_INLINE void put(Byte* line, Word lane, const Value& value, Wide epoch) {
     const Word flag = static_cast<Word>(epoch);
     Byte* const to = line + lane * 2 * kUnitBytes;
-    Machine::put(to, Unit{value.unit[0][0], flag, value.unit[0][1], flag});
-    Machine::put(to + kUnitBytes, Unit{value.unit[0][2], flag, value.unit[0][3], flag});
+    Hardware::put(to, Unit{value.unit[0][0], flag, value.unit[0][1], flag});
+    Hardware::put(to + kUnitBytes, Unit{value.unit[0][2], flag, value.unit[0][3], flag});
   }
   static TUTTI_INLINE bool get(const Byte* line, Word lane, Wide epoch, Value* value) {
     const Word flag = static_cast<Word>(epoch);
     const Byte* const from = line + lane * 2 * kUnitBytes;
-    const Unit a = Machine::get(from);
-    const Unit b = Machine::get(from + kUnitBytes);
+    const Unit a = Hardware::get(from);
+    const Unit b = Hardware::get(from + kUnitBytes);
     value->unit[0] = Unit{a[0], a[2], b[0], b[2]};
     return a[1] == flag && a[3] == flag && b[1] == flag && b[3] == flag;
   }

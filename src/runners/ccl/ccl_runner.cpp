@@ -29,18 +29,18 @@ constexpr auto kEndGrace = std::chrono::seconds(2);
 constexpr auto kEndGraceMin = std::chrono::milliseconds(250);
 
 /// Outlives the runner on a thread of its own.
-void end_with(ccl::Library& library, device::Api& api, int device,
-              const std::vector<ccl::Communicator>& communicators,
-              Status (ccl::Library::*ending)(ccl::Communicator)) {
+void end_with(ccl::CclLibrary& library, device::Api& api, int device,
+              const std::vector<ccl::CclComm>& communicators,
+              Status (ccl::CclLibrary::*ending)(ccl::CclComm)) {
   // An abort first tells what runs to stop. It chooses the device by itself, afterwards; a driver
   // whose queue is full would not let this thread choose it before.
   std::optional<Result<device::CurrentDevice>> current;
   std::optional<device::RelaxedCapture> relaxed;
-  if (ending != &ccl::Library::abort) {
+  if (ending != &ccl::CclLibrary::abort) {
     current.emplace(device::CurrentDevice::set(api, device));
     relaxed.emplace(api);
   }
-  for (const ccl::Communicator communicator : communicators) {
+  for (const ccl::CclComm communicator : communicators) {
     Status ignored = (library.*ending)(communicator);
     static_cast<void>(ignored);
   }
@@ -48,7 +48,7 @@ void end_with(ccl::Library& library, device::Api& api, int device,
 
 }  // namespace
 
-CclRunner::CclRunner(ccl::Library& library, device::Api& api, int device, Bootstrap& bootstrap,
+CclRunner::CclRunner(ccl::CclLibrary& library, device::Api& api, int device, Bootstrap& bootstrap,
                      Scratch& scratch, double timeout_s, std::shared_ptr<StreamCalls> calls,
                      bool takes_turns)
     : library_(library),
@@ -103,7 +103,7 @@ CclRunner::~CclRunner() {
 void CclRunner::begin_end() {
   calls_->leave(kOurs);
   end_on_thread(take_communicators(),
-                calls_->has_failed() ? &ccl::Library::abort : &ccl::Library::destroy);
+                calls_->has_failed() ? &ccl::CclLibrary::abort : &ccl::CclLibrary::destroy);
 }
 
 void CclRunner::abort_all() {
@@ -116,24 +116,24 @@ void CclRunner::abort_all() {
   // Now, not at the end: kernels that wait for a dead peer would hold the device, and the
   // application's next cudaDeviceSynchronize with it.
   // Each on its own: what one waits for may be behind what another one holds.
-  for (const ccl::Communicator communicator : take_communicators()) {
-    end_on_thread({communicator}, &ccl::Library::abort);
+  for (const ccl::CclComm communicator : take_communicators()) {
+    end_on_thread({communicator}, &ccl::CclLibrary::abort);
   }
   static_cast<void>(wait_for_ends(Clock::now() + kHeldGrace));
 }
 
-std::vector<ccl::Communicator> CclRunner::take_communicators() {
+std::vector<ccl::CclComm> CclRunner::take_communicators() {
   // The whole scope's last: graphs may hold it. All ranks destroy them in this order.
-  std::vector<ccl::Communicator> taken = std::exchange(more_communicators_, {});
+  std::vector<ccl::CclComm> taken = std::exchange(more_communicators_, {});
   for (auto scope = communicators_.rbegin(); scope != communicators_.rend(); ++scope) {
-    if (const ccl::Communicator communicator = scope->exchange(nullptr); communicator != nullptr) {
+    if (const ccl::CclComm communicator = scope->exchange(nullptr); communicator != nullptr) {
       taken.push_back(communicator);
     }
   }
   return taken;
 }
 
-void CclRunner::end_on_thread(std::vector<ccl::Communicator> communicators, Ending ending) {
+void CclRunner::end_on_thread(std::vector<ccl::CclComm> communicators, Ending ending) {
   if (communicators.empty()) {
     return;
   }
@@ -182,9 +182,8 @@ Status CclRunner::init_scope(Scope scope, const ccl::UniqueId& id) {
                          library_.init_rank(me.ranks, id, me.rank, timeout_s_, &api_, device_));
   const std::lock_guard lock(in_library_);
   if (calls_->has_ended()) {  // Meanwhile, by the other runner, which did not see this one.
-    if (const ccl::Communicator late = communicators_[index(scope)].exchange(nullptr);
-        late != nullptr) {
-      end_on_thread({late}, &ccl::Library::abort);
+    if (const ccl::CclComm late = communicators_[index(scope)].exchange(nullptr); late != nullptr) {
+      end_on_thread({late}, &ccl::CclLibrary::abort);
     }
     return calls_->failed_before(kOurs);
   }
@@ -204,11 +203,11 @@ Status CclRunner::add_communicator(const ccl::UniqueId& id) {
   TUTTI_RETURN_IF_ERROR(calls_->ready(kOurs));
   const ScopeRank me = bootstrap_.scope_rank(Scope::kWhole);
   TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
-  TUTTI_ASSIGN_OR_RETURN(ccl::Communicator communicator,
+  TUTTI_ASSIGN_OR_RETURN(ccl::CclComm communicator,
                          library_.init_rank(me.ranks, id, me.rank, timeout_s_, &api_, device_));
   const std::lock_guard lock(in_library_);
   if (calls_->has_ended()) {  // As above.
-    end_on_thread({communicator}, &ccl::Library::abort);
+    end_on_thread({communicator}, &ccl::CclLibrary::abort);
     return calls_->failed_before(kOurs);
   }
   more_communicators_.push_back(communicator);

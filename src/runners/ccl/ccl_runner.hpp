@@ -40,7 +40,7 @@ class CclRunner : public Runner {
  public:
   /// `device`: this rank's GPU on this communicator. `timeout_s`: 0 waits for ever. `calls`:
   /// shared with the communicator's other runner. `takes_turns`: with other communicators.
-  CclRunner(ccl::Library& library, device::Api& api, int device, Bootstrap& bootstrap,
+  CclRunner(ccl::CclLibrary& library, device::Api& api, int device, Bootstrap& bootstrap,
             Scratch& scratch, double timeout_s,
             std::shared_ptr<StreamCalls> calls = std::make_shared<StreamCalls>(),
             bool takes_turns = false);
@@ -75,7 +75,7 @@ class CclRunner : public Runner {
 
   /// What a chunk, or a call that is not cut, is queued on.
   struct Target {
-    ccl::Communicator communicator = nullptr;
+    ccl::CclComm communicator = nullptr;
     device::Stream stream = nullptr;
     Lease scratch;  ///< Of the call in flight (forms the library does not have).
     bool may_lease = true;
@@ -120,19 +120,19 @@ class CclRunner : public Runner {
   Status enqueue_on_stream(const Call& call, device::Stream stream, bool may_lease, Lease* scratch);
   /// The target's stream as the library knows it.
   device::Stream native(const Target& target) const { return api_.native_stream(target.stream); }
-  using Ending = Status (ccl::Library::*)(ccl::Communicator);
+  using Ending = Status (ccl::CclLibrary::*)(ccl::CclComm);
   /// All there are; none is left.
-  std::vector<ccl::Communicator> take_communicators();
+  std::vector<ccl::CclComm> take_communicators();
   /// Ends communicators one after the other on a thread, which may take as long as what holds their
   /// calls does.
-  void end_on_thread(std::vector<ccl::Communicator> communicators, Ending ending);
+  void end_on_thread(std::vector<ccl::CclComm> communicators, Ending ending);
   using Clock = std::chrono::steady_clock;
   /// False: the library is not through with all that end_on_thread() began.
   bool wait_for_ends(Clock::time_point until);
   /// Aborts every communicator, in bounded time: for StreamCalls alone.
   void abort_all();
 
-  ccl::Library& library_;
+  ccl::CclLibrary& library_;
   device::Api& api_;
   int device_;
   Bootstrap& bootstrap_;
@@ -140,9 +140,9 @@ class CclRunner : public Runner {
   double timeout_s_;
   std::vector<device::Stream> streams_;  ///< The first carries all that is not a pipeline's.
   /// The thread that watches calls on streams takes them away when it ends these.
-  std::array<std::atomic<ccl::Communicator>, kScopeCount> communicators_{};
+  std::array<std::atomic<ccl::CclComm>, kScopeCount> communicators_{};
   /// Of the whole scope too: for the second chunk of a pipeline, the third, ...
-  std::vector<ccl::Communicator> more_communicators_;
+  std::vector<ccl::CclComm> more_communicators_;
   /// Held by a thread that is in the library with a call. Who ends the calls waits for
   /// it, but not for ever: that thread may be waiting for them.
   std::mutex in_library_;

@@ -42,7 +42,7 @@ class CclScheduleRunner {
  public:
   /// `ccl`: has the whole scope on `device`. `reduce`: empty where nothing reduces device memory;
   /// selection then gives this runner no reductions.
-  CclScheduleRunner(CclRunner& ccl, ccl::Library& library, device::Api& api, int device,
+  CclScheduleRunner(CclRunner& ccl, ccl::CclLibrary& library, device::Api& api, int device,
                     Bootstrap& bootstrap, Scratch& scratch, topology::Layout layout,
                     DeviceReduce reduce)
       : ccl_(ccl),
@@ -79,7 +79,7 @@ class CclScheduleRunner {
                      const CclRunner::Target& target);
 
   CclRunner& ccl_;
-  ccl::Library& library_;
+  ccl::CclLibrary& library_;
   device::Api& api_;
   int device_;
   Bootstrap& bootstrap_;

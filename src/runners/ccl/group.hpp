@@ -13,7 +13,7 @@ namespace tutti::runners {
 /// Closes a group on every path: an open group would swallow the next call.
 class Group {
  public:
-  static Result<Group> open(ccl::Library& library) {
+  static Result<Group> open(ccl::CclLibrary& library) {
     TUTTI_RETURN_IF_ERROR(library.group_start());
     return Group(&library);
   }
@@ -28,8 +28,8 @@ class Group {
   Status close() { return std::exchange(library_, nullptr)->group_end(); }
 
  private:
-  explicit Group(ccl::Library* library) : library_(library) {}
-  ccl::Library* library_;
+  explicit Group(ccl::CclLibrary* library) : library_(library) {}
+  ccl::CclLibrary* library_;
 };
 
 }  // namespace tutti::runners

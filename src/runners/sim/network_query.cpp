@@ -141,7 +141,7 @@ void read_loss(Reader* reader, simulate::LossModel* loss) {
   *loss = {q32(good), q32(bad_state), q32(good_to_bad), q32(bad_to_good)};
 }
 
-void read_network(Reader* reader, simulate::NetworkOptions* network) {
+void read_network(Reader* reader, simulate::SimNetworkOptions* network) {
   std::uint64_t latency_ns = 1000;
   bool by_mtu = false;
   reader->number("mbit_per_s", 1000, 100'000'000, &network->mbit_per_s);
@@ -268,7 +268,7 @@ std::string no_floor(const Query& query) {
 
 json answer_json(const Query& query, const simulate::Workload& workload, const RunResult& result) {
   const simulate::Fabric fabric(query.run.shape);
-  const simulate::NetworkOptions network = simulate::resolved(query.run.network, fabric);
+  const simulate::SimNetworkOptions network = simulate::resolved(query.run.network, fabric);
   json answer = {
       {"hosts", fabric.hosts()},
       {"links", fabric.links()},

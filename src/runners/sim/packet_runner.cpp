@@ -86,9 +86,9 @@ Result<simulate::Workload> packet_workload(std::span<const Program> programs,
   return workload;
 }
 
-Result<Outcome> run_packets(std::span<const Program> programs, const topology::Layout& layout,
-                            const Cluster& cluster, Bytes element_bytes,
-                            wire::sim::RunOptions options) {
+Result<SimOutcome> run_packets(std::span<const Program> programs, const topology::Layout& layout,
+                               const Cluster& cluster, Bytes element_bytes,
+                               wire::sim::RunOptions options) {
   if (cluster.nics_per_node < cluster.gpus_per_node) {
     return Status(ErrorCode::kInvalidArgument,
                   "cluster " + cluster.name + ": a packet network needs a NIC for each GPU");
@@ -107,7 +107,7 @@ Result<Outcome> run_packets(std::span<const Program> programs, const topology::L
     return Status(ErrorCode::kTimeout,
                   std::to_string(result.unfinished) + " steps never ended on the packet network");
   }
-  Outcome outcome;
+  SimOutcome outcome;
   outcome.end_ps = result.end_ps;
   outcome.finish_ps.assign(result.finish_ps.begin(),
                            result.finish_ps.begin() + static_cast<std::ptrdiff_t>(programs.size()));

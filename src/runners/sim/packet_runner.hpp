@@ -25,8 +25,8 @@ Result<simulate::Workload> packet_workload(std::span<const schedule::Program> pr
 
 /// `options`: the network and the transport; its rate becomes the cluster's. Errors: those of
 /// packet_workload and run_network, fewer NICs than GPUs in a node, a run that does not end.
-Result<Outcome> run_packets(std::span<const schedule::Program> programs,
-                            const topology::Layout& layout, const Cluster& cluster,
-                            Bytes element_bytes, wire::sim::RunOptions options);
+Result<SimOutcome> run_packets(std::span<const schedule::Program> programs,
+                               const topology::Layout& layout, const Cluster& cluster,
+                               Bytes element_bytes, wire::sim::RunOptions options);
 
 }  // namespace tutti::runners::sim

@@ -180,7 +180,7 @@ Problem problem_of(const Query& query, Bytes bytes) {
   return problem;
 }
 
-json links_json(const Cluster& cluster, const Outcome& outcome) {
+json links_json(const Cluster& cluster, const SimOutcome& outcome) {
   json links = json::array();
   const double end_us = static_cast<double>(outcome.end_ps) / 1e6;
   for (const LinkClass kind : {LinkClass::kNvlink, LinkClass::kInterSocket, LinkClass::kNetwork}) {
@@ -225,7 +225,7 @@ json links_json(const Cluster& cluster, const Outcome& outcome) {
   return links;
 }
 
-json steps_json(const Outcome& outcome) {
+json steps_json(const SimOutcome& outcome) {
   json steps = json::array();
   for (const Transfer& transfer : outcome.transfers) {
     steps.push_back({{"from", transfer.from},
@@ -242,8 +242,8 @@ json steps_json(const Outcome& outcome) {
 }
 
 /// On the network that the query asks for.
-Result<Outcome> carry_out(const Query& query, std::span<const Program> programs,
-                          const topology::Layout& layout, const Cluster& cluster) {
+Result<SimOutcome> carry_out(const Query& query, std::span<const Program> programs,
+                             const topology::Layout& layout, const Cluster& cluster) {
   if (query.network == "fluid") {
     return run(programs, layout, cluster, query.element_bytes, query.wants_steps);
   }
@@ -302,7 +302,7 @@ Result<json> predict(const json& text) {
       programs.push_back(schedule::generate(*algorithm, task_of(rank)));
       steps += programs.back().steps.size();
     }
-    TUTTI_ASSIGN_OR_RETURN(const Outcome outcome, carry_out(query, programs, layout, cluster));
+    TUTTI_ASSIGN_OR_RETURN(const SimOutcome outcome, carry_out(query, programs, layout, cluster));
     const auto first = std::min_element(outcome.finish_ps.begin(), outcome.finish_ps.end());
     const bool has_blocks =
         problem.counts.size() > 1 || query.collective == Collective::kAlltoall || query.ranks == 1;

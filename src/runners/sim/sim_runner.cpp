@@ -78,7 +78,7 @@ class Run {
 
   Status prepare();
   Status carry_out();
-  Outcome take(bool keep_transfers);
+  SimOutcome take(bool keep_transfers);
 
  private:
   struct Mate {
@@ -135,7 +135,7 @@ class Run {
   std::vector<std::pair<std::uint32_t, int>> ready_;  ///< Steps (and ranks) to begin now.
   TimePs now_ps_ = 0;
   std::size_t steps_done_ = 0;
-  Outcome outcome_;
+  SimOutcome outcome_;
 };
 
 std::string Run::name_of(const Mate& mate) const {
@@ -423,7 +423,7 @@ Status Run::carry_out() {
   return {};
 }
 
-Outcome Run::take(bool keep_transfers) {
+SimOutcome Run::take(bool keep_transfers) {
   if (keep_transfers) {
     outcome_.transfers.reserve(messages_.size());
     for (const Message& message : messages_) {
@@ -444,8 +444,8 @@ Outcome Run::take(bool keep_transfers) {
 
 }  // namespace
 
-Result<Outcome> run(std::span<const Program> programs, const topology::Layout& layout,
-                    const Cluster& cluster, Bytes element_bytes, bool keep_transfers) {
+Result<SimOutcome> run(std::span<const Program> programs, const topology::Layout& layout,
+                       const Cluster& cluster, Bytes element_bytes, bool keep_transfers) {
   CHECK(programs.size() == layout.node_of.size() && element_bytes > 0,
         std::to_string(programs.size()) + " programs");
   Run run(programs, layout, cluster, element_bytes);

@@ -49,7 +49,7 @@ struct Transfer {
   TimePs end_ps = 0;    ///< Both steps are complete.
 };
 
-struct Outcome {
+struct SimOutcome {
   TimePs end_ps = 0;
   std::vector<TimePs> finish_ps;  ///< By rank: its last step is complete.
   std::vector<LinkEnd> ends;
@@ -60,7 +60,7 @@ struct Outcome {
 
 /// Errors: a send without its receive (or the reverse), ranks that wait for each other in a circle,
 /// a link that the cluster lacks, more bytes than 64 bits of millionths count.
-Result<Outcome> run(std::span<const schedule::Program> programs, const topology::Layout& layout,
-                    const Cluster& cluster, Bytes element_bytes, bool keep_transfers = false);
+Result<SimOutcome> run(std::span<const schedule::Program> programs, const topology::Layout& layout,
+                       const Cluster& cluster, Bytes element_bytes, bool keep_transfers = false);
 
 }  // namespace tutti::runners::sim

@@ -83,7 +83,7 @@ void GoBackNHost::post(TimePs now_ps) {
   }
 }
 
-void GoBackNHost::on_packet(TimePs now_ps, const Packet& packet) {
+void GoBackNHost::on_packet(TimePs now_ps, const SimPacket& packet) {
   const auto kind = static_cast<Kind>(packet.payload >> kKindShift);
   const std::uint32_t number = packet.payload & kPacketMask;
   if (kind == Kind::kData) {
@@ -103,7 +103,7 @@ void GoBackNHost::on_packet(TimePs now_ps, const Packet& packet) {
   set_timer(now_ps);
 }
 
-void GoBackNHost::on_data(TimePs now_ps, const Packet& packet) {
+void GoBackNHost::on_data(TimePs now_ps, const SimPacket& packet) {
   GoBackNConnection* connection = find(incoming_, &GoBackNConnection::src, packet.src);
   const std::uint32_t number = packet.payload & kPacketMask;
   if (options_.rate_control && (packet.flags & packet_flags::kEcn) != 0 &&
@@ -213,7 +213,7 @@ void GoBackNHost::on_timer(TimePs now_ps) {
   set_timer(now_ps);
 }
 
-bool GoBackNHost::pull(TimePs now_ps, Turn turn, Packet* packet) {
+bool GoBackNHost::pull(TimePs now_ps, Turn turn, SimPacket* packet) {
   if (!answers_.empty()) {
     *packet = answers_.front();
     answers_.pop_front();
@@ -224,7 +224,7 @@ bool GoBackNHost::pull(TimePs now_ps, Turn turn, Packet* packet) {
   return found;
 }
 
-bool GoBackNHost::next_data(TimePs now_ps, Packet* packet) {
+bool GoBackNHost::next_data(TimePs now_ps, SimPacket* packet) {
   for (std::size_t tried = 0; tried < outgoing_.size(); ++tried) {
     GoBackNConnection& connection = *outgoing_[turn_];
     turn_ = turn_ + 1 == outgoing_.size() ? 0 : turn_ + 1;

@@ -5,7 +5,7 @@
 // order alone, a hole sent again with everything behind it (go-back-N), a window of packets; with
 // `rate_control` the rate control of DCQCN (Zhu et al., SIGCOMM 2015): a congestion notification
 // at most each 50 us, alpha and the five rounds of fast recovery, no hyper increase. On a lossless
-// network (NetworkOptions::lossless) nothing is ever sent again. All integers: rates in Mbit/s,
+// network (SimNetworkOptions::lossless) nothing is ever sent again. All integers: rates in Mbit/s,
 // alpha in 1/65536.
 #pragma once
 
@@ -77,28 +77,28 @@ class GoBackNHost : public WorkHost {
   GoBackNHost(HostWork work, const GoBackNOptions& options,
               std::vector<GoBackNConnection*> outgoing, std::vector<GoBackNConnection*> incoming);
 
-  void on_packet(TimePs now_ps, const Packet& packet) override;
+  void on_packet(TimePs now_ps, const SimPacket& packet) override;
   void on_timer(TimePs now_ps) override;
   TimePs next_timer_ps() override { return std::min(timer_ps_, progress_.next_time_ps()); }
-  bool pull(TimePs now_ps, Turn turn, Packet* packet) override;
-  void on_lost(const Packet&) override {}
+  bool pull(TimePs now_ps, Turn turn, SimPacket* packet) override;
+  void on_lost(const SimPacket&) override {}
   HostCounters counters() const override { return counters_; }
 
  private:
   void post(TimePs now_ps);
-  void on_data(TimePs now_ps, const Packet& packet);
+  void on_data(TimePs now_ps, const SimPacket& packet);
   void on_ack(TimePs now_ps, GoBackNConnection* connection, std::uint32_t packet);
   void on_notification(TimePs now_ps, GoBackNConnection* connection);
   void increase(TimePs now_ps, GoBackNConnection* connection);
   void match(TimePs now_ps, GoBackNConnection* connection);
   void answer(const GoBackNConnection& connection, std::uint32_t payload);
-  bool next_data(TimePs now_ps, Packet* packet);
+  bool next_data(TimePs now_ps, SimPacket* packet);
   void set_timer(TimePs now_ps);
 
   GoBackNOptions options_;
   std::vector<GoBackNConnection*> outgoing_;  ///< By destination.
   std::vector<GoBackNConnection*> incoming_;  ///< By source.
-  std::deque<Packet> answers_;
+  std::deque<SimPacket> answers_;
   std::size_t turn_ = 0;  ///< Round robin over outgoing_.
   TimePs timer_ps_ = 0;
   HostCounters counters_;

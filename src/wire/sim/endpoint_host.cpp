@@ -15,7 +15,7 @@ namespace {
 using simulate::HostWork;
 using simulate::Operation;
 using simulate::OperationKind;
-using simulate::Packet;
+using simulate::SimPacket;
 using simulate::TimePs;
 using simulate::Turn;
 using transport::TimeNs;
@@ -187,7 +187,7 @@ void EndpointHost::check_content(std::uint32_t index) {
   }
 }
 
-void EndpointHost::on_packet(TimePs now_ps, const Packet& packet) {
+void EndpointHost::on_packet(TimePs now_ps, const SimPacket& packet) {
   if (options_.nap_ps == 0) {
     take(now_ps, now_ps, packet);
   } else {
@@ -199,7 +199,7 @@ TimePs EndpointHost::wakes_ps(TimePs received_ps) const {
   return (received_ps / options_.nap_ps + 1) * options_.nap_ps;
 }
 
-void EndpointHost::take(TimePs now_ps, TimePs received_ps, const Packet& packet) {
+void EndpointHost::take(TimePs now_ps, TimePs received_ps, const SimPacket& packet) {
   Slot& slot = exchange_->at(packet);
   const bool trimmed = (packet.flags & simulate::packet_flags::kTrimmed) != 0;
   const bool last_hop = (packet.flags & simulate::packet_flags::kTrimmedLast) != 0;
@@ -272,7 +272,7 @@ TimePs EndpointHost::next_timer_ps() {
 
 // Data is asked for only when it can leave, so that its time stamp and its window are of that
 // moment; control does not wait for it.
-bool EndpointHost::pull(TimePs now_ps, Turn turn, Packet* packet) {
+bool EndpointHost::pull(TimePs now_ps, Turn turn, SimPacket* packet) {
   Slots& slots = exchange_->of(options_.host);
   const std::uint32_t index = slots.take();
   Slot& slot = slots.at(index);
@@ -297,7 +297,7 @@ bool EndpointHost::pull(TimePs now_ps, Turn turn, Packet* packet) {
   return true;
 }
 
-void EndpointHost::on_lost(const Packet& packet) {
+void EndpointHost::on_lost(const SimPacket& packet) {
   Slots& slots = exchange_->of(options_.host);
   Slot& slot = slots.at(packet.payload);
   ++slot.died;

@@ -22,9 +22,9 @@ class SlotExchange {
   explicit SlotExchange(std::size_t hosts) : slots_(hosts), done_(hosts) {}
 
   Slots& of(std::uint32_t host) { return slots_[host]; }
-  Slot& at(const simulate::Packet& packet) { return slots_[packet.src].at(packet.payload); }
+  Slot& at(const simulate::SimPacket& packet) { return slots_[packet.src].at(packet.payload); }
   /// By the receiving host alone.
-  void release(std::uint32_t receiver, const simulate::Packet& packet) {
+  void release(std::uint32_t receiver, const simulate::SimPacket& packet) {
     done_[receiver].push_back({packet.src, packet.payload});
   }
   /// Between windows.
@@ -68,11 +68,11 @@ class EndpointHost : public simulate::WorkHost {
                                                     const EndpointHostOptions& options,
                                                     SlotExchange* exchange);
 
-  void on_packet(simulate::TimePs now_ps, const simulate::Packet& packet) override;
+  void on_packet(simulate::TimePs now_ps, const simulate::SimPacket& packet) override;
   void on_timer(simulate::TimePs now_ps) override;
   simulate::TimePs next_timer_ps() override;
-  bool pull(simulate::TimePs now_ps, simulate::Turn turn, simulate::Packet* packet) override;
-  void on_lost(const simulate::Packet& packet) override;
+  bool pull(simulate::TimePs now_ps, simulate::Turn turn, simulate::SimPacket* packet) override;
+  void on_lost(const simulate::SimPacket& packet) override;
   simulate::HostCounters counters() const override;
 
   const transport::Endpoint& endpoint() const { return endpoint_; }
@@ -109,7 +109,8 @@ class EndpointHost : public simulate::WorkHost {
   bool post_one(transport::TimeNs now, const Peer& peer, std::uint32_t index);
   void take_events(simulate::TimePs now_ps);
   void check_content(std::uint32_t index);
-  void take(simulate::TimePs now_ps, simulate::TimePs received_ps, const simulate::Packet& packet);
+  void take(simulate::TimePs now_ps, simulate::TimePs received_ps,
+            const simulate::SimPacket& packet);
   void deliver(simulate::TimePs now_ps, simulate::TimePs received_ps, Slot* slot, bool trimmed,
                bool last_hop);
   /// When the host wakes up for what came at that time.
@@ -122,7 +123,7 @@ class EndpointHost : public simulate::WorkHost {
   std::vector<std::vector<std::byte>> content_;  ///< By operation, when bytes are carried.
   struct Received {
     simulate::TimePs time_ps = 0;
-    simulate::Packet packet;
+    simulate::SimPacket packet;
   };
   std::vector<Received> inbox_;  ///< What came while it sleeps.
   bool begun_ = false;           ///< The first operations are posted by the first timer, at 0.

@@ -18,12 +18,12 @@ namespace {
 
 using simulate::Fabric;
 using simulate::HostCounters;
-using simulate::Network;
-using simulate::NetworkOptions;
 using simulate::NodeKind;
 using simulate::Operation;
 using simulate::OperationKind;
 using simulate::Progress;
+using simulate::SimNetwork;
+using simulate::SimNetworkOptions;
 using simulate::TimePs;
 using simulate::WorkHost;
 using simulate::Workload;
@@ -57,7 +57,7 @@ void add(const HostCounters& one, HostCounters* sum) {
   sum->acks_sent += one.acks_sent;
 }
 
-std::vector<TierUse> tiers(const Network& network) {
+std::vector<TierUse> tiers(const SimNetwork& network) {
   const Fabric& fabric = network.fabric();
   std::map<std::pair<NodeKind, NodeKind>, TierUse> found;
   for (std::uint32_t link = 0; link < fabric.links(); ++link) {
@@ -93,7 +93,7 @@ std::vector<TierUse> tiers(const Network& network) {
 /// after the other; the ends are set between windows, so none comes before the window's end.
 class LocalExchange {
  public:
-  LocalExchange(Network* network, const std::vector<WorkHost*>& hosts)
+  LocalExchange(SimNetwork* network, const std::vector<WorkHost*>& hosts)
       : network_(network), hosts_(hosts), free_ps_(hosts.size()) {}
 
   void settle() {
@@ -116,7 +116,7 @@ class LocalExchange {
   }
 
  private:
-  Network* network_;
+  SimNetwork* network_;
   const std::vector<WorkHost*>& hosts_;
   std::vector<TimePs> free_ps_;  ///< By host: its local sends until now are through.
 };
@@ -196,7 +196,7 @@ std::string waiting(const std::vector<WorkHost*>& hosts, TimePs now_ps) {
 /// Runs a protocol's hosts until all their work is done. `between`: after each window.
 RunResult run_hosts(const RunOptions& options, const Fabric& fabric,
                     const std::vector<WorkHost*>& hosts, const std::function<void()>& between) {
-  Network network(fabric, options.network, {hosts.begin(), hosts.end()});
+  SimNetwork network(fabric, options.network, {hosts.begin(), hosts.end()});
   LocalExchange local(&network, hosts);
   std::size_t busy = 0;  // Hosts before this one have nothing left to do.
   StallWatch watch(hosts, stall_of(options));
@@ -245,7 +245,7 @@ std::vector<WorkHost*> pointers(const Owners& owners) {
 
 Result<RunResult> run_go_back_n(const RunOptions& options, const Fabric& fabric,
                                 const Workload& workload) {
-  const NetworkOptions& network = options.network;
+  const SimNetworkOptions& network = options.network;
   for (const simulate::HostWork& host : workload.hosts) {
     std::uint64_t packets = 0;
     for (const simulate::Operation& op : host.ops) {
@@ -271,7 +271,7 @@ Result<RunResult> run_go_back_n(const RunOptions& options, const Fabric& fabric,
 }
 
 /// The wire as the transport's options describe it.
-transport::WireCapabilities wire_of(const NetworkOptions& network, const Fabric& fabric,
+transport::WireCapabilities wire_of(const SimNetworkOptions& network, const Fabric& fabric,
                                     std::uint32_t paths) {
   const bool whole = network.forwarding == simulate::Forwarding::kChunk;
   return {
@@ -346,7 +346,7 @@ Result<RunResult> run_network(const RunOptions& options, const Workload& workloa
                 "protocol: " + in_quotes(options.protocol) + " is none of transport, go-back-n");
 }
 
-LeastTime least_time(const NetworkOptions& options, const Fabric& fabric,
+LeastTime least_time(const SimNetworkOptions& options, const Fabric& fabric,
                      const Workload& workload) {
   const std::uint32_t mtu_bytes = options.packet_bytes() - options.header_bytes;
   const auto packets = [&](std::uint64_t bytes) {

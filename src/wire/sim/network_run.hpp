@@ -20,7 +20,7 @@ namespace tutti::wire::sim {
 
 struct RunOptions {
   simulate::FabricShape shape;
-  simulate::NetworkOptions network;
+  simulate::SimNetworkOptions network;
   /// "transport": ours; "go-back-n": an RDMA NIC's, network.lossless false or true.
   std::string protocol = "transport";
   /// transport: what all connections have in common; their wire is filled in from `network`.
@@ -99,7 +99,7 @@ struct LeastTime {
   simulate::TimePs floor_ps = 0;
 };
 /// Has no meaning where sends wait for receives, as in a ring of rounds.
-LeastTime least_time(const simulate::NetworkOptions& options, const simulate::Fabric& fabric,
+LeastTime least_time(const simulate::SimNetworkOptions& options, const simulate::Fabric& fabric,
                      const simulate::Workload& workload);
 
 }  // namespace tutti::wire::sim

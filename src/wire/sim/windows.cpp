@@ -10,7 +10,7 @@
 namespace tutti::wire::sim {
 namespace {
 
-using simulate::Network;
+using simulate::SimNetwork;
 using simulate::TimePs;
 
 /// A run of nodes of one kind.
@@ -38,7 +38,7 @@ std::vector<Range> share(const simulate::Fabric& fabric, std::uint32_t thread,
 
 class Run {
  public:
-  Run(Network* network, const WindowOptions& options)
+  Run(SimNetwork* network, const WindowOptions& options)
       : network_(network),
         options_(options),
         next_ps_(options.threads),
@@ -90,7 +90,7 @@ class Run {
     }
   }
 
-  Network* network_;
+  SimNetwork* network_;
   const WindowOptions& options_;
   std::vector<TimePs> next_ps_;  ///< By thread.
   std::barrier<> step_begins_;
@@ -100,7 +100,7 @@ class Run {
 
 }  // namespace
 
-TimePs run_windows(Network* network, const WindowOptions& options) {
+TimePs run_windows(SimNetwork* network, const WindowOptions& options) {
   return Run(network, options).go();
 }
 

@@ -20,6 +20,6 @@ struct WindowOptions {
 };
 
 /// Returns the time of what would happen next; kNever: nothing is left.
-simulate::TimePs run_windows(simulate::Network* network, const WindowOptions& options);
+simulate::TimePs run_windows(simulate::SimNetwork* network, const WindowOptions& options);
 
 }  // namespace tutti::wire::sim

@@ -23,8 +23,8 @@ void run(const HostBlock& block, void** arguments) {
   for (Word warp = 0; warp < a.warps; ++warp) {
     kBody(a, block.index[0] * a.warps + warp, 0);
   }
-  Machine::fence_system();
-  Machine::put_word(a.done + block.index[0], a.sequence);
+  Hardware::fence_system();
+  Hardware::put_word(a.done + block.index[0], a.sequence);
 }
 
 void nothing(const DirectArguments& /*arguments*/, Word /*warp*/, Word /*lane*/) {}

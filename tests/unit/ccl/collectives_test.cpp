@@ -338,7 +338,7 @@ TEST(CclCollectives, group__two_communicators_in_opposite_order) {
   const auto answers = on_ranks(3, [](Rank me) -> std::string {
     const auto second = join(me.library, me.rank, me.shared);
     CHILD_OK(second.status());
-    Communicator order[] = {me.communicator, *second};
+    CclComm order[] = {me.communicator, *second};
     if (me.rank == 1) {
       std::swap(order[0], order[1]);
     }
@@ -365,7 +365,7 @@ TEST(CclCollectives, threads__two_communicators_side_by_side) {
     const auto second = join(me.library, me.rank, me.shared);
     CHILD_OK(second.status());
     std::string wrong[2];
-    const auto work = [&](Communicator communicator, int seed) -> std::string {
+    const auto work = [&](CclComm communicator, int seed) -> std::string {
       for (int round = 0; round < 50; ++round) {
         const auto count = static_cast<std::size_t>(round * 97 + seed);
         const auto send = filled(NcclType::kInt32, count, me.rank);

@@ -35,7 +35,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 TEST(CclFailures, init_rank__missing_rank_is_a_timeout) {
   const auto answer = test::in_child([]() -> std::string {
-    const auto library = Library::open("auto", "cuda", FAKE_NCCL);
+    const auto library = CclLibrary::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
     const auto id = (*library)->unique_id();
     CHILD_OK(id.status());
@@ -54,7 +54,7 @@ TEST(CclFailures, init_rank__missing_rank_is_a_timeout) {
 TEST(CclFailures, init_rank__stalled_init_is_a_timeout_on_that_rank) {
   const test::ScopedEnvironment stall("FAKE_CCL_STALL", "ncclCommInitRankConfig@1");
   const auto answers = test::in_ranks(2, [](int rank, test::Shared& shared) -> std::string {
-    const auto library = Library::open("auto", "cuda", FAKE_NCCL);
+    const auto library = CclLibrary::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
     const auto communicator = join(**library, rank, shared, 0.3);
     if (communicator.ok()) {
@@ -68,7 +68,7 @@ TEST(CclFailures, init_rank__stalled_init_is_a_timeout_on_that_rank) {
 TEST(CclFailures, init_rank__failure_is_a_status_with_the_librarys_words) {
   const test::ScopedEnvironment fail("FAKE_CCL_FAIL", "ncclCommInitRankConfig");
   const auto answer = test::in_child([]() -> std::string {
-    const auto library = Library::open("auto", "cuda", FAKE_NCCL);
+    const auto library = CclLibrary::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
     const auto communicator = (*library)->init_rank(1, *(*library)->unique_id(), 0, 5);
     return std::string(to_string(communicator.status().code())) + "|" +
@@ -81,7 +81,7 @@ TEST(CclFailures, init_rank__failure_is_a_status_with_the_librarys_words) {
 
 TEST(CclFailures, init_rank__impossible_ranks_and_ids) {
   const auto answer = test::in_child([]() -> std::string {
-    const auto library = Library::open("auto", "cuda", FAKE_NCCL);
+    const auto library = CclLibrary::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
     const UniqueId none{};
     for (const auto& [ranks, rank] : {std::pair{0, 0}, {2, 2}, {2, -1}}) {
@@ -99,7 +99,7 @@ TEST(CclFailures, init_rank__impossible_ranks_and_ids) {
 
 TEST(CclFailures, init_rank__rank_that_dies_during_init_is_an_error_for_the_others) {
   const auto answers = test::in_ranks(3, [](int rank, test::Shared& shared) -> std::string {
-    const auto library = Library::open("auto", "cuda", FAKE_NCCL);
+    const auto library = CclLibrary::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
     const UniqueId id = shared.from_rank_zero(rank, *(*library)->unique_id());
     if (rank == 1) {
@@ -138,7 +138,7 @@ TEST(CclFailures, operations__each_symbol_fails_under_its_own_name) {
       int from = 1;
       int to = 0;
       const auto type = NcclType::kInt32;
-      const Communicator comm = me.communicator;
+      const CclComm comm = me.communicator;
       std::vector<Status> failed;
       for (Status& status : std::vector<Status>{
                me.library.all_reduce(&from, &to, 1, type, NcclOp::kSum, comm, nullptr),
@@ -204,7 +204,7 @@ TEST(CclFailures, operations__null_communicator_is_an_invalid_argument) {
 
 TEST(CclFailures, operations__ranks_that_disagree_are_told) {
   const auto answers = test::in_ranks(2, [](int rank, test::Shared& shared) -> std::string {
-    const auto library = Library::open("auto", "cuda", FAKE_NCCL);
+    const auto library = CclLibrary::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
     const auto communicator = join(**library, rank, shared);
     CHILD_OK(communicator.status());
@@ -263,7 +263,7 @@ TEST(CclFailures, group_start__failure_opens_no_group) {
 
 TEST(CclFailures, async_error__tells_of_a_peer_that_is_gone) {
   const auto answers = test::in_ranks(2, [](int rank, test::Shared& shared) -> std::string {
-    const auto library = Library::open("auto", "cuda", FAKE_NCCL);
+    const auto library = CclLibrary::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
     const auto communicator = join(**library, rank, shared);
     CHILD_OK(communicator.status());
@@ -292,7 +292,7 @@ TEST(CclFailures, async_error__tells_of_a_peer_that_is_gone) {
 TEST(CclFailures, abort__frees_a_peer_that_waits) {
   const test::ScopedEnvironment fail("FAKE_CCL_FAIL", "ncclAllReduce@1");
   const auto answers = test::in_ranks(2, [](int rank, test::Shared& shared) -> std::string {
-    const auto library = Library::open("auto", "cuda", FAKE_NCCL);
+    const auto library = CclLibrary::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
     const auto communicator = join(**library, rank, shared);
     CHILD_OK(communicator.status());
@@ -308,7 +308,7 @@ TEST(CclFailures, abort__frees_a_peer_that_waits) {
 TEST(CclFailures, destroy__failure_is_a_status) {
   const test::ScopedEnvironment fail("FAKE_CCL_FAIL", "ncclCommDestroy");
   const auto answer = test::in_child([]() -> std::string {
-    const auto library = Library::open("auto", "cuda", FAKE_NCCL);
+    const auto library = CclLibrary::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
     const auto communicator = (*library)->init_rank(1, *(*library)->unique_id(), 0, 5);
     CHILD_OK(communicator.status());
@@ -321,7 +321,7 @@ TEST(CclFailures, destroy__failure_is_a_status) {
 TEST(CclFailures, unique_id__failure_is_a_status) {
   const test::ScopedEnvironment fail("FAKE_CCL_FAIL", "ncclGetUniqueId");
   const auto answer = test::in_child([]() -> std::string {
-    const auto library = Library::open("auto", "cuda", FAKE_NCCL);
+    const auto library = CclLibrary::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
     return to_string((*library)->unique_id().status().code());
   });
@@ -353,7 +353,7 @@ TEST(CclFailures, log__one_line_a_call) {
 TEST(CclFailures, lifetime__communicators_come_and_go) {
   // Children look for leaks when they end.
   const auto answer = test::in_child([]() -> std::string {
-    const auto library = Library::open("auto", "cuda", FAKE_NCCL);
+    const auto library = CclLibrary::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
     for (int round = 0; round < 3; ++round) {
       const auto id = (*library)->unique_id();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Library::open over the fakes. Each case runs in a process of its own, since a library that is
+// CclLibrary::open over the fakes. Each case runs in a process of its own, since a library that is
 // loaded once stays.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ class TemporaryDirectory {
 std::string refusal_of(const std::string& wanted, const std::string& device,
                        const std::string& path) {
   return in_child([&] {
-    const auto library = Library::open(wanted, device, path);
+    const auto library = CclLibrary::open(wanted, device, path);
     return library.ok()
                ? "taken: " + (*library)->path()
                : std::string(to_string(library.status().code())) + "|" + library.status().message();
@@ -56,7 +56,7 @@ std::string refusal_of(const std::string& wanted, const std::string& device,
 
 TEST(CclOpen, open__path_is_taken) {
   const auto answer = in_child([]() -> std::string {
-    const auto library = Library::open("auto", "cuda", FAKE_NCCL);
+    const auto library = CclLibrary::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
     CHILD_EXPECT(std::string((*library)->name()) == "nccl", (*library)->name());
     CHILD_EXPECT((*library)->path() == FAKE_NCCL, (*library)->path());
@@ -69,7 +69,7 @@ TEST(CclOpen, open__path_is_taken) {
 
 TEST(CclOpen, open__hip_takes_rccl) {
   const auto answer = in_child([]() -> std::string {
-    const auto library = Library::open("auto", "hip", FAKE_RCCL);
+    const auto library = CclLibrary::open("auto", "hip", FAKE_RCCL);
     CHILD_OK(library.status());
     CHILD_EXPECT(std::string((*library)->name()) == "rccl", (*library)->name());
     return "";
@@ -82,7 +82,7 @@ TEST(CclOpen, open__loaded_copy_goes_before_the_path) {
     const TemporaryDirectory directory;
     const std::string other = directory.copy(FAKE_NCCL, "libnccl.so.2");
     CHILD_EXPECT(dlopen(other.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr, dlerror());
-    const auto library = Library::open("nccl", "cuda", FAKE_NCCL);
+    const auto library = CclLibrary::open("nccl", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
     CHILD_EXPECT((*library)->path() == other, (*library)->path());
     CHILD_EXPECT((*library)->found_by() == "already loaded in the process", (*library)->found_by());
@@ -95,7 +95,7 @@ TEST(CclOpen, open__loaded_copy_is_found_without_its_soname) {
   const auto answer = in_child([]() -> std::string {
     CHILD_EXPECT(dlopen(FAKE_NCCL_RENAMED, RTLD_NOW | RTLD_LOCAL) != nullptr, dlerror());
     CHILD_EXPECT(dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD) == nullptr, "soname");
-    const auto library = Library::open("auto", "cuda", "");
+    const auto library = CclLibrary::open("auto", "cuda", "");
     CHILD_OK(library.status());
     CHILD_EXPECT((*library)->path() == FAKE_NCCL_RENAMED, (*library)->path());
     return "";
@@ -106,7 +106,7 @@ TEST(CclOpen, open__loaded_copy_is_found_without_its_soname) {
 TEST(CclOpen, open__loaded_copy_of_the_other_brand_is_not_taken) {
   const auto answer = in_child([]() -> std::string {
     CHILD_EXPECT(dlopen(FAKE_RCCL, RTLD_NOW | RTLD_LOCAL) != nullptr, dlerror());
-    const auto library = Library::open("auto", "cuda", FAKE_NCCL);
+    const auto library = CclLibrary::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
     CHILD_EXPECT((*library)->path() == FAKE_NCCL, (*library)->path());
     return "";
@@ -120,7 +120,7 @@ TEST(CclOpen, open__wheel_copy_is_found_through_the_virtual_environment) {
     const std::string wheel =
         directory.copy(FAKE_NCCL, "lib/python3.11/site-packages/nvidia/nccl/lib/libnccl.so.2");
     setenv("VIRTUAL_ENV", directory.path().c_str(), 1);
-    const auto library = Library::open("auto", "cuda", "");
+    const auto library = CclLibrary::open("auto", "cuda", "");
     CHILD_OK(library.status());
     CHILD_EXPECT((*library)->path() == wheel, (*library)->path());
     CHILD_EXPECT((*library)->found_by() == "PyTorch wheel", (*library)->found_by());
@@ -136,7 +136,7 @@ TEST(CclOpen, open__too_old_a_wheel_is_passed_over) {
         directory.copy(FAKE_NCCL, "lib/python3.11/site-packages/nvidia/nccl/lib/libnccl.so.2");
     setenv("VIRTUAL_ENV", directory.path().c_str(), 1);
     setenv("FAKE_CCL_VERSION", "21703", 1);
-    const auto library = Library::open("auto", "cuda", "");
+    const auto library = CclLibrary::open("auto", "cuda", "");
     CHILD_EXPECT(!library.ok(), "taken");
     const std::string text = library.status().message();
     CHILD_EXPECT(contains(text, wheel + ": version 2.17.3 is below 2.18.0"), text);
@@ -161,7 +161,7 @@ TEST(CclOpen, open__system_copy_is_found_by_its_soname) {
     EXPECT_EQ(answer, "");
     return;
   }
-  const auto library = Library::open("auto", "cuda", "");
+  const auto library = CclLibrary::open("auto", "cuda", "");
   ASSERT_TRUE(library.ok()) << library.status().message();
   EXPECT_EQ((*library)->path(), FAKE_NCCL);
   EXPECT_EQ((*library)->found_by(), "system");
@@ -172,7 +172,7 @@ TEST(CclOpen, open__error_names_every_place) {
     for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "ROCM_PATH"}) {
       unsetenv(name);
     }
-    const auto library = Library::open("auto", "hip", "");
+    const auto library = CclLibrary::open("auto", "hip", "");
     return library.ok()
                ? "taken: " + (*library)->path()
                : std::string(to_string(library.status().code())) + "|" + library.status().message();
@@ -234,7 +234,7 @@ TEST(CclOpen, open__too_old_a_loaded_copy_ends_the_search) {
   const auto answer = in_child([]() -> std::string {
     CHILD_EXPECT(dlopen(FAKE_NCCL_RENAMED, RTLD_NOW | RTLD_LOCAL) != nullptr, dlerror());
     setenv("FAKE_CCL_VERSION", "21000", 1);
-    const auto library = Library::open("auto", "cuda", FAKE_NCCL);
+    const auto library = CclLibrary::open("auto", "cuda", FAKE_NCCL);
     CHILD_EXPECT(!library.ok(), (*library)->path());
     CHILD_EXPECT(library.status().code() == ErrorCode::kUnsupported, "code");
     CHILD_EXPECT(contains(library.status().message(), "already loaded"),

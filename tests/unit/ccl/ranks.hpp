@@ -16,8 +16,8 @@ namespace tutti::ccl {
 
 /// What a rank's body works with.
 struct Rank {
-  Library& library;
-  Communicator communicator;
+  CclLibrary& library;
+  CclComm communicator;
   int rank;
   int ranks;
   test::Shared& shared;
@@ -27,9 +27,9 @@ inline constexpr double kTestTimeoutS = 60;
 
 /// A communicator of all ranks; the unique id goes from rank 0 to the others. `device` of `api` is
 /// the rank's; null: none.
-inline Result<Communicator> join(Library& library, int rank, test::Shared& shared,
-                                 double timeout_s = kTestTimeoutS, device::Api* api = nullptr,
-                                 int device = -1) {
+inline Result<CclComm> join(CclLibrary& library, int rank, test::Shared& shared,
+                            double timeout_s = kTestTimeoutS, device::Api* api = nullptr,
+                            int device = -1) {
   const auto id = library.unique_id();
   const UniqueId common = shared.from_rank_zero(rank, id.ok() ? *id : UniqueId{});
   return library.init_rank(shared.ranks(), common, rank, timeout_s, api, device);
@@ -38,7 +38,7 @@ inline Result<Communicator> join(Library& library, int rank, test::Shared& share
 /// Runs `body` on each rank between init and destroy; the answers by rank.
 inline std::vector<std::string> on_ranks(int ranks, const std::function<std::string(Rank)>& body) {
   return test::in_ranks(ranks, [&](int rank, test::Shared& shared) -> std::string {
-    const auto library = Library::open("auto", "cuda", FAKE_NCCL);
+    const auto library = CclLibrary::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
     const auto communicator = join(**library, rank, shared);
     CHILD_OK(communicator.status());

@@ -61,7 +61,7 @@ TEST(CclStreams, streams__work_runs_in_stream_order) {
     Cuda cuda;
     const std::string started = cuda.start(rank);
     CHILD_EXPECT(started.empty(), started);
-    const auto library = Library::open("auto", "cuda", FAKE_NCCL);
+    const auto library = CclLibrary::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
     const auto communicator = join(**library, rank, shared, kTestTimeoutS, cuda.api.get(), rank);
     CHILD_OK(communicator.status());
@@ -92,7 +92,7 @@ TEST(CclStreams, streams__group_over_two_streams_is_one_unit) {
     Cuda cuda;
     const std::string started = cuda.start(rank);
     CHILD_EXPECT(started.empty(), started);
-    const auto library = Library::open("auto", "cuda", FAKE_NCCL);
+    const auto library = CclLibrary::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
     const auto communicator = join(**library, rank, shared, kTestTimeoutS, cuda.api.get(), rank);
     CHILD_OK(communicator.status());
@@ -123,7 +123,7 @@ TEST(CclStreams, streams__stalled_work_ends_at_abort) {
     Cuda cuda;
     const std::string started = cuda.start(rank);
     CHILD_EXPECT(started.empty(), started);
-    const auto library = Library::open("auto", "cuda", FAKE_NCCL);
+    const auto library = CclLibrary::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
     const auto communicator = join(**library, rank, shared, kTestTimeoutS, cuda.api.get(), rank);
     CHILD_OK(communicator.status());
@@ -149,7 +149,7 @@ TEST(CclStreams, init_rank__takes_the_device_given_and_not_the_current_one) {
     Cuda cuda;
     const std::string started = cuda.start(0);  // Both: NCCL would refuse them.
     CHILD_EXPECT(started.empty(), started);
-    const auto library = Library::open("auto", "cuda", FAKE_NCCL);
+    const auto library = CclLibrary::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
     const auto communicator =
         join(**library, rank, shared, kTestTimeoutS, cuda.api.get(), rank + 1);
@@ -166,7 +166,7 @@ TEST(CclStreams, init_rank__two_ranks_on_one_device_are_refused) {
     Cuda cuda;
     const std::string started = cuda.start(rank == 2 ? 1 : 0);
     CHILD_EXPECT(started.empty(), started);
-    const auto library = Library::open("auto", "cuda", FAKE_NCCL);
+    const auto library = CclLibrary::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(library.status());
     return join(**library, rank, shared, kTestTimeoutS, cuda.api.get(), rank == 2 ? 1 : 0)
         .status()

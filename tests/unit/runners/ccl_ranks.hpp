@@ -59,7 +59,7 @@ class CclRank {
     api = device::open_cuda(&report);
     CHILD_EXPECT(api != nullptr, report.reason);
     CHILD_OK(api->initialize());
-    auto opened = ccl::Library::open("auto", "cuda", FAKE_NCCL);
+    auto opened = ccl::CclLibrary::open("auto", "cuda", FAKE_NCCL);
     CHILD_OK(opened.status());
     library = std::move(*opened);
     scratch.emplace(api.get(), Bytes{1} << 20);
@@ -95,7 +95,7 @@ class CclRank {
   test::Shared& shared;
   PlacedMpi mpi;
   std::unique_ptr<device::Api> api;
-  std::unique_ptr<ccl::Library> library;
+  std::unique_ptr<ccl::CclLibrary> library;
   std::optional<Scratch> scratch;
   std::optional<CclRunner> runner;  ///< After what it refers to.
   std::optional<CclRunner> other;   ///< Of another communicator; after add_streams().

@@ -30,7 +30,7 @@ Status failure(const std::string& text) { return {ErrorCode::kTimeout, text}; }
 /// begins counts as sent and stays until it is let go or aborted; one that begins after the abort
 /// sends nothing. An abort takes its time before and after, and as NCCL's it waits for all that is
 /// queued.
-class HeldLibrary : public ccl::Library {
+class HeldLibrary : public ccl::CclLibrary {
  public:
   ~HeldLibrary() override {
     while (aborts_begun != aborts_ended) {
@@ -42,17 +42,17 @@ class HeldLibrary : public ccl::Library {
   std::string found_by() const override { return {}; }
   int version() const override { return ccl::kMinimumVersion; }
   Result<ccl::UniqueId> unique_id() override { return ccl::UniqueId{}; }
-  Result<ccl::Communicator> init_rank(int, const ccl::UniqueId&, int, double, device::Api*,
-                                      int) override {
-    return ccl::Communicator(this);
+  Result<ccl::CclComm> init_rank(int, const ccl::UniqueId&, int, double, device::Api*,
+                                 int) override {
+    return ccl::CclComm(this);
   }
-  Status destroy(ccl::Communicator) override {
+  Status destroy(ccl::CclComm) override {
     if (on_destroy) {
       on_destroy();
     }
     return {};
   }
-  Status abort(ccl::Communicator) override {
+  Status abort(ccl::CclComm) override {
     ++aborts_begun;
     std::this_thread::sleep_for(30ms);
     is_aborted = true;
@@ -63,12 +63,12 @@ class HeldLibrary : public ccl::Library {
     ++aborts_ended;
     return {};
   }
-  Status async_error(ccl::Communicator communicator) override {
+  Status async_error(ccl::CclComm communicator) override {
     return communicator == nullptr || has_error
                ? Status(ErrorCode::kLibraryFailed, "held: an error behind our back")
                : Status();
   }
-  Status all_reduce(const void*, void*, std::size_t, ccl::NcclType, ccl::NcclOp, ccl::Communicator,
+  Status all_reduce(const void*, void*, std::size_t, ccl::NcclType, ccl::NcclOp, ccl::CclComm,
                     device::Stream stream) override {
     ++queued;
     tutti_host_device_enqueue(
@@ -84,27 +84,26 @@ class HeldLibrary : public ccl::Library {
         this);
     return {};
   }
-  Status broadcast(const void*, void*, std::size_t, ccl::NcclType, int, ccl::Communicator,
+  Status broadcast(const void*, void*, std::size_t, ccl::NcclType, int, ccl::CclComm,
                    device::Stream) override {
     return none();
   }
-  Status reduce(const void*, void*, std::size_t, ccl::NcclType, ccl::NcclOp, int, ccl::Communicator,
+  Status reduce(const void*, void*, std::size_t, ccl::NcclType, ccl::NcclOp, int, ccl::CclComm,
                 device::Stream) override {
     return none();
   }
-  Status all_gather(const void*, void*, std::size_t, ccl::NcclType, ccl::Communicator,
+  Status all_gather(const void*, void*, std::size_t, ccl::NcclType, ccl::CclComm,
                     device::Stream) override {
     return none();
   }
-  Status reduce_scatter(const void*, void*, std::size_t, ccl::NcclType, ccl::NcclOp,
-                        ccl::Communicator, device::Stream) override {
+  Status reduce_scatter(const void*, void*, std::size_t, ccl::NcclType, ccl::NcclOp, ccl::CclComm,
+                        device::Stream) override {
     return none();
   }
-  Status send(const void*, std::size_t, ccl::NcclType, int, ccl::Communicator,
-              device::Stream) override {
+  Status send(const void*, std::size_t, ccl::NcclType, int, ccl::CclComm, device::Stream) override {
     return none();
   }
-  Status recv(void*, std::size_t, ccl::NcclType, int, ccl::Communicator, device::Stream) override {
+  Status recv(void*, std::size_t, ccl::NcclType, int, ccl::CclComm, device::Stream) override {
     return none();
   }
   Status group_start() override { return none(); }

@@ -61,14 +61,14 @@ struct Writer {
   std::uint64_t next = 0;
 };
 
-Outcome run_well(const std::vector<Program>& programs, const Cluster& cluster, const Layout& layout,
-                 Bytes element_bytes = 1) {
+SimOutcome run_well(const std::vector<Program>& programs, const Cluster& cluster,
+                    const Layout& layout, Bytes element_bytes = 1) {
   auto outcome = run(programs, layout, cluster, element_bytes, true);
   EXPECT_TRUE(outcome.ok()) << outcome.status().message();
-  return outcome.ok() ? std::move(*outcome) : Outcome{};
+  return outcome.ok() ? std::move(*outcome) : SimOutcome{};
 }
 
-Outcome run_well(Writer& writer, const Cluster& cluster) {
+SimOutcome run_well(Writer& writer, const Cluster& cluster) {
   const int ranks = static_cast<int>(writer.builders.size());
   return run_well(writer.programs(), cluster, layout_of(cluster, ranks));
 }
@@ -76,7 +76,7 @@ Outcome run_well(Writer& writer, const Cluster& cluster) {
 TEST(sim_runner, one_message_takes_its_bytes_over_the_rate) {
   Writer writer(2);
   writer.message(0, 1, 1000);
-  const Outcome outcome = run_well(writer, small_cluster());
+  const SimOutcome outcome = run_well(writer, small_cluster());
   EXPECT_EQ(outcome.end_ps, kUs);
   EXPECT_EQ(outcome.finish_ps, (std::vector<TimePs>{kUs, kUs}));
   ASSERT_EQ(outcome.transfers.size(), 1U);
@@ -109,7 +109,7 @@ TEST(sim_runner, an_engine_sends_one_after_another_in_posting_order) {
   Writer writer(3);
   writer.message(0, 2, 1000);
   writer.message(0, 1, 500);
-  const Outcome outcome = run_well(writer, cluster);
+  const SimOutcome outcome = run_well(writer, cluster);
   EXPECT_EQ(outcome.finish_ps, (std::vector<TimePs>{1500 * kNs, 1500 * kNs, 1000 * kNs}));
 }
 
@@ -118,7 +118,7 @@ TEST(sim_runner, kinds_of_link_work_side_by_side) {
   writer.message(0, 1, 1000);  // NVLink: 1 us
   writer.message(0, 2, 1000);  // Between sockets: 10 us
   writer.message(0, 4, 1000);  // Network: 5 us
-  const Outcome outcome = run_well(writer, small_cluster());
+  const SimOutcome outcome = run_well(writer, small_cluster());
   EXPECT_EQ(outcome.finish_ps[1], kUs);
   EXPECT_EQ(outcome.finish_ps[2], 10 * kUs);
   EXPECT_EQ(outcome.finish_ps[4], 5 * kUs);
@@ -129,7 +129,7 @@ TEST(sim_runner, two_into_one_share_less_than_the_rate) {
   Writer writer(3);
   writer.message(0, 2, 1000);
   writer.message(1, 2, 1000);
-  const Outcome outcome = run_well(writer, small_cluster());
+  const SimOutcome outcome = run_well(writer, small_cluster());
   EXPECT_EQ(outcome.end_ps, 25 * kUs);  // 80 % of 100 MB/s for 2000 bytes.
   const auto end = static_cast<std::size_t>(3 + 2);
   EXPECT_EQ(outcome.in[end].bytes, 2000U);
@@ -144,7 +144,7 @@ TEST(sim_runner, rates_change_when_another_comes_and_goes) {
   writer.message(0, 2, 1000);
   writer.message(0, 1, {Buffer::kInput, 0, 4000}, {Buffer::kOutput, 5000, 4000});
   writer.message(1, 2, {Buffer::kOutput, 5000, 1000}, {Buffer::kOutput, 2000, 1000});
-  const Outcome outcome = run_well(writer, small_cluster());
+  const SimOutcome outcome = run_well(writer, small_cluster());
   EXPECT_EQ(outcome.finish_ps[0], 19 * kUs);
   EXPECT_EQ(outcome.finish_ps[2], 23 * kUs);
   EXPECT_EQ(outcome.in[3 + 2].busy_ps, 23 * kUs);
@@ -158,7 +158,7 @@ TEST(sim_runner, a_shorter_message_that_comes_later_overtakes) {
   writer.message(0, 2, 1000);
   writer.message(0, 1, {Buffer::kInput, 0, 1000}, {Buffer::kOutput, 5000, 1000});
   writer.message(1, 2, {Buffer::kOutput, 5000, 100}, {Buffer::kOutput, 2000, 100});
-  const Outcome outcome = run_well(writer, small_cluster());
+  const SimOutcome outcome = run_well(writer, small_cluster());
   EXPECT_EQ(outcome.finish_ps[1], 3500 * kNs);
   EXPECT_EQ(outcome.finish_ps[2], 11500 * kNs);
 }
@@ -192,7 +192,7 @@ TEST(sim_runner, a_message_waits_for_its_receive_and_lets_others_pass) {
   writer.message(2, 4, {Buffer::kOutput, 0, 1000}, {Buffer::kOutput, 0, 1000});
   writer.message(0, 2, {Buffer::kInput, 0, 200}, {Buffer::kOutput, 0, 200});
   writer.message(0, 2, {Buffer::kInput, 0, 200}, {Buffer::kOutput, 5000, 200});
-  const Outcome outcome = run_well(writer, small_cluster());
+  const SimOutcome outcome = run_well(writer, small_cluster());
   ASSERT_EQ(outcome.transfers.size(), 3U);
   EXPECT_EQ(outcome.transfers[0].ready_ps, 5 * kUs);
   EXPECT_EQ(outcome.transfers[0].end_ps, 7 * kUs);
@@ -299,7 +299,7 @@ Case odd_case(int ranks, std::uint64_t seed) {
 }
 
 void expect_sound(const std::vector<Program>& programs, const Case& one, const char* name) {
-  const Outcome outcome = run_well(programs, one.cluster, one.layout, 8);
+  const SimOutcome outcome = run_well(programs, one.cluster, one.layout, 8);
   Bytes sent = 0;
   std::size_t messages = 0;
   for (const Program& program : programs) {
@@ -362,8 +362,8 @@ TEST(sim_runner, equal_input_gives_equal_output) {
     const auto* algorithm = schedule::find_algorithm(schedule::Collective::kAllgather, name);
     ASSERT_NE(algorithm, nullptr);
     const auto programs = schedule::testing::generate_all(*algorithm, one.layout, problem);
-    const Outcome first = run_well(programs, one.cluster, one.layout);
-    const Outcome second = run_well(programs, one.cluster, one.layout);
+    const SimOutcome first = run_well(programs, one.cluster, one.layout);
+    const SimOutcome second = run_well(programs, one.cluster, one.layout);
     EXPECT_EQ(first.finish_ps, second.finish_ps);
     ASSERT_EQ(first.transfers.size(), second.transfers.size());
     for (std::size_t i = 0; i < first.transfers.size(); ++i) {

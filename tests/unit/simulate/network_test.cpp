@@ -39,7 +39,7 @@ void incast(WindowNetwork* net, std::uint32_t packets, std::uint32_t window) {
   }
 }
 
-PortCounters sum(const Network& network) {
+PortCounters sum(const SimNetwork& network) {
   PortCounters all;
   for (std::uint32_t link = 0; link < network.fabric().links(); ++link) {
     const PortCounters& one = network.counters(link);
@@ -55,13 +55,13 @@ PortCounters sum(const Network& network) {
 
 TEST(options, resolved__equal_to_the_public_simulators_defaults) {
   const Fabric fabric(*fat_tree(1024));
-  const NetworkOptions small = resolved({}, fabric);
+  const SimNetworkOptions small = resolved({}, fabric);
   EXPECT_EQ(12'506'880U, small.base_rtt_ps(fabric));
   EXPECT_EQ(625'344U, small.bdp_bytes(fabric));
   EXPECT_EQ(625'344U, small.queue_bytes);
   EXPECT_EQ(125'068U, small.ecn_low_bytes);
   EXPECT_EQ(500'276U, small.ecn_high_bytes);
-  const NetworkOptions large = resolved({.chunk_bytes = 32768, .trim = false}, fabric);
+  const SimNetworkOptions large = resolved({.chunk_bytes = 32768, .trim = false}, fabric);
   EXPECT_EQ(15'947'520U, large.base_rtt_ps(fabric));
   EXPECT_EQ(5 * large.bdp_bytes(fabric), large.queue_bytes);
 }
@@ -113,8 +113,8 @@ TEST(network, run__a_timer_wakes_the_nic) {
   net.hosts[0].begin_ps = 77 * kPsPerUs + 5;
   net.hosts[0].start({.dst = 1, .packets = 1, .window = 1});
   net.hosts[0].timer_ps = 77 * kPsPerUs + 5;
-  net.network = std::make_unique<Network>(net.fabric, NetworkOptions{},
-                                          std::vector<Host*>{&net.hosts[0], &net.hosts[1]});
+  net.network = std::make_unique<SimNetwork>(net.fabric, SimNetworkOptions{},
+                                             std::vector<Host*>{&net.hosts[0], &net.hosts[1]});
   net.network->run(kNever);
   ASSERT_EQ(1U, net.hosts[1].arrivals.size());
   EXPECT_EQ(79 * kPsPerUs + 5 + 2 * kData, net.hosts[1].arrivals[0].time_ps);
@@ -169,7 +169,7 @@ TEST(network, run__pauses_lose_nothing_where_queues_would) {
       EXPECT_GE(net.hosts[0].last_arrival_ps, busy);
       EXPECT_LE(net.hosts[0].last_arrival_ps, busy + busy / 100);
       // A switch holds of one link what it paused at and what came until the pause was heard.
-      const NetworkOptions& options = net.network->options();
+      const SimNetworkOptions& options = net.network->options();
       const std::uint32_t headroom = 2 * 50'000 + 3 * 4160;
       for (std::uint32_t link = 0; link < net.fabric.links(); ++link) {
         EXPECT_LE(net.network->counters(link).queue_bytes_max,
@@ -216,7 +216,7 @@ TEST(network, run__one_path_stays_one_path) {
 }
 
 TEST(network, run__a_chunk_is_cut_into_packets_that_overlap_on_their_way) {
-  NetworkOptions options{.mtu_bytes = 4096, .chunk_bytes = 32768};
+  SimNetworkOptions options{.mtu_bytes = 4096, .chunk_bytes = 32768};
   for (const Forwarding forwarding : {Forwarding::kChunk, Forwarding::kMtu}) {
     options.forwarding = forwarding;
     WindowNetwork net(*fat_tree(16), options);
@@ -239,7 +239,7 @@ TEST(network, run__a_chunk_is_cut_into_packets_that_overlap_on_their_way) {
 }
 
 TEST(network, run__a_link_that_goes_down_loses_what_it_carries_and_comes_back) {
-  NetworkOptions options;
+  SimNetworkOptions options;
   const Fabric fabric(single_switch(2));
   const std::uint32_t to_host1 = fabric.first_link(2) + 1;
   options.changes = {{.at_ps = 6 * kPsPerUs, .link = to_host1, .mbit_per_s = 400'000},
@@ -260,7 +260,7 @@ TEST(network, run__a_link_that_goes_down_loses_what_it_carries_and_comes_back) {
 }
 
 TEST(network, run__losses_are_end_to_end) {
-  NetworkOptions options;
+  SimNetworkOptions options;
   options.loss.good_q32 = UINT32_MAX / 100;
   WindowNetwork net(*fat_tree(16), options);
   net.hosts[0].start({.dst = 15, .packets = 20'000, .window = 20'000, .paths = 4096});
@@ -272,7 +272,7 @@ TEST(network, run__losses_are_end_to_end) {
 }
 
 std::uint64_t hash_of(std::uint64_t seed) {
-  NetworkOptions options{.seed = seed};
+  SimNetworkOptions options{.seed = seed};
   options.loss.good_q32 = UINT32_MAX / 1000;
   WindowNetwork net(*fat_tree(16), options);
   permutation(&net, 1, 500, 225);
@@ -293,7 +293,7 @@ TEST(network, step__the_order_of_nodes_changes_nothing) {
   permutation(&net, 1, 500, 225);
   permutation(&backwards, 1, 500, 225);
   net.network->run(kNever);
-  Network& network = *backwards.network;
+  SimNetwork& network = *backwards.network;
   const auto publish = [&] {
     TimePs next = kNever;
     for (std::uint32_t node = network.nodes(); node > 0; --node) {

@@ -22,8 +22,8 @@ struct Fixture {
   }
 
   /// Everything that has been sent, in the order of its arrival.
-  std::vector<Packet> sent() {
-    std::vector<Packet> found;
+  std::vector<SimPacket> sent() {
+    std::vector<SimPacket> found;
     for (const Priority priority : {Priority::kData, Priority::kControl}) {
       Ring& ring = port.ring(priority);
       ring.publish();
@@ -32,13 +32,13 @@ struct Fixture {
       }
     }
     std::sort(found.begin(), found.end(),
-              [](const Packet& a, const Packet& b) { return a.time_ps < b.time_ps; });
+              [](const SimPacket& a, const SimPacket& b) { return a.time_ps < b.time_ps; });
     return found;
   }
 
   std::vector<std::uint32_t> payloads() {
     std::vector<std::uint32_t> found;
-    for (const Packet& packet : sent()) {
+    for (const SimPacket& packet : sent()) {
       found.push_back(packet.payload);
     }
     return found;
@@ -54,7 +54,7 @@ struct Fixture {
   PortRules rules;
   Port port;
   std::array<std::uint32_t, 8> held{};
-  std::vector<Packet> dead;
+  std::vector<SimPacket> dead;
 };
 
 TEST(port, arrive__an_idle_port_sends_at_once_a_busy_one_in_turn) {

@@ -27,7 +27,7 @@ class WindowHost : public Host {
 
   void start(const Flow& flow) { flow_ = flow; }
 
-  void on_packet(TimePs now_ps, const Packet& packet) override {
+  void on_packet(TimePs now_ps, const SimPacket& packet) override {
     last_arrival_ps = now_ps;
     if (packet.payload == kAck || packet.payload == kRefusal) {
       --in_flight_;
@@ -55,7 +55,7 @@ class WindowHost : public Host {
   }
   void on_timer(TimePs) override { timer_ps = kNever; }
   TimePs next_timer_ps() override { return timer_ps; }
-  bool pull(TimePs now_ps, Turn turn, Packet* packet) override {
+  bool pull(TimePs now_ps, Turn turn, SimPacket* packet) override {
     if (!answers_.empty()) {
       *packet = answers_.front();
       answers_.pop_front();
@@ -74,7 +74,7 @@ class WindowHost : public Host {
     ++transmissions;
     return true;
   }
-  void on_lost(const Packet&) override { ++lost; }
+  void on_lost(const SimPacket&) override { ++lost; }
 
   static constexpr std::uint32_t kAck = 1;
   static constexpr std::uint32_t kRefusal = 2;
@@ -83,7 +83,7 @@ class WindowHost : public Host {
   TimePs begin_ps = 0;  ///< With timer_ps: nothing is sent before.
   TimePs timer_ps = kNever;
   bool keep_arrivals = true;
-  std::vector<Packet> arrivals;
+  std::vector<SimPacket> arrivals;
   TimePs last_arrival_ps = 0;
   TimePs done_ps = 0;
   std::uint32_t acknowledged = 0;
@@ -94,26 +94,26 @@ class WindowHost : public Host {
 
  private:
   Flow flow_;
-  std::deque<Packet> answers_;
+  std::deque<SimPacket> answers_;
   std::uint32_t sent_ = 0;
   std::uint32_t in_flight_ = 0;
 };
 
 /// A network with such a host behind each NIC.
 struct WindowNetwork {
-  WindowNetwork(const FabricShape& shape, const NetworkOptions& options)
+  WindowNetwork(const FabricShape& shape, const SimNetworkOptions& options)
       : fabric(shape), hosts(shape.hosts) {
     std::vector<Host*> pointers;
     for (std::uint32_t i = 0; i < shape.hosts; ++i) {
       hosts[i].flow_id = i;
       pointers.push_back(&hosts[i]);
     }
-    network = std::make_unique<Network>(fabric, options, pointers);
+    network = std::make_unique<SimNetwork>(fabric, options, pointers);
   }
 
   Fabric fabric;
   std::vector<WindowHost> hosts;
-  std::unique_ptr<Network> network;
+  std::unique_ptr<SimNetwork> network;
 };
 
 }  // namespace tutti::simulate

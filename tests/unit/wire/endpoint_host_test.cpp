@@ -15,8 +15,8 @@ namespace {
 using simulate::HostWork;
 using simulate::kPsPerNs;
 using simulate::OperationKind;
-using simulate::Packet;
 using simulate::Priority;
+using simulate::SimPacket;
 using simulate::TimePs;
 using simulate::Turn;
 
@@ -39,13 +39,13 @@ class Pair {
     }
   }
 
-  bool pull(std::uint32_t host, Turn turn, Packet* packet) {
+  bool pull(std::uint32_t host, Turn turn, SimPacket* packet) {
     const bool found = hosts_[host]->pull(now_ps_, turn, packet);
     packet->src = host;
     return found;
   }
 
-  void deliver(const Packet& packet) {
+  void deliver(const SimPacket& packet) {
     now_ps_ += 1000 * kPsPerNs;
     hosts_[packet.dst]->on_packet(now_ps_, packet);
     exchange_.settle();
@@ -56,7 +56,7 @@ class Pair {
 
   /// All the control that host 0 can send; how much that was.
   int control_of_0(Turn turn) {
-    Packet packet;
+    SimPacket packet;
     int count = 0;
     for (; pull(0, turn, &packet); ++count) {
       EXPECT_EQ(Priority::kControl, packet.priority);
@@ -68,7 +68,7 @@ class Pair {
   /// Until host 1 has given so many packets of data to host 0.
   void data_from_1(int count) {
     while (count > 0) {
-      Packet packet;
+      SimPacket packet;
       ASSERT_TRUE(pull(1, Turn::kFree, &packet));
       deliver(packet);
       count -= packet.priority == Priority::kData ? 1 : 0;
@@ -92,7 +92,7 @@ TEST(endpoint_host, pull__control_leaves_while_data_is_paused) {
   // Data leaves when the pause ends, each packet once.
   std::vector<std::uint32_t> places;
   for (int i = 0; i < 12; ++i) {
-    Packet packet;
+    SimPacket packet;
     ASSERT_TRUE(pair.pull(0, Turn::kFree, &packet));
     EXPECT_EQ(0, std::count(places.begin(), places.end(), packet.payload));
     places.push_back(packet.payload);
@@ -114,7 +114,7 @@ TEST(endpoint_host, post__what_waits_for_room_holds_up_nothing_else) {
   ASSERT_TRUE(made.ok()) << made.status().message();
   (*made)->on_timer(0);
   std::vector<std::uint32_t> told;
-  Packet packet;
+  SimPacket packet;
   while ((*made)->pull(0, Turn::kFree, &packet)) {
     told.push_back(packet.dst);
   }
