@@ -108,10 +108,18 @@ std::shared_ptr<HostUse> DirectHostRunner::post(HostMemory& memory, int rank,
 Status DirectHostRunner::agree_on_mappings(const HostUse& use, std::uint64_t calls,
                                            const Status& own) {
   const HostArea& mine = use.peers.areas[static_cast<std::size_t>(use.rank)];
-  if (!own.ok() && mine.state().read() == kMapped) {
-    return Status(ErrorCode::kLibraryFailed, own.message());  // The others count on it: post().
+  // What post() has told the others stays.
+  switch (mine.state().read()) {
+    case kNotMapped:
+      return Status(ErrorCode::kUnavailable, mine.reason());
+    case kMapped:
+      if (!own.ok()) {
+        return Status(ErrorCode::kLibraryFailed, own.message());
+      }
+      break;
+    default:
+      tell_state(mine, own);
   }
-  tell_state(mine, own);
   for (int rank = 0; own.ok() && rank < static_cast<int>(use.peers.areas.size()); ++rank) {
     const HostArea& peer = use.peers.areas[static_cast<std::size_t>(rank)];
     BoundedWait bounded_wait(use.peers);
