@@ -120,7 +120,8 @@ class Communicator {
                              select::Order order = select::Order::kBlocking);
   /// Of a call that is refused at its root, this rank, where is_asserted_host(): what the others
   /// take who have made it. They may wait in the set-up of what carries it, and this rank does its
-  /// part there without waiting for them. The route is to look at alone.
+  /// part there without waiting for them. The route is to look at alone: it need not be counted,
+  /// nor be the last one.
   Result<Route> route_of_refused(select::Collective collective, std::optional<Bytes> bytes,
                                  select::DataType type, select::ReduceOp op);
 

@@ -235,7 +235,8 @@ bool Communicator::become_parent() {
       !may_share_memory()) {
     return false;
   }
-  if (!host_.was_tried() && failure_.ok()) {
+  // After a failure, too, where the peers may be up already: they are to hear of it.
+  if (!host_.was_tried() && (failure_.ok() || host_.has_posted())) {
     const Status made = set_up_host();
     if (!made.ok()) {
       fail(made);

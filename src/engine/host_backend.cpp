@@ -34,8 +34,9 @@ std::function<std::string()> HostBackend::other_way_finder() const {
 void HostBackend::give_back(bool is_known) {
   if (!introductions().empty() && memory_ != nullptr) {
     const auto& mine = introductions().size() == 1 ? introductions()[0] : own();
-    if (posted_ != nullptr) {
-      memory_->retire(mine.part, std::move(posted_));  // Others may be up and look at it.
+    if (has_posted()) {
+      // Peers may have mapped it and still read it.
+      memory_->retire(mine.part, std::exchange(posted_, {}).use);
     } else if (!is_known) {
       DirectHostRunner::give_back(memory_, mine);
     } else {
@@ -63,11 +64,11 @@ Status HostBackend::set_up() {
 }
 
 bool HostBackend::post_set_up() {
-  if (posted_ == nullptr && context_.machines.nodes() == 1 && !introductions().empty() &&
+  if (!has_posted() && context_.machines.nodes() == 1 && !introductions().empty() &&
       memory_ != nullptr) {
     posted_ = DirectHostRunner::post(*memory_, context_.me.rank, introductions());
   }
-  return posted_ != nullptr;
+  return posted_.is_mapped;
 }
 
 Status HostBackend::agree(std::string* refusal) {
@@ -82,7 +83,7 @@ Status HostBackend::agree(std::string* refusal) {
     return {};
   }
   const auto all = std::exchange(introductions_, nullptr);
-  posted_.reset();
+  posted_ = {};
   auto made = DirectHostRunner::create(std::move(memory_), context_.me.rank, *all,
                                        {.timeout_s = context_.process.config().timeout_s,
                                         // As MPI does; the C API promises a limit.

@@ -46,8 +46,10 @@ class HostBackend : public PlanRunner {
   Status prepare(const select::Plan& plan, int device, std::string* ccl_refusal) override;
   /// prepare(), at a communicator's making.
   Status set_up();
-  /// This rank's part in set_up() alone: others that are in it go on. False: it waits for nobody.
+  /// This rank's part in set_up() alone: others that are in it go on. False: set_up() would not
+  /// wait for them here.
   bool post_set_up();
+  bool has_posted() const { return posted_.use != nullptr; }
   bool was_tried() const { return was_tried_; }
   /// Device buffers of a rank that differs from the agreed mode pass through pinned memory.
   Status run(const Route& route, const runners::Call& call) override;
@@ -75,7 +77,7 @@ class HostBackend : public PlanRunner {
   bool are_mapped_ = false;
   std::shared_ptr<const Introductions> introductions_;
   std::shared_ptr<runners::HostMemory> memory_;
-  std::shared_ptr<runners::HostUse> posted_;  ///< By post_set_up(), until set_up().
+  runners::DirectHostRunner::Posted posted_;  ///< By post_set_up(), until set_up().
   std::unique_ptr<runners::DirectHostRunner> runner_;
 };
 

@@ -215,7 +215,7 @@ def run_in_box(state: State, box: str, words: Sequence[str], env: Mapping[str, s
     for one in early:
         forward(one, None)
     os.close(read_ready)
-    # Of a child that a signal has ended its status tells.
+    # A signal may have ended the child; its status says so.
     with contextlib.suppress(BrokenPipeError):
         os.write(write_ready, b".")
     os.close(write_ready)

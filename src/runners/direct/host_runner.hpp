@@ -83,11 +83,15 @@ class DirectHostRunner : public Runner {
                                                           int rank,
                                                           const std::vector<Introduction>& all,
                                                           const Options& options);
+  struct Posted {
+    /// To be retired with the part (HostMemory::retire) where create() does not follow. Null:
+    /// nothing has been told.
+    std::shared_ptr<HostUse> use;
+    bool is_mapped = false;  ///< As the others were told. Else create() will not wait for them.
+  };
   /// This rank's part in create(), ahead of it and without waiting: others that are in create() go
-  /// on. Where create() does not follow, what is returned is to be retired with the part
-  /// (HostMemory::retire). Null: create() waits for nobody, and nothing has been told.
-  static std::shared_ptr<HostUse> post(HostMemory& memory, int rank,
-                                       const std::vector<Introduction>& all);
+  /// on. What they were told stays.
+  static Posted post(HostMemory& memory, int rank, const std::vector<Introduction>& all);
   ~DirectHostRunner() override;
   DirectHostRunner(const DirectHostRunner&) = delete;
   DirectHostRunner& operator=(const DirectHostRunner&) = delete;

@@ -90,17 +90,17 @@ Status DirectHostRunner::map(HostMemory& memory, int rank, const std::vector<Int
   return status.ok() ? status : Status(ErrorCode::kUnavailable, status.message());
 }
 
-std::shared_ptr<HostUse> DirectHostRunner::post(HostMemory& memory, int rank,
+DirectHostRunner::Posted DirectHostRunner::post(HostMemory& memory, int rank,
                                                 const std::vector<Introduction>& all) {
   const Result<HostLayout> layout = layout_of(all);
   if (!layout.ok()) {
-    return nullptr;
+    return {};
   }
   auto use = std::make_shared<HostUse>();
   use->rank = rank;
   const Status own = map(memory, rank, all, *layout, &use->peers);
   tell_state(use->peers.areas[static_cast<std::size_t>(rank)], own);
-  return use;
+  return {.use = std::move(use), .is_mapped = own.ok()};
 }
 
 /// All ranks come to the same answer without a message: each writes into its own block whether it

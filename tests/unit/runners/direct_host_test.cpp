@@ -899,7 +899,7 @@ TEST(DirectHost, post__a_rank_does_its_part_of_create_and_the_others_go_on) {
     std::vector<DirectHostRunner::Introduction> all(2);
     ASSERT_TRUE(mpi.allgather(&mine, all.data(), sizeof(mine)).ok());
     if (rank == 0) {
-      EXPECT_NE(DirectHostRunner::post(**memory, rank, all), nullptr);
+      EXPECT_TRUE(DirectHostRunner::post(**memory, rank, all).is_mapped);
       is_through.wait(false);
     }
     auto made = DirectHostRunner::create(*memory, rank, all, options_for(2, 60, nullptr));
@@ -924,11 +924,32 @@ TEST(DirectHost, post__a_part_that_no_create_follows_serves_again) {
       std::vector<DirectHostRunner::Introduction> all(2);
       ASSERT_TRUE(mpi.allgather(&mine, all.data(), sizeof(mine)).ok());
       if (rank == 0) {
-        (*memory)->retire(mine.part, DirectHostRunner::post(**memory, rank, all));
+        (*memory)->retire(mine.part, DirectHostRunner::post(**memory, rank, all).use);
       } else {
         DirectHostRunner::give_back(*memory, mine);
       }
     }
+  });
+}
+
+TEST(DirectHost, post__what_the_others_were_told_stays) {
+  ThreadWorld world(2);
+  world.run([&](int rank) {
+    ThreadMpi mpi(world, rank);
+    auto memory = HostMemory::make({.ring_bytes = smallest_ring(2), .blocks_bytes = 64 << 10});
+    ASSERT_TRUE(memory.ok());
+    const auto mine = DirectHostRunner::introduce(memory, 2);
+    std::vector<DirectHostRunner::Introduction> all(2);
+    ASSERT_TRUE(mpi.allgather(&mine, all.data(), sizeof(mine)).ok());
+    if (rank == 0) {
+      auto unmapped = all;
+      ++unmapped[1].part.ticket.key[0];  // There is no such memory, as after a lack of descriptors.
+      const auto posted = DirectHostRunner::post(**memory, rank, unmapped);
+      EXPECT_NE(posted.use, nullptr);
+      EXPECT_FALSE(posted.is_mapped);
+    }
+    const auto made = DirectHostRunner::create(*memory, rank, all, options_for(2, 60, nullptr));
+    EXPECT_EQ(made.status().code(), ErrorCode::kUnavailable) << "on all ranks or on none";
   });
 }
 
@@ -944,7 +965,7 @@ TEST(DirectHost, post__waits_for_nobody_where_a_rank_has_no_memory) {
         2);
     std::vector<DirectHostRunner::Introduction> all(2);
     ASSERT_TRUE(mpi.allgather(&mine, all.data(), sizeof(mine)).ok());
-    EXPECT_EQ(DirectHostRunner::post(**memory, rank, all), nullptr);
+    EXPECT_EQ(DirectHostRunner::post(**memory, rank, all).use, nullptr);
     DirectHostRunner::give_back(*memory, mine);
   });
 }
