@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The hardware that a kernel runs on: lanes, votes, and the loads and stores by which GPUs talk to
-// each other. Three of them: NVIDIA (PTX ISA 6.0, sm_70), AMD (CDNA), and the host, where a warp is
+// each other. Three kinds: NVIDIA (PTX ISA 6.0, sm_70), AMD (CDNA), and the host, where a warp is
 // one lane of a CPU thread. Everything above this file is one source.
 //
 // Memory order. Data and flag of a line travel together, so nothing here is an acquire or a release

@@ -21,8 +21,8 @@ bool uses_credit(std::string_view name) {
 
 namespace {
 
-/// Of the window. A controller is its file and a row here; the first is the default.
-struct Kind {
+/// What adapts the window: its file and a row here. The first is the default.
+struct ControllerKind {
   std::string_view name;
   bool uses_delay;
   std::unique_ptr<Controller> (*make)(const ControllerOptions& options);
@@ -33,39 +33,39 @@ std::unique_ptr<Controller> make(const ControllerOptions& options) {
   return std::make_unique<Made>(options);
 }
 
-constexpr Kind kKinds[] = {
+constexpr ControllerKind kKinds[] = {
     {"nscc", true, make<NsccController>},     {"swift", true, make<SwiftController>},
     {"cubic", false, make<CubicController>},  {"dctcp", false, make<DctcpController>},
     {"timely", true, make<TimelyController>}, {"fixed", false, make<FixedController>},
 };
 
 /// In names like "swift+rccc"; null: there is none.
-const Kind* find_kind(std::string_view name) {
+const ControllerKind* find_kind(std::string_view name) {
   if (name == "rccc" || name == "eqds") {
     name = "fixed";  // Credit alone.
   } else if (name.ends_with("+rccc")) {
     name.remove_suffix(5);
   }
-  const auto* const found =
-      std::find_if(std::begin(kKinds), std::end(kKinds),
-                   [name](const Kind& kind) { return name.empty() || kind.name == name; });
+  const auto* const found = std::find_if(
+      std::begin(kKinds), std::end(kKinds),
+      [name](const ControllerKind& kind) { return name.empty() || kind.name == name; });
   return found == std::end(kKinds) ? nullptr : found;
 }
 
 }  // namespace
 
 bool uses_delay(std::string_view name) {
-  const Kind* const kind = find_kind(name);
+  const ControllerKind* const kind = find_kind(name);
   return kind != nullptr && kind->uses_delay;
 }
 
 Result<std::unique_ptr<Controller>> make_controller(std::string_view name,
                                                     const ControllerOptions& options) {
-  if (const Kind* const kind = find_kind(name); kind != nullptr) {
+  if (const ControllerKind* const kind = find_kind(name); kind != nullptr) {
     return kind->make(options);
   }
   std::string names;
-  for (const Kind& kind : kKinds) {
+  for (const ControllerKind& kind : kKinds) {
     names += std::string(kind.name) + ", ";
   }
   return Status(ErrorCode::kInvalidArgument, "congestion controller '" + std::string(name) +
