@@ -383,14 +383,27 @@ DirectHostRunner::Options options_for(int ranks, double timeout_s,
           .calls = calls};
 }
 
+/// What the ranks tell each other; empty where one has failed.
+std::vector<DirectHostRunner::Introduction> exchange(Bootstrap& bootstrap,
+                                                     const DirectHostRunner::Introduction& mine) {
+  std::vector<DirectHostRunner::Introduction> all(
+      static_cast<std::size_t>(bootstrap.scope_rank(Scope::kWhole).ranks));
+  if (!bootstrap.allgather(&mine, all.data(), sizeof(mine)).ok()) {
+    all.clear();
+  }
+  return all;
+}
+
 /// As an engine makes it: the ranks tell each other what they have, then create.
 Result<std::unique_ptr<DirectHostRunner>> create_runner(
     Bootstrap& bootstrap, const Result<std::shared_ptr<HostMemory>>& memory, double timeout_s,
     const std::uint64_t* calls = nullptr) {
   const ScopeRank me = bootstrap.scope_rank(Scope::kWhole);
   const auto mine = DirectHostRunner::introduce(memory, me.ranks);
-  std::vector<DirectHostRunner::Introduction> all(static_cast<std::size_t>(me.ranks));
-  TUTTI_RETURN_IF_ERROR(bootstrap.allgather(&mine, all.data(), sizeof(mine)));
+  const auto all = exchange(bootstrap, mine);
+  if (all.empty()) {
+    return Status(ErrorCode::kLibraryFailed, "the ranks could not introduce themselves");
+  }
   return DirectHostRunner::create(memory.ok() ? *memory : nullptr, me.rank, all,
                                   options_for(me.ranks, timeout_s, calls));
 }
@@ -888,16 +901,21 @@ TEST(DirectHost, post_last_facts__is_heard_in_every_later_round) {
   });
 }
 
+/// Of a process with few communicators of two ranks.
+Result<std::shared_ptr<HostMemory>> small_memory() {
+  return HostMemory::make({.ring_bytes = smallest_ring(2), .blocks_bytes = 64 << 10});
+}
+
 TEST(DirectHost, post__a_rank_does_its_part_of_create_and_the_others_go_on) {
   ThreadWorld world(2);
   std::atomic<bool> is_through = false;
   world.run([&](int rank) {
     ThreadMpi mpi(world, rank);
-    auto memory = HostMemory::make({.ring_bytes = smallest_ring(2), .blocks_bytes = 64 << 10});
+    auto memory = small_memory();
     ASSERT_TRUE(memory.ok());
     const auto mine = DirectHostRunner::introduce(memory, 2);
-    std::vector<DirectHostRunner::Introduction> all(2);
-    ASSERT_TRUE(mpi.allgather(&mine, all.data(), sizeof(mine)).ok());
+    const auto all = exchange(mpi, mine);
+    ASSERT_EQ(all.size(), 2U);
     if (rank == 0) {
       EXPECT_TRUE(DirectHostRunner::post(**memory, rank, all).is_mapped);
       is_through.wait(false);
@@ -908,7 +926,7 @@ TEST(DirectHost, post__a_rank_does_its_part_of_create_and_the_others_go_on) {
     is_through.notify_all();
     Case one({.collective = Collective::kBcast, .ranks = 2, .count = 5}, rank);
     EXPECT_TRUE((*made)->run(Scope::kWhole, one.call).ok());
-    EXPECT_TRUE(mpi.allgather(&mine, all.data(), sizeof(mine)).ok());  // Both have left the call.
+    EXPECT_EQ(exchange(mpi, mine).size(), 2U);  // Both have left the call.
   });
 }
 
@@ -916,13 +934,13 @@ TEST(DirectHost, post__a_part_that_no_create_follows_serves_again) {
   ThreadWorld world(2);
   world.run([&](int rank) {
     ThreadMpi mpi(world, rank);
-    auto memory = HostMemory::make({.ring_bytes = smallest_ring(2), .blocks_bytes = 64 << 10});
+    auto memory = small_memory();
     ASSERT_TRUE(memory.ok());
     for (int i = 0; i < 500; ++i) {  // Far more than there are blocks.
       const auto mine = DirectHostRunner::introduce(memory, 2);
       ASSERT_NE(mine.part.life, 0U) << i << ": " << mine.reason;
-      std::vector<DirectHostRunner::Introduction> all(2);
-      ASSERT_TRUE(mpi.allgather(&mine, all.data(), sizeof(mine)).ok());
+      const auto all = exchange(mpi, mine);
+      ASSERT_EQ(all.size(), 2U);
       if (rank == 0) {
         (*memory)->retire(mine.part, DirectHostRunner::post(**memory, rank, all).use);
       } else {
@@ -936,11 +954,11 @@ TEST(DirectHost, post__what_the_others_were_told_stays) {
   ThreadWorld world(2);
   world.run([&](int rank) {
     ThreadMpi mpi(world, rank);
-    auto memory = HostMemory::make({.ring_bytes = smallest_ring(2), .blocks_bytes = 64 << 10});
+    auto memory = small_memory();
     ASSERT_TRUE(memory.ok());
     const auto mine = DirectHostRunner::introduce(memory, 2);
-    std::vector<DirectHostRunner::Introduction> all(2);
-    ASSERT_TRUE(mpi.allgather(&mine, all.data(), sizeof(mine)).ok());
+    const auto all = exchange(mpi, mine);
+    ASSERT_EQ(all.size(), 2U);
     if (rank == 0) {
       auto unmapped = all;
       ++unmapped[1].part.ticket.key[0];  // There is no such memory, as after a lack of descriptors.
@@ -957,14 +975,14 @@ TEST(DirectHost, post__waits_for_nobody_where_a_rank_has_no_memory) {
   ThreadWorld world(2);
   world.run([&](int rank) {
     ThreadMpi mpi(world, rank);
-    auto memory = HostMemory::make({.ring_bytes = smallest_ring(2), .blocks_bytes = 64 << 10});
+    auto memory = small_memory();
     ASSERT_TRUE(memory.ok());
     const auto mine = DirectHostRunner::introduce(
         rank == 0 ? memory
                   : Result<std::shared_ptr<HostMemory>>(Status(ErrorCode::kUnavailable, "full")),
         2);
-    std::vector<DirectHostRunner::Introduction> all(2);
-    ASSERT_TRUE(mpi.allgather(&mine, all.data(), sizeof(mine)).ok());
+    const auto all = exchange(mpi, mine);
+    ASSERT_EQ(all.size(), 2U);
     EXPECT_EQ(DirectHostRunner::post(**memory, rank, all).use, nullptr);
     DirectHostRunner::give_back(*memory, mine);
   });
@@ -979,12 +997,12 @@ TEST(DirectHost, find_call_another_way__of_calls_that_all_have_made) {
   world.run([&](int rank) {
     ThreadMpi mpi(world, rank);
     const auto i = static_cast<std::size_t>(rank);
-    auto own = HostMemory::make({.ring_bytes = smallest_ring(2), .blocks_bytes = 64 << 10});
+    auto own = small_memory();
     ASSERT_TRUE(own.ok());
     memory[i] = *own;
     met[i] = DirectHostRunner::introduce(own, 2);
-    std::vector<DirectHostRunner::Introduction> all(2);
-    ASSERT_TRUE(mpi.allgather(&met[i], all.data(), sizeof(met[i])).ok());
+    const auto all = exchange(mpi, met[i]);
+    ASSERT_EQ(all.size(), 2U);
     auto made = DirectHostRunner::create(*own, rank, all, options_for(2, 60, &counts[i]));
     ASSERT_TRUE(made.ok()) << made.status().message();
     kept[i] = std::move(*made);
