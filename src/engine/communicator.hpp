@@ -188,19 +188,20 @@ class Communicator {
   void count_doubted();
   /// For the scope of a collective of the MPI library's own, which has passed by: somebody looks
   /// whether the ranks live.
-  WatchedCall watch() const { return {watched_calls_, calls_}; }
-  /// A native call that took a route which is known from an earlier one; of one on which the ranks
-  /// agree, take_agreed() too.
-  [[gnu::always_inline]] void pass_by(const Route& route) {
-    tell_call();
-    if (!context_.is_concurrent) [[likely]] {
+  WatchedCall watch() const { return {*watched_calls_, calls_}; }
+  /// Both, for a call that takes a route which is known from an earlier one; of one on which the
+  /// ranks agree, take_agreed() too.
+  [[gnu::always_inline, nodiscard]] WatchedCall pass_by_watched(const KnownRoute& known) {
+    const std::uint64_t number = tell_call();
+    if (!counts_beside_others_) [[likely]] {
       // A locked instruction is a tenth of what the fastest collectives take.
-      route.calls->store(route.calls->load(std::memory_order_relaxed) + 1,
+      known.calls->store(known.calls->load(std::memory_order_relaxed) + 1,
                          std::memory_order_relaxed);
     } else {
-      route.calls->fetch_add(1, std::memory_order_relaxed);
+      known.calls->fetch_add(1, std::memory_order_relaxed);
     }
-    last_route_ = &route;
+    last_route_ = known.route;
+    return {*watched_calls_, number};
   }
 
   static void take_agreed(const Route& route) {
@@ -317,9 +318,12 @@ class Communicator {
     std::byte* const line = host_.calls_line();
     calls_line_ = line != nullptr ? line : unread_line_.data();
   }
-  void tell_call() {
-    ++calls_;
-    runners::HostArea::pass_by(calls_line_, calls_);
+  std::uint64_t tell_call() {
+    const std::uint64_t number =
+        calls_ + 1;  // Not read again after the stores, which may alias it.
+    calls_ = number;
+    runners::HostArea::pass_by(calls_line_, number);
+    return number;
   }
   /// Whether some rule can give a call of this communicator a plan other than the MPI's own, as far
   /// as is known before the first call.
@@ -368,20 +372,20 @@ class Communicator {
   std::vector<std::pair<MemoryModes::Class*, int>> doubted_agreements_;
   Membership membership_{context_};
   bool has_withdrawn_as_parent_ = false;
-  // What a call that passes by needs, side by side.
-  std::uint64_t calls_ = 0;      ///< That this rank has made, whatever carried them.
-  std::uint64_t doubted_ = 0;    ///< Beside these (doubt_call()).
+  std::uint64_t doubted_ = 0;    ///< Beside calls_ (doubt_call()).
   bool is_next_agreed_ = false;  ///< route() is not to agree: the ranks have (make_again()).
   /// So few that nobody waits in shared memory for this rank to leave earlier calls.
   static constexpr std::uint64_t kDoubtedMax = runners::HostLayout::kBriefSlots - 2;
-  /// Where this rank tells the others of them, since the last call whose route was not known; null:
-  /// nobody reads it.
-  /// What to write to where no other rank reads it: a remembered call does not ask.
-  alignas(std::uint64_t) std::array<std::byte, 2 * sizeof(std::uint64_t)> unread_line_{};
+  // What a remembered call needs, in one line of the cache.
+  alignas(64) std::uint64_t calls_ = 0;  ///< That this rank has made, whatever carried them.
+  /// Where this rank tells the others of them, since the last call whose route was not known.
   std::byte* calls_line_ = unread_line_.data();
-  WatchedCalls* watched_calls_ = nullptr;
+  WatchedCalls* watched_calls_ = &WatchedCalls::unwatched();
   const Route* last_route_ = nullptr;
   std::uint64_t routes_epoch_ = 0;
+  bool counts_beside_others_ = false;  ///< CommContext::is_concurrent.
+  /// What to write to where no other rank reads it: a remembered call does not ask.
+  alignas(std::uint64_t) std::array<std::byte, 2 * sizeof(std::uint64_t)> unread_line_{};
 
   MpiBackend mpi_backend_{context_, host_};
   CclBackend ccl_{context_};

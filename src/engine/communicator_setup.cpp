@@ -432,6 +432,7 @@ Status Communicator::agree_configuration(const Status& unread,
       first([&](const RankFacts& facts) { return facts.settings != ranks[0].facts.settings; });
 
   context_.is_concurrent = (some & RankFacts::kConcurrent) != 0;
+  counts_beside_others_ = context_.is_concurrent;
   has_hints_ = (some & RankFacts::kHinted) != 0;
   may_have_hints_ = (some & RankFacts::kKeepsHints) != 0;
   strict_ = (some & RankFacts::kStrict) != 0;
@@ -558,8 +559,11 @@ void Communicator::watch_processes() {
       has_any = true;
     }
   }
-  watched_calls_ = has_any ? context_.process.watch_calls(std::move(processes)) : nullptr;
-  if (watched_calls_ != nullptr && context_.machines.nodes() == 1 && host_.memory() != nullptr) {
+  if (!has_any) {
+    return;
+  }
+  watched_calls_ = context_.process.watch_calls(std::move(processes));
+  if (context_.machines.nodes() == 1 && host_.memory() != nullptr) {
     context_.process.watch_for(watched_calls_, host_.other_way_finder());
   }
 }

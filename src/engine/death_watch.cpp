@@ -44,14 +44,12 @@ WatchedCalls* DeathWatch::add(std::vector<runners::HostProcess> processes) {
 }
 
 void DeathWatch::set_find(WatchedCalls* calls, std::function<std::string()> find) {
-  if (calls != nullptr) {
-    const std::lock_guard lock(mutex_);
-    calls->find_obstacle_ = std::move(find);
-  }
+  const std::lock_guard lock(mutex_);
+  calls->find_obstacle_ = std::move(find);
 }
 
 void DeathWatch::remove(WatchedCalls* calls) {
-  if (calls == nullptr) {
+  if (calls == &WatchedCalls::unwatched()) {
     return;
   }
   const std::lock_guard lock(mutex_);

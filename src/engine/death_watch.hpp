@@ -30,7 +30,15 @@ class WatchedCalls {
   explicit WatchedCalls(std::vector<runners::HostProcess> processes)
       : processes_(std::move(processes)) {}
 
+  /// For calls that nobody looks at: a call does not ask whether anyone does.
+  static WatchedCalls& unwatched() {
+    static WatchedCalls& none = *new WatchedCalls;  // Calls may last beyond the process's exit().
+    return none;
+  }
+
  private:
+  WatchedCalls() = default;
+
   friend class DeathWatch;
   friend class WatchedCall;
 
@@ -55,18 +63,13 @@ class WatchedCalls {
 /// The call may free the communicator (in an error handler) or never come back (longjmp).
 class WatchedCall {
  public:
-  /// `calls`: null where nobody looks. `number`: another one than of any call before.
-  WatchedCall(WatchedCalls* calls, std::uint64_t number) : calls_(calls) {
-    if (calls_ != nullptr) {
-      calls_->begun_.store(number, std::memory_order_relaxed);
-    }
+  /// `number`: another one than of any call before.
+  WatchedCall(WatchedCalls& calls, std::uint64_t number) : calls_(&calls) {
+    calls_->begun_.store(number, std::memory_order_relaxed);
   }
   ~WatchedCall() {
-    if (calls_ != nullptr) {
-      // What it began with would take a register of each call's.
-      calls_->ended_.store(calls_->begun_.load(std::memory_order_relaxed),
-                           std::memory_order_release);
-    }
+    // What it began with would be kept on the stack meanwhile, which takes longer.
+    calls_->ended_.store(calls_->begun_.load(std::memory_order_relaxed), std::memory_order_release);
   }
   WatchedCall(const WatchedCall&) = delete;
   WatchedCall& operator=(const WatchedCall&) = delete;
@@ -86,9 +89,9 @@ class DeathWatch {
   /// seem to run cannot be looked at, and is not.
   WatchedCalls* add(std::vector<runners::HostProcess> processes);
   /// `find`: asked while a call lasts, too: why it cannot end, empty: nothing is known. Until
-  /// remove(). Null `calls`: nothing.
+  /// remove().
   void set_find(WatchedCalls* calls, std::function<std::string()> find);
-  /// Gone at once, or when the call that it is in has ended. Null: nothing.
+  /// Gone at once, or when the call that it is in has ended. WatchedCalls::unwatched(): nothing.
   void remove(WatchedCalls* calls);
 
   /// To be called every second or so: a call is looked at when the look before saw the same one.

@@ -46,6 +46,13 @@ struct Route {
   }
 };
 
+/// A route, and what a call that is known to take it needs: the fewer lines of a cache it reads and
+/// writes beside the MPI library's, the less it costs ranks that share a core's caches.
+struct KnownRoute {
+  const Route* route = nullptr;
+  Counter* calls = nullptr;  ///< The route's.
+};
+
 /// Parameters of a plan's algorithm; 0: the algorithm's own.
 inline schedule::Parameters schedule_parameters(const select::SchedulePlan& plan) {
   return {.radix = plan.radix.value_or(0), .segments = plan.segments.value_or(0)};

@@ -155,7 +155,7 @@ WatchedCalls* Process::watch_calls(std::vector<runners::HostProcess> ranks) {
     thread->detach();
     death_watch_ = std::move(watch);
   });
-  return death_watch_ == nullptr ? nullptr : death_watch_->add(std::move(ranks));
+  return death_watch_ == nullptr ? &WatchedCalls::unwatched() : death_watch_->add(std::move(ranks));
 }
 
 void Process::leave(bool has_failed) {

@@ -66,7 +66,6 @@ class Process {
       death_watch_->set_find(calls, std::move(find));
     }
   }
-  /// Null: nothing.
   void unwatch_calls(WatchedCalls* calls) {
     if (death_watch_ != nullptr) {
       death_watch_->remove(calls);

@@ -60,32 +60,30 @@ constexpr bool has_two_buffers_at_root(Collective collective) {
 
 template <class Described>
 [[gnu::always_inline]] inline int carry_remembered(const Described& call,
-                                                   const engine::Route& route) {
-  engine::Communicator& engine = *t_last.engine;
-  engine.pass_by(route);
-  const engine::WatchedCall watched = engine.watch();
+                                                   const engine::KnownRoute& known) {
+  const engine::WatchedCall watched = t_last.engine->pass_by_watched(known);
   return call.call_native();
 }
 
 /// At the root of a rooted collective, which may be refused there alone; apart, since the arguments
 /// are saved for it.
 template <auto kDescribe, auto kOther, class... Arguments>
-[[gnu::noinline]] int carry_at_root(Arguments... arguments, const engine::Route* route) {
+[[gnu::noinline]] int carry_at_root(Arguments... arguments, const engine::KnownRoute* known) {
   const auto call = kDescribe(arguments...);
   if (call.view.send == call.view.recv) [[unlikely]] {
     return kOther(arguments...);  // Likely to be refused, and has no number then.
   }
   CommState* const state = t_last.state;
   const engine::Communicator* const engine = t_last.engine;
-  const int code = carry_remembered(call, *route);
+  const int code = carry_remembered(call, *known);
   if (code != MPI_SUCCESS) [[unlikely]] {
     note_refused(*state, *engine, call.view);
   }
   return code;
 }
 
-/// Where there is no t_last.memo; apart, since the looks at the buffers are calls, for which the
-/// arguments would be saved and restored where there is one.
+/// Where t_last.memo does not know the call; apart, since the looks at the buffers are calls, for
+/// which the arguments would be saved and restored where there is one.
 template <auto kDescribe, auto kOther, class... Arguments>
 [[gnu::noinline]] int look_and_carry(Arguments... arguments) {
   const auto call = kDescribe(arguments...);
@@ -94,9 +92,10 @@ template <auto kDescribe, auto kOther, class... Arguments>
   }
   constexpr Collective kOf = decltype(call)::kCollective;
   const NativeMemo* const memo = t_last.memo_with_devices;
-  const engine::Route* const route = memo == nullptr ? nullptr : memo->find_on_host<kOf>(call.view);
-  if (route == nullptr || memo->epoch() != t_last.engine->routes_epoch() ||
-      !engine::Communicator::is_on_host(*route) || !is_surely_host(call.view.send) ||
+  const engine::KnownRoute* const known =
+      memo == nullptr ? nullptr : memo->find_on_host<kOf>(call.view);
+  if (known == nullptr || memo->epoch() != t_last.engine->routes_epoch() ||
+      !engine::Communicator::is_on_host(*known->route) || !is_surely_host(call.view.send) ||
       !is_surely_host(call.view.recv)) [[unlikely]] {
     return kOther(arguments...);
   }
@@ -105,12 +104,12 @@ template <auto kDescribe, auto kOther, class... Arguments>
       if (call.view.send == call.view.recv) [[unlikely]] {
         return kOther(arguments...);  // As carry_at_root() does, and nothing is agreed then.
       }
-      engine::Communicator::take_agreed(*route);
-      return carry_at_root<kDescribe, kOther, Arguments...>(arguments..., route);
+      engine::Communicator::take_agreed(*known->route);
+      return carry_at_root<kDescribe, kOther, Arguments...>(arguments..., known);
     }
   }
-  engine::Communicator::take_agreed(*route);
-  return carry_remembered(call, *route);
+  engine::Communicator::take_agreed(*known->route);
+  return carry_remembered(call, *known);
 }
 
 /// What the application calls: kDescribe tells of it. Carries what is known to go to MPI as it is,
@@ -123,19 +122,19 @@ inline int carry(Arguments... arguments) {
     return kOther(arguments...);
   }
   const NativeMemo* const memo = t_last.memo;
-  if (memo == nullptr) [[unlikely]] {
+  const engine::KnownRoute* const known = memo->find<kOf>(call.view);
+  if (known == nullptr) [[unlikely]] {
     return look_and_carry<kDescribe, kOther, Arguments...>(arguments...);
   }
-  const engine::Route* const route = memo->find<kOf>(call.view);
-  if (route == nullptr || memo->epoch() != t_last.engine->routes_epoch()) [[unlikely]] {
+  if (memo->epoch() != t_last.engine->routes_epoch()) [[unlikely]] {
     return kOther(arguments...);
   }
   if constexpr (has_two_buffers_at_root(kOf)) {
     if (call.view.root == memo->rank()) {
-      return carry_at_root<kDescribe, kOther, Arguments...>(arguments..., route);
+      return carry_at_root<kDescribe, kOther, Arguments...>(arguments..., known);
     }
   }
-  return carry_remembered(call, *route);
+  return carry_remembered(call, *known);
 }
 
 template <class C>

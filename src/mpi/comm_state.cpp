@@ -579,7 +579,7 @@ void decline_derived(MPI_Comm comm) {
 
 void LastLookup::set_memo(const NativeMemo* found) {
   const bool has_devices = found != nullptr && found->has_devices();
-  memo = has_devices ? nullptr : found;
+  memo = has_devices || found == nullptr ? &NativeMemo::none() : found;
   memo_with_devices = has_devices ? found : nullptr;
 }
 

@@ -53,8 +53,8 @@ struct LastLookup {
   CommState* state;          ///< Null: inert.
   std::uint64_t generation;  ///< 0: none; generations start at 1.
   engine::Communicator* engine;
-  const NativeMemo* memo;               ///< Of a communicator without device memory.
-  const NativeMemo* memo_with_devices;  ///< Of another one.
+  const NativeMemo* memo;               ///< Of one without device memory; else NativeMemo::none().
+  const NativeMemo* memo_with_devices;  ///< Of one with it; else null.
 
   void set_memo(const NativeMemo* found);
 };

@@ -24,6 +24,12 @@ class NativeMemo {
   NativeMemo(int rank, int ranks, bool has_devices)
       : rank_(rank), ranks_(static_cast<std::size_t>(ranks)), has_devices_(has_devices) {}
 
+  /// One that knows no call.
+  static const NativeMemo& none() {
+    static const NativeMemo memo(0, 0, false);
+    return memo;
+  }
+
   bool has_devices() const { return has_devices_; }
   int rank() const { return rank_; }
   /// engine::Communicator::routes_epoch() that the routes here are of.
@@ -37,7 +43,7 @@ class NativeMemo {
   /// The route of such a call of kOf; null: not known. Inlined, since the view is then never in
   /// memory: that would cost as much as all the rest.
   template <select::Collective kOf>
-  [[gnu::always_inline]] const engine::Route* find(const View& view) const {
+  [[gnu::always_inline]] const engine::KnownRoute* find(const View& view) const {
     if constexpr (select::is_rooted(kOf)) {
       // A root that is none is every rank's error, which no rank may take for a call that is right.
       if (static_cast<std::size_t>(view.root) >= ranks_) [[unlikely]] {
@@ -46,19 +52,23 @@ class NativeMemo {
     }
     const std::int64_t recv_count = count_of(view);
     const Entry& entry = entries_[slot(view, recv_count)];
-    return entry.matches<kOf>(view, recv_count) ? entry.route
-                                                : any_size_[static_cast<std::size_t>(kOf)];
+    if (entry.matches<kOf>(view, recv_count)) [[likely]] {
+      return &entry.known;
+    }
+    const engine::KnownRoute& any = any_size_[static_cast<std::size_t>(kOf)];
+    return any.route != nullptr ? &any : nullptr;
   }
   /// The same where `has_devices`. Counts come with displacements, and those may lead anywhere.
   template <select::Collective kOf>
-  const engine::Route* find_on_host(const View& view) const {
+  const engine::KnownRoute* find_on_host(const View& view) const {
     return (view.send_counts || view.recv_counts) && !has_sum(view) ? nullptr : find<kOf>(view);
   }
 
   /// `holds_for_any_size`: no call of this collective has another plan on this communicator.
   void add(const View& view, const engine::Route* route, bool holds_for_any_size) {
+    const engine::KnownRoute known{route, route->calls};
     if (holds_for_any_size && !has_devices_) {
-      any_size_[static_cast<std::size_t>(view.collective)] = route;
+      any_size_[static_cast<std::size_t>(view.collective)] = known;
     } else if (!(has_devices_ && has_displacements(view.collective)) && !view.send_counts &&
                (!view.recv_counts || has_sum(view)) && is_named(view.send_type) &&
                is_named(view.recv_type)) {
@@ -69,7 +79,7 @@ class NativeMemo {
                                                view.send_type,
                                                view.recv_type,
                                                view.op,
-                                               route};
+                                               known};
     }
   }
 
@@ -91,12 +101,17 @@ class NativeMemo {
     MPI_Datatype send_type{};
     MPI_Datatype recv_type{};
     MPI_Op op{};
-    const engine::Route* route = nullptr;
+    engine::KnownRoute known;
 
     /// Compares what calls of this collective have.
     template <select::Collective kOf>
     [[gnu::always_inline]] bool matches(const View& view, std::int64_t wanted_recv_count) const {
-      if (form != form_of(kOf, view)) [[unlikely]] {
+      if constexpr (kOf == select::Collective::kBcast) {
+        // Its one buffer is in place by its nature, and MPI_IN_PLACE is refused.
+        if (form != static_cast<std::uint32_t>(kOf) || view.recv == MPI_IN_PLACE) [[unlikely]] {
+          return false;
+        }
+      } else if (form != form_of(kOf, view)) [[unlikely]] {
         return false;
       }
       if constexpr (kOf != select::Collective::kBarrier) {
@@ -154,7 +169,7 @@ class NativeMemo {
   std::size_t ranks_;
   bool has_devices_;
   std::uint64_t epoch_ = 0;
-  std::array<const engine::Route*, kCollectiveCount> any_size_{};
+  std::array<engine::KnownRoute, kCollectiveCount> any_size_{};
   std::array<Entry, kEntries> entries_{};
 };
 

@@ -138,12 +138,13 @@ TEST(communicator, pass_by__of_a_known_route_is_heard_in_shared_memory_that_came
     CollectiveCase first(Collective::kAllreduce, rank, 2, 0, 3, false, false);
     ASSERT_TRUE(comm.run(**route, first.call).ok());
     if (rank == 0) {
-      comm.pass_by(**route);
+      static_cast<void>(comm.pass_by_watched({*route, (*route)->calls}));
     } else {
       CollectiveCase second(Collective::kAllreduce, rank, 2, 0, 3, false, false);
       EXPECT_EQ(comm.run(**route, second.call).code(), ErrorCode::kMismatch);
     }
-    comm.pass_by(**route);  // The last look for the line was before there was a runner.
+    static_cast<void>(comm.pass_by_watched(
+        {*route, (*route)->calls}));  // The last look for the line was before there was a runner.
     CollectiveCase last(Collective::kAllreduce, rank, 2, 0, 3, false, false);
     const Status status = comm.run(**route, last.call);
     EXPECT_TRUE(status.ok()) << status.message();
