@@ -4,7 +4,7 @@
 // Which memory the ranks of a communicator keep their buffers in: agreed, never assumed. MPI lets
 // one rank pass device memory and another host memory to the same call, so a rank's own pointers
 // must never choose a plan. Each class of calls (collective, power of two of the bytes) holds an
-// agreed mode, and the ranks agree anew at its calls 1, 2, 4, ..., 1024, and then every 1024th;
+// agreed mode, and the ranks agree anew at its calls 1, 2, 4, ..., 8192, and then every 8192nd;
 // all ranks count alike, so all take part. Between agreements a rank whose buffer does not fit
 // the mode copies it in and out. Per class and not per communicator, so that a program which mixes
 // small host reductions with large device ones gets both right.
@@ -19,9 +19,10 @@
 
 namespace tutti::engine {
 
-/// True for calls 1, 2, 4, ..., 1024, 2048, 3072, ... (counted from 1).
+/// True for calls 1, 2, 4, ..., 8192, 16384, 24576, ... (counted from 1).
 inline bool agreement_due(std::uint64_t call_number) {
-  constexpr std::uint64_t kPeriod = 1024;
+  // Sixteen ranks need 40 us for one, as long as eighty of their fastest collectives.
+  constexpr std::uint64_t kPeriod = 8192;
   return call_number < kPeriod ? std::has_single_bit(call_number) : call_number % kPeriod == 0;
 }
 

@@ -49,8 +49,9 @@ template <auto kDescribe, class... Arguments>
   return perform(*state, call.view, NativeCall(call.native));
 }
 
-inline bool is_surely_host(const void* buffer) {
-  return buffer == MPI_IN_PLACE || device::is_surely_host(buffer);
+inline bool is_host(device::Api* api, const void* buffer) {
+  return buffer == MPI_IN_PLACE ||
+         device::classify_cached(api, buffer).kind == device::MemoryKind::kHost;
 }
 
 /// And one elsewhere.
@@ -95,8 +96,11 @@ template <auto kDescribe, auto kOther, class... Arguments>
   const engine::KnownRoute* const known =
       memo == nullptr ? nullptr : memo->find_on_host<kOf>(call.view);
   if (known == nullptr || memo->epoch() != t_last.engine->routes_epoch() ||
-      !engine::Communicator::is_on_host(*known->route) || !is_surely_host(call.view.send) ||
-      !is_surely_host(call.view.recv)) [[unlikely]] {
+      !engine::Communicator::is_on_host(*known->route)) [[unlikely]] {
+    return kOther(arguments...);
+  }
+  device::Api* const api = t_last.engine->process().device();
+  if (!is_host(api, call.view.send) || !is_host(api, call.view.recv)) [[unlikely]] {
     return kOther(arguments...);
   }
   if constexpr (has_two_buffers_at_root(kOf)) {

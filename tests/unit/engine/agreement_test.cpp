@@ -12,16 +12,16 @@ namespace {
 using select::Collective;
 using select::Memory;
 
-TEST(agreement, agreement_due__powers_of_two_then_every_1024th) {
+TEST(agreement, agreement_due__powers_of_two_then_every_8192nd) {
   std::vector<std::uint64_t> due;
-  for (std::uint64_t call = 1; call <= 4096; ++call) {
+  for (std::uint64_t call = 1; call <= 24576; ++call) {
     if (agreement_due(call)) {
       due.push_back(call);
     }
   }
-  EXPECT_EQ(
-      (std::vector<std::uint64_t>{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3072, 4096}),
-      due);
+  EXPECT_EQ((std::vector<std::uint64_t>{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096,
+                                        8192, 16384, 24576}),
+            due);
 }
 
 TEST(agreement, of__small_and_large_calls_hold_their_own_mode) {
