@@ -311,6 +311,8 @@ TUTTI_API char* tutti_schedule_check_json(const char* query);
 TUTTI_API char* tutti_tuning_check_json(const char* path);
 /** Converts MPICH's selection JSON: {"tuning": {...}, "not_carried": ["..."]}. */
 TUTTI_API char* tutti_tuning_import_json(const char* path);
+/** A JSON schema of tuning files (draft 2020-12), for editors. */
+TUTTI_API char* tutti_tuning_schema_json(void);
 /** The effective table, in order: {"file": path | null, "rules": [...]}. */
 TUTTI_API char* tutti_tuning_show_json(void);
 

@@ -113,6 +113,10 @@ class Library:
         """Converts MPICH's selection JSON."""
         return cast(Document, self._document("tutti_tuning_import_json", os.fsencode(path)))
 
+    def tuning_schema(self) -> Document:
+        """A JSON schema of tuning files."""
+        return cast(Document, self._document("tutti_tuning_schema_json"))
+
     def tuning_show(self) -> Document:
         """The effective table."""
         return cast(Document, self._document("tutti_tuning_show_json"))

@@ -84,6 +84,13 @@ def make(files: tuple[Path, ...], out: Path | None) -> None:
 
 
 @command.command()
+@click.option("-o", "--output", "out", type=files.OutputFile())
+def schema(out: Path | None) -> None:
+    """Write a JSON schema of tuning files, for editors."""
+    _write(json.dumps(api.library().tuning_schema(), indent=2) + "\n", out)
+
+
+@command.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @output.form_options
 def show(file: Path | None, form: str) -> None:

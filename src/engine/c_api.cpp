@@ -165,6 +165,10 @@ char* tutti_tuning_import_json(const char* path) {
   });
 }
 
+char* tutti_tuning_schema_json(void) {
+  return guarded([] { return document(tutti::select::tuning_schema_json()); });
+}
+
 char* tutti_tuning_show_json(void) {
   return guarded([] {
     const auto config = tutti::config_from_environment().config;

@@ -29,21 +29,21 @@ void Communicator::fail(const Status& status) {
   failure_ = status;
   context_.calls->set_failed();
   forget_routes();  // No call goes to the MPI as it did before.
-  for (PlanRunner* const one : plan_runners_) {
+  for (PlanRunner* const one : backends_.all) {
     one->fail(status);
   }
 }
 
 void Communicator::give_back_host_memory(bool is_known) {
   calls_line_ = unread_line_.data();
-  host_.give_back(is_known || !failure_.ok());
+  backends_.host.give_back(is_known || !failure_.ok());
 }
 
 void Communicator::refuse(select::Collective collective) {
   if (!asserted_host_) {
     count_doubted();
   }
-  host_.tell_refusal();
+  backends_.host.tell_refusal();
   // Where calls in doubt have no number, refusals of another collective do not belong together.
   const auto told = asserted_host_ ? static_cast<std::uint64_t>(collective) : calls_;
   if (mpi_ == nullptr || !mpi_->refuse(told)) {
@@ -54,7 +54,7 @@ void Communicator::refuse(select::Collective collective) {
 
 void Communicator::begin_end() {
   settle_agreements(/*agrees=*/false);
-  for (PlanRunner* const one : plan_runners_) {
+  for (PlanRunner* const one : backends_.all) {
     one->begin_end();
   }
 }

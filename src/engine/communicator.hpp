@@ -16,12 +16,8 @@
 #include <vector>
 
 #include "engine/agreement.hpp"
-#include "engine/alpha_backend.hpp"
-#include "engine/ccl_backend.hpp"
+#include "engine/backends.hpp"
 #include "engine/comm_context.hpp"
-#include "engine/direct_backend.hpp"
-#include "engine/host_backend.hpp"
-#include "engine/mpi_backend.hpp"
 #include "engine/plan_runner.hpp"
 #include "engine/process.hpp"
 #include "engine/virtual_nodes.hpp"
@@ -160,7 +156,7 @@ class Communicator {
   }
   /// The same for a call that MPI is to refuse, which other ranks may not have made.
   void turn_away() {
-    if (std::byte* const line = host_.calls_line(); line != nullptr) {
+    if (std::byte* const line = backends_.host.calls_line(); line != nullptr) {
       runners::HostArea::turned_away(line).publish(calls_ + 1);  // Before others see it pass.
     }
     pass_by();
@@ -253,7 +249,7 @@ class Communicator {
   void relax(std::optional<device::RelaxedCapture>* relaxed) const { context_.relax(relaxed); }
   /// A stream for copies to and from `device` that stage a native call; `bytes` are counted.
   Result<device::Stream> staging_stream(int device, Bytes bytes) {
-    return mpi_backend_.staging_stream(device, bytes);
+    return backends_.mpi.staging_stream(device, bytes);
   }
 
   /// Where the ranks sit, equal on all of them.
@@ -315,7 +311,7 @@ class Communicator {
   void watch_processes();
   void give_back_host_memory(bool is_known = false);
   void set_calls_line() {
-    std::byte* const line = host_.calls_line();
+    std::byte* const line = backends_.host.calls_line();
     calls_line_ = line != nullptr ? line : unread_line_.data();
   }
   std::uint64_t tell_call() {
@@ -341,7 +337,6 @@ class Communicator {
   Status set_up_host();
   Status prepare(const select::Plan& plan, select::Memory memory, int device,
                  std::string* ccl_refusal);
-  PlanRunner& plan_runner(const select::Plan& plan, select::Memory memory);
   Status prepare_streams(select::Order order, int device);
   Result<Route> no_route(select::Shape shape, const select::Decision& decision, int device);
   /// `reached_by`: why another memory than the call's is decided on; a fall-back.
@@ -387,15 +382,7 @@ class Communicator {
   /// What to write to where no other rank reads it: a remembered call does not ask.
   alignas(std::uint64_t) std::array<std::byte, 2 * sizeof(std::uint64_t)> unread_line_{};
 
-  MpiBackend mpi_backend_{context_, host_};
-  CclBackend ccl_{context_};
-  DirectBackend direct_{context_, ccl_};
-  AlphaBackend alpha_{context_, mpi_backend_, ccl_};
-  /// The first to go: peers hear of it that this rank has freed the communicator, before the others
-  /// wait for theirs.
-  HostBackend host_{context_, calls_, doubted_};
-  /// In the order in which they are told.
-  const std::array<PlanRunner*, 5> plan_runners_{&host_, &direct_, &ccl_, &mpi_backend_, &alpha_};
+  Backends backends_{context_, calls_, doubted_};
 
   /// By a hash of the shape; grows, since a program may have thousands of communicators.
   std::vector<CachedRoute> routes_;

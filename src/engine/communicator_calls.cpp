@@ -144,7 +144,7 @@ void Communicator::settle_agreements(bool agrees) {
 }
 
 void Communicator::tell_doubts() {
-  if (std::byte* const line = host_.calls_line(); line != nullptr) {
+  if (std::byte* const line = backends_.host.calls_line(); line != nullptr) {
     const runners::HostCounter turned_away = runners::HostArea::turned_away(line);
     turned_away.publish(std::max({turned_away.read(), calls_, std::uint64_t{1}}));
     runners::HostArea::in_doubt(line).publish(has_doubts() ? 1 : 0);
@@ -182,7 +182,7 @@ void Communicator::count_doubted() {
 void Communicator::find_number(const runners::Call& call) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   while (has_doubts()) {
-    const std::optional<bool> is_it = host_.runner()->has_number(call, calls_ + 1, end);
+    const std::optional<bool> is_it = backends_.host.runner()->has_number(call, calls_ + 1, end);
     if (!is_it) {
       return;  // This call does not tell.
     }

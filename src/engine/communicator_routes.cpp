@@ -97,8 +97,8 @@ Status Communicator::agree_memory(MemoryModes::Class& memory, int device) {
 Status Communicator::take_memory(MemoryModes::Class& memory, bool any_device, int device) {
   context_.process.counters().agreements.fetch_add(1, std::memory_order_relaxed);
   memory.mode = any_device ? Memory::kDevice : Memory::kHost;
-  if (any_device && !ccl_.was_tried() && disagreement_.empty()) {
-    return ccl_.set_up(device, *table_);
+  if (any_device && !backends_.ccl.was_tried() && disagreement_.empty()) {
+    return backends_.ccl.set_up(device, *table_);
   }
   return {};
 }
@@ -114,9 +114,9 @@ Result<const Route*> Communicator::route(Collective collective, std::optional<By
   } else if (asserted_) {
     shape.memory = *asserted_;
     // The same call on every rank, and the first that can show which GPU is this rank's.
-    if (asserted_ == Memory::kDevice && !ccl_.was_tried() && disagreement_.empty() &&
+    if (asserted_ == Memory::kDevice && !backends_.ccl.was_tried() && disagreement_.empty() &&
         collective != Collective::kBarrier) {
-      TUTTI_RETURN_IF_ERROR(ccl_.set_up(device, *table_));
+      TUTTI_RETURN_IF_ERROR(backends_.ccl.set_up(device, *table_));
     }
   } else if (collective != Collective::kBarrier) {
     agreed = &modes_->of(collective, bytes);
@@ -152,11 +152,11 @@ Result<const Route*> Communicator::route(Collective collective, std::optional<By
 
 Result<Route> Communicator::route_of_refused(Collective collective, std::optional<Bytes> bytes,
                                              select::DataType type, select::ReduceOp op) {
-  if (asserted_host_ && disagreement_.empty() && !host_.was_tried()) {
+  if (asserted_host_ && disagreement_.empty() && !backends_.host.was_tried()) {
     const Shape shape{collective, bytes, type, op, Memory::kHost, select::Order::kBlocking};
     const select::Decision decision = select::choose(shape, facts_to_choose_by(), *table_);
-    if (decision.is_carried && &plan_runner(decision.plan, Memory::kHost) == &host_ &&
-        host_.post_set_up()) {
+    if (decision.is_carried && &backends_.of(decision.plan, Memory::kHost) == &backends_.host &&
+        backends_.host.post_set_up()) {
       return make_route(shape, decision.plan, /*fallback=*/{});
     }
   }
@@ -187,7 +187,7 @@ Status Communicator::prepare_streams(select::Order order, int device) {
                   "a call on a stream: not every rank has a GPU library (" +
                       context_.process.device_report().taken + " here)");
   }
-  if (ccl_.was_tried() || !disagreement_.empty()) {
+  if (backends_.ccl.was_tried() || !disagreement_.empty()) {
     return {};
   }
   if (order == select::Order::kCaptured) {
@@ -196,17 +196,17 @@ Status Communicator::prepare_streams(select::Order order, int device) {
         "the first call of a communicator on a stream sets up what it needs and cannot be "
         "captured: make one call before the capture begins");
   }
-  return ccl_.set_up(device, *table_);
+  return backends_.ccl.set_up(device, *table_);
 }
 
 /// Until it was tried, direct counts as usable: the table is equal on all ranks, so all of them
 /// come to the first rule that wants it together. `ccl_refusal`: of one choice.
 select::CommFacts Communicator::facts_to_choose_by(const std::string& ccl_refusal) const {
   select::CommFacts facts = context_.facts;
-  if (!direct_.was_tried()) {
+  if (!backends_.direct.was_tried()) {
     facts.direct_device_refusal.clear();
   }
-  if (!host_.was_tried()) {
+  if (!backends_.host.was_tried()) {
     facts.direct_host_refusal.clear();
   }
   if (!ccl_refusal.empty()) {
@@ -218,7 +218,7 @@ select::CommFacts Communicator::facts_to_choose_by(const std::string& ccl_refusa
 
 std::string Communicator::explain(const Shape& shape) const {
   select::CommFacts facts = facts_to_choose_by();
-  if (!ccl_.was_tried() && has_devices_) {
+  if (!backends_.ccl.was_tried() && has_devices_) {
     facts.ccl_usable = true;
   }
   return select::explain_json(shape, facts, *table_);
@@ -258,7 +258,7 @@ Result<Route> Communicator::decide(const Shape& shape, int device, const std::st
 /// Its line of calls comes to be elsewhere.
 Status Communicator::set_up_host() {
   calls_line_ = unread_line_.data();
-  const Status made = host_.set_up();
+  const Status made = backends_.host.set_up();
   set_calls_line();
   return made;
 }
@@ -266,9 +266,9 @@ Status Communicator::set_up_host() {
 /// Where what was up is so no more, all routes are chosen again.
 Status Communicator::prepare(const select::Plan& plan, Memory memory, int device,
                              std::string* ccl_refusal) {
-  PlanRunner& runner = plan_runner(plan, memory);
+  PlanRunner& runner = backends_.of(plan, memory);
   const bool was_up = runner.is_up();
-  const Status prepared = &runner == &host_ && !host_.was_tried()
+  const Status prepared = &runner == &backends_.host && !backends_.host.was_tried()
                               ? set_up_host()
                               : runner.prepare(plan, device, ccl_refusal);
   if (was_up && !runner.is_up()) {
@@ -278,25 +278,6 @@ Status Communicator::prepare(const select::Plan& plan, Memory memory, int device
     forget_routes();
   }
   return prepared;
-}
-
-PlanRunner& Communicator::plan_runner(const select::Plan& plan, Memory memory) {
-  struct Runners {
-    Communicator& self;
-    Memory memory;
-    PlanRunner& operator()(const MpiPlan& /*plan*/) { return self.mpi_backend_; }
-    PlanRunner& operator()(const select::CclPlan& /*plan*/) { return self.ccl_; }
-    PlanRunner& operator()(const select::PipelinePlan& /*plan*/) { return self.ccl_; }
-    PlanRunner& operator()(const select::AlphaPlan& /*plan*/) { return self.alpha_; }
-    PlanRunner& operator()(const DirectPlan& /*plan*/) {
-      return memory == Memory::kHost ? static_cast<PlanRunner&>(self.host_) : self.direct_;
-    }
-    PlanRunner& operator()(const select::SchedulePlan& plan) {
-      return plan.carrier == Backend::kCcl ? static_cast<PlanRunner&>(self.ccl_)
-                                           : self.mpi_backend_;
-    }
-  };
-  return std::visit(Runners{*this, memory}, plan);
 }
 
 /// Without an MPI there may be no plan. Device memory that no GPU carries can still go through the
@@ -332,7 +313,7 @@ Result<Route> Communicator::make_route(const Shape& shape, const select::Plan& p
   }
   Route route;
   route.plan = plan;
-  route.runner = &plan_runner(plan, shape.memory);
+  route.runner = &backends_.of(plan, shape.memory);
   route.memory = shape.memory;
   route.order = shape.order;
   const auto* const mpi = std::get_if<MpiPlan>(&plan);

@@ -109,7 +109,7 @@ ParentCommunicator::~ParentCommunicator() {
   none.key = key_;
   none.is_last = is_last_ ? 1 : 0;
   try {
-    runners::DirectHostRunner& runner = *communicator_.host_.runner();
+    runners::DirectHostRunner& runner = *communicator_.backends_.host.runner();
     // A rank that waits for these facts sees a failure itself.
     static_cast<void>(is_last_ ? runner.post_last_facts(&none, sizeof(none))
                                : runner.allgather_facts(&none, /*all=*/nullptr, sizeof(none)));
@@ -127,7 +127,7 @@ Status ParentCommunicator::exchange(Facts mine, std::vector<Facts>* members) {
   mine.key = key_;
   has_exchanged_ = true;
   TUTTI_RETURN_IF_ERROR(
-      communicator_.host_.runner()->allgather_facts(&mine, all.data(), sizeof(mine)));
+      communicator_.backends_.host.runner()->allgather_facts(&mine, all.data(), sizeof(mine)));
   if (std::any_of(all.begin(), all.end(), [](const Facts& one) { return one.is_last != 0; })) {
     return Status(ErrorCode::kUnavailable, "a rank takes part in no more exchanges");
   }
@@ -164,7 +164,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create_derived(ParentCommuni
   if (!is_now) {
     return std::unique_ptr<Communicator>();
   }
-  self->host_.set_mapped();
+  self->backends_.host.set_mapped();
   TUTTI_RETURN_IF_ERROR(self->agree_on({}, ranks));
   return self;
 }
@@ -196,7 +196,7 @@ Status Communicator::agree_on(const Status& unread, const std::vector<ExchangedF
         context_.lose_messages();
       }
     }
-    mpi_backend_.begin(*mpi_);
+    backends_.mpi.begin(*mpi_);
   }
   is_complete_ = true;
   context_.process.counters().communicators.fetch_add(1, std::memory_order_relaxed);
@@ -236,17 +236,17 @@ bool Communicator::become_parent() {
     return false;
   }
   // After a failure, too, where the peers may be up already: they are to hear of it.
-  if (!host_.was_tried() && (failure_.ok() || host_.has_posted())) {
+  if (!backends_.host.was_tried() && (failure_.ok() || backends_.host.has_posted())) {
     const Status made = set_up_host();
     if (!made.ok()) {
       fail(made);
     }
   }
-  return host_.runner() != nullptr;
+  return backends_.host.runner() != nullptr;
 }
 
 void Communicator::withdraw_as_parent() {
-  if (host_.runner() != nullptr && !has_withdrawn_as_parent_) {
+  if (backends_.host.runner() != nullptr && !has_withdrawn_as_parent_) {
     const ParentCommunicator none(*this, ParentCommunicator::Last());
   }
   has_withdrawn_as_parent_ = true;
@@ -381,7 +381,7 @@ Communicator::HostFacts Communicator::own_host_facts() {
                                                                context_.me.thread_multiple)
                                 : runners::HostMemory::make(runners::HostMemory::default_options(
                                       context_.me.ranks, /*has_threads=*/false));
-  facts.introduction = host_.introduce(std::move(memory));
+  facts.introduction = backends_.host.introduce(std::move(memory));
   return facts;
 }
 
@@ -528,14 +528,14 @@ void Communicator::agree_placement(const std::vector<ExchangedFacts>& ranks) {
       context_.facts.oversubscribed |= is_oversubscribed(shares);
     }
   }
-  host_.set_introductions(std::move(introductions));  // Its own stays there until all are.
-  if (!host_.introductions().empty()) {
+  backends_.host.set_introductions(std::move(introductions));  // Its own stays there until all are.
+  if (!backends_.host.introductions().empty()) {
     watch_processes();
   }
   if (context_.machines.nodes() != 1) {
     give_back_host_memory();
   } else if (mpi_ != nullptr) {
-    mpi_->set_look([this] { return host_.look_at_peers(/*in_call=*/false); });
+    mpi_->set_look([this] { return backends_.host.look_at_peers(/*in_call=*/false); });
   }
   context_.facts.nodes = context_.placement.nodes();
   context_.facts.ranks_per_node_max = context_.placement.ranks_per_node_max();
@@ -547,11 +547,11 @@ void Communicator::watch_processes() {
   if (mpi_ == nullptr) {
     return;
   }
-  std::vector<runners::HostProcess> processes(host_.introductions().size());
+  std::vector<runners::HostProcess> processes(backends_.host.introductions().size());
   bool has_any = false;
   const runners::HostProcess& own = runners::HostProcess::self();
   for (std::size_t rank = 0; rank < processes.size(); ++rank) {
-    const runners::HostProcess& process = host_.introductions()[rank].process;
+    const runners::HostProcess& process = backends_.host.introductions()[rank].process;
     if (context_.machines.node_of[rank] ==
             context_.machines.node_of[static_cast<std::size_t>(context_.me.rank)] &&
         process.is_another_known(own)) {
@@ -563,8 +563,8 @@ void Communicator::watch_processes() {
     return;
   }
   watched_calls_ = context_.process.watch_calls(std::move(processes));
-  if (context_.machines.nodes() == 1 && host_.memory() != nullptr) {
-    context_.process.watch_for(watched_calls_, host_.other_way_finder());
+  if (context_.machines.nodes() == 1 && backends_.host.memory() != nullptr) {
+    context_.process.watch_for(watched_calls_, backends_.host.other_way_finder());
   }
 }
 

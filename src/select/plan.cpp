@@ -10,11 +10,14 @@
 namespace tutti::select {
 namespace {
 
-/// Those of messages and explanations; any other plan has parameters in its name.
-constexpr const char* kListed[] = {"mpi-beta",      "mpi-gamma",      "mpi-alpha",    "ccl-beta",
-                                   "ccl-gamma",     "ccl-alpha",      "direct-gamma", "direct-copy",
-                                   "mpi-staged",    "ccl-streams(4)", "ccl-comms(4)", "rings",
-                                   "schedule:ring", "ccl:rings",      "ccl:ring"};
+/// Calls visit() with an object of each kind.
+template <std::size_t kIndex = 0, class Visit>
+void for_each_kind(const Visit& visit) {
+  if constexpr (kIndex < std::variant_size_v<Plan>) {
+    visit(std::variant_alternative_t<kIndex, Plan>());
+    for_each_kind<kIndex + 1>(visit);
+  }
+}
 
 /// Names of several kinds have nothing in common: one of them reads it, or none.
 template <class... Kinds>
@@ -52,8 +55,8 @@ Result<Plan> parse_plan(std::string_view name) {
   std::string problem;
   if (!read(text, &plan, &problem)) {
     problem = " is not a plan; plans are mpi, ccl, direct";
-    for (const char* listed : kListed) {
-      problem += std::string(", ") + listed;
+    for (const Plan& listed : all_plans()) {
+      problem += ", " + to_string(listed);
     }
     problem += " (native is mpi; nccl and rccl are ccl)";
   }
@@ -78,10 +81,22 @@ Plan fit(Plan plan, const CommFacts& facts) {
 
 std::vector<Plan> all_plans() {
   std::vector<Plan> plans;
-  for (const char* name : kListed) {
-    plans.push_back(*parse_plan(name));
-  }
+  for_each_kind([&](auto kind) {
+    for (const char* const name : decltype(kind)::kListed) {
+      std::string problem;
+      kind.read(name, &problem);
+      plans.emplace_back(kind);
+    }
+  });
   return plans;
+}
+
+std::string plan_pattern() {
+  std::string pattern;
+  for_each_kind([&](auto kind) {
+    pattern += (pattern.empty() ? "^(" : "|") + std::string(decltype(kind)::kPattern);
+  });
+  return pattern + ")$";
 }
 
 std::string refusal(const Plan& plan, const Shape& shape, const CommFacts& facts) {

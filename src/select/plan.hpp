@@ -29,6 +29,8 @@ enum class Composition : std::uint8_t {
 };
 
 // Every kind of plan has these:
+//   kPattern   its names as a regular expression, for the schema of tuning files.
+//   kListed    those of messages and explanations; any other has parameters in its name.
 //   read       whether `name`, in lower case, is of this kind; if so, takes it apart.
 //              `problem` gets what is wrong with it, to be put behind the name.
 //   name       what read() reads, without parameters.
@@ -44,6 +46,9 @@ struct MpiPlan {
   bool staged = false;
   std::optional<Bytes> chunk_bytes = {};  ///< Pipelining of staged collectives; 0: none.
 
+  static constexpr const char* kPattern = R"re((mpi|native)(-(beta|gamma|flat))?(-staged)?)re";
+  static constexpr const char* kListed[] = {"mpi-beta", "mpi-gamma", "mpi-staged"};
+
   bool read(std::string_view name, std::string* problem);
   std::string name() const;
   bool has(Collective /*collective*/) const { return true; }
@@ -55,6 +60,9 @@ struct MpiPlan {
 /// NCCL's or RCCL's collective: "ccl-beta", "ccl-gamma".
 struct CclPlan {
   Composition composition = Composition::kOpen;
+
+  static constexpr const char* kPattern = R"re((ccl|nccl|rccl)(-(beta|gamma|flat))?)re";
+  static constexpr const char* kListed[] = {"ccl-beta", "ccl-gamma"};
 
   bool read(std::string_view name, std::string* problem);
   std::string name() const;
@@ -78,6 +86,10 @@ struct PipelinePlan {
   Pipeline kind = Pipeline::kStreams;
   int chunks = 2;  ///< To kPipelineChunksMax.
 
+  static constexpr const char* kPattern =
+      R"re((ccl|nccl|rccl)-(streams|comms)\(([2-9]|1[0-6])\))re";
+  static constexpr const char* kListed[] = {"ccl-streams(4)", "ccl-comms(4)"};
+
   bool read(std::string_view name, std::string* problem);
   std::string name() const;
   bool has(Collective collective) const;
@@ -89,6 +101,9 @@ struct PipelinePlan {
 /// Our own kernels on the node's memory: "direct-gamma"; by the GPUs' copy engines: "direct-copy".
 struct DirectPlan {
   bool copied = false;
+
+  static constexpr const char* kPattern = R"re(direct(-(beta|gamma|flat|copy))?)re";
+  static constexpr const char* kListed[] = {"direct-gamma", "direct-copy"};
 
   bool read(std::string_view name, std::string* problem);
   std::string name() const { return copied ? "direct-copy" : "direct-gamma"; }
@@ -105,6 +120,9 @@ struct SchedulePlan {
   Backend carrier = Backend::kMpi;
   std::optional<int> radix = {};     ///< k of k-nomial trees.
   std::optional<int> segments = {};  ///< Parts that steps are cut into.
+
+  static constexpr const char* kPattern = R"re(rings[a-z-]*|(schedule|ccl|nccl|rccl):[a-z-]+)re";
+  static constexpr const char* kListed[] = {"rings", "schedule:ring", "ccl:rings", "ccl:ring"};
 
   bool read(std::string_view name, std::string* problem);
   std::string name() const;
@@ -127,6 +145,10 @@ struct AlphaPlan {
   Backend leaders() const { return leaders_backend.value_or(backend); }
   bool uses(Backend part) const { return node() == part || leaders() == part; }
 
+  static constexpr const char* kPattern =
+      R"re((mpi|native)-alpha(-staged)?|(ccl|nccl|rccl)-alpha)re";
+  static constexpr const char* kListed[] = {"mpi-alpha", "ccl-alpha"};
+
   bool read(std::string_view name, std::string* problem);
   std::string name() const;
   bool has(Collective collective) const;
@@ -135,7 +157,7 @@ struct AlphaPlan {
   bool operator==(const AlphaPlan&) const = default;
 };
 
-using Plan = std::variant<MpiPlan, CclPlan, PipelinePlan, DirectPlan, SchedulePlan, AlphaPlan>;
+using Plan = std::variant<MpiPlan, AlphaPlan, CclPlan, PipelinePlan, DirectPlan, SchedulePlan>;
 
 template <class Kind>
 bool is(const Plan& plan) {
@@ -162,6 +184,9 @@ std::vector<std::string> schedule_names(Collective collective);
 /// Every plan without parameters (of schedules those that are for several collectives, of pipelines
 /// those of four chunks), in the order in which messages and explanations list them.
 std::vector<Plan> all_plans();
+/// What their names, and those of plans with parameters in theirs, match as a whole: a regular
+/// expression of ECMAScript.
+std::string plan_pattern();
 
 /// Whether a plan has this collective at all; of one that has it refusal() may have more to say.
 bool backend_has(const Plan& plan, Collective collective);

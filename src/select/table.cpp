@@ -44,38 +44,19 @@ class TableHash {
       add(std::uint64_t{static_cast<unsigned char>(c)});
     }
   }
-  // A plan's kind, composition, staging, algorithm, pipeline or copies, chunks, carrier.
-  void add(const MpiPlan& plan) { add_all(0, is_gamma(plan), plan.staged, "", 0, 1, 0); }
-  void add(const CclPlan& plan) { add_all(1, is_gamma(plan), 0, "", 0, 1, 0); }
-  void add(const PipelinePlan& plan) {
-    add_all(1, 0, 0, "", plan.kind == Pipeline::kStreams ? 1 : 2, plan.chunks, 0);
-  }
-  void add(const DirectPlan& plan) { add_all(2, 1, 0, "", plan.copied ? 3 : 0, 1, 0); }
-  void add(const SchedulePlan& plan) { add_all(3, 0, 0, plan.algorithm, 0, 1, plan.carrier); }
-  void add(const AlphaPlan& plan) { add_all(plan.backend, 2, plan.staged, "", 0, 1, 0); }
   std::uint64_t value() const { return hash_.value(); }
 
  private:
-  template <class... Values>
-  void add_all(const Values&... values) {
-    (add(values), ...);
-  }
-  template <class Kind>
-  static bool is_gamma(const Kind& plan) {
-    return plan.composition == Composition::kGamma;
-  }
-
   Fnv1a hash_;
 };
 
 void add_rule(const Rule& rule, TableHash* hash) {
   for_each_predicate(rule, [&](const char*, const auto& field, auto...) { hash->add(field); });
-  std::visit([&](const auto& kind) { hash->add(kind); }, rule.plan);
+  hash->add(to_string(rule.plan));
   Plan plan = rule.plan;
   for_each_parameter(plan, [&](const char*, const auto* field, const ParameterForm&) {
     field == nullptr ? hash->add(0) : hash->add(*field);
   });
-  hash->add(parse_backend(to_string(plan)).has_value());  // Its composition is open.
   hash->add(rule.optional);
 }
 

@@ -3,7 +3,7 @@
 //
 // The tuning table: an ordered list of rules, first match wins. Sources by precedence:
 // TUTTI_<COLLECTIVE>, the tuning file (TUTTI_TUNING_FILE, else the user's, else the system's), the
-// shipped defaults. Format: docs/tuning.md, schema tuning/schema.json.
+// shipped defaults. Format: docs/tuning.md.
 #pragma once
 
 #include <cstdint>
@@ -60,6 +60,8 @@ std::string rule_to_text(const Rule& rule);
 std::string table_json(const Table& table);
 /// The rules as a tuning file: parse_table reads it back, origins apart.
 std::string tuning_file_json(const Table& table, const std::string& comment = "");
+/// A JSON schema of tuning files, for editors.
+std::string tuning_schema_json();
 
 /// Of all ranks' blocks together: our own kernels against NCCL on 2 x H200
 /// (bench/results/h200x2-mpich), faster up to here.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Reads the tuning file, format tutti-tuning/1 (docs/tuning.md, tuning/schema.json). Texts of
+// Reads the tuning file, format tutti-tuning/1 (docs/tuning.md). Texts of
 // errors and the check of `schema`: JsonReader (base/json_document.hpp).
 #include <algorithm>
 
@@ -145,13 +145,11 @@ class TuningReader : public JsonReader {
       return range(value, path, is_bytes, field);
     } else if constexpr (std::is_same_v<Field, std::vector<Collective>>) {
       const bool is_any = value.kind == Kind::kString && value.text == "any";
-      return is_any ? Status()
-                    : names(value, path, parse_collective,
-                            enumerators<Collective>(kCollectiveCount, /*has_any=*/true), field);
+      return is_any ? Status() : names(value, path, parse_collective, field);
     } else if constexpr (std::is_same_v<Field, std::vector<ReduceOp>>) {
-      return names(value, path, parse_reduce_op, enumerators<ReduceOp>(kReduceOpCount), field);
+      return names(value, path, parse_reduce_op, field);
     } else if constexpr (std::is_same_v<Field, std::vector<DataType>>) {
-      return names(value, path, parse_data_type, enumerators<DataType>(kDataTypeCount), field);
+      return names(value, path, parse_data_type, field);
     } else if constexpr (std::is_same_v<Field, std::optional<Memory>>) {
       return name(value, path, parse_memory, {"host", "device"}, field);
     } else if constexpr (std::is_same_v<Field, bool> ||
@@ -169,7 +167,8 @@ class TuningReader : public JsonReader {
       return {};
     } else {
       TUTTI_RETURN_IF_ERROR(expect(value, Kind::kString, path));
-      if (value.text != "mpich" && value.text != "openmpi") {
+      const std::vector<std::string> known = mpi_names();
+      if (std::find(known.begin(), known.end(), value.text) == known.end()) {
         return fail(value.line, path, "\"" + value.text + "\" is no MPI; use mpich or openmpi");
       }
       *field = value.text;
@@ -312,7 +311,11 @@ class TuningReader : public JsonReader {
   /// One name or a list of different ones; the result is sorted, for the table's hash.
   template <class T>
   Status names(const JsonValue& value, const std::string& path, ParseName<T> parse,
-               const std::vector<std::string>& known, std::vector<T>* result) const {
+               std::vector<T>* result) const {
+    std::vector<std::string> known = enumerators<T>();
+    if constexpr (std::is_same_v<T, Collective>) {
+      known.emplace_back("any");
+    }
     std::optional<T> one;
     if (value.kind == Kind::kString) {
       TUTTI_RETURN_IF_ERROR(name<T>(value, path, parse, known, &one));
@@ -333,17 +336,6 @@ class TuningReader : public JsonReader {
     }
     std::sort(result->begin(), result->end());
     return {};
-  }
-
-  /// Those of an enumeration, and "any".
-  template <class Enum>
-  static std::vector<std::string> enumerators(int count, bool has_any = false) {
-    std::vector<std::string> result;
-    for (int i = 0; i < count; ++i) {
-      result.emplace_back(to_string(static_cast<Enum>(i)));
-    }
-    result.resize(result.size() + (has_any ? 1 : 0), "any");
-    return result;
   }
 };
 

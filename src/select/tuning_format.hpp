@@ -8,6 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "select/table.hpp"
 
@@ -15,6 +16,22 @@ namespace tutti::select {
 
 /// Name and version of the format; a new number when old readers would misread a file.
 inline constexpr const char* kTuningSchema = "tutti-tuning/1";
+
+/// MPI libraries that a rule can name (CommFacts::mpi).
+inline std::vector<std::string> mpi_names() { return {"mpich", "openmpi"}; }
+
+inline constexpr int count_of(Collective /*of*/) { return kCollectiveCount; }
+inline constexpr int count_of(ReduceOp /*of*/) { return kReduceOpCount; }
+inline constexpr int count_of(DataType /*of*/) { return kDataTypeCount; }
+/// The names of an enumeration's values.
+template <class Enum>
+std::vector<std::string> enumerators() {
+  std::vector<std::string> names;
+  for (int i = 0; i < count_of(Enum()); ++i) {
+    names.emplace_back(to_string(static_cast<Enum>(i)));
+  }
+  return names;
+}
 
 /// What a predicate is compared with, of a Shape or of CommFacts, is a size in bytes.
 template <class Fact>

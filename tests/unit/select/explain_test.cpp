@@ -88,7 +88,7 @@ TEST(Explain, explain_json__every_plan_with_its_verdict) {
   }
   EXPECT_EQ(document["plans"].size(), all_plans().size());
   EXPECT_EQ(possible,
-            "mpi-beta mpi-gamma ccl-beta ccl-gamma mpi-staged ccl-streams(4) ccl-comms(4) rings "
+            "mpi-beta mpi-gamma mpi-staged ccl-beta ccl-gamma ccl-streams(4) ccl-comms(4) rings "
             "schedule:ring ");
 }
 

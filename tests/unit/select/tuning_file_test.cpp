@@ -218,18 +218,8 @@ TEST(TuningFile, load_table__shipped_example_is_valid) {
   EXPECT_GT(table->rules.size(), 3U);
 }
 
-template <class Enum>
-std::vector<std::string> all_names(int count) {
-  std::vector<std::string> names;
-  for (int i = 0; i < count; ++i) {
-    names.emplace_back(to_string(static_cast<Enum>(i)));
-  }
-  return names;
-}
-
 TEST(TuningFile, schema__takes_the_plans_that_the_reader_takes) {
-  std::ifstream file(std::string(TUNING_DIRECTORY) + "/schema.json");
-  const nlohmann::json schema = nlohmann::json::parse(file);
+  const nlohmann::json schema = nlohmann::json::parse(tuning_schema_json());
   const std::regex pattern(
       schema["$defs"]["rule"]["properties"]["plan"]["pattern"].get<std::string>());
   for (const Plan& plan : all_plans()) {
@@ -243,32 +233,27 @@ TEST(TuningFile, schema__takes_the_plans_that_the_reader_takes) {
   }
 }
 
-TEST(TuningFile, schema__has_the_fields_of_a_rule_that_the_reader_knows) {
-  std::ifstream file(std::string(TUNING_DIRECTORY) + "/schema.json");
-  const nlohmann::json schema = nlohmann::json::parse(file);
-  const nlohmann::json& properties = schema["$defs"]["rule"]["properties"];
-  Rule rule;
-  for_each_predicate(rule, [&](const char* key, const auto&... /*rest*/) {
-    EXPECT_TRUE(properties.contains(key)) << key;
-  });
-  for_each_parameter(rule.plan, [&](const char* key, auto* /*field*/, const ParameterForm&) {
-    EXPECT_TRUE(properties["parameters"]["properties"].contains(key)) << key;
-  });
-}
-
-TEST(TuningFile, schema__lists_the_names_that_the_reader_knows) {
-  std::ifstream file(std::string(TUNING_DIRECTORY) + "/schema.json");
-  nlohmann::json schema = nlohmann::json::parse(file);
-  nlohmann::json& defs = schema["$defs"];
-  EXPECT_EQ(defs["collective"]["enum"], all_names<Collective>(kCollectiveCount));
-  EXPECT_EQ(defs["op"]["enum"], all_names<ReduceOp>(kReduceOpCount));
-  std::vector<std::string> types = defs["type"]["enum"];
-  for (const std::string& type : types) {
-    EXPECT_TRUE(parse_data_type(type).has_value()) << type;
+TEST(TuningFile, schema__has_the_keys_and_names_that_the_reader_knows) {
+  const nlohmann::json schema = nlohmann::json::parse(tuning_schema_json());
+  const nlohmann::json& rule = schema["$defs"]["rule"]["properties"];
+  // What the reader lists beside an unknown key.
+  const std::string error = rule_error(R"({"planet": "mpi"})");
+  for (const auto& [key, form] : rule.items()) {
+    EXPECT_FALSE(rule_error("{\"" + key + "\": null}").find("unknown key") != std::string::npos)
+        << key;
   }
-  types.resize(kDataTypeCount);  // Behind the names themselves stand the other spellings.
-  EXPECT_EQ(types, all_names<DataType>(kDataTypeCount));
-  for (const auto& backend : defs["backend"]["enum"]) {
+  EXPECT_NE(error.find("unknown key"), std::string::npos) << error;
+  EXPECT_EQ(rule.size(), 14U);
+  EXPECT_EQ(rule["collective"]["anyOf"][0]["enum"].size(), std::size_t{kCollectiveCount});
+  EXPECT_EQ(rule["collective"]["anyOf"][2]["const"], "any");
+  EXPECT_EQ(rule["op"]["anyOf"][1]["items"]["enum"].size(), std::size_t{kReduceOpCount});
+  EXPECT_EQ(rule["type"]["anyOf"][0]["enum"].size(), std::size_t{kDataTypeCount});
+  EXPECT_EQ(rule["bytes"]["$ref"], "#/$defs/size_range");
+  EXPECT_EQ(rule["nodes"]["$ref"], "#/$defs/count_range");
+  const nlohmann::json& parameters = rule["parameters"]["properties"];
+  EXPECT_EQ(parameters["radix"]["minimum"], 2);
+  EXPECT_EQ(parameters["radix"]["maximum"], 1024);
+  for (const auto& backend : parameters["node_backend"]["enum"]) {
     EXPECT_TRUE(parse_backend(backend.get<std::string>()).has_value()) << backend;
   }
 }
