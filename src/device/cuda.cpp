@@ -102,6 +102,17 @@ class CudaApi final : public Api {
 
   Status initialize() override { return check("cuInit", cu_.init(0)); }
 
+  bool is_in_use() override {
+    if (!is_in_use_.load(std::memory_order_relaxed)) {
+      cuda::Context context = nullptr;
+      if (cu_.ctx_get_current(&context) == cuda::kErrorNotInitialized) {
+        return false;
+      }
+      is_in_use_.store(true, std::memory_order_relaxed);
+    }
+    return true;
+  }
+
   PointerInfo classify(const void* pointer) override {
     unsigned memory_type = 0;
     unsigned is_managed = 0;  // The library may write one byte or four.
@@ -816,6 +827,7 @@ class CudaApi final : public Api {
 
   DynamicLibrary library_;
   cuda::Functions cu_;
+  std::atomic<bool> is_in_use_{false};
   Owners owners_;
   CudaVirtualMemory virtual_memory_{
       cu_, [this](const char* call, cuda::Result result) { return check(call, result); }};

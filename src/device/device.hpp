@@ -92,6 +92,9 @@ class Api {
 
   /// Asks the library, uncached (50-500 ns). Never fails: what the library does not know is host.
   virtual PointerInfo classify(const void* pointer) = 0;
+  /// False: nobody in this process has initialised the GPU library, so no memory is a GPU's. Takes
+  /// a few nanoseconds.
+  virtual bool is_in_use() { return true; }
   /// The application's current device, -1 when it has none.
   virtual int current_device() = 0;
   /// Stable identity of the physical device, equal in every process ("GPU-<uuid>" or PCI bus id).

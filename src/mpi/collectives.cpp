@@ -49,9 +49,16 @@ template <auto kDescribe, class... Arguments>
   return perform(*state, call.view, NativeCall(call.native));
 }
 
-inline bool is_host(device::Api* api, const void* buffer) {
-  return buffer == MPI_IN_PLACE ||
-         device::classify_cached(api, buffer).kind == device::MemoryKind::kHost;
+inline bool is_host(device::Api& api, const void* buffer) {
+  return buffer == MPI_IN_PLACE || device::is_surely_host(buffer) ||
+         api.classify(buffer).kind == device::MemoryKind::kHost;
+}
+
+/// Both buffers.
+inline bool are_host(const View& view) {
+  device::Api* const api = t_last.engine->process().device();
+  return api == nullptr || !api->is_in_use() ||
+         (is_host(*api, view.send) && is_host(*api, view.recv));
 }
 
 /// And one elsewhere.
@@ -83,28 +90,17 @@ template <auto kDescribe, auto kOther, class... Arguments>
   return code;
 }
 
-/// Where t_last.memo does not know the call; apart, since the looks at the buffers are calls, for
-/// which the arguments would be saved and restored where there is one.
+/// On a communicator with device memory; apart, since the looks at the buffers are calls, for which
+/// the arguments are saved and restored.
 template <auto kDescribe, auto kOther, class... Arguments>
-[[gnu::noinline]] int look_and_carry(Arguments... arguments) {
+[[gnu::noinline]] int look_and_carry(Arguments... arguments, const engine::KnownRoute* known) {
   const auto call = kDescribe(arguments...);
-  if (t_last.state == nullptr) {
-    return call.call_native();
-  }
   constexpr Collective kOf = decltype(call)::kCollective;
-  const NativeMemo* const memo = t_last.memo_with_devices;
-  const engine::KnownRoute* const known =
-      memo == nullptr ? nullptr : memo->find_on_host<kOf>(call.view);
-  if (known == nullptr || memo->epoch() != t_last.engine->routes_epoch() ||
-      !engine::Communicator::is_on_host(*known->route)) [[unlikely]] {
-    return kOther(arguments...);
-  }
-  device::Api* const api = t_last.engine->process().device();
-  if (!is_host(api, call.view.send) || !is_host(api, call.view.recv)) [[unlikely]] {
+  if (!engine::Communicator::is_on_host(*known->route) || !are_host(call.view)) [[unlikely]] {
     return kOther(arguments...);
   }
   if constexpr (has_two_buffers_at_root(kOf)) {
-    if (call.view.root == memo->rank()) {
+    if (call.view.root == t_last.memo->rank()) {
       if (call.view.send == call.view.recv) [[unlikely]] {
         return kOther(arguments...);  // As carry_at_root() does, and nothing is agreed then.
       }
@@ -114,6 +110,12 @@ template <auto kDescribe, auto kOther, class... Arguments>
   }
   engine::Communicator::take_agreed(*known->route);
   return carry_remembered(call, *known);
+}
+
+/// A call that t_last.memo does not know.
+template <auto kDescribe, auto kOther, class... Arguments>
+[[gnu::noinline]] int carry_unknown(Arguments... arguments) {
+  return t_last.state == nullptr ? kDescribe(arguments...).call_native() : kOther(arguments...);
 }
 
 /// What the application calls: kDescribe tells of it. Carries what is known to go to MPI as it is,
@@ -128,10 +130,13 @@ inline int carry(Arguments... arguments) {
   const NativeMemo* const memo = t_last.memo;
   const engine::KnownRoute* const known = memo->find<kOf>(call.view);
   if (known == nullptr) [[unlikely]] {
-    return look_and_carry<kDescribe, kOther, Arguments...>(arguments...);
+    return carry_unknown<kDescribe, kOther, Arguments...>(arguments...);
   }
   if (memo->epoch() != t_last.engine->routes_epoch()) [[unlikely]] {
     return kOther(arguments...);
+  }
+  if (memo->has_devices()) [[unlikely]] {
+    return look_and_carry<kDescribe, kOther, Arguments...>(arguments..., known);
   }
   if constexpr (has_two_buffers_at_root(kOf)) {
     if (call.view.root == memo->rank()) {

@@ -577,12 +577,6 @@ void decline_derived(MPI_Comm comm) {
   }
 }
 
-void LastLookup::set_memo(const NativeMemo* found) {
-  const bool has_devices = found != nullptr && found->has_devices();
-  memo = has_devices || found == nullptr ? &NativeMemo::none() : found;
-  memo_with_devices = has_devices ? found : nullptr;
-}
-
 CommState* comm_state_of(MPI_Comm comm, int* error) {
   // The generation first, and as it was before the state was looked up: with another one the
   // state may be gone.
@@ -617,8 +611,7 @@ CommState* comm_state_of(MPI_Comm comm, int* error) {
     *error = raise(comm, failure);  // Last: an error handler may free the communicator.
     return nullptr;
   }
-  t_last = {comm,   state->inert ? nullptr : state, generation, state->engine.get(), nullptr,
-            nullptr};
+  t_last = {comm, state->inert ? nullptr : state, generation, state->engine.get(), nullptr};
   t_last.set_memo(state->inert ? nullptr : state->memo.get());
   return t_last.state;
 }

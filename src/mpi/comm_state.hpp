@@ -53,10 +53,10 @@ struct LastLookup {
   CommState* state;          ///< Null: inert.
   std::uint64_t generation;  ///< 0: none; generations start at 1.
   engine::Communicator* engine;
-  const NativeMemo* memo;               ///< Of one without device memory; else NativeMemo::none().
-  const NativeMemo* memo_with_devices;  ///< Of one with it; else null.
+  const NativeMemo* memo;
 
-  void set_memo(const NativeMemo* found);
+  /// Null: NativeMemo::none().
+  void set_memo(const NativeMemo* found) { memo = found == nullptr ? &NativeMemo::none() : found; }
 };
 extern thread_local constinit LastLookup t_last __attribute__((tls_model("initial-exec")));
 

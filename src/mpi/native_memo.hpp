@@ -58,13 +58,8 @@ class NativeMemo {
     const engine::KnownRoute& any = any_size_[static_cast<std::size_t>(kOf)];
     return any.route != nullptr ? &any : nullptr;
   }
-  /// The same where `has_devices`. Counts come with displacements, and those may lead anywhere.
-  template <select::Collective kOf>
-  const engine::KnownRoute* find_on_host(const View& view) const {
-    return (view.send_counts || view.recv_counts) && !has_sum(view) ? nullptr : find<kOf>(view);
-  }
-
-  /// `holds_for_any_size`: no call of this collective has another plan on this communicator.
+  /// `holds_for_any_size`: no call of this collective has another plan on this communicator. Where
+  /// `has_devices`, of calls with displacements, which may lead anywhere, none is kept.
   void add(const View& view, const engine::Route* route, bool holds_for_any_size) {
     const engine::KnownRoute known{route, route->calls};
     if (holds_for_any_size && !has_devices_) {

@@ -34,6 +34,16 @@ class Cuda : public testing::Test {
 constexpr HostFunction kFunctions[] = {{"f", [](const HostBlock&, void**) {}, nullptr, 0}};
 const HostModule kModule{.functions = kFunctions, .function_count = 1};
 
+TEST_F(Cuda, is_in_use__from_when_the_driver_is_initialised) {
+  table_.fail("cuCtxGetCurrent=3");  // CUDA_ERROR_NOT_INITIALIZED
+  EXPECT_FALSE(api().is_in_use());
+  table_.fail("");
+  EXPECT_TRUE(api().is_in_use());
+  table_.fail("cuCtxGetCurrent=4");  // CUDA_ERROR_DEINITIALIZED
+  EXPECT_TRUE(api().is_in_use());
+  table_.fail("");
+}
+
 TEST_F(Cuda, check__every_failure_is_a_status_with_the_library_words) {
   Stream stream = *api().create_stream(1);
   Event event = *api().create_event(1);
