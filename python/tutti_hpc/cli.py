@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""The `tutti` command; each subcommand is a file of its name."""
+"""The `tutti` command; each subcommand is a module of its name, and a name in COMMANDS."""
 
 from __future__ import annotations
 

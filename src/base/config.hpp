@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The effective configuration: every TUTTI_* variable, parsed once. The only place that reads the
-// environment (tools/tidy enforces it). The knobs themselves stand in base/config_table.hpp.
+// The effective configuration: every TUTTI_* variable, parsed once. Its config.cpp alone reads
+// the environment (tools/tidy.py enforces it). The knobs themselves stand in base/config_table.hpp.
 #pragma once
 
 #include <array>
@@ -58,8 +58,9 @@ struct Config {
   int net_sub_connections = 0;       ///< Engines that share a long message; 0: by the device.
   int net_ack_delay_us = 20;         ///< Of what may wait for company.
   int net_speed_mbps = 0;            ///< Of each device; 0: what the system says.
+  std::string net_wire = "udp";      ///< What carries packets (net/wires.cpp).
   std::string net_polling = "auto";  ///< auto | busy | shared (net/engine.hpp)
-  std::string net_controller = "cubic";   ///< Congestion control (transport/types.hpp).
+  std::string net_controller = "cubic";   ///< transport/congestion/controller.cpp
   std::string net_spray = "two_choices";  ///< Path choice, same.
   Bytes net_chunk_bytes = 0;              ///< 0: the largest of the wire.
   Bytes net_copy_bytes = 1024;            ///< Sends up to so long are copied.

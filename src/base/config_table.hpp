@@ -106,9 +106,11 @@ inline const std::vector<Knob>& knobs() {
          "device, a list like 0-3,8, or off: where NCCL's threads may run.",
          "0.1", ""},
         {"TUTTI_NET_CONTROLLER", &Config::net_controller, "", "",
-         "Congestion control of our transport: nscc, swift, cubic, dctcp, timely, fixed, each also "
-         "with +rccc, or rccc, or eqds. Equal on all hosts.",
+         "Congestion control of our transport, as cubic or swift+rccc; a name that is none lists "
+         "all. Equal on all hosts.",
          "0.1", ""},
+        {"TUTTI_NET_WIRE", &Config::net_wire, "", "udp",
+         "What carries the packets of our transport. Equal on all hosts.", "0.1", ""},
         {"TUTTI_NET_SPRAY", &Config::net_spray, "", "oblivious|two_choices|bitmap|reps|mixed",
          "How the transport chooses paths. reps and mixed need switches that mark packets (ECN).",
          "0.1", ""},

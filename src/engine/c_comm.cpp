@@ -17,7 +17,7 @@
 #include <string>
 #include <utility>
 
-#include "device/pointer_cache.hpp"
+#include "device/pointer_kind.hpp"
 #include "engine/c_call.hpp"
 #include "engine/c_text.hpp"
 #include "engine/communicator.hpp"
@@ -208,8 +208,8 @@ void tutti_comm::classify(CCall* prepared) {
     return;
   }
   Api* const api = engine->process().device();
-  call.send_memory = tutti::device::classify_cached(api, call.send);
-  call.recv_memory = tutti::device::classify_cached(api, call.recv);
+  call.send_memory = tutti::device::kind_of_pointer(api, call.send);
+  call.recv_memory = tutti::device::kind_of_pointer(api, call.recv);
   // A side that is not there, or where nothing is, moves nowhere.
   const bool sends = call.send != nullptr && !prepared->is_send_empty;
   const bool receives = call.recv != nullptr && !prepared->is_recv_empty;

@@ -14,7 +14,8 @@ namespace {
 using nlohmann::json;
 using select::Collective;
 
-/// The validator compares each step with each before it: more is for a test, not for a command.
+/// The validator keeps, for each step, which steps come before it: more is for a test, not for a
+/// command.
 constexpr int kRanksMax = 1024;
 constexpr std::int64_t kCountMax = std::int64_t{1} << 40;
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/arguments.hpp"
 
-#include "device/pointer_cache.hpp"
+#include "device/pointer_kind.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 
@@ -206,7 +206,7 @@ const void* Arguments::first_byte(const Side& side) const {
 void Arguments::classify(device::Api* api) {
   for (Side* side : {&send_, &recv_}) {
     if (side->present()) {
-      side->memory = device::classify_cached(api, first_byte(*side));
+      side->memory = device::kind_of_pointer(api, first_byte(*side));
     }
   }
 }

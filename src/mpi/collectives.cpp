@@ -4,7 +4,7 @@
 // The wrappers: each describes a call by a View of its arguments and by how to call MPI itself;
 // perform() (collective_call.cpp) does the rest for all of them. One template serves the int and
 // the _c form.
-#include "device/pointer_cache.hpp"
+#include "device/pointer_kind.hpp"
 #include "mpi/collective_call.hpp"
 #include "mpi/types.hpp"
 

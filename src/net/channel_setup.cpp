@@ -67,7 +67,7 @@ Result<Handshake> handshake_of(Engine& engine, const ChannelOptions& options, in
   Handshake handshake;
   handshake.host = host_name();
   handshake.process = static_cast<std::uint32_t>(getpid());
-  handshake.wire = "udp";
+  handshake.wire = options.wire;
   handshake.address = engine.address();
   handshake.device = engine.device_id();
   handshake.capabilities = engine.capabilities();

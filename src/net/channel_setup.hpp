@@ -42,6 +42,7 @@ class WarnOnce {
 struct ChannelOptions {
   std::string controller;
   std::string spray;
+  std::string wire;
   bool authenticates = true;
   transport::TimeNs timeout_ns = 30'000'000'000;
   transport::TimeNs lazy_ns = 20'000;  ///< Most that acknowledgements of short messages wait.

@@ -5,6 +5,7 @@
 #include <ifaddrs.h>
 #include <linux/if_packet.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -26,7 +27,6 @@
 #include "base/message.hpp"
 #include "base/random.hpp"
 #include "topology/machine.hpp"
-#include "wire/udp/socket_address.hpp"
 
 namespace tutti::net {
 namespace {
@@ -367,6 +367,22 @@ Result<std::vector<NetDevice>> find_devices(const InterfaceFilter& filter) {
                   "no network interface" + asked + " is up; there are: " + list_of(interfaces));
   }
   return devices;
+}
+
+Result<wire::udp::SocketAddress> address_of(const NetDevice& device) {
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST;
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(device.address.c_str(), nullptr, &hints, &found) != 0 || found == nullptr) {
+    return Status(ErrorCode::kInvalidArgument,
+                  "net: " + device.name + " has the address " + device.address);
+  }
+  wire::udp::SocketAddress address;
+  address.bytes = found->ai_addrlen;
+  std::memcpy(&address.storage, found->ai_addr, found->ai_addrlen);
+  freeaddrinfo(found);
+  return address;
 }
 
 }  // namespace tutti::net

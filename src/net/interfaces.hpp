@@ -13,6 +13,7 @@
 
 #include "base/result.hpp"
 #include "net/network.hpp"
+#include "wire/udp/socket_address.hpp"
 
 namespace tutti::net {
 
@@ -37,6 +38,8 @@ struct InterfaceFilter {
 /// The devices in the order of the kernel's numbers. Errors: a filter that cannot be understood
 /// (kInvalidConfig); nothing fits it, with what there is (kUnavailable).
 Result<std::vector<NetDevice>> find_devices(const InterfaceFilter& filter);
+/// Of one of them, without a port.
+Result<wire::udp::SocketAddress> address_of(const NetDevice& device);
 
 // The parts, for tests.
 

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "net/network.hpp"
 
-#include <net/if.h>
-#include <netdb.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,20 +27,18 @@
 #include "net/placement.hpp"
 #include "net/split_connection.hpp"
 #include "net/thread.hpp"
+#include "net/wires.hpp"
 #include "policy/loader.hpp"
 #include "topology/machine.hpp"
 #include "transport/congestion/controller.hpp"
 #include "wire/fault/fault_wire.hpp"
 #include "wire/rails/rails_wire.hpp"
-#include "wire/udp/udp_wire.hpp"
 
 namespace tutti::net {
 namespace {
 
 using wire::rails::RailsWire;
 using wire::udp::SocketAddress;
-using wire::udp::UdpOptions;
-using wire::udp::UdpWire;
 
 /// With fewer processors a spinning thread takes one from the program.
 constexpr int kProcessorsToSpare = 16;
@@ -87,22 +83,6 @@ int processors() {
   return quota > 0 ? std::min(there, quota) : there;
 }
 
-Result<SocketAddress> address_of(const NetDevice& device) {
-  addrinfo hints{};
-  hints.ai_flags = AI_NUMERICHOST;
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(device.address.c_str(), nullptr, &hints, &found) != 0 || found == nullptr) {
-    return Status(ErrorCode::kInvalidArgument,
-                  "net: " + device.name + " has the address " + device.address);
-  }
-  SocketAddress address;
-  address.bytes = found->ai_addrlen;
-  std::memcpy(&address.storage, found->ai_addr, found->ai_addrlen);
-  freeaddrinfo(found);
-  return address;
-}
-
 /// What several are together.
 Result<NetDevice> merge_devices(const std::vector<const NetDevice*>& parts) {
   if (parts.empty() || parts.size() > RailsWire::kRailsMax) {
@@ -142,6 +122,7 @@ class SystemNetwork : public Network {
     }
     channel_options_.policy = policy;
     channel_options_.controller = config_.net_controller;
+    channel_options_.wire = config_.net_wire;
     channel_options_.log = log_;
     channel_options_.spray = config_.net_spray;
     channel_options_.authenticates = config_.net_authenticate;
@@ -295,41 +276,28 @@ class SystemNetwork : public Network {
   }
 
   /// A wire over one interface. `paths`: of it. `buffer_bytes`: what its socket has.
-  Result<std::unique_ptr<wire::Wire>> open_rail(const NetDevice& device, int paths,
-                                                const std::shared_ptr<Fallbacks>& fallbacks,
-                                                Bytes* buffer_bytes) const {
-    UdpOptions options;
-    TUTTI_ASSIGN_OR_RETURN(options.local, address_of(device));
-    options.interface = static_cast<int>(if_nametoindex(device.name.c_str()));
-    options.mtu_bytes = device.mtu_bytes;
-    options.paths = static_cast<std::uint32_t>(paths);
-    options.chunk_bytes = static_cast<std::uint32_t>(config_.net_chunk_bytes);
+  Result<std::unique_ptr<wire::Wire>> open_rail_of(const NetDevice& device, int paths,
+                                                   const std::shared_ptr<Fallbacks>& fallbacks,
+                                                   Bytes* buffer_bytes) const {
     // 8 bits of a byte, 10^6 ps of a microsecond: ps_per_byte = 8e6 / Mb/s.
-    options.ps_per_byte = static_cast<std::uint32_t>(8'000'000 / std::max(1, device.speed_mbps));
-    options.ps_per_byte = std::max(options.ps_per_byte, 1U);
-    options.buffer_bytes = config_.net_buffer_bytes;
-    options.segmentation = config_.net_offload;
-    options.coalescing = config_.net_offload;
-    options.timestamps = wants_timestamps();
-    options.on_fallback = [fallbacks, name = device.name](const std::string& what,
-                                                          const std::string& remedy) {
-      fallbacks->add(name, what, remedy);
-    };
-    TUTTI_ASSIGN_OR_RETURN(auto wire, UdpWire::open(options));
-    *buffer_bytes = wire->buffer_bytes();
-    check_buffer(device, *wire, *fallbacks);
-    return std::unique_ptr<wire::Wire>(std::move(wire));
+    const int ps_per_byte = std::max(8'000'000 / std::max(1, device.speed_mbps), 1);
+    TUTTI_ASSIGN_OR_RETURN(Rail rail, open_rail({device, config_, static_cast<std::uint32_t>(paths),
+                                                 static_cast<std::uint32_t>(ps_per_byte),
+                                                 wants_timestamps(), fallbacks}));
+    *buffer_bytes = rail.buffer_bytes;
+    check_buffer(device, rail, *fallbacks);
+    return std::move(rail.wire);
   }
 
   /// Less than the default is usual without privileges: it is a fall-back where the user asked for
   /// more, or where windows have to shrink for it.
-  void check_buffer(const NetDevice& device, const UdpWire& wire, Fallbacks& fallbacks) const {
-    const Bytes window_bytes = window_of(wire.buffer_bytes());
-    if (wire.buffer_bytes() < wire.buffer_bytes_wanted() && (window_bytes > 0 || wants_buffer_)) {
+  void check_buffer(const NetDevice& device, const Rail& rail, Fallbacks& fallbacks) const {
+    const Bytes window_bytes = window_of(rail.buffer_bytes);
+    if (rail.buffer_bytes < rail.buffer_bytes_wanted && (window_bytes > 0 || wants_buffer_)) {
       fallbacks.add(
           device.name,
-          "a receive buffer of " + kib(wire.buffer_bytes()) + " and not " +
-              kib(wire.buffer_bytes_wanted()) +
+          "a receive buffer of " + kib(rail.buffer_bytes) + " and not " +
+              kib(rail.buffer_bytes_wanted) +
               (window_bytes == 0 ? "" : ", which shrinks windows to " + kib(window_bytes)),
           "net.core.rmem_max of " + std::to_string(config_.net_buffer_bytes) +
               " (sysctl), CAP_NET_ADMIN, or a smaller TUTTI_NET_BUFFER");
@@ -362,7 +330,7 @@ class SystemNetwork : public Network {
                                                 const std::shared_ptr<Fallbacks>& fallbacks,
                                                 Bytes* buffer_bytes) const {
     if (device.rails.empty()) {
-      return open_rail(device, paths, fallbacks, buffer_bytes);
+      return open_rail_of(device, paths, fallbacks, buffer_bytes);
     }
     *buffer_bytes = UINT64_MAX;
     std::vector<std::unique_ptr<wire::Wire>> rails;
@@ -370,8 +338,8 @@ class SystemNetwork : public Network {
       TUTTI_RETURN_IF_ERROR(check(number));
       Bytes of_rail_bytes = 0;
       TUTTI_ASSIGN_OR_RETURN(rails.emplace_back(),
-                             open_rail(devices_[static_cast<std::size_t>(number)].it, paths,
-                                       fallbacks, &of_rail_bytes));
+                             open_rail_of(devices_[static_cast<std::size_t>(number)].it, paths,
+                                          fallbacks, &of_rail_bytes));
       *buffer_bytes = std::min(*buffer_bytes, of_rail_bytes);
     }
     TUTTI_ASSIGN_OR_RETURN(auto wire, RailsWire::open(std::move(rails), monotonic_ns));

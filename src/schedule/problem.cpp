@@ -75,9 +75,14 @@ std::uint64_t input_count(const Problem& problem, int rank) {
       return blocks_of(problem).total();
     case Collective::kAlltoall:
       return problem.counts[0] * static_cast<std::uint64_t>(problem.ranks);
-    default:
+    case Collective::kAlltoallv:
       return row_total(problem, rank, true);
+    case Collective::kAlltoallw:
+    case Collective::kScan:
+    case Collective::kExscan:
+      break;
   }
+  CHECK(false, "no schedule has this collective");
 }
 
 std::uint64_t output_count(const Problem& problem, int rank) {
@@ -102,9 +107,14 @@ std::uint64_t output_count(const Problem& problem, int rank) {
       return problem.counts[static_cast<std::size_t>(rank)];
     case Collective::kAlltoall:
       return problem.counts[0] * static_cast<std::uint64_t>(problem.ranks);
-    default:
+    case Collective::kAlltoallv:
       return row_total(problem, rank, false);
+    case Collective::kAlltoallw:
+    case Collective::kScan:
+    case Collective::kExscan:
+      break;
   }
+  CHECK(false, "no schedule has this collective");
 }
 
 }  // namespace tutti::schedule

@@ -10,6 +10,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/check.hpp"
+
 namespace tutti::schedule {
 namespace {
 
@@ -170,7 +172,7 @@ class Contents {
   std::map<std::uint64_t, Piece> at_;
 };
 
-/// The pieces that the definition demands of a rank's output; absent: nothing is demanded.
+/// The pieces that the definition demands of a rank's output; empty: none.
 Pieces expected_output(const Problem& problem, int rank, std::uint32_t all) {
   Pieces pieces;
   const auto many = static_cast<std::uint64_t>(problem.ranks);
@@ -222,8 +224,12 @@ Pieces expected_output(const Problem& problem, int rank, std::uint32_t all) {
         append(&pieces, {problem.matrix[peer * many + me], peer, before});
       }
       break;
-    default:
+    case Collective::kBarrier:
       break;
+    case Collective::kAlltoallw:
+    case Collective::kScan:
+    case Collective::kExscan:
+      CHECK(false, "no schedule has this collective");
   }
   return pieces;
 }

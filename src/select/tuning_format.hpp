@@ -37,9 +37,9 @@ std::vector<std::string> enumerators() {
 template <class Fact>
 inline constexpr bool kIsBytes = std::is_same_v<Fact, decltype(&Shape::bytes)>;
 
-/// Calls visit(key, field, fact), for explanations with more: a range's name and what it is called
-/// if it is 1; what true and false mean. In the order of the hash and of messages; of files and
-/// explanations: `is_written`.
+/// Calls visit(key, field, fact) for each. `is_written`: in the order of files and explanations,
+/// else in that of the hash and of messages. Further arguments are for explanations: a range's name
+/// and what it is called if it is 1; what true and false mean.
 template <class AnyRule, class Visit>
 void for_each_predicate(AnyRule& rule, const Visit& visit, bool is_written = false) {
   const auto bytes = [&] { visit("bytes", rule.bytes, &Shape::bytes, "bytes"); };

@@ -11,6 +11,9 @@
 //     |                |                    |                      ^
 //     +----------------+--------------------+-- close, reset, -----+
 //                                               abort, silence
+//
+// An ended one to which no late peer can come is expired, and forgotten as soon as its event is
+// taken.
 #pragma once
 
 #include <array>

@@ -14,12 +14,21 @@
 // Nothing here allocates but the constructor and connect(). One thread at a time.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "base/result.hpp"
+#include "transport/credit.hpp"
+#include "transport/round_robin.hpp"
+#include "transport/timing_wheel.hpp"
 #include "transport/types.hpp"
 
 namespace tutti::transport {
+
+class Connection;
 
 class Endpoint {
  public:
@@ -68,7 +77,7 @@ class Endpoint {
   void handle_datagram(TimeNs now, const Arrival& arrival);
   void handle_timeout(TimeNs now);
   /// Earliest time at which handle_timeout has something to do; kNever.
-  TimeNs next_deadline() const;
+  TimeNs next_deadline() const { return wheel_.next(); }
 
   /// Fills `out` with one packet and returns true, or there is none now.
   bool poll_transmit(TimeNs now, Transmission* out);
@@ -85,14 +94,50 @@ class Endpoint {
   const ConnectionCounters* counters(ConnectionHandle connection) const;
   ConnectionStatus status(ConnectionHandle connection) const;
   PathCounters path_counters(ConnectionHandle connection, PathId path) const;
-  const EndpointCounters& counters() const;
+  const EndpointCounters& counters() const { return counters_; }
 
   /// Aborts the process if the redundant parts of the state disagree. Slow; for tests.
   void check_invariants() const;
 
  private:
-  class Core;
-  std::unique_ptr<Core> core_;
+  static constexpr std::uint32_t kNone = 0xffffffff;
+
+  struct Slot {
+    std::unique_ptr<Connection> connection;
+    std::uint32_t generation = 0;
+    std::uint32_t piggyback = kNone;  ///< Index in piggybacks_.
+  };
+
+  /// The connection, or null for a void handle.
+  Connection* at(ConnectionHandle handle) const;
+  template <class Call>
+  Status apply(TimeNs now, ConnectionHandle handle, Call&& call);
+  TimeNs clamp(TimeNs now);
+  /// After anything that may have changed what the connection needs.
+  void settle(TimeNs now, std::uint32_t index);
+  void set_piggyback(std::uint32_t index, bool is_pending);
+  void grant(TimeNs now);
+  std::uint32_t free_slot();
+  /// Frees a connection that only waits for a late peer.
+  bool retire(std::uint32_t index);
+  void forget(std::uint32_t index);
+  // Local id to index: open addressing with linear probing, never more than half full.
+  std::size_t home(std::uint32_t id) const { return (id * 0x9e3779b1U) & (ids_.size() - 1); }
+  std::uint32_t find(std::uint32_t id) const;
+  void insert(std::uint32_t id, std::uint32_t index);
+  void erase(std::uint32_t id);
+
+  CreditPacer pacer_;  ///< Outlives the connections, which take leave of it.
+  std::vector<Slot> slots_;
+  std::vector<std::uint32_t> ids_;
+  TimingWheel wheel_;  ///< One item for each connection, one more for the pacer.
+  IndexQueue controls_;
+  RoundRobin data_;
+  IndexQueue events_;
+  std::vector<std::uint32_t> piggybacks_;  ///< Connections with one, in any order.
+  TraceSink* trace_;
+  TimeNs now_ = 0;
+  EndpointCounters counters_;
 };
 
 }  // namespace tutti::transport

@@ -3,7 +3,8 @@
 //
 // The seam between the transport and what moves its packets. A wire decides nothing: it takes
 // Transmissions, gives Arrivals, and says what it can do. One thread at a time, the same one that
-// drives the Endpoint. tests/unit/wire holds the contract, run against every implementation.
+// drives the Endpoint. tests/support/wire_contract.hpp is the contract, run against every
+// implementation.
 #pragma once
 
 #include <array>

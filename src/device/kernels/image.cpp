@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // One device image: all direct kernels for one kind of GPU. Compiled without a standard library, by
-// any clang that knows the target; cmake/DeviceImages.cmake says how.
+// any clang that knows the target; cmake/device_images.py says how.
 //
 // TUTTI_WIRE: Lines or Packets.
 #include "device/kernels/direct.hpp"

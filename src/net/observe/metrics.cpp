@@ -43,7 +43,7 @@ constexpr std::array<Counter<C>, 23> kCounters = {{
      "Chunks sent again that the receiver had already."},
     {"nacks", &C::nacks, "Chunks of which a part came, as the sender learned."},
     {"lost_same_path", &C::lost_same_path, "Losses told by later chunks of the same path."},
-    {"lost_rack", &C::lost_rack, "Losses told by time (RACK)."},
+    {"lost_rack", &C::lost_rack, "Losses told by time (RACK), or by the receiver."},
     {"lost_timeout", &C::lost_timeout, "Losses told by a timeout."},
     {"timeouts", &C::timeouts, "Retransmission timeouts."},
     {"tail_probes", &C::tail_probes, "Probes for a loss at the end."},

@@ -135,7 +135,7 @@ struct PathRecord {
 };
 
 // The layout that readers rely on. Who changes one of these makes a new kStatisticsVersion, also in
-// python/tutti_hpc/net_statistics.py.
+// python/tutti_hpc/net_statistics.py, whose formats follow, and names the counter in metrics.cpp.
 static_assert(sizeof(FileHeader) == 232 && sizeof(EngineRecord) == 704 &&
               sizeof(ConnectionRecord) == 440 && sizeof(PathRecord) == 48);
 static_assert(sizeof(transport::ConnectionCounters) == 23 * 8 &&

@@ -8,9 +8,8 @@
 //   brief   up to 4 KB: each rank that gives puts its part into one slot, the others take it from
 //           there; a few bytes travel with the sequence number on one cache line
 //   rounds  reductions, cut so that a round stays in the cache. Two ranks: each reads the other's
-//   input.
-//           More: each rank reduces its shard of a round and the others collect it. While a round
-//           is reduced the next is being staged.
+//           input. More: each rank reduces its shard of a round and the others collect it. While a
+//           round is reduced the next is being staged.
 //   pieces  everything else: streams of pieces, to all or to one, with credit from the readers.
 //           Each stream's length is known to its two ends alone, as in alltoallv.
 //

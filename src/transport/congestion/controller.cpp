@@ -21,7 +21,7 @@ bool uses_credit(std::string_view name) {
 
 namespace {
 
-/// What adapts the window: its file and a row here. The first is the default.
+/// What adapts the window: its file and a row here. An empty name is the first's.
 struct ControllerKind {
   std::string_view name;
   bool uses_delay;

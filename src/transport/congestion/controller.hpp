@@ -71,7 +71,7 @@ class Controller {
   Bytes window_bytes_;  ///< At least 1 while a connection can make progress.
 };
 
-/// True of the names that include "rccc" or "eqds".
+/// True of "rccc", "eqds" and NAME+rccc.
 bool uses_credit(std::string_view name);
 /// True of those that look at Feedback::fabric_ns.
 bool uses_delay(std::string_view name);

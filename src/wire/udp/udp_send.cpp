@@ -56,19 +56,12 @@ bool UdpWire::send(const Transmission& sent) {
     ++counters_.refused;
     return true;
   }
-  Outcome outcome = Outcome::kRecut;
-  while (outcome == Outcome::kRecut) {
-    outcome = send_packet(peers_[sent.peer], sent);
-  }
-  return outcome == Outcome::kTaken;
-}
-
-UdpWire::Outcome UdpWire::send_packet(Peer& to, const Transmission& sent) {
+  Peer& to = peers_[sent.peer];
   const std::size_t each = to.fragment_bytes - kPrefixBytes;
   const std::size_t content = sent.header_bytes + std::size_t{sent.payload_bytes};
   if (fragments(content, each) > kFragmentsMax) {
     ++counters_.refused;  // Longer than both ends agreed on.
-    return Outcome::kTaken;
+    return true;
   }
   Prefix prefix;
   prefix.count = static_cast<std::uint8_t>(std::max<std::size_t>(1, fragments(content, each)));
@@ -111,7 +104,7 @@ UdpWire::Outcome UdpWire::send_packet(Peer& to, const Transmission& sent) {
     to.prober->on_data();
     probe_due_ns_ = std::min(probe_due_ns_, to.prober->due_ns());
   }
-  return outcome;
+  return outcome == Outcome::kRecut ? send(sent) : outcome == Outcome::kTaken;
 }
 
 bool UdpWire::goes_on(const Peer& to, const Transmission& sent) const {

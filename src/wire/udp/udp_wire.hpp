@@ -126,7 +126,6 @@ class UdpWire : public Wire {
   std::string try_cutting(transport::Transmission sent);
   /// Same, of the kernel's stamps.
   std::string try_timestamps();
-  Outcome send_packet(Peer& to, const transport::Transmission& sent);
   /// Whether it is what is stopped.
   bool goes_on(const Peer& to, const transport::Transmission& sent) const;
   /// `first`: of the parts, moved to the one for which there was no room.

@@ -3,7 +3,7 @@
 //
 // Pointer classification in nanoseconds: a thread's stack and the brk heap are host memory by two
 // comparisons; of everything else the library is asked, because an answer by address does not
-// keep (pointer_cache.cpp says what was measured). Without a device library the cost is one load
+// keep (pointer_kind.cpp says what was measured). Without a device library the cost is one load
 // and one branch.
 #pragma once
 
@@ -13,14 +13,10 @@ namespace tutti::device {
 
 /// Classifies, asking the library only where that is needed. `api` null means host. Null pointers
 /// are host.
-PointerInfo classify_cached(Api* api, const void* pointer);
+PointerInfo kind_of_pointer(Api* api, const void* pointer);
 
 /// True for addresses on this thread's stack or on the heap of brk(2), which no GPU library gives
 /// out, and for null. Takes a few nanoseconds; asks nobody. False: unknown.
 bool is_surely_host(const void* pointer);
-
-/// Forgets every answer on all threads (a device library was closed, tests). No answer is kept
-/// today.
-void forget_classifications();
 
 }  // namespace tutti::device

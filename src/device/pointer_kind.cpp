@@ -11,14 +11,17 @@
 //     host memory that was unmapped. Both were seen at the first try (H200, driver of CUDA 13.0),
 //     and nobody tells us of the application's frees. The question costs 40 to 160 ns there, and
 //     5 where nobody has initialised the driver: in programs that use no GPU.
-#include "device/pointer_cache.hpp"
+#include "device/pointer_kind.hpp"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
+
+extern "C" {
+[[gnu::weak]] extern void* __curbrk;  // NOLINT(bugprone-reserved-identifier): glibc's
+}
 
 namespace tutti::device {
 namespace {
@@ -72,8 +75,7 @@ std::uintptr_t find_heap_start() {
 /// Where it ends now. The C library's own variable where it has one: UCX, which MPI libraries load,
 /// takes sbrk() over and asks the kernel each time, 0.5 us.
 std::uintptr_t heap_end() {
-  static void** const variable = static_cast<void**>(dlsym(RTLD_DEFAULT, "__curbrk"));
-  return reinterpret_cast<std::uintptr_t>(variable != nullptr ? *variable : sbrk(0));
+  return reinterpret_cast<std::uintptr_t>(&__curbrk != nullptr ? __curbrk : sbrk(0));
 }
 
 /// Initial-exec: as mpi/comm_state.hpp's.
@@ -98,11 +100,8 @@ bool is_surely_host(const void* pointer) {
   return address == 0 || (address >= heap_start && address < heap_end());
 }
 
-PointerInfo classify_cached(Api* api, const void* pointer) {
+PointerInfo kind_of_pointer(Api* api, const void* pointer) {
   return api == nullptr || is_surely_host(pointer) ? PointerInfo() : api->classify(pointer);
 }
-
-// What is kept, the ends of stack and heap, never becomes wrong.
-void forget_classifications() {}
 
 }  // namespace tutti::device

@@ -3,7 +3,7 @@
 //
 // The short cuts in front of Api::classify, with an Api that counts the questions and whose answers
 // the test decides.
-#include "device/pointer_cache.hpp"
+#include "device/pointer_kind.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -83,77 +83,77 @@ const void* at(std::uintptr_t address) { return reinterpret_cast<const void*>(ad
 constexpr std::uintptr_t kPage = std::uintptr_t{2} << 20;
 constexpr std::uintptr_t kBase = 0x500000000000;  // Neither heap nor stack of any process here.
 
-class PointerCache : public testing::Test {
+class PointerKind : public testing::Test {
  protected:
   AskedApi api_;
 };
 
-TEST_F(PointerCache, null__is_host_without_a_question) {
+TEST_F(PointerKind, null__is_host_without_a_question) {
   int value = 0;
-  EXPECT_EQ(classify_cached(nullptr, &value).kind, MemoryKind::kHost);
-  EXPECT_EQ(classify_cached(nullptr, nullptr).device, -1);
-  EXPECT_EQ(classify_cached(&api_, nullptr).kind, MemoryKind::kHost);
+  EXPECT_EQ(kind_of_pointer(nullptr, &value).kind, MemoryKind::kHost);
+  EXPECT_EQ(kind_of_pointer(nullptr, nullptr).device, -1);
+  EXPECT_EQ(kind_of_pointer(&api_, nullptr).kind, MemoryKind::kHost);
   EXPECT_EQ(api_.questions, 0);
 }
 
-TEST_F(PointerCache, device__ordinal_and_interior_pointers) {
+TEST_F(PointerKind, device__ordinal_and_interior_pointers) {
   api_.ranges[kBase] = {4 * kPage, 3};
   for (const std::uintptr_t offset : {std::uintptr_t{0}, kPage - 1, kPage, 4 * kPage - 1}) {
-    EXPECT_EQ(classify_cached(&api_, at(kBase + offset)).kind, MemoryKind::kDevice);
-    EXPECT_EQ(classify_cached(&api_, at(kBase + offset)).device, 3);
+    EXPECT_EQ(kind_of_pointer(&api_, at(kBase + offset)).kind, MemoryKind::kDevice);
+    EXPECT_EQ(kind_of_pointer(&api_, at(kBase + offset)).device, 3);
   }
-  EXPECT_EQ(classify_cached(&api_, at(kBase + 4 * kPage)).kind, MemoryKind::kHost);
+  EXPECT_EQ(kind_of_pointer(&api_, at(kBase + 4 * kPage)).kind, MemoryKind::kHost);
 }
 
 // Drivers return the addresses of large allocations to the system, and take addresses from it.
-TEST_F(PointerCache, address__changes_its_kind_without_notice) {
+TEST_F(PointerKind, address__changes_its_kind_without_notice) {
   for (int round = 0; round < 10; ++round) {
-    EXPECT_EQ(classify_cached(&api_, at(kBase)).kind, MemoryKind::kHost);
+    EXPECT_EQ(kind_of_pointer(&api_, at(kBase)).kind, MemoryKind::kHost);
     api_.ranges[kBase] = {64 << 20, round};
-    EXPECT_EQ(classify_cached(&api_, at(kBase)).kind, MemoryKind::kDevice);
-    EXPECT_EQ(classify_cached(&api_, at(kBase)).device, round);
+    EXPECT_EQ(kind_of_pointer(&api_, at(kBase)).kind, MemoryKind::kDevice);
+    EXPECT_EQ(kind_of_pointer(&api_, at(kBase)).device, round);
     api_.ranges.clear();
   }
 }
 
-TEST_F(PointerCache, host__stack_and_heap_are_never_asked) {
+TEST_F(PointerKind, host__stack_and_heap_are_never_asked) {
   int on_stack = 0;
   std::vector<char> bigger(1000);  // On the brk heap, except under a sanitizer's allocator.
-  EXPECT_EQ(classify_cached(&api_, &on_stack).kind, MemoryKind::kHost);
+  EXPECT_EQ(kind_of_pointer(&api_, &on_stack).kind, MemoryKind::kHost);
   EXPECT_EQ(api_.questions, 0);
-  EXPECT_EQ(classify_cached(&api_, bigger.data()).kind, MemoryKind::kHost);
+  EXPECT_EQ(kind_of_pointer(&api_, bigger.data()).kind, MemoryKind::kHost);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   EXPECT_EQ(api_.questions, 0);
 #endif
   std::thread other([&] {
     int elsewhere = 0;
     const int before = api_.questions;
-    EXPECT_EQ(classify_cached(&api_, &elsewhere).kind, MemoryKind::kHost);
+    EXPECT_EQ(kind_of_pointer(&api_, &elsewhere).kind, MemoryKind::kHost);
     EXPECT_EQ(api_.questions, before);
   });
   other.join();
 }
 
-TEST_F(PointerCache, host__another_threads_stack_is_asked) {
+TEST_F(PointerKind, host__another_threads_stack_is_asked) {
   int here = 0;
   std::thread other([&] {
     const int before = api_.questions;
-    EXPECT_EQ(classify_cached(&api_, &here).kind, MemoryKind::kHost);
+    EXPECT_EQ(kind_of_pointer(&api_, &here).kind, MemoryKind::kHost);
     EXPECT_EQ(api_.questions, before + 1);
   });
   other.join();
 }
 
-TEST_F(PointerCache, api__answers_of_one_are_not_those_of_another) {
+TEST_F(PointerKind, api__answers_of_one_are_not_those_of_another) {
   AskedApi other;
   api_.ranges[kBase] = {kPage, 0};
   other.ranges[kBase] = {kPage, 5};
-  EXPECT_EQ(classify_cached(&api_, at(kBase)).device, 0);
-  EXPECT_EQ(classify_cached(&other, at(kBase)).device, 5);
-  EXPECT_EQ(classify_cached(&api_, at(kBase)).device, 0);
+  EXPECT_EQ(kind_of_pointer(&api_, at(kBase)).device, 0);
+  EXPECT_EQ(kind_of_pointer(&other, at(kBase)).device, 5);
+  EXPECT_EQ(kind_of_pointer(&api_, at(kBase)).device, 0);
 }
 
-TEST_F(PointerCache, pages__kinds_may_share_one) {
+TEST_F(PointerKind, pages__kinds_may_share_one) {
   std::mt19937 random(20260101);
   for (std::uintptr_t start = 0; start < 300 * kPage; start += kPage / 4) {
     if (random() % 2 == 0) {
@@ -163,24 +163,24 @@ TEST_F(PointerCache, pages__kinds_may_share_one) {
   for (int i = 0; i < 20000; ++i) {
     const void* pointer = at(kBase + random() % (300 * kPage));
     const PointerInfo expected = api_.truth(pointer);
-    const PointerInfo info = classify_cached(&api_, pointer);
+    const PointerInfo info = kind_of_pointer(&api_, pointer);
     ASSERT_EQ(info.kind, expected.kind) << pointer;
     ASSERT_EQ(info.device, expected.device) << pointer;
   }
 }
 
-TEST_F(PointerCache, host_device__memory_that_comes_and_goes) {
+TEST_F(PointerKind, host_device__memory_that_comes_and_goes) {
   const auto host = open("host", nullptr);
   for (int round = 0; round < 50; ++round) {
     const int device = round % 3;
     auto* memory = static_cast<char*>(*host->allocate_device(device, 100000));
-    EXPECT_EQ(classify_cached(host.get(), memory + 99999).device, device);
+    EXPECT_EQ(kind_of_pointer(host.get(), memory + 99999).device, device);
     ASSERT_TRUE(host->free_device(memory).ok());
     // Host memory never lands where device memory was.
     void* mapped =
         mmap(nullptr, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(mapped, MAP_FAILED);
-    EXPECT_EQ(classify_cached(host.get(), mapped).kind, MemoryKind::kHost);
+    EXPECT_EQ(kind_of_pointer(host.get(), mapped).kind, MemoryKind::kHost);
     munmap(mapped, 4 << 20);
   }
 }
