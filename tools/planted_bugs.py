@@ -118,7 +118,7 @@ BUGS = [
         "wire().paths);\n  }\n  timers_.set(Timer::kKeepAlive, now + interval);",
         "wire().paths);\n  }"),
     Bug("timers", "a step back of the clock is believed", "endpoint.cpp",
-        "    now_ = std::max(now_, now);\n", "    now_ = now;\n"),
+        "  now_ = std::max(now_, now);\n", "  now_ = now;\n"),
     Bug("paths", "control packets go strictly in turn", "connection_control.cpp",
         "      control_first_ = random_.below(paths);\n", ""),
     Bug("paths", "the last path stays the only one", "path.cpp", "    revive_all();\n", ""),

@@ -5,13 +5,11 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
-#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "base/log.hpp"
-#include "mpi/launcher.hpp"
-#include "mpi/presence.hpp"
+#include "mpi/members.hpp"
 #include "mpi/types.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
@@ -178,163 +176,6 @@ void take_missing_hints(CommState* state) {
   pmpi.Info_free(&info);
 }
 
-#ifdef OMPI_PREDEFINED_GLOBAL
-constexpr bool kIsOpenMpi = true;
-#else
-constexpr bool kIsOpenMpi = false;
-#endif
-
-/// Processes that do not see each other are an error in the log, once; under TUTTI_STRICT of each
-/// communicator.
-Status check_launcher(const engine::Process& process, int world_ranks) {
-  static const std::string problem = world_ranks == 1 ? lost_peers(kIsOpenMpi) : std::string();
-  if (problem.empty()) {
-    return {};
-  }
-  static const bool is_logged = [] {
-    log(LogLevel::kError, problem);
-    return true;
-  }();
-  static_cast<void>(is_logged);
-  return process.config().strict ? Status(ErrorCode::kUnsupported, problem) : Status();
-}
-
-/// A group of this process alone, freed at the end of the block.
-class Group {
- public:
-  Group() : group_(MPI_GROUP_NULL) {}
-  ~Group() {
-    if (group_ != MPI_GROUP_NULL) {
-      pmpi.Group_free(&group_);
-    }
-  }
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
-  MPI_Group* out() { return &group_; }
-  MPI_Group get() const { return group_; }
-
- private:
-  MPI_Group group_;
-};
-
-/// The processes that were started together, as ranks of MPI_COMM_WORLD, also where there is none
-/// (sessions model). Calls `use` with the group; false when the library does not say.
-template <class Use>
-bool with_world_group(Use use) {
-  Group world;
-  if (has_world()) {
-    return pmpi.Comm_group(MPI_COMM_WORLD, world.out()) == MPI_SUCCESS && use(world.get());
-  }
-#ifdef MPI_SESSION_NULL  // Also of Open MPI 5, whose MPI_VERSION is 3.
-  auto* const init = reinterpret_cast<decltype(&PMPI_Session_init)>(g_lookup("PMPI_Session_init"));
-  auto* const group_of = reinterpret_cast<decltype(&PMPI_Group_from_session_pset)>(
-      g_lookup("PMPI_Group_from_session_pset"));
-  auto* const finalize =
-      reinterpret_cast<decltype(&PMPI_Session_finalize)>(g_lookup("PMPI_Session_finalize"));
-  MPI_Session session = MPI_SESSION_NULL;
-  if (init == nullptr || group_of == nullptr || finalize == nullptr ||
-      init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session) != MPI_SUCCESS) {
-    return false;
-  }
-  bool is_used = group_of(session, "mpi://WORLD", world.out()) == MPI_SUCCESS && use(world.get());
-  if (world.get() != MPI_GROUP_NULL) {
-    pmpi.Group_free(world.out());
-  }
-  finalize(&session);
-  return is_used;
-#else
-  return false;
-#endif
-}
-
-/// The communicator's processes as ranks of MPI_COMM_WORLD; -1: started apart from this one
-/// (spawned, connected), or the library does not say.
-std::vector<int> world_ranks_of(MPI_Comm comm, int ranks) {
-  std::vector<int> found(static_cast<std::size_t>(ranks), -1);
-  Group group;
-  if (pmpi.Comm_group(comm, group.out()) != MPI_SUCCESS) {
-    return found;
-  }
-  std::vector<int> own(static_cast<std::size_t>(ranks));
-  std::iota(own.begin(), own.end(), 0);
-  const bool is_known = with_world_group([&](MPI_Group world) {
-    // As after MPI_Comm_dup. Open MPI translates a rank by a comparison with each other one.
-    int compared = MPI_UNEQUAL;
-    if (pmpi.Group_compare(group.get(), world, &compared) == MPI_SUCCESS && compared == MPI_IDENT) {
-      found = own;
-      return true;
-    }
-    return pmpi.Group_translate_ranks(group.get(), ranks, own.data(), world, found.data()) ==
-           MPI_SUCCESS;
-  });
-  std::replace_if(
-      found.begin(), found.end(), [&](int rank) { return !is_known || rank < 0; }, -1);
-  return found;
-}
-
-/// Why no message of ours may go to this communicator's processes, with the rank that says so;
-/// empty when all of them have this library. Local: each rank with us comes to the same.
-struct Absence {
-  std::string text;
-  int speaker = 0;
-};
-Absence absence_in(MPI_Comm comm, int ranks) {
-  const std::vector<int> world_ranks = world_ranks_of(comm, ranks);
-  const auto stranger = std::find(world_ranks.begin(), world_ranks.end(), -1);
-  if (stranger != world_ranks.end()) {
-    const auto known =
-        std::find_if(world_ranks.begin(), world_ranks.end(), [](int rank) { return rank != -1; });
-    return {"rank " + std::to_string(stranger - world_ranks.begin()) +
-                " of a communicator was not started with this process (spawned or connected), and "
-                "may be without Tutti: collectives with it are the MPI library's own",
-            static_cast<int>(known - world_ranks.begin()) % ranks};
-  }
-  if (presence_is_unknown(kIsOpenMpi, g_lookup)) {
-    return {};
-  }
-  const std::vector<Presence> found = presence_of(world_ranks);
-  if (std::all_of(found.begin(), found.end(),
-                  [](Presence rank) { return rank == Presence::kPresent; })) {
-    return {};
-  }
-  // Where MPI was started past us, nobody is known to have us, and rank 0 speaks.
-  const auto present = std::find(found.begin(), found.end(), Presence::kPresent);
-  return {describe_absent(world_ranks),
-          static_cast<int>(present - found.begin()) % static_cast<int>(found.size())};
-}
-
-/// False where every call must go to MPI untouched; an error under TUTTI_STRICT.
-Result<bool> all_have_us(const engine::Process& process, MPI_Comm comm, int rank, int ranks) {
-  if (ranks == 1) {
-    return true;
-  }
-  const Absence absence = absence_in(comm, ranks);
-  if (absence.text.empty()) {
-    return true;
-  }
-  const Config& config = process.config();  // TUTTI_ENABLE=0 wants nothing else.
-  if (config.enable && config.strict) {
-    return Status(ErrorCode::kUnsupported, "TUTTI_STRICT: " + absence.text);
-  }
-  if (config.enable && absence.speaker == rank && first_to_report_absent()) {
-    log(LogLevel::kWarn, absence.text);
-  }
-  return false;
-}
-
-/// What stands in for all_have_us() where the launcher says nothing is said once.
-void report_unknown_presence(int world_rank, int world_ranks) {
-  if (world_rank != 0 || world_ranks == 1 || !presence_is_unknown(kIsOpenMpi, g_lookup)) {
-    return;
-  }
-  static const bool is_logged = [] {
-    log(LogLevel::kInfo,
-        "this launcher does not say which ranks have Tutti: every rank must have the preload");
-    return true;
-  }();
-  static_cast<void>(is_logged);
-}
-
 engine::RankInfo rank_info(const Library& library) {
   engine::RankInfo me;
   me.rank = library.rank();
@@ -378,8 +219,9 @@ Status start(CommState* state) {
     TUTTI_RETURN_IF_ERROR(check_launcher(process, me.world_ranks));
   }
   process.report_configuration(me.world_rank);
-  report_unknown_presence(me.world_rank, me.world_ranks);
-  TUTTI_ASSIGN_OR_RETURN(const bool is_ours, all_have_us(process, state->comm, me.rank, me.ranks));
+  report_unknown_presence(me.world_rank, me.world_ranks, g_lookup);
+  TUTTI_ASSIGN_OR_RETURN(const bool is_ours,
+                         all_have_us(process, state->comm, me.rank, me.ranks, g_lookup));
   if (!is_ours) {
     state->library.reset();
     state->inert = true;
@@ -412,67 +254,8 @@ Status start_derived_state(engine::ParentCommunicator& parent, CommState* state)
 
 }  // namespace
 
-namespace {
-
-/// Asking the store for each rank would take a node of 128 ranks 0.2 s. Each rank asks for its
-/// neighbours in a binary tree alone, and tells those that have us: up, whether all below have us,
-/// and down, whether all have. A rank beside one without us says no, so that every part of a tree
-/// that has been cut hears it. No rank without us gets a message, and none can meet one of the
-/// application's: no rank leaves its MPI_Init before it has received its own.
-Status settle_world() {
-  constexpr int kTag = 0x7475;
-  int rank = 0;
-  int ranks = 1;
-  TUTTI_RETURN_IF_ERROR(check(pmpi.Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank"));
-  TUTTI_RETURN_IF_ERROR(check(pmpi.Comm_size(MPI_COMM_WORLD, &ranks), "MPI_Comm_size"));
-  const auto is_present = [](int other) {
-    return presence_of({other}).front() == Presence::kPresent;
-  };
-  if (ranks == 1 || presence_is_unknown(kIsOpenMpi, g_lookup) || !is_present(rank)) {
-    return {};  // Nobody waits for this rank.
-  }
-  unsigned char are_all = 1;
-  const auto send = [&](int peer) {
-    return check(pmpi.Send(&are_all, 1, MPI_BYTE, peer, kTag, MPI_COMM_WORLD), "MPI_Send");
-  };
-  const auto receive = [&](int peer, unsigned char* value) {
-    return check(pmpi.Recv(value, 1, MPI_BYTE, peer, kTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
-                 "MPI_Recv");
-  };
-  std::vector<int> children;
-  for (int child = 2 * rank + 1; child <= 2 * rank + 2 && child < ranks; ++child) {
-    unsigned char below = 0;
-    if (is_present(child)) {
-      children.push_back(child);
-      TUTTI_RETURN_IF_ERROR(receive(child, &below));
-    }
-    are_all = static_cast<unsigned char>(are_all & below);
-  }
-  const int parent = (rank - 1) / 2;
-  if (rank != 0 && is_present(parent)) {
-    TUTTI_RETURN_IF_ERROR(send(parent));
-    TUTTI_RETURN_IF_ERROR(receive(parent, &are_all));
-  } else if (rank != 0) {
-    are_all = 0;
-  }
-  for (const int child : children) {
-    TUTTI_RETURN_IF_ERROR(send(child));
-  }
-  if (are_all != 0) {
-    set_all_present();
-    return {};
-  }
-  // Now, while no other thread can be in the MPI library, which speaks to the same store.
-  std::vector<int> everyone(static_cast<std::size_t>(ranks));
-  std::iota(everyone.begin(), everyone.end(), 0);
-  static_cast<void>(presence_of(everyone));
-  return {};
-}
-
-}  // namespace
-
 void start_world() {
-  const Status settled = guarded(settle_world);
+  const Status settled = guarded([] { return settle_world(g_lookup); });
   static_cast<void>(settled);  // MPI has raised its error; what is not known is asked for later.
 }
 

@@ -93,36 +93,32 @@ MPI_Count size_of_type(MPI_Datatype type) {
   return pmpi.Type_size_x(type, &size) == MPI_SUCCESS ? size : 0;
 }
 
-}  // namespace
+void add_type(MPI_Datatype type, Candidates candidates, std::uint64_t dense_bytes) {
+  NamedType named{
+      .type = type, .candidates = candidates, .meaning = {}, .dense_bytes = dense_bytes};
+  named.meaning.fill(candidates[0]);
+  g_types.add(handle_bits(type), g_named.size());
+  g_named.push_back(named);
+}
+void add_number(MPI_Datatype type, Candidates candidates) {
+  add_type(type, candidates, select::size_of(candidates[0]));
+}
+void add_one(MPI_Datatype type, DataType value) { add_number(type, {value, DataType::kOther}); }
+void add_pair(MPI_Datatype type, DataType value) { add_type(type, {value, DataType::kOther}, 0); }
 
-void load_types() {
-  g_named.clear();
-  auto add = [](MPI_Datatype type, Candidates candidates, std::uint64_t dense_bytes) {
-    NamedType named{
-        .type = type, .candidates = candidates, .meaning = {}, .dense_bytes = dense_bytes};
-    named.meaning.fill(candidates[0]);
-    g_types.add(handle_bits(type), g_named.size());
-    g_named.push_back(named);
-  };
-  auto add_number = [&](MPI_Datatype type, Candidates candidates) {
-    add(type, candidates, select::size_of(candidates[0]));
-  };
-  auto add_one = [&](MPI_Datatype type, DataType value) {
-    add_number(type, {value, DataType::kOther});
-  };
-  auto add_pair = [&](MPI_Datatype type, DataType value) {
-    add(type, {value, DataType::kOther}, 0);
-  };
-  // Types that not every build of a library has (Fortran, C++): their size is asked for, never
-  // assumed, and a null type asks nothing.
-  auto add_optional = [&](MPI_Datatype type, const auto& choose) {
-    if (type == MPI_DATATYPE_NULL || handle_bits(type) == 0) {
-      return;
-    }
-    const Candidates candidates = choose(size_of_type(type));
-    const bool is_dense = candidates[0] != DataType::kOther && !select::is_pair(candidates[0]);
-    add(type, candidates, is_dense ? select::size_of(candidates[0]) : 0);
-  };
+/// Of a type that not every build of a library has (Fortran, C++): its size is asked for, never
+/// assumed, and a null type asks nothing.
+template <class Choose>
+void add_optional(MPI_Datatype type, const Choose& choose) {
+  if (type == MPI_DATATYPE_NULL || handle_bits(type) == 0) {
+    return;
+  }
+  const Candidates candidates = choose(size_of_type(type));
+  const bool is_dense = candidates[0] != DataType::kOther && !select::is_pair(candidates[0]);
+  add_type(type, candidates, is_dense ? select::size_of(candidates[0]) : 0);
+}
+
+void add_c_types() {
   add_number(MPI_CHAR, either_sign(1));
   add_number(MPI_WCHAR, either_sign(sizeof(wchar_t)));
   add_number(MPI_SIGNED_CHAR, integer(1, true));
@@ -165,6 +161,9 @@ void load_types() {
 #ifdef MPIX_BFLOAT16
   add_one(MPIX_BFLOAT16, DataType::kBfloat16);
 #endif
+}
+
+void add_optional_types() {
   auto whole = [](MPI_Count size) { return integer(static_cast<std::size_t>(size), true); };
   auto one_of = [](std::initializer_list<DataType> types) {
     return [types = std::vector<DataType>(types)](MPI_Count size) {
@@ -208,8 +207,9 @@ void load_types() {
   add_optional(MPI_2INTEGER, one_of({DataType::kInt32Int}));
   add_optional(MPI_2REAL, one_of({DataType::kFloat32Pair}));
   add_optional(MPI_2DOUBLE_PRECISION, one_of({DataType::kFloat64Pair}));
-  g_types.finish();
+}
 
+void add_ops() {
   auto add_op = [](MPI_Op op, ReduceOp value) { g_ops.add(handle_bits(op), value); };
   add_op(MPI_SUM, ReduceOp::kSum);
   add_op(MPI_PROD, ReduceOp::kProd);
@@ -224,6 +224,16 @@ void load_types() {
   add_op(MPI_MINLOC, ReduceOp::kMinloc);
   add_op(MPI_MAXLOC, ReduceOp::kMaxloc);
   g_ops.finish();
+}
+
+}  // namespace
+
+void load_types() {
+  g_named.clear();
+  add_c_types();
+  add_optional_types();
+  g_types.finish();
+  add_ops();
 }
 
 namespace {

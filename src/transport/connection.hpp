@@ -195,6 +195,7 @@ class Connection {
                TimeNs waited_ns);
   void on_trimmed_echo(TimeNs now, const Echo& echo, std::uint64_t number, Feedback feedback);
   void on_duplicate_echo(TimeNs now, std::uint64_t number, std::uint32_t stamp);
+  void on_partial(TimeNs now, const Packet& packet, std::uint64_t number, const Arrival& arrival);
   void tell_of_end(const CommonHeader& header);
   void acknowledge(std::uint64_t number);
   void tell_policy(void (*hook)(void*, const tutti_transport_view*, const tutti_transport_chunk*),

@@ -51,17 +51,8 @@ void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
       return;
     }
   }
-  const PacketType type = packet.common.type;
   if (is_partial(arrival)) {
-    // It may come whole yet, if its path has reordered it, so its number is not taken. It
-    // counts once, and does not show that the peer is alive: an attacker can replay its header.
-    if (type != PacketType::kData) {
-      ++counters_.malformed_dropped;
-    } else if (!replay_.is_new(number) || !partial_.take(number)) {
-      ++counters_.replays_dropped;
-    } else if (!has_ended()) {
-      on_data(now, packet, arrival);
-    }
+    on_partial(now, packet, number, arrival);
     return;
   }
   if (!replay_.take(number)) {
@@ -73,7 +64,7 @@ void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
     tell_of_end(packet.common);
     return;
   }
-  switch (type) {
+  switch (packet.common.type) {
     case PacketType::kData:
       on_data(now, packet, arrival);
       break;
@@ -108,8 +99,21 @@ void Connection::on_arrival(TimeNs now, const Arrival& arrival) {
     case PacketType::kClose:
     case PacketType::kCloseAck:
     case PacketType::kReset:
-      advance(now, event_of(type));
+      advance(now, event_of(packet.common.type));
       break;
+  }
+}
+
+/// It may come whole yet, if its path has reordered it, so its number is not taken. It counts once,
+/// and does not show that the peer is alive: an attacker can replay its header.
+void Connection::on_partial(TimeNs now, const Packet& packet, std::uint64_t number,
+                            const Arrival& arrival) {
+  if (packet.common.type != PacketType::kData) {
+    ++counters_.malformed_dropped;
+  } else if (!replay_.is_new(number) || !partial_.take(number)) {
+    ++counters_.replays_dropped;
+  } else if (!has_ended()) {
+    on_data(now, packet, arrival);
   }
 }
 

@@ -47,7 +47,7 @@ DATA = {
 # Other tests have these: they need a job, a lab or a network.
 WITH_A_JOB = {"bench", "lab links", "top"}
 # Print no data: they start something, or write a file or a line of shell.
-WITHOUT_DATA = {"env", "path", "plot", "run", "tuning import", "tuning make"}
+WITHOUT_DATA = {"env", "path", "plot", "run", "tuning import", "tuning make", "tuning schema"}
 WITHOUT_DATA |= {f"lab {word}" for word in ("down", "exec", "link", "run", "shell", "up")}
 
 
