@@ -93,7 +93,7 @@ typedef struct tutti_comm tutti_comm_t;
 /**
  * How the ranks meet: while a communicator is made, at the first calls that need something new
  * (another plan, another kind of memory), and, unless the options say what memory is in use, in the
- * 2nd, 4th, 8th, ... and every 1024th call of a kind that is waited for.
+ * 2nd, 4th, 8th, ... and every 8192nd call of a kind that is waited for.
  */
 typedef struct tutti_bootstrap {
   size_t size; /**< sizeof(tutti_bootstrap_t) of the caller: set it first. */

@@ -61,7 +61,7 @@ struct Config {
   std::string net_wire = "udp";      ///< What carries packets (net/wires.cpp).
   std::string net_polling = "auto";  ///< auto | busy | shared (net/engine.hpp)
   std::string net_controller = "cubic";   ///< transport/congestion/controller.cpp
-  std::string net_spray = "two_choices";  ///< Path choice, same.
+  std::string net_spray = "two_choices";  ///< transport/spray.hpp
   Bytes net_chunk_bytes = 0;              ///< 0: the largest of the wire.
   Bytes net_copy_bytes = 1024;            ///< Sends up to so long are copied.
   Bytes net_buffer_bytes = 64 << 20;      ///< Of a receiving socket.

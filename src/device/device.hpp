@@ -90,7 +90,7 @@ class Api {
   /// needs the device, never from MPI_Init.
   virtual Status initialize() = 0;
 
-  /// Asks the library, uncached (50-500 ns). Never fails: what the library does not know is host.
+  /// Asks the library, uncached (40-500 ns). Never fails: what the library does not know is host.
   virtual PointerInfo classify(const void* pointer) = 0;
   /// False: nobody in this process has initialised the GPU library, so no memory is a GPU's. Takes
   /// a few nanoseconds.

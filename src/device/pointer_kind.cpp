@@ -14,6 +14,7 @@
 #include "device/pointer_kind.hpp"
 
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -50,9 +51,19 @@ StackRange find_stack() {
   return {bytes > kBytesMax ? top - kBytesMax : top - bytes, top};
 }
 
+/// Where the brk heap ends now. The C library's own variable where it has one: UCX, which MPI
+/// libraries load, takes sbrk() over and asks the kernel each time, 0.5 us.
+std::uintptr_t heap_end() {
+  return reinterpret_cast<std::uintptr_t>(&__curbrk != nullptr ? __curbrk : sbrk(0));
+}
+
 /// Where the brk heap starts; UINTPTR_MAX (no heap) when unknown. Field 47 of proc(5)'s stat;
-/// counted behind the last ')', because the second field is the program's name.
+/// counted behind the last ')', because the second field is the program's name. None either where
+/// the kernel's end is another one: after a restart from a checkpoint it may be any mapping.
 std::uintptr_t find_heap_start() {
+  if (heap_end() != static_cast<std::uintptr_t>(syscall(SYS_brk, 0))) {
+    return UINTPTR_MAX;
+  }
   std::FILE* file = std::fopen("/proc/self/stat", "re");
   if (file == nullptr) {
     return UINTPTR_MAX;
@@ -70,12 +81,6 @@ std::uintptr_t find_heap_start() {
     return UINTPTR_MAX;
   }
   return start;
-}
-
-/// Where it ends now. The C library's own variable where it has one: UCX, which MPI libraries load,
-/// takes sbrk() over and asks the kernel each time, 0.5 us.
-std::uintptr_t heap_end() {
-  return reinterpret_cast<std::uintptr_t>(&__curbrk != nullptr ? __curbrk : sbrk(0));
 }
 
 /// Initial-exec: as mpi/comm_state.hpp's.

@@ -27,6 +27,9 @@ class Backends {
         alpha(context, mpi, ccl),
         host(context, calls, doubted) {}
 
+  Backends(const Backends&) = delete;
+  Backends& operator=(const Backends&) = delete;
+
   /// What carries `plan` for calls on `memory`.
   PlanRunner& of(const select::Plan& plan, select::Memory memory) {
     return std::visit([&](const auto& kind) -> PlanRunner& { return carrier(kind, memory); }, plan);

@@ -184,11 +184,11 @@ class Communicator {
   void count_doubted();
   /// For the scope of a collective of the MPI library's own, which has passed by: somebody looks
   /// whether the ranks live.
-  WatchedCall watch() const { return {*watched_calls_, calls_}; }
+  WatchedCall watch() const { return WatchedCall(*watched_calls_); }
   /// Both, for a call that takes a route which is known from an earlier one; of one on which the
   /// ranks agree, take_agreed() too.
   [[gnu::always_inline, nodiscard]] WatchedCall pass_by_watched(const KnownRoute& known) {
-    const std::uint64_t number = tell_call();
+    tell_call();
     if (!counts_beside_others_) [[likely]] {
       // A locked instruction is a tenth of what the fastest collectives take.
       known.calls->store(known.calls->load(std::memory_order_relaxed) + 1,
@@ -197,7 +197,7 @@ class Communicator {
       known.calls->fetch_add(1, std::memory_order_relaxed);
     }
     last_route_ = known.route;
-    return {*watched_calls_, number};
+    return watch();
   }
 
   static void take_agreed(const Route& route) {
@@ -314,12 +314,10 @@ class Communicator {
     std::byte* const line = backends_.host.calls_line();
     calls_line_ = line != nullptr ? line : unread_line_.data();
   }
-  std::uint64_t tell_call() {
-    const std::uint64_t number =
-        calls_ + 1;  // Not read again after the stores, which may alias it.
-    calls_ = number;
+  void tell_call() {
+    const std::uint64_t number = calls_ + 1;
+    calls_ = number;  // Not read again after the stores, which may alias it.
     runners::HostArea::pass_by(calls_line_, number);
-    return number;
   }
   /// Whether some rule can give a call of this communicator a plan other than the MPI's own, as far
   /// as is known before the first call.

@@ -78,7 +78,7 @@ void Communicator::doubt_call() {
 }
 
 bool Communicator::agrees_on(Collective collective, std::optional<Bytes> bytes) const {
-  return !asserted_ && collective != Collective::kBarrier &&
+  return !asserted_ && collective != Collective::kBarrier && disagreement_.empty() &&
          agreement_due(modes_->of(collective, bytes).calls + 1);
 }
 

@@ -118,7 +118,8 @@ Result<const Route*> Communicator::route(Collective collective, std::optional<By
         collective != Collective::kBarrier) {
       TUTTI_RETURN_IF_ERROR(backends_.ccl.set_up(device, *table_));
     }
-  } else if (collective != Collective::kBarrier) {
+  } else if (collective != Collective::kBarrier && disagreement_.empty()) {
+    // Ranks that disagree may also count to other agreements, and all their plans are native.
     agreed = &modes_->of(collective, bytes);
     if (!std::exchange(is_next_agreed_, false) && agreement_due(++agreed->calls)) {
       TUTTI_RETURN_IF_ERROR(agree_memory(*agreed, device));

@@ -24,7 +24,7 @@
 namespace tutti::engine {
 
 /// The library's collectives on one communicator, one at a time.
-class WatchedCalls {
+class alignas(64) WatchedCalls {
  public:
   /// `processes`: of the communicator's ranks; those on other machines stay empty.
   explicit WatchedCalls(std::vector<runners::HostProcess> processes)
@@ -48,7 +48,7 @@ class WatchedCalls {
     return begun_.load(std::memory_order_relaxed) != ended;
   }
 
-  // In a call where they differ. Numbers of calls: those that nobody watches have some, too.
+  // In a call where they differ. Numbers of calls that are watched.
   std::atomic<std::uint64_t> begun_{0};
   std::atomic<std::uint64_t> ended_{0};
   std::vector<runners::HostProcess> processes_;
@@ -63,9 +63,10 @@ class WatchedCalls {
 /// The call may free the communicator (in an error handler) or never come back (longjmp).
 class WatchedCall {
  public:
-  /// `number`: another one than of any call before.
-  WatchedCall(WatchedCalls& calls, std::uint64_t number) : calls_(&calls) {
-    calls_->begun_.store(number, std::memory_order_relaxed);
+  explicit WatchedCall(WatchedCalls& calls) : calls_(&calls) {
+    // Another number than any call before, also than one that was left by a jump.
+    calls_->begun_.store(calls_->begun_.load(std::memory_order_relaxed) + 1,
+                         std::memory_order_relaxed);
   }
   ~WatchedCall() {
     // What it began with would be kept on the stack meanwhile, which takes longer.

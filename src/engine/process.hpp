@@ -58,7 +58,7 @@ class Process {
   const NodeShare& node_share(int world_ranks);
 
   /// Ends this process when it waits for one of these in a collective of the MPI library and that
-  /// one has died (death_watch.hpp). Null where the system gives no thread for it.
+  /// one has died (death_watch.hpp), where the system gives a thread for it.
   WatchedCalls* watch_calls(std::vector<runners::HostProcess> ranks);
   /// DeathWatch::set_find.
   void watch_for(WatchedCalls* calls, std::function<std::string()> find) {
@@ -67,7 +67,7 @@ class Process {
     }
   }
   void unwatch_calls(WatchedCalls* calls) {
-    if (death_watch_ != nullptr) {
+    if (calls != &WatchedCalls::unwatched() && death_watch_ != nullptr) {
       death_watch_->remove(calls);
     }
   }

@@ -4,6 +4,8 @@
 // The wrappers: each describes a call by a View of its arguments and by how to call MPI itself;
 // perform() (collective_call.cpp) does the rest for all of them. One template serves the int and
 // the _c form.
+#include <algorithm>
+
 #include "device/pointer_kind.hpp"
 #include "mpi/collective_call.hpp"
 #include "mpi/types.hpp"
@@ -54,6 +56,15 @@ inline bool is_host(device::Api& api, const void* buffer) {
          api.classify(buffer).kind == device::MemoryKind::kHost;
 }
 
+/// At a root: its own block may lie in the other buffer, for which it alone may be refused.
+inline bool may_be_aliased(const View& view, std::size_t ranks) {
+  constexpr std::size_t kElementBytesMax = 32;  // Of predefined types.
+  const auto send = reinterpret_cast<std::uintptr_t>(view.send);
+  const auto recv = reinterpret_cast<std::uintptr_t>(view.recv);
+  const auto count = static_cast<std::size_t>(std::max(view.send_count, view.recv_count));
+  return (send > recv ? send - recv : recv - send) <= kElementBytesMax * count * ranks;
+}
+
 /// Both buffers.
 inline bool are_host(const View& view) {
   device::Api* const api = t_last.engine->process().device();
@@ -101,7 +112,7 @@ template <auto kDescribe, auto kOther, class... Arguments>
   }
   if constexpr (has_two_buffers_at_root(kOf)) {
     if (call.view.root == t_last.memo->rank()) {
-      if (call.view.send == call.view.recv) [[unlikely]] {
+      if (may_be_aliased(call.view, t_last.memo->ranks())) [[unlikely]] {
         return kOther(arguments...);  // As carry_at_root() does, and nothing is agreed then.
       }
       engine::Communicator::take_agreed(*known->route);

@@ -32,6 +32,7 @@ class NativeMemo {
 
   bool has_devices() const { return has_devices_; }
   int rank() const { return rank_; }
+  std::size_t ranks() const { return ranks_; }
   /// engine::Communicator::routes_epoch() that the routes here are of.
   std::uint64_t epoch() const { return epoch_; }
   void renew(std::uint64_t epoch) {

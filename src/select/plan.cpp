@@ -84,8 +84,9 @@ std::vector<Plan> all_plans() {
   for_each_kind([&](auto kind) {
     for (const char* const name : decltype(kind)::kListed) {
       std::string problem;
-      kind.read(name, &problem);
-      plans.emplace_back(kind);
+      decltype(kind) listed;
+      listed.read(name, &problem);
+      plans.emplace_back(std::move(listed));
     }
   });
   return plans;

@@ -33,7 +33,8 @@ enum class Composition : std::uint8_t {
 //   kListed    those of messages and explanations; any other has parameters in its name.
 //   read       whether `name`, in lower case, is of this kind; if so, takes it apart.
 //              `problem` gets what is wrong with it, to be put behind the name.
-//   name       what read() reads, without parameters.
+//   name       what read() reads, without parameters. The hash of a table is of it: it tells all
+//              plans of this kind apart that do not differ in parameters alone.
 //   has        whether there is this collective at all.
 //   needs_mpi  whether a part of it goes through the MPI library.
 //   refusal    why it cannot carry a call; empty: it can.

@@ -82,16 +82,29 @@ bool has_size(Collective collective) {
 
 const char* to_string(DataType type) { return kDataTypeNames[static_cast<std::size_t>(type)]; }
 
+namespace {
+
+struct Alias {
+  const char* name;
+  DataType type;
+};
+constexpr Alias kAliases[] = {
+    {"fp16", DataType::kFloat16}, {"half", DataType::kFloat16},   {"bf16", DataType::kBfloat16},
+    {"fp32", DataType::kFloat32}, {"float", DataType::kFloat32},  {"fp64", DataType::kFloat64},
+    {"int", DataType::kInt32},    {"double", DataType::kFloat64},
+};
+
+}  // namespace
+
+std::vector<std::string> other_data_type_names() {
+  std::vector<std::string> names;
+  for (const Alias& alias : kAliases) {
+    names.emplace_back(alias.name);
+  }
+  return names;
+}
+
 std::optional<DataType> parse_data_type(std::string_view name) {
-  struct Alias {
-    const char* name;
-    DataType type;
-  };
-  static constexpr Alias kAliases[] = {
-      {"fp16", DataType::kFloat16}, {"half", DataType::kFloat16},   {"bf16", DataType::kBfloat16},
-      {"fp32", DataType::kFloat32}, {"float", DataType::kFloat32},  {"fp64", DataType::kFloat64},
-      {"int", DataType::kInt32},    {"double", DataType::kFloat64},
-  };
   std::string wanted = plain(name);
   for (const Alias& alias : kAliases) {
     if (wanted == alias.name) {

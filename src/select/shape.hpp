@@ -109,6 +109,8 @@ inline constexpr int kDataTypeCount = 25;
 
 const char* to_string(DataType type);  ///< "float32"
 std::optional<DataType> parse_data_type(std::string_view name);
+/// That it reads, too: "fp16".
+std::vector<std::string> other_data_type_names();
 /// Bytes from one element to the next; 0 for kOther.
 Bytes size_of(DataType type);
 /// A value and an index: what MINLOC and MAXLOC are for.

@@ -4,6 +4,7 @@
 // The JSON schema of tuning files (draft 2020-12), for editors: it follows from what the reader
 // goes by. What a schema cannot say (min <= max, parameters that fit the plan) the reader says.
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "select/table.hpp"
 #include "select/tuning_format.hpp"
@@ -35,7 +36,13 @@ Json with_description(Json json, const std::string& description) {
 template <class Enum>
 Json form_of(const std::vector<Enum>& /*field*/, bool /*is_bytes*/) {
   constexpr bool kHasAny = std::is_same_v<Enum, Collective>;
-  const Json names = one_of(enumerators<Enum>());
+  std::vector<std::string> all = enumerators<Enum>();
+  if constexpr (std::is_same_v<Enum, DataType>) {
+    for (std::string& name : other_data_type_names()) {
+      all.push_back(std::move(name));
+    }
+  }
+  const Json names = one_of(all);
   Json forms = Json::array({names});
   forms.push_back({{"type", "array"}, {"minItems", 1}, {"uniqueItems", true}, {"items", names}});
   if (kHasAny) {

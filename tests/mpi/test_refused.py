@@ -202,9 +202,11 @@ def test_again__on_host_memory_in_a_job_with_gpus(
 ) -> None:
     """Calls that are remembered have their number and their memory before MPI refuses them."""
     once_per_library(mpi)
-    on_heap = {"MALLOC_MMAP_THRESHOLD_": str(1 << 26)}  # What is known for host memory at a look.
-    result = refused(mpi, tmp_path, plan, "--again", "--memory", "host", extra=TIMEOUT | on_heap)
-    result.assert_passed("refused")
+    # What is known for host memory at a look, and what the GPU library is asked about.
+    for threshold_bytes in (1 << 26, 4096):
+        extra = TIMEOUT | {"MALLOC_MMAP_THRESHOLD_": str(threshold_bytes)}
+        result = refused(mpi, tmp_path, plan, "--again", "--memory", "host", extra=extra)
+        result.assert_passed("refused")
 
 
 def test_lost__a_call_made_again_too_late_is_an_error_or_right(

@@ -7,9 +7,9 @@
 // 0, never go back and are never reset while the communicator lives.
 //
 // A block:
-//   life, state, failed           see host_runner_peers.cpp; failed is not 0 once the rank has
-//   given up calls_done                    calls that the rank has left: it reads nothing of them
-//   again passed_by                     the last one that went another way, told before it is done
+//   life, state, failed           see host_runner_peers.cpp; failed: not 0 once it has given up
+//   calls_done                    calls that the rank has left: it reads nothing of them again
+//   passed_by                     the last one that went another way, told before it is done
 //   refused                       the last one that was refused for its arguments
 //   turned_away                   the last one that was refused and that the others may not have
 //                                 made, or the last before one without a number; 0: there is none

@@ -62,12 +62,11 @@ struct Watched {
   int ends = 0;
   DeathWatch watch;
   WatchedCalls* calls = nullptr;
-  std::uint64_t number = 0;
 };
 
 TEST(DeathWatch, look__ends_the_process_that_waits_for_a_dead_one_once_and_after_the_grace) {
   Watched a;
-  const WatchedCall call(*a.calls, ++a.number);
+  const WatchedCall call(*a.calls);
   for (double now_s : {1.0, 2.0, 100.0}) {
     a.watch.look(now_s);
   }
@@ -88,11 +87,11 @@ TEST(DeathWatch, look__one_that_is_in_no_call_or_in_new_ones_goes_on) {
     a.watch.look(now_s);
   }
   for (int now_s = 100; now_s < 200; ++now_s) {
-    const WatchedCall call(*a.calls, ++a.number);
+    const WatchedCall call(*a.calls);
     a.watch.look(now_s);
   }
   EXPECT_EQ(a.ends, 0);
-  const WatchedCall call(*a.calls, ++a.number);
+  const WatchedCall call(*a.calls);
   a.watch.look(200);
   a.watch.look(201);
   a.watch.look(211);
@@ -103,12 +102,12 @@ TEST(DeathWatch, look__a_call_that_ends_within_the_grace_is_none_to_end) {
   Watched a;
   a.child.die();
   {
-    const WatchedCall call(*a.calls, ++a.number);
+    const WatchedCall call(*a.calls);
     for (double now_s : {1.0, 2.0, 11.0}) {
       a.watch.look(now_s);
     }
   }
-  const WatchedCall call(*a.calls, ++a.number);
+  const WatchedCall call(*a.calls);
   for (double now_s : {12.0, 13.0, 22.0}) {
     a.watch.look(now_s);
   }
@@ -118,7 +117,7 @@ TEST(DeathWatch, look__a_call_that_ends_within_the_grace_is_none_to_end) {
 TEST(DeathWatch, look__without_a_grace_nothing_ends) {
   Watched a(/*grace_s=*/0);
   a.child.die();
-  const WatchedCall call(*a.calls, ++a.number);
+  const WatchedCall call(*a.calls);
   for (double now_s : {1.0, 2.0, 1e6}) {
     a.watch.look(now_s);
   }
@@ -137,7 +136,7 @@ TEST(DeathWatch, look__asks_what_keeps_a_call_from_its_end) {
     a.watch.look(now_s);
   }
   EXPECT_EQ(asked, 0) << "in no call";
-  const WatchedCall call(*a.calls, ++a.number);
+  const WatchedCall call(*a.calls);
   for (double now_s : {3.0, 4.0, 100.0}) {
     a.watch.look(now_s);
   }
@@ -156,7 +155,7 @@ TEST(DeathWatch, remove__in_a_call_whose_error_handler_frees_the_communicator) {
   Watched a;
   a.child.die();
   {
-    const WatchedCall call(*a.calls, ++a.number);
+    const WatchedCall call(*a.calls);
     a.watch.look(1);
     a.watch.look(2);
     a.watch.remove(a.calls);
@@ -170,8 +169,8 @@ TEST(DeathWatch, look__a_call_that_was_left_by_a_jump_ends_with_the_next_one) {
   Watched a;
   a.child.die();
   alignas(WatchedCall) std::byte left[sizeof(WatchedCall)];
-  new (left) WatchedCall(*a.calls, ++a.number);
-  { const WatchedCall next(*a.calls, ++a.number); }
+  new (left) WatchedCall(*a.calls);
+  { const WatchedCall next(*a.calls); }
   for (double now_s : {1.0, 2.0, 100.0}) {
     a.watch.look(now_s);
   }
@@ -187,14 +186,14 @@ TEST(DeathWatch, add__leaves_out_who_was_never_seen_to_run_and_asks_once) {
   child.die();
   another.die();
   {
-    const WatchedCall call(*watch.add({HostProcess::self(), another.process()}), 1);
+    const WatchedCall call(*watch.add({HostProcess::self(), another.process()}));
     for (double now_s : {1.0, 2.0, 100.0}) {
       watch.look(now_s);
     }
     EXPECT_EQ(ends, 0) << "cannot be looked at, as far as is known";
   }
   watch.remove(first);
-  const WatchedCall call(*watch.add({HostProcess::self(), child.process()}), 1);
+  const WatchedCall call(*watch.add({HostProcess::self(), child.process()}));
   for (double now_s : {101.0, 102.0, 103.0}) {
     watch.look(now_s);
   }

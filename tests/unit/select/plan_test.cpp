@@ -41,7 +41,8 @@ TEST(Plan, parse_plan__error_lists_the_names) {
                            "mpi-gamma-beta", "mpi gamma"}) {
     Result<Plan> plan = parse_plan(name);
     ASSERT_FALSE(plan.ok()) << name;
-    EXPECT_NE(plan.status().message().find("mpi-beta, mpi-gamma, mpi-staged, mpi-alpha, ccl-alpha, ccl-beta"),
+    EXPECT_NE(plan.status().message().find(
+                  "mpi-beta, mpi-gamma, mpi-staged, mpi-alpha, ccl-alpha, ccl-beta"),
               std::string::npos);
   }
 }

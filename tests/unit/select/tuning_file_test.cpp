@@ -247,7 +247,16 @@ TEST(TuningFile, schema__has_the_keys_and_names_that_the_reader_knows) {
   EXPECT_EQ(rule["collective"]["anyOf"][0]["enum"].size(), std::size_t{kCollectiveCount});
   EXPECT_EQ(rule["collective"]["anyOf"][2]["const"], "any");
   EXPECT_EQ(rule["op"]["anyOf"][1]["items"]["enum"].size(), std::size_t{kReduceOpCount});
-  EXPECT_EQ(rule["type"]["anyOf"][0]["enum"].size(), std::size_t{kDataTypeCount});
+  const std::vector<std::string> types = rule["type"]["anyOf"][0]["enum"];
+  std::size_t own = 0;
+  for (const std::string& type : types) {
+    ASSERT_TRUE(parse_data_type(type).has_value()) << type;
+    own += type == to_string(*parse_data_type(type)) ? 1 : 0;
+  }
+  EXPECT_EQ(own, std::size_t{kDataTypeCount});
+  for (const char* other : {"fp16", "half", "bf16", "fp32", "float", "fp64", "double", "int"}) {
+    EXPECT_NE(std::find(types.begin(), types.end(), other), types.end()) << other;
+  }
   EXPECT_EQ(rule["bytes"]["$ref"], "#/$defs/size_range");
   EXPECT_EQ(rule["nodes"]["$ref"], "#/$defs/count_range");
   const nlohmann::json& parameters = rule["parameters"]["properties"];
