@@ -21,7 +21,7 @@
 #include <cstring>
 
 extern "C" {
-[[gnu::weak]] extern void* __curbrk;  // NOLINT(bugprone-reserved-identifier): glibc's
+[[gnu::weak]] extern void* __curbrk;  // NOLINT: glibc's name.
 }
 
 namespace tutti::device {

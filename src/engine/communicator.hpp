@@ -369,6 +369,8 @@ class Communicator {
   bool is_next_agreed_ = false;  ///< route() is not to agree: the ranks have (make_again()).
   /// So few that nobody waits in shared memory for this rank to leave earlier calls.
   static constexpr std::uint64_t kDoubtedMax = runners::HostLayout::kBriefSlots - 2;
+  /// What to write to where no other rank reads it: a remembered call does not ask.
+  alignas(std::uint64_t) std::array<std::byte, 2 * sizeof(std::uint64_t)> unread_line_{};
   // What a remembered call needs, in one line of the cache.
   alignas(64) std::uint64_t calls_ = 0;  ///< That this rank has made, whatever carried them.
   /// Where this rank tells the others of them, since the last call whose route was not known.
@@ -377,8 +379,6 @@ class Communicator {
   const Route* last_route_ = nullptr;
   std::uint64_t routes_epoch_ = 0;
   bool counts_beside_others_ = false;  ///< CommContext::is_concurrent.
-  /// What to write to where no other rank reads it: a remembered call does not ask.
-  alignas(std::uint64_t) std::array<std::byte, 2 * sizeof(std::uint64_t)> unread_line_{};
 
   Backends backends_{context_, calls_, doubted_};
 

@@ -81,10 +81,10 @@ Plan fit(Plan plan, const CommFacts& facts) {
 
 std::vector<Plan> all_plans() {
   std::vector<Plan> plans;
-  for_each_kind([&](auto kind) {
-    for (const char* const name : decltype(kind)::kListed) {
+  for_each_kind([&]<class Kind>(const Kind& /*of*/) {
+    for (const char* const name : Kind::kListed) {
       std::string problem;
-      decltype(kind) listed;
+      Kind listed;
       listed.read(name, &problem);
       plans.emplace_back(std::move(listed));
     }
@@ -94,8 +94,8 @@ std::vector<Plan> all_plans() {
 
 std::string plan_pattern() {
   std::string pattern;
-  for_each_kind([&](auto kind) {
-    pattern += (pattern.empty() ? "^(" : "|") + std::string(decltype(kind)::kPattern);
+  for_each_kind([&]<class Kind>(const Kind& /*of*/) {
+    pattern += (pattern.empty() ? "^(" : "|") + std::string(Kind::kPattern);
   });
   return pattern + ")$";
 }
