@@ -47,6 +47,8 @@ char* tutti_tuning_import_json(const char* path) {
   return document("{\"tuning\": {\"rules\": []}, \"not_carried\": [\"line 4: tree\"]}");
 }
 
+char* tutti_tuning_schema_json(void) { return document("{\"$defs\": {}}"); }
+
 char* tutti_tuning_show_json(void) {
   return document(
       "{\"file\": null, \"rules\": [{\"collective\": [\"bcast\"], \"bytes\": {\"max\": \"8K\"}, "

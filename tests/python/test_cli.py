@@ -129,7 +129,7 @@ def test_config__table_and_problems(stand_in: Path) -> None:
     assert json.loads(invoke("config", "--json").stdout)[0]["value"] is True
 
 
-def test_tuning__check_import_show(stand_in: Path, tmp_path: Path) -> None:
+def test_tuning__check_import_show_schema(stand_in: Path, tmp_path: Path) -> None:
     assert invoke("tuning", "check", "good.json").stdout == "good.json: 2 rules, correct\n"
     bad = invoke("tuning", "check", "bad.json")
     assert (bad.exit_code, bad.stderr) == (2, "tutti: bad.json:3: bytez: unknown key\n")
@@ -138,6 +138,7 @@ def test_tuning__check_import_show(stand_in: Path, tmp_path: Path) -> None:
     assert imported.stderr == "tutti: not carried over: line 4: tree\n"
     assert json.loads(out.read_text()) == {"rules": []}
     assert "0  bcast; bytes ..8K  mpi   default: small" in invoke("tuning", "show").stdout
+    assert json.loads(invoke("tuning", "schema").stdout) == {"$defs": {}}
 
 
 def test_info__says_what_is_missing(stand_in: Path) -> None:

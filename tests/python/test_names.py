@@ -55,6 +55,10 @@ def test_names__tuning_files(tmp_path: Path, tuning: bytes) -> None:
     status, shown, _ = tutti(tmp_path, "tuning", "show", tuning)
     assert status == 0
     assert b"schedule:chain" in shown
+    status, schema, _ = tutti(tmp_path, "tuning", "schema", "-o", b"schema-" + tuning)
+    assert (status, schema) == (0, b"")
+    with open(os.path.join(os.fsencode(tmp_path), b"schema-" + tuning)) as file:
+        assert "plan" in json.load(file)["$defs"]["rule"]["required"]
     status, _, said = tutti(tmp_path, "tuning", "check", b"no" + tuning)
     assert (status, said.count(b"\n")) == (2, 1)
 
