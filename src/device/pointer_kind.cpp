@@ -106,7 +106,13 @@ bool is_surely_host(const void* pointer) {
 }
 
 PointerInfo kind_of_pointer(Api* api, const void* pointer) {
-  return api == nullptr || is_surely_host(pointer) ? PointerInfo() : api->classify(pointer);
+  const bool is_known = api == nullptr || is_surely_host(pointer) || !api->is_in_use();
+  return is_known ? PointerInfo() : api->classify(pointer);
+}
+
+bool is_host(Api* api, const void* pointer) {
+  return api == nullptr || is_surely_host(pointer) || !api->is_in_use() ||
+         api->classify(pointer).kind == MemoryKind::kHost;
 }
 
 }  // namespace tutti::device

@@ -51,9 +51,8 @@ template <auto kDescribe, class... Arguments>
   return perform(*state, call.view, NativeCall(call.native));
 }
 
-inline bool is_host(device::Api& api, const void* buffer) {
-  return buffer == MPI_IN_PLACE || device::is_surely_host(buffer) ||
-         api.classify(buffer).kind == device::MemoryKind::kHost;
+inline bool is_on_host(device::Api* api, const void* buffer) {
+  return buffer == MPI_IN_PLACE || device::is_host(api, buffer);
 }
 
 /// At a root: its own block may lie in the other buffer, for which it alone may be refused.
@@ -63,13 +62,6 @@ inline bool may_be_aliased(const View& view, std::size_t ranks) {
   const auto recv = reinterpret_cast<std::uintptr_t>(view.recv);
   const auto count = static_cast<std::size_t>(std::max(view.send_count, view.recv_count));
   return (send > recv ? send - recv : recv - send) <= kElementBytesMax * count * ranks;
-}
-
-/// Both buffers.
-inline bool are_host(const View& view) {
-  device::Api* const api = t_last.engine->process().device();
-  return api == nullptr || !api->is_in_use() ||
-         (is_host(*api, view.send) && is_host(*api, view.recv));
 }
 
 /// And one elsewhere.
@@ -101,18 +93,26 @@ template <auto kDescribe, auto kOther, class... Arguments>
   return code;
 }
 
-/// On a communicator with device memory; apart, since the looks at the buffers are calls, for which
-/// the arguments are saved and restored.
+/// A call that t_last.memo does not know; apart, since the looks at the buffers are calls, for
+/// which the arguments are saved and restored.
 template <auto kDescribe, auto kOther, class... Arguments>
-[[gnu::noinline]] int look_and_carry(Arguments... arguments, const engine::KnownRoute* known) {
+[[gnu::noinline]] int look_and_carry(Arguments... arguments) {
   const auto call = kDescribe(arguments...);
+  if (t_last.state == nullptr) {
+    return call.call_native();
+  }
   constexpr Collective kOf = decltype(call)::kCollective;
-  if (!engine::Communicator::is_on_host(*known->route) || !are_host(call.view)) [[unlikely]] {
+  const NativeMemo& memo = *t_last.memo_with_devices;
+  const engine::KnownRoute* const known = memo.find<kOf>(call.view);
+  device::Api* const api = t_last.engine->process().device();
+  if (known == nullptr || memo.epoch() != t_last.engine->routes_epoch() ||
+      !engine::Communicator::is_on_host(*known->route) || !is_on_host(api, call.view.send) ||
+      !is_on_host(api, call.view.recv)) [[unlikely]] {
     return kOther(arguments...);
   }
   if constexpr (has_two_buffers_at_root(kOf)) {
-    if (call.view.root == t_last.memo->rank()) {
-      if (may_be_aliased(call.view, t_last.memo->ranks())) [[unlikely]] {
+    if (call.view.root == memo.rank()) {
+      if (may_be_aliased(call.view, memo.ranks())) [[unlikely]] {
         return kOther(arguments...);  // As carry_at_root() does, and nothing is agreed then.
       }
       engine::Communicator::take_agreed(*known->route);
@@ -121,12 +121,6 @@ template <auto kDescribe, auto kOther, class... Arguments>
   }
   engine::Communicator::take_agreed(*known->route);
   return carry_remembered(call, *known);
-}
-
-/// A call that t_last.memo does not know.
-template <auto kDescribe, auto kOther, class... Arguments>
-[[gnu::noinline]] int carry_unknown(Arguments... arguments) {
-  return t_last.state == nullptr ? kDescribe(arguments...).call_native() : kOther(arguments...);
 }
 
 /// What the application calls: kDescribe tells of it. Carries what is known to go to MPI as it is,
@@ -140,14 +134,8 @@ inline int carry(Arguments... arguments) {
   }
   const NativeMemo* const memo = t_last.memo;
   const engine::KnownRoute* const known = memo->find<kOf>(call.view);
-  if (known == nullptr) [[unlikely]] {
-    return carry_unknown<kDescribe, kOther, Arguments...>(arguments...);
-  }
-  if (memo->epoch() != t_last.engine->routes_epoch()) [[unlikely]] {
-    return kOther(arguments...);
-  }
-  if (memo->has_devices()) [[unlikely]] {
-    return look_and_carry<kDescribe, kOther, Arguments...>(arguments..., known);
+  if (known == nullptr || memo->epoch() != t_last.engine->routes_epoch()) [[unlikely]] {
+    return look_and_carry<kDescribe, kOther, Arguments...>(arguments...);
   }
   if constexpr (has_two_buffers_at_root(kOf)) {
     if (call.view.root == memo->rank()) {

@@ -394,7 +394,8 @@ CommState* comm_state_of(MPI_Comm comm, int* error) {
     *error = raise(comm, failure);  // Last: an error handler may free the communicator.
     return nullptr;
   }
-  t_last = {comm, state->inert ? nullptr : state, generation, state->engine.get(), nullptr};
+  t_last = {comm,   state->inert ? nullptr : state, generation, state->engine.get(), nullptr,
+            nullptr};
   t_last.set_memo(state->inert ? nullptr : state->memo.get());
   return t_last.state;
 }

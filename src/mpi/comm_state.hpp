@@ -53,10 +53,16 @@ struct LastLookup {
   CommState* state;          ///< Null: inert.
   std::uint64_t generation;  ///< 0: none; generations start at 1.
   engine::Communicator* engine;
-  const NativeMemo* memo;
+  const NativeMemo* memo;               ///< Of one without device memory; else none().
+  const NativeMemo* memo_with_devices;  ///< Of one with it; else none().
 
-  /// Null: NativeMemo::none().
-  void set_memo(const NativeMemo* found) { memo = found == nullptr ? &NativeMemo::none() : found; }
+  /// Null: there is none yet.
+  void set_memo(const NativeMemo* found) {
+    memo = memo_with_devices = &NativeMemo::none();
+    if (found != nullptr) {
+      (found->has_devices() ? memo_with_devices : memo) = found;
+    }
+  }
 };
 extern thread_local constinit LastLookup t_last __attribute__((tls_model("initial-exec")));
 

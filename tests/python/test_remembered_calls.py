@@ -19,8 +19,8 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LIBRARIES = Path(os.environ.get("TUTTI_LIBRARY_DIR", REPOSITORY / "build/dev/lib"))
-# What is not remembered, and the hand-over where there is device memory, included.
-INSTRUCTIONS_MAX = 160
+# What is not remembered included.
+INSTRUCTIONS_MAX = 150
 
 
 def test_carry__builds_no_description_in_memory() -> None:
