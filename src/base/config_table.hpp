@@ -106,9 +106,7 @@ inline const std::vector<Knob>& knobs() {
          "device, a list like 0-3,8, or off: where NCCL's threads may run.",
          "0.1", ""},
         {"TUTTI_NET_CONTROLLER", &Config::net_controller, "", "",
-         "Congestion control of our transport, as cubic or swift+rccc; a name that is none lists "
-         "all. Equal on all hosts.",
-         "0.1", ""},
+         "Congestion control of our transport: {controllers}. Equal on all hosts.", "0.1", ""},
         {"TUTTI_NET_WIRE", &Config::net_wire, "", "udp",
          "What carries the packets of our transport. Equal on all hosts.", "0.1", ""},
         {"TUTTI_NET_SPRAY", &Config::net_spray, "", "oblivious|two_choices|bitmap|reps|mixed",

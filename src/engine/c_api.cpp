@@ -62,7 +62,15 @@ int tutti_abi_version(void) { return TUTTI_ABI_VERSION; }
 void tutti_free(char* text) { std::free(text); }
 
 char* tutti_config_json(void) {
-  return guarded([] { return document(tutti::config_json(tutti::process_environment())); });
+  return guarded([] {
+    std::string text = tutti::config_json(tutti::process_environment());
+    // Their table is in a component that the table of variables does not know.
+    const std::string_view place = "{controllers}";
+    if (const std::size_t at = text.find(place); at != std::string::npos) {
+      text.replace(at, place.size(), tutti::runners::sim::congestion_controllers());
+    }
+    return document(text);
+  });
 }
 
 char* tutti_config_problems_json(void) {

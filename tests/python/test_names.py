@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -105,3 +106,14 @@ def test_names__in_a_query_are_one_clear_line(tmp_path: Path, tuning: bytes) -> 
     status, _, said = tutti(tmp_path, "sim", "network", "--topology", tuning, "--bytes", "4K")
     assert (status, said.count(b"\n")) == (2, 1)
     assert b"a name that is not UTF-8; remedy:" in said
+
+
+def test_names__congestion_controllers_are_those_of_the_error(tmp_path: Path) -> None:
+    """Who reads the knob's text can write each of them, and misses none."""
+    status, shown, _ = tutti(tmp_path, "config", "--json")
+    assert status == 0
+    (effect,) = (k["effect"] for k in json.loads(shown) if k["name"] == "TUTTI_NET_CONTROLLER")
+    listed, _, _ = effect.partition(": ")[2].partition(".")
+    assert set(re.findall(r"[\w+]+", listed)) - {"each", "of", "them", "with", "or"} == {
+        *("nscc", "swift", "cubic", "dctcp", "timely", "fixed", "rccc", "eqds", "+rccc"),
+    }

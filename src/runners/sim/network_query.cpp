@@ -13,6 +13,7 @@
 #include "policy/loader.hpp"
 #include "simulate/goal.hpp"
 #include "simulate/traffic.hpp"
+#include "transport/congestion/controller.hpp"
 #include "transport/trace.hpp"
 #include "wire/sim/network_run.hpp"
 
@@ -328,5 +329,7 @@ Result<json> simulate_network(const json& document) {
   }
   return answer_json(query, workload, result);
 }
+
+std::string congestion_controllers() { return transport::controller_names(); }
 
 }  // namespace tutti::runners::sim

@@ -6,11 +6,15 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "base/result.hpp"
 
 namespace tutti::runners::sim {
 
 Result<nlohmann::json> simulate_network(const nlohmann::json& query);
+
+/// What "congestion" and TUTTI_NET_CONTROLLER may be.
+std::string congestion_controllers();
 
 }  // namespace tutti::runners::sim

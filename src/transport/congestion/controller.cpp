@@ -59,18 +59,21 @@ bool uses_delay(std::string_view name) {
   return kind != nullptr && kind->uses_delay;
 }
 
+std::string controller_names() {
+  std::string names;
+  for (const ControllerKind& kind : kKinds) {
+    names += std::string(kind.name) + ", ";
+  }
+  return names + "each of them with +rccc, or rccc, eqds";
+}
+
 Result<std::unique_ptr<Controller>> make_controller(std::string_view name,
                                                     const ControllerOptions& options) {
   if (const ControllerKind* const kind = find_kind(name); kind != nullptr) {
     return kind->make(options);
   }
-  std::string names;
-  for (const ControllerKind& kind : kKinds) {
-    names += std::string(kind.name) + ", ";
-  }
   return Status(ErrorCode::kInvalidArgument, "congestion controller '" + std::string(name) +
-                                                 "' is not one of " + names +
-                                                 "each of them with +rccc, or rccc, eqds");
+                                                 "' is not one of " + controller_names());
 }
 
 }  // namespace tutti::transport

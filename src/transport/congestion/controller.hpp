@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "base/result.hpp"
@@ -75,6 +76,9 @@ class Controller {
 bool uses_credit(std::string_view name);
 /// True of those that look at Feedback::fabric_ns.
 bool uses_delay(std::string_view name);
+
+/// All names: "nscc, swift, ...".
+std::string controller_names();
 
 /// Errors: kInvalidArgument, with the known names.
 Result<std::unique_ptr<Controller>> make_controller(std::string_view name,
