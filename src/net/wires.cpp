@@ -56,8 +56,12 @@ Result<Rail> open_rail(const RailOptions& options) {
       std::find_if(std::begin(kWires), std::end(kWires),
                    [&](const WireKind& kind) { return options.config.net_wire == kind.name; });
   if (found == std::end(kWires)) {
-    return Status(ErrorCode::kInvalidConfig,
-                  "TUTTI_NET_WIRE: there is no wire '" + options.config.net_wire + "'; write udp");
+    std::string names;
+    for (const WireKind& kind : kWires) {
+      names += (names.empty() ? "" : ", ") + std::string(kind.name);
+    }
+    return Status(ErrorCode::kInvalidConfig, "TUTTI_NET_WIRE: there is no wire '" +
+                                                 options.config.net_wire + "'; there is " + names);
   }
   return found->open(options);
 }
