@@ -359,8 +359,8 @@ void remember_native(CommState& state, const View& view, const engine::Route& ro
   }
   try {
     if (state.memo == nullptr) {
-      state.memo =
-          std::make_unique<NativeMemo>(state.library->rank(), state.library->ranks(), has_devices);
+      state.memo = std::make_unique<NativeMemo>(state.library->rank(), state.library->ranks(),
+                                                has_devices, engine.process().device());
     }
   } catch (const std::bad_alloc&) {
     return;  // Slower, and right.

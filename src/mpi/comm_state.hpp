@@ -53,16 +53,11 @@ struct LastLookup {
   CommState* state;          ///< Null: inert.
   std::uint64_t generation;  ///< 0: none; generations start at 1.
   engine::Communicator* engine;
-  const NativeMemo* memo;               ///< Of one without device memory; else none().
-  const NativeMemo* memo_with_devices;  ///< Of one with it; else none().
+  const NativeMemo* memo;           ///< none() where there is none yet.
+  const engine::KnownRoute* known;  ///< Of the call that is on its way, where devices may be.
 
   /// Null: there is none yet.
-  void set_memo(const NativeMemo* found) {
-    memo = memo_with_devices = &NativeMemo::none();
-    if (found != nullptr) {
-      (found->has_devices() ? memo_with_devices : memo) = found;
-    }
-  }
+  void set_memo(const NativeMemo* found) { memo = found != nullptr ? found : &NativeMemo::none(); }
 };
 extern thread_local constinit LastLookup t_last __attribute__((tls_model("initial-exec")));
 

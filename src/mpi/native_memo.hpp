@@ -20,23 +20,36 @@ namespace tutti::mpi::TUTTI_FLAVOUR {
 
 class NativeMemo {
  public:
-  /// `rank`, `ranks`: of the communicator.
-  NativeMemo(int rank, int ranks, bool has_devices)
-      : rank_(rank), ranks_(static_cast<std::size_t>(ranks)), has_devices_(has_devices) {}
+  /// `rank`, `ranks`: of the communicator. `device`: this process's GPU library, or null; used
+  /// where `has_devices`.
+  NativeMemo(int rank, int ranks, bool has_devices, device::Api* device)
+      : rank_(rank),
+        has_devices_(has_devices),
+        ranks_(static_cast<std::size_t>(ranks)),
+        device_(device) {}
 
   /// One that knows no call.
   static const NativeMemo& none() {
-    static const NativeMemo memo(0, 0, false);
+    static const NativeMemo memo(0, 0, false, nullptr);
     return memo;
   }
 
-  bool has_devices() const { return has_devices_; }
+  device::Api* device() const { return device_; }
+  /// Calls of this collective may be kept where devices may be: none with displacements on some
+  /// ranks, and no counts on others, which may lead anywhere.
+  static constexpr bool may_know_on_host(select::Collective collective) {
+    return collective != select::Collective::kGatherv &&
+           collective != select::Collective::kScatterv;
+  }
   int rank() const { return rank_; }
   std::size_t ranks() const { return ranks_; }
   /// engine::Communicator::routes_epoch() that the routes here are of.
   std::uint64_t epoch() const { return epoch_; }
+  /// The same where no memory is a device's; else none, so that one comparison tells both.
+  std::uint64_t surely_epoch() const { return surely_epoch_; }
   void renew(std::uint64_t epoch) {
     epoch_ = epoch;
+    surely_epoch_ = has_devices_ ? kNoEpoch : epoch;
     any_size_ = {};
     entries_ = {};
   }
@@ -59,13 +72,12 @@ class NativeMemo {
     const engine::KnownRoute& any = any_size_[static_cast<std::size_t>(kOf)];
     return any.route != nullptr ? &any : nullptr;
   }
-  /// `holds_for_any_size`: no call of this collective has another plan on this communicator. Where
-  /// `has_devices`, of calls with displacements, which may lead anywhere, none is kept.
+  /// `holds_for_any_size`: no call of this collective has another plan on this communicator.
   void add(const View& view, const engine::Route* route, bool holds_for_any_size) {
     const engine::KnownRoute known{route, route->calls};
     if (holds_for_any_size && !has_devices_) {
       any_size_[static_cast<std::size_t>(view.collective)] = known;
-    } else if (!(has_devices_ && has_displacements(view.collective)) && !view.send_counts &&
+    } else if ((!has_devices_ || may_know_on_host(view.collective)) && !view.send_counts &&
                (!view.recv_counts || has_sum(view)) && is_named(view.send_type) &&
                is_named(view.recv_type)) {
       const std::int64_t recv_count = count_of(view);
@@ -125,17 +137,13 @@ class NativeMemo {
     }
   };
   static constexpr std::uint32_t kNone = kCollectiveCount;
+  static constexpr std::uint64_t kNoEpoch = std::numeric_limits<std::uint64_t>::max();
   static constexpr std::size_t kEntries = 64;
   static_assert(sizeof(Entry) == 64 && kCollectiveCount <= kEntries);
 
   /// A derived type may be freed and its handle given to another; a predefined one stays.
   static bool is_named(MPI_Datatype type) {
     return type == MPI_Datatype{} || type == MPI_DATATYPE_NULL || is_predefined_type(type);
-  }
-  /// On some rank; on others there are no counts.
-  static bool has_displacements(select::Collective collective) {
-    return collective == select::Collective::kGatherv ||
-           collective == select::Collective::kScatterv;
   }
   static bool has_sum(const View& view) {
     return view.collective == select::Collective::kReduceScatter && view.recv_counts;
@@ -162,9 +170,11 @@ class NativeMemo {
   }
 
   int rank_;
-  std::size_t ranks_;
   bool has_devices_;
-  std::uint64_t epoch_ = 0;
+  std::size_t ranks_;
+  device::Api* device_;
+  std::uint64_t epoch_ = kNoEpoch;
+  std::uint64_t surely_epoch_ = kNoEpoch;
   std::array<engine::KnownRoute, kCollectiveCount> any_size_{};
   std::array<Entry, kEntries> entries_{};
 };
