@@ -4,9 +4,11 @@
 """The house rules that a compiler does not see: layering, banned calls, heads, leftovers.
 
     tools/tidy.py [DIRECTORY]
+    tools/tidy.py --write-map
 
-Prints `file:line: what is wrong; remedy` for each finding and exits with 1 if there is one. Long
-functions are printed as questions and do not fail. The rules are the tables below; the tests
+The second one writes the list of all files into MAP.md. The first one prints
+`file:line: what is wrong; remedy` for each finding and exits with 1 if there is one. Long functions
+are printed as questions and do not fail. The rules are the tables below; the tests
 (tests/python/test_tidy.py) run each of them on a small tree and the whole on this repository.
 """
 
@@ -148,7 +150,7 @@ BANS = [
     Ban("exit|_exit|_Exit|quick_exit|abort|terminate", r"src/", r"src/base/check\.cpp",
         "return a Status; CHECK (base/check.hpp) for a broken invariant of our own"),
     Ban("dlopen|dlmopen|dlsym|dlvsym|dlclose", r"src/",
-        r"src/(base/dynamic_library\.cpp|mpi/|ccl/ccl\.cpp)",
+        r"src/(base/dynamic_library\.cpp|mpi/|ccl/open\.cpp)",
         "use DynamicLibrary (base/dynamic_library.hpp)"),
     Ban("assert", r"src/", r"$^", "use CHECK (base/check.hpp), which stays on in release"),
 ]  # fmt: skip
@@ -193,6 +195,10 @@ class Tree:
     def having(self, suffixes: set[str], below: str = "") -> list[str]:
         """Paths with one of these suffixes, below a directory."""
         return [p for p in self.paths if p.startswith(below) and Path(p).suffix in suffixes]
+
+    def has_header(self, stem: str) -> bool:
+        """Whether a C or C++ header is called so."""
+        return any(stem + suffix in self.paths for suffix in (".hpp", ".h"))
 
     def text(self, path: str) -> str:
         """The file's text; what is not UTF-8 is replaced."""
@@ -265,7 +271,7 @@ def check_rooms(tree: Tree) -> Iterator[Finding]:
         for name in sorted(linked ^ ROOMS[room]):
             where = "links" if name in linked else "does not link"
             yield Finding(lists, 1, f"{where} tutti::{name}, unlike ROOMS in tools/tidy.py; "
-                          "make the two agree (docs/architecture.md has the arrows)")  # fmt: skip
+                          "make the two agree (docs/architecture.md has the table)")  # fmt: skip
         if room in PURE and reachable(room) & IMPURE:
             yield Finding(lists, 1, f"{room} is a pure room and may not link "
                           f"{', '.join(sorted(reachable(room) & IMPURE))}")  # fmt: skip
@@ -352,6 +358,88 @@ def check_dead_headers(tree: Tree) -> Iterator[Finding]:
             yield Finding(path, 1, "included by nobody; remove it")
 
 
+MAP = "MAP.md"
+MAP_LIST = "## All files\n"
+# What is listed, each directory by itself; not data, test cases and build files.
+MAPPED = ("src/", "include/", "python/tutti_hpc/", "bench/", "tools/", "cmake/", "tests/")
+SHORT_SENTENCE = 24  # Goes on behind a colon.
+UNMAPPED = re.compile(r"tests/unit/|tests/fuzz/corpus/|.*/__init__\.py$|.*\.cmake$")
+
+
+def first_sentence(tree: Tree, path: str) -> str:
+    """What a file's head begins with; empty where it has none."""
+    text = tree.text(path)
+    if path.endswith(".py"):
+        head = ast.get_docstring(ast.parse(text)) or ""
+    elif path.endswith(".sh"):
+        head = " ".join(re.findall(r"^# ?(.*)$", text.split("\n\n")[0], re.M))
+        head = re.sub(r"^!\S+ \S+ |SPDX-\S+ (\d+ the Tutti authors|BSD-3-Clause)", "", head)
+    else:
+        comment = r"/\*(?:.|\n)*?\*/" if text.startswith("/*") else r"(?://.*\n|\s*\n)*"
+        found = re.match(comment, text)
+        lines = (found.group() if found else "").splitlines()
+        head = " ".join(line.strip(" /*") for line in lines if "SPDX-" not in line)
+    head = " ".join(head.split())
+    sentence = re.match(r"(.+?)(?:[.:;](?= |$)|$)", head)
+    if sentence and len(sentence.group(1)) < SHORT_SENTENCE:
+        sentence = re.match(r"(.+?)(?:[.;](?= |$)|$)", head)
+    return sentence.group(1).strip() if sentence else ""
+
+
+def listed_files(tree: Tree) -> str:
+    """The list of MAP.md: a header speaks for the sources that are called as it is."""
+    sentences: dict[str, str] = {}
+    for path in sorted(
+        tree.having(WITH_HEAD), key=lambda path: (Path(path).suffix not in HEADERS, path)
+    ):
+        if path.startswith(MAPPED) and not UNMAPPED.match(path):
+            stem = path.rsplit(".", 1)[0]
+            if not path.startswith("src/") and not tree.has_header(stem):
+                stem = path
+            if not sentences.get(stem):
+                sentences[stem] = first_sentence(tree, path)
+    text, last = "", ""
+    for stem, sentence in sorted(
+        sentences.items(), key=lambda item: (str(Path(item[0]).parent), item)
+    ):
+        directory = str(Path(stem).parent)
+        if directory != last:
+            text += f"\n### `{directory}`\n\n"
+            last = directory
+        text += f"- `{Path(stem).name}`" + (f": {sentence}\n" if sentence else "\n")
+    return text
+
+
+def with_map(tree: Tree) -> str:
+    """MAP.md with the list as it should be."""
+    head, mark, _ = tree.text(MAP).partition(MAP_LIST)
+    return head + mark + MAP_NOTE + listed_files(tree)
+
+
+MAP_NOTE = """
+The first sentence of each file's head; in `src`, of a header and what is called like it. Written by
+`tools/tidy.py --write-map`.
+"""
+
+
+def check_map(tree: Tree) -> Iterator[Finding]:
+    """MAP.md lists what there is, and its rows name files that exist."""
+    if MAP not in tree.paths:
+        return
+    if tree.text(MAP) != with_map(tree):
+        yield Finding(MAP, 1, "the list of all files is an older one; tools/tidy.py --write-map")
+    for number, line in enumerate(tree.text(MAP).partition(MAP_LIST)[0].splitlines(), 1):
+        directory = ""
+        for name in (
+            re.findall(r"`([\w.*-][\w./*-]*[./][\w./*-]*)`", line) if line[:1] == "|" else []
+        ):
+            whole = next((n for n in (name, directory + name) if next(tree.root.glob(n), None)), "")
+            if not whole:
+                yield Finding(MAP, number, f"{name} is not there; name the file that is")
+            else:
+                directory = whole if whole.endswith("/") else whole.rpartition("/")[0] + "/"
+
+
 CHECKS = [
     check_rooms,
     check_includes,
@@ -359,6 +447,7 @@ CHECKS = [
     check_heads,
     check_leftovers,
     check_dead_headers,
+    check_map,
 ]
 
 
@@ -416,9 +505,12 @@ def findings(tree: Tree) -> list[Finding]:
 
 
 def main(arguments: list[str]) -> int:
-    """Checks one tree."""
-    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parents[1]
-    tree = Tree(root)
+    """Checks one tree, or writes MAP.md's list."""
+    here = Path(__file__).resolve().parents[1]
+    if arguments == ["--write-map"]:
+        (here / MAP).write_text(with_map(Tree(here)), encoding="utf-8")
+        return 0
+    tree = Tree(Path(arguments[0]) if arguments else here)
     for question in questions(tree):
         print(f"question: {question}")
     found = findings(tree)

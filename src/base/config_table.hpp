@@ -49,7 +49,8 @@ inline const std::vector<Knob>& knobs() {
         {"TUTTI_CCL", &Config::ccl, "", "auto|nccl|rccl|none",
          "Collective communication library to load.", "0.1", ""},
         {"TUTTI_CCL_LIBRARY", &Config::ccl_library, "", "",
-         "Path of the collective communication library. Unset: searched for.", "0.1", ""},
+         "Path of the collective communication library, where the process has loaded none. Unset: "
+         "PyTorch's, else the system's.", "0.1", ""},
         {"TUTTI_TUNING_FILE", &Config::tuning_file, "", "",
          "Tuning file. Unset: the user's file, else the system's, else the shipped rules alone.",
          "0.1", ""},
@@ -83,8 +84,8 @@ inline const std::vector<Knob>& knobs() {
         {"TUTTI_NET_PATHS", &Config::net_paths, "", "1..1024",
          "Network paths of a connection: UDP source ports.", "0.1", ""},
         {"TUTTI_NET_ENGINES", &Config::net_engines, "", "0..64",
-         "Engine threads of each network device. 0: chosen by the number of processors and "
-         "devices.",
+         "Engine threads of each network device. 0: one shared; from 16 processors on two to four "
+         "busy ones for all devices.",
          "0.1", ""},
         {"TUTTI_NET_SUB_CONNECTIONS", &Config::net_sub_connections, "", "0..8",
          "Engines that share each long message of a channel (connection splitting); the smaller "

@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// What a thread does between two looks at memory that another one is to write.
 #pragma once
 
 namespace tutti {

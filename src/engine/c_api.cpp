@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// C functions that need no communicator: knobs, machines, tuning files, explanations, simulations.
 #include <cstdlib>
 #include <fstream>
 #include <iterator>

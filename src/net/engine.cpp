@@ -17,7 +17,7 @@
 #include "base/descriptors.hpp"
 #include "base/thread.hpp"
 #include "net/fork_closed_fds.hpp"
-#include "net/thread.hpp"
+#include "net/processors.hpp"
 
 namespace tutti::net {
 namespace {

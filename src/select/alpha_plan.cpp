@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// alpha: within each node, between the nodes, within each node.
 #include "select/refusals.hpp"
 
 namespace tutti::select {

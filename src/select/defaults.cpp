@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// The shipped rules: which plan carries what, where no tuning file says otherwise.
 #include "select/table.hpp"
 
 namespace tutti::select {

@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// Our own kernels and shared memory: what the plan needs, and its name.
 #include "select/refusals.hpp"
 
 namespace tutti::select {

@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// A selection with its reasons, as JSON: what `tutti explain` prints.
 #include <cinttypes>
 #include <cstdio>
 #include <nlohmann/json.hpp>

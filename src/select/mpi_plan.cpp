@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// The MPI library's own collective, as it is or on staged buffers.
 #include "select/refusals.hpp"
 
 namespace tutti::select {

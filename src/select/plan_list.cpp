@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// Plans by ranges of sizes, as TUTTI_ALLREDUCE and its like have them.
 #include "base/message.hpp"
 #include "select/table.hpp"
 

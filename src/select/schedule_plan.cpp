@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// Our schedules: their names, and what they can carry.
 #include <algorithm>
 
 #include "select/refusals.hpp"

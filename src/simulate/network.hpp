@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The whole network, advanced in windows as long as a link's latency. What arrives at a node within
+// The whole network, advanced in windows as long as a link's latency. Queues, marks, trims and drops
+// are port.hpp's. What arrives at a node within
 // a window was sent before it, so within a window nodes do not depend on each other: each is taken
 // through the window on its own, its arrivals in the order of (time, port). There is no global
 // event list; a node's state and a microsecond of its packets stay in the cache; nodes may be

@@ -98,6 +98,7 @@ struct AcknowledgementOptions {
   TimeNs lazy_ns = 0;
 };
 
+/// The plugin's own values: net/channel_setup.cpp.
 struct LossOptions {
   bool same_path = true;  ///< The same-path rule; wire.reorders_within_path switches it off.
   bool rack = true;       ///< RFC 8985's time-ordered detection.

@@ -211,3 +211,23 @@ def test_main__exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     tree(tmp_path, in_room("base", "int x = rand();\n"))
     assert tidy.main([str(tmp_path)]) == 1
     assert "src/base/x.cpp:3: rand is banned" in capsys.readouterr().err
+
+
+def test_map__lists_what_there_is_and_names_files_that_exist(tmp_path: Path) -> None:
+    files = {
+        "MAP.md": "| subject | file |\n|---|---|\n| a | `src/base/x.hpp`; `y.cpp` |\n\n"
+        + tidy.MAP_LIST,
+        "src/base/CMakeLists.txt": "tutti_room(base SOURCES y.cpp DEPENDS)\n",
+        "src/base/x.hpp": "",
+        "src/base/y.cpp": '// What y does. More.\n#include "base/x.hpp"\n',
+    }
+    found = texts(tmp_path, files)
+    assert [line.split(":")[0] for line in found] == ["MAP.md"] and "--write-map" in found[0]
+    whole = tidy.with_map(tidy.Tree(tmp_path))
+    (tmp_path / "MAP.md").write_text(whole)
+    assert "### `src/base`\n\n- `x`\n- `y`: What y does\n" in whole
+    assert not tidy.findings(tidy.Tree(tmp_path))
+    (tmp_path / "MAP.md").write_text(whole.replace("`y.cpp`", "`z.cpp`"))
+    assert [str(f) for f in tidy.findings(tidy.Tree(tmp_path))] == [
+        "MAP.md:3: z.cpp is not there; name the file that is"
+    ]

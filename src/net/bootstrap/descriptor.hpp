@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// A file descriptor that is closed with its owner.
 #pragma once
 
 #include <unistd.h>

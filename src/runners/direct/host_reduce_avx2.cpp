@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// Reductions of host memory, compiled for AVX2.
 #include "runners/direct/host_reduce_kernels.hpp"
 
 namespace tutti::runners {

@@ -4,7 +4,8 @@
 // NSCC, the sender-driven controller of Ultra Ethernet's congestion management sublayer: an ECN
 // bit and queueing delay above or below a target give four cases. Constants are scaled from
 // 100 Gb/s and 12 us (150 kB) to this network's bandwidth-delay product. Where no mark reaches us,
-// a delay above the target stands for one.
+// a delay above the target stands for one. The target is the idle round trip, three quarters of it
+// where switches trim; no knob sets it.
 #pragma once
 
 #include "transport/congestion/controller.hpp"

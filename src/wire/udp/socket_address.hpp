@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// An IPv4 or IPv6 address with a port.
 #pragma once
 
 #include <netinet/in.h>

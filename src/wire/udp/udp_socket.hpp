@@ -39,7 +39,8 @@ bool set_option(int socket, int level, int name, T value) {
   return setsockopt(socket, level, name, &value, sizeof value) == 0;
 }
 
-/// The socket's buffer becomes as large as the system allows; its size.
+/// The socket's buffer becomes as large as the system allows; its size. What is asked for, and what
+/// is said where it is not given: udp_wire.cpp.
 inline Bytes grow_buffer(int socket, int forced, int plain, Bytes bytes) {
   const auto wanted = static_cast<int>(std::min(bytes, kBufferBytesMax));
   if (!set_option(socket, SOL_SOCKET, forced, wanted)) {

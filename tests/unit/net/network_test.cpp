@@ -41,7 +41,7 @@
 #include "net/bootstrap/handshake.hpp"
 #include "net/bootstrap/reach_check.hpp"
 #include "net/observe/statistics.hpp"
-#include "net/thread.hpp"
+#include "net/processors.hpp"
 #include "support/sanitized.hpp"
 #include "support/scoped_environment.hpp"
 #include "transport/congestion/controller.hpp"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "net/placement.hpp"
+#include "net/channel_placement.hpp"
 
 #include <gtest/gtest.h>
 

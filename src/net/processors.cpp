@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
-#include "net/thread.hpp"
+#include "net/processors.hpp"
 
 #include <pthread.h>
 #include <sched.h>
