@@ -103,21 +103,6 @@ Status validate(const ConnectionOptions& options) {
 
 }  // namespace
 
-std::string policy_fault(const tutti_transport_policy& table) {
-  if (table.version != TUTTI_TRANSPORT_POLICY_VERSION) {
-    return "the policy is of version " + std::to_string(table.version) + ", not " +
-           std::to_string(TUTTI_TRANSPORT_POLICY_VERSION);
-  }
-  // The hooks that version 1 began with; those that are added later go to the end.
-  constexpr std::size_t kBytesMin =
-      offsetof(tutti_transport_policy, on_timeout) + sizeof(tutti_transport_policy::on_timeout);
-  if (table.size_bytes < kBytesMin) {
-    return "the policy's table has " + std::to_string(table.size_bytes) + " bytes, fewer than " +
-           std::to_string(kBytesMin);
-  }
-  return "";
-}
-
 Result<std::unique_ptr<Connection>> Connection::make(TimeNs now, const ConnectionOptions& options,
                                                      std::uint32_t index, CreditPacer& pacer,
                                                      TraceSink* trace) {

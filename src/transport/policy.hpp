@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "transport/types.hpp"
 #include "tutti/transport_policy.h"
