@@ -19,12 +19,6 @@ namespace {
 /// HostArea::state(): whether the rank has mapped all others' memory.
 enum State : std::uint64_t { kUndecided, kMapped, kNotMapped };
 
-/// Looks before the core is given away: some milliseconds where each rank can have a core, since on
-/// a busy machine a core that was given away comes back after a whole time slice of somebody
-/// else's.
-constexpr int kSpinsOnOwnCore = 200000;
-constexpr int kSpinsOnSharedCore = 20;
-
 template <std::size_t N>
 void put(char (&field)[N], const std::string& text) {
   std::strncpy(field, text.c_str(), N - 1);
@@ -183,7 +177,7 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
   HostPeers& peers = use->peers;
   peers.timeout_s = options.timeout_s;
   peers.waits_for_the_living = options.waits_for_the_living;
-  peers.spins = options.is_crowded ? kSpinsOnSharedCore : kSpinsOnOwnCore;
+  peers.spins = HostPeers::spins_of(options.is_crowded);
   peers.progress = options.progress;
   Status status = map(*memory, own_rank, all, *layout, &peers);
   if (!options.are_mapped) {

@@ -12,6 +12,11 @@
 namespace tutti::runners {
 namespace {
 
+/// Looks before the core is given away: some milliseconds where each rank can have a core, since on
+/// a busy machine a core that was given away comes back after a whole time slice of somebody
+/// else's.
+constexpr int kSpinsOnOwnCore = 200000;
+constexpr int kSpinsOnSharedCore = 20;
 /// Looks with sched_yield() between them before the first sleep; some hundred microseconds where
 /// nobody else wants the core.
 constexpr int kYields = 1000;
@@ -22,6 +27,10 @@ constexpr double kCheckEveryS = 0.25;
 std::string name(int rank) { return "rank " + std::to_string(rank); }
 
 }  // namespace
+
+int HostPeers::spins_of(bool is_crowded) {
+  return is_crowded ? kSpinsOnSharedCore : kSpinsOnOwnCore;
+}
 
 void BoundedWait::give_core_away() {
   if (peers_.progress) {

@@ -34,6 +34,8 @@ struct HostPeers {
   /// Lets the MPI library move its own messages, which a peer may need before it comes here.
   std::function<void()> progress;
 
+  /// `spins` where each rank can have a core of its own; `is_crowded`: where ranks share cores.
+  static int spins_of(bool is_crowded);
   /// What keeps `rank` from coming; ok: nothing known. `has_to_be_well`: its calls may not have
   /// failed.
   Status look_at(int rank, bool has_to_be_well) const;
