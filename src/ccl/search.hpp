@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Where a copy of NCCL or RCCL may lie. Answers with names and paths; loads nothing, so that the
-// order and the error text can be tested without a library. Private to this room.
+// Where a copy of NCCL or RCCL may lie, place by place: names and paths, best first. Loads nothing,
+// so that it is tested without a library. The order of the places: open.cpp. Private to this room.
 #pragma once
 
 #include <string>
