@@ -3,6 +3,7 @@
 #include "mpi/arguments.hpp"
 
 #include "device/pointer_kind.hpp"
+#include "mpi/probes.hpp"
 
 namespace tutti::mpi::TUTTI_FLAVOUR {
 

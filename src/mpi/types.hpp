@@ -49,10 +49,6 @@ bool is_predefined_type(MPI_Datatype type);
 /// kUser for what is not predefined.
 select::ReduceOp reduce_op(MPI_Op op);
 
-/// The error that the library gives where a call's input lies where its output goes, without
-/// MPI_IN_PLACE; MPI_SUCCESS where it does not look for that. Known after ask_library_types().
-int aliasing_error(select::Collective collective, std::uint64_t elements);
-
 /// How elements of a type lie in memory. Bytes.
 struct TypeLayout {
   std::uint64_t size = 0;
