@@ -222,7 +222,8 @@ def test_map__lists_what_there_is_and_names_files_that_exist(tmp_path: Path) -> 
         "src/base/y.cpp": '// What y does. More.\n#include "base/x.hpp"\n',
     }
     found = texts(tmp_path, files)
-    assert [line.split(":")[0] for line in found] == ["MAP.md"] and "--write-map" in found[0]
+    assert [line.split(":")[0] for line in found] == ["MAP.md"]
+    assert "--write-map" in found[0]
     whole = tidy.with_map(tidy.Tree(tmp_path))
     (tmp_path / "MAP.md").write_text(whole)
     assert "### `src/base`\n\n- `x`\n- `y`: What y does\n" in whole
