@@ -363,7 +363,7 @@ MAP_LIST = "## All files\n"
 # What is listed, each directory by itself; not data, test cases and build files.
 MAPPED = ("src/", "include/", "python/tutti_hpc/", "bench/", "tools/", "cmake/", "tests/")
 SHORT_SENTENCE = 24  # Goes on behind a colon.
-UNMAPPED = re.compile(r"tests/unit/|tests/fuzz/corpus/|.*/__init__\.py$|.*\.cmake$")
+UNMAPPED = re.compile(r"tests/fuzz/corpus/|.*/__init__\.py$|.*\.cmake$")
 
 
 def first_sentence(tree: Tree, path: str) -> str:
@@ -386,13 +386,24 @@ def first_sentence(tree: Tree, path: str) -> str:
     return sentence.group(1).strip() if sentence else ""
 
 
+def is_test_of_a_file(tree: Tree, path: str) -> bool:
+    """A unit test that is called like a file of its component."""
+    test = re.fullmatch(r"tests/unit/(\w+)/(?:.*/)?(\w+)_test\.cpp", path)
+    name = re.compile(rf"src/{test.group(1)}/(.*/)?{test.group(2)}\.[ch]pp") if test else None
+    return name is not None and any(map(name.fullmatch, tree.paths))
+
+
 def listed_files(tree: Tree) -> str:
     """The list of MAP.md: a header speaks for the sources that are called as it is."""
     sentences: dict[str, str] = {}
     for path in sorted(
         tree.having(WITH_HEAD), key=lambda path: (Path(path).suffix not in HEADERS, path)
     ):
-        if path.startswith(MAPPED) and not UNMAPPED.match(path):
+        if (
+            path.startswith(MAPPED)
+            and not UNMAPPED.match(path)
+            and not is_test_of_a_file(tree, path)
+        ):
             stem = path.rsplit(".", 1)[0]
             if not path.startswith("src/") and not tree.has_header(stem):
                 stem = path

@@ -6,7 +6,8 @@
  * Method: for each size the variants take turns in one job, a block of calls each, the order
  * rotated from round to round; a barrier stands before each block, and before each call where a
  * rank may run ahead of the others (bcast, gather, scan, ...). A call's latency is the longest of
- * its ranks' times. With --check every element of every variant's output is compared before and
+ * its ranks' times; a row has the calls' median, 99th percentile, least and most (report.c). With
+ * --check every element of every variant's output is compared before and
  * after the timed calls, in both cases with the output poisoned first.
  *
  * Output (rank 0, stdout): JSON Lines: one header, rows as they are ready, {"progress": 0..1}.

@@ -3,8 +3,8 @@
 //
 // The tables that NCCL loads, one for each version. A call that changed between versions is an
 // overload here, and the table's field picks the one of its type. Nothing is thrown across this
-// border, and out-arguments are written whatever happens. A new version: its records in abi.hpp, and
-// its table here with TUTTI_EXPORT.
+// border, and out-arguments are written whatever happens. A new version: its records in abi.hpp,
+// and its table here with TUTTI_EXPORT.
 #include <algorithm>
 #include <array>
 #include <iterator>

@@ -29,8 +29,8 @@
 // nothing by itself. Here all are ended, once, in an order in which nothing becomes free before
 // everything that may be behind it is kept back:
 //  1. The runners close. Our kernels that have not begun will not send; what runs goes on.
-//  2. The library's communicators are aborted (CclRunner::abort_all), which keeps back what has not begun and ends what
-//     runs. What is behind it is ours, and closed.
+//  2. The library's communicators are aborted (CclRunner::abort_all), which keeps back what has not
+//     begun and ends what runs. What is behind it is ours, and closed.
 //  3. Our kernels that wait are told to give up. What is behind them is ours, or aborted.
 //
 // Functions that queue are for one thread at a time.

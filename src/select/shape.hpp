@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a plan may depend on: facts of a call and of a communicator that are equal on every rank.
+// A call's shape (collective, element type, operation, bytes, memory) and facts of a communicator:
+// what a plan may depend on, equal on every rank.
 // Nothing here may hold a pointer, a datatype handle or anything else that MPI lets ranks of one
 // call choose differently.
 #pragma once

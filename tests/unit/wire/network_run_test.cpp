@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// The packet simulator with our transport in it: runs, their hashes, threads, faults.
 #include "wire/sim/network_run.hpp"
 
 #include <gtest/gtest.h>
