@@ -97,8 +97,8 @@ lint-shell: lint-set-up
 	shellcheck $(call sources,'*.sh' .ci/run)
 lint-tree: lint-set-up
 	python3 tools/tidy.py
-# Clang does not know all of GCC's warning options, warns of what libstdc++ uses itself (stable_sort), nor its precompiled headers: build/lint has none and
-# is only configured. In CI without the path-sensitive analyzer, which takes several times as long as
+# Clang knows neither all of GCC's warning options nor its precompiled headers: build/lint has none
+# and is only configured. It warns of what libstdc++ uses itself (stable_sort). In CI without the path-sensitive analyzer, which takes several times as long as
 # all other checks together.
 lint-cpp: lint-set-up
 	@$(call configure,lint)

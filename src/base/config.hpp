@@ -62,7 +62,7 @@ struct Config {
   std::string net_polling = "auto";  ///< auto | busy | shared (net/engine.hpp)
   std::string net_controller = "cubic";   ///< transport/congestion/controller.cpp
   std::string net_spray = "two_choices";  ///< transport/spray.hpp
-  Bytes net_chunk_bytes = 0;              ///< 0: the largest of the wire.
+  Bytes net_chunk_bytes = 0;              ///< 0: 200 us of the link, at most 64 KiB.
   Bytes net_copy_bytes = 1024;            ///< Sends up to so long are copied.
   Bytes net_buffer_bytes = 64 << 20;      ///< Of a receiving socket.
   double net_latency_us = 15;             ///< One way, as NCCL is told; 0: not known.

@@ -100,7 +100,8 @@ inline const std::vector<Knob>& knobs() {
          "TUTTI_NET_SUB_CONNECTIONS"},
         {"TUTTI_NET_POLLING", &Config::net_polling, "", "auto|busy|shared",
          "busy: engine threads spin; shared: callers do their work. auto: busy where processors "
-         "are free. A spinning thread sleeps while others need its processor.",
+         "are free. A spinning thread sleeps after 1 ms without work, and while others need its "
+         "processor.",
          "0.1", ""},
         {"TUTTI_NET_AFFINITY", &Config::net_affinity, "", "",
          "Processors of the engine threads, of those that the process may use: near their network "
@@ -115,7 +116,7 @@ inline const std::vector<Knob>& knobs() {
          "0.1", ""},
         {"TUTTI_NET_CHUNK", &Config::net_chunk_bytes, "bytes", "0..64K",
          "Unit of acknowledgement and retransmission, at least 512. 0: 200 us of the link, at most "
-         "one system call's data.",
+         "64 KiB.",
          "0.1", ""},
         {"TUTTI_NET_COPY", &Config::net_copy_bytes, "bytes", "0..1K",
          "Largest message copied and completed locally (eager).", "0.1", ""},

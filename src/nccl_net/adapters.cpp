@@ -28,6 +28,7 @@ using transport::ReceivePart;
 
 constexpr char kName[] = "Tutti";
 constexpr int kCommsMax = 4096;
+/// 8.
 constexpr int kReceivesMax = static_cast<int>(transport::kReceivePartsMax);
 
 /// Runs the body of an entry, which gives a Status. `has_failed`: of the comm, or null.
