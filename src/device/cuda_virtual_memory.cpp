@@ -15,18 +15,12 @@ int type_of(Sharing sharing) {
   return sharing == Sharing::kFabric ? cuda::kMemHandleFabric : cuda::kMemHandlePosixDescriptor;
 }
 
-cuda::DevicePointer address(const void* pointer) {
-  return reinterpret_cast<cuda::DevicePointer>(pointer);
-}
-
 }  // namespace
 
 bool CudaVirtualMemory::is_complete() const {
-  return cu_.mem_get_granularity != nullptr && cu_.mem_create != nullptr &&
-         cu_.mem_release != nullptr && cu_.mem_address_reserve != nullptr &&
-         cu_.mem_address_free != nullptr && cu_.mem_map != nullptr && cu_.mem_unmap != nullptr &&
-         cu_.mem_set_access != nullptr && cu_.mem_export_handle != nullptr &&
-         cu_.mem_import_handle != nullptr;
+  return cu_.mem_get_granularity && cu_.mem_create && cu_.mem_release && cu_.mem_address_reserve &&
+         cu_.mem_address_free && cu_.mem_map && cu_.mem_unmap && cu_.mem_set_access &&
+         cu_.mem_export_handle && cu_.mem_import_handle;
 }
 
 Result<void*> CudaVirtualMemory::allocate(int device, cuda::Device handle, Bytes bytes,
@@ -42,14 +36,12 @@ Result<void*> CudaVirtualMemory::allocate(int device, cuda::Device handle, Bytes
   properties.location = {cuda::kMemLocationDevice, handle};
   std::size_t grain = 0;
   TUTTI_RETURN_IF_ERROR(
-      check_("cuMemGetAllocationGranularity",
-             cu_.mem_get_granularity(&grain, &properties, cuda::kMemGranularityMinimum)));
+      check_(cu_.mem_get_granularity(&grain, &properties, cuda::kMemGranularityMinimum)));
   Mapped made;
   made.bytes = (bytes + grain - 1) / grain * grain;
   made.sharing = sharing;
   made.is_own = true;
-  TUTTI_RETURN_IF_ERROR(
-      check_("cuMemCreate", cu_.mem_create(&made.memory, made.bytes, &properties, 0)));
+  TUTTI_RETURN_IF_ERROR(check_(cu_.mem_create(&made.memory, made.bytes, &properties, 0)));
   return map(handle, made);
 }
 
@@ -69,21 +61,19 @@ Result<void*> CudaVirtualMemory::open(cuda::Device device, const IpcHandle& hand
                            ? static_cast<void*>(&fabric)
                            : reinterpret_cast<void*>(static_cast<std::intptr_t>(handle.descriptor));
   TUTTI_RETURN_IF_ERROR(
-      check_("cuMemImportFromShareableHandle",
-             cu_.mem_import_handle(&opened.memory, shared, type_of(handle.sharing))));
+      check_(cu_.mem_import_handle(&opened.memory, shared, type_of(handle.sharing))));
   return map(device, opened);
 }
 
 /// Takes over mapped.memory, which is released if anything fails.
 Result<void*> CudaVirtualMemory::map(cuda::Device device, Mapped mapped) {
   cuda::DevicePointer pointer = 0;
-  Status status =
-      check_("cuMemAddressReserve", cu_.mem_address_reserve(&pointer, mapped.bytes, 0, 0, 0));
+  Status status = check_(cu_.mem_address_reserve(&pointer, mapped.bytes, 0, 0, 0));
   if (!status.ok()) {
     (void)cu_.mem_release(mapped.memory);
     return status;
   }
-  status = check_("cuMemMap", cu_.mem_map(pointer, mapped.bytes, 0, mapped.memory, 0));
+  status = check_(cu_.mem_map(pointer, mapped.bytes, 0, mapped.memory, 0));
   if (!status.ok()) {
     (void)cu_.mem_address_free(pointer, mapped.bytes);
     (void)cu_.mem_release(mapped.memory);
@@ -95,11 +85,10 @@ Result<void*> CudaVirtualMemory::map(cuda::Device device, Mapped mapped) {
     mapped_[result] = mapped;
   }
   const cuda::MemAccess access{{cuda::kMemLocationDevice, device}, cuda::kMemAccessReadWrite};
-  status = check_("cuMemSetAccess", cu_.mem_set_access(pointer, mapped.bytes, &access, 1));
+  status = check_(cu_.mem_set_access(pointer, mapped.bytes, &access, 1));
   if (status.ok() && mapped.is_own && mapped.sharing == Sharing::kDescriptor) {
     int descriptor = -1;
-    status = check_("cuMemExportToShareableHandle",
-                    cu_.mem_export_handle(&descriptor, mapped.memory, type_of(mapped.sharing), 0));
+    status = check_(cu_.mem_export_handle(&descriptor, mapped.memory, type_of(mapped.sharing), 0));
     const std::lock_guard lock(mutex_);
     mapped_[result].descriptor = descriptor;
   }
@@ -128,8 +117,7 @@ Result<IpcHandle> CudaVirtualMemory::export_memory(void* pointer) const {
   if (mapped.sharing == Sharing::kFabric) {
     cuda::FabricHandle fabric{};
     TUTTI_RETURN_IF_ERROR(
-        check_("cuMemExportToShareableHandle",
-               cu_.mem_export_handle(&fabric, mapped.memory, type_of(mapped.sharing), 0)));
+        check_(cu_.mem_export_handle(&fabric, mapped.memory, type_of(mapped.sharing), 0)));
     static_assert(sizeof handle.bytes == sizeof fabric.data);
     std::memcpy(handle.bytes, fabric.data, sizeof handle.bytes);
   }
@@ -147,10 +135,9 @@ Status CudaVirtualMemory::release(void* pointer) {
   if (mapped.descriptor >= 0) {
     close(mapped.descriptor);
   }
-  const Status unmapped = check_("cuMemUnmap", cu_.mem_unmap(address(pointer), mapped.bytes));
-  const Status freed =
-      check_("cuMemAddressFree", cu_.mem_address_free(address(pointer), mapped.bytes));
-  const Status released = check_("cuMemRelease", cu_.mem_release(mapped.memory));
+  const Status unmapped = check_(cu_.mem_unmap(cuda::address(pointer), mapped.bytes));
+  const Status freed = check_(cu_.mem_address_free(cuda::address(pointer), mapped.bytes));
+  const Status released = check_(cu_.mem_release(mapped.memory));
   return !unmapped.ok() ? unmapped : !freed.ok() ? freed : released;
 }
 

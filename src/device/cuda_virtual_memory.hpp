@@ -17,7 +17,7 @@ namespace tutti::device {
 
 class CudaVirtualMemory {
  public:
-  using Check = std::function<Status(const char* call, cuda::Result result)>;
+  using Check = std::function<Status(cuda::Outcome outcome)>;
 
   CudaVirtualMemory(const cuda::Functions& functions, Check check)
       : cu_(functions), check_(std::move(check)) {}

@@ -2,10 +2,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Pointer classification in nanoseconds: a thread's stack and the brk heap are host memory by two
-// comparisons; of everything else the library is asked, because an answer by address does not
-// keep (pointer_kind.cpp says what was measured; Api::classify in cuda.cpp and hip.cpp what its answer
-// means). Without a device library the cost is one load
-// and one branch.
+// comparisons; of everything else the library is asked, because an answer by address does not keep
+// (pointer_kind.cpp says what was measured; Api::classify in cuda_memory.cpp and hip.cpp, what its
+// answer means). Without a device library the cost is one load and one branch.
 #pragma once
 
 #include "device/device.hpp"

@@ -21,18 +21,19 @@
 #include "device/driver_hip.hpp"
 #endif
 
+namespace driver = tutti::device::driver;
 using tutti::abi::fits;
 
 #if TUTTI_HAVE_CUDA_H
 namespace cuda = tutti::device::cuda;
 
 #define TUTTI_CHECK(member, symbol, parameters) \
-  static_assert(fits<decltype(cuda::Functions::member), decltype(::symbol)>(), #symbol);
+  static_assert(fits<decltype(cuda::Functions::member)::Pointer, decltype(::symbol)>(), #symbol);
+#define TUTTI_CHECK_COMMON(member, symbol, hip, parameters) \
+  static_assert(fits<decltype(driver::Functions::member)::Pointer, decltype(::symbol)>(), #symbol);
+TUTTI_DRIVER_FUNCTIONS(TUTTI_CHECK_COMMON)
+TUTTI_DRIVER_OPTIONAL_FUNCTIONS(TUTTI_CHECK_COMMON)
 TUTTI_CUDA_FUNCTIONS(TUTTI_CHECK)
-// Since CUDA 13 the plain name is a macro for _v2, so this checks the one prototype twice.
-TUTTI_CHECK(device_get_uuid, cuDeviceGetUuid, )
-TUTTI_CHECK(stream_is_capturing, cuStreamIsCapturing, )
-TUTTI_CHECK(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode, )
 TUTTI_CHECK(mem_get_granularity, cuMemGetAllocationGranularity, )
 TUTTI_CHECK(mem_create, cuMemCreate, )
 TUTTI_CHECK(mem_release, cuMemRelease, )
@@ -44,6 +45,7 @@ TUTTI_CHECK(mem_set_access, cuMemSetAccess, )
 TUTTI_CHECK(mem_export_handle, cuMemExportToShareableHandle, )
 TUTTI_CHECK(mem_import_handle, cuMemImportFromShareableHandle, )
 #undef TUTTI_CHECK
+#undef TUTTI_CHECK_COMMON
 
 static_assert(sizeof(cuda::MemHandle) == sizeof(CUmemGenericAllocationHandle));
 static_assert(sizeof(cuda::FabricHandle) == sizeof(CUmemFabricHandle));
@@ -96,8 +98,8 @@ static_assert(cuda::kCaptureStatusNone == CU_STREAM_CAPTURE_STATUS_NONE);
 static_assert(cuda::kCaptureModeGlobal == CU_STREAM_CAPTURE_MODE_GLOBAL);
 static_assert(cuda::kCaptureModeRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 static_assert(cuda::kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
-static_assert(cuda::kMemHostAllocPortable == CU_MEMHOSTALLOC_PORTABLE);
-static_assert(cuda::kMemHostAllocDeviceMap == CU_MEMHOSTALLOC_DEVICEMAP);
+static_assert(cuda::kHostPortable == CU_MEMHOSTALLOC_PORTABLE);
+static_assert(cuda::kHostMapped == CU_MEMHOSTALLOC_DEVICEMAP);
 static_assert(cuda::kIpcMemLazyEnablePeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 #endif  // TUTTI_HAVE_CUDA_H
 
@@ -116,16 +118,21 @@ constexpr auto tutti_hip_ext_malloc =
 #define hipHostMalloc tutti_hip_host_malloc
 
 #define TUTTI_CHECK(member, symbol, parameters) \
-  static_assert(fits<decltype(hip::Functions::member), decltype(::symbol)>(), #symbol);
+  static_assert(fits<decltype(hip::Functions::member)::Pointer, decltype(::symbol)>(), #symbol);
+#define TUTTI_CHECK_COMMON(member, cuda, symbol, parameters) \
+  static_assert(fits<decltype(driver::Functions::member)::Pointer, decltype(::symbol)>(), #symbol);
+TUTTI_DRIVER_FUNCTIONS(TUTTI_CHECK_COMMON)
+TUTTI_DRIVER_OPTIONAL_FUNCTIONS(TUTTI_CHECK_COMMON)
 TUTTI_HIP_FUNCTIONS(TUTTI_CHECK)
 TUTTI_HIP_OPTIONAL_FUNCTIONS(TUTTI_CHECK)
-TUTTI_CHECK(get_error_name, hipGetErrorName, )
-TUTTI_CHECK(get_error_string, hipGetErrorString, )
 #undef TUTTI_CHECK
+#undef TUTTI_CHECK_COMMON
 #undef hipMalloc
 #undef hipExtMallocWithFlags
 #undef hipHostMalloc
 
+static_assert(fits<decltype(hip::Functions::get_error_name), decltype(::hipGetErrorName)>());
+static_assert(fits<decltype(hip::Functions::get_error_string), decltype(::hipGetErrorString)>());
 static_assert(sizeof(hip::Uuid) == sizeof(hipUUID));
 static_assert(sizeof(hip::IpcMemHandle) == sizeof(hipIpcMemHandle_t));
 static_assert(alignof(hip::IpcMemHandle) == alignof(hipIpcMemHandle_t));
@@ -157,8 +164,8 @@ static_assert(hip::kCaptureStatusNone == hipStreamCaptureStatusNone);
 static_assert(hip::kCaptureModeGlobal == hipStreamCaptureModeGlobal);
 static_assert(hip::kCaptureModeRelaxed == hipStreamCaptureModeRelaxed);
 static_assert(hip::kEventDisableTiming == hipEventDisableTiming);
-static_assert(hip::kHostMallocPortable == hipHostMallocPortable);
-static_assert(hip::kHostMallocMapped == hipHostMallocMapped);
+static_assert(hip::kHostPortable == hipHostMallocPortable);
+static_assert(hip::kHostMapped == hipHostMallocMapped);
 static_assert(hip::kHostMallocCoherent == hipHostMallocCoherent);
 static_assert(hip::kDeviceMallocFinegrained == hipDeviceMallocFinegrained);
 #ifdef hipDeviceMallocUncached
