@@ -91,17 +91,18 @@ inline constexpr auto kConnectionTransitions = [] {
   };
 }();
 
-/// Null: the event changes nothing in this state.
+/// By state and event; null: the event changes nothing in this state. Not in the function below:
+/// there it would be made anew at each call, twice for every chunk.
+inline constexpr auto kTransitionOf = [] {
+  std::array<std::array<const ConnectionTransition*, kConnectionEvents>, kConnectionStates> rows{};
+  for (const ConnectionTransition& it : kConnectionTransitions) {
+    rows[static_cast<std::size_t>(it.from)][static_cast<std::size_t>(it.event)] = &it;
+  }
+  return rows;
+}();
+
 constexpr const ConnectionTransition* find_transition(ConnectionState from, ConnectionEvent event) {
-  constexpr auto kRows = [] {
-    std::array<std::array<const ConnectionTransition*, kConnectionEvents>, kConnectionStates>
-        rows{};
-    for (const ConnectionTransition& it : kConnectionTransitions) {
-      rows[static_cast<std::size_t>(it.from)][static_cast<std::size_t>(it.event)] = &it;
-    }
-    return rows;
-  }();
-  return kRows[static_cast<std::size_t>(from)][static_cast<std::size_t>(event)];
+  return kTransitionOf[static_cast<std::size_t>(from)][static_cast<std::size_t>(event)];
 }
 
 }  // namespace tutti::transport
