@@ -405,7 +405,7 @@ def listed_files(tree: Tree) -> str:
             and not is_test_of_a_file(tree, path)
         ):
             stem = path.rsplit(".", 1)[0]
-            if not path.startswith("src/") and not tree.has_header(stem):
+            if not tree.has_header(stem):
                 stem = path
             if not sentences.get(stem):
                 sentences[stem] = first_sentence(tree, path)
@@ -428,8 +428,8 @@ def with_map(tree: Tree) -> str:
 
 
 MAP_NOTE = """
-The first sentence of each file's head; in `src`, of a header and what is called like it. Written by
-`tools/tidy.py --write-map`.
+The first sentence of each file's head; a name without an ending is a header and the source that is
+called like it. Written by `tools/tidy.py --write-map`.
 """
 
 

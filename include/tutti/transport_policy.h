@@ -75,7 +75,7 @@ struct tutti_transport_policy {
    * asked for tail probes, nor while nothing is in the air: one chunk is always allowed. */
   uint64_t (*may_send)(void* state, const struct tutti_transport_view* view, uint32_t bytes);
   /* Path of a chunk that is about to leave; `lost_path`: where it was lost or, of a tail probe,
-   * where it went before; or any. */
+   * where it went before; or any. One that is dead or does not exist: the transport chooses. */
   uint32_t (*choose_path)(void* state, const struct tutti_transport_view* view, uint32_t bytes,
                           uint32_t lost_path);
   /* Nonzero: the lost chunk may be sent again now. Asked again after each packet, timeout and round

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What this rank tells the others of where it runs: how many rails its node has and which socket is
-// its own. By the topology file (TUTTI_TOPOLOGY_FILE) for the nodes that it describes, else as
-// discovered. Only what all ranks exchanged goes into a layout (Communicator::agree_placement):
-// one rank's own view must never choose an algorithm.
+// its own (which node: virtual_nodes.hpp). By the topology file (TUTTI_TOPOLOGY_FILE) for the nodes
+// that it describes, else as discovered. Only what all ranks exchanged goes into a layout
+// (Communicator::agree_placement): one rank's own view must never choose an algorithm.
 #pragma once
 
 #include "engine/process.hpp"

@@ -171,7 +171,7 @@ int start_mpi(const char* name, const char* native, bool has_world, bool is_fort
 }
 
 /// In the MPICH ABI a handle in Fortran is that of C; elsewhere the call goes past us, as all of
-/// Open MPI's Fortran does. `error` may be null: it is optional.
+/// Open MPI 5's Fortran does. `error` may be null: it is optional.
 void barrier_f08(const int* comm, int* error, const void* caller) {
   const Dispatch* dispatch = ready(caller);
   if (g_is_mpich.load(std::memory_order_relaxed)) {

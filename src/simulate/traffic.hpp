@@ -36,7 +36,7 @@ Workload ring_allreduce(const TrafficOptions& options);
 Workload incast_beside_permutation(const TrafficOptions& options, std::uint32_t senders);
 
 /// "permutation", "incast:15", "alltoall", "allreduce", "incast+permutation:15". Errors name what
-/// is wrong.
+/// is wrong. A new one: a function here and its name there; `tutti sim` hands names on unread.
 Result<Workload> make_traffic(std::string_view pattern, const TrafficOptions& options);
 
 }  // namespace tutti::simulate

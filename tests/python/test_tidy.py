@@ -226,7 +226,7 @@ def test_map__lists_what_there_is_and_names_files_that_exist(tmp_path: Path) -> 
     assert "--write-map" in found[0]
     whole = tidy.with_map(tidy.Tree(tmp_path))
     (tmp_path / "MAP.md").write_text(whole)
-    assert "### `src/base`\n\n- `x`\n- `y`: What y does\n" in whole
+    assert "### `src/base`\n\n- `x`\n- `y.cpp`: What y does\n" in whole
     assert not tidy.findings(tidy.Tree(tmp_path))
     (tmp_path / "MAP.md").write_text(whole.replace("`y.cpp`", "`z.cpp`"))
     assert [str(f) for f in tidy.findings(tidy.Tree(tmp_path))] == [

@@ -5,6 +5,7 @@
 //   transport_simulation --seed S [--verbose]    one run; verbose: each packet and event
 //   transport_simulation --replay FILE           the seeds of a file, one a line, # comments
 //   transport_simulation --hashes FILE           "seed hash" lines: each run must give its hash
+//   transport_simulation ... --print-hashes      prints "seed hash" of each run, as hashes.txt has
 //   transport_simulation ... --twice             each seed twice: equal traces are demanded
 //   transport_simulation ... --keep-going        prints all that fail, not only the first
 //

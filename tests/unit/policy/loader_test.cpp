@@ -150,6 +150,37 @@ TEST(policy, hooks__are_called_and_obeyed) {
   EXPECT_EQ(2, counts.closed);
 }
 
+TEST(policy, choose_path__one_that_does_not_exist_is_the_transports_choice) {
+  counts = Counts{};
+  tutti_transport_policy table = counting();
+  for (const std::uint32_t wrong : {16U, 1U << 20, TUTTI_TRANSPORT_ANY_PATH}) {
+    static std::uint32_t answer;
+    answer = wrong;
+    table.choose_path = [](void*, const tutti_transport_view*, std::uint32_t, std::uint32_t) {
+      ++counts.choose_path;
+      return answer;
+    };
+    ConnectionOptions options;
+    options.policy = &table;
+    options.wire.paths = 16;
+    LossyPair pair(options);
+    std::map<transport::PathId, int> paths;
+    pair.drop = [&](const LossyPair::Delivered& packet) {
+      paths[packet.path] += packet.payload_bytes != 0 ? 1 : 0;
+      return false;
+    };
+    const auto data = pattern(300'001, 1);
+    std::vector<std::byte> into(300'001);
+    pair.receive(1, 1, into);
+    pair.send(0, 1, data);
+    ASSERT_TRUE(pair.run_until_events(1, 1)) << wrong;
+    EXPECT_TRUE(data == into);
+    EXPECT_LT(paths.rbegin()->first, 16U);
+    EXPECT_GT(paths.size(), 2U) << "the transport sprays";
+  }
+  EXPECT_GT(counts.choose_path, 300);
+}
+
 TEST(policy, version__another_one_is_refused) {
   tutti_transport_policy table = counting();
   table.version = 2;
