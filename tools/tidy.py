@@ -361,8 +361,8 @@ def check_dead_headers(tree: Tree) -> Iterator[Finding]:
 MAP = "MAP.md"
 MAP_LIST = "## All files\n"
 # What is listed, each directory by itself; not data, test cases and build files.
-MAPPED = ("src/", "include/", "python/tutti_hpc/", "bench/", "tools/", "cmake/", "tests/")
-SHORT_SENTENCE = 24  # Goes on behind a colon.
+MAPPED = ("src/", "include/", "python/tutti_hpc/", "bench/", "tools/", "cmake/", "examples/", "tests/")
+SHORT_SENTENCE = 24  # Goes on at least so far.
 UNMAPPED = re.compile(r"tests/fuzz/corpus/|.*/__init__\.py$|.*\.cmake$")
 
 
@@ -380,10 +380,12 @@ def first_sentence(tree: Tree, path: str) -> str:
         lines = (found.group() if found else "").splitlines()
         head = " ".join(line.strip(" /*") for line in lines if "SPDX-" not in line)
     head = " ".join(head.split())
-    sentence = re.match(r"(.+?)(?:[.:;](?= |$)|$)", head)
-    if sentence and len(sentence.group(1)) < SHORT_SENTENCE:
-        sentence = re.match(r"(.+?)(?:[.;](?= |$)|$)", head)
-    return sentence.group(1).strip() if sentence else ""
+    for ends in (".:;", "."):
+        for end in re.finditer(rf"[{ends}](?= |$)|$", head):
+            sentence = head[: end.start()]
+            if sentence.count("(") == sentence.count(")") and len(sentence) >= SHORT_SENTENCE:
+                return sentence.strip()
+    return head
 
 
 def is_test_of_a_file(tree: Tree, path: str) -> bool:

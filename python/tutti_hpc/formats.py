@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""Results as text: our table, and the formats that people's scripts already read.
+"""Results as text (`tutti bench --format`): our table, and formats that scripts already read.
 
 osu: OSU micro-benchmarks 7; there the size of allgather, alltoall, gather and scatter is one block.
 nccl-tests: one line per size, the in-place half empty. csv: RFC 4180. json: the results document.

@@ -108,8 +108,9 @@ struct LossOptions {
   TimeNs rto_ns_min = 0;  ///< 0: max(4 * base_rtt, 15 us + 6 * BDP on the wire).
   /// Of backing off. Where round trips take longer, their own timeout is the bound.
   TimeNs rto_ns_max = 100'000'000;
-  /// Idle time after which a peer is declared dead. One that answers and takes no data (a black
-  /// hole for long packets, paths that come and go) has four times as long.
+  /// Idle time after which a peer is declared dead (the plugin's: TUTTI_NET_TIMEOUT). One that
+  /// answers and takes no data (a black hole for long packets, paths that come and go) has four
+  /// times as long.
   TimeNs give_up_ns = 3'000'000'000;
 };
 

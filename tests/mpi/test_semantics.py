@@ -135,7 +135,7 @@ def test_large_types__with_the_default_error_handler(
 
 
 @pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)
-def test_large_counts__displacements_that_no_int_holds(
+def test_large_displacements__that_no_int_holds(
     mpi: Mpi, preload_library: Path, tmp_path: Path
 ) -> None:
     assert_passed_or_skip(semantics(mpi, 1, tmp_path, "far"))

@@ -1,5 +1,7 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
+"""The command: options that all of it has, errors, output files."""
+
 from __future__ import annotations
 
 import json

@@ -1,5 +1,7 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
+"""The latency-and-speedup figure: what is drawn of which rows."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,7 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
+"""Formats of `tutti bench`: those that other benchmarks' readers read."""
+
 from __future__ import annotations
 
 import csv

@@ -1,5 +1,7 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
+"""`tutti run`: what each launcher gets, and what is said where it cannot be done."""
+
 from __future__ import annotations
 
 import os

@@ -1,5 +1,7 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
+"""`tutti info`: libraries, GPUs and MPIs of a machine."""
+
 from __future__ import annotations
 
 from pathlib import Path

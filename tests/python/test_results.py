@@ -1,5 +1,7 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
+"""Results documents: read, checked, refused with place and remedy."""
+
 from __future__ import annotations
 
 import json

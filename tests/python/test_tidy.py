@@ -219,16 +219,16 @@ def test_map__lists_what_there_is_and_names_files_that_exist(tmp_path: Path) -> 
         + tidy.MAP_LIST,
         "src/base/CMakeLists.txt": "tutti_room(base SOURCES y.cpp DEPENDS)\n",
         "src/base/x.hpp": "",
-        "src/base/y.cpp": '// What y does. More.\n#include "base/x.hpp"\n',
+        "src/base/y.cpp": '// What y does, in so many words. More.\n#include "base/x.hpp"\n',
     }
     found = texts(tmp_path, files)
     assert [line.split(":")[0] for line in found] == ["MAP.md"]
     assert "--write-map" in found[0]
     whole = tidy.with_map(tidy.Tree(tmp_path))
     (tmp_path / "MAP.md").write_text(whole)
-    assert "### `src/base`\n\n- `x`\n- `y.cpp`: What y does\n" in whole
+    assert "### `src/base`\n\n- `x`\n- `y.cpp`: What y does, in so many words\n" in whole
     assert not tidy.findings(tidy.Tree(tmp_path))
-    (tmp_path / "MAP.md").write_text(whole.replace("`y.cpp`", "`z.cpp`"))
+    (tmp_path / "MAP.md").write_text(whole.replace("`y.cpp` |", "`z.cpp` |"))
     assert [str(f) for f in tidy.findings(tidy.Tree(tmp_path))] == [
         "MAP.md:3: z.cpp is not there; name the file that is"
     ]

@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// An environment variable for the time of a scope.
 #pragma once
 
 #include <cstdlib>

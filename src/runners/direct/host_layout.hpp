@@ -3,8 +3,9 @@
 //
 // How a rank's shared memory is divided. For each communicator a rank has a block with counters,
 // and a set of rings with data; it alone writes them, the other ranks only read. A process has few
-// sets of rings, which its communicators share (host_memory.hpp). All counters of a block start at
-// 0, never go back and are never reset while the communicator lives.
+// sets of rings, which its communicators share (host_memory.hpp; their size:
+// HostMemory::default_options). All counters of a block start at 0, never go back and are never
+// reset while the communicator lives.
 //
 // A block:
 //   life, state, failed           see host_runner_peers.cpp; failed: not 0 once it has given up

@@ -67,6 +67,8 @@ class Controller {
   Bytes window_bytes() const { return window_bytes_; }
 
  protected:
+  /// The first window: each controller's constructor says which of the options it is;
+  /// connection.cpp fills them.
   explicit Controller(Bytes window_bytes) : window_bytes_(window_bytes) {}
 
   Bytes window_bytes_;  ///< At least 1 while a connection can make progress.

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What UdpWire tries when it opens, by packets to itself: whether the kernel cuts, joins and stamps
-// them right.
+// them right. UdpWire::open (udp_wire.cpp) decides by it.
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>

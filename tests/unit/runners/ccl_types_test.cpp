@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// Which types and operations NCCL and RCCL are given.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// Schedules over our transport on several rails.
 #include "runners/net/rails.hpp"
 
 #include <gtest/gtest.h>

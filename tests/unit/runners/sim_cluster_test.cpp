@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// Cluster files of the simulator: read, written, refused.
 #include <gtest/gtest.h>
 
 #include "runners/sim/cluster.hpp"

@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// Predictions of `tutti sim collective`: documents in and out, errors.
 #include <gtest/gtest.h>
 
 #include <filesystem>

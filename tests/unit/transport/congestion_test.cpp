@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// Congestion controllers: what each does of marks, delays and losses.
 #include "transport/congestion/controller.hpp"
 
 #include <gtest/gtest.h>

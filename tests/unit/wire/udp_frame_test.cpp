@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
+//
+// The frame of a datagram: written, read, malformed ones refused.
 #include "wire/udp/frame.hpp"
 
 #include <gtest/gtest.h>
