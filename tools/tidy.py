@@ -361,7 +361,16 @@ def check_dead_headers(tree: Tree) -> Iterator[Finding]:
 MAP = "MAP.md"
 MAP_LIST = "## All files\n"
 # What is listed, each directory by itself; not data, test cases and build files.
-MAPPED = ("src/", "include/", "python/tutti_hpc/", "bench/", "tools/", "cmake/", "examples/", "tests/")
+MAPPED = (
+    "src/",
+    "include/",
+    "python/tutti_hpc/",
+    "bench/",
+    "tools/",
+    "cmake/",
+    "examples/",
+    "tests/",
+)
 SHORT_SENTENCE = 24  # Goes on at least so far.
 UNMAPPED = re.compile(r"tests/fuzz/corpus/|.*/__init__\.py$|.*\.cmake$")
 

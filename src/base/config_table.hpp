@@ -50,7 +50,8 @@ inline const std::vector<Knob>& knobs() {
          "Collective communication library to load.", "0.1", ""},
         {"TUTTI_CCL_LIBRARY", &Config::ccl_library, "", "",
          "Path of the collective communication library, where the process has loaded none. Unset: "
-         "PyTorch's, else the system's.", "0.1", ""},
+         "PyTorch's, else the system's.",
+         "0.1", ""},
         {"TUTTI_TUNING_FILE", &Config::tuning_file, "", "",
          "Tuning file. Unset: the user's file, else the system's, else the shipped rules alone.",
          "0.1", ""},

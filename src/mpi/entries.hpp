@@ -5,8 +5,8 @@
 // of one MPI flavour's implementations. Every argument of these functions is an integer or a
 // pointer, so a dispatcher that knows nothing but their number can pass them on: on x86-64 and
 // AArch64 (System V, AAPCS64) each takes one integer register or one 8-byte stack slot, and the
-// bits above an int are nobody's. Another one: a line here, a member of Wrap in collectives.cpp; the
-// exports follow.
+// bits above an int are nobody's. Another one: a line here, a member of Wrap in collectives.cpp;
+// the exports follow.
 #pragma once
 
 // X(name, arguments): blocking collectives that have an _c form.

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The whole network, advanced in windows as long as a link's latency. Queues, marks, trims and drops
-// are port.hpp's. What arrives at a node within
-// a window was sent before it, so within a window nodes do not depend on each other: each is taken
-// through the window on its own, its arrivals in the order of (time, port). There is no global
-// event list; a node's state and a microsecond of its packets stay in the cache; nodes may be
-// stepped by any number of threads, with the same result (conservative windows: Chandy, Misra,
-// Bryant; the driver with threads is outside this room).
+// The whole network, advanced in windows as long as a link's latency. Queues, marks, trims and
+// drops are port.hpp's. What arrives at a node within a window was sent before it, so within a
+// window nodes do not depend on each other: each is taken through the window on its own, its
+// arrivals in the order of (time, port). There is no global event list; a node's state and a
+// microsecond of its packets stay in the cache; nodes may be stepped by any number of threads, with
+// the same result (conservative windows: Chandy, Misra, Bryant; the driver with threads is outside
+// this room).
 //
 //   TimePs next = network.publish(0, n);
 //   while (next < until) { begin_window(next); step(0, n); end_window(); next = publish(0, n); }

@@ -6,8 +6,8 @@
 // first hole are told one word of 64 per packet, in turn, so that any packet may be lost and every
 // word is told again soon. Echo density is what spraying lives on: a path that is not echoed is a
 // path that is not known. Told at once: the first chunk, duplicates, what is asked for, holes and
-// marks where all was well, and each AcknowledgementOptions::ack_bytes; the rest later (on_chunk()).
-// The sender's side of it: flight.hpp.
+// marks where all was well, and each AcknowledgementOptions::ack_bytes; the rest later
+// (on_chunk()). The sender's side of it: flight.hpp.
 #pragma once
 
 #include <cstdint>

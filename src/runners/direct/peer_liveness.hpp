@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Which ranks of a communicator are still in it, told apart from those whose processes ended before
-// they ended it. For kernels on GPUs; in host memory: host_wait.cpp. A rank has ended it when it will not push any more; it has left when it does not
-// hold mapped either what is another's, which may be later, when its driver is free. Each has a
-// word of its own in memory that the others of the node map, so nothing has to be asked of a
-// driver, which may be busy, and the word stays when the process has ended.
+// they ended it. For kernels on GPUs; in host memory: host_wait.cpp. A rank has ended it when it
+// will not push any more; it has left when it does not hold mapped either what is another's, which
+// may be later, when its driver is free. Each has a word of its own in memory that the others of
+// the node map, so nothing has to be asked of a driver, which may be busy, and the word stays when
+// the process has ended.
 //
 // Peers that cannot be seen (another process name space, another user) are taken to be there: a
 // time-out is what bounds the wait for them.
