@@ -1,0 +1,815 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""The methods that torch.distributed calls on a process group, as calls of the C API.
+
+Data that is only moved goes as bytes, whatever its type. Lists of host tensors are read and written
+where they are: the C API's displacements count from the lowest address among them. Tensors that
+are not contiguous are copied. Names of torch up to 2.12 and from 2.13 on are both here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from datetime import timedelta
+from typing import Any, Callable, Optional
+
+import torch
+from torch._C._distributed_c10d import ReduceOp
+
+from tutti_hpc.torch import bindings, reductions
+from tutti_hpc.torch.engine import Call, Engine
+from tutti_hpc.torch.works import NO_TIMEOUT, FinishedWork
+
+# Coalesced reductions below this many bytes in total are one call on a copy.
+COALESCE_BYTES_MAX = 1 << 18
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Its elements are one behind the other in memory, as they are meant."""
+    return tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj())
+
+
+def _readable(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a plain copy."""
+    if _is_plain(tensor):
+        return tensor
+    return tensor.resolve_conj().resolve_neg().contiguous()
+
+
+def _writable(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or plain memory of its shape."""
+    if _is_plain(tensor):
+        return tensor
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+
+
+def _settle(buffer: torch.Tensor, tensor: torch.Tensor) -> None:
+    """What _writable() gave goes to where it belongs."""
+    if buffer is not tensor:
+        tensor.copy_(buffer)
+
+
+def _numbers(values: list[int]) -> Any:
+    return (ctypes.c_int64 * len(values))(*values)
+
+
+def _places(tensors: list[torch.Tensor]) -> tuple[int, Any, Any]:
+    """Base address, sizes and displacements of plain tensors, in bytes."""
+    addresses = [tensor.data_ptr() for tensor in tensors]
+    sizes = [tensor.nbytes for tensor in tensors]
+    base = min((a for a, size in zip(addresses, sizes) if size), default=0)
+    displacements = [a - base if size else 0 for a, size in zip(addresses, sizes)]
+    return base, _numbers(sizes), _numbers(displacements)
+
+
+def _only(tensors: Any, what: str) -> torch.Tensor:
+    """The one tensor of a list of one."""
+    if isinstance(tensors, torch.Tensor):
+        return tensors
+    if len(tensors) != 1:
+        raise ValueError(f"tutti: {what} takes one tensor of each rank, not {len(tensors)}")
+    tensor: torch.Tensor = tensors[0]
+    return tensor
+
+
+def _is_async(opts: Any) -> bool:
+    return bool(getattr(opts, "asyncOp", False))
+
+
+def _operation(opts: Any) -> Any:
+    """The ReduceOp of options, or of what stands in their place."""
+    if opts is None:
+        return ReduceOp(ReduceOp.SUM)
+    found = getattr(opts, "reduceOp", None)
+    if found is not None:
+        return found
+    return opts if isinstance(opts, ReduceOp) else ReduceOp(opts)
+
+
+def _root(opts: Any) -> int:
+    return int(opts) if isinstance(opts, int) else int(getattr(opts, "rootRank", 0))
+
+
+def _no_grad(call: Call) -> Call:
+    """What copies and scales may write to parameters and to tensors of inference mode."""
+
+    def run(comm: int, stream: Any) -> int:
+        with torch.inference_mode():
+            return call(comm, stream)
+
+    return run
+
+
+def _check_types(what: str, first: torch.Tensor, others: list[torch.Tensor]) -> None:
+    for other in others:
+        if other.dtype is not first.dtype or other.device != first.device:
+            raise ValueError(
+                f"tutti: {what}: tensors of {first.dtype} on {first.device} and of {other.dtype} "
+                f"on {other.device}; remedy: one type and one device in a call"
+            )
+
+
+def _check_size(what: str, name: str, found: int, wanted: int) -> None:
+    if found != wanted:
+        raise ValueError(f"tutti: {what}: {name} has {found} elements instead of {wanted}")
+
+
+class Collectives:
+    """For a class that torch knows as a process group or a backend."""
+
+    _engine: Engine
+
+    # ---- How a call goes its way ----------------------------------------------------------------
+
+    def _submit(
+        self, what: str, call: Call, results: Any, is_async: bool, used: list[torch.Tensor]
+    ) -> Any:
+        """`used`: all tensors of the call, at least one."""
+        tensor = used[0]
+        if tensor.is_cpu:
+            return self._engine.submit_host(what, call, results, is_async)
+        if tensor.is_cuda:
+            return self._engine.submit_device(what, call, results, is_async, tensor.device, used)
+        raise ValueError(f"tutti: {what} on {tensor.device}: tensors of cpu and cuda are supported")
+
+    def _other(self, tensor: torch.Tensor) -> str:
+        """Why the fall-back carries collectives on this tensor; "" where Tutti does."""
+        if tensor.layout is not torch.strided:
+            return f"tensors of layout {tensor.layout}"
+        return self._engine.host_refusal if tensor.is_cpu else ""
+
+    def _fall_back(self, reason: str, names: tuple[str, ...], *arguments: Any) -> Any:
+        """The call on the inner gloo group, by the first of the names that it has."""
+        backend = self._engine.fall_back(reason)
+        for name in names:
+            function: Optional[Callable[..., Any]] = getattr(backend, name, None)
+            if function is not None:
+                return function(*(a for a in arguments if a is not None))
+        raise NotImplementedError(f"tutti: {reason}: gloo has no {names[0]}")
+
+    # ---- Reductions -----------------------------------------------------------------------------
+
+    def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Any:
+        """Reduces one tensor in place."""
+        tensor = _only(tensors, "all_reduce")
+        reduction = reductions.find(_operation(opts), tensor.dtype, "all_reduce")
+        engine = self._engine
+        if reduction.is_plain and tensor.is_cpu and _is_plain(tensor):
+            if not (engine.pending or opts is None or opts.asyncOp or engine.host_refusal):
+                # The shortest way: small calls cost what is on it.
+                engine.sequence += 1
+                with engine.lock:
+                    status = engine.functions.allreduce(
+                        engine.host,
+                        bindings.IN_PLACE,
+                        tensor.data_ptr(),
+                        tensor.numel(),
+                        reduction.type,
+                        reduction.op,
+                        bindings.BLOCKING,
+                    )
+                if status:
+                    engine.fail("all_reduce", engine.host, status)
+                return FinishedWork(tensors)
+        reason = self._other(tensor)
+        if reason:
+            return self._fall_back(reason, ("allreduce",), [tensor], opts)
+        call = self._allreduce_call(tensor, reduction)
+        return self._submit("all_reduce", call, [tensor], _is_async(opts), [tensor])
+
+    def _allreduce_call(self, tensor: torch.Tensor, reduction: reductions.Reduction) -> Call:
+        functions, ranks = self._engine.functions, self._engine.ranks
+
+        def call(comm: int, stream: Any) -> int:
+            buffer = _readable(reduction.before(tensor))
+            status = functions.allreduce(
+                comm,
+                bindings.IN_PLACE,
+                buffer.data_ptr(),
+                buffer.numel(),
+                reduction.type,
+                reduction.op,
+                stream,
+            )
+            if status == 0:
+                reduction.after(buffer, ranks)
+                _settle(buffer, tensor)
+            return status
+
+        return call if reduction.is_plain and _is_plain(tensor) else _no_grad(call)
+
+    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
+        """Reduces each tensor in place; small ones of one type in one call."""
+        what = "all_reduce_coalesced"
+        tensors = list(tensors)
+        if not tensors:
+            return FinishedWork(tensors)
+        operation = _operation(opts)
+        found = [reductions.find(operation, tensor.dtype, what) for tensor in tensors]
+        reason = self._other(tensors[0])
+        if reason:
+            return self._fall_back(reason, ("allreduce_coalesced",), tensors, opts)
+        is_one_type = all(tensor.dtype is tensors[0].dtype for tensor in tensors)
+        total = sum(tensor.nbytes for tensor in tensors)
+        if len(tensors) > 1 and is_one_type and total <= COALESCE_BYTES_MAX:
+            call = self._flat_allreduce_call(tensors, found[0])
+        else:
+            call = _in_turn(
+                [self._allreduce_call(tensor, one) for tensor, one in zip(tensors, found)]
+            )
+        return self._submit(what, call, tensors, _is_async(opts), tensors)
+
+    def _flat_allreduce_call(
+        self, tensors: list[torch.Tensor], reduction: reductions.Reduction
+    ) -> Call:
+        def call(comm: int, stream: Any) -> int:
+            flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+            status = self._allreduce_call(flat, reduction)(comm, stream)
+            if status == 0:
+                parts = flat.split([tensor.numel() for tensor in tensors])
+                for tensor, part in zip(tensors, parts):
+                    tensor.copy_(part.view(tensor.shape))
+            return status
+
+        return _no_grad(call)
+
+    def reduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Any:
+        """Reduces one tensor into that of the root; the others' keep their values."""
+        tensor = _only(tensors, "reduce")
+        reduction = reductions.find(_operation(opts), tensor.dtype, "reduce")
+        reason = self._other(tensor)
+        if reason:
+            return self._fall_back(reason, ("reduce",), [tensor], opts)
+        functions, ranks, root = self._engine.functions, self._engine.ranks, _root(opts)
+        is_root = root == self._engine.rank
+
+        def call(comm: int, stream: Any) -> int:
+            buffer = _readable(reduction.before(tensor))
+            status = functions.reduce(
+                comm,
+                bindings.IN_PLACE if is_root else buffer.data_ptr(),
+                buffer.data_ptr() if is_root else None,
+                buffer.numel(),
+                reduction.type,
+                reduction.op,
+                root,
+                stream,
+            )
+            if status == 0 and is_root:
+                reduction.after(buffer, ranks)
+                _settle(buffer, tensor)
+            return status
+
+        return self._submit("reduce", _no_grad(call), [tensor], _is_async(opts), [tensor])
+
+    def reduce_scatter_single(
+        self, output: torch.Tensor, input: torch.Tensor, opts: Any = None
+    ) -> Any:
+        """Block r of the reduced input to rank r."""
+        what = "reduce_scatter_single"
+        reason = self._other(output)
+        if reason:
+            names = ("reduce_scatter_single", "_reduce_scatter_base")
+            return self._fall_back(reason, names, output, input, opts)
+        call = self._reduce_scatter_call(what, output, input, _operation(opts))
+        return self._submit(what, call, [output], _is_async(opts), [output, input])
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def _reduce_scatter_call(
+        self, what: str, output: torch.Tensor, input: torch.Tensor, operation: Any
+    ) -> Call:
+        _check_types(what, output, [input])
+        ranks, functions = self._engine.ranks, self._engine.functions
+        _check_size(what, "the input", input.numel(), output.numel() * ranks)
+        reduction = reductions.find(operation, output.dtype, what)
+        begin, end = input.data_ptr(), input.data_ptr() + input.nbytes
+        # MPI's calls take no buffers that overlap, FSDP's have them.
+        overlaps = begin <= output.data_ptr() < end
+        is_simple = (
+            reduction.is_plain and not overlaps and _is_plain(input) and _is_plain(output)
+        )
+
+        def call(comm: int, stream: Any) -> int:
+            source = _readable(reduction.before(input))
+            buffer = _writable(output)
+            if overlaps and buffer is output:
+                buffer = torch.empty_like(output)
+            status = functions.reduce_scatter_block(
+                comm,
+                source.data_ptr(),
+                buffer.data_ptr(),
+                buffer.numel(),
+                reduction.type,
+                reduction.op,
+                stream,
+            )
+            if status == 0:
+                reduction.after(buffer, ranks)
+                _settle(buffer, output)
+            return status
+
+        return call if is_simple else _no_grad(call)
+
+    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """Several reduce_scatter_single in one work."""
+        what = "reduce_scatter_single_coalesced"
+        outputs, inputs = list(outputs), list(inputs)
+        if not outputs:
+            return FinishedWork(outputs)
+        reason = self._other(outputs[0])
+        if reason:
+            names = ("reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced")
+            return self._fall_back(reason, names, outputs, inputs, opts)
+        operation = _operation(opts)
+        calls = [
+            self._reduce_scatter_call(what, output, input, operation)
+            for output, input in zip(outputs, inputs)
+        ]
+        used = [*outputs, *inputs]
+        return self._submit(what, _in_turn(calls), outputs, _is_async(opts), used)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def reduce_scatter(
+        self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None
+    ) -> Any:
+        """Tensor r of each rank's list, reduced, to rank r; sizes may differ."""
+        what = "reduce_scatter"
+        output = _only(outputs, what)
+        blocks = list(inputs if isinstance(outputs, torch.Tensor) else _only_list(inputs, what))
+        ranks, functions, rank = self._engine.ranks, self._engine.functions, self._engine.rank
+        _check_size(what, "the input list", len(blocks), ranks)
+        _check_types(what, output, blocks)
+        _check_size(what, f"input {rank}", blocks[rank].numel(), output.numel())
+        reduction = reductions.find(_operation(opts), output.dtype, what)
+        reason = self._other(output)
+        if reason:
+            return self._fall_back(reason, ("reduce_scatter",), [output], [blocks], opts)
+        counts = _numbers([block.numel() for block in blocks])
+
+        def call(comm: int, stream: Any) -> int:
+            flat = torch.cat([block.reshape(-1) for block in blocks])
+            source = _readable(reduction.before(flat))
+            buffer = _writable(output)
+            status = functions.reduce_scatter(
+                comm,
+                source.data_ptr(),
+                buffer.data_ptr(),
+                counts,
+                reduction.type,
+                reduction.op,
+                stream,
+            )
+            if status == 0:
+                reduction.after(buffer, ranks)
+                _settle(buffer, output)
+            return status
+
+        used = [output, *blocks]
+        return self._submit(what, _no_grad(call), [output], _is_async(opts), used)
+
+    # ---- Data that is moved ---------------------------------------------------------------------
+
+    def broadcast(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Any:
+        """The root's tensor to all."""
+        tensor = _only(tensors, "broadcast")
+        reason = self._other(tensor)
+        if reason:
+            return self._fall_back(reason, ("broadcast",), [tensor], opts)
+        functions, root = self._engine.functions, _root(opts)
+        is_root = root == self._engine.rank
+        is_plain = _is_plain(tensor)
+
+        def call(comm: int, stream: Any) -> int:
+            buffer = _readable(tensor) if is_root else _writable(tensor)
+            status = functions.bcast(
+                comm, buffer.data_ptr(), buffer.nbytes, bindings.BYTE, root, stream
+            )
+            if status == 0 and not is_root:
+                _settle(buffer, tensor)
+            return status
+
+        run = call if is_plain else _no_grad(call)
+        return self._submit("broadcast", run, [tensor], _is_async(opts), [tensor])
+
+    def all_gather_single(
+        self, output: torch.Tensor, input: torch.Tensor, opts: Any = None, timeout: Any = None
+    ) -> Any:
+        """The ranks' tensors, one behind the other."""
+        what = "all_gather_single"
+        reason = self._other(input)
+        if reason:
+            names = ("all_gather_single", "_allgather_base")
+            return self._fall_back(reason, names, output, input, opts)
+        call = self._allgather_call(what, output, input)
+        return self._submit(what, call, [output], _is_async(opts), [input, output])
+
+    _allgather_base = all_gather_single
+
+    def _allgather_call(self, what: str, output: torch.Tensor, input: torch.Tensor) -> Call:
+        _check_types(what, input, [output])
+        functions, rank = self._engine.functions, self._engine.rank
+        _check_size(what, "the output", output.numel(), input.numel() * self._engine.ranks)
+        # The own block may lie in the output.
+        is_in_place = input.data_ptr() == output.data_ptr() + rank * input.nbytes
+        is_simple = _is_plain(input) and _is_plain(output)
+
+        def call(comm: int, stream: Any) -> int:
+            source = _readable(input)
+            buffer = _writable(output)
+            status = functions.allgather(
+                comm,
+                bindings.IN_PLACE if is_simple and is_in_place else source.data_ptr(),
+                buffer.data_ptr(),
+                source.nbytes,
+                bindings.BYTE,
+                stream,
+            )
+            if status == 0:
+                _settle(buffer, output)
+            return status
+
+        return call if is_simple else _no_grad(call)
+
+    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """Several all_gather_single in one work."""
+        what = "all_gather_single_coalesced"
+        outputs, inputs = list(outputs), list(inputs)
+        if not outputs:
+            return FinishedWork(outputs)
+        reason = self._other(inputs[0])
+        if reason:
+            names = ("all_gather_single_coalesced", "allgather_into_tensor_coalesced")
+            return self._fall_back(reason, names, outputs, inputs, opts)
+        calls = [self._allgather_call(what, out, one) for out, one in zip(outputs, inputs)]
+        used = [*inputs, *outputs]
+        return self._submit(what, _in_turn(calls), outputs, _is_async(opts), used)
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> Any:
+        """The ranks' tensors into the tensors of a list; sizes may differ."""
+        what = "all_gather"
+        tensor = _only(inputs, what)
+        blocks = list(outputs if isinstance(inputs, torch.Tensor) else _only_list(outputs, what))
+        reason = self._other(tensor)
+        if reason:
+            return self._fall_back(reason, ("allgather",), [blocks], [tensor], opts)
+        call = self._allgather_list_call(what, blocks, tensor)
+        return self._submit(what, call, [blocks], _is_async(opts), [tensor, *blocks])
+
+    def _allgather_list_call(
+        self, what: str, outputs: list[torch.Tensor], input: torch.Tensor
+    ) -> Call:
+        engine = self._engine
+        _check_size(what, "the output list", len(outputs), engine.ranks)
+        _check_types(what, input, outputs)
+        _check_size(what, f"output {engine.rank}", outputs[engine.rank].numel(), input.numel())
+        functions = engine.functions
+
+        def call(comm: int, stream: Any) -> int:
+            source = _readable(input)
+            own = outputs[engine.rank]
+            if own.data_ptr() == source.data_ptr() and source.nbytes:
+                source = source.clone()
+            flat, buffers = _one_behind_the_other(outputs)
+            base, sizes, displacements = _places(buffers)
+            status = functions.allgatherv(
+                comm,
+                source.data_ptr(),
+                source.nbytes,
+                base,
+                sizes,
+                displacements,
+                bindings.BYTE,
+                stream,
+            )
+            if status == 0:
+                for buffer, output in zip(buffers, outputs):
+                    _settle(buffer, output)
+            del flat
+            return status
+
+        return _no_grad(call)
+
+    def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """outputs[r][i] becomes inputs[i] of rank r."""
+        what = "all_gather_coalesced"
+        inputs = list(inputs)
+        if not inputs:
+            return FinishedWork(outputs)
+        reason = self._other(inputs[0])
+        if reason:
+            return self._fall_back(reason, ("allgather_coalesced",), outputs, inputs, opts)
+        calls = [
+            self._allgather_list_call(what, [of_rank[i] for of_rank in outputs], tensor)
+            for i, tensor in enumerate(inputs)
+        ]
+        used = [*inputs, *(tensor for of_rank in outputs for tensor in of_rank)]
+        return self._submit(what, _in_turn(calls), outputs, _is_async(opts), used)
+
+    def gather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> Any:
+        """The ranks' tensors into the tensors of the root's list."""
+        what = "gather"
+        engine, root = self._engine, _root(opts)
+        tensor = _only(inputs, what)
+        is_root = root == engine.rank
+        blocks: list[torch.Tensor] = []
+        if is_root:
+            is_list = isinstance(inputs, torch.Tensor)
+            blocks = list(outputs if is_list else _only_list(outputs, what))
+            _check_size(what, "the output list", len(blocks), engine.ranks)
+            _check_types(what, tensor, blocks)
+        reason = self._other(tensor)
+        if reason:
+            given = [blocks] if is_root else []
+            return self._fall_back(reason, ("gather",), given, [tensor], opts)
+        functions = engine.functions
+
+        def call(comm: int, stream: Any) -> int:
+            source = _readable(tensor)
+            flat, buffers = _one_behind_the_other(blocks)
+            base, sizes, displacements = _places(buffers)
+            status = functions.gatherv(
+                comm,
+                source.data_ptr(),
+                source.nbytes,
+                base if is_root else None,
+                sizes if is_root else None,
+                displacements if is_root else None,
+                bindings.BYTE,
+                root,
+                stream,
+            )
+            if status == 0:
+                for buffer, output in zip(buffers, blocks):
+                    _settle(buffer, output)
+            del flat
+            return status
+
+        used = [tensor, *blocks]
+        return self._submit(what, _no_grad(call), [blocks], _is_async(opts), used)
+
+    def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> Any:
+        """The tensors of the root's list, one to each rank."""
+        what = "scatter"
+        engine, root = self._engine, _root(opts)
+        tensor = _only(outputs, what)
+        is_root = root == engine.rank
+        blocks: list[torch.Tensor] = []
+        if is_root:
+            is_list = isinstance(outputs, torch.Tensor)
+            blocks = list(inputs if is_list else _only_list(inputs, what))
+            _check_size(what, "the input list", len(blocks), engine.ranks)
+            _check_types(what, tensor, blocks)
+        reason = self._other(tensor)
+        if reason:
+            given = [blocks] if is_root else []
+            return self._fall_back(reason, ("scatter",), [tensor], given, opts)
+        functions = engine.functions
+
+        def call(comm: int, stream: Any) -> int:
+            buffer = _writable(tensor)
+            flat, sources = _copied_together(blocks)
+            base, sizes, displacements = _places(sources)
+            status = functions.scatterv(
+                comm,
+                base if is_root else None,
+                sizes if is_root else None,
+                displacements if is_root else None,
+                buffer.data_ptr(),
+                buffer.nbytes,
+                bindings.BYTE,
+                root,
+                stream,
+            )
+            if status == 0:
+                _settle(buffer, tensor)
+            del flat
+            return status
+
+        used = [tensor, *blocks]
+        return self._submit(what, _no_grad(call), [tensor], _is_async(opts), used)
+
+    def all_to_all_single(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        output_splits: Any = None,
+        input_splits: Any = None,
+        opts: Any = None,
+        timeout: Any = None,
+    ) -> Any:
+        """Rows of the input, split by ranks; without splits the same number to each rank."""
+        what = "all_to_all_single"
+        _check_types(what, output, [input])
+        reason = self._other(output)
+        if reason:
+            names = ("all_to_all_single", "alltoall_base")
+            given = (list(output_splits or []), list(input_splits or []))
+            return self._fall_back(reason, names, output, input, *given, opts)
+        ranks, functions = self._engine.ranks, self._engine.functions
+        is_equal = not output_splits and not input_splits
+        if is_equal:
+            _check_size(what, "the output", output.numel(), input.numel())
+            if input.numel() % ranks:
+                raise ValueError(
+                    f"tutti: {what}: {input.numel()} elements cannot be split among {ranks} ranks"
+                )
+        else:
+            sent = _row_bytes(what, "input", input, input_splits, ranks)
+            received = _row_bytes(what, "output", output, output_splits, ranks)
+
+        def call(comm: int, stream: Any) -> int:
+            source = _readable(input)
+            buffer = _writable(output)
+            if is_equal:
+                status = functions.alltoall(
+                    comm,
+                    source.data_ptr(),
+                    buffer.data_ptr(),
+                    source.nbytes // ranks,
+                    bindings.BYTE,
+                    stream,
+                )
+            else:
+                status = functions.alltoallv(
+                    comm,
+                    source.data_ptr(),
+                    _numbers(sent),
+                    _numbers(_sums(sent)),
+                    buffer.data_ptr(),
+                    _numbers(received),
+                    _numbers(_sums(received)),
+                    bindings.BYTE,
+                    stream,
+                )
+            if status == 0:
+                _settle(buffer, output)
+            return status
+
+        run = call if _is_plain(input) and _is_plain(output) else _no_grad(call)
+        return self._submit(what, run, [output], _is_async(opts), [output, input])
+
+    alltoall_base = all_to_all_single
+
+    def alltoall(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> Any:
+        """Tensor r of the inputs to rank r; sizes may differ."""
+        what = "all_to_all"
+        outputs, inputs = list(outputs), list(inputs)
+        ranks, functions = self._engine.ranks, self._engine.functions
+        _check_size(what, "the output list", len(outputs), ranks)
+        _check_size(what, "the input list", len(inputs), ranks)
+        _check_types(what, outputs[0], [*outputs, *inputs])
+        reason = self._other(outputs[0])
+        if reason:
+            return self._fall_back(reason, ("alltoall",), outputs, inputs, opts)
+
+        def call(comm: int, stream: Any) -> int:
+            flat, sources = _copied_together(inputs)
+            flat_out, buffers = _one_behind_the_other(outputs)
+            status = functions.alltoallv(
+                comm, *_places(sources), *_places(buffers), bindings.BYTE, stream
+            )
+            if status == 0:
+                for buffer, output in zip(buffers, outputs):
+                    _settle(buffer, output)
+            del flat, flat_out
+            return status
+
+        used = [*outputs, *inputs]
+        return self._submit(what, _no_grad(call), outputs, _is_async(opts), used)
+
+    # ---- Barrier, messages, the rest ------------------------------------------------------------
+
+    def barrier(self, opts: Any = None, timeout: Any = None) -> Any:
+        """Returns when all ranks have come; of a CUDA device: when its stream is empty, too."""
+        engine = self._engine
+        if engine.host_refusal:
+            return self._fall_back(engine.host_refusal, ("barrier",), opts)
+        device = getattr(opts, "device", None)
+        if device is not None and device.type == "cuda":
+            torch.cuda.current_stream(device).synchronize()
+        functions = engine.functions
+        limit = getattr(opts, "timeout", NO_TIMEOUT) if opts is not None else timeout or NO_TIMEOUT
+
+        def call(comm: int, stream: Any) -> int:
+            return functions.barrier(comm, stream)
+
+        if limit > timedelta(0) and limit < engine.timeout and not _is_async(opts):
+            work = engine.submit_host("barrier", call, [], True)
+            work.wait(limit)
+            return work
+        return engine.submit_host("barrier", call, [], _is_async(opts))
+
+    def _messages(self, what: str, tensors: Any) -> tuple[Any, list[torch.Tensor]]:
+        tensor = _only(tensors, what)
+        reason = f"{what}: messages between two ranks are not carried"
+        if tensor.is_cuda:
+            return self._engine.fall_back_cuda(reason), [tensor]
+        return self._engine.fall_back(reason), [tensor]
+
+    def send(self, tensors: Any, dst: int, tag: int = 0) -> Any:
+        """By the fall-back."""
+        group, given = self._messages("send", tensors)
+        return group.send([_readable(given[0])], dst, tag)
+
+    def recv(self, tensors: Any, src: int, tag: int = 0) -> Any:
+        """By the fall-back."""
+        group, given = self._messages("recv", tensors)
+        return group.recv(given, src, tag)
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> Any:
+        """By the fall-back."""
+        group, given = self._messages("recv", tensors)
+        return group.recv_anysource(given, tag)
+
+    @property
+    def supports_coalescing(self) -> bool:
+        """False: batch_isend_irecv makes call after call."""
+        return False
+
+    @property
+    def supports_splitting(self) -> bool:
+        """False: new_group and DeviceMesh make groups by the store."""
+        return False
+
+    def _set_sequence_number_for_group(self) -> None:
+        self._engine.sequence = 0
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._engine.sequence
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Of waits from now on; calls keep the time-out of the process's first group."""
+        self._engine.timeout = timeout
+
+    def abort(self) -> None:
+        """Refuses later calls and ends queued ones."""
+        self._engine.abort()
+
+    def shutdown(self) -> None:
+        """Finishes what is queued and frees the communicators."""
+        self._engine.close()
+
+
+def _only_list(lists: Any, what: str) -> Any:
+    if len(lists) != 1:
+        raise ValueError(f"tutti: {what} takes one list of tensors of each rank, not {len(lists)}")
+    return lists[0]
+
+
+def _in_turn(calls: list[Call]) -> Call:
+    def run(comm: int, stream: Any) -> int:
+        for call in calls:
+            status = call(comm, stream)
+            if status:
+                return status
+        return 0
+
+    return run
+
+
+def _row_bytes(
+    what: str, name: str, tensor: torch.Tensor, splits: Any, ranks: int
+) -> list[int]:
+    """Bytes of each rank's rows."""
+    rows = tensor.shape[0] if tensor.dim() else 0
+    splits = [int(split) for split in splits] if splits else []
+    if not splits:
+        if rows % ranks:
+            raise ValueError(f"tutti: {what}: {rows} {name} rows cannot be split among {ranks}")
+        splits = [rows // ranks] * ranks
+    if len(splits) != ranks or sum(splits) != rows or min(splits) < 0:
+        raise ValueError(
+            f"tutti: {what}: {name} splits {splits} do not split {rows} rows among {ranks} ranks"
+        )
+    row = tensor.nbytes // rows if rows else 0
+    return [split * row for split in splits]
+
+
+def _sums(counts: list[int]) -> list[int]:
+    found, total = [], 0
+    for count in counts:
+        found.append(total)
+        total += count
+    return found
+
+
+def _one_behind_the_other(tensors: list[torch.Tensor]) -> tuple[Any, list[torch.Tensor]]:
+    """Plain memory for results. On GPUs one block, as NCCL wants it; (block, its parts)."""
+    if not tensors or tensors[0].is_cpu:
+        return None, [_writable(tensor) for tensor in tensors]
+    sizes = [tensor.numel() for tensor in tensors]
+    flat = torch.empty(sum(sizes), dtype=tensors[0].dtype, device=tensors[0].device)
+    parts = flat.split(sizes)
+    return flat, [part.view(tensor.shape) for part, tensor in zip(parts, tensors)]
+
+
+def _copied_together(tensors: list[torch.Tensor]) -> tuple[Any, list[torch.Tensor]]:
+    """Plain memory with the values of tensors. On GPUs one block; (block, its parts)."""
+    if not tensors or tensors[0].is_cpu:
+        return None, [_readable(tensor) for tensor in tensors]
+    flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+    return flat, list(flat.split([tensor.numel() for tensor in tensors]))

@@ -1,0 +1,351 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""What one process group has of Tutti: communicators, the order of calls, the fall-back.
+
+Calls on host tensors block in the C API, which ctypes calls without the interpreter's lock. One
+that is waited for runs in the calling thread when nothing is queued; the others run in the group's
+thread, first in first out. Calls on CUDA tensors go to a second communicator on a stream.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import queue
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, Callable, Optional
+
+import torch
+import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
+
+from tutti_hpc.torch import bindings
+from tutti_hpc.torch.store_bootstrap import StoreBootstrap
+from tutti_hpc.torch.works import FinishedWork, QueuedWork, StreamWork
+
+log = logging.getLogger("tutti_hpc.torch")
+# How long the end of the process waits for calls that nobody has waited for, s.
+EXIT_WAIT_S = 5.0
+# One that carries a call of host tensors, told apart from those that only NCCL carries.
+PROBE = {
+    "collective": "allreduce",
+    "bytes": 1024,
+    "type": "float32",
+    "op": "sum",
+    "memory": "host",
+    "order": "blocking",
+}
+# (communicator, stream) -> status of the C API.
+Call = Callable[[int, Any], int]
+fallbacks: Counter[str] = Counter()
+
+
+def is_strict() -> bool:
+    """TUTTI_STRICT as the library reads it."""
+    return os.environ.get("TUTTI_STRICT", "0").lower() in ("1", "yes", "on", "true", "y")
+
+
+_environment_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def _time_limit(timeout: timedelta) -> Iterator[None]:
+    """The group's time-out as TUTTI_TIMEOUT, which the library reads at its first communicator."""
+    with _environment_lock:
+        if "TUTTI_TIMEOUT" in os.environ:
+            yield
+            return
+        os.environ["TUTTI_TIMEOUT"] = f"{timeout.total_seconds():g}"
+        try:
+            yield
+        finally:
+            del os.environ["TUTTI_TIMEOUT"]
+
+
+class Engine:
+    """Of one process group. `timeout` bounds each call and each wait."""
+
+    def __init__(self, store: Any, rank: int, ranks: int, timeout: timedelta, name: str) -> None:
+        self.rank = rank
+        self.ranks = ranks
+        self.timeout = timeout
+        self.name = name
+        self.functions = bindings.functions()
+        self.lock = threading.Lock()  # Around calls on the host communicator.
+        self.host = 0  # Communicators; 0: not made yet, or gone.
+        self.device = 0
+        self.pending = 0  # Calls queued or running in the group's thread.
+        self.sequence = 0
+        self.fallbacks: Counter[str] = Counter()
+        self._store = store
+        self._bootstraps: dict[str, StoreBootstrap] = {}
+        self.host_refusal = ""  # Why no plan carries calls on host tensors; "": one does.
+        self._broken: Optional[BaseException] = None
+        self._device_broken: Optional[BaseException] = None
+        self._queue: queue.SimpleQueue[Optional[QueuedWork]] = queue.SimpleQueue()
+        self._pending_lock = threading.Lock()
+        self._thread: Optional[threading.Thread] = None
+        self._streams: dict[Any, Any] = {}
+        self._gloo: Any = None
+        self._nccl: Any = None
+        self._process = os.getpid()
+        # Here, where all ranks are: at a first call some may be in that of another group.
+        self._make_host()
+        _engines.add(self)
+
+    # ---- Host tensors ---------------------------------------------------------------------------
+
+    def run_host(self, what: str, call: Call) -> None:
+        """Makes one call on host tensors and waits for it; by one thread at a time."""
+        with self.lock:
+            comm = self.host
+            status = call(comm, bindings.BLOCKING)
+        if status:
+            self.fail(what, comm, status)
+
+    def submit_host(self, what: str, call: Call, tensors: Any, is_async: bool) -> Any:
+        """A call on host tensors in its turn. Not async: the work that is returned is over."""
+        self.sequence += 1
+        if not is_async and self.pending == 0:
+            self.run_host(what, call)
+            return FinishedWork(tensors)
+        work = self.enqueue(lambda: self.run_host(what, call), what, tensors)
+        if not is_async:
+            work.wait()
+        return work
+
+    def enqueue(self, run: Callable[[], None], what: str, tensors: Any) -> QueuedWork:
+        """`run` in the group's thread."""
+        work = QueuedWork(run, tensors, self.timeout.total_seconds(), f"{what} of {self}")
+        with self._pending_lock:
+            self._refuse_if_closed()
+            self.pending += 1
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=_serve, args=(self._queue, weakref.ref(self)), daemon=True
+                )
+                self._thread.name = f"tutti-{self.name}"
+                self._thread.start()
+        self._queue.put(work)
+        return work
+
+    def _make_host(self) -> None:
+        self.host = self._make_communicator("host", bindings.MEMORY_HOST)
+        plan = self.functions.plan(self.host, PROBE)
+        if plan.get("plan") is None:
+            self.host_refusal = f"collectives on host tensors: {_first_reason(plan)}"
+        log.info("%s: host tensors by %s", self, plan.get("plan") or "gloo")
+
+    # ---- CUDA tensors, not yet run on a GPU -----------------------------------------------------
+
+    def submit_device(
+        self, what: str, call: Call, tensors: Any, is_async: bool, device: Any, used: Any
+    ) -> Any:
+        """A call on the current stream, or (async) on one of ours that waits for it.
+
+        `used`: the tensors that the call reads or writes, so that the allocator keeps them.
+        """
+        self.sequence += 1
+        current = torch.cuda.current_stream(device)
+        stream = current
+        if is_async:
+            stream = self._streams.get(device)
+            if stream is None:
+                stream = self._streams[device] = torch.cuda.Stream(device)
+            stream.wait_stream(current)
+        with torch.cuda.stream(stream):
+            comm = self.device
+            if comm == 0:
+                comm = self._make_device()
+            status = call(comm, stream.cuda_stream)
+            event = torch.cuda.Event()
+            event.record(stream)
+        if status:
+            self.fail(what, comm, status)
+        if is_async:
+            for tensor in used:
+                tensor.record_stream(stream)
+        return StreamWork(tensors, stream, event, self._device_failure)
+
+    def _make_device(self) -> int:
+        self.device = self._make_communicator("device", bindings.MEMORY_DEVICE)
+        log.info("%s: CUDA tensors by Tutti on streams", self)
+        return self.device
+
+    def _device_failure(self) -> Optional[BaseException]:
+        if self._device_broken is None and self.device:
+            status = self.functions.status(self.device)
+            if status:
+                self._device_broken = self._error("a call on a stream", self.device, status)
+        return self._device_broken
+
+    # ---- Both -----------------------------------------------------------------------------------
+
+    def _make_communicator(self, kind: str, memory: int) -> int:
+        self._refuse_if_closed()
+        store = c10d.PrefixStore(f"tutti-{kind}/", self._store)
+        bootstrap = StoreBootstrap(store, self.rank, self.ranks, self.timeout)
+        self._bootstraps[kind] = bootstrap
+        options = bindings.options(memory)
+        with _time_limit(self.timeout):
+            status, comm = self.functions.create(bootstrap.structure, options)
+        if status:
+            error = self._error("making a communicator", None, status, bootstrap.error)
+            self._broken = self._broken or error
+            raise error
+        return comm
+
+    def _refuse_if_closed(self) -> None:
+        if self._broken is not None:
+            raise self._broken
+
+    def _error(
+        self, what: str, comm: Optional[int], status: int, cause: Optional[BaseException] = None
+    ) -> BaseException:
+        words = self.functions.error(comm)
+        name = bindings.STATUS_NAMES[status] if status < len(bindings.STATUS_NAMES) else status
+        text = f"tutti: {what} of {self}: {name}: {words}"
+        if cause is not None:
+            text += f" ({cause})"
+        if status in (bindings.INVALID_ARGUMENT, bindings.UNSUPPORTED):
+            return ValueError(text)
+        return dist.DistBackendError(text)
+
+    def fail(self, what: str, comm: int, status: int) -> None:
+        """Raises what the C API said about a call."""
+        if comm == 0:
+            self._refuse_if_closed()
+        kind = "device" if comm == self.device else "host"
+        bootstrap = self._bootstraps.get(kind)
+        raise self._error(what, comm, status, bootstrap.error if bootstrap else None)
+
+    def __str__(self) -> str:
+        return f"group {self.name!r} (rank {self.rank} of {self.ranks})"
+
+    # ---- Fall-back ------------------------------------------------------------------------------
+
+    def fall_back(self, reason: str) -> Any:
+        """The gloo group that carries what Tutti does not; counted, logged once for a reason."""
+        self._count_fall_back(reason, "gloo")
+        with self._pending_lock:
+            self._refuse_if_closed()
+            if self._gloo is None:
+                store = c10d.PrefixStore("tutti-gloo/", self._store)
+                options = c10d.ProcessGroupGloo._Options()
+                options._timeout = self.timeout
+                # Lazy: a pair connects at its first message, so two ranks need no others.
+                options._devices = [
+                    c10d.ProcessGroupGloo.create_default_device(lazy_init=True)
+                ]
+                self._gloo = c10d.ProcessGroupGloo(store, self.rank, self.ranks, options)
+                self._gloo._set_sequence_number_for_group()
+            return self._gloo
+
+    def fall_back_cuda(self, reason: str) -> Any:
+        """The NCCL group that carries messages between CUDA tensors. Not yet run on a GPU."""
+        self._count_fall_back(reason, "NCCL")
+        with self._pending_lock:
+            self._refuse_if_closed()
+            if self._nccl is None:
+                store = c10d.PrefixStore("tutti-nccl/", self._store)
+                options = c10d.ProcessGroupNCCL.Options()
+                options._timeout = self.timeout
+                self._nccl = c10d.ProcessGroupNCCL(store, self.rank, self.ranks, options)
+                self._nccl._set_sequence_number_for_group()
+            return self._nccl
+
+    def _count_fall_back(self, reason: str, carrier: str) -> None:
+        if is_strict():
+            raise dist.DistBackendError(
+                f"tutti: {self}: {reason}; TUTTI_STRICT=1 makes an error of this fall-back"
+            )
+        if reason not in self.fallbacks:
+            log.warning("%s: fall-back to %s: %s", self, carrier, reason)
+        self.fallbacks[reason] += 1
+        fallbacks[reason] += 1
+
+    # ---- End ------------------------------------------------------------------------------------
+
+    def abort(self) -> None:
+        """Later calls are refused, queued ones fail. One that runs ends by itself."""
+        self._stop("was aborted")
+        while True:
+            try:
+                work = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if work is not None:
+                work.finish(self._broken)
+                self.done()
+        self._queue.put(None)
+
+    def close(self, wait_s: Optional[float] = None) -> None:
+        """Ends the group: what is queued is done first, for `wait_s` (unset: the time-out)."""
+        if self._process != os.getpid():
+            return  # A child that was forked has no part in it.
+        self._stop("was shut down")
+        limit_s = self.timeout.total_seconds() if wait_s is None else wait_s
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._queue.put(None)
+            self._thread.join(limit_s)
+            if self._thread.is_alive():
+                log.warning("%s: a call is not over after %g s; left as it is", self, limit_s)
+                return
+        if not self.lock.acquire(timeout=limit_s):
+            return
+        try:
+            for comm in (self.host, self.device):
+                if comm:
+                    self.functions.destroy(comm)
+            self.host = self.device = 0
+        finally:
+            self.lock.release()
+        self._gloo = self._nccl = None
+
+    def _stop(self, what: str) -> None:
+        with self._pending_lock:
+            if self._broken is None:
+                self._broken = dist.DistBackendError(f"tutti: {self} {what}")
+
+    def done(self) -> None:
+        """A queued call is over."""
+        with self._pending_lock:
+            self.pending -= 1
+
+
+def _serve(calls: queue.SimpleQueue[Optional[QueuedWork]], owner: weakref.ref[Engine]) -> None:
+    """The group's thread. It does not keep the group alive while it has nothing to do."""
+    while True:
+        work = calls.get()
+        if work is None:
+            return
+        error = work.perform()
+        engine = owner()
+        if engine is not None:
+            engine.done()  # Before anybody wakes whose next call would see it as queued.
+        work.finish(error)
+        del work, engine, error
+
+
+def _first_reason(plan: dict[str, Any]) -> str:
+    """Why nothing carries a call, of the plan document."""
+    refused = plan.get("refused") or []
+    if isinstance(refused, list) and refused:
+        last = refused[-1]
+        return str(last.get("reason", last)) if isinstance(last, dict) else str(last)
+    return str(plan.get("error") or plan.get("reason") or "no plan carries them")
+
+
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for engine in list(_engines):
+        engine.close(EXIT_WAIT_S)

@@ -1,0 +1,50 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""What torch 2.11 to 2.13 gets: a ProcessGroup, which stands for the whole group."""
+
+from __future__ import annotations
+
+import weakref
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
+
+from tutti_hpc.torch.collectives import Collectives
+from tutti_hpc.torch.engine import EXIT_WAIT_S, Engine
+
+NAME = "tutti"
+
+
+class TuttiProcessGroup(Collectives, dist.ProcessGroup):  # type: ignore[misc]
+    """A process group for host and CUDA tensors."""
+
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, name: str) -> None:
+        dist.ProcessGroup.__init__(self, rank, size)
+        self._engine = Engine(store, rank, size, timeout, name)
+        # destroy_process_group() of torch up to 2.12 calls no shutdown().
+        weakref.finalize(self, self._engine.close, EXIT_WAIT_S)
+
+    def getBackendName(self) -> str:  # noqa: N802 -- torch's name
+        """`tutti`."""
+        return NAME
+
+    def name(self) -> str:
+        """`tutti`."""
+        return NAME
+
+    @property
+    def options(self) -> Any:
+        """Name and time-out."""
+        return c10d.Backend.Options(NAME, self._engine.timeout)
+
+    def _get_backend(self, device: Any) -> Any:
+        """One object serves all devices."""
+        return self
+
+    def _start_coalescing(self, device: Any) -> None:
+        raise NotImplementedError(
+            "tutti: this coalescing manager needs a device; remedy: one without `device`, or "
+            "batch_isend_irecv"
+        )

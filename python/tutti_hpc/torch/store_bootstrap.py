@@ -1,0 +1,53 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""How the ranks of a process group meet: the C API's allgather callback over the group's store."""
+
+from __future__ import annotations
+
+import ctypes
+from datetime import timedelta
+from typing import Any, Optional
+
+from tutti_hpc.torch import bindings
+
+
+class StoreBootstrap:
+    """An allgather of some bytes by keys of a c10d store. Each wait ends after `timeout`."""
+
+    def __init__(self, store: Any, rank: int, ranks: int, timeout: timedelta) -> None:
+        self._store = store
+        self._rank = rank
+        self._ranks = ranks
+        self._timeout = timeout
+        self._round = 0
+        self.error: Optional[BaseException] = None  # Of the last round, which the C API hides.
+        # Whoever gives its address away must keep it: the library calls it later, too.
+        self._callback = bindings.ALLGATHER_CALLBACK(self._allgather)
+        self.structure = bindings.Bootstrap(
+            ctypes.sizeof(bindings.Bootstrap), rank, ranks, None, self._callback
+        )
+
+    def _allgather(self, _context: Any, send: int, recv: int, length: int) -> int:
+        try:
+            blocks = self._exchange(ctypes.string_at(send, length) if length else b"")
+            for rank, block in enumerate(blocks):
+                if len(block) != length:
+                    raise ValueError(f"rank {rank} sent {len(block)} bytes instead of {length}")
+            if length:
+                ctypes.memmove(recv, b"".join(blocks), length * self._ranks)
+        except BaseException as error:  # noqa: BLE001 -- nothing may pass through C.
+            self.error = error
+            return 1
+        return 0
+
+    def _exchange(self, mine: bytes) -> list[bytes]:
+        number, self._round = self._round, self._round + 1
+        # Some stores cannot tell an empty value from none.
+        self._store.set(f"{number}/{self._rank}", b"+" + mine)
+        keys = [f"{number}/{rank}" for rank in range(self._ranks)]
+        self._store.wait(keys, self._timeout)
+        blocks = [bytes(self._store.get(key))[1:] for key in keys]
+        if number > 0:
+            # All ranks are in this round, so none reads the last one any more.
+            self._store.delete_key(f"{number - 1}/{self._rank}")
+        return blocks

@@ -1,0 +1,217 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a collective returns: work that is done, that a thread will do, or that is on a stream."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import Any, Callable, Optional
+
+import torch
+from torch._C._distributed_c10d import Work
+
+NO_TIMEOUT = timedelta(0)
+_futures_lock = threading.Lock()
+
+
+def _raise(error: Optional[BaseException]) -> None:
+    if error is not None:
+        raise error
+
+
+class FinishedWork(Work):
+    """Of a call that returned when its result was there."""
+
+    def __init__(self, tensors: Any) -> None:
+        super().__init__()
+        self._tensors = tensors
+
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        """Nothing to wait for."""
+        return True
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+    def block_current_stream(self) -> None:
+        """Nothing to wait for."""
+
+    def is_completed(self) -> bool:
+        """True."""
+        return True
+
+    def is_success(self) -> bool:
+        """True."""
+        return True
+
+    def exception(self) -> Optional[BaseException]:
+        """None."""
+        return None
+
+    def result(self) -> Any:
+        """The tensors that hold the result."""
+        return self._tensors
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """A future that has its result."""
+        future: torch.futures.Future[Any] = torch.futures.Future()
+        future.set_result(self._tensors)
+        return future
+
+
+class QueuedWork(Work):
+    """Of a call that the group's thread makes in its turn. `timeout_s`: of wait() without one."""
+
+    def __init__(
+        self, run: Callable[[], None], tensors: Any, timeout_s: float, description: str
+    ) -> None:
+        super().__init__()
+        self._run: Optional[Callable[[], None]] = run
+        self._tensors = tensors
+        self._timeout_s = timeout_s
+        self._description = description
+        self._is_over = False
+        self._error: Optional[BaseException] = None
+        self._future: Optional[torch.futures.Future[Any]] = None
+        self._latch = threading.Lock()  # Held until the call is over.
+        self._latch.acquire()
+
+    def perform(self) -> Optional[BaseException]:
+        """Makes the call; by the group's thread, which calls finish() next."""
+        run, self._run = self._run, None
+        try:
+            if run is not None:
+                run()
+        except BaseException as caught:  # noqa: BLE001 -- it belongs to whoever waits.
+            return caught.with_traceback(None)
+        return None
+
+    def finish(self, error: Optional[BaseException]) -> None:
+        """Wakes whoever waits."""
+        self._run = None
+        self._error = error
+        with _futures_lock:
+            self._is_over = True
+            future = self._future
+        self._latch.release()
+        if future is not None:
+            self._tell(future)
+
+    def _tell(self, future: torch.futures.Future[Any]) -> None:
+        if self._error is None:
+            future.set_result(self._tensors)
+        else:
+            future.set_exception(self._error)
+
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        """Returns when the result is there; raises what ended the call, or at the time-out."""
+        if not self._is_over:
+            limit_s = timeout.total_seconds() if timeout > NO_TIMEOUT else self._timeout_s
+            if not self._latch.acquire(timeout=limit_s):
+                raise torch.distributed.DistBackendError(
+                    f"tutti: {self._description} is not over after {limit_s:g} s; remedy: look for "
+                    "a rank that has not made this call, or raise the group's time-out"
+                )
+            self._latch.release()
+        _raise(self._error)
+        return True
+
+    def synchronize(self) -> None:
+        """As wait()."""
+        self.wait()
+
+    def block_current_stream(self) -> None:
+        """As wait(): the tensors are the host's."""
+        self.wait()
+
+    def is_completed(self) -> bool:
+        """The call is over, with a result or an error."""
+        return self._is_over
+
+    def is_success(self) -> bool:
+        """The call is over and has a result."""
+        return self._is_over and self._error is None
+
+    def exception(self) -> Optional[BaseException]:
+        """What ended the call."""
+        return self._error
+
+    def result(self) -> Any:
+        """The tensors that hold the result; waits for it."""
+        self.wait()
+        return self._tensors
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """Completed by the thread that makes the call."""
+        with _futures_lock:
+            if self._future is None:
+                self._future = torch.futures.Future()
+                is_over = self._is_over
+            else:
+                return self._future
+        if is_over:
+            self._tell(self._future)
+        return self._future
+
+
+class StreamWork(Work):
+    """Of a call on a CUDA stream. Not yet run on a GPU.
+
+    `event` is recorded behind the call; wait() orders the current stream behind it and does not
+    block the host. `failure()` tells what broke the communicator.
+    """
+
+    def __init__(
+        self,
+        tensors: Any,
+        stream: Any,
+        event: Any,
+        failure: Callable[[], Optional[BaseException]],
+    ) -> None:
+        super().__init__()
+        self._tensors = tensors
+        self._stream = stream
+        self._event = event
+        self._failure = failure
+
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        """Orders the current stream; with a time-out it blocks the host, as in-tree NCCL does."""
+        _raise(self._failure())
+        torch.cuda.current_stream(self._stream.device).wait_event(self._event)
+        if timeout > NO_TIMEOUT:
+            self._event.synchronize()
+            _raise(self._failure())
+        return True
+
+    def synchronize(self) -> None:
+        """As wait()."""
+        self.wait()
+
+    def block_current_stream(self) -> None:
+        """Orders the current stream."""
+        self.wait()
+
+    def is_completed(self) -> bool:
+        """The GPU has passed the call, or the communicator has failed."""
+        return bool(self._event.query()) or self._failure() is not None
+
+    def is_success(self) -> bool:
+        """The GPU has passed the call and nothing has failed."""
+        return bool(self._event.query()) and self._failure() is None
+
+    def exception(self) -> Optional[BaseException]:
+        """What broke the communicator."""
+        return self._failure()
+
+    def result(self) -> Any:
+        """The tensors that hold the result once the stream has passed the call."""
+        return self._tensors
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """A future whose callbacks are ordered behind the call."""
+        future: torch.futures.Future[Any] = torch.futures.Future(devices=[self._stream.device])
+        with torch.cuda.stream(self._stream):
+            self._stream.wait_event(self._event)
+            future.set_result(self._tensors)
+        return future
