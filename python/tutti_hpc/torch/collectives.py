@@ -153,24 +153,6 @@ class Collectives:
         """Reduces one tensor in place."""
         tensor = _only(tensors, "all_reduce")
         reduction = reductions.find(_operation(opts), tensor.dtype, "all_reduce")
-        engine = self._engine
-        if reduction.is_plain and tensor.is_cpu and _is_plain(tensor):
-            if not (engine.pending or opts is None or opts.asyncOp or engine.host_refusal):
-                # The shortest way: small calls cost what is on it.
-                engine.sequence += 1
-                with engine.lock:
-                    status = engine.functions.allreduce(
-                        engine.host,
-                        bindings.IN_PLACE,
-                        tensor.data_ptr(),
-                        tensor.numel(),
-                        reduction.type,
-                        reduction.op,
-                        bindings.BLOCKING,
-                    )
-                if status:
-                    engine.fail("all_reduce", engine.host, status)
-                return FinishedWork(tensors)
         reason = self._other(tensor)
         if reason:
             return self._fall_back(reason, ("allreduce",), [tensor], opts)

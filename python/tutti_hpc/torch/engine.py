@@ -29,6 +29,7 @@ from tutti_hpc.torch import bindings
 from tutti_hpc.torch.store_bootstrap import StoreBootstrap
 from tutti_hpc.torch.works import FinishedWork, QueuedWork, StreamWork
 
+profiler_is_on = torch.autograd._profiler_enabled
 log = logging.getLogger("tutti_hpc.torch")
 # How long the end of the process waits for calls that nobody has waited for, s.
 EXIT_WAIT_S = 5.0
@@ -111,6 +112,13 @@ class Engine:
 
     def submit_host(self, what: str, call: Call, tensors: Any, is_async: bool) -> Any:
         """A call on host tensors in its turn. Not async: the work that is returned is over."""
+        if profiler_is_on():
+            # Torch has no events of its own for a group that is a Python class.
+            with torch.profiler.record_function(f"tutti:{what}"):
+                return self._submit_host(what, call, tensors, is_async)
+        return self._submit_host(what, call, tensors, is_async)
+
+    def _submit_host(self, what: str, call: Call, tensors: Any, is_async: bool) -> Any:
         self.sequence += 1
         if not is_async and self.pending == 0:
             self.run_host(what, call)

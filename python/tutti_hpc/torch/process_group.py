@@ -23,6 +23,8 @@ class TuttiProcessGroup(Collectives, dist.ProcessGroup):  # type: ignore[misc]
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, name: str) -> None:
         dist.ProcessGroup.__init__(self, rank, size)
         self._engine = Engine(store, rank, size, timeout, name)
+        self._store = store
+        self._description = ""
         # destroy_process_group() of torch up to 2.12 calls no shutdown().
         weakref.finalize(self, self._engine.close, EXIT_WAIT_S)
 
@@ -38,6 +40,28 @@ class TuttiProcessGroup(Collectives, dist.ProcessGroup):  # type: ignore[misc]
     def options(self) -> Any:
         """Name and time-out."""
         return c10d.Backend.Options(NAME, self._engine.timeout)
+
+    # The base class keeps the next ones in a registered backend, which there is none of.
+
+    @property
+    def group_name(self) -> str:
+        """What torch calls the group."""
+        return self._engine.name
+
+    @property
+    def group_desc(self) -> str:
+        """What the user calls the group."""
+        return self._description
+
+    def _set_group_name(self, name: str) -> None:
+        self._engine.name = name
+
+    def _set_group_desc(self, description: str) -> None:
+        self._description = description
+
+    def get_group_store(self) -> Any:
+        """The group's part of the store."""
+        return self._store
 
     def _get_backend(self, device: Any) -> Any:
         """One object serves all devices."""

@@ -1,32 +1,91 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""Makes the name "tutti" known to torch.distributed."""
+"""Makes the name "tutti" known to torch.distributed, and on demand takes other names over."""
 
 from __future__ import annotations
 
+import functools
+import logging
+import os
+import re
 from typing import Any
 
+import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 
 NAME = "tutti"
+# Set by users alone: backends that a script names and that are to be Tutti.
+REPLACE = "TUTTI_TORCH_REPLACE"
+REPLACEABLE = ("gloo", "nccl")
+log = logging.getLogger("tutti_hpc.torch")
+
+
+def has_python_backends() -> bool:
+    """Whether a Backend can be made in Python, as from torch 2.14 on."""
+    found = re.match(r"(\d+)\.(\d+)", torch.__version__)
+    return found is not None and (int(found[1]), int(found[2])) >= (2, 14)
 
 
 def _create(options: Any, _group_options: Any = None) -> Any:
     """What init_process_group and new_group call on each rank of the group."""
-    from tutti_hpc.torch.process_group import TuttiProcessGroup
-
-    return TuttiProcessGroup(
+    arguments = (
         options.store,
         options.group_rank,
         options.group_size,
         options.timeout,
         str(options.group_id),
     )
+    if has_python_backends():
+        from tutti_hpc.torch.backend import TuttiBackend
+
+        return TuttiBackend(*arguments)
+    from tutti_hpc.torch.process_group import TuttiProcessGroup
+
+    return TuttiProcessGroup(*arguments)
+
+
+def replaced() -> list[str]:
+    """The names in TUTTI_TORCH_REPLACE; a ValueError where one cannot be replaced."""
+    names = [name.strip().lower() for name in os.environ.get(REPLACE, "").split(",")]
+    names = [name for name in names if name]
+    for name in names:
+        if name not in REPLACEABLE:
+            raise ValueError(
+                f"{REPLACE}: {name} cannot be replaced; remedy: a list of "
+                f"{' and '.join(REPLACEABLE)}"
+            )
+    return names
+
+
+def _replace() -> None:
+    """Groups whose backend is named in TUTTI_TORCH_REPLACE become ours.
+
+    The variable is read when a group is made. get_backend() still says the script's word, on which
+    scripts decide what device their tensors are on.
+    """
+    config = distributed_c10d.BackendConfig
+    original = config.__init__
+
+    @functools.wraps(original)
+    def initialise(self: Any, backend: Any) -> None:
+        original(self, backend)
+        names = replaced()
+        taken = [d for d, name in self.device_backend_map.items() if str(name) in names]
+        for device in taken:
+            self.device_backend_map[device] = NAME
+        if taken:
+            log.info("%s: %s is tutti for %s", REPLACE, backend, ", ".join(taken))
+
+    initialise.replaced_by_tutti = True  # type: ignore[attr-defined]
+    if not hasattr(original, "replaced_by_tutti"):
+        config.__init__ = initialise
 
 
 def register() -> None:
-    """Registers the backend; again is nothing new."""
-    if NAME.upper() not in dist.Backend._plugins:
-        dist.Backend.register_backend(
-            NAME, _create, extended_api=True, devices=["cpu", "cuda"]
-        )
+    """Registers the backend; a second time changes nothing."""
+    if NAME.upper() in dist.Backend._plugins:
+        return
+    dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
+    if os.environ.get(REPLACE):
+        _replace()
