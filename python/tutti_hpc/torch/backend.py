@@ -21,7 +21,7 @@ NAME = "tutti"
 _alive: set[Any] = set()
 
 
-class TuttiBackend(Collectives, c10d.Backend):  # type: ignore[misc]
+class TuttiBackend(Collectives, c10d.Backend):
     """A backend for host and CUDA tensors."""
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, name: str) -> None:

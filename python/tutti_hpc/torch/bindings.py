@@ -161,9 +161,7 @@ class Functions:
     def create(self, bootstrap: Bootstrap, options: Options) -> tuple[int, int]:
         """A communicator: (status, address or 0)."""
         comm = ctypes.c_void_p()
-        status = self._create(
-            ctypes.byref(bootstrap), ctypes.byref(options), ctypes.byref(comm)
-        )
+        status = self._create(ctypes.byref(bootstrap), ctypes.byref(options), ctypes.byref(comm))
         return int(status), comm.value or 0
 
     def destroy(self, comm: int) -> int:
@@ -191,7 +189,7 @@ class Functions:
         return dict(document)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def functions() -> Functions:
     """The installed library."""
     return Functions()

@@ -268,9 +268,7 @@ class Collectives:
         begin, end = input.data_ptr(), input.data_ptr() + input.nbytes
         # MPI's calls take no buffers that overlap, FSDP's have them.
         overlaps = begin <= output.data_ptr() < end
-        is_simple = (
-            reduction.is_plain and not overlaps and _is_plain(input) and _is_plain(output)
-        )
+        is_simple = reduction.is_plain and not overlaps and _is_plain(input) and _is_plain(output)
 
         def call(comm: int, stream: Any) -> int:
             source = _readable(reduction.before(input))
@@ -753,9 +751,7 @@ def _in_turn(calls: list[Call]) -> Call:
     return run
 
 
-def _row_bytes(
-    what: str, name: str, tensor: torch.Tensor, splits: Any, ranks: int
-) -> list[int]:
+def _row_bytes(what: str, name: str, tensor: torch.Tensor, splits: Any, ranks: int) -> list[int]:
     """Bytes of each rank's rows."""
     rows = tensor.shape[0] if tensor.dim() else 0
     splits = [int(split) for split in splits] if splits else []

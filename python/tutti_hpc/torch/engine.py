@@ -221,9 +221,10 @@ class Engine:
         text = f"tutti: {what} of {self}: {name}: {words}"
         if cause is not None:
             text += f" ({cause})"
-        if status in (bindings.INVALID_ARGUMENT, bindings.UNSUPPORTED):
+        if status == bindings.INVALID_ARGUMENT:
             return ValueError(text)
-        return dist.DistBackendError(text)
+        failure: BaseException = dist.DistBackendError(text)
+        return failure
 
     def fail(self, what: str, comm: int, status: int) -> None:
         """Raises what the C API said about a call."""
@@ -248,9 +249,7 @@ class Engine:
                 options = c10d.ProcessGroupGloo._Options()
                 options._timeout = self.timeout
                 # Lazy: a pair connects at its first message, so two ranks need no others.
-                options._devices = [
-                    c10d.ProcessGroupGloo.create_default_device(lazy_init=True)
-                ]
+                options._devices = [c10d.ProcessGroupGloo.create_default_device(lazy_init=True)]
                 self._gloo = c10d.ProcessGroupGloo(store, self.rank, self.ranks, options)
                 self._gloo._set_sequence_number_for_group()
             return self._gloo
@@ -315,6 +314,9 @@ class Engine:
         finally:
             self.lock.release()
         self._gloo = self._nccl = None
+        # A store that lives on would give its old keys to the process's next world.
+        self._store = None
+        self._bootstraps.clear()
 
     def _stop(self, what: str) -> None:
         with self._pending_lock:

@@ -17,7 +17,7 @@ from tutti_hpc.torch.engine import EXIT_WAIT_S, Engine
 NAME = "tutti"
 
 
-class TuttiProcessGroup(Collectives, dist.ProcessGroup):  # type: ignore[misc]
+class TuttiProcessGroup(Collectives, dist.ProcessGroup):
     """A process group for host and CUDA tensors."""
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, name: str) -> None:
@@ -62,6 +62,11 @@ class TuttiProcessGroup(Collectives, dist.ProcessGroup):  # type: ignore[misc]
     def get_group_store(self) -> Any:
         """The group's part of the store."""
         return self._store
+
+    def shutdown(self) -> None:
+        """Finishes what is queued and frees the communicators and the store."""
+        self._engine.close()
+        self._store = None
 
     def _get_backend(self, device: Any) -> Any:
         """One object serves all devices."""

@@ -19,6 +19,9 @@ class StoreBootstrap:
         self._rank = rank
         self._ranks = ranks
         self._timeout = timeout
+        # A store may outlive a process group, and the next one of its name would read old keys.
+        # Every rank counts its own groups, so all of them come to the same number.
+        self._generation = store.add(f"generation/{rank}", 1)
         self._round = 0
         self.error: Optional[BaseException] = None  # Of the last round, which the C API hides.
         # Whoever gives its address away must keep it: the library calls it later, too.
@@ -35,7 +38,7 @@ class StoreBootstrap:
                     raise ValueError(f"rank {rank} sent {len(block)} bytes instead of {length}")
             if length:
                 ctypes.memmove(recv, b"".join(blocks), length * self._ranks)
-        except BaseException as error:  # noqa: BLE001 -- nothing may pass through C.
+        except BaseException as error:  # Nothing may pass through C.
             self.error = error
             return 1
         return 0
@@ -43,11 +46,14 @@ class StoreBootstrap:
     def _exchange(self, mine: bytes) -> list[bytes]:
         number, self._round = self._round, self._round + 1
         # Some stores cannot tell an empty value from none.
-        self._store.set(f"{number}/{self._rank}", b"+" + mine)
-        keys = [f"{number}/{rank}" for rank in range(self._ranks)]
+        self._store.set(self._key(number, self._rank), b"+" + mine)
+        keys = [self._key(number, rank) for rank in range(self._ranks)]
         self._store.wait(keys, self._timeout)
         blocks = [bytes(self._store.get(key))[1:] for key in keys]
         if number > 0:
             # All ranks are in this round, so none reads the last one any more.
-            self._store.delete_key(f"{number - 1}/{self._rank}")
+            self._store.delete_key(self._key(number - 1, self._rank))
         return blocks
+
+    def _key(self, number: int, rank: int) -> str:
+        return f"{self._generation}/{number}/{rank}"

@@ -83,7 +83,7 @@ class QueuedWork(Work):
         try:
             if run is not None:
                 run()
-        except BaseException as caught:  # noqa: BLE001 -- it belongs to whoever waits.
+        except BaseException as caught:  # It belongs to whoever waits.
             return caught.with_traceback(None)
         return None
 

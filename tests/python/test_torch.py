@@ -1,0 +1,256 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""The PyTorch backend, in jobs of 2 and 4 ranks; torch_ranks.py is what a rank runs.
+
+Torch is no part of the tools' environment: TORCH_PYTHON names an interpreter that has it, unset:
+this one, where it has. Without torch all is skipped.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tutti_hpc import paths
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 240
+CASES = (
+    "reductions",
+    "moves",
+    "shapes",
+    "special_operations",
+    "works",
+    "objects",
+    "messages",
+    "groups",
+    "training",
+)
+
+
+@functools.cache
+def torch_version(python: str) -> str:
+    """The version of an interpreter's torch; empty: it has none."""
+    words = [python, "-c", "import torch; print(torch.__version__)"]
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+@pytest.fixture(scope="module")
+def python() -> str:
+    found = os.environ.get("TORCH_PYTHON", sys.executable)
+    if paths.find(paths.LIBRARY) is None:
+        pytest.skip("libtutti.so is not built")
+    if not torch_version(found):
+        pytest.skip(f"{found} has no torch; remedy: TORCH_PYTHON names an interpreter that has it")
+    return found
+
+
+@dataclass
+class Ended:
+    """A rank's end. status None: it had to be killed."""
+
+    status: int | None
+    output: str
+
+
+def run(python: str, case: str, ranks: int, limit_s: float = LIMIT_S, **more: str) -> list[Ended]:
+    """Runs the ranks of a job; none outlives this call."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TUTTI_")}
+    library = paths.find(paths.LIBRARY)
+    assert library is not None
+    environment |= {
+        "TUTTI_LIBRARY_DIR": str(library.parent),
+        "PYTHONPATH": str(ROOT / "python"),
+        "PYTHONWARNINGS": "ignore",
+        "PYTHONFAULTHANDLER": "1",
+        "OMP_NUM_THREADS": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(ranks),
+    }
+    environment |= more
+    words = [python, str(Path(__file__).with_name("torch_ranks.py")), case]
+    started = [
+        subprocess.Popen(
+            words,
+            env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(ranks)
+    ]
+    end = time.monotonic() + limit_s
+    ended = []
+    try:
+        for process in started:
+            try:
+                output, _ = process.communicate(timeout=max(0.1, end - time.monotonic()))
+                ended.append(Ended(process.returncode, output))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                ended.append(Ended(None, process.communicate()[0]))
+    finally:
+        for process in started:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    return ended
+
+
+def expect_success(ended: list[Ended]) -> None:
+    for rank, one in enumerate(ended):
+        assert one.status == 0, f"rank {rank}: status {one.status}\n{one.output}"
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("case", CASES)
+def test_torch__a_case_is_right(python: str, case: str, ranks: int) -> None:
+    expect_success(run(python, case, ranks))
+
+
+def test_torch__reductions_compare_what_they_say(python: str) -> None:
+    (first, _) = run(python, "reductions", 2)
+    found = re.search(r"^compared (\d+)$", first.output, re.MULTILINE)
+    assert found is not None, first.output
+    assert int(found[1]) > 10_000_000
+
+
+@pytest.mark.parametrize("case", ["reductions", "moves", "shapes", "training"])
+def test_torch__a_wrong_value_is_seen(python: str, case: str) -> None:
+    for one in run(python, case, 2, PLANT="1"):
+        assert one.status not in (0, None), one.output
+        assert "AssertionError" in one.output
+
+
+def test_torch__debug_detail(python: str) -> None:
+    expect_success(run(python, "debug", 2, TORCH_DISTRIBUTED_DEBUG="DETAIL"))
+
+
+def test_torch__strict_makes_an_error_of_a_fall_back(python: str) -> None:
+    expect_success(run(python, "strict", 2, TUTTI_STRICT="1"))
+
+
+def test_torch__several_nodes_fall_back(python: str) -> None:
+    expect_success(run(python, "several_nodes", 4, TUTTI_VIRTUAL_NODES="2"))
+
+
+def test_torch__several_nodes_strict(python: str) -> None:
+    more = {"TUTTI_VIRTUAL_NODES": "2", "TUTTI_STRICT": "1"}
+    for one in run(python, "several_nodes", 4, **more):
+        assert one.status == 1, one.output
+        assert "TUTTI_STRICT=1" in one.output
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_torch__a_killed_rank_is_named_in_time(python: str, ranks: int) -> None:
+    *others, killed = run(python, "dead_rank", ranks, limit_s=60)
+    assert killed.status == -9
+    for one in others:
+        assert "SURVIVED" in one.output, one.output
+    expect_success(others)
+
+
+def test_torch__a_late_rank_is_named_in_time(python: str) -> None:
+    ended = run(python, "late_rank", 3, limit_s=60)
+    expect_success(ended)
+    assert all("SURVIVED" in one.output for one in ended)
+
+
+@pytest.mark.parametrize("case", ["wait_limit", "unfinished_exit"])
+def test_torch__no_hang_at_the_end(python: str, case: str) -> None:
+    ended = run(python, case, 2, limit_s=60, DESTROY="0")
+    expect_success(ended)
+    assert all("SURVIVED" in one.output for one in ended)
+
+
+def test_torch__ranks_in_different_calls_get_an_error(python: str) -> None:
+    ended = run(python, "mixed_calls", 2, limit_s=60)
+    assert all(one.status is not None for one in ended), ended
+    assert any("SURVIVED" in one.output for one in ended), ended
+
+
+# ---- Ways in ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> str:
+    """A PYTHONPATH as after `pip install`: with the entry points of pyproject.toml."""
+    text = (ROOT / "pyproject.toml").read_text()
+    about = tmp_path / "tutti_hpc-0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: tutti-hpc\nVersion: 0\n")
+    lines = []
+    for group, rest in re.findall(
+        r'^\[project\.entry-points\."(.*?)"\]\n((?:\w.*\n)+)', text, re.M
+    ):
+        lines += [f"[{group}]", rest.replace('"', "")]
+    assert len(lines) == 4, lines
+    (about / "entry_points.txt").write_text("\n".join(lines))
+    return os.pathsep.join([str(tmp_path), str(ROOT / "python")])
+
+
+def test_torch__no_import_is_needed(python: str, installed: str) -> None:
+    more = {"NO_IMPORT": "1", "BACKEND": "tutti", "PYTHONPATH": installed}
+    ended = run(python, "way_in", 2, **more)
+    expect_success(ended)
+    assert "BACKEND tutti" in ended[0].output
+
+
+def test_torch__without_entry_points_the_name_is_unknown(python: str) -> None:
+    for one in run(python, "way_in", 2, NO_IMPORT="1", BACKEND="tutti"):
+        assert one.status == 1
+        assert "tutti" in one.output
+
+
+def test_torch__autoload_never_throws(python: str, installed: str, tmp_path: Path) -> None:
+    # Nothing of it loads the library, so that a broken one costs nobody `import torch`.
+    more = {**os.environ, "PYTHONPATH": installed, "TUTTI_LIBRARY_DIR": str(tmp_path)}
+    more["TUTTI_TORCH_REPLACE"] = "nonsense"
+    words = [python, "-c", "import torch; print(torch.ones(1).item())"]
+    done = subprocess.run(words, env=more, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "1.0\n"
+
+
+def test_torch__replaces_gloo_on_demand(python: str, installed: str) -> None:
+    more = {"NO_IMPORT": "1", "BACKEND": "gloo", "PYTHONPATH": installed}
+    ended = run(python, "way_in", 2, TUTTI_TORCH_REPLACE="gloo,nccl", **more)
+    expect_success(ended)
+    # A script that asks hears its own word.
+    assert "BACKEND gloo" in ended[0].output
+    for one in run(python, "way_in", 2, **more):
+        assert one.status == 1, one.output  # Nothing of ours without the variable.
+
+
+def test_torch__replacing_another_backend_is_an_error(python: str, installed: str) -> None:
+    more = {"NO_IMPORT": "1", "BACKEND": "gloo", "PYTHONPATH": installed}
+    for one in run(python, "way_in", 2, TUTTI_TORCH_REPLACE="mpi", **more):
+        assert one.status == 1
+        assert "TUTTI_TORCH_REPLACE: mpi cannot be replaced" in one.output
+
+
+def test_torch__doctor_says_what_is_used(python: str, installed: str) -> None:
+    library = paths.find(paths.LIBRARY)
+    assert library is not None
+    more = {**os.environ, "PYTHONPATH": installed, "TUTTI_LIBRARY_DIR": str(library.parent)}
+    words = [python, "-m", "tutti_hpc.torch.doctor", "--ranks", "2"]
+    done = subprocess.run(words, env=more, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "all results right" in done.stdout
+    assert str(library) in done.stdout
+    assert "allreduce: 8 B direct-gamma" in done.stdout
+    assert "needs no import" in done.stdout
