@@ -22,7 +22,13 @@ import pytest
 from tutti_hpc import paths
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/guide-mpi.md", "docs/guide-nccl.md", "docs/guide-transport.md")
+PAGES = (
+    "README.md",
+    "docs/guide-mpi.md",
+    "docs/guide-nccl.md",
+    "docs/guide-torch.md",
+    "docs/guide-transport.md",
+)
 LINES_MAX = 120
 WIDTH_MAX = 100
 BLOCK_TIMEOUT_S = 600
@@ -32,6 +38,7 @@ WHY_NOT = {
     "install": "it would install or build the project",
     "gpu": "it needs GPUs, and PyTorch or NCCL",
     "cluster": "it needs several hosts",
+    "torch": "it needs PyTorch, which is not in the tools' environment",
     "lab": "network namespaces are not permitted here",
 }
 

@@ -359,14 +359,17 @@ def works() -> None:
     blocking = torch.ones(3)
     dist.all_reduce(blocking)  # Behind those that are queued.
     same("behind", blocking, torch.full((3,), float(RANKS)))
-    assert all(work.is_completed() for work in pending)
+    # From torch 2.14 on a caller has a work of C++, which asks ours to wait and for a future alone.
+    is_ours = hasattr(dist.group.WORLD, "_engine")
+    assert not is_ours or all(work.is_completed() for work in pending)
     for i, work in enumerate(pending):
         wanted = torch.full((1000,), float(RANKS * i + RANKS * (RANKS - 1) // 2))
         assert work.wait()
-        assert work.is_success()
-        assert work.exception() is None
         same("queued", tensors[i], wanted)
-        same("result", work.result()[0], wanted)
+        if is_ours:
+            assert work.is_success()
+            assert work.exception() is None
+            same("result", work.result()[0], wanted)
         same("future", work.get_future().wait()[0], wanted)
     tensor = torch.ones(4)
     future = dist.all_reduce(tensor, async_op=True).get_future().then(lambda f: f.value()[0] * 2)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 import os
 import re
@@ -58,6 +59,15 @@ def replaced() -> list[str]:
     return names
 
 
+def _replaced_in(text: str, names: list[str]) -> str:
+    """A backend's name, or a list such as `cpu:gloo,cuda:nccl`, with ours in the names' place."""
+    parts = [part.rpartition(":") for part in text.split(",")]
+    return ",".join(
+        device + colon + (NAME if name.strip().lower() in names else name)
+        for device, colon, name in parts
+    )
+
+
 def _replace() -> None:
     """Groups whose backend is named in TUTTI_TORCH_REPLACE become ours.
 
@@ -77,9 +87,27 @@ def _replace() -> None:
         if taken:
             log.info("%s: %s is tutti for %s", REPLACE, backend, ", ".join(taken))
 
-    initialise.replaced_by_tutti = True  # type: ignore[attr-defined]
-    if not hasattr(original, "replaced_by_tutti"):
-        config.__init__ = initialise
+    config.__init__ = initialise
+    if has_python_backends():
+        _replace_default()
+
+
+def _replace_default() -> None:
+    """From 2.14 on the name also gives a group its default backend, before the map is looked at."""
+    original = distributed_c10d._new_process_group_helper
+
+    @functools.wraps(original)
+    def make(*arguments: Any, **named: Any) -> Any:
+        bound = inspect.signature(original).bind(*arguments, **named)
+        said = bound.arguments["backend"]
+        bound.arguments["backend"] = distributed_c10d.Backend(_replaced_in(str(said), replaced()))
+        group, store = original(*bound.args, **bound.kwargs)
+        world = distributed_c10d._world
+        if group in world.pg_map:
+            world.pg_map[group] = (said, world.pg_map[group][1])
+        return group, store
+
+    distributed_c10d._new_process_group_helper = make
 
 
 def register() -> None:

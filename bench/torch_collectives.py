@@ -1,0 +1,194 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""Collectives of torch.distributed on host tensors: backend tutti against gloo.
+
+    python bench/torch_collectives.py [--ranks 2 4] [--sizes 8 65536] [-o results.json]
+
+Both backends are groups of one job. For each size they run in turns, tutti, gloo, gloo, tutti, ...,
+so that a drift of the machine's speed falls on both; each pair of neighbours gives one ratio, and a
+row has the quartiles of the ratios. A turn is a number of calls that are waited for one by one; its
+time is per call, us, of the slowest rank. `bytes` is what a rank puts in (all_gather, broadcast:
+its tensor; reduce_scatter, all_to_all, all_reduce: the whole input).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / place) for place in ("python", "bench")]
+
+SCHEMA = "tutti-torch/1"
+SIZES = (*(8 << shift for shift in range(0, 24, 3)), 64 << 20)
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
+TURN_S = 0.05
+
+
+def quartiles(values: list[float]) -> list[float]:
+    """First quartile, median, third."""
+    return [round(value, 4) for value in statistics.quantiles(values, n=4)]
+
+
+def operation(name: str, size: int, ranks: int, group: Any) -> Callable[[], Any]:
+    """A call of one collective on `size` bytes of float32."""
+    import torch
+    import torch.distributed as dist
+
+    count = max(size // 4, 1)
+    tensor = torch.ones(count)
+    if name == "all_reduce":
+        return lambda: dist.all_reduce(tensor, dist.ReduceOp.MAX, group=group)
+    if name == "broadcast":
+        return lambda: dist.broadcast(tensor, 0, group=group)
+    if name == "all_gather":
+        output = torch.empty(count * ranks)
+        gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+        return lambda: gather(output, tensor, group=group)
+    count = max(count // ranks, 1) * ranks
+    tensor = torch.ones(count)
+    if name == "reduce_scatter":
+        output = torch.empty(count // ranks)
+        scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+        return lambda: scatter(output, tensor, group=group)
+    output = torch.empty(count)
+    return lambda: dist.all_to_all_single(output, tensor, group=group)
+
+
+def measure(call: Callable[[], Any], calls: int) -> float:
+    """Seconds per call."""
+    began = time.perf_counter()
+    for _ in range(calls):
+        call()
+    return (time.perf_counter() - began) / calls
+
+
+def be_a_rank(arguments: argparse.Namespace) -> None:
+    """One rank; rank 0 prints a row as JSON for each collective and size."""
+    import torch
+    import torch.distributed as dist
+    import tutti_hpc.torch  # noqa: F401
+
+    torch.set_num_threads(1)
+    if arguments.pin:
+        allowed = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {allowed[int(os.environ["RANK"]) % len(allowed)]})
+    dist.init_process_group("gloo")
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    groups = {"tutti": dist.new_group(backend="tutti"), "gloo": dist.group.WORLD}
+
+    def agreed(value: float, op: Any) -> float:
+        tensor = torch.tensor([value], dtype=torch.float64)
+        dist.all_reduce(tensor, op)
+        return tensor.item()
+
+    for name in arguments.collectives:
+        for size in arguments.sizes:
+            calls = {b: operation(name, size, ranks, group) for b, group in groups.items()}
+            for call in calls.values():
+                measure(call, 3)
+            once = max(agreed(measure(call, 3), dist.ReduceOp.MAX) for call in calls.values())
+            turn = int(min(max(TURN_S / once, 2), 2000))
+            times: dict[str, list[float]] = {backend: [] for backend in calls}
+            for pair in range(arguments.pairs):
+                order = ("tutti", "gloo") if pair % 2 == 0 else ("gloo", "tutti")
+                for backend in order:
+                    dist.barrier()
+                    took = agreed(measure(calls[backend], turn), dist.ReduceOp.MAX)
+                    times[backend].append(took * 1e6)
+            ratios = [gloo / tutti for tutti, gloo in zip(times["tutti"], times["gloo"])]
+            row = {"collective": name, "ranks": ranks, "bytes": size, "calls": turn}
+            row.update({f"{b}_us": quartiles(found) for b, found in times.items()})
+            row["ratio"] = quartiles(ratios)
+            if rank == 0:
+                print(json.dumps(row), flush=True)
+    dist.destroy_process_group()
+
+
+def run_job(ranks: int, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows of a job."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    common.update(WORLD_SIZE=str(ranks), PYTHONPATH=str(ROOT / "python"), PYTHONWARNINGS="ignore")
+    words = [sys.executable, str(Path(__file__).resolve()), "--rank"]
+    words += ["--pairs", str(arguments.pairs), "--sizes", *map(str, arguments.sizes)]
+    words += ["--collectives", *arguments.collectives]
+    words += ["--pin"] if arguments.pin else []
+    started = [
+        subprocess.Popen(
+            words,
+            env={**common, "RANK": str(rank)},
+            stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
+            text=True,
+        )
+        for rank in range(ranks)
+    ]
+    rows = []
+    try:
+        assert started[0].stdout is not None
+        for line in started[0].stdout:
+            row = json.loads(line)
+            rows.append(row)
+            low, middle, high = row["ratio"]
+            print(
+                f"{row['collective']:15}{ranks:3}{row['bytes']:10}"
+                f"{row['tutti_us'][1]:12.1f}{row['gloo_us'][1]:12.1f}"
+                f"{middle:9.2f}  {low:.2f}..{high:.2f}",
+                flush=True,
+            )
+        if any(process.wait() for process in started):
+            raise SystemExit("a rank failed")
+    finally:
+        for process in started:
+            if process.poll() is None:
+                process.kill()
+    return rows
+
+
+def main() -> int:
+    """Measures, prints, writes."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4], help="(2 4)")
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="bytes")
+    parser.add_argument("--collectives", nargs="+", choices=COLLECTIVES, default=list(COLLECTIVES))
+    parser.add_argument("--pairs", type=int, default=20, help="pairs of turns for a row (20)")
+    parser.add_argument(
+        "--pin", action="store_true", help="each rank on one core, which gloo's thread shares"
+    )
+    parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("-o", "--output", type=Path, help="results document")
+    arguments = parser.parse_args()
+    if arguments.rank:
+        be_a_rank(arguments)
+        return 0
+    try:
+        import torch
+    except ImportError:
+        parser.error("torch is not installed; remedy: an environment that has it")
+    import results_head
+
+    print("collective     ranks     bytes    tutti us     gloo us    ratio  quartiles")
+    document = results_head.head(SCHEMA)
+    document["versions"]["torch"] = torch.__version__
+    document["pairs"] = arguments.pairs
+    document["is_pinned"] = arguments.pin
+    document["rows"] = []
+    for ranks in arguments.ranks:
+        document["rows"] += run_job(ranks, arguments)
+    if arguments.output:
+        arguments.output.write_text(json.dumps(document, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
