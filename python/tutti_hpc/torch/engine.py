@@ -15,6 +15,7 @@ import logging
 import os
 import queue
 import threading
+import time
 import weakref
 from collections import Counter
 from collections.abc import Iterator
@@ -313,6 +314,10 @@ class Engine:
             self.host = self.device = 0
         finally:
             self.lock.release()
+        if self._gloo is not None:
+            # Gloo's thread takes the interpreter's lock for its last work, and gloo's destructor
+            # waits for the thread with the lock held (torch 2.13): sleeping gives the lock away.
+            time.sleep(0.02)
         self._gloo = self._nccl = None
         # A store that lives on would give its old keys to the process's next world.
         self._store = None
