@@ -78,7 +78,9 @@ struct Config {
   std::string fault;         ///< Of the network, wire/fault/fault_plan.hpp; empty: none.
   bool sync_device = false;  ///< Debug: wait for the whole device before each collective.
   bool summary = false;      ///< A table of what carried this job's collectives, at its end.
-  std::string library_dir;   ///< Read by the tutti command alone; a knob so that its name is known.
+  // Read in Python alone; knobs so that their names are known.
+  std::string library_dir;
+  std::string torch_replace;
 };
 
 /// One complaint about the environment: an unknown variable ("did you mean"), a bad value.

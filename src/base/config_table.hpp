@@ -171,6 +171,10 @@ inline const std::vector<Knob>& knobs() {
          "0.1", ""},
         {"TUTTI_LIBRARY_DIR", &Config::library_dir, "", "",
          "Directory of the shared objects that the tutti command uses. Unset: its own.", "0.1", ""},
+        {"TUTTI_TORCH_REPLACE", &Config::torch_replace, "", "",
+         "Backends of torch.distributed that are Tutti where a script names them: gloo, nccl, both "
+         "with a comma between them.",
+         "0.1", ""},
     };
     for (std::size_t i = 0; i < kCollectiveNames.size(); ++i) {
       std::string name = "TUTTI_";
