@@ -27,6 +27,7 @@ CASES = (
     "reductions",
     "moves",
     "shapes",
+    "aliases",
     "special_operations",
     "works",
     "objects",

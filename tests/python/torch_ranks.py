@@ -307,6 +307,27 @@ def shapes() -> None:
     same("inference", frozen, torch.full((4, 5), float(RANKS)))
 
 
+def aliases() -> None:
+    """Inputs that lie in another rank's block of the output, or across blocks."""
+    start()
+    for n in (4, 1000, 300_001):
+        wanted = torch.arange(float(RANKS)).repeat_interleave(n) + 1
+        for shift in (0, 1, n // 2):
+            whole = torch.full((n * RANKS + n,), 1.0 + RANK)
+            begin = (n * ((RANK + 1) % RANKS) if shift < 2 else n * RANK) + shift * (shift > 1)
+            gather_single(whole[: n * RANKS], whole[begin : begin + n])
+            same(f"gathered from {begin}", whole[: n * RANKS], wanted)
+        blocks = [torch.full((n,), 1.0 + RANK) for _ in range(RANKS)]
+        dist.all_gather(blocks, blocks[(RANK + 1) % RANKS])
+        same("gathered from a list", torch.cat(blocks), wanted)
+        whole = torch.full((n * RANKS + n,), 1.0)
+        scatter_single(whole[:n], whole[n // 2 : n // 2 + n * RANKS])
+        same("scattered", whole[:n], torch.full((n,), float(RANKS)))
+        rows = torch.arange(float(RANKS)).repeat_interleave(n) + 10 * RANK
+        dist.all_to_all_single(rows, rows)
+        same("exchanged", rows, 10 * torch.arange(float(RANKS)).repeat_interleave(n) + RANK)
+
+
 def special_operations() -> None:
     """bool, PREMUL_SUM, and what is refused."""
     start()
@@ -374,6 +395,14 @@ def works() -> None:
     tensor = torch.ones(4)
     future = dist.all_reduce(tensor, async_op=True).get_future().then(lambda f: f.value()[0] * 2)
     same("then", future.wait(), torch.full((4,), 2.0 * RANKS))
+    # A callback that waits for a call of its own, as DDP's PowerSGD hook does.
+    more = torch.ones(3)
+    future = dist.all_reduce(tensor, async_op=True).get_future()
+    chained = future.then(lambda _: dist.all_reduce(more, async_op=True).get_future().wait()[0])
+    same("a call in a callback", chained.wait(), torch.full((3,), float(RANKS)))
+    blocking = future.then(lambda _: dist.all_reduce(more))
+    assert blocking.wait() is None
+    same("a blocking call in a callback", more, torch.full((3,), float(RANKS * RANKS)))
     for count in (5, 300_000):
         parts = [torch.full((count,), float(i)) for i in range(3)]
         with dist._coalescing_manager():
@@ -620,6 +649,8 @@ def wait_limit() -> None:
     dist.barrier()
     if RANK == 1:
         time.sleep(5)
+        engine().abort()  # Nothing is queued.
+        assert "was aborted" in refused(lambda: dist.all_reduce(torch.ones(3)), 1)
     if RANK == 0:
         work = dist.all_reduce(torch.ones(3), async_op=True)
         behind = dist.all_reduce(torch.ones(3), async_op=True)

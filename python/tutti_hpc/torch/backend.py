@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""What torch from 2.14 on gets: a Backend, which torch's own process group calls.
+"""A torch Backend subclass, for torch 2.14 and later: torch's own process group calls it.
 
 Up to 2.13 a Backend cannot be made in Python.
 """

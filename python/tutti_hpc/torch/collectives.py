@@ -29,6 +29,23 @@ def _is_plain(tensor: torch.Tensor) -> bool:
     return tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj())
 
 
+def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """The addresses from its first element to behind its last."""
+    begin = tensor.data_ptr()
+    if tensor.is_contiguous():
+        return begin, begin + tensor.nbytes
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return begin, begin + (last + 1) * tensor.element_size()
+
+
+def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether they may share memory."""
+    if not (one.numel() and other.numel()):
+        return False
+    (begin, end), (other_begin, other_end) = _extent(one), _extent(other)
+    return begin < other_end and other_begin < end
+
+
 def _readable(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor, or a plain copy."""
     if _is_plain(tensor):
@@ -265,9 +282,8 @@ class Collectives:
         ranks, functions = self._engine.ranks, self._engine.functions
         _check_size(what, "the input", input.numel(), output.numel() * ranks)
         reduction = reductions.find(operation, output.dtype, what)
-        begin, end = input.data_ptr(), input.data_ptr() + input.nbytes
         # MPI's calls take no buffers that overlap, FSDP's have them.
-        overlaps = begin <= output.data_ptr() < end
+        overlaps = _overlap(input, output)
         is_simple = reduction.is_plain and not overlaps and _is_plain(input) and _is_plain(output)
 
         def call(comm: int, stream: Any) -> int:
@@ -391,12 +407,14 @@ class Collectives:
         _check_types(what, input, [output])
         functions, rank = self._engine.functions, self._engine.rank
         _check_size(what, "the output", output.numel(), input.numel() * self._engine.ranks)
-        # The own block may lie in the output.
+        # The own block may lie in the output; elsewhere there it would be overwritten.
         is_in_place = input.data_ptr() == output.data_ptr() + rank * input.nbytes
         is_simple = _is_plain(input) and _is_plain(output)
+        is_lost = _overlap(input, output) and not (is_simple and is_in_place)
 
         def call(comm: int, stream: Any) -> int:
-            source = _readable(input)
+            source = input.clone() if is_lost else _readable(input)
+            source = _readable(source)
             buffer = _writable(output)
             status = functions.allgather(
                 comm,
@@ -410,7 +428,7 @@ class Collectives:
                 _settle(buffer, output)
             return status
 
-        return call if is_simple else _no_grad(call)
+        return call if is_simple and not is_lost else _no_grad(call)
 
     def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Several all_gather_single in one work."""
@@ -450,8 +468,7 @@ class Collectives:
 
         def call(comm: int, stream: Any) -> int:
             source = _readable(input)
-            own = outputs[engine.rank]
-            if own.data_ptr() == source.data_ptr() and source.nbytes:
+            if any(_overlap(source, output) for output in outputs):
                 source = source.clone()
             flat, buffers = _one_behind_the_other(outputs)
             base, sizes, displacements = _places(buffers)
@@ -601,8 +618,12 @@ class Collectives:
             sent = _row_bytes(what, "input", input, input_splits, ranks)
             received = _row_bytes(what, "output", output, output_splits, ranks)
 
+        overlaps = _overlap(input, output)
+
         def call(comm: int, stream: Any) -> int:
             source = _readable(input)
+            if overlaps:
+                source = source.clone()
             buffer = _writable(output)
             if is_equal:
                 status = functions.alltoall(
@@ -629,7 +650,8 @@ class Collectives:
                 _settle(buffer, output)
             return status
 
-        run = call if _is_plain(input) and _is_plain(output) else _no_grad(call)
+        is_simple = _is_plain(input) and _is_plain(output) and not overlaps
+        run = call if is_simple else _no_grad(call)
         return self._submit(what, run, [output], _is_async(opts), [output, input])
 
     alltoall_base = all_to_all_single

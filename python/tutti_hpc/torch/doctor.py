@@ -66,13 +66,14 @@ def describe() -> list[str]:
 def carriers(found: engine.Engine) -> list[str]:
     """Which plan carries host tensors, by collective and size."""
     lines = []
+    other = "gloo" if found.host_refusal else "none (an error)"
     for collective in COLLECTIVES:
         plans = []
         for size in SIZES:
             query = {"collective": collective, "bytes": size, "memory": "host", "type": "float32"}
             query.update(op="sum", order="blocking")
             plan = found.functions.plan(found.host, query)
-            plans.append(f"{size} B {plan.get('plan') or 'gloo'}")
+            plans.append(f"{size} B {plan.get('plan') or other}")
         lines.append(f"  {collective}: {', '.join(plans)}")
     lines.append("  send, recv: gloo")
     return lines

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""What one process group has of Tutti: communicators, the order of calls, the fall-back.
+"""A process group's part of Tutti: communicators, the order of calls, the fall-back.
 
 Calls on host tensors block in the C API, which ctypes calls without the interpreter's lock. One
 that is waited for runs in the calling thread when nothing is queued; the others run in the group's
@@ -34,7 +34,7 @@ profiler_is_on = torch.autograd._profiler_enabled
 log = logging.getLogger("tutti_hpc.torch")
 # How long the end of the process waits for calls that nobody has waited for, s.
 EXIT_WAIT_S = 5.0
-# One that carries a call of host tensors, told apart from those that only NCCL carries.
+# Whether some plan carries calls on host tensors: asked for this call.
 PROBE = {
     "collective": "allreduce",
     "bytes": 1024,
@@ -54,15 +54,19 @@ def is_strict() -> bool:
 
 
 _environment_lock = threading.Lock()
+_has_communicator = False  # The library has read its environment.
 
 
 @contextlib.contextmanager
 def _time_limit(timeout: timedelta) -> Iterator[None]:
     """The group's time-out as TUTTI_TIMEOUT, which the library reads at its first communicator."""
+    global _has_communicator
     with _environment_lock:
-        if "TUTTI_TIMEOUT" in os.environ:
+        if _has_communicator or "TUTTI_TIMEOUT" in os.environ:
+            _has_communicator = True
             yield
             return
+        _has_communicator = True
         os.environ["TUTTI_TIMEOUT"] = f"{timeout.total_seconds():g}"
         try:
             yield
@@ -80,6 +84,7 @@ class Engine:
         self.name = name
         self.functions = bindings.functions()
         self.lock = threading.Lock()  # Around calls on the host communicator.
+        self._device_lock = threading.Lock()  # Around those on the device communicator.
         self.host = 0  # Communicators; 0: not made yet, or gone.
         self.device = 0
         self.pending = 0  # Calls queued or running in the group's thread.
@@ -120,6 +125,7 @@ class Engine:
         return self._submit_host(what, call, tensors, is_async)
 
     def _submit_host(self, what: str, call: Call, tensors: Any, is_async: bool) -> Any:
+        self._refuse_if_closed()
         self.sequence += 1
         if not is_async and self.pending == 0:
             self.run_host(what, call)
@@ -141,7 +147,7 @@ class Engine:
                 )
                 self._thread.name = f"tutti-{self.name}"
                 self._thread.start()
-        self._queue.put(work)
+            self._queue.put(work)  # Under the lock: nothing comes behind the end of the queue.
         return work
 
     def _make_host(self) -> None:
@@ -160,6 +166,7 @@ class Engine:
 
         `used`: the tensors that the call reads or writes, so that the allocator keeps them.
         """
+        self._refuse_if_closed()
         self.sequence += 1
         current = torch.cuda.current_stream(device)
         stream = current
@@ -168,7 +175,7 @@ class Engine:
             if stream is None:
                 stream = self._streams[device] = torch.cuda.Stream(device)
             stream.wait_stream(current)
-        with torch.cuda.stream(stream):
+        with self._device_lock, torch.cuda.stream(stream):
             comm = self.device
             if comm == 0:
                 comm = self._make_device()
@@ -289,7 +296,7 @@ class Engine:
             except queue.Empty:
                 break
             if work is not None:
-                work.finish(self._broken)
+                work.complete(self._broken)
                 self.done()
         self._queue.put(None)
 
@@ -343,8 +350,8 @@ def _serve(calls: queue.SimpleQueue[Optional[QueuedWork]], owner: weakref.ref[En
         error = work.perform()
         engine = owner()
         if engine is not None:
-            engine.done()  # Before anybody wakes whose next call would see it as queued.
-        work.finish(error)
+            engine.done()  # First: who waits for this work must not find it queued still.
+        work.complete(error)
         del work, engine, error
 
 

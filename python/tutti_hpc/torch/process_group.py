@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""What torch 2.11 to 2.13 gets: a ProcessGroup, which stands for the whole group."""
+"""A torch ProcessGroup subclass, for torch 2.11 to 2.13: it stands for the whole group."""
 
 from __future__ import annotations
 

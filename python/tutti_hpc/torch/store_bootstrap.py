@@ -31,6 +31,7 @@ class StoreBootstrap:
         )
 
     def _allgather(self, _context: Any, send: int, recv: int, length: int) -> int:
+        self.error = None
         try:
             blocks = self._exchange(ctypes.string_at(send, length) if length else b"")
             for rank, block in enumerate(blocks):

@@ -78,17 +78,23 @@ class QueuedWork(Work):
         self._latch.acquire()
 
     def perform(self) -> Optional[BaseException]:
-        """Makes the call; by the group's thread, which calls finish() next."""
+        """Makes the call; by the group's thread, which calls complete() next."""
         run, self._run = self._run, None
         try:
             if run is not None:
                 run()
-        except BaseException as caught:  # It belongs to whoever waits.
+        except Exception as caught:  # It belongs to whoever waits.
             return caught.with_traceback(None)
+        except BaseException as caught:  # A future takes no other kind.
+            return RuntimeError(f"tutti: {self._description}: {caught!r}")
         return None
 
-    def finish(self, error: Optional[BaseException]) -> None:
-        """Wakes whoever waits."""
+    def complete(self, error: Optional[BaseException]) -> None:
+        """Wakes whoever waits.
+
+        A future's callbacks may wait for calls of the same group (PowerSGD's do), so they run in a
+        thread of their own.
+        """
         self._run = None
         self._error = error
         with _futures_lock:
@@ -96,7 +102,7 @@ class QueuedWork(Work):
             future = self._future
         self._latch.release()
         if future is not None:
-            self._tell(future)
+            threading.Thread(target=self._tell, args=(future,), daemon=True).start()
 
     def _tell(self, future: torch.futures.Future[Any]) -> None:
         if self._error is None:
