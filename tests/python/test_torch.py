@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The PyTorch backend, in jobs of 2 and 4 ranks; torch_ranks.py is what a rank runs.
 
-Torch is no part of the tools' environment: TORCH_PYTHON names an interpreter that has it, unset:
-this one, where it has. Without torch all is skipped.
+Torch is no part of the tools' environment: TORCH_PYTHON names an interpreter that has it. Unset:
+that of .env/torch (`make test` makes it), else this one. Without torch all is skipped.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def torch_version(python: str) -> str:
 
 @pytest.fixture(scope="module")
 def python() -> str:
-    found = os.environ.get("TORCH_PYTHON", sys.executable)
+    made = ROOT / ".env/torch/bin/python"
+    found = os.environ.get("TORCH_PYTHON", str(made) if made.exists() else sys.executable)
     if paths.find(paths.LIBRARY) is None:
         pytest.skip("libtutti.so is not built")
     if not torch_version(found):
