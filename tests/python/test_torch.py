@@ -172,7 +172,7 @@ def test_torch__a_late_rank_is_named_in_time(python: str) -> None:
     assert all("SURVIVED" in one.output for one in ended)
 
 
-@pytest.mark.parametrize("case", ["wait_limit", "unfinished_exit"])
+@pytest.mark.parametrize("case", ["wait_limit", "unfinished_exit", "mixed_map"])
 def test_torch__no_hang_at_the_end(python: str, case: str) -> None:
     ended = run(python, case, 2, limit_s=60, DESTROY="0")
     expect_success(ended)

@@ -320,6 +320,11 @@ def aliases() -> None:
         blocks = [torch.full((n,), 1.0 + RANK) for _ in range(RANKS)]
         dist.all_gather(blocks, blocks[(RANK + 1) % RANKS])
         same("gathered from a list", torch.cat(blocks), wanted)
+        blocks = [torch.full((n,), 1.0 + RANK) for _ in range(RANKS)] if RANK == 0 else None
+        own = blocks[-1] if RANK == 0 else torch.full((n,), 1.0 + RANK)
+        dist.gather(own, blocks)
+        if RANK == 0:
+            same("gathered at the root", torch.cat(blocks), wanted)
         whole = torch.full((n * RANKS + n,), 1.0)
         scatter_single(whole[:n], whole[n // 2 : n // 2 + n * RANKS])
         same("scattered", whole[:n], torch.full((n,), float(RANKS)))
@@ -640,6 +645,20 @@ def late_rank() -> None:
     words = refused(lambda: dist.all_reduce(tensor), 7)
     assert time.monotonic() - began > 2, words
     assert f"rank {RANKS - 1}" in words, words
+    print("SURVIVED", flush=True)
+
+
+def mixed_map() -> None:
+    """Up to torch 2.13 nothing is made for CUDA beside us: its tensors are refused."""
+    from tutti_hpc.torch import registration
+
+    if not registration.has_python_backends():
+        start("cpu:tutti,cuda:nccl")
+        tensor = torch.ones(3)
+        dist.all_reduce(tensor)
+        same("on the host", tensor, torch.full((3,), float(RANKS)))
+        words = refused(dist.group.WORLD._check_cuda)
+        assert "makes no nccl for CUDA tensors" in words, words
     print("SURVIVED", flush=True)
 
 

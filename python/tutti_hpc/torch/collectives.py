@@ -46,6 +46,11 @@ def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
     return begin < other_end and other_begin < end
 
 
+def _apart(source: torch.Tensor, outputs: list[torch.Tensor]) -> torch.Tensor:
+    """The plain tensor, or a copy where it lies in what is written while it is read."""
+    return source.clone() if any(_overlap(source, one) for one in outputs) else source
+
+
 def _readable(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor, or a plain copy."""
     if _is_plain(tensor):
@@ -146,8 +151,12 @@ class Collectives:
         if tensor.is_cpu:
             return self._engine.submit_host(what, call, results, is_async)
         if tensor.is_cuda:
+            self._check_cuda()
             return self._engine.submit_device(what, call, results, is_async, tensor.device, used)
         raise ValueError(f"tutti: {what} on {tensor.device}: tensors of cpu and cuda are supported")
+
+    def _check_cuda(self) -> None:
+        """A ValueError where CUDA tensors are another backend's."""
 
     def _other(self, tensor: torch.Tensor) -> str:
         """Why the fall-back carries collectives on this tensor; "" where Tutti does."""
@@ -413,8 +422,7 @@ class Collectives:
         is_lost = _overlap(input, output) and not (is_simple and is_in_place)
 
         def call(comm: int, stream: Any) -> int:
-            source = input.clone() if is_lost else _readable(input)
-            source = _readable(source)
+            source = _apart(_readable(input), [output]) if is_lost else _readable(input)
             buffer = _writable(output)
             status = functions.allgather(
                 comm,
@@ -467,9 +475,7 @@ class Collectives:
         functions = engine.functions
 
         def call(comm: int, stream: Any) -> int:
-            source = _readable(input)
-            if any(_overlap(source, output) for output in outputs):
-                source = source.clone()
+            source = _apart(_readable(input), outputs)
             flat, buffers = _one_behind_the_other(outputs)
             base, sizes, displacements = _places(buffers)
             status = functions.allgatherv(
@@ -506,26 +512,29 @@ class Collectives:
         used = [*inputs, *(tensor for of_rank in outputs for tensor in of_rank)]
         return self._submit(what, _in_turn(calls), outputs, _is_async(opts), used)
 
+    def _root_blocks(
+        self, what: str, tensor: torch.Tensor, lists: Any, tensors: Any
+    ) -> list[torch.Tensor]:
+        """The root's list, which is one of a list where the tensor is, too."""
+        blocks = list(lists if isinstance(tensors, torch.Tensor) else _only_list(lists, what))
+        _check_size(what, "the root's list", len(blocks), self._engine.ranks)
+        _check_types(what, tensor, blocks)
+        return blocks
+
     def gather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> Any:
         """The ranks' tensors into the tensors of the root's list."""
         what = "gather"
-        engine, root = self._engine, _root(opts)
-        tensor = _only(inputs, what)
-        is_root = root == engine.rank
-        blocks: list[torch.Tensor] = []
-        if is_root:
-            is_list = isinstance(inputs, torch.Tensor)
-            blocks = list(outputs if is_list else _only_list(outputs, what))
-            _check_size(what, "the output list", len(blocks), engine.ranks)
-            _check_types(what, tensor, blocks)
+        tensor, root = _only(inputs, what), _root(opts)
+        is_root = root == self._engine.rank
+        blocks = self._root_blocks(what, tensor, outputs, inputs) if is_root else []
         reason = self._other(tensor)
         if reason:
             given = [blocks] if is_root else []
             return self._fall_back(reason, ("gather",), given, [tensor], opts)
-        functions = engine.functions
+        functions = self._engine.functions
 
         def call(comm: int, stream: Any) -> int:
-            source = _readable(tensor)
+            source = _apart(_readable(tensor), blocks)
             flat, buffers = _one_behind_the_other(blocks)
             base, sizes, displacements = _places(buffers)
             status = functions.gatherv(
@@ -551,20 +560,14 @@ class Collectives:
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> Any:
         """The tensors of the root's list, one to each rank."""
         what = "scatter"
-        engine, root = self._engine, _root(opts)
-        tensor = _only(outputs, what)
-        is_root = root == engine.rank
-        blocks: list[torch.Tensor] = []
-        if is_root:
-            is_list = isinstance(outputs, torch.Tensor)
-            blocks = list(inputs if is_list else _only_list(inputs, what))
-            _check_size(what, "the input list", len(blocks), engine.ranks)
-            _check_types(what, tensor, blocks)
+        tensor, root = _only(outputs, what), _root(opts)
+        is_root = root == self._engine.rank
+        blocks = self._root_blocks(what, tensor, inputs, outputs) if is_root else []
         reason = self._other(tensor)
         if reason:
             given = [blocks] if is_root else []
             return self._fall_back(reason, ("scatter",), [tensor], given, opts)
-        functions = engine.functions
+        functions = self._engine.functions
 
         def call(comm: int, stream: Any) -> int:
             buffer = _writable(tensor)
@@ -621,9 +624,7 @@ class Collectives:
         overlaps = _overlap(input, output)
 
         def call(comm: int, stream: Any) -> int:
-            source = _readable(input)
-            if overlaps:
-                source = source.clone()
+            source = _apart(_readable(input), [output])
             buffer = _writable(output)
             if is_equal:
                 status = functions.alltoall(

@@ -8,6 +8,7 @@ import weakref
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
@@ -71,6 +72,21 @@ class TuttiProcessGroup(Collectives, dist.ProcessGroup):
     def _get_backend(self, device: Any) -> Any:
         """One object serves all devices."""
         return self
+
+    def _check_cuda(self) -> None:
+        """A ValueError where the script wants another backend for CUDA tensors.
+
+        These versions of torch make none beside a group that is a Python class, and say nothing.
+        """
+        config = str(dist.distributed_c10d._world.pg_backend_config.get(self, ""))
+        wanted = dict(part.split(":") for part in config.split(",") if ":" in part).get(
+            "cuda", NAME
+        )
+        if wanted != NAME:
+            raise ValueError(
+                f"tutti: torch {torch.__version__} makes no {wanted} for CUDA tensors beside tutti"
+                "; remedy: tutti for all devices (TUTTI_TORCH_REPLACE=gloo,nccl), or torch 2.14"
+            )
 
     def _start_coalescing(self, device: Any) -> None:
         raise NotImplementedError(

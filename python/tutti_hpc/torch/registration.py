@@ -9,7 +9,6 @@ import inspect
 import logging
 import os
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -69,20 +68,8 @@ def _replaced_in(text: str, names: list[str]) -> str:
     )
 
 
-def _check_whole(devices: Mapping[str, Any]) -> None:
-    """Up to torch 2.13 a group that is a Python class carries the tensors of every device."""
-    others = {device: name for device, name in devices.items() if str(name) != NAME}
-    if has_python_backends() or len(others) in (0, len(devices)) or not torch.cuda.is_available():
-        return
-    beside = ", ".join(f"{name} for {device}" for device, name in others.items())
-    raise ValueError(
-        f"tutti: torch {torch.__version__} cannot give a group tutti beside {beside}; remedy: "
-        f"tutti for all ({REPLACE}=gloo,nccl), or torch 2.14"
-    )
-
-
-def _watch_maps() -> None:
-    """Looks at each group's map of devices, and puts ours in it where TUTTI_TORCH_REPLACE says so.
+def _replace() -> None:
+    """Groups whose backend is named in TUTTI_TORCH_REPLACE become ours.
 
     The variable is read when a group is made. get_backend() still says the script's word, on which
     scripts decide what device their tensors are on.
@@ -99,10 +86,9 @@ def _watch_maps() -> None:
             self.device_backend_map[device] = NAME
         if taken:
             log.info("%s: %s is tutti for %s", REPLACE, backend, ", ".join(taken))
-        _check_whole(self.device_backend_map)
 
     config.__init__ = initialise
-    if has_python_backends() and os.environ.get(REPLACE):
+    if has_python_backends():
         _replace_default()
 
 
@@ -129,4 +115,5 @@ def register() -> None:
     if NAME.upper() in dist.Backend._plugins:
         return
     dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
-    _watch_maps()
+    if os.environ.get(REPLACE):
+        _replace()

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 the Tutti authors
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Who shares memory with whom: set-up, facts that ranks exchange there, and looks at the peers.
+// Which ranks share memory: set-up, facts that ranks exchange there, and looks at the peers.
 #include "runners/direct/host_runner.hpp"
 
 #include <algorithm>
