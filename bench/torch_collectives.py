@@ -44,9 +44,9 @@ def operation(name: str, size: int, ranks: int, group: Any) -> Callable[[], Any]
     import torch.distributed as dist
 
     count = max(size // 4, 1)
-    tensor = torch.ones(count)
+    tensor = torch.zeros(count)  # Whose sums stay what they are.
     if name == "all_reduce":
-        return lambda: dist.all_reduce(tensor, dist.ReduceOp.MAX, group=group)
+        return lambda: dist.all_reduce(tensor, group=group)
     if name == "broadcast":
         return lambda: dist.broadcast(tensor, 0, group=group)
     if name == "all_gather":
@@ -54,7 +54,7 @@ def operation(name: str, size: int, ranks: int, group: Any) -> Callable[[], Any]
         gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
         return lambda: gather(output, tensor, group=group)
     count = max(count // ranks, 1) * ranks
-    tensor = torch.ones(count)
+    tensor = torch.zeros(count)
     if name == "reduce_scatter":
         output = torch.empty(count // ranks)
         scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
@@ -176,7 +176,13 @@ def main() -> int:
     except ImportError:
         parser.error("torch is not installed; remedy: an environment that has it")
     import results_head
+    from tutti_hpc import errors, files
 
+    try:
+        if arguments.output:
+            files.check_writable(arguments.output)
+    except errors.TuttiError as error:
+        parser.error(str(error))
     print("collective     ranks     bytes    tutti us     gloo us    ratio  quartiles")
     document = results_head.head(SCHEMA)
     document["versions"]["torch"] = torch.__version__
@@ -186,7 +192,7 @@ def main() -> int:
     for ranks in arguments.ranks:
         document["rows"] += run_job(ranks, arguments)
     if arguments.output:
-        arguments.output.write_text(json.dumps(document, indent=1) + "\n")
+        files.write(arguments.output, json.dumps(document, indent=1) + "\n")
     return 0
 
 

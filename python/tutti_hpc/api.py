@@ -30,23 +30,29 @@ def _query(query: Document) -> bytes:
         ) from None
 
 
+def load(path: Path) -> ctypes.CDLL:
+    """A libtutti.so of our C ABI version; a TuttiError names the remedy."""
+    try:
+        library = ctypes.CDLL(str(path))
+        library.tutti_version.restype = ctypes.c_char_p
+        abi = library.tutti_abi_version()
+    except (OSError, AttributeError) as error:
+        raise TuttiError(f"{path} cannot be used: {error}") from None
+    if abi != ABI_VERSION:
+        raise TuttiError(
+            f"{path} has C ABI version {abi}, this command needs {ABI_VERSION}; remedy: "
+            "install the command and the library from one build"
+        )
+    return library
+
+
 class Library:
     """One loaded libtutti.so. It reads this process's environment at each call."""
 
     def __init__(self, path: Path) -> None:
         """Loads `path` and checks its C ABI version."""
         self.path = path
-        try:
-            self._library = ctypes.CDLL(str(path))
-            self._library.tutti_version.restype = ctypes.c_char_p
-            abi = self._library.tutti_abi_version()
-        except (OSError, AttributeError) as error:
-            raise TuttiError(f"{path} cannot be used: {error}") from None
-        if abi != ABI_VERSION:
-            raise TuttiError(
-                f"{path} has C ABI version {abi}, this command needs {ABI_VERSION}; remedy: "
-                "install the command and the library from one build"
-            )
+        self._library = load(path)
         self._library.tutti_free.argtypes = [ctypes.c_void_p]
         self._library.tutti_free.restype = None
 

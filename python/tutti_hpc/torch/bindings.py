@@ -12,9 +12,7 @@ import functools
 import json
 from typing import Any, Callable
 
-from tutti_hpc import paths
-from tutti_hpc.api import ABI_VERSION
-from tutti_hpc.errors import TuttiError
+from tutti_hpc import api, paths
 
 OK = 0
 INVALID_ARGUMENT = 1
@@ -127,16 +125,7 @@ class Functions:
     def __init__(self) -> None:
         """Loads libtutti.so; a TuttiError names the remedy."""
         self.path = paths.require(paths.LIBRARY)
-        try:
-            library = ctypes.CDLL(str(self.path))
-            abi = library.tutti_abi_version()
-        except (OSError, AttributeError) as error:
-            raise TuttiError(f"{self.path} cannot be used: {error}") from None
-        if abi != ABI_VERSION:
-            raise TuttiError(
-                f"{self.path} has C ABI version {abi}, this package needs {ABI_VERSION}; remedy: "
-                "install the package and the library from one build"
-            )
+        library = api.load(self.path)
         for name, types in _ARGUMENTS.items():
             function = library[f"tutti_{name}"]
             function.argtypes = list(types)
