@@ -1,14 +1,17 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""Collectives of torch.distributed on host tensors: backend tutti against gloo.
+"""Collectives of torch.distributed: backend tutti against gloo on host tensors, NCCL on CUDA ones.
 
     python bench/torch_collectives.py [--ranks 2 4] [--sizes 8 65536] [-o results.json]
+    python bench/torch_collectives.py --device cuda --ranks 2 -o results.json
 
-Both backends are groups of one job. For each size they run in turns, tutti, gloo, gloo, tutti, ...,
-so that a drift of the machine's speed falls on both; each pair of neighbours gives one ratio, and a
-row has the quartiles of the ratios. A turn is a number of calls that are waited for one by one; its
-time is per call, us, of the slowest rank. `bytes` is what a rank puts in (all_gather, broadcast:
-its tensor; reduce_scatter, all_to_all, all_reduce: the whole input).
+Both backends are groups of one job. For each size they run in turns, ours, theirs, theirs, ours,
+..., so that a drift of the machine's speed falls on both; each pair of neighbours gives one ratio,
+and a row has the quartiles of the ratios. A turn is a number of calls; its time is per call, us, of
+the slowest rank. Modes: `waited`, where each call is waited for (on GPUs by a wait of the host for
+the stream); `queued`, on GPUs, where calls follow each other on the stream: the time is the GPU's,
+and `cpu_us` that of the host for making a call while the GPU is busy. `bytes` is what a rank puts
+in (all_gather, broadcast: its tensor; reduce_scatter, all_to_all, all_reduce: the whole input).
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ SCHEMA = "tutti-torch/1"
 SIZES = (*(8 << shift for shift in range(0, 24, 3)), 64 << 20)
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 TURN_S = 0.05
+AHEAD_CYCLES = 30_000_000  # Of the GPU: some 15 ms.
 
 
 def quartiles(values: list[float]) -> list[float]:
@@ -39,7 +43,7 @@ def quartiles(values: list[float]) -> list[float]:
 
 
 def operation(name: str, size: int, ranks: int, group: Any) -> Callable[[], Any]:
-    """A call of one collective on `size` bytes of float32."""
+    """A call of one collective on `size` bytes of float32 of the default device."""
     import torch
     import torch.distributed as dist
 
@@ -63,12 +67,37 @@ def operation(name: str, size: int, ranks: int, group: Any) -> Callable[[], Any]
     return lambda: dist.all_to_all_single(output, tensor, group=group)
 
 
-def measure(call: Callable[[], Any], calls: int) -> float:
-    """Seconds per call."""
+def measure(call: Callable[[], Any], calls: int, mode: str = "waited") -> float:
+    """Seconds per call on host tensors; on CUDA tensors see `mode`."""
     began = time.perf_counter()
     for _ in range(calls):
         call()
     return (time.perf_counter() - began) / calls
+
+
+def measure_cuda(call: Callable[[], Any], calls: int, mode: str) -> float:
+    """Seconds per call: of the host, or of the GPU with mode `queued`; `cpu`: of making a call."""
+    import torch
+
+    torch.cuda.synchronize()
+    stream = torch.cuda.current_stream()
+    if mode == "waited":
+        began = time.perf_counter()
+        for _ in range(calls):
+            call()
+            stream.synchronize()
+        return (time.perf_counter() - began) / calls
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    if mode == "queued":
+        torch.cuda._sleep(AHEAD_CYCLES)  # So that the GPU does not wait for the host.
+    first.record()
+    began = time.perf_counter()
+    for _ in range(calls):
+        call()
+    took = (time.perf_counter() - began) / calls
+    last.record()
+    torch.cuda.synchronize()
+    return took if mode == "cpu" else first.elapsed_time(last) / 1e3 / calls
 
 
 def be_a_rank(arguments: argparse.Namespace) -> None:
@@ -83,33 +112,45 @@ def be_a_rank(arguments: argparse.Namespace) -> None:
         os.sched_setaffinity(0, {allowed[int(os.environ["RANK"]) % len(allowed)]})
     dist.init_process_group("gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
-    groups = {"tutti": dist.new_group(backend="tutti"), "gloo": dist.group.WORLD}
+    is_cuda = arguments.device == "cuda"
+    other = "nccl" if is_cuda else "gloo"
+    take = measure_cuda if is_cuda else measure
+    if is_cuda:
+        torch.cuda.set_device(rank)
+    groups = {"tutti": dist.new_group(backend="tutti"), other: dist.new_group(backend=other)}
 
-    def agreed(value: float, op: Any) -> float:
+    def agreed(value: float) -> float:
+        """That of the slowest rank."""
         tensor = torch.tensor([value], dtype=torch.float64)
-        dist.all_reduce(tensor, op)
+        dist.all_reduce(tensor, dist.ReduceOp.MAX)
         return tensor.item()
+
+    def pairs_of(calls: dict[str, Callable[[], Any]], turn: int, mode: str) -> dict[str, Any]:
+        times: dict[str, list[float]] = {backend: [] for backend in calls}
+        for pair in range(arguments.pairs):
+            for backend in ("tutti", other) if pair % 2 == 0 else (other, "tutti"):
+                dist.barrier()
+                times[backend].append(agreed(take(calls[backend], turn, mode)) * 1e6)
+        ratios = [theirs / ours for ours, theirs in zip(times["tutti"], times[other])]
+        found: dict[str, Any] = {f"{b}_us": quartiles(values) for b, values in times.items()}
+        return {**found, "ratio": quartiles(ratios)}
 
     for name in arguments.collectives:
         for size in arguments.sizes:
-            calls = {b: operation(name, size, ranks, group) for b, group in groups.items()}
+            with torch.device(f"cuda:{rank}" if is_cuda else "cpu"):
+                calls = {b: operation(name, size, ranks, group) for b, group in groups.items()}
             for call in calls.values():
-                measure(call, 3)
-            once = max(agreed(measure(call, 3), dist.ReduceOp.MAX) for call in calls.values())
-            turn = int(min(max(TURN_S / once, 2), 2000))
-            times: dict[str, list[float]] = {backend: [] for backend in calls}
-            for pair in range(arguments.pairs):
-                order = ("tutti", "gloo") if pair % 2 == 0 else ("gloo", "tutti")
-                for backend in order:
-                    dist.barrier()
-                    took = agreed(measure(calls[backend], turn), dist.ReduceOp.MAX)
-                    times[backend].append(took * 1e6)
-            ratios = [gloo / tutti for tutti, gloo in zip(times["tutti"], times["gloo"])]
-            row = {"collective": name, "ranks": ranks, "bytes": size, "calls": turn}
-            row.update({f"{b}_us": quartiles(found) for b, found in times.items()})
-            row["ratio"] = quartiles(ratios)
-            if rank == 0:
-                print(json.dumps(row), flush=True)
+                take(call, 3, "waited")
+            once = max(agreed(take(call, 3, "waited")) for call in calls.values())
+            turn = int(min(max(TURN_S / once, 2), 200 if is_cuda else 2000))
+            for mode in ("waited", "queued") if is_cuda else ("waited",):
+                row = {"collective": name, "ranks": ranks, "bytes": size, "mode": mode}
+                row |= {"calls": turn, **pairs_of(calls, turn, mode)}
+                if mode == "queued":
+                    made = pairs_of(calls, turn, "cpu")
+                    row["cpu_us"] = {b: made[f"{b}_us"] for b in calls}
+                if rank == 0:
+                    print(json.dumps(row), flush=True)
     dist.destroy_process_group()
 
 
@@ -122,7 +163,7 @@ def run_job(ranks: int, arguments: argparse.Namespace) -> list[dict[str, Any]]:
     common.update(WORLD_SIZE=str(ranks), PYTHONPATH=str(ROOT / "python"), PYTHONWARNINGS="ignore")
     words = [sys.executable, str(Path(__file__).resolve()), "--rank"]
     words += ["--pairs", str(arguments.pairs), "--sizes", *map(str, arguments.sizes)]
-    words += ["--collectives", *arguments.collectives]
+    words += ["--collectives", *arguments.collectives, "--device", arguments.device]
     words += ["--pin"] if arguments.pin else []
     started = [
         subprocess.Popen(
@@ -140,10 +181,11 @@ def run_job(ranks: int, arguments: argparse.Namespace) -> list[dict[str, Any]]:
             row = json.loads(line)
             rows.append(row)
             low, middle, high = row["ratio"]
+            theirs = row.get("gloo_us") or row["nccl_us"]
             print(
-                f"{row['collective']:15}{ranks:3}{row['bytes']:10}"
-                f"{row['tutti_us'][1]:12.1f}{row['gloo_us'][1]:12.1f}"
-                f"{middle:9.2f}  {low:.2f}..{high:.2f}",
+                f"{row['collective']:15}{row['mode']:7}{ranks:3}{row['bytes']:10}"
+                f"{row['tutti_us'][1]:12.1f}{theirs[1]:12.1f}{middle:9.2f}  {low:.2f}..{high:.2f}",
+                *(f"{b} {us[1]:.1f}" for b, us in row.get("cpu_us", {}).items()),
                 flush=True,
             )
         if any(process.wait() for process in started):
@@ -161,6 +203,7 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4], help="(2 4)")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="bytes")
     parser.add_argument("--collectives", nargs="+", choices=COLLECTIVES, default=list(COLLECTIVES))
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="(cpu)")
     parser.add_argument("--pairs", type=int, default=20, help="pairs of turns for a row (20)")
     parser.add_argument(
         "--pin", action="store_true", help="each rank on one core, which gloo's thread shares"
@@ -183,11 +226,12 @@ def main() -> int:
             files.check_writable(arguments.output)
     except errors.TuttiError as error:
         parser.error(str(error))
-    print("collective     ranks     bytes    tutti us     gloo us    ratio  quartiles")
+    print("collective     mode ranks     bytes    tutti us   theirs us    ratio  quartiles")
     document = results_head.head(SCHEMA)
     document["versions"]["torch"] = torch.__version__
     document["pairs"] = arguments.pairs
     document["is_pinned"] = arguments.pin
+    document["device"] = arguments.device
     document["rows"] = []
     for ranks in arguments.ranks:
         document["rows"] += run_job(ranks, arguments)

@@ -124,6 +124,27 @@ def test_torch__a_case_is_right(python: str, case: str, ranks: int) -> None:
     expect_success(run(python, case, ranks))
 
 
+@pytest.fixture(scope="module")
+def two_gpus(python: str) -> str:
+    words = [python, "-c", "import torch; print(torch.cuda.device_count())"]
+    found = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+    if not found.isdigit() or int(found) < 2:
+        pytest.skip(f"torch sees {found or 'no'} GPUs, two are needed")
+    return python
+
+
+@pytest.mark.parametrize("case", [*CASES, "streams"])
+def test_torch__a_case_is_right_on_gpus(two_gpus: str, case: str) -> None:
+    expect_success(run(two_gpus, case, 2, TEST_DEVICE="cuda"))
+
+
+def test_torch__a_killed_rank_is_named_on_gpus(two_gpus: str) -> None:
+    survivor, killed = run(two_gpus, "dead_rank_on_gpus", 2, limit_s=60, TEST_DEVICE="cuda")
+    assert killed.status == -9
+    assert survivor.status == 0, survivor.output
+    assert "SURVIVED" in survivor.output, survivor.output
+
+
 def test_torch__reductions_compare_what_they_say(python: str) -> None:
     (first, _) = run(python, "reductions", 2)
     found = re.search(r"^compared (\d+)$", first.output, re.MULTILINE)

@@ -25,6 +25,11 @@ if os.environ.get("NO_IMPORT") != "1":
 
 RANK = int(os.environ["RANK"])
 RANKS = int(os.environ["WORLD_SIZE"])
+DEVICE = os.environ.get("TEST_DEVICE", "cpu")  # cuda: each rank has a GPU of its own.
+REFERENCE = "nccl" if DEVICE == "cuda" else "gloo"
+if DEVICE == "cuda":
+    torch.cuda.set_device(RANK)
+    torch.set_default_device(f"cuda:{RANK}")
 SIZES = (0, 1, 1001, 300_001)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -82,7 +87,13 @@ def same(what: Any, found: torch.Tensor, wanted: torch.Tensor) -> None:
 
 
 def values(rank: int, count: int, dtype: torch.dtype, salt: int = 0) -> torch.Tensor:
-    """What `rank` puts in. Half precision gets whole numbers, whose sums are exact."""
+    """What `rank` puts in, the same on host and GPU."""
+    with torch.device("cpu"):
+        return _host_values(rank, count, dtype, salt).to(DEVICE)
+
+
+def _host_values(rank: int, count: int, dtype: torch.dtype, salt: int) -> torch.Tensor:
+    """Half precision gets whole numbers, whose sums are exact."""
     generator = torch.Generator().manual_seed(1000 * salt + rank + 1)
     if dtype is torch.bool:
         return torch.randint(0, 2, (count,), generator=generator).to(dtype)
@@ -387,13 +398,14 @@ def works() -> None:
     same("behind", blocking, torch.full((3,), float(RANKS)))
     # From torch 2.14 on a caller has a work of C++, which asks ours to wait and for a future alone.
     is_ours = hasattr(dist.group.WORLD, "_engine")
-    assert not is_ours or all(work.is_completed() for work in pending)
+    is_host = DEVICE == "cpu"  # There a call that is waited for is behind those before it.
+    assert not (is_ours and is_host) or all(work.is_completed() for work in pending)
     for i, work in enumerate(pending):
         wanted = torch.full((1000,), float(RANKS * i + RANKS * (RANKS - 1) // 2))
         assert work.wait()
         same("queued", tensors[i], wanted)
         if is_ours:
-            assert work.is_success()
+            assert work.is_success() or not is_host
             assert work.exception() is None
             same("result", work.result()[0], wanted)
         same("future", work.get_future().wait()[0], wanted)
@@ -496,7 +508,8 @@ def messages() -> None:
         same("recv", got, torch.arange(4.0))
     counted = engine().fallbacks
     assert sum(counted.values()) >= 6, counted
-    assert len([line for line in said if "fall-back" in line]) == len(counted) == 2, said
+    reasons = 3 if DEVICE == "cuda" else 2  # A batch of NCCL's is one more.
+    assert len([line for line in said if "fall-back" in line]) == len(counted) == reasons, said
 
 
 def strict() -> None:
@@ -542,7 +555,7 @@ def groups() -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
-    mesh = init_device_mesh("cpu", (RANKS // 2, 2), mesh_dim_names=("outer", "inner"))
+    mesh = init_device_mesh(DEVICE, (RANKS // 2, 2), mesh_dim_names=("outer", "inner"))
     whole = values(0, 64, torch.float32).view(8, 8)
     spread = distribute_tensor(whole, mesh, [Shard(0), Shard(1)])
     same("mesh", spread.full_tensor(), whole)
@@ -587,9 +600,9 @@ def _train(kind: str, backend: str) -> list[float]:
 
 
 def training() -> None:
-    """DDP and FSDP2: the losses of gloo. Two ranks have one order of summing, more have not."""
+    """DDP and FSDP2: the losses of gloo or NCCL. Two ranks have one order of summing alone."""
     for kind in ("ddp", "fsdp"):
-        ours, theirs = _train(kind, "tutti"), _train(kind, "gloo")
+        ours, theirs = _train(kind, "tutti"), _train(kind, REFERENCE)
         assert ours[-1] < ours[0], ours
         if os.environ.get("PLANT") == "1":
             ours[-1] *= 1.001
@@ -609,6 +622,68 @@ def debug() -> None:
     output = torch.empty(3 * RANKS)
     gather_single(output, tensor)
     same("debug", output, torch.ones(3 * RANKS))
+
+
+# ---- On GPUs alone ----------------------------------------------------------------------------
+
+
+def streams() -> None:
+    """Calls are behind what their stream did before, and wait() puts what comes behind them."""
+    start()
+    count = 3_000_000
+    weights = torch.full((2000, 2000), 0.5)
+    own = torch.cuda.Stream()
+    kept = []
+    for turn in range(40):
+        wanted = torch.full((count,), float(RANKS * (turn + 1)))
+        is_own = turn % 4 == 3
+        with torch.cuda.stream(own if is_own else torch.cuda.current_stream()):
+            for _ in range(3):
+                weights = weights @ weights * 1e-3  # Keeps the stream busy.
+            tensor = torch.full((count,), 0.0)
+            tensor.add_(turn + 1)
+            if turn % 2 == 0:
+                work = dist.all_reduce(tensor, async_op=True)
+                # Memory that is freed while the call is under way is not given to others.
+                copy = torch.full((count,), turn + 1.0)
+                unnamed = dist.all_reduce(copy, async_op=True)
+                del copy
+                filler = torch.full((count,), -1.0)
+                work.wait()
+                same("filler", filler, torch.full((count,), -1.0))
+                unnamed.wait()
+            else:
+                dist.all_reduce(tensor)
+            tensor.mul_(1.0)
+            same(("stream", turn), tensor, wanted)
+        kept.append(tensor)
+    torch.cuda.synchronize()
+    for turn, tensor in enumerate(kept):
+        same(("kept", turn), tensor, torch.full((count,), float(RANKS * (turn + 1))))
+    # On the host and on the GPU in one group.
+    host = torch.ones(1000, device="cpu")
+    dist.all_reduce(host)
+    assert host.tolist() == [float(RANKS)] * 1000
+
+
+def dead_rank_on_gpus() -> None:
+    """The last rank is killed: an error that names it on the others, and no hang."""
+    start(seconds=20)
+    tensor = torch.ones(1000)
+    dist.all_reduce(tensor)
+    torch.cuda.synchronize()
+    if RANK == RANKS - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def go_on() -> None:
+        while True:
+            dist.all_reduce(tensor)
+            torch.cuda.synchronize()
+
+    words = refused(go_on, 25)
+    assert f"rank {RANKS - 1}" in words, words
+    refused(lambda: dist.all_reduce(tensor), 1)
+    print("SURVIVED", flush=True)
 
 
 # ---- Failures -----------------------------------------------------------------------------------

@@ -728,6 +728,19 @@ class Collectives:
         group, given = self._messages("recv", tensors)
         return group.recv_anysource(given, tag)
 
+    def batch_cuda_messages(self, make: Callable[[], Any]) -> list[Any]:
+        """What `make` sends and receives, CUDA tensors all, as one operation of NCCL.
+
+        One by one, two ranks that both send first would wait for each other.
+        """
+        backend = self._engine.fall_back_cuda("a batch: messages between two ranks are not carried")
+        backend._start_coalescing()
+        try:
+            make()
+        finally:
+            work = backend._end_coalescing()
+        return [work]
+
     @property
     def supports_coalescing(self) -> bool:
         """False: batch_isend_irecv makes call after call."""

@@ -28,7 +28,7 @@ from torch._C import _distributed_c10d as c10d
 
 from tutti_hpc.torch import bindings
 from tutti_hpc.torch.store_bootstrap import StoreBootstrap
-from tutti_hpc.torch.works import FinishedWork, QueuedWork, StreamWork
+from tutti_hpc.torch.works import FinishedWork, OrderedWork, QueuedWork, StreamWork
 
 profiler_is_on = torch.autograd._profiler_enabled
 log = logging.getLogger("tutti_hpc.torch")
@@ -157,7 +157,7 @@ class Engine:
             self.host_refusal = f"collectives on host tensors: {_first_reason(plan)}"
         log.info("%s: host tensors by %s", self, plan.get("plan") or "gloo")
 
-    # ---- CUDA tensors, not yet run on a GPU -----------------------------------------------------
+    # ---- CUDA tensors ---------------------------------------------------------------------------
 
     def submit_device(
         self, what: str, call: Call, tensors: Any, is_async: bool, device: Any, used: Any
@@ -166,28 +166,42 @@ class Engine:
 
         `used`: the tensors that the call reads or writes, so that the allocator keeps them.
         """
+        if profiler_is_on():
+            with torch.profiler.record_function(f"tutti:{what}"):
+                return self._submit_device(what, call, tensors, is_async, device, used)
+        return self._submit_device(what, call, tensors, is_async, device, used)
+
+    def _submit_device(
+        self, what: str, call: Call, tensors: Any, is_async: bool, device: Any, used: Any
+    ) -> Any:
         self._refuse_if_closed()
         self.sequence += 1
+        if not is_async:
+            # Objects for streams and events cost as much as all else of such a call.
+            number = torch._C._cuda_getCurrentRawStream(device.index)
+            self._launch(what, call, number)
+            return OrderedWork(tensors, device, number)
         current = torch.cuda.current_stream(device)
-        stream = current
-        if is_async:
-            stream = self._streams.get(device)
-            if stream is None:
-                stream = self._streams[device] = torch.cuda.Stream(device)
-            stream.wait_stream(current)
-        with self._device_lock, torch.cuda.stream(stream):
+        stream = self._streams.get(device)
+        if stream is None:
+            stream = self._streams[device] = torch.cuda.Stream(device)
+        stream.wait_stream(current)
+        with torch.cuda.stream(stream):  # What the call copies goes there, too.
+            self._launch(what, call, stream.cuda_stream)
+            event = torch.cuda.Event()
+            event.record(stream)
+        for tensor in used:
+            tensor.record_stream(stream)
+        return StreamWork(tensors, stream, event, self._device_failure)
+
+    def _launch(self, what: str, call: Call, stream: int) -> None:
+        with self._device_lock:
             comm = self.device
             if comm == 0:
                 comm = self._make_device()
-            status = call(comm, stream.cuda_stream)
-            event = torch.cuda.Event()
-            event.record(stream)
+            status = call(comm, stream)
         if status:
             self.fail(what, comm, status)
-        if is_async:
-            for tensor in used:
-                tensor.record_stream(stream)
-        return StreamWork(tensors, stream, event, self._device_failure)
 
     def _make_device(self) -> int:
         self.device = self._make_communicator("device", bindings.MEMORY_DEVICE)
@@ -263,7 +277,7 @@ class Engine:
             return self._gloo
 
     def fall_back_cuda(self, reason: str) -> Any:
-        """The NCCL group that carries messages between CUDA tensors. Not yet run on a GPU."""
+        """The NCCL group that carries messages between CUDA tensors."""
         self._count_fall_back(reason, "NCCL")
         with self._pending_lock:
             self._refuse_if_closed()

@@ -102,14 +102,16 @@ def _make(op: Any, dtype: torch.dtype, what: str) -> Reduction:
     return Reduction(number, found, factor, kind == ReduceOp.AVG)
 
 
-_known: dict[tuple[Any, torch.dtype], Reduction] = {}
+# By the hash of an operation, which is its kind: operations compare at the cost of six look-ups.
+_known: dict[tuple[int, torch.dtype], Reduction] = {}
 
 
 def find(op: Any, dtype: torch.dtype, what: str) -> Reduction:
     """The reduction; a ValueError that names operation and type where there is none."""
-    found = _known.get((op, dtype))
+    key = (hash(op), dtype)
+    found = _known.get(key)
     if found is None:
         found = _make(op, dtype, what)
         if found.factor is None:  # Operations with different factors are equal to each other.
-            _known[(op, dtype)] = found
+            _known[key] = found
     return found

@@ -110,10 +110,42 @@ def _replace_default() -> None:
     distributed_c10d._new_process_group_helper = make
 
 
+def _ours(messages: Any) -> Any:
+    """Our group of a batch of messages between CUDA tensors, or None."""
+    from tutti_hpc.torch.collectives import Collectives
+
+    if not messages or not all(isinstance(one, dist.P2POp) for one in messages):
+        return None  # An error of torch's.
+    if not all(one.tensor.is_cuda for one in messages):
+        return None
+    group = messages[0].group or distributed_c10d._get_default_group()
+    if not isinstance(group, Collectives) and has_python_backends():
+        group = group._get_backend(messages[0].tensor.device)
+    return group if isinstance(group, Collectives) else None
+
+
+def _batch_messages() -> None:
+    """batch_isend_irecv tells only groups of torch's own that calls are a batch."""
+    original = distributed_c10d.batch_isend_irecv
+
+    @functools.wraps(original)
+    def batch(p2p_op_list: Any) -> list[Any]:
+        ours = _ours(p2p_op_list)
+        works: list[Any] = (
+            original(p2p_op_list)
+            if ours is None
+            else ours.batch_cuda_messages(lambda: original(p2p_op_list))
+        )
+        return works
+
+    distributed_c10d.batch_isend_irecv = dist.batch_isend_irecv = batch
+
+
 def register() -> None:
     """Registers the backend; a second time changes nothing."""
     if NAME.upper() in dist.Backend._plugins:
         return
     dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
+    _batch_messages()
     if os.environ.get(REPLACE):
         _replace()

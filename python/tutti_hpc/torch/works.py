@@ -161,8 +161,65 @@ class QueuedWork(Work):
         return self._future
 
 
+class OrderedWork(Work):
+    """Of a call on the caller's CUDA stream, `number`: what comes there next is behind it."""
+
+    def __init__(self, tensors: Any, device: torch.device, number: int) -> None:
+        super().__init__()
+        self._tensors = tensors
+        self._device = device
+        self._number = number
+
+    def _stream(self) -> Any:
+        return torch.cuda.ExternalStream(self._number, self._device)
+
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        """Orders the current stream; with a time-out it blocks the host, as in-tree NCCL does."""
+        if torch._C._cuda_getCurrentRawStream(self._device.index) != self._number:
+            torch.cuda.current_stream(self._device).wait_stream(self._stream())
+        if timeout > NO_TIMEOUT:
+            self._stream().synchronize()
+        return True
+
+    def synchronize(self) -> None:
+        """As wait()."""
+        self.wait()
+
+    def block_current_stream(self) -> None:
+        """Orders the current stream."""
+        self.wait()
+
+    def is_completed(self) -> bool:
+        """The GPU has passed the call."""
+        return bool(self._stream().query())
+
+    def is_success(self) -> bool:
+        """As is_completed(): what fails on the GPU is the error of the next call."""
+        return self.is_completed()
+
+    def exception(self) -> Optional[BaseException]:
+        """None: see is_success()."""
+        return None
+
+    def result(self) -> Any:
+        """The tensors that hold the result once the stream has passed the call."""
+        return self._tensors
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """A future whose callbacks are ordered behind the call."""
+        with torch.cuda.stream(self._stream()):
+            return _stream_future(self._device, self._tensors)
+
+
+def _stream_future(device: torch.device, tensors: Any) -> torch.futures.Future[Any]:
+    """Of what the current stream has done when it is there."""
+    future: torch.futures.Future[Any] = torch.futures.Future(devices=[device])
+    future.set_result(tensors)
+    return future
+
+
 class StreamWork(Work):
-    """Of a call on a CUDA stream. Not yet run on a GPU.
+    """Of a call on a CUDA stream of ours.
 
     `event` is recorded behind the call; wait() orders the current stream behind it and does not
     block the host. `failure()` tells what broke the communicator.
@@ -216,8 +273,6 @@ class StreamWork(Work):
 
     def get_future(self) -> torch.futures.Future[Any]:
         """A future whose callbacks are ordered behind the call."""
-        future: torch.futures.Future[Any] = torch.futures.Future(devices=[self._stream.device])
         with torch.cuda.stream(self._stream):
             self._stream.wait_event(self._event)
-            future.set_result(self._tensors)
-        return future
+            return _stream_future(self._stream.device, self._tensors)

@@ -103,7 +103,7 @@ TEST_P(Direct, CopiesData) {
   DirectWorld world(GetParam());
   ASSERT_TRUE(world.ready());
   if (!world.can_copy()) {
-    GTEST_SKIP() << "so many ranks of one process on one GPU stand in each other's way";
+    GTEST_SKIP() << DirectWorld::kNoCopies;
   }
   std::mt19937_64 random(8);
   for (const Collective collective : kCopied) {
@@ -249,6 +249,9 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Direct, ::testing::Values(1, 2, 3, 4, 5, 7, 8));
 #endif
 
 TEST(DirectCopies, PiecesLargerThanTheirSlots) {
+  if (test_device() != "host") {
+    GTEST_SKIP() << DirectWorld::kNoCopies;
+  }
   constexpr int kRanks = 2;
   DirectWorld world(kRanks, 60, Bytes{24} << 20);
   ASSERT_TRUE(world.ready());
@@ -260,10 +263,11 @@ TEST(DirectCopies, PiecesLargerThanTheirSlots) {
 
 /// A rank that gives up on a late peer has queued chunks behind; the peer must not take them.
 TEST(DirectCopies, APeerThatComesLateGetsNothingOfAnEndedCall) {
-  // Ranks that share a GPU take turns on it.
-  const double timeout_s = std::getenv("TUTTI_TEST_DEVICE") != nullptr ? 3 : 0.3;
+  if (test_device() != "host") {
+    GTEST_SKIP() << DirectWorld::kNoCopies;
+  }
   for (const std::uint64_t chunks : {1U, 2U, 7U}) {
-    DirectWorld world(2, timeout_s);
+    DirectWorld world(2, /*timeout_s=*/0.3);
     ASSERT_TRUE(world.ready());
     runners::DirectTuning tuning;
     tuning.copy_chunk_bytes = 4096;
