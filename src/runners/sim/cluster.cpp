@@ -186,15 +186,8 @@ class ClusterReader : public JsonReader {
 }  // namespace
 
 const char* to_string(LinkClass kind) {
-  switch (kind) {
-    case LinkClass::kNvlink:
-      return "nvlink";
-    case LinkClass::kInterSocket:
-      return "inter_socket";
-    case LinkClass::kNetwork:
-      return "network";
-  }
-  return "?";
+  constexpr const char* kNames[kLinkKinds] = {"nvlink", "inter_socket", "network"};
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 Result<Cluster> parse_cluster(const std::string& text, const std::string& file) {
