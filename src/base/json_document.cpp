@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -276,12 +277,20 @@ Status JsonReader::expect(const JsonValue& value, JsonValue::Kind kind,
                     std::string(kind_name(kind)) + " is expected, not " + kind_name(value.kind));
 }
 
-Status JsonReader::expect_schema(const JsonValue& value, const std::string& schema) const {
-  TUTTI_RETURN_IF_ERROR(expect(value, JsonValue::Kind::kString, "schema"));
-  return value.text == schema
-             ? Status()
-             : fail(value.line, "schema",
-                    "this build reads '" + schema + "', not " + in_quotes(value.text));
+JsonReader::Field JsonReader::schema(const std::string& name) const {
+  return {"schema", [this, name](const JsonValue& value, const std::string& path) -> Status {
+            TUTTI_RETURN_IF_ERROR(expect(value, JsonValue::Kind::kString, path));
+            return value.text == name
+                       ? Status()
+                       : fail(value.line, path,
+                              "this build reads '" + name + "', not " + in_quotes(value.text));
+          }};
+}
+
+JsonReader::Field JsonReader::comment() const {
+  return {"comment", [this](const JsonValue& value, const std::string& path) {
+            return expect(value, JsonValue::Kind::kString, path);
+          }};
 }
 
 Status JsonReader::unknown_key(const JsonMember& member, const std::string& parent,
@@ -289,6 +298,41 @@ Status JsonReader::unknown_key(const JsonMember& member, const std::string& pare
   return {ErrorCode::kInvalidConfig, file_ + ":" + std::to_string(member.line) + ": " +
                                          (parent.empty() ? "" : parent + ": ") + "unknown key " +
                                          in_quotes(member.key) + did_you_mean(member.key, keys)};
+}
+
+Status JsonReader::read_object(const JsonValue& value, const std::string& path,
+                               const std::vector<Field>& fields) const {
+  TUTTI_RETURN_IF_ERROR(expect(value, JsonValue::Kind::kObject, path.empty() ? "document" : path));
+  for (const JsonMember& member : value.members) {
+    const auto field = std::find_if(fields.begin(), fields.end(),
+                                    [&](const Field& one) { return member.key == one.key; });
+    if (field == fields.end()) {
+      std::vector<std::string> keys;
+      for (const Field& one : fields) {
+        if (one.read) {
+          keys.emplace_back(one.key);
+        }
+      }
+      return unknown_key(member, path, keys);
+    }
+    if (field->read) {
+      TUTTI_RETURN_IF_ERROR(
+          field->read(member.value, path.empty() ? member.key : path + "." + member.key));
+    }
+  }
+  return {};
+}
+
+bool JsonReader::has(const JsonValue& object, const std::string& key) {
+  return std::any_of(object.members.begin(), object.members.end(),
+                     [&](const JsonMember& member) { return member.key == key; });
+}
+
+Status JsonReader::require(const JsonValue& object, const std::string& path, const std::string& key,
+                           const std::string& remedy) const {
+  return has(object, key)
+             ? Status()
+             : fail(object.line, path.empty() ? key : path + "." + key, "missing; " + remedy);
 }
 
 }  // namespace tutti

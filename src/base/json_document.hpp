@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -63,12 +64,30 @@ class JsonReader {
   explicit JsonReader(const std::string& file) : file_(file) {}
 
  protected:
+  /// What reads one value, at `path`.
+  using Read = std::function<Status(const JsonValue& value, const std::string& path)>;
+  /// A key, and what reads its value; none: it is passed over, and never suggested.
+  struct Field {
+    const char* key;
+    Read read;
+  };
+
   Status fail(int line, const std::string& path, const std::string& what) const;
   Status expect(const JsonValue& value, JsonValue::Kind kind, const std::string& path) const;
-  Status expect_schema(const JsonValue& value, const std::string& schema) const;
   /// `parent`: the path of the object; empty: the document.
   Status unknown_key(const JsonMember& member, const std::string& parent,
                      const std::vector<std::string>& keys) const;
+  /// Reads each member of an object by its field, in the order of the text; other keys are errors.
+  /// `path` is empty for the document.
+  Status read_object(const JsonValue& value, const std::string& path,
+                     const std::vector<Field>& fields) const;
+  /// Fields of every file: the schema that this build reads, and a string for people.
+  Field schema(const std::string& name) const;
+  Field comment() const;
+  static bool has(const JsonValue& object, const std::string& key);
+  /// An error of an object at `path` without `key`: "missing; " and the remedy.
+  Status require(const JsonValue& object, const std::string& path, const std::string& key,
+                 const std::string& remedy) const;
 
   const std::string& file_;
 };

@@ -2,34 +2,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "base/result.hpp"
 
+#include <iterator>
+
 namespace tutti {
 
 const char* to_string(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kOk:
-      return "ok";
-    case ErrorCode::kInvalidArgument:
-      return "invalid argument";
-    case ErrorCode::kInvalidConfig:
-      return "invalid configuration";
-    case ErrorCode::kUnsupported:
-      return "unsupported";
-    case ErrorCode::kUnavailable:
-      return "unavailable";
-    case ErrorCode::kOutOfMemory:
-      return "out of memory";
-    case ErrorCode::kTimeout:
-      return "timeout";
-    case ErrorCode::kLibraryFailed:
-      return "library failed";
-    case ErrorCode::kMpiFailed:
-      return "MPI failed";
-    case ErrorCode::kMismatch:
-      return "calls differ";
-    case ErrorCode::kFallback:
-      return "fall-back refused by TUTTI_STRICT";
-  }
-  return "unknown";
+  constexpr const char* kNames[] = {"ok",
+                                    "invalid argument",
+                                    "invalid configuration",
+                                    "unsupported",
+                                    "unavailable",
+                                    "out of memory",
+                                    "timeout",
+                                    "library failed",
+                                    "MPI failed",
+                                    "calls differ",
+                                    "fall-back refused by TUTTI_STRICT"};
+  static_assert(std::size(kNames) == static_cast<std::size_t>(ErrorCode::kFallback) + 1);
+  return kNames[static_cast<std::size_t>(code)];
 }
 
 }  // namespace tutti

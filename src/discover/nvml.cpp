@@ -3,6 +3,7 @@
 //
 // GPUs and their links by NVIDIA's management library, found by dlopen.
 #include <algorithm>
+#include <utility>
 
 #include "base/dynamic_library.hpp"
 #include "discover/discover.hpp"
@@ -14,6 +15,14 @@ namespace {
 using topology::Gpu;
 using topology::Link;
 using topology::LinkKind;
+
+/// The link of two GPUs without NVLink, by their nearest common ancestor.
+constexpr std::pair<int, LinkKind> kLinkKinds[] = {
+    {nvml::kTopologyInternal, LinkKind::kPix},  // Two GPUs of one board.
+    {nvml::kTopologySingle, LinkKind::kPix},     {nvml::kTopologyMultiple, LinkKind::kPxb},
+    {nvml::kTopologyHostBridge, LinkKind::kPhb}, {nvml::kTopologyNode, LinkKind::kNode},
+    {nvml::kTopologySystem, LinkKind::kSys},
+};
 
 /// Links of one GPU: how many lead to each other GPU, and how many to a switch.
 struct Fan {
@@ -154,27 +163,12 @@ class Session {
     if (nvml_.common_ancestor(devices_[a], devices_[b], &level) != nvml::kSuccess) {
       return;
     }
-    switch (level) {
-      case nvml::kTopologyInternal:  // Two GPUs of one board.
-      case nvml::kTopologySingle:
-        link.kind = LinkKind::kPix;
-        break;
-      case nvml::kTopologyMultiple:
-        link.kind = LinkKind::kPxb;
-        break;
-      case nvml::kTopologyHostBridge:
-        link.kind = LinkKind::kPhb;
-        break;
-      case nvml::kTopologyNode:
-        link.kind = LinkKind::kNode;
-        break;
-      case nvml::kTopologySystem:
-        link.kind = LinkKind::kSys;
-        break;
-      default:
-        return;
+    for (const auto& [ancestor, kind] : kLinkKinds) {
+      if (ancestor == level) {
+        link.kind = kind;
+        links->push_back(link);
+      }
     }
-    links->push_back(link);
   }
 
   nvml::Functions nvml_;

@@ -17,13 +17,9 @@ using tutti::Result;
 using tutti::Status;
 using tutti::device::Api;
 using tutti::device::CurrentDevice;
-using tutti::engine::CArguments;
-using tutti::engine::CCall;
-using tutti::engine::on;
-using tutti::engine::Process;
-using tutti::engine::Route;
 using tutti::select::Collective;
 using tutti::select::Order;
+using namespace tutti::engine;
 
 namespace {
 
@@ -142,7 +138,7 @@ Status tutti_comm::carry(CCall* prepared, void* stream, Order order) {
 
 Status tutti_comm::call(const CArguments& arguments, void* stream) {
   CCall prepared;
-  TUTTI_RETURN_IF_ERROR(tutti::engine::make_call(arguments, me.rank, me.ranks, &prepared));
+  TUTTI_RETURN_IF_ERROR(make_call(arguments, me.rank, me.ranks, &prepared));
   if (prepared.bytes == tutti::Bytes{0}) {
     return {};  // Nothing moves; the same on every rank.
   }
@@ -156,7 +152,7 @@ Status tutti_comm::barrier(void* stream) {
   TUTTI_RETURN_IF_ERROR(ready(order));
   CCall prepared;
   if (order == Order::kBlocking) {
-    TUTTI_RETURN_IF_ERROR(tutti::engine::make_call({}, me.rank, me.ranks, &prepared));
+    TUTTI_RETURN_IF_ERROR(make_call({}, me.rank, me.ranks, &prepared));
     Status status = carry(&prepared, stream, order);
     if (status.code() != ErrorCode::kUnsupported) {
       return status;
@@ -178,13 +174,13 @@ Status tutti_comm::barrier(void* stream) {
                            engine->process().scratch().device(device, sizeof(std::uint32_t)));
     barrier_device = device;
   }
-  TUTTI_RETURN_IF_ERROR(tutti::engine::make_call({.collective = Collective::kAllreduce,
-                                                  .send = TUTTI_IN_PLACE,
-                                                  .recv = barrier_word.data(),
-                                                  .count = 1,
-                                                  .type = TUTTI_UINT32,
-                                                  .op = TUTTI_MAX},
-                                                 me.rank, me.ranks, &prepared));
+  TUTTI_RETURN_IF_ERROR(make_call({.collective = Collective::kAllreduce,
+                                   .send = TUTTI_IN_PLACE,
+                                   .recv = barrier_word.data(),
+                                   .count = 1,
+                                   .type = TUTTI_UINT32,
+                                   .op = TUTTI_MAX},
+                                  me.rank, me.ranks, &prepared));
   return carry(&prepared, stream, order);
 }
 

@@ -16,10 +16,7 @@
 using tutti::ErrorCode;
 using tutti::Result;
 using tutti::Status;
-using tutti::engine::answer;
-using tutti::engine::on;
-using tutti::engine::Process;
-using tutti::engine::thread_error;
+using namespace tutti::engine;
 
 namespace tutti::engine {
 

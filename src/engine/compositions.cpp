@@ -60,6 +60,17 @@ class Alpha {
     step.root = root;
     return step;
   }
+  /// A step of the node whose result its leader alone gets, in scratch of so many elements.
+  Status to_leader(Call call, std::uint64_t elements, Lease* result) {
+    call.send = call_.send;
+    call.send_memory = call_.send_memory;
+    if (is_leader()) {
+      TUTTI_ASSIGN_OR_RETURN(*result, lease(elements));
+      call.recv = result->data();
+      call.recv_memory = memory_;
+    }
+    return context_.node.run(Scope::kNode, call);
+  }
   Status node_bcast(void* buffer, const device::PointerInfo& memory, std::uint64_t count,
                     int root) {
     Call bcast = step(Collective::kBcast, count, root);
@@ -101,15 +112,8 @@ Status Alpha::reduce() {
   const int root_local = context_.placement.local_of[at(call_.root)];
   const bool is_root = context_.rank == call_.root;
   Lease partial;
-  Call node_reduce = step(Collective::kReduce, call_.count, 0);
-  node_reduce.send = call_.send;
-  node_reduce.send_memory = call_.send_memory;
-  if (is_leader()) {
-    TUTTI_ASSIGN_OR_RETURN(partial, lease(call_.count));
-    node_reduce.recv = partial.data();
-    node_reduce.recv_memory = memory_;
-  }
-  TUTTI_RETURN_IF_ERROR(context_.node.run(Scope::kNode, node_reduce));
+  TUTTI_RETURN_IF_ERROR(
+      to_leader(step(Collective::kReduce, call_.count, 0), call_.count, &partial));
   const bool forward = root_local != 0;  // The root is not its node's leader.
   Lease result;
   if (is_leader()) {
@@ -165,15 +169,8 @@ Status Alpha::allgather() {
   const std::uint64_t ranks = placement.node_of.size();
   Lease node_blocks;
   Lease all_blocks;
-  Call gather = step(Collective::kGather, call_.count, 0);
-  gather.send = call_.send;
-  gather.send_memory = call_.send_memory;
-  if (is_leader()) {
-    TUTTI_ASSIGN_OR_RETURN(node_blocks, lease(node_ranks_ * call_.count));
-    gather.recv = node_blocks.data();
-    gather.recv_memory = memory_;
-  }
-  TUTTI_RETURN_IF_ERROR(context_.node.run(Scope::kNode, gather));
+  TUTTI_RETURN_IF_ERROR(to_leader(step(Collective::kGather, call_.count, 0),
+                                  node_ranks_ * call_.count, &node_blocks));
   if (is_leader()) {
     std::vector<std::uint64_t> counts;
     std::vector<std::uint64_t> offsets;
@@ -219,15 +216,8 @@ Status Alpha::reduce_scatter_block() {
   Lease sums;
   Lease ordered;
   Lease node_blocks;
-  Call node_reduce = step(Collective::kReduce, ranks * call_.count, 0);
-  node_reduce.send = call_.send;
-  node_reduce.send_memory = call_.send_memory;
-  if (is_leader()) {
-    TUTTI_ASSIGN_OR_RETURN(sums, lease(ranks * call_.count));
-    node_reduce.recv = sums.data();
-    node_reduce.recv_memory = memory_;
-  }
-  TUTTI_RETURN_IF_ERROR(context_.node.run(Scope::kNode, node_reduce));
+  TUTTI_RETURN_IF_ERROR(
+      to_leader(step(Collective::kReduce, ranks * call_.count, 0), ranks * call_.count, &sums));
   if (is_leader()) {
     const void* input = sums.data();
     if (!placement.is_consecutive()) {

@@ -41,17 +41,8 @@ int refuse(const FunctionTable* table, int entry, Word last) {
 }
 
 const char* to_string(Flavour flavour) {
-  switch (flavour) {
-    case Flavour::kMpich:
-      return "MPICH ABI";
-    case Flavour::kOpenMpi:
-      return "Open MPI ABI";
-    case Flavour::kAbi:
-      return "MPI standard ABI";
-    case Flavour::kUnknown:
-      break;
-  }
-  return "unknown MPI";
+  constexpr const char* kNames[] = {"unknown MPI", "MPICH ABI", "Open MPI ABI", "MPI standard ABI"};
+  return kNames[static_cast<std::size_t>(flavour)];
 }
 
 bool fill_from_flavour(Flavour flavour, [[maybe_unused]] Lookup lookup,

@@ -131,6 +131,18 @@ struct Arrays {
   using Counts = const MPI_Count*;
   using Displs = const MPI_Aint*;
 
+  /// Of gatherv and scatterv: not significant but at the root.
+  struct RootSide {
+    RootSide(Counts sent, Displs from, int root, MPI_Comm comm) {
+      if (const int many = is_root(comm, root) ? peers(comm) : 0; many > 0) {
+        counts = Ints(sent, many);
+        displs = Displacements(from, sent, many);
+      }
+    }
+    Ints counts;
+    Displacements displs;
+  };
+
   /// Of alltoallv and alltoallw; in place there is no sending side.
   struct BothSides {
     BothSides(const void* send, Counts sent, Displs sent_from, Counts received, Displs received_at,
@@ -152,26 +164,20 @@ struct Arrays {
   static int Gatherv(const void* send, MPI_Count send_count, MPI_Datatype send_type, void* recv,
                      Counts counts, Displs displs, MPI_Datatype recv_type, int root,
                      MPI_Comm comm) {
-    const int many = is_root(comm, root) ? peers(comm) : 0;
-    const Ints c = many > 0 ? Ints(counts, many) : Ints();
-    const Displacements d = many > 0 ? Displacements(displs, counts, many) : Displacements();
-    if (!d.status().ok()) {
-      return raise(comm, d.status());
-    }
-    return pmpi.small.Gatherv(send, to_int(send_count), send_type, recv, c.data(), d.data(),
-                              recv_type, root, comm);
+    const RootSide it(counts, displs, root, comm);
+    return !it.displs.status().ok()
+               ? raise(comm, it.displs.status())
+               : pmpi.small.Gatherv(send, to_int(send_count), send_type, recv, it.counts.data(),
+                                    it.displs.data(), recv_type, root, comm);
   }
   static int Scatterv(const void* send, Counts counts, Displs displs, MPI_Datatype send_type,
                       void* recv, MPI_Count recv_count, MPI_Datatype recv_type, int root,
                       MPI_Comm comm) {
-    const int many = is_root(comm, root) ? peers(comm) : 0;
-    const Ints c = many > 0 ? Ints(counts, many) : Ints();
-    const Displacements d = many > 0 ? Displacements(displs, counts, many) : Displacements();
-    if (!d.status().ok()) {
-      return raise(comm, d.status());
-    }
-    return pmpi.small.Scatterv(send, c.data(), d.data(), send_type, recv, to_int(recv_count),
-                               recv_type, root, comm);
+    const RootSide it(counts, displs, root, comm);
+    return !it.displs.status().ok()
+               ? raise(comm, it.displs.status())
+               : pmpi.small.Scatterv(send, it.counts.data(), it.displs.data(), send_type, recv,
+                                     to_int(recv_count), recv_type, root, comm);
   }
   static int Allgatherv(const void* send, MPI_Count send_count, MPI_Datatype send_type, void* recv,
                         Counts counts, Displs displs, MPI_Datatype recv_type, MPI_Comm comm) {

@@ -57,20 +57,13 @@ Presence meaning(const std::optional<std::string>& value) {
 }
 
 const char* reason(Presence presence) {
-  switch (presence) {
-    case Presence::kFortran:
-      return "calls of Open MPI's Fortran functions do not pass Tutti";
-    case Presence::kUnserved:
-      return "every call goes to the MPI library untouched, see that rank's log";
-    case Presence::kDifferent:
-      return "another version of Tutti (remedy: the same on all ranks)";
-    case Presence::kAbsent:
-    case Presence::kPresent:
-      break;
-  }
-  return "no preload there, or an MPI_Init that did not pass it (remedy: preload libtutti-mpi.so "
-         "on "
-         "every rank)";
+  return presence == Presence::kFortran ? "calls of Open MPI's Fortran functions do not pass Tutti"
+         : presence == Presence::kUnserved
+             ? "every call goes to the MPI library untouched, see that rank's log"
+         : presence == Presence::kDifferent
+             ? "another version of Tutti (remedy: the same on all ranks)"
+             : "no preload there, or an MPI_Init that did not pass it (remedy: preload "
+               "libtutti-mpi.so on every rank)";
 }
 
 /// Ranks as ranges, with the host where it is known, as far as they fit on a line.

@@ -74,4 +74,31 @@ struct FoldedBlocks {
   }
 };
 
+/// An allreduce on the core: rounds(fold, output, arrived, builder) begin with what a rank and its
+/// folded partner put in, in `output`, and end with the result there; `arrived` is scratch.
+template <class Rounds>
+Program folded_allreduce(const Task& task, Rounds rounds) {
+  const std::uint64_t count = task.problem.counts[0];
+  const Region output{Buffer::kOutput, 0, count};
+  const Fold fold(task.ranks());
+  Builder builder;
+  builder.copy({Buffer::kInput, 0, count}, output);
+  if (fold.is_folded(task.rank)) {
+    builder.send(task.rank - fold.core, output);
+    builder.recv(task.rank - fold.core, output);
+    return std::move(builder).finish();
+  }
+  const int partner = task.rank + fold.core;
+  const Region arrived = builder.scratch(count);
+  if (fold.has_partner(task.rank)) {
+    builder.recv(partner, arrived);
+    builder.reduce(arrived, output);
+  }
+  rounds(fold, output, arrived, builder);
+  if (fold.has_partner(task.rank)) {
+    builder.send(partner, output);
+  }
+  return std::move(builder).finish();
+}
+
 }  // namespace tutti::schedule

@@ -45,6 +45,14 @@ struct Letters {
   }
 };
 
+/// Where every rank sends n elements to every other.
+inline Cost cost_of_all_pairs(const Task& task, int rounds) {
+  const Letters of(task);
+  return {.rounds = rounds,
+          .sent_max = (of.ranks - 1) * of.count,
+          .node_out_max = of.width * (of.ranks - of.width) * of.count};
+}
+
 /// Sums up, from who sends how much to whom, what leaves each node.
 class NodeOut {
  public:

@@ -9,6 +9,7 @@
 #include <bit>
 
 #include "schedule/algorithm.hpp"
+#include "schedule/formula.hpp"
 
 namespace tutti::schedule {
 
@@ -54,5 +55,22 @@ class Subtrees {
   int root_;
   Blocks blocks_;
 };
+
+/// Of a gather, whose messages go to the parents, or a scatter.
+inline Cost cost_of_subtrees(const Task& task, bool is_gather, std::uint64_t sent_max) {
+  const Letters of(task);
+  const Subtrees trees(task);
+  const Knomial tree{task.ranks()};
+  NodeOut out(task.layout);
+  tree.each_edge(task.root(), [&](int parent, int child, int relative) {
+    out.add(is_gather ? child : parent, is_gather ? parent : child,
+            whole(trees.width(relative)) * of.count);
+  });
+  const std::uint64_t widest = whole(trees.widest());
+  return {.rounds = tree.depth(),
+          .sent_max = sent_max,
+          .scratch_max = widest > 1 ? widest * of.count : 0,
+          .node_out_max = out.most()};
+}
 
 }  // namespace tutti::schedule

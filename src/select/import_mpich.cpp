@@ -54,16 +54,9 @@ bool average_is_bytes(Collective collective) {
 /// Where MPICH's total_msg_size is our `bytes`. (Elsewhere it is multiplied by the number of
 /// ranks once more, or, of gather and scatter, counts elements of a local argument.)
 bool total_is_bytes(Collective collective) {
-  switch (collective) {
-    case Collective::kAlltoall:
-    case Collective::kAllgather:
-    case Collective::kAllgatherv:
-    case Collective::kReduceScatter:
-    case Collective::kReduceScatterBlock:
-      return true;
-    default:
-      return false;
-  }
+  return collective == Collective::kAlltoall || collective == Collective::kAllgather ||
+         collective == Collective::kAllgatherv || collective == Collective::kReduceScatter ||
+         collective == Collective::kReduceScatterBlock;
 }
 
 /// Narrows `range`; false when nothing is left.

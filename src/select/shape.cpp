@@ -68,16 +68,9 @@ std::optional<Collective> parse_collective(std::string_view name) {
 }
 
 bool has_size(Collective collective) {
-  switch (collective) {
-    case Collective::kBarrier:
-    case Collective::kGatherv:
-    case Collective::kScatterv:
-    case Collective::kAlltoallv:
-    case Collective::kAlltoallw:
-      return false;
-    default:
-      return true;
-  }
+  return collective != Collective::kBarrier && collective != Collective::kGatherv &&
+         collective != Collective::kScatterv && collective != Collective::kAlltoallv &&
+         collective != Collective::kAlltoallw;
 }
 
 const char* to_string(DataType type) { return kDataTypeNames[static_cast<std::size_t>(type)]; }

@@ -17,7 +17,7 @@
 
 namespace tutti::select {
 
-/// Order equals kCollectiveNames.
+/// Order equals kCollectiveNames; is_reduction() and is_rooted() look at it, too.
 enum class Collective : std::uint8_t {
   kBarrier,
   kBcast,
@@ -43,32 +43,11 @@ std::optional<Collective> parse_collective(
     std::string_view name);  ///< also "reducescatter", "all_reduce"
 
 /// True for the collectives that combine values with an operation.
-constexpr bool is_reduction(Collective collective) {
-  switch (collective) {
-    case Collective::kReduce:
-    case Collective::kAllreduce:
-    case Collective::kReduceScatter:
-    case Collective::kReduceScatterBlock:
-    case Collective::kScan:
-    case Collective::kExscan:
-      return true;
-    default:
-      return false;
-  }
-}
+constexpr bool is_reduction(Collective collective) { return collective >= Collective::kReduce; }
 /// True for those with a root.
 constexpr bool is_rooted(Collective collective) {
-  switch (collective) {
-    case Collective::kBcast:
-    case Collective::kGather:
-    case Collective::kGatherv:
-    case Collective::kScatter:
-    case Collective::kScatterv:
-    case Collective::kReduce:
-      return true;
-    default:
-      return false;
-  }
+  return (collective >= Collective::kBcast && collective <= Collective::kScatterv) ||
+         collective == Collective::kReduce;
 }
 
 /// False where no rank can know the size (gatherv, scatterv, alltoallv, alltoallw) and for barrier.

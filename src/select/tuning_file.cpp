@@ -31,32 +31,16 @@ class TuningReader : public JsonReader {
   using JsonReader::JsonReader;
 
   Result<Table> table(const JsonValue& root) {
-    TUTTI_RETURN_IF_ERROR(expect(root, Kind::kObject, "document"));
     Table result;
-    bool has_schema = false;
-    bool has_rules = false;
-    for (const JsonMember& member : root.members) {
-      if (member.key == "schema") {
-        TUTTI_RETURN_IF_ERROR(expect_schema(member.value, kTuningSchema));
-        has_schema = true;
-      } else if (member.key == "comment") {
-        TUTTI_RETURN_IF_ERROR(expect(member.value, Kind::kString, "comment"));
-      } else if (member.key == "machine") {
-        TUTTI_RETURN_IF_ERROR(machine(member.value));
-      } else if (member.key == "rules") {
-        TUTTI_RETURN_IF_ERROR(rules(member.value, &result));
-        has_rules = true;
-      } else {
-        return unknown_key(member, "", {"schema", "comment", "machine", "rules"});
-      }
-    }
-    if (!has_schema) {
-      return fail(root.line, "schema",
-                  std::string("missing; add \"schema\": \"") + kTuningSchema + "\"");
-    }
-    if (!has_rules) {
-      return fail(root.line, "rules", "missing; add \"rules\": [...]");
-    }
+    TUTTI_RETURN_IF_ERROR(read_object(
+        root, "",
+        {schema(kTuningSchema),
+         comment(),
+         {"machine", [&](const JsonValue& value, const auto&) { return machine(value); }},
+         {"rules", [&](const JsonValue& value, const auto&) { return rules(value, &result); }}}));
+    TUTTI_RETURN_IF_ERROR(
+        require(root, "", "schema", std::string("add \"schema\": \"") + kTuningSchema + "\""));
+    TUTTI_RETURN_IF_ERROR(require(root, "", "rules", "add \"rules\": [...]"));
     return result;
   }
 
@@ -279,16 +263,13 @@ class TuningReader : public JsonReader {
                   is_bytes ? "an object is expected, such as {\"min\": 0, \"max\": \"8K\"}"
                            : "a number or an object is expected, such as 1 or {\"min\": 2}");
     }
-    for (const JsonMember& member : value.members) {
-      std::string key_path = path + "." + member.key;
-      if (member.key == "min") {
-        TUTTI_RETURN_IF_ERROR(number(member.value, key_path, is_bytes, &range.min));
-      } else if (member.key == "max") {
-        TUTTI_RETURN_IF_ERROR(number(member.value, key_path, is_bytes, &range.max));
-      } else {
-        return unknown_key(member, path, {"min", "max"});
-      }
-    }
+    const auto bound = [&](std::uint64_t* out) {
+      return [=, this](const JsonValue& one, const std::string& at) {
+        return number(one, at, is_bytes, out);
+      };
+    };
+    TUTTI_RETURN_IF_ERROR(
+        read_object(value, path, {{"min", bound(&range.min)}, {"max", bound(&range.max)}}));
     if (range.min > range.max) {
       return fail(value.line, path, "min is over max; swap them");
     }

@@ -22,155 +22,125 @@ std::string element(const std::string& path, std::size_t i) {
   return path + "[" + std::to_string(i) + "]";
 }
 
-/// Each function reads one kind of value.
+/// Each function reads one kind of value, or makes what reads it into `out`.
 class TopologyReader : public JsonReader {
  public:
   using JsonReader::JsonReader;
 
   Result<TopologyFile> topology(const JsonValue& root) {
-    TUTTI_RETURN_IF_ERROR(expect(root, Kind::kObject, "document"));
     TopologyFile result;
-    bool has_schema = false;
-    bool has_nodes = false;
-    for (const JsonMember& member : root.members) {
-      if (member.key == "schema") {
-        has_schema = true;
-        TUTTI_RETURN_IF_ERROR(expect_schema(member.value, kTopologySchema));
-      } else if (member.key == "nodes") {
-        has_nodes = true;
-        TUTTI_RETURN_IF_ERROR(
-            each(member.value, "nodes", [&](const JsonValue& value, const std::string& path) {
-              return node(value, path, &result.nodes.emplace_back());
-            }));
-      } else if (member.key == "comment") {
-        TUTTI_RETURN_IF_ERROR(expect(member.value, Kind::kString, "comment"));
-      } else if (member.key != "derived" && member.key != "unavailable") {
-        return unknown_key(member, "", {"schema", "comment", "nodes"});
-      }
-    }
-    if (!has_schema) {
-      return fail(root.line, "schema",
-                  std::string("missing; add \"schema\": \"") + kTopologySchema + "\"");
-    }
-    if (!has_nodes) {
-      return fail(root.line, "nodes", "missing; add \"nodes\": [...]");
-    }
+    TUTTI_RETURN_IF_ERROR(read_object(root, "",
+                                      {schema(kTopologySchema),
+                                       comment(),
+                                       {"nodes", list(&TopologyReader::node, &result.nodes)},
+                                       {"derived", {}},
+                                       {"unavailable", {}}}));
+    TUTTI_RETURN_IF_ERROR(
+        require(root, "", "schema", std::string("add \"schema\": \"") + kTopologySchema + "\""));
+    TUTTI_RETURN_IF_ERROR(require(root, "", "nodes", "add \"nodes\": [...]"));
     return result;
   }
 
  private:
   /// Calls `read(value, path)` for each value of a list.
-  template <class Read>
-  Status each(const JsonValue& list, const std::string& path, Read read) const {
-    TUTTI_RETURN_IF_ERROR(expect(list, Kind::kArray, path));
-    if (list.items.size() > kDevicesMax) {
-      return fail(list.line, path, "more than " + std::to_string(kDevicesMax) + " entries");
-    }
-    for (std::size_t i = 0; i < list.items.size(); ++i) {
-      TUTTI_RETURN_IF_ERROR(read(list.items[i], element(path, i)));
-    }
-    return {};
+  Read each(Read read) const {
+    return
+        [this, read = std::move(read)](const JsonValue& values, const std::string& path) -> Status {
+          TUTTI_RETURN_IF_ERROR(expect(values, Kind::kArray, path));
+          if (values.items.size() > kDevicesMax) {
+            return fail(values.line, path, "more than " + std::to_string(kDevicesMax) + " entries");
+          }
+          for (std::size_t i = 0; i < values.items.size(); ++i) {
+            TUTTI_RETURN_IF_ERROR(read(values.items[i], element(path, i)));
+          }
+          return {};
+        };
   }
 
-  Status text(const JsonValue& value, const std::string& path, std::string* out) const {
-    TUTTI_RETURN_IF_ERROR(expect(value, Kind::kString, path));
-    *out = value.text;
-    return {};
+  /// A list whose values the function `read` reads, each into a new element of `out`.
+  template <class Method, class T>
+  Read list(Method read, std::vector<T>* out) {
+    return each([=, this](const JsonValue& value, const std::string& path) {
+      return (this->*read)(value, path, &out->emplace_back());
+    });
+  }
+
+  Read text(std::string* out) const {
+    return [this, out](const JsonValue& value, const std::string& path) {
+      *out = value.text;
+      return expect(value, Kind::kString, path);
+    };
   }
 
   template <class T>
-  Status number(const JsonValue& value, const std::string& path, std::uint64_t least,
-                std::uint64_t most, T* out) const {
-    if (value.kind != Kind::kUnsigned || value.number < least || value.number > most) {
-      return fail(value.line, path,
-                  "a whole number from " + std::to_string(least) + " to " + std::to_string(most) +
-                      " is expected");
-    }
-    *out = static_cast<T>(value.number);
-    return {};
+  Read number(std::uint64_t least, std::uint64_t most, T* out) const {
+    return [=, this](const JsonValue& value, const std::string& path) -> Status {
+      if (value.kind != Kind::kUnsigned || value.number < least || value.number > most) {
+        return fail(value.line, path,
+                    "a whole number from " + std::to_string(least) + " to " + std::to_string(most) +
+                        " is expected");
+      }
+      *out = static_cast<T>(value.number);
+      return {};
+    };
   }
 
-  Status flag(const JsonValue& value, const std::string& path, bool* out) const {
-    TUTTI_RETURN_IF_ERROR(expect(value, Kind::kBool, path));
-    *out = value.boolean;
-    return {};
+  Read flag(bool* out) const {
+    return [this, out](const JsonValue& value, const std::string& path) {
+      *out = value.boolean;
+      return expect(value, Kind::kBool, path);
+    };
   }
 
-  Status pci(const JsonValue& value, const std::string& path, std::string* out) const {
-    TUTTI_RETURN_IF_ERROR(expect(value, Kind::kString, path));
-    const auto normal = normal_pci(value.text);
-    if (!normal) {
-      return fail(value.line, path,
-                  "a PCI address as in '0000:1b:00.0' is expected, not " + in_quotes(value.text));
-    }
-    *out = *normal;
-    return {};
+  /// What `parse` makes of a string; `expected` says what that should be.
+  template <class Parse, class T>
+  Read parsed(Parse parse, const char* expected, T* out) const {
+    return [=, this](const JsonValue& value, const std::string& path) -> Status {
+      TUTTI_RETURN_IF_ERROR(expect(value, Kind::kString, path));
+      const auto made = parse(value.text);
+      if (!made) {
+        return fail(value.line, path,
+                    std::string(expected) + " is expected, not " + in_quotes(value.text));
+      }
+      *out = *made;
+      return {};
+    };
   }
-
-  Status cpus(const JsonValue& value, const std::string& path, std::vector<int>* out) const {
-    TUTTI_RETURN_IF_ERROR(expect(value, Kind::kString, path));
-    const auto parsed = parse_cpus(value.text);
-    if (!parsed) {
-      return fail(value.line, path,
-                  "a list of CPUs as in '0-3,8' is expected, not " + in_quotes(value.text));
-    }
-    *out = *parsed;
-    return {};
+  Read pci(std::string* out) const {
+    return parsed(normal_pci, "a PCI address as in '0000:1b:00.0'", out);
+  }
+  Read cpus(std::vector<int>* out) const {
+    return parsed(parse_cpus, "a list of CPUs as in '0-3,8'", out);
   }
 
   Status node(const JsonValue& value, const std::string& path, NodeEntry* entry) {
-    TUTTI_RETURN_IF_ERROR(expect(value, Kind::kObject, path));
     Machine& machine = entry->machine;
     const JsonValue* links = nullptr;
-    for (const JsonMember& member : value.members) {
-      const std::string below = path + "." + member.key;
-      if (member.key == "links") {
-        links = &member.value;  // Read last: they name devices.
-      } else if (member.key == "hosts") {
-        TUTTI_RETURN_IF_ERROR(
-            each(member.value, below, [&](const JsonValue& one, const std::string& at) {
-              return host(one, at, &entry->hosts.emplace_back());
-            }));
-      } else if (member.key == "rails") {
-        int rails = 0;
-        TUTTI_RETURN_IF_ERROR(number(member.value, below, 1, kRailsMax, &rails));
-        machine.rails = rails;
-      } else if (member.key == "sockets") {
-        TUTTI_RETURN_IF_ERROR(
-            each(member.value, below, [&](const JsonValue& one, const std::string& at) {
-              return socket(one, at, &machine.sockets.emplace_back());
-            }));
-      } else if (member.key == "numa_nodes") {
-        TUTTI_RETURN_IF_ERROR(
-            each(member.value, below, [&](const JsonValue& one, const std::string& at) {
-              return numa_node(one, at, &machine.numa_nodes.emplace_back());
-            }));
-      } else if (member.key == "gpus") {
-        TUTTI_RETURN_IF_ERROR(
-            each(member.value, below, [&](const JsonValue& one, const std::string& at) {
-              return gpu(one, at, &machine.gpus.emplace_back());
-            }));
-      } else if (member.key == "nics") {
-        TUTTI_RETURN_IF_ERROR(
-            each(member.value, below, [&](const JsonValue& one, const std::string& at) {
-              return nic(one, at, &machine.nics.emplace_back());
-            }));
-      } else {
-        return unknown_key(member, path,
-                           {"hosts", "rails", "sockets", "numa_nodes", "gpus", "nics", "links"});
-      }
+    int rails = 0;
+    TUTTI_RETURN_IF_ERROR(
+        read_object(value, path,
+                    {{"hosts", list(&TopologyReader::host, &entry->hosts)},
+                     {"rails", number(1, kRailsMax, &rails)},
+                     {"sockets", list(&TopologyReader::socket, &machine.sockets)},
+                     {"numa_nodes", list(&TopologyReader::numa_node, &machine.numa_nodes)},
+                     {"gpus", list(&TopologyReader::gpu, &machine.gpus)},
+                     {"nics", list(&TopologyReader::nic, &machine.nics)},
+                     {"links", [&](const JsonValue& given, const std::string&) {
+                        links = &given;  // Read last: they name devices.
+                        return Status();
+                      }}}));
+    if (rails != 0) {
+      machine.rails = rails;
     }
     TUTTI_RETURN_IF_ERROR(check_sockets(value.line, path, machine));
-    if (links != nullptr) {
-      return each(*links, path + ".links", [&](const JsonValue& one, const std::string& at) {
-        return link(one, at, &machine);
-      });
-    }
-    return {};
+    const auto read_link = [&](const JsonValue& one, const std::string& at) {
+      return link(one, at, &machine);
+    };
+    return links == nullptr ? Status() : each(read_link)(*links, path + ".links");
   }
 
   Status host(const JsonValue& value, const std::string& path, std::string* out) {
-    TUTTI_RETURN_IF_ERROR(text(value, path, out));
+    TUTTI_RETURN_IF_ERROR(text(out)(value, path));
     if (!hosts_.insert(*out).second || out->empty()) {
       return fail(value.line, path,
                   out->empty() ? "empty" : in_quotes(*out) + " stands twice in the file");
@@ -179,124 +149,58 @@ class TopologyReader : public JsonReader {
   }
 
   Status socket(const JsonValue& value, const std::string& path, Socket* out) const {
-    TUTTI_RETURN_IF_ERROR(expect(value, Kind::kObject, path));
-    for (const JsonMember& member : value.members) {
-      const std::string below = path + "." + member.key;
-      if (member.key == "number") {
-        TUTTI_RETURN_IF_ERROR(number(member.value, below, 0, kNumberMax, &out->number));
-      } else if (member.key == "cpus") {
-        TUTTI_RETURN_IF_ERROR(cpus(member.value, below, &out->cpus));
-      } else {
-        return unknown_key(member, path, {"number", "cpus"});
-      }
-    }
-    return {};
+    return read_object(
+        value, path, {{"number", number(0, kNumberMax, &out->number)}, {"cpus", cpus(&out->cpus)}});
   }
 
   Status numa_node(const JsonValue& value, const std::string& path, NumaNode* out) const {
-    TUTTI_RETURN_IF_ERROR(expect(value, Kind::kObject, path));
-    for (const JsonMember& member : value.members) {
-      const std::string below = path + "." + member.key;
-      if (member.key == "number") {
-        TUTTI_RETURN_IF_ERROR(number(member.value, below, 0, kNumberMax, &out->number));
-      } else if (member.key == "socket") {
-        TUTTI_RETURN_IF_ERROR(number(member.value, below, 0, kNumberMax, &out->socket));
-      } else if (member.key == "cpus") {
-        TUTTI_RETURN_IF_ERROR(cpus(member.value, below, &out->cpus));
-      } else {
-        return unknown_key(member, path, {"number", "socket", "cpus"});
-      }
-    }
-    return {};
+    return read_object(value, path,
+                       {{"number", number(0, kNumberMax, &out->number)},
+                        {"socket", number(0, kNumberMax, &out->socket)},
+                        {"cpus", cpus(&out->cpus)}});
   }
 
   Status gpu(const JsonValue& value, const std::string& path, Gpu* out) const {
-    TUTTI_RETURN_IF_ERROR(expect(value, Kind::kObject, path));
-    for (const JsonMember& member : value.members) {
-      const std::string below = path + "." + member.key;
-      if (member.key == "name") {
-        TUTTI_RETURN_IF_ERROR(text(member.value, below, &out->name));
-      } else if (member.key == "pci") {
-        TUTTI_RETURN_IF_ERROR(pci(member.value, below, &out->pci));
-      } else if (member.key == "identity") {
-        TUTTI_RETURN_IF_ERROR(text(member.value, below, &out->identity));
-      } else if (member.key == "numa") {
-        TUTTI_RETURN_IF_ERROR(number(member.value, below, 0, kNumberMax, &out->numa));
-      } else if (member.key == "socket") {
-        TUTTI_RETURN_IF_ERROR(number(member.value, below, 0, kNumberMax, &out->socket));
-      } else {
-        return unknown_key(member, path, {"name", "pci", "identity", "numa", "socket"});
-      }
-    }
-    return {};
+    return read_object(value, path,
+                       {{"name", text(&out->name)},
+                        {"pci", pci(&out->pci)},
+                        {"identity", text(&out->identity)},
+                        {"numa", number(0, kNumberMax, &out->numa)},
+                        {"socket", number(0, kNumberMax, &out->socket)}});
   }
 
   Status nic(const JsonValue& value, const std::string& path, Nic* out) const {
-    TUTTI_RETURN_IF_ERROR(expect(value, Kind::kObject, path));
     out->is_up = true;  // Who lists a NIC means to use it.
-    for (const JsonMember& member : value.members) {
-      const std::string below = path + "." + member.key;
-      if (member.key == "name") {
-        TUTTI_RETURN_IF_ERROR(text(member.value, below, &out->name));
-      } else if (member.key == "net") {
-        TUTTI_RETURN_IF_ERROR(text(member.value, below, &out->net));
-      } else if (member.key == "pci") {
-        TUTTI_RETURN_IF_ERROR(pci(member.value, below, &out->pci));
-      } else if (member.key == "mbit_s") {
-        TUTTI_RETURN_IF_ERROR(number(member.value, below, 0, kRateMax, &out->rate_mbit_s));
-      } else if (member.key == "rdma") {
-        TUTTI_RETURN_IF_ERROR(flag(member.value, below, &out->is_rdma));
-      } else if (member.key == "up") {
-        TUTTI_RETURN_IF_ERROR(flag(member.value, below, &out->is_up));
-      } else if (member.key == "numa") {
-        TUTTI_RETURN_IF_ERROR(number(member.value, below, 0, kNumberMax, &out->numa));
-      } else if (member.key == "socket") {
-        TUTTI_RETURN_IF_ERROR(number(member.value, below, 0, kNumberMax, &out->socket));
-      } else {
-        return unknown_key(member, path,
-                           {"name", "net", "pci", "mbit_s", "rdma", "up", "numa", "socket"});
-      }
-    }
-    return {};
+    return read_object(value, path,
+                       {{"name", text(&out->name)},
+                        {"net", text(&out->net)},
+                        {"pci", pci(&out->pci)},
+                        {"mbit_s", number(0, kRateMax, &out->rate_mbit_s)},
+                        {"rdma", flag(&out->is_rdma)},
+                        {"up", flag(&out->is_up)},
+                        {"numa", number(0, kNumberMax, &out->numa)},
+                        {"socket", number(0, kNumberMax, &out->socket)}});
   }
 
   Status link(const JsonValue& value, const std::string& path, Machine* machine) const {
-    TUTTI_RETURN_IF_ERROR(expect(value, Kind::kObject, path));
     Link link;
+    Link word;  // Its kind and number alone.
     std::vector<int> ends;
-    bool has_kind = false;
-    for (const JsonMember& member : value.members) {
-      const std::string below = path + "." + member.key;
-      if (member.key == "between") {
-        TUTTI_RETURN_IF_ERROR(
-            each(member.value, below, [&](const JsonValue& one, const std::string& at) {
-              return device(one, at, *machine, &ends.emplace_back());
-            }));
-      } else if (member.key == "kind") {
-        TUTTI_RETURN_IF_ERROR(expect(member.value, Kind::kString, below));
-        const auto parsed = parse_link_word(member.value.text);
-        if (!parsed) {
-          return fail(member.value.line, below,
-                      "NV1, NV2, ..., XGMI, PIX, PXB, PHB, NODE or SYS is expected, not " +
-                          in_quotes(member.value.text));
-        }
-        link.kind = parsed->kind;
-        link.nvlinks = parsed->nvlinks;
-        has_kind = true;
-      } else if (member.key == "mbit_s") {
-        TUTTI_RETURN_IF_ERROR(number(member.value, below, 0, kRateMax, &link.rate_mbit_s));
-      } else if (member.key == "latency_ns") {
-        TUTTI_RETURN_IF_ERROR(number(member.value, below, 0, kRateMax, &link.latency_ns));
-      } else {
-        return unknown_key(member, path, {"between", "kind", "mbit_s", "latency_ns"});
-      }
-    }
+    TUTTI_RETURN_IF_ERROR(read_object(
+        value, path,
+        {{"between", each([&](const JsonValue& one, const std::string& at) {
+            return device(one, at, *machine, &ends.emplace_back());
+          })},
+         {"kind",
+          parsed(parse_link_word, "NV1, NV2, ..., XGMI, PIX, PXB, PHB, NODE or SYS", &word)},
+         {"mbit_s", number(0, kRateMax, &link.rate_mbit_s)},
+         {"latency_ns", number(0, kRateMax, &link.latency_ns)}}));
     if (ends.size() != 2 || ends[0] == ends[1]) {
       return fail(value.line, path + ".between", "two different devices are expected");
     }
-    if (!has_kind) {
-      return fail(value.line, path + ".kind", "missing; add \"kind\": \"PIX\" or another");
-    }
+    TUTTI_RETURN_IF_ERROR(require(value, path, "kind", "add \"kind\": \"PIX\" or another"));
+    link.kind = word.kind;
+    link.nvlinks = word.nvlinks;
     link.a = std::min(ends[0], ends[1]);
     link.b = std::max(ends[0], ends[1]);
     for (const Link& other : machine->links) {
@@ -313,11 +217,11 @@ class TopologyReader : public JsonReader {
   Status device(const JsonValue& value, const std::string& path, const Machine& machine,
                 int* out) const {
     TUTTI_RETURN_IF_ERROR(expect(value, Kind::kString, path));
-    const auto parsed = parse_device_label(machine, value.text);
-    if (!parsed) {
+    const auto device = parse_device_label(machine, value.text);
+    if (!device) {
       return fail(value.line, path, in_quotes(value.text) + " is no device of this node");
     }
-    *out = *parsed;
+    *out = *device;
     return {};
   }
 

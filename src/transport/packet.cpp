@@ -52,7 +52,9 @@ std::uint64_t get48(const std::byte* at) {
   return value;
 }
 
-void put_common(const CommonHeader& common, std::byte* at) {
+/// Returns where the type's own fields begin.
+std::byte* put_common(const CommonHeader& common, HeaderBytes& out) {
+  std::byte* const at = out.data();
   put(at, static_cast<std::uint8_t>(kPacketVersion << 4 | static_cast<std::uint8_t>(common.type)));
   put(at + 1, common.flags);
   put(at + 2, common.path);
@@ -60,6 +62,7 @@ void put_common(const CommonHeader& common, std::byte* at) {
   put(at + kTagOffset, std::uint64_t{0});
   put(at + 16, common.number);
   put(at + 20, common.stamp);
+  return at + kCommonHeaderBytes;
 }
 
 /// The flags that a type may carry.
@@ -145,8 +148,7 @@ bool decode_advert(std::span<const std::byte> header, AdvertHeader& out) {
 }  // namespace
 
 std::size_t encode_data(const CommonHeader& common, const DataHeader& data, HeaderBytes& out) {
-  put_common(common, out.data());
-  std::byte* at = out.data() + kCommonHeaderBytes;
+  std::byte* at = put_common(common, out);
   put(at, data.chunk);
   put(at + 4, data.slot);
   put(at + 8, data.offset);
@@ -156,8 +158,7 @@ std::size_t encode_data(const CommonHeader& common, const DataHeader& data, Head
 }
 
 std::size_t encode_ack(const CommonHeader& common, const AckHeader& ack, HeaderBytes& out) {
-  put_common(common, out.data());
-  std::byte* at = out.data() + kCommonHeaderBytes;
+  std::byte* at = put_common(common, out);
   put(at, ack.cumulative);
   put(at + 4, ack.sack_base);
   put(at + 8, ack.sack_bitmap);
@@ -177,8 +178,7 @@ std::size_t encode_ack(const CommonHeader& common, const AckHeader& ack, HeaderB
 
 std::size_t encode_advert(const CommonHeader& common, const AdvertHeader& advert,
                           HeaderBytes& out) {
-  put_common(common, out.data());
-  std::byte* at = out.data() + kCommonHeaderBytes;
+  std::byte* at = put_common(common, out);
   put(at, advert.first);
   put(at + 4, std::uint32_t{advert.count});
   at += 8;
@@ -190,8 +190,7 @@ std::size_t encode_advert(const CommonHeader& common, const AdvertHeader& advert
 }
 
 std::size_t encode_pong(const CommonHeader& common, const PongHeader& pong, HeaderBytes& out) {
-  put_common(common, out.data());
-  std::byte* at = out.data() + kCommonHeaderBytes;
+  std::byte* at = put_common(common, out);
   put(at, pong.stamp);
   put(at + 4, std::uint32_t{0});
   put24(at + 4, pong.turnaround);
@@ -199,13 +198,12 @@ std::size_t encode_pong(const CommonHeader& common, const PongHeader& pong, Head
 }
 
 std::size_t encode_number(const CommonHeader& common, std::uint32_t value, HeaderBytes& out) {
-  put_common(common, out.data());
-  put(out.data() + kCommonHeaderBytes, std::uint64_t{value});
+  put(put_common(common, out), std::uint64_t{value});
   return kNumberBytes;
 }
 
 std::size_t encode_plain(const CommonHeader& common, HeaderBytes& out) {
-  put_common(common, out.data());
+  put_common(common, out);
   return kCommonHeaderBytes;
 }
 

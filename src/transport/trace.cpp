@@ -2,38 +2,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/trace.hpp"
 
+#include <iterator>
+
 namespace tutti::transport {
 namespace {
 
-const char* name_of(TraceKind kind) {
-  switch (kind) {
-    case TraceKind::kSent:
-      return "sent";
-    case TraceKind::kReceived:
-      return "received";
-    case TraceKind::kAcknowledged:
-      return "acknowledged";
-    case TraceKind::kLost:
-      return "lost";
-    case TraceKind::kWindow:
-      return "window";
-    case TraceKind::kTimeout:
-      return "timeout";
-    case TraceKind::kTailProbe:
-      return "tail_probe";
-    case TraceKind::kPath:
-      return "path";
-    case TraceKind::kRail:
-      return "rail";
-    case TraceKind::kUndone:
-      return "undone";
-    case TraceKind::kCredit:
-      return "credit";
-    case TraceKind::kConnectionEnded:
-      return "connection_ended";
-  }
-  return "unknown";
-}
+constexpr const char* kKindNames[] = {"sent",   "received", "acknowledged", "lost",
+                                      "window", "timeout",  "tail_probe",   "path",
+                                      "rail",   "undone",   "credit",       "connection_ended"};
+static_assert(std::size(kKindNames) == static_cast<std::size_t>(TraceKind::kConnectionEnded) + 1);
+
+constexpr const char* kOutcomeNames[] = {
+    "ok", "cancelled", "truncated", "closed", "aborted", "reset by the peer", "peer unreachable"};
+static_assert(std::size(kOutcomeNames) == static_cast<std::size_t>(Outcome::kUnreachable) + 1);
 
 void add(std::string& line, const char* name, std::uint64_t value) {
   line += ",\"";
@@ -44,31 +25,13 @@ void add(std::string& line, const char* name, std::uint64_t value) {
 
 }  // namespace
 
-const char* to_string(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::kOk:
-      return "ok";
-    case Outcome::kCancelled:
-      return "cancelled";
-    case Outcome::kTruncated:
-      return "truncated";
-    case Outcome::kClosed:
-      return "closed";
-    case Outcome::kAborted:
-      return "aborted";
-    case Outcome::kReset:
-      return "reset by the peer";
-    case Outcome::kUnreachable:
-      return "peer unreachable";
-  }
-  return "unknown";
-}
+const char* to_string(Outcome outcome) { return kOutcomeNames[static_cast<std::size_t>(outcome)]; }
 
 std::string trace_line(const TraceRecord& record) {
   std::string line = "{\"time_ns\":" + std::to_string(record.time_ns);
   add(line, "connection", record.connection);
   line += ",\"event\":\"";
-  line += name_of(record.kind);
+  line += kKindNames[static_cast<std::size_t>(record.kind)];
   line += '"';
   if (record.path != kNoPath) {
     add(line, "path", record.path);

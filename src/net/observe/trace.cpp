@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "transport/loss.hpp"
@@ -26,47 +27,26 @@ constexpr std::size_t kRowsMax = 256;
 /// Every file ends in order: this much is left for it.
 constexpr std::uint64_t kEndBytes = 512;
 
-const char* cause_of(std::uint64_t detail) {
-  switch (static_cast<transport::LossCause>(detail)) {
-    case transport::LossCause::kTrim:
-      return "lost: cut by a switch";
-    case transport::LossCause::kSamePath:
-      return "lost: its path went on";
-    case transport::LossCause::kRack:
-      return "lost: too late";
-    case transport::LossCause::kGap:
-      return "lost: the receiver says so";
-    case transport::LossCause::kTimeout:
-      return "lost: timeout";
-    case transport::LossCause::kPartial:
-      return "lost: part of it";
-  }
-  return "lost";
-}
-
-const char* path_state_of(std::uint64_t detail) {
-  switch (static_cast<transport::PathState>(detail)) {
-    case transport::PathState::kGood:
-      return "path good";
-    case transport::PathState::kSuspect:
-      return "path suspect";
-    case transport::PathState::kDead:
-      return "path dead";
-  }
-  return "path";
-}
+// By the detail of the event: a transport::LossCause, a transport::PathState.
+constexpr const char* kLossMarks[] = {"lost: cut by a switch", "lost: its path went on",
+                                      "lost: too late",        "lost: the receiver says so",
+                                      "lost: timeout",         "lost: part of it"};
+static_assert(std::size(kLossMarks) ==
+              static_cast<std::size_t>(transport::LossCause::kPartial) + 1);
+constexpr const char* kPathMarks[] = {"path good", "path suspect", "path dead"};
+static_assert(std::size(kPathMarks) == static_cast<std::size_t>(transport::PathState::kDead) + 1);
 
 /// Empty: not in this trace.
 const char* mark_of(const TraceRecord& record) {
   switch (record.kind) {
     case TraceKind::kLost:
-      return cause_of(record.detail);
+      return kLossMarks[record.detail];
     case TraceKind::kTimeout:
       return "timeout";
     case TraceKind::kTailProbe:
       return "tail probe";
     case TraceKind::kPath:
-      return path_state_of(record.detail);
+      return kPathMarks[record.detail];
     case TraceKind::kRail:
       return record.detail == 0 ? "rail up" : "rail down";
     case TraceKind::kUndone:

@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runners/ccl/types.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 namespace tutti::runners {
 
 using ccl::NcclOp;
@@ -9,58 +12,46 @@ using ccl::NcclType;
 using select::DataType;
 using select::ReduceOp;
 
-std::optional<Translation> translate(DataType type) {
-  switch (type) {
-    case DataType::kInt8:
-      return Translation{.type = NcclType::kInt8};
-    case DataType::kUint8:
-      return Translation{.type = NcclType::kUint8};
-    case DataType::kInt32:
-      return Translation{.type = NcclType::kInt32};
-    case DataType::kUint32:
-      return Translation{.type = NcclType::kUint32};
-    case DataType::kInt64:
-      return Translation{.type = NcclType::kInt64};
-    case DataType::kUint64:
-      return Translation{.type = NcclType::kUint64};
-    case DataType::kFloat16:
-      return Translation{.type = NcclType::kFloat16};
-    case DataType::kBfloat16:
-      return Translation{.type = NcclType::kBfloat16};
-    case DataType::kFloat32:
-      return Translation{.type = NcclType::kFloat32};
-    case DataType::kFloat64:
-      return Translation{.type = NcclType::kFloat64};
+namespace {
+
+template <class From, class To>
+struct Row {
+  From from;
+  To to;
+};
+constexpr Row<DataType, Translation> kTypes[] = {
+    {DataType::kInt8, {.type = NcclType::kInt8}},
+    {DataType::kUint8, {.type = NcclType::kUint8}},
+    {DataType::kInt32, {.type = NcclType::kInt32}},
+    {DataType::kUint32, {.type = NcclType::kUint32}},
+    {DataType::kInt64, {.type = NcclType::kInt64}},
+    {DataType::kUint64, {.type = NcclType::kUint64}},
+    {DataType::kFloat16, {.type = NcclType::kFloat16}},
+    {DataType::kBfloat16, {.type = NcclType::kBfloat16}},
+    {DataType::kFloat32, {.type = NcclType::kFloat32}},
+    {DataType::kFloat64, {.type = NcclType::kFloat64}},
     // A complex number is its two parts, and adding complex numbers adds the parts.
-    case DataType::kComplex64:
-      return Translation{.type = NcclType::kFloat32, .count_factor = 2};
-    case DataType::kComplex128:
-      return Translation{.type = NcclType::kFloat64, .count_factor = 2};
-    case DataType::kByte:
-    case DataType::kInt16:
-    case DataType::kUint16:
-      return Translation{.type = NcclType::kUint8,
-                         .count_factor = static_cast<std::size_t>(select::size_of(type)),
-                         .as_bytes = true};
-    default:  // Logical types, pairs and what is not known here.
-      return std::nullopt;
-  }
-  return std::nullopt;
+    {DataType::kComplex64, {.type = NcclType::kFloat32, .count_factor = 2}},
+    {DataType::kComplex128, {.type = NcclType::kFloat64, .count_factor = 2}},
+    {DataType::kByte, {.type = NcclType::kUint8, .as_bytes = true}},
+    {DataType::kInt16, {.type = NcclType::kUint8, .count_factor = 2, .as_bytes = true}},
+    {DataType::kUint16, {.type = NcclType::kUint8, .count_factor = 2, .as_bytes = true}},
+};
+constexpr Row<ReduceOp, NcclOp> kOps[] = {{ReduceOp::kSum, NcclOp::kSum},
+                                          {ReduceOp::kProd, NcclOp::kProd},
+                                          {ReduceOp::kMin, NcclOp::kMin},
+                                          {ReduceOp::kMax, NcclOp::kMax}};
+
+template <class From, class To, std::size_t kRows>
+std::optional<To> find(const Row<From, To> (&rows)[kRows], From from) {
+  const auto* const row = std::find_if(std::begin(rows), std::end(rows),
+                                       [&](const auto& one) { return one.from == from; });
+  return row == std::end(rows) ? std::nullopt : std::optional<To>(row->to);
 }
 
-std::optional<NcclOp> translate_op(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return NcclOp::kSum;
-    case ReduceOp::kProd:
-      return NcclOp::kProd;
-    case ReduceOp::kMin:
-      return NcclOp::kMin;
-    case ReduceOp::kMax:
-      return NcclOp::kMax;
-    default:
-      return std::nullopt;
-  }
-}
+}  // namespace
+
+std::optional<Translation> translate(DataType type) { return find(kTypes, type); }
+std::optional<NcclOp> translate_op(ReduceOp op) { return find(kOps, op); }
 
 }  // namespace tutti::runners

@@ -29,138 +29,93 @@ class ClusterReader : public JsonReader {
   using JsonReader::JsonReader;
 
   Result<Cluster> cluster(const JsonValue& root) {
-    TUTTI_RETURN_IF_ERROR(expect(root, Kind::kObject, "document"));
     Cluster result;
-    for (const JsonMember& member : root.members) {
-      TUTTI_RETURN_IF_ERROR(member_of_root(member, &result));
-    }
+    const auto link_of = [&](LinkClass kind) {
+      return [&result, kind, this](const JsonValue& value, const std::string&) {
+        return link(value, kind, &result.link(kind));
+      };
+    };
+    TUTTI_RETURN_IF_ERROR(
+        read_object(root, "",
+                    {schema(kClusterSchema),
+                     {"name",
+                      [&](const JsonValue& value, const auto& path) {
+                        result.name = value.text;
+                        return expect(value, Kind::kString, path);
+                      }},
+                     comment(),
+                     {"gpus_per_node", number(kPerNode, &result.gpus_per_node)},
+                     {"nics_per_node", number(kPerNode, &result.nics_per_node)},
+                     {"socket_of_gpu",
+                      [&](const JsonValue& value, const auto&) { return sockets(value, &result); }},
+                     {"nvlink", link_of(LinkClass::kNvlink)},
+                     {"inter_socket", link_of(LinkClass::kInterSocket)},
+                     {"network", link_of(LinkClass::kNetwork)},
+                     {"nccl", [&](const JsonValue& value, const auto& path) {
+                        return read_object(
+                            value, path, {{"message_ns", number(kDelay, &result.nccl_message_ns)}});
+                      }}}));
     for (const char* key :
          {"schema", "name", "gpus_per_node", "nics_per_node", "nvlink", "network"}) {
-      if (!has(root, key)) {
-        return fail(root.line, key, "missing; every cluster file has it (docs/simulation.md)");
-      }
+      TUTTI_RETURN_IF_ERROR(
+          require(root, "", key, "every cluster file has it (docs/simulation.md)"));
     }
     return with_sockets(root, std::move(result));
   }
 
  private:
-  static bool has(const JsonValue& object, const char* key) {
-    return std::any_of(object.members.begin(), object.members.end(),
-                       [&](const JsonMember& member) { return member.key == key; });
-  }
-
-  Result<std::uint64_t> number(const JsonValue& value, const Range& range,
-                               const std::string& path) const {
-    if (value.kind == Kind::kUnsigned && value.number >= range.min && value.number <= range.max) {
-      return value.number;
-    }
-    return fail(value.line, path,
-                "a whole number from " + std::to_string(range.min) + " to " +
-                    std::to_string(range.max) + " is expected" +
-                    (value.kind == Kind::kUnsigned ? ", not " + std::to_string(value.number) : ""));
-  }
-
-  Status read_int(const JsonValue& value, const Range& range, const std::string& path,
-                  int* out) const {
-    TUTTI_ASSIGN_OR_RETURN(const std::uint64_t read, number(value, range, path));
-    *out = static_cast<int>(read);
-    return {};
-  }
-
-  Status member_of_root(const JsonMember& member, Cluster* cluster) const {
-    const JsonValue& value = member.value;
-    const std::string& key = member.key;
-    if (key == "schema") {
-      return expect_schema(value, kClusterSchema);
-    }
-    if (key == "name") {
-      cluster->name = value.text;
-      return expect(value, Kind::kString, key);
-    }
-    if (key == "comment") {
-      return expect(value, Kind::kString, key);
-    }
-    if (key == "gpus_per_node") {
-      return read_int(value, kPerNode, key, &cluster->gpus_per_node);
-    }
-    if (key == "nics_per_node") {
-      return read_int(value, kPerNode, key, &cluster->nics_per_node);
-    }
-    if (key == "socket_of_gpu") {
-      return sockets(value, cluster);
-    }
-    if (key == "nccl") {
-      return nccl(value, cluster);
-    }
-    for (const LinkClass kind :
-         {LinkClass::kNvlink, LinkClass::kInterSocket, LinkClass::kNetwork}) {
-      if (key == to_string(kind)) {
-        return link(value, kind, &cluster->link(kind));
+  template <class T>
+  Read number(const Range& range, T* out) const {
+    return [=, this](const JsonValue& value, const std::string& path) -> Status {
+      if (value.kind == Kind::kUnsigned && value.number >= range.min && value.number <= range.max) {
+        *out = static_cast<T>(value.number);
+        return {};
       }
-    }
-    return unknown_key(member, "",
-                       {"schema", "name", "comment", "gpus_per_node", "nics_per_node",
-                        "socket_of_gpu", "nvlink", "inter_socket", "network", "nccl"});
+      return fail(
+          value.line, path,
+          "a whole number from " + std::to_string(range.min) + " to " + std::to_string(range.max) +
+              " is expected" +
+              (value.kind == Kind::kUnsigned ? ", not " + std::to_string(value.number) : ""));
+    };
   }
 
   Status sockets(const JsonValue& value, Cluster* cluster) const {
     TUTTI_RETURN_IF_ERROR(expect(value, Kind::kArray, "socket_of_gpu"));
     for (std::size_t i = 0; i < value.items.size(); ++i) {
-      int socket = 0;
-      TUTTI_RETURN_IF_ERROR(
-          read_int(value.items[i], kSocket, "socket_of_gpu[" + std::to_string(i) + "]", &socket));
-      cluster->socket_of_gpu.push_back(socket);
+      TUTTI_RETURN_IF_ERROR(number(kSocket, &cluster->socket_of_gpu.emplace_back())(
+          value.items[i], "socket_of_gpu[" + std::to_string(i) + "]"));
     }
     return {};
   }
 
-  Status nccl(const JsonValue& value, Cluster* cluster) const {
-    TUTTI_RETURN_IF_ERROR(expect(value, Kind::kObject, "nccl"));
-    for (const JsonMember& member : value.members) {
-      if (member.key != "message_ns") {
-        return unknown_key(member, "nccl", {"message_ns"});
-      }
-      TUTTI_ASSIGN_OR_RETURN(cluster->nccl_message_ns,
-                             number(member.value, kDelay, "nccl.message_ns"));
+  Status read_wiring(const JsonValue& value, const std::string& path, LinkModel* link) const {
+    TUTTI_RETURN_IF_ERROR(expect(value, Kind::kString, path));
+    if (value.text != "mesh" && value.text != "switch") {
+      return fail(value.line, path,
+                  "'mesh' (each pair of GPUs has links of its own) or 'switch' is expected, not " +
+                      in_quotes(value.text));
     }
+    link->shares_inbound = value.text == "switch";
     return {};
   }
 
   Status link(const JsonValue& value, LinkClass kind, LinkModel* link) const {
     const std::string path = to_string(kind);
-    TUTTI_RETURN_IF_ERROR(expect(value, Kind::kObject, path));
-    std::vector<std::string> keys = {"mb_per_s", "message_ns", "incast_percent"};
+    std::vector<Field> fields = {{"mb_per_s", number(kRate, &link->mb_per_s)},
+                                 {"message_ns", number(kDelay, &link->message_ns)},
+                                 {"incast_percent", number(kPercent, &link->incast_percent)}};
     if (kind == LinkClass::kNvlink) {
-      keys.emplace_back("wiring");
+      fields.push_back({"wiring", [&](const JsonValue& wiring, const std::string& here) {
+                          return read_wiring(wiring, here, link);
+                        }});
     }
-    for (const JsonMember& member : value.members) {
-      const std::string here = path + "." + member.key;
-      if (member.key == "mb_per_s") {
-        TUTTI_ASSIGN_OR_RETURN(link->mb_per_s, number(member.value, kRate, here));
-      } else if (member.key == "message_ns") {
-        TUTTI_ASSIGN_OR_RETURN(link->message_ns, number(member.value, kDelay, here));
-      } else if (member.key == "incast_percent") {
-        TUTTI_ASSIGN_OR_RETURN(link->incast_percent, number(member.value, kPercent, here));
-      } else if (member.key == "wiring" && kind == LinkClass::kNvlink) {
-        TUTTI_RETURN_IF_ERROR(expect(member.value, Kind::kString, here));
-        if (member.value.text != "mesh" && member.value.text != "switch") {
-          return fail(member.value.line, here,
-                      "'mesh' (each pair of GPUs has links of its own) or 'switch' is expected, "
-                      "not " +
-                          in_quotes(member.value.text));
-        }
-        link->shares_inbound = member.value.text == "switch";
-      } else {
-        return unknown_key(member, path, keys);
-      }
-    }
+    TUTTI_RETURN_IF_ERROR(read_object(value, path, fields));
     if (link->mb_per_s == 0) {
       return fail(value.line, path + ".mb_per_s", "missing");
     }
-    if (kind == LinkClass::kNvlink && !has(value, "wiring")) {
-      return fail(value.line, path + ".wiring", "missing; add \"wiring\": \"mesh\" or \"switch\"");
-    }
-    return {};
+    return kind == LinkClass::kNvlink
+               ? require(value, path, "wiring", "add \"wiring\": \"mesh\" or \"switch\"")
+               : Status();
   }
 
   Result<Cluster> with_sockets(const JsonValue& root, Cluster cluster) const {
@@ -186,15 +141,8 @@ class ClusterReader : public JsonReader {
 }  // namespace
 
 const char* to_string(LinkClass kind) {
-  switch (kind) {
-    case LinkClass::kNvlink:
-      return "nvlink";
-    case LinkClass::kInterSocket:
-      return "inter_socket";
-    case LinkClass::kNetwork:
-      return "network";
-  }
-  return "?";
+  constexpr const char* kNames[kLinkKinds] = {"nvlink", "inter_socket", "network"};
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 Result<Cluster> parse_cluster(const std::string& text, const std::string& file) {

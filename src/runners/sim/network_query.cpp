@@ -21,9 +21,7 @@ namespace tutti::runners::sim {
 namespace {
 
 using nlohmann::json;
-using simulate::TimePs;
 using wire::sim::Flow;
-using wire::sim::RunOptions;
 using wire::sim::RunResult;
 using wire::sim::TierUse;
 
@@ -115,7 +113,7 @@ class Reader {
 };
 
 struct Query {
-  RunOptions run;
+  wire::sim::RunOptions run;
   std::string topology = "fat-tree:16";
   std::string traffic = "permutation";
   std::string goal;    ///< File; in place of `traffic`.
@@ -227,7 +225,9 @@ Result<simulate::Workload> workload_of(const Query& query) {
   return simulate::parse_goal(text, query.goal);
 }
 
-json time_json(TimePs time_ps) { return time_ps == simulate::kNever ? json() : json(time_ps); }
+json time_json(simulate::TimePs time_ps) {
+  return time_ps == simulate::kNever ? json() : json(time_ps);
+}
 
 json flows_json(const std::vector<Flow>& flows) {
   json list = json::array();

@@ -23,10 +23,7 @@ Program allgather_linear(const Task& task) {
 }
 
 Cost allgather_linear_cost(const Task& task) {
-  const Letters of(task);
-  return {.rounds = of.ranks > 1 ? 1 : 0,
-          .sent_max = (of.ranks - 1) * of.count,
-          .node_out_max = of.width * (of.ranks - of.width) * of.count};
+  return cost_of_all_pairs(task, task.ranks() > 1 ? 1 : 0);
 }
 
 }  // namespace tutti::schedule

@@ -15,44 +15,27 @@
 namespace tutti::schedule {
 
 Program allreduce_rabenseifner(const Task& task) {
-  const std::uint64_t count = task.problem.counts[0];
-  const Region output{Buffer::kOutput, 0, count};
-  const Fold fold(task.ranks());
-  const Blocks parts = Blocks::even(count, fold.core);
-  Builder builder;
-  builder.copy({Buffer::kInput, 0, count}, output);
-  if (fold.is_folded(task.rank)) {
-    builder.send(task.rank - fold.core, output);
-    builder.recv(task.rank - fold.core, output);
-    return std::move(builder).finish();
-  }
-  const int partner = task.rank + fold.core;
-  const Region arrived = builder.scratch(count);
-  if (fold.has_partner(task.rank)) {
-    builder.recv(partner, arrived);
-    builder.reduce(arrived, output);
-  }
-  for (int half = fold.core / 2; half >= 1; half /= 2) {
-    const int peer = task.rank ^ half;
-    const int mine = task.rank & ~(half - 1);
-    const int theirs = peer & ~(half - 1);
-    const Region keeps = parts.range(Buffer::kOutput, mine, mine + half);
-    const Region contribution = arrived.part(keeps.offset, keeps.count);
-    builder.send(peer, parts.range(Buffer::kOutput, theirs, theirs + half));
-    builder.recv(peer, contribution);
-    builder.reduce(contribution, keeps);
-  }
-  for (int bit = 1; bit < fold.core; bit *= 2) {
-    const int peer = task.rank ^ bit;
-    const int mine = task.rank & ~(bit - 1);
-    const int theirs = peer & ~(bit - 1);
-    builder.send(peer, parts.range(Buffer::kOutput, mine, mine + bit));
-    builder.recv(peer, parts.range(Buffer::kOutput, theirs, theirs + bit));
-  }
-  if (fold.has_partner(task.rank)) {
-    builder.send(partner, output);
-  }
-  return std::move(builder).finish();
+  return folded_allreduce(
+      task, [&](const Fold& fold, const Region& output, const Region& arrived, Builder& builder) {
+        const Blocks parts = Blocks::even(output.count, fold.core);
+        for (int half = fold.core / 2; half >= 1; half /= 2) {
+          const int peer = task.rank ^ half;
+          const int mine = task.rank & ~(half - 1);
+          const int theirs = peer & ~(half - 1);
+          const Region keeps = parts.range(Buffer::kOutput, mine, mine + half);
+          const Region contribution = arrived.part(keeps.offset, keeps.count);
+          builder.send(peer, parts.range(Buffer::kOutput, theirs, theirs + half));
+          builder.recv(peer, contribution);
+          builder.reduce(contribution, keeps);
+        }
+        for (int bit = 1; bit < fold.core; bit *= 2) {
+          const int peer = task.rank ^ bit;
+          const int mine = task.rank & ~(bit - 1);
+          const int theirs = peer & ~(bit - 1);
+          builder.send(peer, parts.range(Buffer::kOutput, mine, mine + bit));
+          builder.recv(peer, parts.range(Buffer::kOutput, theirs, theirs + bit));
+        }
+      });
 }
 
 Cost allreduce_rabenseifner_cost(const Task& task) {

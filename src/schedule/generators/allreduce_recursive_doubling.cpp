@@ -13,31 +13,14 @@
 namespace tutti::schedule {
 
 Program allreduce_recursive_doubling(const Task& task) {
-  const std::uint64_t count = task.problem.counts[0];
-  const Region output{Buffer::kOutput, 0, count};
-  const Fold fold(task.ranks());
-  Builder builder;
-  builder.copy({Buffer::kInput, 0, count}, output);
-  if (fold.is_folded(task.rank)) {
-    builder.send(task.rank - fold.core, output);
-    builder.recv(task.rank - fold.core, output);
-    return std::move(builder).finish();
-  }
-  const int partner = task.rank + fold.core;
-  const Region arrived = builder.scratch(count);
-  if (fold.has_partner(task.rank)) {
-    builder.recv(partner, arrived);
-    builder.reduce(arrived, output);
-  }
-  for (int bit = 1; bit < fold.core; bit *= 2) {
-    builder.send(task.rank ^ bit, output);
-    builder.recv(task.rank ^ bit, arrived);
-    builder.reduce(arrived, output);
-  }
-  if (fold.has_partner(task.rank)) {
-    builder.send(partner, output);
-  }
-  return std::move(builder).finish();
+  return folded_allreduce(
+      task, [&](const Fold& fold, const Region& output, const Region& arrived, Builder& builder) {
+        for (int bit = 1; bit < fold.core; bit *= 2) {
+          builder.send(task.rank ^ bit, output);
+          builder.recv(task.rank ^ bit, arrived);
+          builder.reduce(arrived, output);
+        }
+      });
 }
 
 Cost allreduce_recursive_doubling_cost(const Task& task) {

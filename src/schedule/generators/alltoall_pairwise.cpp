@@ -23,11 +23,6 @@ Program alltoall_pairwise(const Task& task) {
   return std::move(builder).finish();
 }
 
-Cost alltoall_pairwise_cost(const Task& task) {
-  const Letters of(task);
-  return {.rounds = task.ranks() - 1,
-          .sent_max = (of.ranks - 1) * of.count,
-          .node_out_max = of.width * (of.ranks - of.width) * of.count};
-}
+Cost alltoall_pairwise_cost(const Task& task) { return cost_of_all_pairs(task, task.ranks() - 1); }
 
 }  // namespace tutti::schedule

@@ -8,7 +8,6 @@
 // first rank.
 // Source: Chan et al., "Collective Communication: Theory, Practice, and Experience", 2007.
 #include "schedule/builder.hpp"
-#include "schedule/formula.hpp"
 #include "schedule/generators.hpp"
 #include "schedule/subtree.hpp"
 
@@ -49,18 +48,8 @@ Program gather_binomial(const Task& task) {
 }
 
 Cost gather_binomial_cost(const Task& task) {
-  const Letters of(task);
-  const Subtrees trees(task);
-  const Knomial tree{task.ranks()};
-  NodeOut out(task.layout);
-  tree.each_edge(task.root(), [&](int parent, int child, int relative) {
-    out.add(child, parent, whole(trees.width(relative)) * of.count);
-  });
-  const std::uint64_t widest = whole(trees.widest());
-  return {.rounds = tree.depth(),
-          .sent_max = widest * of.count,
-          .scratch_max = widest > 1 ? widest * of.count : 0,
-          .node_out_max = out.most()};
+  return cost_of_subtrees(task, /*is_gather=*/true,
+                          whole(Subtrees(task).widest()) * Letters(task).count);
 }
 
 }  // namespace tutti::schedule

@@ -26,11 +26,9 @@ Program reduce_scatter_pairwise(const Task& task) {
 }
 
 Cost reduce_scatter_pairwise_cost(const Task& task) {
-  const Letters of(task);
-  return {.rounds = of.ranks > 1 ? 1 : 0,
-          .sent_max = (of.ranks - 1) * of.count,
-          .scratch_max = (of.ranks - 1) * of.count,
-          .node_out_max = of.width * (of.ranks - of.width) * of.count};
+  Cost cost = cost_of_all_pairs(task, task.ranks() > 1 ? 1 : 0);
+  cost.scratch_max = cost.sent_max;
+  return cost;
 }
 
 }  // namespace tutti::schedule

@@ -6,12 +6,7 @@
 #include <iterator>
 #include <string>
 
-#include "transport/congestion/cubic.hpp"
-#include "transport/congestion/dctcp.hpp"
-#include "transport/congestion/fixed.hpp"
-#include "transport/congestion/nscc.hpp"
-#include "transport/congestion/swift.hpp"
-#include "transport/congestion/timely.hpp"
+#include "transport/congestion/kinds.hpp"
 
 namespace tutti::transport {
 
@@ -21,24 +16,6 @@ bool uses_credit(std::string_view name) {
 
 namespace {
 
-/// What adapts the window: its file and a row here. An empty name is the first's.
-struct ControllerKind {
-  std::string_view name;
-  bool uses_delay;
-  std::unique_ptr<Controller> (*make)(const ControllerOptions& options);
-};
-
-template <class Made>
-std::unique_ptr<Controller> make(const ControllerOptions& options) {
-  return std::make_unique<Made>(options);
-}
-
-constexpr ControllerKind kKinds[] = {
-    {"nscc", true, make<NsccController>},     {"swift", true, make<SwiftController>},
-    {"cubic", false, make<CubicController>},  {"dctcp", false, make<DctcpController>},
-    {"timely", true, make<TimelyController>}, {"fixed", false, make<FixedController>},
-};
-
 /// In names like "swift+rccc"; null: there is none.
 const ControllerKind* find_kind(std::string_view name) {
   if (name == "rccc" || name == "eqds") {
@@ -47,9 +24,9 @@ const ControllerKind* find_kind(std::string_view name) {
     name.remove_suffix(5);
   }
   const auto* const found = std::find_if(
-      std::begin(kKinds), std::end(kKinds),
-      [name](const ControllerKind& kind) { return name.empty() || kind.name == name; });
-  return found == std::end(kKinds) ? nullptr : found;
+      std::begin(kControllerKinds), std::end(kControllerKinds),
+      [name](const ControllerKind* kind) { return name.empty() || kind->name == name; });
+  return found == std::end(kControllerKinds) ? nullptr : *found;
 }
 
 }  // namespace
@@ -61,8 +38,8 @@ bool uses_delay(std::string_view name) {
 
 std::string controller_names() {
   std::string names;
-  for (const ControllerKind& kind : kKinds) {
-    names += std::string(kind.name) + ", ";
+  for (const ControllerKind* kind : kControllerKinds) {
+    names += std::string(kind->name) + ", ";
   }
   return names + "each of them with +rccc, or rccc, eqds";
 }

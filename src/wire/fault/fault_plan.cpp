@@ -102,8 +102,10 @@ Status parse_seed(std::string_view text, FaultPlan* plan) {
   return {};
 }
 
-Status parse_drop(std::string_view text, FaultPlan* plan) {
-  TUTTI_ASSIGN_OR_RETURN(plan->drop_ppb, parse_chance(text));
+/// Of a fault that is a chance and no more.
+template <ChancePpb FaultPlan::*chance_ppb>
+Status parse_one_chance(std::string_view text, FaultPlan* plan) {
+  TUTTI_ASSIGN_OR_RETURN(plan->*chance_ppb, parse_chance(text));
   return {};
 }
 
@@ -113,11 +115,6 @@ Status parse_duplicate(std::string_view text, FaultPlan* plan) {
   if (time) {
     TUTTI_ASSIGN_OR_RETURN(plan->duplicate_ns, parse_time(*time));
   }
-  return {};
-}
-
-Status parse_reorder(std::string_view text, FaultPlan* plan) {
-  TUTTI_ASSIGN_OR_RETURN(plan->reorder_ppb, parse_chance(text));
   return {};
 }
 
@@ -188,9 +185,9 @@ struct Key {
   bool repeats = false;
 };
 constexpr std::array<Key, 8> kKeys = {{{"seed", parse_seed},
-                                       {"drop", parse_drop},
+                                       {"drop", parse_one_chance<&FaultPlan::drop_ppb>},
                                        {"duplicate", parse_duplicate},
-                                       {"reorder", parse_reorder},
+                                       {"reorder", parse_one_chance<&FaultPlan::reorder_ppb>},
                                        {"delay", parse_delay},
                                        {"corrupt", parse_corrupt},
                                        {"kill_path", parse_kill_path, true},

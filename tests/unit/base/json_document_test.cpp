@@ -125,5 +125,40 @@ TEST(JsonDocument, kind_name__words) {
   EXPECT_STREQ(kind_name(JsonValue::Kind::kOtherNumber), "a number");
 }
 
+class NumberReader : public JsonReader {
+ public:
+  using JsonReader::JsonReader;
+
+  /// "ok" or the error of a document with a number "size" and whatever "note".
+  std::string read(const std::string& text) {
+    const JsonValue root = *parse_json(text, "f");
+    const auto size = [&](const JsonValue& value, const std::string& path) {
+      return expect(value, JsonValue::Kind::kUnsigned, path);
+    };
+    Status status = read_object(root, "", {schema("s/1"), comment(), {"size", size}, {"note", {}}});
+    if (status.ok()) {
+      status = require(root, "", "size", "add \"size\": 1");
+    }
+    return status.ok() ? "ok" : status.message();
+  }
+};
+
+TEST(JsonReader, read_object__each_member_by_its_field) {
+  const std::string file = "f";
+  NumberReader reader(file);
+  EXPECT_EQ("ok", reader.read(R"({"note": [], "size": 1, "schema": "s/1", "comment": "c"})"));
+  EXPECT_EQ("f:1: document: an object is expected, not a list", reader.read("[]"));
+  EXPECT_EQ("f:1: size: a number is expected, not a string", reader.read(R"({"size": "1"})"));
+  EXPECT_EQ("f:1: schema: this build reads 's/1', not 's/2'", reader.read(R"({"schema": "s/2"})"));
+  EXPECT_EQ("f:1: comment: a string is expected, not a number", reader.read(R"({"comment": 1})"));
+  EXPECT_EQ("f:1: unknown key 'sice'; did you mean 'size'?", reader.read(R"({"sice": 1})"));
+  EXPECT_EQ("f:1: unknown key 'x'; there are schema, comment, size", reader.read(R"({"x": 1})"));
+}
+
+TEST(JsonReader, require__says_what_to_add) {
+  const std::string file = "f";
+  EXPECT_EQ("f:1: size: missing; add \"size\": 1", NumberReader(file).read("{}"));
+}
+
 }  // namespace
 }  // namespace tutti

@@ -3,11 +3,10 @@
 //
 // A window that never changes: for lossless networks, for tests, and under credits alone (eqds,
 // rccc), where the receiver decides.
-#pragma once
-
-#include "transport/congestion/controller.hpp"
+#include "transport/congestion/kinds.hpp"
 
 namespace tutti::transport {
+namespace {
 
 class FixedController final : public Controller {
  public:
@@ -18,5 +17,9 @@ class FixedController final : public Controller {
   void on_loss(const Feedback& /*feedback*/) override {}
   void on_timeout(const Feedback& /*feedback*/) override {}
 };
+
+}  // namespace
+
+constexpr ControllerKind kFixed = {"fixed", false, make<FixedController>};
 
 }  // namespace tutti::transport
