@@ -10,7 +10,8 @@ Both backends are groups of one job. For each size they run in turns, ours, thei
 and a row has the quartiles of the ratios. A turn is a number of calls; its time is per call, us, of
 the slowest rank. Modes: `waited`, where each call is waited for (on GPUs by a wait of the host for
 the stream); `queued`, on GPUs, where calls follow each other on the stream: the time is the GPU's,
-and `cpu_us` that of the host for making a call while the GPU is busy. `bytes` is what a rank puts
+and `cpu_us` that of the host for making a call while the GPU is busy; `replayed`, on GPUs: the
+GPU's time for a call of a graph of such calls. `bytes` is what a rank puts
 in (all_gather, broadcast: its tensor; reduce_scatter, all_to_all, all_reduce: the whole input).
 """
 
@@ -34,6 +35,7 @@ SCHEMA = "tutti-torch/1"
 SIZES = (*(8 << shift for shift in range(0, 24, 3)), 64 << 20)
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 TURN_S = 0.05
+GRAPH_CALLS = 20
 AHEAD_CYCLES = 30_000_000  # Of the GPU: some 15 ms.
 
 
@@ -87,8 +89,9 @@ def measure_cuda(call: Callable[[], Any], calls: int, mode: str) -> float:
             call()
             stream.synchronize()
         return (time.perf_counter() - began) / calls
+    per_call = GRAPH_CALLS if mode == "replayed" else 1
     first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    if mode == "queued":
+    if mode != "cpu":
         torch.cuda._sleep(AHEAD_CYCLES)  # So that the GPU does not wait for the host.
     first.record()
     began = time.perf_counter()
@@ -97,7 +100,20 @@ def measure_cuda(call: Callable[[], Any], calls: int, mode: str) -> float:
     took = (time.perf_counter() - began) / calls
     last.record()
     torch.cuda.synchronize()
-    return took if mode == "cpu" else first.elapsed_time(last) / 1e3 / calls
+    return took if mode == "cpu" else first.elapsed_time(last) / 1e3 / calls / per_call
+
+
+def captured(call: Callable[[], Any]) -> Callable[[], Any]:
+    """Launches a graph of GRAPH_CALLS calls."""
+    import torch
+
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        for _ in range(GRAPH_CALLS):
+            call()
+    launch: Callable[[], Any] = graph.replay
+    return launch
 
 
 def be_a_rank(arguments: argparse.Namespace) -> None:
@@ -143,9 +159,12 @@ def be_a_rank(arguments: argparse.Namespace) -> None:
                 take(call, 3, "waited")
             once = max(agreed(take(call, 3, "waited")) for call in calls.values())
             turn = int(min(max(TURN_S / once, 2), 200 if is_cuda else 2000))
-            for mode in ("waited", "queued") if is_cuda else ("waited",):
+            for mode in ("waited", "queued", "replayed") if is_cuda else ("waited",):
+                of_mode = calls
+                if mode == "replayed":
+                    of_mode = {b: captured(call) for b, call in calls.items()}
                 row = {"collective": name, "ranks": ranks, "bytes": size, "mode": mode}
-                row |= {"calls": turn, **pairs_of(calls, turn, mode)}
+                row |= {"calls": turn, **pairs_of(of_mode, turn, mode)}
                 if mode == "queued":
                     made = pairs_of(calls, turn, "cpu")
                     row["cpu_us"] = {b: made[f"{b}_us"] for b in calls}

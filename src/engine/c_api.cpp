@@ -105,7 +105,7 @@ char* tutti_explain_json(const char* text) {
     facts.ccl_usable = query.value("ccl", true);
     facts.ccl_name = query.value("ccl_name", "ccl");
     facts.direct_device_refusal = query.value("direct", true) ? "" : "the query says so";
-    facts.direct_host_refusal = facts.direct_device_refusal;
+    facts.direct_host_refusal = facts.direct_capture_refusal = facts.direct_device_refusal;
     if (!facts.ccl_usable) {
       facts.ccl_refusal = "the query says there is no CCL";
     }

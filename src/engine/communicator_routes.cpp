@@ -264,7 +264,8 @@ Status Communicator::set_up_host() {
   return made;
 }
 
-/// Where what was up is so no more, all routes are chosen again.
+/// Where what was up is so no more, all routes are chosen again; and where our kernels have come up,
+/// which captured calls did without.
 Status Communicator::prepare(const select::Plan& plan, Memory memory, int device,
                              std::string* ccl_refusal) {
   PlanRunner& runner = backends_.of(plan, memory);
@@ -272,7 +273,7 @@ Status Communicator::prepare(const select::Plan& plan, Memory memory, int device
   const Status prepared = &runner == &backends_.host && !backends_.host.was_tried()
                               ? set_up_host()
                               : runner.prepare(plan, device, ccl_refusal);
-  if (was_up && !runner.is_up()) {
+  if (was_up != runner.is_up() && (was_up || &runner == &backends_.direct)) {
     for (CachedRoute& cached : routes_) {
       cached.valid = false;
     }

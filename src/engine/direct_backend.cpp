@@ -161,6 +161,7 @@ Status DirectBackend::set_up(int device) {
   if (!refusal.empty()) {
     runner_.reset();
   } else {
+    context_.facts.direct_capture_refusal = runner_->capture_refusal();
     context_.process.direct_communicators.fetch_add(1, std::memory_order_relaxed);
   }
   if (context_.is_speaker() && log_enabled(LogLevel::kInfo)) {
@@ -350,6 +351,9 @@ Status DirectBackend::run(const Route& route, const runners::Call& call) {
 Status DirectBackend::start(const Route& route, const runners::Call& call, device::Stream stream) {
   if (std::get<select::DirectPlan>(route.plan).copied) {
     return PlanRunner::start(route, call, stream);
+  }
+  if (route.order == select::Order::kCaptured) {
+    return runner_->capture(call, stream);
   }
   return carry(
       call, [&](const runners::Call& part) { return runner_->enqueue(part, stream); },

@@ -216,6 +216,11 @@ Status StreamCalls::reason() const {
   return failure_;
 }
 
+void StreamCalls::note_captured(Carrier carrier) {
+  const std::lock_guard lock(mutex_);
+  has_queued_ = members_[index(carrier)].has_queued = true;
+}
+
 Status StreamCalls::failed_before(Carrier carrier) const {
   return Status(ErrorCode::kLibraryFailed,
                 std::string(members_[index(carrier)].name) +

@@ -3,6 +3,7 @@
 //
 // Our own kernels and shared memory: what the plan needs, and its name.
 #include "select/refusals.hpp"
+#include "select/table.hpp"
 
 namespace tutti::select {
 
@@ -19,12 +20,39 @@ bool DirectPlan::has(Collective collective) const {
                 : collective != Collective::kScan && collective != Collective::kExscan;
 }
 
+bool DirectPlan::is_capturable(Collective collective) {
+  switch (collective) {
+    case Collective::kBarrier:
+    case Collective::kReduce:
+    case Collective::kAllreduce:
+    case Collective::kAllgather:
+    case Collective::kReduceScatterBlock:
+    case Collective::kAlltoall:
+      return true;
+    default:
+      return false;
+  }
+}
+
+namespace {
+
+std::string capture_refusal(const Shape& shape, const CommFacts& facts) {
+  if (!DirectPlan::is_capturable(shape.collective)) {
+    return "in a graph direct carries calls alone that are alike between all ranks, not " +
+           std::string(to_string(shape.collective));
+  }
+  if (!shape.bytes || *shape.bytes > kDirectCapturedUpTo) {
+    return "in a graph direct carries at most " + std::to_string(kDirectCapturedUpTo >> 10) +
+           " KiB";
+  }
+  return facts.direct_capture_refusal;
+}
+
+}  // namespace
+
 std::string DirectPlan::refusal(const Shape& shape, const CommFacts& facts) const {
   if (copied && shape.order != Order::kBlocking) {
     return "copies that are queued cannot be called off when a call before them fails; use direct";
-  }
-  if (shape.order == Order::kCaptured) {
-    return "direct counts its launches, so a graph of the application's cannot repeat one";
   }
   if (copied && !has(shape.collective)) {
     return std::string("copy engines carry allgather and alltoall, not ") +
@@ -43,6 +71,11 @@ std::string DirectPlan::refusal(const Shape& shape, const CommFacts& facts) cons
       shape.memory == Memory::kDevice ? facts.direct_device_refusal : facts.direct_host_refusal;
   if (!reason.empty()) {
     return reason;
+  }
+  if (shape.order == Order::kCaptured) {
+    if (const std::string why = capture_refusal(shape, facts); !why.empty()) {
+      return why;
+    }
   }
   if (!is_reduction(shape.collective)) {
     return copied ? facts.copies_refusal : "";

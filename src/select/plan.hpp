@@ -110,6 +110,8 @@ struct DirectPlan {
   std::string name() const { return copied ? "direct-copy" : "direct-gamma"; }
   bool has(Collective collective) const;
   bool needs_mpi() const { return false; }
+  /// In a graph of the application's: calls with as many rounds between all pairs of ranks.
+  static bool is_capturable(Collective collective);
   std::string refusal(const Shape& shape, const CommFacts& facts) const;
   bool operator==(const DirectPlan&) const = default;
 };

@@ -175,6 +175,9 @@ struct CommFacts {
   /// cannot carry this communicator; empty: they can.
   std::string direct_device_refusal = "not set up";
   std::string direct_host_refusal = "not set up";
+  /// Of calls in a graph of the application's.
+  std::string direct_capture_refusal =
+      "direct was not set up before the capture; make one call first";
   /// Why our kernels got no staging memory for copy engines; empty: nobody wanted, or they did.
   std::string copies_refusal;
   /// Why steps of ours cannot go through the MPI; empty: they can.

@@ -156,6 +156,16 @@ QUOTES: dict[str, list[tuple[str, str, Callable[[Rows], list[float]]]]] = {
             lambda v: [v("ccl-beta_over_default", take) for take in (min, median)],
         ),
     ],
+    "docs/guide-torch.md": [
+        (
+            "gloo's time by Tutti's was # or more up to 256 KiB and # or more beyond",
+            "torch-host-2-cores.json",
+            lambda v: [
+                min(row["ratio"][1] for row in v.rows if (row["bytes"] > MIB) == is_large)
+                for is_large in (False, True)
+            ],
+        ),
+    ],
     "docs/network-measured.md": [
         (
             "an allreduce of 4 B (# times the time on loopback and on the fabric, # at full"

@@ -133,7 +133,7 @@ def two_gpus(python: str) -> str:
     return python
 
 
-@pytest.mark.parametrize("case", [*CASES, "streams"])
+@pytest.mark.parametrize("case", [*CASES, "streams", "graphs"])
 def test_torch__a_case_is_right_on_gpus(two_gpus: str, case: str) -> None:
     expect_success(run(two_gpus, case, 2, TEST_DEVICE="cuda"))
 

@@ -666,6 +666,45 @@ def streams() -> None:
     assert host.tolist() == [float(RANKS)] * 1000
 
 
+def graphs() -> None:
+    """Captured calls, replayed many times between calls that are not; GRAPH_TURNS of them."""
+    start()
+    n = 1000
+    buffer = torch.zeros(n)
+    gathered, exchanged = torch.zeros(n * RANKS), torch.zeros(n // RANKS * RANKS)
+    large, eager = torch.zeros(1 << 20), torch.zeros(n)
+    scattered = torch.zeros(n // RANKS)
+
+    def calls() -> None:
+        dist.all_reduce(buffer)
+        gather_single(gathered, buffer)
+        dist.all_to_all_single(exchanged, buffer[: n // RANKS * RANKS])
+        dist.all_reduce(large, Op.AVG, async_op=True).wait()
+        scatter_single(scattered, buffer[: n // RANKS * RANKS])
+        dist.broadcast(large, RANKS - 1)
+
+    calls()  # What is set up cannot be captured.
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        calls()
+    wrong = torch.zeros(1, dtype=torch.int64)
+    for turn in range(int(os.environ.get("GRAPH_TURNS", "3000"))):
+        buffer.fill_(turn % 7 + RANK)
+        large.fill_(turn % 5)
+        graph.replay()
+        total = RANKS * (turn % 7) + RANKS * (RANKS - 1) // 2
+        if turn % 3 == 0:
+            eager.fill_(turn % 11)
+            dist.all_reduce(eager)
+            wrong += (eager != RANKS * (turn % 11)).sum()
+        for found in (buffer, gathered, exchanged):
+            wrong += (found != total).sum()
+        wrong += (large != turn % 5).sum() + (scattered != RANKS * total).sum()
+    same("graphs", wrong, torch.zeros(1, dtype=torch.int64))
+    del graph  # Before the group, whose memory it uses.
+
+
 def dead_rank_on_gpus() -> None:
     """The last rank is killed: an error that names it on the others, and no hang."""
     start(seconds=20)

@@ -176,7 +176,8 @@ class Engine:
     ) -> Any:
         self._refuse_if_closed()
         self.sequence += 1
-        if not is_async:
+        # In a graph calls of a group follow each other: nobody orders those of two streams there.
+        if not is_async or torch.cuda.is_current_stream_capturing():
             # Objects for streams and events cost as much as all else of such a call.
             number = torch._C._cuda_getCurrentRawStream(device.index)
             self._launch(what, call, number)

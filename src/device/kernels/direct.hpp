@@ -25,6 +25,11 @@
 //    peer that began when its launch before was over. Launches of a rank are ordered, by their
 //    stream or, where the streams differ, by events, and end when all their waiting is over, so
 //    this holds for any change of grid, collective or size in between.
+//  - Graphs. A launch that a graph of the application's repeats finds in `counter`, in memory of its
+//    GPU, how many rounds such launches have had, adds its own at its end, and has slots apart from
+//    those of launches that the host counts. It has as many rounds with every peer, so that one
+//    number is enough; such launches of a communicator follow each other. Nobody on the host knows
+//    that it runs: it ends its waits by itself, at `limit_ticks`.
 //  - Without a wait. A rank whose piece of an exchange only goes one way need not wait for the peer
 //    (`unawaited`) where the host knows that all calls before it are over at the peer, which has
 //    read everything up to e - 1, and where the piece has R <= 2 rounds: e and e + 1 go where e - 4
@@ -192,6 +197,11 @@ class UnitAccess {
   Word alignment_;
 };
 
+/// Rounds of the launches before this one, where a graph repeats it and the host cannot tell.
+TUTTI_INLINE Wide counted_rounds(const DirectArguments& a) {
+  return a.counter != nullptr ? a.counter->rounds : 0;
+}
+
 /// One warp of those that serve the same peers; `warps` of them have `kBatches` batches in a round.
 template <class Wire, Word kBatchesOfRound, bool kHasTails = false>
 class Warp {
@@ -277,7 +287,7 @@ class Warp {
       Hardware::relax();
       if (looks == Hardware::kLooksBetweenAborts) {
         looks = 0;
-        if (Hardware::get_word(a_.abort) != 0) {
+        if (Hardware::get_word(a_.abort) != 0 || is_over_limit()) {
           give_up();
         }
       }
@@ -286,6 +296,19 @@ class Warp {
   }
 
  private:
+  /// Of a launch that no host waits for, since its first long wait. The time is in memory: a wait
+  /// has no register left.
+  TUTTI_INLINE bool is_over_limit() const {
+    if (a_.limit_ticks == 0) {
+      return false;
+    }
+    const Word now = Hardware::ticks() | 1U;
+    const Word since = Hardware::get_word(&a_.counter->waiting_since);
+    if (since == 0) {
+      Hardware::put_word(&a_.counter->waiting_since, now);
+    }
+    return since != 0 && now - since > a_.limit_ticks;
+  }
   TUTTI_INLINE void give_up() {
     given_up_ = true;
     Hardware::put_word(a_.failed, Word{1});
@@ -328,6 +351,7 @@ class ReducingWarp : public Warp<Wire, kBatchesOfRound> {
       own = peer == a_.rank ? a_.arena[peer] : own;
     }
     own_ = own;
+    base_ = counted_rounds(arguments);
   }
   /// True for the peers that there are; false for this rank itself.
   TUTTI_INLINE bool is_peer(Word peer) const {
@@ -335,16 +359,17 @@ class ReducingWarp : public Warp<Wire, kBatchesOfRound> {
   }
   /// To this rank's slot in the arena of `peer`.
   TUTTI_INLINE void push(Word peer, Word stage, Word batch, Wide round, const Value& value) const {
-    Base::push(a_.arena[peer], stage, a_.rank, batch, a_.epoch[peer] + round, value);
+    Base::push(a_.arena[peer], stage, a_.rank, batch, a_.epoch[peer] + base_ + round, value);
   }
   /// One look at the line of `peer` in the own arena.
   TUTTI_INLINE bool look(Word peer, Word stage, Word batch, Wide round, Value* value) const {
-    return Base::look(own_, stage, peer, batch, a_.epoch[peer] + round, value);
+    return Base::look(own_, stage, peer, batch, a_.epoch[peer] + base_ + round, value);
   }
 
  private:
   const DirectArguments& a_;
   void* own_;
+  Wide base_;
 };
 
 /// Reduces the units of one lane over ranks.
@@ -678,7 +703,7 @@ TUTTI_INLINE void exchange(const DirectArguments& a, Word warp_index, Word lane)
               a.recv_bytes[rank],
               a.arena[rank],
               pair.own,
-              a.epoch[rank],
+              a.epoch[rank] + counted_rounds(a),
               a.rounds[rank],
               a.pair_warps[rank]};
     }
@@ -696,6 +721,16 @@ TUTTI_INLINE void exchange(const DirectArguments& a, Word warp_index, Word lane)
     exchange_rounds<Wire, 1>(a, pair, 1, peer, warp, warps, lane);
   } else {
     exchange_rounds<Wire, kExchangeBatches>(a, pair, pair.rounds, peer, warp, warps, lane);
+  }
+}
+
+/// By one thread of each block, once all warps of the block are done: the last block of the launch
+/// counts its rounds for the next one.
+TUTTI_INLINE void count_launch(const DirectArguments& a) {
+  if (a.counter != nullptr && Hardware::add_word(&a.counter->blocks, 1) == a.blocks - 1) {
+    a.counter->blocks = 0;
+    a.counter->waiting_since = 0;
+    a.counter->rounds += a.counted_rounds;
   }
 }
 

@@ -64,6 +64,17 @@ enum class Op : Word {
   kMaxloc,
 };
 
+/// In memory of the own device: what launches of graphs count, which the host cannot. Only launches
+/// that have as many rounds with every peer use it, one after the other.
+struct LaunchCounter {
+  Wide rounds;  ///< Of all launches before this one.
+  Word blocks;  ///< Of this one that are over.
+  Word waiting_since;  ///< Hardware::ticks() of this one's first long wait; 0: none yet.
+};
+
+/// Of Hardware::ticks() at most (NVIDIA; 763 on AMD).
+inline constexpr double kTicksPerSecondMost = 1e9 / (1 << 20);
+
 /// One launch at one rank. An arena is the staging memory of one GPU, mapped into all of them:
 /// slots of `slot_bytes`, indexed [bank][stage][source rank]. Only the source writes a slot, only
 /// the arena's owner reads it.
@@ -84,6 +95,9 @@ struct DirectArguments {
   Word pair_warps[kPeersMax];
   Wide lines;  ///< Of a reduction: of the vector or the largest shard.
   Wide slot_bytes;
+  LaunchCounter* counter;  ///< Null: `epoch` is the whole truth.
+  Word counted_rounds;     ///< What this launch adds to it.
+  Word limit_ticks;        ///< Of a launch with `counter` that waits, Hardware::ticks(); 0: none.
   /// Host memory: block b stores `sequence` to done[b] when all its results can be read.
   Wide* done;
   Wide sequence;

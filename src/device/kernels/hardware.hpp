@@ -21,6 +21,7 @@
 #define TUTTI_NO_UNROLL _Pragma("clang loop unroll(disable)")
 #else
 #include <sched.h>
+#include <time.h>
 
 #define TUTTI_ON_GPU 0
 #define TUTTI_INLINE inline
@@ -103,6 +104,21 @@ struct Hardware {
     asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
     return value;
   }
+  /// Adds to memory of the own device; what was there.
+  static TUTTI_INLINE Word add_word(Word* to, Word value) {
+    Word before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(to), "r"(value)
+                 : "memory");
+    return before;
+  }
+  /// A clock of 954 ticks a second.
+  static TUTTI_INLINE Word ticks() {
+    Wide now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return static_cast<Word>(now >> 20);
+  }
 };
 
 #elif defined(__AMDGCN__)
@@ -146,6 +162,13 @@ struct Hardware {
   static TUTTI_INLINE Word get_word(const Word* from) {
     return __scoped_atomic_load_n(from, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM);
   }
+  static TUTTI_INLINE Word add_word(Word* to, Word value) {
+    return __scoped_atomic_fetch_add(to, value, __ATOMIC_ACQ_REL, __MEMORY_SCOPE_DEVICE);
+  }
+  /// That of 100 MHz: 763 ticks a second.
+  static TUTTI_INLINE Word ticks() {
+    return static_cast<Word>(__builtin_amdgcn_s_memrealtime() >> 17);
+  }
 };
 
 #else
@@ -163,6 +186,16 @@ struct Hardware {
   static void put_word(Wide* to, Wide value) { __atomic_store_n(to, value, __ATOMIC_RELEASE); }
   static void put_word(Word* to, Word value) { __atomic_store_n(to, value, __ATOMIC_RELAXED); }
   static Word get_word(const Word* from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
+  static Word add_word(Word* to, Word value) {
+    return __atomic_fetch_add(to, value, __ATOMIC_ACQ_REL);
+  }
+  /// As NVIDIA's.
+  static Word ticks() {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const Wide ns = static_cast<Wide>(now.tv_sec) * 1000000000 + static_cast<Wide>(now.tv_nsec);
+    return static_cast<Word>(ns >> 20);
+  }
 };
 
 #endif

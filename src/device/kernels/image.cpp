@@ -30,6 +30,7 @@ TUTTI_INLINE void complete(const DirectArguments& arguments) {
   if (Hardware::thread() == 0) {
     Hardware::fence_device();
     Hardware::put_word(arguments.done + Hardware::block(), arguments.sequence);
+    count_launch(arguments);
   }
 }
 

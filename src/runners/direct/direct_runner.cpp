@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "runners/direct/deferred_free.hpp"
@@ -184,6 +186,54 @@ Status DirectRunner::enqueue(const Call& call, device::Stream stream) {
     Planned next = planned(moved);
     return queue(&next, stream);
   });
+}
+
+Status DirectRunner::capture(const Call& call, device::Stream stream) {
+  TUTTI_RETURN_IF_ERROR(calls_->check(kOurs));
+  TUTTI_RETURN_IF_ERROR(check_on_device(call, device_));
+  TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
+  DirectTuning tuning = options_.tuning;
+  tuning.blocks_max = std::min(tuning.blocks_max, kDirectCapturedBlocksMax);
+  tuning.blocks = std::min(tuning.blocks, kDirectCapturedBlocksMax);
+  DirectLaunch next = plan_direct(call, me_, geometry_, tuning);
+  kernels::DirectArguments& a = next.arguments;
+  const Bytes begin = direct_arena_bytes(geometry_, me_.ranks);
+  std::uint64_t rounds = 0;
+  for (std::size_t peer = 0; peer < static_cast<std::size_t>(me_.ranks); ++peer) {
+    a.arena[peer] = static_cast<std::byte*>(arenas_[peer]) + begin;
+    a.epoch[peer] = 1;  // 0 is none.
+    rounds = std::max(rounds, next.rounds[peer]);
+  }
+  a.slot_bytes = direct_slot_bytes(geometry_, me_.ranks, kDirectCapturedBlocksMax);
+  a.counter = counter_;
+  a.counted_rounds = static_cast<kernels::Word>(rounds);
+  const double ticks = std::ceil(options_.timeout_s * kernels::kTicksPerSecondMost);
+  a.limit_ticks = static_cast<kernels::Word>(std::min<double>(ticks, std::numeric_limits<std::int32_t>::max()));
+  a.done = control_->captured_done.data();
+  a.abort = &control_->abort;
+  a.failed = &control_->failed;
+  a.ended = ended_;
+  a.is_queued = 1;
+  calls_->note_captured(kOurs);
+  void* arguments[] = {&a};
+  // A graph keeps a copy of its arguments; a prepared launch would be a graph inside it.
+  return api_.launch(kernels_[static_cast<std::size_t>(next.kernel)].function, shape_of(next),
+                     stream, arguments);
+}
+
+std::string DirectRunner::capture_refusal() const {
+  return geometry_.wire == DirectWire::kLines
+             ? ""
+             : "launches of a graph are counted on the GPU, which packets have no room for";
+}
+
+Status DirectRunner::outcome() const {
+  if (broken_ || std::atomic_ref(control_->failed).load(std::memory_order_relaxed) == 0) {
+    return {};
+  }
+  return Status(ErrorCode::kTimeout, "direct: a call of a graph waited TUTTI_TIMEOUT=" +
+                                         std::to_string(options_.timeout_s) +
+                                         " s for a rank that has not launched its graph");
 }
 
 Status DirectRunner::look() {

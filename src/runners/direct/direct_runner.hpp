@@ -103,6 +103,12 @@ class DirectRunner : public Runner {
   /// As run(), queued on a stream of the application, which takes memory of this device alone;
   /// returns at once. A failure of the work shows in calls() and in later calls.
   Status enqueue(const Call& call, device::Stream stream);
+  /// A call of a graph that the application captures on `stream` and launches any number of times,
+  /// mixed with other calls; its graphs with calls of one communicator follow each other. A launch
+  /// that waits for `timeout_s` ends, and all after it. `call`: DirectPlan::is_capturable().
+  Status capture(const Call& call, device::Stream stream);
+  /// Why there is no capture(); empty: there is.
+  std::string capture_refusal() const;
   StreamCalls& calls() { return *calls_; }
 
   /// For the INFO line: the library, the wire and the size of the staging memory.
@@ -176,6 +182,8 @@ class DirectRunner : public Runner {
   Status end_if_broken(Status status);
   /// Of calls on streams: whether the peers are there.
   Status look();
+  /// Of captured calls: whether one has ended itself.
+  Status outcome() const;
   /// Why waiting on is useless; empty: it is not. What was waited for may have come meanwhile.
   std::string gone_peer() const;
   void break_off();
@@ -199,6 +207,7 @@ class DirectRunner : public Runner {
   std::vector<Kernel> kernels_;  ///< As direct_kernel_names().
   void* arena_ = nullptr;
   device::kernels::Word* ended_ = nullptr;  ///< Behind the arena's slots.
+  device::kernels::LaunchCounter* counter_ = nullptr;  ///< Behind it.
   std::array<void*, device::kernels::kPeersMax> arenas_{};
   std::optional<FdExchange> fd_exchange_;  ///< kDescriptor, until the peers have been opened.
   std::vector<void*> opened_;

@@ -22,6 +22,7 @@ constexpr std::string_view kPacketsPrefix = "packets_";
 constexpr std::uint32_t kLineLanes = 8;  // On every GPU (device/kernels/wire.hpp).
 constexpr double kSelfTestTimeoutS = 20;
 constexpr double kFdExchangeTimeoutS = 20;
+constexpr Bytes kWordsBytes = 64;  // Of `ended_`, in a line of its own.
 
 }  // namespace
 
@@ -38,11 +39,11 @@ Result<std::unique_ptr<DirectRunner>> DirectRunner::create(device::Api& api, int
   TUTTI_RETURN_IF_ERROR(self->calls_->reason());
   TUTTI_RETURN_IF_ERROR(self->load_kernels());
   TUTTI_RETURN_IF_ERROR(self->make_memory());
-  // A kernel gives up only when it is told to: no outcome.
   self->calls_->join(kOurs, api, device,
                      {.name = "direct",
                       .timeout_s = options.timeout_s,
                       .takes_turns = options.takes_turns,
+                      .outcome = [runner = self.get()] { return runner->outcome(); },
                       .progress = options.progress,
                       .look = [runner = self.get()] { return runner->look(); },
                       .close = [runner = self.get()] { runner->close(); },
@@ -73,9 +74,16 @@ Status DirectRunner::load_kernels() {
 Status DirectRunner::make_memory() {
   TUTTI_ASSIGN_OR_RETURN(stream_, api_.create_stream(device_));
   const Bytes slots_bytes = direct_arena_bytes(geometry_, me_.ranks);
-  const Bytes bytes = slots_bytes + sizeof(kernels::Word);
+  const Bytes captured_bytes =
+      capture_refusal().empty()
+          ? direct_arena_bytes(geometry_, me_.ranks, kDirectCapturedBlocksMax)
+          : 0;
+  const Bytes words_at = slots_bytes + captured_bytes;
+  const Bytes bytes = words_at + kWordsBytes + sizeof(kernels::LaunchCounter);
   TUTTI_ASSIGN_OR_RETURN(arena_, api_.allocate_shared(device_, bytes, options_.sharing));
-  ended_ = reinterpret_cast<kernels::Word*>(static_cast<std::byte*>(arena_) + slots_bytes);
+  ended_ = reinterpret_cast<kernels::Word*>(static_cast<std::byte*>(arena_) + words_at);
+  counter_ = reinterpret_cast<kernels::LaunchCounter*>(static_cast<std::byte*>(arena_) + words_at +
+                                                       kWordsBytes);
   // Zero is no epoch.
   TUTTI_RETURN_IF_ERROR(api_.fill_async(arena_, 0, bytes, stream_));
   TUTTI_RETURN_IF_ERROR(api_.wait_stream(stream_));

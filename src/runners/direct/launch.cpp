@@ -241,15 +241,18 @@ std::uint64_t cut_reduction(const Call& call, const ScopeRank& me, bool one_shot
 
 std::span<const char* const> direct_kernel_names() { return kNames; }
 
-std::uint64_t direct_slot_bytes(const DirectGeometry& geometry, int ranks) {
+std::uint64_t direct_slot_bytes(const DirectGeometry& geometry, int ranks,
+                                std::uint32_t blocks_max) {
   // General kernels, which are for 8 ranks, also run on fewer, with fewer batches.
-  return static_cast<std::uint64_t>(batches_of(ranks_max(ranks))) * kDirectBlocksMax *
+  return static_cast<std::uint64_t>(batches_of(ranks_max(ranks))) * blocks_max *
          geometry.warps_max * geometry.warp_lines * geometry.line_bytes();
 }
 
-std::uint64_t direct_arena_bytes(const DirectGeometry& geometry, int ranks) {
+std::uint64_t direct_arena_bytes(const DirectGeometry& geometry, int ranks,
+                                 std::uint32_t blocks_max) {
   constexpr std::uint64_t kBanksAndStages = 8;
-  return kBanksAndStages * static_cast<std::uint64_t>(ranks) * direct_slot_bytes(geometry, ranks);
+  return kBanksAndStages * static_cast<std::uint64_t>(ranks) *
+         direct_slot_bytes(geometry, ranks, blocks_max);
 }
 
 std::uint64_t direct_first_epoch(std::uint64_t next, std::uint64_t rounds) {

@@ -43,6 +43,10 @@ struct DirectGeometry {
 /// turns (stream_calls.hpp).
 inline constexpr std::uint32_t kDirectBlocksMax = 64;
 
+/// The same of launches that an application's graph repeats, whose slots are apart: a quarter of a
+/// GPU's blocks carries what short calls have.
+inline constexpr std::uint32_t kDirectCapturedBlocksMax = 32;
+
 /// What is tuned, equal on all ranks. Zero: the default for the number of ranks and the size.
 struct DirectTuning {
   std::uint32_t blocks = 0;
@@ -58,9 +62,12 @@ struct DirectTuning {
   Bytes copy_chunk_bytes = 0;
 };
 
-/// Bytes of a slot of an arena, and of the whole arena: [bank 4][stage 2][source rank].
-std::uint64_t direct_slot_bytes(const DirectGeometry& geometry, int ranks);
-std::uint64_t direct_arena_bytes(const DirectGeometry& geometry, int ranks);
+/// Bytes of a slot of an arena, and of the whole arena: [bank 4][stage 2][source rank], for launches
+/// of at most so many blocks.
+std::uint64_t direct_slot_bytes(const DirectGeometry& geometry, int ranks,
+                                std::uint32_t blocks_max = kDirectBlocksMax);
+std::uint64_t direct_arena_bytes(const DirectGeometry& geometry, int ranks,
+                                 std::uint32_t blocks_max = kDirectBlocksMax);
 
 /// Names of all kernels; DirectLaunch::kernel counts in it.
 std::span<const char* const> direct_kernel_names();

@@ -10,6 +10,7 @@
 #include "device/kernels/images.hpp"
 #include "direct_world.hpp"
 #include "runners/direct/device_combine.hpp"
+#include "select/plan.hpp"
 
 namespace tutti::testing {
 namespace {
@@ -195,9 +196,37 @@ TEST_P(Direct, AnySequenceOfCalls) {
     world.tune(tuning);
     const bool can_copy = world.can_copy() && std::find(std::begin(kCopied), std::end(kCopied),
                                                         test.collective) != std::end(kCopied);
-    const Way way = can_copy && random() % 2 == 0 ? Way::kCopied : Way::kWhole;
+    const bool can_capture = select::DirectPlan::is_capturable(test.collective);
+    const Way way = can_copy && random() % 2 == 0      ? Way::kCopied
+                    : can_capture && random() % 2 == 0 ? Way::kCaptured
+                                                       : Way::kWhole;
     ASSERT_TRUE(world.check(test, random, way))
         << "call " << i << " way " << static_cast<int>(way) << ": " << test.text(GetParam());
+  }
+}
+
+/// A graph's launches count themselves, in one round or many, whatever runs between them.
+TEST_P(Direct, CallsOfGraphs) {
+  DirectWorld world(GetParam());
+  ASSERT_TRUE(world.ready());
+  std::mt19937_64 random(12);
+  for (const Collective collective :
+       {Collective::kAllreduce, Collective::kReduce, Collective::kReduceScatterBlock,
+        Collective::kAllgather, Collective::kAlltoall, Collective::kBarrier}) {
+    const bool reduces = select::is_reduction(collective);
+    for (const std::uint64_t count : {0, 1, 28, 113, 3000, 20000}) {
+      for (int turn = 0; turn < 3; ++turn) {
+        world.tune(turn == 0 ? runners::DirectTuning() : shape(random, world.ranks()));
+        const Case test{.collective = collective,
+                        .type = reduces ? DataType::kFloat32 : DataType::kByte,
+                        .op = reduces ? ReduceOp::kSum : ReduceOp::kNone,
+                        .count = count,
+                        .root = static_cast<int>(random() % static_cast<unsigned>(GetParam())),
+                        .in_place = collective != Collective::kBarrier && random() % 2 == 0,
+                        .misalignment = static_cast<unsigned>(random() % 2)};
+        ASSERT_TRUE(world.check(test, random, Way::kCaptured)) << test.text(GetParam());
+      }
+    }
   }
 }
 
@@ -306,6 +335,25 @@ TEST(DirectCopies, APeerThatComesLateGetsNothingOfAnEndedCall) {
       EXPECT_EQ(got, Buffer(bytes, 1));
     }
   }
+}
+
+/// Nobody on the host waits: the launch ends by itself, and all after it.
+TEST(DirectFailure, APeerThatNeverLaunchesItsGraphIsAnErrorInTime) {
+  DirectWorld world(2, /*timeout_s=*/1);
+  ASSERT_TRUE(world.ready());
+  std::mt19937_64 random(13);
+  const Case test{.type = DataType::kFloat32, .op = ReduceOp::kSum, .count = 100};
+  ASSERT_TRUE(world.check(test, random, Way::kCaptured));
+  Call call;
+  call.collective = Collective::kBarrier;
+  const auto start = std::chrono::steady_clock::now();
+  const Status late = world.run_captured(0, call);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  EXPECT_EQ(late.code(), ErrorCode::kTimeout) << late.message();
+  EXPECT_NE(late.message().find("has not launched its graph"), std::string::npos) << late.message();
+  EXPECT_GT(took.count(), 0.5);
+  EXPECT_LT(took.count(), 10);
+  EXPECT_FALSE(world.runner(0).run(runners::Scope::kWhole, call).ok());
 }
 
 TEST(DirectFailure, APeerThatNeverComesIsAnErrorInTime) {

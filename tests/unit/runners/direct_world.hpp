@@ -389,7 +389,8 @@ inline std::string test_device() {
 enum class Way {
   kWhole,
   kCopied,  ///< By copies; allgather and alltoall.
-  kPairs,   ///< Small pieces first, then those that large_pairs() leaves out, as beside the CCL.
+  kCaptured,  ///< As a graph of the application's repeats it.
+  kPairs,     ///< Small pieces first, then those that large_pairs() leaves out, as beside the CCL.
 };
 
 class DirectWorld {
@@ -504,6 +505,15 @@ class DirectWorld {
     }
   }
 
+  /// The launch that a graph would have, on a stream of this process's; returns at its end.
+  Status run_captured(int rank, const Call& call) {
+    const auto i = static_cast<std::size_t>(rank);
+    TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(*api_, devices_[i]));
+    TUTTI_ASSIGN_OR_RETURN(const device::Stream stream, calls_[i]->own_stream());
+    TUTTI_RETURN_IF_ERROR(runners_[i]->capture(call, stream));
+    TUTTI_RETURN_IF_ERROR(api_->wait_stream(stream));
+    return calls_[i]->status(/*wait=*/false);
+  }
   /// The second part is carried by the same runner, which takes all ranks, in the place of a CCL.
   Status run_pairs(int rank, const Call& call) {
     const runners::ScopeRank me{.rank = rank, .ranks = ranks_};
@@ -558,8 +568,9 @@ class DirectWorld {
     std::vector<Status> statuses(cases.size());
     run([&](int rank) {
       const auto i = static_cast<std::size_t>(rank);
-      statuses[i] = way == Way::kCopied  ? runners_[i]->run_copied(cases[i].call)
-                    : way == Way::kPairs ? run_pairs(rank, cases[i].call)
+      statuses[i] = way == Way::kCopied     ? runners_[i]->run_copied(cases[i].call)
+                    : way == Way::kCaptured ? run_captured(rank, cases[i].call)
+                    : way == Way::kPairs    ? run_pairs(rank, cases[i].call)
                                          : runners_[i]->run(runners::Scope::kWhole, cases[i].call);
     });
     for (std::size_t rank = 0; rank < cases.size(); ++rank) {

@@ -54,8 +54,27 @@ TEST(Order, refusal__copies_are_waited_for) {
   }
 }
 
-TEST(Order, refusal__a_graph_cannot_repeat_a_direct_launch) {
-  EXPECT_NE(refused("direct-gamma", Order::kCaptured).find("graph"), std::string::npos);
+TEST(Order, refusal__a_graph_has_short_calls_that_are_alike_between_all_ranks) {
+  Shape shape{Collective::kAllreduce, 64,
+              DataType::kFloat32,     ReduceOp::kSum,
+              Memory::kDevice,        Order::kCaptured};
+  CommFacts facts = facts_on(1);
+  facts.direct_device_refusal.clear();
+  const Plan direct = *parse_plan("direct-gamma");
+  EXPECT_NE(refusal(direct, shape, facts).find("before the capture"), std::string::npos);
+  facts.direct_capture_refusal.clear();
+  EXPECT_EQ(refusal(direct, shape, facts), "");
+  shape.bytes = kDirectCapturedUpTo + 1;
+  EXPECT_EQ(refusal(direct, shape, facts), "in a graph direct carries at most 1024 KiB");
+  shape.bytes = 64;
+  shape.op = ReduceOp::kNone;
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    shape.collective = static_cast<Collective>(i);
+    if (DirectPlan().has(shape.collective) && !is_reduction(shape.collective)) {
+      EXPECT_EQ(refusal(direct, shape, facts).empty(), DirectPlan::is_capturable(shape.collective))
+          << to_string(shape.collective);
+    }
+  }
   EXPECT_EQ(refused("ccl-gamma", Order::kCaptured), "");
 }
 
