@@ -264,8 +264,8 @@ Status Communicator::set_up_host() {
   return made;
 }
 
-/// Where what was up is so no more, all routes are chosen again; and where our kernels have come up,
-/// which captured calls did without.
+/// Where what was up is so no more, all routes are chosen again; and where our kernels have come
+/// up, which captured calls did without.
 Status Communicator::prepare(const select::Plan& plan, Memory memory, int device,
                              std::string* ccl_refusal) {
   PlanRunner& runner = backends_.of(plan, memory);

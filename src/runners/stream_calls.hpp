@@ -110,8 +110,8 @@ class StreamCalls {
     }
     return commit(std::move(call), status);
   }
-  /// A call that a graph of the application's has, which nobody here sees run: status() asks for its
-  /// outcome from now on.
+  /// A call that a graph of the application's has, which nobody here sees run: status() asks for
+  /// its outcome from now on.
   void note_captured(Carrier carrier);
   /// Whether the last call that was added is of the other member.
   bool is_behind_other(Carrier carrier) const { return last_.value_or(carrier) != carrier; }

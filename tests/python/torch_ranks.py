@@ -419,6 +419,8 @@ def works() -> None:
     same("a call in a callback", chained.wait(), torch.full((3,), float(RANKS)))
     blocking = future.then(lambda _: dist.all_reduce(more))
     assert blocking.wait() is None
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()  # A future without tensors orders no stream.
     same("a blocking call in a callback", more, torch.full((3,), float(RANKS * RANKS)))
     for count in (5, 300_000):
         parts = [torch.full((count,), float(i)) for i in range(3)]

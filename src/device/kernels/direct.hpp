@@ -25,7 +25,8 @@
 //    peer that began when its launch before was over. Launches of a rank are ordered, by their
 //    stream or, where the streams differ, by events, and end when all their waiting is over, so
 //    this holds for any change of grid, collective or size in between.
-//  - Graphs. A launch that a graph of the application's repeats finds in `counter`, in memory of its
+//  - Graphs. A launch that a graph of the application's repeats finds in `counter`, in memory of
+//  its
 //    GPU, how many rounds such launches have had, adds its own at its end, and has slots apart from
 //    those of launches that the host counts. It has as many rounds with every peer, so that one
 //    number is enough; such launches of a communicator follow each other. Nobody on the host knows

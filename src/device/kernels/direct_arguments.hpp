@@ -67,8 +67,8 @@ enum class Op : Word {
 /// In memory of the own device: what launches of graphs count, which the host cannot. Only launches
 /// that have as many rounds with every peer use it, one after the other.
 struct LaunchCounter {
-  Wide rounds;  ///< Of all launches before this one.
-  Word blocks;  ///< Of this one that are over.
+  Wide rounds;         ///< Of all launches before this one.
+  Word blocks;         ///< Of this one that are over.
   Word waiting_since;  ///< Hardware::ticks() of this one's first long wait; 0: none yet.
 };
 

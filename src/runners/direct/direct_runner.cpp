@@ -208,7 +208,8 @@ Status DirectRunner::capture(const Call& call, device::Stream stream) {
   a.counter = counter_;
   a.counted_rounds = static_cast<kernels::Word>(rounds);
   const double ticks = std::ceil(options_.timeout_s * kernels::kTicksPerSecondMost);
-  a.limit_ticks = static_cast<kernels::Word>(std::min<double>(ticks, std::numeric_limits<std::int32_t>::max()));
+  a.limit_ticks =
+      static_cast<kernels::Word>(std::min<double>(ticks, std::numeric_limits<std::int32_t>::max()));
   a.done = control_->captured_done.data();
   a.abort = &control_->abort;
   a.failed = &control_->failed;

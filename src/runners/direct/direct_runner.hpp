@@ -206,7 +206,7 @@ class DirectRunner : public Runner {
   };
   std::vector<Kernel> kernels_;  ///< As direct_kernel_names().
   void* arena_ = nullptr;
-  device::kernels::Word* ended_ = nullptr;  ///< Behind the arena's slots.
+  device::kernels::Word* ended_ = nullptr;             ///< Behind the arena's slots.
   device::kernels::LaunchCounter* counter_ = nullptr;  ///< Behind it.
   std::array<void*, device::kernels::kPeersMax> arenas_{};
   std::optional<FdExchange> fd_exchange_;  ///< kDescriptor, until the peers have been opened.

@@ -62,8 +62,8 @@ struct DirectTuning {
   Bytes copy_chunk_bytes = 0;
 };
 
-/// Bytes of a slot of an arena, and of the whole arena: [bank 4][stage 2][source rank], for launches
-/// of at most so many blocks.
+/// Bytes of a slot of an arena, and of the whole arena: [bank 4][stage 2][source rank], for
+/// launches of at most so many blocks.
 std::uint64_t direct_slot_bytes(const DirectGeometry& geometry, int ranks,
                                 std::uint32_t blocks_max = kDirectBlocksMax);
 std::uint64_t direct_arena_bytes(const DirectGeometry& geometry, int ranks,

@@ -388,7 +388,7 @@ inline std::string test_device() {
 /// How a case is carried.
 enum class Way {
   kWhole,
-  kCopied,  ///< By copies; allgather and alltoall.
+  kCopied,    ///< By copies; allgather and alltoall.
   kCaptured,  ///< As a graph of the application's repeats it.
   kPairs,     ///< Small pieces first, then those that large_pairs() leaves out, as beside the CCL.
 };

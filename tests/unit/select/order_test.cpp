@@ -55,9 +55,8 @@ TEST(Order, refusal__copies_are_waited_for) {
 }
 
 TEST(Order, refusal__a_graph_has_short_calls_that_are_alike_between_all_ranks) {
-  Shape shape{Collective::kAllreduce, 64,
-              DataType::kFloat32,     ReduceOp::kSum,
-              Memory::kDevice,        Order::kCaptured};
+  Shape shape{Collective::kAllreduce, 64, DataType::kFloat32, ReduceOp::kSum, Memory::kDevice,
+              Order::kCaptured};
   CommFacts facts = facts_on(1);
   facts.direct_device_refusal.clear();
   const Plan direct = *parse_plan("direct-gamma");
