@@ -123,6 +123,8 @@ typedef struct tutti_options {
   /** Nonzero: calls of other communicators run at the same time on this GPU; launches stay small,
    * on all ranks if one says so. */
   int concurrent;
+  /** Most that a call waits for another rank, s; 0: TUTTI_TIMEOUT. Of this rank alone. */
+  double timeout_s;
 } tutti_options_t;
 
 /**
@@ -147,6 +149,12 @@ TUTTI_API tutti_status_t tutti_comm_create(const tutti_bootstrap_t* bootstrap,
  * before: that is waited for 2 s, then a warning says so and a thread of the library's goes on.
  */
 TUTTI_API tutti_status_t tutti_comm_destroy(tutti_comm_t* comm);
+/**
+ * Ends this rank's calls, from any thread, also while another is in one: that call returns with an
+ * error within a second, and so does every later one; peers that wait for this rank hear of it. The
+ * communicator is still to be destroyed, after the call has returned.
+ */
+TUTTI_API tutti_status_t tutti_comm_abort(tutti_comm_t* comm);
 /** What broke the communicator, also a call on a stream; TUTTI_OK while nothing has. Never waits.
  */
 TUTTI_API tutti_status_t tutti_comm_status(tutti_comm_t* comm);

@@ -191,7 +191,7 @@ template <class Body>
 tutti_status_t collective(tutti_comm_t* comm, const Body& body) {
   bool has_answered = false;
   const tutti_status_t code = on(comm, [&](tutti_comm& self) -> Status {
-    Status status = self.engine->failure();
+    Status status = self.engine->why_ended();
     if (status.ok()) {
       status = body(self);
       if (breaks(status.code()) && self.engine->failure().ok()) {

@@ -82,6 +82,9 @@ Result<tutti_options_t> read_options(const tutti_options_t* given) {
     return invalid("options: memory " + std::to_string(static_cast<int>(own.memory)) +
                    " is none of tutti_memory_t");
   }
+  if (!(own.timeout_s >= 0)) {
+    return invalid("options: timeout_s " + std::to_string(own.timeout_s) + " is no time");
+  }
   return own;
 }
 
@@ -94,6 +97,7 @@ tutti::engine::Hints hints_of(const Result<tutti_options_t>& options) {
     hints.memory_kinds = options->memory == TUTTI_MEMORY_HOST     ? "system"
                          : options->memory == TUTTI_MEMORY_DEVICE ? "cuda:device"
                                                                   : "";
+    hints.timeout_s = options->timeout_s;
   }
   return hints;
 }
@@ -102,7 +106,7 @@ tutti::engine::Hints hints_of(const Result<tutti_options_t>& options) {
 
 Status tutti_comm::outcome(bool wait) {
   Status status = engine->stream_status(wait);  // Calls may be on streams after a failure, too.
-  TUTTI_RETURN_IF_ERROR(engine->failure());
+  TUTTI_RETURN_IF_ERROR(engine->why_ended());
   return status;
 }
 
@@ -153,6 +157,17 @@ tutti_status_t tutti_comm_destroy(tutti_comm_t* comm) {
     }
     owned->engine->begin_end();  // Of both carriers, before one is waited for.
     return status;
+  });
+}
+
+tutti_status_t tutti_comm_abort(tutti_comm_t* comm) {
+  // The communicator's own words are of the thread that is in its call.
+  return answer(thread_error(), [&]() -> Status {
+    if (comm == nullptr) {
+      return invalid("tutti_comm_abort: `comm` is null");
+    }
+    comm->engine->abort();
+    return {};
   });
 }
 

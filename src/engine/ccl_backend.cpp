@@ -110,7 +110,7 @@ Status CclBackend::agree(int device, const select::Table& table) {
   context_.facts.ccl_name = all[0].name;
   runner_ = std::make_unique<runners::CclRunner>(
       *library, *context_.process.device(), context_.device, context_.bootstrap,
-      context_.process.scratch(), context_.process.config().timeout_s, context_.calls,
+      context_.process.scratch(), context_.timeout_s, context_.calls,
       /*takes_turns=*/!context_.is_concurrent);
   TUTTI_RETURN_IF_ERROR(init_scope(runners::Scope::kWhole, &context_.facts.ccl_refusal));
   context_.facts.ccl_usable = context_.facts.ccl_refusal.empty();

@@ -5,6 +5,7 @@
 // ranks are, which GPU is this rank's, and the facts by which plans are chosen.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -50,6 +51,9 @@ struct CommContext {
   topology::Layout machines{};   ///< By machine: who shares GPUs.
   int device = -1;               ///< This rank's GPU, once something was set up on it.
   bool is_concurrent = false;    ///< Beside others' calls, on some rank: its calls take no turns.
+  double timeout_s = 0;          ///< Of a wait for another rank; 0: none.
+  /// By a thread that need not be in a call: waits end.
+  std::shared_ptr<std::atomic<bool>> is_aborted = std::make_shared<std::atomic<bool>>(false);
   /// Of the runners on the GPU, whose calls may stand behind each other on streams.
   std::shared_ptr<runners::StreamCalls> calls = std::make_shared<runners::StreamCalls>();
   /// Breaks the communicator on this rank.

@@ -5,6 +5,11 @@
 #include "runners/direct/deferred_free.hpp"
 
 namespace tutti::engine {
+namespace {
+
+Status aborted() { return Status(ErrorCode::kLibraryFailed, "the communicator was aborted"); }
+
+}  // namespace
 
 Communicator::~Communicator() {
   context_.process.unwatch_calls(watched_calls_);
@@ -20,6 +25,16 @@ void Communicator::free_deferred_memory() {
   if (!inert_ && context_.process.device() != nullptr) {
     runners::free_deferred(*context_.process.device());
   }
+}
+
+void Communicator::abort() {
+  context_.is_aborted->store(true, std::memory_order_release);
+  context_.calls->end(aborted());
+}
+
+Status Communicator::why_ended() const {
+  return failure_.ok() && context_.is_aborted->load(std::memory_order_acquire) ? aborted()
+                                                                               : failure_;
 }
 
 void Communicator::fail(const Status& status) {

@@ -31,6 +31,7 @@ namespace tutti::engine {
 struct Hints {
   std::string plan;          ///< "tutti_plan": a plan list that goes before every other rule.
   std::string memory_kinds;  ///< "mpi_assert_memory_alloc_kinds".
+  double timeout_s = 0;      ///< Of its waits; 0: that of the process.
   Status unread{};           ///< What could not be read of it: without an MPI an error everywhere.
 };
 
@@ -235,6 +236,10 @@ class Communicator {
   /// What broke this communicator on this rank, ok while nothing has. A rank that failed after the
   /// choice no longer counts calls as its peers do: its next call would meet their last one.
   const Status& failure() const { return failure_; }
+  /// failure(), or that abort() was called.
+  Status why_ended() const;
+  /// From any thread: the call under way and all later ones fail.
+  void abort();
   /// Peers that wait for this rank in shared memory hear of it.
   void fail(const Status& status);
   /// After a call that was refused on this rank, in which others may be in steps of ours: the next

@@ -331,6 +331,7 @@ Status Communicator::read_hints(const Hints& hints) {
     *own_table_ = select::without_mpi(std::move(*own_table_));
   }
   asserted_ = asserted_memory(hints.memory_kinds);
+  context_.timeout_s = hints.timeout_s > 0 ? hints.timeout_s : context_.process.config().timeout_s;
   return unread;
 }
 

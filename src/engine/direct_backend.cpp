@@ -221,7 +221,7 @@ Status DirectBackend::agree(int device, std::string* refusal) {
   std::string first;
   for (const device::Sharing sharing : sharings(context_.process.config().direct_handles)) {
     bool is_final = false;
-    TUTTI_RETURN_IF_ERROR(make({.timeout_s = context_.process.config().timeout_s,
+    TUTTI_RETURN_IF_ERROR(make({.timeout_s = context_.timeout_s,
                                 .wire = wire,
                                 .tuning = tuning,
                                 .sharing = sharing,

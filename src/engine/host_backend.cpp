@@ -85,12 +85,13 @@ Status HostBackend::agree(std::string* refusal) {
   const auto all = std::exchange(introductions_, nullptr);
   posted_ = {};
   auto made = DirectHostRunner::create(std::move(memory_), context_.me.rank, *all,
-                                       {.timeout_s = context_.process.config().timeout_s,
+                                       {.timeout_s = context_.timeout_s,
                                         // As MPI does; the C API promises a limit.
                                         .waits_for_the_living = context_.facts.has_mpi,
                                         .is_crowded = context_.facts.oversubscribed,
                                         .are_mapped = are_mapped_,
                                         .progress = [this] { context_.bootstrap.progress(); },
+                                        .is_aborted = context_.is_aborted,
                                         .calls = &calls_,
                                         .calls_doubted = calls_doubted_});
   if (made.ok()) {

@@ -43,7 +43,7 @@ Status MpiBackend::run_schedule(const select::SchedulePlan& plan, const runners:
   if (schedule_runner_ == nullptr) {
     schedule_runner_ = std::make_unique<runners::ScheduleRunner>(
         *mpi_, context_.me.rank, context_.process.device(), context_.process.scratch(),
-        context_.placement, context_.process.config().timeout_s,
+        context_.placement, context_.timeout_s,
         [this] { return host_.look_at_peers(/*in_call=*/true); });
   }
   device::Stream stream = nullptr;

@@ -748,17 +748,18 @@ def dead_rank() -> None:
 
 
 def late_rank() -> None:
-    """The last rank comes after the time-out: an error that names it, in time."""
-    start(seconds=3)
+    """The last rank comes after the time-out of a group: an error that names it, in time."""
+    start(seconds=60)
+    group = dist.new_group(timeout=timedelta(seconds=3))
     tensor = torch.ones(1000)
-    dist.all_reduce(tensor)
+    dist.all_reduce(tensor, group=group)
     if RANK == RANKS - 1:
         time.sleep(8)
-        refused(dist.barrier, 5)
+        refused(lambda: dist.barrier(group), 5)
         print("SURVIVED", flush=True)
         return
     began = time.monotonic()
-    words = refused(lambda: dist.all_reduce(tensor), 7)
+    words = refused(lambda: dist.all_reduce(tensor, group=group), 7)
     assert time.monotonic() - began > 2, words
     assert f"rank {RANKS - 1}" in words, words
     print("SURVIVED", flush=True)
@@ -794,6 +795,7 @@ def wait_limit() -> None:
         assert not work.is_completed()
         dist.group.WORLD.abort() if hasattr(dist.group.WORLD, "_engine") else engine().abort()
         assert "was aborted" in refused(behind.wait, 5)
+        refused(work.wait, 5)  # That it has ended, too.
         refused(lambda: dist.all_reduce(torch.ones(3)), 1)
     print("SURVIVED", flush=True)
     sys.stdout.flush()

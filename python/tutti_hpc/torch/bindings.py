@@ -96,12 +96,13 @@ class Options(ctypes.Structure):
         ("plan", ctypes.c_char_p),
         ("memory", ctypes.c_int),
         ("concurrent", ctypes.c_int),
+        ("timeout_s", ctypes.c_double),
     )
 
 
-def options(memory: int) -> Options:
-    """Options of a communicator whose calls are mostly on this memory."""
-    return Options(ctypes.sizeof(Options), None, memory, 0)
+def options(memory: int, timeout_s: float) -> Options:
+    """Options of a communicator whose calls are mostly on this memory. 0 s: TUTTI_TIMEOUT."""
+    return Options(ctypes.sizeof(Options), None, memory, 0, timeout_s)
 
 
 class Functions:
@@ -135,6 +136,8 @@ class Functions:
         self._create.argtypes = [_P, _P, ctypes.POINTER(_P)]
         self._destroy = library.tutti_comm_destroy
         self._destroy.argtypes = [_P]
+        self._abort = library.tutti_comm_abort
+        self._abort.argtypes = [_P]
         self._status = library.tutti_comm_status
         self._status.argtypes = [_P]
         self._error = library.tutti_error_string
@@ -156,6 +159,10 @@ class Functions:
     def destroy(self, comm: int) -> int:
         """Waits for this rank's calls on streams and frees the communicator."""
         return int(self._destroy(comm))
+
+    def abort(self, comm: int) -> None:
+        """Ends this rank's calls, also one that another thread is in."""
+        self._abort(comm)
 
     def status(self, comm: int) -> int:
         """What broke the communicator, also a call on a stream; never waits."""

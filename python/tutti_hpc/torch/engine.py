@@ -10,7 +10,6 @@ thread, first in first out. Calls on CUDA tensors go to a second communicator on
 from __future__ import annotations
 
 import atexit
-import contextlib
 import logging
 import os
 import queue
@@ -18,7 +17,6 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Callable, Optional
 
@@ -51,27 +49,6 @@ fallbacks: Counter[str] = Counter()
 def is_strict() -> bool:
     """TUTTI_STRICT as the library reads it."""
     return os.environ.get("TUTTI_STRICT", "0").lower() in ("1", "yes", "on", "true", "y")
-
-
-_environment_lock = threading.Lock()
-_has_communicator = False  # The library has read its environment.
-
-
-@contextlib.contextmanager
-def _time_limit(timeout: timedelta) -> Iterator[None]:
-    """The group's time-out as TUTTI_TIMEOUT, which the library reads at its first communicator."""
-    global _has_communicator
-    with _environment_lock:
-        if _has_communicator or "TUTTI_TIMEOUT" in os.environ:
-            _has_communicator = True
-            yield
-            return
-        _has_communicator = True
-        os.environ["TUTTI_TIMEOUT"] = f"{timeout.total_seconds():g}"
-        try:
-            yield
-        finally:
-            del os.environ["TUTTI_TIMEOUT"]
 
 
 class Engine:
@@ -223,9 +200,10 @@ class Engine:
         store = c10d.PrefixStore(f"tutti-{kind}/", self._store)
         bootstrap = StoreBootstrap(store, self.rank, self.ranks, self.timeout)
         self._bootstraps[kind] = bootstrap
-        options = bindings.options(memory)
-        with _time_limit(self.timeout):
-            status, comm = self.functions.create(bootstrap.structure, options)
+        # What an operator says goes before what a script says.
+        limit_s = 0.0 if "TUTTI_TIMEOUT" in os.environ else self.timeout.total_seconds()
+        options = bindings.options(memory, limit_s)
+        status, comm = self.functions.create(bootstrap.structure, options)
         if status:
             error = self._error("making a communicator", None, status, bootstrap.error)
             self._broken = self._broken or error
@@ -303,8 +281,11 @@ class Engine:
     # ---- End ------------------------------------------------------------------------------------
 
     def abort(self) -> None:
-        """Later calls are refused, queued ones fail. One that runs ends by itself."""
+        """Later calls are refused; queued ones and one that runs fail."""
         self._stop("was aborted")
+        for comm in (self.host, self.device):
+            if comm:
+                self.functions.abort(comm)
         while True:
             try:
                 work = self._queue.get_nowait()

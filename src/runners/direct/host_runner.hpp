@@ -46,7 +46,8 @@ class DirectHostRunner : public Runner {
     /// All ranks are known to have mapped each other's memory, rings included: create() is then
     /// local, and an error is this rank's alone.
     bool are_mapped = false;
-    std::function<void()> progress{};  ///< HostPeers::progress.
+    std::function<void()> progress{};                       ///< HostPeers::progress.
+    std::shared_ptr<const std::atomic<bool>> is_aborted{};  ///< HostPeers::is_aborted.
     /// The number of the communicator's last call, the one to run() included, as others tell them
     /// that go another way (HostArea::pass_by); null: all go through run().
     const std::uint64_t* calls = nullptr;

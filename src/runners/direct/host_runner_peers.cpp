@@ -179,6 +179,7 @@ Result<std::unique_ptr<DirectHostRunner>> DirectHostRunner::create(
   peers.waits_for_the_living = options.waits_for_the_living;
   peers.spins = HostPeers::spins_of(options.is_crowded);
   peers.progress = options.progress;
+  peers.is_aborted = options.is_aborted;
   Status status = map(*memory, own_rank, all, *layout, &peers);
   if (!options.are_mapped) {
     const std::uint64_t calls = options.calls == nullptr ? 0 : *options.calls;

@@ -8,6 +8,7 @@
 // be looked at) the time limit ends the wait.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -31,6 +32,8 @@ struct HostPeers {
   double timeout_s = 0;                                  ///< 0: for ever.
   bool waits_for_the_living = false;  ///< No limit while it is known that the awaited rank lives.
   int spins = 0;                      ///< Looks before the core is given away.
+  /// True: waits end, as another thread wants; null: never.
+  std::shared_ptr<const std::atomic<bool>> is_aborted;
   /// Lets the MPI library move its own messages, which a peer may need before it comes here.
   std::function<void()> progress;
 
@@ -85,6 +88,9 @@ class BoundedWait {
       return true;
     }
     ++checks_;
+    if (peers_.is_aborted != nullptr && peers_.is_aborted->load(std::memory_order_acquire)) {
+      failure_ = Status(ErrorCode::kLibraryFailed, "the communicator was aborted");
+    }
     for (int rank = 0; rank < static_cast<int>(peers_.areas.size()); ++rank) {
       if (awaited(rank)) {
         check(rank);

@@ -76,14 +76,20 @@ TEST(CComm, create__bad_arguments_have_codes_and_words) {
 }
 
 TEST(CComm, create__options_that_one_rank_cannot_read_fail_on_all_ranks) {
-  const tutti_options_t good = {
-      .size = sizeof good, .plan = nullptr, .memory = TUTTI_MEMORY_ANY, .concurrent = 0};
+  const tutti_options_t good = {.size = sizeof good,
+                                .plan = nullptr,
+                                .memory = TUTTI_MEMORY_ANY,
+                                .concurrent = 0,
+                                .timeout_s = 0};
+  tutti_options_t no_time = good;
+  no_time.timeout_s = -1;
   tutti_options_t no_memory = good;
   no_memory.memory = static_cast<tutti_memory_t>(7);
   tutti_options_t no_size = good;
   no_size.size = 0;
   for (const auto& [bad, words] :
-       {std::pair(no_memory, "memory 7 is none of"), std::pair(no_size, "`size` is not set")}) {
+       {std::pair(no_time, "is no time"), std::pair(no_memory, "memory 7 is none of"),
+        std::pair(no_size, "`size` is not set")}) {
     ThreadWorld world(2);
     world.run([&, bad = bad, words = words](int rank) {
       Rank self(world, rank);
@@ -130,7 +136,8 @@ TEST(CComm, create__options_that_differ_in_plans_fail_on_all_ranks) {
     const tutti_options_t options = {.size = sizeof options,
                                      .plan = rank == 0 ? "direct" : "ccl",
                                      .memory = TUTTI_MEMORY_ANY,
-                                     .concurrent = 0};
+                                     .concurrent = 0,
+                                     .timeout_s = 0};
     EXPECT_EQ(TUTTI_ERROR_INVALID_CONFIG, tutti_comm_create(&given, &options, &self.comm));
     EXPECT_NE(std::string(tutti_error_string(nullptr)).find("rank 1 has other tuning rules"),
               std::string::npos)
@@ -155,7 +162,8 @@ TEST(CComm, create__a_plan_that_cannot_be_read_fails_on_all_ranks) {
       const tutti_options_t options = {.size = sizeof options,
                                        .plan = everywhere || rank == 1 ? "no-such-plan" : nullptr,
                                        .memory = TUTTI_MEMORY_ANY,
-                                       .concurrent = 0};
+                                       .concurrent = 0,
+                                       .timeout_s = 0};
       EXPECT_EQ(TUTTI_ERROR_INVALID_CONFIG, tutti_comm_create(&given, &options, &self.comm));
       const std::string words = tutti_error_string(nullptr);
       EXPECT_NE(words.find(everywhere || rank == 1 ? "options: plan" : "rank 1 has some that"),
@@ -173,7 +181,8 @@ TEST(CComm, create__options_that_differ_in_memory_fail_on_all_ranks) {
     const tutti_options_t options = {.size = sizeof options,
                                      .plan = nullptr,
                                      .memory = rank == 0 ? TUTTI_MEMORY_ANY : TUTTI_MEMORY_DEVICE,
-                                     .concurrent = 0};
+                                     .concurrent = 0,
+                                     .timeout_s = 0};
     EXPECT_EQ(TUTTI_ERROR_INVALID_CONFIG, tutti_comm_create(&given, &options, &self.comm));
     EXPECT_NE(std::string(tutti_error_string(nullptr)).find("differ in their memory"),
               std::string::npos);
@@ -182,8 +191,11 @@ TEST(CComm, create__options_that_differ_in_memory_fail_on_all_ranks) {
 
 TEST(CComm, collectives__a_bootstrap_that_fails_during_a_set_up_breaks_the_communicator) {
   // No agreement goes before the set-up of the kernels, which would call it a refusal.
-  const tutti_options_t options = {
-      .size = sizeof options, .plan = nullptr, .memory = TUTTI_MEMORY_DEVICE, .concurrent = 0};
+  const tutti_options_t options = {.size = sizeof options,
+                                   .plan = nullptr,
+                                   .memory = TUTTI_MEMORY_DEVICE,
+                                   .concurrent = 0,
+                                   .timeout_s = 0};
   on_ranks(
       2,
       [](Rank& self) {
@@ -420,6 +432,39 @@ TEST(CComm, streams__a_failure_is_seen_before_a_call_that_waits_meets_its_peers)
   });
 }
 
+TEST(CComm, abort__ends_a_call_that_waits_and_all_later_ones) {
+  ThreadWorld world(2);
+  std::atomic<bool> is_over = false;
+  world.run([&](int rank) {
+    Rank self(world, rank);
+    self.make();
+    std::int32_t value = 1;
+    ASSERT_EQ(TUTTI_OK, sum(self, &value, 1, TUTTI_BLOCKING)) << self.words();
+    ASSERT_EQ(TUTTI_OK, tutti_barrier(self.comm, TUTTI_BLOCKING));
+    if (rank == 1) {
+      while (!is_over) {
+        std::this_thread::yield();
+      }
+      return;
+    }
+    std::thread other([&] {
+      for (int turn = 0; turn < 20000; ++turn) {
+        std::this_thread::yield();  // Most likely the other is in its call then; either is right.
+      }
+      EXPECT_EQ(TUTTI_OK, tutti_comm_abort(self.comm));
+    });
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(TUTTI_ERROR_LIBRARY, tutti_barrier(self.comm, TUTTI_BLOCKING));
+    EXPECT_NE(self.words().find("was aborted"), std::string::npos) << self.words();
+    other.join();
+    EXPECT_EQ(TUTTI_ERROR_LIBRARY, sum(self, &value, 1, TUTTI_BLOCKING));
+    EXPECT_EQ(TUTTI_ERROR_LIBRARY, tutti_comm_status(self.comm));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+    is_over = true;
+  });
+  EXPECT_EQ(TUTTI_ERROR_INVALID_ARGUMENT, tutti_comm_abort(nullptr));
+}
+
 TEST(CComm, plan_json__says_plan_why_and_what_was_refused) {
   on_ranks(2, [](Rank& self) {
     DeviceInts data(8, 1);  // What no call has needed yet would count as usable.
@@ -453,8 +498,11 @@ TEST(CComm, plan_json__says_plan_why_and_what_was_refused) {
 }
 
 TEST(CComm, options__memory_that_is_said_is_not_asked_for) {
-  const tutti_options_t options = {
-      .size = sizeof options, .plan = nullptr, .memory = TUTTI_MEMORY_HOST, .concurrent = 0};
+  const tutti_options_t options = {.size = sizeof options,
+                                   .plan = nullptr,
+                                   .memory = TUTTI_MEMORY_HOST,
+                                   .concurrent = 0,
+                                   .timeout_s = 0};
   on_ranks(
       2,
       [](Rank& self) {
@@ -477,8 +525,11 @@ TEST(CComm, options__memory_that_is_said_is_not_asked_for) {
 }
 
 TEST(CComm, options__a_plan_goes_before_every_rule) {
-  const tutti_options_t options = {
-      .size = sizeof options, .plan = "ccl", .memory = TUTTI_MEMORY_ANY, .concurrent = 0};
+  const tutti_options_t options = {.size = sizeof options,
+                                   .plan = "ccl",
+                                   .memory = TUTTI_MEMORY_ANY,
+                                   .concurrent = 0,
+                                   .timeout_s = 0};
   on_ranks(
       2,
       [](Rank& self) {
