@@ -50,12 +50,16 @@ def number(text: str) -> int:
 
 
 def shape_of(parameters: int) -> Any:
-    """The transformer with heads 64 wide and a layer for each head that comes nearest."""
+    """The transformer that comes nearest, of heads 64 wide and up to two layers more than heads."""
     import models
 
     is_large = parameters >= 50_000_000
     more = {} if is_large else {"vocabulary": 512, "context": 64}
-    shapes = [models.GptShape(layers=n, heads=n, width=64 * n, **more) for n in range(1, 128)]
+    shapes = [
+        models.GptShape(layers=heads + extra, heads=heads, width=64 * heads, **more)
+        for heads in range(1, 128)
+        for extra in range(3)
+    ]
     return min(shapes, key=lambda shape: abs(shape.parameters - parameters))
 
 
