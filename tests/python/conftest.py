@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""A stand-in C API for tests of the command line, and results to print."""
+"""A stand-in C API for tests of the command line, results to print, a Python that has torch."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tutti_hpc import api, paths
 from tutti_hpc.results import Latency, Machine, Results, Row, Versions
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 # Open MPI's search for libfabric devices sleeps a second in each MPI_Init.
 os.environ.setdefault("OMPI_MCA_btl", "^ofi")
 
@@ -66,6 +68,23 @@ def library() -> Iterator[None]:
     api.library.cache_clear()
     yield
     api.library.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def torch_python() -> str:
+    """An interpreter that has torch, which is no part of the tools' environment.
+
+    TORCH_PYTHON names it. Unset: that of .env/torch (`make test` makes it), else this one.
+    """
+    made = ROOT / ".env/torch/bin/python"
+    found = os.environ.get("TORCH_PYTHON", str(made) if made.exists() else sys.executable)
+    if paths.find(paths.LIBRARY) is None:
+        pytest.skip("libtutti.so is not built")
+    words = [found, "-c", "import torch"]
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    if subprocess.run(words, env=environment, capture_output=True, check=False).returncode:
+        pytest.skip(f"{found} has no torch; remedy: TORCH_PYTHON names an interpreter that has it")
+    return found
 
 
 def row(size: int, plan: str, p50: float, hybrid: bool = False, wrong: int | None = 0) -> Row:

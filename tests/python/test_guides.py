@@ -24,6 +24,7 @@ from tutti_hpc import paths
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
     "README.md",
+    "docs/applications.md",
     "docs/guide-mpi.md",
     "docs/guide-nccl.md",
     "docs/guide-torch.md",

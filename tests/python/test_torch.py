@@ -1,19 +1,13 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""The PyTorch backend, in jobs of 2 and 4 ranks; torch_ranks.py is what a rank runs.
-
-Torch is no part of the tools' environment: TORCH_PYTHON names an interpreter that has it. Unset:
-that of .env/torch (`make test` makes it), else this one. Without torch all is skipped.
-"""
+"""The PyTorch backend, in jobs of 2 and 4 ranks; torch_ranks.py is what a rank runs."""
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import socket
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,27 +28,13 @@ CASES = (
     "messages",
     "groups",
     "training",
+    "custom_fsdp",
 )
 
 
-@functools.cache
-def torch_version(python: str) -> str:
-    """The version of an interpreter's torch; empty: it has none."""
-    words = [python, "-c", "import torch; print(torch.__version__)"]
-    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else ""
-
-
 @pytest.fixture(scope="module")
-def python() -> str:
-    made = ROOT / ".env/torch/bin/python"
-    found = os.environ.get("TORCH_PYTHON", str(made) if made.exists() else sys.executable)
-    if paths.find(paths.LIBRARY) is None:
-        pytest.skip("libtutti.so is not built")
-    if not torch_version(found):
-        pytest.skip(f"{found} has no torch; remedy: TORCH_PYTHON names an interpreter that has it")
-    return found
+def python(torch_python: str) -> str:
+    return torch_python
 
 
 @dataclass

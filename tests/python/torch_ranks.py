@@ -60,7 +60,10 @@ def start(backend: str = "tutti", seconds: float = 60) -> None:
 
 
 def engine() -> Any:
-    group = dist.group.WORLD
+    return engine_of(dist.group.WORLD)
+
+
+def engine_of(group: Any) -> Any:
     if hasattr(group, "_engine"):
         return group._engine
     from tutti_hpc.torch import backend
@@ -570,30 +573,38 @@ def groups() -> None:
     assert dist.get_backend() == "tutti"
 
 
-def _train(kind: str, backend: str) -> list[float]:
-    start(backend)
+def _layers(kind: str) -> Any:
+    """A small model for DDP or FSDP2."""
     torch.manual_seed(0)
     layers = [torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64)]
     model = torch.nn.Sequential(*layers, torch.nn.ReLU(), torch.nn.Linear(64, 4))
     if kind == "ddp":
-        model = torch.nn.parallel.DistributedDataParallel(model)
-    else:
-        from torch.distributed.fsdp import fully_shard
+        return torch.nn.parallel.DistributedDataParallel(model)
+    from torch.distributed.fsdp import fully_shard
 
-        for layer in list(model):
-            if isinstance(layer, torch.nn.Linear):
-                fully_shard(layer)
-        fully_shard(model)
+    for layer in list(model):
+        if isinstance(layer, torch.nn.Linear):
+            fully_shard(layer)
+    return fully_shard(model)
+
+
+def _losses(model: Any, steps: int) -> list[float]:
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
     torch.manual_seed(RANK + 1)
     losses = []
-    for _ in range(10):
+    for _ in range(steps):
         loss = model(torch.randn(8, 16)).square().mean()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         optimiser.zero_grad()
         losses.append(loss.item())
+    return losses
+
+
+def _train(kind: str, backend: str) -> list[float]:
+    start(backend)
+    losses = _losses(_layers(kind), 10)
     # Gloo's thread takes the interpreter's lock for its last work, and gloo's end, which comes with
     # that of the model, waits for the thread with the lock held (torch 2.13).
     time.sleep(0.2)
@@ -611,6 +622,42 @@ def training() -> None:
         limit = 0 if RANKS == 2 else 1e-6
         found = max(abs(a - b) for a, b in zip(ours, theirs))
         assert found <= limit, (kind, found, ours, theirs)
+
+
+def custom_fsdp() -> None:
+    """FSDP2 with our all-gather and reduce-scatter alone, in memory of the first steps."""
+    from tutti_hpc.torch import fsdp
+
+    start(REFERENCE)
+    group = dist.new_group(backend="tutti")
+    plain, custom = _layers("fsdp"), _layers("fsdp")
+    buffers = fsdp.use_tutti(custom, group)
+    wanted, found = _losses(plain, 3), _losses(custom, 3)
+    made = buffers.total_bytes
+    assert (made > 0) == (DEVICE == "cpu"), made
+    wanted, found = wanted + _losses(plain, 10), found + _losses(custom, 10)
+    assert buffers.total_bytes == made, (buffers.total_bytes, made)
+    limit = 0 if RANKS == 2 else 1e-6
+    assert max(abs(a - b) for a, b in zip(found, wanted)) <= limit, (found, wanted)
+    if RANKS == 2:
+        for one, other in zip(custom.parameters(), plain.parameters()):
+            same("parameters", one.to_local(), other.to_local())
+    assert not engine_of(group).fallbacks
+    assert engine_of(group).sequence > 50  # It was we that gathered and scattered.
+    alone = [dist.new_group([rank], backend="tutti") for rank in range(RANKS)][RANK]
+    gather = fsdp.AllGather(alone)
+    words = refused(lambda: gather(torch.empty(RANKS), torch.ones(1), dist.group.WORLD))
+    assert "the Tutti group has ranks" in words, words
+    words = refused(lambda: fsdp.use_tutti(torch.nn.Linear(2, 2), group))
+    assert "no module is sharded" in words, words
+    # A view keeps the memory of its tensor.
+    view = buffers.tensor(12345, torch.float32)[7:9]
+    other = buffers.tensor(12345, torch.float32)
+    assert abs(other.data_ptr() - view.data_ptr()) > 4 * 12345 - 64
+    place = other.data_ptr()
+    del other
+    assert buffers.tensor(12345, torch.float32).data_ptr() == place
+    time.sleep(0.2)  # See _train().
 
 
 def debug() -> None:

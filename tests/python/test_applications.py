@@ -1,0 +1,128 @@
+# SPDX-FileCopyrightText: 2026 the Tutti authors
+# SPDX-License-Identifier: BSD-3-Clause
+"""The applications in bench/applications, in their smallest form, on two ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tutti_hpc import paths
+
+ROOT = Path(__file__).resolve().parents[2]
+APPLICATIONS = ROOT / "bench/applications"
+LIMIT_S = 240
+SMALL = ("--ranks", "2", "--pairs", "3")
+TRAINING = ("--steps", "3", "--turn", "1")
+DDP = ("ddp.py", *SMALL, *TRAINING)
+FSDP = ("fsdp.py", *SMALL, *TRAINING, "--parameters", "200k")
+GEMM = ("gemm.py", *SMALL, "--size", "64", "--panels", "2")
+
+
+def start(python: str, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TUTTI_")}
+    library = paths.find(paths.LIBRARY)
+    assert library is not None
+    environment |= {"TUTTI_LIBRARY_DIR": str(library.parent), "PYTHONPATH": str(ROOT / "python")}
+    return subprocess.run(
+        [python, str(APPLICATIONS / words[0]), *words[1:]],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+
+def rows(python: str, output: Path, *words: str) -> list[dict[str, Any]]:
+    """The rows of a run that ended well; each was compared, and measured in pairs."""
+    done = start(python, *words, "-o", str(output))
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: list[dict[str, Any]] = json.loads(output.read_text())["rows"]
+    assert all(row["is_right"] for row in found)
+    for row in found:
+        for name in ("tutti_us", "gloo_us", "ratio"):
+            assert len(row[name]) == 3, row
+        assert min(row["tutti_us"]) > 0
+    return found
+
+
+def check_losses(row: dict[str, Any], steps: int) -> None:
+    ours, theirs = row["losses"]["tutti"], row["losses"]["gloo"]
+    assert len(ours) == steps
+    assert ours == theirs
+    assert len(set(ours)) == steps
+    assert row["tensors_that_differ"] == 0
+
+
+def test_applications__ddp(torch_python: str, tmp_path: Path) -> None:
+    found = rows(torch_python, tmp_path / "ddp.json", *DDP)
+    assert [row["model"] for row in found] == ["resnet", "gpt", "gpt-text"]
+    for row in found:
+        check_losses(row, 3)
+
+
+def test_applications__ddp_of_three_ranks_agrees_to_rounding(
+    torch_python: str, tmp_path: Path
+) -> None:
+    words = (*DDP, "--models", "gpt", "--ranks", "3")
+    (row,) = rows(torch_python, tmp_path / "ddp.json", *words)
+    assert row["losses"]["tutti"] == row["losses"]["gloo"]
+    # Some rounding: these are the gradients of two backends.
+    assert 0 < row["gradient_difference"] <= 1e-5
+
+
+def test_applications__fsdp(torch_python: str, tmp_path: Path) -> None:
+    found = rows(torch_python, tmp_path / "fsdp.json", *FSDP)
+    assert [row["way"] for row in found] == ["backend", "custom"]
+    for row in found:
+        check_losses(row, 3)
+        for backend, profile in row["profile"].items():
+            assert all(name.startswith(f"{backend}:") for name in profile["records"])
+            assert all(0 < share < 1 for share in profile["comm_share"].values()), profile
+            assert profile["step_peak_bytes"] > row["parameters"]
+        assert (row["buffer_bytes"] > 0) == (row["way"] == "custom")
+
+
+def test_applications__gemm(torch_python: str, tmp_path: Path) -> None:
+    found = rows(torch_python, tmp_path / "gemm.json", *GEMM)
+    ways = [("strong", "in-turn"), ("strong", "ahead"), ("weak", "in-turn"), ("weak", "ahead")]
+    assert [(row["scaling"], row["mode"]) for row in found] == ways
+    assert [row["size"] for row in found] == [[64] * 3] * 2 + [[128, 64, 64]] * 2
+    assert all(row["elements_that_differ"] == 0 for row in found)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param((*DDP, "--models", "gpt"), id="ddp"),
+        pytest.param((*FSDP, "--ways", "custom"), id="fsdp"),
+        pytest.param((*GEMM, "--scaling", "weak"), id="gemm"),
+    ],
+)
+def test_applications__a_wrong_value_is_seen(
+    torch_python: str, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    output = tmp_path / "wrong.json"
+    done = start(torch_python, *words, "--plant", "-o", str(output))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "WRONG" in done.stdout
+    assert not any(row["is_right"] for row in json.loads(output.read_text())["rows"])
+
+
+def test_applications__full_models_have_the_parameters_of_their_names(torch_python: str) -> None:
+    code = """
+import torch, models
+with torch.device("meta"):
+    both = models.ResNet(models.ResNetShape()), models.Gpt(models.GptShape())
+print(*(sum(p.numel() for p in model.parameters()) for model in both))
+print(models.GptShape().parameters)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(APPLICATIONS)}
+    words = [torch_python, "-c", code]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["25557032", "124439808", "124439808"], done.stderr
