@@ -9,8 +9,9 @@ The job and its pairs of turns are those of bench/torch_job.py. A turn is a numb
 time is per call, us, of the slowest rank. Modes: `waited`, where each call is waited for (on GPUs
 by a wait of the host for the stream); `queued`, on GPUs, where calls follow each other on the
 stream: the time is the GPU's, and `cpu_us` that of the host for making a call while the GPU is
-busy; `replayed`, on GPUs: the GPU's time for a call of a graph of such calls. `bytes` is what a rank puts in (all_gather, broadcast: its tensor; reduce_scatter, all_to_all,
-all_reduce: the whole input).
+busy; `replayed`, on GPUs: the GPU's time for a call of a graph of such calls. `bytes` is what a
+rank puts in (all_gather, broadcast: its tensor; reduce_scatter, all_to_all, all_reduce: the whole
+input).
 """
 
 from __future__ import annotations
