@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import multiprocessing
 import os
 import re
 import signal
@@ -53,9 +54,10 @@ def drive(names: list[str]) -> None:
             self._start_processes(torch.multiprocessing.get_context("fork").Process)
 
     if not names:
-        print("\n".join(n for n in sorted(dir(Tests)) if n.startswith("test_")))
+        print("\n".join(n for n in sorted(dir(Tests)) if n.startswith("test_")), flush=True)
+    carried = multiprocessing.get_context("fork").Value("l", 0)
     if os.environ.get("TUTTI_TORCH_REPLACE"):
-        import tutti_hpc.torch  # noqa: F401
+        count_calls(carried)
     # What a profiler calls a call, and the shapes it shows, are gloo's own.
     suite.PROFILING_SUPPORTED_BACKENDS = []
     meeting = os.environ["INIT_METHOD"]
@@ -68,7 +70,23 @@ def drive(names: list[str]) -> None:
         reason = result.skipped[0][1] if result.skipped else ""
         outcome = "failed" if failed else f"skipped: {reason}" if reason else "passed"
         print(f"OUTCOME {name} {outcome}", flush=True)
+    print(f"CARRIED {carried.value}", flush=True)
     os._exit(0)  # What a failed test has left running keeps no one.
+
+
+def count_calls(carried: Any) -> None:
+    """Registers Tutti and counts, over all ranks, the calls on host tensors that it carries."""
+    import tutti_hpc.torch  # noqa: F401
+    from tutti_hpc.torch import engine
+
+    original = engine.Engine.run_host
+
+    def run_host(self: Any, what: str, call: Any) -> None:
+        with carried.get_lock():
+            carried.value += 1
+        original(self, what, call)
+
+    engine.Engine.run_host = run_host  # type: ignore[method-assign]
 
 
 class Suite:
@@ -76,6 +94,7 @@ class Suite:
 
     def __init__(self, python: str, ranks: int, folder: Path) -> None:
         self.python = python
+        self.carried = 0  # Calls, by Tutti.
         self.folder = folder
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith("TUTTI_")}
         from tutti_hpc import paths
@@ -101,6 +120,7 @@ class Suite:
         """The outcome of each test, and what was said; some may be missing where one hangs."""
         more = {"TUTTI_TORCH_REPLACE": "gloo"} if with_tutti else {}
         said, is_late = self._call(names, more)
+        self.carried += sum(int(n) for n in re.findall(r"^CARRIED (\d+)$", said, re.MULTILINE))
         found = {}
         begin = 0
         for match in re.finditer(r"^OUTCOME (\w+) (.*)$", said, re.MULTILINE):
@@ -194,10 +214,12 @@ def main() -> int:
     document |= {"ranks": options.ranks, "tests": len(names), "natively": dict(outcomes)}
     document |= {"differing": differing, "unsteady": unsteady}
     document["seconds"] = round(time.monotonic() - began)
+    document["calls_carried"] = suite.carried
+    print(f"{suite.carried} calls were Tutti's")
     print(f"{len(names)} tests, natively {dict(outcomes)}, {len(differing)} differ")
     if options.output:
         files.write(options.output, json.dumps(document, indent=1) + "\n")
-    return 1 if differing else 0
+    return 1 if differing or not suite.carried else 0
 
 
 if __name__ == "__main__":

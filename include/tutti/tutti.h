@@ -151,8 +151,10 @@ TUTTI_API tutti_status_t tutti_comm_create(const tutti_bootstrap_t* bootstrap,
 TUTTI_API tutti_status_t tutti_comm_destroy(tutti_comm_t* comm);
 /**
  * Ends this rank's calls, from any thread, also while another is in one: that call returns with an
- * error within a second, and so does every later one; peers that wait for this rank hear of it. The
- * communicator is still to be destroyed, after the call has returned.
+ * error within seconds, and so does every later one. Peers that wait for this rank hear of it from
+ * that call, else from its next call or the end of the communicator. A call that is setting
+ * something up ends when its bootstrap or its library does. The communicator is still to be
+ * destroyed, after the call has returned and this has.
  */
 TUTTI_API tutti_status_t tutti_comm_abort(tutti_comm_t* comm);
 /** What broke the communicator, also a call on a stream; TUTTI_OK while nothing has. Never waits.

@@ -197,6 +197,8 @@ tutti_status_t collective(tutti_comm_t* comm, const Body& body) {
       if (breaks(status.code()) && self.engine->failure().ok()) {
         self.engine->fail(status);
       }
+    } else if (self.engine->failure().ok()) {
+      self.engine->fail(status);  // Aborted: peers hear of it.
     }
     has_answered = true;
     return status;

@@ -82,7 +82,8 @@ Result<tutti_options_t> read_options(const tutti_options_t* given) {
     return invalid("options: memory " + std::to_string(static_cast<int>(own.memory)) +
                    " is none of tutti_memory_t");
   }
-  if (!(own.timeout_s >= 0)) {
+  constexpr double kTimeoutMaxS = 1e9;
+  if (!(own.timeout_s >= 0 && own.timeout_s <= kTimeoutMaxS)) {
     return invalid("options: timeout_s " + std::to_string(own.timeout_s) + " is no time");
   }
   return own;

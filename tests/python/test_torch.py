@@ -118,6 +118,12 @@ def test_torch__a_case_is_right_on_gpus(two_gpus: str, case: str) -> None:
     expect_success(run(two_gpus, case, 2, TEST_DEVICE="cuda"))
 
 
+def test_torch__own_kernels_in_graphs(two_gpus: str) -> None:
+    names = ("ALLREDUCE", "ALLGATHER", "ALLTOALL", "REDUCE_SCATTER_BLOCK")
+    rules = {f"TUTTI_{name}": "direct" for name in names}
+    expect_success(run(two_gpus, "graphs", 2, TEST_DEVICE="cuda", **rules))
+
+
 def test_torch__a_killed_rank_is_named_on_gpus(two_gpus: str) -> None:
     survivor, killed = run(two_gpus, "dead_rank_on_gpus", 2, limit_s=60, TEST_DEVICE="cuda")
     assert killed.status == -9

@@ -31,7 +31,7 @@ STATUS_NAMES = (
     "unsupported",
     "unavailable",
     "out of memory",
-    "time-out",
+    "timeout",
     "library failure",
     "fall-back refused",
     "internal error",

@@ -706,6 +706,12 @@ class Collectives:
             return work
         return engine.submit_host("barrier", call, [], _is_async(opts))
 
+    def monitored_barrier(
+        self, timeout: timedelta = NO_TIMEOUT, wait_all_ranks: bool = False
+    ) -> Any:
+        """By the store: an error says who has not come."""
+        self._engine.monitored_barrier(timeout, wait_all_ranks)
+
     def _messages(self, what: str, tensors: Any) -> tuple[Any, list[torch.Tensor]]:
         tensor = _only(tensors, what)
         reason = f"{what}: messages between two ranks are not carried"
@@ -758,11 +764,11 @@ class Collectives:
         return self._engine.sequence
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Of waits from now on; calls keep the time-out of the process's first group."""
+        """Of waits from now on; calls keep the time-out with which the group was made."""
         self._engine.timeout = timeout
 
     def abort(self) -> None:
-        """Refuses later calls and ends queued ones."""
+        """Refuses later calls and ends the others."""
         self._engine.abort()
 
     def shutdown(self) -> None:

@@ -24,7 +24,7 @@ import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
-from tutti_hpc.torch import bindings
+from tutti_hpc.torch import bindings, store_bootstrap
 from tutti_hpc.torch.store_bootstrap import StoreBootstrap
 from tutti_hpc.torch.works import FinishedWork, OrderedWork, QueuedWork, StreamWork
 
@@ -61,6 +61,7 @@ class Engine:
         self.name = name
         self.functions = bindings.functions()
         self.lock = threading.Lock()  # Around calls on the host communicator.
+        self._handle_lock = threading.Lock()  # Around their addresses.
         self._device_lock = threading.Lock()  # Around those on the device communicator.
         self.host = 0  # Communicators; 0: not made yet, or gone.
         self.device = 0
@@ -79,6 +80,7 @@ class Engine:
         self._gloo: Any = None
         self._nccl: Any = None
         self._process = os.getpid()
+        self._barriers = 0  # Monitored ones.
         # Here, where all ranks are: at a first call some may be in that of another group.
         self._make_host()
         _engines.add(self)
@@ -187,10 +189,11 @@ class Engine:
         return self.device
 
     def _device_failure(self) -> Optional[BaseException]:
-        if self._device_broken is None and self.device:
-            status = self.functions.status(self.device)
-            if status:
-                self._device_broken = self._error("a call on a stream", self.device, status)
+        with self._handle_lock:
+            if self._device_broken is None and self.device:
+                status = self.functions.status(self.device)
+                if status:
+                    self._device_broken = self._error("a call on a stream", self.device, status)
         return self._device_broken
 
     # ---- Both -----------------------------------------------------------------------------------
@@ -208,6 +211,10 @@ class Engine:
             error = self._error("making a communicator", None, status, bootstrap.error)
             self._broken = self._broken or error
             raise error
+        if self._broken is not None:  # Aborted meanwhile.
+            self.functions.abort(comm)
+            self.functions.destroy(comm)
+            raise self._broken
         return comm
 
     def _refuse_if_closed(self) -> None:
@@ -218,8 +225,9 @@ class Engine:
         self, what: str, comm: Optional[int], status: int, cause: Optional[BaseException] = None
     ) -> BaseException:
         words = self.functions.error(comm)
-        name = bindings.STATUS_NAMES[status] if status < len(bindings.STATUS_NAMES) else status
-        text = f"tutti: {what} of {self}: {name}: {words}"
+        known = status < len(bindings.STATUS_NAMES)
+        name = bindings.STATUS_NAMES[status] if known else f"status {status}"
+        text = f"tutti: {what} of {self}: {name} ({words.removeprefix(f'{name}: ')})"
         if cause is not None:
             text += f" ({cause})"
         if status == bindings.INVALID_ARGUMENT:
@@ -237,6 +245,14 @@ class Engine:
 
     def __str__(self) -> str:
         return f"group {self.name!r} (rank {self.rank} of {self.ranks})"
+
+    def monitored_barrier(self, timeout: timedelta, wait_all_ranks: bool) -> None:
+        """Rank 0 waits for all others, who wait for it; a RuntimeError names who has not come."""
+        self._refuse_if_closed()
+        limit = timeout if timeout > timedelta(0) else self.timeout
+        self._barriers += 1
+        store = c10d.PrefixStore(f"tutti-barrier/{self._barriers}/", self._store)
+        store_bootstrap.monitored_barrier(store, self.rank, self.ranks, limit, wait_all_ranks)
 
     # ---- Fall-back ------------------------------------------------------------------------------
 
@@ -283,9 +299,10 @@ class Engine:
     def abort(self) -> None:
         """Later calls are refused; queued ones and one that runs fail."""
         self._stop("was aborted")
-        for comm in (self.host, self.device):
-            if comm:
-                self.functions.abort(comm)
+        with self._handle_lock:  # They are not freed meanwhile.
+            for comm in (self.host, self.device):
+                if comm:
+                    self.functions.abort(comm)
         while True:
             try:
                 work = self._queue.get_nowait()
@@ -311,10 +328,8 @@ class Engine:
         if not self.lock.acquire(timeout=limit_s):
             return
         try:
-            for comm in (self.host, self.device):
-                if comm:
-                    self.functions.destroy(comm)
-            self.host = self.device = 0
+            with self._device_lock:
+                self._destroy()
         finally:
             self.lock.release()
         if self._gloo is not None:
@@ -325,6 +340,14 @@ class Engine:
         # A store that lives on would give its old keys to the process's next world.
         self._store = None
         self._bootstraps.clear()
+
+    def _destroy(self) -> None:
+        with self._handle_lock:
+            comms = [comm for comm in (self.host, self.device) if comm]
+            self.host = self.device = 0
+        for comm in comms:
+            if self.functions.destroy(comm):  # A call on a stream that nobody has asked about.
+                log.error("%s: its last calls failed: %s", self, self.functions.error(None))
 
     def _stop(self, what: str) -> None:
         with self._pending_lock:

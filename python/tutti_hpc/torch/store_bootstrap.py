@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from datetime import timedelta
 from typing import Any, Optional
 
@@ -58,3 +59,34 @@ class StoreBootstrap:
 
     def _key(self, number: int, rank: int) -> str:
         return f"{self._generation}/{number}/{rank}"
+
+
+def monitored_barrier(
+    store: Any, rank: int, ranks: int, limit: timedelta, wait_all_ranks: bool
+) -> None:
+    """Of one barrier by a store of its own; errors have the words of gloo's."""
+    limit_ms = round(limit.total_seconds() * 1000)
+    if rank > 0:
+        store.set(str(rank), "here")
+        try:
+            store.wait(["all"], limit)
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"tutti: Rank 0 timed out in monitoredBarrier after {limit_ms} ms: Rank {rank} "
+                "successfully reached monitoredBarrier, but received errors while waiting for "
+                "send/recv from rank 0, which has not come or waits for another"
+            ) from error
+        return
+    end = time.monotonic() + limit.total_seconds()
+    missing = []
+    for peer in range(1, ranks):
+        try:
+            store.wait([str(peer)], timedelta(seconds=max(end - time.monotonic(), 0.001)))
+        except RuntimeError:
+            missing.append(str(peer))
+            if not wait_all_ranks:
+                break
+    if missing:
+        said = f"Rank {missing[0]}" if not wait_all_ranks else f"Ranks {', '.join(missing)}"
+        raise RuntimeError(f"tutti: {said} failed to pass monitoredBarrier in {limit_ms} ms")
+    store.set("all", "here")

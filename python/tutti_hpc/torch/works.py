@@ -171,6 +171,8 @@ class OrderedWork(Work):
         self._number = number
 
     def _stream(self) -> Any:
+        if self._number == 0:  # Which ExternalStream takes for any of torch's own.
+            return torch.cuda.default_stream(self._device)
         return torch.cuda.ExternalStream(self._number, self._device)
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:

@@ -308,7 +308,8 @@ class Warp {
     if (since == 0) {
       Hardware::put_word(&a_.counter->waiting_since, now);
     }
-    return since != 0 && now - since > a_.limit_ticks;
+    // Signed: another warp's begin may be later than this look.
+    return since != 0 && static_cast<int>(now - since) > static_cast<int>(a_.limit_ticks);
   }
   TUTTI_INLINE void give_up() {
     given_up_ = true;

@@ -98,11 +98,18 @@ device::LaunchShape DirectRunner::shape_of(const DirectLaunch& launch) const {
 std::string DirectRunner::description() const {
   return std::string(api_.name()) + " " + module_.target() +
          (geometry_.wire == DirectWire::kLines ? ", 128-byte lines, " : ", 8-byte packets, ") +
-         std::to_string(direct_arena_bytes(geometry_, me_.ranks) >> 20) + " MiB of staging memory" +
+         std::to_string(arena_bytes() >> 20) + " MiB of staging memory" +
          (options_.sharing == device::Sharing::kDescriptor ? " by descriptors"
           : options_.sharing == device::Sharing::kFabric   ? " by handles of the fabric"
                                                            : "") +
          (no_graphs_.empty() ? "" : ", plain launches: " + no_graphs_);
+}
+
+Bytes DirectRunner::arena_bytes() const {
+  const Bytes captured = capture_refusal().empty()
+                             ? direct_arena_bytes(geometry_, me_.ranks, kDirectCapturedBlocksMax)
+                             : 0;
+  return direct_arena_bytes(geometry_, me_.ranks) + captured;
 }
 
 Status DirectRunner::run(Scope scope, const Call& call) {

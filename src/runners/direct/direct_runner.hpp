@@ -133,6 +133,8 @@ class DirectRunner : public Runner {
   Result<std::vector<void*>> map(std::span<const Handle> handles, void* own);
   Result<std::vector<net::Descriptor>> exchange_descriptors(std::span<const Handle> handles);
   Status make_memory();
+  /// The slots of launches that the host counts, and behind them those of captured ones.
+  Bytes arena_bytes() const;
   void await_receivers();
   /// The copies' memory is in deferred_ from then on.
   void end_copies();

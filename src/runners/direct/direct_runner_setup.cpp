@@ -73,11 +73,7 @@ Status DirectRunner::load_kernels() {
 
 Status DirectRunner::make_memory() {
   TUTTI_ASSIGN_OR_RETURN(stream_, api_.create_stream(device_));
-  const Bytes slots_bytes = direct_arena_bytes(geometry_, me_.ranks);
-  const Bytes captured_bytes =
-      capture_refusal().empty() ? direct_arena_bytes(geometry_, me_.ranks, kDirectCapturedBlocksMax)
-                                : 0;
-  const Bytes words_at = slots_bytes + captured_bytes;
+  const Bytes words_at = arena_bytes();
   const Bytes bytes = words_at + kWordsBytes + sizeof(kernels::LaunchCounter);
   TUTTI_ASSIGN_OR_RETURN(arena_, api_.allocate_shared(device_, bytes, options_.sharing));
   ended_ = reinterpret_cast<kernels::Word*>(static_cast<std::byte*>(arena_) + words_at);

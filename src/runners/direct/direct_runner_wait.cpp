@@ -203,6 +203,9 @@ Status DirectRunner::wait(const Planned& launch, double timeout_s) {
   }
   broken_ = true;
   break_off();
+  if (reason.empty() && calls_->has_ended()) {
+    return calls_->reason();
+  }
   reason = reason.empty() ? "its kernel gave up waiting" : reason;
   return Status(ErrorCode::kTimeout,
                 std::string("direct ") +

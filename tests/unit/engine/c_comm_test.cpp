@@ -472,16 +472,13 @@ TEST(CComm, plan_json__says_plan_why_and_what_was_refused) {
     char* text = tutti_comm_plan_json(
         self.comm, R"({"collective": "allreduce", "bytes": 4096, "type": "float32", "op": "sum",
                        "memory": "device", "order": "captured"})");
-    EXPECT_EQ("direct-gamma", json::parse(text)["plan"]) << text;
-    tutti_free(text);
-    text = tutti_comm_plan_json(self.comm, R"({"collective": "bcast", "bytes": 4096,
-                                               "memory": "device", "order": "captured"})");
     const json captured = json::parse(text);
     tutti_free(text);
     EXPECT_TRUE(captured["plan"].is_null());
     EXPECT_EQ("captured", captured["call"]["order"]);
     EXPECT_EQ(false, captured["communicator"]["mpi"]);
-    EXPECT_NE(captured.dump().find("in a graph direct carries"), std::string::npos)
+    EXPECT_NE(captured.dump().find("in a graph direct is for those whose rule names it"),
+              std::string::npos)
         << captured.dump(1);
     std::int32_t value = 1;
     ASSERT_EQ(TUTTI_OK, sum(self, &value, 1, TUTTI_BLOCKING));
