@@ -707,7 +707,7 @@ class Collectives:
         return engine.submit_host("barrier", call, [], _is_async(opts))
 
     def monitored_barrier(
-        self, timeout: timedelta = NO_TIMEOUT, wait_all_ranks: bool = False
+        self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False
     ) -> Any:
         """By the store: an error says who has not come."""
         self._engine.monitored_barrier(timeout, wait_all_ranks)

@@ -246,10 +246,10 @@ class Engine:
     def __str__(self) -> str:
         return f"group {self.name!r} (rank {self.rank} of {self.ranks})"
 
-    def monitored_barrier(self, timeout: timedelta, wait_all_ranks: bool) -> None:
+    def monitored_barrier(self, timeout: Optional[timedelta], wait_all_ranks: bool) -> None:
         """Rank 0 waits for all others, who wait for it; a RuntimeError names who has not come."""
         self._refuse_if_closed()
-        limit = timeout if timeout > timedelta(0) else self.timeout
+        limit = self.timeout if timeout is None else timeout
         self._barriers += 1
         store = c10d.PrefixStore(f"tutti-barrier/{self._barriers}/", self._store)
         store_bootstrap.monitored_barrier(store, self.rank, self.ranks, limit, wait_all_ranks)

@@ -80,6 +80,8 @@ def monitored_barrier(
     end = time.monotonic() + limit.total_seconds()
     missing = []
     for peer in range(1, ranks):
+        if limit_ms <= 0:
+            raise RuntimeError("tutti: Rank 0 timed out in monitoredBarrier after 0 ms")
         try:
             store.wait([str(peer)], timedelta(seconds=max(end - time.monotonic(), 0.001)))
         except RuntimeError:
