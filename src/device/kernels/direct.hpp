@@ -25,12 +25,11 @@
 //    peer that began when its launch before was over. Launches of a rank are ordered, by their
 //    stream or, where the streams differ, by events, and end when all their waiting is over, so
 //    this holds for any change of grid, collective or size in between.
-//  - Graphs. A launch that a graph of the application's repeats finds in `counter`, in memory of
-//  its
-//    GPU, how many rounds such launches have had, adds its own at its end, and has slots apart from
-//    those of launches that the host counts. It has as many rounds with every peer, so that one
-//    number is enough; such launches of a communicator follow each other. Nobody on the host knows
-//    that it runs: it ends its waits by itself, at `limit_ticks`.
+//  - Graphs. A launch that a graph of the application's repeats finds in `counter`, in its GPU's
+//    memory, how many rounds such launches have had, and adds its own at its end. Its slots are
+//    apart from those of launches that the host counts. It has as many rounds with every peer, so
+//    that one number is enough; such launches of a communicator follow each other. Nobody on the
+//    host knows that it runs: it ends its waits by itself, at `limit_ticks`.
 //  - Without a wait. A rank whose piece of an exchange only goes one way need not wait for the peer
 //    (`unawaited`) where the host knows that all calls before it are over at the peer, which has
 //    read everything up to e - 1, and where the piece has R <= 2 rounds: e and e + 1 go where e - 4
@@ -353,7 +352,9 @@ class ReducingWarp : public Warp<Wire, kBatchesOfRound> {
       own = peer == a_.rank ? a_.arena[peer] : own;
     }
     own_ = own;
-    base_ = counted_rounds(arguments);
+    if constexpr (kRanksMax <= 2) {
+      rounds_before_ = counted_rounds(arguments);
+    }
   }
   /// True for the peers that there are; false for this rank itself.
   TUTTI_INLINE bool is_peer(Word peer) const {
@@ -361,17 +362,27 @@ class ReducingWarp : public Warp<Wire, kBatchesOfRound> {
   }
   /// To this rank's slot in the arena of `peer`.
   TUTTI_INLINE void push(Word peer, Word stage, Word batch, Wide round, const Value& value) const {
-    Base::push(a_.arena[peer], stage, a_.rank, batch, a_.epoch[peer] + base_ + round, value);
+    Base::push(a_.arena[peer], stage, a_.rank, batch, a_.epoch[peer] + rounds_before() + round,
+               value);
   }
   /// One look at the line of `peer` in the own arena.
   TUTTI_INLINE bool look(Word peer, Word stage, Word batch, Wide round, Value* value) const {
-    return Base::look(own_, stage, peer, batch, a_.epoch[peer] + base_ + round, value);
+    return Base::look(own_, stage, peer, batch, a_.epoch[peer] + rounds_before() + round, value);
   }
 
  private:
+  /// The kernels of more than two ranks have no register left for it.
+  TUTTI_INLINE Wide rounds_before() const {
+    if constexpr (kRanksMax <= 2) {
+      return rounds_before_;
+    } else {
+      return counted_rounds(a_);
+    }
+  }
+
   const DirectArguments& a_;
   void* own_;
-  Wide base_;
+  Wide rounds_before_ = 0;
 };
 
 /// Reduces the units of one lane over ranks.
