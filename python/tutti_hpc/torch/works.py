@@ -60,7 +60,25 @@ class FinishedWork(Work):
         return future
 
 
-class QueuedWork(Work):
+class _AwaitedWork(Work):
+    """What works share whose result wait() brings about."""
+
+    _tensors: Any
+
+    def synchronize(self) -> None:
+        """As wait()."""
+        self.wait()
+
+    def block_current_stream(self) -> None:
+        """As wait(), which orders the current stream, or blocks for the host's tensors."""
+        self.wait()
+
+    def result(self) -> Any:
+        """The tensors that hold the result once a stream, if there is one, has passed the call."""
+        return self._tensors
+
+
+class QueuedWork(_AwaitedWork):
     """Of a call that the group's thread makes in its turn. `timeout_s`: of wait() without one."""
 
     def __init__(
@@ -123,14 +141,6 @@ class QueuedWork(Work):
         _raise(self._error)
         return True
 
-    def synchronize(self) -> None:
-        """As wait()."""
-        self.wait()
-
-    def block_current_stream(self) -> None:
-        """As wait(): the tensors are the host's."""
-        self.wait()
-
     def is_completed(self) -> bool:
         """The call is over, with a result or an error."""
         return self._is_over
@@ -161,7 +171,7 @@ class QueuedWork(Work):
         return self._future
 
 
-class OrderedWork(Work):
+class OrderedWork(_AwaitedWork):
     """Of a call on the caller's CUDA stream, `number`: what comes there next is behind it."""
 
     def __init__(self, tensors: Any, device: torch.device, number: int) -> None:
@@ -183,14 +193,6 @@ class OrderedWork(Work):
             self._stream().synchronize()
         return True
 
-    def synchronize(self) -> None:
-        """As wait()."""
-        self.wait()
-
-    def block_current_stream(self) -> None:
-        """Orders the current stream."""
-        self.wait()
-
     def is_completed(self) -> bool:
         """The GPU has passed the call."""
         return bool(self._stream().query())
@@ -202,10 +204,6 @@ class OrderedWork(Work):
     def exception(self) -> Optional[BaseException]:
         """None: see is_success()."""
         return None
-
-    def result(self) -> Any:
-        """The tensors that hold the result once the stream has passed the call."""
-        return self._tensors
 
     def get_future(self) -> torch.futures.Future[Any]:
         """A future whose callbacks are ordered behind the call."""
@@ -220,7 +218,7 @@ def _stream_future(device: torch.device, tensors: Any) -> torch.futures.Future[A
     return future
 
 
-class StreamWork(Work):
+class StreamWork(_AwaitedWork):
     """Of a call on a CUDA stream of ours.
 
     `event` is recorded behind the call; wait() orders the current stream behind it and does not
@@ -249,14 +247,6 @@ class StreamWork(Work):
             _raise(self._failure())
         return True
 
-    def synchronize(self) -> None:
-        """As wait()."""
-        self.wait()
-
-    def block_current_stream(self) -> None:
-        """Orders the current stream."""
-        self.wait()
-
     def is_completed(self) -> bool:
         """The GPU has passed the call, or the communicator has failed."""
         return bool(self._event.query()) or self._failure() is not None
@@ -268,10 +258,6 @@ class StreamWork(Work):
     def exception(self) -> Optional[BaseException]:
         """What broke the communicator."""
         return self._failure()
-
-    def result(self) -> Any:
-        """The tensors that hold the result once the stream has passed the call."""
-        return self._tensors
 
     def get_future(self) -> torch.futures.Future[Any]:
         """A future whose callbacks are ordered behind the call."""
