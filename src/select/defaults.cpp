@@ -69,7 +69,6 @@ std::vector<HostRange> host_ranges() {
       {"openmpi", {kAlltoall}, {3, 32}, {0, 32_K}},
       {"openmpi", {kBcast}, {2, 2}, {1_K, 4_K}},
       {"openmpi", {kBcast}, {3, 32}, {1_K, 1_M}},
-      {"openmpi", {kGather}, {2, 2}, {2_K, 8_K}},
       {"openmpi", {kGather}, {3, 8}, {8_K, 2_M}},
       {"openmpi", {kScatter}, {3, 8}, {2_K, 32_K}},
   };
