@@ -9,7 +9,8 @@ Each argument is SUITE=DIRECTORY. Nothing is built here: a directory has what th
 has left, for the MPI that --mpi names.
 
   mpich    test/mpi of MPICH: a directory for each part (coll, errors/coll, ...) with its testlist
-           and the programs that it names
+           and the programs that it names. Fortran, which the PyPI wheels lack: unpack libmpich-dev
+           or libopenmpi-dev (dpkg -x) and give --mpi a directory with bin/mpirun and lib/
   omb      osu_allreduce, ... of the OSU micro-benchmarks 7: run with -c and every type
   imb      IMB-MPI1 of the Intel MPI Benchmarks, compiled with CHECK
   mpi4py   test/ of mpi4py's source, of the version that --python has

@@ -3,7 +3,8 @@
 //
 // Which packet numbers of one direction have been seen: a window of bits behind the newest, as in
 // RFC 4303 section 3.4.3. A packet is taken once; one from before the window counts as seen. Not
-// the detection of duplicate chunks: a retransmission is a packet of its own.
+// the detection of duplicate chunks: a retransmission is a packet of its own. The window's length:
+// connection.cpp (replay_bits_of).
 #pragma once
 
 #include <bit>
