@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The table over CUDA's driver API. Devices, contexts and whose a stream is: cuda.cpp; memory:
-// cuda_memory.cpp; launches made again: cuda_launcher.cpp; what HIP has too: gpu_api.cpp.
+// cuda_memory.cpp; launches made again: cuda_launcher.cpp; graphs of the application's:
+// cuda_graphs.cpp; what HIP has too: gpu_api.cpp.
 #pragma once
 
 #include <array>
@@ -10,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "device/cuda_virtual_memory.hpp"
 #include "device/driver_cuda.hpp"
@@ -54,6 +56,12 @@ class CudaApi final : public GpuApi {
   Status launch_again(Launcher handle, const LaunchShape& shape, Stream stream,
                       void** arguments) override;
 
+  bool orders_graphs() const override;
+  Result<std::uint64_t> capture_id(Stream stream) override;
+  Status wait_at_launch(Stream stream, Event event) override;
+  Result<GraphNode> record_at_launch(Stream stream, Event event, GraphNode before) override;
+  Status on_graph_end(Stream stream, void (*release)(void*), void* argument) override;
+
  private:
   static constexpr int kDevicesMax = 128;  // Ordinals of one process: 16 GPUs of 7 MIG slices each.
 
@@ -70,6 +78,12 @@ class CudaApi final : public GpuApi {
   /// Whether memory of `context` is beyond the primary context of `device`. Memory that was mapped
   /// or came out of a pool has no context: it is the GPU's.
   bool is_foreign(cuda::Context context, int device);
+  struct Capture {
+    std::uint64_t id = 0;  ///< 0: none is under way.
+    cuda::Graph graph = nullptr;
+    std::vector<cuda::GraphNode> last;  ///< What the stream would wait for next.
+  };
+  Result<Capture> capture_of(Stream stream);
   /// Of a context; -1: of none, or of one that is gone.
   int device_of(cuda::Context context);
   /// A device whose primary context exists, those that we have retained first; kUnknown: there is

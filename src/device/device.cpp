@@ -8,6 +8,20 @@ namespace tutti::device {
 
 Result<bool> Api::is_capturing(Stream /*stream*/) { return false; }
 
+namespace {
+Status no_order() {
+  return Status(ErrorCode::kUnsupported, "launches of graphs have no order here");
+}
+}  // namespace
+Result<std::uint64_t> Api::capture_id(Stream /*stream*/) { return no_order(); }
+Status Api::wait_at_launch(Stream /*stream*/, Event /*event*/) { return no_order(); }
+Result<GraphNode> Api::record_at_launch(Stream /*stream*/, Event /*event*/, GraphNode /*before*/) {
+  return no_order();
+}
+Status Api::on_graph_end(Stream /*stream*/, void (* /*release*/)(void*), void* /*argument*/) {
+  return no_order();
+}
+
 Status Api::check_stream(Stream /*stream*/, int /*device*/) { return {}; }
 
 int Api::stream_device(Stream /*stream*/) { return current_device(); }

@@ -49,6 +49,8 @@ using Event = void*;
 using Module = void*;
 using Function = void*;
 using Launcher = void*;
+/// Of a graph of the application's.
+using GraphNode = void*;
 
 /// How memory of a device is shown to other processes.
 enum class Sharing : std::uint8_t {
@@ -152,6 +154,21 @@ class Api {
   /// Sets which calls of this thread end a capture that is under way (the value is CUDA's and
   /// HIP's alike); returns what was set before. RelaxedCapture is how to use it.
   virtual int exchange_capture_mode(int mode) { return mode; }
+
+  /// Whether the four functions that follow are there: a graph's launches can be put in order with
+  /// other work, and its end is told.
+  virtual bool orders_graphs() const { return false; }
+  /// Of the capture that is under way on `stream`; 0: none is.
+  virtual Result<std::uint64_t> capture_id(Stream stream);
+  /// While `stream` captures: each launch of the graph waits here for what `event` was recorded
+  /// behind when it was launched.
+  virtual Status wait_at_launch(Stream stream, Event event);
+  /// Each launch records `event` behind what `stream` has captured, and behind `before` (null: no
+  /// other); what is captured after it does not wait for that. The launch counts as the recording.
+  virtual Result<GraphNode> record_at_launch(Stream stream, Event event, GraphNode before);
+  /// `release(argument)`, once, by any thread, when the graph and all that was instantiated from it
+  /// is gone. It must call nothing of the GPU library.
+  virtual Status on_graph_end(Stream stream, void (*release)(void*), void* argument);
 
   virtual Result<Event> create_event(int device) = 0;
   virtual Status destroy_event(Event event) = 0;

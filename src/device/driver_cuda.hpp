@@ -24,6 +24,7 @@ using Context = struct CUctx_st*;
 using Graph = struct CUgraph_st*;
 using GraphNode = struct CUgraphNode_st*;
 using GraphExec = struct CUgraphExec_st*;
+using UserObject = struct CUuserObject_st*;
 
 /// CUDA_KERNEL_NODE_PARAMS_v2 (CUDA 12).
 struct KernelNodeParameters {
@@ -89,6 +90,9 @@ inline constexpr int kMemGranularityMinimum = 0;
 
 // CUlaunchAttributeID
 inline constexpr int kLaunchAttributePriority = 8;
+inline constexpr unsigned kEventWaitExternal = 1;
+inline constexpr unsigned kUserObjectNoDestructorSync = 1;
+inline constexpr unsigned kGraphUserObjectMove = 1;
 
 /// X(member, symbol, parameters): every other function that we call, with its symbol.
 #define TUTTI_CUDA_FUNCTIONS(X)                                                             \
@@ -120,39 +124,50 @@ inline constexpr int kLaunchAttributePriority = 8;
   X(ipc_close_mem_handle, cuIpcCloseMemHandle, (DevicePointer pointer))
 
 /// Functions that a library may lack.
-#define TUTTI_CUDA_OPTIONAL_FUNCTIONS(X)                                                      \
-  X(device_get_uuid_v2, cuDeviceGetUuid_v2, (Uuid * uuid, Device device))                     \
-  X(graph_create, cuGraphCreate, (Graph * graph, unsigned flags))                             \
-  X(graph_destroy, cuGraphDestroy, (Graph graph))                                             \
-  X(graph_add_kernel_node, cuGraphAddKernelNode_v2,                                           \
-    (GraphNode * node, Graph graph, const GraphNode* dependencies, std::size_t count,         \
-     const KernelNodeParameters* parameters))                                                 \
-  X(graph_kernel_node_set_attribute, cuGraphKernelNodeSetAttribute,                           \
-    (GraphNode node, int attribute, const LaunchAttributeValue* value))                       \
-  X(graph_instantiate, cuGraphInstantiateWithFlags,                                           \
-    (GraphExec * executable, Graph graph, unsigned long long flags))                          \
-  X(graph_exec_destroy, cuGraphExecDestroy, (GraphExec executable))                           \
-  X(graph_exec_kernel_node_set_params, cuGraphExecKernelNodeSetParams_v2,                     \
-    (GraphExec executable, GraphNode node, const KernelNodeParameters* parameters))           \
-  X(graph_launch, cuGraphLaunch, (GraphExec executable, Stream stream))                       \
-  X(mem_get_granularity, cuMemGetAllocationGranularity,                                       \
-    (std::size_t * bytes, const MemProperties* properties, int option))                       \
-  X(mem_create, cuMemCreate,                                                                  \
-    (MemHandle * handle, std::size_t bytes, const MemProperties* properties,                  \
-     unsigned long long flags))                                                               \
-  X(mem_release, cuMemRelease, (MemHandle handle))                                            \
-  X(mem_address_reserve, cuMemAddressReserve,                                                 \
-    (DevicePointer * pointer, std::size_t bytes, std::size_t alignment, DevicePointer wanted, \
-     unsigned long long flags))                                                               \
-  X(mem_address_free, cuMemAddressFree, (DevicePointer pointer, std::size_t bytes))           \
-  X(mem_map, cuMemMap,                                                                        \
-    (DevicePointer pointer, std::size_t bytes, std::size_t offset, MemHandle handle,          \
-     unsigned long long flags))                                                               \
-  X(mem_unmap, cuMemUnmap, (DevicePointer pointer, std::size_t bytes))                        \
-  X(mem_set_access, cuMemSetAccess,                                                           \
-    (DevicePointer pointer, std::size_t bytes, const MemAccess* access, std::size_t count))   \
-  X(mem_export_handle, cuMemExportToShareableHandle,                                          \
-    (void* shared, MemHandle handle, int type, unsigned long long flags))                     \
+#define TUTTI_CUDA_OPTIONAL_FUNCTIONS(X)                                                          \
+  X(device_get_uuid_v2, cuDeviceGetUuid_v2, (Uuid * uuid, Device device))                         \
+  X(graph_create, cuGraphCreate, (Graph * graph, unsigned flags))                                 \
+  X(graph_destroy, cuGraphDestroy, (Graph graph))                                                 \
+  X(graph_add_kernel_node, cuGraphAddKernelNode_v2,                                               \
+    (GraphNode * node, Graph graph, const GraphNode* dependencies, std::size_t count,             \
+     const KernelNodeParameters* parameters))                                                     \
+  X(graph_kernel_node_set_attribute, cuGraphKernelNodeSetAttribute,                               \
+    (GraphNode node, int attribute, const LaunchAttributeValue* value))                           \
+  X(graph_instantiate, cuGraphInstantiateWithFlags,                                               \
+    (GraphExec * executable, Graph graph, unsigned long long flags))                              \
+  X(graph_exec_destroy, cuGraphExecDestroy, (GraphExec executable))                               \
+  X(graph_exec_kernel_node_set_params, cuGraphExecKernelNodeSetParams_v2,                         \
+    (GraphExec executable, GraphNode node, const KernelNodeParameters* parameters))               \
+  X(graph_launch, cuGraphLaunch, (GraphExec executable, Stream stream))                           \
+  X(stream_get_capture_info, cuStreamGetCaptureInfo_v3,                                           \
+    (Stream stream, int* status, std::uint64_t* id, Graph* graph, const GraphNode** dependencies, \
+     const void** edges, std::size_t* count))                                                     \
+  X(graph_add_event_record_node, cuGraphAddEventRecordNode,                                       \
+    (GraphNode * node, Graph graph, const GraphNode* dependencies, std::size_t count,             \
+     Event event))                                                                                \
+  X(user_object_create, cuUserObjectCreate,                                                       \
+    (UserObject * object, void* argument, void (*release)(void*), unsigned references,            \
+     unsigned flags))                                                                             \
+  X(graph_retain_user_object, cuGraphRetainUserObject,                                            \
+    (Graph graph, UserObject object, unsigned references, unsigned flags))                        \
+  X(mem_get_granularity, cuMemGetAllocationGranularity,                                           \
+    (std::size_t * bytes, const MemProperties* properties, int option))                           \
+  X(mem_create, cuMemCreate,                                                                      \
+    (MemHandle * handle, std::size_t bytes, const MemProperties* properties,                      \
+     unsigned long long flags))                                                                   \
+  X(mem_release, cuMemRelease, (MemHandle handle))                                                \
+  X(mem_address_reserve, cuMemAddressReserve,                                                     \
+    (DevicePointer * pointer, std::size_t bytes, std::size_t alignment, DevicePointer wanted,     \
+     unsigned long long flags))                                                                   \
+  X(mem_address_free, cuMemAddressFree, (DevicePointer pointer, std::size_t bytes))               \
+  X(mem_map, cuMemMap,                                                                            \
+    (DevicePointer pointer, std::size_t bytes, std::size_t offset, MemHandle handle,              \
+     unsigned long long flags))                                                                   \
+  X(mem_unmap, cuMemUnmap, (DevicePointer pointer, std::size_t bytes))                            \
+  X(mem_set_access, cuMemSetAccess,                                                               \
+    (DevicePointer pointer, std::size_t bytes, const MemAccess* access, std::size_t count))       \
+  X(mem_export_handle, cuMemExportToShareableHandle,                                              \
+    (void* shared, MemHandle handle, int type, unsigned long long flags))                         \
   X(mem_import_handle, cuMemImportFromShareableHandle, (MemHandle * handle, void* shared, int type))
 
 struct Functions {

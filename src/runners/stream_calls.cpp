@@ -88,6 +88,7 @@ struct StreamCalls::Line {
 
   std::mutex mutex;
   std::vector<Last> in_flight;  ///< The last call of each owner; few.
+  std::weak_ptr<void> order;    ///< Of graphs with calls of those that take turns.
 };
 
 Result<StreamCalls::SharedEvent> StreamCalls::make_event(device::Api& api, int device) {
@@ -216,9 +217,44 @@ Status StreamCalls::reason() const {
   return failure_;
 }
 
-void StreamCalls::note_captured(Carrier carrier) {
-  const std::lock_guard lock(mutex_);
-  has_queued_ = members_[index(carrier)].has_queued = true;
+StreamCalls::SharedEvent StreamCalls::order_of_graphs() {
+  if (order_ == nullptr && members_[index(Carrier::kKernels)].takes_turns) {
+    const std::lock_guard lock(line_->mutex);
+    order_ = line_->order.lock();
+  }
+  return order_;
+}
+
+Status StreamCalls::open_captured(Carrier carrier, device::Stream stream, bool* is_behind_other) {
+  {
+    const std::lock_guard lock(mutex_);
+    TUTTI_RETURN_IF_ERROR(failure_);
+    has_queued_ = members_[index(carrier)].has_queued = true;
+    wake_watch();
+  }
+  if (!members_[index(Carrier::kKernels)].orders_graphs) {
+    return {};
+  }
+  if (order_of_graphs() == nullptr) {
+    TUTTI_ASSIGN_OR_RETURN(order_, make_event(*api_, device_));
+    if (members_[index(Carrier::kKernels)].takes_turns) {
+      const std::lock_guard lock(line_->mutex);
+      const SharedEvent others = line_->order.lock();
+      order_ = others != nullptr ? others : order_;
+      line_->order = order_;
+    }
+  }
+  if (!graphs_.has_event()) {
+    TUTTI_ASSIGN_OR_RETURN(const SharedEvent within, make_event(*api_, device_));
+    graphs_.use(*api_, order_, within);
+  }
+  bool is_first = false;
+  TUTTI_RETURN_IF_ERROR(graphs_.open(stream, &is_first));
+  const Carrier other = carrier == Carrier::kKernels ? Carrier::kLibrary : Carrier::kKernels;
+  const Carrier before = is_first ? other : last_captured_.value_or(other);
+  *is_behind_other = before == other && members_[index(other)].end != nullptr;
+  last_captured_ = carrier;
+  return {};
 }
 
 Status StreamCalls::failed_before(Carrier carrier) const {
@@ -296,6 +332,10 @@ Status StreamCalls::open(device::Stream stream, Queued* call) {
   for (const SharedEvent& other : ahead) {
     TUTTI_RETURN_IF_ERROR(api_->stream_wait_event(stream, other.get()));
   }
+  call->order = order_of_graphs();
+  if (call->order != nullptr) {
+    TUTTI_RETURN_IF_ERROR(api_->stream_wait_event(stream, call->order.get()));
+  }
   for (SharedEvent* const wanted : {&call->before, &call->after}) {
     if (*wanted == nullptr) {
       TUTTI_ASSIGN_OR_RETURN(*wanted, make_event(*api_, device_));
@@ -364,7 +404,24 @@ Status StreamCalls::status(bool wait) {
   if (!has_queued_) {
     return {};
   }
-  return wait ? this->wait(added()) : are_over(0).status();
+  if (!wait) {
+    return are_over(0).status();
+  }
+  TUTTI_RETURN_IF_ERROR(this->wait(added()));
+  return wait_for_graphs();
+}
+
+Status StreamCalls::wait_for_graphs() {
+  while (graphs_.graphs()->load() > 0 && !graphs_.is_over()) {
+    TUTTI_RETURN_IF_ERROR(are_over(0).status());
+    for (const Member& member : members_) {
+      if (member.progress != nullptr) {
+        member.progress();
+      }
+    }
+    std::this_thread::sleep_for(kDrainPause);
+  }
+  return are_over(0).status();
 }
 
 std::uint64_t StreamCalls::added() const {
@@ -438,6 +495,7 @@ Status StreamCalls::look_at_queueing(Clock::time_point now) {
 
 Status StreamCalls::look_at_first(Clock::time_point now) {
   TUTTI_RETURN_IF_ERROR(reap());
+  TUTTI_RETURN_IF_ERROR(look_at_graphs(now));
   if (calls_.empty()) {
     return {};
   }
@@ -454,6 +512,17 @@ Status StreamCalls::look_at_first(Clock::time_point now) {
   last_look_ = now;
   TUTTI_RETURN_IF_ERROR(outcome());  // What the call stands behind may have been ended for good.
   return first.is_running ? look_at_peers(first.carrier, now) : Status();
+}
+
+/// Launches that nobody here sees begin: who waits too long says so itself (outcome()).
+Status StreamCalls::look_at_graphs(Clock::time_point now) {
+  if (graphs_.graphs()->load() == 0 || now - last_look_ < kLook) {
+    return {};
+  }
+  const device::RelaxedCapture relaxed(*api_);
+  last_look_ = now;
+  TUTTI_RETURN_IF_ERROR(outcome());
+  return graphs_.is_over() ? Status() : look_at_peers(Carrier::kKernels, now);
 }
 
 void StreamCalls::watch() {
@@ -477,11 +546,12 @@ void StreamCalls::watch() {
       idle = 0;
       continue;
     }
-    changed_.wait_for(lock, kGlance);
+    const bool is_idle = calls_.empty() && !queueing_;
+    changed_.wait_for(lock, is_idle && graphs_.graphs()->load() > 0 ? kLook : kGlance);
     if (is_closing_ || !failure_.ok()) {
       continue;
     }
-    idle = calls_.empty() && !queueing_ ? idle + 1 : 0;
+    idle = calls_.empty() && !queueing_ && graphs_.graphs()->load() == 0 ? idle + 1 : 0;
     const auto now = Clock::now();
     if (const Status status = queueing_ ? look_at_queueing(now) : look_at_first(now);
         !status.ok()) {

@@ -15,6 +15,9 @@
 // each call waits for earlier ones of this order only: of all that are not over, the first waits
 // for nothing but its peers, which have queued it or will, behind calls that are over.
 //
+// Graphs. Calls that the application captures have their place by GraphOrder, where our kernels can
+// be in graphs. The watch asks for launches that are under way, and for dead peers while one is.
+//
 // Watch. A thread looks at what runs, 20 times a second: a call that has begun (all before it on
 // its stream is done) and is not over after the time-out, or whose peers are gone, ends all calls.
 // The thread begins with the first call; while nothing is queued it sleeps. The driver makes a
@@ -54,6 +57,7 @@
 
 #include "device/device.hpp"
 #include "runners/call.hpp"
+#include "runners/graph_order.hpp"
 #include "runners/scratch.hpp"
 
 namespace tutti::runners {
@@ -66,9 +70,10 @@ class StreamCalls {
   /// Whose a call is; ended in this order.
   enum class Carrier : std::uint8_t { kLibrary, kKernels };
   struct Member {
-    const char* name = "";     ///< For messages: "direct", "nccl".
-    double timeout_s = 0;      ///< 0: none.
-    bool takes_turns = false;  ///< With calls of other communicators.
+    const char* name = "";       ///< For messages: "direct", "nccl".
+    double timeout_s = 0;        ///< 0: none.
+    bool takes_turns = false;    ///< With calls of other communicators.
+    bool orders_graphs = false;  ///< Calls in graphs, both members', have their place.
     /// What went wrong with calls that are over or under way, as the library says; may be empty.
     std::function<Status()> outcome{};
     /// While a thread waits for calls: lets go on what a peer may need first; may be empty.
@@ -108,13 +113,27 @@ class StreamCalls {
     if (status.ok()) {
       status = api_->record_event(call.after.get(), stream);
     }
+    if (status.ok() && call.order != nullptr) {
+      status = api_->record_event(call.order.get(), stream);
+    }
     return commit(std::move(call), status);
   }
-  /// A call that a graph of the application's has, which nobody here sees run: status() asks for
-  /// its outcome from now on.
-  void note_captured(Carrier carrier);
+  /// Puts a call into the graph that `stream` captures: `queue(is_behind_other)`; true: what stands
+  /// before it in a launch may be the other member's.
+  template <class Queue>
+  Status capture(Carrier carrier, device::Stream stream, const Queue& queue) {
+    const device::RelaxedCapture relaxed(*api_);
+    bool is_behind_other = false;
+    TUTTI_RETURN_IF_ERROR(open_captured(carrier, stream, &is_behind_other));
+    TUTTI_RETURN_IF_ERROR(queue(is_behind_other));
+    return members_[index(Carrier::kKernels)].orders_graphs ? graphs_.close(stream) : Status();
+  }
+  /// Graphs of the application's that hold calls.
+  const GraphOrder::Count& graphs() const { return graphs_.graphs(); }
   /// Whether the last call that was added is of the other member.
-  bool is_behind_other(Carrier carrier) const { return last_.value_or(carrier) != carrier; }
+  bool is_behind_other(Carrier carrier) const {
+    return last_.value_or(carrier) != carrier || last_captured_.value_or(carrier) != carrier;
+  }
 
   /// `queue()` puts a call that is waited for on streams of the runner's own: the watch sees to it
   /// that this ends, and to nothing after it. Errors of `queue` are failures.
@@ -166,13 +185,14 @@ class StreamCalls {
  private:
   using Clock = std::chrono::steady_clock;
   /// Destroyed when nobody waits for it any more.
-  using SharedEvent = std::shared_ptr<void>;
+  using SharedEvent = GraphOrder::SharedEvent;
   struct Line;
   struct Queued {
     Carrier carrier{};
     SharedEvent before{};  ///< What the stream had to do earlier is done.
     SharedEvent after{};
     SharedEvent previous{};  ///< The end of the call before; null: it is over.
+    SharedEvent order{};     ///< GraphOrder's; null: no graph has calls.
     Lease lease{};
     bool is_running = false;
     Clock::time_point since{};  ///< Seen to run.
@@ -185,6 +205,11 @@ class StreamCalls {
   /// The same for a call that is not waited for.
   Status begin(Queued* call);
   Status open(device::Stream stream, Queued* call);
+  /// What this communicator's calls wait for and record where graphs have calls; null: none has.
+  SharedEvent order_of_graphs();
+  Status open_captured(Carrier carrier, device::Stream stream, bool* is_behind_other);
+  /// Until no launch of a graph is under way.
+  Status wait_for_graphs();
   Status commit(Queued&& call, const Status& status);
   /// The end of what begin() began.
   Status settle(const Status& status);
@@ -198,6 +223,7 @@ class StreamCalls {
   void watch();
   Status look_at_peers(Carrier carrier, Clock::time_point now);
   Status look_at_first(Clock::time_point now);
+  Status look_at_graphs(Clock::time_point now);
   Status look_at_queueing(Clock::time_point now);
   Status timed_out(Carrier carrier, Clock::duration waited, const char* what) const;
 
@@ -217,6 +243,9 @@ class StreamCalls {
   };
   std::optional<Queueing> queueing_;  ///< By the caller's thread.
   std::optional<Carrier> last_;       ///< Whose call was queued last.
+  GraphOrder graphs_;
+  SharedEvent order_;  ///< Of graphs_.
+  std::optional<Carrier> last_captured_;
   std::vector<SharedEvent> free_;
   Status failure_;
   bool is_end_due_ = false;  ///< The watch is to call end().

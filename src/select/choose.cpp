@@ -58,10 +58,6 @@ Decision choose(const Shape& shape, const CommFacts& facts, const Table& table) 
     }
     Plan plan = fit(rule.plan, facts);
     std::string reason = refusal(plan, shape, facts);
-    if (reason.empty() && rule.is_shipped && shape.order == Order::kCaptured &&
-        is<DirectPlan>(plan)) {
-      reason = "in a graph direct is for those whose rule names it (docs/c-api.md, Streams)";
-    }
     if (reason.empty()) {
       decision.plan = std::move(plan);
       decision.rule = static_cast<int>(i);

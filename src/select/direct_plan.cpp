@@ -20,8 +20,12 @@ bool DirectPlan::has(Collective collective) const {
                 : collective != Collective::kScan && collective != Collective::kExscan;
 }
 
-bool DirectPlan::is_capturable(Collective collective) {
+bool DirectPlan::is_capturable(Collective collective, int ranks) {
   switch (collective) {
+    case Collective::kBcast:
+    case Collective::kGather:
+    case Collective::kScatter:
+      return ranks == 2;  // One pair.
     case Collective::kBarrier:
     case Collective::kReduce:
     case Collective::kAllreduce:
@@ -37,9 +41,10 @@ bool DirectPlan::is_capturable(Collective collective) {
 namespace {
 
 std::string capture_refusal(const Shape& shape, const CommFacts& facts) {
-  if (!DirectPlan::is_capturable(shape.collective)) {
-    return "in a graph direct carries calls alone that are alike between all ranks, not " +
-           std::string(to_string(shape.collective));
+  if (!DirectPlan::is_capturable(shape.collective, facts.ranks)) {
+    return "in a graph direct carries calls alone that are alike between all pairs of ranks, not " +
+           std::string(to_string(shape.collective)) + " on " + std::to_string(facts.ranks) +
+           " ranks";
   }
   if (!shape.bytes || *shape.bytes > kDirectCapturedUpTo) {
     return "in a graph direct carries at most " + std::to_string(kDirectCapturedUpTo >> 10) +

@@ -111,7 +111,7 @@ struct DirectPlan {
   bool has(Collective collective) const;
   bool needs_mpi() const { return false; }
   /// In a graph of the application's: calls with as many rounds between all pairs of ranks.
-  static bool is_capturable(Collective collective);
+  static bool is_capturable(Collective collective, int ranks);
   std::string refusal(const Shape& shape, const CommFacts& facts) const;
   bool operator==(const DirectPlan&) const = default;
 };

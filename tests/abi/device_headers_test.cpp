@@ -34,6 +34,9 @@ namespace cuda = tutti::device::cuda;
 TUTTI_DRIVER_FUNCTIONS(TUTTI_CHECK_COMMON)
 TUTTI_DRIVER_OPTIONAL_FUNCTIONS(TUTTI_CHECK_COMMON)
 TUTTI_CUDA_FUNCTIONS(TUTTI_CHECK)
+TUTTI_CHECK(graph_add_event_record_node, cuGraphAddEventRecordNode, )
+TUTTI_CHECK(user_object_create, cuUserObjectCreate, )
+TUTTI_CHECK(graph_retain_user_object, cuGraphRetainUserObject, )
 TUTTI_CHECK(mem_get_granularity, cuMemGetAllocationGranularity, )
 TUTTI_CHECK(mem_create, cuMemCreate, )
 TUTTI_CHECK(mem_release, cuMemRelease, )
@@ -46,6 +49,10 @@ TUTTI_CHECK(mem_export_handle, cuMemExportToShareableHandle, )
 TUTTI_CHECK(mem_import_handle, cuMemImportFromShareableHandle, )
 #undef TUTTI_CHECK
 #undef TUTTI_CHECK_COMMON
+
+static_assert(cuda::kEventWaitExternal == CU_EVENT_WAIT_EXTERNAL);
+static_assert(cuda::kUserObjectNoDestructorSync == CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+static_assert(cuda::kGraphUserObjectMove == CU_GRAPH_USER_OBJECT_MOVE);
 
 static_assert(sizeof(cuda::MemHandle) == sizeof(CUmemGenericAllocationHandle));
 static_assert(sizeof(cuda::FabricHandle) == sizeof(CUmemFabricHandle));

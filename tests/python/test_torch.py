@@ -118,14 +118,18 @@ def test_torch__a_case_is_right_on_gpus(two_gpus: str, case: str) -> None:
     expect_success(run(two_gpus, case, 2, TEST_DEVICE="cuda"))
 
 
-def test_torch__own_kernels_in_graphs(two_gpus: str) -> None:
-    names = ("ALLREDUCE", "ALLGATHER", "ALLTOALL", "REDUCE_SCATTER_BLOCK")
-    rules = {f"TUTTI_{name}": "direct" for name in names}
-    expect_success(run(two_gpus, "graphs", 2, TEST_DEVICE="cuda", **rules))
+def test_torch__graphs_on_nccl_alone(two_gpus: str) -> None:
+    expect_success(run(two_gpus, "graphs", 2, TEST_DEVICE="cuda", TUTTI_DIRECT="off"))
 
 
-def test_torch__a_killed_rank_is_named_on_gpus(two_gpus: str) -> None:
-    survivor, killed = run(two_gpus, "dead_rank_on_gpus", 2, limit_s=60, TEST_DEVICE="cuda")
+def test_torch__a_graph_that_outlives_its_group(two_gpus: str) -> None:
+    ended = run(two_gpus, "graphs_that_outlive", 2, limit_s=60, TEST_DEVICE="cuda")
+    assert [(one.status, "SURVIVED" in one.output) for one in ended] == [(0, True)] * 2, ended
+
+
+@pytest.mark.parametrize("case", ["dead_rank_on_gpus", "dead_rank_in_graphs"])
+def test_torch__a_killed_rank_is_named_on_gpus(two_gpus: str, case: str) -> None:
+    survivor, killed = run(two_gpus, case, 2, limit_s=60, TEST_DEVICE="cuda")
     assert killed.status == -9
     assert survivor.status == 0, survivor.output
     assert "SURVIVED" in survivor.output, survivor.output

@@ -754,6 +754,48 @@ def graphs() -> None:
     del graph  # Before the group, whose memory it uses.
 
 
+def dead_rank_in_graphs() -> None:
+    """As dead_rank_on_gpus(), and the others only replay."""
+    start(seconds=20)
+    tensor = torch.ones(1000)
+    dist.all_reduce(tensor)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        dist.all_reduce(tensor)
+    graph.replay()
+    torch.cuda.synchronize()
+    if RANK == RANKS - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    begin = time.monotonic()
+    for _ in range(3):
+        graph.replay()
+    torch.cuda.synchronize()
+    assert time.monotonic() - begin < 15
+    words = refused(lambda: dist.all_reduce(tensor), 1)
+    assert f"rank {RANKS - 1}" in words, words
+    print("SURVIVED", flush=True)
+
+
+def graphs_that_outlive() -> None:
+    """A graph is replayed behind the end of its group: nothing happens, and the exit is one."""
+    start()
+    tensor = torch.full((1000,), 1.0)
+    dist.all_reduce(tensor)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        dist.all_reduce(tensor)
+    graph.replay()
+    torch.cuda.synchronize()
+    before = tensor.clone()
+    dist.barrier()
+    dist.destroy_process_group()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(before, tensor)
+    print("SURVIVED", flush=True)
+
+
 def dead_rank_on_gpus() -> None:
     """The last rank is killed: an error that names it on the others, and no hang."""
     start(seconds=20)

@@ -28,8 +28,10 @@
 //  - Graphs. A launch that a graph of the application's repeats finds in `counter`, in its GPU's
 //    memory, how many rounds such launches have had, and adds its own at its end. Its slots are
 //    apart from those of launches that the host counts. It has as many rounds with every peer, so
-//    that one number is enough; such launches of a communicator follow each other. Nobody on the
-//    host knows that it runs: it ends its waits by itself, at `limit_ticks`.
+//    that one number is enough; such launches of a communicator follow each other
+//    (runners/graph_order.hpp). Nobody on the host sees it begin: it says itself when it has waited
+//    for `limit_ticks`. Epochs carry a signature of the call above the count, so that launches of
+//    different graphs take nothing of each other's.
 //  - Without a wait. A rank whose piece of an exchange only goes one way need not wait for the peer
 //    (`unawaited`) where the host knows that all calls before it are over at the peer, which has
 //    read everything up to e - 1, and where the piece has R <= 2 rounds: e and e + 1 go where e - 4
@@ -287,8 +289,10 @@ class Warp {
       Hardware::relax();
       if (looks == Hardware::kLooksBetweenAborts) {
         looks = 0;
-        if (Hardware::get_word(a_.abort) != 0 || is_over_limit()) {
+        if (Hardware::get_word(a_.abort) != 0) {
           give_up();
+        } else if (is_over_limit()) {
+          Hardware::put_word(a_.overdue, Word{1});
         }
       }
     }

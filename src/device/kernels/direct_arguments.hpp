@@ -104,7 +104,8 @@ struct DirectArguments {
   /// Host memory: nonzero ends all waiting; a kernel that waited in vain stores to `failed`.
   const Word* abort;
   Word* failed;
-  Word* ended;  ///< Memory of the own device: as `failed`, for the launches behind.
+  Word* overdue;  ///< The same of a launch with `counter` that has waited for `limit_ticks`.
+  Word* ended;    ///< Memory of the own device: as `failed`, for the launches behind.
   Word rank;
   Word ranks;
   Word blocks;     ///< Of this launch.

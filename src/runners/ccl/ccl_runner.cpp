@@ -239,8 +239,10 @@ Status CclRunner::enqueue_on(const Call& call, device::Stream stream, bool is_ca
   TUTTI_RETURN_IF_ERROR(check_on_device(call, device_));
   TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(api_, device_));
   if (is_captured) {
-    has_captured_ = true;  // The graph is the application's, and so is its order.
-    return enqueue_on_stream(call, stream, /*may_lease=*/false, nullptr);
+    has_captured_ = true;
+    return calls_->capture(kOurs, stream, [&](bool /*is_behind_other*/) {
+      return enqueue_on_stream(call, stream, /*may_lease=*/false, nullptr);
+    });
   }
   return calls_->add(kOurs, stream, [&](Lease* scratch) {
     return enqueue_on_stream(call, stream, /*may_lease=*/true, scratch);

@@ -34,7 +34,9 @@ AllPending& all_pending() {
 }
 
 bool is_quiet(const Pending& pending) {
-  return StreamCalls::is_quiet(*pending.api, pending.device);
+  const GraphOrder::Count& graphs = pending.deferred.graphs;
+  return (graphs == nullptr || graphs->load() == 0) &&
+         StreamCalls::is_quiet(*pending.api, pending.device);
 }
 
 /// False: not now.

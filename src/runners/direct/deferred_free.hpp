@@ -11,7 +11,7 @@
 // Of all of it: a driver that frees memory, closes a mapping or unloads code waits for what runs on
 // the GPU. A kernel there may wait for a peer that waits for this thread. So while calls of other
 // communicators of the process are on streams, or a kernel was left that did not end, nothing is
-// given back.
+// given back. Nor while a graph of the application's holds calls: it may be launched.
 //
 // What has to stay goes when this process makes or ends a communicator after that, else with the
 // process.
@@ -22,6 +22,7 @@
 #include "device/device.hpp"
 #include "runners/direct/kernel_module.hpp"
 #include "runners/direct/peer_liveness.hpp"
+#include "runners/graph_order.hpp"
 
 namespace tutti::runners {
 
@@ -32,6 +33,7 @@ struct DeferredFree {
   void* pinned = nullptr;
   KernelModule module{};
   PeerLiveness liveness{};
+  GraphOrder::Count graphs{};  ///< Of the application's, whose launches use all of it.
 };
 
 /// Closes memory of peers, and tells them so.

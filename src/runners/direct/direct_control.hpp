@@ -18,6 +18,8 @@ struct DirectRunner::Control {
   alignas(64) std::array<kernels::Wide, kDirectCapturedBlocksMax> captured_done;
   alignas(64) kernels::Word abort;
   alignas(64) kernels::Word failed;
+  /// A launch of a graph has waited for longer than it may, and waits on.
+  alignas(64) kernels::Word overdue;
   /// Set before anything is ended: what stands behind another runner's call must not begin.
   alignas(64) kernels::Word closed;
 };

@@ -11,6 +11,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/fnv1a.hpp"
 #include "runners/direct/deferred_free.hpp"
 #include "runners/direct/direct_control.hpp"
 #include "runners/staged_call.hpp"
@@ -52,7 +53,8 @@ DirectRunner::~DirectRunner() {
                         .memories = std::move(deferred_),
                         .pinned = control_,
                         .module = std::move(module_),
-                        .liveness = std::move(liveness_)};
+                        .liveness = std::move(liveness_),
+                        .graphs = calls_->graphs()};
   free_when_alone(api_, device_, std::move(deferred));
 }
 
@@ -65,6 +67,10 @@ void DirectRunner::begin_end() {
   liveness_.end();  // Now: the driver may be busy until the process ends.
   await_receivers();
   const device::RelaxedCapture relaxed(api_);
+  if (calls_->graphs()->load() > 0) {
+    control_->closed = 1;  // A graph that is launched after this does nothing.
+    ignore(api_.copy_async(ended_, &control_->closed, sizeof(*ended_), stream_));
+  }
   if (stream_ != nullptr) {
     ignore(api_.wait_stream(stream_));
     ignore(api_.destroy_stream(stream_));
@@ -78,7 +84,7 @@ void DirectRunner::begin_end() {
   if (arena_ != nullptr) {
     deferred_.push_back(arena_);
   }
-  if (StreamCalls::is_quiet(api_, device_)) {
+  if (calls_->graphs()->load() == 0 && StreamCalls::is_quiet(api_, device_)) {
     close_peer_memory(api_, std::exchange(opened_, {}), liveness_);
   }
 }
@@ -195,6 +201,19 @@ Status DirectRunner::enqueue(const Call& call, device::Stream stream) {
   });
 }
 
+namespace {
+
+/// Equal at both ends of a pair, 16 bits.
+std::uint64_t signature_of(const Call& call, const DirectLaunch& launch, std::size_t peer) {
+  Fnv1a hash;
+  hash.add_number(
+      CallRecords::Entry::form_of(call, launch.arguments.pair_warps[peer], launch.rounds[peer]));
+  hash.add_number(launch.send_bytes[peer] + launch.recv_bytes[peer]);
+  return (hash.value() ^ hash.value() >> 32) & 0xFFFF;
+}
+
+}  // namespace
+
 Status DirectRunner::capture(const Call& call, device::Stream stream) {
   TUTTI_RETURN_IF_ERROR(calls_->check(kOurs));
   TUTTI_RETURN_IF_ERROR(check_on_device(call, device_));
@@ -208,7 +227,9 @@ Status DirectRunner::capture(const Call& call, device::Stream stream) {
   std::uint64_t rounds = 0;
   for (std::size_t peer = 0; peer < static_cast<std::size_t>(me_.ranks); ++peer) {
     a.arena[peer] = static_cast<std::byte*>(arenas_[peer]) + begin;
-    a.epoch[peer] = 1;  // 0 is none.
+    // 0 is none. The upper bits tell calls apart: of graphs that differ no rank takes the other's
+    // data.
+    a.epoch[peer] = 1 | signature_of(call, next, peer) << 48;
     rounds = std::max(rounds, next.rounds[peer]);
   }
   a.slot_bytes = direct_slot_bytes(geometry_, me_.ranks, kDirectCapturedBlocksMax);
@@ -218,30 +239,37 @@ Status DirectRunner::capture(const Call& call, device::Stream stream) {
   a.limit_ticks =
       static_cast<kernels::Word>(std::min<double>(ticks, std::numeric_limits<std::int32_t>::max()));
   a.done = control_->captured_done.data();
+  a.overdue = &control_->overdue;
   a.abort = &control_->abort;
   a.failed = &control_->failed;
   a.ended = ended_;
   a.is_queued = 1;
-  calls_->note_captured(kOurs);
-  void* arguments[] = {&a};
-  // A graph keeps a copy of its arguments; a prepared launch would be a graph inside it.
-  return api_.launch(kernels_[static_cast<std::size_t>(next.kernel)].function, shape_of(next),
-                     stream, arguments);
+  return calls_->capture(kOurs, stream, [&](bool is_behind_other) -> Status {
+    if (is_behind_other) {  // As enqueue() does.
+      TUTTI_RETURN_IF_ERROR(api_.copy_async(ended_, &control_->closed, sizeof(*ended_), stream));
+    }
+    void* arguments[] = {&a};
+    // A graph keeps a copy of its arguments; a prepared launch would be a graph inside it.
+    return api_.launch(kernels_[static_cast<std::size_t>(next.kernel)].function, shape_of(next),
+                       stream, arguments);
+  });
 }
 
 std::string DirectRunner::capture_refusal() const {
-  return geometry_.wire == DirectWire::kLines
-             ? ""
-             : "launches of a graph are counted on the GPU, which packets have no room for";
+  if (geometry_.wire != DirectWire::kLines) {
+    return "launches of a graph are counted on the GPU, which packets have no room for";
+  }
+  return api_.orders_graphs() ? ""
+                              : "the driver gives launches of graphs no place among other work";
 }
 
 Status DirectRunner::outcome() const {
-  if (broken_ || std::atomic_ref(control_->failed).load(std::memory_order_relaxed) == 0) {
+  if (broken_ || std::atomic_ref(control_->overdue).load(std::memory_order_relaxed) == 0) {
     return {};
   }
-  return Status(ErrorCode::kTimeout, "direct: a call of a graph waited TUTTI_TIMEOUT=" +
+  return Status(ErrorCode::kTimeout, "direct: a call of a graph has waited " +
                                          std::to_string(options_.timeout_s) +
-                                         " s for a rank that has not launched its graph");
+                                         " s for a rank that has not launched the same graph");
 }
 
 Status DirectRunner::look() {

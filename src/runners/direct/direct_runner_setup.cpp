@@ -43,6 +43,7 @@ Result<std::unique_ptr<DirectRunner>> DirectRunner::create(device::Api& api, int
                      {.name = "direct",
                       .timeout_s = options.timeout_s,
                       .takes_turns = options.takes_turns,
+                      .orders_graphs = self->capture_refusal().empty(),
                       .outcome = [runner = self.get()] { return runner->outcome(); },
                       .progress = options.progress,
                       .look = [runner = self.get()] { return runner->look(); },

@@ -80,6 +80,8 @@ struct Runtime {
   Handles<HostStream> streams;
   Handles<HostEvent> events;
   Handles<LoadedModule> modules;
+  Handles<HostGraph> graphs;
+  std::atomic<std::uint64_t> captures = 0;
   std::mutex default_mutex;
   Stream default_streams[kHostDeviceCount] = {};  // Made at first use, never destroyed.
   std::atomic<bool> stopped = false;
@@ -324,11 +326,12 @@ class HostApi final : public Api {
   Status record_event(Event event, Stream stream) override {
     TUTTI_ASSIGN_OR_RETURN(auto target, find_event(event));
     TUTTI_ASSIGN_OR_RETURN(auto queue, find_stream(stream));
-    auto completion = std::make_shared<Completion>();
-    // Under the lock, so that the latest recording is also the last one queued.
-    const std::lock_guard lock(target->mutex);
-    queue->enqueue([signal = std::make_shared<Signal>(completion)] {});
-    target->latest = std::move(completion);
+    if (auto graph = queue->capture()) {
+      const std::lock_guard lock(target->mutex);
+      target->capture = graph;
+      return {};
+    }
+    record(*target, *queue);
     return {};
   }
 
@@ -344,6 +347,10 @@ class HostApi final : public Api {
     std::shared_ptr<Completion> awaited;
     {
       const std::lock_guard lock(target->mutex);
+      if (auto graph = target->capture.lock()) {
+        queue->set_capture(std::move(graph));  // Behind all that it has up to now.
+        return {};
+      }
       awaited = target->latest;
     }
     if (awaited != nullptr) {
@@ -453,7 +460,63 @@ class HostApi final : public Api {
     current_ordinal = static_cast<int>(reinterpret_cast<std::intptr_t>(previous)) - 1;
   }
 
+  bool orders_graphs() const override { return true; }
+
+  Result<bool> is_capturing(Stream stream) override {
+    TUTTI_ASSIGN_OR_RETURN(auto queue, find_stream(stream));
+    return queue->capture() != nullptr;
+  }
+
+  Result<std::uint64_t> capture_id(Stream stream) override {
+    TUTTI_ASSIGN_OR_RETURN(auto queue, find_stream(stream));
+    const auto graph = queue->capture();
+    return graph == nullptr ? std::uint64_t{0} : graph->id;
+  }
+
+  Status wait_at_launch(Stream stream, Event event) override {
+    TUTTI_ASSIGN_OR_RETURN(const auto graph, find_capture(stream));
+    TUTTI_ASSIGN_OR_RETURN(auto target, find_event(event));
+    graph->steps.emplace_back([target](HostStream& queue) {
+      const std::lock_guard lock(target->mutex);
+      if (target->latest != nullptr) {
+        queue.enqueue([awaited = target->latest] { awaited->wait(); });
+      }
+    });
+    return {};
+  }
+
+  Result<GraphNode> record_at_launch(Stream stream, Event event, GraphNode /*before*/) override {
+    TUTTI_ASSIGN_OR_RETURN(const auto graph, find_capture(stream));
+    TUTTI_ASSIGN_OR_RETURN(auto target, find_event(event));
+    graph->steps.emplace_back([target](HostStream& queue) { record(*target, queue); });
+    return GraphNode{};
+  }
+
+  Status on_graph_end(Stream stream, void (*release)(void*), void* argument) override {
+    TUTTI_ASSIGN_OR_RETURN(const auto graph, find_capture(stream));
+    graph->at_end.emplace_back([=] { release(argument); });
+    return {};
+  }
+
  private:
+  static Result<std::shared_ptr<HostGraph>> find_capture(Stream stream) {
+    TUTTI_ASSIGN_OR_RETURN(auto queue, find_stream(stream));
+    auto graph = queue->capture();
+    if (graph == nullptr) {
+      return invalid(pointer_text(stream) + " captures nothing");
+    }
+    return graph;
+  }
+
+  static void record(HostEvent& event, HostStream& queue) {
+    auto completion = std::make_shared<Completion>();
+    // Under the lock, so that the latest recording is also the last one queued.
+    const std::lock_guard lock(event.mutex);
+    queue.enqueue([signal = std::make_shared<Signal>(completion)] {});
+    event.latest = std::move(completion);
+    event.capture.reset();
+  }
+
   /// A word goes in one piece, as by a GPU's copies: kernels look at it meanwhile.
   static void move(void* destination, const void* source, Bytes bytes) {
     using Word = std::uint32_t;
@@ -539,6 +602,36 @@ void tutti_host_device_enqueue(Stream stream, void (*function)(void*), void* arg
         host_device::pointer_text(stream) + " is not a stream of the host device");
   queue->enqueue([=] { function(argument); });
 }
+
+void tutti_host_device_begin_capture(Stream stream) {
+  const auto queue = runtime().streams.find(stream);
+  CHECK(queue != nullptr && queue->capture() == nullptr, "no stream, or one that captures");
+  queue->set_capture(std::make_shared<host_device::HostGraph>(++runtime().captures));
+}
+
+void* tutti_host_device_end_capture(Stream stream) {
+  const auto queue = runtime().streams.find(stream);
+  const auto graph = queue == nullptr ? nullptr : queue->capture();
+  CHECK(graph != nullptr, host_device::pointer_text(stream) + " captures nothing");
+  for (const auto& one : runtime().streams.all()) {
+    if (one->capture() == graph) {
+      one->set_capture(nullptr);
+    }
+  }
+  return runtime().graphs.add(graph);
+}
+
+void tutti_host_device_launch_graph(void* handle, Stream stream) {
+  const auto graph = runtime().graphs.find(handle);
+  const auto queue = runtime().streams.find(stream);
+  CHECK(graph != nullptr && queue != nullptr, "no graph or no stream of the host device");
+  for (const auto& step : graph->steps) {
+    step(*queue);
+  }
+  queue->enqueue([graph] {});  // Which lives until then.
+}
+
+void tutti_host_device_destroy_graph(void* handle) { runtime().graphs.remove(handle); }
 
 HostMemoryRange tutti_host_device_range(const void* pointer) {
   return runtime().memory.range(pointer);

@@ -55,4 +55,13 @@ TUTTI_HOST_DEVICE_API void tutti_host_device_free(void* pointer);
 TUTTI_HOST_DEVICE_API void tutti_host_device_enqueue(tutti::device::Stream stream,
                                                      void (*function)(void*), void* argument);
 
+/// As a program captures a graph: what is queued on `stream`, and on streams that wait for events
+/// of it, goes into the graph, whose launches run it in the order in which it was captured. The
+/// graph is gone when it was destroyed and its launches are over.
+TUTTI_HOST_DEVICE_API void tutti_host_device_begin_capture(tutti::device::Stream stream);
+TUTTI_HOST_DEVICE_API void* tutti_host_device_end_capture(tutti::device::Stream stream);
+TUTTI_HOST_DEVICE_API void tutti_host_device_launch_graph(void* graph,
+                                                          tutti::device::Stream stream);
+TUTTI_HOST_DEVICE_API void tutti_host_device_destroy_graph(void* graph);
+
 TUTTI_HOST_DEVICE_API tutti::device::HostMemoryRange tutti_host_device_range(const void* pointer);

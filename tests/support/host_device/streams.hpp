@@ -12,6 +12,7 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace tutti::device::host_device {
 
@@ -53,6 +54,24 @@ class Signal {
 
 using Task = std::function<void()>;
 
+class HostStream;
+
+/// What streams have captured: steps that a launch makes on its stream, in order.
+struct HostGraph {
+  explicit HostGraph(std::uint64_t number) : id(number) {}
+  HostGraph(const HostGraph&) = delete;
+  HostGraph& operator=(const HostGraph&) = delete;
+  ~HostGraph() {
+    for (const auto& release : at_end) {
+      release();
+    }
+  }
+
+  const std::uint64_t id;
+  std::vector<std::function<void(HostStream&)>> steps;
+  std::vector<std::function<void()>> at_end;
+};
+
 /// A queue and the thread that runs it.
 class HostStream {
  public:
@@ -63,8 +82,22 @@ class HostStream {
 
   int device() const { return device_; }
 
+  /// Null: what is queued from now on runs.
+  void set_capture(std::shared_ptr<HostGraph> graph) {
+    const std::lock_guard lock(mutex_);
+    capture_ = std::move(graph);
+  }
+  std::shared_ptr<HostGraph> capture() {
+    const std::lock_guard lock(mutex_);
+    return capture_;
+  }
+
   void enqueue(Task task) {
     const std::lock_guard lock(mutex_);
+    if (capture_ != nullptr) {
+      capture_->steps.emplace_back([task](HostStream& stream) { stream.enqueue(task); });
+      return;
+    }
     if (closing_) {
       return;  // Only at unload, where the task's waiters are released by dropping it.
     }
@@ -143,12 +176,14 @@ class HostStream {
   std::uint64_t submitted_ = 0;
   std::uint64_t finished_ = 0;
   bool closing_ = false;
+  std::shared_ptr<HostGraph> capture_;
   std::thread thread_;  // Last: it uses all of the above.
 };
 
 struct HostEvent {
   std::mutex mutex;
   std::shared_ptr<Completion> latest;  // Null until the event is recorded.
+  std::weak_ptr<HostGraph> capture;    // What it was recorded in; else empty.
 };
 
 }  // namespace tutti::device::host_device

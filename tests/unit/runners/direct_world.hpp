@@ -7,6 +7,7 @@
 // by element in rank order, and knows nothing of the code under test.
 #pragma once
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,6 +27,7 @@
 #include "runners/direct/direct_runner.hpp"
 #include "runners/stream_calls.hpp"
 #include "select/shape.hpp"
+#include "support/host_device/host_device.hpp"
 
 namespace tutti::testing {
 
@@ -384,7 +386,58 @@ inline std::string test_device() {
   return name == nullptr ? "host" : name;
 }
 
-/// Ranks that are threads of this process, each with a runner and a buffer of device memory.
+/// A graph on the device under test, as an application has it; with that device current.
+class Graph {
+ public:
+  static void begin(device::Stream stream) {
+    if (is_host()) {
+      tutti_host_device_begin_capture(stream);
+    } else {
+      constexpr int kRelaxed = 2;
+      call<int(void*, int)>("cuStreamBeginCapture_v2", stream, kRelaxed);
+    }
+  }
+  explicit Graph(device::Stream captured_on) {
+    if (is_host()) {
+      graph_ = tutti_host_device_end_capture(captured_on);
+    } else {
+      call<int(void*, void**)>("cuStreamEndCapture", captured_on, &graph_);
+      call<int(void**, void*, unsigned long long)>("cuGraphInstantiateWithFlags", &executable_,
+                                                   graph_, 0ULL);
+    }
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  ~Graph() {
+    if (is_host()) {
+      tutti_host_device_destroy_graph(graph_);
+    } else {
+      call<int(void*)>("cuGraphExecDestroy", executable_);
+      call<int(void*)>("cuGraphDestroy", graph_);
+    }
+  }
+  void launch(device::Stream stream) const {
+    if (is_host()) {
+      tutti_host_device_launch_graph(graph_, stream);
+    } else {
+      call<int(void*, void*)>("cuGraphLaunch", executable_, stream);
+    }
+  }
+
+ private:
+  static bool is_host() { return test_device() == "host"; }
+  template <class Type, class... Arguments>
+  static void call(const char* symbol, Arguments... arguments) {
+    static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
+    auto* const function = reinterpret_cast<Type*>(dlsym(library, symbol));
+    ASSERT_NE(function, nullptr) << symbol;
+    EXPECT_EQ(function(arguments...), 0) << symbol;
+  }
+
+  void* graph_ = nullptr;
+  void* executable_ = nullptr;
+};
+
 /// How a case is carried.
 enum class Way {
   kWhole,
@@ -393,6 +446,7 @@ enum class Way {
   kPairs,     ///< Small pieces first, then those that large_pairs() leaves out, as beside the CCL.
 };
 
+/// Ranks that are threads of this process, each with a runner and a buffer of device memory.
 class DirectWorld {
  public:
   explicit DirectWorld(int ranks, double timeout_s = 60, Bytes buffer_bytes = Bytes{6} << 20,
@@ -486,6 +540,8 @@ class DirectWorld {
   void fail(int rank) {
     calls_[static_cast<std::size_t>(rank)]->end(Status(ErrorCode::kTimeout, "a test"));
   }
+  /// Ends a rank's communicator.
+  void end(int rank) { runners_[static_cast<std::size_t>(rank)].reset(); }
   runners::DirectRunner& runner(int rank) { return *runners_[static_cast<std::size_t>(rank)]; }
   void tune(const runners::DirectTuning& tuning) {
     tuning_ = tuning;
@@ -505,12 +561,16 @@ class DirectWorld {
     }
   }
 
-  /// The launch that a graph would have, on a stream of this process's; returns at its end.
+  /// A graph of that call, launched once; returns at its end.
   Status run_captured(int rank, const Call& call) {
     const auto i = static_cast<std::size_t>(rank);
     TUTTI_ASSIGN_OR_RETURN(auto current, device::CurrentDevice::set(*api_, devices_[i]));
     TUTTI_ASSIGN_OR_RETURN(const device::Stream stream, calls_[i]->own_stream());
-    TUTTI_RETURN_IF_ERROR(runners_[i]->capture(call, stream));
+    Graph::begin(stream);
+    const Status captured = runners_[i]->capture(call, stream);
+    const Graph graph(stream);
+    TUTTI_RETURN_IF_ERROR(captured);
+    graph.launch(stream);
     TUTTI_RETURN_IF_ERROR(api_->wait_stream(stream));
     return calls_[i]->status(/*wait=*/false);
   }

@@ -70,7 +70,8 @@ TEST(Order, refusal__a_graph_has_short_calls_that_are_alike_between_all_ranks) {
   for (int i = 0; i < kCollectiveCount; ++i) {
     shape.collective = static_cast<Collective>(i);
     if (DirectPlan().has(shape.collective) && !is_reduction(shape.collective)) {
-      EXPECT_EQ(refusal(direct, shape, facts).empty(), DirectPlan::is_capturable(shape.collective))
+      EXPECT_EQ(refusal(direct, shape, facts).empty(),
+                DirectPlan::is_capturable(shape.collective, facts.ranks))
           << to_string(shape.collective);
     }
   }

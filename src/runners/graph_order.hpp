@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The place of calls in graphs that the application captures, among the other calls of their
+// communicator. Within a graph each call stands behind the one before it, whatever the streams.
+// Across launches there is one event: a graph waits for it before its first call and records it
+// behind its last, as if the launch had done so, and calls outside of graphs do the same. So all
+// run in the order in which the program launches and makes them, as NCCL's do. Communicators that
+// take turns have one event for all of them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "device/device.hpp"
+
+namespace tutti::runners {
+
+class GraphOrder {
+ public:
+  GraphOrder() = default;
+  ~GraphOrder();
+  GraphOrder(const GraphOrder&) = delete;
+  GraphOrder& operator=(const GraphOrder&) = delete;
+
+  using SharedEvent = std::shared_ptr<void>;
+
+  /// The event, from the first call in a graph on; it stays.
+  void use(device::Api& api, SharedEvent order, SharedEvent within);
+  /// Before a call goes into the graph that `stream` captures. `is_first`: of those in that graph.
+  Status open(device::Stream stream, bool* is_first);
+  /// Behind it.
+  Status close(device::Stream stream);
+
+  // What follows is for any thread.
+  bool has_event() const { return has_order_ != nullptr; }
+  /// Whether no launch is under way, of who has the same event. Asks the driver; its failure is an
+  /// end, too.
+  bool is_over() const;
+  /// Graphs that hold calls, or may be launched yet; lives as long as they do.
+  using Count = std::shared_ptr<std::atomic<int>>;
+  const Count& graphs() const { return graphs_; }
+
+ private:
+  Status begin_graph(device::Stream stream);
+
+  device::Api* api_ = nullptr;
+  Count graphs_ = std::make_shared<std::atomic<int>>(0);
+  SharedEvent order_;
+  std::atomic<device::Event> has_order_{nullptr};  ///< order_, for other threads.
+  SharedEvent within_;                             ///< Behind the last call of the capture.
+  std::uint64_t capture_ = 0;  ///< The last one that had a call; 0: none is under way.
+  device::GraphNode recorded_ = nullptr;
+};
+
+}  // namespace tutti::runners
