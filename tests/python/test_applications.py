@@ -21,6 +21,7 @@ TRAINING = ("--steps", "3", "--turn", "1")
 DDP = ("ddp.py", *SMALL, *TRAINING)
 FSDP = ("fsdp.py", *SMALL, *TRAINING, "--parameters", "200k")
 GEMM = ("gemm.py", *SMALL, "--size", "64", "--panels", "2")
+MOE = ("moe.py", *SMALL, "--requests", "4")
 
 
 def start(python: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -96,12 +97,27 @@ def test_applications__gemm(torch_python: str, tmp_path: Path) -> None:
     assert all(row["elements_that_differ"] == 0 for row in found)
 
 
+def test_applications__moe(torch_python: str, tmp_path: Path) -> None:
+    prefill, decode = rows(torch_python, tmp_path / "moe.json", *MOE)
+    assert (prefill["phase"], decode["phase"]) == ("prefill", "decode")
+    assert prefill["steps"] == 4
+    assert decode["steps"] > 4
+    for row in (prefill, decode):
+        assert row["requests"] == 8
+        assert row["elements_that_differ"] == 0
+        assert 1 < row["busiest_rank"] < 2
+        for backend in ("tutti", "gloo"):
+            assert 0 < row["request_us"][backend]["p50"] <= row["request_us"][backend]["p99"]
+            assert row["tokens_per_s"][backend] > 0
+
+
 @pytest.mark.parametrize(
     "words",
     [
         pytest.param((*DDP, "--models", "gpt"), id="ddp"),
         pytest.param((*FSDP, "--ways", "custom"), id="fsdp"),
         pytest.param((*GEMM, "--scaling", "weak"), id="gemm"),
+        pytest.param(MOE, id="moe"),
     ],
 )
 def test_applications__a_wrong_value_is_seen(
