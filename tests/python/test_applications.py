@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 the Tutti authors
 # SPDX-License-Identifier: BSD-3-Clause
-"""The applications in bench/applications, in their smallest form, on two ranks."""
+"""The applications in bench/applications, in their smallest form, and the example for PyTorch."""
 
 from __future__ import annotations
 
@@ -24,19 +24,23 @@ GEMM = ("gemm.py", *SMALL, "--size", "64", "--panels", "2")
 MOE = ("moe.py", *SMALL, "--requests", "4")
 
 
-def start(python: str, *words: str) -> subprocess.CompletedProcess[str]:
+def run(*words: str) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TUTTI_")}
     library = paths.find(paths.LIBRARY)
     assert library is not None
     environment |= {"TUTTI_LIBRARY_DIR": str(library.parent), "PYTHONPATH": str(ROOT / "python")}
     return subprocess.run(
-        [python, str(APPLICATIONS / words[0]), *words[1:]],
+        words,
         env=environment,
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
         check=False,
     )
+
+
+def start(python: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return run(python, str(APPLICATIONS / words[0]), *words[1:])
 
 
 def rows(python: str, output: Path, *words: str) -> list[dict[str, Any]]:
@@ -52,12 +56,11 @@ def rows(python: str, output: Path, *words: str) -> list[dict[str, Any]]:
     return found
 
 
-def check_losses(row: dict[str, Any], steps: int) -> None:
-    ours, theirs = row["losses"]["tutti"], row["losses"]["gloo"]
+def check_losses(row: dict[str, Any], steps: int, reference: str = "gloo") -> None:
+    ours, theirs = row["losses"]["tutti"], row["losses"][reference]
     assert len(ours) == steps
     assert ours == theirs
     assert len(set(ours)) == steps
-    assert row["tensors_that_differ"] == 0
 
 
 def test_applications__ddp(torch_python: str, tmp_path: Path) -> None:
@@ -65,6 +68,7 @@ def test_applications__ddp(torch_python: str, tmp_path: Path) -> None:
     assert [row["model"] for row in found] == ["resnet", "gpt", "gpt-text"]
     for row in found:
         check_losses(row, 3)
+        assert row["tensors_that_differ"] == 0
 
 
 def test_applications__ddp_of_three_ranks_agrees_to_rounding(
@@ -82,6 +86,7 @@ def test_applications__fsdp(torch_python: str, tmp_path: Path) -> None:
     assert [row["way"] for row in found] == ["backend", "custom"]
     for row in found:
         check_losses(row, 3)
+        assert row["tensors_that_differ"] == 0
         for backend, profile in row["profile"].items():
             assert all(name.startswith(f"{backend}:") for name in profile["records"])
             assert all(0 < share < 1 for share in profile["comm_share"].values()), profile
@@ -109,6 +114,13 @@ def test_applications__moe(torch_python: str, tmp_path: Path) -> None:
         for backend in ("tutti", "gloo"):
             assert 0 < row["request_us"][backend]["p50"] <= row["request_us"][backend]["p99"]
             assert row["tokens_per_s"][backend] > 0
+
+
+def test_examples__pytorch(torch_python: str) -> None:
+    words = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    done = run(torch_python, *words, str(ROOT / "examples/pytorch/ddp.py"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "backend tutti, 2 ranks: parameters equal" in done.stdout
 
 
 @pytest.mark.parametrize(
