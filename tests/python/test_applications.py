@@ -7,11 +7,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tutti_hpc import paths
+from tutti_hpc import launch, mpi, paths
+from tutti_hpc.errors import TuttiError
 
 ROOT = Path(__file__).resolve().parents[2]
 APPLICATIONS = ROOT / "bench/applications"
@@ -22,6 +24,7 @@ DDP = ("ddp.py", *SMALL, *TRAINING)
 FSDP = ("fsdp.py", *SMALL, *TRAINING, "--parameters", "200k")
 GEMM = ("gemm.py", *SMALL, "--size", "64", "--panels", "2")
 MOE = ("moe.py", *SMALL, "--requests", "4")
+HYBRID = ("hybrid_mpi.py", *SMALL, "--steps", "4", "--turn", "2")
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -43,14 +46,14 @@ def start(python: str, *words: str) -> subprocess.CompletedProcess[str]:
     return run(python, str(APPLICATIONS / words[0]), *words[1:])
 
 
-def rows(python: str, output: Path, *words: str) -> list[dict[str, Any]]:
+def rows(python: str, output: Path, *words: str, reference: str = "gloo") -> list[dict[str, Any]]:
     """The rows of a run that ended well; each was compared, and measured in pairs."""
     done = start(python, *words, "-o", str(output))
     assert done.returncode == 0, done.stdout + done.stderr
     found: list[dict[str, Any]] = json.loads(output.read_text())["rows"]
     assert all(row["is_right"] for row in found)
     for row in found:
-        for name in ("tutti_us", "gloo_us", "ratio"):
+        for name in ("tutti_us", f"{reference}_us", "ratio"):
             assert len(row[name]) == 3, row
         assert min(row["tutti_us"]) > 0
     return found
@@ -114,6 +117,43 @@ def test_applications__moe(torch_python: str, tmp_path: Path) -> None:
         for backend in ("tutti", "gloo"):
             assert 0 < row["request_us"][backend]["p50"] <= row["request_us"][backend]["p99"]
             assert row["tokens_per_s"][backend] > 0
+
+
+def need_mpi(name: str) -> None:
+    pytest.importorskip("mpi4py")
+    pytest.importorskip("numpy")
+    try:
+        mpi.find(name)
+    except TuttiError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("name", ["mpich", "openmpi"])
+def test_applications__hybrid_mpi(name: str, tmp_path: Path) -> None:
+    need_mpi(name)
+    words = (*HYBRID, "--mpi", name)
+    (row,) = rows(sys.executable, tmp_path / "hybrid.json", *words, reference="native")
+    check_losses(row, 4, "native")
+    assert (row["side"], row["mpi"]) == ("preload", name)
+    assert row["jobs_with_other_parameters"] == 0
+    assert row["gradient_difference"] <= 1e-5
+    # Buckets of 256 KiB: 4 in each of 6 steps. Smaller ones are the MPI library's by default.
+    if launch.usable_cores() >= 2:
+        assert row["plans"]["direct-gamma"] == 24
+
+
+# The gradients of two ranks are also compared bit by bit, those of more are not.
+@pytest.mark.parametrize("ranks", ["2", "3"])
+def test_applications__hybrid_mpi_sees_a_wrong_value(ranks: str, tmp_path: Path) -> None:
+    need_mpi("mpich")
+    words = (*HYBRID, "--mpi", "mpich", "--ranks", ranks, "--plant")
+    output = tmp_path / "wrong.json"
+    done = start(sys.executable, *words, "-o", str(output))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "WRONG" in done.stdout
+    (row,) = json.loads(output.read_text())["rows"]
+    assert row["gradient_difference"] > 1e-5
+    assert ("losses_that_differ" in row) == (ranks == "2")
 
 
 def test_examples__pytorch(torch_python: str) -> None:
