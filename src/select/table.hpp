@@ -67,7 +67,7 @@ std::string tuning_schema_json();
 /// (bench/results/h200x2-mpich), faster up to here.
 inline constexpr Bytes kDirectMovementsUpTo = 4 << 20;
 /// Of a call in a graph, whose launches have fewer blocks.
-inline constexpr Bytes kDirectCapturedUpTo = 1 << 20;
+inline constexpr Bytes kDirectCapturedUpTo = 2 << 20;
 
 /// The shipped rules: host memory on one node by our shared-memory kernels where they were measured
 /// faster than the MPI library and each rank has a core, else native; device memory on one node of

@@ -26,7 +26,7 @@ from torch._C import _distributed_c10d as c10d
 
 from tutti_hpc.torch import bindings, store_bootstrap
 from tutti_hpc.torch.store_bootstrap import StoreBootstrap
-from tutti_hpc.torch.works import FinishedWork, OrderedWork, QueuedWork, StreamWork
+from tutti_hpc.torch.works import CallStream, FinishedWork, OrderedWork, QueuedWork, StreamWork
 
 profiler_is_on = torch.autograd._profiler_enabled
 log = logging.getLogger("tutti_hpc.torch")
@@ -161,17 +161,19 @@ class Engine:
             number = torch._C._cuda_getCurrentRawStream(device.index)
             self._launch(what, call, number)
             return OrderedWork(tensors, device, number)
-        current = torch.cuda.current_stream(device)
         stream = self._streams.get(device)
         if stream is None:
-            stream = self._streams[device] = torch.cuda.Stream(device)
-        stream.wait_stream(current)
-        with torch.cuda.stream(stream):  # What the call copies goes there, too.
-            self._launch(what, call, stream.cuda_stream)
-            event = torch.cuda.Event()
-            event.record(stream)
+            stream = self._streams[device] = CallStream(device)
+        stream.wait_for_current()
+        event = torch.cuda.Event()
+        caller = stream.make_current()  # What the call copies goes there, too.
+        try:
+            self._launch(what, call, stream.number)
+            event.record(stream.stream)
+        finally:
+            stream.restore(caller)
         for tensor in used:
-            tensor.record_stream(stream)
+            tensor.record_stream(stream.stream)
         return StreamWork(tensors, stream, event, self._device_failure)
 
     def _launch(self, what: str, call: Call, stream: int) -> None:

@@ -218,6 +218,47 @@ def _stream_future(device: torch.device, tensors: Any) -> torch.futures.Future[A
     return future
 
 
+class CallStream:
+    """A stream for calls that go on beside the caller's, without objects made for each of them.
+
+    A call from a program that is bound by its processor, as small steps of DDP are, would cost
+    twice its launch in contexts and events of Python.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.stream = torch.cuda.Stream(device)
+        self.number = self.stream.cuda_stream
+        self._before = torch.cuda.Event()
+        self._before_lock = threading.Lock()
+
+    def wait_for_current(self) -> None:
+        """What the caller's stream has now comes first."""
+        current = torch.cuda.current_stream(self.device)
+        with self._before_lock:
+            self._before.record(current)
+            self.stream.wait_event(self._before)  # Of that recording, whatever is recorded later.
+
+    def make_current(self) -> Any:
+        """For this thread; what restore() takes."""
+        if torch._C._cuda_getDevice() != self.device.index:
+            context = torch.cuda.stream(self.stream)
+            context.__enter__()
+            return context
+        caller = torch._C._cuda_getCurrentStream(self.device.index)
+        stream = self.stream
+        torch._C._cuda_setStream(stream.stream_id, stream.device_index, stream.device_type)
+        return caller
+
+    @staticmethod
+    def restore(caller: Any) -> None:
+        """The stream, and device, before make_current()."""
+        if isinstance(caller, tuple):
+            torch._C._cuda_setStream(*caller)
+        else:
+            caller.__exit__(None, None, None)
+
+
 class StreamWork(_AwaitedWork):
     """Of a call on a CUDA stream of ours.
 
@@ -228,7 +269,7 @@ class StreamWork(_AwaitedWork):
     def __init__(
         self,
         tensors: Any,
-        stream: Any,
+        stream: CallStream,
         event: Any,
         failure: Callable[[], Optional[BaseException]],
     ) -> None:
@@ -261,6 +302,8 @@ class StreamWork(_AwaitedWork):
 
     def get_future(self) -> torch.futures.Future[Any]:
         """A future whose callbacks are ordered behind the call."""
-        with torch.cuda.stream(self._stream):
-            self._stream.wait_event(self._event)
+        caller = self._stream.make_current()  # Which has the call, and maybe others behind it.
+        try:
             return _stream_future(self._stream.device, self._tensors)
+        finally:
+            self._stream.restore(caller)

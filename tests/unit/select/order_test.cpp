@@ -64,7 +64,7 @@ TEST(Order, refusal__a_graph_has_short_calls_that_are_alike_between_all_ranks) {
   facts.direct_capture_refusal.clear();
   EXPECT_EQ(refusal(direct, shape, facts), "");
   shape.bytes = kDirectCapturedUpTo + 1;
-  EXPECT_EQ(refusal(direct, shape, facts), "in a graph direct carries at most 1024 KiB");
+  EXPECT_EQ(refusal(direct, shape, facts), "in a graph direct carries at most 2048 KiB");
   shape.bytes = 64;
   shape.op = ReduceOp::kNone;
   for (int i = 0; i < kCollectiveCount; ++i) {
