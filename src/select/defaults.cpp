@@ -88,6 +88,47 @@ Rule host_rule(const HostRange& range) {
   return result;
 }
 
+/// Host memory of several nodes without an MPI, over our transport: an algorithm of few rounds for
+/// short messages, one that sends least for long ones.
+struct NetRange {
+  std::vector<Collective> collectives;
+  const char* algorithm;
+  Bytes up_to;  ///< Shape::bytes; kBytesMax also where no rank knows the size.
+};
+
+std::vector<NetRange> net_ranges() {
+  using enum Collective;
+  return {
+      {{kBarrier}, "dissemination", kBytesMax},
+      {{kAllreduce}, "recursive-doubling", 16_K},
+      {{kAllreduce}, "rings", kBytesMax},
+      {{kReduceScatter, kReduceScatterBlock}, "recursive-halving", 64_K},
+      {{kReduceScatter, kReduceScatterBlock}, "rings", kBytesMax},
+      {{kAllgather, kAllgatherv}, "bruck", 64_K},
+      {{kAllgather, kAllgatherv}, "rings", kBytesMax},
+      {{kBcast}, "knomial", 64_K},
+      {{kBcast}, "scatter-allgather", kBytesMax},
+      {{kReduce}, "binomial", kBytesMax},
+      {{kGather, kScatter}, "binomial", kBytesMax},
+      {{kAlltoall}, "bruck", 4_K},
+      {{kAlltoall}, "linear", kBytesMax},
+      {{kAlltoallv, kGatherv, kScatterv}, "linear", kBytesMax},
+  };
+}
+
+Rule net_rule(const NetRange& range) {
+  Rule result = rule(SchedulePlan{.algorithm = range.algorithm, .carrier = Backend::kNet},
+                     "host memory of several nodes without an MPI");
+  result.optional = true;
+  result.memory = Memory::kHost;
+  result.nodes = Range{2, UINT64_MAX};
+  result.collectives = range.collectives;
+  if (range.up_to != kBytesMax) {
+    result.bytes = Range{0, range.up_to};
+  }
+  return result;
+}
+
 }  // namespace
 
 Table without_mpi(Table table) {
@@ -99,6 +140,9 @@ Table without_mpi(Table table) {
   Rule direct = rule(DirectPlan(), "what is left without an MPI");
   direct.optional = true;
   table.rules.insert(table.rules.end(), {ccl, direct});
+  for (const NetRange& range : net_ranges()) {
+    table.rules.push_back(net_rule(range));
+  }
   return table;
 }
 

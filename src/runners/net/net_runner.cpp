@@ -31,9 +31,61 @@ Status read(const std::string& text, int* devices, std::string* node) {
   return {};
 }
 
+bool has_pieces_of_root(select::Collective collective) {
+  return collective == select::Collective::kGatherv || collective == select::Collective::kScatterv;
+}
+
+/// Gatherv and scatterv, whose counts the root alone knows, as alltoallv: a rank knows its own pair
+/// of counts. The root's own piece does not move where it is in place.
+class PiecesOfRoot {
+ public:
+  /// `call` itself where it is another collective. The result lives as long as this and `call`.
+  const Call& as_alltoallv(const Call& call, int rank, int ranks) {
+    if (!has_pieces_of_root(call.collective)) {
+      return call;
+    }
+    const bool gathers = call.collective == select::Collective::kGatherv;
+    const auto root = static_cast<std::size_t>(call.root);
+    const bool is_root = rank == call.root;
+    // Of the side that is one piece at each rank, and of the root's side.
+    std::vector<std::uint64_t>& own = gathers ? send_counts_ : recv_counts_;
+    std::vector<std::uint64_t>& of_root = gathers ? recv_counts_ : send_counts_;
+    const auto known = gathers ? call.recv_counts : call.send_counts;
+    own.assign(static_cast<std::size_t>(ranks), 0);
+    of_root.assign(static_cast<std::size_t>(ranks), 0);
+    own[root] = call.count;
+    if (is_root) {
+      of_root.assign(known.begin(), known.end());
+      if (call.in_place) {
+        own[root] = of_root[root] = 0;
+      }
+    }
+    const auto known_offsets = gathers ? call.recv_offsets : call.send_offsets;
+    none_.assign(static_cast<std::size_t>(ranks), 0);
+    result_ = call;
+    result_.collective = select::Collective::kAlltoallv;
+    result_.in_place = false;
+    result_.root = 0;
+    result_.count = 0;
+    result_.send_counts = send_counts_;
+    result_.recv_counts = recv_counts_;
+    result_.send_offsets =
+        gathers || !is_root ? std::span<const std::uint64_t>(none_) : known_offsets;
+    result_.recv_offsets =
+        gathers && is_root ? known_offsets : std::span<const std::uint64_t>(none_);
+    return result_;
+  }
+
+ private:
+  Call result_;
+  std::vector<std::uint64_t> send_counts_;
+  std::vector<std::uint64_t> recv_counts_;
+  std::vector<std::uint64_t> none_;
+};
+
 }  // namespace
 
-Result<std::unique_ptr<NetRunner>> NetRunner::create(std::unique_ptr<net::Network> network,
+Result<std::unique_ptr<NetRunner>> NetRunner::create(std::shared_ptr<net::Network> network,
                                                      std::unique_ptr<net::TcpBootstrap> bootstrap,
                                                      const Options& options) {
   TUTTI_ASSIGN_OR_RETURN(
@@ -53,49 +105,59 @@ Result<std::unique_ptr<NetRunner>> NetRunner::create(std::unique_ptr<net::Networ
       nodes.push_back(node);
     }
   }
-  return std::unique_ptr<NetRunner>(new NetRunner(std::move(network), std::move(bootstrap), options,
-                                                  topology::make_layout(identities),
-                                                  std::move(devices)));
+  std::unique_ptr<NetRunner> runner(new NetRunner(
+      std::move(network), std::move(bootstrap), options,
+      options.layout ? *options.layout : topology::make_layout(identities), std::move(devices)));
+  TUTTI_RETURN_IF_ERROR(runner->carrier_.open());
+  return runner;
 }
 
-NetRunner::NetRunner(std::unique_ptr<net::Network> network,
+NetRunner::NetRunner(std::shared_ptr<net::Network> network,
                      std::unique_ptr<net::TcpBootstrap> bootstrap, const Options& options,
                      topology::Layout layout, std::vector<int> devices)
     : rank_(options.rank),
       layout_(std::move(layout)),
       bootstrap_(std::move(bootstrap)),
       network_(std::move(network)),
-      carrier_(*network_, *bootstrap_, rank_, layout_, std::move(devices), options.timeout_s),
+      carrier_(*network_, *bootstrap_, rank_, layout_, std::move(devices), options.timeout_s,
+               options.look),
       scratch_(nullptr, kScratchKeptBytes),
       runner_(carrier_, rank_, nullptr, scratch_, layout_, options.timeout_s) {}
 
 std::string NetRunner::refusal(const std::string& algorithm, const Call& call) const {
-  const schedule::Algorithm* const found = schedule::find_algorithm(call.collective, algorithm);
+  const bool is_of_root = has_pieces_of_root(call.collective);
+  const select::Collective collective =
+      is_of_root ? select::Collective::kAlltoallv : call.collective;
+  const schedule::Algorithm* const found = schedule::find_algorithm(collective, algorithm);
   if (found == nullptr) {
     std::string names;
     for (const schedule::Algorithm& one : schedule::algorithms()) {
-      if (schedule::find_algorithm(call.collective, one.name) == &one) {
+      if (schedule::find_algorithm(collective, one.name) == &one) {
         names += (names.empty() ? "" : ", ") + std::string(one.name);
       }
     }
     return std::string("no algorithm ") + algorithm + " for " + to_string(call.collective) +
            (names.empty() ? ", which has none" : "; there are " + names);
   }
-  if (call.collective == select::Collective::kGatherv ||
-      call.collective == select::Collective::kScatterv) {
-    return "only the root knows all counts";
-  }
   if (select::is_reduction(call.collective) &&
       reduce_function(best_isa(), call.type, call.op) == nullptr) {
     return std::string("no reduction ") + to_string(call.op) + " of " + to_string(call.type);
   }
+  if (found->refusal == nullptr || is_of_root) {
+    return "";
+  }
   const schedule::Problem problem = problem_of(call, ranks());
-  return found->refusal == nullptr ? "" : found->refusal({layout_, problem, rank_, {}});
+  return found->refusal({layout_, problem, rank_, {}});
 }
 
 Status NetRunner::run(const std::string& algorithm, const schedule::Parameters& parameters,
                       const Call& call) {
-  return runner_.run(algorithm, parameters, call, nullptr);
+  PiecesOfRoot pieces;
+  return runner_.run(algorithm, parameters, pieces.as_alltoallv(call, rank_, ranks()), nullptr);
+}
+
+void NetRunner::give_up(const std::string& why) {
+  bootstrap_->give_up("rank " + std::to_string(rank_) + " has given up: " + why);
 }
 
 }  // namespace tutti::runners
