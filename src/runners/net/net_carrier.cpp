@@ -21,9 +21,10 @@ namespace {
 /// Of a flow; half of what a channel takes.
 constexpr std::uint32_t kWindow = 128;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(10);
-/// A peer that leaves us may do so because of another, who is known soon after: one that waits in
-/// vain first asks who is there (net_runner.cpp).
-constexpr double kNewsWaitS = 1.5;
+/// A peer that leaves us may do so because of another: who was first is known soon after.
+constexpr double kNewsWaitS = 0.5;
+/// For all ranks that wait in a call to find out so, too.
+constexpr double kRollCallS = 1;
 
 bool is_later(std::uint32_t tag, std::uint32_t other) { return tag > other; }
 
@@ -391,6 +392,13 @@ Status NetCarrier::failed(int peer, const Status& why) {
   const std::string text = "rank " + std::to_string(peer) + ": " + why.message();
   bootstrap_.give_up("rank " + std::to_string(rank_) + " has given up: " + text);
   return Status(why.code(), text);
+}
+
+Status NetCarrier::late(const Status& why) {
+  TUTTI_RETURN_IF_ERROR(bootstrap_.news(0));
+  // A rank knows whom it waits for, who may wait for another: all that are in the call come.
+  const auto present = bootstrap_.all_gather("", kRollCallS);
+  return present.ok() ? why : Status(why.code(), why.message() + "; " + present.status().message());
 }
 
 bool NetCarrier::abandon() {

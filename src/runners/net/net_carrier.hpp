@@ -38,6 +38,8 @@ class NetCarrier : public Carrier {
   Status irecv(void* data, Bytes bytes, int peer, int tag, int slot) override;
   Status test_some(int slots, std::vector<int>* completed) override;
   Status reduce_local(const void* in, void* inout, std::uint64_t count, const Call& call) override;
+  /// Asks which ranks are in the call.
+  Status late(const Status& why) override;
   /// The other ranks do not hear of it here.
   bool abandon() override;
 

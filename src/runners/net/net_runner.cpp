@@ -14,8 +14,6 @@ namespace tutti::runners {
 namespace {
 
 constexpr Bytes kScratchKeptBytes = 1 << 30;
-/// For all ranks that wait in a call to find out so, too.
-constexpr double kRollCallS = 1;
 
 /// "<devices> <node>"
 std::string describe(int devices, const std::string& node) {
@@ -157,20 +155,10 @@ Status NetRunner::run(const std::string& algorithm, const schedule::Parameters& 
   PiecesOfRoot pieces;
   const Status status =
       runner_.run(algorithm, parameters, pieces.as_alltoallv(call, rank_, ranks()), nullptr);
-  return status.ok() ? status : failed(status);
-}
-
-Status NetRunner::failed(const Status& why) {
-  static_cast<void>(carrier_.abandon());
-  Status status = why;
-  if (why.code() == ErrorCode::kTimeout && bootstrap_->news(0).ok()) {
-    // A rank that waits knows whom it waits for, who may wait for another: those in the call come.
-    const auto present = bootstrap_->all_gather("", kRollCallS);
-    if (!present.ok()) {
-      status = Status(why.code(), why.message() + "; " + present.status().message());
-    }
+  if (!status.ok()) {
+    static_cast<void>(carrier_.abandon());
+    give_up(status.message());
   }
-  give_up(status.message());
   return status;
 }
 

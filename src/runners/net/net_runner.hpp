@@ -56,9 +56,6 @@ class NetRunner {
   NetRunner(std::shared_ptr<net::Network> network, std::unique_ptr<net::TcpBootstrap> bootstrap,
             const Options& options, topology::Layout layout, std::vector<int> devices);
 
-  /// Ends the calls of all ranks. `why` with the ranks that are not in the call, where it waited.
-  Status failed(const Status& why);
-
   int rank_;
   topology::Layout layout_;
   // In this order: channels go before their network.

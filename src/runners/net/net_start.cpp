@@ -92,9 +92,9 @@ class Start {
     if (!refusal->empty()) {
       return std::unique_ptr<NetRunner>();
     }
-    auto made = NetRunner::create(std::move(network_), std::move(tcp_), options_);
-    TUTTI_RETURN_IF_ERROR(exchange(made.status(), &report, refusal));
-    return refusal->empty() ? std::move(*made) : nullptr;
+    std::unique_ptr<NetRunner> runner;
+    TUTTI_RETURN_IF_ERROR(exchange(make(&runner), &report, refusal));
+    return refusal->empty() ? std::move(runner) : nullptr;
   }
 
  private:
@@ -115,6 +115,15 @@ class Start {
       TUTTI_ASSIGN_OR_RETURN(tcp_, net::TcpBootstrap::open(of_tcp_));
     }
     return tcp_->join();
+  }
+
+  /// A barrier sends messages over each rail: a network that lets none through is found here.
+  Status make(std::unique_ptr<NetRunner>* runner) {
+    TUTTI_ASSIGN_OR_RETURN(*runner,
+                           NetRunner::create(std::move(network_), std::move(tcp_), options_));
+    Call barrier;
+    barrier.collective = select::Collective::kBarrier;
+    return (*runner)->run("dissemination", {}, barrier);
   }
 
   /// `first`: rank 0's report. `refusal`: of the first rank that has one.
