@@ -89,11 +89,13 @@ Rule host_rule(const HostRange& range) {
 }
 
 /// Host memory of several nodes without an MPI, over our transport: an algorithm of few rounds for
-/// short messages, one that sends least for long ones.
+/// short messages, one that sends least for long ones. Sizes were measured on 4 nodes of one rank
+/// with links of 1 Gb/s (tutti lab).
 struct NetRange {
   std::vector<Collective> collectives;
   const char* algorithm;
   Bytes up_to;  ///< Shape::bytes; kBytesMax also where no rank knows the size.
+  std::optional<Range> ranks = {};
 };
 
 std::vector<NetRange> net_ranges() {
@@ -102,16 +104,22 @@ std::vector<NetRange> net_ranges() {
       {{kBarrier}, "dissemination", kBytesMax},
       {{kAllreduce}, "recursive-doubling", 16_K},
       {{kAllreduce}, "rings", kBytesMax},
-      {{kReduceScatter, kReduceScatterBlock}, "recursive-halving", 64_K},
+      {{kReduceScatter, kReduceScatterBlock}, "recursive-halving", 16_K},
       {{kReduceScatter, kReduceScatterBlock}, "rings", kBytesMax},
-      {{kAllgather, kAllgatherv}, "bruck", 64_K},
+      {{kAllgather, kAllgatherv}, "bruck", 16_K},
       {{kAllgather, kAllgatherv}, "rings", kBytesMax},
-      {{kBcast}, "knomial", 64_K},
-      {{kBcast}, "scatter-allgather", kBytesMax},
-      {{kReduce}, "binomial", kBytesMax},
+      {{kBcast}, "knomial", 16_K},
+      {{kBcast}, "chain", kBytesMax, Range{2, 8}},
+      {{kBcast}, "scatter-allgather", 4_M},
+      {{kBcast}, "chain", kBytesMax},
+      {{kReduce}, "binomial", 64_K},
+      {{kReduce}, "chain", kBytesMax},
+      {{kGather, kScatter}, "binomial", 256_K},
+      {{kGather, kScatter}, "linear", kBytesMax, Range{2, 32}},
       {{kGather, kScatter}, "binomial", kBytesMax},
       {{kAlltoall}, "bruck", 4_K},
-      {{kAlltoall}, "linear", kBytesMax},
+      {{kAlltoall}, "linear", 1_M},
+      {{kAlltoall}, "pairwise", kBytesMax},
       {{kAlltoallv, kGatherv, kScatterv}, "linear", kBytesMax},
   };
 }
@@ -123,6 +131,7 @@ Rule net_rule(const NetRange& range) {
   result.memory = Memory::kHost;
   result.nodes = Range{2, UINT64_MAX};
   result.collectives = range.collectives;
+  result.ranks = range.ranks;
   if (range.up_to != kBytesMax) {
     result.bytes = Range{0, range.up_to};
   }

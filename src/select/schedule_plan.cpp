@@ -47,9 +47,10 @@ bool ccl_carries(Collective collective) {
   return collective != Collective::kBarrier && collective != Collective::kAlltoallv;
 }
 
-/// Whose counts the root alone knows: over our transport an alltoallv of the root's pieces.
+/// Of a root's pieces: over our transport an alltoallv, too. In v-forms the root alone knows the
+/// counts, and there is nothing else.
 bool has_pieces_of_a_root(Collective collective) {
-  return collective == Collective::kGatherv || collective == Collective::kScatterv;
+  return collective >= Collective::kGather && collective <= Collective::kScatterv;
 }
 
 /// Why our transport cannot carry a call that its schedules have.
@@ -89,7 +90,7 @@ std::vector<std::string> schedule_names(Collective collective) {
     case Collective::kBcast:
       return {"knomial", "chain", "scatter-allgather", "double-tree", "alpha"};
     case Collective::kReduce:
-      return {"binomial", "alpha"};
+      return {"binomial", "chain", "alpha"};
     case Collective::kGather:
     case Collective::kScatter:
       return {"binomial"};
@@ -131,8 +132,9 @@ std::string SchedulePlan::name() const {
 }
 
 bool SchedulePlan::has(Collective collective) const {
-  if (carrier == Backend::kNet && has_pieces_of_a_root(collective)) {
-    return is_schedule_of(Collective::kAlltoallv, algorithm);
+  if (carrier == Backend::kNet && has_pieces_of_a_root(collective) &&
+      is_schedule_of(Collective::kAlltoallv, algorithm)) {
+    return true;
   }
   return (carrier != Backend::kCcl || ccl_carries(collective)) &&
          is_schedule_of(collective, algorithm);

@@ -14,6 +14,10 @@ namespace tutti::runners {
 namespace {
 
 constexpr Bytes kScratchKeptBytes = 1 << 30;
+/// Of a root's pieces together.
+constexpr Bytes kLongPiecesBytes = 1 << 20;
+/// An algorithm of alltoallv with a message each way at a time.
+constexpr const char* kInTurn = "pairwise";
 
 /// "<devices> <node>"
 std::string describe(int devices, const std::string& node) {
@@ -31,20 +35,26 @@ Status read(const std::string& text, int* devices, std::string* node) {
   return {};
 }
 
-bool has_pieces_of_root(select::Collective collective) {
-  return collective == select::Collective::kGatherv || collective == select::Collective::kScatterv;
+/// Whether a call of this algorithm goes as an alltoallv of the root's pieces: always where the
+/// root alone knows the counts.
+bool has_pieces_of_root(select::Collective collective, const std::string& algorithm) {
+  using enum select::Collective;
+  return collective == kGatherv || collective == kScatterv ||
+         ((collective == kGather || collective == kScatter) &&
+          schedule::find_algorithm(collective, algorithm) == nullptr &&
+          schedule::find_algorithm(kAlltoallv, algorithm) != nullptr);
 }
 
-/// Gatherv and scatterv, whose counts the root alone knows, as alltoallv: a rank knows its own pair
-/// of counts. The root's own piece does not move where it is in place.
+/// Such a call as an alltoallv: a rank knows its own pair of counts. The root's own piece does not
+/// move where it is in place.
 class PiecesOfRoot {
  public:
-  /// `call` itself where it is another collective. The result lives as long as this and `call`.
+  /// The result lives as long as this and `call`.
   const Call& as_alltoallv(const Call& call, int rank, int ranks) {
-    if (!has_pieces_of_root(call.collective)) {
-      return call;
-    }
-    const bool gathers = call.collective == select::Collective::kGatherv;
+    const bool gathers = call.collective == select::Collective::kGatherv ||
+                         call.collective == select::Collective::kGather;
+    const bool is_regular = call.collective == select::Collective::kGather ||
+                            call.collective == select::Collective::kScatter;
     const auto root = static_cast<std::size_t>(call.root);
     const bool is_root = rank == call.root;
     // Of the side that is one piece at each rank, and of the root's side.
@@ -54,14 +64,24 @@ class PiecesOfRoot {
     own.assign(static_cast<std::size_t>(ranks), 0);
     of_root.assign(static_cast<std::size_t>(ranks), 0);
     own[root] = call.count;
+    none_.assign(static_cast<std::size_t>(ranks), 0);
+    dense_.clear();
     if (is_root) {
-      of_root.assign(known.begin(), known.end());
+      if (is_regular) {
+        of_root.assign(static_cast<std::size_t>(ranks), call.count);
+      } else {
+        of_root.assign(known.begin(), known.end());
+      }
+      for (std::size_t i = 0; i < of_root.size(); ++i) {
+        dense_.push_back(i == 0 ? 0 : dense_.back() + of_root[i - 1]);
+      }
       if (call.in_place) {
         own[root] = of_root[root] = 0;
       }
     }
-    const auto known_offsets = gathers ? call.recv_offsets : call.send_offsets;
-    none_.assign(static_cast<std::size_t>(ranks), 0);
+    const auto known_offsets = is_regular ? std::span<const std::uint64_t>(dense_)
+                               : gathers  ? call.recv_offsets
+                                          : call.send_offsets;
     result_ = call;
     result_.collective = select::Collective::kAlltoallv;
     result_.in_place = false;
@@ -75,12 +95,18 @@ class PiecesOfRoot {
         gathers && is_root ? known_offsets : std::span<const std::uint64_t>(none_);
     return result_;
   }
+  /// At the root: in one another's way on its link, they go in turn. The messages are the same, so
+  /// the others need not know.
+  bool are_long() const {
+    return !dense_.empty() && dense_.back() * result_.element_bytes >= kLongPiecesBytes;
+  }
 
  private:
   Call result_;
   std::vector<std::uint64_t> send_counts_;
   std::vector<std::uint64_t> recv_counts_;
   std::vector<std::uint64_t> none_;
+  std::vector<std::uint64_t> dense_;  ///< Offsets of a regular form's blocks.
 };
 
 }  // namespace
@@ -125,7 +151,7 @@ NetRunner::NetRunner(std::shared_ptr<net::Network> network,
       runner_(carrier_, rank_, nullptr, scratch_, layout_, options.timeout_s) {}
 
 std::string NetRunner::refusal(const std::string& algorithm, const Call& call) const {
-  const bool is_of_root = has_pieces_of_root(call.collective);
+  const bool is_of_root = has_pieces_of_root(call.collective, algorithm);
   const select::Collective collective =
       is_of_root ? select::Collective::kAlltoallv : call.collective;
   const schedule::Algorithm* const found = schedule::find_algorithm(collective, algorithm);
@@ -153,8 +179,13 @@ std::string NetRunner::refusal(const std::string& algorithm, const Call& call) c
 Status NetRunner::run(const std::string& algorithm, const schedule::Parameters& parameters,
                       const Call& call) {
   PiecesOfRoot pieces;
-  const Status status =
-      runner_.run(algorithm, parameters, pieces.as_alltoallv(call, rank_, ranks()), nullptr);
+  Status status;
+  if (has_pieces_of_root(call.collective, algorithm)) {
+    const Call& pairs = pieces.as_alltoallv(call, rank_, ranks());
+    status = runner_.run(pieces.are_long() ? kInTurn : algorithm, parameters, pairs, nullptr);
+  } else {
+    status = runner_.run(algorithm, parameters, call, nullptr);
+  }
   if (!status.ok()) {
     static_cast<void>(carrier_.abandon());
     give_up(status.message());
