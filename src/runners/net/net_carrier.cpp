@@ -76,7 +76,7 @@ Status NetCarrier::prepare(const schedule::Program& program) {
   if (missing.empty()) {
     return {};
   }
-  const Status status = connect(missing);
+  Status status = connect(missing);
   if (!status.ok()) {
     missing.clear();
     bootstrap_.give_up("rank " + std::to_string(rank_) + " has given up: " + status.message());
