@@ -3,7 +3,8 @@
 """Jobs of torch.distributed that compare backend tutti with a reference in pairs of turns.
 
 The reference is gloo for host tensors and NCCL for CUDA tensors. A command starts its ranks, one
-for each processor or GPU of this machine, as copies of itself with `--rank`. Both backends are
+for each processor or GPU of this machine, as copies of itself with `--rank`; with `--lab` one on
+each node of a lab (`tutti lab up`), whose first rail both backends use. Both backends are
 groups of one job. They run in turns, ours, theirs, theirs, ours, ..., so that a drift of the
 machine's speed falls on both; each pair of neighbours gives one ratio. Rank 0 prints rows as JSON,
 which the command shows, collects and writes. Times are of the slowest rank, in us where a name says
@@ -124,6 +125,7 @@ def add_options(parser: argparse.ArgumentParser, ranks: list[int], pairs: int) -
     parser.add_argument(
         "--pin", action="store_true", help="each rank on one core, which gloo's thread shares"
     )
+    parser.add_argument("--lab", metavar="NAME", help="a rank on each node of this lab")
     parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("-o", "--output", type=Path, help="results document")
 
@@ -136,18 +138,34 @@ def torch_version() -> str:
     return str(runpy.run_path(str(Path(found.origin).with_name("version.py")))["__version__"])
 
 
-def _rows(ranks: int) -> Iterator[dict[str, Any]]:
-    """The rows of a job of copies of this command."""
+def _settings(ranks: int, lab: str | None) -> dict[str, str]:
+    """Variables that all ranks of a job have."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    common.update(WORLD_SIZE=str(ranks), PYTHONPATH=str(ROOT / "python"), PYTHONWARNINGS="ignore")
+    found = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
+    if lab:
+        found |= {"MASTER_ADDR": "10.1.1.2", "OMP_NUM_THREADS": "1"}
+        found |= {"NCCL_SOCKET_IFNAME": "=rail0", "GLOO_SOCKET_IFNAME": "rail0"}
+    return {**found, "PYTHONPATH": str(ROOT / "python"), "PYTHONWARNINGS": "ignore"}
+
+
+def _on_node(lab: str, rank: int, settings: dict[str, str]) -> list[str]:
+    """What runs the words behind it on a node of a lab."""
+    set_there = [f"{name}={value}" for name, value in settings.items()]
+    enter = ["lab", "--name", lab, "exec", f"n{rank}", "--"]
+    return [sys.executable, "-m", "tutti_hpc", *enter, "env", *set_there]
+
+
+def _rows(ranks: int, lab: str | None) -> Iterator[dict[str, Any]]:
+    """The rows of a job of copies of this command."""
+    common = _settings(ranks, lab)
     words = [sys.executable, str(Path(sys.argv[0]).resolve()), *sys.argv[1:], "--rank"]
+    of_rank = [{**common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
     started = [
         subprocess.Popen(
-            words,
-            env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            [*_on_node(lab, rank, of_rank[rank]), *words] if lab else words,
+            env={**os.environ, **of_rank[rank]},
             stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
             text=True,
         )
@@ -192,9 +210,11 @@ def run(
     document["pairs"] = arguments.pairs
     document["is_pinned"] = arguments.pin
     document["device"] = arguments.device
+    if arguments.lab:
+        document["lab"] = arguments.lab
     document["rows"] = rows = []
     for ranks in arguments.ranks:
-        for row in _rows(ranks):
+        for row in _rows(ranks, arguments.lab):
             rows.append(row)
             print(show(row), flush=True)
     if arguments.output:

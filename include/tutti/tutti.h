@@ -265,6 +265,7 @@ TUTTI_API char* tutti_config_problems_json(void);
  * {"collective": "allreduce", "bytes": 65536 | null, "ranks": 8, "nodes": 2, "memory": "device",
  *  "op": "sum", "type": "float32", "ccl": true, "ccl_name": "nccl", "mpi_device_aware": false,
  *  "mpi": true, "mpi_name": "mpich" | "openmpi" | "", "oversubscribed": false,
+ *  "net": true (whether the ranks reach each other over our transport),
  *  "order": "blocking" | "stream" | "captured"}
  * Uses the effective tuning table of this process's environment.
  */

@@ -14,6 +14,7 @@
 #include "engine/direct_backend.hpp"
 #include "engine/host_backend.hpp"
 #include "engine/mpi_backend.hpp"
+#include "engine/net_backend.hpp"
 
 namespace tutti::engine {
 
@@ -25,6 +26,7 @@ class Backends {
         ccl(context),
         direct(context, ccl),
         alpha(context, mpi, ccl),
+        net(context),
         host(context, calls, doubted) {}
 
   Backends(const Backends&) = delete;
@@ -39,12 +41,13 @@ class Backends {
   CclBackend ccl;
   DirectBackend direct;
   AlphaBackend alpha;
+  NetBackend net;
   /// The first to go: peers hear of it that this rank has freed the communicator, before the others
   /// wait for theirs.
   HostBackend host;
 
   /// In the order in which they are told of what concerns all.
-  const std::array<PlanRunner*, 5> all{&host, &direct, &ccl, &mpi, &alpha};
+  const std::array<PlanRunner*, 6> all{&host, &direct, &ccl, &mpi, &alpha, &net};
 
  private:
   using Memory = select::Memory;
@@ -57,7 +60,14 @@ class Backends {
     return memory == Memory::kHost ? static_cast<PlanRunner&>(host) : direct;
   }
   PlanRunner& carrier(const select::SchedulePlan& plan, Memory /*memory*/) {
-    return plan.carrier == select::Backend::kCcl ? static_cast<PlanRunner&>(ccl) : mpi;
+    switch (plan.carrier) {
+      case select::Backend::kCcl:
+        return ccl;
+      case select::Backend::kNet:
+        return net;
+      default:
+        return mpi;
+    }
   }
 };
 

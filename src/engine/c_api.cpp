@@ -106,6 +106,7 @@ char* tutti_explain_json(const char* text) {
     facts.ccl_name = query.value("ccl_name", "ccl");
     facts.direct_device_refusal = query.value("direct", true) ? "" : "the query says so";
     facts.direct_host_refusal = facts.direct_capture_refusal = facts.direct_device_refusal;
+    facts.net_refusal = query.value("net", true) ? "" : "the query says so";
     if (!facts.ccl_usable) {
       facts.ccl_refusal = "the query says there is no CCL";
     }

@@ -200,8 +200,9 @@ Status Communicator::prepare_streams(select::Order order, int device) {
   return backends_.ccl.set_up(device, *table_);
 }
 
-/// Until it was tried, direct counts as usable: the table is equal on all ranks, so all of them
-/// come to the first rule that wants it together. `ccl_refusal`: of one choice.
+/// Until they were tried, direct and our transport count as usable: the table is equal on all
+/// ranks, so all of them come to the first rule that wants it together. `ccl_refusal`: of one
+/// choice.
 select::CommFacts Communicator::facts_to_choose_by(const std::string& ccl_refusal) const {
   select::CommFacts facts = context_.facts;
   if (!backends_.direct.was_tried()) {
@@ -209,6 +210,9 @@ select::CommFacts Communicator::facts_to_choose_by(const std::string& ccl_refusa
   }
   if (!backends_.host.was_tried()) {
     facts.direct_host_refusal.clear();
+  }
+  if (!backends_.net.was_tried()) {
+    facts.net_refusal.clear();
   }
   if (!ccl_refusal.empty()) {
     facts.ccl_usable = false;

@@ -39,10 +39,12 @@ bool needs_messages(const select::Table& table) {
   });
 }
 
-/// True when some rule asks for an algorithm of ours: nothing else looks at sockets and rails.
+/// True when some rule of a user's asks for an algorithm of ours: nothing else looks at sockets and
+/// rails.
 bool has_schedules(const select::Table& table) {
-  return std::any_of(table.rules.begin(), table.rules.end(),
-                     [](const select::Rule& rule) { return select::is<SchedulePlan>(rule.plan); });
+  return std::any_of(table.rules.begin(), table.rules.end(), [](const select::Rule& rule) {
+    return select::is<SchedulePlan>(rule.plan) && !rule.is_shipped;
+  });
 }
 
 }  // namespace

@@ -35,6 +35,9 @@ class Carrier {
   virtual Status reduce_local(const void* in, void* inout, std::uint64_t count,
                               const Call& call) = 0;
 
+  /// A run has waited for too long; it will be abandoned. `why` with what this carrier can find
+  /// out.
+  virtual Status late(const Status& why) { return why; }
   /// A run has failed and none will follow. True: nothing touches the buffers of its messages any
   /// more. False: messages under way could not be taken back. Does not throw.
   virtual bool abandon() { return false; }

@@ -101,6 +101,8 @@ const Algorithm kAlgorithms[] = {
     {Collective::kBcast, "alpha", "a tree of leaders, then trees in nodes",
      TUTTI_ENTRY(bcast_alpha)},
     {Collective::kReduce, "binomial", "a tree", TUTTI_ENTRY(reduce_binomial)},
+    {Collective::kReduce, "chain", "segments of the sum pass from rank to rank",
+     TUTTI_ENTRY(reduce_chain), nullptr, long_chain},
     {Collective::kReduce, "alpha", "trees in nodes, then a tree of leaders",
      TUTTI_ENTRY(reduce_alpha)},
     {Collective::kGather, "binomial", "a tree", TUTTI_ENTRY(gather_binomial)},

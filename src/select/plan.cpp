@@ -27,7 +27,9 @@ bool read(std::string_view name, std::variant<Kinds...>* plan, std::string* prob
 
 }  // namespace
 
-const char* to_string(Backend backend) { return backend == Backend::kMpi ? "mpi" : "ccl"; }
+const char* to_string(Backend backend) {
+  return backend == Backend::kMpi ? "mpi" : backend == Backend::kCcl ? "ccl" : "net";
+}
 
 std::optional<Backend> parse_backend(std::string_view name) {
   if (name == "mpi" || name == "native") {
@@ -72,6 +74,11 @@ Plan fit(Plan plan, const CommFacts& facts) {
         if constexpr (requires { kind.composition; }) {
           if (kind.composition == Composition::kOpen) {
             kind.composition = facts.nodes == 1 ? Composition::kGamma : Composition::kBeta;
+          }
+        }
+        if constexpr (requires { kind.carrier; }) {
+          if (kind.carrier == Backend::kMpi && !facts.has_mpi) {
+            kind.carrier = Backend::kNet;
           }
         }
       },

@@ -19,8 +19,9 @@
 
 namespace tutti::select {
 
-/// The library whose collectives or messages carry a part of a plan.
-enum class Backend : std::uint8_t { kMpi, kCcl };
+/// Whose collectives or messages carry a part of a plan: a library's or, of schedules alone, our
+/// own transport's.
+enum class Backend : std::uint8_t { kMpi, kCcl, kNet };
 
 enum class Composition : std::uint8_t {
   kBeta,   ///< Flat over the communicator.
@@ -116,16 +117,19 @@ struct DirectPlan {
   bool operator==(const DirectPlan&) const = default;
 };
 
-/// An algorithm of ours (schedule/algorithm.cpp) over a library's messages: "schedule:ring",
-/// "ccl:ring"; "rings" is short for "schedule:rings".
+/// An algorithm of ours (schedule/algorithm.cpp) over a library's messages, "schedule:ring",
+/// "ccl:ring", or over our transport, "net:ring". "rings" is short for "schedule:rings"; without an
+/// MPI "schedule:NAME" is "net:NAME" (fit()).
 struct SchedulePlan {
   std::string algorithm;
   Backend carrier = Backend::kMpi;
   std::optional<int> radix = {};     ///< k of k-nomial trees.
   std::optional<int> segments = {};  ///< Parts that steps are cut into.
 
-  static constexpr const char* kPattern = R"re(rings[a-z-]*|(schedule|ccl|nccl|rccl):[a-z-]+)re";
-  static constexpr const char* kListed[] = {"rings", "schedule:ring", "ccl:rings", "ccl:ring"};
+  static constexpr const char* kPattern =
+      R"re(rings[a-z-]*|(schedule|ccl|nccl|rccl|net):[a-z-]+)re";
+  static constexpr const char* kListed[] = {"rings",    "schedule:ring", "ccl:rings",
+                                            "ccl:ring", "net:rings",     "net:ring"};
 
   bool read(std::string_view name, std::string* problem);
   std::string name() const;
@@ -169,7 +173,7 @@ bool is(const Plan& plan) {
 
 std::string to_string(const Plan& plan);
 
-/// "mpi", "ccl".
+/// "mpi", "ccl", "net".
 const char* to_string(Backend backend);
 /// "mpi", "native", "ccl", "nccl", "rccl".
 std::optional<Backend> parse_backend(std::string_view name);
@@ -177,7 +181,8 @@ std::optional<Backend> parse_backend(std::string_view name);
 /// Parses a plan's name. Errors list the names there are.
 Result<Plan> parse_plan(std::string_view name);
 
-/// `plan` with the composition that a communicator's nodes ask for, if it is open.
+/// `plan` with the composition that a communicator's nodes ask for, if it is open; of schedules
+/// with the carrier that the communicator has.
 Plan fit(Plan plan, const CommFacts& facts);
 
 /// Names of the algorithms that carry `collective` as schedules; the same as in

@@ -25,7 +25,7 @@ struct Entry {
 Result<Entry> parse_entry(std::string_view text) {
   Entry entry;
   std::size_t colon = text.find(':');
-  // "schedule:ring" and "ccl:ring" are plans' names, not sizes.
+  // "schedule:ring", "ccl:ring" and "net:ring" are plans' names, not sizes.
   std::string problem;
   if (colon != std::string_view::npos && !SchedulePlan().read(text, &problem)) {
     std::string_view size = trimmed(text.substr(0, colon));

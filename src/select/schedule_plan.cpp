@@ -10,6 +10,7 @@ namespace tutti::select {
 namespace {
 
 constexpr std::string_view kPrefix = "schedule";
+constexpr std::string_view kNetPrefix = "net";
 
 /// Parallel Rings have names of their own.
 bool is_rings(std::string_view name) { return name.starts_with("rings"); }
@@ -46,6 +47,20 @@ bool ccl_carries(Collective collective) {
   return collective != Collective::kBarrier && collective != Collective::kAlltoallv;
 }
 
+/// Of a root's pieces: over our transport an alltoallv, too. In v-forms the root alone knows the
+/// counts, and there is nothing else.
+bool has_pieces_of_a_root(Collective collective) {
+  return collective >= Collective::kGather && collective <= Collective::kScatterv;
+}
+
+/// Why our transport cannot carry a call that its schedules have.
+std::string net_refusal(const Shape& shape, const CommFacts& facts) {
+  if (facts.has_mpi) {
+    return "schedules over our transport are for communicators without an MPI; use schedule:NAME";
+  }
+  return shape.memory == Memory::kDevice ? "buffers are in device memory" : facts.net_refusal;
+}
+
 }  // namespace
 
 std::vector<std::string> schedule_names(Collective collective) {
@@ -75,7 +90,7 @@ std::vector<std::string> schedule_names(Collective collective) {
     case Collective::kBcast:
       return {"knomial", "chain", "scatter-allgather", "double-tree", "alpha"};
     case Collective::kReduce:
-      return {"binomial", "alpha"};
+      return {"binomial", "chain", "alpha"};
     case Collective::kGather:
     case Collective::kScatter:
       return {"binomial"};
@@ -96,10 +111,10 @@ bool SchedulePlan::read(std::string_view name, std::string* problem) {
     const std::size_t colon = name.find(':');
     const std::string_view prefix = name.substr(0, colon);
     const bool is_ccl = parse_backend(prefix) == Backend::kCcl;
-    if (colon == std::string_view::npos || (!is_ccl && prefix != kPrefix)) {
+    if (colon == std::string_view::npos || (!is_ccl && prefix != kPrefix && prefix != kNetPrefix)) {
       return false;
     }
-    carrier = is_ccl ? Backend::kCcl : Backend::kMpi;
+    carrier = is_ccl ? Backend::kCcl : prefix == kNetPrefix ? Backend::kNet : Backend::kMpi;
     algorithm.erase(0, colon + 1);
   }
   if (std::none_of(std::begin(kScheduled), std::end(kScheduled),
@@ -113,11 +128,15 @@ std::string SchedulePlan::name() const {
   if (carrier == Backend::kMpi && is_rings(algorithm)) {
     return algorithm;
   }
-  return std::string(carrier == Backend::kCcl ? "ccl" : kPrefix) + ":" + algorithm;
+  return std::string(carrier == Backend::kMpi ? kPrefix : to_string(carrier)) + ":" + algorithm;
 }
 
 bool SchedulePlan::has(Collective collective) const {
-  return (carrier == Backend::kMpi || ccl_carries(collective)) &&
+  if (carrier == Backend::kNet && has_pieces_of_a_root(collective) &&
+      is_schedule_of(Collective::kAlltoallv, algorithm)) {
+    return true;
+  }
+  return (carrier != Backend::kCcl || ccl_carries(collective)) &&
          is_schedule_of(collective, algorithm);
 }
 
@@ -128,13 +147,14 @@ std::string SchedulePlan::refusal(const Shape& shape, const CommFacts& facts) co
   const bool is_reduced = is_reduction(shape.collective);
   if (carrier == Backend::kCcl && !ccl_carries(shape.collective)) {
     return std::string("schedules of ") + to_string(shape.collective) +
-           " go through the MPI library alone; use schedule:NAME";
+           " do not go through the CCL; use schedule:NAME";
   }
   if (!has(shape.collective)) {
     return "no schedule '" + algorithm + "' for " + to_string(shape.collective);
   }
-  if (is_reduced &&
-      (!is_predefined(shape.op) || shape.type == DataType::kOther || is_pair(shape.type))) {
+  // Our own reductions, which our transport has, know pairs.
+  if (is_reduced && (!is_predefined(shape.op) || shape.type == DataType::kOther ||
+                     (is_pair(shape.type) && carrier != Backend::kNet))) {
     return "schedules reduce basic types with predefined operations";
   }
   // MPI finds this error before anything is sent; a schedule would find it with messages under way.
@@ -146,6 +166,9 @@ std::string SchedulePlan::refusal(const Shape& shape, const CommFacts& facts) co
   }
   if (carrier == Backend::kMpi) {
     return facts.messages_refusal;
+  }
+  if (carrier == Backend::kNet) {
+    return net_refusal(shape, facts);
   }
   const std::string reason = ccl_memory_refusal(shape, facts);
   return reason.empty() && is_reduced && !facts.device_reduces

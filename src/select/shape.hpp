@@ -180,8 +180,9 @@ struct CommFacts {
       "direct was not set up before the capture; make one call first";
   /// Why our kernels got no staging memory for copy engines; empty: nobody wanted, or they did.
   std::string copies_refusal;
-  /// Why steps of ours cannot go through the MPI; empty: they can.
+  /// Why steps of ours cannot go through the MPI, or over our transport; empty: they can.
   std::string messages_refusal;
+  std::string net_refusal = "not set up";
 
   bool operator==(const CommFacts&) const = default;
 };

@@ -77,7 +77,8 @@ inline constexpr Bytes kDirectCapturedUpTo = 2 << 20;
 Table default_table();
 
 /// For ranks that have no MPI: shipped rules whose plan cannot carry a call are passed over without
-/// a word, and after all others the CCL (device memory), then our own kernels and copies are tried.
+/// a word, and after all others the CCL (device memory), then our own kernels and copies are tried,
+/// then, for host memory of several nodes, schedules over our transport.
 Table without_mpi(Table table);
 
 /// "8K:mpi-gamma,64K:ccl-beta,mpi" -> up to 8K (inclusive) the first, up to 64K the second, above

@@ -165,6 +165,14 @@ QUOTES: dict[str, list[tuple[str, str, Callable[[Rows], list[float]]]]] = {
                 for is_large in (False, True)
             ],
         ),
+        (
+            "it was # or more up to 64 KiB and # or more beyond, where links are the limit",
+            "torch-lab-4-hosts.json",
+            lambda v: [
+                min(row["ratio"][1] for row in v.rows if (row["bytes"] >= MIB) == is_large)
+                for is_large in (False, True)
+            ],
+        ),
     ],
     "docs/network-measured.md": [
         (

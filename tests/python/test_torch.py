@@ -157,13 +157,52 @@ def test_torch__strict_makes_an_error_of_a_fall_back(python: str) -> None:
     expect_success(run(python, "strict", 2, TUTTI_STRICT="1"))
 
 
-def test_torch__several_nodes_fall_back(python: str) -> None:
-    expect_success(run(python, "several_nodes", 4, TUTTI_VIRTUAL_NODES="2"))
+# Two hosts, as the library has them: all goes over the network.
+NODES = {"TUTTI_VIRTUAL_NODES": "2"}
+# Hosts that cannot reach each other.
+NO_NETWORK = {**NODES, "NCCL_SOCKET_IFNAME": "=nonesuch", "FALLS_BACK": "1"}
 
 
-def test_torch__several_nodes_strict(python: str) -> None:
-    more = {"TUTTI_VIRTUAL_NODES": "2", "TUTTI_STRICT": "1"}
-    for one in run(python, "several_nodes", 4, **more):
+def test_torch__several_nodes_need_no_fall_back(python: str) -> None:
+    expect_success(run(python, "several_nodes", 4, TUTTI_STRICT="1", **NODES))
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("case", [case for case in CASES if case != "messages"])
+def test_torch__a_case_is_right_on_several_nodes(python: str, case: str, ranks: int) -> None:
+    expect_success(run(python, case, ranks, **NODES))
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_torch__a_killed_rank_is_named_on_several_nodes(python: str, ranks: int) -> None:
+    *others, killed = run(python, "dead_rank", ranks, limit_s=60, **NODES)
+    assert killed.status == -9
+    for one in others:
+        assert "SURVIVED" in one.output, one.output
+    expect_success(others)
+
+
+def test_torch__a_late_rank_is_named_on_several_nodes(python: str) -> None:
+    ended = run(python, "late_rank", 3, limit_s=60, **NODES)
+    expect_success(ended)
+    assert all("SURVIVED" in one.output for one in ended)
+
+
+@pytest.mark.parametrize("case", ["wait_limit", "unfinished_exit"])
+def test_torch__no_hang_at_the_end_on_several_nodes(python: str, case: str) -> None:
+    ended = run(python, case, 2, limit_s=60, DESTROY="0", **NODES)
+    expect_success(ended)
+    assert all("SURVIVED" in one.output for one in ended)
+
+
+def test_torch__hosts_without_a_network_fall_back(python: str) -> None:
+    for one in (ended := run(python, "several_nodes", 4, **NO_NETWORK)):
+        assert "fall-back to gloo" in one.output, one.output
+    expect_success(ended)
+
+
+def test_torch__hosts_without_a_network_strict(python: str) -> None:
+    for one in run(python, "several_nodes", 4, TUTTI_STRICT="1", **NO_NETWORK):
         assert one.status == 1, one.output
         assert "TUTTI_STRICT=1" in one.output
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import re
 import signal
 import sys
 import time
@@ -25,6 +26,7 @@ if os.environ.get("NO_IMPORT") != "1":
 
 RANK = int(os.environ["RANK"])
 RANKS = int(os.environ["WORLD_SIZE"])
+ON_NODES = "TUTTI_VIRTUAL_NODES" in os.environ
 DEVICE = os.environ.get("TEST_DEVICE", "cpu")  # cuda: each rank has a GPU of its own.
 REFERENCE = "nccl" if DEVICE == "cuda" else "gloo"
 if DEVICE == "cuda":
@@ -96,10 +98,15 @@ def values(rank: int, count: int, dtype: torch.dtype, salt: int = 0) -> torch.Te
 
 
 def _host_values(rank: int, count: int, dtype: torch.dtype, salt: int) -> torch.Tensor:
-    """Half precision gets whole numbers, whose sums are exact."""
+    """Half precision gets whole numbers, whose sums are exact; on several nodes all floats do.
+
+    There the sums are not in the order of the ranks.
+    """
     generator = torch.Generator().manual_seed(1000 * salt + rank + 1)
     if dtype is torch.bool:
         return torch.randint(0, 2, (count,), generator=generator).to(dtype)
+    if ON_NODES and (dtype in (torch.float32, torch.float64) or dtype.is_complex):
+        return torch.randint(1, 6, (count,), generator=generator).to(dtype)
     if dtype in (torch.float32, torch.float64):
         return torch.randn(count, generator=generator, dtype=dtype)
     if dtype.is_complex:
@@ -527,7 +534,7 @@ def strict() -> None:
 
 
 def several_nodes() -> None:
-    """Hosts apart (TUTTI_VIRTUAL_NODES): the fall-back carries collectives of host tensors."""
+    """Hosts apart (TUTTI_VIRTUAL_NODES): over the network, or (FALLS_BACK=1) the fall-back."""
     start()
     tensor = torch.arange(5.0)
     dist.all_reduce(tensor)
@@ -536,7 +543,8 @@ def several_nodes() -> None:
     gather_single(output, torch.tensor([float(RANK)]))
     same("all_gather", output, torch.arange(float(RANKS)))
     dist.barrier()
-    assert sum(engine().fallbacks.values()) == 3, engine().fallbacks
+    expected = 3 if os.environ.get("FALLS_BACK") == "1" else 0
+    assert sum(engine().fallbacks.values()) == expected, engine().fallbacks
 
 
 def groups() -> None:
@@ -825,12 +833,14 @@ def dead_rank() -> None:
     tensor = torch.ones(1000)
     dist.all_reduce(tensor)
     if RANK == RANKS - 1:
+        if ON_NODES:
+            time.sleep(1)  # The others are in the next call: they may still be in this one.
         os.kill(os.getpid(), signal.SIGKILL)
     if RANK == 0:
         words = refused(lambda: dist.all_reduce(tensor, async_op=True).wait(), 10)
     else:
         words = refused(lambda: dist.all_reduce(tensor), 10)
-    assert f"rank {RANKS - 1} has died" in words, words
+    assert re.search(rf"rank {RANKS - 1} (has died|\(.*\) is gone)", words), words
     refused(dist.barrier, 1)
     refused(lambda: gather_single(torch.empty(RANKS), torch.ones(1)), 1)
     print("SURVIVED", flush=True)

@@ -41,6 +41,8 @@ PROBE = {
     "memory": "host",
     "order": "blocking",
 }
+# Plans over Tutti's transport, which connects the hosts at a first call.
+NET = "net:"
 # (communicator, stream) -> status of the C API.
 Call = Callable[[int, Any], int]
 fallbacks: Counter[str] = Counter()
@@ -132,6 +134,12 @@ class Engine:
     def _make_host(self) -> None:
         self.host = self._make_communicator("host", bindings.MEMORY_HOST)
         plan = self.functions.plan(self.host, PROBE)
+        if (plan.get("plan") or "").startswith(NET):
+            # Whether every host can reach every other one is known once it was tried.
+            status = self.functions.barrier(self.host, bindings.BLOCKING)
+            if status:
+                self.fail("the first barrier", self.host, status)
+            plan = self.functions.plan(self.host, PROBE)
         if plan.get("plan") is None:
             self.host_refusal = f"collectives on host tensors: {_first_reason(plan)}"
         log.info("%s: host tensors by %s", self, plan.get("plan") or "gloo")
@@ -378,7 +386,7 @@ def _serve(calls: queue.SimpleQueue[Optional[QueuedWork]], owner: weakref.ref[En
 
 def _first_reason(plan: dict[str, Any]) -> str:
     """Why nothing carries a call, of the plan document."""
-    refused = plan.get("refused") or []
+    refused = plan.get("refused") or plan.get("passed_over") or []
     if isinstance(refused, list) and refused:
         last = refused[-1]
         return str(last.get("reason", last)) if isinstance(last, dict) else str(last)

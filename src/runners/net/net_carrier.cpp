@@ -23,6 +23,8 @@ constexpr std::uint32_t kWindow = 128;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(10);
 /// A peer that leaves us may do so because of another: who was first is known soon after.
 constexpr double kNewsWaitS = 0.5;
+/// For all ranks that wait in a call to find out so, too.
+constexpr double kRollCallS = 1;
 
 bool is_later(std::uint32_t tag, std::uint32_t other) { return tag > other; }
 
@@ -30,59 +32,54 @@ Status abandoned() {
   return Status(ErrorCode::kTimeout, "net: an earlier call of this job has failed");
 }
 
-/// A handle and the rank that it is for, as the bootstrap distributes it.
-struct Offer {
-  std::uint32_t sender = 0;
-  std::uint32_t rail = 0;
-  net::Handle handle;
-};
-constexpr std::size_t kOfferBytes = 8 + net::Handle::kBytes;
-
-void put(std::string& text, const Offer& offer) {
-  text.append(reinterpret_cast<const char*>(&offer.sender), 4);
-  text.append(reinterpret_cast<const char*>(&offer.rail), 4);
-  text.append(reinterpret_cast<const char*>(offer.handle.bytes.data()), net::Handle::kBytes);
-}
-
-/// False: `receiver` offers nothing to this sender on this rail.
-bool find_offer(const std::string& offers, std::uint32_t sender, std::uint32_t rail,
-                net::Handle* handle) {
-  for (std::size_t at = 0; at + kOfferBytes <= offers.size(); at += kOfferBytes) {
-    Offer offer;
-    std::memcpy(&offer.sender, offers.data() + at, 4);
-    std::memcpy(&offer.rail, offers.data() + at + 4, 4);
-    if (offer.sender == sender && offer.rail == rail) {
-      std::memcpy(handle->bytes.data(), offers.data() + at + 8, net::Handle::kBytes);
-      return true;
-    }
-  }
-  return false;
-}
+/// Of an introduction; no program has so many messages.
+constexpr transport::Tag kIntroductionTag = 0xFFFFFFFF;
 
 }  // namespace
 
 NetCarrier::NetCarrier(net::Network& network, net::TcpBootstrap& bootstrap, int rank,
-                       topology::Layout layout, std::vector<int> devices, double timeout_s)
+                       topology::Layout layout, std::vector<int> devices, double timeout_s,
+                       std::function<Status()> look)
     : network_(network),
       bootstrap_(bootstrap),
       rank_(rank),
       layout_(std::move(layout)),
       devices_(std::move(devices)),
       timeout_s_(timeout_s),
+      look_(std::move(look)),
       to_(static_cast<std::size_t>(layout_.ranks())),
       from_(static_cast<std::size_t>(layout_.ranks())),
       looked_(Clock::now()) {}
+
+Status NetCarrier::open() {
+  std::string handles;
+  for (int device = 0; device < devices_[topology::Layout::index(rank_)]; ++device) {
+    TUTTI_ASSIGN_OR_RETURN(listeners_.emplace_back(), network_.listen(device));
+    handles.append(reinterpret_cast<const char*>(listeners_.back()->handle().bytes.data()),
+                   net::Handle::kBytes);
+  }
+  TUTTI_ASSIGN_OR_RETURN(handles_, bootstrap_.all_gather(handles, timeout_s_));
+  for (std::size_t peer = 0; peer < handles_.size(); ++peer) {
+    if (handles_[peer].size() != static_cast<std::size_t>(devices_[peer]) * net::Handle::kBytes) {
+      return Status(ErrorCode::kInvalidArgument,
+                    "net: rank " + std::to_string(peer) + " sent handles of another number");
+    }
+  }
+  return {};
+}
 
 Status NetCarrier::prepare(const schedule::Program& program) {
   if (is_abandoned_) {
     return abandoned();
   }
   std::vector<Missing> missing = missing_for(program);
-  Status status = exchange_handles(missing);
-  if (status.ok()) {
-    status = connect(missing);
+  if (missing.empty()) {
+    return {};
   }
+  Status status = connect(missing);
   if (!status.ok()) {
+    missing.clear();
+    bootstrap_.give_up("rank " + std::to_string(rank_) + " has given up: " + status.message());
     static_cast<void>(abandon());
     return status;
   }
@@ -125,56 +122,23 @@ std::vector<NetCarrier::Missing> NetCarrier::missing_for(const schedule::Program
   return missing;
 }
 
-Status NetCarrier::exchange_handles(std::vector<Missing>& missing) {
-  std::string offers;
-  for (Missing& one : missing) {
-    if (!one.sends) {
-      TUTTI_ASSIGN_OR_RETURN(one.listener, network_.listen(one.ends.receiver_device));
-      put(offers, {static_cast<std::uint32_t>(one.peer), one.rail, one.listener->handle()});
-    }
-  }
-  TUTTI_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                         bootstrap_.all_gather(offers, timeout_s_));
-  for (Missing& one : missing) {
-    if (!one.sends) {
-      continue;
-    }
-    net::Handle handle;
-    if (!find_offer(all[topology::Layout::index(one.peer)], static_cast<std::uint32_t>(rank_),
-                    one.rail, &handle)) {
-      return failed(one.peer,
-                    Status(ErrorCode::kInvalidArgument, "net: it expects no message from rank " +
-                                                            std::to_string(rank_) +
-                                                            "; do all ranks make the same call?"));
-    }
-    TUTTI_ASSIGN_OR_RETURN(one.connector,
-                           network_.connect(one.ends.sender_device, handle, net::kDefaultClass));
-  }
-  return {};
-}
-
 /// A peer that does not answer is noticed by who connects to it, after TUTTI_NET_TIMEOUT, and by
 /// all others as news. Of one that never connects nobody but the receiver knows.
 Status NetCarrier::connect(std::vector<Missing>& missing) {
   const auto start = Clock::now();
   while (true) {
+    TUTTI_RETURN_IF_ERROR(welcome_guests());
     int waits_for = -1;
     for (Missing& one : missing) {
-      if (one.channel == nullptr) {
-        auto channel = one.sends ? one.connector->poll() : one.listener->accept();
-        if (!channel.ok()) {
-          return failed(one.peer, channel.status());
-        }
-        one.channel = std::move(*channel);
-        if (one.channel == nullptr && waits_for < 0) {
-          waits_for = one.peer;
-        }
+      if (!one.is_ready) {
+        TUTTI_RETURN_IF_ERROR(advance(&one));
+        waits_for = one.is_ready || waits_for >= 0 ? waits_for : one.peer;
       }
     }
     if (waits_for < 0) {
       return {};
     }
-    TUTTI_RETURN_IF_ERROR(bootstrap_.news(0));
+    TUTTI_RETURN_IF_ERROR(look_around());
     if (timeout_s_ > 0 &&
         std::chrono::duration<double>(Clock::now() - start).count() > timeout_s_) {
       return failed(waits_for,
@@ -184,6 +148,89 @@ Status NetCarrier::connect(std::vector<Missing>& missing) {
     }
     sched_yield();
   }
+}
+
+Status NetCarrier::advance(Missing* one) {
+  if (one->sends) {
+    const Status status = advance_sender(one);
+    return status.ok() ? status : failed(one->peer, status);
+  }
+  for (Guest& guest : guests_) {
+    if (guest.request == nullptr && guest.introduction->rail == one->rail &&
+        guest.introduction->sender == static_cast<std::uint32_t>(one->peer)) {
+      one->channel = std::move(guest.channel);
+      one->is_ready = true;
+      guest = std::move(guests_.back());
+      guests_.pop_back();
+      break;
+    }
+  }
+  return {};
+}
+
+Status NetCarrier::advance_sender(Missing* one) {
+  if (one->connector == nullptr) {
+    net::Handle handle;
+    std::memcpy(handle.bytes.data(),
+                handles_[topology::Layout::index(one->peer)].data() +
+                    static_cast<std::size_t>(one->ends.receiver_device) * net::Handle::kBytes,
+                net::Handle::kBytes);
+    TUTTI_ASSIGN_OR_RETURN(one->connector,
+                           network_.connect(one->ends.sender_device, handle, net::kDefaultClass));
+  }
+  if (one->channel == nullptr) {
+    TUTTI_ASSIGN_OR_RETURN(one->channel, one->connector->poll());
+    if (one->channel == nullptr) {
+      return {};
+    }
+    one->introduction = std::make_unique<Introduction>();
+    *one->introduction = {static_cast<std::uint32_t>(rank_), one->rail};
+    TUTTI_ASSIGN_OR_RETURN(
+        one->request,
+        one->channel->send(kIntroductionTag, one->introduction.get(), sizeof(Introduction)));
+  }
+  net::Completion completion;
+  if (net::test(one->request, &completion)) {
+    TUTTI_RETURN_IF_ERROR(completion.status);
+    one->is_ready = true;
+  }
+  return {};
+}
+
+Status NetCarrier::welcome_guests() {
+  for (const auto& listener : listeners_) {
+    TUTTI_ASSIGN_OR_RETURN(auto channel, listener->accept());
+    if (channel == nullptr) {
+      continue;
+    }
+    Guest& guest = guests_.emplace_back();
+    guest.channel = std::move(channel);
+    transport::ReceivePart part;
+    part.tag = kIntroductionTag;
+    part.data = reinterpret_cast<std::byte*>(guest.introduction.get());
+    part.capacity_bytes = sizeof(Introduction);
+    TUTTI_ASSIGN_OR_RETURN(guest.request, guest.channel->receive({&part, 1}));
+  }
+  for (Guest& guest : guests_) {
+    net::Completion completion;
+    if (guest.request != nullptr && net::test(guest.request, &completion)) {
+      guest.request = nullptr;
+      TUTTI_RETURN_IF_ERROR(completion.status.ok() ? Status()
+                                                   : guest_failed(guest, completion.status));
+    }
+  }
+  return {};
+}
+
+/// Whose rank is not known here: the bootstrap may know who has gone.
+Status NetCarrier::guest_failed(const Guest& guest, const Status& why) {
+  TUTTI_RETURN_IF_ERROR(bootstrap_.news(kNewsWaitS));
+  return Status(why.code(), guest.channel->peer() + ": " + why.message());
+}
+
+Status NetCarrier::look_around() {
+  TUTTI_RETURN_IF_ERROR(bootstrap_.news(0));
+  return look_ ? look_() : Status();
 }
 
 void NetCarrier::start(select::Collective /*collective*/) {
@@ -320,7 +367,7 @@ Status NetCarrier::help(std::vector<int>* completed) {
   sched_yield();
   if (const auto now = Clock::now(); now - looked_ > kBetweenLooks) {
     looked_ = now;
-    return bootstrap_.news(0);
+    return look_around();
   }
   return {};
 }
@@ -347,10 +394,18 @@ Status NetCarrier::failed(int peer, const Status& why) {
   return Status(why.code(), text);
 }
 
+Status NetCarrier::late(const Status& why) {
+  TUTTI_RETURN_IF_ERROR(bootstrap_.news(0));
+  // A rank knows whom it waits for, who may wait for another: all that are in the call come.
+  const auto present = bootstrap_.all_gather("", kRollCallS);
+  return present.ok() ? why : Status(why.code(), why.message() + "; " + present.status().message());
+}
+
 bool NetCarrier::abandon() {
   is_abandoned_ = true;
   flows_.clear();
-  bootstrap_.give_up("rank " + std::to_string(rank_) + " has given up");
+  guests_.clear();
+  listeners_.clear();
   return true;
 }
 

@@ -2,12 +2,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Our transport as a carrier of schedules: a channel of src/net for each peer, direction and rail
-// that programs use, made before the first run of a program. The bootstrap distributes the handles
-// of new channels, and the news of a rank that is gone: every rank's call ends with its name.
+// that programs use, made before the first run of a program by its two ends alone: each rank has a
+// listener for each of its devices, and a new channel's first message says whose it is. So ranks
+// may prepare different programs, as in an alltoallv. The bootstrap distributes the listeners'
+// handles, once, and the news of a rank that is gone: every rank's call ends with its name.
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "net/bootstrap/tcp_bootstrap.hpp"
@@ -21,10 +25,12 @@ namespace tutti::runners {
 class NetCarrier : public Carrier {
  public:
   /// `network` and `bootstrap` outlive it; all ranks have joined. `devices`: by rank. A rank
-  /// that has not come to a program's preparation after `timeout_s`, or has made no channel after
-  /// as long again, is an error; 0: wait for ever.
+  /// that has made no channel after `timeout_s` is an error; 0: wait for ever. `look` (may be
+  /// null): an error ends a wait.
   NetCarrier(net::Network& network, net::TcpBootstrap& bootstrap, int rank, topology::Layout layout,
-             std::vector<int> devices, double timeout_s);
+             std::vector<int> devices, double timeout_s, std::function<Status()> look);
+  /// Collective, once, before all else: listens, and exchanges the handles.
+  Status open();
 
   Status prepare(const schedule::Program& program) override;
   void start(select::Collective collective) override;
@@ -32,6 +38,9 @@ class NetCarrier : public Carrier {
   Status irecv(void* data, Bytes bytes, int peer, int tag, int slot) override;
   Status test_some(int slots, std::vector<int>* completed) override;
   Status reduce_local(const void* in, void* inout, std::uint64_t count, const Call& call) override;
+  /// Asks which ranks are in the call.
+  Status late(const Status& why) override;
+  /// The other ranks do not hear of it here.
   bool abandon() override;
 
  private:
@@ -55,6 +64,11 @@ class NetCarrier : public Carrier {
     std::vector<Message> waiting;   ///< A heap, lowest tag first.
     std::vector<Message> open;      ///< Handed over.
   };
+  /// The first message of a channel: whose it is.
+  struct Introduction {
+    std::uint32_t sender = 0;
+    std::uint32_t rail = 0;
+  };
   /// What becomes a flow.
   struct Missing {
     int peer = -1;
@@ -62,17 +76,31 @@ class NetCarrier : public Carrier {
     std::uint32_t rail = 0;
     std::uint32_t rails = 1;
     RailEnds ends;
-    std::unique_ptr<net::Listener> listener;    ///< Of a receiver.
-    std::unique_ptr<net::Connector> connector;  ///< Of a sender.
+    std::unique_ptr<net::Connector> connector;   ///< Of a sender.
+    std::unique_ptr<Introduction> introduction;  ///< A sender's; outlives its channel's requests.
     std::unique_ptr<net::Channel> channel;
+    net::Request* request = nullptr;  ///< Of the introduction.
+    bool is_ready = false;
+  };
+  /// A channel to this rank whose program has not been prepared here yet, or not said whose it is.
+  struct Guest {
+    std::unique_ptr<Introduction> introduction = std::make_unique<Introduction>();
+    std::unique_ptr<net::Channel> channel;
+    net::Request* request = nullptr;  ///< Null: it has introduced itself.
   };
 
   std::vector<std::uint32_t>& flows_with(int peer, bool sends) {
     return (sends ? to_ : from_)[topology::Layout::index(peer)];
   }
   std::vector<Missing> missing_for(const schedule::Program& program);
-  Status exchange_handles(std::vector<Missing>& missing);
   Status connect(std::vector<Missing>& missing);
+  /// Sets is_ready when the channel can be used.
+  Status advance(Missing* one);
+  Status advance_sender(Missing* one);
+  Status welcome_guests();
+  Status guest_failed(const Guest& guest, const Status& why);
+  /// What ends a wait: news of a rank, or the caller's look.
+  Status look_around();
   Status add(bool sends, int peer, Message message);
   Status hand_over(Flow& flow);
   /// Takes what has ended of a flow; true: something has.
@@ -87,6 +115,10 @@ class NetCarrier : public Carrier {
   topology::Layout layout_;
   std::vector<int> devices_;
   double timeout_s_;
+  std::function<Status()> look_;
+  std::vector<std::unique_ptr<net::Listener>> listeners_;  ///< By own device.
+  std::vector<std::string> handles_;                       ///< By rank: of its listeners.
+  std::vector<Guest> guests_;
   bool is_abandoned_ = false;
   std::vector<Flow> flows_;
   std::vector<std::vector<std::uint32_t>> to_;    ///< By peer and rail: into flows_.

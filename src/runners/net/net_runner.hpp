@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // One rank of a job that needs neither MPI nor NCCL: schedules over our transport, host memory. The
-// ranks start up over TCP (net/bootstrap/tcp_bootstrap.hpp), where they also exchange their nodes.
+// ranks start up over TCP (net/bootstrap/tcp_bootstrap.hpp), where they also exchange their nodes;
+// net_start.hpp brings it up among ranks that have met before.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,9 +27,12 @@ class NetRunner {
     int rank = 0;
     std::string node;         ///< Equal exactly on the ranks of one node; empty: the host's name.
     double timeout_s = 1800;  ///< A call that is not complete after it is an error; 0: none is.
+    std::optional<topology::Layout> layout = {};  ///< In place of what nodes tell.
+    /// Looked at during waits; an error ends the call.
+    std::function<Status()> look = {};
   };
   /// Collective over the ranks of a bootstrap, after all have joined it.
-  static Result<std::unique_ptr<NetRunner>> create(std::unique_ptr<net::Network> network,
+  static Result<std::unique_ptr<NetRunner>> create(std::shared_ptr<net::Network> network,
                                                    std::unique_ptr<net::TcpBootstrap> bootstrap,
                                                    const Options& options);
   ~NetRunner() { scratch_.release(); }
@@ -43,16 +49,18 @@ class NetRunner {
   /// call is the caller's again.
   Status run(const std::string& algorithm, const schedule::Parameters& parameters,
              const Call& call);
+  /// No call of this rank follows: those of the others end with the reason.
+  void give_up(const std::string& why);
 
  private:
-  NetRunner(std::unique_ptr<net::Network> network, std::unique_ptr<net::TcpBootstrap> bootstrap,
+  NetRunner(std::shared_ptr<net::Network> network, std::unique_ptr<net::TcpBootstrap> bootstrap,
             const Options& options, topology::Layout layout, std::vector<int> devices);
 
   int rank_;
   topology::Layout layout_;
   // In this order: channels go before their network.
   std::unique_ptr<net::TcpBootstrap> bootstrap_;
-  std::unique_ptr<net::Network> network_;
+  std::shared_ptr<net::Network> network_;
   NetCarrier carrier_;
   Scratch scratch_;
   ScheduleRunner runner_;

@@ -121,6 +121,85 @@ TEST(NetRunner, CarriesLargeBlocksAndMoreMessagesThanTheTransportTakes) {
   EXPECT_EQ(answers, test::all_well(3));
 }
 
+/// Of an alltoallv with one byte more between ranks 0 and 1 rank 2 has run the program before.
+TEST(NetRunner, RanksMayPrepareDifferentPrograms) {
+  const auto answers = test::in_ranks(3, [](int rank, test::Shared& shared) -> std::string {
+    auto runner = join(rank, shared);
+    CHILD_OK(runner.status());
+    for (const bool more : {false, true, false}) {
+      std::vector<std::uint64_t> counts = {1, 1, 1};
+      if (more && rank < 2) {
+        counts[static_cast<std::size_t>(1 - rank)] = 2;
+      }
+      const std::vector<std::uint64_t> offsets = {0, counts[0], counts[0] + counts[1]};
+      std::vector<char> send(offsets[2] + 1, static_cast<char>('a' + rank));
+      std::vector<char> recv(send.size(), '-');
+      Call call;
+      call.collective = select::Collective::kAlltoallv;
+      call.send = send.data();
+      call.recv = recv.data();
+      call.send_counts = call.recv_counts = counts;
+      call.send_offsets = call.recv_offsets = offsets;
+      CHILD_OK((*runner)->run("linear", {}, call));
+      const std::string wanted = std::string(counts[0], 'a') + std::string(counts[1], 'b') + "c";
+      CHILD_EXPECT(std::string(recv.begin(), recv.end()) == wanted, wanted);
+    }
+    return meet_again(**runner);
+  });
+  EXPECT_EQ(answers, test::all_well(3));
+}
+
+/// Rank r's piece has n + r bytes, and the root's buffer a gap before each piece.
+std::string move_pieces(NetRunner& runner, select::Collective collective, int root,
+                        std::uint64_t n) {
+  const bool gathers = collective == select::Collective::kGatherv;
+  std::vector<std::uint64_t> counts, offsets;
+  std::string whole;
+  for (int rank = 0; rank < runner.ranks(); ++rank) {
+    counts.push_back(n + static_cast<std::uint64_t>(rank));
+    whole += '-';
+    offsets.push_back(whole.size());
+    whole += std::string(counts.back(), static_cast<char>('a' + rank));
+  }
+  const auto self = static_cast<std::size_t>(runner.rank());
+  std::string piece(counts[self], static_cast<char>('a' + runner.rank()));
+  std::string at_root = gathers ? std::string(whole.size(), '-') : whole;
+  std::string at_piece = gathers ? piece : std::string(piece.size(), '?');
+  Call call;
+  call.collective = collective;
+  call.root = root;
+  call.count = piece.size();
+  call.send = gathers ? at_piece.data() : at_root.data();
+  call.recv = gathers ? at_root.data() : at_piece.data();
+  if (runner.rank() == root) {
+    (gathers ? call.recv_counts : call.send_counts) = counts;
+    (gathers ? call.recv_offsets : call.send_offsets) = offsets;
+  }
+  CHILD_EXPECT(runner.refusal("linear", call).empty(), runner.refusal("linear", call));
+  CHILD_OK(runner.run("linear", {}, call));
+  CHILD_EXPECT(!gathers || runner.rank() != root || at_root == whole, at_root);
+  CHILD_EXPECT(at_piece == piece, at_piece);
+  return "";
+}
+
+TEST(NetRunner, CarriesPiecesOfARootWhoseCountsTheOthersDoNotKnow) {
+  const auto answers = test::in_ranks(3, [](int rank, test::Shared& shared) -> std::string {
+    auto runner = join(rank, shared);
+    CHILD_OK(runner.status());
+    for (const auto collective : {select::Collective::kGatherv, select::Collective::kScatterv}) {
+      for (int root = 0; root < 3; ++root) {
+        for (const std::uint64_t n : {0U, 5U, 100'000U}) {
+          if (std::string why = move_pieces(**runner, collective, root, n); !why.empty()) {
+            return why;
+          }
+        }
+      }
+    }
+    return meet_again(**runner);
+  });
+  EXPECT_EQ(answers, test::all_well(3));
+}
+
 TEST(NetRunner, SaysWhatItCannotCarry) {
   const auto answers = test::in_ranks(1, [](int rank, test::Shared& shared) -> std::string {
     auto runner = join(rank, shared);
@@ -226,7 +305,7 @@ TEST(NetRunner, ARankThatDoesNotComeIsAnErrorAfterTheTimeout) {
     if (rank != 1) {
       const Status status = (*runner)->run("ring", {}, first.call);
       CHILD_EXPECT(status.code() == ErrorCode::kTimeout, status.message());
-      CHILD_EXPECT(status.message().find("rank 1 did not come") != std::string::npos,
+      CHILD_EXPECT(status.message().find("rank 1: net: no channel with it") != std::string::npos,
                    status.message());
     } else {
       // Its processes live on: the others find it missing, not dead.
@@ -237,7 +316,26 @@ TEST(NetRunner, ARankThatDoesNotComeIsAnErrorAfterTheTimeout) {
   EXPECT_EQ(answers, test::all_well(3));
 }
 
-/// As above, but rank 0 stops later: it has given what goes round, and makes no channel.
+TEST(NetRunner, TheLateRankIsNamedAndNotOneThatWaitsForIt) {
+  const auto answers = test::in_ranks(4, [](int rank, test::Shared& shared) -> std::string {
+    auto runner = join(rank, shared, 2);
+    CHILD_OK(runner.status());
+    CollectiveCase test(select::Collective::kAllreduce, rank, 4, 0, 8, false, false);
+    CHILD_OK((*runner)->run("recursive-doubling", {}, test.call));
+    if (rank == 3) {
+      CHILD_EXPECT(!(*runner)->bootstrap().news(20).ok(), "no news");
+      return "";
+    }
+    const Status status = (*runner)->run("recursive-doubling", {}, test.call);
+    CHILD_EXPECT(status.code() == ErrorCode::kTimeout, status.message());
+    CHILD_EXPECT(status.message().find("rank 3 did not come") != std::string::npos,
+                 status.message());
+    return "";
+  });
+  EXPECT_EQ(answers, test::all_well(4));
+}
+
+/// As above, of a rank that only sends.
 TEST(NetRunner, ARankThatMakesNoChannelIsAnErrorAfterTheTimeout) {
   const auto answers = test::in_ranks(
       2,
@@ -246,9 +344,6 @@ TEST(NetRunner, ARankThatMakesNoChannelIsAnErrorAfterTheTimeout) {
         CHILD_OK(runner.status());
         const std::string words = "rank 0: net: no channel with it";
         if (rank == 0) {
-          // All that the root of a broadcast, who only sends, has to say.
-          const auto all = (*runner)->bootstrap().all_gather("", 60);
-          CHILD_OK(all.status());
           const Status status = (*runner)->bootstrap().news(15);
           CHILD_EXPECT(status.message().find("rank 1 has given up: " + words) != std::string::npos,
                        status.message());

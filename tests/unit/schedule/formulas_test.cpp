@@ -87,6 +87,7 @@ std::map<std::string, Cost> table(Number nodes, Number width, Number n) {
       {"bcast double-tree", row(log_p, is_many * n, 0, down * n / 2)},
       {"bcast alpha", row(log_p, log_p * n, 0, log_n * n)},
       {"reduce binomial", row(log_p, is_many * n, log_p * n, crosses * n)},
+      {"reduce chain", row(others, is_many * n, is_many * n, crosses * n)},
       {"reduce alpha", row(log_p, is_many * n, (log_p + (nodes > 2 ? 1 : 0)) * n, crosses * n)},
       {"gather binomial", row(log_p, half, half_kept, crosses * half)},
       {"scatter binomial", row(log_p, others * n, half_kept, of_others)},

@@ -111,6 +111,41 @@ TEST(WithoutMpi, choose__shipped_rules_end_in_ccl_then_direct) {
   EXPECT_TRUE(host.is_carried);
 }
 
+/// The plan of the shipped rules on host memory of `nodes` nodes; empty: none.
+std::string on_host(Collective collective, std::optional<Bytes> bytes, int nodes,
+                    const char* net_refusal = "") {
+  Shape shape{collective, bytes, DataType::kByte, ReduceOp::kNone, Memory::kHost, Order::kBlocking};
+  if (is_reduction(collective)) {
+    shape.type = DataType::kFloat32Int;
+    shape.op = ReduceOp::kMaxloc;
+  }
+  CommFacts facts = facts_on(nodes);
+  facts.has_mpi = false;
+  facts.direct_host_refusal.clear();
+  facts.net_refusal = net_refusal;
+  const Decision decision = choose(shape, facts, without_mpi(default_table()));
+  EXPECT_TRUE(decision.refused.empty());
+  return decision.is_carried ? to_string(decision.plan) : "";
+}
+
+TEST(WithoutMpi, choose__host_memory_of_several_nodes_goes_over_our_transport) {
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    if (collective == Collective::kScan || collective == Collective::kExscan ||
+        collective == Collective::kAlltoallw) {
+      continue;  // The C API has none of them.
+    }
+    for (const Bytes bytes : {Bytes{1}, Bytes{1} << 14, Bytes{1} << 30}) {
+      const auto size = has_size(collective) ? std::optional<Bytes>(bytes) : std::nullopt;
+      EXPECT_TRUE(on_host(collective, size, 2).starts_with("net:")) << to_string(collective);
+      EXPECT_EQ(on_host(collective, size, 1), "direct-gamma") << to_string(collective);
+      EXPECT_EQ(on_host(collective, size, 2, "no interface"), "") << to_string(collective);
+    }
+  }
+  EXPECT_EQ(on_host(Collective::kAllreduce, 16 << 10, 3), "net:recursive-doubling");
+  EXPECT_EQ(on_host(Collective::kAllreduce, (16 << 10) + 1, 3), "net:rings");
+}
+
 TEST(WithoutMpi, choose__what_nothing_carries_says_so) {
   const Decision decision = chosen(device_allreduce(64), default_table(), false, "shared GPU");
   EXPECT_FALSE(decision.is_carried);

@@ -77,6 +77,50 @@ TEST(Plan, parse_plan__schedules_over_the_ccl) {
   EXPECT_FALSE(parse_plan("mpi:ring").ok());
 }
 
+TEST(Plan, parse_plan__schedules_over_our_transport) {
+  const Plan plan = *parse_plan("net:ring");
+  EXPECT_EQ(plan, Plan(SchedulePlan{"ring", Backend::kNet}));
+  EXPECT_EQ(to_string(plan), "net:ring");
+  EXPECT_EQ(to_string(*parse_plan("net:rings")), "net:rings");
+  EXPECT_FALSE(parse_plan("net:rnig").ok());
+  EXPECT_FALSE(parse_plan("net:beta").ok());
+  EXPECT_EQ(parse_backend("net"), std::nullopt);  // No other kind of plan goes over it.
+}
+
+TEST(Plan, fit__schedules_take_the_messages_that_there_are) {
+  CommFacts facts = facts_on(2);
+  EXPECT_EQ(to_string(fit(*parse_plan("rings"), facts)), "rings");
+  EXPECT_EQ(to_string(fit(*parse_plan("net:rings"), facts)), "net:rings");
+  facts.has_mpi = false;
+  EXPECT_EQ(to_string(fit(*parse_plan("rings"), facts)), "net:rings");
+  EXPECT_EQ(to_string(fit(*parse_plan("schedule:ring"), facts)), "net:ring");
+  EXPECT_EQ(to_string(fit(*parse_plan("ccl:ring"), facts)), "ccl:ring");
+}
+
+TEST(Plan, refusal__schedules_over_our_transport) {
+  CommFacts facts = facts_on(2);
+  Shape sum = device_allreduce(64);
+  sum.memory = Memory::kHost;
+  EXPECT_EQ(reason("net:ring", sum, facts),
+            "schedules over our transport are for communicators without an MPI; use schedule:NAME");
+  facts.has_mpi = false;
+  EXPECT_EQ(reason("net:ring", sum, facts), "not set up");
+  facts.net_refusal.clear();
+  EXPECT_EQ(reason("net:ring", sum, facts), "");
+  EXPECT_EQ(reason("net:ring", device_allreduce(64), facts), "buffers are in device memory");
+  sum.op = ReduceOp::kMinloc;
+  sum.type = DataType::kFloat64Int;
+  EXPECT_EQ(reason("net:ring", sum, facts), "");
+  sum.op = ReduceOp::kUser;
+  EXPECT_NE(reason("net:ring", sum, facts), "");
+  for (const Collective collective : {Collective::kGatherv, Collective::kScatterv}) {
+    EXPECT_TRUE(backend_has(*parse_plan("net:linear"), collective));
+    EXPECT_FALSE(backend_has(*parse_plan("net:binomial"), collective));
+    EXPECT_FALSE(backend_has(*parse_plan("schedule:linear"), collective));
+  }
+  EXPECT_FALSE(backend_has(*parse_plan("net:linear"), Collective::kScan));
+}
+
 TEST(Plan, refusal__schedules_over_the_ccl) {
   CommFacts facts = facts_on(1);
   const Shape sum = device_allreduce(64);
@@ -94,7 +138,7 @@ TEST(Plan, refusal__schedules_over_the_ccl) {
   EXPECT_EQ(reason("ccl:ring", sum, facts), "libnccl.so.2 not found");
   const Shape barrier{Collective::kBarrier, {}, DataType::kByte, ReduceOp::kNone, Memory::kDevice};
   EXPECT_EQ(reason("ccl:dissemination", barrier, facts_on(1)),
-            "schedules of barrier go through the MPI library alone; use schedule:NAME");
+            "schedules of barrier do not go through the CCL; use schedule:NAME");
   EXPECT_FALSE(backend_has(*parse_plan("ccl:pairwise"), Collective::kAlltoallv));
   EXPECT_TRUE(backend_has(*parse_plan("ccl:pairwise"), Collective::kAlltoall));
 }

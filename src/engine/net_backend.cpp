@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: 2026 the Tutti authors
+// SPDX-License-Identifier: BSD-3-Clause
+#include "engine/net_backend.hpp"
+
+#include <optional>
+#include <utility>
+
+#include "base/log.hpp"
+#include "runners/staged_call.hpp"
+
+namespace tutti::engine {
+
+Status NetBackend::prepare(const select::Plan& /*plan*/, int /*device*/,
+                           std::string* /*ccl_refusal*/) {
+  if (was_tried_) {
+    return {};
+  }
+  was_tried_ = true;
+  std::string& refusal = context_.facts.net_refusal;
+  refusal.clear();
+  runners::NetRunner::Options options;
+  options.rank = context_.me.rank;
+  options.timeout_s = context_.timeout_s;
+  options.layout = context_.placement;
+  options.look = [is_aborted = context_.is_aborted] {
+    return is_aborted->load(std::memory_order_acquire)
+               ? Status(ErrorCode::kLibraryFailed, "the communicator was aborted")
+               : Status();
+  };
+  auto started = runners::start_net_runner(context_.bootstrap, options, &refusal);
+  if (!started.ok()) {
+    refusal = "its set-up failed: " + started.status().message();
+    return started.status();
+  }
+  runner_ = std::move(*started);
+  if (context_.is_speaker() && log_enabled(LogLevel::kInfo)) {
+    log(LogLevel::kInfo, refusal.empty() ? "net: our transport of this communicator is ready"
+                                         : "no schedules over our transport: " + refusal);
+  }
+  return {};
+}
+
+Status NetBackend::run(const Route& route, const runners::Call& call) {
+  const auto& plan = std::get<select::SchedulePlan>(route.plan);
+  const bool move_send = call.send_memory.kind == device::MemoryKind::kDevice;
+  const bool move_recv = call.recv_memory.kind == device::MemoryKind::kDevice;
+  if (!move_send && !move_recv) {
+    return carry(plan, call);
+  }
+  std::optional<device::RelaxedCapture> relaxed;
+  relax_for(route, call, &relaxed);
+  runners::StagedCall staged;
+  Status moved = staged.move_in(call, {.rank = context_.me.rank, .ranks = context_.me.ranks},
+                                {.move_send = move_send, .move_recv = move_recv},
+                                context_.process.device(), context_.process.scratch());
+  if (!moved.ok()) {
+    context_.fail(moved);  // The other ranks are in the call.
+    return moved;
+  }
+  TUTTI_RETURN_IF_ERROR(carry(plan, staged.call()));
+  return staged.move_out();
+}
+
+Status NetBackend::carry(const select::SchedulePlan& plan, const runners::Call& call) {
+  Status status = runner_->run(plan.algorithm, schedule_parameters(plan), call);
+  if (!status.ok()) {
+    context_.fail(status);  // No later call may meet the messages of this one.
+  }
+  return status;
+}
+
+void NetBackend::fail(const Status& status) {
+  if (runner_ != nullptr) {
+    runner_->give_up(status.message());
+  }
+}
+
+}  // namespace tutti::engine
