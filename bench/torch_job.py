@@ -217,6 +217,6 @@ def run(
         for row in _rows(ranks, arguments.lab):
             rows.append(row)
             print(show(row), flush=True)
-    if arguments.output:
-        files.write(arguments.output, json.dumps(document, indent=1) + "\n")
+            if arguments.output:  # Each time: who ends this early keeps what there is.
+                files.write(arguments.output, json.dumps(document, indent=1) + "\n")
     return 0 if all(row.get("is_right", True) for row in rows) else 1
