@@ -57,6 +57,16 @@ def gpu(v: Rows, collective: str, size: int, *plans: str) -> list[float]:
     return [v("latency_us.p50", **where, **plan.get(p, {"plan": p})) for p in plans]
 
 
+def torch_ratios(v: Rows, mode: str, size_max: int) -> list[float]:
+    """Least and largest ratio up to that size; of more than 1 MiB, at that size."""
+    found = [
+        row["ratio"][1]
+        for row in v.rows
+        if row["mode"] == mode and (row["bytes"] > MIB) == (size_max > MIB)
+    ]
+    return [min(found), max(found)]
+
+
 def lab(v: Rows, collective: str) -> list[float]:
     """Tutti's rings, in times of the bound; Open MPI's default and best, own rails and striped."""
     where: dict[str, Any] = {"collective": collective, "library": "openmpi", "block_bytes": MIB}
@@ -172,6 +182,57 @@ QUOTES: dict[str, list[tuple[str, str, Callable[[Rows], list[float]]]]] = {
                 min(row["ratio"][1] for row in v.rows if (row["bytes"] >= MIB) == is_large)
                 for is_large in (False, True)
             ],
+        ),
+        (
+            "was # to # for a call of a replayed CUDA graph up to 1 MiB, and # to # at 16 MiB. Of"
+            " eager calls the GPU's time was # to #, of calls that are each waited for # to #:"
+            " there the processor is the limit, with # to # us for a call of Tutti's and # to # us",
+            "h200x2-torch/collectives.json",
+            lambda v: [
+                *torch_ratios(v, "replayed", MIB),
+                *torch_ratios(v, "replayed", 16 * MIB),
+                *torch_ratios(v, "queued", MIB),
+                *torch_ratios(v, "waited", MIB),
+                *(
+                    take(row["cpu_us"][backend][1] for row in v.rows if "cpu_us" in row)
+                    for backend in ("tutti", "nccl")
+                    for take in (min, max)
+                ),
+            ],
+        ),
+    ],
+    "docs/applications.md": [
+        (
+            "ResNet-50 shape, `ddp-resnet.json` | #:",
+            "h200x2-torch/ddp-resnet.json",
+            lambda v: [row["ratio"][1] for row in v.rows],
+        ),
+        (
+            "GPT-2 small shape, `ddp.json` | # |",
+            "h200x2-torch/ddp.json",
+            lambda v: [row["ratio"][1] for row in v.rows if row["model"] == "gpt"],
+        ),
+        (
+            "FSDP2, # M parameters, `fsdp.json` | #; all-gather is #% of a step, #% with NCCL |",
+            "h200x2-torch/fsdp.json",
+            lambda v: [
+                v.rows[0]["parameters"] / 1e6,
+                v.rows[0]["ratio"][1],
+                *(
+                    v.rows[0]["profile"][backend]["comm_share"]["all_gather"] * 100
+                    for backend in ("tutti", "nccl")
+                ),
+            ],
+        ),
+        (
+            "strong scaling, `gemm.json` | # or # |",
+            "h200x2-torch/gemm.json",
+            lambda v: [row["ratio"][1] for row in v.rows if row["scaling"] == "strong"],
+        ),
+        (
+            "prefill and decode, `moe.json` | # and # |",
+            "h200x2-torch/moe.json",
+            lambda v: [row["ratio"][1] for row in v.rows],
         ),
     ],
     "docs/network-measured.md": [
