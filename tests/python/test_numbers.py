@@ -183,6 +183,8 @@ QUOTES: dict[str, list[tuple[str, str, Callable[[Rows], list[float]]]]] = {
                 for is_large in (False, True)
             ],
         ),
+    ],
+    "docs/applications.md": [
         (
             "was # to # for a call of a replayed CUDA graph up to 1 MiB, and # to # at 16 MiB. Of"
             " eager calls the GPU's time was # to #, of calls that are each waited for # to #:"
@@ -200,8 +202,6 @@ QUOTES: dict[str, list[tuple[str, str, Callable[[Rows], list[float]]]]] = {
                 ),
             ],
         ),
-    ],
-    "docs/applications.md": [
         (
             "ResNet-50 shape, `ddp-resnet.json` | #:",
             "h200x2-torch/ddp-resnet.json",
