@@ -71,7 +71,7 @@ def parse_lab(text: str) -> state.Place:
 )
 @click.option("-w", "--warmup", type=click.IntRange(0), help="Untimed calls before each size.")
 @click.option(
-    "-i", "--iterations", type=click.IntRange(1), help="Timed calls; default: 200 to 5 by size."
+    "-i", "--iterations", type=click.IntRange(1), help="Timed calls; default: 1000 to 5 by size."
 )
 @click.option("--time-cap", type=float, metavar="SECONDS", help="Per size; default 10.")
 @click.option("-c", "--check", is_flag=True, help="Compare every element.")

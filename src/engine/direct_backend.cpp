@@ -190,11 +190,13 @@ Status DirectBackend::agree(int device, std::string* refusal) {
   }
   const bool is_cuda = std::string_view(api->name()) == "cuda";
   const std::vector<GpuOfRank> gpus = gpus_of(all);
-  enum : std::size_t { kWithoutNvlink, kOthers, kAgreed };
+  enum : std::size_t { kWithoutNvlink, kOthers, kWithoutGraphs, kAgreed };
   std::array<std::uint64_t, kAgreed> agreed{};
   agreed[kWithoutNvlink] = is_cuda && !has_nvlink_to_all(all, self) ? 1 : 0;
   // On a GPU that ranks share, calls of other processes' communicators at the same time.
   agreed[kOthers] = share_gpus(gpus) && context_.me.world_ranks > context_.me.ranks ? 1 : 0;
+  // Containers on one node may have drivers of their own.
+  agreed[kWithoutGraphs] = api->orders_graphs() ? 0 : 1;
   TUTTI_RETURN_IF_ERROR(context_.bootstrap.max_in_place(agreed.data(), kAgreed));
   if (agreed[kWithoutNvlink] != 0 && allowed != "all") {
     *refusal =
@@ -226,6 +228,7 @@ Status DirectBackend::agree(int device, std::string* refusal) {
                                 .tuning = tuning,
                                 .sharing = sharing,
                                 .takes_turns = takes_turns,
+                                .orders_graphs = agreed[kWithoutGraphs] == 0,
                                 .progress = [this] { context_.bootstrap.progress(); },
                                 .calls = context_.calls},
                                &is_final, refusal));

@@ -2,7 +2,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runners/call.hpp"
 
+#include <sstream>
+
 namespace tutti::runners {
+
+std::string time_limit(double timeout_s) {
+  std::ostringstream text;
+  text << timeout_s << " s (TUTTI_TIMEOUT, or the communicator's own limit)";
+  return text.str();
+}
 
 using select::Collective;
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/result.hpp"
@@ -155,6 +156,9 @@ void visit_pieces(const Call& call, int rank, int ranks, const To& to, const Fro
     visit_all(from, call.recv_counts, call.recv_offsets);
   }
 }
+
+/// For messages: "0.5 s (TUTTI_TIMEOUT, or the communicator's own limit)".
+std::string time_limit(double timeout_s);
 
 /// Neighbouring runs joined and empty ones dropped: what a copy loop should walk.
 struct CopyRun {

@@ -2,9 +2,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runners/graph_order.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace tutti::runners {
+
+Result<GraphOrder::SharedEvent> GraphOrder::make_event(device::Api& api, int device) {
+  TUTTI_ASSIGN_OR_RETURN(const device::Event event, api.create_event(device));
+  return SharedEvent(event, [&api](device::Event made) {
+    Status ignored = api.destroy_event(made);
+    static_cast<void>(ignored);
+  });
+}
 
 GraphOrder::~GraphOrder() {
   if (graphs_->load() != 0) {
@@ -12,28 +21,25 @@ GraphOrder::~GraphOrder() {
   }
 }
 
-void GraphOrder::use(device::Api& api, SharedEvent order, SharedEvent within) {
+void GraphOrder::use(device::Api& api, int device, SharedEvent order) {
   api_ = &api;
+  device_ = device;
   order_ = std::move(order);
-  within_ = std::move(within);
   has_order_ = order_.get();
 }
 
 Status GraphOrder::open(device::Stream stream, bool* is_first) {
-  TUTTI_ASSIGN_OR_RETURN(const std::uint64_t capture, api_->capture_id(stream));
-  *is_first = capture != capture_;
-  capture_ = 0;  // Until close(): what fails here is behind no call of this capture.
-  if (capture == 0) {
+  TUTTI_ASSIGN_OR_RETURN(opened_, api_->capture_id(stream));
+  if (opened_ == 0) {
     return Status(ErrorCode::kInvalidArgument, "the stream captures no graph");
   }
-  TUTTI_RETURN_IF_ERROR(*is_first ? begin_graph(stream)
-                                  : api_->stream_wait_event(stream, within_.get()));
-  capture_ = capture;
-  return {};
+  const auto found = std::find_if(captures_.begin(), captures_.end(),
+                                  [&](const Capture& one) { return one.id == opened_; });
+  *is_first = found == captures_.end();
+  return *is_first ? begin_graph(stream) : api_->stream_wait_event(stream, found->within.get());
 }
 
 Status GraphOrder::begin_graph(device::Stream stream) {
-  recorded_ = nullptr;
   auto held = std::make_unique<Count>(graphs_);
   const auto release = [](void* argument) {
     const std::unique_ptr<Count> count(static_cast<Count*>(argument));
@@ -49,8 +55,21 @@ Status GraphOrder::begin_graph(device::Stream stream) {
 }
 
 Status GraphOrder::close(device::Stream stream) {
-  TUTTI_RETURN_IF_ERROR(api_->record_event(within_.get(), stream));
-  TUTTI_ASSIGN_OR_RETURN(recorded_, api_->record_at_launch(stream, order_.get(), recorded_));
+  const auto found = std::find_if(captures_.begin(), captures_.end(),
+                                  [&](const Capture& one) { return one.id == opened_; });
+  Capture capture = found != captures_.end() ? *found : Capture{.id = opened_};
+  if (capture.within == nullptr) {
+    TUTTI_ASSIGN_OR_RETURN(capture.within, make_event(*api_, device_));
+  }
+  TUTTI_RETURN_IF_ERROR(api_->record_event(capture.within.get(), stream));
+  TUTTI_ASSIGN_OR_RETURN(capture.recorded,
+                         api_->record_at_launch(stream, order_.get(), capture.recorded));
+  if (found != captures_.end()) {
+    captures_.erase(found);
+  } else if (captures_.size() == kCapturesMax) {
+    captures_.erase(captures_.begin());
+  }
+  captures_.push_back(std::move(capture));
   return {};
 }
 
@@ -59,6 +78,7 @@ bool GraphOrder::is_over() const {
   if (event == nullptr) {
     return true;
   }
+  const device::RelaxedCapture relaxed(*api_);
   const auto is_done = api_->event_done(event);
   return !is_done.ok() || *is_done;
 }

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "device/device.hpp"
 
@@ -24,10 +25,12 @@ class GraphOrder {
   GraphOrder(const GraphOrder&) = delete;
   GraphOrder& operator=(const GraphOrder&) = delete;
 
+  /// Destroyed when nobody waits for it any more.
   using SharedEvent = std::shared_ptr<void>;
+  static Result<SharedEvent> make_event(device::Api& api, int device);
 
   /// The event, from the first call in a graph on; it stays.
-  void use(device::Api& api, SharedEvent order, SharedEvent within);
+  void use(device::Api& api, int device, SharedEvent order);
   /// Before a call goes into the graph that `stream` captures. `is_first`: of those in that graph.
   Status open(device::Stream stream, bool* is_first);
   /// Behind it.
@@ -43,15 +46,24 @@ class GraphOrder {
   const Count& graphs() const { return graphs_; }
 
  private:
+  /// A capture that has a call.
+  struct Capture {
+    std::uint64_t id = 0;
+    SharedEvent within{};  ///< Behind its last call.
+    device::GraphNode recorded = nullptr;
+  };
+  /// Captures that may go on at a time, on streams that a program has in turn.
+  static constexpr std::size_t kCapturesMax = 16;
+
   Status begin_graph(device::Stream stream);
 
   device::Api* api_ = nullptr;
+  int device_ = -1;
   Count graphs_ = std::make_shared<std::atomic<int>>(0);
   SharedEvent order_;
   std::atomic<device::Event> has_order_{nullptr};  ///< order_, for other threads.
-  SharedEvent within_;                             ///< Behind the last call of the capture.
-  std::uint64_t capture_ = 0;  ///< The last one that had a call; 0: none is under way.
-  device::GraphNode recorded_ = nullptr;
+  std::vector<Capture> captures_;                  ///< The last ones; the latest is at the end.
+  std::uint64_t opened_ = 0;                       ///< Of open(), until close().
 };
 
 }  // namespace tutti::runners

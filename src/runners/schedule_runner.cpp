@@ -107,10 +107,9 @@ Status ScheduleRunner::carry_out(const Prepared& prepared, const Call& call,
     const Status watched = watch.check();
     if (watched.code() == ErrorCode::kTimeout) {
       return carrier_.late(Status(
-          ErrorCode::kTimeout,
-          "schedule " + prepared.algorithm +
-              ": not finished after TUTTI_TIMEOUT=" + std::to_string(timeout_s_) +
-              " s; it waits for " + running_.waits_for() + ", who may be dead or not in the call"));
+          ErrorCode::kTimeout, "schedule " + prepared.algorithm + ": not finished after " +
+                                   time_limit(timeout_s_) + "; it waits for " +
+                                   running_.waits_for() + ", who may be dead or not in the call"));
     }
     if (!watched.ok()) {
       return Status(watched.code(), "schedule " + prepared.algorithm + ": " + watched.message() +

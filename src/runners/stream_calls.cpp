@@ -87,20 +87,14 @@ struct StreamCalls::Line {
   }
 
   std::mutex mutex;
-  std::vector<Last> in_flight;  ///< The last call of each owner; few.
-  std::weak_ptr<void> order;    ///< Of graphs with calls of those that take turns.
+  std::vector<Last> in_flight;              ///< The last call of each owner; few.
+  std::weak_ptr<void> order;                ///< Of graphs with calls of those that take turns.
+  std::atomic<bool> has_order{false};       ///< There was one.
+  std::vector<std::weak_ptr<void>> orders;  ///< That one, and those of others.
 };
 
-Result<StreamCalls::SharedEvent> StreamCalls::make_event(device::Api& api, int device) {
-  TUTTI_ASSIGN_OR_RETURN(const device::Event event, api.create_event(device));
-  return SharedEvent(event, [&api](device::Event made) {
-    Status ignored = api.destroy_event(made);
-    static_cast<void>(ignored);
-  });
-}
-
 void StreamCalls::abandon(device::Api& api, int device, device::Stream stream) {
-  auto after = make_event(api, device);
+  auto after = GraphOrder::make_event(api, device);
   if (after.ok() && api.record_event(after->get(), stream).ok()) {
     Line::of(api, device).leave(*after, /*is_over=*/false);
   }
@@ -113,6 +107,11 @@ bool StreamCalls::is_quiet(device::Api& api, int device) {
     const std::lock_guard lock(line.mutex);
     for (const Line::Last& last : line.in_flight) {
       ends.push_back(last.after);
+    }
+    for (const std::weak_ptr<void>& order : line.orders) {
+      if (SharedEvent event = order.lock()) {
+        ends.push_back(std::move(event));
+      }
     }
   }
   if (ends.empty()) {
@@ -218,11 +217,44 @@ Status StreamCalls::reason() const {
 }
 
 StreamCalls::SharedEvent StreamCalls::order_of_graphs() {
-  if (order_ == nullptr && members_[index(Carrier::kKernels)].takes_turns) {
+  if (order_ == nullptr && line_->has_order && takes_turns()) {
     const std::lock_guard lock(line_->mutex);
     order_ = line_->order.lock();
   }
   return order_;
+}
+
+/// Behind what runs now, of all communicators that have the same.
+Status StreamCalls::make_order() {
+  TUTTI_ASSIGN_OR_RETURN(const SharedEvent made, GraphOrder::make_event(*api_, device_));
+  std::vector<SharedEvent> ends;
+  {
+    const std::lock_guard lock(line_->mutex);
+    order_ = takes_turns() ? line_->order.lock() : nullptr;
+    if (order_ != nullptr) {
+      return {};
+    }
+    order_ = made;
+    for (const Line::Last& last : line_->in_flight) {
+      if (last.owner == this || (last.owner != nullptr && takes_turns() && last.takes_turns)) {
+        ends.push_back(last.after);
+      }
+    }
+    std::erase_if(line_->orders, [](const auto& one) { return one.expired(); });
+    line_->orders.emplace_back(order_);
+    if (takes_turns()) {
+      line_->order = order_;
+      line_->has_order = true;
+    }
+  }
+  if (ends.empty()) {
+    return {};
+  }
+  TUTTI_ASSIGN_OR_RETURN(const device::Stream stream, own_stream());
+  for (const SharedEvent& end : ends) {
+    TUTTI_RETURN_IF_ERROR(api_->stream_wait_event(stream, end.get()));
+  }
+  return api_->record_event(order_.get(), stream);
 }
 
 Status StreamCalls::open_captured(Carrier carrier, device::Stream stream, bool* is_behind_other) {
@@ -236,24 +268,17 @@ Status StreamCalls::open_captured(Carrier carrier, device::Stream stream, bool* 
     return {};
   }
   if (order_of_graphs() == nullptr) {
-    TUTTI_ASSIGN_OR_RETURN(order_, make_event(*api_, device_));
-    if (members_[index(Carrier::kKernels)].takes_turns) {
-      const std::lock_guard lock(line_->mutex);
-      const SharedEvent others = line_->order.lock();
-      order_ = others != nullptr ? others : order_;
-      line_->order = order_;
-    }
+    TUTTI_RETURN_IF_ERROR(make_order());
   }
   if (!graphs_.has_event()) {
-    TUTTI_ASSIGN_OR_RETURN(const SharedEvent within, make_event(*api_, device_));
-    graphs_.use(*api_, order_, within);
+    graphs_.use(*api_, device_, order_);
   }
   bool is_first = false;
   TUTTI_RETURN_IF_ERROR(graphs_.open(stream, &is_first));
   const Carrier other = carrier == Carrier::kKernels ? Carrier::kLibrary : Carrier::kKernels;
-  const Carrier before = is_first ? other : last_captured_.value_or(other);
-  *is_behind_other = before == other && members_[index(other)].end != nullptr;
-  last_captured_ = carrier;
+  // A launch may stand behind any call. Within a graph, behind what the graph has.
+  *is_behind_other = (is_first || has_captured_[index(other)]) && members_[index(other)].end;
+  has_captured_[index(carrier)] = true;
   return {};
 }
 
@@ -338,7 +363,7 @@ Status StreamCalls::open(device::Stream stream, Queued* call) {
   }
   for (SharedEvent* const wanted : {&call->before, &call->after}) {
     if (*wanted == nullptr) {
-      TUTTI_ASSIGN_OR_RETURN(*wanted, make_event(*api_, device_));
+      TUTTI_ASSIGN_OR_RETURN(*wanted, GraphOrder::make_event(*api_, device_));
     }
   }
   return api_->record_event(call->before.get(), stream);
@@ -408,11 +433,11 @@ Status StreamCalls::status(bool wait) {
     return are_over(0).status();
   }
   TUTTI_RETURN_IF_ERROR(this->wait(added()));
-  return wait_for_graphs();
+  return graphs_.graphs()->load() == 0 ? Status() : wait_for_graphs();
 }
 
 Status StreamCalls::wait_for_graphs() {
-  while (graphs_.graphs()->load() > 0 && !graphs_.is_over()) {
+  while (!graphs_.is_over()) {
     TUTTI_RETURN_IF_ERROR(are_over(0).status());
     for (const Member& member : members_) {
       if (member.progress != nullptr) {
@@ -472,9 +497,9 @@ Status StreamCalls::timed_out(Carrier carrier, Clock::duration waited, const cha
   if (member.timeout_s <= 0 || std::chrono::duration<double>(waited).count() <= member.timeout_s) {
     return {};
   }
-  return Status(ErrorCode::kTimeout,
-                std::string(member.name) + ": " + what + " after TUTTI_TIMEOUT=" +
-                    std::to_string(member.timeout_s) + " s; a peer may be dead or not in the call");
+  return Status(ErrorCode::kTimeout, std::string(member.name) + ": " + what + " after " +
+                                         time_limit(member.timeout_s) +
+                                         "; a peer may be dead or not in the call");
 }
 
 Status StreamCalls::look_at_peers(Carrier carrier, Clock::time_point now) {
@@ -494,8 +519,8 @@ Status StreamCalls::look_at_queueing(Clock::time_point now) {
 }
 
 Status StreamCalls::look_at_first(Clock::time_point now) {
-  TUTTI_RETURN_IF_ERROR(reap());
   TUTTI_RETURN_IF_ERROR(look_at_graphs(now));
+  TUTTI_RETURN_IF_ERROR(reap());
   if (calls_.empty()) {
     return {};
   }
@@ -514,15 +539,19 @@ Status StreamCalls::look_at_first(Clock::time_point now) {
   return first.is_running ? look_at_peers(first.carrier, now) : Status();
 }
 
-/// Launches that nobody here sees begin: who waits too long says so itself (outcome()).
+/// Launches that nobody here sees begin: who waits too long says so itself (outcome()). Asks the
+/// driver nothing, which a program that fills a queue with launches may hold. So a dead peer is an
+/// error while there are graphs, launched or not.
 Status StreamCalls::look_at_graphs(Clock::time_point now) {
   if (graphs_.graphs()->load() == 0 || now - last_look_ < kLook) {
     return {};
   }
-  const device::RelaxedCapture relaxed(*api_);
   last_look_ = now;
-  TUTTI_RETURN_IF_ERROR(outcome());
-  return graphs_.is_over() ? Status() : look_at_peers(Carrier::kKernels, now);
+  const Member& kernels = members_[index(Carrier::kKernels)];
+  for (const auto* const question : {&kernels.outcome, &kernels.look}) {
+    TUTTI_RETURN_IF_ERROR(*question == nullptr ? Status() : (*question)());
+  }
+  return {};
 }
 
 void StreamCalls::watch() {

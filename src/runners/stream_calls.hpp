@@ -132,7 +132,7 @@ class StreamCalls {
   const GraphOrder::Count& graphs() const { return graphs_.graphs(); }
   /// Whether the last call that was added is of the other member.
   bool is_behind_other(Carrier carrier) const {
-    return last_.value_or(carrier) != carrier || last_captured_.value_or(carrier) != carrier;
+    return last_.value_or(carrier) != carrier || has_captured_[1 - index(carrier)];
   }
 
   /// `queue()` puts a call that is waited for on streams of the runner's own: the watch sees to it
@@ -184,7 +184,6 @@ class StreamCalls {
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// Destroyed when nobody waits for it any more.
   using SharedEvent = GraphOrder::SharedEvent;
   struct Line;
   struct Queued {
@@ -197,7 +196,6 @@ class StreamCalls {
     bool is_running = false;
     Clock::time_point since{};  ///< Seen to run.
   };
-  static Result<SharedEvent> make_event(device::Api& api, int device);
   static constexpr std::size_t index(Carrier carrier) { return static_cast<std::size_t>(carrier); }
 
   /// Shows the watch that this thread is about to queue something, until settle().
@@ -205,8 +203,10 @@ class StreamCalls {
   /// The same for a call that is not waited for.
   Status begin(Queued* call);
   Status open(device::Stream stream, Queued* call);
+  bool takes_turns() const { return members_[0].takes_turns || members_[1].takes_turns; }
   /// What this communicator's calls wait for and record where graphs have calls; null: none has.
   SharedEvent order_of_graphs();
+  Status make_order();
   Status open_captured(Carrier carrier, device::Stream stream, bool* is_behind_other);
   /// Until no launch of a graph is under way.
   Status wait_for_graphs();
@@ -244,8 +244,8 @@ class StreamCalls {
   std::optional<Queueing> queueing_;  ///< By the caller's thread.
   std::optional<Carrier> last_;       ///< Whose call was queued last.
   GraphOrder graphs_;
-  SharedEvent order_;  ///< Of graphs_.
-  std::optional<Carrier> last_captured_;
+  SharedEvent order_;                   ///< Of graphs_.
+  std::array<bool, 2> has_captured_{};  ///< By member, ever: a launch may be of any graph.
   std::vector<SharedEvent> free_;
   Status failure_;
   bool is_end_due_ = false;  ///< The watch is to call end().

@@ -180,8 +180,8 @@ class Engine:
             event.record(stream.stream)
         finally:
             stream.restore(caller)
-        for tensor in used:
-            tensor.record_stream(stream.stream)
+            for tensor in used:
+                tensor.record_stream(stream.stream)
         return StreamWork(tensors, stream, event, self._device_failure)
 
     def _launch(self, what: str, call: Call, stream: int) -> None:

@@ -395,10 +395,9 @@ Status CclRunner::wait(std::span<const Target> targets, const char* what) {
     TUTTI_RETURN_IF_ERROR(async_error(targets));
     const double waited_s = std::chrono::duration<double>(Clock::now() - start).count();
     if (timeout_s_ > 0 && waited_s > timeout_s_) {
-      return Status(ErrorCode::kTimeout,
-                    std::string(library_.name()) + " " + what +
-                        ": not finished after TUTTI_TIMEOUT=" + std::to_string(timeout_s_) +
-                        " s; a peer may be dead or not in the call");
+      return Status(ErrorCode::kTimeout, std::string(library_.name()) + " " + what +
+                                             ": not finished after " + time_limit(timeout_s_) +
+                                             "; a peer may be dead or not in the call");
     }
   }
 }

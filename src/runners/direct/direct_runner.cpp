@@ -259,8 +259,9 @@ std::string DirectRunner::capture_refusal() const {
   if (geometry_.wire != DirectWire::kLines) {
     return "launches of a graph are counted on the GPU, which packets have no room for";
   }
-  return api_.orders_graphs() ? ""
-                              : "the driver gives launches of graphs no place among other work";
+  return options_.orders_graphs && api_.orders_graphs()
+             ? ""
+             : "the driver gives launches of graphs no place among other work";
 }
 
 Status DirectRunner::outcome() const {
@@ -268,8 +269,8 @@ Status DirectRunner::outcome() const {
     return {};
   }
   return Status(ErrorCode::kTimeout, "direct: a call of a graph has waited " +
-                                         std::to_string(options_.timeout_s) +
-                                         " s for a rank that has not launched the same graph");
+                                         time_limit(options_.timeout_s) +
+                                         " for a rank that has not launched the same graph");
 }
 
 Status DirectRunner::look() {

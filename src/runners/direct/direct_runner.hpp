@@ -51,6 +51,7 @@ class DirectRunner : public Runner {
     DirectTuning tuning;
     device::Sharing sharing = device::Sharing::kIpc;  ///< How peers get at the staging memory.
     bool takes_turns = false;          ///< On streams, with other communicators of the process.
+    bool orders_graphs = true;         ///< Equal on all ranks: Api::orders_graphs() on each.
     std::function<void()> progress{};  ///< Bootstrap::progress, while a blocking call waits.
     std::uint64_t first_epoch = 1;     ///< Equal on all ranks. Others than 1 are for tests.
     /// Shared with the communicator's other runner.

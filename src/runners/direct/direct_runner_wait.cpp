@@ -170,8 +170,8 @@ Status DirectRunner::wait(const Planned& launch, double timeout_s) {
     }
     const double waited_s = seconds_since(start);
     if (timeout_s > 0 && waited_s > timeout_s) {
-      reason = "not finished after TUTTI_TIMEOUT=" + std::to_string(timeout_s) +
-               " s; a peer may be dead or not in the call";
+      reason =
+          "not finished after " + time_limit(timeout_s) + "; a peer may be dead or not in the call";
       break;
     }
     if (waited_s > next_check_s) {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "runners/call.hpp"
 
 namespace tutti::runners {
 namespace {
@@ -136,8 +137,7 @@ void BoundedWait::check(int rank) {
   if (!failure_.ok() || peers_.timeout_s <= 0 || waited_s_ <= peers_.timeout_s) {
     return;
   }
-  const std::string waited =
-      "waited TUTTI_TIMEOUT=" + std::to_string(peers_.timeout_s) + " s for " + who;
+  const std::string waited = "waited " + time_limit(peers_.timeout_s) + " for " + who;
   if (!peers_.waits_for_the_living || !peers_.processes[i].is_another_known()) {
     failure_ = Status(ErrorCode::kTimeout,
                       waited + "; it may hang, wait for another or not be in the call");

@@ -141,10 +141,9 @@ Status NetCarrier::connect(std::vector<Missing>& missing) {
     TUTTI_RETURN_IF_ERROR(look_around());
     if (timeout_s_ > 0 &&
         std::chrono::duration<double>(Clock::now() - start).count() > timeout_s_) {
-      return failed(waits_for,
-                    Status(ErrorCode::kTimeout, "net: no channel with it after TUTTI_TIMEOUT=" +
-                                                    std::to_string(timeout_s_) +
-                                                    " s; it may be stopped or not in the call"));
+      return failed(waits_for, Status(ErrorCode::kTimeout,
+                                      "net: no channel with it after " + time_limit(timeout_s_) +
+                                          "; it may be stopped or not in the call"));
     }
     sched_yield();
   }

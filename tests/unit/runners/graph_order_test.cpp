@@ -158,6 +158,35 @@ TEST(GraphOrder, launches_and_calls__are_right_in_any_order) {
   });
 }
 
+/// Captures on two streams at a time, call by call in turn.
+TEST(GraphOrder, captures_that_interleave__have_their_places) {
+  DirectWorld world(2);
+  ASSERT_TRUE(world.ready());
+  world.run([&](int number) {
+    auto current = device::CurrentDevice::set(world.api(), world.device_of(number));
+    Rank rank(world, number);
+    for (const device::Stream stream : rank.streams) {
+      Graph::begin(stream);
+    }
+    for (std::size_t buffer = 0; buffer < 4; ++buffer) {
+      Rank::expect(rank.runner().capture(rank.sum(buffer), rank.streams[buffer % 2]));
+    }
+    const Graph one(rank.streams[0]);
+    const Graph two(rank.streams[1]);
+    for (int turn = 0; turn < 50; ++turn) {
+      for (std::size_t buffer = 0; buffer < 4; ++buffer) {
+        rank.fill(buffer, turn + static_cast<int>(buffer));
+      }
+      one.launch(rank.streams[turn % 2]);
+      two.launch(rank.streams[1 - turn % 2]);
+      rank.synchronize();
+      for (std::size_t buffer = 0; buffer < 4; ++buffer) {
+        ASSERT_EQ(rank.value(buffer), 2 * (turn + static_cast<int>(buffer))) << turn;
+      }
+    }
+  });
+}
+
 /// Until the error that a launch ends with; how long that took, in seconds.
 double seconds_until_error(runners::StreamCalls& calls, std::string* message) {
   const auto start = std::chrono::steady_clock::now();
