@@ -4,8 +4,8 @@
 
 The reference is gloo for host tensors and NCCL for CUDA tensors. A command starts its ranks, one
 for each processor or GPU of this machine, as copies of itself with `--rank`; with `--lab` one on
-each node of a lab (`tutti lab up`), whose first rail both backends use. Both backends are
-groups of one job. They run in turns, ours, theirs, theirs, ours, ..., so that a drift of the
+each node of a lab (`tutti lab up`): Tutti over all rails, gloo over the first, since a call of
+gloo's takes one interface. Both backends are groups of one job. They run in turns, ours, theirs, theirs, ours, ..., so that a drift of the
 machine's speed falls on both; each pair of neighbours gives one ratio. Rank 0 prints rows as JSON,
 which the command shows, collects and writes. Times are of the slowest rank, in us where a name says
 so; three numbers are quartiles.
@@ -146,15 +146,20 @@ def _settings(ranks: int, lab: str | None) -> dict[str, str]:
     found = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
     if lab:
         found |= {"MASTER_ADDR": "10.1.1.2", "OMP_NUM_THREADS": "1"}
-        found |= {"NCCL_SOCKET_IFNAME": "=rail0", "GLOO_SOCKET_IFNAME": "rail0"}
+        found |= {"GLOO_SOCKET_IFNAME": "rail0"}
     return {**found, "PYTHONPATH": str(ROOT / "python"), "PYTHONWARNINGS": "ignore"}
 
 
-def _on_node(lab: str, rank: int, settings: dict[str, str]) -> list[str]:
-    """What runs the words behind it on a node of a lab."""
-    set_there = [f"{name}={value}" for name, value in settings.items()]
-    enter = ["lab", "--name", lab, "exec", f"n{rank}", "--"]
-    return [sys.executable, "-m", "tutti_hpc", *enter, "env", *set_there]
+def _on_nodes(lab: str, settings: list[dict[str, str]]) -> list[list[str]]:
+    """What runs the words behind it, by rank, on a node of a lab each."""
+    from tutti_hpc import net_ranks
+    from tutti_hpc.lab.state import Place, default_base
+
+    place = net_ranks.of_lab(Place(default_base(), lab), len(settings), 1)
+    return [
+        [*rank.prefix, "env", *(f"{k}={v}" for k, v in {**place.variables, **own}.items())]
+        for rank, own in zip(place.ranks, settings)
+    ]
 
 
 def _rows(ranks: int, lab: str | None) -> Iterator[dict[str, Any]]:
@@ -162,9 +167,10 @@ def _rows(ranks: int, lab: str | None) -> Iterator[dict[str, Any]]:
     common = _settings(ranks, lab)
     words = [sys.executable, str(Path(sys.argv[0]).resolve()), *sys.argv[1:], "--rank"]
     of_rank = [{**common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
+    before = _on_nodes(lab, of_rank) if lab else [[]] * ranks
     started = [
         subprocess.Popen(
-            [*_on_node(lab, rank, of_rank[rank]), *words] if lab else words,
+            [*before[rank], *words],
             env={**os.environ, **of_rank[rank]},
             stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
             text=True,

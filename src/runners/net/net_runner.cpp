@@ -131,9 +131,16 @@ Result<std::unique_ptr<NetRunner>> NetRunner::create(std::shared_ptr<net::Networ
       nodes.push_back(node);
     }
   }
-  std::unique_ptr<NetRunner> runner(new NetRunner(
-      std::move(network), std::move(bootstrap), options,
-      options.layout ? *options.layout : topology::make_layout(identities), std::move(devices)));
+  topology::Layout layout = options.layout ? *options.layout : topology::make_layout(identities);
+  if (layout.rails_of.empty()) {  // A node whose ranks are fewer than its devices uses all of them.
+    layout.rails_of.assign(layout.ranks_of.size(), 1);
+    for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+      int& rails = layout.rails_of[static_cast<std::size_t>(layout.node_of[rank])];
+      rails = std::max(rails, devices[rank]);
+    }
+  }
+  std::unique_ptr<NetRunner> runner(new NetRunner(std::move(network), std::move(bootstrap), options,
+                                                  std::move(layout), std::move(devices)));
   TUTTI_RETURN_IF_ERROR(runner->carrier_.open());
   return runner;
 }
